@@ -1,0 +1,60 @@
+package protocol
+
+import "slices"
+
+// categoryNames are the ACL categories in Redis's order, those of types that
+// Holdfast has not included.
+var categoryNames = []string{
+	"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string",
+	"bitmap", "hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow",
+	"blocking", "dangerous", "connection", "transaction", "scripting",
+}
+
+// groupCategories are the categories that a group's rows are in when they do not
+// name others.
+var groupCategories = map[Group]string{
+	GroupString:       "string",
+	GroupGeneric:      "keyspace",
+	GroupScripting:    "scripting",
+	GroupTransactions: "transaction",
+	GroupConnection:   "connection",
+}
+
+// ACLCategories are the row's categories, without @, in Redis's order.
+func (c *Command) ACLCategories() []string {
+	var names []string
+	for _, name := range categoryNames {
+		if c.InCategory(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// InCategory reports whether the row is in an ACL category, by the rules with which
+// Redis derives categories from flags.
+func (c *Command) InCategory(name string) bool {
+	switch name {
+	case "write":
+		return c.Has(FlagWrite)
+	case "read":
+		return c.Has(FlagReadOnly) && c.Group != GroupScripting
+	case "pubsub":
+		return c.Has(FlagPubSub)
+	case "blocking":
+		return c.Has(FlagBlocking)
+	case "fast":
+		return c.Has(FlagFast)
+	case "slow":
+		return !c.Has(FlagFast)
+	case "admin":
+		return c.Has(FlagAdmin) || slices.Contains(c.Categories, name)
+	case "dangerous":
+		return c.Has(FlagAdmin) || slices.Contains(c.Categories, name)
+	}
+	if c.Categories != nil {
+		return slices.Contains(c.Categories, name)
+	}
+	// A container does nothing by itself: its subcommands are in categories.
+	return c.Subcommands == nil && name != "" && groupCategories[c.Group] == name
+}

@@ -1,0 +1,160 @@
+package protocol
+
+// Route says which layer has a command's behaviour.
+type Route uint8
+
+const (
+	// Local commands are answered by the connection's node alone (PING, CLIENT).
+	Local Route = iota
+	// Read commands look at the state machine; linearizable.
+	Read
+	// Write commands go through the log.
+	Write
+	// Script commands go through the log, or are read when their row says
+	// FlagReadOnly (EVAL_RO).
+	Script
+)
+
+// Flags are a command's properties, named as Redis names them in COMMAND.
+type Flags uint32
+
+// The flags. FlagWrite, FlagReadOnly and the rest carry Redis's meaning. Redis's
+// movablekeys is not among them: it follows from the row's key specs.
+const (
+	FlagWrite Flags = 1 << iota
+	FlagReadOnly
+	FlagDenyOOM
+	FlagAdmin
+	FlagPubSub
+	FlagNoScript
+	FlagBlocking
+	FlagLoading
+	FlagStale
+	FlagFast
+	FlagNoAuth
+	FlagNoMulti
+	FlagSkipMonitor
+	FlagSkipSlowlog
+	FlagNoAsyncLoading
+	FlagAllowBusy
+	FlagNoMandatoryKeys
+)
+
+// Group is the group of commands a row is listed under, in the words of Redis.
+type Group string
+
+// The groups.
+const (
+	GroupString       Group = "string"
+	GroupGeneric      Group = "generic"
+	GroupScripting    Group = "scripting"
+	GroupTransactions Group = "transactions"
+	GroupConnection   Group = "connection"
+	GroupServer       Group = "server"
+)
+
+// KeyFlags say what a command does with a key, in the words of COMMAND INFO.
+type KeyFlags uint16
+
+// One of the first four says what happens to the key as a whole; the others what
+// happens to its value.
+const (
+	KeyRW KeyFlags = 1 << iota
+	KeyRO
+	KeyOW
+	KeyRM
+	KeyAccess
+	KeyUpdate
+	KeyInsert
+	KeyDelete
+	// KeyVariableFlags: the options of the command decide; the other flags are
+	// the most that may happen. See [KeySpec.Plain].
+	KeyVariableFlags
+)
+
+// KeySpec says which words of a command line are keys. The name of the command is
+// word 0; a subcommand's name is word 1.
+type KeySpec struct {
+	// Index is the first key's position or, with Counted, that of the number of
+	// keys; the keys begin behind it.
+	Index int
+	// Last is the last key's position relative to Index; -1 is the last word.
+	// Without meaning when Counted.
+	Last    int
+	Step    int
+	Counted bool
+	Flags   KeyFlags
+	// Plain are the flags that hold when none of the option words of Unless is
+	// there; only with KeyVariableFlags.
+	Plain  KeyFlags
+	Unless []string
+	Notes  string
+}
+
+// ArgType is the type of an argument, in the words of COMMAND DOCS.
+type ArgType string
+
+// The types. A oneof is one of its Args, a block all of them in order.
+const (
+	ArgString    ArgType = "string"
+	ArgInteger   ArgType = "integer"
+	ArgDouble    ArgType = "double"
+	ArgKey       ArgType = "key"
+	ArgPattern   ArgType = "pattern"
+	ArgUnixTime  ArgType = "unix-time"
+	ArgPureToken ArgType = "pure-token"
+	ArgOneOf     ArgType = "oneof"
+	ArgBlock     ArgType = "block"
+)
+
+// Arg is a node of a command's argument grammar, in the manner of COMMAND DOCS.
+type Arg struct {
+	Name     string
+	Type     ArgType
+	Token    string
+	Since    string
+	Optional bool
+	Multiple bool
+	// MultipleToken: the token is repeated before every value.
+	MultipleToken bool
+	Args          []Arg
+}
+
+// Command is one row of the table. Rows are shared and must not be changed.
+type Command struct {
+	Name    string // lower case; a subcommand is "client|id"
+	Summary string // a sentence without its stop
+	// Since is the release of Redis that has the command (of Valkey for DELIFEQ).
+	Since string
+	Group Group
+	// Complexity is the O() sentence of COMMAND DOCS.
+	Complexity string
+	// Arity counts all words, the name's included; negative: at least that many.
+	Arity int
+	Route Route
+	Flags Flags
+	// Categories are the ACL categories beside those that flags imply; nil: that of the group.
+	Categories []string
+	// Tips are hints for clients and proxies, in the words of COMMAND INFO.
+	Tips     []string
+	KeySpecs []KeySpec
+	Args     []Arg
+	// Deprecated is set on rows that Redis advises against.
+	Deprecated  *Deprecation
+	Subcommands []Command
+}
+
+// Deprecation says since which release of Redis a command has had a successor.
+type Deprecation struct{ Since, ReplacedBy string }
+
+// Has reports whether the row has all flags of f.
+func (c *Command) Has(f Flags) bool { return c.Flags&f == f }
+
+// CheckArity reports whether a command line of nargs words, the command's name and
+// the container's included, is long enough and not too long.
+func (c *Command) CheckArity(nargs int) bool {
+	if c.Arity < 0 {
+		return nargs >= -c.Arity
+	}
+	return nargs == c.Arity
+}

@@ -1,0 +1,16 @@
+// Package protocol holds the words of Holdfast: what travels on the wire and in
+// the log. It keeps no state and does no I/O.
+//
+// It promises:
+//   - a bounded request reader ([Reader]): no request makes it panic, recurse,
+//     or hold more memory than its [Limits] say;
+//   - one reply type ([Value]) and one place where it becomes RESP2 or RESP3;
+//   - one command table ([Commands]) from which arity checks, COMMAND replies,
+//     ACL categories, help and the reference in the README derive;
+//   - error rows ([Error]) that say whether a failed command may have been applied;
+//   - the codec of the log entry ([EntryWriter], [DecodeEntry]).
+//
+// It does not know what a command means: that is package fsm.
+//
+// Start reading at [Commands], then [Value], then entry.go.
+package protocol

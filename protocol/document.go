@@ -1,0 +1,93 @@
+package protocol
+
+// DocumentCommands is the reply to COMMAND DOCS with these names; without names,
+// all commands. Names of no command are left out.
+func DocumentCommands(names [][]byte) Value {
+	var elems []Value
+	if len(names) == 0 {
+		rows := Commands()
+		for i := range rows {
+			elems = append(elems, Bulk(rows[i].Name), rows[i].document())
+		}
+		return Map(elems...)
+	}
+	for _, name := range names {
+		if row, ok := LookupBytes(name); ok {
+			elems = append(elems, Bulk(row.Name), row.document())
+		}
+	}
+	return Map(elems...)
+}
+
+// document is the row as COMMAND DOCS has it.
+func (c *Command) document() Value {
+	elems := []Value{
+		Bulk("summary"), Bulk(c.Summary),
+		Bulk("since"), Bulk(c.Since),
+		Bulk("group"), Bulk(string(c.Group)),
+		Bulk("complexity"), Bulk(c.Complexity),
+	}
+	if c.Deprecated != nil {
+		elems = append(elems,
+			Bulk("doc_flags"), simpleSet([]string{"deprecated"}),
+			Bulk("deprecated_since"), Bulk(c.Deprecated.Since),
+			Bulk("replaced_by"), Bulk(c.Deprecated.ReplacedBy))
+	}
+	if len(c.Args) > 0 {
+		var keys int64
+		elems = append(elems, Bulk("arguments"), documentArgs(c.Args, &keys))
+	}
+	if len(c.Subcommands) > 0 {
+		var subcommands []Value
+		for i := range c.Subcommands {
+			sub := &c.Subcommands[i]
+			subcommands = append(subcommands, Bulk(sub.Name), sub.document())
+		}
+		elems = append(elems, Bulk("subcommands"), Map(subcommands...))
+	}
+	return Map(elems...)
+}
+
+// documentArgs describes arguments; keys counts the key arguments so far, as the
+// first of them is described by the row's first key spec, and so on.
+func documentArgs(args []Arg, keys *int64) Value {
+	elems := make([]Value, len(args))
+	for i := range args {
+		elems[i] = args[i].document(keys)
+	}
+	return Array(elems...)
+}
+
+func (a *Arg) document(keys *int64) Value {
+	elems := []Value{
+		Bulk("name"), Bulk(a.Name),
+		Bulk("type"), Bulk(string(a.Type)),
+	}
+	if a.Type == ArgKey {
+		elems = append(elems, Bulk("key_spec_index"), Integer(*keys))
+		*keys++
+	}
+	if a.Token != "" {
+		elems = append(elems, Bulk("token"), Bulk(a.Token))
+	}
+	if a.Since != "" {
+		elems = append(elems, Bulk("since"), Bulk(a.Since))
+	}
+	var flags []string
+	if a.Optional {
+		flags = append(flags, "optional")
+	}
+	if a.Multiple {
+		flags = append(flags, "multiple")
+	}
+	if a.MultipleToken {
+		flags = append(flags, "multiple_token")
+	}
+	if flags != nil {
+		elems = append(elems, Bulk("flags"), simpleSet(flags))
+	}
+	if len(a.Args) > 0 {
+		elems = append(elems, Bulk("arguments"), documentArgs(a.Args, keys))
+	}
+	return Map(elems...)
+}

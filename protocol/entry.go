@@ -1,0 +1,231 @@
+package protocol
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// The log entry, version 1:
+//
+//	byte    version
+//	varint  stamp        the leader's instant, milliseconds of cluster time
+//	varint  wall offset  wall clock minus stamp, milliseconds
+//	batch*  until the end
+//
+//	batch:
+//	bytes   node         name of the node that numbered the batch
+//	uvarint epoch        of that node's session
+//	uvarint low          below it nothing of this session is retried any more
+//	uvarint seq          the batch's number in its session
+//	bytes   body         request*
+//
+//	request:
+//	uvarint database
+//	uvarint number of arguments
+//	bytes*  arguments    the first is the command's name in lower case
+//
+// where bytes = uvarint length, then that many bytes. A pipeline of one client
+// is one batch; many batches of many clients make one entry.
+
+// EntryVersion is the version of the entry format. It also names the version
+// of everything an entry's meaning rests on: the script engine and the budgets
+// of fsm. A node that meets a higher one stops with a clear message.
+const EntryVersion = 1
+
+// MaxDatabases is the number of databases that SELECT offers.
+const MaxDatabases = 16
+
+// ErrCorruptEntry is returned for bytes that are not a log entry.
+var ErrCorruptEntry = errors.New("corrupt log entry")
+
+// Origin names the session of the node that numbered a batch. Epoch grows with
+// every start of that node, so that a batch of a former life can be told.
+type Origin struct {
+	Node  string
+	Epoch uint64
+}
+
+// Batch is the unit that is applied at most once.
+type Batch struct {
+	Origin Origin
+	// Low: no batch of this session below it will be proposed any more.
+	Low uint64
+	Seq uint64
+	// Body holds the requests: read them with [NextRequest].
+	Body string
+}
+
+// Request is one command as it stands in a batch.
+type Request struct {
+	DB int
+	// Args are the command's words; Args[0] is the name in lower case. They
+	// share memory with the entry: whoever keeps one beyond Apply clones it.
+	Args []string
+}
+
+// AppendRequest appends a command to a batch's body.
+// Requires: name is in lower case.
+func AppendRequest(body []byte, db int, name string, args [][]byte) []byte {
+	body = binary.AppendUvarint(body, uint64(db))
+	body = binary.AppendUvarint(body, uint64(len(args)+1))
+	body = appendString(body, name)
+	for _, a := range args {
+		body = binary.AppendUvarint(body, uint64(len(a)))
+		body = append(body, a...)
+	}
+	return body
+}
+
+// AppendRequestStrings is [AppendRequest] for words that are strings; args[0] is the name.
+func AppendRequestStrings(body []byte, db int, args ...string) []byte {
+	body = binary.AppendUvarint(body, uint64(db))
+	body = binary.AppendUvarint(body, uint64(len(args)))
+	for _, a := range args {
+		body = appendString(body, a)
+	}
+	return body
+}
+
+// NextRequest decodes the first request of body into r, reusing r.Args, and
+// returns the rest. It allocates only to grow r.Args.
+func NextRequest(body string, r *Request) (rest string, err error) {
+	db, body, ok := uvarint(body)
+	if !ok || db >= MaxDatabases {
+		return "", fmt.Errorf("%w: database", ErrCorruptEntry)
+	}
+	n, body, ok := uvarint(body)
+	// Every argument takes at least its length byte, which bounds what a lying count can cost.
+	if !ok || n == 0 || n > uint64(len(body)) {
+		return "", fmt.Errorf("%w: argument count", ErrCorruptEntry)
+	}
+	r.DB, r.Args = int(db), r.Args[:0]
+	for range n {
+		var a string
+		if a, body, ok = str(body); !ok {
+			return "", fmt.Errorf("%w: argument", ErrCorruptEntry)
+		}
+		r.Args = append(r.Args, a)
+	}
+	return body, nil
+}
+
+// EntryWriter builds one entry.
+type EntryWriter struct{ buf []byte }
+
+// NewEntry starts an entry. stampMillis is cluster time, wallOffsetMillis what must be added to it
+// to get Unix time. buf is reused from its start; it may be nil.
+func NewEntry(buf []byte, stampMillis, wallOffsetMillis int64) *EntryWriter {
+	buf = append(buf[:0], EntryVersion)
+	buf = binary.AppendVarint(buf, stampMillis)
+	return &EntryWriter{buf: binary.AppendVarint(buf, wallOffsetMillis)}
+}
+
+// Add appends a batch.
+func (w *EntryWriter) Add(o Origin, low, seq uint64, body []byte) {
+	w.buf = appendString(w.buf, o.Node)
+	w.buf = binary.AppendUvarint(w.buf, o.Epoch)
+	w.buf = binary.AppendUvarint(w.buf, low)
+	w.buf = binary.AppendUvarint(w.buf, seq)
+	w.buf = binary.AppendUvarint(w.buf, uint64(len(body)))
+	w.buf = append(w.buf, body...)
+}
+
+// Len is the size so far, in bytes.
+func (w *EntryWriter) Len() int { return len(w.buf) }
+
+// Bytes is the entry. The writer must not be used afterwards.
+func (w *EntryWriter) Bytes() []byte { return w.buf }
+
+// Entry is a decoded entry's head; its batches are read with [Entry.Next].
+type Entry struct {
+	StampMillis      int64
+	WallOffsetMillis int64
+	rest             string
+}
+
+// DecodeEntry reads an entry's head. It returns [ErrCorruptEntry], or an error
+// that names the version when a newer Holdfast wrote the entry.
+func DecodeEntry(data string) (Entry, error) {
+	var e Entry
+	if data == "" {
+		return e, fmt.Errorf("%w: empty", ErrCorruptEntry)
+	}
+	if data[0] != EntryVersion {
+		return e, fmt.Errorf("log entry has version %d, this node knows %d: run the newer release on every node", data[0], EntryVersion)
+	}
+	var ok bool
+	if e.StampMillis, data, ok = varint(data[1:]); !ok {
+		return e, fmt.Errorf("%w: stamp", ErrCorruptEntry)
+	}
+	if e.WallOffsetMillis, data, ok = varint(data); !ok {
+		return e, fmt.Errorf("%w: wall offset", ErrCorruptEntry)
+	}
+	e.rest = data
+	return e, nil
+}
+
+// Next decodes the next batch into b and reports whether there was one.
+func (e *Entry) Next(b *Batch) (bool, error) {
+	if e.rest == "" {
+		return false, nil
+	}
+	var ok bool
+	s := e.rest
+	if b.Origin.Node, s, ok = str(s); !ok {
+		return false, fmt.Errorf("%w: node", ErrCorruptEntry)
+	}
+	for _, field := range []*uint64{&b.Origin.Epoch, &b.Low, &b.Seq} {
+		if *field, s, ok = uvarint(s); !ok {
+			return false, fmt.Errorf("%w: session", ErrCorruptEntry)
+		}
+	}
+	if b.Body, s, ok = str(s); !ok {
+		return false, fmt.Errorf("%w: body", ErrCorruptEntry)
+	}
+	e.rest = s
+	return true, nil
+}
+
+func appendString(dst []byte, s string) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(s)))
+	return append(dst, s...)
+}
+
+// uvarint is binary.Uvarint for strings.
+func uvarint(s string) (n uint64, rest string, ok bool) {
+	var shift uint
+	for i := 0; i < len(s) && i < binary.MaxVarintLen64; i++ {
+		b := s[i]
+		if b < 0x80 {
+			if i == binary.MaxVarintLen64-1 && b > 1 {
+				return 0, "", false
+			}
+			return n | uint64(b)<<shift, s[i+1:], true
+		}
+		n |= uint64(b&0x7f) << shift
+		shift += 7
+	}
+	return 0, "", false
+}
+
+func varint(s string) (n int64, rest string, ok bool) {
+	u, rest, ok := uvarint(s)
+	n = int64(u >> 1)
+	if u&1 != 0 {
+		n = ^n
+	}
+	return n, rest, ok
+}
+
+func str(s string) (value, rest string, ok bool) {
+	n, s, ok := uvarint(s)
+	if !ok || n > uint64(len(s)) {
+		return "", "", false
+	}
+	return s[:n], s[n:], true
+}
+
+// LowerName returns a command's name in lower case.
+func LowerName(name []byte) string { return strings.ToLower(string(name)) }

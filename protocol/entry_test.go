@@ -1,0 +1,209 @@
+package protocol
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// decodeAll decodes an entry with all its batches.
+func decodeAll(data string) (Entry, []Batch, error) {
+	e, err := DecodeEntry(data)
+	if err != nil {
+		return e, nil, err
+	}
+	var batches []Batch
+	for {
+		var b Batch
+		more, err := e.Next(&b)
+		if err != nil || !more {
+			return e, batches, err
+		}
+		batches = append(batches, b)
+	}
+}
+
+// decodeBody decodes all requests of a body.
+func decodeBody(t *testing.T, body string) []Request {
+	t.Helper()
+	var requests []Request
+	for body != "" {
+		var r Request
+		var err error
+		body, err = NextRequest(body, &r)
+		require.NoError(t, err)
+		requests = append(requests, r)
+	}
+	return requests
+}
+
+func someBody() []byte {
+	body := AppendRequest(nil, 3, "set", [][]byte{[]byte("k"), []byte("v\r\n\x00"), nil})
+	body = AppendRequestStrings(body, 15, "script|load", "return 1")
+	queued := AppendRequestStrings(nil, 0, "get", "k")
+	return AppendTransaction(body, 1, []Watch{{DB: 2, Key: "a", Version: 7}, {Key: "", Version: math.MaxUint64}}, queued)
+}
+
+func someEntry() []byte {
+	w := NewEntry(nil, 1<<40, -5)
+	w.Add(Origin{Node: "n1", Epoch: 1}, 0, 1, someBody())
+	w.Add(Origin{Node: "", Epoch: math.MaxUint64}, math.MaxUint64, math.MaxUint64, nil)
+	return w.Bytes()
+}
+
+func TestEntryRoundTrip(t *testing.T) {
+	t.Parallel()
+	for _, millis := range []int64{0, 1, -1, math.MaxInt64, math.MinInt64} {
+		w := NewEntry([]byte("leftovers"), millis, -millis)
+		require.Equal(t, len(w.Bytes()), w.Len())
+		e, batches, err := decodeAll(string(w.Bytes()))
+		require.NoError(t, err)
+		require.Empty(t, batches)
+		require.Equal(t, millis, e.StampMillis)
+		require.Equal(t, -millis, e.WallOffsetMillis)
+	}
+	_, batches, err := decodeAll(string(someEntry()))
+	require.NoError(t, err)
+	require.Equal(t, []Batch{
+		{Origin: Origin{Node: "n1", Epoch: 1}, Seq: 1, Body: string(someBody())},
+		{Origin: Origin{Epoch: math.MaxUint64}, Low: math.MaxUint64, Seq: math.MaxUint64},
+	}, batches)
+}
+
+func TestRequestsAndTransactionsRoundTrip(t *testing.T) {
+	t.Parallel()
+	requests := decodeBody(t, string(someBody()))
+	require.Len(t, requests, 3)
+	require.Equal(t, Request{DB: 3, Args: []string{"set", "k", "v\r\n\x00", ""}}, requests[0])
+	require.Equal(t, Request{DB: 15, Args: []string{"script|load", "return 1"}}, requests[1])
+	exec := requests[2]
+	require.Equal(t, 1, exec.DB)
+	require.Equal(t, "exec", exec.Args[0])
+	require.Len(t, exec.Args, 3)
+
+	var watches []Watch
+	for blob := exec.Args[1]; blob != ""; {
+		var w Watch
+		var err error
+		blob, err = NextWatch(blob, &w)
+		require.NoError(t, err)
+		watches = append(watches, w)
+	}
+	require.Equal(t, []Watch{{DB: 2, Key: "a", Version: 7}, {Key: "", Version: math.MaxUint64}}, watches)
+	require.Equal(t, []Request{{Args: []string{"get", "k"}}}, decodeBody(t, exec.Args[2]))
+
+	empty := decodeBody(t, string(AppendTransaction(nil, 0, nil, nil)))
+	require.Equal(t, []Request{{Args: []string{"exec", "", ""}}}, empty)
+}
+
+func TestRequestReusesItsSlots(t *testing.T) {
+	body := string(someBody())
+	var r Request
+	_, err := NextRequest(body, &r)
+	require.NoError(t, err)
+	require.Zero(t, testing.AllocsPerRun(10, func() {
+		if _, err := NextRequest(body, &r); err != nil {
+			t.Fatal(err)
+		}
+	}))
+}
+
+// A cut entry is corrupt, unless the cut is where a batch ends.
+func TestCutEntriesAreCorrupt(t *testing.T) {
+	t.Parallel()
+	data := string(someEntry())
+	w := NewEntry(nil, 1<<40, -5)
+	whole := map[int]bool{w.Len(): true}
+	w.Add(Origin{Node: "n1", Epoch: 1}, 0, 1, someBody())
+	whole[w.Len()] = true
+	for n := range data {
+		_, _, err := decodeAll(data[:n])
+		if whole[n] {
+			require.NoError(t, err, "cut at %d", n)
+		} else {
+			require.ErrorIs(t, err, ErrCorruptEntry, "cut at %d", n)
+		}
+	}
+}
+
+func TestCorruptEntriesAreRefused(t *testing.T) {
+	t.Parallel()
+	varint11 := "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
+	overflow := "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"
+	for _, data := range []string{
+		"", "\x01", "\x01\x00", "\x01" + varint11 + "\x00", "\x01" + overflow + "\x00", "\x01\x00\x00\x05n1", "\x01\x00\x00" + varint11,
+	} {
+		_, _, err := decodeAll(data)
+		require.ErrorIs(t, err, ErrCorruptEntry, "%q", data)
+	}
+	_, err := DecodeEntry("\x02\x00\x00")
+	require.NotErrorIs(t, err, ErrCorruptEntry)
+	require.ErrorContains(t, err, "version 2")
+	require.ErrorContains(t, err, "newer release")
+
+	var r Request
+	for _, body := range []string{"", "\x00", "\x00\x00", "\x10\x01\x00", "\x00\x02\x00", "\x00\x01\x05abc", "\x00" + varint11, "\x00\xff\xff\xff\xff\x0f\x00"} {
+		_, err := NextRequest(body, &r)
+		require.ErrorIs(t, err, ErrCorruptEntry, "%q", body)
+	}
+	var watch Watch
+	for _, blob := range []string{"", "\x10\x00\x00", "\x00", "\x00\x02a", "\x00\x01a", "\x00\x01a\xff"} {
+		_, err := NextWatch(blob, &watch)
+		require.ErrorIs(t, err, ErrCorruptEntry, "%q", blob)
+	}
+}
+
+func TestLowerName(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "getex", LowerName([]byte("GeTeX")))
+}
+
+func BenchmarkEntryEncode(b *testing.B) {
+	args := [][]byte{[]byte("lock:1234567"), []byte("0123456789abcdef"), []byte("NX"), []byte("PX"), []byte("30000")}
+	var body, entry []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		w := NewEntry(entry, 1<<40, 1<<40)
+		for i := range 100 {
+			body = AppendRequest(body[:0], 0, "set", args)
+			w.Add(Origin{Node: "node-1", Epoch: 7}, 1000, 1000+uint64(i), body)
+		}
+		entry = w.Bytes()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, "ns/command")
+}
+
+func BenchmarkEntryDecode(b *testing.B) {
+	w := NewEntry(nil, 1<<40, 1<<40)
+	for i := range 100 {
+		body := AppendRequestStrings(nil, 0, "set", fmt.Sprintf("lock:%d", 1000000+i), "0123456789abcdef", "NX", "PX", "30000")
+		w.Add(Origin{Node: "node-1", Epoch: 7}, 1000, 1000+uint64(i), body)
+	}
+	data := string(w.Bytes())
+	var batch Batch
+	var r Request
+	b.ReportAllocs()
+	for b.Loop() {
+		e, err := DecodeEntry(data)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for {
+			more, err := e.Next(&batch)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if !more {
+				break
+			}
+			for body := batch.Body; body != ""; {
+				if body, err = NextRequest(body, &r); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, "ns/command")
+}

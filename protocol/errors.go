@@ -1,0 +1,120 @@
+package protocol
+
+import "strings"
+
+// Outcome says whether a command that was answered with an error may have been
+// applied. Forwarding, clients' retries and the partition tests read it.
+type Outcome uint8
+
+const (
+	// OutcomeNone: surely not applied; the command may be sent again.
+	OutcomeNone Outcome = iota
+	// OutcomeUnknown: it may have been applied, or may still be.
+	OutcomeUnknown
+)
+
+// Error is an error row: a reply whose text is an interface. Its prefix is the
+// first word. See DESIGN §7 for how clients react to which prefix.
+type Error struct {
+	Prefix  string
+	Text    string
+	Outcome Outcome
+}
+
+// Error is the reply's text with its prefix.
+func (e *Error) Error() string { return e.Prefix + " " + e.Text }
+
+// Value is the row as a reply.
+func (e *Error) Value() Value { return Value{Kind: KindError, Str: e.Error()} }
+
+// The rows that need no more than themselves. Where Redis has the error the text is
+// Redis's own to the letter, since client libraries match on it.
+var (
+	ErrSyntax         = errRow("syntax error")
+	ErrNotInteger     = errRow("value is not an integer or out of range")
+	ErrNotFloat       = errRow("value is not a valid float")
+	ErrOverflow       = errRow("increment or decrement would overflow")
+	ErrNotFinite      = errRow("increment would produce NaN or Infinity")
+	ErrNoSuchKey      = errRow("no such key")
+	ErrStringTooBig   = errRow("string exceeds maximum allowed size (proto-max-bulk-len)")
+	ErrDBIndex        = errRow("DB index is out of range")
+	ErrInvalidCursor  = errRow("invalid cursor")
+	ErrMaxClients     = errRow("max number of clients reached")
+	ErrNestedMulti    = errRow("MULTI calls can not be nested")
+	ErrWatchInMulti   = errRow("WATCH inside MULTI is not allowed")
+	ErrExecNoMulti    = errRow("EXEC without MULTI")
+	ErrDiscardNoMulti = errRow("DISCARD without MULTI")
+	ErrNotInScript    = errRow("This Redis command is not allowed from script")
+	ErrReadOnlyScript = errRow("Write commands are not allowed from read-only scripts.")
+	ErrProtoVersion   = errRow("Protocol version is not an integer or out of range")
+	ErrPasswordNotSet = errRow("AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
+	ErrWrongType      = &Error{Prefix: "WRONGTYPE", Text: "Operation against a key holding the wrong kind of value"}
+	ErrNoScript       = &Error{Prefix: "NOSCRIPT", Text: "No matching script. Please use EVAL."}
+	ErrExecAbort      = &Error{Prefix: "EXECABORT", Text: "Transaction discarded because of previous errors."}
+	ErrNoAuth         = &Error{Prefix: "NOAUTH", Text: "Authentication required."}
+	ErrHelloNoAuth    = &Error{Prefix: "NOAUTH", Text: "HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"}
+	ErrWrongPass      = &Error{Prefix: "WRONGPASS", Text: "invalid username-password pair or user is disabled."}
+	ErrNoProto        = &Error{Prefix: "NOPROTO", Text: "unsupported protocol version"}
+	ErrLoading        = &Error{Prefix: "LOADING", Text: "Redis is loading the dataset in memory"}
+	ErrNotBusy        = &Error{Prefix: "NOTBUSY", Text: "No scripts in execution right now."}
+)
+
+// The rows of a cluster that cannot take a command now. Stock clients send again what is
+// answered with CLUSTERDOWN or TRYAGAIN, so these say that it surely was not applied;
+// UNCERTAIN is a prefix that no client knows, and so none sends again.
+var (
+	ErrNoLeader  = &Error{Prefix: "CLUSTERDOWN", Text: "No leader is known, the command was not applied"}
+	ErrStopping  = &Error{Prefix: "CLUSTERDOWN", Text: "This node is stopping, the command was not applied"}
+	ErrBusy      = &Error{Prefix: "TRYAGAIN", Text: "Too many commands wait on this node, the command was not applied"}
+	ErrUncertain = &Error{Prefix: "UNCERTAIN", Text: "The command may or may not have been applied", Outcome: OutcomeUnknown}
+)
+
+// errRow is a row with prefix ERR: surely not applied.
+func errRow(text string) *Error { return &Error{Prefix: "ERR", Text: text} }
+
+// InvalidExpire is the error of a command whose expire time is out of range.
+func InvalidExpire(command string) *Error {
+	return errRow("invalid expire time in '" + command + "' command")
+}
+
+// ExecAbortedBy is the answer to an EXEC that was itself refused with cause.
+func ExecAbortedBy(cause *Error) *Error {
+	text := cause.Text
+	if cause.Prefix != "ERR" {
+		text = cause.Error()
+	}
+	return &Error{Prefix: "EXECABORT", Text: "Transaction discarded because of: " + text}
+}
+
+// Err is an error reply with prefix ERR.
+func Err(text string) Value { return Value{Kind: KindError, Str: "ERR " + text} }
+
+// ErrValue is an error reply with a prefix of its own: "WRONGTYPE Operation …".
+func ErrValue(line string) Value { return Value{Kind: KindError, Str: line} }
+
+// OutcomeOf classifies the text of an error reply, of Holdfast or of Redis. A prefix
+// that it does not know says nothing, and so does an error that a script raised: what
+// the script wrote before stays. A script that returns an error of its own making
+// ("ERR busy") after it has written cannot be told from a refusal.
+func OutcomeOf(line string) Outcome {
+	prefix, _, _ := strings.Cut(line, " ")
+	if !refusals[prefix] || raisedByScript(line) {
+		return OutcomeUnknown
+	}
+	return OutcomeNone
+}
+
+// raisedByScript reports whether line ends as Redis ends an error that ended a
+// script: "script: <sha>, on @user_script:1."
+func raisedByScript(line string) bool {
+	at := strings.LastIndex(line, ", on @user_script:")
+	return at >= 0 && strings.Contains(line[:at], "script: ")
+}
+
+// refusals are the prefixes of errors that are sent in place of doing anything.
+var refusals = map[string]bool{
+	"ERR": true, "WRONGTYPE": true, "NOSCRIPT": true, "EXECABORT": true, "NOAUTH": true, "WRONGPASS": true, "NOPERM": true,
+	"NOPROTO": true, "OOM": true, "BUSY": true, "NOTBUSY": true, "BUSYKEY": true, "BUSYGROUP": true, "NOGROUP": true,
+	"LOADING": true, "READONLY": true, "MASTERDOWN": true, "CLUSTERDOWN": true, "TRYAGAIN": true, "NOREPLICAS": true,
+	"MISCONF": true, "MOVED": true, "ASK": true, "CROSSSLOT": true, "REDIRECT": true, "DENIED": true,
+}

@@ -1,0 +1,75 @@
+package protocol
+
+import "strings"
+
+// The words in which the rows of the table write their argument grammar. They are
+// values that are changed by copy: text("value").after("IFEQ").opt().
+
+func text(name string) Arg     { return Arg{Name: name, Type: ArgString} }
+func integer(name string) Arg  { return Arg{Name: name, Type: ArgInteger} }
+func double(name string) Arg   { return Arg{Name: name, Type: ArgDouble} }
+func key(name string) Arg      { return Arg{Name: name, Type: ArgKey} }
+func pattern(name string) Arg  { return Arg{Name: name, Type: ArgPattern} }
+func unixTime(name string) Arg { return Arg{Name: name, Type: ArgUnixTime} }
+
+// token is a word that stands for itself.
+func token(word string) Arg {
+	return Arg{Name: strings.ToLower(word), Type: ArgPureToken, Token: word}
+}
+
+func oneOf(name string, args ...Arg) Arg {
+	return Arg{Name: name, Type: ArgOneOf, Args: args}
+}
+
+func block(name string, args ...Arg) Arg {
+	return Arg{Name: name, Type: ArgBlock, Args: args}
+}
+
+// after puts a token before the argument.
+func (a Arg) after(word string) Arg {
+	a.Token = word
+	return a
+}
+
+// from is the release in which the argument came.
+func (a Arg) from(release string) Arg {
+	a.Since = release
+	return a
+}
+
+func (a Arg) opt() Arg {
+	a.Optional = true
+	return a
+}
+
+func (a Arg) many() Arg {
+	a.Multiple = true
+	return a
+}
+
+// oneKey is a key at a fixed position.
+func oneKey(index int, flags KeyFlags) KeySpec {
+	return KeySpec{Index: index, Step: 1, Flags: flags}
+}
+
+// keysFrom are keys up to the end of the line, every step words.
+func keysFrom(index, step int, flags KeyFlags) KeySpec {
+	return KeySpec{Index: index, Last: -1, Step: step, Flags: flags}
+}
+
+// countedKeys are keys behind the number that counts them, every step words.
+func countedKeys(index, step int, flags KeyFlags) KeySpec {
+	return KeySpec{Index: index, Step: step, Counted: true, Flags: flags}
+}
+
+func (s KeySpec) noted(notes string) KeySpec {
+	s.Notes = notes
+	return s
+}
+
+// plain says what happens to the key when none of the option words is there.
+func (s KeySpec) plain(flags KeyFlags, unless ...string) KeySpec {
+	s.Flags |= KeyVariableFlags
+	s.Plain, s.Unless = flags, unless
+	return s
+}

@@ -1,0 +1,134 @@
+package protocol
+
+import "strings"
+
+// Errors of key extraction, as COMMAND GETKEYS answers them.
+var (
+	errNoSuchCommand = errRow("Invalid command specified")
+	errNoKeys        = errRow("The command has no key arguments")
+	errKeysArity     = errRow("Invalid number of arguments specified for command")
+	errKeysArguments = errRow("Invalid arguments specified for command")
+)
+
+// MovableKeys reports whether only the arguments say which words are keys, so that
+// the positions of [Command.Range] do not suffice.
+func (c *Command) MovableKeys() bool {
+	for i := range c.KeySpecs {
+		if c.KeySpecs[i].Counted {
+			return true
+		}
+	}
+	return false
+}
+
+// Range is the first and the last position of a key and the distance between two,
+// as the older part of COMMAND INFO has them; a negative last counts from the end
+// of the line. All zero: no keys, or movable ones.
+func (c *Command) Range() (first, last, step int) {
+	for i := range c.KeySpecs {
+		spec := &c.KeySpecs[i]
+		if spec.Counted {
+			return 0, 0, 0
+		}
+		if i == 0 {
+			first, step = spec.Index, spec.Step
+		}
+		last = spec.Last
+		if last >= 0 {
+			last += spec.Index
+		}
+	}
+	return first, last, step
+}
+
+// KeyPositions returns where the keys are in a command line, of which words[0] is
+// the command's name (and words[1] the subcommand's, if it is one). A line that
+// the row's arity or its own count of keys does not allow is an error, an [*Error].
+func (c *Command) KeyPositions(words [][]byte) ([]int, error) {
+	if !c.CheckArity(len(words)) {
+		return nil, errKeysArity
+	}
+	var positions []int
+	for i := range c.KeySpecs {
+		var ok bool
+		if positions, ok = c.KeySpecs[i].appendPositions(positions, words); !ok {
+			return nil, errKeysArguments
+		}
+	}
+	return positions, nil
+}
+
+// appendPositions appends the positions of the spec's keys.
+func (s *KeySpec) appendPositions(dst []int, words [][]byte) ([]int, bool) {
+	first, last := s.Index, s.Index+s.Last
+	switch {
+	case s.Counted:
+		if s.Index >= len(words) {
+			return dst, false
+		}
+		n, ok := ParseInt(string(words[s.Index]))
+		if !ok || n < 0 || n > int64((len(words)-s.Index-1)/s.Step) {
+			return dst, false
+		}
+		first = s.Index + 1
+		last = first + (int(n)-1)*s.Step
+	case s.Last < 0:
+		last = len(words) + s.Last
+	}
+	if last >= len(words) {
+		return dst, false
+	}
+	for i := first; i <= last; i += s.Step {
+		dst = append(dst, i)
+	}
+	return dst, true
+}
+
+// flagsFor are the flags that hold for this command line.
+func (s *KeySpec) flagsFor(words [][]byte) KeyFlags {
+	if s.Flags&KeyVariableFlags == 0 {
+		return s.Flags
+	}
+	for _, w := range words[min(s.Index+2, len(words)):] {
+		for _, option := range s.Unless {
+			if strings.EqualFold(option, string(w)) {
+				return s.Flags &^ KeyVariableFlags
+			}
+		}
+	}
+	return s.Plain
+}
+
+// GetKeys is the reply to COMMAND GETKEYS with this command line; withFlags, that
+// to COMMAND GETKEYSANDFLAGS, which adds what happens to each key.
+func GetKeys(line [][]byte, withFlags bool) Value {
+	c, _ := Find(line)
+	switch {
+	case c == nil:
+		return errNoSuchCommand.Value()
+	case len(c.KeySpecs) == 0:
+		return errNoKeys.Value()
+	case !c.CheckArity(len(line)):
+		return errKeysArity.Value()
+	}
+	var elems []Value
+	for i := range c.KeySpecs {
+		spec := &c.KeySpecs[i]
+		positions, ok := spec.appendPositions(nil, line)
+		switch {
+		case !ok && c.Has(FlagNoMandatoryKeys):
+			return Array()
+		case !ok:
+			return errKeysArguments.Value()
+		}
+		flags := simpleSet(spec.flagsFor(line).names())
+		for _, p := range positions {
+			k := Bulk(string(line[p]))
+			if withFlags {
+				k = Array(k, flags)
+			}
+			elems = append(elems, k)
+		}
+	}
+	return Array(elems...)
+}

@@ -1,0 +1,51 @@
+package protocol
+
+import "strings"
+
+// quotedBytes is how much of a client's own words goes into an error text.
+const quotedBytes = 128
+
+// Resolve finds the row of a command line and checks the number of its words. The
+// error is the reply that Redis gives to a line that is no command of it; its
+// texts are matched by client libraries.
+func Resolve(words [][]byte) (*Command, *Error) {
+	c, container := Find(words)
+	switch {
+	case container == nil:
+		return nil, unknownCommand(words)
+	case c == nil:
+		return nil, errRow("unknown subcommand '" + quote(words[1]) + "'. Try " +
+			strings.ToUpper(container.Name) + " HELP.")
+	case !c.CheckArity(len(words)):
+		return nil, WrongArity(c.Name)
+	}
+	return c, nil
+}
+
+// WrongArity is the error of a command line with too few or too many words.
+func WrongArity(name string) *Error {
+	return errRow("wrong number of arguments for '" + name + "' command")
+}
+
+// unknownCommand quotes the line's first arguments until they fill quotedBytes.
+func unknownCommand(words [][]byte) *Error {
+	if len(words) == 0 {
+		return errRow("unknown command ''")
+	}
+	var args strings.Builder
+	for _, w := range words[1:] {
+		if args.Len() >= quotedBytes {
+			break
+		}
+		w = w[:min(len(w), quotedBytes-args.Len())]
+		args.WriteString("'" + quote(w) + "' ")
+	}
+	return errRow("unknown command '" + quote(words[0]) + "', with args beginning with: " + args.String())
+}
+
+// quote cuts a client's word to what an error line can carry: no more than
+// quotedBytes, nothing behind a zero byte, and no line breaks.
+func quote(word []byte) string {
+	s, _, _ := strings.Cut(string(word[:min(len(word), quotedBytes)]), "\x00")
+	return strings.NewReplacer("\r", " ", "\n", " ").Replace(s)
+}

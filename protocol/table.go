@@ -1,0 +1,100 @@
+package protocol
+
+import (
+	"slices"
+	"strings"
+	"sync"
+)
+
+// longestName is more than any row's name has bytes; longer words name no command.
+const longestName = 32
+
+// table is what is built once from the rows.
+type table struct {
+	rows   []Command           // sorted by name, subcommands inside their containers
+	byName map[string]*Command // containers and subcommands alike
+}
+
+var theTable = sync.OnceValue(buildTable)
+
+func buildTable() *table {
+	t := &table{rows: slices.Concat(stringCommands(), keysCommands(), scriptingCommands(),
+		transactionsCommands(), connectionCommands(), serverCommands())}
+	sortRows(t.rows)
+	t.byName = make(map[string]*Command, 2*len(t.rows))
+	for i := range t.rows {
+		row := &t.rows[i]
+		sortRows(row.Subcommands)
+		t.byName[row.Name] = row
+		for j := range row.Subcommands {
+			t.byName[row.Subcommands[j].Name] = &row.Subcommands[j]
+		}
+	}
+	return t
+}
+
+func sortRows(rows []Command) {
+	slices.SortFunc(rows, func(a, b Command) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// Commands are the rows of the table, sorted by name; subcommands are inside their
+// containers. The caller must not change them.
+func Commands() []Command { return theTable().rows }
+
+// Lookup finds a row by its full name in lower case: "set", "script",
+// "script|load".
+func Lookup(name string) (*Command, bool) {
+	c, ok := theTable().byName[name]
+	return c, ok
+}
+
+// LookupBytes finds a row by its full name in any case, without allocating.
+func LookupBytes(name []byte) (*Command, bool) {
+	if len(name) > longestName {
+		return nil, false
+	}
+	var folded [longestName]byte
+	n := fold(folded[:], name)
+	c, ok := theTable().byName[string(folded[:n])]
+	return c, ok
+}
+
+// Find finds the row of a command line: the subcommand's row where the first word
+// is a container and the second one of its subcommands. container is the row of
+// the first word; it is nil, as the command is, when that word names no command,
+// and command alone is nil when the second word names no subcommand. A container
+// by itself is its own row, as its arity speaks for it. Find does not allocate.
+func Find[W ~string | ~[]byte](words []W) (command, container *Command) {
+	if len(words) == 0 || len(words[0]) > longestName {
+		return nil, nil
+	}
+	var folded [longestName]byte
+	n := fold(folded[:], words[0])
+	// "config|get" is the name of a row, but no word of a command line.
+	if slices.Contains(folded[:n], '|') {
+		return nil, nil
+	}
+	byName := theTable().byName
+	container = byName[string(folded[:n])]
+	if container == nil || container.Subcommands == nil || len(words) == 1 {
+		return container, container
+	}
+	if n+1+len(words[1]) > longestName {
+		return nil, container
+	}
+	folded[n] = '|'
+	n += 1 + fold(folded[n+1:], words[1])
+	return byName[string(folded[:n])], container
+}
+
+// fold writes the word in lower case and returns its length. Requires: it fits.
+func fold[W ~string | ~[]byte](dst []byte, word W) int {
+	for i := range len(word) {
+		b := word[i]
+		if 'A' <= b && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		dst[i] = b
+	}
+	return len(word)
+}

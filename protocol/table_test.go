@@ -1,0 +1,341 @@
+package protocol_test
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+)
+
+// allRows are the rows of the table, subcommands included.
+func allRows() []*protocol.Command {
+	var rows []*protocol.Command
+	for i := range protocol.Commands() {
+		row := &protocol.Commands()[i]
+		rows = append(rows, row)
+		for j := range row.Subcommands {
+			rows = append(rows, &row.Subcommands[j])
+		}
+	}
+	return rows
+}
+
+func words(line string) [][]byte {
+	var ws [][]byte
+	for w := range strings.FieldsSeq(line) {
+		ws = append(ws, []byte(w))
+	}
+	return ws
+}
+
+// The commands of the core, by hand: a row that is lost would else go unnoticed.
+const wanted = `
+set setnx setex psetex get getset getdel getex mget mset msetnx msetex append strlen getrange setrange substr
+incr decr incrby decrby incrbyfloat delex delifeq digest
+del unlink exists touch type expire pexpire expireat pexpireat ttl pttl expiretime pexpiretime persist
+rename renamenx copy move keys scan randomkey dbsize flushdb flushall swapdb object object|encoding object|help select
+eval evalsha eval_ro evalsha_ro script script|load script|exists script|flush script|kill script|help
+multi exec discard watch unwatch
+ping echo hello auth reset quit client client|id client|info client|list client|setname client|getname client|setinfo
+client|kill client|no-evict client|no-touch client|reply client|help
+command command|count command|docs command|info command|list command|getkeys command|getkeysandflags command|help
+info role time config config|get config|help config|resetstat config|rewrite config|set lolwut wait waitaof debug`
+
+func TestTableIsComplete(t *testing.T) {
+	t.Parallel()
+	want := strings.Fields(wanted)
+	slices.Sort(want)
+	var got []string
+	for _, c := range allRows() {
+		got = append(got, c.Name)
+	}
+	slices.Sort(got)
+	require.Equal(t, want, got)
+}
+
+func TestRowsAreSortedAndUnique(t *testing.T) {
+	t.Parallel()
+	sorted := func(rows []protocol.Command, prefix string) {
+		for i := range rows {
+			require.True(t, strings.HasPrefix(rows[i].Name, prefix))
+			require.NotContains(t, strings.TrimPrefix(rows[i].Name, prefix), "|")
+			if i > 0 {
+				require.Less(t, rows[i-1].Name, rows[i].Name)
+			}
+		}
+	}
+	sorted(protocol.Commands(), "")
+	for _, c := range protocol.Commands() {
+		sorted(c.Subcommands, c.Name+"|")
+	}
+}
+
+func TestRowsReadWell(t *testing.T) {
+	t.Parallel()
+	release := regexp.MustCompile(`^\d+\.\d+\.\d+$`)
+	groups := []protocol.Group{
+		protocol.GroupString, protocol.GroupGeneric, protocol.GroupScripting,
+		protocol.GroupTransactions, protocol.GroupConnection, protocol.GroupServer,
+	}
+	for _, c := range allRows() {
+		require.Equal(t, strings.ToLower(c.Name), c.Name)
+		require.LessOrEqual(t, len(c.Name), 32, c.Name)
+		require.Contains(t, groups, c.Group, c.Name)
+		require.Regexp(t, release, c.Since, c.Name)
+		for _, sentence := range []string{c.Summary, c.Complexity} {
+			require.NotEmpty(t, sentence, c.Name)
+			require.True(t, unicode.IsUpper(rune(sentence[0])), "%s: %s", c.Name, sentence)
+			require.NotContains(t, ".!?", sentence[len(sentence)-1:], "%s: %s", c.Name, sentence)
+		}
+		if c.Deprecated != nil {
+			require.Regexp(t, release, c.Deprecated.Since, c.Name)
+			require.NotEmpty(t, c.Deprecated.ReplacedBy, c.Name)
+		}
+	}
+}
+
+func TestRouteAgreesWithFlags(t *testing.T) {
+	t.Parallel()
+	// What goes through the log or looks at the state without being what ACLs call write and read.
+	writesNoKeys := []string{"script|load", "script|flush"}
+	readsNoKeys := []string{"script|exists", "time", "watch"}
+	for _, c := range allRows() {
+		write, read := c.Has(protocol.FlagWrite), c.Has(protocol.FlagReadOnly)
+		require.False(t, write && read, c.Name)
+		switch c.Route {
+		case protocol.Write:
+			require.Equal(t, write, !slices.Contains(writesNoKeys, c.Name), c.Name)
+			require.False(t, read, c.Name)
+		case protocol.Read:
+			require.Equal(t, read, !slices.Contains(readsNoKeys, c.Name), c.Name)
+			require.False(t, write, c.Name)
+		case protocol.Script:
+			require.Equal(t, protocol.GroupScripting, c.Group, c.Name)
+			require.Equal(t, strings.HasSuffix(c.Name, "_ro"), read, c.Name)
+			require.False(t, write, c.Name)
+		case protocol.Local:
+			require.Empty(t, c.KeySpecs, c.Name)
+			require.False(t, write, c.Name)
+			require.Equal(t, c.Name == "lolwut", read, c.Name)
+		}
+		if strings.HasSuffix(c.Name, "|help") || c.Subcommands != nil {
+			require.Equal(t, protocol.Local, c.Route, c.Name)
+		}
+		if c.Subcommands != nil {
+			require.Empty(t, c.Args, c.Name)
+			require.Empty(t, c.KeySpecs, c.Name)
+			_, ok := protocol.Lookup(c.Name + "|help")
+			require.True(t, ok, c.Name)
+		}
+	}
+}
+
+func TestKeySpecsAreInsideTheArity(t *testing.T) {
+	t.Parallel()
+	for _, c := range allRows() {
+		least := max(c.Arity, -c.Arity)
+		nameWords := 1 + strings.Count(c.Name, "|")
+		for _, s := range c.KeySpecs {
+			require.GreaterOrEqual(t, s.Index, nameWords, c.Name)
+			require.Less(t, s.Index, least, c.Name)
+			require.Positive(t, s.Step, c.Name)
+			require.True(t, s.Last == 0 || s.Last == -1, c.Name)
+			if c.Arity > 0 {
+				require.Zero(t, s.Last, c.Name)
+				require.False(t, s.Counted, c.Name)
+			}
+			access := s.Flags & (protocol.KeyRW | protocol.KeyRO | protocol.KeyOW | protocol.KeyRM)
+			require.NotZero(t, access, c.Name)
+			require.Zero(t, access&(access-1), "%s: one of RW, RO, OW, RM", c.Name)
+			if c.Has(protocol.FlagReadOnly) {
+				require.Equal(t, protocol.KeyRO, access, c.Name)
+			}
+			require.Equal(t, s.Flags&protocol.KeyVariableFlags != 0, s.Unless != nil, c.Name)
+			require.Equal(t, s.Flags&protocol.KeyVariableFlags != 0, s.Plain != 0, c.Name)
+		}
+	}
+}
+
+func TestGrammarIsWellFormed(t *testing.T) {
+	t.Parallel()
+	keys := 0
+	var check func(c *protocol.Command, a *protocol.Arg)
+	check = func(c *protocol.Command, a *protocol.Arg) {
+		if a.Type == protocol.ArgKey {
+			keys++
+		}
+		require.NotEmpty(t, a.Name, c.Name)
+		require.Equal(t, strings.ToUpper(a.Token), a.Token, c.Name)
+		require.False(t, a.MultipleToken && (!a.Multiple || a.Token == ""), c.Name)
+		switch a.Type {
+		case protocol.ArgOneOf:
+			require.GreaterOrEqual(t, len(a.Args), 2, "%s: %s", c.Name, a.Name)
+			for i := range a.Args {
+				require.False(t, a.Args[i].Optional, "%s: an alternative is never optional", c.Name)
+			}
+		case protocol.ArgBlock:
+			require.NotEmpty(t, a.Args, "%s: %s", c.Name, a.Name)
+		case protocol.ArgPureToken:
+			require.NotEmpty(t, a.Token, "%s: %s", c.Name, a.Name)
+			require.Empty(t, a.Args, c.Name)
+		case protocol.ArgString, protocol.ArgInteger, protocol.ArgDouble, protocol.ArgKey,
+			protocol.ArgPattern, protocol.ArgUnixTime:
+			require.Empty(t, a.Args, "%s: %s", c.Name, a.Name)
+		default:
+			require.Fail(t, "unknown type", "%s: %s", c.Name, a.Type)
+		}
+		for i := range a.Args {
+			check(c, &a.Args[i])
+		}
+	}
+	for _, c := range allRows() {
+		keys = 0
+		for i := range c.Args {
+			check(c, &c.Args[i])
+		}
+		require.Equal(t, len(c.KeySpecs), keys, "%s: COMMAND DOCS pairs key arguments with key specs", c.Name)
+	}
+}
+
+// What the grammar allows is what the arity and the key specs say: three
+// descriptions of the same line.
+func TestGrammarAgreesWithArityAndKeys(t *testing.T) {
+	t.Parallel()
+	g := protocoltest.New(1)
+	for _, c := range allRows() {
+		if c.Subcommands != nil {
+			continue
+		}
+		shortest := 1000
+		for range 300 {
+			line := g.Line(c)
+			shortest = min(shortest, len(line))
+			got, err := protocol.Resolve(line)
+			require.Nil(t, err, "%q", line)
+			require.Same(t, c, got)
+			positions, perr := c.KeyPositions(line)
+			require.NoError(t, perr, "%q", line)
+			require.Equal(t, keysByName(line), positions, "%q", line)
+		}
+		require.Equal(t, max(c.Arity, -c.Arity), shortest, "%s: the arity is that of the shortest line", c.Name)
+	}
+}
+
+func TestKeyPositionsRefuses(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, line, text string }{
+		{"get", "get", "ERR Invalid number of arguments specified for command"},
+		{"get", "get a b", "ERR Invalid number of arguments specified for command"},
+		{"eval", "eval x -1 a", "ERR Invalid arguments specified for command"},
+		{"eval", "eval x 2 a", "ERR Invalid arguments specified for command"},
+		{"eval", "eval x one a", "ERR Invalid arguments specified for command"},
+		{"eval", "eval x 9223372036854775807 a", "ERR Invalid arguments specified for command"},
+		{"msetex", "msetex 2 a b c", "ERR Invalid arguments specified for command"},
+		{"msetex", "msetex 9223372036854775807 a b", "ERR Invalid arguments specified for command"},
+	} {
+		row, ok := protocol.Lookup(c.name)
+		require.True(t, ok)
+		_, err := row.KeyPositions(words(c.line))
+		require.EqualError(t, err, c.text, c.line)
+	}
+}
+
+// keysByName finds the keys of a generated line by how they look.
+func keysByName(line [][]byte) []int {
+	var positions []int
+	for i, w := range line {
+		if strings.HasPrefix(string(w), "key:") && !strings.ContainsAny(string(w), "*[") {
+			positions = append(positions, i)
+		}
+	}
+	return positions
+}
+
+func TestLookup(t *testing.T) {
+	t.Parallel()
+	for _, c := range allRows() {
+		for _, name := range []string{c.Name, strings.ToUpper(c.Name)} {
+			got, ok := protocol.LookupBytes([]byte(name))
+			require.True(t, ok, name)
+			require.Same(t, c, got)
+		}
+		got, ok := protocol.Lookup(c.Name)
+		require.True(t, ok)
+		require.Same(t, c, got)
+	}
+	for _, name := range []string{"", "gett", "GE", "client|", strings.Repeat("x", 32), strings.Repeat("x", 33)} {
+		_, ok := protocol.LookupBytes([]byte(name))
+		require.False(t, ok, name)
+	}
+	_, ok := protocol.Lookup("GET")
+	require.False(t, ok, "Lookup takes folded names alone")
+}
+
+func TestFind(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ line, command, container string }{
+		{"GET k", "get", "get"},
+		{"Client ID", "client|id", "client"},
+		{"client", "client", "client"},
+		{"client nope", "", "client"},
+		{"client id|", "", "client"},
+		{"client " + strings.Repeat("x", 100), "", "client"},
+		{"command", "command", "command"},
+		{"command|count", "", ""},
+		{"nope", "", ""},
+		{"", "", ""},
+		{strings.Repeat("x", 100) + " y", "", ""},
+	} {
+		command, container := protocol.Find(words(c.line))
+		require.Equal(t, c.command, name(command), c.line)
+		require.Equal(t, c.container, name(container), c.line)
+		command, container = protocol.Find(strings.Fields(c.line))
+		require.Equal(t, c.command, name(command), c.line)
+		require.Equal(t, c.container, name(container), c.line)
+	}
+}
+
+func name(c *protocol.Command) string {
+	if c == nil {
+		return ""
+	}
+	return c.Name
+}
+
+func TestLookupDoesNotAllocate(t *testing.T) {
+	line := words("CLIENT SetInfo LIB-NAME x")
+	wire := []byte("PEXPIRETIME")
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		if _, ok := protocol.LookupBytes(wire); !ok {
+			panic("no row")
+		}
+		if c, _ := protocol.Find(line); c == nil {
+			panic("no row")
+		}
+		if _, err := protocol.Resolve(line); err != nil {
+			panic(err)
+		}
+	}))
+}
+
+func BenchmarkLookupBytes(b *testing.B) {
+	wire := []byte("EVALSHA")
+	b.ReportAllocs()
+	for b.Loop() {
+		protocol.LookupBytes(wire)
+	}
+}
+
+func BenchmarkResolve(b *testing.B) {
+	line := words("SET key value NX PX 30000")
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _ = protocol.Resolve(line)
+	}
+}

@@ -1,0 +1,220 @@
+package protocol
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// encodings is how every kind of value looks on the wire; compared with
+// redis-server in wire_redis_test.go.
+var encodings = []struct {
+	value        Value
+	resp2, resp3 string
+}{
+	{Value{}, "$-1\r\n", "_\r\n"},
+	{Null, "$-1\r\n", "_\r\n"},
+	{NullArray, "*-1\r\n", "_\r\n"},
+	{None, "", ""},
+	{OK, "+OK\r\n", "+OK\r\n"},
+	{Simple(""), "+\r\n", "+\r\n"},
+	{Err("syntax error"), "-ERR syntax error\r\n", "-ERR syntax error\r\n"},
+	{ErrWrongType.Value(), "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n", "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"},
+	{Integer(0), ":0\r\n", ":0\r\n"},
+	{Integer(math.MinInt64), ":-9223372036854775808\r\n", ":-9223372036854775808\r\n"},
+	{Bulk(""), "$0\r\n\r\n", "$0\r\n\r\n"},
+	{Bulk("a\r\nb"), "$4\r\na\r\nb\r\n", "$4\r\na\r\nb\r\n"},
+	{Bool(true), ":1\r\n", "#t\r\n"},
+	{Bool(false), ":0\r\n", "#f\r\n"},
+	{Double(1.5), "$3\r\n1.5\r\n", ",1.5\r\n"},
+	{Double(0.1), "$19\r\n0.10000000000000001\r\n", ",0.10000000000000001\r\n"},
+	{Double(math.Inf(1)), "$3\r\ninf\r\n", ",inf\r\n"},
+	{Double(math.Inf(-1)), "$4\r\n-inf\r\n", ",-inf\r\n"},
+	{BigNumber("-123456789012345678901"), "$22\r\n-123456789012345678901\r\n", "(-123456789012345678901\r\n"},
+	{Verbatim("hi"), "$2\r\nhi\r\n", "=6\r\ntxt:hi\r\n"},
+	{Array(), "*0\r\n", "*0\r\n"},
+	{Array(Integer(1), Null, Array(Bool(true))), "*3\r\n:1\r\n$-1\r\n*1\r\n:1\r\n", "*3\r\n:1\r\n_\r\n*1\r\n#t\r\n"},
+	{Strings("a", "b"), "*2\r\n$1\r\na\r\n$1\r\nb\r\n", "*2\r\n$1\r\na\r\n$1\r\nb\r\n"},
+	{Map(Bulk("a"), Integer(1), Bulk("b"), Null), "*4\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n$-1\r\n", "%2\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n_\r\n"},
+	{Map(), "*0\r\n", "%0\r\n"},
+	{Set(Bulk("a")), "*1\r\n$1\r\na\r\n", "~1\r\n$1\r\na\r\n"},
+	{Push(Bulk("message"), Bulk("c")), "*2\r\n$7\r\nmessage\r\n$1\r\nc\r\n", ">2\r\n$7\r\nmessage\r\n$1\r\nc\r\n"},
+}
+
+// everyKind are values of all kinds but None, which is no reply.
+func everyKind() []Value {
+	var all []Value
+	for _, e := range encodings {
+		if e.value.Kind != KindNone {
+			all = append(all, e.value)
+		}
+	}
+	return append(all, Array(all...))
+}
+
+func TestValueOnTheWire(t *testing.T) {
+	t.Parallel()
+	seen := make(map[Kind]bool)
+	for _, e := range encodings {
+		require.Equal(t, "before"+e.resp2, string(e.value.AppendTo([]byte("before"), RESP2)))
+		require.Equal(t, e.resp3, string(e.value.AppendTo(nil, RESP3)))
+		seen[e.value.Kind] = true
+	}
+	require.Len(t, seen, int(KindNone)+1, "every kind is in the table")
+}
+
+func TestValueQuestions(t *testing.T) {
+	t.Parallel()
+	require.True(t, Err("x").IsError())
+	require.False(t, OK.IsError())
+	require.True(t, Null.IsNull())
+	require.True(t, NullArray.IsNull())
+	require.False(t, Bulk("").IsNull())
+	require.Equal(t, 1.5, Double(1.5).Float())
+	require.Equal(t, "ERR x", errRow("x").Error())
+}
+
+func TestReadValueReadsWhatIsWritten(t *testing.T) {
+	t.Parallel()
+	for _, v := range everyKind() {
+		wire := string(v.AppendTo(nil, RESP3))
+		got, err := ReadValue(bufio.NewReaderSize(strings.NewReader(wire), 16))
+		require.NoError(t, err)
+		require.Equal(t, wire, string(got.AppendTo(nil, RESP3)))
+		if !strings.Contains(wire, "_") { // the two nulls are one in RESP3
+			require.Equal(t, v.Kind, got.Kind)
+		}
+		old, err := ReadValue(bufio.NewReader(strings.NewReader(string(v.AppendTo(nil, RESP2)))))
+		require.NoError(t, err)
+		require.Equal(t, string(v.AppendTo(nil, RESP2)), string(old.AppendTo(nil, RESP2)))
+		for n := range wire {
+			_, err := ReadValue(bufio.NewReader(strings.NewReader(wire[:n])))
+			if n == 0 {
+				require.Equal(t, io.EOF, err)
+			} else {
+				require.Equal(t, io.ErrUnexpectedEOF, err, "%q cut at %d", wire, n)
+			}
+		}
+	}
+}
+
+func TestReadValueReadsWhatOnlyOthersWrite(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 200_000)
+	for wire, want := range map[string]Value{
+		"!8\r\nERR a\r\nb\r\n":                      ErrValue("ERR a  b"),
+		"|1\r\n+ttl\r\n:3600\r\n$1\r\nv\r\n":        Bulk("v"),
+		"*2\r\n|1\r\n+a\r\n:1\r\n:1\r\n:2\r\n":      Array(Integer(1), Integer(2)),
+		"=6\r\nmkd:hi\r\n":                          Verbatim("hi"),
+		",-nan\r\n":                                 Double(math.NaN()),
+		",1e3\r\n":                                  Double(1000),
+		"-ERR " + long + "\r\n":                     Err(long),
+		fmt.Sprintf("$%d\r\n%s\r\n", 200_000, long): Bulk(long),
+	} {
+		got, err := ReadValue(bufio.NewReader(strings.NewReader(wire)))
+		require.NoError(t, err, "%.40q", wire)
+		require.Equal(t, want.AppendTo(nil, RESP3), got.AppendTo(nil, RESP3))
+	}
+}
+
+// badReplies are refused, each for one reason.
+var badReplies = []string{
+	"\r\n", "x\r\n", "+OK\n", "+O\nK\r\n", ":\r\n", ":1x\r\n", ":01\r\n", "$\r\n", "$-2\r\n", "$x\r\n", "$1\r\nabc\r\n", "$?\r\n",
+	"*-2\r\n", "*x\r\n", "*?\r\n", "%-1\r\n", "~-1\r\n", "#x\r\n", "#\r\n", "_x\r\n", ",x\r\n", ",\r\n", "(\r\n", "(-\r\n", "(1x\r\n",
+	"=3\r\ntxt\r\n", "=5\r\ntxt-a\r\n", "!-1\r\n", "*1\r\nx\r\n", "|1\r\n+a\r\nx\r\n",
+}
+
+func TestReadValueRefusesWhatIsNoReply(t *testing.T) {
+	t.Parallel()
+	for _, wire := range badReplies {
+		_, err := ReadValue(bufio.NewReader(strings.NewReader(wire)))
+		require.ErrorIs(t, err, ErrCorruptReply, "%q", wire)
+	}
+}
+
+// endless repeats a text forever.
+type endless struct {
+	text string
+	at   int
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	n := copy(p, e.text[e.at:])
+	e.at = (e.at + n) % len(e.text)
+	return n, nil
+}
+
+func TestReadValueIsBounded(t *testing.T) {
+	t.Parallel()
+	limits := ReplyLimits{MaxBytes: 1 << 20, MaxDepth: 10}
+	for _, r := range []io.Reader{
+		&endless{text: "+xxxxxxxxxxxxxxx"},
+		&endless{text: "*1\r\n"},
+		&endless{text: "*2000000\r\n"},
+		&endless{text: "|0\r\n"},
+		io.MultiReader(strings.NewReader("*999999999\r\n"), &endless{text: "_\r\n"}),
+		strings.NewReader("$1048577\r\n"),
+		strings.NewReader("*9999999999\r\n"),
+	} {
+		_, err := limits.Read(bufio.NewReader(r))
+		require.ErrorIs(t, err, ErrReplyTooBig)
+	}
+	_, err := limits.Read(bufio.NewReader(strings.NewReader(strings.Repeat("*1\r\n", 10) + ":1\r\n")))
+	require.NoError(t, err)
+	_, err = limits.Read(bufio.NewReader(strings.NewReader(strings.Repeat("*1\r\n", 11) + ":1\r\n")))
+	require.ErrorIs(t, err, ErrReplyTooBig)
+}
+
+func TestReadValuePassesErrorsOn(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	_, err := ReadValue(bufio.NewReader(io.MultiReader(strings.NewReader("*1\r\n"), failing{broken})))
+	require.Equal(t, broken, err)
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+func BenchmarkValueAppendTo(b *testing.B) {
+	for name, v := range map[string]Value{"ok": OK, "integer": Integer(1), "bulk": Bulk("0123456789abcdef"), "array": Strings("a", "b", "c", "d")} {
+		b.Run(name, func(b *testing.B) {
+			var buf []byte
+			b.ReportAllocs()
+			for b.Loop() {
+				buf = v.AppendTo(buf[:0], RESP3)
+			}
+		})
+	}
+}
+
+func BenchmarkReadValue(b *testing.B) {
+	r := bufio.NewReader(&endless{text: "+OK\r\n:1\r\n$16\r\n0123456789abcdef\r\n"})
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := ReadValue(r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// TestNoReplyIsForged: a line end inside a line would begin another reply.
+func TestNoReplyIsForged(t *testing.T) {
+	t.Parallel()
+	for _, v := range []Value{Simple("a\r\nb"), Err("a\nb\r"), BigNumber("1\r\n2")} {
+		for _, resp := range []int{RESP2, RESP3} {
+			line := string(v.AppendTo(nil, resp))
+			if v.Kind == KindBigNumber && resp == RESP2 {
+				continue // a bulk string there
+			}
+			require.Equal(t, 1, strings.Count(line, "\n"), "%q", line)
+			require.Equal(t, 1, strings.Count(line, "\r"), "%q", line)
+		}
+	}
+}

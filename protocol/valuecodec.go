@@ -1,0 +1,80 @@
+package protocol
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// The value codec carries replies between nodes: a kind byte, then
+//
+//	simple, error, bulk, big number, verbatim   bytes
+//	integer, double, bool                       varint (a double's are its bits)
+//	array, map, set, push                       uvarint count, then the elements
+//	null, null array, none                      nothing
+//
+// RESP would not do: it has two forms for most of these, and in the older one
+// some can no longer be told apart.
+
+// ErrCorruptValue is returned for bytes that are not a value.
+var ErrCorruptValue = errors.New("corrupt value")
+
+// maxValueDepth bounds the recursion of [DecodeValue]. No reply of this release
+// nests deeper than a script's can, which is far below.
+const maxValueDepth = 1024
+
+// AppendValue appends v in the form that [DecodeValue] reads.
+func AppendValue(dst []byte, v Value) []byte {
+	dst = append(dst, byte(v.Kind))
+	switch v.Kind {
+	case KindSimple, KindError, KindBulk, KindBigNumber, KindVerbatim:
+		return appendString(dst, v.Str)
+	case KindInteger, KindDouble, KindBool:
+		return binary.AppendVarint(dst, v.Num)
+	case KindArray, KindMap, KindSet, KindPush:
+		dst = binary.AppendUvarint(dst, uint64(len(v.Elems)))
+		for _, e := range v.Elems {
+			dst = AppendValue(dst, e)
+		}
+	}
+	return dst
+}
+
+// DecodeValue reads the first value of s and returns the rest. The value's
+// strings share memory with s.
+func DecodeValue(s string) (v Value, rest string, err error) { return decodeValue(s, maxValueDepth) }
+
+func decodeValue(s string, depth int) (v Value, rest string, err error) {
+	if s == "" || depth == 0 {
+		return v, "", fmt.Errorf("%w: it ends early or nests too deep", ErrCorruptValue)
+	}
+	v.Kind, s = Kind(s[0]), s[1:]
+	ok := true
+	switch v.Kind {
+	case KindNull, KindNullArray, KindNone:
+	case KindSimple, KindError, KindBulk, KindBigNumber, KindVerbatim:
+		v.Str, s, ok = str(s)
+	case KindInteger, KindDouble, KindBool:
+		v.Num, s, ok = varint(s)
+	case KindArray, KindMap, KindSet, KindPush:
+		var n uint64
+		// Every element takes at least its kind byte; and what is not there yet gets little room.
+		if n, s, ok = uvarint(s); !ok || n > uint64(len(s)) {
+			return v, "", fmt.Errorf("%w: count", ErrCorruptValue)
+		}
+		v.Elems = make([]Value, 0, min(n, 64))
+		for range n {
+			var e Value
+			if e, s, err = decodeValue(s, depth-1); err != nil {
+				return v, "", err
+			}
+			v.Elems = append(v.Elems, e)
+		}
+	default:
+		return v, "", fmt.Errorf("%w: kind %d", ErrCorruptValue, v.Kind)
+	}
+	if !ok {
+		return v, "", fmt.Errorf("%w: kind %d", ErrCorruptValue, v.Kind)
+	}
+	return v, s, nil
+}

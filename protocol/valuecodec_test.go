@@ -1,0 +1,56 @@
+package protocol
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestValueCodecRoundTrips(t *testing.T) {
+	values := []Value{
+		Null, NullArray, None, OK, Err("syntax error"), Integer(-7), Bulk(""), Bulk("a\r\nb"),
+		Double(1.5), Bool(true), Bool(false), BigNumber("123456789012345678901234567890"), Verbatim("text"),
+		Array(), Array(Integer(1), Array(Bulk("x"), Null)), Map(Bulk("k"), Integer(2)), Set(Bulk("m")), Push(Bulk("p")),
+	}
+	var buf []byte
+	for _, v := range values {
+		buf = AppendValue(buf, v)
+	}
+	rest := string(buf)
+	for _, want := range values {
+		var got Value
+		var err error
+		got, rest, err = DecodeValue(rest)
+		require.NoError(t, err)
+		require.Equal(t, string(want.AppendTo(nil, RESP3)), string(got.AppendTo(nil, RESP3)))
+		require.Equal(t, want.Kind, got.Kind)
+	}
+	require.Empty(t, rest)
+}
+
+func TestDecodeValueRefusesNonsense(t *testing.T) {
+	for _, s := range []string{
+		"", "\xff", string(AppendValue(nil, Bulk("abc")))[:3],
+		string([]byte{byte(KindArray), 0xff, 0xff, 0xff, 0xff, 0x0f}),
+		strings.Repeat(string([]byte{byte(KindArray), 1}), 1<<20),
+	} {
+		_, _, err := DecodeValue(s)
+		require.ErrorIs(t, err, ErrCorruptValue)
+	}
+}
+
+func FuzzDecodeValue(f *testing.F) {
+	f.Add(string(AppendValue(nil, Array(Integer(1), Bulk("x"), Null))))
+	f.Fuzz(func(t *testing.T, s string) {
+		v, rest, err := DecodeValue(s)
+		if err != nil {
+			return
+		}
+		again, empty, err := DecodeValue(string(AppendValue(nil, v)))
+		require.NoError(t, err)
+		require.Empty(t, empty)
+		require.LessOrEqual(t, len(rest), len(s))
+		require.Equal(t, string(v.AppendTo(nil, RESP3)), string(again.AppendTo(nil, RESP3)))
+	})
+}
