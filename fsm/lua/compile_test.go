@@ -1,0 +1,109 @@
+package lua
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bigSource is a source of about a megabyte that is as hard to compile as its kind can be.
+type bigSource struct{ name, before, repeated, after string }
+
+var bigSources = []bigSource{
+	{"sum", "local a = 1 return a", "+a", ""},
+	{"constants", "return {1", ",'k' .. 5", "}"},
+	{"or", "local a return a", " or a", ""},
+	{"and or", "local a return a", " and a or a", ""},
+	{"comparisons", "local a return a", " == a", ""},
+	{"concat", "return 'a'", "..'a'", ""},
+	{"elseif", "local a if a then ", "elseif a then ", "end"},
+	{"if", "local a ", "if a then end ", ""},
+	{"fields", "local a return a", ".b", ""},
+	{"calls", "local a return a", "()", ""},
+	{"methods", "local a return a", ":b()", ""},
+	{"indexes", "local a return a", "[1]", ""},
+	{"globals", "", "x=x ", ""},
+	{"calls of redis", "", "redis.call() ", ""},
+	{"array", "return {", "1,", "}"},
+	{"array of names", "local a return {", "a,", "}"},
+	{"array of strings", "return {", "'',", "}"},
+	{"hash", "return {", "a=1,", "}"},
+	{"nested tables", "return ", "{", ""},
+	{"nested parentheses", "return ", "(", "1"},
+	{"nested functions", "", "function() ", ""},
+	{"nested blocks", "", "do ", ""},
+	{"nested not", "return ", "not ", "1"},
+	{"nested minus", "return ", "- ", "1"},
+	{"nested power", "return 1", "^1", ""},
+	{"functions", "", "local function f() end ", ""},
+	{"scopes", "", "do local a,b,c end ", ""},
+	{"locals", "", "local a ", ""},
+	{"assignment", "local a a", ",a", "=1"},
+	{"arguments", "f(1", ",1", ")"},
+	{"parameters", "function f(a", ",a", ") end"},
+	{"breaks", "while true do ", "if a then break end ", "end"},
+	{"whiles", "", "while a do end ", ""},
+	{"repeats", "", "repeat until a ", ""},
+	{"fors", "", "for i=1,2 do end ", ""},
+	{"generic fors", "", "for k in a do end ", ""},
+	{"returns", "", "do return end ", ""},
+	{"semicolons", "x=1", ";", ""},
+	{"comments", "", "--\n", "return 1"},
+	{"long comment", "--[[", "x", "]] return 1"},
+	{"unfinished long comment", "--[==[", "]=", ""},
+	{"string", "return '", "x", "'"},
+	{"escapes", "return '", `\n`, "'"},
+	{"unfinished string", "return '", "x", ""},
+	{"number", "return ", "1", ""},
+	{"long name", "return ", "x", ""},
+	{"new lines", "", "\n", "return 1"},
+	{"blanks", "", " ", "return 1"},
+	{"zero bytes", "", "\x00", ""},
+	{"dots", "return ", ".", ""},
+	{"brackets", "return ", "[", ""},
+	{"equal signs", "return ", "=", ""},
+	{"many closures", "local a ", "a=function() return a end ", ""},
+	{"deep scopes", strings.Repeat("local function f() local a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p ", 60), "x=a ", strings.Repeat("end ", 60)},
+	{"deep globals", strings.Repeat("local function f() local a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p ", 60), "x=y ", strings.Repeat("end ", 60)},
+}
+
+func (s bigSource) source() string {
+	return s.before + strings.Repeat(s.repeated, (1<<20-len(s.before)-len(s.after))/len(s.repeated)) + s.after
+}
+
+// TestCompileBigSources: each compiles, or is refused, without a deep stack and in a moment.
+func TestCompileBigSources(t *testing.T) {
+	for _, s := range bigSources {
+		t.Run(s.name, func(t *testing.T) {
+			p, err := Compile(s.source(), DefaultLimits())
+			if err != nil {
+				var refused *CompileError
+				require.ErrorAs(t, err, &refused)
+				require.Less(t, len(refused.Text), 2<<20)
+				return
+			}
+			// What compiles must also run, and be stopped where it does not end.
+			_, err = p.Run(&Env{Host: newFakeHost(), Limits: Limits{Steps: 1_000_000, MemoryBytes: 16 << 20}})
+			require.NotErrorIs(t, err, ErrInternal)
+		})
+	}
+}
+
+func TestCompileRefusesLongSources(t *testing.T) {
+	_, err := Compile(strings.Repeat(" ", 101), Limits{SourceBytes: 100})
+	require.EqualError(t, err, "ERR Error compiling script (new function): the source has 101 bytes, the limit is 100")
+	_, err = Compile(strings.Repeat(" ", 100), Limits{SourceBytes: 100})
+	require.NoError(t, err)
+}
+
+func TestShebangFlags(t *testing.T) {
+	p, err := Compile("#!lua flags=no-writes,allow-stale\nreturn 1", DefaultLimits())
+	require.NoError(t, err)
+	require.True(t, p.HasShebang())
+	require.Equal(t, FlagNoWrites|FlagAllowStale, p.Flags())
+	p, err = Compile("return 1", DefaultLimits())
+	require.NoError(t, err)
+	require.False(t, p.HasShebang())
+	require.Zero(t, p.Flags())
+}

@@ -1,0 +1,181 @@
+package lua
+
+import "math"
+
+// Elementary functions must give the same bits on every architecture. Those of
+// package math do not: some have assembly on some processors, and the compiler fuses
+// multiplications with additions on others. The ones here compute with about 100 bits, as
+// unevaluated sums of two floats, from operations that IEEE 754 defines to the
+// bit (and [math.FMA], which is exact everywhere). Rounded to 53 bits the
+// result is the correctly rounded one but for a handful of arguments, and so is nearly
+// always that of glibc, which Redis would give.
+
+// double is hi + lo, with |lo| at most half a unit in the last place of hi.
+type double struct{ hi, lo float64 }
+
+// The constants, to 106 bits and more.
+var (
+	ln2     = double{0x1.62e42fefa39efp-1, 0x1.abc9e3b39803fp-56}
+	piHalf  = double{0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54}
+	piTwo   = double{0x1.921fb54442d18p+1, 0x1.1a62633145c07p-53}
+	log10e  = double{0x1.bcb7b1526e50ep-2, 0x1.95355baaafad3p-57}
+	piTail3 = -0x1.f1976b7ed8fbcp-110 // of piHalf
+)
+
+func fromFloat(a float64) double { return double{a, 0} }
+
+// float rounds to 53 bits.
+func (a double) float() float64 { return a.hi + a.lo }
+
+func twoSum(a, b float64) double {
+	s := a + b
+	t := s - a
+	return double{s, (a - (s - t)) + (b - t)}
+}
+
+// quickTwoSum is twoSum for |a| >= |b|.
+func quickTwoSum(a, b float64) double {
+	s := a + b
+	return double{s, b - (s - a)}
+}
+
+func twoProduct(a, b float64) double {
+	p := float64(a * b)
+	return double{p, math.FMA(a, b, -p)}
+}
+
+func (a double) add(b double) double {
+	s, t := twoSum(a.hi, b.hi), twoSum(a.lo, b.lo)
+	s = quickTwoSum(s.hi, s.lo+t.hi)
+	return quickTwoSum(s.hi, s.lo+t.lo)
+}
+
+func (a double) neg() double { return double{-a.hi, -a.lo} }
+
+func (a double) sub(b double) double { return a.add(b.neg()) }
+
+func (a double) mul(b double) double {
+	p := twoProduct(a.hi, b.hi)
+	p.lo += float64(a.hi*b.lo) + float64(a.lo*b.hi)
+	return quickTwoSum(p.hi, p.lo)
+}
+
+func (a double) div(b double) double {
+	q1 := a.hi / b.hi
+	r := a.sub(b.mul(fromFloat(q1)))
+	q2 := r.hi / b.hi
+	r = r.sub(b.mul(fromFloat(q2)))
+	q := quickTwoSum(q1, q2)
+	return q.add(fromFloat(r.hi / b.hi))
+}
+
+func (a double) sqrt() double {
+	if a.hi == 0 {
+		return double{}
+	}
+	r := math.Sqrt(a.hi)
+	rest := a.sub(twoProduct(r, r))
+	return quickTwoSum(r, rest.hi/float64(2*r))
+}
+
+// scale is a * 2^k, exactly.
+func (a double) scale(k int) double { return double{math.Ldexp(a.hi, k), math.Ldexp(a.lo, k)} }
+
+var oneDouble = double{1, 0}
+
+// expm1 is e^a - 1, and k such that the result is to be taken as (1 + it) * 2^k.
+// Requires: |a| < 750.
+func expm1Parts(a double) (m double, k int) {
+	k = int(math.Floor(a.hi/ln2.hi + 0.5))
+	const halvings = 9
+	r := a.sub(ln2.mul(fromFloat(float64(k)))).scale(-halvings)
+	// r is below 0.0007: nine terms of the series are enough.
+	sum := fromFloat(1)
+	for n := 10; n >= 2; n-- {
+		sum = oneDouble.add(r.mul(sum).div(fromFloat(float64(n))))
+	}
+	m = r.mul(sum)
+	for range halvings {
+		m = m.scale(1).add(m.mul(m))
+	}
+	return m, k
+}
+
+func expDouble(a double) double {
+	m, k := expm1Parts(a)
+	return oneDouble.add(m).scale(k)
+}
+
+// expm1Double is e^a - 1 without loss for small a.
+func expm1Double(a double) double {
+	m, k := expm1Parts(a)
+	if k == 0 {
+		return m
+	}
+	return oneDouble.add(m).scale(k).sub(oneDouble)
+}
+
+// logDouble is the natural logarithm of a positive, finite number.
+func logDouble(x float64) double {
+	m, e := math.Frexp(x)
+	if m < math.Sqrt2/2 {
+		m *= 2
+		e--
+	}
+	f := m - 1
+	s := f / (m + 1)
+	z := float64(s * s)
+	sum := 0.0
+	for n := 21; n >= 1; n -= 2 {
+		sum = 1/float64(n) + float64(z*sum)
+	}
+	y := fromFloat(float64(2 * float64(s*sum)))
+	// y has 50 good bits. One step of Halley's method for e^y = m triples them.
+	g := expm1Double(y)
+	delta := fromFloat(f).sub(g).scale(1).div(fromFloat(f).add(g).add(fromFloat(2)))
+	return y.add(delta).add(ln2.mul(fromFloat(float64(e))))
+}
+
+// sinCosDouble is the sine and cosine of an a within a quarter of pi, and little
+// more.
+func sinCosDouble(a double) (sin, cos double) {
+	square := a.mul(a).neg()
+	sin, cos = oneDouble, oneDouble
+	for n := 28; n >= 2; n -= 2 {
+		cos = oneDouble.add(cos.mul(square).div(fromFloat(float64(n * (n - 1)))))
+		sin = oneDouble.add(sin.mul(square).div(fromFloat(float64(n * (n + 1)))))
+	}
+	return sin.mul(a), cos
+}
+
+// atan2Double is the angle of the point (x, y), for x >= 0, y >= 0 and not both 0.
+func atan2Double(y, x double) double {
+	angle := fromFloat(roughAtan2(y.hi, x.hi))
+	var s, c double
+	if angle.hi > 0.8 {
+		c, s = sinCosDouble(piHalf.sub(angle))
+	} else {
+		s, c = sinCosDouble(angle)
+	}
+	// The tangent of what is missing, which is below 10^-11, is that angle.
+	missing := y.mul(c).sub(x.mul(s)).div(x.mul(c).add(y.mul(s)))
+	return angle.add(missing)
+}
+
+// roughAtan2 is the angle with about 40 good bits.
+func roughAtan2(y, x float64) float64 {
+	if y > x {
+		return piHalf.hi - roughAtan2(x, y)
+	}
+	t := y / x
+	const halvings = 3
+	for range halvings {
+		t /= 1 + math.Sqrt(1+float64(t*t))
+	}
+	z := -float64(t * t)
+	sum := 0.0
+	for n := 17; n >= 1; n -= 2 {
+		sum = 1/float64(n) + float64(z*sum)
+	}
+	return float64(float64(t*sum) * (1 << halvings))
+}

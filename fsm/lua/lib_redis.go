@@ -1,0 +1,239 @@
+package lua
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// The table redis (server is the same). Its errors are tables with the text in err, and
+// have no position until they end the script.
+
+func (b *libraryBuilder) redisLibrary() *table {
+	t := b.table([]entry{
+		{"call", redisCall},
+		{"pcall", redisPcall},
+		{"error_reply", redisErrorReply},
+		{"status_reply", redisStatusReply},
+		{"sha1hex", redisSha1Hex},
+		{"log", redisLog},
+		{"setresp", redisSetResp},
+		{"replicate_commands", func(l *state, _ []value) (int, *raised) { return l.one(trueValue) }},
+		{"set_repl", redisSetRepl},
+		{"breakpoint", func(l *state, _ []value) (int, *raised) { return l.one(falseValue) }},
+		{"debug", func(*state, []value) (int, *raised) { return 0, nil }},
+		{"acl_check_cmd", redisACLCheck},
+	})
+	// A slice, as the order of pairs follows from that of these assignments.
+	for _, c := range []struct {
+		name string
+		n    float64
+	}{
+		{"LOG_DEBUG", LogDebug},
+		{"LOG_VERBOSE", LogVerbose},
+		{"LOG_NOTICE", LogNotice},
+		{"LOG_WARNING", LogWarning},
+		{"REPL_NONE", 0},
+		{"REPL_AOF", 1},
+		{"REPL_SLAVE", 2},
+		{"REPL_REPLICA", 2},
+		{"REPL_ALL", 3},
+	} {
+		b.set(t, c.name, number(c.n))
+	}
+	b.set(t, "REDIS_VERSION", constant(protocol.RedisVersion))
+	b.set(t, "REDIS_VERSION_NUM", number(versionNumber(protocol.RedisVersion)))
+	return t
+}
+
+// versionNumber is a version in one number, a byte for each of its three.
+func versionNumber(version string) float64 {
+	n := 0
+	for part := range strings.SplitSeq(version, ".") {
+		digits, _ := strconv.Atoi(part)
+		n = n<<8 | digits
+	}
+	return float64(n)
+}
+
+// errorTable is a table whose err is a text that has its prefix.
+func (l *state) errorTable(text string) value {
+	t := l.newTable(0, 1)
+	t.set(l, value{o: fieldErr}, l.newString(text))
+	return value{o: t}
+}
+
+// redisError raises an error with the prefix ERR.
+func (l *state) redisError(text string) *raised {
+	return &raised{value: l.errorTable("ERR " + text)}
+}
+
+// errorLine makes of a text that begins with a dash and a prefix the text of a reply.
+func errorLine(line string) string {
+	prefix, message, found := strings.Cut(strings.TrimPrefix(line, "-"), " ")
+	if !found {
+		prefix, message = "ERR", prefix
+	}
+	return prefix + " " + strings.Trim(message, "\r\n")
+}
+
+// commandWords are arguments as the words of a command. The slice is the state's.
+func (l *state) commandWords(args []value) ([]string, *raised) {
+	if len(args) == 0 {
+		return nil, l.redisError("Please specify at least one argument for this redis lib call")
+	}
+	words := l.words[:0]
+	for _, v := range args {
+		switch x := v.o.(type) {
+		case *str:
+			words = append(words, x.s)
+		case numberTag:
+			var digits [32]byte
+			l.alloc(stringBytes)
+			words = append(words, string(appendG(digits[:0], v.n, 17)))
+		default:
+			return nil, l.redisError("Lua redis lib command arguments must be strings or integers")
+		}
+	}
+	l.charge(int64(len(words)) / 4)
+	l.words = words
+	return words, nil
+}
+
+// callSteps is what a call of the host is charged beside what its reply is.
+const callSteps = 20
+
+// callHost runs a command, and converts its reply.
+func (l *state) callHost(args []value) (v value, isError bool, err *raised) {
+	words, err := l.commandWords(args)
+	if err != nil {
+		return err.value, true, nil
+	}
+	l.charge(callSteps)
+	l.inHost = true
+	reply := l.env.Host.Call(words, l.resp)
+	l.inHost = false
+	clear(words)
+	v, err = l.fromReply(reply, 0)
+	return v, reply.Kind == protocol.KindError, err
+}
+
+func redisCall(l *state, args []value) (int, *raised) {
+	v, isError, err := l.callHost(args)
+	if err != nil {
+		return 0, err
+	}
+	if isError {
+		return 0, &raised{value: v}
+	}
+	return l.one(v)
+}
+
+func redisPcall(l *state, args []value) (int, *raised) {
+	v, _, err := l.callHost(args)
+	if err != nil {
+		return 0, err
+	}
+	return l.one(v)
+}
+
+func redisErrorReply(l *state, args []value) (int, *raised) {
+	s, is := arg(args, 1).str()
+	if !is || len(args) != 1 {
+		return l.one(l.errorTable("ERR wrong number or type of arguments"))
+	}
+	return l.one(l.errorTable(errorLine(cString(s.s))))
+}
+
+func redisStatusReply(l *state, args []value) (int, *raised) {
+	if _, is := arg(args, 1).str(); !is || len(args) != 1 {
+		return l.one(l.errorTable("ERR wrong number or type of arguments"))
+	}
+	t := l.newTable(0, 1)
+	t.set(l, value{o: fieldOK}, args[0])
+	return l.one(value{o: t})
+}
+
+func redisSha1Hex(l *state, args []value) (int, *raised) {
+	if len(args) != 1 {
+		return 0, l.redisError("wrong number of arguments")
+	}
+	s, _ := l.textOf(args[0])
+	l.charge(int64(len(s))>>4 + 10)
+	sum := sha1.Sum([]byte(s))
+	return l.one(l.newString(hex.EncodeToString(sum[:])))
+}
+
+func redisLog(l *state, args []value) (int, *raised) {
+	if len(args) < 2 {
+		return 0, l.redisError("redis.log() requires two arguments or more.")
+	}
+	level, ok := l.toNumber(args[0])
+	if !ok {
+		return 0, l.redisError("First argument must be a number (log level).")
+	}
+	if n := toInt32(level); n < LogDebug || n > LogWarning {
+		return 0, l.redisError("Invalid debug level.")
+	}
+	var line strings.Builder
+	for i, v := range args[1:] {
+		s, isText := l.textOf(v)
+		if !isText {
+			continue
+		}
+		if i > 0 {
+			l.formatted(&line, " ")
+		}
+		l.formatted(&line, s)
+	}
+	l.charge(callSteps)
+	l.inHost = true
+	l.env.Host.Log(toInt32(level), line.String())
+	l.inHost = false
+	return 0, nil
+}
+
+func redisSetResp(l *state, args []value) (int, *raised) {
+	if len(args) != 1 {
+		return 0, l.redisError("redis.setresp() requires one argument.")
+	}
+	version, _ := l.toNumber(args[0])
+	n := toInt32(version)
+	if n != protocol.RESP2 && n != protocol.RESP3 {
+		return 0, l.redisError("RESP version must be 2 or 3.")
+	}
+	l.resp = n
+	return 0, nil
+}
+
+// redisSetRepl checks its argument and does nothing: what a script does is
+// in the log before it runs.
+func redisSetRepl(l *state, args []value) (int, *raised) {
+	if len(args) != 1 {
+		return 0, l.redisError("redis.set_repl() requires two arguments.")
+	}
+	flags, _ := l.toNumber(args[0])
+	if toInt32(flags)&^3 != 0 {
+		return 0, l.redisError("Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.")
+	}
+	return 0, nil
+}
+
+func redisACLCheck(l *state, args []value) (int, *raised) {
+	words, err := l.commandWords(args)
+	if err != nil {
+		return 0, err
+	}
+	l.charge(callSteps)
+	l.inHost = true
+	allowed, errText := l.env.Host.CheckACL(words)
+	l.inHost = false
+	clear(words)
+	if errText != "" {
+		return 0, &raised{value: l.errorTable(errText)}
+	}
+	return l.one(boolean(allowed))
+}

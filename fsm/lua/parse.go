@@ -1,0 +1,264 @@
+package lua
+
+import "fmt"
+
+// The compiler makes code while it reads, in one pass and without a tree: its
+// time and memory are linear in the source, and its depth is the nesting of
+// the source, which is limited.
+
+// Limits of a function, as in Lua 5.1; messages name them.
+const (
+	maxLocals   = 200
+	maxUpvalues = 60
+	// maxNesting limits nested expressions, blocks and functions, and how many
+	// variables one assignment has.
+	maxNesting = 200
+)
+
+// parser reads a chunk.
+type parser struct {
+	lexer
+	fn    *function
+	depth int
+	// inScope counts the local variables of a name in all open functions, so that
+	// a global name is known for one without a walk through them.
+	inScope map[string]int
+	lib     *library
+}
+
+// function is the state of a function that is being compiled.
+type function struct {
+	*proto
+	outer *function
+	p     *parser
+	block *block
+	// pending are the jumps to the next instruction.
+	pending jumps
+	// lastTarget is the last instruction that something jumps to.
+	lastTarget int
+	// free is the first free register.
+	free int
+	// active are the local variables in scope, as indexes into locals; the
+	// position is the register.
+	active []int
+	// declared are local variables whose scope has not begun.
+	declared []int
+	captured []capture
+	index    map[any]int // of constants
+}
+
+// capture says where a function's captured variable comes from: a register of
+// the function around it, or one of that function's captured ones.
+type capture struct {
+	name    string
+	fromReg bool
+	index   int
+}
+
+// block is a block of statements.
+type block struct {
+	outer *block
+	// breaks are the jumps out of a loop.
+	breaks jumps
+	// active is how many local variables are in scope outside.
+	active   int
+	captures bool // some local variable of the block is captured
+	isLoop   bool
+}
+
+// compileChunk compiles a source. chunkName is "@name", or the source itself; lib are the
+// globals that it finds.
+func compileChunk(source, chunkName string, lib *library) (main *proto, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			failure, is := r.(*syntaxError)
+			if !is {
+				panic(r)
+			}
+			err = failure
+		}
+	}()
+	p := &parser{lexer: lexer{src: source, line: 1, lastLine: 1, chunkName: chunkName}, inScope: make(map[string]int), lib: lib}
+	fn := p.openFunction(0)
+	fn.vararg = varArgs
+	p.next()
+	p.chunk()
+	p.check(tkEOF)
+	p.closeFunction()
+	return fn.proto, nil
+}
+
+func (p *parser) openFunction(line int) *function {
+	fn := &function{
+		proto:   &proto{source: p.chunkName, line: line, registers: 2},
+		outer:   p.fn,
+		p:       p,
+		pending: noJumps, lastTarget: -1,
+		index: make(map[any]int),
+	}
+	p.fn = fn
+	return fn
+}
+
+func (p *parser) closeFunction() {
+	fn := p.fn
+	fn.leaveScope(0)
+	fn.emitReturn(0, 0)
+	for _, c := range fn.captured {
+		fn.upNames = append(fn.upNames, c.name)
+	}
+	fn.upCount = len(fn.captured)
+	p.fn = fn.outer
+}
+
+// enter counts a level of nesting; leave ends it.
+func (p *parser) enter() {
+	p.depth++
+	if p.depth > maxNesting {
+		p.fail("chunk has too many syntax levels")
+	}
+}
+
+func (p *parser) leave() { p.depth-- }
+
+// limit fails when a function has too much of something.
+func (fn *function) limit(n, limit int, what string) {
+	if n <= limit {
+		return
+	}
+	if fn.line == 0 {
+		fn.p.fail(fmt.Sprintf("main function has more than %d %s", limit, what))
+	}
+	fn.p.fail(fmt.Sprintf("function at line %d has more than %d %s", fn.line, limit, what))
+}
+
+// accept skips the current token if it is t.
+func (p *parser) accept(t token) bool {
+	if p.current.t != t {
+		return false
+	}
+	p.next()
+	return true
+}
+
+func (p *parser) check(t token) {
+	if p.current.t != t {
+		p.failHere("'" + tokenText(t) + "' expected")
+	}
+}
+
+func (p *parser) expect(t token) {
+	p.check(t)
+	p.next()
+}
+
+// expectEnd expects the token that ends what began with another at a line.
+func (p *parser) expectEnd(end, begin token, line int) {
+	if p.accept(end) {
+		return
+	}
+	if line == p.line {
+		p.failHere("'" + tokenText(end) + "' expected")
+	}
+	p.failHere(fmt.Sprintf("'%s' expected (to close '%s' at line %d)", tokenText(end), tokenText(begin), line))
+}
+
+func (p *parser) expectName() string {
+	p.check(tkName)
+	name := p.current.s
+	p.next()
+	return name
+}
+
+// declare makes a local variable whose scope begins with the next enterScope.
+func (fn *function) declare(name string) {
+	fn.limit(len(fn.active)+len(fn.declared)+1, maxLocals, "local variables")
+	fn.declared = append(fn.declared, len(fn.locals))
+	fn.locals = append(fn.locals, localName{name: name})
+}
+
+// enterScope begins the scope of the first n declared variables.
+func (fn *function) enterScope(n int) {
+	for _, local := range fn.declared[:n] {
+		fn.locals[local].from = len(fn.code)
+		fn.active = append(fn.active, local)
+		fn.p.inScope[fn.locals[local].name]++
+	}
+	fn.declared = append(fn.declared[:0], fn.declared[n:]...)
+}
+
+// leaveScope ends the scope of all variables but the first n.
+func (fn *function) leaveScope(n int) {
+	for _, local := range fn.active[n:] {
+		fn.locals[local].to = len(fn.code)
+		fn.p.inScope[fn.locals[local].name]--
+	}
+	fn.active = fn.active[:n]
+}
+
+func (fn *function) enterBlock(b *block, isLoop bool) {
+	*b = block{outer: fn.block, breaks: noJumps, active: len(fn.active), isLoop: isLoop}
+	fn.block = b
+}
+
+func (fn *function) leaveBlock() {
+	b := fn.block
+	fn.block = b.outer
+	fn.leaveScope(b.active)
+	if b.captures {
+		fn.emit(opClose, b.active, 0, 0)
+	}
+	fn.free = len(fn.active)
+	fn.patchHere(b.breaks)
+}
+
+// resolve finds what a name means: a local variable, a captured one, or a global.
+func (p *parser) resolve(name string) expr {
+	if p.inScope[name] > 0 {
+		if e, found := p.fn.variable(name, true); found {
+			return e
+		}
+	}
+	return newExpr(exGlobal, p.fn.stringConstant(name))
+}
+
+// variable looks for a variable in a function and those around it. innermost is
+// false when a function inside asks, which captures it. What a function has
+// captured is known by its name, as the scopes around it stand still while it is
+// compiled.
+func (fn *function) variable(name string, innermost bool) (expr, bool) {
+	for reg := len(fn.active) - 1; reg >= 0; reg-- {
+		if fn.locals[fn.active[reg]].name == name {
+			if !innermost {
+				fn.markCaptured(reg)
+			}
+			return newExpr(exLocal, reg), true
+		}
+	}
+	for i := range fn.captured {
+		if fn.captured[i].name == name {
+			return newExpr(exUpval, i), true
+		}
+	}
+	if fn.outer == nil {
+		return expr{}, false
+	}
+	e, found := fn.outer.variable(name, false)
+	if !found {
+		return expr{}, false
+	}
+	fn.limit(len(fn.captured)+1, maxUpvalues, "upvalues")
+	fn.captured = append(fn.captured, capture{name: name, fromReg: e.kind == exLocal, index: e.info})
+	return newExpr(exUpval, len(fn.captured)-1), true
+}
+
+// markCaptured notes that the block that has a register's variable must close it.
+func (fn *function) markCaptured(reg int) {
+	b := fn.block
+	for b != nil && b.active > reg {
+		b = b.outer
+	}
+	if b != nil {
+		b.captures = true
+	}
+}

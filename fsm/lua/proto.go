@@ -1,0 +1,136 @@
+package lua
+
+// proto is a compiled function: immutable, shared by its closures and by
+// concurrent runs.
+type proto struct {
+	code      []instr
+	constants []value
+	protos    []*proto
+	// lines has the line of each instruction.
+	lines []int32
+	// locals and upNames name variables in error messages.
+	locals  []localName
+	upNames []string
+	// source is "@name" or, for loadstring, the text.
+	source  string
+	upCount int
+	params  int
+	// registers is how many the function uses, its parameters included.
+	registers int
+	vararg    varargKind
+	line      int // where it is defined; 0 for a chunk
+}
+
+// localName says that a local variable stands in a register while the program
+// counter is in [from, to); which one follows from the order.
+type localName struct {
+	name     string
+	from, to int
+}
+
+// varargKind says how a function treats surplus arguments.
+type varargKind uint8
+
+const (
+	// fixedArgs: they are dropped.
+	fixedArgs varargKind = iota
+	// varArgs: they are what "..." means.
+	varArgs
+	// tableArgs: the function has "..." but does not use it, so a table of them is
+	// the local variable arg, in the manner of Lua 5.0.
+	tableArgs
+)
+
+// instr is an instruction: an operation, the register A, and two operands of 16
+// bits, B and C, or one of 32, Bx. Operands that are "RK" mean a constant when their
+// top bit is set, else a register.
+type instr uint64
+
+const (
+	constantBit = 1 << 15
+	maxRKIndex  = constantBit - 1
+	maxB        = 1<<16 - 1
+	maxBx       = 1<<31 - 1
+	// noRegister is an operand A that means: no register.
+	noRegister = 255
+	// maxRegisters is how many a function may use.
+	maxRegisters = 250
+)
+
+func encode(op opcode, a, b, c int) instr {
+	return instr(op) | instr(a)<<8 | instr(b)<<16 | instr(c)<<32
+}
+
+func encodeX(op opcode, a, bx int) instr {
+	return instr(op) | instr(a)<<8 | instr(uint32(int32(bx)))<<16
+}
+
+func (i instr) op() opcode { return opcode(i & 0xFF) }
+func (i instr) a() int     { return int(i >> 8 & 0xFF) }
+func (i instr) b() int     { return int(i >> 16 & 0xFFFF) }
+func (i instr) c() int     { return int(i >> 32 & 0xFFFF) }
+
+// bx is the signed operand of 32 bits: an index, or the distance of a jump.
+func (i instr) bx() int { return int(int32(i >> 16)) }
+
+func (i instr) withOp(op opcode) instr { return i&^0xFF | instr(op) }
+func (i instr) withA(a int) instr      { return i&^(0xFF<<8) | instr(a)<<8 }
+func (i instr) withB(b int) instr      { return i&^(0xFFFF<<16) | instr(b)<<16 }
+func (i instr) withC(c int) instr      { return i&^(0xFFFF<<32) | instr(c)<<32 }
+func (i instr) withBx(bx int) instr {
+	return i&^(0xFFFFFFFF<<16) | instr(uint32(int32(bx)))<<16
+}
+
+// opcode is an operation of the virtual machine.
+type opcode uint8
+
+// The operations: those of Lua 5.1, and a few more where a script's usual
+// way is shorter with them. R is a register, K a constant, RK either, U a captured
+// variable, pc already points behind the instruction.
+const (
+	opMove      opcode = iota // R(A) := R(B)
+	opLoadK                   // R(A) := K(Bx)
+	opLoadBool                // R(A) := B ~= 0; if C ~= 0 then pc++
+	opLoadNil                 // R(A)…R(B) := nil
+	opGetUpval                // R(A) := U(B)
+	opGlobal                  // R(A) := K(C), the global that is named K(B) and never changes
+	opGetGlobal               // R(A) := global K(Bx), looked up: KEYS, ARGV, _G, or an error
+	opGetTable                // R(A) := R(B)[RK(C)]
+	opGetField                // R(A) := R(B)[K(C)], a string
+	opLibrary                 // R(A) := K(B), the field K(C) of a library
+	opSetGlobal               // global K(Bx) := R(A): an error
+	opSetUpval                // U(B) := R(A)
+	opSetTable                // R(A)[RK(B)] := RK(C)
+	opNewTable                // R(A) := {} with room for B elements and C fields
+	opSelf                    // R(A+1) := R(B); R(A) := R(B)[RK(C)]
+	opAdd                     // R(A) := RK(B) + RK(C)
+	opSub
+	opMul
+	opDiv
+	opMod
+	opPow
+	opUnm     // R(A) := -R(B)
+	opNot     // R(A) := not R(B)
+	opLen     // R(A) := #R(B)
+	opConcat  // R(A) := R(B) .. … .. R(C)
+	opJmp     // pc += Bx
+	opEq      // if (RK(B) == RK(C)) ~= (A ~= 0) then pc++
+	opLt      // if (RK(B) < RK(C)) ~= (A ~= 0) then pc++
+	opLe      // if (RK(B) <= RK(C)) ~= (A ~= 0) then pc++
+	opTest    // if not (R(A) <=> C) then pc++
+	opTestSet // if R(B) <=> C then R(A) := R(B) else pc++
+	opCall    // R(A), … := R(A)(R(A+1), …), B-1 arguments, C-1 results; 0: up to the top
+	opTailCall
+	opReturn  // return R(A), …, B-1 values; 0: up to the top
+	opForLoop // R(A) += R(A+2); if R(A) <= R(A+1) then { pc += Bx; R(A+3) := R(A) }
+	opForPrep // R(A) -= R(A+2); pc += Bx
+	opTForLoop
+	opSetList // R(A)[(C-1)*50+i] := R(A+i) for i in 1…B; 0: up to the top
+	opClose   // close the captured variables from R(A) on
+	opClosure // R(A) := closure of proto Bx; an opMove or opGetUpval follows for each captured variable
+	opVararg  // R(A), … := varargs, B-1 of them; 0: all
+)
+
+// elementsPerFlush is how many elements a table constructor gathers in registers
+// before it stores them.
+const elementsPerFlush = 50

@@ -1,0 +1,129 @@
+package lua
+
+import (
+	"strconv"
+	"strings"
+)
+
+// raised is a Lua error on its way to a handler. It is no Go error: a nil one is no
+// interface, and what it carries is any Lua value.
+type raised struct {
+	value value
+	// final: no handler may change it.
+	final bool
+}
+
+// throw raises a message as it is.
+func (l *state) throw(message string) *raised {
+	return &raised{value: l.newString(message)}
+}
+
+// runtimeError is an error of the virtual machine. It has a position when a Lua
+// function is running, and none in a library function.
+func (l *state) runtimeError(message string) *raised {
+	if f := l.frame; f.closure != nil {
+		message = f.where() + message
+	}
+	return l.throw(message)
+}
+
+// fail is an error of a library function: its position is the caller's.
+func (l *state) fail(message string) *raised {
+	return l.throw(l.where(1) + message)
+}
+
+// where is "chunk:line: " for the function at a level of the call chain, 0
+// being the running one.
+func (l *state) where(level int) string {
+	if f, ok := l.level(level); ok && f != nil && f.closure != nil {
+		return f.where()
+	}
+	return ""
+}
+
+// where is the position of a Lua function that is being called.
+func (f *frame) where() string {
+	return chunkID(f.closure.proto.source) + ":" + strconv.Itoa(f.line()) + ": "
+}
+
+func (f *frame) line() int { return int(f.closure.proto.lines[f.pc-1]) }
+
+// level returns the call at a level. A call that was replaced by a tail call has a level
+// but no frame. ok is false behind the last.
+func (l *state) level(level int) (f *frame, ok bool) {
+	for f = l.frame; f != nil && f.fn >= 0; f = f.prev {
+		l.charge(1)
+		if level == 0 {
+			return f, true
+		}
+		level--
+		if level < f.tails {
+			return nil, true
+		}
+		level -= f.tails
+	}
+	return nil, false
+}
+
+// typeError says that an operation was tried on a value that cannot bear it, and names the
+// variable when it is known.
+func (l *state) typeError(slot int, v value, operation string) *raised {
+	name := ""
+	if f := l.frame; slot != noOperand && f.closure != nil {
+		name = l.variableAt(f, slot-f.base)
+	}
+	if name != "" {
+		name += " "
+		return l.runtimeError("attempt to " + operation + " " + name + "(a " + v.typeName() + " value)")
+	}
+	return l.runtimeError("attempt to " + operation + " a " + v.typeName() + " value")
+}
+
+func (l *state) compareError(a, b value) *raised {
+	x, y := a.typeName(), b.typeName()
+	if x == y {
+		return l.runtimeError("attempt to compare two " + x + " values")
+	}
+	return l.runtimeError("attempt to compare " + x + " with " + y)
+}
+
+// argError says that an argument of the running library function is wrong. It
+// names the function as the calling code does.
+func (l *state) argError(n int, message string) *raised {
+	name, isMethod := l.calledAs()
+	if isMethod {
+		n--
+		if n == 0 {
+			return l.fail("calling '" + name + "' on bad self (" + message + ")")
+		}
+	}
+	return l.fail("bad argument #" + strconv.Itoa(n) + " to '" + name + "' (" + message + ")")
+}
+
+// calledAs returns the name by which the running library function was called.
+func (l *state) calledAs() (name string, isMethod bool) {
+	caller := l.frame.prev
+	if caller == nil || caller.closure == nil || caller.pc == 0 {
+		return "?", false
+	}
+	p := caller.closure.proto
+	i := p.code[caller.pc-1]
+	switch i.op() {
+	case opCall, opTailCall, opTForLoop:
+	default:
+		return "?", false
+	}
+	kind, name, _ := strings.Cut(l.variableAt(caller, i.a()), " ")
+	if kind == "" {
+		return "?", false
+	}
+	return name[1 : len(name)-1], kind == "method"
+}
+
+// cString cuts a text where C does: at the first zero byte.
+func cString(s string) string {
+	if zero := strings.IndexByte(s, 0); zero >= 0 {
+		return s[:zero]
+	}
+	return s
+}

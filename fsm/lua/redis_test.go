@@ -1,0 +1,145 @@
+package lua
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// redisServer is a redis-server that runs for a test.
+type redisServer struct {
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+// startRedis starts the redis-server that HOLDFAST_REDIS_SERVER names.
+func startRedis(t *testing.T) *redisServer {
+	path := os.Getenv("HOLDFAST_REDIS_SERVER")
+	if path == "" {
+		t.Skip("HOLDFAST_REDIS_SERVER is not set: it is the path of a redis-server 7.0 to compare with")
+	}
+	socket := filepath.Join(t.TempDir(), "redis.sock")
+	cmd := exec.CommandContext(t.Context(), path, "--port", "0", "--unixsocket", socket, "--save", "", "--enable-debug-command", "yes",
+		"--dir", filepath.Dir(socket))
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.Contains(lines.Text(), "ready to accept connections") {
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	conn, err := net.Dial("unix", socket)
+	require.NoError(t, err)
+	return &redisServer{conn: conn, in: bufio.NewReader(conn)}
+}
+
+// command sends a command, and returns the bytes of its reply.
+func (r *redisServer) command(t testing.TB, words ...string) []byte {
+	request := fmt.Appendf(nil, "*%d\r\n", len(words))
+	for _, w := range words {
+		request = fmt.Appendf(request, "$%d\r\n%s\r\n", len(w), w)
+	}
+	require.NoError(t, r.conn.SetDeadline(time.Now().Add(30*time.Second)))
+	_, err := r.conn.Write(request)
+	require.NoError(t, err, words)
+	defer func() {
+		if t.Failed() {
+			t.Logf("in reply to %q", words)
+		}
+	}()
+	return r.reply(t, nil)
+}
+
+func (r *redisServer) reply(t testing.TB, got []byte) []byte {
+	line, err := r.in.ReadBytes('\n')
+	require.NoError(t, err)
+	got = append(got, line...)
+	n, _ := strconv.Atoi(strings.TrimSpace(string(line[1:])))
+	switch line[0] {
+	case '$':
+		if n >= 0 {
+			body := make([]byte, n+2)
+			_, err := io.ReadFull(r.in, body)
+			require.NoError(t, err)
+			got = append(got, body...)
+		}
+	case '*':
+		for range n {
+			got = r.reply(t, got)
+		}
+	}
+	return got
+}
+
+// eval runs a script as runSnippet does.
+func (r *redisServer) eval(t testing.TB, script string) string {
+	r.command(t, "FLUSHALL")
+	words := append([]string{"EVAL", script, strconv.Itoa(len(snippetKeys))}, snippetKeys...)
+	return showBytes(r.command(t, append(words, snippetArgs...)...), script)
+}
+
+// TestRedisAgrees asks a real Redis for the replies in the snippet files. With HOLDFAST_REWRITE=1 it
+// writes them there.
+func TestRedisAgrees(t *testing.T) {
+	redis := startRedis(t)
+	rewrite := os.Getenv("HOLDFAST_REWRITE") != ""
+	for _, file := range snippetFiles(t) {
+		snippets := readSnippets(t, file)
+		for _, s := range snippets {
+			if strings.HasPrefix(s.redis, "crash") {
+				continue // Redis 7.0.15 ends with this script
+			}
+			got := redis.eval(t, s.script)
+			if !rewrite && got != s.redis {
+				t.Errorf("%s:%d\n%s\nredis %s\n file %s", file, s.line, s.script, got, s.redis)
+			}
+			s.redis = got
+		}
+		if rewrite {
+			rewriteSnippets(t, file, snippets)
+		}
+	}
+}
+
+// rewriteSnippets puts the replies into a file, leaving all else as it is.
+func rewriteSnippets(t *testing.T, file string, snippets []*snippet) {
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var out strings.Builder
+	n, inScript := -1, false
+	flush := func() {
+		if inScript {
+			out.WriteString("= " + snippets[n].redis + "\n")
+		}
+		inScript = false
+	}
+	for line := range strings.SplitSeq(strings.TrimSuffix(string(data), "\n"), "\n") {
+		mark, _, _ := strings.Cut(line, " ")
+		if mark == "=" {
+			continue
+		}
+		switch mark {
+		case ">":
+			flush()
+			n++
+			inScript = true
+		case "|":
+		default:
+			flush()
+		}
+		out.WriteString(line + "\n")
+	}
+	flush()
+	require.NoError(t, os.WriteFile(file, []byte(out.String()), 0o644))
+}

@@ -1,0 +1,193 @@
+package lua
+
+import (
+	"fmt"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Runner runs programs, one at a time, and keeps its memory between runs, so
+// that a short script costs few allocations. The state machine has one for the
+// log, and others for concurrent reads.
+type Runner struct {
+	state state
+	stack []value
+	root  frame
+	used  Used
+	// words is the buffer of a command's words.
+	words      []string
+	keys, argv argTable
+	spare      [spareTexts]str
+}
+
+// argTable is KEYS or ARGV, which nothing outlives, so its memory serves the
+// next run. A long one is made anew.
+type argTable struct {
+	table table
+	used  int
+	array [8]value
+	texts [8]str
+}
+
+// Used is what a run took of its [Limits].
+type Used struct{ Steps, MemoryBytes int64 }
+
+// NewRunner returns a runner without memory.
+func NewRunner() *Runner {
+	return &Runner{stack: make([]value, initialStack), root: frame{fn: -1}}
+}
+
+// Run runs a program with a runner of its own.
+func (p *Program) Run(env *Env) (protocol.Value, error) { return NewRunner().Run(p, env) }
+
+// Used is what the last run took.
+func (r *Runner) Used() Used { return r.used }
+
+// Run runs a program. The value is the reply, converted by the rules of Redis; a
+// script that raises an error replies with a Value of KindError and a nil
+// error, and what it did before stays done, as in Redis.
+//
+// The error is not nil when nothing of what the script did may be kept: it wraps
+// [ErrBudget] or [ErrInternal]. The value then is the error reply to send.
+func (r *Runner) Run(p *Program, env *Env) (reply protocol.Value, err error) {
+	l := r.begin(env)
+	defer func() {
+		if failure := recover(); failure != nil {
+			if l.inHost {
+				panic(failure)
+			}
+			reply, err = l.stopped(failure)
+		}
+		r.end()
+	}()
+	l.keys = r.keys.fill(l, env.Keys)
+	l.argv = r.argv.fill(l, env.Args)
+	l.stack[0] = value{o: p.main}
+	l.top = 1
+	if raised := l.call(0, 1); raised != nil {
+		return l.uncaught(raised), nil
+	}
+	return l.toReply(l.stack[0], 0), nil
+}
+
+// begin makes the state that a run starts with, the same for a new and an old
+// runner.
+func (r *Runner) begin(env *Env) *state {
+	limits := env.Limits.withDefaults()
+	r.state = state{
+		stack: r.stack, frame: &r.root, env: env, lib: shared, lastID: shared.lastID,
+		limits: limits, steps: limits.Steps, memory: limits.MemoryBytes,
+		handler: shared.errorHandler,
+		resp:    protocol.RESP2, random: (randomStart ^ env.Seed) & randomMask, words: r.words, spare: &r.spare,
+	}
+	return &r.state
+}
+
+// keptFrames is how many frames are kept for the next run.
+const keptFrames = 8
+
+// end notes what was used, and lets go of what the script left.
+func (r *Runner) end() {
+	l := &r.state
+	r.used = Used{Steps: l.limits.Steps - l.steps, MemoryBytes: l.limits.MemoryBytes - l.memory}
+	clear(r.stack[:min(l.room, len(r.stack))])
+	clear(r.spare[:l.spareUsed])
+	if cap(l.words) <= 64 {
+		clear(l.words[:cap(l.words)])
+		r.words = l.words[:0]
+	}
+	r.keys.clear()
+	r.argv.clear()
+	f := r.root.next
+	for n := 0; f != nil; n++ {
+		f.closure, f.builtin = nil, nil
+		if n == keptFrames {
+			f.next = nil
+		}
+		f = f.next
+	}
+	l.stack, l.env, l.open, l.globals, l.json, l.handler, l.words = nil, nil, nil, nil, nil, nilValue, nil
+}
+
+// stopped is the reply of a run that a panic ended: it ran over its budget, or met a
+// defect of the engine. The latter is recovered because it would stop every replica
+// alike, at the will of whoever found it.
+func (l *state) stopped(failure any) (protocol.Value, error) {
+	if over, is := failure.(budgetPanic); is {
+		return protocol.Err(fmt.Sprintf("%s, what it did is undone script: %s, on %s.", over.err, l.env.SHA, l.place())), over.err
+	}
+	err := fmt.Errorf("%w: %v", ErrInternal, failure)
+	if cause, is := failure.(error); is {
+		err = fmt.Errorf("%w: %w", ErrInternal, cause)
+	}
+	return protocol.Err(oneLine(err.Error())), err
+}
+
+// place is where a run stands: source and line of the innermost Lua function.
+func (l *state) place() string {
+	for f := l.frame; f != nil; f = f.prev {
+		if f.closure != nil && f.pc > 0 {
+			return fmt.Sprintf("%s:%d", f.closure.proto.source, f.line())
+		}
+	}
+	return "@user_script:1"
+}
+
+// uncaught is the reply for an error that nothing caught.
+func (l *state) uncaught(r *raised) protocol.Value {
+	v, again := value{}, r
+	if !r.final {
+		v, again = l.explain(r.value)
+	}
+	t, is := v.table()
+	if again != nil || !is {
+		return protocol.Err("Error running script " + l.env.SHA + ", error in error handling")
+	}
+	text, hasText := l.plainField(t, fieldErr)
+	if !hasText {
+		text = "ERR unknown error"
+	}
+	source, hasSource := l.plainField(t, fieldSource)
+	line, hasLine := l.plainField(t, fieldLine)
+	if hasSource && hasLine {
+		text += " script: " + l.env.SHA + ", on " + source + ":" + line + "."
+	}
+	return protocol.ErrValue(oneLine(text))
+}
+
+// plainField is a field of an error table as text, up to a zero byte.
+func (l *state) plainField(t *table, field *str) (string, bool) {
+	v, err := l.index(value{o: t}, value{o: field}, noOperand)
+	if err != nil {
+		return "", false
+	}
+	s, is := l.textOf(v)
+	return cString(s), is
+}
+
+// fill makes a table of some strings.
+func (a *argTable) fill(l *state, texts []string) *table {
+	n := len(texts)
+	l.alloc(tableBytes + int64(n)*(slotBytes+stringBytes))
+	l.charge(int64(n) / 4)
+	size := 0
+	for size < n {
+		size = max(2*size, 1)
+	}
+	array, strs := a.array[:], a.texts[:]
+	if n > len(a.array) {
+		array, strs = make([]value, size), make([]str, n)
+	}
+	for i, text := range texts {
+		strs[i] = str{s: text}
+		array[i] = value{o: &strs[i]}
+	}
+	a.table, a.used = table{array: array[:size:size]}, min(n, len(a.array))
+	return &a.table
+}
+
+func (a *argTable) clear() {
+	a.table = table{}
+	clear(a.array[:a.used])
+	clear(a.texts[:a.used])
+}

@@ -1,0 +1,159 @@
+package lua
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+func mustCompile(t testing.TB, source string) *Program {
+	p, err := Compile(source, DefaultLimits())
+	require.NoError(t, err)
+	return p
+}
+
+// TestRepliesOfRESP3: what a host may reply, as a script sees it in each version.
+func TestRepliesOfRESP3(t *testing.T) {
+	const show = `local function show(v) if type(v) ~= 'table' then return tostring(v) end
+local keys = {} for k in pairs(v) do keys[#keys+1] = k end table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+local s = '' for _, k in ipairs(keys) do s = s .. tostring(k) .. '=' .. show(v[k]) .. ' ' end return '{' .. s .. '}' end `
+	for _, c := range []struct{ kind, resp2, resp3 string }{
+		{"string", "Hello World", "Hello World"},
+		{"integer", "12345", "12345"},
+		{"double", "3.141", "{double=3.141 }"},
+		{"null", "false", "nil"},
+		{"array", "{1=0 2=1 3=2 }", "{1=0 2=1 3=2 }"},
+		{"set", "{1=0 2=1 3=2 }", "{set={0=true 1=true 2=true } }"},
+		{"map", "{1=0 2=0 3=1 4=1 5=2 6=0 }", "{map={0=false 1=true 2=false } }"},
+		{"bignum", "1234567999999999999999999999999999999", "{big_number=1234567999999999999999999999999999999 }"},
+		{"true", "1", "true"},
+		{"false", "0", "false"},
+		{"verbatim", "This is a verbatim\nstring", "{verbatim_string={format=txt string=This is a verbatim\nstring } }"},
+	} {
+		for version, want := range map[int]string{2: c.resp2, 3: c.resp3} {
+			p := mustCompile(t, fmt.Sprintf("%s redis.setresp(%d) return show(redis.call('debug', 'protocol', '%s'))", show, version, c.kind))
+			v, err := p.Run(&Env{Host: newFakeHost()})
+			require.NoError(t, err)
+			require.Equal(t, protocol.Bulk(want), v, "%s in RESP%d", c.kind, version)
+		}
+		if c.kind == "set" || c.kind == "map" {
+			continue // its order is the table's
+		}
+		// What came from the host goes to the client unchanged.
+		p := mustCompile(t, "redis.setresp(3) return redis.call('debug', 'protocol', '"+c.kind+"')")
+		v, err := p.Run(&Env{Host: newFakeHost()})
+		require.NoError(t, err)
+		require.Equal(t, debugProtocol(c.kind, 3).AppendTo(nil, 3), v.AppendTo(nil, 3), c.kind)
+	}
+}
+
+func TestBudgetError(t *testing.T) {
+	env := &Env{Host: newFakeHost(), SHA: "abc", Limits: Limits{Steps: 1000}}
+	v, err := mustCompile(t, "local x = 1\nwhile true do end").Run(env)
+	require.ErrorIs(t, err, ErrBudget)
+	var over *BudgetError
+	require.ErrorAs(t, err, &over)
+	require.Equal(t, &BudgetError{Resource: "steps", Limit: 1000}, over)
+	require.Equal(t, protocol.Err("script is over its budget of 1000 steps, what it did is undone script: abc, on @user_script:2."), v)
+
+	env.Limits = Limits{MemoryBytes: 5000}
+	v, err = mustCompile(t, "return string.rep('x', 5000)").Run(env)
+	require.EqualError(t, err, "script is over its budget of 5000 bytes of memory")
+	require.True(t, v.IsError())
+}
+
+func TestUsed(t *testing.T) {
+	r := NewRunner()
+	_, err := r.Run(mustCompile(t, "for i = 1, 100 do end"), &Env{Host: newFakeHost()})
+	require.NoError(t, err)
+	long := r.Used()
+	require.Greater(t, long.Steps, int64(100))
+	_, err = r.Run(mustCompile(t, "return 1"), &Env{Host: newFakeHost()})
+	require.NoError(t, err)
+	require.Less(t, r.Used().Steps, int64(10))
+}
+
+// TestSeed: the sequence of random numbers is the seed's, and no run continues another's.
+func TestSeed(t *testing.T) {
+	p, r := mustCompile(t, "return {math.random(1000000), math.random(1000000)}"), NewRunner()
+	run := func(seed uint64) protocol.Value {
+		v, err := r.Run(p, &Env{Host: newFakeHost(), Seed: seed})
+		require.NoError(t, err)
+		return v
+	}
+	first := run(1)
+	require.Equal(t, first, run(1))
+	require.NotEqual(t, first, run(2))
+	require.Equal(t, protocol.Array(protocol.Integer(396465), protocol.Integer(840486)), run(0), "those of a fresh Redis")
+}
+
+// panickingHost has a defect.
+type panickingHost struct{ fakeHost }
+
+func (panickingHost) Call([]string, int) protocol.Value { panic("defect of the host") }
+
+// TestPanics: a defect of the engine costs the script, a defect of the host is none of the engine's.
+func TestPanics(t *testing.T) {
+	require.PanicsWithValue(t, "defect of the host", func() {
+		_, _ = mustCompile(t, "pcall(redis.call, 'get', 'x')").Run(&Env{Host: &panickingHost{}})
+	})
+	l := &state{lib: shared, env: &Env{SHA: "abc"}}
+	v, err := l.stopped(errors.New("index out of range\nhere"))
+	require.ErrorIs(t, err, ErrInternal)
+	require.Equal(t, protocol.Err("script engine failed: index out of range here"), v)
+	_, err = l.stopped("text")
+	require.EqualError(t, err, "script engine failed: text")
+}
+
+func TestHandlerFails(t *testing.T) {
+	v, err := mustCompile(t, "error(redis)").Run(&Env{Host: newFakeHost(), SHA: "abc"})
+	require.NoError(t, err)
+	require.Equal(t, protocol.Err("Error running script abc, error in error handling"), v)
+}
+
+func TestVersion(t *testing.T) {
+	v, err := mustCompile(t, "return {redis.REDIS_VERSION, redis.REDIS_VERSION_NUM}").Run(&Env{Host: newFakeHost()})
+	require.NoError(t, err)
+	var major, minor, patch int64
+	_, err = fmt.Sscanf(protocol.RedisVersion, "%d.%d.%d", &major, &minor, &patch)
+	require.NoError(t, err)
+	require.Equal(t, protocol.Array(protocol.Bulk(protocol.RedisVersion), protocol.Integer(major<<16|minor<<8|patch)), v)
+}
+
+func TestLog(t *testing.T) {
+	h := newFakeHost()
+	_, err := mustCompile(t, "redis.log(redis.LOG_NOTICE, 'a', 1, {}, 'b') redis.log(3, 'x\\0y')").Run(&Env{Host: h})
+	require.NoError(t, err)
+	require.Equal(t, []string{"2 a 1 b", "3 x\x00y"}, h.logs)
+}
+
+// TestCallWords: what a command gets, and in which version it is to reply.
+func TestCallWords(t *testing.T) {
+	h := newFakeHost()
+	_, err := mustCompile(t, "redis.pcall('SeT', 'k', 1.5, -0, 1e17, 2^53, 'a\\0b')").Run(&Env{Host: h})
+	require.NoError(t, err)
+	require.Equal(t, []string{"SeT k 1.5 -0 1e+17 9007199254740992 a\x00b"}, h.calls)
+}
+
+// TestRunnerForgets: nothing of a run shows in the next, whatever its runner has kept.
+func TestRunnerForgets(t *testing.T) {
+	r := NewRunner()
+	_, err := r.Run(mustCompile(t, "KEYS.x = 1 KEYS[9] = 2 cjson.encode_max_depth(2) redis.setresp(3) return 1"), &Env{Host: newFakeHost(), Keys: []string{"a", "b", "c"}})
+	require.NoError(t, err)
+	v, err := r.Run(mustCompile(t, "return {#KEYS, tostring(KEYS.x), tostring(KEYS[2]), tostring(KEYS[9]), cjson.encode_max_depth(), tostring(redis.call('get', 'x'))}"),
+		&Env{Host: newFakeHost(), Keys: []string{"a"}})
+	require.NoError(t, err)
+	require.Equal(t, "*6|:1|$3|nil|$3|nil|$3|nil|:1000|$5|false", showReply(v, ""))
+	var keys []string
+	for range 100 {
+		keys = append(keys, strings.Repeat("k", len(keys)))
+	}
+	v, err = r.Run(mustCompile(t, "return {#KEYS, KEYS[5], KEYS[100]:len()}"), &Env{Host: newFakeHost(), Keys: keys})
+	require.NoError(t, err)
+	require.Equal(t, "*3|:100|$4|kkkk|:99", showReply(v, ""))
+}

@@ -1,0 +1,400 @@
+package lua
+
+import "math/bits"
+
+// table is a Lua table. It is built as Lua 5.1 builds it, an array and a hash with
+// chained scatter and the same rules of when and how they grow, because scripts see it:
+// in the length of a table with holes, and in the order of pairs. So both are the
+// same as on Redis, and a function of the table's history alone. (Redis orders keys
+// that are tables or functions by their address; here they are ordered by
+// number, see [state.identity].)
+//
+// Requires: whoever walks it charges for the walk; methods take the state for that.
+type table struct {
+	array []value
+	nodes []node // a power of two, or none
+	// free: all nodes from here on are taken.
+	free     int
+	meta     *table
+	id       uint32
+	readonly bool
+	// lacks has a bit for each metamethod that this table, as a metatable, is known
+	// not to have.
+	lacks uint8
+}
+
+// node is a slot of the hash. A key stays when its value becomes nil, so that
+// a traversal may remove entries.
+type node struct {
+	key, val value
+	next     int32 // distance to the next node of the chain, 0 at its end
+}
+
+// Bytes that the formulas of the memory budget charge.
+const (
+	tableBytes   = 128
+	slotBytes    = 24
+	nodeBytes    = 56
+	stringBytes  = 40
+	closureBytes = 64
+	upvalueBytes = 56
+)
+
+// maxArrayBits is the largest array part: 2^26 elements, as in Lua 5.1. The
+// memory budget ends a script long before.
+const maxArrayBits = 26
+
+// newTable returns a table with room for arrayLen and hashLen entries.
+func (l *state) newTable(arrayLen, hashLen int) *table {
+	l.alloc(tableBytes)
+	t := &table{}
+	if arrayLen > 0 {
+		l.alloc(int64(arrayLen) * slotBytes)
+		t.array = make([]value, arrayLen)
+	}
+	if hashLen > 0 {
+		t.makeNodes(l, hashLen)
+	}
+	return t
+}
+
+func (t *table) makeNodes(l *state, n int) {
+	t.nodes, t.free = nil, 0
+	if n == 0 {
+		return
+	}
+	size := 1 << bits.Len(uint(n-1))
+	l.alloc(int64(size) * nodeBytes)
+	t.nodes, t.free = make([]node, size), size
+}
+
+// mainPosition is where key stands unless another key that belongs there came
+// first.
+func (t *table) mainPosition(l *state, key value) int {
+	switch k := key.o.(type) {
+	case *str:
+		return int(l.hashOf(k)) & (len(t.nodes) - 1)
+	case numberTag:
+		return t.numberPosition(key.n)
+	case trueTag:
+		return 1 & (len(t.nodes) - 1)
+	case falseTag:
+		return 0
+	default:
+		return int(l.identity(key) % uint32((len(t.nodes)-1)|1))
+	}
+}
+
+func (t *table) numberPosition(n float64) int {
+	if n == 0 {
+		return 0 // also -0
+	}
+	b := floatBits(n)
+	return int((uint32(b) + uint32(b>>32)) % uint32((len(t.nodes)-1)|1))
+}
+
+// arrayIndex returns the position in an array that n is, or 0.
+func arrayIndex(n float64) int {
+	if n >= 1 && n <= 1<<maxArrayBits {
+		if i := int(n); float64(i) == n {
+			return i
+		}
+	}
+	return 0
+}
+
+// get returns t[key] without metamethods.
+func (t *table) get(l *state, key value) value {
+	switch k := key.o.(type) {
+	case *str:
+		return t.getStr(l, k)
+	case numberTag:
+		return t.getNum(l, key.n)
+	case nil:
+		return nilValue
+	}
+	if i := t.find(l, key); i >= 0 {
+		return t.nodes[i].val
+	}
+	return nilValue
+}
+
+// getInt returns t[i].
+func (t *table) getInt(l *state, i int) value {
+	if uint(i-1) < uint(len(t.array)) {
+		return t.array[i-1]
+	}
+	return t.getNum(l, float64(i))
+}
+
+func (t *table) getNum(l *state, n float64) value {
+	if i := arrayIndex(n); uint(i-1) < uint(len(t.array)) {
+		return t.array[i-1]
+	}
+	if i := t.findNum(l, n); i >= 0 {
+		return t.nodes[i].val
+	}
+	return nilValue
+}
+
+// getStr returns t[key].
+func (t *table) getStr(l *state, key *str) value {
+	if i := t.findStr(l, key); i >= 0 {
+		return t.nodes[i].val
+	}
+	return nilValue
+}
+
+// find returns the node of key, or -1.
+func (t *table) find(l *state, key value) int {
+	switch k := key.o.(type) {
+	case *str:
+		return t.findStr(l, k)
+	case numberTag:
+		return t.findNum(l, key.n)
+	}
+	if len(t.nodes) == 0 {
+		return -1
+	}
+	for i, hops := t.mainPosition(l, key), 0; ; hops++ {
+		n := &t.nodes[i]
+		if n.key.o == key.o {
+			l.chargeHops(hops)
+			return i
+		}
+		if n.next == 0 {
+			l.chargeHops(hops)
+			return -1
+		}
+		i += int(n.next)
+	}
+}
+
+func (t *table) findStr(l *state, key *str) int {
+	if len(t.nodes) == 0 {
+		return -1
+	}
+	hash := l.hashOf(key)
+	for i, hops := int(hash)&(len(t.nodes)-1), 0; ; hops++ {
+		n := &t.nodes[i]
+		if k, is := n.key.o.(*str); is && (k == key || l.hashOf(k) == hash && l.sameText(k.s, key.s)) {
+			l.chargeHops(hops)
+			return i
+		}
+		if n.next == 0 {
+			l.chargeHops(hops)
+			return -1
+		}
+		i += int(n.next)
+	}
+}
+
+func (t *table) findNum(l *state, key float64) int {
+	if len(t.nodes) == 0 {
+		return -1
+	}
+	for i, hops := t.numberPosition(key), 0; ; hops++ {
+		n := &t.nodes[i]
+		if _, is := n.key.o.(numberTag); is && n.key.n == key {
+			l.chargeHops(hops)
+			return i
+		}
+		if n.next == 0 {
+			l.chargeHops(hops)
+			return -1
+		}
+		i += int(n.next)
+	}
+}
+
+// set makes t[key] = val, without metamethods. Requires: key is not nil and not NaN,
+// t is not read-only.
+func (t *table) set(l *state, key, val value) {
+	*t.slot(l, key) = val
+}
+
+func (t *table) setInt(l *state, i int, val value) {
+	if uint(i-1) < uint(len(t.array)) {
+		t.array[i-1] = val
+		return
+	}
+	t.set(l, number(float64(i)), val)
+}
+
+// existing returns where t[key] is kept, if it has a place and the key is a string or in the
+// array.
+func (t *table) existing(l *state, key *value) *value {
+	switch k := key.o.(type) {
+	case numberTag:
+		if n := int(key.n); uint(n-1) < uint(len(t.array)) && float64(n) == key.n {
+			return &t.array[n-1]
+		}
+	case *str:
+		if i := t.findStr(l, k); i >= 0 {
+			return &t.nodes[i].val
+		}
+	}
+	return nil
+}
+
+// slot returns where t[key] is kept, and makes the place when there is none.
+func (t *table) slot(l *state, key value) *value {
+	t.lacks = 0
+	if _, is := key.o.(numberTag); is {
+		if i := arrayIndex(key.n); uint(i-1) < uint(len(t.array)) {
+			return &t.array[i-1]
+		}
+	}
+	if i := t.find(l, key); i >= 0 {
+		return &t.nodes[i].val
+	}
+	return t.insert(l, key)
+}
+
+// insert makes a place for a key that is not in t. A key whose main position is
+// taken goes to a free one; but if what stands there is itself away from its
+// own main position, that one moves.
+func (t *table) insert(l *state, key value) *value {
+	if len(t.nodes) == 0 {
+		t.rehash(l, key)
+		return t.slot(l, key)
+	}
+	main := t.mainPosition(l, key)
+	if !t.nodes[main].val.isNil() {
+		free := t.takeFree(l)
+		if free < 0 {
+			t.rehash(l, key)
+			return t.slot(l, key)
+		}
+		other := t.mainPosition(l, t.nodes[main].key)
+		if other != main {
+			t.moveNode(l, other, main, free)
+		} else {
+			if t.nodes[main].next != 0 {
+				t.nodes[free].next = int32(main-free) + t.nodes[main].next
+			}
+			t.nodes[main].next = int32(free - main)
+			main = free
+		}
+	}
+	t.nodes[main].key = key
+	return &t.nodes[main].val
+}
+
+// moveNode moves the node at from, which stands in the chain of head, to the free place to.
+func (t *table) moveNode(l *state, head, from, to int) {
+	hops := 0
+	for head+int(t.nodes[head].next) != from {
+		head += int(t.nodes[head].next)
+		hops++
+	}
+	l.chargeHops(hops)
+	t.nodes[head].next = int32(to - head)
+	t.nodes[to] = t.nodes[from]
+	if t.nodes[from].next != 0 {
+		t.nodes[to].next = int32(from-to) + t.nodes[from].next
+	}
+	t.nodes[from] = node{}
+}
+
+// takeFree returns a node that never had a key, or -1.
+func (t *table) takeFree(l *state) int {
+	start := t.free
+	for t.free > 0 {
+		t.free--
+		if t.nodes[t.free].key.isNil() {
+			l.chargeHops(start - t.free)
+			return t.free
+		}
+	}
+	l.chargeHops(start)
+	return -1
+}
+
+// next returns the entry after key in the order of traversal; the first for nil.
+// ok is false when key is not in the table; after the last entry the key is nil.
+func (t *table) next(l *state, key value) (k, v value, ok bool) {
+	i := 0
+	if !key.isNil() {
+		if i, ok = t.position(l, key); !ok {
+			return nilValue, nilValue, false
+		}
+	}
+	start := i
+	for ; i < len(t.array); i++ {
+		if !t.array[i].isNil() {
+			l.chargeHops(i - start)
+			return number(float64(i + 1)), t.array[i], true
+		}
+	}
+	for i -= len(t.array); i < len(t.nodes); i++ {
+		if n := &t.nodes[i]; !n.val.isNil() {
+			l.chargeHops(i + len(t.array) - start)
+			return n.key, n.val, true
+		}
+	}
+	l.chargeHops(i + len(t.array) - start)
+	return nilValue, nilValue, true
+}
+
+// position returns how many places of the traversal end with key.
+func (t *table) position(l *state, key value) (int, bool) {
+	if _, is := key.o.(numberTag); is {
+		if i := arrayIndex(key.n); uint(i-1) < uint(len(t.array)) {
+			return i, true
+		}
+	}
+	i := t.find(l, key)
+	return len(t.array) + i + 1, i >= 0
+}
+
+// length returns a border of t, as the # operator does: the same border as Lua 5.1.
+func (t *table) length(l *state) int {
+	j := len(t.array)
+	if j > 0 && t.array[j-1].isNil() {
+		i := 0
+		for j-i > 1 {
+			if m := (i + j) / 2; t.array[m-1].isNil() {
+				j = m
+			} else {
+				i = m
+			}
+		}
+		return i
+	}
+	if len(t.nodes) == 0 {
+		return j
+	}
+	return t.borderAfter(l, j)
+}
+
+// borderAfter looks for a border in the hash: it doubles j until t[j] is nil,
+// then halves the interval.
+func (t *table) borderAfter(l *state, i int) int {
+	j := i + 1
+	for !t.getInt(l, j).isNil() {
+		i = j
+		j *= 2
+		if j > 1<<31-1 {
+			return t.borderSlowly(l)
+		}
+	}
+	for j-i > 1 {
+		if m := (i + j) / 2; t.getInt(l, m).isNil() {
+			j = m
+		} else {
+			i = m
+		}
+	}
+	return i
+}
+
+// borderSlowly is for tables that were made to mislead the search.
+func (t *table) borderSlowly(l *state) int {
+	i := 1
+	for !t.getInt(l, i).isNil() {
+		l.charge(1)
+		i++
+	}
+	return i - 1
+}
