@@ -1,0 +1,212 @@
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// entryOf is one entry with n batches, each a body of its own, as a proposer
+// gathers them.
+func entryOf(seq *uint64, stamp int64, bodies ...[]byte) []byte {
+	w := protocol.NewEntry(nil, stamp, 1_700_000_000_000)
+	for _, body := range bodies {
+		*seq++
+		w.Add(origin, *seq, *seq, body)
+	}
+	return w.Bytes()
+}
+
+// lastReply is a sink that wants everything and keeps the last.
+type lastReply struct{ reply protocol.Value }
+
+func (s *lastReply) Wanted(protocol.Origin, uint64) bool { return true }
+
+func (s *lastReply) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, _ bool) {
+	if len(replies) > 0 {
+		s.reply = replies[len(replies)-1]
+	}
+}
+
+// locked is a machine with n leases that last long.
+func locked(tb testing.TB, n int) *driver {
+	d := newDriver(tb)
+	d.fill("lock:", n, 1_000_000_000)
+	return d
+}
+
+const compareAndDelete = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
+
+// BenchmarkAcquireRelease is what the product does all day, 64 pairs an entry,
+// over a hundred thousand locks of others.
+func BenchmarkAcquireRelease(b *testing.B) {
+	sha := scriptSHA(compareAndDelete)
+	for _, c := range []struct {
+		name    string
+		sink    Sink
+		release func(key string) []byte
+	}{
+		{"delifeq", new(lastReply), func(key string) []byte { return request(nil, 0, "delifeq", key, "token") }},
+		{"evalsha", new(lastReply), func(key string) []byte { return request(nil, 0, "evalsha", sha, "1", key, "token") }},
+		{"evalsha-follower", nobody{}, func(key string) []byte { return request(nil, 0, "evalsha", sha, "1", key, "token") }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			d := locked(b, 100_000)
+			d.do("script", "load", compareAndDelete)
+			var acquire, release [][]byte
+			for i := range 64 {
+				key := "mine:" + strconv.Itoa(i)
+				acquire = append(acquire, request(nil, 0, "set", key, "token", "NX", "PX", "30000"))
+				release = append(release, c.release(key))
+			}
+			seq := d.seq
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := 0; i < b.N; i += 64 {
+				// Each entry must have numbers of its own; making it costs little.
+				for _, bodies := range [][][]byte{acquire, release} {
+					if err := d.m.Apply(entryOf(&seq, d.nowMillis, bodies...), c.sink); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.StopTimer()
+			if s, ok := c.sink.(*lastReply); ok && s.reply.Num != 1 {
+				b.Fatal(line(s.reply))
+			}
+		})
+	}
+}
+
+// BenchmarkApply is one command, 64 an entry, with what it takes to make the entry.
+func BenchmarkApply(b *testing.B) {
+	for _, words := range [][]string{
+		{"set", "lock:%d", "token", "NX", "PX", "30000"},
+		{"set", "lock:%d", "token", "PX", "30000"},
+		{"pexpire", "lock:%d", "30000"},
+		{"incr", "fence:%d"},
+		{"get", "lock:%d"},
+		{"eval", compareAndDelete, "1", "lock:%d", "other"},
+	} {
+		b.Run(words[0], func(b *testing.B) {
+			d := locked(b, 100_000)
+			var bodies [][][]byte // for a thousand entries
+			for i := range 1000 {
+				var entry [][]byte
+				for j := range 64 {
+					line := slices.Clone(words)
+					for k := range line {
+						line[k] = strings.ReplaceAll(line[k], "%d", strconv.Itoa((i*64+j)*7%100_000))
+					}
+					entry = append(entry, request(nil, 0, line...))
+				}
+				bodies = append(bodies, entry)
+			}
+			seq := d.seq
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := 0; i < b.N; i += 64 {
+				entry := entryOf(&seq, d.nowMillis, bodies[i/64%len(bodies)]...)
+				if err := d.m.Apply(entry, new(lastReply)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkRead(b *testing.B) {
+	d := locked(b, 100_000)
+	body := string(request(nil, 0, "get", "lock:77"))
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, _, err := d.m.Read(body, 1, d.nowMillis, 0); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+func BenchmarkSnapshot(b *testing.B) {
+	d := locked(b, 1_000_000)
+	var stream bytes.Buffer
+	b.Run("capture", func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			d.m.Snapshot()
+		}
+	})
+	b.Run("write", func(b *testing.B) {
+		for range b.N {
+			n, err := d.m.Snapshot().WriteTo(io.Discard)
+			require.NoError(b, err)
+			b.SetBytes(n)
+		}
+	})
+	_, err := d.m.Snapshot().WriteTo(&stream)
+	require.NoError(b, err)
+	b.Run("restore", func(b *testing.B) {
+		for range b.N {
+			require.NoError(b, New().Restore(bytes.NewReader(stream.Bytes())))
+		}
+	})
+}
+
+// BenchmarkStorm is the worst entry when a million leases end in one instant.
+func BenchmarkStorm(b *testing.B) {
+	d := newDriver(b)
+	d.fill("lock:", 1_000_000, 1000)
+	full := d.m.Snapshot()
+	d.nowMillis += 1000
+	b.ResetTimer()
+	for range b.N {
+		b.StopTimer()
+		d.m.st = full.st.copy()
+		b.StartTimer()
+		d.advance(0)
+	}
+}
+
+// heap is what is reachable.
+func heap() uint64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+// TestMemoryPerLock: a held lock costs no more than 250 bytes beyond its key and
+// value. It prints what it costs.
+func TestMemoryPerLock(t *testing.T) {
+	const n = 200_000
+	before := heap()
+	d := newDriver(t)
+	content := 0
+	var body []byte
+	for i := range n {
+		key, value := fmt.Sprintf("lock:resource:%08d", i), fmt.Sprintf("%032d", i)
+		content += len(key) + len(value)
+		body = protocol.AppendRequestStrings(body, 0, "set", key, value, "nx", "px", strconv.Itoa(30_000+i%10_000))
+		if len(body) > 1<<16 || i == n-1 {
+			d.apply(body)
+			body = body[:0]
+		}
+	}
+	each := float64(heap()-before-uint64(cap(body))) / n
+	over := each - float64(content)/n
+	t.Logf("%d locks: %.0f bytes each, %.0f over key and value", n, each, over)
+	require.Less(t, over, 250.0)
+	runtime.KeepAlive(d)
+}

@@ -1,0 +1,154 @@
+package fsm
+
+import "github.com/holdfast/holdfast/protocol"
+
+// call is a command on its way through the state, and how its op sees the
+// state: the words, the database, the instant. One is used for many commands,
+// one after another; an op keeps nothing of it.
+type call struct {
+	st   *state
+	ops  table
+	db   int
+	args []string // args[0] is the name, a subcommand's with its container's
+
+	// nowMillis is the instant at which the command happens: the clock of the
+	// state while an entry is applied, the leader's later estimate for a read.
+	nowMillis        int64
+	wallOffsetMillis int64
+
+	// quiet: nobody waits for the replies.
+	quiet bool
+	// reading: other reads may look at the state at the same time.
+	reading bool
+	// dueMet: a key was met that is due at nowMillis but not yet by the clock of
+	// the state. Then what the op answers is void: see [Machine.Read].
+	dueMet bool
+	// seed is what makes [call.random] differ from one request to the next.
+	seed  uint64
+	draws uint64
+
+	// undo is where changes are noted while a script runs, else nil.
+	undo *journal
+	// work counts what a script's commands did: see [call.spend].
+	work int64
+	// passed counts the items whose deadline has passed that [call.ascend] met.
+	passed int
+
+	scripts scriptHost
+	// probe is what lookups compare with.
+	probe item
+}
+
+// op is the behaviour of a command.
+type op func(c *call) protocol.Value
+
+// run executes the command c.args in database c.db.
+func (c *call) run() protocol.Value {
+	b, ok := c.ops[c.args[0]]
+	if !ok {
+		return unknownCommand(c.args)
+	}
+	if !b.takes(len(c.args)) {
+		return errArity(c.args[0])
+	}
+	return b.run(c)
+}
+
+// begin sets c to a request. number tells it from others.
+func (c *call) begin(r *protocol.Request, number uint64) {
+	c.db, c.args = r.DB, r.Args
+	c.seed, c.draws = number, 0
+}
+
+// find is the item of key, nil if the key is absent.
+func (c *call) find(key string) *item { return c.findIn(c.db, key) }
+
+func (c *call) findIn(db int, key string) *item {
+	c.probe.data, c.probe.keyLen, c.probe.hash = key, uint32(len(key)), hashKey(key)
+	p, ok := c.st.databases[db].keys.Get(place{c.probe.hash, &c.probe})
+	if !ok {
+		return nil
+	}
+	it := p.item
+	if it.dead(c.nowMillis) {
+		c.dueMet = c.dueMet || it.deadlineMillis >= c.st.clockMillis
+		return nil
+	}
+	return it
+}
+
+// meetAll is [call.find] for ops that look at all keys of the database.
+func (c *call) meetAll() {
+	c.dueMet = c.dueMet || c.st.databases[c.db].dueBetween(c.st.clockMillis, c.nowMillis)
+}
+
+// maxPassed is how many items that wait to be swept a call may pass before it
+// sweeps them.
+const maxPassed = 1 << 20
+
+// ascend is [database.ascend] in the call's database.
+//
+// A script could pass a million keys that wait to be swept again and again.
+// While an entry is applied they are then swept at once, which shows nowhere;
+// a read, which must not, counts them as its work. An entry does not count them:
+// how many there are differs from node to node.
+func (c *call) ascend(fromHash uint64, f func(it *item) bool) {
+	d := c.st.databases[c.db]
+	dead := d.ascend(fromHash, c.nowMillis, f)
+	if c.reading {
+		c.spend(int64(dead) * keyWork)
+		return
+	}
+	if c.passed += dead; c.passed > maxPassed {
+		d.sweepAll(c.st.clockMillis)
+		c.passed = 0
+	}
+}
+
+// set gives key a value and a deadline.
+func (c *call) set(key, value string, deadlineMillis int64) {
+	c.store(c.db, c.newItem(key, value, deadlineMillis, encodingAuto))
+}
+
+// newItem is [newItem], noted as work.
+func (c *call) newItem(key, value string, deadlineMillis int64, e encoding) *item {
+	c.spend(int64(len(key) + len(value)))
+	return newItem(key, value, deadlineMillis, e)
+}
+
+// store puts it in the place of what its key was. If it has ended already it is
+// not stored, and its key is removed.
+func (c *call) store(db int, it *item) {
+	if it.dead(c.nowMillis) {
+		if old := c.findIn(db, it.key()); old != nil {
+			c.removeFrom(db, old)
+		}
+		return
+	}
+	c.st.versions++
+	it.version = c.st.versions
+	d := c.st.databases[db]
+	before := d.put(it)
+	if c.undo != nil {
+		c.undo.note(change{database: d, before: before, after: it})
+	}
+}
+
+// remove takes out an item that [call.find] returned.
+func (c *call) remove(it *item) { c.removeFrom(c.db, it) }
+
+func (c *call) removeFrom(db int, it *item) {
+	d := c.st.databases[db]
+	d.remove(it)
+	if c.undo != nil {
+		c.undo.note(change{database: d, before: it})
+	}
+}
+
+// replaceDatabase puts d in the place of a database.
+func (c *call) replaceDatabase(db int, d *database) {
+	if c.undo != nil {
+		c.undo.note(change{database: c.st.databases[db], number: db, replaced: true})
+	}
+	c.st.databases[db] = d
+}

@@ -1,0 +1,74 @@
+package fsm
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+func incrOp(c *call) protocol.Value { return c.increment(1) }
+
+func decrOp(c *call) protocol.Value { return c.increment(-1) }
+
+func incrbyOp(c *call) protocol.Value {
+	by, ok := protocol.ParseInt(c.args[2])
+	if !ok {
+		return errNotInteger
+	}
+	return c.increment(by)
+}
+
+func decrbyOp(c *call) protocol.Value {
+	by, ok := protocol.ParseInt(c.args[2])
+	if !ok {
+		return errNotInteger
+	}
+	if by == math.MinInt64 {
+		return protocol.Err("decrement would overflow")
+	}
+	return c.increment(-by)
+}
+
+// increment adds to a counter; its deadline stays.
+func (c *call) increment(by int64) protocol.Value {
+	key := c.args[1]
+	var n int64
+	deadlineMillis := int64(never)
+	if it := c.find(key); it != nil {
+		var ok bool
+		if n, ok = protocol.ParseInt(it.value()); !ok {
+			return errNotInteger
+		}
+		deadlineMillis = it.deadlineMillis
+	}
+	if by < 0 && n < math.MinInt64-by || by > 0 && n > math.MaxInt64-by {
+		return protocol.Err("increment or decrement would overflow")
+	}
+	n += by
+	c.set(key, strconv.FormatInt(n, 10), deadlineMillis)
+	return protocol.Integer(n)
+}
+
+func incrbyfloatOp(c *call) protocol.Value {
+	key := c.args[1]
+	value := "0"
+	deadlineMillis := int64(never)
+	if it := c.find(key); it != nil {
+		value, deadlineMillis = it.value(), it.deadlineMillis
+	}
+	sum, problem := addFloats(value, c.args[2])
+	c.spend(floatWork + int64(len(value)+len(sum)+len(c.args[2]))*digitWork)
+	if problem.IsError() {
+		return problem
+	}
+	c.store(c.db, c.newItem(key, sum, deadlineMillis, encodingText))
+	return protocol.Bulk(sum)
+}
+
+// What a script pays for INCRBYFLOAT, whose numbers may have thousands of digits:
+// the time for each grows with their number.
+const (
+	floatWork = 4 << 10
+	digitWork = 64
+)

@@ -1,0 +1,280 @@
+package fsm
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// redis is a connection to a real server.
+type redis struct {
+	t    testing.TB
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+// startRedis starts the server that HOLDFAST_REDIS_SERVER names, without a disk.
+func startRedis(t testing.TB) *redis {
+	t.Helper()
+	path := os.Getenv("HOLDFAST_REDIS_SERVER")
+	if path == "" {
+		t.Skip("set HOLDFAST_REDIS_SERVER to the path of a redis-server to compare with it")
+	}
+	// A name of its own: the path of a socket must be short.
+	dir, err := os.MkdirTemp("", "hf")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	socket := filepath.Join(dir, "s")
+	server := exec.Command(path, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", dir)
+	out, err := server.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, server.Start())
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	})
+	ready := bufio.NewScanner(out)
+	for ready.Scan() && !strings.Contains(ready.Text(), "accept connections") {
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	conn, err := net.Dial("unix", socket)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return &redis{t: t, conn: conn, in: bufio.NewReader(conn)}
+}
+
+// do sends a command line and returns the bytes of the reply.
+func (r *redis) do(words ...string) string {
+	r.t.Helper()
+	line := fmt.Appendf(nil, "*%d\r\n", len(words))
+	for _, w := range words {
+		line = fmt.Appendf(line, "$%d\r\n%s\r\n", len(w), w)
+	}
+	_, err := r.conn.Write(line)
+	require.NoError(r.t, err)
+	return r.reply()
+}
+
+func (r *redis) reply() string {
+	r.t.Helper()
+	head, err := r.in.ReadString('\n')
+	require.NoError(r.t, err)
+	n, _ := strconv.Atoi(strings.TrimSpace(head[1:]))
+	switch head[0] {
+	case '$', '=':
+		if n < 0 {
+			return head
+		}
+		body := make([]byte, n+2)
+		_, err := io.ReadFull(r.in, body)
+		require.NoError(r.t, err)
+		return head + string(body)
+	case '*', '~', '>', '%':
+		if head[0] == '%' {
+			n *= 2
+		}
+		var b strings.Builder
+		b.WriteString(head)
+		for range n {
+			b.WriteString(r.reply())
+		}
+		return b.String()
+	}
+	return head
+}
+
+// What cannot be the same: the order of keys, time itself, and a few replies that
+// name an order.
+var unlikeRedis = []string{"randomkey", "time", "watch"}
+
+// TestDifferential sends the same random command lines to a real Redis.
+func TestDifferential(t *testing.T) {
+	r := startRedis(t)
+	for _, resp := range []int{protocol.RESP2, protocol.RESP3} {
+		t.Run(fmt.Sprintf("RESP%d", resp), func(t *testing.T) {
+			r.t = t
+			r.do("HELLO", strconv.Itoa(resp))
+			for seed := range int64(seeds) {
+				differential(t, r, seed, resp)
+			}
+		})
+	}
+}
+
+// seeds is how many sequences of commands are tried.
+const seeds = 30
+
+func differential(t *testing.T, r *redis, seed int64, resp int) {
+	g := newGenerator(seed, "7.0.15", unlikeRedis...)
+	d := newDriver(t)
+	g.wallMillis = time.Now().UnixMilli()
+	require.Equal(t, "+OK\r\n", r.do("SELECT", "0"))
+	require.Equal(t, "+OK\r\n", r.do("FLUSHALL"))
+	require.Equal(t, "+OK\r\n", r.do("SCRIPT", "FLUSH"))
+	var history []string
+	for range 500 {
+		if g.rng.Intn(20) == 0 {
+			differentialExec(t, r, g, d, resp)
+			continue
+		}
+		words := g.next()
+		if g.rng.Intn(100) == 0 {
+			d.db = g.rng.Intn(3)
+			r.do("SELECT", strconv.Itoa(d.db))
+		}
+		if words[0] = strings.ToLower(words[0]); words[0] == "scan" {
+			// The only cursor that both know; the last COUNT counts.
+			words = append(append([]string{"scan", "0"}, words[min(2, len(words)):]...), "count", "1000")
+		}
+		if strings.EqualFold(words[0], "eval_ro") && len(words) > 1 {
+			// Here, and not in Redis, it leaves nothing in the script cache.
+			r.do("script", "load", words[1])
+			d.do("script", "load", words[1])
+		}
+		history = append(history, fmt.Sprintf("%d %s", d.db, quote(words)))
+		want := r.do(words...)
+		if words[0] == "dbsize" && len(words) == 1 {
+			// Redis counts keys that have ended and that nobody has met since.
+			head, _, _ := strings.Cut(r.do("keys", "*"), "\r\n")
+			want = ":" + head[1:] + "\r\n"
+		}
+		d.nowMillis = max(d.nowMillis, time.Now().UnixMilli())
+		d.wallOffset = 0
+		if row, _ := protocol.Find(words); row == nil || !row.CheckArity(len(words)) {
+			continue // package server answers these
+		}
+		got := string(d.do(words...).AppendTo(nil, resp))
+		if !alike(words, want, got) {
+			from := max(0, len(history)-15)
+			t.Fatalf("seed %d: %s\nredis:    %q\nholdfast: %q\nhistory:\n%s", seed, quote(words), want, got, strings.Join(history[from:], "\n"))
+		}
+	}
+}
+
+// differentialExec compares a transaction: some keys watched, perhaps a command
+// between, some commands queued.
+func differentialExec(t *testing.T, r *redis, g *generator, d *driver, resp int) {
+	d.nowMillis, d.wallOffset = max(d.nowMillis, time.Now().UnixMilli()), 0
+	var history []string
+	// A key that was missing, came and went counts as changed in Redis alone: watch one that is there.
+	keys := []string{pick(g.rng, generatedKeys), pick(g.rng, generatedKeys)}
+	for _, key := range keys {
+		r.do("setnx", key, "1")
+		d.do("setnx", key, "1")
+	}
+	r.do(append([]string{"watch"}, keys...)...)
+	watches := d.watch(keys...)
+	if words := g.queueable(); g.rng.Intn(2) == 0 {
+		history = append(history, quote(words))
+		r.do(words...)
+		d.do(words...)
+	}
+	r.do("multi")
+	var queued [][]string
+	for range g.rng.Intn(4) {
+		words := g.queueable()
+		history = append(history, "queued "+quote(words))
+		require.Equal(t, "+QUEUED\r\n", r.do(words...), quote(words))
+		queued = append(queued, words)
+	}
+	want := r.do("exec")
+	got := string(d.exec(watches, queued...).AppendTo(nil, resp))
+	require.Equal(t, want, got, "watched %q\n%s", keys, strings.Join(history, "\n"))
+}
+
+// queueable is a command whose reply depends neither on the time nor on the order of keys.
+func (g *generator) queueable() []string {
+	for {
+		words := g.next()
+		row, _ := protocol.Find(words)
+		if row == nil || !row.CheckArity(len(words)) {
+			continue
+		}
+		switch row.Name {
+		case "eval_ro", "keys", "scan", "dbsize", "ttl", "pttl", "expiretime", "pexpiretime", "swapdb", "flushall", "flushdb":
+			continue
+		}
+		return words
+	}
+}
+
+// alike compares replies: those about time may differ by a little, lists of keys in their order.
+func alike(words []string, want, got string) bool {
+	if want == got {
+		return true
+	}
+	switch words[0] {
+	case "keys", "scan":
+		return slices.Equal(sortedWords(want), sortedWords(got))
+	case "pttl", "pexpiretime":
+		return integersWithin(want, got, 500)
+	case "ttl", "expiretime":
+		return integersWithin(want, got, 1)
+	}
+	return false
+}
+
+func sortedWords(reply string) []string {
+	words := strings.Split(reply, "\r\n")
+	slices.Sort(words)
+	return words
+}
+
+func integersWithin(a, b string, distance float64) bool {
+	x, err1 := strconv.ParseInt(strings.TrimSpace(a[1:]), 10, 64)
+	y, err2 := strconv.ParseInt(strings.TrimSpace(b[1:]), 10, 64)
+	return err1 == nil && err2 == nil && a[0] == ':' && b[0] == ':' && x >= 0 && y >= 0 && math.Abs(float64(x-y)) <= distance
+}
+
+// TestDifferentialFloats adds numbers of all notations and sizes.
+func TestDifferentialFloats(t *testing.T) {
+	r := startRedis(t)
+	d := newDriver(t)
+	g := newGenerator(1, "")
+	for range 3000 {
+		value, by := g.float(), g.float()
+		r.do("set", "f", value)
+		d.do("set", "f", value)
+		want := r.do("incrbyfloat", "f", by)
+		require.Equal(t, want, wire(d.do("incrbyfloat", "f", by)), "%q + %q", value, by)
+	}
+}
+
+// float is a number in one of strtold's notations, or nearly one.
+func (g *generator) float() string {
+	digits := func(n int, alphabet string) string {
+		b := make([]byte, g.rng.Intn(n))
+		for i := range b {
+			b[i] = alphabet[g.rng.Intn(len(alphabet))]
+		}
+		return string(b)
+	}
+	sign := pick(g.rng, []string{"", "", "", "-", "+", "--", " "})
+	switch g.rng.Intn(8) {
+	case 0:
+		return sign + "0x" + digits(20, "0123456789abcdefABCDEF.") + pick(g.rng, []string{"", "p", "p3", "p-20", "P+7"})
+	case 1:
+		return sign + pick(g.rng, []string{"inf", "INFINITY", "nan", "infinit", "", ".", "e5", "1e", "1e+", "0x", "0x.", "1_0", "0b1", "0o7", "1e5x"})
+	case 2:
+		return sign + digits(20, "0123456789.") + "e" + strconv.Itoa(g.rng.Intn(10000)-5000)
+	case 3:
+		return sign + digits(30, "0123456789") + "e" + strconv.Itoa(g.rng.Intn(60)-40)
+	case 4:
+		return sign + "0." + strings.Repeat("0", g.rng.Intn(40)) + digits(10, "0123456789")
+	}
+	return sign + digits(25, "0123456789") + "." + digits(25, "0123456789")
+}

@@ -1,0 +1,137 @@
+package fsm
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// recorder is a sink that wants everything and keeps it.
+type recorder struct {
+	replies []protocol.Value
+	skipped int
+}
+
+func (r *recorder) Wanted(protocol.Origin, uint64) bool { return true }
+
+func (r *recorder) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, applied bool) {
+	r.replies = append(r.replies, replies...)
+	if !applied {
+		r.skipped++
+	}
+}
+
+// nobody is a sink that wants nothing.
+type nobody struct{}
+
+func (nobody) Wanted(protocol.Origin, uint64) bool { return false }
+
+func (nobody) Done(protocol.Origin, uint64, []protocol.Value, bool) { panic("nobody waits") }
+
+// driver is one client of a machine, and its only proposer.
+type driver struct {
+	t          testing.TB
+	m          *Machine
+	db         int
+	seq        uint64
+	nowMillis  int64
+	wallOffset int64
+}
+
+func newDriver(t testing.TB) *driver {
+	return &driver{t: t, m: New(), nowMillis: 1000, wallOffset: 1_700_000_000_000}
+}
+
+// request appends the words of a command line to a body.
+func request(body []byte, db int, words ...string) []byte {
+	words = append([]string(nil), words...)
+	words[0] = strings.ToLower(words[0])
+	if row, _ := protocol.Find(words); row != nil && strings.Contains(row.Name, "|") {
+		words = append([]string{row.Name}, words[2:]...)
+	}
+	return protocol.AppendRequestStrings(body, db, words...)
+}
+
+// apply runs a body as one batch of one entry.
+func (d *driver) apply(body []byte) []protocol.Value {
+	d.t.Helper()
+	d.seq++
+	w := protocol.NewEntry(nil, d.nowMillis, d.wallOffset)
+	w.Add(protocol.Origin{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
+	var r recorder
+	require.NoError(d.t, d.m.Apply(w.Bytes(), &r))
+	return r.replies
+}
+
+// do runs a command through the log.
+func (d *driver) do(words ...string) protocol.Value {
+	d.t.Helper()
+	replies := d.apply(request(nil, d.db, words...))
+	require.Len(d.t, replies, 1)
+	return replies[0]
+}
+
+// doLine is [driver.do] for words that are separated by blanks.
+func (d *driver) doLine(line string) protocol.Value {
+	d.t.Helper()
+	return d.do(strings.Fields(line)...)
+}
+
+// read runs a command as a read at the driver's time.
+func (d *driver) read(words ...string) (reply protocol.Value, due bool) {
+	d.t.Helper()
+	replies, due, err := d.m.Read(string(request(nil, d.db, words...)), 1, d.nowMillis, d.wallOffset)
+	require.NoError(d.t, err)
+	if due {
+		return protocol.Null, true
+	}
+	require.Len(d.t, replies, 1)
+	return replies[0], false
+}
+
+// advance commits a bare stamp, some time later.
+func (d *driver) advance(millis int64) {
+	d.t.Helper()
+	d.nowMillis += millis
+	require.NoError(d.t, d.m.Apply(protocol.NewEntry(nil, d.nowMillis, d.wallOffset).Bytes(), nobody{}))
+}
+
+// wire is a reply as bytes of RESP2.
+func wire(v protocol.Value) string { return string(v.AppendTo(nil, protocol.RESP2)) }
+
+// dump is a machine's snapshot.
+func dump(t testing.TB, m *Machine) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	n, err := m.Snapshot().WriteTo(&b)
+	require.NoError(t, err)
+	require.Equal(t, int64(b.Len()), n)
+	return b.Bytes()
+}
+
+// line writes a reply on one line, to be read and compared: integers as they are,
+// strings quoted, errors in parentheses.
+func line(v protocol.Value) string {
+	switch v.Kind {
+	case protocol.KindNull, protocol.KindNullArray:
+		return "nil"
+	case protocol.KindSimple:
+		return v.Str
+	case protocol.KindError:
+		return "(" + v.Str + ")"
+	case protocol.KindArray:
+		parts := make([]string, len(v.Elems))
+		for i, e := range v.Elems {
+			parts[i] = line(e)
+		}
+		return "[" + strings.Join(parts, " ") + "]"
+	case protocol.KindBulk:
+		return strconv.Quote(v.Str)
+	}
+	return strings.TrimRight(string(v.AppendTo(nil, 2)[1:]), "\r\n")
+}

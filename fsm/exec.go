@@ -1,0 +1,103 @@
+package fsm
+
+import (
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// timeOp is TIME by the entry's wall clock, in whole milliseconds.
+func timeOp(c *call) protocol.Value {
+	wallMillis := max(0, c.wallNow())
+	return protocol.Strings(formatUint(uint64(wallMillis/1000)), formatUint(uint64(wallMillis%1000*1000)))
+}
+
+// watchOp returns the versions of keys, 0 for a missing one.
+func watchOp(c *call) protocol.Value {
+	elems := make([]protocol.Value, len(c.args)-1)
+	for i, key := range c.args[1:] {
+		elems[i] = zero
+		if it := c.find(key); it != nil {
+			elems[i] = protocol.Integer(int64(it.version))
+		}
+	}
+	return protocol.Array(elems...)
+}
+
+// execOp runs a transaction: a request that nodes write, with the watched keys
+// and the queued requests as its words. See protocol/transaction.go.
+func execOp(c *call) protocol.Value {
+	if len(c.args) != 3 {
+		return errArity("exec")
+	}
+	watches, queued := c.args[1], c.args[2]
+	count, ok := countRequests(queued)
+	if !ok {
+		return protocol.Err("transaction is corrupt")
+	}
+	changed, ok := c.watchedChanged(watches)
+	switch {
+	case !ok:
+		return protocol.Err("transaction is corrupt")
+	case changed:
+		return protocol.NullArray
+	}
+	return c.runQueued(queued, count)
+}
+
+// watchedChanged reports whether a watched key has another version than when
+// WATCH saw it. It returns ok false if the list cannot be read.
+func (c *call) watchedChanged(watches string) (changed, ok bool) {
+	var w protocol.Watch
+	for watches != "" {
+		rest, err := protocol.NextWatch(watches, &w)
+		if err != nil {
+			return false, false
+		}
+		watches = rest
+		var version uint64
+		if it := c.findIn(w.DB, w.Key); it != nil {
+			version = it.version
+		}
+		changed = changed || version != w.Version
+	}
+	return changed, true
+}
+
+// runQueued runs the requests of a transaction, in order. An error of one does
+// not keep the others from running.
+func (c *call) runQueued(queued string, count int) protocol.Value {
+	number := c.seed
+	var replies []protocol.Value
+	if !c.quiet {
+		replies = make([]protocol.Value, 0, count)
+	}
+	var r protocol.Request
+	for queued != "" {
+		queued, _ = protocol.NextRequest(queued, &r) // it was read before
+		number++
+		c.begin(&r, number)
+		switch b := c.ops[r.Args[0]]; {
+		case c.quiet && !b.writes:
+		case r.Args[0] == "exec":
+			replies = append(replies, protocol.Err("MULTI calls can not be nested"))
+		case r.Args[0] == "watch":
+			replies = append(replies, protocol.Err("WATCH inside MULTI is not allowed"))
+		default:
+			replies = append(replies, c.run())
+		}
+	}
+	return protocol.Array(replies...)
+}
+
+// countRequests returns false if the requests cannot all be read.
+func countRequests(body string) (n int, ok bool) {
+	var r protocol.Request
+	for body != "" {
+		rest, err := protocol.NextRequest(body, &r)
+		if err != nil {
+			return 0, false
+		}
+		body = rest
+		n++
+	}
+	return n, true
+}

@@ -1,0 +1,166 @@
+package fsm
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Machine is the replicated state machine of one node. It is safe for
+// concurrent use: entries are applied one after another, reads run beside each
+// other and between entries.
+type Machine struct {
+	ops table // never changed
+
+	// mu guards the fields below it. It is a leaf: nothing else is locked, and
+	// nobody outside is called while it is held, but for the [Sink] of Apply.
+	mu      sync.RWMutex
+	st      *state
+	call    call   // what Apply runs commands with
+	expired uint64 // keys swept since the start
+
+	// readers are the calls that Read runs commands with.
+	readers sync.Pool
+	// draws makes RANDOMKEY differ from one read to the next.
+	draws atomic.Uint64
+}
+
+// Sink takes the replies of the batches that somebody on this node waits for.
+// It is called while the machine is locked: it must not call the machine.
+type Sink interface {
+	// Wanted reports whether somebody on this node waits for the replies of the
+	// batch. If not, reads in it are skipped.
+	Wanted(o protocol.Origin, seq uint64) bool
+	// Done hands over one reply for each request of a wanted batch, or, with
+	// applied false, none, because the batch had been applied before or never
+	// will be. The slice is the sink's own from then on.
+	Done(o protocol.Origin, seq uint64, replies []protocol.Value, applied bool)
+}
+
+// New returns a machine without keys, at cluster time 0.
+func New() *Machine {
+	m := &Machine{ops: newTable(), st: newState()}
+	m.readers.New = func() any { return new(call) }
+	return m
+}
+
+// Apply runs one log entry. An error means that the entry is corrupt, or was
+// written by a newer release: then the node must stop, for it can no longer
+// have the state that others have.
+func (m *Machine) Apply(data []byte, sink Sink) error {
+	entry, err := protocol.DecodeEntry(string(data))
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.expired += uint64(m.st.advance(entry.StampMillis, entry.WallOffsetMillis))
+	c := &m.call
+	c.st, c.ops = m.st, m.ops
+	c.nowMillis, c.wallOffsetMillis = m.st.clockMillis, m.st.wallOffsetMillis
+	var b protocol.Batch
+	for {
+		more, err := entry.Next(&b)
+		if err != nil || !more {
+			return err
+		}
+		wanted := sink.Wanted(b.Origin, b.Seq)
+		if !m.st.sessions.begin(&b) {
+			if wanted {
+				sink.Done(b.Origin, b.Seq, nil, false)
+			}
+			continue
+		}
+		c.quiet = !wanted
+		replies, err := c.runBatch(&b)
+		if err != nil {
+			return fmt.Errorf("apply batch %d of node %q: %w", b.Seq, b.Origin.Node, err)
+		}
+		if wanted {
+			sink.Done(b.Origin, b.Seq, replies, true)
+		}
+	}
+}
+
+// runBatch runs a batch's requests; when it is quiet those alone that write.
+func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error) {
+	r := protocol.Request{Args: c.args[:0]}
+	number := b.Seq << 20
+	for body := b.Body; body != ""; number++ {
+		if body, err = protocol.NextRequest(body, &r); err != nil {
+			return nil, err
+		}
+		if c.quiet && !c.ops[r.Args[0]].writes {
+			continue
+		}
+		c.begin(&r, number)
+		reply := c.run()
+		if !c.quiet {
+			replies = append(replies, reply)
+		}
+	}
+	c.args = r.Args
+	return replies, nil
+}
+
+// Read answers count requests of the Read route, and scripts that only read, at
+// cluster time nowMillis: the leader's estimate, which is not before the clock.
+// due reports that they met a key that is due at nowMillis and not yet by the
+// log: the replies are void then; the caller has a stamp committed and asks again.
+//
+// An error means that body is corrupt, or that a request in it writes.
+func (m *Machine) Read(body string, count int, nowMillis, wallOffsetMillis int64) (replies []protocol.Value, due bool, err error) {
+	c := m.readers.Get().(*call)
+	defer func() {
+		c.st = nil // a state that was replaced meanwhile must not be kept
+		m.readers.Put(c)
+	}()
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	c.st, c.ops, c.reading, c.dueMet = m.st, m.ops, true, false
+	c.nowMillis, c.wallOffsetMillis = max(nowMillis, m.st.clockMillis), wallOffsetMillis
+	r := protocol.Request{Args: c.args[:0]}
+	replies = make([]protocol.Value, 0, min(count, len(body)))
+	for body != "" {
+		if body, err = protocol.NextRequest(body, &r); err != nil {
+			return nil, false, err
+		}
+		if c.ops[r.Args[0]].writes {
+			return nil, false, fmt.Errorf("read %q: it writes", r.Args[0])
+		}
+		c.begin(&r, m.draws.Add(1))
+		replies = append(replies, c.run())
+		if c.dueMet {
+			return nil, true, nil
+		}
+	}
+	c.args = r.Args
+	return replies, false, nil
+}
+
+// Clock returns cluster time, and what must be added to it to get Unix time,
+// both as the newest entry left them.
+func (m *Machine) Clock() (stampMillis, wallOffsetMillis int64) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.st.clockMillis, m.st.wallOffsetMillis
+}
+
+// NextDue returns the first instant of cluster time at which some key is due,
+// one millisecond after its deadline. It lies in the past while keys that are due wait to be
+// removed: any further entry does that.
+func (m *Machine) NextDue() (dueMillis int64, ok bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.st.nextDue()
+}
+
+// Applied reports whether the batch was applied, or never will be because its
+// node has given it up.
+func (m *Machine) Applied(o protocol.Origin, seq uint64) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.st.sessions.done(o, seq)
+}

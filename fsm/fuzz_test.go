@@ -1,0 +1,98 @@
+package fsm
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// FuzzApply runs arbitrary words as commands: they never panic, and two machines
+// that run them, one of them without being asked for replies and with a
+// snapshot in between, end up the same.
+//
+// Lines are command lines; words are parted by blanks. A line of one digit
+// selects a database, one that begins with ! is queued for the next transaction.
+func FuzzApply(f *testing.F) {
+	f.Add("set a b px 100\nget a\n2\nset c d\n!incr c\n!get c\nexec\neval return(1) 0")
+	f.Add("object|encoding a\nscript|load return\nmset a b c\nscan 0 count 1\ncopy a b db 2 replace")
+	f.Add("setrange a 4000 x\nincrbyfloat a 1e4000\nexpire a 9223372036854775807 nx gt")
+	f.Add("watch a\nexec\nexec a\nexec a b\nswapdb 0 1\nflushall\nrandomkey")
+	for _, script := range generatedScripts {
+		f.Add("eval " + strings.ReplaceAll(script, " ", "\t") + " 1 a b")
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		loud, quiet := New(), New()
+		var queued []byte
+		db := 0
+		for i, text := range strings.SplitN(text, "\n", 40) {
+			words := strings.Split(text, " ")
+			for i := range words {
+				words[i] = strings.ReplaceAll(words[i], "\t", " ")
+			}
+			var body []byte
+			switch {
+			case len(text) == 1 && text[0] >= '0' && text[0] <= '9':
+				db = int(text[0] - '0')
+				continue
+			case text != "" && text[0] == '!':
+				words[0] = words[0][1:]
+				queued = protocol.AppendRequestStrings(queued, db, words...)
+				continue
+			case text == "exec":
+				body = protocol.AppendTransaction(nil, db, nil, queued)
+				queued = nil
+			default:
+				body = protocol.AppendRequestStrings(nil, db, words...)
+			}
+			w := protocol.NewEntry(nil, int64(i*50), 1_700_000_000_000)
+			w.Add(origin, uint64(i), uint64(i), body)
+			var r recorder
+			require.NoError(t, loud.Apply(w.Bytes(), &r))
+			require.Len(t, r.replies, 1)
+			checkReply(t, r.replies[0])
+			require.NoError(t, quiet.Apply(w.Bytes(), nobody{}))
+			if i%8 == 3 {
+				quiet = restored(t, quiet)
+			}
+			_, _, _ = loud.Read(string(body), 1, int64(i*50+20), 0)
+		}
+		require.Equal(t, dump(t, loud), dump(t, quiet))
+	})
+}
+
+// checkReply checks that a reply can be written as one.
+func checkReply(t *testing.T, v protocol.Value) {
+	t.Helper()
+	if v.Kind == protocol.KindError || v.Kind == protocol.KindSimple {
+		require.False(t, strings.ContainsAny(v.Str, "\r\n"), "%q breaks its line", v.Str)
+	}
+	for _, e := range v.Elems {
+		checkReply(t, e)
+	}
+}
+
+// FuzzRestore reads arbitrary streams: they never panic; what is accepted is
+// written again byte for byte.
+func FuzzRestore(f *testing.F) {
+	f.Add(dump(f, New()))
+	f.Add(dump(f, furnished(f).m)[:2000])
+	small := newDriver(f)
+	small.do("set", "a", "b", "px", "5")
+	small.do("script", "load", "return 1")
+	f.Add(dump(f, small.m))
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		if len(stream) >= 32 {
+			stream = resum(stream)
+		}
+		m := New()
+		if err := m.Restore(bytes.NewReader(stream)); err != nil {
+			require.Equal(t, New().Hash(), m.Hash())
+			return
+		}
+		require.Equal(t, stream, dump(t, m))
+	})
+}

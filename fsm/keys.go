@@ -1,0 +1,205 @@
+package fsm
+
+import (
+	"math"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+func delOp(c *call) protocol.Value {
+	var n int64
+	for _, key := range c.args[1:] {
+		if it := c.find(key); it != nil {
+			c.remove(it)
+			n++
+		}
+	}
+	return protocol.Integer(n)
+}
+
+// existsOp is EXISTS and TOUCH: a key that is named twice counts twice.
+func existsOp(c *call) protocol.Value {
+	var n int64
+	for _, key := range c.args[1:] {
+		if c.find(key) != nil {
+			n++
+		}
+	}
+	return protocol.Integer(n)
+}
+
+func typeOp(c *call) protocol.Value {
+	if c.find(c.args[1]) == nil {
+		return protocol.Simple("none")
+	}
+	return protocol.Simple("string")
+}
+
+func renameOp(c *call) protocol.Value {
+	problem, _ := c.rename(false)
+	if problem.IsError() {
+		return problem
+	}
+	return protocol.OK
+}
+
+func renamenxOp(c *call) protocol.Value {
+	problem, done := c.rename(true)
+	if problem.IsError() {
+		return problem
+	}
+	return boolean(done)
+}
+
+func (c *call) rename(onlyIfMissing bool) (problem protocol.Value, done bool) {
+	from, to := c.args[1], c.args[2]
+	it := c.find(from)
+	switch {
+	case it == nil:
+		return errNoSuchKey, false
+	case from == to:
+		return problem, false
+	case onlyIfMissing && c.find(to) != nil:
+		return problem, false
+	}
+	c.remove(it)
+	c.store(c.db, c.newItem(to, it.value(), it.deadlineMillis, it.encoding))
+	return problem, true
+}
+
+func copyOp(c *call) protocol.Value {
+	from, to, db := c.args[1], c.args[2], c.db
+	replace := false
+	for i := 3; i < len(c.args); i++ {
+		switch {
+		case isWord(c.args[i], "REPLACE"):
+			replace = true
+		case isWord(c.args[i], "DB") && i+1 < len(c.args):
+			i++
+			n, problem, ok := databaseNumber(c.args[i])
+			if !ok {
+				return problem
+			}
+			db = n
+		default:
+			return errSyntax
+		}
+	}
+	if from == to && db == c.db {
+		return errSameObject
+	}
+	it := c.find(from)
+	if it == nil || c.findIn(db, to) != nil && !replace {
+		return zero
+	}
+	c.store(db, c.newItem(to, it.value(), it.deadlineMillis, it.encoding))
+	return one
+}
+
+func moveOp(c *call) protocol.Value {
+	db, problem, ok := databaseNumber(c.args[2])
+	if !ok {
+		return problem
+	}
+	if db == c.db {
+		return errSameObject
+	}
+	it := c.find(c.args[1])
+	if it == nil || c.findIn(db, c.args[1]) != nil {
+		return zero
+	}
+	c.remove(it)
+	c.store(db, it.withDeadline(it.deadlineMillis))
+	return one
+}
+
+// databaseNumber reads the number of a database.
+func databaseNumber(word string) (db int, problem protocol.Value, ok bool) {
+	n, ok := protocol.ParseInt(word)
+	switch {
+	case !ok:
+		return 0, errNotInteger, false
+	case n < math.MinInt32 || n > math.MaxInt32:
+		return 0, protocol.Err("value is out of range, value must between -2147483648 and 2147483647"), false
+	case n < 0 || n >= protocol.MaxDatabases:
+		return 0, errDBRange, false
+	}
+	return int(n), problem, true
+}
+
+// parseInt32 reads an int of C.
+func parseInt32(word string) (n int64, ok bool) {
+	n, ok = protocol.ParseInt(word)
+	return n, ok && n >= math.MinInt32 && n <= math.MaxInt32
+}
+
+func flushdbOp(c *call) protocol.Value {
+	if !flushMode(c.args[1:]) {
+		return errSyntax
+	}
+	c.replaceDatabase(c.db, newDatabase())
+	return protocol.OK
+}
+
+func flushallOp(c *call) protocol.Value {
+	if !flushMode(c.args[1:]) {
+		return errSyntax
+	}
+	for db := range c.st.databases {
+		c.replaceDatabase(db, newDatabase())
+	}
+	return protocol.OK
+}
+
+// flushMode reads the ASYNC or SYNC of FLUSHALL. Both are the same here: the
+// memory is freed by the garbage collector.
+func flushMode(words []string) bool {
+	return len(words) == 0 || len(words) == 1 && (isWord(words[0], "ASYNC") || isWord(words[0], "SYNC"))
+}
+
+func swapdbOp(c *call) protocol.Value {
+	a, ok := parseInt32(c.args[1])
+	if !ok {
+		return protocol.Err("invalid first DB index")
+	}
+	b, ok := parseInt32(c.args[2])
+	if !ok {
+		return protocol.Err("invalid second DB index")
+	}
+	if min(a, b) < 0 || max(a, b) >= protocol.MaxDatabases {
+		return errDBRange
+	}
+	first, second := c.st.databases[a], c.st.databases[b]
+	c.replaceDatabase(int(a), second)
+	c.replaceDatabase(int(b), first)
+	return protocol.OK
+}
+
+func dbsizeOp(c *call) protocol.Value {
+	c.meetAll()
+	return protocol.Integer(int64(c.st.databases[c.db].lenAt(c.nowMillis)))
+}
+
+func objectEncodingOp(c *call) protocol.Value {
+	it := c.find(c.args[1])
+	if it == nil {
+		return protocol.Null
+	}
+	return protocol.Bulk(it.encodingName())
+}
+
+// maxEmbedded is the length up to which Redis puts a string beside its object.
+const maxEmbedded = 44
+
+func (it *item) encodingName() string {
+	_, isInt := protocol.ParseInt(it.value())
+	switch {
+	case it.encoding == encodingRaw:
+		return "raw"
+	case it.encoding == encodingAuto && isInt:
+		return "int"
+	case len(it.value()) <= maxEmbedded:
+		return "embstr"
+	}
+	return "raw"
+}

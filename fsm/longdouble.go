@@ -1,0 +1,118 @@
+package fsm
+
+import (
+	"math/big"
+	"strings"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// INCRBYFLOAT counts with the 80 bit long double of x86 in Redis. Its mantissa
+// of 64 bits is that of a big.Float with precision 64, rounded to even; and
+// since no hardware takes part, all processors agree.
+
+const (
+	longDoubleBits = 64
+	// maxLongDoubleExponent: a long double is below 2 to this power.
+	maxLongDoubleExponent = 16384
+	// minLongDoubleExponent: what is below 2 to this power, rounded, is 0.
+	minLongDoubleExponent = -16445
+	// maxFloatWord is the longest number that Redis reads.
+	maxFloatWord = 5*1024 - 1
+	// maxExponent is far beyond what the exponent of a long double can be, even
+	// behind a mantissa of the longest, and small enough that a number with it
+	// is read at once.
+	maxExponent = 50_000
+)
+
+// addFloats is a+b in the notation of INCRBYFLOAT.
+func addFloats(a, b string) (string, protocol.Value) {
+	x, ok := parseLongDouble(a)
+	if !ok {
+		return "", errNotFloat
+	}
+	y, ok := parseLongDouble(b)
+	if !ok {
+		return "", errNotFloat
+	}
+	if x.IsInf() || y.IsInf() {
+		return "", protocol.Err("increment would produce NaN or Infinity")
+	}
+	sum := new(big.Float).SetPrec(longDoubleBits).Add(x, y)
+	if sum.MantExp(nil) > maxLongDoubleExponent {
+		return "", protocol.Err("increment would produce NaN or Infinity")
+	}
+	return formatLongDouble(sum), protocol.Value{}
+}
+
+// parseLongDouble reads what C's strtold reads, all of it, and no leading blank.
+func parseLongDouble(s string) (*big.Float, bool) {
+	if s == "" || len(s) > maxFloatWord {
+		return nil, false
+	}
+	digits := strings.ToLower(s)
+	if s[0] == '+' || s[0] == '-' {
+		digits = digits[1:]
+	}
+	if digits == "inf" || digits == "infinity" {
+		return new(big.Float).SetInf(s[0] == '-'), true
+	}
+	mantissa, exponent, ok := splitFloat(digits)
+	if !ok {
+		return nil, false
+	}
+	f := new(big.Float).SetPrec(longDoubleBits)
+	if strings.Trim(mantissa, "0.") == "" {
+		return f, true
+	}
+	// big.Float would take long over a huge exponent. It makes the number too
+	// large or too small whatever the mantissa is.
+	if n, ok := protocol.ParseInt(exponent); !ok || n > maxExponent {
+		return nil, false
+	}
+	if _, _, err := f.Parse(s, 0); err != nil || f.Sign() == 0 {
+		return nil, false
+	}
+	binary := f.MantExp(nil)
+	return f, binary <= maxLongDoubleExponent && binary > minLongDoubleExponent
+}
+
+// splitFloat cuts a number of strtold's grammar, in lower case and without a
+// sign: decimal or hexadecimal digits with at most one point, an exponent.
+// big.Float alone would read more (0b1, 1_000). The exponent comes without
+// sign and leading zeros.
+func splitFloat(digits string) (mantissa, exponent string, ok bool) {
+	allowed, mark := "0123456789.", "e"
+	if rest, hexadecimal := strings.CutPrefix(digits, "0x"); hexadecimal {
+		digits, allowed, mark = rest, "0123456789abcdef.", "p"
+	}
+	mantissa, exponent, marked := strings.Cut(digits, mark)
+	if strings.Trim(mantissa, allowed) != "" || strings.Count(mantissa, ".") > 1 || strings.Trim(mantissa, ".") == "" {
+		return "", "", false
+	}
+	if !marked {
+		return mantissa, "0", true
+	}
+	if exponent != "" && (exponent[0] == '+' || exponent[0] == '-') {
+		exponent = exponent[1:]
+	}
+	if exponent == "" || strings.Trim(exponent, "0123456789") != "" {
+		return "", "", false
+	}
+	exponent = strings.TrimLeft(exponent, "0")
+	if exponent == "" {
+		exponent = "0"
+	}
+	return mantissa, exponent, true
+}
+
+// formatLongDouble is printf's %.17Lf without zeros at its end.
+func formatLongDouble(f *big.Float) string {
+	s := f.Text('f', 17)
+	s = strings.TrimRight(s, "0")
+	s = strings.TrimSuffix(s, ".")
+	if s == "-0" {
+		return "0"
+	}
+	return s
+}

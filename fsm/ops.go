@@ -1,0 +1,163 @@
+package fsm
+
+import (
+	"strings"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// binding is a row of the command table with its behaviour.
+type binding struct {
+	run op
+	row *protocol.Command // nil: a request that only nodes write
+	// subcommand is 1 if the name of the row stands for two words, else 0.
+	subcommand int
+	// writes: the request has an effect on the state.
+	writes bool
+}
+
+// takes reports whether the command may have n words in a request.
+func (b *binding) takes(n int) bool {
+	return b.row == nil || b.row.CheckArity(n+b.subcommand)
+}
+
+// table is the behaviour of all commands, by the full name of their rows.
+type table map[string]binding
+
+// newTable joins the behaviours with the rows of protocol's table.
+func newTable() table {
+	t := table{"exec": {run: execOp, writes: true}}
+	for _, family := range []map[string]op{stringOps, keyOps, scriptOps, scriptLocals} {
+		for name, run := range family { // unordered: fills another map
+			row, _ := protocol.Lookup(name)
+			b := binding{run: run, row: row, subcommand: strings.Count(name, "|")}
+			if row != nil {
+				script := row.Route == protocol.Script && row.Flags&protocol.FlagReadOnly == 0
+				b.writes = script || row.Route == protocol.Write
+			}
+			t[name] = b
+		}
+	}
+	return t
+}
+
+// stringOps are the strings and counters.
+var stringOps = map[string]op{
+	"append":      appendOp,
+	"decr":        decrOp,
+	"decrby":      decrbyOp,
+	"delex":       delexOp,
+	"delifeq":     delifeqOp,
+	"digest":      digestOp,
+	"get":         getOp,
+	"getdel":      getdelOp,
+	"getex":       getexOp,
+	"getrange":    getrangeOp,
+	"getset":      getsetOp,
+	"incr":        incrOp,
+	"incrby":      incrbyOp,
+	"incrbyfloat": incrbyfloatOp,
+	"mget":        mgetOp,
+	"mset":        msetOp,
+	"msetex":      msetexOp,
+	"msetnx":      msetnxOp,
+	"psetex":      psetexOp,
+	"set":         setOp,
+	"setex":       setexOp,
+	"setnx":       setnxOp,
+	"setrange":    setrangeOp,
+	"strlen":      strlenOp,
+	"substr":      getrangeOp,
+}
+
+// keyOps are what can be done with any key, with databases, and with the clock.
+var keyOps = map[string]op{
+	"copy":            copyOp,
+	"dbsize":          dbsizeOp,
+	"del":             delOp,
+	"exists":          existsOp,
+	"expire":          expireOp,
+	"expireat":        expireatOp,
+	"expiretime":      expiretimeOp,
+	"flushall":        flushallOp,
+	"flushdb":         flushdbOp,
+	"keys":            keysOp,
+	"move":            moveOp,
+	"object|encoding": objectEncodingOp,
+	"persist":         persistOp,
+	"pexpire":         pexpireOp,
+	"pexpireat":       pexpireatOp,
+	"pexpiretime":     pexpiretimeOp,
+	"pttl":            pttlOp,
+	"randomkey":       randomkeyOp,
+	"rename":          renameOp,
+	"renamenx":        renamenxOp,
+	"scan":            scanOp,
+	"swapdb":          swapdbOp,
+	"time":            timeOp,
+	"touch":           existsOp,
+	"ttl":             ttlOp,
+	"type":            typeOp,
+	"unlink":          delOp,
+	"watch":           watchOp,
+}
+
+// scriptOps are scripts and their cache.
+var scriptOps = map[string]op{
+	"eval":          evalOp,
+	"eval_ro":       evalReadOnlyOp,
+	"evalsha":       evalshaOp,
+	"evalsha_ro":    evalshaReadOnlyOp,
+	"script|exists": scriptExistsOp,
+	"script|flush":  scriptFlushOp,
+	"script|load":   scriptLoadOp,
+}
+
+// scriptLocals are commands that package server answers itself, and that scripts
+// and transactions may contain.
+var scriptLocals = map[string]op{
+	"echo":   echoOp,
+	"ping":   pingOp,
+	"select": selectOp,
+}
+
+func echoOp(c *call) protocol.Value { return protocol.Bulk(c.args[1]) }
+
+func pingOp(c *call) protocol.Value {
+	switch len(c.args) {
+	case 1:
+		return protocol.Simple("PONG")
+	case 2:
+		return protocol.Bulk(c.args[1])
+	}
+	return errArity(c.args[0])
+}
+
+// selectOp holds until the end of the script or of the request.
+func selectOp(c *call) protocol.Value {
+	db, problem, ok := databaseNumber(c.args[1])
+	if !ok {
+		return problem
+	}
+	c.db = db
+	return protocol.OK
+}
+
+func unknownCommand(args []string) protocol.Value {
+	var b strings.Builder
+	b.WriteString("unknown command '" + cut(args[0]) + "', with args beginning with: ")
+	for _, a := range args[1:] {
+		if b.Len() > 128 {
+			break
+		}
+		b.WriteString("'" + cut(a) + "' ")
+	}
+	return errQuoting(b.String())
+}
+
+// cut shortens a word that is quoted in an error.
+func cut(word string) string { return word[:min(len(word), 128)] }
+
+func errArity(name string) protocol.Value {
+	return errQuoting("wrong number of arguments for '" + cut(name) + "' command")
+}

@@ -1,0 +1,126 @@
+package fsm
+
+// condition is under which SET, MSETEX and DELEX do what they do.
+type condition uint8
+
+const (
+	always condition = iota
+	ifMissing
+	ifPresent
+	ifEqual
+	ifNotEqual
+	ifDigestEqual
+	ifDigestNotEqual
+)
+
+// conditionWords are the conditions that compare with the word that follows.
+var conditionWords = [...]struct {
+	word string
+	condition
+}{
+	{"IFEQ", ifEqual},
+	{"IFNE", ifNotEqual},
+	{"IFDEQ", ifDigestEqual},
+	{"IFDNE", ifDigestNotEqual},
+}
+
+// comparison is the condition that a word names, always if none.
+func comparison(word string) condition {
+	for i := range conditionWords {
+		if isWord(word, conditionWords[i].word) {
+			return conditionWords[i].condition
+		}
+	}
+	return always
+}
+
+// optionSet says which options a command takes beside EX, PX, EXAT and PXAT.
+type optionSet uint8
+
+const (
+	takesExistence  optionSet = 1 << iota // NX, XX
+	takesComparison                       // IFEQ and the like
+	takesGet
+	takesKeepTTL
+	takesPersist
+)
+
+// options are what SET, GETEX and MSETEX take after keys and values.
+type options struct {
+	condition condition
+	match     string // what the condition compares with
+	get       bool
+	keepTTL   bool
+	persist   bool
+	unit      expiryUnit
+	amount    string
+}
+
+// parseOptions reads words by the rules of Redis: any order and any case; an
+// option may be repeated, and then its last value counts, but not be
+// joined with one that excludes it. It returns false on a syntax error.
+func parseOptions(words []string, takes optionSet) (o options, ok bool) {
+	for len(words) > 0 {
+		n := o.flag(words[0], takes)
+		if n == 0 && len(words) > 1 {
+			n = o.valued(words[0], words[1], takes)
+		}
+		if n == 0 {
+			return o, false
+		}
+		words = words[n:]
+	}
+	return o, true
+}
+
+// flag takes an option that stands alone. It returns how many words it took.
+func (o *options) flag(word string, takes optionSet) int {
+	switch {
+	case takes&takesExistence != 0 && isWord(word, "NX") && (o.condition == always || o.condition == ifMissing):
+		o.condition = ifMissing
+	case takes&takesExistence != 0 && isWord(word, "XX") && (o.condition == always || o.condition == ifPresent):
+		o.condition = ifPresent
+	case takes&takesGet != 0 && isWord(word, "GET"):
+		o.get = true
+	case takes&takesKeepTTL != 0 && isWord(word, "KEEPTTL") && o.unit == expiryNone:
+		o.keepTTL = true
+	case takes&takesPersist != 0 && isWord(word, "PERSIST") && o.unit == expiryNone:
+		o.persist = true
+	default:
+		return 0
+	}
+	return 1
+}
+
+// valued takes an option with a value. It returns how many words it took.
+func (o *options) valued(word, value string, takes optionSet) int {
+	if u := unitOf(word); u != expiryNone {
+		if o.keepTTL || o.persist || o.unit != expiryNone && o.unit != u {
+			return 0
+		}
+		o.unit, o.amount = u, value
+		return 2
+	}
+	if takes&takesComparison == 0 {
+		return 0
+	}
+	if cond := comparison(word); cond != always && (o.condition == always || o.condition == cond) {
+		o.condition, o.match = cond, value
+		return 2
+	}
+	return 0
+}
+
+func unitOf(word string) expiryUnit {
+	switch {
+	case isWord(word, "EX"):
+		return expirySeconds
+	case isWord(word, "PX"):
+		return expiryMillis
+	case isWord(word, "EXAT"):
+		return expirySecondsAt
+	case isWord(word, "PXAT"):
+		return expiryMillisAt
+	}
+	return expiryNone
+}

@@ -1,0 +1,266 @@
+package fsm
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"math/bits"
+	"slices"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// ErrCorruptSnapshot is returned for a stream that is not a whole snapshot.
+var ErrCorruptSnapshot = errors.New("corrupt snapshot")
+
+// Restore replaces the state by the one in the stream. If that is truncated,
+// damaged, or of a newer release, it returns an error and the machine keeps the
+// state it had.
+func (m *Machine) Restore(r io.Reader) error {
+	st, err := readState(r)
+	if err != nil {
+		return fmt.Errorf("restore state: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.st = st
+	return nil
+}
+
+// readState reads a whole stream and checks it before it returns the state.
+func readState(r io.Reader) (*state, error) {
+	sr := snapshotReader{in: bufio.NewReaderSize(r, 1<<16), sum: sha256.New()}
+	st := sr.state()
+	want := sr.sum.Sum(nil)
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(sr.in, got); err != nil {
+		sr.broke("checksum", err)
+	}
+	if sr.err == nil && !bytes.Equal(want, got) {
+		sr.fail("checksum differs")
+	}
+	switch _, err := sr.in.ReadByte(); err {
+	case nil:
+		sr.fail("bytes after the end")
+	case io.EOF:
+	default:
+		sr.broke("end", err)
+	}
+	return st, sr.err
+}
+
+// snapshotReader reads and sums up; the first error stays, and after it all
+// numbers are 0 and all strings empty.
+type snapshotReader struct {
+	in  *bufio.Reader
+	sum hash.Hash
+	err error
+	one [1]byte
+	buf []byte
+	// readError tells a read that failed from a varint that is too long; taken
+	// counts the bytes of a varint.
+	readError error
+	taken     int
+}
+
+func (r *snapshotReader) fail(what string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: %s", ErrCorruptSnapshot, what)
+	}
+}
+
+// broke notes that reading failed: the stream is too short, or something below it broke.
+func (r *snapshotReader) broke(what string, err error) {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		r.fail(what + " is cut off")
+		return
+	}
+	if r.err == nil {
+		r.err = fmt.Errorf("read %s: %w", what, err)
+	}
+}
+
+// ReadByte makes snapshotReader an io.ByteReader for the varints.
+func (r *snapshotReader) ReadByte() (byte, error) {
+	b, err := r.in.ReadByte()
+	if err != nil {
+		r.readError = err
+		return 0, err
+	}
+	r.taken++
+	r.one[0] = b
+	r.sum.Write(r.one[:])
+	return b, nil
+}
+
+func (r *snapshotReader) uint(what string) uint64 {
+	if r.err != nil {
+		return 0
+	}
+	r.taken = 0
+	n, err := binary.ReadUvarint(r)
+	switch {
+	case r.readError != nil:
+		r.broke(what, r.readError)
+		return 0
+	case err != nil, r.taken != (bits.Len64(n|1)+6)/7: // too long, or longer than it need be
+		r.fail(what)
+		return 0
+	}
+	return n
+}
+
+func (r *snapshotReader) int(what string) int64 {
+	n := r.uint(what)
+	return int64(n>>1) ^ -int64(n&1)
+}
+
+func (r *snapshotReader) string(what string) string {
+	r.buf = r.buf[:0]
+	r.bytes(what)
+	return string(r.buf)
+}
+
+// bytes appends bytes of the stream to r.buf: in steps, so that a lying length
+// costs no memory.
+func (r *snapshotReader) bytes(what string) {
+	n := r.uint(what)
+	for n > 0 && r.err == nil {
+		step := int(min(n, 1<<20))
+		r.buf = slices.Grow(r.buf, step)
+		chunk := r.buf[len(r.buf) : len(r.buf)+step]
+		if _, err := io.ReadFull(r.in, chunk); err != nil {
+			r.broke(what, err)
+			return
+		}
+		r.sum.Write(chunk)
+		r.buf = r.buf[:len(r.buf)+step]
+		n -= uint64(step)
+	}
+}
+
+func (r *snapshotReader) state() *state {
+	magic := make([]byte, len(snapshotMagic))
+	if _, err := io.ReadFull(r.in, magic); err != nil {
+		r.broke("first bytes", err)
+		return nil
+	}
+	if string(magic) != snapshotMagic {
+		r.fail("it does not begin as one")
+		return nil
+	}
+	r.sum.Write(magic)
+	if v := r.uint("version"); r.err == nil && v != snapshotVersion {
+		r.err = fmt.Errorf("snapshot has version %d, this node knows %d: run the newer release on every node", v, snapshotVersion)
+		return nil
+	}
+	st := newState()
+	st.clockMillis = r.int("cluster time")
+	st.wallOffsetMillis = r.int("wall offset")
+	st.versions = r.uint("versions")
+	for n := r.uint("sessions"); n > 0 && r.err == nil; n-- {
+		r.session(st)
+	}
+	r.scripts(st)
+	for i := range protocol.MaxDatabases {
+		r.database(st, i)
+	}
+	return st
+}
+
+func (r *snapshotReader) session(st *state) {
+	s := &session{node: r.string("node"), epoch: r.uint("epoch"), floor: r.uint("floor")}
+	if n := len(st.sessions); n > 0 && st.sessions[n-1].node >= s.node {
+		r.fail("sessions are out of order")
+	}
+	from := s.floor
+	for n := r.uint("spans"); n > 0 && r.err == nil; n-- {
+		sp := span{r.uint("span"), r.uint("span")}
+		if sp.from < from || sp.until <= sp.from {
+			r.fail("spans are out of order")
+		}
+		s.spans = append(s.spans, sp)
+		from = sp.until
+	}
+	st.sessions = append(st.sessions, s)
+}
+
+// scripts compiles what it reads: that is this node's own, and not in the stream.
+func (r *snapshotReader) scripts(st *state) {
+	sc := &st.scripts
+	var previous string
+	for n := r.uint("scripts"); n > 0 && r.err == nil; n-- {
+		source, turn := r.string("script"), r.uint("script")
+		if r.err != nil {
+			return
+		}
+		sha := scriptSHA(source)
+		if _, taken := sc.byTurn.Get(turn); sha <= previous || taken {
+			r.fail("scripts are out of order")
+			return
+		}
+		previous = sha
+		sc.add(compile(source, sha, turn))
+	}
+	sc.turns = r.uint("script turns")
+	if _, newest, some := sc.byTurn.Max(); some && newest.turn > sc.turns {
+		r.fail("script turns")
+	}
+}
+
+func (r *snapshotReader) database(st *state, db int) {
+	d := st.databases[db]
+	var dues []due
+	var prev *item
+	for n := r.uint("keys"); n > 0 && r.err == nil; n-- {
+		it := r.item(st)
+		if r.err != nil {
+			return
+		}
+		p := place{it.hash, it}
+		if prev != nil && !placeBefore(place{prev.hash, prev}, p) {
+			r.fail("keys are out of order")
+			return
+		}
+		prev = it
+		d.keys.Load(p)
+		if it.deadlineMillis != 0 {
+			dues = append(dues, due{it.deadlineMillis, it})
+		}
+	}
+	slices.SortFunc(dues, func(a, b due) int {
+		if dueBefore(a, b) {
+			return -1
+		}
+		return 1
+	})
+	for _, next := range dues {
+		d.deadlines.Load(next)
+	}
+}
+
+func (r *snapshotReader) item(st *state) *item {
+	r.buf = r.buf[:0]
+	r.bytes("key")
+	keyLen := len(r.buf)
+	r.bytes("value")
+	it := &item{data: string(r.buf), keyLen: uint32(keyLen)}
+	deadline, version, enc := r.uint("deadline"), r.uint("key version"), r.uint("encoding")
+	switch {
+	case r.err != nil:
+	case deadline > 1<<63-1, deadline != 0 && int64(deadline) < st.clockMillis:
+		r.fail("deadline")
+	case version == 0, version > st.versions:
+		r.fail("key version")
+	case enc >= uint64(encodingCount):
+		r.fail("encoding")
+	}
+	it.hash, it.deadlineMillis = hashKey(it.key()), int64(deadline)
+	it.version, it.encoding = version, encoding(enc)
+	return it
+}

@@ -1,0 +1,212 @@
+package fsm
+
+import (
+	"github.com/zeebo/xxh3"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// A SCAN cursor is a position in the order of key hashes: the scan goes on with
+// the keys whose position is the cursor's or higher. Nothing is kept between
+// two calls, so a cursor is good on every node and after every failover, and a
+// key that is there during the whole scan is returned once exactly.
+//
+// A position is the upper 53 bits of the hash, because clients parse cursors as
+// signed 64 bit integers and as JavaScript numbers. Keys that share a position
+// are returned in one reply, even if that then holds more than COUNT.
+const cursorShift = 64 - 53
+
+func position(it *item) uint64 { return it.hash >> cursorShift }
+
+// scanOptions are MATCH, COUNT and TYPE.
+type scanOptions struct {
+	matcher  matcher
+	count    int64
+	typeName string
+	typed    bool
+}
+
+func scanOp(c *call) protocol.Value {
+	cursor, ok := parseCursor(c.args[1])
+	if !ok {
+		return protocol.Err("invalid cursor")
+	}
+	o, problem, ok := parseScanOptions(c.args[2:])
+	if !ok {
+		return problem
+	}
+	c.meetAll()
+	keys, next := c.scan(cursor, &o)
+	if o.matcher.tired() {
+		return errPattern
+	}
+	return protocol.Array(protocol.Bulk(next), protocol.Array(keys...))
+}
+
+// scan returns the matching keys among the next o.count, and where to go on:
+// "0" at the end.
+func (c *call) scan(cursor uint64, o *scanOptions) (keys []protocol.Value, next string) {
+	next = "0"
+	if cursor >= 1<<53 {
+		return nil, next
+	}
+	var seen int64
+	var last uint64
+	o.matcher.start(c)
+	defer o.matcher.charge(c)
+	c.ascend(cursor<<cursorShift, func(it *item) bool {
+		if seen >= o.count && position(it) != last {
+			next = formatUint(position(it))
+			return false
+		}
+		seen++
+		c.spend(keyWork)
+		last = position(it)
+		if o.wants(it) {
+			keys = append(keys, protocol.Bulk(it.key()))
+		}
+		return !o.matcher.tired()
+	})
+	return keys, next
+}
+
+func (o *scanOptions) wants(it *item) bool {
+	if o.typed && !isWord(o.typeName, "STRING") {
+		return false
+	}
+	return o.matcher.match(it.key())
+}
+
+func parseScanOptions(words []string) (o scanOptions, problem protocol.Value, ok bool) {
+	o.count, o.matcher.pattern = 10, "*"
+	for len(words) > 0 {
+		if len(words) < 2 {
+			return o, errSyntax, false
+		}
+		value := words[1]
+		switch {
+		case isWord(words[0], "COUNT"):
+			if o.count, ok = protocol.ParseInt(value); !ok {
+				return o, errNotInteger, false
+			}
+			if o.count < 1 {
+				return o, errSyntax, false
+			}
+		case isWord(words[0], "MATCH"):
+			o.matcher.pattern = value
+		case isWord(words[0], "TYPE"):
+			o.typeName, o.typed = value, true
+		default:
+			return o, errSyntax, false
+		}
+		words = words[2:]
+	}
+	return o, problem, true
+}
+
+// parseCursor reads an unsigned number as strtoul does: a minus sign wraps around.
+func parseCursor(word string) (cursor uint64, ok bool) {
+	if sign, digits := word[:min(1, len(word))], word[min(1, len(word)):]; sign == "-" || sign == "+" {
+		if digits == "" || digits[0] == '-' || digits[0] == '+' {
+			return 0, false
+		}
+		cursor, ok = parseCursor(digits)
+		if sign == "-" {
+			cursor = -cursor
+		}
+		return cursor, ok
+	}
+	if word == "" {
+		return 0, false
+	}
+	for i := range len(word) {
+		d := uint64(word[i] - '0')
+		if d > 9 {
+			return 0, false
+		}
+		if cursor > (1<<64-1-d)/10 {
+			return 0, false
+		}
+		cursor = cursor*10 + d
+	}
+	return cursor, true
+}
+
+func keysOp(c *call) protocol.Value {
+	c.meetAll()
+	var keys []protocol.Value
+	m := matcher{pattern: c.args[1]}
+	m.start(c)
+	c.ascend(0, func(it *item) bool {
+		c.spend(keyWork)
+		if m.match(it.key()) {
+			keys = append(keys, protocol.Bulk(it.key()))
+		}
+		return !m.tired()
+	})
+	m.charge(c)
+	if m.tired() {
+		return errPattern
+	}
+	return protocol.Array(keys...)
+}
+
+// matcher matches the keys of a database with a pattern, but not for ever: a
+// long pattern over long keys would hold up all that comes after it.
+type matcher struct {
+	pattern string
+	steps   int64 // left
+	granted int64
+}
+
+// A step takes a few nanoseconds.
+const (
+	minMatchSteps    = 1 << 27
+	matchStepsPerKey = 32
+)
+
+var errPattern = protocol.Err("pattern takes too long to match")
+
+func (m *matcher) start(c *call) {
+	m.granted = minMatchSteps + matchStepsPerKey*int64(c.st.databases[c.db].lenAt(c.nowMillis))
+	m.steps = m.granted
+}
+
+// charge notes what was used of the steps.
+func (m *matcher) charge(c *call) { c.spend((m.granted - m.steps) * stepWork) }
+
+// tired reports whether the steps did not suffice.
+func (m *matcher) tired() bool { return m.steps < 0 }
+
+func (m *matcher) match(key string) bool {
+	return m.pattern == "*" || protocol.MatchSteps(m.pattern, key, false, &m.steps)
+}
+
+// randomkeyOp returns the first key at or after a position drawn by
+// [call.random]. Which keys are still waiting to be swept plays no part in it.
+func randomkeyOp(c *call) protocol.Value {
+	c.meetAll()
+	reply := protocol.Null
+	take := func(it *item) bool {
+		reply = protocol.Bulk(it.key())
+		return false
+	}
+	c.ascend(c.random(), take)
+	if reply.IsNull() {
+		c.ascend(0, take)
+	}
+	return reply
+}
+
+// random is the next of a sequence of numbers that every node draws alike while
+// an entry is applied. A read draws from the seed that it was given.
+func (c *call) random() uint64 {
+	c.draws++
+	var b [32]byte
+	for i, n := range [...]uint64{uint64(c.nowMillis), c.st.versions, c.seed, c.draws} {
+		for j := range 8 {
+			b[8*i+j] = byte(n >> (8 * j))
+		}
+	}
+	return xxh3.Hash(b[:])
+}

@@ -1,0 +1,130 @@
+package fsm
+
+import (
+	"fmt"
+	"math/rand"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// scanAll walks a whole scan and calls between after every step.
+func scanAll(d *driver, between func(), options ...string) (keys []string) {
+	cursor := "0"
+	for {
+		reply := d.do(append([]string{"scan", cursor}, options...)...)
+		require.False(d.t, reply.IsError(), reply.Str)
+		for _, key := range reply.Elems[1].Elems {
+			keys = append(keys, key.Str)
+		}
+		if cursor = reply.Elems[0].Str; cursor == "0" {
+			return keys
+		}
+		n, err := strconv.ParseInt(cursor, 10, 64)
+		require.NoError(d.t, err)
+		require.Less(d.t, n, int64(1)<<53, "a cursor that a double cannot hold")
+		between()
+	}
+}
+
+func TestScanReturnsEveryKeyOnce(t *testing.T) {
+	d := newDriver(t)
+	want := map[string]bool{}
+	for i := range 1000 {
+		key := fmt.Sprint("key:", i)
+		d.do("set", key, "v")
+		want[key] = true
+	}
+	for _, count := range []string{"1", "7", "10", "999", "1000", "1000000"} {
+		got := map[string]bool{}
+		for _, key := range scanAll(d, func() {}, "count", count) {
+			require.False(t, got[key], "%s twice", key)
+			got[key] = true
+		}
+		require.Equal(t, want, got)
+	}
+	require.Len(t, scanAll(d, func() {}, "match", "key:1*", "count", "50"), 111)
+	require.Empty(t, scanAll(d, func() {}, "type", "list"))
+	require.Len(t, scanAll(d, func() {}, "type", "STRING"), 1000)
+}
+
+// TestScanKeepsItsPromise: what is there during the whole scan is returned, once,
+// while other keys come and go, and also when each step is answered by another
+// node, which knows the log and nothing of the scan.
+func TestScanKeepsItsPromise(t *testing.T) {
+	for seed := range int64(20) {
+		rng := rand.New(rand.NewSource(seed))
+		d := newDriver(t)
+		for i := range 300 {
+			d.do("set", fmt.Sprint("stays:", i), "v")
+			d.do("set", fmt.Sprint("goes:", i), "v", "PX", strconv.Itoa(1+rng.Intn(500)))
+		}
+		seen := map[string]int{}
+		for _, key := range scanAll(d, func() {
+			d.do("set", fmt.Sprint("comes:", rng.Intn(1000)), "v")
+			d.do("del", fmt.Sprint("comes:", rng.Intn(1000)))
+			d.do("set", fmt.Sprint("stays:", rng.Intn(300)), "changed")
+			d.advance(int64(rng.Intn(20)))
+			d.m = restored(t, d.m)
+		}) {
+			seen[key]++
+		}
+		for i := range 300 {
+			require.Equal(t, 1, seen[fmt.Sprint("stays:", i)])
+		}
+	}
+}
+
+// Keys that share a position come in one reply: the cursor cannot part them.
+func TestScanSamePosition(t *testing.T) {
+	d := newDriver(t)
+	for i := range 100 {
+		d.do("set", fmt.Sprint(i), "v")
+	}
+	// No two real keys are known whose hashes share 53 bits, so lie about them.
+	var items []*item
+	db := d.m.st.databases[0]
+	db.ascend(0, 0, func(it *item) bool {
+		items = append(items, it)
+		return true
+	})
+	d.m.st.databases[0] = newDatabase()
+	for i, it := range items {
+		same := *it
+		same.hash = items[i-i%10].hash &^ (1<<cursorShift - 1)
+		d.m.st.databases[0].put(&same)
+	}
+	require.Len(t, scanAll(d, func() {}, "count", "3"), 100)
+	require.Len(t, d.do("scan", "0", "count", "1").Elems[1].Elems, 10)
+}
+
+func TestRandomkeyDrawsAll(t *testing.T) {
+	d := newDriver(t)
+	for i := range 20 {
+		d.do("set", fmt.Sprint(i), "v")
+	}
+	seen := map[string]bool{}
+	for range 2000 {
+		reply, _ := d.read("randomkey")
+		seen[reply.Str] = true
+	}
+	require.Len(t, seen, 20)
+	seen = map[string]bool{}
+	for range 2000 {
+		seen[d.do("randomkey").Str] = true
+	}
+	require.Len(t, seen, 20)
+}
+
+func TestHostilePattern(t *testing.T) {
+	d := newDriver(t)
+	long := make([]byte, 1<<20)
+	for i := range long {
+		long[i] = 'a'
+	}
+	d.do("set", string(long), "v")
+	pattern := "*" + string(long[:1<<19]) + "b*"
+	require.Equal(t, errPattern, d.do("keys", pattern))
+	require.Equal(t, errPattern, d.do("scan", "0", "match", pattern))
+}

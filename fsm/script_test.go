@@ -1,0 +1,274 @@
+package fsm
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm/lua"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// eval runs a script with keys and no arguments.
+func (d *driver) eval(source string, keys ...string) protocol.Value {
+	d.t.Helper()
+	return d.do(append([]string{"eval", source, fmt.Sprint(len(keys))}, keys...)...)
+}
+
+const endless = "while true do end"
+
+// TestOverrunLeavesNothing: whatever a script did before it ran over its budget
+// is undone, and even that it was ever seen.
+func TestOverrunLeavesNothing(t *testing.T) {
+	for _, what := range []string{
+		"redis.call('set','a','changed')",
+		"redis.call('del','a')",
+		"redis.call('pexpire','lease','1')",
+		"redis.call('set','lease','x','PX','1')",
+		"redis.call('rename','a','b')",
+		"redis.call('select','1') redis.call('set','x','y')",
+		"redis.call('move','a','1')",
+		"redis.call('flushdb')",
+		"redis.call('flushall') redis.call('set','a','new')",
+		"redis.call('set','a','new') redis.call('swapdb','0','1') redis.call('set','a','newer') redis.call('swapdb','1','2')",
+		"for i=1,1000 do redis.call('incr','counter') end",
+		"pcall(function() " + endless + " end)",
+		"",
+	} {
+		d := newDriver(t)
+		d.do("set", "a", "1")
+		d.do("set", "lease", "token", "PX", "30000")
+		d.db = 1
+		d.do("set", "other", "2")
+		d.db = 0
+		before := d.m.Hash()
+		beforeState := dump(t, d.m)
+		versions := d.m.st.versions
+		seq := d.seq
+
+		reply := d.eval(what + " " + endless)
+		require.True(t, reply.IsError(), what)
+		require.Contains(t, reply.Str, "budget")
+		require.Equal(t, versions, d.m.st.versions, what)
+		// The session knows of the batch; all else is as it was.
+		require.Equal(t, seq+1, d.seq)
+		d.m.st.sessions[0].floor, d.m.st.sessions[0].spans = seq, []span{{seq, seq + 1}}
+		require.Equal(t, before, d.m.Hash(), what)
+		require.Equal(t, beforeState, dump(t, d.m), what)
+		for _, db := range d.m.st.databases {
+			require.NoError(t, checkDatabase(db))
+		}
+	}
+}
+
+// In a transaction only the script is undone.
+func TestOverrunInTransaction(t *testing.T) {
+	d := newDriver(t)
+	reply := d.exec(nil,
+		[]string{"set", "before", "1"},
+		[]string{"eval", "redis.call('set','during','1') " + endless, "0"},
+		[]string{"set", "after", "1"})
+	require.Equal(t, "OK", reply.Elems[0].Str)
+	require.True(t, reply.Elems[1].IsError())
+	require.Equal(t, "OK", reply.Elems[2].Str)
+	require.Equal(t, `["1" nil "1"]`, line(d.do("mget", "before", "during", "after")))
+}
+
+// A script that fails keeps what it did, as in Redis.
+func TestFailureKeepsWrites(t *testing.T) {
+	d := newDriver(t)
+	require.True(t, d.eval("redis.call('set','a','1') redis.call('nosuch')").IsError())
+	require.True(t, d.eval("redis.call('set','b','1') error('boom')").IsError())
+	require.Equal(t, `["1" "1"]`, line(d.do("mget", "a", "b")))
+}
+
+// What commands do inside one call is bounded as well, and pcall does not help.
+func TestWorkOfCommandsIsBounded(t *testing.T) {
+	d := newDriver(t)
+	d.fill("k", 100_000, 1_000_000)
+	d.do("set", "big", strings.Repeat("x", 4<<20))
+	for _, source := range []string{
+		"redis.call('set','mark','1') for i=1,1000000 do redis.call('keys','nomatch') end",
+		"redis.call('set','mark','1') for i=1,1000000 do redis.call('scan','0','count','1000000','match','nomatch') end",
+		"redis.call('set','mark','1') for i=1,1000000 do redis.call('append','big','x') end",
+		"redis.call('set','mark','1') for i=1,1000000 do redis.call('copy','big','copy','replace') end",
+		"redis.call('set','mark','1') for i=1,1000000 do redis.call('digest','big') end",
+		"redis.call('set','mark','1') for i=1,1000000 do redis.call('setrange','big','4000000','x') end",
+		"redis.call('set','mark','1') for i=1,1000000 do redis.pcall('keys','nomatch') end return 1",
+		"redis.call('set','mark','1') for i=1,1000000 do redis.call('incrbyfloat','f','1e4000') end",
+		"redis.call('set','mark','1') for i=1,10000000 do redis.call('ping') end",
+	} {
+		start := time.Now()
+		reply := d.eval(source)
+		t.Logf("%5d ms: %s", time.Since(start).Milliseconds(), source)
+		require.True(t, reply.IsError(), source)
+		require.Contains(t, reply.Str, "budget", source)
+		require.Zero(t, d.do("exists", "mark").Num, source)
+	}
+}
+
+func TestSelectDoesNotLeak(t *testing.T) {
+	d := newDriver(t)
+	body := request(nil, 0, "eval", "redis.call('select','5') redis.call('set','a','in five')", "0")
+	body = request(body, 0, "set", "a", "in zero")
+	d.apply(body)
+	require.Equal(t, `"in zero"`, line(d.do("get", "a")))
+	d.db = 5
+	require.Equal(t, `"in five"`, line(d.do("get", "a")))
+}
+
+// TestReadOnlyScripts run beside each other and beside entries, and write nothing.
+func TestReadOnlyScripts(t *testing.T) {
+	d := newDriver(t)
+	d.do("set", "a", "1")
+	before := d.m.Hash()
+	reply, _ := d.read("eval_ro", "return redis.call('get','a')", "0")
+	require.Equal(t, `"1"`, line(reply))
+	reply, _ = d.read("eval_ro", "return redis.call('set','a','2')", "0")
+	require.Contains(t, reply.Str, "ERR Write commands are not allowed from read-only scripts.")
+	reply, _ = d.read("eval_ro", endless, "0")
+	require.Contains(t, reply.Str, "budget")
+	reply, _ = d.read("eval_ro", "return x(", "0")
+	require.Contains(t, reply.Str, "ERR Error compiling script")
+	reply, _ = d.read("evalsha_ro", scriptSHA("return redis.call('get','a')"), "0")
+	require.Equal(t, errNoScript, reply, "a read caches nothing")
+	require.Equal(t, before, d.m.Hash())
+
+	d.do("set", "lease", "1", "PX", "100")
+	d.nowMillis += 101
+	_, due := d.read("eval_ro", "return redis.call('exists','lease')", "0")
+	require.True(t, due)
+	_, due = d.read("eval_ro", "return redis.call('get','a')", "0")
+	require.False(t, due)
+
+	var wg sync.WaitGroup
+	body := string(request(nil, 0, "eval_ro", "local n = 0 for i=1,100 do n = n + redis.call('get','a') end return n", "0"))
+	now, offset := d.nowMillis, d.wallOffset
+	for range 4 {
+		wg.Go(func() {
+			for range 50 {
+				replies, _, err := d.m.Read(body, 1, now, offset)
+				if err != nil || replies[0].Num != 100 {
+					t.Errorf("read: %v %v", replies, err)
+				}
+			}
+		})
+	}
+	for range 50 {
+		d.do("set", "a", "1")
+		d.eval("return redis.call('get','a')")
+		d.m.Snapshot()
+	}
+	wg.Wait()
+}
+
+func TestScriptCache(t *testing.T) {
+	d := newDriver(t)
+	sha := d.do("script", "load", "return 'loaded'").Str
+	require.Equal(t, scriptSHA("return 'loaded'"), sha)
+	require.Equal(t, `"loaded"`, line(d.do("evalsha", strings.ToUpper(sha), "0")))
+	d.eval("return 'evaluated'")
+	evaluated := scriptSHA("return 'evaluated'")
+	require.Equal(t, "[1 1 0]", line(d.do("script", "exists", strings.ToUpper(sha), evaluated, "none")))
+
+	// A node that starts from the snapshot has them too.
+	d.m = restored(t, d.m)
+	require.Equal(t, `"loaded"`, line(d.do("evalsha", sha, "0")))
+	require.Equal(t, `"evaluated"`, line(d.do("evalsha", evaluated, "0")))
+	require.Equal(t, 2, d.m.Stats().Scripts)
+
+	require.Equal(t, "OK", line(d.do("script", "flush")))
+	require.Equal(t, "[0 0]", line(d.do("script", "exists", sha, evaluated)))
+	require.Equal(t, errNoScript, d.do("evalsha", sha, "0"))
+}
+
+// checkScripts checks the invariants of the cache.
+func checkScripts(t *testing.T, sc *scriptCache) {
+	t.Helper()
+	loaded, remembered, inTurns := 0, 0, 0
+	sc.bySHA.Scan(func(sha string, s *script) bool {
+		require.Equal(t, scriptSHA(s.source), sha)
+		if s.turn == 0 {
+			loaded += len(s.source)
+			return true
+		}
+		remembered += len(s.source)
+		inTurns++
+		byTurn, _ := sc.byTurn.Get(s.turn)
+		require.Same(t, s, byTurn)
+		return true
+	})
+	require.Equal(t, loaded, sc.loadedBytes)
+	require.Equal(t, remembered, sc.rememberedBytes)
+	require.Equal(t, inTurns, sc.byTurn.Len())
+}
+
+// Generated sources do not fill the memory, and do not push out what is in use.
+func TestEvaluatedScriptsAreForgotten(t *testing.T) {
+	d := newDriver(t)
+	loaded := d.do("script", "load", "return 'loaded'").Str
+	d.eval("return 'used'")
+	used := scriptSHA("return 'used'")
+	d.eval("return 'unused'")
+	for i := range 3 * maxRemembered {
+		d.eval(fmt.Sprintf("return %d", i))
+		if i%100 == 0 {
+			require.Equal(t, `"used"`, line(d.do("evalsha", used, "0")))
+			checkScripts(t, &d.m.st.scripts)
+		}
+	}
+	require.Equal(t, maxRemembered+1, d.m.st.scripts.bySHA.Len())
+	require.Equal(t, "[1 1 0 0 1]", line(d.do("script", "exists", loaded, used, scriptSHA("return 'unused'"),
+		scriptSHA("return 0"), scriptSHA(fmt.Sprintf("return %d", 3*maxRemembered-1)))))
+	// By size too.
+	for i := range 20 {
+		d.eval(fmt.Sprintf("return %d --%s", i, strings.Repeat("x", maxRememberedBytes/10)))
+	}
+	require.LessOrEqual(t, d.m.st.scripts.rememberedBytes, maxRememberedBytes)
+	checkScripts(t, &d.m.st.scripts)
+	// SCRIPT LOAD of one that was evaluated keeps it.
+	d.eval("return 'kept'")
+	kept := d.do("script", "load", "return 'kept'").Str
+	for i := range maxRemembered {
+		d.eval(fmt.Sprintf("return -%d", i))
+	}
+	require.Equal(t, `"kept"`, line(d.do("evalsha", kept, "0")))
+	checkScripts(t, &d.m.st.scripts)
+	require.Equal(t, d.m.Hash(), restored(t, d.m).Hash())
+}
+
+func TestLoadedScriptsAreBounded(t *testing.T) {
+	sc := newScriptCache()
+	for i := range maxLoaded {
+		require.False(t, sc.load(fmt.Sprintf("return %d", i)).IsError())
+	}
+	require.True(t, sc.load("return 'one more'").IsError())
+	require.False(t, sc.load("return 77").IsError(), "it is there")
+	checkScripts(t, &sc)
+
+	sc = newScriptCache()
+	big := strings.Repeat("x", lua.DefaultLimits().SourceBytes-100)
+	n := 0
+	for !sc.load(fmt.Sprintf("return %d --%s", n, big)).IsError() {
+		n++
+	}
+	require.Equal(t, maxLoadedBytes/len(big), n)
+	require.LessOrEqual(t, sc.loadedBytes, maxLoadedBytes)
+}
+
+// A source that is no script is refused before it gets into the log, and by the
+// state machine if it did.
+func TestBadScript(t *testing.T) {
+	d := newDriver(t)
+	err := CheckScript("return (")
+	require.Error(t, err)
+	for _, words := range [][]string{{"eval", "return (", "0"}, {"script", "load", "return ("}} {
+		require.Equal(t, err.Error(), d.do(words...).Str)
+	}
+	require.Zero(t, d.m.Stats().Scripts)
+	require.NoError(t, CheckScript(compareAndDelete))
+}

@@ -1,0 +1,184 @@
+package fsm
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"strings"
+
+	"github.com/tidwall/btree"
+
+	"github.com/holdfast/holdfast/fsm/lua"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Bounds of the script cache. Nodes must agree on them, so they are no options.
+const (
+	// maxRemembered and maxRememberedBytes bound what EVAL leaves in the cache. Beyond
+	// it the ones that were not used for longest go, so that a client that writes
+	// its arguments into its scripts costs a bounded amount of memory.
+	maxRemembered      = 500
+	maxRememberedBytes = 8 << 20
+	// maxLoaded and maxLoadedBytes bound what SCRIPT LOAD may put there. That
+	// stays until SCRIPT FLUSH, for who loads relies on it; beyond is an error.
+	maxLoaded      = 10_000
+	maxLoadedBytes = 64 << 20
+)
+
+// script is a cached source. Invariant: never changed once cached.
+type script struct {
+	sha    string // 40 hexadecimal digits in lower case
+	source string
+	// program is what this node compiled of the source. It is beside the state, and
+	// not in snapshots. nil, with problem as reply, if it does not compile.
+	program *lua.Program
+	problem protocol.Value
+	// turn orders what EVAL cached by its last use; 0: loaded by SCRIPT LOAD.
+	turn uint64
+}
+
+// scriptCache is the replicated cache of Lua sources. Both trees are copy-on-write.
+//
+// Invariant: a script stands in byTurn if and only if it stands in bySHA and its
+// turn is not 0.
+type scriptCache struct {
+	bySHA  *btree.Map[string, *script]
+	byTurn *btree.Map[uint64, *script]
+	// turns counts the turns given out.
+	turns uint64
+	// loadedBytes and rememberedBytes are the lengths of the sources.
+	loadedBytes, rememberedBytes int
+}
+
+func newScriptCache() scriptCache {
+	return scriptCache{
+		bySHA:  btree.NewMap[string, *script](0),
+		byTurn: btree.NewMap[uint64, *script](0),
+	}
+}
+
+// compile makes a script of a source, which may share memory with a log entry.
+func compile(source, sha string, turn uint64) *script {
+	s := &script{sha: sha, source: strings.Clone(source), turn: turn}
+	program, err := lua.Compile(s.source, lua.DefaultLimits())
+	if err != nil {
+		s.problem = protocol.ErrValue(err.Error())
+		return s
+	}
+	s.program = program
+	return s
+}
+
+func scriptSHA(source string) string {
+	h := sha1.New()
+	h.Write([]byte(source))
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func (sc *scriptCache) copy() scriptCache {
+	c := *sc
+	c.bySHA, c.byTurn = sc.bySHA.IsoCopy(), sc.byTurn.IsoCopy()
+	return c
+}
+
+func (sc *scriptCache) find(sha string) *script {
+	s, _ := sc.bySHA.Get(sha)
+	return s
+}
+
+// loaded counts the scripts that SCRIPT LOAD put there.
+func (sc *scriptCache) loaded() int { return sc.bySHA.Len() - sc.byTurn.Len() }
+
+// add puts s in the cache, in the place of what has its hash.
+func (sc *scriptCache) add(s *script) {
+	if old, replaced := sc.bySHA.Set(s.sha, s); replaced {
+		sc.forget(old)
+	}
+	if s.turn == 0 {
+		sc.loadedBytes += len(s.source)
+		return
+	}
+	sc.rememberedBytes += len(s.source)
+	sc.byTurn.Set(s.turn, s)
+}
+
+// forget takes s, which is no longer in bySHA, out of the rest.
+func (sc *scriptCache) forget(s *script) {
+	if s.turn == 0 {
+		sc.loadedBytes -= len(s.source)
+		return
+	}
+	sc.rememberedBytes -= len(s.source)
+	sc.byTurn.Delete(s.turn)
+}
+
+// load is SCRIPT LOAD.
+func (sc *scriptCache) load(source string) protocol.Value {
+	sha := scriptSHA(source)
+	old := sc.find(sha)
+	if old != nil && old.turn == 0 {
+		return protocol.Bulk(old.sha)
+	}
+	var s *script
+	if old != nil {
+		s = old.withTurn(0)
+	} else if s = compile(source, sha, 0); s.program == nil {
+		return s.problem
+	}
+	if sc.loaded() >= maxLoaded || sc.loadedBytes+len(source) > maxLoadedBytes {
+		return protocol.Err("script cache is full: SCRIPT FLUSH empties it")
+	}
+	sc.add(s)
+	return protocol.Bulk(s.sha)
+}
+
+// remember notes that s was run, and caches it if it is new.
+func (sc *scriptCache) remember(s *script, known bool) {
+	switch {
+	case known && s.turn == 0:
+		return
+	case known && sc.turns-s.turn < maxRemembered/2:
+		// Young enough. Without this every call of a script would change the state.
+		return
+	}
+	sc.turns++
+	sc.add(s.withTurn(sc.turns))
+	for sc.byTurn.Len() > maxRemembered || sc.rememberedBytes > maxRememberedBytes {
+		_, oldest, _ := sc.byTurn.Min()
+		sc.bySHA.Delete(oldest.sha)
+		sc.forget(oldest)
+	}
+}
+
+func (s *script) withTurn(turn uint64) *script {
+	c := *s
+	c.turn = turn
+	return &c
+}
+
+func scriptLoadOp(c *call) protocol.Value { return c.st.scripts.load(c.args[1]) }
+
+func scriptExistsOp(c *call) protocol.Value {
+	elems := make([]protocol.Value, len(c.args)-1)
+	for i, sha := range c.args[1:] {
+		elems[i] = boolean(c.st.scripts.find(strings.ToLower(sha)) != nil)
+	}
+	return protocol.Array(elems...)
+}
+
+func scriptFlushOp(c *call) protocol.Value {
+	if !flushMode(c.args[1:]) {
+		return protocol.Err("SCRIPT FLUSH only support SYNC|ASYNC option")
+	}
+	turns := c.st.scripts.turns
+	c.st.scripts = newScriptCache()
+	c.st.scripts.turns = turns
+	return protocol.OK
+}
+
+// CheckScript compiles a source and forgets it. The text of the error is the
+// error reply's. A node calls it before it proposes a script, so that a source
+// that is none never gets into the log.
+func CheckScript(source string) error {
+	_, err := lua.Compile(source, lua.DefaultLimits())
+	return err
+}

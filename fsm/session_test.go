@@ -1,0 +1,80 @@
+package fsm
+
+import (
+	"math/rand"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// TestSessionAgainstSet compares with a set of numbers.
+func TestSessionAgainstSet(t *testing.T) {
+	for seed := range int64(200) {
+		rng := rand.New(rand.NewSource(seed))
+		s := session{}
+		applied := map[uint64]bool{}
+		low := uint64(0)
+		for range 300 {
+			if rng.Intn(10) == 0 {
+				low += uint64(rng.Intn(5))
+			}
+			seq := low + uint64(rng.Intn(30))
+			if rng.Intn(8) == 0 {
+				seq = uint64(rng.Intn(int(low) + 1))
+			}
+			s.advance(low)
+			want := seq >= low && !applied[seq]
+			require.Equal(t, seq < low || applied[seq], s.has(seq))
+			require.Equal(t, want, s.add(seq), "seed %d", seed)
+			applied[seq] = applied[seq] || want
+			checkSession(t, &s)
+		}
+	}
+}
+
+func checkSession(t *testing.T, s *session) {
+	t.Helper()
+	from := s.floor
+	for i, sp := range s.spans {
+		require.Less(t, sp.from, sp.until)
+		if i > 0 {
+			require.Greater(t, sp.from, from, "spans touch")
+		} else {
+			require.GreaterOrEqual(t, sp.from, from)
+		}
+		from = sp.until
+	}
+}
+
+// A node whose batches arrive in order costs one span however many they are.
+func TestSessionStaysSmall(t *testing.T) {
+	var ss sessions
+	for seq := range uint64(10_000) {
+		b := protocol.Batch{Origin: origin, Low: 0, Seq: seq}
+		require.True(t, ss.begin(&b))
+	}
+	require.Len(t, ss[0].spans, 1)
+	// Even if every other batch never arrives.
+	for seq := uint64(20_000); seq < 60_000; seq += 2 {
+		b := protocol.Batch{Origin: origin, Low: 0, Seq: seq}
+		require.True(t, ss.begin(&b))
+	}
+	require.LessOrEqual(t, len(ss[0].spans), maxSpans)
+	b := protocol.Batch{Origin: origin, Seq: 59_998}
+	require.False(t, ss.begin(&b))
+	checkSession(t, ss[0])
+}
+
+func TestSessionsAreOrdered(t *testing.T) {
+	var ss sessions
+	for _, node := range []string{"c", "a", "d", "b", "a"} {
+		ss.begin(&protocol.Batch{Origin: protocol.Origin{Node: node, Epoch: 1}, Seq: 1})
+	}
+	var names []string
+	for _, s := range ss {
+		names = append(names, s.node)
+	}
+	require.Equal(t, []string{"a", "b", "c", "d"}, names)
+}

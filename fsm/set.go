@@ -1,0 +1,156 @@
+package fsm
+
+import (
+	"encoding/hex"
+	"strings"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+func setOp(c *call) protocol.Value {
+	o, ok := parseOptions(c.args[3:], takesExistence|takesComparison|takesGet|takesKeepTTL)
+	if !ok {
+		return errSyntax
+	}
+	return c.setWith(c.args[1], c.args[2], &o)
+}
+
+func setnxOp(c *call) protocol.Value {
+	if c.find(c.args[1]) != nil {
+		return zero
+	}
+	if tooLong(c.args[2]) {
+		return errTooLong
+	}
+	c.set(c.args[1], c.args[2], never)
+	return one
+}
+
+func setexOp(c *call) protocol.Value {
+	return c.setWith(c.args[1], c.args[3], &options{unit: expirySeconds, amount: c.args[2]})
+}
+
+func psetexOp(c *call) protocol.Value {
+	return c.setWith(c.args[1], c.args[3], &options{unit: expiryMillis, amount: c.args[2]})
+}
+
+func getsetOp(c *call) protocol.Value {
+	return c.setWith(c.args[1], c.args[2], &options{get: true})
+}
+
+// setWith is SET once its words are read.
+func (c *call) setWith(key, value string, o *options) protocol.Value {
+	deadlineMillis := int64(never)
+	if o.unit != expiryNone {
+		d, problem, ok := c.deadline(o.unit, o.amount)
+		if !ok {
+			return problem
+		}
+		deadlineMillis = d
+	}
+	if tooLong(value) {
+		return errTooLong
+	}
+	var old *item
+	if o.condition != always || o.get || o.keepTTL {
+		old = c.find(key)
+	}
+	meets, problem := c.meets(old, o.condition, o.match)
+	if problem.IsError() {
+		return problem
+	}
+	if meets {
+		if o.keepTTL && old != nil {
+			deadlineMillis = old.deadlineMillis
+		}
+		c.set(key, value, deadlineMillis)
+	}
+	switch {
+	case o.get && old != nil:
+		return protocol.Bulk(old.value())
+	case o.get || !meets:
+		return protocol.Null
+	}
+	return protocol.OK
+}
+
+// meets reports whether it, nil for a missing key, is as the condition wants it.
+func (c *call) meets(it *item, cond condition, match string) (bool, protocol.Value) {
+	var none protocol.Value
+	switch {
+	case cond == always:
+		return true, none
+	case cond == ifMissing:
+		return it == nil, none
+	case cond == ifPresent:
+		return it != nil, none
+	case it == nil:
+		return cond == ifNotEqual || cond == ifDigestNotEqual, none
+	case cond == ifEqual:
+		return it.value() == match, none
+	case cond == ifNotEqual:
+		return it.value() != match, none
+	case len(match) != 16:
+		return false, protocol.Err("must be exactly 16 hexadecimal characters")
+	}
+	c.spend(int64(len(it.value())))
+	same := strings.EqualFold(digest(it.value()), match)
+	return same == (cond == ifDigestEqual), none
+}
+
+// digest is the answer of DIGEST: XXH3 in 16 hexadecimal digits.
+func digest(value string) string {
+	h := xxh3.HashString(value)
+	var b [8]byte
+	for i := range b {
+		b[i] = byte(h >> (56 - 8*i))
+	}
+	return hex.EncodeToString(b[:])
+}
+
+func digestOp(c *call) protocol.Value {
+	it := c.find(c.args[1])
+	if it == nil {
+		return protocol.Null
+	}
+	c.spend(int64(len(it.value())))
+	return protocol.Bulk(digest(it.value()))
+}
+
+// delexOp is DEL of one key under a condition. The order of its checks is that
+// of Redis 8.4: a condition it does not know shows only if the key is there.
+func delexOp(c *call) protocol.Value {
+	if n := len(c.args); n != 2 && n != 4 {
+		return errArity(c.args[0])
+	}
+	it := c.find(c.args[1])
+	if it == nil {
+		return zero
+	}
+	if len(c.args) == 4 {
+		cond := comparison(c.args[2])
+		if cond == always {
+			return protocol.Err("Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE")
+		}
+		meets, problem := c.meets(it, cond, c.args[3])
+		if problem.IsError() {
+			return problem
+		}
+		if !meets {
+			return zero
+		}
+	}
+	c.remove(it)
+	return one
+}
+
+func delifeqOp(c *call) protocol.Value {
+	it := c.find(c.args[1])
+	if it == nil || it.value() != c.args[2] {
+		return zero
+	}
+	c.remove(it)
+	return one
+}

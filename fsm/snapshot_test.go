@@ -1,0 +1,268 @@
+package fsm
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// restored is another machine with the state of m.
+func restored(t testing.TB, m *Machine) *Machine {
+	t.Helper()
+	other := New()
+	require.NoError(t, other.Restore(bytes.NewReader(dump(t, m))))
+	return other
+}
+
+// furnished is a machine that has some of everything.
+func furnished(t testing.TB) *driver {
+	d := newDriver(t)
+	g := newGenerator(42, "", "flushall", "flushdb", "script|flush")
+	for range 500 {
+		d.do(g.next()...)
+		d.advance(int64(g.rng.Intn(10)))
+	}
+	d.do("set", "lock", "token", "px", "30000")
+	d.do("set", "big", strings.Repeat("x", 100_000))
+	d.do("append", "raw", "1")
+	d.do("append", "raw", "2")
+	d.do("incrbyfloat", "text", "1")
+	d.db = 9
+	d.do("set", "ninth", "", "px", "100000")
+	d.do("script", "load", "return 1")
+	d.do("eval", "return 2", "0")
+	for _, seq := range []uint64{1, 2, 5, 9} {
+		w := protocol.NewEntry(nil, d.nowMillis, d.wallOffset)
+		w.Add(protocol.Origin{Node: "other", Epoch: 77}, 1, seq, nil)
+		require.NoError(t, d.m.Apply(w.Bytes(), nobody{}))
+	}
+	return d
+}
+
+func TestSnapshotRoundTrip(t *testing.T) {
+	d := furnished(t)
+	other := restored(t, d.m)
+	require.Equal(t, d.m.Hash(), other.Hash())
+	require.Equal(t, dump(t, d.m), dump(t, other))
+	require.Equal(t, d.m.Stats().Keys, other.Stats().Keys)
+	require.Equal(t, d.m.Stats().Expires, other.Stats().Expires)
+	stamp, offset := other.Clock()
+	require.Equal(t, d.nowMillis, stamp)
+	require.Equal(t, d.wallOffset, offset)
+	require.True(t, other.Applied(protocol.Origin{Node: "other", Epoch: 77}, 9))
+	require.False(t, other.Applied(protocol.Origin{Node: "other", Epoch: 77}, 4))
+	for _, db := range other.st.databases {
+		require.NoError(t, checkDatabase(db))
+	}
+	require.NotEqual(t, d.m.Hash(), New().Hash())
+	d.do("incr", "counter2")
+	require.NotEqual(t, d.m.Hash(), other.Hash())
+}
+
+// A snapshot does not change while entries are applied, and costs what it costs
+// however many keys there are.
+func TestSnapshotStandsStill(t *testing.T) {
+	d := furnished(t)
+	want := dump(t, d.m)
+	s := d.m.Snapshot()
+	g := newGenerator(7, "")
+	for range 500 {
+		d.do(g.next()...)
+		d.advance(int64(g.rng.Intn(1000)))
+	}
+	d.db = 9
+	d.do("flushall")
+	d.do("script", "flush")
+	var got bytes.Buffer
+	_, err := s.WriteTo(&got)
+	require.NoError(t, err)
+	require.Equal(t, want, got.Bytes())
+}
+
+func TestSnapshotAllocatesLittle(t *testing.T) {
+	d := newDriver(t)
+	d.fill("k", 50_000, 1_000_000)
+	allocations := testing.AllocsPerRun(10, func() { d.m.Snapshot() })
+	require.Less(t, allocations, 100.0)
+}
+
+func TestRestoreRefusesDamage(t *testing.T) {
+	d := newDriver(t)
+	d.do("set", "lock", "token", "px", "30000")
+	d.do("script", "load", "return 1")
+	good := dump(t, d.m)
+	target := newDriver(t)
+	target.do("set", "mine", "1")
+	before := target.m.Hash()
+	refuse := func(b []byte, what string, args ...any) {
+		t.Helper()
+		require.ErrorIs(t, target.m.Restore(bytes.NewReader(b)), ErrCorruptSnapshot, append([]any{what}, args...)...)
+		require.Equal(t, before, target.m.Hash(), "the state must stay")
+	}
+	for n := range good {
+		refuse(good[:n], "cut to %d bytes", n)
+	}
+	for i := range good {
+		for bit := range 8 {
+			if i == len(snapshotMagic) {
+				continue // the version, below
+			}
+			bad := bytes.Clone(good)
+			bad[i] ^= 1 << bit
+			refuse(bad, "bit %d of byte %d", bit, i)
+		}
+	}
+	refuse(append(bytes.Clone(good), 0), "a byte too many")
+	refuse(nil, "empty")
+
+	newer := bytes.Clone(good)
+	newer[len(snapshotMagic)]++
+	err := target.m.Restore(bytes.NewReader(newer))
+	require.ErrorContains(t, err, "newer release")
+	require.Equal(t, before, target.m.Hash())
+	require.NoError(t, target.m.Restore(bytes.NewReader(good)))
+	require.Equal(t, d.m.Hash(), target.m.Hash())
+}
+
+// resum gives a damaged stream a checksum that fits, so that what is wrong must
+// be found by other means.
+func resum(b []byte) []byte {
+	body := b[:len(b)-sha256.Size]
+	sum := sha256.Sum256(body)
+	return append(bytes.Clone(body), sum[:]...)
+}
+
+func TestRestoreRefusesNonsense(t *testing.T) {
+	nonsense := map[string]func(st *state){
+		"deadline that has passed": func(st *state) {
+			st.clockMillis = -5
+			put(st, &item{data: "a", keyLen: 1, deadlineMillis: -3, version: 1})
+		},
+		"version of the future": func(st *state) { put(st, &item{data: "a", keyLen: 1, version: 2}) },
+		"no version":            func(st *state) { put(st, &item{data: "a", keyLen: 1}) },
+		"unknown encoding":      func(st *state) { put(st, &item{data: "a", keyLen: 1, version: 1, encoding: encodingCount}) },
+		"wrong order": func(st *state) {
+			for i, key := range []string{"a", "b", "c"} {
+				st.databases[0].keys.Set(place{uint64(i), &item{data: key, keyLen: 1, version: 1}})
+			}
+		},
+		"spans": func(st *state) {
+			st.sessions = sessions{{node: "a", floor: 5, spans: []span{{3, 4}}}}
+		},
+		"empty span": func(st *state) {
+			st.sessions = sessions{{node: "a", spans: []span{{3, 3}}}}
+		},
+		"sessions out of order": func(st *state) { st.sessions = sessions{{node: "b"}, {node: "a"}} },
+		"a turn of the future":  func(st *state) { st.scripts.add(compile("return 1", scriptSHA("return 1"), 5)) },
+	}
+	for what, spoil := range nonsense {
+		t.Run(what, func(t *testing.T) {
+			m := New()
+			m.st.versions = 1
+			spoil(m.st)
+			require.ErrorIs(t, New().Restore(bytes.NewReader(dump(t, m))), ErrCorruptSnapshot)
+		})
+	}
+}
+
+func put(st *state, it *item) {
+	it.hash = hashKey(it.key())
+	st.databases[0].put(it)
+}
+
+func TestRestoreOfTooLongNumber(t *testing.T) {
+	b := []byte(snapshotMagic + "\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")
+	require.ErrorIs(t, New().Restore(bytes.NewReader(b)), ErrCorruptSnapshot)
+	// Equal states have equal bytes, so a number has one spelling alone.
+	b = []byte(snapshotMagic + "\x01\x80\x00" + string(make([]byte, 4+16+sha256.Size)))
+	require.ErrorContains(t, New().Restore(bytes.NewReader(resum(b))), "cluster time")
+}
+
+// A length that lies costs no memory.
+func TestRestoreOfLyingLength(t *testing.T) {
+	b := []byte(snapshotMagic + "\x01\x00\x00\x00\x01\xff\xff\xff\xff\xff\xff\xff\xff\x7f")
+	require.ErrorIs(t, New().Restore(bytes.NewReader(resum(append(b, make([]byte, sha256.Size)...)))), ErrCorruptSnapshot)
+}
+
+type brokenWriter struct{ left int }
+
+var errDisk = errors.New("disk is full")
+
+func (w *brokenWriter) Write(b []byte) (int, error) {
+	if len(b) > w.left {
+		return 0, errDisk
+	}
+	w.left -= len(b)
+	return len(b), nil
+}
+
+func TestSnapshotReportsWriteErrors(t *testing.T) {
+	d := furnished(t)
+	for _, left := range []int{0, 1 << 16, 1 << 17} {
+		_, err := d.m.Snapshot().WriteTo(&brokenWriter{left: left})
+		if left < 100_000 {
+			require.ErrorIs(t, err, errDisk)
+		}
+	}
+}
+
+type brokenReader struct{ r io.Reader }
+
+func (r brokenReader) Read(b []byte) (int, error) {
+	n, err := r.r.Read(b)
+	if err == io.EOF {
+		err = errDisk
+	}
+	return n, err
+}
+
+func TestRestoreReportsReadErrors(t *testing.T) {
+	d := furnished(t)
+	b := dump(t, d.m)
+	require.ErrorIs(t, New().Restore(brokenReader{bytes.NewReader(b[:len(b)/2])}), errDisk)
+	require.ErrorIs(t, New().Restore(brokenReader{bytes.NewReader(b)}), errDisk, "the end must be the end")
+}
+
+// TestSnapshotOfVersion1 reads a stream that an earlier build wrote: what nodes
+// have on their disks must stay readable, and equal states equal bytes. After a
+// change on purpose, -rewrite writes it anew, with a new version.
+func TestSnapshotOfVersion1(t *testing.T) {
+	const golden = "testdata/snapshot-v1.bin"
+	d := newDriver(t)
+	d.do("set", "lock", "token", "px", "30000")
+	d.do("incr", "fence")
+	d.do("append", "raw", "x")
+	d.do("append", "raw", "y")
+	d.do("script", "load", "return 1")
+	d.eval("return 2")
+	d.db = 15
+	d.do("set", "", "")
+	if *rewrite {
+		require.NoError(t, os.WriteFile(golden, dump(t, d.m), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, want, dump(t, d.m))
+	m := New()
+	require.NoError(t, m.Restore(bytes.NewReader(want)))
+	require.Equal(t, want, dump(t, m))
+}
+
+// Cursors and snapshots rest on the hash of keys, on every processor alike.
+func TestHashIsFixed(t *testing.T) {
+	for key, want := range map[string]uint64{
+		"":      0x2d06800538d394c2,
+		"hello": 0x9555e8555c62dcfd,
+		"v8lf0c11xh8ymlqztfd3eeq16kfn4sspw7fqmnuuq3k3t75em5wdizgcdw7uc26nnf961u2jkfzkjytls2kwlj7626sd": 0x00006c38adf31777,
+	} {
+		require.Equal(t, want, hashKey(key), "%q", key)
+	}
+}

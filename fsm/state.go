@@ -1,0 +1,73 @@
+package fsm
+
+import "github.com/holdfast/holdfast/protocol"
+
+// sweepLimit is how many keys one entry removes at most because their time is
+// over. A million leases that end in one instant then cost a hundred short
+// entries and not one of a second; which of them are still there does not show.
+const sweepLimit = 10_000
+
+// state is everything that is replicated, and nothing else.
+type state struct {
+	// clockMillis is T, the cluster time: the largest stamp applied so far.
+	clockMillis int64
+	// wallOffsetMillis is what the newest entry said must be added to cluster
+	// time to get Unix time.
+	wallOffsetMillis int64
+	// versions counts the items stored so far.
+	versions  uint64
+	databases [protocol.MaxDatabases]*database
+	sessions  sessions
+	scripts   scriptCache
+}
+
+func newState() *state {
+	st := &state{scripts: newScriptCache()}
+	for i := range st.databases {
+		st.databases[i] = newDatabase()
+	}
+	return st
+}
+
+// advance sets the clock to stampMillis, which it never sets back, and removes
+// some of the keys that are due. It returns how many.
+func (st *state) advance(stampMillis, wallOffsetMillis int64) (swept int) {
+	st.clockMillis = max(st.clockMillis, stampMillis)
+	st.wallOffsetMillis = wallOffsetMillis
+	return st.sweep()
+}
+
+// sweep removes keys that are absent already: at most [sweepLimit] of them.
+func (st *state) sweep() (swept int) {
+	for _, d := range st.databases {
+		swept += d.sweep(st.clockMillis, sweepLimit-swept)
+	}
+	return swept
+}
+
+// nextDue is the first instant at which some key is due. While keys that are due
+// wait to be swept it lies in the past: whoever sleeps until it proposes a
+// stamp at once, and so the sweep goes on.
+func (st *state) nextDue() (dueMillis int64, ok bool) {
+	for _, d := range st.databases {
+		if first, some := d.deadlines.Min(); some {
+			due := saturatingAdd(first.deadlineMillis, 1)
+			if !ok || due < dueMillis {
+				dueMillis, ok = due, true
+			}
+		}
+	}
+	return dueMillis, ok
+}
+
+// copy captures the state in constant time. Both may be used afterwards; what is
+// written to one the other does not see.
+func (st *state) copy() *state {
+	c := *st
+	for i, d := range st.databases {
+		c.databases[i] = d.copy()
+	}
+	c.sessions = st.sessions.copy()
+	c.scripts = st.scripts.copy()
+	return &c
+}

@@ -1,0 +1,28 @@
+package fsm
+
+import "github.com/holdfast/holdfast/protocol"
+
+// Stats are numbers for INFO and for metrics.
+type Stats struct {
+	// Keys and Expires count, for each database, its keys and those with a deadline.
+	Keys    [protocol.MaxDatabases]int
+	Expires [protocol.MaxDatabases]int
+	// Scripts counts the cached scripts.
+	Scripts int
+	// Expired counts the keys that this node removed because their time was over,
+	// since it started.
+	Expired uint64
+}
+
+// Stats counts what the machine holds.
+func (m *Machine) Stats() Stats {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	s := Stats{Scripts: m.st.scripts.bySHA.Len(), Expired: m.expired}
+	for i, d := range m.st.databases {
+		over := d.dueAt(m.st.clockMillis)
+		s.Keys[i] = d.keys.Len() - over
+		s.Expires[i] = d.deadlines.Len() - over
+	}
+	return s
+}

@@ -1,0 +1,163 @@
+package fsm
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// fill sets n keys that end in millis, in batches.
+func (d *driver) fill(prefix string, n int, millis int) {
+	d.t.Helper()
+	var body []byte
+	for i := range n {
+		body = protocol.AppendRequestStrings(body, d.db, "set", prefix+strconv.Itoa(i), "v", "px", strconv.Itoa(millis))
+		if len(body) > 1<<20 || i == n-1 {
+			d.apply(body)
+			body = body[:0]
+		}
+	}
+}
+
+// TestStorm: more keys end at once than one entry sweeps. They are absent at once
+// for everybody; what is still there physically shows nowhere.
+func TestStorm(t *testing.T) {
+	const n = 3*sweepLimit + 17
+	d := newDriver(t)
+	d.fill("k", n, 100)
+	d.do("set", "stays", "v")
+	require.Equal(t, int64(n+1), d.do("dbsize").Num)
+	d.nowMillis += 101
+	d.advance(0)
+	left := d.m.st.databases[0].keys.Len()
+	require.Equal(t, n+1-sweepLimit, left)
+
+	fresh := restored(t, d.m) // has none of them
+	require.Equal(t, 1, fresh.st.databases[0].keys.Len())
+	require.Equal(t, dump(t, d.m), dump(t, fresh))
+	require.Equal(t, 1, d.m.Stats().Keys[0])
+	require.Zero(t, d.m.Stats().Expires[0])
+
+	one := &driver{t: t, m: fresh, seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset}
+	for _, text := range []string{
+		"dbsize", "keys *", "scan 0", "randomkey", "exists k1", "get k2", "pttl k3", "rename k4 x", "copy k5 x", "move k6 1",
+		"set k7 new nx", "getset k8 new", "incr k9", "append k10 x", "persist k11", "watch k12", "setnx k13 1", "msetnx k14 1 k15 2",
+		"dbsize", "flushdb", "dbsize",
+	} {
+		require.Equal(t, line(one.doLine(text)), line(d.doLine(text)), text)
+		require.Equal(t, dump(t, one.m), dump(t, d.m), text)
+	}
+}
+
+// Whoever sleeps until the next deadline goes on with the sweep by itself.
+func TestSweepDrivesItself(t *testing.T) {
+	d := newDriver(t)
+	d.fill("k", 2*sweepLimit+1, 100)
+	d.nowMillis += 101
+	entries := 0
+	for {
+		deadline, ok := d.m.NextDue()
+		if !ok {
+			break
+		}
+		require.LessOrEqual(t, deadline, d.nowMillis)
+		d.advance(0)
+		entries++
+	}
+	require.Equal(t, 3, entries)
+	require.Zero(t, d.m.st.databases[0].keys.Len())
+	require.Zero(t, d.m.st.databases[0].deadlines.Len())
+}
+
+// A key that ends with the end of time is never due.
+func TestNextDueDoesNotOverflow(t *testing.T) {
+	d := newDriver(t)
+	d.wallOffset = 0
+	d.do("set", "a", "v", "pxat", "9223372036854775807")
+	due, ok := d.m.NextDue()
+	require.True(t, ok)
+	require.Equal(t, int64(math.MaxInt64), due)
+	d.do("set", "b", "v", "px", "100")
+	due, _ = d.m.NextDue()
+	require.Equal(t, d.nowMillis+101, due)
+}
+
+// A key that waits to be swept may be set again: then it must not be swept.
+func TestSetAgainBeforeSwept(t *testing.T) {
+	const n = 2 * sweepLimit
+	d := newDriver(t)
+	d.fill("k", n, 100)
+	d.advance(101)
+	d.fill("k", n, 100)
+	for range 5 {
+		d.advance(1)
+	}
+	require.Equal(t, int64(n), d.do("dbsize").Num)
+	require.Equal(t, n, d.m.st.databases[0].keys.Len())
+}
+
+func TestSweepAll(t *testing.T) {
+	for _, dead := range []int{0, 1, 50, 5000} {
+		d := newDriver(t)
+		d.fill("dead", dead, 100)
+		d.fill("live", 1000, 5000)
+		d.do("set", "eternal", "v")
+		db := d.m.st.databases[0]
+		require.Equal(t, dead, db.sweepAll(d.nowMillis+101))
+		require.Equal(t, 1001, db.keys.Len())
+		require.Equal(t, 1000, db.deadlines.Len())
+		require.NoError(t, checkDatabase(db))
+		require.Equal(t, int64(1001), d.do("dbsize").Num)
+		d.advance(5001)
+		require.Equal(t, int64(1), d.do("dbsize").Num)
+	}
+}
+
+// checkDatabase checks the invariants of a database.
+func checkDatabase(d *database) error {
+	withDeadline := 0
+	var previous *item
+	var err error
+	d.keys.Scan(func(p place) bool {
+		switch {
+		case p.hash != p.item.hash || p.hash != hashKey(p.item.key()):
+			err = fmt.Errorf("key %q: its hash is wrong", p.item.key())
+		case previous != nil && !placeBefore(place{previous.hash, previous}, p):
+			err = fmt.Errorf("key %q is out of order", p.item.key())
+		}
+		previous = p.item
+		if p.item.deadlineMillis != never {
+			withDeadline++
+			if found, ok := d.deadlines.Get(due{p.item.deadlineMillis, p.item}); !ok || found.item != p.item {
+				err = fmt.Errorf("key %q is not among the deadlines", p.item.key())
+			}
+		}
+		return err == nil
+	})
+	if err == nil && withDeadline != d.deadlines.Len() {
+		err = fmt.Errorf("%d keys have a deadline, %d are ordered by it", withDeadline, d.deadlines.Len())
+	}
+	return err
+}
+
+// TestPassedKeysAreSwept: an entry does not pass the same dead keys for ever.
+func TestPassedKeysAreSwept(t *testing.T) {
+	const n = sweepLimit + 30_000
+	d := newDriver(t)
+	d.fill("k", n, 100)
+	d.nowMillis += 101
+	var body []byte
+	for range maxPassed/30_000 + 2 {
+		body = request(body, 0, "randomkey")
+	}
+	for _, reply := range d.apply(body) {
+		require.True(t, reply.IsNull())
+	}
+	require.Zero(t, d.m.st.databases[0].keys.Len())
+	require.NoError(t, checkDatabase(d.m.st.databases[0]))
+}

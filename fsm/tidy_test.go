@@ -1,0 +1,93 @@
+package fsm
+
+import (
+	"go/ast"
+	"go/build"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// forbidden imports would let replicas differ, or do what package server does.
+var forbidden = []string{
+	"context", "log", "log/slog", "math/rand", "math/rand/v2", "net", "os", "os/exec", "os/signal", "hash/maphash",
+	"runtime", "syscall", "time", "unsafe", "crypto/rand", "reflect",
+}
+
+// onlyInMachine may be imported by fsm.go, where the one lock is.
+var onlyInMachine = []string{"sync", "sync/atomic"}
+
+// TestPurity holds the package to its promise: no clock, no I/O, no goroutine,
+// no range over a map whose order could show.
+func TestPurity(t *testing.T) {
+	positions := token.NewFileSet()
+	entries, err := os.ReadDir(".")
+	require.NoError(t, err)
+	var files []*ast.File
+	for _, entry := range entries {
+		name := entry.Name()
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		if built, err := build.Default.MatchFile(".", name); err != nil || !built {
+			require.NoError(t, err)
+			continue // a mutant, which is wrong on purpose
+		}
+		file, err := parser.ParseFile(positions, name, nil, parser.ParseComments)
+		require.NoError(t, err)
+		checkImports(t, name, file)
+		files = append(files, file)
+	}
+	require.Greater(t, len(files), 10)
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
+	config := types.Config{Importer: importer.ForCompiler(positions, "source", nil)}
+	_, err = config.Check("github.com/holdfast/holdfast/fsm", positions, files, info)
+	require.NoError(t, err)
+	for _, file := range files {
+		checkStatements(t, positions, file, info)
+	}
+}
+
+func checkImports(t *testing.T, name string, file *ast.File) {
+	for _, spec := range file.Imports {
+		path := strings.Trim(spec.Path.Value, `"`)
+		if slices.Contains(forbidden, path) || strings.HasPrefix(path, "net/") {
+			t.Errorf("%s imports %s: the state machine knows no clock, no chance and no I/O; take what it needs out of the log entry, or do it in package server", name, path)
+		}
+		if slices.Contains(onlyInMachine, path) && name != "fsm.go" {
+			t.Errorf("%s imports %s: the one lock is in fsm.go; everything else runs under it", name, path)
+		}
+	}
+}
+
+func checkStatements(t *testing.T, positions *token.FileSet, file *ast.File, info *types.Info) {
+	excused := map[int]bool{}
+	for _, group := range file.Comments {
+		for _, comment := range group.List {
+			if strings.HasPrefix(comment.Text, "// unordered: ") {
+				excused[positions.Position(comment.Pos()).Line] = true
+			}
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			t.Errorf("%s: a go statement: the state machine runs in its caller's goroutine", positions.Position(n.Pos()))
+		case *ast.SelectStmt, *ast.SendStmt:
+			t.Errorf("%s: a channel: the state machine runs in its caller's goroutine", positions.Position(n.Pos()))
+		case *ast.RangeStmt:
+			at := positions.Position(n.Pos())
+			if _, isMap := info.TypeOf(n.X).Underlying().(*types.Map); isMap && !excused[at.Line] {
+				t.Errorf("%s: ranges over a map, whose order differs from run to run: range over something ordered, or say why it cannot show in a comment \"// unordered: …\" on the line", at)
+			}
+		}
+		return true
+	})
+}

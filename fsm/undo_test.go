@@ -1,0 +1,50 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// TestRollBack runs random commands as a script would, and undoes them: not a
+// byte of the state may differ, over FLUSHALL and SWAPDB too, and over keys whose
+// time was over and that waited to be swept.
+func TestRollBack(t *testing.T) {
+	for seed := range int64(100) {
+		g := newGenerator(seed, "", "eval", "evalsha", "eval_ro", "evalsha_ro", "script|flush", "script|load")
+		d := newDriver(t)
+		if seed%20 == 0 {
+			d.fill("dead", sweepLimit+5, 100)
+		}
+		for range 30 {
+			d.db = g.rng.Intn(3)
+			d.do(g.next()...)
+		}
+		d.advance(100)
+		before := dump(t, d.m)
+		versions := d.m.st.versions
+
+		var j journal
+		c := &d.m.call
+		c.st, c.ops, c.nowMillis, c.undo = d.m.st, d.m.ops, d.nowMillis, &j
+		j.start(c.st)
+		for range 1 + g.rng.Intn(40) {
+			var r protocol.Request
+			_, err := protocol.NextRequest(string(request(nil, g.rng.Intn(3), g.next()...)), &r)
+			require.NoError(t, err)
+			c.begin(&r, 1)
+			c.run()
+		}
+		j.rollBack(c.st)
+		c.undo = nil
+
+		require.Equal(t, before, dump(t, d.m), "seed %d", seed)
+		require.Equal(t, versions, d.m.st.versions)
+		require.Empty(t, j.changes)
+		for _, db := range d.m.st.databases {
+			require.NoError(t, checkDatabase(db))
+		}
+	}
+}

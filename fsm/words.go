@@ -1,0 +1,62 @@
+package fsm
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Replies that many ops give.
+var (
+	errSyntax     = protocol.Err("syntax error")
+	errNotInteger = protocol.Err("value is not an integer or out of range")
+	errNotFloat   = protocol.Err("value is not a valid float")
+	errNoSuchKey  = protocol.Err("no such key")
+	errSameObject = protocol.Err("source and destination objects are the same")
+	errDBRange    = protocol.Err("DB index is out of range")
+	errTooLong    = protocol.Err("string exceeds maximum allowed size (proto-max-bulk-len)")
+
+	zero = protocol.Integer(0)
+	one  = protocol.Integer(1)
+)
+
+// errExpireTime is what a duration or an instant gets that cannot be one.
+func errExpireTime(name string) protocol.Value {
+	return protocol.Err("invalid expire time in '" + name + "' command")
+}
+
+// isWord reports whether s is word in any case. word is upper case ASCII.
+// [strings.EqualFold] would take a Kelvin sign for a K.
+func isWord(s, word string) bool {
+	if len(s) != len(word) {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if 'a' <= c && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		if c != word[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// boolean is the integer 1 or 0.
+func boolean(b bool) protocol.Value {
+	if b {
+		return one
+	}
+	return zero
+}
+
+func formatUint(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// errQuoting is an error that quotes a word of the client's: what would break
+// its line is taken off at the ends and made a blank inside, as Redis does.
+func errQuoting(text string) protocol.Value {
+	text = strings.Trim(text, "\r\n")
+	return protocol.Err(strings.NewReplacer("\r", " ", "\n", " ").Replace(text))
+}
