@@ -1,0 +1,222 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/store"
+)
+
+// faults is what DEBUG can do to this node: jepsen/HOOKS.md specifies it. It is
+// nil without --debug; its methods then give the machine's clock and an undisturbed disk.
+type faults struct {
+	bent  *bentClock
+	store *store.Faults
+	node  *replica.Replica // set before clients are served
+
+	mu sync.Mutex // one DEBUG DISK at a time
+}
+
+func newFaults(c DebugConfig) *faults {
+	if !c.Enabled {
+		return nil
+	}
+	return &faults{bent: newBentClock(replica.SystemClock()), store: store.NewFaults()}
+}
+
+func (f *faults) clock() replica.Clock {
+	if f == nil {
+		return replica.SystemClock()
+	}
+	return f.bent
+}
+
+func (f *faults) disk() *store.Faults {
+	if f == nil {
+		return nil
+	}
+	return f.store
+}
+
+// handler answers DEBUG's words for package resp; nil without --debug.
+func (f *faults) handler() func([]string) (protocol.Value, bool) {
+	if f == nil {
+		return nil
+	}
+	return f.answer
+}
+
+// answer runs the words after DEBUG; known is false for those that are not about the node.
+func (f *faults) answer(words []string) (reply protocol.Value, known bool) {
+	fold := func(i int) string {
+		if i >= len(words) {
+			return ""
+		}
+		return strings.ToLower(words[i])
+	}
+	switch fold(0) {
+	case "clock":
+		return answered(f.setClock(fold(1), words[min(2, len(words)):])), true
+	case "disk":
+		return answered(f.setDisk(fold(1), words[min(2, len(words)):])), true
+	case "transfer":
+		return answered(f.transfer()), true
+	case "snapshot":
+		return answered(f.node.TakeSnapshot()), true
+	case "digest":
+		index, hash := f.node.Digest()
+		return protocol.Array(protocol.Integer(int64(index)), protocol.Bulk(hash)), true
+	}
+	return protocol.Value{}, false
+}
+
+func answered(err error) protocol.Value {
+	if err != nil {
+		return protocol.Err(err.Error())
+	}
+	return protocol.OK
+}
+
+var errWords = errors.New("wrong words: see jepsen/HOOKS.md")
+
+// integers reads exactly n numbers.
+func integers(words []string, n int) ([]int64, error) {
+	if len(words) != n {
+		return nil, errWords
+	}
+	var numbers []int64
+	for _, w := range words {
+		number, ok := protocol.ParseInt(w)
+		if !ok {
+			return nil, errWords
+		}
+		numbers = append(numbers, number)
+	}
+	return numbers, nil
+}
+
+func (f *faults) setClock(what string, words []string) error {
+	count := map[string]int{"jump": 1, "strobe": 2, "rate": 1, "ok": 0}
+	n, known := count[what]
+	if !known {
+		return errWords
+	}
+	numbers, err := integers(words, n)
+	if err != nil {
+		return err
+	}
+	switch what {
+	case "jump":
+		f.bent.setJump(time.Duration(numbers[0])*time.Millisecond, 0)
+	case "strobe":
+		if numbers[1] <= 0 {
+			return errWords
+		}
+		f.bent.setJump(time.Duration(numbers[0])*time.Millisecond, time.Duration(numbers[1])*time.Millisecond)
+	case "rate":
+		if numbers[0] < 500 || numbers[0] > 2000 {
+			return errWords
+		}
+		f.bent.setRate(numbers[0])
+	case "ok":
+		f.bent.setJump(0, 0)
+		f.bent.setRate(1000)
+	}
+	return nil
+}
+
+// writes are the calls that DEBUG DISK disturbs: reading goes on.
+var writes = []store.Op{store.OpStoreLogs, store.OpDeleteRange, store.OpSet, store.OpSnapshot}
+
+func (f *faults) setDisk(what string, words []string) error {
+	n := 0
+	if what == "delay" {
+		n = 1
+	}
+	numbers, err := integers(words, n)
+	if err != nil {
+		return err
+	}
+	var fault store.Fault
+	switch what {
+	case "ok":
+		f.store.Clear()
+		return nil
+	case "delay":
+		if numbers[0] < 0 {
+			return errWords
+		}
+		fault.Delay = time.Duration(numbers[0]) * time.Millisecond
+	case "hang":
+		fault.Hang = true
+	case "error":
+		fault.Err = syscall.EIO
+	case "enospc":
+		fault.Err = syscall.ENOSPC
+	case "torn":
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.store.Clear()
+		f.store.Inject(store.Fault{Torn: powerCut})
+		return nil
+	default:
+		return errWords
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.store.Clear() // values are absolute: the last word counts
+	for _, op := range writes {
+		fault.Op = op
+		f.store.Inject(fault)
+	}
+	return nil
+}
+
+// powerCut ends the process as a power cut does: nothing is tidied up.
+func powerCut() {
+	if self, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = self.Kill()
+	}
+}
+
+// transferLimit bounds DEBUG TRANSFER: with a majority away it cannot succeed.
+const transferLimit = 5 * time.Second
+
+func (f *faults) transfer() error {
+	if !f.node.Status().Leading {
+		return errors.New("not leading")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), transferLimit)
+	defer cancel()
+	return f.node.TransferLeadership(ctx)
+}
+
+type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// rewriteDial makes dial go elsewhere for the addresses in table,
+// "original=replacement,…": so the partition tests put a proxy between any two nodes.
+func rewriteDial(table string, dial dialFunc) dialFunc {
+	if table == "" {
+		return dial
+	}
+	rewritten := make(map[string]string)
+	for item := range strings.SplitSeq(table, ",") {
+		if from, to, ok := strings.Cut(strings.TrimSpace(item), "="); ok {
+			rewritten[from] = to
+		}
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if to, ok := rewritten[addr]; ok {
+			addr = to
+		}
+		return dial(ctx, network, addr)
+	}
+}

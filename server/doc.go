@@ -1,0 +1,23 @@
+// Package server makes a node of its parts: the client side (server/resp), the
+// replica of the state machine (server/replica), the port between nodes
+// (server/peer) and the disk (server/store).
+//
+//	clients ─► resp ─► replica ─► raft ─► fsm.Machine
+//	                      │  ▲      │
+//	                      ▼  │      ▼
+//	                     peer      store
+//
+// It promises that New either returns a node that owns its ports and its folder,
+// or one clear error and nothing half-started; that Run ends in good order when
+// its context does: clients are drained, leadership is handed over, files are
+// closed; and that a node whose disk hangs or fails ends at once, so that the others can lead.
+//
+// Goroutines of this package, all started by Run and awaited by it, except after a fatal
+// disk failure, when nothing can be awaited any more:
+//
+//	peers    mux.Run          ends with the node's context, after the replica
+//	replica  replica.Run      ends by Shutdown
+//	clients  resp.Serve       ends first
+//
+// Start reading at server.go; then the doc.go of resp and of replica.
+package server

@@ -1,0 +1,320 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"io"
+	"math/big"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/peer/peertest"
+)
+
+// tape records what passes through a connection.
+type tape struct {
+	net.Conn
+	mu         sync.Mutex
+	sent, read bytes.Buffer
+}
+
+func (p *tape) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	p.sent.Write(b)
+	p.mu.Unlock()
+	return p.Conn.Write(b)
+}
+
+func (p *tape) Read(b []byte) (int, error) {
+	n, err := p.Conn.Read(b)
+	p.mu.Lock()
+	p.read.Write(b[:n])
+	p.mu.Unlock()
+	return n, err
+}
+
+// recording makes a node's dials leave a tape.
+func recording(p *tape) func(*Config) {
+	return func(c *Config) {
+		dial := c.Dial
+		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, addr)
+			p.Conn = conn
+			return p, err
+		}
+	}
+}
+
+func TestRecordedDialerIsNotBelievedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		var p tape
+		one, two := start(t, net, "n1", recording(&p)), start(t, net, "n2")
+		_ = dial(t, one, KindRaft, "n2:1")
+		c, err := net.Dial("stranger")(t.Context(), "n2:1")
+		require.NoError(t, err)
+		_, err = c.Write(p.sent.Bytes())
+		require.NoError(t, err)
+		reply, err := io.ReadAll(c)
+		require.NoError(t, err)
+		require.Equal(t, byte(statusSecret), reply[len(reply)-1])
+		synctest.Wait()
+		require.Contains(t, two.log.lines()[0], "could not prove")
+		_ = c.Close()
+	})
+}
+
+func TestRecordedAcceptorIsNotBelievedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		var p tape
+		one, two := start(t, net, "n1", recording(&p)), start(t, net, "n2")
+		_ = dial(t, one, KindRaft, "n2:1")
+		two.stop()
+		l, err := net.Listen("n2:1")
+		require.NoError(t, err)
+		go func() {
+			c, err := l.Accept()
+			if err == nil {
+				_, _ = c.Write(p.read.Bytes())
+			}
+		}()
+		replayed := append([]byte(nil), p.read.Bytes()...)
+		require.NotEmpty(t, replayed)
+		_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2:1")
+		require.ErrorContains(t, err, "could not prove")
+		_ = l.Close()
+	})
+}
+
+// TestImpostorCannotReflectProofs plays both sides against each other: it
+// answers n1's dial with what n1 itself says to a dialer, and so gets n1's own proofs.
+func TestImpostorCannotReflectProofs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		one := start(t, net, "n1")
+		l, err := net.Listen("n2:1")
+		require.NoError(t, err)
+		go func() {
+			victim, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mirror, err := net.Dial("impostor")(context.Background(), "n1:1")
+			if err != nil {
+				return
+			}
+			hello := make([]byte, 8+2+nonceSize+2+2+1+2)
+			_, _ = io.ReadFull(victim, hello)
+			copy(hello[len(hello)-2:], "n2") // n1 refuses its own name
+			_, _ = mirror.Write(hello)
+			challenge := make([]byte, 2+nonceSize+1+2)
+			_, _ = io.ReadFull(mirror, challenge)
+			copy(challenge[len(challenge)-2:], "n2")
+			_, _ = victim.Write(challenge)
+			go func() { _, _ = io.Copy(victim, mirror); _ = victim.Close() }()
+			_, _ = io.Copy(mirror, victim)
+			_ = mirror.Close()
+		}()
+		_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2:1")
+		require.ErrorContains(t, err, "another cluster secret")
+		synctest.Wait()
+		require.Contains(t, one.log.lines()[0], "could not prove")
+		_ = l.Close()
+	})
+}
+
+// authority signs certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	cert, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	return &authority{cert: cert, key: key}
+}
+
+func (a *authority) pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(a.cert)
+	return p
+}
+
+func (a *authority) issue(t *testing.T, name string, until time.Time) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		KeyUsage: x509.KeyUsageDigitalSignature, NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	require.NoError(t, err)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// with makes a node speak TLS with a certificate of a.
+func (a *authority) with(t *testing.T, name string) func(*Config) {
+	return func(c *Config) {
+		c.TLS = &tls.Config{RootCAs: a.pool(), Certificates: []tls.Certificate{a.issue(t, name, time.Now().Add(time.Hour))}}
+	}
+}
+
+func TestMutualTLS(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		ca := newAuthority(t)
+		noSecret := func(c *Config) { c.Secret = nil }
+		one := start(t, net, "n1", ca.with(t, "n1"), noSecret)
+		two := start(t, net, "n2", ca.with(t, "n2"), noSecret)
+		for range 2 { // the second could resume the first's session, if it were let
+			c := dial(t, one, KindRaft, "n2:1")
+			other := accept(t, two, KindRaft)
+			time.Sleep(10 * time.Minute)
+			talk(t, c, other, "over TLS")
+			state := other.Conn.(*tls.Conn).ConnectionState()
+			require.Equal(t, uint16(tls.VersionTLS13), state.Version)
+			require.False(t, state.DidResume)
+		}
+	})
+}
+
+func TestTLSRefuses(t *testing.T) {
+	ca, other := newAuthority(t), newAuthority(t)
+	certificate := func(a *authority, until time.Time) func(*Config) {
+		return func(c *Config) {
+			c.TLS = &tls.Config{RootCAs: ca.pool(), Certificates: []tls.Certificate{a.issue(t, "x", until)}}
+		}
+	}
+	good := certificate(ca, time.Now().Add(24*time.Hour))
+	// Inside a bubble it is the year 2000, when none of the certificates is valid yet.
+	clock := func(f func(*Config)) func(*Config) {
+		now := time.Now()
+		return func(c *Config) {
+			f(c)
+			if c.TLS != nil {
+				c.TLS.Time = func() time.Time { return now }
+			}
+		}
+	}
+	for _, row := range []struct {
+		name         string
+		one, two     func(*Config)
+		err, refused string
+	}{
+		{"a certificate of another authority", certificate(other, time.Now().Add(time.Hour)), good, "", "unknown authority"},
+		{"a certificate of another authority at the acceptor", good, certificate(other, time.Now().Add(time.Hour)), "unknown authority", ""},
+		{"a certificate that ran out", certificate(ca, time.Now().Add(-time.Minute)), good, "", "expired"},
+		{"a node without TLS", func(*Config) {}, good, "", "a node without TLS"},
+		{"TLS where there is none", good, func(*Config) {}, "", "speaks TLS"},
+		{"another name than the one demanded", func(c *Config) { good(c); c.TLS.ServerName = "n2.example" }, good, "not n2.example", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			line, err := refusal(t, clock(row.one), clock(row.two))
+			if row.err != "" {
+				require.ErrorContains(t, err, row.err)
+			}
+			require.Contains(t, line, row.refused)
+		})
+	}
+}
+
+func TestTLSConfigurationIsChecked(t *testing.T) {
+	ca := newAuthority(t)
+	n := peertest.New()
+	l, err := n.Listen("n1:1")
+	require.NoError(t, err)
+	c := Config{Listener: l, Dial: n.Dial("n1"), ClusterID: "c", NodeName: "n", TLS: &tls.Config{}}
+	_, err = New(c)
+	require.ErrorContains(t, err, "no certificate authority")
+	c.TLS = &tls.Config{RootCAs: ca.pool()}
+	_, err = New(c)
+	require.ErrorContains(t, err, "no certificate given")
+}
+
+// TestSecretIsBoundToTheTLSSession: somebody with a certificate of the cluster
+// and without its secret ends TLS on both sides, and passes on what is inside.
+func TestSecretIsBoundToTheTLSSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		ca := newAuthority(t)
+		one, two := start(t, net, "n1", ca.with(t, "n1")), start(t, net, "n2", ca.with(t, "n2"))
+		l, err := net.Listen("middle:1")
+		require.NoError(t, err)
+		configs, err := newTLSConfigs(&tls.Config{RootCAs: ca.pool(), Certificates: []tls.Certificate{ca.issue(t, "m", time.Now().Add(time.Hour))}})
+		require.NoError(t, err)
+		go func() {
+			left, err := l.Accept()
+			if err != nil {
+				return
+			}
+			right, err := net.Dial("middle")(context.Background(), "n2:1")
+			if err != nil {
+				return
+			}
+			in, out := tls.Server(left, configs.asServer), tls.Client(right, configs.asClient)
+			go func() { _, _ = io.Copy(in, out); _ = in.Close() }()
+			_, _ = io.Copy(out, in)
+			_ = out.Close()
+		}()
+		_, err = one.Layer(KindRaft).DialContext(t.Context(), "middle:1")
+		require.ErrorContains(t, err, "another cluster secret")
+		synctest.Wait()
+		require.Contains(t, two.log.lines()[0], "could not prove")
+		_ = l.Close()
+	})
+}
+
+func FuzzHello(f *testing.F) {
+	f.Add(appendHello(nil, introduction{kind: KindRaft, cluster: "c1", name: "n1"}))
+	f.Add([]byte("GET / HTTP/1.1\r\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := bytes.NewReader(b)
+		raw, peer, err := readHello(r)
+		if err != nil {
+			require.NotEmpty(t, err.Error())
+			return
+		}
+		require.Equal(t, b[:len(b)-r.Len()], raw, "the transcript is what was read")
+		require.LessOrEqual(t, len(raw), len(magic)+2+nonceSize+2+maxCluster+1+maxName)
+		again := appendHello(nil, peer)
+		copy(again[len(magic)+2:], raw[len(magic)+2:len(magic)+2+nonceSize])
+		require.Equal(t, raw, again)
+	})
+}
+
+func FuzzChallenge(f *testing.F) {
+	f.Add(appendChallenge(nil, "n2"))
+	f.Add([]byte{byte(statusCluster), version})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := bytes.NewReader(b)
+		raw, name, err := readChallenge(r)
+		if err == nil {
+			require.Equal(t, b[:len(b)-r.Len()], raw)
+			require.LessOrEqual(t, len(name), maxName)
+		}
+	})
+}

@@ -1,0 +1,302 @@
+package peer
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+)
+
+// The handshake, inside TLS if there is TLS. D dials, A accepts:
+//
+//	D→A  hello      "HOLDFAST" version kind nonce[32] length(2) cluster length(1) name
+//	A→D  challenge  status version [nonce[32] length(1) name]    the rest only if status is ok
+//	D→A  proof      HMAC-SHA256(secret, "dial" transcript)
+//	A→D  verdict    status [HMAC-SHA256(secret, "accept" transcript)]
+//
+// The transcript is SHA-256 over hello, challenge and, with TLS, keying material
+// of the TLS session: so a proof is worth nothing on another connection, in the
+// other direction, for another kind, cluster or name, or on the other side
+// of a man in the middle who terminates TLS. The dialer proves itself first: who only
+// knows the port gets nothing to guess the secret from. Without a secret the same
+// bytes travel, keyed with nothing, and prove nothing.
+const (
+	magic      = "HOLDFAST"
+	version    = 1
+	nonceSize  = 32
+	maxName    = 255  // bytes
+	maxCluster = 4096 // bytes
+)
+
+// status tells the dialer why it is refused.
+type status byte
+
+const (
+	statusOK status = iota
+	statusVersion
+	statusCluster
+	statusKind
+	statusName
+	statusSecret
+)
+
+// Reasons for refusing, on either side.
+var (
+	errTooMany   = errors.New("too many connections that have not said who they are")
+	errCluster   = errors.New("it belongs to another cluster")
+	errSecret    = errors.New("it has another cluster secret, or none")
+	errSameName  = errors.New("it has the same name as this node: names must differ, or the address leads back here")
+	errImpostor  = errors.New("it could not prove that it knows the cluster secret")
+	errMalformed = errors.New("its introduction is malformed")
+)
+
+// introduction is what the dialer says of itself.
+type introduction struct {
+	kind    Kind
+	cluster string
+	name    string
+}
+
+// introduce is the dialer's side. It returns the name of the node at addr.
+func (m *Mux) introduce(conn net.Conn, k Kind, addr string) (net.Conn, string, error) {
+	conn, binding, err := m.tls.client(conn)
+	if err != nil {
+		return nil, "", err
+	}
+	hello := appendHello(nil, introduction{kind: k, cluster: m.config.ClusterID, name: m.config.NodeName})
+	if _, err := conn.Write(hello); err != nil {
+		return nil, "", fmt.Errorf("write hello: %w", err)
+	}
+	challenge, name, err := readChallenge(conn)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := m.checkName(name, addr); err != nil {
+		return nil, "", err
+	}
+	transcript := hash(hello, challenge, binding)
+	if _, err := conn.Write(m.proof("dial", transcript)); err != nil {
+		return nil, "", fmt.Errorf("write proof: %w", err)
+	}
+	var verdict [1]byte
+	if _, err := io.ReadFull(conn, verdict[:]); err != nil {
+		return nil, "", fmt.Errorf("read verdict: %w", silence(err, 0))
+	}
+	if s := status(verdict[0]); s != statusOK {
+		return nil, "", refusedBy(name, s, version)
+	}
+	if err := m.checkProof(conn, "accept", transcript); err != nil {
+		return nil, "", fmt.Errorf("node %q: %w", name, err)
+	}
+	return conn, name, nil
+}
+
+// checkName makes sure that the node that answered is the one that was meant.
+func (m *Mux) checkName(name, addr string) error {
+	if name == m.config.NodeName {
+		return errSameName
+	}
+	if m.config.NameOf == nil {
+		return nil
+	}
+	if want := m.config.NameOf(addr); want != "" && want != name {
+		return fmt.Errorf("node %q answers where node %q was expected", name, want)
+	}
+	return nil
+}
+
+// answer is the acceptor's side.
+func (m *Mux) answer(conn net.Conn) (net.Conn, introduction, error) {
+	conn, binding, err := m.tls.server(conn)
+	if err != nil {
+		return nil, introduction{}, err
+	}
+	hello, peer, err := readHello(conn)
+	if err != nil {
+		var v *versionError
+		if errors.As(err, &v) {
+			_, _ = conn.Write([]byte{byte(statusVersion), version})
+			drain(conn)
+		}
+		return nil, peer, err
+	}
+	if s, err := m.judge(peer); err != nil {
+		_, _ = conn.Write([]byte{byte(s), version})
+		return nil, peer, &peerError{peer: peer, err: err}
+	}
+	challenge := appendChallenge(nil, m.config.NodeName)
+	if _, err := conn.Write(challenge); err != nil {
+		return nil, peer, fmt.Errorf("write challenge: %w", err)
+	}
+	transcript := hash(hello, challenge, binding)
+	if err := m.checkProof(conn, "dial", transcript); err != nil {
+		if errors.Is(err, errImpostor) {
+			_, _ = conn.Write([]byte{byte(statusSecret)})
+		}
+		return nil, peer, &peerError{peer: peer, err: err}
+	}
+	verdict := append([]byte{byte(statusOK)}, m.proof("accept", transcript)...)
+	if _, err := conn.Write(verdict); err != nil {
+		return nil, peer, fmt.Errorf("write verdict: %w", err)
+	}
+	return conn, peer, nil
+}
+
+// drain reads what a dialer of another version sent after its version, so that
+// closing does not reset the connection before it has read why it is refused.
+func drain(conn net.Conn) {
+	_, _ = io.CopyN(io.Discard, conn, 2*maxCluster)
+}
+
+func (m *Mux) judge(peer introduction) (status, error) {
+	switch {
+	case peer.cluster != m.config.ClusterID:
+		return statusCluster, fmt.Errorf("%w: %q", errCluster, truncate(peer.cluster))
+	case m.layers[peer.kind] == nil:
+		return statusKind, fmt.Errorf("it wants a connection of an unknown kind (%s)", peer.kind)
+	case peer.name == m.config.NodeName:
+		return statusName, errSameName
+	default:
+		return statusOK, nil
+	}
+}
+
+func (m *Mux) proof(label string, transcript []byte) []byte {
+	mac := hmac.New(sha256.New, m.config.Secret)
+	mac.Write([]byte(label))
+	mac.Write(transcript)
+	return mac.Sum(nil)
+}
+
+func (m *Mux) checkProof(r io.Reader, label string, transcript []byte) error {
+	var got [sha256.Size]byte
+	if n, err := io.ReadFull(r, got[:]); err != nil {
+		return fmt.Errorf("read proof: %w", silence(err, n))
+	}
+	if !hmac.Equal(got[:], m.proof(label, transcript)) {
+		return errImpostor
+	}
+	return nil
+}
+
+func hash(parts ...[]byte) []byte {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write(p) // hello and challenge say their own lengths; binding is last
+	}
+	return h.Sum(nil)
+}
+
+func appendNonce(dst []byte) []byte {
+	var nonce [nonceSize]byte
+	_, _ = rand.Read(nonce[:]) // never fails, by its documentation
+	return append(dst, nonce[:]...)
+}
+
+func appendHello(dst []byte, who introduction) []byte {
+	dst = append(dst, magic...)
+	dst = append(dst, version, byte(who.kind))
+	dst = appendNonce(dst)
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(who.cluster)))
+	dst = append(dst, who.cluster...)
+	dst = append(dst, byte(len(who.name)))
+	return append(dst, who.name...)
+}
+
+// readHello reads no more than a hello can hold, and stops at the first byte
+// that is wrong, so that who speaks another protocol is refused at once.
+func readHello(r io.Reader) (raw []byte, peer introduction, err error) {
+	raw, err = readMagic(r)
+	if err != nil {
+		return nil, peer, err
+	}
+	if raw, err = readMore(r, raw, 2); err != nil {
+		return nil, peer, err
+	}
+	if raw[len(magic)] != version {
+		return nil, peer, &versionError{theirs: raw[len(magic)]}
+	}
+	peer.kind = Kind(raw[len(magic)+1])
+	if raw, err = readMore(r, raw, nonceSize+2); err != nil {
+		return nil, peer, err
+	}
+	size := int(binary.BigEndian.Uint16(raw[len(raw)-2:]))
+	if size == 0 || size > maxCluster {
+		return nil, peer, errMalformed
+	}
+	if raw, err = readMore(r, raw, size+1); err != nil {
+		return nil, peer, err
+	}
+	peer.cluster = string(raw[len(raw)-1-size : len(raw)-1])
+	if size = int(raw[len(raw)-1]); size == 0 {
+		return nil, peer, errMalformed
+	}
+	if raw, err = readMore(r, raw, size); err != nil {
+		return nil, peer, err
+	}
+	peer.name = string(raw[len(raw)-size:])
+	return raw, peer, nil
+}
+
+func readMagic(r io.Reader) ([]byte, error) {
+	buf := make([]byte, 0, len(magic))
+	for len(buf) < len(magic) {
+		n, err := r.Read(buf[len(buf):len(magic)])
+		buf = buf[:len(buf)+n]
+		if !bytes.HasPrefix([]byte(magic), buf) {
+			return nil, &strangerError{said: buf}
+		}
+		if err != nil && len(buf) < len(magic) {
+			return nil, silence(err, len(buf))
+		}
+	}
+	return buf, nil
+}
+
+func readMore(r io.Reader, raw []byte, n int) ([]byte, error) {
+	at := len(raw)
+	raw = append(raw, make([]byte, n)...)
+	if got, err := io.ReadFull(r, raw[at:]); err != nil {
+		return nil, silence(err, at+got)
+	}
+	return raw, nil
+}
+
+func appendChallenge(dst []byte, name string) []byte {
+	dst = append(dst, byte(statusOK), version)
+	dst = appendNonce(dst)
+	dst = append(dst, byte(len(name)))
+	return append(dst, name...)
+}
+
+func readChallenge(r io.Reader) (raw []byte, name string, err error) {
+	if raw, err = readMore(r, nil, 2); err != nil {
+		return nil, "", fmt.Errorf("read challenge: %w", err)
+	}
+	if s := status(raw[0]); s != statusOK {
+		return nil, "", refusedBy("", s, raw[1])
+	}
+	if raw[1] != version {
+		return nil, "", &versionError{theirs: raw[1]}
+	}
+	if raw, err = readMore(r, raw, nonceSize+1); err != nil {
+		return nil, "", fmt.Errorf("read challenge: %w", err)
+	}
+	size := int(raw[len(raw)-1])
+	if raw, err = readMore(r, raw, size); err != nil {
+		return nil, "", fmt.Errorf("read challenge: %w", err)
+	}
+	return raw, string(raw[len(raw)-size:]), nil
+}
+
+// bindingOf is keying material that only the two ends of a TLS session have.
+func bindingOf(c *tls.Conn) ([]byte, error) {
+	state := c.ConnectionState()
+	return state.ExportKeyingMaterial("EXPORTER-holdfast-peer", nil, sha256.Size)
+}

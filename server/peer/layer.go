@@ -1,0 +1,176 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Layer is the stream of connections of one kind. It implements raft.StreamLayer.
+type Layer struct {
+	mux    *Mux
+	kind   Kind
+	queue  chan *Conn
+	closed context.Context // ends with Close; dials under way end with it
+	cancel context.CancelFunc
+
+	mu    sync.Mutex
+	conns map[*Conn]struct{} // all that are open; nil after Close
+}
+
+var _ raft.StreamLayer = (*Layer)(nil)
+
+func newLayer(m *Mux, k Kind) *Layer {
+	l := &Layer{mux: m, kind: k, queue: make(chan *Conn), conns: make(map[*Conn]struct{})}
+	l.closed, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// Accept returns the next authenticated connection, always a *Conn.
+func (l *Layer) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.queue:
+		return c, nil
+	case <-l.closed.Done():
+		return nil, ErrClosed
+	}
+}
+
+// offer gives c to Accept, if somebody calls it within patience.
+func (l *Layer) offer(ctx context.Context, c *Conn, patience time.Duration) bool {
+	if !l.adopt(c) {
+		return false
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case l.queue <- c:
+		return true
+	case <-timer.C:
+		l.mux.config.Logger.Warn("nobody accepts connections of other nodes", "kind", l.kind, "node", c.name)
+	case <-ctx.Done():
+	case <-l.closed.Done():
+	}
+	return false
+}
+
+// Close ends Accept and Dial, and closes all connections of this layer: raft's
+// transport leaves the ones it accepted open, and a goroutine on each.
+func (l *Layer) Close() error {
+	l.cancel()
+	l.mu.Lock()
+	conns := l.conns
+	l.conns = nil
+	l.mu.Unlock()
+	for c := range conns {
+		_ = c.Close()
+	}
+	return nil
+}
+
+// Addr is the advertised address.
+func (l *Layer) Addr() net.Addr {
+	if a := l.mux.config.Advertise; a != "" {
+		return address(a)
+	}
+	return l.mux.config.Listener.Addr()
+}
+
+// Dial is what raft calls; see DialContext.
+func (l *Layer) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	ctx := context.Background()
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	return l.DialContext(ctx, string(addr))
+}
+
+// DialContext connects to the node at addr and authenticates both sides. The
+// result is a *Conn without deadlines.
+func (l *Layer) DialContext(ctx context.Context, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.closed, cancel)()
+	c, err := l.dial(ctx, addr)
+	switch {
+	case err == nil && !l.adopt(c):
+		_ = c.Conn.Close()
+		return nil, ErrClosed
+	case err != nil && l.closed.Err() != nil:
+		return nil, ErrClosed
+	case err != nil:
+		return nil, fmt.Errorf("dial peer %s: %w", addr, err)
+	}
+	return c, nil
+}
+
+func (l *Layer) dial(ctx context.Context, addr string) (*Conn, error) {
+	conn, err := l.mux.config.Dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	deadline := time.Now().Add(l.mux.config.HandshakeTimeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	_ = conn.SetDeadline(deadline)
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	secured, name, err := l.mux.introduce(conn, l.kind, addr)
+	if !stop() {
+		err = context.Cause(ctx) // what the closed connection says is only its consequence
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	_ = secured.SetDeadline(time.Time{})
+	return &Conn{Conn: secured, name: name}, nil
+}
+
+// adopt enters c among the open connections; false if the layer is closed.
+func (l *Layer) adopt(c *Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conns == nil {
+		return false
+	}
+	l.conns[c] = struct{}{}
+	c.layer = l
+	return true
+}
+
+func (l *Layer) forget(c *Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, c) // of a nil map too
+}
+
+// Conn is an authenticated connection to another node.
+type Conn struct {
+	net.Conn
+	name  string
+	layer *Layer // nil until adopted
+}
+
+// PeerName is the name of the node at the other end.
+func (c *Conn) PeerName() string { return c.name }
+
+// Close closes the connection.
+func (c *Conn) Close() error {
+	if c.layer != nil {
+		c.layer.forget(c)
+	}
+	return c.Conn.Close()
+}
+
+// address is a net.Addr that is only a name.
+type address string
+
+func (a address) Network() string { return "tcp" }
+func (a address) String() string  { return string(a) }

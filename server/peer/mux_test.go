@@ -1,0 +1,442 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/peer/peertest"
+)
+
+// logBuffer is what a node has logged, without times.
+type logBuffer struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.out.Write(p)
+}
+
+func (b *logBuffer) lines() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Split(strings.TrimSuffix(b.out.String(), "\n"), "\n")
+}
+
+func (b *logBuffer) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
+
+// node is a Mux that runs.
+type node struct {
+	*Mux
+	log  *logBuffer
+	stop func()
+}
+
+// start runs a node named like its address's host. It stops at the end of the test at the latest.
+func start(t *testing.T, n *peertest.Network, name string, change ...func(*Config)) *node {
+	t.Helper()
+	l, err := n.Listen(name + ":1")
+	require.NoError(t, err)
+	log := &logBuffer{}
+	c := Config{
+		Listener: l, Dial: n.Dial(name + ":1"), ClusterID: "c1", NodeName: name,
+		Secret: []byte("s3cret"), HandshakeTimeout: 2 * time.Second, Logger: log.logger(),
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	m, err := New(c)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- m.Run(ctx) }()
+	var once sync.Once
+	stop := func() {
+		once.Do(func() {
+			cancel()
+			require.NoError(t, <-done)
+		})
+	}
+	t.Cleanup(stop)
+	return &node{Mux: m, log: log, stop: stop}
+}
+
+func dial(t *testing.T, from *node, k Kind, addr string) *Conn {
+	t.Helper()
+	c, err := from.Layer(k).DialContext(t.Context(), addr)
+	require.NoError(t, err)
+	return c.(*Conn)
+}
+
+func accept(t *testing.T, at *node, k Kind) *Conn {
+	t.Helper()
+	c, err := at.Layer(k).Accept()
+	require.NoError(t, err)
+	return c.(*Conn)
+}
+
+// talk sends text and finds it at the other end.
+func talk(t *testing.T, from, to net.Conn, text string) {
+	t.Helper()
+	_, err := io.WriteString(from, text)
+	require.NoError(t, err)
+	got := make([]byte, len(text))
+	_, err = io.ReadFull(to, got)
+	require.NoError(t, err)
+	require.Equal(t, text, string(got))
+}
+
+func TestConnectionsReachTheLayerOfTheirKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		one, two := start(t, net, "n1"), start(t, net, "n2", func(c *Config) { c.Advertise = "two.example:1" })
+		forward := dial(t, one, KindForward, "n2:1")
+		raft := dial(t, one, KindRaft, "n2:1")
+		forwarded, rafted := accept(t, two, KindForward), accept(t, two, KindRaft)
+		require.Equal(t, "n2", forward.PeerName())
+		require.Equal(t, "n1", forwarded.PeerName())
+		time.Sleep(time.Hour) // no deadline of the handshake is left
+		talk(t, forward, forwarded, "a request")
+		talk(t, forwarded, forward, "its reply")
+		talk(t, raft, rafted, "an append")
+		require.Equal(t, "two.example:1", two.Layer(KindRaft).Addr().String())
+		require.Equal(t, "n1:1", one.Layer(KindRaft).Addr().String())
+		require.Equal(t, []string{""}, two.log.lines())
+		require.NoError(t, forward.Close())
+		_, err := forwarded.Read(make([]byte, 1))
+		require.Equal(t, io.EOF, err)
+	})
+}
+
+func TestStrangersAreRefused(t *testing.T) {
+	for _, row := range []struct{ name, says, reason string }{
+		{"http", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "speaks HTTP"},
+		{"resp", "*1\r\n$4\r\nPING\r\n", "speaks the Redis protocol"},
+		{"inline", "PING\r\n", "speaks the Redis protocol"},
+		{"tls", "\x16\x03\x01\x02\x00\x01\x00\x01", "speaks TLS"},
+		{"ssh", "SSH-2.0-x\r\n", "speaks SSH"},
+		{"random", "\x00\xff\x13\x37", `said \"\\x00\\xff\\x137\"`},
+		{"almost", "HOLDFASX", `said \"HOLDFASX\"`},
+		{"short cluster", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\x00\x00", "malformed"},
+		{"long cluster", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\xff\xff", "malformed"},
+		{"no name", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\x00\x02c1\x00", "malformed"},
+		{"unknown kind", "HOLDFAST\x01X" + strings.Repeat("n", 32) + "\x00\x02c1\x02n9", "unknown kind (kind 0x58)"},
+		{"no secret", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\x00\x02c1\x02n9" + strings.Repeat("p", 32), "could not prove"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				net := peertest.New()
+				one := start(t, net, "n1")
+				c, err := net.Dial("stranger")(t.Context(), "n1:1")
+				require.NoError(t, err)
+				_, err = io.WriteString(c, row.says)
+				require.NoError(t, err)
+				begun := time.Now()
+				_, _ = io.Copy(io.Discard, c)
+				require.Equal(t, begun, time.Now(), "it is refused at once")
+				synctest.Wait()
+				lines := one.log.lines()
+				require.Len(t, lines, 1)
+				require.Contains(t, lines[0], "level=WARN")
+				require.Contains(t, lines[0], row.reason)
+				require.Contains(t, lines[0], "remote=stranger")
+				_ = c.Close()
+			})
+		})
+	}
+}
+
+func TestSilentAndSlowStrangersAreCutOff(t *testing.T) {
+	for _, drip := range []string{"", "H", strings.Repeat("HOLDFAST\x01R", 1)} {
+		synctest.Test(t, func(t *testing.T) {
+			net := peertest.New()
+			one := start(t, net, "n1")
+			c, err := net.Dial("stranger")(t.Context(), "n1:1")
+			require.NoError(t, err)
+			begun := time.Now()
+			go func() {
+				for i := range drip {
+					time.Sleep(300 * time.Millisecond) // a byte in time does not buy more of it
+					_, _ = io.WriteString(c, drip[i:i+1])
+				}
+			}()
+			_, _ = io.Copy(io.Discard, c)
+			require.Equal(t, 2*time.Second, time.Since(begun))
+			synctest.Wait()
+			require.Contains(t, one.log.lines()[0], "fell silent after")
+			time.Sleep(10 * time.Second)
+			_ = c.Close()
+		})
+	}
+}
+
+// refusal dials n2 from n1 and returns the dialer's error and the acceptor's log line.
+func refusal(t *testing.T, changeOne, changeTwo func(*Config)) (line string, err error) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		one, two := start(t, net, "n1", changeOne), start(t, net, "n2", changeTwo)
+		_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2:1")
+		require.Error(t, err)
+		synctest.Wait()
+		lines := two.log.lines()
+		require.Len(t, lines, 1)
+		line = lines[0]
+		require.Zero(t, net.Connections(), "both ends are closed")
+	})
+	return line, err
+}
+
+func TestNodesOfOtherClustersAreRefused(t *testing.T) {
+	same := func(*Config) {}
+	secret := func(s string) func(*Config) { return func(c *Config) { c.Secret = []byte(s) } }
+	t.Run("cluster", func(t *testing.T) {
+		line, err := refusal(t, func(c *Config) { c.ClusterID = strings.Repeat("other", 100) }, same)
+		require.ErrorContains(t, err, "dial peer n2:1: refused: it belongs to another cluster")
+		require.Contains(t, line, `reason="it belongs to another cluster: \"otherother`)
+		require.Contains(t, line, `node=n1 kind=raft`)
+		require.Less(t, len(line), 400)
+	})
+	t.Run("secret", func(t *testing.T) {
+		line, err := refusal(t, secret("guess"), same)
+		require.ErrorContains(t, err, `node "n2" refused: it has another cluster secret, or none`)
+		require.Contains(t, line, "could not prove that it knows the cluster secret")
+	})
+	t.Run("no secret here", func(t *testing.T) {
+		_, err := refusal(t, secret(""), same)
+		require.ErrorContains(t, err, "another cluster secret")
+	})
+	t.Run("no secret there", func(t *testing.T) {
+		_, err := refusal(t, same, secret(""))
+		require.ErrorContains(t, err, "another cluster secret")
+	})
+	t.Run("name", func(t *testing.T) {
+		line, err := refusal(t, func(c *Config) { c.NodeName = "n2" }, same)
+		require.ErrorContains(t, err, "same name")
+		require.Contains(t, line, "same name")
+	})
+	t.Run("wrong node", func(t *testing.T) {
+		line, err := refusal(t, func(c *Config) { c.NameOf = func(string) string { return "n3" } }, same)
+		require.ErrorContains(t, err, `node "n2" answers where node "n3" was expected`)
+		require.Contains(t, line, "hung up")
+	})
+}
+
+func TestNodesWithoutSecretTrustEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		none := func(c *Config) { c.Secret = nil; c.NameOf = func(string) string { return "" } }
+		one, two := start(t, net, "n1", none), start(t, net, "n2", none)
+		c := dial(t, one, KindRaft, "n2:1")
+		talk(t, c, accept(t, two, KindRaft), "x")
+	})
+}
+
+func TestOlderAcceptorIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		one := start(t, net, "n1")
+		for _, reply := range []string{"\x01\x09", "\x00\x09"} {
+			l, err := net.Listen("n2:1")
+			require.NoError(t, err)
+			go func() {
+				c, err := l.Accept()
+				if err == nil {
+					_, _ = io.WriteString(c, reply)
+				}
+			}()
+			_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2:1")
+			require.ErrorContains(t, err, "it speaks version 9 of the peer protocol, this node speaks 1")
+			_ = l.Close()
+		}
+	})
+}
+
+func TestNewerDialerIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		one := start(t, net, "n1")
+		c, err := net.Dial("n2")(t.Context(), "n1:1")
+		require.NoError(t, err)
+		_, err = io.WriteString(c, "HOLDFAST\x07R and whatever comes then")
+		require.NoError(t, err)
+		reply := make([]byte, 2)
+		_, err = io.ReadFull(c, reply)
+		require.NoError(t, err)
+		require.Equal(t, []byte{byte(statusVersion), version}, reply)
+		require.NoError(t, c.Close())
+		synctest.Wait()
+		require.Contains(t, one.log.lines()[0], "it speaks version 7 of the peer protocol")
+	})
+}
+
+func TestDialGivesUpInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		one := start(t, net, "n1")
+		l, err := net.Listen("n2:1") // and nobody answers there
+		require.NoError(t, err)
+		begun := time.Now()
+		_, err = one.Layer(KindRaft).Dial("n2:1", time.Second)
+		require.Error(t, err)
+		require.Equal(t, time.Second, time.Since(begun))
+		_, err = one.Layer(KindRaft).Dial("n2:1", 0)
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Equal(t, 3*time.Second, time.Since(begun), "the handshake's own limit")
+
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		_, err = one.Layer(KindRaft).DialContext(ctx, "n2:1")
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, 4*time.Second, time.Since(begun))
+		_ = l.Close()
+		_, err = one.Layer(KindRaft).Dial("n2:1", time.Second)
+		require.ErrorContains(t, err, "connection refused")
+		require.Zero(t, net.Connections())
+	})
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		one, two := start(t, net, "n1"), start(t, net, "n2")
+		c := dial(t, one, KindRaft, "n2:1")
+		other := accept(t, two, KindRaft)
+		idle := dial(t, one, KindForward, "n2:1")
+		failures := make(chan error, 4)
+		go func() { _, err := two.Layer(KindRaft).Accept(); failures <- err }()
+		go func() { _, err := other.Read(make([]byte, 1)); failures <- err }()
+		net.Cut("n2", "n1")
+		go func() { _, err := two.Layer(KindForward).DialContext(context.Background(), "n1:1"); failures <- err }()
+		synctest.Wait()
+		require.Empty(t, failures)
+
+		require.NoError(t, two.Layer(KindRaft).Close())
+		require.Error(t, <-failures)
+		require.Error(t, <-failures)
+		_, err := two.Layer(KindRaft).Dial("n1:1", time.Second)
+		require.ErrorIs(t, err, ErrClosed)
+		two.stop()
+		require.ErrorIs(t, <-failures, ErrClosed)
+		_, err = two.Layer(KindForward).Accept()
+		require.ErrorIs(t, err, ErrClosed)
+		net.Heal()
+		for _, c := range []*Conn{c, idle} {
+			_, err = c.Read(make([]byte, 1))
+			require.Error(t, err)
+			_ = c.Close()
+		}
+		one.stop()
+		require.Zero(t, net.Connections())
+	})
+}
+
+func TestRunSaysWhenTheListenerFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := peertest.New()
+		l, err := n.Listen("n1:1")
+		require.NoError(t, err)
+		m, err := New(Config{Listener: l, Dial: n.Dial("n1"), ClusterID: "c", NodeName: "n"})
+		require.NoError(t, err)
+		go func() { _ = l.Close() }()
+		require.ErrorIs(t, m.Run(t.Context()), net.ErrClosed)
+		_, err = m.Layer(KindRaft).Accept()
+		require.ErrorIs(t, err, ErrClosed)
+	})
+}
+
+// flaky fails the first accepts as a process without file descriptors does.
+type flaky struct {
+	net.Listener
+	left int
+}
+
+func (f *flaky) Accept() (net.Conn, error) {
+	if f.left--; f.left >= 0 {
+		return nil, errors.New("too many open files")
+	}
+	return f.Listener.Accept()
+}
+
+func TestRunSurvivesFailedAccepts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		one := start(t, net, "n1")
+		two := start(t, net, "n2", func(c *Config) { c.Listener = &flaky{Listener: c.Listener, left: 3} })
+		begun := time.Now()
+		_ = dial(t, one, KindRaft, "n2:1")
+		require.Equal(t, 3*acceptPause, time.Since(begun))
+		require.Len(t, two.log.lines(), 3)
+	})
+}
+
+func TestStrangersDoNotKeepNodesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		one, two := start(t, net, "n1"), start(t, net, "n2")
+		for range 500 {
+			_, err := net.Dial("stranger")(t.Context(), "n2:1")
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		require.Equal(t, maxHandshakesPerHost, two.total)
+		c := dial(t, one, KindRaft, "n2:1")
+		talk(t, c, accept(t, two, KindRaft), "x")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Zero(t, two.total)
+		require.Empty(t, two.handshakes)
+		lines := two.log.lines()
+		require.Less(t, len(lines), refusalBurst+5, "500 refusals do not make 500 lines")
+		require.Contains(t, strings.Join(lines, "\n"), "notLogged=458")
+	})
+}
+
+func TestConnectionThatNobodyAcceptsIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		one, two := start(t, net, "n1"), start(t, net, "n2")
+		c := dial(t, one, KindForward, "n2:1")
+		_, err := c.Read(make([]byte, 1))
+		require.Equal(t, io.EOF, err)
+		require.Contains(t, two.log.lines()[0], "nobody accepts")
+	})
+}
+
+func TestConfigurationIsChecked(t *testing.T) {
+	n := peertest.New()
+	l, err := n.Listen("n1:1")
+	require.NoError(t, err)
+	good := Config{Listener: l, Dial: n.Dial("n1"), ClusterID: "c", NodeName: "n"}
+	for want, spoil := range map[string]func(*Config){
+		"listener":   func(c *Config) { c.Listener = nil },
+		"node name":  func(c *Config) { c.NodeName = strings.Repeat("n", 256) },
+		"cluster id": func(c *Config) { c.ClusterID = "" },
+	} {
+		c := good
+		spoil(&c)
+		_, err := New(c)
+		require.ErrorContains(t, err, want)
+	}
+}

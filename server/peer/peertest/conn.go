@@ -1,0 +1,278 @@
+package peertest
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+const (
+	// streamLimit is how many bytes may be written and not yet read, in bytes: a
+	// socket's send and receive buffers together.
+	streamLimit = 256 << 10
+	// backlogLimit is how many connections may wait for Accept.
+	backlogLimit = 1024
+)
+
+// stream is one direction of a connection.
+type stream struct {
+	net *Network
+	link
+	reverse *stream
+
+	arrived      []byte    // readable
+	transit      []segment // under way, in order
+	transitBytes int
+	end          error // what follows arrived: io.EOF or a reset; nil while more may come
+
+	readerGone, writerGone bool
+	changed                signal
+}
+
+// segment is what one Write sent, or the end of a stream.
+type segment struct {
+	data []byte
+	at   time.Time // when it arrives, if nothing stops it
+	end  error
+}
+
+// settle moves what has arrived by now. It requires net.mu.
+func (s *stream) settle() {
+	if len(s.transit) == 0 || s.net.blocked(s.link) {
+		return
+	}
+	now := time.Now()
+	for len(s.transit) > 0 && !s.transit[0].at.After(now) {
+		first := s.transit[0]
+		s.transit = s.transit[1:]
+		s.transitBytes -= len(first.data)
+		if first.end != nil {
+			s.end = first.end
+			s.transit = nil
+			break
+		}
+		if !s.readerGone {
+			s.arrived = append(s.arrived, first.data...)
+		}
+	}
+}
+
+// send puts a segment under way. It requires net.mu.
+func (s *stream) send(data []byte, end error) {
+	at := time.Now().Add(s.net.delayed[s.link])
+	if n := len(s.transit); n > 0 && s.transit[n-1].at.After(at) {
+		at = s.transit[n-1].at // bytes stay in order when a delay ends
+	}
+	s.transit = append(s.transit, segment{data: data, at: at, end: end})
+	s.transitBytes += len(data)
+	s.settle()
+	s.changed.fire()
+}
+
+// arrival is when the next segment comes; the zero time when nobody knows.
+func (s *stream) arrival() time.Time {
+	if len(s.transit) == 0 || s.net.blocked(s.link) {
+		return time.Time{}
+	}
+	return s.transit[0].at
+}
+
+func (s *stream) forgetIfDone() {
+	if s.readerGone && s.writerGone {
+		delete(s.net.streams, s)
+	}
+	if s.reverse.readerGone && s.reverse.writerGone {
+		delete(s.net.streams, s.reverse)
+	}
+}
+
+// conn is one end of a connection.
+type conn struct {
+	net           *Network
+	local, remote address
+	in, out       *stream
+	closed        bool
+
+	readDeadline, writeDeadline time.Time
+}
+
+var _ net.Conn = (*conn)(nil)
+
+func (c *conn) Read(b []byte) (int, error) {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	for {
+		c.in.settle()
+		switch {
+		case c.closed:
+			return 0, opError("read", c.remote, net.ErrClosed)
+		case c.in.readerGone:
+			return 0, opError("read", c.remote, syscall.ECONNRESET) // this end was crashed or broken
+		case passed(c.readDeadline):
+			return 0, opError("read", c.remote, os.ErrDeadlineExceeded)
+		case len(b) == 0:
+			return 0, nil
+		case len(c.in.arrived) > 0:
+			n := copy(b, c.in.arrived)
+			c.in.arrived = c.in.arrived[n:]
+			if len(c.in.arrived) == 0 {
+				c.in.arrived = nil
+			}
+			c.in.changed.fire() // room for the writer
+			return n, nil
+		case c.in.end == io.EOF:
+			return 0, io.EOF
+		case c.in.end != nil:
+			return 0, opError("read", c.remote, c.in.end)
+		}
+		c.wait(c.in, earlier(c.readDeadline, c.in.arrival()))
+	}
+}
+
+func (c *conn) Write(b []byte) (int, error) {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	written := 0
+	for {
+		c.out.settle()
+		c.in.settle()
+		switch {
+		case c.closed:
+			return written, opError("write", c.remote, net.ErrClosed)
+		case c.out.writerGone, c.in.end != nil && c.in.end != io.EOF:
+			return written, opError("write", c.remote, syscall.ECONNRESET)
+		case passed(c.writeDeadline):
+			return written, opError("write", c.remote, os.ErrDeadlineExceeded)
+		case c.out.readerGone && !c.net.blocked(c.out.link) && !c.net.blocked(c.in.link):
+			return written, opError("write", c.remote, syscall.EPIPE)
+		}
+		if room := streamLimit - len(c.out.arrived) - c.out.transitBytes; room > 0 {
+			n := min(room, len(b)-written)
+			if n > 0 {
+				c.out.send(append([]byte(nil), b[written:written+n]...), nil)
+			}
+			written += n
+		}
+		if written == len(b) {
+			return written, nil
+		}
+		c.wait(c.out, earlier(c.writeDeadline, c.out.arrival()))
+	}
+}
+
+// wait requires net.mu, gives it up, and returns when it is worth to look again.
+func (c *conn) wait(s *stream, until time.Time) {
+	_ = c.net.wait(context.Background(), s.changed.wait(), until) // the background never ends
+}
+
+// Close lets what was written arrive, then the end. What was not read is lost.
+func (c *conn) Close() error {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	if c.closed {
+		return opError("close", c.remote, net.ErrClosed)
+	}
+	c.closed = true
+	if !c.out.writerGone {
+		c.out.writerGone = true
+		c.out.send(nil, io.EOF)
+	}
+	c.in.readerGone, c.in.arrived = true, nil
+	c.in.changed.fire()
+	c.out.changed.fire()
+	c.out.forgetIfDone()
+	return nil
+}
+
+func (c *conn) LocalAddr() net.Addr  { return c.local }
+func (c *conn) RemoteAddr() net.Addr { return c.remote }
+
+func (c *conn) SetDeadline(t time.Time) error {
+	return c.setDeadlines(func() { c.readDeadline, c.writeDeadline = t, t })
+}
+
+func (c *conn) SetReadDeadline(t time.Time) error {
+	return c.setDeadlines(func() { c.readDeadline = t })
+}
+
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	return c.setDeadlines(func() { c.writeDeadline = t })
+}
+
+func (c *conn) setDeadlines(set func()) error {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	if c.closed {
+		return opError("set deadline", c.remote, net.ErrClosed)
+	}
+	set()
+	c.in.changed.fire()
+	c.out.changed.fire()
+	return nil
+}
+
+func passed(deadline time.Time) bool {
+	return !deadline.IsZero() && !time.Now().Before(deadline)
+}
+
+// earlier is the earlier of two instants, of which the zero time never comes.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// listener queues connections.
+type listener struct {
+	net     *Network
+	addr    address
+	backlog []*conn
+	closed  bool
+	changed signal
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	l.net.mu.Lock()
+	defer l.net.mu.Unlock()
+	for {
+		if l.closed {
+			return nil, opError("accept", l.addr, net.ErrClosed)
+		}
+		if len(l.backlog) > 0 {
+			c := l.backlog[0]
+			l.backlog = l.backlog[1:]
+			return c, nil
+		}
+		_ = l.net.wait(context.Background(), l.changed.wait(), time.Time{})
+	}
+}
+
+func (l *listener) Close() error {
+	l.net.mu.Lock()
+	if l.closed {
+		l.net.mu.Unlock()
+		return opError("close", l.addr, net.ErrClosed)
+	}
+	left := l.close()
+	l.net.mu.Unlock()
+	for _, c := range left {
+		_ = c.Close()
+	}
+	return nil
+}
+
+// close requires net.mu and returns the connections that nobody accepted.
+func (l *listener) close() []*conn {
+	l.closed = true
+	delete(l.net.listeners, string(l.addr))
+	left := l.backlog
+	l.backlog = nil
+	l.changed.fire()
+	return left
+}
+
+func (l *listener) Addr() net.Addr { return l.addr }

@@ -1,0 +1,139 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/peer/peertest"
+	"github.com/holdfast/holdfast/server/raftlog"
+	"github.com/holdfast/holdfast/server/store"
+	"github.com/holdfast/holdfast/server/store/storetest"
+)
+
+// startRaft runs raft over the node's raft layer. It stops at the end of the test.
+func startRaft(t *testing.T, n *node, peers raft.Configuration) *raft.Raft {
+	t.Helper()
+	s, err := storetest.NewDisk().Open(store.Config{})
+	require.NoError(t, err)
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(n.config.NodeName)
+	c.Logger = raftlog.New(slog.New(slog.DiscardHandler))
+	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream: n.Layer(KindRaft), MaxPool: 3, Timeout: time.Second, MaxRPCsInFlight: 1, Logger: c.Logger,
+	})
+	require.NoError(t, raft.BootstrapCluster(c, s.Log, s.Stable, s.Snapshots, transport, peers))
+	r, err := raft.NewRaft(c, &raft.MockFSM{}, s.Log, s.Stable, s.Snapshots, transport)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, r.Shutdown().Error())
+		require.NoError(t, transport.Close())
+	})
+	return r
+}
+
+// leader waits until exactly one of the nodes leads.
+func leader(t *testing.T, nodes []*raft.Raft) *raft.Raft {
+	t.Helper()
+	for range 100 {
+		time.Sleep(200 * time.Millisecond)
+		for _, r := range nodes {
+			if r.State() == raft.Leader && r.VerifyLeader().Error() == nil {
+				return r
+			}
+		}
+	}
+	t.Fatal("no leader in 20 s")
+	return nil
+}
+
+// TestRaftRunsOverTheLayer elects, replicates, and does so again after a partition.
+// That the bubble ends shows that no goroutine is left behind.
+func TestRaftRunsOverTheLayer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		var peers raft.Configuration
+		for i := range 3 {
+			name := fmt.Sprintf("n%d", i+1)
+			peers.Servers = append(peers.Servers, raft.Server{ID: raft.ServerID(name), Address: raft.ServerAddress(name + ":1")})
+		}
+		var nodes []*raft.Raft
+		byID := make(map[raft.ServerID]*raft.Raft)
+		for _, p := range peers.Servers {
+			r := startRaft(t, start(t, net, string(p.ID)), peers)
+			nodes, byID[p.ID] = append(nodes, r), r
+		}
+		first := leader(t, nodes)
+		require.NoError(t, first.Apply([]byte("one"), time.Second).Error())
+		_, id := first.LeaderWithID()
+		net.Isolate(string(id))
+		var rest []*raft.Raft
+		for other, r := range byID {
+			if other != id {
+				rest = append(rest, r)
+			}
+		}
+		second := leader(t, rest)
+		require.NoError(t, second.Apply([]byte("two"), time.Second).Error())
+		net.Heal()
+		time.Sleep(10 * time.Second)
+		for _, r := range nodes {
+			require.Equal(t, second.AppliedIndex(), r.AppliedIndex())
+		}
+	})
+}
+
+// TestOverTCP is the same handshake over real sockets, with plain and with TLS.
+func TestOverTCP(t *testing.T) {
+	ca := newAuthority(t)
+	for _, security := range []func(*Config){func(*Config) {}, ca.with(t, "x")} {
+		var nodes []*Mux
+		ctx, cancel := context.WithCancel(t.Context())
+		var ends []chan error
+		for _, name := range []string{"n1", "n2"} {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			c := Config{
+				Listener: l, ClusterID: "c1", NodeName: name, Secret: []byte("s"),
+				Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+					return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+				},
+			}
+			security(&c)
+			m, err := New(c)
+			require.NoError(t, err)
+			end := make(chan error, 1)
+			go func() { end <- m.Run(ctx) }()
+			nodes, ends = append(nodes, m), append(ends, end)
+		}
+		addr := nodes[1].Layer(KindRaft).Addr().String()
+		c, err := nodes[0].Layer(KindRaft).Dial(raft.ServerAddress(addr), 5*time.Second)
+		require.NoError(t, err)
+		other, err := nodes[1].Layer(KindRaft).Accept()
+		require.NoError(t, err)
+		talk(t, c, other, "there")
+		talk(t, other, c, "and back")
+
+		stranger, err := net.Dial("tcp", addr)
+		require.NoError(t, err)
+		_, err = io.WriteString(stranger, "GET / HTTP/1.0\r\n\r\n")
+		require.NoError(t, err)
+		_, _ = io.Copy(io.Discard, stranger) // ends, since it is hung up on
+		_ = stranger.Close()
+
+		cancel()
+		for _, end := range ends {
+			require.NoError(t, <-end)
+		}
+		_, err = c.Read(make([]byte, 1))
+		require.Error(t, err)
+	}
+}

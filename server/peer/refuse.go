@@ -1,0 +1,143 @@
+package peer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// versionError: the other side speaks another version of this protocol.
+type versionError struct{ theirs byte }
+
+func (e *versionError) Error() string {
+	return fmt.Sprintf("it speaks version %d of the peer protocol, this node speaks %d: run the same release everywhere", e.theirs, version)
+}
+
+// strangerError: the other side does not speak this protocol.
+type strangerError struct{ said []byte }
+
+func (e *strangerError) Error() string {
+	return "it is not a node: it " + guess(e.said)
+}
+
+func guess(said []byte) string {
+	for _, row := range []struct{ prefix, who string }{
+		{"\x16", "speaks TLS, and this node was given no certificate for the peer port"},
+		{"*", "speaks the Redis protocol; clients have a port of their own"},
+		{"PING", "speaks the Redis protocol; clients have a port of their own"},
+		{"GET ", "speaks HTTP"},
+		{"POST", "speaks HTTP"},
+		{"HEAD", "speaks HTTP"},
+		{"SSH-", "speaks SSH"},
+	} {
+		if bytes.HasPrefix(said, []byte(row.prefix)) {
+			return row.who
+		}
+	}
+	return fmt.Sprintf("said %q", said)
+}
+
+// peerError: the other side said who it is, and is refused all the same.
+type peerError struct {
+	peer introduction
+	err  error
+}
+
+func (e *peerError) Error() string { return e.err.Error() }
+func (e *peerError) Unwrap() error { return e.err }
+
+// silence says what an unfinished introduction was.
+func silence(err error, got int) error {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("it fell silent after %d bytes: %w", got, err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("it hung up after %d bytes: %w", got, io.ErrUnexpectedEOF)
+	default:
+		return err
+	}
+}
+
+// refusedBy is what the dialer learns of a refusal.
+func refusedBy(name string, s status, theirs byte) error {
+	var why error
+	switch s {
+	case statusVersion:
+		why = &versionError{theirs: theirs}
+	case statusCluster:
+		why = errCluster
+	case statusName:
+		why = errSameName
+	case statusSecret:
+		why = errSecret
+	case statusKind:
+		why = errors.New("it does not know this kind of connection: run the same release everywhere")
+	default:
+		why = fmt.Errorf("for an unknown reason (%d)", s)
+	}
+	if name != "" {
+		return fmt.Errorf("node %q refused: %w", name, why)
+	}
+	return fmt.Errorf("refused: %w", why)
+}
+
+// truncate keeps what a stranger says from filling the log.
+func truncate(s string) string {
+	const limit = 100
+	if len(s) > limit {
+		return s[:limit] + "…"
+	}
+	return s
+}
+
+const (
+	refusalBurst = 10          // lines at once
+	refusalEvery = time.Second // then one a second
+)
+
+// refusals logs refused connections, but not so often that a port scanner fills a disk.
+type refusals struct {
+	logger *slog.Logger
+
+	mu         sync.Mutex
+	next       time.Time // when the bucket would be empty of all its lines
+	suppressed int
+}
+
+func (r *refusals) log(remote net.Addr, err error) {
+	suppressed, ok := r.take(time.Now())
+	if !ok {
+		return
+	}
+	attrs := []any{"remote", remote.String(), "reason", err.Error()}
+	var known *peerError
+	if errors.As(err, &known) {
+		attrs = append(attrs, "node", truncate(known.peer.name), "kind", known.peer.kind.String())
+	}
+	if suppressed > 0 {
+		attrs = append(attrs, "notLogged", suppressed)
+	}
+	r.logger.Warn("refused a connection on the peer port", attrs...)
+}
+
+// take asks for one line. It says how many were not logged before it.
+func (r *refusals) take(now time.Time) (suppressed int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.next.Before(now) {
+		r.next = now
+	}
+	if r.next.Sub(now) >= refusalBurst*refusalEvery {
+		r.suppressed++
+		return 0, false
+	}
+	r.next = r.next.Add(refusalEvery)
+	suppressed, r.suppressed = r.suppressed, 0
+	return suppressed, true
+}

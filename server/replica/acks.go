@@ -1,0 +1,145 @@
+package replica
+
+import (
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// acks knows what the other nodes have acknowledged: how far their logs agree
+// with this node's, and how recently they took it for the leader.
+//
+// Recently is counted in rounds, not in time. A round is a leadership check; it
+// is over when a majority has acknowledged, in this node's term, a request that
+// was sent after the round began. raft's VerifyLeader is content with
+// acknowledgements of requests that were sent before, so that a leader that
+// slept between sending and receiving can confirm itself although another has
+// been elected meanwhile, and serve a stale read.
+type acks struct {
+	quorum int // acknowledgements of others that make a majority with this node's own
+
+	mu      sync.Mutex
+	round   uint64 // the newest that began
+	peers   map[raft.ServerID]*peerAck
+	waiters []*ackWaiter
+}
+
+// peerAck is what one node acknowledged in its newest term.
+type peerAck struct {
+	term  uint64
+	round uint64 // the newest round that had begun when an acknowledged request was sent
+	match uint64 // its log agrees with the leader's up to here
+}
+
+// ackWaiter is closed when as many nodes as it needs are as far as it wants.
+type ackWaiter struct {
+	need    int
+	reached func(*peerAck) bool
+	done    chan struct{}
+}
+
+func newAcks(self string, cluster map[string]string) *acks {
+	a := &acks{quorum: len(cluster) / 2, peers: make(map[raft.ServerID]*peerAck, len(cluster)-1)}
+	for name := range cluster {
+		if name != self {
+			a.peers[raft.ServerID(name)] = &peerAck{}
+		}
+	}
+	return a
+}
+
+// sending returns the round to note when a request that is sent now is acknowledged.
+func (a *acks) sending() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.round
+}
+
+// note records that peer acknowledged, in term, a request that was sent in
+// round. match is 0 for requests that say nothing of the log.
+func (a *acks) note(peer raft.ServerID, term, round, match uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.peers[peer]
+	if p == nil || term < p.term {
+		return
+	}
+	if term > p.term {
+		*p = peerAck{term: term}
+	}
+	p.round, p.match = max(p.round, round), max(p.match, match)
+	kept := a.waiters[:0]
+	for _, w := range a.waiters {
+		if a.count(w.reached) >= w.need {
+			close(w.done)
+			continue
+		}
+		kept = append(kept, w)
+	}
+	clear(a.waiters[len(kept):])
+	a.waiters = kept
+}
+
+func (a *acks) count(reached func(*peerAck) bool) int {
+	n := 0
+	for _, p := range a.peers {
+		if reached(p) {
+			n++
+		}
+	}
+	return n
+}
+
+// beginRound starts a leadership check of term. The result is closed when a
+// majority has confirmed it; the caller hands it to forget in any case.
+func (a *acks) beginRound(term uint64) *ackWaiter {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.round++
+	round := a.round
+	return a.wait(a.quorum, func(p *peerAck) bool { return p.term == term && p.round >= round })
+}
+
+// awaitMatch waits until n others have the log up to index in term.
+func (a *acks) awaitMatch(term, index uint64, n int) *ackWaiter {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.wait(n, func(p *peerAck) bool { return p.term == term && p.match >= index })
+}
+
+func (a *acks) wait(need int, reached func(*peerAck) bool) *ackWaiter {
+	w := &ackWaiter{need: need, reached: reached, done: make(chan struct{})}
+	if a.count(reached) >= need {
+		close(w.done)
+	} else {
+		a.waiters = append(a.waiters, w)
+	}
+	return w
+}
+
+// forget ends a wait, and returns how many nodes had reached what it waited for.
+func (a *acks) forget(w *ackWaiter) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, other := range a.waiters {
+		if other == w {
+			a.waiters = append(a.waiters[:i], a.waiters[i+1:]...)
+			break
+		}
+	}
+	return a.count(w.reached)
+}
+
+// matches returns how far each other node's log is known to agree in term.
+func (a *acks) matches(term uint64) map[string]uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m := make(map[string]uint64, len(a.peers))
+	for id, p := range a.peers {
+		m[string(id)] = 0
+		if p.term == term {
+			m[string(id)] = p.match
+		}
+	}
+	return m
+}

@@ -1,0 +1,81 @@
+package replica
+
+import (
+	"sync"
+	"time"
+)
+
+// Clock is where the node reads time from. Timeouts do not use it: it is the
+// source of cluster time and of wall time alone, so that tests can skew these.
+type Clock interface {
+	// Monotonic grows at the rate of real time from any origin.
+	Monotonic() time.Duration
+	// Wall is the time of day. It may jump.
+	Wall() time.Time
+}
+
+// SystemClock is the machine's clock.
+func SystemClock() Clock { return systemClock{start: time.Now()} }
+
+type systemClock struct{ start time.Time }
+
+func (c systemClock) Monotonic() time.Duration { return time.Since(c.start) }
+func (c systemClock) Wall() time.Time          { return time.Now() }
+
+// wallTolerance is how far the leader's wall clock may wander from what cluster
+// time says before the difference is taken anew. Within it EXPIRETIME answers to
+// the millisecond what PEXPIREAT was given.
+const wallTolerance = 100 * time.Millisecond
+
+// clusterClock is cluster time as one leader continues it: from the state's
+// clock when its leadership began, at the rate of its monotonic clock.
+//
+// Time that nobody looked at for longer than step does not count beyond step.
+// So a leader that was frozen, and is not deposed, does not end all leases at
+// once when it wakes: leases only lengthen. Whoever leads looks at the clock
+// often enough while there is a lease ([ticker]).
+type clusterClock struct {
+	source Clock
+	step   time.Duration
+
+	mu           sync.Mutex
+	now          time.Duration // since cluster time 0
+	seen         time.Duration // the monotonic reading of now
+	offsetMillis int64         // wall clock minus cluster time
+}
+
+func newClusterClock(source Clock, step time.Duration, stampMillis, wallOffsetMillis int64) *clusterClock {
+	c := &clusterClock{
+		source: source, step: step,
+		now:          time.Duration(stampMillis) * time.Millisecond,
+		offsetMillis: wallOffsetMillis,
+	}
+	c.seen = c.passing()
+	return c
+}
+
+// passing is the time that leases run by.
+func (c *clusterClock) passing() time.Duration {
+	if leasesByWallClock {
+		return time.Duration(c.source.Wall().UnixNano())
+	}
+	return c.source.Monotonic()
+}
+
+// read returns cluster time, and what to add to it for Unix time. Readings
+// never go back.
+func (c *clusterClock) read() (stampMillis, wallOffsetMillis int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := c.passing()
+	if passed := seen - c.seen; passed > 0 {
+		c.now += min(passed, c.step)
+		c.seen = seen
+	}
+	stampMillis = c.now.Milliseconds()
+	offset := c.source.Wall().UnixMilli() - stampMillis
+	if wandered := offset - c.offsetMillis; wandered > wallTolerance.Milliseconds() || wandered < -wallTolerance.Milliseconds() {
+		c.offsetMillis = offset
+	}
+	return stampMillis, c.offsetMillis
+}

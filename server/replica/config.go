@@ -1,0 +1,184 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// Config is what a member of the cluster needs from its owner.
+type Config struct {
+	// Name is this node's name. It never changes.
+	Name string
+	// ClientAddr is the host:port that clients reach this node by. Other nodes
+	// learn it from this node.
+	ClientAddr string
+	// InitialCluster holds the peer address of every voter by name, this node's
+	// too. All members must be given the same names.
+	InitialCluster map[string]string
+
+	Stores    Stores
+	Peers     Peers
+	Clock     Clock // nil: the system's
+	Timing    Timing
+	Limits    Limits
+	Snapshots SnapshotPolicy
+
+	Logger     *slog.Logger // nil: none
+	RaftLogger hclog.Logger // nil: none
+	OnEvent    func(Event)  // nil: nobody listens; must be quick, and safe for many goroutines
+}
+
+// Stores are where the node keeps what must survive a restart.
+type Stores struct {
+	Log       raft.LogStore
+	Stable    raft.StableStore
+	Snapshots raft.SnapshotStore
+	// Epoch grows with every start of this node. It is on disk before Open is called.
+	Epoch uint64
+}
+
+// Peers are the two streams of connections to other nodes. The replica closes
+// them, which must end all connections that came from them.
+type Peers struct {
+	Raft    raft.StreamLayer
+	Forward Forward
+}
+
+// Forward is the stream of connections that carry clients' requests to the leader.
+// When a connection has a method PeerName() string, only the node of that name may
+// forward over it.
+type Forward interface {
+	net.Listener
+	DialContext(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// Timing holds what is measured in time. Zero fields get the defaults.
+type Timing struct {
+	// Heartbeat: a follower that hears nothing from a leader for one to two of
+	// these starts an election.
+	Heartbeat time.Duration
+	// Election: a candidate starts over after one to two of these.
+	Election time.Duration
+	// Lease: a leader that hears nothing from a majority for so long steps down.
+	Lease time.Duration
+	// Commit: when nothing is proposed, followers learn of the last commits after one to two of these.
+	Commit time.Duration
+	// Command is how long a command may take before its client is told that its
+	// outcome is uncertain.
+	Command time.Duration
+	// ClockStep caps what cluster time advances at once. Zero: Election.
+	ClockStep time.Duration
+}
+
+// Limits bound what the node holds for clients. Zero fields get the defaults.
+type Limits struct {
+	// EntryBytes is where gathering into one log entry stops. A bigger unit goes alone.
+	EntryBytes int
+	// UnitBytes is the largest unit that is taken.
+	UnitBytes int
+	// PendingUnits and PendingBytes bound what waits on this node at once.
+	PendingUnits int
+	PendingBytes int
+	// ReplyBytes bounds the replies to one forwarded unit.
+	ReplyBytes int
+}
+
+// SnapshotPolicy says when the log is cut. Zero fields get the defaults.
+type SnapshotPolicy struct {
+	// Entries, Bytes: a snapshot is taken after so many log entries or so many
+	// bytes of them, whichever comes first.
+	Entries uint64
+	Bytes   int64
+	// Interval is how often Entries is looked at.
+	Interval time.Duration
+	// Trailing entries are kept behind a snapshot, so that a follower that was
+	// away for a moment needs no snapshot.
+	Trailing uint64
+}
+
+// The defaults; DESIGN.md has the reasons.
+const (
+	DefaultHeartbeat = 400 * time.Millisecond
+	DefaultElection  = 400 * time.Millisecond
+	DefaultLease     = 400 * time.Millisecond
+	DefaultCommit    = 50 * time.Millisecond
+	DefaultCommand   = 1750 * time.Millisecond
+
+	DefaultEntryBytes   = 1 << 20
+	DefaultUnitBytes    = 32 << 20
+	DefaultPendingUnits = 1 << 16
+	DefaultPendingBytes = 256 << 20
+	DefaultReplyBytes   = 64 << 20
+
+	DefaultSnapshotEntries  = 1 << 16
+	DefaultSnapshotBytes    = 256 << 20
+	DefaultSnapshotInterval = 30 * time.Second
+	DefaultTrailing         = 1 << 14
+)
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// withDefaults fills what is zero.
+func (c Config) withDefaults() Config {
+	orDefault(&c.Timing.Heartbeat, DefaultHeartbeat)
+	orDefault(&c.Timing.Election, max(DefaultElection, c.Timing.Heartbeat))
+	orDefault(&c.Timing.Lease, min(DefaultLease, c.Timing.Heartbeat))
+	orDefault(&c.Timing.Commit, DefaultCommit)
+	orDefault(&c.Timing.Command, DefaultCommand)
+	orDefault(&c.Timing.ClockStep, c.Timing.Election)
+	orDefault(&c.Limits.EntryBytes, DefaultEntryBytes)
+	orDefault(&c.Limits.UnitBytes, DefaultUnitBytes)
+	orDefault(&c.Limits.PendingUnits, DefaultPendingUnits)
+	orDefault(&c.Limits.PendingBytes, DefaultPendingBytes)
+	orDefault(&c.Limits.ReplyBytes, DefaultReplyBytes)
+	orDefault(&c.Snapshots.Entries, DefaultSnapshotEntries)
+	orDefault(&c.Snapshots.Bytes, DefaultSnapshotBytes)
+	orDefault(&c.Snapshots.Interval, DefaultSnapshotInterval)
+	orDefault(&c.Snapshots.Trailing, DefaultTrailing)
+	if c.Clock == nil {
+		c.Clock = SystemClock()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.RaftLogger == nil {
+		c.RaftLogger = hclog.NewNullLogger()
+	}
+	if c.OnEvent == nil {
+		c.OnEvent = func(Event) {}
+	}
+	return c
+}
+
+// validate reports all that is wrong with c.
+func (c *Config) validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Name != "", "name is empty")
+	check(c.InitialCluster[c.Name] != "", "initial cluster does not name this node, %q", c.Name)
+	for name, addr := range c.InitialCluster {
+		check(name != "" && addr != "", "initial cluster has a member without name or address: %q=%q", name, addr)
+	}
+	check(c.Stores.Log != nil && c.Stores.Stable != nil && c.Stores.Snapshots != nil, "a store is missing")
+	check(c.Stores.Epoch > 0, "epoch is 0")
+	check(c.Peers.Raft != nil && c.Peers.Forward != nil, "a stream of peer connections is missing")
+	check(c.Timing.Lease <= c.Timing.Heartbeat, "lease %v is above heartbeat %v", c.Timing.Lease, c.Timing.Heartbeat)
+	check(c.Timing.Election >= c.Timing.Heartbeat, "election %v is below heartbeat %v", c.Timing.Election, c.Timing.Heartbeat)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,65 @@
+// Package replica is one member of the cluster: it takes units of commands from
+// connections, has them applied in the one order that all members agree on,
+// and answers them, whichever member leads and whoever dies meanwhile.
+//
+// It promises:
+//   - a write that is acknowledged is on the disks of a majority, and was applied
+//     once, although it may have been proposed several times over failovers;
+//   - a read sees every write that was acknowledged before it began, on any node;
+//   - an error row's outcome is true: "none" is said of a unit only that never was
+//     handed to anybody who could propose it;
+//   - leases are counted in cluster time, which only a leader's stamps advance,
+//     and never faster than that leader's monotonic clock;
+//   - when there is nothing to do nothing is written, and what waits is bounded.
+//
+// It does not know what a command means (package fsm), nor how clients speak
+// (server/resp), nor where connections between nodes and disks come from: these
+// are values in [Config].
+//
+// # The way of a unit
+//
+//	Execute ─► table of writes ─┬─► proposer ─► raft ─► state ─► fsm.Machine ─► sink ─► table: replies
+//	  (any node)                │    (leader)                        │
+//	                            └─► link ═══► inbox ─► proposer      └─► inbound ═══► link ─► table
+//	                             (follower)  (leader)
+//
+//	Execute ─► round ─► fsm.Machine.Read          on the leader
+//	        └► table of reads ─► link ═══► inbound ─► round ─► fsm.Machine.Read ═══► link ─► table
+//
+// Units wait in a [table]. The helm says who takes them from there: the
+// proposer, if this node leads, or the link to the leader. When that changes, the next one
+// begins with the first unit that has no reply. So that is all a failover is: the
+// same units, with the same numbers, taken again.
+//
+// # Goroutines
+//
+// Run starts all but raft's, each once, and ends them with its context.
+//
+//	helm.run         turns the node with raft: serves, follows, waits
+//	proposer.run     makes log entries while this node leads
+//	rounds.run       leadership checks for reads
+//	ticker.run       looks at cluster time and has it stamped, while leading
+//	sweeper.run      time limits of what waits
+//	link.run         connects to the leader, and sends; one more per connection listens
+//	inbox.run        accepts links; three more per link listen, send, and answer reads;
+//	                 one more per open WAIT
+//	succession.run   asks around when the leader's process is gone; one more per node asked
+//	state.cutLog     snapshots of large entries
+//	raft             its own; one of them calls state.ApplyBatch, Snapshot and Restore
+//
+// # Lock order
+//
+// Whoever holds a lock takes only locks to the right of it:
+//
+//	state.digesting ─► fsm.Machine ─► inbox.mu ─► table.mu
+//	                               └► inbound.mu
+//	link.mu ─► session.mu
+//	        └► table.mu
+//
+// All others (acks, rounds, watermark, gate, clock, addresses, health, succession) are
+// leaves: nothing is locked, called or waited for under them. Events are told
+// without any lock held.
+//
+// Start reading at [Replica.Execute], then table.go, lead.go, propose.go,
+// machine.go, reads.go. DESIGN.md has the reasons.
+package replica

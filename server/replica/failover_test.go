@@ -1,0 +1,281 @@
+package replica_test
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+	"github.com/holdfast/holdfast/server/store"
+)
+
+// A client of a follower gets the true reply to a write that was committed,
+// although the leader that could have told it died before.
+func TestReplyComesFromTheOwnLog(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		follower, other := c.Followers()[0], c.Followers()[1]
+		require.Equal(t, protocol.Integer(1), follower.Do("INCR", "n"))
+		c.Net.Cut(leader.Name, follower.Name) // neither the reply nor the log come this way
+
+		reply := later(follower, "INCR", "n")
+		time.Sleep(100 * time.Millisecond)
+		require.Equal(t, protocol.Bulk("2"), other.Do("GET", "n"))
+		require.Empty(t, reply)
+		leader.Crash()
+		c.Net.Heal()
+
+		require.Equal(t, protocol.Integer(2), <-reply)
+		require.Equal(t, protocol.Bulk("2"), follower.Do("GET", "n"))
+	})
+}
+
+// A write that a cut off leader has in its log is given to the next leader, and
+// takes effect once, also after the old leader is back.
+func TestWriteMovesToTheNextLeader(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		old := c.Leader()
+		follower := c.Followers()[0]
+		require.Equal(t, protocol.Integer(1), follower.Do("INCR", "n"))
+		// Requests still reach the leader; what it sends reaches nobody.
+		for _, n := range c.Followers() {
+			c.Net.Cut(old.Name, n.Name)
+		}
+		require.Equal(t, protocol.Integer(2), follower.Do("INCR", "n"))
+		require.NotEqual(t, old.Name, follower.Replica().Status().Leader.Name)
+
+		c.Net.Heal()
+		require.Equal(t, protocol.Integer(3), old.Do("INCR", "n"))
+		c.Settle()
+	})
+}
+
+// The client of a leader that lost its majority is told neither that its write
+// took effect nor that it did not.
+func TestWriteOfACutOffLeaderIsUncertain(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		old := c.Leader()
+		c.Net.Isolate(old.Name)
+		start := time.Now()
+		require.Equal(t, protocol.ErrUncertain.Value(), old.Do("INCR", "n"))
+		require.InDelta(t, replica.DefaultCommand.Seconds(), time.Since(start).Seconds(), 0.1)
+		require.Equal(t, protocol.Null, c.Leader().Do("GET", "n"))
+		c.Net.Heal()
+		c.Settle()
+		require.Equal(t, protocol.Null, old.Do("GET", "n"), "given up: it must not take effect later")
+	})
+}
+
+// Without a leader a command is refused after its time, and surely has no effect.
+func TestRefusedWithoutALeader(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		last := c.Leader()
+		for _, n := range c.Followers() {
+			n.Crash()
+		}
+		time.Sleep(time.Second) // it steps down
+		require.False(t, last.Replica().Status().Leading)
+		for _, words := range [][]string{{"INCR", "n"}, {"GET", "n"}} {
+			start := time.Now()
+			require.Equal(t, protocol.ErrNoLeader.Value(), last.Do(words...))
+			require.InDelta(t, replica.DefaultCommand.Seconds(), time.Since(start).Seconds(), 0.1)
+		}
+		for _, n := range c.Nodes() {
+			if n != last {
+				n.Start()
+			}
+		}
+		require.Equal(t, protocol.Null, c.Leader().Do("GET", "n"))
+		c.Settle()
+	})
+}
+
+// A node that is shut down hands over first: no client of the others sees more
+// than a slow reply.
+func TestShutdownUnderLoad(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leaving := c.Leader()
+		stay := c.Followers()
+		stop := make(chan struct{})
+		var clients sync.WaitGroup
+		var mu sync.Mutex
+		acknowledged := 0
+		var slowest time.Duration
+		for i := range 8 {
+			clients.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(time.Millisecond):
+					}
+					start := time.Now()
+					reply := stay[i%2].Do("INCR", "n")
+					require.False(t, reply.IsError(), reply.Str)
+					mu.Lock()
+					acknowledged++
+					slowest = max(slowest, time.Since(start))
+					mu.Unlock()
+				}
+			})
+		}
+		time.Sleep(100 * time.Millisecond)
+		require.NoError(t, leaving.Stop())
+		require.NoError(t, leaving.Err())
+		time.Sleep(100 * time.Millisecond)
+		close(stop)
+		clients.Wait()
+		require.Less(t, slowest, 200*time.Millisecond)
+		require.Equal(t, protocol.Bulk(strconv.Itoa(acknowledged)), c.Leader().Do("GET", "n"))
+	})
+}
+
+// All nodes die at once and come back: what was acknowledged is there.
+func TestAllNodesRestart(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v", "PX", "60000"))
+		require.Equal(t, protocol.Integer(1), c.Leader().Do("INCR", "n"))
+		for _, n := range c.Nodes() {
+			n.Crash()
+		}
+		time.Sleep(time.Hour) // does not count: nobody led
+		for _, n := range c.Nodes() {
+			n.Start()
+		}
+		require.Equal(t, protocol.Bulk("v"), c.Leader().Do("GET", "k"))
+		ttl := c.Leader().Do("PTTL", "k").Num
+		require.Greater(t, ttl, int64(58_000))
+		require.Equal(t, protocol.Integer(2), c.Followers()[0].Do("INCR", "n"))
+		c.Settle()
+	})
+}
+
+// A follower that was away for long is served the log at once when it returns,
+// although raft would have waited for seconds between attempts.
+func TestReturningFollowerIsServedAtOnce(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		away := c.Followers()[0]
+		away.Crash()
+		for range 10 {
+			require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))
+			time.Sleep(time.Minute)
+		}
+		away.Start()
+		time.Sleep(500 * time.Millisecond)
+		require.Equal(t, c.Leader().Replica().Status().LastLog, away.Replica().Status().Applied)
+		// Now it is needed for the majority.
+		for _, n := range c.Followers() {
+			if n != away {
+				n.Crash()
+			}
+		}
+		require.Equal(t, protocol.OK, away.Do("SET", "k", "w"))
+	})
+}
+
+// A leader that is cut off, and so does not even hang up, is replaced within a second.
+func TestSilentLeaderIsReplaced(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		var all []time.Duration
+		for range 21 {
+			old := c.Leader()
+			require.Equal(t, protocol.OK, old.Do("SET", "k", "v"))
+			client := c.Followers()[0]
+			start := time.Now()
+			c.Net.Isolate(old.Name)
+			require.Equal(t, protocol.OK, client.Do("SET", "k", "w"))
+			all = append(all, time.Since(start))
+			c.Net.Heal()
+			c.Settle()
+		}
+		require.Less(t, median(all), time.Second)
+	})
+}
+
+func median(ds []time.Duration) time.Duration {
+	slices.Sort(ds)
+	return ds[len(ds)/2]
+}
+
+// A leader whose disk hangs keeps its leadership, as raft's heartbeats go on; no
+// command is lost to that: when the watchdog ends it, the next leader answers.
+func TestHungDisk(t *testing.T) {
+	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		require.Equal(t, protocol.Integer(1), follower.Do("INCR", "n"))
+		leader.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Hang: true})
+		reply := later(follower, "INCR", "n")
+		time.Sleep(5 * time.Second)
+		require.Empty(t, reply)
+		require.Error(t, leader.Replica().Healthy())
+		require.Len(t, events[replica.ProposalStalled](leader), 1)
+		leader.Crash()
+		require.Equal(t, protocol.Integer(2), <-reply)
+	})
+}
+
+// A follower whose disk failed for a while catches up: raft's pipeline, which
+// would not, is off.
+func TestFailedAppendsDoNotWedgeAFollower(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		for range 20 {
+			follower.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: 20 * time.Millisecond, Err: syscall.EIO, Count: 1})
+			for range 5 {
+				require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
+			}
+		}
+		c.Settle()
+	})
+}
+
+// A node that restarted costs a candidate no vote, although raft has connections
+// to its former life.
+func TestElectionAfterARestart(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		first, candidate, restarted := c.Node("n1"), c.Node("n2"), c.Node("n3")
+		for range 5 {
+			lead(t, c, candidate) // so it has connections to both
+			lead(t, c, first)
+			restarted.Crash()
+			restarted.Start()
+			c.Settle()
+			time.Sleep(time.Second)
+			start := time.Now()
+			first.Crash()
+			require.Equal(t, protocol.OK, candidate.Do("SET", "k", "v"))
+			require.Less(t, time.Since(start), 200*time.Millisecond)
+			require.Equal(t, candidate, c.Leader())
+			first.Start()
+			c.Settle()
+		}
+	})
+}
+
+// All nodes can be shut down at once: the last ones have nobody to hand over to.
+func TestAllNodesShutDown(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))
+		var stops sync.WaitGroup
+		for _, n := range c.Nodes() {
+			stops.Go(func() {
+				if err := n.Stop(); err != nil {
+					t.Error(n.Name, err)
+				}
+			})
+		}
+		stops.Wait()
+		for _, n := range c.Nodes() {
+			require.NoError(t, n.Err())
+			n.Start()
+		}
+		require.Equal(t, protocol.Bulk("v"), c.Leader().Do("GET", "k"))
+	})
+}

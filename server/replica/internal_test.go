@@ -1,0 +1,215 @@
+package replica
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Acknowledgements of what was sent before a round began do not count, and
+// neither do those of another term. raft's own check takes the former.
+func TestOldAcknowledgementsConfirmNothing(t *testing.T) {
+	a := newAcks("n1", map[string]string{"n1": "", "n2": "", "n3": ""})
+	before := a.sending()
+	round := a.beginRound(7)
+	confirmed := func() bool {
+		select {
+		case <-round.done:
+			return true
+		default:
+			return false
+		}
+	}
+	a.note("n2", 7, before, 5)
+	require.False(t, confirmed(), "sent before")
+	a.note("n2", 6, a.sending(), 0)
+	require.False(t, confirmed(), "of a former term")
+	a.note("nobody", 7, a.sending(), 0)
+	require.False(t, confirmed(), "of a stranger")
+	a.note("n2", 7, a.sending(), 0)
+	require.True(t, confirmed())
+	require.Equal(t, map[string]uint64{"n2": 5, "n3": 0}, a.matches(7))
+	require.Equal(t, map[string]uint64{"n2": 0, "n3": 0}, a.matches(8))
+	a.forget(round)
+	require.Empty(t, a.waiters)
+}
+
+func TestFiveNodesNeedTwoAcknowledgements(t *testing.T) {
+	a := newAcks("n1", map[string]string{"n1": "", "n2": "", "n3": "", "n4": "", "n5": ""})
+	round := a.beginRound(1)
+	a.note("n2", 1, a.sending(), 0)
+	a.note("n2", 1, a.sending(), 0)
+	require.Len(t, a.waiters, 1)
+	a.note("n5", 1, a.sending(), 0)
+	<-round.done
+}
+
+type fakeClock struct {
+	monotonic time.Duration
+	wall      time.Time
+}
+
+func (c *fakeClock) Monotonic() time.Duration { return c.monotonic }
+func (c *fakeClock) Wall() time.Time          { return c.wall }
+
+func TestClusterClock(t *testing.T) {
+	source := &fakeClock{monotonic: 5 * time.Hour, wall: time.UnixMilli(1_000_000)}
+	c := newClusterClock(source, 300*time.Millisecond, 1000, 500)
+	reading := func() [2]int64 {
+		stamp, offset := c.read()
+		return [2]int64{stamp, offset}
+	}
+	pass := func(d time.Duration) {
+		source.monotonic += d
+		source.wall = source.wall.Add(d)
+	}
+	require.Equal(t, [2]int64{1000, 999_000}, reading(), "it starts where the log was, whatever the monotonic clock says")
+	pass(200 * time.Millisecond)
+	require.Equal(t, [2]int64{1200, 999_000}, reading())
+	pass(999 * time.Microsecond)
+	require.Equal(t, [2]int64{1200, 999_000}, reading())
+	pass(time.Microsecond)
+	require.Equal(t, [2]int64{1201, 999_000}, reading())
+	source.wall = source.wall.Add(99 * time.Millisecond)
+	require.Equal(t, [2]int64{1201, 999_000}, reading(), "the wall clock may wander")
+	source.wall = source.wall.Add(-300 * time.Millisecond)
+	require.Equal(t, [2]int64{1201, 998_799}, reading(), "but not too far")
+	pass(time.Minute)
+	require.Equal(t, [2]int64{1501, 998_799 + 59_700}, reading(), "one step is capped")
+	source.monotonic -= time.Minute
+	require.Equal(t, int64(1501), reading()[0], "and it never goes back")
+}
+
+func TestTableKeepsOrder(t *testing.T) {
+	table := newTable(Limits{PendingUnits: math.MaxInt, PendingBytes: math.MaxInt}, time.Hour, func() {})
+	const units = 300 // more than the ring has at first
+	answered := make(chan uint64, units)
+	for i := range units {
+		s := &slot{unit: &Unit{Body: []byte{byte(i)}, Write: true}, deadline: time.Now().Add(time.Hour), done: make(chan struct{}, 1)}
+		require.NoError(t, table.add(s))
+		go func() { <-s.done; answered <- s.number }()
+	}
+	taken := func(consumer any) (ns []uint64) {
+		table.take(consumer, math.MaxUint64, func(low, n uint64, u *Unit) bool {
+			require.LessOrEqual(t, low, n)
+			ns = append(ns, n)
+			return true
+		})
+		return ns
+	}
+	wake := make(chan struct{}, 1)
+	require.Empty(t, taken("a"), "nobody is attached")
+	table.attach("a", wake)
+	require.Len(t, taken("a"), units)
+	require.Empty(t, taken("a"))
+	// All but two are answered; the next consumer gets these, in order.
+	var done []completion
+	for n := uint64(1); n <= units; n++ {
+		if n != 7 && n != 250 {
+			done = append(done, completion{number: n})
+		}
+	}
+	table.complete(done)
+	table.complete(done) // late copies of replies
+	table.attach("b", wake)
+	require.Empty(t, taken("a"), "it is not the consumer any more")
+	require.Equal(t, []uint64{7, 250}, taken("b"))
+	require.Equal(t, uint64(7), table.base)
+	table.detach("a")
+	require.Equal(t, []uint64{7, 250}, table.numbers())
+	table.close(protocol.ErrStopping)
+	for range units {
+		<-answered
+	}
+	require.Equal(t, table.next, table.base)
+	require.Zero(t, table.bytes)
+}
+
+// Whether a unit was handed to anybody decides what its client is told.
+func TestTableOutcomes(t *testing.T) {
+	table := newTable(Limits{PendingUnits: 10, PendingBytes: 100}, time.Second, func() {})
+	start := time.Now()
+	slots := make([]*slot, 3)
+	for i := range slots {
+		slots[i] = &slot{unit: &Unit{Body: make([]byte, 10), Write: i != 2}, deadline: start.Add(time.Second), done: make(chan struct{}, 1)}
+		require.NoError(t, table.add(slots[i]))
+	}
+	table.attach("consumer", make(chan struct{}, 1))
+	table.take("consumer", math.MaxUint64, func(_, n uint64, _ *Unit) bool { return n != 2 })
+	table.detach("consumer")
+	table.expire(start.Add(time.Second - 1))
+	require.Len(t, table.numbers(), 3)
+	table.expire(start.Add(time.Second))
+	require.True(t, table.empty())
+	require.Equal(t, protocol.ErrUncertain, slots[0].err)
+	require.Equal(t, protocol.ErrNoLeader, slots[1].err)
+	require.Equal(t, protocol.ErrNoLeader, slots[2].err, "a read has no effect")
+}
+
+func TestFrames(t *testing.T) {
+	hello := greeting{version: 1, name: "n1", epoch: 1 << 40, clientAddr: "[::1]:6379"}
+	var stream []byte
+	stream = append(stream, sealFrame(hello.append(make([]byte, frameHead), kindHello))...)
+	big := bytes.Repeat([]byte("x"), 3*frameStep)
+	stream = append(stream, sealFrame(append(make([]byte, frameHead), big...))...)
+	r := bufio.NewReader(bytes.NewReader(stream))
+	got, err := readGreeting(r, kindHello)
+	require.NoError(t, err)
+	require.Equal(t, hello, got)
+	frame, err := readFrame(r, nil, len(big))
+	require.NoError(t, err)
+	require.Equal(t, big, frame)
+
+	_, err = readFrame(bufio.NewReader(bytes.NewReader(sealFrame(append(make([]byte, frameHead), big...)))), nil, len(big)-1)
+	require.ErrorIs(t, err, errFrame)
+	_, err = readGreeting(bufio.NewReader(bytes.NewReader(stream)), kindWelcome)
+	require.ErrorIs(t, err, errFrame)
+}
+
+// Whatever a peer sends, reading it ends, and without a panic.
+func FuzzFields(f *testing.F) {
+	f.Add(appendBytes([]byte{kindWrite, 1, 1}, "body"))
+	f.Add(appendValues([]byte{kindWrote, 1}, []protocol.Value{protocol.OK, protocol.Array(protocol.Integer(1))}))
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		in := fields[string]{rest: string(frame)}
+		for in.more() {
+			switch in.kind() {
+			case kindWrite:
+				in.number()
+				in.number()
+				in.bytes()
+			case kindWrote:
+				in.number()
+				values(&in)
+			default:
+				in.number()
+			}
+		}
+		_, _ = readFrame(bufio.NewReader(bytes.NewReader(frame)), nil, 1<<20)
+	})
+}
+
+func TestWatermark(t *testing.T) {
+	var w watermark
+	require.NoError(t, w.wait(0, nil, nil))
+	done := make(chan error, 1)
+	go func() { done <- w.wait(5, nil, nil) }()
+	w.reach(3)
+	w.reach(5)
+	require.NoError(t, <-done)
+	require.NoError(t, w.wait(4, nil, nil))
+	gone := make(chan struct{})
+	close(gone)
+	require.ErrorIs(t, w.wait(6, gone, nil), errReroute)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, w.wait(6, nil, ctx.Done()), errReroute)
+	require.Empty(t, w.waiters)
+}

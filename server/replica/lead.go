@@ -1,0 +1,185 @@
+package replica
+
+import (
+	"context"
+	"encoding/binary"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// lead is one leadership of this node, from when it may serve until it ends.
+type lead struct {
+	term  uint64
+	clock *clusterClock
+	gone  chan struct{} // closed when the leadership is over
+
+	// inFlight counts entries that were given to raft and are not applied yet.
+	inFlight atomic.Int32
+	// progress is when inFlight last fell, or rose from none; nanoseconds of Unix time.
+	progress atomic.Int64
+	wanted   atomic.Int64 // cluster time that an entry is wanted to reach
+	stamped  int64        // the newest stamp proposed; the proposer's own
+}
+
+// helm watches raft and turns the node with it: into a leader that serves, into
+// a follower that forwards, or into a node that waits for a leader.
+//
+// All turns are made on its one goroutine. Nobody else attaches the proposer to
+// the writes, or tells the link whom to follow.
+type helm struct {
+	r    *Replica
+	turn chan struct{} // something about raft changed
+
+	asserted   uint64 // the term in which this node proposed its first entry
+	restart    atomic.Bool
+	assertedAt time.Time
+	leader     string
+	leaderTerm uint64
+}
+
+func newHelm(r *Replica) *helm { return &helm{r: r, turn: make(chan struct{}, 1)} }
+
+// observer tells the helm of raft's changes. Events are not queued: the helm
+// looks at what is, so that none can be lost.
+func (h *helm) observer() *raft.Observer {
+	return raft.NewObserver(nil, false, func(o *raft.Observation) bool {
+		switch o.Data.(type) {
+		case raft.RaftState, raft.LeaderObservation:
+			notify(h.turn)
+		}
+		return false
+	})
+}
+
+func (h *helm) run(ctx context.Context) error {
+	defer h.lose()
+	for {
+		h.steer()
+		select {
+		case <-h.turn:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// steer compares what the node does with what raft says.
+func (h *helm) steer() {
+	term, leading := h.r.leading()
+	again := h.restart.Swap(false)
+	if l := h.r.serving.Load(); l != nil && (!leading || l.term != term || again) {
+		h.lose()
+		h.asserted = 0
+	}
+	switch {
+	case !leading:
+		h.r.inbox.shut()
+		h.follow()
+	case h.asserted != term:
+		h.assert(term)
+	case h.r.serving.Load() == nil && h.r.state.term.Load() == term:
+		h.serve(term)
+	}
+}
+
+// leading returns the term and whether this node leads it, as of one instant.
+func (r *Replica) leading() (term uint64, leading bool) {
+	term = r.raft.CurrentTerm()
+	return term, r.raft.State() == raft.Leader && r.raft.CurrentTerm() == term
+}
+
+// leads reports whether this node leads term.
+func (r *Replica) leads(term uint64) bool {
+	t, leading := r.leading()
+	return leading && t == term
+}
+
+// assert proposes the first entry of a new leadership. Once it is applied, so
+// is everything that former leaders committed.
+//
+// It is an empty entry of ours and not raft's Barrier, because the future of a
+// Barrier can stay without an answer for ever when raft is shut down, and
+// whoever waits for it then, too. Its stamp is not above cluster time, so that it ends no lease.
+func (h *helm) assert(term uint64) {
+	h.asserted, h.assertedAt = term, time.Now()
+	h.r.link.follow("")
+	h.r.inbox.open(term)
+	stamp, offset := h.r.machine.Clock()
+	h.r.propose(term, protocol.NewEntry(nil, stamp, offset).Bytes())
+}
+
+// serve starts to take commands as leader of term.
+func (h *helm) serve(term uint64) {
+	stamp, offset := h.r.machine.Clock()
+	l := &lead{
+		term:    term,
+		clock:   newClusterClock(h.r.config.Clock, h.r.config.Timing.ClockStep, stamp, offset),
+		gone:    make(chan struct{}),
+		stamped: stamp,
+	}
+	h.r.serving.Store(l)
+	h.r.serves.open()
+	h.r.reads.divert(errReroute)
+	h.r.writes.attach(l, h.r.proposer.wake)
+	notify(h.r.ticker.wake)
+	h.see(h.r.config.Name, term)
+	h.r.event(LeadershipGained{Term: term, Took: time.Since(h.assertedAt)})
+}
+
+// lose ends this node's leadership. What was in flight stays in the table, and
+// is routed again when there is a new leader, or completed when the log says so.
+func (h *helm) lose() {
+	l := h.r.serving.Load()
+	if l == nil {
+		return
+	}
+	h.r.reads.divert(nil)
+	h.r.serves.shut()
+	h.r.serving.Store(nil)
+	close(l.gone)
+	h.r.writes.detach(l)
+	h.r.inbox.shut()
+	h.r.event(LeadershipLost{Term: l.term})
+}
+
+// follow has the link lead where raft says the leader is.
+func (h *helm) follow() {
+	_, id := h.r.raft.LeaderWithID()
+	leader := string(id)
+	if leader == h.r.config.Name {
+		leader = "" // not yet, or no longer
+	}
+	h.see(leader, h.r.raft.CurrentTerm())
+	h.r.link.follow(leader)
+}
+
+func (h *helm) see(leader string, term uint64) {
+	if leader == h.leader && (term == h.leaderTerm || leader == "") {
+		return
+	}
+	h.leader, h.leaderTerm = leader, term
+	h.r.event(LeaderChanged{Leader: leader, Term: term})
+}
+
+// propose gives an entry to raft for term. It returns when raft's main loop has
+// taken it, at once or after the append before it.
+//
+// The term travels with the entry. Raft could take the entry only after this
+// node lost its leadership and won another, and then the stamp would be that
+// of a clock that is no longer cluster time: such an entry is void (machine.go).
+//
+// The future is not looked at. Success is seen when the entry is applied, failure when
+// the leadership ends, which is all that can fail it: transfers wait until nothing is in
+// flight. And futures can stay without an answer when raft is shut down.
+func (r *Replica) propose(term uint64, entry []byte) {
+	if answersBeforeCommit {
+		early := sink{r: r}
+		_ = r.machine.Apply(entry, &early)
+		early.flush()
+	}
+	r.raft.ApplyLog(raft.Log{Data: entry, Extensions: binary.AppendUvarint(nil, term)}, 0)
+}

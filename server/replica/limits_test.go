@@ -1,0 +1,129 @@
+package replica_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+)
+
+// What waits on a node is bounded, and what is refused was not applied.
+func TestTooManyWait(t *testing.T) {
+	few := func(c *replica.Config) { c.Limits.PendingUnits = 3 }
+	inBubble(t, few, func(t *testing.T, c *replicatest.Cluster) {
+		follower := c.Followers()[0]
+		c.Leader()
+		c.Net.Isolate(follower.Name)
+		time.Sleep(time.Second)
+		var waiting []<-chan protocol.Value
+		for range 3 {
+			waiting = append(waiting, later(follower, "INCR", "n"))
+		}
+		time.Sleep(time.Millisecond)
+		require.Equal(t, protocol.ErrBusy.Value(), follower.Do("INCR", "n"))
+		c.Net.Heal()
+		var sum int64
+		for _, w := range waiting {
+			sum += (<-w).Num
+		}
+		require.Equal(t, int64(1+2+3), sum)
+		require.Equal(t, protocol.Bulk("3"), follower.Do("GET", "n"))
+	})
+}
+
+// A unit above the gathering limit goes alone; one above the limit of units is
+// refused, wherever it comes in. Replies have their limit, too.
+func TestSizes(t *testing.T) {
+	small := func(c *replica.Config) {
+		c.Limits.EntryBytes, c.Limits.UnitBytes, c.Limits.ReplyBytes = 1000, 3<<20, 1<<20
+	}
+	inBubble(t, small, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		for _, n := range []*replicatest.Node{leader, follower} {
+			require.Equal(t, protocol.OK, n.Do("SET", "big", strings.Repeat("x", 2<<20)))
+			require.Contains(t, n.Do("SET", "bigger", strings.Repeat("x", 4<<20)).Str, "too large")
+			require.Equal(t, protocol.Integer(2<<20), n.Do("STRLEN", "big"))
+		}
+		require.Len(t, leader.Do("GET", "big").Str, 2<<20)
+		require.Contains(t, follower.Do("GET", "big").Str, "too large to be forwarded")
+		// A write took effect, however large its reply: it comes from the node's own log.
+		require.Len(t, follower.Do("GETDEL", "big").Str, 2<<20)
+	})
+}
+
+// WAIT tells how many other nodes have what was written, on every node alike.
+func TestWaitReplicated(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		follower, away := c.Followers()[0], c.Followers()[1]
+		for _, n := range []*replicatest.Node{leader, follower} {
+			require.Equal(t, protocol.OK, n.Do("SET", "k", "v"))
+			require.Equal(t, 2, n.Replica().WaitReplicated(t.Context(), 2, time.Second))
+		}
+		away.Crash()
+		for _, n := range []*replicatest.Node{leader, follower} {
+			require.Equal(t, protocol.OK, n.Do("SET", "k", "w"))
+			start := time.Now()
+			require.Equal(t, 1, n.Replica().WaitReplicated(t.Context(), 2, time.Second))
+			require.InDelta(t, time.Second.Seconds(), time.Since(start).Seconds(), 0.1)
+			require.Equal(t, 1, n.Replica().WaitReplicated(t.Context(), 1, 0))
+		}
+		away.Start()
+		require.Equal(t, 2, follower.Replica().WaitReplicated(t.Context(), 5, time.Second))
+		require.Equal(t, 2, leader.Replica().WaitReplicated(t.Context(), 2, 0))
+	})
+}
+
+// Every node knows where clients find the others.
+func TestAddresses(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		time.Sleep(3 * time.Second)
+		for _, n := range c.Nodes() {
+			s := n.Replica().Status()
+			require.Equal(t, leader.Name+":6379", s.Leader.ClientAddr)
+			require.Len(t, s.Members, 3)
+			for _, m := range s.Members {
+				require.Equal(t, m.Name+":6379", m.ClientAddr)
+				require.Equal(t, m.Name+":7379", m.PeerAddr)
+			}
+			require.NoError(t, n.Replica().Healthy())
+		}
+		require.Equal(t, map[string]uint64{c.Followers()[0].Name: 0, c.Followers()[1].Name: 0}, leader.Replica().Lag())
+	})
+}
+
+// Health is how far a node's log has come.
+func TestHealth(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		require.Equal(t, protocol.OK, follower.Do("SET", "k", "v"))
+		c.Net.Isolate(follower.Name)
+		require.Equal(t, protocol.OK, leader.Do("SET", "k", "w"))
+		time.Sleep(10 * time.Second)
+		require.Error(t, follower.Replica().Healthy())
+		require.NoError(t, leader.Replica().Healthy())
+		require.NotZero(t, leader.Replica().Lag()[follower.Name])
+		c.Net.Heal()
+		time.Sleep(12 * time.Second)
+		require.NoError(t, follower.Replica().Healthy())
+	})
+}
+
+// A store that belongs to a cluster of other members is refused.
+func TestOtherMembersAreRefused(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		c.Leader()
+		n := c.Node("n3")
+		n.Crash()
+		_, _, err := n.Open(func(c *replica.Config) {
+			c.InitialCluster = map[string]string{"n3": "n3:7379", "n4": "n4:7379", "n5": "n5:7379"}
+		})
+		require.ErrorContains(t, err, "the members [n1 n2 n3]")
+	})
+}

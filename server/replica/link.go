@@ -1,0 +1,356 @@
+package replica
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Pauses between attempts to reach the leader.
+const (
+	redialFirst = 5 * time.Millisecond
+	redialMost  = 100 * time.Millisecond
+	dialWithin  = 2 * time.Second
+)
+
+// link carries this node's units to the leader, over one connection. When it
+// breaks, everything that has no reply yet is sent again over the next one: the
+// state machine knows what it had applied.
+type link struct {
+	r    *Replica
+	turn chan struct{} // target changed
+
+	mu      sync.Mutex
+	target  string // whom to follow; empty: nobody
+	cancel  context.CancelFunc
+	session *session // while units can be sent
+}
+
+// session is one connection to the leader.
+type session struct {
+	leader string
+	conn   net.Conn
+	wake   chan struct{}
+
+	mu    sync.Mutex
+	asks  map[uint64]chan int // WAITs
+	asked uint64
+	out   []byte // their messages
+}
+
+func newLink(r *Replica) *link { return &link{r: r, turn: make(chan struct{}, 1)} }
+
+// follow sets whom to follow. When it returns, no unit goes to anybody else any more.
+func (l *link) follow(target string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if target == l.target {
+		return
+	}
+	l.target = target
+	if l.cancel != nil {
+		l.cancel()
+	}
+	l.detach()
+	notify(l.turn)
+}
+
+// detach ends the session's being where units go.
+func (l *link) detach() {
+	if l.session != nil {
+		l.r.writes.detach(l.session)
+		l.r.reads.detach(l.session)
+		l.session = nil
+	}
+}
+
+func (l *link) run(ctx context.Context) error {
+	pause := redialFirst
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		attempt, cancel := context.WithCancel(ctx)
+		l.mu.Lock()
+		target := l.target
+		l.cancel = cancel
+		l.mu.Unlock()
+		if target == "" {
+			cancel()
+			select {
+			case <-l.turn:
+			case <-ctx.Done():
+			}
+			pause = redialFirst
+			continue
+		}
+		up, err := l.connect(attempt, target)
+		cancel()
+		if up {
+			pause = redialFirst
+			l.r.event(LinkDown{Leader: target, Err: err})
+		}
+		timer.Reset(pause)
+		pause = min(2*pause, redialMost)
+		select {
+		case <-timer.C:
+		case <-l.turn:
+			pause = redialFirst
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// connect opens a session to target and runs it until it breaks or ctx ends. It
+// reports whether there ever was one.
+func (l *link) connect(ctx context.Context, target string) (up bool, err error) {
+	dialing, cancel := context.WithTimeout(ctx, dialWithin)
+	conn, err := l.r.config.Peers.Forward.DialContext(dialing, l.r.config.InitialCluster[target])
+	cancel()
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		l.r.succession.refused(target)
+	}
+	if err != nil {
+		return false, err
+	}
+	l.r.succession.alive(target)
+	ctx, cancel = context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	defer conn.Close()
+	br := bufio.NewReaderSize(patient{conn}, 64<<10)
+	if err := l.greet(conn, br, target); err != nil {
+		return false, err
+	}
+	s := &session{leader: target, conn: conn, wake: make(chan struct{}, 1), asks: make(map[uint64]chan int)}
+	if !l.attach(s) {
+		return false, nil
+	}
+	l.r.event(LinkUp{Leader: target})
+	heard := make(chan error, 1)
+	go func() {
+		heard <- l.listen(s, br)
+		cancel()
+	}()
+	err = l.send(ctx, s)
+	l.mu.Lock()
+	if l.session == s {
+		l.detach()
+	}
+	l.mu.Unlock()
+	_ = conn.Close()
+	if e := <-heard; err == nil {
+		err = e
+	}
+	s.hangUp()
+	return true, err
+}
+
+// attach has units sent over s, unless the leader has changed meanwhile.
+func (l *link) attach(s *session) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.target != s.leader {
+		return false
+	}
+	l.session = s
+	l.r.writes.attach(s, s.wake)
+	l.r.reads.attach(s, s.wake)
+	return true
+}
+
+func (l *link) greet(conn net.Conn, br *bufio.Reader, target string) error {
+	_ = conn.SetWriteDeadline(time.Now().Add(greetWithin))
+	hello := greeting{version: linkVersion, name: l.r.config.Name, epoch: l.r.origin.Epoch, clientAddr: l.r.config.ClientAddr}
+	if _, err := conn.Write(sealFrame(hello.append(make([]byte, frameHead), kindHello))); err != nil {
+		return err
+	}
+	welcome, err := readGreeting(br, kindWelcome)
+	if err != nil {
+		return err
+	}
+	_ = conn.SetWriteDeadline(time.Time{})
+	switch {
+	case welcome.verdict == verdictNotLeading:
+		return errNotLeading
+	case welcome.verdict != verdictOK:
+		err := fmt.Errorf("node %s refuses the link: verdict %d, it speaks version %d, this node %d", target, welcome.verdict, welcome.version, linkVersion)
+		l.r.config.Logger.Warn("link to leader", "error", err)
+		return err
+	case welcome.name != target:
+		return fmt.Errorf("node at %s is %q, not %q", l.r.config.InitialCluster[target], welcome.name, target)
+	}
+	l.r.addresses.set(target, welcome.clientAddr)
+	return nil
+}
+
+var errNotLeading = errors.New("that node does not lead")
+
+// patient gives up a connection on which nothing is heard.
+type patient struct{ conn net.Conn }
+
+func (p patient) Read(b []byte) (int, error) {
+	_ = p.conn.SetReadDeadline(time.Now().Add(deafAfter))
+	return p.conn.Read(b)
+}
+
+// send writes what waits into frames, everything that has come meanwhile into one.
+func (l *link) send(ctx context.Context, s *session) error {
+	frame := make([]byte, frameHead, 64<<10)
+	for {
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return nil
+		}
+		for {
+			if frame = l.gather(s, frame[:frameHead]); len(frame) == frameHead {
+				break
+			}
+			if _, err := s.conn.Write(sealFrame(frame)); err != nil {
+				return err
+			}
+			if cap(frame) > 4*frameGather {
+				frame = make([]byte, frameHead, 64<<10)
+			}
+		}
+	}
+}
+
+func (l *link) gather(s *session, frame []byte) []byte {
+	fits := func(u *Unit) bool { return len(frame) == frameHead || len(frame)+len(u.Body) <= frameGather }
+	l.r.writes.take(s, ^uint64(0), func(low, seq uint64, u *Unit) bool {
+		if !fits(u) {
+			return false
+		}
+		frame = binary.AppendUvarint(append(frame, kindWrite), seq)
+		frame = binary.AppendUvarint(frame, low)
+		frame = appendBytes(frame, u.Body)
+		return true
+	})
+	l.r.reads.take(s, ^uint64(0), func(_, number uint64, u *Unit) bool {
+		if !fits(u) {
+			return false
+		}
+		frame = binary.AppendUvarint(append(frame, kindRead), number)
+		frame = binary.AppendUvarint(frame, uint64(u.Count))
+		frame = appendBytes(frame, u.Body)
+		return true
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	frame = append(frame, s.out...)
+	s.out = s.out[:0]
+	return frame
+}
+
+// listen takes the leader's frames until the connection breaks.
+func (l *link) listen(s *session, br *bufio.Reader) error {
+	limit := 4*l.r.config.Limits.ReplyBytes + frameStep
+	var buf []byte
+	var wrote, read []completion
+	for {
+		var err error
+		if buf, err = readFrame(br, buf, limit); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = errHungUp
+			}
+			return err
+		}
+		wrote, read = wrote[:0], read[:0]
+		f := fields[string]{rest: string(buf)}
+		for f.more() {
+			switch kind := f.kind(); kind {
+			case kindWrote:
+				wrote = append(wrote, completion{number: f.number(), replies: values(&f)})
+			case kindAnswer:
+				read = append(read, completion{number: f.number(), replies: values(&f)})
+			case kindRefuse:
+				number, outcome := f.number(), protocol.Outcome(f.number())
+				read = append(read, completion{number: number, err: &protocol.Error{Prefix: f.bytes(), Text: f.bytes(), Outcome: outcome}})
+			case kindWaited:
+				number, n := f.number(), int(f.number())
+				s.answer(number, n)
+			case kindBeacon:
+				l.beacon(&f)
+			default:
+				return fmt.Errorf("%w: kind %q", errFrame, kind)
+			}
+		}
+		if f.err != nil {
+			return f.err
+		}
+		l.r.writes.complete(wrote)
+		l.r.reads.complete(read)
+		clear(wrote)
+		clear(read)
+		if cap(buf) > 4*frameGather {
+			buf = nil
+		}
+	}
+}
+
+var errHungUp = errors.New("the leader hung up")
+
+func (l *link) beacon(f *fields[string]) {
+	_, commit := f.number(), f.number() // the term is for whoever reads a dump
+	for range f.number() {
+		if f.err != nil {
+			return
+		}
+		name, addr := f.bytes(), f.bytes()
+		if f.err == nil {
+			l.r.addresses.set(name, addr)
+		}
+	}
+	l.r.health.heard(commit, l.r.state.index.load())
+}
+
+// ask sends a WAIT to the leader.
+func (l *link) ask(nodes int, timeout time.Duration) <-chan int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.session
+	if s == nil {
+		return nil
+	}
+	answer := make(chan int, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	s.asks[s.asked] = answer
+	s.out = binary.AppendUvarint(append(s.out, kindWait), s.asked)
+	s.out = binary.AppendUvarint(s.out, uint64(nodes))
+	s.out = binary.AppendUvarint(s.out, uint64(timeout.Milliseconds()))
+	notify(s.wake)
+	return answer
+}
+
+func (s *session) answer(number uint64, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.asks[number]; c != nil {
+		delete(s.asks, number)
+		c <- n
+	}
+}
+
+// hangUp ends the WAITs that got no answer.
+func (s *session) hangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for number, c := range s.asks {
+		delete(s.asks, number)
+		close(c)
+	}
+}

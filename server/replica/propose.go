@@ -1,0 +1,139 @@
+package replica
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// maxInFlight is how many entries may be on their way at once. Measured: a
+// second one hides the leader's append behind the followers', more gain nothing.
+const maxInFlight = 2
+
+// proposer turns what waits into log entries, while this node leads. It runs on one
+// goroutine: everything that came while an entry was on its way goes into the next.
+type proposer struct {
+	r    *Replica
+	wake chan struct{}
+	// turn is held while an entry is made and given to raft, and during a transfer of leadership.
+	turn chan struct{}
+
+	size       int  // of the last entry: a guess at the next one's
+	othersTurn bool // whose units go first into the next entry
+}
+
+func newProposer(r *Replica) *proposer {
+	return &proposer{r: r, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+}
+
+func (p *proposer) run(ctx context.Context) error {
+	for {
+		select {
+		case <-p.wake:
+		case <-ctx.Done():
+			return nil
+		}
+		for more := true; more; {
+			if p.hold(ctx) != nil {
+				return nil
+			}
+			more = p.step()
+			p.release()
+		}
+	}
+}
+
+// hold keeps everything from being proposed until release.
+func (p *proposer) hold(ctx context.Context) error {
+	select {
+	case p.turn <- struct{}{}:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *proposer) release() { <-p.turn }
+
+// want asks for an entry that brings cluster time to stampMillis, a reading of l's clock.
+func (p *proposer) want(l *lead, stampMillis int64) {
+	for {
+		old := l.wanted.Load()
+		if old >= stampMillis {
+			return
+		}
+		if l.wanted.CompareAndSwap(old, stampMillis) {
+			notify(p.wake)
+			return
+		}
+	}
+}
+
+// step proposes one entry and reports whether it did. Whatever makes a later
+// call succeed sends a wake.
+func (p *proposer) step() bool {
+	l := p.r.serving.Load()
+	if l == nil || l.inFlight.Load() >= maxInFlight {
+		return false
+	}
+	from, until := p.r.writes.waiting(l)
+	others := p.r.inbox.waiting(l.term)
+	// The clock is read when it is settled which units can be in the entry, and
+	// before they are: no unit is stamped earlier than it came.
+	stamp, offset := l.clock.read()
+	if from == until && others == 0 && l.wanted.Load() <= l.stamped {
+		return false
+	}
+	w := protocol.NewEntry(make([]byte, 0, p.size+p.size/4+64), stamp, offset)
+	empty := w.Len()
+	p.gather(l, w, until, others)
+	if w.Len() == empty && stamp <= l.stamped {
+		return false // all that waited has been answered meanwhile
+	}
+	p.size = w.Len()
+	l.stamped = stamp
+	if l.inFlight.Add(1) == 1 {
+		l.progress.Store(time.Now().UnixNano())
+		p.r.sweeper.poke()
+	}
+	p.r.propose(l.term, w.Bytes())
+	return true
+}
+
+// gather moves units into the entry until it is full: this node's up to number
+// until, and as many of the other nodes' as given. They take turns in going first.
+func (p *proposer) gather(l *lead, w *protocol.EntryWriter, until uint64, others int) {
+	limit, empty := p.r.config.Limits.EntryBytes, w.Len()
+	fits := func(body int) bool { return w.Len() == empty || w.Len()+body <= limit }
+	own := func() {
+		p.r.writes.take(l, until, func(low, number uint64, u *Unit) bool {
+			if !fits(len(u.Body)) {
+				return false
+			}
+			w.Add(p.r.origin, low, number, u.Body)
+			return true
+		})
+	}
+	p.othersTurn = !p.othersTurn
+	if !p.othersTurn {
+		own()
+	}
+	p.r.inbox.take(l.term, others, func(f *forwarded) bool {
+		if !fits(len(f.body)) {
+			return false
+		}
+		w.Add(f.origin, f.low, f.seq, f.body)
+		return true
+	})
+	if p.othersTurn {
+		own()
+	}
+}
+
+// landed is told that an entry of this leadership was applied.
+func (p *proposer) landed(l *lead) {
+	l.progress.Store(time.Now().UnixNano())
+	l.inFlight.Add(-1)
+	notify(p.wake)
+}

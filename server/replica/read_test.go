@@ -1,0 +1,139 @@
+package replica_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+	"github.com/holdfast/holdfast/server/store"
+)
+
+// A leader that has been deposed, and does not know it, serves no stale read:
+// not even when acknowledgements of what it sent while it still led arrive late.
+// That is what a leader sees that was frozen between sending and receiving.
+func TestDeposedLeaderServesNoStaleRead(t *testing.T) {
+	stubborn := func(c *replica.Config) {
+		patience(c)
+		if c.Name == "n1" {
+			c.Timing.Heartbeat, c.Timing.Lease = 1500*time.Millisecond, 1500*time.Millisecond
+		}
+	}
+	inBubble(t, stubborn, func(t *testing.T, c *replicatest.Cluster) {
+		old := c.Node("n1")
+		lead(t, c, old)
+		require.Equal(t, protocol.OK, old.Do("SET", "k", "old"))
+
+		// Acknowledgements are held up; then so is what it sends.
+		for _, n := range c.Followers() {
+			c.Net.Cut(n.Name, old.Name)
+		}
+		time.Sleep(200 * time.Millisecond)
+		for _, n := range c.Nodes() {
+			c.Net.Cut(old.Name, n.Name)
+		}
+		var next *replicatest.Node
+		for next == nil {
+			time.Sleep(10 * time.Millisecond)
+			for _, n := range c.Nodes() {
+				if n != old && n.Replica().Status().Leading {
+					next = n
+				}
+			}
+		}
+		require.Equal(t, protocol.OK, next.Do("SET", "k", "new"))
+		require.True(t, old.Replica().Status().Leading, "the test needs two leaders at once")
+
+		reply := later(old, "GET", "k")
+		synctest.Wait()
+		for _, n := range c.Nodes() {
+			if n != next { // whose word would tell the old leader at once
+				c.Net.Mend(n.Name, old.Name) // the late acknowledgements arrive
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+		require.True(t, old.Replica().Status().Leading)
+		require.Empty(t, reply, "answered by a deposed leader")
+		c.Net.Heal()
+		require.Equal(t, protocol.Bulk("new"), <-reply)
+	})
+}
+
+// Reads do not go through the log, nor do they make it grow.
+func TestReadsLeaveTheLogAlone(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))
+		before := c.Leader().Replica().Status().LastLog
+		for _, n := range c.Nodes() {
+			for range 100 {
+				require.Equal(t, protocol.Bulk("v"), n.Do("GET", "k"))
+			}
+		}
+		require.Equal(t, before, c.Leader().Replica().Status().LastLog)
+	})
+}
+
+// A read sees what stands before it in its unit, and what was written before
+// through any other node.
+func TestReadsSeeWrites(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		c.Leader()
+		for i, n := range c.Nodes() {
+			other := c.Nodes()[(i+1)%len(c.Nodes())]
+			replies, err := n.Execute([]string{"GET", "k"}, []string{"SET", "k", n.Name}, []string{"GET", "k"})
+			require.NoError(t, err)
+			require.Equal(t, protocol.Bulk(n.Name), replies[2])
+			require.Equal(t, protocol.Bulk(n.Name), other.Do("GET", "k"))
+		}
+	})
+}
+
+// A read that waits for a leader is answered by the next one.
+func TestReadWaitsForTheNextLeader(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))
+		follower := c.Followers()[0]
+		c.Leader().Crash()
+		require.Equal(t, protocol.Bulk("v"), follower.Do("GET", "k"))
+	})
+}
+
+func TestSingleNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := replicatest.New(t, replicatest.Options{Nodes: 1})
+		n := c.Leader()
+		require.Equal(t, protocol.OK, n.Do("SET", "k", "v"))
+		require.Equal(t, protocol.Bulk("v"), n.Do("GET", "k"))
+		start := time.Now()
+		n.Crash()
+		n.Start()
+		require.Equal(t, protocol.Bulk("v"), n.Do("GET", "k"))
+		require.Less(t, time.Since(start), 500*time.Millisecond)
+		require.Zero(t, n.Replica().WaitReplicated(t.Context(), 1, 10*time.Millisecond))
+		require.NoError(t, n.Replica().Healthy())
+		require.NoError(t, n.Stop())
+	})
+}
+
+// A read that comes when a lease is due, and the log has not ended it yet, waits
+// until the log has: whatever was read before or is written after agrees with it.
+func TestReadWaitsForTheEndOfALease(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		for _, n := range []*replicatest.Node{leader, follower} {
+			require.Equal(t, protocol.OK, leader.Do("SET", "lease", "v", "PX", "100"))
+			clear := leader.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: 50 * time.Millisecond})
+			time.Sleep(110 * time.Millisecond)
+			start := time.Now()
+			require.Equal(t, protocol.Null, n.Do("GET", "lease"))
+			require.Greater(t, time.Since(start), 10*time.Millisecond)
+			require.Equal(t, protocol.OK, n.Do("SET", "lease", "w", "NX"))
+			clear()
+			require.Equal(t, protocol.Integer(1), n.Do("DEL", "lease"))
+		}
+	})
+}

@@ -1,0 +1,11 @@
+// Package replicatest is a cluster of replicas in memory, for tests in virtual
+// time: real raft, real forwarding, real state machines; the network, the disks
+// and the clocks are simulated and can be made to misbehave.
+//
+// It promises that inside a testing/synctest bubble nothing waits in real time,
+// that a crashed node leaves only its disk behind, and that when the test ends every goroutine
+// has ended. It does not promise that two runs are alike: raft draws its
+// timeouts from a source that cannot be seeded.
+//
+// Start reading at [New], then [Cluster.Do].
+package replicatest

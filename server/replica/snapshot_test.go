@@ -1,0 +1,76 @@
+package replica_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+)
+
+// shortLog makes a follower that was away need a snapshot.
+func shortLog(c *replica.Config) {
+	patience(c)
+	c.Snapshots = replica.SnapshotPolicy{Entries: 20, Interval: time.Second, Trailing: 4}
+}
+
+// A follower forwarded a write, was cut off, and comes back to a snapshot in
+// which the write is: nobody knows its reply any more, and it took effect once.
+func TestSnapshotSwallowsAReply(t *testing.T) {
+	inBubble(t, shortLog, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		follower := c.Followers()[0]
+		require.Equal(t, protocol.Integer(1), follower.Do("INCR", "n"))
+		c.Net.Cut(leader.Name, follower.Name)
+		reply := later(follower, "INCR", "n")
+		time.Sleep(100 * time.Millisecond)
+		c.Net.Isolate(follower.Name)
+		require.Equal(t, protocol.Bulk("2"), leader.Do("GET", "n"))
+		for i := range 200 {
+			require.Equal(t, protocol.OK, leader.Do("SET", fmt.Sprint("k", i), "v"))
+			time.Sleep(20 * time.Millisecond)
+		}
+		leader.Crash() // it would send again what it tried to send all the time: the entry itself
+		c.Net.Heal()
+		require.Equal(t, protocol.ErrUncertain.Value(), <-reply)
+		require.NotEmpty(t, events[replica.Restored](follower))
+		require.Equal(t, protocol.Integer(3), follower.Do("INCR", "n"))
+		c.Settle()
+	})
+}
+
+// A node that starts from a snapshot goes on where it was.
+func TestRestartFromSnapshot(t *testing.T) {
+	inBubble(t, shortLog, func(t *testing.T, c *replicatest.Cluster) {
+		for i := range 100 {
+			require.Equal(t, protocol.Integer(int64(i+1)), c.Leader().Do("INCR", "n"))
+			time.Sleep(20 * time.Millisecond)
+		}
+		for _, n := range c.Nodes() {
+			require.NotEmpty(t, events[replica.SnapshotTaken](n))
+			n.Crash()
+			n.Start()
+			require.Equal(t, protocol.Bulk("100"), n.Do("GET", "n"))
+			require.NotEmpty(t, events[replica.Restored](n))
+			c.Settle()
+		}
+	})
+}
+
+// Entries that are large rather than many cut the log, too.
+func TestLargeEntriesCutTheLog(t *testing.T) {
+	few := func(c *replica.Config) { c.Snapshots.Bytes = 1 << 20 }
+	inBubble(t, few, func(t *testing.T, c *replicatest.Cluster) {
+		for range 12 {
+			require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", string(make([]byte, 100<<10))))
+		}
+		time.Sleep(time.Second)
+		for _, n := range c.Nodes() {
+			require.Len(t, events[replica.SnapshotTaken](n), 1)
+		}
+	})
+}

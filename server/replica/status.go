@@ -1,0 +1,170 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/fsm"
+)
+
+// Member is a voter of the cluster as this node knows it.
+type Member struct {
+	Name       string
+	PeerAddr   string // host:port of the peer port
+	ClientAddr string // host:port that clients use; empty while unknown
+}
+
+// Status is a snapshot of a node's view, for INFO, ROLE, logs and health.
+type Status struct {
+	Name      string
+	Leading   bool   // this node leads and serves
+	Leader    Member // zero while none is known
+	Members   []Member
+	Term      uint64
+	Committed uint64 // raft log index
+	Applied   uint64 // raft log index
+	LastLog   uint64 // raft log index
+}
+
+// Status is this node's view of the cluster.
+func (r *Replica) Status() Status {
+	s := Status{
+		Name:      r.config.Name,
+		Leading:   r.serving.Load() != nil,
+		Members:   r.addresses.all(),
+		Term:      r.raft.CurrentTerm(),
+		Committed: r.raft.CommitIndex(),
+		Applied:   r.raft.AppliedIndex(),
+		LastLog:   r.raft.LastIndex(),
+	}
+	_, leader := r.raft.LeaderWithID()
+	for _, m := range s.Members {
+		if m.Name == string(leader) {
+			s.Leader = m
+		}
+	}
+	return s
+}
+
+// Machine is this node's copy of the state. Only the log changes it.
+func (r *Replica) Machine() *fsm.Machine { return r.machine }
+
+// Stats describes the state on this node.
+func (r *Replica) Stats() fsm.Stats { return r.machine.Stats() }
+
+// Lag is how many log entries each other node is behind, as far as this node
+// knows: nil unless it leads.
+func (r *Replica) Lag() map[string]uint64 {
+	l := r.serving.Load()
+	if l == nil {
+		return nil
+	}
+	last := r.raft.LastIndex()
+	lag := r.acks.matches(l.term)
+	for name, match := range lag {
+		lag[name] = last - min(match, last)
+	}
+	return lag
+}
+
+// unhealthyAfter is how long a node may be without what it needs before Healthy says so.
+const unhealthyAfter = 3 * time.Second
+
+// Healthy returns nil if this node can serve, else what is wrong with it. It
+// judges by how far the log has come, never by when the leader was last heard
+// of: heartbeats go on while a follower can no longer append.
+func (r *Replica) Healthy() error {
+	switch s := r.Status(); {
+	case r.state.broken.Load():
+		return errors.New("the state cannot follow the log any more")
+	case s.Leading:
+		return r.health.stalled(r.serving.Load(), time.Now())
+	case s.Leader.Name == "":
+		return errors.New("no leader is known")
+	default:
+		return r.health.behind(r.state.index.load(), time.Now())
+	}
+}
+
+// health watches how far this node is behind its leader.
+type health struct {
+	mu     sync.Mutex
+	target uint64    // the leader's commit index when this node was last found behind
+	since  time.Time // when that was; zero while this node is up to date
+	last   time.Time // of the last word from the leader
+}
+
+// heard notes the leader's commit index and how far this node had applied then.
+func (h *health) heard(commit, applied uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last = time.Now()
+	if applied >= h.target {
+		h.since = time.Time{}
+	}
+	if h.since.IsZero() && applied < commit {
+		h.target, h.since = commit, h.last
+	}
+}
+
+func (h *health) behind(applied uint64, now time.Time) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.last.IsZero() || now.Sub(h.last) > deafAfter+unhealthyAfter:
+		return errors.New("no link to the leader")
+	case !h.since.IsZero() && applied < h.target && now.Sub(h.since) > unhealthyAfter:
+		return fmt.Errorf("at log index %d of %d for %v", applied, h.target, now.Sub(h.since).Round(time.Second))
+	}
+	return nil
+}
+
+// stalled is the leader's own health: entries must land.
+func (h *health) stalled(l *lead, now time.Time) error {
+	if l == nil || l.inFlight.Load() == 0 {
+		return nil
+	}
+	if age := now.Sub(time.Unix(0, l.progress.Load())); age > unhealthyAfter {
+		return fmt.Errorf("nothing was committed for %v", age.Round(time.Second))
+	}
+	return nil
+}
+
+// addresses knows where clients reach whom.
+type addresses struct {
+	mu      sync.Mutex
+	members []Member // sorted by name
+}
+
+func newAddresses(c *Config) *addresses {
+	a := &addresses{}
+	for name, addr := range c.InitialCluster {
+		m := Member{Name: name, PeerAddr: addr}
+		if name == c.Name {
+			m.ClientAddr = c.ClientAddr
+		}
+		a.members = append(a.members, m)
+	}
+	slices.SortFunc(a.members, func(x, y Member) int { return strings.Compare(x.Name, y.Name) })
+	return a
+}
+
+func (a *addresses) set(name, clientAddr string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.members {
+		if a.members[i].Name == name && clientAddr != "" {
+			a.members[i].ClientAddr = clientAddr
+		}
+	}
+}
+
+func (a *addresses) all() []Member {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.members)
+}

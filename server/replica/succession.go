@@ -1,0 +1,195 @@
+package replica
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// succession shortens the time without a leader after the leader's process died.
+//
+// Raft finds that out by silence, and must be patient with silence: a busy
+// machine is silent, too. But a process that dies closes its connections, and its
+// port refuses new ones. A node that sees both asks the others; when a
+// majority sees the same, and nobody among them has a longer log, one of the others tells it
+// to have itself elected at once, by the message that transfers leadership.
+//
+// Nothing here can harm more than an election does: votes and logs are as ever.
+// That a majority must agree keeps a node that is alone refused by a healthy leader from
+// deposing it, again and again.
+type succession struct {
+	r    *Replica
+	wake chan struct{}
+
+	mu   sync.Mutex
+	dead legacy
+}
+
+// legacy is a leadership whose leader's process is gone. The zero value is none.
+type legacy struct {
+	leader string
+	term   uint64
+}
+
+// How long and how often the others are asked.
+const (
+	askEvery  = 20 * time.Millisecond
+	askWithin = 500 * time.Millisecond
+)
+
+func newSuccession(r *Replica) *succession {
+	return &succession{r: r, wake: make(chan struct{}, 1)}
+}
+
+// refused is told that leader's port refused a connection.
+func (s *succession) refused(leader string) {
+	s.mu.Lock()
+	s.dead = legacy{leader: leader, term: s.r.raft.CurrentTerm()}
+	s.mu.Unlock()
+	notify(s.wake)
+}
+
+// alive is told that leader was reached.
+func (s *succession) alive(leader string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dead.leader == leader {
+		s.dead = legacy{}
+	}
+}
+
+// vacant returns the leadership that is known to be without its leader, as long as
+// there has been no other since.
+func (s *succession) vacant() legacy {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, leader := s.r.raft.LeaderWithID()
+	if s.r.raft.CurrentTerm() != s.dead.term || leader != "" && string(leader) != s.dead.leader {
+		s.dead = legacy{}
+	}
+	return s.dead
+}
+
+func (s *succession) run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if dead := s.vacant(); dead != (legacy{}) {
+			s.stand(ctx, dead)
+			timer.Reset(askEvery)
+		}
+	}
+}
+
+// stand asks the others, and has itself nominated if this node is the one.
+func (s *succession) stand(ctx context.Context, dead legacy) {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	own := ballot{name: s.r.config.Name, length: s.r.raft.LastIndex(), legacy: dead}
+	var mu sync.Mutex
+	var agree []string
+	best := true
+	var asks sync.WaitGroup
+	for name := range s.r.config.InitialCluster {
+		if name == own.name || name == dead.leader {
+			continue
+		}
+		asks.Go(func() {
+			length, agrees, err := s.ask(ctx, name, own)
+			if err != nil || !agrees {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			agree = append(agree, name)
+			best = best && (own.length > length || own.length == length && own.name < name)
+		})
+	}
+	asks.Wait()
+	if !best || len(agree) < s.r.acks.quorum || s.vacant() != dead {
+		return
+	}
+	own.nominate = true
+	_, _, _ = s.ask(ctx, agree[0], own) // if it fails, the next attempt is in a moment
+}
+
+// ballot is the question that one node asks another. The answer is whether that
+// one sees the same, and the length of its log.
+type ballot struct {
+	name     string
+	length   uint64 // of its log
+	legacy          // what it found
+	nominate bool   // send it TimeoutNow
+}
+
+func (q ballot) append(dst []byte) []byte {
+	dst = binary.AppendUvarint(append(dst, kindBallot), linkVersion)
+	dst = binary.AppendUvarint(appendBytes(dst, q.name), q.length)
+	dst = binary.AppendUvarint(appendBytes(dst, q.leader), q.term)
+	if q.nominate {
+		return append(dst, 1)
+	}
+	return append(dst, 0)
+}
+
+func (s *succession) ask(ctx context.Context, name string, q ballot) (length uint64, agrees bool, err error) {
+	conn, err := s.r.config.Peers.Forward.DialContext(ctx, s.r.config.InitialCluster[name])
+	if err != nil {
+		return 0, false, err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	if _, err := conn.Write(sealFrame(q.append(make([]byte, frameHead)))); err != nil {
+		return 0, false, err
+	}
+	frame, err := readFrame(bufio.NewReader(conn), nil, greetingLimit)
+	if err != nil {
+		return 0, false, err
+	}
+	f := fields[string]{rest: string(frame)}
+	if !f.more() || f.kind() != kindBallot {
+		return 0, false, fmt.Errorf("%w: answer to a ballot", errFrame)
+	}
+	agrees = f.number() == 1
+	return f.number(), agrees, f.err
+}
+
+// answer takes part in another node's question.
+func (s *succession) answer(conn net.Conn, frame []byte) error {
+	f := fields[string]{rest: string(frame)}
+	f.kind()
+	version := f.number()
+	q := ballot{name: f.bytes(), length: f.number(), legacy: legacy{leader: f.bytes(), term: f.number()}}
+	q.nominate = f.number() == 1
+	switch {
+	case f.err != nil:
+		return f.err
+	case version != linkVersion || !s.r.authentic(conn, q.name):
+		return fmt.Errorf("ballot of %q, version %d: not taken", q.name, version)
+	}
+	reply := append(make([]byte, frameHead), kindBallot, 0)
+	if dead := s.vacant(); dead == q.legacy && dead != (legacy{}) {
+		reply[len(reply)-1] = 1
+		if q.nominate {
+			// It learns by being told whether that worked.
+			_ = s.r.transport.TimeoutNow(raft.ServerID(q.name), raft.ServerAddress(s.r.config.InitialCluster[q.name]),
+				&raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}, &raft.TimeoutNowResponse{})
+		}
+	}
+	reply = binary.AppendUvarint(reply, s.r.raft.LastIndex())
+	_, err := conn.Write(sealFrame(reply))
+	return err
+}

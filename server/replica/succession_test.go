@@ -1,0 +1,75 @@
+package replica_test
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+)
+
+// A leader whose process dies is replaced without waiting for silence.
+func TestDeathOfTheLeaderIsNoticed(t *testing.T) {
+	for _, nodes := range []int{3, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			c := replicatest.New(t, replicatest.Options{Nodes: nodes})
+			var all []time.Duration
+			for range 11 {
+				old := c.Leader()
+				require.Equal(t, protocol.OK, old.Do("SET", "k", "v"))
+				time.Sleep(time.Second)
+				start := time.Now()
+				old.Crash()
+				require.Equal(t, protocol.OK, c.Followers()[0].Do("SET", "k", "w"))
+				all = append(all, time.Since(start))
+				old.Start()
+				c.Settle()
+			}
+			require.Less(t, median(all), 100*time.Millisecond)
+		})
+	}
+}
+
+// refusing is a way to the others on which one address refuses everything.
+type refusing struct {
+	replica.Forward
+	addr atomic.Value
+}
+
+func (r *refusing) DialContext(ctx context.Context, addr string) (net.Conn, error) {
+	if addr == r.addr.Load() {
+		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	}
+	return r.Forward.DialContext(ctx, addr)
+}
+
+// A leader that refuses one node only stays: that node may be wrong.
+func TestOneNodeDoesNotDeposeTheLeader(t *testing.T) {
+	ways := make(map[string]*refusing)
+	configure := func(c *replica.Config) {
+		ways[c.Name] = &refusing{Forward: c.Peers.Forward}
+		c.Peers.Forward = ways[c.Name]
+	}
+	inBubble(t, configure, func(t *testing.T, c *replicatest.Cluster) {
+		leader, alone := c.Leader(), c.Followers()[0]
+		term := leader.Replica().Status().Term
+		time.Sleep(time.Second)
+		ways[alone.Name].addr.Store(leader.Name + ":7379")
+		c.Net.Break(alone.Name, leader.Name)
+		time.Sleep(10 * time.Second)
+		require.Equal(t, protocol.ErrNoLeader.Value(), alone.Do("GET", "k"))
+		require.Equal(t, leader, c.Leader())
+		require.Equal(t, term, leader.Replica().Status().Term)
+		ways[alone.Name].addr.Store("")
+		time.Sleep(time.Second)
+		require.Equal(t, protocol.Null, alone.Do("GET", "k"))
+	})
+}

@@ -1,0 +1,320 @@
+package replica
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// table holds the units that wait on this node, in the order of their numbers.
+//
+// One table is for writes: the number is the unit's sequence in this node's
+// session, and base is the session's low-water mark. Another is for reads that
+// wait for a leader elsewhere: there the number only pairs replies with units.
+//
+// A consumer (the proposer, or the link to the leader) takes units between
+// cursor and next, in order. A unit that was taken stays in the table until its
+// reply is there, so that when the consumer dies the next one takes it again:
+// rewind is all that a failover does.
+//
+// Invariant: base <= cursor <= next; ring holds exactly the waiting units, all
+// in [base, next); when there are any, the one at base is among them.
+type table struct {
+	maxUnits, maxBytes int
+	timeout            time.Duration
+
+	mu     sync.Mutex
+	ring   []*slot // length is a power of two; a unit is at its number modulo that
+	base   uint64
+	cursor uint64
+	next   uint64
+	units  int
+	bytes  int
+	// consumer takes units; nil while there is none. wake is how it is told of more.
+	consumer any
+	wake     chan<- struct{}
+	refuse   error // what new units are answered, if not nil
+
+	poke func() // there is something to sweep
+	pool sync.Pool
+}
+
+// slot is one waiting unit.
+type slot struct {
+	unit     *Unit
+	number   uint64
+	deadline time.Time
+	// handed is set once a consumer took the unit: from then on nobody can say
+	// that it surely was not applied.
+	handed bool
+	err    error
+	done   chan struct{}
+}
+
+// maxSpan bounds next-base: one unit that hangs must not make the ring grow for ever.
+const maxSpan = 1 << 20
+
+func newTable(l Limits, timeout time.Duration, poke func()) *table {
+	return &table{
+		maxUnits: l.PendingUnits, maxBytes: l.PendingBytes, timeout: timeout,
+		ring: make([]*slot, 64), base: 1, cursor: 1, next: 1,
+		poke: poke,
+		pool: sync.Pool{New: func() any { return &slot{done: make(chan struct{}, 1)} }},
+	}
+}
+
+// run puts u into the table and waits until it is answered. A zero deadline
+// means now plus the table's timeout.
+func (t *table) run(u *Unit, deadline time.Time) error {
+	s := t.pool.Get().(*slot)
+	s.unit, s.handed, s.err = u, false, nil
+	if deadline.IsZero() {
+		deadline = time.Now().Add(t.timeout)
+	}
+	s.deadline = deadline
+	if err := t.add(s); err != nil {
+		return err
+	}
+	<-s.done
+	err := s.err
+	s.unit = nil
+	t.pool.Put(s)
+	return err
+}
+
+func (t *table) add(s *slot) error {
+	t.mu.Lock()
+	switch {
+	case t.refuse != nil:
+		defer t.mu.Unlock()
+		return t.refuse
+	case t.units >= t.maxUnits || t.next-t.base >= maxSpan,
+		t.units > 0 && t.bytes+len(s.unit.Body) > t.maxBytes:
+		t.mu.Unlock()
+		return protocol.ErrBusy
+	}
+	if t.next-t.base == uint64(len(t.ring)) {
+		t.grow()
+	}
+	s.number = t.next
+	t.next++
+	*t.at(s.number) = s
+	t.units++
+	t.bytes += len(s.unit.Body)
+	wake := t.wake
+	t.mu.Unlock()
+	if wake != nil {
+		notify(wake)
+	}
+	t.poke()
+	return nil
+}
+
+func (t *table) at(number uint64) **slot { return &t.ring[number&uint64(len(t.ring)-1)] }
+
+func (t *table) grow() {
+	old := t.ring
+	t.ring = make([]*slot, 2*len(old))
+	for n := t.base; n < t.next; n++ {
+		*t.at(n) = old[n&uint64(len(old)-1)]
+	}
+}
+
+// take hands waiting units up to limit, exclusively, to consumer, in order, until
+// visit returns false for one: that one stays for the next time. low is the
+// table's base. visit is called while the table is locked and must not keep the unit.
+// Whoever is no longer the consumer gets nothing.
+func (t *table) take(consumer any, limit uint64, visit func(low, number uint64, u *Unit) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.consumer != consumer {
+		return
+	}
+	for ; t.cursor < min(limit, t.next); t.cursor++ {
+		s := *t.at(t.cursor)
+		if s == nil {
+			continue
+		}
+		if !visit(t.base, s.number, s.unit) {
+			return
+		}
+		s.handed = true
+	}
+}
+
+// waiting returns the numbers between which consumer would find something to take.
+func (t *table) waiting(consumer any) (from, until uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.consumer != consumer {
+		return 0, 0
+	}
+	return t.cursor, t.next
+}
+
+// attach makes consumer the one who takes units, from the first that waits.
+func (t *table) attach(consumer any, wake chan<- struct{}) {
+	t.mu.Lock()
+	t.consumer, t.wake, t.cursor = consumer, wake, t.base
+	t.mu.Unlock()
+	notify(wake)
+}
+
+// detach ends consumer's being the one who takes units, if it is.
+func (t *table) detach(consumer any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.consumer == consumer {
+		t.consumer, t.wake, t.cursor = nil, nil, t.base
+	}
+}
+
+// divert has all that waits, and from now on all that comes, answered with err.
+// A nil err ends that.
+func (t *table) divert(err error) {
+	t.mu.Lock()
+	t.refuse = err
+	t.mu.Unlock()
+	if err != nil {
+		t.each(func(*slot) error { return err })
+	}
+}
+
+// has reports whether the unit still waits.
+func (t *table) has(number uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.find(number) != nil
+}
+
+func (t *table) find(number uint64) *slot {
+	if number < t.base || number >= t.next {
+		return nil
+	}
+	return *t.at(number)
+}
+
+// numbers returns the numbers of all units that wait.
+func (t *table) numbers() []uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var ns []uint64
+	for n := t.base; n < t.next; n++ {
+		if *t.at(n) != nil {
+			ns = append(ns, n)
+		}
+	}
+	return ns
+}
+
+// completion answers one unit: with replies, or with an error.
+type completion struct {
+	number  uint64
+	replies []protocol.Value
+	err     error
+}
+
+// complete answers units; those that no longer wait are passed over.
+func (t *table) complete(cs []completion) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range cs {
+		s := t.find(cs[i].number)
+		if s == nil {
+			continue
+		}
+		s.unit.Replies = cs[i].replies
+		t.finish(s, cs[i].err)
+	}
+	t.trim()
+}
+
+// finish takes s out of the table and wakes its waiter. The caller trims.
+func (t *table) finish(s *slot, err error) {
+	*t.at(s.number) = nil
+	t.units--
+	t.bytes -= len(s.unit.Body)
+	s.err = err
+	s.done <- struct{}{}
+}
+
+// trim restores the invariant that the unit at base waits.
+func (t *table) trim() {
+	for t.base < t.next && *t.at(t.base) == nil {
+		t.base++
+	}
+	t.cursor = max(t.cursor, t.base)
+}
+
+// each answers every waiting unit for which answer returns an error.
+func (t *table) each(answer func(s *slot) error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for n := t.base; n < t.next; n++ {
+		if s := *t.at(n); s != nil {
+			if err := answer(s); err != nil {
+				t.finish(s, err)
+			}
+		}
+	}
+	t.trim()
+}
+
+// expire answers what has waited for too long.
+func (t *table) expire(now time.Time) {
+	t.each(func(s *slot) error {
+		if s.deadline.After(now) {
+			return nil
+		}
+		return s.outcome(protocol.ErrNoLeader)
+	})
+}
+
+// empty reports whether nothing waits.
+func (t *table) empty() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.units == 0
+}
+
+// outcome is the answer for a unit that gets no reply: surely, when no consumer ever took it.
+func (s *slot) outcome(none *protocol.Error) error {
+	if s.handed && s.unit.Write {
+		return protocol.ErrUncertain
+	}
+	return none
+}
+
+// close answers everything and refuses whatever comes.
+func (t *table) close(none *protocol.Error) {
+	t.mu.Lock()
+	t.refuse = none
+	t.mu.Unlock()
+	t.each(func(s *slot) error { return s.outcome(none) })
+}
+
+// notify wakes whoever listens on c, a channel with a buffer of one.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// drained waits until nothing waits in the table, or ctx ends.
+func (t *table) drained(ctx context.Context) {
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for {
+		if t.empty() {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

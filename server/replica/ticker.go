@@ -1,0 +1,98 @@
+package replica
+
+import (
+	"context"
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// How often the leader commits cluster time while some key has a deadline.
+const (
+	// heartbeatStamp bounds how much of its time a lease gains when the leader dies.
+	heartbeatStamp = time.Second
+	// expiryGap is the least time between two entries that only end leases.
+	// Reads and writes do not wait for it: they bring stamps of their own.
+	expiryGap = 10 * time.Millisecond
+)
+
+// ticker ends leases while this node leads: it sleeps until the earliest
+// deadline and has it stamped. It also looks at the cluster clock so often
+// that no time is lost to the clock's cap, and has cluster time committed once
+// a second. While no key has a deadline it sleeps, and the log rests.
+type ticker struct {
+	r    *Replica
+	wake chan struct{}
+	// armed is the deadline it sleeps for, or further away than any.
+	armed atomic.Int64
+}
+
+func newTicker(r *Replica) *ticker {
+	t := &ticker{r: r, wake: make(chan struct{}, 1)}
+	t.armed.Store(math.MaxInt64)
+	return t
+}
+
+// nudge wakes the ticker if there is a deadline before the one it sleeps for.
+func (t *ticker) nudge() {
+	if deadline, ok := t.r.machine.NextDue(); ok && deadline < t.armed.Load() {
+		notify(t.wake)
+	}
+}
+
+func (t *ticker) run(ctx context.Context) error {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var last time.Time // of the last stamp asked for because of a deadline
+	for {
+		wait := t.tick(&last)
+		if wait > 0 {
+			timer.Reset(wait)
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-timer.C:
+		case <-t.wake:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// tick does what is due and returns how long to sleep; 0: until woken.
+func (t *ticker) tick(last *time.Time) time.Duration {
+	l := t.r.serving.Load()
+	if l == nil {
+		t.armed.Store(math.MaxInt64)
+		return 0
+	}
+	// Armed before the deadline is looked up: whoever adds an earlier one then sends a wake.
+	t.armed.Store(math.MaxInt64)
+	deadline, ok := t.r.machine.NextDue()
+	if !ok {
+		return 0
+	}
+	t.armed.Store(deadline)
+	now, _ := l.clock.read()
+	applied, _ := t.r.machine.Clock()
+	// Half the cap: the clock loses nothing when the timer is as late again.
+	wait := l.clock.step / 2
+	switch untilMillis := deadline - now; {
+	case untilMillis >= wait.Milliseconds(): // also what no time.Duration can hold
+	case untilMillis > 0:
+		wait = time.Duration(untilMillis) * time.Millisecond
+	case applied < now && time.Since(*last) >= expiryGap:
+		*last = time.Now()
+		t.r.proposer.want(l, now)
+		wait = min(wait, expiryGap)
+	default:
+		wait = min(wait, expiryGap)
+	}
+	if age := time.Duration(now-applied) * time.Millisecond; age >= heartbeatStamp {
+		t.r.proposer.want(l, now)
+	} else {
+		wait = min(wait, heartbeatStamp-age)
+	}
+	return max(wait, time.Millisecond)
+}

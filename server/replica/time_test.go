@@ -1,0 +1,153 @@
+package replica_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+)
+
+func lastLog(c *replicatest.Cluster) uint64 { return c.Leader().Replica().Status().LastLog }
+
+// With nothing that expires, an idle cluster writes nothing.
+func TestIdleClusterWritesNothing(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))
+		require.Equal(t, protocol.OK, c.Leader().Do("SET", "lease", "v", "PX", "100"))
+		time.Sleep(time.Second)
+		before := lastLog(c)
+		time.Sleep(quietTime)
+		require.Equal(t, before, lastLog(c))
+		require.Len(t, events[replica.LeaderChanged](c.Node("n1")), 1, "a quiet hour is no reason for an election")
+	})
+}
+
+// While something expires, cluster time is committed about once a second.
+func TestHeartbeatStamps(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		require.Equal(t, protocol.OK, c.Leader().Do("SET", "lease", "v", "PX", "3600000"))
+		before := lastLog(c)
+		time.Sleep(10 * time.Minute)
+		require.InDelta(t, 600, lastLog(c)-before, 120)
+	})
+}
+
+// A deadline too far away for a time.Duration is not one that has passed.
+func TestDistantDeadlineIsNotDue(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		for _, ttlMillis := range []string{"9223372036855", "13835058055283", "9000000000000000"} {
+			require.Equal(t, protocol.OK, c.Leader().Do("SET", "lease", "v", "PX", ttlMillis))
+			before := lastLog(c)
+			time.Sleep(time.Minute)
+			require.InDelta(t, 60, lastLog(c)-before, 12, ttlMillis)
+		}
+	})
+}
+
+// A lease ends when it should, without anybody looking.
+func TestLeasesEnd(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		for i := range 50 {
+			require.Equal(t, protocol.OK, leader.Do("SET", "lease"+strconv.Itoa(i), "v", "PX", strconv.Itoa(100*(i+1))))
+		}
+		time.Sleep(2525 * time.Millisecond)
+		require.InDelta(t, 25, keys(leader), 1)
+		time.Sleep(2600 * time.Millisecond)
+		require.Zero(t, keys(leader))
+		c.Settle()
+	})
+}
+
+func keys(n *replicatest.Node) int { return n.Replica().Stats().Keys[0] }
+
+// A read and a write agree on whether a lease has ended, to the millisecond.
+func TestReadsAndWritesAgreeOnTheEnd(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		for _, n := range []*replicatest.Node{c.Leader(), c.Followers()[0]} {
+			require.Equal(t, protocol.OK, n.Do("SET", "lease", "a", "PX", "50"))
+			for n.Do("GET", "lease").Kind != protocol.KindNull {
+				require.Equal(t, protocol.Bulk("a"), n.Do("SET", "lease", "b", "NX", "GET"))
+				time.Sleep(time.Millisecond)
+			}
+			require.Equal(t, protocol.OK, n.Do("SET", "lease", "b", "NX"))
+			require.Equal(t, protocol.Integer(1), n.Do("DEL", "lease"))
+		}
+	})
+}
+
+// A lease is not shortened by failovers, by wall clocks that jump, nor by a
+// leader whose time stood still: it can only grow longer.
+func TestLeasesNeverEndEarly(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		const ttl = 20 * time.Second
+		begin := time.Now()
+		require.Equal(t, protocol.OK, c.Leader().Do("SET", "lease", "v", "PX", strconv.FormatInt(ttl.Milliseconds(), 10)))
+		for i := 0; ; i++ {
+			reply := c.Leader().Do("GET", "lease")
+			passed := time.Since(begin)
+			if reply.IsNull() {
+				require.GreaterOrEqual(t, passed, ttl)
+				require.Less(t, passed, 5*ttl, "and it does end")
+				break
+			}
+			old := c.Leader()
+			switch i % 4 {
+			case 0:
+				old.Crash()
+				c.Leader()
+				old.Start()
+			case 1:
+				old.Clock.Jump(time.Duration(i-8) * time.Hour)
+			case 2:
+				old.Clock.Freeze()
+				time.Sleep(500 * time.Millisecond)
+				old.Clock.Thaw()
+			case 3:
+				require.NoError(t, old.Replica().TransferLeadership(t.Context()))
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+	})
+}
+
+// A leader whose clock stood still for a minute, and that was not deposed, does
+// not end all leases when it goes on.
+func TestFrozenClockEndsNothing(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		require.Equal(t, protocol.OK, leader.Do("SET", "lease", "v", "PX", "10000"))
+		leader.Clock.Freeze()
+		time.Sleep(time.Minute)
+		leader.Clock.Thaw()
+		ttl := leader.Do("PTTL", "lease").Num
+		require.Greater(t, ttl, int64(9_000))
+	})
+}
+
+// PEXPIREAT and PEXPIRETIME are inverse while the leader's wall clock runs true,
+// and a jump of it moves what is told, never what is left.
+func TestWallClock(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		at := strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10)
+		require.Equal(t, protocol.OK, leader.Do("SET", "lease", "v", "PXAT", at))
+		for range 20 {
+			require.Equal(t, at, strconv.FormatInt(leader.Do("PEXPIRETIME", "lease").Num, 10))
+			time.Sleep(777 * time.Millisecond)
+		}
+		before := leader.Do("PTTL", "lease").Num
+		leader.Clock.Jump(-time.Hour)
+		time.Sleep(2 * time.Second)
+		after := leader.Do("PTTL", "lease").Num
+		require.InDelta(t, before-2000, after, 2)
+		seconds, err := strconv.ParseInt(leader.Do("TIME").Elems[0].Str, 10, 64)
+		require.NoError(t, err)
+		require.InDelta(t, time.Now().Add(-time.Hour).Unix(), seconds, 1)
+	})
+}

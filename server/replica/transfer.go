@@ -1,0 +1,63 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// TransferLeadership has another node lead, if this one does and there is another.
+func (r *Replica) TransferLeadership(ctx context.Context) error {
+	if len(r.config.InitialCluster) == 1 {
+		return nil
+	}
+	for range transferAttempts {
+		l := r.serving.Load()
+		if l == nil {
+			return nil
+		}
+		if err := r.transfer(ctx, l); err != nil {
+			return fmt.Errorf("transfer leadership: %w", err)
+		}
+	}
+	if r.serving.Load() != nil {
+		return errors.New("transfer leadership: no other node takes it")
+	}
+	return nil
+}
+
+const transferAttempts = 3
+
+// transfer tries once to end l. While it tries nothing is proposed: raft would
+// refuse it without a word to anybody but the future, which nobody looks at.
+func (r *Replica) transfer(ctx context.Context, l *lead) error {
+	if err := r.proposer.hold(ctx); err != nil {
+		return err
+	}
+	defer notify(r.proposer.wake)
+	defer r.proposer.release()
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for l.inFlight.Load() > 0 {
+		select {
+		case <-poll.C:
+		case <-l.gone:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	r.raft.LeadershipTransfer()
+	// Raft gives up after two election timeouts at most, as [transport.TimeoutNow] does not
+	// take longer than one; until then it refuses entries.
+	timer := time.NewTimer(2*r.config.Timing.Election + 100*time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-l.gone:
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}

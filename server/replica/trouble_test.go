@@ -1,0 +1,188 @@
+package replica_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+	"github.com/holdfast/holdfast/server/store"
+)
+
+var (
+	seedFlag   = flag.Uint64("seed", 0, "draw the troubles of TestHistories from this seed only")
+	roundsFlag = flag.Int("rounds", 12, "how many troubles one history of TestHistories has")
+	seedsFlag  = flag.Int("seeds", 2, "how many histories TestHistories makes for each size of cluster")
+)
+
+// trouble breaks something about the cluster, and returns how to undo it.
+type trouble func(c *replicatest.Cluster, rng *rand.Rand) (undo func())
+
+func pick(c *replicatest.Cluster, rng *rand.Rand) *replicatest.Node {
+	return c.Nodes()[rng.IntN(len(c.Nodes()))]
+}
+
+// victim is the leader, if there is one, half of the times.
+func victim(c *replicatest.Cluster, rng *rand.Rand) *replicatest.Node {
+	if rng.IntN(2) == 0 {
+		for _, n := range c.Nodes() {
+			if r := n.Replica(); r != nil && r.Status().Leading {
+				return n
+			}
+		}
+	}
+	return pick(c, rng)
+}
+
+// stubborn is a node that believes that it leads long after the others have
+// elected somebody else, as a leader does that was frozen.
+const stubborn = "n1"
+
+// troubles are ordered, so that a seed draws the same ones again.
+var troubles = []struct {
+	name  string
+	cause trouble
+}{
+	{"crash", func(c *replicatest.Cluster, rng *rand.Rand) func() {
+		n := victim(c, rng)
+		n.Crash()
+		return n.Start
+	}},
+	{"crash all", func(c *replicatest.Cluster, rng *rand.Rand) func() {
+		for _, n := range c.Nodes() {
+			n.Crash()
+		}
+		return func() {
+			for _, n := range c.Nodes() {
+				n.Start()
+			}
+		}
+	}},
+	{"isolate", func(c *replicatest.Cluster, rng *rand.Rand) func() {
+		c.Net.Isolate(victim(c, rng).Name)
+		return c.Net.Heal
+	}},
+	{"cut one way", func(c *replicatest.Cluster, rng *rand.Rand) func() {
+		n := victim(c, rng)
+		for _, other := range c.Nodes() {
+			if rng.IntN(2) == 0 {
+				c.Net.Cut(n.Name, other.Name)
+			} else if rng.IntN(2) == 0 {
+				c.Net.Cut(other.Name, n.Name)
+			}
+		}
+		return c.Net.Heal
+	}},
+	{"delay", func(c *replicatest.Cluster, rng *rand.Rand) func() {
+		for _, a := range c.Nodes() {
+			for _, b := range c.Nodes() {
+				c.Net.Delay(a.Name, b.Name, time.Duration(rng.IntN(60))*time.Millisecond)
+			}
+		}
+		return c.Net.Heal
+	}},
+	{"isolate the stubborn leader", func(c *replicatest.Cluster, rng *rand.Rand) func() {
+		for range 3 {
+			// Raft hands over to the first of those that are up to date: that is mostly n1.
+			if r := c.Leader().Replica(); r != nil && r.Status().Name != stubborn {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				_ = r.TransferLeadership(ctx)
+				cancel()
+			}
+		}
+		time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond)
+		c.Net.Isolate(stubborn)
+		return c.Net.Heal
+	}},
+	{"break connections", func(c *replicatest.Cluster, rng *rand.Rand) func() {
+		n := victim(c, rng)
+		for _, other := range c.Nodes() {
+			if other != n {
+				c.Net.Break(n.Name, other.Name)
+			}
+		}
+		return func() {}
+	}},
+	{"transfer leadership", func(c *replicatest.Cluster, rng *rand.Rand) func() {
+		done := make(chan struct{})
+		r := victim(c, rng).Replica()
+		go func() {
+			defer close(done)
+			if r != nil {
+				ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+				defer cancel()
+				_ = r.TransferLeadership(ctx)
+			}
+		}()
+		return func() { <-done }
+	}},
+	{"slow disk", func(c *replicatest.Cluster, rng *rand.Rand) func() {
+		return victim(c, rng).Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: time.Duration(rng.IntN(700)) * time.Millisecond})
+	}},
+	{"bend clocks", func(c *replicatest.Cluster, rng *rand.Rand) func() {
+		n := victim(c, rng)
+		n.Clock.Jump(time.Duration(rng.IntN(7200)-3600) * time.Second)
+		n.Clock.SetRate(0.5 + rng.Float64())
+		return func() { n.Clock.SetRate(1) }
+	}},
+}
+
+// What clients are told stays true, whatever happens to nodes, network and clocks.
+func TestHistories(t *testing.T) {
+	seeds := []uint64{*seedFlag}
+	if *seedFlag == 0 {
+		seeds = nil
+		for range *seedsFlag {
+			seeds = append(seeds, rand.Uint64N(1_000_000)+1)
+		}
+	}
+	for _, nodes := range []int{3, 5} {
+		for _, seed := range seeds {
+			t.Run(fmt.Sprintf("nodes=%d/seed=%d", nodes, seed), func(t *testing.T) {
+				var rec *recorder
+				var final string
+				synctest.Test(t, func(t *testing.T) { rec = troubledHistory(t, nodes, seed, &final) })
+				rec.check(t, final)
+			})
+		}
+	}
+}
+
+func troubledHistory(t *testing.T, nodes int, seed uint64, final *string) *recorder {
+	c := replicatest.New(t, replicatest.Options{Nodes: nodes, Configure: func(c *replica.Config) {
+		c.Snapshots = replica.SnapshotPolicy{Entries: 64, Interval: 2 * time.Second, Trailing: 8}
+		if c.Name == stubborn {
+			c.Timing = replica.Timing{Heartbeat: 1200 * time.Millisecond, Lease: 1200 * time.Millisecond}
+		}
+	}})
+	rec := newRecorder()
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	for i := range 8 {
+		clients.Go(func() { rec.client(i, rand.New(rand.NewPCG(seed, uint64(i))), c.Nodes(), stop) })
+	}
+	rng := rand.New(rand.NewPCG(seed, 1<<32))
+	for range *roundsFlag {
+		time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
+		trouble := troubles[rng.IntN(len(troubles))]
+		undo := trouble.cause(c, rng)
+		time.Sleep(time.Duration(rng.IntN(5000)) * time.Millisecond)
+		undo()
+	}
+	time.Sleep(5 * time.Second)
+	close(stop)
+	clients.Wait()
+	c.Settle()
+	reply := c.Leader().Do("GET", logKey)
+	require.False(t, reply.IsError(), reply.Str)
+	*final = reply.Str
+	return rec
+}

@@ -1,0 +1,17 @@
+package replica
+
+import "github.com/holdfast/holdfast/protocol"
+
+// Unit is what one connection submits at a time: the data commands of one
+// pipeline, in order. It is applied whole, in one log entry, or read whole.
+type Unit struct {
+	// Body holds the requests, as protocol.AppendRequest wrote them.
+	Body []byte
+	// Count is the number of requests in Body.
+	Count int
+	// Write is set when at least one request must go through the log. The reads
+	// beside it then travel in the same entry, and see what stands before them.
+	Write bool
+	// Replies holds, after Execute returned nil, one reply per request.
+	Replies []protocol.Value
+}

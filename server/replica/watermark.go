@@ -1,0 +1,64 @@
+package replica
+
+import (
+	"slices"
+	"sync"
+)
+
+// watermark is a number that only grows, and that can be waited for.
+type watermark struct {
+	mu      sync.Mutex
+	value   uint64
+	waiters []*waterWaiter
+}
+
+type waterWaiter struct {
+	value uint64
+	done  chan struct{}
+}
+
+// reach raises the mark.
+func (w *watermark) reach(value uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if value <= w.value {
+		return
+	}
+	w.value = value
+	w.waiters = slices.DeleteFunc(w.waiters, func(x *waterWaiter) bool {
+		if x.value > value {
+			return false
+		}
+		close(x.done)
+		return true
+	})
+}
+
+func (w *watermark) load() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.value
+}
+
+// wait returns nil when the mark is reached; an error when one of the given
+// channels is closed before.
+func (w *watermark) wait(value uint64, gone <-chan struct{}, expired <-chan struct{}) error {
+	w.mu.Lock()
+	if w.value >= value {
+		w.mu.Unlock()
+		return nil
+	}
+	x := &waterWaiter{value: value, done: make(chan struct{})}
+	w.waiters = append(w.waiters, x)
+	w.mu.Unlock()
+	select {
+	case <-x.done:
+		return nil
+	case <-gone:
+	case <-expired:
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiters = slices.DeleteFunc(w.waiters, func(y *waterWaiter) bool { return y == x })
+	return errReroute
+}

@@ -1,0 +1,24 @@
+package resp
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/server/replica"
+)
+
+// Backend is the cluster, as a connection sees it. [replica.Replica] is one.
+type Backend interface {
+	// Execute runs a unit. It returns nil and a reply for each request, or an error for all of
+	// them: a *protocol.Error is sent to the client as it is. After a nil error nothing keeps the unit's Body; after an
+	// error something may, so the caller must not reuse it. Replies never share memory with Body.
+	Execute(u *replica.Unit) error
+	// Status is the node's view of the cluster.
+	Status() replica.Status
+	// Stats counts what the node's copy of the state holds, for INFO.
+	Stats() fsm.Stats
+	// WaitReplicated waits until n other nodes have everything that was acknowledged up to now, the
+	// timeout has passed (0: none) or ctx has ended, and returns how many have.
+	WaitReplicated(ctx context.Context, n int, timeout time.Duration) int
+}

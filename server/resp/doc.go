@@ -1,0 +1,28 @@
+// Package resp is the side of a Holdfast node that clients see: listeners,
+// connections, dispatch, and the commands that a node answers by itself.
+//
+// It promises:
+//   - the commands of one connection take effect in the order sent, and are answered in that order;
+//   - a pipeline, all complete commands that have arrived, goes to the cluster as one
+//     [replica.Unit] and is answered with one write;
+//   - nothing a client sends makes it panic, recurse, or hold more than the [Limits] allow;
+//   - a client that does not read its replies is cut off, and never holds anybody else up;
+//   - an idle connection costs a goroutine's smallest stack and a few hundred bytes, no buffer.
+//
+// It does not know what a data command means: those are encoded as the table's
+// row says and handed to a [Backend]. It keeps no replicated state; what a
+// connection has of its own (name, database, protocol version, MULTI's queue,
+// the versions that WATCH saw) dies with the connection.
+//
+// Goroutines: one a connection, started by [Server.Serve], which waits for
+// them all. Beside these only WAIT starts one, for as long as it blocks, to see
+// the client go away.
+//
+// Locks: Server.mu guards the set of connections, conn.mu guards what CLIENT
+// LIST shows of a connection. Neither is held while calling anything that
+// blocks; Server.mu may be held while taking conn.mu, never the reverse.
+//
+// Start reading at conn.go (the loop), then dispatch.go (the checks), then
+// unit.go (how a pipeline becomes a unit and its replies become bytes).
+// DESIGN.md has what was decided and why.
+package resp

@@ -1,0 +1,123 @@
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// secrets are a Config's credentials, read from their files.
+type secrets struct {
+	password  string
+	cluster   []byte
+	clientTLS *tls.Config // nil: no TLS
+	peerTLS   *tls.Config // nil: no TLS
+}
+
+func loadSecrets(c SecretsConfig) (*secrets, error) {
+	var s secrets
+	var err error
+	if s.password, err = readSecret(c.Password, c.PasswordFile); err != nil {
+		return nil, err
+	}
+	cluster, err := readSecret(c.ClusterSecret, c.ClusterSecretFile)
+	if err != nil {
+		return nil, err
+	}
+	s.cluster = []byte(cluster)
+	if s.clientTLS, err = clientTLS(c); err != nil {
+		return nil, err
+	}
+	if s.peerTLS, err = peerTLS(c); err != nil {
+		return nil, err
+	}
+	return &s, nil
+}
+
+// clientTLS demands client certificates when there is a CA to check them with.
+func clientTLS(c SecretsConfig) (*tls.Config, error) {
+	if c.TLSCert == "" && c.TLSKey == "" {
+		if c.TLSClientCA != "" {
+			return nil, errors.New("tls-client-ca needs tls-cert and tls-key")
+		}
+		return nil, nil
+	}
+	cert, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+	if err != nil {
+		return nil, fmt.Errorf("load tls-cert and tls-key: %w", err)
+	}
+	t := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	if c.TLSClientCA != "" {
+		if t.ClientCAs, err = loadCA(c.TLSClientCA); err != nil {
+			return nil, err
+		}
+		t.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	return t, nil
+}
+
+// peerTLS is mutual: the same certificate serves both directions. Package peer
+// verifies the chain on both sides; host names are not compared, since nodes move.
+func peerTLS(c SecretsConfig) (*tls.Config, error) {
+	given := c.PeerTLSCert != "" || c.PeerTLSKey != "" || c.PeerTLSCA != ""
+	if !given {
+		return nil, nil
+	}
+	if c.PeerTLSCert == "" || c.PeerTLSKey == "" || c.PeerTLSCA == "" {
+		return nil, errors.New("peer-tls-cert, peer-tls-key and peer-tls-ca go together")
+	}
+	cert, err := tls.LoadX509KeyPair(c.PeerTLSCert, c.PeerTLSKey)
+	if err != nil {
+		return nil, fmt.Errorf("load peer-tls-cert and peer-tls-key: %w", err)
+	}
+	ca, err := loadCA(c.PeerTLSCA)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		Certificates: []tls.Certificate{cert},
+		RootCAs:      ca,
+		ClientCAs:    ca,
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+		MinVersion:   tls.VersionTLS13,
+	}, nil
+}
+
+func loadCA(file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read CA: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("read CA: %s holds no PEM certificate", file)
+	}
+	return pool, nil
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return strings.TrimRight(line, "\r")
+}
+
+// readSecret returns value, or the first line of file.
+func readSecret(value, file string) (string, error) {
+	if file == "" {
+		return value, nil
+	}
+	if value != "" {
+		return "", fmt.Errorf("%s: give the secret or the file, not both", file)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read secret: %w", err)
+	}
+	line := firstLine(string(text))
+	if line == "" {
+		return "", fmt.Errorf("read secret: %s is empty", file)
+	}
+	return line, nil
+}

@@ -1,0 +1,241 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+
+	"github.com/holdfast/holdfast/server/peer"
+	"github.com/holdfast/holdfast/server/raftlog"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/resp"
+	"github.com/holdfast/holdfast/server/store"
+)
+
+// Server is one node.
+type Server struct {
+	config  Config
+	logger  *slog.Logger
+	clients net.Listener
+	store   *store.Store
+	peers   *peer.Mux
+	replica *replica.Replica
+	front   *resp.Server
+	// fatal gets the error after which the process must end without touching its disk again.
+	fatal chan error
+}
+
+// New opens the node's ports and its data folder. Nothing is served before Run.
+// A nil error means that the node owns them all; else it owns nothing.
+func New(c Config, logger *slog.Logger) (_ *Server, err error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{config: c, logger: logger, fatal: make(chan error, 1)}
+	var opened closers
+	defer func() {
+		if err != nil {
+			opened.close()
+		}
+	}()
+	secrets, err := loadSecrets(c.Secrets)
+	if err != nil {
+		return nil, err
+	}
+	if s.clients, err = net.Listen("tcp", c.Listen.Addr); err != nil {
+		return nil, fmt.Errorf("open client port: %w", err)
+	}
+	opened.add(s.clients.Close)
+	peerListener, err := net.Listen("tcp", c.Listen.PeerAddr)
+	if err != nil {
+		return nil, fmt.Errorf("open peer port: %w", err)
+	}
+	opened.add(peerListener.Close)
+	faults := newFaults(c.Debug)
+	if s.store, err = store.Open(s.storeConfig(faults)); err != nil {
+		return nil, err
+	}
+	opened.add(s.store.Close)
+	if s.peers, err = peer.New(s.peerConfig(peerListener, secrets)); err != nil {
+		return nil, err
+	}
+	if s.replica, err = replica.Open(s.replicaConfig(faults)); err != nil {
+		return nil, err
+	}
+	if faults != nil {
+		faults.node = s.replica
+	}
+	s.front = resp.New(s.frontConfig(secrets, faults), s.replica)
+	return s, nil
+}
+
+// closers undoes what New opened, last first.
+type closers []func() error
+
+func (c *closers) add(f func() error) { *c = append(*c, f) }
+
+func (c closers) close() {
+	for i := len(c) - 1; i >= 0; i-- {
+		_ = c[i]()
+	}
+}
+
+// Run serves until ctx ends or the node must not go on; the error says why.
+func (s *Server) Run(ctx context.Context) error {
+	s.logger.Info("serving", "addr", s.clients.Addr().String(), "peer_addr", s.config.Listen.PeerAddr, "data_dir", s.config.Node.DataDir)
+	clientsCtx, stopClients := context.WithCancel(ctx)
+	peersCtx, stopPeers := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopClients()
+	defer stopPeers()
+
+	var parts sync.WaitGroup
+	ended := make(chan error, 3)
+	start := func(what string, run func() error) <-chan struct{} {
+		done := make(chan struct{})
+		parts.Go(func() {
+			defer close(done)
+			if err := run(); err != nil {
+				ended <- fmt.Errorf("%s: %w", what, err)
+			}
+		})
+		return done
+	}
+	start("peer port", func() error { return s.peers.Run(peersCtx) })
+	start("replica", func() error { return s.replica.Run(context.WithoutCancel(ctx)) })
+	drained := start("client port", func() error { return s.front.Serve(clientsCtx, s.clients) })
+
+	var cause error
+	select {
+	case <-ctx.Done():
+	case cause = <-ended:
+	case err := <-s.fatal:
+		return err
+	}
+	stopClients()
+	finished := make(chan error, 1)
+	go func() {
+		<-drained
+		finished <- s.shutdown(stopPeers, &parts)
+	}()
+	select {
+	case err := <-finished:
+		return errors.Join(cause, err)
+	case err := <-s.fatal:
+		return errors.Join(cause, err)
+	}
+}
+
+// shutdown hands leadership over and closes what is left, once no client is.
+func (s *Server) shutdown(stopPeers func(), parts *sync.WaitGroup) error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.Timing.Shutdown)
+	defer cancel()
+	err := s.replica.Shutdown(ctx)
+	stopPeers()
+	parts.Wait()
+	err = errors.Join(err, s.store.Close())
+	s.logger.Info("stopped")
+	return err
+}
+
+// fail ends the process by way of Run; only the first error counts.
+func (s *Server) fail(err error) {
+	select {
+	case s.fatal <- err:
+	default:
+	}
+}
+
+func (s *Server) storeConfig(f *faults) store.Config {
+	peers, _ := s.config.Peers() // validated by New
+	return store.Config{
+		Dir:       s.config.Node.DataDir,
+		NodeName:  s.config.Node.Name,
+		ClusterID: clusterID(peers),
+		LogStore:  s.config.Node.LogStore,
+		Logger:    s.logger,
+		Hooks:     s.storeHooks(f),
+	}
+}
+
+func (s *Server) peerConfig(ln net.Listener, secrets *secrets) peer.Config {
+	peers, _ := s.config.Peers()
+	dial := rewriteDial(s.config.Debug.PeerDial, new(net.Dialer).DialContext)
+	return peer.Config{
+		Listener:  ln,
+		Dial:      func(ctx context.Context, addr string) (net.Conn, error) { return dial(ctx, "tcp", addr) },
+		Advertise: peers[s.config.Node.Name],
+		ClusterID: clusterID(peers),
+		NodeName:  s.config.Node.Name,
+		NameOf:    nameOf(peers),
+		Secret:    secrets.cluster,
+		TLS:       secrets.peerTLS,
+		Logger:    s.logger,
+	}
+}
+
+// nameOf finds the node that should answer at a peer address.
+func nameOf(peers map[string]string) func(addr string) string {
+	names := make(map[string]string, len(peers))
+	for name, addr := range peers {
+		names[addr] = name
+	}
+	return func(addr string) string { return names[addr] }
+}
+
+func (s *Server) replicaConfig(f *faults) replica.Config {
+	peers, _ := s.config.Peers()
+	t, l := s.config.Timing, s.config.Log
+	return replica.Config{
+		Name:           s.config.Node.Name,
+		ClientAddr:     s.advertised(),
+		InitialCluster: peers,
+		Stores: replica.Stores{
+			Log: s.store.Log, Stable: s.store.Stable, Snapshots: s.store.Snapshots, Epoch: s.store.Epoch,
+		},
+		Peers:      replica.Peers{Raft: s.peers.Layer(peer.KindRaft), Forward: s.peers.Layer(peer.KindForward)},
+		Clock:      f.clock(),
+		Timing:     replica.Timing{Heartbeat: t.Heartbeat, Election: t.Election, Command: t.Command},
+		Snapshots:  replica.SnapshotPolicy{Entries: l.SnapshotThreshold, Interval: l.SnapshotInterval, Trailing: l.TrailingLogs},
+		Logger:     s.logger,
+		RaftLogger: raftlog.New(s.logger),
+		OnEvent:    s.onEvent,
+	}
+}
+
+// advertised is the address that clients on other machines can use, as far as the node knows.
+func (s *Server) advertised() string {
+	if s.config.Listen.Advertise != "" {
+		return s.config.Listen.Advertise
+	}
+	return s.clients.Addr().String()
+}
+
+func (s *Server) frontConfig(secrets *secrets, f *faults) resp.Config {
+	l := s.config.Limits
+	return resp.Config{
+		Limits: resp.Limits{
+			Clients: l.MaxClients, Args: l.MaxArgs, BulkBytes: l.MaxBulk, KeyBytes: l.MaxKey, ValueBytes: l.MaxValue,
+			QueryBytes: l.MaxQuery, OutputBytes: l.MaxOutput, Pipeline: l.MaxPipeline,
+		},
+		Timing: resp.Timing{Idle: l.IdleTimeout, KeepAlive: l.TCPKeepAlive, Drain: s.config.Timing.Shutdown},
+		Node: resp.Node{
+			Name:     s.config.Node.Name,
+			Settings: []resp.Setting{{Name: "dir", Value: absolute(s.config.Node.DataDir)}},
+		},
+		Logger:   s.logger,
+		Options:  resp.Options{Debug: s.config.Debug.Enabled, Faults: f.handler()},
+		TLS:      secrets.clientTLS,
+		Password: secrets.password,
+	}
+}
+
+func absolute(dir string) string {
+	if path, err := filepath.Abs(dir); err == nil {
+		return path
+	}
+	return dir
+}

@@ -1,0 +1,180 @@
+package servertest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Errors of a client that gets no reply.
+var (
+	ErrRefused = errors.New("connection refused")
+	ErrLost    = errors.New("connection lost")
+	ErrSilent  = errors.New("no reply")
+)
+
+// Client is a connection to one node, opened when it is first needed and again
+// after it was lost. It is a plain one: it sends nothing twice. It is for one
+// goroutine at a time.
+type Client struct {
+	Node *Node
+	// RESP is the protocol's version: 2 or 3.
+	RESP int
+
+	addr    string
+	conn    net.Conn
+	replies chan protocol.Value
+	lost    chan struct{} // closed when the other end is gone; replies that came before are in replies
+}
+
+// Client returns a client of node n that speaks RESP version resp, not yet
+// connected. It is safe for many goroutines.
+func (c *Cluster) Client(n *Node, resp int) *Client {
+	return &Client{Node: n, RESP: resp, addr: fmt.Sprintf("client%d:1", c.clients.Add(1))}
+}
+
+// window is how many replies may be on their way to a client.
+const window = 4096
+
+func (c *Client) connect() error {
+	if c.Connected() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := c.Node.cluster.Net.Dial(c.addr)(ctx, c.Node.Name+clientPort)
+	if err != nil {
+		return ErrRefused
+	}
+	c.conn, c.replies, c.lost = conn, make(chan protocol.Value, window), make(chan struct{})
+	go receive(conn, c.replies, c.lost)
+	if c.RESP == protocol.RESP3 {
+		if _, err := c.exchange([]string{"HELLO", "3"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Connected reports whether the client has a connection that, as far as it
+// knows, still stands.
+func (c *Client) Connected() bool {
+	if c.conn == nil {
+		return false
+	}
+	select {
+	case <-c.lost:
+		return false
+	default:
+		return true
+	}
+}
+
+func receive(conn net.Conn, replies chan<- protocol.Value, lost chan<- struct{}) {
+	defer close(lost)
+	defer conn.Close()
+	br := bufio.NewReader(conn)
+	for {
+		v, err := protocol.ReadValue(br)
+		if err != nil {
+			return
+		}
+		replies <- v
+	}
+}
+
+// Close hangs up.
+func (c *Client) Close() {
+	if c.conn != nil {
+		c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// Send sends commands in one write.
+func (c *Client) Send(commands ...[]string) error {
+	if err := c.connect(); err != nil {
+		return err
+	}
+	return c.write(commands)
+}
+
+func (c *Client) write(commands [][]string) error {
+	var b []byte
+	for _, words := range commands {
+		b = protocol.Strings(words...).AppendTo(b, protocol.RESP2)
+	}
+	_ = c.conn.SetWriteDeadline(time.Now().Add(patience))
+	if _, err := c.conn.Write(b); err != nil {
+		return ErrLost
+	}
+	return nil
+}
+
+// Receive returns the next reply.
+func (c *Client) Receive() (protocol.Value, error) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case v := <-c.replies:
+		return v, nil
+	case <-c.lost:
+	case <-timer.C:
+		return protocol.Value{}, ErrSilent
+	}
+	select {
+	case v := <-c.replies:
+		return v, nil
+	default:
+		return protocol.Value{}, ErrLost
+	}
+}
+
+// Do sends one command and returns the reply.
+func (c *Client) Do(words ...string) (protocol.Value, error) {
+	if err := c.connect(); err != nil {
+		return protocol.Value{}, err
+	}
+	return c.exchange(words)
+}
+
+// Pipeline sends commands in one write and returns their replies.
+func (c *Client) Pipeline(commands ...[]string) ([]protocol.Value, error) {
+	if err := c.Send(commands...); err != nil {
+		return nil, err
+	}
+	var replies []protocol.Value
+	for range commands {
+		v, err := c.Receive()
+		if err != nil {
+			return replies, err
+		}
+		replies = append(replies, v)
+	}
+	return replies, nil
+}
+
+func (c *Client) exchange(words []string) (protocol.Value, error) {
+	if err := c.write([][]string{words}); err != nil {
+		return protocol.Value{}, err
+	}
+	return c.Receive()
+}
+
+// Raw sends bytes that need not be commands; what is answered, and that the
+// server hangs up, is passed over.
+func (c *Client) Raw(b []byte) error {
+	if err := c.connect(); err != nil {
+		return err
+	}
+	_ = c.conn.SetWriteDeadline(time.Now().Add(patience))
+	if _, err := c.conn.Write(b); err != nil {
+		return ErrLost
+	}
+	return nil
+}

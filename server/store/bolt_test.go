@@ -1,0 +1,174 @@
+package store
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+)
+
+// spoiledFile writes content under a fresh name in dir.
+func spoiledFile(t *testing.T, dir string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(dir, "spoiled.db")
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	return path
+}
+
+// damages calls try with content changed in many ways.
+func damages(content []byte, stride int, try func(what string, at int, b []byte)) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	for at := 0; at < len(content); at += 1 + rng.IntN(2*stride) {
+		b := bytes.Clone(content)
+		b[at] ^= 1 << rng.IntN(8)
+		try("bit", at, b)
+	}
+	for at := 0; at < len(content); at += 4096 / 2 {
+		try("cut", at, content[:at])
+		for _, filler := range [][]byte{make([]byte, 512), bytes.Repeat([]byte{0xff}, 512), content[:512], content[4096 : 4096+512]} {
+			b := bytes.Clone(content)
+			copy(b[at:], filler)
+			try("overwritten", at, b)
+		}
+	}
+}
+
+func TestDamagedBoltLogIsRefusedOrWhole(t *testing.T) {
+	dir := memoryDir(t)
+	path := filepath.Join(dir, boltLogName)
+	require.NoError(t, createBolt(path))
+	l, err := openBoltLog(path)
+	require.NoError(t, err)
+	const last = 300
+	for i := uint64(1); i <= last; i += 20 { // fifteen transactions
+		require.NoError(t, l.StoreLogs(entries(i, i+19)))
+	}
+	require.NoError(t, l.DeleteRange(1, 100))
+	require.NoError(t, l.Close())
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	refused, accepted := 0, 0
+	damages(content, len(content)/300, func(what string, at int, b []byte) {
+		if bytes.Equal(b, content) {
+			return
+		}
+		spoiled := spoiledFile(t, dir, b)
+		l, err := openBoltLog(spoiled)
+		if err != nil {
+			var damaged *damageError
+			require.ErrorAs(t, err, &damaged, "%s at %d", what, at)
+			require.Equal(t, spoiled, damaged.path)
+			refused++
+			return
+		}
+		accepted++
+		requireEntries(t, l, 101, last)
+		require.NoError(t, l.Close())
+	})
+	t.Logf("%d bytes: %d refused, %d accepted", len(content), refused, accepted)
+	require.Greater(t, refused, 60)
+	require.Greater(t, accepted, 100, "some pages are free")
+}
+
+func TestDamagedStableStoreIsRefusedOrWhole(t *testing.T) {
+	dir := memoryDir(t)
+	path := filepath.Join(dir, stableName)
+	require.NoError(t, createBolt(path))
+	s, err := openStable(path)
+	require.NoError(t, err)
+	for i := range uint64(50) {
+		require.NoError(t, s.SetUint64([]byte("CurrentTerm"), i))
+		require.NoError(t, s.SetUint64([]byte("LastVoteTerm"), i))
+		require.NoError(t, s.Set([]byte("LastVoteCand"), []byte("n2")))
+	}
+	require.NoError(t, s.Close())
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	refused := 0
+	damages(content, 20, func(what string, at int, b []byte) {
+		s, err := openStable(spoiledFile(t, dir, b))
+		if err != nil {
+			var damaged *damageError
+			require.ErrorAs(t, err, &damaged, "%s at %d", what, at)
+			refused++
+			return
+		}
+		for _, key := range []string{"CurrentTerm", "LastVoteTerm"} {
+			n, err := s.GetUint64([]byte(key))
+			require.NoError(t, err)
+			require.Equal(t, uint64(49), n, "%s at %d", what, at)
+		}
+		vote, err := s.Get([]byte("LastVoteCand"))
+		require.NoError(t, err)
+		require.Equal(t, "n2", string(vote))
+		require.NoError(t, s.Close())
+	})
+	require.Greater(t, refused, 20)
+}
+
+func TestBoltLogBehavesAsTheWAL(t *testing.T) {
+	path := filepath.Join(memoryDir(t), boltLogName)
+	require.NoError(t, createBolt(path))
+	l, err := openBoltLog(path)
+	require.NoError(t, err)
+	require.NoError(t, l.StoreLogs(nil))
+	require.ErrorContains(t, l.StoreLog(&raft.Log{}), "entry 0")
+	require.NoError(t, l.StoreLogs(entries(5, 20)))
+	require.ErrorContains(t, l.StoreLogs(entries(22, 22)), "entry 22 cannot follow entry 20")
+	require.ErrorContains(t, l.StoreLogs(entries(20, 20)), "cannot follow")
+	require.ErrorContains(t, l.StoreLogs([]*raft.Log{{Index: 21}, {Index: 23}}), "cannot follow")
+	require.ErrorContains(t, l.DeleteRange(7, 8), "neither the beginning nor the end")
+	require.NoError(t, l.DeleteRange(1, 4))
+	require.NoError(t, l.DeleteRange(30, 40))
+	requireEntries(t, l, 5, 20)
+	require.NoError(t, l.DeleteRange(1, 6))
+	require.NoError(t, l.DeleteRange(19, 100))
+	requireEntries(t, l, 7, 18)
+	require.ErrorIs(t, l.GetLog(19, &raft.Log{}), raft.ErrLogNotFound)
+	require.NoError(t, l.DeleteRange(7, 18))
+	requireEntries(t, l, 0, 0)
+	require.NoError(t, l.StoreLogs(entries(1000, 1005)))
+	requireEntries(t, l, 1000, 1005)
+	require.NoError(t, l.Close())
+	require.Error(t, l.GetLog(1000, &raft.Log{}))
+	err = l.StoreLogs(entries(1006, 1006))
+	require.Error(t, err)
+	require.Error(t, l.StoreLogs(entries(1006, 1006)))
+	require.Error(t, l.DeleteRange(1000, 1001))
+}
+
+func TestFailedStableWriteIsTheLast(t *testing.T) {
+	path := filepath.Join(memoryDir(t), stableName)
+	require.NoError(t, createBolt(path))
+	s, err := openStable(path)
+	require.NoError(t, err)
+	require.NoError(t, s.db.Close())
+	err = s.Set([]byte("k"), nil)
+	require.Error(t, err)
+	require.Equal(t, err, s.SetUint64([]byte("k"), 1))
+	_, err = s.Get([]byte("k"))
+	require.Error(t, err)
+}
+
+func TestBoltFilesWithForeignContentsAreRefused(t *testing.T) {
+	dir := memoryDir(t)
+	path := filepath.Join(dir, stableName)
+	require.NoError(t, createBolt(path))
+	l, err := openBoltLog(path)
+	require.NoError(t, err)
+	require.NoError(t, l.StoreLogs(entries(1, 3)))
+	require.NoError(t, l.Close())
+	_, err = openStable(path)
+	require.ErrorContains(t, err, "where none belongs")
+
+	path = filepath.Join(dir, "text.db")
+	require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("text "), 10000), 0o600))
+	_, err = openStable(path)
+	require.ErrorContains(t, err, "its first meta page is damaged")
+	_, err = openStable(filepath.Join(dir, "none.db"))
+	require.ErrorContains(t, err, "it is missing")
+}

@@ -1,0 +1,241 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// guard stands between raft and a disk. It measures every call, notices one
+// that does not come back, and reports one that fails.
+//
+// It never turns a late call into an error. A follower whose append came back as
+// failed although it may have reached the disk is what wedged replication in
+// hashicorp/raft#612, and a leader would answer clients wrongly. Whoever
+// hears of a stall ends the process instead.
+type guard struct {
+	hooks   Hooks
+	closing atomic.Bool
+	stalled sync.Once
+	faulted sync.Once
+	watches sync.Pool // of *watch: one timer per call in flight, used again
+}
+
+func newGuard(h Hooks) *guard {
+	if h.StallLimit == 0 {
+		h.StallLimit = DefaultStallLimit
+	}
+	return &guard{hooks: h}
+}
+
+// watch is the alarm clock of one call. It rings stallTicks times before it is
+// believed: when the whole process was frozen (SIGSTOP, a suspended virtual machine), its
+// clock went on without it, and a healthy call looks as if it hung. Frozen time is
+// one late tick, however long it was.
+type watch struct {
+	timer *time.Timer
+	op    Op
+	begun time.Time
+	ticks atomic.Int32 // since begun
+	ended atomic.Bool
+}
+
+// stallTicks is how many ticks make the limit.
+const stallTicks = 8
+
+func (g *guard) tickEvery() time.Duration { return g.hooks.StallLimit / stallTicks }
+
+func (g *guard) begin(op Op) *watch {
+	w, _ := g.watches.Get().(*watch)
+	if w == nil {
+		w = &watch{}
+		if g.hooks.OnStall != nil {
+			w.timer = time.AfterFunc(math.MaxInt64, func() { g.tick(w) })
+		}
+	}
+	w.op, w.begun = op, time.Now()
+	w.ticks.Store(0)
+	w.ended.Store(false)
+	if w.timer != nil {
+		w.timer.Reset(g.tickEvery())
+	}
+	return w
+}
+
+// end returns how long the call took. A watch whose alarm went off is not used
+// again, as its function may still be reading it.
+func (g *guard) end(w *watch) time.Duration {
+	elapsed := time.Since(w.begun)
+	w.ended.Store(true)
+	if w.timer == nil || w.timer.Stop() {
+		g.watches.Put(w)
+	}
+	return elapsed
+}
+
+func (g *guard) tick(w *watch) {
+	switch {
+	case w.ended.Load():
+		return
+	case w.ticks.Add(1) < stallTicks:
+		w.timer.Reset(g.tickEvery())
+		return
+	}
+	g.stalled.Do(func() { g.hooks.OnStall(w.op, time.Since(w.begun)) })
+}
+
+func (g *guard) do(op Op, entries, bytes int, call func() error) error {
+	w := g.begin(op)
+	err := g.hooks.Faults.run(op, call)
+	elapsed := g.end(w)
+	if g.hooks.Observer != nil {
+		g.hooks.Observer.Observe(op, elapsed, entries, bytes, err)
+	}
+	if err != nil && isFault(op, err) && g.hooks.OnFault != nil && !g.closing.Load() {
+		g.faulted.Do(func() { go g.hooks.OnFault(op, err) })
+	}
+	return err
+}
+
+// isFault: raft asks for entries that are not there as a matter of course. A
+// snapshot that fails is tried again later, and harms nothing until then.
+func isFault(op Op, err error) bool {
+	return op != OpSnapshot && !errors.Is(err, raft.ErrLogNotFound)
+}
+
+// guardedLog is a raft.LogStore.
+type guardedLog struct {
+	guard     *guard
+	log       raft.LogStore
+	completed *completed
+}
+
+var _ raft.MonotonicLogStore = (*guardedLog)(nil)
+
+// IsMonotonic passes on what the store below says: raft then empties the log
+// when it installs a snapshot, instead of leaving a gap.
+func (l *guardedLog) IsMonotonic() bool {
+	m, ok := l.log.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
+// FirstIndex and LastIndex are answered from memory by our stores, or from
+// pages that are surely cached: they are not watched.
+func (l *guardedLog) FirstIndex() (uint64, error) { return l.log.FirstIndex() }
+func (l *guardedLog) LastIndex() (uint64, error)  { return l.log.LastIndex() }
+
+func (l *guardedLog) GetLog(index uint64, log *raft.Log) error {
+	return l.guard.do(OpGetLog, 0, 0, func() error { return l.log.GetLog(index, log) })
+}
+
+func (l *guardedLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
+
+func (l *guardedLog) StoreLogs(logs []*raft.Log) error {
+	bytes := 0
+	for _, log := range logs {
+		bytes += len(log.Data)
+	}
+	return l.guard.do(OpStoreLogs, len(logs), bytes, func() error {
+		l.guard.hooks.Faults.tear(len(logs), func(first int) error { return l.log.StoreLogs(logs[:first]) })
+		return l.log.StoreLogs(logs)
+	})
+}
+
+func (l *guardedLog) DeleteRange(lo, hi uint64) error {
+	return l.guard.do(OpDeleteRange, 0, 0, func() error {
+		spared, err := l.completed.spare(l.log, lo, hi)
+		if err != nil {
+			return err
+		}
+		return l.log.DeleteRange(lo, spared)
+	})
+}
+
+// guardedStable is a raft.StableStore.
+type guardedStable struct {
+	guard  *guard
+	stable raft.StableStore
+}
+
+func (s *guardedStable) Set(key, value []byte) error {
+	return s.guard.do(OpSet, 0, 0, func() error { return s.stable.Set(key, value) })
+}
+
+func (s *guardedStable) SetUint64(key []byte, value uint64) error {
+	return s.guard.do(OpSet, 0, 0, func() error { return s.stable.SetUint64(key, value) })
+}
+
+func (s *guardedStable) Get(key []byte) (value []byte, err error) {
+	err = s.guard.do(OpGet, 0, 0, func() error { value, err = s.stable.Get(key); return err })
+	return value, err
+}
+
+func (s *guardedStable) GetUint64(key []byte) (value uint64, err error) {
+	err = s.guard.do(OpGet, 0, 0, func() error { value, err = s.stable.GetUint64(key); return err })
+	return value, err
+}
+
+// guardedSnapshots is a raft.SnapshotStore.
+type guardedSnapshots struct {
+	guard     *guard
+	snapshots raft.SnapshotStore
+	completed *completed
+}
+
+func (s *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
+	configurationIndex uint64, transport raft.Transport,
+) (sink raft.SnapshotSink, err error) {
+	err = s.guard.do(OpSnapshot, 0, 0, func() error {
+		if late, err := tooOld(s.snapshots, index); late || err != nil {
+			return errors.Join(err, fmt.Errorf("create snapshot: one of a later index than %d is there", index))
+		}
+		sink, err = s.snapshots.Create(version, index, term, configuration, configurationIndex, transport)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &guardedSink{
+		SnapshotSink: sink, guard: s.guard, completed: s.completed,
+		end: &position{index: index, term: term},
+	}, nil
+}
+
+func (s *guardedSnapshots) List() (list []*raft.SnapshotMeta, err error) {
+	err = s.guard.do(OpSnapshot, 0, 0, func() error { list, err = s.snapshots.List(); return err })
+	return list, err
+}
+
+func (s *guardedSnapshots) Open(id string) (meta *raft.SnapshotMeta, r io.ReadCloser, err error) {
+	err = s.guard.do(OpSnapshot, 0, 0, func() error { meta, r, err = s.snapshots.Open(id); return err })
+	return meta, r, err
+}
+
+// guardedSink watches each call by itself: a snapshot as a whole may take long.
+type guardedSink struct {
+	raft.SnapshotSink
+	guard     *guard
+	completed *completed
+	end       *position
+}
+
+func (s *guardedSink) Write(b []byte) (n int, err error) {
+	err = s.guard.do(OpSnapshot, 0, 0, func() error { n, err = s.SnapshotSink.Write(b); return err })
+	return n, err
+}
+
+func (s *guardedSink) Close() error {
+	return s.guard.do(OpSnapshot, 0, 0, func() error {
+		if err := s.SnapshotSink.Close(); err != nil {
+			return err
+		}
+		s.completed.latest.Store(s.end)
+		return nil
+	})
+}

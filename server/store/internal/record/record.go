@@ -1,0 +1,196 @@
+// Package record is how one raft log entry lies on a disk, in both kinds of log store.
+//
+// It promises that an entry comes back as it was stored, or as an error: a
+// checksum covers all of it. And no run of zeros in an entry is a run of zeros on the disk,
+// so that a sector that was never written can be told from one that was.
+//
+// Start reading at [Append].
+package record
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// A record is
+//
+//	length(4) checksum(4) body padding
+//
+// little-endian; length is that of the body without padding; the checksum is CRC-32C of the
+// length, and of body and padding as they lie there; padding makes the whole a multiple of 8
+// bytes. Body and padding are masked. Unmasked the body is
+//
+//	format(1) type(1) index term appendedAt data extensions
+//
+// with numbers as varints, and data and extensions behind their lengths.
+// appendedAt is in nanoseconds since 1970, 0 if unknown.
+const (
+	HeaderSize = 8
+	Alignment  = 8
+	format     = 1
+)
+
+// ErrDamaged is returned for what is not a record that Append made.
+var ErrDamaged = errors.New("damaged log record")
+
+// Append encodes l at the end of dst, whose length must be a multiple of Alignment.
+func Append(dst []byte, l *raft.Log) []byte {
+	start := len(dst)
+	dst = append(dst, make([]byte, HeaderSize)...)
+	dst = append(dst, format, byte(l.Type))
+	dst = binary.AppendUvarint(dst, l.Index)
+	dst = binary.AppendUvarint(dst, l.Term)
+	appendedAt := int64(0)
+	if !l.AppendedAt.IsZero() {
+		appendedAt = l.AppendedAt.UnixNano()
+	}
+	dst = binary.AppendVarint(dst, appendedAt)
+	dst = binary.AppendUvarint(dst, uint64(len(l.Data)))
+	dst = append(dst, l.Data...)
+	dst = binary.AppendUvarint(dst, uint64(len(l.Extensions)))
+	dst = append(dst, l.Extensions...)
+	length := len(dst) - start - HeaderSize
+	for len(dst)%Alignment != 0 {
+		dst = append(dst, 0)
+	}
+	body := dst[start+HeaderSize:]
+	applyMask(body)
+	binary.LittleEndian.PutUint32(dst[start:], uint32(length))
+	binary.LittleEndian.PutUint32(dst[start+4:], checksum(dst[start:start+4], body))
+	return dst
+}
+
+// Check returns the size of the record that b begins with.
+func Check(b []byte) (size int, err error) {
+	if len(b) < HeaderSize {
+		return 0, ErrDamaged
+	}
+	length := int(binary.LittleEndian.Uint32(b))
+	if length > len(b)-HeaderSize {
+		return 0, ErrDamaged
+	}
+	size = HeaderSize + (length+Alignment-1)&^(Alignment-1)
+	if size > len(b) || checksum(b[:4], b[HeaderSize:size]) != binary.LittleEndian.Uint32(b[4:]) {
+		return 0, ErrDamaged
+	}
+	return size, nil
+}
+
+// Decode reads the record that is all of b. It unmasks b in place, and l's data
+// and extensions point into it.
+func Decode(b []byte, l *raft.Log) error {
+	size, err := Check(b)
+	if err != nil || size != len(b) {
+		return ErrDamaged
+	}
+	length := int(binary.LittleEndian.Uint32(b))
+	body := b[HeaderSize:]
+	applyMask(body)
+	r := reader{rest: body[:length]}
+	if r.byte() != format {
+		return ErrDamaged // its checksum is right: only a newer release writes it, and store.Open refuses those
+	}
+	*l = raft.Log{Type: raft.LogType(r.byte()), Index: r.uvarint(), Term: r.uvarint()}
+	if at := r.varint(); at != 0 {
+		l.AppendedAt = time.Unix(0, at)
+	}
+	l.Data = r.bytes()
+	l.Extensions = r.bytes()
+	if r.failed || len(r.rest) != 0 {
+		return ErrDamaged
+	}
+	return nil
+}
+
+// reader takes fields off a body. After a failure it returns zeros.
+type reader struct {
+	rest   []byte
+	failed bool
+}
+
+func (r *reader) take(n int) []byte {
+	if n < 0 || n > len(r.rest) {
+		r.failed, r.rest = true, nil
+		return nil
+	}
+	b := r.rest[:n:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *reader) byte() byte {
+	if b := r.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 {
+		n = -1
+	}
+	if r.take(n) == nil {
+		return 0
+	}
+	return v
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.rest)
+	if n <= 0 {
+		n = -1
+	}
+	if r.take(n) == nil {
+		return 0
+	}
+	return v
+}
+
+func (r *reader) bytes() []byte {
+	n := r.uvarint()
+	if n == 0 || n > uint64(len(r.rest)) {
+		r.failed = r.failed || n != 0
+		return nil
+	}
+	return r.take(int(n))
+}
+
+func checksum(length, body []byte) uint32 {
+	return crc32.Update(crc32.Checksum(length, castagnoli), castagnoli, body)
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// applyMask flips the bits of b that a fixed pseudo-random pattern of 512 bytes
+// says. Doing it twice undoes it. Data that somebody chooses can still come out as zeros;
+// all that he gains is that a torn write is mistaken for another torn write.
+func applyMask(b []byte) {
+	i := 0
+	for ; len(b) >= 8; b = b[8:] {
+		binary.LittleEndian.PutUint64(b, binary.LittleEndian.Uint64(b)^mask[i%len(mask)])
+		i++
+	}
+	for j := range b {
+		b[j] ^= byte(mask[i%len(mask)] >> (8 * j))
+	}
+}
+
+var mask = makeMask()
+
+// makeMask is splitmix64 from a fixed seed. The pattern is part of the format.
+func makeMask() (m [64]uint64) {
+	state := uint64(0x486f6c6466617374) // "Holdfast"
+	for i := range m {
+		state += 0x9e3779b97f4a7c15
+		z := state
+		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		m[i] = z ^ z>>31
+	}
+	return m
+}

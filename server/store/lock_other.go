@@ -1,0 +1,16 @@
+//go:build !unix
+
+package store
+
+import (
+	"errors"
+	"os"
+)
+
+const lockName = "LOCK"
+
+// lockDir: two processes in one folder would destroy it; without a lock that is
+// given back when a process dies, there is no safe way to open one.
+func lockDir(string) (*os.File, error) {
+	return nil, errors.New("lock data folder: not possible on this operating system")
+}

@@ -1,0 +1,260 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/store/wal"
+)
+
+// advice is what an operator can do about damage. Starting the same node with an
+// emptied folder is what he must not do: it would vote again where it has voted, and
+// could help to elect a leader that does not know what this node had acknowledged.
+const advice = "this node must not go on under its name, not with an emptied folder either: remove it from the cluster and add a new one"
+
+// Open opens the folder of a node and locks it, or makes it if it is empty. It checks
+// all that is there. What it returns instead of a Store is one line for the operator,
+// and nothing is left open.
+func Open(c Config) (*Store, error) {
+	if c.LogStore != KindWAL && c.LogStore != KindBolt {
+		return nil, fmt.Errorf("open store: log store %q: use %s or %s", c.LogStore, KindWAL, KindBolt)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	f := &folder{config: c}
+	if err := f.open(); err != nil {
+		_ = f.close()
+		var boltDamage *damageError
+		var walDamage *wal.DamageError
+		if errors.As(err, &boltDamage) || errors.As(err, &walDamage) {
+			return nil, fmt.Errorf("open store: %w; %s", err, advice)
+		}
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	s, err := New(Parts{
+		Log: f.log, Stable: f.stable, Snapshots: f.snapshots, Epoch: f.epoch, Close: f.close,
+	}, c.Hooks)
+	if err != nil {
+		_ = f.close()
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	return s, nil
+}
+
+// logStore is what both kinds are.
+type logStore interface {
+	raft.LogStore
+	io.Closer
+}
+
+// folder is a data folder that is being opened, and then is open.
+type folder struct {
+	config    Config
+	lock      *os.File
+	stable    *stable
+	log       logStore
+	snapshots *snapshots
+	epoch     uint64
+}
+
+func (f *folder) path(name string) string { return filepath.Join(f.config.Dir, name) }
+
+func (f *folder) open() error {
+	if err := os.MkdirAll(f.config.Dir, 0o700); err != nil {
+		return fmt.Errorf("make data folder: %w", err)
+	}
+	if err := syncDir(filepath.Dir(filepath.Clean(f.config.Dir))); err != nil {
+		return err
+	}
+	lock, err := lockDir(f.config.Dir)
+	if err != nil {
+		return err
+	}
+	f.lock = lock
+	id, err := loadIdentity(f.config.Dir)
+	if err != nil {
+		return err
+	}
+	if id != nil {
+		if err := id.mismatch(&f.config); err != nil {
+			return err
+		}
+	}
+	if id == nil || id.State == stateCreating {
+		if err := f.create(id); err != nil {
+			return err
+		}
+	}
+	if err := f.openParts(); err != nil {
+		return err
+	}
+	f.epoch++
+	return f.stable.SetUint64([]byte(keyEpoch), f.epoch)
+}
+
+// create makes all parts. If id is not nil an earlier attempt was interrupted: no Open
+// has ever returned this folder, so that what is there can go.
+func (f *folder) create(id *identity) error {
+	parts := []string{stableName, walName, boltLogName, snapshotName}
+	if id == nil {
+		for _, name := range parts {
+			if _, err := os.Lstat(f.path(name)); err == nil {
+				return &damageError{path: f.path(identityName), reason: "it is missing, and the node's data is there"}
+			}
+		}
+		id = &identity{
+			Format: identityFormat, Node: f.config.NodeName, Cluster: f.config.ClusterID, LogStore: f.config.LogStore,
+			State: stateCreating, CreatedAt: time.Now().UTC(), CreatedBy: release(),
+		}
+		if err := id.save(f.config.Dir); err != nil {
+			return err
+		}
+	}
+	for _, name := range parts {
+		if err := os.RemoveAll(f.path(name)); err != nil {
+			return fmt.Errorf("make data folder: %w", err)
+		}
+	}
+	if err := f.createParts(); err != nil {
+		return err
+	}
+	id.State = stateReady
+	return id.save(f.config.Dir)
+}
+
+func (f *folder) createParts() error {
+	if err := createBolt(f.path(stableName)); err != nil {
+		return err
+	}
+	for _, name := range []string{snapshotName, walName} {
+		if name == walName && f.config.LogStore != KindWAL {
+			continue
+		}
+		if err := os.Mkdir(f.path(name), 0o700); err != nil {
+			return fmt.Errorf("make data folder: %w", err)
+		}
+	}
+	if f.config.LogStore == KindWAL {
+		if err := wal.Create(f.path(walName)); err != nil {
+			return err
+		}
+	} else if err := createBolt(f.path(boltLogName)); err != nil {
+		return err
+	}
+	return syncDir(f.config.Dir)
+}
+
+func (f *folder) openParts() (err error) {
+	if f.stable, err = openStable(f.path(stableName)); err != nil {
+		f.stable = nil
+		return err
+	}
+	if f.epoch, err = f.stable.GetUint64([]byte(keyEpoch)); err != nil {
+		return err
+	}
+	if err := f.openLog(); err != nil {
+		return err
+	}
+	snapshots, damaged, err := openSnapshots(f.path(snapshotName), f.config.Logger)
+	if err != nil {
+		return err
+	}
+	f.snapshots = snapshots
+	snapshots.completed = f.recordSnapshot
+	return f.checkContinuity(damaged)
+}
+
+// openLog takes care that f.log is nil, and not a nil pointer in an interface, after an error.
+func (f *folder) openLog() error {
+	if f.config.LogStore == KindWAL {
+		w, err := wal.Open(f.path(walName), wal.Options{Logger: f.config.Logger})
+		if err != nil {
+			return err
+		}
+		f.log = w
+		return nil
+	}
+	l, err := openBoltLog(f.path(boltLogName))
+	if err != nil {
+		return err
+	}
+	f.log = l
+	return nil
+}
+
+// recordSnapshot remembers that a snapshot was completed: raft deletes log
+// entries then, and if the snapshot is lost later, that must be noticed.
+func (f *folder) recordSnapshot(index uint64) error {
+	newest, err := f.stable.GetUint64([]byte(keySnapshot))
+	if err != nil || newest >= index {
+		return err
+	}
+	return f.stable.SetUint64([]byte(keySnapshot), index)
+}
+
+// checkContinuity makes sure that snapshot and log together reach as far as they
+// ever did. A damaged snapshot is no harm as long as an older one and the log reach past it.
+func (f *folder) checkContinuity(damaged []damagedSnapshot) error {
+	needed, err := f.stable.GetUint64([]byte(keySnapshot))
+	if err != nil {
+		return err
+	}
+	var snapshot uint64
+	if len(f.snapshots.list) > 0 {
+		snapshot = f.snapshots.list[0].Index
+	}
+	first, err := f.log.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := f.log.LastIndex()
+	if err != nil {
+		return err
+	}
+	var reason error
+	for _, d := range damaged {
+		needed = max(needed, d.index)
+		reason = d.err
+	}
+	reached := snapshot
+	if last != 0 && first <= snapshot+1 {
+		reached = max(snapshot, last)
+	}
+	if reached < needed || last != 0 && first > snapshot+1 {
+		if reason == nil {
+			reason = &damageError{path: f.path(snapshotName), reason: fmt.Sprintf(
+				"a snapshot is missing: the newest there has index %d, the log has entries %d to %d, and a snapshot of index %d was completed", snapshot, first, last, needed)}
+		}
+		return reason
+	}
+	if reason != nil {
+		f.config.Logger.Warn("ignored a damaged snapshot, as an older one and the log have it all", "error", reason)
+	}
+	return nil
+}
+
+// close also closes what is open only in part.
+func (f *folder) close() error {
+	var errs []error
+	if f.log != nil {
+		errs = append(errs, f.log.Close())
+	}
+	if f.stable != nil {
+		errs = append(errs, f.stable.Close())
+	}
+	if f.lock != nil {
+		errs = append(errs, f.lock.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close store: %w", err)
+	}
+	return nil
+}

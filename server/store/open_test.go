@@ -1,0 +1,451 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+)
+
+var kinds = []string{KindWAL, KindBolt}
+
+// memoryDir is a folder on a disk in memory where there is one: these tests are about bytes
+// and their order, not about a disk's speed.
+func memoryDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "holdfast-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func config(dir, kind string) Config {
+	return Config{Dir: dir, NodeName: "n1", ClusterID: "c1", LogStore: kind}
+}
+
+func mustOpen(t testing.TB, c Config) *Store {
+	t.Helper()
+	s, err := Open(c)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func entries(from, to uint64) []*raft.Log {
+	var logs []*raft.Log
+	for i := from; i <= to; i++ {
+		logs = append(logs, &raft.Log{Index: i, Term: 1, Data: bytes.Repeat(fmt.Appendf(nil, "entry %d ", i), int(i%9))})
+	}
+	return logs
+}
+
+// requireEntries finds exactly those, with their data.
+func requireEntries(t testing.TB, s raft.LogStore, first, last uint64) {
+	t.Helper()
+	got, err := s.FirstIndex()
+	require.NoError(t, err)
+	require.Equal(t, first, got)
+	got, err = s.LastIndex()
+	require.NoError(t, err)
+	require.Equal(t, last, got)
+	for i := first; i <= last && last > 0; i++ {
+		var l raft.Log
+		require.NoError(t, s.GetLog(i, &l))
+		want := entries(i, i)[0]
+		require.Equal(t, want.Index, l.Index)
+		require.Equal(t, string(want.Data), string(l.Data))
+	}
+}
+
+func takeSnapshot(t testing.TB, s raft.SnapshotStore, index uint64, state string) {
+	t.Helper()
+	sink, err := s.Create(1, index, 1, raft.Configuration{Servers: []raft.Server{{ID: "n1"}}}, 1, nil)
+	require.NoError(t, err)
+	_, err = io.WriteString(sink, state)
+	require.NoError(t, err)
+	require.NoError(t, sink.Close())
+}
+
+// fill gives s a log, a vote and snapshots.
+func fill(t testing.TB, s *Store) {
+	t.Helper()
+	require.NoError(t, s.Stable.SetUint64([]byte("CurrentTerm"), 7))
+	require.NoError(t, s.Stable.Set([]byte("LastVoteCand"), []byte("n2")))
+	require.NoError(t, s.Log.StoreLogs(entries(1, 30)))
+	takeSnapshot(t, s.Snapshots, 10, "ten")
+	takeSnapshot(t, s.Snapshots, 20, "twenty")
+	require.NoError(t, s.Log.DeleteRange(1, 15))
+	require.NoError(t, s.Log.StoreLogs(entries(31, 40)))
+}
+
+// requireFilled finds what fill stored.
+func requireFilled(t testing.TB, s *Store) {
+	t.Helper()
+	requireEntries(t, s.Log, 16, 40)
+	term, err := s.Stable.GetUint64([]byte("CurrentTerm"))
+	require.NoError(t, err)
+	require.Equal(t, uint64(7), term)
+	vote, err := s.Stable.Get([]byte("LastVoteCand"))
+	require.NoError(t, err)
+	require.Equal(t, "n2", string(vote))
+	nothing, err := s.Stable.Get([]byte("never set"))
+	require.NoError(t, err)
+	require.Empty(t, nothing)
+	list, err := s.Snapshots.List()
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	require.Equal(t, uint64(20), list[0].Index)
+	for i, want := range []string{"twenty", "ten"} {
+		meta, r, err := s.Snapshots.Open(list[i].ID)
+		require.NoError(t, err)
+		state, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.NoError(t, r.Close())
+		require.Equal(t, want, string(state))
+		require.Equal(t, int64(len(want)), meta.Size)
+		require.Equal(t, raft.ServerID("n1"), meta.Configuration.Servers[0].ID)
+	}
+}
+
+func TestOpenAgainFindsEverything(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			dir := filepath.Join(memoryDir(t), "made", "by", "open")
+			s := mustOpen(t, config(dir, kind))
+			require.Equal(t, uint64(1), s.Epoch)
+			requireEntries(t, s.Log, 0, 0)
+			require.True(t, s.Log.(raft.MonotonicLogStore).IsMonotonic())
+			fill(t, s)
+			requireFilled(t, s)
+			for epoch := uint64(2); epoch < 5; epoch++ {
+				require.NoError(t, s.Close())
+				s = mustOpen(t, config(dir, kind))
+				require.Equal(t, epoch, s.Epoch)
+				requireFilled(t, s)
+			}
+			info, err := os.Stat(dir)
+			require.NoError(t, err)
+			require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "others need not read locks and tokens")
+		})
+	}
+}
+
+// TestOpenAfterKill copies the folder while it is in use, as a killed process leaves it.
+func TestOpenAfterKill(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			dir, image := memoryDir(t), memoryDir(t)
+			s := mustOpen(t, config(dir, kind))
+			fill(t, s)
+			require.NoError(t, os.CopyFS(image, os.DirFS(dir)))
+			s = mustOpen(t, config(image, kind))
+			requireFilled(t, s)
+			require.NoError(t, s.Log.StoreLogs(entries(41, 50)))
+		})
+	}
+}
+
+func TestFolderIsForOneProcess(t *testing.T) {
+	dir := memoryDir(t)
+	s := mustOpen(t, config(dir, KindWAL))
+	_, err := Open(config(dir, KindWAL))
+	require.ErrorContains(t, err, fmt.Sprintf("data folder %s is in use by another process (pid %d)", dir, os.Getpid()))
+	require.NoError(t, s.Close())
+	mustOpen(t, config(dir, KindWAL))
+}
+
+// requireRefused opens, and finds one line with all of want. Nothing stays locked or half open.
+func requireRefused(t *testing.T, c Config, want ...string) {
+	t.Helper()
+	for range 2 { // the second would say "in use" if the first had kept the lock
+		_, err := Open(c)
+		require.Error(t, err)
+		for _, w := range want {
+			require.ErrorContains(t, err, w)
+		}
+		require.NotContains(t, err.Error(), "\n")
+	}
+}
+
+func TestFoldersOfOthersAreRefused(t *testing.T) {
+	dir := memoryDir(t)
+	s := mustOpen(t, config(dir, KindWAL))
+	fill(t, s)
+	require.NoError(t, s.Close())
+	for want, change := range map[string]func(*Config){
+		`belongs to node "n1", this node is "n2"`:                   func(c *Config) { c.NodeName = "n2" },
+		`belongs to cluster "c1", this node is configured for "c2"`: func(c *Config) { c.ClusterID = "c2" },
+		"keeps its log in a wal store, configured is bolt":          func(c *Config) { c.LogStore = KindBolt },
+		`log store "paper": use wal or bolt`:                        func(c *Config) { c.LogStore = "paper" },
+	} {
+		c := config(dir, KindWAL)
+		change(&c)
+		requireRefused(t, c, want)
+	}
+	requireFilled(t, mustOpen(t, config(dir, KindWAL)))
+}
+
+func TestIdentityIsChecked(t *testing.T) {
+	dir := memoryDir(t)
+	s := mustOpen(t, config(dir, KindWAL))
+	fill(t, s)
+	require.NoError(t, s.Close())
+	path := filepath.Join(dir, identityName)
+	good, err := os.ReadFile(path)
+	require.NoError(t, err)
+	change := func(f func(*identity)) []byte {
+		var id identity
+		require.NoError(t, json.Unmarshal(good, &id))
+		f(&id)
+		text, err := json.Marshal(id)
+		require.NoError(t, err)
+		return text
+	}
+	for want, text := range map[string][]byte{
+		"has format 2, this release knows formats up to 1": change(func(id *identity) { id.Format = 2 }),
+		"format 0 and state":                   change(func(id *identity) { id.Format = 0 }),
+		`state "reddy" do not exist`:           change(func(id *identity) { id.State = "reddy" }),
+		"identity.json is damaged: unexpected": good[:len(good)/2],
+	} {
+		require.NoError(t, os.WriteFile(path, text, 0o600))
+		requireRefused(t, config(dir, KindWAL), want)
+	}
+	require.NoError(t, os.WriteFile(path, good, 0o600))
+	requireFilled(t, mustOpen(t, config(dir, KindWAL)))
+}
+
+// TestLostPiecesAreNoticed: a node that lost its log and kept its name must not start.
+func TestLostPiecesAreNoticed(t *testing.T) {
+	for _, kind := range kinds {
+		dir := memoryDir(t)
+		s := mustOpen(t, config(dir, kind))
+		fill(t, s)
+		require.NoError(t, s.Close())
+		pieces := []string{identityName, stableName, snapshotName}
+		if kind == KindWAL {
+			pieces = append(pieces, walName, walName+"/MANIFEST", walName+"/0000000000000001.seg")
+		} else {
+			pieces = append(pieces, boltLogName)
+		}
+		for _, piece := range pieces {
+			t.Run(kind+" "+piece, func(t *testing.T) {
+				path := filepath.Join(dir, piece)
+				require.NoError(t, os.Rename(path, path+".away"))
+				requireRefused(t, config(dir, kind), filepath.Join(dir, strings.Split(piece, "/")[0]), "missing", advice)
+				require.NoError(t, os.Rename(path+".away", path))
+			})
+		}
+		requireFilled(t, mustOpen(t, config(dir, kind)))
+	}
+}
+
+// TestInterruptedCreationIsBegunAgain: no Open had returned, so nothing is lost.
+func TestInterruptedCreationIsBegunAgain(t *testing.T) {
+	for _, kind := range kinds {
+		for missing := range 4 {
+			dir := memoryDir(t)
+			s := mustOpen(t, config(dir, kind))
+			require.NoError(t, s.Close())
+			id, err := loadIdentity(dir)
+			require.NoError(t, err)
+			id.State = stateCreating
+			require.NoError(t, id.save(dir))
+			parts := []string{snapshotName, stableName, walName, boltLogName}
+			for _, part := range parts[:missing] {
+				require.NoError(t, os.RemoveAll(filepath.Join(dir, part)))
+			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, stableName+".tmp"), []byte("half"), 0o600))
+			s = mustOpen(t, config(dir, kind))
+			require.Equal(t, uint64(1), s.Epoch)
+			fill(t, s)
+			requireFilled(t, s)
+			require.NoError(t, s.Close())
+		}
+	}
+}
+
+func TestDamagedSnapshots(t *testing.T) {
+	newest := func(dir string) string {
+		files, err := filepath.Glob(filepath.Join(dir, snapshotName, "1-20-*.snap"))
+		require.NoError(t, err)
+		require.Len(t, files, 1)
+		return files[0]
+	}
+	start := func(t *testing.T, deleted uint64) string {
+		dir := memoryDir(t)
+		s := mustOpen(t, config(dir, KindWAL))
+		require.NoError(t, s.Log.StoreLogs(entries(1, 30)))
+		takeSnapshot(t, s.Snapshots, 10, "ten")
+		takeSnapshot(t, s.Snapshots, 20, "twenty")
+		require.NoError(t, s.Log.DeleteRange(1, deleted))
+		require.NoError(t, s.Close())
+		return dir
+	}
+	spoil := func(t *testing.T, path string) {
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		b[len(b)/2] ^= 1
+		require.NoError(t, os.WriteFile(path, b, 0o600))
+	}
+	t.Run("an older one and the log have it all", func(t *testing.T) {
+		dir := start(t, 10)
+		spoil(t, newest(dir))
+		var out bytes.Buffer
+		c := config(dir, KindWAL)
+		c.Logger = slog.New(slog.NewTextHandler(&out, nil))
+		s := mustOpen(t, c)
+		require.Contains(t, out.String(), "ignored a damaged snapshot")
+		list, err := s.Snapshots.List()
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		require.Equal(t, uint64(10), list[0].Index)
+		takeSnapshot(t, s.Snapshots, 25, "x")
+		_, err = os.Stat(newest25(dir))
+		require.NoError(t, err)
+		files, err := os.ReadDir(filepath.Join(dir, snapshotName))
+		require.NoError(t, err)
+		require.Len(t, files, 2, "the damaged one is deleted when it is of no use to anybody")
+	})
+	t.Run("the log goes on behind it", func(t *testing.T) {
+		dir := start(t, 15)
+		spoil(t, newest(dir))
+		requireRefused(t, config(dir, KindWAL), newest(dir), "is damaged", advice)
+	})
+	t.Run("the log is empty", func(t *testing.T) {
+		dir := start(t, 30)
+		spoil(t, newest(dir))
+		requireRefused(t, config(dir, KindWAL), newest(dir), advice)
+	})
+	t.Run("it vanished", func(t *testing.T) {
+		dir := start(t, 15)
+		require.NoError(t, os.Remove(newest(dir)))
+		requireRefused(t, config(dir, KindWAL), "the newest there has index 10, the log has entries 16 to 30")
+	})
+	t.Run("it vanished, and the log is empty", func(t *testing.T) {
+		dir := start(t, 30)
+		require.NoError(t, os.Remove(newest(dir)))
+		requireRefused(t, config(dir, KindWAL), "a snapshot of index 20 was completed")
+	})
+	t.Run("all is there", func(t *testing.T) {
+		mustOpen(t, config(start(t, 30), KindWAL))
+	})
+}
+
+func newest25(dir string) string {
+	files, _ := filepath.Glob(filepath.Join(dir, snapshotName, "1-25-*.snap"))
+	return files[0]
+}
+
+// TestEverySnapshotByteCounts flips each bit of a snapshot, and cuts it at each length.
+func TestEverySnapshotByteCounts(t *testing.T) {
+	dir := memoryDir(t)
+	s, _, err := openSnapshots(dir, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	takeSnapshot(t, s, 10, "some state")
+	path := s.path(s.list[0].ID)
+	good, err := os.ReadFile(path)
+	require.NoError(t, err)
+	try := func(b []byte) {
+		require.NoError(t, os.WriteFile(path, b, 0o600))
+		again, damaged, err := openSnapshots(dir, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		require.Empty(t, again.list)
+		require.Len(t, damaged, 1)
+		require.Equal(t, uint64(10), damaged[0].index)
+	}
+	for bit := range 8 * len(good) {
+		b := bytes.Clone(good)
+		b[bit/8] ^= 1 << (bit % 8)
+		try(b)
+	}
+	for n := range len(good) {
+		try(good[:n])
+	}
+	try(append(bytes.Clone(good), 0))
+	require.NoError(t, os.WriteFile(path, good, 0o600))
+	require.NoError(t, os.Rename(path, strings.Replace(path, "1-10-", "1-11-", 1)))
+	_, damaged, err := openSnapshots(dir, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	require.Len(t, damaged, 1, "another's name")
+}
+
+func TestUnfinishedSnapshotsLeaveNothing(t *testing.T) {
+	dir := memoryDir(t)
+	s, _, err := openSnapshots(dir, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	create := func() raft.SnapshotSink {
+		sink, err := s.Create(1, 5, 1, raft.Configuration{}, 1, nil)
+		require.NoError(t, err)
+		_, err = sink.Write(make([]byte, 100))
+		require.NoError(t, err)
+		return sink
+	}
+	requireFiles := func(n int) {
+		t.Helper()
+		files, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Len(t, files, n)
+	}
+	cancelled := create()
+	requireFiles(1)
+	require.NoError(t, cancelled.Cancel())
+	require.NoError(t, cancelled.Cancel())
+	require.Error(t, cancelled.Close())
+	requireFiles(0)
+
+	failing := create() // as on a full disk
+	require.NoError(t, failing.(*snapshotSink).file.Close())
+	_, err = failing.Write(make([]byte, 1<<20))
+	require.Error(t, err)
+	requireFiles(0)
+	_, err = failing.Write(nil)
+	require.Error(t, err)
+	require.Error(t, failing.Close(), "it must not look complete")
+	require.NoError(t, failing.Cancel())
+
+	late := create()
+	require.NoError(t, late.(*snapshotSink).file.Close())
+	require.Error(t, late.Close())
+	requireFiles(0)
+
+	s.completed = func(uint64) error { return errors.New("disk") }
+	require.ErrorContains(t, create().Close(), "disk")
+	s.completed = func(uint64) error { return nil }
+
+	_ = create()
+	_, _, err = openSnapshots(dir, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	requireFiles(1) // the one whose completion could not be recorded
+}
+
+func TestLargeSnapshotIsSyncedOnTheWay(t *testing.T) {
+	dir := memoryDir(t)
+	s, _, err := openSnapshots(dir, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	sink, err := s.Create(1, 5, 1, raft.Configuration{}, 1, nil)
+	require.NoError(t, err)
+	chunk := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
+	for range 2*snapshotSync/len(chunk) + 1 {
+		_, err := sink.Write(chunk)
+		require.NoError(t, err)
+	}
+	require.Less(t, sink.(*snapshotSink).unsynced, snapshotSync)
+	require.NoError(t, sink.Close())
+	meta, r, err := s.Open(s.list[0].ID)
+	require.NoError(t, err)
+	n, err := io.Copy(io.Discard, r)
+	require.NoError(t, err)
+	require.Equal(t, meta.Size, n)
+	require.NoError(t, r.Close())
+}

@@ -1,0 +1,265 @@
+package store
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/raftlog"
+)
+
+// tally is a state machine that adds up what it applied, and notices what comes twice.
+type tally struct {
+	t  *testing.T
+	mu sync.Mutex
+	at sum
+}
+
+// sum is what it all comes to at an index. It is its own snapshot.
+type sum struct{ index, value uint64 }
+
+func (f *tally) now() sum {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.at
+}
+
+func (f *tally) Apply(l *raft.Log) any {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if l.Index <= f.at.index {
+		f.t.Errorf("entry %d after %d", l.Index, f.at.index)
+	}
+	f.at.index = l.Index
+	for _, b := range l.Data {
+		f.at.value = f.at.value*31 + uint64(b)
+	}
+	return nil
+}
+
+func (f *tally) Snapshot() (raft.FSMSnapshot, error) { return f.now(), nil }
+
+func (f *tally) Restore(r io.ReadCloser) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, err := fmt.Fscanf(r, "%d %d", &f.at.index, &f.at.value)
+	return err
+}
+
+func (s sum) Release() {}
+
+func (s sum) Persist(sink raft.SnapshotSink) error {
+	if _, err := fmt.Fprintf(sink, "%d %d", s.index, s.value); err != nil {
+		return err
+	}
+	return sink.Close()
+}
+
+// member is a raft node over a real folder.
+type member struct {
+	config    Config
+	store     *Store
+	raft      *raft.Raft
+	fsm       *tally
+	transport *raft.InmemTransport
+}
+
+func (m *member) start(t *testing.T, peers raft.Configuration) {
+	t.Helper()
+	s, err := Open(m.config)
+	require.NoError(t, err)
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(m.config.NodeName)
+	c.Logger = raftlog.New(slog.New(slog.DiscardHandler))
+	c.SnapshotThreshold, c.SnapshotInterval, c.TrailingLogs = 40, 100*time.Millisecond, 20
+	m.store, m.fsm = s, &tally{t: t}
+	_, m.transport = raft.NewInmemTransport(raft.ServerAddress(m.config.NodeName))
+	if s.Epoch == 1 {
+		require.NoError(t, raft.BootstrapCluster(c, s.Log, s.Stable, s.Snapshots, m.transport, peers))
+	}
+	m.raft, err = raft.NewRaft(c, m.fsm, s.Log, s.Stable, s.Snapshots, m.transport)
+	require.NoError(t, err)
+}
+
+func (m *member) stop(t *testing.T) {
+	t.Helper()
+	require.NoError(t, m.raft.Shutdown().Error())
+	require.NoError(t, m.transport.Close())
+	require.NoError(t, m.store.Close())
+}
+
+// cluster connects all members that run.
+func connect(members []*member) {
+	for _, a := range members {
+		for _, b := range members {
+			if a != b {
+				a.transport.Connect(b.transport.LocalAddr(), b.transport)
+			}
+		}
+	}
+}
+
+func leaderOf(t *testing.T, members []*member) *member {
+	t.Helper()
+	for range 200 {
+		time.Sleep(100 * time.Millisecond)
+		for _, m := range members {
+			if m.raft.State() == raft.Leader && m.raft.VerifyLeader().Error() == nil {
+				return m
+			}
+		}
+	}
+	t.Fatal("no leader")
+	return nil
+}
+
+// TestRaftOverRealFolders runs three nodes through elections, conflicting tails, snapshots
+// that are installed, and restarts; with each kind of log.
+func TestRaftOverRealFolders(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			dir := memoryDir(t)
+			synctest.Test(t, func(t *testing.T) {
+				var members []*member
+				var peers raft.Configuration
+				for i := range 3 {
+					name := fmt.Sprintf("n%d", i+1)
+					c := Config{Dir: dir + "/" + name, NodeName: name, ClusterID: "c1", LogStore: kind}
+					c.Hooks.OnFault = func(op Op, err error) { t.Errorf("%s: %s: %v", name, op, err) }
+					c.Hooks.OnStall = func(op Op, elapsed time.Duration) { t.Errorf("%s: %s takes %v", name, op, elapsed) }
+					members = append(members, &member{config: c})
+					peers.Servers = append(peers.Servers, raft.Server{ID: raft.ServerID(name), Address: raft.ServerAddress(name)})
+				}
+				for _, m := range members {
+					m.start(t, peers)
+				}
+				connect(members)
+				for round := range 4 {
+					troubledRound(t, members, peers, round)
+				}
+				for _, m := range members {
+					m.stop(t)
+				}
+			})
+		})
+	}
+}
+
+// troubledRound lets the leader write alone while it is cut off, the others go on far enough
+// that it needs a snapshot, and restarts all three.
+func troubledRound(t *testing.T, members []*member, peers raft.Configuration, round int) {
+	t.Helper()
+	apply := func(m *member, n int) {
+		for i := range n {
+			require.NoError(t, m.raft.Apply(fmt.Appendf(nil, "round %d entry %d", round, i), time.Second).Error())
+		}
+	}
+	old := leaderOf(t, members)
+	apply(old, 30)
+	old.transport.DisconnectAll()
+	var rest []*member
+	for _, m := range members {
+		if m != old {
+			m.transport.Disconnect(old.transport.LocalAddr())
+			rest = append(rest, m)
+		}
+	}
+	for range 10 {
+		_ = old.raft.Apply([]byte("nobody hears this"), time.Second)
+	}
+	behind := 10 // the old leader's tail is replaced
+	if round%2 == 1 {
+		behind = 300 // it gets a snapshot
+	}
+	apply(leaderOf(t, rest), behind)
+	time.Sleep(time.Second)
+	connect(members)
+	apply(leaderOf(t, members), 1)
+	time.Sleep(5 * time.Second)
+	requireEqual(t, members)
+	for _, m := range members {
+		m.stop(t)
+	}
+	for _, m := range members {
+		m.start(t, peers)
+	}
+	connect(members)
+	apply(leaderOf(t, members), 1)
+	time.Sleep(5 * time.Second)
+	requireEqual(t, members)
+}
+
+func requireEqual(t *testing.T, members []*member) {
+	t.Helper()
+	for _, m := range members[1:] {
+		require.Equal(t, members[0].fsm.now(), m.fsm.now())
+		require.Equal(t, members[0].raft.AppliedIndex(), m.raft.AppliedIndex())
+	}
+}
+
+// TestRaftSurvivesALateSnapshot gives a follower a snapshot that it got long ago, once
+// more. Raft restores it, applies what follows again, and must find all of that in the log.
+func TestRaftSurvivesALateSnapshot(t *testing.T) {
+	dir := memoryDir(t)
+	synctest.Test(t, func(t *testing.T) {
+		var members []*member
+		var peers raft.Configuration
+		for i := range 3 {
+			name := fmt.Sprintf("n%d", i+1)
+			members = append(members, &member{config: Config{Dir: dir + "/" + name, NodeName: name, ClusterID: "c1", LogStore: KindWAL}})
+			peers.Servers = append(peers.Servers, raft.Server{ID: raft.ServerID(name), Address: raft.ServerAddress(name)})
+		}
+		for _, m := range members {
+			m.start(t, peers)
+		}
+		connect(members)
+		leader := leaderOf(t, members)
+		for i := range 10 {
+			require.NoError(t, leader.raft.Apply(fmt.Appendf(nil, "%d", i), time.Second).Error())
+		}
+		time.Sleep(50 * time.Millisecond)
+		early := leader.fsm.now()
+		for i := range 20 {
+			require.NoError(t, leader.raft.Apply(fmt.Appendf(nil, "%d", i), time.Second).Error())
+		}
+		follower := members[0]
+		if follower == leader {
+			follower = members[1]
+		}
+		var at raft.Log
+		require.NoError(t, leader.store.Log.GetLog(early.index, &at))
+		state := fmt.Sprintf("%d %d", early.index, early.value)
+		request := &raft.InstallSnapshotRequest{
+			RPCHeader:       raft.RPCHeader{ProtocolVersion: 3, ID: []byte(leader.config.NodeName), Addr: []byte(leader.config.NodeName)},
+			SnapshotVersion: 1, Term: leader.raft.CurrentTerm(), LastLogIndex: at.Index, LastLogTerm: at.Term,
+			Configuration: raft.EncodeConfiguration(peers), ConfigurationIndex: 1, Size: int64(len(state)),
+		}
+		var reply raft.InstallSnapshotResponse
+		require.NoError(t, leader.transport.InstallSnapshot("", follower.transport.LocalAddr(), request, &reply, strings.NewReader(state)))
+		require.True(t, reply.Success)
+		require.NoError(t, leader.raft.Apply([]byte("and on"), time.Second).Error())
+		time.Sleep(time.Second)
+		requireEqual(t, members)
+		for _, m := range members {
+			m.stop(t)
+		}
+		for _, m := range members {
+			m.start(t, peers)
+		}
+		connect(members)
+		require.NoError(t, leaderOf(t, members).raft.Apply([]byte("and on"), time.Second).Error())
+		time.Sleep(time.Second)
+		requireEqual(t, members)
+		for _, m := range members {
+			m.stop(t)
+		}
+	})
+}

@@ -1,0 +1,333 @@
+package store
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// A snapshot is one file, under another name until it is whole and durable:
+//
+//	magic(8) size of meta(4) checksum of meta(4) meta, in JSON
+//	state
+//	size of state(8) checksum of state(4) magic(8)
+//
+// Raft's own file store keeps a snapshot in a folder of two files, and does not
+// make the names in it durable before it says that the snapshot is; and when a
+// write fails it keeps the file open, which on a full disk is the space that is missing.
+const (
+	snapshotMagic    = "HFSNAPS1"
+	snapshotEndMagic = "HFSNAPE1"
+	snapshotHead     = 16 // bytes
+	snapshotTail     = 20 // bytes
+	snapshotSuffix   = ".snap"
+	snapshotRetain   = 2
+	// snapshotSync is how much is written between two syncs, in bytes, so that none of them
+	// takes as long as the watchdog's limit.
+	snapshotSync    = 8 << 20
+	snapshotMaxMeta = 1 << 20 // bytes
+)
+
+// snapshots is a raft.SnapshotStore.
+type snapshots struct {
+	dir    string
+	logger *slog.Logger
+	// completed is called when a snapshot is durable.
+	completed func(index uint64) error
+
+	mu   sync.Mutex
+	list []*raft.SnapshotMeta // that are whole, newest first
+}
+
+// damagedSnapshot is one that Open found unreadable.
+type damagedSnapshot struct {
+	index uint64 // from its name; 0 if that says nothing
+	err   error
+}
+
+// openSnapshots reads all snapshots in dir and checks them.
+func openSnapshots(dir string, logger *slog.Logger) (*snapshots, []damagedSnapshot, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil, &damageError{path: dir, reason: "it is missing"}
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("list snapshots: %w", err)
+	}
+	s := &snapshots{dir: dir, logger: logger, completed: func(uint64) error { return nil }}
+	var damaged []damagedSnapshot
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		id, isSnapshot := strings.CutSuffix(e.Name(), snapshotSuffix)
+		switch {
+		case strings.HasSuffix(e.Name(), ".tmp"):
+			if err := os.Remove(path); err != nil {
+				return nil, nil, fmt.Errorf("remove unfinished snapshot: %w", err)
+			}
+		case isSnapshot:
+			meta, f, err := readSnapshot(path, id)
+			if err != nil {
+				damaged = append(damaged, damagedSnapshot{index: indexOfID(id), err: err})
+				continue
+			}
+			_ = f.Close()
+			s.list = append(s.list, meta)
+		}
+	}
+	s.sort()
+	return s, damaged, nil
+}
+
+func (s *snapshots) path(id string) string { return filepath.Join(s.dir, id+snapshotSuffix) }
+
+func (s *snapshots) sort() {
+	slices.SortFunc(s.list, func(a, b *raft.SnapshotMeta) int {
+		if c := cmpUint(b.Term, a.Term); c != 0 {
+			return c
+		}
+		if c := cmpUint(b.Index, a.Index); c != 0 {
+			return c
+		}
+		return strings.Compare(b.ID, a.ID)
+	})
+}
+
+func cmpUint(a, b uint64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// indexOfID reads term-index-time.
+func indexOfID(id string) uint64 {
+	var term, index, at uint64
+	if n, _ := fmt.Sscanf(id, "%d-%d-%d", &term, &index, &at); n < 2 {
+		return 0
+	}
+	return index
+}
+
+// List is newest first.
+func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []*raft.SnapshotMeta
+	for _, m := range s.list {
+		c := *m
+		list = append(list, &c)
+	}
+	return list, nil
+}
+
+// Open checks the whole snapshot before it gives out any of it.
+func (s *snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	return readSnapshot(s.path(id), id)
+}
+
+// stateReader reads the state in a snapshot's file.
+type stateReader struct {
+	io.Reader
+	io.Closer
+}
+
+func readSnapshot(path, id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open snapshot: %w", err)
+	}
+	meta, offset, err := checkSnapshot(f)
+	if err == nil && meta.ID != id {
+		err = fmt.Errorf("it is snapshot %q under another name", meta.ID)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, nil, &damageError{path: path, reason: err.Error()}
+	}
+	state := bufio.NewReaderSize(io.NewSectionReader(f, offset, meta.Size), 1<<18)
+	return meta, stateReader{Reader: state, Closer: f}, nil
+}
+
+// checkSnapshot returns what f says of itself, and where its state begins.
+func checkSnapshot(f *os.File) (*raft.SnapshotMeta, int64, error) {
+	stat, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	head := make([]byte, snapshotHead)
+	if _, err := f.ReadAt(head, 0); err != nil || string(head[:8]) != snapshotMagic {
+		return nil, 0, errors.New("it does not begin as a snapshot does")
+	}
+	offset := snapshotHead + int64(binary.LittleEndian.Uint32(head[8:]))
+	size := stat.Size() - snapshotTail - offset
+	if offset > snapshotHead+snapshotMaxMeta || size < 0 {
+		return nil, 0, errors.New("its sizes are impossible")
+	}
+	text := make([]byte, offset-snapshotHead)
+	if _, err := f.ReadAt(text, snapshotHead); err != nil {
+		return nil, 0, err
+	}
+	meta := &raft.SnapshotMeta{}
+	if crc32.Checksum(text, castagnoli) != binary.LittleEndian.Uint32(head[12:]) || json.Unmarshal(text, meta) != nil {
+		return nil, 0, errors.New("its description is damaged")
+	}
+	meta.Size = size
+	tail := make([]byte, snapshotTail)
+	if _, err := f.ReadAt(tail, offset+size); err != nil {
+		return nil, 0, err
+	}
+	if string(tail[12:]) != snapshotEndMagic || binary.LittleEndian.Uint64(tail) != uint64(size) {
+		return nil, 0, errors.New("its end is missing")
+	}
+	sum := crc32.New(castagnoli)
+	if _, err := io.Copy(sum, io.NewSectionReader(f, offset, size)); err != nil {
+		return nil, 0, err
+	}
+	if sum.Sum32() != binary.LittleEndian.Uint32(tail[8:]) {
+		return nil, 0, errors.New("its state is damaged")
+	}
+	return meta, offset, nil
+}
+
+// Create begins a snapshot.
+func (s *snapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
+	configurationIndex uint64, _ raft.Transport,
+) (raft.SnapshotSink, error) {
+	meta := &raft.SnapshotMeta{
+		Version: version, ID: fmt.Sprintf("%d-%d-%d", term, index, time.Now().UnixMilli()),
+		Index: index, Term: term, Configuration: configuration, ConfigurationIndex: configurationIndex,
+	}
+	text, err := json.Marshal(meta)
+	if err != nil || len(text) > snapshotMaxMeta {
+		return nil, fmt.Errorf("create snapshot: describe it in %d bytes: %w", len(text), err)
+	}
+	f, err := os.OpenFile(s.path(meta.ID)+".tmp", os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("create snapshot: %w", err)
+	}
+	k := &snapshotSink{store: s, meta: meta, file: f, buffer: bufio.NewWriterSize(f, 1<<18), sum: crc32.New(castagnoli)}
+	head := append([]byte(nil), snapshotMagic...)
+	head = binary.LittleEndian.AppendUint32(head, uint32(len(text)))
+	head = binary.LittleEndian.AppendUint32(head, crc32.Checksum(text, castagnoli))
+	if _, err := k.buffer.Write(append(head, text...)); err != nil {
+		return nil, k.abandon(fmt.Errorf("create snapshot: %w", err))
+	}
+	return k, nil
+}
+
+// snapshotSink is a raft.SnapshotSink.
+type snapshotSink struct {
+	store    *snapshots
+	meta     *raft.SnapshotMeta
+	file     *os.File
+	buffer   *bufio.Writer
+	sum      hash.Hash32
+	unsynced int
+	done     bool // closed, cancelled or failed
+}
+
+func (k *snapshotSink) ID() string { return k.meta.ID }
+
+func (k *snapshotSink) Write(b []byte) (int, error) {
+	if k.done {
+		return 0, fmt.Errorf("write snapshot: %w", os.ErrClosed)
+	}
+	n, err := k.buffer.Write(b)
+	_, _ = k.sum.Write(b[:n])
+	k.meta.Size += int64(n)
+	if k.unsynced += n; err == nil && k.unsynced >= snapshotSync {
+		k.unsynced = 0
+		err = errors.Join(k.buffer.Flush(), k.file.Sync())
+	}
+	if err != nil {
+		return n, k.abandon(fmt.Errorf("write snapshot: %w", err))
+	}
+	return n, nil
+}
+
+// abandon gives the space back.
+func (k *snapshotSink) abandon(err error) error {
+	k.done = true
+	_ = k.file.Close()
+	_ = os.Remove(k.file.Name())
+	return err
+}
+
+func (k *snapshotSink) Cancel() error {
+	if k.done {
+		return nil
+	}
+	return k.abandon(nil)
+}
+
+// Close makes the snapshot durable. After a failed write it fails.
+func (k *snapshotSink) Close() error {
+	if k.done {
+		return fmt.Errorf("complete snapshot: %w", os.ErrClosed)
+	}
+	tail := binary.LittleEndian.AppendUint64(nil, uint64(k.meta.Size))
+	tail = binary.LittleEndian.AppendUint32(tail, k.sum.Sum32())
+	tail = append(tail, snapshotEndMagic...)
+	_, err := k.buffer.Write(tail)
+	if err == nil {
+		err = errors.Join(k.buffer.Flush(), k.file.Sync())
+	}
+	if err != nil {
+		return k.abandon(fmt.Errorf("complete snapshot: %w", err))
+	}
+	k.done = true
+	path := k.store.path(k.meta.ID)
+	err = k.file.Close()
+	if err == nil {
+		err = os.Rename(path+".tmp", path)
+	}
+	if err == nil {
+		err = syncDir(k.store.dir)
+	}
+	if err == nil {
+		err = k.store.completed(k.meta.Index)
+	}
+	if err != nil {
+		return fmt.Errorf("complete snapshot: %w", err)
+	}
+	k.store.enter(k.meta)
+	return nil
+}
+
+// enter lists a new snapshot, and deletes files that are no longer needed: old
+// snapshots, and damaged ones that Open did not list.
+func (s *snapshots) enter(meta *raft.SnapshotMeta) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, meta)
+	s.sort()
+	s.list = s.list[:min(len(s.list), snapshotRetain)]
+	files, _ := filepath.Glob(filepath.Join(s.dir, "*"+snapshotSuffix))
+	for _, f := range files {
+		id := strings.TrimSuffix(filepath.Base(f), snapshotSuffix)
+		if slices.ContainsFunc(s.list, func(m *raft.SnapshotMeta) bool { return m.ID == id }) {
+			continue
+		}
+		if err := os.Remove(f); err != nil {
+			s.logger.Warn("cannot delete an old snapshot", "file", f, "error", err)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strings"
+	"sync"
+
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+)
+
+// Keys of our own beside raft's.
+const (
+	keyEpoch    = "holdfast.epoch"    // how often the folder was opened
+	keySnapshot = "holdfast.snapshot" // index of the newest snapshot that was completed
+)
+
+// stable is a raft.StableStore over raft-boltdb: terms and votes, each with a
+// checksum. A vote that changed or vanished could elect two leaders.
+type stable struct {
+	path string
+	db   *raftboltdb.BoltStore
+
+	mu     sync.Mutex // held by whoever writes; guards broken
+	broken error
+}
+
+// openStable checks all pairs.
+func openStable(path string) (*stable, error) {
+	db, err := openBolt(path, func(bucket string, key, value []byte) error {
+		if bucket != boltConfBucket {
+			return fmt.Errorf("it has a key %q where none belongs", key)
+		}
+		if string(key) == "created" {
+			return nil
+		}
+		_, err := unseal(key, value)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &stable{path: path, db: db}, nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// seal puts a checksum of key and value before the value.
+func seal(key, value []byte) []byte {
+	sum := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
+	return append(binary.BigEndian.AppendUint32(nil, sum), value...)
+}
+
+func unseal(key, sealed []byte) ([]byte, error) {
+	if len(sealed) < 4 || string(seal(key, sealed[4:])) != string(sealed) {
+		return nil, fmt.Errorf("the value of %q is damaged", key)
+	}
+	return sealed[4:], nil
+}
+
+// Get returns nothing, and no error, for a key that was never set.
+func (s *stable) Get(key []byte) (value []byte, err error) {
+	defer recoverAsDamage(s.path, &err)
+	sealed, err := s.db.Get(key)
+	if errors.Is(err, raftboltdb.ErrKeyNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", key, err)
+	}
+	value, err = unseal(key, sealed)
+	if err != nil {
+		return nil, &damageError{path: s.path, reason: err.Error()}
+	}
+	return value, nil
+}
+
+func (s *stable) Set(key, value []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken != nil {
+		return s.broken
+	}
+	if err := s.db.Set(key, seal(key, value)); err != nil {
+		s.broken = fmt.Errorf("write %q: %w", key, err)
+	}
+	return s.broken
+}
+
+func (s *stable) SetUint64(key []byte, value uint64) error {
+	return s.Set(key, binary.BigEndian.AppendUint64(nil, value))
+}
+
+func (s *stable) GetUint64(key []byte) (uint64, error) {
+	b, err := s.Get(key)
+	switch {
+	case err != nil || len(b) == 0:
+		return 0, err
+	case len(b) != 8:
+		return 0, fmt.Errorf("read %q: it is not a number", key)
+	default:
+		return binary.BigEndian.Uint64(b), nil
+	}
+}
+
+func (s *stable) Close() error { return s.db.Close() }
+
+// damageError says that a file lost or changed what had been acknowledged.
+type damageError struct{ path, reason string }
+
+func (e *damageError) Error() string {
+	return fmt.Sprintf("%s is damaged: %s", e.path, strings.ReplaceAll(e.reason, "\n", " "))
+}

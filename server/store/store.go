@@ -1,0 +1,117 @@
+package store
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Kinds of log store.
+const (
+	KindWAL  = "wal"
+	KindBolt = "bolt"
+)
+
+// Config says which folder, whose, and what to do when the disk misbehaves.
+type Config struct {
+	Dir       string
+	NodeName  string
+	ClusterID string
+	// LogStore is KindWAL or KindBolt.
+	LogStore string
+	Hooks    Hooks
+	Logger   *slog.Logger
+}
+
+// Hooks tell the owner what the disk does.
+type Hooks struct {
+	// StallLimit is how long one call may take. 0: DefaultStallLimit.
+	StallLimit time.Duration
+	// OnStall is called once per Store, on its own goroutine, when a call has been running longer
+	// than StallLimit. The owner should end the process.
+	OnStall func(op Op, elapsed time.Duration)
+	// OnFault is called once per Store, on its own goroutine, when a call on Log or Stable failed
+	// for another reason than a missing entry. The disk cannot be trusted then, and neither store
+	// recovers without being opened again: the owner should end the process.
+	OnFault func(op Op, err error)
+	// Observer, when not nil, is told of every call.
+	Observer Observer
+	// Faults, when not nil, may delay, hang or fail calls. For tests.
+	Faults *Faults
+}
+
+// DefaultStallLimit is longer than what healthy disks are known to stall for
+// (a journal commit, a cloud volume's hiccup: up to a few seconds), since a hiccup
+// of shared storage that ended all nodes at once would be worse than waiting; and
+// short enough that a dead disk of a leader costs seconds.
+const DefaultStallLimit = 10 * time.Second
+
+// Op names a call on a store.
+type Op string
+
+// The calls.
+const (
+	OpStoreLogs   Op = "store logs"
+	OpGetLog      Op = "get log"
+	OpDeleteRange Op = "delete log range"
+	OpSet         Op = "set stable value"
+	OpGet         Op = "get stable value"
+	OpSnapshot    Op = "handle snapshot"
+)
+
+// Observer hears of every finished call. It must be quick and safe for many goroutines.
+type Observer interface {
+	// Observe gets the number of entries and bytes of an append; else both are 0.
+	Observe(op Op, elapsed time.Duration, entries, bytes int, err error)
+}
+
+// Store is what a node keeps on its disk.
+type Store struct {
+	Log       raft.LogStore
+	Stable    raft.StableStore
+	Snapshots raft.SnapshotStore
+	// Epoch grows with every Open: no two lives of a node have the same.
+	Epoch uint64
+
+	closing *atomic.Bool
+	close   func() error
+}
+
+// Parts are bare stores, from a disk or from memory.
+type Parts struct {
+	Log       raft.LogStore
+	Stable    raft.StableStore
+	Snapshots raft.SnapshotStore
+	Epoch     uint64
+	// Close, when not nil, is called by Store.Close, once.
+	Close func() error
+}
+
+// New puts the watchdog around p, after it has brought log and snapshots into line. Open
+// calls it; tests call it with stores in memory.
+func New(p Parts, h Hooks) (*Store, error) {
+	if err := align(p.Log, p.Snapshots); err != nil {
+		return nil, err
+	}
+	g := newGuard(h)
+	done := &completed{}
+	return &Store{
+		Log:       &guardedLog{guard: g, log: p.Log, completed: done},
+		Stable:    &guardedStable{guard: g, stable: p.Stable},
+		Snapshots: &guardedSnapshots{guard: g, snapshots: p.Snapshots, completed: done},
+		Epoch:     p.Epoch,
+		closing:   &g.closing,
+		close:     p.Close,
+	}, nil
+}
+
+// Close closes all files and frees the folder. Raft must have been shut down
+// before. Errors of calls that are still under way are no longer faults.
+func (s *Store) Close() error {
+	if s.closing.Swap(true) || s.close == nil {
+		return nil
+	}
+	return s.close()
+}

@@ -1,0 +1,343 @@
+package wal
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+)
+
+// copyDir is what a disk holds at this moment.
+func copyDir(t testing.TB, dir string) string {
+	t.Helper()
+	to := memoryDir(t)
+	require.NoError(t, os.CopyFS(to, os.DirFS(dir)))
+	return to
+}
+
+// image is a log's folder between two steps of an operation.
+type image struct {
+	step, dir string
+}
+
+// watched runs do and returns the folder after each durable step.
+func watched(t *testing.T, w *WAL, do func()) []image {
+	t.Helper()
+	var images []image
+	w.step = func(step string) { images = append(images, image{step, copyDir(t, w.dir)}) }
+	do()
+	w.step = func(string) {}
+	return images
+}
+
+// TestCrashBetweenSteps: whatever is interrupted, the log is as before or as after.
+func TestCrashBetweenSteps(t *testing.T) {
+	for _, row := range []struct {
+		name        string
+		do          func(t *testing.T, w *WAL)
+		steps       int
+		first, last uint64
+	}{
+		{"append", func(t *testing.T, w *WAL) { store(t, w, 91, 93) }, 1, 1, 93},
+		{"append into a new segment", func(t *testing.T, w *WAL) { store(t, w, 91, 115) }, 3, 1, 115},
+		{"append more than a segment", func(t *testing.T, w *WAL) { store(t, w, 91, 300) }, 3, 1, 300},
+		{"delete a head", func(t *testing.T, w *WAL) { require.NoError(t, w.DeleteRange(1, 60)) }, 1, 61, 90},
+		{"delete a tail", func(t *testing.T, w *WAL) { require.NoError(t, w.DeleteRange(31, 90)) }, 2, 1, 30},
+		{"delete all", func(t *testing.T, w *WAL) { require.NoError(t, w.DeleteRange(1, 90)) }, 1, 0, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w, _ := create(t, small)
+			for i := uint64(1); i < 90; i += 9 {
+				store(t, w, i, i+8)
+			}
+			images := watched(t, w, func() { row.do(t, w) })
+			require.Len(t, images, row.steps)
+			for _, image := range images {
+				again := reopen(t, image.dir, small)
+				first, _ := again.FirstIndex()
+				if last, _ := again.LastIndex(); first == 1 && last == 90 {
+					requireRange(t, again, 1, 90)
+				} else {
+					requireRange(t, again, row.first, row.last)
+				}
+				next := uint64(5000)
+				if last, _ := again.LastIndex(); last > 0 {
+					next = last + 1
+				}
+				store(t, again, next, next+40)
+				crash(again)
+				require.NoError(t, reopen(t, image.dir, small).Close())
+			}
+		})
+	}
+}
+
+// TestEmptyTailAfterACrashTakesAnyEntry: the crash came between a first segment's listing and its first append.
+func TestEmptyTailAfterACrashTakesAnyEntry(t *testing.T) {
+	w, _ := create(t, small)
+	images := watched(t, w, func() { store(t, w, 7, 8) })
+	require.Equal(t, "manifest replaced", images[1].step)
+	for _, first := range []uint64{7, 1000} {
+		again := reopen(t, copyDir(t, images[1].dir), small)
+		requireRange(t, again, 0, 0)
+		store(t, again, first, first+5)
+		require.NoError(t, again.Close())
+		requireRange(t, reopen(t, again.dir, small), first, first+5)
+	}
+}
+
+// torn returns what a power cut may leave of the append that turned before into
+// after: some of the sectors that it wrote.
+func torn(before, after []byte, keep func(sector int) bool) []byte {
+	b := bytes.Clone(before)
+	for at := 0; at < len(b); at += sectorSize {
+		end := min(len(b), at+sectorSize)
+		if !bytes.Equal(before[at:end], after[at:end]) && keep(at/sectorSize) {
+			copy(b[at:end], after[at:end])
+		}
+	}
+	return b
+}
+
+// tail returns the name and content of the file that is being written.
+func tail(t *testing.T, w *WAL) (string, []byte) {
+	t.Helper()
+	name := filepath.Base(w.segments[len(w.segments)-1].file.Name())
+	b, err := os.ReadFile(filepath.Join(w.dir, name))
+	require.NoError(t, err)
+	return name, b
+}
+
+// TestPowerCutInAnAppend tears appends of many sizes in many ways. The entries
+// before it are there, those of the append all or none, and life goes on; also when the
+// next power cut comes while the first one's traces are being erased.
+func TestPowerCutInAnAppend(t *testing.T) {
+	o := Options{SegmentSize: 16 << 10}
+	rng := rand.New(rand.NewPCG(3, 4))
+	rotated := 0
+	for round := range 60 {
+		w, dir := create(t, o)
+		store(t, w, 1, 1+rng.Uint64N(20))
+		_, last := w.bounds()
+		name, before := tail(t, w)
+		image := copyDir(t, dir)
+		count := 1 + rng.Uint64N(25)
+		store(t, w, last+1, last+count)
+		if after, content := tail(t, w); after == name {
+			for range 20 {
+				lost := rng.IntN(100)
+				b := torn(before, content, func(int) bool { return rng.IntN(100) >= lost })
+				require.NoError(t, os.WriteFile(filepath.Join(image, name), b, 0o600))
+				again := reopen(t, image, o)
+				_, got := again.bounds()
+				if bytes.Equal(b, content) {
+					require.Equal(t, last+count, got)
+				} else {
+					require.Equal(t, last, got, "round %d", round)
+				}
+				requireRange(t, again, 1, got)
+				// What recovery wrote is torn too.
+				_, mended := tail(t, again)
+				crash(again)
+				b = torn(b, mended, func(int) bool { return rng.IntN(2) == 0 })
+				require.NoError(t, os.WriteFile(filepath.Join(image, name), b, 0o600))
+				again = reopen(t, image, o)
+				requireRange(t, again, 1, got)
+				store(t, again, got+1, got+3)
+				crash(again)
+				again = reopen(t, image, o)
+				requireRange(t, again, 1, got+3)
+				crash(again)
+				require.NoError(t, os.RemoveAll(image))
+				image = restore(t, dir, name, before)
+			}
+		} else {
+			rotated++
+		}
+		crash(w)
+	}
+	require.Less(t, rotated, 40, "most appends stayed in their segment")
+}
+
+// restore makes a copy of dir in which the file has that content.
+func restore(t *testing.T, dir, name string, content []byte) string {
+	t.Helper()
+	image := copyDir(t, dir)
+	require.NoError(t, os.WriteFile(filepath.Join(image, name), content, 0o600))
+	return image
+}
+
+// spoiled opens a copy of dir in which one file was changed: it must be refused
+// with a *DamageError that names a file, or hold all the entries. It reports which.
+func spoiled(t *testing.T, dir string, first, last uint64, name string, content []byte) (refused bool) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	good, err := os.ReadFile(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, os.WriteFile(path, good, 0o600)) }()
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	manifest, err := os.ReadFile(filepath.Join(dir, manifestName))
+	require.NoError(t, err)
+	w, err := open(dir, small)
+	if name != manifestName {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, manifestName), manifest, 0o600))
+	}
+	if err != nil {
+		var damaged *DamageError
+		require.ErrorAs(t, err, &damaged)
+		require.Equal(t, path, damaged.Path, err)
+		return true
+	}
+	defer w.closeSegments()
+	requireRange(t, w, first, last)
+	return false
+}
+
+// oldLog is a log with full, cut and partly deleted segments.
+func oldLog(t *testing.T, closed bool) (dir string, first, last uint64) {
+	t.Helper()
+	w, dir := create(t, small)
+	for i := uint64(1); i < 90; i += 9 {
+		store(t, w, i, i+8)
+	}
+	require.NoError(t, w.DeleteRange(50, 90))
+	require.NoError(t, w.DeleteRange(1, 20))
+	store(t, w, 50, 60)
+	store(t, w, 61, 61)
+	store(t, w, 62, 70)
+	if closed {
+		require.NoError(t, w.Close())
+	} else {
+		crash(w)
+	}
+	return dir, 21, 70
+}
+
+func logFiles(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	m, err := loadManifest(dir)
+	require.NoError(t, err)
+	files := make(map[string][]byte)
+	for _, s := range m.Segments {
+		files[segmentName(s.Number)] = nil
+	}
+	files[manifestName] = nil
+	for name := range files {
+		files[name], err = os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+	}
+	return files
+}
+
+// TestFlippedBits flips a bit in every fourth byte or so of every file, after a crash and
+// after an orderly stop.
+func TestFlippedBits(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("closed %v", closed), func(t *testing.T) {
+			dir, first, last := oldLog(t, closed)
+			rng := rand.New(rand.NewPCG(5, 6))
+			refused, accepted := 0, 0
+			for name, content := range logFiles(t, dir) {
+				for at := 0; at < len(content); at += 1 + rng.IntN(8) {
+					b := bytes.Clone(content)
+					b[at] ^= 1 << rng.IntN(8)
+					if spoiled(t, dir, first, last, name, b) {
+						refused++
+					} else {
+						accepted++
+					}
+				}
+			}
+			t.Logf("%d refused, %d accepted", refused, accepted)
+			require.Greater(t, refused, 500)
+			require.Greater(t, accepted, 50, "behind a cut there is nothing that counts")
+		})
+	}
+}
+
+// TestShortAndOverwrittenFiles truncates every file at many lengths, and overwrites
+// sectors and pages with zeros, ones and other parts of the same file.
+func TestShortAndOverwrittenFiles(t *testing.T) {
+	dir, first, last := oldLog(t, true)
+	for name, content := range logFiles(t, dir) {
+		for n := 0; n < len(content); n += 61 {
+			require.True(t, spoiled(t, dir, first, last, name, content[:n]), "%s cut at %d", name, n)
+		}
+		require.True(t, spoiled(t, dir, first, last, name, append(bytes.Clone(content), 0)))
+		for _, size := range []int{sectorSize, 4096} {
+			for at := 0; at+size <= len(content); at += size {
+				for _, filler := range [][]byte{make([]byte, size), bytes.Repeat([]byte{0xff}, size), content[len(content)-size:], content[:size]} {
+					b := bytes.Clone(content)
+					copy(b[at:], filler)
+					spoiled(t, dir, first, last, name, b)
+				}
+			}
+		}
+	}
+}
+
+// TestZeroedSectorsAfterACrash: zeros in the middle are damage. Only in the last
+// append can they be what a power cut left, when it had not been acknowledged.
+func TestZeroedSectorsAfterACrash(t *testing.T) {
+	w, dir := create(t, Options{SegmentSize: 64 << 10})
+	for i := uint64(1); i <= 40; i++ {
+		store(t, w, i, i)
+	}
+	lastAt := w.segments[0].spans[39].offset - batchHeadSize
+	crash(w)
+	name := segmentName(1)
+	content := logFiles(t, dir)[name]
+	for at := sectorSize; at < int(lastAt)-sectorSize; at += sectorSize {
+		b := bytes.Clone(content)
+		clear(b[at : at+sectorSize])
+		require.True(t, spoiled(t, dir, 1, 40, name, b), "at %d", at)
+	}
+	clear(content[lastAt:])
+	require.False(t, spoiled(t, dir, 1, 39, name, content))
+}
+
+func TestSwappedSegmentsAreRefused(t *testing.T) {
+	dir, first, last := oldLog(t, true)
+	files := logFiles(t, dir)
+	for name := range files {
+		for other, content := range files {
+			if name != other && name != manifestName && other != manifestName {
+				require.True(t, spoiled(t, dir, first, last, name, content))
+			}
+		}
+	}
+}
+
+// TestRestoredOldFilesAreRefused: an older copy of the tail, after an orderly stop.
+func TestRestoredOldFilesAreRefused(t *testing.T) {
+	w, dir := create(t, small)
+	store(t, w, 1, 5)
+	name, older := tail(t, w)
+	store(t, w, 6, 6)
+	require.NoError(t, w.Close())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), older, 0o600))
+	_, err := Open(dir, small)
+	require.ErrorContains(t, err, "the log was closed with last entry 6, and ends with 5 now")
+}
+
+func TestDamageWhileOpenIsNoticed(t *testing.T) {
+	w, dir := create(t, small)
+	store(t, w, 1, 5)
+	name, content := tail(t, w)
+	at := w.segments[0].spans[2]
+	content[at.offset+at.size/2] ^= 1
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.WriteAt(content, 0)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	var damaged *DamageError
+	require.ErrorAs(t, w.GetLog(3, &raft.Log{}), &damaged)
+	require.ErrorContains(t, damaged, "entry 3 is damaged")
+	require.NoError(t, w.GetLog(2, &raft.Log{}))
+}

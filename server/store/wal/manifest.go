@@ -1,0 +1,140 @@
+package wal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+const (
+	manifestName   = "MANIFEST"
+	manifestFormat = 1
+)
+
+// manifest says which files are the log, and which of their entries count. It is
+// replaced as a whole and atomically, so every change of it is one step.
+type manifest struct {
+	Format int
+	// NextSegment is the number of no file yet that was ever listed.
+	NextSegment uint64
+	// First is the first entry that counts; earlier ones in the first segment were deleted.
+	First uint64
+	// Segments in the order of their entries. All but the last are full.
+	Segments []segmentInfo
+	// Closed is set by Close and unset by Open: while it is set, Last must be exactly the last
+	// entry found, and no file may have an unfinished end.
+	Closed bool
+	Last   uint64
+}
+
+// segmentInfo is what the manifest knows of a segment.
+type segmentInfo struct {
+	Number uint64
+	// First is the index of its first entry, if it has any.
+	First uint64
+	// Last is the index of the last entry that counts; 0 in the segment that is being written.
+	Last uint64
+	// Size of its file in bytes, from the beginning to its deletion.
+	Size int64
+}
+
+func segmentName(number uint64) string { return fmt.Sprintf("%016x.seg", number) }
+
+func (m *manifest) clone() *manifest {
+	c := *m
+	c.Segments = slices.Clone(m.Segments)
+	return &c
+}
+
+// save replaces the manifest in dir, durably.
+func (m *manifest) save(dir string) error {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode manifest: %w", err)
+	}
+	text = append(text, '\n')
+	text = fmt.Appendf(text, "%08x\n", crc32.Checksum(text, castagnoli))
+	name := filepath.Join(dir, manifestName)
+	if err := writeDurably(name+".tmp", text); err != nil {
+		return fmt.Errorf("write manifest: %w", err)
+	}
+	if err := os.Rename(name+".tmp", name); err != nil {
+		return fmt.Errorf("replace manifest: %w", err)
+	}
+	return syncDir(dir)
+}
+
+func loadManifest(dir string) (*manifest, error) {
+	name := filepath.Join(dir, manifestName)
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &DamageError{Path: name, Reason: "it is missing"}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	const trailer = len("01234567\n")
+	if len(text) < trailer {
+		return nil, &DamageError{Path: name, Reason: "it is too short"}
+	}
+	body, sum := text[:len(text)-trailer], text[len(text)-trailer:]
+	if !bytes.Equal(sum, fmt.Appendf(nil, "%08x\n", crc32.Checksum(body, castagnoli))) {
+		return nil, &DamageError{Path: name, Reason: "its checksum is wrong"}
+	}
+	m := &manifest{}
+	if err := json.Unmarshal(body, m); err != nil {
+		return nil, &DamageError{Path: name, Reason: err.Error()}
+	}
+	if m.Format != manifestFormat {
+		return nil, fmt.Errorf("log in %s has format %d, this release reads %d: use the release that wrote it, or a newer one", dir, m.Format, manifestFormat)
+	}
+	if reason := m.inconsistency(); reason != "" {
+		return nil, &DamageError{Path: name, Reason: reason}
+	}
+	return m, nil
+}
+
+// inconsistency is what no manifest of ours has, or "".
+func (m *manifest) inconsistency() string {
+	for i, s := range m.Segments {
+		tail := i == len(m.Segments)-1
+		switch {
+		case s.First == 0, s.Size < headSize, s.Number >= m.NextSegment:
+			return fmt.Sprintf("segment %d is impossible", s.Number)
+		case tail && s.Last != 0, !tail && s.Last < s.First:
+			return fmt.Sprintf("segment %d has an impossible end", s.Number)
+		case !tail && m.Segments[i+1].First != s.Last+1:
+			return fmt.Sprintf("there is a gap behind segment %d", s.Number)
+		}
+	}
+	if len(m.Segments) > 0 && (m.First < m.Segments[0].First || len(m.Segments) > 1 && m.First > m.Segments[0].Last) {
+		return "its first entry is not in its first segment"
+	}
+	return ""
+}
+
+func writeDurably(name string, text []byte) error {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("open folder: %w", err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("sync folder %s: %w", dir, err)
+	}
+	return nil
+}

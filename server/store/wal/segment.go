@@ -1,0 +1,217 @@
+package wal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/holdfast/holdfast/server/store/internal/record"
+)
+
+// A segment is a file of fixed size that is written from the front. It is full of
+// zeros before it is listed in the manifest.
+//
+//	head    magic(8) format(4) zero(4) number(8) first(8) size(8) checksum(4), padded to 64
+//	batch   magic(4) length(4) first(8) count(4) zero(4) zero(4) checksum(4), then length bytes of records
+//	batch…
+//	zeros
+//
+// All little-endian, batches at multiples of 8. A batch is what one StoreLogs wrote,
+// with one write and one sync. The checksum of a batch's head also covers the
+// segment's number and the place in it: a head is right in one place only.
+const (
+	segmentMagic  = "HFSEGMT1"
+	segmentFormat = 1
+	headSize      = 64
+	batchMagic    = 0x48464231 // "1BFH"
+	batchHeadSize = 32
+	sectorSize    = 512 // what a disk writes as a whole, at least
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// span is where a record lies.
+type span struct{ offset, size uint32 }
+
+// segment is an open file and what is known of it.
+type segment struct {
+	info    segmentInfo
+	file    *os.File
+	spans   []span // of entries info.First and following
+	written int64  // offset of the next batch
+}
+
+// last is the index of the last entry; info.First-1 if there is none.
+func (s *segment) last() uint64 { return s.info.First + uint64(len(s.spans)) - 1 }
+
+func appendHead(dst []byte, info segmentInfo) []byte {
+	start := len(dst)
+	dst = append(dst, segmentMagic...)
+	dst = binary.LittleEndian.AppendUint32(dst, segmentFormat)
+	dst = binary.LittleEndian.AppendUint32(dst, 0)
+	dst = binary.LittleEndian.AppendUint64(dst, info.Number)
+	dst = binary.LittleEndian.AppendUint64(dst, info.First)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(info.Size))
+	dst = binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+	return append(dst, make([]byte, start+headSize-len(dst))...)
+}
+
+// batchHead is the head of a batch.
+type batchHead struct {
+	length int // bytes of records
+	first  uint64
+	count  int
+}
+
+// putBatchHead fills in the first bytes of b.
+func putBatchHead(b []byte, h batchHead, number uint64, offset int64) {
+	clear(b[:batchHeadSize])
+	binary.LittleEndian.PutUint32(b, batchMagic)
+	binary.LittleEndian.PutUint32(b[4:], uint32(h.length))
+	binary.LittleEndian.PutUint64(b[8:], h.first)
+	binary.LittleEndian.PutUint32(b[16:], uint32(h.count))
+	binary.LittleEndian.PutUint32(b[28:], batchChecksum(b, number, offset))
+}
+
+func batchChecksum(b []byte, number uint64, offset int64) uint32 {
+	var place [16]byte
+	binary.LittleEndian.PutUint64(place[:], number)
+	binary.LittleEndian.PutUint64(place[8:], uint64(offset))
+	return crc32.Update(crc32.Checksum(b[:28], castagnoli), castagnoli, place[:])
+}
+
+// readBatchHead reads the head at offset of the file whose content is b.
+func readBatchHead(b []byte, number uint64, offset int64) (h batchHead, ok bool) {
+	if offset+batchHeadSize > int64(len(b)) {
+		return h, false
+	}
+	b = b[offset:]
+	if binary.LittleEndian.Uint32(b) != batchMagic || binary.LittleEndian.Uint32(b[28:]) != batchChecksum(b, number, offset) {
+		return h, false
+	}
+	h.length = int(binary.LittleEndian.Uint32(b[4:]))
+	h.first = binary.LittleEndian.Uint64(b[8:])
+	h.count = int(binary.LittleEndian.Uint32(b[16:]))
+	return h, h.length <= len(b)-batchHeadSize
+}
+
+// openSegment reads a listed segment whole and checks what counts in it. If it
+// is the tail (info.Last is 0), cut says how many bytes of an append that never
+// finished were found at its end, and have been erased.
+func openSegment(dir string, info segmentInfo, tail bool) (s *segment, cut int64, err error) {
+	name := filepath.Join(dir, segmentName(info.Number))
+	file, err := os.OpenFile(name, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, &DamageError{Path: name, Reason: "it is missing"}
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("open log segment: %w", err)
+	}
+	s = &segment{info: info, file: file, written: headSize}
+	content, err := s.content(name)
+	if err == nil {
+		err = s.scan(content, name)
+	}
+	if err == nil && tail {
+		cut, err = s.mend(content, name)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, 0, err
+	}
+	return s, cut, nil
+}
+
+// content reads the file, and checks its size and head.
+func (s *segment) content(name string) ([]byte, error) {
+	stat, err := s.file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read log segment: %w", err)
+	}
+	if stat.Size() != s.info.Size {
+		return nil, &DamageError{Path: name, Reason: fmt.Sprintf("it has %d bytes instead of %d", stat.Size(), s.info.Size)}
+	}
+	b := make([]byte, s.info.Size)
+	if _, err := s.file.ReadAt(b, 0); err != nil {
+		return nil, fmt.Errorf("read log segment: %w", err)
+	}
+	if string(b[:headSize]) != string(appendHead(nil, s.info)) {
+		return nil, &DamageError{Path: name, Reason: "its head is wrong"}
+	}
+	return b, nil
+}
+
+// scan finds the entries from the front, up to info.Last, or in the tail up to
+// the first place where there is no whole batch.
+func (s *segment) scan(b []byte, name string) error {
+	for {
+		if s.info.Last != 0 && s.last() >= s.info.Last {
+			s.spans = s.spans[:s.info.Last-s.info.First+1] // a batch may go on behind what counts
+			return nil
+		}
+		h, ok := readBatchHead(b, s.info.Number, s.written)
+		if ok && h.first == s.last()+1 {
+			ok = s.addBatch(b, h)
+		} else {
+			ok = false
+		}
+		if ok {
+			continue
+		}
+		if s.info.Last != 0 {
+			return &DamageError{Path: name, Offset: s.written, Reason: fmt.Sprintf("entry %d is damaged, of %d to %d", s.last()+1, s.info.First, s.info.Last)}
+		}
+		return nil
+	}
+}
+
+// addBatch checks the records of the batch at s.written and enters them.
+func (s *segment) addBatch(b []byte, h batchHead) bool {
+	known := len(s.spans)
+	offset := s.written + batchHeadSize
+	end := offset + int64(h.length)
+	for range h.count {
+		size, err := record.Check(b[offset:end])
+		if err != nil {
+			s.spans = s.spans[:known]
+			return false
+		}
+		s.spans = append(s.spans, span{offset: uint32(offset), size: uint32(size)})
+		offset += int64(size)
+	}
+	if offset != end {
+		s.spans = s.spans[:known]
+		return false
+	}
+	s.written = end
+	return true
+}
+
+// mend looks at what follows the last whole batch of the tail. Nothing should. What
+// a power cut left of an append that was never acknowledged is erased; anything
+// else is damage to what was acknowledged.
+func (s *segment) mend(b []byte, name string) (cut int64, err error) {
+	end := int64(len(b))
+	for end > s.written && b[end-1] == 0 {
+		end--
+	}
+	if end == s.written {
+		return 0, nil
+	}
+	if reason := damage(b, s.info.Number, s.written, end); reason != "" {
+		return 0, &DamageError{Path: name, Offset: s.written, Reason: reason}
+	}
+	// The zeros must be on the disk before the next batch is: otherwise what is
+	// left behind it could look like damage after the next crash.
+	if _, err := s.file.WriteAt(make([]byte, end-s.written), s.written); err != nil {
+		return 0, fmt.Errorf("erase unfinished append: %w", err)
+	}
+	if err := syncData(s.file); err != nil {
+		return 0, fmt.Errorf("erase unfinished append: %w", err)
+	}
+	return end - s.written, nil
+}

@@ -1,0 +1,102 @@
+package wal
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// zeroStep is how much is written and synced at a time while a segment is being
+// prepared, in bytes: an append waits behind no more than that.
+const zeroStep = 1 << 20
+
+// spares prepares the next segment while the current one is being written, since
+// writing megabytes of zeros in the middle of an append would be felt.
+type spares struct {
+	dir   string
+	size  int64
+	ready chan spare // what the goroutine made; capacity 1
+	next  chan uint64
+	stop  chan struct{}
+	done  sync.WaitGroup
+}
+
+// spare is a file full of zeros, durable, but in no manifest.
+type spare struct {
+	number uint64
+	file   *os.File
+	err    error
+}
+
+func startSpares(dir string, size int64) *spares {
+	s := &spares{
+		dir: dir, size: size,
+		ready: make(chan spare, 1), next: make(chan uint64, 1), stop: make(chan struct{}),
+	}
+	s.done.Go(s.run)
+	return s
+}
+
+func (s *spares) run() {
+	for {
+		select {
+		case number := <-s.next:
+			file, err := makeZeros(s.dir, number, s.size, s.stop)
+			s.ready <- spare{number: number, file: file, err: err}
+		case <-s.stop:
+			return
+		}
+	}
+}
+
+// order asks for a file of that number. Requires: the one before was taken.
+func (s *spares) order(number uint64) { s.next <- number }
+
+// take waits for the file that was ordered.
+func (s *spares) take() spare { return <-s.ready }
+
+// close ends the goroutine. A file that nobody took is left to the next Open.
+func (s *spares) close() {
+	close(s.stop)
+	s.done.Wait()
+	select {
+	case left := <-s.ready:
+		if left.file != nil {
+			_ = left.file.Close()
+		}
+	default:
+	}
+}
+
+// makeZeros creates a segment's file, in steps, until stop.
+func makeZeros(dir string, number uint64, size int64, stop <-chan struct{}) (*os.File, error) {
+	name := filepath.Join(dir, segmentName(number))
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("create log segment: %w", err)
+	}
+	zeros := make([]byte, min(size, zeroStep))
+	for at := int64(0); at < size && err == nil; at += int64(len(zeros)) {
+		select {
+		case <-stop:
+			err = ErrClosed
+		default:
+			if _, err = f.WriteAt(zeros[:min(int64(len(zeros)), size-at)], at); err == nil {
+				err = syncData(f)
+			}
+		}
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = syncDir(dir)
+	}
+	if err != nil {
+		_ = f.Close()
+		_ = os.Remove(name)
+		return nil, fmt.Errorf("prepare log segment: %w", err)
+	}
+	return f, nil
+}

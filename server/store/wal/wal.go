@@ -1,0 +1,234 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sort"
+	"sync"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/store/internal/record"
+)
+
+// DefaultSegmentSize, in bytes: small enough that a fresh node writes it in a
+// blink and that deleted entries give their space back soon, large enough that a new segment, which
+// costs about three syncs, is rare.
+const DefaultSegmentSize = 16 << 20
+
+// ErrClosed is returned by all methods after Close.
+var ErrClosed = errors.New("log is closed")
+
+// Options may be empty.
+type Options struct {
+	SegmentSize int64 // in bytes; 0: DefaultSegmentSize
+	Logger      *slog.Logger
+}
+
+// WAL is a raft.LogStore without gaps.
+type WAL struct {
+	dir    string
+	size   int64
+	logger *slog.Logger
+	spares *spares
+	step   func(string) // tests look at the folder between two steps
+
+	writing sync.Mutex // held by whoever changes the log; guards buf, broken, ordered
+	buf     []byte
+	broken  error  // after a failed write nobody knows what is on the disk
+	ordered uint64 // number of the segment that spares prepares
+
+	mu       sync.RWMutex // guards all below; held for reading while a file is read
+	manifest *manifest    // never changed, only replaced
+	segments []*segment   // as listed
+	closed   bool
+}
+
+var _ raft.MonotonicLogStore = (*WAL)(nil)
+
+// Create makes an empty log in dir, which must exist and have none.
+func Create(dir string) error {
+	if _, err := os.Lstat(filepath.Join(dir, manifestName)); err == nil {
+		return fmt.Errorf("create log: there is one in %s", dir)
+	}
+	if err := (&manifest{Format: manifestFormat, NextSegment: 1}).save(dir); err != nil {
+		return fmt.Errorf("create log: %w", err)
+	}
+	return nil
+}
+
+// Open reads all segments and checks every byte that counts. What was
+// acknowledged is there, or the error is a *DamageError.
+func Open(dir string, o Options) (*WAL, error) {
+	w, err := open(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	w.spares = startSpares(dir, w.size)
+	w.orderSpare()
+	return w, nil
+}
+
+func open(dir string, o Options) (*WAL, error) {
+	if o.SegmentSize == 0 {
+		o.SegmentSize = DefaultSegmentSize
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	m, err := loadManifest(dir)
+	if err != nil {
+		return nil, err
+	}
+	w := &WAL{dir: dir, size: o.SegmentSize, logger: o.Logger, step: func(string) {}, manifest: m}
+	if err := w.openSegments(); err != nil {
+		w.closeSegments()
+		return nil, err
+	}
+	if err := w.removeUnlisted(); err != nil {
+		w.closeSegments()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *WAL) openSegments() error {
+	for i, info := range w.manifest.Segments {
+		tail := i == len(w.manifest.Segments)-1
+		s, cut, err := openSegment(w.dir, info, tail)
+		if err != nil {
+			return err
+		}
+		w.segments = append(w.segments, s)
+		if cut == 0 {
+			continue
+		}
+		if w.manifest.Closed {
+			return &DamageError{Path: s.file.Name(), Offset: s.written, Reason: "it was closed in order, and its end is damaged"}
+		}
+		w.logger.Warn("erased an append that a crash interrupted before it was acknowledged", "file", s.file.Name(), "bytes", cut)
+	}
+	if !w.manifest.Closed {
+		return nil
+	}
+	if _, last := w.bounds(); last != w.manifest.Last {
+		return &DamageError{Path: filepath.Join(w.dir, manifestName), Reason: fmt.Sprintf("the log was closed with last entry %d, and ends with %d now", w.manifest.Last, last)}
+	}
+	opened := w.manifest.clone()
+	opened.Closed, opened.Last = false, 0
+	if err := opened.save(w.dir); err != nil {
+		return err
+	}
+	w.manifest = opened
+	return nil
+}
+
+// removeUnlisted deletes files that a crash or a spare left behind.
+func (w *WAL) removeUnlisted() error {
+	files, err := filepath.Glob(filepath.Join(w.dir, "*.seg"))
+	if err != nil {
+		return fmt.Errorf("list log segments: %w", err)
+	}
+	listed := make(map[string]bool)
+	for _, s := range w.segments {
+		listed[segmentName(s.info.Number)] = true
+	}
+	for _, f := range files {
+		if !listed[filepath.Base(f)] {
+			if err := os.Remove(f); err != nil {
+				return fmt.Errorf("remove unused log segment: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// bounds requires w.mu, or that nobody else has w.
+func (w *WAL) bounds() (first, last uint64) {
+	n := len(w.segments)
+	if n == 0 || w.segments[n-1].last() < w.manifest.First {
+		return 0, 0
+	}
+	return w.manifest.First, w.segments[n-1].last()
+}
+
+// IsMonotonic makes raft empty the log when it installs a snapshot, instead of leaving a gap.
+func (w *WAL) IsMonotonic() bool { return true }
+
+// FirstIndex is 0 if the log is empty.
+func (w *WAL) FirstIndex() (uint64, error) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if w.closed {
+		return 0, ErrClosed
+	}
+	first, _ := w.bounds()
+	return first, nil
+}
+
+// LastIndex is 0 if the log is empty.
+func (w *WAL) LastIndex() (uint64, error) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if w.closed {
+		return 0, ErrClosed
+	}
+	_, last := w.bounds()
+	return last, nil
+}
+
+// GetLog reads one entry and checks it.
+func (w *WAL) GetLog(index uint64, log *raft.Log) error {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if w.closed {
+		return ErrClosed
+	}
+	if first, last := w.bounds(); index < first || index > last || last == 0 {
+		return raft.ErrLogNotFound
+	}
+	// The last segment that begins at or before index.
+	i := sort.Search(len(w.segments), func(i int) bool { return w.segments[i].info.First > index }) - 1
+	s := w.segments[i]
+	at := s.spans[index-s.info.First]
+	b := make([]byte, at.size)
+	if _, err := s.file.ReadAt(b, int64(at.offset)); err != nil {
+		return fmt.Errorf("read log entry %d: %w", index, err)
+	}
+	if err := record.Decode(b, log); err != nil || log.Index != index {
+		return &DamageError{Path: s.file.Name(), Offset: int64(at.offset), Reason: fmt.Sprintf("entry %d is damaged", index)}
+	}
+	return nil
+}
+
+// Close stops the background work and closes the files.
+func (w *WAL) Close() error {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	if w.broken == ErrClosed {
+		return nil
+	}
+	w.spares.close()
+	var err error
+	if w.broken == nil {
+		closing := w.manifest.clone()
+		closing.Closed = true
+		_, closing.Last = w.bounds()
+		err = closing.save(w.dir)
+	}
+	w.broken = ErrClosed
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	w.closeSegments()
+	return err
+}
+
+func (w *WAL) closeSegments() {
+	for _, s := range w.segments {
+		_ = s.file.Close()
+	}
+}

@@ -1,0 +1,396 @@
+package wal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+)
+
+// small makes segments of a few dozen entries.
+var small = Options{SegmentSize: 4096}
+
+// memoryDir is a folder on a disk in memory where there is one: these tests are about bytes
+// and their order, not about a disk's speed.
+func memoryDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "holdfast-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func create(t testing.TB, o Options) (*WAL, string) {
+	t.Helper()
+	dir := memoryDir(t)
+	require.NoError(t, Create(dir))
+	return reopen(t, dir, o), dir
+}
+
+func reopen(t testing.TB, dir string, o Options) *WAL {
+	t.Helper()
+	w, err := Open(dir, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = w.Close() })
+	return w
+}
+
+// crash ends w as a killed process does: nothing is written any more.
+func crash(w *WAL) {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	w.spares.close()
+	w.broken = ErrClosed
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	w.closeSegments()
+}
+
+// entry is deterministic, of varying size, and full of zeros in part.
+func entry(index uint64) *raft.Log {
+	data := append(fmt.Appendf(nil, "entry %d ", index), make([]byte, index*37%300)...)
+	return &raft.Log{Index: index, Term: 1 + index/10, Type: raft.LogType(index % 2), Data: data, AppendedAt: time.Unix(0, int64(index))}
+}
+
+func entries(from, to uint64) []*raft.Log {
+	var logs []*raft.Log
+	for i := from; i <= to; i++ {
+		logs = append(logs, entry(i))
+	}
+	return logs
+}
+
+func store(t testing.TB, w *WAL, from, to uint64) {
+	t.Helper()
+	require.NoError(t, w.StoreLogs(entries(from, to)))
+}
+
+// requireRange finds exactly the entries first to last.
+func requireRange(t testing.TB, w *WAL, first, last uint64) {
+	t.Helper()
+	got, err := w.FirstIndex()
+	require.NoError(t, err)
+	require.Equal(t, first, got)
+	got, err = w.LastIndex()
+	require.NoError(t, err)
+	require.Equal(t, last, got)
+	for i := first; i <= last && last > 0; i++ {
+		var l raft.Log
+		require.NoError(t, w.GetLog(i, &l))
+		require.Equal(t, *entry(i), l)
+	}
+	for _, i := range []uint64{0, first - 1, last + 1} {
+		if i < first || i > last || last == 0 {
+			require.ErrorIs(t, w.GetLog(i, &raft.Log{}), raft.ErrLogNotFound)
+		}
+	}
+}
+
+func TestEntriesStay(t *testing.T) {
+	w, dir := create(t, small)
+	requireRange(t, w, 0, 0)
+	require.True(t, w.IsMonotonic())
+	require.NoError(t, w.StoreLogs(nil))
+	require.NoError(t, w.StoreLog(entry(1)))
+	store(t, w, 2, 3)
+	for i := uint64(4); i < 200; i += 7 {
+		store(t, w, i, i+6)
+	}
+	requireRange(t, w, 1, 199)
+	require.Greater(t, len(w.segments), 3)
+	require.NoError(t, w.Close())
+	require.NoError(t, w.Close())
+	require.ErrorIs(t, w.StoreLog(entry(200)), ErrClosed)
+	require.ErrorIs(t, w.DeleteRange(1, 2), ErrClosed)
+	require.ErrorIs(t, w.GetLog(1, &raft.Log{}), ErrClosed)
+	_, err := w.FirstIndex()
+	require.ErrorIs(t, err, ErrClosed)
+	_, err = w.LastIndex()
+	require.ErrorIs(t, err, ErrClosed)
+
+	w = reopen(t, dir, small)
+	requireRange(t, w, 1, 199)
+	store(t, w, 200, 210)
+	crash(w)
+	w = reopen(t, dir, small)
+	requireRange(t, w, 1, 210)
+}
+
+func TestCreateDoesNotOverwrite(t *testing.T) {
+	_, dir := create(t, small)
+	require.ErrorContains(t, Create(dir), "there is one")
+}
+
+func TestGapsAreRefused(t *testing.T) {
+	w, _ := create(t, small)
+	require.ErrorContains(t, w.StoreLog(&raft.Log{}), "entry 0")
+	require.ErrorContains(t, w.StoreLogs([]*raft.Log{entry(5), entry(7)}), "entry 7 cannot follow entry 5")
+	store(t, w, 5, 6)
+	require.ErrorContains(t, w.StoreLog(entry(8)), "entry 8 cannot follow entry 6")
+	require.ErrorContains(t, w.StoreLog(entry(6)), "entry 6 cannot follow entry 6")
+	store(t, w, 7, 7)
+	requireRange(t, w, 5, 7)
+}
+
+func TestDeleteRange(t *testing.T) {
+	for _, row := range []struct {
+		name        string
+		lo, hi      uint64
+		first, last uint64
+	}{
+		{"before all", 1, 9, 10, 100},
+		{"behind all", 101, 200, 10, 100},
+		{"nothing", 50, 49, 10, 100},
+		{"one at the beginning", 10, 10, 11, 100},
+		{"more than the beginning", 0, 60, 61, 100},
+		{"all but the last", 10, 99, 100, 100},
+		{"one at the end", 100, 100, 10, 99},
+		{"more than the end", 40, 1000, 10, 39},
+		{"all but the first", 11, 100, 10, 10},
+		{"all", 10, 100, 0, 0},
+		{"more than all", 1, 1000, 0, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w, dir := create(t, small)
+			for i := uint64(10); i < 100; i += 13 {
+				store(t, w, i, i+12)
+			}
+			before := len(w.segments)
+			require.NoError(t, w.DeleteRange(row.lo, row.hi))
+			requireRange(t, w, row.first, row.last)
+			crash(w)
+			w = reopen(t, dir, small)
+			requireRange(t, w, row.first, row.last)
+			next := row.last + 1
+			if row.last == 0 {
+				next = 1000 // after a snapshot an empty log goes on anywhere
+				row.first = next
+			}
+			store(t, w, next, next+20)
+			requireRange(t, w, row.first, next+20)
+			require.NoError(t, w.Close())
+			w = reopen(t, dir, small)
+			requireRange(t, w, row.first, next+20)
+			require.LessOrEqual(t, len(w.segments), before+3)
+			files, err := filepath.Glob(filepath.Join(dir, "*.seg"))
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(files), len(w.segments)+1, "no file is left behind but the spare")
+		})
+	}
+	w, _ := create(t, small)
+	store(t, w, 1, 10)
+	require.ErrorContains(t, w.DeleteRange(3, 5), "neither the beginning nor the end")
+	requireRange(t, w, 1, 10)
+}
+
+func TestLargeEntriesGetASegmentOfTheirOwn(t *testing.T) {
+	w, dir := create(t, small)
+	store(t, w, 1, 3)
+	big := &raft.Log{Index: 4, Data: bytes.Repeat([]byte("big"), 1<<20)}
+	require.NoError(t, w.StoreLog(big))
+	require.NoError(t, w.StoreLog(&raft.Log{Index: 5}))
+	require.NoError(t, w.Close())
+	w = reopen(t, dir, small)
+	var l raft.Log
+	require.NoError(t, w.GetLog(4, &l))
+	require.Equal(t, big.Data, l.Data)
+	require.NoError(t, w.GetLog(5, &l))
+	require.NoError(t, w.GetLog(3, &l))
+	require.Equal(t, entry(3).Data, l.Data)
+}
+
+// TestAgainstAModel does what raft does, and more of it, and crashes in between.
+func TestAgainstAModel(t *testing.T) {
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		o := Options{SegmentSize: 512 << rng.IntN(6)}
+		w, dir := create(t, o)
+		first, last := uint64(0), uint64(0)
+		for range 300 {
+			switch n := rng.IntN(20); {
+			case n < 14:
+				from := last + 1
+				if last == 0 {
+					from = 1 + rng.Uint64N(1000)
+					first = from
+				}
+				last = from + rng.Uint64N(1+rng.Uint64N(30))
+				store(t, w, from, last)
+			case n == 14 && last > 0:
+				hi := first + rng.Uint64N(last-first+1)
+				require.NoError(t, w.DeleteRange(rng.Uint64N(first+1), hi))
+				if first = hi + 1; first > last {
+					first, last = 0, 0
+				}
+			case n == 15 && last > 0:
+				lo := first + rng.Uint64N(last-first+1)
+				require.NoError(t, w.DeleteRange(lo, last+rng.Uint64N(3)))
+				if last = lo - 1; last < first {
+					first, last = 0, 0
+				}
+			case n == 16:
+				crash(w)
+				w = reopen(t, dir, o)
+			case n == 17:
+				require.NoError(t, w.Close())
+				w = reopen(t, dir, o)
+			}
+		}
+		requireRange(t, w, first, last)
+		crash(w)
+		requireRange(t, reopen(t, dir, o), first, last)
+	}
+}
+
+func TestReadersNeedNotWait(t *testing.T) {
+	w, _ := create(t, small)
+	store(t, w, 1, 50)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				first, err := w.FirstIndex()
+				require.NoError(t, err)
+				last, err := w.LastIndex()
+				require.NoError(t, err)
+				var l raft.Log
+				for i := first; i <= last; i++ {
+					if err := w.GetLog(i, &l); !errors.Is(err, raft.ErrLogNotFound) {
+						require.NoError(t, err)
+						require.Equal(t, i, l.Index)
+					}
+				}
+			}
+		})
+	}
+	for i := uint64(51); i < 400; i += 3 {
+		store(t, w, i, i+2)
+		if i%9 == 0 {
+			require.NoError(t, w.DeleteRange(0, i-20))
+		}
+	}
+	close(stop)
+	wg.Wait()
+	requireRange(t, w, 377, 401)
+}
+
+func TestFailedWriteIsTheLast(t *testing.T) {
+	w, dir := create(t, small)
+	store(t, w, 1, 5)
+	require.NoError(t, w.segments[0].file.Close()) // writes fail now
+	err := w.StoreLog(entry(6))
+	require.ErrorIs(t, err, fs.ErrClosed)
+	require.Equal(t, err, w.StoreLog(entry(6)), "it does not try again: what is on the disk is unknown")
+	require.Equal(t, err, w.DeleteRange(1, 1))
+	require.NoError(t, w.Close())
+	w = reopen(t, dir, small)
+	requireRange(t, w, 1, 5)
+	store(t, w, 6, 6)
+}
+
+func TestFailedRotationIsTheLast(t *testing.T) {
+	w, dir := create(t, small)
+	store(t, w, 1, 5)
+	gone := dir + ".gone"
+	require.NoError(t, os.Rename(dir, gone))
+	var err error
+	last := uint64(5)
+	for ; err == nil; last++ {
+		err = w.StoreLog(entry(last + 1))
+	}
+	last--
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.Equal(t, err, w.StoreLog(entry(last+1)))
+	require.NoError(t, os.Rename(gone, dir))
+	require.NoError(t, w.Close())
+	requireRange(t, reopen(t, dir, small), 1, last)
+}
+
+func TestSparesSurviveAFullDisk(t *testing.T) {
+	w, dir := create(t, small)
+	store(t, w, 1, 5)
+	sp := w.spares.take()
+	require.NoError(t, sp.file.Close())
+	require.NoError(t, os.Remove(sp.file.Name()))
+	w.spares.ready <- spare{number: sp.number, err: errors.New("no space left on device")}
+	for i := uint64(6); len(w.segments) < 3; i++ {
+		require.NoError(t, w.StoreLog(entry(i)), "a segment is made when it is needed")
+	}
+	require.NoError(t, w.Close())
+	reopen(t, dir, small)
+}
+
+func TestMissingPieces(t *testing.T) {
+	dir := memoryDir(t)
+	_, err := Open(dir, small)
+	var damaged *DamageError
+	require.ErrorAs(t, err, &damaged)
+	require.ErrorContains(t, err, "MANIFEST is damaged: it is missing")
+
+	w, dir := create(t, small)
+	store(t, w, 1, 100)
+	store(t, w, 101, 110)
+	crash(w)
+	files, err := filepath.Glob(filepath.Join(dir, "*.seg"))
+	require.NoError(t, err)
+	for _, s := range w.segments {
+		name := s.file.Name()
+		require.NoError(t, os.Rename(name, name+".gone"))
+		_, err := Open(dir, small)
+		require.ErrorAs(t, err, &damaged)
+		require.Equal(t, name, damaged.Path)
+		require.ErrorContains(t, err, "it is missing")
+		require.NoError(t, os.Rename(name+".gone", name))
+	}
+	require.Greater(t, len(files), 1)
+	requireRange(t, reopen(t, dir, small), 1, 110)
+}
+
+func TestNewerFormatIsRefused(t *testing.T) {
+	_, dir := create(t, small)
+	m, err := loadManifest(dir)
+	require.NoError(t, err)
+	m.Format = 2
+	require.NoError(t, m.save(dir))
+	_, err = Open(dir, small)
+	require.ErrorContains(t, err, "format 2, this release reads 1")
+	var damaged *DamageError
+	require.NotErrorAs(t, err, &damaged)
+}
+
+func TestImpossibleManifestsAreRefused(t *testing.T) {
+	good := manifest{Format: 1, NextSegment: 9, First: 5, Segments: []segmentInfo{{1, 3, 10, 4096}, {2, 11, 20, 4096}, {3, 21, 0, 4096}}}
+	for want, spoil := range map[string]func(*manifest){
+		"impossible end": func(m *manifest) { m.Segments[2].Last = 30 },
+		"gap":            func(m *manifest) { m.Segments[1].First = 12 },
+		"is impossible":  func(m *manifest) { m.Segments[0].Number = 9 },
+		"first segment":  func(m *manifest) { m.First = 11 },
+	} {
+		m := good.clone()
+		require.Empty(t, m.inconsistency())
+		spoil(m)
+		require.Contains(t, m.inconsistency(), want)
+		dir := memoryDir(t)
+		require.NoError(t, m.save(dir))
+		_, err := Open(dir, small)
+		require.ErrorContains(t, err, want)
+	}
+}

@@ -1,0 +1,294 @@
+package wal
+
+import (
+	"fmt"
+	"math"
+	"os"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/store/internal/record"
+)
+
+// StoreLog is StoreLogs of one.
+func (w *WAL) StoreLog(log *raft.Log) error { return w.StoreLogs([]*raft.Log{log}) }
+
+// StoreLogs appends logs with one write and one sync. They must follow the last
+// entry and each other. After a failed write or sync the log takes no more: what
+// is on the disk can then only be found out by opening it again.
+func (w *WAL) StoreLogs(logs []*raft.Log) error {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	if w.broken != nil {
+		return w.broken
+	}
+	if len(logs) == 0 {
+		return nil
+	}
+	if err := w.checkOrder(logs); err != nil {
+		return err
+	}
+	batch, spans, err := w.encode(logs)
+	if err != nil {
+		return err
+	}
+	s, err := w.room(logs[0].Index, int64(len(batch)))
+	if err != nil {
+		return w.fail(err)
+	}
+	head := batchHead{length: len(batch) - batchHeadSize, first: logs[0].Index, count: len(logs)}
+	putBatchHead(batch, head, s.info.Number, s.written)
+	if _, err := s.file.WriteAt(batch, s.written); err != nil {
+		return w.fail(fmt.Errorf("write log: %w", err))
+	}
+	w.step("batch written")
+	if err := syncData(s.file); err != nil {
+		return w.fail(fmt.Errorf("sync log: %w", err))
+	}
+	for i := range spans {
+		spans[i].offset += uint32(s.written)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.spans = append(s.spans, spans...)
+	s.written += int64(len(batch))
+	return nil
+}
+
+// fail makes err the answer to everything from here on.
+func (w *WAL) fail(err error) error {
+	w.broken = err
+	return err
+}
+
+func (w *WAL) checkOrder(logs []*raft.Log) error {
+	_, last := w.bounds() // writing is held: nobody changes them
+	for i, l := range logs {
+		if l.Index == 0 || (last != 0 || i > 0) && l.Index != last+1 {
+			return fmt.Errorf("append log: entry %d cannot follow entry %d", l.Index, last)
+		}
+		last = l.Index
+	}
+	return nil
+}
+
+// encode returns a batch whose head is still to be filled in, and where its
+// records lie in it. The batch is valid until the next call.
+func (w *WAL) encode(logs []*raft.Log) ([]byte, []span, error) {
+	const keep = 1 << 20 // a larger buffer is not kept for the next batch
+	if cap(w.buf) > keep {
+		w.buf = nil
+	}
+	batch := append(w.buf[:0], make([]byte, batchHeadSize)...)
+	spans := make([]span, len(logs))
+	for i, l := range logs {
+		at := len(batch)
+		batch = record.Append(batch, l)
+		if len(batch) > math.MaxInt32 {
+			return nil, nil, fmt.Errorf("append log: %d entries have more than %d bytes together", len(logs), math.MaxInt32)
+		}
+		spans[i] = span{offset: uint32(at), size: uint32(len(batch) - at)}
+	}
+	w.buf = batch
+	return batch, spans, nil
+}
+
+// room returns the tail if need bytes fit into it, else a new one. Requires w.writing.
+func (w *WAL) room(index uint64, need int64) (*segment, error) {
+	next := w.manifest.clone()
+	_, last := w.bounds()
+	n := len(w.segments)
+	if n > 0 {
+		s := w.segments[n-1]
+		if s.last()+1 == index && s.written+need <= s.info.Size {
+			return s, nil
+		}
+		if len(s.spans) == 0 {
+			next.Segments = next.Segments[:n-1] // a crash came between its making and its first use, or it is too small
+		} else {
+			next.Segments[n-1].Last = s.last()
+		}
+	}
+	if last == 0 {
+		next.First = index
+	}
+	before := w.segments
+	s, err := w.grow(next, index, need)
+	if err == nil {
+		removeFiles(w.unlisted(before))
+	}
+	return s, err
+}
+
+// grow adds a segment to next, which begins with entry index and has room for
+// need bytes, and puts next in force. Requires w.writing.
+func (w *WAL) grow(next *manifest, index uint64, need int64) (*segment, error) {
+	file, number, err := w.newFile(need + headSize)
+	if err != nil {
+		return nil, err
+	}
+	s := &segment{
+		info:    segmentInfo{Number: number, First: index, Size: max(w.size, need+headSize)},
+		file:    file,
+		written: headSize,
+	}
+	if _, err = file.WriteAt(appendHead(nil, s.info), 0); err == nil {
+		err = syncData(file)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("write head of log segment: %w", err)
+	}
+	w.step("segment prepared")
+	next.Segments = append(next.Segments, s.info)
+	next.NextSegment = number + 1
+	if err := w.replace(next, append(w.kept(next), s)); err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	w.orderSpare()
+	return s, nil
+}
+
+// newFile returns a file of zeros: the spare, or one made now if the spare is too small.
+func (w *WAL) newFile(size int64) (*os.File, uint64, error) {
+	sp := w.spares.take()
+	if sp.err == nil && size <= w.size {
+		return sp.file, sp.number, nil
+	}
+	if sp.file != nil {
+		_ = sp.file.Close()
+	}
+	// Made anew, under the same number, also after an error: space may have become free.
+	file, err := makeZeros(w.dir, sp.number, max(size, w.size), nil)
+	return file, sp.number, err
+}
+
+func (w *WAL) orderSpare() {
+	w.ordered = max(w.ordered+1, w.manifest.NextSegment)
+	w.spares.order(w.ordered)
+}
+
+// kept are the open segments that next still lists, with what it says of them. Their info
+// is changed in copies, as readers use the old ones.
+func (w *WAL) kept(next *manifest) []*segment {
+	var kept []*segment
+	for _, s := range w.segments {
+		for _, info := range next.Segments {
+			if info.Number != s.info.Number {
+				continue
+			}
+			c := *s
+			c.info = info
+			if info.Last != 0 {
+				c.spans = c.spans[:info.Last-info.First+1]
+			}
+			kept = append(kept, &c)
+		}
+	}
+	return kept
+}
+
+// replace puts next in force: on the disk, then here. Requires w.writing.
+func (w *WAL) replace(next *manifest, segments []*segment) error {
+	if err := next.save(w.dir); err != nil {
+		return err
+	}
+	w.step("manifest replaced")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.manifest, w.segments = next, segments
+	return nil
+}
+
+// DeleteRange removes entries lo to hi, which must be the beginning or the end
+// of the log. It is one step: after a crash either all of them are there, or none.
+func (w *WAL) DeleteRange(lo, hi uint64) error {
+	unlisted, err := w.deleteRange(lo, hi)
+	removeFiles(unlisted) // appends need not wait for it
+	return err
+}
+
+// deleteRange returns the segments that are no longer part of the log.
+func (w *WAL) deleteRange(lo, hi uint64) ([]*segment, error) {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	if w.broken != nil {
+		return nil, w.broken
+	}
+	first, last := w.bounds()
+	if last == 0 || lo > hi || hi < first || lo > last {
+		return nil, nil
+	}
+	before := w.segments
+	var err error
+	switch {
+	case lo <= first && hi >= last:
+		next := w.manifest.clone()
+		next.First, next.Segments = 0, nil
+		err = w.replace(next, nil)
+	case lo <= first:
+		err = w.deleteHead(hi + 1)
+	case hi >= last:
+		err = w.deleteTail(lo - 1)
+	default:
+		return nil, fmt.Errorf("delete log entries %d to %d of %d to %d: neither the beginning nor the end", lo, hi, first, last)
+	}
+	if err != nil {
+		return nil, w.fail(err)
+	}
+	return w.unlisted(before), nil
+}
+
+// deleteHead makes newFirst, which exists, the first entry.
+func (w *WAL) deleteHead(newFirst uint64) error {
+	next := w.manifest.clone()
+	next.First = newFirst
+	for i, s := range w.segments {
+		if s.last() >= newFirst {
+			next.Segments = next.Segments[i:]
+			break
+		}
+	}
+	return w.replace(next, w.kept(next))
+}
+
+// deleteTail makes newLast, which exists, the last entry. What follows it in its
+// segment stays there, void; a new segment is begun.
+func (w *WAL) deleteTail(newLast uint64) error {
+	next := w.manifest.clone()
+	for i, s := range w.segments {
+		if s.last() >= newLast {
+			next.Segments = next.Segments[:i+1]
+			next.Segments[i].Last = newLast
+			break
+		}
+	}
+	_, err := w.grow(next, newLast+1, 0)
+	return err
+}
+
+// unlisted are those of before that are no longer part of the log. Requires w.writing.
+func (w *WAL) unlisted(before []*segment) []*segment {
+	listed := make(map[uint64]bool)
+	for _, s := range w.segments {
+		listed[s.info.Number] = true
+	}
+	var gone []*segment
+	for _, s := range before {
+		if !listed[s.info.Number] {
+			gone = append(gone, s)
+		}
+	}
+	return gone
+}
+
+// removeFiles closes and deletes segments that are no longer listed. Their readers hold
+// WAL.mu, and had let go when the list was replaced. It does not matter if a crash
+// comes before: Open deletes them.
+func removeFiles(gone []*segment) {
+	for _, s := range gone {
+		_ = s.file.Close()
+		_ = os.Remove(s.file.Name())
+	}
+}
