@@ -1,0 +1,59 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// flagValue lets a pointer into the Config be set by flag and environment alike.
+type flagValue struct{ target any }
+
+func newFlagValue(target any) flag.Value { return flagValue{target} }
+
+// IsBoolFlag allows --insecure without a value.
+func (v flagValue) IsBoolFlag() bool {
+	_, ok := v.target.(*bool)
+	return ok
+}
+
+func (v flagValue) String() string {
+	switch t := v.target.(type) {
+	case *string:
+		return *t
+	case *bool:
+		return strconv.FormatBool(*t)
+	case *int:
+		return strconv.Itoa(*t)
+	case *uint64:
+		return strconv.FormatUint(*t, 10)
+	case *time.Duration:
+		return t.String()
+	default: // the flag package makes a zero flagValue to compare defaults with
+		return ""
+	}
+}
+
+func (v flagValue) Set(s string) error {
+	var err error
+	switch t := v.target.(type) {
+	case *string:
+		*t = s
+	case *bool:
+		*t, err = strconv.ParseBool(s)
+	case *int:
+		*t, err = strconv.Atoi(s)
+	case *uint64:
+		*t, err = strconv.ParseUint(s, 10, 64)
+	case *time.Duration:
+		*t, err = time.ParseDuration(s)
+	default:
+		panic(fmt.Sprintf("flag value of type %T", v.target))
+	}
+	if numError := (*strconv.NumError)(nil); errors.As(err, &numError) {
+		return numError.Err
+	}
+	return err
+}

@@ -1,0 +1,303 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// These tests run the real binary as real processes and kill them.
+
+// build compiles the program once for a test.
+func build(t *testing.T) string {
+	t.Helper()
+	exe := filepath.Join(t.TempDir(), "holdfast")
+	out, err := exec.Command("go", "build", "-o", exe, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return exe
+}
+
+// node is a `holdfast serve` process that can be killed and started again.
+type node struct {
+	name, addr string
+	exe        string
+	args       []string
+
+	cmd    *exec.Cmd
+	stderr *lockedBuffer
+	done   chan struct{}
+}
+
+// lockedBuffer collects what a process says while a test reads it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (n *node) start(t *testing.T) {
+	t.Helper()
+	n.cmd = exec.Command(n.exe, n.args...)
+	n.stderr = new(lockedBuffer)
+	n.cmd.Stderr = n.stderr
+	ownGroup(n.cmd)
+	require.NoError(t, n.cmd.Start())
+	n.done = make(chan struct{})
+	go func(cmd *exec.Cmd, done chan struct{}) {
+		_ = cmd.Wait()
+		close(done)
+	}(n.cmd, n.done)
+}
+
+// kill is kill -9: the process has no chance to say anything.
+func (n *node) kill() {
+	_ = n.cmd.Process.Signal(syscall.SIGKILL)
+	<-n.done
+}
+
+// stop asks for a graceful end and waits for it.
+func (n *node) stop(t *testing.T) {
+	t.Helper()
+	require.NoError(t, n.cmd.Process.Signal(syscall.SIGTERM))
+	select {
+	case <-n.done:
+	case <-time.After(15 * time.Second):
+		n.kill()
+		t.Fatalf("%s did not end on SIGTERM:\n%s", n.name, n.stderr)
+	}
+}
+
+// freeAddrs reserves n loopback addresses for the moment it takes to start processes on them.
+func freeAddrs(t *testing.T, n int) []string {
+	t.Helper()
+	var addrs []string
+	for range n {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer ln.Close()
+		addrs = append(addrs, ln.Addr().String())
+	}
+	return addrs
+}
+
+// startNodes starts a cluster and waits until every node of it serves.
+func startNodes(t *testing.T, exe string, count int, flags ...string) []*node {
+	t.Helper()
+	nodes := launch(t, exe, count, flags...)
+	for _, n := range nodes {
+		waitServing(t, n)
+	}
+	return nodes
+}
+
+// launch starts a cluster's processes, which end with the test.
+func launch(t *testing.T, exe string, count int, flags ...string) []*node {
+	t.Helper()
+	addrs := freeAddrs(t, 2*count)
+	var members []string
+	for i := range count {
+		members = append(members, fmt.Sprintf("n%d=%s", i+1, addrs[count+i]))
+	}
+	dir := t.TempDir()
+	var nodes []*node
+	for i := range count {
+		n := &node{name: fmt.Sprintf("n%d", i+1), addr: addrs[i], exe: exe}
+		n.args = append([]string{
+			"serve", "--name", n.name, "--addr", n.addr, "--peer-addr", addrs[count+i],
+			"--data-dir", filepath.Join(dir, n.name), "--initial-cluster", strings.Join(members, ","),
+			"--log-level", "info",
+		}, flags...)
+		n.start(t)
+		nodes = append(nodes, n)
+	}
+	t.Cleanup(func() {
+		for _, n := range nodes {
+			n.kill()
+			if t.Failed() {
+				t.Logf("%s said:\n%s", n.name, n.stderr)
+			}
+		}
+	})
+	return nodes
+}
+
+func waitServing(t *testing.T, n *node) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	p := &process{name: n.name, addr: n.addr, done: n.done}
+	require.NoError(t, p.waitServing(ctx), "%s", n.stderr)
+}
+
+func leaderOf(t *testing.T, nodes []*node) *node {
+	t.Helper()
+	for _, n := range nodes {
+		info, err := ask(context.Background(), n.addr, "INFO", "holdfast")
+		if err != nil {
+			continue
+		}
+		for _, m := range nodes {
+			if infoField(info.Str, "leader_name") == m.name {
+				return m
+			}
+		}
+	}
+	t.Fatal("no node knows a leader")
+	return nil
+}
+
+func client(t *testing.T, n *node) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: n.addr, MaxRetries: -1, ReadTimeout: 10 * time.Second})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// acknowledged is what clients were told they hold.
+type acknowledged struct {
+	mu    sync.Mutex
+	locks map[string]string
+	fence map[int64]int
+}
+
+func (a *acknowledged) add(key, token string, fence int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.locks[key] = token
+	a.fence[fence]++
+}
+
+// lockUntil takes one lock after another on the nodes in turn until ctx ends.
+func (a *acknowledged) lockUntil(ctx context.Context, worker int, clients []*redis.Client) {
+	for i := 0; ctx.Err() == nil; i++ {
+		c := clients[(worker+i)%len(clients)]
+		key := fmt.Sprintf("lock:%d:%d", worker, i)
+		token := fmt.Sprintf("token-%d-%d", worker, i)
+		ok, err := c.SetNX(ctx, key, token, time.Hour).Result()
+		if err != nil || !ok {
+			continue // not acknowledged: nothing is promised
+		}
+		if n, err := c.Incr(ctx, "fence").Result(); err == nil {
+			a.add(key, token, n)
+		}
+	}
+}
+
+// TestKilledLeadersForgetNothing is the product's promise, tried on real
+// processes: leaders are killed with kill -9 while clients take locks, and every lock that was
+// acknowledged is there afterwards, through every node.
+func TestKilledLeadersForgetNothing(t *testing.T) {
+	nodes := startNodes(t, build(t), 3)
+	var clients []*redis.Client
+	for _, n := range nodes {
+		clients = append(clients, client(t, n))
+	}
+	a := &acknowledged{locks: map[string]string{}, fence: map[int64]int{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var workers sync.WaitGroup
+	for w := range 8 {
+		workers.Go(func() { a.lockUntil(ctx, w, clients) })
+	}
+	for range 3 {
+		before := a.count()
+		require.Eventually(t, func() bool { return a.count() > before+50 }, 30*time.Second, 10*time.Millisecond)
+		leader := leaderOf(t, nodes)
+		leader.kill()
+		for _, n := range nodes {
+			if n != leader {
+				waitServing(t, n)
+			}
+		}
+		leader.start(t)
+		waitServing(t, leader)
+	}
+	cancel()
+	workers.Wait()
+	a.verify(t, clients)
+	for _, n := range nodes {
+		n.kill()
+	}
+	for _, n := range nodes {
+		n.start(t)
+	}
+	for _, n := range nodes {
+		waitServing(t, n)
+	}
+	a.verify(t, clients)
+}
+
+func (a *acknowledged) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.locks)
+}
+
+// verify finds every acknowledged lock through every node, and no fencing token given twice.
+func (a *acknowledged) verify(t *testing.T, clients []*redis.Client) {
+	t.Helper()
+	ctx := context.Background()
+	var keys []string
+	for key := range a.locks {
+		keys = append(keys, key)
+	}
+	require.NotEmpty(t, keys)
+	for _, c := range clients {
+		values, err := c.MGet(ctx, keys...).Result()
+		require.NoError(t, err)
+		for i, key := range keys {
+			require.Equal(t, a.locks[key], values[i], "%s was acknowledged", key)
+		}
+		ttl, err := c.PTTL(ctx, keys[0]).Result()
+		require.NoError(t, err)
+		require.Greater(t, ttl, 50*time.Minute)
+	}
+	for fence, times := range a.fence {
+		require.Equal(t, 1, times, "fencing token %d was given out more than once", fence)
+	}
+}
+
+// TestOrderlyStopHandsOver: SIGTERM to the leader makes another node lead before
+// the process ends, and it ends with status 0.
+func TestOrderlyStopHandsOver(t *testing.T) {
+	nodes := startNodes(t, build(t), 3)
+	old := leaderOf(t, nodes)
+	c := client(t, old)
+	require.NoError(t, c.Set(context.Background(), "lock", "token", time.Hour).Err())
+	old.stop(t)
+	require.Zero(t, old.cmd.ProcessState.ExitCode(), "%s", old.stderr)
+	require.Contains(t, old.stderr.String(), "msg=stopped")
+	var left []*node
+	for _, n := range nodes {
+		if n == old {
+			continue
+		}
+		left = append(left, n)
+		value, err := client(t, n).Get(context.Background(), "lock").Result()
+		require.NoError(t, err, "the leadership was handed over before %s ended", old.name)
+		require.Equal(t, "token", value)
+	}
+	require.NotEqual(t, old.name, leaderOf(t, left).name)
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write generated sections into the README")
+
+func readme() string { return filepath.Join("..", "..", "README.md") }
+
+// section finds what stands between <!-- name --> and <!-- /name -->.
+func section(t *testing.T, text, name string) (before, inside, after string) {
+	t.Helper()
+	begin, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->"
+	before, rest, ok := strings.Cut(text, begin)
+	require.True(t, ok, "README has no %s", begin)
+	inside, after, ok = strings.Cut(rest, end)
+	require.True(t, ok, "README has no %s", end)
+	return before + begin, inside, end + after
+}
+
+// TestREADMESections keeps the tables of the README equal to those in the code.
+func TestREADMESections(t *testing.T) {
+	for name, want := range map[string]string{
+		"flags":    flagTable(),
+		"commands": protocol.Reference(),
+	} {
+		text, err := os.ReadFile(readme())
+		require.NoError(t, err)
+		before, got, after := section(t, string(text), name)
+		if got == want {
+			continue
+		}
+		if !*rewrite {
+			t.Errorf("README's section %q differs from the code: run 'make rewrite' and look at the change", name)
+			continue
+		}
+		require.NoError(t, os.WriteFile(readme(), []byte(before+want+after), 0o644))
+	}
+}
+
+// TestREADMEDemo runs the README's transcript against three real processes.
+func TestREADMEDemo(t *testing.T) {
+	text, err := os.ReadFile(readme())
+	require.NoError(t, err)
+	_, transcript, _ := section(t, string(text), "demo")
+	nodes := startNodes(t, build(t), 3)
+	byPort := map[string]*node{"6379": nodes[0], "6380": nodes[1], "6381": nodes[2]}
+	steps := 0
+	for step := range strings.SplitSeq(transcript, "$ ") {
+		line, want, _ := strings.Cut(strings.TrimSpace(step), "\n")
+		want, _, _ = strings.Cut(want, "\n```")
+		words := shellWords(line)
+		switch {
+		case len(words) > 3 && words[0] == "redis-cli":
+			steps++
+			n := byPort[words[2]]
+			if n.dead() { // the transcript cannot know who led
+				n = leaderOf(t, nodes)
+			}
+			got, err := ask(context.Background(), n.addr, words[3:]...)
+			require.NoError(t, err)
+			requireShown(t, line, want, got)
+		case len(words) == 3 && words[0] == "kill":
+			steps++
+			leader := leaderOf(t, nodes)
+			leader.kill()
+			for _, n := range nodes {
+				if n != leader {
+					waitServing(t, n)
+				}
+			}
+		}
+	}
+	require.Greater(t, steps, 8, "the transcript was not found")
+}
+
+func (n *node) dead() bool {
+	select {
+	case <-n.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// requireShown compares a reply with what redis-cli shows of it; a TTL may differ by the time that passed.
+func requireShown(t *testing.T, line, want string, got protocol.Value) {
+	t.Helper()
+	if strings.Contains(line, "PTTL") {
+		require.Equal(t, protocol.KindInteger, got.Kind)
+		require.Positive(t, got.Num)
+		require.LessOrEqual(t, got.Num, int64(30000))
+		return
+	}
+	require.Equal(t, want, shown(got), "$ %s", line)
+}
+
+func shown(v protocol.Value) string {
+	switch {
+	case v.Kind == protocol.KindInteger:
+		return fmt.Sprintf("(integer) %d", v.Num)
+	case v.IsNull():
+		return "(nil)"
+	case v.Kind == protocol.KindBulk:
+		return strconv.Quote(v.Str)
+	case v.IsError():
+		return "(error) " + v.Str
+	default:
+		return v.Str
+	}
+}
+
+// shellWords splits a line at blanks outside double quotes, which is all that the transcript needs.
+func shellWords(line string) []string {
+	var words []string
+	quoted := false
+	for i, part := range strings.Split(line, `"`) {
+		if quoted = i%2 == 1; quoted {
+			words = append(words, part)
+			continue
+		}
+		words = append(words, strings.Fields(part)...)
+	}
+	return words
+}

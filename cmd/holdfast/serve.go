@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/holdfast/holdfast/server"
+)
+
+// serve runs one node until ctx ends or the node must not go on.
+func serve(ctx context.Context, args []string, _, stderr io.Writer) error {
+	c, err := parseConfig("serve", args, stderr, nil)
+	if err != nil {
+		return err
+	}
+	if err := c.Validate(); err != nil {
+		return usageError{err}
+	}
+	logger, err := newLogger(c.Log, stderr)
+	if err != nil {
+		return usageError{err}
+	}
+	s, err := server.New(c, logger.With("node", c.Node.Name))
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}
+
+func newLogger(c server.LogConfig, w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		return nil, fmt.Errorf("log-level %q: use debug, info, warn or error", c.Level)
+	}
+	o := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o)), nil
+	}
+	return slog.New(slog.NewTextHandler(w, o)), nil
+}

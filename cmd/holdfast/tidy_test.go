@@ -1,0 +1,220 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The style of the house, as a test: what DESIGN §2 and §14 say about imports,
+// packages and sizes. Every failure names the remedy.
+
+const module = "github.com/holdfast/holdfast/"
+
+// layers lists, for each top-level folder, which of ours it may import.
+var layers = map[string][]string{
+	"protocol": {"protocol"},
+	"fsm":      {"fsm", "protocol"},
+	"server":   {"server", "fsm", "protocol"},
+	"cmd":      {"cmd", "server", "fsm", "protocol"},
+	"jepsen":   {"jepsen", "protocol"},
+	"bench":    {"bench", "protocol"},
+}
+
+// impure may not be imported by the state machine: two replicas must not be able to differ.
+var impure = []string{"time", "net", "os", "math/rand", "math/rand/v2", "crypto/rand", "context", "log", "log/slog", "runtime"}
+
+type source struct {
+	path string // slash-separated, from the root of the tree
+	file *ast.File
+	set  *token.FileSet
+}
+
+func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
+
+func (s source) imports() []string {
+	var paths []string
+	for _, i := range s.file.Imports {
+		path, _ := strconv.Unquote(i.Path.Value)
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+func sources(t *testing.T) []source {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	var found []source
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != root:
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go"):
+			return nil
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		found = append(found, source{filepath.ToSlash(rel), file, set})
+		return err
+	})
+	require.NoError(t, err)
+	require.NotEmpty(t, found)
+	return found
+}
+
+func TestImportArrows(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test() {
+			continue // tests may look at everything
+		}
+		top, _, _ := strings.Cut(s.path, "/")
+		allowed, ok := layers[top]
+		if !ok {
+			t.Errorf("%s: the top level has no folder %q: put it below one of cmd, server, fsm, protocol, jepsen, bench", s.path, top)
+			continue
+		}
+		for _, path := range s.imports() {
+			layer, ours := strings.CutPrefix(path, module)
+			layer, _, _ = strings.Cut(layer, "/")
+			if ours && !slices.Contains(allowed, layer) {
+				t.Errorf("%s imports %s: %s may import only %v; move the shared part down a layer", s.path, path, top, allowed)
+			}
+		}
+	}
+}
+
+func TestStateMachineIsPure(t *testing.T) {
+	for _, s := range sources(t) {
+		if !strings.HasPrefix(s.path, "fsm/") || s.test() || strings.HasPrefix(s.path, "fsm/fsmtest/") {
+			continue
+		}
+		for _, path := range s.imports() {
+			if slices.Contains(impure, path) {
+				t.Errorf("%s imports %s: take the value from the log entry instead", s.path, path)
+			}
+			if path == "sync" && s.path != "fsm/fsm.go" {
+				t.Errorf("%s imports sync: the one lock of the machine is in fsm/fsm.go", s.path)
+			}
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if g, ok := n.(*ast.GoStmt); ok {
+				t.Errorf("%s: a go statement: the state machine has no goroutines", s.set.Position(g.Pos()))
+			}
+			return true
+		})
+	}
+}
+
+func TestPackagesAreDocumented(t *testing.T) {
+	documented := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.test() {
+			continue
+		}
+		dir := filepath.ToSlash(filepath.Dir(s.path))
+		documented[dir] = documented[dir] || s.file.Doc != nil
+	}
+	for dir, ok := range documented {
+		if !ok {
+			t.Errorf("package %s has no package comment: add doc.go with what it promises and where to start reading", dir)
+		}
+	}
+}
+
+// Sizes that make a reader scroll. Tables of data are exempt: a function or file is measured
+// only where it has statements.
+const (
+	maxFunctionLines = 90
+	maxFileLines     = 700
+)
+
+// longFunctions are exempt, each with its reason.
+var longFunctions = map[string]string{
+	"fsm/lua/vm.go:execute": "the dispatch loop of the virtual machine: its cases share the frame in registers",
+}
+
+func TestSizes(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test() || strings.HasPrefix(filepath.Base(s.path), "table") {
+			continue
+		}
+		if lines := s.set.Position(s.file.End()).Line; lines > maxFileLines {
+			t.Errorf("%s has %d lines: split it by what its parts are for (limit %d)", s.path, lines, maxFileLines)
+		}
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Body == nil {
+				continue
+			}
+			lines := s.set.Position(f.End()).Line - s.set.Position(f.Pos()).Line + 1
+			if lines > maxFunctionLines && longFunctions[s.path+":"+f.Name.Name] == "" {
+				t.Errorf("%s: %s has %d lines: name its parts (limit %d)", s.path, f.Name.Name, lines, maxFunctionLines)
+			}
+		}
+	}
+}
+
+func TestOnlyMainExits(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.file.Name.Name == "main" && strings.HasSuffix(s.path, "main.go") || s.test() {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			pkg, ok := call.X.(*ast.Ident)
+			if ok && (pkg.Name == "os" && call.Sel.Name == "Exit" || pkg.Name == "log" && strings.HasPrefix(call.Sel.Name, "Fatal")) {
+				t.Errorf("%s: %s.%s: return an error and let main decide", s.set.Position(n.Pos()), pkg.Name, call.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
+// TestTestsDoNotSleep: a sleep is a guess, except in a bubble of testing/synctest, where
+// time is virtual. A package counts as in a bubble when its tests import synctest, or the
+// cluster of replicatest, which runs in one.
+func TestTestsDoNotSleep(t *testing.T) {
+	bubbles := map[string]bool{}
+	var sleepers []source
+	for _, s := range sources(t) {
+		if !s.test() {
+			continue
+		}
+		dir := filepath.Dir(s.path)
+		for _, path := range s.imports() {
+			bubbles[dir] = bubbles[dir] || path == "testing/synctest" || strings.HasSuffix(path, "/replicatest")
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok || sel.Sel.Name != "Sleep" {
+				return true
+			}
+			if pkg, ok := sel.X.(*ast.Ident); ok && pkg.Name == "time" {
+				sleepers = append(sleepers, s)
+			}
+			return true
+		})
+	}
+	for _, s := range sleepers {
+		if !bubbles[filepath.Dir(s.path)] {
+			t.Errorf("%s sleeps in real time: wait for what you wait for, or run inside testing/synctest", s.path)
+		}
+	}
+}
