@@ -1,0 +1,92 @@
+package checker
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+)
+
+// Outage is the account of one fault: how long nobody was served, and how long it took after
+// the fault until every node served again.
+type Outage struct {
+	Fault history.Fault `json:"fault"`
+	// Silence is the longest time without a single successful operation, by anybody, that
+	// overlaps the fault or the time until all nodes served again.
+	Silence time.Duration `json:"silence"`
+	// Recovery is the time from the fault's end to the first success on the slowest node;
+	// negative: a node was not heard of again before the next fault or the end.
+	Recovery time.Duration `json:"recovery"`
+	Slowest  string        `json:"slowest,omitempty"` // that node
+}
+
+// Availability gives the account of every fault, in order of time. It judges nothing: a majority
+// that is cut off cannot serve.
+func Availability(h *history.History) []Outage {
+	var nodes []string
+	var good []history.Op
+	for _, o := range h.Ops {
+		if o.Outcome == history.OK && o.Node != "" {
+			good = append(good, o)
+			if !slices.Contains(nodes, o.Node) {
+				nodes = append(nodes, o.Node)
+			}
+		}
+	}
+	slices.Sort(nodes)
+	slices.SortStableFunc(good, func(a, b history.Op) int { return cmp.Compare(a.Return, b.Return) })
+	faults := slices.Clone(h.Faults)
+	slices.SortStableFunc(faults, func(a, b history.Fault) int { return cmp.Compare(a.Start, b.Start) })
+
+	outages := make([]Outage, 0, len(faults))
+	for i, f := range faults {
+		horizon := int64(1<<63 - 1)
+		for _, next := range faults[i+1:] {
+			if next.Start >= f.Stop {
+				horizon = next.Start
+				break
+			}
+		}
+		o := Outage{Fault: f}
+		for _, n := range nodes {
+			took := firstSuccess(good, n, f.Stop, horizon)
+			if took < 0 || took > o.Recovery {
+				o.Recovery, o.Slowest = took, n
+			}
+			if took < 0 {
+				break
+			}
+		}
+		o.Silence = silence(good, f.Start, f.Stop+max(0, int64(o.Recovery)))
+		outages = append(outages, o)
+	}
+	return outages
+}
+
+// firstSuccess is the time from since to the end of the first success at node that was begun after it.
+func firstSuccess(good []history.Op, node string, since, horizon int64) time.Duration {
+	for i := range good {
+		o := &good[i]
+		if o.Node == node && o.Call >= since && o.Return < horizon {
+			return time.Duration(o.Return - since)
+		}
+	}
+	return -1
+}
+
+// silence is the longest time between two successes that overlaps [from, to].
+func silence(good []history.Op, from, to int64) time.Duration {
+	var longest, last int64
+	for i := range good {
+		at := good[i].Return
+		if i > 0 && at >= from && last <= to {
+			longest = max(longest, at-last)
+		}
+		last = at
+	}
+	if len(good) > 0 && last < to {
+		longest = max(longest, to-max(last, from))
+	}
+	return time.Duration(longest)
+}

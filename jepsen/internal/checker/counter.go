@@ -1,0 +1,124 @@
+package checker
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+)
+
+// Increments checks counters to which every operation adds one: the sums handed out
+// are all different, they grow with time and along a pipeline, nothing that was
+// acknowledged is missing, and nothing is there that nobody asked for.
+//
+// It sees a whole history at once where [Counter] takes one key, and says what is
+// wrong in words.
+func Increments(h *history.History) Result {
+	r := newResult("increments", h.Count(history.OK))
+	keys, byKey := h.ByKey()
+	for _, key := range keys {
+		ops := byKey[key]
+		findReused(r, key, ops)
+		findBackwards(r, key, ops)
+		findOutOfPipe(r, key, ops)
+	}
+	return *r
+}
+
+func findReused(r *Result, key string, ops []history.Op) {
+	seen := map[int64]*history.Op{}
+	for i := range ops {
+		o := &ops[i]
+		if o.F != "add" || o.Outcome != history.OK {
+			continue
+		}
+		if p := seen[o.Out(0)]; p != nil {
+			r.find("%s: %d was handed out twice: %s, and %s", key, o.Out(0), p, o)
+		}
+		seen[o.Out(0)] = o
+	}
+}
+
+// moment is the beginning or the end of an operation.
+type moment struct {
+	at  int64
+	end bool
+	op  *history.Op
+}
+
+// moments are the beginnings and ends of operations in order of time; what ends and what
+// begins at one instant overlap.
+func moments(ops []history.Op) []moment {
+	ms := make([]moment, 0, 2*len(ops))
+	for i := range ops {
+		o := &ops[i]
+		if o.Outcome == history.Fail {
+			continue
+		}
+		end := o.Return
+		if o.Outcome == history.Info {
+			end = math.MaxInt64
+		}
+		ms = append(ms, moment{o.Call, false, o}, moment{end, true, o})
+	}
+	slices.SortStableFunc(ms, func(a, b moment) int {
+		if c := cmp.Compare(a.at, b.at); c != 0 || a.end == b.end {
+			return c
+		}
+		if a.end {
+			return 1
+		}
+		return -1
+	})
+	return ms
+}
+
+func findBackwards(r *Result, key string, ops []history.Op) {
+	var (
+		largest int64                     // among what was answered so far
+		source  *history.Op               // who answered it
+		asked   int64                     // additions invoked so far
+		floor   = map[*history.Op]int64{} // largest, when the operation began
+		because = map[*history.Op]*history.Op{}
+	)
+	for _, m := range moments(ops) {
+		o := m.op
+		switch {
+		case !m.end:
+			floor[o], because[o] = largest, source
+			if o.F == "add" {
+				asked++
+			}
+		case o.Outcome != history.OK:
+		default:
+			least := floor[o]
+			if o.F == "add" {
+				least++
+			}
+			if o.Out(0) < least {
+				r.find("%s: %s, though before it began: %s", key, o, because[o])
+			}
+			if o.Out(0) > asked {
+				r.find("%s: %s, though only %d additions had been asked for", key, o, asked)
+			}
+			if o.Out(0) > largest {
+				largest, source = o.Out(0), o
+			}
+		}
+	}
+}
+
+func findOutOfPipe(r *Result, key string, ops []history.Op) {
+	last := map[int]*history.Op{}
+	for i := range ops {
+		o := &ops[i]
+		if o.Pipe == 0 || o.F != "add" || o.Outcome != history.OK {
+			continue
+		}
+		if p := last[o.Pipe]; p != nil && p.Out(0) >= o.Out(0) {
+			r.find("%s: out of order within a pipeline: %s, then %s", key, p, o)
+		}
+		last[o.Pipe] = o
+	}
+}

@@ -1,0 +1,150 @@
+package checker
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+)
+
+// belief is a time in which a client may act as the holder of a lock: from the
+// reply that granted it until its lease ends by its own clock, or until it
+// sends the release, whichever is first.
+type belief struct {
+	owner       int64
+	from, until int64
+	grant       *history.Op
+}
+
+// Exclusion checks what a lock is for: no two clients believe at the same time
+// that they hold it, and no client is told that it does not while its lease runs.
+// It reads the operations of [OwnerLock].
+func Exclusion(c Clocks) Func {
+	return func(h *history.History) Result {
+		keys, byKey := h.ByKey()
+		r := newResult("exclusion", countGrants(h))
+		for _, key := range keys {
+			beliefs := beliefsOf(byKey[key], c)
+			r.Counts["grants"] += len(beliefs)
+			findTwoHolders(r, key, beliefs)
+			findLost(r, key, byKey[key], beliefs, c)
+		}
+		return *r
+	}
+}
+
+func countGrants(h *history.History) int {
+	n := 0
+	for i := range h.Ops {
+		if o := &h.Ops[i]; o.F == "acquire" && o.Outcome == history.OK && o.Out(0) == 1 {
+			n++
+		}
+	}
+	return n
+}
+
+// beliefsOf gives the beliefs of one key's clients, in the order they began. An
+// owner is one client's one attempt, so its operations follow each other.
+func beliefsOf(ops []history.Op, c Clocks) []belief {
+	var beliefs []belief
+	last := map[int64]int{} // by owner: its latest belief
+	for i := range ops {
+		o := &ops[i]
+		n, held := last[o.In(0)]
+		granted := o.Outcome == history.OK && o.Out(0) == 1
+		switch {
+		case o.F == "acquire" && granted, o.F == "extend" && granted && held:
+			end := o.Call + c.shortest(o.In(1))
+			if o.F == "extend" && beliefs[n].until >= o.Return {
+				beliefs[n].until = end
+				continue
+			}
+			if end > o.Return {
+				last[o.In(0)] = len(beliefs)
+				beliefs = append(beliefs, belief{o.In(0), o.Return, end, o})
+			}
+		case o.F == "release" && held, o.F == "extend" && o.Outcome == history.OK && held:
+			// Told that it is not the holder, a client stops as well; whether it was told so
+			// too early is judged by findLost, from the belief before it asked.
+			beliefs[n].until = min(beliefs[n].until, o.Call)
+			delete(last, o.In(0))
+		}
+	}
+	slices.SortStableFunc(beliefs, func(a, b belief) int { return cmp.Compare(a.from, b.from) })
+	return beliefs
+}
+
+func findTwoHolders(r *Result, key string, beliefs []belief) {
+	// The belief so far that lasts longest is the one a newcomer meets, if any.
+	longest := -1
+	for i, b := range beliefs {
+		if b.until <= b.from {
+			continue
+		}
+		if longest >= 0 && beliefs[longest].until > b.from && beliefs[longest].owner != b.owner {
+			a := beliefs[longest]
+			r.Counts["double grants"]++
+			r.find("%s: two holders for %s: %s, held until %.3f; then %s", key,
+				time.Duration(min(a.until, b.until)-b.from), a.grant, seconds(a.until), b.grant)
+		}
+		if longest < 0 || b.until > beliefs[longest].until {
+			longest = i
+		}
+	}
+}
+
+// findLost looks for replies that deny a lease which ran all through the operation.
+func findLost(r *Result, key string, ops []history.Op, beliefs []belief, c Clocks) {
+	full := fullLeases(ops, c)
+	for i := range ops {
+		o := &ops[i]
+		if o.Outcome != history.OK {
+			continue
+		}
+		switch {
+		case (o.F == "release" || o.F == "extend") && o.Out(0) == 0:
+			if until, ok := full[i]; ok && o.Return < until {
+				r.Counts["lost"]++
+				r.find("%s: lost a lease that ran until %.3f: %s", key, seconds(until), o)
+			}
+		case o.F == "holder":
+			for _, b := range beliefs {
+				if b.from <= o.Call && o.Return < b.until && o.Out(0) != b.owner {
+					r.Counts["lost"]++
+					r.find("%s: lost a lease that ran until %.3f (%s): %s", key, seconds(b.until), b.grant, o)
+				}
+			}
+		}
+	}
+}
+
+// fullLeases gives, for each release and extension that says "not yours", the end of the
+// lease that its owner had when it asked, if nothing the owner did can have ended it before.
+func fullLeases(ops []history.Op, c Clocks) map[int]int64 {
+	type lease struct {
+		until int64
+		gone  bool // a release may have been applied
+	}
+	leases := map[int64]*lease{}
+	ends := map[int]int64{}
+	for i := range ops {
+		o := &ops[i]
+		l := leases[o.In(0)]
+		switch {
+		case o.F == "acquire" && o.Outcome == history.OK && o.Out(0) == 1:
+			leases[o.In(0)] = &lease{until: o.Call + c.shortest(o.In(1))}
+		case l == nil || l.gone:
+		case o.F == "extend" && o.Outcome == history.OK && o.Out(0) == 1:
+			l.until = o.Call + c.shortest(o.In(1))
+		case (o.F == "extend" || o.F == "release") && o.Outcome == history.OK:
+			ends[i] = l.until
+			l.gone = true
+		case o.F == "release" && o.Outcome == history.Info:
+			l.gone = true
+		}
+	}
+	return ends
+}
+
+func seconds(nanos int64) float64 { return time.Duration(nanos).Seconds() }

@@ -1,0 +1,106 @@
+package checker
+
+import (
+	"slices"
+
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+)
+
+// List checks lists that only grow.
+//
+//	append    value -> [the number of values after it]
+//	read-list       -> the values
+//
+// Every read must be the beginning of the longest one; what was appended before a read
+// began must be in it, at the place its reply said; what surely failed must not be there; and
+// no value is there twice.
+func List(h *history.History) Result {
+	r := newResult("list", h.Count(history.OK))
+	keys, byKey := h.ByKey()
+	for _, key := range keys {
+		checkList(r, key, byKey[key])
+	}
+	return *r
+}
+
+func checkList(r *Result, key string, ops []history.Op) {
+	var longest *history.Op
+	for i := range ops {
+		o := &ops[i]
+		if o.F == "read-list" && o.Outcome == history.OK && (longest == nil || len(o.Output) > len(longest.Output)) {
+			longest = o
+		}
+	}
+	if longest == nil {
+		return
+	}
+	place := map[int64]int{} // counted from 1
+	for i, v := range longest.Output {
+		if place[v] != 0 {
+			r.find("%s: %d is there twice: %s", key, v, longest)
+		}
+		place[v] = i + 1
+	}
+	checkAppends(r, key, ops, place, longest)
+	checkReads(r, key, ops, place, longest)
+}
+
+func checkAppends(r *Result, key string, ops []history.Op, place map[int64]int, longest *history.Op) {
+	asked := map[int64]bool{}
+	for i := range ops {
+		o := &ops[i]
+		if o.F != "append" {
+			continue
+		}
+		asked[o.In(0)] = true
+		at := place[o.In(0)]
+		switch {
+		case o.Outcome == history.Fail && at > 0:
+			r.find("%s: what failed is there: %s in %s", key, o, longest)
+		case o.Outcome != history.OK:
+		case at == 0 && (o.Return < longest.Call || o.Out(0) <= int64(len(longest.Output))):
+			r.find("%s: lost: %s is not in %s", key, o, longest)
+		case at != 0 && int64(at) != o.Out(0):
+			r.find("%s: %s, but it stands at %d in %s", key, o, at, longest)
+		}
+	}
+	for _, v := range longest.Output {
+		if !asked[v] {
+			r.find("%s: nobody appended %d, which is in %s", key, v, longest)
+		}
+	}
+}
+
+// checkReads checks that the list as clients saw it never went back: what had been seen or
+// acknowledged when an operation began is a lower bound for what it sees.
+func checkReads(r *Result, key string, ops []history.Op, place map[int64]int, longest *history.Op) {
+	seen, source := 0, (*history.Op)(nil)
+	floor, because := map[*history.Op]int{}, map[*history.Op]*history.Op{}
+	for _, m := range moments(ops) {
+		o := m.op
+		if !m.end {
+			floor[o], because[o] = seen, source
+			continue
+		}
+		if o.Outcome != history.OK {
+			continue
+		}
+		size := len(o.Output)
+		if o.F == "append" {
+			size = place[o.In(0)]
+			if size > 0 && size <= floor[o] {
+				r.find("%s: %s took a place before what was there: %s", key, o, because[o])
+			}
+		} else {
+			if !slices.Equal(o.Output, longest.Output[:size]) {
+				r.find("%s: %s is not the beginning of %s", key, o, longest)
+			}
+			if size < floor[o] {
+				r.find("%s: stale: %s, though before it began: %s", key, o, because[o])
+			}
+		}
+		if size > seen {
+			seen, source = size, o
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package checker
+
+import (
+	"fmt"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+)
+
+// missing is the value of a register that was never written.
+const missing = int64(-1)
+
+// What the models know.
+var (
+	RegisterFunctions    = Functions{Writes: []string{"write", "cas"}, Reads: []string{"read"}}
+	CounterFunctions     = Functions{Writes: []string{"add"}, Reads: []string{"read"}}
+	LockFunctions        = Functions{Writes: []string{"acquire", "extend", "release"}, Reads: []string{"holder"}}
+	TransactionFunctions = Functions{Writes: []string{"txn"}}
+)
+
+// Register is a register with compare-and-set.
+//
+//	read             -> [value], or [] when there is none
+//	write value
+//	cas   from, to   -> [1], or [0] when the value was not from
+//
+// A read of many copies (script workload) answers all of them; they must be equal.
+func Register() porcupine.Model {
+	return porcupine.Model{
+		Init:              func() any { return missing },
+		Step:              stepRegister,
+		DescribeOperation: describe,
+	}
+}
+
+func stepRegister(state, input, _ any) (bool, any) {
+	value, o := state.(int64), input.(*history.Op)
+	switch o.F {
+	case "read":
+		for _, out := range o.Output {
+			if out != value {
+				return false, value
+			}
+		}
+		return len(o.Output) > 0 || value == missing, value
+	case "write":
+		return true, o.In(0)
+	case "cas":
+		swapped := value == o.In(0)
+		if o.Outcome == history.OK && swapped != (o.Out(0) == 1) {
+			return false, value
+		}
+		if swapped {
+			return true, o.In(1)
+		}
+		return true, value
+	}
+	return false, value
+}
+
+// Counter is a number that only grows by what is added.
+//
+//	add  n  -> [the sum after it]
+//	read    -> [the sum]
+func Counter() porcupine.Model {
+	return porcupine.Model{
+		Init:              func() any { return int64(0) },
+		Step:              stepCounter,
+		DescribeOperation: describe,
+	}
+}
+
+func stepCounter(state, input, _ any) (bool, any) {
+	sum, o := state.(int64), input.(*history.Op)
+	if o.F == "add" {
+		sum += o.In(0)
+	}
+	return o.Outcome == history.Info || o.Out(0) == sum, sum
+}
+
+// describe is an operation as porcupine's timeline shows it.
+func describe(input, _ any) string {
+	o := input.(*history.Op)
+	if o.Txn != nil {
+		return fmt.Sprintf("%v %s", o.Txn, o.Outcome)
+	}
+	if o.Outcome == history.Info {
+		return fmt.Sprintf("%s%v unknown: %s", o.F, o.Input, o.Error)
+	}
+	return fmt.Sprintf("%s%v -> %v", o.F, o.Input, o.Output)
+}

@@ -1,0 +1,136 @@
+package checker
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+)
+
+// TTLBounds say how long a key may outlive its TTL.
+type TTLBounds struct {
+	Clocks
+	// Late is the stated bound while nothing is broken.
+	Late time.Duration
+	// Settle is added to every fault: the time without a leader does not count for a lease, and
+	// an election is over some time after the fault is.
+	Settle time.Duration
+}
+
+// TTL checks keys that are given a TTL: a key never dies before it, by real time; it dies
+// within a bound after it; dead, it does not come back; and what PTTL says fits.
+//
+//	set     ttl        (each key once, before anything else)
+//	expire  ttl -> [1], or [0] when the key is gone
+//	alive       -> [1] or [0]
+//	pttl        -> [milliseconds], or [-2] when the key is gone
+func TTL(b TTLBounds) Func {
+	return func(h *history.History) Result {
+		r := newResult("ttl", h.Count(history.OK))
+		keys, byKey := h.ByKey()
+		for _, key := range keys {
+			checkTTL(r, key, byKey[key], b, h.Faults)
+		}
+		return *r
+	}
+}
+
+// life is what is known of one key's lease when an operation is judged.
+type life struct {
+	earliest int64 // it may not be gone before
+	latest   int64 // it must be gone after, but for faults
+	longest  int64 // the largest ttl asked for so far, in milliseconds
+}
+
+func checkTTL(r *Result, key string, ops []history.Op, b TTLBounds, faults []history.Fault) {
+	if len(ops) == 0 || ops[0].F != "set" || ops[0].Outcome != history.OK {
+		return // nobody knows whether it ever lived
+	}
+	var gone *history.Op // the first to see it dead
+	for i := range ops {
+		o := &ops[i]
+		if o.Outcome != history.OK || o.F == "set" {
+			continue
+		}
+		l := lifeAt(ops, o, b)
+		dead := o.Out(0) == 0 && o.F != "pttl" || o.Out(0) == -2
+		switch {
+		case dead && o.Return < l.earliest:
+			r.find("%s: died %s early: %s after %s", key, time.Duration(l.earliest-o.Return), o, &ops[0])
+		case dead:
+			if gone == nil || o.Return < gone.Return {
+				gone = o
+			}
+		case l.latest < math.MaxInt64 && o.Call > l.latest+slack(ops[0].Call, o.Call, b, faults):
+			r.find("%s: outlived its ttl by %s: %s after %s", key, time.Duration(o.Call-l.latest), o, &ops[0])
+		}
+		if o.F == "pttl" && !dead {
+			checkRemaining(r, key, o, l, b)
+		}
+	}
+	for i := range ops {
+		o := &ops[i]
+		alive := o.F == "pttl" && o.Out(0) != -2 || o.F != "pttl" && o.F != "set" && o.Out(0) == 1
+		if gone != nil && alive && o.Outcome == history.OK && o.Call > gone.Return {
+			r.find("%s: came back: %s, though before it began: %s", key, o, gone)
+		}
+	}
+}
+
+// lifeAt gathers what bears on o: the set, and every extension that may have taken effect by then.
+func lifeAt(ops []history.Op, o *history.Op, b TTLBounds) life {
+	set := &ops[0]
+	l := life{
+		earliest: set.Call + b.shortest(set.In(0)),
+		latest:   set.Return + b.longest(set.In(0)),
+		longest:  set.In(0),
+	}
+	for i := range ops {
+		e := &ops[i]
+		if e.F != "expire" || e.Outcome == history.Fail || e == o || e.Call > o.Return {
+			continue
+		}
+		l.longest = max(l.longest, e.In(0))
+		switch {
+		case e.Outcome == history.Info:
+			l.latest = math.MaxInt64 // it may take effect at any time
+		case e.Out(0) == 0:
+		default:
+			// While it is under way only what held before is sure.
+			if e.Return < o.Call {
+				l.earliest = max(l.earliest, e.Call+b.shortest(e.In(0)))
+			}
+			if l.latest < math.MaxInt64 {
+				l.latest = max(l.latest, e.Return+b.longest(e.In(0)))
+			}
+		}
+	}
+	return l
+}
+
+// slack is how much longer than its TTL a key set at from may be alive, seen at now: the
+// stated bound, and every fault in between but those of clocks, for the time without a leader does not count.
+func slack(from, now int64, b TTLBounds, faults []history.Fault) int64 {
+	s := int64(b.Late)
+	for _, f := range faults {
+		if strings.HasPrefix(f.Name, "clock-") {
+			continue // no excuse: wall clocks must not matter, and rates are in Drift
+		}
+		if overlap := min(f.Stop+int64(b.Settle), now) - max(f.Start, from); overlap > 0 {
+			s += overlap
+		}
+	}
+	return s
+}
+
+// checkRemaining checks what PTTL said of a living key.
+func checkRemaining(r *Result, key string, o *history.Op, l life, b TTLBounds) {
+	said := o.Out(0)
+	if said > l.longest {
+		r.find("%s: %s, more than any ttl asked for (%d)", key, o, l.longest)
+	}
+	if end := o.Return + int64(float64(said+1)*(1+b.Drift)*float64(time.Millisecond)); end < l.earliest {
+		r.find("%s: %s, %s less than what is left", key, o, time.Duration(l.earliest-end))
+	}
+}

@@ -1,0 +1,244 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/network"
+	"github.com/holdfast/holdfast/jepsen/internal/workload"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// agreeLimit is how long replicas may take to catch up when nothing is broken.
+const agreeLimit = 30 * time.Second
+
+// Holdfast is a cluster of holdfast serve.
+type Holdfast struct {
+	c       Config
+	members []string
+	fleet   *Fleet
+}
+
+// NewHoldfast prepares a cluster; nothing runs before Start.
+func NewHoldfast(c Config) *Holdfast {
+	h := &Holdfast{c: c, members: network.Nodes(c.Nodes), fleet: newFleet(c.Dir)}
+	var initial []string
+	for _, m := range h.members {
+		initial = append(initial, m+"="+c.Net.Listen(m, "peer"))
+	}
+	for _, m := range h.members {
+		args := []string{
+			"serve", "--name", m,
+			"--addr", c.Net.Listen(m, "client"),
+			"--peer-addr", c.Net.Listen(m, "peer"),
+			"--data-dir", h.DataDir(m),
+			"--initial-cluster", strings.Join(initial, ","),
+			"--insecure", "--debug", "--disk-stall-limit", "2s",
+		}
+		if table := h.dialTable(m); table != "" {
+			args = append(args, "--debug-peer-dial", table)
+		}
+		args = append(args, c.Args...)
+		h.fleet.specs[m] = []spec{{m, func() *exec.Cmd { return c.Net.Command(m, c.Binary, args...) }}}
+	}
+	return h
+}
+
+// dialTable says where a node finds the others, when that is not where they listen.
+func (h *Holdfast) dialTable(m string) string {
+	var table []string
+	for _, other := range h.members {
+		listen, reach := h.c.Net.Listen(other, "peer"), h.c.Net.Reach(m, other, "peer")
+		if listen != reach {
+			table = append(table, listen+"="+reach)
+		}
+	}
+	return strings.Join(table, ",")
+}
+
+// DataDir is a member's data folder.
+func (h *Holdfast) DataDir(member string) string { return filepath.Join(h.c.Dir, "data", member) }
+
+// Nodes implements [workload.Service].
+func (h *Holdfast) Nodes() []string { return h.members }
+
+// Sides implements [workload.Service].
+func (h *Holdfast) Sides() int { return len(h.members) }
+
+// Members implements [Target].
+func (h *Holdfast) Members() []string { return h.members }
+
+// Fleet implements [Target].
+func (h *Holdfast) Fleet() Processes { return h.fleet }
+
+// Close implements [Target].
+func (h *Holdfast) Close() error { return h.fleet.close() }
+
+// Dial implements [workload.Service].
+func (h *Holdfast) Dial(ctx context.Context, n int, node string) (net.Conn, error) {
+	return dialNode(ctx, &h.c, h.members, n, node)
+}
+
+// Start implements [Target].
+func (h *Holdfast) Start(ctx context.Context) error {
+	for _, m := range h.members {
+		if err := h.fleet.Start(m); err != nil {
+			return err
+		}
+	}
+	return h.Serving(ctx)
+}
+
+// Serving implements [Target].
+func (h *Holdfast) Serving(ctx context.Context) error { return serving(ctx, h) }
+
+// Debug implements [Target].
+func (h *Holdfast) Debug(ctx context.Context, member string, words ...string) (protocol.Value, error) {
+	return ask(ctx, h.c.Net, "", member, "client", words...)
+}
+
+// Features implements [Target].
+func (h *Holdfast) Features(ctx context.Context) workload.Features {
+	return workload.Features{Hashes: knows(ctx, h, "hset"), IfEq: knows(ctx, h, "delex"), Budget: true}
+}
+
+// Supports implements [Target].
+func (h *Holdfast) Supports(ctx context.Context) []string {
+	faults := []string{
+		"partition-one", "partition-leader", "partition-halves", "partition-ring", "partition-oneway", "partition-deaf",
+		"kill-leader", "kill-follower", "kill-minority", "kill-all", "restart-all", "restart-rolling",
+		"pause-leader", "pause-minority", "pause-all", "store-torn", "store-flipped",
+	}
+	if len(h.members) > 3 {
+		faults = append(faults, "partition-bridge")
+	}
+	if h.c.Net.Kind() == "kernel" {
+		faults = append(faults, "packets-lost")
+	} else {
+		faults = append(faults, "packets-slow")
+	}
+	hooks := []struct {
+		probe  []string
+		faults []string
+	}{
+		{[]string{"DEBUG", "CLOCK", "OK"}, []string{"clock-jump", "clock-strobe", "clock-leader", "clock-rate"}},
+		{[]string{"DEBUG", "DISK", "OK"}, []string{"disk-slow", "disk-hang", "disk-error", "disk-full", "disk-torn"}},
+		{[]string{"DEBUG", "DIGEST"}, []string{"transfer", "snapshot"}},
+	}
+	for _, hook := range hooks {
+		if _, err := h.Debug(ctx, h.members[0], hook.probe...); err == nil {
+			faults = append(faults, hook.faults...)
+		}
+	}
+	return faults
+}
+
+// Leader implements [Target]: of those that say they lead, the one with the highest term.
+func (h *Holdfast) Leader(ctx context.Context) (string, bool) {
+	terms := make([]int64, len(h.members))
+	var wg sync.WaitGroup
+	for i, m := range h.members {
+		if !h.fleet.Running(m) {
+			continue
+		}
+		wg.Go(func() {
+			role, err := h.Debug(ctx, m, "ROLE")
+			if err != nil || len(role.Elems) == 0 || role.Elems[0].Str != "master" {
+				return
+			}
+			terms[i] = 1
+			if info, err := h.Debug(ctx, m, "INFO", "raft"); err == nil {
+				terms[i] += infoInt(info.Str, "raft_term")
+			}
+		})
+	}
+	wg.Wait()
+	best := slices.Index(terms, slices.Max(terms))
+	return h.members[best], terms[best] > 0
+}
+
+// infoInt is a number in the reply of INFO; 0 when it is not there.
+func infoInt(info, field string) int64 {
+	for line := range strings.Lines(info) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), field+":"); ok {
+			n, _ := strconv.ParseInt(value, 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// digest is a member's state in short.
+type digest struct {
+	index int64
+	hash  string
+}
+
+// Agree implements [Target]: it waits until all members name the same index, and compares
+// what they name with it. Members that never do are behind for good.
+func (h *Holdfast) Agree(ctx context.Context) (int, []string) {
+	ctx, cancel := context.WithTimeout(ctx, agreeLimit)
+	defer cancel()
+	for {
+		digests, err := h.digests(ctx)
+		if err == nil && sameIndex(digests) {
+			var findings []string
+			for i, d := range digests {
+				if d.hash != digests[0].hash {
+					findings = append(findings, fmt.Sprintf("at index %d the state of %s is %s, that of %s %s",
+						d.index, h.members[0], digests[0].hash, h.members[i], d.hash))
+				}
+			}
+			return len(digests), findings
+		}
+		select {
+		case <-ctx.Done():
+			return 0, []string{fmt.Sprintf("the members did not come to the same index within %s: %v %v", agreeLimit, digests, err)}
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func sameIndex(digests []digest) bool {
+	for _, d := range digests {
+		if d.index != digests[0].index {
+			return false
+		}
+	}
+	return len(digests) > 0
+}
+
+// digests asks all members at once, so that an idle cluster's slow stamps rarely come between.
+func (h *Holdfast) digests(ctx context.Context) ([]digest, error) {
+	digests := make([]digest, len(h.members))
+	errs := make([]error, len(h.members))
+	var wg sync.WaitGroup
+	for i, m := range h.members {
+		wg.Go(func() {
+			v, err := h.Debug(ctx, m, "DEBUG", "DIGEST")
+			if err == nil && len(v.Elems) != 2 {
+				err = fmt.Errorf("digest of %s: unexpected reply", m)
+			}
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			digests[i] = digest{v.Elems[0].Num, v.Elems[1].Str}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return digests, nil
+}

@@ -1,0 +1,135 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+	"github.com/holdfast/holdfast/jepsen/internal/network"
+	"github.com/holdfast/holdfast/jepsen/internal/wire"
+	"github.com/holdfast/holdfast/jepsen/internal/workload"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Target is a service under test.
+type Target interface {
+	workload.Service
+	// Members are the places that faults hit.
+	Members() []string
+	// Start starts everything and waits until every node serves.
+	Start(ctx context.Context) error
+	// Serving waits until every node serves again; the error says which does not.
+	Serving(ctx context.Context) error
+	// Features are asked of the running service.
+	Features(ctx context.Context) workload.Features
+	// Supports are the names of the faults that can be made.
+	Supports(ctx context.Context) []string
+	// Leader is who leads now, as far as can be seen.
+	Leader(ctx context.Context) (member string, known bool)
+	// Debug sends a command to a member, on a connection that no fault of the net cuts.
+	Debug(ctx context.Context, member string, words ...string) (protocol.Value, error)
+	// Agree compares the state of all members, when nothing is broken; looked is the number compared.
+	Agree(ctx context.Context) (looked int, findings []string)
+	// Fleet is what can be done to the processes.
+	Fleet() Processes
+	// Close ends everything.
+	Close() error
+}
+
+// Processes are the processes of a target, by member: a member is frozen, killed and started as one.
+type Processes interface {
+	// Start starts what of a member is not running.
+	Start(member string) error
+	// Kill ends a member as kill -9 does, Stop tells it to end in good order.
+	Kill(member string) error
+	Stop(member string) error
+	// Pause freezes a member, Resume lets it go on.
+	Pause(member string) error
+	Resume(member string) error
+	// Running reports whether all of a member runs.
+	Running(member string) bool
+	// Excuse makes the end of a member's processes no finding, until the returned function is called.
+	Excuse(member string) (over func())
+	// Findings are what went wrong with processes.
+	Findings() []string
+}
+
+// Config is what all targets need.
+type Config struct {
+	Net network.Network
+	// Dir is where data and logs go.
+	Dir   string
+	Nodes int
+	// Binary is the program of the server.
+	Binary string
+	// Args are passed on to it.
+	Args []string
+}
+
+// debugTimeout bounds a command of the harness to a member that may be frozen.
+const debugTimeout = time.Second
+
+// ask sends one command on a connection of its own.
+func ask(ctx context.Context, n network.Network, from, member, purpose string, words ...string) (protocol.Value, error) {
+	ctx, cancel := context.WithTimeout(ctx, debugTimeout)
+	defer cancel()
+	nc, err := n.Dial(ctx, from, member, purpose)
+	if err != nil {
+		return protocol.Value{}, fmt.Errorf("dial %s: %w", member, err)
+	}
+	defer nc.Close()
+	r := wire.New(nc, debugTimeout).Do(words...)
+	if r.Outcome != history.OK {
+		return protocol.Value{}, fmt.Errorf("ask %s for %s: %s", member, words[0], r.Why)
+	}
+	return r.Value, nil
+}
+
+// serving waits until a write through every node succeeds.
+func serving(ctx context.Context, t workload.Service) error {
+	for _, node := range t.Nodes() {
+		for {
+			err := probe(ctx, t, node)
+			if err == nil {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("%s does not serve: %w", node, err)
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+func probe(ctx context.Context, t workload.Service, node string) error {
+	dial, cancel := context.WithTimeout(ctx, debugTimeout)
+	defer cancel()
+	nc, err := t.Dial(dial, 0, node)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	if r := wire.New(nc, 2*debugTimeout).Do("SET", "jepsen-probe", node); r.Outcome != history.OK {
+		return errors.New(r.Why)
+	}
+	return nil
+}
+
+// knows reports whether the node has a command.
+func knows(ctx context.Context, t Target, command string) bool {
+	v, err := t.Debug(ctx, t.Members()[0], "COMMAND", "INFO", command)
+	return err == nil && len(v.Elems) == 1 && len(v.Elems[0].Elems) > 0
+}
+
+// side is the place of the clients of a side.
+func side(members []string, n int) string { return network.ClientsOf(members[n%len(members)]) }
+
+// dialNode connects the clients of a side to a node.
+func dialNode(ctx context.Context, c *Config, members []string, n int, node string) (net.Conn, error) {
+	return c.Net.Dial(ctx, side(members, n), node, "client")
+}

@@ -1,0 +1,159 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Outcome is what a client knows of an operation, in Jepsen's words.
+type Outcome string
+
+const (
+	// OK: it was done, with the outputs recorded.
+	OK Outcome = "ok"
+	// Fail: it surely was not done, and never will be.
+	Fail Outcome = "fail"
+	// Info: it may have been done, may still be done later, or never.
+	Info Outcome = "info"
+)
+
+// Op is one operation of one client.
+type Op struct {
+	Index int `json:"index"` // in the order of invocation
+	// Process is a logical client. One has at most one operation under way, and
+	// ends with the first whose outcome it does not know, as Jepsen demands.
+	Process int    `json:"process"`
+	Node    string `json:"node,omitempty"` // who was asked; empty: the harness itself
+	F       string `json:"f"`
+	Key     string `json:"key,omitempty"`
+	// Input and Output are the operation's numbers; their meaning belongs to F and
+	// is written beside the workload.
+	Input  []int64 `json:"input,omitempty"`
+	Output []int64 `json:"output,omitempty"`
+	// Txn is the list of small steps of a transaction, with what they read.
+	Txn []Micro `json:"txn,omitempty"`
+	// Pipe numbers the pipeline an operation was part of; 0: it was alone.
+	Pipe    int     `json:"pipe,omitempty"`
+	Outcome Outcome `json:"outcome"`
+	Error   string  `json:"error,omitempty"`
+	// Call and Return are nanoseconds since the run began. Return of an [Info] is
+	// when its client gave up; it bounds nothing.
+	Call   int64 `json:"call"`
+	Return int64 `json:"return"`
+}
+
+// Micro is a step of a transaction: "append" Value to the list Key, or "r", which
+// read List (nil while unknown).
+type Micro struct {
+	F     string  `json:"f"`
+	Key   string  `json:"key"`
+	Value int64   `json:"value,omitempty"`
+	List  []int64 `json:"list"`
+}
+
+// In is the i-th input, 0 when there is none.
+func (o *Op) In(i int) int64 { return at(o.Input, i) }
+
+// Out is the i-th output, 0 when there is none.
+func (o *Op) Out(i int) int64 { return at(o.Output, i) }
+
+func at(ns []int64, i int) int64 {
+	if i < len(ns) {
+		return ns[i]
+	}
+	return 0
+}
+
+// String is the operation as reports show it.
+func (o *Op) String() string {
+	s := fmt.Sprintf("#%d p%d %s %s%v", o.Index, o.Process, o.F, o.Key, o.Input)
+	if o.Txn != nil {
+		s = fmt.Sprintf("#%d p%d %s %v", o.Index, o.Process, o.F, o.Txn)
+	}
+	if o.Outcome == OK {
+		s += fmt.Sprintf(" -> %v", o.Output)
+	} else {
+		s += fmt.Sprintf(" %s (%s)", o.Outcome, o.Error)
+	}
+	return fmt.Sprintf("%s at %s [%.6f, %.6f]", s, o.Node,
+		time.Duration(o.Call).Seconds(), time.Duration(o.Return).Seconds())
+}
+
+// Fault is a time in which something was broken on purpose.
+type Fault struct {
+	Name   string `json:"name"`
+	Detail string `json:"detail,omitempty"` // which nodes it hit
+	Start  int64  `json:"start"`            // nanoseconds since the run began
+	Stop   int64  `json:"stop"`
+}
+
+// History is a whole run: its operations in the order of invocation.
+type History struct {
+	Ops    []Op
+	Faults []Fault
+}
+
+// ByKey splits the operations by key; keys in order of first use.
+func (h *History) ByKey() (keys []string, ops map[string][]Op) {
+	ops = map[string][]Op{}
+	for _, o := range h.Ops {
+		if _, seen := ops[o.Key]; !seen {
+			keys = append(keys, o.Key)
+		}
+		ops[o.Key] = append(ops[o.Key], o)
+	}
+	return keys, ops
+}
+
+// Count is the number of operations with an outcome.
+func (h *History) Count(outcome Outcome) int {
+	n := 0
+	for i := range h.Ops {
+		if h.Ops[i].Outcome == outcome {
+			n++
+		}
+	}
+	return n
+}
+
+// Filter is the history of the operations that keep is true for.
+func (h *History) Filter(keep func(*Op) bool) *History {
+	out := &History{Faults: h.Faults}
+	for i := range h.Ops {
+		if keep(&h.Ops[i]) {
+			out.Ops = append(out.Ops, h.Ops[i])
+		}
+	}
+	return out
+}
+
+// Validate checks what the recorder promises, for histories that come from a
+// file or are made by hand: times in order, one operation at a time per process.
+func (h *History) Validate() error {
+	last := map[int]*Op{}
+	byCall := slices.Clone(h.Ops)
+	slices.SortStableFunc(byCall, func(a, b Op) int { return cmp.Compare(a.Call, b.Call) })
+	for i := range byCall {
+		o := &byCall[i]
+		switch o.Outcome {
+		case OK, Fail, Info:
+		default:
+			return fmt.Errorf("operation %d has outcome %q", o.Index, o.Outcome)
+		}
+		if o.Return < o.Call {
+			return fmt.Errorf("operation %d returns before its call", o.Index)
+		}
+		if p := last[o.Process]; p != nil {
+			if p.Outcome == Info {
+				return fmt.Errorf("process %d goes on after its operation %d had no known outcome", o.Process, p.Index)
+			}
+			if p.Return > o.Call {
+				return fmt.Errorf("process %d has operations %d and %d at the same time", o.Process, p.Index, o.Index)
+			}
+		}
+		last[o.Process] = o
+	}
+	return nil
+}

@@ -1,0 +1,10 @@
+// Package nemesis breaks what a schedule says, and mends it.
+//
+// It promises: each fault is on record with the time it began and was over, and whom it
+// hit; whatever it broke is whole again when [Nemesis.Run] has returned, and every member
+// runs.
+//
+// The faults by lane: net.go, process.go, hooks.go (clocks, disks and raft through the server's
+// debug commands), files.go (damaged stores). Goroutines: one for each step that has begun.
+// Start reading at [Nemesis.Run].
+package nemesis

@@ -1,0 +1,61 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"time"
+)
+
+// Link is one direction between two places.
+type Link struct{ From, To string }
+
+// State is what is wrong with the net. The zero State is a whole net.
+type State struct {
+	// Cut links let nothing through.
+	Cut []Link
+	// Loss is the share of packets lost on every link between nodes (kernel only).
+	Loss float64
+	// Delay is added to everything between nodes (proxies only).
+	Delay time.Duration
+	// Reset makes a cut end connections instead of being silent.
+	Reset bool
+}
+
+// Ports are those that every node listens on.
+type Ports struct{ Client, Peer, Sentinel int }
+
+// Network is the net of a run.
+type Network interface {
+	// Kind is "kernel" or "proxies".
+	Kind() string
+	// Listen is where the node's process listens for a purpose ("client", "peer", "sentinel").
+	Listen(node, purpose string) string
+	// Reach is where one place finds another. In a kernel net it does not depend on who asks.
+	Reach(from, node, purpose string) string
+	// Command prepares a process in the node's place.
+	Command(node, program string, args ...string) *exec.Cmd
+	// Dial connects from a place: the clients beside a node, or "" for the harness itself, which
+	// is never cut off.
+	Dial(ctx context.Context, from, node, purpose string) (net.Conn, error)
+	// Set makes the net be in a state.
+	Set(State) error
+	// Close ends the net.
+	Close() error
+}
+
+// NodeName is the name of the i-th node, counted from 0.
+func NodeName(i int) string { return fmt.Sprintf("n%d", i+1) }
+
+// ClientsOf is the place of the clients beside a node.
+func ClientsOf(node string) string { return "c" + node[1:] }
+
+// Nodes are the names of n nodes.
+func Nodes(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = NodeName(i)
+	}
+	return names
+}

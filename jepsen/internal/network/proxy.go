@@ -1,0 +1,286 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// Proxies is a net of TCP proxies on loopback, one for every ordered pair of places and purpose.
+type Proxies struct {
+	listen map[string]string // by node and purpose: where the process itself listens
+
+	mu      sync.Mutex
+	proxies map[proxyKey]*proxy
+	state   State
+	// changed is closed and replaced when the state changes.
+	changed chan struct{}
+	ctx     context.Context
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
+}
+
+type proxyKey struct{ from, to, purpose string }
+
+// proxy carries what from sends to the node to, and the answers.
+type proxy struct {
+	key    proxyKey
+	ln     net.Listener
+	target string
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+}
+
+// NewProxies chooses free ports for n nodes and starts the proxies between all places.
+func NewProxies(n int, purposes ...string) (*Proxies, error) {
+	ctx, stop := context.WithCancel(context.Background())
+	p := &Proxies{
+		listen: map[string]string{}, proxies: map[proxyKey]*proxy{},
+		changed: make(chan struct{}), ctx: ctx, stop: stop,
+	}
+	nodes := Nodes(n)
+	for _, purpose := range purposes {
+		for _, to := range nodes {
+			addr, err := freeAddress()
+			if err != nil {
+				p.Close()
+				return nil, err
+			}
+			p.listen[to+"/"+purpose] = addr
+			for _, node := range nodes {
+				for _, from := range []string{node, ClientsOf(node)} {
+					if from == to || (purpose == "peer" && from != node) {
+						continue
+					}
+					if err := p.start(proxyKey{from, to, purpose}, addr); err != nil {
+						p.Close()
+						return nil, err
+					}
+				}
+			}
+		}
+	}
+	return p, nil
+}
+
+// freeAddress finds a port that nobody listens on.
+func freeAddress() (string, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	defer ln.Close()
+	return ln.Addr().String(), nil
+}
+
+func (p *Proxies) start(key proxyKey, target string) error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("start proxy: %w", err)
+	}
+	x := &proxy{key: key, ln: ln, target: target, conns: map[net.Conn]bool{}}
+	p.proxies[key] = x
+	p.wg.Go(func() { p.accept(x) })
+	return nil
+}
+
+// Kind implements [Network].
+func (p *Proxies) Kind() string { return "proxies" }
+
+// Listen implements [Network].
+func (p *Proxies) Listen(node, purpose string) string { return p.listen[node+"/"+purpose] }
+
+// Reach implements [Network].
+func (p *Proxies) Reach(from, node, purpose string) string {
+	if x := p.proxies[proxyKey{from, node, purpose}]; x != nil {
+		return x.ln.Addr().String()
+	}
+	return p.Listen(node, purpose)
+}
+
+// Command implements [Network].
+func (p *Proxies) Command(_, program string, args ...string) *exec.Cmd {
+	return exec.Command(program, args...)
+}
+
+// Dial implements [Network].
+func (p *Proxies) Dial(ctx context.Context, from, node, purpose string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", p.Reach(from, node, purpose))
+}
+
+// Set implements [Network].
+func (p *Proxies) Set(s State) error {
+	p.mu.Lock()
+	p.state = s
+	close(p.changed)
+	p.changed = make(chan struct{})
+	p.mu.Unlock()
+	if s.Reset {
+		for key, x := range p.proxies {
+			if s.cuts(key.from, key.to) || s.cuts(key.to, key.from) {
+				x.closeAll()
+			}
+		}
+	}
+	return nil
+}
+
+func (s State) cuts(from, to string) bool {
+	for _, l := range s.Cut {
+		if l.From == from && l.To == to {
+			return true
+		}
+	}
+	return false
+}
+
+// way is the state of one direction now, and the channel that tells when it may have changed.
+func (p *Proxies) way(from, to string) (cut, reset bool, delay time.Duration, changed chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if from[0] == 'n' && to[0] == 'n' {
+		delay = p.state.Delay
+	}
+	return p.state.cuts(from, to), p.state.Reset, delay, p.changed
+}
+
+func (p *Proxies) accept(x *proxy) {
+	for {
+		in, err := x.ln.Accept()
+		if err != nil {
+			return
+		}
+		if !x.add(in) {
+			in.Close()
+			return
+		}
+		p.wg.Go(func() { p.carry(x, in) })
+	}
+}
+
+// carry takes one connection through. While the way there is cut, the connection is not made: its
+// first bytes wait, as packets that nobody answers would.
+func (p *Proxies) carry(x *proxy, in net.Conn) {
+	defer x.drop(in)
+	if !p.await(x.key.from, x.key.to) {
+		return
+	}
+	var d net.Dialer
+	out, err := d.DialContext(p.ctx, "tcp", x.target)
+	if err != nil {
+		return
+	}
+	if !x.add(out) {
+		out.Close()
+		return
+	}
+	defer x.drop(out)
+	done := make(chan struct{})
+	p.wg.Go(func() {
+		defer close(done)
+		p.pump(out, in, x.key.from, x.key.to)
+		in.Close()
+		out.Close()
+	})
+	p.pump(in, out, x.key.to, x.key.from)
+	in.Close()
+	out.Close()
+	<-done
+}
+
+// await waits while a direction is cut in silence; false: it is cut by reset, or the net ends.
+func (p *Proxies) await(from, to string) bool {
+	for {
+		cut, reset, _, changed := p.way(from, to)
+		if !cut {
+			return p.ctx.Err() == nil
+		}
+		if reset {
+			return false
+		}
+		select {
+		case <-changed:
+		case <-p.ctx.Done():
+			return false
+		}
+	}
+}
+
+// pump copies one direction. What was read before a cut is held back and
+// goes on after it, as a sender's kernel would send it again.
+func (p *Proxies) pump(dst io.Writer, src io.Reader, from, to string) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := src.Read(buf)
+		if n > 0 {
+			if _, _, delay, _ := p.way(from, to); delay > 0 {
+				select {
+				case <-time.After(delay):
+				case <-p.ctx.Done():
+				}
+			}
+			if !p.await(from, to) {
+				return
+			}
+			if _, err := dst.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Close implements [Network].
+func (p *Proxies) Close() error {
+	p.stop()
+	var errs []error
+	for _, x := range p.proxies {
+		errs = append(errs, x.ln.Close())
+		x.close()
+	}
+	p.wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (x *proxy) add(c net.Conn) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.conns == nil {
+		return false
+	}
+	x.conns[c] = true
+	return true
+}
+
+func (x *proxy) drop(c net.Conn) {
+	c.Close()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.conns, c)
+}
+
+// closeAll ends the connections that there are.
+func (x *proxy) closeAll() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for c := range x.conns {
+		c.Close()
+	}
+}
+
+// close ends the connections and takes no more.
+func (x *proxy) close() {
+	x.closeAll()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.conns = nil
+}

@@ -1,0 +1,8 @@
+// Package schedule decides what is broken when.
+//
+// It promises: the same seed and the same [Options] give the same schedule, on every machine. What a
+// schedule cannot know (who leads when a fault strikes) is written as a role
+// and found out then; everything else, down to which node is whose neighbour in a ring, is drawn here.
+//
+// It breaks nothing: that is package nemesis. Start reading at [Generate].
+package schedule

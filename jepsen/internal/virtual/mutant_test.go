@@ -1,0 +1,240 @@
+package virtual
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/jepsen/internal/checker"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/resp"
+)
+
+// A mutant is a server that is wrong in one way, made by standing between the clients and the
+// replica. Each must be found by the workload named with it, within a few seeds. Those that
+// need the inside of the server are built with tags instead (see README.md).
+var mutants = []struct {
+	name     string
+	workload string
+	nemesis  string
+	mutate   func(rng *rng, b resp.Backend, u *replica.Unit) error
+}{
+	{"reads without a leadership check", "register", "partition,kill", dirtyRead},
+	{"an acknowledgement before the commit", "register", "kill,partition", earlyAck},
+	{"an acknowledgement before the commit, seen by appends", "append", "kill,partition", earlyAck},
+	{"one write in fifty thrown away", "register", "none", dropped},
+	{"one write in fifty done twice", "counter", "none", doubled},
+	{"one write in fifty done twice, seen by appends", "append", "none", doubled},
+	{"an unknown outcome called surely not applied", "append", "partition-leader,partition-deaf,partition-halves", certain},
+	{"a lock taken away now and then", "lock", "none", stolen},
+	{"leases a tenth too short", "lock", "none", shortened},
+	{"keys that die a tenth too early", "ttl", "none", shortened},
+	{"keys that live for ever", "ttl", "none", immortal},
+	{"a fencing counter that forgets", "fencedset", "none", forgetful},
+	{"transactions in two halves", "txn", "packets", torn},
+}
+
+// rng is chance that several connections share.
+type rng struct {
+	mu sync.Mutex
+	r  *rand.Rand
+}
+
+func (r *rng) oneIn(n int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.r.IntN(n) == 0
+}
+
+// mutant is a backend with something wrong.
+type mutant struct {
+	resp.Backend
+	rng    *rng
+	mutate func(*rng, resp.Backend, *replica.Unit) error
+}
+
+func (m *mutant) Execute(u *replica.Unit) error { return m.mutate(m.rng, m.Backend, u) }
+
+func TestMutantsAreCaught(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			var text string
+			for seed := uint64(1); seed <= 12; seed++ {
+				var verdict checker.Verdict
+				synctest.Test(t, func(t *testing.T) {
+					shared := &rng{r: rand.New(rand.NewPCG(seed, 1))}
+					verdict, text = run(t, runOptions{
+						workload: m.workload, nemesis: m.nemesis, nodes: 3, seed: seed, time: 25 * time.Second,
+						broken: func(_ string, b resp.Backend) resp.Backend { return &mutant{b, shared, m.mutate} },
+					})
+				})
+				if verdict == checker.Invalid {
+					return
+				}
+			}
+			require.Fail(t, "not caught", text)
+		})
+	}
+}
+
+// requests decodes a unit's body.
+func requests(body []byte) []protocol.Request {
+	var rs []protocol.Request
+	rest := string(body)
+	for rest != "" {
+		var r protocol.Request
+		var err error
+		if rest, err = protocol.NextRequest(rest, &r); err != nil {
+			panic(err)
+		}
+		rs = append(rs, r)
+	}
+	return rs
+}
+
+func only(u *replica.Unit, command string) bool {
+	rs := requests(u.Body)
+	return len(rs) == 1 && rs[0].Args[0] == command
+}
+
+// dirtyRead answers reads from whatever the node has.
+func dirtyRead(_ *rng, b resp.Backend, u *replica.Unit) error {
+	r, ok := b.(*replica.Replica)
+	if u.Write || !ok {
+		return b.Execute(u)
+	}
+	now, wall := r.Machine().Clock()
+	replies, _, err := r.Machine().Read(string(u.Body), u.Count, now, wall)
+	u.Replies = replies
+	return err
+}
+
+func earlyAck(_ *rng, b resp.Backend, u *replica.Unit) error {
+	switch {
+	case only(u, "set"):
+		later := copyOf(u)
+		go func() { _ = b.Execute(later) }()
+		u.Replies = []protocol.Value{protocol.OK}
+		return nil
+	case only(u, "append"):
+		// The length is read first, so that the reply looks right.
+		read := &replica.Unit{Count: 1, Body: protocol.AppendRequestStrings(nil, 0, "strlen", requests(u.Body)[0].Args[1])}
+		if err := b.Execute(read); err != nil {
+			return err
+		}
+		n := read.Replies[0].Num + int64(len(requests(u.Body)[0].Args[2]))
+		later := copyOf(u)
+		go func() { _ = b.Execute(later) }()
+		u.Replies = []protocol.Value{protocol.Integer(n)}
+		return nil
+	}
+	return b.Execute(u)
+}
+
+// copyOf is a unit that shares nothing with u, whose memory is used again once it is answered.
+func copyOf(u *replica.Unit) *replica.Unit {
+	return &replica.Unit{Body: bytes.Clone(u.Body), Count: u.Count, Write: true}
+}
+
+func dropped(r *rng, b resp.Backend, u *replica.Unit) error {
+	if only(u, "set") && r.oneIn(50) {
+		u.Replies = []protocol.Value{protocol.OK}
+		return nil
+	}
+	return b.Execute(u)
+}
+
+func doubled(r *rng, b resp.Backend, u *replica.Unit) error {
+	if u.Write && r.oneIn(50) {
+		if err := b.Execute(copyOf(u)); err != nil {
+			return err
+		}
+	}
+	return b.Execute(u)
+}
+
+// certain tells clients that a command was not applied when nobody knows.
+func certain(_ *rng, b resp.Backend, u *replica.Unit) error {
+	err := b.Execute(u)
+	var row *protocol.Error
+	if errors.As(err, &row) && row.Outcome == protocol.OutcomeUnknown {
+		return &protocol.Error{Prefix: "CLUSTERDOWN", Text: "surely not applied"}
+	}
+	return err
+}
+
+// stolen deletes a key before it is looked at.
+func stolen(r *rng, b resp.Backend, u *replica.Unit) error {
+	rs := requests(u.Body)
+	if len(rs) == 1 && rs[0].Args[0] == "set" && r.oneIn(10) {
+		_ = b.Execute(&replica.Unit{Body: protocol.AppendRequestStrings(nil, 0, "del", rs[0].Args[1]), Count: 1, Write: true})
+	}
+	return b.Execute(u)
+}
+
+// withTTL runs a unit with the durations of its PX, EX and PSETEX changed.
+func withTTL(b resp.Backend, u *replica.Unit, change func(int64) int64) error {
+	var body []byte
+	for _, r := range requests(u.Body) {
+		args := append([]string(nil), r.Args...)
+		for i := 1; i < len(args); i++ {
+			at := args[i-1]
+			if n, err := strconv.ParseInt(args[i], 10, 64); err == nil {
+				switch {
+				case at == "PX" || at == "px", args[0] == "psetex" && i == 2:
+					args[i] = strconv.FormatInt(change(n), 10)
+				case at == "EX" || at == "ex":
+					args[i-1], args[i] = "px", strconv.FormatInt(change(n*1000), 10)
+				}
+			}
+		}
+		body = protocol.AppendRequestStrings(body, r.DB, args...)
+	}
+	changed := &replica.Unit{Body: body, Count: u.Count, Write: u.Write}
+	err := b.Execute(changed)
+	u.Replies = changed.Replies
+	return err
+}
+
+func shortened(_ *rng, b resp.Backend, u *replica.Unit) error {
+	return withTTL(b, u, func(ms int64) int64 { return ms * 9 / 10 })
+}
+
+func immortal(_ *rng, b resp.Backend, u *replica.Unit) error {
+	return withTTL(b, u, func(ms int64) int64 { return ms + 60_000 })
+}
+
+// forgetful takes back the counter that tokens come from.
+func forgetful(r *rng, b resp.Backend, u *replica.Unit) error {
+	rs := requests(u.Body)
+	if len(rs) == 1 && len(rs[0].Args) > 4 && (rs[0].Args[0] == "evalsha" || rs[0].Args[0] == "eval") && rs[0].Args[2] == "2" && r.oneIn(20) {
+		_ = b.Execute(&replica.Unit{Body: protocol.AppendRequestStrings(nil, 0, "del", rs[0].Args[4]), Count: 1, Write: true})
+	}
+	return b.Execute(u)
+}
+
+// torn runs a transaction's commands one by one.
+func torn(_ *rng, b resp.Backend, u *replica.Unit) error {
+	rs := requests(u.Body)
+	if len(rs) != 1 || rs[0].Args[0] != "exec" || rs[0].Args[1] != "" {
+		return b.Execute(u)
+	}
+	var replies []protocol.Value
+	for _, r := range requests([]byte(rs[0].Args[2])) {
+		one := &replica.Unit{Body: protocol.AppendRequestStrings(nil, r.DB, r.Args...), Count: 1, Write: true}
+		if err := b.Execute(one); err != nil {
+			return err
+		}
+		replies = append(replies, one.Replies...)
+	}
+	u.Replies = []protocol.Value{protocol.Array(replies...)}
+	return nil
+}

@@ -1,0 +1,138 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/jepsen/internal/checker"
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+	"github.com/holdfast/holdfast/jepsen/internal/nemesis"
+	"github.com/holdfast/holdfast/jepsen/internal/schedule"
+	"github.com/holdfast/holdfast/jepsen/internal/workload"
+	"github.com/holdfast/holdfast/server/resp"
+)
+
+// runOptions are those of one virtual run.
+type runOptions struct {
+	workload, nemesis string
+	nodes             int
+	seed              uint64
+	time              time.Duration
+	broken            func(node string, b resp.Backend) resp.Backend
+}
+
+// run is one run, within a bubble, and its verdict.
+func run(t *testing.T, o runOptions) (checker.Verdict, string) {
+	t.Helper()
+	ctx := context.Background()
+	w := newWorld(t, o.nodes, o.broken)
+	tgt := target{service{w}}
+	require.NoError(t, tgt.Start(ctx))
+	faults, err := schedule.Select(o.nemesis, tgt.Supports(ctx))
+	require.NoError(t, err)
+	steps := schedule.Generate(schedule.Options{Seed: o.seed, Nodes: o.nodes, Time: o.time, Faults: faults})
+	settings := &workload.Options{
+		Service: tgt.service, Seed: o.seed, Concurrency: 16, Rate: 150, Timeout: 3 * time.Second,
+		Features: tgt.Features(ctx), Settle: 6 * time.Second,
+	}
+	if slices.Contains(faults, "clock-rate") {
+		settings.Drift = 0.12
+	}
+	loads, err := workload.Build(o.workload, settings)
+	require.NoError(t, err)
+	settings.Recorder = history.NewRecorder(workload.Slots(settings.Concurrency + len(loads)))
+	n := &nemesis.Nemesis{
+		Target: tgt, Net: w, Recorder: settings.Recorder,
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	running, cancel := context.WithTimeout(ctx, o.time)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n.Run(running, steps)
+	}()
+	workload.Run(running, loads, settings)
+	<-done
+	require.NoError(t, n.Heal())
+	require.NoError(t, tgt.Serving(ctx))
+	workload.Final(ctx, loads, settings)
+	looked, disagree := tgt.Agree(ctx)
+
+	h := settings.Recorder.History()
+	require.NoError(t, h.Validate())
+	results := append(workload.Check(loads, h),
+		checker.External("replicas agree", looked, disagree),
+		checker.External("processes", o.nodes, w.Findings()))
+	return checker.Worst(results), describe(o, h, results)
+}
+
+// describe is a run in words, for a failure.
+func describe(o runOptions, h *history.History, results []checker.Result) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s under %s, %d nodes, seed %d: %d operations, %d unknown\n",
+		o.workload, o.nemesis, o.nodes, o.seed, len(h.Ops), h.Count(history.Info))
+	for _, r := range results {
+		fmt.Fprintln(&b, r)
+	}
+	for _, f := range h.Faults {
+		fmt.Fprintf(&b, "%7.2f–%.2f %s %s\n", time.Duration(f.Start).Seconds(), time.Duration(f.Stop).Seconds(), f.Name, f.Detail)
+	}
+	return b.String()
+}
+
+// seedsEnv says how many seeds to run, and from which: "40" or "40@1000".
+const seedsEnv = "HOLDFAST_JEPSEN_SEEDS"
+
+func seeds(t *testing.T, usual int) (first, count uint64) {
+	t.Helper()
+	first, count = 1, uint64(usual)
+	text := os.Getenv(seedsEnv)
+	if text == "" {
+		return first, count
+	}
+	n, from, _ := strings.Cut(text, "@")
+	count, err := strconv.ParseUint(n, 10, 64)
+	require.NoError(t, err, seedsEnv)
+	if from != "" {
+		first, err = strconv.ParseUint(from, 10, 64)
+		require.NoError(t, err, seedsEnv)
+	}
+	return first, count
+}
+
+// trueRates is everything that leaves clock rates alone, so that leases are held to the millisecond.
+const trueRates = "partition,packets,kill,restart,clock,transfer,snapshot"
+
+func TestWorkloadsUnderMixedFaults(t *testing.T) {
+	first, count := seeds(t, 6)
+	for seed := first; seed < first+count; seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := runOptions{workload: "all", nemesis: trueRates, nodes: 3, seed: seed, time: 30 * time.Second}
+				if seed%3 == 0 {
+					o.nemesis = "mixed"
+				}
+				if seed%4 == 0 {
+					o.nodes = 5
+				}
+				verdict, text := run(t, o)
+				if testing.Verbose() || verdict != checker.Valid {
+					t.Log(text)
+				}
+				require.NotEqual(t, checker.Invalid, verdict)
+			})
+		})
+	}
+}

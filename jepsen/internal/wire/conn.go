@@ -1,0 +1,134 @@
+package wire
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Reply is how one command ended.
+type Reply struct {
+	Value   protocol.Value // of an OK
+	Outcome history.Outcome
+	Why     string // of the others: the error line, or what happened to the connection
+	// Retried: go-redis, redis-py or ioredis would send the command again by itself.
+	Retried bool
+}
+
+// NoScript reports whether the reply is Redis's answer to an unknown script.
+func (r Reply) NoScript() bool { return strings.HasPrefix(r.Why, "NOSCRIPT ") }
+
+// Conn is one connection of one client. It is not safe for concurrent use.
+type Conn struct {
+	nc      net.Conn
+	r       *bufio.Reader
+	timeout time.Duration
+	broken  bool
+}
+
+// New wraps a connection; timeout bounds each exchange.
+func New(nc net.Conn, timeout time.Duration) *Conn {
+	return &Conn{nc: nc, r: bufio.NewReader(nc), timeout: timeout}
+}
+
+// Broken reports whether the connection is of no use any more: a reply is missing on it.
+func (c *Conn) Broken() bool { return c.broken }
+
+// Close ends the connection.
+func (c *Conn) Close() error {
+	c.broken = true
+	return c.nc.Close()
+}
+
+// Do sends one command and waits for its reply.
+func (c *Conn) Do(words ...string) Reply { return c.Pipeline([][]string{words})[0] }
+
+// Pipeline sends all commands in one write, then reads the replies: one for each.
+func (c *Conn) Pipeline(commands [][]string) []Reply {
+	replies := make([]Reply, len(commands))
+	if c.broken {
+		return fill(replies, Reply{Outcome: history.Fail, Why: "connection is closed", Retried: true})
+	}
+	var buf []byte
+	for _, words := range commands {
+		buf = appendCommand(buf, words)
+	}
+	if err := c.nc.SetDeadline(time.Now().Add(c.timeout)); err != nil {
+		c.Close()
+		return fill(replies, Reply{Outcome: history.Fail, Why: err.Error(), Retried: true})
+	}
+	if n, err := c.nc.Write(buf); err != nil {
+		c.Close()
+		lost := lostReply(err)
+		if n == 0 {
+			lost.Outcome = history.Fail
+		}
+		return fill(replies, lost)
+	}
+	for i := range replies {
+		v, err := protocol.ReadValue(c.r)
+		if err != nil {
+			c.Close()
+			fill(replies[i:], lostReply(err))
+			break
+		}
+		replies[i] = replyOf(v)
+	}
+	return replies
+}
+
+func fill(replies []Reply, r Reply) []Reply {
+	for i := range replies {
+		replies[i] = r
+	}
+	return replies
+}
+
+// lostReply is the outcome of a request whose reply will never be read.
+func lostReply(err error) Reply {
+	why := "connection lost: " + err.Error()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		why = "timed out"
+	}
+	return Reply{Outcome: history.Info, Why: why, Retried: true}
+}
+
+func replyOf(v protocol.Value) Reply {
+	if !v.IsError() {
+		return Reply{Value: v, Outcome: history.OK}
+	}
+	prefix, _, _ := strings.Cut(v.Str, " ")
+	return Reply{Outcome: outcomeOf(prefix), Why: v.Str, Retried: retriedPrefixes[prefix]}
+}
+
+// retriedPrefixes are those that at least one stock client answers by sending again.
+var retriedPrefixes = map[string]bool{
+	"LOADING": true, "READONLY": true, "MASTERDOWN": true, "CLUSTERDOWN": true, "TRYAGAIN": true, "NOREPLICAS": true,
+}
+
+// notApplied are the prefixes whose rows say that the command surely was not applied. Redis
+// means the same by all of them, but for NOREPLICAS, which it sends before it runs the command.
+var notApplied = map[string]bool{
+	"LOADING": true, "READONLY": true, "MASTERDOWN": true, "CLUSTERDOWN": true, "TRYAGAIN": true, "NOREPLICAS": true,
+	"MOVED": true, "REDIRECT": true, "NOSCRIPT": true, "WRONGTYPE": true, "EXECABORT": true, "OOM": true,
+	"NOAUTH": true, "WRONGPASS": true, "NOPERM": true, "NOPROTO": true, "BUSY": true, "ERR": true,
+}
+
+// outcomeOf is what an error line says of the command; a prefix that nobody knows says nothing.
+func outcomeOf(prefix string) history.Outcome {
+	if notApplied[prefix] {
+		return history.Fail
+	}
+	return history.Info
+}
+
+// appendCommand appends a request.
+func appendCommand(dst []byte, words []string) []byte {
+	return protocol.Strings(words...).AppendTo(dst, protocol.RESP2)
+}

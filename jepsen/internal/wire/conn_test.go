@@ -1,0 +1,80 @@
+package wire
+
+import (
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// serve answers whatever arrives with the given bytes, then closes or stays silent.
+func serve(t *testing.T, answer string, thenClose bool) *Conn {
+	t.Helper()
+	client, server := net.Pipe()
+	go func() {
+		buf := make([]byte, 4096)
+		if _, err := server.Read(buf); err != nil {
+			return
+		}
+		_, _ = io.WriteString(server, answer)
+		if thenClose {
+			server.Close()
+		}
+	}()
+	t.Cleanup(func() { client.Close(); server.Close() })
+	return New(client, time.Second)
+}
+
+func TestOutcomesByTheRules(t *testing.T) {
+	cases := []struct {
+		answer string
+		close  bool
+		want   history.Outcome
+		why    string
+		again  bool
+		broken bool
+	}{
+		{"+OK\r\n", false, history.OK, "", false, false},
+		{"$-1\r\n", false, history.OK, "", false, false},
+		{"-ERR syntax error\r\n", false, history.Fail, "ERR syntax error", false, false},
+		{"-CLUSTERDOWN no leader\r\n", false, history.Fail, "CLUSTERDOWN no leader", true, false},
+		{"-UNCERTAIN it may have been applied\r\n", false, history.Info, "UNCERTAIN it may have been applied", false, false},
+		{"-WHATEVER else\r\n", false, history.Info, "WHATEVER else", false, false},
+		{"", false, history.Info, "timed out", true, true},
+		{"", true, history.Info, "connection lost: EOF", true, true},
+		{"$5\r\nab", true, history.Info, "connection lost: unexpected EOF", true, true},
+		{"hello\r\n", false, history.Info, "connection lost: corrupt reply", true, true},
+	}
+	for _, c := range cases {
+		synctest.Test(t, func(t *testing.T) {
+			conn := serve(t, c.answer, c.close)
+			got := conn.Do("SET", "k", "v")
+			require.Equal(t, c.want, got.Outcome, c.answer)
+			require.Contains(t, got.Why, c.why)
+			require.Equal(t, c.again, got.Retried)
+			require.Equal(t, c.broken, conn.Broken())
+			if c.broken {
+				require.Equal(t, history.Fail, conn.Do("GET", "k").Outcome, "nothing is sent on a broken connection")
+			}
+		})
+	}
+}
+
+func TestPipelineKeepsOrderAndLosesOnlyWhatIsMissing(t *testing.T) {
+	conn := serve(t, ":1\r\n-ERR no\r\n*2\r\n$1\r\na\r\n*-1\r\n", true)
+	got := conn.Pipeline([][]string{{"A"}, {"B"}, {"C"}, {"D"}})
+	require.Equal(t, protocol.Integer(1), got[0].Value)
+	require.Equal(t, history.Fail, got[1].Outcome)
+	require.Equal(t, protocol.Array(protocol.Bulk("a"), protocol.NullArray), got[2].Value)
+	require.Equal(t, history.Info, got[3].Outcome)
+}
+
+func TestCommandOnTheWire(t *testing.T) {
+	require.Equal(t, "*2\r\n$3\r\nGET\r\n$0\r\n\r\n", string(appendCommand(nil, []string{"GET", ""})))
+}

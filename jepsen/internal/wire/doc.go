@@ -1,0 +1,15 @@
+// Package wire is the clients' side of RESP: small on purpose, so that every byte
+// sent and every reason for an outcome is known.
+//
+// It promises: a request is written once and never again (libraries that retry are imitated
+// by their dialects, with each try on record), and every exchange ends in one of three
+// outcomes, by these rules and nothing else:
+//
+//   - a reply that is no error: ok;
+//   - an error whose row says that the command surely was not applied, a connection that could not be
+//     made, or a write of which nothing left: fail;
+//   - an error whose row says unknown, an error nobody knows, a time-out, a connection lost after the
+//     request was written, bytes that are no reply: info.
+//
+// Start reading at [Conn.Pipeline].
+package wire

@@ -1,0 +1,175 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/checker"
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+	"github.com/holdfast/holdfast/jepsen/internal/wire"
+)
+
+// leaseChoices are the TTLs of locks, in milliseconds.
+var leaseChoices = []int64{300, 1000, 2500, 6000}
+
+// lock is clients of several libraries that take, keep, lengthen and give back locks. A slot of
+// keys belongs to one library, as two of them never share a lock.
+type lock struct {
+	o      *Options
+	slots  []dialect
+	keys   *Rotation
+	owners atomic.Int64
+}
+
+func newLock(o *Options) Workload {
+	w := &lock{o: o}
+	for len(w.slots) < max(1, o.Concurrency/3) {
+		for _, d := range dialects {
+			if d.usable(o.Features) {
+				w.slots = append(w.slots, d)
+			}
+		}
+	}
+	w.keys = NewRotation("lock", len(w.slots), 200, 8)
+	return w
+}
+
+func (w *lock) Name() string { return "lock" }
+
+func (w *lock) Checkers() []checker.Func {
+	clocks := checker.Clocks{Drift: w.o.Drift}
+	return []checker.Func{
+		checker.Exclusion(clocks),
+		checker.Linear("owner-aware lock", checker.OwnerLock(clocks), checker.LockFunctions),
+	}
+}
+
+// hold is one owner's attempt at one lock.
+type hold struct {
+	d     *dialect
+	key   string
+	owner int64
+	ttl   int64
+	slot  int
+	until time.Time // the lease's end by the client's own clock, counted from before it asked
+}
+
+func (w *lock) Step(ctx context.Context, c *Client) {
+	c.hop()
+	n, key := w.keys.Pick(c.rng)
+	h := &hold{
+		d: &w.slots[n], key: key, slot: n,
+		owner: w.owners.Add(1), ttl: leaseChoices[c.rng.IntN(len(leaseChoices))],
+	}
+	if !w.acquire(ctx, c, h) {
+		c.sleep(ctx, c.between(5*time.Millisecond, 60*time.Millisecond))
+		return
+	}
+	if c.chance(0.1) {
+		return // a holder that crashed: its lease ends by its TTL
+	}
+	if c.chance(0.3) && w.sleepWithin(ctx, c, h, 0.8) {
+		w.extend(ctx, c, h)
+	}
+	if h.d.plain && c.chance(0.3) && w.sleepWithin(ctx, c, h, 0.5) {
+		w.holder(ctx, c, h)
+	}
+	// One in ten is late: it does not know that its lease is over.
+	over := 0.7
+	if c.chance(0.1) {
+		over = 1.5
+	}
+	w.sleepWithin(ctx, c, h, over)
+	w.release(ctx, c, h)
+}
+
+// sleepWithin sleeps for a part of what is left of the lease, at most share of it.
+func (w *lock) sleepWithin(ctx context.Context, c *Client, h *hold, share float64) bool {
+	left := time.Until(h.until)
+	return left > 0 && c.sleep(ctx, time.Duration(c.rng.Float64()*share*float64(left)))
+}
+
+// acquire tries as often as the library does; every try is on record.
+func (w *lock) acquire(ctx context.Context, c *Client, h *hold) bool {
+	for range h.d.tries {
+		asked := time.Now()
+		r := w.op(ctx, c, h, "acquire", h.d.acquire)
+		if r.outcome == history.OK && r.output[0] == 1 {
+			h.until = asked.Add(time.Duration(h.ttl) * time.Millisecond)
+			return time.Now().Before(h.until)
+		}
+		if r.outcome == history.OK || !r.retried || ctx.Err() != nil {
+			break
+		}
+		c.hop()
+	}
+	if h.d.releasesRefused && ctx.Err() == nil {
+		c.hop()
+		w.release(ctx, c, h)
+	}
+	return false
+}
+
+func (w *lock) extend(ctx context.Context, c *Client, h *hold) {
+	c.hop()
+	asked := time.Now()
+	if r := w.op(ctx, c, h, "extend", h.d.extend); r.outcome == history.OK && r.output[0] == 1 {
+		h.until = asked.Add(time.Duration(h.ttl) * time.Millisecond)
+	}
+}
+
+func (w *lock) release(ctx context.Context, c *Client, h *hold) {
+	c.hop()
+	w.op(ctx, c, h, "release", h.d.release)
+}
+
+// op does and records one step of a library on a lock.
+func (w *lock) op(ctx context.Context, c *Client, h *hold, f string, do func(exchange, string, string, int64) result) result {
+	input := []int64{h.owner, h.ttl}
+	if f == "release" {
+		input = input[:1]
+	}
+	r := c.op(ctx, history.Op{F: f, Key: h.key, Input: input}, func(x exchange) result {
+		return do(x, h.key, ownerToken(h.owner), h.ttl)
+	})
+	if r.outcome == history.Info {
+		w.keys.Unknown(h.slot)
+	}
+	return r
+}
+
+// holder looks who holds the lock, through any node.
+func (w *lock) holder(ctx context.Context, c *Client, h *hold) {
+	c.hop()
+	c.op(ctx, history.Op{F: "holder", Key: h.key}, func(x exchange) result { return onOwner(x.do("GET", h.key)) })
+}
+
+// onOwner reads who holds a lock.
+func onOwner(r wire.Reply) result {
+	if r.Outcome != history.OK {
+		return not(r)
+	}
+	if r.Value.IsNull() {
+		return ok()
+	}
+	text, found := strings.CutPrefix(r.Value.Str, "owner-")
+	n, err := strconv.ParseInt(text, 10, 64)
+	if !found || err != nil {
+		return result{outcome: history.Info, why: fmt.Sprintf("holder is %.40q", r.Value.Str)}
+	}
+	return ok(n)
+}
+
+// Final looks at the locks that are left; leases may still run.
+func (w *lock) Final(ctx context.Context, c *Client) {
+	for _, key := range w.keys.All() {
+		slot, err := strconv.Atoi(strings.Split(key, ":")[1])
+		if err == nil && w.slots[slot].plain {
+			w.holder(ctx, c, &hold{key: key})
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast/holdfast/jepsen/internal/checker"
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+	"github.com/holdfast/holdfast/jepsen/internal/wire"
+)
+
+// copies is the number of keys that a script writes the same value to.
+const copies = 4
+
+var (
+	writeCopies = newLua(`for i = 1, #KEYS do redis.call("set", KEYS[i], ARGV[1]) end return redis.status_reply("OK")`)
+	readCopies  = newLua(`local r = {} for i = 1, #KEYS do r[i] = redis.call("get", KEYS[i]) end return r`)
+	casCopies   = newLua(`for i = 1, #KEYS do if redis.call("get", KEYS[i]) ~= ARGV[1] then return 0 end end
+for i = 1, #KEYS do redis.call("set", KEYS[i], ARGV[2]) end return 1`)
+	// writeAndSpin runs over every budget after it has written.
+	writeAndSpin = newLua(`for i = 1, #KEYS do redis.call("set", KEYS[i], ARGV[1]) end while true do end`)
+)
+
+// scripted is a register of several copies that scripts change: who sees two values has seen
+// half a script. A script that runs over its budget must leave nothing behind.
+type scripted struct {
+	o    *Options
+	keys *Rotation
+}
+
+func newScript(o *Options) Workload {
+	return &scripted{o, NewRotation("script", max(2, o.Concurrency/4), 150, 6)}
+}
+
+func (w *scripted) Name() string { return "script" }
+
+func (w *scripted) Checkers() []checker.Func {
+	return []checker.Func{checker.Linear("all or nothing", checker.Register(), checker.RegisterFunctions)}
+}
+
+func copiesOf(key string) []string {
+	keys := make([]string, copies)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("%s/%d", key, i)
+	}
+	return keys
+}
+
+func (w *scripted) Step(ctx context.Context, c *Client) {
+	c.hop()
+	n, key := w.keys.Pick(c.rng)
+	f := fallback(c.rng.IntN(2))
+	keys := copiesOf(key)
+	value := c.rng.Int64N(registerValues)
+	var r result
+	switch p := c.rng.Float64(); {
+	case p < 0.45:
+		r = w.read(ctx, c, key)
+	case p < 0.7:
+		r = c.op(ctx, history.Op{F: "write", Key: key, Input: []int64{value}}, func(x exchange) result {
+			return onOK(x.eval(writeCopies, f, keys, decimal(value)))
+		})
+	case p < 0.72 && w.o.Features.Budget:
+		// A value of its own: if it is ever seen, the script left something behind.
+		spun := registerValues + c.rng.Int64N(1e6)
+		r = c.op(ctx, history.Op{F: "write", Key: key, Input: []int64{spun}}, func(x exchange) result {
+			return onOK(x.eval(writeAndSpin, f, keys, decimal(spun)))
+		})
+	default:
+		to := c.rng.Int64N(registerValues)
+		r = c.op(ctx, history.Op{F: "cas", Key: key, Input: []int64{value, to}}, func(x exchange) result {
+			return onFlag(x.eval(casCopies, f, keys, decimal(value), decimal(to)))
+		})
+	}
+	if r.outcome == history.Info {
+		w.keys.Unknown(n)
+	}
+}
+
+// read takes all copies: by script, with MGET, or in a transaction.
+func (w *scripted) read(ctx context.Context, c *Client, key string) result {
+	keys := copiesOf(key)
+	kind := c.rng.IntN(3)
+	return c.op(ctx, history.Op{F: "read", Key: key}, func(x exchange) result {
+		var r wire.Reply
+		switch kind {
+		case 0:
+			r = x.eval(readCopies, thenEval, keys)
+		case 1:
+			r = x.do(append([]string{"MGET"}, keys...)...)
+		default:
+			commands := [][]string{{"MULTI"}}
+			for _, k := range keys {
+				commands = append(commands, []string{"GET", k})
+			}
+			replies := x.conn.Pipeline(append(commands, []string{"EXEC"}))
+			r = replies[len(replies)-1]
+			if r.Outcome != history.OK {
+				x.conn.Close()
+			}
+		}
+		return onCopies(r)
+	})
+}
+
+// onCopies reads all copies; a missing one among others is a value of its own.
+func onCopies(r wire.Reply) result {
+	if r.Outcome != history.OK {
+		return not(r)
+	}
+	if len(r.Value.Elems) != copies {
+		return unexpected(r)
+	}
+	got := result{outcome: history.OK}
+	for _, e := range r.Value.Elems {
+		one := onValue(wire.Reply{Value: e, Outcome: history.OK})
+		switch {
+		case one.outcome != history.OK:
+			return unexpected(r)
+		case len(one.output) == 0:
+			got.output = append(got.output, -1)
+		default:
+			got.output = append(got.output, one.output...)
+		}
+	}
+	return got
+}
+
+func (w *scripted) Final(ctx context.Context, c *Client) {
+	for _, key := range w.keys.All() {
+		c.hop()
+		w.read(ctx, c, key)
+	}
+}

@@ -1,0 +1,165 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/checker"
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+)
+
+// Service is what clients connect to.
+type Service interface {
+	// Nodes are the names that clients choose from.
+	Nodes() []string
+	// Sides is the number of sides that there are.
+	Sides() int
+	// Dial connects to a node. A client has a side: the node it stands beside, with
+	// which it may be cut off from the others.
+	Dial(ctx context.Context, side int, node string) (net.Conn, error)
+}
+
+// Features are what a target can do beyond Redis 7.0.
+type Features struct {
+	Hashes bool // HSET and the rest
+	IfEq   bool // SET … IFEQ, DELEX
+	Budget bool // a script that runs over its budget is stopped and leaves nothing behind
+}
+
+// Workload is what clients do, and who judges it.
+type Workload interface {
+	// Name is also the prefix of its keys.
+	Name() string
+	// Step is one round of one client.
+	Step(ctx context.Context, c *Client)
+	// Final reads what must be read when everything is whole again.
+	Final(ctx context.Context, c *Client)
+	// Checkers judge the operations of this workload.
+	Checkers() []checker.Func
+}
+
+// Options bear on all workloads of a run.
+type Options struct {
+	Service     Service
+	Recorder    *history.Recorder
+	Seed        uint64
+	Concurrency int
+	// Rate is the number of rounds a second that all clients together begin, at most.
+	Rate     float64
+	Timeout  time.Duration // of one exchange
+	Features Features
+	// Drift is the bound on clock rate errors that the run's faults keep to.
+	Drift float64
+	// Settle is how long after a fault the service may take until clocks run again.
+	Settle time.Duration
+}
+
+// builder makes a workload; of the clients of a run that does several, it gets share parts.
+type builder struct {
+	share int
+	build func(*Options) Workload
+}
+
+// builders are the workloads by name. Locks get more clients, as they hold what they take.
+var builders = map[string]builder{
+	"register":    {1, newRegister},
+	"counter":     {1, newCounter},
+	"append":      {1, newAppend},
+	"txn":         {1, newTxn},
+	"script":      {1, newScript},
+	"ttl":         {1, newTTL},
+	"lock":        {4, newLock},
+	"fencedset":   {3, func(o *Options) Workload { return newGuardedSet(o, true) }},
+	"unfencedset": {3, func(o *Options) Workload { return newGuardedSet(o, false) }},
+}
+
+// Names are the workloads that there are. All but unfencedset are expected to be valid.
+func Names() []string { return slices.Sorted(maps.Keys(builders)) }
+
+// Load is a workload and the clients that do it.
+type Load struct {
+	Workload
+	clients []int
+}
+
+// Build makes workloads from a list of names, and deals the clients out to them; "all" stands for
+// every workload that is expected to be valid.
+func Build(list string, o *Options) ([]Load, error) {
+	var names []string
+	for name := range strings.SplitSeq(list, ",") {
+		if name == "all" {
+			names = append(names, slices.DeleteFunc(Names(), func(n string) bool { return n == "unfencedset" })...)
+			continue
+		}
+		if builders[name].build == nil {
+			return nil, fmt.Errorf("no workload %q: there are %s, and all", name, strings.Join(Names(), ", "))
+		}
+		names = append(names, name)
+	}
+	loads := make([]Load, len(names))
+	for i, client := 0, 0; client < o.Concurrency; i++ {
+		n := i % len(names)
+		// In its round a workload takes a client for each of its parts; the first round gives everybody one.
+		for range min(builders[names[n]].share, o.Concurrency-client) {
+			loads[n].clients = append(loads[n].clients, client)
+			client++
+		}
+	}
+	for n, name := range names {
+		own := *o
+		own.Concurrency = len(loads[n].clients)
+		loads[n].Workload = builders[name].build(&own)
+	}
+	return loads, nil
+}
+
+// Run lets the clients go round until ctx is done.
+func Run(ctx context.Context, loads []Load, o *Options) {
+	var wg sync.WaitGroup
+	pause := float64(o.Concurrency) / o.Rate * float64(time.Second)
+	for _, l := range loads {
+		for _, worker := range l.clients {
+			wg.Go(func() {
+				c := newClient(o, worker)
+				defer c.close()
+				for c.sleep(ctx, time.Duration(c.rng.ExpFloat64()*pause)) {
+					l.Step(ctx, c)
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// Final does the last reads of every workload, one client each.
+func Final(ctx context.Context, loads []Load, o *Options) {
+	var wg sync.WaitGroup
+	for worker, l := range loads {
+		wg.Go(func() {
+			c := newClient(o, worker)
+			defer c.close()
+			l.Final(ctx, c)
+		})
+	}
+	wg.Wait()
+}
+
+// Check judges a history: each workload's checkers see its own operations.
+func Check(loads []Load, h *history.History) []checker.Result {
+	var results []checker.Result
+	for _, w := range loads {
+		own := h.Filter(func(o *history.Op) bool { return strings.HasPrefix(o.Key, w.Name()+":") })
+		for _, check := range w.Checkers() {
+			r := check(own)
+			r.Name = w.Name() + ": " + r.Name
+			results = append(results, r)
+		}
+	}
+	return results
+}

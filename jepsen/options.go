@@ -1,0 +1,151 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/schedule"
+	"github.com/holdfast/holdfast/jepsen/internal/workload"
+)
+
+// options are the flags.
+type options struct {
+	target, workload, nemesis string
+	nodes, concurrency        int
+	time, timeout, soak       time.Duration
+	rate                      float64
+	seed                      uint64
+	store, net                string
+	binary, tags              string
+	serverArgs                string
+	check                     string
+}
+
+func parseOptions(args []string, stderr io.Writer) (*options, error) {
+	o := &options{}
+	fs := flag.NewFlagSet("jepsen", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.StringVar(&o.target, "target", "holdfast", "what is tested: holdfast, redis or redis-sentinel")
+	fs.StringVar(&o.workload, "workload", "all", "what clients do, separated by commas: "+strings.Join(workload.Names(), ", ")+"; all: every one that is expected to be valid")
+	fs.StringVar(&o.nemesis, "nemesis", "mixed", "what is broken, separated by commas: names or groups of faults (see --help), mixed, none")
+	fs.IntVar(&o.nodes, "nodes", 3, "nodes of a holdfast cluster")
+	fs.IntVar(&o.concurrency, "concurrency", 18, "clients")
+	fs.DurationVar(&o.time, "time", time.Minute, "how long clients run")
+	fs.DurationVar(&o.timeout, "timeout", 3*time.Second, "how long a client waits for a reply")
+	fs.Float64Var(&o.rate, "rate", 250, "rounds a second that all clients together begin, at most")
+	fs.Uint64Var(&o.seed, "seed", 0, "names the schedule of faults; 0: draw one")
+	fs.StringVar(&o.store, "store", "store", "folder for the reports, one in it for each run")
+	fs.StringVar(&o.net, "net", "auto", "how the net is cut: kernel (namespaces and iptables, as root), proxies, or auto")
+	fs.StringVar(&o.binary, "binary", "", "the holdfast program; default: built from this module")
+	fs.StringVar(&o.tags, "tags", "", "build tags for that, such as mutant_dirty_reads")
+	fs.StringVar(&o.serverArgs, "server-args", "", "more flags for holdfast serve, or lines for redis.conf, separated by semicolons")
+	fs.DurationVar(&o.soak, "soak", 0, "run seed after seed for so long, and keep the reports of those that are not valid")
+	fs.StringVar(&o.check, "check", "", "judge a stored history.jsonl again instead of running anything")
+	fs.Usage = func() {
+		fmt.Fprintln(stderr, "Runs a cluster, breaks things, and judges what its clients saw. Exit status 0: valid, 1: not, 2: nothing shown.")
+		fs.PrintDefaults()
+		fmt.Fprintln(stderr, "\nFaults:")
+		for _, k := range schedule.Kinds() {
+			fmt.Fprintf(stderr, "  %-11s %-18s %s\n", k.Group, k.Name, k.Summary)
+		}
+	}
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	switch {
+	case fs.NArg() > 0:
+		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	case o.nodes < 1 || o.nodes%2 == 0:
+		return nil, fmt.Errorf("nodes %d: use 1, 3, 5 or 7", o.nodes)
+	case o.concurrency < 1 || o.rate <= 0:
+		return nil, fmt.Errorf("concurrency and rate must be above 0")
+	}
+	if o.seed == 0 {
+		o.seed = uint64(time.Now().UnixNano()) % 1_000_000
+	}
+	return o, nil
+}
+
+// reproduce is the command line that runs the same again.
+func (o *options) reproduce(net string) string {
+	words := []string{
+		"go run ./jepsen", "--target " + o.target, "--workload " + o.workload, "--nemesis " + o.nemesis,
+		fmt.Sprintf("--nodes %d --concurrency %d --time %s --timeout %s --rate %g --seed %d --net %s",
+			o.nodes, o.concurrency, o.time, o.timeout, o.rate, o.seed, net),
+	}
+	if o.tags != "" {
+		words = append(words, "--tags "+o.tags)
+	}
+	if o.serverArgs != "" {
+		words = append(words, fmt.Sprintf("--server-args %q", o.serverArgs))
+	}
+	return strings.Join(words, " ")
+}
+
+// binaryEnv hands the built program on to the process inside the namespaces.
+const binaryEnv = "HOLDFAST_JEPSEN_BINARY"
+
+// build makes sure that there is a server program, and returns what removes it.
+func (o *options) build() (remove func(), err error) {
+	remove = func() {}
+	if o.target != "holdfast" || o.binary != "" {
+		return remove, nil
+	}
+	if o.binary = os.Getenv(binaryEnv); o.binary != "" {
+		return remove, nil
+	}
+	dir, err := os.MkdirTemp("", "holdfast-jepsen-")
+	if err != nil {
+		return remove, fmt.Errorf("make folder for the program: %w", err)
+	}
+	remove = func() { os.RemoveAll(dir) }
+	o.binary = filepath.Join(dir, "holdfast")
+	cmd := exec.Command("go", "build", "-tags", o.tags, "-o", o.binary, "github.com/holdfast/holdfast/cmd/holdfast")
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		remove()
+		return func() {}, fmt.Errorf("build holdfast: %w", err)
+	}
+	return remove, os.Setenv(binaryEnv, o.binary)
+}
+
+// passed are the server's own flags.
+func (o *options) passed() []string {
+	var args []string
+	if o.target != "holdfast" {
+		for line := range strings.SplitSeq(o.serverArgs, ";") {
+			args = append(args, strings.TrimSpace(line))
+		}
+		return args
+	}
+	args = strings.Fields(strings.ReplaceAll(o.serverArgs, ";", " "))
+	for word := range strings.SplitSeq(o.nemesis, ",") {
+		if word == "mixed" || word == "snapshot" {
+			// A short log behind a snapshot: whoever was away gets the snapshot instead.
+			return append(args, "--snapshot-threshold", "64", "--snapshot-interval", "500ms", "--trailing-logs", "8")
+		}
+	}
+	return args
+}
+
+// folder makes the folder of a run's report.
+func (o *options) folder(began time.Time) (string, error) {
+	name := os.Getenv(soakEnv)
+	if name == "" {
+		name = filepath.Join(o.store, began.Format("20060102-150405")+fmt.Sprintf("-%s-%d", o.target, o.seed))
+	}
+	dir, err := filepath.Abs(name)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return "", fmt.Errorf("make store: %w", err)
+	}
+	return dir, nil
+}

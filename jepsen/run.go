@@ -1,0 +1,282 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/checker"
+	"github.com/holdfast/holdfast/jepsen/internal/cluster"
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+	"github.com/holdfast/holdfast/jepsen/internal/nemesis"
+	"github.com/holdfast/holdfast/jepsen/internal/network"
+	"github.com/holdfast/holdfast/jepsen/internal/report"
+	"github.com/holdfast/holdfast/jepsen/internal/schedule"
+	"github.com/holdfast/holdfast/jepsen/internal/workload"
+)
+
+const (
+	// startLimit is how long a cluster may take to serve at first, and again when all is mended.
+	startLimit = time.Minute
+	// finalLimit bounds the last reads.
+	finalLimit = time.Minute
+	// settle is how long after a fault the service may take until clocks run again.
+	settle = 6 * time.Second
+	// rateDrift bounds what the fault clock-rate does: a tenth, and what dividing by it adds.
+	rateDrift = 0.12
+)
+
+// run is one run; the code is the exit status.
+func run(ctx context.Context, args []string) (int, error) {
+	o, err := parseOptions(args, os.Stderr)
+	if err != nil {
+		return exitUnknown, err
+	}
+	if o.check != "" {
+		return recheck(o)
+	}
+	remove, err := o.build()
+	if err != nil {
+		return exitUnknown, err
+	}
+	defer remove()
+	if o.soak > 0 {
+		return soak(ctx, o, args)
+	}
+	if o.net != "proxies" {
+		if err := network.CanUseKernel(); err == nil {
+			entered, code, err := network.Reenter()
+			if entered {
+				return code, err
+			}
+			if err != nil && o.net == "kernel" {
+				return exitUnknown, err
+			}
+		} else if o.net == "kernel" {
+			return exitUnknown, fmt.Errorf("kernel net: %w", err)
+		}
+	}
+	began := time.Now()
+	dir, err := o.folder(began)
+	if err != nil {
+		return exitUnknown, err
+	}
+	r := &trial{o: o, dir: dir, log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	rep, err := r.do(ctx)
+	if err != nil {
+		return exitUnknown, err
+	}
+	rep.Run.Began = began
+	if err := rep.Write(dir); err != nil {
+		return exitUnknown, err
+	}
+	if err := rep.WriteText(os.Stdout); err != nil {
+		return exitUnknown, err
+	}
+	fmt.Printf("report:  %s\n", filepath.Join(dir, "report.html"))
+	return exitCode(rep.Verdict), nil
+}
+
+func exitCode(v checker.Verdict) int {
+	switch v {
+	case checker.Valid:
+		return exitValid
+	case checker.Invalid:
+		return exitInvalid
+	}
+	return exitUnknown
+}
+
+// trial is one run under way.
+type trial struct {
+	o   *options
+	dir string
+	log *slog.Logger
+
+	net      network.Network
+	target   cluster.Target
+	steps    []schedule.Step
+	recorder *history.Recorder
+	loads    []workload.Load
+	settings *workload.Options
+	findings []string // about the service as a whole
+}
+
+// do runs everything from the first process to the verdict.
+func (t *trial) do(ctx context.Context) (*report.Report, error) {
+	if err := t.openNet(); err != nil {
+		return nil, err
+	}
+	defer t.net.Close()
+	if err := t.openTarget(); err != nil {
+		return nil, err
+	}
+	defer t.target.Close()
+	t.log.Info("starting", "target", t.o.target, "net", t.net.Kind(), "seed", t.o.seed, "store", t.dir)
+	start, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	if err := t.target.Start(start); err != nil {
+		return nil, fmt.Errorf("start %s: %w (see %s)", t.o.target, err, t.dir)
+	}
+	if err := t.plan(ctx); err != nil {
+		return nil, err
+	}
+	t.drive(ctx)
+	return t.judge(context.WithoutCancel(ctx)), nil
+}
+
+// openNet builds the best net that is possible, or the one that was asked for.
+func (t *trial) openNet() error {
+	n := t.o.nodes
+	if t.o.target == "redis-sentinel" {
+		n = 3
+	}
+	if t.o.net != "proxies" && network.CanUseKernel() == nil {
+		k, err := network.NewKernel(n)
+		if err == nil {
+			t.net = k
+			return nil
+		}
+		if t.o.net == "kernel" {
+			return err
+		}
+		t.log.Warn("no kernel net, using proxies", "error", err)
+	}
+	p, err := network.NewProxies(n, "client", "peer", "sentinel")
+	if err != nil {
+		return err
+	}
+	t.net = p
+	return nil
+}
+
+func (t *trial) openTarget() (err error) {
+	c := cluster.Config{Net: t.net, Dir: t.dir, Nodes: t.o.nodes, Binary: t.o.binary, Args: t.o.passed()}
+	switch t.o.target {
+	case "holdfast":
+		t.target = cluster.NewHoldfast(c)
+	case "redis":
+		t.target, err = cluster.NewRedis(c)
+	case "redis-sentinel":
+		t.target, err = cluster.NewSentinel(c)
+	default:
+		return fmt.Errorf("no target %q: there are holdfast, redis and redis-sentinel", t.o.target)
+	}
+	return err
+}
+
+// plan draws the schedule and builds the workloads.
+func (t *trial) plan(ctx context.Context) error {
+	faults, err := schedule.Select(t.o.nemesis, t.target.Supports(ctx))
+	if err != nil {
+		return err
+	}
+	t.steps = schedule.Generate(schedule.Options{Seed: t.o.seed, Nodes: len(t.target.Members()), Time: t.o.time, Faults: faults})
+	t.settings = &workload.Options{
+		Service: t.target, Seed: t.o.seed, Concurrency: t.o.concurrency, Rate: t.o.rate,
+		Timeout: t.o.timeout, Features: t.target.Features(ctx), Settle: settle,
+	}
+	if slices.Contains(faults, "clock-rate") {
+		t.settings.Drift = rateDrift
+	}
+	t.loads, err = workload.Build(t.o.workload, t.settings)
+	return err
+}
+
+// drive runs clients and faults, mends everything, and does the last reads.
+func (t *trial) drive(ctx context.Context) {
+	t.recorder = history.NewRecorder(workload.Slots(t.o.concurrency + len(t.loads)))
+	t.settings.Recorder = t.recorder
+	n := &nemesis.Nemesis{Target: t.target, Net: t.net, Recorder: t.recorder, Log: t.log, DataDir: t.dataDir}
+	running, cancel := context.WithTimeout(ctx, t.o.time)
+	defer cancel()
+	broken := make(chan struct{})
+	go func() {
+		defer close(broken)
+		n.Run(running, t.steps)
+	}()
+	workload.Run(running, t.loads, t.settings)
+	<-broken
+
+	t.log.Info("mending everything")
+	if err := n.Heal(); err != nil {
+		t.findings = append(t.findings, fmt.Sprintf("mend everything: %v", err))
+	}
+	healed := time.Now()
+	serving, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
+	defer cancel()
+	if err := t.target.Serving(serving); err != nil {
+		t.findings = append(t.findings, fmt.Sprintf("%s after all was mended: %v", startLimit, err))
+		return
+	}
+	t.log.Info("serving", "after", time.Since(healed).Round(time.Millisecond))
+	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalLimit)
+	defer cancel()
+	workload.Final(final, t.loads, t.settings)
+}
+
+func (t *trial) dataDir(member string) string { return filepath.Join(t.dir, "data", member) }
+
+// judge asks all checkers.
+func (t *trial) judge(ctx context.Context) *report.Report {
+	looked, disagree := 0, []string(nil)
+	if t.findings == nil {
+		looked, disagree = t.target.Agree(ctx)
+	}
+	t.log.Info("checking")
+	h := t.recorder.History()
+	results := workload.Check(t.loads, h)
+	if looked > 0 || disagree != nil {
+		results = append(results, checker.External("replicas agree", looked, disagree))
+	}
+	results = append(results, checker.External("processes", len(t.target.Members()), append(t.target.Fleet().Findings(), t.findings...)))
+	if err := h.Validate(); err != nil {
+		results = append(results, checker.External("history", len(h.Ops), []string{err.Error()}))
+	}
+	return &report.Report{
+		Run: report.Run{
+			Target: t.o.target, Network: t.net.Kind(), Workload: t.o.workload, Nemesis: t.o.nemesis,
+			Nodes: len(t.target.Members()), Seed: t.o.seed, Time: t.o.time, Reproduce: t.o.reproduce(t.net.Kind()),
+		},
+		Verdict: checker.Worst(results), Results: results, Outages: checker.Availability(h),
+		History: h, Schedule: t.steps,
+	}
+}
+
+// recheck judges a stored history again.
+func recheck(o *options) (int, error) {
+	f, err := os.Open(o.check)
+	if err != nil {
+		return exitUnknown, fmt.Errorf("open history: %w", err)
+	}
+	defer f.Close()
+	h, err := history.ReadJSON(f)
+	if err != nil {
+		return exitUnknown, err
+	}
+	settings := &workload.Options{Concurrency: o.concurrency, Settle: settle}
+	for _, f := range h.Faults {
+		if f.Name == "clock-rate" {
+			settings.Drift = rateDrift
+		}
+	}
+	loads, err := workload.Build(o.workload, settings)
+	if err != nil {
+		return exitUnknown, err
+	}
+	results := workload.Check(loads, h)
+	if results == nil {
+		return exitUnknown, errors.New("no workload to judge")
+	}
+	for _, r := range results {
+		fmt.Println(r)
+	}
+	verdict := checker.Worst(results)
+	fmt.Printf("verdict: %s\n", verdict)
+	return exitCode(verdict), nil
+}

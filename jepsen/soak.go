@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// soakEnv marks a run that a soak started, and says where it leaves its report.
+const soakEnv = "HOLDFAST_JEPSEN_SOAK"
+
+// soak runs seed after seed for as long as told, each in a process of its own, and keeps the
+// reports of those that are not valid. Its exit code is that of the worst run.
+func soak(ctx context.Context, o *options, args []string) (int, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return exitUnknown, fmt.Errorf("find this program: %w", err)
+	}
+	until := time.Now().Add(o.soak)
+	var bad []string
+	runs := 0
+	for seed := o.seed; time.Now().Before(until) && ctx.Err() == nil; seed++ {
+		dir := filepath.Join(o.store, fmt.Sprintf("soak-%d", seed))
+		cmd := exec.CommandContext(ctx, self, append(args, fmt.Sprintf("--seed=%d", seed), "--soak=0")...)
+		cmd.Env = append(os.Environ(), soakEnv+"="+dir)
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+		out, err := cmd.CombinedOutput()
+		runs++
+		var exit *exec.ExitError
+		switch {
+		case err == nil:
+			os.RemoveAll(dir)
+			fmt.Printf("seed %d: valid\n", seed)
+		case errors.As(err, &exit):
+			bad = append(bad, fmt.Sprint(seed))
+			fmt.Printf("seed %d: exit status %d, kept in %s\n", seed, exit.ExitCode(), dir)
+			if err := os.WriteFile(filepath.Join(dir, "output.txt"), out, 0o644); err != nil {
+				fmt.Fprintln(os.Stderr, string(out))
+			}
+		default:
+			return exitUnknown, fmt.Errorf("run seed %d: %w", seed, err)
+		}
+	}
+	fmt.Printf("%d runs, %d not valid", runs, len(bad))
+	if bad != nil {
+		fmt.Printf(": seeds %s\n", strings.Join(bad, ", "))
+		return exitInvalid, nil
+	}
+	fmt.Println()
+	return exitValid, nil
+}
