@@ -1,0 +1,187 @@
+// Package fakeredis is a server for tests of the generator. It knows the commands that
+// the generator sends and nothing else; keys do not expire. A test can make it refuse.
+package fakeredis
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Server is a fake.
+type Server struct {
+	Addr string
+	// Role is what ROLE answers first. Set before the first connection.
+	Role string
+	// Replicas is what WAIT answers. Set before the first connection.
+	Replicas int64
+
+	mu      sync.Mutex
+	keys    map[string]string // guarded by mu
+	scripts map[string]bool   // guarded by mu
+	counts  map[string]int    // guarded by mu
+	refuse  string            // guarded by mu
+}
+
+// New makes a fake that is to listen on l.
+func New(l net.Listener) *Server {
+	return &Server{
+		Addr: l.Addr().String(), Role: "master",
+		keys: make(map[string]string), scripts: make(map[string]bool), counts: make(map[string]int),
+	}
+}
+
+// Serve answers whoever connects until l is closed.
+func (s *Server) Serve(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go s.serve(c)
+	}
+}
+
+// Start listens on a free port until the test ends.
+func Start(t *testing.T) *Server {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := New(l)
+	go s.Serve(l)
+	t.Cleanup(func() { _ = l.Close() })
+	return s
+}
+
+// Refuse makes SET answer with an error; "" ends that.
+func (s *Server) Refuse(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = line
+}
+
+// Count is how often a command came.
+func (s *Server) Count(command string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts[command]
+}
+
+// Keys is the number of keys that there are.
+func (s *Server) Keys() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.keys)
+}
+
+func (s *Server) serve(c net.Conn) {
+	defer c.Close()
+	r := protocol.NewReader(protocol.DefaultLimits())
+	var pending, out []byte
+	chunk := make([]byte, 64<<10)
+	for {
+		n, err := c.Read(chunk)
+		if err != nil {
+			return
+		}
+		pending = append(pending, chunk[:n]...)
+		for {
+			words, used, err := r.Next(pending)
+			pending = pending[used:]
+			if errors.Is(err, protocol.ErrIncomplete) {
+				break
+			}
+			if err != nil {
+				return
+			}
+			out = s.answer(words).AppendTo(out, protocol.RESP2)
+		}
+		if _, err := c.Write(out); err != nil {
+			return
+		}
+		out = out[:0]
+	}
+}
+
+func (s *Server) answer(raw [][]byte) protocol.Value {
+	words := make([]string, len(raw))
+	for i, w := range raw {
+		words[i] = string(w)
+	}
+	name := strings.ToLower(words[0])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[name]++
+	switch name {
+	case "ping":
+		return protocol.Simple("PONG")
+	case "set":
+		return s.set(words)
+	case "get":
+		if v, ok := s.keys[words[1]]; ok {
+			return protocol.Bulk(v)
+		}
+		return protocol.Null
+	case "del":
+		delete(s.keys, words[1])
+		return protocol.Integer(1)
+	case "wait":
+		return protocol.Integer(s.Replicas)
+	case "role":
+		return protocol.Array(protocol.Bulk(s.Role))
+	case "eval":
+		s.scripts[kind(words[1])] = true
+		return s.run(kind(words[1]), words[3:])
+	case "evalsha":
+		return s.evalsha(words)
+	}
+	return protocol.Err("unknown command '" + words[0] + "'")
+}
+
+func (s *Server) set(words []string) protocol.Value {
+	if s.refuse != "" {
+		return protocol.ErrValue(s.refuse)
+	}
+	exclusive := len(words) > 3 && strings.EqualFold(words[3], "nx")
+	if _, held := s.keys[words[1]]; held && exclusive {
+		return protocol.Null
+	}
+	s.keys[words[1]] = words[2]
+	return protocol.OK
+}
+
+// kind tells the generator's two scripts apart.
+func kind(source string) string {
+	if strings.Contains(source, "pexpire") {
+		return "renew"
+	}
+	return "release"
+}
+
+// evalsha knows a script by its number of arguments, once EVAL has brought it.
+func (s *Server) evalsha(words []string) protocol.Value {
+	script := "release"
+	if len(words) > 5 {
+		script = "renew"
+	}
+	if !s.scripts[script] {
+		return protocol.ErrValue("NOSCRIPT No matching script. Please use EVAL.")
+	}
+	return s.run(script, words[3:])
+}
+
+func (s *Server) run(script string, args []string) protocol.Value {
+	if s.keys[args[0]] != args[1] {
+		return protocol.Integer(0)
+	}
+	if script == "release" {
+		delete(s.keys, args[0])
+	}
+	return protocol.Integer(1)
+}

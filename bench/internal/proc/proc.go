@@ -1,0 +1,70 @@
+// Package proc reads what processes have used from /proc. Where there is no /proc, as
+// outside Linux, every call errs, and the figures are left out.
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// ticksPerSecond is the unit of /proc/<pid>/stat: USER_HZ is 100 on every Linux.
+const ticksPerSecond = 100
+
+// Usage is what processes have used together, up to now.
+type Usage struct {
+	CPUSeconds float64
+	// RSSBytes are each process's resident bytes, in the order of the pids.
+	RSSBytes []int64
+}
+
+// Read sums up the usage of processes.
+func Read(pids ...int) (Usage, error) {
+	var u Usage
+	var errs error
+	for _, pid := range pids {
+		cpu, err := cpuSeconds(strconv.Itoa(pid))
+		rss, rssErr := rssBytes(strconv.Itoa(pid))
+		errs = errors.Join(errs, err, rssErr)
+		u.CPUSeconds += cpu
+		u.RSSBytes = append(u.RSSBytes, rss)
+	}
+	return u, errs
+}
+
+// Self is the CPU time of this process.
+func Self() (float64, error) { return cpuSeconds("self") }
+
+// cpuSeconds is user and system time.
+func cpuSeconds(pid string) (float64, error) {
+	text, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return 0, err
+	}
+	// The second field is the program's name in parentheses, and may hold anything.
+	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("read /proc/%s/stat: %d fields", pid, len(fields))
+	}
+	user, err := strconv.ParseInt(fields[11], 10, 64)
+	system, systemErr := strconv.ParseInt(fields[12], 10, 64)
+	return float64(user+system) / ticksPerSecond, errors.Join(err, systemErr)
+}
+
+func rssBytes(pid string) (int64, error) {
+	text, err := os.ReadFile("/proc/" + pid + "/status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			var kilobytes int64
+			_, err := fmt.Sscanf(rest, "%d kB", &kilobytes)
+			return kilobytes << 10, err
+		}
+	}
+	return 0, fmt.Errorf("read /proc/%s/status: no VmRSS", pid)
+}

@@ -1,0 +1,94 @@
+package resp
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// ReplyError is an error that the server replied.
+type ReplyError struct{ Text string }
+
+// Error is the reply's text.
+func (e *ReplyError) Error() string { return e.Text }
+
+// Conn is a connection for one goroutine.
+type Conn struct {
+	nc      net.Conn
+	in      *bufio.Reader
+	out     []byte
+	timeout time.Duration
+}
+
+// Dial opens a connection; no call on it waits longer than timeout for the server.
+func Dial(ctx context.Context, addr string, timeout time.Duration) (*Conn, error) {
+	nc, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{nc: nc, in: bufio.NewReader(nc), timeout: timeout}, nil
+}
+
+// Close closes the connection.
+func (c *Conn) Close() error { return c.nc.Close() }
+
+// Append puts a command into the next [Conn.Flush].
+func (c *Conn) Append(words ...string) {
+	c.out = append(c.out, '*')
+	c.out = strconv.AppendInt(c.out, int64(len(words)), 10)
+	for _, w := range words {
+		c.out = append(c.out, "\r\n$"...)
+		c.out = strconv.AppendInt(c.out, int64(len(w)), 10)
+		c.out = append(c.out, '\r', '\n')
+		c.out = append(c.out, w...)
+	}
+	c.out = append(c.out, '\r', '\n')
+}
+
+// Flush sends what was appended.
+func (c *Conn) Flush() error {
+	// One deadline for the flush and the replies to it: setting it costs as much as a small read.
+	if err := c.nc.SetDeadline(time.Now().Add(c.timeout)); err != nil {
+		return err
+	}
+	_, err := c.nc.Write(c.out)
+	c.out = c.out[:0]
+	return err
+}
+
+// Read reads the reply to one of the commands sent.
+func (c *Conn) Read() (protocol.Value, error) {
+	v, err := protocol.ReadValue(c.in)
+	if err == nil && v.IsError() {
+		err = &ReplyError{Text: v.Str}
+	}
+	return v, err
+}
+
+// Do sends one command and reads its reply.
+func (c *Conn) Do(words ...string) (protocol.Value, error) {
+	c.Append(words...)
+	if err := c.Flush(); err != nil {
+		return protocol.Value{}, err
+	}
+	return c.Read()
+}
+
+// Ask sends one command on a connection of its own.
+func Ask(ctx context.Context, addr string, timeout time.Duration, words ...string) (protocol.Value, error) {
+	c, err := Dial(ctx, addr, timeout)
+	if err != nil {
+		return protocol.Value{}, err
+	}
+	defer c.Close()
+	v, err := c.Do(words...)
+	if err != nil {
+		return v, fmt.Errorf("ask %s for %s: %w", addr, words[0], err)
+	}
+	return v, nil
+}

@@ -1,0 +1,55 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+)
+
+// Client is one client with one connection, or one to each server of a Redlock.
+// It is for one goroutine.
+type Client interface {
+	// Acquire takes the lock, or reports that somebody has it.
+	Acquire(ctx context.Context, key, token string) (bool, error)
+	// Release gives it back, or reports that it is not the token's.
+	Release(ctx context.Context, key, token string) (bool, error)
+	// Renew gives the lock its whole time to live again.
+	Renew(ctx context.Context, key, token string) (bool, error)
+	// Read reads a key; "" is a missing one.
+	Read(ctx context.Context, key string) (string, error)
+	Close() error
+}
+
+// Library names the code that speaks for a client.
+type Library string
+
+// The libraries. GoRedis is what applications use; Raw leaves more of a small
+// machine to the servers.
+const (
+	GoRedis Library = "go-redis"
+	Raw     Library = "raw"
+)
+
+// Options are those of clients.
+type Options struct {
+	Library Library
+	TTL     time.Duration
+	Timeout time.Duration
+	// Wait is the number of replicas that must have a lock before it counts as taken.
+	Wait int
+}
+
+func (o Options) ttlMillis() string { return strconv.FormatInt(o.TTL.Milliseconds(), 10) }
+
+// ErrNotReplicated is returned when WAIT saw fewer replicas than asked for.
+var ErrNotReplicated = errors.New("too few replicas confirmed the lock")
+
+// waitMillis is the timeout that is given to WAIT.
+const waitMillis = "1000"
+
+// The scripts that lock libraries send.
+const (
+	releaseScript = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`
+	renewScript   = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("pexpire", KEYS[1], ARGV[2]) else return 0 end`
+)

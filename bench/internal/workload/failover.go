@@ -1,0 +1,112 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/bench/internal/target"
+)
+
+var errNoControl = errors.New("failover needs a target that --peers started and that has more than one server")
+
+const (
+	// failoverLimit is when a failover has not come about.
+	failoverLimit = 60 * time.Second
+	// probePause is what a probe rests after a refusal; it is the resolution of the figure.
+	probePause = 2 * time.Millisecond
+)
+
+// failover kills the leader some times.
+func failover(ctx context.Context, e Env) (*Figures, error) {
+	if e.Control == nil {
+		return nil, errNoControl
+	}
+	var took []time.Duration
+	for range e.Sizes.Failover {
+		d, err := oneFailover(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		took = append(took, d)
+	}
+	slices.Sort(took)
+	millis := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	f := &Figures{}
+	f.merge(map[string]float64{
+		"kills": float64(len(took)), "fastest_ms": millis(took[0]), "median_ms": millis(took[len(took)/2]), "slowest_ms": millis(took[len(took)-1]),
+	})
+	return f, nil
+}
+
+// oneFailover kills the leader, waits for the first acquire, and starts the killed server again.
+func oneFailover(ctx context.Context, e Env) (time.Duration, error) {
+	if err := e.Control.Ready(ctx); err != nil {
+		return 0, err
+	}
+	leader, err := e.Target.Leader(ctx)
+	if err != nil {
+		return 0, err
+	}
+	limited, cancel := context.WithTimeout(ctx, failoverLimit)
+	defer cancel()
+	killed := time.Now()
+	if err := e.Control.Kill(leader); err != nil {
+		return 0, err
+	}
+	acknowledged, err := firstAcquire(limited, e, leader)
+	if err != nil {
+		err = fmt.Errorf("wait for a new leader after %s was killed: %w", leader, err)
+		return 0, errors.Join(err, e.Control.Start(ctx, leader))
+	}
+	return acknowledged.Sub(killed), e.Control.Start(ctx, leader)
+}
+
+// firstAcquire asks all servers but the dead one until one of them has given a lock.
+func firstAcquire(ctx context.Context, e Env, dead string) (time.Time, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var probes sync.WaitGroup
+	defer probes.Wait()
+	first := make(chan time.Time, len(e.Target.Addrs))
+	for _, addr := range e.Target.Addrs {
+		if addr != dead {
+			probes.Go(func() { probe(ctx, e, addr, first) })
+		}
+	}
+	select {
+	case at := <-first:
+		return at, nil
+	case <-ctx.Done():
+		return time.Time{}, context.Cause(ctx)
+	}
+}
+
+// probe asks one server until it has given a lock or ctx ends.
+func probe(ctx context.Context, e Env, addr string, first chan<- time.Time) {
+	tokens := newTokens()
+	one := target.Target{Name: addr, Addrs: []string{addr}, Via: target.ViaSpread}
+	o := e.Client
+	o.Library = target.Raw
+	for ctx.Err() == nil {
+		clients, err := one.Clients(ctx, 1, o)
+		if err != nil {
+			_ = rest(ctx, probePause)
+			continue
+		}
+		for ctx.Err() == nil {
+			token := tokens.token()
+			ok, err := clients[0].Acquire(ctx, prefix+"failover:"+token, token)
+			if ok && err == nil {
+				first <- time.Now()
+				target.CloseAll(clients)
+				return
+			}
+			_ = rest(ctx, probePause)
+		}
+		target.CloseAll(clients)
+	}
+}

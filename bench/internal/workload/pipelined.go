@@ -1,0 +1,63 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/holdfast/holdfast/bench/internal/load"
+	"github.com/holdfast/holdfast/bench/internal/resp"
+)
+
+// pipelineKeys is how many keys pipelines are spread over, as with redis-benchmark -r 1000000.
+const pipelineKeys = 1_000_000
+
+func pipelined(ctx context.Context, e Env) (*Figures, error) {
+	endpoints, err := e.Target.Endpoints(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ops []load.Op
+	for i := range e.Connections {
+		c, err := resp.Dial(ctx, endpoints[i%len(endpoints)], e.Client.Timeout)
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+		ops = append(ops, pipeline(e, c, i))
+	}
+	return measure(ctx, e, ops)
+}
+
+// pipeline is one batch. Its commands are one write and its replies are read in order; a
+// reply of nil, when the key is there, is as good as OK.
+func pipeline(e Env, c *resp.Conn, worker int) load.Op {
+	random := newRandom(worker)
+	ttl := strconv.FormatInt(e.Client.TTL.Milliseconds(), 10)
+	return func(_ context.Context, start time.Time, r *load.Recorder) error {
+		for range e.Sizes.Depth {
+			c.Append("set", prefix+"p:"+strconv.Itoa(random.IntN(pipelineKeys)), "0123456789abcdef", "nx", "px", ttl)
+		}
+		if err := c.Flush(); err != nil {
+			return err
+		}
+		var refused error
+		for range e.Sizes.Depth {
+			_, err := c.Read()
+			var reply *resp.ReplyError
+			switch {
+			case errors.As(err, &reply):
+				refused = err
+			case err != nil:
+				return err
+			}
+		}
+		end := time.Now()
+		if refused == nil {
+			r.Latency("batch", start, end)
+			r.Count("commands", int64(e.Sizes.Depth), end)
+		}
+		return refused
+	}
+}

@@ -1,0 +1,110 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/holdfast/holdfast/bench/internal/load"
+	"github.com/holdfast/holdfast/bench/internal/resp"
+	"github.com/holdfast/holdfast/bench/internal/target"
+)
+
+var errMissing = errors.New("a key that was written cannot be read")
+
+// readKey is one of the keys that fill wrote.
+func readKey(n int) string { return prefix + "read:" + strconv.Itoa(n) }
+
+func reads(ctx context.Context, e Env) (*Figures, error) {
+	if err := fill(ctx, e, e.Sizes.Keys, readKey); err != nil {
+		return nil, err
+	}
+	return loop(ctx, e, func(worker int, c target.Client) load.Op {
+		random := newRandom(worker)
+		return func(ctx context.Context, start time.Time, r *load.Recorder) error {
+			return read(ctx, e, c, random, start, r)
+		}
+	})
+}
+
+func read(ctx context.Context, e Env, c target.Client, random *rand.Rand, start time.Time, r *load.Recorder) error {
+	text, err := c.Read(ctx, readKey(random.IntN(e.Sizes.Keys)))
+	switch {
+	case err != nil:
+		return err
+	case text == "":
+		return errMissing
+	}
+	r.Latency("get", start, time.Now())
+	return nil
+}
+
+func mixed(ctx context.Context, e Env) (*Figures, error) {
+	if err := fill(ctx, e, e.Sizes.Keys, readKey); err != nil {
+		return nil, err
+	}
+	return loop(ctx, e, func(worker int, c target.Client) load.Op {
+		random, tokens := newRandom(worker), newTokens()
+		k := &keeper{c: c, key: prefix + "kept:" + strconv.Itoa(worker), tokens: tokens}
+		return func(ctx context.Context, start time.Time, r *load.Recorder) (err error) {
+			switch n := random.IntN(10); {
+			case n < 6:
+				err = read(ctx, e, c, random, start, r)
+			case n < 9:
+				err = k.renew(ctx, start, r)
+			default:
+				err = pair(ctx, c, ownKey(e, worker, random), tokens.token(), start, r)
+			}
+			if err == nil {
+				r.Latency("step", start, time.Now())
+			}
+			return err
+		}
+	})
+}
+
+// fillDepth is how many keys are written at a time.
+const fillDepth = 256
+
+// fill writes keys that live for an hour, through the first of the target's
+// endpoints that takes them.
+func fill(ctx context.Context, e Env, n int, key func(int) string) error {
+	c, err := writer(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return batches(n, func(i int) {
+		c.Append("set", key(i), "0123456789abcdef", "px", "3600000")
+	}, c)
+}
+
+// writer is a connection to a server that can be written to.
+func writer(ctx context.Context, e Env) (*resp.Conn, error) {
+	leader, err := e.Target.Leader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Dial(ctx, leader, e.Client.Timeout)
+}
+
+// batches sends what add appends for each of n, in pipelines.
+func batches(n int, add func(i int), c *resp.Conn) error {
+	for from := 0; from < n; from += fillDepth {
+		to := min(from+fillDepth, n)
+		for i := from; i < to; i++ {
+			add(i)
+		}
+		if err := c.Flush(); err != nil {
+			return err
+		}
+		for range to - from {
+			if _, err := c.Read(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package workload
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/holdfast/holdfast/bench/internal/load"
+	"github.com/holdfast/holdfast/bench/internal/target"
+)
+
+// Control starts and stops the processes of a target. It is nil when they are not ours.
+type Control interface {
+	// Kill ends the server that listens at addr as a crash would, at once.
+	Kill(addr string) error
+	// Start starts it again on the data it left.
+	Start(ctx context.Context, addr string) error
+	// Ready waits until all servers take part again.
+	Ready(ctx context.Context) error
+}
+
+// Sizes are how large the parts of workloads are.
+type Sizes struct {
+	Keys     int           // keys that uncontended, reads and mixed are spread over
+	Shared   int           // keys that contended workers fight for
+	Depth    int           // commands in a pipeline
+	Locks    int           // locks that the memory workload holds
+	Idle     int           // connections that idle
+	Failover int           // kills
+	Poll     time.Duration // between two tries to get a lock that somebody has
+}
+
+// Env is where and how a workload runs.
+type Env struct {
+	Target        target.Target
+	Control       Control
+	Client        target.Options
+	Connections   int
+	RatePerSecond float64
+	Warmup        time.Duration
+	Measure       time.Duration
+	Sizes         Sizes
+}
+
+// Figures are what a run gives.
+type Figures struct {
+	// Steps are latencies by what was done.
+	Steps map[string]load.Latency `json:"steps,omitempty"`
+	// Numbers are everything else; the name ends with the unit.
+	Numbers map[string]float64 `json:"numbers,omitempty"`
+	// Errors are counted by text.
+	Errors map[string]int64 `json:"errors,omitempty"`
+}
+
+// Workload is a row of [All].
+type Workload struct {
+	Name  string
+	About string
+	// Step is the one of [Figures.Steps] that is counted in tables.
+	Step string
+	// Latency is the step whose latencies tables show beside it; "" is Step.
+	Latency string
+	// Batch: a step is many commands; tables show the number commands_per_second.
+	Batch bool
+	// Once: it does not depend on the number of connections or the rate, and gives
+	// numbers alone.
+	Once bool
+	Run  func(ctx context.Context, e Env) (*Figures, error)
+}
+
+// All are the workloads.
+func All() []Workload {
+	return []Workload{
+		{
+			Name: "uncontended", Step: "pair", Latency: "acquire", Run: uncontended,
+			About: "acquire and release a lock that nobody else wants: SET NX PX, then compare-and-delete by EVALSHA",
+		},
+		{
+			Name: "contended", Step: "pair", Latency: "acquire", Run: contended,
+			About: "acquire and release one of few locks that all workers want, polling while somebody has it",
+		},
+		{
+			Name: "hot", Step: "handoff", Latency: "acquire", Run: hot,
+			About: "all workers poll for one lock, and stand back for one pause when they have had it; a hand-off is an acquire by another than the last holder",
+		},
+		{
+			Name: "renewals", Step: "renew", Run: renewals,
+			About: "every worker keeps one lock and extends it: compare-and-expire by EVALSHA",
+		},
+		{
+			Name: "reads", Step: "get", Run: reads,
+			About: "GET of keys that exist",
+		},
+		{
+			Name: "mixed", Step: "step", Run: mixed,
+			About: "of ten steps six are reads, three renewals, one a pair of acquire and release",
+		},
+		{
+			Name: "pipelined", Step: "batch", Batch: true, Run: pipelined,
+			About: "SET NX PX of random keys in pipelines, without a client library",
+		},
+		{
+			Name: "memory", Once: true, Run: memory,
+			About: "what a held lock takes in each server process, over the bytes of its key and token",
+		},
+		{
+			Name: "idle", Once: true, Run: idle,
+			About: "what a connection that says nothing takes in memory, and all of them in CPU",
+		},
+		{
+			Name: "failover", Once: true, Run: failover,
+			About: "kill -9 of the leader until the first acquire is acknowledged anywhere",
+		},
+	}
+}
+
+// loop runs one op per client in the loop that e asks for.
+func loop(ctx context.Context, e Env, op func(worker int, c target.Client) load.Op) (*Figures, error) {
+	clients, err := e.Target.Clients(ctx, e.Connections, e.Client)
+	if err != nil {
+		return nil, err
+	}
+	defer target.CloseAll(clients)
+	ops := make([]load.Op, len(clients))
+	for i, c := range clients {
+		ops[i] = op(i, c)
+	}
+	return measure(ctx, e, ops)
+}
+
+// measure runs ops and adds what the servers used meanwhile.
+func measure(ctx context.Context, e Env, ops []load.Op) (*Figures, error) {
+	m := newMeter(e)
+	s, err := load.Run(ctx, load.Config{
+		Warmup: e.Warmup, Measure: e.Measure, RatePerSecond: e.RatePerSecond, Begin: m.begin, End: m.end,
+	}, ops)
+	if err != nil {
+		return nil, err
+	}
+	f := &Figures{Steps: s.Steps, Numbers: m.numbers(), Errors: s.Errors}
+	f.Numbers["window_seconds"] = e.Measure.Seconds()
+	for what, n := range s.Counts {
+		f.Numbers[what+"_per_second"] = float64(n) / e.Measure.Seconds()
+	}
+	if len(f.Errors) == 0 {
+		f.Errors = nil
+	}
+	return f, nil
+}
+
+// merge adds numbers to f's.
+func (f *Figures) merge(numbers map[string]float64) {
+	if f.Numbers == nil {
+		f.Numbers = make(map[string]float64)
+	}
+	maps.Copy(f.Numbers, numbers)
+}

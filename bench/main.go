@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/holdfast/holdfast/bench/internal/report"
+	"github.com/holdfast/holdfast/bench/internal/workload"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// run measures what args say, prints the tables and writes the figures to files.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	o, err := parseOptions(args, stderr)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return fmt.Errorf("make the folder for results: %w", err)
+	}
+	subjects, stop, err := startSubjects(ctx, o, stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	result := &report.Result{Started: time.Now(), Command: "go run ./bench " + quoteArgs(args)}
+	if result.Machine, err = describeMachine(ctx, o.out); err != nil {
+		return err
+	}
+	for _, s := range subjects {
+		result.Targets = append(result.Targets, s.Target)
+	}
+	runErr := runMatrix(ctx, o, subjects, result, stderr)
+	if len(result.Runs) == 0 {
+		return runErr
+	}
+	// What was measured before an interruption is not thrown away.
+	return errors.Join(runErr, write(o, result, stdout, stderr))
+}
+
+func write(o options, result *report.Result, stdout, stderr io.Writer) error {
+	base := filepath.Join(o.out, result.Started.UTC().Format("20060102-150405"))
+	type file struct {
+		name  string
+		write func(io.Writer) error
+	}
+	files := []file{
+		{base + ".json", result.WriteJSON},
+		{base + ".md", func(w io.Writer) error { return result.WriteMarkdown(w, workload.All()) }},
+	}
+	for _, wl := range o.workloads {
+		if result.Offered(wl) {
+			files = append(files, file{base + "-" + wl.Name + ".svg", func(w io.Writer) error { return result.WriteSVG(w, wl) }})
+		}
+	}
+	for _, f := range files {
+		if err := writeFile(f.name, f.write); err != nil {
+			return err
+		}
+		fmt.Fprintln(stderr, "wrote", f.name)
+	}
+	return result.WriteMarkdown(stdout, workload.All())
+}
+
+func writeFile(name string, write func(io.Writer) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	return errors.Join(write(f), f.Close())
+}

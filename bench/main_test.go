@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/bench/internal/fakeredis"
+	"github.com/holdfast/holdfast/bench/internal/report"
+)
+
+// short are flags for runs that take no time.
+func short(out string, more ...string) []string {
+	return append([]string{"--warmup", "1ms", "--measure", "100ms", "--keys", "100", "--out", out, "--rounds", "2"}, more...)
+}
+
+func TestRunMeasuresByTurns(t *testing.T) {
+	t.Parallel()
+	a, b := fakeredis.Start(t), fakeredis.Start(t)
+	dir := t.TempDir()
+	var stdout, stderr bytes.Buffer
+	err := run(t.Context(), short(dir, "--targets", "a="+a.Addr+",b="+b.Addr, "--connections", "1,4",
+		"--workloads", "uncontended,contended,hot,renewals,reads,mixed,pipelined", "--poll", "1ms"), &stdout, &stderr)
+	require.NoError(t, err, stderr.String())
+
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	text, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	var result report.Result
+	require.NoError(t, json.Unmarshal(text, &result))
+	require.Len(t, result.Runs, 2*7*2*2)
+	var order []string
+	measured := make(map[string]int64) // how often each step was taken, in all runs of a workload
+	for _, r := range result.Runs {
+		require.Empty(t, r.Failed)
+		require.Empty(t, r.Figures.Errors, "%+v", r.Point)
+		for step, l := range r.Figures.Steps {
+			measured[r.Workload+" "+step] += l.Count
+		}
+		order = append(order, r.Target)
+	}
+	require.Equal(t, strings.Repeat("ab", 14)+strings.Repeat("ba", 14), strings.Join(order, ""))
+	for _, step := range []string{
+		"uncontended acquire", "uncontended release", "uncontended pair", "contended pair", "hot handoff", "renewals renew", "reads get", "mixed step", "pipelined batch",
+	} {
+		require.Positive(t, measured[step], step)
+	}
+	require.Contains(t, stdout.String(), "## uncontended")
+	require.Contains(t, stdout.String(), "| 1 connection | 4 connections |")
+	require.NotContains(t, stdout.String(), "## Errors")
+}
+
+func TestRunWithARate(t *testing.T) {
+	t.Parallel()
+	s := fakeredis.Start(t)
+	var stdout, stderr bytes.Buffer
+	dir := t.TempDir()
+	err := run(t.Context(), short(dir, "--targets", "a="+s.Addr, "--connections", "4", "--rates", "100,200", "--client", "raw"), &stdout, &stderr)
+	require.NoError(t, err, stderr.String())
+	plots, err := filepath.Glob(filepath.Join(dir, "*-uncontended.svg"))
+	require.NoError(t, err)
+	require.Len(t, plots, 1)
+	require.Contains(t, stdout.String(), "| 100/s offered, 4 connections | 200/s offered, 4 connections |")
+}
+
+func TestErrorsAreReported(t *testing.T) {
+	t.Parallel()
+	s := fakeredis.Start(t)
+	s.Refuse("CLUSTERDOWN No leader is known")
+	var stdout, stderr bytes.Buffer
+	err := run(t.Context(), short(t.TempDir(), "--targets", "a="+s.Addr, "--connections", "2", "--workloads", "uncontended,reads,memory"), &stdout, &stderr)
+	require.NoError(t, err)
+	require.Contains(t, stdout.String(), "## Errors")
+	require.Contains(t, stdout.String(), "× CLUSTERDOWN No leader is known")
+	require.Contains(t, stdout.String(), "reads, 2 connections, round 0 failed: CLUSTERDOWN No leader is known")
+	require.Contains(t, stdout.String(), "a, memory, round 1 failed: the servers' processes are not known: give --pids")
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"":                                 "nothing to measure",
+		"--targets x":                      "target \"x\"",
+		"--targets a=h:1 --workloads none": `no workload "none"`,
+		"--targets a=h:1 --connections 0":  "--connections",
+		"--targets a=h:1 --connections x":  "read list",
+		"--targets a=h:1 --rates -1":       "--rates",
+		"--targets a=h:1 --pids b=1":       "no target has this name",
+		"--targets a=h:1 --client x":       "--client",
+		"--targets a=h:1 --rounds 0":       "--rounds",
+		"--targets a=h:1 --measure 0s":     "--measure",
+		"--targets a=h:1,a=h:2":            "two targets are called a",
+		"extra":                            "unexpected argument",
+		"--nonsense":                       "not defined",
+	} {
+		var stdout, stderr bytes.Buffer
+		err := run(t.Context(), append([]string{"--out", t.TempDir()}, strings.Fields(args)...), &stdout, &stderr)
+		require.ErrorContains(t, err, want, args)
+	}
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/holdfast/holdfast/bench/internal/peers"
+	"github.com/holdfast/holdfast/bench/internal/report"
+	"github.com/holdfast/holdfast/bench/internal/target"
+	"github.com/holdfast/holdfast/bench/internal/workload"
+)
+
+// subject is a target, and what can be done to its processes.
+type subject struct {
+	target.Target
+	control workload.Control
+}
+
+// startSubjects makes the subjects of the run: peers that it starts, then targets that
+// run already. stop ends what was started.
+func startSubjects(ctx context.Context, o options, stderr io.Writer) (all []subject, stop func() error, err error) {
+	stop = func() error { return nil }
+	if len(o.peers) > 0 {
+		fmt.Fprintln(stderr, "starting", strings.Join(o.peers, ", "))
+		started, err := peers.Start(ctx, o.peers, peers.Options{Dir: o.out, Holdfast: o.holdfast})
+		if err != nil {
+			return nil, nil, err
+		}
+		stop = started.Stop
+		for _, s := range started.Subjects {
+			one := subject{Target: s.Target}
+			if s.Cluster != nil {
+				one.control = s.Cluster
+			}
+			all = append(all, one)
+		}
+	}
+	for _, t := range o.targets {
+		all = append(all, subject{Target: t})
+	}
+	if len(all) == 0 {
+		return nil, nil, errors.New("nothing to measure: give --peers or --targets")
+	}
+	if err := sameNames(all); err != nil {
+		return nil, nil, errors.Join(err, stop())
+	}
+	return all, stop, nil
+}
+
+// runMatrix measures every point in every round. The innermost loop is over the subjects,
+// so that what disturbs the machine for a minute disturbs all of them; who
+// comes first changes with the round.
+func runMatrix(ctx context.Context, o options, subjects []subject, result *report.Result, stderr io.Writer) error {
+	for round := range o.rounds {
+		for _, w := range o.workloads {
+			for _, p := range points(o, w) {
+				for i := range subjects {
+					s := subjects[(i+round)%len(subjects)]
+					p.Target = s.Name
+					if err := ctx.Err(); err != nil {
+						return context.Cause(ctx)
+					}
+					result.Runs = append(result.Runs, runPoint(ctx, o, w, s, p, round, stderr))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// points are the points of a workload for one target.
+func points(o options, w workload.Workload) []report.Point {
+	if w.Once {
+		return []report.Point{{Workload: w.Name}}
+	}
+	rates := o.rates
+	if len(rates) == 0 {
+		rates = []float64{0}
+	}
+	var all []report.Point
+	for _, n := range o.connections {
+		for _, rate := range rates {
+			all = append(all, report.Point{Workload: w.Name, Connections: n, RatePerSecond: rate})
+		}
+	}
+	return all
+}
+
+// runPoint measures once. A run that fails is part of the result, and does not end it.
+func runPoint(ctx context.Context, o options, w workload.Workload, s subject, p report.Point, round int, stderr io.Writer) report.Run {
+	e := o.env
+	e.Target, e.Control, e.Connections, e.RatePerSecond = s.Target, s.control, p.Connections, p.RatePerSecond
+	fmt.Fprintf(stderr, "round %d/%d %s %s %s", round+1, o.rounds, w.Name, s.Name, p.Title())
+	f, err := w.Run(ctx, e)
+	run := report.Run{Point: p, Round: round, Figures: f}
+	if err != nil {
+		run.Figures, run.Failed = nil, err.Error()
+		fmt.Fprintf(stderr, ": %v\n", err)
+		return run
+	}
+	fmt.Fprintln(stderr, ":", brief(w, f))
+	return run
+}
+
+// brief is a line of progress.
+func brief(w workload.Workload, f *workload.Figures) string {
+	if w.Once {
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(f.Numbers)) {
+			parts = append(parts, fmt.Sprintf("%s %.4g", name, f.Numbers[name]))
+		}
+		return strings.Join(parts, ", ")
+	}
+	var errs int64
+	for _, n := range f.Errors {
+		errs += n
+	}
+	step := f.Steps[w.Step]
+	return fmt.Sprintf("%.0f/s, p50 %.2f ms, p99 %.2f ms, %d errors", report.RateOf(w, f), step.P50Micros/1000, step.P99Micros/1000, errs)
+}
+
+// sameNames reports a name that two subjects have.
+func sameNames(subjects []subject) error {
+	for i, s := range subjects {
+		if slices.ContainsFunc(subjects[:i], func(o subject) bool { return o.Name == s.Name }) {
+			return fmt.Errorf("two targets are called %s", s.Name)
+		}
+	}
+	return nil
+}

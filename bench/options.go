@@ -1,0 +1,171 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/bench/internal/peers"
+	"github.com/holdfast/holdfast/bench/internal/target"
+	"github.com/holdfast/holdfast/bench/internal/workload"
+)
+
+// options are the flags.
+type options struct {
+	targets     []target.Target
+	peers       []string
+	holdfast    string
+	workloads   []workload.Workload
+	connections []int
+	rates       []float64
+	rounds      int
+	env         workload.Env // what is the same in every run
+	out         string
+}
+
+func parseOptions(args []string, stderr io.Writer) (options, error) {
+	var o options
+	var targets, peerNames, pids, workloads, connections, rates, library string
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.StringVar(&targets, "targets", "", "what to measure: name=host:port[+host:port…][@leader|@followers|@spread|@redlock][@wait=N],…")
+	fs.StringVar(&peerNames, "peers", "", "servers to start and measure, any of: "+strings.Join(peers.Names(), ", "))
+	fs.StringVar(&o.holdfast, "holdfast", "", "binary of holdfast for --peers; default: built from this tree")
+	fs.StringVar(&pids, "pids", "", "the targets' processes, for CPU and memory: name=pid[+pid…],…")
+	fs.StringVar(&workloads, "workloads", "uncontended", "which of: "+strings.Join(workloadNames(), ", "))
+	fs.StringVar(&connections, "connections", "1,16,64,256", "numbers of connections, each a run of its own")
+	fs.StringVar(&rates, "rates", "", "open loop: operations a second to offer, each a run of its own; default: closed loop")
+	fs.StringVar(&library, "client", string(target.GoRedis), "who speaks for the workers: go-redis or raw")
+	fs.IntVar(&o.rounds, "rounds", 3, "how often everything is measured; tables show medians")
+	fs.StringVar(&o.out, "out", "bench-results", "folder for results and for what measured servers store: on a real disk")
+	fs.DurationVar(&o.env.Warmup, "warmup", 2*time.Second, "time before the window of a run")
+	fs.DurationVar(&o.env.Measure, "measure", 5*time.Second, "window of a run")
+	fs.DurationVar(&o.env.Client.TTL, "ttl", 30*time.Second, "time to live of locks")
+	fs.DurationVar(&o.env.Client.Timeout, "timeout", 5*time.Second, "limit of one command")
+	sizes := &o.env.Sizes
+	fs.IntVar(&sizes.Keys, "keys", 100_000, "keys of uncontended, reads and mixed")
+	fs.IntVar(&sizes.Shared, "shared", 10, "keys of contended")
+	fs.IntVar(&sizes.Depth, "depth", 16, "commands in a pipeline")
+	fs.IntVar(&sizes.Locks, "locks", 1_000_000, "locks that memory holds")
+	fs.IntVar(&sizes.Idle, "idle", 10_000, "connections that idle opens")
+	fs.IntVar(&sizes.Failover, "kills", 5, "times that failover kills the leader, a round")
+	fs.DurationVar(&sizes.Poll, "poll", 10*time.Millisecond, "pause of a worker that polls for a lock, give or take a half")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	o.env.Client.Library = target.Library(library)
+	return o, errors.Join(
+		o.parseTargets(targets, pids), o.parsePeers(peerNames), o.parseWorkloads(workloads),
+		parseList(connections, strconv.Atoi, &o.connections), parseList(rates, parseRate, &o.rates), o.validate(),
+	)
+}
+
+func (o *options) validate() error {
+	var errs error
+	if l := o.env.Client.Library; l != target.GoRedis && l != target.Raw {
+		errs = errors.Join(errs, fmt.Errorf("--client %q: use go-redis or raw", l))
+	}
+	s := o.env.Sizes
+	for name, n := range map[string]int{
+		"rounds": o.rounds, "keys": s.Keys, "shared": s.Shared, "depth": s.Depth, "locks": s.Locks, "idle": s.Idle, "kills": s.Failover,
+	} {
+		if n < 1 {
+			errs = errors.Join(errs, fmt.Errorf("--%s %d: want at least 1", name, n))
+		}
+	}
+	if o.env.Measure <= 0 || o.env.Client.TTL < time.Millisecond || o.env.Client.Timeout <= 0 {
+		errs = errors.Join(errs, errors.New("--measure, --ttl and --timeout must be positive"))
+	}
+	if slices.ContainsFunc(o.connections, func(n int) bool { return n < 1 }) || len(o.connections) == 0 {
+		errs = errors.Join(errs, errors.New("--connections: want numbers from 1"))
+	}
+	if slices.ContainsFunc(o.rates, func(r float64) bool { return r <= 0 }) {
+		errs = errors.Join(errs, errors.New("--rates: want numbers above 0"))
+	}
+	return errs
+}
+
+func parseRate(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
+
+// parseList reads a list with commas; "" is none.
+func parseList[T any](list string, parse func(string) (T, error), into *[]T) error {
+	for item := range strings.SplitSeq(list, ",") {
+		if item == "" {
+			continue
+		}
+		v, err := parse(strings.TrimSpace(item))
+		if err != nil {
+			return fmt.Errorf("read list %q: %w", list, err)
+		}
+		*into = append(*into, v)
+	}
+	return nil
+}
+
+func (o *options) parseTargets(specs, pids string) error {
+	if err := parseList(specs, target.Parse, &o.targets); err != nil {
+		return err
+	}
+	for item := range strings.SplitSeq(pids, ",") {
+		if item == "" {
+			continue
+		}
+		name, list, _ := strings.Cut(item, "=")
+		i := slices.IndexFunc(o.targets, func(t target.Target) bool { return t.Name == name })
+		if i < 0 {
+			return fmt.Errorf("--pids %q: no target has this name", item)
+		}
+		var processes []int
+		if err := parseList(strings.ReplaceAll(list, "+", ","), strconv.Atoi, &processes); err != nil {
+			return err
+		}
+		o.targets[i].PIDs = func() []int { return processes }
+	}
+	return nil
+}
+
+func (o *options) parsePeers(names string) error {
+	return parseList(names, func(name string) (string, error) {
+		if !slices.Contains(peers.Names(), name) {
+			return "", fmt.Errorf("there is no peer %q, but %s", name, strings.Join(peers.Names(), ", "))
+		}
+		return name, nil
+	}, &o.peers)
+}
+
+func (o *options) parseWorkloads(names string) error {
+	return parseList(names, func(name string) (workload.Workload, error) {
+		i := slices.Index(workloadNames(), name)
+		if i < 0 {
+			return workload.Workload{}, fmt.Errorf("there is no workload %q, but %s", name, strings.Join(workloadNames(), ", "))
+		}
+		return workload.All()[i], nil
+	}, &o.workloads)
+}
+
+func workloadNames() []string {
+	var names []string
+	for _, w := range workload.All() {
+		names = append(names, w.Name)
+	}
+	return names
+}
+
+// quoteArgs writes arguments as a shell would read them.
+func quoteArgs(args []string) string {
+	quoted := make([]string, len(args))
+	for i, a := range args {
+		if quoted[i] = a; strings.ContainsAny(a, " '\"$*?") {
+			quoted[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}
