@@ -1,0 +1,59 @@
+# Every target says after ## what it does; `make help` lists them.
+GO ?= go
+BIN := bin
+
+.DEFAULT_GOAL := help
+.PHONY: help build test race check fmt fuzz rewrite demo jepsen mutants soak bench bench-compare differential clients clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/holdfast
+	$(GO) build -o $(BIN)/holdfast ./cmd/holdfast
+
+test: ## run all tests; needs nothing but Go
+	$(GO) test ./...
+
+race: ## run all tests under the race detector
+	$(GO) test -race -timeout 30m ./...
+
+check: ## vet, staticcheck, gofumpt, go.mod tidiness
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	@out=$$($(GO) tool gofumpt -l .); if [ -n "$$out" ]; then echo "run 'make fmt', these files differ:"; echo "$$out"; exit 1; fi
+	$(GO) mod tidy -diff
+
+fmt: ## format with gofumpt
+	$(GO) tool gofumpt -l -w .
+
+rewrite: ## regenerate transcripts and README sections after an intended change
+	$(GO) test ./cmd/holdfast ./fsm ./server ./server/resp -rewrite
+
+FUZZTIME ?= 20s
+fuzz: ## run every fuzz target for FUZZTIME (20s)
+	@./.ci/fuzz $(FUZZTIME)
+
+demo: ## three nodes on this machine, ports 6379 to 6381
+	$(GO) run ./cmd/holdfast demo
+
+differential: ## compare replies with a real redis-server (installed by you)
+	HOLDFAST_REDIS_SERVER=$${HOLDFAST_REDIS_SERVER:-$$(command -v redis-server)} $(GO) test -count=1 -run Differential ./protocol ./fsm/... ./server/resp
+
+jepsen: ## partition tests against a three-node cluster, about three minutes
+	$(GO) run ./jepsen --time 150s
+
+mutants: ## servers that are wrong on purpose: the partition tests must find each
+	./.ci/mutants
+
+SOAK ?= 1h
+soak: ## partition tests, seed after seed for SOAK (1h); keeps the reports of those not valid
+	$(GO) run ./jepsen --soak $(SOAK)
+
+bench: ## closed-loop acquire and release against a three-node cluster it starts
+	$(GO) run ./bench --peers holdfast
+
+clients: ## stock clients and lock libraries against three nodes; installs them into a temporary folder
+	./server/clients/run.sh
+
+clean: ## remove what the targets made
+	rm -rf $(BIN) store bench-results
