@@ -94,8 +94,8 @@ func ErrValue(line string) Value { return Value{Kind: KindError, Str: line} }
 
 // OutcomeOf classifies the text of an error reply, of Holdfast or of Redis. A prefix
 // that it does not know says nothing, and so does an error that a script raised: what
-// the script wrote before stays. A script that returns an error of its own making
-// ("ERR busy") after it has written cannot be told from a refusal.
+// the script wrote before stays, unless the error says [Undone]. A script that returns an
+// error of its own making ("ERR busy") after it has written cannot be told from a refusal.
 func OutcomeOf(line string) Outcome {
 	prefix, _, _ := strings.Cut(line, " ")
 	if !refusals[prefix] || raisedByScript(line) {
@@ -108,8 +108,11 @@ func OutcomeOf(line string) Outcome {
 // script: "script: <sha>, on @user_script:1."
 func raisedByScript(line string) bool {
 	at := strings.LastIndex(line, ", on @user_script:")
-	return at >= 0 && strings.Contains(line[:at], "script: ")
+	return at >= 0 && strings.Contains(line[:at], "script: ") && !strings.Contains(line[:at], ", "+Undone+" script: ")
 }
+
+// Undone is what the error of a script that was stopped says of what it wrote.
+const Undone = "what it did is undone"
 
 // refusals are the prefixes of errors that are sent in place of doing anything.
 var refusals = map[string]bool{

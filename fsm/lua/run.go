@@ -114,7 +114,7 @@ func (r *Runner) end() {
 // alike, at the will of whoever found it.
 func (l *state) stopped(failure any) (protocol.Value, error) {
 	if over, is := failure.(budgetPanic); is {
-		return protocol.Err(fmt.Sprintf("%s, what it did is undone script: %s, on %s.", over.err, l.env.SHA, l.place())), over.err
+		return protocol.Err(fmt.Sprintf("%s, %s script: %s, on %s.", over.err, protocol.Undone, l.env.SHA, l.place())), over.err
 	}
 	err := fmt.Errorf("%w: %v", ErrInternal, failure)
 	if cause, is := failure.(error); is {

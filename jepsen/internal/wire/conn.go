@@ -104,28 +104,16 @@ func replyOf(v protocol.Value) Reply {
 		return Reply{Value: v, Outcome: history.OK}
 	}
 	prefix, _, _ := strings.Cut(v.Str, " ")
-	return Reply{Outcome: outcomeOf(prefix), Why: v.Str, Retried: retriedPrefixes[prefix]}
+	r := Reply{Outcome: history.Info, Why: v.Str, Retried: retriedPrefixes[prefix]}
+	if protocol.OutcomeOf(v.Str) == protocol.OutcomeNone {
+		r.Outcome = history.Fail
+	}
+	return r
 }
 
 // retriedPrefixes are those that at least one stock client answers by sending again.
 var retriedPrefixes = map[string]bool{
 	"LOADING": true, "READONLY": true, "MASTERDOWN": true, "CLUSTERDOWN": true, "TRYAGAIN": true, "NOREPLICAS": true,
-}
-
-// notApplied are the prefixes whose rows say that the command surely was not applied. Redis
-// means the same by all of them, but for NOREPLICAS, which it sends before it runs the command.
-var notApplied = map[string]bool{
-	"LOADING": true, "READONLY": true, "MASTERDOWN": true, "CLUSTERDOWN": true, "TRYAGAIN": true, "NOREPLICAS": true,
-	"MOVED": true, "REDIRECT": true, "NOSCRIPT": true, "WRONGTYPE": true, "EXECABORT": true, "OOM": true,
-	"NOAUTH": true, "WRONGPASS": true, "NOPERM": true, "NOPROTO": true, "BUSY": true, "ERR": true,
-}
-
-// outcomeOf is what an error line says of the command; a prefix that nobody knows says nothing.
-func outcomeOf(prefix string) history.Outcome {
-	if notApplied[prefix] {
-		return history.Fail
-	}
-	return history.Info
 }
 
 // appendCommand appends a request.

@@ -45,6 +45,7 @@ func TestOutcomesByTheRules(t *testing.T) {
 		{"-ERR syntax error\r\n", false, history.Fail, "ERR syntax error", false, false},
 		{"-CLUSTERDOWN no leader\r\n", false, history.Fail, "CLUSTERDOWN no leader", true, false},
 		{"-UNCERTAIN it may have been applied\r\n", false, history.Info, "UNCERTAIN it may have been applied", false, false},
+		{"-ERR x script: d99e277c, on @user_script:1.\r\n", false, history.Info, "ERR x script: d99e277c, on @user_script:1.", false, false},
 		{"-WHATEVER else\r\n", false, history.Info, "WHATEVER else", false, false},
 		{"", false, history.Info, "timed out", true, true},
 		{"", true, history.Info, "connection lost: EOF", true, true},

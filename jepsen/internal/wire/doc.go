@@ -6,10 +6,10 @@
 // outcomes, by these rules and nothing else:
 //
 //   - a reply that is no error: ok;
-//   - an error whose row says that the command surely was not applied, a connection that could not be
-//     made, or a write of which nothing left: fail;
-//   - an error whose row says unknown, an error nobody knows, a time-out, a connection lost after the
-//     request was written, bytes that are no reply: info.
+//   - an error that [protocol.OutcomeOf] says is sent in place of doing anything, a connection that
+//     could not be made, or a write of which nothing left: fail;
+//   - any other error (one that a script raised, one nobody knows), a time-out, a connection lost after
+//     the request was written, bytes that are no reply: info.
 //
 // Start reading at [Conn.Pipeline].
 package wire
