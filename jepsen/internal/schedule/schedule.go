@@ -156,49 +156,61 @@ func Select(list string, supported []string) ([]string, error) {
 }
 
 // Generate draws a schedule: episodes of one fault, or two of different lanes, with
-// quiet between them in which the service must recover.
+// quiet between them in which the service must recover. Every kind comes once before any
+// comes again, so a few minutes have all of them.
 func Generate(o Options) []Step {
 	rng := rand.New(rand.NewPCG(o.Seed, 0x5c4ed01e))
-	var byGroup [][]Kind
-	groups := map[string]int{}
+	d := deck{rng: rng}
 	for _, k := range kinds {
-		if !slices.Contains(o.Faults, k.Name) {
-			continue
+		if slices.Contains(o.Faults, k.Name) {
+			d.all = append(d.all, k)
 		}
-		n, seen := groups[k.Group]
-		if !seen {
-			n = len(byGroup)
-			groups[k.Group] = n
-			byGroup = append(byGroup, nil)
-		}
-		byGroup[n] = append(byGroup[n], k)
 	}
-	if len(byGroup) == 0 {
+	if len(d.all) == 0 {
 		return nil
-	}
-	draw := func() Kind {
-		group := byGroup[rng.IntN(len(byGroup))]
-		return group[rng.IntN(len(group))]
 	}
 	var steps []Step
 	at := quiet
 	for {
-		k := draw()
+		k, _ := d.draw(func(Kind) bool { return true })
 		step := newStep(rng, k, at, o.Nodes)
 		end := at + step.For
 		if end > o.Time-quiet {
 			return steps
 		}
 		steps = append(steps, step)
-		if other := draw(); rng.Float64() < 0.3 && other.Lane != k.Lane && step.For > 0 {
-			second := newStep(rng, other, at+between(rng, 0, step.For), o.Nodes)
-			if second.At+second.For <= o.Time-quiet {
+		if rng.Float64() < 0.3 && step.For > 0 {
+			from := at + between(rng, 0, step.For)
+			fits := func(other Kind) bool { return other.Lane != k.Lane && from+other.Max <= o.Time-quiet }
+			if other, found := d.draw(fits); found {
+				second := newStep(rng, other, from, o.Nodes)
 				steps = append(steps, second)
 				end = max(end, second.At+second.For)
 			}
 		}
 		at = end + between(rng, 1500*time.Millisecond, 5*time.Second)
 	}
+}
+
+// deck is kinds in an order drawn anew when all are dealt.
+type deck struct {
+	rng       *rand.Rand
+	all, rest []Kind
+}
+
+// draw deals the next kind that will do, if there is one left in the deck.
+func (d *deck) draw(fits func(Kind) bool) (Kind, bool) {
+	if len(d.rest) == 0 {
+		d.rest = slices.Clone(d.all)
+		d.rng.Shuffle(len(d.rest), func(i, j int) { d.rest[i], d.rest[j] = d.rest[j], d.rest[i] })
+	}
+	i := slices.IndexFunc(d.rest, fits)
+	if i < 0 {
+		return Kind{}, false
+	}
+	k := d.rest[i]
+	d.rest = slices.Delete(d.rest, i, i+1)
+	return k, true
 }
 
 func newStep(rng *rand.Rand, k Kind, at time.Duration, nodes int) Step {

@@ -47,6 +47,16 @@ func TestScheduleKeepsItsBounds(t *testing.T) {
 	require.Len(t, drawn, len(kinds), "every fault is drawn by some seed")
 }
 
+func TestFiveMinutesHaveEveryKind(t *testing.T) {
+	for seed := range uint64(300) {
+		left := all()
+		for _, s := range Generate(Options{Seed: seed, Nodes: 3, Time: 5 * time.Minute, Faults: all()}) {
+			left = slices.DeleteFunc(left, func(name string) bool { return name == s.Fault })
+		}
+		require.Empty(t, left, "seed %d", seed)
+	}
+}
+
 func TestSelect(t *testing.T) {
 	supported := []string{"kill-leader", "kill-all", "pause-leader"}
 	cases := []struct {
