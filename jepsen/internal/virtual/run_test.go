@@ -43,7 +43,7 @@ func run(t *testing.T, o runOptions) (checker.Verdict, string) {
 	require.NoError(t, err)
 	steps := schedule.Generate(schedule.Options{Seed: o.seed, Nodes: o.nodes, Time: o.time, Faults: faults})
 	settings := &workload.Options{
-		Service: tgt.service, Seed: o.seed, Concurrency: 16, Rate: 150, Timeout: 3 * time.Second,
+		Service: tgt.service, Seed: o.seed, Concurrency: 24, Rate: 150, Timeout: 3 * time.Second,
 		Features: tgt.Features(ctx), Settle: 6 * time.Second,
 	}
 	if slices.Contains(faults, "clock-rate") {

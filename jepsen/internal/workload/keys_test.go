@@ -45,6 +45,13 @@ func TestClientsAreDealtOut(t *testing.T) {
 		}
 	}
 	require.Len(t, seen, 30)
+	loads, err = Build("all", &Options{Concurrency: 24})
+	require.NoError(t, err)
+	for _, l := range loads {
+		require.Len(t, l.clients, builders[l.Name()].share, l.Name())
+	}
+	_, err = Build("all", &Options{Concurrency: 7})
+	require.ErrorContains(t, err, "too few")
 	_, err = Build("register,rain", &Options{Concurrency: 3})
 	require.ErrorContains(t, err, `no workload "rain"`)
 }

@@ -66,17 +66,18 @@ type builder struct {
 	build func(*Options) Workload
 }
 
-// builders are the workloads by name. Locks get more clients, as they hold what they take.
+// builders are the workloads by name. Locks get more clients, as they hold what they take; nobody gets
+// less than two, as one client alone meets nobody.
 var builders = map[string]builder{
-	"register":    {1, newRegister},
-	"counter":     {1, newCounter},
-	"append":      {1, newAppend},
-	"txn":         {1, newTxn},
-	"script":      {1, newScript},
-	"ttl":         {1, newTTL},
-	"lock":        {4, newLock},
-	"fencedset":   {3, func(o *Options) Workload { return newGuardedSet(o, true) }},
-	"unfencedset": {3, func(o *Options) Workload { return newGuardedSet(o, false) }},
+	"register":    {3, newRegister},
+	"counter":     {2, newCounter},
+	"append":      {2, newAppend},
+	"txn":         {3, newTxn},
+	"script":      {2, newScript},
+	"ttl":         {2, newTTL},
+	"lock":        {6, newLock},
+	"fencedset":   {4, func(o *Options) Workload { return newGuardedSet(o, true) }},
+	"unfencedset": {4, func(o *Options) Workload { return newGuardedSet(o, false) }},
 }
 
 // Names are the workloads that there are. All but unfencedset are expected to be valid.
@@ -102,11 +103,24 @@ func Build(list string, o *Options) ([]Load, error) {
 		}
 		names = append(names, name)
 	}
+	if o.Concurrency < len(names) {
+		return nil, fmt.Errorf("%d clients are too few for %d workloads", o.Concurrency, len(names))
+	}
+	// The next client goes to whoever has the smallest part of its share.
+	counts := make([]int, len(names))
+	for range o.Concurrency {
+		least := 0
+		for n, name := range names {
+			if counts[n]*builders[names[least]].share < counts[least]*builders[name].share {
+				least = n
+			}
+		}
+		counts[least]++
+	}
 	loads := make([]Load, len(names))
-	for i, client := 0, 0; client < o.Concurrency; i++ {
-		n := i % len(names)
-		// In its round a workload takes a client for each of its parts; the first round gives everybody one.
-		for range min(builders[names[n]].share, o.Concurrency-client) {
+	client := 0
+	for n := range names {
+		for range counts[n] {
 			loads[n].clients = append(loads[n].clients, client)
 			client++
 		}
