@@ -132,7 +132,7 @@ func mapKeys(a, b map[string]string) func(func(string) bool) {
 	}
 }
 
-func TestRedisFactsAreThoseOfARealServer(t *testing.T) {
+func TestDifferentialFacts(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
 	conn := redis.dial(t)
@@ -157,7 +157,7 @@ func TestRedisFactsAreThoseOfARealServer(t *testing.T) {
 	require.Equal(t, string(want), text)
 }
 
-func TestConversationsWithARealServer(t *testing.T) {
+func TestDifferentialConversations(t *testing.T) {
 	t.Parallel()
 	conn := startRedis(t).dial(t)
 	for _, c := range conversations {
@@ -168,7 +168,7 @@ func TestConversationsWithARealServer(t *testing.T) {
 }
 
 // What the grammar allows, Redis takes.
-func TestGrammarAgreesWithARealServer(t *testing.T) {
+func TestDifferentialGrammar(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
 	g := protocoltest.New(2)
@@ -198,7 +198,7 @@ func TestGrammarAgreesWithARealServer(t *testing.T) {
 	}
 }
 
-func TestMatchAgreesWithARealServer(t *testing.T) {
+func TestDifferentialMatch(t *testing.T) {
 	t.Parallel()
 	conn := startRedis(t).dial(t)
 	names := []string{"", "a", "A", "b", "abc", "ABC", "a*c", `a\c`, "[a]", "]", "-", "^", "a-c", "lock:1", "\xff", "aaaaaaaaab"}

@@ -203,8 +203,8 @@ local out = {} local function p(...) for i = 1, select('#', ...) do out[#out+1] 
 	return out.String() + "return table.concat(out, ' ')"
 }
 
-// TestRedisAgreesOnLibraries compares calls of the libraries with random arguments.
-func TestRedisAgreesOnLibraries(t *testing.T) {
+// TestDifferentialLibraries compares calls of the libraries with random arguments.
+func TestDifferentialLibraries(t *testing.T) {
 	redis := startRedis(t)
 	for _, kind := range sortedKeys(libraryGenerators) {
 		t.Run(kind, func(t *testing.T) {

@@ -256,8 +256,8 @@ func withoutAddresses(reply string) string {
 
 const generatedPrograms = 4000
 
-// TestRedisAgreesOnGenerated compares with a real Redis on programs nobody wrote.
-func TestRedisAgreesOnGenerated(t *testing.T) {
+// TestDifferentialPrograms compares with a real Redis on programs nobody wrote.
+func TestDifferentialPrograms(t *testing.T) {
 	redis := startRedis(t)
 	for seed := range uint64(generatedPrograms) {
 		program := generateProgram(seed)

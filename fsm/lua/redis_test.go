@@ -89,9 +89,9 @@ func (r *redisServer) eval(t testing.TB, script string) string {
 	return showBytes(r.command(t, append(words, snippetArgs...)...), script)
 }
 
-// TestRedisAgrees asks a real Redis for the replies in the snippet files. With HOLDFAST_REWRITE=1 it
+// TestDifferentialSnippets asks a real Redis for the replies in the snippet files. With HOLDFAST_REWRITE=1 it
 // writes them there.
-func TestRedisAgrees(t *testing.T) {
+func TestDifferentialSnippets(t *testing.T) {
 	redis := startRedis(t)
 	rewrite := os.Getenv("HOLDFAST_REWRITE") != ""
 	for _, file := range snippetFiles(t) {

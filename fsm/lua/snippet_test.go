@@ -15,7 +15,7 @@ import (
 
 // The files in testdata/snippets hold scripts and the replies that redis-server 7.0.15 gave. A line
 // that begins with "> " is the first of a script, "| " a further one, "= " is the reply; "~ " is ours,
-// where it differs on purpose, and the line "# " before says why. [TestRedisAgrees] writes the replies.
+// where it differs on purpose, and the line "# " before says why. [TestDifferentialSnippets] writes the replies.
 
 // snippet is a script with the replies to it.
 type snippet struct {
