@@ -35,6 +35,7 @@
 //
 // Run starts all but raft's, each once, and ends them with its context.
 //
+//	transport.relay  hands raft what other nodes ask of it
 //	helm.run         turns the node with raft: serves, follows, waits
 //	proposer.run     makes log entries while this node leads
 //	rounds.run       leadership checks for reads

@@ -74,3 +74,28 @@ func TestLargeEntriesCutTheLog(t *testing.T) {
 		}
 	})
 }
+
+// A snapshot that a follower is past comes late, or twice: the follower's state
+// does not go back, and the leader is told what the follower has.
+func TestLateSnapshotIsNotInstalled(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		require.Equal(t, protocol.Integer(1), leader.Do("INCR", "n"))
+		require.NoError(t, leader.Replica().TakeSnapshot())
+		for _, more := range []int64{2, 3} {
+			require.Equal(t, protocol.Integer(more), leader.Do("INCR", "n"))
+			c.Settle()
+			index, hash := follower.Replica().Digest()
+			resp, err := leader.Replica().SendSnapshot(follower.Name)
+			require.NoError(t, err)
+			require.True(t, resp.Success)
+			require.Equal(t, leader.Replica().Status().Term, resp.Term)
+			require.Empty(t, events[replica.Restored](follower))
+			gotIndex, gotHash := follower.Replica().Digest()
+			require.Equal(t, index, gotIndex)
+			require.Equal(t, hash, gotHash)
+		}
+		require.Equal(t, protocol.Integer(4), follower.Do("INCR", "n"))
+		c.Settle()
+	})
+}

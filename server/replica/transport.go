@@ -13,8 +13,9 @@ import (
 
 // transport is raft's, with an eye on what the other nodes acknowledge.
 type transport struct {
-	inner *raft.NetworkTransport
-	acks  *acks
+	inner    *raft.NetworkTransport
+	requests chan raft.RPC // for raft, see relay
+	acks     *acks
 	// leads reports whether this node still leads term: only then is it worth
 	// sending to a node that cannot be reached again.
 	leads    atomic.Value // func(term uint64) bool
@@ -164,7 +165,7 @@ func (t *transport) Close() error {
 	return err
 }
 
-func (t *transport) Consumer() <-chan raft.RPC              { return t.inner.Consumer() }
+func (t *transport) Consumer() <-chan raft.RPC              { return t.requests }
 func (t *transport) LocalAddr() raft.ServerAddress          { return t.inner.LocalAddr() }
 func (t *transport) DecodePeer(b []byte) raft.ServerAddress { return t.inner.DecodePeer(b) }
 func (t *transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte {
