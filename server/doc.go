@@ -10,7 +10,8 @@
 // It promises that New either returns a node that owns its ports and its folder,
 // or one clear error and nothing half-started; that Run ends in good order when
 // its context does: clients are drained, leadership is handed over, files are
-// closed; and that a node whose disk hangs or fails ends at once, so that the others can lead.
+// closed; and that a node whose disk hangs or fails answers what is in flight, and ends
+// at once, so that the others can lead.
 //
 // Goroutines of this package, all started by Run and awaited by it, except after a fatal
 // disk failure, when nothing can be awaited any more:

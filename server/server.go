@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/raftlog"
@@ -89,8 +90,10 @@ func (s *Server) Run(ctx context.Context) error {
 	s.logger.Info("serving", "addr", s.clients.Addr().String(), "peer_addr", s.config.Listen.PeerAddr, "data_dir", s.config.Node.DataDir)
 	clientsCtx, stopClients := context.WithCancel(ctx)
 	peersCtx, stopPeers := context.WithCancel(context.WithoutCancel(ctx))
+	replicaCtx, stopReplica := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopClients()
 	defer stopPeers()
+	defer stopReplica()
 
 	var parts sync.WaitGroup
 	ended := make(chan error, 3)
@@ -105,7 +108,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return done
 	}
 	start("peer port", func() error { return s.peers.Run(peersCtx) })
-	start("replica", func() error { return s.replica.Run(context.WithoutCancel(ctx)) })
+	start("replica", func() error { return s.replica.Run(replicaCtx) })
 	drained := start("client port", func() error { return s.front.Serve(clientsCtx, s.clients) })
 
 	var cause error
@@ -113,6 +116,7 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case cause = <-ended:
 	case err := <-s.fatal:
+		Abandon(drained, stopReplica, stopPeers, stopClients)
 		return err
 	}
 	stopClients()
@@ -125,7 +129,27 @@ func (s *Server) Run(ctx context.Context) error {
 	case err := <-finished:
 		return errors.Join(cause, err)
 	case err := <-s.fatal:
+		Abandon(drained, stopReplica, stopPeers, stopClients)
 		return errors.Join(cause, err)
+	}
+}
+
+// lastWords is how long a node that fails waits for its clients to take the
+// answers to what they had in flight.
+const lastWords = time.Second
+
+// Abandon ends a node that cannot go on, without waiting for its disk: it
+// answers what is in flight, closes the peer port, so that the others look for
+// another leader now, and lets go of the clients.
+func Abandon(drained <-chan struct{}, stopReplica, stopPeers, stopClients func()) {
+	stopReplica()
+	stopPeers()
+	stopClients()
+	timer := time.NewTimer(lastWords)
+	defer timer.Stop()
+	select {
+	case <-drained:
+	case <-timer.C:
 	}
 }
 

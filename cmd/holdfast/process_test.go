@@ -301,3 +301,26 @@ func TestOrderlyStopHandsOver(t *testing.T) {
 	}
 	require.NotEqual(t, old.name, leaderOf(t, left).name)
 }
+
+// TestFailingDiskIsNoLostConnection: a node whose disk fails tells its clients
+// what it knows of their commands before it ends, and the others go on.
+func TestFailingDiskIsNoLostConnection(t *testing.T) {
+	nodes := startNodes(t, build(t), 3, "--debug")
+	failing := leaderOf(t, nodes)
+	var incremented *redis.IntCmd
+	_, err := client(t, failing).Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		require.NoError(t, p.Do(t.Context(), "DEBUG", "DISK", "ERROR").Err())
+		incremented = p.Incr(t.Context(), "n")
+		return nil
+	})
+	require.ErrorContains(t, err, "UNCERTAIN")
+	require.ErrorContains(t, incremented.Err(), "UNCERTAIN")
+	<-failing.done
+	require.NotZero(t, failing.cmd.ProcessState.ExitCode())
+	require.Contains(t, failing.stderr.String(), "disk failed")
+	for _, n := range nodes {
+		if n != failing {
+			require.NoError(t, client(t, n).Incr(t.Context(), "n").Err())
+		}
+	}
+}

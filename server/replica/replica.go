@@ -95,7 +95,8 @@ type part struct {
 }
 
 // Run serves until ctx ends, [Replica.Shutdown] is through, or the node fails.
-// A node whose ctx ends goes as if it had crashed, but for its goroutines: use Shutdown first.
+// When ctx ends the node goes as if it had crashed, but for its goroutines, and for the
+// units in flight, which are answered at once with what is known of them: use Shutdown first.
 func (r *Replica) Run(ctx context.Context) error {
 	defer close(r.ended)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -127,12 +128,13 @@ func (r *Replica) Run(ctx context.Context) error {
 		cancel(err)
 	}
 	r.stop()
+	// First, as all that follows may wait for a disk that never returns.
+	r.writes.close(protocol.ErrStopping)
+	r.reads.close(protocol.ErrStopping)
 	// From here on nobody waits for raft: its calls return ErrRaftShutdown.
 	down := r.raft.Shutdown()
 	_ = r.transport.Close() // else raft waits for nodes that do not answer
 	parts.Wait()
-	r.writes.close(protocol.ErrStopping)
-	r.reads.close(protocol.ErrStopping)
 	err := down.Error()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause

@@ -36,6 +36,7 @@ type table struct {
 	consumer any
 	wake     chan<- struct{}
 	refuse   error // what new units are answered, if not nil
+	closed   bool  // refuse stays
 
 	poke func() // there is something to sweep
 	pool sync.Pool
@@ -175,7 +176,9 @@ func (t *table) detach(consumer any) {
 // A nil err ends that.
 func (t *table) divert(err error) {
 	t.mu.Lock()
-	t.refuse = err
+	if !t.closed {
+		t.refuse = err
+	}
 	t.mu.Unlock()
 	if err != nil {
 		t.each(func(*slot) error { return err })
@@ -290,7 +293,7 @@ func (s *slot) outcome(none *protocol.Error) error {
 // close answers everything and refuses whatever comes.
 func (t *table) close(none *protocol.Error) {
 	t.mu.Lock()
-	t.refuse = none
+	t.refuse, t.closed = none, true
 	t.mu.Unlock()
 	t.each(func(s *slot) error { return s.outcome(none) })
 }

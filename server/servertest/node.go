@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -53,6 +54,7 @@ type process struct {
 	stopClients, stopReplica, stopPeers context.CancelFunc
 	parts                               sync.WaitGroup
 	drained                             chan struct{} // no client is connected any more
+	dying                               atomic.Bool   // it ends by itself
 	ended                               chan struct{}
 }
 
@@ -209,16 +211,16 @@ func (n *Node) hear(e replica.Event) {
 	}
 }
 
-// die ends the process because of err, as main does. It does not wait.
+// die ends the process because of err, as Server.Run does. It does not wait.
 func (n *Node) die(err error) {
 	n.mu.Lock()
-	p := n.process
-	if p != nil {
+	defer n.mu.Unlock()
+	if p := n.process; p != nil && p.dying.CompareAndSwap(false, true) {
 		n.deaths = append(n.deaths, err)
-	}
-	n.mu.Unlock()
-	if p != nil {
-		go n.end(p)
+		go func() {
+			server.Abandon(p.drained, p.stopReplica, p.stopPeers, p.stopClients)
+			n.end(p)
+		}()
 	}
 }
 
