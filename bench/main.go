@@ -35,12 +35,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return fmt.Errorf("make the folder for results: %w", err)
 	}
-	subjects, stop, err := startSubjects(ctx, o, stderr)
+	result := &report.Result{Started: time.Now(), Command: "go run ./bench " + quoteArgs(args)}
+	subjects, stop, err := startSubjects(ctx, o, result, stderr)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	result := &report.Result{Started: time.Now(), Command: "go run ./bench " + quoteArgs(args)}
 	if result.Machine, err = describeMachine(ctx, o.out); err != nil {
 		return err
 	}

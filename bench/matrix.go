@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast/holdfast/bench/internal/drive"
 	"github.com/holdfast/holdfast/bench/internal/peers"
 	"github.com/holdfast/holdfast/bench/internal/report"
 	"github.com/holdfast/holdfast/bench/internal/target"
@@ -18,12 +19,13 @@ import (
 // subject is a target, and what can be done to its processes.
 type subject struct {
 	target.Target
-	control workload.Control
+	control  workload.Control
+	failover bool
 }
 
 // startSubjects makes the subjects of the run: peers that it starts, then targets that
 // run already. stop ends what was started.
-func startSubjects(ctx context.Context, o options, stderr io.Writer) (all []subject, stop func() error, err error) {
+func startSubjects(ctx context.Context, o options, result *report.Result, stderr io.Writer) (all []subject, stop func() error, err error) {
 	stop = func() error { return nil }
 	if len(o.peers) > 0 {
 		fmt.Fprintln(stderr, "starting", strings.Join(o.peers, ", "))
@@ -32,19 +34,19 @@ func startSubjects(ctx context.Context, o options, stderr io.Writer) (all []subj
 			return nil, nil, err
 		}
 		stop = started.Stop
+		for _, err := range started.Skipped {
+			fmt.Fprintln(stderr, "skipped:", err)
+			result.Skipped = append(result.Skipped, err.Error())
+		}
 		for _, s := range started.Subjects {
-			one := subject{Target: s.Target}
-			if s.Cluster != nil {
-				one.control = s.Cluster
-			}
-			all = append(all, one)
+			all = append(all, subject{Target: s.Target, control: s.Cluster, failover: s.Failover})
 		}
 	}
 	for _, t := range o.targets {
 		all = append(all, subject{Target: t})
 	}
 	if len(all) == 0 {
-		return nil, nil, errors.New("nothing to measure: give --peers or --targets")
+		return nil, nil, errors.Join(errors.New("nothing to measure: give --peers or --targets"), stop())
 	}
 	if err := sameNames(all); err != nil {
 		return nil, nil, errors.Join(err, stop())
@@ -61,6 +63,9 @@ func runMatrix(ctx context.Context, o options, subjects []subject, result *repor
 			for _, p := range points(o, w) {
 				for i := range subjects {
 					s := subjects[(i+round)%len(subjects)]
+					if !suits(w, s) {
+						continue
+					}
 					p.Target = s.Name
 					if err := ctx.Err(); err != nil {
 						return context.Cause(ctx)
@@ -71,6 +76,11 @@ func runMatrix(ctx context.Context, o options, subjects []subject, result *repor
 		}
 	}
 	return nil
+}
+
+// suits reports whether a workload says anything of a subject.
+func suits(w workload.Workload, s subject) bool {
+	return w.Suits(s.Target) && (s.failover || s.control == nil || !w.Failover)
 }
 
 // points are the points of a workload for one target.
@@ -96,7 +106,7 @@ func runPoint(ctx context.Context, o options, w workload.Workload, s subject, p 
 	e := o.env
 	e.Target, e.Control, e.Connections, e.RatePerSecond = s.Target, s.control, p.Connections, p.RatePerSecond
 	fmt.Fprintf(stderr, "round %d/%d %s %s %s", round+1, o.rounds, w.Name, s.Name, p.Title())
-	f, err := w.Run(ctx, e)
+	f, err := runIn(ctx, w, e)
 	run := report.Run{Point: p, Round: round, Figures: f}
 	if err != nil {
 		run.Figures, run.Failed = nil, err.Error()
@@ -105,6 +115,15 @@ func runPoint(ctx context.Context, o options, w workload.Workload, s subject, p 
 	}
 	fmt.Fprintln(stderr, ":", brief(w, f))
 	return run
+}
+
+// runIn runs a workload here, or in the program that speaks to such targets. Failovers are
+// watched from here, as only this process can kill what it started.
+func runIn(ctx context.Context, w workload.Workload, e workload.Env) (*workload.Figures, error) {
+	if e.Target.Driver != "" && !w.Control {
+		return drive.Run(ctx, w, e)
+	}
+	return w.Run(ctx, e)
 }
 
 // brief is a line of progress.

@@ -37,7 +37,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&peerNames, "peers", "", "servers to start and measure, any of: "+strings.Join(peers.Names(), ", "))
 	fs.StringVar(&o.holdfast, "holdfast", "", "binary of holdfast for --peers; default: built from this tree")
 	fs.StringVar(&pids, "pids", "", "the targets' processes, for CPU and memory: name=pid[+pid…],…")
-	fs.StringVar(&workloads, "workloads", "uncontended", "which of: "+strings.Join(workloadNames(), ", "))
+	fs.StringVar(&workloads, "workloads", "uncontended", "which of: "+strings.Join(workload.Names(), ", "))
 	fs.StringVar(&connections, "connections", "1,16,64,256", "numbers of connections, each a run of its own")
 	fs.StringVar(&rates, "rates", "", "open loop: operations a second to offer, each a run of its own; default: closed loop")
 	fs.StringVar(&library, "client", string(target.GoRedis), "who speaks for the workers: go-redis or raw")
@@ -142,21 +142,7 @@ func (o *options) parsePeers(names string) error {
 }
 
 func (o *options) parseWorkloads(names string) error {
-	return parseList(names, func(name string) (workload.Workload, error) {
-		i := slices.Index(workloadNames(), name)
-		if i < 0 {
-			return workload.Workload{}, fmt.Errorf("there is no workload %q, but %s", name, strings.Join(workloadNames(), ", "))
-		}
-		return workload.All()[i], nil
-	}, &o.workloads)
-}
-
-func workloadNames() []string {
-	var names []string
-	for _, w := range workload.All() {
-		names = append(names, w.Name)
-	}
-	return names
+	return parseList(names, workload.Named, &o.workloads)
 }
 
 // quoteArgs writes arguments as a shell would read them.

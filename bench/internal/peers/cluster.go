@@ -18,8 +18,11 @@ import (
 type Cluster struct {
 	dir     string
 	servers []*server
+	driver  string // see target.Target
 	// independent servers are masters all of them.
 	independent bool
+	// isReady overrides how RESP servers are asked whether all take part.
+	isReady func(context.Context) error
 }
 
 // server is a process that can be started again.
@@ -162,6 +165,9 @@ func (c *Cluster) Ready(ctx context.Context) error {
 }
 
 func (c *Cluster) ready(ctx context.Context) error {
+	if c.isReady != nil {
+		return c.isReady(ctx)
+	}
 	masters := 0
 	for _, addr := range c.addrs() {
 		role, err := resp.Ask(ctx, addr, askTimeout, "ROLE")

@@ -21,6 +21,7 @@ type Row struct {
 	// Cluster names the servers; rows with the same name share them.
 	Cluster string
 	Via     target.Via
+	Kind    target.Kind
 	Wait    int
 	// Primary: clients know the first server alone.
 	Primary bool
@@ -45,6 +46,8 @@ func Rows() []Row {
 		{Name: "holdfast-spread", Cluster: "holdfast", Via: target.ViaSpread, servers: holdfast(3), About: "the same three nodes, clients at all of them"},
 		{Name: "holdfast-bolt", Via: target.ViaLeader, Failover: true, servers: holdfast(3, "--log-store", "bolt"), About: "three nodes with --log-store bolt"},
 		{Name: "holdfast-1", Via: target.ViaLeader, servers: holdfast(1), About: "a single node"},
+		{Name: "etcd", Via: target.ViaLeader, Kind: target.Etcd, Failover: true, servers: etcd, About: "etcd 3.7, three members, Txn: put if absent with a lease, delete if it has the value; clients at the leader"},
+		{Name: "etcd-mutex", Cluster: "etcd", Via: target.ViaLeader, Kind: target.EtcdMutex, servers: etcd, About: "the same members, concurrency.Mutex of etcd's client"},
 		{Name: "holdfast-5", Via: target.ViaLeader, Failover: true, servers: holdfast(5), About: "five nodes"},
 	}
 }
@@ -68,14 +71,17 @@ type Options struct {
 
 // Subject is a peer that runs.
 type Subject struct {
-	Target target.Target
-	// Cluster is set when its servers can fail over.
+	Target  target.Target
 	Cluster *Cluster
+	// Failover: another server takes over by itself when the leader dies.
+	Failover bool
 }
 
 // Peers are all that run.
 type Peers struct {
 	Subjects []Subject
+	// Skipped says of each peer that could not be started why.
+	Skipped  []error
 	dir      string
 	clusters map[string]*Cluster
 }
@@ -83,7 +89,8 @@ type Peers struct {
 // startLimit is how long all servers of a peer may take to be ready.
 const startLimit = 30 * time.Second
 
-// Start starts the peers of these names.
+// Start starts the peers of these names. One that does not start is left out, and
+// [Peers.Skipped] says so: a table without etcd is better than none.
 func Start(ctx context.Context, names []string, o Options) (*Peers, error) {
 	dir, err := os.MkdirTemp(o.Dir, "peers-")
 	if err != nil {
@@ -95,48 +102,54 @@ func Start(ctx context.Context, names []string, o Options) (*Peers, error) {
 	p := &Peers{dir: dir, clusters: make(map[string]*Cluster)}
 	b := &builder{dir: dir, holdfast: o.Holdfast}
 	for _, name := range names {
+		if !slices.Contains(Names(), name) {
+			return nil, errors.Join(fmt.Errorf("there is no peer %q, but %s", name, strings.Join(Names(), ", ")), p.Stop())
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, errors.Join(context.Cause(ctx), p.Stop())
+		}
 		if err := p.add(ctx, name, b); err != nil {
-			return nil, errors.Join(fmt.Errorf("start %s: %w", name, err), p.Stop())
+			p.Skipped = append(p.Skipped, fmt.Errorf("%s cannot be started: %w", name, err))
 		}
 	}
 	return p, nil
 }
 
 func (p *Peers) add(ctx context.Context, name string, b *builder) error {
-	rows := Rows()
-	i := slices.IndexFunc(rows, func(r Row) bool { return r.Name == name })
-	if i < 0 {
-		return fmt.Errorf("there is no peer %q, but %s", name, strings.Join(Names(), ", "))
-	}
-	row := rows[i]
+	row := Rows()[slices.Index(Names(), name)]
 	if row.Cluster == "" {
 		row.Cluster = row.Name
 	}
 	c := p.clusters[row.Cluster]
 	if c == nil {
-		b.cluster = &Cluster{dir: filepath.Join(p.dir, row.Cluster), independent: row.Via == target.ViaRedlock}
-		c = b.cluster
-		p.clusters[row.Cluster] = c
-		if err := row.servers(ctx, b); err != nil {
+		var err error
+		if c, err = p.start(ctx, row, b); err != nil {
 			return err
-		}
-		ready, cancel := context.WithTimeout(ctx, startLimit)
-		defer cancel()
-		if err := c.Ready(ready); err != nil {
-			return errors.Join(err, errors.New(c.logTails()))
 		}
 	}
 	addrs := c.addrs()
 	if row.Primary {
 		addrs = addrs[:1]
 	}
-	t := target.Target{Name: name, Addrs: addrs, Via: row.Via, Wait: row.Wait, PIDs: c.pids}
-	s := Subject{Target: t}
-	if row.Failover {
-		s.Cluster = c
-	}
-	p.Subjects = append(p.Subjects, s)
+	t := target.Target{Name: name, Addrs: addrs, Via: row.Via, Kind: row.Kind, Wait: row.Wait, PIDs: c.pids, Driver: c.driver, Own: true}
+	p.Subjects = append(p.Subjects, Subject{Target: t, Cluster: c, Failover: row.Failover})
 	return nil
+}
+
+// start starts the servers of a row, or leaves none of them.
+func (p *Peers) start(ctx context.Context, row Row, b *builder) (*Cluster, error) {
+	c := &Cluster{dir: filepath.Join(p.dir, row.Cluster), independent: row.Via == target.ViaRedlock}
+	b.cluster = c
+	if err := row.servers(ctx, b); err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	ready, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	if err := c.Ready(ready); err != nil {
+		return nil, errors.Join(err, errors.New(c.logTails()), c.stop())
+	}
+	p.clusters[row.Cluster] = c
+	return c, nil
 }
 
 // Stop kills everything and removes what it stored.
@@ -160,16 +173,49 @@ func (b *builder) binary(ctx context.Context) (string, error) {
 	if b.holdfast != "" {
 		return filepath.Abs(b.holdfast)
 	}
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return "", err
+	}
+	out := filepath.Join(b.dir, "bin-holdfast")
+	if err := goBuild(ctx, root, out, "./cmd/holdfast"); err != nil {
+		return "", err
+	}
+	b.holdfast = out
+	return out, nil
+}
+
+// driver builds the module under bench/ that brings a peer's client and, mostly, its server. What is
+// built stays in the user's cache, so that it is done once.
+func (b *builder) driver(ctx context.Context, name string) (string, error) {
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a folder for what is built: %w", err)
+	}
+	out := filepath.Join(cache, "holdfast-bench", name)
+	if err := goBuild(ctx, filepath.Join(root, "bench", name), out, "."); err != nil {
+		return "", fmt.Errorf("its Go modules are needed once, from a module proxy: %w", err)
+	}
+	return out, nil
+}
+
+func moduleRoot(ctx context.Context) (string, error) {
 	mod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the module: %w", err)
 	}
-	out := filepath.Join(b.dir, "bin-holdfast")
-	build := exec.CommandContext(ctx, "go", "build", "-o", out, "./cmd/holdfast")
-	build.Dir = filepath.Dir(strings.TrimSpace(string(mod)))
+	return filepath.Dir(strings.TrimSpace(string(mod))), nil
+}
+
+func goBuild(ctx context.Context, dir, out, pkg string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-o", out, pkg)
+	build.Dir = dir
 	if text, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build holdfast: %w\n%s", err, text)
+		return fmt.Errorf("build %s: %w\n%s", filepath.Base(out), err, text)
 	}
-	b.holdfast = out
-	return out, nil
+	return nil
 }

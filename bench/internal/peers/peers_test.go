@@ -106,6 +106,21 @@ func TestRowsHaveNames(t *testing.T) {
 	require.ErrorContains(t, err, `there is no peer "nobody"`)
 }
 
+// A peer that cannot be started leaves nothing behind, and the others run.
+func TestPeerThatDoesNotStartIsSkipped(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	broken := filepath.Join(dir, "broken")
+	require.NoError(t, os.WriteFile(broken, []byte("#!/bin/sh\necho no such luck\nexit 1\n"), 0o755))
+	p, err := Start(t.Context(), []string{"holdfast", "holdfast-followers"}, Options{Dir: dir, Holdfast: broken})
+	require.NoError(t, err)
+	require.Empty(t, p.Subjects)
+	require.Len(t, p.Skipped, 2)
+	require.ErrorContains(t, p.Skipped[0], "holdfast cannot be started: n")
+	require.ErrorContains(t, p.Skipped[0], "no such luck")
+	require.NoError(t, p.Stop())
+}
+
 func TestRedisPeers(t *testing.T) {
 	if os.Getenv("HOLDFAST_REDIS_SERVER") == "" {
 		t.Skip("set HOLDFAST_REDIS_SERVER, and have redis-server in the PATH, to start Redis in all its ways")
@@ -127,7 +142,7 @@ func TestRedisPeers(t *testing.T) {
 		if s.Target.Name != "redis" {
 			require.Equal(t, "always", fsync.Elems[1].Str)
 		}
-		require.Equal(t, s.Target.Name == "redis-sentinel", s.Cluster != nil)
+		require.Equal(t, s.Target.Name == "redis-sentinel", s.Failover)
 	}
 	require.NoError(t, p.Stop())
 	left, err := filepath.Glob(filepath.Join(dir, "*"))

@@ -213,6 +213,10 @@ func (r *Result) numbers(b *strings.Builder, wl workload.Workload) {
 // faults lists every error, and every run that failed.
 func (r *Result) faults(b *strings.Builder) {
 	var lines []string
+	for _, text := range r.Skipped {
+		line, _, _ := strings.Cut(text, "\n")
+		lines = append(lines, "- left out: "+line)
+	}
 	for _, run := range r.Runs {
 		where := strings.TrimRight(fmt.Sprintf("%s, %s, %s", run.Target, run.Workload, run.Title()), ", ")
 		if run.Failed != "" {

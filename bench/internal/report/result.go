@@ -47,6 +47,8 @@ type Result struct {
 	Machine Machine         `json:"machine"`
 	Targets []target.Target `json:"targets"`
 	Runs    []Run           `json:"runs"`
+	// Skipped says of each peer that was asked for and could not be started why.
+	Skipped []string `json:"skipped,omitempty"`
 }
 
 // WriteJSON writes everything.

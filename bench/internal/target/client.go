@@ -21,6 +21,12 @@ type Client interface {
 	Close() error
 }
 
+// Filler is a client that writes many keys in its own way. Clients that are not Fillers speak RESP.
+type Filler interface {
+	// Fill writes n keys with a value, for good.
+	Fill(ctx context.Context, n int, key func(int) string) error
+}
+
 // Library names the code that speaks for a client.
 type Library string
 

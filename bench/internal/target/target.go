@@ -23,15 +23,31 @@ const (
 	ViaRedlock   Via = "redlock"
 )
 
+// Kind is the protocol that a target's servers speak.
+type Kind string
+
+// The kinds. Only RESP is spoken by this module; the clients of the others need modules that
+// it does not depend on, and are programs of their own (see package drive).
+const (
+	RESP      Kind = ""
+	Etcd      Kind = "etcd"       // a key is put if it is absent, deleted if it has a value
+	EtcdMutex Kind = "etcd-mutex" // clientv3/concurrency's Mutex
+)
+
 // Target is one thing that is measured.
 type Target struct {
 	Name  string   `json:"name"`
 	Addrs []string `json:"addrs"`
 	Via   Via      `json:"via"`
+	Kind  Kind     `json:"kind,omitempty"`
 	// Wait is the number of replicas that clients wait for after an acquire.
 	Wait int `json:"wait,omitempty"`
 	// PIDs are the servers' processes now; nil when they are not known.
 	PIDs func() []int `json:"-"`
+	// Driver is the program that runs workloads against it; "" is this one.
+	Driver string `json:"-"`
+	// Own: the servers were started to be measured, and may be emptied.
+	Own bool `json:"-"`
 }
 
 // Parse reads a target: name=host:port[+host:port…][@spread|@leader|@followers|@redlock][@wait=N].
@@ -64,13 +80,24 @@ const askTimeout = 2 * time.Second
 func (t Target) Leader(ctx context.Context) (string, error) {
 	var errs error
 	for _, addr := range t.Addrs {
-		v, err := resp.Ask(ctx, addr, askTimeout, "ROLE")
-		if err == nil && len(v.Elems) > 0 && v.Elems[0].Str == "master" {
+		leads, err := t.leads(ctx, addr)
+		if leads {
 			return addr, nil
 		}
 		errs = errors.Join(errs, err)
 	}
 	return "", errors.Join(fmt.Errorf("%s has no leader", t.Name), errs)
+}
+
+func (t Target) leads(ctx context.Context, addr string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if t.Kind == Etcd || t.Kind == EtcdMutex {
+		status, err := EtcdStatus(ctx, addr)
+		return err == nil && status.Leads(), err
+	}
+	v, err := resp.Ask(ctx, addr, askTimeout, "ROLE")
+	return err == nil && len(v.Elems) > 0 && v.Elems[0].Str == "master", err
 }
 
 // Endpoints are the addresses that the target's clients connect to in turn.
@@ -92,8 +119,8 @@ func (t Target) Endpoints(ctx context.Context) ([]string, error) {
 	return followers, nil
 }
 
-// dialers is how many connections are opened at a time.
-const dialers = 32
+// dialsAtATime is how many connections are opened at a time.
+const dialsAtATime = 32
 
 // Clients opens n clients.
 func (t Target) Clients(ctx context.Context, n int, o Options) ([]Client, error) {
@@ -101,10 +128,14 @@ func (t Target) Clients(ctx context.Context, n int, o Options) ([]Client, error)
 	if err != nil {
 		return nil, err
 	}
+	dial, err := t.dialer()
+	if err != nil {
+		return nil, err
+	}
 	o.Wait = t.Wait
 	clients, errs := make([]Client, n), make([]error, n)
 	var group sync.WaitGroup
-	tokens := make(chan struct{}, dialers)
+	tokens := make(chan struct{}, dialsAtATime)
 	for i := range n {
 		tokens <- struct{}{}
 		group.Go(func() {
@@ -112,7 +143,7 @@ func (t Target) Clients(ctx context.Context, n int, o Options) ([]Client, error)
 			if t.Via == ViaRedlock {
 				clients[i], errs[i] = dialRedlock(ctx, endpoints, o)
 			} else {
-				clients[i], errs[i] = dialOne(ctx, endpoints[i%len(endpoints)], o)
+				clients[i], errs[i] = dial(ctx, endpoints[i%len(endpoints)], o)
 			}
 		})
 	}
@@ -126,6 +157,25 @@ func (t Target) Clients(ctx context.Context, n int, o Options) ([]Client, error)
 
 func firstOf(errs []error) error {
 	return errs[slices.IndexFunc(errs, func(err error) bool { return err != nil })]
+}
+
+// Dial opens one client of the server at addr.
+type Dial func(ctx context.Context, addr string, o Options) (Client, error)
+
+// dialers are what [Register] was told.
+var dialers = map[Kind]Dial{}
+
+// Register says how clients of a kind are opened. It is for the start of a program.
+func Register(kind Kind, dial Dial) { dialers[kind] = dial }
+
+func (t Target) dialer() (Dial, error) {
+	if t.Kind == RESP {
+		return dialOne, nil
+	}
+	if dial := dialers[t.Kind]; dial != nil {
+		return dial, nil
+	}
+	return nil, fmt.Errorf("%s: this program has no client for %s", t.Name, t.Kind)
 }
 
 func dialOne(ctx context.Context, addr string, o Options) (Client, error) {

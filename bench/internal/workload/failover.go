@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/holdfast/holdfast/bench/internal/target"
 )
 
 var errNoControl = errors.New("failover needs a target that --peers started and that has more than one server")
@@ -88,25 +86,21 @@ func firstAcquire(ctx context.Context, e Env, dead string) (time.Time, error) {
 // probe asks one server until it has given a lock or ctx ends.
 func probe(ctx context.Context, e Env, addr string, first chan<- time.Time) {
 	tokens := newTokens()
-	one := target.Target{Name: addr, Addrs: []string{addr}, Via: target.ViaSpread}
-	o := e.Client
-	o.Library = target.Raw
 	for ctx.Err() == nil {
-		clients, err := one.Clients(ctx, 1, o)
+		p, err := e.Target.Probe(ctx, addr, e.Client)
 		if err != nil {
 			_ = rest(ctx, probePause)
 			continue
 		}
 		for ctx.Err() == nil {
 			token := tokens.token()
-			ok, err := clients[0].Acquire(ctx, prefix+"failover:"+token, token)
-			if ok && err == nil {
+			if ok, err := p.Acquire(ctx, prefix+"failover:"+token, token); ok && err == nil {
 				first <- time.Now()
-				target.CloseAll(clients)
+				p.Close()
 				return
 			}
 			_ = rest(ctx, probePause)
 		}
-		target.CloseAll(clients)
+		p.Close()
 	}
 }

@@ -18,7 +18,7 @@ var errMissing = errors.New("a key that was written cannot be read")
 func readKey(n int) string { return prefix + "read:" + strconv.Itoa(n) }
 
 func reads(ctx context.Context, e Env) (*Figures, error) {
-	if err := fill(ctx, e, e.Sizes.Keys, readKey); err != nil {
+	if err := fillReads(ctx, e); err != nil {
 		return nil, err
 	}
 	return loop(ctx, e, func(worker int, c target.Client) load.Op {
@@ -42,7 +42,7 @@ func read(ctx context.Context, e Env, c target.Client, random *rand.Rand, start 
 }
 
 func mixed(ctx context.Context, e Env) (*Figures, error) {
-	if err := fill(ctx, e, e.Sizes.Keys, readKey); err != nil {
+	if err := fillReads(ctx, e); err != nil {
 		return nil, err
 	}
 	return loop(ctx, e, func(worker int, c target.Client) load.Op {
@@ -63,6 +63,23 @@ func mixed(ctx context.Context, e Env) (*Figures, error) {
 			return err
 		}
 	})
+}
+
+// fillReads writes the keys to be read, unless they are there.
+func fillReads(ctx context.Context, e Env) error {
+	one, err := e.Target.Clients(ctx, 1, e.Client)
+	if err != nil {
+		return err
+	}
+	defer target.CloseAll(one)
+	text, err := one[0].Read(ctx, readKey(e.Sizes.Keys-1))
+	if text != "" || err != nil {
+		return err
+	}
+	if f, ok := one[0].(target.Filler); ok {
+		return f.Fill(ctx, e.Sizes.Keys, readKey)
+	}
+	return fill(ctx, e, e.Sizes.Keys, readKey)
 }
 
 // fillDepth is how many keys are written at a time.

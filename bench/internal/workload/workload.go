@@ -2,7 +2,10 @@ package workload
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/bench/internal/load"
@@ -65,7 +68,13 @@ type Workload struct {
 	// Once: it does not depend on the number of connections or the rate, and gives
 	// numbers alone.
 	Once bool
-	Run  func(ctx context.Context, e Env) (*Figures, error)
+	// RESP: it needs servers that speak it, and is left out for others.
+	RESP bool
+	// Control: it kills and starts servers, and watches them from outside.
+	Control bool
+	// Failover: it needs servers of which one takes over when another dies.
+	Failover bool
+	Run      func(ctx context.Context, e Env) (*Figures, error)
 }
 
 // All are the workloads.
@@ -96,23 +105,45 @@ func All() []Workload {
 			About: "of ten steps six are reads, three renewals, one a pair of acquire and release",
 		},
 		{
-			Name: "pipelined", Step: "batch", Batch: true, Run: pipelined,
+			Name: "pipelined", RESP: true, Step: "batch", Batch: true, Run: pipelined,
 			About: "SET NX PX of random keys in pipelines, without a client library",
 		},
 		{
-			Name: "memory", Once: true, Run: memory,
+			Name: "memory", RESP: true, Once: true, Run: memory,
 			About: "what a held lock takes in each server process, over the bytes of its key and token",
 		},
 		{
-			Name: "idle", Once: true, Run: idle,
+			Name: "idle", RESP: true, Once: true, Run: idle,
 			About: "what a connection that says nothing takes in memory, and all of them in CPU",
 		},
 		{
-			Name: "failover", Once: true, Run: failover,
+			Name: "failover", Once: true, Control: true, Failover: true, Run: failover,
 			About: "kill -9 of the leader until the first acquire is acknowledged anywhere",
 		},
 	}
 }
+
+// Named is the workload of that name.
+func Named(name string) (Workload, error) {
+	all := All()
+	i := slices.IndexFunc(all, func(w Workload) bool { return w.Name == name })
+	if i < 0 {
+		return Workload{}, fmt.Errorf("there is no workload %q, but %s", name, strings.Join(Names(), ", "))
+	}
+	return all[i], nil
+}
+
+// Names are those of [All].
+func Names() []string {
+	var names []string
+	for _, w := range All() {
+		names = append(names, w.Name)
+	}
+	return names
+}
+
+// Suits reports whether the workload can be run against a target.
+func (w Workload) Suits(t target.Target) bool { return !w.RESP || t.Kind == target.RESP }
 
 // loop runs one op per client in the loop that e asks for.
 func loop(ctx context.Context, e Env, op func(worker int, c target.Client) load.Op) (*Figures, error) {
