@@ -324,3 +324,44 @@ func TestFailingDiskIsNoLostConnection(t *testing.T) {
 		}
 	}
 }
+
+// TestOrderlyStopIsNoError: nodes that are stopped, one after the other or all at
+// once, under load, log nothing at the level of errors: neither they nor those that stay.
+func TestOrderlyStopIsNoError(t *testing.T) {
+	exe := build(t)
+	for _, atOnce := range []bool{false, true} {
+		t.Run(fmt.Sprintf("atOnce=%t", atOnce), func(t *testing.T) {
+			nodes := startNodes(t, exe, 3)
+			ctx, cancel := context.WithCancel(t.Context())
+			var clients sync.WaitGroup
+			for _, n := range nodes {
+				c := client(t, n)
+				clients.Go(func() {
+					for ctx.Err() == nil {
+						_ = c.Incr(ctx, "n")
+					}
+				})
+			}
+			leader := leaderOf(t, nodes)
+			order := []*node{leader}
+			for _, n := range nodes {
+				if n != leader {
+					order = append(order, n)
+				}
+			}
+			var stops sync.WaitGroup
+			for _, n := range order {
+				stops.Go(func() { n.stop(t) })
+				if !atOnce {
+					stops.Wait()
+				}
+			}
+			stops.Wait()
+			cancel()
+			clients.Wait()
+			for _, n := range nodes {
+				require.NotContains(t, n.stderr.String(), "level=ERROR", n.name)
+			}
+		})
+	}
+}

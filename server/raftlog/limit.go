@@ -32,7 +32,7 @@ func (l *limiter) admit(level slog.Level, msg string, attrs []slog.Attr) (skippe
 	}
 	key := msg
 	for _, a := range attrs {
-		if a.Key == "peer" || a.Key == "server-id" || a.Key == "id" {
+		if a.Key == "peer" || a.Key == "target" || a.Key == "server-id" || a.Key == "id" {
 			key += "\x00" + a.Value.String()
 		}
 	}

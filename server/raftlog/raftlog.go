@@ -47,7 +47,7 @@ func level(l hclog.Level) slog.Level {
 
 // Log does the work of all the methods named after levels.
 func (l *logger) Log(lv hclog.Level, msg string, args ...any) {
-	to := level(lv)
+	to := severity(lv, msg, args)
 	if lv == hclog.Off || !l.slog.Enabled(context.Background(), to) {
 		return
 	}
