@@ -66,8 +66,8 @@ func write(o options, result *report.Result, stdout, stderr io.Writer) error {
 		{base + ".md", func(w io.Writer) error { return result.WriteMarkdown(w, workload.All()) }},
 	}
 	for _, wl := range o.workloads {
-		if result.Offered(wl) {
-			files = append(files, file{base + "-" + wl.Name + ".svg", func(w io.Writer) error { return result.WriteSVG(w, wl) }})
+		for _, plot := range result.Plots(wl.Workload) {
+			files = append(files, file{base + "-" + plot.Name + ".svg", plot.Write})
 		}
 	}
 	for _, f := range files {

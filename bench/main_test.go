@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,6 +71,24 @@ func TestRunWithARate(t *testing.T) {
 	require.Contains(t, stdout.String(), "| 100/s offered, 4 connections | 200/s offered, 4 connections |")
 }
 
+// A workload can have its own numbers of connections; depths and held locks are columns.
+func TestPoints(t *testing.T) {
+	t.Parallel()
+	o, err := parseOptions(strings.Fields("--workloads uncontended,hot:8+16,pipelined:4,growth:2,idle --connections 1,2 --depth 16,64 --held 10,20"), io.Discard)
+	require.NoError(t, err)
+	var titles []string
+	for _, w := range o.workloads {
+		for _, p := range points(o, w) {
+			titles = append(titles, w.Name+" "+p.Title())
+		}
+	}
+	require.Equal(t, []string{
+		"uncontended 1 connection", "uncontended 2 connections", "hot 8 connections", "hot 16 connections",
+		"pipelined 4 connections, depth 16", "pipelined 4 connections, depth 64",
+		"growth 10 held, 2 connections", "growth 20 held, 2 connections", "idle ",
+	}, titles)
+}
+
 func TestErrorsAreReported(t *testing.T) {
 	t.Parallel()
 	s := fakeredis.Start(t)
@@ -99,6 +118,12 @@ func TestOptionsAreChecked(t *testing.T) {
 		"--targets a=h:1,a=h:2":            "two targets are called a",
 		"extra":                            "unexpected argument",
 		"--nonsense":                       "not defined",
+
+		"--targets a=h:1 --workloads hot:0": "--workloads hot",
+		"--targets a=h:1 --workloads hot:x": "read list",
+		"--targets a=h:1 --depth 0":         "--depth",
+		"--targets a=h:1 --held 0":          "--held",
+		"--targets a=h:1 --steady 0":        "--steady",
 	} {
 		var stdout, stderr bytes.Buffer
 		err := run(t.Context(), append([]string{"--out", t.TempDir()}, strings.Fields(args)...), &stdout, &stderr)

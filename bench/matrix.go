@@ -63,14 +63,14 @@ func runMatrix(ctx context.Context, o options, subjects []subject, result *repor
 			for _, p := range points(o, w) {
 				for i := range subjects {
 					s := subjects[(i+round)%len(subjects)]
-					if !suits(w, s) {
+					if !suits(w.Workload, s) {
 						continue
 					}
-					p.Target = s.Name
-					if err := ctx.Err(); err != nil {
+					if ctx.Err() != nil {
 						return context.Cause(ctx)
 					}
-					result.Runs = append(result.Runs, runPoint(ctx, o, w, s, p, round, stderr))
+					p.Target = s.Name
+					result.Runs = append(result.Runs, runPoint(ctx, o, w.Workload, s, p, round, stderr))
 				}
 			}
 		}
@@ -84,18 +84,31 @@ func suits(w workload.Workload, s subject) bool {
 }
 
 // points are the points of a workload for one target.
-func points(o options, w workload.Workload) []report.Point {
+func points(o options, w planned) []report.Point {
 	if w.Once {
 		return []report.Point{{Workload: w.Name}}
 	}
-	rates := o.rates
+	connections, rates, depths, held := w.connections, o.rates, []int{0}, []int{0}
+	if len(connections) == 0 {
+		connections = o.connections
+	}
 	if len(rates) == 0 {
 		rates = []float64{0}
 	}
+	if w.Batch {
+		depths = o.depths
+	}
+	if w.Holds {
+		held = o.held
+	}
 	var all []report.Point
-	for _, n := range o.connections {
+	for _, n := range connections {
 		for _, rate := range rates {
-			all = append(all, report.Point{Workload: w.Name, Connections: n, RatePerSecond: rate})
+			for _, depth := range depths {
+				for _, h := range held {
+					all = append(all, report.Point{Workload: w.Name, Connections: n, RatePerSecond: rate, Depth: depth, Held: h})
+				}
+			}
 		}
 	}
 	return all
@@ -105,6 +118,7 @@ func points(o options, w workload.Workload) []report.Point {
 func runPoint(ctx context.Context, o options, w workload.Workload, s subject, p report.Point, round int, stderr io.Writer) report.Run {
 	e := o.env
 	e.Target, e.Control, e.Connections, e.RatePerSecond = s.Target, s.control, p.Connections, p.RatePerSecond
+	e.Sizes.Depth, e.Held = p.Depth, p.Held
 	fmt.Fprintf(stderr, "round %d/%d %s %s %s", round+1, o.rounds, w.Name, s.Name, p.Title())
 	f, err := runIn(ctx, w, e)
 	run := report.Run{Point: p, Round: round, Figures: f}

@@ -20,24 +20,39 @@ type options struct {
 	targets     []target.Target
 	peers       []string
 	holdfast    string
-	workloads   []workload.Workload
+	workloads   []planned
 	connections []int
 	rates       []float64
+	depths      []int
+	held        []int
 	rounds      int
 	env         workload.Env // what is the same in every run
 	out         string
 }
 
+// planned is a workload, and the numbers of connections that it alone is run with; none: all of them.
+type planned struct {
+	workload.Workload
+	connections []int
+}
+
+func parsePlanned(spec string) (planned, error) {
+	name, numbers, _ := strings.Cut(spec, ":")
+	w, err := workload.Named(name)
+	p := planned{Workload: w}
+	return p, errors.Join(err, parseList(strings.ReplaceAll(numbers, "+", ","), strconv.Atoi, &p.connections))
+}
+
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var o options
-	var targets, peerNames, pids, workloads, connections, rates, library string
+	var targets, peerNames, pids, workloads, connections, rates, depths, held, library string
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.StringVar(&targets, "targets", "", "what to measure: name=host:port[+host:port…][@leader|@followers|@spread|@redlock][@wait=N],…")
 	fs.StringVar(&peerNames, "peers", "", "servers to start and measure, any of: "+strings.Join(peers.Names(), ", "))
 	fs.StringVar(&o.holdfast, "holdfast", "", "binary of holdfast for --peers; default: built from this tree")
 	fs.StringVar(&pids, "pids", "", "the targets' processes, for CPU and memory: name=pid[+pid…],…")
-	fs.StringVar(&workloads, "workloads", "uncontended", "which of: "+strings.Join(workload.Names(), ", "))
+	fs.StringVar(&workloads, "workloads", "uncontended", "what is measured, as name[:connections+connections…], any of: "+strings.Join(workload.Names(), ", "))
 	fs.StringVar(&connections, "connections", "1,16,64,256", "numbers of connections, each a run of its own")
 	fs.StringVar(&rates, "rates", "", "open loop: operations a second to offer, each a run of its own; default: closed loop")
 	fs.StringVar(&library, "client", string(target.GoRedis), "who speaks for the workers: go-redis or raw")
@@ -50,8 +65,10 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	sizes := &o.env.Sizes
 	fs.IntVar(&sizes.Keys, "keys", 100_000, "keys of uncontended, reads and mixed")
 	fs.IntVar(&sizes.Shared, "shared", 10, "keys of contended")
-	fs.IntVar(&sizes.Depth, "depth", 16, "commands in a pipeline")
-	fs.IntVar(&sizes.Locks, "locks", 1_000_000, "locks that memory holds")
+	fs.StringVar(&depths, "depth", "16", "commands in a pipeline, each a run of its own")
+	fs.StringVar(&held, "held", "10,1000,1000000", "numbers of locks that are held in growth, each a run of its own")
+	fs.Float64Var(&sizes.Steady, "steady", 1000, "pairs a second that snapshot offers")
+	fs.IntVar(&sizes.Locks, "locks", 1_000_000, "locks that memory, snapshot and restart hold")
 	fs.IntVar(&sizes.Idle, "idle", 10_000, "connections that idle opens")
 	fs.IntVar(&sizes.Failover, "kills", 5, "times that failover kills the leader, a round")
 	fs.DurationVar(&sizes.Poll, "poll", 10*time.Millisecond, "pause of a worker that polls for a lock, give or take a half")
@@ -64,7 +81,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	o.env.Client.Library = target.Library(library)
 	return o, errors.Join(
 		o.parseTargets(targets, pids), o.parsePeers(peerNames), o.parseWorkloads(workloads),
-		parseList(connections, strconv.Atoi, &o.connections), parseList(rates, parseRate, &o.rates), o.validate(),
+		parseList(connections, strconv.Atoi, &o.connections), parseList(rates, parseRate, &o.rates),
+		parseList(depths, strconv.Atoi, &o.depths), parseList(held, strconv.Atoi, &o.held), o.validate(),
 	)
 }
 
@@ -75,7 +93,7 @@ func (o *options) validate() error {
 	}
 	s := o.env.Sizes
 	for name, n := range map[string]int{
-		"rounds": o.rounds, "keys": s.Keys, "shared": s.Shared, "depth": s.Depth, "locks": s.Locks, "idle": s.Idle, "kills": s.Failover,
+		"rounds": o.rounds, "keys": s.Keys, "shared": s.Shared, "locks": s.Locks, "idle": s.Idle, "kills": s.Failover,
 	} {
 		if n < 1 {
 			errs = errors.Join(errs, fmt.Errorf("--%s %d: want at least 1", name, n))
@@ -84,8 +102,19 @@ func (o *options) validate() error {
 	if o.env.Measure <= 0 || o.env.Client.TTL < time.Millisecond || o.env.Client.Timeout <= 0 {
 		errs = errors.Join(errs, errors.New("--measure, --ttl and --timeout must be positive"))
 	}
-	if slices.ContainsFunc(o.connections, func(n int) bool { return n < 1 }) || len(o.connections) == 0 {
-		errs = errors.Join(errs, errors.New("--connections: want numbers from 1"))
+	counts := map[string][]int{"connections": o.connections, "depth": o.depths, "held": o.held}
+	for _, w := range o.workloads {
+		if len(w.connections) > 0 {
+			counts["workloads "+w.Name] = w.connections
+		}
+	}
+	for name, list := range counts {
+		if slices.ContainsFunc(list, func(n int) bool { return n < 1 }) || len(list) == 0 {
+			errs = errors.Join(errs, fmt.Errorf("--%s: want numbers from 1", name))
+		}
+	}
+	if s.Steady <= 0 {
+		errs = errors.Join(errs, fmt.Errorf("--steady %g: want a number above 0", s.Steady))
 	}
 	if slices.ContainsFunc(o.rates, func(r float64) bool { return r <= 0 }) {
 		errs = errors.Join(errs, errors.New("--rates: want numbers above 0"))
@@ -142,7 +171,7 @@ func (o *options) parsePeers(names string) error {
 }
 
 func (o *options) parseWorkloads(names string) error {
-	return parseList(names, workload.Named, &o.workloads)
+	return parseList(names, parsePlanned, &o.workloads)
 }
 
 // quoteArgs writes arguments as a shell would read them.

@@ -23,6 +23,7 @@ type Request struct {
 	Client        target.Options `json:"client"`
 	Connections   int            `json:"connections"`
 	RatePerSecond float64        `json:"rate_per_second,omitempty"`
+	Dir           string         `json:"dir,omitempty"` // see target.Target
 	Warmup        time.Duration  `json:"warmup"`
 	Measure       time.Duration  `json:"measure"`
 	Sizes         workload.Sizes `json:"sizes"`
@@ -38,7 +39,7 @@ type Reply struct {
 func Run(ctx context.Context, w workload.Workload, e workload.Env) (*workload.Figures, error) {
 	request := Request{
 		Workload: w.Name, Target: e.Target, Client: e.Client, Connections: e.Connections, RatePerSecond: e.RatePerSecond,
-		Warmup: e.Warmup, Measure: e.Measure, Sizes: e.Sizes,
+		Warmup: e.Warmup, Measure: e.Measure, Sizes: e.Sizes, Dir: e.Target.Dir,
 	}
 	if e.Target.PIDs != nil {
 		request.PIDs = e.Target.PIDs()
@@ -86,6 +87,7 @@ func (r Request) run(ctx context.Context) (*workload.Figures, error) {
 	if len(r.PIDs) > 0 {
 		r.Target.PIDs = func() []int { return r.PIDs }
 	}
+	r.Target.Dir = r.Dir
 	return w.Run(ctx, workload.Env{
 		Target: r.Target, Client: r.Client, Connections: r.Connections, RatePerSecond: r.RatePerSecond,
 		Warmup: r.Warmup, Measure: r.Measure, Sizes: r.Sizes,

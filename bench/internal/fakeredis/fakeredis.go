@@ -21,6 +21,8 @@ type Server struct {
 	Role string
 	// Replicas is what WAIT answers. Set before the first connection.
 	Replicas int64
+	// Info are what INFO answers in turn; the last is answered for good. Set before the first connection.
+	Info []string
 
 	mu      sync.Mutex
 	keys    map[string]string // guarded by mu
@@ -71,6 +73,13 @@ func (s *Server) Count(command string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counts[command]
+}
+
+// Keep writes a key that the generator does not know.
+func (s *Server) Keep(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys[key] = "kept"
 }
 
 // Keys is the number of keys that there are.
@@ -133,6 +142,15 @@ func (s *Server) answer(raw [][]byte) protocol.Value {
 		return protocol.Integer(1)
 	case "wait":
 		return protocol.Integer(s.Replicas)
+	case "info":
+		return s.info()
+	case "dbsize":
+		return protocol.Integer(int64(len(s.keys)))
+	case "flushall":
+		clear(s.keys)
+		return protocol.OK
+	case "debug", "bgsave", "bgrewriteaof":
+		return protocol.OK
 	case "role":
 		return protocol.Array(protocol.Bulk(s.Role))
 	case "eval":
@@ -142,6 +160,17 @@ func (s *Server) answer(raw [][]byte) protocol.Value {
 		return s.evalsha(words)
 	}
 	return protocol.Err("unknown command '" + words[0] + "'")
+}
+
+func (s *Server) info() protocol.Value {
+	if len(s.Info) == 0 {
+		return protocol.Bulk("")
+	}
+	text := s.Info[0]
+	if len(s.Info) > 1 {
+		s.Info = s.Info[1:]
+	}
+	return protocol.Bulk(text)
 }
 
 func (s *Server) set(words []string) protocol.Value {

@@ -45,6 +45,7 @@ func Rows() []Row {
 		{Name: "holdfast-followers", Cluster: "holdfast", Via: target.ViaFollowers, servers: holdfast(3), About: "the same three nodes, clients at the followers"},
 		{Name: "holdfast-spread", Cluster: "holdfast", Via: target.ViaSpread, servers: holdfast(3), About: "the same three nodes, clients at all of them"},
 		{Name: "holdfast-bolt", Via: target.ViaLeader, Failover: true, servers: holdfast(3, "--log-store", "bolt"), About: "three nodes with --log-store bolt"},
+		{Name: "holdfast-debug", Via: target.ViaLeader, Failover: true, servers: holdfast(3, "--debug"), About: "three nodes that take snapshots on demand"},
 		{Name: "holdfast-1", Via: target.ViaLeader, servers: holdfast(1), About: "a single node"},
 		{Name: "etcd", Via: target.ViaLeader, Kind: target.Etcd, Failover: true, servers: etcd, About: "etcd 3.7, three members, Txn: put if absent with a lease, delete if it has the value; clients at the leader"},
 		{Name: "etcd-mutex", Cluster: "etcd", Via: target.ViaLeader, Kind: target.EtcdMutex, servers: etcd, About: "the same members, concurrency.Mutex of etcd's client"},
@@ -131,7 +132,7 @@ func (p *Peers) add(ctx context.Context, name string, b *builder) error {
 	if row.Primary {
 		addrs = addrs[:1]
 	}
-	t := target.Target{Name: name, Addrs: addrs, Via: row.Via, Kind: row.Kind, Wait: row.Wait, PIDs: c.pids, Driver: c.driver, Own: true}
+	t := target.Target{Name: name, Addrs: addrs, Via: row.Via, Kind: row.Kind, Wait: row.Wait, PIDs: c.pids, Driver: c.driver, Dir: c.dir, Own: true}
 	p.Subjects = append(p.Subjects, Subject{Target: t, Cluster: c, Failover: row.Failover})
 	return nil
 }

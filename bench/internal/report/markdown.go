@@ -76,6 +76,12 @@ func (p Point) Title() string {
 	default:
 		title = fmt.Sprintf("%d connections", p.Connections)
 	}
+	if p.Depth > 0 {
+		title += fmt.Sprintf(", depth %d", p.Depth)
+	}
+	if p.Held > 0 {
+		title = fmt.Sprintf("%s held, %s", thousands(float64(p.Held)), title)
+	}
 	if p.RatePerSecond > 0 {
 		title = fmt.Sprintf("%s/s offered, %s", thousands(p.RatePerSecond), title)
 	}
@@ -189,12 +195,14 @@ func (r *Result) numbers(b *strings.Builder, wl workload.Workload) {
 	var names []string
 	for _, t := range r.Targets {
 		if f := r.median(Point{Workload: wl.Name, Target: t.Name}); f != nil {
-			names = slices.Sorted(maps.Keys(f.Numbers))
+			names = slices.AppendSeq(names, maps.Keys(f.Numbers))
 		}
 	}
 	if len(names) == 0 {
 		return
 	}
+	slices.Sort(names)
+	names = slices.Compact(names)
 	fmt.Fprintf(b, "\n| | %s |\n|---|%s\n", strings.Join(names, " | "), strings.Repeat("---|", len(names)))
 	for _, t := range r.Targets {
 		fmt.Fprintf(b, "| %s |", t.Name)
@@ -204,7 +212,11 @@ func (r *Result) numbers(b *strings.Builder, wl workload.Workload) {
 				b.WriteString(" - |")
 				continue
 			}
-			fmt.Fprintf(b, " %s |", thousands(f.Numbers[name]))
+			if v, ok := f.Numbers[name]; ok {
+				fmt.Fprintf(b, " %s |", thousands(v))
+			} else {
+				b.WriteString(" - |")
+			}
 		}
 		b.WriteString("\n")
 	}

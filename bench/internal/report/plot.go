@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"html"
 	"io"
 	"math"
 	"slices"
@@ -64,9 +63,7 @@ func (r *Result) WriteSVG(w io.Writer, wl workload.Workload) error {
 		slices.SortFunc(knots, func(a, b knot) int { return cmp.Compare(a.rate, b.rate) })
 		p.line(&b, knots, colour, "", func(k knot) float64 { return k.p99 })
 		p.line(&b, knots, colour, ` stroke-dasharray="5 4"`, func(k knot) float64 { return k.p50 })
-		y := plotTop + 10 + i*legendPitch
-		fmt.Fprintf(&b, `<path d="M%d %dh24" stroke="%s" stroke-width="3"/><text x="%d" y="%d">%s</text>`+"\n",
-			legendLeft, y-4, colour, legendLeft+30, y, html.EscapeString(t.Name))
+		legend(&b, i, colour, t.Name)
 	}
 	b.WriteString("</svg>\n")
 	_, err := io.WriteString(w, b.String())
@@ -84,9 +81,7 @@ func (p scale) y(ms float64) float64 {
 }
 
 func (p scale) frame(b *strings.Builder, wl workload.Workload) {
-	fmt.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", plotWidth, plotHeight)
-	fmt.Fprintf(b, `<rect width="100%%" height="100%%" fill="white"/><text x="%d" y="22" font-size="15">%s: milliseconds of one %s, p99 (line) and p50 (dashed)</text>`+"\n",
-		plotLeft, wl.Name, latencyStep(wl))
+	opening(b, wl.Name+": milliseconds of one "+latencyStep(wl)+", p99 (line) and p50 (dashed)")
 	for power := p.low; power <= p.high; power++ {
 		ms := math.Pow(10, power)
 		fmt.Fprintf(b, `<path d="M%d %.1fh%d" stroke="#ccc"/><text x="%d" y="%.1f" text-anchor="end">%g</text>`+"\n",

@@ -29,6 +29,8 @@ type Point struct {
 	Target        string  `json:"target"`
 	Connections   int     `json:"connections,omitempty"`
 	RatePerSecond float64 `json:"rate_per_second,omitempty"`
+	Depth         int     `json:"depth,omitempty"` // commands in a pipeline
+	Held          int     `json:"held,omitempty"`  // locks that are held meanwhile
 }
 
 // Run is one run's figures.

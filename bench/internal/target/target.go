@@ -46,6 +46,8 @@ type Target struct {
 	PIDs func() []int `json:"-"`
 	// Driver is the program that runs workloads against it; "" is this one.
 	Driver string `json:"-"`
+	// Dir is where the servers store everything; "" is not known.
+	Dir string `json:"-"`
 	// Own: the servers were started to be measured, and may be emptied.
 	Own bool `json:"-"`
 }

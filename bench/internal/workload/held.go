@@ -16,6 +16,9 @@ var errNoPIDs = errors.New("the servers' processes are not known: give --pids")
 // settle is how long memory is left alone before it is read.
 const settle = 3 * time.Second
 
+// flushLimit allows for the many keys that there may be.
+const flushLimit = time.Minute
+
 // lockKey is one of the keys that memory holds: 24 bytes.
 func lockKey(n int) string { return fmt.Sprintf("%slock:%013d", prefix, n) }
 
@@ -43,7 +46,7 @@ func memory(ctx context.Context, e Env) (*Figures, error) {
 		"filled_per_second":   float64(e.Sizes.Locks) / took.Seconds(),
 		"server_rss_mega_max": float64(slices.Max(after)) / (1 << 20),
 	})
-	return f, remove(ctx, e)
+	return f, empty(ctx, e, lockKey)
 }
 
 // grown is the growth of the process that grew most.
@@ -76,14 +79,28 @@ func rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// remove takes away what fill wrote for memory.
-func remove(ctx context.Context, e Env) error {
+// empty takes away the e.Sizes.Locks keys that fill wrote.
+func empty(ctx context.Context, e Env, key func(int) string) error {
+	if e.Target.Own {
+		return flush(ctx, e)
+	}
 	c, err := writer(ctx, e)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	return batches(e.Sizes.Locks, func(i int) { c.Append("del", lockKey(i)) }, c)
+	return batches(e.Sizes.Locks, func(i int) { c.Append("del", key(i)) }, c)
+}
+
+// flush empties a target that was started to be measured: what one run left behind expires in the
+// next target's window otherwise.
+func flush(ctx context.Context, e Env) error {
+	leader, err := e.Target.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = resp.Ask(ctx, leader, flushLimit, "FLUSHALL")
+	return err
 }
 
 // idle opens connections that say PING once, and then nothing for the time that is measured.

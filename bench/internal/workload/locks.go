@@ -41,12 +41,15 @@ var (
 )
 
 func uncontended(ctx context.Context, e Env) (*Figures, error) {
-	return loop(ctx, e, func(worker int, c target.Client) load.Op {
-		random, tokens := newRandom(worker), newTokens()
-		return func(ctx context.Context, start time.Time, r *load.Recorder) error {
-			return pair(ctx, c, ownKey(e, worker, random), tokens.token(), start, r)
-		}
-	})
+	return loop(ctx, e, func(worker int, c target.Client) load.Op { return pairs(e, worker, c) })
+}
+
+// pairs is one pair of a worker that has keys of its own.
+func pairs(e Env, worker int, c target.Client) load.Op {
+	random, tokens := newRandom(worker), newTokens()
+	return func(ctx context.Context, start time.Time, r *load.Recorder) error {
+		return pair(ctx, c, ownKey(e, worker, random), tokens.token(), start, r)
+	}
 }
 
 // pair takes and gives back a lock that should be free.

@@ -8,10 +8,15 @@ import (
 
 	"github.com/holdfast/holdfast/bench/internal/load"
 	"github.com/holdfast/holdfast/bench/internal/resp"
+	"github.com/holdfast/holdfast/bench/internal/target"
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // pipelineKeys is how many keys pipelines are spread over, as with redis-benchmark -r 1000000.
 const pipelineKeys = 1_000_000
+
+// waitMillis is the timeout that is given to WAIT.
+const waitMillis = "1000"
 
 func pipelined(ctx context.Context, e Env) (*Figures, error) {
 	endpoints, err := e.Target.Endpoints(ctx)
@@ -27,7 +32,11 @@ func pipelined(ctx context.Context, e Env) (*Figures, error) {
 		defer c.Close()
 		ops = append(ops, pipeline(e, c, i))
 	}
-	return measure(ctx, e, ops)
+	f, err := measure(ctx, e, ops)
+	if err == nil && e.Target.Own {
+		err = flush(ctx, e)
+	}
+	return f, err
 }
 
 // pipeline is one batch. Its commands are one write and its replies are read in order; a
@@ -39,14 +48,22 @@ func pipeline(e Env, c *resp.Conn, worker int) load.Op {
 		for range e.Sizes.Depth {
 			c.Append("set", prefix+"p:"+strconv.Itoa(random.IntN(pipelineKeys)), "0123456789abcdef", "nx", "px", ttl)
 		}
+		replies := e.Sizes.Depth
+		if e.Target.Wait > 0 {
+			// One wait confirms all that came before it on this connection.
+			c.Append("wait", strconv.Itoa(e.Target.Wait), waitMillis)
+			replies++
+		}
 		if err := c.Flush(); err != nil {
 			return err
 		}
 		var refused error
-		for range e.Sizes.Depth {
-			_, err := c.Read()
+		for range replies {
+			v, err := c.Read()
 			var reply *resp.ReplyError
 			switch {
+			case v.Kind == protocol.KindInteger && v.Num < int64(e.Target.Wait):
+				refused = target.ErrNotReplicated
 			case errors.As(err, &reply):
 				refused = err
 			case err != nil:

@@ -27,10 +27,11 @@ type Sizes struct {
 	Keys     int           // keys that uncontended, reads and mixed are spread over
 	Shared   int           // keys that contended workers fight for
 	Depth    int           // commands in a pipeline
-	Locks    int           // locks that the memory workload holds
+	Locks    int           // locks that memory, snapshot and restart hold
 	Idle     int           // connections that idle
 	Failover int           // kills
 	Poll     time.Duration // between two tries to get a lock that somebody has
+	Steady   float64       // pairs a second that are offered while snapshots are taken
 }
 
 // Env is where and how a workload runs.
@@ -40,9 +41,11 @@ type Env struct {
 	Client        target.Options
 	Connections   int
 	RatePerSecond float64
-	Warmup        time.Duration
-	Measure       time.Duration
-	Sizes         Sizes
+	// Held is how many locks are held beside those that the workload uses.
+	Held    int
+	Warmup  time.Duration
+	Measure time.Duration
+	Sizes   Sizes
 }
 
 // Figures are what a run gives.
@@ -51,6 +54,8 @@ type Figures struct {
 	Steps map[string]load.Latency `json:"steps,omitempty"`
 	// Numbers are everything else; the name ends with the unit.
 	Numbers map[string]float64 `json:"numbers,omitempty"`
+	// Series are numbers over time, all of the same length.
+	Series map[string][]float64 `json:"series,omitempty"`
 	// Errors are counted by text.
 	Errors map[string]int64 `json:"errors,omitempty"`
 }
@@ -68,6 +73,10 @@ type Workload struct {
 	// Once: it does not depend on the number of connections or the rate, and gives
 	// numbers alone.
 	Once bool
+	// Reads: it reads keys that were written before.
+	Reads bool
+	// Holds: it is run for several numbers of held locks.
+	Holds bool
 	// RESP: it needs servers that speak it, and is left out for others.
 	RESP bool
 	// Control: it kills and starts servers, and watches them from outside.
@@ -97,11 +106,11 @@ func All() []Workload {
 			About: "every worker keeps one lock and extends it: compare-and-expire by EVALSHA",
 		},
 		{
-			Name: "reads", Step: "get", Run: reads,
+			Name: "reads", Reads: true, Step: "get", Run: reads,
 			About: "GET of keys that exist",
 		},
 		{
-			Name: "mixed", Step: "step", Run: mixed,
+			Name: "mixed", Reads: true, Step: "step", Run: mixed,
 			About: "of ten steps six are reads, three renewals, one a pair of acquire and release",
 		},
 		{
@@ -111,6 +120,26 @@ func All() []Workload {
 		{
 			Name: "memory", RESP: true, Once: true, Run: memory,
 			About: "what a held lock takes in each server process, over the bytes of its key and token",
+		},
+		{
+			Name: "snapshot", RESP: true, Once: true, Run: snapshot,
+			About: "pairs at a fixed rate, many locks held: before, while the leader takes snapshots, and while all servers do",
+		},
+		{
+			Name: "restart", RESP: true, Once: true, Control: true, Run: restart,
+			About: "kill -9 of all servers with many locks held, from their start until the first acquire is acknowledged",
+		},
+		{
+			Name: "growth", Step: "pair", Latency: "acquire", RESP: true, Holds: true, Run: growth,
+			About: "acquire and release beside a number of locks that are held",
+		},
+		{
+			Name: "long", Once: true, Run: long,
+			About: "acquire and release by 64 connections for the whole window, as a curve over time",
+		},
+		{
+			Name: "busy", Once: true, Failover: true, Run: busy,
+			About: "acquire and release while other processes keep all cores busy: elections, though no server dies",
 		},
 		{
 			Name: "idle", RESP: true, Once: true, Run: idle,
@@ -142,8 +171,14 @@ func Names() []string {
 	return names
 }
 
-// Suits reports whether the workload can be run against a target.
-func (w Workload) Suits(t target.Target) bool { return !w.RESP || t.Kind == target.RESP }
+// Suits reports whether the workload says anything of a target. What one server of a Redlock
+// answers is no promise of the Redlock's: nobody reads or pipelines that way.
+func (w Workload) Suits(t target.Target) bool {
+	if t.Via == target.ViaRedlock {
+		return !w.RESP && !w.Reads
+	}
+	return !w.RESP || t.Kind == target.RESP
+}
 
 // loop runs one op per client in the loop that e asks for.
 func loop(ctx context.Context, e Env, op func(worker int, c target.Client) load.Op) (*Figures, error) {

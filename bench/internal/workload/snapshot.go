@@ -1,0 +1,145 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/bench/internal/load"
+	"github.com/holdfast/holdfast/bench/internal/resp"
+	"github.com/holdfast/holdfast/bench/internal/target"
+)
+
+const (
+	// steadyConnections is how many clients there are where a workload asks what something does to them.
+	steadyConnections = 64
+	// snapshotLimit is when a snapshot has not come about.
+	snapshotLimit = 5 * time.Minute
+	// snapshotPause is between two looks at whether Redis has written its snapshot.
+	snapshotPause = 20 * time.Millisecond
+)
+
+// snapshot measures pairs at a fixed rate with many locks held: undisturbed, while the leader takes one
+// snapshot after another, and while all servers do.
+func snapshot(ctx context.Context, e Env) (*Figures, error) {
+	leader, err := e.Target.Leader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := fill(ctx, e, e.Sizes.Locks, lockKey); err != nil {
+		return nil, err
+	}
+	e.Connections, e.RatePerSecond = steadyConnections, e.Sizes.Steady
+	f := &Figures{Errors: make(map[string]int64)}
+	f.merge(map[string]float64{"held_locks": float64(e.Sizes.Locks)})
+	for _, phase := range []struct {
+		name  string
+		addrs []string
+	}{{"before", nil}, {"leader", []string{leader}}, {"all", e.Target.Addrs}} {
+		s := &snapshots{addrs: phase.addrs}
+		one, err := s.during(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		acquire := one.Steps["acquire"]
+		f.merge(map[string]float64{"p50_ms_" + phase.name: acquire.P50Micros / 1000, "p99_ms_" + phase.name: acquire.P99Micros / 1000})
+		for text, n := range one.Errors {
+			f.Errors[text] += n
+		}
+		if s.taken > 0 {
+			f.merge(map[string]float64{"snapshot_seconds_" + phase.name: s.took.Seconds() / float64(s.taken)})
+		}
+	}
+	return f, empty(ctx, e, lockKey)
+}
+
+// snapshots is servers taking snapshots, one after another each, while a window is open.
+type snapshots struct {
+	addrs []string
+	mu    sync.Mutex
+	taken int           // guarded by mu
+	took  time.Duration // guarded by mu
+	err   error         // guarded by mu
+}
+
+// during measures pairs meanwhile.
+func (s *snapshots) during(ctx context.Context, e Env) (*load.Summary, error) {
+	clients, err := e.Target.Clients(ctx, e.Connections, e.Client)
+	if err != nil {
+		return nil, err
+	}
+	defer target.CloseAll(clients)
+	var ops []load.Op
+	for i, c := range clients {
+		ops = append(ops, pairs(e, i, c))
+	}
+	open, stop := context.WithCancel(ctx)
+	defer stop()
+	var servers sync.WaitGroup
+	summary, err := load.Run(ctx, load.Config{
+		Warmup: e.Warmup, Measure: e.Measure, RatePerSecond: e.RatePerSecond, End: stop,
+		Begin: func() {
+			for _, addr := range s.addrs {
+				servers.Go(func() { s.takeAll(ctx, open, addr) })
+			}
+		},
+	}, ops)
+	stop()
+	servers.Wait()
+	return summary, errors.Join(err, s.err)
+}
+
+// takeAll takes snapshots until the window closes; the last is waited for.
+func (s *snapshots) takeAll(ctx, open context.Context, addr string) {
+	for open.Err() == nil {
+		start := time.Now()
+		err := takeSnapshot(ctx, addr)
+		s.mu.Lock()
+		s.taken++
+		s.took += time.Since(start)
+		s.err = errors.Join(s.err, err)
+		s.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// takeSnapshot returns when a server has written its whole state: Holdfast by DEBUG SNAPSHOT, Redis by
+// BGREWRITEAOF or, without an append-only file, BGSAVE.
+func takeSnapshot(ctx context.Context, addr string) error {
+	c, err := resp.Dial(ctx, addr, snapshotLimit)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	info, err := c.Do("INFO")
+	if err != nil {
+		return err
+	}
+	command, busy := "BGSAVE", "rdb_bgsave_in_progress:1"
+	switch {
+	case strings.Contains(info.Str, "holdfast_version:"):
+		if _, err := c.Do("DEBUG", "SNAPSHOT"); err != nil {
+			return fmt.Errorf("%s takes no snapshot on demand (the peer holdfast-debug does): %w", addr, err)
+		}
+		return nil
+	case strings.Contains(info.Str, "aof_enabled:1"):
+		command, busy = "BGREWRITEAOF", "aof_rewrite_in_progress:1"
+	}
+	if _, err := c.Do(command); err != nil {
+		return err
+	}
+	for {
+		if err := rest(ctx, snapshotPause); err != nil {
+			return err
+		}
+		info, err := c.Do("INFO", "persistence")
+		if err != nil || !strings.Contains(info.Str, busy) && !strings.Contains(info.Str, "aof_rewrite_scheduled:1") {
+			return err
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package workload
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/bench/internal/fakeredis"
+	"github.com/holdfast/holdfast/bench/internal/target"
+)
+
+// someEnv is a short run against a fake.
+func someEnv(s *fakeredis.Server) Env {
+	return Env{
+		Target:      target.Target{Name: "x", Addrs: []string{s.Addr}, Via: target.ViaSpread, PIDs: func() []int { return []int{os.Getpid()} }, Own: true},
+		Client:      target.Options{Library: target.Raw, TTL: 30 * time.Second, Timeout: 5 * time.Second},
+		Connections: 2, Measure: 100 * time.Millisecond,
+		Sizes: Sizes{Keys: 100, Locks: 500, Depth: 4, Steady: 1000, Poll: time.Millisecond},
+	}
+}
+
+func TestGrowthHoldsLocksMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := fakeredis.Start(t)
+	e := someEnv(s)
+	e.Held = 300
+	f, err := growth(t.Context(), e)
+	require.NoError(t, err)
+	require.Positive(t, f.Steps["pair"].Count)
+	require.GreaterOrEqual(t, s.Count("set"), 300+int(f.Steps["acquire"].Count))
+	require.Zero(t, s.Keys(), "they are taken away again")
+
+	e.Target.Own = false
+	s.Keep("somebody's key")
+	_, err = growth(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, 1, s.Keys(), "what is not ours stays")
+}
+
+func TestLongIsASeries(t *testing.T) {
+	t.Parallel()
+	e := someEnv(fakeredis.Start(t))
+	e.Target.Dir = t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(e.Target.Dir, "log"), make([]byte, 1000), 0o644))
+	e.Measure = 2 * time.Second
+	f, err := long(t.Context(), e)
+	require.NoError(t, err)
+	require.Len(t, f.Series["seconds"], 2)
+	for name, values := range f.Series {
+		require.Len(t, values, 2, name)
+		require.Positive(t, values[1], name)
+	}
+	require.Equal(t, []float64{1000, 1000}, f.Series["disk_bytes"])
+	require.InDelta(t, f.Series["pairs_per_second"][1]/f.Series["pairs_per_second"][0], f.Numbers["last_quarter_by_first"], 1e-9)
+}
+
+func TestSnapshots(t *testing.T) {
+	t.Parallel()
+	for command, info := range map[string][]string{
+		"debug":        {"holdfast_version:1\r\n"},
+		"bgsave":       {"aof_enabled:0\r\n", "rdb_bgsave_in_progress:1\r\n", "rdb_bgsave_in_progress:0\r\n"},
+		"bgrewriteaof": {"aof_enabled:1\r\n", "aof_rewrite_scheduled:1\r\n", "aof_rewrite_in_progress:1\r\n", "aof_enabled:1\r\n"},
+	} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			s := fakeredis.Start(t)
+			s.Info = info
+			f, err := snapshot(t.Context(), someEnv(s))
+			require.NoError(t, err)
+			require.Empty(t, f.Errors)
+			require.GreaterOrEqual(t, s.Count(command), 2, "at least one in each of the two windows")
+			require.GreaterOrEqual(t, s.Count("info"), len(info))
+			for _, phase := range []string{"before", "leader", "all"} {
+				require.Positive(t, f.Numbers["p99_ms_"+phase], phase)
+			}
+			require.NotContains(t, f.Numbers, "snapshot_seconds_before")
+			require.Zero(t, s.Keys())
+		})
+	}
+}
+
+// control counts what is done to servers that nobody really kills.
+type control struct{ killed, started atomic.Int32 }
+
+func (c *control) Kill(string) error {
+	c.killed.Add(1)
+	return nil
+}
+
+func (c *control) Start(context.Context, string) error {
+	c.started.Add(1)
+	return nil
+}
+
+func (c *control) Ready(context.Context) error { return nil }
+
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	s := fakeredis.Start(t)
+	e := someEnv(s)
+	_, err := restart(t.Context(), e)
+	require.ErrorIs(t, err, errNotOurs)
+	c := &control{}
+	e.Control = c
+	f, err := restart(t.Context(), e)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, f.Numbers["found_locks"], 500.0)
+	require.Positive(t, f.Numbers["serves_after_seconds"])
+	require.Positive(t, f.Numbers["serves_after_snapshot_seconds"])
+	require.EqualValues(t, 2, c.killed.Load())
+	require.EqualValues(t, 2, c.started.Load())
+}
+
+func TestBusyCountsTerms(t *testing.T) {
+	t.Parallel()
+	s := fakeredis.Start(t)
+	s.Info = []string{"raft_term:3\r\nx:1\r\n", "raft_term:5\r\n"}
+	f, err := busy(t.Context(), someEnv(s))
+	require.NoError(t, err)
+	require.Equal(t, 2.0, f.Numbers["elections"])
+
+	none := fakeredis.Start(t)
+	_, err = busy(t.Context(), someEnv(none))
+	require.EqualError(t, err, "x counts no terms: INFO has no raft_term")
+}
+
+// A pipeline to a server with WAIT is confirmed, or it does not count.
+func TestPipelineWaits(t *testing.T) {
+	t.Parallel()
+	s := fakeredis.Start(t)
+	s.Replicas = 1
+	e := someEnv(s)
+	e.Target.Wait = 1
+	f, err := pipelined(t.Context(), e)
+	require.NoError(t, err)
+	require.Empty(t, f.Errors)
+	require.Positive(t, s.Count("wait"))
+	e.Target.Wait = 2
+	f, err = pipelined(t.Context(), e)
+	require.NoError(t, err)
+	require.Contains(t, f.Errors, target.ErrNotReplicated.Error())
+}
+
+func TestWorkloadsSuit(t *testing.T) {
+	t.Parallel()
+	suits := func(name string, to target.Target) bool {
+		w, err := Named(name)
+		require.NoError(t, err)
+		return w.Suits(to)
+	}
+	require.True(t, suits("reads", target.Target{Kind: target.Etcd}))
+	require.False(t, suits("pipelined", target.Target{Kind: target.Etcd}))
+	require.True(t, suits("uncontended", target.Target{Via: target.ViaRedlock}))
+	require.False(t, suits("reads", target.Target{Via: target.ViaRedlock}))
+	require.False(t, suits("memory", target.Target{Via: target.ViaRedlock}))
+}
