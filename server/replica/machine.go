@@ -120,8 +120,8 @@ func (s *state) Restore(rc io.ReadCloser) error {
 			lost = append(lost, completion{number: seq, err: protocol.ErrUncertain})
 		}
 	}
+	s.r.event(Restored{Took: time.Since(start)}) // before anybody hears of the consequences
 	s.r.writes.complete(lost)
-	s.r.event(Restored{Took: time.Since(start)})
 	return nil
 }
 
