@@ -57,10 +57,17 @@ func (h *helm) observer() *raft.Observer {
 
 func (h *helm) run(ctx context.Context) error {
 	defer h.lose()
+	again := time.NewTimer(0)
+	defer again.Stop()
 	for {
 		h.steer()
+		if again.Stop(); h.asserting() {
+			again.Reset(assertAgain)
+		}
 		select {
 		case <-h.turn:
+		case <-again.C:
+			h.reassert()
 		case <-ctx.Done():
 			return nil
 		}
@@ -108,8 +115,29 @@ func (h *helm) assert(term uint64) {
 	h.asserted, h.assertedAt = term, time.Now()
 	h.r.link.follow("")
 	h.r.inbox.open(term)
+	h.proposeFirst(term)
+}
+
+func (h *helm) proposeFirst(term uint64) {
 	stamp, offset := h.r.machine.Clock()
 	h.r.propose(term, protocol.NewEntry(nil, stamp, offset).Bytes())
+}
+
+// assertAgain is how often it is looked whether the first entry got lost.
+const assertAgain = 10 * time.Millisecond
+
+// asserting reports whether this node has won an election and does not serve yet.
+func (h *helm) asserting() bool {
+	return h.asserted == h.r.raft.CurrentTerm() && h.r.raft.State() == raft.Leader && h.r.serving.Load() == nil
+}
+
+// reassert proposes the first entry again if raft has applied all that it has and
+// the entry is not there. Raft refuses entries, and tells only the future, of a leader that
+// was one before, began to hand over, and is still waiting for the answer of whom it asked.
+func (h *helm) reassert() {
+	if h.asserting() && h.r.state.term.Load() != h.asserted && h.r.raft.AppliedIndex() == h.r.raft.LastIndex() {
+		h.proposeFirst(h.asserted)
+	}
 }
 
 // serve starts to take commands as leader of term.

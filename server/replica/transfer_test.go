@@ -1,0 +1,33 @@
+package replica_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+)
+
+// A node is elected again while it still waits for the answer of the one that it
+// had asked to take over: raft then refuses its first entry, as if it were still
+// handing over. It serves as soon as raft takes one, not never.
+func TestLeadsAgainDuringItsOwnTransfer(t *testing.T) {
+	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
+		first, second, third := c.Node("n1"), c.Node("n2"), c.Node("n3")
+		lead(t, c, first)
+		require.Equal(t, protocol.OK, first.Do("SET", "k", "v"))
+		time.Sleep(time.Second)
+		c.Net.Cut(second.Name, first.Name) // what n2 answers n1 is held up
+		start := time.Now()
+		for _, n := range []*replicatest.Node{first, second, third} {
+			// The next one is the first of those that have the whole log, as far as n knows.
+			require.Equal(t, n.Name, c.Leader().Name)
+			require.NoError(t, n.Replica().TransferLeadership(t.Context()))
+		}
+		require.Less(t, time.Since(start), 400*time.Millisecond, "the test needs n2's answer to be awaited still")
+		require.Equal(t, protocol.OK, third.Do("SET", "k", "v"))
+		require.Less(t, time.Since(start), time.Second)
+	})
+}
