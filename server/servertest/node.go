@@ -260,9 +260,6 @@ func (n *Node) end(p *process) {
 		n.Disk.Clear()
 		<-p.ended
 	}
-	// Raft leaves goroutines behind that answer the last heartbeat that came, and
-	// panics when it cannot store a term: they get the time to end.
-	time.Sleep(time.Millisecond)
 	n.disk.Crash()
 	n.Disk.Clear()
 }
