@@ -2,6 +2,7 @@ package replica
 
 import (
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -29,6 +30,7 @@ type peerAck struct {
 	term  uint64
 	round uint64 // the newest round that had begun when an acknowledged request was sent
 	match uint64 // its log agrees with the leader's up to here
+	heard time.Time
 }
 
 // ackWaiter is closed when as many nodes as it needs are as far as it wants.
@@ -67,7 +69,7 @@ func (a *acks) note(peer raft.ServerID, term, round, match uint64) {
 	if term > p.term {
 		*p = peerAck{term: term}
 	}
-	p.round, p.match = max(p.round, round), max(p.match, match)
+	p.round, p.match, p.heard = max(p.round, round), max(p.match, match), time.Now()
 	kept := a.waiters[:0]
 	for _, w := range a.waiters {
 		if a.count(w.reached) >= w.need {
@@ -130,16 +132,13 @@ func (a *acks) forget(w *ackWaiter) int {
 	return a.count(w.reached)
 }
 
-// matches returns how far each other node's log is known to agree in term.
-func (a *acks) matches(term uint64) map[string]uint64 {
+// heardSince returns what a node has acknowledged in term, if it has acknowledged anything since then.
+func (a *acks) heardSince(peer string, term uint64, since time.Time) (ack peerAck, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	m := make(map[string]uint64, len(a.peers))
-	for id, p := range a.peers {
-		m[string(id)] = 0
-		if p.term == term {
-			m[string(id)] = p.match
-		}
+	p := a.peers[raft.ServerID(peer)]
+	if p == nil || p.term != term || p.heard.Before(since) {
+		return peerAck{}, false
 	}
-	return m
+	return *p, true
 }

@@ -94,7 +94,6 @@ func TestAddresses(t *testing.T) {
 			}
 			require.NoError(t, n.Replica().Healthy())
 		}
-		require.Equal(t, map[string]uint64{c.Followers()[0].Name: 0, c.Followers()[1].Name: 0}, leader.Replica().Lag())
 	})
 }
 
@@ -108,10 +107,36 @@ func TestHealth(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		require.Error(t, follower.Replica().Healthy())
 		require.NoError(t, leader.Replica().Healthy())
-		require.NotZero(t, leader.Replica().Lag()[follower.Name])
 		c.Net.Heal()
 		time.Sleep(12 * time.Second)
 		require.NoError(t, follower.Replica().Healthy())
+	})
+}
+
+// A leader knows which members answer it, and how far they are.
+func TestFollowersAreThoseThatAnswer(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower, away := c.Leader(), c.Followers()[0], c.Followers()[1]
+		require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
+		time.Sleep(time.Second)
+		followers := func() (names []string) {
+			s := leader.Replica().Status()
+			for _, f := range s.Followers {
+				names = append(names, f.Name)
+				require.Equal(t, s.LastLog, f.LogIndex)
+				require.Less(t, f.Silent, replica.DefaultElection)
+			}
+			return names
+		}
+		require.Equal(t, []string{follower.Name, away.Name}, followers())
+		require.Empty(t, follower.Replica().Status().Followers, "it does not lead")
+		away.Crash()
+		time.Sleep(replica.DefaultElection)
+		require.Equal(t, protocol.OK, leader.Do("SET", "k", "w"))
+		require.Equal(t, []string{follower.Name}, followers())
+		away.Start()
+		time.Sleep(time.Second)
+		require.Equal(t, []string{follower.Name, away.Name}, followers())
 	})
 }
 

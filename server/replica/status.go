@@ -18,12 +18,20 @@ type Member struct {
 	ClientAddr string // host:port that clients use; empty while unknown
 }
 
+// Follower is another member that answers the leader.
+type Follower struct {
+	Member
+	LogIndex uint64        // its log is known to agree with the leader's up to here
+	Silent   time.Duration // since its last answer, at most an election timeout
+}
+
 // Status is a snapshot of a node's view, for INFO, ROLE, logs and health.
 type Status struct {
 	Name      string
 	Leading   bool   // this node leads and serves
 	Leader    Member // zero while none is known
 	Members   []Member
+	Followers []Follower // empty unless this node leads; by name
 	Term      uint64
 	Committed uint64 // raft log index
 	Applied   uint64 // raft log index
@@ -32,14 +40,18 @@ type Status struct {
 
 // Status is this node's view of the cluster.
 func (r *Replica) Status() Status {
+	l := r.serving.Load()
 	s := Status{
 		Name:      r.config.Name,
-		Leading:   r.serving.Load() != nil,
+		Leading:   l != nil,
 		Members:   r.addresses.all(),
 		Term:      r.raft.CurrentTerm(),
 		Committed: r.raft.CommitIndex(),
 		Applied:   r.raft.AppliedIndex(),
 		LastLog:   r.raft.LastIndex(),
+	}
+	if l != nil {
+		s.Followers = r.followers(l.term)
 	}
 	_, leader := r.raft.LeaderWithID()
 	for _, m := range s.Members {
@@ -56,19 +68,16 @@ func (r *Replica) Machine() *fsm.Machine { return r.machine }
 // Stats describes the state on this node.
 func (r *Replica) Stats() fsm.Stats { return r.machine.Stats() }
 
-// Lag is how many log entries each other node is behind, as far as this node
-// knows: nil unless it leads.
-func (r *Replica) Lag() map[string]uint64 {
-	l := r.serving.Load()
-	if l == nil {
-		return nil
+// followers are the members that have answered the leader of term within an election timeout.
+func (r *Replica) followers(term uint64) []Follower {
+	now := time.Now()
+	var fs []Follower
+	for _, m := range r.addresses.all() {
+		if ack, ok := r.acks.heardSince(m.Name, term, now.Add(-r.config.Timing.Election)); ok {
+			fs = append(fs, Follower{Member: m, LogIndex: ack.match, Silent: now.Sub(ack.heard)})
+		}
 	}
-	last := r.raft.LastIndex()
-	lag := r.acks.matches(l.term)
-	for name, match := range lag {
-		lag[name] = last - min(match, last)
-	}
-	return lag
+	return fs
 }
 
 // unhealthyAfter is how long a node may be without what it needs before Healthy says so.

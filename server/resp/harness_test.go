@@ -36,17 +36,25 @@ type cluster struct {
 }
 
 func newCluster() *cluster {
-	one := replica.Member{Name: "n1", PeerAddr: "10.0.0.1:7379", ClientAddr: "10.0.0.1:6379"}
 	return &cluster{
 		machine: fsm.New(), started: time.Now(), acks: 2,
 		status: replica.Status{
-			Name: "n1", Leading: true, Leader: one, Term: 3, Committed: 42, Applied: 42, LastLog: 42,
-			Members: []replica.Member{
-				one,
-				{Name: "n2", PeerAddr: "10.0.0.2:7379", ClientAddr: "10.0.0.2:6379"},
-				{Name: "n3", PeerAddr: "10.0.0.3:7379", ClientAddr: "10.0.0.3:6379"},
-			},
+			Name: "n1", Leading: true, Leader: member("1"), Term: 3, Committed: 42, Applied: 42, LastLog: 42,
+			Members:   []replica.Member{member("1"), member("2"), member("3")},
+			Followers: twoFollowers(),
 		},
+	}
+}
+
+func member(n string) replica.Member {
+	return replica.Member{Name: "n" + n, PeerAddr: "10.0.0." + n + ":7379", ClientAddr: "10.0.0." + n + ":6379"}
+}
+
+// twoFollowers are one that has an entry beyond what is committed, and one that is behind.
+func twoFollowers() []replica.Follower {
+	return []replica.Follower{
+		{Member: member("2"), LogIndex: 43, Silent: 20 * time.Millisecond},
+		{Member: member("3"), LogIndex: 40, Silent: 1200 * time.Millisecond},
 	}
 }
 

@@ -211,11 +211,11 @@ func (r *infoReport) replication() {
 			"connected_slaves", 0,
 		)
 	} else {
-		others := otherMembers(st)
-		r.lines("role", "master", "connected_slaves", len(others))
-		for i, m := range others {
-			host, port := splitAddress(m.ClientAddr)
-			r.line("slave"+strconv.Itoa(i), fmt.Sprintf("ip=%s,port=%s,state=online,offset=%d,lag=0", host, port, st.Committed))
+		r.lines("role", "master", "connected_slaves", len(st.Followers))
+		for i, f := range st.Followers {
+			host, port := splitAddress(f.ClientAddr)
+			r.line("slave"+strconv.Itoa(i), fmt.Sprintf("ip=%s,port=%s,state=online,offset=%d,lag=%d",
+				host, port, offset(st, f), int64(f.Silent.Seconds())))
 		}
 	}
 	r.lines(
@@ -227,6 +227,9 @@ func (r *infoReport) replication() {
 		"repl_backlog_active", 0,
 	)
 }
+
+// offset is how far a follower has what is committed.
+func offset(st *replica.Status, f replica.Follower) uint64 { return min(f.LogIndex, st.Committed) }
 
 // replicationID is the same on all nodes of a cluster: a hash of its members.
 func replicationID(st *replica.Status) string {

@@ -41,22 +41,11 @@ func role(c *conn, _ [][]byte) protocol.Value {
 			protocol.Bulk(link), protocol.Integer(int64(st.Applied)))
 	}
 	var others []protocol.Value
-	for _, m := range otherMembers(&st) {
-		host, port := splitAddress(m.ClientAddr)
-		others = append(others, protocol.Strings(host, port, strconv.FormatUint(st.Committed, 10)))
+	for _, f := range st.Followers {
+		host, port := splitAddress(f.ClientAddr)
+		others = append(others, protocol.Strings(host, port, strconv.FormatUint(offset(&st, f), 10)))
 	}
 	return protocol.Array(protocol.Bulk("master"), protocol.Integer(int64(st.Committed)), protocol.Array(others...))
-}
-
-// otherMembers are the members beside this node.
-func otherMembers(st *replica.Status) []replica.Member {
-	var others []replica.Member
-	for _, m := range st.Members {
-		if m.Name != st.Name {
-			others = append(others, m)
-		}
-	}
-	return others
 }
 
 // splitAddress splits host:port, which clients are told separately; an address

@@ -167,9 +167,12 @@ func (p *player) lead(word string) {
 	cl := p.server.cluster
 	cl.set(func() {
 		cl.status.Leading = word == "yes"
+		if !cl.status.Leading {
+			cl.status.Followers = nil
+		}
 		switch word {
 		case "yes":
-			cl.status.Leader = cl.status.Members[0]
+			cl.status.Leader, cl.status.Followers = cl.status.Members[0], twoFollowers()
 		case "no":
 			cl.status.Leader = cl.status.Members[1]
 		default:
