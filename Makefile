@@ -3,7 +3,7 @@ GO ?= go
 BIN := bin
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race check fmt fuzz rewrite demo jepsen mutants soak bench bench-compare differential clients clean
+.PHONY: help build test race check fmt fuzz rewrite demo jepsen mutants soak bench bench-readme bench-limits bench-compare differential clients clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,14 @@ soak: ## partition tests, seed after seed for SOAK (1h); keeps the reports of th
 
 bench: ## closed-loop acquire and release against a three-node cluster it starts
 	$(GO) run ./bench --peers holdfast
+
+bench-readme: ## measure the README's table of performance and write it there, about 12 minutes
+	$(GO) run ./bench --preset table 
+	$(GO) run ./bench --readme README.md
+
+bench-limits: ## measure what the table does not show (memory, snapshots, restart, failover, elections), half an hour
+	$(GO) run ./bench --preset limits
+	$(GO) run ./bench --preset busy
 
 clients: ## stock clients and lock libraries against three nodes; installs them into a temporary folder
 	./server/clients/run.sh

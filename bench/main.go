@@ -32,6 +32,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
+	if o.readme != "" {
+		return rewriteReadme(o.readme, o.out, stderr)
+	}
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return fmt.Errorf("make the folder for results: %w", err)
 	}
@@ -64,6 +67,9 @@ func write(o options, result *report.Result, stdout, stderr io.Writer) error {
 	files := []file{
 		{base + ".json", result.WriteJSON},
 		{base + ".md", func(w io.Writer) error { return result.WriteMarkdown(w, workload.All()) }},
+	}
+	if o.preset != "" {
+		files = append(files, file{filepath.Join(o.out, o.preset+".json"), result.WriteJSON})
 	}
 	for _, wl := range o.workloads {
 		for _, plot := range result.Plots(wl.Workload) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast/holdfast/bench/internal/fakeredis"
 	"github.com/holdfast/holdfast/bench/internal/report"
+	"github.com/holdfast/holdfast/bench/internal/target"
 )
 
 // short are flags for runs that take no time.
@@ -129,4 +130,37 @@ func TestOptionsAreChecked(t *testing.T) {
 		err := run(t.Context(), append([]string{"--out", t.TempDir()}, strings.Fields(args)...), &stdout, &stderr)
 		require.ErrorContains(t, err, want, args)
 	}
+}
+
+// Every preset is made of flags that are accepted, its peers exist, and what is given beside it wins.
+func TestPresets(t *testing.T) {
+	t.Parallel()
+	require.Len(t, presets, len(presetOrder))
+	for _, name := range presetOrder {
+		o, err := parseOptions([]string{"--preset", name, "--rounds", "7"}, io.Discard)
+		require.NoError(t, err, name)
+		require.Equal(t, 7, o.rounds)
+		require.NotEmpty(t, o.peers)
+		require.Equal(t, target.Raw, o.env.Client.Library)
+	}
+	_, err := parseOptions([]string{"--preset", "none"}, io.Discard)
+	require.ErrorContains(t, err, `there is no preset "none"`)
+}
+
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	s := fakeredis.Start(t)
+	out := t.TempDir()
+	readme := filepath.Join(out, "README.md")
+	require.NoError(t, os.WriteFile(readme, []byte("a\n<!-- performance -->\nold\n<!-- /performance -->\nb\n"), 0o644))
+	var stdout, stderr bytes.Buffer
+	require.ErrorContains(t, run(t.Context(), []string{"--readme", readme, "--out", out}, &stdout, &stderr), "read what --preset table left")
+	require.NoError(t, run(t.Context(), short(out, "--preset", "table", "--peers", "", "--targets", "holdfast="+s.Addr,
+		"--workloads", "uncontended:64"), &stdout, &stderr), stderr.String())
+	require.NoError(t, run(t.Context(), []string{"--readme", readme, "--out", out}, &stdout, &stderr))
+	text, err := os.ReadFile(readme)
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "\nold\n")
+	require.Contains(t, string(text), "| `holdfast`:")
+	require.Contains(t, string(text), "| pairs/s, 64 connections: at least `redis-always` |  | not measured |")
 }

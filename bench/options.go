@@ -28,6 +28,8 @@ type options struct {
 	rounds      int
 	env         workload.Env // what is the same in every run
 	out         string
+	preset      string
+	readme      string
 }
 
 // planned is a workload, and the numbers of connections that it alone is run with; none: all of them.
@@ -56,6 +58,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&connections, "connections", "1,16,64,256", "numbers of connections, each a run of its own")
 	fs.StringVar(&rates, "rates", "", "open loop: operations a second to offer, each a run of its own; default: closed loop")
 	fs.StringVar(&library, "client", string(target.GoRedis), "who speaks for the workers: go-redis or raw")
+	fs.StringVar(&o.preset, "preset", "", "flags that belong together: "+strings.Join(presetOrder, ", "))
+	fs.StringVar(&o.readme, "readme", "", "measure nothing, but write the performance section of this file from what presets left in --out")
 	fs.IntVar(&o.rounds, "rounds", 3, "how often everything is measured; tables show medians")
 	fs.StringVar(&o.out, "out", "bench-results", "folder for results and for what measured servers store: on a real disk")
 	fs.DurationVar(&o.env.Warmup, "warmup", 2*time.Second, "time before the window of a run")
@@ -73,6 +77,9 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.IntVar(&sizes.Failover, "kills", 5, "times that failover kills the leader, a round")
 	fs.DurationVar(&sizes.Poll, "poll", 10*time.Millisecond, "pause of a worker that polls for a lock, give or take a half")
 	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	if err := applyPreset(fs, o.preset); err != nil {
 		return o, err
 	}
 	if fs.NArg() > 0 {

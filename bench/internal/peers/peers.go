@@ -132,7 +132,7 @@ func (p *Peers) add(ctx context.Context, name string, b *builder) error {
 	if row.Primary {
 		addrs = addrs[:1]
 	}
-	t := target.Target{Name: name, Addrs: addrs, Via: row.Via, Kind: row.Kind, Wait: row.Wait, PIDs: c.pids, Driver: c.driver, Dir: c.dir, Own: true}
+	t := target.Target{Name: name, About: row.About, Addrs: addrs, Via: row.Via, Kind: row.Kind, Wait: row.Wait, PIDs: c.pids, Driver: c.driver, Dir: c.dir, Own: true}
 	p.Subjects = append(p.Subjects, Subject{Target: t, Cluster: c, Failover: row.Failover})
 	return nil
 }

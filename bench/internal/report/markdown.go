@@ -164,15 +164,24 @@ func (r *Result) knowsCPU(wl workload.Workload) bool {
 func (r *Result) cpuCell(wl workload.Workload, p Point) string {
 	var costs []float64
 	for _, f := range r.at(p) {
-		cpu, known := f.Numbers["server_cpu_seconds"]
-		if count := RateOf(wl, f) * f.Numbers["window_seconds"]; known && count > 0 {
-			costs = append(costs, cpu/count*1000)
+		if cost, ok := cpuPerThousand(wl, f); ok {
+			costs = append(costs, cost)
 		}
 	}
 	if len(costs) == 0 {
 		return "-"
 	}
 	return strconv.FormatFloat(median(costs), 'g', 3, 64)
+}
+
+// cpuPerThousand is the servers' CPU seconds for a thousand of what a workload counts.
+func cpuPerThousand(wl workload.Workload, f *workload.Figures) (float64, bool) {
+	cpu, known := f.Numbers["server_cpu_seconds"]
+	count := RateOf(wl, f) * f.Numbers["window_seconds"]
+	if !known || count == 0 {
+		return 0, false
+	}
+	return cpu / count * 1000, true
 }
 
 func (r *Result) ratioCell(wl workload.Workload, p Point) string {

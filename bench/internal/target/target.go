@@ -37,6 +37,7 @@ const (
 // Target is one thing that is measured.
 type Target struct {
 	Name  string   `json:"name"`
+	About string   `json:"about,omitempty"`
 	Addrs []string `json:"addrs"`
 	Via   Via      `json:"via"`
 	Kind  Kind     `json:"kind,omitempty"`

@@ -1,0 +1,228 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast/holdfast/bench/internal/workload"
+)
+
+// goal is one thing that Holdfast should be able to say of itself.
+type goal struct {
+	aim string
+	// judge says what was measured, and whether that is enough; ok is false when nothing was.
+	judge func(evidence) (measured string, met, ok bool)
+}
+
+// evidence is what goals are judged by: results of runs that belong together.
+type evidence []*Result
+
+// goals are the project's, in the order of its promises of speed.
+func goals() []goal {
+	const one = "uncontended"
+	return []goal{
+		{"pairs/s, 64 connections: at least `redis-always`", atLeast(1, one, 64, 0, "holdfast", "redis-always")},
+		{"pairs/s, 256 connections: at least `redis-always`", atLeast(1, one, 256, 0, "holdfast", "redis-always")},
+		{"pairs/s, 64 connections: above `uhaha`", atLeast(1, one, 64, 0, "holdfast", "uhaha")},
+		{"pairs/s, 256 connections: above `uhaha`", atLeast(1, one, 256, 0, "holdfast", "uhaha")},
+		{"pairs/s, 64 connections: at least 8 × `etcd`", atLeast(8, one, 64, 0, "holdfast", "etcd")},
+		{"pairs/s, 256 connections: at least 8 × `etcd`", atLeast(8, one, 256, 0, "holdfast", "etcd")},
+		{"one connection, p50 of an acquire: below `redis-wait`", acquireBelow(1, 1, "holdfast", "redis-wait")},
+		{"hot lock, 64 waiters: at least 4 × the hand-offs of `etcd-mutex`", atLeast(4, "hot", 64, 0, "holdfast", "etcd-mutex")},
+		{"pipelined SET NX PX, depth 16: at least half of `redis`", atLeast(0.5, "pipelined", 50, 16, "holdfast", "redis")},
+		{"pipelined SET NX PX, depth 64: at least half of `redis`", atLeast(0.5, "pipelined", 50, 64, "holdfast", "redis")},
+		{"GET on the leader, 256 connections: at least 0.7 × `redis`", atLeast(0.7, "reads", 256, 0, "holdfast", "redis")},
+		{"through a follower, 64 connections: at least 0.7 × the leader's pairs/s", atLeast(0.7, one, 64, 0, "holdfast-followers", "holdfast")},
+		{"through a follower, 256 connections: at least 0.7 × the leader's pairs/s", atLeast(0.7, one, 256, 0, "holdfast-followers", "holdfast")},
+		{"through a follower, 64 connections, p50 of an acquire: at most 1.5 × the leader's", acquireBelow(1.5, 64, "holdfast-followers", "holdfast")},
+		{"CPU of all nodes per pair, 256 connections: at most a quarter of `etcd`'s", cpuBelow(0.25, 256, "holdfast", "etcd")},
+		{"memory of a held lock, over key and value: at most 250 bytes a node", number("memory", "bytes_per_lock", "%.0f bytes", 250)},
+		{"an idle connection: at most 12 KB", number("idle", "bytes_per_connection", "%.0f bytes", 12<<10)},
+		{"p99 of an acquire while the leader takes snapshots: at most 2 × before", quotient("snapshot", "p99_ms_leader", "p99_ms_before", 2)},
+		{"restart with a million locks: under 5 s", number("restart", "serves_after_seconds", "%.1f s", 5)},
+		{"failover by kill -9 until the first acquire: median below 1 s", number("failover", "median_ms", "%.0f ms", 1000)},
+		{"no election in 10 minutes with all cores busy", noElections},
+		{"pairs/s beside 10⁶ held locks: at least 0.8 × beside 10", flat},
+		{"pairs/s over a long run: last quarter at least 0.8 × the first", lasting},
+	}
+}
+
+// nodes are the targets whose numbers are Holdfast's own, the first that was measured.
+var nodes = []string{"holdfast", "holdfast-debug"}
+
+// spread is the median of quotients, and how far they lie apart.
+type spread struct{ median, low, high float64 }
+
+func spreadOf(all []float64) (spread, bool) {
+	if len(all) == 0 {
+		return spread{}, false
+	}
+	slices.Sort(all)
+	return spread{median(slices.Clone(all)), all[0], all[len(all)-1]}, true
+}
+
+func (s spread) String() string {
+	f := func(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
+	if s.low == s.high {
+		return f(s.median) + " ×"
+	}
+	return fmt.Sprintf("%s × (%s to %s)", f(s.median), f(s.low), f(s.high))
+}
+
+// quotients divides what two targets did in the same round.
+func (e evidence) quotients(p Point, base string, of func(*workload.Figures) (float64, bool)) (spread, bool) {
+	for _, r := range e {
+		q := p
+		q.Target = base
+		bases := r.at(q)
+		var all []float64
+		for round, f := range r.at(p) {
+			if bases[round] == nil {
+				continue
+			}
+			a, ok := of(f)
+			b, baseOK := of(bases[round])
+			if ok && baseOK && b > 0 {
+				all = append(all, a/b)
+			}
+		}
+		if s, ok := spreadOf(all); ok {
+			return s, true
+		}
+	}
+	return spread{}, false
+}
+
+func atLeast(aim float64, name string, connections, depth int, of, base string) func(evidence) (string, bool, bool) {
+	wl, _ := workload.Named(name)
+	return func(e evidence) (string, bool, bool) {
+		p := Point{Workload: name, Target: of, Connections: connections, Depth: depth}
+		s, ok := e.quotients(p, base, func(f *workload.Figures) (float64, bool) { return RateOf(wl, f), true })
+		return s.String(), s.median >= aim, ok
+	}
+}
+
+func acquireBelow(aim float64, connections int, of, base string) func(evidence) (string, bool, bool) {
+	return func(e evidence) (string, bool, bool) {
+		p := Point{Workload: "uncontended", Target: of, Connections: connections}
+		s, ok := e.quotients(p, base, func(f *workload.Figures) (float64, bool) { return f.Steps["acquire"].P50Micros, true })
+		return s.String(), s.median <= aim, ok
+	}
+}
+
+func cpuBelow(aim float64, connections int, of, base string) func(evidence) (string, bool, bool) {
+	wl, _ := workload.Named("uncontended")
+	return func(e evidence) (string, bool, bool) {
+		p := Point{Workload: wl.Name, Target: of, Connections: connections}
+		s, ok := e.quotients(p, base, func(f *workload.Figures) (float64, bool) { return cpuPerThousand(wl, f) })
+		return s.String(), s.median <= aim, ok
+	}
+}
+
+// numbers are a number of a workload that is run once, by target.
+func (e evidence) numbers(name, of string) map[string]float64 {
+	all := make(map[string]float64)
+	for _, r := range e {
+		for _, t := range r.Targets {
+			if f := r.median(Point{Workload: name, Target: t.Name}); f != nil {
+				if v, ok := f.Numbers[of]; ok {
+					all[t.Name] = v
+				}
+			}
+		}
+	}
+	return all
+}
+
+// own takes Holdfast's number out, and writes the others beside it.
+func own(all map[string]float64, format string) (v float64, text string, ok bool) {
+	for _, name := range nodes {
+		if v, ok = all[name]; ok {
+			text = fmt.Sprintf(format, v)
+			delete(all, name)
+			break
+		}
+	}
+	var others []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		others = append(others, "`"+name+"` "+fmt.Sprintf(format, all[name]))
+	}
+	if len(others) > 0 {
+		text += " (" + strings.Join(others, ", ") + ")"
+	}
+	return v, text, ok
+}
+
+func number(name, of, format string, atMost float64) func(evidence) (string, bool, bool) {
+	return func(e evidence) (string, bool, bool) {
+		v, text, ok := own(e.numbers(name, of), format)
+		return text, v <= atMost, ok
+	}
+}
+
+func quotient(name, of, by string, atMost float64) func(evidence) (string, bool, bool) {
+	return func(e evidence) (string, bool, bool) {
+		all := e.numbers(name, of)
+		for target, base := range e.numbers(name, by) {
+			all[target] /= base
+		}
+		v, text, ok := own(all, "%.2f ×")
+		return text, v <= atMost, ok
+	}
+}
+
+// enoughMinutes is how long a busy machine must have been watched.
+const enoughMinutes = 10
+
+func noElections(e evidence) (string, bool, bool) {
+	elections, text, ok := own(e.numbers("busy", "elections"), "%.0f")
+	minutes, _, _ := own(e.numbers("busy", "minutes"), "%.1f")
+	return fmt.Sprintf("%s in %.1f minutes", text, minutes), elections == 0 && minutes >= enoughMinutes, ok
+}
+
+// flat compares the most held locks with the fewest, by target.
+func flat(e evidence) (string, bool, bool) {
+	wl, _ := workload.Named("growth")
+	all := make(map[string]float64)
+	for _, r := range e {
+		columns := r.columns(wl)
+		if len(columns) < 2 {
+			continue
+		}
+		byHeld := func(a, b Point) int { return a.Held - b.Held }
+		few, many := slices.MinFunc(columns, byHeld), slices.MaxFunc(columns, byHeld)
+		for _, t := range r.Targets {
+			few.Target, many.Target = t.Name, t.Name
+			a, b := r.median(many), r.median(few)
+			if a != nil && b != nil && RateOf(wl, b) > 0 {
+				all[t.Name] = RateOf(wl, a) / RateOf(wl, b)
+			}
+		}
+	}
+	v, text, ok := own(all, "%.2f ×")
+	return text, v >= 0.8, ok
+}
+
+func lasting(e evidence) (string, bool, bool) {
+	v, text, ok := own(e.numbers("long", "last_quarter_by_first"), "%.2f ×")
+	return text, v >= 0.8, ok
+}
+
+// goalTable is every goal, what was measured, and whether it is met.
+func (e evidence) goalTable(b *strings.Builder) {
+	b.WriteString("\n| target | measured | |\n|---|---|---|\n")
+	for _, g := range goals() {
+		measured, met, ok := g.judge(e)
+		verdict := "**not met**"
+		switch {
+		case !ok:
+			measured, verdict = "", "not measured"
+		case met:
+			verdict = "met"
+		}
+		fmt.Fprintf(b, "| %s | %s | %s |\n", g.aim, measured, verdict)
+	}
+}

@@ -1,0 +1,127 @@
+package report
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/bench/internal/load"
+	"github.com/holdfast/holdfast/bench/internal/target"
+	"github.com/holdfast/holdfast/bench/internal/workload"
+)
+
+// tableResult is three rounds in which holdfast does in each what the map says, as a multiple of redis-always.
+func tableResult(factors ...float64) *Result {
+	r := &Result{
+		Started: time.Date(2026, 11, 21, 6, 30, 0, 0, time.UTC),
+		Machine: Machine{CPU: "Some CPU", CPUs: 4, Kernel: "6.1", Go: "go1.26", Revision: "abc"},
+		Targets: []target.Target{{Name: "redis-always", About: "one redis-server"}, {Name: "etcd", About: "three members"}, {Name: "holdfast", About: "three nodes"}},
+		Skipped: []string{"uhaha cannot be started: no proxy\nwith a second line"},
+	}
+	add := func(round int, p Point, step string, rate, p50 float64) {
+		r.Runs = append(r.Runs, Run{Point: p, Round: round, Figures: &workload.Figures{
+			Steps:   map[string]load.Latency{step: {PerSecond: rate}, "acquire": {P50Micros: p50}},
+			Numbers: map[string]float64{"window_seconds": 5, "server_cpu_seconds": 2},
+		}})
+	}
+	r.Machine.Floors.AppendSyncMicros, r.Machine.Floors.RoundTripMicros = 100, 20
+	for round, factor := range factors {
+		for _, n := range []int{1, 64, 256} {
+			at := func(name string) Point { return Point{Workload: "uncontended", Target: name, Connections: n} }
+			add(round, at("redis-always"), "pair", 1000, 400)
+			add(round, at("etcd"), "pair", 100, 4000)
+			add(round, at("holdfast"), "pair", 1000*factor, 400/factor)
+		}
+	}
+	return r
+}
+
+// once is a result of one workload that gives numbers.
+func once(name string, numbers map[string]map[string]float64) *Result {
+	r := &Result{}
+	for _, t := range []string{"redis", "etcd", "holdfast", "holdfast-debug"} {
+		if n := numbers[t]; n != nil {
+			r.Targets = append(r.Targets, target.Target{Name: t})
+			r.Runs = append(r.Runs, Run{Point: Point{Workload: name, Target: t}, Figures: &workload.Figures{Numbers: n}})
+		}
+	}
+	return r
+}
+
+func requireGoal(t *testing.T, e evidence, aim, measured, verdict string) {
+	t.Helper()
+	var b strings.Builder
+	e.goalTable(&b)
+	for line := range strings.Lines(b.String()) {
+		if strings.HasPrefix(line, "| "+aim) {
+			require.True(t, strings.HasSuffix(line, " | "+measured+" | "+verdict+" |\n"), line)
+			return
+		}
+	}
+	t.Fatalf("no goal begins with %q", aim)
+}
+
+func TestGoals(t *testing.T) {
+	t.Parallel()
+	const always, etcd = "pairs/s, 64 connections: at least `redis-always`", "pairs/s, 64 connections: at least 8 × `etcd`"
+	e := evidence{tableResult(0.9, 1.1, 1.2)}
+	requireGoal(t, e, always, "1.10 × (0.90 to 1.20)", "met")
+	requireGoal(t, e, etcd, "11.00 × (9.00 to 12.00)", "met")
+	requireGoal(t, e, "CPU of all nodes", "0.09 × (0.08 to 0.11)", "met")
+	requireGoal(t, evidence{tableResult(0.5, 0.7, 1.2)}, always, "0.70 × (0.50 to 1.20)", "**not met**")
+	requireGoal(t, evidence{tableResult(0.7)}, etcd, "7.00 ×", "**not met**")
+	requireGoal(t, e, "pairs/s, 64 connections: above `uhaha`", "", "not measured")
+
+	e = evidence{tableResult(1), once("memory", map[string]map[string]float64{"redis": {"bytes_per_lock": 80}, "holdfast-debug": {"bytes_per_lock": 251}})}
+	requireGoal(t, e, "memory of a held lock", "251 bytes (`redis` 80 bytes)", "**not met**")
+	e = evidence{once("failover", map[string]map[string]float64{"etcd": {"median_ms": 1500}, "holdfast": {"median_ms": 900}})}
+	requireGoal(t, e, "failover", "900 ms (`etcd` 1500 ms)", "met")
+	e = evidence{once("failover", map[string]map[string]float64{"etcd": {"median_ms": 1500}})}
+	requireGoal(t, e, "failover", "", "not measured")
+	e = evidence{once("snapshot", map[string]map[string]float64{"holdfast-debug": {"p99_ms_leader": 5, "p99_ms_before": 2}})}
+	requireGoal(t, e, "p99 of an acquire while", "2.50 ×", "**not met**")
+
+	busy := func(elections, minutes float64) evidence {
+		return evidence{once("busy", map[string]map[string]float64{"holdfast": {"elections": elections, "minutes": minutes}})}
+	}
+	requireGoal(t, busy(0, 10), "no election", "0 in 10.0 minutes", "met")
+	requireGoal(t, busy(0, 9), "no election", "0 in 9.0 minutes", "**not met**")
+	requireGoal(t, busy(1, 10), "no election", "1 in 10.0 minutes", "**not met**")
+}
+
+func TestGoalOfGrowth(t *testing.T) {
+	t.Parallel()
+	r := &Result{Targets: []target.Target{{Name: "holdfast"}}}
+	for held, rate := range map[int]float64{10: 1000, 1000: 5000, 1_000_000: 790} {
+		r.Runs = append(r.Runs, Run{
+			Point:   Point{Workload: "growth", Target: "holdfast", Connections: 64, Held: held},
+			Figures: &workload.Figures{Steps: map[string]load.Latency{"pair": {PerSecond: rate}}},
+		})
+	}
+	requireGoal(t, evidence{r}, "pairs/s beside 10⁶ held locks", "0.79 ×", "**not met**")
+	requireGoal(t, evidence{r}, "pairs/s over a long run", "", "not measured")
+}
+
+func TestSummary(t *testing.T) {
+	t.Parallel()
+	text := Summary([]*Result{tableResult(0.9, 1.1, 1.2)})
+	const golden = "testdata/summary.md"
+	if *rewrite {
+		require.NoError(t, os.WriteFile(golden, []byte(text), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), text)
+}
+
+func TestRewrite(t *testing.T) {
+	t.Parallel()
+	got, err := Rewrite("a\n<!-- performance -->\nold\n<!-- /performance -->\nb\n", "new\n")
+	require.NoError(t, err)
+	require.Equal(t, "a\n<!-- performance -->\nnew\n<!-- /performance -->\nb\n", got)
+	_, err = Rewrite("a\n<!-- performance -->\nb\n", "new\n")
+	require.ErrorIs(t, err, errNoSection)
+}

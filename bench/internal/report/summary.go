@@ -1,0 +1,163 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast/holdfast/bench/internal/workload"
+)
+
+// The section of a README that figures stand in.
+const (
+	sectionBegin = "<!-- performance -->\n"
+	sectionEnd   = "<!-- /performance -->"
+)
+
+var errNoSection = errors.New("the file has no <!-- performance --> … <!-- /performance -->")
+
+// Rewrite puts text between the markers of a README.
+func Rewrite(readme, text string) (string, error) {
+	before, rest, ok := strings.Cut(readme, sectionBegin)
+	_, after, ended := strings.Cut(rest, sectionEnd)
+	if !ok || !ended {
+		return "", errNoSection
+	}
+	return before + sectionBegin + text + sectionEnd + after, nil
+}
+
+// column is one of the README's table.
+type column struct {
+	title string
+	point Point
+	cell  func(r *Result, wl workload.Workload, p Point) string
+	// of is what the table of quotients divides.
+	of func(wl workload.Workload, f *workload.Figures) (float64, bool)
+}
+
+func summaryColumns() []column {
+	rate := func(wl workload.Workload, f *workload.Figures) (float64, bool) { return RateOf(wl, f), true }
+	pairs := func(n int, title string) column {
+		return column{title, Point{Workload: "uncontended", Connections: n}, (*Result).pairsCell, rate}
+	}
+	return []column{
+		pairs(1, "pairs/s by 1 connection"), pairs(64, "by 64"), pairs(256, "by 256"),
+		{"hot lock: hand-offs/s among 64", Point{Workload: "hot", Connections: 64}, (*Result).rateCell, rate},
+		{"pipelined SET/s by 50, depth 16", Point{Workload: "pipelined", Connections: 50, Depth: 16}, (*Result).rateCell, rate},
+		{"depth 64", Point{Workload: "pipelined", Connections: 50, Depth: 64}, (*Result).rateCell, rate},
+		{"GET/s by 256", Point{Workload: "reads", Connections: 256}, (*Result).rateCell, rate},
+		{"CPU s per 1,000 pairs of 256", Point{Workload: "uncontended", Connections: 256}, (*Result).cpuCell, cpuPerThousand},
+	}
+}
+
+// pairsCell is the rate, its spread, and the median of an acquire.
+func (r *Result) pairsCell(wl workload.Workload, p Point) string {
+	return fmt.Sprintf("%s (%s)", r.rateCell(wl, p), millis(r.median(p).Steps[latencyStep(wl)].P50Micros))
+}
+
+// Summary is the README's section: the first result's table, what Holdfast is as a multiple of each
+// other target there, and the goals judged by all results.
+func Summary(results []*Result) string {
+	var b strings.Builder
+	r := results[0]
+	m := r.Machine
+	fmt.Fprintf(&b, `%s, %d cores, Linux %s, %s, revision %s, %s; all servers of a row and the load generator share it. Floors there: append and fdatasync
+%.0f µs, a loopback round trip %.0f µs. Medians of %d rounds by turns, ± half the distance between the best and the worst; in brackets the median
+milliseconds of an acquire. A pair is SET NX PX and a compare-and-delete by EVALSHA. Rows differ in what they promise, see [bench/](bench/README.md).
+`, m.CPU, m.CPUs, m.Kernel, m.Go, m.Revision, r.Started.Format("2006-01-02"), m.Floors.AppendSyncMicros, m.Floors.RoundTripMicros, r.rounds())
+	r.summaryTable(&b)
+	r.floor(&b)
+	b.WriteString("\nHoldfast as a multiple of each, median of the rounds' quotients:\n")
+	r.quotientTable(&b)
+	b.WriteString("\nThe targets, judged by the same runs and, for what the table does not show, by those of `make bench-limits`; in brackets the least and the most of a round, or others' figures:\n")
+	evidence(results).goalTable(&b)
+	var remarks strings.Builder
+	for _, one := range results {
+		one.faults(&remarks)
+	}
+	if remarks.Len() > 0 {
+		b.WriteString("\nLeft out or failed:\n" + strings.ReplaceAll(remarks.String(), "\n## Errors\n", ""))
+	}
+	return b.String()
+}
+
+// floor compares an acquire of one connection with what it cannot be faster than.
+func (r *Result) floor(b *strings.Builder) {
+	f := r.median(Point{Workload: "uncontended", Target: nodes[0], Connections: 1})
+	least := r.Machine.Floors.AppendSyncMicros + 2*r.Machine.Floors.RoundTripMicros
+	if f == nil || least == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nA durable acquire on three nodes is at least one fdatasync and two round trips, from the client to the leader and from there to a follower:\n"+
+		"%s ms here. By one connection it takes %.1f times that.\n", millis(least), f.Steps["acquire"].P50Micros/least)
+}
+
+func (r *Result) rounds() int {
+	most := 0
+	for _, run := range r.Runs {
+		most = max(most, run.Round+1)
+	}
+	return most
+}
+
+// shown are the columns that something was measured for.
+func (r *Result) shown() []column {
+	var shown []column
+	for _, c := range summaryColumns() {
+		for _, t := range r.Targets {
+			c.point.Target = t.Name
+			if len(r.at(c.point)) > 0 {
+				shown = append(shown, c)
+				break
+			}
+		}
+	}
+	return shown
+}
+
+func header(b *strings.Builder, columns []column) {
+	b.WriteString("\n| |")
+	for _, c := range columns {
+		b.WriteString(" " + c.title + " |")
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(columns)) + "\n")
+}
+
+func (r *Result) summaryTable(b *strings.Builder) {
+	columns := r.shown()
+	header(b, columns)
+	for _, t := range r.Targets {
+		fmt.Fprintf(b, "| `%s`: %s |", t.Name, t.About)
+		for _, c := range columns {
+			wl, _ := workload.Named(c.point.Workload)
+			c.point.Target = t.Name
+			text := "-"
+			if len(r.at(c.point)) > 0 {
+				text = c.cell(r, wl, c.point)
+			}
+			b.WriteString(" " + text + " |")
+		}
+		b.WriteString("\n")
+	}
+}
+
+func (r *Result) quotientTable(b *strings.Builder) {
+	columns := r.shown()
+	header(b, columns)
+	for _, t := range r.Targets {
+		if t.Name == nodes[0] {
+			continue
+		}
+		fmt.Fprintf(b, "| `%s` |", t.Name)
+		for _, c := range columns {
+			wl, _ := workload.Named(c.point.Workload)
+			c.point.Target = nodes[0]
+			text := "-"
+			if s, ok := (evidence{r}).quotients(c.point, t.Name, func(f *workload.Figures) (float64, bool) { return c.of(wl, f) }); ok {
+				text = fmt.Sprintf("%.2f", s.median)
+			}
+			b.WriteString(" " + text + " |")
+		}
+		b.WriteString("\n")
+	}
+}

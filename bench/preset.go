@@ -1,0 +1,103 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/holdfast/holdfast/bench/internal/report"
+)
+
+// presets are flags that belong together; what is given beside --preset wins. The result of each is kept
+// under its name, so that --readme finds it.
+var presets = map[string]map[string]string{
+	// The README's table: 12 minutes, and once a few more to build etcd.
+	"table": {
+		"peers":     "redis-always,redis,redis-wait,redlock,etcd,etcd-mutex,holdfast,holdfast-followers",
+		"workloads": "uncontended:1+64+256,hot:64,pipelined:50,reads:256",
+		"depth":     "16,64", "keys": "10000", "client": "raw", "rounds": "3", "warmup": "700ms", "measure": "3s",
+	},
+	// What the table does not show, once each: a quarter of an hour.
+	"limits": {
+		"peers":     "holdfast-debug,redis-always,redis-sentinel,etcd,holdfast-1,holdfast-5",
+		"workloads": "idle,memory,snapshot,restart,failover,growth:64",
+		"keys":      "10000", "client": "raw", "rounds": "1", "warmup": "2s", "measure": "10s",
+	},
+	// Elections while all cores are busy: ten minutes.
+	"busy": {
+		"peers": "holdfast", "workloads": "busy", "client": "raw", "rounds": "1", "warmup": "2s", "measure": "10m",
+	},
+	// An hour of pairs, as a curve.
+	"long": {
+		"peers": "holdfast", "workloads": "long", "client": "raw", "rounds": "1", "warmup": "2s", "measure": "1h",
+	},
+}
+
+// presetOrder is the order in which [readResults] has them; the first has the table.
+var presetOrder = []string{"table", "limits", "busy", "long"}
+
+// applyPreset sets the flags of a preset that were not given.
+func applyPreset(fs *flag.FlagSet, name string) error {
+	if name == "" {
+		return nil
+	}
+	flags, ok := presets[name]
+	if !ok {
+		return fmt.Errorf("there is no preset %q, but %s", name, strings.Join(presetOrder, ", "))
+	}
+	given := make(map[string]bool)
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	var errs error
+	for _, flag := range slices.Sorted(maps.Keys(flags)) {
+		if !given[flag] {
+			errs = errors.Join(errs, fs.Set(flag, flags[flag]))
+		}
+	}
+	return errs
+}
+
+// readResults are those that presets left in a folder, the table's first.
+func readResults(dir string) ([]*report.Result, error) {
+	var all []*report.Result
+	for i, name := range presetOrder {
+		text, err := os.ReadFile(filepath.Join(dir, name+".json"))
+		switch {
+		case i > 0 && errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("read what --preset %s left: %w", name, err)
+		}
+		r := &report.Result{}
+		if err := json.Unmarshal(text, r); err != nil {
+			return nil, fmt.Errorf("read %s.json: %w", name, err)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// rewriteReadme writes the section of performance from the presets' results.
+func rewriteReadme(readme, dir string, stderr io.Writer) error {
+	results, err := readResults(dir)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		return err
+	}
+	rewritten, err := report.Rewrite(string(text), report.Summary(results))
+	if err != nil {
+		return fmt.Errorf("rewrite %s: %w", readme, err)
+	}
+	fmt.Fprintln(stderr, "rewrote", readme)
+	return os.WriteFile(readme, []byte(rewritten), 0o644)
+}
