@@ -60,6 +60,11 @@ bench-limits: ## measure what the table does not show (memory, snapshots, restar
 	$(GO) run ./bench --preset limits
 	$(GO) run ./bench --preset busy
 
+COUNT ?= 10
+BENCHTIME ?= 200ms
+bench-compare: ## compare Go micro-benchmarks with those of another revision: make bench-compare BASE=main
+	@GO="$(GO)" ./.ci/bench-compare "$(BASE)" $(COUNT) $(BENCHTIME)
+
 clients: ## stock clients and lock libraries against three nodes; installs them into a temporary folder
 	./server/clients/run.sh
 
