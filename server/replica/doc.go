@@ -33,7 +33,7 @@
 //
 // # Goroutines
 //
-// Run starts all but raft's, each once, and ends them with its context.
+// Run starts all but raft's and the log's, each once, and ends them with its context.
 //
 //	transport.relay  hands raft what other nodes ask of it
 //	helm.run         turns the node with raft: serves, follows, waits
@@ -46,6 +46,7 @@
 //	                 one more per open WAIT
 //	succession.run   asks around when the leader's process is gone; one more per node asked
 //	state.cutLog     snapshots of large entries
+//	aheadLog.write   brings what a leader appended to its disk; ends when all is there
 //	raft             its own; one of them calls state.ApplyBatch, Snapshot and Restore
 //
 // # Lock order
@@ -57,7 +58,7 @@
 //	link.mu ─► session.mu
 //	        └► table.mu
 //
-// All others (acks, rounds, watermark, gate, clock, addresses, health, succession) are
+// All others (acks, aheadLog, rounds, watermark, gate, clock, addresses, health, succession) are
 // leaves: nothing is locked, called or waited for under them. Events are told
 // without any lock held.
 //

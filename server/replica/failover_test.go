@@ -279,3 +279,25 @@ func TestAllNodesShutDown(t *testing.T) {
 		require.Equal(t, protocol.Bulk("v"), c.Leader().Do("GET", "k"))
 	})
 }
+
+// A leader's disk and its followers' work at the same time; and no reply comes
+// before a majority's disks have the command, the leader's being one of those
+// that raft counts.
+func TestReplyWaitsForTheLeadersDisk(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		const slow = 100 * time.Millisecond
+		leader := c.Leader()
+		took := func() time.Duration {
+			start := time.Now()
+			require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
+			return time.Since(start)
+		}
+		leader.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: slow})
+		require.GreaterOrEqual(t, took(), slow)
+		for _, n := range c.Followers() {
+			n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: slow})
+		}
+		took() // a follower may still be busy with what the leader was waited for
+		require.Less(t, took(), 2*slow)
+	})
+}

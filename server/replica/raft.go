@@ -30,10 +30,8 @@ func (r *Replica) openRaft() error {
 	if err := bootstrap(conf, c, t); err != nil {
 		return abandon(err)
 	}
-	log, err := raft.NewLogCache(logCache, c.Stores.Log)
-	if err != nil {
-		return abandon(fmt.Errorf("cache log: %w", err))
-	}
+	log := newAheadLog(c.Stores.Log, r.fail)
+	t.log = log
 	opened, err := raft.NewRaft(conf, r.state, log, c.Stores.Stable, c.Stores.Snapshots, t)
 	if err != nil {
 		return abandon(fmt.Errorf("open raft: %w", err))
@@ -43,7 +41,11 @@ func (r *Replica) openRaft() error {
 	if err := sameMembers(opened, c.InitialCluster); err != nil {
 		return errors.Join(err, opened.Shutdown().Error())
 	}
-	opened.RegisterObserver(r.helm.observer())
+	opened.RegisterObserver(r.helm.observer(log))
+	if len(c.InitialCluster) > 1 {
+		leads := func() bool { return opened.State() == raft.Leader }
+		log.leads.Store(&leads)
+	}
 	return nil
 }
 
@@ -53,8 +55,6 @@ const (
 	rpcTimeout   = 10 * time.Second
 	// maxAppend bounds the entries of one request to a follower; an entry has up to 1 MiB.
 	maxAppend = 32
-	// logCache is how many of the newest entries are kept in memory: they are read once per follower.
-	logCache = 32
 )
 
 func (r *Replica) raftConfig() *raft.Config {

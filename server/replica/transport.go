@@ -16,6 +16,7 @@ type transport struct {
 	inner    *raft.NetworkTransport
 	requests chan raft.RPC // for raft, see relay
 	acks     *acks
+	log      *aheadLog
 	// leads reports whether this node still leads term: only then is it worth
 	// sending to a node that cannot be reached again.
 	leads    atomic.Value // func(term uint64) bool
@@ -55,6 +56,10 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 			// whether its log fits or not.
 			if resp.Term == args.Term {
 				t.acks.note(id, args.Term, round, matched(args, resp, heartbeat))
+			}
+			if n := len(args.Entries); n > 0 && resp.Success {
+				// Raft may now count this node and that one as a majority.
+				return t.log.await(args.Entries[n-1].Index)
 			}
 			return nil
 		}

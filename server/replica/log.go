@@ -1,0 +1,180 @@
+package replica
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+)
+
+// recentLogs is how many of the newest entries are kept in memory: they are read
+// once per follower, right after they were appended. It also bounds how many a leader's
+// disk may be behind.
+const recentLogs = 32
+
+// aheadLog is the log as raft sees it. While this node leads, entries go to its
+// disk and to the followers at the same time (Ongaro's thesis, section 10.2.1): an append
+// returns at once, and what raft appends meanwhile goes to the disk together.
+//
+// Raft does not know of that, and counts this node as having what it appended.
+// So nothing that raft could conclude from that may come about before it is true:
+//   - an entry is committed when a follower's acknowledgement completes a
+//     majority, and that is held back until the entry is on this node's disk too ([transport.AppendEntries]);
+//   - a former leader that acknowledges as a follower what it appended as a leader
+//     first waits for its disk: it settles before raft goes on in its new role ([helm.observe]).
+//
+// A node without others has nothing to do meanwhile, and nobody's acknowledgement to
+// hold back: it appends as usual.
+type aheadLog struct {
+	store raft.LogStore
+	// fail ends the node: an append that failed cannot be taken back from raft.
+	fail func(error)
+	// leads reports whether this node leads, as raft's main loop sees it. While it
+	// is not set, appends are as usual.
+	leads atomic.Pointer[func() bool]
+
+	mu      sync.Mutex
+	settled sync.Cond // the queue became shorter, or err was set
+	// queue holds the entries that are not in the store, in order. Whoever made it
+	// non-empty started the goroutine that writes it.
+	queue  []*raft.Log
+	recent [recentLogs]*raft.Log // an entry is at its index modulo the length
+	err    error                 // of the write that failed
+}
+
+var _ raft.MonotonicLogStore = (*aheadLog)(nil)
+
+func newAheadLog(store raft.LogStore, fail func(error)) *aheadLog {
+	l := &aheadLog{store: store, fail: fail}
+	l.settled.L = &l.mu
+	return l
+}
+
+// IsMonotonic passes on what the store says.
+func (l *aheadLog) IsMonotonic() bool {
+	m, ok := l.store.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
+// FirstIndex is the store's: it has the first entry, written when the node was new.
+func (l *aheadLog) FirstIndex() (uint64, error) { return l.store.FirstIndex() }
+
+// LastIndex counts what was appended.
+func (l *aheadLog) LastIndex() (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.queue); n > 0 {
+		return l.queue[n-1].Index, nil
+	}
+	return l.store.LastIndex()
+}
+
+// GetLog reads an entry, from memory if it is a recent one.
+func (l *aheadLog) GetLog(index uint64, log *raft.Log) error {
+	l.mu.Lock()
+	recent := l.recent[index%recentLogs]
+	l.mu.Unlock()
+	if recent != nil && recent.Index == index {
+		*log = *recent
+		return nil
+	}
+	return l.store.GetLog(index, log)
+}
+
+// StoreLog is StoreLogs of one.
+func (l *aheadLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
+
+// StoreLogs appends: to the disk, or, while this node leads, to what is on its way there.
+func (l *aheadLog) StoreLogs(logs []*raft.Log) error {
+	if leads := l.leads.Load(); leads == nil || !(*leads)() {
+		return l.storeNow(logs)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.queue) > 0 && len(l.queue)+len(logs) > recentLogs && l.err == nil {
+		l.settled.Wait()
+	}
+	if l.err != nil {
+		return l.err
+	}
+	l.remember(logs)
+	idle := len(l.queue) == 0
+	l.queue = append(l.queue, logs...)
+	if idle {
+		go l.write()
+	}
+	return nil
+}
+
+// storeNow appends after everything that is on its way.
+func (l *aheadLog) storeNow(logs []*raft.Log) error {
+	if err := l.settle(); err != nil {
+		return err
+	}
+	if err := l.store.StoreLogs(logs); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.remember(logs)
+	return nil
+}
+
+// remember requires l.mu.
+func (l *aheadLog) remember(logs []*raft.Log) {
+	for _, log := range logs {
+		l.recent[log.Index%recentLogs] = log
+	}
+}
+
+// write brings the queue to the disk, all that waits in one append.
+func (l *aheadLog) write() {
+	l.mu.Lock()
+	for len(l.queue) > 0 {
+		batch := l.queue
+		l.mu.Unlock()
+		err := l.store.StoreLogs(batch)
+		l.mu.Lock()
+		l.queue = l.queue[len(batch):]
+		if err != nil {
+			// Raft must find nothing of what is not there.
+			l.err, l.queue, l.recent = fmt.Errorf("disk failed: store logs: %w", err), nil, [recentLogs]*raft.Log{}
+		}
+		l.settled.Broadcast()
+	}
+	l.queue = nil
+	err := l.err
+	l.mu.Unlock()
+	if err != nil {
+		l.fail(err)
+	}
+}
+
+// await returns nil when every entry up to index is on the disk.
+func (l *aheadLog) await(index uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.queue) > 0 && l.queue[0].Index <= index {
+		l.settled.Wait()
+	}
+	return l.err
+}
+
+// settle waits for everything that was appended.
+func (l *aheadLog) settle() error { return l.await(^uint64(0)) }
+
+// DeleteRange removes entries from the beginning or the end.
+func (l *aheadLog) DeleteRange(lo, hi uint64) error {
+	if err := l.await(hi); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	for i, log := range l.recent {
+		if log != nil && lo <= log.Index && log.Index <= hi {
+			l.recent[i] = nil
+		}
+	}
+	l.mu.Unlock()
+	return l.store.DeleteRange(lo, hi)
+}

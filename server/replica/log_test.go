@@ -1,0 +1,151 @@
+package replica
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+)
+
+// heldStore is a log store whose appends wait for somebody to let them through.
+type heldStore struct {
+	*raft.InmemStore
+	calls chan int   // how many entries an append that began has
+	let   chan error // what it is to return; nil: append them
+}
+
+func (s *heldStore) StoreLogs(logs []*raft.Log) error {
+	s.calls <- len(logs)
+	if err := <-s.let; err != nil {
+		return err
+	}
+	return s.InmemStore.StoreLogs(logs)
+}
+
+// newHeldLog returns a leader's log of n entries over a store that holds up what follows.
+func newHeldLog(t *testing.T, n uint64) (*aheadLog, *heldStore, *error) {
+	store := &heldStore{raft.NewInmemStore(), make(chan int, 8), make(chan error, 8)}
+	for i := range n {
+		require.NoError(t, store.InmemStore.StoreLog(&raft.Log{Index: i + 1}))
+	}
+	var failed error
+	log := newAheadLog(store, func(err error) { failed = err })
+	leads := true
+	leading := func() bool { return leads }
+	log.leads.Store(&leading)
+	return log, store, &failed
+}
+
+func append1(t *testing.T, log *aheadLog, index uint64) {
+	t.Helper()
+	require.NoError(t, log.StoreLog(&raft.Log{Index: index, Data: []byte{byte(index)}}))
+}
+
+// waits starts call and requires that it does not return; it returns what tells its end.
+func waits(t *testing.T, call func() error) <-chan error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- call() }()
+	synctest.Wait()
+	require.Empty(t, done)
+	return done
+}
+
+func TestLeaderAppendsAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 5)
+		append1(t, log, 6)
+		require.Equal(t, 1, <-store.calls)
+		append1(t, log, 7)
+		append1(t, log, 8)
+
+		last, err := log.LastIndex()
+		require.NoError(t, err)
+		require.Equal(t, uint64(8), last)
+		var read raft.Log
+		require.NoError(t, log.GetLog(8, &read))
+		require.Equal(t, []byte{8}, read.Data)
+		require.NoError(t, log.await(5), "that is on the disk")
+
+		six, seven := waits(t, func() error { return log.await(6) }), waits(t, func() error { return log.await(7) })
+		store.let <- nil
+		require.NoError(t, <-six)
+		require.Equal(t, 2, <-store.calls, "what came meanwhile is one append")
+		require.Empty(t, seven)
+		store.let <- nil
+		require.NoError(t, <-seven)
+		last, err = store.LastIndex()
+		require.NoError(t, err)
+		require.Equal(t, uint64(8), last)
+	})
+}
+
+// The queue is bounded by what is kept in memory to be read.
+func TestLeaderIsNotFarAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 0)
+		for i := range uint64(recentLogs) {
+			append1(t, log, i+1)
+		}
+		next := waits(t, func() error { return log.StoreLog(&raft.Log{Index: recentLogs + 1}) })
+		store.let <- nil
+		require.NoError(t, <-next)
+		store.let <- nil
+		store.let <- nil
+		require.NoError(t, log.settle())
+	})
+}
+
+// A leader that becomes a follower does so when its disk has all.
+func TestFormerLeaderSettlesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 5)
+		h := newHelm(nil)
+		append1(t, log, 6)
+		require.Equal(t, 1, <-store.calls)
+		following := waits(t, func() error { h.observe(log, raft.Follower); return nil })
+		store.let <- nil
+		require.NoError(t, <-following)
+
+		follows := func() bool { return false }
+		log.leads.Store(&follows)
+		appended := waits(t, func() error { return log.StoreLog(&raft.Log{Index: 7}) })
+		store.let <- nil
+		require.NoError(t, <-appended)
+	})
+}
+
+// Entries before a snapshot are deleted while newer ones are on their way to the disk.
+func TestDeletedHeadLeavesTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 5)
+		append1(t, log, 6)
+		require.NoError(t, log.DeleteRange(1, 5))
+		var read raft.Log
+		require.NoError(t, log.GetLog(6, &read))
+		require.ErrorIs(t, log.GetLog(5, &read), raft.ErrLogNotFound)
+		deleted := waits(t, func() error { return log.DeleteRange(6, 6) })
+		store.let <- nil
+		require.NoError(t, <-deleted)
+		require.ErrorIs(t, log.GetLog(6, &read), raft.ErrLogNotFound)
+	})
+}
+
+// After a failed append nothing is found of it, nobody is told that it succeeded, and the node ends.
+func TestFailedAppendAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, failed := newHeldLog(t, 5)
+		append1(t, log, 6)
+		awaited := waits(t, func() error { return log.await(6) })
+		broken := errors.New("broken")
+		store.let <- broken
+		require.ErrorIs(t, <-awaited, broken)
+		synctest.Wait()
+		require.ErrorIs(t, *failed, broken)
+		require.ErrorIs(t, log.StoreLog(&raft.Log{Index: 7}), broken)
+		var read raft.Log
+		require.ErrorIs(t, log.GetLog(6, &read), raft.ErrLogNotFound)
+	})
+}
