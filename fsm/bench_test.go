@@ -167,12 +167,12 @@ func BenchmarkSnapshot(b *testing.B) {
 func BenchmarkStorm(b *testing.B) {
 	d := newDriver(b)
 	d.fill("lock:", 1_000_000, 1000)
-	full := d.m.Snapshot()
-	d.nowMillis += 1000
+	full := dump(b, d.m)
+	d.nowMillis += 1001
 	b.ResetTimer()
 	for range b.N {
 		b.StopTimer()
-		d.m.st = full.st.copy()
+		require.NoError(b, d.m.Restore(bytes.NewReader(full)))
 		b.StartTimer()
 		d.advance(0)
 	}

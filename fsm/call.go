@@ -35,8 +35,9 @@ type call struct {
 	passed int
 
 	scripts scriptHost
-	// probe is what lookups compare with.
-	probe item
+	// hashed is a key, and hash its hash: most commands look for one key more than once.
+	hashed string
+	hash   uint64
 }
 
 // op is the behaviour of a command.
@@ -60,21 +61,28 @@ func (c *call) begin(r *protocol.Request, number uint64) {
 	c.seed, c.draws = number, 0
 }
 
-// find is the item of key, nil if the key is absent.
+// find is the item of key, nil if the key is absent. The pointer is good until
+// the database is changed: who needs it beyond that copies the item.
 func (c *call) find(key string) *item { return c.findIn(c.db, key) }
 
 func (c *call) findIn(db int, key string) *item {
-	c.probe.data, c.probe.keyLen, c.probe.hash = key, uint32(len(key)), hashKey(key)
-	p, ok := c.st.databases[db].keys.Get(place{c.probe.hash, &c.probe})
-	if !ok {
+	it := c.st.databases[db].keys.find(c.hashOf(key), key)
+	if it == nil {
 		return nil
 	}
-	it := p.item
 	if it.dead(c.nowMillis) {
 		c.dueMet = c.dueMet || it.deadlineMillis >= c.st.clockMillis
 		return nil
 	}
 	return it
+}
+
+// hashOf is [hashKey], computed once for a key that is asked for again and again.
+func (c *call) hashOf(key string) uint64 {
+	if key != c.hashed || key == "" {
+		c.hashed, c.hash = key, hashKey(key)
+	}
+	return c.hash
 }
 
 // meetAll is [call.find] for ops that look at all keys of the database.
@@ -110,15 +118,18 @@ func (c *call) set(key, value string, deadlineMillis int64) {
 	c.store(c.db, c.newItem(key, value, deadlineMillis, encodingAuto))
 }
 
-// newItem is [newItem], noted as work.
-func (c *call) newItem(key, value string, deadlineMillis int64, e encoding) *item {
+// newItem makes an item that shares no memory with the log entry. The copy is noted as work.
+func (c *call) newItem(key, value string, deadlineMillis int64, e encoding) item {
 	c.spend(int64(len(key) + len(value)))
-	return newItem(key, value, deadlineMillis, e)
+	return item{
+		data: join(key, value), hash: c.hashOf(key), deadlineMillis: deadlineMillis,
+		keyLen: uint32(len(key)), encoding: e,
+	}
 }
 
 // store puts it in the place of what its key was. If it has ended already it is
 // not stored, and its key is removed.
-func (c *call) store(db int, it *item) {
+func (c *call) store(db int, it item) {
 	if it.dead(c.nowMillis) {
 		if old := c.findIn(db, it.key()); old != nil {
 			c.removeFrom(db, old)
@@ -128,27 +139,27 @@ func (c *call) store(db int, it *item) {
 	c.st.versions++
 	it.version = c.st.versions
 	d := c.st.databases[db]
-	before := d.put(it)
+	before, replaced := d.put(&it)
 	if c.undo != nil {
-		c.undo.note(change{database: d, before: before, after: it})
+		c.undo.note(change{database: d, item: it, before: before, replaced: replaced})
 	}
 }
 
-// remove takes out an item that [call.find] returned.
+// remove takes out an item that [call.find] returned. The pointer is no good afterwards.
 func (c *call) remove(it *item) { c.removeFrom(c.db, it) }
 
 func (c *call) removeFrom(db int, it *item) {
 	d := c.st.databases[db]
-	d.remove(it)
+	before := d.remove(it.hash, it.key())
 	if c.undo != nil {
-		c.undo.note(change{database: d, before: it})
+		c.undo.note(change{database: d, before: before, replaced: true})
 	}
 }
 
 // replaceDatabase puts d in the place of a database.
 func (c *call) replaceDatabase(db int, d *database) {
 	if c.undo != nil {
-		c.undo.note(change{database: c.st.databases[db], number: db, replaced: true})
+		c.undo.note(change{database: c.st.databases[db], number: db, whole: true})
 	}
 	c.st.databases[db] = d
 }

@@ -79,7 +79,9 @@ func (c *call) expire(it *item, deadlineMillis int64) {
 	if deadlineMillis != never && deadlineMillis <= c.nowMillis {
 		deadlineMillis = beforeMillis(c.nowMillis)
 	}
-	c.store(c.db, it.withDeadline(deadlineMillis))
+	next := *it
+	next.deadlineMillis = deadlineMillis
+	c.store(c.db, next)
 }
 
 // beforeMillis is a deadline that has passed at nowMillis.

@@ -6,14 +6,11 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// item is a key with its value.
+// item is a key with its value. Items stand in the leaves of the keyspace and are
+// copied freely; what they share is data, which nobody can change. So snapshots, and
+// what a script's roll-back keeps, cost no copy of a value.
 //
-// Invariant: an item that stands in a tree is never changed; an update puts
-// another item in its place. So snapshots, and what a script's roll-back keeps,
-// are pointers. The one field that changes is set before the item is stored.
-//
-// Key and value share one string: one allocation instead of two, which with
-// the 48 bytes of the item itself is most of what a held lock costs.
+// Key and value share one string: it is the one allocation that a held lock costs.
 type item struct {
 	data string // the key, then the value
 	// hash places the key in its database, and so in SCAN's order: see [hashKey].
@@ -45,10 +42,12 @@ const (
 // must agree on it for ever: SCAN cursors and snapshots rest on it.
 func hashKey(key string) uint64 { return xxh3.HashString(key) }
 
-func newItem(key, value string, deadlineMillis int64, e encoding) *item {
-	it := &item{hash: hashKey(key), deadlineMillis: deadlineMillis, keyLen: uint32(len(key)), encoding: e}
-	it.data = join(key, value)
-	return it
+// before is the order of the items of a database.
+func (it *item) before(other *item) bool {
+	if it.hash != other.hash {
+		return it.hash < other.hash
+	}
+	return it.key() < other.key()
 }
 
 // join is key+value in memory of its own: the operator alone would return an
@@ -62,11 +61,3 @@ func join(key, value string) string {
 
 func (it *item) key() string   { return it.data[:it.keyLen] }
 func (it *item) value() string { return it.data[it.keyLen:] }
-
-// withDeadline is a copy of it that ends at another instant.
-func (it *item) withDeadline(deadlineMillis int64) *item {
-	return &item{
-		data: it.data, hash: it.hash, deadlineMillis: deadlineMillis,
-		keyLen: it.keyLen, encoding: it.encoding,
-	}
-}

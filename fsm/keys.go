@@ -62,8 +62,9 @@ func (c *call) rename(onlyIfMissing bool) (problem protocol.Value, done bool) {
 	case onlyIfMissing && c.find(to) != nil:
 		return problem, false
 	}
+	was := *it
 	c.remove(it)
-	c.store(c.db, c.newItem(to, it.value(), it.deadlineMillis, it.encoding))
+	c.store(c.db, c.newItem(to, was.value(), was.deadlineMillis, was.encoding))
 	return problem, true
 }
 
@@ -108,8 +109,9 @@ func moveOp(c *call) protocol.Value {
 	if it == nil || c.findIn(db, c.args[1]) != nil {
 		return zero
 	}
+	was := *it
 	c.remove(it)
-	c.store(db, it.withDeadline(it.deadlineMillis))
+	c.store(db, was)
 	return one
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -215,41 +216,30 @@ func (r *snapshotReader) scripts(st *state) {
 
 func (r *snapshotReader) database(st *state, db int) {
 	d := st.databases[db]
-	var dues []due
-	var prev *item
-	for n := r.uint("keys"); n > 0 && r.err == nil; n-- {
+	var prev item
+	keys := r.uint("keys")
+	d.keys.expected = int(min(keys, math.MaxInt))
+	for n := keys; n > 0 && r.err == nil; n-- {
 		it := r.item(st)
 		if r.err != nil {
 			return
 		}
-		p := place{it.hash, it}
-		if prev != nil && !placeBefore(place{prev.hash, prev}, p) {
+		if prev.version != 0 && !prev.before(&it) {
 			r.fail("keys are out of order")
 			return
 		}
 		prev = it
-		d.keys.Load(p)
-		if it.deadlineMillis != 0 {
-			dues = append(dues, due{it.deadlineMillis, it})
-		}
+		d.put(&it)
 	}
-	slices.SortFunc(dues, func(a, b due) int {
-		if dueBefore(a, b) {
-			return -1
-		}
-		return 1
-	})
-	for _, next := range dues {
-		d.deadlines.Load(next)
-	}
+	d.keys.expected = 0
 }
 
-func (r *snapshotReader) item(st *state) *item {
+func (r *snapshotReader) item(st *state) item {
 	r.buf = r.buf[:0]
 	r.bytes("key")
 	keyLen := len(r.buf)
 	r.bytes("value")
-	it := &item{data: string(r.buf), keyLen: uint32(keyLen)}
+	it := item{data: string(r.buf), keyLen: uint32(keyLen)}
 	deadline, version, enc := r.uint("deadline"), r.uint("key version"), r.uint("encoding")
 	switch {
 	case r.err != nil:

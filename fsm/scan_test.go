@@ -83,15 +83,15 @@ func TestScanSamePosition(t *testing.T) {
 		d.do("set", fmt.Sprint(i), "v")
 	}
 	// No two real keys are known whose hashes share 53 bits, so lie about them.
-	var items []*item
+	var items []item
 	db := d.m.st.databases[0]
 	db.ascend(0, 0, func(it *item) bool {
-		items = append(items, it)
+		items = append(items, *it)
 		return true
 	})
 	d.m.st.databases[0] = newDatabase()
 	for i, it := range items {
-		same := *it
+		same := it
 		same.hash = items[i-i%10].hash &^ (1<<cursorShift - 1)
 		d.m.st.databases[0].put(&same)
 	}

@@ -61,19 +61,20 @@ func (c *call) setWith(key, value string, o *options) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
+	reply := protocol.OK
+	switch {
+	case o.get && old != nil:
+		reply = protocol.Bulk(old.value())
+	case o.get || !meets:
+		reply = protocol.Null
+	}
 	if meets {
 		if o.keepTTL && old != nil {
 			deadlineMillis = old.deadlineMillis
 		}
 		c.set(key, value, deadlineMillis)
 	}
-	switch {
-	case o.get && old != nil:
-		return protocol.Bulk(old.value())
-	case o.get || !meets:
-		return protocol.Null
-	}
-	return protocol.OK
+	return reply
 }
 
 // meets reports whether it, nil for a missing key, is as the condition wants it.

@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"hash"
 	"io"
+
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // The snapshot stream, version 1. Numbers are varints (signed) and uvarints;
@@ -33,20 +35,33 @@ const (
 )
 
 // Snapshot is a state as it was when it was taken. It does not change.
-type Snapshot struct{ st *state }
+type Snapshot struct {
+	clockMillis      int64
+	wallOffsetMillis int64
+	versions         uint64
+	sessions         sessions
+	scripts          scriptCache
+	databases        [protocol.MaxDatabases]capturedKeys
+}
+
+// capturedKeys are the keys of a database: present counts those that had not ended.
+type capturedKeys struct {
+	keys    keyspace
+	present int
+}
 
 // Snapshot captures the state: pointers only, so that it is quick.
 // [Snapshot.WriteTo] does the work, beside entries that are applied.
 func (m *Machine) Snapshot() *Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &Snapshot{st: m.st.copy()}
+	return m.st.capture()
 }
 
 // WriteTo writes the stream that [Machine.Restore] reads.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	sw := snapshotWriter{sum: sha256.New(), out: bufio.NewWriterSize(w, 1<<16)}
-	sw.state(s.st)
+	sw.state(s)
 	sw.raw(sw.sum.Sum(nil))
 	if sw.err == nil {
 		sw.err = sw.out.Flush()
@@ -63,7 +78,7 @@ func (m *Machine) Hash() string {
 // Hash is that of [Machine.Hash], of the captured state.
 func (s *Snapshot) Hash() string {
 	sw := snapshotWriter{sum: sha256.New(), out: bufio.NewWriter(io.Discard)}
-	sw.state(s.st)
+	sw.state(s)
 	return hex.EncodeToString(sw.sum.Sum(nil))
 }
 
@@ -104,19 +119,19 @@ func (w *snapshotWriter) string(s string) {
 	w.flush(1 << 15)
 }
 
-func (w *snapshotWriter) state(st *state) {
+func (w *snapshotWriter) state(s *Snapshot) {
 	w.buf = append(w.buf, snapshotMagic...)
 	w.uint(snapshotVersion)
-	w.int(st.clockMillis)
-	w.int(st.wallOffsetMillis)
-	w.uint(st.versions)
-	w.uint(uint64(len(st.sessions)))
-	for _, s := range st.sessions {
-		w.session(s)
+	w.int(s.clockMillis)
+	w.int(s.wallOffsetMillis)
+	w.uint(s.versions)
+	w.uint(uint64(len(s.sessions)))
+	for _, each := range s.sessions {
+		w.session(each)
 	}
-	w.scripts(st.scripts)
-	for _, d := range st.databases {
-		w.database(d, st.clockMillis)
+	w.scripts(s.scripts)
+	for i := range s.databases {
+		w.database(&s.databases[i], s.clockMillis)
 	}
 	w.flush(0)
 }
@@ -142,9 +157,12 @@ func (w *snapshotWriter) scripts(sc scriptCache) {
 	w.uint(sc.turns)
 }
 
-func (w *snapshotWriter) database(d *database, nowMillis int64) {
-	w.uint(uint64(d.lenAt(nowMillis)))
-	d.ascend(0, nowMillis, func(it *item) bool {
+func (w *snapshotWriter) database(d *capturedKeys, nowMillis int64) {
+	w.uint(uint64(d.present))
+	d.keys.ascend(0, func(it *item) bool {
+		if it.dead(nowMillis) {
+			return true
+		}
 		w.string(it.key())
 		w.string(it.value())
 		w.uint(uint64(it.deadlineMillis))

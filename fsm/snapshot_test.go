@@ -151,7 +151,7 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 		"unknown encoding":      func(st *state) { put(st, &item{data: "a", keyLen: 1, version: 1, encoding: encodingCount}) },
 		"wrong order": func(st *state) {
 			for i, key := range []string{"a", "b", "c"} {
-				st.databases[0].keys.Set(place{uint64(i), &item{data: key, keyLen: 1, version: 1}})
+				st.databases[0].put(&item{hash: uint64(i), data: key, keyLen: 1, version: 1})
 			}
 		},
 		"spans": func(st *state) {

@@ -50,7 +50,7 @@ func (st *state) sweep() (swept int) {
 // stamp at once, and so the sweep goes on.
 func (st *state) nextDue() (dueMillis int64, ok bool) {
 	for _, d := range st.databases {
-		if first, some := d.deadlines.Min(); some {
+		if first, some := d.deadlines.first(); some {
 			due := saturatingAdd(first.deadlineMillis, 1)
 			if !ok || due < dueMillis {
 				dueMillis, ok = due, true
@@ -60,14 +60,17 @@ func (st *state) nextDue() (dueMillis int64, ok bool) {
 	return dueMillis, ok
 }
 
-// copy captures the state in constant time. Both may be used afterwards; what is
-// written to one the other does not see.
-func (st *state) copy() *state {
-	c := *st
-	for i, d := range st.databases {
-		c.databases[i] = d.copy()
+// capture copies what a snapshot needs of the state, in constant time.
+func (st *state) capture() *Snapshot {
+	s := &Snapshot{
+		clockMillis:      st.clockMillis,
+		wallOffsetMillis: st.wallOffsetMillis,
+		versions:         st.versions,
+		sessions:         st.sessions.copy(),
+		scripts:          st.scripts.copy(),
 	}
-	c.sessions = st.sessions.copy()
-	c.scripts = st.scripts.copy()
-	return &c
+	for i, d := range st.databases {
+		s.databases[i] = capturedKeys{keys: d.keys.copy(), present: d.lenAt(st.clockMillis)}
+	}
+	return s
 }

@@ -21,8 +21,8 @@ func (m *Machine) Stats() Stats {
 	s := Stats{Scripts: m.st.scripts.bySHA.Len(), Expired: m.expired}
 	for i, d := range m.st.databases {
 		over := d.dueAt(m.st.clockMillis)
-		s.Keys[i] = d.keys.Len() - over
-		s.Expires[i] = d.deadlines.Len() - over
+		s.Keys[i] = d.keys.len() - over
+		s.Expires[i] = d.deadlines.len() - over
 	}
 	return s
 }

@@ -25,8 +25,9 @@ func getdelOp(c *call) protocol.Value {
 	if it == nil {
 		return protocol.Null
 	}
+	value := it.value()
 	c.remove(it)
-	return protocol.Bulk(it.value())
+	return protocol.Bulk(value)
 }
 
 // getexOp reads the instant only when the key is there, as Redis does.
@@ -39,6 +40,7 @@ func getexOp(c *call) protocol.Value {
 	if it == nil {
 		return protocol.Null
 	}
+	value := it.value()
 	if o.unit != expiryNone {
 		deadlineMillis, problem, ok := c.deadline(o.unit, o.amount)
 		if !ok {
@@ -48,7 +50,7 @@ func getexOp(c *call) protocol.Value {
 	} else if o.persist && it.deadlineMillis != never {
 		c.expire(it, never)
 	}
-	return protocol.Bulk(it.value())
+	return protocol.Bulk(value)
 }
 
 func mgetOp(c *call) protocol.Value {

@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -34,11 +35,11 @@ func TestStorm(t *testing.T) {
 	require.Equal(t, int64(n+1), d.do("dbsize").Num)
 	d.nowMillis += 101
 	d.advance(0)
-	left := d.m.st.databases[0].keys.Len()
+	left := d.m.st.databases[0].keys.len()
 	require.Equal(t, n+1-sweepLimit, left)
 
 	fresh := restored(t, d.m) // has none of them
-	require.Equal(t, 1, fresh.st.databases[0].keys.Len())
+	require.Equal(t, 1, fresh.st.databases[0].keys.len())
 	require.Equal(t, dump(t, d.m), dump(t, fresh))
 	require.Equal(t, 1, d.m.Stats().Keys[0])
 	require.Zero(t, d.m.Stats().Expires[0])
@@ -70,8 +71,8 @@ func TestSweepDrivesItself(t *testing.T) {
 		entries++
 	}
 	require.Equal(t, 3, entries)
-	require.Zero(t, d.m.st.databases[0].keys.Len())
-	require.Zero(t, d.m.st.databases[0].deadlines.Len())
+	require.Zero(t, d.m.st.databases[0].keys.len())
+	require.Zero(t, d.m.st.databases[0].deadlines.len())
 }
 
 // A key that ends with the end of time is never due.
@@ -98,7 +99,7 @@ func TestSetAgainBeforeSwept(t *testing.T) {
 		d.advance(1)
 	}
 	require.Equal(t, int64(n), d.do("dbsize").Num)
-	require.Equal(t, n, d.m.st.databases[0].keys.Len())
+	require.Equal(t, n, d.m.st.databases[0].keys.len())
 }
 
 func TestSweepAll(t *testing.T) {
@@ -109,8 +110,8 @@ func TestSweepAll(t *testing.T) {
 		d.do("set", "eternal", "v")
 		db := d.m.st.databases[0]
 		require.Equal(t, dead, db.sweepAll(d.nowMillis+101))
-		require.Equal(t, 1001, db.keys.Len())
-		require.Equal(t, 1000, db.deadlines.Len())
+		require.Equal(t, 1001, db.keys.len())
+		require.Equal(t, 1000, db.deadlines.len())
 		require.NoError(t, checkDatabase(db))
 		require.Equal(t, int64(1001), d.do("dbsize").Num)
 		d.advance(5001)
@@ -120,29 +121,31 @@ func TestSweepAll(t *testing.T) {
 
 // checkDatabase checks the invariants of a database.
 func checkDatabase(d *database) error {
-	withDeadline := 0
-	var previous *item
+	if err := checkKeyspace(&d.keys); err != nil {
+		return err
+	}
+	if err := checkCalendar(&d.deadlines); err != nil {
+		return err
+	}
 	var err error
-	d.keys.Scan(func(p place) bool {
-		switch {
-		case p.hash != p.item.hash || p.hash != hashKey(p.item.key()):
-			err = fmt.Errorf("key %q: its hash is wrong", p.item.key())
-		case previous != nil && !placeBefore(place{previous.hash, previous}, p):
-			err = fmt.Errorf("key %q is out of order", p.item.key())
+	var want []due
+	d.keys.ascend(0, func(it *item) bool {
+		if it.hash != hashKey(it.key()) {
+			err = fmt.Errorf("key %q: its hash is wrong", it.key())
 		}
-		previous = p.item
-		if p.item.deadlineMillis != never {
-			withDeadline++
-			if found, ok := d.deadlines.Get(due{p.item.deadlineMillis, p.item}); !ok || found.item != p.item {
-				err = fmt.Errorf("key %q is not among the deadlines", p.item.key())
-			}
+		if it.deadlineMillis != never {
+			want = append(want, it.due())
 		}
 		return err == nil
 	})
-	if err == nil && withDeadline != d.deadlines.Len() {
-		err = fmt.Errorf("%d keys have a deadline, %d are ordered by it", withDeadline, d.deadlines.Len())
+	if err != nil {
+		return err
 	}
-	return err
+	slices.SortFunc(want, due.compare)
+	if got := listed(&d.deadlines); !slices.Equal(want, got) {
+		return fmt.Errorf("deadlines are %v, those of the keys %v", got, want)
+	}
+	return nil
 }
 
 // TestPassedKeysAreSwept: an entry does not pass the same dead keys for ever.
@@ -158,6 +161,6 @@ func TestPassedKeysAreSwept(t *testing.T) {
 	for _, reply := range d.apply(body) {
 		require.True(t, reply.IsNull())
 	}
-	require.Zero(t, d.m.st.databases[0].keys.Len())
+	require.Zero(t, d.m.st.databases[0].keys.len())
 	require.NoError(t, checkDatabase(d.m.st.databases[0]))
 }

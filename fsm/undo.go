@@ -1,7 +1,7 @@
 package fsm
 
-// journal notes what a script changes, so that it can be undone. Items are
-// immutable and databases are replaced whole, so a change is a few pointers.
+// journal notes what a script changes, so that it can be undone. Items share their
+// data and databases are replaced whole, so a change is small.
 type journal struct {
 	changes  []change
 	versions uint64
@@ -10,10 +10,11 @@ type journal struct {
 // change is an item's, or a database's in its whole.
 type change struct {
 	database *database // the changed one, or the one that was replaced
-	number   int       // of the database that was replaced
-	replaced bool
-	before   *item // nil: there was none
-	after    *item // nil: removed
+	whole    bool
+	number   int  // of the database that was replaced whole
+	replaced bool // an item was there before
+	before   item
+	item     item // what came there where nothing was
 }
 
 // start empties the journal and notes where st stands.
@@ -30,12 +31,12 @@ func (j *journal) rollBack(st *state) {
 	for i := len(j.changes) - 1; i >= 0; i-- {
 		ch := &j.changes[i]
 		switch {
-		case ch.replaced:
+		case ch.whole:
 			st.databases[ch.number] = ch.database
-		case ch.before != nil:
-			ch.database.put(ch.before)
+		case ch.replaced:
+			ch.database.put(&ch.before)
 		default:
-			ch.database.remove(ch.after)
+			ch.database.remove(ch.item.hash, ch.item.key())
 		}
 	}
 	st.versions = j.versions
