@@ -57,7 +57,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&workloads, "workloads", "uncontended", "what is measured, as name[:connections+connections…], any of: "+strings.Join(workload.Names(), ", "))
 	fs.StringVar(&connections, "connections", "1,16,64,256", "numbers of connections, each a run of its own")
 	fs.StringVar(&rates, "rates", "", "open loop: operations a second to offer, each a run of its own; default: closed loop")
-	fs.StringVar(&library, "client", string(target.GoRedis), "who speaks for the workers: go-redis or raw")
+	fs.StringVar(&library, "client", string(target.GoRedis), "who speaks for the workers: go-redis, rueidis or raw")
 	fs.StringVar(&o.preset, "preset", "", "flags that belong together: "+strings.Join(presetOrder, ", "))
 	fs.StringVar(&o.readme, "readme", "", "measure nothing, but write the performance section of this file from what presets left in --out")
 	fs.IntVar(&o.rounds, "rounds", 3, "how often everything is measured; tables show medians")
@@ -95,8 +95,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 
 func (o *options) validate() error {
 	var errs error
-	if l := o.env.Client.Library; l != target.GoRedis && l != target.Raw {
-		errs = errors.Join(errs, fmt.Errorf("--client %q: use go-redis or raw", l))
+	if l := o.env.Client.Library; !slices.Contains(target.Libraries(), l) {
+		errs = errors.Join(errs, fmt.Errorf("--client %q: use go-redis, rueidis or raw", l))
 	}
 	s := o.env.Sizes
 	for name, n := range map[string]int{

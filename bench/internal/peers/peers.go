@@ -197,11 +197,27 @@ func (b *builder) driver(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find a folder for what is built: %w", err)
 	}
-	out := filepath.Join(cache, "holdfast-bench", name)
-	if err := goBuild(ctx, filepath.Join(root, "bench", name), out, "."); err != nil {
+	out, source := filepath.Join(cache, "holdfast-bench", name), filepath.Join(root, "bench", name)
+	// A copy of go.mod, which the build may complete: it falls behind when the main module's dependencies change.
+	modfile := out + ".mod"
+	if err := errors.Join(copyFile(filepath.Join(source, "go.mod"), modfile), copyFile(filepath.Join(source, "go.sum"), out+".sum")); err != nil {
+		return "", err
+	}
+	if err := goBuild(ctx, source, out, ".", "-mod=mod", "-modfile="+modfile); err != nil {
 		return "", fmt.Errorf("its Go modules are needed once, from a module proxy: %w", err)
 	}
 	return out, nil
+}
+
+func copyFile(from, to string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, 0o644)
 }
 
 func moduleRoot(ctx context.Context) (string, error) {
@@ -212,8 +228,8 @@ func moduleRoot(ctx context.Context) (string, error) {
 	return filepath.Dir(strings.TrimSpace(string(mod))), nil
 }
 
-func goBuild(ctx context.Context, dir, out, pkg string) error {
-	build := exec.CommandContext(ctx, "go", "build", "-o", out, pkg)
+func goBuild(ctx context.Context, dir, out, pkg string, flags ...string) error {
+	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", out}, flags...), pkg)...)
 	build.Dir = dir
 	if text, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", filepath.Base(out), err, text)

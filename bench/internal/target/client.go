@@ -30,12 +30,16 @@ type Filler interface {
 // Library names the code that speaks for a client.
 type Library string
 
-// The libraries. GoRedis is what applications use; Raw leaves more of a small
+// The libraries. GoRedis and Rueidis are what applications use; Raw leaves more of a small
 // machine to the servers.
 const (
 	GoRedis Library = "go-redis"
+	Rueidis Library = "rueidis"
 	Raw     Library = "raw"
 )
+
+// Libraries are all of them.
+func Libraries() []Library { return []Library{GoRedis, Rueidis, Raw} }
 
 // Options are those of clients.
 type Options struct {

@@ -182,10 +182,14 @@ func (t Target) dialer() (Dial, error) {
 }
 
 func dialOne(ctx context.Context, addr string, o Options) (Client, error) {
-	if o.Library == Raw {
+	switch o.Library {
+	case Raw:
 		return dialRaw(ctx, addr, o)
+	case Rueidis:
+		return dialRueidis(ctx, addr, o)
+	default:
+		return dialGoRedis(ctx, addr, o)
 	}
-	return dialGoRedis(ctx, addr, o)
 }
 
 // CloseAll closes clients; nil ones are skipped.

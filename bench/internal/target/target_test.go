@@ -38,7 +38,7 @@ func TestParse(t *testing.T) {
 // Both libraries do the same work in the same number of commands.
 func TestClients(t *testing.T) {
 	t.Parallel()
-	for _, library := range []Library{GoRedis, Raw} {
+	for _, library := range Libraries() {
 		t.Run(string(library), func(t *testing.T) {
 			t.Parallel()
 			s := fakeredis.Start(t)
@@ -84,7 +84,7 @@ func requireLock(t *testing.T, a, b Client) {
 
 func TestWait(t *testing.T) {
 	t.Parallel()
-	for _, library := range []Library{GoRedis, Raw} {
+	for _, library := range Libraries() {
 		s := fakeredis.Start(t)
 		s.Replicas = 1
 		for wait, want := range map[int]error{1: nil, 2: ErrNotReplicated} {
@@ -148,7 +148,7 @@ func TestEndpoints(t *testing.T) {
 
 func TestClientsOfNobody(t *testing.T) {
 	t.Parallel()
-	for _, library := range []Library{GoRedis, Raw} {
+	for _, library := range Libraries() {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		_, err := Target{Name: "x", Addrs: []string{"127.0.0.1:1"}}.Clients(ctx, 2, someOptions(library))
 		cancel()
