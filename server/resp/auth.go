@@ -15,17 +15,14 @@ func authLocals() map[string]local {
 	}
 }
 
-const (
-	defaultUser  = "default"
-	errWrongPass = "WRONGPASS invalid username-password pair or user is disabled."
-)
+const defaultUser = "default"
 
 func auth(c *conn, words [][]byte) protocol.Value {
 	switch {
 	case len(words) > 3:
-		return protocol.Err("syntax error")
+		return protocol.ErrSyntax.Value()
 	case len(words) == 2 && c.srv.cfg.Password == "":
-		return protocol.Err("AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
+		return protocol.ErrPasswordNotSet.Value()
 	case len(words) == 2:
 		return c.authenticate([]byte(defaultUser), words[1])
 	}
@@ -38,7 +35,7 @@ func (c *conn) authenticate(user, password []byte) protocol.Value {
 	want, got := sha256.Sum256([]byte(c.srv.cfg.Password)), sha256.Sum256(password)
 	same := subtle.ConstantTimeCompare(want[:], got[:]) == 1 || c.srv.cfg.Password == ""
 	if string(user) != defaultUser || !same {
-		return protocol.ErrValue(errWrongPass)
+		return protocol.ErrWrongPass.Value()
 	}
 	c.setAuthenticated(true)
 	return protocol.OK
@@ -51,10 +48,10 @@ func hello(c *conn, words [][]byte) protocol.Value {
 	if len(words) > 1 {
 		n, ok := protocol.ParseInt(string(words[1]))
 		if !ok {
-			return protocol.Err("Protocol version is not an integer or out of range")
+			return protocol.ErrProtoVersion.Value()
 		}
 		if n != protocol.RESP2 && n != protocol.RESP3 {
-			return protocol.ErrValue("NOPROTO unsupported protocol version")
+			return protocol.ErrNoProto.Value()
 		}
 		version = int(n)
 	}
@@ -81,7 +78,7 @@ func hello(c *conn, words [][]byte) protocol.Value {
 		}
 	}
 	if !c.authenticated {
-		return protocol.ErrValue("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
+		return protocol.ErrHelloNoAuth.Value()
 	}
 	if name != nil {
 		c.setName(name)

@@ -39,9 +39,9 @@ func parseDatabase(word []byte) (db int, refusal protocol.Value, refused bool) {
 	n, ok := protocol.ParseInt(string(word))
 	switch {
 	case !ok || int64(int32(n)) != n:
-		return 0, protocol.Err("value is not an integer or out of range"), true
+		return 0, protocol.ErrNotInteger.Value(), true
 	case n < 0 || n >= protocol.MaxDatabases:
-		return 0, protocol.Err("DB index is out of range"), true
+		return 0, protocol.ErrDBIndex.Value(), true
 	}
 	return int(n), protocol.Value{}, false
 }

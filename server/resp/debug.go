@@ -24,7 +24,7 @@ func debugCommand(c *conn, words [][]byte) protocol.Value {
 	case sub == "sleep" && len(words) == 3:
 		seconds, err := strconv.ParseFloat(string(words[2]), 64)
 		if err != nil || math.IsNaN(seconds) {
-			return protocol.Err("value is not a valid float")
+			return protocol.ErrNotFloat.Value()
 		}
 		c.sleep(time.Duration(min(max(seconds, 0), 3600) * float64(time.Second)))
 		return protocol.OK
@@ -106,7 +106,7 @@ func debugProtocol(kind string) protocol.Value {
 func lolwut(_ *conn, words [][]byte) protocol.Value {
 	if len(words) >= 3 && strings.EqualFold(string(words[1]), "version") {
 		if _, ok := protocol.ParseInt(string(words[2])); !ok {
-			return protocol.Err("value is not an integer or out of range")
+			return protocol.ErrNotInteger.Value()
 		}
 	}
 	return protocol.Verbatim("" +

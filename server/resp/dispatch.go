@@ -19,13 +19,13 @@ func (c *conn) dispatch(words [][]byte) {
 	c.lastCommand = command.Name
 	switch {
 	case !command.CheckArity(len(words)):
-		c.reject(row, protocol.WrongArity(command.Name).Error())
+		c.reject(row, protocol.WrongArity(command.Name))
 	case command.Name == "debug" && !c.srv.cfg.Options.Debug:
 		c.reject(row, errDebugDisabled)
 	case !c.authenticated && !command.Has(protocol.FlagNoAuth):
-		c.reject(row, errNoAuth)
+		c.reject(row, protocol.ErrNoAuth)
 	case c.tx != nil && command.Has(protocol.FlagNoMulti):
-		c.reject(row, "ERR Command not allowed inside a transaction")
+		c.reject(row, errNotInMulti)
 	case c.tx != nil && !row.local.unqueued:
 		c.enqueue(row, words)
 	default:
@@ -51,8 +51,8 @@ func (c *conn) perform(row *row, words [][]byte) {
 
 // submit puts a data command into the unit.
 func (c *conn) submit(row *row, words [][]byte) {
-	if refusal, refused := c.examine(row, words); refused {
-		c.answer(row, refusal)
+	if refusal := c.examine(row, words); refusal != nil {
+		c.answer(row, refusal.Value())
 		return
 	}
 	c.makeRoom(words)
@@ -63,16 +63,16 @@ func (c *conn) submit(row *row, words [][]byte) {
 
 // reject answers a command that did not get as far as being run or queued. A
 // transaction under way is lost by it.
-func (c *conn) reject(row *row, line string) {
+func (c *conn) reject(row *row, cause *protocol.Error) {
 	row.rejected.Add(1)
 	if c.tx != nil {
 		c.tx.aborted = true
 	}
 	if row.Name == "exec" {
 		c.endTransaction()
-		line = "EXECABORT Transaction discarded because of: " + strings.TrimPrefix(line, "ERR ")
+		cause = protocol.ExecAbortedBy(cause)
 	}
-	c.answer(nil, protocol.ErrValue(line))
+	c.answer(nil, cause.Value())
 }
 
 // unknown answers a line whose name the table does not have.
@@ -96,7 +96,7 @@ func crossProtocol(word []byte) bool {
 	return strings.EqualFold(string(word), "post") || strings.EqualFold(string(word), "host:")
 }
 
-const (
-	errNoAuth        = "NOAUTH Authentication required."
-	errDebugDisabled = `ERR DEBUG command not allowed. If the enable-debug-command option is set to "local", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.`
+var (
+	errNotInMulti    = refusal("Command not allowed inside a transaction")
+	errDebugDisabled = refusal(`DEBUG command not allowed. If the enable-debug-command option is set to "local", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.`)
 )

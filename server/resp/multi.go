@@ -44,7 +44,7 @@ type step struct {
 
 func multi(c *conn, _ [][]byte) protocol.Value {
 	if c.tx != nil {
-		return protocol.Err("MULTI calls can not be nested")
+		return protocol.ErrNestedMulti.Value()
 	}
 	c.tx = &transaction{db: c.db}
 	return protocol.OK
@@ -52,7 +52,7 @@ func multi(c *conn, _ [][]byte) protocol.Value {
 
 func discard(c *conn, _ [][]byte) protocol.Value {
 	if c.tx == nil {
-		return protocol.Err("DISCARD without MULTI")
+		return protocol.ErrDiscardNoMulti.Value()
 	}
 	c.endTransaction()
 	return protocol.OK
@@ -72,7 +72,7 @@ func (c *conn) enqueue(row *row, words [][]byte) {
 		size += len(w)
 	}
 	if tx.bytes+size > c.srv.cfg.Limits.QueryBytes {
-		c.reject(row, "ERR transaction exceeds the query buffer limit")
+		c.reject(row, refusal("transaction exceeds the query buffer limit"))
 		return
 	}
 	row.calls.Add(1)
@@ -82,14 +82,14 @@ func (c *conn) enqueue(row *row, words [][]byte) {
 	case row.local.answer != nil:
 		tx.place(step{row: row, words: copyWords(words)})
 	default:
-		refusal, refused := c.examine(row, words)
-		if refused && row.source == 0 {
-			c.reject(row, refusal.Str)
+		refusal := c.examine(row, words)
+		if refusal != nil && row.source == 0 {
+			c.reject(row, refusal)
 			return
 		}
-		if refused {
+		if refusal != nil {
 			// Redis finds out about a bad script when it runs, beside the other commands.
-			tx.place(step{known: true, reply: refusal})
+			tx.place(step{known: true, reply: refusal.Value()})
 			break
 		}
 		tx.body = protocol.AppendRequest(tx.body, tx.db, row.Name, words[row.nameWords:])
@@ -135,7 +135,7 @@ func copyWords(words [][]byte) [][]byte {
 func execute(c *conn, _ [][]byte) {
 	tx := c.tx
 	if tx == nil {
-		c.answer(nil, protocol.Err("EXEC without MULTI"))
+		c.answer(nil, protocol.ErrExecNoMulti.Value())
 		return
 	}
 	if c.watches.pending > 0 {
@@ -145,7 +145,7 @@ func execute(c *conn, _ [][]byte) {
 	c.endTransaction()
 	switch {
 	case tx.aborted:
-		c.answer(nil, protocol.ErrValue("EXECABORT Transaction discarded because of previous errors."))
+		c.answer(nil, protocol.ErrExecAbort.Value())
 		return
 	case lost:
 		// What WATCH saw is not known, so it cannot be said to stand.

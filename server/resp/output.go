@@ -150,13 +150,13 @@ func sizeOf(v *protocol.Value) int {
 }
 
 // refuse tells a client that is not admitted why, and closes.
-func (c *conn) refuse(line string) {
+func (c *conn) refuse(why *protocol.Error) {
 	defer c.nc.Close()
 	if c.tls != nil {
 		// A handshake is more than a client is worth that there is no room for.
 		return
 	}
 	c.nc.SetWriteDeadline(time.Now().Add(time.Second))
-	c.nc.Write([]byte("-" + line + "\r\n"))
+	c.nc.Write(why.Value().AppendTo(nil, protocol.RESP2))
 	c.linger()
 }

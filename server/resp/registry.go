@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // serve is one connection's life, from accept to close.
@@ -19,7 +21,7 @@ func (s *Server) serve(ctx context.Context, nc net.Conn) {
 		c.run(ctx)
 	case errors.Is(err, errFull):
 		s.stats.rejected.Add(1)
-		c.refuse("ERR max number of clients reached")
+		c.refuse(protocol.ErrMaxClients)
 	default:
 		nc.Close()
 	}

@@ -137,7 +137,7 @@ func (c *conn) failure(err error) protocol.Value {
 	}
 	// Nothing is known about the outcome, so the reply must not invite a retry.
 	c.srv.cfg.Logger.Error("cannot execute commands", "error", err)
-	return protocol.ErrValue("UNCERTAIN " + err.Error())
+	return protocol.ErrUncertain.Value()
 }
 
 // count keeps the statistics of a reply.

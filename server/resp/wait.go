@@ -20,7 +20,7 @@ func waitLocals() map[string]local {
 func wait(c *conn, words [][]byte) protocol.Value {
 	n, ok := protocol.ParseInt(string(words[1]))
 	if !ok {
-		return protocol.Err("value is not an integer or out of range")
+		return protocol.ErrNotInteger.Value()
 	}
 	timeout, refusal, refused := parseTimeout(words[2])
 	if refused {
@@ -35,14 +35,14 @@ func waitAOF(c *conn, words [][]byte) protocol.Value {
 	local, ok := protocol.ParseInt(string(words[1]))
 	switch {
 	case !ok:
-		return protocol.Err("value is not an integer or out of range")
+		return protocol.ErrNotInteger.Value()
 	case local < 0 || local > 1:
 		return protocol.Err("value is out of range, value must between 0 and 1")
 	}
 	n, ok := protocol.ParseInt(string(words[2]))
 	switch {
 	case !ok:
-		return protocol.Err("value is not an integer or out of range")
+		return protocol.ErrNotInteger.Value()
 	case n < 0:
 		return protocol.Err("value is out of range, must be positive")
 	}
@@ -82,7 +82,7 @@ func (c *conn) waitReplicated(n int64, timeout time.Duration) int {
 // scriptKill: a script runs inside the state machine, to its end or to its
 // budget's. There is never one that could be killed.
 func scriptKill(*conn, [][]byte) protocol.Value {
-	return protocol.ErrValue("NOTBUSY No scripts in execution right now.")
+	return protocol.ErrNotBusy.Value()
 }
 
 // whileThere runs f with a context that ends when the client goes away or the

@@ -44,17 +44,17 @@ func (ws *watches) add(db int, key string) bool {
 // those that are stay as they were seen first.
 func watch(c *conn, words [][]byte) {
 	if c.tx != nil {
-		c.answer(nil, protocol.Err("WATCH inside MULTI is not allowed"))
+		c.answer(nil, protocol.ErrWatchInMulti.Value())
 		return
 	}
 	row, ws := c.srv.watchRow, &c.watches
-	refusal, refused := c.examine(row, words)
-	if !refused && ws.bytes > c.srv.cfg.Limits.QueryBytes {
-		refusal, refused = protocol.Err("watched keys exceed the query buffer limit"), true
+	cause := c.examine(row, words)
+	if cause == nil && ws.bytes > c.srv.cfg.Limits.QueryBytes {
+		cause = refusal("watched keys exceed the query buffer limit")
 	}
-	if refused {
+	if cause != nil {
 		ws.lost = true
-		c.answer(row, refusal)
+		c.answer(row, cause.Value())
 		return
 	}
 	c.makeRoom(words)
