@@ -43,7 +43,7 @@ func (c *call) increment(by int64) protocol.Value {
 		deadlineMillis = it.deadlineMillis
 	}
 	if by < 0 && n < math.MinInt64-by || by > 0 && n > math.MaxInt64-by {
-		return protocol.Err("increment or decrement would overflow")
+		return protocol.ErrOverflow.Value()
 	}
 	n += by
 	c.set(key, strconv.FormatInt(n, 10), deadlineMillis)

@@ -8,7 +8,7 @@ import (
 )
 
 // errNoScript is matched by libraries to the letter.
-var errNoScript = protocol.ErrValue("NOSCRIPT No matching script. Please use EVAL.")
+var errNoScript = protocol.ErrNoScript.Value()
 
 // maxScriptWork bounds what the commands of one script do beyond what the
 // engine counts, in bytes copied. A key looked at by KEYS or SCAN counts as
@@ -139,8 +139,8 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 
 var (
 	errOverWork  = protocol.Err("script is over its budget of work in commands")
-	errForbidden = protocol.Err("This Redis command is not allowed from script")
-	errReadOnly  = protocol.Err("Write commands are not allowed from read-only scripts.")
+	errForbidden = protocol.ErrNotInScript.Value()
+	errReadOnly  = protocol.ErrReadOnlyScript.Value()
 	errUnknown   = protocol.Err("Unknown Redis command called from script")
 	errArgCount  = protocol.Err("Wrong number of args calling Redis command from script")
 )

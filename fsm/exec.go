@@ -78,9 +78,9 @@ func (c *call) runQueued(queued string, count int) protocol.Value {
 		switch b := c.ops[r.Args[0]]; {
 		case c.quiet && !b.writes:
 		case r.Args[0] == "exec":
-			replies = append(replies, protocol.Err("MULTI calls can not be nested"))
+			replies = append(replies, protocol.ErrNestedMulti.Value())
 		case r.Args[0] == "watch":
-			replies = append(replies, protocol.Err("WATCH inside MULTI is not allowed"))
+			replies = append(replies, protocol.ErrWatchInMulti.Value())
 		default:
 			replies = append(replies, c.run())
 		}

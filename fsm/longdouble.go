@@ -36,11 +36,11 @@ func addFloats(a, b string) (string, protocol.Value) {
 		return "", errNotFloat
 	}
 	if x.IsInf() || y.IsInf() {
-		return "", protocol.Err("increment would produce NaN or Infinity")
+		return "", protocol.ErrNotFinite.Value()
 	}
 	sum := new(big.Float).SetPrec(longDoubleBits).Add(x, y)
 	if sum.MantExp(nil) > maxLongDoubleExponent {
-		return "", protocol.Err("increment would produce NaN or Infinity")
+		return "", protocol.ErrNotFinite.Value()
 	}
 	return formatLongDouble(sum), protocol.Value{}
 }

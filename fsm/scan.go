@@ -29,7 +29,7 @@ type scanOptions struct {
 func scanOp(c *call) protocol.Value {
 	cursor, ok := parseCursor(c.args[1])
 	if !ok {
-		return protocol.Err("invalid cursor")
+		return protocol.ErrInvalidCursor.Value()
 	}
 	o, problem, ok := parseScanOptions(c.args[2:])
 	if !ok {

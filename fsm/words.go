@@ -9,13 +9,13 @@ import (
 
 // Replies that many ops give.
 var (
-	errSyntax     = protocol.Err("syntax error")
-	errNotInteger = protocol.Err("value is not an integer or out of range")
-	errNotFloat   = protocol.Err("value is not a valid float")
-	errNoSuchKey  = protocol.Err("no such key")
+	errSyntax     = protocol.ErrSyntax.Value()
+	errNotInteger = protocol.ErrNotInteger.Value()
+	errNotFloat   = protocol.ErrNotFloat.Value()
+	errNoSuchKey  = protocol.ErrNoSuchKey.Value()
 	errSameObject = protocol.Err("source and destination objects are the same")
-	errDBRange    = protocol.Err("DB index is out of range")
-	errTooLong    = protocol.Err("string exceeds maximum allowed size (proto-max-bulk-len)")
+	errDBRange    = protocol.ErrDBIndex.Value()
+	errTooLong    = protocol.ErrStringTooBig.Value()
 
 	zero = protocol.Integer(0)
 	one  = protocol.Integer(1)
@@ -23,7 +23,7 @@ var (
 
 // errExpireTime is what a duration or an instant gets that cannot be one.
 func errExpireTime(name string) protocol.Value {
-	return protocol.Err("invalid expire time in '" + name + "' command")
+	return protocol.InvalidExpire(name).Value()
 }
 
 // isWord reports whether s is word in any case. word is upper case ASCII.
