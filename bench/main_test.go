@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/fakeredis"
 	"github.com/holdfast/holdfast/bench/internal/report"
 	"github.com/holdfast/holdfast/bench/internal/target"
+	"github.com/holdfast/holdfast/bench/internal/workload"
 )
 
 // short are flags for runs that take no time.
@@ -83,6 +85,10 @@ func TestPoints(t *testing.T) {
 			titles = append(titles, w.Name+" "+p.Title())
 		}
 	}
+	alone, err := parsePlanned("hot:8@a+b")
+	require.NoError(t, err)
+	require.True(t, alone.suits(subject{Target: target.Target{Name: "b"}}))
+	require.False(t, alone.suits(subject{Target: target.Target{Name: "c"}}))
 	require.Equal(t, []string{
 		"uncontended 1 connection", "uncontended 2 connections", "hot 8 connections", "hot 16 connections",
 		"pipelined 4 connections, depth 16", "pipelined 4 connections, depth 64",
@@ -145,6 +151,35 @@ func TestPresets(t *testing.T) {
 	}
 	_, err := parseOptions([]string{"--preset", "none"}, io.Discard)
 	require.ErrorContains(t, err, `there is no preset "none"`)
+}
+
+// servers counts what is done to servers that nobody really starts.
+type servers struct{ did []string }
+
+func (s *servers) Kill(addr string) error {
+	s.did = append(s.did, "kill "+addr)
+	return nil
+}
+
+func (s *servers) Start(_ context.Context, addr string) error {
+	s.did = append(s.did, "start "+addr)
+	return nil
+}
+
+func (s *servers) Ready(context.Context) error {
+	s.did = append(s.did, "ready")
+	return nil
+}
+
+func TestPrepare(t *testing.T) {
+	t.Parallel()
+	s := &servers{}
+	e := workload.Env{Control: s, Target: target.Target{Addrs: []string{"a", "b"}}}
+	require.NoError(t, prepare(t.Context(), workload.Workload{}, e))
+	require.Equal(t, []string{"ready"}, s.did)
+	require.NoError(t, prepare(t.Context(), workload.Workload{Fresh: true}, e))
+	require.Equal(t, []string{"ready", "kill a", "kill b", "start a", "start b", "ready"}, s.did)
+	require.NoError(t, prepare(t.Context(), workload.Workload{Fresh: true}, workload.Env{}))
 }
 
 func TestReadme(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast/holdfast/bench/internal/drive"
 	"github.com/holdfast/holdfast/bench/internal/peers"
@@ -63,7 +64,7 @@ func runMatrix(ctx context.Context, o options, subjects []subject, result *repor
 			for _, p := range points(o, w) {
 				for i := range subjects {
 					s := subjects[(i+round)%len(subjects)]
-					if !suits(w.Workload, s) {
+					if !w.suits(s) {
 						continue
 					}
 					if ctx.Err() != nil {
@@ -78,8 +79,11 @@ func runMatrix(ctx context.Context, o options, subjects []subject, result *repor
 	return nil
 }
 
-// suits reports whether a workload says anything of a subject.
-func suits(w workload.Workload, s subject) bool {
+// suits reports whether a workload was asked for, and says anything, of a subject.
+func (w planned) suits(s subject) bool {
+	if len(w.targets) > 0 && !slices.Contains(w.targets, s.Name) {
+		return false
+	}
 	return w.Suits(s.Target) && (s.failover || s.control == nil || !w.Failover)
 }
 
@@ -120,7 +124,10 @@ func runPoint(ctx context.Context, o options, w workload.Workload, s subject, p 
 	e.Target, e.Control, e.Connections, e.RatePerSecond = s.Target, s.control, p.Connections, p.RatePerSecond
 	e.Sizes.Depth, e.Held = p.Depth, p.Held
 	fmt.Fprintf(stderr, "round %d/%d %s %s %s", round+1, o.rounds, w.Name, s.Name, p.Title())
-	f, err := runIn(ctx, w, e)
+	f, err := (*workload.Figures)(nil), prepare(ctx, w, e)
+	if err == nil {
+		f, err = runIn(ctx, w, e)
+	}
 	run := report.Run{Point: p, Round: round, Figures: f}
 	if err != nil {
 		run.Figures, run.Failed = nil, err.Error()
@@ -129,6 +136,32 @@ func runPoint(ctx context.Context, o options, w workload.Workload, s subject, p 
 	}
 	fmt.Fprintln(stderr, ":", brief(w, f))
 	return run
+}
+
+// prepareLimit is how long servers may take to be ready for a run.
+const prepareLimit = 30 * time.Second
+
+// prepare waits until all servers of a peer take part, as after an election that a busy machine brought
+// about, and starts them anew for a workload that needs it.
+func prepare(ctx context.Context, w workload.Workload, e workload.Env) error {
+	if e.Control == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, prepareLimit)
+	defer cancel()
+	if w.Fresh {
+		for _, addr := range e.Target.Addrs {
+			if err := e.Control.Kill(addr); err != nil {
+				return err
+			}
+		}
+		for _, addr := range e.Target.Addrs {
+			if err := e.Control.Start(ctx, addr); err != nil {
+				return err
+			}
+		}
+	}
+	return e.Control.Ready(ctx)
 }
 
 // runIn runs a workload here, or in the program that speaks to such targets. Failovers are

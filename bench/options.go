@@ -32,16 +32,21 @@ type options struct {
 	readme      string
 }
 
-// planned is a workload, and the numbers of connections that it alone is run with; none: all of them.
+// planned is a workload, and the numbers of connections and the targets that it alone is run with; none: all of them.
 type planned struct {
 	workload.Workload
 	connections []int
+	targets     []string
 }
 
 func parsePlanned(spec string) (planned, error) {
+	spec, targets, limited := strings.Cut(spec, "@")
 	name, numbers, _ := strings.Cut(spec, ":")
 	w, err := workload.Named(name)
 	p := planned{Workload: w}
+	if limited {
+		p.targets = strings.Split(targets, "+")
+	}
 	return p, errors.Join(err, parseList(strings.ReplaceAll(numbers, "+", ","), strconv.Atoi, &p.connections))
 }
 
@@ -54,7 +59,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&peerNames, "peers", "", "servers to start and measure, any of: "+strings.Join(peers.Names(), ", "))
 	fs.StringVar(&o.holdfast, "holdfast", "", "binary of holdfast for --peers; default: built from this tree")
 	fs.StringVar(&pids, "pids", "", "the targets' processes, for CPU and memory: name=pid[+pid…],…")
-	fs.StringVar(&workloads, "workloads", "uncontended", "what is measured, as name[:connections+connections…], any of: "+strings.Join(workload.Names(), ", "))
+	fs.StringVar(&workloads, "workloads", "uncontended", "what is measured, as name[:connections+connections…][@target+target…], any of: "+strings.Join(workload.Names(), ", "))
 	fs.StringVar(&connections, "connections", "1,16,64,256", "numbers of connections, each a run of its own")
 	fs.StringVar(&rates, "rates", "", "open loop: operations a second to offer, each a run of its own; default: closed loop")
 	fs.StringVar(&library, "client", string(target.GoRedis), "who speaks for the workers: go-redis, rueidis or raw")

@@ -27,9 +27,10 @@ var presets = map[string]map[string]string{
 	},
 	// What the table does not show, once each: a quarter of an hour.
 	"limits": {
-		"peers":     "holdfast-debug,redis-always,redis-sentinel,etcd,holdfast-1,holdfast-5",
-		"workloads": "idle,memory,snapshot,restart,failover,growth:64",
-		"keys":      "10000", "client": "raw", "rounds": "1", "warmup": "2s", "measure": "10s",
+		"peers": "holdfast,holdfast-debug,holdfast-1,holdfast-5,redis-always,redis-sentinel,etcd",
+		"workloads": "idle@holdfast+redis-always,memory@holdfast+redis-always,snapshot@holdfast-debug+redis-always," +
+			"restart@holdfast-debug+redis-always,failover@holdfast+redis-sentinel+etcd,growth:64@holdfast-1+holdfast+holdfast-5+redis-always",
+		"keys": "10000", "client": "raw", "rounds": "1", "warmup": "2s", "measure": "10s",
 	},
 	// Elections while all cores are busy: ten minutes.
 	"busy": {

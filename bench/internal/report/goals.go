@@ -72,6 +72,14 @@ func (s spread) String() string {
 	return fmt.Sprintf("%s × (%s to %s)", f(s.median), f(s.low), f(s.high))
 }
 
+// against says how a spread stands to an aim, where both sides of it were seen.
+func (s spread) against(aim float64) string {
+	if s.low < aim && aim < s.high {
+		return s.String() + ", not in every round alike"
+	}
+	return s.String()
+}
+
 // quotients divides what two targets did in the same round.
 func (e evidence) quotients(p Point, base string, of func(*workload.Figures) (float64, bool)) (spread, bool) {
 	for _, r := range e {
@@ -101,7 +109,7 @@ func atLeast(aim float64, name string, connections, depth int, of, base string) 
 	return func(e evidence) (string, bool, bool) {
 		p := Point{Workload: name, Target: of, Connections: connections, Depth: depth}
 		s, ok := e.quotients(p, base, func(f *workload.Figures) (float64, bool) { return RateOf(wl, f), true })
-		return s.String(), s.median >= aim, ok
+		return s.against(aim), s.median >= aim, ok
 	}
 }
 
@@ -109,7 +117,7 @@ func acquireBelow(aim float64, connections int, of, base string) func(evidence) 
 	return func(e evidence) (string, bool, bool) {
 		p := Point{Workload: "uncontended", Target: of, Connections: connections}
 		s, ok := e.quotients(p, base, func(f *workload.Figures) (float64, bool) { return f.Steps["acquire"].P50Micros, true })
-		return s.String(), s.median <= aim, ok
+		return s.against(aim), s.median <= aim, ok
 	}
 }
 
@@ -118,7 +126,7 @@ func cpuBelow(aim float64, connections int, of, base string) func(evidence) (str
 	return func(e evidence) (string, bool, bool) {
 		p := Point{Workload: wl.Name, Target: of, Connections: connections}
 		s, ok := e.quotients(p, base, func(f *workload.Figures) (float64, bool) { return cpuPerThousand(wl, f) })
-		return s.String(), s.median <= aim, ok
+		return s.against(aim), s.median <= aim, ok
 	}
 }
 

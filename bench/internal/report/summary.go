@@ -67,7 +67,7 @@ milliseconds of an acquire. A pair is SET NX PX and a compare-and-delete by EVAL
 `, m.CPU, m.CPUs, m.Kernel, m.Go, m.Revision, r.Started.Format("2006-01-02"), m.Floors.AppendSyncMicros, m.Floors.RoundTripMicros, r.rounds())
 	r.summaryTable(&b)
 	r.floor(&b)
-	b.WriteString("\nHoldfast as a multiple of each, median of the rounds' quotients:\n")
+	b.WriteString("\nHoldfast as a multiple of each, median of the rounds' quotients (of CPU, less is better):\n")
 	r.quotientTable(&b)
 	b.WriteString("\nThe targets, judged by the same runs and, for what the table does not show, by those of `make bench-limits`; in brackets the least and the most of a round, or others' figures:\n")
 	evidence(results).goalTable(&b)

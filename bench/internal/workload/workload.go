@@ -79,6 +79,9 @@ type Workload struct {
 	Holds bool
 	// RESP: it needs servers that speak it, and is left out for others.
 	RESP bool
+	// Fresh: its servers are started anew before it, where that can be done: memory that a
+	// process freed and kept hides what it needs.
+	Fresh bool
 	// Control: it kills and starts servers, and watches them from outside.
 	Control bool
 	// Failover: it needs servers of which one takes over when another dies.
@@ -118,7 +121,7 @@ func All() []Workload {
 			About: "SET NX PX of random keys in pipelines, without a client library",
 		},
 		{
-			Name: "memory", RESP: true, Once: true, Run: memory,
+			Name: "memory", RESP: true, Fresh: true, Once: true, Run: memory,
 			About: "what a held lock takes in each server process, over the bytes of its key and token",
 		},
 		{
@@ -142,7 +145,7 @@ func All() []Workload {
 			About: "acquire and release while other processes keep all cores busy: elections, though no server dies",
 		},
 		{
-			Name: "idle", RESP: true, Once: true, Run: idle,
+			Name: "idle", RESP: true, Fresh: true, Once: true, Run: idle,
 			About: "what a connection that says nothing takes in memory, and all of them in CPU",
 		},
 		{
