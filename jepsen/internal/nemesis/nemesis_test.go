@@ -1,9 +1,6 @@
 package nemesis
 
 import (
-	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,39 +65,4 @@ func TestClientsAreCutOffWithTheirNode(t *testing.T) {
 	require.Equal(t, []network.Link{{From: "n2", To: "n1"}}, cuts([]string{"n2", "n1"}, hears, false))
 	require.Equal(t, []network.Link{{From: "n2", To: "n1"}, {From: "c2", To: "n1"}, {From: "n2", To: "c1"}},
 		cuts([]string{"n2", "n1"}, hears, true))
-}
-
-func TestDamageHitsTheNewestSegmentAndNothingSynced(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "raft", "1.seg")
-	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	// A segment that ends in a frame whose last bytes are zero, and room to grow.
-	written := append(make([]byte, 0, 4096), "headheadbody\x03\x00\x00\x00\x07\x00\x00\x00body\x03\x00\x00\x00\x00\x00\x00\x00"...)
-	segment := append(written, make([]byte, 1000)...)
-	require.NoError(t, os.WriteFile(path, segment, 0o644))
-
-	what, err := damage(dir, "store-torn", rand.New(rand.NewPCG(1, 2)))
-	require.NoError(t, err)
-	require.Contains(t, what, "raft/1.seg")
-	torn, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, segment[:len(written)], torn[:len(written)], "what was synced is untouched")
-	require.NotEqual(t, segment, torn)
-
-	require.NoError(t, os.WriteFile(path, segment, 0o644))
-	_, err = damage(dir, "store-flipped", rand.New(rand.NewPCG(1, 2)))
-	require.NoError(t, err)
-	flipped, err := os.ReadFile(path)
-	require.NoError(t, err)
-	different := 0
-	for i := range flipped {
-		if flipped[i] != segment[i] {
-			different++
-			require.Less(t, i, len(written))
-		}
-	}
-	require.Equal(t, 1, different)
-
-	_, err = damage(t.TempDir(), "store-torn", rand.New(rand.NewPCG(1, 2)))
-	require.ErrorContains(t, err, "no log segment")
 }

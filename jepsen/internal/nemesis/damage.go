@@ -1,0 +1,216 @@
+package nemesis
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// stored is a file of a store.
+type stored struct {
+	path string
+	// used is how many bytes of it count. What is behind them is unused so far.
+	used int64
+}
+
+// Sizes in bytes.
+const (
+	sector      = 512 // what a disk writes as a whole
+	maxGarbage  = 300
+	halfWritten = 700 // at most, of a snapshot
+)
+
+// damage changes or adds one file of a store and says which. Half the time it is
+// the log, where most writes go.
+func damage(dir, fault string, rng *rand.Rand) (string, error) {
+	logs, others, err := files(dir)
+	if err != nil {
+		return "", err
+	}
+	if len(logs) == 0 {
+		return "", fmt.Errorf("no log in %s", dir)
+	}
+	f := logs[len(logs)-1]
+	if len(others) > 0 && rng.IntN(2) == 0 {
+		f = others[rng.IntN(len(others))]
+	}
+	var what string
+	switch {
+	case fault == "store-flipped":
+		what, err = flip(f, rng)
+	case strings.HasSuffix(f.path, ".snap"):
+		what, err = halfSnapshot(f, rng)
+	default:
+		what, err = scribble(f, rng)
+	}
+	if err != nil {
+		return "", err
+	}
+	return what + " " + strings.TrimPrefix(f.path, dir+"/"), nil
+}
+
+// files lists the logs of a store, oldest first, and its other files: terms and votes,
+// and the newest snapshot.
+func files(dir string) (logs, others []stored, err error) {
+	written := map[string]time.Time{}
+	var snapshot stored
+	err = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		written[p] = info.ModTime()
+		switch {
+		case strings.HasSuffix(p, ".seg"):
+			// One that is all zero is only prepared.
+			if used, err := usedOfSegment(p); err != nil || used > 0 {
+				logs = insert(logs, stored{p, used}, written)
+				return err
+			}
+		case strings.HasSuffix(p, ".db"):
+			used, err := usedOfBolt(p)
+			if err != nil {
+				return err
+			}
+			if filepath.Base(p) == "log.db" {
+				logs = insert(logs, stored{p, used}, written)
+			} else {
+				others = append(others, stored{p, used})
+			}
+		case strings.HasSuffix(p, ".snap") && !info.ModTime().Before(written[snapshot.path]):
+			snapshot = stored{p, info.Size()}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("look for files: %w", err)
+	}
+	if snapshot.used > 0 {
+		others = append(others, snapshot)
+	}
+	return logs, others, nil
+}
+
+// insert keeps a list in order of the files' last writes.
+func insert(list []stored, f stored, written map[string]time.Time) []stored {
+	at := len(list)
+	for at > 0 && written[list[at-1].path].After(written[f.path]) {
+		at--
+	}
+	return append(list[:at:at], append([]stored{f}, list[at:]...)...)
+}
+
+// usedOfSegment finds where what was appended ends: segments are made longer than they are
+// used, and the rest is zero. Appends end on an 8 byte boundary and may themselves end
+// with zeros: they were synced.
+func usedOfSegment(path string) (int64, error) {
+	data, err := os.ReadFile(path)
+	used := int64(len(bytes.TrimRight(data, "\x00")))
+	return (used + 7) &^ 7, err
+}
+
+// Where the meta pages of bbolt keep what is needed here, in bytes. There are two, written by turns.
+const (
+	boltPageSize  = 16 + 8
+	boltHighWater = 16 + 40
+	boltTxid      = 16 + 48
+	boltMetaEnd   = 16 + 64
+)
+
+// usedOfBolt is how much of a bbolt file its newest meta page says was ever used.
+func usedOfBolt(path string) (int64, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	if len(data) < boltMetaEnd {
+		return 0, errors.New("a database without a page")
+	}
+	order := binary.NativeEndian
+	size := int64(order.Uint32(data[boltPageSize:]))
+	if int64(len(data)) < size+boltMetaEnd || size < sector {
+		return 0, errors.New("a database without a second page")
+	}
+	newest := data
+	if two := data[size:]; order.Uint64(two[boltTxid:]) > order.Uint64(data[boltTxid:]) {
+		newest = two
+	}
+	return int64(order.Uint64(newest[boltHighWater:])) * size, nil
+}
+
+// flip changes a bit of what counts in a file; of a segment not in its head, as that it is no
+// log at all is too easily found.
+func flip(s stored, rng *rand.Rand) (string, error) {
+	f, err := os.OpenFile(s.path, os.O_RDWR, 0)
+	if err != nil {
+		return "", fmt.Errorf("flip a bit: %w", err)
+	}
+	defer f.Close()
+	from := s.used / 4
+	if !strings.HasSuffix(s.path, ".seg") {
+		from = 0
+	}
+	at := from + rng.Int64N(max(1, s.used-from))
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], at); err != nil {
+		return "", fmt.Errorf("flip a bit: %w", err)
+	}
+	b[0] ^= 1 << rng.IntN(8)
+	if _, err := f.WriteAt(b[:], at); err != nil {
+		return "", fmt.Errorf("flip a bit: %w", err)
+	}
+	return fmt.Sprintf("a bit at %d of %d in", at, s.used), nil
+}
+
+// scribble writes garbage where the next write would have gone. In a segment that is the sector after
+// the one where the next append would begin: some of its sectors are there, others are not. In a
+// database it is a page that was never used: its meta pages are a sector each, and so never half written.
+func scribble(s stored, rng *rand.Rand) (string, error) {
+	f, err := os.OpenFile(s.path, os.O_RDWR, 0)
+	if err != nil {
+		return "", fmt.Errorf("write garbage: %w", err)
+	}
+	defer f.Close()
+	at := s.used
+	if strings.HasSuffix(s.path, ".seg") {
+		at = (at/sector + 1) * sector
+	}
+	garbage := noise(1+rng.IntN(maxGarbage), rng)
+	if _, err := f.WriteAt(garbage, at); err != nil {
+		return "", fmt.Errorf("write garbage: %w", err)
+	}
+	return fmt.Sprintf("%d bytes of garbage at %d of", len(garbage), at), nil
+}
+
+// halfSnapshot leaves the beginning of a snapshot that was being written, under the name
+// that one has until it is whole.
+func halfSnapshot(s stored, rng *rand.Rand) (string, error) {
+	data, err := os.ReadFile(s.path)
+	if err != nil {
+		return "", fmt.Errorf("copy half a snapshot: %w", err)
+	}
+	half := data[:rng.IntN(min(len(data), halfWritten))]
+	if err := os.WriteFile(s.path+".tmp", half, 0o600); err != nil {
+		return "", fmt.Errorf("copy half a snapshot: %w", err)
+	}
+	return fmt.Sprintf("%d bytes of what would have been", len(half)), nil
+}
+
+// noise is bytes that are not zero.
+func noise(n int, rng *rand.Rand) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(1 + rng.IntN(255))
+	}
+	return b
+}
