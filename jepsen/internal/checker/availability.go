@@ -15,8 +15,8 @@ type Outage struct {
 	// Silence is the longest time without a single successful operation, by anybody, that
 	// overlaps the fault or the time until all nodes served again.
 	Silence time.Duration `json:"silence"`
-	// Recovery is the time from the fault's end to the first success on the slowest node;
-	// negative: a node was not heard of again before the next fault or the end.
+	// Recovery is the time from the fault's end, and that of those that it overlaps, to the first success
+	// on the slowest node; negative: a node was not heard of again before the next fault or the end.
 	Recovery time.Duration `json:"recovery"`
 	Slowest  string        `json:"slowest,omitempty"` // that node
 }
@@ -41,16 +41,21 @@ func Availability(h *history.History) []Outage {
 
 	outages := make([]Outage, 0, len(faults))
 	for i, f := range faults {
-		horizon := int64(1<<63 - 1)
-		for _, next := range faults[i+1:] {
-			if next.Start >= f.Stop {
-				horizon = next.Start
+		// In order of their starts: whoever begins before all is mended keeps it from being so.
+		mended, horizon := f.Stop, int64(1<<63-1)
+		for _, g := range faults[:i] {
+			mended = max(mended, g.Stop)
+		}
+		for _, g := range faults[i+1:] {
+			if g.Start >= mended {
+				horizon = g.Start
 				break
 			}
+			mended = max(mended, g.Stop)
 		}
 		o := Outage{Fault: f}
 		for _, n := range nodes {
-			took := firstSuccess(good, n, f.Stop, horizon)
+			took := firstSuccess(good, n, mended, horizon)
 			if took < 0 || took > o.Recovery {
 				o.Recovery, o.Slowest = took, n
 			}
@@ -58,7 +63,7 @@ func Availability(h *history.History) []Outage {
 				break
 			}
 		}
-		o.Silence = silence(good, f.Start, f.Stop+max(0, int64(o.Recovery)))
+		o.Silence = silence(good, f.Start, mended+max(0, int64(o.Recovery)))
 		outages = append(outages, o)
 	}
 	return outages

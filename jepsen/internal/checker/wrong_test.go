@@ -420,3 +420,21 @@ func TestAvailabilityCountsSilenceAndRecovery(t *testing.T) {
 	require.Equal(t, 700*time.Millisecond, got[0].Recovery)
 	require.Equal(t, "n2", got[0].Slowest)
 }
+
+func TestRecoveryCountsFromWhenAllIsMended(t *testing.T) {
+	h := script(t, `
+		fault 1000-2000
+		fault 1500-6000
+		fault 9000-9500
+		0-10       read r -> 1
+		6100-6300  read r -> 1
+		9900-9950  read r -> 1`)
+	for i := range h.Ops {
+		h.Ops[i].Node = "n1"
+	}
+	got := Availability(h)
+	require.Len(t, got, 3)
+	require.Equal(t, 300*time.Millisecond, got[0].Recovery, "the second fault was still on when the first was over")
+	require.Equal(t, 300*time.Millisecond, got[1].Recovery)
+	require.Equal(t, 450*time.Millisecond, got[2].Recovery)
+}
