@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast/holdfast/server/peer/peertest"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
+	"github.com/holdfast/holdfast/server/resp"
 	"github.com/holdfast/holdfast/server/store"
 	"github.com/holdfast/holdfast/server/store/storetest"
 )
@@ -28,6 +29,9 @@ type Options struct {
 	// Stubborn, if not empty, names a node that believes for seconds that it leads,
 	// long after the others elected somebody else: as one that was frozen does.
 	Stubborn string
+	// Backend, if not nil, stands between a node's clients and its replica: a server that is
+	// wrong on purpose.
+	Backend func(node string, b resp.Backend) resp.Backend
 	// Logs, if not nil, gets what the nodes log.
 	Logs *slog.Logger
 }

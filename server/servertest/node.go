@@ -122,7 +122,11 @@ func (n *Node) open() (*process, error) {
 	if p.replica, err = replica.Open(n.replicaConfig(&conf, p)); err != nil {
 		return nil, err
 	}
-	p.front = resp.New(n.frontConfig(&conf), p.replica)
+	var backend resp.Backend = p.replica
+	if c.options.Backend != nil {
+		backend = c.options.Backend(n.Name, backend)
+	}
+	p.front = resp.New(n.frontConfig(&conf), backend)
 
 	clientsCtx, stopClients := context.WithCancel(context.Background())
 	replicaCtx, stopReplica := context.WithCancel(context.Background())

@@ -2,15 +2,16 @@
 //
 // The workloads, the schedules, the nemeses and the checkers are those of the program. Beneath them
 // stands the server's real code, with raft, forwarding, state machines and RESP, on a network, disks and clocks in
-// memory (server/replica/replicatest), inside a bubble of testing/synctest: a minute
-// passes in a second or so. What the program does with one process tree in a minute,
-// this does with dozens of seeds.
+// memory (server/servertest), inside a bubble of testing/synctest: half a minute of faults takes half
+// a second of CPU. What the program does with one process tree in a minute, this does with a hundred seeds.
 //
 // It promises no equal runs: raft draws its time-outs from a source that cannot be seeded, and
 // goroutines interleave as they like. A seed names the schedule and the clients' choices.
 //
-// It cannot freeze a process (the goroutines of a bubble cannot be stopped from outside), nor cut the
-// power under a real disk: the program does.
+// A pause is less than SIGSTOP, as the goroutines of a bubble cannot be stopped from outside: the node is cut off
+// from everybody and its clock stands, but its raft goes on. In half of the runs one node is
+// made to believe for seconds that it leads, as a leader does that was frozen. A bad disk spares terms and
+// votes, over which raft panics. Power cuts, damaged files and lost packets need the program.
 //
 // Start reading at world_test.go.
 package virtual

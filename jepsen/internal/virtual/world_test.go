@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,29 +17,20 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/network"
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/server/replica"
-	"github.com/holdfast/holdfast/server/replica/replicatest"
+	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/resp"
+	"github.com/holdfast/holdfast/server/servertest"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // world is a cluster in memory, as the tests' target and as their net. Requires: it is made
 // within a bubble.
 type world struct {
-	cluster *replicatest.Cluster
+	cluster *servertest.Cluster
 	names   []string
-	// broken, when set, stands between clients and a node's replica: a server that is wrong on purpose.
-	broken func(node string, b resp.Backend) resp.Backend
 
-	mu       sync.Mutex
-	fronts   map[string]*front
-	ended    map[string]bool // on purpose
-	findings []string
-}
-
-// front is a node's client side, for one life of the node.
-type front struct {
-	stop context.CancelFunc
-	done chan struct{}
+	mu      sync.Mutex
+	excused map[string]int // deaths that a fault explains
 }
 
 var (
@@ -48,58 +39,30 @@ var (
 	_ network.Network   = (*world)(nil)
 )
 
-func newWorld(t *testing.T, nodes int, broken func(string, resp.Backend) resp.Backend) *world {
+// worldOptions shape a world.
+type worldOptions struct {
+	nodes int
+	// stubborn: the first node believes for seconds that it leads when it does not any more.
+	stubborn bool
+	// broken, if not nil, stands between clients and a node's replica.
+	broken func(node string, b resp.Backend) resp.Backend
+}
+
+func newWorld(t *testing.T, o worldOptions) *world {
 	t.Helper()
-	w := &world{names: network.Nodes(nodes), broken: broken, fronts: map[string]*front{}, ended: map[string]bool{}}
-	w.cluster = replicatest.New(t, replicatest.Options{
-		Nodes: nodes,
-		Configure: func(c *replica.Config) {
-			c.Snapshots.Entries, c.Snapshots.Interval, c.Snapshots.Trailing = 64, 500*time.Millisecond, 8
+	w := &world{names: network.Nodes(o.nodes), excused: map[string]int{}}
+	options := servertest.Options{
+		Nodes: o.nodes, Backend: o.broken,
+		Tune: func(c *server.Config) {
+			c.Log.SnapshotThreshold, c.Log.SnapshotInterval, c.Log.TrailingLogs = 64, 500*time.Millisecond, 8
+			c.Timing.Stall = 2 * time.Second
 		},
-	})
-	t.Cleanup(func() {
-		for _, n := range w.names {
-			w.closeFront(n)
-		}
-	})
+	}
+	if o.stubborn {
+		options.Stubborn = w.names[0]
+	}
+	w.cluster = servertest.New(t, options)
 	return w
-}
-
-func (w *world) openFront(node string) error {
-	r := w.cluster.Node(node).Replica()
-	if r == nil {
-		return fmt.Errorf("%s does not run", node)
-	}
-	ln, err := w.cluster.Net.Listen(node + ":6379")
-	if err != nil {
-		return err
-	}
-	var backend resp.Backend = r
-	if w.broken != nil {
-		backend = w.broken(node, r)
-	}
-	s := resp.New(resp.Config{Node: resp.Node{Name: node}, Logger: slog.New(slog.DiscardHandler)}, backend)
-	ctx, stop := context.WithCancel(context.Background())
-	f := &front{stop, make(chan struct{})}
-	go func() {
-		defer close(f.done)
-		_ = s.Serve(ctx, ln)
-	}()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.fronts[node] = f
-	return nil
-}
-
-func (w *world) closeFront(node string) {
-	w.mu.Lock()
-	f := w.fronts[node]
-	delete(w.fronts, node)
-	w.mu.Unlock()
-	if f != nil {
-		f.stop()
-		<-f.done
-	}
 }
 
 // As a service.
@@ -129,28 +92,22 @@ type target struct{ service }
 func (t target) Members() []string             { return t.names }
 func (t target) Fleet() cluster.Processes      { return t.world }
 func (t target) Close() error                  { return nil }
+func (t target) Start(context.Context) error   { t.cluster.Leader(); return nil }
 func (t target) Serving(context.Context) error { t.cluster.Leader(); return nil }
-
-func (t target) Start(context.Context) error {
-	for _, n := range t.names {
-		if err := t.openFront(n); err != nil {
-			return err
-		}
-	}
-	t.cluster.Leader()
-	return nil
-}
 
 func (t target) Features(context.Context) workload.Features {
 	_, hashes := protocol.Lookup("hset")
 	return workload.Features{Hashes: hashes, IfEq: true, Budget: true}
 }
 
+// Supports is all but what needs a kernel or a real disk: lost packets, which a connection in memory does not
+// know, and torn or changed files.
 func (t target) Supports(context.Context) []string {
 	faults := []string{
 		"partition-one", "partition-leader", "partition-halves", "partition-ring", "partition-oneway", "partition-deaf",
 		"packets-slow", "kill-leader", "kill-follower", "kill-minority", "kill-all", "restart-all", "restart-rolling",
-		"clock-jump", "clock-rate", "transfer", "snapshot",
+		"pause-leader", "pause-minority", "pause-all", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
+		"disk-slow", "disk-hang", "disk-error", "disk-full", "transfer", "snapshot",
 	}
 	if len(t.names) > 3 {
 		faults = append(faults, "partition-bridge")
@@ -177,26 +134,48 @@ func (t target) Debug(_ context.Context, member string, words ...string) (protoc
 	if r == nil {
 		return protocol.Value{}, fmt.Errorf("%s does not run", member)
 	}
-	number := func() int64 {
-		v, _ := strconv.ParseInt(words[len(words)-1], 10, 64)
-		return v
+	number := func(i int) time.Duration {
+		v, _ := strconv.ParseInt(words[i], 10, 64)
+		return time.Duration(v)
 	}
 	var err error
-	switch strings.Join(words[:min(3, len(words))], " ") {
-	case "DEBUG CLOCK JUMP":
-		n.Clock.Jump(time.Duration(number()) * time.Millisecond)
-	case "DEBUG CLOCK RATE":
-		n.Clock.SetRate(float64(number()) / 1000)
-	case "DEBUG CLOCK OK":
+	switch strings.Join(words[1:min(3, len(words))], " ") {
+	case "CLOCK JUMP":
+		n.Clock.SetWallTrue()
+		n.Clock.Jump(number(3) * time.Millisecond)
+	case "CLOCK STROBE":
+		n.Clock.Strobe(number(3)*time.Millisecond, number(4)*time.Millisecond)
+	case "CLOCK RATE":
+		n.Clock.SetRate(float64(number(3)) / 1000)
+	case "CLOCK OK":
+		n.Clock.SetWallTrue()
 		n.Clock.SetRate(1)
-	case "DEBUG TRANSFER":
-		err = r.TransferLeadership(context.Background())
-	case "DEBUG SNAPSHOT":
+	case "DISK DELAY":
+		disturb(n, store.Fault{Delay: number(3) * time.Millisecond})
+	case "DISK HANG":
+		disturb(n, store.Fault{Hang: true})
+	case "DISK ERROR":
+		disturb(n, store.Fault{Err: syscall.EIO})
+	case "DISK ENOSPC":
+		disturb(n, store.Fault{Err: syscall.ENOSPC})
+	case "DISK OK":
+		n.Disk.Clear()
+	case "TRANSFER":
+		err = n.Transfer()
+	case "SNAPSHOT":
 		err = r.TakeSnapshot()
 	default:
 		err = errors.ErrUnsupported
 	}
 	return protocol.OK, err
+}
+
+// disturb makes writes go wrong, but for those of terms and votes: a process that ends while one of them is
+// under way is raft's panic here, which ends the tests.
+func disturb(n *servertest.Node, f store.Fault) {
+	for _, f.Op = range []store.Op{store.OpStoreLogs, store.OpDeleteRange, store.OpSnapshot} {
+		n.Disk.Inject(f)
+	}
 }
 
 // Agree waits until all replicas stand at one index, and compares their states.
@@ -230,54 +209,60 @@ func (t target) Agree(ctx context.Context) (int, []string) {
 
 // As processes.
 
-func (w *world) running(member string) bool { return w.cluster.Node(member).Replica() != nil }
-
-func (w *world) Running(member string) bool { return w.running(member) }
+func (w *world) Running(member string) bool { return w.cluster.Node(member).Replica() != nil }
 
 func (w *world) Start(member string) error {
-	if w.running(member) {
-		return nil
+	if !w.Running(member) {
+		w.cluster.Node(member).Start()
 	}
-	w.mu.Lock()
-	if !w.ended[member] {
-		w.findings = append(w.findings, fmt.Sprintf("%s ended by itself: %v", member, w.cluster.Node(member).Err()))
-	}
-	w.ended[member] = false
-	w.mu.Unlock()
-	w.closeFront(member)
-	w.cluster.Node(member).Start()
-	return w.openFront(member)
-}
-
-func (w *world) end(member string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.ended[member] = true
+	return nil
 }
 
 func (w *world) Kill(member string) error {
-	w.end(member)
 	w.cluster.Node(member).Crash()
-	w.closeFront(member)
 	return nil
 }
 
 func (w *world) Stop(member string) error {
-	w.end(member)
 	// A leader that is alone cannot hand over: it ends all the same.
 	_ = w.cluster.Node(member).Stop()
-	w.closeFront(member)
 	return nil
 }
 
-func (w *world) Pause(string) error   { return errors.ErrUnsupported }
-func (w *world) Resume(string) error  { return nil }
-func (w *world) Excuse(string) func() { return func() {} }
+// Pause comes as near to SIGSTOP as a bubble allows: nothing reaches the node, nothing leaves it, and
+// its clock stands. Its raft goes on, and notices that it is alone: see worldOptions.stubborn.
+func (w *world) Pause(member string) error {
+	w.cluster.Node(member).Clock.Freeze()
+	w.cluster.Net.Isolate(member)
+	return nil
+}
+
+func (w *world) Resume(member string) error {
+	w.cluster.Node(member).Clock.Thaw()
+	w.cluster.Net.Rejoin(member)
+	return nil
+}
+
+func (w *world) Excuse(member string) func() {
+	n := w.cluster.Node(member)
+	before := len(n.Deaths())
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.excused[member] += len(n.Deaths()) - before
+	}
+}
 
 func (w *world) Findings() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.findings
+	var findings []string
+	for _, n := range w.cluster.Nodes() {
+		if deaths := n.Deaths(); len(deaths) > w.excused[n.Name] {
+			findings = append(findings, fmt.Sprintf("%s ended by itself, %d times excused: %v", n.Name, w.excused[n.Name], deaths))
+		}
+	}
+	return findings
 }
 
 // As a net.
@@ -288,18 +273,25 @@ func (w *world) Reach(_, node, _ string) string              { return node + ":6
 func (w *world) Command(string, string, ...string) *exec.Cmd { return nil }
 func (w *world) Close() error                                { return nil }
 
+// Set leaves pauses alone, which are cuts here too.
 func (w *world) Set(s network.State) error {
-	w.cluster.Net.Heal()
+	cut := map[network.Link]bool{}
 	for _, l := range s.Cut {
+		cut[l] = true
 		w.cluster.Net.Cut(l.From, l.To)
 		if s.Reset {
 			w.cluster.Net.Break(l.From, l.To)
 		}
 	}
-	for _, from := range w.names {
-		for _, to := range w.names {
-			if from != to && s.Delay > 0 {
-				w.cluster.Net.Delay(from, to, s.Delay)
+	for _, a := range w.names {
+		for _, b := range w.names {
+			for _, l := range []network.Link{{From: a, To: b}, {From: a, To: network.ClientsOf(b)}, {From: network.ClientsOf(a), To: b}} {
+				if !cut[l] {
+					w.cluster.Net.Mend(l.From, l.To)
+				}
+			}
+			if a != b {
+				w.cluster.Net.Delay(a, b, s.Delay)
 			}
 		}
 	}

@@ -60,7 +60,7 @@ func (w *scripted) Step(ctx context.Context, c *Client) {
 		r = c.op(ctx, history.Op{F: "write", Key: key, Input: []int64{value}}, func(x exchange) result {
 			return onOK(x.eval(writeCopies, f, keys, decimal(value)))
 		})
-	case p < 0.72 && w.o.Features.Budget:
+	case p < 0.705 && w.o.Features.Budget:
 		// A value of its own: if it is ever seen, the script left something behind.
 		spun := registerValues + c.rng.Int64N(1e6)
 		r = c.op(ctx, history.Op{F: "write", Key: key, Input: []int64{spun}}, func(x exchange) result {

@@ -14,7 +14,15 @@ type Clock struct {
 	since  time.Time
 	rate   float64
 	frozen bool
+	shown  time.Duration // while frozen
 	jump   time.Duration
+	strobe strobe
+}
+
+// strobe is a wall clock that flips, every period since began, between what it is and by more.
+type strobe struct {
+	by, period time.Duration
+	began      time.Time
 }
 
 var _ replica.Clock = (*Clock)(nil)
@@ -25,13 +33,13 @@ func newClock() *Clock { return &Clock{since: time.Now(), rate: 1} }
 func (c *Clock) Monotonic() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.frozen {
+		return c.shown
+	}
 	return c.reading()
 }
 
 func (c *Clock) reading() time.Duration {
-	if c.frozen {
-		return c.base
-	}
 	return c.base + time.Duration(float64(time.Since(c.since))*c.rate)
 }
 
@@ -39,7 +47,11 @@ func (c *Clock) reading() time.Duration {
 func (c *Clock) Wall() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Now().Add(c.jump)
+	now := time.Now().Add(c.jump)
+	if s := c.strobe; s.period > 0 && time.Since(s.began)/s.period%2 == 1 {
+		return now.Add(s.by)
+	}
+	return now
 }
 
 // Jump moves the wall clock by d.
@@ -49,6 +61,20 @@ func (c *Clock) Jump(d time.Duration) {
 	c.jump += d
 }
 
+// Strobe makes the wall clock flip, every period, between what it is and d more.
+func (c *Clock) Strobe(d, period time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.strobe = strobe{d, period, time.Now()}
+}
+
+// SetWallTrue undoes Jump and Strobe.
+func (c *Clock) SetWallTrue() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.jump, c.strobe = 0, strobe{}
+}
+
 // SetRate makes monotonic time pass at rate times virtual time, from now on.
 func (c *Clock) SetRate(rate float64) {
 	c.mu.Lock()
@@ -56,14 +82,13 @@ func (c *Clock) SetRate(rate float64) {
 	c.base, c.since, c.rate = c.reading(), time.Now(), rate
 }
 
-// Freeze stops monotonic time, as for a process that gets no CPU; Thaw lets it
+// Freeze stops what the monotonic clock shows, as for a process that gets no CPU; Thaw lets it
 // jump to where it would have been.
 func (c *Clock) Freeze() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.frozen {
-		c.base = c.reading()
-		c.since, c.frozen = time.Now(), true
+		c.shown, c.frozen = c.reading(), true
 	}
 }
 
