@@ -44,6 +44,7 @@ var faults = map[string]inject{
 	"partition-deaf":   (*Nemesis).partition,
 	"packets-lost":     (*Nemesis).packets,
 	"packets-slow":     (*Nemesis).packets,
+	"packets-reset":    (*Nemesis).flap,
 	"kill-leader":      (*Nemesis).kill,
 	"kill-follower":    (*Nemesis).kill,
 	"kill-minority":    (*Nemesis).kill,

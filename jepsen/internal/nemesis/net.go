@@ -2,6 +2,7 @@ package nemesis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -112,4 +113,41 @@ func (n *Nemesis) packets(_ context.Context, s schedule.Step) (effect, error) {
 	delay := time.Duration(s.Size) * time.Millisecond
 	e.detail = fmt.Sprintf("%s later", delay)
 	return e, n.Net.Set(network.State{Delay: delay})
+}
+
+const (
+	// resetFor is how long each reset lasts: long enough that every connection has something to send.
+	resetFor = 30 * time.Millisecond
+	// resetDelay keeps things under way, where the net can do that: a reset hits requests that
+	// were done and whose replies were not heard.
+	resetDelay = 10 * time.Millisecond
+)
+
+// flap resets all connections between members again and again, until it is mended. Whatever was
+// under way on them is sent again by whoever hears no reply.
+func (n *Nemesis) flap(_ context.Context, s schedule.Step) (effect, error) {
+	nobody := func(to, from int) bool { return false }
+	down := network.State{Cut: cuts(n.Target.Members(), nobody, false), Reset: true}
+	up := network.State{Delay: resetDelay}
+	period := time.Duration(s.Size) * time.Millisecond
+	flapping, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		for {
+			err := n.Net.Set(down)
+			sleep(flapping, resetFor)
+			if err == nil {
+				err = n.Net.Set(up)
+			}
+			if err != nil || !sleep(flapping, period) {
+				done <- err
+				return
+			}
+		}
+	}()
+	mend := func() error {
+		stop()
+		return errors.Join(<-done, n.Net.Set(network.State{}))
+	}
+	return effect{fmt.Sprintf("every %s", period), mend}, nil
 }

@@ -45,6 +45,7 @@ var kinds = []Kind{
 	{"partition-deaf", "partition", Net, 2 * time.Second, 8 * time.Second, false, "the leader hears nobody, but all hear it"},
 	{"packets-lost", "packets", Net, 3 * time.Second, 8 * time.Second, false, "a share of all packets between nodes is lost"},
 	{"packets-slow", "packets", Net, 3 * time.Second, 8 * time.Second, false, "everything between nodes is delayed"},
+	{"packets-reset", "packets", Net, 2 * time.Second, 6 * time.Second, false, "all connections between nodes are reset again and again, and may be made anew"},
 
 	{"kill-leader", "kill", Process, 500 * time.Millisecond, 5 * time.Second, false, "kill -9 of the leader, restarted later"},
 	{"kill-follower", "kill", Process, 500 * time.Millisecond, 5 * time.Second, false, "kill -9 of a follower, restarted later"},
@@ -222,6 +223,8 @@ func newStep(rng *rand.Rand, k Kind, at time.Duration, nodes int) Step {
 		s.Size = 5 + rng.Int64N(30) // percent
 	case k.Name == "packets-slow":
 		s.Size = 20 + rng.Int64N(300) // milliseconds
+	case k.Name == "packets-reset":
+		s.Size = 100 + rng.Int64N(400) // milliseconds between two resets
 	case k.Name == "clock-jump", k.Name == "clock-strobe", k.Name == "clock-leader":
 		// From a tenth of a second to months, either way: all magnitudes alike.
 		s.Size = 100

@@ -105,7 +105,7 @@ func (t target) Features(context.Context) workload.Features {
 func (t target) Supports(context.Context) []string {
 	faults := []string{
 		"partition-one", "partition-leader", "partition-halves", "partition-ring", "partition-oneway", "partition-deaf",
-		"packets-slow", "kill-leader", "kill-follower", "kill-minority", "kill-all", "restart-all", "restart-rolling",
+		"packets-slow", "packets-reset", "kill-leader", "kill-follower", "kill-minority", "kill-all", "restart-all", "restart-rolling",
 		"pause-leader", "pause-minority", "pause-all", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
 		"disk-slow", "disk-hang", "disk-error", "disk-full", "transfer", "snapshot",
 	}
