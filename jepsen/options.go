@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -113,6 +114,19 @@ func (o *options) build() (remove func(), err error) {
 		return func() {}, fmt.Errorf("build holdfast: %w", err)
 	}
 	return remove, os.Setenv(binaryEnv, o.binary)
+}
+
+// version is what the server says that it is.
+func (o *options) version(ctx context.Context) string {
+	cmd := exec.CommandContext(ctx, "redis-server", "--version")
+	if o.target == "holdfast" {
+		cmd = exec.CommandContext(ctx, o.binary, "version")
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		return "unknown version: " + err.Error()
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // passed are the server's own flags.

@@ -241,7 +241,7 @@ func (t *trial) judge(ctx context.Context) *report.Report {
 	return &report.Report{
 		Run: report.Run{
 			Target: t.o.target, Network: t.net.Kind(), Workload: t.o.workload, Nemesis: t.o.nemesis,
-			Nodes: len(t.target.Members()), Seed: t.o.seed, Time: t.o.time, Reproduce: t.o.reproduce(t.net.Kind()),
+			Nodes: len(t.target.Members()), Seed: t.o.seed, Time: t.o.time, Version: t.o.version(ctx), Reproduce: t.o.reproduce(t.net.Kind()),
 		},
 		Verdict: checker.Worst(results), Results: results, Outages: checker.Availability(h),
 		History: h, Schedule: t.steps,

@@ -5,6 +5,7 @@ import (
 	"html"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,7 @@ const (
 const maxPoints = 20000
 
 const style = `body{font:14px/1.45 system-ui,sans-serif;max-width:1180px;margin:2em auto;color:#222}
-h1{font-size:1.4em}h2{font-size:1.1em;margin-top:2em}pre{background:#f5f5f5;padding:.8em;overflow:auto}
+h1{font-size:1.4em}h2{font-size:1.1em;margin-top:2em}pre{background:#f5f5f5;padding:.8em;white-space:pre-wrap;overflow-wrap:anywhere}.key{padding:.1em .4em}
 .valid{color:#1a7f37}.INVALID{color:#c00}.unknown{color:#a60}
 svg{background:#fff;border:1px solid #ddd;width:100%;height:auto}text{font:11px system-ui,sans-serif;fill:#555}`
 
@@ -37,12 +38,18 @@ func (r *Report) writeHTML(w io.Writer) error {
 	fmt.Fprintf(&b, "<!doctype html><meta charset=utf-8><title>%s</title><style>%s</style>\n", html.EscapeString(title), style)
 	fmt.Fprintf(&b, "<h1>%s: <span class=%q>%s</span></h1>\n", html.EscapeString(title), r.Verdict, r.Verdict)
 	span := r.span()
+	fmt.Fprintf(&b, "<p>Faults are shaded, hover for their names: %s.</p>\n", r.legend())
 	b.WriteString("<h2>Latency</h2><p>Each dot is an operation: <span style='color:#2a7'>ok</span>, <span style='color:#e90'>failed</span>, " +
-		"<span style='color:#c00'>unknown</span>. Faults are shaded; hover for their names.</p>\n")
+		"<span style='color:#c00'>unknown</span>.</p>\n")
 	r.plotLatency(&b, span)
-	b.WriteString("<h2>Service</h2><p>Successful operations a second, by anybody.</p>\n")
+	b.WriteString("<h2>Service</h2><p>Successful operations a second, by anybody; the last reads, when all is mended, go beyond the scale.</p>\n")
 	r.plotService(&b, span)
 	fmt.Fprintf(&b, "<h2>Verdict</h2><pre>%s</pre>\n", html.EscapeString(text.String()))
+	b.WriteString("<h2>Beside this page</h2><p>")
+	for _, name := range r.files() {
+		fmt.Fprintf(&b, "<a href=%q>%s</a> ", name, html.EscapeString(name))
+	}
+	b.WriteString("</p>\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -68,30 +75,55 @@ func (r *Report) open(b *strings.Builder, span int64) {
 		fmt.Fprintf(b, "<rect x='%.1f' y='0' width='%.1f' height='%d' fill='%s' opacity='.18'><title>%s: %s</title></rect>\n",
 			left, max(1.5, right-left), plotHeight-marginLow, colour(f.Name), html.EscapeString(f.Name), html.EscapeString(f.Detail))
 	}
-	step := int64(time.Second)
-	for span/step > 15 {
-		step *= 2
-	}
+	step := tick(span)
 	for at := int64(0); at <= span; at += step {
 		fmt.Fprintf(b, "<text x='%.1f' y='%d'>%ds</text>\n", x(at, span), plotHeight-8, at/int64(time.Second))
 	}
 }
 
-// colour tells faults apart by their kind.
-func colour(name string) string {
-	group, _, _ := strings.Cut(name, "-")
-	switch group {
-	case "partition", "packets":
-		return "#36c"
-	case "kill", "restart":
-		return "#c33"
-	case "pause":
-		return "#c3c"
-	case "clock":
-		return "#292"
-	default:
-		return "#a80"
+// tick is a round time of which a span has up to fifteen.
+func tick(span int64) int64 {
+	const second = int64(time.Second)
+	for _, n := range []int64{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800} {
+		if span/(n*second) <= 15 {
+			return n * second
+		}
 	}
+	return 3600 * second
+}
+
+// palette tells faults apart by the first word of their names.
+var palette = []struct{ words, colour string }{
+	{"partition packets", "#36c"},
+	{"kill restart", "#c33"},
+	{"pause", "#c3c"},
+	{"clock", "#292"},
+	{"disk store", "#a80"},
+	{"transfer snapshot", "#777"},
+}
+
+func colour(name string) string {
+	word, _, _ := strings.Cut(name, "-")
+	for _, p := range palette {
+		if slices.Contains(strings.Fields(p.words), word) {
+			return p.colour
+		}
+	}
+	return "#777"
+}
+
+// legend names the colours of the faults that there were.
+func (r *Report) legend() string {
+	var present []string
+	for _, p := range palette {
+		if slices.ContainsFunc(r.History.Faults, func(f history.Fault) bool { return colour(f.Name) == p.colour }) {
+			present = append(present, fmt.Sprintf("<span class=key style='background:%s2e'>%s</span>", p.colour, strings.ReplaceAll(p.words, " ", ", ")))
+		}
+	}
+	if present == nil {
+		return "there were none"
+	}
+	return strings.Join(present, " ")
 }
 
 // plotLatency draws every operation at its call, by the logarithm of its duration.
@@ -126,15 +158,19 @@ func (r *Report) plotService(b *strings.Builder, span int64) {
 	highest := 1
 	for _, o := range r.History.Ops {
 		if o.Outcome == history.OK && o.Node != "" {
-			n := o.Return / bucket
-			counts[n]++
-			highest = max(highest, counts[n])
+			counts[o.Return/bucket]++
+		}
+	}
+	// The last reads come all at once: they would make everything else look small.
+	for n, count := range counts {
+		if r.Run.Time == 0 || int64(n+1)*bucket <= int64(r.Run.Time) {
+			highest = max(highest, count)
 		}
 	}
 	r.open(b, span)
 	var points strings.Builder
 	for i, n := range counts {
-		y := (plotHeight - marginLow) * (1 - float64(n)/float64(highest))
+		y := (plotHeight - marginLow) * (1 - float64(min(n, highest))/float64(highest))
 		fmt.Fprintf(&points, "%.1f,%.1f ", x(int64(i)*bucket, span), y)
 	}
 	fmt.Fprintf(b, "<polyline points='%s' fill='none' stroke='#2a7' stroke-width='1.2'/>\n", points.String())

@@ -41,7 +41,7 @@ type Report struct {
 
 // Write writes all files into a folder.
 func (r *Report) Write(dir string) error {
-	files := []struct {
+	writers := []struct {
 		name  string
 		write func(io.Writer) error
 	}{
@@ -52,7 +52,7 @@ func (r *Report) Write(dir string) error {
 		{"verdict.txt", r.WriteText},
 		{"report.html", r.writeHTML},
 	}
-	for _, f := range files {
+	for _, f := range writers {
 		if err := writeFile(filepath.Join(dir, f.name), f.write); err != nil {
 			return err
 		}
@@ -61,12 +61,27 @@ func (r *Report) Write(dir string) error {
 		if res.Timeline == nil {
 			continue
 		}
-		name := "timeline-" + strings.NewReplacer(": ", "-", " ", "-").Replace(res.Name) + ".html"
-		if err := res.Timeline(filepath.Join(dir, name)); err != nil {
+		if err := res.Timeline(filepath.Join(dir, timelineName(res.Name))); err != nil {
 			return fmt.Errorf("write timeline: %w", err)
 		}
 	}
 	return nil
+}
+
+// timelineName is the file of a checker's timeline.
+func timelineName(check string) string {
+	return "timeline-" + strings.NewReplacer(": ", "-", " ", "-").Replace(check) + ".html"
+}
+
+// files are the others that are written, beside those of the processes.
+func (r *Report) files() []string {
+	names := []string{"verdict.txt", "results.json", "schedule.txt", "history.jsonl", "history.edn"}
+	for _, res := range r.Results {
+		if res.Timeline != nil {
+			names = append(names, timelineName(res.Name))
+		}
+	}
+	return names
 }
 
 func writeFile(path string, write func(io.Writer) error) error {

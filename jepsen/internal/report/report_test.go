@@ -41,6 +41,8 @@ func TestEverythingIsWritten(t *testing.T) {
 	require.Contains(t, read("verdict.txt"), "verdict: INVALID\nagain:   go run ./jepsen --seed 42\n")
 	require.Contains(t, read("verdict.txt"), "no order of its 2 operations")
 	require.Contains(t, read("report.html"), "kill-leader: n1 &lt;leader&gt;")
+	require.Contains(t, read("report.html"), ">kill, restart</span>.")
+	require.Contains(t, read("report.html"), `<a href="timeline-linearizable.html">`)
 	require.Contains(t, read("schedule.txt"), "kill-leader")
 	require.Contains(t, read("results.json"), `"verdict": "INVALID"`)
 	require.Contains(t, read("history.edn"), ":f :start-kill-leader")
