@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"os"
+	"regexp"
 	"strconv"
 	"sync"
 	"testing"
@@ -40,6 +42,45 @@ var mutants = []struct {
 	{"keys that live for ever", "ttl", "none", immortal},
 	{"a fencing counter that forgets", "fencedset", "none", forgetful},
 	{"transactions in two halves", "txn", "packets", torn},
+}
+
+// built are the mutants that have the fault inside, by the tag that builds them (see README.md).
+var built = map[string]struct {
+	workload string
+	nemesis  string
+	checker  string
+}{
+	"mutant_stale_read": {"register", "partition-leader,pause-leader", "register: linearizable"},
+	"mutant_early_ack":  {"append", "partition-leader,kill-leader", "append: list"},
+	"mutant_wall_lease": {"ttl", "clock-leader", "ttl: ttl"},
+	"mutant_no_dedup":   {"counter", "packets-reset", "counter: increments"},
+}
+
+// mutantEnv names the tag that the tests were built with: .ci/mutants sets it.
+const mutantEnv = "HOLDFAST_JEPSEN_MUTANT"
+
+func TestBuiltMutantIsCaught(t *testing.T) {
+	tag := os.Getenv(mutantEnv)
+	if tag == "" {
+		t.Skip("no mutant is built in: see .ci/mutants")
+	}
+	m, known := built[tag]
+	require.True(t, known, tag)
+	found := regexp.MustCompile("(?m)^" + regexp.QuoteMeta(m.checker) + " *INVALID")
+	var text string
+	for seed := uint64(1); seed <= 12; seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			_, text = run(t, runOptions{
+				workload: m.workload, nemesis: m.nemesis, nodes: 3, stubborn: tag == "mutant_stale_read",
+				seed: seed, time: time.Minute,
+			})
+		})
+		if found.MatchString(text) {
+			t.Logf("%s: found by %s under %s, seed %d in virtual time", tag, m.checker, m.nemesis, seed)
+			return
+		}
+	}
+	require.Fail(t, "not caught", text)
 }
 
 // rng is chance that several connections share.
