@@ -220,7 +220,7 @@ func (s *Server) replicaConfig(f *faults) replica.Config {
 		Stores: replica.Stores{
 			Log: s.store.Log, Stable: s.store.Stable, Snapshots: s.store.Snapshots, Epoch: s.store.Epoch,
 		},
-		Peers:      replica.Peers{Raft: s.peers.Layer(peer.KindRaft), Forward: s.peers.Layer(peer.KindForward)},
+		Peers:      replica.Peers{Raft: s.peers.Layer(peer.KindRaft), Append: s.peers.Layer(peer.KindAppend), Forward: s.peers.Layer(peer.KindForward)},
 		Clock:      f.clock(),
 		Timing:     replica.Timing{Heartbeat: t.Heartbeat, Election: t.Election, Command: t.Command},
 		Snapshots:  replica.SnapshotPolicy{Entries: l.SnapshotThreshold, Interval: l.SnapshotInterval, Trailing: l.TrailingLogs},

@@ -15,7 +15,8 @@ import (
 type Kind byte
 
 const (
-	KindRaft    Kind = 'R' // raft's own requests
+	KindRaft    Kind = 'R' // raft's other requests
+	KindAppend  Kind = 'A' // a leader's log entries and heartbeats
 	KindForward Kind = 'F' // clients' requests on their way to the leader
 )
 
@@ -23,6 +24,8 @@ func (k Kind) String() string {
 	switch k {
 	case KindRaft:
 		return "raft"
+	case KindAppend:
+		return "append"
 	case KindForward:
 		return "forward"
 	default:
@@ -113,7 +116,7 @@ func New(c Config) (*Mux, error) {
 		}
 		m.tls = t
 	}
-	for _, k := range []Kind{KindRaft, KindForward} {
+	for _, k := range []Kind{KindRaft, KindAppend, KindForward} {
 		m.layers[k] = newLayer(m, k)
 	}
 	return m, nil

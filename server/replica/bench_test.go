@@ -46,7 +46,7 @@ func realCluster(b *testing.B) (leader, follower *replica.Replica) {
 		r, err := replica.Open(replica.Config{
 			Name: name, InitialCluster: members,
 			Stores: replica.Stores{Log: disk.Log, Stable: disk.Stable, Snapshots: disk.Snapshots, Epoch: disk.Epoch},
-			Peers:  replica.Peers{Raft: port.Layer(peer.KindRaft), Forward: port.Layer(peer.KindForward)},
+			Peers:  replica.Peers{Raft: port.Layer(peer.KindRaft), Append: port.Layer(peer.KindAppend), Forward: port.Layer(peer.KindForward)},
 			OnEvent: func(e replica.Event) {
 				if lost, ok := e.(replica.LeadershipLost); ok && ctx.Err() == nil {
 					b.Errorf("a false election: %s lost term %d", name, lost.Term)

@@ -44,17 +44,19 @@ type Stores struct {
 	Epoch uint64
 }
 
-// Peers are the two streams of connections to other nodes. The replica closes
+// Peers are the streams of connections to other nodes. The replica closes
 // them, which must end all connections that came from them.
 type Peers struct {
-	Raft    raft.StreamLayer
-	Forward Forward
+	Raft raft.StreamLayer
+	// Append carries the entries of the log, and what asks who leads.
+	Append Stream
+	// Forward carries clients' requests to the leader. When a connection has a method
+	// PeerName() string, only the node of that name may forward over it.
+	Forward Stream
 }
 
-// Forward is the stream of connections that carry clients' requests to the leader.
-// When a connection has a method PeerName() string, only the node of that name may
-// forward over it.
-type Forward interface {
+// Stream is a stream of connections to and from other nodes.
+type Stream interface {
 	net.Listener
 	DialContext(ctx context.Context, addr string) (net.Conn, error)
 }
@@ -177,7 +179,7 @@ func (c *Config) validate() error {
 	}
 	check(c.Stores.Log != nil && c.Stores.Stable != nil && c.Stores.Snapshots != nil, "a store is missing")
 	check(c.Stores.Epoch > 0, "epoch is 0")
-	check(c.Peers.Raft != nil && c.Peers.Forward != nil, "a stream of peer connections is missing")
+	check(c.Peers.Raft != nil && c.Peers.Append != nil && c.Peers.Forward != nil, "a stream of peer connections is missing")
 	check(c.Timing.Lease <= c.Timing.Heartbeat, "lease %v is above heartbeat %v", c.Timing.Lease, c.Timing.Heartbeat)
 	check(c.Timing.Election >= c.Timing.Heartbeat, "election %v is below heartbeat %v", c.Timing.Election, c.Timing.Heartbeat)
 	return errors.Join(errs...)

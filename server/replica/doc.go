@@ -35,7 +35,8 @@
 //
 // Run starts all but raft's and the log's, each once, and ends them with its context.
 //
-//	transport.relay  hands raft what other nodes ask of it
+//	transport.acceptAppends  takes other nodes' entries and heartbeats; one more per connection
+//	transport.relay  hands raft what else other nodes ask of it
 //	helm.run         turns the node with raft: serves, follows, waits
 //	proposer.run     makes log entries while this node leads
 //	rounds.run       leadership checks for reads

@@ -19,7 +19,7 @@ func (r *Replica) openRaft() error {
 		MaxRPCsInFlight:       1,
 		Timeout:               rpcTimeout,
 	})
-	t := &transport{inner: inner, requests: make(chan raft.RPC), acks: r.acks, election: c.Timing.Election, stopped: r.stopped}
+	t := &transport{inner: inner, appender: newAppender(c.Peers.Append, provider(c.InitialCluster)), requests: make(chan raft.RPC), acks: r.acks, election: c.Timing.Election, stopped: r.stopped}
 	t.leads.Store(func(uint64) bool { return true })
 	r.transport = t
 	abandon := func(err error) error {

@@ -103,6 +103,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var parts sync.WaitGroup
 	for _, p := range []part{
+		{"take entries", r.transport.acceptAppends},
 		{"relay", func(ctx context.Context) error { return r.transport.relay(ctx, r.raft) }},
 		{"steer", r.helm.run},
 		{"propose", r.proposer.run},

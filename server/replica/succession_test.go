@@ -40,7 +40,7 @@ func TestDeathOfTheLeaderIsNoticed(t *testing.T) {
 
 // refusing is a way to the others on which one address refuses everything.
 type refusing struct {
-	replica.Forward
+	replica.Stream
 	addr atomic.Value
 }
 
@@ -48,14 +48,14 @@ func (r *refusing) DialContext(ctx context.Context, addr string) (net.Conn, erro
 	if addr == r.addr.Load() {
 		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	}
-	return r.Forward.DialContext(ctx, addr)
+	return r.Stream.DialContext(ctx, addr)
 }
 
 // A leader that refuses one node only stays: that node may be wrong.
 func TestOneNodeDoesNotDeposeTheLeader(t *testing.T) {
 	ways := make(map[string]*refusing)
 	configure := func(c *replica.Config) {
-		ways[c.Name] = &refusing{Forward: c.Peers.Forward}
+		ways[c.Name] = &refusing{Stream: c.Peers.Forward}
 		c.Peers.Forward = ways[c.Name]
 	}
 	inBubble(t, configure, func(t *testing.T, c *replicatest.Cluster) {

@@ -14,6 +14,7 @@ import (
 // transport is raft's, with an eye on what the other nodes acknowledge.
 type transport struct {
 	inner    *raft.NetworkTransport
+	appender *appender     // in its place for AppendEntries
 	requests chan raft.RPC // for raft, see relay
 	acks     *acks
 	log      *aheadLog
@@ -23,6 +24,7 @@ type transport struct {
 	election time.Duration
 	stopped  <-chan struct{}
 
+	heartbeat atomic.Pointer[func(raft.RPC)] // handles a heartbeat
 	// handling is held by heartbeats that are being handled, and for good once there may be none.
 	handling sync.RWMutex
 	closed   bool
@@ -43,13 +45,13 @@ const resendAfter = 100 * time.Millisecond
 // would wait after each failure for twice as long as before, up to 10 s and deaf to
 // everything: a follower that comes back after a minute would get nothing for
 // up to 10 s, and a cluster that needs it for its majority would stand still.
-func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	heartbeat := args.PrevLogEntry == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
+func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	heartbeat := isHeartbeat(args)
 	for {
 		var round uint64
 		err := again(func() error {
 			round = t.acks.sending()
-			return t.inner.AppendEntries(id, target, args, resp)
+			return t.appender.call(id, args, resp)
 		})
 		if err == nil {
 			// A peer that answers with our own term has followed no newer leader until now,
@@ -150,7 +152,7 @@ func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args
 // Raft handles them on the connections' goroutines, and does not wait for these
 // when it is shut down: one of them could write to a store that is closed, and panic.
 func (t *transport) SetHeartbeatHandler(f func(raft.RPC)) {
-	t.inner.SetHeartbeatHandler(func(rpc raft.RPC) {
+	handler := func(rpc raft.RPC) {
 		t.handling.RLock()
 		defer t.handling.RUnlock()
 		if t.closed {
@@ -158,12 +160,14 @@ func (t *transport) SetHeartbeatHandler(f func(raft.RPC)) {
 			return
 		}
 		f(rpc)
-	})
+	}
+	t.heartbeat.Store(&handler)
 }
 
 // Close ends all connections. No heartbeat is handled any more when it returns.
 func (t *transport) Close() error {
 	err := t.inner.Close()
+	t.appender.close()
 	t.handling.Lock()
 	defer t.handling.Unlock()
 	t.closed = true

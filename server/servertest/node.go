@@ -181,7 +181,7 @@ func (n *Node) replicaConfig(conf *server.Config, p *process) replica.Config {
 		Stores: replica.Stores{
 			Log: p.store.Log, Stable: p.store.Stable, Snapshots: p.store.Snapshots, Epoch: p.store.Epoch,
 		},
-		Peers:  replica.Peers{Raft: p.peers.Layer(peer.KindRaft), Forward: p.peers.Layer(peer.KindForward)},
+		Peers:  replica.Peers{Raft: p.peers.Layer(peer.KindRaft), Append: p.peers.Layer(peer.KindAppend), Forward: p.peers.Layer(peer.KindForward)},
 		Clock:  n.Clock,
 		Timing: timing,
 		Snapshots: replica.SnapshotPolicy{

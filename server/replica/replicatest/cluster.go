@@ -235,7 +235,7 @@ func (n *Node) Open(change func(*replica.Config)) (*replica.Replica, *peer.Mux, 
 		ClientAddr:     n.Name + ":6379",
 		InitialCluster: c.members,
 		Stores:         replica.Stores{Log: disk.Log, Stable: disk.Stable, Snapshots: disk.Snapshots, Epoch: disk.Epoch},
-		Peers:          replica.Peers{Raft: port.Layer(peer.KindRaft), Forward: port.Layer(peer.KindForward)},
+		Peers:          replica.Peers{Raft: port.Layer(peer.KindRaft), Append: port.Layer(peer.KindAppend), Forward: port.Layer(peer.KindForward)},
 		Clock:          n.Clock,
 		Logger:         c.options.Logs,
 		OnEvent: func(e replica.Event) {

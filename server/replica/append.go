@@ -1,0 +1,290 @@
+package replica
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// appender sends a leader's AppendEntries to other nodes, over connections of its
+// own. Everything else that raft asks of other nodes goes through its own
+// transport; this is what every command waits for, and what a leadership check sends.
+type appender struct {
+	stream    Stream
+	addresses provider
+
+	mu     sync.Mutex
+	idle   map[raft.ServerID][]*appendConn
+	closed bool
+}
+
+// appendConn is one connection. It carries a request at a time.
+type appendConn struct {
+	net.Conn
+	br *bufio.Reader
+	// out and in are its frames, used again.
+	out, in []byte
+	// until is the deadline that is set.
+	until time.Time
+}
+
+func newAppender(stream Stream, addresses provider) *appender {
+	return &appender{stream: stream, addresses: addresses, idle: make(map[raft.ServerID][]*appendConn)}
+}
+
+// call sends args to a node and waits for its answer.
+func (a *appender) call(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	conn, err := a.take(id)
+	if err != nil {
+		return err
+	}
+	frame, err := conn.exchange(args)
+	if err != nil {
+		_ = conn.Close()
+		return err
+	}
+	err = decodeAppended(frame, resp)
+	if errors.Is(err, errFrame) {
+		_ = conn.Close()
+		return err
+	}
+	a.give(id, conn)
+	return err
+}
+
+func (a *appender) take(id raft.ServerID) (*appendConn, error) {
+	a.mu.Lock()
+	if conns := a.idle[id]; len(conns) > 0 {
+		conn := conns[len(conns)-1]
+		a.idle[id] = conns[:len(conns)-1]
+		a.mu.Unlock()
+		return conn, nil
+	}
+	a.mu.Unlock()
+	addr, err := a.addresses.ServerAddr(id)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), rpcTimeout)
+	defer cancel()
+	conn, err := a.stream.DialContext(ctx, string(addr))
+	if err != nil {
+		return nil, err
+	}
+	return &appendConn{Conn: conn, br: bufio.NewReader(conn)}, nil
+}
+
+func (a *appender) give(id raft.ServerID, conn *appendConn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed || len(a.idle[id]) >= connsPerPeer {
+		_ = conn.Close()
+		return
+	}
+	a.idle[id] = append(a.idle[id], conn)
+}
+
+// close ends all connections, and the calls that wait for an answer.
+func (a *appender) close() {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	_ = a.stream.Close()
+}
+
+// exchange returns the answer to args, valid until the next call.
+func (c *appendConn) exchange(args *raft.AppendEntriesRequest) ([]byte, error) {
+	if now := time.Now(); c.until.Sub(now) < rpcTimeout/2 {
+		// A deadline that is far enough is left as it is: moving it costs more than a small write.
+		c.until = now.Add(rpcTimeout)
+		_ = c.SetDeadline(c.until)
+	}
+	c.out = appendAppend(append(c.out[:0], make([]byte, frameHead)...), args)
+	if len(c.out) > maxAppendFrame {
+		return nil, fmt.Errorf("append to a node's log: %d bytes, the limit is %d", len(c.out), maxAppendFrame)
+	}
+	if _, err := c.Write(sealFrame(c.out)); err != nil {
+		return nil, err
+	}
+	if cap(c.out) > 4*frameGather {
+		c.out = nil
+	}
+	var err error
+	c.in, err = readFrame(c.br, c.in, greetingLimit)
+	return c.in, err
+}
+
+// acceptAppends takes other nodes' connections until ctx ends.
+func (t *transport) acceptAppends(ctx context.Context) error {
+	stream := t.appender.stream
+	stop := context.AfterFunc(ctx, func() { _ = stream.Close() })
+	defer stop()
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	for {
+		conn, err := stream.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		conns.Go(func() {
+			defer conn.Close()
+			_ = t.serveAppends(ctx, conn) // that the other node is gone is told where it is missed
+		})
+	}
+}
+
+// serveAppends answers the requests of one connection.
+func (t *transport) serveAppends(ctx context.Context, conn net.Conn) error {
+	br := bufio.NewReaderSize(conn, 64<<10)
+	answers := make(chan raft.RPCResponse, 1)
+	var out []byte
+	for {
+		// Entries stay in the frame: each has memory of its own.
+		frame, err := readFrame(br, nil, maxAppendFrame)
+		if err != nil {
+			return err
+		}
+		req, err := decodeAppend(frame)
+		if err != nil {
+			return err
+		}
+		t.handle(ctx, raft.RPC{Command: req, RespChan: answers}, isHeartbeat(req))
+		select {
+		case answer := <-answers:
+			out = appendAppended(append(out[:0], make([]byte, frameHead)...), answer)
+		case <-ctx.Done():
+			return nil
+		}
+		if _, err := conn.Write(sealFrame(out)); err != nil {
+			return err
+		}
+	}
+}
+
+// handle gives a request to raft. A heartbeat is handled at once, so that it does not wait for a disk.
+func (t *transport) handle(ctx context.Context, rpc raft.RPC, heartbeat bool) {
+	if f := t.heartbeat.Load(); heartbeat && f != nil {
+		(*f)(rpc)
+		return
+	}
+	t.pass(ctx, rpc)
+}
+
+// isHeartbeat tells what raft's heartbeats send from what its replication does.
+func isHeartbeat(req *raft.AppendEntriesRequest) bool {
+	return req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0
+}
+
+// maxAppendFrame bounds a request: as many entries as raft sends at once, each of the largest unit.
+const maxAppendFrame = maxAppend * (DefaultUnitBytes + frameStep)
+
+// The append stream, version 1: one frame (see frame.go) for each request, and one for its answer.
+//
+//	request  protocol version, bytes id, bytes address of the leader, term, previous index, its term,
+//	         commit index, count, (index, term, type, nanoseconds of Unix time or 0, bytes data, bytes extensions)*
+//	answer   protocol version, term, last index, flags, bytes error
+
+const (
+	flagSuccess uint64 = 1 << iota
+	flagNoRetryBackoff
+)
+
+func appendAppend(dst []byte, req *raft.AppendEntriesRequest) []byte {
+	dst = binary.AppendUvarint(dst, uint64(req.ProtocolVersion))
+	dst = appendBytes(appendBytes(dst, req.ID), req.Addr)
+	for _, n := range []uint64{req.Term, req.PrevLogEntry, req.PrevLogTerm, req.LeaderCommitIndex, uint64(len(req.Entries))} {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	for _, e := range req.Entries {
+		dst = binary.AppendUvarint(dst, e.Index)
+		dst = binary.AppendUvarint(dst, e.Term)
+		dst = binary.AppendUvarint(dst, uint64(e.Type))
+		var at uint64
+		if !e.AppendedAt.IsZero() {
+			at = uint64(e.AppendedAt.UnixNano())
+		}
+		dst = binary.AppendUvarint(dst, at)
+		dst = appendBytes(appendBytes(dst, e.Data), e.Extensions)
+	}
+	return dst
+}
+
+// decodeAppend reads a request. Its entries share memory with the frame.
+func decodeAppend(frame []byte) (*raft.AppendEntriesRequest, error) {
+	f := fields[[]byte]{rest: frame}
+	req := &raft.AppendEntriesRequest{}
+	req.ProtocolVersion = raft.ProtocolVersion(f.number())
+	req.ID, req.Addr = f.bytes(), f.bytes()
+	req.Term, req.PrevLogEntry, req.PrevLogTerm, req.LeaderCommitIndex = f.number(), f.number(), f.number(), f.number()
+	n := f.number()
+	if n > uint64(len(f.rest)) { // each takes more than a byte
+		return nil, fmt.Errorf("%w: count of entries", errFrame)
+	}
+	if n > 0 {
+		entries := make([]raft.Log, n)
+		req.Entries = make([]*raft.Log, n)
+		for i := range entries {
+			e := &entries[i]
+			e.Index, e.Term, e.Type = f.number(), f.number(), raft.LogType(f.number())
+			if at := f.number(); at != 0 {
+				e.AppendedAt = time.Unix(0, int64(at))
+			}
+			e.Data, e.Extensions = f.bytes(), f.bytes()
+			req.Entries[i] = e
+		}
+	}
+	if f.err == nil && len(f.rest) > 0 {
+		f.err = fmt.Errorf("%w: request", errFrame)
+	}
+	return req, f.err
+}
+
+func appendAppended(dst []byte, answer raft.RPCResponse) []byte {
+	resp, ok := answer.Response.(*raft.AppendEntriesResponse)
+	if !ok || resp == nil {
+		resp = &raft.AppendEntriesResponse{}
+	}
+	var flags uint64
+	if resp.Success {
+		flags |= flagSuccess
+	}
+	if resp.NoRetryBackoff {
+		flags |= flagNoRetryBackoff
+	}
+	for _, n := range []uint64{uint64(resp.ProtocolVersion), resp.Term, resp.LastLog, flags} {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	var text string
+	if answer.Error != nil {
+		text = answer.Error.Error()
+	}
+	return appendBytes(dst, text)
+}
+
+// decodeAppended reads an answer. The error is errFrame, or what the other node said.
+func decodeAppended(frame []byte, resp *raft.AppendEntriesResponse) error {
+	f := fields[[]byte]{rest: frame}
+	resp.ProtocolVersion = raft.ProtocolVersion(f.number())
+	resp.Term, resp.LastLog = f.number(), f.number()
+	flags, text := f.number(), f.bytes()
+	resp.Success, resp.NoRetryBackoff = flags&flagSuccess != 0, flags&flagNoRetryBackoff != 0
+	switch {
+	case f.err != nil:
+		return f.err
+	case len(f.rest) > 0:
+		return fmt.Errorf("%w: answer", errFrame)
+	case len(text) > 0:
+		return errors.New(string(text))
+	}
+	return nil
+}
