@@ -45,26 +45,14 @@ func newHelm(r *Replica) *helm { return &helm{r: r, turn: make(chan struct{}, 1)
 
 // observer tells the helm of raft's changes. Events are not queued: the helm
 // looks at what is, so that none can be lost.
-func (h *helm) observer(log *aheadLog) *raft.Observer {
+func (h *helm) observer() *raft.Observer {
 	return raft.NewObserver(nil, false, func(o *raft.Observation) bool {
-		h.observe(log, o.Data)
+		switch o.Data.(type) {
+		case raft.RaftState, raft.LeaderObservation:
+			notify(h.turn)
+		}
 		return false
 	})
-}
-
-// observe is called by raft's main loop when it changes its role, and raft goes
-// on when it returns: whoever ceases to lead has then everything on its disk that
-// it may acknowledge as a follower. A node that is shut down acknowledges nothing.
-func (h *helm) observe(log *aheadLog, change any) {
-	switch to := change.(type) {
-	case raft.RaftState:
-		if to == raft.Follower {
-			_ = log.settle() // the node is ending if it cannot
-		}
-		notify(h.turn)
-	case raft.LeaderObservation:
-		notify(h.turn)
-	}
 }
 
 func (h *helm) run(ctx context.Context) error {

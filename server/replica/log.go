@@ -21,8 +21,8 @@ const recentLogs = 32
 // So nothing that raft could conclude from that may come about before it is true:
 //   - an entry is committed when a follower's acknowledgement completes a
 //     majority, and that is held back until the entry is on this node's disk too ([transport.AppendEntries]);
-//   - a former leader that acknowledges as a follower what it appended as a leader
-//     first waits for its disk: it settles before raft goes on in its new role ([helm.observe]).
+//   - a former leader may acknowledge as a follower what it appended as a leader, so raft gets
+//     to see another leader's request when all that was appended by then is on the disk ([transport.hand]).
 //
 // A node without others has nothing to do meanwhile, and nobody's acknowledgement to
 // hold back: it appends as usual.
@@ -57,8 +57,16 @@ func (l *aheadLog) IsMonotonic() bool {
 	return ok && m.IsMonotonic()
 }
 
-// FirstIndex is the store's: it has the first entry, written when the node was new.
-func (l *aheadLog) FirstIndex() (uint64, error) { return l.store.FirstIndex() }
+// FirstIndex is the store's, unless a snapshot took the place of all that was in it.
+func (l *aheadLog) FirstIndex() (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first, err := l.store.FirstIndex()
+	if err == nil && first == 0 && len(l.queue) > 0 {
+		first = l.queue[0].Index
+	}
+	return first, err
+}
 
 // LastIndex counts what was appended.
 func (l *aheadLog) LastIndex() (uint64, error) {
@@ -161,8 +169,16 @@ func (l *aheadLog) await(index uint64) error {
 	return l.err
 }
 
-// settle waits for everything that was appended.
-func (l *aheadLog) settle() error { return l.await(^uint64(0)) }
+// settle waits for everything that has been appended by now.
+func (l *aheadLog) settle() error {
+	l.mu.Lock()
+	var last uint64
+	if n := len(l.queue); n > 0 {
+		last = l.queue[n-1].Index
+	}
+	l.mu.Unlock()
+	return l.await(last)
+}
 
 // DeleteRange removes entries from the beginning or the end.
 func (l *aheadLog) DeleteRange(lo, hi uint64) error {

@@ -98,22 +98,62 @@ func TestLeaderIsNotFarAhead(t *testing.T) {
 	})
 }
 
-// A leader that becomes a follower does so when its disk has all.
+// Raft, which might find in its log what another leader sends, gets to see the request when
+// the disk has all: whoever tells raft first that it does not lead any more.
 func TestFormerLeaderSettlesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 5)
-		h := newHelm(nil)
+		requests := make(chan raft.RPC, 1)
+		relay := &transport{log: log, requests: requests}
 		append1(t, log, 6)
 		require.Equal(t, 1, <-store.calls)
-		following := waits(t, func() error { h.observe(log, raft.Follower); return nil })
+		rpc := raft.RPC{Command: &raft.AppendEntriesRequest{Term: 2, Entries: []*raft.Log{{Index: 6, Data: []byte{6}}}}}
+		handed := waits(t, func() error { relay.hand(t.Context(), nil, rpc); return nil })
+		require.Empty(t, requests)
 		store.let <- nil
-		require.NoError(t, <-following)
+		require.NoError(t, <-handed)
+		require.Equal(t, rpc, <-requests)
+	})
+}
 
-		follows := func() bool { return false }
-		log.leads.Store(&follows)
-		appended := waits(t, func() error { return log.StoreLog(&raft.Log{Index: 7}) })
+// What comes afterwards is not waited for: a leader under load appends all the time.
+func TestSettlingEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 5)
+		append1(t, log, 6)
+		require.Equal(t, 1, <-store.calls)
+		settled := waits(t, log.settle)
+		append1(t, log, 7)
 		store.let <- nil
-		require.NoError(t, <-appended)
+		require.NoError(t, <-settled)
+		store.let <- nil
+	})
+}
+
+// A request that comes when the disk has failed is refused.
+func TestFormerLeaderWithoutDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 5)
+		relay := &transport{log: log, requests: make(chan raft.RPC, 1)}
+		append1(t, log, 6)
+		broken := errors.New("broken")
+		store.let <- broken
+		answer := make(chan raft.RPCResponse, 1)
+		relay.hand(t.Context(), nil, raft.RPC{Command: &raft.AppendEntriesRequest{}, RespChan: answer})
+		require.ErrorIs(t, (<-answer).Error, broken)
+		require.Empty(t, relay.requests)
+	})
+}
+
+// A node that becomes a leader when a snapshot stands for its whole log.
+func TestFirstIndexOfAnEmptyStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 0)
+		append1(t, log, 101)
+		first, err := log.FirstIndex()
+		require.NoError(t, err)
+		require.Equal(t, uint64(101), first)
+		store.let <- nil
 	})
 }
 

@@ -41,7 +41,7 @@ func (r *Replica) openRaft() error {
 	if err := sameMembers(opened, c.InitialCluster); err != nil {
 		return errors.Join(err, opened.Shutdown().Error())
 	}
-	opened.RegisterObserver(r.helm.observer(log))
+	opened.RegisterObserver(r.helm.observer())
 	if len(c.InitialCluster) > 1 {
 		leads := func() bool { return opened.State() == raft.Leader }
 		log.leads.Store(&leads)
