@@ -45,6 +45,8 @@ func Rows() []Row {
 		{Name: "holdfast-followers", Cluster: "holdfast", Via: target.ViaFollowers, servers: holdfast(3), About: "the same three nodes, clients at the followers"},
 		{Name: "holdfast-spread", Cluster: "holdfast", Via: target.ViaSpread, servers: holdfast(3), About: "the same three nodes, clients at all of them"},
 		{Name: "holdfast-bolt", Via: target.ViaLeader, Failover: true, servers: holdfast(3, "--log-store", "bolt"), About: "three nodes with --log-store bolt"},
+		{Name: "zookeeper", Via: target.ViaLeader, Kind: target.ZooKeeper, servers: zookeeper, About: "ZooKeeper of Debian's package, three servers, an ephemeral node is created and deleted; clients at the leader"},
+		{Name: "zookeeper-lock", Cluster: "zookeeper", Via: target.ViaLeader, Kind: target.ZooKeeperLock, servers: zookeeper, About: "the same servers, the lock recipe"},
 		{Name: "holdfast-debug", Via: target.ViaLeader, Failover: true, servers: holdfast(3, "--debug"), About: "three nodes that take snapshots on demand"},
 		{Name: "holdfast-1", Via: target.ViaLeader, servers: holdfast(1), About: "a single node"},
 		{Name: "etcd", Via: target.ViaLeader, Kind: target.Etcd, Failover: true, servers: etcd, About: "etcd 3.7, three members, Txn: put if absent with a lease, delete if it has the value; clients at the leader"},

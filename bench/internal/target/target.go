@@ -29,9 +29,11 @@ type Kind string
 // The kinds. Only RESP is spoken by this module; the clients of the others need modules that
 // it does not depend on, and are programs of their own (see package drive).
 const (
-	RESP      Kind = ""
-	Etcd      Kind = "etcd"       // a key is put if it is absent, deleted if it has a value
-	EtcdMutex Kind = "etcd-mutex" // clientv3/concurrency's Mutex
+	RESP          Kind = ""
+	Etcd          Kind = "etcd"           // a key is put if it is absent, deleted if it has a value
+	EtcdMutex     Kind = "etcd-mutex"     // clientv3/concurrency's Mutex
+	ZooKeeper     Kind = "zookeeper"      // an ephemeral node is created and deleted
+	ZooKeeperLock Kind = "zookeeper-lock" // the lock recipe: a queue of sequential nodes
 )
 
 // Target is one thing that is measured.
@@ -95,9 +97,13 @@ func (t Target) Leader(ctx context.Context) (string, error) {
 func (t Target) leads(ctx context.Context, addr string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	if t.Kind == Etcd || t.Kind == EtcdMutex {
+	switch t.Kind {
+	case Etcd, EtcdMutex:
 		status, err := EtcdStatus(ctx, addr)
 		return err == nil && status.Leads(), err
+	case ZooKeeper, ZooKeeperLock:
+		mode, err := ZooKeeperMode(ctx, addr)
+		return mode == "leader", err
 	}
 	v, err := resp.Ask(ctx, addr, askTimeout, "ROLE")
 	return err == nil && len(v.Elems) > 0 && v.Elems[0].Str == "master", err
