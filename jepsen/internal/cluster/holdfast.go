@@ -105,10 +105,12 @@ func (h *Holdfast) Debug(ctx context.Context, member string, words ...string) (p
 	return ask(ctx, h.c.Net, "", member, "client", words...)
 }
 
-// Features implements [Target]. They are not asked for: a node too busy to answer would
-// make another run of the same seed.
+// Features implements [Target]. They are those of the command table and not asked for: a node too
+// busy to answer would make another run of the same seed.
 func (h *Holdfast) Features(context.Context) workload.Features {
-	return workload.Features{Hashes: true, IfEq: true, Budget: true}
+	_, hashes := protocol.Lookup("hincrby")
+	_, ifEq := protocol.Lookup("delex")
+	return workload.Features{Hashes: hashes, IfEq: ifEq, Budget: true}
 }
 
 // Supports implements [Target].

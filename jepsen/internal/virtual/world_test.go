@@ -96,7 +96,7 @@ func (t target) Start(context.Context) error   { t.cluster.Leader(); return nil 
 func (t target) Serving(context.Context) error { t.cluster.Leader(); return nil }
 
 func (t target) Features(context.Context) workload.Features {
-	_, hashes := protocol.Lookup("hset")
+	_, hashes := protocol.Lookup("hincrby")
 	return workload.Features{Hashes: hashes, IfEq: true, Budget: true}
 }
 
