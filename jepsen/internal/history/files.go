@@ -99,7 +99,7 @@ func (e event) edn() string {
 		if e.invoked {
 			word = "start-"
 		}
-		return fmt.Sprintf(":type :info, :process :nemesis, :f :%s%s, :value %q", word, e.fault.Name, e.fault.Detail)
+		return fmt.Sprintf(":type :info, :process :nemesis, :f :%s%s, :value %s", word, e.fault.Name, ednString(e.fault.Detail))
 	}
 	kind := string(e.op.Outcome)
 	if e.invoked {
@@ -107,10 +107,10 @@ func (e event) edn() string {
 	}
 	s := fmt.Sprintf(":type :%s, :process %d, :f :%s, :value %s", kind, e.op.Process, e.op.F, e.value())
 	if e.op.Node != "" {
-		s += fmt.Sprintf(", :node %q", e.op.Node)
+		s += ", :node " + ednString(e.op.Node)
 	}
 	if !e.invoked && e.op.Error != "" {
-		s += fmt.Sprintf(", :error %q", e.op.Error)
+		s += ", :error " + ednString(e.op.Error)
 	}
 	return s
 }
@@ -138,17 +138,17 @@ func (e event) value() string {
 	if e.op.Key == "" {
 		return v
 	}
-	return fmt.Sprintf("[%q %s]", e.op.Key, v)
+	return fmt.Sprintf("[%s %s]", ednString(e.op.Key), v)
 }
 
 func (m Micro) edn(done bool) string {
 	switch {
 	case m.F != "r":
-		return fmt.Sprintf("[:%s %q %d]", m.F, m.Key, m.Value)
+		return fmt.Sprintf("[:%s %s %d]", m.F, ednString(m.Key), m.Value)
 	case !done:
-		return fmt.Sprintf("[:r %q nil]", m.Key)
+		return fmt.Sprintf("[:r %s nil]", ednString(m.Key))
 	default:
-		return fmt.Sprintf("[:r %q %s]", m.Key, ednInts(m.List))
+		return fmt.Sprintf("[:r %s %s]", ednString(m.Key), ednInts(m.List))
 	}
 }
 
@@ -158,4 +158,13 @@ func ednInts(ns []int64) string {
 		words[i] = strconv.FormatInt(n, 10)
 	}
 	return "[" + strings.Join(words, " ") + "]"
+}
+
+// ednString is text as EDN has it. A JSON string is one; Go's own is not, where it says \x00.
+func ednString(text string) string {
+	b, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // strings always marshal
+	}
+	return string(b)
 }

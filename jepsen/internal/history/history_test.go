@@ -50,7 +50,7 @@ func sample() *History {
 				Index: 2, Process: 2, F: "txn", Outcome: OK, Call: 3, Return: 9,
 				Txn: []Micro{{F: "append", Key: "x", Value: 7}, {F: "r", Key: "y", List: []int64{1, 2}}},
 			},
-			{Index: 3, Process: 3, Node: "n3", F: "cas", Key: "r1", Input: []int64{3, 4}, Outcome: Info, Error: "timed out", Call: 6, Return: 8},
+			{Index: 3, Process: 3, Node: "n3", F: "cas", Key: "r1", Input: []int64{3, 4}, Outcome: Info, Error: "timed \"out\"\x01", Call: 6, Return: 8},
 		},
 		Faults: []Fault{{Name: "kill", Detail: "n1", Start: 2, Stop: 7}},
 	}
@@ -76,7 +76,7 @@ func TestEDNIsWhatJepsenReads(t *testing.T) {
 		`{:index 5, :time 5, :type :ok, :process 1, :f :read, :value ["r1" 3], :node "n2"}`,
 		`{:index 6, :time 6, :type :invoke, :process 3, :f :cas, :value ["r1" [3 4]], :node "n3"}`,
 		`{:index 7, :time 7, :type :info, :process :nemesis, :f :stop-kill, :value "n1"}`,
-		`{:index 8, :time 8, :type :info, :process 3, :f :cas, :value ["r1" [3 4]], :node "n3", :error "timed out"}`,
+		`{:index 8, :time 8, :type :info, :process 3, :f :cas, :value ["r1" [3 4]], :node "n3", :error "timed \"out\"\u0001"}`,
 		`{:index 9, :time 9, :type :ok, :process 2, :f :txn, :value [[:append "x" 7] [:r "y" [1 2]]]}`,
 	}, "\n") + "\n"
 	require.Equal(t, want, buf.String())

@@ -94,12 +94,12 @@ func tick(span int64) int64 {
 
 // palette tells faults apart by the first word of their names.
 var palette = []struct{ words, colour string }{
-	{"partition packets", "#36c"},
-	{"kill restart", "#c33"},
-	{"pause", "#c3c"},
-	{"clock", "#292"},
-	{"disk store", "#a80"},
-	{"transfer snapshot", "#777"},
+	{"partition packets", "#3366cc"},
+	{"kill restart", "#cc3333"},
+	{"pause", "#cc33cc"},
+	{"clock", "#229922"},
+	{"disk store", "#aa8800"},
+	{"transfer snapshot", "#777777"},
 }
 
 func colour(name string) string {
@@ -109,7 +109,7 @@ func colour(name string) string {
 			return p.colour
 		}
 	}
-	return "#777"
+	return "#777777"
 }
 
 // legend names the colours of the faults that there were.
