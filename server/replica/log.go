@@ -22,7 +22,7 @@ const recentLogs = 32
 //   - an entry is committed when a follower's acknowledgement completes a
 //     majority, and that is held back until the entry is on this node's disk too ([transport.AppendEntries]);
 //   - a former leader may acknowledge as a follower what it appended as a leader, so raft gets
-//     to see another leader's request when all that was appended by then is on the disk ([transport.hand]).
+//     to see another leader's request when all that was appended by then is on the disk ([transport.pass]).
 //
 // A node without others has nothing to do meanwhile, and nobody's acknowledgement to
 // hold back: it appends as usual.

@@ -108,7 +108,7 @@ func TestFormerLeaderSettlesFirst(t *testing.T) {
 		append1(t, log, 6)
 		require.Equal(t, 1, <-store.calls)
 		rpc := raft.RPC{Command: &raft.AppendEntriesRequest{Term: 2, Entries: []*raft.Log{{Index: 6, Data: []byte{6}}}}}
-		handed := waits(t, func() error { relay.hand(t.Context(), nil, rpc); return nil })
+		handed := waits(t, func() error { relay.handle(t.Context(), rpc, isHeartbeat(rpc.Command.(*raft.AppendEntriesRequest))); return nil })
 		require.Empty(t, requests)
 		store.let <- nil
 		require.NoError(t, <-handed)
@@ -139,7 +139,7 @@ func TestFormerLeaderWithoutDisk(t *testing.T) {
 		broken := errors.New("broken")
 		store.let <- broken
 		answer := make(chan raft.RPCResponse, 1)
-		relay.hand(t.Context(), nil, raft.RPC{Command: &raft.AppendEntriesRequest{}, RespChan: answer})
+		relay.pass(t.Context(), raft.RPC{Command: &raft.AppendEntriesRequest{}, RespChan: answer})
 		require.ErrorIs(t, (<-answer).Error, broken)
 		require.Empty(t, relay.requests)
 	})
