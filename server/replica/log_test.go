@@ -108,7 +108,10 @@ func TestFormerLeaderSettlesFirst(t *testing.T) {
 		append1(t, log, 6)
 		require.Equal(t, 1, <-store.calls)
 		rpc := raft.RPC{Command: &raft.AppendEntriesRequest{Term: 2, Entries: []*raft.Log{{Index: 6, Data: []byte{6}}}}}
-		handed := waits(t, func() error { relay.handle(t.Context(), rpc, isHeartbeat(rpc.Command.(*raft.AppendEntriesRequest))); return nil })
+		handed := waits(t, func() error {
+			relay.handle(t.Context(), rpc, isHeartbeat(rpc.Command.(*raft.AppendEntriesRequest)))
+			return nil
+		})
 		require.Empty(t, requests)
 		store.let <- nil
 		require.NoError(t, <-handed)
