@@ -1,10 +1,6 @@
 package replica
 
-import (
-	"context"
-	"sync/atomic"
-	"time"
-)
+import "time"
 
 // Execute runs u and returns when u.Replies is filled, one per request, or with
 // a *protocol.Error row that answers every command of the unit. It is safe for
@@ -20,76 +16,5 @@ func (r *Replica) Execute(u *Unit) error {
 		return r.writes.run(u, time.Time{})
 	default:
 		return r.read(u)
-	}
-}
-
-// sweeper answers units that have waited for too long, and tells of proposals
-// that hang. It looks at all of them now and then: a timer for each would cost
-// more than it is worth. While there is nothing to look at it is parked.
-type sweeper struct {
-	r        *Replica
-	wake     chan struct{}
-	parked   atomic.Bool
-	reported bool // the present stall was told of
-}
-
-func newSweeper(r *Replica) *sweeper { return &sweeper{r: r, wake: make(chan struct{}, 1)} }
-
-// poke is called after something to look at has been added.
-func (s *sweeper) poke() {
-	if s.parked.Load() && s.parked.CompareAndSwap(true, false) {
-		notify(s.wake)
-	}
-}
-
-func (s *sweeper) run(ctx context.Context) error {
-	every := max(s.r.config.Timing.Command/32, time.Millisecond)
-	timer := time.NewTimer(every)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-s.wake:
-		case <-ctx.Done():
-			return nil
-		}
-		now := time.Now()
-		s.r.writes.expire(now)
-		s.r.reads.expire(now)
-		s.stall(now)
-		if s.idle() {
-			s.parked.Store(true)
-		}
-		// Whoever came before the flag was set did not poke: look once more.
-		if !s.idle() {
-			s.parked.Store(false)
-			timer.Reset(every)
-		}
-	}
-}
-
-func (s *sweeper) idle() bool {
-	l := s.r.serving.Load()
-	return s.r.writes.empty() && s.r.reads.empty() && (l == nil || l.inFlight.Load() == 0)
-}
-
-// stall tells once of each time that proposals hang.
-func (s *sweeper) stall(now time.Time) {
-	l := s.r.serving.Load()
-	if l == nil || l.inFlight.Load() == 0 {
-		s.reported = false
-		return
-	}
-	age := now.Sub(time.Unix(0, l.progress.Load()))
-	hangs := age >= s.r.config.Timing.Election
-	if hangs && !s.reported {
-		s.r.event(ProposalStalled{Age: age})
-	}
-	s.reported = hangs
-	if age >= 2*s.r.config.Timing.Command && s.r.raft.LastIndex() == s.r.state.index.load() {
-		// Raft has nothing on its way: it has refused an entry and told only the future. It
-		// should not, see transfer. Serving anew gives everything that waits to raft again.
-		s.r.helm.restart.Store(true)
-		notify(s.r.helm.turn)
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"context"
 	"math"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -160,6 +162,37 @@ func TestTableOutcomes(t *testing.T) {
 	require.Equal(t, protocol.ErrUncertain, slots[0].err)
 	require.Equal(t, protocol.ErrNoLeader, slots[1].err)
 	require.Equal(t, protocol.ErrNoLeader, slots[2].err, "a read has no effect")
+}
+
+func TestTableIsDrainedWhenNothingWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(Limits{PendingUnits: 10, PendingBytes: 100}, time.Second, func() {})
+		table.drained(t.Context()) // nothing waits
+		for range 2 {
+			go func() { _ = table.run(&Unit{Write: true}, time.Time{}) }()
+		}
+		synctest.Wait()
+		var drained atomic.Int32
+		for range 2 {
+			go func() { table.drained(t.Context()); drained.Add(1) }()
+		}
+		synctest.Wait()
+		numbers := table.numbers()
+		table.complete([]completion{{number: numbers[0]}})
+		synctest.Wait()
+		require.Zero(t, drained.Load())
+		table.complete([]completion{{number: numbers[1]}})
+		synctest.Wait()
+		require.Equal(t, int32(2), drained.Load())
+
+		go func() { _ = table.run(&Unit{Write: true}, time.Time{}) }()
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		table.drained(ctx)
+		require.False(t, table.empty())
+		table.close(protocol.ErrStopping)
+	})
 }
 
 func TestFrames(t *testing.T) {

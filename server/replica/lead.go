@@ -19,6 +19,7 @@ type lead struct {
 
 	// inFlight counts entries that were given to raft and are not applied yet.
 	inFlight atomic.Int32
+	landed   chan struct{} // inFlight fell
 	// progress is when inFlight last fell, or rose from none; nanoseconds of Unix time.
 	progress atomic.Int64
 	wanted   atomic.Int64 // cluster time that an entry is wanted to reach
@@ -147,6 +148,7 @@ func (h *helm) serve(term uint64) {
 		term:    term,
 		clock:   newClusterClock(h.r.config.Clock, h.r.config.Timing.ClockStep, stamp, offset),
 		gone:    make(chan struct{}),
+		landed:  make(chan struct{}, 1),
 		stamped: stamp,
 	}
 	h.r.serving.Store(l)

@@ -136,5 +136,6 @@ func (p *proposer) gather(l *lead, w *protocol.EntryWriter, until uint64, others
 func (p *proposer) landed(l *lead) {
 	l.progress.Store(time.Now().UnixNano())
 	l.inFlight.Add(-1)
+	notify(l.landed)
 	notify(p.wake)
 }

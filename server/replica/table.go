@@ -37,6 +37,8 @@ type table struct {
 	wake     chan<- struct{}
 	refuse   error // what new units are answered, if not nil
 	closed   bool  // refuse stays
+	// emptied is closed when nothing waits any more; nil while nobody waits for that.
+	emptied chan struct{}
 
 	poke func() // there is something to sweep
 	pool sync.Pool
@@ -239,6 +241,10 @@ func (t *table) finish(s *slot, err error) {
 	*t.at(s.number) = nil
 	t.units--
 	t.bytes -= len(s.unit.Body)
+	if t.units == 0 && t.emptied != nil {
+		close(t.emptied)
+		t.emptied = nil
+	}
 	s.err = err
 	s.done <- struct{}{}
 }
@@ -308,16 +314,18 @@ func notify(c chan<- struct{}) {
 
 // drained waits until nothing waits in the table, or ctx ends.
 func (t *table) drained(ctx context.Context) {
-	poll := time.NewTicker(time.Millisecond)
-	defer poll.Stop()
-	for {
-		if t.empty() {
-			return
-		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			return
-		}
+	t.mu.Lock()
+	if t.units == 0 {
+		t.mu.Unlock()
+		return
+	}
+	if t.emptied == nil {
+		t.emptied = make(chan struct{})
+	}
+	emptied := t.emptied
+	t.mu.Unlock()
+	select {
+	case <-emptied:
+	case <-ctx.Done():
 	}
 }

@@ -37,11 +37,9 @@ func (r *Replica) transfer(ctx context.Context, l *lead) error {
 	}
 	defer notify(r.proposer.wake)
 	defer r.proposer.release()
-	poll := time.NewTicker(time.Millisecond)
-	defer poll.Stop()
 	for l.inFlight.Load() > 0 {
 		select {
-		case <-poll.C:
+		case <-l.landed:
 		case <-l.gone:
 			return nil
 		case <-ctx.Done():

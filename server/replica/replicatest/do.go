@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// Down is what a command on a node that does not run is answered.
+// errDown is what a command on a node that does not run is answered.
 var errDown = &protocol.Error{Prefix: "CLUSTERDOWN", Text: "This node does not run"}
 
 // Unit encodes commands, each a list of words, as a unit of database 0. It is a
