@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -29,7 +30,8 @@ const (
 	headSize      = 64
 	batchMagic    = 0x48464231 // "1BFH"
 	batchHeadSize = 32
-	sectorSize    = 512 // what a disk writes as a whole, at least
+	sectorSize    = 512  // what a disk writes as a whole, at least
+	blockSize     = 4096 // what the kernel remembers as a whole, at most on common systems
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -43,6 +45,7 @@ type segment struct {
 	file    *os.File
 	spans   []span // of entries info.First and following
 	written int64  // offset of the next batch
+	open    []byte // what the block holds in which that is; of the tail only
 }
 
 // last is the index of the last entry; info.First-1 if there is none.
@@ -118,6 +121,7 @@ func openSegment(dir string, info segmentInfo, tail bool) (s *segment, cut int64
 	}
 	if err == nil && tail {
 		cut, err = s.mend(content, name)
+		s.open = bytes.Clone(content[s.written/blockSize*blockSize : s.written])
 	}
 	if err != nil {
 		_ = file.Close()

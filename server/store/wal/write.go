@@ -38,7 +38,7 @@ func (w *WAL) StoreLogs(logs []*raft.Log) error {
 	}
 	head := batchHead{length: len(batch) - batchHeadSize, first: logs[0].Index, count: len(logs)}
 	putBatchHead(batch, head, s.info.Number, s.written)
-	if _, err := s.file.WriteAt(batch, s.written); err != nil {
+	if err := w.writeBlocks(s, len(batch)); err != nil {
 		return w.fail(fmt.Errorf("write log: %w", err))
 	}
 	w.step("batch written")
@@ -52,6 +52,24 @@ func (w *WAL) StoreLogs(logs []*raft.Log) error {
 	defer w.mu.Unlock()
 	s.spans = append(s.spans, spans...)
 	s.written += int64(len(batch))
+	return nil
+}
+
+// writeBlocks writes the batch of n bytes, which stands in the buffer behind room for
+// a block, as whole blocks: behind what the first of them holds already, and
+// with the zeros that are there anyway up to the end of the last. The kernel would first read a block that is
+// written in part and that it does not remember.
+func (w *WAL) writeBlocks(s *segment, n int) error {
+	from := blockSize - len(s.open)
+	copy(w.buf[from:], s.open)
+	end := s.written + int64(n)
+	whole := min((end+blockSize-1)/blockSize*blockSize, s.info.Size)
+	w.buf = append(w.buf, make([]byte, whole-end)...)
+	if _, err := s.file.WriteAt(w.buf[from:], s.written-int64(len(s.open))); err != nil {
+		return err
+	}
+	last := blockSize + n
+	s.open = append(s.open[:0], w.buf[last-int(end%blockSize):last]...)
 	return nil
 }
 
@@ -73,24 +91,24 @@ func (w *WAL) checkOrder(logs []*raft.Log) error {
 }
 
 // encode returns a batch whose head is still to be filled in, and where its
-// records lie in it. The batch is valid until the next call.
+// records lie in it. The batch is valid until the next call; the buffer has room for a block before it.
 func (w *WAL) encode(logs []*raft.Log) ([]byte, []span, error) {
 	const keep = 1 << 20 // a larger buffer is not kept for the next batch
 	if cap(w.buf) > keep {
 		w.buf = nil
 	}
-	batch := append(w.buf[:0], make([]byte, batchHeadSize)...)
+	buf := append(w.buf[:0], make([]byte, blockSize+batchHeadSize)...)
 	spans := make([]span, len(logs))
 	for i, l := range logs {
-		at := len(batch)
-		batch = record.Append(batch, l)
-		if len(batch) > math.MaxInt32 {
+		at := len(buf)
+		buf = record.Append(buf, l)
+		if len(buf) > math.MaxInt32 {
 			return nil, nil, fmt.Errorf("append log: %d entries have more than %d bytes together", len(logs), math.MaxInt32)
 		}
-		spans[i] = span{offset: uint32(at), size: uint32(len(batch) - at)}
+		spans[i] = span{offset: uint32(at - blockSize), size: uint32(len(buf) - at)}
 	}
-	w.buf = batch
-	return batch, spans, nil
+	w.buf = buf
+	return buf[blockSize:], spans, nil
 }
 
 // room returns the tail if need bytes fit into it, else a new one. Requires w.writing.
@@ -132,7 +150,8 @@ func (w *WAL) grow(next *manifest, index uint64, need int64) (*segment, error) {
 		file:    file,
 		written: headSize,
 	}
-	if _, err = file.WriteAt(appendHead(nil, s.info), 0); err == nil {
+	s.open = appendHead(nil, s.info)
+	if _, err = file.WriteAt(s.open, 0); err == nil {
 		err = syncData(file)
 	}
 	if err != nil {

@@ -1,0 +1,63 @@
+//go:build linux && (amd64 || arm64)
+
+package wal
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bytesRead is what this thread had the disk read.
+func bytesRead(t *testing.T) int {
+	t.Helper()
+	b, err := os.ReadFile("/proc/thread-self/io")
+	if err != nil {
+		t.Skip("the kernel does not count:", err)
+	}
+	_, rest, _ := strings.Cut(string(b), "\nread_bytes: ")
+	count, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.Atoi(count)
+	require.NoError(t, err)
+	return n
+}
+
+// forget has the kernel drop what it remembers of the file.
+func forget(t *testing.T, f *os.File) {
+	t.Helper()
+	const dontNeed = 4
+	_, _, errno := syscall.Syscall6(syscall.SYS_FADVISE64, f.Fd(), 0, 0, dontNeed, 0, 0)
+	require.Zero(t, errno)
+}
+
+// An append waits for no read, also when the kernel has forgotten the block that it goes on in.
+func TestAppendReadsNothing(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	dir := t.TempDir() // on a disk, where there is one
+	require.NoError(t, Create(dir))
+	w, err := Open(dir, Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, w.Close()) }()
+	store(t, w, 1, 1)
+	tail := w.segments[len(w.segments)-1].file
+
+	forget(t, tail)
+	before := bytesRead(t)
+	_, err = tail.ReadAt(make([]byte, 1), 0)
+	require.NoError(t, err)
+	if bytesRead(t) == before {
+		t.Skip("the folder for tests is on no disk")
+	}
+	for i := uint64(2); i < 10; i++ {
+		forget(t, tail)
+		before = bytesRead(t)
+		store(t, w, i, i)
+		require.Equal(t, before, bytesRead(t))
+	}
+}
