@@ -15,8 +15,8 @@ import (
 const soakEnv = "HOLDFAST_JEPSEN_SOAK"
 
 // soak runs seed after seed for as long as told, each in a process of its own, and keeps the
-// reports of those that are not valid. Its exit code is that of the worst run.
-func soak(ctx context.Context, o *options, args []string) (int, error) {
+// reports of those that are not valid. Its exit code is that of the worst run. It calls ran after each.
+func soak(ctx context.Context, o *options, args []string, ran func()) (int, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return exitUnknown, fmt.Errorf("find this program: %w", err)
@@ -30,6 +30,10 @@ func soak(ctx context.Context, o *options, args []string) (int, error) {
 		cmd.Env = append(os.Environ(), soakEnv+"="+dir)
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		out, err := cmd.CombinedOutput()
+		if ctx.Err() != nil {
+			os.RemoveAll(dir) // interrupted: it says nothing
+			break
+		}
 		runs++
 		var exit *exec.ExitError
 		switch {
@@ -45,6 +49,7 @@ func soak(ctx context.Context, o *options, args []string) (int, error) {
 		default:
 			return exitUnknown, fmt.Errorf("run seed %d: %w", seed, err)
 		}
+		ran()
 	}
 	fmt.Printf("%d runs, %d not valid", runs, len(bad))
 	if bad != nil {
@@ -52,5 +57,8 @@ func soak(ctx context.Context, o *options, args []string) (int, error) {
 		return exitInvalid, nil
 	}
 	fmt.Println()
+	if runs == 0 {
+		return exitUnknown, nil
+	}
 	return exitValid, nil
 }

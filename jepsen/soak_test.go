@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestMain is a run whenever a soak starts this program: odd seeds are not valid.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(soakEnv); dir != "" {
+		os.Exit(pretend(dir))
+	}
+	os.Exit(m.Run())
+}
+
+func pretend(dir string) int {
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	seed, _ := fs.Uint64("seed", 0, ""), fs.Duration("soak", time.Hour, "")
+	if err := fs.Parse(os.Args[1:]); err != nil {
+		return exitUnknown
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return exitUnknown
+	}
+	if err := os.WriteFile(filepath.Join(dir, "verdict.txt"), nil, 0o600); err != nil {
+		return exitUnknown
+	}
+	return int(*seed % 2)
+}
+
+func TestSoakKeepsWhatIsNotValid(t *testing.T) {
+	for first, want := range map[uint64]int{1: exitInvalid, 2: exitValid} {
+		store := t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		runs := 0
+		code, err := soak(ctx, &options{soak: time.Hour, seed: first, store: store}, nil, func() {
+			if runs++; runs == 1 {
+				cancel()
+			}
+		})
+		require.NoError(t, err)
+		require.Equal(t, want, code)
+		kept, err := filepath.Glob(filepath.Join(store, "soak-*", "verdict.txt"))
+		require.NoError(t, err)
+		require.Len(t, kept, int(first%2))
+		if first == 1 {
+			require.FileExists(t, filepath.Join(store, "soak-1", "output.txt"))
+		}
+	}
+}
+
+func TestInterruptedSoakShowsNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	code, err := soak(ctx, &options{soak: time.Hour, seed: 1, store: t.TempDir()}, nil, func() {})
+	require.NoError(t, err)
+	require.Equal(t, exitUnknown, code)
+}
