@@ -265,6 +265,17 @@ func (c *calendar) next(fromMillis int64) (deadlineMillis int64, ok bool) {
 	return 0, false
 }
 
+// hashesBefore fills the slice with the hashes of the first dues, as far as they
+// stand on the first page and are before nowMillis, and returns how many.
+func (c *calendar) hashesBefore(nowMillis int64, hashes []uint64) (n int) {
+	p := &c.chapters[0].pages[0]
+	for n < min(p.n, len(hashes)) && p.dues[n].deadlineMillis < nowMillis {
+		hashes[n] = p.dues[n].hash
+		n++
+	}
+	return n
+}
+
 // dropBefore takes out all dues before nowMillis.
 func (c *calendar) dropBefore(nowMillis int64) {
 	pivot := due{deadlineMillis: nowMillis}

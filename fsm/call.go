@@ -38,6 +38,11 @@ type call struct {
 	// hashed is a key, and hash its hash: most commands look for one key more than once.
 	hashed string
 	hash   uint64
+	// latest is the command that was looked up last: pipelines are of one kind.
+	latest *binding
+
+	ahead   ahead
+	replies []protocol.Value // of the batch so far
 }
 
 // op is the behaviour of a command.
@@ -45,14 +50,32 @@ type op func(c *call) protocol.Value
 
 // run executes the command c.args in database c.db.
 func (c *call) run() protocol.Value {
-	b, ok := c.ops[c.args[0]]
-	if !ok {
+	b := c.lookup(c.args[0])
+	if b == nil {
 		return unknownCommand(c.args)
 	}
 	if !b.takes(len(c.args)) {
 		return errArity(c.args[0])
 	}
 	return b.run(c)
+}
+
+// lookup is the behaviour of a command, nil if there is no such.
+func (c *call) lookup(name string) *binding {
+	if c.latest != nil && c.latest.name == name {
+		return c.latest
+	}
+	b := c.ops[name]
+	if b != nil {
+		c.latest = b
+	}
+	return b
+}
+
+// writes reports whether a command has an effect on the state.
+func (c *call) writes(name string) bool {
+	b := c.lookup(name)
+	return b != nil && b.writes
 }
 
 // begin sets c to a request. number tells it from others.

@@ -78,11 +78,24 @@ func (d *database) sweep(nowMillis int64, limit int) (swept int) {
 		if !ok || first.deadlineMillis >= nowMillis {
 			break
 		}
+		if swept%aheadKeys == 0 {
+			d.touchDue(nowMillis)
+		}
 		it := d.keys.ending(first.hash, first.deadlineMillis)
 		d.remove(it.hash, it.key())
 		swept++
 	}
 	return swept
+}
+
+// touchDue reads what the next steps of a sweep need.
+func (d *database) touchDue(nowMillis int64) {
+	if d.keys.len() < aheadFrom {
+		return
+	}
+	var hashes [aheadKeys]uint64
+	n := d.deadlines.hashesBefore(nowMillis, hashes[:])
+	d.keys.touch(hashes[:n])
 }
 
 // sweepAll removes all of them at once: where they are many in one pass and with no search.

@@ -157,9 +157,9 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	case row.Flags&protocol.FlagNoScript != 0:
 		return errForbidden
 	}
-	b, bound := c.ops[row.Name]
+	b := c.lookup(row.Name)
 	switch {
-	case !bound:
+	case b == nil:
 		return errForbidden
 	case h.readOnly && b.writes:
 		return errReadOnly

@@ -75,8 +75,8 @@ func (c *call) runQueued(queued string, count int) protocol.Value {
 		queued, _ = protocol.NextRequest(queued, &r) // it was read before
 		number++
 		c.begin(&r, number)
-		switch b := c.ops[r.Args[0]]; {
-		case c.quiet && !b.writes:
+		switch {
+		case c.quiet && !c.writes(r.Args[0]):
 		case r.Args[0] == "exec":
 			replies = append(replies, protocol.ErrNestedMulti.Value())
 		case r.Args[0] == "watch":

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -60,6 +61,7 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 	c := &m.call
 	c.st, c.ops = m.st, m.ops
 	c.nowMillis, c.wallOffsetMillis = m.st.clockMillis, m.st.wallOffsetMillis
+	c.ahead.start(entry, m.st)
 	var b protocol.Batch
 	for {
 		more, err := entry.Next(&b)
@@ -88,20 +90,27 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error) {
 	r := protocol.Request{Args: c.args[:0]}
 	number := b.Seq << 20
+	c.replies = c.replies[:0]
 	for body := b.Body; body != ""; number++ {
 		if body, err = protocol.NextRequest(body, &r); err != nil {
 			return nil, err
 		}
-		if c.quiet && !c.ops[r.Args[0]].writes {
+		c.ahead.step(c.st)
+		if c.quiet && !c.writes(r.Args[0]) {
 			continue
 		}
 		c.begin(&r, number)
 		reply := c.run()
 		if !c.quiet {
-			replies = append(replies, reply)
+			c.replies = append(c.replies, reply)
 		}
 	}
 	c.args = r.Args
+	if len(c.replies) > 0 {
+		// They are the receiver's: one allocation of the right size.
+		replies = slices.Clone(c.replies)
+		clear(c.replies)
+	}
 	return replies, nil
 }
 
@@ -127,7 +136,7 @@ func (m *Machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 		if body, err = protocol.NextRequest(body, &r); err != nil {
 			return nil, false, err
 		}
-		if c.ops[r.Args[0]].writes {
+		if c.writes(r.Args[0]) {
 			return nil, false, fmt.Errorf("read %q: it writes", r.Args[0])
 		}
 		c.begin(&r, m.draws.Add(1))

@@ -158,6 +158,7 @@ func exercise(t *testing.T, steps []byte, hashing func(uint64) uint64, keys uint
 			require.Equal(t, was, prev)
 			delete(m, key)
 		case step < 245:
+			k.touch([]uint64{it.hash, hashing(n + 1)})
 			found := k.find(it.hash, key)
 			require.Equal(t, there, found != nil)
 			if there {

@@ -8,8 +8,9 @@ import (
 
 // binding is a row of the command table with its behaviour.
 type binding struct {
-	run op
-	row *protocol.Command // nil: a request that only nodes write
+	name string
+	run  op
+	row  *protocol.Command // nil: a request that only nodes write
 	// subcommand is 1 if the name of the row stands for two words, else 0.
 	subcommand int
 	// writes: the request has an effect on the state.
@@ -22,15 +23,15 @@ func (b *binding) takes(n int) bool {
 }
 
 // table is the behaviour of all commands, by the full name of their rows.
-type table map[string]binding
+type table map[string]*binding
 
 // newTable joins the behaviours with the rows of protocol's table.
 func newTable() table {
-	t := table{"exec": {run: execOp, writes: true}}
+	t := table{"exec": {name: "exec", run: execOp, writes: true}}
 	for _, family := range []map[string]op{stringOps, keyOps, scriptOps, scriptLocals} {
 		for name, run := range family { // unordered: fills another map
 			row, _ := protocol.Lookup(name)
-			b := binding{run: run, row: row, subcommand: strings.Count(name, "|")}
+			b := &binding{name: name, run: run, row: row, subcommand: strings.Count(name, "|")}
 			if row != nil {
 				script := row.Route == protocol.Script && row.Flags&protocol.FlagReadOnly == 0
 				b.writes = script || row.Route == protocol.Write

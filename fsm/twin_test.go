@@ -37,6 +37,44 @@ func TestTwins(t *testing.T) {
 	}
 }
 
+// TestLookingAhead: where keys are many an entry is read ahead of who runs it. That shows in nothing:
+// each batch in an entry of its own gives the same replies and the same state. An entry that is cut off is refused.
+func TestLookingAhead(t *testing.T) {
+	log := newLog(1)
+	together, apart := newDriver(t), newDriver(t)
+	for _, d := range []*driver{together, apart} {
+		d.fill("k", aheadFrom+1000, 1<<40)
+	}
+	looked := 0
+	for i := range 200 {
+		entry := log.next()
+		var got, want recorder
+		require.NoError(t, together.m.Apply(entry, &got))
+		looked += len(together.m.call.ahead.args)
+
+		e, err := protocol.DecodeEntry(string(entry))
+		require.NoError(t, err)
+		empty := protocol.NewEntry(nil, e.StampMillis, e.WallOffsetMillis)
+		require.NoError(t, apart.m.Apply(empty.Bytes(), &want))
+		var b protocol.Batch
+		for more, err := e.Next(&b); more; more, err = e.Next(&b) {
+			require.NoError(t, err)
+			w := protocol.NewEntry(nil, e.StampMillis, e.WallOffsetMillis)
+			w.Add(b.Origin, b.Low, b.Seq, []byte(b.Body))
+			require.NoError(t, apart.m.Apply(w.Bytes(), &want))
+		}
+		require.Equal(t, want, got, "entry %d", i)
+	}
+	require.Positive(t, looked)
+	require.Equal(t, apart.m.Hash(), together.m.Hash())
+	for entry := log.next(); len(entry) > 20; entry = entry[:len(entry)-1] {
+		_ = together.m.Apply(entry, nobody{})
+	}
+	var c recorder
+	broken := append(log.next(), 1)
+	require.ErrorIs(t, together.m.Apply(broken, &c), protocol.ErrCorruptEntry)
+}
+
 // log makes random entries: of several nodes, with batches that come again, come
 // late, or belong to a former life; with time that jumps.
 type log struct {

@@ -103,7 +103,10 @@ func NextRequest(body string, r *Request) (rest string, err error) {
 	r.DB, r.Args = int(db), r.Args[:0]
 	for range n {
 		var a string
-		if a, body, ok = str(body); !ok {
+		if body != "" && body[0] < 0x80 && int(body[0]) < len(body) {
+			end := 1 + int(body[0]) // a short word, as almost all are, without a call
+			a, body = body[1:end], body[end:]
+		} else if a, body, ok = str(body); !ok {
 			return "", fmt.Errorf("%w: argument", ErrCorruptEntry)
 		}
 		r.Args = append(r.Args, a)
@@ -176,10 +179,13 @@ func (e *Entry) Next(b *Batch) (bool, error) {
 	if b.Origin.Node, s, ok = str(s); !ok {
 		return false, fmt.Errorf("%w: node", ErrCorruptEntry)
 	}
-	for _, field := range []*uint64{&b.Origin.Epoch, &b.Low, &b.Seq} {
-		if *field, s, ok = uvarint(s); !ok {
-			return false, fmt.Errorf("%w: session", ErrCorruptEntry)
+	if b.Origin.Epoch, s, ok = uvarint(s); ok {
+		if b.Low, s, ok = uvarint(s); ok {
+			b.Seq, s, ok = uvarint(s)
 		}
+	}
+	if !ok {
+		return false, fmt.Errorf("%w: session", ErrCorruptEntry)
 	}
 	if b.Body, s, ok = str(s); !ok {
 		return false, fmt.Errorf("%w: body", ErrCorruptEntry)
