@@ -1,7 +1,9 @@
 package checker
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +16,8 @@ type TTLBounds struct {
 	// Late is the stated bound while nothing is broken.
 	Late time.Duration
 	// Settle is added to every fault: the time without a leader does not count for a lease, and
-	// an election is over some time after the fault is.
+	// an election is over some time after the fault is. On a busy machine there are elections
+	// without a fault: those are the history's silences.
 	Settle time.Duration
 }
 
@@ -30,7 +33,7 @@ func TTL(b TTLBounds) Func {
 		r := newResult("ttl", h.Count(history.OK))
 		keys, byKey := h.ByKey()
 		for _, key := range keys {
-			checkTTL(r, key, byKey[key], b, h.Faults)
+			checkTTL(r, key, byKey[key], b, excuses(h, b))
 		}
 		return *r
 	}
@@ -43,7 +46,7 @@ type life struct {
 	longest  int64 // the largest ttl asked for so far, in milliseconds
 }
 
-func checkTTL(r *Result, key string, ops []history.Op, b TTLBounds, faults []history.Fault) {
+func checkTTL(r *Result, key string, ops []history.Op, b TTLBounds, excused []history.Span) {
 	if len(ops) == 0 || ops[0].F != "set" || ops[0].Outcome != history.OK {
 		return // nobody knows whether it ever lived
 	}
@@ -62,7 +65,7 @@ func checkTTL(r *Result, key string, ops []history.Op, b TTLBounds, faults []his
 			if gone == nil || o.Return < gone.Return {
 				gone = o
 			}
-		case l.latest < math.MaxInt64 && o.Call > l.latest+slack(ops[0].Call, o.Call, b, faults):
+		case l.latest < math.MaxInt64 && o.Call > l.latest+int64(b.Late)+within(excused, ops[0].Call, o.Call):
 			r.find("%s: outlived its ttl by %s: %s after %s", key, time.Duration(o.Call-l.latest), o, &ops[0])
 		}
 		if o.F == "pttl" && !dead {
@@ -109,19 +112,35 @@ func lifeAt(ops []history.Op, o *history.Op, b TTLBounds) life {
 	return l
 }
 
-// slack is how much longer than its TTL a key set at from may be alive, seen at now: the
-// stated bound, and every fault in between but those of clocks, for the time without a leader does not count.
-func slack(from, now int64, b TTLBounds, faults []history.Fault) int64 {
-	s := int64(b.Late)
-	for _, f := range faults {
+// excuses are the times that do not count for a lease, as there may have been no leader: every fault with the time
+// to settle, but those of clocks; and when nobody was answered, for whatever reason. They do not overlap.
+func excuses(h *history.History, b TTLBounds) []history.Span {
+	spans := slices.Clone(h.Silences)
+	for _, f := range h.Faults {
 		if strings.HasPrefix(f.Name, "clock-") {
 			continue // no excuse: wall clocks must not matter, and rates are in Drift
 		}
-		if overlap := min(f.Stop+int64(b.Settle), now) - max(f.Start, from); overlap > 0 {
-			s += overlap
-		}
+		spans = append(spans, history.Span{Start: f.Start, Stop: f.Stop + int64(b.Settle)})
 	}
-	return s
+	slices.SortFunc(spans, func(a, b history.Span) int { return cmp.Compare(a.Start, b.Start) })
+	var apart []history.Span
+	for _, s := range spans {
+		if n := len(apart); n > 0 && s.Start <= apart[n-1].Stop {
+			apart[n-1].Stop = max(apart[n-1].Stop, s.Stop)
+			continue
+		}
+		apart = append(apart, s)
+	}
+	return apart
+}
+
+// within is how much of the spans lies between from and to.
+func within(spans []history.Span, from, to int64) int64 {
+	var sum int64
+	for _, s := range spans {
+		sum += max(0, min(s.Stop, to)-max(s.Start, from))
+	}
+	return sum
 }
 
 // checkRemaining checks what PTTL said of a living key.

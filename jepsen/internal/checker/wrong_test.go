@@ -438,3 +438,26 @@ func TestRecoveryCountsFromWhenAllIsMended(t *testing.T) {
 	require.Equal(t, 300*time.Millisecond, got[1].Recovery)
 	require.Equal(t, 450*time.Millisecond, got[2].Recovery)
 }
+
+// A machine so busy that the leader steps down: no fault, but nobody is answered for a second. A
+// pause in which nobody asked is no excuse.
+func TestALeaseLastsLongerByTheTimeWithoutALeader(t *testing.T) {
+	served := script(t, `
+		0-10       set k 400 ->
+		20-1600    read r -> 1
+		1700-1710  alive k -> 1`)
+	asleep := script(t, `
+		0-10       set k 400 ->
+		20-30      read r -> 1
+		1500-1600  read r -> 1
+		1700-1710  alive k -> 1`)
+	for _, h := range []*history.History{served, asleep} {
+		require.Positive(t, ttl(h).Total, "as long as nobody knows who was answered")
+		for i := range h.Ops {
+			h.Ops[i].Node = "n1"
+		}
+	}
+	ofTTL := func(o *history.Op) bool { return o.Key == "k" }
+	require.Zero(t, ttl(served.Filter(ofTTL)).Total)
+	require.Equal(t, 1, ttl(asleep.Filter(ofTTL)).Total)
+}

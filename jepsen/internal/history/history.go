@@ -93,7 +93,13 @@ type Fault struct {
 type History struct {
 	Ops    []Op
 	Faults []Fault
+	// Silences are when nobody was answered, of the whole history that this one is a part of. They are
+	// not written: [History.Filter] finds them.
+	Silences []Span
 }
+
+// Span is from one time to another, in nanoseconds on the run's clock.
+type Span struct{ Start, Stop int64 }
 
 // ByKey splits the operations by key; keys in order of first use.
 func (h *History) ByKey() (keys []string, ops map[string][]Op) {
@@ -118,9 +124,9 @@ func (h *History) Count(outcome Outcome) int {
 	return n
 }
 
-// Filter is the history of the operations that keep is true for.
+// Filter is the history of the operations that keep is true for, with the silences of all.
 func (h *History) Filter(keep func(*Op) bool) *History {
-	out := &History{Faults: h.Faults}
+	out := &History{Faults: h.Faults, Silences: h.silences()}
 	for i := range h.Ops {
 		if keep(&h.Ops[i]) {
 			out.Ops = append(out.Ops, h.Ops[i])
@@ -156,4 +162,35 @@ func (h *History) Validate() error {
 		last[o.Process] = o
 	}
 	return nil
+}
+
+// minSilence is shorter than any election takes, and longer than answers usually do.
+const minSilence = int64(250 * time.Millisecond)
+
+// silences are the times in which somebody waited for an answer and nobody got one that was good.
+func (h *History) silences() []Span {
+	var good []int64
+	for i := range h.Ops {
+		if o := &h.Ops[i]; o.Outcome == OK && o.Node != "" {
+			good = append(good, o.Return)
+		}
+	}
+	slices.Sort(good)
+	var spans []Span
+	for i := 1; i < len(good); i++ {
+		from, to := good[i-1], good[i]
+		if to-from < minSilence {
+			continue
+		}
+		asked := to
+		for j := range h.Ops {
+			if o := &h.Ops[j]; o.Call < to && o.Return > from {
+				asked = min(asked, max(from, o.Call))
+			}
+		}
+		if to-asked >= minSilence {
+			spans = append(spans, Span{asked, to})
+		}
+	}
+	return spans
 }
