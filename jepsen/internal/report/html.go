@@ -14,10 +14,11 @@ import (
 
 // The plots' size, in the units of their drawing.
 const (
-	plotWidth  = 1100
-	plotHeight = 260
-	marginLeft = 60
-	marginLow  = 24
+	plotWidth   = 1100
+	plotHeight  = 260
+	marginLeft  = 60
+	marginRight = 20
+	marginLow   = 24
 )
 
 // maxPoints is the number of operations drawn one by one; of more, every n-th is.
@@ -64,7 +65,7 @@ func (r *Report) span() int64 {
 }
 
 func x(at, span int64) float64 {
-	return marginLeft + float64(at)/float64(span)*(plotWidth-marginLeft-10)
+	return marginLeft + float64(at)/float64(span)*(plotWidth-marginLeft-marginRight)
 }
 
 // open begins a plot: faults, then the axis of time.
@@ -77,7 +78,7 @@ func (r *Report) open(b *strings.Builder, span int64) {
 	}
 	step := tick(span)
 	for at := int64(0); at <= span; at += step {
-		fmt.Fprintf(b, "<text x='%.1f' y='%d'>%ds</text>\n", x(at, span), plotHeight-8, at/int64(time.Second))
+		fmt.Fprintf(b, "<text x='%.1f' y='%d' text-anchor='middle'>%ds</text>\n", x(at, span), plotHeight-8, at/int64(time.Second))
 	}
 }
 
