@@ -77,8 +77,10 @@ func (o *Op) String() string {
 	} else {
 		s += fmt.Sprintf(" %s (%s)", o.Outcome, o.Error)
 	}
-	return fmt.Sprintf("%s at %s [%.6f, %.6f]", s, o.Node,
-		time.Duration(o.Call).Seconds(), time.Duration(o.Return).Seconds())
+	if o.Node != "" {
+		s += " at " + o.Node
+	}
+	return fmt.Sprintf("%s [%.6f, %.6f]", s, time.Duration(o.Call).Seconds(), time.Duration(o.Return).Seconds())
 }
 
 // Fault is a time in which something was broken on purpose.
