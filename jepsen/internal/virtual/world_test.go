@@ -48,6 +48,9 @@ type worldOptions struct {
 	broken func(node string, b resp.Backend) resp.Backend
 }
 
+// stallLimit is how long a disk may hang, as the program says it to its nodes.
+const stallLimit = 2 * time.Second
+
 func newWorld(t *testing.T, o worldOptions) *world {
 	t.Helper()
 	w := &world{names: network.Nodes(o.nodes), excused: map[string]int{}}
@@ -55,7 +58,7 @@ func newWorld(t *testing.T, o worldOptions) *world {
 		Nodes: o.nodes, Backend: o.broken,
 		Tune: func(c *server.Config) {
 			c.Log.SnapshotThreshold, c.Log.SnapshotInterval, c.Log.TrailingLogs = 64, 500*time.Millisecond, 8
-			c.Timing.Stall = 2 * time.Second
+			c.Timing.Stall = stallLimit
 		},
 	}
 	if o.stubborn {
