@@ -166,6 +166,10 @@ func (s *servers) Start(_ context.Context, addr string) error {
 	return nil
 }
 
+func (s *servers) Freeze(string) error { return nil }
+
+func (s *servers) Thaw(string) error { return nil }
+
 func (s *servers) Ready(context.Context) error {
 	s.did = append(s.did, "ready")
 	return nil

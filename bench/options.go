@@ -79,7 +79,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.Float64Var(&sizes.Steady, "steady", 1000, "pairs a second that snapshot offers")
 	fs.IntVar(&sizes.Locks, "locks", 1_000_000, "locks that memory, snapshot and restart hold")
 	fs.IntVar(&sizes.Idle, "idle", 10_000, "connections that idle opens")
-	fs.IntVar(&sizes.Failover, "kills", 5, "times that failover kills the leader, a round")
+	fs.IntVar(&sizes.Failover, "kills", 5, "times that failover kills the leader, and freeze stops it, a round")
 	fs.DurationVar(&sizes.Poll, "poll", 10*time.Millisecond, "pause of a worker that polls for a lock, give or take a half")
 	if err := fs.Parse(args); err != nil {
 		return o, err

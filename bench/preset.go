@@ -29,7 +29,7 @@ var presets = map[string]map[string]string{
 	"limits": {
 		"peers": "holdfast,holdfast-debug,holdfast-1,holdfast-5,redis-always,redis-sentinel,etcd",
 		"workloads": "idle@holdfast+redis-always,memory@holdfast+redis-always,snapshot@holdfast-debug+redis-always," +
-			"restart@holdfast-debug+redis-always,failover@holdfast+redis-sentinel+etcd,growth:64@holdfast-1+holdfast+holdfast-5+redis-always",
+			"restart@holdfast-debug+redis-always,failover@holdfast+redis-sentinel+etcd,freeze@holdfast+redis-sentinel+etcd,growth:64@holdfast-1+holdfast+holdfast-5+redis-always",
 		"keys": "10000", "client": "raw", "rounds": "1", "warmup": "2s", "measure": "10s",
 	},
 	// Elections while all cores are busy: ten minutes.

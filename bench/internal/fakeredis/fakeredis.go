@@ -29,6 +29,7 @@ type Server struct {
 	scripts map[string]bool   // guarded by mu
 	counts  map[string]int    // guarded by mu
 	refuse  string            // guarded by mu
+	times   int               // guarded by mu; refusals left, or -1 for no end
 }
 
 // New makes a fake that is to listen on l.
@@ -62,10 +63,13 @@ func Start(t *testing.T) *Server {
 }
 
 // Refuse makes SET answer with an error; "" ends that.
-func (s *Server) Refuse(line string) {
+func (s *Server) Refuse(line string) { s.RefuseTimes(line, -1) }
+
+// RefuseTimes makes the next so many SETs answer with an error.
+func (s *Server) RefuseTimes(line string, times int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.refuse = line
+	s.refuse, s.times = line, times
 }
 
 // Count is how often a command came.
@@ -174,7 +178,8 @@ func (s *Server) info() protocol.Value {
 }
 
 func (s *Server) set(words []string) protocol.Value {
-	if s.refuse != "" {
+	if s.refuse != "" && s.times != 0 {
+		s.times--
 		return protocol.ErrValue(s.refuse)
 	}
 	exclusive := len(words) > 3 && strings.EqualFold(words[3], "nx")

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/holdfast/holdfast/bench/internal/resp"
@@ -127,6 +128,27 @@ func (c *Cluster) Kill(addr string) error {
 		return err
 	}
 	return s.kill()
+}
+
+// Freeze stops a server, which keeps its connections; a frozen one can be killed.
+func (c *Cluster) Freeze(addr string) error {
+	s, err := c.at(addr)
+	if err != nil {
+		return err
+	}
+	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return waitStopped(s.cmd.Process.Pid)
+}
+
+// Thaw lets a frozen server go on.
+func (c *Cluster) Thaw(addr string) error {
+	s, err := c.at(addr)
+	if err != nil {
+		return err
+	}
+	return s.cmd.Process.Signal(syscall.SIGCONT)
 }
 
 // Start starts a killed server again.

@@ -69,6 +69,21 @@ func TestClusterIsKilledAndStartedAgain(t *testing.T) {
 	require.ErrorContains(t, c.Start(t.Context(), "nowhere:1"), "no server listens at nowhere:1")
 }
 
+func TestClusterIsFrozen(t *testing.T) {
+	t.Parallel()
+	c := startFakes(t, "master")
+	addr := c.addrs()[0]
+	require.NoError(t, c.Ready(t.Context()))
+	require.NoError(t, c.Freeze(addr))
+	_, err := resp.Ask(t.Context(), addr, 50*time.Millisecond, "PING")
+	require.ErrorContains(t, err, "timeout", "it is there, and does not answer")
+	require.NoError(t, c.Thaw(addr))
+	require.NoError(t, c.Ready(t.Context()))
+	require.NoError(t, c.Freeze(addr))
+	require.NoError(t, c.Kill(addr), "a frozen server can be killed")
+	require.ErrorContains(t, c.Freeze("nowhere:1"), "no server listens at nowhere:1")
+}
+
 func TestReadyNeedsOneMaster(t *testing.T) {
 	t.Parallel()
 	two := startFakes(t, "master", "master")

@@ -78,9 +78,11 @@ func TestGoals(t *testing.T) {
 	e = evidence{tableResult(1), once("memory", map[string]map[string]float64{"redis": {"bytes_per_lock": 80}, "holdfast-debug": {"bytes_per_lock": 251}})}
 	requireGoal(t, e, "memory of a held lock", "251 bytes (`redis` 80 bytes)", "**not met**")
 	e = evidence{once("failover", map[string]map[string]float64{"etcd": {"median_ms": 1500}, "holdfast": {"median_ms": 900}})}
-	requireGoal(t, e, "failover", "900 ms (`etcd` 1500 ms)", "met")
+	requireGoal(t, e, "failover by kill -9", "900 ms (`etcd` 1500 ms)", "met")
 	e = evidence{once("failover", map[string]map[string]float64{"etcd": {"median_ms": 1500}})}
 	requireGoal(t, e, "failover", "", "not measured")
+	e = evidence{once("freeze", map[string]map[string]float64{"holdfast": {"median_ms": 1900}})}
+	requireGoal(t, e, "failover by SIGSTOP", "1900 ms", "no aim")
 	e = evidence{once("snapshot", map[string]map[string]float64{"holdfast-debug": {"p99_ms_leader": 5, "p99_ms_before": 2}})}
 	requireGoal(t, e, "p99 of an acquire while", "2.50 ×", "**not met**")
 

@@ -23,9 +23,23 @@ func failover(ctx context.Context, e Env) (*Figures, error) {
 	if e.Control == nil {
 		return nil, errNoControl
 	}
+	return failovers(ctx, e, e.Control.Kill, func(addr string) error { return e.Control.Start(ctx, addr) })
+}
+
+// freeze stops the leader some times. Nothing tells the others of it but silence, as when a machine loses
+// its power or its network.
+func freeze(ctx context.Context, e Env) (*Figures, error) {
+	if e.Control == nil {
+		return nil, errNoControl
+	}
+	return failovers(ctx, e, e.Control.Freeze, e.Control.Thaw)
+}
+
+// failovers puts the leader out of action by one function and back by another, some times.
+func failovers(ctx context.Context, e Env, out, back func(addr string) error) (*Figures, error) {
 	var took []time.Duration
 	for range e.Sizes.Failover {
-		d, err := oneFailover(ctx, e)
+		d, err := oneFailover(ctx, e, out, back)
 		if err != nil {
 			return nil, err
 		}
@@ -35,13 +49,13 @@ func failover(ctx context.Context, e Env) (*Figures, error) {
 	millis := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	f := &Figures{}
 	f.merge(map[string]float64{
-		"kills": float64(len(took)), "fastest_ms": millis(took[0]), "median_ms": millis(took[len(took)/2]), "slowest_ms": millis(took[len(took)-1]),
+		"times": float64(len(took)), "fastest_ms": millis(took[0]), "median_ms": millis(took[len(took)/2]), "slowest_ms": millis(took[len(took)-1]),
 	})
 	return f, nil
 }
 
-// oneFailover kills the leader, waits for the first acquire, and starts the killed server again.
-func oneFailover(ctx context.Context, e Env) (time.Duration, error) {
+// oneFailover puts the leader out of action, waits for the first acquire, and brings it back.
+func oneFailover(ctx context.Context, e Env, out, back func(addr string) error) (time.Duration, error) {
 	if err := e.Control.Ready(ctx); err != nil {
 		return 0, err
 	}
@@ -51,16 +65,16 @@ func oneFailover(ctx context.Context, e Env) (time.Duration, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, failoverLimit)
 	defer cancel()
-	killed := time.Now()
-	if err := e.Control.Kill(leader); err != nil {
+	began := time.Now()
+	if err := out(leader); err != nil {
 		return 0, err
 	}
 	acknowledged, err := firstAcquire(limited, e, leader)
 	if err != nil {
-		err = fmt.Errorf("wait for a new leader after %s was killed: %w", leader, err)
-		return 0, errors.Join(err, e.Control.Start(ctx, leader))
+		err = fmt.Errorf("wait for a new leader after %s was gone: %w", leader, err)
+		return 0, errors.Join(err, back(leader))
 	}
-	return acknowledged.Sub(killed), e.Control.Start(ctx, leader)
+	return acknowledged.Sub(began), back(leader)
 }
 
 // firstAcquire asks all servers but the dead one until one of them has given a lock.

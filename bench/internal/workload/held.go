@@ -89,7 +89,7 @@ func empty(ctx context.Context, e Env, key func(int) string) error {
 		return err
 	}
 	defer c.Close()
-	return batches(e.Sizes.Locks, func(i int) { c.Append("del", key(i)) }, c)
+	return batches(ctx, e.Sizes.Locks, func(i int) { c.Append("del", key(i)) }, c)
 }
 
 // flush empties a target that was started to be measured: what one run left behind expires in the

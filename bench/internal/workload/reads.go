@@ -93,7 +93,7 @@ func fill(ctx context.Context, e Env, n int, key func(int) string) error {
 		return err
 	}
 	defer c.Close()
-	return batches(n, func(i int) {
+	return batches(ctx, n, func(i int) {
 		c.Append("set", key(i), "0123456789abcdef", "px", "3600000")
 	}, c)
 }
@@ -107,21 +107,50 @@ func writer(ctx context.Context, e Env) (*resp.Conn, error) {
 	return resp.Dial(ctx, leader, e.Client.Timeout)
 }
 
+// What a busy machine answers now and then (no leader, not known whether it was applied) is tried again, as
+// to write or delete the same keys twice is the same as once.
+const (
+	batchTries = 10
+	batchPause = 200 * time.Millisecond
+)
+
 // batches sends what add appends for each of n, in pipelines.
-func batches(n int, add func(i int), c *resp.Conn) error {
+func batches(ctx context.Context, n int, add func(i int), c *resp.Conn) error {
 	for from := 0; from < n; from += fillDepth {
 		to := min(from+fillDepth, n)
-		for i := from; i < to; i++ {
-			add(i)
-		}
-		if err := c.Flush(); err != nil {
-			return err
-		}
-		for range to - from {
-			if _, err := c.Read(); err != nil {
+		err := batch(from, to, add, c)
+		var reply *resp.ReplyError
+		for tries := 1; errors.As(err, &reply) && tries < batchTries; tries++ {
+			if err := rest(ctx, batchPause); err != nil {
 				return err
 			}
+			err = batch(from, to, add, c)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// batch sends one pipeline; an error that the server replied comes back after all replies were read.
+func batch(from, to int, add func(i int), c *resp.Conn) error {
+	for i := from; i < to; i++ {
+		add(i)
+	}
+	if err := c.Flush(); err != nil {
+		return err
+	}
+	var refused error
+	for range to - from {
+		_, err := c.Read()
+		var reply *resp.ReplyError
+		switch {
+		case errors.As(err, &reply):
+			refused = err
+		case err != nil:
+			return err
+		}
+	}
+	return refused
 }

@@ -18,6 +18,9 @@ type Control interface {
 	Kill(addr string) error
 	// Start starts it again on the data it left.
 	Start(ctx context.Context, addr string) error
+	// Freeze stops the server as a machine that hangs would: its connections stay open. Thaw ends that.
+	Freeze(addr string) error
+	Thaw(addr string) error
 	// Ready waits until all servers take part again.
 	Ready(ctx context.Context) error
 }
@@ -151,6 +154,10 @@ func All() []Workload {
 		{
 			Name: "failover", Once: true, Control: true, Failover: true, Run: failover,
 			About: "kill -9 of the leader until the first acquire is acknowledged anywhere",
+		},
+		{
+			Name: "freeze", Once: true, Control: true, Failover: true, Run: freeze,
+			About: "SIGSTOP of the leader, whose connections stay open, until the first acquire is acknowledged anywhere",
 		},
 	}
 }

@@ -84,8 +84,19 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
+// A machine that is busy enough for an election must not end a run before it began.
+func TestFillTriesAgain(t *testing.T) {
+	t.Parallel()
+	s := fakeredis.Start(t)
+	e := someEnv(s)
+	s.RefuseTimes("UNCERTAIN The command may or may not have been applied", 3)
+	require.NoError(t, fill(t.Context(), e, 500, lockKey))
+	require.Equal(t, 500, s.Keys())
+	require.Equal(t, 500+fillDepth, s.Count("set"), "one pipeline twice")
+}
+
 // control counts what is done to servers that nobody really kills.
-type control struct{ killed, started atomic.Int32 }
+type control struct{ killed, started, frozen, thawed atomic.Int32 }
 
 func (c *control) Kill(string) error {
 	c.killed.Add(1)
@@ -94,6 +105,16 @@ func (c *control) Kill(string) error {
 
 func (c *control) Start(context.Context, string) error {
 	c.started.Add(1)
+	return nil
+}
+
+func (c *control) Freeze(string) error {
+	c.frozen.Add(1)
+	return nil
+}
+
+func (c *control) Thaw(string) error {
+	c.thawed.Add(1)
 	return nil
 }
 
@@ -114,6 +135,28 @@ func TestRestart(t *testing.T) {
 	require.Positive(t, f.Numbers["serves_after_snapshot_seconds"])
 	require.EqualValues(t, 2, c.killed.Load())
 	require.EqualValues(t, 2, c.started.Load())
+}
+
+// The leader is put out of action as many times as asked for, and comes back; another answers.
+func TestFailovers(t *testing.T) {
+	t.Parallel()
+	leader, other := fakeredis.Start(t), fakeredis.Start(t)
+	other.Role = "slave"
+	e := someEnv(leader)
+	e.Target.Addrs, e.Sizes.Failover = append(e.Target.Addrs, other.Addr), 3
+	_, err := failover(t.Context(), e)
+	require.ErrorIs(t, err, errNoControl)
+	c := &control{}
+	e.Control = c
+	for _, run := range []func(context.Context, Env) (*Figures, error){failover, freeze} {
+		f, err := run(t.Context(), e)
+		require.NoError(t, err)
+		require.Positive(t, f.Numbers["median_ms"])
+		require.GreaterOrEqual(t, f.Numbers["slowest_ms"], f.Numbers["fastest_ms"])
+	}
+	require.Equal(t, []int32{3, 3, 3, 3}, []int32{c.killed.Load(), c.started.Load(), c.frozen.Load(), c.thawed.Load()})
+	require.Zero(t, leader.Count("set"), "who is out of action is not asked")
+	require.Equal(t, 6, other.Count("set"))
 }
 
 func TestBusyCountsTerms(t *testing.T) {

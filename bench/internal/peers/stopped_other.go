@@ -1,0 +1,5 @@
+//go:build !linux
+
+package peers
+
+func waitStopped(int) error { return nil }
