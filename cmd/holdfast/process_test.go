@@ -325,6 +325,23 @@ func TestFailingDiskIsNoLostConnection(t *testing.T) {
 	}
 }
 
+// TestDiskFailsAtAnElection: the first that a failing disk loses is the term. Raft
+// panics then; the node ends in its own way all the same.
+func TestDiskFailsAtAnElection(t *testing.T) {
+	nodes := startNodes(t, build(t), 3, "--debug")
+	leader := leaderOf(t, nodes)
+	failing := nodes[0]
+	if failing == leader {
+		failing = nodes[1]
+	}
+	require.NoError(t, client(t, failing).Do(t.Context(), "DEBUG", "DISK", "ERROR").Err())
+	leader.kill() // whether it votes or is voted for, the next term is the first that it stores
+	<-failing.done
+	require.Equal(t, 1, failing.cmd.ProcessState.ExitCode(), failing.stderr)
+	require.NotContains(t, failing.stderr.String(), "panic")
+	require.Contains(t, failing.stderr.String(), "disk failed")
+}
+
 // TestOrderlyStopIsNoError: nodes that are stopped, one after the other or all at
 // once, under load, log nothing at the level of errors: neither they nor those that stay.
 func TestOrderlyStopIsNoError(t *testing.T) {

@@ -32,7 +32,8 @@ func (r *Replica) openRaft() error {
 	}
 	log := newAheadLog(c.Stores.Log, r.fail)
 	t.log = log
-	opened, err := raft.NewRaft(conf, r.state, log, c.Stores.Stable, c.Stores.Snapshots, t)
+	r.stable = newStable(c.Stores.Stable, r.fail)
+	opened, err := raft.NewRaft(conf, r.state, log, r.stable, c.Stores.Snapshots, t)
 	if err != nil {
 		return abandon(fmt.Errorf("open raft: %w", err))
 	}

@@ -36,6 +36,7 @@ type Replica struct {
 // engine is raft with what is around it.
 type engine struct {
 	raft       *raft.Raft
+	stable     *stable
 	transport  *transport
 	acks       *acks
 	succession *succession
@@ -101,6 +102,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	defer close(r.ended)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	r.stable.running.Store(true)
 	var parts sync.WaitGroup
 	for _, p := range []part{
 		{"take entries", r.transport.acceptAppends},
@@ -134,6 +136,11 @@ func (r *Replica) Run(ctx context.Context) error {
 	r.reads.close(protocol.ErrStopping)
 	// From here on nobody waits for raft: its calls return ErrRaftShutdown.
 	down := r.raft.Shutdown()
+	select {
+	case <-r.stable.lost:
+		return context.Cause(ctx) // nothing of raft's ends any more
+	default:
+	}
 	_ = r.transport.Close() // else raft waits for nodes that do not answer
 	parts.Wait()
 	err := down.Error()
