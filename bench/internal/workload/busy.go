@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/bench/internal/load"
 	"github.com/holdfast/holdfast/bench/internal/resp"
 	"github.com/holdfast/holdfast/bench/internal/target"
 )
@@ -31,15 +30,11 @@ func busy(ctx context.Context, e Env) (*Figures, error) {
 		return nil, err
 	}
 	e.Connections = steadyConnections
-	clients, err := e.Target.Clients(ctx, e.Connections, e.Client)
+	ops, end, err := pairsOf(ctx, e)
 	if err != nil {
 		return nil, err
 	}
-	defer target.CloseAll(clients)
-	var ops []load.Op
-	for i, c := range clients {
-		ops = append(ops, pairs(e, i, c))
-	}
+	defer end()
 	stop, err := burn(ctx, burnersPerCore*runtime.NumCPU())
 	if err != nil {
 		return nil, errors.Join(err, stop())

@@ -6,9 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/holdfast/holdfast/bench/internal/load"
 	"github.com/holdfast/holdfast/bench/internal/proc"
-	"github.com/holdfast/holdfast/bench/internal/target"
 )
 
 // growth is uncontended pairs beside e.Held locks that are held.
@@ -31,15 +29,11 @@ const longSlices = 60
 // logs, takes snapshots and reuses pages does over hours.
 func long(ctx context.Context, e Env) (*Figures, error) {
 	e.Connections = steadyConnections
-	clients, err := e.Target.Clients(ctx, e.Connections, e.Client)
+	ops, end, err := pairsOf(ctx, e)
 	if err != nil {
 		return nil, err
 	}
-	defer target.CloseAll(clients)
-	var ops []load.Op
-	for i, c := range clients {
-		ops = append(ops, pairs(e, i, c))
-	}
+	defer end()
 	whole, part := e.Measure, max(time.Second, e.Measure/longSlices)
 	f := &Figures{Series: make(map[string][]float64), Errors: make(map[string]int64)}
 	started := time.Now()

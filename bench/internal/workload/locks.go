@@ -44,6 +44,18 @@ func uncontended(ctx context.Context, e Env) (*Figures, error) {
 	return loop(ctx, e, func(worker int, c target.Client) load.Op { return pairs(e, worker, c) })
 }
 
+// pairsOf connects as many workers as e says, each with [pairs] of its own. end ends their connections.
+func pairsOf(ctx context.Context, e Env) (ops []load.Op, end func(), err error) {
+	clients, err := e.Target.Clients(ctx, e.Connections, e.Client)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, c := range clients {
+		ops = append(ops, pairs(e, i, c))
+	}
+	return ops, func() { target.CloseAll(clients) }, nil
+}
+
 // pairs is one pair of a worker that has keys of its own.
 func pairs(e Env, worker int, c target.Client) load.Op {
 	random, tokens := newRandom(worker), newTokens()

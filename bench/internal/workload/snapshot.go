@@ -10,7 +10,6 @@ import (
 
 	"github.com/holdfast/holdfast/bench/internal/load"
 	"github.com/holdfast/holdfast/bench/internal/resp"
-	"github.com/holdfast/holdfast/bench/internal/target"
 )
 
 const (
@@ -67,15 +66,11 @@ type snapshots struct {
 
 // during measures pairs meanwhile.
 func (s *snapshots) during(ctx context.Context, e Env) (*load.Summary, error) {
-	clients, err := e.Target.Clients(ctx, e.Connections, e.Client)
+	ops, end, err := pairsOf(ctx, e)
 	if err != nil {
 		return nil, err
 	}
-	defer target.CloseAll(clients)
-	var ops []load.Op
-	for i, c := range clients {
-		ops = append(ops, pairs(e, i, c))
-	}
+	defer end()
 	open, stop := context.WithCancel(ctx)
 	defer stop()
 	var servers sync.WaitGroup
