@@ -123,24 +123,9 @@ func (c *appendConn) exchange(args *raft.AppendEntriesRequest) ([]byte, error) {
 
 // acceptAppends takes other nodes' connections until ctx ends.
 func (t *transport) acceptAppends(ctx context.Context) error {
-	stream := t.appender.stream
-	stop := context.AfterFunc(ctx, func() { _ = stream.Close() })
-	defer stop()
-	var conns sync.WaitGroup
-	defer conns.Wait()
-	for {
-		conn, err := stream.Accept()
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
-		conns.Go(func() {
-			defer conn.Close()
-			_ = t.serveAppends(ctx, conn) // that the other node is gone is told where it is missed
-		})
-	}
+	return accept(ctx, t.appender.stream, func(ctx context.Context, conn net.Conn) {
+		_ = t.serveAppends(ctx, conn) // that the other node is gone is told where it is missed
+	})
 }
 
 // serveAppends answers the requests of one connection.
@@ -158,7 +143,7 @@ func (t *transport) serveAppends(ctx context.Context, conn net.Conn) error {
 		if err != nil {
 			return err
 		}
-		t.handle(ctx, raft.RPC{Command: req, RespChan: answers}, isHeartbeat(req))
+		t.handle(ctx, req, answers)
 		select {
 		case answer := <-answers:
 			out = appendAppended(append(out[:0], make([]byte, frameHead)...), answer)
@@ -172,8 +157,9 @@ func (t *transport) serveAppends(ctx context.Context, conn net.Conn) error {
 }
 
 // handle gives a request to raft. A heartbeat is handled at once, so that it does not wait for a disk.
-func (t *transport) handle(ctx context.Context, rpc raft.RPC, heartbeat bool) {
-	if f := t.heartbeat.Load(); heartbeat && f != nil {
+func (t *transport) handle(ctx context.Context, req *raft.AppendEntriesRequest, answers chan raft.RPCResponse) {
+	rpc := raft.RPC{Command: req, RespChan: answers}
+	if f := t.heartbeat.Load(); f != nil && isHeartbeat(req) {
 		(*f)(rpc)
 		return
 	}

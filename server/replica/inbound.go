@@ -46,9 +46,6 @@ type forwardedRead struct {
 
 // receive runs one link that another node opened.
 func (b *inbox) receive(ctx context.Context, conn net.Conn) {
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
 	br := bufio.NewReaderSize(conn, 64<<10)
 	_ = conn.SetDeadline(time.Now().Add(greetWithin))
 	frame, err := readFrame(br, nil, greetingLimit)

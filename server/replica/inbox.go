@@ -38,24 +38,9 @@ func newInbox(r *Replica) *inbox {
 
 // run accepts links until ctx ends.
 func (b *inbox) run(ctx context.Context) error {
-	layer := b.r.config.Peers.Forward
-	stop := context.AfterFunc(ctx, func() {
-		_ = layer.Close()
-		b.shut() // whoever waits in put goes on
-	})
+	stop := context.AfterFunc(ctx, b.shut) // whoever waits in put goes on
 	defer stop()
-	var links sync.WaitGroup
-	defer links.Wait()
-	for {
-		conn, err := layer.Accept()
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
-		links.Go(func() { b.receive(ctx, conn) })
-	}
+	return accept(ctx, b.r.config.Peers.Forward, b.receive)
 }
 
 // open lets followers in, for the leadership of term.

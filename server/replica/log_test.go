@@ -107,15 +107,12 @@ func TestFormerLeaderSettlesFirst(t *testing.T) {
 		relay := &transport{log: log, requests: requests}
 		append1(t, log, 6)
 		require.Equal(t, 1, <-store.calls)
-		rpc := raft.RPC{Command: &raft.AppendEntriesRequest{Term: 2, Entries: []*raft.Log{{Index: 6, Data: []byte{6}}}}}
-		handed := waits(t, func() error {
-			relay.handle(t.Context(), rpc, isHeartbeat(rpc.Command.(*raft.AppendEntriesRequest)))
-			return nil
-		})
+		req := &raft.AppendEntriesRequest{Term: 2, Entries: []*raft.Log{{Index: 6, Data: []byte{6}}}}
+		handed := waits(t, func() error { relay.handle(t.Context(), req, nil); return nil })
 		require.Empty(t, requests)
 		store.let <- nil
 		require.NoError(t, <-handed)
-		require.Equal(t, rpc, <-requests)
+		require.Equal(t, raft.RPC{Command: req}, <-requests)
 	})
 }
 

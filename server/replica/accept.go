@@ -1,0 +1,31 @@
+package replica
+
+import (
+	"context"
+	"net"
+	"sync"
+)
+
+// accept serves the connections of other nodes, each on a goroutine, until ctx
+// ends: then it closes them and waits for their goroutines.
+func accept(ctx context.Context, from net.Listener, serve func(ctx context.Context, conn net.Conn)) error {
+	stop := context.AfterFunc(ctx, func() { _ = from.Close() })
+	defer stop()
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	for {
+		conn, err := from.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		conns.Go(func() {
+			defer conn.Close()
+			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+			defer stop()
+			serve(ctx, conn)
+		})
+	}
+}
