@@ -9,12 +9,13 @@ import "time"
 // It returns within the time limit of a command and a little. Of a unit with
 // writes an error row's outcome says whether they may have been applied.
 func (r *Replica) Execute(u *Unit) error {
+	deadline := time.Now().Add(r.config.Timing.Command)
 	switch {
 	case len(u.Body) > r.config.Limits.UnitBytes:
 		return errTooLarge
 	case u.Write:
-		return r.writes.run(u, time.Time{})
+		return r.writes.run(u, deadline)
 	default:
-		return r.read(u)
+		return r.read(u, deadline)
 	}
 }

@@ -99,7 +99,7 @@ func TestClusterClock(t *testing.T) {
 }
 
 func TestTableKeepsOrder(t *testing.T) {
-	table := newTable(Limits{PendingUnits: math.MaxInt, PendingBytes: math.MaxInt}, time.Hour, func() {})
+	table := newTable(Limits{PendingUnits: math.MaxInt, PendingBytes: math.MaxInt}, func() {})
 	const units = 300 // more than the ring has at first
 	answered := make(chan uint64, units)
 	for i := range units {
@@ -145,7 +145,7 @@ func TestTableKeepsOrder(t *testing.T) {
 
 // Whether a unit was handed to anybody decides what its client is told.
 func TestTableOutcomes(t *testing.T) {
-	table := newTable(Limits{PendingUnits: 10, PendingBytes: 100}, time.Second, func() {})
+	table := newTable(Limits{PendingUnits: 10, PendingBytes: 100}, func() {})
 	start := time.Now()
 	slots := make([]*slot, 3)
 	for i := range slots {
@@ -166,10 +166,10 @@ func TestTableOutcomes(t *testing.T) {
 
 func TestTableIsDrainedWhenNothingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := newTable(Limits{PendingUnits: 10, PendingBytes: 100}, time.Second, func() {})
+		table := newTable(Limits{PendingUnits: 10, PendingBytes: 100}, func() {})
 		table.drained(t.Context()) // nothing waits
 		for range 2 {
-			go func() { _ = table.run(&Unit{Write: true}, time.Time{}) }()
+			go func() { _ = table.run(&Unit{Write: true}, time.Now().Add(time.Second)) }()
 		}
 		synctest.Wait()
 		var drained atomic.Int32
@@ -185,7 +185,7 @@ func TestTableIsDrainedWhenNothingWaits(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, int32(2), drained.Load())
 
-		go func() { _ = table.run(&Unit{Write: true}, time.Time{}) }()
+		go func() { _ = table.run(&Unit{Write: true}, time.Now().Add(time.Second)) }()
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

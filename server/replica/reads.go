@@ -126,8 +126,7 @@ func (rs *rounds) check(ctx context.Context) error {
 }
 
 // read answers a unit that only reads, on whichever node it can be.
-func (r *Replica) read(u *Unit) error {
-	deadline := time.Now().Add(r.config.Timing.Command)
+func (r *Replica) read(u *Unit, deadline time.Time) error {
 	for {
 		err := r.readOnce(u, deadline)
 		if err != errReroute {

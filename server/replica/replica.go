@@ -80,8 +80,8 @@ func Open(c Config) (*Replica, error) {
 	r.acks = newAcks(c.Name, c.InitialCluster)
 	r.state, r.helm, r.proposer = newState(r), newHelm(r), newProposer(r)
 	r.rounds, r.ticker, r.sweeper = newRounds(r), newTicker(r), newSweeper(r)
-	r.writes = newTable(c.Limits, c.Timing.Command, r.sweeper.poke)
-	r.reads = newTable(c.Limits, c.Timing.Command, r.sweeper.poke)
+	r.writes = newTable(c.Limits, r.sweeper.poke)
+	r.reads = newTable(c.Limits, r.sweeper.poke)
 	r.link, r.inbox, r.succession = newLink(r), newInbox(r), newSuccession(r)
 	if err := r.openRaft(); err != nil {
 		return nil, err

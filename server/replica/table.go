@@ -23,7 +23,6 @@ import (
 // in [base, next); when there are any, the one at base is among them.
 type table struct {
 	maxUnits, maxBytes int
-	timeout            time.Duration
 
 	mu     sync.Mutex
 	ring   []*slot // length is a power of two; a unit is at its number modulo that
@@ -59,24 +58,19 @@ type slot struct {
 // maxSpan bounds next-base: one unit that hangs must not make the ring grow for ever.
 const maxSpan = 1 << 20
 
-func newTable(l Limits, timeout time.Duration, poke func()) *table {
+func newTable(l Limits, poke func()) *table {
 	return &table{
-		maxUnits: l.PendingUnits, maxBytes: l.PendingBytes, timeout: timeout,
+		maxUnits: l.PendingUnits, maxBytes: l.PendingBytes,
 		ring: make([]*slot, 64), base: 1, cursor: 1, next: 1,
 		poke: poke,
 		pool: sync.Pool{New: func() any { return &slot{done: make(chan struct{}, 1)} }},
 	}
 }
 
-// run puts u into the table and waits until it is answered. A zero deadline
-// means now plus the table's timeout.
+// run puts u into the table and waits until it is answered, at the deadline if not before.
 func (t *table) run(u *Unit, deadline time.Time) error {
 	s := t.pool.Get().(*slot)
-	s.unit, s.handed, s.err = u, false, nil
-	if deadline.IsZero() {
-		deadline = time.Now().Add(t.timeout)
-	}
-	s.deadline = deadline
+	s.unit, s.handed, s.err, s.deadline = u, false, nil, deadline
 	if err := t.add(s); err != nil {
 		return err
 	}
