@@ -127,12 +127,20 @@ func NewEntry(buf []byte, stampMillis, wallOffsetMillis int64) *EntryWriter {
 
 // Add appends a batch.
 func (w *EntryWriter) Add(o Origin, low, seq uint64, body []byte) {
-	w.buf = appendString(w.buf, o.Node)
-	w.buf = binary.AppendUvarint(w.buf, o.Epoch)
-	w.buf = binary.AppendUvarint(w.buf, low)
-	w.buf = binary.AppendUvarint(w.buf, seq)
-	w.buf = binary.AppendUvarint(w.buf, uint64(len(body)))
-	w.buf = append(w.buf, body...)
+	w.buf = AppendBatch(w.buf, o, low, seq, body)
+}
+
+// AddBatches appends what [AppendBatch] made.
+func (w *EntryWriter) AddBatches(batches []byte) { w.buf = append(w.buf, batches...) }
+
+// AppendBatch appends one batch of an entry to dst.
+func AppendBatch(dst []byte, o Origin, low, seq uint64, body []byte) []byte {
+	dst = appendString(dst, o.Node)
+	dst = binary.AppendUvarint(dst, o.Epoch)
+	dst = binary.AppendUvarint(dst, low)
+	dst = binary.AppendUvarint(dst, seq)
+	dst = binary.AppendUvarint(dst, uint64(len(body)))
+	return append(dst, body...)
 }
 
 // Len is the size so far, in bytes.

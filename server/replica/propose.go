@@ -20,9 +20,18 @@ type proposer struct {
 	// turn is held while an entry is made and given to raft, and during a transfer of leadership.
 	turn chan struct{}
 
-	size       int  // of the last entry: a guess at the next one's
-	othersTurn bool // whose units go first into the next entry
+	size       int    // of the last entry: a guess at the next one's
+	othersTurn bool   // whose units go first into the next entry
+	last       []byte // batches that come last in the entry, see gather
 }
+
+// maxLast bounds how many units of an entry are put behind those that came after
+// them. Each can leave a gap in a session's numbers while the entry is applied,
+// and of those it remembers not too many.
+const maxLast = 256
+
+// keepLast is how big p.last may stay, in bytes.
+const keepLast = 64 << 10
 
 func newProposer(r *Replica) *proposer {
 	return &proposer{r: r, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
@@ -104,16 +113,30 @@ func (p *proposer) step() bool {
 
 // gather moves units into the entry until it is full: this node's up to number
 // until, and as many of the other nodes' as given. They take turns in going first.
+//
+// Nobody has an answer to any of them yet, so each order among them is one in which
+// they may take effect. Those that want a key only if nobody has it come last: a
+// lock that is released in this entry goes to one that waits for it at once, and
+// not an entry later to whoever asks again.
 func (p *proposer) gather(l *lead, w *protocol.EntryWriter, until uint64, others int) {
-	limit, empty := p.r.config.Limits.EntryBytes, w.Len()
-	fits := func(body int) bool { return w.Len() == empty || w.Len()+body <= limit }
+	limit, empty, last := p.r.config.Limits.EntryBytes, w.Len(), 0
+	p.last = p.last[:0]
+	add := func(o protocol.Origin, low, seq uint64, body []byte) bool {
+		size := w.Len() + len(p.last)
+		switch {
+		case size > empty && size+len(body) > limit:
+			return false
+		case last < maxLast && protocol.Acquires(body):
+			p.last = protocol.AppendBatch(p.last, o, low, seq, body)
+			last++
+		default:
+			w.Add(o, low, seq, body)
+		}
+		return true
+	}
 	own := func() {
 		p.r.writes.take(l, until, func(low, number uint64, u *Unit) bool {
-			if !fits(len(u.Body)) {
-				return false
-			}
-			w.Add(p.r.origin, low, number, u.Body)
-			return true
+			return add(p.r.origin, low, number, u.Body)
 		})
 	}
 	p.othersTurn = !p.othersTurn
@@ -121,14 +144,14 @@ func (p *proposer) gather(l *lead, w *protocol.EntryWriter, until uint64, others
 		own()
 	}
 	p.r.inbox.take(l.term, others, func(f *forwarded) bool {
-		if !fits(len(f.body)) {
-			return false
-		}
-		w.Add(f.origin, f.low, f.seq, f.body)
-		return true
+		return add(f.origin, f.low, f.seq, f.body)
 	})
 	if p.othersTurn {
 		own()
+	}
+	w.AddBatches(p.last)
+	if cap(p.last) > keepLast {
+		p.last = nil
 	}
 }
 
