@@ -1,0 +1,6 @@
+//go:build !linux
+
+package main
+
+// setTimerSlack is for Linux.
+func setTimerSlack() {}
