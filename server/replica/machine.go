@@ -161,7 +161,7 @@ type capture struct {
 
 func (c *capture) Persist(sink raft.SnapshotSink) error {
 	start := time.Now()
-	n, err := c.write(sink)
+	n, err := c.write(&considerate{w: sink, others: c.r.state.index.load})
 	c.r.event(SnapshotTaken{Bytes: n, Took: time.Since(start), Err: err})
 	return err // raft closes or cancels the sink
 }
