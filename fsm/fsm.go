@@ -157,6 +157,14 @@ func (m *Machine) Clock() (stampMillis, wallOffsetMillis int64) {
 	return m.st.clockMillis, m.st.wallOffsetMillis
 }
 
+// Has reports whether a key is there and its deadline has not passed at nowMillis.
+func (m *Machine) Has(db int, key string, nowMillis int64) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	it := m.st.databases[db].keys.find(hashKey(key), key)
+	return it != nil && !it.dead(nowMillis)
+}
+
 // NextDue returns the first instant of cluster time at which some key is due,
 // one millisecond after its deadline. It lies in the past while keys that are due wait to be
 // removed: any further entry does that.

@@ -2,48 +2,53 @@ package protocol
 
 import "encoding/binary"
 
-// Acquires reports whether body, as [AppendRequest] wrote it, begins with a
-// command that takes a key only if nobody has it: SETNX, or SET with NX. It does
-// not check what it is given: false is the answer to anything else.
-func Acquires(body []byte) bool {
-	_, body, ok := cutNumber(body) // database
-	words, body, counted := cutNumber(body)
-	if !ok || !counted {
-		return false
-	}
-	name, body, ok := cutWord(body)
-	switch {
-	case !ok:
-		return false
-	case string(name) == "setnx":
-		return true
-	case string(name) != "set":
-		return false
-	}
-	for i := uint64(1); i < words; i++ {
-		var word []byte
-		if word, body, ok = cutWord(body); !ok {
-			return false
-		}
-		if i > 2 && len(word) == 2 && word[0]|0x20 == 'n' && word[1]|0x20 == 'x' {
-			return true
-		}
-	}
-	return false
-}
-
-func cutNumber(b []byte) (n uint64, rest []byte, ok bool) {
-	n, size := binary.Uvarint(b)
-	if size <= 0 {
+// Acquires returns the key of a body, as [AppendRequest] wrote it, that is one command
+// which takes a key only if nobody has it: SETNX, or SET with NX. It does not check
+// what it is given: ok is false for anything else. The key shares memory with body.
+func Acquires(body []byte) (db int, key []byte, ok bool) {
+	c := cutter{rest: body}
+	database, words := c.number(), c.number()
+	name := c.word()
+	takes := string(name) == "setnx"
+	if c.failed || !takes && string(name) != "set" || database >= MaxDatabases {
 		return 0, nil, false
 	}
-	return n, b[size:], true
+	for i := uint64(1); i < words && !c.failed; i++ {
+		word := c.word()
+		if i == 1 {
+			key = word
+		}
+		takes = takes || i > 2 && len(word) == 2 && word[0]|0x20 == 'n' && word[1]|0x20 == 'x'
+	}
+	if !takes || c.failed || len(c.rest) > 0 || key == nil {
+		return 0, nil, false
+	}
+	return int(database), key, true
 }
 
-func cutWord(b []byte) (word, rest []byte, ok bool) {
-	n, b, ok := cutNumber(b)
-	if !ok || n > uint64(len(b)) {
-		return nil, nil, false
+// cutter takes numbers and words from the front of bytes.
+type cutter struct {
+	rest   []byte
+	failed bool
+}
+
+func (c *cutter) number() uint64 {
+	n, size := binary.Uvarint(c.rest)
+	if size <= 0 {
+		c.failed = true
+		return 0
 	}
-	return b[:n], b[n:], true
+	c.rest = c.rest[size:]
+	return n
+}
+
+func (c *cutter) word() []byte {
+	n := c.number()
+	if n > uint64(len(c.rest)) {
+		c.failed = true
+		return nil
+	}
+	word := c.rest[:n]
+	c.rest = c.rest[n:]
+	return word
 }

@@ -8,24 +8,36 @@ import (
 )
 
 func TestAcquires(t *testing.T) {
-	for line, want := range map[string]bool{
-		"set k v NX PX 30000": true,
-		"set k v px 30000 nX": true,
-		"setnx k v":           true,
-		"set k v":             false,
-		"set nx nx":           false,
-		"set k v XX":          false,
-		"get k":               false,
-		"delifeq k v":         false,
-		"evalsha nx 1 k NX":   false,
-		"set":                 false,
+	body := func(line string) []byte { return AppendRequestStrings(nil, 3, strings.Fields(line)...) }
+	for line, want := range map[string]string{
+		"set k v NX PX 30000": "k",
+		"set k v px 30000 nX": "k",
+		"setnx key v":         "key",
+		"set k v":             "",
+		"set nx nx":           "",
+		"set k v XX":          "",
+		"get k":               "",
+		"delifeq k v":         "",
+		"evalsha nx 1 k NX":   "",
+		"set":                 "",
+		"setnx":               "",
 	} {
-		body := AppendRequestStrings(nil, 3, strings.Fields(line)...)
-		require.Equal(t, want, Acquires(body), line)
-		for n := range body {
-			Acquires(body[:n]) // whatever it is, no panic
+		db, key, ok := Acquires(body(line))
+		require.Equal(t, want != "", ok, line)
+		require.Equal(t, want, string(key), line)
+		require.Equal(t, map[bool]int{true: 3}[ok], db, line)
+		for n := range body(line) {
+			_, _, ok := Acquires(body(line)[:n])
+			require.False(t, ok, "%s, %d bytes of it", line, n)
 		}
 	}
-	require.False(t, Acquires(nil))
-	require.False(t, Acquires([]byte{0, 200, 3, 's', 'e', 't', 255, 255, 255, 255, 255, 255, 255, 255, 255, 1}))
+	for _, other := range [][]byte{
+		nil,
+		{0, 200, 3, 's', 'e', 't', 255, 255, 255, 255, 255, 255, 255, 255, 255, 1},
+		append([]byte{MaxDatabases}, body("setnx k v")[1:]...),
+		append(body("setnx k v"), body("get k")...),
+	} {
+		_, _, ok := Acquires(other)
+		require.False(t, ok, "%q", other)
+	}
 }

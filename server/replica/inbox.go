@@ -125,6 +125,18 @@ func (b *inbox) waiting(term uint64) int {
 	return len(b.queue) - b.first
 }
 
+// look shows the leader of term the bodies of up to limit writes, in order, until see
+// returns false. See is called while the inbox is locked and must not keep them.
+func (b *inbox) look(term uint64, limit int, see func(body []byte) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.term != term {
+		return
+	}
+	for i := b.first; i < min(len(b.queue), b.first+limit) && see(b.queue[i].body); i++ {
+	}
+}
+
 // take moves up to limit writes to the leader of term, in order, until visit returns false.
 func (b *inbox) take(term uint64, limit int, visit func(*forwarded) bool) {
 	b.mu.Lock()

@@ -2,6 +2,7 @@ package replica_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -33,5 +34,36 @@ func TestReleasedLockIsAcquiredInTheSameEntry(t *testing.T) {
 				f()
 			}
 		}
+	})
+}
+
+// Polls for a lock that somebody has wait for company right after an entry that was of
+// use, a millisecond at most; where nothing happens they are refused at once.
+func TestPollsWaitForCompany(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		lastLog := func() uint64 { return leader.Replica().Status().LastLog }
+		refused := func() time.Duration {
+			start := time.Now()
+			require.Equal(t, protocol.Null, leader.Do("SET", "lock", "b", "NX"))
+			return time.Since(start)
+		}
+		require.Equal(t, protocol.OK, leader.Do("SET", "lock", "a"))
+		time.Sleep(time.Second)
+		alone := refused()
+		require.Less(t, refused()+refused(), 3*alone, "refusals are no company")
+
+		require.Equal(t, protocol.Integer(1), leader.Do("INCR", "n"))
+		before, start := lastLog(), time.Now()
+		acquired := later(leader, "SET", "lock", "b", "NX")
+		synctest.Wait()
+		require.Equal(t, before, lastLog())
+		require.Equal(t, protocol.Integer(1), leader.Do("DEL", "lock"))
+		require.Equal(t, protocol.OK, <-acquired)
+		require.Equal(t, before+1, lastLog())
+		require.LessOrEqual(t, time.Since(start), alone)
+
+		require.LessOrEqual(t, refused(), alone+time.Millisecond)
+		require.Equal(t, protocol.OK, leader.Do("SET", "other", "a", "NX"), "a lock that is free does not wait")
 	})
 }

@@ -23,6 +23,7 @@ type proposer struct {
 	size       int    // of the last entry: a guess at the next one's
 	othersTurn bool   // whose units go first into the next entry
 	last       []byte // batches that come last in the entry, see gather
+	company    company
 }
 
 // maxLast bounds how many units of an entry are put behind those that came after
@@ -34,7 +35,11 @@ const maxLast = 256
 const keepLast = 64 << 10
 
 func newProposer(r *Replica) *proposer {
-	return &proposer{r: r, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+	wake := make(chan struct{}, 1)
+	return &proposer{
+		r: r, wake: wake, turn: make(chan struct{}, 1),
+		company: newCompany(r.config.Timing.Company, wake),
+	}
 }
 
 func (p *proposer) run(ctx context.Context) error {
@@ -92,7 +97,11 @@ func (p *proposer) step() bool {
 	// The clock is read when it is settled which units can be in the entry, and
 	// before they are: no unit is stamped earlier than it came.
 	stamp, offset := l.clock.read()
-	if from == until && others == 0 && l.wanted.Load() <= l.stamped {
+	wanted := l.wanted.Load() > l.stamped
+	if from == until && others == 0 && !wanted {
+		return false
+	}
+	if p.company.comes(!wanted && p.onlyRefusals(l, until, others, stamp)) {
 		return false
 	}
 	w := protocol.NewEntry(make([]byte, 0, p.size+p.size/4+64), stamp, offset)
@@ -126,7 +135,7 @@ func (p *proposer) gather(l *lead, w *protocol.EntryWriter, until uint64, others
 		switch {
 		case size > empty && size+len(body) > limit:
 			return false
-		case last < maxLast && protocol.Acquires(body):
+		case last < maxLast && acquires(body):
 			p.last = protocol.AppendBatch(p.last, o, low, seq, body)
 			last++
 		default:
@@ -153,6 +162,11 @@ func (p *proposer) gather(l *lead, w *protocol.EntryWriter, until uint64, others
 	if cap(p.last) > keepLast {
 		p.last = nil
 	}
+}
+
+func acquires(body []byte) bool {
+	_, _, ok := protocol.Acquires(body)
+	return ok
 }
 
 // landed is told that an entry of this leadership was applied.

@@ -151,6 +151,21 @@ func (t *table) waiting(consumer any) (from, until uint64) {
 	return t.cursor, t.next
 }
 
+// look shows consumer the bodies that it would take, until see returns false. See is
+// called while the table is locked and must not keep them.
+func (t *table) look(consumer any, limit uint64, see func(body []byte) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.consumer != consumer {
+		return
+	}
+	for n := t.cursor; n < min(limit, t.next); n++ {
+		if s := *t.at(n); s != nil && !see(s.unit.Body) {
+			return
+		}
+	}
+}
+
 // attach makes consumer the one who takes units, from the first that waits.
 func (t *table) attach(consumer any, wake chan<- struct{}) {
 	t.mu.Lock()
