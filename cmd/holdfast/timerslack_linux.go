@@ -11,7 +11,7 @@ import (
 
 // timerSlack is by how much the kernel may let a thread of this process sleep longer than
 // it asked for. Nothing in a node is timed more finely; see prctl(2), PR_SET_TIMERSLACK.
-const timerSlack = 2 * time.Millisecond
+const timerSlack = 5 * time.Millisecond
 
 // setTimerSlack has every thread of this process sleep with timerSlack, where Linux's
 // default is 50 µs. It is for one thread: Go's monitor (sysmon in runtime/proc.go), which

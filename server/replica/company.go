@@ -13,7 +13,7 @@ import (
 // then waits for two entries. So for a moment after an entry that was of use such polls wait
 // for the next that is. Where nothing of use happens they do not wait.
 type company struct {
-	within time.Duration // how long they wait, from the last entry that was of use
+	within time.Duration // how long they wait, from the last entry that was of use; timers may be late
 	late   *time.Timer   // wakes the proposer when the waiting is over
 	// useful: the entry that was proposed last had more than refusals. landed is when one that had was applied.
 	useful bool
