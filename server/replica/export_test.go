@@ -5,6 +5,12 @@ import "github.com/hashicorp/raft"
 // Propose has an entry proposed that says it was stamped for term.
 func (r *Replica) Propose(term uint64, entry []byte) { r.propose(term, entry) }
 
+// ProposeFirst proposes the first entry of a leadership once more.
+func (r *Replica) ProposeFirst() { r.helm.proposeFirst(r.serving.Load().term) }
+
+// InFlight is how many entries this leader thinks are on their way.
+func (r *Replica) InFlight() int { return int(r.serving.Load().inFlight.Load()) }
+
 // SendSnapshot sends this node's newest snapshot to another, as raft does to one that is behind.
 func (r *Replica) SendSnapshot(to string) (resp raft.InstallSnapshotResponse, err error) {
 	stored, err := r.config.Stores.Snapshots.List()

@@ -121,7 +121,7 @@ func (h *helm) assert(term uint64) {
 
 func (h *helm) proposeFirst(term uint64) {
 	stamp, offset := h.r.machine.Clock()
-	h.r.propose(term, protocol.NewEntry(nil, stamp, offset).Bytes())
+	h.r.propose(term, protocol.NewEntry(nil, stamp, offset).Bytes(), uncounted)
 }
 
 // assertAgain is how often it is looked whether the first entry got lost.
@@ -198,18 +198,22 @@ func (h *helm) see(leader string, term uint64) {
 // propose gives an entry to raft for term. It returns when raft's main loop has
 // taken it, at once or after the append before it.
 //
-// The term travels with the entry. Raft could take the entry only after this
+// What the entry is for travels with it, as the term and flags. Raft could take the entry only after this
 // node lost its leadership and won another, and then the stamp would be that
-// of a clock that is no longer cluster time: such an entry is void (machine.go).
+// of a clock that is no longer cluster time: such an entry is void (machine.go). Uncounted entries
+// are those that lead.inFlight does not count; when they are applied this node may serve already.
 //
 // The future is not looked at. Success is seen when the entry is applied, failure when
 // the leadership ends, which is all that can fail it: transfers wait until nothing is in
 // flight. And futures can stay without an answer when raft is shut down.
-func (r *Replica) propose(term uint64, entry []byte) {
+func (r *Replica) propose(term uint64, entry []byte, flags ...byte) {
 	if answersBeforeCommit {
 		early := sink{r: r}
 		_ = r.machine.Apply(entry, &early)
 		early.flush()
 	}
-	r.raft.ApplyLog(raft.Log{Data: entry, Extensions: binary.AppendUvarint(nil, term)}, 0)
+	r.raft.ApplyLog(raft.Log{Data: entry, Extensions: append(binary.AppendUvarint(nil, term), flags...)}, 0)
 }
+
+// uncounted is the flag of a leadership's first entry.
+const uncounted byte = 1

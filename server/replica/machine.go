@@ -85,7 +85,8 @@ func (s *state) apply(l *raft.Log) error {
 		s.index.reach(l.Index) // the helm is about to serve, and looks at it
 		notify(s.r.helm.turn)
 	}
-	if lead := s.r.serving.Load(); lead != nil && lead.term == l.Term {
+	counted := len(l.Extensions) == n
+	if lead := s.r.serving.Load(); counted && lead != nil && lead.term == l.Term {
 		s.r.proposer.landed(lead)
 	}
 	if s.bytes += int64(len(l.Data)); s.bytes > s.r.config.Snapshots.Bytes {

@@ -31,3 +31,19 @@ func TestLeadsAgainDuringItsOwnTransfer(t *testing.T) {
 		require.Less(t, time.Since(start), time.Second)
 	})
 }
+
+// The first entry of a leadership, which is proposed before this node serves and may be proposed
+// twice, is not one of those in flight when it is applied after that. It was, so that
+// fewer than none were in flight: two entries at a time, and a leader that thought it hung.
+func TestFirstEntryIsNotInFlight(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		r := c.Leader().Replica()
+		before := r.Status().Applied
+		r.ProposeFirst()
+		time.Sleep(time.Second)
+		require.Greater(t, r.Status().Applied, before)
+		require.Zero(t, r.InFlight())
+		time.Sleep(time.Minute)
+		require.NoError(t, r.Healthy())
+	})
+}
