@@ -19,10 +19,11 @@ type company struct {
 	useful bool
 	landed time.Time
 	waits  bool // late is set
+	// own and others are how far was looked at this node's units and at those of other nodes.
+	own    uint64
+	others int
+	wanted []wantedKey
 }
-
-// mostRefusals is how many polls wait at most.
-const mostRefusals = 256
 
 func newCompany(within time.Duration, wake chan<- struct{}) company {
 	late := time.AfterFunc(time.Hour, func() { notify(wake) })
@@ -52,29 +53,36 @@ func (c *company) comes(refusals bool) bool {
 	return false
 }
 
+// wantedKey is a key that a poll wants to take.
+type wantedKey struct {
+	db  int
+	key string
+}
+
 // onlyRefusals reports whether all that waits wants keys that somebody has. It is a
-// guess: what is true when the entry is applied decides.
-func (p *proposer) onlyRefusals(l *lead, until uint64, others int, nowMillis int64) bool {
-	var wanted [mostRefusals]struct {
-		db  int
-		key string
+// guess: what is true when the entry is applied decides. While polls wait nothing is on its
+// way that could change what was found, so it looks at those alone that have come since.
+func (p *proposer) onlyRefusals(l *lead, from, until uint64, others int, nowMillis int64) bool {
+	c, known := &p.company, 0
+	if c.waits {
+		from, known = max(from, c.own), c.others
 	}
-	n := 0
 	only := true
+	c.wanted = c.wanted[:0]
 	look := func(body []byte) bool {
 		db, key, ok := protocol.Acquires(body)
-		if only = ok && n < len(wanted); only {
-			wanted[n].db, wanted[n].key = db, string(key)
-			n++
+		if only = ok; ok {
+			c.wanted = append(c.wanted, wantedKey{db, string(key)})
 		}
-		return only
+		return ok
 	}
-	p.r.writes.look(l, until, look)
+	p.r.writes.look(l, from, until, look)
 	if only {
-		p.r.inbox.look(l.term, others, look)
+		p.r.inbox.look(l.term, known, others, look)
 	}
-	for i := 0; only && i < n; i++ {
-		only = p.r.machine.Has(wanted[i].db, wanted[i].key, nowMillis)
+	for i := 0; only && i < len(c.wanted); i++ {
+		only = p.r.machine.Has(c.wanted[i].db, c.wanted[i].key, nowMillis)
 	}
-	return only && n > 0
+	c.own, c.others = until, others
+	return only
 }

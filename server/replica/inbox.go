@@ -125,15 +125,15 @@ func (b *inbox) waiting(term uint64) int {
 	return len(b.queue) - b.first
 }
 
-// look shows the leader of term the bodies of up to limit writes, in order, until see
-// returns false. See is called while the inbox is locked and must not keep them.
-func (b *inbox) look(term uint64, limit int, see func(body []byte) bool) {
+// look shows the leader of term the bodies of up to limit writes in the queue, without the first few of
+// them that it is to skip, until see returns false. See is called while the inbox is locked and must not keep them.
+func (b *inbox) look(term uint64, skip, limit int, see func(body []byte) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.term != term {
 		return
 	}
-	for i := b.first; i < min(len(b.queue), b.first+limit) && see(b.queue[i].body); i++ {
+	for i := b.first + skip; i < min(len(b.queue), b.first+limit) && see(b.queue[i].body); i++ {
 	}
 }
 

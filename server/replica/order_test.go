@@ -64,6 +64,21 @@ func TestPollsWaitForCompany(t *testing.T) {
 		require.LessOrEqual(t, time.Since(start), alone)
 
 		require.LessOrEqual(t, refused(), alone+time.Millisecond)
+
+		require.Equal(t, protocol.Integer(2), leader.Do("INCR", "n"))
+		before, start = lastLog(), time.Now()
+		var polls []<-chan protocol.Value
+		for _, n := range c.Nodes() {
+			polls = append(polls, later(n, "SET", "lock", "c", "NX"))
+			time.Sleep(200 * time.Microsecond)
+			require.Equal(t, before, lastLog())
+		}
+		require.Equal(t, protocol.OK, c.Followers()[0].Do("SET", "third", "a", "NX"))
+		for _, poll := range polls {
+			require.Equal(t, protocol.Null, <-poll)
+		}
+		require.Equal(t, before+1, lastLog())
+		require.Less(t, time.Since(start), time.Millisecond)
 		require.Equal(t, protocol.OK, leader.Do("SET", "other", "a", "NX"), "a lock that is free does not wait")
 	})
 }

@@ -101,7 +101,7 @@ func (p *proposer) step() bool {
 	if from == until && others == 0 && !wanted {
 		return false
 	}
-	if p.company.comes(!wanted && p.onlyRefusals(l, until, others, stamp)) {
+	if p.company.comes(!wanted && p.onlyRefusals(l, from, until, others, stamp)) {
 		return false
 	}
 	w := protocol.NewEntry(make([]byte, 0, p.size+p.size/4+64), stamp, offset)

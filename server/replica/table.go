@@ -151,15 +151,15 @@ func (t *table) waiting(consumer any) (from, until uint64) {
 	return t.cursor, t.next
 }
 
-// look shows consumer the bodies that it would take, until see returns false. See is
-// called while the table is locked and must not keep them.
-func (t *table) look(consumer any, limit uint64, see func(body []byte) bool) {
+// look shows consumer the bodies of the units with the numbers from to until that it would take,
+// until see returns false. See is called while the table is locked and must not keep them.
+func (t *table) look(consumer any, from, until uint64, see func(body []byte) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.consumer != consumer {
 		return
 	}
-	for n := t.cursor; n < min(limit, t.next); n++ {
+	for n := max(from, t.cursor); n < min(until, t.next); n++ {
 		if s := *t.at(n); s != nil && !see(s.unit.Body) {
 			return
 		}
