@@ -8,7 +8,8 @@ import (
 )
 
 // maxSpans bounds a session's memory. A node has a few dozen batches on their
-// way at once, and so a few dozen gaps at the very most.
+// way at once, and so a few dozen gaps; while an entry is applied a few hundred at the very
+// most, as its leader may have put batches behind later ones.
 const maxSpans = 4096
 
 // session remembers which batches of one node's life were applied.

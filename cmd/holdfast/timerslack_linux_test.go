@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -16,6 +18,7 @@ func TestServeSetsTimerSlack(t *testing.T) {
 	n := startNodes(t, build(t), 1)[0]
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", n.cmd.Process.Pid))
 	require.NoError(t, err)
+	seen := 0
 	for _, thread := range threads {
 		slack, err := os.ReadFile(fmt.Sprintf("/proc/%s/timerslack_ns", thread.Name()))
 		if errors.Is(err, fs.ErrPermission) {
@@ -25,6 +28,10 @@ func TestServeSetsTimerSlack(t *testing.T) {
 			continue // the thread has ended, or the kernel does not tell
 		}
 		require.NoError(t, err)
-		require.Equal(t, fmt.Sprint(timerSlack.Nanoseconds()), string(bytes.TrimSpace(slack)))
+		nanoseconds, err := strconv.Atoi(string(bytes.TrimSpace(slack)))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, time.Duration(nanoseconds), timerSlack)
+		seen++
 	}
+	require.NotZero(t, seen)
 }

@@ -75,9 +75,9 @@ type Timing struct {
 	// Command is how long a command may take before its client is told that its
 	// outcome is uncertain.
 	Command time.Duration
-	// Company is how long polls for a lock that somebody has wait for an entry that is of use, counted
-	// from the last such entry. Negative: not at all.
-	Company time.Duration
+	// Linger is how long after an entry that was of use polls for a lock that somebody has are
+	// held back for the next such entry; a timer may make it a little longer. Negative: not at all.
+	Linger time.Duration
 	// ClockStep caps what cluster time advances at once. Zero: Election.
 	ClockStep time.Duration
 }
@@ -114,7 +114,7 @@ const (
 	DefaultElection  = 400 * time.Millisecond
 	DefaultLease     = 400 * time.Millisecond
 	DefaultCommit    = 50 * time.Millisecond
-	DefaultCompany   = time.Millisecond
+	DefaultLinger    = time.Millisecond
 	DefaultCommand   = 1750 * time.Millisecond
 
 	DefaultEntryBytes   = 1 << 20
@@ -142,7 +142,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Timing.Election, max(DefaultElection, c.Timing.Heartbeat))
 	orDefault(&c.Timing.Lease, min(DefaultLease, c.Timing.Heartbeat))
 	orDefault(&c.Timing.Commit, DefaultCommit)
-	orDefault(&c.Timing.Company, DefaultCompany)
+	orDefault(&c.Timing.Linger, DefaultLinger)
 	orDefault(&c.Timing.Command, DefaultCommand)
 	orDefault(&c.Timing.ClockStep, c.Timing.Election)
 	orDefault(&c.Limits.EntryBytes, DefaultEntryBytes)

@@ -162,7 +162,7 @@ type capture struct {
 
 func (c *capture) Persist(sink raft.SnapshotSink) error {
 	start := time.Now()
-	n, err := c.write(&considerate{w: sink, others: c.r.state.index.load})
+	n, err := c.write(&pacedWriter{w: sink, applied: c.r.state.index.load, stop: c.r.stopped})
 	c.r.event(SnapshotTaken{Bytes: n, Took: time.Since(start), Err: err})
 	return err // raft closes or cancels the sink
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 	"github.com/holdfast/holdfast/server/store"
 )
@@ -37,9 +38,9 @@ func TestReleasedLockIsAcquiredInTheSameEntry(t *testing.T) {
 	})
 }
 
-// Polls for a lock that somebody has wait for company right after an entry that was of
+// Polls for a lock that somebody has wait for others right after an entry that was of
 // use, a millisecond at most; where nothing happens they are refused at once.
-func TestPollsWaitForCompany(t *testing.T) {
+func TestPollsLinger(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
 		lastLog := func() uint64 { return leader.Replica().Status().LastLog }
@@ -50,8 +51,8 @@ func TestPollsWaitForCompany(t *testing.T) {
 		}
 		require.Equal(t, protocol.OK, leader.Do("SET", "lock", "a"))
 		time.Sleep(time.Second)
-		alone := refused()
-		require.Less(t, refused()+refused(), 3*alone, "refusals are no company")
+		require.Zero(t, refused())
+		require.Zero(t, refused())
 
 		require.Equal(t, protocol.Integer(1), leader.Do("INCR", "n"))
 		before, start := lastLog(), time.Now()
@@ -61,9 +62,10 @@ func TestPollsWaitForCompany(t *testing.T) {
 		require.Equal(t, protocol.Integer(1), leader.Do("DEL", "lock"))
 		require.Equal(t, protocol.OK, <-acquired)
 		require.Equal(t, before+1, lastLog())
-		require.LessOrEqual(t, time.Since(start), alone)
+		require.Zero(t, time.Since(start))
 
-		require.LessOrEqual(t, refused(), alone+time.Millisecond)
+		require.Equal(t, replica.DefaultLinger, refused())
+		require.Zero(t, refused())
 
 		require.Equal(t, protocol.Integer(2), leader.Do("INCR", "n"))
 		before, start = lastLog(), time.Now()
@@ -78,7 +80,7 @@ func TestPollsWaitForCompany(t *testing.T) {
 			require.Equal(t, protocol.Null, <-poll)
 		}
 		require.Equal(t, before+1, lastLog())
-		require.Less(t, time.Since(start), time.Millisecond)
+		require.Less(t, time.Since(start), replica.DefaultLinger)
 		require.Equal(t, protocol.OK, leader.Do("SET", "other", "a", "NX"), "a lock that is free does not wait")
 	})
 }

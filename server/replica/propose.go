@@ -22,23 +22,23 @@ type proposer struct {
 
 	size       int    // of the last entry: a guess at the next one's
 	othersTurn bool   // whose units go first into the next entry
-	last       []byte // batches that come last in the entry, see gather
-	company    company
+	deferred   []byte // batches that come later in the entry, see gather
+	linger     linger
 }
 
-// maxLast bounds how many units of an entry are put behind those that came after
-// them. Each can leave a gap in a session's numbers while the entry is applied,
-// and of those it remembers not too many.
-const maxLast = 256
-
-// keepLast is how big p.last may stay, in bytes.
-const keepLast = 64 << 10
+const (
+	// maxDeferred bounds how many units are put behind others at a time. Each can leave a gap in a
+	// session's numbers while the entry is applied, and of those it remembers not too many.
+	maxDeferred = 256
+	// keepDeferred is how big p.deferred may stay, in bytes.
+	keepDeferred = 64 << 10
+)
 
 func newProposer(r *Replica) *proposer {
 	wake := make(chan struct{}, 1)
 	return &proposer{
 		r: r, wake: wake, turn: make(chan struct{}, 1),
-		company: newCompany(r.config.Timing.Company, wake),
+		linger: newLinger(r.config.Timing.Linger, wake),
 	}
 }
 
@@ -92,6 +92,7 @@ func (p *proposer) step() bool {
 	if l == nil || l.inFlight.Load() >= maxInFlight {
 		return false
 	}
+	p.linger.land(l)
 	from, until := p.r.writes.waiting(l)
 	others := p.r.inbox.waiting(l.term)
 	// The clock is read when it is settled which units can be in the entry, and
@@ -101,7 +102,9 @@ func (p *proposer) step() bool {
 	if from == until && others == 0 && !wanted {
 		return false
 	}
-	if p.company.comes(!wanted && p.onlyRefusals(l, from, until, others, stamp)) {
+	useful := wanted || !p.onlyRefusals(from, until, others, stamp)
+	if !useful && p.linger.left() > 0 {
+		p.linger.hold()
 		return false
 	}
 	w := protocol.NewEntry(make([]byte, 0, p.size+p.size/4+64), stamp, offset)
@@ -112,6 +115,7 @@ func (p *proposer) step() bool {
 	}
 	p.size = w.Len()
 	l.stamped = stamp
+	p.linger.propose(useful)
 	if l.inFlight.Add(1) == 1 {
 		l.progress.Store(time.Now().UnixNano())
 		p.r.sweeper.poke()
@@ -124,22 +128,26 @@ func (p *proposer) step() bool {
 // until, and as many of the other nodes' as given. They take turns in going first.
 //
 // Nobody has an answer to any of them yet, so each order among them is one in which
-// they may take effect. Those that want a key only if nobody has it come last: a
+// they may take effect. Those that are nothing but a wish for a key that nobody has come last: a
 // lock that is released in this entry goes to one that waits for it at once, and
 // not an entry later to whoever asks again.
 func (p *proposer) gather(l *lead, w *protocol.EntryWriter, until uint64, others int) {
-	limit, empty, last := p.r.config.Limits.EntryBytes, w.Len(), 0
-	p.last = p.last[:0]
+	limit, empty, deferred := p.r.config.Limits.EntryBytes, w.Len(), 0
+	settle := func() {
+		w.AddBatches(p.deferred)
+		p.deferred, deferred = p.deferred[:0], 0
+	}
 	add := func(o protocol.Origin, low, seq uint64, body []byte) bool {
-		size := w.Len() + len(p.last)
-		switch {
-		case size > empty && size+len(body) > limit:
+		if size := w.Len() + len(p.deferred); size > empty && size+len(body) > limit {
 			return false
-		case last < maxLast && acquires(body):
-			p.last = protocol.AppendBatch(p.last, o, low, seq, body)
-			last++
-		default:
+		}
+		if _, _, takes := protocol.SetNXKey(body); !takes {
 			w.Add(o, low, seq, body)
+			return true
+		}
+		p.deferred = protocol.AppendBatch(p.deferred, o, low, seq, body)
+		if deferred++; deferred == maxDeferred {
+			settle()
 		}
 		return true
 	}
@@ -158,15 +166,10 @@ func (p *proposer) gather(l *lead, w *protocol.EntryWriter, until uint64, others
 	if p.othersTurn {
 		own()
 	}
-	w.AddBatches(p.last)
-	if cap(p.last) > keepLast {
-		p.last = nil
+	settle()
+	if cap(p.deferred) > keepDeferred {
+		p.deferred = nil
 	}
-}
-
-func acquires(body []byte) bool {
-	_, _, ok := protocol.Acquires(body)
-	return ok
 }
 
 // landed is told that an entry of this leadership was applied.

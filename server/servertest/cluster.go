@@ -29,8 +29,8 @@ type Options struct {
 	// Stubborn, if not empty, names a node that believes for seconds that it leads,
 	// long after the others elected somebody else: as one that was frozen does.
 	Stubborn string
-	// Prompt nodes refuse polls at once, so that in virtual time no command takes any.
-	Prompt bool
+	// NoLinger: nodes refuse polls at once, so that in virtual time no command takes any.
+	NoLinger bool
 	// Backend, if not nil, stands between a node's clients and its replica: a server that is
 	// wrong on purpose.
 	Backend func(node string, b resp.Backend) resp.Backend

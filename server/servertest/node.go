@@ -170,8 +170,8 @@ const stubbornness = 3 * time.Second
 func (n *Node) replicaConfig(conf *server.Config, p *process) replica.Config {
 	logs := n.cluster.options.Logs.With("node", n.Name)
 	timing := replica.Timing{Heartbeat: conf.Timing.Heartbeat, Election: conf.Timing.Election, Command: conf.Timing.Command}
-	if n.cluster.options.Prompt {
-		timing.Company = -1
+	if n.cluster.options.NoLinger {
+		timing.Linger = -1
 	}
 	if n.Name == n.cluster.options.Stubborn {
 		timing.Heartbeat, timing.Election, timing.Lease = stubbornness, stubbornness, stubbornness

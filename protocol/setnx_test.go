@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAcquires(t *testing.T) {
+func TestSetNXKey(t *testing.T) {
 	body := func(line string) []byte { return AppendRequestStrings(nil, 3, strings.Fields(line)...) }
 	for line, want := range map[string]string{
 		"set k v NX PX 30000": "k",
@@ -22,12 +22,12 @@ func TestAcquires(t *testing.T) {
 		"set":                 "",
 		"setnx":               "",
 	} {
-		db, key, ok := Acquires(body(line))
+		db, key, ok := SetNXKey(body(line))
 		require.Equal(t, want != "", ok, line)
 		require.Equal(t, want, string(key), line)
 		require.Equal(t, map[bool]int{true: 3}[ok], db, line)
 		for n := range body(line) {
-			_, _, ok := Acquires(body(line)[:n])
+			_, _, ok := SetNXKey(body(line)[:n])
 			require.False(t, ok, "%s, %d bytes of it", line, n)
 		}
 	}
@@ -37,7 +37,7 @@ func TestAcquires(t *testing.T) {
 		append([]byte{MaxDatabases}, body("setnx k v")[1:]...),
 		append(body("setnx k v"), body("get k")...),
 	} {
-		_, _, ok := Acquires(other)
+		_, _, ok := SetNXKey(other)
 		require.False(t, ok, "%q", other)
 	}
 }

@@ -2,10 +2,11 @@ package protocol
 
 import "encoding/binary"
 
-// Acquires returns the key of a body, as [AppendRequest] wrote it, that is one command
-// which takes a key only if nobody has it: SETNX, or SET with NX. It does not check
-// what it is given: ok is false for anything else. The key shares memory with body.
-func Acquires(body []byte) (db int, key []byte, ok bool) {
+// SetNXKey returns the key of a body, as [AppendRequest] wrote it, that is one command
+// SETNX, or SET with a word NX behind the value: one that wants a key only if nobody has it. It
+// does not parse SET's options, so that NX may be the operand of another. For anything
+// else ok is false. The key shares memory with body.
+func SetNXKey(body []byte) (db int, key []byte, ok bool) {
 	c := cutter{rest: body}
 	database, words := c.number(), c.number()
 	name := c.word()
