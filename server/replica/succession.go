@@ -17,8 +17,10 @@ import (
 // Raft finds that out by silence, and must be patient with silence: a busy
 // machine is silent, too. But a process that dies closes its connections, and its
 // port refuses new ones. A node that sees both asks the others; when a
-// majority sees the same, and nobody among them has a longer log, one of the others tells it
-// to have itself elected at once, by the message that transfers leadership.
+// majority sees the same, and nobody among them is fitter, one of the others tells it
+// to have itself elected at once, by the message that transfers leadership. Fitter is who has the
+// longer log, without which it would not be elected, and then who has applied more of it: a node
+// that was started a moment ago may need seconds for that before it serves.
 //
 // Nothing here can harm more than an election does: votes and logs are as ever.
 // That a majority must agree keeps a node that is alone refused by a healthy leader from
@@ -97,7 +99,7 @@ func (s *succession) run(ctx context.Context) error {
 func (s *succession) stand(ctx context.Context, dead legacy) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	own := ballot{name: s.r.config.Name, length: s.r.raft.LastIndex(), legacy: dead}
+	own := ballot{candidate: s.self(), legacy: dead}
 	var mu sync.Mutex
 	var agree []string
 	best := true
@@ -107,14 +109,14 @@ func (s *succession) stand(ctx context.Context, dead legacy) {
 			continue
 		}
 		asks.Go(func() {
-			length, agrees, err := s.ask(ctx, name, own)
+			other, agrees, err := s.ask(ctx, name, own)
 			if err != nil || !agrees {
 				return
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			agree = append(agree, name)
-			best = best && (own.length > length || own.length == length && own.name < name)
+			best = best && own.fitter(other)
 		})
 	}
 	asks.Wait()
@@ -125,13 +127,36 @@ func (s *succession) stand(ctx context.Context, dead legacy) {
 	_, _, _ = s.ask(ctx, agree[0], own) // if it fails, the next attempt is in a moment
 }
 
+// candidate is a node that may be elected.
+type candidate struct {
+	name    string
+	length  uint64 // of its log
+	applied uint64 // how much of it, as far as the node tells
+	tells   bool   // older releases do not
+}
+
+// fitter reports whether c rather than o is to be elected. The names decide between equals.
+func (c candidate) fitter(o candidate) bool {
+	switch {
+	case c.length != o.length:
+		return c.length > o.length
+	case c.tells && o.tells && c.applied != o.applied:
+		return c.applied > o.applied
+	default:
+		return c.name < o.name
+	}
+}
+
+func (s *succession) self() candidate {
+	return candidate{name: s.r.config.Name, length: s.r.raft.LastIndex(), applied: s.r.raft.AppliedIndex(), tells: true}
+}
+
 // ballot is the question that one node asks another. The answer is whether that
-// one sees the same, and the length of its log.
+// one sees the same, and what it is as a candidate.
 type ballot struct {
-	name     string
-	length   uint64 // of its log
-	legacy          // what it found
-	nominate bool   // send it TimeoutNow
+	candidate
+	legacy        // what it found
+	nominate bool // send it TimeoutNow
 }
 
 func (q ballot) append(dst []byte) []byte {
@@ -144,27 +169,31 @@ func (q ballot) append(dst []byte) []byte {
 	return append(dst, 0)
 }
 
-func (s *succession) ask(ctx context.Context, name string, q ballot) (length uint64, agrees bool, err error) {
+func (s *succession) ask(ctx context.Context, name string, q ballot) (c candidate, agrees bool, err error) {
 	conn, err := s.r.config.Peers.Forward.DialContext(ctx, s.r.config.InitialCluster[name])
 	if err != nil {
-		return 0, false, err
+		return c, false, err
 	}
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	if _, err := conn.Write(sealFrame(q.append(make([]byte, frameHead)))); err != nil {
-		return 0, false, err
+		return c, false, err
 	}
 	frame, err := readFrame(bufio.NewReader(conn), nil, greetingLimit)
 	if err != nil {
-		return 0, false, err
+		return c, false, err
 	}
 	f := fields[string]{rest: string(frame)}
 	if !f.more() || f.kind() != kindBallot {
-		return 0, false, fmt.Errorf("%w: answer to a ballot", errFrame)
+		return c, false, fmt.Errorf("%w: answer to a ballot", errFrame)
 	}
 	agrees = f.number() == 1
-	return f.number(), agrees, f.err
+	c = candidate{name: name, length: f.number()}
+	if c.tells = f.more(); c.tells {
+		c.applied = f.number()
+	}
+	return c, agrees, f.err
 }
 
 // answer takes part in another node's question.
@@ -172,7 +201,7 @@ func (s *succession) answer(conn net.Conn, frame []byte) error {
 	f := fields[string]{rest: string(frame)}
 	f.kind()
 	version := f.number()
-	q := ballot{name: f.bytes(), length: f.number(), legacy: legacy{leader: f.bytes(), term: f.number()}}
+	q := ballot{candidate: candidate{name: f.bytes(), length: f.number()}, legacy: legacy{leader: f.bytes(), term: f.number()}}
 	q.nominate = f.number() == 1
 	switch {
 	case f.err != nil:
@@ -189,7 +218,8 @@ func (s *succession) answer(conn net.Conn, frame []byte) error {
 				&raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}, &raft.TimeoutNowResponse{})
 		}
 	}
-	reply = binary.AppendUvarint(reply, s.r.raft.LastIndex())
+	self := s.self()
+	reply = binary.AppendUvarint(binary.AppendUvarint(reply, self.length), self.applied)
 	_, err := conn.Write(sealFrame(reply))
 	return err
 }
