@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,5 +83,56 @@ func TestPollsLinger(t *testing.T) {
 		require.Equal(t, before+1, lastLog())
 		require.Less(t, time.Since(start), replica.DefaultLinger)
 		require.Equal(t, protocol.OK, leader.Do("SET", "other", "a", "NX"), "a lock that is free does not wait")
+	})
+}
+
+// Polls that linger are answered though the leader hands over meanwhile, and by what
+// is true then: a lock that ends while they wait is theirs.
+func TestLingeringPollsSurviveTheirLeader(t *testing.T) {
+	slow := func(c *replica.Config) { c.Timing.Linger = 100 * time.Millisecond }
+	inBubble(t, slow, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		require.Equal(t, protocol.OK, leader.Do("SET", "lock", "a"))
+		require.Equal(t, protocol.OK, leader.Do("SET", "short", "a", "PX", "50"))
+		ended := later(leader, "SET", "short", "b", "NX")
+		require.Equal(t, protocol.OK, <-ended)
+
+		require.Equal(t, protocol.Integer(1), leader.Do("INCR", "n"))
+		var polls []<-chan protocol.Value
+		for _, n := range c.Nodes() {
+			polls = append(polls, later(n, "SET", "lock", "b", "NX"))
+		}
+		time.Sleep(time.Millisecond)
+		require.NoError(t, leader.Replica().TransferLeadership(t.Context()))
+		start := time.Now()
+		for _, poll := range polls {
+			require.Equal(t, protocol.Null, <-poll)
+		}
+		require.Less(t, time.Since(start), 200*time.Millisecond)
+	})
+}
+
+// A burst of more units than are put last at a time leaves nobody out, and applies each once.
+func TestManyAcquiresInOneEntry(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		for _, each := range c.Nodes() {
+			defer each.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: 50 * time.Millisecond})()
+		}
+		before := later(leader, "INCR", "n") // the others gather behind it
+		time.Sleep(time.Millisecond)
+		log := leader.Replica().Status().LastLog
+		var acquires, counts []<-chan protocol.Value
+		for i := range 700 {
+			acquires = append(acquires, later(leader, "SET", fmt.Sprint("lock:", i), "a", "NX"))
+			counts = append(counts, later(leader, "INCR", "m"))
+		}
+		for i := range acquires {
+			require.Equal(t, protocol.OK, <-acquires[i])
+			<-counts[i]
+		}
+		<-before
+		require.Equal(t, log+1, leader.Replica().Status().LastLog)
+		require.Equal(t, protocol.Bulk("700"), leader.Do("GET", "m"))
 	})
 }
