@@ -14,6 +14,19 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
+// slowDisks has every append to a log of c take 50 ms, so that what comes meanwhile gathers, until fast is called.
+func slowDisks(c *replicatest.Cluster) (fast func()) {
+	var clear []func()
+	for _, n := range c.Nodes() {
+		clear = append(clear, n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: 50 * time.Millisecond}))
+	}
+	return func() {
+		for _, f := range clear {
+			f()
+		}
+	}
+}
+
 // A lock that is released goes to who asked for it while the release waited for
 // the same entry, whoever asked first and through whichever node.
 func TestReleasedLockIsAcquiredInTheSameEntry(t *testing.T) {
@@ -21,10 +34,7 @@ func TestReleasedLockIsAcquiredInTheSameEntry(t *testing.T) {
 		leader := c.Leader()
 		for _, n := range []*replicatest.Node{leader, c.Followers()[0]} {
 			require.Equal(t, protocol.OK, leader.Do("SET", "lock", "a"))
-			var clear []func()
-			for _, each := range c.Nodes() {
-				clear = append(clear, each.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: 50 * time.Millisecond}))
-			}
+			fast := slowDisks(c)
 			before := later(leader, "INCR", "n") // is on its way while the others come
 			time.Sleep(20 * time.Millisecond)
 			acquired := later(n, "SET", "lock", "b", "NX")
@@ -32,9 +42,7 @@ func TestReleasedLockIsAcquiredInTheSameEntry(t *testing.T) {
 			require.Equal(t, protocol.Integer(1), leader.Do("DEL", "lock"))
 			require.Equal(t, protocol.OK, <-acquired)
 			<-before
-			for _, f := range clear {
-				f()
-			}
+			fast()
 		}
 	})
 }
@@ -116,9 +124,7 @@ func TestLingeringPollsSurviveTheirLeader(t *testing.T) {
 func TestManyAcquiresInOneEntry(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
-		for _, each := range c.Nodes() {
-			defer each.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: 50 * time.Millisecond})()
-		}
+		defer slowDisks(c)()
 		before := later(leader, "INCR", "n") // the others gather behind it
 		time.Sleep(time.Millisecond)
 		log := leader.Replica().Status().LastLog
