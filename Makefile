@@ -36,7 +36,7 @@ fuzz: ## run every fuzz target for FUZZTIME (20s)
 demo: ## three nodes on this machine, ports 6379 to 6381
 	$(GO) run ./cmd/holdfast demo
 
-differential: ## compare replies with a real redis-server (installed by you)
+differential: ## compare replies with a real redis-server 7.0 (installed by you)
 	HOLDFAST_REDIS_SERVER=$${HOLDFAST_REDIS_SERVER:-$$(command -v redis-server)} $(GO) test -count=1 -run Differential ./protocol ./fsm/... ./server/resp
 
 jepsen: ## partition tests against a three-node cluster, about three minutes

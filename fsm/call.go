@@ -16,6 +16,8 @@ type call struct {
 	nowMillis        int64
 	wallOffsetMillis int64
 
+	// entryVersion is that of the entry's format. Reads do not look at it.
+	entryVersion byte
 	// quiet: nobody waits for the replies.
 	quiet bool
 	// reading: other reads may look at the state at the same time.
@@ -151,20 +153,31 @@ func (c *call) newItem(key, value string, deadlineMillis int64, e encoding) item
 }
 
 // store puts it in the place of what its key was. If it has ended already it is
-// not stored, and its key is removed.
+// not stored, and its key is removed: it came and went.
 func (c *call) store(db int, it item) {
 	if it.dead(c.nowMillis) {
-		if old := c.findIn(db, it.key()); old != nil {
-			c.removeFrom(db, old)
-		}
+		c.storeEnded(db, &it)
 		return
 	}
 	c.st.versions++
 	it.version = c.st.versions
 	d := c.st.databases[db]
 	before, replaced := d.put(&it)
+	if !replaced || before.dead(c.nowMillis) {
+		c.noteCreation(db, &it)
+	}
 	if c.undo != nil {
 		c.undo.note(change{database: d, item: it, before: before, replaced: replaced})
+	}
+}
+
+func (c *call) storeEnded(db int, it *item) {
+	if old := c.findIn(db, it.key()); old != nil {
+		c.removeFrom(db, old)
+	} else if c.remembers() {
+		c.st.versions++
+		it.version = c.st.versions
+		c.noteCreation(db, it)
 	}
 }
 
@@ -185,4 +198,12 @@ func (c *call) replaceDatabase(db int, d *database) {
 		c.undo.note(change{database: c.st.databases[db], number: db, whole: true})
 	}
 	c.st.databases[db] = d
+}
+
+// swapDatabases exchanges two databases.
+func (c *call) swapDatabases(a, b int) {
+	first, second := c.st.databases[a], c.st.databases[b]
+	c.replaceDatabase(a, second)
+	c.replaceDatabase(b, first)
+	c.noteSwap(a, b)
 }

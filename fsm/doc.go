@@ -32,6 +32,7 @@
 //	call.go        a command on its way through the state
 //	ops.go         which function is which command
 //	set.go …       the commands: set, strings, counters, keys, expire, scan, exec, eval
+//	watch.go       what EXEC compares with what WATCH saw
 //	undo.go        what a script changed
 //	scriptcache.go the sources of scripts
 //	snapshot.go    the stream; restore.go reads it

@@ -1,25 +1,11 @@
 package fsm
 
-import (
-	"github.com/holdfast/holdfast/protocol"
-)
+import "github.com/holdfast/holdfast/protocol"
 
 // timeOp is TIME by the entry's wall clock, in whole milliseconds.
 func timeOp(c *call) protocol.Value {
 	wallMillis := max(0, c.wallNow())
 	return protocol.Strings(formatUint(uint64(wallMillis/1000)), formatUint(uint64(wallMillis%1000*1000)))
-}
-
-// watchOp returns the versions of keys, 0 for a missing one.
-func watchOp(c *call) protocol.Value {
-	elems := make([]protocol.Value, len(c.args)-1)
-	for i, key := range c.args[1:] {
-		elems[i] = zero
-		if it := c.find(key); it != nil {
-			elems[i] = protocol.Integer(int64(it.version))
-		}
-	}
-	return protocol.Array(elems...)
 }
 
 // execOp runs a transaction: a request that nodes write, with the watched keys
@@ -41,25 +27,6 @@ func execOp(c *call) protocol.Value {
 		return protocol.NullArray
 	}
 	return c.runQueued(queued, count)
-}
-
-// watchedChanged reports whether a watched key has another version than when
-// WATCH saw it. It returns ok false if the list cannot be read.
-func (c *call) watchedChanged(watches string) (changed, ok bool) {
-	var w protocol.Watch
-	for watches != "" {
-		rest, err := protocol.NextWatch(watches, &w)
-		if err != nil {
-			return false, false
-		}
-		watches = rest
-		var version uint64
-		if it := c.findIn(w.DB, w.Key); it != nil {
-			version = it.version
-		}
-		changed = changed || version != w.Version
-	}
-	return changed, true
 }
 
 // runQueued runs the requests of a transaction, in order. An error of one does

@@ -60,7 +60,7 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 	m.expired += uint64(m.st.advance(entry.StampMillis, entry.WallOffsetMillis))
 	c := &m.call
 	c.st, c.ops = m.st, m.ops
-	c.nowMillis, c.wallOffsetMillis = m.st.clockMillis, m.st.wallOffsetMillis
+	c.nowMillis, c.wallOffsetMillis, c.entryVersion = m.st.clockMillis, m.st.wallOffsetMillis, entry.Version
 	c.ahead.start(entry, m.st)
 	var b protocol.Batch
 	for {

@@ -45,7 +45,7 @@ var (
 		"return {1,2,{3,'x',false},nil,5}",
 		"return redis.error_reply('MY error')",
 		"return redis.status_reply('fine')",
-		"redis.call('select','1'); return redis.call('dbsize')",
+		"redis.call('select','1'); return redis.call('exists','a')",
 		"return #ARGV",
 		"return redis.call('nosuch')",
 		"return x..y",

@@ -19,7 +19,7 @@ type item struct {
 	// there; 0: it does not end.
 	deadlineMillis int64
 	// version is the machine's counter at the moment this item was stored. No two
-	// items ever share one. WATCH compares it.
+	// items ever share one. EXEC compares it.
 	version  uint64
 	keyLen   uint32
 	encoding encoding

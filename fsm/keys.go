@@ -171,9 +171,7 @@ func swapdbOp(c *call) protocol.Value {
 	if min(a, b) < 0 || max(a, b) >= protocol.MaxDatabases {
 		return errDBRange
 	}
-	first, second := c.st.databases[a], c.st.databases[b]
-	c.replaceDatabase(int(a), second)
-	c.replaceDatabase(int(b), first)
+	c.swapDatabases(int(a), int(b))
 	return protocol.OK
 }
 

@@ -156,14 +156,25 @@ func (r *snapshotReader) state() *state {
 		return nil
 	}
 	r.sum.Write(magic)
-	if v := r.uint("version"); r.err == nil && v != snapshotVersion {
-		r.err = fmt.Errorf("snapshot has version %d, this node knows %d: run the newer release on every node", v, snapshotVersion)
+	version := r.uint("version")
+	switch {
+	case r.err != nil:
+	case version == 0:
+		r.fail("version")
+	case version > snapshotVersion:
+		r.err = fmt.Errorf("snapshot has version %d, this node knows %d: run the newer release on every node", version, snapshotVersion)
 		return nil
 	}
 	st := newState()
 	st.clockMillis = r.int("cluster time")
 	st.wallOffsetMillis = r.int("wall offset")
 	st.versions = r.uint("versions")
+	if version > 1 {
+		for i := range st.swaps {
+			st.swaps[i] = r.version(st, "swap")
+		}
+		r.creations(st)
+	}
 	for n := r.uint("sessions"); n > 0 && r.err == nil; n-- {
 		r.session(st)
 	}
@@ -172,6 +183,28 @@ func (r *snapshotReader) state() *state {
 		r.database(st, i)
 	}
 	return st
+}
+
+// version reads a version that was given out.
+func (r *snapshotReader) version(st *state, what string) uint64 {
+	n := r.uint(what)
+	if n > st.versions {
+		r.fail(what)
+	}
+	return n
+}
+
+func (r *snapshotReader) creations(st *state) {
+	next := uint64(0)
+	for n := r.uint("creations"); n > 0 && r.err == nil; n-- {
+		place, version := r.uint("creation"), r.version(st, "creation")
+		if place < next || place >= uint64(len(st.creations)) || version == 0 {
+			r.fail("creations")
+			return
+		}
+		st.creations[place] = version
+		next = place + 1
+	}
 }
 
 func (r *snapshotReader) session(st *state) {

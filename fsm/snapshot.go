@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The snapshot stream, version 1. Numbers are varints (signed) and uvarints;
+// The snapshot stream, version 2. Numbers are varints (signed) and uvarints;
 // bytes = uvarint length, then that many bytes.
 //
 //	8 bytes   "HOLDFAST"
@@ -19,6 +19,9 @@ import (
 //	varint    cluster time
 //	varint    wall offset
 //	uvarint   versions given out
+//	16 times  uvarint version at which the database was last swapped
+//	uvarint   number of creations that are noted, each, in the order of places:
+//	            uvarint place, version
 //	uvarint   number of sessions, each, in the order of names:
 //	            bytes node, uvarint epoch, floor, number of spans, (from, until)*
 //	uvarint   number of scripts, each, in the order of SHA-1:
@@ -29,9 +32,10 @@ import (
 //	32 bytes  SHA-256 of all that stands before
 //
 // Keys whose deadline has passed are not in it. Equal states give equal bytes.
+// Version 1 had neither swaps nor creations.
 const (
 	snapshotMagic   = "HOLDFAST"
-	snapshotVersion = 1
+	snapshotVersion = 2
 )
 
 // Snapshot is a state as it was when it was taken. It does not change.
@@ -42,6 +46,8 @@ type Snapshot struct {
 	sessions         sessions
 	scripts          scriptCache
 	databases        [protocol.MaxDatabases]capturedKeys
+	swaps            [protocol.MaxDatabases]uint64
+	creations        creations
 }
 
 // capturedKeys are the keys of a database: present counts those that had not ended.
@@ -50,7 +56,7 @@ type capturedKeys struct {
 	present int
 }
 
-// Snapshot captures the state: pointers only, so that it is quick.
+// Snapshot captures the state: pointers, and the 128 KiB of creations, so that it is quick.
 // [Snapshot.WriteTo] does the work, beside entries that are applied.
 func (m *Machine) Snapshot() *Snapshot {
 	m.mu.Lock()
@@ -125,6 +131,10 @@ func (w *snapshotWriter) state(s *Snapshot) {
 	w.int(s.clockMillis)
 	w.int(s.wallOffsetMillis)
 	w.uint(s.versions)
+	for _, version := range s.swaps {
+		w.uint(version)
+	}
+	w.creations(&s.creations)
 	w.uint(uint64(len(s.sessions)))
 	for _, each := range s.sessions {
 		w.session(each)
@@ -134,6 +144,17 @@ func (w *snapshotWriter) state(s *Snapshot) {
 		w.database(&s.databases[i], s.clockMillis)
 	}
 	w.flush(0)
+}
+
+func (w *snapshotWriter) creations(cs *creations) {
+	w.uint(cs.count())
+	for place, version := range cs {
+		if version != 0 {
+			w.uint(uint64(place))
+			w.uint(version)
+			w.flush(1 << 15)
+		}
+	}
 }
 
 func (w *snapshotWriter) session(s *session) {

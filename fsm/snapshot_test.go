@@ -154,6 +154,8 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 				st.databases[0].put(&item{hash: uint64(i), data: key, keyLen: 1, version: 1})
 			}
 		},
+		"a swap of the future":     func(st *state) { st.swaps[3] = 2 },
+		"a creation of the future": func(st *state) { st.creations[3] = 2 },
 		"spans": func(st *state) {
 			st.sessions = sessions{{node: "a", floor: 5, spans: []span{{3, 4}}}}
 		},
@@ -184,6 +186,25 @@ func TestRestoreOfTooLongNumber(t *testing.T) {
 	// Equal states have equal bytes, so a number has one spelling alone.
 	b = []byte(snapshotMagic + "\x01\x80\x00" + string(make([]byte, 4+16+sha256.Size)))
 	require.ErrorContains(t, New().Restore(bytes.NewReader(resum(b))), "cluster time")
+}
+
+func TestRestoreOfCreations(t *testing.T) {
+	head := snapshotMagic + "\x02\x00\x00\x05" + string(make([]byte, protocol.MaxDatabases))
+	tail := string(make([]byte, 3+protocol.MaxDatabases+sha256.Size))
+	for creations, right := range map[string]bool{
+		"\x00":                     true,
+		"\x02\x03\x01\x04\x05":     true,
+		"\x01\x03\x00":             false,
+		"\x01\x03\x06":             false,
+		"\x02\x03\x01\x03\x01":     false,
+		"\x02\x03\x01\x02\x01":     false,
+		"\x01\xff\x7f\x01":         true,
+		"\x01\x80\x80\x01\x01":     false,
+		"\xff\xff\xff\xff\x7f\x01": false,
+	} {
+		err := New().Restore(bytes.NewReader(resum([]byte(head + creations + tail))))
+		require.Equal(t, right, err == nil, "%q: %v", creations, err)
+	}
 }
 
 // A length that lies costs no memory.
@@ -231,11 +252,11 @@ func TestRestoreReportsReadErrors(t *testing.T) {
 	require.ErrorIs(t, New().Restore(brokenReader{bytes.NewReader(b)}), errDisk, "the end must be the end")
 }
 
-// TestSnapshotOfVersion1 reads a stream that an earlier build wrote: what nodes
+// TestSnapshotOfVersion2 reads a stream that an earlier build wrote: what nodes
 // have on their disks must stay readable, and equal states equal bytes. After a
 // change on purpose, -rewrite writes it anew, with a new version.
-func TestSnapshotOfVersion1(t *testing.T) {
-	const golden = "testdata/snapshot-v1.bin"
+func TestSnapshotOfVersion2(t *testing.T) {
+	const golden = "testdata/snapshot-v2.bin"
 	d := newDriver(t)
 	d.do("set", "lock", "token", "px", "30000")
 	d.do("incr", "fence")
@@ -245,6 +266,7 @@ func TestSnapshotOfVersion1(t *testing.T) {
 	d.eval("return 2")
 	d.db = 15
 	d.do("set", "", "")
+	d.do("swapdb", "2", "3")
 	if *rewrite {
 		require.NoError(t, os.WriteFile(golden, dump(t, d.m), 0o644))
 	}

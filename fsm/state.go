@@ -14,11 +14,15 @@ type state struct {
 	// wallOffsetMillis is what the newest entry said must be added to cluster
 	// time to get Unix time.
 	wallOffsetMillis int64
-	// versions counts the items stored so far.
+	// versions counts the items stored so far, those that had ended when they came
+	// among them, and the swaps of databases.
 	versions  uint64
 	databases [protocol.MaxDatabases]*database
 	sessions  sessions
 	scripts   scriptCache
+	// swaps are the versions at which the databases were last swapped.
+	swaps     [protocol.MaxDatabases]uint64
+	creations creations
 }
 
 func newState() *state {
@@ -66,6 +70,8 @@ func (st *state) capture() *Snapshot {
 		clockMillis:      st.clockMillis,
 		wallOffsetMillis: st.wallOffsetMillis,
 		versions:         st.versions,
+		creations:        st.creations,
+		swaps:            st.swaps,
 		sessions:         st.sessions.copy(),
 		scripts:          st.scripts.copy(),
 	}

@@ -18,6 +18,7 @@ func TestTwins(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			log := newLog(seed)
 			loud, quiet, restless := New(), New(), New()
+			log.machine = loud
 			for i := range 150 {
 				entry := log.next()
 				require.NoError(t, loud.Apply(entry, new(recorder)))
@@ -82,6 +83,8 @@ type log struct {
 	gen   *generator
 	stamp int64
 	seqs  map[protocol.Origin]uint64
+	// machine, if not nil, is one that has applied the log so far.
+	machine *Machine
 }
 
 func newLog(seed int64) *log {
@@ -118,7 +121,7 @@ func (l *log) body() []byte {
 		db := l.rng.Intn(3)
 		switch l.rng.Intn(12) {
 		case 0:
-			watches := []protocol.Watch{{DB: db, Key: pick(l.rng, generatedKeys), Version: uint64(l.rng.Intn(3))}}
+			watches := []protocol.Watch{{DB: db, Key: pick(l.rng, generatedKeys), Mark: l.mark()}}
 			body = protocol.AppendTransaction(body, db, watches[:l.rng.Intn(2)], l.requests(db))
 		case 1: // leases that do end
 			body = request(body, db, "set", pick(l.rng, generatedKeys), "v", "px", fmt.Sprint(1+l.rng.Intn(500)))
@@ -127,6 +130,15 @@ func (l *log) body() []byte {
 		}
 	}
 	return body
+}
+
+// mark is one that a WATCH may have answered a little while ago.
+func (l *log) mark() uint64 {
+	versions := uint64(0)
+	if l.machine != nil {
+		versions = l.machine.st.versions
+	}
+	return uint64(newMark(versions-min(versions, uint64(l.rng.Intn(10))), l.rng.Intn(2) == 0))
 }
 
 func (l *log) requests(db int) (body []byte) {

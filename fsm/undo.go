@@ -1,10 +1,14 @@
 package fsm
 
+import "github.com/holdfast/holdfast/protocol"
+
 // journal notes what a script changes, so that it can be undone. Items share their
 // data and databases are replaced whole, so a change is small.
 type journal struct {
-	changes  []change
-	versions uint64
+	changes   []change
+	creations []noted
+	swaps     [protocol.MaxDatabases]uint64
+	versions  uint64
 }
 
 // change is an item's, or a database's in its whole.
@@ -17,14 +21,24 @@ type change struct {
 	item     item // what came there where nothing was
 }
 
+// noted is what stood in a place of [creations].
+type noted struct {
+	place   uint16
+	version uint64
+}
+
 // start empties the journal and notes where st stands.
 func (j *journal) start(st *state) {
 	clear(j.changes)
-	j.changes = j.changes[:0]
-	j.versions = st.versions
+	j.changes, j.creations = j.changes[:0], j.creations[:0]
+	j.versions, j.swaps = st.versions, st.swaps
 }
 
 func (j *journal) note(ch change) { j.changes = append(j.changes, ch) }
+
+func (j *journal) noteCreation(place uint16, before uint64) {
+	j.creations = append(j.creations, noted{place, before})
+}
 
 // rollBack undoes all changes, the newest first.
 func (j *journal) rollBack(st *state) {
@@ -39,6 +53,9 @@ func (j *journal) rollBack(st *state) {
 			ch.database.remove(ch.item.hash, ch.item.key())
 		}
 	}
-	st.versions = j.versions
+	for i := len(j.creations) - 1; i >= 0; i-- {
+		st.creations[j.creations[i].place] = j.creations[i].version
+	}
+	st.versions, st.swaps = j.versions, j.swaps
 	j.start(st)
 }

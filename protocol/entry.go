@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The log entry, version 1:
+// The log entry, version 2:
 //
 //	byte    version
 //	varint  stamp        the leader's instant, milliseconds of cluster time
@@ -28,11 +28,14 @@ import (
 //
 // where bytes = uvarint length, then that many bytes. A pipeline of one client
 // is one batch; many batches of many clients make one entry.
+//
+// In version 1 EXEC compares the versions of keys alone: see watch.go in fsm.
 
 // EntryVersion is the version of the entry format. It also names the version
 // of everything an entry's meaning rests on: the script engine and the budgets
-// of fsm. A node that meets a higher one stops with a clear message.
-const EntryVersion = 1
+// of fsm. A node applies older ones as the releases that wrote them did, and when it
+// meets a higher one it stops with a clear message.
+const EntryVersion = 2
 
 // MaxDatabases is the number of databases that SELECT offers.
 const MaxDatabases = 16
@@ -151,6 +154,7 @@ func (w *EntryWriter) Bytes() []byte { return w.buf }
 
 // Entry is a decoded entry's head; its batches are read with [Entry.Next].
 type Entry struct {
+	Version          byte
 	StampMillis      int64
 	WallOffsetMillis int64
 	rest             string
@@ -163,8 +167,11 @@ func DecodeEntry(data string) (Entry, error) {
 	if data == "" {
 		return e, fmt.Errorf("%w: empty", ErrCorruptEntry)
 	}
-	if data[0] != EntryVersion {
-		return e, fmt.Errorf("log entry has version %d, this node knows %d: run the newer release on every node", data[0], EntryVersion)
+	switch e.Version = data[0]; {
+	case e.Version == 0:
+		return e, fmt.Errorf("%w: version", ErrCorruptEntry)
+	case e.Version > EntryVersion:
+		return e, fmt.Errorf("log entry has version %d, this node knows %d: run the newer release on every node", e.Version, EntryVersion)
 	}
 	var ok bool
 	if e.StampMillis, data, ok = varint(data[1:]); !ok {

@@ -43,7 +43,7 @@ func someBody() []byte {
 	body := AppendRequest(nil, 3, "set", [][]byte{[]byte("k"), []byte("v\r\n\x00"), nil})
 	body = AppendRequestStrings(body, 15, "script|load", "return 1")
 	queued := AppendRequestStrings(nil, 0, "get", "k")
-	return AppendTransaction(body, 1, []Watch{{DB: 2, Key: "a", Version: 7}, {Key: "", Version: math.MaxUint64}}, queued)
+	return AppendTransaction(body, 1, []Watch{{DB: 2, Key: "a", Mark: 7}, {Key: "", Mark: math.MaxUint64}}, queued)
 }
 
 func someEntry() []byte {
@@ -91,7 +91,7 @@ func TestRequestsAndTransactionsRoundTrip(t *testing.T) {
 		require.NoError(t, err)
 		watches = append(watches, w)
 	}
-	require.Equal(t, []Watch{{DB: 2, Key: "a", Version: 7}, {Key: "", Version: math.MaxUint64}}, watches)
+	require.Equal(t, []Watch{{DB: 2, Key: "a", Mark: 7}, {Key: "", Mark: math.MaxUint64}}, watches)
 	require.Equal(t, []Request{{Args: []string{"get", "k"}}}, decodeBody(t, exec.Args[2]))
 
 	empty := decodeBody(t, string(AppendTransaction(nil, 0, nil, nil)))
@@ -133,14 +133,14 @@ func TestCorruptEntriesAreRefused(t *testing.T) {
 	varint11 := "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
 	overflow := "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"
 	for _, data := range []string{
-		"", "\x01", "\x01\x00", "\x01" + varint11 + "\x00", "\x01" + overflow + "\x00", "\x01\x00\x00\x05n1", "\x01\x00\x00" + varint11,
+		"", "\x00\x00\x00", "\x01", "\x01\x00", "\x01" + varint11 + "\x00", "\x01" + overflow + "\x00", "\x01\x00\x00\x05n1", "\x01\x00\x00" + varint11,
 	} {
 		_, _, err := decodeAll(data)
 		require.ErrorIs(t, err, ErrCorruptEntry, "%q", data)
 	}
-	_, err := DecodeEntry("\x02\x00\x00")
+	_, err := DecodeEntry("\x03\x00\x00")
 	require.NotErrorIs(t, err, ErrCorruptEntry)
-	require.ErrorContains(t, err, "version 2")
+	require.ErrorContains(t, err, "version 3")
 	require.ErrorContains(t, err, "newer release")
 
 	var r Request

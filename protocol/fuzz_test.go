@@ -87,7 +87,7 @@ func FuzzReply(f *testing.F) {
 func FuzzEntry(f *testing.F) {
 	f.Add(string(someEntry()))
 	f.Add(string([]byte{EntryVersion, 0, 0}))
-	f.Add("\x02")
+	f.Add(string([]byte{EntryVersion + 1}))
 	f.Fuzz(func(t *testing.T, data string) {
 		e, batches, err := decodeAll(data)
 		if err != nil {

@@ -5,12 +5,13 @@ import (
 	"fmt"
 )
 
-// Watch is a key's version as WATCH saw it; EXEC runs only while it still is
-// the key's version. A missing key has version 0.
+// Watch is what WATCH saw of a key: EXEC runs only while nothing has happened to
+// it since.
 type Watch struct {
-	DB      int
-	Key     string
-	Version uint64
+	DB  int
+	Key string
+	// Mark is what the state machine answered to WATCH. It alone knows what it means.
+	Mark uint64
 }
 
 // AppendTransaction appends EXEC to a batch's body: the request "exec" with two
@@ -20,7 +21,7 @@ func AppendTransaction(body []byte, db int, watches []Watch, queued []byte) []by
 	for _, w := range watches {
 		blob = binary.AppendUvarint(blob, uint64(w.DB))
 		blob = appendString(blob, w.Key)
-		blob = binary.AppendUvarint(blob, w.Version)
+		blob = binary.AppendUvarint(blob, w.Mark)
 	}
 	return AppendRequest(body, db, "exec", [][]byte{blob, queued})
 }
@@ -35,8 +36,8 @@ func NextWatch(blob string, w *Watch) (rest string, err error) {
 	if w.Key, blob, ok = str(blob); !ok {
 		return "", fmt.Errorf("%w: watched key", ErrCorruptEntry)
 	}
-	if w.Version, blob, ok = uvarint(blob); !ok {
-		return "", fmt.Errorf("%w: watched version", ErrCorruptEntry)
+	if w.Mark, blob, ok = uvarint(blob); !ok {
+		return "", fmt.Errorf("%w: mark of a watched key", ErrCorruptEntry)
 	}
 	w.DB = int(db)
 	return blob, nil

@@ -26,7 +26,7 @@ type redisServer struct {
 func startRedis(t *testing.T) *redisServer {
 	path := os.Getenv("HOLDFAST_REDIS_SERVER")
 	if path == "" {
-		t.Skip("HOLDFAST_REDIS_SERVER is not set: it is the path of a redis-server 7.0 to compare with")
+		t.Skip("HOLDFAST_REDIS_SERVER is not set: it is the path of a redis-server to compare with")
 	}
 	socket := filepath.Join(t.TempDir(), "redis.sock")
 	cmd := exec.CommandContext(t.Context(), path, "--port", "0", "--unixsocket", socket, "--save", "", "--enable-debug-command", "yes",
@@ -36,7 +36,7 @@ func startRedis(t *testing.T) *redisServer {
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	lines := bufio.NewScanner(out)
-	for lines.Scan() && !strings.Contains(lines.Text(), "ready to accept connections") {
+	for lines.Scan() && !strings.Contains(lines.Text(), "accept connections") {
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 	conn, err := net.Dial("unix", socket)

@@ -174,7 +174,7 @@ func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 // maxAppendFrame bounds a request: as many entries as raft sends at once, each of the largest unit.
 const maxAppendFrame = maxAppend * (DefaultUnitBytes + frameStep)
 
-// The append stream, version 1: one frame (see frame.go) for each request, and one for its answer.
+// The append stream: one frame (see frame.go) for each request, and one for its answer.
 //
 //	request  protocol version, bytes id, bytes address of the leader, term, previous index, its term,
 //	         commit index, count, (index, term, type, nanoseconds of Unix time or 0, bytes data, bytes extensions)*

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The forward stream, version 1. A frame is its length in four bytes, then
+// The forward stream, version 2. A frame is its length in four bytes, then
 // messages until its end. A message is its kind, then its fields: numbers are uvarints,
 // bytes = uvarint length, then that many bytes.
 //
@@ -41,7 +41,9 @@ import (
 //
 // The leader proposes writes in the order in which they come. It answers in any
 // order, or, for writes, not at all: the follower sees in its own log what became of them.
-const linkVersion = 1
+//
+// Version 2 is 1 with other marks of watched keys: a node must not forward those of one to a leader that knows the other.
+const linkVersion = 2
 
 const (
 	kindHello   = 'h'

@@ -12,7 +12,7 @@
 // It does not know what a data command means: those are encoded as the table's
 // row says and handed to a [Backend]. It keeps no replicated state; what a
 // connection has of its own (name, database, protocol version, MULTI's queue,
-// the versions that WATCH saw) dies with the connection.
+// the marks of watched keys) dies with the connection.
 //
 // Goroutines: one a connection, started by [Server.Serve], which waits for
 // them all. Beside these only WAIT starts one, for as long as it blocks, to see

@@ -131,7 +131,7 @@ func copyWords(words [][]byte) [][]byte {
 	return c
 }
 
-// execute sends the queue off as one request that checks the watched versions first.
+// execute sends the queue off as one request that checks the watched keys first.
 func execute(c *conn, _ [][]byte) {
 	tx := c.tx
 	if tx == nil {

@@ -18,7 +18,7 @@ type slotKind uint8
 const (
 	slotLocal slotKind = iota // bytes of work.local
 	slotData                  // the next reply of the unit
-	slotWatch                 // the same, holding the versions of watched keys
+	slotWatch                 // the same, holding the marks of watched keys
 	slotExec                  // the same, to be merged with what this node answered inside MULTI
 )
 

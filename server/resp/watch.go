@@ -2,17 +2,17 @@ package resp
 
 import "github.com/holdfast/holdfast/protocol"
 
-// watches are the keys that a connection watches, with their versions.
+// watches are the keys that a connection watches, with their marks.
 type watches struct {
 	keys []protocol.Watch
 	// index has the keys; bytes is what they take together.
 	index map[watchedKey]struct{}
 	bytes int
-	// pending counts requests whose versions have not come back.
+	// pending counts requests whose marks have not come back.
 	pending int
 	// lost: some WATCH failed, so EXEC must not run, even if the client did not look at the error.
 	lost bool
-	// generation tells a version that comes back after all watches were cleared.
+	// generation tells a mark that comes back after all watches were cleared.
 	generation int
 }
 
@@ -40,8 +40,8 @@ func (ws *watches) add(db int, key string) bool {
 	return true
 }
 
-// watch asks for the versions of keys that are not watched yet; the versions of
-// those that are stay as they were seen first.
+// watch asks for the marks of keys that are not watched yet; the marks of those
+// that are stay as they were seen first.
 func watch(c *conn, words [][]byte) {
 	if c.tx != nil {
 		c.answer(nil, protocol.ErrWatchInMulti.Value())
@@ -75,7 +75,7 @@ func watch(c *conn, words [][]byte) {
 	c.request(slot{kind: slotWatch, row: row, from: from, to: len(ws.keys), generation: ws.generation}, false)
 }
 
-// watched notes the versions that have come back, and returns the client's reply.
+// watched notes the marks that have come back, and returns the client's reply.
 func (c *conn) watched(s *slot, v protocol.Value) protocol.Value {
 	ws := &c.watches
 	good := v.Kind == protocol.KindArray && len(v.Elems) == s.to-s.from
@@ -85,7 +85,7 @@ func (c *conn) watched(s *slot, v protocol.Value) protocol.Value {
 			ws.lost = true
 		} else {
 			for i, e := range v.Elems {
-				ws.keys[s.from+i].Version = uint64(e.Num)
+				ws.keys[s.from+i].Mark = uint64(e.Num)
 			}
 		}
 	}
@@ -95,7 +95,7 @@ func (c *conn) watched(s *slot, v protocol.Value) protocol.Value {
 	case v.IsError():
 		return v
 	default:
-		return protocol.Err("internal error: no versions of the watched keys")
+		return protocol.Err("internal error: no marks of the watched keys")
 	}
 }
 

@@ -1,0 +1,191 @@
+package fsm
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// watch returns what a connection would keep of WATCH.
+func (d *driver) watch(keys ...string) (watches []protocol.Watch) {
+	marks, due := d.read(append([]string{"watch"}, keys...)...)
+	require.False(d.t, due)
+	for i, key := range keys {
+		watches = append(watches, protocol.Watch{DB: d.db, Key: key, Mark: uint64(marks.Elems[i].Num)})
+	}
+	return watches
+}
+
+func TestWatch(t *testing.T) {
+	for _, c := range []struct {
+		what    string
+		between func(d *driver)
+		runs    bool
+	}{
+		{"nothing", func(d *driver) {}, true},
+		{"another key", func(d *driver) { d.do("set", "other", "1") }, true},
+		{"a read", func(d *driver) { d.do("get", "k") }, true},
+		{"a write that changes nothing", func(d *driver) { d.do("set", "k", "v", "NX"); d.do("persist", "k") }, true},
+		{"the same value again", func(d *driver) { d.do("set", "k", "v") }, false},
+		{"a deadline", func(d *driver) { d.do("pexpire", "k", "1000") }, false},
+		{"removed", func(d *driver) { d.do("del", "k") }, false},
+		{"removed and set again", func(d *driver) { d.do("del", "k"); d.do("set", "k", "v") }, false},
+		{"a missing key that came", func(d *driver) { d.do("set", "missing", "v") }, false},
+		{"a missing key that came and went", func(d *driver) { d.do("set", "missing", "v"); d.do("del", "missing") }, false},
+		{"a missing key that came and went in a script", func(d *driver) {
+			d.eval("redis.call('set','missing','v'); redis.call('del','missing')")
+		}, false},
+		{"a missing key that came and went in a transaction", func(d *driver) {
+			d.exec(nil, []string{"incr", "missing"}, []string{"getdel", "missing"})
+		}, false},
+		{"a missing key that came in a script that was undone", func(d *driver) {
+			reply := d.eval("redis.call('set','missing','v'); " + endless)
+			require.True(d.t, reply.IsError())
+		}, true},
+		{"a missing key that was a lease", func(d *driver) { d.do("set", "missing", "v", "px", "100"); d.advance(101) }, false},
+		{"a missing key that was renamed to and away", func(d *driver) {
+			d.do("set", "x", "v")
+			d.do("rename", "x", "missing")
+			d.do("rename", "missing", "x")
+		}, false},
+		{"a missing key that was moved to and away", func(d *driver) {
+			d.db = 1
+			d.do("set", "missing", "v")
+			d.do("move", "missing", "0")
+			d.db = 0
+			d.do("move", "missing", "1")
+		}, false},
+		{"a missing key that was set to an instant that is over", func(d *driver) { d.do("set", "missing", "v", "exat", "1") }, false},
+		{"a missing key that was set to such an instant in a script that was undone", func(d *driver) {
+			reply := d.eval("redis.call('set','missing','v','exat',1); " + endless)
+			require.True(d.t, reply.IsError())
+		}, true},
+		{"another missing key", func(d *driver) { d.do("set", "x", "v"); d.do("del", "x") }, true},
+		{"a missing key's name in another database", func(d *driver) { d.db = 1; d.do("set", "missing", "v"); d.db = 0 }, true},
+		{"a lease that ended", func(d *driver) { d.advance(1000) }, false},
+		{"flushed", func(d *driver) { d.do("flushall") }, false},
+		{"swapped with a database that has an older key of the name", func(d *driver) { d.do("swapdb", "0", "1") }, false},
+		{"swapped with an empty database", func(d *driver) { d.do("swapdb", "0", "2") }, false},
+		{"swapped back", func(d *driver) { d.do("swapdb", "0", "1"); d.do("swapdb", "0", "1") }, false},
+		{"swapped with itself", func(d *driver) { d.do("swapdb", "0", "0") }, true},
+		{"other databases swapped", func(d *driver) { d.do("swapdb", "1", "2") }, true},
+		{"swapped in a script that was undone", func(d *driver) {
+			reply := d.eval("redis.call('swapdb',0,1); " + endless)
+			require.True(d.t, reply.IsError())
+		}, true},
+		{"the key of another database", func(d *driver) { d.db = 1; d.do("set", "k", "v"); d.db = 0 }, true},
+		{"renamed over", func(d *driver) { d.do("set", "x", "v"); d.do("rename", "x", "k") }, false},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			d := newDriver(t)
+			d.db = 1
+			d.do("set", "k", "v")
+			d.db = 0
+			d.do("set", "k", "v")
+			d.do("set", "lease", "v", "PX", "500")
+			watches := d.watch("k", "missing", "lease")
+			c.between(d)
+			reply := d.exec(watches, []string{"set", "done", "1"})
+			require.Equal(t, !c.runs, reply.Kind == protocol.KindNullArray)
+			require.Equal(t, c.runs, d.do("exists", "done").Num == 1)
+		})
+	}
+}
+
+// TestWatchOverASnapshot: what was watched on one node is judged on another, which has
+// its state from a snapshot.
+func TestWatchOverASnapshot(t *testing.T) {
+	for _, c := range []struct {
+		what    string
+		between []string
+		runs    bool
+	}{
+		{"nothing", []string{"del other"}, true},
+		{"came and went", []string{"set missing v", "del missing"}, false},
+		{"swapped back", []string{"swapdb 0 1", "swapdb 1 0"}, false},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			d := newDriver(t)
+			watches := d.watch("missing")
+			for _, line := range c.between {
+				d.doLine(line)
+			}
+			b := dump(t, d.m)
+			d.m = New()
+			require.NoError(t, d.m.Restore(bytes.NewReader(b)))
+			require.Equal(t, c.runs, d.exec(watches).Kind == protocol.KindArray)
+		})
+	}
+}
+
+// TestCreationsShareAPlace: of two keys with one place the creation of one is taken
+// for the other's. What came before WATCH counts for none.
+func TestCreationsShareAPlace(t *testing.T) {
+	d := newDriver(t)
+	for n := range 3 * len(creations{}) {
+		d.do("set", "k"+formatUint(uint64(n)), "v")
+	}
+	require.Equal(t, protocol.KindArray, d.exec(d.watch("missing")).Kind, "what came before does not count")
+	watches := d.watch("missing")
+	for n := 0; d.exec(watches).Kind == protocol.KindArray; n++ {
+		require.Less(t, n, 20*len(creations{}))
+		d.do("incr", "i"+formatUint(uint64(n)))
+	}
+}
+
+// old applies a body as an entry of version 1.
+func (d *driver) old(body []byte) protocol.Value {
+	d.seq++
+	w := protocol.NewEntry(nil, d.nowMillis, d.wallOffset)
+	w.Add(protocol.Origin{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
+	w.Bytes()[0] = 1
+	var r recorder
+	require.NoError(d.t, d.m.Apply(w.Bytes(), &r))
+	return r.replies[0]
+}
+
+// TestEntriesOfVersion1 are applied as the release did that wrote them: its nodes
+// may be of the same cluster, and have to come to the same state.
+func TestEntriesOfVersion1(t *testing.T) {
+	d := newDriver(t)
+	d.old(request(nil, 0, "set", "a", "1"))
+	d.old(request(nil, 0, "set", "b", "1"))
+	d.old(request(nil, 0, "swapdb", "0", "1"))
+	d.old(request(nil, 0, "swapdb", "0", "1"))
+	require.Equal(t, uint64(2), d.m.st.versions)
+	d.old(request(nil, 0, "set", "gone", "v", "exat", "1"))
+	require.True(t, d.old(request(nil, 0, "eval", "redis.call('set','x','v'); redis.call('swapdb',0,1); "+endless, "0")).IsError())
+	require.Equal(t, uint64(2), d.m.st.versions)
+	require.Zero(t, d.m.st.creations.count())
+	require.Zero(t, d.m.st.swaps)
+	watched := func(key string, version uint64) protocol.Kind {
+		watches := []protocol.Watch{{Key: key, Mark: version}}
+		return d.old(protocol.AppendTransaction(nil, 0, watches, nil)).Kind
+	}
+	require.Equal(t, protocol.KindArray, watched("a", 1))
+	require.Equal(t, protocol.KindNullArray, watched("a", 2))
+	require.Equal(t, protocol.KindArray, watched("missing", 0))
+	d.old(request(nil, 0, "set", "missing", "1"))
+	require.Equal(t, protocol.KindNullArray, watched("missing", 0))
+	d.old(request(nil, 0, "del", "missing"))
+	require.Equal(t, protocol.KindArray, watched("missing", 0))
+}
+
+// TestSnapshotOfVersion1 reads a stream that a node of that release wrote.
+func TestSnapshotOfVersion1(t *testing.T) {
+	b, err := os.ReadFile("testdata/snapshot-v1.bin")
+	require.NoError(t, err)
+	d := newDriver(t)
+	require.NoError(t, d.m.Restore(bytes.NewReader(b)))
+	d.seq = 100 // beyond what the snapshot's session has applied
+	require.Equal(t, "token", d.do("get", "lock").Str)
+	require.Equal(t, protocol.KindArray, d.exec(d.watch("lock", "missing")).Kind)
+	watches := d.watch("missing")
+	d.do("set", "missing", "v")
+	d.do("del", "missing")
+	require.Equal(t, protocol.KindNullArray, d.exec(watches).Kind)
+}
