@@ -63,6 +63,6 @@
 // leaves: nothing is locked, called or waited for under them. Events are told
 // without any lock held.
 //
-// Start reading at [Replica.Execute], then table.go, lead.go, propose.go,
+// Start reading at [Replica.Execute], then table.go, helm.go, propose.go,
 // machine.go, reads.go. DESIGN.md has the reasons.
 package replica

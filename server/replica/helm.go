@@ -178,13 +178,24 @@ func (h *helm) lose() {
 
 // follow has the link lead where raft says the leader is.
 func (h *helm) follow() {
-	_, id := h.r.raft.LeaderWithID()
-	leader := string(id)
+	term, leader := h.r.led()
 	if leader == h.r.config.Name {
 		leader = "" // not yet, or no longer
 	}
-	h.see(leader, h.r.raft.CurrentTerm())
+	h.see(leader, term)
 	h.r.link.follow(leader)
+}
+
+// led returns the term and who leads it, as of one instant: raft forgets a leader
+// before it goes to the next term.
+func (r *Replica) led() (term uint64, leader string) {
+	for {
+		term = r.raft.CurrentTerm()
+		_, id := r.raft.LeaderWithID()
+		if r.raft.CurrentTerm() == term {
+			return term, string(id)
+		}
+	}
 }
 
 func (h *helm) see(leader string, term uint64) {
