@@ -214,21 +214,21 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, s...)
 }
 
-// uvarint is binary.Uvarint for strings.
-func uvarint(s string) (n uint64, rest string, ok bool) {
+// uvarint is binary.Uvarint for strings too.
+func uvarint[T string | []byte](s T) (n uint64, rest T, ok bool) {
 	var shift uint
 	for i := 0; i < len(s) && i < binary.MaxVarintLen64; i++ {
 		b := s[i]
 		if b < 0x80 {
 			if i == binary.MaxVarintLen64-1 && b > 1 {
-				return 0, "", false
+				return 0, rest, false
 			}
 			return n | uint64(b)<<shift, s[i+1:], true
 		}
 		n |= uint64(b&0x7f) << shift
 		shift += 7
 	}
-	return 0, "", false
+	return 0, rest, false
 }
 
 func varint(s string) (n int64, rest string, ok bool) {
@@ -240,10 +240,10 @@ func varint(s string) (n int64, rest string, ok bool) {
 	return n, rest, ok
 }
 
-func str(s string) (value, rest string, ok bool) {
+func str[T string | []byte](s T) (value, rest T, ok bool) {
 	n, s, ok := uvarint(s)
 	if !ok || n > uint64(len(s)) {
-		return "", "", false
+		return value, rest, false
 	}
 	return s[:n], s[n:], true
 }

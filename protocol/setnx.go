@@ -1,7 +1,5 @@
 package protocol
 
-import "encoding/binary"
-
 // SetNXKey returns the key of a body, as [AppendRequest] wrote it, that is one command
 // SETNX, or SET with a word NX behind the value: one that wants a key only if nobody has it. It
 // does not parse SET's options, so that NX may be the operand of another. For anything
@@ -34,22 +32,13 @@ type cutter struct {
 }
 
 func (c *cutter) number() uint64 {
-	n, size := binary.Uvarint(c.rest)
-	if size <= 0 {
-		c.failed = true
-		return 0
-	}
-	c.rest = c.rest[size:]
+	n, rest, ok := uvarint(c.rest)
+	c.rest, c.failed = rest, c.failed || !ok
 	return n
 }
 
 func (c *cutter) word() []byte {
-	n := c.number()
-	if n > uint64(len(c.rest)) {
-		c.failed = true
-		return nil
-	}
-	word := c.rest[:n]
-	c.rest = c.rest[n:]
+	word, rest, ok := str(c.rest)
+	c.rest, c.failed = rest, c.failed || !ok
 	return word
 }
