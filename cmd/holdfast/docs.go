@@ -27,7 +27,8 @@ func docs(_ context.Context, args []string, stdout, _ io.Writer) error {
 	return err
 }
 
-// version prints the release, and the revision it was built from.
+// version prints the release, the revision it was built from, and the version of what it
+// writes to the log.
 func version(_ context.Context, _ []string, stdout, _ io.Writer) error {
 	revision := "unknown revision"
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -37,6 +38,6 @@ func version(_ context.Context, _ []string, stdout, _ io.Writer) error {
 			}
 		}
 	}
-	_, err := fmt.Fprintf(stdout, "holdfast %s (%s)\n", protocol.HoldfastVersion, revision)
+	_, err := fmt.Fprintf(stdout, "holdfast %s (%s), log format %d\n", protocol.HoldfastVersion, revision, protocol.EntryVersion)
 	return err
 }
