@@ -53,11 +53,12 @@ bench: ## closed-loop acquire and release against a three-node cluster it starts
 	$(GO) run ./bench --peers holdfast
 
 bench-readme: ## measure the README's table of performance and write it there, about 12 minutes
-	$(GO) run ./bench --preset table 
+	$(GO) run ./bench --preset table
 	$(GO) run ./bench --readme README.md
 
-bench-limits: ## measure what the table does not show (memory, snapshots, restart, failover, elections), half an hour
+bench-limits: ## measure what the table does not show (memory, snapshots, restart, failover, growth, elections), half an hour
 	$(GO) run ./bench --preset limits
+	$(GO) run ./bench --preset growth
 	$(GO) run ./bench --preset busy
 
 COUNT ?= 10

@@ -138,6 +138,12 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
+func TestInTurn(t *testing.T) {
+	require.Equal(t, []int{1, 2, 3}, inTurn([]int{1, 2, 3}, 0))
+	require.Equal(t, []int{3, 2, 1}, inTurn([]int{1, 2, 3}, 1))
+	require.Equal(t, []int{1, 2, 3}, inTurn([]int{1, 2, 3}, 2))
+}
+
 // Every preset is made of flags that are accepted, its peers exist, and what is given beside it wins.
 func TestPresets(t *testing.T) {
 	t.Parallel()

@@ -57,11 +57,12 @@ func startSubjects(ctx context.Context, o options, result *report.Result, stderr
 
 // runMatrix measures every point in every round. The innermost loop is over the subjects,
 // so that what disturbs the machine for a minute disturbs all of them; who
-// comes first changes with the round.
+// comes first changes with the round. Every second round goes through a workload's points backwards, so
+// that what changes with time is not taken for theirs.
 func runMatrix(ctx context.Context, o options, subjects []subject, result *report.Result, stderr io.Writer) error {
 	for round := range o.rounds {
 		for _, w := range o.workloads {
-			for _, p := range points(o, w) {
+			for _, p := range inTurn(points(o, w), round) {
 				for i := range subjects {
 					s := subjects[(i+round)%len(subjects)]
 					if !w.suits(s) {
@@ -77,6 +78,14 @@ func runMatrix(ctx context.Context, o options, subjects []subject, result *repor
 		}
 	}
 	return nil
+}
+
+// inTurn is the order in which a round goes through all.
+func inTurn[T any](all []T, round int) []T {
+	if round%2 == 1 {
+		slices.Reverse(all)
+	}
+	return all
 }
 
 // suits reports whether a workload was asked for, and says anything, of a subject.
