@@ -117,6 +117,10 @@ func TestSummary(t *testing.T) {
 	want, err := os.ReadFile(golden)
 	require.NoError(t, err)
 	require.Equal(t, string(want), text)
+
+	limits := &Result{Command: "go run ./bench --preset limits", Started: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC), Machine: Machine{Revision: "abc"}}
+	text = Summary([]*Result{tableResult(0.9, 1.1, 1.2), limits})
+	require.Contains(t, text, "by `go run ./bench --preset limits` (revision abc, 2026-11-22);")
 }
 
 func TestRewrite(t *testing.T) {
