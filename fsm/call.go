@@ -159,8 +159,7 @@ func (c *call) store(db int, it item) {
 		c.storeEnded(db, &it)
 		return
 	}
-	c.st.versions++
-	it.version = c.st.versions
+	it.version = c.st.nextVersion()
 	d := c.st.databases[db]
 	before, replaced := d.put(&it)
 	if !replaced || before.dead(c.nowMillis) {
@@ -175,8 +174,7 @@ func (c *call) storeEnded(db int, it *item) {
 	if old := c.findIn(db, it.key()); old != nil {
 		c.removeFrom(db, old)
 	} else if c.remembers() {
-		c.st.versions++
-		it.version = c.st.versions
+		it.version = c.st.nextVersion()
 		c.noteCreation(db, it)
 	}
 }

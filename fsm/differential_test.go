@@ -120,7 +120,8 @@ func TestDifferential(t *testing.T) {
 const seeds = 30
 
 func differential(t *testing.T, r *redis, seed int64, resp int) {
-	g := newGenerator(seed, r.release(), r.unlike()...)
+	release := r.release()
+	g := newGenerator(seed, release, unlike(release)...)
 	d := newDriver(t)
 	g.wallMillis = time.Now().UnixMilli()
 	require.Equal(t, "+OK\r\n", r.do("SELECT", "0"))
@@ -169,10 +170,10 @@ func differential(t *testing.T, r *redis, seed int64, resp int) {
 	}
 }
 
-// unlike are the commands of which replies cannot be the same: Redis from 8.2 on keeps a key and its
+// unlike are the commands of which a release's replies cannot be the same: Redis from 8.2 on keeps a key and its
 // value together, and so has other encodings for both, by the lengths of both.
-func (r *redis) unlike() []string {
-	if compareReleases(r.release(), "8.2") < 0 {
+func unlike(release string) []string {
+	if compareReleases(release, "8.2") < 0 {
 		return unlikeRedis
 	}
 	return append([]string{"object|encoding"}, unlikeRedis...)
@@ -193,18 +194,18 @@ func misread(words []string) bool {
 	if !strings.EqualFold(words[0], "set") {
 		return false
 	}
-	condition := false
+	var condition, behind, get bool
 	for _, word := range words[min(3, len(words)):] {
 		switch strings.ToUpper(word) {
 		case "IFEQ", "IFNE", "IFDEQ", "IFDNE":
 			condition = true
-		case "NX", "XX", "GET":
-			if condition {
-				return true
-			}
+		case "NX", "XX":
+			behind = behind || condition
+		case "GET":
+			get = true
 		}
 	}
-	return condition && slices.ContainsFunc(words, func(word string) bool { return strings.EqualFold(word, "GET") })
+	return behind || condition && get
 }
 
 // differentialExec compares a transaction: some keys watched, perhaps commands

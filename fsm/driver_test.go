@@ -60,9 +60,16 @@ func request(body []byte, db int, words ...string) []byte {
 // apply runs a body as one batch of one entry.
 func (d *driver) apply(body []byte) []protocol.Value {
 	d.t.Helper()
+	return d.applyAs(protocol.EntryVersion, body)
+}
+
+// applyAs is [driver.apply] of an entry of a version.
+func (d *driver) applyAs(version byte, body []byte) []protocol.Value {
+	d.t.Helper()
 	d.seq++
 	w := protocol.NewEntry(nil, d.nowMillis, d.wallOffset)
 	w.Add(protocol.Origin{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
+	w.Bytes()[0] = version
 	var r recorder
 	require.NoError(d.t, d.m.Apply(w.Bytes(), &r))
 	return r.replies

@@ -273,12 +273,12 @@ func (r *snapshotReader) item(st *state) item {
 	keyLen := len(r.buf)
 	r.bytes("value")
 	it := item{data: string(r.buf), keyLen: uint32(keyLen)}
-	deadline, version, enc := r.uint("deadline"), r.uint("key version"), r.uint("encoding")
+	deadline, version, enc := r.uint("deadline"), r.version(st, "key version"), r.uint("encoding")
 	switch {
 	case r.err != nil:
 	case deadline > 1<<63-1, deadline != 0 && int64(deadline) < st.clockMillis:
 		r.fail("deadline")
-	case version == 0, version > st.versions:
+	case version == 0:
 		r.fail("key version")
 	case enc >= uint64(encodingCount):
 		r.fail("encoding")

@@ -25,6 +25,12 @@ type state struct {
 	creations creations
 }
 
+// nextVersion gives out a version.
+func (st *state) nextVersion() uint64 {
+	st.versions++
+	return st.versions
+}
+
 func newState() *state {
 	st := &state{scripts: newScriptCache()}
 	for i := range st.databases {

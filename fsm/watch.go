@@ -44,8 +44,8 @@ func (c *call) noteSwap(a, b int) {
 	if !c.remembers() || a == b {
 		return
 	}
-	c.st.versions++
-	c.st.swaps[a], c.st.swaps[b] = c.st.versions, c.st.versions
+	version := c.st.nextVersion()
+	c.st.swaps[a], c.st.swaps[b] = version, version
 }
 
 // mark is what WATCH answers for a key, and what EXEC compares: how many versions

@@ -137,41 +137,31 @@ func TestCreationsShareAPlace(t *testing.T) {
 	}
 }
 
-// old applies a body as an entry of version 1.
-func (d *driver) old(body []byte) protocol.Value {
-	d.seq++
-	w := protocol.NewEntry(nil, d.nowMillis, d.wallOffset)
-	w.Add(protocol.Origin{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
-	w.Bytes()[0] = 1
-	var r recorder
-	require.NoError(d.t, d.m.Apply(w.Bytes(), &r))
-	return r.replies[0]
-}
-
 // TestEntriesOfVersion1 are applied as the release did that wrote them: its nodes
 // may be of the same cluster, and have to come to the same state.
 func TestEntriesOfVersion1(t *testing.T) {
 	d := newDriver(t)
-	d.old(request(nil, 0, "set", "a", "1"))
-	d.old(request(nil, 0, "set", "b", "1"))
-	d.old(request(nil, 0, "swapdb", "0", "1"))
-	d.old(request(nil, 0, "swapdb", "0", "1"))
+	old := func(body []byte) protocol.Value { return d.applyAs(1, body)[0] }
+	old(request(nil, 0, "set", "a", "1"))
+	old(request(nil, 0, "set", "b", "1"))
+	old(request(nil, 0, "swapdb", "0", "1"))
+	old(request(nil, 0, "swapdb", "0", "1"))
 	require.Equal(t, uint64(2), d.m.st.versions)
-	d.old(request(nil, 0, "set", "gone", "v", "exat", "1"))
-	require.True(t, d.old(request(nil, 0, "eval", "redis.call('set','x','v'); redis.call('swapdb',0,1); "+endless, "0")).IsError())
+	old(request(nil, 0, "set", "gone", "v", "exat", "1"))
+	require.True(t, old(request(nil, 0, "eval", "redis.call('set','x','v'); redis.call('swapdb',0,1); "+endless, "0")).IsError())
 	require.Equal(t, uint64(2), d.m.st.versions)
 	require.Zero(t, d.m.st.creations.count())
 	require.Zero(t, d.m.st.swaps)
 	watched := func(key string, version uint64) protocol.Kind {
 		watches := []protocol.Watch{{Key: key, Mark: version}}
-		return d.old(protocol.AppendTransaction(nil, 0, watches, nil)).Kind
+		return old(protocol.AppendTransaction(nil, 0, watches, nil)).Kind
 	}
 	require.Equal(t, protocol.KindArray, watched("a", 1))
 	require.Equal(t, protocol.KindNullArray, watched("a", 2))
 	require.Equal(t, protocol.KindArray, watched("missing", 0))
-	d.old(request(nil, 0, "set", "missing", "1"))
+	old(request(nil, 0, "set", "missing", "1"))
 	require.Equal(t, protocol.KindNullArray, watched("missing", 0))
-	d.old(request(nil, 0, "del", "missing"))
+	old(request(nil, 0, "del", "missing"))
 	require.Equal(t, protocol.KindArray, watched("missing", 0))
 }
 

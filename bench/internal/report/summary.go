@@ -69,7 +69,7 @@ milliseconds of an acquire. A pair is SET NX PX and a compare-and-delete by EVAL
 	r.floor(&b)
 	b.WriteString("\nHoldfast as a multiple of each, median of the rounds' quotients (of CPU, less is better):\n")
 	r.quotientTable(&b)
-	fmt.Fprintf(&b, "\nThe targets, judged by the same runs and%s; in brackets the least and the most of a round, or others' figures:\n", origins(results[1:]))
+	fmt.Fprintf(&b, "\nThe targets, judged by the same runs and, for what the table does not show, by %s; in brackets the least and the most of a round, or others' figures:\n", origins(results[1:]))
 	evidence(results).goalTable(&b)
 	var remarks strings.Builder
 	for _, one := range results {
@@ -84,13 +84,13 @@ milliseconds of an acquire. A pair is SET NX PX and a compare-and-delete by EVAL
 // origins says where the results come from that speak of what the table does not show.
 func origins(results []*Result) string {
 	if len(results) == 0 {
-		return ", for what the table does not show, by those of `make bench-limits`"
+		return "those of `make bench-limits`"
 	}
 	var each []string
 	for _, r := range results {
 		each = append(each, fmt.Sprintf("`%s` (revision %s, %s)", r.Command, r.Machine.Revision, r.Started.Format("2006-01-02")))
 	}
-	return ", for what the table does not show, by " + strings.Join(each, ", ")
+	return strings.Join(each, ", ")
 }
 
 // floor compares an acquire of one connection with what it cannot be faster than.
