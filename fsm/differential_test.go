@@ -6,9 +6,6 @@ import (
 	"io"
 	"math"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // redis is a connection to a real server.
@@ -27,31 +25,10 @@ type redis struct {
 	in   *bufio.Reader
 }
 
-// startRedis starts the server that HOLDFAST_REDIS_SERVER names, without a disk.
+// startRedis starts the server that HOLDFAST_REDIS_SERVER names, and connects to it.
 func startRedis(t testing.TB) *redis {
 	t.Helper()
-	path := os.Getenv("HOLDFAST_REDIS_SERVER")
-	if path == "" {
-		t.Skip("set HOLDFAST_REDIS_SERVER to the path of a redis-server to compare with it")
-	}
-	// A name of its own: the path of a socket must be short.
-	dir, err := os.MkdirTemp("", "hf")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	socket := filepath.Join(dir, "s")
-	server := exec.Command(path, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", dir)
-	out, err := server.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, server.Start())
-	t.Cleanup(func() {
-		_ = server.Process.Kill()
-		_ = server.Wait()
-	})
-	ready := bufio.NewScanner(out)
-	for ready.Scan() && !strings.Contains(ready.Text(), "accept connections") {
-	}
-	go func() { _, _ = io.Copy(io.Discard, out) }()
-	conn, err := net.Dial("unix", socket)
+	conn, err := net.Dial("unix", protocoltest.StartRedis(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return &redis{t: t, conn: conn, in: bufio.NewReader(conn)}

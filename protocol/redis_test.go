@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -227,28 +224,7 @@ type redisServer struct{ socket string }
 
 func startRedis(t *testing.T) *redisServer {
 	t.Helper()
-	path := os.Getenv("HOLDFAST_REDIS_SERVER")
-	if path == "" {
-		t.Skip("set HOLDFAST_REDIS_SERVER to the path of a redis-server to compare with it")
-	}
-	dir, err := os.MkdirTemp("", "redis") // t.TempDir's paths are too long for a socket
-	require.NoError(t, err)
-	socket := filepath.Join(dir, "s")
-	cmd := exec.Command(path, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", dir)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		_ = os.RemoveAll(dir)
-	})
-	require.Eventually(t, func() bool {
-		conn, err := net.Dial("unix", socket)
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err == nil
-	}, 10*time.Second, 5*time.Millisecond)
-	return &redisServer{socket: socket}
+	return &redisServer{socket: protocoltest.StartRedis(t)}
 }
 
 // redisConn is a RESP3 connection to a real server.

@@ -6,14 +6,14 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // redisServer is a redis-server that runs for a test.
@@ -22,24 +22,9 @@ type redisServer struct {
 	in   *bufio.Reader
 }
 
-// startRedis starts the redis-server that HOLDFAST_REDIS_SERVER names.
+// startRedis starts the redis-server that HOLDFAST_REDIS_SERVER names, and connects to it.
 func startRedis(t *testing.T) *redisServer {
-	path := os.Getenv("HOLDFAST_REDIS_SERVER")
-	if path == "" {
-		t.Skip("HOLDFAST_REDIS_SERVER is not set: it is the path of a redis-server to compare with")
-	}
-	socket := filepath.Join(t.TempDir(), "redis.sock")
-	cmd := exec.CommandContext(t.Context(), path, "--port", "0", "--unixsocket", socket, "--save", "", "--enable-debug-command", "yes",
-		"--dir", filepath.Dir(socket))
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	lines := bufio.NewScanner(out)
-	for lines.Scan() && !strings.Contains(lines.Text(), "accept connections") {
-	}
-	go func() { _, _ = io.Copy(io.Discard, out) }()
-	conn, err := net.Dial("unix", socket)
+	conn, err := net.Dial("unix", protocoltest.StartRedis(t, "--enable-debug-command", "yes"))
 	require.NoError(t, err)
 	return &redisServer{conn: conn, in: bufio.NewReader(conn)}
 }

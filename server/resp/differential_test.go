@@ -5,8 +5,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // TestDifferential has the same conversations with Redis and with this package,
@@ -21,14 +21,10 @@ import (
 // testdata/differential, is sent at once: "! text" is sent as it is, anything
 // else as a command. A conversation whose first line is "# password" takes place on a server with one.
 func TestDifferential(t *testing.T) {
-	binary := os.Getenv("HOLDFAST_REDIS_SERVER")
-	if binary == "" {
-		t.Skip("HOLDFAST_REDIS_SERVER does not name a redis-server")
-	}
 	text, err := os.ReadFile("testdata/differential")
 	require.NoError(t, err)
 	for _, password := range []string{"", "sesame"} {
-		redis := startRedis(t, binary, password)
+		redis := protocoltest.StartRedis(t, "--requirepass", password)
 		ours := startTCP(t, Config{Password: password})
 		for i, conversation := range strings.Split(string(text), "\n\n") {
 			if strings.HasPrefix(conversation, "# password") != (password != "") {
@@ -83,25 +79,6 @@ func converse(t *testing.T, network, addr string, sent []byte) []string {
 
 // different are the places where the two may differ: in HELLO's reply.
 var different = regexp.MustCompile(`("version"|"id") [":0-9.]+`)
-
-func startRedis(t *testing.T, binary, password string) (socket string) {
-	dir := t.TempDir()
-	socket = filepath.Join(dir, "redis.sock")
-	cmd := exec.Command(binary, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", dir, "--requirepass", password)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	require.Eventually(t, func() bool {
-		nc, err := net.Dial("unix", socket)
-		if err == nil {
-			nc.Close()
-		}
-		return err == nil
-	}, 10*time.Second, 10*time.Millisecond)
-	return socket
-}
 
 // startTCP serves on a loopback port until the test ends.
 func startTCP(t testing.TB, cfg Config) string {
