@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strconv"
 	"strings"
 	"testing"
@@ -41,6 +42,8 @@ type driver struct {
 	seq        uint64
 	nowMillis  int64
 	wallOffset int64
+	// memoryLimit is what its entries say, in bytes; 0: none.
+	memoryLimit uint64
 }
 
 func newDriver(t testing.TB) *driver {
@@ -67,11 +70,13 @@ func (d *driver) apply(body []byte) []protocol.Value {
 func (d *driver) applyAs(version byte, body []byte) []protocol.Value {
 	d.t.Helper()
 	d.seq++
-	w := protocol.NewEntry(nil, d.nowMillis, d.wallOffset)
-	w.Add(protocol.Origin{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
-	w.Bytes()[0] = version
+	entry := binary.AppendVarint(binary.AppendVarint([]byte{version}, d.nowMillis), d.wallOffset)
+	if version >= 3 {
+		entry = binary.AppendUvarint(entry, d.memoryLimit)
+	}
+	entry = protocol.AppendBatch(entry, protocol.Origin{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
 	var r recorder
-	require.NoError(d.t, d.m.Apply(w.Bytes(), &r))
+	require.NoError(d.t, d.m.Apply(entry, &r))
 	return r.replies
 }
 
@@ -105,7 +110,7 @@ func (d *driver) read(words ...string) (reply protocol.Value, due bool) {
 func (d *driver) advance(millis int64) {
 	d.t.Helper()
 	d.nowMillis += millis
-	require.NoError(d.t, d.m.Apply(protocol.NewEntry(nil, d.nowMillis, d.wallOffset).Bytes(), nobody{}))
+	require.NoError(d.t, d.m.Apply(protocol.NewEntry(nil, d.nowMillis, d.wallOffset, 0).Bytes(), nobody{}))
 }
 
 // wire is a reply as bytes of RESP2.

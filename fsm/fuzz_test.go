@@ -49,7 +49,7 @@ func FuzzApply(f *testing.F) {
 			default:
 				body = protocol.AppendRequestStrings(nil, db, words...)
 			}
-			w := protocol.NewEntry(nil, int64(i*50), 1_700_000_000_000)
+			w := protocol.NewEntry(nil, int64(i*50), 1_700_000_000_000, 0)
 			w.Add(origin, uint64(i), uint64(i), body)
 			var r recorder
 			require.NoError(t, loud.Apply(w.Bytes(), &r))

@@ -40,7 +40,7 @@ func furnished(t testing.TB) *driver {
 	d.do("script", "load", "return 1")
 	d.do("eval", "return 2", "0")
 	for _, seq := range []uint64{1, 2, 5, 9} {
-		w := protocol.NewEntry(nil, d.nowMillis, d.wallOffset)
+		w := protocol.NewEntry(nil, d.nowMillis, d.wallOffset, 0)
 		w.Add(protocol.Origin{Node: "other", Epoch: 77}, 1, seq, nil)
 		require.NoError(t, d.m.Apply(w.Bytes(), nobody{}))
 	}

@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// The log entry, version 2:
+// The log entry, version 3:
 //
 //	byte    version
 //	varint  stamp        the leader's instant, milliseconds of cluster time
 //	varint  wall offset  wall clock minus stamp, milliseconds
+//	uvarint memory limit the leader's --max-memory in bytes; 0: none
 //	batch*  until the end
 //
 //	batch:
@@ -29,13 +30,17 @@ import (
 // where bytes = uvarint length, then that many bytes. A pipeline of one client
 // is one batch; many batches of many clients make one entry.
 //
-// In version 1 EXEC compares the versions of keys alone: see watch.go in fsm.
+// Versions 1 and 2 have no memory limit. In version 1 EXEC compares the versions
+// of keys alone: see watch.go in fsm.
 
 // EntryVersion is the version of the entry format. It also names the version
 // of everything an entry's meaning rests on: the script engine and the budgets
 // of fsm. A node applies older ones as the releases that wrote them did, and when it
 // meets a higher one it stops with a clear message.
-const EntryVersion = 2
+const EntryVersion = 3
+
+// versionMemoryLimit is the first version of the entry that has a memory limit.
+const versionMemoryLimit = 3
 
 // MaxDatabases is the number of databases that SELECT offers.
 const MaxDatabases = 16
@@ -121,11 +126,13 @@ func NextRequest(body string, r *Request) (rest string, err error) {
 type EntryWriter struct{ buf []byte }
 
 // NewEntry starts an entry. stampMillis is cluster time, wallOffsetMillis what must be added to it
-// to get Unix time. buf is reused from its start; it may be nil.
-func NewEntry(buf []byte, stampMillis, wallOffsetMillis int64) *EntryWriter {
+// to get Unix time, memoryLimitBytes what the keys may take (0: no limit). buf is reused from its
+// start; it may be nil.
+func NewEntry(buf []byte, stampMillis, wallOffsetMillis int64, memoryLimitBytes uint64) *EntryWriter {
 	buf = append(buf[:0], EntryVersion)
 	buf = binary.AppendVarint(buf, stampMillis)
-	return &EntryWriter{buf: binary.AppendVarint(buf, wallOffsetMillis)}
+	buf = binary.AppendVarint(buf, wallOffsetMillis)
+	return &EntryWriter{buf: binary.AppendUvarint(buf, memoryLimitBytes)}
 }
 
 // Add appends a batch.
@@ -157,6 +164,7 @@ type Entry struct {
 	Version          byte
 	StampMillis      int64
 	WallOffsetMillis int64
+	MemoryLimitBytes uint64 // what the keys may take; 0: no limit
 	rest             string
 }
 
@@ -179,6 +187,11 @@ func DecodeEntry(data string) (Entry, error) {
 	}
 	if e.WallOffsetMillis, data, ok = varint(data); !ok {
 		return e, fmt.Errorf("%w: wall offset", ErrCorruptEntry)
+	}
+	if e.Version >= versionMemoryLimit {
+		if e.MemoryLimitBytes, data, ok = uvarint(data); !ok {
+			return e, fmt.Errorf("%w: memory limit", ErrCorruptEntry)
+		}
 	}
 	e.rest = data
 	return e, nil

@@ -86,14 +86,14 @@ func FuzzReply(f *testing.F) {
 
 func FuzzEntry(f *testing.F) {
 	f.Add(string(someEntry()))
-	f.Add(string([]byte{EntryVersion, 0, 0}))
+	f.Add(string([]byte{EntryVersion, 0, 0, 0}))
 	f.Add(string([]byte{EntryVersion + 1}))
 	f.Fuzz(func(t *testing.T, data string) {
 		e, batches, err := decodeAll(data)
 		if err != nil {
 			return
 		}
-		w := NewEntry(nil, e.StampMillis, e.WallOffsetMillis)
+		w := NewEntry(nil, e.StampMillis, e.WallOffsetMillis, e.MemoryLimitBytes)
 		for _, b := range batches {
 			w.Add(b.Origin, b.Low, b.Seq, []byte(b.Body))
 			requireRequestsRoundTrip(t, b.Body)
@@ -102,6 +102,7 @@ func FuzzEntry(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, e.StampMillis, e2.StampMillis)
 		require.Equal(t, e.WallOffsetMillis, e2.WallOffsetMillis)
+		require.Equal(t, e.MemoryLimitBytes, e2.MemoryLimitBytes)
 		require.Equal(t, batches, batches2)
 	})
 }

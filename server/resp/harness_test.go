@@ -85,7 +85,7 @@ func (cl *cluster) Execute(u *replica.Unit) error {
 	}
 	cl.seq++
 	origin := protocol.Origin{Node: "n1", Epoch: 1}
-	entry := protocol.NewEntry(nil, now, wall)
+	entry := protocol.NewEntry(nil, now, wall, 0)
 	entry.Add(origin, cl.seq, cl.seq, u.Body)
 	sink := &sink{}
 	if err := cl.machine.Apply(entry.Bytes(), sink); err != nil {
