@@ -119,6 +119,65 @@ func (v Value) IsError() bool { return v.Kind == KindError }
 // IsNull reports whether v is one of the two nulls.
 func (v Value) IsNull() bool { return v.Kind == KindNull || v.Kind == KindNullArray }
 
+// SizeWithin bounds the bytes that v takes in RESP of either version and in the form of [AppendValue]: closely,
+// and never from below. It gives up, with ok false, once they are more than limit: elements that share
+// memory make a reply far larger than what holds it, and looking at each would take as long as encoding it.
+func (v *Value) SizeWithin(limit int) (size int, ok bool) {
+	left := limit
+	ok = v.charge(&left)
+	return limit - left, ok
+}
+
+// SizesWithin is the sum of the sizes of vs, as [Value.SizeWithin] counts them.
+func SizesWithin(vs []Value, limit int) (size int, ok bool) {
+	left := limit
+	ok = charge(vs, &left)
+	return limit - left, ok
+}
+
+// charge takes the size of v from left, and reports whether it was there.
+func (v *Value) charge(left *int) bool {
+	switch v.Kind {
+	case KindInteger, KindBool:
+		*left -= 3 + digits(v.Num)
+	case KindDouble:
+		*left -= maxDouble
+	case KindArray, KindMap, KindSet, KindPush:
+		*left -= 3 + digits(int64(len(v.Elems)))
+		return charge(v.Elems, left)
+	case KindNull, KindNullArray, KindNone:
+		*left -= len("$-1\r\n")
+	case KindVerbatim:
+		*left -= len("=\r\ntxt:\r\n") + digits(int64(len(v.Str))) + len(v.Str)
+	default:
+		*left -= len("$\r\n\r\n") + digits(int64(len(v.Str))) + len(v.Str)
+	}
+	return *left >= 0
+}
+
+func charge(vs []Value, left *int) bool {
+	for i := range vs {
+		if !vs[i].charge(left) {
+			return false
+		}
+	}
+	return *left >= 0
+}
+
+// maxDouble is the longest form of a double: a bulk string of 24 characters.
+const maxDouble = len("$24\r\n-2.2250738585072014e-308\r\n")
+
+// digits returns how many characters n takes in decimal.
+func digits(n int64) (count int) {
+	if n < 0 {
+		count++
+	}
+	for count++; n > 9 || n < -9; count++ {
+		n /= 10
+	}
+	return count
+}
+
 // AppendTo appends the bytes of v as RESP version resp (2 or 3).
 func (v Value) AppendTo(dst []byte, resp int) []byte {
 	switch v.Kind {

@@ -69,6 +69,61 @@ func TestValueOnTheWire(t *testing.T) {
 	require.Len(t, seen, int(KindNone)+1, "every kind is in the table")
 }
 
+// TestSizeWithinIsAnUpperBound: whoever has room for the size has room for each encoding, and not much is wasted.
+func TestSizeWithinIsAnUpperBound(t *testing.T) {
+	t.Parallel()
+	values := everyKind()
+	values = append(values, None, Double(-math.SmallestNonzeroFloat64), Double(-2.2250738585072014e-308), Integer(math.MaxInt64), Integer(-10), Integer(9),
+		Bulk(strings.Repeat("x", 99)), Bulk(strings.Repeat("x", 1000)), Verbatim(strings.Repeat("x", 127)), Array(make([]Value, 130)...))
+	for _, v := range values {
+		size, ok := v.SizeWithin(math.MaxInt)
+		require.True(t, ok)
+		largest := max(len(v.AppendTo(nil, RESP2)), len(v.AppendTo(nil, RESP3)), len(AppendValue(nil, v)))
+		require.GreaterOrEqual(t, size, largest, "%+v", v)
+		require.LessOrEqual(t, size, 2*largest+maxDouble, "%+v", v)
+
+		again, ok := v.SizeWithin(size)
+		require.True(t, ok, "%+v", v)
+		require.Equal(t, size, again)
+		_, ok = v.SizeWithin(size - 1)
+		require.False(t, ok, "%+v", v)
+
+		twice, ok := SizesWithin([]Value{v, v}, 2*size)
+		require.True(t, ok)
+		require.Equal(t, 2*size, twice)
+		_, ok = SizesWithin([]Value{v, v}, 2*size-1)
+		require.False(t, ok)
+	}
+	size, ok := SizesWithin(nil, 0)
+	require.True(t, ok)
+	require.Zero(t, size)
+}
+
+// TestSizeWithinGivesUpEarly: 10^30 elements in a few kilobytes; looking at all of them would never end.
+func TestSizeWithinGivesUpEarly(t *testing.T) {
+	t.Parallel()
+	v := Bulk(strings.Repeat("x", 1000))
+	for range 10 {
+		elems := make([]Value, 1000)
+		for i := range elems {
+			elems[i] = v
+		}
+		v = Array(elems...)
+	}
+	_, ok := v.SizeWithin(1 << 20)
+	require.False(t, ok)
+	empty := Array()
+	for range 10 {
+		elems := make([]Value, 1000)
+		for i := range elems {
+			elems[i] = empty
+		}
+		empty = Array(elems...)
+	}
+	_, ok = empty.SizeWithin(1 << 20)
+	require.False(t, ok, "elements without text count too")
+}
+
 func TestValueQuestions(t *testing.T) {
 	t.Parallel()
 	require.True(t, Err("x").IsError())
