@@ -3,7 +3,7 @@ GO ?= go
 BIN := bin
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race check fmt fuzz rewrite demo jepsen mutants soak bench bench-readme bench-limits bench-compare differential clients clean
+.PHONY: help build test race check fmt fuzz rewrite demo jepsen mutants mutations soak bench bench-readme bench-limits bench-compare differential clients clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,10 @@ jepsen: ## partition tests against a three-node cluster, about three minutes
 
 mutants: ## servers that are wrong on purpose: the partition tests must find each
 	./.ci/mutants
+
+MUTATIONS ?=
+mutations: ## mistakes in .ci/mutations, one by one: each must fail the test it names (MUTATIONS='fsm-*')
+	@./.ci/mutations/run $(MUTATIONS)
 
 SOAK ?= 1h
 soak: ## partition tests, seed after seed for SOAK (1h); keeps the reports of those not valid
