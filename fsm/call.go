@@ -28,6 +28,11 @@ type call struct {
 	// seed is what makes [call.random] differ from one request to the next.
 	seed  uint64
 	draws uint64
+	// origin and seq name the batch. scripted counts the scripts in it that may write,
+	// and those that only read: see [call.scriptSeed].
+	origin   protocol.Origin
+	seq      uint64
+	scripted [2]uint64
 
 	// undo is where changes are noted while a script runs, else nil.
 	undo *journal

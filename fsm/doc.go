@@ -34,6 +34,7 @@
 //	set.go …       the commands: set, strings, counters, keys, expire, scan, exec, eval
 //	watch.go       what EXEC compares with what WATCH saw
 //	undo.go        what a script changed
+//	chance.go      where math.random begins
 //	scriptcache.go the sources of scripts
 //	snapshot.go    the stream; restore.go reads it
 //	lua/           the script engine

@@ -118,7 +118,7 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 		h.journal.start(c.st)
 		c.undo = &h.journal
 	}
-	h.env = lua.Env{Keys: keys, Args: args, Host: h, SHA: s.sha}
+	h.env = lua.Env{Keys: keys, Args: args, Host: h, SHA: s.sha, Seed: c.scriptSeed(readOnly)}
 	reply, err := h.runner.Run(s.program, &h.env)
 	c.undo = nil
 	c.db, c.args = db, words

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -24,7 +26,7 @@ type Machine struct {
 
 	// readers are the calls that Read runs commands with.
 	readers sync.Pool
-	// draws makes RANDOMKEY differ from one read to the next.
+	// draws makes RANDOMKEY and math.random differ from one read to the next.
 	draws atomic.Uint64
 }
 
@@ -46,6 +48,10 @@ func New() *Machine {
 	m.readers.New = func() any { return new(call) }
 	return m
 }
+
+// SeedReads makes what chance decides in reads differ from other nodes, and from
+// former lives of this one.
+func (m *Machine) SeedReads(o protocol.Origin) { m.draws.Store(xxh3.HashStringSeed(o.Node, o.Epoch)) }
 
 // Apply runs one log entry. An error means that the entry is corrupt, or was
 // written by a newer release: then the node must stop, for it can no longer
@@ -90,6 +96,7 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error) {
 	r := protocol.Request{Args: c.args[:0]}
 	number := b.Seq << 20
+	c.origin, c.seq, c.scripted = b.Origin, b.Seq, [2]uint64{}
 	c.replies = c.replies[:0]
 	for body := b.Body; body != ""; number++ {
 		if body, err = protocol.NextRequest(body, &r); err != nil {

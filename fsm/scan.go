@@ -1,8 +1,6 @@
 package fsm
 
 import (
-	"github.com/zeebo/xxh3"
-
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -202,11 +200,5 @@ func randomkeyOp(c *call) protocol.Value {
 // an entry is applied. A read draws from the seed that it was given.
 func (c *call) random() uint64 {
 	c.draws++
-	var b [32]byte
-	for i, n := range [...]uint64{uint64(c.nowMillis), c.st.versions, c.seed, c.draws} {
-		for j := range 8 {
-			b[8*i+j] = byte(n >> (8 * j))
-		}
-	}
-	return xxh3.Hash(b[:])
+	return hashNumbers(uint64(c.nowMillis), c.st.versions, c.seed, c.draws)
 }

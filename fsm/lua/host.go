@@ -43,8 +43,8 @@ type Env struct {
 	Host       Host
 	// SHA is the script's hash in lower case hex; error texts name it.
 	SHA string
-	// Seed moves the sequence of math.random, which is the same in all runs with the same
-	// seed. It must come from the log: the entry's index or stamp.
+	// Seed begins the sequence of math.random, which is the same in all runs with the same
+	// seed; 0: that of a Redis that has just started. It must come from the log.
 	Seed uint64
 	// Limits bounds the run; a field that is 0 has the default.
 	Limits Limits

@@ -153,8 +153,10 @@ func (l *state) extreme(args []value, better func(x, best float64) bool) (int, *
 	return l.one(number(best))
 }
 
-// Random numbers are those of lrand48, as Redis brings its own: the same on every
-// processor.
+// Random numbers of a script that calls math.randomseed are those of lrand48, as
+// Redis brings its own: the same on every processor. Without it they come from
+// [Env.Seed] by SplitMix64, whose 64 bits of state make it unlikely that two scripts
+// ever draw the same numbers; lrand48 has 48.
 
 const (
 	randomMax = 1<<31 - 1
@@ -166,8 +168,20 @@ const (
 func randomSeed(seed int32) uint64 { return uint64(uint32(seed))<<16 | 0x330E }
 
 func (l *state) nextRandom() float64 {
+	if l.seed != 0 {
+		return float64(l.splitMix()>>33%randomMax) / randomMax
+	}
 	l.random = (l.random*0x5DEECE66D + 0xB) & randomMask
 	return float64(l.random>>17%randomMax) / randomMax
+}
+
+// splitMix is the next number of SplitMix64 (Steele, Lea, Flood 2014).
+func (l *state) splitMix() uint64 {
+	l.seed += 0x9E3779B97F4A7C15
+	z := l.seed
+	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+	z = (z ^ z>>27) * 0x94D049BB133111EB
+	return z ^ z>>31
 }
 
 func mathRandom(l *state, args []value) (int, *raised) {
@@ -206,6 +220,6 @@ func mathRandomSeed(l *state, args []value) (int, *raised) {
 	if err != nil {
 		return 0, err
 	}
-	l.random = randomSeed(int32(seed))
+	l.random, l.seed = randomSeed(int32(seed)), 0
 	return 0, nil
 }

@@ -78,7 +78,7 @@ func (r *Runner) begin(env *Env) *state {
 		stack: r.stack, frame: &r.root, env: env, lib: shared, lastID: shared.lastID,
 		limits: limits, steps: limits.Steps, memory: limits.MemoryBytes,
 		handler: shared.errorHandler,
-		resp:    protocol.RESP2, random: (randomStart ^ env.Seed) & randomMask, words: r.words, spare: &r.spare,
+		resp:    protocol.RESP2, random: randomStart, seed: env.Seed, words: r.words, spare: &r.spare,
 	}
 	return &r.state
 }

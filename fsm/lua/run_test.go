@@ -90,6 +90,9 @@ func TestSeed(t *testing.T) {
 	require.Equal(t, first, run(1))
 	require.NotEqual(t, first, run(2))
 	require.Equal(t, protocol.Array(protocol.Integer(396465), protocol.Integer(840486)), run(0), "those of a fresh Redis")
+
+	p = mustCompile(t, "math.randomseed(7) return {math.random(1000000), math.random(1000000)}")
+	require.Equal(t, run(0), run(1), "those of lrand48, whatever the seed")
 }
 
 // panickingHost has a defect.

@@ -32,9 +32,10 @@ type state struct {
 	resp   int
 	// keys, argv and globals are per run, the last made when it is first needed.
 	keys, argv, globals *table
-	random              uint64
-	json                *jsonConfig
-	words               []string
+	// seed is where math.random stands, random where it does once it is 0.
+	seed, random uint64
+	json         *jsonConfig
+	words        []string
 	// spare are strings to be used before any is allocated.
 	spare     *[spareTexts]str
 	spareUsed int

@@ -76,6 +76,7 @@ func Open(c Config) (*Replica, error) {
 		serves:    newGate(),
 		addresses: newAddresses(&c),
 	}
+	r.machine.SeedReads(r.origin)
 	r.stopped, r.failed, r.ended = make(chan struct{}), make(chan error, 1), make(chan struct{})
 	r.acks = newAcks(c.Name, c.InitialCluster)
 	r.state, r.helm, r.proposer = newState(r), newHelm(r), newProposer(r)
