@@ -14,6 +14,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/holdfast/holdfast/server/store/internal/record"
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 const (
@@ -49,7 +50,7 @@ func createBolt(path string) error {
 		err = os.Rename(tmp, path)
 	}
 	if err == nil {
-		err = syncDir(filepath.Dir(path))
+		err = (vfs.OS{}).SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
 		return fmt.Errorf("create database: %w", err)

@@ -2,13 +2,12 @@ package store
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime/debug"
 	"time"
+
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 const (
@@ -41,10 +40,10 @@ const (
 	stateReady    = "ready"
 )
 
-func (id *identity) save(dir string) error {
+func (id *identity) save(fs vfs.FS, dir string) error {
 	text, err := json.MarshalIndent(id, "", "  ")
 	if err == nil {
-		err = replaceFile(filepath.Join(dir, identityName), append(text, '\n'))
+		err = vfs.Replace(fs, filepath.Join(dir, identityName), append(text, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("write identity: %w", err)
@@ -53,10 +52,10 @@ func (id *identity) save(dir string) error {
 }
 
 // loadIdentity returns nil if dir has none.
-func loadIdentity(dir string) (*identity, error) {
+func loadIdentity(fs vfs.FS, dir string) (*identity, error) {
 	path := filepath.Join(dir, identityName)
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	text, err := vfs.ReadFile(fs, path)
+	if vfs.IsMissing(err) {
 		return nil, nil
 	}
 	if err != nil {

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 	"github.com/holdfast/holdfast/server/store/wal"
 )
 
@@ -22,14 +22,17 @@ const advice = "this node must not go on under its name, not with an emptied fol
 // Open opens the folder of a node and locks it, or makes it if it is empty. It checks
 // all that is there. What it returns instead of a Store is one line for the operator,
 // and nothing is left open.
-func Open(c Config) (*Store, error) {
+func Open(c Config) (*Store, error) { return OpenOn(system(), c) }
+
+// OpenOn is Open of a folder on that device.
+func OpenOn(d Device, c Config) (*Store, error) {
 	if c.LogStore != KindWAL && c.LogStore != KindBolt {
 		return nil, fmt.Errorf("open store: log store %q: use %s or %s", c.LogStore, KindWAL, KindBolt)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	f := &folder{config: c}
+	f := &folder{Device: d, config: c}
 	if err := f.open(); err != nil {
 		_ = f.close()
 		var boltDamage *damageError
@@ -57,9 +60,10 @@ type logStore interface {
 
 // folder is a data folder that is being opened, and then is open.
 type folder struct {
+	Device
 	config    Config
-	lock      *os.File
-	stable    *stable
+	lock      io.Closer
+	stable    StableStore
 	log       logStore
 	snapshots *snapshots
 	epoch     uint64
@@ -68,18 +72,18 @@ type folder struct {
 func (f *folder) path(name string) string { return filepath.Join(f.config.Dir, name) }
 
 func (f *folder) open() error {
-	if err := os.MkdirAll(f.config.Dir, 0o700); err != nil {
+	if err := makeFolder(f.FS, filepath.Clean(f.config.Dir)); err != nil {
 		return fmt.Errorf("make data folder: %w", err)
 	}
-	if err := syncDir(filepath.Dir(filepath.Clean(f.config.Dir))); err != nil {
+	if err := f.FS.SyncDir(filepath.Dir(filepath.Clean(f.config.Dir))); err != nil {
 		return err
 	}
-	lock, err := lockDir(f.config.Dir)
+	lock, err := f.Lock(f.config.Dir)
 	if err != nil {
 		return err
 	}
 	f.lock = lock
-	id, err := loadIdentity(f.config.Dir)
+	id, err := loadIdentity(f.FS, f.config.Dir)
 	if err != nil {
 		return err
 	}
@@ -100,13 +104,27 @@ func (f *folder) open() error {
 	return f.stable.SetUint64([]byte(keyEpoch), f.epoch)
 }
 
+// makeFolder makes dir and what is missing above it.
+func makeFolder(fs vfs.FS, dir string) error {
+	exists, err := fs.Exists(dir)
+	if exists || err != nil {
+		return err
+	}
+	if err := makeFolder(fs, filepath.Dir(dir)); err != nil {
+		return err
+	}
+	return fs.Mkdir(dir)
+}
+
 // create makes all parts. If id is not nil an earlier attempt was interrupted: no Open
 // has ever returned this folder, so that what is there can go.
 func (f *folder) create(id *identity) error {
 	parts := []string{stableName, walName, boltLogName, snapshotName}
 	if id == nil {
 		for _, name := range parts {
-			if _, err := os.Lstat(f.path(name)); err == nil {
+			if exists, err := f.FS.Exists(f.path(name)); err != nil {
+				return fmt.Errorf("look at data folder: %w", err)
+			} else if exists {
 				return &damageError{path: f.path(identityName), reason: "it is missing, and the node's data is there"}
 			}
 		}
@@ -114,12 +132,12 @@ func (f *folder) create(id *identity) error {
 			Format: identityFormat, Node: f.config.NodeName, Cluster: f.config.ClusterID, LogStore: f.config.LogStore,
 			State: stateCreating, CreatedAt: time.Now().UTC(), CreatedBy: release(),
 		}
-		if err := id.save(f.config.Dir); err != nil {
+		if err := id.save(f.FS, f.config.Dir); err != nil {
 			return err
 		}
 	}
 	for _, name := range parts {
-		if err := os.RemoveAll(f.path(name)); err != nil {
+		if err := f.FS.RemoveAll(f.path(name)); err != nil {
 			return fmt.Errorf("make data folder: %w", err)
 		}
 	}
@@ -127,33 +145,33 @@ func (f *folder) create(id *identity) error {
 		return err
 	}
 	id.State = stateReady
-	return id.save(f.config.Dir)
+	return id.save(f.FS, f.config.Dir)
 }
 
 func (f *folder) createParts() error {
-	if err := createBolt(f.path(stableName)); err != nil {
+	if err := f.CreateStable(f.path(stableName)); err != nil {
 		return err
 	}
 	for _, name := range []string{snapshotName, walName} {
 		if name == walName && f.config.LogStore != KindWAL {
 			continue
 		}
-		if err := os.Mkdir(f.path(name), 0o700); err != nil {
+		if err := f.FS.Mkdir(f.path(name)); err != nil {
 			return fmt.Errorf("make data folder: %w", err)
 		}
 	}
 	if f.config.LogStore == KindWAL {
-		if err := wal.Create(f.path(walName)); err != nil {
+		if err := wal.Create(f.FS, f.path(walName)); err != nil {
 			return err
 		}
 	} else if err := createBolt(f.path(boltLogName)); err != nil {
 		return err
 	}
-	return syncDir(f.config.Dir)
+	return f.FS.SyncDir(f.config.Dir)
 }
 
 func (f *folder) openParts() (err error) {
-	if f.stable, err = openStable(f.path(stableName)); err != nil {
+	if f.stable, err = f.OpenStable(f.path(stableName)); err != nil {
 		f.stable = nil
 		return err
 	}
@@ -163,7 +181,7 @@ func (f *folder) openParts() (err error) {
 	if err := f.openLog(); err != nil {
 		return err
 	}
-	snapshots, damaged, err := openSnapshots(f.path(snapshotName), f.config.Logger)
+	snapshots, damaged, err := openSnapshots(f.FS, f.path(snapshotName), f.config.Logger)
 	if err != nil {
 		return err
 	}
@@ -175,7 +193,7 @@ func (f *folder) openParts() (err error) {
 // openLog takes care that f.log is nil, and not a nil pointer in an interface, after an error.
 func (f *folder) openLog() error {
 	if f.config.LogStore == KindWAL {
-		w, err := wal.Open(f.path(walName), wal.Options{Logger: f.config.Logger})
+		w, err := wal.Open(f.path(walName), wal.Options{SegmentSize: f.SegmentSize, Logger: f.config.Logger, FS: f.FS})
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 var kinds = []string{KindWAL, KindBolt}
@@ -257,10 +259,10 @@ func TestInterruptedCreationIsBegunAgain(t *testing.T) {
 			dir := memoryDir(t)
 			s := mustOpen(t, config(dir, kind))
 			require.NoError(t, s.Close())
-			id, err := loadIdentity(dir)
+			id, err := loadIdentity(vfs.OS{}, dir)
 			require.NoError(t, err)
 			id.State = stateCreating
-			require.NoError(t, id.save(dir))
+			require.NoError(t, id.save(vfs.OS{}, dir))
 			parts := []string{snapshotName, stableName, walName, boltLogName}
 			for _, part := range parts[:missing] {
 				require.NoError(t, os.RemoveAll(filepath.Join(dir, part)))
@@ -350,7 +352,7 @@ func newest25(dir string) string {
 // TestEverySnapshotByteCounts flips each bit of a snapshot, and cuts it at each length.
 func TestEverySnapshotByteCounts(t *testing.T) {
 	dir := memoryDir(t)
-	s, _, err := openSnapshots(dir, slog.New(slog.DiscardHandler))
+	s, _, err := openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	takeSnapshot(t, s, 10, "some state")
 	path := s.path(s.list[0].ID)
@@ -358,7 +360,7 @@ func TestEverySnapshotByteCounts(t *testing.T) {
 	require.NoError(t, err)
 	try := func(b []byte) {
 		require.NoError(t, os.WriteFile(path, b, 0o600))
-		again, damaged, err := openSnapshots(dir, slog.New(slog.DiscardHandler))
+		again, damaged, err := openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		require.Empty(t, again.list)
 		require.Len(t, damaged, 1)
@@ -375,14 +377,14 @@ func TestEverySnapshotByteCounts(t *testing.T) {
 	try(append(bytes.Clone(good), 0))
 	require.NoError(t, os.WriteFile(path, good, 0o600))
 	require.NoError(t, os.Rename(path, strings.Replace(path, "1-10-", "1-11-", 1)))
-	_, damaged, err := openSnapshots(dir, slog.New(slog.DiscardHandler))
+	_, damaged, err := openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.Len(t, damaged, 1, "another's name")
 }
 
 func TestUnfinishedSnapshotsLeaveNothing(t *testing.T) {
 	dir := memoryDir(t)
-	s, _, err := openSnapshots(dir, slog.New(slog.DiscardHandler))
+	s, _, err := openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	create := func() raft.SnapshotSink {
 		sink, err := s.Create(1, 5, 1, raft.Configuration{}, 1, nil)
@@ -424,14 +426,14 @@ func TestUnfinishedSnapshotsLeaveNothing(t *testing.T) {
 	s.completed = func(uint64) error { return nil }
 
 	_ = create()
-	_, _, err = openSnapshots(dir, slog.New(slog.DiscardHandler))
+	_, _, err = openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	requireFiles(1) // the one whose completion could not be recorded
 }
 
 func TestLargeSnapshotIsSyncedOnTheWay(t *testing.T) {
 	dir := memoryDir(t)
-	s, _, err := openSnapshots(dir, slog.New(slog.DiscardHandler))
+	s, _, err := openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	sink, err := s.Create(1, 5, 1, raft.Configuration{}, 1, nil)
 	require.NoError(t, err)

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 // A snapshot is one file, under another name until it is whole and durable:
@@ -44,6 +46,7 @@ const (
 
 // snapshots is a raft.SnapshotStore.
 type snapshots struct {
+	fs     vfs.FS
 	dir    string
 	logger *slog.Logger
 	// completed is called when a snapshot is durable.
@@ -60,26 +63,26 @@ type damagedSnapshot struct {
 }
 
 // openSnapshots reads all snapshots in dir and checks them.
-func openSnapshots(dir string, logger *slog.Logger) (*snapshots, []damagedSnapshot, error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) {
+func openSnapshots(fs vfs.FS, dir string, logger *slog.Logger) (*snapshots, []damagedSnapshot, error) {
+	names, err := fs.List(dir)
+	if vfs.IsMissing(err) {
 		return nil, nil, &damageError{path: dir, reason: "it is missing"}
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("list snapshots: %w", err)
 	}
-	s := &snapshots{dir: dir, logger: logger, completed: func(uint64) error { return nil }}
+	s := &snapshots{fs: fs, dir: dir, logger: logger, completed: func(uint64) error { return nil }}
 	var damaged []damagedSnapshot
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		id, isSnapshot := strings.CutSuffix(e.Name(), snapshotSuffix)
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		id, isSnapshot := strings.CutSuffix(name, snapshotSuffix)
 		switch {
-		case strings.HasSuffix(e.Name(), ".tmp"):
-			if err := os.Remove(path); err != nil {
+		case strings.HasSuffix(name, ".tmp"):
+			if err := fs.Remove(path); err != nil {
 				return nil, nil, fmt.Errorf("remove unfinished snapshot: %w", err)
 			}
 		case isSnapshot:
-			meta, f, err := readSnapshot(path, id)
+			meta, f, err := readSnapshot(fs, path, id)
 			if err != nil {
 				damaged = append(damaged, damagedSnapshot{index: indexOfID(id), err: err})
 				continue
@@ -140,7 +143,7 @@ func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
 
 // Open checks the whole snapshot before it gives out any of it.
 func (s *snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	return readSnapshot(s.path(id), id)
+	return readSnapshot(s.fs, s.path(id), id)
 }
 
 // stateReader reads the state in a snapshot's file.
@@ -149,8 +152,8 @@ type stateReader struct {
 	io.Closer
 }
 
-func readSnapshot(path, id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	f, err := os.Open(path)
+func readSnapshot(fs vfs.FS, path, id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	f, err := fs.Open(path, os.O_RDONLY)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open snapshot: %w", err)
 	}
@@ -167,8 +170,8 @@ func readSnapshot(path, id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 }
 
 // checkSnapshot returns what f says of itself, and where its state begins.
-func checkSnapshot(f *os.File) (*raft.SnapshotMeta, int64, error) {
-	stat, err := f.Stat()
+func checkSnapshot(f vfs.File) (*raft.SnapshotMeta, int64, error) {
+	all, err := f.Size()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -177,7 +180,7 @@ func checkSnapshot(f *os.File) (*raft.SnapshotMeta, int64, error) {
 		return nil, 0, errors.New("it does not begin as a snapshot does")
 	}
 	offset := snapshotHead + int64(binary.LittleEndian.Uint32(head[8:]))
-	size := stat.Size() - snapshotTail - offset
+	size := all - snapshotTail - offset
 	if offset > snapshotHead+snapshotMaxMeta || size < 0 {
 		return nil, 0, errors.New("its sizes are impossible")
 	}
@@ -219,11 +222,11 @@ func (s *snapshots) Create(version raft.SnapshotVersion, index, term uint64, con
 	if err != nil || len(text) > snapshotMaxMeta {
 		return nil, fmt.Errorf("create snapshot: describe it in %d bytes: %w", len(text), err)
 	}
-	f, err := os.OpenFile(s.path(meta.ID)+".tmp", os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
+	f, err := s.fs.Open(s.path(meta.ID)+".tmp", os.O_CREATE|os.O_RDWR|os.O_TRUNC)
 	if err != nil {
 		return nil, fmt.Errorf("create snapshot: %w", err)
 	}
-	k := &snapshotSink{store: s, meta: meta, file: f, buffer: bufio.NewWriterSize(f, 1<<18), sum: crc32.New(castagnoli)}
+	k := &snapshotSink{store: s, meta: meta, file: f, buffer: bufio.NewWriterSize(io.NewOffsetWriter(f, 0), 1<<18), sum: crc32.New(castagnoli)}
 	head := append([]byte(nil), snapshotMagic...)
 	head = binary.LittleEndian.AppendUint32(head, uint32(len(text)))
 	head = binary.LittleEndian.AppendUint32(head, crc32.Checksum(text, castagnoli))
@@ -237,7 +240,7 @@ func (s *snapshots) Create(version raft.SnapshotVersion, index, term uint64, con
 type snapshotSink struct {
 	store    *snapshots
 	meta     *raft.SnapshotMeta
-	file     *os.File
+	file     vfs.File
 	buffer   *bufio.Writer
 	sum      hash.Hash32
 	unsynced int
@@ -267,7 +270,7 @@ func (k *snapshotSink) Write(b []byte) (int, error) {
 func (k *snapshotSink) abandon(err error) error {
 	k.done = true
 	_ = k.file.Close()
-	_ = os.Remove(k.file.Name())
+	_ = k.store.fs.Remove(k.file.Name())
 	return err
 }
 
@@ -297,10 +300,10 @@ func (k *snapshotSink) Close() error {
 	path := k.store.path(k.meta.ID)
 	err = k.file.Close()
 	if err == nil {
-		err = os.Rename(path+".tmp", path)
+		err = k.store.fs.Rename(path+".tmp", path)
 	}
 	if err == nil {
-		err = syncDir(k.store.dir)
+		err = k.store.fs.SyncDir(k.store.dir)
 	}
 	if err == nil {
 		err = k.store.completed(k.meta.Index)
@@ -320,14 +323,14 @@ func (s *snapshots) enter(meta *raft.SnapshotMeta) {
 	s.list = append(s.list, meta)
 	s.sort()
 	s.list = s.list[:min(len(s.list), snapshotRetain)]
-	files, _ := filepath.Glob(filepath.Join(s.dir, "*"+snapshotSuffix))
-	for _, f := range files {
-		id := strings.TrimSuffix(filepath.Base(f), snapshotSuffix)
-		if slices.ContainsFunc(s.list, func(m *raft.SnapshotMeta) bool { return m.ID == id }) {
+	names, _ := s.fs.List(s.dir)
+	for _, name := range names {
+		id, isSnapshot := strings.CutSuffix(name, snapshotSuffix)
+		if !isSnapshot || slices.ContainsFunc(s.list, func(m *raft.SnapshotMeta) bool { return m.ID == id }) {
 			continue
 		}
-		if err := os.Remove(f); err != nil {
-			s.logger.Warn("cannot delete an old snapshot", "file", f, "error", err)
+		if err := s.fs.Remove(filepath.Join(s.dir, name)); err != nil {
+			s.logger.Warn("cannot delete an old snapshot", "file", name, "error", err)
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 // bytesRead is what this thread had the disk read.
@@ -28,8 +30,10 @@ func bytesRead(t *testing.T) int {
 }
 
 // forget has the kernel drop what it remembers of the file.
-func forget(t *testing.T, f *os.File) {
+func forget(t *testing.T, file vfs.File) {
 	t.Helper()
+	f, ok := file.(interface{ Fd() uintptr })
+	require.True(t, ok)
 	const dontNeed = 4
 	_, _, errno := syscall.Syscall6(syscall.SYS_FADVISE64, f.Fd(), 0, 0, dontNeed, 0, 0)
 	require.Zero(t, errno)
@@ -40,7 +44,7 @@ func TestAppendReadsNothing(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	dir := t.TempDir() // on a disk, where there is one
-	require.NoError(t, Create(dir))
+	require.NoError(t, Create(vfs.OS{}, dir))
 	w, err := Open(dir, Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, w.Close()) }()

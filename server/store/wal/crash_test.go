@@ -10,6 +10,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 // copyDir is what a disk holds at this moment.
@@ -220,7 +222,7 @@ func oldLog(t *testing.T, closed bool) (dir string, first, last uint64) {
 
 func logFiles(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
-	m, err := loadManifest(dir)
+	m, err := loadManifest(vfs.OS{}, dir)
 	require.NoError(t, err)
 	files := make(map[string][]byte)
 	for _, s := range m.Segments {

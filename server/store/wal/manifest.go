@@ -3,18 +3,18 @@ package wal
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 const (
 	manifestName   = "MANIFEST"
 	manifestFormat = 1
+	segmentSuffix  = ".seg"
 )
 
 // manifest says which files are the log, and which of their entries count. It is
@@ -44,7 +44,7 @@ type segmentInfo struct {
 	Size int64
 }
 
-func segmentName(number uint64) string { return fmt.Sprintf("%016x.seg", number) }
+func segmentName(number uint64) string { return fmt.Sprintf("%016x", number) + segmentSuffix }
 
 func (m *manifest) clone() *manifest {
 	c := *m
@@ -53,27 +53,23 @@ func (m *manifest) clone() *manifest {
 }
 
 // save replaces the manifest in dir, durably.
-func (m *manifest) save(dir string) error {
+func (m *manifest) save(fs vfs.FS, dir string) error {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("encode manifest: %w", err)
 	}
 	text = append(text, '\n')
 	text = fmt.Appendf(text, "%08x\n", crc32.Checksum(text, castagnoli))
-	name := filepath.Join(dir, manifestName)
-	if err := writeDurably(name+".tmp", text); err != nil {
+	if err := vfs.Replace(fs, filepath.Join(dir, manifestName), text); err != nil {
 		return fmt.Errorf("write manifest: %w", err)
 	}
-	if err := os.Rename(name+".tmp", name); err != nil {
-		return fmt.Errorf("replace manifest: %w", err)
-	}
-	return syncDir(dir)
+	return nil
 }
 
-func loadManifest(dir string) (*manifest, error) {
+func loadManifest(fs vfs.FS, dir string) (*manifest, error) {
 	name := filepath.Join(dir, manifestName)
-	text, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	text, err := vfs.ReadFile(fs, name)
+	if vfs.IsMissing(err) {
 		return nil, &DamageError{Path: name, Reason: "it is missing"}
 	}
 	if err != nil {
@@ -117,24 +113,4 @@ func (m *manifest) inconsistency() string {
 		return "its first entry is not in its first segment"
 	}
 	return ""
-}
-
-func writeDurably(name string, text []byte) error {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("open folder: %w", err)
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("sync folder %s: %w", dir, err)
-	}
-	return nil
 }

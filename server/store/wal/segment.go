@@ -3,14 +3,13 @@ package wal
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/holdfast/holdfast/server/store/internal/record"
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 // A segment is a file of fixed size that is written from the front. It is full of
@@ -42,7 +41,7 @@ type span struct{ offset, size uint32 }
 // segment is an open file and what is known of it.
 type segment struct {
 	info    segmentInfo
-	file    *os.File
+	file    vfs.File
 	spans   []span // of entries info.First and following
 	written int64  // offset of the next batch
 	open    []byte // what the block holds in which that is; of the tail only
@@ -105,10 +104,10 @@ func readBatchHead(b []byte, number uint64, offset int64) (h batchHead, ok bool)
 // openSegment reads a listed segment whole and checks what counts in it. If it
 // is the tail (info.Last is 0), cut says how many bytes of an append that never
 // finished were found at its end, and have been erased.
-func openSegment(dir string, info segmentInfo, tail bool) (s *segment, cut int64, err error) {
+func openSegment(fs vfs.FS, dir string, info segmentInfo, tail bool) (s *segment, cut int64, err error) {
 	name := filepath.Join(dir, segmentName(info.Number))
-	file, err := os.OpenFile(name, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+	file, err := fs.Open(name, os.O_RDWR)
+	if vfs.IsMissing(err) {
 		return nil, 0, &DamageError{Path: name, Reason: "it is missing"}
 	}
 	if err != nil {
@@ -132,12 +131,12 @@ func openSegment(dir string, info segmentInfo, tail bool) (s *segment, cut int64
 
 // content reads the file, and checks its size and head.
 func (s *segment) content(name string) ([]byte, error) {
-	stat, err := s.file.Stat()
+	size, err := s.file.Size()
 	if err != nil {
 		return nil, fmt.Errorf("read log segment: %w", err)
 	}
-	if stat.Size() != s.info.Size {
-		return nil, &DamageError{Path: name, Reason: fmt.Sprintf("it has %d bytes instead of %d", stat.Size(), s.info.Size)}
+	if size != s.info.Size {
+		return nil, &DamageError{Path: name, Reason: fmt.Sprintf("it has %d bytes instead of %d", size, s.info.Size)}
 	}
 	b := make([]byte, s.info.Size)
 	if _, err := s.file.ReadAt(b, 0); err != nil {
@@ -214,7 +213,7 @@ func (s *segment) mend(b []byte, name string) (cut int64, err error) {
 	if _, err := s.file.WriteAt(make([]byte, end-s.written), s.written); err != nil {
 		return 0, fmt.Errorf("erase unfinished append: %w", err)
 	}
-	if err := syncData(s.file); err != nil {
+	if err := s.file.SyncData(); err != nil {
 		return 0, fmt.Errorf("erase unfinished append: %w", err)
 	}
 	return end - s.written, nil

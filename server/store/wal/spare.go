@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 // zeroStep is how much is written and synced at a time while a segment is being
@@ -14,6 +16,7 @@ const zeroStep = 1 << 20
 // spares prepares the next segment while the current one is being written, since
 // writing megabytes of zeros in the middle of an append would be felt.
 type spares struct {
+	fs    vfs.FS
 	dir   string
 	size  int64
 	ready chan spare // what the goroutine made; capacity 1
@@ -25,13 +28,13 @@ type spares struct {
 // spare is a file full of zeros, durable, but in no manifest.
 type spare struct {
 	number uint64
-	file   *os.File
+	file   vfs.File
 	err    error
 }
 
-func startSpares(dir string, size int64) *spares {
+func startSpares(fs vfs.FS, dir string, size int64) *spares {
 	s := &spares{
-		dir: dir, size: size,
+		fs: fs, dir: dir, size: size,
 		ready: make(chan spare, 1), next: make(chan uint64, 1), stop: make(chan struct{}),
 	}
 	s.done.Go(s.run)
@@ -42,7 +45,7 @@ func (s *spares) run() {
 	for {
 		select {
 		case number := <-s.next:
-			file, err := makeZeros(s.dir, number, s.size, s.stop)
+			file, err := makeZeros(s.fs, s.dir, number, s.size, s.stop)
 			s.ready <- spare{number: number, file: file, err: err}
 		case <-s.stop:
 			return
@@ -70,9 +73,9 @@ func (s *spares) close() {
 }
 
 // makeZeros creates a segment's file, in steps, until stop.
-func makeZeros(dir string, number uint64, size int64, stop <-chan struct{}) (*os.File, error) {
+func makeZeros(fs vfs.FS, dir string, number uint64, size int64, stop <-chan struct{}) (vfs.File, error) {
 	name := filepath.Join(dir, segmentName(number))
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	f, err := fs.Open(name, os.O_CREATE|os.O_TRUNC|os.O_RDWR)
 	if err != nil {
 		return nil, fmt.Errorf("create log segment: %w", err)
 	}
@@ -83,7 +86,7 @@ func makeZeros(dir string, number uint64, size int64, stop <-chan struct{}) (*os
 			err = ErrClosed
 		default:
 			if _, err = f.WriteAt(zeros[:min(int64(len(zeros)), size-at)], at); err == nil {
-				err = syncData(f)
+				err = f.SyncData()
 			}
 		}
 	}
@@ -91,11 +94,11 @@ func makeZeros(dir string, number uint64, size int64, stop <-chan struct{}) (*os
 		err = f.Sync()
 	}
 	if err == nil {
-		err = syncDir(dir)
+		err = fs.SyncDir(dir)
 	}
 	if err != nil {
 		_ = f.Close()
-		_ = os.Remove(name)
+		_ = fs.Remove(name)
 		return nil, fmt.Errorf("prepare log segment: %w", err)
 	}
 	return f, nil

@@ -4,14 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sort"
+	"strings"
 	"sync"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/server/store/internal/record"
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 // DefaultSegmentSize, in bytes: small enough that a fresh node writes it in a
@@ -26,10 +27,25 @@ var ErrClosed = errors.New("log is closed")
 type Options struct {
 	SegmentSize int64 // in bytes; 0: DefaultSegmentSize
 	Logger      *slog.Logger
+	FS          vfs.FS // nil: the operating system's
+}
+
+// fill puts in what is not set.
+func (o *Options) fill() {
+	if o.SegmentSize == 0 {
+		o.SegmentSize = DefaultSegmentSize
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.FS == nil {
+		o.FS = vfs.OS{}
+	}
 }
 
 // WAL is a raft.LogStore without gaps.
 type WAL struct {
+	fs     vfs.FS
 	dir    string
 	size   int64
 	logger *slog.Logger
@@ -50,11 +66,15 @@ type WAL struct {
 var _ raft.MonotonicLogStore = (*WAL)(nil)
 
 // Create makes an empty log in dir, which must exist and have none.
-func Create(dir string) error {
-	if _, err := os.Lstat(filepath.Join(dir, manifestName)); err == nil {
+func Create(fs vfs.FS, dir string) error {
+	exists, err := fs.Exists(filepath.Join(dir, manifestName))
+	if exists {
 		return fmt.Errorf("create log: there is one in %s", dir)
 	}
-	if err := (&manifest{Format: manifestFormat, NextSegment: 1}).save(dir); err != nil {
+	if err != nil {
+		return fmt.Errorf("create log: %w", err)
+	}
+	if err := (&manifest{Format: manifestFormat, NextSegment: 1}).save(fs, dir); err != nil {
 		return fmt.Errorf("create log: %w", err)
 	}
 	return nil
@@ -67,23 +87,18 @@ func Open(dir string, o Options) (*WAL, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.spares = startSpares(dir, w.size)
+	w.spares = startSpares(w.fs, dir, w.size)
 	w.orderSpare()
 	return w, nil
 }
 
 func open(dir string, o Options) (*WAL, error) {
-	if o.SegmentSize == 0 {
-		o.SegmentSize = DefaultSegmentSize
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	m, err := loadManifest(dir)
+	o.fill()
+	m, err := loadManifest(o.FS, dir)
 	if err != nil {
 		return nil, err
 	}
-	w := &WAL{dir: dir, size: o.SegmentSize, logger: o.Logger, step: func(string) {}, manifest: m}
+	w := &WAL{fs: o.FS, dir: dir, size: o.SegmentSize, logger: o.Logger, step: func(string) {}, manifest: m}
 	if err := w.openSegments(); err != nil {
 		w.closeSegments()
 		return nil, err
@@ -98,7 +113,7 @@ func open(dir string, o Options) (*WAL, error) {
 func (w *WAL) openSegments() error {
 	for i, info := range w.manifest.Segments {
 		tail := i == len(w.manifest.Segments)-1
-		s, cut, err := openSegment(w.dir, info, tail)
+		s, cut, err := openSegment(w.fs, w.dir, info, tail)
 		if err != nil {
 			return err
 		}
@@ -119,7 +134,7 @@ func (w *WAL) openSegments() error {
 	}
 	opened := w.manifest.clone()
 	opened.Closed, opened.Last = false, 0
-	if err := opened.save(w.dir); err != nil {
+	if err := opened.save(w.fs, w.dir); err != nil {
 		return err
 	}
 	w.manifest = opened
@@ -128,7 +143,7 @@ func (w *WAL) openSegments() error {
 
 // removeUnlisted deletes files that a crash or a spare left behind.
 func (w *WAL) removeUnlisted() error {
-	files, err := filepath.Glob(filepath.Join(w.dir, "*.seg"))
+	names, err := w.fs.List(w.dir)
 	if err != nil {
 		return fmt.Errorf("list log segments: %w", err)
 	}
@@ -136,11 +151,12 @@ func (w *WAL) removeUnlisted() error {
 	for _, s := range w.segments {
 		listed[segmentName(s.info.Number)] = true
 	}
-	for _, f := range files {
-		if !listed[filepath.Base(f)] {
-			if err := os.Remove(f); err != nil {
-				return fmt.Errorf("remove unused log segment: %w", err)
-			}
+	for _, name := range names {
+		if !strings.HasSuffix(name, segmentSuffix) || listed[name] {
+			continue
+		}
+		if err := w.fs.Remove(filepath.Join(w.dir, name)); err != nil {
+			return fmt.Errorf("remove unused log segment: %w", err)
 		}
 	}
 	return nil
@@ -217,7 +233,7 @@ func (w *WAL) Close() error {
 		closing := w.manifest.clone()
 		closing.Closed = true
 		_, closing.Last = w.bounds()
-		err = closing.save(w.dir)
+		err = closing.save(w.fs, w.dir)
 	}
 	w.broken = ErrClosed
 	w.mu.Lock()

@@ -14,6 +14,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 // small makes segments of a few dozen entries.
@@ -34,7 +36,7 @@ func memoryDir(t testing.TB) string {
 func create(t testing.TB, o Options) (*WAL, string) {
 	t.Helper()
 	dir := memoryDir(t)
-	require.NoError(t, Create(dir))
+	require.NoError(t, Create(vfs.OS{}, dir))
 	return reopen(t, dir, o), dir
 }
 
@@ -130,7 +132,7 @@ func TestEntriesStay(t *testing.T) {
 
 func TestCreateDoesNotOverwrite(t *testing.T) {
 	_, dir := create(t, small)
-	require.ErrorContains(t, Create(dir), "there is one")
+	require.ErrorContains(t, Create(vfs.OS{}, dir), "there is one")
 }
 
 func TestGapsAreRefused(t *testing.T) {
@@ -366,10 +368,10 @@ func TestMissingPieces(t *testing.T) {
 
 func TestNewerFormatIsRefused(t *testing.T) {
 	_, dir := create(t, small)
-	m, err := loadManifest(dir)
+	m, err := loadManifest(vfs.OS{}, dir)
 	require.NoError(t, err)
 	m.Format = 2
-	require.NoError(t, m.save(dir))
+	require.NoError(t, m.save(vfs.OS{}, dir))
 	_, err = Open(dir, small)
 	require.ErrorContains(t, err, "format 2, this release reads 1")
 	var damaged *DamageError
@@ -389,7 +391,7 @@ func TestImpossibleManifestsAreRefused(t *testing.T) {
 		spoil(m)
 		require.Contains(t, m.inconsistency(), want)
 		dir := memoryDir(t)
-		require.NoError(t, m.save(dir))
+		require.NoError(t, m.save(vfs.OS{}, dir))
 		_, err := Open(dir, small)
 		require.ErrorContains(t, err, want)
 	}

@@ -3,11 +3,11 @@ package wal
 import (
 	"fmt"
 	"math"
-	"os"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/server/store/internal/record"
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 // StoreLog is StoreLogs of one.
@@ -42,7 +42,7 @@ func (w *WAL) StoreLogs(logs []*raft.Log) error {
 		return w.fail(fmt.Errorf("write log: %w", err))
 	}
 	w.step("batch written")
-	if err := syncData(s.file); err != nil {
+	if err := s.file.SyncData(); err != nil {
 		return w.fail(fmt.Errorf("sync log: %w", err))
 	}
 	for i := range spans {
@@ -133,7 +133,7 @@ func (w *WAL) room(index uint64, need int64) (*segment, error) {
 	before := w.segments
 	s, err := w.grow(next, index, need)
 	if err == nil {
-		removeFiles(w.unlisted(before))
+		w.removeFiles(w.unlisted(before))
 	}
 	return s, err
 }
@@ -152,7 +152,7 @@ func (w *WAL) grow(next *manifest, index uint64, need int64) (*segment, error) {
 	}
 	s.open = appendHead(nil, s.info)
 	if _, err = file.WriteAt(s.open, 0); err == nil {
-		err = syncData(file)
+		err = file.SyncData()
 	}
 	if err != nil {
 		_ = file.Close()
@@ -170,7 +170,7 @@ func (w *WAL) grow(next *manifest, index uint64, need int64) (*segment, error) {
 }
 
 // newFile returns a file of zeros: the spare, or one made now if the spare is too small.
-func (w *WAL) newFile(size int64) (*os.File, uint64, error) {
+func (w *WAL) newFile(size int64) (vfs.File, uint64, error) {
 	sp := w.spares.take()
 	if sp.err == nil && size <= w.size {
 		return sp.file, sp.number, nil
@@ -179,7 +179,7 @@ func (w *WAL) newFile(size int64) (*os.File, uint64, error) {
 		_ = sp.file.Close()
 	}
 	// Made anew, under the same number, also after an error: space may have become free.
-	file, err := makeZeros(w.dir, sp.number, max(size, w.size), nil)
+	file, err := makeZeros(w.fs, w.dir, sp.number, max(size, w.size), nil)
 	return file, sp.number, err
 }
 
@@ -210,7 +210,7 @@ func (w *WAL) kept(next *manifest) []*segment {
 
 // replace puts next in force: on the disk, then here. Requires w.writing.
 func (w *WAL) replace(next *manifest, segments []*segment) error {
-	if err := next.save(w.dir); err != nil {
+	if err := next.save(w.fs, w.dir); err != nil {
 		return err
 	}
 	w.step("manifest replaced")
@@ -224,7 +224,7 @@ func (w *WAL) replace(next *manifest, segments []*segment) error {
 // of the log. It is one step: after a crash either all of them are there, or none.
 func (w *WAL) DeleteRange(lo, hi uint64) error {
 	unlisted, err := w.deleteRange(lo, hi)
-	removeFiles(unlisted) // appends need not wait for it
+	w.removeFiles(unlisted) // appends need not wait for it
 	return err
 }
 
@@ -305,9 +305,9 @@ func (w *WAL) unlisted(before []*segment) []*segment {
 // removeFiles closes and deletes segments that are no longer listed. Their readers hold
 // WAL.mu, and had let go when the list was replaced. It does not matter if a crash
 // comes before: Open deletes them.
-func removeFiles(gone []*segment) {
+func (w *WAL) removeFiles(gone []*segment) {
 	for _, s := range gone {
 		_ = s.file.Close()
-		_ = os.Remove(s.file.Name())
+		_ = w.fs.Remove(s.file.Name())
 	}
 }

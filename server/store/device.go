@@ -1,0 +1,38 @@
+package store
+
+import (
+	"io"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
+)
+
+// Device is what a folder lies on: the operating system, or the memory of a test (package storetest).
+type Device struct {
+	FS vfs.FS
+	// Lock keeps others out of a folder until it is closed.
+	Lock func(dir string) (io.Closer, error)
+	// CreateStable makes a store of terms and votes, OpenStable opens it: it is on no FS,
+	// as bbolt needs a real file.
+	CreateStable func(path string) error
+	OpenStable   func(path string) (StableStore, error)
+	// SegmentSize is of the log, in bytes. 0: wal.DefaultSegmentSize.
+	SegmentSize int64
+}
+
+// StableStore is a raft.StableStore of a [Device].
+type StableStore interface {
+	raft.StableStore
+	io.Closer
+}
+
+// system is the operating system's device.
+func system() Device {
+	return Device{
+		FS:           vfs.OS{},
+		Lock:         func(dir string) (io.Closer, error) { return lockDir(dir) },
+		CreateStable: createBolt,
+		OpenStable:   func(path string) (StableStore, error) { return openStable(path) },
+	}
+}

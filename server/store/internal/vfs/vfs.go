@@ -1,0 +1,86 @@
+// Package vfs is what the store does with files: an interface, and the operating system behind it.
+//
+// It promises nothing that the operating system does not: what is written is on the disk after a sync
+// that succeeded, a name after its folder was synced. Package memdisk is the same in memory, and
+// forgets all else when its power is cut.
+//
+// Start reading at [FS].
+package vfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// FS is a file system.
+type FS interface {
+	// Open opens a file as os.OpenFile does. Files that it makes are for their owner only.
+	Open(name string, flag int) (File, error)
+	// Mkdir makes a folder, for its owner only.
+	Mkdir(name string) error
+	Rename(from, to string) error
+	Remove(name string) error
+	RemoveAll(name string) error
+	// Exists is about any kind of file.
+	Exists(name string) (bool, error)
+	// List returns the names in a folder, in order.
+	List(dir string) ([]string, error)
+	// SyncDir makes the names in dir durable: what was made, renamed and removed there.
+	SyncDir(dir string) error
+}
+
+// File is an open file.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	// Name is what the file was opened with.
+	Name() string
+	Size() (int64, error)
+	// Sync makes all of the file durable, SyncData at least its content and its size.
+	Sync() error
+	SyncData() error
+}
+
+// ReadFile reads a file whole.
+func ReadFile(fsys FS, name string) ([]byte, error) {
+	f, err := fsys.Open(name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, size)
+	if _, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Replace makes text the content of a file, durably, and as one step.
+func Replace(fsys FS, name string, text []byte) error {
+	tmp := name + ".tmp"
+	f, err := fsys.Open(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC)
+	if err != nil {
+		return err
+	}
+	if _, err = f.WriteAt(text, 0); err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := fsys.Rename(tmp, name); err != nil {
+		return err
+	}
+	return fsys.SyncDir(filepath.Dir(name))
+}
+
+// IsMissing says that a file or its folder is not there.
+func IsMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
