@@ -17,8 +17,9 @@ test: ## run all tests; needs nothing but Go
 race: ## run all tests under the race detector
 	$(GO) test -race -timeout 30m ./...
 
-check: ## vet, staticcheck, gofumpt, go.mod tidiness
+check: ## vet (for other systems too), staticcheck, gofumpt, go.mod tidiness
 	$(GO) vet ./...
+	@for os in darwin freebsd; do echo "GOOS=$$os $(GO) vet ./..."; GOOS=$$os $(GO) vet ./... || exit 1; done
 	$(GO) tool staticcheck ./...
 	@out=$$($(GO) tool gofumpt -l .); if [ -n "$$out" ]; then echo "run 'make fmt', these files differ:"; echo "$$out"; exit 1; fi
 	$(GO) mod tidy -diff

@@ -93,7 +93,7 @@ func (f *Fleet) startOne(member string, s spec) error {
 	fmt.Fprintf(log, "--- started by the tests at %s\n", time.Now().Format("15:04:05.000"))
 	cmd := s.command()
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	cmd.SysProcAttr = childAttr()
 	started := make(chan error)
 	f.spawn <- func() { started <- cmd.Start() }
 	if err := <-started; err != nil {

@@ -1,3 +1,5 @@
+// The namespaces and the tools are those of Linux: kernel_other.go says so elsewhere.
+
 package network
 
 import (
