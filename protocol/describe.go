@@ -59,10 +59,11 @@ func DescribeCommands(names [][]byte) Value {
 		return Array(elems...)
 	}
 	elems := make([]Value, len(names))
+	describe := once((*Command).describe)
 	for i, name := range names {
 		elems[i] = Null
 		if row, ok := LookupBytes(name); ok {
-			elems[i] = row.describe()
+			elems[i] = describe(row)
 		}
 	}
 	return Array(elems...)

@@ -268,3 +268,14 @@ func TestReference(t *testing.T) {
 		}
 	}
 }
+
+// TestAskedForTheSameAgain: a row that is asked for ten thousand times is described once.
+func TestAskedForTheSameAgain(t *testing.T) {
+	names := slices.Repeat([][]byte{[]byte("set")}, 10_000)
+	for _, f := range []func([][]byte) protocol.Value{protocol.DescribeCommands, protocol.DocumentCommands} {
+		all, one := f(names), f(names[:1])
+		require.Len(t, all.Elems, 10_000*len(one.Elems))
+		require.Equal(t, show(one), show(protocol.Value{Kind: one.Kind, Elems: all.Elems[len(all.Elems)-len(one.Elems):]}))
+		require.Less(t, testing.AllocsPerRun(3, func() { f(names) }), 1000.0)
+	}
+}

@@ -11,12 +11,27 @@ func DocumentCommands(names [][]byte) Value {
 		}
 		return Map(elems...)
 	}
+	document := once((*Command).document)
 	for _, name := range names {
 		if row, ok := LookupBytes(name); ok {
-			elems = append(elems, Bulk(row.Name), row.document())
+			elems = append(elems, Bulk(row.Name), document(row))
 		}
 	}
 	return Map(elems...)
+}
+
+// once returns a function that answers as f does and calls it once for each row: a
+// client may ask for the same row tens of thousands of times in one command.
+func once(f func(*Command) Value) func(*Command) Value {
+	made := make(map[*Command]Value)
+	return func(row *Command) Value {
+		v, ok := made[row]
+		if !ok {
+			v = f(row)
+			made[row] = v
+		}
+		return v
+	}
 }
 
 // document is the row as COMMAND DOCS has it.

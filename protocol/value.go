@@ -227,30 +227,34 @@ func (v Value) appendScalar3(dst []byte, resp int) []byte {
 	case v.Kind == KindBigNumber && resp >= RESP3:
 		return appendLine(dst, '(', v.Str)
 	case v.Kind == KindVerbatim && resp >= RESP3:
-		return appendBulk(dst, '=', "txt:", v.Str)
+		return appendBulk(dst, '=', verbatimPrefix, v.Str)
 	default:
 		return appendBulk(dst, '$', "", v.Str)
 	}
 }
 
 func (v Value) appendAggregate(dst []byte, resp int) []byte {
-	n := int64(len(v.Elems))
-	switch {
-	case resp < RESP3:
-		dst = appendHeader(dst, '*', n)
-	case v.Kind == KindMap:
-		dst = appendHeader(dst, '%', n/2)
-	case v.Kind == KindSet:
-		dst = appendHeader(dst, '~', n)
-	case v.Kind == KindPush:
-		dst = appendHeader(dst, '>', n)
-	default:
-		dst = appendHeader(dst, '*', n)
-	}
+	dst = v.appendCount(dst, resp)
 	for _, e := range v.Elems {
 		dst = e.AppendTo(dst, resp)
 	}
 	return dst
+}
+
+// appendCount appends the head of an aggregate.
+func (v *Value) appendCount(dst []byte, resp int) []byte {
+	n := int64(len(v.Elems))
+	switch {
+	case resp < RESP3:
+		return appendHeader(dst, '*', n)
+	case v.Kind == KindMap:
+		return appendHeader(dst, '%', n/2)
+	case v.Kind == KindSet:
+		return appendHeader(dst, '~', n)
+	case v.Kind == KindPush:
+		return appendHeader(dst, '>', n)
+	}
+	return appendHeader(dst, '*', n)
 }
 
 // FormatDouble writes f as Redis does in RESP3 (%.17g, "inf", "-inf", "nan").
@@ -275,13 +279,20 @@ func appendLine(dst []byte, mark byte, s string) []byte {
 	dst = append(dst, mark)
 	from := len(dst)
 	dst = append(dst, s...)
-	for i := from; i < len(dst); i++ {
-		if dst[i] == '\r' || dst[i] == '\n' {
-			dst[i] = ' '
-		}
-	}
+	blankLineEnds(dst[from:])
 	return append(dst, '\r', '\n')
 }
+
+func blankLineEnds(line []byte) {
+	for i, b := range line {
+		if b == '\r' || b == '\n' {
+			line[i] = ' '
+		}
+	}
+}
+
+// verbatimPrefix is the format of every verbatim string.
+const verbatimPrefix = "txt:"
 
 func appendHeader(dst []byte, mark byte, n int64) []byte {
 	dst = append(dst, mark)

@@ -71,8 +71,8 @@ type work struct {
 	settled int
 	local   []byte // bytes of replies that wait for those before them
 	out     []byte // bytes of replies to be written
-	// unsent is the rest of an array that is being written piece by piece.
-	unsent []protocol.Value
+	// unsent bounds the bytes of a reply that is written piece by piece and are not in out yet.
+	unsent int
 	// tx is the transaction whose reply a slotExec waits for.
 	tx *transaction
 }

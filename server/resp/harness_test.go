@@ -217,11 +217,20 @@ func start(t testing.TB, cfg Config, cl *cluster) *testServer {
 
 func startOn(t testing.TB, cfg Config, cl *cluster, ln net.Listener) *testServer {
 	t.Helper()
+	s := startOver(t, cfg, cl, ln)
+	s.cluster = cl
+	return s
+}
+
+// startOver serves what any backend answers.
+func startOver(t testing.TB, cfg Config, backend Backend, ln net.Listener) *testServer {
+	t.Helper()
 	cfg.Logger = slog.New(failOnPanic{t})
 	if cfg.Node.RunID == "" {
 		cfg.Node.RunID = "0123456789abcdef0123456789abcdef01234567"
 	}
-	s := &testServer{Server: New(cfg, cl), t: t, cluster: cl}
+	s := &testServer{Server: New(cfg, backend), t: t}
+	s.ln, _ = ln.(*memListener)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, ln) }()

@@ -177,6 +177,11 @@ func execute(c *conn, _ [][]byte) {
 func (c *conn) finishTransaction(s *slot, v protocol.Value) {
 	tx := c.w.tx
 	c.w.tx = nil
+	if sent := c.within(s.row, v); sent.IsError() && !v.IsError() {
+		// It ran all the same.
+		c.db = tx.db
+		v = sent
+	}
 	if v.Kind != protocol.KindArray || len(v.Elems) != tx.count {
 		c.count(s.row, v)
 		if !s.mute {

@@ -6,38 +6,81 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/tidwall/redcon"
 )
 
 const (
 	// spillBytes is what is gathered before it is written though the pipeline is not
 	// answered yet; a smaller pipeline leaves in one write.
 	spillBytes = 256 << 10
+	// strangerSpillBytes is the same for a client that has not authenticated.
+	strangerSpillBytes = 16 << 10
 	// stallTime is how long a write may take before that is looked into, at least.
 	stallTime = 100 * time.Millisecond
-	// bigAggregate is the number of elements from which an array is written piece by piece.
-	bigAggregate = 1024
 )
 
-// emit appends a reply to the output.
+// Replies that are not sent, because they are larger than Limits.OutputBytes. What
+// a write did stays, so its client must not take the error for a refusal.
+var (
+	errReplyTooLarge = refusal("the reply is larger than max-output-bytes")
+	errWriteTooLarge = &protocol.Error{
+		Prefix: "UNCERTAIN", Text: "The command was applied, but its reply is larger than max-output-bytes", Outcome: protocol.OutcomeUnknown,
+	}
+)
+
+// within returns v, or the error that is sent in its place as v is too large. It looks
+// at what v stands for before any of it is encoded.
+func (c *conn) within(row *row, v protocol.Value) protocol.Value {
+	limit := c.srv.cfg.Limits.OutputBytes
+	if len(v.Elems) == 0 && len(v.Str) < limit {
+		return v
+	}
+	if _, ok := v.SizeWithin(limit); ok {
+		return v
+	}
+	if row != nil && (row.write || row == c.srv.execRow) {
+		return errWriteTooLarge.Value()
+	}
+	return errReplyTooLarge.Value()
+}
+
+// emit appends a reply to the output, and writes the output whenever enough has gathered.
 func (c *conn) emit(v protocol.Value, resp int) {
 	w := c.w
-	if v.Kind == protocol.KindArray && len(v.Elems) >= bigAggregate {
-		w.out = redcon.AppendArray(w.out, len(v.Elems))
-		for i := range v.Elems {
-			w.unsent = v.Elems[i:]
-			c.emit(v.Elems[i], resp)
-		}
-		w.unsent = nil
+	limit := c.spillLimit()
+	if len(v.Elems) == 0 && len(w.out)+len(v.Str) < limit {
+		w.out = v.AppendTo(w.out, resp)
+		c.spill()
 		return
 	}
-	w.out = v.AppendTo(w.out, resp)
+	if c.gone {
+		return
+	}
+	w.unsent, _ = v.SizeWithin(c.srv.cfg.Limits.OutputBytes)
+	w.out = v.AppendPieces(w.out, resp, limit, c.pieceFull)
+	w.unsent = 0
 	c.spill()
+}
+
+// spillLimit is how much is gathered before it is written.
+func (c *conn) spillLimit() int {
+	if !c.authenticated {
+		return strangerSpillBytes
+	}
+	return spillBytes
+}
+
+// pieceFull writes a piece of a reply.
+func (c *conn) pieceFull(piece []byte) []byte {
+	w := c.w
+	w.unsent = max(0, w.unsent-len(piece))
+	w.out = piece
+	c.write()
+	return w.out
 }
 
 // spill writes the output when much of it has gathered.
 func (c *conn) spill() {
-	if len(c.w.out) >= spillBytes {
+	if len(c.w.out) >= c.spillLimit() {
 		c.write()
 	}
 }
@@ -80,6 +123,10 @@ func (c *conn) writePlain(out []byte) bool {
 			return true
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return false
+		case !c.authenticated:
+			// A stranger is owed a few lines, which fit into the buffers on the way.
+			c.cutOff(len(out))
+			return false
 		case n > 0:
 			since = time.Now()
 		case c.tooSlow(time.Since(since), len(out)):
@@ -94,6 +141,9 @@ func (c *conn) writePlain(out []byte) bool {
 // writeTLS does the same where a write that timed out cannot be gone on with: the
 // client is given the long time at once.
 func (c *conn) writeTLS(out []byte) bool {
+	if !c.authenticated {
+		return c.writeStranger(out)
+	}
 	started := make(chan *readAhead, 1)
 	stall := time.AfterFunc(stallTime, func() {
 		started <- c.readAhead(c.srv.cfg.Limits.QueryBytes, func() {})
@@ -110,11 +160,23 @@ func (c *conn) writeTLS(out []byte) bool {
 	return err == nil
 }
 
+// writeStranger writes to a client of TLS that has not authenticated, and is cut
+// off at the first stall.
+func (c *conn) writeStranger(out []byte) bool {
+	c.nc.SetWriteDeadline(time.Now().Add(2 * stallTime))
+	n, err := c.nc.Write(out)
+	c.srv.stats.bytesOut.Add(uint64(n))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.cutOff(len(out))
+	}
+	return err == nil
+}
+
 // tooSlow decides about a client that has taken nothing for a while; unwritten
 // is what is left of the output.
 func (c *conn) tooSlow(stalled time.Duration, unwritten int) bool {
 	limit := c.srv.cfg.Timing.Write
-	if unwritten+c.w.waiting() > c.srv.cfg.Limits.OutputBytes {
+	if unwritten+c.waiting() > c.srv.cfg.Limits.OutputBytes {
 		limit = min(limit, c.srv.cfg.Timing.Grace)
 	}
 	if stalled < limit {
@@ -126,27 +188,14 @@ func (c *conn) tooSlow(stalled time.Duration, unwritten int) bool {
 
 func (c *conn) cutOff(unwritten int) {
 	c.srv.stats.cutOff.Add(1)
-	c.srv.cfg.Logger.Warn("cut off a client that does not read", "client", c.nc.RemoteAddr(), "id", c.id, "unread", unwritten+c.w.waiting())
+	c.srv.cfg.Logger.Warn("cut off a client that does not read", "client", c.nc.RemoteAddr(), "id", c.id, "unread", unwritten+c.waiting())
 }
 
-// waiting estimates the bytes of the replies that are known and not in the output yet.
-func (w *work) waiting() int {
-	n := 0
-	for i := range w.unsent {
-		n += sizeOf(&w.unsent[i])
-	}
-	for i := range w.unit.Replies {
-		n += sizeOf(&w.unit.Replies[i])
-	}
-	return n
-}
-
-func sizeOf(v *protocol.Value) int {
-	n := len(v.Str) + 8
-	for i := range v.Elems {
-		n += sizeOf(&v.Elems[i])
-	}
-	return n
+// waiting bounds the bytes of the replies that are known and not in the output
+// yet; beyond Limits.OutputBytes it gives up counting.
+func (c *conn) waiting() int {
+	n, _ := protocol.SizesWithin(c.w.unit.Replies, c.srv.cfg.Limits.OutputBytes)
+	return n + c.w.unsent
 }
 
 // refuse tells a client that is not admitted why, and closes.

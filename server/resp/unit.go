@@ -41,13 +41,21 @@ type slot struct {
 // single command can be bigger.
 const unitBytes = 1 << 20
 
+// localBytes bounds the replies that wait for those of the unit; one that does not
+// fit has the unit sent off.
+const localBytes = spillBytes
+
 // answer places a reply that is known.
 func (c *conn) answer(row *row, v protocol.Value) {
+	v = c.within(row, v)
 	c.count(row, v)
 	if c.reply.muted() {
 		return
 	}
 	w := c.w
+	if _, fits := v.SizeWithin(localBytes - len(w.local)); !fits {
+		c.flush()
+	}
 	if len(w.slots) == 0 {
 		c.emit(v, c.resp)
 		return
@@ -121,6 +129,7 @@ func (c *conn) settle(s *slot, v protocol.Value) {
 		c.finishTransaction(s, v)
 		return
 	}
+	v = c.within(s.row, v)
 	c.count(s.row, v)
 	if !s.mute {
 		c.emit(v, int(s.resp))
