@@ -20,7 +20,7 @@ type secrets struct {
 func loadSecrets(c SecretsConfig) (*secrets, error) {
 	var s secrets
 	var err error
-	if s.password, err = readSecret(c.Password, c.PasswordFile); err != nil {
+	if s.password, err = c.ClientPassword(); err != nil {
 		return nil, err
 	}
 	cluster, err := readSecret(c.ClusterSecret, c.ClusterSecretFile)
@@ -35,6 +35,12 @@ func loadSecrets(c SecretsConfig) (*secrets, error) {
 		return nil, err
 	}
 	return &s, nil
+}
+
+// ClientPassword is what clients must give by AUTH, read from its file if there is one; empty
+// if clients need none.
+func (c SecretsConfig) ClientPassword() (string, error) {
+	return readSecret(c.Password, c.PasswordFile)
 }
 
 // clientTLS demands client certificates when there is a CA to check them with.

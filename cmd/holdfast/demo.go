@@ -3,17 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/holdfast/holdfast/server"
@@ -23,92 +19,140 @@ import (
 const (
 	demoNodes      = 3
 	peerPortOffset = 1000
-	demoStartLimit = 30 * time.Second
 )
 
-type demoFlags struct {
+// demoOwn are the flags that only the demo has.
+type demoOwn struct {
 	port int
 	keep bool
 }
 
+func newDemoOwn() *demoOwn { return &demoOwn{port: 6379} }
+
+// demoFlags takes the flags of serve, but for those that the demo decides for each node, and
+// those that its own requests to the nodes cannot heed.
+func demoFlags(own *demoOwn) flagSet {
+	const perNode, inClear = "the demo chooses it for each node", "the demo speaks to its nodes without TLS: use holdfast serve"
+	return flagSet{
+		command: "demo",
+		own: []option{
+			{name: "port", value: &own.port, help: "client port of the first node; the others have the next two"},
+			{name: "keep", value: &own.keep, help: "keep the data folder at the end"},
+		},
+		refused: map[string]string{
+			"name": perNode, "addr": perNode, "advertise-addr": perNode, "peer-addr": perNode, "initial-cluster": perNode,
+			"debug-peer-dial": perNode,
+			"tls-cert":        inClear, "tls-key": inClear, "tls-client-ca": inClear,
+			"insecure": "the demo's nodes listen on loopback only",
+		},
+		defaults: map[string]string{"data-dir": "a temporary folder, removed at the end"},
+	}
+}
+
 // demo runs three nodes as three processes until ctx ends or all have died.
 func demo(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := demoFlags{port: 6379}
-	c, err := parseConfig("demo", args, stderr, func(fs *flag.FlagSet) {
-		fs.IntVar(&f.port, "port", f.port, "client port of the first node; the others have the next two")
-		fs.BoolVar(&f.keep, "keep", f.keep, "keep the data folder at the end")
-	})
+	own := newDemoOwn()
+	c, err := demoFlags(own).parse(args, stdout)
 	if err != nil {
 		return err
 	}
-	if f.port < 1 || f.port+peerPortOffset+demoNodes > 65535 {
-		return usageError{fmt.Errorf("port %d: use 1 to %d", f.port, 65535-peerPortOffset-demoNodes)}
+	if own.port < 1 || own.port+peerPortOffset+demoNodes > 65535 {
+		return usageError{fmt.Errorf("port %d: use 1 to %d", own.port, 65535-peerPortOffset-demoNodes)}
 	}
-	d, err := newDemo(c, f, stdout, stderr)
+	d, err := newDemo(c, *own, stdout)
 	if err != nil {
 		return err
 	}
-	return d.run(ctx)
+	return d.run(ctx, os.Stdin)
 }
 
 // cluster is the demo's processes.
 type cluster struct {
-	nodes          []*process
-	dir            string
-	removeDir      bool
-	stdout, stderr io.Writer
+	nodes     []*process
+	leader    *process // as last seen
+	dir       string
+	removeDir bool
+	password  bool // clients must give one
+	stdout    io.Writer
 }
 
-// process is one node of the demo. Its fields are set before it starts; done closes when it has ended.
-type process struct {
-	name, addr string
-	cmd        *exec.Cmd
-	done       chan struct{}
-	err        error // how it ended; valid once done is closed
-}
-
-func newDemo(c server.Config, f demoFlags, stdout, stderr io.Writer) (*cluster, error) {
-	d := &cluster{stdout: stdout, stderr: &syncWriter{w: stderr}}
-	if c.Node.DataDir == server.DefaultConfig().Node.DataDir {
-		dir, err := os.MkdirTemp("", "holdfast-demo-")
-		if err != nil {
-			return nil, fmt.Errorf("create data folder: %w", err)
-		}
-		d.dir, d.removeDir = dir, !f.keep
-	} else {
-		d.dir = c.Node.DataDir
+func newDemo(c server.Config, own demoOwn, stdout io.Writer) (*cluster, error) {
+	password, err := c.Secrets.ClientPassword()
+	if err != nil {
+		return nil, err
 	}
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find own executable: %w", err)
 	}
-	var members []string
-	for i := range demoNodes {
-		members = append(members, fmt.Sprintf("n%d=127.0.0.1:%d", i+1, f.port+peerPortOffset+i))
-	}
-	for i := range demoNodes {
-		name, addr := fmt.Sprintf("n%d", i+1), "127.0.0.1:"+strconv.Itoa(f.port+i)
-		if err := free(addr); err != nil {
+	configs := demoConfigs(c, own.port)
+	for _, c := range configs {
+		if err := checkDemoNode(c); err != nil {
 			return nil, err
 		}
-		cmd := exec.Command(exe, "serve", "--name", name, "--addr", addr,
-			"--peer-addr", "127.0.0.1:"+strconv.Itoa(f.port+peerPortOffset+i),
-			"--data-dir", filepath.Join(d.dir, name),
-			"--initial-cluster", strings.Join(members, ","),
-			"--log-level", demoLogLevel(c.Log.Level))
-		cmd.Stderr = d.stderr
-		ownGroup(cmd)
-		d.nodes = append(d.nodes, &process{name: name, addr: addr, cmd: cmd, done: make(chan struct{})})
+	}
+	d := &cluster{stdout: stdout, password: password != ""}
+	if err := d.makeFolder(c.Node.DataDir, own.keep); err != nil {
+		return nil, err
+	}
+	for _, c := range configs {
+		c.Node.DataDir = filepath.Join(d.dir, c.Node.Name)
+		d.nodes = append(d.nodes, &process{
+			name: c.Node.Name, addr: c.Listen.Addr, password: password,
+			exe: exe, env: nodeEnvironment(c), log: filepath.Join(d.dir, c.Node.Name+".log"),
+			grace: c.Timing.Shutdown + time.Second,
+		})
 	}
 	return d, nil
 }
 
-// demoLogLevel keeps the demo's how-to readable unless the user asked for more.
-func demoLogLevel(asked string) string {
-	if asked == server.DefaultConfig().Log.Level {
-		return "warn"
+// makeFolder makes the folder that the user named, or a temporary one.
+func (d *cluster) makeFolder(named string, keep bool) (err error) {
+	if d.dir = named; named == "" {
+		d.removeDir = !keep
+		d.dir, err = os.MkdirTemp("", "holdfast-demo-")
+	} else {
+		err = os.MkdirAll(named, 0o700)
 	}
-	return asked
+	if err != nil {
+		return fmt.Errorf("create data folder: %w", err)
+	}
+	return nil
+}
+
+// demoConfigs is c for each node.
+func demoConfigs(c server.Config, port int) []server.Config {
+	var members []string
+	configs := make([]server.Config, demoNodes)
+	for i := range configs {
+		n := c
+		n.Node.Name = fmt.Sprintf("n%d", i+1)
+		n.Node.DataDir = filepath.Join(c.Node.DataDir, n.Node.Name)
+		n.Listen.Addr = "127.0.0.1:" + strconv.Itoa(port+i)
+		n.Listen.PeerAddr = "127.0.0.1:" + strconv.Itoa(port+peerPortOffset+i)
+		members = append(members, n.Node.Name+"="+n.Listen.PeerAddr)
+		configs[i] = n
+	}
+	for i := range configs {
+		configs[i].Node.InitialCluster = strings.Join(members, ",")
+	}
+	return configs
+}
+
+// checkDemoNode finds what is wrong before three processes say it three times.
+func checkDemoNode(c server.Config) error {
+	if err := c.Validate(); err != nil {
+		return usageError{err}
+	}
+	if _, err := newLogger(c.Log, io.Discard); err != nil {
+		return usageError{err}
+	}
+	for _, addr := range []string{c.Listen.Addr, c.Listen.PeerAddr} {
+		if err := free(addr); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // free fails with one clear line when addr is taken.
@@ -120,7 +164,32 @@ func free(addr string) error {
 	return ln.Close()
 }
 
-func (d *cluster) run(ctx context.Context) error {
+// nodeEnvironment is this process's environment with c in it, and nothing else of Holdfast's. Secrets
+// are safer there than among a process's arguments, which every user of the machine can read.
+func nodeEnvironment(c server.Config) []string {
+	defaults := server.DefaultConfig()
+	rows, defaultRows := options(&c), options(&defaults)
+	var own []string
+	ours := make(map[string]bool)
+	for i, o := range rows {
+		if o.heading != "" {
+			continue
+		}
+		ours[o.env()] = true
+		if text := newFlagValue(o.value).String(); text != newFlagValue(defaultRows[i].value).String() {
+			own = append(own, o.env()+"="+text)
+		}
+	}
+	var env []string
+	for _, e := range os.Environ() {
+		if name, _, _ := strings.Cut(e, "="); !ours[name] {
+			env = append(env, e)
+		}
+	}
+	return append(env, own...)
+}
+
+func (d *cluster) run(ctx context.Context, stdin io.Reader) error {
 	defer d.stop()
 	for _, p := range d.nodes {
 		if err := p.start(); err != nil {
@@ -129,72 +198,25 @@ func (d *cluster) run(ctx context.Context) error {
 	}
 	waitCtx, cancel := context.WithTimeout(ctx, demoStartLimit)
 	defer cancel()
-	leader, err := d.waitServing(waitCtx)
+	err := d.waitServing(waitCtx)
 	switch {
 	case ctx.Err() != nil:
 		return nil
 	case err != nil:
 		return err
 	}
-	d.howTo(leader)
-	return d.watch(ctx)
-}
-
-func (p *process) start() error {
-	if err := p.cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", p.name, err)
-	}
-	go func() {
-		p.err = p.cmd.Wait()
-		close(p.done)
-	}()
-	return nil
-}
-
-// watch tells of nodes that die, and returns when ctx ends or none is left.
-func (d *cluster) watch(ctx context.Context) error {
-	ended := make(chan *process)
-	stop := make(chan struct{})
-	defer close(stop)
-	for _, p := range d.nodes {
-		go func() {
-			<-p.done
-			select {
-			case ended <- p:
-			case <-stop:
-			}
-		}()
-	}
-	for left := len(d.nodes); left > 0; left-- {
-		select {
-		case p := <-ended:
-			fmt.Fprintf(d.stdout, "\n%s has ended (%v). Start it again with:\n  %s\n", p.name, p.err, strings.Join(p.cmd.Args, " "))
-		case <-ctx.Done():
-			fmt.Fprintln(d.stdout, "\nstopping")
-			return nil
-		}
-	}
-	return errors.New("all nodes have ended")
+	d.howTo()
+	ignoreTerminalInput()
+	return d.watch(ctx, lines(stdin))
 }
 
 // stop ends what still runs, gracefully first, and removes the data unless it is to be kept.
 func (d *cluster) stop() {
 	for _, p := range d.nodes {
-		if p.cmd.Process != nil {
-			_ = p.cmd.Process.Signal(syscall.SIGTERM)
-		}
+		p.terminate()
 	}
-	limit := time.After(server.DefaultConfig().Timing.Shutdown + time.Second)
 	for _, p := range d.nodes {
-		if p.cmd.Process == nil {
-			continue
-		}
-		select {
-		case <-p.done:
-		case <-limit:
-			_ = p.cmd.Process.Kill()
-			<-p.done
-		}
+		p.await()
 	}
 	if d.removeDir {
 		_ = os.RemoveAll(d.dir)
@@ -203,48 +225,4 @@ func (d *cluster) stop() {
 	fmt.Fprintf(d.stdout, "data kept in %s\n", d.dir)
 }
 
-func (d *cluster) howTo(leader string) {
-	w := d.stdout
-	fmt.Fprintf(w, "Holdfast serves: three nodes, one lock server.\n\n")
-	var leaderPID int
-	for _, p := range d.nodes {
-		role := "follows"
-		if p.name == leader {
-			role, leaderPID = "leads", p.cmd.Process.Pid
-		}
-		fmt.Fprintf(w, "  %s  %s  pid %d  %s\n", p.name, p.addr, p.cmd.Process.Pid, role)
-	}
-	first := portOf(d.nodes[0].addr)
-	last := portOf(d.nodes[len(d.nodes)-1].addr)
-	fmt.Fprintf(w, `
-Take a lock on one node, see it on another, release it with the script that every lock library sends:
-
-  redis-cli -p %[1]s SET lock:a token-1 NX PX 30000
-  redis-cli -p %[2]s PTTL lock:a
-  redis-cli -p %[2]s INCR fence:a
-  redis-cli -p %[1]s EVAL "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end" 1 lock:a token-1
-
-Kill the leader; what was acknowledged is still there:
-
-  kill -9 %[3]d
-
-Data is in %[4]s. Ctrl-C stops everything.
-`, first, last, leaderPID, d.dir)
-}
-
-func portOf(addr string) string {
-	_, port, _ := net.SplitHostPort(addr)
-	return port
-}
-
-// syncWriter lets several processes write lines to one terminal.
-type syncWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (s *syncWriter) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.w.Write(b)
-}
+var errAllEnded = errors.New("all nodes have ended")

@@ -12,25 +12,82 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// waitServing returns the leader's name once every node answers a linearizable read.
-func (d *cluster) waitServing(ctx context.Context) (leader string, err error) {
+const (
+	demoStartLimit = 30 * time.Second
+	demoPoll       = 20 * time.Millisecond
+)
+
+// waitServing returns once every node answers a linearizable read.
+func (d *cluster) waitServing(ctx context.Context) error {
 	for _, p := range d.nodes {
 		if err := p.waitServing(ctx); err != nil {
-			return "", err
+			return err
 		}
 	}
-	info, err := ask(ctx, d.nodes[0].addr, "INFO", "holdfast")
+	leader, err := d.awaitLeader(ctx)
 	if err != nil {
-		return "", fmt.Errorf("ask who leads: %w", err)
+		return fmt.Errorf("ask who leads: %w", err)
 	}
-	return infoField(info.Str, "leader_name"), nil
+	d.leader = leader
+	return nil
+}
+
+// awaitLeader asks the nodes that live until one of them answers a linearizable read and names a
+// leader that lives. It gives up when too few live.
+func (d *cluster) awaitLeader(ctx context.Context) (*process, error) {
+	for {
+		if len(d.living()) <= len(d.nodes)/2 {
+			return nil, errMinority
+		}
+		for _, p := range d.living() {
+			if leader := d.leaderAsSeenBy(ctx, p); leader != nil {
+				return leader, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(demoPoll):
+		}
+	}
+}
+
+var errMinority = errors.New("a majority is needed")
+
+func (d *cluster) leaderAsSeenBy(ctx context.Context, p *process) *process {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if v, err := p.ask(ctx, "EXISTS", "holdfast:demo"); err != nil || v.IsError() {
+		return nil
+	}
+	info, err := p.ask(ctx, "INFO", "holdfast")
+	if err != nil {
+		return nil
+	}
+	name := infoField(info.Str, "leader_name")
+	for _, leader := range d.living() {
+		if leader.name == name {
+			return leader
+		}
+	}
+	return nil
+}
+
+func (d *cluster) living() []*process {
+	var living []*process
+	for _, p := range d.nodes {
+		if p.alive() {
+			living = append(living, p)
+		}
+	}
+	return living
 }
 
 // waitServing asks until the node answers, dies, or ctx ends.
 func (p *process) waitServing(ctx context.Context) error {
 	var last error
 	for {
-		v, err := ask(ctx, p.addr, "EXISTS", "holdfast:demo")
+		v, err := p.ask(ctx, "EXISTS", "holdfast:demo")
 		switch {
 		case err != nil:
 			last = err
@@ -41,19 +98,19 @@ func (p *process) waitServing(ctx context.Context) error {
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("%s did not start: %w", p.name, p.err)
+			return fmt.Errorf("%s did not start: %s\n%s", p.name, p.end(), strings.TrimSpace(p.said()))
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not serve after %v: %w", p.name, demoStartLimit, last)
-		case <-time.After(50 * time.Millisecond):
+			return fmt.Errorf("%s does not serve: %w", p.name, last)
+		case <-time.After(demoPoll):
 		}
 	}
 }
 
 // ask sends one command on a connection of its own.
-func ask(ctx context.Context, addr string, words ...string) (protocol.Value, error) {
+func (p *process) ask(ctx context.Context, words ...string) (protocol.Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.addr)
 	if err != nil {
 		return protocol.Value{}, err
 	}
@@ -62,11 +119,21 @@ func ask(ctx context.Context, addr string, words ...string) (protocol.Value, err
 	if err := conn.SetDeadline(deadline); err != nil {
 		return protocol.Value{}, err
 	}
-	request := protocol.Strings(words...).AppendTo(nil, protocol.RESP2)
-	if _, err := conn.Write(request); err != nil {
-		return protocol.Value{}, err
+	requests := [][]string{words}
+	if p.password != "" {
+		requests = [][]string{{"AUTH", p.password}, words}
 	}
-	return protocol.ReadValue(bufio.NewReader(conn))
+	replies := bufio.NewReader(conn)
+	for i, request := range requests {
+		if _, err := conn.Write(protocol.Strings(request...).AppendTo(nil, protocol.RESP2)); err != nil {
+			return protocol.Value{}, err
+		}
+		reply, err := protocol.ReadValue(replies)
+		if err != nil || i == len(requests)-1 || reply.IsError() {
+			return reply, err
+		}
+	}
+	return protocol.Value{}, nil
 }
 
 // infoField finds the value of "name:value" in INFO's reply.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,23 +13,27 @@ import (
 )
 
 // option is a row of the table from which flags, environment variables and
-// their documentation derive.
+// their documentation derive. A row with nothing but a heading begins a group.
 type option struct {
-	name  string // --name, HOLDFAST_NAME
-	help  string // completes "name: …"
-	value any    // pointer into the Config
-	debug bool   // only for tests: not in the README
+	heading string
+	name    string // --name, HOLDFAST_NAME
+	help    string // completes "name: …"
+	value   any    // pointer into the Config
+	debug   bool   // only for tests: not in the documents
 }
 
-// options binds the rows to c. The order is the order of the documentation.
+// options binds the rows to c. The order is the order of the documentation: what an operator
+// decides for every node comes first, what hardly any operator changes comes last.
 func options(c *server.Config) []option {
 	return []option{
+		{heading: "The node"},
 		{name: "name", value: &c.Node.Name, help: "name of this node, unique in the cluster, for good"},
 		{name: "addr", value: &c.Listen.Addr, help: "address for clients"},
 		{name: "advertise-addr", value: &c.Listen.Advertise, help: "address told to clients that ask for the leader; default: addr"},
 		{name: "peer-addr", value: &c.Listen.PeerAddr, help: "address for the other nodes"},
 		{name: "data-dir", value: &c.Node.DataDir, help: "folder for log, snapshots and identity"},
 		{name: "initial-cluster", value: &c.Node.InitialCluster, help: "all nodes as name=host:port,… of their peer addresses, the same on every node; default: this node alone"},
+		{heading: "Who may connect"},
 		{name: "password", value: &c.Secrets.Password, help: "password that clients must give by AUTH"},
 		{name: "password-file", value: &c.Secrets.PasswordFile, help: "file that holds the password"},
 		{name: "cluster-secret", value: &c.Secrets.ClusterSecret, help: "secret by which nodes know each other"},
@@ -40,15 +45,21 @@ func options(c *server.Config) []option {
 		{name: "peer-tls-key", value: &c.Secrets.PeerTLSKey, help: "PEM key of peer-tls-cert"},
 		{name: "peer-tls-ca", value: &c.Secrets.PeerTLSCA, help: "PEM certificates of the CA that nodes' certificates must come from"},
 		{name: "insecure", value: &c.Listen.Insecure, help: "listen beyond loopback although nothing tells strangers from friends"},
+		{heading: "What the node says"},
+		{name: "log-level", value: &c.Log.Level, help: "debug, info, warn or error"},
+		{name: "log-format", value: &c.Log.Format, help: "text or json"},
+		{heading: "Storage"},
+		{name: "log-store", value: &c.Node.LogStore, help: "raft log: wal (segments, one sync an append) or bolt (raft-boltdb)"},
+		{name: "snapshot-threshold", value: &c.Log.SnapshotThreshold, help: "log entries after which a snapshot is taken"},
+		{name: "snapshot-interval", value: &c.Log.SnapshotInterval, help: "how often the threshold is looked at (one to two times this)"},
+		{name: "trailing-logs", value: &c.Log.TrailingLogs, help: "log entries kept behind a snapshot for followers that lag"},
+		{heading: "Timing"},
 		{name: "heartbeat-timeout", value: &c.Timing.Heartbeat, help: "silence of the leader after which a follower starts an election (one to two times this)"},
 		{name: "election-timeout", value: &c.Timing.Election, help: "time after which a candidate tries again; also the longest step of cluster time"},
 		{name: "command-timeout", value: &c.Timing.Command, help: "time after which a command is answered with CLUSTERDOWN or UNCERTAIN"},
 		{name: "disk-stall-limit", value: &c.Timing.Stall, help: "a disk call that takes longer ends the process, so that others can lead"},
 		{name: "shutdown-timeout", value: &c.Timing.Shutdown, help: "limit of a graceful shutdown"},
-		{name: "log-store", value: &c.Node.LogStore, help: "raft log: wal (segments, one sync an append) or bolt (raft-boltdb)"},
-		{name: "snapshot-threshold", value: &c.Log.SnapshotThreshold, help: "log entries after which a snapshot is taken"},
-		{name: "snapshot-interval", value: &c.Log.SnapshotInterval, help: "how often the threshold is looked at (one to two times this)"},
-		{name: "trailing-logs", value: &c.Log.TrailingLogs, help: "log entries kept behind a snapshot for followers that lag"},
+		{heading: "Limits"},
 		{name: "max-clients", value: &c.Limits.MaxClients, help: "connections at a time"},
 		{name: "max-args", value: &c.Limits.MaxArgs, help: "words of one command"},
 		{name: "max-bulk-bytes", value: &c.Limits.MaxBulk, help: "bytes of one word"},
@@ -59,9 +70,8 @@ func options(c *server.Config) []option {
 		{name: "max-pipeline", value: &c.Limits.MaxPipeline, help: "commands of one connection that are answered as a unit"},
 		{name: "idle-timeout", value: &c.Limits.IdleTimeout, help: "close connections that sent nothing for so long; 0: never"},
 		{name: "tcp-keepalive", value: &c.Limits.TCPKeepAlive, help: "interval of TCP keep-alive probes to clients"},
-		{name: "log-level", value: &c.Log.Level, help: "debug, info, warn or error"},
-		{name: "log-format", value: &c.Log.Format, help: "text or json"},
-		{name: "debug", value: &c.Debug.Enabled, debug: true, help: "open the DEBUG command and its faults: for tests only"},
+		{heading: "For tests only"},
+		{name: "debug", value: &c.Debug.Enabled, debug: true, help: "open the DEBUG command and its faults"},
 		{name: "debug-peer-dial", value: &c.Debug.PeerDial, debug: true, help: "dial other addresses for peers: original=replacement,…"},
 	}
 }
@@ -75,55 +85,96 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// parseConfig makes the Config from defaults, then environment, then flags.
-// extra may add a subcommand's own flags.
-func parseConfig(name string, args []string, stderr io.Writer, extra func(*flag.FlagSet)) (server.Config, error) {
+// flagSet is what one command takes.
+type flagSet struct {
+	command  string
+	own      []option          // flags of the command alone, which no environment variable gives
+	refused  map[string]string // rows of the table that the command cannot heed, with the reason
+	defaults map[string]string // what an empty value means, where the command decides it
+}
+
+// parse makes the Config from defaults, then environment, then flags. When help is asked for it
+// prints the flags and returns flag.ErrHelp.
+func (f flagSet) parse(args []string, stdout io.Writer) (server.Config, error) {
 	c := server.DefaultConfig()
-	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs := flag.NewFlagSet(f.command, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	for _, o := range options(&c) {
-		fs.Var(newFlagValue(o.value), o.name, o.help)
+		if o.heading != "" {
+			continue
+		}
+		value := newFlagValue(o.value)
+		if why := f.refused[o.name]; why != "" {
+			value = refusedValue{value, why}
+		}
+		if f.defaults[o.name] != "" {
+			_ = value.Set("")
+		}
+		fs.Var(value, o.name, o.help)
 		if text, ok := os.LookupEnv(o.env()); ok {
 			if err := fs.Set(o.name, text); err != nil {
 				return c, usageError{fmt.Errorf("%s=%q: %w", o.env(), text, err)}
 			}
 		}
 	}
-	if extra != nil {
-		extra(fs)
+	for _, o := range f.own {
+		fs.Var(newFlagValue(o.value), o.name, o.help)
 	}
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			printFlags(stderr, name, fs)
+			f.print(stdout)
 			return c, err
 		}
 		return c, usageError{err}
 	}
 	if fs.NArg() > 0 {
-		return c, usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
+		return c, unexpected(fs.Arg(0))
 	}
 	return c, nil
 }
 
-func printFlags(w io.Writer, name string, fs *flag.FlagSet) {
-	fmt.Fprintf(w, "Flags of holdfast %s (each also as an environment variable, --data-dir as HOLDFAST_DATA_DIR):\n", name)
-	fs.VisitAll(func(f *flag.Flag) {
-		fmt.Fprintf(w, "  --%-22s %s", f.Name, f.Usage)
-		if f.DefValue != "" && f.DefValue != "false" {
-			fmt.Fprintf(w, " (%s)", f.DefValue)
+// print lists the flags that have an effect, in groups.
+func (f flagSet) print(w io.Writer) {
+	fmt.Fprintf(w, "usage: holdfast %s [flags]\n", f.command)
+	for _, o := range f.own {
+		printFlag(w, o, newFlagValue(o.value).String())
+	}
+	c := server.DefaultConfig()
+	for _, o := range options(&c) {
+		switch {
+		case o.heading != "":
+			fmt.Fprintf(w, "\n%s\n", o.heading)
+		case f.refused[o.name] == "":
+			printFlag(w, o, cmp.Or(f.defaults[o.name], newFlagValue(o.value).String()))
 		}
-		fmt.Fprintln(w)
-	})
+	}
+	fmt.Fprint(w, "\nThe flags in groups are also environment variables: --data-dir is HOLDFAST_DATA_DIR.\n")
 }
 
-// flagTable is the README's table of flags, in Markdown.
+func printFlag(w io.Writer, o option, def string) {
+	fmt.Fprintf(w, "  --%-22s %s", o.name, o.help)
+	if def != "" && def != "false" {
+		fmt.Fprintf(w, " (%s)", def)
+	}
+	fmt.Fprintln(w)
+}
+
+// flagTable is the documents' table of flags, in Markdown.
 func flagTable() string {
 	c := server.DefaultConfig()
 	var b strings.Builder
-	b.WriteString("| flag | environment | default | |\n|---|---|---|---|\n")
+	heading := ""
 	for _, o := range options(&c) {
+		if o.heading != "" {
+			heading = o.heading
+			continue
+		}
 		if o.debug {
 			continue
+		}
+		if heading != "" {
+			fmt.Fprintf(&b, "%s#### %s\n\n| flag | environment | default | |\n|---|---|---|---|\n", blankLine(&b), heading)
+			heading = ""
 		}
 		def := newFlagValue(o.value).String()
 		if def != "" {
@@ -132,4 +183,11 @@ func flagTable() string {
 		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", o.name, o.env(), def, o.help)
 	}
 	return b.String()
+}
+
+func blankLine(b *strings.Builder) string {
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n"
 }

@@ -57,3 +57,18 @@ func (v flagValue) Set(s string) error {
 	}
 	return err
 }
+
+// refusedValue stands for a flag that the command cannot heed: taking it and doing nothing would
+// let an operator believe that it has an effect.
+type refusedValue struct {
+	flag.Value
+	why string
+}
+
+func (v refusedValue) Set(string) error { return errors.New(v.why) }
+
+// IsBoolFlag refuses --insecure as it is written where it is taken.
+func (v refusedValue) IsBoolFlag() bool {
+	b, ok := v.Value.(interface{ IsBoolFlag() bool })
+	return ok && b.IsBoolFlag()
+}

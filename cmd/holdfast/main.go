@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 )
 
@@ -26,51 +27,77 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stderr, usage)
 		return 2
 	}
-	for _, c := range commands() {
-		if c.name != args[0] {
-			continue
-		}
-		switch err := c.run(ctx, args[1:], stdout, stderr); {
-		case err == nil, errors.Is(err, flag.ErrHelp):
-			return 0
-		case errors.As(err, new(usageError)):
-			fmt.Fprintf(stderr, "holdfast %s: %v\n", c.name, err)
-			return 2
-		default:
-			fmt.Fprintf(stderr, "holdfast %s: %v\n", c.name, err)
-			return 1
-		}
+	c, ok := find(args[0])
+	if !ok {
+		fmt.Fprintf(stderr, "holdfast: unknown command %q\n\n%s", args[0], usage)
+		return 2
 	}
-	fmt.Fprintf(stderr, "holdfast: unknown command %q\n\n%s", args[0], usage)
-	return 2
+	switch err := c.run(ctx, args[1:], stdout, stderr); {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.As(err, new(usageError)):
+		fmt.Fprintf(stderr, "holdfast %s: %v\n", c.name, err)
+		return 2
+	default:
+		fmt.Fprintf(stderr, "holdfast %s: %v\n", c.name, err)
+		return 1
+	}
 }
 
 type command struct {
-	name string
-	run  func(ctx context.Context, args []string, stdout, stderr io.Writer) error
+	name  string
+	other []string // what people try first
+	run   func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 
 func commands() []command {
 	return []command{
-		{"serve", serve},
-		{"demo", demo},
-		{"docs", docs},
-		{"version", version},
-		{"help", help},
+		{"serve", nil, serve},
+		{"demo", nil, demo},
+		{"docs", nil, docs},
+		{"version", []string{"--version", "-version"}, version},
+		{"help", []string{"--help", "-help", "-h"}, help},
 	}
+}
+
+func find(name string) (command, bool) {
+	for _, c := range commands() {
+		if c.name == name || slices.Contains(c.other, name) {
+			return c, true
+		}
+	}
+	return command{}, false
 }
 
 const usage = `Holdfast is a lock server that speaks the Redis protocol; what is locked is on a majority's disks.
 
-  holdfast serve      run a node: alone, or with --name, --peer-addr and --initial-cluster as a member
-  holdfast demo       run three nodes on this machine, ports 6379 to 6381
-  holdfast docs       print the reference: 'docs flags' or 'docs commands', in Markdown
-  holdfast version    print the version
+usage: holdfast command [flags]
 
-'holdfast serve --help' and 'holdfast demo --help' list the flags.
+  demo       run three nodes on this machine, to try it: ports 6379 to 6381
+  serve      run one node: alone, or with --name, --peer-addr and --initial-cluster as a member of a cluster
+  docs       print the reference in Markdown: 'docs flags' or 'docs commands'
+  version    print the version
+  help       print this, or the flags of a command: 'help serve'
 `
 
-func help(_ context.Context, _ []string, stdout, _ io.Writer) error {
-	_, err := io.WriteString(stdout, usage)
-	return err
+// help prints the usage, or what the command named says of itself.
+func help(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) == 0 || wantsHelp(args) {
+		_, err := io.WriteString(stdout, usage)
+		return err
+	}
+	c, ok := find(args[0])
+	switch {
+	case len(args) > 1:
+		return unexpected(args[1])
+	case !ok:
+		return usageError{fmt.Errorf("unknown command %q", args[0])}
+	}
+	return c.run(ctx, []string{"--help"}, stdout, stderr)
 }
+
+func wantsHelp(args []string) bool {
+	return len(args) == 1 && slices.Contains([]string{"--help", "-help", "-h"}, args[0])
+}
+
+func unexpected(arg string) error { return usageError{fmt.Errorf("unexpected argument %q", arg)} }

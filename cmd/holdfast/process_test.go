@@ -15,6 +15,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // These tests run the real binary as real processes and kill them.
@@ -147,8 +149,13 @@ func waitServing(t *testing.T, n *node) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	p := &process{name: n.name, addr: n.addr, done: n.done}
+	p := &process{name: n.name, addr: n.addr, life: &life{done: n.done}}
 	require.NoError(t, p.waitServing(ctx), "%s", n.stderr)
+}
+
+// ask sends one command on a connection of its own.
+func ask(ctx context.Context, addr string, words ...string) (protocol.Value, error) {
+	return (&process{addr: addr}).ask(ctx, words...)
 }
 
 func leaderOf(t *testing.T, nodes []*node) *node {

@@ -10,8 +10,8 @@ import (
 )
 
 // serve runs one node until ctx ends or the node must not go on.
-func serve(ctx context.Context, args []string, _, stderr io.Writer) error {
-	c, err := parseConfig("serve", args, stderr, nil)
+func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	c, err := serveFlags().parse(args, stdout)
 	if err != nil {
 		return err
 	}
@@ -28,6 +28,8 @@ func serve(ctx context.Context, args []string, _, stderr io.Writer) error {
 	}
 	return s.Run(ctx)
 }
+
+func serveFlags() flagSet { return flagSet{command: "serve"} }
 
 func newLogger(c server.LogConfig, w io.Writer) (*slog.Logger, error) {
 	var level slog.Level

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server"
 )
 
@@ -45,7 +47,16 @@ func TestBadUsageIsOneLineAndStatusTwo(t *testing.T) {
 		{[]string{"serve", "--peer-addr", ":7379"}, "peer-addr :7379 is not loopback"},
 		{[]string{"serve", "--debug-peer-dial", "a=b"}, "debug-peer-dial needs debug"},
 		{[]string{"demo", "--port", "70000"}, "port 70000: use 1 to"},
+		{[]string{"demo", "--name", "n7"}, "flag -name: the demo chooses it for each node"},
+		{[]string{"demo", "--insecure"}, "insecure: the demo's nodes listen on loopback only"},
+		{[]string{"demo", "--tls-cert", "x"}, "the demo speaks to its nodes without TLS"},
+		{[]string{"demo", "--max-clients", "0"}, "max-clients 0: at least 1"},
+		{[]string{"demo", "--log-level", "loud"}, `log-level "loud"`},
 		{[]string{"docs"}, "say 'flags' or 'commands'"},
+		{[]string{"docs", "birds"}, `"birds": say 'flags' or 'commands'`},
+		{[]string{"version", "leftover"}, `unexpected argument "leftover"`},
+		{[]string{"help", "dance"}, `unknown command "dance"`},
+		{[]string{"help", "serve", "leftover"}, `unexpected argument "leftover"`},
 		{[]string{"dance"}, `unknown command "dance"`},
 	} {
 		status, stdout, stderr := try(t, tc.args...)
@@ -55,6 +66,53 @@ func TestBadUsageIsOneLineAndStatusTwo(t *testing.T) {
 		if tc.args[0] != "dance" { // which adds the usage
 			require.Equal(t, 1, strings.Count(stderr, "\n"), "%v: %s", tc.args, stderr)
 		}
+	}
+}
+
+// TestHelp: what people try first works, on stdout and with status 0.
+func TestHelp(t *testing.T) {
+	exe := build(t)
+	for _, tc := range []struct{ args, want, not string }{
+		{"--help", "usage: holdfast command", ""},
+		{"-h", "usage: holdfast command", ""},
+		{"help", "usage: holdfast command", ""},
+		{"help serve", "usage: holdfast serve", ""},
+		{"help help", "usage: holdfast command", ""},
+		{"serve --help", "--initial-cluster", "--port "},
+		{"serve -h", "usage: holdfast serve", ""},
+		{"demo --help", "--port ", "--initial-cluster"},
+		{"docs --help", "usage: holdfast docs", ""},
+		{"docs flags", "`HOLDFAST_DATA_DIR`", "DEBUG"},
+		{"docs commands", "`SETNX key value`", ""},
+		{"version --help", "usage: holdfast version", ""},
+		{"version", "holdfast " + protocol.HoldfastVersion, ""},
+		{"--version", "log format ", ""},
+	} {
+		var stdout, stderr bytes.Buffer
+		cmd := exec.Command(exe, strings.Fields(tc.args)...)
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		require.NoError(t, cmd.Run(), tc.args)
+		require.Contains(t, stdout.String(), tc.want, tc.args)
+		if tc.not != "" {
+			require.NotContains(t, stdout.String(), tc.not, tc.args)
+		}
+		require.Empty(t, stderr.String(), tc.args)
+	}
+	cmd := exec.Command(exe)
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	require.Equal(t, 2, cmd.ProcessState.ExitCode())
+	require.Contains(t, string(out), "usage: holdfast command")
+}
+
+// TestFlagsBeginWithWhatEverybodyNeeds: an operator reads from the top.
+func TestFlagsBeginWithWhatEverybodyNeeds(t *testing.T) {
+	_, text, _ := try(t, "serve", "--help")
+	at := 0
+	for _, next := range []string{"\nThe node\n", "--name ", "--password ", "\nTiming\n", "\nLimits\n", "--max-clients ", "\nFor tests only\n", "--debug "} {
+		i := strings.Index(text[at:], next)
+		require.GreaterOrEqual(t, i, 0, "%q is not behind what comes before it in:\n%s", next, text)
+		at += i
 	}
 }
 
@@ -68,7 +126,7 @@ func TestBadEnvironmentIsNamed(t *testing.T) {
 func TestEnvironmentIsBelowFlags(t *testing.T) {
 	t.Setenv("HOLDFAST_NAME", "from-env")
 	t.Setenv("HOLDFAST_ADDR", "127.0.0.1:1")
-	c, err := parseConfig("serve", []string{"--addr", "127.0.0.1:2"}, nil, nil)
+	c, err := serveFlags().parse([]string{"--addr", "127.0.0.1:2"}, nil)
 	require.NoError(t, err)
 	require.Equal(t, "from-env", c.Node.Name)
 	require.Equal(t, "127.0.0.1:2", c.Listen.Addr)

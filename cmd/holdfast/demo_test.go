@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server"
+)
+
+// demoRun is a `holdfast demo` process with its screen.
+type demoRun struct {
+	port   int
+	cmd    *exec.Cmd
+	stdin  io.Writer
+	screen *lockedBuffer
+	stderr *lockedBuffer
+	done   chan struct{}
+}
+
+func startDemo(t *testing.T, args ...string) *demoRun {
+	t.Helper()
+	d := &demoRun{port: freeDemoPort(t), screen: new(lockedBuffer), stderr: new(lockedBuffer), done: make(chan struct{})}
+	d.cmd = exec.Command(build(t), append([]string{"demo", "--port", strconv.Itoa(d.port)}, args...)...)
+	d.cmd.Stdout, d.cmd.Stderr = d.screen, d.stderr
+	d.cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	var err error
+	d.stdin, err = d.cmd.StdinPipe()
+	require.NoError(t, err)
+	ownGroup(d.cmd)
+	require.NoError(t, d.cmd.Start())
+	go func() {
+		_ = d.cmd.Wait()
+		close(d.done)
+	}()
+	t.Cleanup(func() {
+		_ = d.cmd.Process.Kill()
+		<-d.done
+		if t.Failed() {
+			t.Logf("the demo's screen:\n%s%s", d.screen, d.stderr)
+		}
+	})
+	d.await(t, "Ctrl-C stops everything")
+	return d
+}
+
+// freeDemoPort finds a port that a demo can have, with the others that it needs.
+func freeDemoPort(t *testing.T) int {
+	t.Helper()
+	for range 100 {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		port := ln.Addr().(*net.TCPAddr).Port
+		require.NoError(t, ln.Close())
+		if port+peerPortOffset+demoNodes > 65535 {
+			continue
+		}
+		taken := func(c server.Config) bool { return checkDemoNode(c) != nil }
+		c := server.DefaultConfig()
+		if !slices.ContainsFunc(demoConfigs(c, port), taken) {
+			return port
+		}
+	}
+	t.Fatal("no free ports")
+	return 0
+}
+
+// await waits until the screen shows pattern, and returns what its groups matched.
+func (d *demoRun) await(t *testing.T, pattern string) []string {
+	t.Helper()
+	var match []string
+	require.Eventually(t, func() bool {
+		match = regexp.MustCompile(pattern).FindStringSubmatch(d.screen.String())
+		return match != nil
+	}, 30*time.Second, 5*time.Millisecond, "the demo did not say %q:\n%s%s", pattern, d.screen, d.stderr)
+	return match
+}
+
+func (d *demoRun) kill(t *testing.T, pid string) {
+	t.Helper()
+	number, err := strconv.Atoi(pid)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(number, syscall.SIGKILL))
+}
+
+// TestDemoTellsWhatHappened: the demo's screen shows who leads, what became of a node that
+// was killed, and nothing of raft; Enter brings nodes back.
+func TestDemoTellsWhatHappened(t *testing.T) {
+	d := startDemo(t)
+	leader := d.await(t, `(n\d)  127\.0\.0\.1:\d+  pid (\d+)  leads`)
+	follower := d.await(t, `(n\d)  127\.0\.0\.1:\d+  pid (\d+)  follows`)
+	folder := d.await(t, `Data and logs are in (.*)\.\n`)[1]
+	require.FileExists(t, filepath.Join(folder, "n1.log"))
+
+	d.kill(t, follower[2])
+	d.await(t, follower[1]+` is gone \(signal: killed\), `+leader[1]+` still leads\.`)
+	fmt.Fprintln(d.stdin)
+	again := d.await(t, follower[1]+` is back as pid (\d+) after \d+\.\d+ s, and follows\.`)
+
+	d.kill(t, leader[2])
+	second := d.await(t, leader[1]+` is gone \(signal: killed\), (n\d) leads after \d+\.\d+ s\.`)
+	require.NotEqual(t, leader[1], second[1])
+	d.kill(t, again[1])
+	d.await(t, follower[1]+` is gone \(signal: killed\)\. 1 of 3 nodes are left: no lock can be taken until a majority is back\.`)
+	fmt.Fprintln(d.stdin)
+	d.await(t, leader[1]+` is back`)
+	fmt.Fprintln(d.stdin)
+	d.await(t, `All nodes run\.`)
+
+	require.NoError(t, d.cmd.Process.Signal(syscall.SIGTERM))
+	<-d.done
+	require.Zero(t, d.cmd.ProcessState.ExitCode())
+	require.NotContains(t, d.screen.String(), "level=")
+	require.Empty(t, d.stderr.String())
+	require.NoDirExists(t, folder)
+}
+
+// TestDemoHeedsItsFlags: what the demo takes reaches its nodes.
+func TestDemoHeedsItsFlags(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	d := startDemo(t, "--password", "open sesame", "--debug", "--max-clients", "77", "--data-dir", dir, "--log-format", "json")
+	ctx := context.Background()
+	for i := range demoNodes {
+		addr := fmt.Sprintf("127.0.0.1:%d", d.port+i)
+		stranger := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+		require.ErrorContains(t, stranger.Get(ctx, "lock").Err(), "NOAUTH")
+		require.NoError(t, stranger.Close())
+
+		c := redis.NewClient(&redis.Options{Addr: addr, Password: "open sesame", MaxRetries: -1})
+		require.ErrorIs(t, c.Get(ctx, "lock").Err(), redis.Nil)
+		require.NoError(t, c.Do(ctx, "DEBUG", "CLOCK", "OK").Err())
+		settings, err := c.ConfigGet(ctx, "maxclients").Result()
+		require.NoError(t, err)
+		require.Equal(t, "77", settings["maxclients"])
+		require.NoError(t, c.Close())
+	}
+	require.NotContains(t, d.screen.String(), "open sesame")
+	require.Contains(t, d.screen.String(), "REDISCLI_AUTH")
+	require.NoError(t, d.cmd.Process.Signal(syscall.SIGTERM))
+	<-d.done
+	log, err := os.ReadFile(filepath.Join(dir, "n1.log"))
+	require.NoError(t, err)
+	require.Contains(t, string(log), `"msg":"stopped"`)
+	require.DirExists(t, filepath.Join(dir, "n1"))
+}
+
+// other is a value of o that is not its default.
+func (o option) other() string {
+	switch t := o.value.(type) {
+	case *bool:
+		return strconv.FormatBool(!*t)
+	case *int:
+		return strconv.Itoa(*t + 1)
+	case *uint64:
+		return strconv.FormatUint(*t+1, 10)
+	case *time.Duration:
+		return (*t + time.Second).String()
+	default:
+		return "other"
+	}
+}
+
+// TestEveryFlagOfTheDemoHasItsEffect: whether by flag or by environment, the demo hands a setting to
+// its nodes or refuses it, and lists only what it hands on.
+func TestEveryFlagOfTheDemoHasItsEffect(t *testing.T) {
+	var help strings.Builder
+	_, err := demoFlags(newDemoOwn()).parse([]string{"--help"}, &help)
+	require.Error(t, err)
+	defaults := server.DefaultConfig()
+	for _, o := range options(&defaults) {
+		if o.heading != "" {
+			continue
+		}
+		t.Run(o.name, func(t *testing.T) {
+			taken := func(c server.Config, err error) bool {
+				if err != nil {
+					require.ErrorContains(t, err, "demo")
+					return false
+				}
+				require.Contains(t, nodeEnvironment(c), o.env()+"="+o.other())
+				return true
+			}
+			byFlag := taken(demoFlags(newDemoOwn()).parse([]string{"--" + o.name + "=" + o.other()}, nil))
+			t.Setenv(o.env(), o.other())
+			byEnvironment := taken(demoFlags(newDemoOwn()).parse(nil, nil))
+			require.Equal(t, byFlag, byEnvironment)
+			require.Equal(t, byFlag, strings.Contains(help.String(), "--"+o.name+" "))
+		})
+	}
+}
+
+// TestNodesOfTheDemoGetNothingElse: a variable that a flag overrides does not reach the nodes beside it.
+func TestNodesOfTheDemoGetNothingElse(t *testing.T) {
+	t.Setenv("HOLDFAST_PASSWORD", "from-env")
+	t.Setenv("HOLDFAST_MAX_CLIENTS", "7")
+	c, err := demoFlags(newDemoOwn()).parse([]string{"--password", "", "--max-clients", "8"}, nil)
+	require.NoError(t, err)
+	var got []string
+	for _, e := range nodeEnvironment(c) {
+		if strings.HasPrefix(e, "HOLDFAST_PASSWORD=") || strings.HasPrefix(e, "HOLDFAST_MAX_CLIENTS=") {
+			got = append(got, e)
+		}
+	}
+	require.Equal(t, []string{"HOLDFAST_MAX_CLIENTS=8"}, got)
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// failoverLimit bounds how long the demo looks for a new leader before it says that there is none.
+const failoverLimit = 10 * time.Second
+
+// lines yields every line of r; it closes at the end. The goroutine lives until r ends, as stdin does
+// with the process.
+func lines(r io.Reader) <-chan struct{} {
+	entered := make(chan struct{})
+	go func() {
+		defer close(entered)
+		for scanner := bufio.NewScanner(r); scanner.Scan(); {
+			entered <- struct{}{}
+		}
+	}()
+	return entered
+}
+
+// watch tells of nodes that die, starts them again at every line entered, and returns when ctx ends, or
+// when none is left and none can be asked for.
+func (d *cluster) watch(ctx context.Context, entered <-chan struct{}) error {
+	ended := make(chan death)
+	for _, p := range d.nodes {
+		go death{p, p.life}.tell(ctx, ended)
+	}
+	for {
+		select {
+		case e := <-ended:
+			if e.process.life == e.life { // it was not started again meanwhile
+				d.gone(ctx, e.process)
+			}
+		case _, open := <-entered:
+			if !open {
+				entered = nil
+				break
+			}
+			for _, p := range d.bringBack(ctx) {
+				go death{p, p.life}.tell(ctx, ended)
+			}
+		case <-ctx.Done():
+		}
+		switch {
+		case ctx.Err() != nil:
+			fmt.Fprintln(d.stdout, "\nstopping")
+			return nil
+		case entered == nil && len(d.living()) == 0:
+			return errAllEnded
+		}
+	}
+}
+
+// death is the end of a process's life.
+type death struct {
+	process *process
+	life    *life
+}
+
+// tell sends e once it has come about.
+func (e death) tell(ctx context.Context, ended chan<- death) {
+	select {
+	case <-e.life.done:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case ended <- e:
+	case <-ctx.Done():
+	}
+}
+
+// gone says what became of the cluster when p ended.
+func (d *cluster) gone(ctx context.Context, p *process) {
+	begin := time.Now()
+	led := d.leader
+	ctx, cancel := context.WithTimeout(ctx, failoverLimit)
+	defer cancel()
+	leader, err := d.awaitLeader(ctx)
+	d.leader = leader
+	switch {
+	case errors.Is(err, errMinority):
+		fmt.Fprintf(d.stdout, "%s is gone (%s). %d of %d nodes are left: no lock can be taken until a majority is back.\n",
+			p.name, p.end(), len(d.living()), len(d.nodes))
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		fmt.Fprintf(d.stdout, "%s is gone (%s), and no node leads after %v: see the logs in %s\n", p.name, p.end(), failoverLimit, d.dir)
+	case err != nil: // the demo is stopping
+	case leader == led:
+		fmt.Fprintf(d.stdout, "%s is gone (%s), %s still leads.\n", p.name, p.end(), leader.name)
+	default:
+		fmt.Fprintf(d.stdout, "%s is gone (%s), %s leads after %s.\n", p.name, p.end(), leader.name, seconds(begin))
+	}
+}
+
+// bringBack starts every node that has ended, and returns those that it started.
+func (d *cluster) bringBack(ctx context.Context) []*process {
+	begin := time.Now()
+	var started []*process
+	for _, p := range d.nodes {
+		if p.alive() {
+			continue
+		}
+		if err := p.start(); err != nil {
+			fmt.Fprintln(d.stdout, err)
+			continue
+		}
+		started = append(started, p)
+	}
+	ctx, cancel := context.WithTimeout(ctx, demoStartLimit)
+	defer cancel()
+	for _, p := range started {
+		if err := p.waitServing(ctx); err != nil {
+			fmt.Fprintln(d.stdout, err)
+			continue
+		}
+		d.leader, _ = d.awaitLeader(ctx)
+		role := "and follows"
+		if d.leader == p {
+			role = "and leads"
+		}
+		fmt.Fprintf(d.stdout, "%s is back as pid %d after %s, %s.\n", p.name, p.pid(), seconds(begin), role)
+	}
+	if len(started) == 0 {
+		fmt.Fprintln(d.stdout, "All nodes run.")
+	}
+	return started
+}
+
+func seconds(begin time.Time) string { return fmt.Sprintf("%.2f s", time.Since(begin).Seconds()) }
+
+func (d *cluster) howTo() {
+	w := d.stdout
+	fmt.Fprintf(w, "Holdfast serves: three nodes, one lock server.\n\n")
+	for _, p := range d.nodes {
+		role := "follows"
+		if p == d.leader {
+			role = "leads"
+		}
+		fmt.Fprintf(w, "  %s  %s  pid %d  %s\n", p.name, p.addr, p.pid(), role)
+	}
+	if d.password {
+		fmt.Fprintf(w, "\nClients must give the password; redis-cli takes it from its environment:\n\n  export REDISCLI_AUTH=…\n")
+	}
+	first := portOf(d.nodes[0].addr)
+	last := portOf(d.nodes[len(d.nodes)-1].addr)
+	fmt.Fprintf(w, `
+Take a lock on one node, see it on another, release it with the script that every lock library sends:
+
+  redis-cli -p %[1]s SET lock:a token-1 NX PX 30000
+  redis-cli -p %[2]s PTTL lock:a
+  redis-cli -p %[2]s INCR fence:a
+  redis-cli -p %[1]s EVAL "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end" 1 lock:a token-1
+
+Kill the leader; what was acknowledged is still there:
+
+  kill -9 %[3]d
+
+Data and logs are in %[4]s.
+Enter starts nodes again that have ended, Ctrl-C stops everything.
+
+`, first, last, d.leader.pid(), d.dir)
+}
+
+func portOf(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	return port
+}

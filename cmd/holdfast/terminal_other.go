@@ -1,0 +1,6 @@
+//go:build !unix
+
+package main
+
+// ignoreTerminalInput is for Unix.
+func ignoreTerminalInput() {}
