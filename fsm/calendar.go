@@ -7,11 +7,21 @@ import (
 	"sort"
 )
 
-// due says that an item with this hash has this deadline.
+// due says that an item with this hash has this deadline. The second byte of the hash
+// is replaced by the item's [sizeClass]: no directory is so large that it would need it,
+// and the tags of leaves are the first byte.
 type due struct {
 	deadlineMillis int64
 	hash           uint64
 }
+
+const (
+	classShift = 8
+	classMask  = 0xff << classShift
+)
+
+// bytes is what the item counts for.
+func (a due) bytes() int64 { return sizeClass(a.hash >> classShift).bytes() }
 
 func (a due) compare(b due) int {
 	if a.deadlineMillis != b.deadlineMillis {
@@ -41,12 +51,14 @@ type calendar struct {
 type chapter struct {
 	pages []page
 	count int
+	bytes int64 // what its items count for
 }
 
 type page struct {
-	low  due
-	n    int
-	dues *[pageDues]due // the first n
+	low   due
+	n     int
+	dues  *[pageDues]due // the first n
+	bytes int64          // what their items count for
 }
 
 const (
@@ -126,6 +138,8 @@ func (c *calendar) add(d due) {
 	if d.before(p.low) {
 		p.low = d
 	}
+	p.bytes += d.bytes()
+	ch.bytes += d.bytes()
 	ch.count++
 	c.count++
 }
@@ -143,8 +157,10 @@ func (c *calendar) split(i, j int) {
 		ch.pages = ch.pages[:middle]
 		for _, p := range next.pages {
 			next.count += p.n
+			next.bytes += p.bytes
 		}
 		ch.count -= next.count
+		ch.bytes -= next.bytes
 		c.chapters = slices.Insert(c.chapters, i+1, next)
 		if j >= middle {
 			i, j, ch = i+1, j-middle, next
@@ -157,6 +173,8 @@ func (c *calendar) split(i, j int) {
 	}
 	next := page{low: p.dues[middle], n: p.n - middle, dues: new([pageDues]due)}
 	copy(next.dues[:], p.dues[middle:p.n])
+	next.bytes = sumDues(next.dues[:next.n])
+	p.bytes -= next.bytes
 	p.n = middle
 	ch.pages = slices.Insert(ch.pages, j+1, next)
 }
@@ -182,8 +200,11 @@ func (c *calendar) remove(d due) {
 func (c *calendar) drop(i, j, at, n int) {
 	ch := c.chapters[i]
 	p := &ch.pages[j]
+	bytes := sumDues(p.dues[at : at+n])
 	copy(p.dues[at:], p.dues[at+n:p.n])
 	p.n -= n
+	p.bytes -= bytes
+	ch.bytes -= bytes
 	ch.count -= n
 	c.count -= n
 	if p.n >= pageDues/4 {
@@ -205,6 +226,7 @@ func (c *calendar) drop(i, j, at, n int) {
 func (ch *chapter) join(j int) {
 	p, next := &ch.pages[j], &ch.pages[j+1]
 	p.n += copy(p.dues[p.n:], next.dues[:next.n])
+	p.bytes += next.bytes
 	ch.pages = slices.Delete(ch.pages, j+1, j+2)
 }
 
@@ -223,6 +245,7 @@ func (c *calendar) joinChapters(i int) {
 	ch, next := c.chapters[i], c.chapters[i+1]
 	ch.pages = append(ch.pages, next.pages...)
 	ch.count += next.count
+	ch.bytes += next.bytes
 	c.chapters = slices.Delete(c.chapters, i+1, i+2)
 }
 
@@ -240,6 +263,36 @@ func (c *calendar) before(nowMillis int64) (n int) {
 			}
 		}
 		break
+	}
+	return n
+}
+
+// bytesBefore is what the items of the dues before nowMillis count for.
+func (c *calendar) bytesBefore(nowMillis int64) (n int64) {
+	pivot := due{deadlineMillis: nowMillis}
+	for i, ch := range c.chapters {
+		if i+1 < len(c.chapters) && c.chapters[i+1].pages[0].low.before(pivot) {
+			n += ch.bytes
+			continue
+		}
+		for j := range ch.pages {
+			p := &ch.pages[j]
+			if !p.low.before(pivot) {
+				break
+			}
+			if last := p.search(pivot); last < p.n {
+				return n + sumDues(p.dues[:last])
+			}
+			n += p.bytes
+		}
+		break
+	}
+	return n
+}
+
+func sumDues(dues []due) (n int64) {
+	for _, d := range dues {
+		n += d.bytes()
 	}
 	return n
 }

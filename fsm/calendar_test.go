@@ -24,7 +24,7 @@ func checkCalendar(c *calendar) error {
 	var lows []due
 	count := 0
 	for _, ch := range c.chapters {
-		inChapter := 0
+		inChapter, bytes := 0, int64(0)
 		for i := range ch.pages {
 			p := &ch.pages[i]
 			if p.n == 0 {
@@ -38,6 +38,13 @@ func checkCalendar(c *calendar) error {
 			}
 			lows = append(lows, p.low)
 			inChapter += p.n
+			bytes += p.bytes
+			if sum := sumDues(p.dues[:p.n]); sum != p.bytes {
+				return fmt.Errorf("a page of %d bytes is counted as %d", sum, p.bytes)
+			}
+		}
+		if bytes != ch.bytes {
+			return fmt.Errorf("a chapter of %d bytes is counted as %d", bytes, ch.bytes)
 		}
 		if inChapter == 0 || inChapter != ch.count {
 			return fmt.Errorf("a chapter of %d is counted as %d", inChapter, ch.count)
@@ -75,6 +82,7 @@ func exerciseCalendar(t *testing.T, steps []byte, width, hashes int64) {
 		case step < 240:
 			first, _ := slices.BinarySearchFunc(m, due{d.deadlineMillis, 0}, due.compare)
 			require.Equal(t, first, c.before(d.deadlineMillis))
+			require.Equal(t, sumDues(m[:first]), c.bytesBefore(d.deadlineMillis))
 			next, ok := c.next(d.deadlineMillis)
 			require.Equal(t, first < len(m), ok)
 			if ok {

@@ -18,6 +18,9 @@ type call struct {
 
 	// entryVersion is that of the entry's format. Reads do not look at it.
 	entryVersion byte
+	// limited: keys and scripts may take limitBytes: see memory.go.
+	limited    bool
+	limitBytes int64
 	// quiet: nobody waits for the replies.
 	quiet bool
 	// reading: other reads may look at the state at the same time.
@@ -63,6 +66,9 @@ func (c *call) run() protocol.Value {
 	}
 	if !b.takes(len(c.args)) {
 		return errArity(c.args[0])
+	}
+	if b.grows && c.full() {
+		return errOOM
 	}
 	return b.run(c)
 }
@@ -166,7 +172,9 @@ func (c *call) store(db int, it item) {
 	}
 	it.version = c.st.nextVersion()
 	d := c.st.databases[db]
+	c.st.itemBytes -= d.bytes
 	before, replaced := d.put(&it)
+	c.st.itemBytes += d.bytes
 	if !replaced || before.dead(c.nowMillis) {
 		c.noteCreation(db, &it)
 	}
@@ -189,7 +197,9 @@ func (c *call) remove(it *item) { c.removeFrom(c.db, it) }
 
 func (c *call) removeFrom(db int, it *item) {
 	d := c.st.databases[db]
+	c.st.itemBytes -= d.bytes
 	before := d.remove(it.hash, it.key())
+	c.st.itemBytes += d.bytes
 	if c.undo != nil {
 		c.undo.note(change{database: d, before: before, replaced: true})
 	}
@@ -200,6 +210,7 @@ func (c *call) replaceDatabase(db int, d *database) {
 	if c.undo != nil {
 		c.undo.note(change{database: c.st.databases[db], number: db, whole: true})
 	}
+	c.st.itemBytes += d.bytes - c.st.databases[db].bytes
 	c.st.databases[db] = d
 }
 

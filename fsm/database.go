@@ -12,16 +12,44 @@ package fsm
 type database struct {
 	keys      keyspace
 	deadlines calendar
+	// clockMillis is the state's, and bytes what the items count for that have not ended by
+	// it. Those that have ended do not count, be they here still or not.
+	clockMillis int64
+	bytes       int64
 }
 
-func newDatabase() *database { return &database{keys: newKeyspace()} }
+func newDatabase(clockMillis int64) *database {
+	return &database{keys: newKeyspace(), clockMillis: clockMillis}
+}
 
-func (it *item) due() due { return due{it.deadlineMillis, it.hash} }
+func (it *item) due() due {
+	return due{it.deadlineMillis, it.hash&^classMask | uint64(it.class())<<classShift}
+}
+
+// advance sets the clock. What ends by it counts no more.
+func (d *database) advance(clockMillis int64) {
+	if first, ok := d.deadlines.first(); ok && first.deadlineMillis < clockMillis {
+		d.bytes -= d.deadlines.bytesBefore(clockMillis) - d.deadlines.bytesBefore(d.clockMillis)
+	}
+	d.clockMillis = clockMillis
+}
+
+// countOf is what it counts for now.
+func (d *database) countOf(it *item) int64 {
+	if it.dead(d.clockMillis) {
+		return 0
+	}
+	return it.class().bytes()
+}
 
 // put stores it and returns the item that stood in its place.
 func (d *database) put(it *item) (prev item, replaced bool) {
 	prev, replaced = d.keys.put(it)
-	if prev.deadlineMillis == it.deadlineMillis {
+	d.bytes += d.countOf(it)
+	if replaced {
+		d.bytes -= d.countOf(&prev)
+	}
+	if prev.deadlineMillis == it.deadlineMillis && (it.deadlineMillis == never || prev.class() == it.class()) {
 		return prev, replaced
 	}
 	if prev.deadlineMillis != never {
@@ -36,6 +64,7 @@ func (d *database) put(it *item) (prev item, replaced bool) {
 // remove takes out the item of a key, and returns it. Requires: it is there.
 func (d *database) remove(hash uint64, key string) (prev item) {
 	prev, _ = d.keys.remove(hash, key)
+	d.bytes -= d.countOf(&prev)
 	if prev.deadlineMillis != never {
 		d.deadlines.remove(prev.due())
 	}
@@ -81,7 +110,7 @@ func (d *database) sweep(nowMillis int64, limit int) (swept int) {
 		if swept%aheadKeys == 0 {
 			d.touchDue(nowMillis)
 		}
-		it := d.keys.ending(first.hash, first.deadlineMillis)
+		it := d.keys.ending(first)
 		d.remove(it.hash, it.key())
 		swept++
 	}

@@ -18,7 +18,7 @@
 //     damaged is refused, and the state stays.
 //
 // It does not know who leads, what the time is, or what a connection is. It
-// does not limit how large the state grows, nor check who may do what.
+// does not check who may do what. How large the state may grow its entries say.
 //
 // Package server feeds it: [Machine.Apply] with every committed entry in order,
 // [Machine.Read] for linearizable reads, [Machine.Snapshot] and
@@ -33,6 +33,7 @@
 //	ops.go         which function is which command
 //	set.go …       the commands: set, strings, counters, keys, expire, scan, exec, eval
 //	watch.go       what EXEC compares with what WATCH saw
+//	memory.go      what the state takes, and what is refused when it is full
 //	undo.go        what a script changed
 //	chance.go      where math.random begins
 //	scriptcache.go the sources of scripts

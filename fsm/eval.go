@@ -35,6 +35,8 @@ type scriptHost struct {
 	// over: the script did more work than it may. From then on every command is
 	// refused, and the script counts as one that ran over its budget.
 	over bool
+	// full: the state may take no more, and the script had written. As over, but with another error.
+	full bool
 }
 
 func evalOp(c *call) protocol.Value         { return c.eval(false) }
@@ -108,7 +110,10 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 		return protocol.Err("Can not execute a script with write flag using *_ro command."), false
 	}
 	h := &c.scripts
-	h.call, h.over, h.readOnly = c, false, readOnly || noWrites
+	h.call, h.over, h.full, h.readOnly = c, false, false, readOnly || noWrites
+	if !h.readOnly && s.program.HasShebang() && s.program.Flags()&lua.FlagAllowOOM == 0 && c.full() {
+		return errOOMScript, false
+	}
 	if h.runner == nil {
 		h.runner = lua.NewRunner()
 	}
@@ -122,6 +127,9 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	reply, err := h.runner.Run(s.program, &h.env)
 	c.undo = nil
 	c.db, c.args = db, words
+	if h.full {
+		reply, err = errOOM, lua.ErrBudget
+	}
 	if err == nil && h.over {
 		reply, err = errOverWork, lua.ErrBudget
 	}
@@ -165,6 +173,9 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 		return errReadOnly
 	case h.over:
 		return errOverWork
+	case h.full, b.grows && c.full():
+		h.full = h.full || h.journal.wrote(c.st)
+		return errOOM
 	}
 	for _, word := range words {
 		c.spend(wordWork + int64(len(word)))

@@ -19,6 +19,9 @@ func execOp(c *call) protocol.Value {
 	if !ok {
 		return protocol.Err("transaction is corrupt")
 	}
+	if c.refusesQueued(queued) {
+		return errOOMExec
+	}
 	changed, ok := c.watchedChanged(watches)
 	switch {
 	case !ok:

@@ -67,6 +67,7 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 	c := &m.call
 	c.st, c.ops = m.st, m.ops
 	c.nowMillis, c.wallOffsetMillis, c.entryVersion = m.st.clockMillis, m.st.wallOffsetMillis, entry.Version
+	c.limitMemory(entry.MemoryLimitBytes)
 	c.ahead.start(entry, m.st)
 	var b protocol.Batch
 	for {

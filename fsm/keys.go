@@ -61,6 +61,8 @@ func (c *call) rename(onlyIfMissing bool) (problem protocol.Value, done bool) {
 		return problem, false
 	case onlyIfMissing && c.find(to) != nil:
 		return problem, false
+	case len(to) > len(from) && c.full():
+		return errOOM, false
 	}
 	was := *it
 	c.remove(it)
@@ -139,7 +141,7 @@ func flushdbOp(c *call) protocol.Value {
 	if !flushMode(c.args[1:]) {
 		return errSyntax
 	}
-	c.replaceDatabase(c.db, newDatabase())
+	c.replaceDatabase(c.db, newDatabase(c.st.clockMillis))
 	return protocol.OK
 }
 
@@ -148,7 +150,7 @@ func flushallOp(c *call) protocol.Value {
 		return errSyntax
 	}
 	for db := range c.st.databases {
-		c.replaceDatabase(db, newDatabase())
+		c.replaceDatabase(db, newDatabase(c.st.clockMillis))
 	}
 	return protocol.OK
 }

@@ -113,10 +113,10 @@ func (k *keyspace) remove(hash uint64, key string) (prev item, ok bool) {
 	return prev, ok
 }
 
-// ending is an item with this hash and deadline, nil if there is none.
-func (k *keyspace) ending(hash uint64, deadlineMillis int64) (found *item) {
-	k.leafOf(hash).ascendHash(hash, func(it *item) bool {
-		if it.deadlineMillis == deadlineMillis {
+// ending is an item with this due, nil if there is none.
+func (k *keyspace) ending(d due) (found *item) {
+	k.leafOf(d.hash).ascendDue(d, func(it *item) bool {
+		if it.due() == d {
 			found = it
 		}
 		return found == nil

@@ -160,14 +160,17 @@ func (l *leaf) ascend(from uint64, f func(it *item) bool) bool {
 	return true
 }
 
-// ascendHash calls f for the items of one hash until it returns false.
-func (l *leaf) ascendHash(hash uint64, f func(it *item) bool) {
+// ascendDue calls f for the items that may have a due, by what it says of their hash, until it
+// returns false.
+func (l *leaf) ascendDue(d due, f func(it *item) bool) {
 	if l.many != nil {
-		l.many.Ascend(probe(hash, ""), func(it item) bool { return it.hash == hash && f(&it) })
+		l.many.Ascend(probe(d.hash&^classMask, ""), func(it item) bool {
+			return it.hash <= d.hash|classMask && f(&it)
+		})
 		return
 	}
 	for i := range l.slots[:l.n] {
-		if it := &l.slots[i]; it.hash == hash && !f(it) {
+		if it := &l.slots[i]; it.deadlineMillis == d.deadlineMillis && !f(it) {
 			return
 		}
 	}

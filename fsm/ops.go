@@ -15,6 +15,8 @@ type binding struct {
 	subcommand int
 	// writes: the request has an effect on the state.
 	writes bool
+	// grows: it may make the state grow, and is refused when that is full: Redis's denyoom.
+	grows bool
 }
 
 // takes reports whether the command may have n words in a request.
@@ -35,6 +37,7 @@ func newTable() table {
 			if row != nil {
 				script := row.Route == protocol.Script && row.Flags&protocol.FlagReadOnly == 0
 				b.writes = script || row.Route == protocol.Write
+				b.grows = row.Flags&protocol.FlagDenyOOM != 0
 			}
 			t[name] = b
 		}

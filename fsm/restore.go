@@ -168,6 +168,9 @@ func (r *snapshotReader) state() *state {
 	st := newState()
 	st.clockMillis = r.int("cluster time")
 	st.wallOffsetMillis = r.int("wall offset")
+	for _, d := range st.databases {
+		d.advance(st.clockMillis)
+	}
 	st.versions = r.uint("versions")
 	if version > 1 {
 		for i := range st.swaps {
@@ -182,6 +185,7 @@ func (r *snapshotReader) state() *state {
 	for i := range protocol.MaxDatabases {
 		r.database(st, i)
 	}
+	st.sumItems()
 	return st
 }
 

@@ -89,7 +89,7 @@ func TestScanSamePosition(t *testing.T) {
 		items = append(items, *it)
 		return true
 	})
-	d.m.st.databases[0] = newDatabase()
+	d.m.st.databases[0] = newDatabase(0)
 	for i, it := range items {
 		same := it
 		same.hash = items[i-i%10].hash &^ (1<<cursorShift - 1)

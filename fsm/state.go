@@ -23,6 +23,8 @@ type state struct {
 	// swaps are the versions at which the databases were last swapped.
 	swaps     [protocol.MaxDatabases]uint64
 	creations creations
+	// itemBytes is what the items of all databases count for: see memory.go.
+	itemBytes int64
 }
 
 // nextVersion gives out a version.
@@ -34,7 +36,7 @@ func (st *state) nextVersion() uint64 {
 func newState() *state {
 	st := &state{scripts: newScriptCache()}
 	for i := range st.databases {
-		st.databases[i] = newDatabase()
+		st.databases[i] = newDatabase(0)
 	}
 	return st
 }
@@ -44,6 +46,10 @@ func newState() *state {
 func (st *state) advance(stampMillis, wallOffsetMillis int64) (swept int) {
 	st.clockMillis = max(st.clockMillis, stampMillis)
 	st.wallOffsetMillis = wallOffsetMillis
+	for _, d := range st.databases {
+		d.advance(st.clockMillis)
+	}
+	st.sumItems()
 	return st.sweep()
 }
 

@@ -12,6 +12,8 @@ type Stats struct {
 	// Expired counts the keys that this node removed because their time was over,
 	// since it started.
 	Expired uint64
+	// UsedBytes is what the state takes, as it is compared with the limit.
+	UsedBytes int64
 }
 
 // Stats counts what the machine holds.
@@ -19,6 +21,7 @@ func (m *Machine) Stats() Stats {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	s := Stats{Scripts: m.st.scripts.bySHA.Len(), Expired: m.expired}
+	s.UsedBytes = m.st.usedBytes() + m.st.sessions.usedBytes()
 	for i, d := range m.st.databases {
 		over := d.dueAt(m.st.clockMillis)
 		s.Keys[i] = d.keys.len() - over

@@ -109,7 +109,8 @@ func TestSweepAll(t *testing.T) {
 		d.fill("live", 1000, 5000)
 		d.do("set", "eternal", "v")
 		db := d.m.st.databases[0]
-		require.Equal(t, dead, db.sweepAll(d.nowMillis+101))
+		db.advance(d.nowMillis + 101)
+		require.Equal(t, dead, db.sweepAll(db.clockMillis))
 		require.Equal(t, 1001, db.keys.len())
 		require.Equal(t, 1000, db.deadlines.len())
 		require.NoError(t, checkDatabase(db))
@@ -129,6 +130,7 @@ func checkDatabase(d *database) error {
 	}
 	var err error
 	var want []due
+	bytes := int64(0)
 	d.keys.ascend(0, func(it *item) bool {
 		if it.hash != hashKey(it.key()) {
 			err = fmt.Errorf("key %q: its hash is wrong", it.key())
@@ -136,10 +138,14 @@ func checkDatabase(d *database) error {
 		if it.deadlineMillis != never {
 			want = append(want, it.due())
 		}
+		bytes += d.countOf(it)
 		return err == nil
 	})
 	if err != nil {
 		return err
+	}
+	if bytes != d.bytes {
+		return fmt.Errorf("items of %d bytes are counted as %d", bytes, d.bytes)
 	}
 	slices.SortFunc(want, due.compare)
 	if got := listed(&d.deadlines); !slices.Equal(want, got) {

@@ -29,6 +29,9 @@ func TestTwins(t *testing.T) {
 				}
 				require.Equal(t, loud.Hash(), quiet.Hash(), "entry %d", i)
 				require.Equal(t, loud.Hash(), restless.Hash(), "entry %d", i)
+				used := loud.Stats().UsedBytes
+				require.Equal(t, used, quiet.Stats().UsedBytes, "entry %d", i)
+				require.Equal(t, used, restless.Stats().UsedBytes, "entry %d", i)
 			}
 			require.Equal(t, dump(t, loud), dump(t, restless))
 			for _, db := range loud.st.databases {
@@ -55,12 +58,12 @@ func TestLookingAhead(t *testing.T) {
 
 		e, err := protocol.DecodeEntry(string(entry))
 		require.NoError(t, err)
-		empty := protocol.NewEntry(nil, e.StampMillis, e.WallOffsetMillis, 0)
+		empty := protocol.NewEntry(nil, e.StampMillis, e.WallOffsetMillis, e.MemoryLimitBytes)
 		require.NoError(t, apart.m.Apply(empty.Bytes(), &want))
 		var b protocol.Batch
 		for more, err := e.Next(&b); more; more, err = e.Next(&b) {
 			require.NoError(t, err)
-			w := protocol.NewEntry(nil, e.StampMillis, e.WallOffsetMillis, 0)
+			w := protocol.NewEntry(nil, e.StampMillis, e.WallOffsetMillis, e.MemoryLimitBytes)
 			w.Add(b.Origin, b.Low, b.Seq, []byte(b.Body))
 			require.NoError(t, apart.m.Apply(w.Bytes(), &want))
 		}
@@ -101,7 +104,7 @@ func (l *log) next() []byte {
 	if l.rng.Intn(20) == 0 {
 		l.stamp += 1_000_000_000
 	}
-	w := protocol.NewEntry(nil, l.stamp, 1_700_000_000_000+int64(l.rng.Intn(3)), 0)
+	w := protocol.NewEntry(nil, l.stamp, 1_700_000_000_000+int64(l.rng.Intn(3)), l.memoryLimit())
 	for range l.rng.Intn(4) {
 		o := protocol.Origin{Node: pick(l.rng, []string{"n1", "n2", "n3"}), Epoch: uint64(1 + l.stamp/2_000_000_000)}
 		if l.rng.Intn(20) == 0 {
@@ -130,6 +133,14 @@ func (l *log) body() []byte {
 		}
 	}
 	return body
+}
+
+// memoryLimit is none, or near to what is in use.
+func (l *log) memoryLimit() uint64 {
+	if l.machine == nil || l.rng.Intn(3) == 0 {
+		return 0
+	}
+	return uint64(max(1, l.machine.Stats().UsedBytes+int64(l.rng.Intn(4000))-1000))
 }
 
 // mark is one that a WATCH may have answered a little while ago.

@@ -40,6 +40,9 @@ func (j *journal) noteCreation(place uint16, before uint64) {
 	j.creations = append(j.creations, noted{place, before})
 }
 
+// wrote reports whether the script has changed something.
+func (j *journal) wrote(st *state) bool { return len(j.changes) > 0 || st.versions != j.versions }
+
 // rollBack undoes all changes, the newest first.
 func (j *journal) rollBack(st *state) {
 	for i := len(j.changes) - 1; i >= 0; i-- {
@@ -57,5 +60,6 @@ func (j *journal) rollBack(st *state) {
 		st.creations[j.creations[i].place] = j.creations[i].version
 	}
 	st.versions, st.swaps = j.versions, j.swaps
+	st.sumItems()
 	j.start(st)
 }

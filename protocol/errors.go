@@ -55,6 +55,8 @@ var (
 	ErrHelloNoAuth    = &Error{Prefix: "NOAUTH", Text: "HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"}
 	ErrWrongPass      = &Error{Prefix: "WRONGPASS", Text: "invalid username-password pair or user is disabled."}
 	ErrNoProto        = &Error{Prefix: "NOPROTO", Text: "unsupported protocol version"}
+	ErrOOM            = &Error{Prefix: "OOM", Text: "command not allowed when used memory > 'maxmemory'."}
+	ErrOOMScript      = &Error{Prefix: "OOM", Text: "allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'"}
 	ErrLoading        = &Error{Prefix: "LOADING", Text: "Redis is loading the dataset in memory"}
 	ErrNotBusy        = &Error{Prefix: "NOTBUSY", Text: "No scripts in execution right now."}
 )

@@ -1,0 +1,231 @@
+package fsm
+
+import (
+	"fmt"
+	"math/rand"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+const oomText = "(OOM command not allowed when used memory > 'maxmemory'.)"
+
+// filled is a machine whose state takes more than its entries let it take.
+func filled(t *testing.T) *driver {
+	d := newDriver(t)
+	d.do("set", "lock", "token", "px", "30000")
+	d.do("set", "big", strings.Repeat("x", 10_000))
+	d.do("set", "n", "1")
+	d.memoryLimit = uint64(d.m.Stats().UsedBytes) - 1
+	return d
+}
+
+// TestFull: when the state takes more than it may, what may make it grow is refused, and
+// all else goes on.
+func TestFull(t *testing.T) {
+	d := filled(t)
+	before := d.m.st.versions
+	for _, words := range []string{
+		"set a b", "set big x", "setnx a b", "setex a 10 b", "psetex a 10 b", "mset a b", "msetnx a b", "msetex 1 a b",
+		"append a b", "setrange a 0 b", "incr n", "decr n", "incrby n 2", "decrby n 2", "incrbyfloat n 1", "getset n 2",
+		"copy big other", "rename n longer", "renamenx n longer", "set nosuch v xx", "set lock v nx",
+	} {
+		require.Equal(t, oomText, line(d.doLine(words)), words)
+	}
+	require.Equal(t, before, d.m.st.versions, "nothing was written")
+	for _, row := range [][2]string{
+		{"set a", "(ERR wrong number of arguments for 'set' command)"},
+		{"get n", `"1"`},
+		{"exists lock nosuch", "1"},
+		{"getex n ex 100", `"1"`},
+		{"persist n", "1"},
+		{"pexpire lock 20000", "1"},
+		{"ttl lock", "20"},
+		{"rename n m", "OK"},
+		{"move m 3", "1"},
+		{"delifeq lock token", "1"},
+		{"del big", "1"},
+		{"set a b", "OK"}, // there is room again
+	} {
+		require.Equal(t, row[1], line(d.doLine(row[0])), row[0])
+	}
+}
+
+// TestFullUntilItEnds: what ends makes room, at the very entry, swept or not.
+func TestFullUntilItEnds(t *testing.T) {
+	d := newDriver(t)
+	d.do("set", "a", strings.Repeat("x", 10_000), "px", "100")
+	d.memoryLimit = uint64(d.m.Stats().UsedBytes) - 1
+	d.nowMillis += 100
+	require.Equal(t, oomText, line(d.doLine("set b c")))
+	d.nowMillis++
+	require.Equal(t, "OK", line(d.doLine("set b c")))
+}
+
+// TestFullScripts: a script runs, and its commands are refused as any client's. One
+// that has written already is undone, so that none leaves half of what it does.
+func TestFullScripts(t *testing.T) {
+	const (
+		release = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
+		renew   = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end"
+	)
+	d := filled(t)
+	require.Equal(t, "1", line(d.do("eval", renew, "1", "lock", "token", "5000")))
+	require.Equal(t, "5000", line(d.do("pttl", "lock")))
+
+	reply := line(d.do("eval", "return redis.call('set','a','b')", "0"))
+	require.Equal(t, strings.TrimSuffix(oomText, ")")+" script: "+scriptSHA("return redis.call('set','a','b')")+", on @user_script:1.)", reply)
+	require.Equal(t, `["OOM command not allowed when used memory > 'maxmemory'." 1]`,
+		line(d.do("eval", "local e = redis.pcall('set','a','b') return {e.err, redis.call('del','n')}", "0")), "it may go on with others")
+
+	for _, source := range []string{
+		"redis.call('del','lock') return redis.call('set','a','b')",
+		"redis.call('del','lock') redis.pcall('set','a','b') redis.pcall('del', 'big') return 'done'",
+		"redis.call('swapdb', 0, 1) redis.pcall('set','a','b')",
+	} {
+		reply := d.do("eval", source, "0")
+		require.Equal(t, oomText, line(reply))
+		require.Equal(t, protocol.OutcomeNone, protocol.OutcomeOf(reply.Str))
+		require.Equal(t, `"token"`, line(d.do("get", "lock")), "what it did is undone")
+		require.Equal(t, `0`, line(d.do("exists", "a")))
+	}
+	// What it makes room for, it may use.
+	require.Equal(t, "OK", line(d.do("eval", "redis.call('del','big') return redis.call('set','a','b')", "0")))
+	d.do("set", "big", strings.Repeat("x", 10_000))
+
+	require.Equal(t, "(OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory')", line(d.do("eval", "#!lua\nreturn 1", "0")))
+	require.Equal(t, "1", line(d.do("eval", "#!lua flags=allow-oom\nreturn 1", "0")))
+	require.Equal(t, "1", line(d.do("eval", "#!lua flags=no-writes\nreturn 1", "0")))
+	require.Equal(t, "1", line(d.do("eval", "#!lua flags=allow-oom\nreturn redis.call('del', 'a')", "0")))
+	require.Contains(t, line(d.do("eval", "#!lua flags=allow-oom\nreturn redis.call('set', 'a', 'b')", "0")), "OOM command not allowed")
+	require.Equal(t, "1", line(d.do("eval", release, "1", "lock", "token")))
+}
+
+// TestFullWhileAScriptRuns: a script that begins with room and uses it up is undone.
+func TestFullWhileAScriptRuns(t *testing.T) {
+	d := newDriver(t)
+	d.memoryLimit = 100_000
+	before := d.m.Stats()
+	require.Equal(t, oomText, line(d.do("eval", "for i = 1, 1000 do redis.pcall('set', i, string.rep('x', 1000)) end", "0")))
+	require.Equal(t, before.Keys, d.m.Stats().Keys)
+}
+
+// TestFullTransactions: a transaction with a command that would be refused is refused whole, as
+// Redis does. One that uses the room up is told so where it happens.
+func TestFullTransactions(t *testing.T) {
+	d := filled(t)
+	reply := d.exec(nil, []string{"del", "lock"}, []string{"set", "a", "b"})
+	require.Equal(t, "(EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.)", line(reply))
+	require.Equal(t, `["token" nil]`, line(d.do("mget", "lock", "a")))
+	require.Equal(t, "[1 1]", line(d.exec(nil, []string{"pexpire", "lock", "10"}, []string{"del", "n"})))
+
+	d.memoryLimit = uint64(d.m.Stats().UsedBytes) + 5_000
+	reply = d.exec(nil, []string{"setrange", "c", "20000", "x"}, []string{"setrange", "e", "20000", "x"}, []string{"del", "c"})
+	require.Equal(t, "[20001 "+oomText+" 1]", line(reply))
+}
+
+// TestFullByEntry: the rule is that of each entry. Those of older releases have none.
+func TestFullByEntry(t *testing.T) {
+	d := filled(t)
+	require.Equal(t, oomText, line(d.doLine("set a b")))
+	for _, version := range []byte{1, 2} {
+		require.Equal(t, "OK", line(d.applyAs(version, request(nil, 0, "set", "a", "b"))[0]))
+	}
+	d.memoryLimit += 1000
+	require.Equal(t, "OK", line(d.doLine("set a b")))
+	d.memoryLimit = 0
+	require.Equal(t, "OK", line(d.doLine("set a b")))
+}
+
+// TestSizeClasses: what counts is at least what is there, and at most an eighth and 16 bytes more.
+func TestSizeClasses(t *testing.T) {
+	previous := sizeClass(0)
+	for n := 0; n < 100<<20; n += 1 + n/50 {
+		class := classOf(n)
+		got := class.bytes() - itemBytes
+		require.GreaterOrEqual(t, got, int64(n))
+		require.LessOrEqual(t, got, int64(n+n/8+sizeUnit), n)
+		require.GreaterOrEqual(t, class, previous)
+		previous = class
+		if n > 0 {
+			require.Equal(t, class, classOf(int(got)), "the largest of its class")
+			require.Greater(t, classOf(int(got)+1), class)
+		}
+	}
+}
+
+// TestUsedBytes: the count is a function of the state: the same after a restore at any point, on
+// a node that sweeps at other times, and after scripts that were undone.
+func TestUsedBytes(t *testing.T) {
+	rng := rand.New(rand.NewSource(1))
+	d, other := newDriver(t), newDriver(t)
+	words := func() []string {
+		key, value := fmt.Sprint(rng.Intn(300)), strings.Repeat("v", rng.Intn(3000))
+		switch rng.Intn(12) {
+		case 0:
+			return []string{"del", key}
+		case 1:
+			return []string{"eval", "redis.call('flushdb') redis.call('set', KEYS[1], ARGV[1]) string.rep('x', 1e9)", "1", key, value}
+		case 2:
+			return []string{"eval", "redis.call('set', KEYS[1], ARGV[1]) return '" + key + "'", "1", key, value}
+		case 3:
+			return []string{"persist", key}
+		case 4:
+			return []string{"move", key, "1"}
+		case 5:
+			return []string{"append", key, value}
+		case 6:
+			return []string{"swapdb", "0", "1"}
+		case 7:
+			if rng.Intn(20) == 0 {
+				return []string{pick(rng, []string{"flushdb", "flushall"})}
+			}
+			return []string{"rename", key, fmt.Sprint(rng.Intn(300))}
+		default:
+			return []string{"set", key, value, "px", fmt.Sprint(1 + rng.Intn(300))}
+		}
+	}
+	for i := range 1000 {
+		w := words()
+		d.nowMillis += int64(rng.Intn(5))
+		other.nowMillis, other.seq = d.nowMillis, d.seq
+		require.Equal(t, d.do(w...), other.do(w...))
+		if rng.Intn(30) == 0 {
+			other.m = restored(t, other.m)
+		}
+		for _, db := range other.m.st.databases {
+			if rng.Intn(20) == 0 {
+				db.sweepAll(db.clockMillis)
+			}
+		}
+		require.Equal(t, d.m.Stats().UsedBytes, other.m.Stats().UsedBytes, "%d: %q", i, w)
+		sum := int64(0)
+		for _, db := range d.m.st.databases {
+			if i%20 == 0 {
+				require.NoError(t, checkDatabase(db))
+			}
+			sum += db.bytes
+		}
+		require.Equal(t, sum, d.m.st.itemBytes)
+	}
+	require.Equal(t, d.m.Hash(), other.m.Hash())
+}
+
+// TestStormIsCounted: leases that end together and wait to be swept count no more, from
+// the entry on that ends them.
+func TestStormIsCounted(t *testing.T) {
+	const n = 3 * sweepLimit
+	d := newDriver(t)
+	d.fill("k", n, 100)
+	require.Greater(t, d.m.st.itemBytes, int64(n*itemBytes))
+	d.advance(101)
+	require.Positive(t, d.m.st.databases[0].keys.len(), "some wait to be swept")
+	require.Zero(t, d.m.st.itemBytes)
+	require.NoError(t, checkDatabase(d.m.st.databases[0]))
+	d.do("set", "k1", "in the place of one that waits")
+	require.Equal(t, classOf(32).bytes(), d.m.st.itemBytes)
+	require.NoError(t, checkDatabase(d.m.st.databases[0]))
+}
