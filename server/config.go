@@ -88,6 +88,7 @@ type LimitsConfig struct {
 	MaxQuery     int           // bytes of requests waiting unparsed on one connection
 	MaxOutput    int           // bytes of replies a client may leave unread
 	MaxPipeline  int           // commands that are answered as one unit
+	MaxMemory    string        // what keys and scripts may take: see ParseMaxMemory
 	IdleTimeout  time.Duration // 0: never
 	TCPKeepAlive time.Duration
 }
@@ -122,7 +123,7 @@ func DefaultConfig() Config {
 			MaxClients: limits.Clients, MaxArgs: limits.Args,
 			MaxBulk: limits.BulkBytes, MaxKey: limits.KeyBytes, MaxValue: limits.ValueBytes,
 			MaxQuery: limits.QueryBytes, MaxOutput: limits.OutputBytes, MaxPipeline: limits.Pipeline,
-			TCPKeepAlive: timing.KeepAlive,
+			MaxMemory: DefaultMaxMemory, TCPKeepAlive: timing.KeepAlive,
 		},
 	}
 }
@@ -170,6 +171,9 @@ func (l *LimitsConfig) validate() []error {
 		if row.value < row.lo {
 			errs = append(errs, fmt.Errorf("%s %d: at least %d", row.name, row.value, row.lo))
 		}
+	}
+	if _, err := ParseMaxMemory(l.MaxMemory, 0); err != nil {
+		errs = append(errs, err)
 	}
 	if l.MaxBulk > 16<<20 {
 		// A raft log segment holds an entry whole.

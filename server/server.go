@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ import (
 // Server is one node.
 type Server struct {
 	config  Config
+	memory  memory
 	logger  *slog.Logger
 	clients net.Listener
 	store   *store.Store
@@ -56,6 +58,9 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 		return nil, fmt.Errorf("open peer port: %w", err)
 	}
 	opened.add(peerListener.Close)
+	if s.memory, err = newMemory(c.Limits.MaxMemory, os.DirFS("/")); err != nil {
+		return nil, err
+	}
 	faults := newFaults(c.Debug)
 	if s.store, err = store.Open(s.storeConfig(faults)); err != nil {
 		return nil, err
@@ -88,6 +93,7 @@ func (c closers) close() {
 // Run serves until ctx ends or the node must not go on; the error says why.
 func (s *Server) Run(ctx context.Context) error {
 	s.logger.Info("serving", "addr", s.clients.Addr().String(), "peer_addr", s.config.Listen.PeerAddr, "data_dir", s.config.Node.DataDir)
+	s.logMemory()
 	clientsCtx, stopClients := context.WithCancel(ctx)
 	peersCtx, stopPeers := context.WithCancel(context.WithoutCancel(ctx))
 	replicaCtx, stopReplica := context.WithCancel(context.WithoutCancel(ctx))
@@ -220,13 +226,14 @@ func (s *Server) replicaConfig(f *faults) replica.Config {
 		Stores: replica.Stores{
 			Log: s.store.Log, Stable: s.store.Stable, Snapshots: s.store.Snapshots, Epoch: s.store.Epoch,
 		},
-		Peers:      replica.Peers{Raft: s.peers.Layer(peer.KindRaft), Append: s.peers.Layer(peer.KindAppend), Forward: s.peers.Layer(peer.KindForward)},
-		Clock:      f.clock(),
-		Timing:     replica.Timing{Heartbeat: t.Heartbeat, Election: t.Election, Command: t.Command},
-		Snapshots:  replica.SnapshotPolicy{Entries: l.SnapshotThreshold, Interval: l.SnapshotInterval, Trailing: l.TrailingLogs},
-		Logger:     s.logger,
-		RaftLogger: raftlog.New(s.logger),
-		OnEvent:    s.onEvent,
+		Peers:            replica.Peers{Raft: s.peers.Layer(peer.KindRaft), Append: s.peers.Layer(peer.KindAppend), Forward: s.peers.Layer(peer.KindForward)},
+		Clock:            f.clock(),
+		Timing:           replica.Timing{Heartbeat: t.Heartbeat, Election: t.Election, Command: t.Command},
+		Snapshots:        replica.SnapshotPolicy{Entries: l.SnapshotThreshold, Interval: l.SnapshotInterval, Trailing: l.TrailingLogs},
+		MemoryLimitBytes: s.memory.limitBytes,
+		Logger:           s.logger,
+		RaftLogger:       raftlog.New(s.logger),
+		OnEvent:          s.onEvent,
 	}
 }
 
@@ -244,6 +251,7 @@ func (s *Server) frontConfig(secrets *secrets, f *faults) resp.Config {
 		Limits: resp.Limits{
 			Clients: l.MaxClients, Args: l.MaxArgs, BulkBytes: l.MaxBulk, KeyBytes: l.MaxKey, ValueBytes: l.MaxValue,
 			QueryBytes: l.MaxQuery, OutputBytes: l.MaxOutput, Pipeline: l.MaxPipeline,
+			MemoryBytes: s.memory.limitBytes,
 		},
 		Timing: resp.Timing{Idle: l.IdleTimeout, KeepAlive: l.TCPKeepAlive, Drain: s.config.Timing.Shutdown},
 		Node: resp.Node{

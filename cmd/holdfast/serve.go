@@ -26,6 +26,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	s.LimitHeap()
 	return s.Run(ctx)
 }
 

@@ -29,6 +29,8 @@ type Config struct {
 	Timing    Timing
 	Limits    Limits
 	Snapshots SnapshotPolicy
+	// MemoryLimitBytes is what keys and scripts may take while this node leads; 0: no limit.
+	MemoryLimitBytes uint64
 
 	Logger     *slog.Logger // nil: none
 	RaftLogger hclog.Logger // nil: none

@@ -121,7 +121,7 @@ func (h *helm) assert(term uint64) {
 
 func (h *helm) proposeFirst(term uint64) {
 	stamp, offset := h.r.machine.Clock()
-	h.r.propose(term, protocol.NewEntry(nil, stamp, offset, 0).Bytes(), uncounted)
+	h.r.propose(term, protocol.NewEntry(nil, stamp, offset, h.r.config.MemoryLimitBytes).Bytes(), uncounted)
 }
 
 // assertAgain is how often it is looked whether the first entry got lost.

@@ -107,7 +107,7 @@ func (p *proposer) step() bool {
 		p.linger.hold()
 		return false
 	}
-	w := protocol.NewEntry(make([]byte, 0, p.size+p.size/4+64), stamp, offset, 0)
+	w := protocol.NewEntry(make([]byte, 0, p.size+p.size/4+64), stamp, offset, p.r.config.MemoryLimitBytes)
 	empty := w.Len()
 	p.gather(l, w, until, others)
 	if w.Len() == empty && stamp <= l.stamped {

@@ -56,6 +56,8 @@ type Limits struct {
 	QueryBytes  int // bytes that have arrived and are not parsed yet, and bytes of a MULTI queue
 	OutputBytes int // bytes of replies that a client may leave unread for more than a moment
 	Pipeline    int // commands that are answered as one unit
+	// MemoryBytes is what keys and scripts may take while this node leads, for INFO; 0: no limit.
+	MemoryBytes uint64
 }
 
 // Timing holds the durations. A value of zero takes the default, except Idle.

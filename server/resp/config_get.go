@@ -33,7 +33,7 @@ func (s *Server) settings() []Setting {
 		{"databases", strconv.Itoa(protocol.MaxDatabases)},
 		{"enable-debug-command", yesNo(s.cfg.Options.Debug)},
 		{"maxclients", strconv.Itoa(l.Clients)},
-		{"maxmemory", "0"},
+		{"maxmemory", strconv.FormatUint(l.MemoryBytes, 10)},
 		{"maxmemory-policy", "noeviction"},
 		{"notify-keyspace-events", ""},
 		{"port", port},

@@ -126,6 +126,8 @@ func (r *infoReport) clients() {
 	)
 }
 
+// memory: used_memory is what the leader compares with its maxmemory: keys and scripts as the
+// state machine counts them. What the process takes has other names.
 func (r *infoReport) memory() {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/heap/objects:bytes"},
@@ -133,17 +135,20 @@ func (r *infoReport) memory() {
 		{Name: "/memory/classes/heap/released:bytes"},
 	}
 	metrics.Read(samples)
-	used := samples[0].Value.Uint64()
+	heap := samples[0].Value.Uint64()
 	mapped := samples[1].Value.Uint64() - samples[2].Value.Uint64()
+	stats, limit := r.srv.backend.Stats(), r.srv.cfg.Limits.MemoryBytes
+	used := uint64(stats.UsedBytes)
 	r.lines(
 		"used_memory", used,
 		"used_memory_human", human(used),
 		"used_memory_rss", mapped,
 		"used_memory_rss_human", human(mapped),
-		"maxmemory", 0,
-		"maxmemory_human", "0B",
+		"maxmemory", limit,
+		"maxmemory_human", human(limit),
 		"maxmemory_policy", "noeviction",
-		"number_of_cached_scripts", r.srv.backend.Stats().Scripts,
+		"number_of_cached_scripts", stats.Scripts,
+		"allocator_allocated", heap,
 		"mem_allocator", runtime.Version(),
 	)
 }

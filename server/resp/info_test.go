@@ -47,7 +47,7 @@ func TestInfoHasWhatClientsParse(t *testing.T) {
 			} {
 				require.Equal(t, value, fields[name], name)
 			}
-			for _, name := range []string{"used_memory", "used_memory_rss", "process_id", "total_connections_received", "arch_bits"} {
+			for _, name := range []string{"allocator_allocated", "used_memory_rss", "process_id", "total_connections_received", "arch_bits"} {
 				require.Regexp(t, "^[1-9][0-9]*$", fields[name], name)
 			}
 			require.Equal(t, len(sections) > 0 && sections[0] != "default", fields["cmdstat_info"] != "")

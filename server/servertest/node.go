@@ -190,9 +190,10 @@ func (n *Node) replicaConfig(conf *server.Config, p *process) replica.Config {
 		Snapshots: replica.SnapshotPolicy{
 			Entries: conf.Log.SnapshotThreshold, Interval: conf.Log.SnapshotInterval, Trailing: conf.Log.TrailingLogs,
 		},
-		Logger:     logs,
-		RaftLogger: raftlog.New(logs),
-		OnEvent:    n.hear,
+		MemoryLimitBytes: n.memoryLimit(conf),
+		Logger:           logs,
+		RaftLogger:       raftlog.New(logs),
+		OnEvent:          n.hear,
 	}
 }
 
@@ -202,11 +203,19 @@ func (n *Node) frontConfig(conf *server.Config) resp.Config {
 		Limits: resp.Limits{
 			Clients: l.MaxClients, Args: l.MaxArgs, BulkBytes: l.MaxBulk, KeyBytes: l.MaxKey, ValueBytes: l.MaxValue,
 			QueryBytes: l.MaxQuery, OutputBytes: l.MaxOutput, Pipeline: l.MaxPipeline,
+			MemoryBytes: n.memoryLimit(conf),
 		},
 		Timing: resp.Timing{Idle: l.IdleTimeout, Drain: conf.Timing.Shutdown},
 		Node:   resp.Node{Name: n.Name},
 		Logger: n.cluster.options.Logs,
 	}
+}
+
+// memoryLimit is max-memory as it is on a machine that does not tell how much memory it has.
+func (n *Node) memoryLimit(conf *server.Config) uint64 {
+	limitBytes, err := server.ParseMaxMemory(conf.Limits.MaxMemory, 0)
+	require.NoError(n.cluster.T, err)
+	return limitBytes
 }
 
 func (n *Node) hear(e replica.Event) {

@@ -193,7 +193,12 @@ func (p *player) tuning(options []string) func(*server.Config) {
 				c.Log.TrailingLogs = uint64(p.integer(value))
 			case "snapshot-entries":
 				c.Log.SnapshotThreshold, c.Log.SnapshotInterval = uint64(p.integer(value)), time.Second
+			case "max-memory", "max-memory." + c.Node.Name:
+				c.Limits.MaxMemory = value
 			default:
+				if strings.HasPrefix(name, "max-memory.") {
+					continue // another node's
+				}
 				require.Fail(p.t, "unknown option", option)
 			}
 		}

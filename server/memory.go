@@ -1,0 +1,144 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"runtime/debug"
+	"strconv"
+	"strings"
+)
+
+// DefaultMaxMemory leaves room for a second copy of the state while a snapshot is installed, and
+// for the buffers: [memory.heapLimit].
+const DefaultMaxMemory = "40%"
+
+// memory is what the node may use.
+type memory struct {
+	limitBytes   uint64 // for keys and scripts; 0: no limit
+	machineBytes uint64 // what there is; 0: not known
+}
+
+func newMemory(maxMemory string, root fs.FS) (memory, error) {
+	m := memory{machineBytes: machineMemory(root)}
+	var err error
+	m.limitBytes, err = ParseMaxMemory(maxMemory, m.machineBytes)
+	return m, err
+}
+
+// heapLimit is from where on Go's collector works harder to keep the heap below: half as much again as keys and
+// scripts may take, and what an idle node has, for buffers, snapshots and what is not yet collected. 0: no limit.
+func (m memory) heapLimit() int64 {
+	if m.limitBytes == 0 {
+		return 0
+	}
+	limit := m.limitBytes + m.limitBytes/2 + 256<<20
+	if m.machineBytes != 0 {
+		limit = min(limit, max(m.machineBytes/10*9, m.limitBytes+m.limitBytes/8))
+	}
+	return int64(min(limit, math.MaxInt64))
+}
+
+// LimitHeap tells Go's runtime how large the heap should grow, unless the environment does
+// by GOMEMLIMIT. It holds for the whole process.
+func (s *Server) LimitHeap() {
+	if limit := s.memory.heapLimit(); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(limit)
+	}
+}
+
+// logMemory tells what max-memory came to.
+func (s *Server) logMemory() {
+	m := s.memory
+	switch {
+	case m.limitBytes > 0:
+		s.logger.Info("memory limit", "max_memory", s.config.Limits.MaxMemory, "bytes", m.limitBytes,
+			"machine_bytes", m.machineBytes, "heap_limit_bytes", m.heapLimit())
+	case strings.HasSuffix(s.config.Limits.MaxMemory, "%"):
+		s.logger.Warn("no memory limit: how much memory there is, is not known here; set max-memory in bytes")
+	default:
+		s.logger.Info("no memory limit", "max_memory", s.config.Limits.MaxMemory)
+	}
+}
+
+var errMaxMemory = errors.New("use bytes, a number with kb, mb, gb or tb, a percentage such as 40%, or 0 for no limit")
+
+// ParseMaxMemory reads a value of max-memory: bytes, with a unit of redis.conf or
+// without, or a percentage of machineBytes. 0 is no limit; so is a percentage of what is not known.
+func ParseMaxMemory(text string, machineBytes uint64) (limitBytes uint64, err error) {
+	if number, is := strings.CutSuffix(text, "%"); is {
+		percent, err := strconv.ParseUint(number, 10, 64)
+		if err != nil || percent > 100 {
+			return 0, fmt.Errorf("max-memory %q: %w", text, errMaxMemory)
+		}
+		return uint64(float64(machineBytes) / 100 * float64(percent)), nil
+	}
+	end := strings.LastIndexAny(text, "0123456789") + 1
+	factor, known := memoryUnits[strings.ToLower(text[end:])]
+	n, err := strconv.ParseUint(text[:end], 10, 64)
+	if err != nil || !known || n > math.MaxInt64/factor {
+		return 0, fmt.Errorf("max-memory %q: %w", text, errMaxMemory)
+	}
+	return n * factor, nil
+}
+
+// memoryUnits are those of redis.conf.
+var memoryUnits = map[string]uint64{
+	"": 1, "b": 1,
+	"k": 1e3, "kb": 1 << 10, "m": 1e6, "mb": 1 << 20, "g": 1e9, "gb": 1 << 30, "t": 1e12, "tb": 1 << 40,
+}
+
+// machineMemory is how much memory this process may use at the most: the machine's, or less
+// where it is in a control group with a limit. 0: not known.
+func machineMemory(root fs.FS) uint64 {
+	total := memTotal(root)
+	text, _ := fs.ReadFile(root, "proc/self/cgroup")
+	for line := range strings.Lines(string(text)) {
+		// number:controllers:path, with no controllers in version 2
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		var limit uint64
+		switch parts[1] {
+		case "":
+			limit = groupLimit(root, "sys/fs/cgroup", parts[2], "memory.max")
+		case "memory":
+			limit = groupLimit(root, "sys/fs/cgroup/memory", parts[2], "memory.limit_in_bytes")
+		}
+		if limit != 0 && (total == 0 || limit < total) {
+			total = limit
+		}
+	}
+	return total
+}
+
+// groupLimit is the lowest limit of a group and those around it, 0 if none has one. In a
+// container the path may be one of outside, of which only the top is to be seen.
+func groupLimit(root fs.FS, top, group, file string) (lowest uint64) {
+	for group = path.Clean("/" + group); ; group = path.Dir(group) {
+		text, _ := fs.ReadFile(root, path.Join(top, group, file))
+		limit, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+		if err == nil && (lowest == 0 || limit < lowest) {
+			lowest = limit
+		}
+		if group == "/" {
+			return lowest
+		}
+	}
+}
+
+// memTotal is what /proc/meminfo says.
+func memTotal(root fs.FS) uint64 {
+	text, _ := fs.ReadFile(root, "proc/meminfo")
+	for line := range strings.Lines(string(text)) {
+		if rest, is := strings.CutPrefix(line, "MemTotal:"); is {
+			kib, _ := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kib << 10
+		}
+	}
+	return 0
+}
