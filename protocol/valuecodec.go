@@ -40,6 +40,47 @@ func AppendValue(dst []byte, v Value) []byte {
 	return dst
 }
 
+// ValueEncoder makes the bytes of values, as [AppendValue] does, a part at a time. What it has left to do takes
+// no memory but for the values.
+type ValueEncoder struct {
+	levels [][]Value // what is left on each level of nesting
+	text   string    // what is left of a string
+}
+
+// NewValueEncoder encodes vs, one after the other.
+func NewValueEncoder(vs []Value) *ValueEncoder { return &ValueEncoder{levels: [][]Value{vs}} }
+
+// Append appends the next bytes, until dst has grown by limit or a few more, or everything is there: then it returns true.
+func (e *ValueEncoder) Append(dst []byte, limit int) (_ []byte, done bool) {
+	for end := len(dst) + limit; len(dst) < end; {
+		if n := min(len(e.text), end-len(dst)); n > 0 {
+			dst, e.text = append(dst, e.text[:n]...), e.text[n:]
+			continue
+		}
+		if len(e.levels) == 0 {
+			break
+		}
+		level := &e.levels[len(e.levels)-1]
+		if len(*level) == 0 {
+			e.levels = e.levels[:len(e.levels)-1]
+			continue
+		}
+		v := &(*level)[0]
+		*level = (*level)[1:]
+		switch v.Kind {
+		case KindSimple, KindError, KindBulk, KindBigNumber, KindVerbatim:
+			dst = binary.AppendUvarint(append(dst, byte(v.Kind)), uint64(len(v.Str)))
+			e.text = v.Str
+		case KindArray, KindMap, KindSet, KindPush:
+			dst = binary.AppendUvarint(append(dst, byte(v.Kind)), uint64(len(v.Elems)))
+			e.levels = append(e.levels, v.Elems)
+		default:
+			dst = AppendValue(dst, *v)
+		}
+	}
+	return dst, e.text == "" && len(e.levels) == 0
+}
+
 // DecodeValue reads the first value of s and returns the rest. The value's
 // strings share memory with s.
 func DecodeValue(s string) (v Value, rest string, err error) { return decodeValue(s, maxValueDepth) }

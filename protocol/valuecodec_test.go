@@ -29,6 +29,30 @@ func TestValueCodecRoundTrips(t *testing.T) {
 	require.Empty(t, rest)
 }
 
+// TestValueEncoderMakesTheSameInParts: however small the parts are.
+func TestValueEncoderMakesTheSameInParts(t *testing.T) {
+	t.Parallel()
+	values := append(everyKind(), None, Bulk(strings.Repeat("x", 1000)), Array(Array(), Array(Bulk("y"), Array())))
+	var whole []byte
+	for _, v := range values {
+		whole = AppendValue(whole, v)
+	}
+	for limit := 1; limit < len(whole)+2; limit++ {
+		var got []byte
+		e := NewValueEncoder(values)
+		for done := false; !done; {
+			before := len(got)
+			got, done = e.Append(got, limit)
+			require.LessOrEqual(t, len(got)-before, limit+20)
+			require.True(t, done || len(got)-before >= limit)
+		}
+		require.Equal(t, string(whole), string(got))
+	}
+	empty, done := NewValueEncoder(nil).Append(nil, 1)
+	require.True(t, done)
+	require.Empty(t, empty)
+}
+
 func TestDecodeValueRefusesNonsense(t *testing.T) {
 	for _, s := range []string{
 		"", "\xff", string(AppendValue(nil, Bulk("abc")))[:3],
