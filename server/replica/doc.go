@@ -10,7 +10,9 @@
 //     handed to anybody who could propose it;
 //   - leases are counted in cluster time, which only a leader's stamps advance,
 //     and never faster than that leader's monotonic clock;
-//   - when there is nothing to do nothing is written, and what waits is bounded.
+//   - when there is nothing to do nothing is written, and what waits is bounded;
+//   - no reply becomes bytes before its size is known, and on the way between two nodes a
+//     small one does not wait for a large one.
 //
 // It does not know what a command means (package fsm), nor how clients speak
 // (server/resp), nor where connections between nodes and disks come from: these
@@ -55,11 +57,11 @@
 // Whoever holds a lock takes only locks to the right of it:
 //
 //	state.digesting ─► fsm.Machine ─► inbox.mu ─► table.mu
-//	                               └► inbound.mu
+//	                               └► outbox.mu
 //	link.mu ─► session.mu
 //	        └► table.mu
 //
-// All others (acks, aheadLog, rounds, watermark, gate, clock, addresses, health, succession) are
+// All others (inbound, acks, aheadLog, rounds, watermark, gate, clock, addresses, health, succession) are
 // leaves: nothing is locked, called or waited for under them. Events are told
 // without any lock held.
 //

@@ -29,3 +29,10 @@ func (r *Replica) SendSnapshot(to string) (resp raft.InstallSnapshotResponse, er
 	}, &resp, data)
 	return resp, err
 }
+
+// Links is how many other nodes' links this leader serves.
+func (r *Replica) Links() int {
+	r.inbox.mu.Lock()
+	defer r.inbox.mu.Unlock()
+	return len(r.inbox.links)
+}

@@ -16,7 +16,7 @@ import (
 //
 // The first frame of each side is its greeting alone:
 //
-//	follower  hello    version, bytes name, epoch, bytes client address
+//	follower  hello    version, bytes name, epoch, bytes client address, features
 //	leader    welcome  version, verdict, bytes name, bytes client address
 //
 // Then, from the follower:
@@ -32,6 +32,10 @@ import (
 //	refuse  number, outcome, bytes prefix, bytes text     (of a read)
 //	waited  number, nodes
 //	beacon  term, commit index, count, (bytes name, bytes client address)*
+//	part    kind (wrote or answer), state (more, last, dropped), its number, then up to the frame's end
+//
+// A large wrote or answer comes in parts, with other messages between them: what follows its number is cut into pieces. A dropped
+// one came too late to be of use, and is not sent to its end. Parts go to followers whose hello says that they know them.
 //
 // A node that asks who sees a leader's process gone (see succession) sends this
 // alone instead of a hello, and gets one message back:
@@ -57,6 +61,17 @@ const (
 	kindWaited  = 'N'
 	kindBeacon  = 'B'
 	kindBallot  = 'b'
+	kindPart    = 'P'
+)
+
+// featureParts, in a hello, says that the follower puts parts together. A hello without features has none.
+const featureParts uint64 = 1
+
+// States of a part.
+const (
+	partMore    = 'm'
+	partLast    = 'l'
+	partDropped = 'd'
 )
 
 // Verdicts of a welcome.
@@ -187,6 +202,7 @@ type greeting struct {
 	name       string
 	epoch      uint64 // of a hello
 	clientAddr string
+	features   uint64 // of a hello
 }
 
 func (g greeting) append(dst []byte, kind byte) []byte {
@@ -198,6 +214,7 @@ func (g greeting) append(dst []byte, kind byte) []byte {
 	dst = appendBytes(dst, g.name)
 	if kind == kindHello {
 		dst = binary.AppendUvarint(dst, g.epoch)
+		return binary.AppendUvarint(appendBytes(dst, g.clientAddr), g.features)
 	}
 	return appendBytes(dst, g.clientAddr)
 }
@@ -226,5 +243,8 @@ func parseGreeting(frame []byte, kind byte) (g greeting, err error) {
 		g.epoch = f.number()
 	}
 	g.clientAddr = f.bytes()
+	if kind == kindHello && f.more() {
+		g.features = f.number()
+	}
 	return g, f.err
 }

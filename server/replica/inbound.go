@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bufio"
+	"container/heap"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -22,6 +23,8 @@ const (
 	deafAfter   = 3500 * time.Millisecond
 	// maxWaits bounds the WAIT commands that one link has open.
 	maxWaits = 1024
+	// readOverhead is what a read that waits takes beside its body.
+	readOverhead = 128
 )
 
 // inbound is the leader's end of one follower's link.
@@ -29,20 +32,25 @@ type inbound struct {
 	r      *Replica
 	conn   net.Conn
 	origin protocol.Origin
+	out    *outbox
 	wake   chan struct{} // there is something to send
 	asked  chan struct{} // there are reads
 
-	mu    sync.Mutex
-	out   []byte // the frame to send next, with room for its head
-	reads []forwardedRead
-	waits int
+	mu        sync.Mutex
+	reads     []forwardedRead
+	readBytes int // of the reads that came and are not answered
+	waits     int
 }
 
 type forwardedRead struct {
-	number uint64
-	count  int
-	body   string
+	number   uint64
+	count    int
+	body     string
+	deadline time.Time
+	size     int // of its reply, when there was no room for it
 }
+
+func (f forwardedRead) rank() int { return f.size }
 
 // receive runs one link that another node opened.
 func (b *inbox) receive(ctx context.Context, conn net.Conn) {
@@ -81,7 +89,7 @@ func (b *inbox) greet(conn net.Conn, frame []byte) (*inbound, error) {
 	in := &inbound{
 		r: b.r, conn: conn, origin: protocol.Origin{Node: hello.name, Epoch: hello.epoch},
 		wake: make(chan struct{}, 1), asked: make(chan struct{}, 1),
-		out: make([]byte, frameHead, 4096),
+		out: newOutbox(b.r.config.Limits.ReplyBytes, hello.features&featureParts == 0),
 	}
 	welcome := greeting{version: linkVersion, name: b.r.config.Name, clientAddr: b.r.config.ClientAddr}
 	switch {
@@ -131,7 +139,9 @@ func (in *inbound) listen(ctx context.Context, br *bufio.Reader, parts *sync.Wai
 				w := forwarded{origin: in.origin, seq: f.number(), low: f.number(), body: f.bytes()}
 				writes = append(writes, w)
 			case kindRead:
-				reads = append(reads, forwardedRead{number: f.number(), count: int(f.number()), body: string(f.bytes())})
+				reads = append(reads, forwardedRead{
+					number: f.number(), count: int(f.number()), body: string(f.bytes()), deadline: time.Now().Add(in.r.config.Timing.Command),
+				})
 			case kindWait:
 				number, nodes, millis := f.number(), int(f.number()), f.number()
 				if f.err == nil {
@@ -150,19 +160,47 @@ func (in *inbound) listen(ctx context.Context, br *bufio.Reader, parts *sync.Wai
 			}
 		}
 		if len(reads) > 0 {
-			in.mu.Lock()
-			in.reads = append(in.reads, reads...)
-			in.mu.Unlock()
-			notify(in.asked)
+			in.ask(reads)
 		}
 	}
 }
 
-// answerReads serves the reads that came while the last ones were served.
+// ask queues reads. One for which there is no room is refused: writes come over the same connection, and go on.
+func (in *inbound) ask(reads []forwardedRead) {
+	bound := in.r.config.Limits.PendingBytes / max(len(in.r.config.InitialCluster)-1, 1)
+	in.mu.Lock()
+	var refused []uint64
+	for _, f := range reads {
+		if cost := len(f.body) + readOverhead; in.readBytes == 0 || in.readBytes+cost <= bound {
+			in.readBytes += cost
+			in.reads = append(in.reads, f)
+		} else {
+			refused = append(refused, f.number)
+		}
+	}
+	in.mu.Unlock()
+	for _, number := range refused {
+		in.refuse(number, protocol.ErrBusy)
+	}
+	notify(in.asked)
+	notify(in.wake)
+}
+
+// settled is called when a read is answered, or needs no answer any more.
+func (in *inbound) settled(f *forwardedRead) {
+	in.mu.Lock()
+	in.readBytes -= len(f.body) + readOverhead
+	in.mu.Unlock()
+}
+
+// answerReads serves the reads that came while the last ones were served. A read for whose reply there is no room
+// yet is made again when there is: until then it takes its own bytes alone, and those behind it are not held up.
 func (in *inbound) answerReads(ctx context.Context) {
+	var later bySize[forwardedRead]
 	for {
 		select {
 		case <-in.asked:
+		case <-in.out.eased:
 		case <-ctx.Done():
 			return
 		}
@@ -170,18 +208,62 @@ func (in *inbound) answerReads(ctx context.Context) {
 		reads := in.reads
 		in.reads = nil
 		in.mu.Unlock()
-		deadline := time.Now().Add(in.r.config.Timing.Command)
-		err := in.r.confirmAsLeader(ctx)
+		var err error
+		if len(reads) > 0 {
+			err = in.r.confirmAsLeader(ctx)
+		}
 		for i := range reads {
-			var replies []protocol.Value
-			e := err
-			if e == nil {
-				replies, e = in.r.readHere(reads[i].body, reads[i].count, deadline)
+			if !in.serve(ctx, &reads[i], err) {
+				heap.Push(&later, reads[i])
 			}
-			in.answer(reads[i].number, replies, e)
+		}
+		for len(later) > 0 && in.out.fits(later[0].size) {
+			f := heap.Pop(&later).(forwardedRead)
+			if !in.serve(ctx, &f, nil) {
+				heap.Push(&later, f)
+			}
 		}
 		notify(in.wake)
 	}
+}
+
+// serve makes one read, after a leadership check that ended with err. It reports
+// whether the read is settled: else there was no room for the reply.
+func (in *inbound) serve(ctx context.Context, f *forwardedRead, err error) bool {
+	for in.out.holds(shortBytes) {
+		notify(in.wake)
+		select {
+		case <-in.out.eased:
+		case <-ctx.Done():
+			return true
+		}
+	}
+	var replies []protocol.Value
+	if err == nil && time.Now().Before(f.deadline) {
+		replies, err = in.r.readHere(f.body, f.count, f.deadline)
+	} else if err == nil {
+		err = protocol.ErrNoLeader
+	}
+	if err == nil {
+		size, ok := protocol.SizesWithin(replies, in.r.config.Limits.ReplyBytes)
+		if ok && !in.out.put(kindAnswer, f.number, replies, size, f.deadline) {
+			f.size = size
+			return false
+		}
+		if !ok {
+			err = errReplyTooLarge
+		}
+	}
+	in.settled(f)
+	if err == nil || errors.Is(err, errReroute) || errors.Is(err, context.Canceled) {
+		return true // without an answer the link is about to be shut, and the follower asks elsewhere
+	}
+	var row *protocol.Error
+	if !errors.As(err, &row) {
+		row = errInternal
+	}
+	in.refuse(f.number, row)
+	return true
 }
 
 // confirmAsLeader is a leadership check that waits until this node serves.
@@ -196,72 +278,49 @@ func (r *Replica) confirmAsLeader(ctx context.Context) error {
 	return r.rounds.confirm()
 }
 
-// answer appends the reply to one read.
-func (in *inbound) answer(number uint64, replies []protocol.Value, err error) {
-	if errors.Is(err, errReroute) || errors.Is(err, context.Canceled) {
-		return // the link is about to be shut, and the follower asks elsewhere
-	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	start := len(in.out)
-	var row *protocol.Error
-	if err != nil && !errors.As(err, &row) {
-		row = errInternal
-	}
-	if row == nil {
-		in.out = binary.AppendUvarint(append(in.out, kindAnswer), number)
-		in.out = appendValues(in.out, replies)
-		if len(in.out)-start <= in.r.config.Limits.ReplyBytes {
-			in.overflow()
-			return
-		}
-		in.out, row = in.out[:start], errReplyTooLarge
-	}
-	in.out = binary.AppendUvarint(append(in.out, kindRefuse), number)
-	in.out = binary.AppendUvarint(in.out, uint64(row.Outcome))
-	in.out = appendBytes(appendBytes(in.out, row.Prefix), row.Text)
+// refuse answers a read with an error row.
+func (in *inbound) refuse(number uint64, row *protocol.Error) {
+	in.out.add(func(dst []byte) []byte {
+		dst = binary.AppendUvarint(append(dst, kindRefuse), number)
+		dst = binary.AppendUvarint(dst, uint64(row.Outcome))
+		return appendBytes(appendBytes(dst, row.Prefix), row.Text)
+	})
 }
 
-// replyWrite appends the reply to one write. The caller notifies in.wake.
+// replyWrite sends the reply to one write, unless there is no room for it: the follower
+// gets it from its own log, too. The caller notifies in.wake.
 func (in *inbound) replyWrite(seq uint64, replies []protocol.Value) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	start := len(in.out)
-	in.out = binary.AppendUvarint(append(in.out, kindWrote), seq)
-	in.out = appendValues(in.out, replies)
-	if len(in.out)-start > in.r.config.Limits.ReplyBytes {
-		in.out = in.out[:start] // the follower gets it from its own log
-	}
-	in.overflow()
-}
-
-// overflow ends the link of a follower that does not take its replies.
-func (in *inbound) overflow() {
-	if len(in.out) > 2*in.r.config.Limits.ReplyBytes {
-		in.out = in.out[:frameHead]
-		_ = in.conn.Close()
+	size, ok := protocol.SizesWithin(replies, in.r.config.Limits.ReplyBytes)
+	if ok && !in.out.holds(2*shortBytes) {
+		in.out.put(kindWrote, seq, replies, size, time.Now().Add(in.r.config.Timing.Command))
 	}
 }
 
 // send writes what is there to be sent, and a beacon now and then.
 func (in *inbound) send(ctx context.Context) {
+	conn := &steady{Conn: in.conn}
 	spare := make([]byte, frameHead, 4096)
 	beacon := time.NewTicker(beaconEvery)
 	defer beacon.Stop()
 	in.beacon()
 	for {
-		in.mu.Lock()
-		frame := in.out
-		in.out = spare[:frameHead]
-		in.mu.Unlock()
+		frame, more := in.out.take(spare)
 		if len(frame) > frameHead {
-			if _, err := in.conn.Write(sealFrame(frame)); err != nil {
+			if _, err := conn.Write(sealFrame(frame)); err != nil {
 				_ = in.conn.Close()
 				return
 			}
 		}
 		if spare = frame; cap(spare) > 4*frameGather {
 			spare = make([]byte, frameHead, 4096)
+		}
+		if more {
+			select {
+			case <-beacon.C:
+				in.beacon()
+			default:
+			}
+			continue
 		}
 		select {
 		case <-in.wake:
@@ -275,15 +334,16 @@ func (in *inbound) send(ctx context.Context) {
 
 // beacon says that the leader is there, how far it is, and where clients find whom.
 func (in *inbound) beacon() {
-	members := in.r.addresses.all()
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.out = binary.AppendUvarint(append(in.out, kindBeacon), in.r.raft.CurrentTerm())
-	in.out = binary.AppendUvarint(in.out, in.r.raft.CommitIndex())
-	in.out = binary.AppendUvarint(in.out, uint64(len(members)))
-	for _, m := range members {
-		in.out = appendBytes(appendBytes(in.out, m.Name), m.ClientAddr)
-	}
+	term, commit, members := in.r.raft.CurrentTerm(), in.r.raft.CommitIndex(), in.r.addresses.all()
+	in.out.add(func(dst []byte) []byte {
+		dst = binary.AppendUvarint(append(dst, kindBeacon), term)
+		dst = binary.AppendUvarint(dst, commit)
+		dst = binary.AppendUvarint(dst, uint64(len(members)))
+		for _, m := range members {
+			dst = appendBytes(appendBytes(dst, m.Name), m.ClientAddr)
+		}
+		return dst
+	})
 }
 
 // wait answers a WAIT on a goroutine of its own: it may take as long as its client likes.
@@ -295,10 +355,9 @@ func (in *inbound) wait(ctx context.Context, parts *sync.WaitGroup, number uint6
 	}
 	in.mu.Unlock()
 	respond := func(n int) {
-		in.mu.Lock()
-		in.out = binary.AppendUvarint(append(in.out, kindWaited), number)
-		in.out = binary.AppendUvarint(in.out, uint64(n))
-		in.mu.Unlock()
+		in.out.add(func(dst []byte) []byte {
+			return binary.AppendUvarint(binary.AppendUvarint(append(dst, kindWaited), number), uint64(n))
+		})
 		notify(in.wake)
 	}
 	if tooMany {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -46,6 +47,16 @@ type session struct {
 	asks  map[uint64]chan int // WAITs
 	asked uint64
 	out   []byte // their messages
+
+	// What follows is the listener's alone.
+	parts     map[partOf]*strings.Builder // large replies that are not complete
+	partBytes int                         // of all of them
+}
+
+// partOf names the reply that a part belongs to.
+type partOf struct {
+	kind   byte
+	number uint64
 }
 
 func newLink(r *Replica) *link { return &link{r: r, turn: make(chan struct{}, 1)} }
@@ -133,7 +144,7 @@ func (l *link) connect(ctx context.Context, target string) (up bool, err error) 
 	if err := l.greet(conn, br, target); err != nil {
 		return false, err
 	}
-	s := &session{leader: target, conn: conn, wake: make(chan struct{}, 1), asks: make(map[uint64]chan int)}
+	s := &session{leader: target, conn: conn, wake: make(chan struct{}, 1), asks: make(map[uint64]chan int), parts: make(map[partOf]*strings.Builder)}
 	if !l.attach(s) {
 		return false, nil
 	}
@@ -172,7 +183,7 @@ func (l *link) attach(s *session) bool {
 
 func (l *link) greet(conn net.Conn, br *bufio.Reader, target string) error {
 	_ = conn.SetWriteDeadline(time.Now().Add(greetWithin))
-	hello := greeting{version: linkVersion, name: l.r.config.Name, epoch: l.r.origin.Epoch, clientAddr: l.r.config.ClientAddr}
+	hello := greeting{version: linkVersion, name: l.r.config.Name, epoch: l.r.origin.Epoch, clientAddr: l.r.config.ClientAddr, features: featureParts}
 	if _, err := conn.Write(sealFrame(hello.append(make([]byte, frameHead), kindHello))); err != nil {
 		return err
 	}
@@ -287,6 +298,18 @@ func (l *link) listen(s *session, br *bufio.Reader) error {
 				s.answer(number, n)
 			case kindBeacon:
 				l.beacon(&f)
+			case kindPart:
+				of, whole, err := l.part(s, &f)
+				if err != nil {
+					return err
+				}
+				switch {
+				case whole == nil:
+				case of.kind == kindWrote:
+					wrote = append(wrote, completion{number: of.number, replies: whole})
+				default:
+					read = append(read, completion{number: of.number, replies: whole})
+				}
 			default:
 				return fmt.Errorf("%w: kind %q", errFrame, kind)
 			}
@@ -301,6 +324,54 @@ func (l *link) listen(s *session, br *bufio.Reader) error {
 		if cap(buf) > 4*frameGather {
 			buf = nil
 		}
+	}
+}
+
+// part takes a part, which ends the frame, and returns the whole reply with the last.
+func (l *link) part(s *session, f *fields[string]) (of partOf, whole []protocol.Value, err error) {
+	if len(f.rest) < 2 {
+		return of, nil, fmt.Errorf("%w: part", errFrame)
+	}
+	of.kind = f.kind()
+	state := f.kind()
+	of.number = f.number()
+	table := l.r.reads
+	if of.kind == kindWrote {
+		table = l.r.writes
+	}
+	got := s.parts[of]
+	text := f.rest
+	f.rest = ""
+	if state == partDropped || !table.has(of.number) {
+		// Whoever waited for it has been answered: of its time limit, or from this node's own log.
+		s.forget(of)
+		return of, nil, f.err
+	}
+	if got == nil {
+		got = &strings.Builder{}
+		s.parts[of] = got
+	}
+	if s.partBytes += len(text); s.partBytes > 2*l.r.config.Limits.ReplyBytes {
+		return of, nil, fmt.Errorf("%w: %d bytes of replies that are not complete", errFrame, s.partBytes)
+	}
+	_, _ = got.WriteString(text)
+	if state == partLast {
+		s.forget(of)
+		all := fields[string]{rest: got.String()}
+		whole = values(&all)
+		if all.err == nil && len(all.rest) > 0 {
+			all.err = fmt.Errorf("%w: reply in parts", errFrame)
+		}
+		f.err = all.err
+	}
+	return of, whole, f.err
+}
+
+// forget gives up what there is of a reply.
+func (s *session) forget(of partOf) {
+	if got := s.parts[of]; got != nil {
+		s.partBytes -= got.Len()
+		delete(s.parts, of)
 	}
 }
 

@@ -66,8 +66,17 @@ func (s *stream) send(data []byte, end error) {
 	if n := len(s.transit); n > 0 && s.transit[n-1].at.After(at) {
 		at = s.transit[n-1].at // bytes stay in order when a delay ends
 	}
-	s.transit = append(s.transit, segment{data: data, at: at, end: end})
 	s.transitBytes += len(data)
+	for rate := s.net.rates[s.link]; rate > 0 && len(data) > 0; {
+		// They arrive a hundredth of a second's worth at a time.
+		n := min(max(rate/100, 1), len(data))
+		at = at.Add(time.Duration(n) * time.Second / time.Duration(rate))
+		s.transit = append(s.transit, segment{data: data[:n], at: at})
+		data = data[n:]
+	}
+	if len(data) > 0 || end != nil {
+		s.transit = append(s.transit, segment{data: data, at: at, end: end})
+	}
 	s.settle()
 	s.changed.fire()
 }

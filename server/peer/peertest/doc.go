@@ -14,7 +14,7 @@
 //     waits, waits on channels: it works in a testing/synctest bubble.
 //
 // It does not lose, reorder or double bytes within a connection: TCP does not.
-// It does not model bandwidth.
+// A limit on the bytes a second is each connection's own: connections do not share a bandwidth.
 //
 // A Network must be made inside the bubble that uses it. Start reading at [Network].
 package peertest

@@ -20,6 +20,7 @@ type Network struct {
 	streams   map[*stream]struct{}
 	cut       map[link]bool
 	delayed   map[link]time.Duration
+	rates     map[link]int // bytes a second
 	isolated  map[string]bool
 	changed   signal // topology changed: dials look again
 }
@@ -34,6 +35,7 @@ func New() *Network {
 		streams:   make(map[*stream]struct{}),
 		cut:       make(map[link]bool),
 		delayed:   make(map[link]time.Duration),
+		rates:     make(map[link]int),
 		isolated:  make(map[string]bool),
 	}
 }
@@ -167,9 +169,15 @@ func (n *Network) Rejoin(node string) {
 	n.change(func() { delete(n.isolated, nodeOf(node)) })
 }
 
-// Heal ends all cuts, isolations and delays.
+// Heal ends all cuts, isolations, delays and limits.
 func (n *Network) Heal() {
-	n.change(func() { clear(n.cut); clear(n.isolated); clear(n.delayed) })
+	n.change(func() { clear(n.cut); clear(n.isolated); clear(n.delayed); clear(n.rates) })
+}
+
+// Limit makes each connection carry so many bytes a second at most from one node to another.
+// What is already under way keeps its time. 0 ends the limit.
+func (n *Network) Limit(from, to string, bytesPerSecond int) {
+	n.change(func() { n.rates[link{nodeOf(from), nodeOf(to)}] = bytesPerSecond })
 }
 
 // Delay makes bytes from one node to another arrive d after they were written.
@@ -280,5 +288,5 @@ func (s *signal) fire() {
 func (n *Network) String() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return fmt.Sprintf("cut %v, isolated %v, delayed %v, %d connections", n.cut, n.isolated, n.delayed, len(n.streams)/2)
+	return fmt.Sprintf("cut %v, isolated %v, delayed %v, limited %v, %d connections", n.cut, n.isolated, n.delayed, n.rates, len(n.streams)/2)
 }

@@ -283,6 +283,29 @@ func TestDelayKeepsOrder(t *testing.T) {
 	})
 }
 
+func TestLimitIsBytesPerSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := New()
+		a, b := pair(t, n)
+		n.Limit("n1", "n2", 100_000)
+		begun := time.Now()
+		go func() {
+			_, _ = a.Write(make([]byte, 300_000))
+			_, _ = a.Write([]byte("end"))
+		}()
+		_, err := io.ReadFull(b, make([]byte, 50_000))
+		require.NoError(t, err)
+		require.Equal(t, 500*time.Millisecond, time.Since(begun), "what is under way arrives bit by bit")
+		_, err = io.ReadFull(b, make([]byte, 250_000))
+		require.NoError(t, err)
+		require.Equal(t, 3*time.Second, time.Since(begun))
+		n.Limit("n1", "n2", 0)
+		receive(t, b, "end")
+		send(t, b, "the way back has no limit")
+		receive(t, a, "the way back has no limit")
+	})
+}
+
 func TestCrashResetsWhoCanHearIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New()

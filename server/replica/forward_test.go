@@ -1,0 +1,133 @@
+package replica_test
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+)
+
+// mget asks for one key many times.
+func mget(key string, times int) []string {
+	words := []string{"MGET"}
+	for range times {
+		words = append(words, key)
+	}
+	return words
+}
+
+// links counts what the node's link to the leader went through.
+func links(n *replicatest.Node) (up, down int) {
+	for _, e := range n.Events() {
+		switch e.(type) {
+		case replica.LinkUp:
+			up++
+		case replica.LinkDown:
+			down++
+		}
+	}
+	return up, down
+}
+
+// A reply is measured before it becomes bytes: one key that is named often enough makes a
+// reply of any size out of a small request.
+func TestLargeReplyIsRefusedBeforeItIsMade(t *testing.T) {
+	small := func(c *replica.Config) { c.Limits.ReplyBytes = 1 << 20 }
+	inBubble(t, small, func(t *testing.T, c *replicatest.Cluster) {
+		c.Leader()
+		follower := c.Followers()[0]
+		require.Equal(t, protocol.OK, follower.Do("SET", "k", strings.Repeat("x", 1<<20)))
+		c.Settle()
+		for _, unit := range [][][]string{
+			{mget("k", 300)},
+			{{"SET", "other", "v"}, mget("k", 300)}, // its reply comes from the follower's own log
+		} {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			replies, err := follower.Execute(unit...)
+			synctest.Wait() // the leader may be busy with its reply still
+			runtime.ReadMemStats(&after)
+			if len(unit) == 1 {
+				require.ErrorContains(t, err, "too large to be forwarded")
+			} else {
+				require.NoError(t, err)
+				require.Len(t, replies[1].Elems, 300)
+			}
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20))
+		}
+	})
+}
+
+// Large reads through a follower take turns; they break no link, and hold up nobody who asks for little.
+func TestSmallReadsPassLargeOnes(t *testing.T) {
+	const clients, rate, reply = 6, 4 << 20, 6 << 20
+	limits := func(c *replica.Config) { c.Limits.ReplyBytes = 8 << 20 }
+	inBubble(t, limits, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		require.Equal(t, protocol.OK, leader.Do("SET", "big", strings.Repeat("x", 1<<20)))
+		require.Equal(t, protocol.OK, follower.Do("SET", "small", "v"))
+		_, downs := links(follower)
+		c.Net.Limit(leader.Name, follower.Name, rate)
+		var large []<-chan protocol.Value
+		for range clients {
+			large = append(large, later(follower, mget("big", reply>>20)...))
+		}
+		for range 100 {
+			start := time.Now()
+			require.Equal(t, protocol.Bulk("v"), follower.Do("GET", "small"))
+			require.Equal(t, protocol.OK, follower.Do("SET", "small", "v"))
+			require.Less(t, time.Since(start), replica.DefaultCommand/4)
+			time.Sleep(20 * time.Millisecond)
+		}
+		answered := 0
+		for _, l := range large {
+			if v := <-l; v.IsError() {
+				require.Equal(t, protocol.ErrNoLeader.Value(), v)
+			} else {
+				require.Len(t, v.Elems, reply>>20)
+				answered++
+			}
+		}
+		require.Equal(t, int(replica.DefaultCommand.Seconds()*rate)/reply, answered, "as many as the link carries")
+
+		c.Net.Limit(leader.Name, follower.Name, 0)
+		time.Sleep(time.Second)
+		large = large[:0]
+		for range clients {
+			large = append(large, later(follower, mget("big", reply>>20)...))
+		}
+		for _, l := range large {
+			require.Len(t, (<-l).Elems, reply>>20)
+		}
+		_, now := links(follower)
+		require.Equal(t, downs, now, "no link was given up")
+		require.NoError(t, follower.Replica().Healthy())
+	})
+}
+
+// A follower that takes nothing of what is sent to it loses its link, and what waits for it is gone.
+func TestLinkThatTakesNothingIsGivenUp(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		require.Equal(t, protocol.OK, follower.Do("SET", "big", strings.Repeat("x", 1<<20)))
+		require.Equal(t, 2, leader.Replica().Links())
+		c.Net.Limit(leader.Name, follower.Name, 1<<16)
+		read := later(follower, "GET", "big")
+		time.Sleep(time.Second)
+		c.Net.Isolate(follower.Name)
+		require.True(t, (<-read).IsError())
+		time.Sleep(25 * time.Second)
+		require.Equal(t, 1, leader.Replica().Links())
+		c.Net.Rejoin(follower.Name)
+		c.Net.Heal()
+		time.Sleep(5 * time.Second)
+		require.Len(t, follower.Do("GET", "big").Str, 1<<20)
+	})
+}

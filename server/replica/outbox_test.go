@@ -1,0 +1,234 @@
+package replica
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// aSession is the follower's end of a link, without the link.
+func aSession(limit int, waiting int) (*link, *session) {
+	r := &Replica{config: Config{Limits: Limits{ReplyBytes: limit, PendingUnits: math.MaxInt, PendingBytes: math.MaxInt}}}
+	r.reads, r.writes = newTable(r.config.Limits, func() {}), newTable(r.config.Limits, func() {})
+	for range waiting {
+		for _, t := range []*table{r.reads, r.writes} {
+			_ = t.add(&slot{unit: &Unit{}, done: make(chan struct{}, 1)})
+		}
+	}
+	return newLink(r), &session{parts: make(map[partOf]*strings.Builder)}
+}
+
+// drain takes all that is to be sent, and returns the numbers of the replies in the order in which they are complete.
+func drain(t *testing.T, o *outbox, l *link, s *session) (order []uint64, replies map[uint64][]protocol.Value, frames int) {
+	t.Helper()
+	replies = make(map[uint64][]protocol.Value)
+	for more := true; more; frames++ {
+		var frame []byte
+		frame, more = o.take(make([]byte, frameHead))
+		require.LessOrEqual(t, len(frame), partBytes+1000)
+		f := fields[string]{rest: string(frame[frameHead:])}
+		for f.more() {
+			switch kind := f.kind(); kind {
+			case kindAnswer, kindWrote:
+				number := f.number()
+				order, replies[number] = append(order, number), values(&f)
+			case kindPart:
+				of, whole, err := l.part(s, &f)
+				require.NoError(t, err)
+				if whole != nil {
+					order, replies[of.number] = append(order, of.number), whole
+				}
+			default:
+				require.FailNow(t, "kind", "%q", kind)
+			}
+		}
+		require.NoError(t, f.err)
+	}
+	return order, replies, frames
+}
+
+func replyOf(size int) []protocol.Value {
+	return []protocol.Value{protocol.OK, protocol.Array(protocol.Bulk(strings.Repeat("x", size)), protocol.Integer(int64(size)))}
+}
+
+func send(t *testing.T, o *outbox, kind byte, number uint64, replies []protocol.Value, deadline time.Time) bool {
+	t.Helper()
+	size, ok := protocol.SizesWithin(replies, math.MaxInt)
+	require.True(t, ok)
+	return o.put(kind, number, replies, size, deadline)
+}
+
+// Short replies go before parts of large ones, and of these the one goes first that has the least left.
+func TestSmallRepliesGoFirst(t *testing.T) {
+	o := newOutbox(8<<20, false)
+	l, s := aSession(8<<20, 10)
+	soon := time.Now().Add(time.Minute)
+	sizes := map[uint64]int{1: 3 << 20, 2: 1 << 20, 3: 100, 4: 70 << 10, 5: 10}
+	for number := uint64(1); number <= 5; number++ {
+		require.True(t, send(t, o, kindAnswer, number, replyOf(sizes[number]), soon))
+	}
+	require.False(t, send(t, o, kindAnswer, 6, replyOf(7<<20), soon), "no room")
+	require.False(t, o.fits(7<<20))
+	require.True(t, o.fits(1<<20))
+	order, replies, _ := drain(t, o, l, s)
+	require.Equal(t, []uint64{3, 5, 4, 2, 1}, order)
+	for number, size := range sizes {
+		require.Equal(t, replyOf(size), replies[number])
+	}
+	require.Empty(t, s.parts)
+	require.Zero(t, s.partBytes)
+	require.Zero(t, o.bytes)
+	require.True(t, send(t, o, kindWrote, 6, replyOf(20<<20), soon), "one alone may be larger than the limit")
+}
+
+// A small reply that comes while a large one is under way does not wait for its end.
+func TestReplyPassesOneThatIsUnderWay(t *testing.T) {
+	o := newOutbox(8<<20, false)
+	soon := time.Now().Add(time.Minute)
+	require.True(t, send(t, o, kindAnswer, 1, replyOf(4<<20), soon))
+	_, more := o.take(make([]byte, frameHead))
+	require.True(t, more)
+	require.True(t, send(t, o, kindAnswer, 2, replyOf(10), soon))
+	require.True(t, send(t, o, kindAnswer, 3, replyOf(300<<10), soon))
+	frame, _ := o.take(make([]byte, frameHead))
+	require.Equal(t, byte(kindAnswer), frame[frameHead])
+	require.Equal(t, byte(2), frame[frameHead+1])
+	p := o.large[0]
+	require.Equal(t, uint64(3), p.number)
+}
+
+// What nobody waits for any more is not sent to its end, and the follower keeps nothing of it.
+func TestLateReplyIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutbox(8<<20, false)
+		l, s := aSession(8<<20, 10)
+		soon := time.Now().Add(time.Second)
+		require.True(t, send(t, o, kindAnswer, 1, replyOf(1<<20), soon))
+		require.True(t, send(t, o, kindWrote, 2, replyOf(2<<20), soon))
+		frame, _ := o.take(make([]byte, frameHead))
+		f := fields[string]{rest: string(frame[frameHead+1:])}
+		_, _, err := l.part(s, &f)
+		require.NoError(t, err)
+		require.Len(t, s.parts, 1)
+		time.Sleep(2 * time.Second)
+		order, _, frames := drain(t, o, l, s)
+		require.Empty(t, order)
+		require.Equal(t, 2, frames)
+		require.Empty(t, s.parts)
+		require.Zero(t, s.partBytes)
+		require.Zero(t, o.bytes)
+	})
+}
+
+// Nothing is kept of a reply that nobody waits for, and not too much of the others.
+func TestPartsAreBounded(t *testing.T) {
+	l, s := aSession(1<<20, 2)
+	part := func(number uint64, state byte, text string) error {
+		f := fields[string]{rest: string(binary.AppendUvarint([]byte{kindAnswer, state}, number)) + text}
+		_, _, err := l.part(s, &f)
+		return err
+	}
+	require.NoError(t, part(99, partMore, strings.Repeat("x", 4<<20)))
+	require.Empty(t, s.parts)
+	require.NoError(t, part(1, partMore, strings.Repeat("x", 1<<20)))
+	require.NoError(t, part(2, partMore, strings.Repeat("x", 1<<20)))
+	l.r.reads.complete([]completion{{number: 1}})
+	require.NoError(t, part(1, partMore, "x"))
+	require.Equal(t, 1<<20, s.partBytes, "the first was answered meanwhile")
+	require.ErrorIs(t, part(2, partMore, strings.Repeat("x", 1<<20+1)), errFrame)
+
+	l, s = aSession(1<<20, 2)
+	require.ErrorIs(t, part(1, partLast, "\xff"), errFrame)
+	require.ErrorIs(t, part(2, partLast, "\x00 and more"), errFrame)
+	f := fields[string]{rest: "A"}
+	_, _, err := l.part(s, &f)
+	require.ErrorIs(t, err, errFrame)
+}
+
+// A follower of an earlier release gets large replies whole.
+func TestFollowerThatKnowsNoParts(t *testing.T) {
+	o := newOutbox(8<<20, true)
+	soon := time.Now().Add(time.Minute)
+	require.True(t, send(t, o, kindAnswer, 1, replyOf(1<<20), soon))
+	require.True(t, send(t, o, kindWrote, 2, replyOf(10), soon))
+	frame, more := o.take(make([]byte, frameHead))
+	require.False(t, more)
+	f := fields[string]{rest: string(frame[frameHead:])}
+	require.Equal(t, byte(kindWrote), f.kind())
+	require.Equal(t, uint64(2), f.number())
+	require.Equal(t, replyOf(10), values(&f))
+	require.Equal(t, byte(kindAnswer), f.kind())
+	require.Equal(t, uint64(1), f.number())
+	require.Equal(t, replyOf(1<<20), values(&f))
+	require.False(t, f.more())
+
+	require.True(t, send(t, o, kindAnswer, 3, replyOf(1<<20), time.Now()))
+	frame, _ = o.take(make([]byte, frameHead))
+	require.Len(t, frame, frameHead, "it is too late, and nothing is said of it")
+
+	old := greeting{version: linkVersion, name: "n2", epoch: 7, clientAddr: "a"}.append(nil, kindHello)
+	hello, err := parseGreeting(old[:len(old)-1], kindHello)
+	require.NoError(t, err)
+	require.Zero(t, hello.features)
+	require.Equal(t, "a", hello.clientAddr)
+}
+
+// What waits at the leader for one follower is bounded, however slowly that one reads.
+func TestLinkIsBoundedAtTheLeader(t *testing.T) {
+	r := &Replica{config: Config{
+		Limits: Limits{ReplyBytes: 8 << 20, PendingBytes: 10_000}, Timing: Timing{Command: time.Second},
+		InitialCluster: map[string]string{"n1": "", "n2": "", "n3": ""},
+	}}
+	in := &inbound{r: r, out: newOutbox(8<<20, false), wake: make(chan struct{}, 1), asked: make(chan struct{}, 1)}
+	for seq := range uint64(1 << 18) {
+		in.replyWrite(seq, replyOf(50))
+	}
+	require.Less(t, len(in.out.short), 2*shortBytes+200, "the rest is in the follower's own log")
+	in.replyWrite(1, replyOf(9<<20))
+	require.Empty(t, in.out.large, "above the limit of replies")
+
+	in.out = newOutbox(8<<20, false)
+	in.ask([]forwardedRead{{number: 1, body: strings.Repeat("x", 4000)}, {number: 2, body: strings.Repeat("x", 4000)}, {number: 3}})
+	require.Len(t, in.reads, 2, "each of two followers has its half")
+	frame, _ := in.out.take(make([]byte, frameHead))
+	f := fields[string]{rest: string(frame[frameHead:])}
+	require.Equal(t, byte(kindRefuse), f.kind())
+	require.Equal(t, uint64(2), f.number())
+	for i := range in.reads {
+		require.True(t, in.serve(context.Background(), &in.reads[i], protocol.ErrNoLeader))
+	}
+	require.Zero(t, in.readBytes)
+}
+
+// A connection is given up when nothing of what is written to it is taken; a slow one is not.
+func TestSteadyConnectionMayBeSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer here.Close()
+		conn := &steady{Conn: here}
+		done := make(chan error, 1)
+		go func() {
+			_, err := conn.Write(make([]byte, 1000))
+			done <- err
+		}()
+		start := time.Now()
+		for range 50 {
+			time.Sleep(takeWithin - time.Second)
+			_, err := there.Read(make([]byte, 20))
+			require.NoError(t, err)
+		}
+		require.NoError(t, <-done)
+		require.Greater(t, time.Since(start), 40*takeWithin)
+		_, err := conn.Write(make([]byte, 1000))
+		require.Error(t, err)
+	})
+}
