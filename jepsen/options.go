@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/jepsen/internal/schedule"
+	"github.com/holdfast/holdfast/jepsen/internal/nemesis"
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
@@ -34,7 +34,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	fs.SetOutput(stderr)
 	fs.StringVar(&o.target, "target", "holdfast", "what is tested: holdfast, redis or redis-sentinel")
 	fs.StringVar(&o.workload, "workload", "all", "what clients do, separated by commas: "+strings.Join(workload.Names(), ", ")+"; all: every one that is expected to be valid")
-	fs.StringVar(&o.nemesis, "nemesis", "mixed", "what is broken, separated by commas: names or groups of faults (see --help), mixed, none")
+	fs.StringVar(&o.nemesis, "nemesis", "mixed", "what is broken, separated by commas: names or groups of faults (see --help), mixed (all but hostile), all, none")
 	fs.IntVar(&o.nodes, "nodes", 3, "nodes of a holdfast cluster")
 	fs.IntVar(&o.concurrency, "concurrency", 24, "clients, dealt out to the workloads")
 	fs.DurationVar(&o.time, "time", time.Minute, "how long clients run")
@@ -52,7 +52,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 		fmt.Fprintln(stderr, "Runs a cluster, breaks things, and judges what its clients saw. Exit status 0: valid, 1: not, 2: nothing shown.")
 		fs.PrintDefaults()
 		fmt.Fprintln(stderr, "\nFaults:")
-		for _, k := range schedule.Kinds() {
+		for _, k := range nemesis.Kinds() {
 			fmt.Fprintf(stderr, "  %-11s %-18s %s\n", k.Group, k.Name, k.Summary)
 		}
 	}
@@ -138,14 +138,21 @@ func (o *options) passed() []string {
 		}
 		return args
 	}
-	args = strings.Fields(strings.ReplaceAll(o.serverArgs, ";", " "))
 	for word := range strings.SplitSeq(o.nemesis, ",") {
-		if word == "mixed" || word == "snapshot" {
-			// A short log behind a snapshot: whoever was away gets the snapshot instead.
-			return append(args, "--snapshot-threshold", "64", "--snapshot-interval", "500ms", "--trailing-logs", "8")
+		if word == "mixed" || word == "all" || strings.HasPrefix(word, "snapshot") {
+			args = strings.Fields(snapshots[o.seed%uint64(len(snapshots))])
+			break
 		}
 	}
-	return args
+	return append(args, strings.Fields(strings.ReplaceAll(o.serverArgs, ";", " "))...)
+}
+
+// snapshots are ways to snapshot often, of which a seed draws one. The log behind a snapshot is short: a node
+// that was away gets the snapshot instead.
+var snapshots = []string{
+	"--snapshot-threshold 16 --snapshot-interval 2s --trailing-logs 1",
+	"--snapshot-threshold 64 --snapshot-interval 500ms --trailing-logs 8",
+	"--snapshot-threshold 256 --snapshot-interval 3s --trailing-logs 20",
 }
 
 // folder makes the folder of a run's report.

@@ -110,7 +110,8 @@ type trial struct {
 	recorder *history.Recorder
 	loads    []workload.Load
 	settings *workload.Options
-	findings []string // about the service as a whole
+	findings []string // about the service as a whole: it does not serve
+	shown    []string // by faults
 }
 
 // do runs everything from the first process to the verdict.
@@ -178,7 +179,7 @@ func (t *trial) openTarget() (err error) {
 
 // plan draws the schedule and builds the workloads.
 func (t *trial) plan(ctx context.Context) error {
-	faults, err := schedule.Select(t.o.nemesis, t.target.Supports(ctx))
+	faults, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, t.target.Supports(ctx))
 	if err != nil {
 		return err
 	}
@@ -187,7 +188,7 @@ func (t *trial) plan(ctx context.Context) error {
 		Service: t.target, Seed: t.o.seed, Concurrency: t.o.concurrency, Rate: t.o.rate,
 		Timeout: t.o.timeout, Features: t.target.Features(ctx), Settle: settle,
 	}
-	if slices.Contains(faults, "clock-rate") {
+	if schedule.Has(faults, "clock-rate") {
 		t.settings.Drift = rateDrift
 	}
 	t.loads, err = workload.Build(t.o.workload, t.settings)
@@ -199,6 +200,7 @@ func (t *trial) drive(ctx context.Context) {
 	t.recorder = history.NewRecorder(workload.Slots(t.o.concurrency + len(t.loads)))
 	t.settings.Recorder = t.recorder
 	n := &nemesis.Nemesis{Target: t.target, Net: t.net, Recorder: t.recorder, Log: t.log, DataDir: t.dataDir}
+	defer func() { t.shown = n.Findings() }()
 	running, cancel := context.WithTimeout(ctx, t.o.time)
 	defer cancel()
 	broken := make(chan struct{})
@@ -240,7 +242,7 @@ func (t *trial) judge(ctx context.Context) *report.Report {
 	if looked > 0 || disagree != nil {
 		results = append(results, checker.External("replicas agree", looked, disagree))
 	}
-	results = append(results, checker.External("processes", len(t.target.Members()), append(t.target.Fleet().Findings(), t.findings...)))
+	results = append(results, checker.External("processes", len(t.target.Members()), slices.Concat(t.target.Fleet().Findings(), t.findings, t.shown)))
 	if err := h.Validate(); err != nil {
 		results = append(results, checker.External("history", len(h.Ops), []string{err.Error()}))
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// agreeLimit is how long replicas may take to catch up when nothing is broken.
-const agreeLimit = 30 * time.Second
+// agreeLimit is how long replicas may take to catch up when nothing is broken and every node serves.
+const agreeLimit = 15 * time.Second
 
 // Holdfast is a cluster of holdfast serve.
 type Holdfast struct {
@@ -117,15 +117,15 @@ func (h *Holdfast) Features(context.Context) workload.Features {
 func (h *Holdfast) Supports(context.Context) []string {
 	faults := []string{
 		"partition-one", "partition-leader", "partition-halves", "partition-ring", "partition-oneway", "partition-deaf",
-		"packets-reset", "kill-leader", "kill-follower", "kill-minority", "kill-all", "restart-all", "restart-rolling",
-		"pause-leader", "pause-minority", "pause-all", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
-		"disk-slow", "disk-hang", "disk-error", "disk-full", "disk-torn", "store-torn", "store-flipped", "transfer", "snapshot",
+		"packets-reset", "kill-leader", "kill-follower", "kill-minority", "kill-all", "kill-loop", "restart-all", "restart-rolling",
+		"pause-leader", "pause-minority", "pause-all", "pause-strobe", "pause-minute", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
+		"disk-slow", "disk-hang", "disk-error", "disk-full", "disk-torn", "store-torn", "store-flipped", "transfer", "snapshot", "snapshot-tail",
 	}
 	if len(h.members) > 3 {
 		faults = append(faults, "partition-bridge")
 	}
 	if h.c.Net.Kind() == "kernel" {
-		return append(faults, "packets-lost")
+		return append(faults, "packets-lost", "refuse-leader", "refuse-all")
 	}
 	return append(faults, "packets-slow")
 }
@@ -144,8 +144,8 @@ func (h *Holdfast) Leader(ctx context.Context) (string, bool) {
 				return
 			}
 			terms[i] = 1
-			if info, err := h.Debug(ctx, m, "INFO", "raft"); err == nil {
-				terms[i] += infoInt(info.Str, "raft_term")
+			if info, err := h.Debug(ctx, m, "INFO", "holdfast"); err == nil {
+				terms[i] += InfoInt(info.Str, "raft_term")
 			}
 		})
 	}
@@ -154,8 +154,8 @@ func (h *Holdfast) Leader(ctx context.Context) (string, bool) {
 	return h.members[best], terms[best] > 0
 }
 
-// infoInt is a number in the reply of INFO; 0 when it is not there.
-func infoInt(info, field string) int64 {
+// InfoInt is a number in the reply of INFO; 0 when it is not there.
+func InfoInt(info, field string) int64 {
 	for line := range strings.Lines(info) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), field+":"); ok {
 			n, _ := strconv.ParseInt(value, 10, 64)

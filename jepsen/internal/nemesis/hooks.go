@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-
-	"github.com/holdfast/holdfast/jepsen/internal/schedule"
 )
 
 // strobePeriod is how fast a strobing clock flips, in milliseconds.
@@ -30,50 +28,63 @@ func (n *Nemesis) unhook(member string, words ...string) error {
 	return n.hook(context.Background(), member, words...)
 }
 
-func (n *Nemesis) clock(ctx context.Context, s schedule.Step) (effect, error) {
+// clock bends one member's clock.
+func (n *Nemesis) clock(ctx context.Context, s step, how string, words ...string) (effect, error) {
 	members, leader := n.ordered(ctx, s)
-	m, size := members[0], strconv.FormatInt(s.Size, 10)
-	e := effect{mend: func() error { return n.unhook(m, "CLOCK", "OK") }}
-	switch s.Fault {
-	case "clock-jump":
-		e.detail = fmt.Sprintf("%s by %s ms", role(m, leader), size)
-		return e, n.hook(ctx, m, "CLOCK", "JUMP", size)
-	case "clock-strobe", "clock-leader":
-		e.detail = fmt.Sprintf("%s by %s ms every %s ms", role(m, leader), size, strobePeriod)
-		return e, n.hook(ctx, m, "CLOCK", "STROBE", size, strobePeriod)
-	default:
-		e.detail = fmt.Sprintf("%s at %s permille", role(m, leader), size)
-		return e, n.hook(ctx, m, "CLOCK", "RATE", size)
-	}
+	m := members[0]
+	e := effect{detail: role(m, leader) + " " + how, mend: func() error { return n.unhook(m, "CLOCK", "OK") }}
+	return e, n.hook(ctx, m, append([]string{"CLOCK"}, words...)...)
+}
+
+func (n *Nemesis) jump(ctx context.Context, s step) (effect, error) {
+	size := strconv.FormatInt(s.Size, 10)
+	return n.clock(ctx, s, fmt.Sprintf("by %s ms", size), "JUMP", size)
+}
+
+func (n *Nemesis) strobeClock(ctx context.Context, s step) (effect, error) {
+	size := strconv.FormatInt(s.Size, 10)
+	return n.clock(ctx, s, fmt.Sprintf("by %s ms every %s ms", size, strobePeriod), "STROBE", size, strobePeriod)
+}
+
+func (n *Nemesis) rate(ctx context.Context, s step) (effect, error) {
+	size := strconv.FormatInt(s.Size, 10)
+	return n.clock(ctx, s, fmt.Sprintf("at %s permille", size), "RATE", size)
 }
 
 // disk makes the writes of one member go wrong. The member may end over it: that is excused, and it is started again.
-func (n *Nemesis) disk(ctx context.Context, s schedule.Step) (effect, error) {
-	members, leader := n.ordered(ctx, s)
-	m := members[0]
-	fleet := n.Target.Fleet()
-	words := map[string][]string{
-		"disk-slow":  {"DISK", "DELAY", strconv.FormatInt(s.Size, 10)},
-		"disk-hang":  {"DISK", "HANG"},
-		"disk-error": {"DISK", "ERROR"},
-		"disk-full":  {"DISK", "ENOSPC"},
-		"disk-torn":  {"DISK", "TORN"},
-	}[s.Fault]
-	over := fleet.Excuse(m)
-	mend := func() error {
-		defer over()
-		err := n.unhook(m, "DISK", "OK")
-		// It may be about to end over what it met: give it the time, then start it.
-		sleep(context.Background(), 300*time.Millisecond)
-		if startErr := fleet.Start(m); err == nil || fleet.Running(m) {
-			err = startErr
+func disk(how string) inject {
+	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
+		members, leader := n.ordered(ctx, s)
+		m := members[0]
+		fleet := n.Target.Fleet()
+		words := []string{"DISK", how}
+		if s.Size != 0 {
+			words = append(words, strconv.FormatInt(s.Size, 10))
 		}
-		return err
+		over := fleet.Excuse(m)
+		mend := func() error {
+			defer over()
+			err := n.undisturb(m)
+			if startErr := fleet.Start(m); err == nil || fleet.Running(m) {
+				err = startErr
+			}
+			return err
+		}
+		return effect{detail: role(m, leader), mend: mend}, n.hook(ctx, m, words...)
 	}
-	return effect{role(m, leader), mend}, n.hook(ctx, m, words...)
 }
 
-func (n *Nemesis) transfer(ctx context.Context, _ schedule.Step) (effect, error) {
+// undisturb takes a disk's fault back. The member may be about to end over what it met: it gets the time.
+func (n *Nemesis) undisturb(member string) error {
+	if member == "" {
+		return nil
+	}
+	err := n.unhook(member, "DISK", "OK")
+	sleep(context.Background(), 300*time.Millisecond)
+	return err
+}
+
+func (n *Nemesis) transfer(ctx context.Context, _ step) (effect, error) {
 	leader, known := n.Target.Leader(ctx)
 	if !known {
 		return effect{detail: "no leader"}, nil
@@ -82,7 +93,7 @@ func (n *Nemesis) transfer(ctx context.Context, _ schedule.Step) (effect, error)
 }
 
 // snapshot makes every member take one; a member with nothing new says so.
-func (n *Nemesis) snapshot(ctx context.Context, _ schedule.Step) (effect, error) {
+func (n *Nemesis) snapshot(ctx context.Context, _ step) (effect, error) {
 	taken := 0
 	for _, m := range n.Target.Members() {
 		if _, err := n.Target.Debug(ctx, m, "DEBUG", "SNAPSHOT"); err == nil {

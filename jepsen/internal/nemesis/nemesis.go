@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,51 +23,30 @@ type Nemesis struct {
 	Log      *slog.Logger
 	// DataDir is where a member keeps its store; for the faults that damage it.
 	DataDir func(member string) string
+
+	mu       sync.Mutex
+	findings []string
+}
+
+// Findings are what a fault showed to be wrong with the service.
+func (n *Nemesis) Findings() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.findings)
+}
+
+func (n *Nemesis) find(format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.findings = append(n.findings, fmt.Sprintf(format, args...))
 }
 
 // effect is what a fault did: whom it hit, and how to mend it.
 type effect struct {
 	detail string
 	mend   func() error
-}
-
-// inject makes one fault.
-type inject func(n *Nemesis, ctx context.Context, s schedule.Step) (effect, error)
-
-// faults binds each kind of the schedule's table to what does it.
-var faults = map[string]inject{
-	"partition-one":    (*Nemesis).partition,
-	"partition-leader": (*Nemesis).partition,
-	"partition-halves": (*Nemesis).partition,
-	"partition-ring":   (*Nemesis).partition,
-	"partition-bridge": (*Nemesis).partition,
-	"partition-oneway": (*Nemesis).partition,
-	"partition-deaf":   (*Nemesis).partition,
-	"packets-lost":     (*Nemesis).packets,
-	"packets-slow":     (*Nemesis).packets,
-	"packets-reset":    (*Nemesis).flap,
-	"kill-leader":      (*Nemesis).kill,
-	"kill-follower":    (*Nemesis).kill,
-	"kill-minority":    (*Nemesis).kill,
-	"kill-all":         (*Nemesis).kill,
-	"restart-all":      (*Nemesis).restart,
-	"restart-rolling":  (*Nemesis).restart,
-	"pause-leader":     (*Nemesis).pause,
-	"pause-minority":   (*Nemesis).pause,
-	"pause-all":        (*Nemesis).pause,
-	"clock-jump":       (*Nemesis).clock,
-	"clock-strobe":     (*Nemesis).clock,
-	"clock-leader":     (*Nemesis).clock,
-	"clock-rate":       (*Nemesis).clock,
-	"disk-slow":        (*Nemesis).disk,
-	"disk-hang":        (*Nemesis).disk,
-	"disk-error":       (*Nemesis).disk,
-	"disk-full":        (*Nemesis).disk,
-	"disk-torn":        (*Nemesis).disk,
-	"store-torn":       (*Nemesis).store,
-	"store-flipped":    (*Nemesis).store,
-	"transfer":         (*Nemesis).transfer,
-	"snapshot":         (*Nemesis).snapshot,
+	// details, if not nil, tells when it is mended what became of it.
+	details func() string
 }
 
 // Run makes every fault of a schedule at its time, counted from the recorder's start, and
@@ -85,24 +65,38 @@ func (n *Nemesis) Run(ctx context.Context, steps []schedule.Step) {
 			return
 		}
 		wg.Go(func() {
-			lane := lanes[schedule.LaneOf(s.Fault)]
-			select {
-			case lane <- struct{}{}:
-				n.step(ctx, s)
-				<-lane
-			case <-ctx.Done():
+			taken := lanes[:]
+			if f := faultOf(s.Fault); !f.Alone {
+				taken = lanes[f.Lane : f.Lane+1]
 			}
+			for i, lane := range taken {
+				select {
+				case lane <- struct{}{}:
+				case <-ctx.Done():
+					release(taken[:i])
+					return
+				}
+			}
+			n.strike(ctx, s)
+			release(taken)
 		})
 	}
 }
 
-func (n *Nemesis) step(ctx context.Context, s schedule.Step) {
+func release(lanes []chan struct{}) {
+	for _, lane := range lanes {
+		<-lane
+	}
+}
+
+func (n *Nemesis) strike(ctx context.Context, s schedule.Step) {
 	start := n.Recorder.Now()
-	e, err := faults[s.Fault](n, ctx, s)
+	f := faultOf(s.Fault)
+	e, err := f.inject(n, ctx, step{s, f.order})
 	n.Log.Info("fault", "kind", s.Fault, "hit", e.detail, "for", s.For.Round(time.Millisecond), "error", err)
 	if err != nil {
 		e.detail += " (failed: " + err.Error() + ")"
-	} else {
+	} else if !f.Alone {
 		sleep(ctx, s.For)
 	}
 	if e.mend != nil {
@@ -110,6 +104,9 @@ func (n *Nemesis) step(ctx context.Context, s schedule.Step) {
 			n.Log.Warn("mend", "kind", s.Fault, "error", err)
 			e.detail += " (mending failed: " + err.Error() + ")"
 		}
+	}
+	if e.details != nil {
+		e.detail = strings.TrimSpace(e.detail + " " + e.details())
 	}
 	n.Recorder.Fault(s.Fault, e.detail, start)
 }
@@ -130,28 +127,19 @@ func (n *Nemesis) Heal() error {
 	return nil
 }
 
-// ordered are the members in the step's order, with the leader where the fault wants it: first, or
-// last for a fault of followers.
-func (n *Nemesis) ordered(ctx context.Context, s schedule.Step) (members []string, leader string) {
+// ordered are the members in the step's order, with the leader where the fault wants it.
+func (n *Nemesis) ordered(ctx context.Context, s step) (members []string, leader string) {
 	all := n.Target.Members()
-	leader, known := n.Target.Leader(ctx)
 	for _, i := range s.Order {
-		if m := all[i%len(all)]; !known || m != leader {
-			members = append(members, m)
-		}
+		members = append(members, all[i%len(all)])
 	}
-	if known {
-		if strings.HasSuffix(s.Fault, "-leader") || s.Fault == "partition-deaf" || s.Fault == "disk-hang" {
+	leader, known := n.Target.Leader(ctx)
+	if known && s.order != drawn {
+		members = slices.DeleteFunc(members, func(m string) bool { return m == leader })
+		if s.order == leaderFirst {
 			return append([]string{leader}, members...), leader
 		}
-		if strings.HasSuffix(s.Fault, "-follower") {
-			return append(members, leader), leader
-		}
-		// Everything else takes nodes in the order that was drawn, leader or not.
-		members = nil
-		for _, i := range s.Order {
-			members = append(members, all[i%len(all)])
-		}
+		return append(members, leader), leader
 	}
 	return members, leader
 }
@@ -172,9 +160,6 @@ func roles(members []string, leader string) string {
 	return strings.Join(named, ", ")
 }
 
-// minority is the number of members that a majority can spare; one of one.
-func minority(members []string) int { return max(1, (len(members)-1)/2) }
-
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -184,6 +169,12 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-t.C:
 		return true
 	}
+}
+
+// firstWord of a name with hyphens.
+func firstWord(name string) string {
+	word, _, _ := strings.Cut(name, "-")
+	return word
 }
 
 // each does something to several members and says which failed.

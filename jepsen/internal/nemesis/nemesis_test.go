@@ -6,14 +6,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/jepsen/internal/network"
-	"github.com/holdfast/holdfast/jepsen/internal/schedule"
 )
 
-func TestEveryKindIsBound(t *testing.T) {
-	for _, k := range schedule.Kinds() {
-		require.Contains(t, faults, k.Name)
+func TestRowsAreWhole(t *testing.T) {
+	names := map[string]bool{}
+	for _, f := range faults {
+		require.False(t, names[f.Name], f.Name)
+		names[f.Name] = true
+		require.NotNil(t, f.inject, f.Name)
+		require.NotEmpty(t, f.Summary, f.Name)
+		require.LessOrEqual(t, f.Min, f.Max, f.Name)
 	}
-	require.Len(t, faults, len(schedule.Kinds()))
 }
 
 // matrix draws who hears whom: a row for each member, in order; its columns are those it hears.

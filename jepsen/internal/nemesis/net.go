@@ -8,17 +8,16 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/jepsen/internal/network"
-	"github.com/holdfast/holdfast/jepsen/internal/schedule"
 )
 
 // partition cuts links as the step's kind says.
-func (n *Nemesis) partition(ctx context.Context, s schedule.Step) (effect, error) {
+func (n *Nemesis) partition(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	hears := topology(s.Fault, members)
 	state := network.State{Cut: cuts(members, hears, s.Clients), Reset: s.Reset}
 	e := effect{
 		detail: describe(s, members, leader),
-		mend:   func() error { return n.Net.Set(network.State{}) },
+		mend:   n.wholeNet,
 	}
 	return e, n.Net.Set(state)
 }
@@ -73,7 +72,7 @@ func cuts(members []string, hears func(to, from int) bool, clients bool) []netwo
 	return links
 }
 
-func describe(s schedule.Step, members []string, leader string) string {
+func describe(s step, members []string, leader string) string {
 	half := minority(members)
 	var text string
 	switch s.Fault {
@@ -103,17 +102,23 @@ func describe(s schedule.Step, members []string, leader string) string {
 	return text
 }
 
-// packets loses or delays what goes between members.
-func (n *Nemesis) packets(_ context.Context, s schedule.Step) (effect, error) {
-	e := effect{mend: func() error { return n.Net.Set(network.State{}) }}
-	if s.Fault == "packets-lost" {
-		e.detail = fmt.Sprintf("%d %% lost", s.Size)
-		return e, n.Net.Set(network.State{Loss: float64(s.Size) / 100})
-	}
-	delay := time.Duration(s.Size) * time.Millisecond
-	e.detail = fmt.Sprintf("%s later", delay)
-	return e, n.Net.Set(network.State{Delay: delay})
+// lose loses a share of what goes between members.
+func (n *Nemesis) lose(_ context.Context, s step) (effect, error) {
+	return n.impair(fmt.Sprintf("%d %% lost", s.Size), network.State{Loss: float64(s.Size) / 100})
 }
+
+// delay delays what goes between members.
+func (n *Nemesis) delay(_ context.Context, s step) (effect, error) {
+	delay := time.Duration(s.Size) * time.Millisecond
+	return n.impair(fmt.Sprintf("%s later", delay), network.State{Delay: delay})
+}
+
+// impair puts the net into a state until it is mended.
+func (n *Nemesis) impair(detail string, state network.State) (effect, error) {
+	return effect{detail: detail, mend: n.wholeNet}, n.Net.Set(state)
+}
+
+func (n *Nemesis) wholeNet() error { return n.Net.Set(network.State{}) }
 
 const (
 	// resetFor is how long each reset lasts: long enough that every connection has something to send.
@@ -125,29 +130,50 @@ const (
 
 // flap resets all connections between members again and again, until it is mended. Whatever was
 // under way on them is sent again by whoever hears no reply.
-func (n *Nemesis) flap(_ context.Context, s schedule.Step) (effect, error) {
+func (n *Nemesis) flap(_ context.Context, s step) (effect, error) {
 	nobody := func(to, from int) bool { return false }
 	down := network.State{Cut: cuts(n.Target.Members(), nobody, false), Reset: true}
 	up := network.State{Delay: resetDelay}
 	period := time.Duration(s.Size) * time.Millisecond
-	flapping, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() {
-		for {
-			err := n.Net.Set(down)
-			sleep(flapping, resetFor)
-			if err == nil {
-				err = n.Net.Set(up)
-			}
-			if err != nil || !sleep(flapping, period) {
-				done <- err
-				return
-			}
+	return n.resets(fmt.Sprintf("every %s", period), down, up, period), nil
+}
+
+// refuseOne makes a firewall of one member, which refuses all new connections to its peer port. The old ones end again and again.
+func (n *Nemesis) refuseOne(ctx context.Context, s step) (effect, error) {
+	members, leader := n.ordered(ctx, s)
+	return n.refuse(s, members[:1], members[0], role(members[0], leader))
+}
+
+// refuseAll makes one of all members.
+func (n *Nemesis) refuseAll(ctx context.Context, s step) (effect, error) {
+	members, leader := n.ordered(ctx, s)
+	return n.refuse(s, members, members[0], "all; "+role(members[0], leader)+" loses its connections")
+}
+
+// refuse makes some members refuse new connections between nodes. Those that one member has end again and again.
+func (n *Nemesis) refuse(s step, refusing []string, cut, detail string) (effect, error) {
+	period := time.Duration(s.Size) * time.Millisecond
+	up := network.State{Refuse: refusing}
+	down := network.State{Refuse: refusing, Reset: true}
+	for _, m := range n.Target.Members() {
+		if m != cut {
+			down.Cut = append(down.Cut, network.Link{From: m, To: cut}, network.Link{From: cut, To: m})
 		}
-	}()
-	mend := func() error {
-		stop()
-		return errors.Join(<-done, n.Net.Set(network.State{}))
 	}
-	return effect{fmt.Sprintf("every %s", period), mend}, nil
+	return n.resets(fmt.Sprintf("%s, every %s", detail, period), down, up, period), nil
+}
+
+// resets puts the net by turns into two states until the effect is mended: shortly into the one, for a period into the other.
+func (n *Nemesis) resets(detail string, down, up network.State, period time.Duration) effect {
+	e := n.again(func(ctx context.Context) error {
+		err := n.Net.Set(down)
+		sleep(ctx, resetFor)
+		if err == nil {
+			err = n.Net.Set(up)
+		}
+		sleep(ctx, period)
+		return err
+	})
+	stop := e.mend
+	return effect{detail: detail, mend: func() error { return errors.Join(stop(), n.wholeNet()) }}
 }

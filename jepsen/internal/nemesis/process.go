@@ -2,61 +2,133 @@ package nemesis
 
 import (
 	"context"
-
-	"github.com/holdfast/holdfast/jepsen/internal/schedule"
+	"errors"
+	"fmt"
+	"time"
 )
 
-// victims are the members that a fault of processes takes.
-func (n *Nemesis) victims(ctx context.Context, s schedule.Step) (members []string, detail string) {
+// kill ends some members as kill -9 does.
+func kill(count func([]string) int) inject {
+	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
+		members, leader := n.ordered(ctx, s)
+		members = members[:count(members)]
+		fleet := n.Target.Fleet()
+		// All are hit at once: who is left must not have time to notice the first.
+		err := atOnce(members, fleet.Kill)
+		return effect{detail: roles(members, leader), mend: func() error { return each(members, fleet.Start) }}, err
+	}
+}
+
+// pause freezes some members.
+func pause(count func([]string) int) inject {
+	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
+		members, leader := n.ordered(ctx, s)
+		members = members[:count(members)]
+		fleet := n.Target.Fleet()
+		return effect{detail: roles(members, leader), mend: func() error { return each(members, fleet.Resume) }}, each(members, fleet.Pause)
+	}
+}
+
+// restartAll ends all members in good order at once, and starts them again.
+func (n *Nemesis) restartAll(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
-	switch s.Fault {
-	case "kill-all", "pause-all", "restart-all", "restart-rolling":
-	case "kill-minority", "pause-minority":
-		members = members[:minority(members)]
-	default:
-		members = members[:1]
-	}
-	return members, roles(members, leader)
+	fleet := n.Target.Fleet()
+	err := atOnce(members, fleet.Stop)
+	return effect{detail: roles(members, leader), mend: func() error { return each(members, fleet.Start) }}, err
 }
 
-func (n *Nemesis) kill(ctx context.Context, s schedule.Step) (effect, error) {
-	members, detail := n.victims(ctx, s)
+// restartRolling ends one member after the other in good order, and starts it again.
+func (n *Nemesis) restartRolling(ctx context.Context, s step) (effect, error) {
+	members, leader := n.ordered(ctx, s)
 	fleet := n.Target.Fleet()
-	// All are hit at once: who is left must not have time to notice the first.
-	errs := make(chan error)
-	for _, m := range members {
-		go func() { errs <- fleet.Kill(m) }()
-	}
-	var first error
-	for range members {
-		if err := <-errs; err != nil && first == nil {
-			first = err
+	return effect{detail: roles(members, leader)}, each(members, func(m string) error {
+		if err := fleet.Stop(m); err != nil {
+			return err
 		}
-	}
-	return effect{detail, func() error { return each(members, fleet.Start) }}, first
+		return fleet.Start(m)
+	})
 }
 
-func (n *Nemesis) pause(ctx context.Context, s schedule.Step) (effect, error) {
-	members, detail := n.victims(ctx, s)
-	fleet := n.Target.Fleet()
-	return effect{detail, func() error { return each(members, fleet.Resume) }}, each(members, fleet.Pause)
+// crashLoop kills some member every 50 to 600 ms, mostly the leader, and starts it again within a tenth of a second.
+func (n *Nemesis) crashLoop(_ context.Context, s step) (effect, error) {
+	fleet, rng := n.Target.Fleet(), s.Rand()
+	members := n.Target.Members()
+	kills := 0
+	e := n.again(func(ctx context.Context) error {
+		m := members[rng.IntN(len(members))]
+		if rng.IntN(10) < 6 {
+			if leader, known := n.Target.Leader(ctx); known {
+				m = leader
+			}
+		}
+		if err := fleet.Kill(m); err != nil {
+			return err
+		}
+		kills++
+		sleep(ctx, []time.Duration{0, 10, 100}[rng.IntN(3)]*time.Millisecond)
+		err := fleet.Start(m)
+		sleep(ctx, time.Duration(50+rng.IntN(550))*time.Millisecond)
+		return err
+	})
+	loop := e.mend
+	e.mend = func() error { return errors.Join(loop(), each(members, fleet.Start)) }
+	e.details = func() string { return fmt.Sprintf("%d times", kills) }
+	return e, nil
 }
 
-// restart ends members in good order and starts them again: all at once, or one after the other.
-func (n *Nemesis) restart(ctx context.Context, s schedule.Step) (effect, error) {
-	members, detail := n.victims(ctx, s)
-	fleet := n.Target.Fleet()
-	if s.Fault == "restart-rolling" {
-		return effect{detail: detail}, each(members, func(m string) error {
-			if err := fleet.Stop(m); err != nil {
+// strobe stops and continues the leader in quick turns around its lease. Whom it hits changes with the leader.
+func (n *Nemesis) strobe(_ context.Context, s step) (effect, error) {
+	turns := []struct{ stopped, running time.Duration }{{100, 50}, {300, 50}, {380, 10}, {50, 50}, {450, 20}}
+	fleet, rng := n.Target.Fleet(), s.Rand()
+	hits := 0
+	e := n.again(func(ctx context.Context) error {
+		leader, known := n.Target.Leader(ctx)
+		if !known {
+			sleep(ctx, 50*time.Millisecond)
+			return nil
+		}
+		hits++
+		for until := time.Now().Add(2 * time.Second); time.Now().Before(until) && ctx.Err() == nil; {
+			t := turns[rng.IntN(len(turns))]
+			if err := fleet.Pause(leader); err != nil {
 				return err
 			}
-			return fleet.Start(m)
-		})
-	}
+			sleep(ctx, t.stopped*time.Millisecond)
+			if err := fleet.Resume(leader); err != nil {
+				return err
+			}
+			sleep(ctx, t.running*time.Millisecond)
+		}
+		return nil
+	})
+	e.details = func() string { return fmt.Sprintf("%d leaders in turn", hits) }
+	return e, nil
+}
+
+// again does something over and over until the effect is mended, or it fails.
+func (n *Nemesis) again(do func(context.Context) error) effect {
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		for ctx.Err() == nil {
+			if err := do(ctx); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	return effect{mend: func() error {
+		stop()
+		return <-done
+	}}
+}
+
+// atOnce does something to several members at the same time; the error is the first.
+func atOnce(members []string, do func(string) error) error {
 	errs := make(chan error)
 	for _, m := range members {
-		go func() { errs <- fleet.Stop(m) }()
+		go func() { errs <- do(m) }()
 	}
 	var first error
 	for range members {
@@ -64,5 +136,5 @@ func (n *Nemesis) restart(ctx context.Context, s schedule.Step) (effect, error) 
 			first = err
 		}
 	}
-	return effect{detail, func() error { return each(members, fleet.Start) }}, first
+	return first
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -148,6 +149,9 @@ func (k *Kernel) Dial(ctx context.Context, from, node, purpose string) (net.Conn
 func (k *Kernel) Set(s State) error {
 	for _, node := range k.nodes {
 		rules := []string{"*filter", ":INPUT ACCEPT [0:0]", ":FORWARD ACCEPT [0:0]", ":OUTPUT ACCEPT [0:0]"}
+		if slices.Contains(s.Refuse, node) {
+			rules = append(rules, fmt.Sprintf("-A INPUT -p tcp --dport %d --syn -j REJECT --reject-with tcp-reset", ports["peer"]))
+		}
 		verdict := "DROP"
 		if s.Reset {
 			verdict = "REJECT --reject-with tcp-reset"

@@ -19,6 +19,9 @@ type State struct {
 	Loss float64
 	// Delay is added to everything between nodes (proxies only).
 	Delay time.Duration
+	// Refuse are nodes whose peer port answers new connections with a reset, as a firewall does. Established ones
+	// go on (kernel only).
+	Refuse []string
 	// Reset makes a cut end connections instead of being silent.
 	Reset bool
 }

@@ -95,11 +95,12 @@ func tick(span int64) int64 {
 
 // palette tells faults apart by the first word of their names.
 var palette = []struct{ words, colour string }{
-	{"partition packets", "#3366cc"},
+	{"partition packets refuse", "#3366cc"},
 	{"kill restart", "#cc3333"},
 	{"pause", "#cc33cc"},
 	{"clock", "#229922"},
-	{"disk store", "#aa8800"},
+	{"disk store power", "#aa8800"},
+	{"hostile", "#dd7711"},
 	{"transfer snapshot", "#777777"},
 }
 

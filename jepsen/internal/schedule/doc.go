@@ -4,5 +4,5 @@
 // schedule cannot know (who leads when a fault strikes) is written as a role
 // and found out then; everything else, down to which node is whose neighbour in a ring, is drawn here.
 //
-// It breaks nothing: that is package nemesis. Start reading at [Generate].
+// It breaks nothing, and knows no fault: the table of them is that of package nemesis. Start reading at [Generate].
 package schedule

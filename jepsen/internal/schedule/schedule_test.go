@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -8,16 +10,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func all() []string {
-	var names []string
-	for _, k := range Kinds() {
-		names = append(names, k.Name)
+// kinds are of three lanes, one of them alone, one for a minute.
+func kinds() []Kind {
+	var kinds []Kind
+	for i := range 40 {
+		k := Kind{Name: fmt.Sprintf("k%d", i), Group: fmt.Sprintf("g%d", i%5), Lane: Lane(i % 3), Min: time.Second, Max: 6 * time.Second}
+		switch i {
+		case 7:
+			k.Alone, k.Min, k.Max = true, 15*time.Second, 20*time.Second
+		case 8:
+			k.Min, k.Max = 45*time.Second, time.Minute
+		case 9:
+			k.Min, k.Max = 0, 0
+		case 10:
+			k.Draw = func(rng *rand.Rand, s *Step) { s.Size = 5 + rng.Int64N(30) }
+		}
+		kinds = append(kinds, k)
 	}
-	return names
+	return kinds
 }
 
 func TestSameSeedSameSchedule(t *testing.T) {
-	o := Options{Seed: 7, Nodes: 5, Time: 5 * time.Minute, Faults: all()}
+	o := Options{Seed: 7, Nodes: 5, Time: 5 * time.Minute, Faults: kinds()}
 	require.Equal(t, Generate(o), Generate(o))
 	other := o
 	other.Seed = 8
@@ -27,56 +41,89 @@ func TestSameSeedSameSchedule(t *testing.T) {
 func TestScheduleKeepsItsBounds(t *testing.T) {
 	drawn := map[string]bool{}
 	for seed := range uint64(200) {
-		o := Options{Seed: seed, Nodes: 3, Time: 2 * time.Minute, Faults: all()}
+		o := Options{Seed: seed, Nodes: 3, Time: 4 * time.Minute, Faults: kinds()}
 		steps := Generate(o)
 		require.NotEmpty(t, steps)
-		busy := map[Lane]time.Duration{}
+		busy, lonely := map[Lane]time.Duration{}, time.Duration(0)
 		for _, s := range steps {
-			n := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == s.Fault })
-			k := kinds[n]
+			k := o.Faults[slices.IndexFunc(o.Faults, func(k Kind) bool { return k.Name == s.Fault })]
 			drawn[s.Fault] = true
 			require.GreaterOrEqual(t, s.At, quiet)
 			require.LessOrEqual(t, s.At+s.For, o.Time-quiet)
 			require.GreaterOrEqual(t, s.At, busy[k.Lane], "two faults of one lane overlap")
+			require.GreaterOrEqual(t, s.At, lonely, "a fault that wants to be alone is not")
+			if k.Alone {
+				for _, until := range busy {
+					require.GreaterOrEqual(t, s.At, until, "a fault that wants to be alone is not")
+				}
+				lonely = s.At + s.For
+			}
 			busy[k.Lane] = s.At + s.For
 			order := slices.Clone(s.Order)
 			slices.Sort(order)
 			require.Equal(t, []int{0, 1, 2}, order)
 		}
 	}
-	require.Len(t, drawn, len(kinds), "every fault is drawn by some seed")
+	require.Len(t, drawn, len(kinds()), "every fault is drawn by some seed")
 }
 
-func TestFiveMinutesHaveEveryKind(t *testing.T) {
+func TestEightMinutesHaveEveryKind(t *testing.T) {
 	for seed := range uint64(300) {
-		left := all()
-		for _, s := range Generate(Options{Seed: seed, Nodes: 3, Time: 5 * time.Minute, Faults: all()}) {
-			left = slices.DeleteFunc(left, func(name string) bool { return name == s.Fault })
+		drawn := map[string]bool{}
+		for _, s := range Generate(Options{Seed: seed, Nodes: 3, Time: 8 * time.Minute, Faults: kinds()}) {
+			drawn[s.Fault] = true
 		}
-		require.Empty(t, left, "seed %d", seed)
+		require.Len(t, drawn, len(kinds()), "seed %d", seed)
 	}
 }
 
+func TestLongFaultsAreForLongRuns(t *testing.T) {
+	long := Kind{Name: "long", Min: 30 * time.Second, Max: 40 * time.Second}
+	short := Kind{Name: "short", Min: time.Second, Max: 2 * time.Second}
+	drawn := func(run time.Duration, kinds ...Kind) map[string]bool {
+		names := map[string]bool{}
+		for _, s := range Generate(Options{Seed: 1, Nodes: 3, Time: run, Faults: kinds}) {
+			names[s.Fault] = true
+		}
+		return names
+	}
+	require.Equal(t, map[string]bool{"short": true}, drawn(time.Minute, long, short))
+	require.Equal(t, map[string]bool{"long": true, "short": true}, drawn(5*time.Minute, long, short))
+	require.Equal(t, map[string]bool{"long": true}, drawn(time.Minute, long), "nothing else was asked for")
+}
+
 func TestSelect(t *testing.T) {
-	supported := []string{"kill-leader", "kill-all", "pause-leader"}
+	kinds := []Kind{
+		{Name: "kill-leader", Group: "kill"},
+		{Name: "kill-all", Group: "kill"},
+		{Name: "pause-leader", Group: "pause"},
+		{Name: "clock-jump", Group: "clock"},
+		{Name: "hostile-scripts", Group: Hostile},
+	}
+	supported := []string{"kill-leader", "kill-all", "pause-leader", "hostile-scripts"}
 	cases := []struct {
 		list string
 		want []string
 	}{
 		{"none", nil},
 		{"kill", []string{"kill-leader", "kill-all"}},
-		{"mixed", supported},
+		{"mixed", []string{"kill-leader", "kill-all", "pause-leader"}},
+		{"all", supported},
+		{"mixed,hostile", supported},
 		{"pause-leader,kill", []string{"pause-leader", "kill-leader", "kill-all"}},
 		{"clock", nil},
 	}
 	for _, c := range cases {
-		got, err := Select(c.list, supported)
+		got, err := Select(kinds, c.list, supported)
 		require.NoError(t, err)
-		require.ElementsMatch(t, c.want, got, c.list)
+		require.Len(t, got, len(c.want), c.list)
+		for _, name := range c.want {
+			require.True(t, Has(got, name), "%s: %s", c.list, name)
+		}
 	}
-	_, err := Select("clock-jump", supported)
+	_, err := Select(kinds, "clock-jump", supported)
 	require.ErrorContains(t, err, "not possible")
-	_, err = Select("rain", supported)
+	_, err = Select(kinds, "rain", supported)
 	require.ErrorContains(t, err, `no nemesis "rain"`)
 }
 

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,14 +39,14 @@ func run(t *testing.T, o runOptions) (checker.Verdict, string) {
 	w := newWorld(t, worldOptions{nodes: o.nodes, stubborn: o.stubborn, broken: o.broken})
 	tgt := target{service{w}}
 	require.NoError(t, tgt.Start(ctx))
-	faults, err := schedule.Select(o.nemesis, tgt.Supports(ctx))
+	faults, err := schedule.Select(nemesis.Kinds(), o.nemesis, tgt.Supports(ctx))
 	require.NoError(t, err)
 	steps := schedule.Generate(schedule.Options{Seed: o.seed, Nodes: o.nodes, Time: o.time, Faults: faults})
 	settings := &workload.Options{
 		Service: tgt.service, Seed: o.seed, Concurrency: 24, Rate: 150, Timeout: 3 * time.Second,
 		Features: tgt.Features(ctx), Settle: 6 * time.Second,
 	}
-	if slices.Contains(faults, "clock-rate") {
+	if schedule.Has(faults, "clock-rate") {
 		settings.Drift = 0.12
 	}
 	loads, err := workload.Build(o.workload, settings)

@@ -1,0 +1,203 @@
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/cluster"
+	"github.com/holdfast/holdfast/jepsen/internal/network"
+)
+
+const (
+	// awayFor is how long a follower is away while clients write: longer than the log behind a snapshot.
+	awayFor = 1500 * time.Millisecond
+	// quietLimit bounds the wait for a log that does not grow: leases of the workloads end in it.
+	quietLimit = 12 * time.Second
+	// stillFor is how long a quiet log stands still: longer than the time between two stamps of the leader.
+	stillFor = 1300 * time.Millisecond
+	// stepLimit bounds each step that should take a moment.
+	stepLimit = 5 * time.Second
+	// followLimit is how long a follower may take to follow a new leader.
+	followLimit = 8 * time.Second
+)
+
+// position is where a member's log stands.
+type position struct{ last, commit int64 }
+
+func (n *Nemesis) position(ctx context.Context, m string) (position, error) {
+	info, err := n.Target.Debug(ctx, m, "INFO", "holdfast")
+	p := position{cluster.InfoInt(info.Str, "raft_last_log_index"), cluster.InfoInt(info.Str, "raft_commit_index")}
+	if err == nil && p.commit == 0 {
+		err = fmt.Errorf("%s does not say where its log stands", m)
+	}
+	return p, err
+}
+
+// loseTail lets a follower return by a snapshot, hands it one entry that nobody else keeps, and loses the leader. The next leader's log
+// ends where that follower's snapshot does. It must be able to follow. Clients are cut off meanwhile: their writes would hide the gap.
+func (n *Nemesis) loseTail(ctx context.Context, s step) (effect, error) {
+	fleet := n.Target.Fleet()
+	var overs []func()
+	for _, m := range n.Target.Members() {
+		overs = append(overs, fleet.Excuse(m)) // the leader's disk hangs
+	}
+	members, leader := n.ordered(ctx, s)
+	mend := func() error {
+		err := n.undisturb(leader)
+		err = errors.Join(err, each(n.Target.Members(), fleet.Resume), each(n.Target.Members(), fleet.Start), n.wholeNet())
+		for _, over := range overs {
+			over()
+		}
+		return err
+	}
+	if leader == "" || len(members) < 3 {
+		return effect{detail: "no leader", mend: mend}, nil
+	}
+	members = slices.DeleteFunc(members, func(m string) bool { return m == leader })
+	returned, others := members[0], members[1:]
+	detail := fmt.Sprintf("%s returns to %s", returned, role(leader, leader))
+	left, err := n.tail(ctx, returned, leader, others)
+	if err == nil && left != nil {
+		err = left()
+	}
+	return effect{detail: detail, mend: mend}, err
+}
+
+// tail brings the entry about. The function that it returns loses the leader and sees whether the follower follows.
+func (n *Nemesis) tail(ctx context.Context, returned, leader string, others []string) (func() error, error) {
+	fleet := n.Target.Fleet()
+	if err := fleet.Kill(returned); err != nil {
+		return nil, err
+	}
+	sleep(ctx, awayFor)
+	if err := n.Net.Set(network.State{Cut: n.clientsOff()}); err != nil {
+		return nil, err
+	}
+	end, err := n.still(ctx, append([]string{leader}, others...))
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range append([]string{leader}, others...) {
+		// One that has nothing new has its snapshot at the end already.
+		_, _ = n.Target.Debug(ctx, m, "DEBUG", "SNAPSHOT")
+	}
+	if err := fleet.Start(returned); err != nil {
+		return nil, err
+	}
+	if err := n.until(ctx, stepLimit, returned+" returns", func() bool {
+		p, err := n.position(ctx, returned)
+		return err == nil && p.commit >= end && p.last == p.commit
+	}); err != nil {
+		return nil, err
+	}
+	before, err := n.position(ctx, returned)
+	if err != nil {
+		return nil, err
+	}
+	small := len(others) == 1
+	if err := atOnce(others, fleet.Kill); err != nil {
+		return nil, err
+	}
+	if small {
+		// The two that are left are a majority: it must not count itself.
+		if err := n.hook(ctx, leader, "DISK", "HANG"); err != nil {
+			return nil, err
+		}
+	}
+	go func() { _, _ = n.Target.Debug(ctx, leader, "SET", "jepsen-tail", "lost") }()
+	if err := n.until(ctx, time.Second, "the entry reaches "+returned, func() bool {
+		p, err := n.position(ctx, returned)
+		return err == nil && p.last > before.last
+	}); err != nil {
+		return nil, err
+	}
+	return func() error { return n.loseLeader(ctx, returned, leader, others, small) }, nil
+}
+
+func (n *Nemesis) loseLeader(ctx context.Context, returned, leader string, others []string, small bool) error {
+	fleet := n.Target.Fleet()
+	if err := errors.Join(fleet.Pause(returned), fleet.Kill(leader)); err != nil {
+		return err
+	}
+	starting := others
+	if small {
+		starting = append([]string{leader}, others...) // it did not keep the entry
+	}
+	if err := each(starting, fleet.Start); err != nil {
+		return err
+	}
+	var next string
+	if err := n.until(ctx, stepLimit, "the others elect a leader", func() (known bool) {
+		next, known = n.Target.Leader(ctx)
+		return known && next != returned
+	}); err != nil {
+		return err
+	}
+	if err := fleet.Resume(returned); err != nil {
+		return err
+	}
+	var of, by position
+	began := time.Now()
+	err := n.until(context.WithoutCancel(ctx), followLimit, "", func() bool {
+		now, known := n.Target.Leader(ctx)
+		if !known {
+			return false
+		}
+		var err1, err2 error
+		by, err1 = n.position(ctx, now)
+		of, err2 = n.position(ctx, returned)
+		return err1 == nil && err2 == nil && by.commit > 0 && of.commit >= by.commit
+	})
+	if err != nil {
+		n.find("%s did not follow %s within %s of its return (by a snapshot, with an entry behind it that was lost): its log ends at %d with %d committed, the leader's at %d with %d",
+			returned, next, followLimit, of.last, of.commit, by.last, by.commit)
+		return nil
+	}
+	n.Log.Info("follows", "member", returned, "after", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// clientsOff are the links that let clients reach nodes.
+func (n *Nemesis) clientsOff() []network.Link {
+	var links []network.Link
+	for _, from := range n.Target.Members() {
+		for _, to := range n.Target.Members() {
+			links = append(links, network.Link{From: network.ClientsOf(from), To: to})
+		}
+	}
+	return links
+}
+
+// still waits until the logs of members do not grow, and returns where they end.
+func (n *Nemesis) still(ctx context.Context, members []string) (int64, error) {
+	var end int64
+	since := time.Now()
+	err := n.until(ctx, quietLimit, "the log stands still", func() bool {
+		first, err := n.position(ctx, members[0])
+		same := err == nil && first.last == end
+		for _, m := range members {
+			p, err := n.position(ctx, m)
+			same = same && err == nil && p == position{end, end}
+		}
+		if !same {
+			end, since = first.last, time.Now()
+		}
+		return same && time.Since(since) > stillFor
+	})
+	return end, err
+}
+
+// until looks again and again whether something is so.
+func (n *Nemesis) until(ctx context.Context, limit time.Duration, what string, so func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for !so() {
+		if !sleep(ctx, 10*time.Millisecond) {
+			return fmt.Errorf("not so within %s: %s", limit, what)
+		}
+	}
+	return nil
+}
