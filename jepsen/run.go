@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/holdfast/holdfast/jepsen/internal/checker"
 	"github.com/holdfast/holdfast/jepsen/internal/cluster"
+	"github.com/holdfast/holdfast/jepsen/internal/disks"
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 	"github.com/holdfast/holdfast/jepsen/internal/nemesis"
 	"github.com/holdfast/holdfast/jepsen/internal/network"
@@ -112,6 +114,11 @@ type trial struct {
 	settings *workload.Options
 	findings []string // about the service as a whole: it does not serve
 	shown    []string // by faults
+
+	disks     *disks.Disks // nil without
+	supported []string     // faults that they make possible
+	skipped   []string     // faults that were asked for and are not possible, and why
+	verdict   checker.Verdict
 }
 
 // do runs everything from the first process to the verdict.
@@ -120,10 +127,17 @@ func (t *trial) do(ctx context.Context) (*report.Report, error) {
 		return nil, err
 	}
 	defer t.net.Close()
-	if err := t.openTarget(); err != nil {
+	if err := t.openDisks(); err != nil {
 		return nil, err
 	}
-	defer t.target.Close()
+	if err := t.openTarget(); err != nil {
+		return nil, errors.Join(err, t.closeDisks())
+	}
+	defer func() {
+		if err := errors.Join(t.target.Close(), t.closeDisks()); err != nil {
+			t.log.Warn("end", "error", err)
+		}
+	}()
 	t.log.Info("starting", "target", t.o.target, "net", t.net.Kind(), "seed", t.o.seed, "store", t.dir)
 	start, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -162,8 +176,51 @@ func (t *trial) openNet() error {
 	return nil
 }
 
+// openDisks makes disks whose power can be cut if that is among the faults; without them those are left out.
+func (t *trial) openDisks() error {
+	asked, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, nemesis.Names())
+	if err != nil || t.o.target != "holdfast" || !slices.ContainsFunc(asked, func(k schedule.Kind) bool { return k.Group == "power" }) {
+		return err
+	}
+	t.disks, err = disks.Open(filepath.Join(t.dir, "disks"), network.Nodes(t.o.nodes))
+	if err != nil {
+		t.skip("power", err.Error())
+		return nil
+	}
+	t.supported = []string{"power-cut", "power-restart"}
+	if _, err := exec.LookPath("strace"); err != nil {
+		t.skip("power-window", err.Error())
+		return nil
+	}
+	t.supported = append(t.supported, "power-window")
+	return nil
+}
+
+// skip takes note of faults that were asked for and are left out.
+func (t *trial) skip(faults, why string) {
+	t.log.Warn("skipped", "faults", faults, "why", why)
+	t.skipped = append(t.skipped, faults+": "+why)
+}
+
+// closeDisks unmounts the disks. What was on them is kept if the run is not valid.
+func (t *trial) closeDisks() error {
+	if t.disks == nil {
+		return nil
+	}
+	var errs []error
+	if t.verdict != checker.Valid {
+		for _, m := range network.Nodes(t.o.nodes) {
+			errs = append(errs, os.CopyFS(filepath.Join(t.dir, "data", m), os.DirFS(t.disks.Dir(m))))
+		}
+	}
+	if err := t.disks.Close(); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	return errors.Join(append(errs, os.RemoveAll(filepath.Join(t.dir, "disks")))...)
+}
+
 func (t *trial) openTarget() (err error) {
-	c := cluster.Config{Net: t.net, Dir: t.dir, Nodes: t.o.nodes, Binary: t.o.binary, Args: t.o.passed()}
+	c := cluster.Config{Net: t.net, Dir: t.dir, Nodes: t.o.nodes, DataDir: t.dataDir, Binary: t.o.binary, Args: t.o.passed()}
 	switch t.o.target {
 	case "holdfast":
 		t.target = cluster.NewHoldfast(c)
@@ -179,9 +236,10 @@ func (t *trial) openTarget() (err error) {
 
 // plan draws the schedule and builds the workloads.
 func (t *trial) plan(ctx context.Context) error {
-	faults, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, t.target.Supports(ctx))
+	supported := append(t.target.Supports(ctx), t.supported...)
+	faults, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, supported)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w %v", err, t.skipped)
 	}
 	t.steps = schedule.Generate(schedule.Options{Seed: t.o.seed, Nodes: len(t.target.Members()), Time: t.o.time, Faults: faults})
 	t.settings = &workload.Options{
@@ -201,6 +259,9 @@ func (t *trial) drive(ctx context.Context) {
 	t.settings.Recorder = t.recorder
 	n := &nemesis.Nemesis{Target: t.target, Net: t.net, Recorder: t.recorder, Log: t.log, DataDir: t.dataDir}
 	defer func() { t.shown = n.Findings() }()
+	if t.disks != nil {
+		n.Disks = t.disks
+	}
 	running, cancel := context.WithTimeout(ctx, t.o.time)
 	defer cancel()
 	broken := make(chan struct{})
@@ -228,7 +289,12 @@ func (t *trial) drive(ctx context.Context) {
 	workload.Final(final, t.loads, t.settings)
 }
 
-func (t *trial) dataDir(member string) string { return filepath.Join(t.dir, "data", member) }
+func (t *trial) dataDir(member string) string {
+	if t.disks != nil {
+		return t.disks.Dir(member)
+	}
+	return filepath.Join(t.dir, "data", member)
+}
 
 // judge asks all checkers.
 func (t *trial) judge(ctx context.Context) *report.Report {
@@ -246,12 +312,14 @@ func (t *trial) judge(ctx context.Context) *report.Report {
 	if err := h.Validate(); err != nil {
 		results = append(results, checker.External("history", len(h.Ops), []string{err.Error()}))
 	}
+	t.verdict = checker.Worst(results)
 	return &report.Report{
+		Skipped: t.skipped,
 		Run: report.Run{
 			Target: t.o.target, Network: t.net.Kind(), Workload: t.o.workload, Nemesis: t.o.nemesis,
 			Nodes: len(t.target.Members()), Seed: t.o.seed, Time: t.o.time, Version: t.o.version(ctx), Reproduce: t.o.reproduce(t.net.Kind()),
 		},
-		Verdict: checker.Worst(results), Results: results, Outages: checker.Availability(h),
+		Verdict: t.verdict, Results: results, Outages: checker.Availability(h),
 		History: h, Schedule: t.steps,
 	}
 }

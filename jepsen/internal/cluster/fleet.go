@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,8 +19,9 @@ const endLimit = 20 * time.Second
 
 // spec says how a process is started.
 type spec struct {
-	name    string // of its log: "n1", "n1-sentinel"
-	command func() *exec.Cmd
+	name string // of its log: "n1", "n1-sentinel"
+	// command prepares it; under are words before its own, of a program that runs it.
+	command func(under ...string) *exec.Cmd
 }
 
 // process is a started process.
@@ -61,12 +63,15 @@ func newFleet(dir string) *Fleet {
 func (f *Fleet) LogFile(name string) string { return filepath.Join(f.dir, name+".log") }
 
 // Start starts what of a member is not running.
-func (f *Fleet) Start(member string) error {
+func (f *Fleet) Start(member string) error { return f.StartUnder(member) }
+
+// StartUnder implements [Tracers].
+func (f *Fleet) StartUnder(member string, under ...string) error {
 	for _, s := range f.specs[member] {
 		if f.find(member, s.name) != nil {
 			continue
 		}
-		if err := f.startOne(member, s); err != nil {
+		if err := f.startOne(member, s, under); err != nil {
 			return err
 		}
 	}
@@ -84,14 +89,14 @@ func (f *Fleet) find(member, name string) *process {
 	return nil
 }
 
-func (f *Fleet) startOne(member string, s spec) error {
+func (f *Fleet) startOne(member string, s spec, under []string) error {
 	log, err := os.OpenFile(f.LogFile(s.name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("open log of %s: %w", s.name, err)
 	}
 	defer log.Close()
 	fmt.Fprintf(log, "--- started by the tests at %s\n", time.Now().Format("15:04:05.000"))
-	cmd := s.command()
+	cmd := s.command(under...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = childAttr()
 	started := make(chan error)
@@ -159,8 +164,12 @@ func (f *Fleet) end(member string, sig syscall.Signal) error {
 	f.mu.Unlock()
 	var errs []error
 	for _, p := range ps {
+		tracer := tracerOf(p.cmd.Process.Pid)
 		if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			errs = append(errs, fmt.Errorf("signal %s: %w", p.name, err))
+		}
+		if tracer != nil && sig == syscall.SIGKILL {
+			_ = tracer.Kill() // it may hold a thread up, which then does not end
 		}
 	}
 	for _, p := range ps {
@@ -173,6 +182,25 @@ func (f *Fleet) end(member string, sig syscall.Signal) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// tracerOf is the process that traces another; nil without, and where that cannot be known.
+func tracerOf(pid int) *os.Process {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return nil
+	}
+	_, line, _ := strings.Cut(string(status), "\nTracerPid:")
+	line, _, _ = strings.Cut(line, "\n")
+	tracer, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil || tracer == 0 {
+		return nil
+	}
+	p, err := os.FindProcess(tracer)
+	if err != nil {
+		return nil
+	}
+	return p
 }
 
 // Pause freezes a member, Resume lets it go on.
@@ -191,6 +219,17 @@ func (f *Fleet) signal(member string, sig syscall.Signal) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// PIDs implements [Tracers].
+func (f *Fleet) PIDs(member string) []int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var pids []int
+	for _, p := range f.running[member] {
+		pids = append(pids, p.cmd.Process.Pid)
+	}
+	return pids
 }
 
 // Running reports whether all of a member runs.

@@ -34,7 +34,7 @@ func newTestFleet(t *testing.T, behave string) *Fleet {
 	f := newFleet(t.TempDir())
 	self, err := os.Executable()
 	require.NoError(t, err)
-	f.specs["n1"] = []spec{{"n1", func() *exec.Cmd {
+	f.specs["n1"] = []spec{{"n1", func(...string) *exec.Cmd {
 		cmd := exec.Command(self)
 		cmd.Env = append(os.Environ(), behaviour+"="+behave)
 		return cmd

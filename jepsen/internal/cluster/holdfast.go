@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +38,7 @@ func NewHoldfast(c Config) *Holdfast {
 			"serve", "--name", m,
 			"--addr", c.Net.Listen(m, "client"),
 			"--peer-addr", c.Net.Listen(m, "peer"),
-			"--data-dir", h.DataDir(m),
+			"--data-dir", c.DataDir(m),
 			"--initial-cluster", strings.Join(initial, ","),
 			"--insecure", "--debug", "--disk-stall-limit", "2s",
 		}
@@ -47,7 +46,10 @@ func NewHoldfast(c Config) *Holdfast {
 			args = append(args, "--debug-peer-dial", table)
 		}
 		args = append(args, c.Args...)
-		h.fleet.specs[m] = []spec{{m, func() *exec.Cmd { return c.Net.Command(m, c.Binary, args...) }}}
+		h.fleet.specs[m] = []spec{{m, func(under ...string) *exec.Cmd {
+			words := slices.Concat(under, []string{c.Binary}, args)
+			return c.Net.Command(m, words[0], words[1:]...)
+		}}}
 	}
 	return h
 }
@@ -63,9 +65,6 @@ func (h *Holdfast) dialTable(m string) string {
 	}
 	return strings.Join(table, ",")
 }
-
-// DataDir is a member's data folder.
-func (h *Holdfast) DataDir(member string) string { return filepath.Join(h.c.Dir, "data", member) }
 
 // Nodes implements [workload.Service].
 func (h *Holdfast) Nodes() []string { return h.members }

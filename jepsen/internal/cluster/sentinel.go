@@ -57,8 +57,8 @@ func NewSentinel(c Config) (*Sentinel, error) {
 			return nil, err
 		}
 		s.fleet.specs[m] = []spec{
-			{m, func() *exec.Cmd { return c.Net.Command(m, "redis-server", conf) }},
-			{m + "-sentinel", func() *exec.Cmd { return c.Net.Command(m, "redis-sentinel", sentinel) }},
+			{m, func(...string) *exec.Cmd { return c.Net.Command(m, "redis-server", conf) }},
+			{m + "-sentinel", func(...string) *exec.Cmd { return c.Net.Command(m, "redis-sentinel", sentinel) }},
 		}
 	}
 	return s, nil

@@ -57,12 +57,23 @@ type Processes interface {
 	Findings() []string
 }
 
+// Tracers are processes that have PIDs and can be run by another program.
+type Tracers interface {
+	Processes
+	// StartUnder starts what of a member is not running, under another program that keeps the PID.
+	StartUnder(member string, under ...string) error
+	// PIDs are those of what runs of a member.
+	PIDs(member string) []int
+}
+
 // Config is what all targets need.
 type Config struct {
 	Net network.Network
 	// Dir is where data and logs go.
 	Dir   string
 	Nodes int
+	// DataDir is where a member keeps its data.
+	DataDir func(member string) string
 	// Binary is the program of the server.
 	Binary string
 	// Args are passed on to it.

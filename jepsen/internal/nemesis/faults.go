@@ -38,7 +38,7 @@ const second = time.Second
 
 // faults are all that can be broken. A new one is a row here, and its name among those that a
 // target supports.
-var faults = slices.Concat(netFaults, processFaults, serverFaults)
+var faults = slices.Concat(netFaults, processFaults, serverFaults, powerFaults)
 
 var netFaults = []fault{
 	{kind("partition-one", schedule.Net, 2*second, 8*second, sides, "one node is cut off from the others"), drawn, (*Nemesis).partition},
@@ -94,6 +94,15 @@ func Kinds() []schedule.Kind {
 		kinds[i] = f.Kind
 	}
 	return kinds
+}
+
+// Names are the names of all kinds.
+func Names() []string {
+	names := make([]string, len(faults))
+	for i, f := range faults {
+		names[i] = f.Name
+	}
+	return names
 }
 
 // faultOf is the row of a kind. Requires: there is one.

@@ -23,6 +23,8 @@ type Nemesis struct {
 	Log      *slog.Logger
 	// DataDir is where a member keeps its store; for the faults that damage it.
 	DataDir func(member string) string
+	// Disks are nil where there are none to cut the power of.
+	Disks Disks
 
 	mu       sync.Mutex
 	findings []string

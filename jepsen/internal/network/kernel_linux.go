@@ -35,7 +35,7 @@ type Kernel struct{ nodes []string }
 // may build bridges and cut wires without touching the machine's. entered is false
 // when this process is the one inside already. code is the inner process's exit code.
 func Reenter() (entered bool, code int, err error) {
-	if os.Getenv(insideEnv) != "" {
+	if Inside() {
 		return false, 0, nil
 	}
 	self, err := os.Executable()
@@ -60,6 +60,9 @@ func Reenter() (entered bool, code int, err error) {
 	return true, 0, err
 }
 
+// Inside reports whether this process runs in namespaces of its own.
+func Inside() bool { return os.Getenv(insideEnv) != "" }
+
 // CanUseKernel reports why a kernel net is not possible; nil when it is.
 func CanUseKernel() error {
 	if os.Geteuid() != 0 {
@@ -75,7 +78,7 @@ func CanUseKernel() error {
 
 // NewKernel builds the net. Requires: the process is the one that [Reenter] started.
 func NewKernel(n int) (*Kernel, error) {
-	if os.Getenv(insideEnv) == "" {
+	if !Inside() {
 		return nil, errors.New("build net: not in namespaces of its own")
 	}
 	// "ip netns" keeps its names in /run: give it a /run that nobody else sees.

@@ -15,3 +15,6 @@ func Reenter() (entered bool, code int, err error) { return false, 0, nil }
 
 // NewKernel builds no net here.
 func NewKernel(int) (Network, error) { return nil, errNotLinux }
+
+// Inside is false here.
+func Inside() bool { return false }

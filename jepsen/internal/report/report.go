@@ -34,6 +34,8 @@ type Report struct {
 	Verdict checker.Verdict  `json:"verdict"`
 	Results []checker.Result `json:"results"`
 	Outages []checker.Outage `json:"outages"`
+	// Skipped are faults that were asked for and were not possible, and why.
+	Skipped []string `json:"skipped,omitempty"`
 
 	History  *history.History `json:"-"`
 	Schedule []schedule.Step  `json:"-"`
@@ -118,6 +120,9 @@ func (r *Report) WriteText(w io.Writer) error {
 		r.Run.Target, r.Run.Workload, r.Run.Nemesis, r.Run.Nodes, r.Run.Time, r.Run.Network, r.Run.Seed)
 	if r.Run.Version != "" {
 		fmt.Fprintf(&b, "%s\n", r.Run.Version)
+	}
+	for _, s := range r.Skipped {
+		fmt.Fprintf(&b, "skipped: %s\n", s)
 	}
 	h := r.History
 	fmt.Fprintf(&b, "%d operations: %d ok, %d failed, %d unknown\n\n", len(h.Ops),

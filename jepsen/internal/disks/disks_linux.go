@@ -1,0 +1,111 @@
+package disks
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"unsafe"
+
+	"github.com/holdfast/holdfast/jepsen/internal/network"
+)
+
+// imageSize is that of a disk in bytes. The file is sparse.
+const imageSize = 4 << 30
+
+// Disks are mounted at dir/<member>, their images beside them.
+type Disks struct{ dir string }
+
+// Open makes a disk for each member, below a folder.
+func Open(dir string, members []string) (*Disks, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("no disks to cut the power of: not root")
+	}
+	if !network.Inside() {
+		return nil, errors.New("no disks to cut the power of: not in a mount namespace of its own, which comes with the kernel net")
+	}
+	d := &Disks{dir}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make folder for disks: %w", err)
+	}
+	// "ip netns exec" gives each node a mount namespace: shared mounts come and go there, too.
+	if err := do("mount", "--bind", dir, dir); err != nil {
+		return nil, err
+	}
+	if err := do("mount", "--make-shared", dir); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	for _, m := range members {
+		if err := d.make(m); err != nil {
+			return nil, errors.Join(err, d.Close())
+		}
+	}
+	return d, nil
+}
+
+func (d *Disks) make(member string) error {
+	if err := os.Mkdir(d.mount(member), 0o755); err != nil {
+		return fmt.Errorf("make mount point: %w", err)
+	}
+	f, err := os.Create(d.image(member))
+	if err != nil {
+		return fmt.Errorf("make image: %w", err)
+	}
+	if err := errors.Join(f.Truncate(imageSize), f.Close()); err != nil {
+		return fmt.Errorf("make image: %w", err)
+	}
+	if err := do("mkfs.ext4", "-q", "-F", "-E", "nodiscard", d.image(member)); err != nil {
+		return err
+	}
+	return d.attach(member)
+}
+
+func (d *Disks) attach(member string) error {
+	return do("mount", "-t", "ext4", "-o", "loop", d.image(member), d.mount(member))
+}
+
+func (d *Disks) mount(member string) string { return filepath.Join(d.dir, member) }
+func (d *Disks) image(member string) string { return filepath.Join(d.dir, member+".img") }
+
+// Dir is where a member keeps its data.
+func (d *Disks) Dir(member string) string { return filepath.Join(d.mount(member), "data") }
+
+// ioctlShutdown is EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32).
+const ioctlShutdown = 0x8004587d
+
+// noLogFlush leaves even the journal as it is on the device.
+const noLogFlush = 2
+
+// Cut cuts the power of a disk: what is not on it by now will never be. Processes on it meet errors.
+func (d *Disks) Cut(member string) error {
+	f, err := os.Open(d.mount(member))
+	if err != nil {
+		return fmt.Errorf("cut power: %w", err)
+	}
+	defer f.Close()
+	how := uint32(noLogFlush)
+	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), ioctlShutdown, uintptr(unsafe.Pointer(&how))); e != 0 {
+		return fmt.Errorf("cut power of %s: %w", member, e)
+	}
+	return nil
+}
+
+// Restore mounts a disk again, which replays its journal. Requires: no process uses it.
+func (d *Disks) Restore(member string) error {
+	if err := do("umount", d.mount(member)); err != nil {
+		return err
+	}
+	return d.attach(member)
+}
+
+// Close unmounts all. Requires: no process uses them. The images stay.
+func (d *Disks) Close() error { return do("umount", "-R", d.dir) }
+
+func do(program string, args ...string) error {
+	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %v: %w: %s", program, args, err, out)
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/cluster"
+	"github.com/holdfast/holdfast/jepsen/internal/schedule"
+)
+
+// Disks are disks whose power can be cut.
+type Disks interface {
+	Cut(member string) error
+	Restore(member string) error
+}
+
+// powerFaults lose what nodes have written and not synced. A cut hits all nodes. With it a minority is lost for the time
+// of the fault: what was acknowledged must be on the disks of the others, or of those that were not needed.
+var powerFaults = []fault{
+	{alone(kind("power-cut", schedule.Disk, 2*second, 4*second, nil, "the power of all nodes is cut at once; the leader stays away")), leaderFirst, (*Nemesis).cutAll},
+	{alone(kind("power-restart", schedule.Disk, 3*second, 5*second, nil, "nodes are killed and restarted at once, some times, then the power of all is cut; the leader stays away")), leaderFirst, (*Nemesis).restartAndCut},
+	{alone(kind("power-window", schedule.Disk, 6*second, 9*second, size(1, 2), "a follower is killed between write and sync and restarted; when it has answered for the entry, the power of all is cut, and the leader stays away")), leaderFirst, (*Nemesis).cutInWindow},
+}
+
+// cutAll cuts the power in the middle of what everybody does.
+func (n *Nemesis) cutAll(ctx context.Context, s step) (effect, error) {
+	members, leader := n.ordered(ctx, s)
+	away := []string{members[0]}
+	return n.cut(ctx, s, away, roles(members[:1], leader)+" stays away")
+}
+
+// restartAndCut leaves what processes wrote to their next lives, and takes it away from those. It hits any window by luck: logs, snapshots,
+// manifests.
+func (n *Nemesis) restartAndCut(ctx context.Context, s step) (effect, error) {
+	rng, fleet := s.Rand(), n.Target.Fleet()
+	rounds := 1 + rng.IntN(4)
+	for range rounds {
+		members, _ := n.ordered(ctx, s)
+		rng.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+		members = members[:1+rng.IntN(len(members))]
+		if err := errors.Join(atOnce(members, fleet.Kill), each(members, fleet.Start)); err != nil {
+			return effect{mend: func() error { return each(n.Target.Members(), fleet.Start) }}, err
+		}
+		sleep(ctx, time.Duration(rng.IntN(500))*time.Millisecond)
+	}
+	members, leader := n.ordered(ctx, s)
+	return n.cut(ctx, s, members[:1], fmt.Sprintf("after %d rounds of restarts; %s stays away", rounds, role(members[0], leader)))
+}
+
+// cut cuts the power of all members at one instant and starts them again on what their disks kept, but for those that
+// stay away: they come back when the fault is over.
+func (n *Nemesis) cut(ctx context.Context, s step, away []string, detail string) (effect, error) {
+	all, fleet := n.Target.Members(), n.Target.Fleet()
+	var overs []func()
+	for _, m := range all {
+		overs = append(overs, fleet.Excuse(m)) // a thread may meet an error before it is stopped
+	}
+	mend := func() error {
+		defer func() {
+			for _, over := range overs {
+				over()
+			}
+		}()
+		return errors.Join(each(all, fleet.Resume), each(all, fleet.Start))
+	}
+	err := errors.Join(atOnce(all, fleet.Pause), atOnce(all, n.Disks.Cut), atOnce(all, fleet.Kill))
+	if err == nil {
+		err = each(all, n.Disks.Restore)
+	}
+	if err != nil {
+		return effect{detail: detail, mend: mend}, err
+	}
+	back := slices.DeleteFunc(slices.Clone(all), func(m string) bool { return slices.Contains(away, m) })
+	err = each(back, fleet.Start)
+	if err == nil {
+		sleep(ctx, s.For)
+	}
+	return effect{detail: detail, mend: mend}, err
+}
+
+const (
+	// windowTries is how often the window is tried for before the power is cut anyway.
+	windowTries = 4
+	// windowLimit is how long the follower's next life may take to answer for what it did not sync.
+	windowLimit = 1200 * time.Millisecond
+	// syncDelay is how long a sync takes in the window, in microseconds: longer than anything else.
+	syncDelay = "30000000"
+)
+
+// cutInWindow makes entries of which all but a minority has only what is in the page cache of a killed process, lets the next life of that
+// process answer for them, and cuts the power.
+func (n *Nemesis) cutInWindow(ctx context.Context, s step) (effect, error) {
+	rng := s.Rand()
+	fleet := n.Target.Fleet().(cluster.Tracers)
+	over := make([]func(), 0, len(n.Target.Members()))
+	for _, m := range n.Target.Members() {
+		over = append(over, fleet.Excuse(m)) // its disk seems to hang
+	}
+	defer func() {
+		for _, done := range over {
+			done()
+		}
+	}()
+	var w window
+	hit := false
+	for try := range windowTries {
+		members, leader := n.ordered(ctx, s)
+		if leader == "" {
+			sleep(ctx, time.Second)
+			continue
+		}
+		// The leader and those beside it are a minority, and one short of a majority.
+		beside := minority(members) - 1
+		w = window{n: n, fleet: fleet, leader: leader, beside: members[1 : 1+beside], held: members[1+beside], silent: members[2+beside:], passed: int(s.Size)}
+		var err error
+		if hit, err = w.try(ctx, rng); err != nil {
+			return effect{detail: w.detail(), mend: func() error { return w.give() }}, err
+		}
+		if hit || ctx.Err() != nil || try == windowTries-1 {
+			break
+		}
+		if err := w.give(); err != nil {
+			return effect{detail: w.detail(), mend: func() error { return w.give() }}, err
+		}
+		_ = n.until(ctx, stepLimit, "there is a leader", func() bool { _, known := n.Target.Leader(ctx); return known })
+		sleep(ctx, 500*time.Millisecond)
+	}
+	if w.leader == "" {
+		return effect{detail: "no leader"}, nil
+	}
+	detail := w.detail() + ": did not answer in time"
+	if hit {
+		detail = w.detail() + ": answered for what it had not synced, or synced it first"
+	}
+	return n.cut(ctx, s, append([]string{w.leader}, w.beside...), detail)
+}
+
+// window is one try.
+type window struct {
+	n      *Nemesis
+	fleet  cluster.Tracers
+	leader string
+	beside []string // whole, and with the leader a minority
+	held   string   // killed between write and sync
+	silent []string // frozen, so that held makes the majority
+	passed int      // its next life's first sync that does not return
+}
+
+func (w *window) detail() string { return fmt.Sprintf("%s, led by %s", w.held, w.leader) }
+
+// try reports whether the held member's next life answered for the entry.
+func (w *window) try(ctx context.Context, rng *rand.Rand) (bool, error) {
+	if err := each(w.silent, w.fleet.Pause); err != nil {
+		return false, err
+	}
+	pids := w.fleet.PIDs(w.held)
+	if len(pids) != 1 {
+		return false, fmt.Errorf("%s does not run", w.held)
+	}
+	tracer := exec.Command("strace", "-f", "-q", "-p", strconv.Itoa(pids[0]), "-o", os.DevNull,
+		"-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter="+syncDelay)
+	if err := tracer.Start(); err != nil {
+		return false, fmt.Errorf("hold up syncs: %w", err)
+	}
+	defer func() {
+		_ = tracer.Process.Kill()
+		_ = tracer.Wait()
+	}()
+	stuck, since := position{}, time.Now()
+	err := w.n.until(ctx, windowLimit, "an entry waits for "+w.held, func() bool {
+		p, err := w.n.position(ctx, w.leader)
+		if err != nil || p.last == p.commit || p.commit != stuck.commit {
+			stuck, since = p, time.Now()
+			return false
+		}
+		return time.Since(since) > 60*time.Millisecond
+	})
+	if err != nil {
+		return false, nil
+	}
+	sleep(ctx, time.Duration(rng.IntN(100))*time.Millisecond)
+	if err := w.fleet.Kill(w.held); err != nil {
+		return false, err
+	}
+	if err := w.fleet.StartUnder(w.held, w.holding()...); err != nil {
+		return false, err
+	}
+	err = w.n.until(ctx, windowLimit, "the entry is committed", func() bool {
+		p, err := w.n.position(ctx, w.leader)
+		return err == nil && p.commit > stuck.commit
+	})
+	if err == nil {
+		sleep(ctx, time.Duration(20+rng.IntN(80))*time.Millisecond) // clients hear of it
+	}
+	return err == nil, nil
+}
+
+// holding is the program under which a life has no sync of its log return, from one on.
+func (w *window) holding() []string {
+	words := []string{
+		"strace", "-D", "-f", "--seccomp-bpf", "-q", "-o", os.DevNull,
+		"-e", "trace=fdatasync", "-e", fmt.Sprintf("inject=fdatasync:delay_enter=%s:when=%d+", syncDelay, w.passed),
+	}
+	for _, pattern := range []string{"wal/*.seg", "log.db"} {
+		found, _ := filepath.Glob(filepath.Join(w.n.DataDir(w.held), pattern))
+		for _, path := range found {
+			words = append(words, "-P", path)
+		}
+	}
+	return words
+}
+
+// give takes it all back.
+func (w *window) give() error {
+	if w.held == "" {
+		return nil
+	}
+	return errors.Join(each(w.silent, w.fleet.Resume), w.fleet.Kill(w.held), w.fleet.Start(w.held))
+}
