@@ -33,8 +33,9 @@ var powerFaults = []fault{
 // cutAll cuts the power in the middle of what everybody does.
 func (n *Nemesis) cutAll(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
-	away := []string{members[0]}
-	return n.cut(ctx, s, away, roles(members[:1], leader)+" stays away")
+	w := n.witness(members[0])
+	sleep(ctx, 300*time.Millisecond)
+	return n.cut(ctx, s, w, members[:1], role(members[0], leader)+" stays away")
 }
 
 // restartAndCut leaves what processes wrote to their next lives, and takes it away from those. It hits any window by luck: logs, snapshots,
@@ -52,12 +53,14 @@ func (n *Nemesis) restartAndCut(ctx context.Context, s step) (effect, error) {
 		sleep(ctx, time.Duration(rng.IntN(500))*time.Millisecond)
 	}
 	members, leader := n.ordered(ctx, s)
-	return n.cut(ctx, s, members[:1], fmt.Sprintf("after %d rounds of restarts; %s stays away", rounds, role(members[0], leader)))
+	w := n.witness(members[0])
+	sleep(ctx, time.Duration(rng.IntN(200))*time.Millisecond)
+	return n.cut(ctx, s, w, members[:1], fmt.Sprintf("after %d rounds of restarts; %s stays away", rounds, role(members[0], leader)))
 }
 
 // cut cuts the power of all members at one instant and starts them again on what their disks kept, but for those that
-// stay away: they come back when the fault is over.
-func (n *Nemesis) cut(ctx context.Context, s step, away []string, detail string) (effect, error) {
+// stay away: they come back when the fault is over. What was acknowledged to the witness must be there meanwhile.
+func (n *Nemesis) cut(ctx context.Context, s step, w *witness, away []string, detail string) (effect, error) {
 	all, fleet := n.Target.Members(), n.Target.Fleet()
 	var overs []func()
 	for _, m := range all {
@@ -72,6 +75,7 @@ func (n *Nemesis) cut(ctx context.Context, s step, away []string, detail string)
 		return errors.Join(each(all, fleet.Resume), each(all, fleet.Start))
 	}
 	err := errors.Join(atOnce(all, fleet.Pause), atOnce(all, n.Disks.Cut), atOnce(all, fleet.Kill))
+	w.end()
 	if err == nil {
 		err = each(all, n.Disks.Restore)
 	}
@@ -81,7 +85,12 @@ func (n *Nemesis) cut(ctx context.Context, s step, away []string, detail string)
 	back := slices.DeleteFunc(slices.Clone(all), func(m string) bool { return slices.Contains(away, m) })
 	err = each(back, fleet.Start)
 	if err == nil {
-		sleep(ctx, s.For)
+		mended := time.After(s.For)
+		w.judge(context.WithoutCancel(ctx))
+		select {
+		case <-ctx.Done():
+		case <-mended:
+		}
 	}
 	return effect{detail: detail, mend: mend}, err
 }
@@ -110,6 +119,7 @@ func (n *Nemesis) cutInWindow(ctx context.Context, s step) (effect, error) {
 		}
 	}()
 	var w window
+	var seen *witness
 	hit := false
 	for try := range windowTries {
 		members, leader := n.ordered(ctx, s)
@@ -120,14 +130,18 @@ func (n *Nemesis) cutInWindow(ctx context.Context, s step) (effect, error) {
 		// The leader and those beside it are a minority, and one short of a majority.
 		beside := minority(members) - 1
 		w = window{n: n, fleet: fleet, leader: leader, beside: members[1 : 1+beside], held: members[1+beside], silent: members[2+beside:], passed: int(s.Size)}
+		seen = n.witness(leader)
 		var err error
 		if hit, err = w.try(ctx, rng); err != nil {
+			seen.stop()
 			return effect{detail: w.detail(), mend: func() error { return w.give() }}, err
 		}
 		if hit || ctx.Err() != nil || try == windowTries-1 {
 			break
 		}
-		if err := w.give(); err != nil {
+		err = w.give()
+		seen.end()
+		if err != nil {
 			return effect{detail: w.detail(), mend: func() error { return w.give() }}, err
 		}
 		_ = n.until(ctx, stepLimit, "there is a leader", func() bool { _, known := n.Target.Leader(ctx); return known })
@@ -140,7 +154,7 @@ func (n *Nemesis) cutInWindow(ctx context.Context, s step) (effect, error) {
 	if hit {
 		detail = w.detail() + ": answered for what it had not synced, or synced it first"
 	}
-	return n.cut(ctx, s, append([]string{w.leader}, w.beside...), detail)
+	return n.cut(ctx, s, seen, append([]string{w.leader}, w.beside...), detail)
 }
 
 // window is one try.

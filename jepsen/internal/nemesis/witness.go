@@ -1,0 +1,84 @@
+package nemesis
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+	"github.com/holdfast/holdfast/jepsen/internal/wire"
+)
+
+const (
+	// witnesses is how many clients write beside the workloads: of the entry that is lost, the workloads may have next to nothing.
+	witnesses = 8
+	// witnessTimeout is how long one waits for a reply.
+	witnessTimeout = 5 * time.Second
+)
+
+// witness knows keys whose writes were acknowledged.
+type witness struct {
+	n    *Nemesis
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	mu    sync.Mutex
+	acked []string
+}
+
+// witness starts clients that write new keys through a member until they are told to end.
+func (n *Nemesis) witness(member string) *witness {
+	ctx, stop := context.WithCancel(context.Background())
+	w := &witness{n: n, stop: stop}
+	prefix := fmt.Sprintf("jepsen-witness-%d", n.Recorder.Now())
+	for i := range witnesses {
+		w.wg.Go(func() { w.write(ctx, member, i, prefix) })
+	}
+	return w
+}
+
+func (w *witness) write(ctx context.Context, member string, i int, prefix string) {
+	nc, err := w.n.Target.Dial(ctx, i%w.n.Target.Sides(), member)
+	if err != nil {
+		return
+	}
+	conn := wire.New(nc, witnessTimeout)
+	defer conn.Close()
+	for k := 0; ctx.Err() == nil && !conn.Broken(); k++ {
+		key := fmt.Sprintf("%s-%d-%d", prefix, i, k)
+		if conn.Do("SET", key, "v").Outcome == history.OK {
+			w.mu.Lock()
+			w.acked = append(w.acked, key)
+			w.mu.Unlock()
+		}
+		sleep(ctx, 5*time.Millisecond)
+	}
+}
+
+// end ends the clients. Requires: their member has ended, or answers.
+func (w *witness) end() {
+	w.stop()
+	w.wg.Wait()
+}
+
+// judge sees whether what was acknowledged is there, and takes it away.
+func (w *witness) judge(ctx context.Context) {
+	for _, key := range w.acked {
+		var missing bool
+		if err := w.n.until(ctx, stepLimit, "there is a leader", func() bool {
+			leader, known := w.n.Target.Leader(ctx)
+			if !known {
+				return false
+			}
+			v, err := w.n.Target.Debug(ctx, leader, "GETDEL", key)
+			missing = err == nil && v.IsNull()
+			return err == nil
+		}); err != nil {
+			return // that nobody serves is found elsewhere
+		}
+		if missing {
+			w.n.find("lost: SET %s was answered with OK before the power was cut, and is not there", key)
+		}
+	}
+}
