@@ -123,7 +123,7 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 		h.journal.start(c.st)
 		c.undo = &h.journal
 	}
-	h.env = lua.Env{Keys: keys, Args: args, Host: h, SHA: s.sha, Seed: c.scriptSeed(readOnly)}
+	h.env = lua.Env{Keys: keys, Args: args, Host: h, SHA: s.sha, Seed: c.scriptSeed(readOnly), Legacy: c.chargesAsBefore()}
 	reply, err := h.runner.Run(s.program, &h.env)
 	c.undo = nil
 	c.db, c.args = db, words
@@ -144,6 +144,12 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	}
 	return reply, true
 }
+
+// versionCharges is the first version of the entry whose scripts are charged as today: see
+// [lua.Env].
+const versionCharges = 3
+
+func (c *call) chargesAsBefore() bool { return !c.reading && c.entryVersion < versionCharges }
 
 var (
 	errOverWork  = protocol.Err("script is over its budget of work in commands")

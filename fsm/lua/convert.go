@@ -144,6 +144,7 @@ func (l *state) toReply(v value, depth int) protocol.Value {
 	l.charge(1)
 	switch x := v.o.(type) {
 	case *str:
+		l.stands(len(x.s))
 		return protocol.Bulk(x.s)
 	case numberTag:
 		return protocol.Integer(toInt64(v.n))
@@ -173,6 +174,7 @@ func (l *state) textField(t *table, field *str) (string, bool) {
 	if !is {
 		return "", false
 	}
+	l.stands(len(s.s))
 	return s.s, true
 }
 

@@ -46,6 +46,9 @@ type Env struct {
 	// Seed begins the sequence of math.random, which is the same in all runs with the same
 	// seed; 0: that of a Redis that has just started. It must come from the log.
 	Seed uint64
+	// Legacy runs by the charges of the entries before version 3, which must run over their
+	// budget exactly where they did: nothing is given back, and replies are not bounded.
+	Legacy bool
 	// Limits bounds the run; a field that is 0 has the default.
 	Limits Limits
 }

@@ -208,8 +208,9 @@ type jsonEncoder struct {
 	l   *state
 	c   *jsonConfig
 	out []byte
-	// charged is how much of out has been.
+	// charged is how much of out has been, and taken what for.
 	charged int
+	taken   int64
 }
 
 func jsonEncode(l *state, c *jsonConfig, args []value) (int, *raised) {
@@ -221,13 +222,16 @@ func jsonEncode(l *state, c *jsonConfig, args []value) (int, *raised) {
 		return 0, err
 	}
 	e.settle()
-	return l.one(l.stringOf(e.out))
+	text := l.stringOf(e.out)
+	l.release(e.taken)
+	return l.one(text)
 }
 
 // settle charges for what was written since; twice, as the buffer grows by doubling.
 func (e *jsonEncoder) settle() {
 	n := len(e.out) - e.charged
 	e.l.alloc(2 * int64(n))
+	e.taken += 2 * int64(n)
 	e.l.charge(int64(n)>>3 + 1)
 	e.charged = len(e.out)
 }
@@ -290,12 +294,16 @@ func (e *jsonEncoder) text(s string) {
 	e.l.chargeBytes(len(s))
 	e.settle()
 	e.l.alloc(int64(len(s)))
+	e.taken += int64(len(s))
 	e.out = append(e.out, '"')
 	for i := range len(s) {
 		c := s[i]
 		switch {
 		case c == '"' || c == '\\' || c == '/':
 			e.out = append(e.out, '\\', c)
+			if i&1023 == 0 && !e.l.env.Legacy {
+				e.settle()
+			}
 		case c >= 32 && c != 127:
 			e.out = append(e.out, c)
 		case c >= '\b' && c <= '\r' && c != '\v':

@@ -29,11 +29,16 @@ func (b *libraryBuilder) msgpackLibrary() *table {
 	return t
 }
 
+// unsettledBytes is how much a buffer may grow before it is charged.
+const unsettledBytes = 1 << 10
+
 // packer writes values.
 type packer struct {
 	l       *state
 	out     []byte
 	charged int
+	// taken is what the buffer has been charged.
+	taken int64
 }
 
 func msgpackPack(l *state, args []value) (int, *raised) {
@@ -47,12 +52,20 @@ func msgpackPack(l *state, args []value) (int, *raised) {
 		}
 	}
 	p.settle()
-	return l.one(l.stringOf(p.out))
+	text := l.stringOf(p.out)
+	l.release(p.taken)
+	return l.one(text)
+}
+
+// take charges for n bytes of the buffer; twice, as it grows by doubling.
+func (p *packer) take(n int) {
+	p.l.alloc(2 * int64(n))
+	p.taken += 2 * int64(n)
 }
 
 func (p *packer) settle() {
 	n := len(p.out) - p.charged
-	p.l.alloc(2 * int64(n))
+	p.take(n)
 	p.l.charge(int64(n)>>6 + 1)
 	p.charged = len(p.out)
 }
@@ -74,9 +87,12 @@ func (p *packer) header(fix byte, fits int, narrow, wide byte, n int) {
 
 func (p *packer) pack(v value, level int) *raised {
 	p.l.charge(1)
+	if len(p.out)-p.charged >= unsettledBytes && !p.l.env.Legacy {
+		p.settle()
+	}
 	switch x := v.o.(type) {
 	case *str:
-		p.l.alloc(2 * int64(len(x.s)))
+		p.take(len(x.s))
 		p.header(0xA0, 5, 0xD9, 0xDA, len(x.s))
 		p.out = append(p.out, x.s...)
 		p.settle()

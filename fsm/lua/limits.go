@@ -17,7 +17,9 @@ type Limits struct {
 	// charged in proportion.
 	Steps int64
 	// MemoryBytes is how many bytes a run may allocate, by the formulas of
-	// DESIGN.md. What becomes garbage is not given back.
+	// DESIGN.md. What becomes garbage is not given back, but for what the engine itself
+	// drops: the smaller part of a table that grew, the buffer of a string that is made. Its
+	// reply may stand for as many bytes again, be it of strings that are there only once.
 	MemoryBytes int64
 }
 
@@ -34,7 +36,7 @@ var ErrBudget = errors.New("script is over its budget")
 // BudgetError is the error of a run that was ended by its limits. Nothing of
 // what the script did may be kept.
 type BudgetError struct {
-	// Resource is what ran out: "steps" or "bytes of memory".
+	// Resource is what ran out: "steps", "bytes of memory" or "bytes of reply".
 	Resource string
 	Limit    int64
 }

@@ -76,7 +76,7 @@ func (r *Runner) begin(env *Env) *state {
 	limits := env.Limits.withDefaults()
 	r.state = state{
 		stack: r.stack, frame: &r.root, env: env, lib: shared, lastID: shared.lastID,
-		limits: limits, steps: limits.Steps, memory: limits.MemoryBytes,
+		limits: limits, steps: limits.Steps, memory: limits.MemoryBytes, reply: limits.MemoryBytes,
 		handler: shared.errorHandler,
 		resp:    protocol.RESP2, random: randomStart, seed: env.Seed, words: r.words, spare: &r.spare,
 	}
@@ -152,6 +152,7 @@ func (l *state) uncaught(r *raised) protocol.Value {
 	if hasSource && hasLine {
 		text += " script: " + l.env.SHA + ", on " + source + ":" + line + "."
 	}
+	l.stands(len(text))
 	return protocol.ErrValue(oneLine(text))
 }
 

@@ -18,7 +18,9 @@ type state struct {
 	open *upvalue
 	// steps and memory are what is left of the budget.
 	steps, memory int64
-	limits        Limits
+	// reply is how many bytes the reply may yet stand for.
+	reply  int64
+	limits Limits
 	// goDepth counts calls that nest in Go: metamethods, pcall, comparison
 	// functions.
 	goDepth int
@@ -98,6 +100,23 @@ func (l *state) alloc(n int64) {
 	if l.memory -= n; l.memory < 0 {
 		l.memory = 0
 		panic(budgetPanic{&BudgetError{Resource: "bytes of memory", Limit: l.limits.MemoryBytes}})
+	}
+}
+
+// release gives back what was taken for memory that the engine has just dropped. Only
+// what no value can hold on to is given back: so it is the same on all replicas.
+func (l *state) release(n int64) {
+	if !l.env.Legacy {
+		l.memory += n
+	}
+}
+
+// stands notes that the reply has a string of n bytes. The string may be there once and
+// stand in the reply many times; what is sent is each of them.
+func (l *state) stands(n int) {
+	if l.reply -= int64(n); l.reply < 0 && !l.env.Legacy {
+		l.reply = 0
+		panic(budgetPanic{&BudgetError{Resource: "bytes of reply", Limit: l.limits.MemoryBytes}})
 	}
 }
 
@@ -191,6 +210,9 @@ func (l *state) growStack(need int) {
 	l.alloc(int64(l.room) * slotBytes)
 	stack := make([]value, l.room)
 	copy(stack, l.stack)
+	if len(l.stack) > initialStack {
+		l.release(int64(len(l.stack)) * slotBytes)
+	}
 	l.stack = stack
 }
 

@@ -73,6 +73,7 @@ func (t *table) resize(l *state, n, hashLen int) {
 	oldNodes, oldArray := t.nodes, t.array
 	if n > len(oldArray) {
 		t.growArray(l, n)
+		l.release(int64(len(oldArray)) * slotBytes)
 	}
 	t.makeNodes(l, hashLen)
 	if n < len(oldArray) {
@@ -88,6 +89,7 @@ func (t *table) resize(l *state, n, hashLen int) {
 			t.set(l, old.key, old.val)
 		}
 	}
+	l.release(int64(len(oldNodes)) * nodeBytes)
 }
 
 // growArray makes the array n long.

@@ -1,0 +1,120 @@
+package lua
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestReplyStandsFor: a reply is charged by the bytes that are sent for it, however few there are in memory.
+func TestReplyStandsFor(t *testing.T) {
+	const limit = 1 << 20
+	for _, c := range []struct {
+		source string
+		over   bool
+	}{
+		{"local s = string.rep('x', 3e5) return {s, s, s}", false},
+		{"local s = string.rep('x', 3e5) return {s, s, s, s}", true},
+		{"local s = string.rep('x', 3e5) local t = {s, s} return {t, t}", true},
+		{"local s = string.rep('x', 3e5) local t = {s, s} return {t, {t}}", true},
+		{"local t = {ok = string.rep('x', 3e5)} return {t, t, t}", false},
+		{"local t = {ok = string.rep('x', 3e5)} return {t, t, t, t}", true},
+		{"local t = {err = string.rep('x', 3e5)} return {t, t, t, t}", true},
+		{"redis.setresp(3) local t = {big_number = string.rep('1', 3e5)} return {t, t, t, t}", true},
+		{"redis.setresp(3) local t = {verbatim_string = {format = 'txt', string = string.rep('1', 3e5)}} return {t, t, t, t}", true},
+		{"redis.setresp(3) local s = string.rep('x', 3e5) return {map = {[1] = s, [2] = s, [3] = {s, s}}}", true},
+		{"redis.setresp(3) local s = string.rep('x', 3e5) return {set = {[s] = true, [s .. 'x'] = true}}", false},
+		{"redis.call('set', 'k', string.rep('x', 3e5)) local s = redis.call('get', 'k') return {s, s, s, s}", true},
+		{"return string.rep('x', 9e5)", false},
+	} {
+		run := func(legacy bool) error {
+			_, err := mustCompile(t, c.source).Run(&Env{Host: newFakeHost(), Limits: Limits{MemoryBytes: limit}, Legacy: legacy})
+			return err
+		}
+		err := run(false)
+		require.Equal(t, c.over, errors.Is(err, ErrBudget), "%s: %v", c.source, err)
+		require.NoError(t, run(true), c.source)
+	}
+}
+
+// TestHostRepliesAreCharged: what redis.call hands in counts as if the script had made it.
+func TestHostRepliesAreCharged(t *testing.T) {
+	h := newFakeHost()
+	h.strings["k"] = strings.Repeat("x", 3e5)
+	for calls, over := range map[int]bool{3: false, 4: true} {
+		source := fmt.Sprintf("local t = {} for i = 1, %d do t[i] = redis.call('get', 'k') end return #t", calls)
+		_, err := mustCompile(t, source).Run(&Env{Host: h, Limits: Limits{MemoryBytes: 1 << 20}})
+		require.Equal(t, over, errors.Is(err, ErrBudget), source)
+	}
+}
+
+// largeTables is what Redis's own test suite does with cmsgpack.
+const largeTables = `
+local array, map = {}, {}
+for i = 1, 100000 do array[i] = i map['key' .. i] = 'v' .. i end
+local packed = cmsgpack.pack({array, map})
+local back = cmsgpack.unpack(packed)
+for i = 1, 100000, 997 do assert(back[1][i] == i and back[2]['key' .. i] == 'v' .. i) end
+return #packed`
+
+// TestLargeTables: what the engine itself drops is not charged for ever, so large structures fit
+// that are not larger than the budget. Entries of older releases run over it as they did.
+func TestLargeTables(t *testing.T) {
+	p, r := mustCompile(t, largeTables), NewRunner()
+	v, err := r.Run(p, &Env{Host: newFakeHost()})
+	require.NoError(t, err)
+	require.Greater(t, v.Num, int64(1_000_000))
+	t.Logf("%+v", r.Used())
+	_, err = r.Run(p, &Env{Host: newFakeHost(), Legacy: true})
+	require.ErrorIs(t, err, ErrBudget)
+}
+
+// TestReleased: what is given back is no more than was taken.
+func TestReleased(t *testing.T) {
+	for _, source := range []string{
+		"local t = {} for i = 1, 5000 do t[i] = i end",
+		"local t = {} for i = 1, 5000 do t['k' .. i] = i end",
+		"for i = 1, 300 do local t = {1, 2, 3, x = 1} for j = 1, 20 do t[j] = j t['k' .. j] = j end end",
+		"for i = 1, 50 do KEYS[i] = i KEYS['k' .. i] = i ARGV[i] = i end",
+		"local t = {} for i = 1, 500 do t[i] = string.rep('x', i) end for i = 1, 20 do cmsgpack.pack(t) cjson.encode(t) end",
+		"local function f(n) if n == 0 then return 0 end return 1 + f(n - 1) end for i = 1, 10 do f(2000) end",
+		"pcall(cjson.encode, {string.rep('x', 5000), tostring}) pcall(cmsgpack.pack)",
+		"local t = {} for r = 1, 20 do for i = 1, 500 do t[i] = i t['k' .. i] = i end for i = 1, 500 do t[i] = nil t['k' .. i] = nil end end",
+	} {
+		for _, keys := range [][]string{nil, {"a"}, {"a", "b", "c", "d", "e"}, make([]string, 100)} {
+			p, r := mustCompile(t, source), NewRunner()
+			_, err := r.Run(p, &Env{Host: newFakeHost(), Keys: keys, Legacy: true})
+			require.NoError(t, err, source)
+			legacy := r.Used()
+			_, err = r.Run(p, &Env{Host: newFakeHost(), Keys: keys})
+			require.NoError(t, err, source)
+			require.LessOrEqual(t, r.Used().MemoryBytes, legacy.MemoryBytes, source)
+			require.Positive(t, r.Used().MemoryBytes, source)
+		}
+	}
+}
+
+// TestGarbageIsBounded: what a script makes the engine drop costs it steps, so that it
+// does not pile up faster than it is collected.
+func TestGarbageIsBounded(t *testing.T) {
+	for name, source := range map[string]string{
+		"a table that grows again and again": `while true do local t = {} for i = 1, 2e4 do t[i] = i end end`,
+		"a hash that moves again and again":  `local t = {} for i = 1, 2e4 do t['k' .. i] = 1 end while true do for i = 1, 3e4 do t[i + 0.5] = i t[i + 0.5] = nil end end`,
+		"a large buffer dropped each time":   `local t = {} for i = 1, 1000 do t[i] = 1e9 + i end while true do cmsgpack.pack(t) end`,
+		"a buffer of a failure":              `local t = {string.rep('x', 1e5), tostring} while true do pcall(cjson.encode, t) end`,
+	} {
+		var before, after runtime.MemStats
+		p := mustCompile(t, source)
+		runtime.ReadMemStats(&before)
+		_, err := p.Run(&Env{Host: newFakeHost()})
+		runtime.ReadMemStats(&after)
+		require.ErrorIs(t, err, ErrBudget, name)
+		total := after.TotalAlloc - before.TotalAlloc
+		t.Logf("%s: %d MB in all", name, total>>20)
+		require.Less(t, total, uint64(2<<30), name)
+	}
+}
