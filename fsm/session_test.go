@@ -62,9 +62,26 @@ func TestSessionStaysSmall(t *testing.T) {
 		require.True(t, ss.begin(&b))
 	}
 	require.LessOrEqual(t, len(ss[0].spans), maxSpans)
-	b := protocol.Batch{Origin: origin, Seq: 59_998}
-	require.False(t, ss.begin(&b))
+	// None is applied again, those neither that were too many to be remembered one by one.
+	for seq := uint64(20_000); seq < 60_000; seq += 2 {
+		b := protocol.Batch{Origin: origin, Seq: seq}
+		require.True(t, ss.done(origin, seq))
+		require.False(t, ss.begin(&b))
+	}
 	checkSession(t, ss[0])
+}
+
+// What a former life of a node proposed counts as done, whatever its number: it will never
+// be applied any more.
+func TestFormerLifeIsDone(t *testing.T) {
+	var ss sessions
+	ss.begin(&protocol.Batch{Origin: protocol.Origin{Node: "a", Epoch: 2}, Seq: 5})
+	for epoch, want := range map[uint64]bool{1: true, 2: false, 3: false} {
+		require.Equal(t, want, ss.done(protocol.Origin{Node: "a", Epoch: epoch}, 6), "epoch %d", epoch)
+	}
+	require.True(t, ss.done(protocol.Origin{Node: "a", Epoch: 1}, 5))
+	require.True(t, ss.done(protocol.Origin{Node: "a", Epoch: 2}, 5))
+	require.False(t, ss.done(protocol.Origin{Node: "b", Epoch: 1}, 5))
 }
 
 func TestSessionsAreOrdered(t *testing.T) {

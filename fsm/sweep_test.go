@@ -170,3 +170,19 @@ func TestPassedKeysAreSwept(t *testing.T) {
 	require.Zero(t, d.m.st.databases[0].keys.len())
 	require.NoError(t, checkDatabase(d.m.st.databases[0]))
 }
+
+// TestReadAtTheDeadline: the log has reached a deadline and not passed it, the reader's time has: the
+// reader must ask for a stamp first, or it would answer what the log does not say yet.
+func TestReadAtTheDeadline(t *testing.T) {
+	d := newDriver(t)
+	d.do("set", "k", "v", "px", "100")
+	d.advance(100)
+	reply, due := d.read("get", "k")
+	require.False(t, due)
+	require.Equal(t, "v", reply.Str)
+	d.nowMillis++
+	for _, words := range [][]string{{"get", "k"}, {"exists", "k"}, {"dbsize"}, {"keys", "*"}} {
+		_, due = d.read(words...)
+		require.True(t, due, words)
+	}
+}

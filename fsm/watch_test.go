@@ -179,3 +179,23 @@ func TestSnapshotOfVersion1(t *testing.T) {
 	d.do("del", "missing")
 	require.Equal(t, protocol.KindNullArray, d.exec(watches).Kind)
 }
+
+// TestCreationInThePlaceOfEnded: a key that comes where an ended one waits to be swept was not there
+// before, on a node that has swept it or never had it too.
+func TestCreationInThePlaceOfEnded(t *testing.T) {
+	d := newDriver(t)
+	d.fill("k", sweepLimit+10, 100)
+	d.do("set", "last", "v", "px", "101")
+	d.advance(102)
+	require.NotNil(t, d.m.st.databases[0].keys.find(hashKey("last"), "last"), "it waits to be swept")
+	other := &driver{t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset}
+	require.Equal(t, d.m.Hash(), other.m.Hash())
+	marked := uint64(newMark(d.m.st.versions, true))
+	for _, each := range []*driver{d, other} {
+		each.do("set", "last", "w")
+		each.do("del", "last")
+		reply := each.exec([]protocol.Watch{{Key: "last", Mark: marked}}, []string{"set", "a", "1"})
+		require.Equal(t, protocol.KindNullArray, reply.Kind, "it came and went")
+	}
+	require.Equal(t, d.m.Hash(), other.m.Hash())
+}
