@@ -184,7 +184,7 @@ func TestSnapshotOfVersion1(t *testing.T) {
 // before, on a node that has swept it or never had it too.
 func TestCreationInThePlaceOfEnded(t *testing.T) {
 	d := newDriver(t)
-	d.fill("k", sweepLimit+10, 100)
+	d.fill("k", 2*sweepLimit+10, 100) // the next two entries do not sweep them all
 	d.do("set", "last", "v", "px", "101")
 	d.advance(102)
 	require.NotNil(t, d.m.st.databases[0].keys.find(hashKey("last"), "last"), "it waits to be swept")
