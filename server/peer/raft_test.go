@@ -36,6 +36,7 @@ func startRaft(t *testing.T, n *node, peers raft.Configuration) *raft.Raft {
 	t.Cleanup(func() {
 		require.NoError(t, r.Shutdown().Error())
 		require.NoError(t, transport.Close())
+		require.NoError(t, s.Close())
 	})
 	return r
 }

@@ -63,12 +63,38 @@ func openBolt(path string, visit func(bucket string, key, value []byte) error) (
 	if err := checkBolt(path, visit); err != nil {
 		return nil, err
 	}
+	if err := proveBolt(vfs.OS{}, path); err != nil {
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
 	defer recoverAsDamage(path, &err)
 	db, err = raftboltdb.New(boltOptions(path))
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
 	return db, nil
+}
+
+// proveBolt brings to the disk what checkBolt has read. bbolt writes the pages of a transaction, syncs
+// them, writes a meta page that makes them count, and syncs that. So after a crash anything may be
+// unsynced, and after a failed sync a meta page may be in memory alone, for ever: both are written again.
+func proveBolt(fs vfs.FS, path string) error {
+	f, err := fs.Open(path, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	page := make([]byte, boltPageHead+boltMetaSize)
+	at := int64(0)
+	for id := range uint64(2) {
+		if _, err := f.ReadAt(page, at); err != nil {
+			return err
+		}
+		if _, err := f.WriteAt(page, at); err != nil {
+			return err
+		}
+		at += int64(parseMeta(page, id).pageSize)
+	}
+	return f.SyncData()
 }
 
 // recoverAsDamage turns a panic over a file into an error.

@@ -2,13 +2,18 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/store/internal/memdisk"
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 // spoiledFile writes content under a fresh name in dir.
@@ -171,4 +176,58 @@ func TestBoltFilesWithForeignContentsAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "its first meta page is damaged")
 	_, err = openStable(filepath.Join(dir, "none.db"))
 	require.ErrorContains(t, err, "it is missing")
+}
+
+// TestDatabaseIsProvedToBeOnTheDisk: the sync of a meta page failed, so that it is in memory alone, and clean.
+func TestDatabaseIsProvedToBeOnTheDisk(t *testing.T) {
+	real := filepath.Join(t.TempDir(), "a.db")
+	require.NoError(t, createBolt(real))
+	content, err := os.ReadFile(real)
+	require.NoError(t, err)
+	for page := range int64(2) {
+		disk := memdisk.New(7)
+		fs := disk.Boot()
+		f, err := fs.Open("a.db", os.O_CREATE|os.O_RDWR)
+		require.NoError(t, err)
+		_, err = f.WriteAt(make([]byte, len(content)), 0)
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(f.Sync(), fs.SyncDir(".")))
+		_, err = f.WriteAt(content, 0)
+		require.NoError(t, err)
+		require.NoError(t, f.Sync())
+		size := int64(os.Getpagesize())
+		meta := bytes.Clone(content[page*size : page*size+512])
+		meta[boltPageHead+50]++ // another transaction
+		_, err = f.WriteAt(meta, page*size)
+		require.NoError(t, err)
+		disk.Hook(func(memdisk.Op) error { return syscall.EIO })
+		require.Error(t, f.Sync())
+		disk.Hook(nil)
+		shown, err := vfs.ReadFile(fs, "a.db")
+		require.NoError(t, err)
+		require.NoError(t, proveBolt(fs, "a.db"))
+		disk.PowerCut(0)
+		kept, err := vfs.ReadFile(disk.Boot(), "a.db")
+		require.NoError(t, err)
+		require.Equal(t, shown, kept)
+	}
+}
+
+// TestFailedVoteIsTheLast: nobody knows what is on the disk after a failed write, also when it works again.
+func TestFailedVoteIsTheLast(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	require.NoError(t, createBolt(path))
+	s, err := openStable(path)
+	require.NoError(t, err)
+	works := s.db
+	defer func() { require.NoError(t, works.Close()) }()
+	other := filepath.Join(t.TempDir(), "b.db")
+	require.NoError(t, createBolt(other))
+	s.db, err = openBolt(other, func(string, []byte, []byte) error { return nil })
+	require.NoError(t, err)
+	require.NoError(t, s.db.Close())
+	err = s.Set([]byte("vote"), []byte("n1"))
+	require.Error(t, err)
+	s.db = works
+	require.Equal(t, err, s.Set([]byte("vote"), []byte("n1")))
 }

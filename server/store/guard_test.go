@@ -22,6 +22,7 @@ func open(t *testing.T, h store.Hooks) *store.Store {
 	t.Helper()
 	s, err := storetest.NewDisk().Open(store.Config{Hooks: h})
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
 	require.NoError(t, s.Log.StoreLog(&raft.Log{Index: 1, Term: 1, Data: []byte("one")}))
 	return s
 }
@@ -227,6 +228,7 @@ func TestTornAppendLeavesATruePrefix(t *testing.T) {
 		faults := store.NewFaults()
 		s, err := disk.Open(store.Config{Hooks: store.Hooks{Faults: faults}})
 		require.NoError(t, err)
+		defer disk.Crash()
 		died, release := make(chan struct{}), make(chan struct{})
 		faults.Inject(store.Fault{Torn: func() { close(died); <-release; runtime.Goexit() }})
 		require.NoError(t, s.Log.StoreLog(&raft.Log{Index: 1, Term: 1}), "one of several entries is waited for")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -75,9 +76,6 @@ func (f *folder) open() error {
 	if err := makeFolder(f.FS, filepath.Clean(f.config.Dir)); err != nil {
 		return fmt.Errorf("make data folder: %w", err)
 	}
-	if err := f.FS.SyncDir(filepath.Dir(filepath.Clean(f.config.Dir))); err != nil {
-		return err
-	}
 	lock, err := f.Lock(f.config.Dir)
 	if err != nil {
 		return err
@@ -92,7 +90,8 @@ func (f *folder) open() error {
 			return err
 		}
 	}
-	if id == nil || id.State == stateCreating {
+	isNew := id == nil || id.State == stateCreating
+	if isNew {
 		if err := f.create(id); err != nil {
 			return err
 		}
@@ -100,20 +99,42 @@ func (f *folder) open() error {
 	if err := f.openParts(); err != nil {
 		return err
 	}
+	if f.epoch == 0 && !isNew {
+		// No Open has returned yet. A crash may have come between the writing of "ready" and
+		// its sync: a power cut would bring back "creating", and the next Open begin again.
+		if err := id.save(f.FS, f.config.Dir); err != nil {
+			return err
+		}
+	}
 	f.epoch++
 	return f.stable.SetUint64([]byte(keyEpoch), f.epoch)
 }
 
-// makeFolder makes dir and what is missing above it.
+// makeFolder makes dir and what is missing above it, durably: one level after the other, so
+// that a level that a crash left unsynced is the last one, and is synced by the next Open.
 func makeFolder(fs vfs.FS, dir string) error {
 	exists, err := fs.Exists(dir)
-	if exists || err != nil {
+	if err != nil {
 		return err
 	}
-	if err := makeFolder(fs, filepath.Dir(dir)); err != nil {
-		return err
+	parent := filepath.Dir(dir)
+	if !exists {
+		if err := makeFolder(fs, parent); err != nil {
+			return err
+		}
+		if err := fs.Mkdir(dir); err != nil {
+			return err
+		}
 	}
-	return fs.Mkdir(dir)
+	err = fs.SyncDir(parent)
+	if exists && errors.Is(err, os.ErrPermission) {
+		return nil // this node cannot have made anything there
+	}
+	if err != nil {
+		// If it is empty it is made again next time: another sync could succeed without writing its name.
+		_ = fs.Remove(dir)
+	}
+	return err
 }
 
 // create makes all parts. If id is not nil an earlier attempt was interrupted: no Open
@@ -132,9 +153,10 @@ func (f *folder) create(id *identity) error {
 			Format: identityFormat, Node: f.config.NodeName, Cluster: f.config.ClusterID, LogStore: f.config.LogStore,
 			State: stateCreating, CreatedAt: time.Now().UTC(), CreatedBy: release(),
 		}
-		if err := id.save(f.FS, f.config.Dir); err != nil {
-			return err
-		}
+	}
+	// Also when it was read: parts without an identity are taken for a node that lost it.
+	if err := id.save(f.FS, f.config.Dir); err != nil {
+		return err
 	}
 	for _, name := range parts {
 		if err := f.FS.RemoveAll(f.path(name)); err != nil {
@@ -187,7 +209,29 @@ func (f *folder) openParts() (err error) {
 	}
 	f.snapshots = snapshots
 	snapshots.completed = f.recordSnapshot
-	return f.checkContinuity(damaged)
+	if err := f.checkContinuity(damaged); err != nil {
+		return err
+	}
+	return f.proveSnapshots()
+}
+
+// proveSnapshots makes sure that the names of snapshots are on the disk that were not recorded as
+// completed: a crash, or an error, came between their renaming and the sync of their folder.
+func (f *folder) proveSnapshots() error {
+	recorded, err := f.stable.GetUint64([]byte(keySnapshot))
+	if err != nil {
+		return err
+	}
+	newest := recorded
+	for _, meta := range f.snapshots.list {
+		if meta.Index > recorded {
+			if err := f.snapshots.prove(meta.ID); err != nil {
+				return err
+			}
+			newest = max(newest, meta.Index)
+		}
+	}
+	return f.recordSnapshot(newest)
 }
 
 // openLog takes care that f.log is nil, and not a nil pointer in an interface, after an error.

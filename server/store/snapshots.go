@@ -78,7 +78,7 @@ func openSnapshots(fs vfs.FS, dir string, logger *slog.Logger) (*snapshots, []da
 		id, isSnapshot := strings.CutSuffix(name, snapshotSuffix)
 		switch {
 		case strings.HasSuffix(name, ".tmp"):
-			if err := fs.Remove(path); err != nil {
+			if err := errors.Join(fs.Remove(path), fs.SyncDir(dir)); err != nil {
 				return nil, nil, fmt.Errorf("remove unfinished snapshot: %w", err)
 			}
 		case isSnapshot:
@@ -234,6 +234,24 @@ func (s *snapshots) Create(version raft.SnapshotVersion, index, term uint64, con
 		return nil, k.abandon(fmt.Errorf("create snapshot: %w", err))
 	}
 	return k, nil
+}
+
+// prove makes the name of a snapshot durable. What is in the file was synced before it got
+// the name. The name is given again: after a sync of the folder that failed, another could succeed
+// without writing it. If a crash comes between, the snapshot is gone, and was never complete.
+func (s *snapshots) prove(id string) error {
+	path := s.path(id)
+	err := s.fs.Rename(path, path+".tmp")
+	if err == nil {
+		err = s.fs.Rename(path+".tmp", path)
+	}
+	if err == nil {
+		err = s.fs.SyncDir(s.dir)
+	}
+	if err != nil {
+		return fmt.Errorf("name snapshot again: %w", err)
+	}
+	return nil
 }
 
 // snapshotSink is a raft.SnapshotSink.

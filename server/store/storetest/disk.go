@@ -1,198 +1,146 @@
 // Package storetest is a node's disk in memory, for tests in virtual time. It
 // outlives the processes that use it: open it, crash it, open it again.
 //
-// It promises what a disk promises: what was acknowledged is there after a
-// crash, and a call that was still waiting when the crash came has no effect. It
-// goes through the same watchdog, hooks and faults as the real store, and its log
-// is as strict as the one on a real disk: no gaps.
+// It is the real store, with log, snapshots, identity and folder, over a file system with a page cache
+// (package memdisk): what was acknowledged is there after a crash and after a power cut; what was not
+// may be there after a crash, and may vanish with the power. Terms and votes lie in a file of its own
+// form, as bbolt needs a real one.
 //
 // Start reading at [Disk].
 package storetest
 
 import (
-	"errors"
-	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
 	"sync"
-
-	"github.com/hashicorp/raft"
+	"syscall"
 
 	"github.com/holdfast/holdfast/server/store"
+	"github.com/holdfast/holdfast/server/store/internal/memdisk"
 )
 
-// ErrCrashed is returned by calls on a store whose process has crashed.
-var ErrCrashed = errors.New("this process has crashed")
+// ErrCrashed is returned by calls on a store whose process crashes.
+var ErrCrashed = memdisk.ErrKilled
+
+const (
+	// dataDir is where the folder is.
+	dataDir = "data"
+	// segmentSize is small: rotations are as frequent as in a real cluster that runs for hours.
+	segmentSize = 16 << 10
+)
 
 // Disk is one node's disk. In a synctest bubble, make it inside.
 type Disk struct {
-	mu        sync.Mutex // guards all below
-	life      uint64     // number of the Open in force; also the epoch
-	crashed   bool
-	log       []raft.Log // in order of index
-	stable    map[string]string
-	snapshots []*snapshot // oldest first
-	created   int         // snapshots ever begun, for their names
+	files *memdisk.Disk
+
+	mu      sync.Mutex // guards all below
+	store   *store.Store
+	held    chan struct{} // closed when syncs of the log need not wait any more; nil: they do not wait
+	failing int           // the how many-th sync of the log, from now, fails; 0: none
 }
 
 // NewDisk returns an empty disk.
-func NewDisk() *Disk { return &Disk{stable: make(map[string]string)} }
+func NewDisk() *Disk {
+	d := &Disk{files: memdisk.New(1)}
+	d.files.Hook(d.meet)
+	return d
+}
 
 // Open is like store.Open on this disk. Only c.Hooks matters. A Store that
 // was opened earlier is cut off as by Crash.
 func (d *Disk) Open(c store.Config) (*store.Store, error) {
+	d.Crash()
+	s, err := openOn(d.files.Boot(), c)
+	if err != nil {
+		return nil, err
+	}
 	d.mu.Lock()
-	d.life++
-	d.crashed = false
-	h := handle{disk: d, life: d.life}
-	d.mu.Unlock()
-	return store.New(store.Parts{
-		Log:       &diskLog{h},
-		Stable:    &diskStable{h},
-		Snapshots: &diskSnapshots{h},
-		Epoch:     h.life,
-		Close:     h.close,
-	}, c.Hooks)
+	defer d.mu.Unlock()
+	d.store = s
+	return s, nil
+}
+
+// openOn opens the folder as a process on a disk finds it.
+func openOn(p *memdisk.Process, c store.Config) (*store.Store, error) {
+	c.Dir, c.NodeName, c.ClusterID, c.LogStore = dataDir, "node", "cluster", store.KindWAL
+	return store.OpenOn(store.Device{
+		FS:           p,
+		Lock:         func(string) (io.Closer, error) { return io.NopCloser(nil), nil },
+		CreateStable: func(path string) error { return createStable(p, path) },
+		OpenStable:   func(path string) (store.StableStore, error) { return openStable(p, path) },
+		SegmentSize:  segmentSize,
+	}, c)
 }
 
 // Crash is the death of the process: calls on its Store fail from here on, also
-// those that an injected fault holds up. What was acknowledged stays.
+// those that a fault holds up. What was written stays, whether it was synced or not.
 func (d *Disk) Crash() {
+	d.files.Kill()
+	d.end()
+}
+
+// PowerCut is Crash, and takes away what was not synced, or some of it: the seed says what.
+func (d *Disk) PowerCut(seed uint64) {
+	d.files.PowerCut(seed)
+	d.end()
+}
+
+func (d *Disk) end() {
+	d.mu.Lock()
+	s := d.store
+	d.store, d.failing = nil, 0
+	d.mu.Unlock()
+	d.ReleaseSyncs()
+	if s != nil {
+		_ = s.Close() // its goroutine ends; it can write nothing any more
+	}
+}
+
+// FailSync makes one of the log's syncs fail with EIO: the next one, or a later one. What
+// it should have written can be read until the next power cut, and is on the disk in part, or not at all.
+func (d *Disk) FailSync(later int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.crashed = true
+	d.failing = later + 1
 }
 
-// LoseTail removes the newest log entries although they were acknowledged: a
-// disk that lies about what it has written. Tests of the tests use it.
-func (d *Disk) LoseTail(entries int) {
+// HoldSyncs makes the log's syncs wait, so that the process can be crashed between a
+// write and its sync. ReleaseSyncs, Crash and PowerCut end that.
+func (d *Disk) HoldSyncs() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.log = d.log[:max(0, len(d.log)-entries)]
+	if d.held == nil {
+		d.held = make(chan struct{})
+	}
 }
 
-// Entries counts the log's entries.
-func (d *Disk) Entries() int {
+// ReleaseSyncs lets syncs go on.
+func (d *Disk) ReleaseSyncs() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.log)
+	if d.held != nil {
+		close(d.held)
+		d.held = nil
+	}
 }
 
-// handle is one life's access to the disk.
-type handle struct {
-	disk *Disk
-	life uint64
-}
-
-// lock returns with the disk's mutex held, or an error if this life is over.
-func (h handle) lock() error {
-	h.disk.mu.Lock()
-	if h.disk.crashed || h.disk.life != h.life {
-		h.disk.mu.Unlock()
-		return ErrCrashed
-	}
-	return nil
-}
-
-func (h handle) close() error {
-	if h.lock() == nil {
-		h.disk.crashed = true
-		h.disk.mu.Unlock()
-	}
-	return nil
-}
-
-// diskLog is a raft.LogStore.
-type diskLog struct{ handle }
-
-func (l *diskLog) IsMonotonic() bool { return true }
-
-func (l *diskLog) FirstIndex() (uint64, error) {
-	if err := l.lock(); err != nil {
-		return 0, err
-	}
-	defer l.disk.mu.Unlock()
-	if len(l.disk.log) == 0 {
-		return 0, nil
-	}
-	return l.disk.log[0].Index, nil
-}
-
-func (l *diskLog) LastIndex() (uint64, error) {
-	if err := l.lock(); err != nil {
-		return 0, err
-	}
-	defer l.disk.mu.Unlock()
-	return l.disk.last(), nil
-}
-
-func (d *Disk) last() uint64 {
-	if len(d.log) == 0 {
-		return 0
-	}
-	return d.log[len(d.log)-1].Index
-}
-
-// position is where index is or would be.
-func (d *Disk) position(index uint64) int {
-	lo, hi := 0, len(d.log)
-	for lo < hi {
-		if mid := (lo + hi) / 2; d.log[mid].Index < index {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return lo
-}
-
-func (l *diskLog) GetLog(index uint64, log *raft.Log) error {
-	if err := l.lock(); err != nil {
-		return err
-	}
-	defer l.disk.mu.Unlock()
-	i := l.disk.position(index)
-	if i == len(l.disk.log) || l.disk.log[i].Index != index {
-		return raft.ErrLogNotFound
-	}
-	*log = l.disk.log[i]
-	return nil
-}
-
-func (l *diskLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
-
-func (l *diskLog) StoreLogs(logs []*raft.Log) error {
-	if err := l.lock(); err != nil {
-		return err
-	}
-	defer l.disk.mu.Unlock()
-	last := l.disk.last()
-	for _, log := range logs {
-		switch {
-		case log.Index <= last && last > 0:
-			return fmt.Errorf("append log: index %d after %d: raft removes a tail before it writes another", log.Index, last)
-		case log.Index != last+1 && last > 0:
-			return fmt.Errorf("append log: index %d after %d leaves a gap", log.Index, last)
-		}
-		last = log.Index
-	}
-	for _, log := range logs {
-		l.disk.log = append(l.disk.log, *log)
-	}
-	return nil
-}
-
-func (l *diskLog) DeleteRange(lo, hi uint64) error {
-	if err := l.lock(); err != nil {
-		return err
-	}
-	defer l.disk.mu.Unlock()
-	d := l.disk
-	from, to := d.position(lo), d.position(hi+1)
-	if from >= to {
+// meet is what an operation meets with. Terms and votes are spared: raft panics over them.
+func (d *Disk) meet(op memdisk.Op) error {
+	if op.Kind != memdisk.OpSync || !strings.HasPrefix(op.Name, filepath.Join(dataDir, "wal")+"/") {
 		return nil
 	}
-	if from > 0 && to < len(d.log) {
-		return fmt.Errorf("delete log range %d to %d: it is neither a head nor a tail", lo, hi)
+	d.mu.Lock()
+	held, fails := d.held, d.failing == 1
+	if d.failing > 0 {
+		d.failing--
 	}
-	d.log = append(append([]raft.Log(nil), d.log[:from]...), d.log[to:]...)
+	d.mu.Unlock()
+	if held != nil {
+		<-held
+	}
+	if fails {
+		return syscall.EIO
+	}
 	return nil
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"io"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -15,6 +16,7 @@ func open(t *testing.T, d *Disk, f *store.Faults) *store.Store {
 	t.Helper()
 	s, err := d.Open(store.Config{Hooks: store.Hooks{Faults: f}})
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
@@ -42,7 +44,7 @@ func TestDiskKeepsWhatWasAcknowledgedAndNothingElse(t *testing.T) {
 		synctest.Wait()
 		disk.Crash()
 		faults.Clear()
-		require.ErrorIs(t, <-returned, ErrCrashed)
+		require.Error(t, <-returned)
 		require.ErrorIs(t, half.Close(), ErrCrashed)
 		require.ErrorIs(t, s.Stable.SetUint64([]byte("term"), 8), ErrCrashed)
 
@@ -70,40 +72,48 @@ func TestDiskKeepsWhatWasAcknowledgedAndNothingElse(t *testing.T) {
 	})
 }
 
-func TestLogIsAsStrictAsARealOne(t *testing.T) {
-	disk := NewDisk()
-	s := open(t, disk, nil)
-	require.NoError(t, s.Log.StoreLogs([]*raft.Log{{Index: 5}, {Index: 6}, {Index: 7}, {Index: 8}}))
-	require.ErrorContains(t, s.Log.StoreLog(&raft.Log{Index: 10}), "gap")
-	require.ErrorContains(t, s.Log.StoreLog(&raft.Log{Index: 8}), "tail")
-	require.ErrorContains(t, s.Log.DeleteRange(6, 7), "neither")
-	require.NoError(t, s.Log.DeleteRange(1, 4))
-	require.NoError(t, s.Log.DeleteRange(8, 100))
-	require.NoError(t, s.Log.DeleteRange(1, 5))
-	first, err := s.Log.FirstIndex()
-	require.NoError(t, err)
-	require.Equal(t, uint64(6), first)
-	require.Equal(t, 2, disk.Entries())
-	disk.LoseTail(1)
-	last, err := s.Log.LastIndex()
-	require.NoError(t, err)
-	require.Equal(t, uint64(6), last)
-	require.NoError(t, s.Log.DeleteRange(6, 6))
-	require.NoError(t, s.Log.StoreLog(&raft.Log{Index: 100}), "an empty log begins anywhere")
+// TestHeldSync: the entry is in memory and not on the disk when the process dies. The next one
+// finds it, and makes sure of it.
+func TestHeldSync(t *testing.T) {
+	for _, cutAtOnce := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			disk := NewDisk()
+			s := open(t, disk, nil)
+			require.NoError(t, s.Log.StoreLog(&raft.Log{Index: 1, Term: 1}))
+			disk.HoldSyncs()
+			returned := make(chan error)
+			go func() { returned <- s.Log.StoreLog(&raft.Log{Index: 2, Term: 1}) }()
+			synctest.Wait()
+			require.Empty(t, returned)
+			want := uint64(2)
+			if cutAtOnce {
+				disk.PowerCut(0) // nothing reached the disk
+				want = 1
+			} else {
+				disk.Crash()
+			}
+			require.Error(t, <-returned)
+			for seed := range uint64(5) {
+				last, err := open(t, disk, nil).Log.LastIndex()
+				require.NoError(t, err)
+				require.Equal(t, want, last)
+				disk.PowerCut(seed)
+			}
+		})
+	}
 }
 
-func TestOldSnapshotsGo(t *testing.T) {
-	s := open(t, NewDisk(), nil)
-	for i := range 5 {
-		require.NoError(t, snap(t, s, uint64(10+i), "x").Close())
-	}
-	cancelled := snap(t, s, 99, "x")
-	require.NoError(t, cancelled.Cancel())
-	require.NoError(t, cancelled.Close())
-	list, err := s.Snapshots.List()
-	require.NoError(t, err)
-	require.Len(t, list, retained)
-	require.Equal(t, uint64(14), list[0].Index, "the newest is first")
-	_, _, err = s.Snapshots.Open("1-10-1")
-	require.Error(t, err)
+func TestFailedSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := NewDisk()
+		s := open(t, disk, nil)
+		synctest.Wait()
+		require.NoError(t, s.Log.StoreLog(&raft.Log{Index: 1, Term: 1}))
+		synctest.Wait()
+		disk.FailSync(0)
+		require.NoError(t, s.Stable.Set([]byte("k"), []byte("v")), "it is the log's sync that fails")
+		require.ErrorIs(t, s.Log.StoreLog(&raft.Log{Index: 2, Term: 1}), syscall.EIO)
+		require.ErrorIs(t, s.Log.StoreLog(&raft.Log{Index: 2, Term: 1}), syscall.EIO)
+		require.NoError(t, open(t, disk, nil).Log.StoreLogs(nil))
+	})
 }

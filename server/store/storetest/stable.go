@@ -2,143 +2,121 @@ package storetest
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/json"
 	"fmt"
-	"io"
-	"slices"
-	"strconv"
+	"hash/crc32"
+	"os"
+	"sync"
 
-	"github.com/hashicorp/raft"
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// diskStable is a raft.StableStore.
-type diskStable struct{ handle }
+// stable is a store of terms and votes: a file that is written from front to end, one record and one
+// sync per value.
+//
+//	length(4) checksum(4) key and value in JSON
+type stable struct {
+	file vfs.File
 
-func (s *diskStable) Set(key, value []byte) error {
-	if err := s.lock(); err != nil {
+	mu     sync.Mutex // guards all below
+	values map[string][]byte
+	end    int64
+	broken error
+}
+
+type stableRecord struct{ Key, Value []byte }
+
+func createStable(fs vfs.FS, path string) error {
+	f, err := fs.Open(path, os.O_CREATE|os.O_RDWR|os.O_TRUNC)
+	if err != nil {
 		return err
 	}
-	defer s.disk.mu.Unlock()
-	s.disk.stable[string(key)] = string(value)
-	return nil
+	defer func() { _ = f.Close() }()
+	return f.Sync()
 }
 
-func (s *diskStable) Get(key []byte) ([]byte, error) {
-	if err := s.lock(); err != nil {
+// openStable believes what it reads after it has written it again.
+func openStable(fs vfs.FS, path string) (*stable, error) {
+	f, err := fs.Open(path, os.O_RDWR)
+	if err != nil {
 		return nil, err
 	}
-	defer s.disk.mu.Unlock()
-	return []byte(s.disk.stable[string(key)]), nil
-}
-
-func (s *diskStable) SetUint64(key []byte, value uint64) error {
-	return s.Set(key, strconv.AppendUint(nil, value, 10))
-}
-
-func (s *diskStable) GetUint64(key []byte) (uint64, error) {
-	text, err := s.Get(key)
-	if err != nil || len(text) == 0 {
-		return 0, err
+	s := &stable{file: f, values: make(map[string][]byte)}
+	content, err := vfs.ReadFile(fs, path)
+	if err == nil {
+		s.end = s.read(content)
+		_, err = f.WriteAt(content[:s.end], 0)
 	}
-	return strconv.ParseUint(string(text), 10, 64)
+	if err == nil {
+		err = f.SyncData()
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("open stable store: %w", err)
+	}
+	return s, nil
 }
 
-const retained = 2
-
-// snapshot is one that was closed, and is never changed again.
-type snapshot struct {
-	meta raft.SnapshotMeta
-	data []byte
-}
-
-// diskSnapshots is a raft.SnapshotStore. Unlike raft's own one in memory, a
-// snapshot exists from Close on, not from Create.
-type diskSnapshots struct{ handle }
-
-func (s *diskSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
-	configurationIndex uint64, _ raft.Transport,
-) (raft.SnapshotSink, error) {
-	if err := s.lock(); err != nil {
-		return nil, err
-	}
-	defer s.disk.mu.Unlock()
-	s.disk.created++
-	return &sink{handle: s.handle, meta: raft.SnapshotMeta{
-		Version: version, ID: fmt.Sprintf("%d-%d-%d", term, index, s.disk.created),
-		Index: index, Term: term, Configuration: configuration, ConfigurationIndex: configurationIndex,
-	}}, nil
-}
-
-func (s *diskSnapshots) List() ([]*raft.SnapshotMeta, error) {
-	if err := s.lock(); err != nil {
-		return nil, err
-	}
-	defer s.disk.mu.Unlock()
-	var list []*raft.SnapshotMeta
-	for _, one := range slices.Backward(s.disk.snapshots) {
-		meta := one.meta
-		list = append(list, &meta)
-	}
-	return list, nil
-}
-
-func (s *diskSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	if err := s.lock(); err != nil {
-		return nil, nil, err
-	}
-	defer s.disk.mu.Unlock()
-	for _, one := range s.disk.snapshots {
-		if one.meta.ID == id {
-			meta := one.meta
-			return &meta, io.NopCloser(bytes.NewReader(one.data)), nil
+// read returns where the last whole record ends.
+func (s *stable) read(content []byte) (end int64) {
+	for b := content; len(b) >= 8; {
+		length, sum := int(binary.LittleEndian.Uint32(b)), binary.LittleEndian.Uint32(b[4:])
+		if b = b[8:]; length == 0 || length > len(b) || crc32.ChecksumIEEE(b[:length]) != sum {
+			break
 		}
+		var r stableRecord
+		if json.Unmarshal(b[:length], &r) != nil {
+			break
+		}
+		s.values[string(r.Key)] = r.Value
+		b = b[length:]
+		end = int64(len(content) - len(b))
 	}
-	return nil, nil, fmt.Errorf("open snapshot %s: there is none", id)
+	return end
 }
 
-// sink is a raft.SnapshotSink.
-type sink struct {
-	handle
-	meta raft.SnapshotMeta
-	data []byte
-	done bool
-}
-
-func (s *sink) ID() string { return s.meta.ID }
-
-func (s *sink) Write(b []byte) (int, error) {
-	if err := s.lock(); err != nil {
-		return 0, err
+func (s *stable) Set(key, value []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken != nil {
+		return s.broken
 	}
-	defer s.disk.mu.Unlock()
-	s.data = append(s.data, b...)
-	return len(b), nil
-}
-
-func (s *sink) Close() error {
-	if s.done {
-		return nil
-	}
-	s.done = true
-	if err := s.lock(); err != nil {
+	text, err := json.Marshal(stableRecord{key, value})
+	if err != nil {
 		return err
 	}
-	defer s.disk.mu.Unlock()
-	s.meta.Size = int64(len(s.data))
-	d := s.disk
-	d.snapshots = append(d.snapshots, &snapshot{meta: s.meta, data: s.data})
-	slices.SortStableFunc(d.snapshots, func(a, b *snapshot) int {
-		if a.meta.Term != b.meta.Term {
-			return int(a.meta.Term) - int(b.meta.Term)
-		}
-		return int(a.meta.Index) - int(b.meta.Index)
-	})
-	if n := len(d.snapshots); n > retained {
-		d.snapshots = slices.Clone(d.snapshots[n-retained:])
+	b := binary.LittleEndian.AppendUint32(nil, uint32(len(text)))
+	b = binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(text))
+	b = append(b, text...)
+	if _, err = s.file.WriteAt(b, s.end); err == nil {
+		err = s.file.SyncData()
 	}
+	if err != nil {
+		s.broken = fmt.Errorf("write %q: %w", key, err)
+		return s.broken
+	}
+	s.end += int64(len(b))
+	s.values[string(key)] = bytes.Clone(value)
 	return nil
 }
 
-func (s *sink) Cancel() error {
-	s.done = true
-	return nil
+func (s *stable) Get(key []byte) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return bytes.Clone(s.values[string(key)]), s.broken
 }
+
+func (s *stable) SetUint64(key []byte, value uint64) error {
+	return s.Set(key, binary.BigEndian.AppendUint64(nil, value))
+}
+
+func (s *stable) GetUint64(key []byte) (uint64, error) {
+	b, err := s.Get(key)
+	if err != nil || len(b) == 0 {
+		return 0, err
+	}
+	return binary.BigEndian.Uint64(b), nil
+}
+
+func (s *stable) Close() error { return s.file.Close() }

@@ -22,77 +22,6 @@ func copyDir(t testing.TB, dir string) string {
 	return to
 }
 
-// image is a log's folder between two steps of an operation.
-type image struct {
-	step, dir string
-}
-
-// watched runs do and returns the folder after each durable step.
-func watched(t *testing.T, w *WAL, do func()) []image {
-	t.Helper()
-	var images []image
-	w.step = func(step string) { images = append(images, image{step, copyDir(t, w.dir)}) }
-	do()
-	w.step = func(string) {}
-	return images
-}
-
-// TestCrashBetweenSteps: whatever is interrupted, the log is as before or as after.
-func TestCrashBetweenSteps(t *testing.T) {
-	for _, row := range []struct {
-		name        string
-		do          func(t *testing.T, w *WAL)
-		steps       int
-		first, last uint64
-	}{
-		{"append", func(t *testing.T, w *WAL) { store(t, w, 91, 93) }, 1, 1, 93},
-		{"append into a new segment", func(t *testing.T, w *WAL) { store(t, w, 91, 115) }, 3, 1, 115},
-		{"append more than a segment", func(t *testing.T, w *WAL) { store(t, w, 91, 300) }, 3, 1, 300},
-		{"delete a head", func(t *testing.T, w *WAL) { require.NoError(t, w.DeleteRange(1, 60)) }, 1, 61, 90},
-		{"delete a tail", func(t *testing.T, w *WAL) { require.NoError(t, w.DeleteRange(31, 90)) }, 2, 1, 30},
-		{"delete all", func(t *testing.T, w *WAL) { require.NoError(t, w.DeleteRange(1, 90)) }, 1, 0, 0},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			w, _ := create(t, small)
-			for i := uint64(1); i < 90; i += 9 {
-				store(t, w, i, i+8)
-			}
-			images := watched(t, w, func() { row.do(t, w) })
-			require.Len(t, images, row.steps)
-			for _, image := range images {
-				again := reopen(t, image.dir, small)
-				first, _ := again.FirstIndex()
-				if last, _ := again.LastIndex(); first == 1 && last == 90 {
-					requireRange(t, again, 1, 90)
-				} else {
-					requireRange(t, again, row.first, row.last)
-				}
-				next := uint64(5000)
-				if last, _ := again.LastIndex(); last > 0 {
-					next = last + 1
-				}
-				store(t, again, next, next+40)
-				crash(again)
-				require.NoError(t, reopen(t, image.dir, small).Close())
-			}
-		})
-	}
-}
-
-// TestEmptyTailAfterACrashTakesAnyEntry: the crash came between a first segment's listing and its first append.
-func TestEmptyTailAfterACrashTakesAnyEntry(t *testing.T) {
-	w, _ := create(t, small)
-	images := watched(t, w, func() { store(t, w, 7, 8) })
-	require.Equal(t, "manifest replaced", images[1].step)
-	for _, first := range []uint64{7, 1000} {
-		again := reopen(t, copyDir(t, images[1].dir), small)
-		requireRange(t, again, 0, 0)
-		store(t, again, first, first+5)
-		require.NoError(t, again.Close())
-		requireRange(t, reopen(t, again.dir, small), first, first+5)
-	}
-}
-
 // torn returns what a power cut may leave of the append that turned before into
 // after: some of the sectors that it wrote.
 func torn(before, after []byte, keep func(sector int) bool) []byte {
@@ -342,4 +271,44 @@ func TestDamageWhileOpenIsNoticed(t *testing.T) {
 	require.ErrorAs(t, w.GetLog(3, &raft.Log{}), &damaged)
 	require.ErrorContains(t, damaged, "entry 3 is damaged")
 	require.NoError(t, w.GetLog(2, &raft.Log{}))
+}
+
+// TestZeroedSectorOfTwoBatches: zeros over the end of one acknowledged batch and the head of the next are
+// no torn append, whether the first batch begins in that sector or before it.
+func TestZeroedSectorOfTwoBatches(t *testing.T) {
+	for _, together := range []bool{false, true} {
+		w, dir := create(t, small)
+		var starts []int64
+		for i := uint64(1); ; i++ {
+			start := int64(headSize)
+			if len(w.segments) > 0 {
+				start = w.segments[0].written
+			}
+			starts = append(starts, start)
+			store(t, w, i, i)
+			require.Len(t, w.segments, 1, "there is no such place")
+			end := w.segments[0].written
+			sector := start / sectorSize
+			inside := start%sectorSize > 8 && start%sectorSize+batchHeadSize <= sectorSize && end > (sector+1)*sectorSize+16
+			if i > 3 && inside && (starts[i-2]/sectorSize == sector) == together {
+				crash(w)
+				name := segmentName(1)
+				content := logFiles(t, dir)[name]
+				clear(content[sector*sectorSize : (sector+1)*sectorSize])
+				require.True(t, spoiled(t, dir, 1, i, name, content))
+				break
+			}
+		}
+	}
+}
+
+// TestGoldenLog opens a log that an earlier release has written: its form must not change.
+func TestGoldenLog(t *testing.T) {
+	dir := memoryDir(t)
+	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/golden")))
+	w := reopen(t, dir, Options{SegmentSize: 1024})
+	requireRange(t, w, 3, 21)
+	store(t, w, 22, 25)
+	require.NoError(t, w.Close())
+	requireRange(t, reopen(t, dir, small), 3, 25)
 }

@@ -1,7 +1,6 @@
 package wal
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -101,32 +100,27 @@ func readBatchHead(b []byte, number uint64, offset int64) (h batchHead, ok bool)
 	return h, h.length <= len(b)-batchHeadSize
 }
 
-// openSegment reads a listed segment whole and checks what counts in it. If it
-// is the tail (info.Last is 0), cut says how many bytes of an append that never
-// finished were found at its end, and have been erased.
-func openSegment(fs vfs.FS, dir string, info segmentInfo, tail bool) (s *segment, cut int64, err error) {
+// openSegment reads a listed segment whole and checks what counts in it: of the
+// tail (info.Last is 0) that is all up to the first place where there is no whole batch.
+func openSegment(fs vfs.FS, dir string, info segmentInfo) (s *segment, content []byte, err error) {
 	name := filepath.Join(dir, segmentName(info.Number))
 	file, err := fs.Open(name, os.O_RDWR)
 	if vfs.IsMissing(err) {
-		return nil, 0, &DamageError{Path: name, Reason: "it is missing"}
+		return nil, nil, &DamageError{Path: name, Reason: "it is missing"}
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("open log segment: %w", err)
+		return nil, nil, fmt.Errorf("open log segment: %w", err)
 	}
 	s = &segment{info: info, file: file, written: headSize}
-	content, err := s.content(name)
+	content, err = s.content(name)
 	if err == nil {
 		err = s.scan(content, name)
 	}
-	if err == nil && tail {
-		cut, err = s.mend(content, name)
-		s.open = bytes.Clone(content[s.written/blockSize*blockSize : s.written])
-	}
 	if err != nil {
 		_ = file.Close()
-		return nil, 0, err
+		return nil, nil, err
 	}
-	return s, cut, nil
+	return s, content, nil
 }
 
 // content reads the file, and checks its size and head.
@@ -195,7 +189,7 @@ func (s *segment) addBatch(b []byte, h batchHead) bool {
 }
 
 // mend looks at what follows the last whole batch of the tail. Nothing should. What
-// a power cut left of an append that was never acknowledged is erased; anything
+// a power cut left of an append that was never acknowledged is erased from b; anything
 // else is damage to what was acknowledged.
 func (s *segment) mend(b []byte, name string) (cut int64, err error) {
 	end := int64(len(b))
@@ -208,13 +202,21 @@ func (s *segment) mend(b []byte, name string) (cut int64, err error) {
 	if reason := damage(b, s.info.Number, s.written, end); reason != "" {
 		return 0, &DamageError{Path: name, Offset: s.written, Reason: reason}
 	}
-	// The zeros must be on the disk before the next batch is: otherwise what is
-	// left behind it could look like damage after the next crash.
-	if _, err := s.file.WriteAt(make([]byte, end-s.written), s.written); err != nil {
-		return 0, fmt.Errorf("erase unfinished append: %w", err)
-	}
-	if err := s.file.SyncData(); err != nil {
-		return 0, fmt.Errorf("erase unfinished append: %w", err)
-	}
+	clear(b[s.written:end])
 	return end - s.written, nil
+}
+
+// prove brings b, which is all of the tail, to the disk. The last batch may be whole in the kernel's
+// memory and not on the disk: the process that wrote it died before its sync, or the sync failed. After
+// a failed one another would succeed without writing anything, so all of it is written again, with
+// the zeros behind it: otherwise what was erased could come back, and look like damage.
+func (s *segment) prove(b []byte) error {
+	_, err := s.file.WriteAt(b, 0)
+	if err == nil {
+		err = s.file.SyncData()
+	}
+	if err != nil {
+		return fmt.Errorf("write end of log again: %w", err)
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,7 +51,6 @@ type WAL struct {
 	size   int64
 	logger *slog.Logger
 	spares *spares
-	step   func(string) // tests look at the folder between two steps
 
 	writing sync.Mutex // held by whoever changes the log; guards buf, broken, ordered
 	buf     []byte
@@ -98,12 +98,16 @@ func open(dir string, o Options) (*WAL, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &WAL{fs: o.FS, dir: dir, size: o.SegmentSize, logger: o.Logger, step: func(string) {}, manifest: m}
+	w := &WAL{fs: o.FS, dir: dir, size: o.SegmentSize, logger: o.Logger, manifest: m}
 	if err := w.openSegments(); err != nil {
 		w.closeSegments()
 		return nil, err
 	}
-	if err := w.removeUnlisted(); err != nil {
+	err = w.proveManifest()
+	if err == nil { // otherwise a power cut may bring back a manifest that lists them
+		err = w.removeUnlisted()
+	}
+	if err != nil {
 		w.closeSegments()
 		return nil, err
 	}
@@ -112,26 +116,47 @@ func open(dir string, o Options) (*WAL, error) {
 
 func (w *WAL) openSegments() error {
 	for i, info := range w.manifest.Segments {
-		tail := i == len(w.manifest.Segments)-1
-		s, cut, err := openSegment(w.fs, w.dir, info, tail)
+		s, content, err := openSegment(w.fs, w.dir, info)
 		if err != nil {
 			return err
 		}
 		w.segments = append(w.segments, s)
-		if cut == 0 {
+		if i < len(w.manifest.Segments)-1 {
 			continue
 		}
-		if w.manifest.Closed {
-			return &DamageError{Path: s.file.Name(), Offset: s.written, Reason: "it was closed in order, and its end is damaged"}
+		if err := w.openTail(s, content); err != nil {
+			return err
 		}
-		w.logger.Warn("erased an append that a crash interrupted before it was acknowledged", "file", s.file.Name(), "bytes", cut)
 	}
-	if !w.manifest.Closed {
-		return nil
-	}
-	if _, last := w.bounds(); last != w.manifest.Last {
+	if _, last := w.bounds(); w.manifest.Closed && last != w.manifest.Last {
 		return &DamageError{Path: filepath.Join(w.dir, manifestName), Reason: fmt.Sprintf("the log was closed with last entry %d, and ends with %d now", w.manifest.Last, last)}
 	}
+	return nil
+}
+
+// openTail erases what a crash left of an append, and makes sure that the rest is on the disk.
+func (w *WAL) openTail(s *segment, content []byte) error {
+	name := s.file.Name()
+	cut, err := s.mend(content, name)
+	if err != nil {
+		return err
+	}
+	s.open = bytes.Clone(content[s.written/blockSize*blockSize : s.written])
+	if w.manifest.Closed {
+		if cut > 0 {
+			return &DamageError{Path: name, Offset: s.written, Reason: "it was closed in order, and its end is damaged"}
+		}
+		return nil // all of it was synced before that was written
+	}
+	if cut > 0 {
+		w.logger.Warn("erased an append that a crash interrupted before it was acknowledged", "file", name, "bytes", cut)
+	}
+	return s.prove(content)
+}
+
+// proveManifest writes the manifest again: it may have been read from memory alone, with a
+// change of names that a crash or an error kept from the disk.
+func (w *WAL) proveManifest() error {
 	opened := w.manifest.clone()
 	opened.Closed, opened.Last = false, 0
 	if err := opened.save(w.fs, w.dir); err != nil {

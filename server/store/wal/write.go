@@ -41,7 +41,6 @@ func (w *WAL) StoreLogs(logs []*raft.Log) error {
 	if err := w.writeBlocks(s, len(batch)); err != nil {
 		return w.fail(fmt.Errorf("write log: %w", err))
 	}
-	w.step("batch written")
 	if err := s.file.SyncData(); err != nil {
 		return w.fail(fmt.Errorf("sync log: %w", err))
 	}
@@ -158,7 +157,6 @@ func (w *WAL) grow(next *manifest, index uint64, need int64) (*segment, error) {
 		_ = file.Close()
 		return nil, fmt.Errorf("write head of log segment: %w", err)
 	}
-	w.step("segment prepared")
 	next.Segments = append(next.Segments, s.info)
 	next.NextSegment = number + 1
 	if err := w.replace(next, append(w.kept(next), s)); err != nil {
@@ -213,7 +211,6 @@ func (w *WAL) replace(next *manifest, segments []*segment) error {
 	if err := next.save(w.fs, w.dir); err != nil {
 		return err
 	}
-	w.step("manifest replaced")
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.manifest, w.segments = next, segments

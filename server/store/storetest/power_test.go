@@ -1,0 +1,319 @@
+package storetest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/store"
+	"github.com/holdfast/holdfast/server/store/internal/memdisk"
+)
+
+// life is one process after the other on one disk.
+type life struct {
+	t     *testing.T
+	files *memdisk.Disk
+	store *store.Store
+	epoch uint64        // of the newest store that Open returned
+	last  *func() error // closes the store that was opened last, of all forks
+}
+
+func newLife(t *testing.T, files *memdisk.Disk) *life {
+	l := &life{t: t, files: files, last: new(func() error)}
+	t.Cleanup(func() {
+		if *l.last != nil {
+			_ = (*l.last)()
+		}
+	})
+	return l
+}
+
+// fork goes on with a copy of the disk.
+func (l *life) fork(seed uint64) *life {
+	return &life{t: l.t, files: l.files.Clone(seed), epoch: l.epoch, last: l.last}
+}
+
+// begin starts a process.
+func (l *life) begin() error {
+	s, err := openOn(l.files.Boot(), store.Config{})
+	if err != nil {
+		return err
+	}
+	l.store, *l.last = s, s.Close
+	synctest.Wait() // the next segment is ready: operations come in the same order each time
+	require.Greater(l.t, s.Epoch, l.epoch, "no two lives have the same epoch")
+	l.epoch = s.Epoch
+	return nil
+}
+
+// end kills the process.
+func (l *life) end() {
+	l.files.Kill()
+	l.files.Hook(nil)
+	if l.store != nil {
+		_ = l.store.Close()
+		l.store = nil
+	}
+}
+
+// cut cuts the power.
+func (l *life) cut(seed uint64) {
+	l.files.PowerCut(seed)
+	l.end()
+}
+
+// shows is all that a process finds: entries, newest snapshot, a vote.
+func (l *life) shows() string {
+	t, s := l.t, l.store
+	first, err := s.Log.FirstIndex()
+	require.NoError(t, err)
+	last, err := s.Log.LastIndex()
+	require.NoError(t, err)
+	text := fmt.Sprintf("entries %d to %d", first, last)
+	for i := first; i <= last && last > 0; i++ {
+		var log raft.Log
+		require.NoError(t, s.Log.GetLog(i, &log))
+		require.Equal(t, string(logEntry(i).Data), string(log.Data))
+	}
+	list, err := s.Snapshots.List()
+	require.NoError(t, err)
+	if len(list) > 0 {
+		_, r, err := s.Snapshots.Open(list[0].ID)
+		require.NoError(t, err)
+		state, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.NoError(t, r.Close())
+		text += fmt.Sprintf(", snapshot %d of %d bytes", list[0].Index, len(state))
+	}
+	vote, err := s.Stable.Get([]byte("vote"))
+	require.NoError(t, err)
+	return text + ", vote " + string(vote)
+}
+
+// logEntry is of many sizes.
+func logEntry(index uint64) *raft.Log {
+	return &raft.Log{Index: index, Term: 1, Data: bytes.Repeat(fmt.Appendf(nil, "entry %d ", index), int(index%29))}
+}
+
+func logEntries(from, to uint64) []*raft.Log {
+	var logs []*raft.Log
+	for i := from; i <= to; i++ {
+		logs = append(logs, logEntry(i))
+	}
+	return logs
+}
+
+// step is one call of raft's, and what a process finds after it.
+type step struct {
+	do   func(s *store.Store) error
+	then string
+}
+
+func appends(from, to uint64, then string) step {
+	return step{func(s *store.Store) error { return s.Log.StoreLogs(logEntries(from, to)) }, then}
+}
+
+func deletes(from, to uint64, then string) step {
+	return step{func(s *store.Store) error { return s.Log.DeleteRange(from, to) }, then}
+}
+
+func votes(name, then string) step {
+	return step{func(s *store.Store) error { return s.Stable.Set([]byte("vote"), []byte(name)) }, then}
+}
+
+// snapshots takes one of 600 bytes.
+func snapshots(index uint64, then string) step {
+	return step{func(s *store.Store) error {
+		sink, err := s.Snapshots.Create(1, index, 1, raft.Configuration{}, 1, nil)
+		if err != nil {
+			return err
+		}
+		if _, err := sink.Write(make([]byte, 600)); err != nil {
+			return err
+		}
+		return sink.Close()
+	}, then}
+}
+
+// nothing is what a new folder has.
+const nothing = "entries 0 to 0, vote "
+
+// histories are cut at every operation of their last steps.
+var histories = []struct {
+	name   string
+	before []step
+	steps  []step
+}{
+	{"vote", nil, []step{votes("n1", "entries 0 to 0, vote n1"), votes("n2", "entries 0 to 0, vote n2")}},
+	{"take a snapshot", []step{appends(1, 30, "entries 1 to 30, vote ")}, []step{
+		snapshots(20, "entries 1 to 30, snapshot 20 of 600 bytes, vote "),
+		deletes(1, 20, "entries 21 to 30, snapshot 20 of 600 bytes, vote "),
+	}},
+	{"install a snapshot", []step{appends(1, 10, "entries 1 to 10, vote ")}, []step{
+		snapshots(50, "entries 0 to 0, snapshot 50 of 600 bytes, vote "), // Open empties the log
+		deletes(1, 10, "entries 0 to 0, snapshot 50 of 600 bytes, vote "),
+		appends(51, 53, "entries 51 to 53, snapshot 50 of 600 bytes, vote "),
+	}},
+	{"take a third snapshot", []step{
+		appends(1, 30, "entries 1 to 30, vote "),
+		snapshots(10, "entries 1 to 30, snapshot 10 of 600 bytes, vote "),
+		snapshots(20, "entries 1 to 30, snapshot 20 of 600 bytes, vote "),
+		deletes(1, 15, "entries 16 to 30, snapshot 20 of 600 bytes, vote "),
+	}, []step{
+		snapshots(30, "entries 16 to 30, snapshot 30 of 600 bytes, vote "),
+		deletes(1, 25, "entries 26 to 30, snapshot 30 of 600 bytes, vote "),
+	}},
+}
+
+// fault is what happens at one operation.
+type fault func(*memdisk.Disk) error
+
+func kills(d *memdisk.Disk) error { d.Kill(); return nil }
+func fails(*memdisk.Disk) error   { return syscall.EIO }
+func cuts(d *memdisk.Disk) error  { d.PowerCut(1); return nil }
+
+// firstFaults come first, and the next ones in the Open after them.
+var firstFaults = map[string]struct {
+	first fault
+	next  []fault
+}{"killed": {kills, []fault{fails, cuts}}, "failed": {fails, nil}, "cut": {cuts, []fault{fails}}}
+
+// meet makes f happen at the nth operation from now on.
+func (l *life) meet(n int, f fault) (reached *bool) {
+	reached = new(bool)
+	l.files.Hook(func(op memdisk.Op) error {
+		if op.Kind == memdisk.OpOpen {
+			return nil
+		}
+		if n--; n != 0 {
+			return nil
+		}
+		*reached = true
+		return f(l.files)
+	})
+	return reached
+}
+
+// play performs steps until one fails, and returns what the next process may find.
+func (l *life) play(last string, steps []step) (allowed []string) {
+	for _, s := range steps {
+		if s.do(l.store) != nil {
+			return []string{last, s.then}
+		}
+		synctest.Wait()
+		last = s.then
+	}
+	return []string{last}
+}
+
+// TestPowerCutAfterACrash: whatever operation a process dies in, or sees fail, what the next one finds
+// is there after each later power cut.
+func TestPowerCutAfterACrash(t *testing.T) {
+	for _, h := range histories {
+		for name, f := range firstFaults {
+			t.Run(h.name+", "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					for n := 1; ; n++ {
+						l := newLife(t, memdisk.New(uint64(n)))
+						require.NoError(t, l.begin())
+						last := l.play(nothing, h.before)
+						require.Len(t, last, 1)
+						reached := l.meet(n, f.first)
+						allowed := l.play(last[0], h.steps)
+						l.end()
+						l.requireKept(allowed, f.next)
+						if !*reached {
+							return
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestPowerCutAfterACrashInTheFirstOpen is the same while a folder is being made.
+func TestPowerCutAfterACrashInTheFirstOpen(t *testing.T) {
+	for name, f := range firstFaults {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for n := 1; ; n++ {
+					l := newLife(t, memdisk.New(uint64(n)))
+					reached := l.meet(n, f.first)
+					_ = l.begin()
+					l.end()
+					l.requireKept([]string{nothing}, f.next)
+					if !*reached {
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
+// requireKept goes on from l in many ways: a process finds one of allowed, and that stays.
+func (l *life) requireKept(allowed []string, next []fault) {
+	for seed := range uint64(2) {
+		seen := l.fork(seed)
+		seen.requireSeen("", allowed, seed)
+		grown := l.fork(seed)
+		grown.requireGrows(allowed, seed)
+	}
+	for _, f := range next {
+		for k := 1; ; k++ {
+			again := l.fork(uint64(k))
+			reached := again.meet(k, f)
+			found := ""
+			if again.begin() == nil && again.files.Running() {
+				found = again.shows()
+				again.cut(uint64(k))
+			}
+			again.end()
+			again.requireSeen(found, allowed, uint64(k))
+			if !*reached {
+				break
+			}
+		}
+	}
+}
+
+// requireSeen finds what was found before, or one of allowed, again and again.
+func (l *life) requireSeen(found string, allowed []string, seed uint64) {
+	for range 2 {
+		require.NoError(l.t, l.begin())
+		shown := l.shows()
+		if found != "" {
+			require.Equal(l.t, found, shown)
+		}
+		require.Contains(l.t, allowed, shown)
+		found = shown
+		l.cut(seed)
+	}
+}
+
+// requireGrows writes before the power is cut, and finds that too.
+func (l *life) requireGrows(allowed []string, seed uint64) {
+	require.NoError(l.t, l.begin())
+	require.Contains(l.t, allowed, l.shows())
+	for i := range uint64(2) {
+		last, err := l.store.Log.LastIndex()
+		require.NoError(l.t, err)
+		if list, err := l.store.Snapshots.List(); err == nil && last == 0 && len(list) > 0 {
+			last = list[0].Index
+		}
+		require.NoError(l.t, l.store.Log.StoreLogs(logEntries(last+1, last+2)))
+		require.NoError(l.t, l.store.Stable.Set([]byte("vote"), fmt.Append(nil, "n", i+5)))
+		shown := l.shows()
+		l.cut(seed)
+		require.NoError(l.t, l.begin())
+		require.Equal(l.t, shown, l.shows())
+	}
+	l.end()
+}

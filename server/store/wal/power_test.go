@@ -1,0 +1,348 @@
+package wal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/store/internal/memdisk"
+)
+
+// act changes a log, and says what becomes of its entries.
+type act struct {
+	do   func(w *WAL) error
+	then func(entries []*raft.Log) []*raft.Log
+}
+
+// version makes entries that differ from those of entry.
+func version(from, to, v uint64) []*raft.Log {
+	logs := entries(from, to)
+	for _, l := range logs {
+		l.Term += 100 * v
+		l.Data = append(l.Data, bytes.Repeat([]byte{byte(v)}, int(v))...)
+	}
+	return logs
+}
+
+func appending(from, to, v uint64) act {
+	return act{
+		do:   func(w *WAL) error { return w.StoreLogs(version(from, to, v)) },
+		then: func(old []*raft.Log) []*raft.Log { return append(old[:len(old):len(old)], version(from, to, v)...) },
+	}
+}
+
+func deleting(lo, hi uint64) act {
+	return act{
+		do: func(w *WAL) error { return w.DeleteRange(lo, hi) },
+		then: func(old []*raft.Log) []*raft.Log {
+			var left []*raft.Log
+			for _, l := range old {
+				if l.Index < lo || l.Index > hi {
+					left = append(left, l)
+				}
+			}
+			return left
+		},
+	}
+}
+
+func closing() act {
+	return act{do: (*WAL).Close, then: func(old []*raft.Log) []*raft.Log { return old }}
+}
+
+// filled is a log of several segments.
+func filled() []act {
+	var acts []act
+	for i := uint64(1); i < 30; i += 9 {
+		acts = append(acts, appending(i, i+8, 0))
+	}
+	return acts
+}
+
+// powerScenarios are cut at every operation of their last act.
+var powerScenarios = []struct {
+	name string
+	acts []act
+}{
+	{"first append", []act{appending(7, 9, 0)}},
+	{"append", []act{appending(1, 5, 0), appending(6, 9, 0)}},
+	{"append within a sector", []act{appending(1, 5, 0), appending(6, 6, 0)}},
+	{"append into a new segment", append(filled(), appending(37, 50, 0))},
+	{"append more than a segment", []act{appending(1, 5, 0), appending(6, 60, 0)}},
+	{"append behind more than a segment", []act{appending(1, 60, 0), appending(61, 63, 0)}},
+	{"delete a head", append(filled(), deleting(1, 25))},
+	{"delete a tail", append(filled(), deleting(15, 36))},
+	{"append behind a deleted tail", append(filled(), deleting(15, 36), appending(15, 19, 1))},
+	{"replace a tail in one segment", []act{appending(1, 9, 0), deleting(5, 9), appending(5, 6, 1)}},
+	{"delete all", append(filled(), deleting(1, 36))},
+	{"begin elsewhere", append(filled(), deleting(1, 36), appending(1000, 1004, 0))},
+	{"close", append(filled(), closing())},
+	{"close an empty log", []act{closing()}},
+}
+
+const powerDir = "log"
+
+// opener opens logs, one at a time, and closes the last one when its test fails.
+type opener struct {
+	size int64 // of segments
+	last *WAL
+}
+
+func newOpener(t *testing.T) *opener {
+	o := &opener{size: small.SegmentSize}
+	t.Cleanup(func() {
+		if o.last != nil {
+			_ = o.last.Close()
+		}
+	})
+	return o
+}
+
+func (o *opener) open(d *memdisk.Disk) (*WAL, error) {
+	w, err := Open(powerDir, Options{SegmentSize: o.size, FS: d.Boot()})
+	o.last = w
+	if err == nil {
+		synctest.Wait() // the next segment is ready: operations come in the same order each time
+	}
+	return w, err
+}
+
+// newPowerDisk has an empty log.
+func newPowerDisk(t *testing.T, seed uint64) *memdisk.Disk {
+	t.Helper()
+	d := memdisk.New(seed)
+	fs := d.Boot()
+	require.NoError(t, fs.Mkdir(powerDir))
+	require.NoError(t, fs.SyncDir("."))
+	require.NoError(t, Create(fs, powerDir))
+	return d
+}
+
+// contents are all entries.
+func contents(t *testing.T, w *WAL) []*raft.Log {
+	t.Helper()
+	first, err := w.FirstIndex()
+	require.NoError(t, err)
+	last, err := w.LastIndex()
+	require.NoError(t, err)
+	var logs []*raft.Log
+	for i := first; i <= last && last > 0; i++ {
+		l := new(raft.Log)
+		require.NoError(t, w.GetLog(i, l))
+		logs = append(logs, l)
+	}
+	return logs
+}
+
+// fingerprint tells logs apart.
+func fingerprint(logs []*raft.Log) string {
+	if len(logs) == 0 {
+		return "no entries"
+	}
+	var b []byte
+	for _, l := range logs {
+		b = binary.AppendUvarint(b, l.Index)
+		b = binary.AppendUvarint(b, l.Term)
+		b = append(b, l.Data...)
+	}
+	return fmt.Sprintf("entries %d to %d, %08x", logs[0].Index, logs[len(logs)-1].Index, crc32.ChecksumIEEE(b))
+}
+
+// fault is what happens at one operation.
+type fault func(d *memdisk.Disk) error
+
+func kills(d *memdisk.Disk) error { d.Kill(); return nil }
+func fails(*memdisk.Disk) error   { return syscall.EIO }
+
+func cuts(seed uint64) fault {
+	return func(d *memdisk.Disk) error { d.PowerCut(seed); return nil }
+}
+
+// firstFaults come first, and the next ones in the Open after them.
+var firstFaults = map[string]struct {
+	first fault
+	next  []fault
+}{"killed": {kills, []fault{fails, cuts(1)}}, "failed": {fails, nil}, "cut": {cuts(1), []fault{fails}}}
+
+// at makes f happen at the nth operation from now on; reached says whether it came to that.
+func at(d *memdisk.Disk, n int, f fault) (reached *bool) {
+	reached = new(bool)
+	d.Hook(func(op memdisk.Op) error {
+		if op.Kind == memdisk.OpOpen {
+			return nil
+		}
+		if n--; n != 0 {
+			return nil
+		}
+		*reached = true
+		return f(d)
+	})
+	return reached
+}
+
+// crashed closes what is left of w when its process was killed, or a write failed.
+func crashed(d *memdisk.Disk, w *WAL) {
+	d.Kill()
+	_ = w.Close()
+	d.Hook(nil)
+}
+
+// TestPowerCutAfterACrash: whatever operation a process dies in, or sees fail, what the next one finds
+// in its log, and so may acknowledge, is there after each later power cut.
+func TestPowerCutAfterACrash(t *testing.T) {
+	for _, row := range powerScenarios {
+		for name, f := range firstFaults {
+			t.Run(row.name+", "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					o := newOpener(t)
+					for n := 1; ; n++ {
+						d := newPowerDisk(t, uint64(n))
+						reached, before, after := played(t, o, d, row.acts, n, f.first)
+						requireKept(t, o, d, n, before, after, f.next)
+						if !reached {
+							require.Greater(t, n, 1)
+							return
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// played performs all acts; f happens at the nth operation of the last one. The log's entries are
+// then as before, or as after.
+func played(t *testing.T, o *opener, d *memdisk.Disk, acts []act, n int, f fault) (reached bool, before, after []*raft.Log) {
+	t.Helper()
+	w, err := o.open(d)
+	require.NoError(t, err)
+	last := len(acts) - 1
+	for _, a := range acts[:last] {
+		require.NoError(t, a.do(w))
+		synctest.Wait()
+		before = a.then(before)
+	}
+	met := at(d, n, f)
+	after = acts[last].then(before)
+	err = acts[last].do(w)
+	synctest.Wait()
+	switch {
+	case err == nil:
+		before = after // it was acknowledged
+	case errors.Is(err, syscall.EIO):
+		require.Error(t, w.StoreLogs(nil), "no write after a failed one")
+		_ = w.Close()
+	}
+	crashed(d, w)
+	return *met, before, after
+}
+
+// requireKept opens the log, in several ways, and requires that what it shows stays.
+func requireKept(t *testing.T, o *opener, d *memdisk.Disk, n int, before, after []*raft.Log, next []fault) {
+	t.Helper()
+	seen := requireEither(t, o, d.Clone(1), before, after)
+	for seed := range uint64(3) {
+		c := d.Clone(seed)
+		requireSeen(t, o, c, seen, seed)
+		requireGrows(t, o, d.Clone(seed), seen, seed)
+	}
+	for _, f := range next {
+		for k := 1; ; k++ {
+			c, before, after := d.Clone(uint64(n+k)), before, after
+			reached := at(c, k, f)
+			if w, err := o.open(c); err == nil && c.Running() {
+				shown := contents(t, w)
+				crashed(c, w)
+				c.PowerCut(uint64(k))
+				before, after = shown, shown
+			} else if err == nil {
+				crashed(c, w)
+			}
+			c.Hook(nil)
+			found := requireEither(t, o, c, before, after)
+			requireGrows(t, o, c, found, uint64(k))
+			if !*reached {
+				break
+			}
+		}
+	}
+}
+
+// requireEither opens the log, finds one of two contents, and kills the process.
+func requireEither(t *testing.T, o *opener, d *memdisk.Disk, before, after []*raft.Log) []*raft.Log {
+	t.Helper()
+	w, err := o.open(d)
+	require.NoError(t, err)
+	found := contents(t, w)
+	require.Contains(t, []string{fingerprint(before), fingerprint(after)}, fingerprint(found))
+	crashed(d, w)
+	return found
+}
+
+// requireSeen opens the log and cuts the power, again and again.
+func requireSeen(t *testing.T, o *opener, d *memdisk.Disk, want []*raft.Log, seed uint64) {
+	t.Helper()
+	for range 2 {
+		w, err := o.open(d)
+		require.NoError(t, err)
+		require.Equal(t, fingerprint(want), fingerprint(contents(t, w)))
+		d.PowerCut(seed)
+		crashed(d, w)
+	}
+}
+
+// requireGrows appends to the log before the power is cut, and after it.
+func requireGrows(t *testing.T, o *opener, d *memdisk.Disk, want []*raft.Log, seed uint64) {
+	t.Helper()
+	for range 2 {
+		w, err := o.open(d)
+		require.NoError(t, err)
+		require.Equal(t, fingerprint(want), fingerprint(contents(t, w)))
+		next := uint64(5000)
+		if len(want) > 0 {
+			next = want[len(want)-1].Index + 1
+		}
+		more := version(next, next+1, 2)
+		require.NoError(t, w.StoreLogs(more))
+		want = append(want[:len(want):len(want)], more...)
+		d.PowerCut(seed)
+		crashed(d, w)
+	}
+}
+
+// TestWhatWasErasedStaysErased: a power cut tears an append, the erasing of its rest fails, and the
+// power is cut again in an append over the same place. Nothing of the first must show in the second: it would look
+// like damage.
+func TestWhatWasErasedStaysErased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOpener(t)
+		o.size = 32 << 10
+		for seed := range uint64(100) {
+			d := newPowerDisk(t, seed)
+			acts := []act{appending(1, 5, 0), appending(6, 60, 0)}
+			_, before, whole := played(t, o, d, acts, 2, cuts(4+5*seed))
+			at(d, 2, fails)
+			_, err := o.open(d)
+			require.ErrorIs(t, err, syscall.EIO)
+			d.Hook(nil)
+			w, err := o.open(d)
+			require.NoError(t, err)
+			if len(contents(t, w)) == len(whole) {
+				crashed(d, w) // the cut came too late
+				continue
+			}
+			at(d, 2, cuts(4+5*(seed+1000)))
+			require.Error(t, w.StoreLogs(version(6, 60, 1)))
+			crashed(d, w)
+			requireEither(t, o, d, before, append(before[:5:5], version(6, 60, 1)...))
+		}
+	})
+}
