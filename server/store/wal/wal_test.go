@@ -213,6 +213,34 @@ func TestLargeEntriesGetASegmentOfTheirOwn(t *testing.T) {
 	require.Equal(t, entry(3).Data, l.Data)
 }
 
+// TestSpaceIsInProportionToEntries: of any size, alone and mixed with small ones.
+func TestSpaceIsInProportionToEntries(t *testing.T) {
+	const segment = 64 << 10
+	for _, size := range []int{1 << 10, 20 << 10, 30 << 10, 34 << 10, 40 << 10, 64 << 10, 200 << 10} {
+		for _, small := range []int{0, 1, 5} {
+			w, _ := create(t, Options{SegmentSize: segment})
+			stored, index := int64(0), uint64(0)
+			for range 60 {
+				for i := range 1 + small {
+					n := 100
+					if i == 0 {
+						n = size
+					}
+					index++
+					require.NoError(t, w.StoreLog(&raft.Log{Index: index, Data: make([]byte, n)}))
+					stored += int64(n)
+				}
+			}
+			taken := int64(0)
+			for _, s := range w.segments {
+				taken += s.info.Size
+			}
+			require.Less(t, taken, stored*8/5+2*segment, "entries of %d bytes, %d small ones between", size, small)
+			require.NoError(t, w.Close())
+		}
+	}
+}
+
 // TestAgainstAModel does what raft does, and more of it, and crashes in between.
 func TestAgainstAModel(t *testing.T) {
 	for seed := range uint64(40) {
@@ -348,8 +376,9 @@ func TestMissingPieces(t *testing.T) {
 	require.ErrorContains(t, err, "MANIFEST is damaged: it is missing")
 
 	w, dir := create(t, small)
-	store(t, w, 1, 100)
-	store(t, w, 101, 110)
+	for i := uint64(1); i <= 110; i += 10 {
+		store(t, w, i, i+9)
+	}
 	crash(w)
 	files, err := filepath.Glob(filepath.Join(dir, "*.seg"))
 	require.NoError(t, err)

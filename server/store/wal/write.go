@@ -110,6 +110,10 @@ func (w *WAL) encode(logs []*raft.Log) ([]byte, []span, error) {
 	return buf[blockSize:], spans, nil
 }
 
+// largeRoom says what part of a segment is left free behind a large batch, for the small ones that
+// come between two of that kind: else each of these would begin a segment too.
+const largeRoom = 16
+
 // room returns the tail if need bytes fit into it, else a new one. Requires w.writing.
 func (w *WAL) room(index uint64, need int64) (*segment, error) {
 	next := w.manifest.clone()
@@ -140,12 +144,12 @@ func (w *WAL) room(index uint64, need int64) (*segment, error) {
 // grow adds a segment to next, which begins with entry index and has room for
 // need bytes, and puts next in force. Requires w.writing.
 func (w *WAL) grow(next *manifest, index uint64, need int64) (*segment, error) {
-	file, number, err := w.newFile(need + headSize)
+	file, number, size, err := w.newFile(need + headSize)
 	if err != nil {
 		return nil, err
 	}
 	s := &segment{
-		info:    segmentInfo{Number: number, First: index, Size: max(w.size, need+headSize)},
+		info:    segmentInfo{Number: number, First: index, Size: size},
 		file:    file,
 		written: headSize,
 	}
@@ -158,27 +162,32 @@ func (w *WAL) grow(next *manifest, index uint64, need int64) (*segment, error) {
 		return nil, fmt.Errorf("write head of log segment: %w", err)
 	}
 	next.Segments = append(next.Segments, s.info)
-	next.NextSegment = number + 1
+	next.NextSegment = max(next.NextSegment, number+1)
 	if err := w.replace(next, append(w.kept(next), s)); err != nil {
 		_ = file.Close()
 		return nil, err
 	}
-	w.orderSpare()
+	if number == w.ordered {
+		w.orderSpare()
+	}
 	return s, nil
 }
 
-// newFile returns a file of zeros: the spare, or one made now if the spare is too small.
-func (w *WAL) newFile(size int64) (vfs.File, uint64, error) {
+// newFile returns a file of zeros with room for need bytes: the spare, or, for what would fill most
+// of that, a file of about its size, so that large entries take the space that they have.
+func (w *WAL) newFile(need int64) (file vfs.File, number uint64, size int64, err error) {
+	if need > w.size/2 {
+		number = max(w.ordered+1, w.manifest.NextSegment)
+		size = (need + w.size/largeRoom + blockSize - 1) / blockSize * blockSize
+		file, err = makeZeros(w.fs, w.dir, number, size, nil)
+		return file, number, size, err
+	}
 	sp := w.spares.take()
-	if sp.err == nil && size <= w.size {
-		return sp.file, sp.number, nil
+	if sp.err != nil {
+		// Made anew, under the same number: space may have become free.
+		sp.file, sp.err = makeZeros(w.fs, w.dir, sp.number, w.size, nil)
 	}
-	if sp.file != nil {
-		_ = sp.file.Close()
-	}
-	// Made anew, under the same number, also after an error: space may have become free.
-	file, err := makeZeros(w.fs, w.dir, sp.number, max(size, w.size), nil)
-	return file, sp.number, err
+	return sp.file, sp.number, w.size, sp.err
 }
 
 func (w *WAL) orderSpare() {
