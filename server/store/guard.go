@@ -104,7 +104,8 @@ func (g *guard) do(op Op, entries, bytes int, call func() error) error {
 }
 
 // isFault: raft asks for entries that are not there as a matter of course. A
-// snapshot that fails is tried again later, and harms nothing until then.
+// snapshot that fails is tried again later, and harms nothing until then. A shortage of
+// file descriptors does not come here: vfs.Patient waits for one, and the watchdog looks at the clock.
 func isFault(op Op, err error) bool {
 	return op != OpSnapshot && !errors.Is(err, raft.ErrLogNotFound)
 }

@@ -65,6 +65,7 @@ type folder struct {
 	config    Config
 	lock      io.Closer
 	stable    StableStore
+	patient   *vfs.Patient // what the log's files go through
 	log       logStore
 	snapshots *snapshots
 	epoch     uint64
@@ -106,6 +107,7 @@ func (f *folder) open() error {
 			return err
 		}
 	}
+	f.patient.Start()
 	f.epoch++
 	return f.stable.SetUint64([]byte(keyEpoch), f.epoch)
 }
@@ -200,6 +202,7 @@ func (f *folder) openParts() (err error) {
 	if f.epoch, err = f.stable.GetUint64([]byte(keyEpoch)); err != nil {
 		return err
 	}
+	f.patient = vfs.NewPatient(f.FS, f.path(identityName), f.config.Logger)
 	if err := f.openLog(); err != nil {
 		return err
 	}
@@ -237,7 +240,7 @@ func (f *folder) proveSnapshots() error {
 // openLog takes care that f.log is nil, and not a nil pointer in an interface, after an error.
 func (f *folder) openLog() error {
 	if f.config.LogStore == KindWAL {
-		w, err := wal.Open(f.path(walName), wal.Options{SegmentSize: f.SegmentSize, Logger: f.config.Logger, FS: f.FS})
+		w, err := wal.Open(f.path(walName), wal.Options{SegmentSize: f.SegmentSize, Logger: f.config.Logger, FS: f.patient})
 		if err != nil {
 			return err
 		}
@@ -306,6 +309,10 @@ func (f *folder) checkContinuity(damaged []damagedSnapshot) error {
 // close also closes what is open only in part.
 func (f *folder) close() error {
 	var errs []error
+	if f.patient != nil {
+		f.patient.Stop()
+		defer f.patient.Close()
+	}
 	if f.log != nil {
 		errs = append(errs, f.log.Close())
 	}
