@@ -46,11 +46,13 @@ func victim(c *replicatest.Cluster, rng *rand.Rand) *replicatest.Node {
 // elected somebody else, as a leader does that was frozen.
 const stubborn = "n1"
 
-// troubles are ordered, so that a seed draws the same ones again.
-var troubles = []struct {
+type namedTrouble struct {
 	name  string
 	cause trouble
-}{
+}
+
+// troubles are ordered, so that a seed draws the same ones again.
+var troubles = []namedTrouble{
 	{"crash", func(c *replicatest.Cluster, rng *rand.Rand) func() {
 		n := victim(c, rng)
 		n.Crash()
@@ -127,12 +129,56 @@ var troubles = []struct {
 	{"slow disk", func(c *replicatest.Cluster, rng *rand.Rand) func() {
 		return victim(c, rng).Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: time.Duration(rng.IntN(700)) * time.Millisecond})
 	}},
+	{"power cut", powerCut},
 	{"bend clocks", func(c *replicatest.Cluster, rng *rand.Rand) func() {
 		n := victim(c, rng)
 		n.Clock.Jump(time.Duration(rng.IntN(7200)-3600) * time.Second)
 		n.Clock.SetRate(0.5 + rng.Float64())
 		return func() { n.Clock.SetRate(1) }
 	}},
+}
+
+// powerCut kills nodes in the middle of an append, starts them again, lets them acknowledge what they found
+// in their logs, and then cuts the power of all. The leader, which has it on its disk, stays down for a while.
+func powerCut(c *replicatest.Cluster, rng *rand.Rand) func() {
+	leader, followers := c.Leader(), c.Followers()
+	rng.Shuffle(len(followers), func(i, j int) { followers[i], followers[j] = followers[j], followers[i] })
+	needed := min(len(c.Nodes())/2, len(followers)) // with the leader they are a majority
+	for _, n := range followers[needed:] {
+		n.Crash()
+	}
+	for _, n := range followers[:needed] {
+		n.Disk.HoldSyncs()
+	}
+	time.Sleep(time.Duration(50+rng.IntN(150)) * time.Millisecond)
+	for _, n := range followers[:needed] {
+		n.Crash()
+		n.Start()
+		n.Disk.HoldSyncs()
+	}
+	time.Sleep(time.Duration(100+rng.IntN(600)) * time.Millisecond)
+	return func() {
+		for _, n := range c.Nodes() {
+			n.PowerCut(rng.Uint64())
+		}
+		for _, n := range followers {
+			n.Start()
+		}
+		time.Sleep(time.Duration(1000+rng.IntN(2000)) * time.Millisecond)
+		leader.Start()
+	}
+}
+
+// What was acknowledged survives a power cut, also when a node had found it in memory alone.
+func TestPowerCutAfterACrashInAnAppend(t *testing.T) {
+	for seed := uint64(1); seed <= 2; seed++ {
+		var rec *recorder
+		var final string
+		synctest.Test(t, func(t *testing.T) {
+			rec = troubledHistory(t, 3, seed, 6, []namedTrouble{{"power cut", powerCut}}, &final)
+		})
+		rec.check(t, final)
+	}
 }
 
 // What clients are told stays true, whatever happens to nodes, network and clocks.
@@ -149,14 +195,14 @@ func TestHistories(t *testing.T) {
 			t.Run(fmt.Sprintf("nodes=%d/seed=%d", nodes, seed), func(t *testing.T) {
 				var rec *recorder
 				var final string
-				synctest.Test(t, func(t *testing.T) { rec = troubledHistory(t, nodes, seed, &final) })
+				synctest.Test(t, func(t *testing.T) { rec = troubledHistory(t, nodes, seed, *roundsFlag, troubles, &final) })
 				rec.check(t, final)
 			})
 		}
 	}
 }
 
-func troubledHistory(t *testing.T, nodes int, seed uint64, final *string) *recorder {
+func troubledHistory(t *testing.T, nodes int, seed uint64, rounds int, troubles []namedTrouble, final *string) *recorder {
 	c := replicatest.New(t, replicatest.Options{Nodes: nodes, Configure: func(c *replica.Config) {
 		c.Snapshots = replica.SnapshotPolicy{Entries: 64, Interval: 2 * time.Second, Trailing: 8}
 		if c.Name == stubborn {
@@ -170,7 +216,7 @@ func troubledHistory(t *testing.T, nodes int, seed uint64, final *string) *recor
 		clients.Go(func() { rec.client(i, rand.New(rand.NewPCG(seed, uint64(i))), c.Nodes(), stop) })
 	}
 	rng := rand.New(rand.NewPCG(seed, 1<<32))
-	for range *roundsFlag {
+	for range rounds {
 		time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
 		trouble := troubles[rng.IntN(len(troubles))]
 		undo := trouble.cause(c, rng)

@@ -260,6 +260,7 @@ func (n *Node) Open(change func(*replica.Config)) (*replica.Replica, *peer.Mux, 
 // Crash ends the node as kill -9 would. Its disk keeps what was stored.
 func (n *Node) Crash() {
 	n.cluster.Net.Crash(n.Name)
+	n.Disk.Leave() // raft panics when it cannot write, and that would be the test's end
 	n.mu.Lock()
 	cancel, ended := n.cancel, n.ended
 	n.mu.Unlock()
@@ -269,9 +270,13 @@ func (n *Node) Crash() {
 	cancel()
 	n.Faults.Clear()
 	<-ended
-	// Not before: raft panics when it cannot write, and that would be the test's end. What
-	// it wrote after its connections were gone, nobody was told of.
 	n.Disk.Crash()
+}
+
+// PowerCut is Crash, and the disk loses what was not synced, or some of it: the seed says what.
+func (n *Node) PowerCut(seed uint64) {
+	n.Crash()
+	n.Disk.PowerCut(seed)
 }
 
 // Stop shuts the node down in an orderly way.

@@ -32,9 +32,9 @@ const (
 
 // Disk is one node's disk. In a synctest bubble, make it inside.
 type Disk struct {
-	files *memdisk.Disk
-
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex    // guards all below
+	files   *memdisk.Disk // what the next process finds
+	left    *memdisk.Disk // what a process that Leave has parted from files goes on with, or nil
 	store   *store.Store
 	held    chan struct{} // closed when syncs of the log need not wait any more; nil: they do not wait
 	failing int           // the how many-th sync of the log, from now, fails; 0: none
@@ -51,7 +51,10 @@ func NewDisk() *Disk {
 // was opened earlier is cut off as by Crash.
 func (d *Disk) Open(c store.Config) (*store.Store, error) {
 	d.Crash()
-	s, err := openOn(d.files.Boot(), c)
+	d.mu.Lock()
+	p := d.files.Boot()
+	d.mu.Unlock()
+	s, err := openOn(p, c)
 	if err != nil {
 		return nil, err
 	}
@@ -75,19 +78,35 @@ func openOn(p *memdisk.Process, c store.Config) (*store.Store, error) {
 
 // Crash is the death of the process: calls on its Store fail from here on, also
 // those that a fault holds up. What was written stays, whether it was synced or not.
-func (d *Disk) Crash() {
-	d.files.Kill()
-	d.end()
-}
+func (d *Disk) Crash() { d.end((*memdisk.Disk).Kill) }
 
 // PowerCut is Crash, and takes away what was not synced, or some of it: the seed says what.
 func (d *Disk) PowerCut(seed uint64) {
-	d.files.PowerCut(seed)
-	d.end()
+	d.end(func(files *memdisk.Disk) { files.PowerCut(seed) })
 }
 
-func (d *Disk) end() {
+// Leave is the beginning of a crash for a process that must not notice it, as raft panics when it cannot write:
+// it goes on with a copy of the disk, which ends with it. Crash or PowerCut have to follow.
+func (d *Disk) Leave() {
 	d.mu.Lock()
+	if d.left == nil {
+		d.left = d.files
+		d.files = d.left.Clone(2)
+		d.left.Hook(nil)
+		d.files.Hook(d.meet)
+	}
+	d.failing = 0
+	d.mu.Unlock()
+	d.ReleaseSyncs()
+}
+
+func (d *Disk) end(how func(*memdisk.Disk)) {
+	d.mu.Lock()
+	how(d.files)
+	if d.left != nil {
+		d.left.Kill()
+		d.left = nil
+	}
 	s := d.store
 	d.store, d.failing = nil, 0
 	d.mu.Unlock()
