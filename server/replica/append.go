@@ -31,7 +31,8 @@ type appendConn struct {
 	br *bufio.Reader
 	// out and in are its frames, used again.
 	out, in []byte
-	// until is the deadline that is set.
+	steady  steady
+	// until is the deadline that is set for an answer.
 	until time.Time
 }
 
@@ -78,7 +79,7 @@ func (a *appender) take(id raft.ServerID) (*appendConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &appendConn{Conn: conn, br: bufio.NewReader(conn)}, nil
+	return &appendConn{Conn: conn, br: bufio.NewReader(conn), steady: steady{Conn: conn}}, nil
 }
 
 func (a *appender) give(id raft.ServerID, conn *appendConn) {
@@ -101,17 +102,18 @@ func (a *appender) close() {
 
 // exchange returns the answer to args, valid until the next call.
 func (c *appendConn) exchange(args *raft.AppendEntriesRequest) ([]byte, error) {
-	if now := time.Now(); c.until.Sub(now) < rpcTimeout/2 {
-		// A deadline that is far enough is left as it is: moving it costs more than a small write.
-		c.until = now.Add(rpcTimeout)
-		_ = c.SetDeadline(c.until)
-	}
 	c.out = appendAppend(append(c.out[:0], make([]byte, frameHead)...), args)
 	if len(c.out) > maxAppendFrame {
 		return nil, fmt.Errorf("append to a node's log: %d bytes, the limit is %d", len(c.out), maxAppendFrame)
 	}
-	if _, err := c.Write(sealFrame(c.out)); err != nil {
+	if _, err := c.steady.Write(sealFrame(c.out)); err != nil {
 		return nil, err
+	}
+	patience := answerWithin(len(c.out))
+	if now := time.Now(); c.until.Sub(now) < patience/2 {
+		// A deadline that is far enough is left as it is: moving it costs more than a small write.
+		c.until = now.Add(patience)
+		_ = c.SetReadDeadline(c.until)
 	}
 	if cap(c.out) > 4*frameGather {
 		c.out = nil
@@ -119,6 +121,18 @@ func (c *appendConn) exchange(args *raft.AppendEntriesRequest) ([]byte, error) {
 	var err error
 	c.in, err = readFrame(c.br, c.in, greetingLimit)
 	return c.in, err
+}
+
+const (
+	// underWay is how much of what was written may be in the buffers of two kernels, and
+	// slowest how fast, in bytes a second, a link is at least that brings it to the other node.
+	underWay = 8 << 20
+	slowest  = 128 << 10
+)
+
+// answerWithin is how long an answer to a frame of that size may take, once it is written.
+func answerWithin(size int) time.Duration {
+	return rpcTimeout + time.Duration(min(size, underWay))*time.Second/slowest
 }
 
 // acceptAppends takes other nodes' connections until ctx ends.
@@ -171,8 +185,33 @@ func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 	return req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0
 }
 
-// maxAppendFrame bounds a request: as many entries as raft sends at once, each of the largest unit.
-const maxAppendFrame = maxAppend * (DefaultUnitBytes + frameStep)
+const (
+	// maxAppendFrame bounds a request that is received: a leader of an earlier release sends as many entries as raft
+	// gives it, each of the largest unit. No room is made for what has not come yet.
+	maxAppendFrame = maxAppend * (DefaultUnitBytes + frameStep)
+	// appendGather is where gathering of entries into one request stops. A larger entry goes alone.
+	appendGather = 8 << 20
+)
+
+// cutAppend returns the request that is sent for args, and what remains of args after it, nil if that is nothing.
+//
+// Raft gives up to 32 entries at a time, which may be a gigabyte: over a slow link such a request never got
+// through, and each attempt began at its beginning. Both requests are as raft would have made them, had it been asked for
+// fewer entries: the second says that it follows the last entry of the first.
+func cutAppend(args *raft.AppendEntriesRequest) (piece, rest *raft.AppendEntriesRequest) {
+	size := 0
+	for i, e := range args.Entries {
+		if size += len(e.Data) + len(e.Extensions); size <= appendGather || i == 0 {
+			continue
+		}
+		first, others := *args, *args
+		last := args.Entries[i-1]
+		first.Entries, others.Entries = args.Entries[:i], args.Entries[i:]
+		others.PrevLogEntry, others.PrevLogTerm = last.Index, last.Term
+		return &first, &others
+	}
+	return args, nil
+}
 
 // The append stream: one frame (see frame.go) for each request, and one for its answer.
 //

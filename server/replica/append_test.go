@@ -1,9 +1,13 @@
 package replica
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"errors"
+	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -44,6 +48,43 @@ func TestAppendFrames(t *testing.T) {
 	require.EqualError(t, decodeAppended(appendAppended(nil, raft.RPCResponse{Error: errors.New("closed")}), &read), "closed")
 }
 
+// However many entries raft gives: they go in requests of bounded size, each of which fits behind the one before.
+func TestAppendIsCutIntoRequests(t *testing.T) {
+	args := anAppend()
+	args.Entries = nil
+	const largest = 10 << 20
+	for i, size := range []int{100, 3 << 20, 5<<20 - 50, 100, 1, largest, largest, 1, 7 << 20, 1 << 20} {
+		args.Entries = append(args.Entries, &raft.Log{Index: args.PrevLogEntry + 1 + uint64(i), Term: 7 + uint64(i), Data: make([]byte, size)})
+	}
+	given := *args
+	var entries []*raft.Log
+	prev, prevTerm := args.PrevLogEntry, args.PrevLogTerm
+	requests := 0
+	for rest := args; rest != nil; requests++ {
+		var piece *raft.AppendEntriesRequest
+		piece, rest = cutAppend(rest)
+		require.Equal(t, []uint64{prev, prevTerm, given.Term, given.LeaderCommitIndex}, []uint64{piece.PrevLogEntry, piece.PrevLogTerm, piece.Term, piece.LeaderCommitIndex})
+		require.Equal(t, given.RPCHeader, piece.RPCHeader)
+		require.NotEmpty(t, piece.Entries)
+		size := 0
+		for _, e := range piece.Entries {
+			size += len(e.Data)
+		}
+		require.True(t, size <= appendGather || len(piece.Entries) == 1)
+		entries = append(entries, piece.Entries...)
+		last := entries[len(entries)-1]
+		prev, prevTerm = last.Index, last.Term
+	}
+	require.Equal(t, given.Entries, entries)
+	require.Equal(t, 6, requests)
+	require.Equal(t, given, *args, "raft's request stays as it is: it looks there for what was sent")
+
+	heartbeat := &raft.AppendEntriesRequest{Term: 7}
+	piece, rest := cutAppend(heartbeat)
+	require.Same(t, heartbeat, piece)
+	require.Nil(t, rest)
+}
+
 // What is cut short or goes on too long is an error, wherever.
 func TestBrokenAppendFrames(t *testing.T) {
 	whole := appendAppend(nil, anAppend())
@@ -71,5 +112,71 @@ func FuzzAppendFrames(f *testing.F) {
 		again, err := decodeAppend(appendAppend(nil, req))
 		require.NoError(t, err)
 		require.Equal(t, req, again)
+	})
+}
+
+// answering is a stream to a node that answers requests.
+type answering struct {
+	Stream
+	got    []*raft.AppendEntriesRequest
+	answer func(n int) *raft.AppendEntriesResponse
+}
+
+func (s *answering) DialContext(context.Context, string) (net.Conn, error) {
+	here, there := net.Pipe()
+	go func() {
+		br := bufio.NewReader(there)
+		for {
+			frame, err := readFrame(br, nil, maxAppendFrame)
+			if err != nil {
+				return
+			}
+			req, err := decodeAppend(frame)
+			if err != nil {
+				return
+			}
+			s.got = append(s.got, req)
+			_, _ = there.Write(sealFrame(appendAppended(make([]byte, frameHead), raft.RPCResponse{Response: s.answer(len(s.got))})))
+		}
+	}()
+	return here, nil
+}
+
+// Raft is told of success when all requests had it: it counts all that it gave as being in the other node's log.
+func TestAppendSucceedsAsAWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		args := &raft.AppendEntriesRequest{Term: 7, PrevLogEntry: 4, PrevLogTerm: 6}
+		for i := range uint64(3) {
+			args.Entries = append(args.Entries, &raft.Log{Index: 5 + i, Term: 7, Data: make([]byte, appendGather)})
+		}
+		for _, c := range []struct {
+			refused, term     int
+			leads, ok, failed bool
+			requests          int
+		}{
+			{term: 7, leads: true, ok: true, requests: 3},
+			{refused: 2, term: 7, leads: true, requests: 2},
+			{refused: 3, term: 8, leads: true, requests: 3},
+			{term: 7, leads: false, ok: true, failed: true, requests: 1},
+		} {
+			node := &answering{answer: func(n int) *raft.AppendEntriesResponse {
+				return &raft.AppendEntriesResponse{Term: uint64(c.term), LastLog: uint64(4 + n), Success: n != c.refused}
+			}}
+			tr := &transport{
+				acks: newAcks("n1", map[string]string{"n1": "", "n2": "", "n3": ""}), log: newAheadLog(raft.NewInmemStore(), nil),
+				appender: newAppender(node, provider{"n2": "n2:7379"}), stopped: make(chan struct{}),
+			}
+			tr.leads.Store(func(uint64) bool { return c.leads })
+			var resp raft.AppendEntriesResponse
+			err := tr.AppendEntries("n2", "", args, &resp)
+			require.Equal(t, c.failed, err != nil)
+			require.Len(t, node.got, c.requests)
+			require.Equal(t, c.ok, resp.Success)
+			require.Equal(t, uint64(4+c.requests), resp.LastLog)
+			require.Equal(t, uint64(c.term), resp.Term)
+			for _, conn := range tr.appender.idle["n2"] {
+				require.NoError(t, conn.Close())
+			}
+		}
 	})
 }

@@ -45,7 +45,24 @@ const resendAfter = 100 * time.Millisecond
 // would wait after each failure for twice as long as before, up to 10 s and deaf to
 // everything: a follower that comes back after a minute would get nothing for
 // up to 10 s, and a cluster that needs it for its majority would stand still.
+//
+// Large entries go in several requests, one after the other, each of which has its own answer: raft gets the last one's, or
+// the first that is no success. See cutAppend.
 func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	for {
+		piece, rest := cutAppend(args)
+		if err := t.append(id, piece, resp); err != nil || !resp.Success || rest == nil {
+			return err
+		}
+		if !t.leads.Load().(func(uint64) bool)(args.Term) {
+			return raft.ErrLeadershipLost // nobody waits for the others
+		}
+		args = rest
+	}
+}
+
+// append sends one request.
+func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	heartbeat := isHeartbeat(args)
 	for {
 		var round uint64
