@@ -201,6 +201,7 @@ func (s *Server) peerConfig(ln net.Listener, secrets *secrets) peer.Config {
 		ClusterID: clusterID(peers),
 		NodeName:  s.config.Node.Name,
 		NameOf:    nameOf(peers),
+		Members:   peers,
 		Secret:    secrets.cluster,
 		TLS:       secrets.peerTLS,
 		Logger:    s.logger,

@@ -8,7 +8,10 @@
 //   - it has no deadline left from the handshake;
 //   - whoever else connects is refused within the handshake timeout, with one log line
 //     (at most ten at once, then one a second), after at most a few kilobytes read;
-//     128 such connections at most wait at a time, 32 of one host;
+//     128 such connections at most wait at a time, 32 of one host, and beyond that the oldest is given up; hosts of the
+//     cluster have 32 each for themselves;
+//   - a node has at most 16 connections of a kind that another one made, the newest; of
+//     nodes that are no members it has none;
 //   - closing a layer closes its connections; Run returns when all goroutines have ended;
 //   - all of it works in a testing/synctest bubble over package peertest.
 //
@@ -23,7 +26,7 @@
 //	| the accept loop           | Run's caller | its context, or a failed listener |
 //	| one per handshake         | Run        | handover, refusal, timeout, context |
 //
-// Established connections have none. Lock order: none of Mux.mu, Layer.mu and
+// Established connections have none. Lock order: none of handshakes.mu, Layer.mu and
 // refusals.mu is held while another is taken, or over I/O.
 //
 // package server makes the Mux; package server/replica uses its layers. Start reading at the

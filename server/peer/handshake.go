@@ -158,6 +158,8 @@ func (m *Mux) judge(peer introduction) (status, error) {
 	switch {
 	case peer.cluster != m.config.ClusterID:
 		return statusCluster, fmt.Errorf("%w: %q", errCluster, truncate(peer.cluster))
+	case m.config.Members != nil && m.config.Members[peer.name] == "":
+		return statusCluster, fmt.Errorf("%w: no member of this one is called %q", errCluster, truncate(peer.name))
 	case m.layers[peer.kind] == nil:
 		return statusKind, fmt.Errorf("it wants a connection of an unknown kind (%s)", peer.kind)
 	case peer.name == m.config.NodeName:

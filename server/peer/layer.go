@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,12 +21,18 @@ type Layer struct {
 
 	mu    sync.Mutex
 	conns map[*Conn]struct{} // all that are open; nil after Close
+	// from are the open ones that each node made, the oldest first.
+	from map[string][]*Conn
 }
+
+// maxPerNode is how many connections of a kind one other node may have made. It needs up to four at a time; of a node that
+// vanished without a word the ones from before are still there, so it is the oldest that is closed.
+const maxPerNode = 16
 
 var _ raft.StreamLayer = (*Layer)(nil)
 
 func newLayer(m *Mux, k Kind) *Layer {
-	l := &Layer{mux: m, kind: k, queue: make(chan *Conn), conns: make(map[*Conn]struct{})}
+	l := &Layer{mux: m, kind: k, queue: make(chan *Conn), conns: make(map[*Conn]struct{}), from: make(map[string][]*Conn)}
 	l.closed, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -129,6 +136,7 @@ func (l *Layer) dial(ctx context.Context, addr string) (*Conn, error) {
 		_ = conn.Close()
 		return nil, err
 	}
+	l.mux.handshakes.know(conn)
 	_ = secured.SetDeadline(time.Time{})
 	return &Conn{Conn: secured, name: name}, nil
 }
@@ -136,12 +144,24 @@ func (l *Layer) dial(ctx context.Context, addr string) (*Conn, error) {
 // adopt enters c among the open connections; false if the layer is closed.
 func (l *Layer) adopt(c *Conn) bool {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.conns == nil {
+		l.mu.Unlock()
 		return false
 	}
 	l.conns[c] = struct{}{}
 	c.layer = l
+	var oldest *Conn
+	if c.accepted {
+		made := append(l.from[c.name], c)
+		if len(made) > maxPerNode {
+			oldest = made[0]
+		}
+		l.from[c.name] = made
+	}
+	l.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.Close()
+	}
 	return true
 }
 
@@ -149,6 +169,14 @@ func (l *Layer) forget(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c) // of a nil map too
+	if made := l.from[c.name]; c.accepted {
+		if i := slices.Index(made, c); i >= 0 {
+			made = slices.Delete(made, i, i+1)
+		}
+		if l.from[c.name] = made; len(made) == 0 {
+			delete(l.from, c.name)
+		}
+	}
 }
 
 // Conn is an authenticated connection to another node.
@@ -156,6 +184,8 @@ type Conn struct {
 	net.Conn
 	name  string
 	layer *Layer // nil until adopted
+	// accepted says that the other node made the connection.
+	accepted bool
 }
 
 // PeerName is the name of the node at the other end.

@@ -35,11 +35,6 @@ func (k Kind) String() string {
 
 const (
 	defaultHandshakeTimeout = 5 * time.Second
-	// maxHandshakes bounds the connections that are not authenticated yet, and
-	// maxHandshakesPerHost what one host may take of them, so that a stranger with
-	// many connections does not keep the other nodes out.
-	maxHandshakes        = 128
-	maxHandshakesPerHost = 32
 	// acceptPause is how long the mux waits after a failed accept: the process is
 	// out of file descriptors, most likely.
 	acceptPause = 100 * time.Millisecond
@@ -60,6 +55,10 @@ type Config struct {
 	// or "" if any may. Raft counts votes by address: two addresses that lead to the
 	// same node by mistake would give it two votes.
 	NameOf func(addr string) string
+
+	// Members, when not nil, are the peer addresses of the cluster's nodes, by name. Nodes of other names are refused, and
+	// connections from these addresses do not compete with those of strangers; a node may come from another address.
+	Members map[string]string
 
 	// Secret, when not empty, must be known to both sides of every connection.
 	Secret []byte
@@ -82,9 +81,7 @@ type Mux struct {
 	layers   map[Kind]*Layer
 	refusals refusals
 
-	mu         sync.Mutex
-	handshakes map[string]int // by host of the other side
-	total      int            // of handshakes
+	handshakes *handshakes
 }
 
 // New checks c. Nothing is accepted before Run.
@@ -107,7 +104,7 @@ func New(c Config) (*Mux, error) {
 		config:     c,
 		layers:     make(map[Kind]*Layer),
 		refusals:   refusals{logger: c.Logger},
-		handshakes: make(map[string]int),
+		handshakes: newHandshakes(c.Members),
 	}
 	if c.TLS != nil {
 		t, err := newTLSConfigs(c.TLS)
@@ -158,26 +155,22 @@ func (m *Mux) accept(ctx context.Context, handshakes *sync.WaitGroup) error {
 			pause(ctx, acceptPause)
 			continue
 		}
-		host := hostOf(conn.RemoteAddr())
-		if !m.admit(host) {
-			m.refusals.log(conn.RemoteAddr(), errTooMany)
-			_ = conn.Close()
-			continue
-		}
-		handshakes.Go(func() {
-			defer m.dismiss(host)
-			m.welcome(ctx, conn)
-		})
+		h := m.handshakes.begin(conn)
+		handshakes.Go(func() { m.welcome(ctx, h) })
 	}
 }
 
 // welcome authenticates one connection and hands it to its layer.
-func (m *Mux) welcome(ctx context.Context, conn net.Conn) {
+func (m *Mux) welcome(ctx context.Context, h *handshake) {
+	conn := h.conn
 	deadline := time.Now().Add(m.config.HandshakeTimeout)
 	_ = conn.SetDeadline(deadline)
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	secured, peer, err := m.answer(conn)
+	if m.handshakes.end(h) {
+		err = errTooMany
+	}
 	if err != nil {
 		_ = conn.Close()
 		if ctx.Err() == nil {
@@ -185,39 +178,12 @@ func (m *Mux) welcome(ctx context.Context, conn net.Conn) {
 		}
 		return
 	}
+	m.handshakes.know(conn)
 	_ = secured.SetDeadline(time.Time{})
-	c := &Conn{Conn: secured, name: peer.name}
+	c := &Conn{Conn: secured, name: peer.name, accepted: true}
 	if !m.layers[peer.kind].offer(ctx, c, time.Until(deadline)) {
 		_ = c.Close()
 	}
-}
-
-func (m *Mux) admit(host string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.total >= maxHandshakes || m.handshakes[host] >= maxHandshakesPerHost {
-		return false
-	}
-	m.total++
-	m.handshakes[host]++
-	return true
-}
-
-func (m *Mux) dismiss(host string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.total--
-	if m.handshakes[host]--; m.handshakes[host] == 0 {
-		delete(m.handshakes, host)
-	}
-}
-
-func hostOf(addr net.Addr) string {
-	host, _, err := net.SplitHostPort(addr.String())
-	if err != nil {
-		return addr.String()
-	}
-	return host
 }
 
 func pause(ctx context.Context, d time.Duration) {

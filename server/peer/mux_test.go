@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -391,25 +392,125 @@ func TestRunSurvivesFailedAccepts(t *testing.T) {
 	})
 }
 
+// knock opens connections from a host, each from a port of its own, and says nothing.
+func knock(t *testing.T, n *peertest.Network, host, addr string, times int) (conns []net.Conn) {
+	t.Helper()
+	for i := range times {
+		c, err := n.Dial(fmt.Sprintf("%s:%d", host, 1000+i))(t.Context(), addr)
+		require.NoError(t, err)
+		conns = append(conns, c)
+	}
+	synctest.Wait()
+	return conns
+}
+
+// closed reports whether the other end of c is.
+func closed(t *testing.T, c net.Conn) bool {
+	t.Helper()
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Millisecond)))
+	_, err := c.Read(make([]byte, 1))
+	return !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
 func TestStrangersDoNotKeepNodesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
 		one, two := start(t, net, "n1"), start(t, net, "n2")
-		for range 500 {
-			_, err := net.Dial("stranger")(t.Context(), "n2:1")
-			require.NoError(t, err)
-		}
-		synctest.Wait()
-		require.Equal(t, maxHandshakesPerHost, two.total)
+		strangers := knock(t, net, "stranger", "n2:1", 500)
+		require.Equal(t, maxHandshakesPerHost, two.handshakes.strangers.Len())
+		require.True(t, closed(t, strangers[0]), "the oldest are given up")
+		require.False(t, closed(t, strangers[499]))
 		c := dial(t, one, KindRaft, "n2:1")
 		talk(t, c, accept(t, two, KindRaft), "x")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		require.Zero(t, two.total)
-		require.Empty(t, two.handshakes)
+		require.Zero(t, two.handshakes.strangers.Len())
+		require.Empty(t, two.handshakes.hosts)
 		lines := two.log.lines()
 		require.Less(t, len(lines), refusalBurst+5, "500 refusals do not make 500 lines")
-		require.Contains(t, strings.Join(lines, "\n"), "notLogged=458")
+		require.Contains(t, strings.Join(lines, "\n"), "too many connections")
+	})
+}
+
+// However many hosts strangers come from: a node gets in, from whichever address.
+func TestStrangersOfManyHostsDoNotKeepNodesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := peertest.New()
+		one, two := start(t, network, "n1"), start(t, network, "n2")
+		var strangers []net.Conn
+		for i := range 300 {
+			strangers = append(strangers, knock(t, network, fmt.Sprint("stranger", i), "n2:1", 1)...)
+		}
+		for i, c := range strangers {
+			require.Equal(t, i < 300-maxHandshakes, closed(t, c), "the oldest are given up")
+		}
+		require.Equal(t, maxHandshakes, two.handshakes.strangers.Len())
+		begun := time.Now()
+		talk(t, dial(t, one, KindAppend, "n2:1"), accept(t, two, KindAppend), "x")
+		require.Zero(t, time.Since(begun))
+		require.Len(t, two.handshakes.hosts, maxHandshakes-1, "nothing is kept of those that were given up")
+	})
+}
+
+// The cluster's own hosts do not compete with strangers, also while their handshake takes long.
+func TestClusterHasItsShareOfHandshakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		members := map[string]string{"n1": "n1:1", "n2": "n2:1", "n3": "10.0.0.3:1"}
+		join := func(c *Config) { c.Members = members }
+		one, two := start(t, net, "n1", join), start(t, net, "n2", join)
+		talk(t, dial(t, one, KindForward, "n2:1"), accept(t, two, KindForward), "two knows where one comes from")
+		configured := knock(t, net, "10.0.0.3", "n2:1", maxHandshakesPerHost)
+		met := knock(t, net, "n1", "n2:1", maxHandshakesPerHost)
+		found := knock(t, net, "n2", "n1:1", maxHandshakesPerHost)
+		for i := range 2 * maxHandshakes {
+			knock(t, net, fmt.Sprint("stranger", i), "n2:1", 1)
+			knock(t, net, fmt.Sprint("stranger", i), "n1:1", 1)
+		}
+		for i := range maxHandshakesPerHost {
+			require.False(t, closed(t, configured[i]))
+			require.False(t, closed(t, met[i]))
+			require.False(t, closed(t, found[i]))
+		}
+		knock(t, net, "10.0.0.3", "n2:1", 1)
+		require.True(t, closed(t, configured[0]), "a share is not without bounds")
+		require.False(t, closed(t, met[0]))
+	})
+}
+
+// Nodes of other names than the cluster's are none of it.
+func TestNodeThatIsNoMemberIsRefused(t *testing.T) {
+	line, err := refusal(t, func(*Config) {}, func(c *Config) { c.Members = map[string]string{"n2": "n2:1", "n3": "n3:1"} })
+	require.ErrorContains(t, err, "another cluster")
+	require.Contains(t, line, "no member")
+}
+
+// What one other node may have open is bounded, and what is closed is forgotten.
+func TestConnectionsOfOneNodeAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		one, two := start(t, net, "n1"), start(t, net, "n2")
+		var dialed, accepted []*Conn
+		for range maxPerNode + 3 {
+			dialed = append(dialed, dial(t, one, KindRaft, "n2:1"))
+			accepted = append(accepted, accept(t, two, KindRaft))
+		}
+		for i := range dialed {
+			require.Equal(t, i < 3, closed(t, dialed[i]), "the oldest are closed")
+		}
+		other := dial(t, one, KindForward, "n2:1")
+		talk(t, other, accept(t, two, KindForward), "each kind has its own")
+		for i := range dialed {
+			_, _ = dialed[i].Close(), accepted[i].Close()
+		}
+		for range 100 {
+			_ = dial(t, one, KindRaft, "n2:1").Close()
+			_ = accept(t, two, KindRaft).Close()
+		}
+		for _, n := range []*node{one, two} {
+			require.Empty(t, n.Layer(KindRaft).conns)
+			require.Empty(t, n.Layer(KindRaft).from)
+		}
 	})
 }
 

@@ -1,0 +1,119 @@
+package peer
+
+import (
+	"container/list"
+	"net"
+	"sync"
+)
+
+const (
+	// maxHandshakes bounds the connections of hosts that are not known to be the cluster's which are not authenticated yet, and
+	// maxHandshakesPerHost what one host may have of them. Each of the cluster's own hosts has as many for itself.
+	maxHandshakes        = 128
+	maxHandshakesPerHost = 32
+	// maxKnown bounds how many hosts are known as the cluster's own beside those of the configuration.
+	maxKnown = 64
+)
+
+// handshakes are the connections that are not authenticated yet. When there are too many
+// the oldest is given up: a node needs two round trips, and a stranger that says nothing has had more time than that.
+type handshakes struct {
+	mu sync.Mutex
+	// own are the cluster's hosts: the configured ones, and those that a node was found at or came from.
+	own       map[string]bool
+	learned   int
+	strangers list.List // of *handshake, the oldest first
+	hosts     map[string]*list.List
+}
+
+// handshake is one such connection.
+type handshake struct {
+	conn    net.Conn
+	host    string
+	dropped bool
+	// atHost and among are its places in the lists.
+	atHost, among *list.Element
+}
+
+func newHandshakes(members map[string]string) *handshakes {
+	hs := &handshakes{own: make(map[string]bool), hosts: make(map[string]*list.List)}
+	for _, addr := range members {
+		host, _, _ := net.SplitHostPort(addr)
+		if ip := net.ParseIP(host); ip != nil { // a name is known by where it leads, once a node was met there
+			hs.own[ip.String()] = true
+		}
+	}
+	return hs
+}
+
+// begin enters conn, and gives up the oldest if they are too many.
+func (hs *handshakes) begin(conn net.Conn) *handshake {
+	h := &handshake{conn: conn, host: hostOf(conn.RemoteAddr())}
+	hs.mu.Lock()
+	var old *handshake
+	at := hs.hosts[h.host]
+	if at == nil {
+		at = list.New()
+		hs.hosts[h.host] = at
+	}
+	switch {
+	case at.Len() >= maxHandshakesPerHost:
+		old = at.Front().Value.(*handshake)
+	case !hs.own[h.host] && hs.strangers.Len() >= maxHandshakes:
+		old = hs.strangers.Front().Value.(*handshake)
+	}
+	if old != nil {
+		old.dropped = true
+		hs.remove(old)
+		hs.hosts[h.host] = at
+	}
+	h.atHost = at.PushBack(h)
+	if !hs.own[h.host] {
+		h.among = hs.strangers.PushBack(h)
+	}
+	hs.mu.Unlock()
+	if old != nil {
+		_ = old.conn.Close()
+	}
+	return h
+}
+
+// end takes h out, and reports whether it was given up.
+func (hs *handshakes) end(h *handshake) (dropped bool) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if !h.dropped {
+		hs.remove(h)
+	}
+	return h.dropped
+}
+
+func (hs *handshakes) remove(h *handshake) {
+	at := hs.hosts[h.host]
+	at.Remove(h.atHost)
+	if at.Len() == 0 {
+		delete(hs.hosts, h.host)
+	}
+	if h.among != nil {
+		hs.strangers.Remove(h.among)
+	}
+}
+
+// know remembers that a node was met at the other end of conn.
+func (hs *handshakes) know(conn net.Conn) {
+	host := hostOf(conn.RemoteAddr())
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if !hs.own[host] && hs.learned < maxKnown {
+		hs.learned++
+		hs.own[host] = true
+	}
+}
+
+func hostOf(addr net.Addr) string {
+	host, _, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return addr.String()
+	}
+	return host
+}
