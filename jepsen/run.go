@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +30,11 @@ const (
 	finalLimit = time.Minute
 	// settle is how long after a fault the service may take until clocks run again.
 	settle = 6 * time.Second
+	// password is what clients must give where there are strangers.
+	password = "jepsen"
+	// maxMemory is the address space of a node that hostile clients may meet, allMemory that of all, in bytes. More than
+	// a gigabyte of it is reserved by the runtime and never used.
+	maxMemory, allMemory = 4 << 30, 16 << 30
 	// rateDrift bounds what the fault clock-rate does: a tenth, and what dividing by it adds.
 	rateDrift = 0.12
 )
@@ -119,6 +125,7 @@ type trial struct {
 	supported []string     // faults that they make possible
 	skipped   []string     // faults that were asked for and are not possible, and why
 	verdict   checker.Verdict
+	usage     map[string]cluster.Usage // with hostile clients
 }
 
 // do runs everything from the first process to the verdict.
@@ -176,6 +183,12 @@ func (t *trial) openNet() error {
 	return nil
 }
 
+// hostile reports whether hostile clients are asked for. Nodes have a password then, to have strangers, and limits.
+func (t *trial) hostile() bool {
+	asked, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, nemesis.Names())
+	return err == nil && t.o.target == "holdfast" && slices.ContainsFunc(asked, func(k schedule.Kind) bool { return k.Group == schedule.Hostile })
+}
+
 // openDisks makes disks whose power can be cut if that is among the faults; without them those are left out.
 func (t *trial) openDisks() error {
 	asked, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, nemesis.Names())
@@ -221,6 +234,9 @@ func (t *trial) closeDisks() error {
 
 func (t *trial) openTarget() (err error) {
 	c := cluster.Config{Net: t.net, Dir: t.dir, Nodes: t.o.nodes, DataDir: t.dataDir, Binary: t.o.binary, Args: t.o.passed()}
+	if t.hostile() {
+		c.Password, c.Memory = password, min(maxMemory, allMemory/int64(t.o.nodes))
+	}
 	switch t.o.target {
 	case "holdfast":
 		t.target = cluster.NewHoldfast(c)
@@ -269,8 +285,15 @@ func (t *trial) drive(ctx context.Context) {
 		defer close(broken)
 		n.Run(running, t.steps)
 	}()
+	watched := make(chan map[string]cluster.Usage, 1)
+	if tracers, ok := t.target.Fleet().(cluster.Tracers); ok && t.hostile() {
+		go func() { watched <- cluster.Watch(running, t.target.Members(), tracers, t.dataDir) }()
+	} else {
+		watched <- nil
+	}
 	workload.Run(running, t.loads, t.settings)
 	<-broken
+	t.usage = <-watched
 
 	t.log.Info("mending everything")
 	if err := n.Heal(); err != nil {
@@ -309,6 +332,9 @@ func (t *trial) judge(ctx context.Context) *report.Report {
 		results = append(results, checker.External("replicas agree", looked, disagree))
 	}
 	results = append(results, checker.External("processes", len(t.target.Members()), slices.Concat(t.target.Fleet().Findings(), t.findings, t.shown)))
+	if t.usage != nil {
+		results = append(results, checker.Bystanders(h, schedule.Hostile+"-"), bounds(t.usage))
+	}
 	if err := h.Validate(); err != nil {
 		results = append(results, checker.External("history", len(h.Ops), []string{err.Error()}))
 	}
@@ -322,6 +348,23 @@ func (t *trial) judge(ctx context.Context) *report.Report {
 		Verdict: t.verdict, Results: results, Outages: checker.Availability(h),
 		History: h, Schedule: t.steps,
 	}
+}
+
+// bounds judges what nodes took.
+func bounds(usage map[string]cluster.Usage) checker.Result {
+	var findings []string
+	counts := map[string]int{}
+	for _, m := range slices.Sorted(maps.Keys(usage)) {
+		u := usage[m]
+		findings = append(findings, u.Findings(m)...)
+		counts["most memory MiB"] = max(counts["most memory MiB"], int(u.Resident>>20))
+		counts["most on disk MiB"] = max(counts["most on disk MiB"], int(u.OnDisk>>20))
+		counts["most descriptors"] = max(counts["most descriptors"], int(u.Files))
+	}
+	r := checker.External(fmt.Sprintf("bounds: %d MiB of memory, %d MiB on disk, %d descriptors",
+		cluster.MaxResident>>20, cluster.MaxOnDisk>>20, cluster.MaxFiles), len(usage), findings)
+	r.Counts = counts
+	return r
 }
 
 // recheck judges a stored history again.

@@ -45,13 +45,24 @@ func NewHoldfast(c Config) *Holdfast {
 		if table := h.dialTable(m); table != "" {
 			args = append(args, "--debug-peer-dial", table)
 		}
+		if c.Password != "" {
+			args = append(args, "--password", c.Password)
+		}
 		args = append(args, c.Args...)
 		h.fleet.specs[m] = []spec{{m, func(under ...string) *exec.Cmd {
-			words := slices.Concat(under, []string{c.Binary}, args)
+			words := slices.Concat(c.limits(), under, []string{c.Binary}, args)
 			return c.Net.Command(m, words[0], words[1:]...)
 		}}}
 	}
 	return h
+}
+
+// limits are the words that limit a node's memory and descriptors.
+func (c *Config) limits() []string {
+	if c.Memory == 0 {
+		return nil
+	}
+	return []string{"sh", "-c", fmt.Sprintf(`ulimit -v %d && ulimit -n %d && exec "$@"`, c.Memory>>10, MaxFiles), "sh"}
 }
 
 // dialTable says where a node finds the others, when that is not where they listen.
@@ -101,7 +112,7 @@ func (h *Holdfast) Serving(ctx context.Context) error { return serving(ctx, h) }
 
 // Debug implements [Target].
 func (h *Holdfast) Debug(ctx context.Context, member string, words ...string) (protocol.Value, error) {
-	return ask(ctx, h.c.Net, "", member, "client", words...)
+	return askAs(ctx, h.c.Net, h.c.Password, "", member, "client", words...)
 }
 
 // Features implements [Target]. They are those of the command table and not asked for: a node too
@@ -119,6 +130,10 @@ func (h *Holdfast) Supports(context.Context) []string {
 		"packets-reset", "kill-leader", "kill-follower", "kill-minority", "kill-all", "kill-loop", "restart-all", "restart-rolling",
 		"pause-leader", "pause-minority", "pause-all", "pause-strobe", "pause-minute", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
 		"disk-slow", "disk-hang", "disk-error", "disk-full", "disk-torn", "store-torn", "store-flipped", "transfer", "snapshot", "snapshot-tail",
+	}
+	if h.c.Memory != 0 {
+		faults = append(faults, "hostile-scripts", "hostile-reads", "hostile-replies", "hostile-large", "hostile-entries",
+			"hostile-unread", "hostile-drip", "hostile-churn", "hostile-silent", "hostile-stranger", "hostile-handshakes")
 	}
 	if len(h.members) > 3 {
 		faults = append(faults, "partition-bridge")

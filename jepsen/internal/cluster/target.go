@@ -78,6 +78,10 @@ type Config struct {
 	Binary string
 	// Args are passed on to it.
 	Args []string
+	// Password, if there is one, is what clients must give.
+	Password string
+	// Memory, if not 0, is the address space in bytes that a node may have; it may also have [MaxFiles] descriptors only.
+	Memory int64
 }
 
 // debugTimeout bounds a command of the harness to a member that may be frozen.
@@ -85,6 +89,11 @@ const debugTimeout = time.Second
 
 // ask sends one command on a connection of its own.
 func ask(ctx context.Context, n network.Network, from, member, purpose string, words ...string) (protocol.Value, error) {
+	return askAs(ctx, n, "", from, member, purpose, words...)
+}
+
+// askAs does the same with a password.
+func askAs(ctx context.Context, n network.Network, password, from, member, purpose string, words ...string) (protocol.Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, debugTimeout)
 	defer cancel()
 	nc, err := n.Dial(ctx, from, member, purpose)
@@ -92,6 +101,9 @@ func ask(ctx context.Context, n network.Network, from, member, purpose string, w
 		return protocol.Value{}, fmt.Errorf("dial %s: %w", member, err)
 	}
 	defer nc.Close()
+	if err := authenticate(nc, password); err != nil {
+		return protocol.Value{}, fmt.Errorf("%s: %w", member, err)
+	}
 	r := wire.New(nc, debugTimeout).Do(words...)
 	if r.Outcome != history.OK {
 		return protocol.Value{}, fmt.Errorf("ask %s for %s: %s", member, words[0], r.Why)
@@ -142,5 +154,24 @@ func side(members []string, n int) string { return network.ClientsOf(members[n%l
 
 // dialNode connects the clients of a side to a node.
 func dialNode(ctx context.Context, c *Config, members []string, n int, node string) (net.Conn, error) {
-	return c.Net.Dial(ctx, side(members, n), node, "client")
+	nc, err := c.Net.Dial(ctx, side(members, n), node, "client")
+	if err != nil {
+		return nil, err
+	}
+	if err := authenticate(nc, c.Password); err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return nc, nil
+}
+
+// authenticate gives a password, if there is one.
+func authenticate(nc net.Conn, password string) error {
+	if password == "" {
+		return nil
+	}
+	if r := wire.New(nc, debugTimeout).Do("AUTH", password); r.Outcome != history.OK {
+		return errors.New("authenticate: " + r.Why)
+	}
+	return nc.SetDeadline(time.Time{})
 }

@@ -1,0 +1,88 @@
+package checker
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+)
+
+// What hostile clients may do to others. A second is what the server promises on a machine of its own; here all nodes,
+// all clients and those that mean harm share one.
+const (
+	// MaxSilence is the longest time in which nobody is served.
+	MaxSilence = 5 * time.Second
+	// MaxNodeSilence is the same for the clients of one node.
+	MaxNodeSilence = 10 * time.Second
+)
+
+// Bystanders judges what clients saw of hostile ones, whose faults have names with a prefix. A fault during which
+// something else was broken, too, says nothing; what is not heard after the next fault has begun counts for that one.
+func Bystanders(h *history.History, prefix string) Result {
+	var good []history.Op
+	nodes := map[string][]history.Op{}
+	var end int64
+	for _, o := range h.Ops {
+		end = max(end, o.Return)
+		if o.Outcome == history.OK && o.Node != "" {
+			good = append(good, o)
+		}
+	}
+	slices.SortStableFunc(good, func(a, b history.Op) int { return int(a.Return - b.Return) })
+	for _, o := range good {
+		nodes[o.Node] = append(nodes[o.Node], o)
+	}
+	r := Result{Name: "bystanders", Verdict: Valid, Looked: len(good), Counts: map[string]int{}}
+	for _, f := range h.Faults {
+		next, beside := next(h.Faults, f, end)
+		if !strings.HasPrefix(f.Name, prefix) || beside {
+			continue
+		}
+		r.Counts["faults"]++
+		worst := quietest(good, f, next)
+		if worst > MaxSilence {
+			r.find("%s at %.1fs: nobody was served for %s; %s is the limit", f.Name, time.Duration(f.Start).Seconds(), worst.Round(time.Millisecond), MaxSilence)
+		}
+		for _, n := range sortedKeys(nodes) {
+			of := quietest(nodes[n], f, next)
+			if of > MaxNodeSilence {
+				r.find("%s at %.1fs: nobody was served by %s for %s; %s is the limit", f.Name, time.Duration(f.Start).Seconds(), n, of.Round(time.Millisecond), MaxNodeSilence)
+			}
+		}
+		r.Counts["longest silence ms"] = max(r.Counts["longest silence ms"], int(worst.Milliseconds()))
+	}
+	return r
+}
+
+// next is when the next fault begins after one, or the history ends, and whether another overlaps it.
+func next(faults []history.Fault, of history.Fault, end int64) (at int64, beside bool) {
+	at = end
+	for _, g := range faults {
+		switch {
+		case g == of:
+		case g.Start >= of.Stop:
+			at = min(at, g.Start)
+		case g.Stop > of.Start:
+			beside = true
+		}
+	}
+	return at, beside
+}
+
+// quietest is the longest time between two successes that begins within a fault and ends before the next.
+func quietest(good []history.Op, f history.Fault, next int64) time.Duration {
+	last, longest := f.Start, int64(0)
+	for i := range good {
+		at := good[i].Return
+		if at < f.Start {
+			continue
+		}
+		longest = max(longest, min(at, next)-last)
+		if at > f.Stop {
+			return time.Duration(longest)
+		}
+		last = at
+	}
+	return time.Duration(max(longest, next-last))
+}
