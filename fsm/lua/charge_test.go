@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // TestReplyStandsFor: a reply is charged by the bytes that are sent for it, however few there are in memory.
@@ -116,5 +118,56 @@ func TestGarbageIsBounded(t *testing.T) {
 		total := after.TotalAlloc - before.TotalAlloc
 		t.Logf("%s: %d MB in all", name, total>>20)
 		require.Less(t, total, uint64(2<<30), name)
+	}
+}
+
+// deepHost replies with arrays in arrays.
+type deepHost struct {
+	*fakeHost
+	depth, width int
+}
+
+func (h *deepHost) Call([]string, int) protocol.Value {
+	v := protocol.Array(make([]protocol.Value, h.width)...)
+	for range h.depth {
+		v = protocol.Array(v)
+	}
+	return v
+}
+
+// TestHostRepliesTakeSteps: a wide reply of the host is paid for by its elements, and a deep one is an
+// error.
+func TestHostRepliesTakeSteps(t *testing.T) {
+	p, r := mustCompile(t, "return #redis.call('get', 'k')"), NewRunner()
+	steps := func(width int) int64 {
+		_, err := r.Run(p, &Env{Host: &deepHost{fakeHost: newFakeHost(), width: width}})
+		require.NoError(t, err)
+		return r.Used().Steps
+	}
+	rehashing := func(width int) int64 { return int64(width) / 4 } // what the table of them takes at the least
+	require.GreaterOrEqual(t, steps(4096)-steps(0), 4096/2+rehashing(4096))
+
+	v, err := r.Run(p, &Env{Host: &deepHost{fakeHost: newFakeHost(), depth: maxReplyDepth}})
+	require.NoError(t, err)
+	require.Equal(t, protocol.Integer(1), v)
+	v, err = r.Run(p, &Env{Host: &deepHost{fakeHost: newFakeHost(), depth: maxReplyDepth + 1}})
+	require.NoError(t, err)
+	require.Contains(t, v.Str, "ERR reached lua stack limit")
+}
+
+// TestErrorsAreOneLine: a line break in a text that a script made would end the reply, and what
+// follows would be taken for the next one.
+func TestErrorsAreOneLine(t *testing.T) {
+	for source, want := range map[string]protocol.Value{
+		`return {err = "A b\r\n+OK"}`:                           protocol.ErrValue("A b  +OK"),
+		`return {ok = "A b\r\n+OK"}`:                            protocol.Simple("A b  +OK"),
+		`return redis.error_reply("A b\r\n+OK")`:                protocol.ErrValue("A b  +OK"),
+		`redis.setresp(3) return {big_number = "1\r\n+OK"}`:     protocol.BigNumber("1  +OK"),
+		`return {{err = "A b\r\n+OK"}}`:                         protocol.Array(protocol.ErrValue("A b  +OK")),
+		`redis.setresp(3) return {map = {a = {ok = "x\r\ny"}}}`: {Kind: protocol.KindMap, Elems: []protocol.Value{protocol.Bulk("a"), protocol.Simple("x  y")}},
+	} {
+		v, err := mustCompile(t, source).Run(&Env{Host: newFakeHost()})
+		require.NoError(t, err)
+		require.Equal(t, want, v, source)
 	}
 }
