@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -150,5 +151,38 @@ func TestOtherMembersAreRefused(t *testing.T) {
 			c.InitialCluster = map[string]string{"n3": "n3:7379", "n4": "n4:7379", "n5": "n5:7379"}
 		})
 		require.ErrorContains(t, err, "the members [n1 n2 n3]")
+	})
+}
+
+// Who writes through a follower finds the write in that follower's state, once it has waited for it: the leader's
+// reply comes first.
+func TestOwnWritesAreInTheStateOfTheNode(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		write := func(word string) *replica.Unit {
+			u := replicatest.Unit([]string{"SET", word, "v"})
+			require.NoError(t, follower.Replica().Execute(u))
+			return u
+		}
+		keys := func() int { return follower.Replica().Stats().Keys[0] }
+		behind := 0
+		for i := range 50 {
+			u := write(fmt.Sprint("k", i))
+			if keys() == i {
+				behind++
+			}
+			follower.Replica().AwaitApplied(t.Context(), u.Number)
+			require.Equal(t, i+1, keys())
+		}
+		require.Positive(t, behind, "without waiting it was not there")
+		start := time.Now()
+		follower.Replica().AwaitApplied(t.Context(), 0)
+		leader.Replica().AwaitApplied(t.Context(), 0)
+		require.Zero(t, time.Since(start), "nothing was written")
+
+		u := write("last")
+		follower.Replica().AwaitApplied(t.Context(), u.Number)
+		follower.Replica().AwaitApplied(t.Context(), u.Number+1)
+		require.Equal(t, replica.DefaultCommand, time.Since(start).Truncate(replica.DefaultCommand), "a node that is behind is not waited for without end")
 	})
 }

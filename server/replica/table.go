@@ -76,6 +76,7 @@ func (t *table) run(u *Unit, deadline time.Time) error {
 	}
 	<-s.done
 	err := s.err
+	u.Number = s.number
 	s.unit = nil
 	t.pool.Put(s)
 	return err

@@ -14,4 +14,6 @@ type Unit struct {
 	Write bool
 	// Replies holds, after Execute returned nil, one reply per request.
 	Replies []protocol.Value
+	// Number is, after Execute returned nil for a write, what [Replica.AwaitApplied] wants to know.
+	Number uint64
 }

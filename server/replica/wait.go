@@ -26,6 +26,19 @@ func (r *Replica) WaitReplicated(ctx context.Context, n int, timeout time.Durati
 	return r.acks.quorum
 }
 
+// AwaitApplied waits until the write that Execute gave that number is in this node's state. The leader's reply may be
+// here before. It waits no longer than a command may take: a node that is behind still says what it has.
+func (r *Replica) AwaitApplied(ctx context.Context, number uint64) {
+	ctx, cancel := context.WithTimeout(ctx, r.config.Timing.Command)
+	defer cancel()
+	for number > 0 {
+		index := r.state.index.load() // before the look: what is applied after it raises the index
+		if r.machine.Applied(r.origin, number) || r.state.index.wait(index+1, r.stopped, ctx.Done()) != nil {
+			return
+		}
+	}
+}
+
 // waitHere is WaitReplicated on the leader.
 func (r *Replica) waitHere(ctx context.Context, n int, timeout time.Duration) int {
 	l := r.serving.Load()

@@ -18,6 +18,9 @@ type Backend interface {
 	Status() replica.Status
 	// Stats counts what the node's copy of the state holds, for INFO.
 	Stats() fsm.Stats
+	// AwaitApplied waits until the node's copy of the state has the write of that number (Unit.Number), or for as long as
+	// a command may take.
+	AwaitApplied(ctx context.Context, number uint64)
 	// WaitReplicated waits until n other nodes have everything that was acknowledged up to now, the
 	// timeout has passed (0: none) or ctx has ended, and returns how many have.
 	WaitReplicated(ctx context.Context, n int, timeout time.Duration) int

@@ -32,6 +32,8 @@ type conn struct {
 	input
 	// w is what the connection works with, nil while it has nothing to do.
 	w *work
+	// wrote is the number of the last write that was acknowledged.
+	wrote uint64
 	// now is when the last bytes arrived, writeBy the deadline that is set for writes.
 	now, writeBy time.Time
 	// closing: answer what is there, then close. gone: nobody is there to answer.

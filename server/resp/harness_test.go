@@ -25,8 +25,10 @@ type cluster struct {
 
 	mu sync.Mutex
 	// units are those executed so far, with their replies.
-	units []replica.Unit
-	seq   uint64
+	// awaited are the numbers that AwaitApplied was asked for.
+	awaited []uint64
+	units   []replica.Unit
+	seq     uint64
 	// fail, when set, is what Execute returns.
 	fail error
 	// gate, when set, is waited for by Execute.
@@ -94,7 +96,7 @@ func (cl *cluster) Execute(u *replica.Unit) error {
 	if !sink.applied {
 		return errors.New("the batch was not applied")
 	}
-	u.Replies = sink.replies
+	u.Replies, u.Number = sink.replies, cl.seq
 	cl.note(u)
 	return nil
 }
@@ -125,6 +127,10 @@ func (cl *cluster) Status() replica.Status {
 }
 
 func (cl *cluster) Stats() fsm.Stats { return cl.machine.Stats() }
+
+func (cl *cluster) AwaitApplied(_ context.Context, number uint64) {
+	cl.set(func() { cl.awaited = append(cl.awaited, number) })
+}
 
 func (cl *cluster) WaitReplicated(ctx context.Context, n int, timeout time.Duration) int {
 	cl.mu.Lock()

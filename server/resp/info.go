@@ -64,6 +64,7 @@ func (r *infoReport) lines(pairs ...any) {
 
 // info answers INFO [section …].
 func info(c *conn, words [][]byte) protocol.Value {
+	c.srv.backend.AwaitApplied(c.ctx, c.wrote) // whoever wrote over this connection finds it counted
 	r := &infoReport{srv: c.srv, status: c.srv.backend.Status()}
 	for _, s := range infoSections() {
 		if !wantsSection(words[1:], s) {

@@ -56,6 +56,27 @@ func TestInfoHasWhatClientsParse(t *testing.T) {
 	})
 }
 
+// INFO waits for what its connection has written, and for nobody else's writes.
+func TestInfoWaitsForOwnWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		one, two := s.dial(), s.dial()
+		infoFields(t, one)
+		for _, words := range [][]string{{"SET", "a", "1"}, {"SET", "b", "1"}, {"GET", "a"}} {
+			one.send(command(words...))
+			settle()
+		}
+		one.take()
+		infoFields(t, one, "keyspace")
+		infoFields(t, two)
+		one.send(append(command("SET", "c", "1"), command("INFO", "keyspace")...))
+		settle()
+		cl.set(func() { require.Equal(t, []uint64{0, 2, 0, 3}, cl.awaited) })
+		s.stop()
+	})
+}
+
 func TestInfoCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{}, newCluster())

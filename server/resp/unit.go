@@ -97,6 +97,9 @@ func (c *conn) flush() {
 	if err == nil && len(u.Replies) != u.Count {
 		err = errReplyCount
 	}
+	if err == nil && u.Write {
+		c.wrote = u.Number
+	}
 	var failure protocol.Value
 	if err != nil {
 		failure = c.failure(err)
