@@ -3,6 +3,7 @@ package protocol
 import (
 	"bytes"
 	"errors"
+	"unsafe"
 )
 
 // ErrIncomplete is what [Reader.Next] returns when the buffer ends before the
@@ -87,6 +88,11 @@ func (r *Reader) SetLimits(l Limits) { r.limits = l }
 
 // Idle reports whether no part of a command has been seen beyond what Next consumed.
 func (r *Reader) Idle() bool { return r.missing == 0 && r.failed == nil }
+
+// Memory is what the slots of the words take, in bytes.
+func (r *Reader) Memory() int {
+	return cap(r.spans)*int(unsafe.Sizeof(span{})) + cap(r.words)*int(unsafe.Sizeof([]byte{}))
+}
 
 // Missing is a lower bound of the bytes that the current command still needs
 // after [ErrIncomplete]: at least 1, and all of a long word once its length is known.

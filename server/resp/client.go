@@ -95,15 +95,17 @@ func clientReply(c *conn, words [][]byte) protocol.Value {
 }
 
 func clientNoEvict(c *conn, words [][]byte) protocol.Value {
-	return c.setSwitch(&c.shown.noEvict, words[2])
+	v := c.setSwitch(&c.shown.noEvict, words[2])
+	c.held.spared.Store(c.shown.noEvict)
+	return v
 }
 
 func clientNoTouch(c *conn, words [][]byte) protocol.Value {
 	return c.setSwitch(&c.shown.noTouch, words[2])
 }
 
-// setSwitch sets a flag that CLIENT LIST shows and that means nothing else here:
-// no client is evicted, and no key's last access is kept.
+// setSwitch sets a flag that CLIENT LIST shows. NO-TOUCH means nothing else here, as
+// no key's last access is kept.
 func (c *conn) setSwitch(flag *bool, word []byte) protocol.Value {
 	on := strings.EqualFold(string(word), "on")
 	if !on && !strings.EqualFold(string(word), "off") {

@@ -24,7 +24,10 @@ type shown struct {
 	db, resp                  int
 	queued, queuedBytes       int // since MULTI; queued is -1 outside
 	watched                   int
-	input                     int // bytes not parsed
+	input, inputFree          int // bytes not parsed, room for more
+	words                     int // bytes that words of a command take that is half there
+	output, replies, waiting  int // bytes to be written, replies that wait behind them, their bytes
+	held                      int // bytes beside what an idle connection costs
 }
 
 // publish shows the state of the connection to CLIENT LIST, at the end of each
@@ -38,10 +41,22 @@ func (c *conn) publish() {
 		s.queued, s.queuedBytes = c.tx.queued, c.tx.bytes
 	}
 	s.command, s.active = c.lastCommand, c.now
-	s.input = 0
+	s.input, s.inputFree, s.words, s.output, s.replies, s.waiting = 0, 0, 0, 0, 0, 0
+	s.held = c.footprint()
 	if c.w != nil {
-		s.input = c.w.buffered()
+		s.input, s.inputFree = c.w.buffered(), cap(c.w.in)-len(c.w.in)
+		s.words = c.w.reader.Memory()
 	}
+}
+
+// publishStall shows what a client has not taken.
+func (c *conn) publishStall(unwritten int) {
+	waiting := c.waiting()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.shown
+	s.output, s.replies, s.waiting = unwritten, len(c.w.unit.Replies), waiting
+	s.held = int(c.held.counted.Load())
 }
 
 func clientInfo(c *conn, _ [][]byte) protocol.Value {
@@ -94,16 +109,13 @@ func (c *conn) appendLine(dst []byte, now time.Time) []byte {
 	s := c.shown
 	c.mu.Unlock()
 	return fmt.Appendf(dst, "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d"+
-		" sub=0 psub=0 ssub=0 multi=%d watch=%d qbuf=%d qbuf-free=0 argv-mem=0 multi-mem=%d rbs=0 rbp=0 obl=0 oll=0 omem=0"+
+		" sub=0 psub=0 ssub=0 multi=%d watch=%d qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=0 rbp=0 obl=%d oll=%d omem=%d"+
 		" tot-mem=%d events=r cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
 		c.id, c.nc.RemoteAddr(), c.nc.LocalAddr(), c.descriptor(), s.name,
 		int(now.Sub(c.born).Seconds()), int(now.Sub(s.active).Seconds()), s.flags(), s.db,
-		s.queued, s.watched, s.input, s.queuedBytes, connBytes+s.input+s.queuedBytes,
+		s.queued, s.watched, s.input, s.inputFree, s.words, s.queuedBytes, s.output, s.replies, s.waiting, connBytes+s.held,
 		s.command, defaultUser, s.resp, s.libName, s.libVersion)
 }
-
-// connBytes is what an idle connection costs, roughly: its goroutine's stack and its own fields.
-const connBytes = 6 << 10
 
 func (s *shown) flags() string {
 	var flags strings.Builder

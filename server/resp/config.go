@@ -58,6 +58,9 @@ type Limits struct {
 	Pipeline    int // commands that are answered as one unit
 	// MemoryBytes is what keys and scripts may take while this node leads, for INFO; 0: no limit.
 	MemoryBytes uint64
+	// ClientsBytes bounds the buffers, queues and replies of all connections together:
+	// beyond it the one that holds most is cut off.
+	ClientsBytes int
 }
 
 // Timing holds the durations. A value of zero takes the default, except Idle.
@@ -75,7 +78,7 @@ func DefaultLimits() Limits {
 	return Limits{
 		Clients: 10000, Args: 65536,
 		BulkBytes: 8 << 20, KeyBytes: 64 << 10, ValueBytes: 8 << 20,
-		QueryBytes: 32 << 20, OutputBytes: 64 << 20, Pipeline: 10000,
+		QueryBytes: 32 << 20, OutputBytes: 64 << 20, Pipeline: 10000, ClientsBytes: 1 << 30,
 	}
 }
 
@@ -104,6 +107,7 @@ func (c Config) withDefaults() Config {
 		{&l.QueryBytes, d.QueryBytes},
 		{&l.OutputBytes, d.OutputBytes},
 		{&l.Pipeline, d.Pipeline},
+		{&l.ClientsBytes, d.ClientsBytes},
 	} {
 		if *row.limit <= 0 {
 			*row.limit = row.value

@@ -34,6 +34,7 @@ func (s *Server) settings() []Setting {
 		{"enable-debug-command", yesNo(s.cfg.Options.Debug)},
 		{"maxclients", strconv.Itoa(l.Clients)},
 		{"maxmemory", strconv.FormatUint(l.MemoryBytes, 10)},
+		{"maxmemory-clients", strconv.Itoa(l.ClientsBytes)},
 		{"maxmemory-policy", "noeviction"},
 		{"notify-keyspace-events", ""},
 		{"port", port},

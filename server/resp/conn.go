@@ -41,6 +41,8 @@ type conn struct {
 
 	// retired: close as soon as nothing is in flight. Set under mu.
 	retired atomic.Bool
+	held    holding
+	place   place
 	mu      sync.Mutex
 	shown   shown // guarded by mu
 }
@@ -75,6 +77,8 @@ type work struct {
 	out     []byte // bytes of replies to be written
 	// unsent bounds the bytes of a reply that is written piece by piece and are not in out yet.
 	unsent int
+	// replies bounds the bytes of the unit's replies.
+	replies int
 	// tx is the transaction whose reply a slotExec waits for.
 	tx *transaction
 }
@@ -127,11 +131,7 @@ func (c *conn) run(ctx context.Context) {
 
 // open prepares the connection: socket options, TLS.
 func (c *conn) open() error {
-	under := c.nc
-	if c.tls != nil {
-		under = c.tls.NetConn()
-	}
-	if t, ok := under.(*net.TCPConn); ok {
+	if t, ok := c.socket().(*net.TCPConn); ok {
 		probe := c.srv.cfg.Timing.KeepAlive
 		t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: probe, Interval: max(probe/3, time.Second), Count: 3})
 	}
@@ -140,7 +140,21 @@ func (c *conn) open() error {
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, c.srv.cfg.Timing.Handshake)
 	defer cancel()
-	return c.tls.HandshakeContext(ctx)
+	if err := c.tls.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	if c.authenticated {
+		c.srv.known(c, true)
+	}
+	return nil
+}
+
+// socket is the connection under TLS.
+func (c *conn) socket() net.Conn {
+	if c.tls != nil {
+		return c.tls.NetConn()
+	}
+	return c.nc
 }
 
 // pipelines answers all complete commands that have arrived, as one unit unless
@@ -202,11 +216,12 @@ func (c *conn) protocolError(err error) {
 
 // rest gives the memory back when the client has nothing under way.
 func (c *conn) rest() {
-	c.publish()
 	if c.w.buffered() == 0 {
 		c.srv.release(c.w)
 		c.w = nil
 	}
+	c.account()
+	c.publish()
 }
 
 // linger closes the sending side and takes what the client still sends for a

@@ -52,6 +52,7 @@ func reset(c *conn, _ [][]byte) protocol.Value {
 	c.db, c.resp = 0, protocol.RESP2
 	c.reply = replyMode{}
 	c.setAuthenticated(c.srv.cfg.Password == "")
+	c.held.spared.Store(false)
 	c.mu.Lock()
 	c.shown.name, c.shown.noEvict, c.shown.noTouch = "", false, false
 	c.mu.Unlock()

@@ -6,6 +6,8 @@
 //   - a pipeline, all complete commands that have arrived, goes to the cluster as one
 //     [replica.Unit] and is answered with one write;
 //   - nothing a client sends makes it panic, recurse, or hold more than the [Limits] allow;
+//   - all clients together hold no more than that allows, whatever they do: the one that holds most is cut off;
+//   - clients that have not said who they are cannot shut others out for good;
 //   - a client that does not read its replies is cut off, and never holds anybody else up;
 //   - an idle connection costs a goroutine's smallest stack and a few hundred bytes, no buffer.
 //

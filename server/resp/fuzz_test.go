@@ -39,7 +39,7 @@ func FuzzConnection(f *testing.F) {
 		defer cancel()
 		theirs, ours := net.Pipe()
 		done := make(chan struct{})
-		go func() { defer close(done); s.serve(ctx, theirs) }()
+		go func() { defer close(done); s.serveOne(ctx, theirs) }()
 		replies := make(chan []byte)
 		go func() { all, _ := io.ReadAll(ours); replies <- all }()
 		at := min(int(cut), len(sent))

@@ -248,6 +248,13 @@ func startOver(t testing.TB, cfg Config, backend Backend, ln net.Listener) *test
 	return s
 }
 
+// serveOne serves a single connection to its end.
+func (s *Server) serveOne(ctx context.Context, nc net.Conn) {
+	var all sync.WaitGroup
+	s.take(ctx, nc, &all)
+	all.Wait()
+}
+
 // failOnPanic is a log handler that fails the test when a connection panicked.
 type failOnPanic struct{ t testing.TB }
 

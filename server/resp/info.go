@@ -148,6 +148,7 @@ func (r *infoReport) memory() {
 		"maxmemory", limit,
 		"maxmemory_human", human(limit),
 		"maxmemory_policy", "noeviction",
+		"mem_clients_normal", r.srv.memory.held.Load(),
 		"number_of_cached_scripts", stats.Scripts,
 		"allocator_allocated", heap,
 		"mem_allocator", runtime.Version(),
@@ -190,7 +191,7 @@ func (r *infoReport) stats() {
 		"rejected_connections", st.rejected.Load(),
 		"expired_keys", r.srv.backend.Stats().Expired,
 		"evicted_keys", 0,
-		"evicted_clients", 0,
+		"evicted_clients", st.evicted.Load(),
 		"client_output_buffer_limit_disconnections", st.cutOff.Load(),
 		"total_error_replies", st.failures.Load(),
 	)

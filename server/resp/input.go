@@ -46,19 +46,29 @@ type input struct {
 // buffered is how many bytes have arrived and are not parsed.
 func (w *work) buffered() int { return len(w.in) - w.from }
 
-// room returns free space behind the bytes that have arrived. A buffer at most
-// doubles with what has arrived, whatever the client announced.
-func (w *work) room() []byte {
+// room returns free space behind the bytes that have arrived.
+func (c *conn) room() []byte {
+	w := c.w
 	if w.from > 0 && (w.from == len(w.in) || cap(w.in)-len(w.in) < leastRoom) {
 		w.in = w.in[:copy(w.in, w.in[w.from:])]
 		w.from = 0
 	}
 	if cap(w.in)-len(w.in) < leastRoom {
-		bigger := make([]byte, len(w.in), 2*cap(w.in)+pooledIn)
-		copy(bigger, w.in)
-		w.in = bigger
+		c.grow()
 	}
 	return w.in[len(w.in):cap(w.in)]
+}
+
+// grow gives the input a bigger buffer. It at most doubles with what has arrived,
+// whatever the client announced, and ends where the largest command does.
+func (c *conn) grow() {
+	w := c.w
+	have := w.in[w.from:]
+	size := max(min(2*len(have), c.srv.cfg.Limits.QueryBytes)+pooledIn, len(have)+leastRoom)
+	bigger := make([]byte, len(have), size)
+	copy(bigger, have)
+	w.in, w.from = bigger, 0
+	c.account()
 }
 
 // took notes n bytes that were read into the room.
@@ -134,7 +144,7 @@ func (c *conn) read(once bool) error {
 		return c.readRaw(once)
 	}
 	if c.w != nil {
-		n, err := readSome(c.nc, c.w.room())
+		n, err := readSome(c.nc, c.room())
 		c.took(n)
 		return err
 	}
@@ -146,7 +156,7 @@ func (c *conn) read(once bool) error {
 		return err
 	}
 	c.w = c.srv.acquire(c)
-	copy(c.w.room(), c.first[:n])
+	copy(c.room(), c.first[:n])
 	c.took(n)
 	c.w.filled = n == len(c.first)
 	return nil
@@ -202,6 +212,9 @@ const maxInline = 64 << 10
 
 // setAuthenticated says whether the client may do more than authenticate.
 func (c *conn) setAuthenticated(yes bool) {
+	if yes != c.authenticated {
+		c.srv.known(c, yes)
+	}
 	c.authenticated = yes
 	if c.w != nil {
 		c.w.reader.SetLimits(c.readerLimits())

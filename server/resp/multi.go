@@ -100,6 +100,7 @@ func (c *conn) enqueue(row *row, words [][]byte) {
 	}
 	tx.queued++
 	tx.bytes += size
+	c.accountQueue(tx.bytes-size, tx.bytes)
 	c.answer(nil, protocol.Simple("QUEUED"))
 }
 

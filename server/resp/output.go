@@ -132,8 +132,9 @@ func (c *conn) writePlain(out []byte) bool {
 		case c.tooSlow(time.Since(since), len(out)):
 			return false
 		}
+		c.publishStall(len(out))
 		if ahead == nil {
-			ahead = c.readAhead(c.srv.cfg.Limits.QueryBytes-c.w.buffered(), func() {})
+			ahead = c.readAhead(c.srv.cfg.Limits.QueryBytes, func() {})
 		}
 	}
 }
@@ -146,6 +147,7 @@ func (c *conn) writeTLS(out []byte) bool {
 	}
 	started := make(chan *readAhead, 1)
 	stall := time.AfterFunc(stallTime, func() {
+		c.publishStall(len(out))
 		started <- c.readAhead(c.srv.cfg.Limits.QueryBytes, func() {})
 	})
 	c.nc.SetWriteDeadline(time.Now().Add(c.srv.cfg.Timing.Write))

@@ -30,6 +30,12 @@ type canned struct {
 }
 
 func (b *canned) Execute(u *replica.Unit) error {
+	b.mu.Lock()
+	gate := b.gate
+	b.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
 	for range u.Count {
 		u.Replies = append(u.Replies, b.reply)
 	}

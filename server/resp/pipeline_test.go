@@ -231,7 +231,7 @@ func TestBodiesAreNotReusedAfterAFailure(t *testing.T) {
 		s := New(Config{}, h)
 		ours, theirs := net.Pipe()
 		done := make(chan struct{})
-		go func() { s.serve(t.Context(), theirs); close(done) }()
+		go func() { s.serveOne(t.Context(), theirs); close(done) }()
 		go io.Copy(io.Discard, ours)
 		for i := range 50 {
 			ours.Write(command("SET", "k", strings.Repeat(fmt.Sprint(i%10), 10)))

@@ -43,7 +43,7 @@ func (c *conn) onReadable(fd uintptr) bool {
 	if idle {
 		c.w = c.srv.acquire(c)
 	}
-	n, err := readSocket(int(fd), c.w.room())
+	n, err := readSocket(int(fd), c.room())
 	switch {
 	case n > 0:
 		c.took(n)

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"container/list"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -27,11 +28,17 @@ type Server struct {
 	stats             stats
 	nextID            atomic.Int64
 	pool              sync.Pool // of *work
+	memory            clientMemory
+	refusing          atomic.Int32
 
-	mu       sync.Mutex
-	conns    map[int64]*conn
-	draining bool
-	addr     string // of the first listener
+	mu    sync.Mutex
+	conns map[int64]*conn
+	// leaving counts those of conns that were closed to make room; strangers are
+	// those that have not shown who they are, oldest first.
+	leaving   int
+	strangers list.List
+	draining  bool
+	addr      string // of the first listener
 }
 
 // New makes a server that has the cluster's behaviour from backend.
@@ -45,6 +52,7 @@ func New(cfg Config, backend Backend) *Server {
 	s := &Server{
 		cfg: cfg, backend: backend, started: time.Now(), rows: newRows(),
 		scripts: newScripts(fsm.CheckScript), conns: make(map[int64]*conn),
+		memory: clientMemory{limit: int64(cfg.Limits.ClientsBytes)},
 	}
 	s.pool.New = func() any {
 		return &work{in: make([]byte, 0, pooledIn), reader: protocol.NewReader(protocol.DefaultLimits())}
@@ -88,7 +96,7 @@ func (s *Server) accept(ctx context.Context, ln net.Listener, all *sync.WaitGrou
 		nc, err := ln.Accept()
 		if err == nil {
 			pause = 0
-			all.Go(func() { s.serve(ctx, nc) })
+			s.take(ctx, nc, all)
 			continue
 		}
 		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {

@@ -13,6 +13,7 @@ type stats struct {
 	commands    atomic.Uint64 // processed
 	failures    atomic.Uint64 // error replies
 	cutOff      atomic.Uint64 // clients that did not read
+	evicted     atomic.Uint64 // clients that held most when all held too much
 	bytesIn     atomic.Uint64
 	bytesOut    atomic.Uint64
 	// blocked counts the clients that wait now; it is no statistic to reset.
@@ -62,7 +63,7 @@ func (s *stats) errorCounts() map[string]uint64 {
 func (s *Server) resetStats() {
 	st := &s.stats
 	for _, n := range []*atomic.Uint64{
-		&st.connections, &st.rejected, &st.commands, &st.failures, &st.cutOff, &st.bytesIn, &st.bytesOut,
+		&st.connections, &st.rejected, &st.commands, &st.failures, &st.cutOff, &st.evicted, &st.bytesIn, &st.bytesOut,
 	} {
 		n.Store(0)
 	}

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -205,6 +206,8 @@ func (p *player) collect() {
 	// Longer than a half-sent pipeline is waited for.
 	time.Sleep(2 * gatherTime)
 	synctest.Wait()
+	// A buffer that comes from the pool may be larger than a new one.
+	pooled := regexp.MustCompile(`(qbuf-free|argv-mem|tot-mem)=\d+`)
 	for _, name := range []string{"a", "b", "c"} {
 		c := p.clients[name]
 		if c == nil {
@@ -217,6 +220,7 @@ func (p *player) collect() {
 			lines = append(lines, "closed")
 		}
 		for _, line := range lines {
+			line = pooled.ReplaceAllString(line, "$1=*")
 			if len(p.clients) > 1 {
 				line = name + ": " + line
 			}

@@ -93,6 +93,7 @@ func (c *conn) flush() {
 		return
 	}
 	u := &w.unit
+	c.account()
 	err := c.srv.backend.Execute(u)
 	if err == nil && len(u.Replies) != u.Count {
 		err = errReplyCount
@@ -106,6 +107,8 @@ func (c *conn) flush() {
 		// Whoever failed may still hold the body.
 		u.Body = nil
 	}
+	w.replies, _ = protocol.SizesWithin(u.Replies, c.srv.cfg.Limits.OutputBytes)
+	c.account()
 	for ; w.settled < len(w.slots); w.settled++ {
 		s := &w.slots[w.settled]
 		switch {
@@ -166,6 +169,6 @@ func (c *conn) count(row *row, v protocol.Value) {
 // reset makes the unit ready for the next commands, keeping its memory.
 func (w *work) reset() {
 	clear(w.slots)
-	w.slots, w.local, w.settled = w.slots[:0], w.local[:0], 0
+	w.slots, w.local, w.settled, w.replies = w.slots[:0], w.local[:0], 0, 0
 	w.unit = replica.Unit{Body: w.unit.Body[:0]}
 }

@@ -58,13 +58,14 @@ func watch(c *conn, words [][]byte) {
 		return
 	}
 	c.makeRoom(words)
-	from := len(ws.keys)
+	from, held := len(ws.keys), ws.bytes
 	var fresh [][]byte
 	for _, key := range words[1:] {
 		if ws.add(c.db, string(key)) {
 			fresh = append(fresh, key)
 		}
 	}
+	c.accountQueue(held, ws.bytes)
 	if len(fresh) == 0 {
 		c.answer(row, protocol.OK)
 		return
