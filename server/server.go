@@ -39,6 +39,9 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 		return nil, err
 	}
 	s := &Server{config: c, logger: logger, fatal: make(chan error, 1)}
+	if err := s.fitClients(); err != nil {
+		return nil, err
+	}
 	var opened closers
 	defer func() {
 		if err != nil {
@@ -77,6 +80,22 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	}
 	s.front = resp.New(s.frontConfig(secrets, faults), s.replica)
 	return s, nil
+}
+
+// fitClients lowers max-clients to what the limit of open files allows.
+func (s *Server) fitClients() error {
+	peers, _ := s.config.Peers() // validated by New
+	wanted, limit := s.config.Limits.MaxClients, openFiles()
+	fit, err := fitClients(wanted, len(peers), 2*resp.Refusals, limit)
+	if err != nil {
+		return err
+	}
+	if fit < wanted {
+		s.config.Limits.MaxClients = fit
+		s.logger.Warn("max-clients lowered: the limit of open files leaves room for no more",
+			"max_clients", fit, "wanted", wanted, "open_files", limit, "kept_for_the_node", limit-uint64(fit))
+	}
+	return nil
 }
 
 // closers undoes what New opened, last first.
