@@ -80,17 +80,19 @@ type LogConfig struct {
 
 // LimitsConfig bounds what clients may cost.
 type LimitsConfig struct {
-	MaxClients   int
-	MaxArgs      int
-	MaxBulk      int           // bytes of one argument
-	MaxKey       int           // bytes of a key
-	MaxValue     int           // bytes of a value in one command
-	MaxQuery     int           // bytes of requests waiting unparsed on one connection
-	MaxOutput    int           // bytes of replies a client may leave unread
-	MaxPipeline  int           // commands that are answered as one unit
-	MaxMemory    string        // what keys and scripts may take: see ParseMaxMemory
-	IdleTimeout  time.Duration // 0: never
-	TCPKeepAlive time.Duration
+	MaxClients  int
+	MaxArgs     int
+	MaxBulk     int    // bytes of one argument
+	MaxKey      int    // bytes of a key
+	MaxValue    int    // bytes of a value in one command
+	MaxQuery    int    // bytes of requests waiting unparsed on one connection
+	MaxOutput   int    // bytes of replies a client may leave unread
+	MaxPipeline int    // commands that are answered as one unit
+	MaxMemory   string // what keys and scripts may take: see ParseMaxMemory
+	// MaxMemoryClients is what all clients may take together, in the same words.
+	MaxMemoryClients string
+	IdleTimeout      time.Duration // 0: never
+	TCPKeepAlive     time.Duration
 }
 
 // DebugConfig opens what only tests may use.
@@ -123,7 +125,7 @@ func DefaultConfig() Config {
 			MaxClients: limits.Clients, MaxArgs: limits.Args,
 			MaxBulk: limits.BulkBytes, MaxKey: limits.KeyBytes, MaxValue: limits.ValueBytes,
 			MaxQuery: limits.QueryBytes, MaxOutput: limits.OutputBytes, MaxPipeline: limits.Pipeline,
-			MaxMemory: DefaultMaxMemory, TCPKeepAlive: timing.KeepAlive,
+			MaxMemory: DefaultMaxMemory, MaxMemoryClients: DefaultMaxMemoryClients, TCPKeepAlive: timing.KeepAlive,
 		},
 	}
 }
@@ -173,6 +175,9 @@ func (l *LimitsConfig) validate() []error {
 		}
 	}
 	if _, err := ParseMaxMemory(l.MaxMemory, 0); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := (memory{}).clientsLimit(l.MaxMemoryClients); err != nil {
 		errs = append(errs, err)
 	}
 	if l.MaxBulk > 16<<20 {

@@ -10,22 +10,30 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+
+	"github.com/holdfast/holdfast/server/resp"
 )
 
 // DefaultMaxMemory leaves room for a second copy of the state while a snapshot is installed, and
 // for the buffers: [memory.heapLimit].
 const DefaultMaxMemory = "40%"
 
+// DefaultMaxMemoryClients is a share that is left beside keys, scripts and a snapshot.
+const DefaultMaxMemoryClients = "10%"
+
 // memory is what the node may use.
 type memory struct {
 	limitBytes   uint64 // for keys and scripts; 0: no limit
 	machineBytes uint64 // what there is; 0: not known
+	clientsBytes int    // for all clients together
 }
 
-func newMemory(maxMemory string, root fs.FS) (memory, error) {
-	m := memory{machineBytes: machineMemory(root)}
-	var err error
-	m.limitBytes, err = ParseMaxMemory(maxMemory, m.machineBytes)
+func newMemory(l LimitsConfig, root fs.FS) (m memory, err error) {
+	m.machineBytes = machineMemory(root)
+	if m.limitBytes, err = ParseMaxMemory(l.MaxMemory, m.machineBytes); err != nil {
+		return m, err
+	}
+	m.clientsBytes, err = m.clientsLimit(l.MaxMemoryClients)
 	return m, err
 }
 
@@ -53,6 +61,8 @@ func (s *Server) LimitHeap() {
 // logMemory tells what max-memory came to.
 func (s *Server) logMemory() {
 	m := s.memory
+	s.logger.Info("client limits", "max_clients", s.config.Limits.MaxClients, "max_memory_clients", s.config.Limits.MaxMemoryClients,
+		"bytes", m.clientsBytes)
 	switch {
 	case m.limitBytes > 0:
 		s.logger.Info("memory limit", "max_memory", s.config.Limits.MaxMemory, "bytes", m.limitBytes,
@@ -69,10 +79,14 @@ var errMaxMemory = errors.New("use bytes, a number with kb, mb, gb or tb, a perc
 // ParseMaxMemory reads a value of max-memory: bytes, with a unit of redis.conf or
 // without, or a percentage of machineBytes. 0 is no limit; so is a percentage of what is not known.
 func ParseMaxMemory(text string, machineBytes uint64) (limitBytes uint64, err error) {
+	return parseMemory("max-memory", text, machineBytes)
+}
+
+func parseMemory(flag, text string, machineBytes uint64) (limitBytes uint64, err error) {
 	if number, is := strings.CutSuffix(text, "%"); is {
 		percent, err := strconv.ParseUint(number, 10, 64)
 		if err != nil || percent > 100 {
-			return 0, fmt.Errorf("max-memory %q: %w", text, errMaxMemory)
+			return 0, fmt.Errorf("%s %q: %w", flag, text, errMaxMemory)
 		}
 		return uint64(float64(machineBytes) / 100 * float64(percent)), nil
 	}
@@ -80,9 +94,23 @@ func ParseMaxMemory(text string, machineBytes uint64) (limitBytes uint64, err er
 	factor, known := memoryUnits[strings.ToLower(text[end:])]
 	n, err := strconv.ParseUint(text[:end], 10, 64)
 	if err != nil || !known || n > math.MaxInt64/factor {
-		return 0, fmt.Errorf("max-memory %q: %w", text, errMaxMemory)
+		return 0, fmt.Errorf("%s %q: %w", flag, text, errMaxMemory)
 	}
 	return n * factor, nil
+}
+
+// clientsLimit reads a value of max-memory-clients, for [resp.Limits].
+func (m memory) clientsLimit(text string) (int, error) {
+	n, err := parseMemory("max-memory-clients", text, m.machineBytes)
+	switch {
+	case err != nil:
+		return 0, err
+	case n == 0 && strings.HasSuffix(text, "%") && m.machineBytes == 0:
+		return resp.DefaultLimits().ClientsBytes, nil
+	case n == 0:
+		return math.MaxInt, nil
+	}
+	return int(n), nil
 }
 
 // memoryUnits are those of redis.conf.

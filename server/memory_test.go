@@ -1,11 +1,14 @@
 package server
 
 import (
+	"math"
 	"os"
 	"testing"
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/resp"
 )
 
 func TestParseMaxMemory(t *testing.T) {
@@ -24,6 +27,27 @@ func TestParseMaxMemory(t *testing.T) {
 	got, err := ParseMaxMemory("40%", 0)
 	require.NoError(t, err)
 	require.Zero(t, got, "of what is not known")
+}
+
+func TestClientsLimit(t *testing.T) {
+	for _, row := range []struct {
+		text    string
+		machine uint64
+		want    int
+	}{
+		{"10%", 1000, 100},
+		{"10%", 0, resp.DefaultLimits().ClientsBytes},
+		{"3mb", 1000, 3 << 20},
+		{"0", 1000, math.MaxInt},
+		{"0", 0, math.MaxInt},
+		{"0%", 1000, math.MaxInt},
+	} {
+		got, err := memory{machineBytes: row.machine}.clientsLimit(row.text)
+		require.NoError(t, err)
+		require.Equal(t, row.want, got, "%+v", row)
+	}
+	_, err := memory{}.clientsLimit("many")
+	require.ErrorContains(t, err, `max-memory-clients "many": use bytes`)
 }
 
 func TestMachineMemory(t *testing.T) {

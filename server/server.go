@@ -61,7 +61,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 		return nil, fmt.Errorf("open peer port: %w", err)
 	}
 	opened.add(peerListener.Close)
-	if s.memory, err = newMemory(c.Limits.MaxMemory, os.DirFS("/")); err != nil {
+	if s.memory, err = newMemory(c.Limits, os.DirFS("/")); err != nil {
 		return nil, err
 	}
 	faults := newFaults(c.Debug)
@@ -271,7 +271,7 @@ func (s *Server) frontConfig(secrets *secrets, f *faults) resp.Config {
 		Limits: resp.Limits{
 			Clients: l.MaxClients, Args: l.MaxArgs, BulkBytes: l.MaxBulk, KeyBytes: l.MaxKey, ValueBytes: l.MaxValue,
 			QueryBytes: l.MaxQuery, OutputBytes: l.MaxOutput, Pipeline: l.MaxPipeline,
-			MemoryBytes: s.memory.limitBytes,
+			MemoryBytes: s.memory.limitBytes, ClientsBytes: s.memory.clientsBytes,
 		},
 		Timing: resp.Timing{Idle: l.IdleTimeout, KeepAlive: l.TCPKeepAlive, Drain: s.config.Timing.Shutdown},
 		Node: resp.Node{

@@ -18,7 +18,7 @@ import (
 func TestFewDescriptors(t *testing.T) {
 	exe := filepath.Join(t.TempDir(), "limited")
 	require.NoError(t, os.WriteFile(exe, []byte("#!/bin/sh\nulimit -n 128\nexec "+build(t)+` "$@"`+"\n"), 0o755))
-	n := launch(t, exe, 1, "--password", "sesame")[0]
+	n := launch(t, exe, 1, "--password", "sesame", "--max-memory-clients", "3mb")[0]
 	c := redis.NewClient(&redis.Options{Addr: n.addr, Password: "sesame", MaxRetries: -1, ReadTimeout: 10 * time.Second})
 	defer c.Close()
 	require.Eventually(t, func() bool { return c.Set(t.Context(), "k", "v", 0).Err() == nil }, 30*time.Second, 10*time.Millisecond)
@@ -30,7 +30,7 @@ func TestFewDescriptors(t *testing.T) {
 	}
 	late := redis.NewClient(&redis.Options{Addr: n.addr, Password: "sesame", MaxRetries: -1, ReadTimeout: 10 * time.Second})
 	defer late.Close()
-	require.Equal(t, map[string]string{"maxclients": "64"}, late.ConfigGet(t.Context(), "maxclients").Val())
+	require.Equal(t, map[string]string{"maxclients": "64", "maxmemory-clients": "3145728"}, late.ConfigGet(t.Context(), "max*clients").Val())
 	require.NoError(t, c.Set(t.Context(), "k", "w", 0).Err(), "a client that was there stays")
 	require.NotContains(t, n.stderr.String(), "too many open files")
 }

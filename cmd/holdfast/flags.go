@@ -69,6 +69,7 @@ func options(c *server.Config) []option {
 		{name: "max-output-bytes", value: &c.Limits.MaxOutput, help: "bytes of replies that a client may leave unread before it is cut off"},
 		{name: "max-pipeline", value: &c.Limits.MaxPipeline, help: "commands of one connection that are answered as a unit"},
 		{name: "max-memory", value: &c.Limits.MaxMemory, help: "what keys and scripts may take while this node leads: bytes, with kb, mb, gb or tb, or a percentage of the machine's or the container's memory; beyond it writes that grow are answered with OOM; 0: no limit"},
+		{name: "max-memory-clients", value: &c.Limits.MaxMemoryClients, help: "what the buffers, queues and replies of all clients together may take, in the same units; beyond it the client that holds most is cut off; 0: no limit"},
 		{name: "idle-timeout", value: &c.Limits.IdleTimeout, help: "close connections that sent nothing for so long; 0: never"},
 		{name: "tcp-keepalive", value: &c.Limits.TCPKeepAlive, help: "interval of TCP keep-alive probes to clients"},
 		{heading: "For tests only"},

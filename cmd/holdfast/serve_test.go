@@ -35,6 +35,7 @@ func TestBadUsageIsOneLineAndStatusTwo(t *testing.T) {
 		{[]string{"serve", "--nonsense"}, "flag provided but not defined: -nonsense"},
 		{[]string{"serve", "--max-clients", "many"}, `invalid value "many" for flag -max-clients: invalid syntax`},
 		{[]string{"serve", "--max-clients", "0"}, "max-clients 0: at least 1"},
+		{[]string{"serve", "--max-memory-clients", "many"}, `max-memory-clients "many": use bytes`},
 		{[]string{"serve", "leftover"}, `unexpected argument "leftover"`},
 		{[]string{"serve", "--name", "a b"}, `name "a b": use 1 to 64 letters`},
 		{[]string{"serve", "--log-store", "tape"}, `log-store "tape": use wal or bolt`},

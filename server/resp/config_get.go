@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -34,7 +35,7 @@ func (s *Server) settings() []Setting {
 		{"enable-debug-command", yesNo(s.cfg.Options.Debug)},
 		{"maxclients", strconv.Itoa(l.Clients)},
 		{"maxmemory", strconv.FormatUint(l.MemoryBytes, 10)},
-		{"maxmemory-clients", strconv.Itoa(l.ClientsBytes)},
+		{"maxmemory-clients", clientsLimit(l.ClientsBytes)},
 		{"maxmemory-policy", "noeviction"},
 		{"notify-keyspace-events", ""},
 		{"port", port},
@@ -47,6 +48,14 @@ func (s *Server) settings() []Setting {
 		{"timeout", seconds(t.Idle)},
 	}
 	return append(rows, s.cfg.Node.Settings...)
+}
+
+// clientsLimit is 0, as Redis has it, where there is no limit.
+func clientsLimit(bytes int) string {
+	if bytes == math.MaxInt {
+		bytes = 0
+	}
+	return strconv.Itoa(bytes)
 }
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
