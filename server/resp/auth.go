@@ -41,8 +41,8 @@ func (c *conn) authenticate(user, password []byte) protocol.Value {
 	return protocol.OK
 }
 
-// hello negotiates the protocol version. Nothing of it takes effect, but for
-// AUTH, unless all of it is right.
+// hello negotiates the protocol version. Nothing of it takes effect unless all of
+// it is right; Redis 7.0.15 authenticates though a later word is wrong.
 func hello(c *conn, words [][]byte) protocol.Value {
 	version := c.resp
 	if len(words) > 1 {

@@ -3,6 +3,7 @@ package resp
 import (
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -254,3 +255,29 @@ func TestFewRepliesWaitForTheUnit(t *testing.T) {
 		s.stop()
 	})
 }
+
+// TestUnknownFailures: what fails without saying whether it had an effect is not called refused.
+func TestUnknownFailures(t *testing.T) {
+	for _, few := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			cl := newCluster()
+			var backend Backend = cl
+			cl.fail = errors.New("something went wrong")
+			if few {
+				backend = &forgetful{cl}
+			}
+			s := startOver(t, Config{}, backend, newMemListener())
+			c := s.dial()
+			c.send(append(command("SET", "k", "v"), command("PING")...))
+			settle()
+			got, _ := c.take()
+			require.Equal(t, "-"+protocol.ErrUncertain.Error()+"\r\n+PONG\r\n", got)
+			s.stop()
+		})
+	}
+}
+
+// forgetful answers nothing.
+type forgetful struct{ *cluster }
+
+func (forgetful) Execute(*replica.Unit) error { return nil }
