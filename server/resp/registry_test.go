@@ -86,3 +86,25 @@ func TestFewAreToldThatThereIsNoRoom(t *testing.T) {
 		s.stop()
 	})
 }
+
+// TestRoomIsMadeForAFew: those that were closed to make room count until they are gone,
+// when they are many: each still has its descriptor.
+func TestRoomIsMadeForAFew(t *testing.T) {
+	s := New(Config{Password: "sesame", Limits: Limits{Clients: 1}}, newCluster())
+	admit := func() (*conn, error) {
+		_, theirs := net.Pipe()
+		c := newConn(s, theirs)
+		return c, s.admit(c)
+	}
+	first, err := admit()
+	require.NoError(t, err)
+	for range Refusals {
+		_, err := admit()
+		require.NoError(t, err)
+	}
+	_, err = admit()
+	require.ErrorIs(t, err, errFull)
+	s.forget(first)
+	_, err = admit()
+	require.NoError(t, err)
+}
