@@ -7,12 +7,36 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/checker"
 )
 
 // soakEnv marks a run that a soak started, and says where it leaves its report.
 const soakEnv = "HOLDFAST_JEPSEN_SOAK"
+
+// telling is how the lines of a verdict begin that a soak shows, beside those that are not valid.
+var telling = []string{"skipped: ", "bystanders ", "bounds: ", "longest time ", "slowest recovery: ", "jepsen: "}
+
+// maxShown is how many lines a soak shows of a run.
+const maxShown = 20
+
+// short is what a run printed, in a few lines.
+func short(out string) string {
+	var lines []string
+	bad := false
+	for line := range strings.Lines(out) {
+		within := bad && strings.HasPrefix(line, " ")
+		bad = within || strings.Contains(line, string(checker.Invalid)+" (")
+		tells := slices.ContainsFunc(telling, func(t string) bool { return strings.HasPrefix(line, t) })
+		if (bad || tells || strings.Contains(line, " operations: ")) && len(lines) < maxShown {
+			lines = append(lines, "    "+line)
+		}
+	}
+	return strings.Join(lines, "")
+}
 
 // soak runs seed after seed for as long as told, each in a process of its own, and keeps the
 // reports of those that are not valid. Its exit code is that of the worst run. It calls ran after each.
@@ -39,10 +63,10 @@ func soak(ctx context.Context, o *options, args []string, ran func()) (int, erro
 		switch {
 		case err == nil:
 			os.RemoveAll(dir)
-			fmt.Printf("seed %d: valid\n", seed)
+			fmt.Printf("seed %d: valid\n%s", seed, short(string(out)))
 		case errors.As(err, &exit):
 			bad = append(bad, fmt.Sprint(seed))
-			fmt.Printf("seed %d: exit status %d, kept in %s\n", seed, exit.ExitCode(), dir)
+			fmt.Printf("seed %d: exit status %d, kept in %s\n%s", seed, exit.ExitCode(), dir, short(string(out)))
 			if err := os.WriteFile(filepath.Join(dir, "output.txt"), out, 0o644); err != nil {
 				fmt.Fprintln(os.Stderr, string(out))
 			}

@@ -64,3 +64,28 @@ func TestInterruptedSoakShowsNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, exitUnknown, code)
 }
+
+func TestSoakShowsWhatTells(t *testing.T) {
+	require.Equal(t, `    skipped: power: not root
+    10 operations: 8 ok, 1 failed, 1 unknown
+    append: list           INVALID (3 operations)
+        append:0: lost
+    bounds: 1 MiB of memory valid (3 operations, most memory MiB 1)
+    longest time without service: 2s (kill-all at 3.0s)
+`, short(`level=INFO msg=starting
+holdfast: all under all, 5 nodes
+skipped: power: not root
+10 operations: 8 ok, 1 failed, 1 unknown
+
+append: list           INVALID (3 operations)
+    append:0: lost
+counter: increments    valid (3 operations)
+bounds: 1 MiB of memory valid (3 operations, most memory MiB 1)
+
+    from       to  fault                silence   recovery  whom
+    3.0s     3.8s  kill-all                  2s       20ms  n1
+longest time without service: 2s (kill-all at 3.0s)
+
+verdict: INVALID
+`))
+}
