@@ -160,3 +160,21 @@ func TestRunnerForgets(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "*3|:100|$4|kkkk|:99", showReply(v, ""))
 }
+
+// TestPackKeyZero: a table with the key 0 is a map, as in Redis, though its largest key is the number of its keys.
+func TestPackKeyZero(t *testing.T) {
+	v, err := mustCompile(t, "return cmsgpack.pack({[0] = 1, [2] = 2})").Run(&Env{Host: newFakeHost()})
+	require.NoError(t, err)
+	require.Equal(t, protocol.Bulk("\x82\x00\x01\x02\x02"), v)
+}
+
+// TestSparseArrays: a table is too sparse to be an array when its largest key is more than twice the
+// number of its keys, as in Redis, and not when it is just as large.
+func TestSparseArrays(t *testing.T) {
+	v, err := mustCompile(t, "return cjson.encode({1, 2, 3, 4, 5, [12] = 6})").Run(&Env{Host: newFakeHost()})
+	require.NoError(t, err)
+	require.Equal(t, protocol.Bulk("[1,2,3,4,5,null,null,null,null,null,null,6]"), v)
+	v, err = mustCompile(t, "return cjson.encode({1, 2, 3, 4, 5, [13] = 6})").Run(&Env{Host: newFakeHost()})
+	require.NoError(t, err)
+	require.Contains(t, v.Str, "excessively sparse array")
+}
