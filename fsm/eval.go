@@ -112,7 +112,7 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	h := &c.scripts
 	h.call, h.over, h.full, h.readOnly = c, false, false, readOnly || noWrites
 	if !h.readOnly && s.program.HasShebang() && s.program.Flags()&lua.FlagAllowOOM == 0 && c.full() {
-		return errOOMScript, false
+		return errOOM, false
 	}
 	if h.runner == nil {
 		h.runner = lua.NewRunner()

@@ -70,9 +70,8 @@ func (st *state) sumItems() {
 }
 
 var (
-	errOOM       = protocol.ErrOOM.Value()
-	errOOMExec   = protocol.ExecAbortedBy(protocol.ErrOOM).Value()
-	errOOMScript = protocol.ErrOOMScript.Value()
+	errOOM     = protocol.ErrOOM.Value()
+	errOOMExec = protocol.ExecAbortedBy(protocol.ErrOOM).Value()
 )
 
 // limitMemory sets what the entry lets keys and scripts take. The sessions

@@ -56,7 +56,6 @@ var (
 	ErrWrongPass      = &Error{Prefix: "WRONGPASS", Text: "invalid username-password pair or user is disabled."}
 	ErrNoProto        = &Error{Prefix: "NOPROTO", Text: "unsupported protocol version"}
 	ErrOOM            = &Error{Prefix: "OOM", Text: "command not allowed when used memory > 'maxmemory'."}
-	ErrOOMScript      = &Error{Prefix: "OOM", Text: "allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'"}
 	ErrLoading        = &Error{Prefix: "LOADING", Text: "Redis is loading the dataset in memory"}
 	ErrNotBusy        = &Error{Prefix: "NOTBUSY", Text: "No scripts in execution right now."}
 )
