@@ -11,38 +11,30 @@ import (
 // position is a place in the log.
 type position struct{ index, term uint64 }
 
-// completed remembers the snapshot that was completed last.
-type completed struct{ latest atomic.Pointer[position] }
+// completed remembers where the newest snapshot ends that was completed; 0 if none was.
+type completed struct{ end atomic.Uint64 }
+
+func (c *completed) reach(index uint64) {
+	for old := c.end.Load(); old < index && !c.end.CompareAndSwap(old, index); old = c.end.Load() {
+	}
+}
 
 // spare returns up to where entries lo to hi may be deleted.
 //
 // When raft installs a snapshot it empties the log of a store without gaps, whatever is
-// in it. That is wrong when the snapshot comes late: a leader gave up waiting and sent
-// another, the follower went on from that one, acknowledged entries, and then the first
-// arrives, held up by a partition that has healed. Those entries would be gone from this node
-// while it counts as having them. Raft's rule (paper, figure 13, step 6) is: if the log has
-// the snapshot's last entry, what follows it stays. So here. All other deletions pass.
-func (c *completed) spare(log raft.LogStore, lo, hi uint64) (uint64, error) {
-	end := c.latest.Load()
-	if end == nil {
-		return hi, nil
+// in it. That is wrong if the log goes on behind the snapshot's end: this node may have
+// acknowledged those entries, and they would be gone while it counts as having them. Raft's rule (paper, figure
+// 13, step 6) is: if the log has the snapshot's last entry, what follows it stays. Here it stays in any case. If
+// the log has another entry at the snapshot's end, raft goes on believing in what it had behind it, and finds
+// there what it needs to see that the leader's entries are others.
+//
+// Deletions that begin behind the snapshot's end pass: so does each of a tail that conflicts, because what
+// a snapshot stands for is committed.
+func (c *completed) spare(lo, hi uint64) uint64 {
+	if end := c.end.Load(); lo <= end {
+		return min(hi, end)
 	}
-	first, err := log.FirstIndex()
-	if err != nil {
-		return 0, err
-	}
-	last, err := log.LastIndex()
-	if err != nil || lo > first || hi < last {
-		return hi, err
-	}
-	if first > end.index {
-		return first - 1, nil // all of it follows
-	}
-	has, err := hasPosition(log, *end)
-	if has {
-		return end.index, err
-	}
-	return hi, err
+	return hi
 }
 
 // tooOld says whether a snapshot that ends at index can only be one that comes
@@ -51,6 +43,10 @@ func (c *completed) spare(log raft.LogStore, lo, hi uint64) (uint64, error) {
 func tooOld(snapshots raft.SnapshotStore, index uint64) (bool, error) {
 	list, err := snapshots.List()
 	return err == nil && len(list) > 0 && list[0].Index > index, err
+}
+
+func overtaken(verb string, index uint64) error {
+	return fmt.Errorf("%s snapshot: one of a later index than %d is there", verb, index)
 }
 
 func hasPosition(log raft.LogStore, p position) (bool, error) {

@@ -36,30 +36,64 @@ func requireLog(t *testing.T, s *store.Store, first, last uint64) {
 	require.Equal(t, last, got)
 }
 
-// TestLateSnapshotTakesNothingBack: raft empties the log after it has installed
-// a snapshot. What follows the snapshot's end in the same history stays.
-func TestLateSnapshotTakesNothingBack(t *testing.T) {
+// TestInstallationKeepsWhatFollows: raft empties the log after it has installed
+// a snapshot. What follows the snapshot's end stays.
+func TestInstallationKeepsWhatFollows(t *testing.T) {
 	for _, row := range []struct {
 		name               string
 		have               []*raft.Log
-		term, index        uint64 // of the snapshot
 		wantFirst, wantEnd uint64
 	}{
-		{"the log goes past it", logs(2, 1, 20), 2, 10, 11, 20},
-		{"the log ends with it", logs(2, 1, 10), 2, 10, 0, 0},
-		{"the log follows it", logs(2, 11, 20), 2, 10, 11, 20},
-		{"the log ends before it", logs(2, 1, 9), 2, 10, 0, 0},
-		{"the log has another entry there", logs(1, 1, 20), 2, 10, 0, 0},
+		{"the log goes past it", logs(2, 1, 20), 11, 20},
+		{"the log ends with it", logs(2, 1, 10), 0, 0},
+		{"the log ends before it", logs(2, 1, 9), 0, 0},
+		{"the log has other entries there", logs(1, 1, 20), 11, 20},
+		{"the log has another entry there, and ends", logs(1, 1, 10), 0, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s, err := storetest.NewDisk().Open(store.Config{})
 			require.NoError(t, err)
 			require.NoError(t, s.Log.StoreLogs(row.have))
-			snapshotAt(t, s, row.term, row.index)
+			snapshotAt(t, s, 2, 10)
 			require.NoError(t, s.Log.DeleteRange(row.have[0].Index, row.have[len(row.have)-1].Index))
 			requireLog(t, s, row.wantFirst, row.wantEnd)
 		})
 	}
+}
+
+// TestTailBehindASnapshotIsDeleted: the whole log may be a tail that another leader does not
+// have. That is no installation, whether the log was empty when the snapshot was installed or not.
+func TestTailBehindASnapshotIsDeleted(t *testing.T) {
+	for _, before := range [][]*raft.Log{nil, logs(1, 1, 3), logs(1, 1, 10)} {
+		s, err := storetest.NewDisk().Open(store.Config{})
+		require.NoError(t, err)
+		require.NoError(t, s.Log.StoreLogs(before))
+		snapshotAt(t, s, 1, 10)
+		if len(before) > 0 {
+			require.NoError(t, s.Log.DeleteRange(1, uint64(len(before))))
+		}
+		for _, term := range []uint64{1, 2, 3} {
+			require.NoError(t, s.Log.StoreLogs(logs(term, 11, 13)))
+			require.NoError(t, s.Log.DeleteRange(11, 13))
+			requireLog(t, s, 0, 0)
+		}
+	}
+}
+
+// TestOvertakenSnapshotFails: one that the node makes itself, while it is sent a later one.
+func TestOvertakenSnapshotFails(t *testing.T) {
+	s, err := storetest.NewDisk().Open(store.Config{})
+	require.NoError(t, err)
+	require.NoError(t, s.Log.StoreLogs(logs(2, 1, 9)))
+	own, err := s.Snapshots.Create(1, 8, 2, raft.Configuration{}, 1, nil)
+	require.NoError(t, err)
+	snapshotAt(t, s, 2, 10)
+	require.ErrorContains(t, own.Close(), "one of a later index than 8 is there")
+	require.NoError(t, s.Log.DeleteRange(1, 9))
+	requireLog(t, s, 0, 0)
+	list, err := s.Snapshots.List()
+	require.NoError(t, err)
+	require.Len(t, list, 1)
 }
 
 func TestOtherDeletionsPass(t *testing.T) {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"sync"
@@ -150,11 +149,7 @@ func (l *guardedLog) StoreLogs(logs []*raft.Log) error {
 
 func (l *guardedLog) DeleteRange(lo, hi uint64) error {
 	return l.guard.do(OpDeleteRange, 0, 0, func() error {
-		spared, err := l.completed.spare(l.log, lo, hi)
-		if err != nil {
-			return err
-		}
-		return l.log.DeleteRange(lo, spared)
+		return l.log.DeleteRange(lo, l.completed.spare(lo, hi))
 	})
 }
 
@@ -194,7 +189,7 @@ func (s *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint
 ) (sink raft.SnapshotSink, err error) {
 	err = s.guard.do(OpSnapshot, 0, 0, func() error {
 		if late, err := tooOld(s.snapshots, index); late || err != nil {
-			return errors.Join(err, fmt.Errorf("create snapshot: one of a later index than %d is there", index))
+			return errors.Join(err, overtaken("create", index))
 		}
 		sink, err = s.snapshots.Create(version, index, term, configuration, configurationIndex, transport)
 		return err
@@ -203,8 +198,7 @@ func (s *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint
 		return nil, err
 	}
 	return &guardedSink{
-		SnapshotSink: sink, guard: s.guard, completed: s.completed,
-		end: &position{index: index, term: term},
+		SnapshotSink: sink, guard: s.guard, completed: s.completed, end: index,
 	}, nil
 }
 
@@ -223,7 +217,7 @@ type guardedSink struct {
 	raft.SnapshotSink
 	guard     *guard
 	completed *completed
-	end       *position
+	end       uint64 // index of the last entry that the snapshot stands for
 }
 
 func (s *guardedSink) Write(b []byte) (n int, err error) {
@@ -231,12 +225,16 @@ func (s *guardedSink) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
+// Close fails if a later snapshot was installed meanwhile: raft would take this one for its newest.
 func (s *guardedSink) Close() error {
 	return s.guard.do(OpSnapshot, 0, 0, func() error {
+		if s.completed.end.Load() > s.end {
+			return errors.Join(overtaken("complete", s.end), s.Cancel())
+		}
 		if err := s.SnapshotSink.Close(); err != nil {
 			return err
 		}
-		s.completed.latest.Store(s.end)
+		s.completed.reach(s.end)
 		return nil
 	})
 }
