@@ -90,6 +90,18 @@ func (l *aheadLog) GetLog(index uint64, log *raft.Log) error {
 	return l.store.GetLog(index, log)
 }
 
+// reaches reports whether the log goes back as far as index.
+func (l *aheadLog) reaches(index uint64) bool {
+	l.mu.Lock()
+	recent := l.recent[index%recentLogs]
+	l.mu.Unlock()
+	if recent != nil && recent.Index == index {
+		return true
+	}
+	first, err := l.FirstIndex()
+	return err == nil && 0 < first && first <= index
+}
+
 // StoreLog is StoreLogs of one.
 func (l *aheadLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
 

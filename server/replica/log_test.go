@@ -145,6 +145,64 @@ func TestFormerLeaderWithoutDisk(t *testing.T) {
 	})
 }
 
+// What follows a request's entries in the log may be another leader's: it is not what is committed.
+func TestCommitEndsWithTheRequest(t *testing.T) {
+	log, _, _ := newHeldLog(t, 9)
+	entries := []*raft.Log{{Index: 6}, {Index: 7}}
+	for _, row := range []struct {
+		req  raft.AppendEntriesRequest
+		want uint64
+	}{
+		{raft.AppendEntriesRequest{PrevLogEntry: 5, Entries: entries, LeaderCommitIndex: 9}, 7},
+		{raft.AppendEntriesRequest{PrevLogEntry: 5, Entries: entries, LeaderCommitIndex: 6}, 6},
+		{raft.AppendEntriesRequest{PrevLogEntry: 5, LeaderCommitIndex: 9}, 5},
+		{raft.AppendEntriesRequest{Entries: []*raft.Log{{Index: 1}}, LeaderCommitIndex: 9}, 1},
+	} {
+		relay := &transport{log: log, requests: make(chan raft.RPC, 1)}
+		relay.pass(t.Context(), raft.RPC{Command: &row.req})
+		require.Equal(t, row.want, (<-relay.requests).Command.(*raft.AppendEntriesRequest).LeaderCommitIndex)
+	}
+}
+
+// A request that goes on from before a snapshot's end is one that begins behind it.
+func TestAfterSnapshot(t *testing.T) {
+	const end = 10
+	for _, row := range []struct{ prev, last, wantFirst, wantLast uint64 }{
+		{10, 12, 11, 12},
+		{10, 10, 0, 0},
+		{7, 12, 11, 12},
+		{7, 10, 0, 0},
+		{7, 8, 0, 0},
+		{11, 12, 12, 12}, // the log has the entry before, or the leader must go back
+	} {
+		req := &raft.AppendEntriesRequest{PrevLogEntry: row.prev, PrevLogTerm: 1}
+		for i := row.prev + 1; i <= row.last; i++ {
+			req.Entries = append(req.Entries, &raft.Log{Index: i})
+		}
+		afterSnapshot(req, end)
+		var first, last uint64
+		if n := len(req.Entries); n > 0 {
+			first, last = req.Entries[0].Index, req.Entries[n-1].Index
+		}
+		require.Equal(t, []uint64{row.wantFirst, row.wantLast}, []uint64{first, last}, "%+v", row)
+		require.Equal(t, row.prev > end, req.PrevLogEntry == row.prev && req.PrevLogTerm == 1, "%+v", row)
+	}
+}
+
+// How far the log goes back is known of entries in memory and of those that are not.
+func TestHowFarTheLogReaches(t *testing.T) {
+	log, store, _ := newHeldLog(t, 100)
+	require.NoError(t, log.DeleteRange(1, 40))
+	require.False(t, log.reaches(40))
+	require.True(t, log.reaches(41))
+	require.True(t, log.reaches(100))
+	require.NoError(t, log.DeleteRange(41, 100))
+	require.False(t, log.reaches(100))
+	require.NoError(t, store.InmemStore.StoreLog(&raft.Log{Index: 201}))
+	require.False(t, log.reaches(200))
+	require.True(t, log.reaches(201))
+}
+
 // A node that becomes a leader when a snapshot stands for its whole log.
 func TestFirstIndexOfAnEmptyStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -31,13 +31,13 @@ func (r *Replica) openRaft() error {
 		return abandon(err)
 	}
 	log := newAheadLog(c.Stores.Log, r.fail)
-	t.log = log
+	t.log, t.snapshots = log, c.Stores.Snapshots
 	r.stable = newStable(c.Stores.Stable, r.fail)
 	opened, err := raft.NewRaft(conf, r.state, log, r.stable, c.Stores.Snapshots, t)
 	if err != nil {
 		return abandon(fmt.Errorf("open raft: %w", err))
 	}
-	r.raft = opened
+	r.raft, t.raft = opened, opened
 	t.leads.Store(r.leads)
 	if err := sameMembers(opened, c.InitialCluster); err != nil {
 		return errors.Join(err, opened.Shutdown().Error())

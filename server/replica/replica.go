@@ -107,7 +107,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	for _, p := range []part{
 		{"take entries", r.transport.acceptAppends},
-		{"relay", func(ctx context.Context) error { return r.transport.relay(ctx, r.raft) }},
+		{"relay", r.transport.relay},
 		{"steer", r.helm.run},
 		{"propose", r.proposer.run},
 		{"check leadership", r.rounds.run},

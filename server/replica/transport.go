@@ -18,6 +18,10 @@ type transport struct {
 	requests chan raft.RPC // for raft, see relay
 	acks     *acks
 	log      *aheadLog
+	raft     *raft.Raft // set before relay and acceptAppends run
+	// snapshots are raft's. installing is held while a request is judged by them.
+	snapshots  raft.SnapshotStore
+	installing sync.Mutex
 	// leads reports whether this node still leads term: only then is it worth
 	// sending to a node that cannot be reached again.
 	leads    atomic.Value // func(term uint64) bool
