@@ -105,9 +105,10 @@ type SnapshotPolicy struct {
 	Bytes   int64
 	// Interval is how often Entries is looked at.
 	Interval time.Duration
-	// Trailing entries are kept behind a snapshot, so that a follower that was
-	// away for a moment needs no snapshot.
-	Trailing uint64
+	// Trailing, TrailingBytes: so many of the newest entries are kept over a snapshot, and about so many
+	// bytes of them, whichever is less, so that a follower that was away for a moment needs no snapshot.
+	Trailing      uint64
+	TrailingBytes int64
 }
 
 // The defaults; DESIGN.md has the reasons.
@@ -129,6 +130,7 @@ const (
 	DefaultSnapshotBytes    = 256 << 20
 	DefaultSnapshotInterval = 30 * time.Second
 	DefaultTrailing         = 1 << 14
+	DefaultTrailingBytes    = 256 << 20
 )
 
 func orDefault[T comparable](field *T, value T) {
@@ -156,6 +158,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Snapshots.Bytes, DefaultSnapshotBytes)
 	orDefault(&c.Snapshots.Interval, DefaultSnapshotInterval)
 	orDefault(&c.Snapshots.Trailing, DefaultTrailing)
+	orDefault(&c.Snapshots.TrailingBytes, DefaultTrailingBytes)
 	if c.Clock == nil {
 		c.Clock = SystemClock()
 	}

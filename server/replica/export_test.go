@@ -8,6 +8,16 @@ func (r *Replica) Propose(term uint64, entry []byte) { r.propose(term, entry) }
 // ProposeFirst proposes the first entry of a leadership once more.
 func (r *Replica) ProposeFirst() { r.helm.proposeFirst(r.serving.Load().term) }
 
+// LogEntries is how many entries this node's log has.
+func (r *Replica) LogEntries() int {
+	first, _ := r.transport.log.FirstIndex()
+	last, _ := r.transport.log.LastIndex()
+	if first == 0 {
+		return 0
+	}
+	return int(last - first + 1)
+}
+
 // InFlight is how many entries this leader thinks are on their way.
 func (r *Replica) InFlight() int { return int(r.serving.Load().inFlight.Load()) }
 

@@ -40,13 +40,15 @@ type aheadLog struct {
 	// non-empty started the goroutine that writes it.
 	queue  []*raft.Log
 	recent [recentLogs]*raft.Log // an entry is at its index modulo the length
-	err    error                 // of the write that failed
+	sizes  logSizes
+	err    error // of the write that failed
 }
 
 var _ raft.MonotonicLogStore = (*aheadLog)(nil)
 
-func newAheadLog(store raft.LogStore, fail func(error)) *aheadLog {
-	l := &aheadLog{store: store, fail: fail}
+// newAheadLog returns the log over store. About trailingBytes of entries are kept over a snapshot.
+func newAheadLog(store raft.LogStore, trailingBytes int64, fail func(error)) *aheadLog {
+	l := &aheadLog{store: store, fail: fail, sizes: logSizes{limit: trailingBytes}}
 	l.settled.L = &l.mu
 	return l
 }
@@ -143,6 +145,7 @@ func (l *aheadLog) storeNow(logs []*raft.Log) error {
 
 // remember requires l.mu.
 func (l *aheadLog) remember(logs []*raft.Log) {
+	l.sizes.append(logs)
 	for _, log := range logs {
 		l.recent[log.Index%recentLogs] = log
 	}

@@ -31,7 +31,7 @@ func newHeldLog(t *testing.T, n uint64) (*aheadLog, *heldStore, *error) {
 		require.NoError(t, store.InmemStore.StoreLog(&raft.Log{Index: i + 1}))
 	}
 	var failed error
-	log := newAheadLog(store, func(err error) { failed = err })
+	log := newAheadLog(store, DefaultTrailingBytes, func(err error) { failed = err })
 	leads := true
 	leading := func() bool { return leads }
 	log.leads.Store(&leading)
@@ -246,4 +246,41 @@ func TestFailedAppendAhead(t *testing.T) {
 		var read raft.Log
 		require.ErrorIs(t, log.GetLog(6, &read), raft.ErrLogNotFound)
 	})
+}
+
+// How many entries have so many bytes: of those appended now, those that took another's place, and those of a former life.
+func TestTrailingEntries(t *testing.T) {
+	const limit = 64 * 1024 // a block is 1 KiB
+	store := raft.NewInmemStore()
+	add := func(l raft.LogStore, from, to uint64, bytes int) {
+		for i := from; i <= to; i++ {
+			require.NoError(t, l.StoreLog(&raft.Log{Index: i, Data: make([]byte, bytes-entryBytes)}))
+		}
+	}
+	trailing := func(l *aheadLog, most uint64) uint64 {
+		n, err := l.trailing(most)
+		require.NoError(t, err)
+		return n
+	}
+	log := newAheadLog(store, limit, nil)
+	require.Equal(t, uint64(1), trailing(log, 1000), "an empty log")
+	add(log, 1, 20, 1024)
+	require.Equal(t, uint64(20), trailing(log, 1000))
+	require.Equal(t, uint64(7), trailing(log, 7))
+	add(log, 21, 200, 1024)
+	require.Equal(t, uint64(64), trailing(log, 1000))
+	require.LessOrEqual(t, len(log.sizes.blocks), sizeBlocks+1)
+	add(log, 201, 201, limit)
+	require.Equal(t, uint64(1), trailing(log, 1000), "a large one goes alone")
+	require.NoError(t, log.DeleteRange(150, 201))
+	add(log, 150, 159, 1024)
+	require.Equal(t, uint64(64), trailing(log, 1000), "the large one is gone")
+
+	log = newAheadLog(store, limit, nil)
+	require.Equal(t, uint64(64), trailing(log, 1000), "nothing is known")
+	require.Equal(t, uint64(7), trailing(log, 7))
+	add(log, 160, 169, 1024)
+	require.Equal(t, uint64(64), trailing(log, 1000), "some is known")
+	require.NoError(t, log.DeleteRange(1, 140))
+	require.Equal(t, uint64(29), trailing(newAheadLog(store, limit, nil), 1000), "the log begins there")
 }

@@ -163,6 +163,9 @@ type capture struct {
 func (c *capture) Persist(sink raft.SnapshotSink) error {
 	start := time.Now()
 	n, err := c.write(&pacedWriter{w: sink, applied: c.r.state.index.load, stop: c.r.stopped})
+	if err == nil {
+		err = c.r.boundTrailing()
+	}
 	c.r.event(SnapshotTaken{Bytes: n, Took: time.Since(start), Err: err})
 	return err // raft closes or cancels the sink
 }

@@ -30,7 +30,7 @@ func (r *Replica) openRaft() error {
 	if err := bootstrap(conf, c, t); err != nil {
 		return abandon(err)
 	}
-	log := newAheadLog(c.Stores.Log, r.fail)
+	log := newAheadLog(c.Stores.Log, c.Snapshots.TrailingBytes, r.fail)
 	t.log, t.snapshots = log, c.Stores.Snapshots
 	r.stable = newStable(c.Stores.Stable, r.fail)
 	opened, err := raft.NewRaft(conf, r.state, log, r.stable, c.Stores.Snapshots, t)
@@ -77,6 +77,18 @@ func (r *Replica) raftConfig() *raft.Config {
 }
 
 const aloneTimeout = 50 * time.Millisecond
+
+// boundTrailing has raft keep, over the snapshot that it is about to complete, no more of the log than the limit
+// of bytes allows: raft itself counts entries only.
+func (r *Replica) boundTrailing() error {
+	n, err := r.transport.log.trailing(r.config.Snapshots.Trailing)
+	if err != nil {
+		return err
+	}
+	conf := r.raft.ReloadableConfig()
+	conf.TrailingLogs = n
+	return r.raft.ReloadConfig(conf)
+}
 
 // bootstrap makes a fresh store that of a member of the initial cluster. Every
 // node writes the same first entry.

@@ -75,6 +75,29 @@ func TestLargeEntriesCutTheLog(t *testing.T) {
 	})
 }
 
+// What stays of the log is bounded by bytes, over restarts too, while the count allows more.
+func TestLogIsBoundedByBytes(t *testing.T) {
+	const value = 10 << 10
+	few := func(c *replica.Config) {
+		c.Snapshots.Bytes, c.Snapshots.TrailingBytes = 20*value, 10*value
+	}
+	inBubble(t, few, func(t *testing.T, c *replicatest.Cluster) {
+		for range 3 {
+			for range 120 {
+				require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", string(make([]byte, value))))
+			}
+			c.Settle()
+			require.Greater(t, c.Leader().Replica().LogEntries(), 5)
+			for _, n := range c.Nodes() {
+				require.NotEmpty(t, events[replica.SnapshotTaken](n))
+				require.Less(t, n.Replica().LogEntries(), 40) // up to 20 since the snapshot, 10 before, and small ones
+				n.Crash()
+				n.Start()
+			}
+		}
+	})
+}
+
 // A snapshot that a follower is past comes late, or twice: the follower's state
 // does not go back, and the leader is told what the follower has.
 func TestLateSnapshotIsNotInstalled(t *testing.T) {
