@@ -46,3 +46,32 @@ func (r *Replica) Links() int {
 	defer r.inbox.mu.Unlock()
 	return len(r.inbox.links)
 }
+
+// ForgetApplied has the node think that it has not applied anything, until it applies something.
+func (r *Replica) ForgetApplied() {
+	r.state.index.mu.Lock()
+	defer r.state.index.mu.Unlock()
+	r.state.index.value = 0
+}
+
+// ServeFormerTerm has the node serve as leader of the term before its own, as if it had lost and won an
+// election between two looks.
+func (r *Replica) ServeFormerTerm() {
+	stamp, offset := r.machine.Clock()
+	l := &lead{
+		term:    r.raft.CurrentTerm() - 1,
+		clock:   newClusterClock(r.config.Clock, r.config.Timing.ClockStep, stamp, offset),
+		gone:    make(chan struct{}),
+		landed:  make(chan struct{}, 1),
+		stamped: stamp,
+	}
+	r.serving.Store(l)
+	r.writes.attach(l, r.proposer.wake)
+	notify(r.helm.turn)
+}
+
+// Refused tells the node that its leader's port refused a connection.
+func (r *Replica) Refused() {
+	_, leader := r.raft.LeaderWithID()
+	r.succession.refused(string(leader))
+}

@@ -301,3 +301,16 @@ func TestReplyWaitsForTheLeadersDisk(t *testing.T) {
 		require.Less(t, took(), 2*slow)
 	})
 }
+
+// A leadership that was lost and won again between two looks is another one: its units are proposed anew, at once.
+func TestLeadershipWonAgainUnseen(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
+		leader.Replica().ServeFormerTerm()
+		start := time.Now()
+		require.Equal(t, protocol.Integer(1), leader.Do("INCR", "n"))
+		require.Less(t, time.Since(start), 100*time.Millisecond)
+		require.Len(t, events[replica.LeadershipGained](leader), 2)
+	})
+}

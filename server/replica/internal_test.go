@@ -164,6 +164,66 @@ func TestTableOutcomes(t *testing.T) {
 	require.Equal(t, protocol.ErrNoLeader, slots[2].err, "a read has no effect")
 }
 
+// A unit that was handed over may take effect, also when the node stops.
+func TestClosedTableTellsTheTruth(t *testing.T) {
+	table := newTable(Limits{PendingUnits: 10, PendingBytes: 100}, func() {})
+	slots := make([]*slot, 2)
+	for i := range slots {
+		slots[i] = &slot{unit: &Unit{Body: []byte("x"), Write: true}, deadline: time.Now().Add(time.Hour), done: make(chan struct{}, 1)}
+		require.NoError(t, table.add(slots[i]))
+	}
+	table.attach("consumer", make(chan struct{}, 1))
+	table.take("consumer", math.MaxUint64, func(_, n uint64, _ *Unit) bool { return n == 1 })
+	table.close(protocol.ErrStopping)
+	require.Equal(t, protocol.ErrUncertain, slots[0].err)
+	require.Equal(t, protocol.ErrStopping, slots[1].err)
+}
+
+// What waits is bounded by bytes as well as by number; one unit may always wait.
+func TestTableIsBounded(t *testing.T) {
+	add := func(table *table, bytes int) error {
+		return table.add(&slot{unit: &Unit{Body: make([]byte, bytes)}, done: make(chan struct{}, 1)})
+	}
+	table := newTable(Limits{PendingUnits: 3, PendingBytes: 100}, func() {})
+	require.NoError(t, add(table, 60))
+	require.NoError(t, add(table, 40))
+	require.Equal(t, protocol.ErrBusy, add(table, 1))
+	table.complete([]completion{{number: 1}})
+	require.NoError(t, add(table, 60))
+	table = newTable(Limits{PendingUnits: 3, PendingBytes: 100}, func() {})
+	require.NoError(t, add(table, 1000))
+	require.Equal(t, protocol.ErrBusy, add(table, 1))
+	table = newTable(Limits{PendingUnits: 3, PendingBytes: 100}, func() {})
+	for range 3 {
+		require.NoError(t, add(table, 1))
+	}
+	require.Equal(t, protocol.ErrBusy, add(table, 1))
+}
+
+// Replies to a node's former life are not for the present one.
+func TestLinkIsOfOneLife(t *testing.T) {
+	b := newInbox(&Replica{})
+	in := &inbound{origin: protocol.Origin{Node: "n2", Epoch: 2}}
+	b.links["n2"] = in
+	require.Nil(t, b.linked(protocol.Origin{Node: "n2", Epoch: 1}))
+	require.Same(t, in, b.linked(protocol.Origin{Node: "n2", Epoch: 2}))
+}
+
+// A session that is ready when its leader is not followed any more takes nothing.
+func TestLateSessionIsNotAttached(t *testing.T) {
+	limits := Limits{PendingUnits: 10, PendingBytes: 100}
+	r := &Replica{}
+	r.writes, r.reads = newTable(limits, func() {}), newTable(limits, func() {})
+	l := newLink(r)
+	l.follow("n2")
+	require.True(t, l.attach(&session{leader: "n2"}))
+	l.follow("")
+	require.False(t, l.attach(&session{leader: "n2"}))
+	require.Nil(t, l.session)
+	l.follow("n3")
+	require.False(t, l.attach(&session{leader: "n2"}))
+}
+
 func TestTableIsDrainedWhenNothingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newTable(Limits{PendingUnits: 10, PendingBytes: 100}, func() {})

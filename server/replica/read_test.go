@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,14 @@ import (
 // not even when acknowledgements of what it sent while it still led arrive late.
 // That is what a leader sees that was frozen between sending and receiving.
 func TestDeposedLeaderServesNoStaleRead(t *testing.T) {
+	for _, underWay := range []bool{false, true} {
+		t.Run(fmt.Sprintf("round under way=%v", underWay), func(t *testing.T) { deposedLeaderReads(t, underWay) })
+	}
+}
+
+// deposedLeaderReads asks a leader that does not know yet that there is another. If underWay, somebody has asked
+// before, so that acknowledgements are on their way that came about before the other leader did.
+func deposedLeaderReads(t *testing.T, underWay bool) {
 	stubborn := func(c *replica.Config) {
 		patience(c)
 		if c.Name == "n1" {
@@ -31,6 +40,10 @@ func TestDeposedLeaderServesNoStaleRead(t *testing.T) {
 		// Acknowledgements are held up; then so is what it sends.
 		for _, n := range c.Followers() {
 			c.Net.Cut(n.Name, old.Name)
+		}
+		var first <-chan protocol.Value
+		if underWay {
+			first = later(old, "GET", "k")
 		}
 		time.Sleep(200 * time.Millisecond)
 		for _, n := range c.Nodes() {
@@ -57,6 +70,7 @@ func TestDeposedLeaderServesNoStaleRead(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 		require.True(t, old.Replica().Status().Leading)
+		require.Equal(t, underWay, len(first) == 1)
 		require.Empty(t, reply, "answered by a deposed leader")
 		c.Net.Heal()
 		require.Equal(t, protocol.Bulk("new"), <-reply)
@@ -135,5 +149,19 @@ func TestReadWaitsForTheEndOfALease(t *testing.T) {
 			clear()
 			require.Equal(t, protocol.Integer(1), n.Do("DEL", "lease"))
 		}
+	})
+}
+
+// A leader answers a read when it has applied what was committed before.
+func TestReadWaitsForTheState(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
+		leader.Replica().ForgetApplied()
+		reply := later(leader, "GET", "k")
+		time.Sleep(100 * time.Millisecond)
+		require.Empty(t, reply)
+		require.Equal(t, protocol.OK, leader.Do("SET", "k", "w"))
+		require.Equal(t, protocol.Bulk("w"), <-reply)
 	})
 }

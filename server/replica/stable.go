@@ -18,7 +18,8 @@ type stable struct {
 	running atomic.Bool   // from Run on: whoever opens the node is told the error
 	lost    chan struct{} // closed when a term could not be stored
 	once    sync.Once
-	fail    func(error) // ends the node
+	fail    func(error)   // ends the node
+	never   chan struct{} // nil; closed by tests
 }
 
 func newStable(store raft.StableStore, fail func(error)) *stable {
@@ -33,5 +34,6 @@ func (s *stable) SetUint64(key []byte, value uint64) error {
 	}
 	s.once.Do(func() { close(s.lost) })
 	s.fail(fmt.Errorf("disk failed: store %s: %w", key, err))
-	select {}
+	<-s.never
+	return err
 }

@@ -73,3 +73,35 @@ func TestOneNodeDoesNotDeposeTheLeader(t *testing.T) {
 		require.Equal(t, protocol.Null, alone.Do("GET", "k"))
 	})
 }
+
+// Two of five nodes are no majority of those that are left.
+func TestTwoOfFiveDoNotDeposeTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := replicatest.New(t, replicatest.Options{Nodes: 5})
+		leader := c.Leader()
+		time.Sleep(time.Second)
+		term := leader.Replica().Status().Term
+		for _, n := range c.Followers()[:2] {
+			n.Replica().Refused()
+		}
+		time.Sleep(5 * time.Second)
+		require.Equal(t, leader, c.Leader())
+		require.Equal(t, term, leader.Replica().Status().Term)
+	})
+}
+
+// What a node was refused long ago, and reached since, does not count when another one is refused.
+func TestRefusalsDoNotAddUp(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		time.Sleep(time.Second)
+		term := leader.Replica().Status().Term
+		for _, n := range c.Followers() {
+			n.Replica().Refused()
+			c.Net.Break(n.Name, leader.Name)
+			time.Sleep(5 * time.Second)
+			require.Equal(t, leader, c.Leader())
+			require.Equal(t, term, leader.Replica().Status().Term)
+		}
+	})
+}
