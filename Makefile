@@ -3,7 +3,7 @@ GO ?= go
 BIN := bin
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race check fmt fuzz rewrite demo jepsen mutants mutations soak bench bench-readme bench-limits bench-compare differential clients clean
+.PHONY: help build test race check fmt fuzz rewrite demo jepsen mutants mutations soak bench bench-results bench-limits bench-compare differential clients clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,10 +24,11 @@ check: ## vet (for other systems too), staticcheck, gofumpt, go.mod tidiness
 	@out=$$($(GO) tool gofumpt -l .); if [ -n "$$out" ]; then echo "run 'make fmt', these files differ:"; echo "$$out"; exit 1; fi
 	$(GO) mod tidy -diff
 
-fmt: ## format with gofumpt
+fmt: ## format Go with gofumpt, and wrap Markdown
 	$(GO) tool gofumpt -l -w .
+	$(GO) run ./cmd/internal/mdwrap -w
 
-rewrite: ## regenerate transcripts and README sections after an intended change
+rewrite: ## regenerate transcripts and generated documents after an intended change
 	$(GO) test ./cmd/holdfast ./fsm ./server ./server/resp -rewrite
 
 FUZZTIME ?= 20s
@@ -57,9 +58,9 @@ soak: ## partition tests, seed after seed for SOAK (1h); keeps the reports of th
 bench: ## closed-loop acquire and release against a three-node cluster it starts
 	$(GO) run ./bench --peers holdfast
 
-bench-readme: ## measure the README's table of performance and write it there, about 12 minutes
+bench-results: ## measure the table of bench/RESULTS.md and write it there, about 12 minutes
 	$(GO) run ./bench --preset table
-	$(GO) run ./bench --readme README.md
+	$(GO) run ./bench --write bench/RESULTS.md
 
 bench-limits: ## measure what the table does not show (memory, snapshots, restart, failover, growth, elections), half an hour
 	$(GO) run ./bench --preset limits

@@ -32,8 +32,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	if o.readme != "" {
-		return rewriteReadme(o.readme, o.out, stderr)
+	if o.write != "" {
+		return rewriteResults(o.write, o.out, stderr)
 	}
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return fmt.Errorf("make the folder for results: %w", err)

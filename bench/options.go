@@ -29,7 +29,7 @@ type options struct {
 	env         workload.Env // what is the same in every run
 	out         string
 	preset      string
-	readme      string
+	write       string
 }
 
 // planned is a workload, and the numbers of connections and the targets that it alone is run with; none: all of them.
@@ -64,7 +64,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&rates, "rates", "", "open loop: operations a second to offer, each a run of its own; default: closed loop")
 	fs.StringVar(&library, "client", string(target.GoRedis), "who speaks for the workers: go-redis, rueidis or raw")
 	fs.StringVar(&o.preset, "preset", "", "flags that belong together: "+strings.Join(presetOrder, ", "))
-	fs.StringVar(&o.readme, "readme", "", "measure nothing, but write the performance section of this file from what presets left in --out")
+	fs.StringVar(&o.write, "write", "", "measure nothing, but write the performance section of this file from what presets left in --out")
 	fs.IntVar(&o.rounds, "rounds", 3, "how often everything is measured; tables show medians")
 	fs.StringVar(&o.out, "out", "bench-results", "folder for results and for what measured servers store: on a real disk")
 	fs.DurationVar(&o.env.Warmup, "warmup", 2*time.Second, "time before the window of a run")

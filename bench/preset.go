@@ -17,9 +17,9 @@ import (
 )
 
 // presets are flags that belong together; what is given beside --preset wins. The result of each is kept
-// under its name, so that --readme finds it.
+// under its name, so that --write finds it.
 var presets = map[string]map[string]string{
-	// The README's table: 12 minutes, and once a few more to build etcd.
+	// The table of bench/RESULTS.md: 12 minutes, and once a few more to build etcd.
 	"table": {
 		"peers":     "redis-always,redis,redis-wait,redlock,etcd,etcd-mutex,holdfast,holdfast-followers",
 		"workloads": "uncontended:1+64+256,hot:64,pipelined:50,reads:256",
@@ -92,19 +92,19 @@ func readResults(dir string) ([]*report.Result, error) {
 }
 
 // rewriteReadme writes the section of performance from the presets' results.
-func rewriteReadme(readme, dir string, stderr io.Writer) error {
+func rewriteResults(file, dir string, stderr io.Writer) error {
 	results, err := readResults(dir)
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(readme)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
 	rewritten, err := report.Rewrite(string(text), report.Summary(results))
 	if err != nil {
-		return fmt.Errorf("rewrite %s: %w", readme, err)
+		return fmt.Errorf("rewrite %s: %w", file, err)
 	}
-	fmt.Fprintln(stderr, "rewrote", readme)
-	return os.WriteFile(readme, []byte(rewritten), 0o644)
+	fmt.Fprintln(stderr, "rewrote", file)
+	return os.WriteFile(file, []byte(rewritten), 0o644)
 }

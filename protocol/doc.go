@@ -6,7 +6,7 @@
 //     or hold more memory than its [Limits] say;
 //   - one reply type ([Value]) and one place where it becomes RESP2 or RESP3;
 //   - one command table ([Commands]) from which arity checks, COMMAND replies,
-//     ACL categories, help and the reference in the README derive;
+//     ACL categories, help and COMMANDS.md derive;
 //   - error rows ([Error]) that say whether a failed command may have been applied;
 //   - the codec of the log entry ([EntryWriter], [DecodeEntry]).
 //

@@ -14,7 +14,7 @@ const (
 )
 
 // Error is an error row: a reply whose text is an interface. Its prefix is the
-// first word. See DESIGN §7 for how clients react to which prefix.
+// first word, by which client libraries decide whether to send the command again.
 type Error struct {
 	Prefix  string
 	Text    string

@@ -115,14 +115,14 @@ var groupTitles = []struct {
 	{GroupServer, "Server"},
 }
 
-// Reference is the table of all commands in Markdown, for the README.
+// Reference is the table of all commands in Markdown.
 func Reference() string {
 	var b strings.Builder
 	for i, g := range groupTitles {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		b.WriteString("### " + g.title + "\n\n| command | what it does | since |\n|---|---|---|\n")
+		b.WriteString("## " + g.title + "\n\n| command | what it does | since |\n|---|---|---|\n")
 		walkCommands(func(c *Command) {
 			isContainer := c.Subcommands != nil && !c.CheckArity(1)
 			if c.Group == g.group && !isContainer {

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// Config is everything an operator can set. Flags, environment and the table
-// in the README derive from cmd/holdfast's rows over these fields.
+// Config is everything an operator can set. Flags, environment and
+// cmd/holdfast/FLAGS.md derive from cmd/holdfast's rows over these fields.
 type Config struct {
 	Node    NodeConfig
 	Listen  ListenConfig

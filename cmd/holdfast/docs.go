@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// docs prints the parts of the README that derive from tables.
+// docs prints the documents that derive from tables.
 func docs(_ context.Context, args []string, stdout, _ io.Writer) error {
 	if len(args) != 1 {
 		return usageError{errors.New("say 'flags' or 'commands'")}
@@ -20,14 +20,25 @@ func docs(_ context.Context, args []string, stdout, _ io.Writer) error {
 	case wantsHelp(args):
 		text = "usage: holdfast docs flags|commands\n"
 	case what == "flags":
-		text = flagTable()
+		text = flagDocument()
 	case what == "commands":
-		text = protocol.Reference()
+		text = commandDocument()
 	default:
 		return usageError{fmt.Errorf("%q: say 'flags' or 'commands'", what)}
 	}
 	_, err := io.WriteString(stdout, text)
 	return err
+}
+
+// flagDocument is FLAGS.md beside this file.
+func flagDocument() string {
+	return "# Flags\n\nMade by `make rewrite` from the table in [flags.go](flags.go). Every flag is also an environment variable; a flag wins.\n\n" + flagTable()
+}
+
+// commandDocument is COMMANDS.md of package protocol.
+func commandDocument() string {
+	return "# Commands\n\nMade by `make rewrite` from the command table of this package. [COMPATIBILITY.md](COMPATIBILITY.md) says where Holdfast\ndiffers from Redis.\n\n" +
+		protocol.Reference()
 }
 
 // version prints the release, the revision it was built from, and the version of what it

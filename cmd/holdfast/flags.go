@@ -175,7 +175,7 @@ func flagTable() string {
 			continue
 		}
 		if heading != "" {
-			fmt.Fprintf(&b, "%s#### %s\n\n| flag | environment | default | |\n|---|---|---|---|\n", blankLine(&b), heading)
+			fmt.Fprintf(&b, "%s## %s\n\n| flag | environment | default | |\n|---|---|---|---|\n", blankLine(&b), heading)
 			heading = ""
 		}
 		def := newFlagValue(o.value).String()

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write generated sections into the README")
+var rewrite = flag.Bool("rewrite", false, "write the generated documents")
 
 func readme() string { return filepath.Join("..", "..", "README.md") }
 
@@ -30,23 +30,22 @@ func section(t *testing.T, text, name string) (before, inside, after string) {
 	return before + begin, inside, end + after
 }
 
-// TestREADMESections keeps the tables of the README equal to those in the code.
-func TestREADMESections(t *testing.T) {
-	for name, want := range map[string]string{
-		"flags":    flagTable(),
-		"commands": protocol.Reference(),
+// TestGeneratedDocuments keeps the tables in the documents equal to those in the code.
+func TestGeneratedDocuments(t *testing.T) {
+	for path, want := range map[string]string{
+		"cmd/holdfast/FLAGS.md": flagDocument(),
+		"protocol/COMMANDS.md":  commandDocument(),
 	} {
-		text, err := os.ReadFile(readme())
-		require.NoError(t, err)
-		before, got, after := section(t, string(text), name)
-		if got == want {
+		path := filepath.Join("..", "..", path)
+		got, err := os.ReadFile(path)
+		if err == nil && string(got) == want {
 			continue
 		}
 		if !*rewrite {
-			t.Errorf("README's section %q differs from the code: run 'make rewrite' and look at the change", name)
+			t.Errorf("%s differs from the code: run 'make rewrite' and look at the change", path)
 			continue
 		}
-		require.NoError(t, os.WriteFile(readme(), []byte(before+want+after), 0o644))
+		require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
 	}
 }
 

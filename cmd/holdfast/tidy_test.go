@@ -14,8 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The style of the house, as a test: what DESIGN §2 and §14 say about imports,
-// packages and sizes. Every failure names the remedy.
+// The style of the house, as a test: imports, packages and sizes. Every failure names the remedy.
 
 const module = "github.com/holdfast/holdfast/"
 

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/workload"
 )
 
-// The section of a README that figures stand in.
+// The section of a document that figures stand in.
 const (
 	sectionBegin = "<!-- performance -->\n"
 	sectionEnd   = "<!-- /performance -->"
@@ -16,9 +16,9 @@ const (
 
 var errNoSection = errors.New("the file has no <!-- performance --> … <!-- /performance -->")
 
-// Rewrite puts text between the markers of a README.
-func Rewrite(readme, text string) (string, error) {
-	before, rest, ok := strings.Cut(readme, sectionBegin)
+// Rewrite puts text between the markers of a document.
+func Rewrite(document, text string) (string, error) {
+	before, rest, ok := strings.Cut(document, sectionBegin)
 	_, after, ended := strings.Cut(rest, sectionEnd)
 	if !ok || !ended {
 		return "", errNoSection
@@ -26,7 +26,7 @@ func Rewrite(readme, text string) (string, error) {
 	return before + sectionBegin + text + sectionEnd + after, nil
 }
 
-// column is one of the README's table.
+// column is one of the table of results.
 type column struct {
 	title string
 	point Point
@@ -55,7 +55,7 @@ func (r *Result) pairsCell(wl workload.Workload, p Point) string {
 	return fmt.Sprintf("%s (%s)", r.rateCell(wl, p), millis(r.median(p).Steps[latencyStep(wl)].P50Micros))
 }
 
-// Summary is the README's section: the first result's table, what Holdfast is as a multiple of each
+// Summary is the section of bench/RESULTS.md: the first result's table, what Holdfast is as a multiple of each
 // other target there, and the goals judged by all results.
 func Summary(results []*Result) string {
 	var b strings.Builder
@@ -63,7 +63,7 @@ func Summary(results []*Result) string {
 	m := r.Machine
 	fmt.Fprintf(&b, `%s, %d cores, Linux %s, %s, revision %s, %s; all servers of a row and the load generator share it. Floors there: append and fdatasync
 %.0f µs, a loopback round trip %.0f µs. Medians of %d rounds by turns, ± half the distance between the best and the worst; in brackets the median
-milliseconds of an acquire. A pair is SET NX PX and a compare-and-delete by EVALSHA. Rows differ in what they promise, see [bench/](bench/README.md).
+milliseconds of an acquire. A pair is SET NX PX and a compare-and-delete by EVALSHA. Rows differ in what they promise, see [README.md](README.md).
 `, m.CPU, m.CPUs, m.Kernel, m.Go, m.Revision, r.Started.Format("2006-01-02"), m.Floors.AppendSyncMicros, m.Floors.RoundTripMicros, r.rounds())
 	r.summaryTable(&b)
 	r.floor(&b)

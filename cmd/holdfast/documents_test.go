@@ -1,0 +1,130 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The documents, held to what they say of each other and of the tree.
+
+// document is a file whose text people read: Markdown, or Go with its comments.
+type document struct{ path, text string }
+
+func documents(t *testing.T) []document {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	var found []document
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch ext := filepath.Ext(path); {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "node_modules" || d.Name() == ".git"):
+			return fs.SkipDir
+		case d.IsDir() || ext != ".md" && ext != ".go" || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		found = append(found, document{filepath.ToSlash(rel), string(text)})
+		return err
+	})
+	require.NoError(t, err)
+	return found
+}
+
+func TestREADMEIsShort(t *testing.T) {
+	text, err := os.ReadFile(readme())
+	require.NoError(t, err)
+	if lines := strings.Count(string(text), "\n"); lines > 150 {
+		t.Errorf("README.md has %d lines: move what not everybody needs to the document of its room (limit 150)", lines)
+	}
+}
+
+// TestLinks: what a document links to is in the tree.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
+	for _, d := range documents(t) {
+		if !strings.HasSuffix(d.path, ".md") {
+			continue
+		}
+		for _, m := range link.FindAllStringSubmatch(d.text, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join("..", "..", filepath.Dir(d.path), m[1])); err != nil {
+				t.Errorf("%s links to %s, which is not there", d.path, m[1])
+			}
+		}
+	}
+}
+
+// TestReferences: comments and documents name no page that is not in the tree, nor a paragraph of one.
+func TestReferences(t *testing.T) {
+	page, paragraph := regexp.MustCompile(`[\w./*-]*\w\.md\b`), regexp.MustCompile(`\b[A-Z][A-Za-z]+(?:\.md)? §`)
+	all := documents(t)
+	there := make(map[string]bool)
+	for _, d := range all {
+		there[filepath.Base(d.path)] = true
+	}
+	for _, d := range all {
+		if m := paragraph.FindString(d.text); m != "" {
+			t.Errorf("%s: %q: name the document, and the heading if need be", d.path, m)
+		}
+		if strings.HasPrefix(d.path, "cmd/internal/mdwrap/") {
+			continue
+		}
+		for _, m := range page.FindAllString(d.text, -1) {
+			if !there[filepath.Base(m)] || strings.HasPrefix(m, "facts/") {
+				t.Errorf("%s refers to %s, which is not in the repository: say what is in it", d.path, m)
+			}
+		}
+	}
+}
+
+// TestREADMEPerformance: the README's figures are those of bench/RESULTS.md.
+func TestREADMEPerformance(t *testing.T) {
+	text, err := os.ReadFile(readme())
+	require.NoError(t, err)
+	results, err := os.ReadFile(filepath.Join("..", "..", "bench", "RESULTS.md"))
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(text), "\n## Performance\n")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows := make(map[string]string) // of the results, by peer
+	for line := range strings.Lines(string(results)) {
+		if cells := strings.Split(line, " | "); len(cells) > 8 && strings.Contains(line, "±") {
+			rows[strings.Trim(strings.SplitN(cells[0], ":", 2)[0], "| `")] = line
+		}
+	}
+	var peers []string
+	figures := 0
+	for line := range strings.Lines(section) {
+		cells := strings.Split(strings.Trim(line, "|\n "), " | ")
+		switch {
+		case !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|-"):
+		case peers == nil:
+			for _, c := range cells {
+				peers = append(peers, strings.Trim(c, "| `"))
+			}
+			peers = peers[len(peers)-3:]
+		default:
+			for i, figure := range cells[len(cells)-3:] {
+				require.Contains(t, rows[peers[i]], "| "+strings.TrimSpace(figure)+" ±", "%s: %s", peers[i], line)
+				figures++
+			}
+		}
+	}
+	require.Equal(t, 15, figures)
+	for _, m := range regexp.MustCompile(`\d\.\d\d ×`).FindAllString(section, -1) {
+		require.Contains(t, string(results), "| "+m, "a target that is not met")
+	}
+}
