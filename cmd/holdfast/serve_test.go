@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -122,6 +123,34 @@ func TestBadEnvironmentIsNamed(t *testing.T) {
 	status, _, stderr := try(t, "serve")
 	require.Equal(t, 2, status)
 	require.Contains(t, stderr, `HOLDFAST_MAX_CLIENTS="few"`)
+}
+
+// TestEmptyEnvironmentIsASetting: a variable that is set to nothing is not the default.
+func TestEmptyEnvironmentIsASetting(t *testing.T) {
+	t.Setenv("HOLDFAST_DATA_DIR", "")
+	status, _, stderr := try(t, "serve")
+	require.Equal(t, 2, status)
+	require.Contains(t, stderr, "data-dir is empty")
+}
+
+func TestLogger(t *testing.T) {
+	for _, tc := range []struct {
+		c    server.LogConfig
+		want string
+	}{
+		{server.LogConfig{Level: "debug", Format: "text"}, `level=DEBUG msg=low\nlevel=INFO msg=between\nlevel=WARN msg=high\n`},
+		{server.LogConfig{Level: "warn", Format: "text"}, `level=WARN msg=high\n`},
+		{server.LogConfig{Level: "warn", Format: "json"}, `{"level":"WARN","msg":"high"}\n`},
+	} {
+		var out bytes.Buffer
+		logger, err := newLogger(tc.c, &out)
+		require.NoError(t, err)
+		logger.Debug("low")
+		logger.Info("between")
+		logger.Warn("high")
+		text := regexp.MustCompile(`(?m)^time=\S+ |"time":"[^"]*",`).ReplaceAllString(out.String(), "")
+		require.Equal(t, strings.ReplaceAll(tc.want, `\n`, "\n"), text)
+	}
 }
 
 func TestEnvironmentIsBelowFlags(t *testing.T) {
