@@ -67,6 +67,7 @@ var (
 	ErrNoLeader  = &Error{Prefix: "CLUSTERDOWN", Text: "No leader is known, the command was not applied"}
 	ErrStopping  = &Error{Prefix: "CLUSTERDOWN", Text: "This node is stopping, the command was not applied"}
 	ErrBusy      = &Error{Prefix: "TRYAGAIN", Text: "Too many commands wait on this node, the command was not applied"}
+	ErrNoRoom    = &Error{Prefix: "TRYAGAIN", Text: "The work of other commands left no room for this one in time, it was not applied"}
 	ErrUncertain = &Error{Prefix: "UNCERTAIN", Text: "The command may or may not have been applied", Outcome: OutcomeUnknown}
 )
 

@@ -1,0 +1,25 @@
+package protocol
+
+// BodyLen returns the length of the first n requests of a batch's body: all of it if it has no
+// more, or if what stands there is no request.
+func BodyLen(body []byte, n int) int {
+	rest, ok := body, true
+	for ; n > 0 && len(rest) > 0; n-- {
+		if rest, ok = skipRequest(rest); !ok {
+			return len(body)
+		}
+	}
+	return len(body) - len(rest)
+}
+
+// skipRequest returns what follows the first request.
+func skipRequest(body []byte) (rest []byte, ok bool) {
+	if _, body, ok = uvarint(body); !ok {
+		return nil, false
+	}
+	words, body, ok := uvarint(body)
+	for ; ok && words > 0; words-- {
+		_, body, ok = str(body)
+	}
+	return body, ok
+}
