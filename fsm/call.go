@@ -37,10 +37,18 @@ type call struct {
 	seq      uint64
 	scripted [2]uint64
 
-	// undo is where changes are noted while a script runs, else nil.
-	undo *journal
-	// work counts what a script's commands did: see [call.spend].
-	work int64
+	// undo is where changes are noted while a script or a transaction runs, else nil.
+	undo    *journal
+	journal journal
+
+	bounds budgets
+	// pays is what the unit may spend on requests that write and on the words of all, looks
+	// what it may on what reads do beyond their words.
+	pays, looks purse
+	// work counts what the request did: see [call.spend]. It may come to ceiling; over: it was, or
+	// would have been, more. Then nothing of the request is kept, whatever it answers.
+	work, ceiling int64
+	over          bool
 	// passed counts the items whose deadline has passed that [call.ascend] met.
 	passed int
 

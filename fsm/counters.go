@@ -57,6 +57,9 @@ func incrbyfloatOp(c *call) protocol.Value {
 	if it := c.find(key); it != nil {
 		value, deadlineMillis = it.value(), it.deadlineMillis
 	}
+	if !c.fits(floatWork + int64(len(value)+len(c.args[2]))*digitWork) {
+		return errOverWork
+	}
 	sum, problem := addFloats(value, c.args[2])
 	c.spend(floatWork + int64(len(value)+len(sum)+len(c.args[2]))*digitWork)
 	if problem.IsError() {

@@ -12,8 +12,10 @@
 //   - At most once: a batch is applied or skipped, by its node's session.
 //   - Time belongs to the log: a key ends when cluster time, which entries
 //     carry, has passed its deadline; then for every command at once.
-//   - No request that decodes makes it panic, or run without bound. A script that
-//     runs over its budget leaves nothing behind.
+//   - No request that decodes makes it panic, or run without bound. A script or a
+//     transaction that runs over its budget leaves nothing behind.
+//   - An entry costs a fraction of a second at most. What its budget has no room for is not
+//     applied, and the sink is told so; units that cost little always have room.
 //   - A snapshot is taken in constant time and does not change; one that is
 //     damaged is refused, and the state stays.
 //
@@ -33,8 +35,9 @@
 //	ops.go         which function is which command
 //	set.go …       the commands: set, strings, counters, keys, expire, scan, exec, eval
 //	watch.go       what EXEC compares with what WATCH saw
+//	budget.go      how much work a request, a unit and an entry may be
 //	memory.go      what the state takes, and what is refused when it is full
-//	undo.go        what a script changed
+//	undo.go        what a script or a transaction changed
 //	chance.go      where math.random begins
 //	scriptcache.go the sources of scripts
 //	snapshot.go    the stream; restore.go reads it

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/holdfast/holdfast/fsm/lua"
@@ -10,32 +11,20 @@ import (
 // errNoScript is matched by libraries to the letter.
 var errNoScript = protocol.ErrNoScript.Value()
 
-// maxScriptWork bounds what the commands of one script do beyond what the
-// engine counts, in bytes copied. A key looked at by KEYS or SCAN counts as
-// keyWork of them, a word of a command as wordWork, a step of a pattern as stepWork:
-// about what they take in time.
-const (
-	maxScriptWork = 256 << 20
-	keyWork       = 64
-	wordWork      = 128
-	stepWork      = 8
-)
-
-// spend notes work that grows with more than the number of a command's words.
-func (c *call) spend(work int64) { c.work += work }
+// maxScriptWork bounds what the commands of one script do, beyond what the engine counts.
+const maxScriptWork = 256 << 20
 
 // scriptHost is a script's way to the keyspace. It implements [lua.Host].
 type scriptHost struct {
 	call     *call
 	runner   *lua.Runner
 	env      lua.Env
-	journal  journal
 	words    []string
 	readOnly bool
-	// over: the script did more work than it may. From then on every command is
-	// refused, and the script counts as one that ran over its budget.
-	over bool
-	// full: the state may take no more, and the script had written. As over, but with another error.
+	// from is the state that the script began with.
+	from savepoint
+	// full: the state may take no more, and the script had written. From then on every command is
+	// refused, and nothing of the script is kept.
 	full bool
 }
 
@@ -48,16 +37,22 @@ func (c *call) eval(readOnly bool) protocol.Value {
 		return problem
 	}
 	source := c.args[1]
+	if !c.fits(int64(len(source)) * hashWork) {
+		return errOverWork
+	}
+	c.spend(int64(len(source)) * hashWork)
 	sha := scriptSHA(source)
 	s := c.st.scripts.find(sha)
 	known := s != nil
 	if !known {
-		s = compile(source, sha, 0)
+		if s = c.compile(source, sha); s == nil {
+			return errOverWork
+		}
 	}
 	reply, kept := c.runScript(s, keys, args, readOnly)
 	// In a read nothing is written, and so nothing cached either.
 	if kept && !readOnly {
-		c.st.scripts.remember(s, known)
+		c.remember(s, known)
 	}
 	return reply
 }
@@ -80,9 +75,27 @@ func (c *call) evalsha(readOnly bool) protocol.Value {
 	}
 	reply, kept := c.runScript(s, keys, args, readOnly)
 	if kept && !readOnly {
-		c.st.scripts.remember(s, true)
+		c.remember(s, true)
 	}
 	return reply
+}
+
+// compile makes a script of a source, or returns nil if there is no time for that.
+func (c *call) compile(source, sha string) *script {
+	if !c.fits(int64(len(source)) * compileWork) {
+		return nil
+	}
+	c.spend(int64(len(source)) * compileWork)
+	return compile(source, sha, 0)
+}
+
+// remember notes that s was run, and caches it if it is new.
+func (c *call) remember(s *script, known bool) {
+	if known && !c.st.scripts.ages(s) {
+		return
+	}
+	c.noteScripts()
+	c.st.scripts.remember(s)
 }
 
 // scriptWords cuts KEYS and ARGV out of the words of EVAL.
@@ -110,7 +123,7 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 		return protocol.Err("Can not execute a script with write flag using *_ro command."), false
 	}
 	h := &c.scripts
-	h.call, h.over, h.full, h.readOnly = c, false, false, readOnly || noWrites
+	h.call, h.full, h.readOnly = c, false, readOnly || noWrites
 	if !h.readOnly && s.program.HasShebang() && s.program.Flags()&lua.FlagAllowOOM == 0 && c.full() {
 		return errOOM, false
 	}
@@ -118,29 +131,37 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 		h.runner = lua.NewRunner()
 	}
 	db, words := c.db, c.args
-	c.work = 0
 	if !h.readOnly {
-		h.journal.start(c.st)
-		c.undo = &h.journal
+		h.from = c.begins()
 	}
 	h.env = lua.Env{Keys: keys, Args: args, Host: h, SHA: s.sha, Seed: c.scriptSeed(readOnly), Legacy: c.chargesAsBefore()}
+	steps := lua.DefaultLimits().Steps
+	h.env.Limits.Steps = max(1, min(steps, (c.ceiling-c.work)/luaStepWork))
+	outer := c.narrow(maxScriptWork)
 	reply, err := h.runner.Run(s.program, &h.env)
-	c.undo = nil
 	c.db, c.args = db, words
+	c.spend(h.runner.Used().Steps * luaStepWork)
+	own := c.widen(outer)
 	if h.full {
 		reply, err = errOOM, lua.ErrBudget
 	}
-	if err == nil && h.over {
+	if err == nil && (own || c.over) {
 		reply, err = errOverWork, lua.ErrBudget
+	}
+	if h.env.Limits.Steps < steps && outOfSteps(err) {
+		c.over = true
 	}
 	if err != nil {
 		if !h.readOnly {
-			h.journal.rollBack(c.st)
+			c.undoTo(&h.from)
 		}
 		if !reply.IsError() {
 			reply = errQuoting(err.Error())
 		}
 		return reply, false
+	}
+	if !h.readOnly {
+		c.ends(&h.from)
 	}
 	return reply, true
 }
@@ -150,6 +171,11 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 const versionCharges = 3
 
 func (c *call) chargesAsBefore() bool { return !c.reading && c.entryVersion < versionCharges }
+
+func outOfSteps(err error) bool {
+	var over *lua.BudgetError
+	return errors.As(err, &over) && over.Resource == lua.Steps
+}
 
 var (
 	errOverWork  = protocol.Err("script is over its budget of work in commands")
@@ -177,10 +203,10 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 		return errForbidden
 	case h.readOnly && b.writes:
 		return errReadOnly
-	case h.over:
+	case c.over:
 		return errOverWork
 	case h.full, b.grows && c.full():
-		h.full = h.full || h.journal.wrote(c.st)
+		h.full = h.full || c.wroteSince(&h.from)
 		return errOOM
 	}
 	for _, word := range words {
@@ -189,12 +215,10 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	h.words = append(h.words[:0], row.Name)
 	h.words = append(h.words, words[1+b.subcommand:]...)
 	c.args = h.words
-	reply := b.run(c)
-	if c.work > maxScriptWork {
-		h.over = true
-		return errOverWork
+	if reply := b.run(c); c.fits(0) && !c.over {
+		return reply
 	}
-	return reply
+	return errOverWork
 }
 
 // CheckACL allows everything that is a command: there are no other users yet.

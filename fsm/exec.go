@@ -29,11 +29,37 @@ func execOp(c *call) protocol.Value {
 	case changed:
 		return protocol.NullArray
 	}
-	return c.runQueued(queued, count)
+	if c.entryVersion < versionBudgets {
+		return c.runQueued(queued, count)
+	}
+	return c.transact(queued, count)
 }
 
-// runQueued runs the requests of a transaction, in order. An error of one does
-// not keep the others from running.
+// errOverTransaction is the answer to a transaction that nothing is kept of.
+var errOverTransaction = protocol.ExecAbortedBy(&protocol.Error{Prefix: "ERR", Text: "transaction is over its budget of work"}).Value()
+
+// transact runs the requests of a transaction, all or, if they are over its budget, none.
+func (c *call) transact(queued string, count int) protocol.Value {
+	db, words := c.db, c.args
+	outer := c.narrow(c.bounds.transaction)
+	var reply protocol.Value
+	if c.fits(int64(count) * requestWork) {
+		from := c.begins()
+		if reply = c.runQueued(queued, count); c.over {
+			c.undoTo(&from)
+		} else {
+			c.ends(&from)
+		}
+	}
+	c.db, c.args = db, words
+	if c.widen(outer) {
+		return errOverTransaction
+	}
+	return reply
+}
+
+// runQueued runs the requests of a transaction, in order, as far as the budget goes. An error of
+// one does not keep the others from running.
 func (c *call) runQueued(queued string, count int) protocol.Value {
 	number := c.seed
 	var replies []protocol.Value
@@ -41,16 +67,24 @@ func (c *call) runQueued(queued string, count int) protocol.Value {
 		replies = make([]protocol.Value, 0, count)
 	}
 	var r protocol.Request
-	for queued != "" {
-		queued, _ = protocol.NextRequest(queued, &r) // it was read before
+	for queued != "" && !c.over {
+		rest, _ := protocol.NextRequest(queued, &r) // it was read before
+		c.spend(price(&r, len(queued)-len(rest)))
+		if !c.fits(0) {
+			break
+		}
+		queued = rest
 		number++
 		c.begin(&r, number)
+		writes := c.writes(r.Args[0])
 		switch {
-		case c.quiet && !c.writes(r.Args[0]):
+		case c.quiet && !writes:
 		case r.Args[0] == "exec":
 			replies = append(replies, protocol.ErrNestedMulti.Value())
 		case r.Args[0] == "watch":
 			replies = append(replies, protocol.ErrWatchInMulti.Value())
+		case !writes:
+			replies = append(replies, c.readInEntry())
 		default:
 			replies = append(replies, c.run())
 		}

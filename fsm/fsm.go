@@ -23,6 +23,7 @@ type Machine struct {
 	st      *state
 	call    call   // what Apply runs commands with
 	expired uint64 // keys swept since the start
+	budgets budgets
 
 	// readers are the calls that Read runs commands with.
 	readers sync.Pool
@@ -36,15 +37,16 @@ type Sink interface {
 	// Wanted reports whether somebody on this node waits for the replies of the
 	// batch. If not, reads in it are skipped.
 	Wanted(o protocol.Origin, seq uint64) bool
-	// Done hands over one reply for each request of a wanted batch, or, with
-	// applied false, none, because the batch had been applied before or never
-	// will be. The slice is the sink's own from then on.
+	// Done hands over the replies of a wanted batch: one for each request, in order. If they are
+	// fewer, the rest of the batch did not fit into its budget or the entry's, and was not
+	// applied: it may be proposed again, as another batch. With applied false there are none, because
+	// the batch had been applied before or never will be. The slice is the sink's own from then on.
 	Done(o protocol.Origin, seq uint64, replies []protocol.Value, applied bool)
 }
 
 // New returns a machine without keys, at cluster time 0.
 func New() *Machine {
-	m := &Machine{ops: newTable(), st: newState()}
+	m := &Machine{ops: newTable(), st: newState(), budgets: defaultBudgets()}
 	m.readers.New = func() any { return new(call) }
 	return m
 }
@@ -68,6 +70,11 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 	c.st, c.ops = m.st, m.ops
 	c.nowMillis, c.wallOffsetMillis, c.entryVersion = m.st.clockMillis, m.st.wallOffsetMillis, entry.Version
 	c.limitMemory(entry.MemoryLimitBytes)
+	c.bounds = m.budgets
+	if entry.Version < versionBudgets {
+		c.bounds = noBudgets()
+	}
+	c.pays, c.looks = newPurse(c.bounds.entry), newPurse(c.bounds.reads)
 	c.ahead.start(entry, m.st)
 	var b protocol.Batch
 	for {
@@ -93,22 +100,42 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 	}
 }
 
-// runBatch runs a batch's requests; when it is quiet those alone that write.
+// runBatch runs a batch's requests, as many as the budgets allow; when it is quiet those alone that write.
 func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error) {
 	r := protocol.Request{Args: c.args[:0]}
 	number := b.Seq << 20
 	c.origin, c.seq, c.scripted = b.Origin, b.Seq, [2]uint64{}
 	c.replies = c.replies[:0]
+	c.pays.open(c.bounds.unit)
+	c.looks.open(c.bounds.unit)
 	for body := b.Body; body != ""; number++ {
-		if body, err = protocol.NextRequest(body, &r); err != nil {
+		rest, err := protocol.NextRequest(body, &r)
+		if err != nil {
 			return nil, err
 		}
 		c.ahead.step(c.st)
-		if c.quiet && !c.writes(r.Args[0]) {
+		c.work, c.ceiling = price(&r, len(body)-len(rest)), c.pays.ceiling()
+		if c.work > c.ceiling {
+			break
+		}
+		body = rest
+		writes := c.writes(r.Args[0])
+		if !writes && c.quiet {
+			c.pays.left -= c.work
 			continue
 		}
 		c.begin(&r, number)
-		reply := c.run()
+		var reply protocol.Value
+		if writes {
+			reply = c.run()
+		} else {
+			reply = c.readInEntry()
+		}
+		c.pays.left -= c.work
+		if c.over {
+			c.over = false
+			break
+		}
 		if !c.quiet {
 			c.replies = append(c.replies, reply)
 		}
@@ -122,13 +149,25 @@ func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error)
 	return replies, nil
 }
 
+// Attention is how long a call of [Machine.Read] may take.
+type Attention bool
+
+const (
+	// Glance is enough for what most clients ask. Any number of them may be called beside each other.
+	Glance Attention = false
+	// Turn is more, and as much as the first request takes. Callers must let one another take turns,
+	// since entries wait for it.
+	Turn Attention = true
+)
+
 // Read answers count requests of the Read route, and scripts that only read, at
 // cluster time nowMillis: the leader's estimate, which is not before the clock.
+// rest are those for which the time was too short: the caller asks again, with a turn.
 // due reports that they met a key that is due at nowMillis and not yet by the
 // log: the replies are void then; the caller has a stamp committed and asks again.
 //
 // An error means that body is corrupt, or that a request in it writes.
-func (m *Machine) Read(body string, count int, nowMillis, wallOffsetMillis int64) (replies []protocol.Value, due bool, err error) {
+func (m *Machine) Read(body string, count int, nowMillis, wallOffsetMillis int64, a Attention) (replies []protocol.Value, rest string, due bool, err error) {
 	c := m.readers.Get().(*call)
 	defer func() {
 		c.st = nil // a state that was replaced meanwhile must not be kept
@@ -138,23 +177,38 @@ func (m *Machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 	defer m.mu.RUnlock()
 	c.st, c.ops, c.reading, c.dueMet = m.st, m.ops, true, false
 	c.nowMillis, c.wallOffsetMillis = max(nowMillis, m.st.clockMillis), wallOffsetMillis
+	if c.pays, c.looks = newPurse(m.budgets.turn), newPurse(m.budgets.turn); a == Glance {
+		c.pays, c.looks = ownPurse(m.budgets.glance), ownPurse(m.budgets.unit)
+	}
 	r := protocol.Request{Args: c.args[:0]}
 	replies = make([]protocol.Value, 0, min(count, len(body)))
 	for body != "" {
-		if body, err = protocol.NextRequest(body, &r); err != nil {
-			return nil, false, err
+		rest, err := protocol.NextRequest(body, &r)
+		if err != nil {
+			return nil, "", false, err
 		}
 		if c.writes(r.Args[0]) {
-			return nil, false, fmt.Errorf("read %q: it writes", r.Args[0])
+			return nil, "", false, fmt.Errorf("read %q: it writes", r.Args[0])
 		}
+		work := price(&r, len(body)-len(rest))
+		if work > c.pays.ceiling() {
+			break
+		}
+		c.pays.left -= work
 		c.begin(&r, m.draws.Add(1))
-		replies = append(replies, c.run())
+		reply := c.runRead()
 		if c.dueMet {
-			return nil, true, nil
+			c.over = false
+			return nil, "", true, nil
 		}
+		if c.over {
+			c.over = false
+			break
+		}
+		replies, body = append(replies, reply), rest
 	}
 	c.args = r.Args
-	return replies, false, nil
+	return replies, body, false, nil
 }
 
 // Clock returns cluster time, and what must be added to it to get Unix time,

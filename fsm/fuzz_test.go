@@ -59,7 +59,7 @@ func FuzzApply(f *testing.F) {
 			if i%8 == 3 {
 				quiet = restored(t, quiet)
 			}
-			_, _, _ = loud.Read(string(body), 1, int64(i*50+20), 0)
+			_, _, _, _ = loud.Read(string(body), 1, int64(i*50+20), 0, Turn)
 		}
 		require.Equal(t, dump(t, loud), dump(t, quiet))
 	})

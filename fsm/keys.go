@@ -65,6 +65,9 @@ func (c *call) rename(onlyIfMissing bool) (problem protocol.Value, done bool) {
 		return errOOM, false
 	}
 	was := *it
+	if !c.fits(int64(len(was.value()))) {
+		return errOverWork, false
+	}
 	c.remove(it)
 	c.store(c.db, c.newItem(to, was.value(), was.deadlineMillis, was.encoding))
 	return problem, true
@@ -94,6 +97,9 @@ func copyOp(c *call) protocol.Value {
 	it := c.find(from)
 	if it == nil || c.findIn(db, to) != nil && !replace {
 		return zero
+	}
+	if !c.fits(int64(len(it.value()))) {
+		return errOverWork
 	}
 	c.store(db, c.newItem(to, it.value(), it.deadlineMillis, it.encoding))
 	return one

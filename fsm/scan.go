@@ -35,6 +35,9 @@ func scanOp(c *call) protocol.Value {
 	}
 	c.meetAll()
 	keys, next := c.scan(cursor, &o)
+	if !c.fits(0) {
+		return errOverWork
+	}
 	if o.matcher.tired() {
 		return errPattern
 	}
@@ -63,7 +66,7 @@ func (c *call) scan(cursor uint64, o *scanOptions) (keys []protocol.Value, next 
 		if o.wants(it) {
 			keys = append(keys, protocol.Bulk(it.key()))
 		}
-		return !o.matcher.tired()
+		return !o.matcher.tired() && c.fits(0)
 	})
 	return keys, next
 }
@@ -140,9 +143,12 @@ func keysOp(c *call) protocol.Value {
 		if m.match(it.key()) {
 			keys = append(keys, protocol.Bulk(it.key()))
 		}
-		return !m.tired()
+		return !m.tired() && c.fits(0)
 	})
 	m.charge(c)
+	if !c.fits(0) {
+		return errOverWork
+	}
 	if m.tired() {
 		return errPattern
 	}
@@ -167,6 +173,7 @@ var errPattern = protocol.Err("pattern takes too long to match")
 
 func (m *matcher) start(c *call) {
 	m.granted = minMatchSteps + matchStepsPerKey*int64(c.st.databases[c.db].lenAt(c.nowMillis))
+	m.granted = min(m.granted, max(0, (c.ceiling-c.work)/stepWork))
 	m.steps = m.granted
 }
 

@@ -151,7 +151,7 @@ func TestReadOnlyScripts(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 50 {
-				replies, _, err := d.m.Read(body, 1, now, offset)
+				replies, _, _, err := d.m.Read(body, 1, now, offset, Turn)
 				if err != nil || replies[0].Num != 100 {
 					t.Errorf("read: %v %v", replies, err)
 				}
@@ -242,18 +242,19 @@ func TestEvaluatedScriptsAreForgotten(t *testing.T) {
 }
 
 func TestLoadedScriptsAreBounded(t *testing.T) {
-	sc := newScriptCache()
+	c := call{st: newState(), ceiling: boundless}
+	sc := &c.st.scripts
 	for i := range maxLoaded {
-		require.False(t, sc.load(fmt.Sprintf("return %d", i)).IsError())
+		require.False(t, c.loadScript(fmt.Sprintf("return %d", i)).IsError())
 	}
-	require.True(t, sc.load("return 'one more'").IsError())
-	require.False(t, sc.load("return 77").IsError(), "it is there")
-	checkScripts(t, &sc)
+	require.True(t, c.loadScript("return 'one more'").IsError())
+	require.False(t, c.loadScript("return 77").IsError(), "it is there")
+	checkScripts(t, sc)
 
-	sc = newScriptCache()
+	*sc = newScriptCache()
 	big := strings.Repeat("x", lua.DefaultLimits().SourceBytes-100)
 	n := 0
-	for !sc.load(fmt.Sprintf("return %d --%s", n, big)).IsError() {
+	for !c.loadScript(fmt.Sprintf("return %d --%s", n, big)).IsError() {
 		n++
 	}
 	require.Equal(t, maxLoadedBytes/len(big), n)

@@ -111,9 +111,9 @@ func (sc *scriptCache) forget(s *script) {
 	sc.byTurn.Delete(s.turn)
 }
 
-// load is SCRIPT LOAD.
-func (sc *scriptCache) load(source string) protocol.Value {
-	sha := scriptSHA(source)
+// loadScript is SCRIPT LOAD.
+func (c *call) loadScript(source string) protocol.Value {
+	sc, sha := &c.st.scripts, scriptSHA(source)
 	old := sc.find(sha)
 	if old != nil && old.turn == 0 {
 		return protocol.Bulk(old.sha)
@@ -121,25 +121,27 @@ func (sc *scriptCache) load(source string) protocol.Value {
 	var s *script
 	if old != nil {
 		s = old.withTurn(0)
-	} else if s = compile(source, sha, 0); s.program == nil {
+	} else if s = c.compile(source, sha); s == nil {
+		return errOverWork
+	} else if s.program == nil {
 		return s.problem
 	}
 	if sc.loaded() >= maxLoaded || sc.loadedBytes+len(source) > maxLoadedBytes {
 		return protocol.Err("script cache is full: SCRIPT FLUSH empties it")
 	}
+	c.noteScripts()
 	sc.add(s)
 	return protocol.Bulk(s.sha)
 }
 
+// ages reports whether it matters that s, which is cached, was run. For a young one it
+// does not: otherwise every call of a script would change the state.
+func (sc *scriptCache) ages(s *script) bool {
+	return s.turn != 0 && sc.turns-s.turn >= maxRemembered/2
+}
+
 // remember notes that s was run, and caches it if it is new.
-func (sc *scriptCache) remember(s *script, known bool) {
-	switch {
-	case known && s.turn == 0:
-		return
-	case known && sc.turns-s.turn < maxRemembered/2:
-		// Young enough. Without this every call of a script would change the state.
-		return
-	}
+func (sc *scriptCache) remember(s *script) {
 	sc.turns++
 	sc.add(s.withTurn(sc.turns))
 	for sc.byTurn.Len() > maxRemembered || sc.rememberedBytes > maxRememberedBytes {
@@ -155,7 +157,7 @@ func (s *script) withTurn(turn uint64) *script {
 	return &c
 }
 
-func scriptLoadOp(c *call) protocol.Value { return c.st.scripts.load(c.args[1]) }
+func scriptLoadOp(c *call) protocol.Value { return c.loadScript(c.args[1]) }
 
 func scriptExistsOp(c *call) protocol.Value {
 	elems := make([]protocol.Value, len(c.args)-1)
@@ -169,6 +171,7 @@ func scriptFlushOp(c *call) protocol.Value {
 	if !flushMode(c.args[1:]) {
 		return protocol.Err("SCRIPT FLUSH only support SYNC|ASYNC option")
 	}
+	c.noteScripts()
 	turns := c.st.scripts.turns
 	c.st.scripts = newScriptCache()
 	c.st.scripts.turns = turns

@@ -96,6 +96,9 @@ func (c *call) meets(it *item, cond condition, match string) (bool, protocol.Val
 	case len(match) != 16:
 		return false, protocol.Err("must be exactly 16 hexadecimal characters")
 	}
+	if !c.fits(int64(len(it.value()))) {
+		return false, errOverWork
+	}
 	c.spend(int64(len(it.value())))
 	same := strings.EqualFold(digest(it.value()), match)
 	return same == (cond == ifDigestEqual), none
@@ -115,6 +118,9 @@ func digestOp(c *call) protocol.Value {
 	it := c.find(c.args[1])
 	if it == nil {
 		return protocol.Null
+	}
+	if !c.fits(int64(len(it.value()))) {
+		return errOverWork
 	}
 	c.spend(int64(len(it.value())))
 	return protocol.Bulk(digest(it.value()))

@@ -148,6 +148,9 @@ func appendOp(c *call) protocol.Value {
 	if length > maxValueBytes {
 		return errTooLong
 	}
+	if !c.fits(int64(length)) {
+		return errOverWork
+	}
 	c.store(c.db, c.newItem(key, it.value()+tail, it.deadlineMillis, encodingRaw))
 	return protocol.Integer(int64(length))
 }
@@ -201,8 +204,12 @@ func setrangeOp(c *call) protocol.Value {
 		return errTooLong
 	}
 	at := int(offset)
+	length := max(len(value), at+len(patch))
+	if !c.fits(int64(length)) {
+		return errOverWork
+	}
 	var b strings.Builder
-	b.Grow(max(len(value), at+len(patch)))
+	b.Grow(length)
 	b.WriteString(value[:min(at, len(value))])
 	for b.Len() < at {
 		b.WriteByte(0)

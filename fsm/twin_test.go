@@ -88,15 +88,18 @@ type log struct {
 	seqs  map[protocol.Origin]uint64
 	// machine, if not nil, is one that has applied the log so far.
 	machine *Machine
+	bodies  func() []byte // what batches hold
 }
 
 func newLog(seed int64) *log {
-	return &log{
+	l := &log{
 		rng:   rand.New(rand.NewSource(seed)),
 		gen:   newGenerator(seed, ""),
 		stamp: 1,
 		seqs:  map[protocol.Origin]uint64{},
 	}
+	l.bodies = l.body
+	return l
 }
 
 func (l *log) next() []byte {
@@ -113,7 +116,7 @@ func (l *log) next() []byte {
 		seq := l.seqs[o] + uint64(l.rng.Intn(4))
 		l.seqs[o] = max(seq, l.seqs[o])
 		low := seq - min(seq, uint64(l.rng.Intn(5)))
-		w.Add(o, low, seq, l.body())
+		w.Add(o, low, seq, l.bodies())
 	}
 	return w.Bytes()
 }

@@ -2,13 +2,22 @@ package fsm
 
 import "github.com/holdfast/holdfast/protocol"
 
-// journal notes what a script changes, so that it can be undone. Items share their
+// journal notes what a script or a transaction changes, so that it can be undone. Items share their
 // data and databases are replaced whole, so a change is small.
 type journal struct {
 	changes   []change
 	creations []noted
-	swaps     [protocol.MaxDatabases]uint64
-	versions  uint64
+	// scripts is the cache of scripts as it was at the beginning, if it has changed.
+	scripts *scriptCache
+}
+
+// savepoint is a place in the journal, and what the state counted then. That of a script in a
+// transaction stands behind the transaction's.
+type savepoint struct {
+	outermost          bool
+	changes, creations int
+	swaps              [protocol.MaxDatabases]uint64
+	versions           uint64
 }
 
 // change is an item's, or a database's in its whole.
@@ -27,25 +36,49 @@ type noted struct {
 	version uint64
 }
 
-// start empties the journal and notes where st stands.
-func (j *journal) start(st *state) {
-	clear(j.changes)
-	j.changes, j.creations = j.changes[:0], j.creations[:0]
-	j.versions, j.swaps = st.versions, st.swaps
-}
-
 func (j *journal) note(ch change) { j.changes = append(j.changes, ch) }
 
 func (j *journal) noteCreation(place uint16, before uint64) {
 	j.creations = append(j.creations, noted{place, before})
 }
 
-// wrote reports whether the script has changed something.
-func (j *journal) wrote(st *state) bool { return len(j.changes) > 0 || st.versions != j.versions }
+// noteScripts is called before the cache of scripts changes. No script can change it: it
+// changes in a transaction at most, and so is undone only as a whole.
+func (c *call) noteScripts() {
+	if c.undo != nil && c.undo.scripts == nil {
+		before := c.st.scripts.copy()
+		c.undo.scripts = &before
+	}
+}
 
-// rollBack undoes all changes, the newest first.
-func (j *journal) rollBack(st *state) {
-	for i := len(j.changes) - 1; i >= 0; i-- {
+// begins has changes noted from now on, until ends or undoTo.
+func (c *call) begins() (from savepoint) {
+	if c.undo == nil {
+		from.outermost = true
+		c.undo = &c.journal
+	}
+	from.changes, from.creations = len(c.undo.changes), len(c.undo.creations)
+	from.versions, from.swaps = c.st.versions, c.st.swaps
+	return from
+}
+
+// ends keeps what was changed.
+func (c *call) ends(from *savepoint) {
+	if from.outermost {
+		c.undo.reset()
+		c.undo = nil
+	}
+}
+
+// wroteSince reports whether something has changed since from.
+func (c *call) wroteSince(from *savepoint) bool {
+	return len(c.undo.changes) > from.changes || c.st.versions != from.versions
+}
+
+// undoTo undoes all changes since from, the newest first.
+func (c *call) undoTo(from *savepoint) {
+	j, st := c.undo, c.st
+	for i := len(j.changes) - 1; i >= from.changes; i-- {
 		ch := &j.changes[i]
 		switch {
 		case ch.whole:
@@ -56,10 +89,28 @@ func (j *journal) rollBack(st *state) {
 			ch.database.remove(ch.item.hash, ch.item.key())
 		}
 	}
-	for i := len(j.creations) - 1; i >= 0; i-- {
+	for i := len(j.creations) - 1; i >= from.creations; i-- {
 		st.creations[j.creations[i].place] = j.creations[i].version
 	}
-	st.versions, st.swaps = j.versions, j.swaps
+	clear(j.changes[from.changes:])
+	j.changes, j.creations = j.changes[:from.changes], j.creations[:from.creations]
+	st.versions, st.swaps = from.versions, from.swaps
+	if from.outermost && j.scripts != nil {
+		st.scripts = *j.scripts
+	}
 	st.sumItems()
-	j.start(st)
+	c.ends(from)
+}
+
+// keptChanges is how many changes a journal keeps room for.
+const keptChanges = 1 << 10
+
+// reset empties the journal.
+func (j *journal) reset() {
+	if cap(j.changes) > keptChanges {
+		*j = journal{}
+		return
+	}
+	clear(j.changes)
+	j.changes, j.creations, j.scripts = j.changes[:0], j.creations[:0], nil
 }

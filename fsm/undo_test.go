@@ -8,12 +8,12 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// TestRollBack runs random commands as a script would, and undoes them: not a
-// byte of the state may differ, over FLUSHALL and SWAPDB too, and over keys whose
+// TestRollBack runs random commands as a transaction would, and undoes them: not a
+// byte of the state may differ, over FLUSHALL, SWAPDB, SCRIPT FLUSH and scripts too, and over keys whose
 // time was over and that waited to be swept.
 func TestRollBack(t *testing.T) {
 	for seed := range int64(100) {
-		g := newGenerator(seed, "", "eval", "evalsha", "eval_ro", "evalsha_ro", "script|flush", "script|load")
+		g := newGenerator(seed, "")
 		d := newDriver(t)
 		if seed%20 == 0 {
 			d.fill("dead", sweepLimit+5, 100)
@@ -26,10 +26,10 @@ func TestRollBack(t *testing.T) {
 		before := dump(t, d.m)
 		versions := d.m.st.versions
 
-		var j journal
 		c := &d.m.call
-		c.st, c.ops, c.nowMillis, c.undo = d.m.st, d.m.ops, d.nowMillis, &j
-		j.start(c.st)
+		c.st, c.ops, c.nowMillis = d.m.st, d.m.ops, d.nowMillis
+		c.ceiling = boundless
+		from := c.begins()
 		for range 1 + g.rng.Intn(40) {
 			var r protocol.Request
 			_, err := protocol.NextRequest(string(request(nil, g.rng.Intn(3), g.next()...)), &r)
@@ -37,12 +37,12 @@ func TestRollBack(t *testing.T) {
 			c.begin(&r, 1)
 			c.run()
 		}
-		j.rollBack(c.st)
-		c.undo = nil
+		c.undoTo(&from)
 
 		require.Equal(t, before, dump(t, d.m), "seed %d", seed)
 		require.Equal(t, versions, d.m.st.versions)
-		require.Empty(t, j.changes)
+		require.Nil(t, c.undo)
+		require.Empty(t, c.journal.changes)
 		for _, db := range d.m.st.databases {
 			require.NoError(t, checkDatabase(db))
 		}

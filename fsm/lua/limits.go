@@ -33,10 +33,16 @@ func DefaultLimits() Limits {
 // took more steps or memory than its [Limits] allow.
 var ErrBudget = errors.New("script is over its budget")
 
+// The resources of a [BudgetError].
+const (
+	Steps  = "steps"
+	Memory = "bytes of memory"
+)
+
 // BudgetError is the error of a run that was ended by its limits. Nothing of
 // what the script did may be kept.
 type BudgetError struct {
-	// Resource is what ran out: "steps", "bytes of memory" or "bytes of reply".
+	// Resource is what ran out: [Steps], [Memory] or "bytes of reply".
 	Resource string
 	Limit    int64
 }

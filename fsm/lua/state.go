@@ -92,14 +92,14 @@ func (l *state) charge(n int64) {
 
 func (l *state) outOfSteps() {
 	l.steps = 0
-	panic(budgetPanic{&BudgetError{Resource: "steps", Limit: l.limits.Steps}})
+	panic(budgetPanic{&BudgetError{Resource: Steps, Limit: l.limits.Steps}})
 }
 
 // alloc takes n bytes from the budget. Call it before allocating them.
 func (l *state) alloc(n int64) {
 	if l.memory -= n; l.memory < 0 {
 		l.memory = 0
-		panic(budgetPanic{&BudgetError{Resource: "bytes of memory", Limit: l.limits.MemoryBytes}})
+		panic(budgetPanic{&BudgetError{Resource: Memory, Limit: l.limits.MemoryBytes}})
 	}
 }
 

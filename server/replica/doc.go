@@ -11,6 +11,7 @@
 //   - leases are counted in cluster time, which only a leader's stamps advance,
 //     and never faster than that leader's monotonic clock;
 //   - when there is nothing to do nothing is written, and what waits is bounded;
+//   - a unit that is much work takes turns with others: it does not hold them up;
 //   - no reply becomes bytes before its size is known, and on the way between two nodes a
 //     small one does not wait for a large one.
 //

@@ -7,7 +7,8 @@ import "time"
 // many goroutines, but units of one connection must follow each other.
 //
 // It returns within the time limit of a command and a little. Of a unit with
-// writes an error row's outcome says whether they may have been applied.
+// writes an error row's outcome says whether they may have been applied. Of a unit that is
+// more work than there was time for, the last replies are rows as well.
 func (r *Replica) Execute(u *Unit) error {
 	deadline := time.Now().Add(r.config.Timing.Command)
 	switch {

@@ -75,3 +75,9 @@ func (r *Replica) Refused() {
 	_, leader := r.raft.LeaderWithID()
 	r.succession.refused(string(leader))
 }
+
+// HoldTurn keeps all from reading at length, until LetTurn.
+func (r *Replica) HoldTurn() { r.turns <- struct{}{} }
+
+// LetTurn ends HoldTurn.
+func (r *Replica) LetTurn() { <-r.turns }

@@ -27,7 +27,7 @@ import (
 //
 // and from the leader:
 //
-//	wrote   sequence, count, values (protocol.AppendValue)
+//	wrote   sequence, count, values (protocol.AppendValue); fewer than requests: the rest was not applied
 //	answer  number, count, values
 //	refuse  number, outcome, bytes prefix, bytes text     (of a read)
 //	waited  number, nodes

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -35,6 +36,7 @@ type inbound struct {
 	out    *outbox
 	wake   chan struct{} // there is something to send
 	asked  chan struct{} // there are reads
+	parts  sync.WaitGroup
 
 	mu        sync.Mutex
 	reads     []forwardedRead
@@ -48,6 +50,10 @@ type forwardedRead struct {
 	body     string
 	deadline time.Time
 	size     int // of its reply, when there was no room for it
+
+	read    bool // it took long, and this came of it
+	replies []protocol.Value
+	err     error
 }
 
 func (f forwardedRead) rank() int { return f.size }
@@ -69,14 +75,13 @@ func (b *inbox) receive(ctx context.Context, conn net.Conn) {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var parts sync.WaitGroup
-	parts.Go(func() { in.send(ctx) })
-	parts.Go(func() { in.answerReads(ctx) })
-	err = in.listen(ctx, br, &parts)
+	in.parts.Go(func() { in.send(ctx) })
+	in.parts.Go(func() { in.answerReads(ctx) })
+	err = in.listen(ctx, br)
 	b.dismiss(in)
 	cancel()
 	_ = conn.Close()
-	parts.Wait()
+	in.parts.Wait()
 	b.r.config.Logger.Debug("link ended", "node", in.origin.Node, "error", err)
 }
 
@@ -121,7 +126,7 @@ func (r *Replica) authentic(conn net.Conn, name string) bool {
 }
 
 // listen takes frames until the link breaks.
-func (in *inbound) listen(ctx context.Context, br *bufio.Reader, parts *sync.WaitGroup) error {
+func (in *inbound) listen(ctx context.Context, br *bufio.Reader) error {
 	limit := in.r.config.Limits.UnitBytes + frameStep
 	var writes []forwarded
 	for {
@@ -145,7 +150,7 @@ func (in *inbound) listen(ctx context.Context, br *bufio.Reader, parts *sync.Wai
 			case kindWait:
 				number, nodes, millis := f.number(), int(f.number()), f.number()
 				if f.err == nil {
-					in.wait(ctx, parts, number, nodes, time.Duration(millis)*time.Millisecond)
+					in.wait(ctx, number, nodes, time.Duration(millis)*time.Millisecond)
 				}
 			default:
 				return fmt.Errorf("%w: kind %q", errFrame, kind)
@@ -239,9 +244,19 @@ func (in *inbound) serve(ctx context.Context, f *forwardedRead, err error) bool 
 		}
 	}
 	var replies []protocol.Value
-	if err == nil && time.Now().Before(f.deadline) {
-		replies, err = in.r.readHere(f.body, f.count, f.deadline)
-	} else if err == nil {
+	switch {
+	case err != nil:
+	case f.read:
+		// Without room for them it is made again.
+		replies, err = f.replies, f.err
+		f.read, f.replies = false, nil
+	case time.Now().Before(f.deadline):
+		var rest string
+		if replies, rest, err = in.r.readSome(f.body, f.count, f.deadline, fsm.Glance); err == nil && rest != "" {
+			in.readOn(*f, replies, rest)
+			return true
+		}
+	default:
 		err = protocol.ErrNoLeader
 	}
 	if err == nil {
@@ -264,6 +279,18 @@ func (in *inbound) serve(ctx context.Context, f *forwardedRead, err error) bool 
 	}
 	in.refuse(f.number, row)
 	return true
+}
+
+// readOn makes the rest of a read that takes long. Other reads do not wait for it.
+func (in *inbound) readOn(f forwardedRead, replies []protocol.Value, rest string) {
+	in.parts.Go(func() {
+		f.replies, f.err = in.r.readOn(replies, rest, f.count, f.deadline)
+		f.read = true
+		in.mu.Lock()
+		in.reads = append(in.reads, f)
+		in.mu.Unlock()
+		notify(in.asked)
+	})
 }
 
 // confirmAsLeader is a leadership check that waits until this node serves.
@@ -347,7 +374,7 @@ func (in *inbound) beacon() {
 }
 
 // wait answers a WAIT on a goroutine of its own: it may take as long as its client likes.
-func (in *inbound) wait(ctx context.Context, parts *sync.WaitGroup, number uint64, nodes int, timeout time.Duration) {
+func (in *inbound) wait(ctx context.Context, number uint64, nodes int, timeout time.Duration) {
 	in.mu.Lock()
 	tooMany := in.waits >= maxWaits
 	if !tooMany {
@@ -364,7 +391,7 @@ func (in *inbound) wait(ctx context.Context, parts *sync.WaitGroup, number uint6
 		respond(in.r.acks.quorum)
 		return
 	}
-	parts.Go(func() {
+	in.parts.Go(func() {
 		respond(in.r.waitHere(ctx, nodes, timeout))
 		in.mu.Lock()
 		in.waits--

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -155,24 +156,57 @@ func (r *Replica) readOnce(u *Unit, deadline time.Time) error {
 // readHere reads this node's state at the leader's time. The caller has
 // confirmed that this node leads.
 func (r *Replica) readHere(body string, count int, deadline time.Time) ([]protocol.Value, error) {
+	replies, rest, err := r.readSome(body, count, deadline, fsm.Glance)
+	if err == nil && rest != "" {
+		replies, err = r.readOn(replies, rest, count, deadline)
+	}
+	return replies, err
+}
+
+// readOn reads the rest of a unit that is more than a glance. Units take turns, one at a time:
+// entries wait for whoever reads, and reads for them.
+func (r *Replica) readOn(replies []protocol.Value, rest string, count int, deadline time.Time) ([]protocol.Value, error) {
+	late := time.NewTimer(time.Until(deadline))
+	defer late.Stop()
+	for rest != "" {
+		select {
+		case r.turns <- struct{}{}:
+		case <-late.C:
+			for len(replies) < count {
+				replies = append(replies, protocol.ErrNoRoom.Value())
+			}
+			return replies, nil
+		}
+		more, left, err := r.readSome(rest, count-len(replies), deadline, fsm.Turn)
+		<-r.turns
+		if err != nil {
+			return nil, err
+		}
+		replies, rest = append(replies, more...), left
+	}
+	return replies, nil
+}
+
+// readSome reads what one call of the machine answers, and returns what is left of body.
+func (r *Replica) readSome(body string, count int, deadline time.Time, a fsm.Attention) (replies []protocol.Value, rest string, err error) {
 	l := r.serving.Load()
 	if l == nil {
-		return nil, errReroute
+		return nil, "", errReroute
 	}
 	for {
 		stamp, offset := l.clock.read()
-		replies, due, err := r.machine.Read(body, count, stamp, offset)
+		replies, rest, due, err := r.machine.Read(body, count, stamp, offset, a)
 		if err != nil {
 			r.config.Logger.Error("read state", "error", err)
-			return nil, errInternal
+			return nil, "", errInternal
 		}
 		if !due {
-			return replies, nil
+			return replies, rest, nil
 		}
 		// A lease ends when the log says so. A key that the leader thinks is due is
 		// neither there nor gone until an entry with that stamp is applied.
 		if err := r.reachStamp(l, stamp, deadline); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	}
 }

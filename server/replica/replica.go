@@ -47,6 +47,7 @@ type traffic struct {
 	writes, reads *table
 	proposer      *proposer
 	rounds        *rounds
+	turns         chan struct{} // has room for one: who reads at length
 	ticker        *ticker
 	sweeper       *sweeper
 	link          *link
@@ -80,8 +81,10 @@ func Open(c Config) (*Replica, error) {
 	r.stopped, r.failed, r.ended = make(chan struct{}), make(chan error, 1), make(chan struct{})
 	r.acks = newAcks(c.Name, c.InitialCluster)
 	r.state, r.helm, r.proposer = newState(r), newHelm(r), newProposer(r)
+	r.turns = make(chan struct{}, 1)
 	r.rounds, r.ticker, r.sweeper = newRounds(r), newTicker(r), newSweeper(r)
 	r.writes = newTable(c.Limits, r.sweeper.poke)
+	r.writes.inTime = c.Timing.Command / 4
 	r.reads = newTable(c.Limits, r.sweeper.poke)
 	r.link, r.inbox, r.succession = newLink(r), newInbox(r), newSuccession(r)
 	if err := r.openRaft(); err != nil {

@@ -19,10 +19,15 @@ import (
 // reply is there, so that when the consumer dies the next one takes it again:
 // rewind is all that a failover does.
 //
+// A unit that has replies for its first requests only, because the rest was more work than its
+// entry had room for, goes to the end of the table, with what is left: see again.go.
+//
 // Invariant: base <= cursor <= next; ring holds exactly the waiting units, all
 // in [base, next); when there are any, the one at base is among them.
 type table struct {
 	maxUnits, maxBytes int
+	// inTime is what must be left of a unit's time for it to be proposed again.
+	inTime time.Duration
 
 	mu     sync.Mutex
 	ring   []*slot // length is a power of two; a unit is at its number modulo that
@@ -46,6 +51,7 @@ type table struct {
 // slot is one waiting unit.
 type slot struct {
 	unit     *Unit
+	piece    piece
 	number   uint64
 	deadline time.Time
 	// handed is set once a consumer took the unit: from then on nobody can say
@@ -70,14 +76,14 @@ func newTable(l Limits, poke func()) *table {
 // run puts u into the table and waits until it is answered, at the deadline if not before.
 func (t *table) run(u *Unit, deadline time.Time) error {
 	s := t.pool.Get().(*slot)
-	s.unit, s.handed, s.err, s.deadline = u, false, nil, deadline
+	s.unit, s.piece, s.handed, s.err, s.deadline = u, whole(u), false, nil, deadline
 	if err := t.add(s); err != nil {
 		return err
 	}
 	<-s.done
 	err := s.err
-	u.Number = s.number
-	s.unit = nil
+	u.Number = s.number // of the last piece, which was applied after the others
+	s.unit, s.piece = nil, piece{}
 	t.pool.Put(s)
 	return err
 }
@@ -93,12 +99,7 @@ func (t *table) add(s *slot) error {
 		t.mu.Unlock()
 		return protocol.ErrBusy
 	}
-	if t.next-t.base == uint64(len(t.ring)) {
-		t.grow()
-	}
-	s.number = t.next
-	t.next++
-	*t.at(s.number) = s
+	t.place(s)
 	t.units++
 	t.bytes += len(s.unit.Body)
 	wake := t.wake
@@ -108,6 +109,16 @@ func (t *table) add(s *slot) error {
 	}
 	t.poke()
 	return nil
+}
+
+// place gives s the next number.
+func (t *table) place(s *slot) {
+	if t.next-t.base == uint64(len(t.ring)) {
+		t.grow()
+	}
+	s.number = t.next
+	t.next++
+	*t.at(s.number) = s
 }
 
 func (t *table) at(number uint64) **slot { return &t.ring[number&uint64(len(t.ring)-1)] }
@@ -135,7 +146,7 @@ func (t *table) take(consumer any, limit uint64, visit func(low, number uint64, 
 		if s == nil {
 			continue
 		}
-		if !visit(t.base, s.number, s.unit) {
+		if !visit(t.base, s.number, &s.piece.Unit) {
 			return
 		}
 		s.handed = true
@@ -161,7 +172,7 @@ func (t *table) look(consumer any, from, until uint64, see func(body []byte) boo
 		return
 	}
 	for n := max(from, t.cursor); n < min(until, t.next); n++ {
-		if s := *t.at(n); s != nil && !see(s.unit.Body) {
+		if s := *t.at(n); s != nil && !see(s.piece.Body) {
 			return
 		}
 	}
@@ -235,13 +246,20 @@ type completion struct {
 func (t *table) complete(cs []completion) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	var again []*slot
 	for i := range cs {
 		s := t.find(cs[i].number)
 		if s == nil {
 			continue
 		}
-		s.unit.Replies = cs[i].replies
+		if cs[i].err == nil && !s.piece.take(s.unit, cs[i].replies) {
+			again = append(again, s)
+			continue
+		}
 		t.finish(s, cs[i].err)
+	}
+	if again != nil {
+		t.again(again)
 	}
 	t.trim()
 }
@@ -249,6 +267,9 @@ func (t *table) complete(cs []completion) {
 // finish takes s out of the table and wakes its waiter. The caller trims.
 func (t *table) finish(s *slot, err error) {
 	*t.at(s.number) = nil
+	if err != nil {
+		err = s.piece.fill(s.unit, err)
+	}
 	t.units--
 	t.bytes -= len(s.unit.Body)
 	if t.units == 0 && t.emptied != nil {

@@ -3,7 +3,8 @@ package replica
 import "github.com/holdfast/holdfast/protocol"
 
 // Unit is what one connection submits at a time: the data commands of one
-// pipeline, in order. It is applied whole, in one log entry, or read whole.
+// pipeline, in order. Of what is no more work than an entry has room for, all is applied in one
+// entry, or read at one instant; else the rest follows in later ones.
 type Unit struct {
 	// Body holds the requests, as protocol.AppendRequest wrote them.
 	Body []byte

@@ -75,7 +75,7 @@ func (cl *cluster) Execute(u *replica.Unit) error {
 	now := time.Since(cl.started).Milliseconds()
 	wall := time.Now().UnixMilli() - now
 	if !u.Write {
-		replies, due, err := cl.machine.Read(string(u.Body), u.Count, now, wall)
+		replies, _, due, err := cl.machine.Read(string(u.Body), u.Count, now, wall, fsm.Turn)
 		if err != nil {
 			return err
 		}

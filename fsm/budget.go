@@ -1,0 +1,129 @@
+package fsm
+
+import (
+	"math"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Work is what commands cost, in about nanoseconds of one core: a byte that is copied is one.
+// It is counted, never timed, so that all nodes count alike. DESIGN.md has the measurements.
+const (
+	requestWork = 256 // a request, whatever it is
+	wordWork    = 128 // a word of a request
+	keyWork     = 64  // a key that KEYS or SCAN looks at
+	stepWork    = 8   // a step of a pattern
+	luaStepWork = 20  // a step of a script
+	hashWork    = 2   // a byte of a source that EVAL hashes
+	compileWork = 100 // a byte of a source that is compiled
+)
+
+// versionBudgets is the first version of the entry whose units and transactions have budgets.
+const versionBudgets = 3
+
+// budgets bound the work of what shares an entry, or the machine's lock. Those of entries are a
+// part of what version 3 means: nodes must agree on them. They are a field of [Machine] for tests alone.
+type budgets struct {
+	// unit is what each unit may do in any case, entry what all units of an entry may do beyond
+	// that, together. A request that does not fit is not run, and ends its unit; the first that
+	// wants more than its unit has runs, whatever it takes: so the largest request runs when its turn comes.
+	unit, entry int64
+	// reads is entry for what reads do in an entry beyond the price of their words.
+	reads int64
+	// transaction bounds one EXEC.
+	transaction int64
+	// glance and turn bound one call of [Machine.Read].
+	glance, turn int64
+}
+
+func defaultBudgets() budgets {
+	return budgets{unit: 1 << 16, entry: 1 << 26, reads: 1 << 25, transaction: 1 << 28, glance: 1 << 23, turn: 1 << 24}
+}
+
+// boundless is above every sum of work.
+const boundless = 1 << 62
+
+// noBudgets are those of entries of versions 1 and 2.
+func noBudgets() budgets {
+	return budgets{entry: boundless, reads: boundless, transaction: boundless}
+}
+
+// price is what a request costs before anything is known of it: n are its bytes in the entry.
+func price(r *protocol.Request, n int) int64 {
+	return requestWork + int64(len(r.Args))*wordWork + int64(n)
+}
+
+// purse is what a unit may spend.
+type purse struct {
+	full int64 // what all units of the entry share
+	pot  int64 // what the units before this one left of it
+	left int64 // of pot and of the unit's own
+}
+
+func newPurse(shared int64) purse { return purse{full: shared, pot: shared, left: shared} }
+
+// ownPurse is one with nothing that is shared.
+func ownPurse(own int64) purse { return purse{full: boundless, left: own} }
+
+// open gives the purse to the next unit, which has own beside what is shared.
+func (p *purse) open(own int64) {
+	p.pot = max(0, min(p.pot, p.left))
+	p.left = p.pot + own
+}
+
+// ceiling is what the next request may cost: anything while nothing of what is shared was spent.
+func (p *purse) ceiling() int64 {
+	if p.pot == p.full && p.left >= p.full {
+		return math.MaxInt64
+	}
+	return p.left
+}
+
+// spend notes work that grows with more than the number of a command's words.
+func (c *call) spend(work int64) { c.work += work }
+
+// fits reports whether the request may do this much more work. If not, it is over.
+func (c *call) fits(work int64) bool {
+	if c.work+work <= c.ceiling {
+		return true
+	}
+	c.over = true
+	return false
+}
+
+// narrow lets what comes next do no more than most, nor more than was left. Its result goes to widen.
+func (c *call) narrow(most int64) (outer int64) {
+	outer = c.ceiling
+	c.ceiling = min(c.ceiling, c.work+most)
+	return outer
+}
+
+// widen ends narrow. own reports that the work was more than most; if it is false, c.over says
+// whether it was more than was left.
+func (c *call) widen(outer int64) (own bool) {
+	own = c.over && c.ceiling < outer
+	c.over = c.over && !own
+	c.ceiling = outer
+	return own
+}
+
+// runRead runs a request that only reads, in an entry or beside. What it does is not counted among
+// the work of the entry, since nodes where nobody waits leave it out.
+func (c *call) runRead() protocol.Value {
+	work, ceiling := c.work, c.ceiling
+	c.work, c.ceiling = 0, c.looks.ceiling()
+	reply := c.run()
+	c.looks.left -= c.work
+	c.work, c.ceiling = work, ceiling
+	return reply
+}
+
+// readInEntry is [call.runRead] where later requests must not wait for its turn.
+func (c *call) readInEntry() protocol.Value {
+	reply := c.runRead()
+	if c.over {
+		c.over = false
+		return protocol.ErrNoRoom.Value()
+	}
+	return reply
+}

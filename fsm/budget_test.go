@@ -1,0 +1,372 @@
+package fsm
+
+import (
+	"fmt"
+	"math"
+	"math/rand"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// batches is a sink that keeps the replies of each batch.
+type batches map[uint64][]protocol.Value
+
+func (batches) Wanted(protocol.Origin, uint64) bool { return true }
+
+func (b batches) Done(_ protocol.Origin, seq uint64, replies []protocol.Value, _ bool) {
+	b[seq] = replies
+}
+
+// together applies bodies as the batches of one entry, and returns the replies to each.
+func (d *driver) together(bodies ...[]byte) (replies [][]protocol.Value) {
+	d.t.Helper()
+	w := protocol.NewEntry(nil, d.nowMillis, d.wallOffset, 0)
+	first := d.seq + 1
+	for _, body := range bodies {
+		d.seq++
+		w.Add(protocol.Origin{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
+	}
+	got := batches{}
+	require.NoError(d.t, d.m.Apply(w.Bytes(), got))
+	for seq := first; seq <= d.seq; seq++ {
+		replies = append(replies, got[seq])
+	}
+	return replies
+}
+
+// pipeline is a body of requests, whose words are parted by blanks.
+func pipeline(lines ...string) (body []byte) {
+	for _, line := range lines {
+		words := strings.Split(line, " ")
+		for i := range words {
+			words[i] = strings.ReplaceAll(words[i], "~", " ")
+		}
+		body = request(body, 0, words...)
+	}
+	return body
+}
+
+func lines(vs []protocol.Value) string { return line(protocol.Array(vs...)) }
+
+// spin is a script that takes about n steps after it has set a key, and one after it.
+func spin(key string, n int) string {
+	return fmt.Sprintf("eval redis.call('set','%s','1')~for~i=1,%d~do~end~return~1 0", key, n)
+}
+
+// smallBudgets are so small that tests can go over them in no time.
+func smallBudgets() budgets {
+	return budgets{unit: 20_000, entry: 100_000, reads: 50_000, transaction: 200_000, glance: 20_000, turn: 20_000}
+}
+
+// Of a unit everything up to the first request that does not fit is applied, and nothing from there on. Units that keep
+// to their own share are applied whatever the others do.
+func TestUnitsShareAnEntry(t *testing.T) {
+	d := newDriver(t)
+	d.m.budgets = smallBudgets()
+	hostile := pipeline("set h 1", spin("h1", 4500), spin("h2", 4500), "set h 2")
+	other := pipeline(spin("o1", 4500), "set o 2")
+	ordinary := pipeline("set lock token nx px 30000", "get lock", "eval if~redis.call('get',KEYS[1])==ARGV[1]~then~return~redis.call('del',KEYS[1])~end 1 lock token", "set after 1")
+	replies := d.together(hostile, other, ordinary)
+	require.Equal(t, "[OK 1]", lines(replies[0]), "the rest of the budget is not enough for the second script")
+	require.Empty(t, replies[1], "nor for anybody else's")
+	require.Equal(t, `[OK "token" 1 OK]`, lines(replies[2]))
+	require.Equal(t, `["1" "1" nil nil nil "1"]`, line(d.do("mget", "h", "h1", "h2", "o1", "o", "after")))
+	for range 2 { // what was left comes again, and has its turn
+		replies = d.together(pipeline(spin("h2", 4500), "set h 2"), other)
+	}
+	require.Equal(t, "[1 OK]", lines(replies[0]))
+}
+
+// The largest request is applied when it is the first to want more than its unit has.
+func TestLargestRequestRunsAlone(t *testing.T) {
+	for _, largest := range []string{
+		spin("k", 1_000_000), "append big x", "setrange big 0 x", "copy big copy", "rename big other", "incrbyfloat n 1", "delex big IFDEQ 0123456789abcdef",
+		"script load return~1--" + strings.Repeat("x", 10_000), "eval return~2--" + strings.Repeat("x", 10_000) + " 0",
+	} {
+		d := newDriver(t)
+		d.do("set", "big", strings.Repeat("x", 1<<20))
+		d.do("set", "n", strings.Repeat("1", 4000))
+		d.m.budgets = smallBudgets()
+		replies := d.together(pipeline(spin("other", 4000)), pipeline(largest))
+		require.Len(t, replies[0], 1)
+		require.Empty(t, replies[1], largest[:9])
+		d.do("del", "other")
+		require.Equal(t, "[0]", lines(d.apply(pipeline("exists other copy"))), largest[:9])
+		replies = d.together(pipeline("get x", largest), pipeline("set y 1"))
+		require.Len(t, replies[0], 2, largest[:9])
+		require.Len(t, replies[1], 1)
+	}
+}
+
+// Of a transaction that does not fit nothing is kept: neither keys nor what WATCH and the cache of
+// scripts know. One that would not fit alone is refused for good.
+func TestTransactionsFitOrLeaveNothing(t *testing.T) {
+	body := func(lines ...string) []byte { return protocol.AppendTransaction(nil, 0, nil, pipeline(lines...)) }
+	queued := []string{
+		"set a 1", "flushdb", "swapdb 0 1", "set b 1", "script load return~1", "eval redis.call('set','c','1') 0", "get a", "script flush", "set missing 1", "del missing",
+	}
+	d := newDriver(t)
+	d.do("set", "a", "0")
+	d.do("script", "load", "return 0")
+	d.m.budgets = smallBudgets()
+	watches := d.watch("missing")
+	twin := restored(t, d.m)
+	twin.budgets = d.m.budgets
+	blocked := pipeline(spin("other", 4000))
+	leaves := func(why string, big ...string) {
+		replies := d.together(blocked, body(slices.Concat(queued, big)...))
+		require.Empty(t, replies[1], why)
+		// The twin sees the same entry without the requests that left nothing.
+		w := protocol.NewEntry(nil, d.nowMillis, d.wallOffset, 0)
+		w.Add(origin, d.seq-1, d.seq-1, blocked)
+		w.Add(origin, d.seq, d.seq, nil)
+		require.NoError(t, twin.Apply(w.Bytes(), nobody{}))
+		require.Equal(t, dump(t, twin), dump(t, d.m), why)
+		require.Equal(t, twin.st.versions, d.m.st.versions)
+	}
+	leaves("a script", spin("x", 5000))
+	leaves("many requests", slices.Repeat([]string{"incr n"}, 200)...)
+	leaves("reads", slices.Repeat([]string{"get n"}, 200)...)
+
+	over := body(slices.Concat(queued, []string{spin("x", 9000), spin("x", 9000)})...)
+	require.Equal(t, "[(EXECABORT Transaction discarded because of: transaction is over its budget of work)]", lines(d.apply(over)))
+	require.Equal(t, protocol.OutcomeNone, protocol.OutcomeOf(errOverTransaction.Str))
+	require.Equal(t, `["0" nil nil]`, line(d.do("mget", "a", "b", "c")))
+	replies := d.apply(protocol.AppendTransaction(nil, 0, watches, pipeline("get a")))
+	require.Equal(t, `[["0"]]`, lines(replies), "nothing came or went")
+
+	alone := d.together(body(append(queued, spin("x", 5000))...), blocked)
+	require.Len(t, alone[0], 1)
+	require.Len(t, alone[0][0].Elems, len(queued)+1, "alone it fits")
+	require.Empty(t, alone[1])
+}
+
+// A script in a transaction that runs over a budget of its own is undone alone.
+func TestScriptInTransactionIsUndoneAlone(t *testing.T) {
+	d := newDriver(t)
+	d.do("set", "a", "0")
+	reply := d.exec(nil, []string{"set", "a", "1"}, []string{"flushdb"}, []string{"set", "b", "1"},
+		[]string{"eval", "redis.call('flushall') redis.call('set','c','1') " + endless, "0"}, []string{"incr", "b"})
+	require.Contains(t, reply.Elems[3].Str, "budget")
+	require.Equal(t, `[nil "2" nil]`, line(d.do("mget", "a", "b", "c")))
+	require.Nil(t, d.m.call.undo)
+}
+
+// What reads find to do in an entry is counted apart: whether a write is applied does not depend on it.
+func TestReadsInAnEntry(t *testing.T) {
+	d := newDriver(t)
+	d.fill("k", 1000, 1<<40)
+	d.m.budgets = smallBudgets()
+	replies := d.together(pipeline("keys *", "set a 1", "keys *", "keys k5", "set b 1", "get b"), pipeline("keys *", "set c 1"))
+	require.Len(t, replies[0][0].Elems, 1000, "the first of an entry is answered")
+	require.Equal(t, []protocol.Value{protocol.OK, protocol.ErrNoRoom.Value(), protocol.ErrNoRoom.Value(), protocol.OK, protocol.Bulk("1")}, replies[0][1:])
+	require.Equal(t, []protocol.Value{protocol.ErrNoRoom.Value(), protocol.OK}, replies[1])
+}
+
+// Entries of older versions know no budgets but that of a single script.
+func TestOldEntriesHaveNoBudgets(t *testing.T) {
+	for version := byte(1); version < versionBudgets; version++ {
+		d := newDriver(t)
+		d.m.budgets = smallBudgets()
+		replies := d.applyAs(version, pipeline(spin("a", 9000), spin("b", 9000), "keys *", spin("c", 9000)))
+		require.Len(t, replies, 4)
+		replies = d.applyAs(version, protocol.AppendTransaction(nil, 0, nil, pipeline(spin("a", 9000), spin("b", 9000), "keys *")))
+		require.Len(t, replies[0].Elems, 3)
+	}
+}
+
+// A script pays for what it does itself, whatever came before it in the unit.
+func TestScriptsDoNotPayForOthers(t *testing.T) {
+	d := newDriver(t)
+	d.do("set", "big", strings.Repeat("x", 8<<20))
+	body := pipeline(append(slices.Repeat([]string{"copy big copy replace"}, 40), "eval return~redis.call('set','a','1') 0")...)
+	require.Equal(t, "OK", d.applyAs(2, body)[40].Str)
+	require.Less(t, len(d.apply(body)), 20, "the unit has a budget of its own now")
+}
+
+// Beside the log a unit is read as far as a glance goes, and then turn by turn, each of at least a request.
+func TestReadsTakeTurns(t *testing.T) {
+	d := newDriver(t)
+	d.fill("k", 1000, 1<<40)
+	d.m.budgets = smallBudgets()
+	for _, c := range []struct {
+		lines []string
+		// replies are how many requests each call answers: the first a glance, the others turns.
+		replies []int
+	}{
+		{[]string{"get k1", "get k2"}, []int{2}},
+		{slices.Repeat([]string{"get k1"}, 60), []int{38, 22}},
+		{[]string{"get k1", "keys *", "get k2", "keys *"}, []int{1, 2, 1}},
+		{[]string{"eval_ro while~true~do~end 0", "eval_ro for~i=1,1500~do~end 0", "get k1"}, []int{0, 1, 2}},
+		{[]string{"scan 0 count 1000", "digest k1"}, []int{0, 1, 1}},
+		{[]string{"mget " + strings.Repeat("k1 ", 1000), "get k1"}, []int{0, 1, 1}},
+	} {
+		rest, a := string(pipeline(c.lines...)), Glance
+		for _, want := range c.replies {
+			replies, left, due, err := d.m.Read(rest, 100, d.nowMillis, d.wallOffset, a)
+			require.NoError(t, err)
+			require.False(t, due)
+			require.Equal(t, want, len(replies), "%s: %d", c.lines[0], len(rest))
+			rest, a = left, Turn
+		}
+		require.Empty(t, rest, c.lines[0])
+	}
+}
+
+// heavyLog is a log with requests that go over small budgets.
+type heavyLog struct{ *log }
+
+func newHeavyLog(seed int64) heavyLog {
+	l := newLog(seed)
+	l.bodies = heavyLog{l}.body
+	return heavyLog{l}
+}
+
+func (l heavyLog) body() (body []byte) {
+	for range 1 + l.rng.Intn(5) {
+		switch key := pick(l.rng, generatedKeys); l.rng.Intn(8) {
+		case 0:
+			body = append(body, l.script(key)...)
+		case 1:
+			queued := l.requests(0)
+			for range l.rng.Intn(4) {
+				queued = append(append(queued, l.script(key)...), l.requests(1)...)
+			}
+			body = protocol.AppendTransaction(body, l.rng.Intn(2), nil, queued)
+		case 2:
+			body = request(body, 0, "setrange", key, fmt.Sprint(l.rng.Intn(60_000)), "x")
+		case 3:
+			body = request(body, 0, pick(l.rng, []string{"keys", "keys", "digest"}), pick(l.rng, []string{"*", "a"}))
+		default:
+			body = append(body, l.requests(l.rng.Intn(3))...)
+		}
+	}
+	return body
+}
+
+// script writes, and runs for a while.
+func (l heavyLog) script(key string) []byte {
+	name, does := "eval", pick(l.rng, []string{"redis.call('set',KEYS[1],i)", "redis.call('append',KEYS[1],'xxxxxxxxxx')", "redis.call('flushall')", "redis.call('swapdb','0','1')"})
+	if l.rng.Intn(5) == 0 {
+		name, does = "eval_ro", "redis.call('get',KEYS[1])"
+	}
+	source := fmt.Sprintf("for i=1,%d do %s end for i=1,%d do end return i", l.rng.Intn(20), does, l.rng.Intn(6000))
+	return request(nil, l.rng.Intn(2), name, source, "1", key)
+}
+
+// TestTwinsOverBudget is TestTwins with units and transactions that go over their budgets. The third machine is the
+// model of what budgets mean: it has none, and is given those requests alone that the first has answered.
+func TestTwinsOverBudget(t *testing.T) {
+	cut, refused, noRoom := 0, 0, 0
+	for seed := range int64(15) {
+		log := newHeavyLog(seed)
+		rng := rand.New(rand.NewSource(seed))
+		loud, quiet, model := New(), New(), New()
+		small := smallBudgets()
+		small.entry, small.transaction = 50_000+rng.Int63n(100_000), 50_000+rng.Int63n(100_000)
+		model.budgets = noBudgets()
+		for i := range 80 {
+			loud.budgets, quiet.budgets = small, small
+			entry := log.next()
+			got := answers{}
+			require.NoError(t, loud.Apply(entry, got))
+			require.NoError(t, quiet.Apply(entry, nobody{}))
+			answered, n := got.of(t, entry)
+			cut += n
+			want := answers{}
+			require.NoError(t, model.Apply(answered, want))
+			for batch, replies := range got {
+				for j, reply := range replies {
+					switch text := line(reply); {
+					case strings.Contains(text, protocol.ErrNoRoom.Error()): // also of a read in a transaction
+						noRoom++
+					case reply.Str == errOverTransaction.Str:
+						refused++
+					default:
+						require.Equal(t, line(want[batch][j]), text, "seed %d, entry %d", seed, i)
+					}
+				}
+			}
+			if quiet = restoredSometimes(t, quiet, rng); i%5 == 4 {
+				require.Equal(t, loud.Hash(), quiet.Hash(), "seed %d, entry %d", seed, i)
+				require.Equal(t, model.Hash(), loud.Hash(), "seed %d, entry %d", seed, i)
+			}
+		}
+	}
+	t.Logf("%d requests cut, %d transactions refused, %d reads", cut, refused, noRoom)
+	require.Greater(t, min(cut, refused, noRoom), 20)
+}
+
+// answers are replies by origin and number.
+type answers map[string][]protocol.Value
+
+func (answers) Wanted(protocol.Origin, uint64) bool { return true }
+
+func (a answers) Done(o protocol.Origin, seq uint64, replies []protocol.Value, applied bool) {
+	if applied {
+		a[fmt.Sprint(o, seq)] = replies
+	}
+}
+
+var nothing = []string{"ping"}
+
+// of is the entry with those requests alone that were answered with what they did; and how many others there were.
+func (a answers) of(t *testing.T, data []byte) (entry []byte, cut int) {
+	e, err := protocol.DecodeEntry(string(data))
+	require.NoError(t, err)
+	w := protocol.NewEntry(nil, e.StampMillis, e.WallOffsetMillis, 0)
+	var b protocol.Batch
+	for more, err := e.Next(&b); more; more, err = e.Next(&b) {
+		require.NoError(t, err)
+		replies := a[fmt.Sprint(b.Origin, b.Seq)]
+		var body []byte
+		var r protocol.Request
+		for rest, i := b.Body, 0; rest != ""; i++ {
+			rest, err = protocol.NextRequest(rest, &r)
+			require.NoError(t, err)
+			switch {
+			case i >= len(replies):
+				cut++
+			case replies[i].Str == errOverTransaction.Str, replies[i].Str == protocol.ErrNoRoom.Error():
+				body = request(body, 0, nothing...)
+			default:
+				body = protocol.AppendRequestStrings(body, r.DB, r.Args...)
+			}
+		}
+		w.Add(b.Origin, b.Low, b.Seq, body)
+	}
+	return w.Bytes(), cut
+}
+
+// restoredSometimes is m, or what a restart makes of it.
+func restoredSometimes(t *testing.T, m *Machine, rng *rand.Rand) *Machine {
+	if rng.Intn(10) == 0 {
+		return restored(t, m)
+	}
+	return m
+}
+
+// Nothing that a request may be is free.
+func TestPrices(t *testing.T) {
+	p := newPurse(1000)
+	p.open(100)
+	require.Equal(t, int64(math.MaxInt64), p.ceiling())
+	p.left -= 100
+	require.Equal(t, int64(math.MaxInt64), p.ceiling(), "nothing of what is shared was spent")
+	p.left--
+	require.Equal(t, int64(999), p.ceiling())
+	p.open(100)
+	require.Equal(t, int64(1099), p.ceiling())
+	p.left -= 5000
+	p.open(100)
+	require.Equal(t, int64(100), p.ceiling())
+	p.open(100)
+	require.Equal(t, int64(100), p.ceiling(), "what a unit leaves of its own is nobody's")
+	r := protocol.Request{Args: []string{"get", "k"}}
+	require.Equal(t, int64(requestWork+2*wordWork+9), price(&r, 9))
+}

@@ -1,0 +1,84 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Of a unit the state machine runs what the budgets of unit and entry have room for, and surely
+// not the rest. The rest is proposed again in the same slot, as another unit behind all that waits, so
+// connections take turns. It goes in pieces: of one request first, then of more as more fit. At once, a
+// long pipeline would stand in the log as often as it has requests.
+
+// piece is what of a slot's unit is proposed at present.
+type piece struct {
+	Unit
+	from     int // where its body begins in that of the unit
+	answered int // requests of the unit that have replies
+	ran      int // how many of them came last
+}
+
+// whole is a piece of all of u.
+func whole(u *Unit) piece { return piece{Unit: Unit{Body: u.Body, Count: u.Count, Write: u.Write}} }
+
+// take notes the replies to the piece that was proposed, and reports whether u has all now.
+func (p *piece) take(u *Unit, replies []protocol.Value) bool {
+	if p.answered == 0 {
+		u.Replies = replies
+	} else {
+		u.Replies = append(u.Replies, replies...)
+	}
+	p.ran, p.answered = len(replies), len(u.Replies)
+	return p.answered >= u.Count
+}
+
+// next makes p the piece of u that follows what was run.
+func (p *piece) next(u *Unit) {
+	p.from += protocol.BodyLen(u.Body[p.from:], p.ran)
+	rest := u.Body[p.from:]
+	p.Count = min(u.Count-p.answered, 2*p.ran+1)
+	p.Body = rest[:protocol.BodyLen(rest, p.Count)]
+}
+
+// fill answers with err what of u has no reply. It returns nil if some of u has a true one.
+func (p *piece) fill(u *Unit, err error) error {
+	row, is := err.(*protocol.Error)
+	if p.answered == 0 || !is {
+		return err
+	}
+	for len(u.Replies) < u.Count {
+		u.Replies = append(u.Replies, row.Value())
+	}
+	return nil
+}
+
+// again has the rest of slots proposed: first of those whose turn did not come.
+func (t *table) again(slots []*slot) {
+	now := time.Now()
+	for _, ran := range [...]bool{false, true} {
+		for _, s := range slots {
+			if s.piece.ran > 0 == ran {
+				t.requeue(s, now)
+			}
+		}
+	}
+	if t.wake != nil {
+		notify(t.wake)
+	}
+}
+
+// requeue puts s behind all that waits, if there is time.
+func (t *table) requeue(s *slot, now time.Time) {
+	switch {
+	case t.refuse != nil:
+		t.finish(s, t.refuse)
+	case s.deadline.Sub(now) < t.inTime, t.next-t.base >= maxSpan:
+		t.finish(s, protocol.ErrNoRoom)
+	default:
+		s.piece.next(s.unit)
+		*t.at(s.number) = nil
+		s.handed = false
+		t.place(s)
+	}
+}

@@ -1,0 +1,170 @@
+package replica
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// entries is what a consumer of a table sees: what it takes at a time, and what it answers.
+type entries struct {
+	t      *testing.T
+	table  *table
+	number map[string]uint64 // of the unit that begins with a word
+}
+
+// numbered is a unit of count requests, each of which names the unit and its place.
+func numbered(name string, count int) *Unit {
+	u := &Unit{Write: true, Count: count}
+	for i := range count {
+		u.Body = protocol.AppendRequestStrings(u.Body, 0, name, fmt.Sprint(i))
+	}
+	return u
+}
+
+// take returns what waits, each unit as its name with the places of its requests.
+func (e *entries) take() (units []string) {
+	e.number = map[string]uint64{}
+	e.table.take("consumer", math.MaxUint64, func(_, number uint64, u *Unit) bool {
+		unit, body, n := "", string(u.Body), 0
+		var r protocol.Request
+		for ; body != ""; n++ {
+			var err error
+			body, err = protocol.NextRequest(body, &r)
+			require.NoError(e.t, err)
+			e.number[r.Args[0]] = number
+			unit += r.Args[0] + r.Args[1]
+		}
+		require.Equal(e.t, n, u.Count)
+		require.True(e.t, u.Write)
+		units = append(units, unit)
+		return true
+	})
+	return units
+}
+
+// ran answers the requests of a unit with their places from until to.
+func (e *entries) ran(name string, from, to int) completion {
+	c := completion{number: e.number[name]}
+	for i := from; i < to; i++ {
+		c.replies = append(c.replies, protocol.Integer(int64(i)))
+	}
+	return c
+}
+
+func places(count int) (vs []protocol.Value) {
+	for i := range count {
+		vs = append(vs, protocol.Integer(int64(i)))
+	}
+	return vs
+}
+
+// inTable runs a test of a table with a consumer, in virtual time. submit puts a unit in; its error comes later.
+func inTable(t *testing.T, test func(e *entries, submit func(*Unit) <-chan error)) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(Limits{PendingUnits: 10, PendingBytes: 1000}, func() {})
+		table.inTime = time.Second
+		table.attach("consumer", make(chan struct{}, 1))
+		test(&entries{t: t, table: table}, func(u *Unit) <-chan error {
+			done := make(chan error, 1)
+			go func() { done <- table.run(u, time.Now().Add(3*time.Second)) }()
+			synctest.Wait()
+			return done
+		})
+	})
+}
+
+// The rest of a unit goes behind all that waits, with a number of its own. Units whose turn did not come go
+// before those that had one. What is proposed again grows with what was run.
+func TestRestGoesBehindAll(t *testing.T) {
+	inTable(t, func(e *entries, submit func(*Unit) <-chan error) {
+		a, b, c, d := numbered("a", 9), numbered("b", 3), numbered("c", 1), numbered("d", 1)
+		ended := []<-chan error{submit(a), submit(b), submit(c)}
+		require.Equal(t, []string{"a0a1a2a3a4a5a6a7a8", "b0b1b2", "c0"}, e.take())
+		ended = append(ended, submit(d))
+		first := e.ran("a", 0, 2)
+		e.table.complete([]completion{first, e.ran("b", 0, 0), e.ran("c", 0, 1)})
+		require.Equal(t, []string{"d0", "b0", "a2a3a4a5a6"}, e.take())
+		e.table.complete([]completion{first}) // a late copy
+		e.table.complete([]completion{e.ran("d", 0, 1), e.ran("b", 0, 1), e.ran("a", 2, 7)})
+		require.Equal(t, []string{"b1b2", "a7a8"}, e.take())
+		e.table.detach("consumer")
+		e.table.attach("consumer", make(chan struct{}, 1)) // a failover: the same pieces with the same numbers
+		numbers := e.number
+		require.Equal(t, []string{"b1b2", "a7a8"}, e.take())
+		require.Equal(t, numbers, e.number)
+		e.table.complete([]completion{e.ran("a", 7, 8), e.ran("b", 1, 3)})
+		require.Equal(t, []string{"a8"}, e.take())
+		e.table.complete([]completion{e.ran("a", 8, 9)})
+		for i, u := range []*Unit{a, b, c, d} {
+			require.NoError(t, <-ended[i])
+			require.Equal(t, places(u.Count), u.Replies)
+		}
+		require.True(t, e.table.empty())
+		require.Zero(t, e.table.bytes)
+		require.Equal(t, e.table.next, e.table.base)
+	})
+}
+
+// What has run keeps its replies, whatever becomes of the rest, and the rest is told what is true of it.
+func TestRestRunsOutOfTime(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		end  func(e *entries)
+		want *protocol.Error
+	}{
+		{"no time for another try", func(e *entries) {
+			time.Sleep(2*time.Second + 1)
+			e.table.complete([]completion{e.ran("a", 1, 2)})
+		}, protocol.ErrNoRoom},
+		{"waits too long, untaken", func(e *entries) {
+			e.table.complete([]completion{e.ran("a", 1, 2)})
+			time.Sleep(3 * time.Second)
+			e.table.expire(time.Now())
+		}, protocol.ErrNoLeader},
+		{"waits too long, taken", func(e *entries) {
+			e.table.complete([]completion{e.ran("a", 1, 2)})
+			e.take()
+			time.Sleep(3 * time.Second)
+			e.table.expire(time.Now())
+		}, protocol.ErrUncertain},
+		{"the node stops", func(e *entries) {
+			e.table.close(protocol.ErrStopping)
+		}, protocol.ErrUncertain},
+		{"the node has stopped", func(e *entries) {
+			e.table.refuse, e.table.closed = protocol.ErrStopping, true
+			e.table.complete([]completion{e.ran("a", 1, 2)})
+		}, protocol.ErrStopping},
+	} {
+		inTable(t, func(e *entries, submit func(*Unit) <-chan error) {
+			u := numbered("a", 9)
+			ended := submit(u)
+			e.take()
+			e.table.complete([]completion{e.ran("a", 0, 1)})
+			require.Equal(t, []string{"a1a2a3"}, e.take())
+			c.end(e)
+			require.NoError(t, <-ended, c.what)
+			require.Len(t, u.Replies, 9, c.what)
+			answered := len(u.Replies)
+			for answered > 0 && u.Replies[answered-1].IsError() {
+				answered--
+				require.Equal(t, c.want.Value(), u.Replies[answered], c.what)
+			}
+			require.Positive(t, answered)
+			require.Equal(t, places(answered), u.Replies[:answered])
+		})
+	}
+	inTable(t, func(e *entries, submit func(*Unit) <-chan error) {
+		ended := submit(numbered("a", 9))
+		e.take()
+		time.Sleep(2*time.Second + 1)
+		e.table.complete([]completion{e.ran("a", 0, 0)})
+		require.Equal(t, protocol.ErrNoRoom, <-ended, "nothing of it has run")
+	})
+}

@@ -1,0 +1,113 @@
+package replica_test
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+)
+
+// heavy counts, and is most of what an entry may cost.
+const heavy = "local n = redis.call('incr',KEYS[1]) for i=1,4000000 do end return n"
+
+// Clients that pipeline heavy scripts, on the leader and through a follower, hold up nobody: a client with ordinary
+// commands is in the next entry or the one after. Their own pipelines are applied over several entries, each
+// command once and in order.
+func TestHeavyPipelinesHoldUpNobody(t *testing.T) {
+	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		const scripts = 3
+		type outcome struct {
+			replies []protocol.Value
+			err     error
+		}
+		hostile := make(map[string]chan outcome)
+		for name, n := range map[string]*replicatest.Node{"h1": leader, "h2": follower, "h3": follower} {
+			commands := [][]string{{"SET", name, "0"}}
+			for range scripts {
+				commands = append(commands, []string{"EVAL", heavy, "1", name}, []string{"GET", name})
+			}
+			ended := make(chan outcome, 1)
+			hostile[name] = ended
+			go func() {
+				replies, err := n.Execute(append(commands, []string{"APPEND", name, "."})...)
+				ended <- outcome{replies, err}
+			}()
+		}
+		release := "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
+		before := leader.Replica().Status().Applied
+		most := uint64(0)
+		for i := range 40 {
+			n := []*replicatest.Node{leader, follower}[i%2]
+			token := strconv.Itoa(i)
+			last := leader.Replica().Status().LastLog
+			replies, err := n.Execute([]string{"SET", "lock", token, "NX", "PX", "30000"}, []string{"EVAL", release, "1", "lock", token}, []string{"GET", "lock"})
+			require.NoError(t, err)
+			require.Equal(t, []protocol.Value{protocol.OK, protocol.Integer(1), protocol.Null}, replies)
+			most = max(most, leader.Replica().Status().Applied-last)
+		}
+		require.LessOrEqual(t, most, uint64(3), "entries until an ordinary command is answered")
+		for name, ended := range hostile {
+			o := <-ended
+			require.NoError(t, o.err)
+			want := []protocol.Value{protocol.OK}
+			for i := int64(1); i <= scripts; i++ {
+				want = append(want, protocol.Integer(i), protocol.Bulk(strconv.FormatInt(i, 10)))
+			}
+			require.Equal(t, append(want, protocol.Integer(2)), o.replies, name)
+		}
+		require.Greater(t, leader.Replica().Status().Applied-before, uint64(3*scripts), "an entry has room for one")
+		c.Settle()
+	})
+}
+
+// The rest of a pipeline survives the leader, and nothing of it is applied twice.
+func TestRestSurvivesTheLeader(t *testing.T) {
+	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		ended := make(chan []protocol.Value, 1)
+		go func() {
+			replies, err := follower.Execute([]string{"EVAL", heavy, "1", "n"}, []string{"EVAL", heavy, "1", "n"}, []string{"EVAL", heavy, "1", "n"})
+			require.NoError(t, err)
+			ended <- replies
+		}()
+		for follower.Do("EXISTS", "n").Num == 0 {
+			continue
+		}
+		leader.Crash()
+		require.Equal(t, []protocol.Value{protocol.Integer(1), protocol.Integer(2), protocol.Integer(3)}, <-ended)
+		require.Equal(t, protocol.Bulk("3"), follower.Do("GET", "n"))
+	})
+}
+
+// Reads that take long take turns, on the leader and through a follower, and other reads do not wait for them.
+func TestHeavyReads(t *testing.T) {
+	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
+		read := func(n *replicatest.Node) <-chan []protocol.Value {
+			ended := make(chan []protocol.Value, 1)
+			u := replicatest.Unit([]string{"GET", "k"}, []string{"EVAL_RO", "for i=1,1000000 do end return 1", "0"},
+				[]string{"EVAL_RO", "for i=1,1000000 do end return 2", "0"}, []string{"GET", "k"})
+			u.Write = false
+			go func() {
+				require.NoError(t, n.Replica().Execute(u))
+				ended <- u.Replies
+			}()
+			return ended
+		}
+		want := []protocol.Value{protocol.Bulk("v"), protocol.Integer(1), protocol.Integer(2), protocol.Bulk("v")}
+		for _, n := range []*replicatest.Node{leader, follower} {
+			leader.Replica().HoldTurn()
+			heavies := []<-chan []protocol.Value{read(n), read(n), read(leader)}
+			require.Equal(t, protocol.Bulk("v"), n.Do("GET", "k"), "it does not wait")
+			leader.Replica().LetTurn()
+			for _, h := range heavies {
+				require.Equal(t, want, <-h)
+			}
+		}
+	})
+}
