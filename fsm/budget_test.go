@@ -157,6 +157,19 @@ func TestScriptInTransactionIsUndoneAlone(t *testing.T) {
 	require.Nil(t, d.m.call.undo)
 }
 
+// A script in a transaction may do as much as any, beside what came before it.
+func TestScriptInTransactionHasItsBudget(t *testing.T) {
+	d := newDriver(t)
+	d.do("set", "big", strings.Repeat("x", 4<<20))
+	copies := func(n int) []string {
+		return []string{"eval", fmt.Sprintf("for i=1,%d do redis.call('copy','big','copy','replace') end return 1", n), "0"}
+	}
+	reply := d.exec(nil, copies(30), copies(30))
+	require.Equal(t, "[1 1]", line(reply))
+	replies := d.applyAs(2, protocol.AppendTransaction(nil, 0, nil, slices.Concat(request(nil, 0, copies(50)...), request(nil, 0, copies(50)...))))
+	require.Equal(t, "[[1 1]]", lines(replies), "entries of version 2 know no other budget")
+}
+
 // What reads find to do in an entry is counted apart: whether a write is applied does not depend on it.
 func TestReadsInAnEntry(t *testing.T) {
 	d := newDriver(t)
@@ -369,4 +382,13 @@ func TestPrices(t *testing.T) {
 	require.Equal(t, int64(100), p.ceiling(), "what a unit leaves of its own is nobody's")
 	r := protocol.Request{Args: []string{"get", "k"}}
 	require.Equal(t, int64(requestWork+2*wordWork+9), price(&r, 9))
+}
+
+// A value has a limit however it comes to be.
+func TestAppendHasALimit(t *testing.T) {
+	d := newDriver(t)
+	d.do("set", "k", strings.Repeat("x", maxValueBytes-1))
+	require.Equal(t, fmt.Sprint(maxValueBytes), line(d.do("append", "k", "x")))
+	require.Equal(t, errTooLong, d.do("append", "k", "x"))
+	require.Equal(t, fmt.Sprint(maxValueBytes), line(d.do("strlen", "k")))
 }

@@ -3,6 +3,7 @@ package resp
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -348,4 +349,32 @@ func converseInPieces(t *testing.T, cfg Config, pieces [][]byte) string {
 	got, closed := c.take()
 	s.stop()
 	return fmt.Sprint(got, closed)
+}
+
+// TestTransactionsAreBounded: all that is queued counts, and not each command alone.
+func TestTransactionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Limits: Limits{QueryBytes: 1000}}, newCluster())
+		c := s.dial()
+		c.send(command("MULTI"))
+		for range 20 {
+			c.send(command("SET", "k", strings.Repeat("v", 20)))
+		}
+		c.send(command("EXEC"))
+		settle()
+		got, _ := c.take()
+		require.Equal(t, 11, strings.Count(got, "+QUEUED\r\n"))
+		require.Contains(t, got, "-ERR transaction exceeds the query buffer limit\r\n")
+		require.True(t, strings.HasSuffix(got, "-EXECABORT Transaction discarded because of previous errors.\r\n"))
+		s.stop()
+	})
+}
+
+// TestUnknownFailureIsUncertain: only a row says that a command was not applied.
+func TestUnknownFailureIsUncertain(t *testing.T) {
+	c := &conn{srv: New(Config{}, newCluster())}
+	for _, err := range []error{errors.New("something"), errReplyCount, io.EOF} {
+		require.Equal(t, protocol.ErrUncertain.Value(), c.failure(err))
+	}
+	require.Equal(t, protocol.ErrBusy.Value(), c.failure(fmt.Errorf("wrapped: %w", protocol.ErrBusy)))
 }
