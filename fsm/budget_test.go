@@ -384,6 +384,14 @@ func TestPrices(t *testing.T) {
 	require.Equal(t, int64(requestWork+2*wordWork+9), price(&r, 9))
 }
 
+// DIGEST of a long value is work, in scripts too.
+func TestDigestIsWork(t *testing.T) {
+	d := newDriver(t)
+	d.do("set", "big", strings.Repeat("x", 4<<20))
+	require.Equal(t, errOverWork, d.eval("for i=1,100 do redis.call('digest','big') end"))
+	require.Equal(t, errOverWork, d.eval("for i=1,100 do redis.call('set','other','1','IFDEQ','0123456789abcdef') redis.call('delex','big','IFDEQ','0123456789abcdef') end"))
+}
+
 // A value has a limit however it comes to be.
 func TestAppendHasALimit(t *testing.T) {
 	d := newDriver(t)

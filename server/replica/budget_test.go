@@ -3,6 +3,7 @@ package replica_test
 import (
 	"strconv"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -103,7 +104,11 @@ func TestHeavyReads(t *testing.T) {
 		for _, n := range []*replicatest.Node{leader, follower} {
 			leader.Replica().HoldTurn()
 			heavies := []<-chan []protocol.Value{read(n), read(n), read(leader)}
+			synctest.Wait()
 			require.Equal(t, protocol.Bulk("v"), n.Do("GET", "k"), "it does not wait")
+			for _, h := range heavies {
+				require.Empty(t, h, "its turn has not come")
+			}
 			leader.Replica().LetTurn()
 			for _, h := range heavies {
 				require.Equal(t, want, <-h)
