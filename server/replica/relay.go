@@ -94,7 +94,7 @@ func (t *transport) pass(ctx context.Context, rpc raft.RPC) {
 	t.installing.Lock() // the snapshot stays the newest that raft has installed until raft has the request
 	defer t.installing.Unlock()
 	t.drain(ctx)
-	if end, ok := t.snapshotEnd(); ok {
+	if end, ok := t.snapshotEnd(); ok && followsBehindSnapshot {
 		afterSnapshot(req, end)
 	}
 	t.hand(ctx, rpc)
