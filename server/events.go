@@ -24,6 +24,10 @@ func (s *Server) onEvent(event replica.Event) {
 		s.logger.Info("link to leader down", "leader", e.Leader, "error", e.Err)
 	case replica.ProposalStalled:
 		s.logger.Warn("proposal stalled", "age", e.Age)
+	case replica.FollowerStalled:
+		s.logger.Warn("follower makes no progress", "node", e.Name, "log_index", e.LogIndex, "commit_index", e.Committed, "since", e.Since)
+	case replica.FollowerMoves:
+		s.logger.Info("follower makes progress again", "node", e.Name, "log_index", e.LogIndex, "after", e.After)
 	case replica.SnapshotTaken:
 		if e.Err != nil {
 			s.logger.Error("snapshot failed", "error", e.Err)

@@ -132,6 +132,20 @@ func (a *acks) forget(w *ackWaiter) int {
 	return a.count(w.reached)
 }
 
+// matches returns, for each of the other nodes, how far its log is known to agree in term; 0 if that is not known.
+func (a *acks) matches(term uint64) map[string]uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m := make(map[string]uint64, len(a.peers))
+	for name, p := range a.peers {
+		m[string(name)] = 0
+		if p.term == term {
+			m[string(name)] = p.match
+		}
+	}
+	return m
+}
+
 // heardSince returns what a node has acknowledged in term, if it has acknowledged anything since then.
 func (a *acks) heardSince(peer string, term uint64, since time.Time) (ack peerAck, ok bool) {
 	a.mu.Lock()

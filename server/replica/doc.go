@@ -62,7 +62,7 @@
 //	link.mu ─► session.mu
 //	        └► table.mu
 //
-// All others (inbound, acks, aheadLog, rounds, watermark, gate, clock, addresses, health, succession) are
+// All others (inbound, acks, aheadLog, rounds, watermark, gate, clock, addresses, health, succession, progress) are
 // leaves: nothing is locked, called or waited for under them. Events are told
 // without any lock held.
 //

@@ -34,6 +34,22 @@ type (
 // ProposalStalled: an entry proposed by this node has been uncommitted for Age.
 type ProposalStalled struct{ Age time.Duration }
 
+// FollowerStalled: this leader finds that the log of follower Name has stood still at LogIndex since Since, although
+// entries behind it are committed. LogIndex is 0 for one that has not agreed with this leader yet.
+type FollowerStalled struct {
+	Name                string
+	LogIndex, Committed uint64
+	Since               time.Time
+}
+
+// FollowerMoves: a follower of which FollowerStalled was told makes progress again, After the time it stood still. It is
+// not told when the leadership ends before that: each leader begins anew.
+type FollowerMoves struct {
+	Name     string
+	LogIndex uint64
+	After    time.Duration
+}
+
 // SnapshotTaken: the state was captured into a snapshot of Bytes.
 type SnapshotTaken struct {
 	Bytes int64
@@ -53,6 +69,8 @@ func (LeaderChanged) event()    {}
 func (LinkUp) event()           {}
 func (LinkDown) event()         {}
 func (ProposalStalled) event()  {}
+func (FollowerStalled) event()  {}
+func (FollowerMoves) event()    {}
 func (SnapshotTaken) event()    {}
 func (Restored) event()         {}
 func (Failed) event()           {}

@@ -359,8 +359,10 @@ func (in *inbound) send(ctx context.Context) {
 	}
 }
 
-// beacon says that the leader is there, how far it is, and where clients find whom.
+// beacon says that the leader is there, how far it is, and where clients find whom. It is also when the leader looks
+// whether its followers make progress.
 func (in *inbound) beacon() {
+	in.r.progress.look()
 	term, commit, members := in.r.raft.CurrentTerm(), in.r.raft.CommitIndex(), in.r.addresses.all()
 	in.out.add(func(dst []byte) []byte {
 		dst = binary.AppendUvarint(append(dst, kindBeacon), term)

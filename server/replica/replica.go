@@ -40,6 +40,7 @@ type engine struct {
 	transport  *transport
 	acks       *acks
 	succession *succession
+	progress   *progress
 }
 
 // traffic is what units pass through.
@@ -86,7 +87,7 @@ func Open(c Config) (*Replica, error) {
 	r.writes = newTable(c.Limits, r.sweeper.poke)
 	r.writes.inTime = c.Timing.Command / 4
 	r.reads = newTable(c.Limits, r.sweeper.poke)
-	r.link, r.inbox, r.succession = newLink(r), newInbox(r), newSuccession(r)
+	r.link, r.inbox, r.succession, r.progress = newLink(r), newInbox(r), newSuccession(r), &progress{r: r}
 	if err := r.openRaft(); err != nil {
 		return nil, err
 	}

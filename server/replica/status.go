@@ -25,6 +25,13 @@ type Follower struct {
 	Silent   time.Duration // since its last answer, at most an election timeout
 }
 
+// Stalled is a follower that lacks committed entries and does not get them.
+type Stalled struct {
+	Member
+	LogIndex uint64        // its log has agreed with the leader's up to here, and no further; 0: not known
+	For      time.Duration // how long that has been so
+}
+
 // Status is a snapshot of a node's view, for INFO, ROLE, logs and health.
 type Status struct {
 	Name      string
@@ -32,6 +39,7 @@ type Status struct {
 	Leader    Member // zero while none is known
 	Members   []Member
 	Followers []Follower // empty unless this node leads; by name
+	Stalled   []Stalled  // those that make no progress, also when they do not answer; empty unless this node leads; by name
 	Term      uint64
 	Committed uint64 // raft log index
 	Applied   uint64 // raft log index
@@ -51,7 +59,7 @@ func (r *Replica) Status() Status {
 		LastLog:   r.raft.LastIndex(),
 	}
 	if l != nil {
-		s.Followers = r.followers(l.term)
+		s.Followers, s.Stalled = r.followers(l.term), r.stalled(l.term)
 	}
 	_, leader := r.raft.LeaderWithID()
 	for _, m := range s.Members {
@@ -80,7 +88,20 @@ func (r *Replica) followers(term uint64) []Follower {
 	return fs
 }
 
-// unhealthyAfter is how long a node may be without what it needs before Healthy says so.
+// stalled are the members of which FollowerStalled was told and that have not moved since.
+func (r *Replica) stalled(term uint64) []Stalled {
+	matches := r.acks.matches(term)
+	var found []Stalled
+	for _, m := range r.addresses.all() {
+		if l, ok := r.progress.stalled(m.Name, term); ok && matches[m.Name] == l.at {
+			found = append(found, Stalled{Member: m, LogIndex: l.at, For: time.Since(l.since)})
+		}
+	}
+	return found
+}
+
+// unhealthyAfter is how long a node may be without what it needs before Healthy says so, and a
+// follower without progress before its leader tells.
 const unhealthyAfter = 3 * time.Second
 
 // Healthy returns nil if this node can serve, else what is wrong with it. It

@@ -224,6 +224,11 @@ func (r *infoReport) replication() {
 			r.line("slave"+strconv.Itoa(i), fmt.Sprintf("ip=%s,port=%s,state=online,offset=%d,lag=%d",
 				host, port, offset(st, f), int64(f.Silent.Seconds())))
 		}
+		r.line("stalled_followers", len(st.Stalled))
+		for i, f := range st.Stalled {
+			r.line("stalled_follower"+strconv.Itoa(i), fmt.Sprintf("name=%s,addr=%s,offset=%d,seconds=%d",
+				f.Name, f.PeerAddr, f.LogIndex, int64(f.For.Seconds())))
+		}
 	}
 	r.lines(
 		"master_failover_state", "no-failover",

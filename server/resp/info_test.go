@@ -7,8 +7,10 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
 	"github.com/stretchr/testify/require"
 )
 
@@ -73,6 +75,23 @@ func TestInfoWaitsForOwnWrites(t *testing.T) {
 		one.send(append(command("SET", "c", "1"), command("INFO", "keyspace")...))
 		settle()
 		cl.set(func() { require.Equal(t, []uint64{0, 2, 0, 3}, cl.awaited) })
+		s.stop()
+	})
+}
+
+// INFO of the leader shows the followers that make no progress, beside those that answer.
+func TestInfoShowsStalledFollowers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		c := s.dial()
+		cl.set(func() {
+			cl.status.Stalled = []replica.Stalled{{Member: member("3"), LogIndex: 40, For: 3500 * time.Millisecond}}
+		})
+		fields := infoFields(t, c, "replication")
+		require.Equal(t, "2", fields["connected_slaves"])
+		require.Equal(t, "1", fields["stalled_followers"])
+		require.Equal(t, "name=n3,addr=10.0.0.3:7379,offset=40,seconds=3", fields["stalled_follower0"])
 		s.stop()
 	})
 }

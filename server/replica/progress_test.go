@@ -1,0 +1,151 @@
+package replica_test
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+	"github.com/holdfast/holdfast/server/store"
+)
+
+// busy has the leader commit an entry every tenth of a second for so long.
+func busy(t *testing.T, n *replicatest.Node, during time.Duration) {
+	t.Helper()
+	for i := range int(during / (100 * time.Millisecond)) {
+		require.Equal(t, protocol.OK, n.Do("SET", fmt.Sprint("k", i), "v"))
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// stalledNames are the followers of which the leader's status says that they make no progress.
+func stalledNames(n *replicatest.Node) (names []string) {
+	for _, s := range n.Replica().Status().Stalled {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// Whatever keeps a follower's log from growing, its leader tells of it once, shows it, and tells once when that is over.
+func TestFollowerWithoutProgress(t *testing.T) {
+	tests := map[string]func(c *replicatest.Cluster, n *replicatest.Node) (undo func()){
+		"hanging disk": func(_ *replicatest.Cluster, n *replicatest.Node) func() {
+			return n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Hang: true})
+		},
+		"refused appends": func(_ *replicatest.Cluster, n *replicatest.Node) func() {
+			return n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Err: syscall.EIO})
+		},
+		"cut off": func(c *replicatest.Cluster, n *replicatest.Node) func() {
+			c.Net.Isolate(n.Name)
+			return func() { heal(c) }
+		},
+		"dead": func(_ *replicatest.Cluster, n *replicatest.Node) func() {
+			n.Crash()
+			return n.Start
+		},
+	}
+	for name, stop := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := replicatest.New(t, replicatest.Options{})
+				slow(c)
+				leader, n := c.Leader(), c.Followers()[0]
+				busy(t, leader, 5*time.Second)
+				at := leader.Replica().Status().Committed
+				began := time.Now()
+				undo := stop(c, n)
+				busy(t, leader, 2500*time.Millisecond)
+				require.Empty(t, events[replica.FollowerStalled](leader), "it may be slow")
+				busy(t, leader, 20*time.Second)
+				told := events[replica.FollowerStalled](leader)
+				require.Len(t, told, 1)
+				require.Equal(t, n.Name, told[0].Name)
+				require.Equal(t, at, told[0].LogIndex)
+				require.Greater(t, told[0].Committed, at+20)
+				require.WithinRange(t, told[0].Since, began, began.Add(1100*time.Millisecond))
+				shown := leader.Replica().Status().Stalled
+				require.Len(t, shown, 1)
+				require.Equal(t, n.Name, shown[0].Name)
+				require.Equal(t, at, shown[0].LogIndex)
+				require.Equal(t, time.Since(told[0].Since), shown[0].For)
+				require.Empty(t, c.Followers()[0].Replica().Status().Stalled, "it does not lead")
+				require.Empty(t, events[replica.FollowerMoves](leader))
+
+				undo()
+				busy(t, leader, 15*time.Second)
+				moves := events[replica.FollowerMoves](leader)
+				require.Len(t, moves, 1)
+				require.Equal(t, n.Name, moves[0].Name)
+				require.Greater(t, moves[0].LogIndex, at)
+				require.Greater(t, moves[0].After, 20*time.Second)
+				require.Len(t, events[replica.FollowerStalled](leader), 1)
+				require.Empty(t, stalledNames(leader))
+			})
+		})
+	}
+}
+
+// Nothing is told of a cluster in which nothing is committed, of a follower that is slow, or of one that was away for a moment.
+func TestFollowersWithProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := replicatest.New(t, replicatest.Options{})
+		slow(c)
+		leader, n := c.Leader(), c.Followers()[0]
+		time.Sleep(time.Minute)
+
+		// A node that is missed by nobody: it has all that is committed.
+		c.Net.Isolate(n.Name)
+		time.Sleep(time.Minute)
+		heal(c)
+		time.Sleep(10 * time.Second)
+
+		undo := n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: 900 * time.Millisecond})
+		busy(t, leader, 30*time.Second)
+		require.Greater(t, leader.Replica().Status().Committed, n.Replica().Status().LastLog, "it lags")
+		undo()
+		busy(t, leader, 3*time.Second)
+
+		for range 5 {
+			n.Crash()
+			busy(t, leader, time.Second)
+			n.Start()
+			busy(t, leader, time.Second)
+		}
+		require.Same(t, leader, c.Leader())
+		require.Empty(t, events[replica.FollowerStalled](leader))
+		require.Empty(t, stalledNames(leader))
+	})
+}
+
+// Each leadership judges for itself: a new leader tells again, a former one shows nothing any more.
+func TestFollowersOfAnotherLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := replicatest.New(t, replicatest.Options{})
+		slow(c)
+		first, n, next := c.Leader(), c.Followers()[0], c.Followers()[1]
+		n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Hang: true})
+		busy(t, first, 8*time.Second)
+		require.Equal(t, []string{n.Name}, stalledNames(first))
+
+		lead(t, c, next)
+		require.Empty(t, stalledNames(first))
+		require.Empty(t, stalledNames(next))
+		busy(t, next, 8*time.Second)
+		require.Len(t, events[replica.FollowerStalled](next), 1)
+		require.Equal(t, []string{n.Name}, stalledNames(next))
+
+		lead(t, c, first)
+		require.Empty(t, stalledNames(first))
+		busy(t, first, 2*time.Second)
+		require.Len(t, events[replica.FollowerStalled](first), 1)
+		busy(t, first, 6*time.Second)
+		require.Len(t, events[replica.FollowerStalled](first), 2)
+		require.Empty(t, events[replica.FollowerMoves](first))
+	})
+}
