@@ -2,6 +2,7 @@ package replica_test
 
 import (
 	"fmt"
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -147,5 +148,29 @@ func TestFollowersOfAnotherLeader(t *testing.T) {
 		busy(t, first, 6*time.Second)
 		require.Len(t, events[replica.FollowerStalled](first), 2)
 		require.Empty(t, events[replica.FollowerMoves](first))
+	})
+}
+
+// A follower that has moved is not shown any more, although the leader has not looked since.
+func TestStatusForgetsFollowersThatMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := replicatest.New(t, replicatest.Options{})
+		slow(c)
+		leader, n := c.Leader(), c.Followers()[0]
+		busy(t, leader, time.Second)
+		undo := n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Hang: true})
+		busy(t, leader, 8*time.Second)
+		shown := leader.Replica().Status().Stalled
+		require.Len(t, shown, 1)
+		undo()
+		for {
+			s := leader.Replica().Status()
+			i := slices.IndexFunc(s.Followers, func(f replica.Follower) bool { return f.Name == n.Name && f.LogIndex > shown[0].LogIndex })
+			if i >= 0 {
+				require.Empty(t, s.Stalled)
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
 	})
 }
