@@ -124,7 +124,8 @@ func makeFolder(fs vfs.FS, dir string) error {
 		if err := makeFolder(fs, parent); err != nil {
 			return err
 		}
-		if err := fs.Mkdir(dir); err != nil {
+		// Nodes that share a folder above their own and start together make it at the same time.
+		if err := fs.Mkdir(dir); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
 	}

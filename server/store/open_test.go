@@ -451,3 +451,19 @@ func TestLargeSnapshotIsSyncedOnTheWay(t *testing.T) {
 	require.Equal(t, meta.Size, n)
 	require.NoError(t, r.Close())
 }
+
+// crowded is a file system where another process makes each folder just before this one does.
+type crowded struct{ vfs.OS }
+
+func (c crowded) Mkdir(name string) error {
+	if err := c.OS.Mkdir(name); err != nil {
+		return err
+	}
+	return c.OS.Mkdir(name)
+}
+
+func TestNodesMakeTheFolderAboveTheirsAtTheSameTime(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data", "n1")
+	require.NoError(t, makeFolder(crowded{}, dir))
+	require.DirExists(t, dir)
+}
