@@ -38,12 +38,16 @@ func newMemory(l LimitsConfig, root fs.FS) (m memory, err error) {
 }
 
 // heapLimit is from where on Go's collector works harder to keep the heap below: half as much again as keys and
-// scripts may take, and what an idle node has, for buffers, snapshots and what is not yet collected. 0: no limit.
+// scripts may take, what the clients may, and what an idle node has, for snapshots and what is not yet
+// collected. 0: no limit.
 func (m memory) heapLimit() int64 {
 	if m.limitBytes == 0 {
 		return 0
 	}
 	limit := m.limitBytes + m.limitBytes/2 + 256<<20
+	if m.clientsBytes < math.MaxInt {
+		limit += uint64(m.clientsBytes)
+	}
 	if m.machineBytes != 0 {
 		limit = min(limit, max(m.machineBytes/10*9, m.limitBytes+m.limitBytes/8))
 	}
@@ -119,10 +123,13 @@ var memoryUnits = map[string]uint64{
 	"k": 1e3, "kb": 1 << 10, "m": 1e6, "mb": 1 << 20, "g": 1e9, "gb": 1 << 30, "t": 1e12, "tb": 1 << 40,
 }
 
-// machineMemory is how much memory this process may use at the most: the machine's, or less
-// where it is in a control group with a limit. 0: not known.
+// machineMemory is how much memory this process may use at the most: the machine's, or less where
+// it is in a control group with a limit, or its address space has one (ulimit -v). 0: not known.
 func machineMemory(root fs.FS) uint64 {
 	total := memTotal(root)
+	if limit := addressSpace(root); limit != 0 && (total == 0 || limit < total) {
+		total = limit
+	}
 	text, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for line := range strings.Lines(string(text)) {
 		// number:controllers:path, with no controllers in version 2
@@ -157,6 +164,19 @@ func groupLimit(root fs.FS, top, group, file string) (lowest uint64) {
 			return lowest
 		}
 	}
+}
+
+// addressSpace is the limit of this process' address space, 0 if there is none.
+func addressSpace(root fs.FS) uint64 {
+	text, _ := fs.ReadFile(root, "proc/self/limits")
+	for line := range strings.Lines(string(text)) {
+		if rest, is := strings.CutPrefix(line, "Max address space"); is {
+			soft, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+			limit, _ := strconv.ParseUint(soft, 10, 64) // "unlimited" is 0
+			return limit
+		}
+	}
+	return 0
 }
 
 // memTotal is what /proc/meminfo says.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"testing"
@@ -77,6 +78,12 @@ func TestMachineMemory(t *testing.T) {
 			"proc/meminfo": file(meminfo), "proc/self/cgroup": file("4:memory:/\n"),
 			"sys/fs/cgroup/memory/memory.limit_in_bytes": file("9223372036854771712\n"),
 		}, 16000 << 10},
+		"a limit of the address space": {fstest.MapFS{
+			"proc/meminfo": file(meminfo), "proc/self/limits": file(limits("3000", "unlimited")),
+		}, 3000},
+		"no limit of the address space": {fstest.MapFS{
+			"proc/meminfo": file(meminfo), "proc/self/limits": file(limits("unlimited", "unlimited")),
+		}, 16000 << 10},
 	} {
 		require.Equal(t, row.want, machineMemory(row.files), name)
 	}
@@ -86,6 +93,16 @@ func TestMachineMemory(t *testing.T) {
 func TestHeapLimit(t *testing.T) {
 	require.Zero(t, memory{machineBytes: 1 << 30}.heapLimit())
 	require.Equal(t, int64(1<<30+1<<29+1<<28), memory{limitBytes: 1 << 30}.heapLimit())
+	require.Equal(t, int64(1<<30+1<<29+1<<28+1<<27), memory{limitBytes: 1 << 30, clientsBytes: 1 << 27}.heapLimit())
+	require.Equal(t, int64(1<<30+1<<29+1<<28), memory{limitBytes: 1 << 30, clientsBytes: math.MaxInt}.heapLimit(), "no limit of clients")
 	require.Equal(t, int64(1<<33/10*9), memory{limitBytes: 6 << 30, machineBytes: 1 << 33}.heapLimit(), "the rest is the system's")
 	require.Equal(t, int64(9<<30), memory{limitBytes: 8 << 30, machineBytes: 8 << 30}.heapLimit(), "more than the keys need")
+}
+
+// limits is what /proc/self/limits says, of the address space and of others.
+func limits(soft, hard string) string {
+	return "Limit                     Soft Limit           Hard Limit           Units     \n" +
+		"Max processes             96393                96393                processes \n" +
+		fmt.Sprintf("Max address space         %-20s %-20s bytes     \n", soft, hard) +
+		"Max file locks            unlimited            unlimited            locks     \n"
 }
