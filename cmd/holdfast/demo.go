@@ -45,8 +45,19 @@ func demoFlags(own *demoOwn) flagSet {
 			"tls-cert":        inClear, "tls-key": inClear, "tls-client-ca": inClear,
 			"insecure": "the demo's nodes listen on loopback only",
 		},
-		defaults: map[string]string{"data-dir": "a temporary folder, removed at the end"},
+		defaults: map[string]ownDefault{
+			"data-dir":           {"", "a temporary folder, removed at the end"},
+			"max-memory":         share(server.DefaultMaxMemory),
+			"max-memory-clients": share(server.DefaultMaxMemoryClients),
+		},
 	}
+}
+
+// share is what each node gets of a percentage, as all of them are on one machine.
+func share(percentage string) ownDefault {
+	percent, _ := strconv.Atoi(strings.TrimSuffix(percentage, "%"))
+	each := strconv.Itoa(percent/demoNodes) + "%"
+	return ownDefault{each, each + " for each node"}
 }
 
 // demo runs three nodes as three processes until ctx ends or all have died.

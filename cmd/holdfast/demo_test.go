@@ -203,6 +203,26 @@ func TestEveryFlagOfTheDemoHasItsEffect(t *testing.T) {
 	}
 }
 
+// TestNodesOfTheDemoShareTheMachine: together they take no more memory than one node on a machine of its own,
+// unless the user says what each may take.
+func TestNodesOfTheDemoShareTheMachine(t *testing.T) {
+	for _, test := range []struct{ args, want []string }{
+		{nil, []string{"HOLDFAST_MAX_MEMORY=13%", "HOLDFAST_MAX_MEMORY_CLIENTS=3%"}},
+		{[]string{"--max-memory", "1gb"}, []string{"HOLDFAST_MAX_MEMORY=1gb", "HOLDFAST_MAX_MEMORY_CLIENTS=3%"}},
+		{[]string{"--max-memory", server.DefaultMaxMemory, "--max-memory-clients", "5%"}, []string{"HOLDFAST_MAX_MEMORY_CLIENTS=5%"}},
+	} {
+		c, err := demoFlags(newDemoOwn()).parse(test.args, nil)
+		require.NoError(t, err)
+		var got []string
+		for _, e := range nodeEnvironment(c) {
+			if strings.HasPrefix(e, "HOLDFAST_MAX_MEMORY") {
+				got = append(got, e)
+			}
+		}
+		require.Equal(t, test.want, got, "%q", test.args)
+	}
+}
+
 // TestNodesOfTheDemoGetNothingElse: a variable that a flag overrides does not reach the nodes beside it.
 func TestNodesOfTheDemoGetNothingElse(t *testing.T) {
 	t.Setenv("HOLDFAST_PASSWORD", "from-env")

@@ -90,10 +90,13 @@ func (e usageError) Unwrap() error { return e.error }
 // flagSet is what one command takes.
 type flagSet struct {
 	command  string
-	own      []option          // flags of the command alone, which no environment variable gives
-	refused  map[string]string // rows of the table that the command cannot heed, with the reason
-	defaults map[string]string // what an empty value means, where the command decides it
+	own      []option              // flags of the command alone, which no environment variable gives
+	refused  map[string]string     // rows of the table that the command cannot heed, with the reason
+	defaults map[string]ownDefault // rows of the table that have another default for the command
 }
+
+// ownDefault is a command's own default of a flag, and how it is shown.
+type ownDefault struct{ value, shown string }
 
 // parse makes the Config from defaults, then environment, then flags. When help is asked for it
 // prints the flags and returns flag.ErrHelp.
@@ -109,8 +112,8 @@ func (f flagSet) parse(args []string, stdout io.Writer) (server.Config, error) {
 		if why := f.refused[o.name]; why != "" {
 			value = refusedValue{value, why}
 		}
-		if f.defaults[o.name] != "" {
-			_ = value.Set("")
+		if own, is := f.defaults[o.name]; is {
+			_ = value.Set(own.value)
 		}
 		fs.Var(value, o.name, o.help)
 		if text, ok := os.LookupEnv(o.env()); ok {
@@ -147,7 +150,7 @@ func (f flagSet) print(w io.Writer) {
 		case o.heading != "":
 			fmt.Fprintf(w, "\n%s\n", o.heading)
 		case f.refused[o.name] == "":
-			printFlag(w, o, cmp.Or(f.defaults[o.name], newFlagValue(o.value).String()))
+			printFlag(w, o, cmp.Or(f.defaults[o.name].shown, newFlagValue(o.value).String()))
 		}
 	}
 	fmt.Fprint(w, "\nThe flags in groups are also environment variables: --data-dir is HOLDFAST_DATA_DIR.\n")
