@@ -240,8 +240,8 @@ func (n *Node) die(err error) {
 	}
 }
 
-// Crash ends the process as kill -9 or a power cut would. The disk keeps what it
-// has; what was wrong with it is not any more.
+// Crash ends the process as kill -9 would. The disk keeps what was written, synced or not;
+// what was wrong with it is not any more.
 func (n *Node) Crash() {
 	n.mu.Lock()
 	p := n.process
@@ -263,22 +263,29 @@ func (n *Node) end(p *process) {
 	if !runs {
 		return
 	}
-	// Nobody hears of anything that happens from here on.
+	// No other node hears of what happens from here on, and the disk keeps none of it.
 	n.cluster.Net.Crash(n.Name)
+	n.disk.Leave()
 	p.stopClients()
 	p.stopReplica()
 	p.stopPeers()
-	select {
-	case <-p.ended:
-	case <-time.After(time.Millisecond):
-		// The disk holds raft up. It is a crash: what hangs has no effect.
-		n.disk.Crash()
-		n.Disk.Clear()
-		<-p.ended
-	}
-	n.disk.Crash()
 	n.Disk.Clear()
+	<-p.ended
+	n.disk.Crash()
 }
+
+// PowerCut is Crash, and the disk loses what was not synced, or some of it: the seed says what.
+func (n *Node) PowerCut(seed uint64) {
+	n.Crash()
+	n.disk.PowerCut(seed)
+}
+
+// HoldSyncs makes syncs of the log wait until the process ends: it can be crashed between a write and its sync.
+func (n *Node) HoldSyncs() { n.disk.HoldSyncs() }
+
+// FailSync makes the next sync of the log fail, which ends the process. What it did not write can be read
+// until the next power cut.
+func (n *Node) FailSync() { n.disk.FailSync(0) }
 
 // Stop ends the process in good order, as SIGTERM does.
 func (n *Node) Stop() error {

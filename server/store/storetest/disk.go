@@ -16,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/holdfast/holdfast/server/store"
 	"github.com/holdfast/holdfast/server/store/internal/memdisk"
 )
@@ -58,10 +60,34 @@ func (d *Disk) Open(c store.Config) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.Log = &turns{LogStore: s.Log, turn: make(chan struct{}, 1)}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.store = s
 	return s, nil
+}
+
+// turns is a log that is changed by one caller at a time. The log below has a mutex for that, and to wait
+// for a mutex stops virtual time: a snapshot would, that deletes entries while an append is held up.
+type turns struct {
+	raft.LogStore
+	turn chan struct{}
+}
+
+func (l *turns) IsMonotonic() bool { return l.LogStore.(raft.MonotonicLogStore).IsMonotonic() }
+
+func (l *turns) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
+
+func (l *turns) StoreLogs(logs []*raft.Log) error {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	return l.LogStore.StoreLogs(logs)
+}
+
+func (l *turns) DeleteRange(lo, hi uint64) error {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	return l.LogStore.DeleteRange(lo, hi)
 }
 
 // openOn opens the folder as a process on a disk finds it.
