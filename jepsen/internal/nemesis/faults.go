@@ -38,7 +38,7 @@ const second = time.Second
 
 // faults are all that can be broken. A new one is a row here, and its name among those that a
 // target supports.
-var faults = slices.Concat(netFaults, processFaults, serverFaults, powerFaults, hostileFaults)
+var faults = slices.Concat(netFaults, processFaults, serverFaults, powerFaults, cacheFaults, hostileFaults)
 
 var netFaults = []fault{
 	{kind("partition-one", schedule.Net, 2*second, 8*second, sides, "one node is cut off from the others"), drawn, (*Nemesis).partition},

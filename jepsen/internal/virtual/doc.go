@@ -11,7 +11,11 @@
 // A pause is less than SIGSTOP, as the goroutines of a bubble cannot be stopped from outside: the node is cut off
 // from everybody and its clock stands, but its raft goes on. In half of the runs one node is
 // made to believe for seconds that it leads, as a leader does that was frozen. A bad disk spares terms and
-// votes, over which raft panics. Power cuts, damaged files and lost packets need the program.
+// votes, over which raft panics. Damaged files and lost packets need the program.
+//
+// Disks have a page cache: what a process wrote and did not sync is there for the next one, until the power is cut.
+// The faults power-append and power-sync, which only these disks can make, do to each entry what power-window does to a real
+// disk with luck.
 //
 // Start reading at world_test.go.
 package virtual

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -36,7 +37,7 @@ type runOptions struct {
 func run(t *testing.T, o runOptions) (checker.Verdict, string) {
 	t.Helper()
 	ctx := context.Background()
-	w := newWorld(t, worldOptions{nodes: o.nodes, stubborn: o.stubborn, broken: o.broken})
+	w := newWorld(t, worldOptions{nodes: o.nodes, seed: o.seed, stubborn: o.stubborn, broken: o.broken})
 	tgt := target{service{w}}
 	require.NoError(t, tgt.Start(ctx))
 	faults, err := schedule.Select(nemesis.Kinds(), o.nemesis, tgt.Supports(ctx))
@@ -53,7 +54,7 @@ func run(t *testing.T, o runOptions) (checker.Verdict, string) {
 	require.NoError(t, err)
 	settings.Recorder = history.NewRecorder(workload.Slots(settings.Concurrency + len(loads)))
 	n := &nemesis.Nemesis{
-		Target: tgt, Net: w, Recorder: settings.Recorder,
+		Target: tgt, Net: w, Disks: w, Recorder: settings.Recorder,
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	running, cancel := context.WithTimeout(ctx, o.time)
@@ -74,7 +75,7 @@ func run(t *testing.T, o runOptions) (checker.Verdict, string) {
 	require.NoError(t, h.Validate())
 	results := append(workload.Check(loads, h),
 		checker.External("replicas agree", looked, disagree),
-		checker.External("processes", o.nodes, w.Findings()))
+		checker.External("processes", o.nodes, slices.Concat(w.Findings(), n.Findings())))
 	return checker.Worst(results), describe(o, h, results)
 }
 
@@ -113,7 +114,7 @@ func seeds(t *testing.T, usual int) (first, count uint64) {
 }
 
 // trueRates is everything that leaves clock rates alone, so that leases are held to the millisecond.
-const trueRates = "partition,packets,kill,restart,pause,clock,disk,transfer,snapshot"
+const trueRates = "partition,packets,kill,restart,pause,clock,disk,power,transfer,snapshot"
 
 func TestWorkloadsUnderMixedFaults(t *testing.T) {
 	first, count := seeds(t, 6)
@@ -136,5 +137,26 @@ func TestWorkloadsUnderMixedFaults(t *testing.T) {
 				require.Equal(t, checker.Valid, verdict, text)
 			})
 		})
+	}
+}
+
+// What was acknowledged is there after a power cut, also when a process had only found it in the page cache.
+func TestPowerCutsOfWhatWasFound(t *testing.T) {
+	first, count := seeds(t, 2)
+	for seed := first; seed < first+count; seed++ {
+		for _, nodes := range []int{3, 5} {
+			t.Run(fmt.Sprintf("nodes=%d/seed=%d", nodes, seed), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					verdict, text := run(t, runOptions{
+						workload: "append,register", nemesis: "power-append,power-sync", nodes: nodes, seed: seed, time: 30 * time.Second,
+					})
+					if testing.Verbose() {
+						t.Log(text)
+					}
+					require.Equal(t, checker.Valid, verdict, text)
+				})
+			})
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os/exec"
 	"strconv"
@@ -14,7 +15,10 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/jepsen/internal/cluster"
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+	"github.com/holdfast/holdfast/jepsen/internal/nemesis"
 	"github.com/holdfast/holdfast/jepsen/internal/network"
+	"github.com/holdfast/holdfast/jepsen/internal/wire"
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server"
@@ -31,17 +35,20 @@ type world struct {
 
 	mu      sync.Mutex
 	excused map[string]int // deaths that a fault explains
+	rng     *rand.Rand     // what power cuts leave
 }
 
 var (
 	_ cluster.Target    = target{}
 	_ cluster.Processes = (*world)(nil)
 	_ network.Network   = (*world)(nil)
+	_ nemesis.Caches    = (*world)(nil)
 )
 
 // worldOptions shape a world.
 type worldOptions struct {
 	nodes int
+	seed  uint64 // of what power cuts leave
 	// stubborn: the first node believes for seconds that it leads when it does not any more.
 	stubborn bool
 	// broken, if not nil, stands between clients and a node's replica.
@@ -53,7 +60,7 @@ const stallLimit = 2 * time.Second
 
 func newWorld(t *testing.T, o worldOptions) *world {
 	t.Helper()
-	w := &world{names: network.Nodes(o.nodes), excused: map[string]int{}}
+	w := &world{names: network.Nodes(o.nodes), excused: map[string]int{}, rng: rand.New(rand.NewPCG(o.seed, 2))}
 	options := servertest.Options{
 		Nodes: o.nodes, Backend: o.broken,
 		Tune: func(c *server.Config) {
@@ -110,7 +117,7 @@ func (t target) Supports(context.Context) []string {
 		"partition-one", "partition-leader", "partition-halves", "partition-ring", "partition-oneway", "partition-deaf",
 		"packets-slow", "packets-reset", "kill-leader", "kill-follower", "kill-minority", "kill-all", "restart-all", "restart-rolling",
 		"pause-leader", "pause-minority", "pause-all", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
-		"disk-slow", "disk-hang", "disk-error", "disk-full", "transfer", "snapshot",
+		"disk-slow", "disk-hang", "disk-error", "disk-full", "power-cut", "power-restart", "power-append", "power-sync", "transfer", "snapshot",
 	}
 	if len(t.names) > 3 {
 		faults = append(faults, "partition-bridge")
@@ -130,8 +137,11 @@ func (t target) Leader(context.Context) (string, bool) {
 	return best, best != ""
 }
 
-// Debug does what the server's DEBUG does, to what is in memory.
-func (t target) Debug(_ context.Context, member string, words ...string) (protocol.Value, error) {
+// Debug does what the server's DEBUG does, to what is in memory. Other commands go to the server.
+func (t target) Debug(ctx context.Context, member string, words ...string) (protocol.Value, error) {
+	if words[0] != "DEBUG" {
+		return t.ask(ctx, member, words)
+	}
 	n := t.cluster.Node(member)
 	r := n.Replica()
 	if r == nil {
@@ -171,6 +181,20 @@ func (t target) Debug(_ context.Context, member string, words ...string) (protoc
 		err = errors.ErrUnsupported
 	}
 	return protocol.OK, err
+}
+
+func (t target) ask(ctx context.Context, member string, words []string) (protocol.Value, error) {
+	nc, err := t.world.Dial(ctx, "", member, "")
+	if err != nil {
+		return protocol.Value{}, err
+	}
+	conn := wire.New(nc, time.Second)
+	defer conn.Close()
+	r := conn.Do(words...)
+	if r.Outcome != history.OK {
+		return protocol.Value{}, errors.New(r.Why)
+	}
+	return r.Value, nil
 }
 
 // disturb makes writes go wrong, but for those of terms and votes: a process that ends while one of them is
@@ -221,9 +245,10 @@ func (w *world) Start(member string) error {
 	return nil
 }
 
+// Kill ends a paused node, too: its next life is not paused.
 func (w *world) Kill(member string) error {
 	w.cluster.Node(member).Crash()
-	return nil
+	return w.Resume(member)
 }
 
 func (w *world) Stop(member string) error {
@@ -267,6 +292,21 @@ func (w *world) Findings() []string {
 	}
 	return findings
 }
+
+// As disks.
+
+func (w *world) Cut(member string) error {
+	w.mu.Lock()
+	seed := w.rng.Uint64()
+	w.mu.Unlock()
+	w.cluster.Node(member).PowerCut(seed)
+	return nil
+}
+
+func (w *world) Restore(string) error { return nil }
+
+func (w *world) HoldSyncs(member string) { w.cluster.Node(member).HoldSyncs() }
+func (w *world) FailSync(member string)  { w.cluster.Node(member).FailSync() }
 
 // As a net.
 

@@ -1,0 +1,81 @@
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/schedule"
+)
+
+// Caches are disks whose page cache the tests have in their hands: a member's log can be held up between write
+// and sync. Disks of a kernel are none: see cutInWindow.
+type Caches interface {
+	Disks
+	// HoldSyncs keeps the syncs of a member's log from returning until its process ends.
+	HoldSyncs(member string)
+	// FailSync makes the next sync of a member's log fail. What it did not write can be read until the power is cut.
+	FailSync(member string)
+}
+
+// cacheFaults let processes find in their logs what only the page cache has, and answer for it.
+var cacheFaults = []fault{
+	{alone(kind("power-append", schedule.Disk, 2*second, 4*second, nil, "a majority but for the leader is killed between write and sync and restarted, then the power of all is cut; the leader stays away")), leaderFirst, (*Nemesis).cutAfterAppend},
+	{alone(kind("power-sync", schedule.Disk, 2*second, 4*second, nil, "a majority but for the leader ends because a sync fails, and is restarted, then the power of all is cut; the leader stays away")), leaderFirst, (*Nemesis).cutAfterFailedSync},
+}
+
+func (n *Nemesis) cutAfterAppend(ctx context.Context, s step) (effect, error) {
+	fleet, rng := n.Target.Fleet(), s.Rand()
+	return n.cutBelieved(ctx, s, "killed between write and sync", func(disks Caches, held []string) error {
+		for _, m := range held {
+			disks.HoldSyncs(m)
+		}
+		sleep(ctx, time.Duration(50+rng.IntN(150))*time.Millisecond)
+		return atOnce(held, fleet.Kill)
+	})
+}
+
+func (n *Nemesis) cutAfterFailedSync(ctx context.Context, s step) (effect, error) {
+	fleet := n.Target.Fleet()
+	return n.cutBelieved(ctx, s, "with a failed sync", func(disks Caches, held []string) error {
+		for _, m := range held {
+			over := fleet.Excuse(m)
+			defer over()
+			disks.FailSync(m)
+		}
+		// The end of one may leave the leader no majority: the others would append nothing more.
+		ended := func(m string) bool { return !fleet.Running(m) }
+		err := n.until(ctx, stepLimit, "a node ends", func() bool { return slices.ContainsFunc(held, ended) })
+		return errors.Join(err, atOnce(held, fleet.Kill))
+	})
+}
+
+// cutBelieved ends the lives of as many followers as make a majority with the leader, and stops the others. The next
+// lives are all that the leader has to commit with: they answer for what they found, and sync nothing more. Then it cuts the power.
+func (n *Nemesis) cutBelieved(ctx context.Context, s step, how string, end func(disks Caches, held []string) error) (effect, error) {
+	fleet, disks := n.Target.Fleet(), n.Disks.(Caches)
+	mend := func() error { return each(n.Target.Members(), fleet.Start) }
+	members, leader := n.ordered(ctx, s)
+	if leader == "" || len(members) < 3 {
+		return effect{detail: "no leader", mend: mend}, nil
+	}
+	needed := len(members) / 2
+	held, silent := members[1:1+needed], members[1+needed:]
+	detail := strings.Join(held, ", ") + " " + how + ", led by " + leader
+	w := n.witness(leader)
+	err := atOnce(silent, fleet.Kill)
+	if err == nil {
+		err = errors.Join(end(disks, held), each(held, fleet.Start))
+	}
+	if err != nil {
+		w.stop()
+		return effect{detail: detail, mend: mend}, err
+	}
+	for _, m := range held {
+		disks.HoldSyncs(m)
+	}
+	sleep(ctx, time.Duration(100+s.Rand().IntN(600))*time.Millisecond)
+	return n.cut(ctx, s, w, []string{leader}, detail)
+}
