@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -187,11 +188,9 @@ var firstFaults = map[string]struct {
 // meet makes f happen at the nth operation from now on.
 func (l *life) meet(n int, f fault) (reached *bool) {
 	reached = new(bool)
+	var met atomic.Int64 // the next segment is made beside the rest
 	l.files.Hook(func(op memdisk.Op) error {
-		if op.Kind == memdisk.OpOpen {
-			return nil
-		}
-		if n--; n != 0 {
+		if op.Kind == memdisk.OpOpen || met.Add(1) != int64(n) {
 			return nil
 		}
 		*reached = true
