@@ -165,7 +165,7 @@ func readSnapshot(fs vfs.FS, path, id string) (*raft.SnapshotMeta, io.ReadCloser
 		_ = f.Close()
 		return nil, nil, &damageError{path: path, reason: err.Error()}
 	}
-	state := bufio.NewReaderSize(io.NewSectionReader(f, offset, meta.Size), 1<<18)
+	state := bufio.NewReaderSize(io.NewSectionReader(f, offset, meta.Size), int(min(meta.Size, 1<<18)))
 	return meta, stateReader{Reader: state, Closer: f}, nil
 }
 
