@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/jepsen/internal/checker"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
@@ -153,9 +154,15 @@ func dirtyRead(_ *rng, b resp.Backend, u *replica.Unit) error {
 		return b.Execute(u)
 	}
 	now, wall := r.Machine().Clock()
-	replies, _, err := r.Machine().Read(string(u.Body), u.Count, now, wall)
-	u.Replies = replies
-	return err
+	u.Replies = nil
+	for rest := string(u.Body); rest != ""; {
+		replies, left, _, err := r.Machine().Read(rest, u.Count-len(u.Replies), now, wall, fsm.Turn)
+		if err != nil {
+			return err
+		}
+		u.Replies, rest = append(u.Replies, replies...), left
+	}
+	return nil
 }
 
 func earlyAck(_ *rng, b resp.Backend, u *replica.Unit) error {
