@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -197,20 +198,35 @@ const (
 //
 // Raft gives up to 32 entries at a time, which may be a gigabyte: over a slow link such a request never got
 // through, and each attempt began at its beginning. Both requests are as raft would have made them, had it been asked for
-// fewer entries: the second says that it follows the last entry of the first.
-func cutAppend(args *raft.AppendEntriesRequest) (piece, rest *raft.AppendEntriesRequest) {
+// fewer entries: the second says that it follows the last entry of the first. The first is whole: what log had given
+// raft without its data is loaded, and the first entry of the second, whose size decides, at most.
+func cutAppend(args *raft.AppendEntriesRequest, log *aheadLog) (piece, rest *raft.AppendEntriesRequest, err error) {
+	piece = args // raft's own stays as it is
 	size := 0
-	for i, e := range args.Entries {
+	for i, given := range args.Entries {
+		e, err := log.whole(given)
+		if err != nil {
+			return nil, nil, err
+		}
+		if e != given && piece == args {
+			own := *args
+			own.Entries = slices.Clone(args.Entries)
+			piece = &own
+		}
+		if e != given {
+			piece.Entries[i] = e
+		}
 		if size += len(e.Data) + len(e.Extensions); size <= appendGather || i == 0 {
 			continue
 		}
-		first, others := *args, *args
+		first, others := *piece, *piece
 		last := args.Entries[i-1]
-		first.Entries, others.Entries = args.Entries[:i], args.Entries[i:]
+		// Whoever has the others must not keep those that were sent.
+		first.Entries, others.Entries = piece.Entries[:i], slices.Clone(piece.Entries[i:])
 		others.PrevLogEntry, others.PrevLogTerm = last.Index, last.Term
-		return &first, &others
+		return &first, &others, nil
 	}
-	return args, nil
+	return piece, nil, nil
 }
 
 // The append stream: one frame (see frame.go) for each request, and one for its answer.

@@ -60,9 +60,12 @@ func TestAppendIsCutIntoRequests(t *testing.T) {
 	var entries []*raft.Log
 	prev, prevTerm := args.PrevLogEntry, args.PrevLogTerm
 	requests := 0
+	log := newAheadLog(raft.NewInmemStore(), DefaultTrailingBytes, nil)
 	for rest := args; rest != nil; requests++ {
 		var piece *raft.AppendEntriesRequest
-		piece, rest = cutAppend(rest)
+		var err error
+		piece, rest, err = cutAppend(rest, log)
+		require.NoError(t, err)
 		require.Equal(t, []uint64{prev, prevTerm, given.Term, given.LeaderCommitIndex}, []uint64{piece.PrevLogEntry, piece.PrevLogTerm, piece.Term, piece.LeaderCommitIndex})
 		require.Equal(t, given.RPCHeader, piece.RPCHeader)
 		require.NotEmpty(t, piece.Entries)
@@ -80,7 +83,8 @@ func TestAppendIsCutIntoRequests(t *testing.T) {
 	require.Equal(t, given, *args, "raft's request stays as it is: it looks there for what was sent")
 
 	heartbeat := &raft.AppendEntriesRequest{Term: 7}
-	piece, rest := cutAppend(heartbeat)
+	piece, rest, err := cutAppend(heartbeat, log)
+	require.NoError(t, err)
 	require.Same(t, heartbeat, piece)
 	require.Nil(t, rest)
 }

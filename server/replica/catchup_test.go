@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
@@ -36,6 +37,31 @@ func TestFollowerCatchesUpOverASlowLink(t *testing.T) {
 		require.Greater(t, seconds, entries*size/rate-1, "the link is slow")
 		require.Equal(t, leader, c.Leader())
 		c.Net.Limit(leader.Name, away.Name, 0)
+		c.Settle()
+	})
+}
+
+// Large entries that are in no node's memory any more reach a follower that was away, and each node's state when it starts.
+func TestLargeEntriesFromTheDisk(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, away := c.Leader(), c.Followers()[0]
+		away.Crash()
+		for i := range 40 {
+			require.Equal(t, protocol.OK, leader.Do("SET", fmt.Sprint("k", i), strings.Repeat("x", 300<<10+i)))
+		}
+		away.Start()
+		c.Settle()
+		require.Equal(t, 40, away.Replica().Stats().Keys[0])
+		require.Empty(t, events[replica.Restored](away))
+		for _, n := range c.Nodes() {
+			n.Crash()
+		}
+		for _, n := range c.Nodes() {
+			n.Start()
+		}
+		for i := range 40 {
+			require.Equal(t, protocol.Integer(300<<10+int64(i)), c.Leader().Do("STRLEN", fmt.Sprint("k", i)))
+		}
 		c.Settle()
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// recentLogs is how many of the newest entries are kept in memory: they are read
+// recentLogs is how many of the newest entries are kept in memory, if they are not too large (recentBytes): they are read
 // once per follower, right after they were appended. It also bounds how many a leader's
 // disk may be behind.
 const recentLogs = 32
@@ -42,13 +42,15 @@ type aheadLog struct {
 	recent [recentLogs]*raft.Log // an entry is at its index modulo the length
 	sizes  logSizes
 	err    error // of the write that failed
+
+	mark []byte // in place of the data of a lean entry
 }
 
 var _ raft.MonotonicLogStore = (*aheadLog)(nil)
 
 // newAheadLog returns the log over store. About trailingBytes of entries are kept over a snapshot.
 func newAheadLog(store raft.LogStore, trailingBytes int64, fail func(error)) *aheadLog {
-	l := &aheadLog{store: store, fail: fail, sizes: logSizes{limit: trailingBytes}}
+	l := &aheadLog{store: store, fail: fail, sizes: logSizes{limit: trailingBytes}, mark: make([]byte, 0, 1)}
 	l.settled.L = &l.mu
 	return l
 }
@@ -80,7 +82,7 @@ func (l *aheadLog) LastIndex() (uint64, error) {
 	return l.store.LastIndex()
 }
 
-// GetLog reads an entry, from memory if it is a recent one.
+// GetLog reads an entry, from memory if it is a recent one; else without its data if there is much of it.
 func (l *aheadLog) GetLog(index uint64, log *raft.Log) error {
 	l.mu.Lock()
 	recent := l.recent[index%recentLogs]
@@ -89,7 +91,13 @@ func (l *aheadLog) GetLog(index uint64, log *raft.Log) error {
 		*log = *recent
 		return nil
 	}
-	return l.store.GetLog(index, log)
+	if err := l.store.GetLog(index, log); err != nil {
+		return err
+	}
+	if log.Type == raft.LogCommand && len(log.Data) > leanBytes {
+		log.Data = l.mark
+	}
+	return nil
 }
 
 // reaches reports whether the log goes back as far as index.
@@ -120,9 +128,9 @@ func (l *aheadLog) StoreLogs(logs []*raft.Log) error {
 	if l.err != nil {
 		return l.err
 	}
-	l.remember(logs)
 	idle := len(l.queue) == 0
 	l.queue = append(l.queue, logs...)
+	l.remember(logs, l.queue[0].Index)
 	if idle {
 		go l.write()
 	}
@@ -139,16 +147,17 @@ func (l *aheadLog) storeNow(logs []*raft.Log) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.remember(logs)
+	l.remember(logs, logs[len(logs)-1].Index)
 	return nil
 }
 
-// remember requires l.mu.
-func (l *aheadLog) remember(logs []*raft.Log) {
+// remember keeps logs, and recent ones from index on whatever their size. It requires l.mu.
+func (l *aheadLog) remember(logs []*raft.Log, index uint64) {
 	l.sizes.append(logs)
 	for _, log := range logs {
 		l.recent[log.Index%recentLogs] = log
 	}
+	l.forget(logs[len(logs)-1].Index, index)
 }
 
 // write brings the queue to the disk, all that waits in one append.

@@ -47,7 +47,11 @@ func (s *state) Apply(l *raft.Log) any { return s.ApplyBatch([]*raft.Log{l})[0] 
 func (s *state) ApplyBatch(logs []*raft.Log) []any {
 	for _, l := range logs {
 		if l.Type == raft.LogCommand && !s.broken.Load() {
-			if err := s.apply(l); err != nil {
+			whole, err := s.r.transport.log.whole(l)
+			if err == nil {
+				err = s.apply(whole)
+			}
+			if err != nil {
 				s.broken.Store(true)
 				s.r.fail(fmt.Errorf("apply log entry %d of term %d: %w", l.Index, l.Term, err))
 			}

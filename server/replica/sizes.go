@@ -73,10 +73,10 @@ func (l *aheadLog) trailing(most uint64) (uint64, error) {
 	l.mu.Lock()
 	first, bytes := l.sizes.newest(last)
 	l.mu.Unlock()
-	// Entries of this node's former life are read, once: from here on others are newer.
+	// Entries of this node's former life are read, once: from here on others are newer. They are on the disk.
 	for ; bytes < l.sizes.limit && first > 1 && last-first+1 < most; first-- {
 		var entry raft.Log
-		if l.GetLog(first-1, &entry) != nil {
+		if l.store.GetLog(first-1, &entry) != nil {
 			break // the log begins here
 		}
 		bytes += sizeOfEntry(&entry)

@@ -54,7 +54,10 @@ const resendAfter = 100 * time.Millisecond
 // the first that is no success. See cutAppend.
 func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	for {
-		piece, rest := cutAppend(args)
+		piece, rest, err := cutAppend(args, t.log)
+		if err != nil {
+			return err
+		}
 		if err := t.append(id, piece, resp); err != nil || !resp.Success || rest == nil {
 			return err
 		}
