@@ -52,8 +52,9 @@ mutations: ## mistakes in .ci/mutations, one by one: each must fail the test it 
 	@./.ci/mutations/run $(MUTATIONS)
 
 SOAK ?= 1h
-soak: ## partition tests, seed after seed for SOAK (1h); keeps the reports of those not valid
-	$(GO) run ./jepsen --soak $(SOAK)
+SEED ?= 0
+soak: ## partition tests with five nodes and all faults, seed after seed for SOAK (1h), as root; keeps the reports of those not valid
+	$(GO) run ./jepsen --soak $(SOAK) --nodes 5 --nemesis all --time 4m --seed $(SEED)
 
 bench: ## closed-loop acquire and release against a three-node cluster it starts
 	$(GO) run ./bench --peers holdfast
