@@ -1,7 +1,6 @@
 package replica_test
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,14 +17,19 @@ import (
 // not even when acknowledgements of what it sent while it still led arrive late.
 // That is what a leader sees that was frozen between sending and receiving.
 func TestDeposedLeaderServesNoStaleRead(t *testing.T) {
-	for _, underWay := range []bool{false, true} {
-		t.Run(fmt.Sprintf("round under way=%v", underWay), func(t *testing.T) { deposedLeaderReads(t, underWay) })
-	}
+	t.Run("round under way=false", func(t *testing.T) { require.False(t, deposedLeaderReads(t, false)) })
+	t.Run("round under way=true", func(t *testing.T) {
+		// Now and then the round's heartbeats wait for the answers to those before, which are held up.
+		for tries := 1; !deposedLeaderReads(t, true); tries++ {
+			require.Less(t, tries, 20)
+		}
+	})
 }
 
 // deposedLeaderReads asks a leader that does not know yet that there is another. If underWay, somebody has asked
-// before, so that acknowledgements are on their way that came about before the other leader did.
-func deposedLeaderReads(t *testing.T, underWay bool) {
+// before, so that acknowledgements are on their way that came about before the other leader did. It
+// reports whether these answered who asked before.
+func deposedLeaderReads(t *testing.T, underWay bool) (answered bool) {
 	stubborn := func(c *replica.Config) {
 		patience(c)
 		if c.Name == "n1" {
@@ -70,11 +74,12 @@ func deposedLeaderReads(t *testing.T, underWay bool) {
 		}
 		time.Sleep(100 * time.Millisecond)
 		require.True(t, old.Replica().Status().Leading)
-		require.Equal(t, underWay, len(first) == 1)
+		answered = len(first) == 1
 		require.Empty(t, reply, "answered by a deposed leader")
 		c.Net.Heal()
 		require.Equal(t, protocol.Bulk("new"), <-reply)
 	})
+	return answered
 }
 
 // Reads do not go through the log, nor do they make it grow.
