@@ -2,8 +2,11 @@ package nemesis
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -63,7 +66,8 @@ func (n *Nemesis) startFlipped(m, dir, backup string) error {
 	return nil
 }
 
-// copyTree copies a folder.
+// copyTree copies a folder, and brings the copy to the disk: a power cut that follows must find
+// what a member had synced.
 func copyTree(dst, src string) error {
 	if err := os.RemoveAll(dst); err != nil {
 		return fmt.Errorf("remove old copy: %w", err)
@@ -71,5 +75,14 @@ func copyTree(dst, src string) error {
 	if err := os.CopyFS(dst, os.DirFS(src)); err != nil {
 		return fmt.Errorf("copy store: %w", err)
 	}
-	return nil
+	return filepath.WalkDir(dst, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return fmt.Errorf("sync copy of store: %w", err)
+		}
+		return errors.Join(f.Sync(), f.Close())
+	})
 }
