@@ -2,12 +2,14 @@ package replica_test
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
@@ -81,6 +83,37 @@ func TestRestSurvivesTheLeader(t *testing.T) {
 		leader.Crash()
 		require.Equal(t, []protocol.Value{protocol.Integer(1), protocol.Integer(2), protocol.Integer(3)}, <-ended)
 		require.Equal(t, protocol.Bulk("3"), follower.Do("GET", "n"))
+	})
+}
+
+// Large units, each with an entry of its own, hold up no small one, on the leader and through a
+// follower. All of them are applied in the end.
+func TestLargeUnitsHoldUpNobody(t *testing.T) {
+	small := func(c *replica.Config) {
+		patience(c)
+		c.Limits.EntryBytes = 10_000
+	}
+	inBubble(t, small, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		value := strings.Repeat("x", 9_000)
+		var large []<-chan protocol.Value
+		for i := range 50 {
+			for _, n := range []*replicatest.Node{leader, follower} {
+				large = append(large, later(n, "APPEND", n.Name+strconv.Itoa(i), value))
+			}
+		}
+		most := uint64(0)
+		for range 5 {
+			for _, n := range []*replicatest.Node{leader, follower} {
+				last := leader.Replica().Status().LastLog
+				require.Equal(t, protocol.OK, n.Do("SET", "lock", "token"))
+				most = max(most, leader.Replica().Status().Applied-last)
+			}
+		}
+		require.Less(t, most, uint64(len(large)/3), "entries until a small unit is answered")
+		for _, reply := range large {
+			require.Equal(t, protocol.Integer(9_000), <-reply)
+		}
 	})
 }
 

@@ -15,6 +15,11 @@ func (r *Replica) Execute(u *Unit) error {
 	case len(u.Body) > r.config.Limits.UnitBytes:
 		return errTooLarge
 	case u.Write:
+		leave, err := r.large.enter(u, deadline)
+		if err != nil {
+			return err
+		}
+		defer leave()
 		return r.writes.run(u, deadline)
 	default:
 		return r.read(u, deadline)

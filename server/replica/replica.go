@@ -45,6 +45,7 @@ type engine struct {
 
 // traffic is what units pass through.
 type traffic struct {
+	large         *largeUnits
 	writes, reads *table
 	proposer      *proposer
 	rounds        *rounds
@@ -84,6 +85,7 @@ func Open(c Config) (*Replica, error) {
 	r.state, r.helm, r.proposer = newState(r), newHelm(r), newProposer(r)
 	r.turns = make(chan struct{}, 1)
 	r.rounds, r.ticker, r.sweeper = newRounds(r), newTicker(r), newSweeper(r)
+	r.large = newLargeUnits(c.Limits.EntryBytes)
 	r.writes = newTable(c.Limits, r.sweeper.poke)
 	r.writes.inTime = c.Timing.Command / 4
 	r.reads = newTable(c.Limits, r.sweeper.poke)
