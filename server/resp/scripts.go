@@ -5,6 +5,10 @@ import (
 	"sync"
 )
 
+// largeSource is from how many bytes on sources are compiled one at a time: the largest takes a
+// tenth of a second, and a hundred connections with such must not take all cores.
+const largeSource = 16 << 10
+
 // scriptMemory is how many sources that compiled are remembered, at least; at most twice as many.
 const scriptMemory = 1024
 
@@ -13,6 +17,7 @@ const scriptMemory = 1024
 // compile is not remembered: its sender pays each time.
 type scripts struct {
 	compile func(source string) error
+	turn    chan struct{} // has room for one: who compiles a large source
 
 	mu sync.Mutex
 	// When recent is full it becomes former, and what was former is forgotten.
@@ -20,7 +25,7 @@ type scripts struct {
 }
 
 func newScripts(compile func(string) error) *scripts {
-	return &scripts{compile: compile, recent: make(map[[sha1.Size]byte]struct{})}
+	return &scripts{compile: compile, turn: make(chan struct{}, 1), recent: make(map[[sha1.Size]byte]struct{})}
 }
 
 // check returns why source does not compile; nil when it does.
@@ -29,13 +34,21 @@ func (s *scripts) check(source []byte) error {
 	if s.known(sum) {
 		return nil
 	}
-	if err := s.compile(string(source)); err != nil {
+	if err := s.compileInTurn(string(source)); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.add(sum)
 	return nil
+}
+
+func (s *scripts) compileInTurn(source string) error {
+	if len(source) >= largeSource {
+		s.turn <- struct{}{}
+		defer func() { <-s.turn }()
+	}
+	return s.compile(source)
 }
 
 func (s *scripts) known(sum [sha1.Size]byte) bool {

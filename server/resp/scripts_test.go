@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"bytes"
 	"crypto/sha1"
 	"errors"
 	"fmt"
@@ -59,5 +60,34 @@ func TestBadScriptsStayOnThisNode(t *testing.T) {
 		require.Equal(t, ":7\r\n", got)
 		require.Len(t, cl.take(), 1)
 		s.stop()
+	})
+}
+
+// Large sources are compiled one at a time; small ones, and what is known, do not wait for them.
+func TestLargeSourcesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		large := func(n byte) []byte { return bytes.Repeat([]byte{n}, largeSource) }
+		compiling, release := make(chan string, 3), make(chan struct{})
+		s := newScripts(func(source string) error {
+			compiling <- source
+			if len(source) >= largeSource {
+				<-release
+			}
+			return nil
+		})
+		for n := range byte(2) {
+			go func() { require.NoError(t, s.check(large(n))) }()
+			synctest.Wait()
+		}
+		require.Equal(t, string(large(0)), <-compiling)
+		require.Empty(t, compiling)
+		require.NoError(t, s.check([]byte("small")))
+		require.Equal(t, "small", <-compiling)
+
+		release <- struct{}{}
+		synctest.Wait()
+		require.Equal(t, string(large(1)), <-compiling)
+		require.NoError(t, s.check(large(0)), "it is known")
+		release <- struct{}{}
 	})
 }
