@@ -25,9 +25,9 @@ func (s *Server) onEvent(event replica.Event) {
 	case replica.ProposalStalled:
 		s.logger.Warn("proposal stalled", "age", e.Age)
 	case replica.FollowerStalled:
-		s.logger.Warn("follower makes no progress", "node", e.Name, "log_index", e.LogIndex, "commit_index", e.Committed, "since", e.Since)
+		s.logger.Warn("follower makes no progress", "follower", e.Name, "log_index", e.LogIndex, "commit_index", e.Committed, "since", e.Since)
 	case replica.FollowerMoves:
-		s.logger.Info("follower makes progress again", "node", e.Name, "log_index", e.LogIndex, "after", e.After)
+		s.logger.Info("follower makes progress again", "follower", e.Name, "log_index", e.LogIndex, "after", e.After)
 	case replica.SnapshotTaken:
 		if e.Err != nil {
 			s.logger.Error("snapshot failed", "error", e.Err)

@@ -58,7 +58,7 @@ func (l *Layer) offer(ctx context.Context, c *Conn, patience time.Duration) bool
 	case l.queue <- c:
 		return true
 	case <-timer.C:
-		l.mux.config.Logger.Warn("nobody accepts connections of other nodes", "kind", l.kind, "node", c.name)
+		l.mux.config.Logger.Warn("nobody accepts connections of other nodes", "kind", l.kind, "from", c.name)
 	case <-ctx.Done():
 	case <-l.closed.Done():
 	}

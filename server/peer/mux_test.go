@@ -216,7 +216,7 @@ func TestNodesOfOtherClustersAreRefused(t *testing.T) {
 		line, err := refusal(t, func(c *Config) { c.ClusterID = strings.Repeat("other", 100) }, same)
 		require.ErrorContains(t, err, "dial peer n2:1: refused: it belongs to another cluster")
 		require.Contains(t, line, `reason="it belongs to another cluster: \"otherother`)
-		require.Contains(t, line, `node=n1 kind=raft`)
+		require.Contains(t, line, `from=n1 kind=raft`)
 		require.Less(t, len(line), 400)
 	})
 	t.Run("secret", func(t *testing.T) {

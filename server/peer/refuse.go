@@ -118,7 +118,7 @@ func (r *refusals) log(remote net.Addr, err error) {
 	attrs := []any{"remote", remote.String(), "reason", err.Error()}
 	var known *peerError
 	if errors.As(err, &known) {
-		attrs = append(attrs, "node", truncate(known.peer.name), "kind", known.peer.kind.String())
+		attrs = append(attrs, "from", truncate(known.peer.name), "kind", known.peer.kind.String())
 	}
 	if suppressed > 0 {
 		attrs = append(attrs, "notLogged", suppressed)

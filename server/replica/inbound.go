@@ -82,7 +82,7 @@ func (b *inbox) receive(ctx context.Context, conn net.Conn) {
 	cancel()
 	_ = conn.Close()
 	in.parts.Wait()
-	b.r.config.Logger.Debug("link ended", "node", in.origin.Node, "error", err)
+	b.r.config.Logger.Debug("link ended", "from", in.origin.Node, "error", err)
 }
 
 // greet finds out who is at the other end, and admits it if this node leads.
