@@ -8,13 +8,13 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// belief is a time in which a client may act as the holder of a lock: from the
+// Belief is a time in which a client may act as the holder of a lock: from the
 // reply that granted it until its lease ends by its own clock, or until it
 // sends the release, whichever is first.
-type belief struct {
-	owner       int64
-	from, until int64
-	grant       *history.Op
+type Belief struct {
+	Owner       int64
+	From, Until int64 // nanoseconds since the run began
+	Grant       *history.Op
 }
 
 // Exclusion checks what a lock is for: no two clients believe at the same time
@@ -25,7 +25,7 @@ func Exclusion(c Clocks) Func {
 		keys, byKey := h.ByKey()
 		r := newResult("exclusion", countGrants(h))
 		for _, key := range keys {
-			beliefs := beliefsOf(byKey[key], c)
+			beliefs := Beliefs(byKey[key], c)
 			r.Counts["grants"] += len(beliefs)
 			findTwoHolders(r, key, beliefs)
 			findLost(r, key, byKey[key], beliefs, c)
@@ -44,10 +44,10 @@ func countGrants(h *history.History) int {
 	return n
 }
 
-// beliefsOf gives the beliefs of one key's clients, in the order they began. An
+// Beliefs gives the beliefs of one key's clients, in the order they began. An
 // owner is one client's one attempt, so its operations follow each other.
-func beliefsOf(ops []history.Op, c Clocks) []belief {
-	var beliefs []belief
+func Beliefs(ops []history.Op, c Clocks) []Belief {
+	var beliefs []Belief
 	last := map[int64]int{} // by owner: its latest belief
 	for i := range ops {
 		o := &ops[i]
@@ -56,46 +56,46 @@ func beliefsOf(ops []history.Op, c Clocks) []belief {
 		switch {
 		case o.F == "acquire" && granted, o.F == "extend" && granted && held:
 			end := o.Call + c.shortest(o.In(1))
-			if o.F == "extend" && beliefs[n].until >= o.Return {
-				beliefs[n].until = end
+			if o.F == "extend" && beliefs[n].Until >= o.Return {
+				beliefs[n].Until = end
 				continue
 			}
 			if end > o.Return {
 				last[o.In(0)] = len(beliefs)
-				beliefs = append(beliefs, belief{o.In(0), o.Return, end, o})
+				beliefs = append(beliefs, Belief{o.In(0), o.Return, end, o})
 			}
 		case o.F == "release" && held, o.F == "extend" && o.Outcome == history.OK && held:
 			// Told that it is not the holder, a client stops as well; whether it was told so
 			// too early is judged by findLost, from the belief before it asked.
-			beliefs[n].until = min(beliefs[n].until, o.Call)
+			beliefs[n].Until = min(beliefs[n].Until, o.Call)
 			delete(last, o.In(0))
 		}
 	}
-	slices.SortStableFunc(beliefs, func(a, b belief) int { return cmp.Compare(a.from, b.from) })
+	slices.SortStableFunc(beliefs, func(a, b Belief) int { return cmp.Compare(a.From, b.From) })
 	return beliefs
 }
 
-func findTwoHolders(r *Result, key string, beliefs []belief) {
+func findTwoHolders(r *Result, key string, beliefs []Belief) {
 	// The belief so far that lasts longest is the one a newcomer meets, if any.
 	longest := -1
 	for i, b := range beliefs {
-		if b.until <= b.from {
+		if b.Until <= b.From {
 			continue
 		}
-		if longest >= 0 && beliefs[longest].until > b.from && beliefs[longest].owner != b.owner {
+		if longest >= 0 && beliefs[longest].Until > b.From && beliefs[longest].Owner != b.Owner {
 			a := beliefs[longest]
 			r.Counts["double grants"]++
 			r.find("%s: two holders for %s: %s, held until %.3f; then %s", key,
-				time.Duration(min(a.until, b.until)-b.from), a.grant, seconds(a.until), b.grant)
+				time.Duration(min(a.Until, b.Until)-b.From), a.Grant, seconds(a.Until), b.Grant)
 		}
-		if longest < 0 || b.until > beliefs[longest].until {
+		if longest < 0 || b.Until > beliefs[longest].Until {
 			longest = i
 		}
 	}
 }
 
 // findLost looks for replies that deny a lease which ran all through the operation.
-func findLost(r *Result, key string, ops []history.Op, beliefs []belief, c Clocks) {
+func findLost(r *Result, key string, ops []history.Op, beliefs []Belief, c Clocks) {
 	full := fullLeases(ops, c)
 	for i := range ops {
 		o := &ops[i]
@@ -110,9 +110,9 @@ func findLost(r *Result, key string, ops []history.Op, beliefs []belief, c Clock
 			}
 		case o.F == "holder":
 			for _, b := range beliefs {
-				if b.from <= o.Call && o.Return < b.until && o.Out(0) != b.owner {
+				if b.From <= o.Call && o.Return < b.Until && o.Out(0) != b.Owner {
 					r.Counts["lost"]++
-					r.find("%s: lost a lease that ran until %.3f (%s): %s", key, seconds(b.until), b.grant, o)
+					r.find("%s: lost a lease that ran until %.3f (%s): %s", key, seconds(b.Until), b.Grant, o)
 				}
 			}
 		}

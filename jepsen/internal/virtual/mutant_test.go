@@ -38,6 +38,7 @@ var mutants = []struct {
 	{"one write in fifty done twice, seen by appends", "append", "none", doubled},
 	{"an unknown outcome called surely not applied", "append", "partition-leader,partition-deaf,partition-halves", certain},
 	{"a lock taken away now and then", "lock", "none", stolen},
+	{"a lock taken away now and then, from clients of one lock", "onelock", "none", stolen},
 	{"leases a tenth too short", "lock", "none", shortened},
 	{"keys that die a tenth too early", "ttl", "none", shortened},
 	{"keys that live for ever", "ttl", "none", immortal},

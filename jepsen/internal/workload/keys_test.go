@@ -38,6 +38,7 @@ func TestClientsAreDealtOut(t *testing.T) {
 	seen := map[int]bool{}
 	for _, l := range loads {
 		require.NotEqual(t, "unfencedset", l.Name())
+		require.NotEqual(t, "onelock", l.Name())
 		require.NotEmpty(t, l.clients)
 		for _, c := range l.clients {
 			require.False(t, seen[c])

@@ -78,7 +78,11 @@ var builders = map[string]builder{
 	"lock":        {6, newLock},
 	"fencedset":   {4, func(o *Options) Workload { return newGuardedSet(o, true) }},
 	"unfencedset": {4, func(o *Options) Workload { return newGuardedSet(o, false) }},
+	"onelock":     {4, newOneLock},
 }
+
+// byName are the workloads that "all" leaves out: unfencedset is expected to fail, onelock is drawn.
+var byName = []string{"unfencedset", "onelock"}
 
 // Names are the workloads that there are. All but unfencedset are expected to be valid.
 func Names() []string { return slices.Sorted(maps.Keys(builders)) }
@@ -90,12 +94,12 @@ type Load struct {
 }
 
 // Build makes workloads from a list of names, and deals the clients out to them; "all" stands for
-// every workload that is expected to be valid.
+// every workload but those of byName.
 func Build(list string, o *Options) ([]Load, error) {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
 		if name == "all" {
-			names = append(names, slices.DeleteFunc(Names(), func(n string) bool { return n == "unfencedset" })...)
+			names = append(names, slices.DeleteFunc(Names(), func(n string) bool { return slices.Contains(byName, n) })...)
 			continue
 		}
 		if builders[name].build == nil {
