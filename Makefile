@@ -3,7 +3,7 @@ GO ?= go
 BIN := bin
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race check fmt fuzz rewrite demo jepsen mutants mutations soak bench bench-results bench-limits bench-compare differential clients clean
+.PHONY: help build test race check fmt fuzz rewrite demo jepsen picture mutants mutations soak bench bench-results bench-limits bench-compare differential clients clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ fmt: ## format Go with gofumpt, and wrap Markdown
 	$(GO) run ./cmd/internal/mdwrap -w
 
 rewrite: ## regenerate transcripts and generated documents after an intended change
-	$(GO) test ./cmd/holdfast ./fsm ./server ./server/resp -rewrite
+	$(GO) test ./cmd/holdfast ./fsm ./server ./server/resp ./jepsen/internal/picture -rewrite
 
 FUZZTIME ?= 20s
 fuzz: ## run every fuzz target for FUZZTIME (20s)
@@ -43,6 +43,9 @@ differential: ## compare replies with a real redis-server 7.0 (installed by you)
 
 jepsen: ## partition tests against a three-node cluster, about three minutes
 	$(GO) run ./jepsen --time 150s
+
+picture: ## draw the README's picture from new runs of Redis with Sentinel and of Holdfast; as root, two minutes
+	$(GO) run ./jepsen --picture jepsen/picture
 
 mutants: ## servers that are wrong on purpose: the partition tests must find each
 	./.ci/mutants

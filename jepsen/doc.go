@@ -17,5 +17,7 @@
 //	                    │         └──────► history what they saw      │ record
 //	                    └────► checker   judges; report writes it down┘
 //
+// With --picture it runs itself twice, and package picture draws both histories.
+//
 // Start reading at run.go. README.md is the manual, HOOKS.md what is asked of the server.
 package main

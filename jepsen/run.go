@@ -53,6 +53,9 @@ func run(ctx context.Context, args []string) (int, error) {
 		return exitUnknown, err
 	}
 	defer remove()
+	if o.picture != "" {
+		return draw(ctx, o)
+	}
 	if o.soak > 0 {
 		return soak(ctx, o, args, func() {})
 	}
@@ -369,12 +372,7 @@ func bounds(usage map[string]cluster.Usage) checker.Result {
 
 // recheck judges a stored history again.
 func recheck(o *options) (int, error) {
-	f, err := os.Open(o.check)
-	if err != nil {
-		return exitUnknown, fmt.Errorf("open history: %w", err)
-	}
-	defer f.Close()
-	h, err := history.ReadJSON(f)
+	h, err := history.ReadFile(o.check)
 	if err != nil {
 		return exitUnknown, err
 	}

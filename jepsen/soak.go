@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/checker"
 )
 
-// soakEnv marks a run that a soak started, and says where it leaves its report.
+// soakEnv marks a run that another run started (a soak, or one for a picture), and says where it leaves its report.
 const soakEnv = "HOLDFAST_JEPSEN_SOAK"
 
 // telling is how the lines of a verdict begin that a soak shows, beside those that are not valid.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,6 +54,16 @@ func ReadJSON(r io.Reader) (*History, error) {
 			h.Ops = append(h.Ops, *l.Op)
 		}
 	}
+}
+
+// ReadFile reads a file of that form.
+func ReadFile(path string) (*History, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open history: %w", err)
+	}
+	defer f.Close()
+	return ReadJSON(f)
 }
 
 // event is an invocation, a completion or a fault's beginning or end.
