@@ -57,8 +57,9 @@ func (p *piece) fill(u *Unit, err error) error {
 func (t *table) again(slots []*slot) {
 	now := time.Now()
 	for _, ran := range [...]bool{false, true} {
-		for _, s := range slots {
-			if s.piece.ran > 0 == ran {
+		for i, s := range slots {
+			if s != nil && s.piece.ran > 0 == ran {
+				slots[i] = nil // one that has ended is its waiter's
 				t.requeue(s, now)
 			}
 		}
