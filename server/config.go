@@ -64,7 +64,7 @@ type SecretsConfig struct {
 type TimingConfig struct {
 	Heartbeat time.Duration // a follower without a leader's word for one to two of them starts an election
 	Election  time.Duration // a candidate starts over after one to two of them
-	Command   time.Duration // limit of one command, then UNCERTAIN or CLUSTERDOWN
+	Command   time.Duration // limit of one command, then UNCERTAIN, TRYAGAIN or CLUSTERDOWN
 	Stall     time.Duration // a disk call that takes longer ends the process
 	Shutdown  time.Duration // limit of a graceful shutdown
 }
