@@ -119,6 +119,7 @@ var readerCases = []readerCase{
 	{input: `ECHO "a b" 'c d' "" ''` + "\n", commands: `["ECHO" "a b" "c d" "" ""]`},
 	{input: `ECHO a"b c"` + "\n", commands: `["ECHO" "ab c"]`},
 	{input: `ECHO "\x41\n\r\t\b\a\q\"\\\xZZ\x4"` + "\n", commands: `["ECHO" "A\n\r\t\b\aq\"\\xZZx4"]`},
+	{input: `ECHO "\x4F\x5a\x4e\x5A"` + "\n", commands: `["ECHO" "OZNZ"]`},
 	{input: `ECHO 'a\'b\n\\ '` + "\n", commands: `["ECHO" "a'b\\n\\\\ "]`},
 	{input: `ECHO 'a\\'` + "\n", err: "unbalanced quotes in request"},
 	{input: "ECHO \"a\v\"\v\n", commands: `["ECHO" "a\v"]`},

@@ -136,6 +136,18 @@ func TestRouteAgreesWithFlags(t *testing.T) {
 	}
 }
 
+// TestWritesThatGrowAreDeniedBeyondMaxMemory: a string that a command makes or lengthens takes memory.
+func TestWritesThatGrowAreDeniedBeyondMaxMemory(t *testing.T) {
+	t.Parallel()
+	grow := []string{
+		"append", "copy", "decr", "decrby", "getset", "incr", "incrby", "incrbyfloat", "mset", "msetex", "msetnx", "psetex",
+		"set", "setex", "setnx", "setrange",
+	}
+	for _, c := range allRows() {
+		require.Equal(t, slices.Contains(grow, c.Name), c.Has(protocol.FlagDenyOOM), c.Name)
+	}
+}
+
 func TestKeySpecsAreInsideTheArity(t *testing.T) {
 	t.Parallel()
 	for _, c := range allRows() {

@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"encoding/binary"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -77,4 +79,16 @@ func FuzzDecodeValue(f *testing.F) {
 		require.LessOrEqual(t, len(rest), len(s))
 		require.Equal(t, string(v.AppendTo(nil, RESP3)), string(again.AppendTo(nil, RESP3)))
 	})
+}
+
+// TestDecodeValueMakesNoRoomForWhatIsNotThere: an array gets room as its elements come, whatever it announces.
+func TestDecodeValueMakesNoRoomForWhatIsNotThere(t *testing.T) {
+	const announced = 1 << 20
+	s := string(binary.AppendUvarint([]byte{byte(KindArray)}, announced)) + strings.Repeat("\xff", announced)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _, err := DecodeValue(s)
+	runtime.ReadMemStats(&after)
+	require.ErrorIs(t, err, ErrCorruptValue)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(announced))
 }

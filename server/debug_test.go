@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // TestDebugWords: what DEBUG does not understand changes nothing.
@@ -78,4 +80,25 @@ func TestRewriteDial(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, []string{"b:2", "d:4", "e:5", "b:2"}, dialled)
+}
+
+// TestDebugDiskIsAbsolute: the last word counts, and what was said before is over.
+func TestDebugDiskIsAbsolute(t *testing.T) {
+	f := newFaults(DebugConfig{Enabled: true})
+	s, err := store.Open(store.Config{
+		Dir: t.TempDir(), NodeName: "n1", ClusterID: "c", LogStore: store.KindWAL, Hooks: store.Hooks{Faults: f.disk()},
+	})
+	require.NoError(t, err)
+	defer s.Close()
+	set := func() error { return s.Stable.SetUint64([]byte("k"), 1) }
+
+	require.NoError(t, f.setDisk("error", nil))
+	require.ErrorIs(t, set(), syscall.EIO)
+	require.NoError(t, f.setDisk("enospc", nil))
+	require.ErrorIs(t, set(), syscall.ENOSPC)
+	require.NoError(t, f.setDisk("delay", []string{"0"}))
+	require.NoError(t, set())
+	require.NoError(t, f.setDisk("error", nil))
+	require.NoError(t, f.setDisk("ok", nil))
+	require.NoError(t, set())
 }

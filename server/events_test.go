@@ -1,13 +1,16 @@
 package server
 
 import (
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // TestLogLinesNameTheirNodeOnce: what a line says of another node has a key of its own, since readers of
@@ -26,5 +29,30 @@ func TestLogLinesNameTheirNodeOnce(t *testing.T) {
 		s.onEvent(event)
 		require.Equal(t, 1, strings.Count(lines.String(), " node="), lines.String())
 		require.Contains(t, lines.String(), "=n2")
+	}
+}
+
+// TestNodeEndsOnWhatItMustNotSurvive: and on nothing else.
+func TestNodeEndsOnWhatItMustNotSurvive(t *testing.T) {
+	for what, row := range map[string]struct {
+		happens func(*Server)
+		want    string
+	}{
+		"state":    {func(s *Server) { s.onEvent(replica.Failed{Err: io.EOF}) }, "state can no longer follow the log: EOF"},
+		"hang":     {func(s *Server) { s.storeHooks(nil).OnStall(store.OpSet, time.Second) }, "disk hangs"},
+		"disk":     {func(s *Server) { s.storeHooks(nil).OnFault(store.OpSet, io.EOF) }, "disk failed"},
+		"snapshot": {func(s *Server) { s.onEvent(replica.SnapshotTaken{Err: io.EOF}) }, ""},
+		"stall":    {func(s *Server) { s.onEvent(replica.ProposalStalled{Age: time.Second}) }, ""},
+		"link":     {func(s *Server) { s.onEvent(replica.LinkDown{Err: io.EOF}) }, ""},
+	} {
+		s := &Server{logger: slog.New(slog.DiscardHandler), fatal: make(chan error, 1)}
+		row.happens(s)
+		select {
+		case err := <-s.fatal:
+			require.NotEmpty(t, row.want, what)
+			require.ErrorContains(t, err, row.want, what)
+		default:
+			require.Empty(t, row.want, what)
+		}
 	}
 }

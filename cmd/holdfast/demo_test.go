@@ -237,3 +237,32 @@ func TestNodesOfTheDemoGetNothingElse(t *testing.T) {
 	}
 	require.Equal(t, []string{"HOLDFAST_MAX_CLIENTS=8"}, got)
 }
+
+// TestDemoTellsOfTakenPorts: before it starts anything.
+func TestDemoTellsOfTakenPorts(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	c := server.DefaultConfig()
+	for _, change := range []func(*server.Config){
+		func(c *server.Config) { c.Listen.Addr, c.Listen.PeerAddr = taken.Addr().String(), "127.0.0.1:0" },
+		func(c *server.Config) { c.Listen.Addr, c.Listen.PeerAddr = "127.0.0.1:0", taken.Addr().String() },
+	} {
+		change(&c)
+		require.ErrorContains(t, checkDemoNode(c), "--port moves the demo")
+	}
+}
+
+// TestDemoEndsWhatDoesNotHeedIt, once its grace is over.
+func TestDemoEndsWhatDoesNotHeedIt(t *testing.T) {
+	cmd := exec.Command("sleep", "5")
+	require.NoError(t, cmd.Start())
+	l := &life{cmd: cmd, done: make(chan struct{})}
+	go func() {
+		l.err = cmd.Wait()
+		close(l.done)
+	}()
+	p := &process{grace: time.Millisecond, life: l}
+	p.await()
+	require.Equal(t, "signal: killed", p.end())
+}

@@ -385,6 +385,7 @@ func TestOrderlyStopIsNoError(t *testing.T) {
 			clients.Wait()
 			for _, n := range nodes {
 				require.NotContains(t, n.stderr.String(), "level=ERROR", n.name)
+				require.Zero(t, n.cmd.ProcessState.ExitCode(), n.name)
 			}
 		})
 	}

@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"math"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -228,4 +230,30 @@ func TestSecretFiles(t *testing.T) {
 	status, stderr = serveFor(t, t.TempDir(), "--password-file", empty, "--password", "x")
 	require.Equal(t, 1, status)
 	require.Contains(t, stderr, "not both")
+}
+
+func TestLogLevelHoldsForEveryFormat(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		var b bytes.Buffer
+		logger, err := newLogger(server.LogConfig{Level: "warn", Format: format}, &b)
+		require.NoError(t, err)
+		logger.Info("below")
+		require.Empty(t, b.String(), format)
+		logger.Warn("above")
+		require.Contains(t, b.String(), "above", format)
+		logger, err = newLogger(server.LogConfig{Level: "debug", Format: format}, &b)
+		require.NoError(t, err)
+		logger.Debug("lowest")
+		require.Contains(t, b.String(), "lowest", format)
+	}
+}
+
+// TestServeLimitsTheHeap: by what max-memory comes to.
+func TestServeLimitsTheHeap(t *testing.T) {
+	t.Setenv("GOMEMLIMIT", "")
+	before := debug.SetMemoryLimit(math.MaxInt64)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	status, stderr := serveFor(t, t.TempDir(), "--max-memory", "100mb", "--max-memory-clients", "10mb")
+	require.Equal(t, 0, status, stderr)
+	require.Less(t, debug.SetMemoryLimit(-1), int64(1<<30))
 }

@@ -1,6 +1,8 @@
 package resp
 
 import (
+	"io"
+	"net"
 	"regexp"
 	"strconv"
 	"strings"
@@ -159,4 +161,58 @@ func TestClientsSeeEachOther(t *testing.T) {
 	all.Wait()
 	s.stop()
 	require.Zero(t, s.clientCount())
+}
+
+// TestResetStatForgetsAll that CONFIG RESETSTAT promises to.
+func TestResetStatForgetsAll(t *testing.T) {
+	s := New(Config{}, newCluster())
+	for _, row := range s.rows {
+		row.calls.Add(1)
+		row.rejected.Add(1)
+		row.failed.Add(1)
+	}
+	s.stats.countError("ERR x")
+	s.stats.evicted.Add(1)
+	s.stats.blocked.Add(1)
+	s.resetStats()
+	for _, row := range s.rows {
+		require.Zero(t, row.calls.Load()+row.rejected.Load(), row.Name)
+		require.Zero(t, row.failed.Load(), row.Name)
+	}
+	require.Zero(t, s.stats.failures.Load()+s.stats.evicted.Load())
+	require.Empty(t, s.stats.errorCounts())
+	require.EqualValues(t, 1, s.stats.blocked.Load(), "these wait still")
+}
+
+// TestTimeoutsDoNotWrapAround: the longest that a client can name is no negative one.
+func TestTimeoutsDoNotWrapAround(t *testing.T) {
+	for _, millis := range []string{"9223372036854775807", "9223372036855", "9223372036854"} {
+		d, _, refused := parseTimeout([]byte(millis))
+		require.False(t, refused, millis)
+		require.Greater(t, d, 292*365*24*time.Hour, millis)
+	}
+}
+
+// TestKillByAddressOfThisSide: over TCP the two sides of a connection have different ones.
+func TestKillByAddressOfThisSide(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	startOn(t, Config{}, newCluster(), ln)
+	ask := func(nc net.Conn, words ...string) string {
+		_, err := nc.Write(command(words...))
+		require.NoError(t, err)
+		reply := make([]byte, 4)
+		_, err = io.ReadFull(nc, reply)
+		require.NoError(t, err)
+		return string(reply)
+	}
+	one, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer one.Close()
+	two, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer two.Close()
+	require.Equal(t, "$1\r\n", ask(two, "ECHO", "x")) // it is admitted
+	require.Equal(t, ":0\r\n", ask(one, "CLIENT", "KILL", "LADDR", two.LocalAddr().String()))
+	require.Equal(t, ":1\r\n", ask(one, "CLIENT", "KILL", "LADDR", ln.Addr().String()))
 }
