@@ -171,3 +171,39 @@ func TestErrorsAreOneLine(t *testing.T) {
 		require.Equal(t, want, v, source)
 	}
 }
+
+// TestScansAreCharged: what a library function looks at costs steps, also if nothing comes of it. Entries of older
+// releases take it for nothing, as they did.
+func TestScansAreCharged(t *testing.T) {
+	const length, times = 1 << 18, 20
+	for name, source := range map[string]string{
+		"a name of a chunk":               "loadstring('', s)",
+		"a name of a loaded chunk":        "load(function() end, s)",
+		"a layout":                        "struct.size('s' .. s)",
+		"text without an end":             "struct.unpack('s', s)",
+		"JSON text without an end":        `cjson.decode('"' .. s)`,
+		"JSON text with a wrong escape":   `cjson.decode('"\\n' .. s .. '\\y"')`,
+		"a pattern that is never reached": "for _ in string.gmatch('', 'y' .. s) do end",
+		"a pattern of gsub":               "string.gsub('', 'y' .. s, '')",
+	} {
+		t.Run(name, func(t *testing.T) {
+			steps := func(n int, legacy bool) int64 {
+				p := mustCompile(t, fmt.Sprintf("local s = string.rep('x', tonumber(ARGV[1])) for i = 1, %d do pcall(function() %s end) end", times, source))
+				r := NewRunner()
+				_, err := r.Run(p, &Env{Host: newFakeHost(), Args: []string{fmt.Sprint(n)}, Legacy: legacy})
+				require.NoError(t, err)
+				return r.Used().Steps
+			}
+			require.Greater(t, steps(length, false)-steps(length, true), int64(times*length/64)*9/10)
+			require.LessOrEqual(t, steps(4, false)-steps(4, true), int64(times), "a few bytes are next to nothing")
+		})
+	}
+}
+
+// TestFormatLooksAtItsPrecision: what is behind it plays no part.
+func TestFormatLooksAtItsPrecision(t *testing.T) {
+	p, r := mustCompile(t, "return string.format('%.2s|%5.1s|%.4s|%s', 'a\\0c', 'xyz', 'abc', 'd\\0e')"), NewRunner()
+	v, err := r.Run(p, &Env{Host: newFakeHost()})
+	require.NoError(t, err)
+	require.Equal(t, "a|    x|abc|d", v.Str)
+}

@@ -145,6 +145,11 @@ func (l *state) position() (source string, line int, known bool) {
 	}
 }
 
+func (l *state) chunkName(name string) string {
+	l.scan(len(name))
+	return cString(name)
+}
+
 func baseLoadString(l *state, args []value) (int, *raised) {
 	source, err := l.checkString(args, 1)
 	if err != nil {
@@ -154,7 +159,7 @@ func baseLoadString(l *state, args []value) (int, *raised) {
 	if err != nil {
 		return 0, err
 	}
-	return l.load(source, cString(name))
+	return l.load(source, l.chunkName(name))
 }
 
 // load compiles a source at run time. What that takes, by the byte, was
@@ -211,7 +216,7 @@ func baseLoad(l *state, args []value) (int, *raised) {
 			return 2, nil
 		}
 		if s == "" {
-			return l.load(source.String(), cString(name))
+			return l.load(source.String(), l.chunkName(name))
 		}
 		l.allocString(len(s))
 		source.WriteString(s)

@@ -130,11 +130,10 @@ func (l *state) convert(d directive, args []value, n int) (string, *raised) {
 		if err != nil || d.precision < 0 && len(s) >= 100 {
 			return s, err
 		}
-		s = cString(s)
 		if d.precision >= 0 {
 			s = s[:min(d.precision, len(s))]
 		}
-		return d.pad(s), nil
+		return d.pad(cString(s)), nil
 	default:
 		verb := string([]byte{d.verb})
 		if d.verb == 0 {

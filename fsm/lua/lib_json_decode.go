@@ -149,6 +149,13 @@ func (d *jsonDecoder) number() {
 	d.word(jsonNumber, number(v), n)
 }
 
+// passed charges for a string that turned out to be none.
+func (d *jsonDecoder) passed(begin int) {
+	if !d.l.env.Legacy {
+		d.l.charge(int64(d.pos-begin) >> 2)
+	}
+}
+
 // text reads a string in quotes.
 func (d *jsonDecoder) text() {
 	d.pos++
@@ -165,6 +172,7 @@ func (d *jsonDecoder) text() {
 		c := d.peek(0)
 		switch c {
 		case 0:
+			d.passed(begin)
 			d.bad("unexpected end of string")
 			return
 		case '"':
@@ -176,6 +184,7 @@ func (d *jsonDecoder) text() {
 		case '\\':
 			var ok bool
 			if out, ok = d.escape(out); !ok {
+				d.passed(begin)
 				return
 			}
 		default:

@@ -127,6 +127,13 @@ func (l *state) chargeBytes(n int) {
 	}
 }
 
+// scan is chargeBytes for what entries before version 3 looked at for nothing.
+func (l *state) scan(n int) {
+	if !l.env.Legacy {
+		l.chargeBytes(n)
+	}
+}
+
 // chargeHops charges for n short steps of a loop, a few of which are free.
 func (l *state) chargeHops(n int) {
 	if n > 4 {
