@@ -12,10 +12,13 @@ const (
 	requestWork = 256 // a request, whatever it is
 	wordWork    = 128 // a word of a request
 	keyWork     = 64  // a key that KEYS or SCAN looks at
+	watchWork   = 256 // a key that EXEC compares
 	stepWork    = 8   // a step of a pattern
 	luaStepWork = 20  // a step of a script
 	hashWork    = 2   // a byte of a source that EVAL hashes
 	compileWork = 100 // a byte of a source that is compiled
+	// databaseWork is a database that is replaced by another: a KiB that a journal may hold.
+	databaseWork = 1 << 10
 )
 
 // versionBudgets is the first version of the entry whose units and transactions have budgets.

@@ -400,3 +400,51 @@ func TestAppendHasALimit(t *testing.T) {
 	require.Equal(t, errTooLong, d.do("append", "k", "x"))
 	require.Equal(t, fmt.Sprint(maxValueBytes), line(d.do("strlen", "k")))
 }
+
+// A database without keys is not replaced: a script cannot fill its journal with them. Nor is what stays of
+// keys that have ended a difference between nodes.
+func TestFlushOfNothingKeepsNothing(t *testing.T) {
+	d := newDriver(t)
+	before := d.m.st.databases
+	require.Equal(t, "1", line(d.eval("for i=1,1000 do redis.call('flushall') redis.call('flushdb') end return 1")))
+	for i := range before {
+		require.Same(t, before[i], d.m.st.databases[i])
+	}
+	d.do("set", "k", "v")
+	require.Equal(t, errOverWork, d.eval("for i=1,100000 do redis.call('swapdb','0','1') redis.call('swapdb','1','0') end"), "each is work")
+	require.Equal(t, `"v"`, line(d.do("get", "k")))
+	require.Equal(t, "OK", line(d.do("flushall")))
+	require.Equal(t, "nil", line(d.do("get", "k")))
+
+	var body []byte
+	for i := range 3 * sweepLimit {
+		body = request(body, 0, "set", fmt.Sprint("k", i), "v", "px", "1")
+	}
+	d.applyAs(2, body)
+	d.nowMillis += 10
+	d.apply(nil)
+	require.Positive(t, d.m.st.databases[0].keys.len(), "not all are swept")
+	twin := restored(t, d.m)
+	for range 2 {
+		w := protocol.NewEntry(nil, d.nowMillis, d.wallOffset, 1)
+		d.seq++
+		w.Add(origin, d.seq, d.seq, pipeline("eval redis.call('flushdb')~redis.call('set','x','1') 0"))
+		require.NoError(t, d.m.Apply(w.Bytes(), &recorder{}))
+		require.NoError(t, twin.Apply(w.Bytes(), &recorder{}))
+		require.Equal(t, dump(t, twin), dump(t, d.m))
+	}
+}
+
+// What EXEC compares is work.
+func TestWatchedKeysAreWork(t *testing.T) {
+	d := newDriver(t)
+	d.m.budgets = smallBudgets()
+	watches := make([]protocol.Watch, 500)
+	for i := range watches {
+		watches[i] = protocol.Watch{Key: fmt.Sprint("k", i), Mark: uint64(newMark(d.m.st.versions, true))}
+	}
+	body := protocol.AppendTransaction(nil, 0, watches, pipeline("incr n"))
+	require.Empty(t, d.together(pipeline(spin("other", 4000)), body)[1])
+	require.Equal(t, "[[1]]", lines(d.apply(body)))
+	require.Equal(t, "[[2]]", lines(d.applyAs(2, body)))
+}

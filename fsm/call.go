@@ -215,6 +215,9 @@ func (c *call) removeFrom(db int, it *item) {
 
 // replaceDatabase puts d in the place of a database.
 func (c *call) replaceDatabase(db int, d *database) {
+	if c.entryVersion >= versionBudgets {
+		c.spend(databaseWork)
+	}
 	if c.undo != nil {
 		c.undo.note(change{database: c.st.databases[db], number: db, whole: true})
 	}

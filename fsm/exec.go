@@ -28,6 +28,8 @@ func execOp(c *call) protocol.Value {
 		return protocol.Err("transaction is corrupt")
 	case changed:
 		return protocol.NullArray
+	case c.over:
+		return errOverWork
 	}
 	if c.entryVersion < versionBudgets {
 		return c.runQueued(queued, count)

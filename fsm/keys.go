@@ -147,7 +147,7 @@ func flushdbOp(c *call) protocol.Value {
 	if !flushMode(c.args[1:]) {
 		return errSyntax
 	}
-	c.replaceDatabase(c.db, newDatabase(c.st.clockMillis))
+	c.flush(c.db)
 	return protocol.OK
 }
 
@@ -156,9 +156,17 @@ func flushallOp(c *call) protocol.Value {
 		return errSyntax
 	}
 	for db := range c.st.databases {
-		c.replaceDatabase(db, newDatabase(c.st.clockMillis))
+		c.flush(db)
 	}
 	return protocol.OK
+}
+
+// flush empties a database. One without keys stays as it is: a script could keep a million of them
+// in its journal. What has ended in it is swept, on each node when it comes to that.
+func (c *call) flush(db int) {
+	if c.st.databases[db].lenAt(c.st.clockMillis) > 0 {
+		c.replaceDatabase(db, newDatabase(c.st.clockMillis))
+	}
 }
 
 // flushMode reads the ASYNC or SYNC of FLUSHALL. Both are the same here: the

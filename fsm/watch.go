@@ -82,6 +82,12 @@ func (c *call) watchedChanged(watches string) (changed, ok bool) {
 			return false, false
 		}
 		watches = rest
+		if c.entryVersion >= versionBudgets {
+			c.spend(watchWork)
+			if !c.fits(0) {
+				return false, true
+			}
+		}
 		if c.remembers() {
 			changed = changed || c.changedSince(&w, mark(w.Mark))
 		} else {
