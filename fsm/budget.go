@@ -13,6 +13,7 @@ const (
 	wordWork    = 128 // a word of a request
 	keyWork     = 64  // a key that KEYS or SCAN looks at
 	watchWork   = 256 // a key that EXEC compares
+	writeWork   = 512 // a key that is written or deleted, after a request's first
 	stepWork    = 8   // a step of a pattern
 	luaStepWork = 20  // a step of a script
 	hashWork    = 2   // a byte of a source that EVAL hashes
@@ -92,6 +93,19 @@ func (c *call) fits(work int64) bool {
 	}
 	c.over = true
 	return false
+}
+
+// affords is fits and spend for a request that writes so many keys. The first is in the request's price.
+func (c *call) affords(keys int) bool {
+	if c.entryVersion < versionBudgets || keys < 2 {
+		return true
+	}
+	work := int64(keys-1) * writeWork
+	if !c.fits(work) {
+		return false
+	}
+	c.spend(work)
+	return true
 }
 
 // narrow lets what comes next do no more than most, nor more than was left. Its result goes to widen.

@@ -448,3 +448,27 @@ func TestWatchedKeysAreWork(t *testing.T) {
 	require.Equal(t, "[[1]]", lines(d.apply(body)))
 	require.Equal(t, "[[2]]", lines(d.applyAs(2, body)))
 }
+
+// Each key that a request writes or deletes is work, in requests that write at all.
+func TestWrittenKeysAreWork(t *testing.T) {
+	for _, name := range []string{"del", "unlink", "mset", "msetnx", "msetex"} {
+		d := newDriver(t)
+		d.m.budgets = smallBudgets()
+		words := []string{name}
+		if name == "msetex" {
+			words = append(words, "120")
+		}
+		for i := range 120 {
+			words = append(words, fmt.Sprint("k", i))
+			if strings.HasPrefix(name, "m") {
+				words = append(words, "v")
+			}
+		}
+		blocked, body := pipeline(spin("other", 4000), "set after 1"), request(nil, 0, words...)
+		require.Empty(t, d.together(blocked, body)[1], name)
+		require.Len(t, d.together(body, pipeline("set x 1"))[0], 1, name)
+		require.Len(t, d.applyAs(2, body), 1, name)
+	}
+	d := newDriver(t)
+	require.Equal(t, errOverWork, d.eval("local t={} for i=1,4000 do t[i]='k'..i end for i=1,200 do redis.call('del',unpack(t)) end"))
+}

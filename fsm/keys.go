@@ -7,6 +7,9 @@ import (
 )
 
 func delOp(c *call) protocol.Value {
+	if !c.affords(len(c.args) - 1) {
+		return errOverWork
+	}
 	var n int64
 	for _, key := range c.args[1:] {
 		if it := c.find(key); it != nil {

@@ -98,6 +98,9 @@ func msetexOp(c *call) protocol.Value {
 
 // setAll sets keys and values by turns, all or none. It returns done, or 0.
 func (c *call) setAll(pairs []string, o *options, done protocol.Value) protocol.Value {
+	if !c.affords(len(pairs) / 2) {
+		return errOverWork
+	}
 	deadlineMillis := int64(never)
 	if o.unit != expiryNone {
 		d, problem, ok := c.deadline(o.unit, o.amount)
