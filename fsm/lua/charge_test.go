@@ -207,3 +207,38 @@ func TestFormatLooksAtItsPrecision(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "a|    x|abc|d", v.Str)
 }
+
+// TestLoopsOfTheEngineTakeSteps: what one instruction does many times over is paid for in proportion.
+func TestLoopsOfTheEngineTakeSteps(t *testing.T) {
+	r := NewRunner()
+	used := func(source string) Used {
+		_, err := r.Run(mustCompile(t, source), &Env{Host: newFakeHost()})
+		require.NoError(t, err, source)
+		return r.Used()
+	}
+	const fill = "local t = {} for i = 1, 4000 do t[i] = i * 7919 % 4001 end "
+	for name, c := range map[string]struct {
+		before, loop string
+		least        int64
+	}{
+		"table.insert at the front": {fill, "for i = 1, 100 do table.insert(t, 1, 0) end", 100 * 4000 / 4},
+		"table.sort":                {fill, "table.sort(t)", 4000 * 11}, // of log2(4000) comparisons for each
+		"variable arguments": {
+			fill + "local function f(n, ...) for i = 1, n do select('#', ...) end end f(0, unpack(t)) ",
+			"f(100, unpack(t))", 100 * 4000 / 8,
+		},
+		"back references": {
+			"local s = string.rep('x', 8192) local all = s .. 'y' .. string.rep(s, 200) ",
+			"assert(string.find(all, '^(x*)y' .. string.rep('%1', 200)))", 200 * 8192 / 64,
+		},
+		"next over what was removed": {
+			`local t, last = {} for i = 1, 4096 do t['k' .. i] = i end for k in pairs(t) do last = k end
+			for k in pairs(t) do if k ~= last then t[k] = nil end end `,
+			"for i = 1, 100 do assert(next(t) == last) end", 100 * 4000 / 4,
+		},
+	} {
+		require.GreaterOrEqual(t, used(c.before+c.loop).Steps-used(c.before).Steps, c.least, name)
+	}
+	const maps = "redis.setresp(3) " + fill
+	require.GreaterOrEqual(t, used(maps+"return {map = t}").MemoryBytes-used(maps).MemoryBytes, int64(4000*2*replyBytes))
+}

@@ -178,3 +178,20 @@ func TestSparseArrays(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, v.Str, "excessively sparse array")
 }
+
+// TestArgumentsHaveRoomToGrow: KEYS and ARGV are tables as they are when a script has assigned their elements one
+// by one, which shows in the length of one with a hole. Redis 7.0.15 gives the same.
+func TestArgumentsHaveRoomToGrow(t *testing.T) {
+	three, nine := []string{"a", "b", "c"}, strings.Split("abcdefghi", "")
+	for source, want := range map[string]int64{
+		"KEYS[2] = nil return #KEYS": 1,
+		"KEYS[3] = nil return #KEYS": 2,
+		"ARGV[8] = nil return #ARGV": 7,
+		"ARGV[10] = '' return #ARGV": 10,
+		"ARGV[17] = '' return #ARGV": 9,
+	} {
+		v, err := mustCompile(t, source).Run(&Env{Host: newFakeHost(), Keys: three, Args: nine})
+		require.NoError(t, err)
+		require.Equal(t, protocol.Integer(want), v, source)
+	}
+}
