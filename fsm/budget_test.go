@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -471,4 +472,11 @@ func TestWrittenKeysAreWork(t *testing.T) {
 	}
 	d := newDriver(t)
 	require.Equal(t, errOverWork, d.eval("local t={} for i=1,4000 do t[i]='k'..i end for i=1,200 do redis.call('del',unpack(t)) end"))
+}
+
+// TestSetrangeHasALimit: the longest value there may be, and no longer one.
+func TestSetrangeHasALimit(t *testing.T) {
+	d := newDriver(t)
+	require.Equal(t, errTooLong, d.do("setrange", "k", strconv.Itoa(maxValueBytes), "x"))
+	require.Equal(t, protocol.Integer(maxValueBytes), d.do("setrange", "k", strconv.Itoa(maxValueBytes-1), "x"))
 }

@@ -149,6 +149,12 @@ func TestCalendarOfManyChapters(t *testing.T) {
 		require.NoError(t, checkCalendar(&c))
 		require.Greater(t, len(c.chapters), 3)
 		require.Equal(t, n/2, c.before(n/2))
+		for _, ch := range c.chapters {
+			first := ch.pages[0].dues[0].deadlineMillis
+			next, ok := c.next(first) // what is just before stands in the chapter before
+			require.True(t, ok)
+			require.Equal(t, first, next)
+		}
 		for at, i := range rng.Perm(n) {
 			if at%20 != 0 {
 				c.remove(due{int64(i), uint64(i)})

@@ -266,3 +266,19 @@ func TestKeysWithLikeHashes(t *testing.T) {
 		require.Len(t, items(&k, 0), 50_000)
 	}
 }
+
+// TestCopyWithLikeHashes: a copy and its original go on without each other, where a tree holds the items, too.
+func TestCopyWithLikeHashes(t *testing.T) {
+	k := newKeyspace()
+	const n = 10 * leafSlots
+	for i := range n {
+		key := fmt.Sprint(i)
+		k.put(&item{data: key, keyLen: uint32(len(key))})
+	}
+	c := k.copy()
+	for i := range n / 2 {
+		k.remove(0, fmt.Sprint(i))
+	}
+	require.Len(t, items(&k, 0), n/2)
+	require.Len(t, items(&c, 0), n)
+}

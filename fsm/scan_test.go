@@ -18,9 +18,11 @@ func scanAll(d *driver, between func(), options ...string) (keys []string) {
 		for _, key := range reply.Elems[1].Elems {
 			keys = append(keys, key.Str)
 		}
+		before := cursor
 		if cursor = reply.Elems[0].Str; cursor == "0" {
 			return keys
 		}
+		require.NotEqual(d.t, before, cursor, "the scan stands still")
 		n, err := strconv.ParseInt(cursor, 10, 64)
 		require.NoError(d.t, err)
 		require.Less(d.t, n, int64(1)<<53, "a cursor that a double cannot hold")

@@ -95,3 +95,16 @@ func TestSessionsAreOrdered(t *testing.T) {
 	}
 	require.Equal(t, []string{"a", "b", "c", "d"}, names)
 }
+
+// TestNewLifeBeginsWithNothingApplied: the numbers of a new life begin again.
+func TestNewLifeBeginsWithNothingApplied(t *testing.T) {
+	var ss sessions
+	batch := func(epoch, seq uint64) bool {
+		return ss.begin(&protocol.Batch{Origin: protocol.Origin{Node: "n1", Epoch: epoch}, Low: 1, Seq: seq})
+	}
+	require.True(t, batch(1, 3)) // a gap before it: it is not below the floor
+	require.False(t, batch(1, 3))
+	require.True(t, batch(2, 3))
+	require.True(t, batch(2, 1))
+	require.False(t, batch(1, 4))
+}

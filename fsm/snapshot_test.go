@@ -288,3 +288,16 @@ func TestHashIsFixed(t *testing.T) {
 		require.Equal(t, want, hashKey(key), "%q", key)
 	}
 }
+
+// TestSnapshotKeepsItsScripts: the cache of scripts goes on without the snapshot.
+func TestSnapshotKeepsItsScripts(t *testing.T) {
+	d := newDriver(t)
+	d.do("script", "load", "return 1")
+	d.do("eval", "return 2", "0")
+	want := d.m.Hash()
+	s := d.m.Snapshot()
+	d.do("script", "load", "return 2")
+	d.do("eval", "return 3", "0")
+	require.Equal(t, want, s.Hash())
+	require.NotEqual(t, want, d.m.Hash())
+}

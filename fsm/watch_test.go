@@ -30,6 +30,7 @@ func TestWatch(t *testing.T) {
 		{"another key", func(d *driver) { d.do("set", "other", "1") }, true},
 		{"a read", func(d *driver) { d.do("get", "k") }, true},
 		{"a write that changes nothing", func(d *driver) { d.do("set", "k", "v", "NX"); d.do("persist", "k") }, true},
+		{"GETEX PERSIST of a key that does not end", func(d *driver) { d.do("getex", "k", "PERSIST") }, true},
 		{"the same value again", func(d *driver) { d.do("set", "k", "v") }, false},
 		{"a deadline", func(d *driver) { d.do("pexpire", "k", "1000") }, false},
 		{"removed", func(d *driver) { d.do("del", "k") }, false},

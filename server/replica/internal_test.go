@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"math"
+	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -369,4 +370,65 @@ func TestProgressAfterAPause(t *testing.T) {
 		p.judge("n2", 5, 6, start.Add(at*time.Second))
 	}
 	require.Equal(t, FollowerMoves{Name: "n2", LogIndex: 6, After: time.Minute}, p.judge("n2", 6, 6, start.Add(time.Minute)))
+}
+
+func TestMatchOfAFormerTermDoesNotCount(t *testing.T) {
+	a := newAcks("n1", map[string]string{"n1": "", "n2": "", "n3": ""})
+	a.note("n2", 6, a.sending(), 9)
+	require.Zero(t, a.forget(a.awaitMatch(7, 5, 1)))
+	a.note("n2", 7, a.sending(), 5)
+	require.Equal(t, 1, a.forget(a.awaitMatch(7, 5, 1)))
+}
+
+// What followers had queued when a leadership ended takes no room of the next one.
+func TestInboxIsEmptyWhenItOpens(t *testing.T) {
+	r := &Replica{config: Config{Limits: Limits{PendingBytes: 10}}}
+	r.proposer = &proposer{wake: make(chan struct{}, 1)}
+	b := newInbox(r)
+	for term := range uint64(3) {
+		b.open(term + 1)
+		conn, other := net.Pipe()
+		in := &inbound{origin: protocol.Origin{Node: "n2"}, conn: conn}
+		require.True(t, b.admit(in))
+		require.Zero(t, b.bytes)
+		require.NoError(t, b.put(in, []forwarded{{body: make([]byte, 20)}}))
+		b.shut()
+		require.NoError(t, other.Close())
+	}
+}
+
+// A WAIT that is over makes room for another.
+func TestWaitsOfALinkDoNotAddUp(t *testing.T) {
+	r := &Replica{}
+	r.acks = newAcks("n1", map[string]string{"n1": "", "n2": "", "n3": ""})
+	in := &inbound{r: r, out: newOutbox(1<<20, false), wake: make(chan struct{}, 1)}
+	for number := range uint64(3) {
+		in.wait(t.Context(), number, 1, 0)
+		in.parts.Wait()
+		require.Zero(t, in.waits)
+	}
+}
+
+// A batch that was applied before the snapshot this node installed took effect, and what it answered is unknown.
+func TestSecondCopyIsUncertain(t *testing.T) {
+	own := protocol.Origin{Node: "n1", Epoch: 1}
+	s := sink{r: &Replica{origin: own}}
+	s.Done(own, 7, nil, false)
+	require.Len(t, s.own, 1)
+	require.Equal(t, uint64(7), s.own[0].number)
+	require.ErrorIs(t, s.own[0].err, protocol.ErrUncertain)
+}
+
+// Raft refuses entries during a transfer and tells only the future: so none may be on its way.
+func TestTransferWaitsForWhatIsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Replica{}
+		r.proposer = &proposer{wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+		l := &lead{gone: make(chan struct{}), landed: make(chan struct{}, 1)}
+		l.inFlight.Store(1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, r.transfer(ctx, l), context.DeadlineExceeded) // and raft, which is not there, is not asked
+		require.Empty(t, r.proposer.turn)
+	})
 }

@@ -284,3 +284,20 @@ func TestTrailingEntries(t *testing.T) {
 	require.NoError(t, log.DeleteRange(1, 140))
 	require.Equal(t, uint64(29), trailing(newAheadLog(store, limit, nil), 1000), "the log begins there")
 }
+
+// A former leader appends as a follower behind what it appended as a leader: the store takes no gap.
+func TestFollowerAppendsBehindWhatIsOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 5)
+		append1(t, log, 6)
+		require.Equal(t, 1, <-store.calls)
+		follows := func() bool { return false }
+		log.leads.Store(&follows)
+		done := waits(t, func() error { return log.StoreLog(&raft.Log{Index: 7}) })
+		require.Empty(t, store.calls)
+		store.let <- nil
+		require.Equal(t, 1, <-store.calls)
+		store.let <- nil
+		require.NoError(t, <-done)
+	})
+}

@@ -252,6 +252,20 @@ func TestLostPiecesAreNoticed(t *testing.T) {
 	}
 }
 
+// TestGapBehindTheSnapshotIsNoticed: entries that are in no snapshot and not in the log were lost, whatever was
+// recorded of snapshots.
+func TestGapBehindTheSnapshotIsNoticed(t *testing.T) {
+	for _, kind := range kinds {
+		c := config(memoryDir(t), kind)
+		s := mustOpen(t, c)
+		require.NoError(t, s.Log.StoreLogs(entries(1, 20)))
+		takeSnapshot(t, s.Snapshots, 5, "five")
+		require.NoError(t, s.Log.(*guardedLog).log.DeleteRange(1, 6))
+		require.NoError(t, s.Close())
+		requireRefused(t, c, "the newest there has index 5, the log has entries 7 to 20", advice)
+	}
+}
+
 // TestInterruptedCreationIsBegunAgain: no Open had returned, so nothing is lost.
 func TestInterruptedCreationIsBegunAgain(t *testing.T) {
 	for _, kind := range kinds {
