@@ -14,8 +14,16 @@ type position struct{ index, term uint64 }
 // completed remembers where the newest snapshot ends that was completed; 0 if none was.
 type completed struct{ end atomic.Uint64 }
 
-func (c *completed) reach(index uint64) {
-	for old := c.end.Load(); old < index && !c.end.CompareAndSwap(old, index); old = c.end.Load() {
+// reach notes the end of a completed snapshot, and reports false if a later one was completed before.
+func (c *completed) reach(index uint64) bool {
+	for {
+		old := c.end.Load()
+		if old > index {
+			return false
+		}
+		if c.end.CompareAndSwap(old, index) {
+			return true
+		}
 	}
 }
 

@@ -96,6 +96,48 @@ func TestOvertakenSnapshotFails(t *testing.T) {
 	require.Len(t, list, 1)
 }
 
+// meanwhile is a snapshot store in which something else happens when a snapshot has been written and nobody has been
+// told of it yet.
+type meanwhile struct {
+	raft.SnapshotStore
+	happens func()
+}
+
+type meanwhileSink struct {
+	raft.SnapshotSink
+	of *meanwhile
+}
+
+func (m *meanwhile) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration, at uint64, tr raft.Transport) (raft.SnapshotSink, error) {
+	sink, err := m.SnapshotStore.Create(version, index, term, c, at, tr)
+	return meanwhileSink{SnapshotSink: sink, of: m}, err
+}
+
+func (s meanwhileSink) Close() error {
+	err := s.SnapshotSink.Close()
+	happens := s.of.happens
+	s.of.happens = func() {}
+	happens()
+	return err
+}
+
+// TestSnapshotOvertakenAtItsEndFails: as above, and the later one is complete when the node's own is about to be.
+func TestSnapshotOvertakenAtItsEndFails(t *testing.T) {
+	disk, err := storetest.NewDisk().Open(store.Config{})
+	require.NoError(t, err)
+	between := &meanwhile{SnapshotStore: disk.Snapshots}
+	s, err := store.New(store.Parts{Log: disk.Log, Stable: disk.Stable, Snapshots: between}, store.Hooks{})
+	require.NoError(t, err)
+	between.happens = func() { snapshotAt(t, s, 2, 10) }
+	own, err := s.Snapshots.Create(1, 8, 2, raft.Configuration{}, 1, nil)
+	require.NoError(t, err)
+	require.ErrorContains(t, own.Close(), "one of a later index than 8 is there")
+	list, err := s.Snapshots.List()
+	require.NoError(t, err)
+	require.Equal(t, uint64(10), list[0].Index)
+	snapshotAt(t, s, 2, 10) // the same again is none that comes late
+}
+
 func TestOtherDeletionsPass(t *testing.T) {
 	s, err := storetest.NewDisk().Open(store.Config{})
 	require.NoError(t, err)

@@ -225,7 +225,8 @@ func (s *guardedSink) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// Close fails if a later snapshot was installed meanwhile: raft would take this one for its newest.
+// Close fails if a later snapshot was installed meanwhile, also while this one is being completed: raft would take
+// this one for its newest, and believe that its log ends before the later one does.
 func (s *guardedSink) Close() error {
 	return s.guard.do(OpSnapshot, 0, 0, func() error {
 		if s.completed.end.Load() > s.end {
@@ -234,7 +235,9 @@ func (s *guardedSink) Close() error {
 		if err := s.SnapshotSink.Close(); err != nil {
 			return err
 		}
-		s.completed.reach(s.end)
+		if !s.completed.reach(s.end) {
+			return overtaken("complete", s.end)
+		}
 		return nil
 	})
 }
