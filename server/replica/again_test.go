@@ -112,6 +112,19 @@ func TestRestGoesBehindAll(t *testing.T) {
 	})
 }
 
+// A unit that ended belongs to the connection that waits for it, also while others of its entry are looked at.
+// What would be wrong, the race detector sees.
+func TestEndedUnitIsLeftAlone(t *testing.T) {
+	inTable(t, func(e *entries, submit func(*Unit) <-chan error) {
+		a, b := submit(numbered("a", 2)), submit(numbered("b", 2))
+		e.take()
+		time.Sleep(2*time.Second + 1) // no time for another try
+		e.table.complete([]completion{e.ran("a", 0, 0), e.ran("b", 0, 1)})
+		require.Equal(t, protocol.ErrNoRoom, <-a)
+		require.NoError(t, <-b)
+	})
+}
+
 // What has run keeps its replies, whatever becomes of the rest, and the rest is told what is true of it.
 func TestRestRunsOutOfTime(t *testing.T) {
 	for _, c := range []struct {
