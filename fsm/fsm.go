@@ -177,8 +177,10 @@ func (m *Machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 	defer m.mu.RUnlock()
 	c.st, c.ops, c.reading, c.dueMet = m.st, m.ops, true, false
 	c.nowMillis, c.wallOffsetMillis = max(nowMillis, m.st.clockMillis), wallOffsetMillis
-	if c.pays, c.looks = newPurse(m.budgets.turn), newPurse(m.budgets.turn); a == Glance {
+	if a == Glance {
 		c.pays, c.looks = ownPurse(m.budgets.glance), ownPurse(m.budgets.unit)
+	} else {
+		c.pays, c.looks = newPurse(m.budgets.turn), newPurse(m.budgets.turn)
 	}
 	r := protocol.Request{Args: c.args[:0]}
 	replies = make([]protocol.Value, 0, min(count, len(body)))
