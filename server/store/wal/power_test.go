@@ -170,7 +170,7 @@ func cuts(seed uint64) fault {
 var firstFaults = map[string]struct {
 	first fault
 	next  []fault
-}{"killed": {kills, []fault{fails, cuts(1)}}, "failed": {fails, nil}, "cut": {cuts(1), []fault{fails}}}
+}{"killed": {kills, []fault{fails, cuts(1), cuts(6), cuts(16)}}, "failed": {fails, nil}, "cut": {cuts(1), []fault{fails}}}
 
 // at makes f happen at the nth operation from now on; reached says whether it came to that.
 func at(d *memdisk.Disk, n int, f fault) (reached *bool) {
