@@ -1,4 +1,4 @@
-package replicatest
+package storetest
 
 import (
 	"testing"
@@ -9,17 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/server/store"
-	"github.com/holdfast/holdfast/server/store/storetest"
 )
 
 // Time goes on while one change of the log waits for another one's sync.
 func TestHeldSyncsDoNotStopTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		disk := storetest.NewDisk()
+		disk := NewDisk()
 		opened, err := disk.Open(store.Config{})
 		require.NoError(t, err)
 		defer disk.Crash()
-		log := inTurn(opened.Log)
+		log := opened.Log
 		require.NoError(t, log.StoreLogs([]*raft.Log{{Index: 1, Term: 1}, {Index: 2, Term: 1}}))
 		disk.HoldSyncs()
 		done := make(chan error, 2)
