@@ -29,7 +29,7 @@ fmt: ## format Go with gofumpt, and wrap Markdown
 	$(GO) run ./cmd/internal/mdwrap -w
 
 rewrite: ## regenerate transcripts and generated documents after an intended change
-	$(GO) test ./cmd/holdfast ./fsm ./server ./server/resp ./jepsen/internal/picture -rewrite
+	$(GO) test ./cmd/holdfast ./fsm ./server ./server/frontend ./jepsen/internal/picture -rewrite
 
 FUZZTIME ?= 20s
 fuzz: ## run every fuzz target for FUZZTIME (20s)
@@ -39,7 +39,7 @@ demo: ## three nodes on this machine, ports 6379 to 6381
 	$(GO) run ./cmd/holdfast demo
 
 differential: ## compare replies with a real redis-server 7.0 (installed by you)
-	HOLDFAST_REDIS_SERVER=$${HOLDFAST_REDIS_SERVER:-$$(command -v redis-server)} $(GO) test -count=1 -run Differential ./protocol ./fsm/... ./server/resp
+	HOLDFAST_REDIS_SERVER=$${HOLDFAST_REDIS_SERVER:-$$(command -v redis-server)} $(GO) test -count=1 -run Differential ./protocol ./fsm/... ./server/frontend
 
 jepsen: ## partition tests against a three-node cluster, about three minutes
 	$(GO) run ./jepsen --time 150s

@@ -22,16 +22,16 @@ const (
 	databaseWork = 1 << 10
 )
 
-// versionBudgets is the first version of the entry whose units and transactions have budgets.
+// versionBudgets is the first version of the entry whose batches and transactions have budgets.
 const versionBudgets = 3
 
 // budgets bound the work of what shares an entry, or the machine's lock. Those of entries are a
 // part of what version 3 means: nodes must agree on them. They are a field of [Machine] for tests alone.
 type budgets struct {
-	// unit is what each unit may do in any case, entry what all units of an entry may do beyond
-	// that, together. A request that does not fit is not run, and ends its unit; the first that
-	// wants more than its unit has runs, whatever it takes: so the largest request runs when its turn comes.
-	unit, entry int64
+	// batch is what each batch may do in any case, entry what all batches of an entry may do beyond
+	// that, together. A request that does not fit is not run, and ends its batch; the first that
+	// wants more than its batch has runs, whatever it takes: so the largest request runs when its turn comes.
+	batch, entry int64
 	// reads is entry for what reads do in an entry beyond the price of their words.
 	reads int64
 	// transaction bounds one EXEC.
@@ -41,7 +41,7 @@ type budgets struct {
 }
 
 func defaultBudgets() budgets {
-	return budgets{unit: 1 << 16, entry: 1 << 26, reads: 1 << 25, transaction: 1 << 28, glance: 1 << 23, turn: 1 << 24}
+	return budgets{batch: 1 << 16, entry: 1 << 26, reads: 1 << 25, transaction: 1 << 28, glance: 1 << 23, turn: 1 << 24}
 }
 
 // boundless is above every sum of work.
@@ -57,11 +57,11 @@ func price(r *protocol.Request, n int) int64 {
 	return requestWork + int64(len(r.Args))*wordWork + int64(n)
 }
 
-// purse is what a unit may spend.
+// purse is what a batch may spend.
 type purse struct {
-	full int64 // what all units of the entry share
-	pot  int64 // what the units before this one left of it
-	left int64 // of pot and of the unit's own
+	full int64 // what all batches of the entry share
+	pot  int64 // what the batches before this one left of it
+	left int64 // of pot and of the batch's own
 }
 
 func newPurse(shared int64) purse { return purse{full: shared, pot: shared, left: shared} }
@@ -69,7 +69,7 @@ func newPurse(shared int64) purse { return purse{full: shared, pot: shared, left
 // ownPurse is one with nothing that is shared.
 func ownPurse(own int64) purse { return purse{full: boundless, left: own} }
 
-// open gives the purse to the next unit, which has own beside what is shared.
+// open gives the purse to the next batch, which has own beside what is shared.
 func (p *purse) open(own int64) {
 	p.pot = max(0, min(p.pot, p.left))
 	p.left = p.pot + own

@@ -61,12 +61,12 @@ func spin(key string, n int) string {
 
 // smallBudgets are so small that tests can go over them in no time.
 func smallBudgets() budgets {
-	return budgets{unit: 20_000, entry: 100_000, reads: 50_000, transaction: 200_000, glance: 20_000, turn: 20_000}
+	return budgets{batch: 20_000, entry: 100_000, reads: 50_000, transaction: 200_000, glance: 20_000, turn: 20_000}
 }
 
-// Of a unit everything up to the first request that does not fit is applied, and nothing from there on. Units that keep
+// Of a batch everything up to the first request that does not fit is applied, and nothing from there on. Batches that keep
 // to their own share are applied whatever the others do.
-func TestUnitsShareAnEntry(t *testing.T) {
+func TestBatchesShareAnEntry(t *testing.T) {
 	d := newDriver(t)
 	d.m.budgets = smallBudgets()
 	hostile := pipeline("set h 1", spin("h1", 4500), spin("h2", 4500), "set h 2")
@@ -83,7 +83,7 @@ func TestUnitsShareAnEntry(t *testing.T) {
 	require.Equal(t, "[1 OK]", lines(replies[0]))
 }
 
-// The largest request is applied when it is the first to want more than its unit has.
+// The largest request is applied when it is the first to want more than its batch has.
 func TestLargestRequestRunsAlone(t *testing.T) {
 	for _, largest := range []string{
 		spin("k", 1_000_000), "append big x", "setrange big 0 x", "copy big copy", "rename big other", "incrbyfloat n 1", "delex big IFDEQ 0123456789abcdef",
@@ -194,16 +194,16 @@ func TestOldEntriesHaveNoBudgets(t *testing.T) {
 	}
 }
 
-// A script pays for what it does itself, whatever came before it in the unit.
+// A script pays for what it does itself, whatever came before it in the batch.
 func TestScriptsDoNotPayForOthers(t *testing.T) {
 	d := newDriver(t)
 	d.do("set", "big", strings.Repeat("x", 8<<20))
 	body := pipeline(append(slices.Repeat([]string{"copy big copy replace"}, 40), "eval return~redis.call('set','a','1') 0")...)
 	require.Equal(t, "OK", d.applyAs(2, body)[40].Str)
-	require.Less(t, len(d.apply(body)), 20, "the unit has a budget of its own now")
+	require.Less(t, len(d.apply(body)), 20, "the batch has a budget of its own now")
 }
 
-// Beside the log a unit is read as far as a glance goes, and then turn by turn, each of at least a request.
+// Beside the log a batch is read as far as a glance goes, and then turn by turn, each of at least a request.
 func TestReadsTakeTurns(t *testing.T) {
 	d := newDriver(t)
 	d.fill("k", 1000, 1<<40)
@@ -273,7 +273,7 @@ func (l heavyLog) script(key string) []byte {
 	return request(nil, l.rng.Intn(2), name, source, "1", key)
 }
 
-// TestTwinsOverBudget is TestTwins with units and transactions that go over their budgets. The third machine is the
+// TestTwinsOverBudget is TestTwins with batches and transactions that go over their budgets. The third machine is the
 // model of what budgets mean: it has none, and is given those requests alone that the first has answered.
 func TestTwinsOverBudget(t *testing.T) {
 	cut, refused, noRoom := 0, 0, 0
@@ -380,7 +380,7 @@ func TestPrices(t *testing.T) {
 	p.open(100)
 	require.Equal(t, int64(100), p.ceiling())
 	p.open(100)
-	require.Equal(t, int64(100), p.ceiling(), "what a unit leaves of its own is nobody's")
+	require.Equal(t, int64(100), p.ceiling(), "what a batch leaves of its own is nobody's")
 	r := protocol.Request{Args: []string{"get", "k"}}
 	require.Equal(t, int64(requestWork+2*wordWork+9), price(&r, 9))
 }

@@ -42,7 +42,7 @@ type call struct {
 	journal journal
 
 	bounds budgets
-	// pays is what the unit may spend on requests that write and on the words of all, looks
+	// pays is what the batch may spend on requests that write and on the words of all, looks
 	// what it may on what reads do beyond their words.
 	pays, looks purse
 	// work counts what the request did: see [call.spend]. It may come to ceiling; over: it was, or

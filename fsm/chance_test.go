@@ -11,7 +11,7 @@ import (
 
 const tokenScript = "return tostring(math.random(1, 1000000000))"
 
-// TestTokensDiffer: no two scripts draw the same token, in one unit, in a transaction, in
+// TestTokensDiffer: no two scripts draw the same token, in one batch, in a transaction, in
 // one entry, or after a restart of the node or of the leader, though nothing is written between.
 func TestTokensDiffer(t *testing.T) {
 	d := newDriver(t)

@@ -15,7 +15,7 @@
 //   - No request that decodes makes it panic, or run without bound. A script or a
 //     transaction that runs over its budget leaves nothing behind.
 //   - An entry costs a fraction of a second at most. What its budget has no room for is not
-//     applied, and the sink is told so; units that cost little always have room.
+//     applied, and the sink is told so; batches that cost little always have room.
 //   - A snapshot is taken in constant time and does not change; one that is
 //     damaged is refused, and the state stays.
 //
@@ -35,7 +35,7 @@
 //	ops.go         which function is which command
 //	set.go …       the commands: set, strings, counters, keys, expire, scan, exec, eval
 //	watch.go       what EXEC compares with what WATCH saw
-//	budget.go      how much work a request, a unit and an entry may be
+//	budget.go      how much work a request, a batch and an entry may be
 //	memory.go      what the state takes, and what is refused when it is full
 //	undo.go        what a script or a transaction changed
 //	chance.go      where math.random begins

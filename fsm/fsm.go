@@ -106,8 +106,8 @@ func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error)
 	number := b.Seq << 20
 	c.origin, c.seq, c.scripted = b.Origin, b.Seq, [2]uint64{}
 	c.replies = c.replies[:0]
-	c.pays.open(c.bounds.unit)
-	c.looks.open(c.bounds.unit)
+	c.pays.open(c.bounds.batch)
+	c.looks.open(c.bounds.batch)
 	for body := b.Body; body != ""; number++ {
 		rest, err := protocol.NextRequest(body, &r)
 		if err != nil {
@@ -178,7 +178,7 @@ func (m *Machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 	c.st, c.ops, c.reading, c.dueMet = m.st, m.ops, true, false
 	c.nowMillis, c.wallOffsetMillis = max(nowMillis, m.st.clockMillis), wallOffsetMillis
 	if a == Glance {
-		c.pays, c.looks = ownPurse(m.budgets.glance), ownPurse(m.budgets.unit)
+		c.pays, c.looks = ownPurse(m.budgets.glance), ownPurse(m.budgets.batch)
 	} else {
 		c.pays, c.looks = newPurse(m.budgets.turn), newPurse(m.budgets.turn)
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/replica"
-	"github.com/holdfast/holdfast/server/resp"
 	"github.com/holdfast/holdfast/server/store"
 )
 
@@ -87,7 +87,7 @@ type LimitsConfig struct {
 	MaxValue    int    // bytes of a value in one command
 	MaxQuery    int    // bytes of requests waiting unparsed on one connection
 	MaxOutput   int    // bytes of replies a client may leave unread
-	MaxPipeline int    // commands that are answered as one unit
+	MaxPipeline int    // commands that are answered as one batch
 	MaxMemory   string // what keys and scripts may take: see ParseMaxMemory
 	// MaxMemoryClients is what all clients may take together, in the same words.
 	MaxMemoryClients string
@@ -104,7 +104,7 @@ type DebugConfig struct {
 
 // DefaultConfig is one node on loopback, with the defaults of the packages that a value is for.
 func DefaultConfig() Config {
-	limits, timing := resp.DefaultLimits(), resp.DefaultTiming()
+	limits, timing := frontend.DefaultLimits(), frontend.DefaultTiming()
 	return Config{
 		Node:   NodeConfig{Name: "n1", DataDir: "./holdfast-data", LogStore: store.KindWAL},
 		Listen: ListenConfig{Addr: "127.0.0.1:6379", PeerAddr: "127.0.0.1:7379"},

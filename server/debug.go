@@ -46,7 +46,7 @@ func (f *faults) disk() *store.Faults {
 	return f.store
 }
 
-// handler answers DEBUG's words for package resp; nil without --debug.
+// handler answers DEBUG's words for package frontend; nil without --debug.
 func (f *faults) handler() func([]string) (protocol.Value, bool) {
 	if f == nil {
 		return nil

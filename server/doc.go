@@ -1,11 +1,11 @@
-// Package server makes a node of its parts: the client side (server/resp), the
+// Package server makes a node of its parts: the client side (server/frontend), the
 // replica of the state machine (server/replica), the port between nodes
 // (server/peer) and the disk (server/store).
 //
-//	clients ─► resp ─► replica ─► raft ─► fsm.Machine
-//	                      │  ▲      │
-//	                      ▼  │      ▼
-//	                     peer      store
+//	clients ─► frontend ─► replica ─► raft ─► fsm.Machine
+//	                          │  ▲      │
+//	                          ▼  │      ▼
+//	                         peer      store
 //
 // It promises that New either returns a node that owns its ports and its folder,
 // or one clear error and nothing half-started; that Run ends in good order when
@@ -18,7 +18,7 @@
 //
 //	peers    mux.Run          ends with the node's context, after the replica
 //	replica  replica.Run      ends by Shutdown
-//	clients  resp.Serve       ends first
+//	clients  frontend.Serve   ends first
 //
-// Start reading at server.go; then the doc.go of resp and of replica.
+// Start reading at server.go; then the doc.go of frontend and of replica.
 package server

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/holdfast/holdfast/server/resp"
+	"github.com/holdfast/holdfast/server/frontend"
 )
 
 // DefaultMaxMemory leaves room for a second copy of the state while a snapshot is installed, and
@@ -103,14 +103,14 @@ func parseMemory(flag, text string, machineBytes uint64) (limitBytes uint64, err
 	return n * factor, nil
 }
 
-// clientsLimit reads a value of max-memory-clients, for [resp.Limits].
+// clientsLimit reads a value of max-memory-clients, for [frontend.Limits].
 func (m memory) clientsLimit(text string) (int, error) {
 	n, err := parseMemory("max-memory-clients", text, m.machineBytes)
 	switch {
 	case err != nil:
 		return 0, err
 	case n == 0 && strings.HasSuffix(text, "%") && m.machineBytes == 0:
-		return resp.DefaultLimits().ClientsBytes, nil
+		return frontend.DefaultLimits().ClientsBytes, nil
 	case n == 0:
 		return math.MaxInt, nil
 	}

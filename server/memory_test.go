@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/server/resp"
+	"github.com/holdfast/holdfast/server/frontend"
 )
 
 func TestParseMaxMemory(t *testing.T) {
@@ -37,7 +37,7 @@ func TestClientsLimit(t *testing.T) {
 		want    int
 	}{
 		{"10%", 1000, 100},
-		{"10%", 0, resp.DefaultLimits().ClientsBytes},
+		{"10%", 0, frontend.DefaultLimits().ClientsBytes},
 		{"3mb", 1000, 3 << 20},
 		{"0", 1000, math.MaxInt},
 		{"0", 0, math.MaxInt},

@@ -11,10 +11,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/peer"
-	"github.com/holdfast/holdfast/server/raftlog"
+	"github.com/holdfast/holdfast/server/raftnode/hclogger"
 	"github.com/holdfast/holdfast/server/replica"
-	"github.com/holdfast/holdfast/server/resp"
 	"github.com/holdfast/holdfast/server/store"
 )
 
@@ -27,7 +27,7 @@ type Server struct {
 	store   *store.Store
 	peers   *peer.Mux
 	replica *replica.Replica
-	front   *resp.Server
+	front   *frontend.Server
 	// fatal gets the error after which the process must end without touching its disk again.
 	fatal chan error
 }
@@ -78,7 +78,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	if faults != nil {
 		faults.node = s.replica
 	}
-	s.front = resp.New(s.frontConfig(secrets, faults), s.replica)
+	s.front = frontend.New(s.frontConfig(secrets, faults), s.replica)
 	return s, nil
 }
 
@@ -86,7 +86,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 func (s *Server) fitClients() error {
 	peers, _ := s.config.Peers() // validated by New
 	wanted, limit := s.config.Limits.MaxClients, openFiles()
-	fit, err := fitClients(wanted, len(peers), 2*resp.Refusals, limit)
+	fit, err := fitClients(wanted, len(peers), 2*frontend.Refusals, limit)
 	if err != nil {
 		return err
 	}
@@ -252,7 +252,7 @@ func (s *Server) replicaConfig(f *faults) replica.Config {
 		Snapshots:        replica.SnapshotPolicy{Entries: l.SnapshotThreshold, Interval: l.SnapshotInterval, Trailing: l.TrailingLogs},
 		MemoryLimitBytes: s.memory.limitBytes,
 		Logger:           s.logger,
-		RaftLogger:       raftlog.New(s.logger),
+		RaftLogger:       hclogger.New(s.logger),
 		OnEvent:          s.onEvent,
 	}
 }
@@ -265,21 +265,21 @@ func (s *Server) advertised() string {
 	return s.clients.Addr().String()
 }
 
-func (s *Server) frontConfig(secrets *secrets, f *faults) resp.Config {
+func (s *Server) frontConfig(secrets *secrets, f *faults) frontend.Config {
 	l := s.config.Limits
-	return resp.Config{
-		Limits: resp.Limits{
+	return frontend.Config{
+		Limits: frontend.Limits{
 			Clients: l.MaxClients, Args: l.MaxArgs, BulkBytes: l.MaxBulk, KeyBytes: l.MaxKey, ValueBytes: l.MaxValue,
 			QueryBytes: l.MaxQuery, OutputBytes: l.MaxOutput, Pipeline: l.MaxPipeline,
 			MemoryBytes: s.memory.limitBytes, ClientsBytes: s.memory.clientsBytes,
 		},
-		Timing: resp.Timing{Idle: l.IdleTimeout, KeepAlive: l.TCPKeepAlive, Drain: s.config.Timing.Shutdown},
-		Node: resp.Node{
+		Timing: frontend.Timing{Idle: l.IdleTimeout, KeepAlive: l.TCPKeepAlive, Drain: s.config.Timing.Shutdown},
+		Node: frontend.Node{
 			Name:     s.config.Node.Name,
-			Settings: []resp.Setting{{Name: "dir", Value: absolute(s.config.Node.DataDir)}},
+			Settings: []frontend.Setting{{Name: "dir", Value: absolute(s.config.Node.DataDir)}},
 		},
 		Logger:   s.logger,
-		Options:  resp.Options{Debug: s.config.Debug.Enabled, Faults: f.handler()},
+		Options:  frontend.Options{Debug: s.config.Debug.Enabled, Faults: f.handler()},
 		TLS:      secrets.clientTLS,
 		Password: secrets.password,
 	}

@@ -67,7 +67,7 @@ func options(c *server.Config) []option {
 		{name: "max-value-bytes", value: &c.Limits.MaxValue, help: "bytes of a value given in a command"},
 		{name: "max-query-bytes", value: &c.Limits.MaxQuery, help: "bytes of requests that one connection may have waiting"},
 		{name: "max-output-bytes", value: &c.Limits.MaxOutput, help: "bytes of one reply, else an error takes its place; and of replies that a client may leave unread before it is cut off"},
-		{name: "max-pipeline", value: &c.Limits.MaxPipeline, help: "commands of one connection that are answered as a unit"},
+		{name: "max-pipeline", value: &c.Limits.MaxPipeline, help: "commands of one connection that are answered as a batch"},
 		{name: "max-memory", value: &c.Limits.MaxMemory, help: "what keys and scripts may take while this node leads: bytes, with kb, mb, gb or tb, or a percentage of the machine's or the container's memory; beyond it writes that grow are answered with OOM; 0: no limit"},
 		{name: "max-memory-clients", value: &c.Limits.MaxMemoryClients, help: "what the buffers, queues and replies of all clients together may take, in the same units; beyond it the client that holds most is cut off; 0: no limit"},
 		{name: "idle-timeout", value: &c.Limits.IdleTimeout, help: "close connections that sent nothing for so long; 0: never"},

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/server/peer/peertest"
-	"github.com/holdfast/holdfast/server/raftlog"
+	"github.com/holdfast/holdfast/server/raftnode/hclogger"
 	"github.com/holdfast/holdfast/server/store"
 	"github.com/holdfast/holdfast/server/store/storetest"
 )
@@ -26,7 +26,7 @@ func startRaft(t *testing.T, n *node, peers raft.Configuration) *raft.Raft {
 	require.NoError(t, err)
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(n.config.NodeName)
-	c.Logger = raftlog.New(slog.New(slog.DiscardHandler))
+	c.Logger = hclogger.New(slog.New(slog.DiscardHandler))
 	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: n.Layer(KindRaft), MaxPool: 3, Timeout: time.Second, MaxRPCsInFlight: 1, Logger: c.Logger,
 	})

@@ -6,24 +6,24 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Of a unit the state machine runs what the budgets of unit and entry have room for, and surely
-// not the rest. The rest is proposed again in the same slot, as another unit behind all that waits, so
+// Of a batch the state machine runs what the budgets of batch and entry have room for, and surely
+// not the rest. The rest is proposed again in the same slot, as another batch behind all that waits, so
 // connections take turns. It goes in pieces: of one request first, then of more as more fit. At once, a
 // long pipeline would stand in the log as often as it has requests.
 
-// piece is what of a slot's unit is proposed at present.
+// piece is what of a slot's batch is proposed at present.
 type piece struct {
-	Unit
-	from     int // where its body begins in that of the unit
-	answered int // requests of the unit that have replies
+	Batch
+	from     int // where its body begins in that of the batch
+	answered int // requests of the batch that have replies
 	ran      int // how many of them came last
 }
 
 // whole is a piece of all of u.
-func whole(u *Unit) piece { return piece{Unit: Unit{Body: u.Body, Count: u.Count, Write: u.Write}} }
+func whole(u *Batch) piece { return piece{Batch: Batch{Body: u.Body, Count: u.Count, Write: u.Write}} }
 
 // take notes the replies to the piece that was proposed, and reports whether u has all now.
-func (p *piece) take(u *Unit, replies []protocol.Value) bool {
+func (p *piece) take(u *Batch, replies []protocol.Value) bool {
 	if p.answered == 0 {
 		u.Replies = replies
 	} else {
@@ -34,7 +34,7 @@ func (p *piece) take(u *Unit, replies []protocol.Value) bool {
 }
 
 // next makes p the piece of u that follows what was run.
-func (p *piece) next(u *Unit) {
+func (p *piece) next(u *Batch) {
 	p.from += protocol.BodyLen(u.Body[p.from:], p.ran)
 	rest := u.Body[p.from:]
 	p.Count = min(u.Count-p.answered, 2*p.ran+1)
@@ -42,7 +42,7 @@ func (p *piece) next(u *Unit) {
 }
 
 // fill answers with err what of u has no reply. It returns nil if some of u has a true one.
-func (p *piece) fill(u *Unit, err error) error {
+func (p *piece) fill(u *Batch, err error) error {
 	row, is := err.(*protocol.Error)
 	if p.answered == 0 || !is {
 		return err
@@ -77,7 +77,7 @@ func (t *table) requeue(s *slot, now time.Time) {
 	case s.deadline.Sub(now) < t.inTime, t.next-t.base >= maxSpan:
 		t.finish(s, protocol.ErrNoRoom)
 	default:
-		s.piece.next(s.unit)
+		s.piece.next(s.batch)
 		*t.at(s.number) = nil
 		s.handed = false
 		t.place(s)

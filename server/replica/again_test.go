@@ -16,40 +16,40 @@ import (
 type entries struct {
 	t      *testing.T
 	table  *table
-	number map[string]uint64 // of the unit that begins with a word
+	number map[string]uint64 // of the batch that begins with a word
 }
 
-// numbered is a unit of count requests, each of which names the unit and its place.
-func numbered(name string, count int) *Unit {
-	u := &Unit{Write: true, Count: count}
+// numbered is a batch of count requests, each of which names the batch and its place.
+func numbered(name string, count int) *Batch {
+	u := &Batch{Write: true, Count: count}
 	for i := range count {
 		u.Body = protocol.AppendRequestStrings(u.Body, 0, name, fmt.Sprint(i))
 	}
 	return u
 }
 
-// take returns what waits, each unit as its name with the places of its requests.
-func (e *entries) take() (units []string) {
+// take returns what waits, each batch as its name with the places of its requests.
+func (e *entries) take() (batches []string) {
 	e.number = map[string]uint64{}
-	e.table.take("consumer", math.MaxUint64, func(_, number uint64, u *Unit) bool {
-		unit, body, n := "", string(u.Body), 0
+	e.table.take("consumer", math.MaxUint64, func(_, number uint64, u *Batch) bool {
+		batch, body, n := "", string(u.Body), 0
 		var r protocol.Request
 		for ; body != ""; n++ {
 			var err error
 			body, err = protocol.NextRequest(body, &r)
 			require.NoError(e.t, err)
 			e.number[r.Args[0]] = number
-			unit += r.Args[0] + r.Args[1]
+			batch += r.Args[0] + r.Args[1]
 		}
 		require.Equal(e.t, n, u.Count)
 		require.True(e.t, u.Write)
-		units = append(units, unit)
+		batches = append(batches, batch)
 		return true
 	})
-	return units
+	return batches
 }
 
-// ran answers the requests of a unit with their places from until to.
+// ran answers the requests of a batch with their places from until to.
 func (e *entries) ran(name string, from, to int) completion {
 	c := completion{number: e.number[name]}
 	for i := from; i < to; i++ {
@@ -65,13 +65,13 @@ func places(count int) (vs []protocol.Value) {
 	return vs
 }
 
-// inTable runs a test of a table with a consumer, in virtual time. submit puts a unit in; its error comes later.
-func inTable(t *testing.T, test func(e *entries, submit func(*Unit) <-chan error)) {
+// inTable runs a test of a table with a consumer, in virtual time. submit puts a batch in; its error comes later.
+func inTable(t *testing.T, test func(e *entries, submit func(*Batch) <-chan error)) {
 	synctest.Test(t, func(t *testing.T) {
-		table := newTable(Limits{PendingUnits: 10, PendingBytes: 1000}, func() {})
+		table := newTable(Limits{PendingBatches: 10, PendingBytes: 1000}, func() {})
 		table.inTime = time.Second
 		table.attach("consumer", make(chan struct{}, 1))
-		test(&entries{t: t, table: table}, func(u *Unit) <-chan error {
+		test(&entries{t: t, table: table}, func(u *Batch) <-chan error {
 			done := make(chan error, 1)
 			go func() { done <- table.run(u, time.Now().Add(3*time.Second)) }()
 			synctest.Wait()
@@ -80,10 +80,10 @@ func inTable(t *testing.T, test func(e *entries, submit func(*Unit) <-chan error
 	})
 }
 
-// The rest of a unit goes behind all that waits, with a number of its own. Units whose turn did not come go
+// The rest of a batch goes behind all that waits, with a number of its own. Batches whose turn did not come go
 // before those that had one. What is proposed again grows with what was run.
 func TestRestGoesBehindAll(t *testing.T) {
-	inTable(t, func(e *entries, submit func(*Unit) <-chan error) {
+	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
 		a, b, c, d := numbered("a", 9), numbered("b", 3), numbered("c", 1), numbered("d", 1)
 		ended := []<-chan error{submit(a), submit(b), submit(c)}
 		require.Equal(t, []string{"a0a1a2a3a4a5a6a7a8", "b0b1b2", "c0"}, e.take())
@@ -102,7 +102,7 @@ func TestRestGoesBehindAll(t *testing.T) {
 		e.table.complete([]completion{e.ran("a", 7, 8), e.ran("b", 1, 3)})
 		require.Equal(t, []string{"a8"}, e.take())
 		e.table.complete([]completion{e.ran("a", 8, 9)})
-		for i, u := range []*Unit{a, b, c, d} {
+		for i, u := range []*Batch{a, b, c, d} {
 			require.NoError(t, <-ended[i])
 			require.Equal(t, places(u.Count), u.Replies)
 		}
@@ -112,10 +112,10 @@ func TestRestGoesBehindAll(t *testing.T) {
 	})
 }
 
-// A unit that ended belongs to the connection that waits for it, also while others of its entry are looked at.
+// A batch that ended belongs to the connection that waits for it, also while others of its entry are looked at.
 // What would be wrong, the race detector sees.
-func TestEndedUnitIsLeftAlone(t *testing.T) {
-	inTable(t, func(e *entries, submit func(*Unit) <-chan error) {
+func TestEndedBatchIsLeftAlone(t *testing.T) {
+	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
 		a, b := submit(numbered("a", 2)), submit(numbered("b", 2))
 		e.take()
 		time.Sleep(2*time.Second + 1) // no time for another try
@@ -155,7 +155,7 @@ func TestRestRunsOutOfTime(t *testing.T) {
 			e.table.complete([]completion{e.ran("a", 1, 2)})
 		}, protocol.ErrStopping},
 	} {
-		inTable(t, func(e *entries, submit func(*Unit) <-chan error) {
+		inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
 			u := numbered("a", 9)
 			ended := submit(u)
 			e.take()
@@ -173,7 +173,7 @@ func TestRestRunsOutOfTime(t *testing.T) {
 			require.Equal(t, places(answered), u.Replies[:answered])
 		})
 	}
-	inTable(t, func(e *entries, submit func(*Unit) <-chan error) {
+	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
 		ended := submit(numbered("a", 9))
 		e.take()
 		time.Sleep(2*time.Second + 1)

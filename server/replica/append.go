@@ -188,8 +188,8 @@ func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 
 const (
 	// maxAppendFrame bounds a request that is received: a leader of an earlier release sends as many entries as raft
-	// gives it, each of the largest unit. No room is made for what has not come yet.
-	maxAppendFrame = maxAppend * (DefaultUnitBytes + frameStep)
+	// gives it, each of the largest batch. No room is made for what has not come yet.
+	maxAppendFrame = maxAppend * (DefaultBatchBytes + frameStep)
 	// appendGather is where gathering of entries into one request stops. A larger entry goes alone.
 	appendGather = 8 << 20
 )

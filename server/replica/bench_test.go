@@ -110,11 +110,11 @@ func BenchmarkPairs(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", node.name, callers), func(b *testing.B) {
 				loop(b, callers, func(caller, i int) {
 					key := fmt.Sprintf("lock:%d:%d", caller, i)
-					u := replicatest.Unit([]string{"set", key, "token", "NX", "PX", "30000"})
+					u := replicatest.Batch([]string{"set", key, "token", "NX", "PX", "30000"})
 					if err := node.r.Execute(u); err != nil {
 						b.Error(err)
 					}
-					u = replicatest.Unit([]string{"delifeq", key, "token"})
+					u = replicatest.Batch([]string{"delifeq", key, "token"})
 					if err := node.r.Execute(u); err != nil || u.Replies[0].Num != 1 {
 						b.Error(err, u.Replies)
 					}
@@ -127,7 +127,7 @@ func BenchmarkPairs(b *testing.B) {
 // BenchmarkReads reads one key.
 func BenchmarkReads(b *testing.B) {
 	leader, follower := realCluster(b)
-	require.NoError(b, leader.Execute(replicatest.Unit([]string{"set", "k", "v"})))
+	require.NoError(b, leader.Execute(replicatest.Batch([]string{"set", "k", "v"})))
 	for _, node := range []struct {
 		name string
 		r    *replica.Replica
@@ -135,7 +135,7 @@ func BenchmarkReads(b *testing.B) {
 		for _, callers := range []int{1, 64, 256} {
 			b.Run(fmt.Sprintf("%s/%d", node.name, callers), func(b *testing.B) {
 				loop(b, callers, func(int, int) {
-					if err := node.r.Execute(replicatest.Unit([]string{"get", "k"})); err != nil {
+					if err := node.r.Execute(replicatest.Batch([]string{"get", "k"})); err != nil {
 						b.Error(err)
 					}
 				})

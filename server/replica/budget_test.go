@@ -86,9 +86,9 @@ func TestRestSurvivesTheLeader(t *testing.T) {
 	})
 }
 
-// Large units, each with an entry of its own, hold up no small one, on the leader and through a
+// Large batches, each with an entry of its own, hold up no small one, on the leader and through a
 // follower. All of them are applied in the end.
-func TestLargeUnitsHoldUpNobody(t *testing.T) {
+func TestLargeBatchesHoldUpNobody(t *testing.T) {
 	small := func(c *replica.Config) {
 		patience(c)
 		c.Limits.EntryBytes = 10_000
@@ -110,7 +110,7 @@ func TestLargeUnitsHoldUpNobody(t *testing.T) {
 				most = max(most, leader.Replica().Status().Applied-last)
 			}
 		}
-		require.Less(t, most, uint64(len(large)/3), "entries until a small unit is answered")
+		require.Less(t, most, uint64(len(large)/3), "entries until a small batch is answered")
 		for _, reply := range large {
 			require.Equal(t, protocol.Integer(9_000), <-reply)
 		}
@@ -131,7 +131,7 @@ func TestHeavyReads(t *testing.T) {
 		want := []protocol.Value{protocol.Integer(1), protocol.Bulk("v"), protocol.Integer(2), protocol.Bulk("v")}
 		read := func(n *replicatest.Node, count int) <-chan []protocol.Value {
 			ended := make(chan []protocol.Value, 1)
-			u := replicatest.Unit(commands[:count]...)
+			u := replicatest.Batch(commands[:count]...)
 			u.Write = false
 			go func() {
 				require.NoError(t, n.Replica().Execute(u))

@@ -86,14 +86,14 @@ type Timing struct {
 
 // Limits bound what the node holds for clients. Zero fields get the defaults.
 type Limits struct {
-	// EntryBytes is where gathering into one log entry stops. A bigger unit goes alone.
+	// EntryBytes is where gathering into one log entry stops. A bigger batch goes alone.
 	EntryBytes int
-	// UnitBytes is the largest unit that is taken.
-	UnitBytes int
-	// PendingUnits and PendingBytes bound what waits on this node at once.
-	PendingUnits int
-	PendingBytes int
-	// ReplyBytes bounds the replies to one forwarded unit.
+	// BatchBytes is the largest batch that is taken.
+	BatchBytes int
+	// PendingBatches and PendingBytes bound what waits on this node at once.
+	PendingBatches int
+	PendingBytes   int
+	// ReplyBytes bounds the replies to one forwarded batch.
 	ReplyBytes int
 }
 
@@ -120,11 +120,11 @@ const (
 	DefaultLinger    = time.Millisecond
 	DefaultCommand   = 1750 * time.Millisecond
 
-	DefaultEntryBytes   = 1 << 20
-	DefaultUnitBytes    = 32 << 20
-	DefaultPendingUnits = 1 << 16
-	DefaultPendingBytes = 256 << 20
-	DefaultReplyBytes   = 64 << 20
+	DefaultEntryBytes     = 1 << 20
+	DefaultBatchBytes     = 32 << 20
+	DefaultPendingBatches = 1 << 16
+	DefaultPendingBytes   = 256 << 20
+	DefaultReplyBytes     = 64 << 20
 
 	DefaultSnapshotEntries  = 1 << 16
 	DefaultSnapshotBytes    = 256 << 20
@@ -150,8 +150,8 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Timing.Command, DefaultCommand)
 	orDefault(&c.Timing.ClockStep, c.Timing.Election)
 	orDefault(&c.Limits.EntryBytes, DefaultEntryBytes)
-	orDefault(&c.Limits.UnitBytes, DefaultUnitBytes)
-	orDefault(&c.Limits.PendingUnits, DefaultPendingUnits)
+	orDefault(&c.Limits.BatchBytes, DefaultBatchBytes)
+	orDefault(&c.Limits.PendingBatches, DefaultPendingBatches)
 	orDefault(&c.Limits.PendingBytes, DefaultPendingBytes)
 	orDefault(&c.Limits.ReplyBytes, DefaultReplyBytes)
 	orDefault(&c.Snapshots.Entries, DefaultSnapshotEntries)

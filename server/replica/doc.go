@@ -1,4 +1,4 @@
-// Package replica is one member of the cluster: it takes units of commands from
+// Package replica is one member of the cluster: it takes batches of commands from
 // connections, has them applied in the one order that all members agree on,
 // and answers them, whichever member leads and whoever dies meanwhile.
 //
@@ -6,20 +6,20 @@
 //   - a write that is acknowledged is on the disks of a majority, and was applied
 //     once, although it may have been proposed several times over failovers;
 //   - a read sees every write that was acknowledged before it began, on any node;
-//   - an error row's outcome is true: "none" is said of a unit only that never was
+//   - an error row's outcome is true: "none" is said of a batch only that never was
 //     handed to anybody who could propose it;
 //   - leases are counted in cluster time, which only a leader's stamps advance,
 //     and never faster than that leader's monotonic clock;
 //   - when there is nothing to do nothing is written, and what waits is bounded;
-//   - a unit that is much work takes turns with others: it does not hold them up;
+//   - a batch that is much work takes turns with others: it does not hold them up;
 //   - no reply becomes bytes before its size is known, and on the way between two nodes a
 //     small one does not wait for a large one.
 //
 // It does not know what a command means (package fsm), nor how clients speak
-// (server/resp), nor where connections between nodes and disks come from: these
+// (server/frontend), nor where connections between nodes and disks come from: these
 // are values in [Config].
 //
-// # The way of a unit
+// # The way of a batch
 //
 //	Execute ─► table of writes ─┬─► proposer ─► raft ─► state ─► fsm.Machine ─► sink ─► table: replies
 //	  (any node)                │    (leader)                        │
@@ -29,10 +29,10 @@
 //	Execute ─► round ─► fsm.Machine.Read          on the leader
 //	        └► table of reads ─► link ═══► inbound ─► round ─► fsm.Machine.Read ═══► link ─► table
 //
-// Units wait in a [table]. The helm says who takes them from there: the
+// Batches wait in a [table]. The helm says who takes them from there: the
 // proposer, if this node leads, or the link to the leader. When that changes, the next one
-// begins with the first unit that has no reply. So that is all a failover is: the
-// same units, with the same numbers, taken again.
+// begins with the first batch that has no reply. So that is all a failover is: the
+// same batches, with the same numbers, taken again.
 //
 // # Goroutines
 //

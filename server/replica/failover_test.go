@@ -302,7 +302,7 @@ func TestReplyWaitsForTheLeadersDisk(t *testing.T) {
 	})
 }
 
-// A leadership that was lost and won again between two looks is another one: its units are proposed anew, at once.
+// A leadership that was lost and won again between two looks is another one: its batches are proposed anew, at once.
 func TestLeadershipWonAgainUnseen(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()

@@ -45,16 +45,16 @@ func TestLargeReplyIsRefusedBeforeItIsMade(t *testing.T) {
 		follower := c.Followers()[0]
 		require.Equal(t, protocol.OK, follower.Do("SET", "k", strings.Repeat("x", 1<<20)))
 		c.Settle()
-		for _, unit := range [][][]string{
+		for _, batch := range [][][]string{
 			{mget("k", 300)},
 			{{"SET", "other", "v"}, mget("k", 300)}, // its reply comes from the follower's own log
 		} {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			replies, err := follower.Execute(unit...)
+			replies, err := follower.Execute(batch...)
 			synctest.Wait() // the leader may be busy with its reply still
 			runtime.ReadMemStats(&after)
-			if len(unit) == 1 {
+			if len(batch) == 1 {
 				require.ErrorContains(t, err, "too large to be forwarded")
 			} else {
 				require.NoError(t, err)

@@ -127,7 +127,7 @@ func (r *Replica) authentic(conn net.Conn, name string) bool {
 
 // listen takes frames until the link breaks.
 func (in *inbound) listen(ctx context.Context, br *bufio.Reader) error {
-	limit := in.r.config.Limits.UnitBytes + frameStep
+	limit := in.r.config.Limits.BatchBytes + frameStep
 	var writes []forwarded
 	for {
 		// Bodies stay in the frame until they are in an entry: each frame has memory of its own.

@@ -23,7 +23,7 @@ type inbox struct {
 	room  sync.Cond // bytes fell, or the inbox was shut
 }
 
-// forwarded is one unit on its way into the log.
+// forwarded is one batch on its way into the log.
 type forwarded struct {
 	origin   protocol.Origin
 	low, seq uint64
@@ -51,7 +51,7 @@ func (b *inbox) open(term uint64) {
 }
 
 // shut ends all links. The followers find out where to forward next; what became
-// of their units they see in the log, or send again.
+// of their batches they see in the log, or send again.
 func (b *inbox) shut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

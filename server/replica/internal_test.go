@@ -100,16 +100,16 @@ func TestClusterClock(t *testing.T) {
 }
 
 func TestTableKeepsOrder(t *testing.T) {
-	table := newTable(Limits{PendingUnits: math.MaxInt, PendingBytes: math.MaxInt}, func() {})
-	const units = 300 // more than the ring has at first
-	answered := make(chan uint64, units)
-	for i := range units {
-		s := &slot{unit: &Unit{Body: []byte{byte(i)}, Write: true}, deadline: time.Now().Add(time.Hour), done: make(chan struct{}, 1)}
+	table := newTable(Limits{PendingBatches: math.MaxInt, PendingBytes: math.MaxInt}, func() {})
+	const batches = 300 // more than the ring has at first
+	answered := make(chan uint64, batches)
+	for i := range batches {
+		s := &slot{batch: &Batch{Body: []byte{byte(i)}, Write: true}, deadline: time.Now().Add(time.Hour), done: make(chan struct{}, 1)}
 		require.NoError(t, table.add(s))
 		go func() { <-s.done; answered <- s.number }()
 	}
 	taken := func(consumer any) (ns []uint64) {
-		table.take(consumer, math.MaxUint64, func(low, n uint64, u *Unit) bool {
+		table.take(consumer, math.MaxUint64, func(low, n uint64, u *Batch) bool {
 			require.LessOrEqual(t, low, n)
 			ns = append(ns, n)
 			return true
@@ -119,11 +119,11 @@ func TestTableKeepsOrder(t *testing.T) {
 	wake := make(chan struct{}, 1)
 	require.Empty(t, taken("a"), "nobody is attached")
 	table.attach("a", wake)
-	require.Len(t, taken("a"), units)
+	require.Len(t, taken("a"), batches)
 	require.Empty(t, taken("a"))
 	// All but two are answered; the next consumer gets these, in order.
 	var done []completion
-	for n := uint64(1); n <= units; n++ {
+	for n := uint64(1); n <= batches; n++ {
 		if n != 7 && n != 250 {
 			done = append(done, completion{number: n})
 		}
@@ -137,24 +137,24 @@ func TestTableKeepsOrder(t *testing.T) {
 	table.detach("a")
 	require.Equal(t, []uint64{7, 250}, table.numbers())
 	table.close(protocol.ErrStopping)
-	for range units {
+	for range batches {
 		<-answered
 	}
 	require.Equal(t, table.next, table.base)
 	require.Zero(t, table.bytes)
 }
 
-// Whether a unit was handed to anybody decides what its client is told.
+// Whether a batch was handed to anybody decides what its client is told.
 func TestTableOutcomes(t *testing.T) {
-	table := newTable(Limits{PendingUnits: 10, PendingBytes: 100}, func() {})
+	table := newTable(Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 	start := time.Now()
 	slots := make([]*slot, 3)
 	for i := range slots {
-		slots[i] = &slot{unit: &Unit{Body: make([]byte, 10), Write: i != 2}, deadline: start.Add(time.Second), done: make(chan struct{}, 1)}
+		slots[i] = &slot{batch: &Batch{Body: make([]byte, 10), Write: i != 2}, deadline: start.Add(time.Second), done: make(chan struct{}, 1)}
 		require.NoError(t, table.add(slots[i]))
 	}
 	table.attach("consumer", make(chan struct{}, 1))
-	table.take("consumer", math.MaxUint64, func(_, n uint64, _ *Unit) bool { return n != 2 })
+	table.take("consumer", math.MaxUint64, func(_, n uint64, _ *Batch) bool { return n != 2 })
 	table.detach("consumer")
 	table.expire(start.Add(time.Second - 1))
 	require.Len(t, table.numbers(), 3)
@@ -165,36 +165,36 @@ func TestTableOutcomes(t *testing.T) {
 	require.Equal(t, protocol.ErrNoLeader, slots[2].err, "a read has no effect")
 }
 
-// A unit that was handed over may take effect, also when the node stops.
+// A batch that was handed over may take effect, also when the node stops.
 func TestClosedTableTellsTheTruth(t *testing.T) {
-	table := newTable(Limits{PendingUnits: 10, PendingBytes: 100}, func() {})
+	table := newTable(Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 	slots := make([]*slot, 2)
 	for i := range slots {
-		slots[i] = &slot{unit: &Unit{Body: []byte("x"), Write: true}, deadline: time.Now().Add(time.Hour), done: make(chan struct{}, 1)}
+		slots[i] = &slot{batch: &Batch{Body: []byte("x"), Write: true}, deadline: time.Now().Add(time.Hour), done: make(chan struct{}, 1)}
 		require.NoError(t, table.add(slots[i]))
 	}
 	table.attach("consumer", make(chan struct{}, 1))
-	table.take("consumer", math.MaxUint64, func(_, n uint64, _ *Unit) bool { return n == 1 })
+	table.take("consumer", math.MaxUint64, func(_, n uint64, _ *Batch) bool { return n == 1 })
 	table.close(protocol.ErrStopping)
 	require.Equal(t, protocol.ErrUncertain, slots[0].err)
 	require.Equal(t, protocol.ErrStopping, slots[1].err)
 }
 
-// What waits is bounded by bytes as well as by number; one unit may always wait.
+// What waits is bounded by bytes as well as by number; one batch may always wait.
 func TestTableIsBounded(t *testing.T) {
 	add := func(table *table, bytes int) error {
-		return table.add(&slot{unit: &Unit{Body: make([]byte, bytes)}, done: make(chan struct{}, 1)})
+		return table.add(&slot{batch: &Batch{Body: make([]byte, bytes)}, done: make(chan struct{}, 1)})
 	}
-	table := newTable(Limits{PendingUnits: 3, PendingBytes: 100}, func() {})
+	table := newTable(Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
 	require.NoError(t, add(table, 60))
 	require.NoError(t, add(table, 40))
 	require.Equal(t, protocol.ErrBusy, add(table, 1))
 	table.complete([]completion{{number: 1}})
 	require.NoError(t, add(table, 60))
-	table = newTable(Limits{PendingUnits: 3, PendingBytes: 100}, func() {})
+	table = newTable(Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
 	require.NoError(t, add(table, 1000))
 	require.Equal(t, protocol.ErrBusy, add(table, 1))
-	table = newTable(Limits{PendingUnits: 3, PendingBytes: 100}, func() {})
+	table = newTable(Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
 	for range 3 {
 		require.NoError(t, add(table, 1))
 	}
@@ -212,7 +212,7 @@ func TestLinkIsOfOneLife(t *testing.T) {
 
 // A session that is ready when its leader is not followed any more takes nothing.
 func TestLateSessionIsNotAttached(t *testing.T) {
-	limits := Limits{PendingUnits: 10, PendingBytes: 100}
+	limits := Limits{PendingBatches: 10, PendingBytes: 100}
 	r := &Replica{}
 	r.writes, r.reads = newTable(limits, func() {}), newTable(limits, func() {})
 	l := newLink(r)
@@ -227,10 +227,10 @@ func TestLateSessionIsNotAttached(t *testing.T) {
 
 func TestTableIsDrainedWhenNothingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := newTable(Limits{PendingUnits: 10, PendingBytes: 100}, func() {})
+		table := newTable(Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 		table.drained(t.Context()) // nothing waits
 		for range 2 {
-			go func() { _ = table.run(&Unit{Write: true}, time.Now().Add(time.Second)) }()
+			go func() { _ = table.run(&Batch{Write: true}, time.Now().Add(time.Second)) }()
 		}
 		synctest.Wait()
 		var drained atomic.Int32
@@ -246,7 +246,7 @@ func TestTableIsDrainedWhenNothingWaits(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, int32(2), drained.Load())
 
-		go func() { _ = table.run(&Unit{Write: true}, time.Now().Add(time.Second)) }()
+		go func() { _ = table.run(&Batch{Write: true}, time.Now().Add(time.Second)) }()
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -9,24 +9,24 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// largeUnits lets units in that are a good part of an entry: a few at a time, in the order of their
-// arrival. Small units pass those that wait here. In the table a hundred large ones would stand before
+// largeBatches lets batches in that are a good part of an entry: a few at a time, in the order of their
+// arrival. Small batches pass those that wait here. In the table a hundred large ones would stand before
 // a small one, each with an entry of its own.
-type largeUnits struct {
+type largeBatches struct {
 	room  *semaphore.Weighted // in bytes
 	limit int64               // of room
-	least int                 // the bytes from which a unit is large
+	least int                 // the bytes from which a batch is large
 }
 
-// newLargeUnits has room for two entries: one that is on its way, and the next.
-func newLargeUnits(entryBytes int) *largeUnits {
+// newLargeBatches has room for two entries: one that is on its way, and the next.
+func newLargeBatches(entryBytes int) *largeBatches {
 	limit := 2 * int64(entryBytes)
-	return &largeUnits{room: semaphore.NewWeighted(limit), limit: limit, least: entryBytes / 16}
+	return &largeBatches{room: semaphore.NewWeighted(limit), limit: limit, least: entryBytes / 16}
 }
 
 // enter waits until there is room for u, at the deadline at most. The caller calls leave when u is
 // answered. The error is a row: u was not applied.
-func (l *largeUnits) enter(u *Unit, deadline time.Time) (leave func(), err error) {
+func (l *largeBatches) enter(u *Batch, deadline time.Time) (leave func(), err error) {
 	if len(u.Body) < l.least {
 		return func() {}, nil
 	}

@@ -10,28 +10,28 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// There is room for two entries of large units, small ones pass, and who waits does so in order and
+// There is room for two entries of large batches, small ones pass, and who waits does so in order and
 // no longer than a command may take.
-func TestLargeUnitsTakeTurns(t *testing.T) {
+func TestLargeBatchesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLargeUnits(1600)
-		unit := func(size int) *Unit { return &Unit{Body: make([]byte, size), Write: true} }
+		l := newLargeBatches(1600)
+		batch := func(size int) *Batch { return &Batch{Body: make([]byte, size), Write: true} }
 		enter := func(size int) func() {
-			leave, err := l.enter(unit(size), time.Now().Add(time.Millisecond))
+			leave, err := l.enter(batch(size), time.Now().Add(time.Millisecond))
 			require.NoError(t, err)
 			return leave
 		}
 		first, second := enter(1600), enter(1600)
 		enter(99)()
 
-		_, err := l.enter(unit(100), time.Now().Add(time.Second))
+		_, err := l.enter(batch(100), time.Now().Add(time.Second))
 		require.Equal(t, protocol.ErrBusy, err)
 		require.Equal(t, protocol.OutcomeNone, protocol.ErrBusy.Outcome)
 
 		entered := make(chan int, 2)
 		for i, size := range []int{1 << 20, 100} { // the first is larger than all the room
 			go func() {
-				leave, err := l.enter(unit(size), time.Now().Add(time.Second))
+				leave, err := l.enter(batch(size), time.Now().Add(time.Second))
 				require.NoError(t, err)
 				entered <- i
 				leave()

@@ -15,7 +15,7 @@ import (
 
 // What waits on a node is bounded, and what is refused was not applied.
 func TestTooManyWait(t *testing.T) {
-	few := func(c *replica.Config) { c.Limits.PendingUnits = 3 }
+	few := func(c *replica.Config) { c.Limits.PendingBatches = 3 }
 	inBubble(t, few, func(t *testing.T, c *replicatest.Cluster) {
 		follower := c.Followers()[0]
 		c.Leader()
@@ -37,11 +37,11 @@ func TestTooManyWait(t *testing.T) {
 	})
 }
 
-// A unit above the gathering limit goes alone; one above the limit of units is
+// A batch above the gathering limit goes alone; one above the limit of batches is
 // refused, wherever it comes in. Replies have their limit, too.
 func TestSizes(t *testing.T) {
 	small := func(c *replica.Config) {
-		c.Limits.EntryBytes, c.Limits.UnitBytes, c.Limits.ReplyBytes = 1000, 3<<20, 1<<20
+		c.Limits.EntryBytes, c.Limits.BatchBytes, c.Limits.ReplyBytes = 1000, 3<<20, 1<<20
 	}
 	inBubble(t, small, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -159,8 +159,8 @@ func TestOtherMembersAreRefused(t *testing.T) {
 func TestOwnWritesAreInTheStateOfTheNode(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
-		write := func(word string) *replica.Unit {
-			u := replicatest.Unit([]string{"SET", word, "v"})
+		write := func(word string) *replica.Batch {
+			u := replicatest.Batch([]string{"SET", word, "v"})
 			require.NoError(t, follower.Replica().Execute(u))
 			return u
 		}

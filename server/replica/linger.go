@@ -11,18 +11,18 @@ import (
 // A poll for a lock that somebody has is an entry that changes nothing and costs as much as
 // any. Where a lock goes from one to the next such an entry is on its way whenever a release comes,
 // which then waits for two. So for a moment after an entry that was of use, polls that are going to be
-// refused wait for the next unit that is. Where nothing of use happens they do not wait.
+// refused wait for the next batch that is. Where nothing of use happens they do not wait.
 // The name is Kafka's (linger.ms); PostgreSQL's commit_delay waits for the same reason.
 type linger struct {
 	most time.Duration // after an entry that was of use; a timer may be late. Not above 0: no time
 	late *time.Timer   // wakes the proposer when that time is over
 
-	lead *lead // whose units these are
+	lead *lead // whose batches these are
 	// useful: the entry that is on its way, or has just landed, has more than refusals.
 	useful bool
 	landed time.Time // when the last useful one did
 	holds  bool      // late is set
-	// own and others are how far was looked at this node's units and at those of other nodes.
+	// own and others are how far was looked at this node's batches and at those of other nodes.
 	own    uint64
 	others int
 	wanted []wantedKey
@@ -34,7 +34,7 @@ type wantedKey struct {
 	key string
 }
 
-// mostRefusals is how many units wait at most.
+// mostRefusals is how many batches wait at most.
 const mostRefusals = 256
 
 func newLinger(most time.Duration, wake chan<- struct{}) linger {
@@ -75,7 +75,7 @@ func (g *linger) propose(useful bool) {
 
 // onlyRefusals reports whether all that waits wants keys that somebody has. It is a
 // guess, and what is true when the entry is applied decides. Who was found to have a key has it, but
-// for its deadline, until an entry is proposed: so while units are held back it looks
+// for its deadline, until an entry is proposed: so while batches are held back it looks
 // at those alone that have come since.
 func (p *proposer) onlyRefusals(from, until uint64, others int, nowMillis int64) bool {
 	g, known := &p.linger, 0
@@ -104,7 +104,7 @@ func (p *proposer) onlyRefusals(from, until uint64, others int, nowMillis int64)
 	return true
 }
 
-// refused reports whether all units that look shows want keys that somebody has.
+// refused reports whether all batches that look shows want keys that somebody has.
 func (g *linger) refused(r *Replica, nowMillis int64, look func(see func(body []byte) bool)) bool {
 	polls := true
 	look(func(body []byte) bool {

@@ -24,7 +24,7 @@ const (
 	dialWithin  = 2 * time.Second
 )
 
-// link carries this node's units to the leader, over one connection. When it
+// link carries this node's batches to the leader, over one connection. When it
 // breaks, everything that has no reply yet is sent again over the next one: the
 // state machine knows what it had applied.
 type link struct {
@@ -34,7 +34,7 @@ type link struct {
 	mu      sync.Mutex
 	target  string // whom to follow; empty: nobody
 	cancel  context.CancelFunc
-	session *session // while units can be sent
+	session *session // while batches can be sent
 }
 
 // session is one connection to the leader.
@@ -61,7 +61,7 @@ type partOf struct {
 
 func newLink(r *Replica) *link { return &link{r: r, turn: make(chan struct{}, 1)} }
 
-// follow sets whom to follow. When it returns, no unit goes to anybody else any more.
+// follow sets whom to follow. When it returns, no batch goes to anybody else any more.
 func (l *link) follow(target string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +76,7 @@ func (l *link) follow(target string) {
 	notify(l.turn)
 }
 
-// detach ends the session's being where units go.
+// detach ends the session's being where batches go.
 func (l *link) detach() {
 	if l.session != nil {
 		l.r.writes.detach(l.session)
@@ -168,7 +168,7 @@ func (l *link) connect(ctx context.Context, target string) (up bool, err error) 
 	return true, err
 }
 
-// attach has units sent over s, unless the leader has changed meanwhile.
+// attach has batches sent over s, unless the leader has changed meanwhile.
 func (l *link) attach(s *session) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -226,8 +226,8 @@ func (l *link) send(ctx context.Context, s *session) error {
 			return nil
 		}
 		for {
-			// Connections that are ready to run put their units in first: a frame
-			// costs both nodes more than a unit does.
+			// Connections that are ready to run put their batches in first: a frame
+			// costs both nodes more than a batch does.
 			runtime.Gosched()
 			if frame = l.gather(s, frame[:frameHead]); len(frame) == frameHead {
 				break
@@ -243,8 +243,8 @@ func (l *link) send(ctx context.Context, s *session) error {
 }
 
 func (l *link) gather(s *session, frame []byte) []byte {
-	fits := func(u *Unit) bool { return len(frame) == frameHead || len(frame)+len(u.Body) <= frameGather }
-	l.r.writes.take(s, ^uint64(0), func(low, seq uint64, u *Unit) bool {
+	fits := func(u *Batch) bool { return len(frame) == frameHead || len(frame)+len(u.Body) <= frameGather }
+	l.r.writes.take(s, ^uint64(0), func(low, seq uint64, u *Batch) bool {
 		if !fits(u) {
 			return false
 		}
@@ -253,7 +253,7 @@ func (l *link) gather(s *session, frame []byte) []byte {
 		frame = appendBytes(frame, u.Body)
 		return true
 	})
-	l.r.reads.take(s, ^uint64(0), func(_, number uint64, u *Unit) bool {
+	l.r.reads.take(s, ^uint64(0), func(_, number uint64, u *Batch) bool {
 		if !fits(u) {
 			return false
 		}

@@ -177,7 +177,7 @@ func (c *capture) Persist(sink raft.SnapshotSink) error {
 func (c *capture) Release() {}
 
 // sink takes replies from the state machine to whoever waits for them: this
-// node's own units, and those that other nodes forwarded.
+// node's own batches, and those that other nodes forwarded.
 type sink struct {
 	r       *Replica
 	own     []completion

@@ -120,7 +120,7 @@ func TestLingeringPollsSurviveTheirLeader(t *testing.T) {
 	})
 }
 
-// A burst of more units than are put last at a time leaves nobody out, and applies each once.
+// A burst of more batches than are put last at a time leaves nobody out, and applies each once.
 func TestManyAcquiresInOneEntry(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()

@@ -17,11 +17,11 @@ import (
 
 // aSession is the follower's end of a link, without the link.
 func aSession(limit int, waiting int) (*link, *session) {
-	r := &Replica{config: Config{Limits: Limits{ReplyBytes: limit, PendingUnits: math.MaxInt, PendingBytes: math.MaxInt}}}
+	r := &Replica{config: Config{Limits: Limits{ReplyBytes: limit, PendingBatches: math.MaxInt, PendingBytes: math.MaxInt}}}
 	r.reads, r.writes = newTable(r.config.Limits, func() {}), newTable(r.config.Limits, func() {})
 	for range waiting {
 		for _, t := range []*table{r.reads, r.writes} {
-			_ = t.add(&slot{unit: &Unit{}, done: make(chan struct{}, 1)})
+			_ = t.add(&slot{batch: &Batch{}, done: make(chan struct{}, 1)})
 		}
 	}
 	return newLink(r), &session{parts: make(map[partOf]*strings.Builder)}

@@ -21,13 +21,13 @@ type proposer struct {
 	turn chan struct{}
 
 	size       int    // of the last entry: a guess at the next one's
-	othersTurn bool   // whose units go first into the next entry
+	othersTurn bool   // whose batches go first into the next entry
 	deferred   []byte // batches that come later in the entry, see gather
 	linger     linger
 }
 
 const (
-	// maxDeferred bounds how many units are put behind others at a time. Each can leave a gap in a
+	// maxDeferred bounds how many batches are put behind others at a time. Each can leave a gap in a
 	// session's numbers while the entry is applied, and of those it remembers not too many.
 	maxDeferred = 256
 	// keepDeferred is how big p.deferred may stay, in bytes.
@@ -95,8 +95,8 @@ func (p *proposer) step() bool {
 	p.linger.land(l)
 	from, until := p.r.writes.waiting(l)
 	others := p.r.inbox.waiting(l.term)
-	// The clock is read when it is settled which units can be in the entry, and
-	// before they are: no unit is stamped earlier than it came.
+	// The clock is read when it is settled which batches can be in the entry, and
+	// before they are: no batch is stamped earlier than it came.
 	stamp, offset := l.clock.read()
 	wanted := l.wanted.Load() > l.stamped
 	if from == until && others == 0 && !wanted {
@@ -124,7 +124,7 @@ func (p *proposer) step() bool {
 	return true
 }
 
-// gather moves units into the entry until it is full: this node's up to number
+// gather moves batches into the entry until it is full: this node's up to number
 // until, and as many of the other nodes' as given. They take turns in going first.
 //
 // Nobody has an answer to any of them yet, so each order among them is one in which
@@ -152,7 +152,7 @@ func (p *proposer) gather(l *lead, w *protocol.EntryWriter, until uint64, others
 		return true
 	}
 	own := func() {
-		p.r.writes.take(l, until, func(low, number uint64, u *Unit) bool {
+		p.r.writes.take(l, until, func(low, number uint64, u *Batch) bool {
 			return add(p.r.origin, low, number, u.Body)
 		})
 	}

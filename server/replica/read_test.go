@@ -96,7 +96,7 @@ func TestReadsLeaveTheLogAlone(t *testing.T) {
 	})
 }
 
-// A read sees what stands before it in its unit, and what was written before
+// A read sees what stands before it in its batch, and what was written before
 // through any other node.
 func TestReadsSeeWrites(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {

@@ -126,8 +126,8 @@ func (rs *rounds) check(ctx context.Context) error {
 	return rs.r.state.index.wait(index, l.gone, ctx.Done())
 }
 
-// read answers a unit that only reads, on whichever node it can be.
-func (r *Replica) read(u *Unit, deadline time.Time) error {
+// read answers a batch that only reads, on whichever node it can be.
+func (r *Replica) read(u *Batch, deadline time.Time) error {
 	for {
 		err := r.readOnce(u, deadline)
 		if err != errReroute {
@@ -139,7 +139,7 @@ func (r *Replica) read(u *Unit, deadline time.Time) error {
 	}
 }
 
-func (r *Replica) readOnce(u *Unit, deadline time.Time) error {
+func (r *Replica) readOnce(u *Batch, deadline time.Time) error {
 	if r.serving.Load() == nil {
 		return r.reads.run(u, deadline)
 	}
@@ -163,7 +163,7 @@ func (r *Replica) readHere(body string, count int, deadline time.Time) ([]protoc
 	return replies, err
 }
 
-// readOn reads the rest of a unit that is more than a glance. Units take turns, one at a time:
+// readOn reads the rest of a batch that is more than a glance. Batches take turns, one at a time:
 // entries wait for whoever reads, and reads for them.
 func (r *Replica) readOn(replies []protocol.Value, rest string, count int, deadline time.Time) ([]protocol.Value, error) {
 	late := time.NewTimer(time.Until(deadline))

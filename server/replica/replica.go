@@ -43,9 +43,9 @@ type engine struct {
 	progress   *progress
 }
 
-// traffic is what units pass through.
+// traffic is what batches pass through.
 type traffic struct {
-	large         *largeUnits
+	large         *largeBatches
 	writes, reads *table
 	proposer      *proposer
 	rounds        *rounds
@@ -85,7 +85,7 @@ func Open(c Config) (*Replica, error) {
 	r.state, r.helm, r.proposer = newState(r), newHelm(r), newProposer(r)
 	r.turns = make(chan struct{}, 1)
 	r.rounds, r.ticker, r.sweeper = newRounds(r), newTicker(r), newSweeper(r)
-	r.large = newLargeUnits(c.Limits.EntryBytes)
+	r.large = newLargeBatches(c.Limits.EntryBytes)
 	r.writes = newTable(c.Limits, r.sweeper.poke)
 	r.writes.inTime = c.Timing.Command / 4
 	r.reads = newTable(c.Limits, r.sweeper.poke)
@@ -104,7 +104,7 @@ type part struct {
 
 // Run serves until ctx ends, [Replica.Shutdown] is through, or the node fails.
 // When ctx ends the node goes as if it had crashed, but for its goroutines, and for the
-// units in flight, which are answered at once with what is known of them: use Shutdown first.
+// batches in flight, which are answered at once with what is known of them: use Shutdown first.
 func (r *Replica) Run(ctx context.Context) error {
 	defer close(r.ended)
 	ctx, cancel := context.WithCancelCause(ctx)

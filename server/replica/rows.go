@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// errReroute never leaves the package: whoever gets it asks again where its unit belongs.
+// errReroute never leaves the package: whoever gets it asks again where its batch belongs.
 var errReroute = errors.New("route again")
 
 // What a command is answered that gets no reply of its own, beside protocol's rows.

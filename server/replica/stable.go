@@ -11,7 +11,7 @@ import (
 // stable is raft's store of terms and votes.
 //
 // Raft panics when it cannot store its term, and would take the process with it before
-// the units in flight are answered. So a node that runs does not let raft hear of that:
+// the batches in flight are answered. So a node that runs does not let raft hear of that:
 // the call never returns, and the node ends without waiting for raft.
 type stable struct {
 	raft.StableStore

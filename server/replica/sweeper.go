@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// sweeper answers units that have waited for too long, and tells of proposals
+// sweeper answers batches that have waited for too long, and tells of proposals
 // that hang. It looks at all of them now and then: a timer for each would cost
 // more than it is worth. While there is nothing to look at it is parked.
 type sweeper struct {

@@ -8,38 +8,38 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// table holds the units that wait on this node, in the order of their numbers.
+// table holds the batches that wait on this node, in the order of their numbers.
 //
-// One table is for writes: the number is the unit's sequence in this node's
+// One table is for writes: the number is the batch's sequence in this node's
 // session, and base is the session's low-water mark. Another is for reads that
-// wait for a leader elsewhere: there the number only pairs replies with units.
+// wait for a leader elsewhere: there the number only pairs replies with batches.
 //
-// A consumer (the proposer, or the link to the leader) takes units between
-// cursor and next, in order. A unit that was taken stays in the table until its
+// A consumer (the proposer, or the link to the leader) takes batches between
+// cursor and next, in order. A batch that was taken stays in the table until its
 // reply is there, so that when the consumer dies the next one takes it again:
 // rewind is all that a failover does.
 //
-// A unit that has replies for its first requests only, because the rest was more work than its
+// A batch that has replies for its first requests only, because the rest was more work than its
 // entry had room for, goes to the end of the table, with what is left: see again.go.
 //
-// Invariant: base <= cursor <= next; ring holds exactly the waiting units, all
+// Invariant: base <= cursor <= next; ring holds exactly the waiting batches, all
 // in [base, next); when there are any, the one at base is among them.
 type table struct {
-	maxUnits, maxBytes int
-	// inTime is what must be left of a unit's time for it to be proposed again.
+	maxBatches, maxBytes int
+	// inTime is what must be left of a batch's time for it to be proposed again.
 	inTime time.Duration
 
-	mu     sync.Mutex
-	ring   []*slot // length is a power of two; a unit is at its number modulo that
-	base   uint64
-	cursor uint64
-	next   uint64
-	units  int
-	bytes  int
-	// consumer takes units; nil while there is none. wake is how it is told of more.
+	mu      sync.Mutex
+	ring    []*slot // length is a power of two; a batch is at its number modulo that
+	base    uint64
+	cursor  uint64
+	next    uint64
+	batches int
+	bytes   int
+	// consumer takes batches; nil while there is none. wake is how it is told of more.
 	consumer any
 	wake     chan<- struct{}
-	refuse   error // what new units are answered, if not nil
+	refuse   error // what new batches are answered, if not nil
 	closed   bool  // refuse stays
 	// emptied is closed when nothing waits any more; nil while nobody waits for that.
 	emptied chan struct{}
@@ -48,25 +48,25 @@ type table struct {
 	pool sync.Pool
 }
 
-// slot is one waiting unit.
+// slot is one waiting batch.
 type slot struct {
-	unit     *Unit
+	batch    *Batch
 	piece    piece
 	number   uint64
 	deadline time.Time
-	// handed is set once a consumer took the unit: from then on nobody can say
+	// handed is set once a consumer took the batch: from then on nobody can say
 	// that it surely was not applied.
 	handed bool
 	err    error
 	done   chan struct{}
 }
 
-// maxSpan bounds next-base: one unit that hangs must not make the ring grow for ever.
+// maxSpan bounds next-base: one batch that hangs must not make the ring grow for ever.
 const maxSpan = 1 << 20
 
 func newTable(l Limits, poke func()) *table {
 	return &table{
-		maxUnits: l.PendingUnits, maxBytes: l.PendingBytes,
+		maxBatches: l.PendingBatches, maxBytes: l.PendingBytes,
 		ring: make([]*slot, 64), base: 1, cursor: 1, next: 1,
 		poke: poke,
 		pool: sync.Pool{New: func() any { return &slot{done: make(chan struct{}, 1)} }},
@@ -74,16 +74,16 @@ func newTable(l Limits, poke func()) *table {
 }
 
 // run puts u into the table and waits until it is answered, at the deadline if not before.
-func (t *table) run(u *Unit, deadline time.Time) error {
+func (t *table) run(u *Batch, deadline time.Time) error {
 	s := t.pool.Get().(*slot)
-	s.unit, s.piece, s.handed, s.err, s.deadline = u, whole(u), false, nil, deadline
+	s.batch, s.piece, s.handed, s.err, s.deadline = u, whole(u), false, nil, deadline
 	if err := t.add(s); err != nil {
 		return err
 	}
 	<-s.done
 	err := s.err
 	u.Number = s.number // of the last piece, which was applied after the others
-	s.unit, s.piece = nil, piece{}
+	s.batch, s.piece = nil, piece{}
 	t.pool.Put(s)
 	return err
 }
@@ -94,14 +94,14 @@ func (t *table) add(s *slot) error {
 	case t.refuse != nil:
 		defer t.mu.Unlock()
 		return t.refuse
-	case t.units >= t.maxUnits || t.next-t.base >= maxSpan,
-		t.units > 0 && t.bytes+len(s.unit.Body) > t.maxBytes:
+	case t.batches >= t.maxBatches || t.next-t.base >= maxSpan,
+		t.batches > 0 && t.bytes+len(s.batch.Body) > t.maxBytes:
 		t.mu.Unlock()
 		return protocol.ErrBusy
 	}
 	t.place(s)
-	t.units++
-	t.bytes += len(s.unit.Body)
+	t.batches++
+	t.bytes += len(s.batch.Body)
 	wake := t.wake
 	t.mu.Unlock()
 	if wake != nil {
@@ -131,11 +131,11 @@ func (t *table) grow() {
 	}
 }
 
-// take hands waiting units up to limit, exclusively, to consumer, in order, until
+// take hands waiting batches up to limit, exclusively, to consumer, in order, until
 // visit returns false for one: that one stays for the next time. low is the
-// table's base. visit is called while the table is locked and must not keep the unit.
+// table's base. visit is called while the table is locked and must not keep the batch.
 // Whoever is no longer the consumer gets nothing.
-func (t *table) take(consumer any, limit uint64, visit func(low, number uint64, u *Unit) bool) {
+func (t *table) take(consumer any, limit uint64, visit func(low, number uint64, u *Batch) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.consumer != consumer {
@@ -146,7 +146,7 @@ func (t *table) take(consumer any, limit uint64, visit func(low, number uint64, 
 		if s == nil {
 			continue
 		}
-		if !visit(t.base, s.number, &s.piece.Unit) {
+		if !visit(t.base, s.number, &s.piece.Batch) {
 			return
 		}
 		s.handed = true
@@ -163,7 +163,7 @@ func (t *table) waiting(consumer any) (from, until uint64) {
 	return t.cursor, t.next
 }
 
-// look shows consumer the bodies of the units with the numbers from to until that it would take,
+// look shows consumer the bodies of the batches with the numbers from to until that it would take,
 // until see returns false. See is called while the table is locked and must not keep them.
 func (t *table) look(consumer any, from, until uint64, see func(body []byte) bool) {
 	t.mu.Lock()
@@ -178,7 +178,7 @@ func (t *table) look(consumer any, from, until uint64, see func(body []byte) boo
 	}
 }
 
-// attach makes consumer the one who takes units, from the first that waits.
+// attach makes consumer the one who takes batches, from the first that waits.
 func (t *table) attach(consumer any, wake chan<- struct{}) {
 	t.mu.Lock()
 	t.consumer, t.wake, t.cursor = consumer, wake, t.base
@@ -186,7 +186,7 @@ func (t *table) attach(consumer any, wake chan<- struct{}) {
 	notify(wake)
 }
 
-// detach ends consumer's being the one who takes units, if it is.
+// detach ends consumer's being the one who takes batches, if it is.
 func (t *table) detach(consumer any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -208,7 +208,7 @@ func (t *table) divert(err error) {
 	}
 }
 
-// has reports whether the unit still waits.
+// has reports whether the batch still waits.
 func (t *table) has(number uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -222,7 +222,7 @@ func (t *table) find(number uint64) *slot {
 	return *t.at(number)
 }
 
-// numbers returns the numbers of all units that wait.
+// numbers returns the numbers of all batches that wait.
 func (t *table) numbers() []uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -235,14 +235,14 @@ func (t *table) numbers() []uint64 {
 	return ns
 }
 
-// completion answers one unit: with replies, or with an error.
+// completion answers one batch: with replies, or with an error.
 type completion struct {
 	number  uint64
 	replies []protocol.Value
 	err     error
 }
 
-// complete answers units; those that no longer wait are passed over.
+// complete answers batches; those that no longer wait are passed over.
 func (t *table) complete(cs []completion) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -252,7 +252,7 @@ func (t *table) complete(cs []completion) {
 		if s == nil {
 			continue
 		}
-		if cs[i].err == nil && !s.piece.take(s.unit, cs[i].replies) {
+		if cs[i].err == nil && !s.piece.take(s.batch, cs[i].replies) {
 			again = append(again, s)
 			continue
 		}
@@ -268,11 +268,11 @@ func (t *table) complete(cs []completion) {
 func (t *table) finish(s *slot, err error) {
 	*t.at(s.number) = nil
 	if err != nil {
-		err = s.piece.fill(s.unit, err)
+		err = s.piece.fill(s.batch, err)
 	}
-	t.units--
-	t.bytes -= len(s.unit.Body)
-	if t.units == 0 && t.emptied != nil {
+	t.batches--
+	t.bytes -= len(s.batch.Body)
+	if t.batches == 0 && t.emptied != nil {
 		close(t.emptied)
 		t.emptied = nil
 	}
@@ -280,7 +280,7 @@ func (t *table) finish(s *slot, err error) {
 	s.done <- struct{}{}
 }
 
-// trim restores the invariant that the unit at base waits.
+// trim restores the invariant that the batch at base waits.
 func (t *table) trim() {
 	for t.base < t.next && *t.at(t.base) == nil {
 		t.base++
@@ -288,7 +288,7 @@ func (t *table) trim() {
 	t.cursor = max(t.cursor, t.base)
 }
 
-// each answers every waiting unit for which answer returns an error.
+// each answers every waiting batch for which answer returns an error.
 func (t *table) each(answer func(s *slot) error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -316,12 +316,12 @@ func (t *table) expire(now time.Time) {
 func (t *table) empty() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.units == 0
+	return t.batches == 0
 }
 
-// outcome is the answer for a unit that gets no reply: surely, when no consumer ever took it.
+// outcome is the answer for a batch that gets no reply: surely, when no consumer ever took it.
 func (s *slot) outcome(none *protocol.Error) error {
-	if s.handed && s.unit.Write {
+	if s.handed && s.batch.Write {
 		return protocol.ErrUncertain
 	}
 	return none
@@ -346,7 +346,7 @@ func notify(c chan<- struct{}) {
 // drained waits until nothing waits in the table, or ctx ends.
 func (t *table) drained(ctx context.Context) {
 	t.mu.Lock()
-	if t.units == 0 {
+	if t.batches == 0 {
 		t.mu.Unlock()
 		return
 	}

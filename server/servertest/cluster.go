@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/server"
+	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/peer/peertest"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
-	"github.com/holdfast/holdfast/server/resp"
 	"github.com/holdfast/holdfast/server/store"
 	"github.com/holdfast/holdfast/server/store/storetest"
 )
@@ -33,7 +33,7 @@ type Options struct {
 	NoLinger bool
 	// Backend, if not nil, stands between a node's clients and its replica: a server that is
 	// wrong on purpose.
-	Backend func(node string, b resp.Backend) resp.Backend
+	Backend func(node string, b frontend.Backend) frontend.Backend
 	// Logs, if not nil, gets what the nodes log.
 	Logs *slog.Logger
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/server"
+	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/peer"
-	"github.com/holdfast/holdfast/server/raftlog"
+	"github.com/holdfast/holdfast/server/raftnode/hclogger"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
-	"github.com/holdfast/holdfast/server/resp"
 	"github.com/holdfast/holdfast/server/store"
 	"github.com/holdfast/holdfast/server/store/storetest"
 )
@@ -49,7 +49,7 @@ type process struct {
 	store   *store.Store
 	peers   *peer.Mux
 	replica *replica.Replica
-	front   *resp.Server
+	front   *frontend.Server
 
 	stopClients, stopReplica, stopPeers context.CancelFunc
 	parts                               sync.WaitGroup
@@ -122,11 +122,11 @@ func (n *Node) open() (*process, error) {
 	if p.replica, err = replica.Open(n.replicaConfig(&conf, p)); err != nil {
 		return nil, err
 	}
-	var backend resp.Backend = p.replica
+	var backend frontend.Backend = p.replica
 	if c.options.Backend != nil {
 		backend = c.options.Backend(n.Name, backend)
 	}
-	p.front = resp.New(n.frontConfig(&conf), backend)
+	p.front = frontend.New(n.frontConfig(&conf), backend)
 
 	clientsCtx, stopClients := context.WithCancel(context.Background())
 	replicaCtx, stopReplica := context.WithCancel(context.Background())
@@ -192,21 +192,21 @@ func (n *Node) replicaConfig(conf *server.Config, p *process) replica.Config {
 		},
 		MemoryLimitBytes: n.memoryLimit(conf),
 		Logger:           logs,
-		RaftLogger:       raftlog.New(logs),
+		RaftLogger:       hclogger.New(logs),
 		OnEvent:          n.hear,
 	}
 }
 
-func (n *Node) frontConfig(conf *server.Config) resp.Config {
+func (n *Node) frontConfig(conf *server.Config) frontend.Config {
 	l := conf.Limits
-	return resp.Config{
-		Limits: resp.Limits{
+	return frontend.Config{
+		Limits: frontend.Limits{
 			Clients: l.MaxClients, Args: l.MaxArgs, BulkBytes: l.MaxBulk, KeyBytes: l.MaxKey, ValueBytes: l.MaxValue,
 			QueryBytes: l.MaxQuery, OutputBytes: l.MaxOutput, Pipeline: l.MaxPipeline,
 			MemoryBytes: n.memoryLimit(conf),
 		},
-		Timing: resp.Timing{Idle: l.IdleTimeout, Drain: conf.Timing.Shutdown},
-		Node:   resp.Node{Name: n.Name},
+		Timing: frontend.Timing{Idle: l.IdleTimeout, Drain: conf.Timing.Shutdown},
+		Node:   frontend.Node{Name: n.Name},
 		Logger: n.cluster.options.Logs,
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/server/raftlog"
+	"github.com/holdfast/holdfast/server/raftnode/hclogger"
 )
 
 // tally is a state machine that adds up what it applied, and notices what comes twice.
@@ -78,7 +78,7 @@ func (m *member) start(t *testing.T, peers raft.Configuration) {
 	require.NoError(t, err)
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(m.config.NodeName)
-	c.Logger = raftlog.New(slog.New(slog.DiscardHandler))
+	c.Logger = hclogger.New(slog.New(slog.DiscardHandler))
 	c.SnapshotThreshold, c.SnapshotInterval, c.TrailingLogs = 40, 100*time.Millisecond, 20
 	m.store, m.fsm = s, &tally{t: t}
 	_, m.transport = raft.NewInmemTransport(raft.ServerAddress(m.config.NodeName))

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/jepsen/internal/checker"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/replica"
-	"github.com/holdfast/holdfast/server/resp"
 )
 
 // A mutant is a server that is wrong in one way, made by standing between the clients and the
@@ -28,7 +28,7 @@ var mutants = []struct {
 	name     string
 	workload string
 	nemesis  string
-	mutate   func(rng *rng, b resp.Backend, u *replica.Unit) error
+	mutate   func(rng *rng, b frontend.Backend, u *replica.Batch) error
 }{
 	{"reads without a leadership check", "register", "partition,kill", dirtyRead},
 	{"an acknowledgement before the commit", "register", "kill,partition", earlyAck},
@@ -99,12 +99,12 @@ func (r *rng) oneIn(n int) bool {
 
 // mutant is a backend with something wrong.
 type mutant struct {
-	resp.Backend
+	frontend.Backend
 	rng    *rng
-	mutate func(*rng, resp.Backend, *replica.Unit) error
+	mutate func(*rng, frontend.Backend, *replica.Batch) error
 }
 
-func (m *mutant) Execute(u *replica.Unit) error { return m.mutate(m.rng, m.Backend, u) }
+func (m *mutant) Execute(u *replica.Batch) error { return m.mutate(m.rng, m.Backend, u) }
 
 func TestMutantsAreCaught(t *testing.T) {
 	for _, m := range mutants {
@@ -116,7 +116,7 @@ func TestMutantsAreCaught(t *testing.T) {
 					shared := &rng{r: rand.New(rand.NewPCG(seed, 1))}
 					verdict, text = run(t, runOptions{
 						workload: m.workload, nemesis: m.nemesis, nodes: 3, seed: seed, time: 25 * time.Second,
-						broken: func(_ string, b resp.Backend) resp.Backend { return &mutant{b, shared, m.mutate} },
+						broken: func(_ string, b frontend.Backend) frontend.Backend { return &mutant{b, shared, m.mutate} },
 					})
 				})
 				if verdict == checker.Invalid {
@@ -128,7 +128,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	}
 }
 
-// requests decodes a unit's body.
+// requests decodes a batch's body.
 func requests(body []byte) []protocol.Request {
 	var rs []protocol.Request
 	rest := string(body)
@@ -143,13 +143,13 @@ func requests(body []byte) []protocol.Request {
 	return rs
 }
 
-func only(u *replica.Unit, command string) bool {
+func only(u *replica.Batch, command string) bool {
 	rs := requests(u.Body)
 	return len(rs) == 1 && rs[0].Args[0] == command
 }
 
 // dirtyRead answers reads from whatever the node has.
-func dirtyRead(_ *rng, b resp.Backend, u *replica.Unit) error {
+func dirtyRead(_ *rng, b frontend.Backend, u *replica.Batch) error {
 	r, ok := b.(*replica.Replica)
 	if u.Write || !ok {
 		return b.Execute(u)
@@ -166,7 +166,7 @@ func dirtyRead(_ *rng, b resp.Backend, u *replica.Unit) error {
 	return nil
 }
 
-func earlyAck(_ *rng, b resp.Backend, u *replica.Unit) error {
+func earlyAck(_ *rng, b frontend.Backend, u *replica.Batch) error {
 	switch {
 	case only(u, "set"):
 		later := copyOf(u)
@@ -175,7 +175,7 @@ func earlyAck(_ *rng, b resp.Backend, u *replica.Unit) error {
 		return nil
 	case only(u, "append"):
 		// The length is read first, so that the reply looks right.
-		read := &replica.Unit{Count: 1, Body: protocol.AppendRequestStrings(nil, 0, "strlen", requests(u.Body)[0].Args[1])}
+		read := &replica.Batch{Count: 1, Body: protocol.AppendRequestStrings(nil, 0, "strlen", requests(u.Body)[0].Args[1])}
 		if err := b.Execute(read); err != nil {
 			return err
 		}
@@ -188,12 +188,12 @@ func earlyAck(_ *rng, b resp.Backend, u *replica.Unit) error {
 	return b.Execute(u)
 }
 
-// copyOf is a unit that shares nothing with u, whose memory is used again once it is answered.
-func copyOf(u *replica.Unit) *replica.Unit {
-	return &replica.Unit{Body: bytes.Clone(u.Body), Count: u.Count, Write: true}
+// copyOf is a batch that shares nothing with u, whose memory is used again once it is answered.
+func copyOf(u *replica.Batch) *replica.Batch {
+	return &replica.Batch{Body: bytes.Clone(u.Body), Count: u.Count, Write: true}
 }
 
-func dropped(r *rng, b resp.Backend, u *replica.Unit) error {
+func dropped(r *rng, b frontend.Backend, u *replica.Batch) error {
 	if only(u, "set") && r.oneIn(50) {
 		u.Replies = []protocol.Value{protocol.OK}
 		return nil
@@ -201,7 +201,7 @@ func dropped(r *rng, b resp.Backend, u *replica.Unit) error {
 	return b.Execute(u)
 }
 
-func doubled(r *rng, b resp.Backend, u *replica.Unit) error {
+func doubled(r *rng, b frontend.Backend, u *replica.Batch) error {
 	if u.Write && r.oneIn(50) {
 		if err := b.Execute(copyOf(u)); err != nil {
 			return err
@@ -211,7 +211,7 @@ func doubled(r *rng, b resp.Backend, u *replica.Unit) error {
 }
 
 // certain tells clients that a command was not applied when nobody knows.
-func certain(_ *rng, b resp.Backend, u *replica.Unit) error {
+func certain(_ *rng, b frontend.Backend, u *replica.Batch) error {
 	err := b.Execute(u)
 	var row *protocol.Error
 	if errors.As(err, &row) && row.Outcome == protocol.OutcomeUnknown {
@@ -221,16 +221,16 @@ func certain(_ *rng, b resp.Backend, u *replica.Unit) error {
 }
 
 // stolen deletes a key before it is looked at.
-func stolen(r *rng, b resp.Backend, u *replica.Unit) error {
+func stolen(r *rng, b frontend.Backend, u *replica.Batch) error {
 	rs := requests(u.Body)
 	if len(rs) == 1 && rs[0].Args[0] == "set" && r.oneIn(10) {
-		_ = b.Execute(&replica.Unit{Body: protocol.AppendRequestStrings(nil, 0, "del", rs[0].Args[1]), Count: 1, Write: true})
+		_ = b.Execute(&replica.Batch{Body: protocol.AppendRequestStrings(nil, 0, "del", rs[0].Args[1]), Count: 1, Write: true})
 	}
 	return b.Execute(u)
 }
 
-// withTTL runs a unit with the durations of its PX, EX and PSETEX changed.
-func withTTL(b resp.Backend, u *replica.Unit, change func(int64) int64) error {
+// withTTL runs a batch with the durations of its PX, EX and PSETEX changed.
+func withTTL(b frontend.Backend, u *replica.Batch, change func(int64) int64) error {
 	var body []byte
 	for _, r := range requests(u.Body) {
 		args := append([]string(nil), r.Args...)
@@ -247,38 +247,38 @@ func withTTL(b resp.Backend, u *replica.Unit, change func(int64) int64) error {
 		}
 		body = protocol.AppendRequestStrings(body, r.DB, args...)
 	}
-	changed := &replica.Unit{Body: body, Count: u.Count, Write: u.Write}
+	changed := &replica.Batch{Body: body, Count: u.Count, Write: u.Write}
 	err := b.Execute(changed)
 	u.Replies = changed.Replies
 	return err
 }
 
-func shortened(_ *rng, b resp.Backend, u *replica.Unit) error {
+func shortened(_ *rng, b frontend.Backend, u *replica.Batch) error {
 	return withTTL(b, u, func(ms int64) int64 { return ms * 9 / 10 })
 }
 
-func immortal(_ *rng, b resp.Backend, u *replica.Unit) error {
+func immortal(_ *rng, b frontend.Backend, u *replica.Batch) error {
 	return withTTL(b, u, func(ms int64) int64 { return ms + 60_000 })
 }
 
 // forgetful takes back the counter that tokens come from.
-func forgetful(r *rng, b resp.Backend, u *replica.Unit) error {
+func forgetful(r *rng, b frontend.Backend, u *replica.Batch) error {
 	rs := requests(u.Body)
 	if len(rs) == 1 && len(rs[0].Args) > 4 && (rs[0].Args[0] == "evalsha" || rs[0].Args[0] == "eval") && rs[0].Args[2] == "2" && r.oneIn(20) {
-		_ = b.Execute(&replica.Unit{Body: protocol.AppendRequestStrings(nil, 0, "del", rs[0].Args[4]), Count: 1, Write: true})
+		_ = b.Execute(&replica.Batch{Body: protocol.AppendRequestStrings(nil, 0, "del", rs[0].Args[4]), Count: 1, Write: true})
 	}
 	return b.Execute(u)
 }
 
 // torn runs a transaction's commands one by one.
-func torn(_ *rng, b resp.Backend, u *replica.Unit) error {
+func torn(_ *rng, b frontend.Backend, u *replica.Batch) error {
 	rs := requests(u.Body)
 	if len(rs) != 1 || rs[0].Args[0] != "exec" || rs[0].Args[1] != "" {
 		return b.Execute(u)
 	}
 	var replies []protocol.Value
 	for _, r := range requests([]byte(rs[0].Args[2])) {
-		one := &replica.Unit{Body: protocol.AppendRequestStrings(nil, r.DB, r.Args...), Count: 1, Write: true}
+		one := &replica.Batch{Body: protocol.AppendRequestStrings(nil, r.DB, r.Args...), Count: 1, Write: true}
 		if err := b.Execute(one); err != nil {
 			return err
 		}

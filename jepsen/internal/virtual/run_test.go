@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/nemesis"
 	"github.com/holdfast/holdfast/jepsen/internal/schedule"
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
-	"github.com/holdfast/holdfast/server/resp"
+	"github.com/holdfast/holdfast/server/frontend"
 )
 
 // runOptions are those of one virtual run.
@@ -30,7 +30,7 @@ type runOptions struct {
 	stubborn          bool
 	seed              uint64
 	time              time.Duration
-	broken            func(node string, b resp.Backend) resp.Backend
+	broken            func(node string, b frontend.Backend) frontend.Backend
 }
 
 // run is one run, within a bubble, and its verdict.

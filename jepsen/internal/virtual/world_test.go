@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server"
-	"github.com/holdfast/holdfast/server/resp"
+	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/servertest"
 	"github.com/holdfast/holdfast/server/store"
 )
@@ -52,7 +52,7 @@ type worldOptions struct {
 	// stubborn: the first node believes for seconds that it leads when it does not any more.
 	stubborn bool
 	// broken, if not nil, stands between clients and a node's replica.
-	broken func(node string, b resp.Backend) resp.Backend
+	broken func(node string, b frontend.Backend) frontend.Backend
 }
 
 // stallLimit is how long a disk may hang, as the program says it to its nodes.

@@ -11,10 +11,10 @@ import (
 // errDown is what a command on a node that does not run is answered.
 var errDown = &protocol.Error{Prefix: "CLUSTERDOWN", Text: "This node does not run"}
 
-// Unit encodes commands, each a list of words, as a unit of database 0. It is a
+// Batch encodes commands, each a list of words, as a batch of database 0. It is a
 // write if any of them is not surely a read.
-func Unit(commands ...[]string) *replica.Unit {
-	u := &replica.Unit{Count: len(commands)}
+func Batch(commands ...[]string) *replica.Batch {
+	u := &replica.Batch{Count: len(commands)}
 	for _, words := range commands {
 		words = append([]string{strings.ToLower(words[0])}, words[1:]...)
 		u.Body = protocol.AppendRequestStrings(u.Body, 0, words...)
@@ -25,20 +25,20 @@ func Unit(commands ...[]string) *replica.Unit {
 	return u
 }
 
-// Execute runs commands as one unit on the node.
+// Execute runs commands as one batch on the node.
 func (n *Node) Execute(commands ...[]string) ([]protocol.Value, error) {
 	r := n.Replica()
 	if r == nil {
 		return nil, errDown
 	}
-	u := Unit(commands...)
+	u := Batch(commands...)
 	if err := r.Execute(u); err != nil {
 		return nil, err
 	}
 	return u.Replies, nil
 }
 
-// Do runs one command on the node. An error of the unit is an error reply, as
+// Do runs one command on the node. An error of the batch is an error reply, as
 // it is for a client.
 func (n *Node) Do(words ...string) protocol.Value {
 	replies, err := n.Execute(words)

@@ -1,0 +1,96 @@
+package frontend
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"strings"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+func authLocals() map[string]local {
+	return map[string]local{
+		"auth":  {answer: auth},
+		"hello": {answer: hello},
+	}
+}
+
+const defaultUser = "default"
+
+func auth(c *conn, words [][]byte) protocol.Value {
+	switch {
+	case len(words) > 3:
+		return protocol.ErrSyntax.Value()
+	case len(words) == 2 && c.srv.cfg.Password == "":
+		return protocol.ErrPasswordNotSet.Value()
+	case len(words) == 2:
+		return c.authenticate([]byte(defaultUser), words[1])
+	}
+	return c.authenticate(words[1], words[2])
+}
+
+// authenticate opens the connection to the one user there is. Without a
+// password to know, any is right, as Redis has it for a "nopass" user.
+func (c *conn) authenticate(user, password []byte) protocol.Value {
+	want, got := sha256.Sum256([]byte(c.srv.cfg.Password)), sha256.Sum256(password)
+	same := subtle.ConstantTimeCompare(want[:], got[:]) == 1 || c.srv.cfg.Password == ""
+	if string(user) != defaultUser || !same {
+		return protocol.ErrWrongPass.Value()
+	}
+	c.setAuthenticated(true)
+	return protocol.OK
+}
+
+// hello negotiates the protocol version. Nothing of it takes effect unless all of
+// it is right; Redis 7.0.15 authenticates though a later word is wrong.
+func hello(c *conn, words [][]byte) protocol.Value {
+	version := c.resp
+	if len(words) > 1 {
+		n, ok := protocol.ParseInt(string(words[1]))
+		if !ok {
+			return protocol.ErrProtoVersion.Value()
+		}
+		if n != protocol.RESP2 && n != protocol.RESP3 {
+			return protocol.ErrNoProto.Value()
+		}
+		version = int(n)
+	}
+	var user, password, name []byte
+	for i := 2; i < len(words); i++ {
+		left := len(words) - 1 - i
+		switch {
+		case strings.EqualFold(string(words[i]), "auth") && left >= 2:
+			user, password = words[i+1], words[i+2]
+			i += 2
+		case strings.EqualFold(string(words[i]), "setname") && left >= 1:
+			name = words[i+1]
+			if !validAttribute(name) {
+				return protocol.Err(errClientName)
+			}
+			i++
+		default:
+			return protocol.Err("Syntax error in HELLO option '" + string(words[i]) + "'")
+		}
+	}
+	if user != nil {
+		if v := c.authenticate(user, password); v.IsError() {
+			return v
+		}
+	}
+	if !c.authenticated {
+		return protocol.ErrHelloNoAuth.Value()
+	}
+	if name != nil {
+		c.setName(name)
+	}
+	c.resp = version
+	return protocol.Map(
+		protocol.Bulk("server"), protocol.Bulk("redis"),
+		protocol.Bulk("version"), protocol.Bulk(protocol.RedisVersion),
+		protocol.Bulk("proto"), protocol.Integer(int64(version)),
+		protocol.Bulk("id"), protocol.Integer(c.id),
+		protocol.Bulk("mode"), protocol.Bulk("standalone"),
+		protocol.Bulk("role"), protocol.Bulk(c.srv.helloRole()),
+		protocol.Bulk("modules"), protocol.Array(),
+	)
+}

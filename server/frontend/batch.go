@@ -1,0 +1,174 @@
+package frontend
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+)
+
+// A pipeline's replies must leave in the order of its commands, but a data
+// command's reply is known only when the batch has come back. So each command has
+// a slot: a local reply's bytes wait in work.local until the data commands
+// before it have been answered.
+
+type slotKind uint8
+
+const (
+	slotLocal slotKind = iota // bytes of work.local
+	slotData                  // the next reply of the batch
+	slotWatch                 // the same, holding the marks of watched keys
+	slotExec                  // the same, to be merged with what this node answered inside MULTI
+)
+
+// slot is the place of one command's reply in a pipeline.
+type slot struct {
+	kind slotKind
+	// mute: CLIENT REPLY was OFF or SKIP when the command came.
+	mute bool
+	// resp is the protocol version that held when the command came.
+	resp uint8
+	// from and to bound the bytes of a slotLocal, and the watches of a slotWatch.
+	from, to int
+	// generation is the watches' when a slotWatch was made.
+	generation int
+	row        *row
+}
+
+// batchBytes is the size above which a pipeline goes in several batches, so that it
+// does not fill a log entry that everybody else's commands wait for. Only a
+// single command can be bigger.
+const batchBytes = 1 << 20
+
+// localBytes bounds the replies that wait for those of the batch; one that does not
+// fit has the batch sent off.
+const localBytes = spillBytes
+
+// answer places a reply that is known.
+func (c *conn) answer(row *row, v protocol.Value) {
+	v = c.within(row, v)
+	c.count(row, v)
+	if c.reply.muted() {
+		return
+	}
+	w := c.w
+	if _, fits := v.SizeWithin(localBytes - len(w.local)); !fits {
+		c.flush()
+	}
+	if len(w.slots) == 0 {
+		c.emit(v, c.resp)
+		return
+	}
+	from := len(w.local)
+	w.local = v.AppendTo(w.local, c.resp)
+	w.slots = append(w.slots, slot{kind: slotLocal, from: from, to: len(w.local)})
+}
+
+// request takes the place of a reply of the batch, for the request that was
+// appended to its body.
+func (c *conn) request(s slot, write bool) {
+	w := c.w
+	s.mute, s.resp = c.reply.muted(), uint8(c.resp)
+	w.slots = append(w.slots, s)
+	w.batch.Count++
+	w.batch.Write = w.batch.Write || write
+}
+
+// makeRoom sends the batch off if it would become too big by a command of these words.
+func (c *conn) makeRoom(words [][]byte) {
+	size := len(c.w.batch.Body)
+	for _, w := range words {
+		size += len(w) + binary.MaxVarintLen32
+	}
+	if size > batchBytes {
+		c.flush()
+	}
+}
+
+// flush has the batch executed and places the replies that wait for it.
+func (c *conn) flush() {
+	w := c.w
+	if len(w.slots) == 0 {
+		return
+	}
+	u := &w.batch
+	c.account()
+	err := c.srv.backend.Execute(u)
+	if err == nil && len(u.Replies) != u.Count {
+		err = errReplyCount
+	}
+	if err == nil && u.Write {
+		c.wrote = u.Number
+	}
+	var failure protocol.Value
+	if err != nil {
+		failure = c.failure(err)
+		// Whoever failed may still hold the body.
+		u.Body = nil
+	}
+	w.replies, _ = protocol.SizesWithin(u.Replies, c.srv.cfg.Limits.OutputBytes)
+	c.account()
+	for ; w.settled < len(w.slots); w.settled++ {
+		s := &w.slots[w.settled]
+		switch {
+		case s.kind == slotLocal:
+			w.out = append(w.out, w.local[s.from:s.to]...)
+		case err != nil:
+			c.settle(s, failure)
+		default:
+			v := u.Replies[0]
+			u.Replies = u.Replies[1:]
+			c.settle(s, v)
+		}
+		c.spill()
+	}
+	w.reset()
+}
+
+// settle places the reply of a request.
+func (c *conn) settle(s *slot, v protocol.Value) {
+	switch s.kind {
+	case slotWatch:
+		v = c.watched(s, v)
+	case slotExec:
+		c.finishTransaction(s, v)
+		return
+	}
+	v = c.within(s.row, v)
+	c.count(s.row, v)
+	if !s.mute {
+		c.emit(v, int(s.resp))
+	}
+}
+
+var errReplyCount = errors.New("the batch has not as many replies as requests")
+
+// failure is the reply to every command of a batch that failed.
+func (c *conn) failure(err error) protocol.Value {
+	var row *protocol.Error
+	if errors.As(err, &row) {
+		return row.Value()
+	}
+	// Nothing is known about the outcome, so the reply must not invite a retry.
+	c.srv.cfg.Logger.Error("cannot execute commands", "error", err)
+	return protocol.ErrUncertain.Value()
+}
+
+// count keeps the statistics of a reply.
+func (c *conn) count(row *row, v protocol.Value) {
+	if !v.IsError() {
+		return
+	}
+	c.srv.stats.countError(v.Str)
+	if row != nil {
+		row.failed.Add(1)
+	}
+}
+
+// reset makes the batch ready for the next commands, keeping its memory.
+func (w *work) reset() {
+	clear(w.slots)
+	w.slots, w.local, w.settled, w.replies = w.slots[:0], w.local[:0], 0, 0
+	w.batch = replica.Batch{Body: w.batch.Body[:0]}
+}

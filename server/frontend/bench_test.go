@@ -1,0 +1,73 @@
+package frontend
+
+import (
+	"io"
+	"net"
+	"testing"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/stretchr/testify/require"
+)
+
+// instant answers every request of every batch with OK, at once.
+type instant struct {
+	*cluster
+	replies []protocol.Value
+}
+
+func (i *instant) Execute(u *replica.Batch) error {
+	u.Replies = i.replies[:u.Count]
+	return nil
+}
+
+// roundTrips returns a function that sends a pipeline over loopback and waits for its replies.
+func roundTrips(t testing.TB, pipeline []byte, commands int) (roundTrip func()) {
+	backend := &instant{cluster: newCluster()}
+	for range commands {
+		backend.replies = append(backend.replies, protocol.OK)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go New(Config{}, backend).Serve(t.Context(), ln)
+	nc, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { nc.Close() })
+	got := make([]byte, commands*len("+OK\r\n"))
+	return func() {
+		if _, err := nc.Write(pipeline); err != nil {
+			t.Error(err)
+		}
+		if _, err := io.ReadFull(nc, got); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestNoAllocations: at steady state neither a command nor a pipeline costs memory.
+func TestNoAllocations(t *testing.T) {
+	if raced {
+		t.Skip("the race detector makes pools forget")
+	}
+	for _, commands := range []int{1, 1000} {
+		roundTrip := roundTrips(t, sets(commands), commands)
+		roundTrip()
+		// A pool that the collector has emptied is filled again.
+		require.Less(t, testing.AllocsPerRun(500, roundTrip), 2.0, "%d commands", commands)
+	}
+}
+
+func benchmark(b *testing.B, pipeline []byte, commands int) {
+	roundTrip := roundTrips(b, pipeline, commands)
+	b.ReportAllocs()
+	for b.Loop() {
+		roundTrip()
+	}
+	b.ReportMetric(float64(commands)*float64(b.N)/b.Elapsed().Seconds(), "commands/s")
+}
+
+func BenchmarkOneCommand(b *testing.B) {
+	benchmark(b, command("SET", "lock:1234567890", "0123456789abcdef0123456789abcdef", "NX", "PX", "30000"), 1)
+}
+
+func BenchmarkPipeline(b *testing.B) { benchmark(b, sets(1000), 1000) }

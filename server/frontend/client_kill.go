@@ -1,0 +1,111 @@
+package frontend
+
+import (
+	"strings"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// clientFilter says which clients CLIENT KILL means; a zero field means all.
+type clientFilter struct {
+	id          int64
+	addr, laddr string
+	kind        string
+	skipMe      bool
+}
+
+// clientKill has an old form, CLIENT KILL addr, that may kill its sender and
+// answers OK, and a new one with filters, that answers how many it killed.
+func clientKill(c *conn, words [][]byte) protocol.Value {
+	if len(words) == 3 {
+		if c.killAll(clientFilter{addr: string(words[2])}) == 0 {
+			return protocol.Err("No such client")
+		}
+		return protocol.OK
+	}
+	filter := clientFilter{skipMe: true}
+	for args := words[2:]; len(args) > 0; args = args[2:] {
+		if len(args) == 1 {
+			return protocol.Err(errSyntax)
+		}
+		if v, ok := filter.set(string(args[0]), string(args[1])); !ok {
+			return v
+		}
+	}
+	return protocol.Integer(int64(c.killAll(filter)))
+}
+
+// set reads one filter. Without ok, the value is the error.
+func (f *clientFilter) set(name, value string) (v protocol.Value, ok bool) {
+	switch strings.ToLower(name) {
+	case "id":
+		if f.id, ok = protocol.ParseInt(value); !ok || f.id < 1 {
+			return protocol.Err("client-id should be greater than 0"), false
+		}
+	case "type":
+		if f.kind, ok = clientKind(value); !ok {
+			return unknownClientKind(value), false
+		}
+	case "addr":
+		f.addr = value
+	case "laddr":
+		f.laddr = value
+	case "user":
+		if value != defaultUser {
+			return protocol.Err("No such user '" + value + "'"), false
+		}
+	case "skipme":
+		switch strings.ToLower(value) {
+		case "yes":
+			f.skipMe = true
+		case "no":
+			f.skipMe = false
+		default:
+			return protocol.Err(errSyntax), false
+		}
+	default:
+		return protocol.Err(errSyntax), false
+	}
+	return protocol.Value{}, true
+}
+
+const normalClient = "normal"
+
+// clientKind is a TYPE in CLIENT KILL and LIST. All clients are normal ones.
+func clientKind(word string) (kind string, ok bool) {
+	switch kind = strings.ToLower(word); kind {
+	case normalClient, "master", "replica", "pubsub":
+		return kind, true
+	case "slave":
+		return "replica", true
+	}
+	return "", false
+}
+
+func unknownClientKind(word string) protocol.Value {
+	return protocol.Err("Unknown client type '" + word + "'")
+}
+
+// killAll closes the clients that match and returns how many there were. The
+// sender itself gets its reply first.
+func (c *conn) killAll(f clientFilter) int {
+	if f.kind != "" && f.kind != normalClient {
+		return 0
+	}
+	n := 0
+	for _, other := range c.srv.clients() {
+		switch {
+		case f.id != 0 && other.id != f.id,
+			f.addr != "" && other.nc.RemoteAddr().String() != f.addr,
+			f.laddr != "" && other.nc.LocalAddr().String() != f.laddr,
+			f.skipMe && other == c:
+			continue
+		case other == c:
+			c.closing = true
+		default:
+			other.nc.Close()
+		}
+		n++
+	}
+	return n
+}

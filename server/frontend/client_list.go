@@ -1,0 +1,143 @@
+package frontend
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+func clientListLocals() map[string]local {
+	return map[string]local{
+		"client|info": {answer: clientInfo},
+		"client|list": {answer: clientList},
+	}
+}
+
+// shown is what other connections may see of one, in CLIENT LIST.
+type shown struct {
+	name, libName, libVersion string
+	noEvict, noTouch, blocked bool
+	command                   string // the last one
+	active                    time.Time
+	db, resp                  int
+	queued, queuedBytes       int // since MULTI; queued is -1 outside
+	watched                   int
+	input, inputFree          int // bytes not parsed, room for more
+	words                     int // bytes that words of a command take that is half there
+	output, replies, waiting  int // bytes to be written, replies that wait behind them, their bytes
+	held                      int // bytes beside what an idle connection costs
+}
+
+// publish shows the state of the connection to CLIENT LIST, at the end of each
+// pipeline and when the client asks about itself.
+func (c *conn) publish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.shown
+	s.db, s.resp, s.watched, s.queued, s.queuedBytes = c.db, c.resp, len(c.watches.keys), -1, 0
+	if c.tx != nil {
+		s.queued, s.queuedBytes = c.tx.queued, c.tx.bytes
+	}
+	s.command, s.active = c.lastCommand, c.now
+	s.input, s.inputFree, s.words, s.output, s.replies, s.waiting = 0, 0, 0, 0, 0, 0
+	s.held = c.footprint()
+	if c.w != nil {
+		s.input, s.inputFree = c.w.buffered(), cap(c.w.in)-len(c.w.in)
+		s.words = c.w.reader.Memory()
+	}
+}
+
+// publishStall shows what a client has not taken.
+func (c *conn) publishStall(unwritten int) {
+	waiting := c.waiting()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.shown
+	s.output, s.replies, s.waiting = unwritten, len(c.w.batch.Replies), waiting
+	s.held = int(c.held.counted.Load())
+}
+
+func clientInfo(c *conn, _ [][]byte) protocol.Value {
+	c.publish()
+	return protocol.Verbatim(string(c.appendLine(nil, time.Now())))
+}
+
+func clientList(c *conn, words [][]byte) protocol.Value {
+	keep := func(*conn) bool { return true }
+	option := ""
+	if len(words) > 3 {
+		option = strings.ToLower(string(words[2]))
+	}
+	switch {
+	case len(words) == 2:
+	case option == "type" && len(words) == 4:
+		kind, ok := clientKind(string(words[3]))
+		if !ok {
+			return unknownClientKind(string(words[3]))
+		}
+		keep = func(*conn) bool { return kind == normalClient }
+	case option == "id":
+		ids := make(map[int64]bool)
+		for _, w := range words[3:] {
+			id, ok := protocol.ParseInt(string(w))
+			if !ok {
+				return protocol.Err("Invalid client ID")
+			}
+			ids[id] = true
+		}
+		keep = func(other *conn) bool { return ids[other.id] }
+	default:
+		return protocol.Err(errSyntax)
+	}
+	c.publish()
+	var list []byte
+	now := time.Now()
+	for _, other := range c.srv.clients() {
+		if keep(other) {
+			list = other.appendLine(list, now)
+		}
+	}
+	return protocol.Verbatim(string(list))
+}
+
+// appendLine appends the connection's line of CLIENT LIST. Fields of Redis for
+// things that are not here are zero. Any goroutine may call it.
+func (c *conn) appendLine(dst []byte, now time.Time) []byte {
+	c.mu.Lock()
+	s := c.shown
+	c.mu.Unlock()
+	return fmt.Appendf(dst, "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d"+
+		" sub=0 psub=0 ssub=0 multi=%d watch=%d qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=0 rbp=0 obl=%d oll=%d omem=%d"+
+		" tot-mem=%d events=r cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
+		c.id, c.nc.RemoteAddr(), c.nc.LocalAddr(), c.descriptor(), s.name,
+		int(now.Sub(c.born).Seconds()), int(now.Sub(s.active).Seconds()), s.flags(), s.db,
+		s.queued, s.watched, s.input, s.inputFree, s.words, s.queuedBytes, s.output, s.replies, s.waiting, connBytes+s.held,
+		s.command, defaultUser, s.resp, s.libName, s.libVersion)
+}
+
+func (s *shown) flags() string {
+	var flags strings.Builder
+	for _, f := range []struct {
+		on   bool
+		mark byte
+	}{{s.queued >= 0, 'x'}, {s.blocked, 'b'}, {s.noEvict, 'e'}, {s.noTouch, 'T'}} {
+		if f.on {
+			flags.WriteByte(f.mark)
+		}
+	}
+	if flags.Len() == 0 {
+		return "N"
+	}
+	return flags.String()
+}
+
+// descriptor is the socket's number, or -1 for what is no socket.
+func (c *conn) descriptor() int {
+	fd := -1
+	if c.raw != nil {
+		c.raw.Control(func(f uintptr) { fd = int(f) })
+	}
+	return fd
+}

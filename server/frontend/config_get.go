@@ -1,0 +1,105 @@
+package frontend
+
+import (
+	"math"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+func configLocals() map[string]local {
+	return map[string]local{
+		"config|get":       {answer: configGet},
+		"config|set":       {answer: configSet},
+		"config|resetstat": {answer: configResetStat},
+		"config|rewrite":   {answer: configRewrite},
+	}
+}
+
+// settings are the rows of CONFIG GET: what is true of this node, under the
+// names that Redis gives it. The password is not among them.
+func (s *Server) settings() []Setting {
+	l, t := &s.cfg.Limits, &s.cfg.Timing
+	bind, port, _ := net.SplitHostPort(s.address())
+	rows := []Setting{
+		{"appendfsync", "always"},
+		{"appendonly", "yes"},
+		{"bind", bind},
+		{"client-output-buffer-limit", "normal 0 " + strconv.Itoa(l.OutputBytes) + " " + seconds(t.Grace) + " slave 0 0 0 pubsub 0 0 0"},
+		{"client-query-buffer-limit", strconv.Itoa(l.QueryBytes)},
+		{"cluster-enabled", "no"},
+		{"databases", strconv.Itoa(protocol.MaxDatabases)},
+		{"enable-debug-command", yesNo(s.cfg.Options.Debug)},
+		{"maxclients", strconv.Itoa(l.Clients)},
+		{"maxmemory", strconv.FormatUint(l.MemoryBytes, 10)},
+		{"maxmemory-clients", clientsLimit(l.ClientsBytes)},
+		{"maxmemory-policy", "noeviction"},
+		{"notify-keyspace-events", ""},
+		{"port", port},
+		{"proto-max-bulk-len", strconv.Itoa(l.BulkBytes)},
+		// A follower takes writes, and forwards them.
+		{"replica-read-only", "no"},
+		{"save", ""},
+		{"slave-read-only", "no"},
+		{"tcp-keepalive", seconds(t.KeepAlive)},
+		{"timeout", seconds(t.Idle)},
+	}
+	return append(rows, s.cfg.Node.Settings...)
+}
+
+// clientsLimit is 0, as Redis has it, where there is no limit.
+func clientsLimit(bytes int) string {
+	if bytes == math.MaxInt {
+		bytes = 0
+	}
+	return strconv.Itoa(bytes)
+}
+
+func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func configGet(c *conn, words [][]byte) protocol.Value {
+	var found []protocol.Value
+	for _, row := range c.srv.settings() {
+		for _, pattern := range words[2:] {
+			if protocol.Match(string(pattern), row.Name, true) {
+				found = append(found, protocol.Bulk(row.Name), protocol.Bulk(row.Value))
+				break
+			}
+		}
+	}
+	return protocol.Map(found...)
+}
+
+// configSet refuses all, as Redis refuses what can only be set at its start:
+// a node's settings are its flags, and a change on one node would make it differ from the others.
+func configSet(c *conn, words [][]byte) protocol.Value {
+	if len(words)%2 != 0 {
+		return protocol.Err(errSyntax)
+	}
+	name := string(words[2])
+	for _, row := range c.srv.settings() {
+		if strings.EqualFold(row.Name, name) {
+			return protocol.Err("CONFIG SET failed (possibly related to argument '" + name + "') - can't set immutable config")
+		}
+	}
+	return protocol.Err("Unknown option or number of arguments for CONFIG SET - '" + name + "'")
+}
+
+func configResetStat(c *conn, _ [][]byte) protocol.Value {
+	c.srv.resetStats()
+	return protocol.OK
+}
+
+func configRewrite(*conn, [][]byte) protocol.Value {
+	return protocol.Err("The server is running without a config file")
+}

@@ -1,0 +1,272 @@
+package frontend
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+)
+
+// conn is one client's connection. What stands before mu belongs to the
+// connection's own goroutine.
+type conn struct {
+	srv  *Server
+	ctx  context.Context // the server's
+	nc   net.Conn        // safe for all
+	tls  *tls.Conn       // nc, if it is one
+	raw  syscall.RawConn // of nc, nil when it is no plain socket
+	id   int64
+	born time.Time
+
+	session
+	input
+	// w is what the connection works with, nil while it has nothing to do.
+	w *work
+	// wrote is the number of the last write that was acknowledged.
+	wrote uint64
+	// now is when the last bytes arrived, writeBy the deadline that is set for writes.
+	now, writeBy time.Time
+	// closing: answer what is there, then close. gone: nobody is there to answer.
+	closing, gone bool
+
+	// retired: close as soon as nothing is in flight. Set under mu.
+	retired atomic.Bool
+	held    holding
+	place   place
+	mu      sync.Mutex
+	shown   shown // guarded by mu
+}
+
+// session is what a client's commands have set. RESET undoes it.
+type session struct {
+	db, resp      int
+	authenticated bool
+	reply         replyMode
+	tx            *transaction // nil outside MULTI
+	executing     bool         // the commands of an EXEC are being answered
+	watches       watches
+	lastCommand   string
+}
+
+// work is the memory of a pipeline, pooled because most connections are idle at most times.
+type work struct {
+	// in[from:] has arrived and is not parsed.
+	in     []byte
+	from   int
+	reader *protocol.Reader
+	// commands counts those taken from the buffer since the last replies were written.
+	commands int
+	// filled: the last read took all the room there was, so there may be more.
+	filled bool
+
+	batch replica.Batch
+	// slots are the places of replies, settled how many of them are in the output.
+	slots   []slot
+	settled int
+	local   []byte // bytes of replies that wait for those before them
+	out     []byte // bytes of replies to be written
+	// unsent bounds the bytes of a reply that is written piece by piece and are not in out yet.
+	unsent int
+	// replies bounds the bytes of the batch's replies.
+	replies int
+	// tx is the transaction whose reply a slotExec waits for.
+	tx *transaction
+}
+
+func newConn(s *Server, nc net.Conn) *conn {
+	c := &conn{
+		srv: s, nc: nc, id: s.nextID.Add(1), born: time.Now(),
+		session: session{resp: protocol.RESP2, authenticated: s.cfg.Password == ""},
+	}
+	if s.cfg.TLS == nil {
+		c.raw = rawConn(nc)
+	} else {
+		c.tls = tls.Server(nc, s.cfg.TLS)
+		c.nc = c.tls
+	}
+	c.now = c.born
+	c.publish()
+	return c
+}
+
+// run serves the client until one side has had enough.
+func (c *conn) run(ctx context.Context) {
+	defer c.nc.Close()
+	defer func() {
+		if p := recover(); p != nil {
+			// A mistake in this package must not take the node, and other clients' locks, with it.
+			c.srv.cfg.Logger.Error("connection panicked", "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	c.ctx = ctx
+	if err := c.open(); err != nil {
+		c.srv.cfg.Logger.Debug("connection not opened", "client", c.nc.RemoteAddr(), "error", err)
+		return
+	}
+	for {
+		if err := c.await(); err != nil {
+			c.bye(err)
+			if c.retired.Load() {
+				// The last reply may still be under way.
+				c.linger()
+			}
+			return
+		}
+		if !c.pipelines() {
+			return
+		}
+		c.rest()
+	}
+}
+
+// open prepares the connection: socket options, TLS.
+func (c *conn) open() error {
+	if t, ok := c.socket().(*net.TCPConn); ok {
+		probe := c.srv.cfg.Timing.KeepAlive
+		t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: probe, Interval: max(probe/3, time.Second), Count: 3})
+	}
+	if c.tls == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, c.srv.cfg.Timing.Handshake)
+	defer cancel()
+	if err := c.tls.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	if c.authenticated {
+		c.srv.known(c, true)
+	}
+	return nil
+}
+
+// socket is the connection under TLS.
+func (c *conn) socket() net.Conn {
+	if c.tls != nil {
+		return c.tls.NetConn()
+	}
+	return c.nc
+}
+
+// pipelines answers all complete commands that have arrived, as one batch unless
+// there are more than the limit, and reports whether the connection goes on.
+func (c *conn) pipelines() bool {
+	for {
+		c.fresh = false
+		full := c.consume()
+		if !full && !c.closing && c.gather() {
+			continue
+		}
+		c.flush()
+		c.write()
+		c.srv.stats.commands.Add(uint64(c.w.commands))
+		c.w.commands, c.gatherBy = 0, time.Time{}
+		if c.gone {
+			return false
+		}
+		if c.closing {
+			c.linger()
+			return false
+		}
+		if !full && !c.fresh {
+			return true
+		}
+		if c.retired.Load() {
+			return false
+		}
+	}
+}
+
+// consume dispatches the commands in the buffer, and reports whether it stopped
+// because they are as many as one pipeline may have.
+func (c *conn) consume() (full bool) {
+	w := c.w
+	for !c.closing {
+		if w.commands >= c.srv.cfg.Limits.Pipeline {
+			return true
+		}
+		words, n, err := w.reader.Next(w.in[w.from:])
+		w.from += n
+		if err != nil {
+			if err != protocol.ErrIncomplete {
+				c.protocolError(err)
+			}
+			return false
+		}
+		w.commands++
+		c.dispatch(words)
+	}
+	return false
+}
+
+// protocolError answers bytes that are no command, and ends the connection.
+func (c *conn) protocolError(err error) {
+	c.answer(nil, c.failure(err))
+	c.closing = true
+}
+
+// rest gives the memory back when the client has nothing under way.
+func (c *conn) rest() {
+	if c.w.buffered() == 0 {
+		c.srv.release(c.w)
+		c.w = nil
+	}
+	c.account()
+	c.publish()
+}
+
+// linger closes the sending side and takes what the client still sends for a
+// moment: a socket closed with unread bytes makes the client's kernel throw the
+// last reply away.
+func (c *conn) linger() {
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
+	io.CopyN(io.Discard, c.nc, lingerBytes)
+}
+
+const (
+	lingerTime  = 100 * time.Millisecond
+	lingerBytes = 1 << 20
+)
+
+// bye notes why a connection ended, where an operator would want to know.
+func (c *conn) bye(err error) {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), c.retired.Load():
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.srv.cfg.Logger.Debug("closed an idle connection", "client", c.nc.RemoteAddr())
+	default:
+		c.srv.cfg.Logger.Debug("connection lost", "client", c.nc.RemoteAddr(), "error", err)
+	}
+}
+
+// retire asks the connection to end when nothing is in flight. Any goroutine may call it.
+func (c *conn) retire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.retired.Store(true)
+	c.nc.SetReadDeadline(longAgo())
+}
+
+// setReadDeadline sets the deadline of reads, unless the connection is to end.
+func (c *conn) setReadDeadline(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.retired.Load() {
+		c.nc.SetReadDeadline(t)
+	}
+}
+
+func longAgo() time.Time { return time.Unix(1, 0) }

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package frontend
+
+import "time"
+
+// cpuTime is not known on this system.
+func cpuTime() (system, user time.Duration) { return 0, 0 }

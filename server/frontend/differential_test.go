@@ -1,0 +1,89 @@
+package frontend
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+)
+
+// TestDifferential has the same conversations with Redis and with this package,
+// and requires the same bytes. Each conversation, a paragraph of
+// testdata/differential, is sent at once: "! text" is sent as it is, anything
+// else as a command. A conversation whose first line is "# password" takes place on a server with one.
+func TestDifferential(t *testing.T) {
+	text, err := os.ReadFile("testdata/differential")
+	require.NoError(t, err)
+	for _, password := range []string{"", "sesame"} {
+		redis := protocoltest.StartRedis(t, "--requirepass", password)
+		ours := startTCP(t, Config{Password: password})
+		for i, conversation := range strings.Split(string(text), "\n\n") {
+			if strings.HasPrefix(conversation, "# password") != (password != "") {
+				continue
+			}
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				lines, sent := conversationBytes(t, conversation)
+				want, got := converse(t, "unix", redis, sent), converse(t, "tcp", ours, sent)
+				requireSameLines(t, strings.Join(want, "\n"), strings.Join(got, "\n"))
+				require.NotEmpty(t, got, lines)
+			})
+		}
+	}
+}
+
+// conversationBytes is what a client sends in a conversation.
+func conversationBytes(t *testing.T, conversation string) (lines []string, sent []byte) {
+	for line := range strings.Lines(conversation) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, "! "):
+			raw, err := strconv.Unquote(line[2:])
+			require.NoError(t, err, line)
+			sent = append(sent, raw...)
+			lines = append(lines, line)
+		case line != "":
+			sent = append(sent, command(words(t, line)...)...)
+			lines = append(lines, line)
+		}
+	}
+	return lines, sent
+}
+
+// converse sends all, and returns all replies.
+func converse(t *testing.T, network, addr string, sent []byte) []string {
+	nc, err := net.Dial(network, addr)
+	require.NoError(t, err)
+	defer nc.Close()
+	_, err = nc.Write(append(sent, command("ECHO", "the end")...))
+	require.NoError(t, err)
+	require.NoError(t, nc.(interface{ CloseWrite() error }).CloseWrite())
+	require.NoError(t, nc.SetReadDeadline(time.Now().Add(10*time.Second)))
+	// A server that closes with bytes unread resets the connection: what came before counts.
+	got, _ := io.ReadAll(nc)
+	lines := show(string(got))
+	for i, line := range lines {
+		lines[i] = different.ReplaceAllString(line, "$1 differs")
+	}
+	return lines
+}
+
+// different are the places where the two may differ: in HELLO's reply.
+var different = regexp.MustCompile(`("version"|"id") [":0-9.]+`)
+
+// startTCP serves on a loopback port until the test ends.
+func startTCP(t testing.TB, cfg Config) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	startOn(t, cfg, newCluster(), ln)
+	return ln.Addr().String()
+}

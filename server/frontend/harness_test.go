@@ -1,0 +1,326 @@
+package frontend
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/stretchr/testify/require"
+)
+
+// cluster is a Backend over one state machine: a cluster of one that never fails,
+// unless a test says so.
+type cluster struct {
+	machine *fsm.Machine
+	started time.Time
+
+	mu sync.Mutex
+	// batches are those executed so far, with their replies.
+	// awaited are the numbers that AwaitApplied was asked for.
+	awaited []uint64
+	batches []replica.Batch
+	seq     uint64
+	// fail, when set, is what Execute returns.
+	fail error
+	// gate, when set, is waited for by Execute.
+	gate   chan struct{}
+	status replica.Status
+	acks   int
+}
+
+func newCluster() *cluster {
+	return &cluster{
+		machine: fsm.New(), started: time.Now(), acks: 2,
+		status: replica.Status{
+			Name: "n1", Leading: true, Leader: member("1"), Term: 3, Committed: 42, Applied: 42, LastLog: 42,
+			Members:   []replica.Member{member("1"), member("2"), member("3")},
+			Followers: twoFollowers(),
+		},
+	}
+}
+
+func member(n string) replica.Member {
+	return replica.Member{Name: "n" + n, PeerAddr: "10.0.0." + n + ":7379", ClientAddr: "10.0.0." + n + ":6379"}
+}
+
+// twoFollowers are one that has an entry beyond what is committed, and one that is behind.
+func twoFollowers() []replica.Follower {
+	return []replica.Follower{
+		{Member: member("2"), LogIndex: 43, Silent: 20 * time.Millisecond},
+		{Member: member("3"), LogIndex: 40, Silent: 1200 * time.Millisecond},
+	}
+}
+
+func (cl *cluster) Execute(u *replica.Batch) error {
+	cl.mu.Lock()
+	gate, fail := cl.gate, cl.fail
+	cl.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	if fail != nil {
+		return fail
+	}
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	now := time.Since(cl.started).Milliseconds()
+	wall := time.Now().UnixMilli() - now
+	if !u.Write {
+		replies, _, due, err := cl.machine.Read(string(u.Body), u.Count, now, wall, fsm.Turn)
+		if err != nil {
+			return err
+		}
+		if !due {
+			u.Replies = replies
+			cl.note(u)
+			return nil
+		}
+	}
+	cl.seq++
+	origin := protocol.Origin{Node: "n1", Epoch: 1}
+	entry := protocol.NewEntry(nil, now, wall, 0)
+	entry.Add(origin, cl.seq, cl.seq, u.Body)
+	sink := &sink{}
+	if err := cl.machine.Apply(entry.Bytes(), sink); err != nil {
+		return err
+	}
+	if !sink.applied {
+		return errors.New("the batch was not applied")
+	}
+	u.Replies, u.Number = sink.replies, cl.seq
+	cl.note(u)
+	return nil
+}
+
+func (cl *cluster) note(u *replica.Batch) {
+	cl.batches = append(cl.batches, replica.Batch{Body: bytes.Clone(u.Body), Count: u.Count, Write: u.Write, Replies: u.Replies})
+}
+
+// take returns the batches executed since the last call.
+func (cl *cluster) take() []replica.Batch {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	batches := cl.batches
+	cl.batches = nil
+	return batches
+}
+
+func (cl *cluster) set(f func()) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	f()
+}
+
+func (cl *cluster) Status() replica.Status {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.status
+}
+
+func (cl *cluster) Stats() fsm.Stats { return cl.machine.Stats() }
+
+func (cl *cluster) AwaitApplied(_ context.Context, number uint64) {
+	cl.set(func() { cl.awaited = append(cl.awaited, number) })
+}
+
+func (cl *cluster) WaitReplicated(ctx context.Context, n int, timeout time.Duration) int {
+	cl.mu.Lock()
+	acks := cl.acks
+	cl.mu.Unlock()
+	if acks >= n {
+		return acks
+	}
+	var expired <-chan time.Time
+	if timeout > 0 {
+		expired = time.After(timeout)
+	}
+	select {
+	case <-ctx.Done():
+	case <-expired:
+	}
+	return acks
+}
+
+type sink struct {
+	replies []protocol.Value
+	applied bool
+}
+
+func (s *sink) Wanted(protocol.Origin, uint64) bool { return true }
+
+func (s *sink) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, applied bool) {
+	s.replies, s.applied = replies, applied
+}
+
+// memListener hands out one side of net.Pipe.
+type memListener struct {
+	conns chan net.Conn
+	once  sync.Once
+	done  chan struct{}
+}
+
+func newMemListener() *memListener {
+	return &memListener{conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
+func (l *memListener) Accept() (net.Conn, error) {
+	select {
+	case nc := <-l.conns:
+		return nc, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *memListener) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return nil
+}
+
+func (l *memListener) Addr() net.Addr { return memAddr{} }
+
+type memAddr struct{}
+
+func (memAddr) Network() string { return "mem" }
+func (memAddr) String() string  { return "127.0.0.1:6379" }
+
+func (l *memListener) dial() (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case l.conns <- theirs:
+		return ours, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// testServer is a server on an in-memory listener.
+type testServer struct {
+	*Server
+	t       testing.TB
+	ln      *memListener
+	cluster *cluster
+	stop    func()
+}
+
+// start serves in memory until the test ends.
+func start(t testing.TB, cfg Config, cl *cluster) *testServer {
+	t.Helper()
+	ln := newMemListener()
+	s := startOn(t, cfg, cl, ln)
+	s.ln = ln
+	return s
+}
+
+func startOn(t testing.TB, cfg Config, cl *cluster, ln net.Listener) *testServer {
+	t.Helper()
+	s := startOver(t, cfg, cl, ln)
+	s.cluster = cl
+	return s
+}
+
+// startOver serves what any backend answers.
+func startOver(t testing.TB, cfg Config, backend Backend, ln net.Listener) *testServer {
+	t.Helper()
+	cfg.Logger = slog.New(failOnPanic{t})
+	if cfg.Node.RunID == "" {
+		cfg.Node.RunID = "0123456789abcdef0123456789abcdef01234567"
+	}
+	s := &testServer{Server: New(cfg, backend), t: t}
+	s.ln, _ = ln.(*memListener)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, ln) }()
+	s.stop = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	t.Cleanup(s.stop)
+	return s
+}
+
+// serveOne serves a single connection to its end.
+func (s *Server) serveOne(ctx context.Context, nc net.Conn) {
+	var all sync.WaitGroup
+	s.take(ctx, nc, &all)
+	all.Wait()
+}
+
+// failOnPanic is a log handler that fails the test when a connection panicked.
+type failOnPanic struct{ t testing.TB }
+
+func (h failOnPanic) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
+func (h failOnPanic) WithAttrs([]slog.Attr) slog.Handler           { return h }
+func (h failOnPanic) WithGroup(string) slog.Handler                { return h }
+
+func (h failOnPanic) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "panic" || a.Key == "stack" {
+			h.t.Errorf("%s: %v", r.Message, a.Value)
+		}
+		return true
+	})
+	return nil
+}
+
+// testClient keeps what the server sends until it is taken.
+type testClient struct {
+	t  testing.TB
+	nc net.Conn
+
+	mu     sync.Mutex
+	got    []byte
+	closed bool
+}
+
+func (s *testServer) dial() *testClient {
+	nc, err := s.ln.dial()
+	require.NoError(s.t, err)
+	c := &testClient{t: s.t, nc: nc}
+	go c.readAll()
+	s.t.Cleanup(func() { nc.Close() })
+	return c
+}
+
+func (c *testClient) readAll() {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := c.nc.Read(buf)
+		c.mu.Lock()
+		c.got = append(c.got, buf[:n]...)
+		c.closed = err != nil
+		c.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// take returns what has arrived, and whether the server has closed.
+func (c *testClient) take() (got string, closed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	got, c.got = string(c.got), nil
+	return got, c.closed
+}
+
+// send writes; a server that closes meanwhile is not an error.
+func (c *testClient) send(b []byte) {
+	if _, err := c.nc.Write(b); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+		require.NoError(c.t, err)
+	}
+}
+
+// command is a command as clients send it.
+func command(words ...string) []byte {
+	return protocol.Strings(words...).AppendTo(nil, protocol.RESP2)
+}

@@ -1,0 +1,79 @@
+//go:build unix
+
+package frontend
+
+import (
+	"net"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// mostIdleBytes is what an idle connection may cost, its goroutine's stack included.
+const mostIdleBytes = 12 << 10
+
+// TestIdleConnections measures what idle connections cost after each has run a
+// few commands.
+func TestIdleConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("opens a thousand sockets")
+	}
+	heap, stacks := idleBytes(t, 1000)
+	t.Logf("an idle connection costs %d bytes of heap and %d of stack", heap, stacks)
+	require.Less(t, heap+stacks, mostIdleBytes)
+}
+
+// BenchmarkIdleConnections reports the same for ten thousand, or as many as may be open:
+//
+//	go test ./server/frontend -run - -bench IdleConnections -benchtime 1x
+func BenchmarkIdleConnections(b *testing.B) {
+	var files syscall.Rlimit
+	require.NoError(b, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files))
+	n := min(10_000, (int(files.Cur)-100)/2)
+	for b.Loop() {
+		heap, stacks := idleBytes(b, n)
+		b.ReportMetric(float64(n), "conns")
+		b.ReportMetric(float64(heap), "heap-B/conn")
+		b.ReportMetric(float64(stacks), "stack-B/conn")
+	}
+}
+
+// idleBytes opens n connections and returns what each costs. The clients are
+// bare sockets, so that nothing on the heap is theirs.
+func idleBytes(t testing.TB, n int) (heap, stacks int) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := startOn(t, Config{Limits: Limits{Clients: n}}, newCluster(), ln)
+	port := ln.Addr().(*net.TCPAddr).Port
+	hello := append(append(command("HELLO", "3", "SETNAME", "worker"), command("SET", "k", "v", "PX", "30000")...), command("GET", "k")...)
+	heap0, stacks0 := memory()
+	sockets := make([]int, n)
+	buf := make([]byte, 4096)
+	for i := range sockets {
+		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+		require.NoError(t, err)
+		defer syscall.Close(fd)
+		require.NoError(t, syscall.Connect(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}))
+		_, err = syscall.Write(fd, hello)
+		require.NoError(t, err)
+		_, err = syscall.Read(fd, buf)
+		require.NoError(t, err)
+		sockets[i] = fd
+	}
+	require.Eventually(t, func() bool { return s.clientCount() == n }, 10*time.Second, time.Millisecond)
+	heap1, stacks1 := memory()
+	return (heap1 - heap0) / n, (stacks1 - stacks0) / n
+}
+
+// memory is what is in use, after the collector has shrunk stacks and emptied pools.
+func memory() (heap, stacks int) {
+	for range 4 {
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc), int(m.StackInuse)
+}

@@ -1,0 +1,218 @@
+package frontend
+
+import (
+	"io"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/stretchr/testify/require"
+)
+
+// infoFields asks for INFO and returns its fields.
+func infoFields(t *testing.T, c *testClient, sections ...string) map[string]string {
+	c.send(command(append([]string{"INFO"}, sections...)...))
+	settle()
+	got, _ := c.take()
+	_, text, _ := strings.Cut(got, "\r\n")
+	fields := make(map[string]string)
+	line := regexp.MustCompile(`^([a-zA-Z0-9_|]+):([^\r\n]*)$`)
+	for l := range strings.SplitSeq(strings.TrimSuffix(text, "\r\n"), "\r\n") {
+		if l == "" || strings.HasPrefix(l, "# ") {
+			continue
+		}
+		m := line.FindStringSubmatch(l)
+		require.NotNil(t, m, "%q", l)
+		require.NotContains(t, fields, m[1])
+		fields[m[1]] = m[2]
+	}
+	return fields
+}
+
+// TestInfoHasWhatClientsParse names the fields that some client reads.
+func TestInfoHasWhatClientsParse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{}, newCluster())
+		c := s.dial()
+		for _, sections := range [][]string{nil, {"all"}, {"everything"}, {"default"}} {
+			fields := infoFields(t, c, sections...)
+			for name, value := range map[string]string{
+				"role": "master", "connected_slaves": "2", "redis_version": protocol.RedisVersion, "redis_mode": "standalone",
+				"run_id": s.cfg.Node.RunID, "loading": "0", "maxmemory_policy": "noeviction", "maxmemory": "0", "aof_enabled": "1",
+				"cluster_enabled": "0", "tcp_port": "6379", "connected_clients": "1", "holdfast_version": protocol.HoldfastVersion,
+				"aof_last_write_status": "ok", "rdb_last_bgsave_status": "ok", "evicted_keys": "0", "blocked_clients": "0",
+			} {
+				require.Equal(t, value, fields[name], name)
+			}
+			for _, name := range []string{"allocator_allocated", "used_memory_rss", "process_id", "total_connections_received", "arch_bits"} {
+				require.Regexp(t, "^[1-9][0-9]*$", fields[name], name)
+			}
+			require.Equal(t, len(sections) > 0 && sections[0] != "default", fields["cmdstat_info"] != "")
+		}
+		s.stop()
+	})
+}
+
+// INFO waits for what its connection has written, and for nobody else's writes.
+func TestInfoWaitsForOwnWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		one, two := s.dial(), s.dial()
+		infoFields(t, one)
+		for _, words := range [][]string{{"SET", "a", "1"}, {"SET", "b", "1"}, {"GET", "a"}} {
+			one.send(command(words...))
+			settle()
+		}
+		one.take()
+		infoFields(t, one, "keyspace")
+		infoFields(t, two)
+		one.send(append(command("SET", "c", "1"), command("INFO", "keyspace")...))
+		settle()
+		cl.set(func() { require.Equal(t, []uint64{0, 2, 0, 3}, cl.awaited) })
+		s.stop()
+	})
+}
+
+// INFO of the leader shows the followers that make no progress, beside those that answer.
+func TestInfoShowsStalledFollowers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		c := s.dial()
+		cl.set(func() {
+			cl.status.Stalled = []replica.Stalled{{Member: member("3"), LogIndex: 40, For: 3500 * time.Millisecond}}
+		})
+		fields := infoFields(t, c, "replication")
+		require.Equal(t, "2", fields["connected_slaves"])
+		require.Equal(t, "1", fields["stalled_followers"])
+		require.Equal(t, "name=n3,addr=10.0.0.3:7379,offset=40,seconds=3", fields["stalled_follower0"])
+		s.stop()
+	})
+}
+
+func TestInfoCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{}, newCluster())
+		c := s.dial()
+		sent := append(sets(10), command("NOSUCH")...)
+		c.send(sent)
+		settle()
+		replies, _ := c.take()
+		fields := infoFields(t, c, "stats", "keyspace")
+		require.Equal(t, "11", fields["total_commands_processed"])
+		require.Equal(t, "1", fields["total_error_replies"])
+		require.Equal(t, strconv.Itoa(len(sent)+len(command("INFO", "stats", "keyspace"))), fields["total_net_input_bytes"])
+		require.Equal(t, strconv.Itoa(len(replies)), fields["total_net_output_bytes"])
+		require.Equal(t, "keys=10,expires=0,avg_ttl=0", fields["db0"])
+		s.stop()
+	})
+}
+
+func TestHuman(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0B", 1023: "1023B", 1024: "1.00K", 1536: "1.50K", 5 << 20: "5.00M", 3 << 40: "3.00T", 5 << 50: "5120.00T"} {
+		require.Equal(t, want, human(n))
+	}
+}
+
+// TestClientsSeeEachOther: connections list, kill and reset each other while
+// they work; the race detector looks on.
+func TestClientsSeeEachOther(t *testing.T) {
+	s := start(t, Config{}, newCluster())
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for range 20 {
+				nc, err := s.ln.dial()
+				if err != nil {
+					return
+				}
+				discard := make(chan struct{})
+				go func() {
+					defer close(discard)
+					buf := make([]byte, 4096)
+					for err := error(nil); err == nil; {
+						_, err = nc.Read(buf)
+					}
+				}()
+				for _, line := range []string{
+					"CLIENT SETNAME me", "SELECT 3", "WATCH k", "MULTI", "SET k v", "CLIENT LIST", "EXEC", "CLIENT LIST", "INFO all",
+					"CLIENT NO-EVICT ON", "CONFIG RESETSTAT", "RESET", "CLIENT KILL TYPE normal", "NOSUCH",
+				} {
+					if i%2 == 0 && strings.Contains(line, "KILL") {
+						continue
+					}
+					if _, err := nc.Write(command(strings.Fields(line)...)); err != nil {
+						break
+					}
+				}
+				nc.Close()
+				<-discard
+			}
+		})
+	}
+	all.Wait()
+	s.stop()
+	require.Zero(t, s.clientCount())
+}
+
+// TestResetStatForgetsAll that CONFIG RESETSTAT promises to.
+func TestResetStatForgetsAll(t *testing.T) {
+	s := New(Config{}, newCluster())
+	for _, row := range s.rows {
+		row.calls.Add(1)
+		row.rejected.Add(1)
+		row.failed.Add(1)
+	}
+	s.stats.countError("ERR x")
+	s.stats.evicted.Add(1)
+	s.stats.blocked.Add(1)
+	s.resetStats()
+	for _, row := range s.rows {
+		require.Zero(t, row.calls.Load()+row.rejected.Load(), row.Name)
+		require.Zero(t, row.failed.Load(), row.Name)
+	}
+	require.Zero(t, s.stats.failures.Load()+s.stats.evicted.Load())
+	require.Empty(t, s.stats.errorCounts())
+	require.EqualValues(t, 1, s.stats.blocked.Load(), "these wait still")
+}
+
+// TestTimeoutsDoNotWrapAround: the longest that a client can name is no negative one.
+func TestTimeoutsDoNotWrapAround(t *testing.T) {
+	for _, millis := range []string{"9223372036854775807", "9223372036855", "9223372036854"} {
+		d, _, refused := parseTimeout([]byte(millis))
+		require.False(t, refused, millis)
+		require.Greater(t, d, 292*365*24*time.Hour, millis)
+	}
+}
+
+// TestKillByAddressOfThisSide: over TCP the two sides of a connection have different ones.
+func TestKillByAddressOfThisSide(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	startOn(t, Config{}, newCluster(), ln)
+	ask := func(nc net.Conn, words ...string) string {
+		_, err := nc.Write(command(words...))
+		require.NoError(t, err)
+		reply := make([]byte, 4)
+		_, err = io.ReadFull(nc, reply)
+		require.NoError(t, err)
+		return string(reply)
+	}
+	one, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer one.Close()
+	two, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer two.Close()
+	require.Equal(t, "$1\r\n", ask(two, "ECHO", "x")) // it is admitted
+	require.Equal(t, ":0\r\n", ask(one, "CLIENT", "KILL", "LADDR", two.LocalAddr().String()))
+	require.Equal(t, ":1\r\n", ask(one, "CLIENT", "KILL", "LADDR", ln.Addr().String()))
+}

@@ -1,0 +1,287 @@
+package frontend
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/stretchr/testify/require"
+)
+
+// silent is a client that sends and never reads.
+func (s *testServer) silent() net.Conn {
+	nc, err := s.ln.dial()
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { nc.Close() })
+	return nc
+}
+
+// TestSlowReader: a client that does not read its replies is cut off, the sooner
+// the more it leaves unread; nobody else notices.
+func TestSlowReader(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		replies int // of 1000 bytes each
+		at      time.Duration
+	}{
+		{"below the output limit", 10, 30 * time.Second},
+		{"above it", 1000, time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := start(t, Config{Limits: Limits{OutputBytes: 500_000}}, newCluster())
+				good := s.dial()
+				good.send(command("SET", "k", strings.Repeat("x", 1000)))
+				settle()
+				good.take()
+				began := time.Now()
+				bad := s.silent()
+				go bad.Write([]byte(strings.Repeat(string(command("GET", "k")), test.replies)))
+				for s.stats.cutOff.Load() == 0 {
+					require.Less(t, time.Since(began), time.Minute)
+					good.send(command("PING"))
+					synctest.Wait()
+					got, _ := good.take()
+					require.Equal(t, "+PONG\r\n", got)
+					time.Sleep(100 * time.Millisecond)
+				}
+				took := time.Since(began)
+				require.GreaterOrEqual(t, took, test.at)
+				// The deadline of a write lies between one and two graces ahead.
+				require.Less(t, took, test.at+3*time.Second)
+				settle()
+				require.Equal(t, 1, s.clientCount())
+				s.stop()
+			})
+		})
+	}
+}
+
+// TestSlowButSteadyReader: who takes his time is served all the same.
+func TestSlowButSteadyReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Limits: Limits{OutputBytes: 500_000}}, newCluster())
+		c := s.dial()
+		c.send(command("SET", "k", strings.Repeat("x", 1000)))
+		settle()
+		slow := s.silent()
+		go slow.Write([]byte(strings.Repeat(string(command("GET", "k")), 3000)))
+		buf := make([]byte, 50_000)
+		for total := 0; total < 3000*(1000+len("$1000\r\n\r\n")); {
+			n, err := slow.Read(buf)
+			require.NoError(t, err)
+			total += n
+			time.Sleep(900 * time.Millisecond)
+		}
+		require.Zero(t, s.stats.cutOff.Load())
+		s.stop()
+	})
+}
+
+// TestDrain: at shutdown commands in flight are answered, idle clients are
+// disconnected at once, and new ones are not taken.
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		idle, busy, waiting, half := s.dial(), s.dial(), s.dial(), s.dial()
+		idle.send(command("PING"))
+		waiting.send(command("WAIT", "9", "0"))
+		half.send(command("SET", "k", "v")[:9])
+		settle()
+		idle.take()
+		gate := make(chan struct{})
+		cl.set(func() { cl.gate = gate })
+		busy.send(append(command("SET", "k", "v"), command("GET", "k")...))
+		settle()
+
+		stopped := make(chan struct{})
+		go func() { s.stop(); close(stopped) }()
+		synctest.Wait()
+		for _, c := range []*testClient{idle, half} {
+			_, closed := c.take()
+			require.True(t, closed)
+		}
+		got, closed := waiting.take()
+		require.Equal(t, ":2\r\n", got)
+		require.True(t, closed)
+		_, closed = busy.take()
+		require.False(t, closed)
+		_, err := s.ln.dial()
+		require.ErrorIs(t, err, net.ErrClosed)
+
+		time.Sleep(5 * time.Second)
+		close(gate)
+		<-stopped
+		synctest.Wait()
+		got, closed = busy.take()
+		require.Equal(t, "+OK\r\n$1\r\nv\r\n", got)
+		require.True(t, closed)
+	})
+}
+
+// TestDrainIsBounded: what does not end in time is cut off, and Serve returns as
+// soon as the cluster lets go of it.
+func TestDrainIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{Timing: Timing{Drain: 3 * time.Second}}, cl)
+		busy := s.dial()
+		gate := make(chan struct{})
+		cl.set(func() { cl.gate = gate })
+		busy.send(command("SET", "k", "v"))
+		settle()
+		began := time.Now()
+		go s.stop()
+		time.Sleep(3*time.Second - time.Millisecond)
+		synctest.Wait()
+		_, closed := busy.take()
+		require.False(t, closed)
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		_, closed = busy.take()
+		require.True(t, closed)
+		close(gate)
+		s.stop()
+		require.Less(t, time.Since(began), 4*time.Second)
+	})
+}
+
+// TestNoLeaks: whatever a connection was doing when it ended, nothing is left of it.
+func TestNoLeaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Options: Options{Debug: true}}, newCluster())
+		for _, line := range []string{"PING", "MULTI", "WATCH k", "WAIT 9 0", "DEBUG SLEEP 1000", "SET k v", "QUIT", "CLIENT REPLY OFF"} {
+			c := s.dial()
+			c.send(command(strings.Fields(line)...))
+			settle()
+			c.nc.Close()
+			settle()
+			require.Zero(t, s.clientCount(), line)
+		}
+		// synctest fails the test if a goroutine is left when it ends.
+		s.stop()
+	})
+}
+
+// brokenListener fails now and then, as one that is out of files.
+type brokenListener struct {
+	*memListener
+	failures int
+}
+
+func (l *brokenListener) Accept() (net.Conn, error) {
+	if l.failures > 0 {
+		l.failures--
+		return nil, &net.OpError{Op: "accept", Err: fmt.Errorf("too many open files")}
+	}
+	return l.memListener.Accept()
+}
+
+func TestAcceptGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := newMemListener()
+		s := startOn(t, Config{}, newCluster(), &brokenListener{ln, 20})
+		s.ln = ln
+		began := time.Now()
+		c := s.dial()
+		require.Greater(t, time.Since(began), 5*time.Second)
+		c.send(command("PING"))
+		settle()
+		got, _ := c.take()
+		require.Equal(t, "+PONG\r\n", got)
+		s.stop()
+	})
+}
+
+// TestServeEndsWithItsListener: a listener that somebody else closes is an error.
+func TestServeEndsWithItsListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{}, newCluster())
+		ln := newMemListener()
+		ln.Close()
+		require.ErrorIs(t, s.Serve(t.Context(), ln), net.ErrClosed)
+	})
+}
+
+// TestPanicEndsOneConnection: a mistake in a command costs its sender the connection.
+func TestPanicEndsOneConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged strings.Builder
+		s := New(Config{Logger: slog.New(slog.NewTextHandler(&logged, nil))}, newCluster())
+		for _, row := range s.rows {
+			if row.Name == "echo" {
+				row.local.answer = func(*conn, [][]byte) protocol.Value { panic("boom") }
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ln := newMemListener()
+		done := make(chan error)
+		go func() { done <- s.Serve(ctx, ln) }()
+		ts := &testServer{Server: s, t: t, ln: ln}
+		good, bad := ts.dial(), ts.dial()
+		bad.send(command("ECHO", "x"))
+		good.send(command("PING"))
+		settle()
+		_, closed := bad.take()
+		require.True(t, closed)
+		got, closed := good.take()
+		require.Equal(t, "+PONG\r\n", got)
+		require.False(t, closed)
+		cancel()
+		require.NoError(t, <-done)
+		require.Contains(t, logged.String(), "boom")
+	})
+}
+
+// TestLastReplyArrives: over TCP, a client that still sends gets the reply that
+// ends the connection.
+func TestLastReplyArrives(t *testing.T) {
+	addr := startTCP(t, Config{})
+	nc, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	defer nc.Close()
+	_, err = nc.Write([]byte("*1\r\n$x\r\n" + strings.Repeat("more ", 10000)))
+	require.NoError(t, err)
+	got, err := io.ReadAll(nc)
+	require.NoError(t, err)
+	require.Equal(t, "-ERR Protocol error: invalid bulk length\r\n", string(got))
+}
+
+// TestPipelineLargerThanAllBuffers: a client that sends everything before it
+// reads anything is served, though there is no buffer at all between the two.
+func TestPipelineLargerThanAllBuffers(t *testing.T) {
+	own, pool := certificate(t)
+	for _, encrypted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := Config{Limits: Limits{OutputBytes: 1 << 20}}
+			if encrypted {
+				cfg.TLS = &tls.Config{Certificates: []tls.Certificate{own}}
+			}
+			s := start(t, cfg, newCluster())
+			nc := s.silent()
+			if encrypted {
+				nc = tls.Client(nc, &tls.Config{RootCAs: pool, ServerName: "localhost"})
+			}
+			const commands = 25_000
+			began := time.Now()
+			_, err := nc.Write(append(command("SET", "k", strings.Repeat("x", 100)), bytes.Repeat(command("GET", "k"), commands)...))
+			require.NoError(t, err)
+			got := make([]byte, len("+OK\r\n")+commands*len("$100\r\n\r\n")+commands*100)
+			_, err = io.ReadFull(nc, got)
+			require.NoError(t, err)
+			require.Less(t, time.Since(began), time.Second)
+			require.Zero(t, s.stats.cutOff.Load())
+			s.stop()
+		})
+	}
+}

@@ -1,0 +1,134 @@
+package frontend
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/stretchr/testify/require"
+)
+
+// queue has c hold so many bytes in a transaction.
+func (c *testClient) queue(size int) {
+	c.send(command("MULTI"))
+	set := command("SET", "k", strings.Repeat("x", 16<<10))
+	for range size / len(set) {
+		c.send(set)
+	}
+	settle()
+}
+
+// TestGreediestIsCutOff: when clients together hold too much, the one that holds most goes.
+func TestGreediestIsCutOff(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		spare bool // the greediest has said CLIENT NO-EVICT
+		more  int  // what a fourth client then holds that has said it, too
+		left  []bool
+	}{
+		{"the greediest", false, 0, []bool{true, false, true, true}},
+		{"but one that is to be spared", true, 0, []bool{true, true, false, true}},
+		{"even that one, when nothing else helps", true, 9 << 20, []bool{false, true, false, false}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := start(t, Config{Limits: Limits{ClientsBytes: 6 << 20}}, newCluster())
+				clients := []*testClient{s.dial(), s.dial(), s.dial(), s.dial()}
+				if test.spare {
+					for _, c := range append(clients[1:2:2], clients[3]) {
+						c.send(command("CLIENT", "NO-EVICT", "ON"))
+					}
+				}
+				clients[0].queue(1 << 20)
+				clients[1].queue(4 << 20)
+				clients[2].queue(3 << 20)
+				if test.more > 0 {
+					clients[3].queue(test.more)
+				}
+				for i, left := range test.left {
+					_, closed := clients[i].take()
+					require.Equal(t, left, !closed, "client %d", i)
+				}
+				require.Equal(t, s.clientCount(), 4-int(s.stats.evicted.Load()))
+				for _, c := range clients {
+					c.nc.Close()
+				}
+				settle()
+				require.Zero(t, s.memory.held.Load())
+				require.Zero(t, s.memory.doomed.Load())
+				s.stop()
+			})
+		})
+	}
+}
+
+// TestAllThatAClientHoldsCounts: however a client comes to hold much, it is cut off,
+// and those that hold little are not.
+func TestAllThatAClientHoldsCounts(t *testing.T) {
+	big := strings.Repeat("x", 3<<20)
+	key := strings.Repeat("k", 60_000)
+	var watches []byte
+	for i := range 60 {
+		watches = append(watches, command("WATCH", strconv.Itoa(i)+key)...)
+	}
+	for _, test := range []struct {
+		name  string
+		send  []byte
+		limit int
+		reply protocol.Value
+		// reads: the client reads what it is sent.
+		reads bool
+		// gated: the cluster does not answer.
+		gated bool
+	}{
+		{name: "half a command", send: command("SET", "k", big)[:len(big)], limit: 2 << 20, reads: true},
+		{name: "half a command of many short words", send: []byte("*65535\r\n" + strings.Repeat("$0\r\n\r\n", 65_534)), limit: 1 << 20, reads: true},
+		{name: "a line without an end", send: []byte(strings.Repeat("x", 60<<10)), limit: 60 << 10, reads: true},
+		{name: "a transaction", send: append(command("MULTI"), command("SET", "k", big)...), limit: 2 << 20, reads: true},
+		{name: "watched keys", send: watches, limit: 3 << 20, reads: true},
+		{name: "a command under way", send: command("SET", "k", big), limit: 5 << 20, reads: true, gated: true},
+		{name: "replies that are not read", send: command("GET", "k"), limit: 2 << 20, reply: protocol.Bulk(big)},
+		{name: "what is sent behind replies that are not read", send: append(command("PING"), bytes.Repeat(command("PING", key), 50)...), limit: 2 << 20},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cl := newCluster()
+				if test.gated {
+					cl.gate = make(chan struct{})
+				}
+				s := startOver(t, Config{Limits: Limits{ClientsBytes: test.limit}}, &canned{cl, test.reply}, newMemListener())
+				good, bad := s.dial(), s.silent()
+				if test.reads {
+					go (&testClient{t: t, nc: bad}).readAll()
+				}
+				ended := make(chan error, 1)
+				go func() {
+					_, err := bad.Write(test.send)
+					ended <- err
+				}()
+				time.Sleep(time.Second)
+				synctest.Wait()
+				<-ended
+				require.Equal(t, uint64(1), s.stats.evicted.Load())
+				cl.set(func() {
+					if cl.gate != nil {
+						close(cl.gate)
+					}
+				})
+				settle()
+				require.Equal(t, 1, s.clientCount())
+				good.send(command("PING"))
+				settle()
+				got, closed := good.take()
+				require.Equal(t, "+PONG\r\n", got)
+				require.False(t, closed)
+				require.Equal(t, int64(connBytes), s.memory.held.Load())
+				s.stop()
+			})
+		})
+	}
+}

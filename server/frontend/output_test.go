@@ -1,0 +1,283 @@
+package frontend
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/stretchr/testify/require"
+)
+
+func many(n int, v protocol.Value) []protocol.Value {
+	all := make([]protocol.Value, n)
+	for i := range all {
+		all[i] = v
+	}
+	return all
+}
+
+// canned answers every request with one value.
+type canned struct {
+	*cluster
+	reply protocol.Value
+}
+
+func (b *canned) Execute(u *replica.Batch) error {
+	b.mu.Lock()
+	gate := b.gate
+	b.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	for range u.Count {
+		u.Replies = append(u.Replies, b.reply)
+	}
+	return nil
+}
+
+// meteredListener notes the largest write of any connection.
+type meteredListener struct {
+	*memListener
+	most atomic.Int64
+}
+
+func (l *meteredListener) Accept() (net.Conn, error) {
+	nc, err := l.memListener.Accept()
+	return &meteredConn{Conn: nc, most: &l.most}, err
+}
+
+type meteredConn struct {
+	net.Conn
+	most *atomic.Int64
+}
+
+func (c *meteredConn) Write(b []byte) (int, error) {
+	c.most.Store(max(c.most.Load(), int64(len(b))))
+	return c.Conn.Write(b)
+}
+
+// TestRepliesAreWrittenInPieces: whatever a reply looks like, and whoever makes it,
+// it is not encoded as a whole.
+func TestRepliesAreWrittenInPieces(t *testing.T) {
+	long := protocol.Bulk(strings.Repeat("x", 1<<20))
+	docs := protocol.DocumentCommands(nil)
+	for _, test := range []struct {
+		name   string
+		reply  protocol.Value
+		lines  string
+		answer func(reply protocol.Value) []protocol.Value
+	}{
+		{name: "a long string", reply: long},
+		{name: "a long error", reply: protocol.Err(long.Str)},
+		{name: "a short array of long strings", reply: protocol.Array(many(20, long)...)},
+		{name: "a long array", reply: protocol.Array(many(100_000, protocol.Bulk("0123456789"))...)},
+		{name: "nested arrays", reply: protocol.Array(protocol.Array(protocol.Array(many(9, protocol.Array(many(3, long)...))...)))},
+		{name: "a map", reply: protocol.Map(many(20, long)...)},
+		{name: "a pipeline of long strings", reply: long, lines: "GET k\nGET k\nGET k\nGET k\nGET k"},
+		{
+			name: "what the node itself answers, behind a reply that is waited for", reply: protocol.Null,
+			lines: "GET k" + strings.Repeat("\nCOMMAND DOCS", 20),
+			answer: func(reply protocol.Value) []protocol.Value {
+				return append([]protocol.Value{reply}, many(20, docs)...)
+			},
+		},
+		{
+			name: "the same in a transaction", reply: protocol.Array(many(3, long)...),
+			lines: "MULTI\nGET k\nGET k\nGET k" + strings.Repeat("\nCOMMAND DOCS", 20) + "\nEXEC",
+			answer: func(reply protocol.Value) []protocol.Value {
+				all := append([]protocol.Value{protocol.OK}, many(23, protocol.Simple("QUEUED"))...)
+				return append(all, protocol.Array(append(many(3, long), many(20, docs)...)...))
+			},
+		},
+	} {
+		for _, version := range []int{protocol.RESP2, protocol.RESP3} {
+			t.Run(test.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					ln := &meteredListener{memListener: newMemListener()}
+					s := startOver(t, Config{}, &canned{cluster: newCluster(), reply: test.reply}, ln)
+					s.ln = ln.memListener
+					c := s.dial()
+					if version == protocol.RESP3 {
+						c.send(command("HELLO", "3"))
+						settle()
+						c.take()
+					}
+					lines := strings.Split(test.lines, "\n")
+					if test.lines == "" {
+						lines = []string{"GET k"}
+					}
+					var sent []byte
+					for _, line := range lines {
+						sent = append(sent, command(strings.Fields(line)...)...)
+					}
+					var want []byte
+					answers := many(len(lines), test.reply)
+					if test.answer != nil {
+						answers = test.answer(test.reply)
+					}
+					for _, v := range answers {
+						want = v.AppendTo(want, version)
+					}
+					c.send(sent)
+					settle()
+					got, _ := c.take()
+					require.True(t, string(want) == got, "%d bytes instead of %d", len(got), len(want))
+					require.LessOrEqual(t, ln.most.Load(), int64(spillBytes+localBytes))
+					s.stop()
+				})
+			})
+		}
+	}
+}
+
+// TestRepliesTooLargeToSend: what a reply stands for is looked at before it is
+// encoded; the error tells whether the command had an effect.
+func TestRepliesTooLargeToSend(t *testing.T) {
+	// 65,000 to the fifth times a hundred bytes.
+	absurd := protocol.Bulk(strings.Repeat("x", 100))
+	for range 5 {
+		absurd = protocol.Array(many(65_000, absurd)...)
+	}
+	const read = "-ERR the reply is larger than max-output-bytes"
+	const wrote = "-UNCERTAIN The command was applied, but its reply is larger than max-output-bytes"
+	for _, test := range []struct {
+		reply protocol.Value
+		line  string
+		want  string
+	}{
+		{absurd, "MGET k", read},
+		{absurd, "EVAL_RO return 0", read},
+		{absurd, "EVAL return 0", wrote},
+		{protocol.Bulk(strings.Repeat("x", 1000)), "GET k", read},
+		{protocol.Bulk(strings.Repeat("x", 1000)), "GETDEL k", wrote},
+		{protocol.Bulk(strings.Repeat("x", 990)), "GET k", `"` + strings.Repeat("x", 990) + `"`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := startOver(t, Config{Limits: Limits{OutputBytes: 1000}}, &canned{cluster: newCluster(), reply: test.reply}, newMemListener())
+			c := s.dial()
+			c.send(append(command(strings.Fields(test.line)...), command("PING")...))
+			settle()
+			got, _ := c.take()
+			require.Equal(t, []string{test.want, "+PONG"}, show(got))
+			s.stop()
+		})
+	}
+	require.Equal(t, protocol.OutcomeNone, protocol.OutcomeOf(strings.TrimPrefix(read, "-")))
+	require.Equal(t, protocol.OutcomeUnknown, protocol.OutcomeOf(strings.TrimPrefix(wrote, "-")))
+}
+
+// TestTransactionTooLargeToAnswer: EXEC had its effects, SELECT's among them.
+func TestTransactionTooLargeToAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Limits: Limits{OutputBytes: 1000}}, newCluster())
+		c := s.dial()
+		c.send(command("SET", "k", strings.Repeat("x", 600)))
+		for _, line := range []string{"MULTI", "GET k", "GET k", "SELECT 3", "SET in3 yes", "EXEC", "GET in3"} {
+			c.send(command(strings.Fields(line)...))
+			settle()
+		}
+		got, _ := c.take()
+		require.Equal(t, []string{
+			"+OK", "+OK", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED",
+			"-UNCERTAIN The command was applied, but its reply is larger than max-output-bytes", `"yes"`,
+		}, show(got))
+		s.stop()
+	})
+}
+
+// TestStrangersMustRead: a client that has not authenticated is cut off as soon as it
+// does not take its replies, and nothing is read for it beside.
+func TestStrangersMustRead(t *testing.T) {
+	own, pool := certificate(t)
+	for _, encrypted := range []bool{false, true} {
+		for _, known := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := Config{Password: "sesame"}
+				if encrypted {
+					cfg.TLS = &tls.Config{Certificates: []tls.Certificate{own}}
+				}
+				ln := &meteredListener{memListener: newMemListener()}
+				s := startOver(t, cfg, &canned{cluster: newCluster()}, ln)
+				s.ln = ln.memListener
+				nc := s.silent()
+				if encrypted {
+					nc = tls.Client(nc, &tls.Config{RootCAs: pool, ServerName: "localhost"})
+				}
+				pipeline := bytes.Repeat([]byte("PING\r\n"), 100_000)
+				if known {
+					pipeline = append([]byte("AUTH sesame\r\n"), pipeline...)
+				}
+				ended := make(chan error, 1)
+				go func() {
+					_, err := nc.Write(pipeline)
+					ended <- err
+				}()
+				settle()
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if known {
+					require.NoError(t, <-ended)
+					require.Zero(t, s.stats.cutOff.Load())
+				} else {
+					require.Error(t, <-ended)
+					require.Equal(t, uint64(1), s.stats.cutOff.Load())
+					require.LessOrEqual(t, s.stats.bytesIn.Load(), uint64(64<<10))
+					require.LessOrEqual(t, ln.most.Load(), int64(2*strangerSpillBytes))
+					require.Zero(t, s.clientCount())
+				}
+				s.stop()
+			})
+		}
+	}
+}
+
+// TestFewRepliesWaitForTheBatch: what the node itself answers does not gather without
+// bound behind a command that waits for the cluster.
+func TestFewRepliesWaitForTheBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		c := s.dial()
+		docs := len(protocol.DocumentCommands(nil).AppendTo(nil, protocol.RESP2))
+		c.send(bytes.Repeat(append(command("GET", "k"), command("COMMAND", "DOCS")...), 20))
+		settle()
+		got, _ := c.take()
+		require.Len(t, got, 20*(len("$-1\r\n")+docs))
+		require.Greater(t, len(cl.take()), 20*docs/(localBytes+docs))
+		s.stop()
+	})
+}
+
+// TestUnknownFailures: what fails without saying whether it had an effect is not called refused.
+func TestUnknownFailures(t *testing.T) {
+	for _, few := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			cl := newCluster()
+			var backend Backend = cl
+			cl.fail = errors.New("something went wrong")
+			if few {
+				backend = &forgetful{cl}
+			}
+			s := startOver(t, Config{}, backend, newMemListener())
+			c := s.dial()
+			c.send(append(command("SET", "k", "v"), command("PING")...))
+			settle()
+			got, _ := c.take()
+			require.Equal(t, "-"+protocol.ErrUncertain.Error()+"\r\n+PONG\r\n", got)
+			s.stop()
+		})
+	}
+}
+
+// forgetful answers nothing.
+type forgetful struct{ *cluster }
+
+func (forgetful) Execute(*replica.Batch) error { return nil }

@@ -1,0 +1,380 @@
+package frontend
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/stretchr/testify/require"
+)
+
+// settle lets the server take what was sent, and answer.
+func settle() {
+	time.Sleep(2 * gatherTime)
+	synctest.Wait()
+}
+
+// sets is a pipeline of n commands SET k<i> <i>.
+func sets(n int) []byte {
+	var b []byte
+	for i := range n {
+		b = append(b, command("SET", fmt.Sprint("k", i), fmt.Sprint(i))...)
+	}
+	return b
+}
+
+// names decodes the commands of a batch.
+func names(t *testing.T, u replica.Batch) (all []string) {
+	var r protocol.Request
+	for body := string(u.Body); body != ""; {
+		var err error
+		body, err = protocol.NextRequest(body, &r)
+		require.NoError(t, err)
+		all = append(all, strings.Join(r.Args[:min(2, len(r.Args))], " "))
+	}
+	require.Len(t, all, u.Count)
+	return all
+}
+
+func TestPipelineIsOneBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		c := s.dial()
+		c.send(sets(1000))
+		settle()
+		got, _ := c.take()
+		require.Equal(t, strings.Repeat("+OK\r\n", 1000), got)
+		batches := cl.take()
+		require.Len(t, batches, 1)
+		require.Equal(t, 1000, batches[0].Count)
+		require.True(t, batches[0].Write)
+		s.stop()
+	})
+}
+
+// TestPipelineInPieces: however a pipeline is cut, it is answered the same. As
+// long as a command is not complete and the next piece is near, it is one batch.
+func TestPipelineInPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		all := sets(200)
+		for _, piece := range []int{1, 7, 511, 512, 513, 4096} {
+			c := s.dial()
+			for rest := all; len(rest) > 0; rest = rest[min(piece, len(rest)):] {
+				c.send(rest[:min(piece, len(rest))])
+			}
+			settle()
+			got, _ := c.take()
+			require.Equal(t, strings.Repeat("+OK\r\n", 200), got, "pieces of %d", piece)
+			commands := 0
+			for _, u := range cl.take() {
+				commands += u.Count
+			}
+			require.Equal(t, 200, commands)
+			c.nc.Close()
+		}
+		s.stop()
+	})
+}
+
+// TestHalfACommandIsWaitedForBriefly: the complete commands before it are
+// answered though the rest never comes.
+func TestHalfACommandIsWaitedForBriefly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		c := s.dial()
+		half := command("SET", "k", "half")
+		c.send(append(sets(2), half[:10]...))
+		time.Sleep(gatherTime / 2)
+		synctest.Wait()
+		got, _ := c.take()
+		require.Empty(t, got)
+		time.Sleep(gatherTime)
+		synctest.Wait()
+		got, _ = c.take()
+		require.Equal(t, "+OK\r\n+OK\r\n", got)
+		// An hour later the rest is still welcome.
+		time.Sleep(time.Hour)
+		c.send(half[10:])
+		settle()
+		got, _ = c.take()
+		require.Equal(t, "+OK\r\n", got)
+		require.Len(t, cl.take(), 2)
+		s.stop()
+	})
+}
+
+func TestPipelineDepth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{Limits: Limits{Pipeline: 100}}, cl)
+		c := s.dial()
+		c.send(sets(250))
+		settle()
+		got, _ := c.take()
+		require.Equal(t, strings.Repeat("+OK\r\n", 250), got)
+		var counts []int
+		for _, u := range cl.take() {
+			counts = append(counts, u.Count)
+		}
+		require.Equal(t, []int{100, 100, 50}, counts)
+		s.stop()
+	})
+}
+
+// TestPipelineOrder: local and data commands are answered in the order sent, and
+// the data commands still make one batch.
+func TestPipelineOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		c := s.dial()
+		var b []byte
+		for _, line := range []string{
+			"PING 0", "GET k", "SET k 1", "ECHO 2", "GET k", "NOSUCH", "SELECT 1", "GET k", "SELECT 0", "CLIENT ID", "INCR k", "PING 3",
+			"MULTI", "INCR k", "GET k", "EXEC", "GET k", "HELLO 3", "GET none", "QUIT",
+		} {
+			b = append(b, command(strings.Fields(line)...)...)
+		}
+		c.send(b)
+		settle()
+		got, closed := c.take()
+		require.True(t, closed)
+		lines := show(got)
+		lines[17] = strings.Split(lines[17], " ")[0]
+		require.Equal(t, []string{
+			`"0"`, "nil", "+OK", `"2"`, `"1"`, "-ERR unknown command 'NOSUCH', with args beginning with: ", "+OK", "nil", "+OK", ":1", ":2", `"3"`,
+			"+OK", "+QUEUED", "+QUEUED", `[:3 "3"]`, `"3"`, `%{"server"`, "null", "+OK",
+		}, lines)
+		batches := cl.take()
+		require.Len(t, batches, 1)
+		require.Equal(t, []string{"get k", "set k", "get k", "get k", "incr k", "exec ", "get k", "get none"}, names(t, batches[0]))
+		s.stop()
+	})
+}
+
+// TestReadsAloneAreNoWrite: only a batch with a write goes through the log.
+func TestReadsAloneAreNoWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		c := s.dial()
+		for _, row := range []struct {
+			line  string
+			write bool
+		}{
+			{"GET k", false},
+			{"OBJECT ENCODING k", false},
+			{"script exists x", false},
+			{"EVALSHA_RO x 0", false},
+			{"EVALSHA x 0", true},
+			{"Script Flush", true},
+			{"WATCH k", false},
+			{"TIME", false},
+			{"DEL k", true},
+		} {
+			c.send(command(strings.Fields(row.line)...))
+			settle()
+			batches := cl.take()
+			require.Len(t, batches, 1, row.line)
+			require.Equal(t, row.write, batches[0].Write, row.line)
+			want := strings.ToLower(strings.Fields(row.line)[0])
+			if f := strings.Fields(row.line); len(f) > 1 && (want == "object" || want == "script") {
+				want += "|" + strings.ToLower(f[1])
+			}
+			require.Equal(t, want, strings.Fields(names(t, batches[0])[0])[0])
+		}
+		s.stop()
+	})
+}
+
+// TestBigCommandsGoAlone: a batch stays small, unless a single command is big.
+func TestBigCommandsGoAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		c := s.dial()
+		big := strings.Repeat("x", batchBytes)
+		c.send(append(append(sets(3), command("SET", "big", big)...), sets(2)...))
+		settle()
+		var counts []int
+		for _, u := range cl.take() {
+			counts = append(counts, u.Count)
+			require.True(t, u.Count == 1 || len(u.Body) <= batchBytes)
+		}
+		require.Equal(t, []int{3, 1, 2}, counts)
+		c.take()
+		c.send(command("GET", "big"))
+		settle()
+		got, _ := c.take()
+		require.Equal(t, []string{`"` + big + `"`}, show(got))
+		s.stop()
+	})
+}
+
+// TestBodiesAreNotReusedAfterAFailure: whoever failed may still hold the body.
+func TestBodiesAreNotReusedAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &holder{cluster: newCluster()}
+		s := New(Config{}, h)
+		ours, theirs := net.Pipe()
+		done := make(chan struct{})
+		go func() { s.serveOne(t.Context(), theirs); close(done) }()
+		go io.Copy(io.Discard, ours)
+		for i := range 50 {
+			ours.Write(command("SET", "k", strings.Repeat(fmt.Sprint(i%10), 10)))
+			settle()
+		}
+		ours.Close()
+		<-done
+		for i, body := range h.bodies {
+			require.Contains(t, string(body), strings.Repeat(fmt.Sprint(i%10), 10))
+		}
+		require.Len(t, h.bodies, 50)
+	})
+}
+
+// holder fails each batch, and holds its body.
+type holder struct {
+	*cluster
+	bodies [][]byte
+}
+
+func (h *holder) Execute(u *replica.Batch) error {
+	h.bodies = append(h.bodies, u.Body)
+	return &protocol.Error{Prefix: "UNCERTAIN", Text: "who knows"}
+}
+
+// TestPipelineOverTCP sends as a client does, in one write and in those of a
+// small buffer, and requires that nearly always all of it is one batch.
+func TestPipelineOverTCP(t *testing.T) {
+	cl := newCluster()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	startOn(t, Config{}, cl, ln)
+	nc, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer nc.Close()
+	all := sets(1000)
+	want := bytes.Repeat([]byte("+OK\r\n"), 1000)
+	got := make([]byte, len(want))
+	const rounds = 20
+	batches := 0
+	for round := range rounds {
+		piece := len(all)
+		if round%2 == 1 {
+			piece = 4096
+		}
+		for rest := all; len(rest) > 0; rest = rest[min(piece, len(rest)):] {
+			_, err = nc.Write(rest[:min(piece, len(rest))])
+			require.NoError(t, err)
+		}
+		_, err = io.ReadFull(nc, got)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		batches += len(cl.take())
+	}
+	// A write may end just where a command does, and a busy machine may stop the client there.
+	require.LessOrEqual(t, batches, 2*rounds)
+	t.Logf("%d pipelines of 1000 commands became %d batches", rounds, batches)
+}
+
+// TestBigRepliesInPieces: a reply larger than what is gathered arrives whole.
+func TestBigRepliesInPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		c := s.dial()
+		var keys []string
+		value := make([]byte, 300)
+		rand.Read(value)
+		for i := range 3000 {
+			keys = append(keys, fmt.Sprint("k", i))
+			c.send(command("SET", keys[i], string(value)))
+		}
+		settle()
+		c.take()
+		c.send(append(command(append([]string{"MGET"}, keys...)...), command("PING")...))
+		settle()
+		got, _ := c.take()
+		lines := show(got)
+		require.Len(t, lines, 2)
+		require.Equal(t, "+PONG", lines[1])
+		require.Greater(t, len(got), 3000*300)
+		s.stop()
+	})
+}
+
+// TestCutsChangeNothing has the conversations of TestDifferential at once,
+// command by command, and byte by byte.
+func TestCutsChangeNothing(t *testing.T) {
+	text, err := os.ReadFile("testdata/differential")
+	require.NoError(t, err)
+	for i, conversation := range strings.Split(string(text), "\n\n") {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := Config{}
+				if strings.HasPrefix(conversation, "# password") {
+					cfg.Password = "sesame"
+				}
+				_, all := conversationBytes(t, conversation)
+				whole := converseInPieces(t, cfg, [][]byte{all})
+				require.Equal(t, whole, converseInPieces(t, cfg, bytes.SplitAfter(all, []byte("\r\n*"))), "by commands, more or less")
+				require.Equal(t, whole, converseInPieces(t, cfg, bytes.SplitAfter(all, nil)), "by bytes")
+			})
+		})
+	}
+}
+
+func converseInPieces(t *testing.T, cfg Config, pieces [][]byte) string {
+	s := start(t, cfg, newCluster())
+	c := s.dial()
+	for _, piece := range pieces {
+		c.send(piece)
+	}
+	settle()
+	got, closed := c.take()
+	s.stop()
+	return fmt.Sprint(got, closed)
+}
+
+// TestTransactionsAreBounded: all that is queued counts, and not each command alone.
+func TestTransactionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Limits: Limits{QueryBytes: 1000}}, newCluster())
+		c := s.dial()
+		c.send(command("MULTI"))
+		for range 20 {
+			c.send(command("SET", "k", strings.Repeat("v", 20)))
+		}
+		c.send(command("EXEC"))
+		settle()
+		got, _ := c.take()
+		require.Equal(t, 11, strings.Count(got, "+QUEUED\r\n"))
+		require.Contains(t, got, "-ERR transaction exceeds the query buffer limit\r\n")
+		require.True(t, strings.HasSuffix(got, "-EXECABORT Transaction discarded because of previous errors.\r\n"))
+		s.stop()
+	})
+}
+
+// TestUnknownFailureIsUncertain: only a row says that a command was not applied.
+func TestUnknownFailureIsUncertain(t *testing.T) {
+	c := &conn{srv: New(Config{}, newCluster())}
+	for _, err := range []error{errors.New("something"), errReplyCount, io.EOF} {
+		require.Equal(t, protocol.ErrUncertain.Value(), c.failure(err))
+	}
+	require.Equal(t, protocol.ErrBusy.Value(), c.failure(fmt.Errorf("wrapped: %w", protocol.ErrBusy)))
+}

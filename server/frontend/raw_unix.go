@@ -1,0 +1,74 @@
+//go:build unix
+
+package frontend
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+)
+
+// rawConn is the socket of nc; nil when nc is something else, such as TLS.
+func rawConn(nc net.Conn) syscall.RawConn {
+	t, ok := nc.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// readRaw reads from the socket when it is readable, and takes a buffer only
+// then: net.Conn's Read would hold one for as long as the client is silent, and
+// cannot look without waiting.
+func (c *conn) readRaw(once bool) error {
+	if c.readReady == nil {
+		c.readReady = c.onReadable
+	}
+	c.once = once
+	if err := c.raw.Read(c.readReady); err != nil {
+		return err
+	}
+	return c.gotErr
+}
+
+// onReadable is called when the socket may be readable. False: wait for it.
+func (c *conn) onReadable(fd uintptr) bool {
+	idle := c.w == nil
+	if idle {
+		c.w = c.srv.acquire(c)
+	}
+	n, err := readSocket(int(fd), c.room())
+	switch {
+	case n > 0:
+		c.took(n)
+		c.gotErr = nil
+		return true
+	case err == nil:
+		c.gotErr = io.EOF
+		return true
+	case !errors.Is(err, syscall.EAGAIN):
+		c.gotErr = os.NewSyscallError("read", err)
+		return true
+	}
+	if idle {
+		c.srv.release(c.w)
+		c.w = nil
+	}
+	c.gotErr = os.ErrDeadlineExceeded
+	return c.once
+}
+
+func readSocket(fd int, b []byte) (int, error) {
+	for {
+		n, err := syscall.Read(fd, b)
+		if err != syscall.EINTR {
+			return n, err
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package frontend
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestStrangersMakeRoom: clients that have not said who they are cannot shut out others.
+func TestStrangersMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Password: "sesame", Limits: Limits{Clients: 3}}, newCluster())
+		dial := func(commands ...string) *testClient {
+			c := s.dial()
+			if len(commands) > 0 {
+				c.send(command(commands...))
+			}
+			settle()
+			return c
+		}
+		open := func(clients ...*testClient) (yes []bool) {
+			for _, c := range clients {
+				_, closed := c.take()
+				yes = append(yes, !closed)
+			}
+			return yes
+		}
+		a, b, c := dial(), dial("PING"), dial()
+		honest := dial("AUTH", "sesame")
+		require.Equal(t, []bool{false, true, true, true}, open(a, b, c, honest), "the oldest makes room")
+		d, e := dial(), dial()
+		require.Equal(t, []bool{false, false, true, true, true}, open(b, c, d, e, honest), "who is known stays")
+		d.send(command("AUTH", "sesame"))
+		e.send(command("HELLO", "3", "AUTH", "default", "sesame"))
+		settle()
+		d.take()
+		late := dial()
+		got, closed := late.take()
+		require.Equal(t, "-ERR max number of clients reached\r\n", got, "nobody is left to make room")
+		require.True(t, closed)
+		d.send(command("RESET"))
+		settle()
+		f := dial()
+		require.Equal(t, []bool{false, true, true, true}, open(d, e, f, honest), "RESET makes a stranger again")
+		require.Equal(t, uint64(5), s.stats.rejected.Load())
+		for _, c := range []*testClient{e, f, honest} {
+			c.nc.Close()
+		}
+		settle()
+		require.Zero(t, s.clientCount())
+		require.Zero(t, s.strangers.Len())
+		require.Zero(t, s.memory.held.Load())
+		s.stop()
+	})
+}
+
+// TestFewAreToldThatThereIsNoRoom: connections that are turned away, and take their
+// time, do not add up.
+func TestFewAreToldThatThereIsNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Limits: Limits{Clients: 1}}, newCluster())
+		s.dial()
+		settle()
+		var all []net.Conn
+		for range 3 * Refusals {
+			all = append(all, s.silent())
+		}
+		synctest.Wait()
+		closed := 0
+		for _, nc := range all {
+			// A write to a pipe that nobody reads times out, unless the other end is closed.
+			nc.SetWriteDeadline(time.Now().Add(time.Millisecond))
+			if _, err := nc.Write([]byte("x")); errors.Is(err, io.ErrClosedPipe) {
+				closed++
+			}
+		}
+		require.Equal(t, 2*Refusals, closed)
+		time.Sleep(time.Minute)
+		require.Zero(t, s.refusing.Load())
+		require.Equal(t, uint64(3*Refusals), s.stats.rejected.Load())
+		s.stop()
+	})
+}
+
+// TestRoomIsMadeForAFew: those that were closed to make room count until they are gone,
+// when they are many: each still has its descriptor.
+func TestRoomIsMadeForAFew(t *testing.T) {
+	s := New(Config{Password: "sesame", Limits: Limits{Clients: 1}}, newCluster())
+	admit := func() (*conn, error) {
+		_, theirs := net.Pipe()
+		c := newConn(s, theirs)
+		return c, s.admit(c)
+	}
+	first, err := admit()
+	require.NoError(t, err)
+	for range Refusals {
+		_, err := admit()
+		require.NoError(t, err)
+	}
+	_, err = admit()
+	require.ErrorIs(t, err, errFull)
+	s.forget(first)
+	_, err = admit()
+	require.NoError(t, err)
+}

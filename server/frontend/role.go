@@ -1,0 +1,59 @@
+package frontend
+
+import (
+	"net"
+	"strconv"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+)
+
+func roleLocals() map[string]local {
+	return map[string]local{"role": {answer: role}}
+}
+
+// Any node takes any command, so each could call itself master. But clients that
+// are given several addresses look for the one that does (see DESIGN.md), so
+// only the leader says so, unless Options.EveryNodeMaster is set.
+
+// master reports whether the node is to call itself so.
+func (s *Server) master(st *replica.Status) bool {
+	return st.Leading || s.cfg.Options.EveryNodeMaster
+}
+
+func (s *Server) helloRole() string {
+	if st := s.backend.Status(); s.master(&st) {
+		return "master"
+	}
+	return "replica"
+}
+
+func role(c *conn, _ [][]byte) protocol.Value {
+	st := c.srv.backend.Status()
+	if !c.srv.master(&st) {
+		host, port := splitAddress(st.Leader.ClientAddr)
+		link := "connected"
+		if st.Leader.Name == "" {
+			link = "connect"
+		}
+		n, _ := protocol.ParseInt(port)
+		return protocol.Array(protocol.Bulk("slave"), protocol.Bulk(host), protocol.Integer(n),
+			protocol.Bulk(link), protocol.Integer(int64(st.Applied)))
+	}
+	var others []protocol.Value
+	for _, f := range st.Followers {
+		host, port := splitAddress(f.ClientAddr)
+		others = append(others, protocol.Strings(host, port, strconv.FormatUint(offset(&st, f), 10)))
+	}
+	return protocol.Array(protocol.Bulk("master"), protocol.Integer(int64(st.Committed)), protocol.Array(others...))
+}
+
+// splitAddress splits host:port, which clients are told separately; an address
+// that is not known gives an empty host and port 0.
+func splitAddress(addr string) (host, port string) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", "0"
+	}
+	return host, port
+}

@@ -1,0 +1,36 @@
+package frontend
+
+import (
+	"testing"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/stretchr/testify/require"
+)
+
+// TestEveryLocalRowIsBoundOnce walks the table and the bindings.
+func TestEveryLocalRowIsBoundOnce(t *testing.T) {
+	families := families()
+	bound := make(map[string]int)
+	for _, family := range families {
+		for name, l := range family {
+			bound[name]++
+			require.NotEqual(t, l.act == nil, l.answer == nil, "%s has to have either act or answer", name)
+			row, ok := protocol.Lookup(name)
+			require.True(t, ok, "%s is bound and has no row", name)
+			// WATCH reads the state; what the client is told of it is made here.
+			require.True(t, row.Route == protocol.Local || name == "watch", "%s is bound and its row is not Local", name)
+		}
+	}
+	for command, row := range newRows() {
+		container := len(command.Subcommands) > 0 && command.Arity == -2
+		if command.Route == protocol.Local && !container {
+			require.Equal(t, 1, bound[command.Name], "%s is to be bound once", command.Name)
+		}
+		if container {
+			require.Zero(t, bound[command.Name], "%s is never run by itself", command.Name)
+		}
+		require.Equal(t, command.Route == protocol.Local || command.Name == "watch", row.local.act != nil || row.local.answer != nil || container, command.Name)
+		require.False(t, row.write && command.Has(protocol.FlagReadOnly), command.Name)
+		require.Equal(t, row.write, command.Route == protocol.Write || command.Name == "eval" || command.Name == "evalsha", command.Name)
+	}
+}

@@ -1,0 +1,72 @@
+package frontend
+
+import (
+	"crypto/sha1"
+	"sync"
+)
+
+// largeSource is from how many bytes on sources are compiled one at a time: the largest takes a
+// tenth of a second, and a hundred connections with such must not take all cores.
+const largeSource = 16 << 10
+
+// scriptMemory is how many sources that compiled are remembered, at least; at most twice as many.
+const scriptMemory = 1024
+
+// scripts remembers, by their SHA-1, Lua sources that compiled on this node, so
+// that EVAL of the same source compiles it here but once. A source that does not
+// compile is not remembered: its sender pays each time.
+type scripts struct {
+	compile func(source string) error
+	turn    chan struct{} // has room for one: who compiles a large source
+
+	mu sync.Mutex
+	// When recent is full it becomes former, and what was former is forgotten.
+	recent, former map[[sha1.Size]byte]struct{}
+}
+
+func newScripts(compile func(string) error) *scripts {
+	return &scripts{compile: compile, turn: make(chan struct{}, 1), recent: make(map[[sha1.Size]byte]struct{})}
+}
+
+// check returns why source does not compile; nil when it does.
+func (s *scripts) check(source []byte) error {
+	sum := sha1.Sum(source)
+	if s.known(sum) {
+		return nil
+	}
+	if err := s.compileInTurn(string(source)); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.add(sum)
+	return nil
+}
+
+func (s *scripts) compileInTurn(source string) error {
+	if len(source) >= largeSource {
+		s.turn <- struct{}{}
+		defer func() { <-s.turn }()
+	}
+	return s.compile(source)
+}
+
+func (s *scripts) known(sum [sha1.Size]byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.recent[sum]; ok {
+		return true
+	}
+	if _, ok := s.former[sum]; !ok {
+		return false
+	}
+	s.add(sum)
+	return true
+}
+
+func (s *scripts) add(sum [sha1.Size]byte) {
+	if len(s.recent) >= scriptMemory {
+		s.recent, s.former = make(map[[sha1.Size]byte]struct{}), s.recent
+	}
+	s.recent[sum] = struct{}{}
+}

@@ -1,0 +1,93 @@
+package frontend
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestScriptsRemembersWhatCompiled(t *testing.T) {
+	compiled := 0
+	s := newScripts(func(source string) error {
+		compiled++
+		if source == "bad" {
+			return errors.New("ERR no")
+		}
+		return nil
+	})
+	for range 3 {
+		require.NoError(t, s.check([]byte("good")))
+		require.EqualError(t, s.check([]byte("bad")), "ERR no")
+	}
+	require.Equal(t, 1+3, compiled)
+
+	// A script in use stays, however many others come.
+	for i := range 10 * scriptMemory {
+		require.NoError(t, s.check(fmt.Append(nil, i)))
+		if i%(scriptMemory/2) == 0 {
+			require.NoError(t, s.check([]byte("good")))
+		}
+		require.LessOrEqual(t, len(s.recent)+len(s.former), 2*scriptMemory)
+	}
+	require.True(t, s.known(sha1.Sum([]byte("good"))))
+	require.False(t, s.known(sha1.Sum([]byte("bad"))))
+	require.False(t, s.known(sha1.Sum([]byte("0"))))
+}
+
+// TestBadScriptsStayOnThisNode: nothing is proposed for a source that does not compile.
+func TestBadScriptsStayOnThisNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		c := s.dial()
+		for _, line := range [][]string{
+			{"EVAL", "return (", "0"}, {"EVAL_RO", "return (", "0"}, {"script", "LOAD", "return ("}, {"EVAL", "return 1", "x"}, {"EVAL", "return 1", "2", "k"},
+		} {
+			c.send(command(line...))
+			settle()
+			got, _ := c.take()
+			require.Regexp(t, "^-ERR ", got)
+			require.Empty(t, cl.take(), line)
+		}
+		c.send(command("EVAL", "return 7", "0"))
+		settle()
+		got, _ := c.take()
+		require.Equal(t, ":7\r\n", got)
+		require.Len(t, cl.take(), 1)
+		s.stop()
+	})
+}
+
+// Large sources are compiled one at a time; small ones, and what is known, do not wait for them.
+func TestLargeSourcesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		large := func(n byte) []byte { return bytes.Repeat([]byte{n}, largeSource) }
+		compiling, release := make(chan string, 3), make(chan struct{})
+		s := newScripts(func(source string) error {
+			compiling <- source
+			if len(source) >= largeSource {
+				<-release
+			}
+			return nil
+		})
+		for n := range byte(2) {
+			go func() { require.NoError(t, s.check(large(n))) }()
+			synctest.Wait()
+		}
+		require.Equal(t, string(large(0)), <-compiling)
+		require.Empty(t, compiling)
+		require.NoError(t, s.check([]byte("small")))
+		require.Equal(t, "small", <-compiling)
+
+		release <- struct{}{}
+		synctest.Wait()
+		require.Equal(t, string(large(1)), <-compiling)
+		require.NoError(t, s.check(large(0)), "it is known")
+		release <- struct{}{}
+	})
+}

@@ -1,0 +1,113 @@
+package frontend
+
+import (
+	"container/list"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Server serves clients. Create it with [New].
+type Server struct {
+	cfg     Config
+	backend Backend
+	started time.Time
+	// rows are never changed; watchRow and execRow are among them.
+	rows              map[*protocol.Command]*row
+	watchRow, execRow *row
+	scripts           *scripts
+	stats             stats
+	nextID            atomic.Int64
+	pool              sync.Pool // of *work
+	memory            clientMemory
+	refusing          atomic.Int32
+
+	mu    sync.Mutex
+	conns map[int64]*conn
+	// leaving counts those of conns that were closed to make room; strangers are
+	// those that have not shown who they are, oldest first.
+	leaving   int
+	strangers list.List
+	draining  bool
+	addr      string // of the first listener
+}
+
+// New makes a server that has the cluster's behaviour from backend.
+func New(cfg Config, backend Backend) *Server {
+	cfg = cfg.withDefaults()
+	if cfg.Node.RunID == "" {
+		var id [20]byte
+		rand.Read(id[:])
+		cfg.Node.RunID = hex.EncodeToString(id[:])
+	}
+	s := &Server{
+		cfg: cfg, backend: backend, started: time.Now(), rows: newRows(),
+		scripts: newScripts(fsm.CheckScript), conns: make(map[int64]*conn),
+		memory: clientMemory{limit: int64(cfg.Limits.ClientsBytes)},
+	}
+	s.pool.New = func() any {
+		return &work{in: make([]byte, 0, pooledIn), reader: protocol.NewReader(protocol.DefaultLimits())}
+	}
+	for _, row := range s.rows {
+		switch row.Name {
+		case "watch":
+			s.watchRow = row
+		case "exec":
+			s.execRow = row
+		}
+	}
+	return s
+}
+
+// Serve accepts clients on ln until ctx ends, then closes ln, lets the commands
+// in flight be answered, and returns nil when every connection is gone. What is
+// still in flight after Timing.Drain is cut off. It may run for several listeners.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	s.mu.Lock()
+	if s.addr == "" {
+		s.addr = ln.Addr().String()
+	}
+	s.mu.Unlock()
+	var all sync.WaitGroup
+	stop := context.AfterFunc(ctx, func() { ln.Close() })
+	defer stop()
+	err := s.accept(ctx, ln, &all)
+	s.drain(&all)
+	if ctx.Err() != nil {
+		return nil
+	}
+	ln.Close()
+	return err
+}
+
+// accept starts a goroutine for every connection until the listener is closed.
+func (s *Server) accept(ctx context.Context, ln net.Listener, all *sync.WaitGroup) error {
+	var pause time.Duration
+	for {
+		nc, err := ln.Accept()
+		if err == nil {
+			pause = 0
+			s.take(ctx, nc, all)
+			continue
+		}
+		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("accept clients: %w", err)
+		}
+		// Too many open files, mostly: existing clients go on, new ones wait.
+		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+		s.cfg.Logger.Warn("cannot accept clients", "error", err, "pause", pause)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package frontend
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"math/big"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// certificate signs itself, for "localhost".
+func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	parsed, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(parsed)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}
+
+func TestTLS(t *testing.T) {
+	own, pool := certificate(t)
+	addr := startTCP(t, Config{TLS: &tls.Config{
+		Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
+	}})
+	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, TLSConfig: &tls.Config{
+		RootCAs: pool, ServerName: "localhost", Certificates: []tls.Certificate{own},
+	}})
+	defer c.Close()
+	require.NoError(t, c.Set(t.Context(), "k", strings.Repeat("v", 100_000), 0).Err())
+	require.Len(t, c.Get(t.Context(), "k").Val(), 100_000)
+	_, err := c.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		for range 500 {
+			p.Incr(t.Context(), "n")
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, "500", c.Get(t.Context(), "n").Val())
+	require.EqualValues(t, 2, c.Do(t.Context(), "WAIT", 9, 20).Val())
+
+	stranger := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, TLSConfig: &tls.Config{RootCAs: pool, ServerName: "localhost"}})
+	defer stranger.Close()
+	require.Error(t, stranger.Ping(t.Context()).Err())
+	plain := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+	defer plain.Close()
+	require.Error(t, plain.Ping(t.Context()).Err())
+}
+
+// TestTLSHandshakeIsBounded: who connects and says nothing is not waited for.
+func TestTLSHandshakeIsBounded(t *testing.T) {
+	own, _ := certificate(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{TLS: &tls.Config{Certificates: []tls.Certificate{own}}}, newCluster())
+		began := time.Now()
+		nc := s.silent()
+		_, err := nc.Read(make([]byte, 1))
+		require.Error(t, err)
+		require.Equal(t, 10*time.Second, time.Since(began))
+		s.stop()
+	})
+}
+
+// TestTLSSlowReader: TLS cannot write again after a write that timed out, so a
+// client is given the long time at once.
+func TestTLSSlowReader(t *testing.T) {
+	own, pool := certificate(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{TLS: &tls.Config{Certificates: []tls.Certificate{own}}, Limits: Limits{OutputBytes: 1000}}, newCluster())
+		nc := tls.Client(s.silent(), &tls.Config{RootCAs: pool, ServerName: "localhost"})
+		require.NoError(t, nc.Handshake())
+		go nc.Write([]byte(strings.Repeat(string(command("INFO")), 200)))
+		began := time.Now()
+		for s.stats.cutOff.Load() == 0 && time.Since(began) < 2*time.Minute {
+			time.Sleep(time.Second)
+		}
+		require.GreaterOrEqual(t, time.Since(began), 30*time.Second)
+		require.Less(t, time.Since(began), 62*time.Second)
+		s.stop()
+	})
+}

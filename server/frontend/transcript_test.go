@@ -1,0 +1,254 @@
+package frontend
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/stretchr/testify/require"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the server answers into testdata/*.txt")
+
+// TestTranscripts plays testdata/*.txt. A line is one of
+//
+//	# comment
+//	server password=… debug …      a fresh server; without it the default one
+//	a> SET k v                      client a sends a command; what it is answered stands below
+//	a>> SET k v                     the same, but it is sent together with the next line of a
+//	a! "*1\r\n"                     client a sends bytes
+//	advance 5s                      time passes
+//	leader no                       this node follows, or knows no leader (none), or leads (yes)
+//	fail UNCERTAIN no quorum        the cluster answers every batch so; without text: no longer
+//	closed                          (a reply) the server has closed the connection
+//
+// Each file runs in virtual time, on a state machine of its own. With -rewrite
+// the replies are written into the file: look at the difference before you keep it.
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			want, err := os.ReadFile(file)
+			require.NoError(t, err)
+			var got []byte
+			synctest.Test(t, func(t *testing.T) { got = play(t, want) })
+			if *rewrite {
+				require.NoError(t, os.WriteFile(file, got, 0o644))
+				return
+			}
+			requireSameLines(t, string(want), string(got))
+		})
+	}
+}
+
+// requireSameLines shows where two transcripts part, and not all of both.
+func requireSameLines(t *testing.T, want, got string) {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range max(len(w), len(g)) {
+		if i >= len(w) || i >= len(g) || w[i] != g[i] {
+			from := max(0, i-3)
+			require.Fail(t, "the transcript differs", "line %d\nwant:\n%s\ngot:\n%s", i+1,
+				strings.Join(w[min(from, len(w)):min(i+3, len(w))], "\n"), strings.Join(g[min(from, len(g)):min(i+3, len(g))], "\n"))
+		}
+	}
+}
+
+// player is the state of a transcript.
+type player struct {
+	t       *testing.T
+	server  *testServer
+	clients map[string]*testClient
+	gone    map[string]bool
+	held    map[string][]byte
+	out     bytes.Buffer
+}
+
+// play runs a transcript and returns it with the replies that were given.
+func play(t *testing.T, script []byte) []byte {
+	p := &player{t: t, clients: map[string]*testClient{}, gone: map[string]bool{}, held: map[string][]byte{}}
+	for line := range strings.Lines(string(script)) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "    ") {
+			continue
+		}
+		p.out.WriteString(line + "\n")
+		p.line(line)
+	}
+	p.server.stop()
+	return p.out.Bytes()
+}
+
+func (p *player) line(line string) {
+	verb, rest, _ := strings.Cut(line, " ")
+	if verb == "" || verb[0] == '#' {
+		return
+	}
+	if verb == "server" || p.server == nil {
+		p.serve(verb, rest)
+		if verb == "server" {
+			return
+		}
+	}
+	switch {
+	case verb == "advance":
+		d, err := time.ParseDuration(rest)
+		require.NoError(p.t, err)
+		time.Sleep(d)
+	case verb == "leader":
+		p.lead(rest)
+	case verb == "fail":
+		p.server.cluster.set(func() { p.server.cluster.fail = errorRow(rest) })
+	case strings.HasSuffix(verb, "!"):
+		raw, err := strconv.Unquote(rest)
+		require.NoError(p.t, err, line)
+		p.send(strings.TrimSuffix(verb, "!"), []byte(raw))
+	case strings.HasSuffix(verb, ">>"):
+		name := strings.TrimSuffix(verb, ">>")
+		p.held[name] = append(p.held[name], command(words(p.t, rest)...)...)
+	case strings.HasSuffix(verb, ">"):
+		p.send(strings.TrimSuffix(verb, ">"), command(words(p.t, rest)...))
+	default:
+		require.Fail(p.t, "what does this line mean?", line)
+	}
+	p.collect()
+}
+
+func (p *player) serve(verb, options string) {
+	if p.server != nil {
+		p.server.stop()
+	}
+	cfg := Config{}
+	if verb == "server" {
+		for option := range strings.FieldsSeq(options) {
+			name, value, _ := strings.Cut(option, "=")
+			n, _ := strconv.Atoi(value)
+			switch name {
+			case "password":
+				cfg.Password = value
+			case "debug":
+				cfg.Options.Debug = true
+			case "faults":
+				cfg.Options.Faults = func(words []string) (protocol.Value, bool) {
+					return protocol.Strings(words...), strings.EqualFold(words[0], "disk")
+				}
+			case "everynode":
+				cfg.Options.EveryNodeMaster = true
+			case "clients":
+				cfg.Limits.Clients = n
+			case "key":
+				cfg.Limits.KeyBytes = n
+			case "value":
+				cfg.Limits.ValueBytes = n
+			case "query":
+				cfg.Limits.QueryBytes = n
+			case "idle":
+				cfg.Timing.Idle = time.Duration(n) * time.Second
+			default:
+				require.Fail(p.t, "unknown option", option)
+			}
+		}
+	}
+	clear(p.clients)
+	clear(p.gone)
+	p.server = start(p.t, cfg, newCluster())
+}
+
+func (p *player) lead(word string) {
+	cl := p.server.cluster
+	cl.set(func() {
+		cl.status.Leading = word == "yes"
+		if !cl.status.Leading {
+			cl.status.Followers = nil
+		}
+		switch word {
+		case "yes":
+			cl.status.Leader, cl.status.Followers = cl.status.Members[0], twoFollowers()
+		case "no":
+			cl.status.Leader = cl.status.Members[1]
+		default:
+			cl.status.Leader = replica.Member{}
+		}
+	})
+}
+
+func errorRow(line string) error {
+	prefix, text, _ := strings.Cut(line, " ")
+	if prefix == "" {
+		return nil
+	}
+	return &protocol.Error{Prefix: prefix, Text: text}
+}
+
+func (p *player) send(name string, b []byte) {
+	c := p.clients[name]
+	if c == nil {
+		c = p.server.dial()
+		p.clients[name] = c
+	}
+	b = append(p.held[name], b...)
+	delete(p.held, name)
+	c.send(b)
+}
+
+// collect writes down what the clients have been sent, when the server has no more to say.
+func (p *player) collect() {
+	// Longer than a half-sent pipeline is waited for.
+	time.Sleep(2 * gatherTime)
+	synctest.Wait()
+	// A buffer that comes from the pool may be larger than a new one.
+	pooled := regexp.MustCompile(`(qbuf-free|argv-mem|tot-mem)=\d+`)
+	for _, name := range []string{"a", "b", "c"} {
+		c := p.clients[name]
+		if c == nil {
+			continue
+		}
+		got, closed := c.take()
+		lines := show(got)
+		if closed && !p.gone[name] {
+			p.gone[name] = true
+			lines = append(lines, "closed")
+		}
+		for _, line := range lines {
+			line = pooled.ReplaceAllString(line, "$1=*")
+			if len(p.clients) > 1 {
+				line = name + ": " + line
+			}
+			p.out.WriteString("    " + line + "\n")
+		}
+		if closed {
+			delete(p.clients, name)
+			delete(p.gone, name)
+		}
+	}
+}
+
+// words splits a line at blanks; a word in double quotes is a Go string.
+func words(t *testing.T, line string) []string {
+	var all []string
+	for rest := strings.TrimLeft(line, " "); rest != ""; rest = strings.TrimLeft(rest, " ") {
+		if rest[0] != '"' {
+			var word string
+			word, rest, _ = strings.Cut(rest, " ")
+			all = append(all, word)
+			continue
+		}
+		quoted, err := strconv.QuotedPrefix(rest)
+		require.NoError(t, err, line)
+		word, err := strconv.Unquote(quoted)
+		require.NoError(t, err, line)
+		all = append(all, word)
+		rest = rest[len(quoted):]
+	}
+	return all
+}

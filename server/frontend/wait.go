@@ -1,0 +1,111 @@
+package frontend
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+func waitLocals() map[string]local {
+	return map[string]local{
+		"wait":        {answer: wait, last: true},
+		"waitaof":     {answer: waitAOF, last: true},
+		"script|kill": {answer: scriptKill},
+	}
+}
+
+// wait answers how many other nodes have what was acknowledged before it.
+func wait(c *conn, words [][]byte) protocol.Value {
+	n, ok := protocol.ParseInt(string(words[1]))
+	if !ok {
+		return protocol.ErrNotInteger.Value()
+	}
+	timeout, refusal, refused := parseTimeout(words[2])
+	if refused {
+		return refusal
+	}
+	return protocol.Integer(int64(c.waitReplicated(n, timeout)))
+}
+
+// waitAOF answers the same of disks; this node's own is always among them, since
+// nothing is acknowledged before a majority has it on disk.
+func waitAOF(c *conn, words [][]byte) protocol.Value {
+	local, ok := protocol.ParseInt(string(words[1]))
+	switch {
+	case !ok:
+		return protocol.ErrNotInteger.Value()
+	case local < 0 || local > 1:
+		return protocol.Err("value is out of range, value must between 0 and 1")
+	}
+	n, ok := protocol.ParseInt(string(words[2]))
+	switch {
+	case !ok:
+		return protocol.ErrNotInteger.Value()
+	case n < 0:
+		return protocol.Err("value is out of range, must be positive")
+	}
+	timeout, refusal, refused := parseTimeout(words[3])
+	if refused {
+		return refusal
+	}
+	return protocol.Array(protocol.Integer(1), protocol.Integer(int64(c.waitReplicated(n, timeout))))
+}
+
+// parseTimeout reads milliseconds; 0 means none.
+func parseTimeout(word []byte) (d time.Duration, refusal protocol.Value, refused bool) {
+	millis, ok := protocol.ParseInt(string(word))
+	switch {
+	case !ok:
+		return 0, protocol.Err("timeout is not an integer or out of range"), true
+	case millis < 0:
+		return 0, protocol.Err("timeout is negative"), true
+	}
+	return time.Duration(min(millis, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond, protocol.Value{}, false
+}
+
+// waitReplicated waits as the backend does. Inside MULTI, as in Redis, it does not wait.
+func (c *conn) waitReplicated(n int64, timeout time.Duration) int {
+	if c.executing || n <= 0 {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		return c.srv.backend.WaitReplicated(ended, 0, time.Millisecond)
+	}
+	var have int
+	c.whileThere(func(ctx context.Context) {
+		have = c.srv.backend.WaitReplicated(ctx, int(min(n, math.MaxInt32)), timeout)
+	})
+	return have
+}
+
+// scriptKill: a script runs inside the state machine, to its end or to its
+// budget's. There is never one that could be killed.
+func scriptKill(*conn, [][]byte) protocol.Value {
+	return protocol.ErrNotBusy.Value()
+}
+
+// whileThere runs f with a context that ends when the client goes away or the
+// server shuts down. The client first gets the replies that it is owed. What it sends meanwhile is kept.
+func (c *conn) whileThere(f func(ctx context.Context)) {
+	c.write()
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	c.publish()
+	ahead := c.readAhead(c.w.buffered()+pooledIn, cancel)
+	c.setBlocked(true)
+	f(ctx)
+	c.setBlocked(false)
+	c.join(ahead)
+}
+
+func (c *conn) setBlocked(blocked bool) {
+	n := int64(1)
+	if !blocked {
+		n = -1
+	}
+	c.srv.stats.blocked.Add(n)
+	c.mu.Lock()
+	c.shown.blocked = blocked
+	c.mu.Unlock()
+}

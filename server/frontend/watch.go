@@ -1,0 +1,106 @@
+package frontend
+
+import "github.com/holdfast/holdfast/protocol"
+
+// watches are the keys that a connection watches, with their marks.
+type watches struct {
+	keys []protocol.Watch
+	// index has the keys; bytes is what they take together.
+	index map[watchedKey]struct{}
+	bytes int
+	// pending counts requests whose marks have not come back.
+	pending int
+	// lost: some WATCH failed, so EXEC must not run, even if the client did not look at the error.
+	lost bool
+	// generation tells a mark that comes back after all watches were cleared.
+	generation int
+}
+
+func (ws *watches) clear() {
+	*ws = watches{generation: ws.generation + 1}
+}
+
+type watchedKey struct {
+	db  int
+	key string
+}
+
+// add starts to watch a key; false: it was watched already.
+func (ws *watches) add(db int, key string) bool {
+	if ws.index == nil {
+		ws.index = make(map[watchedKey]struct{})
+	}
+	k := watchedKey{db, key}
+	if _, ok := ws.index[k]; ok {
+		return false
+	}
+	ws.index[k] = struct{}{}
+	ws.keys = append(ws.keys, protocol.Watch{DB: db, Key: key})
+	ws.bytes += len(key) + 64
+	return true
+}
+
+// watch asks for the marks of keys that are not watched yet; the marks of those
+// that are stay as they were seen first.
+func watch(c *conn, words [][]byte) {
+	if c.tx != nil {
+		c.answer(nil, protocol.ErrWatchInMulti.Value())
+		return
+	}
+	row, ws := c.srv.watchRow, &c.watches
+	cause := c.examine(row, words)
+	if cause == nil && ws.bytes > c.srv.cfg.Limits.QueryBytes {
+		cause = refusal("watched keys exceed the query buffer limit")
+	}
+	if cause != nil {
+		ws.lost = true
+		c.answer(row, cause.Value())
+		return
+	}
+	c.makeRoom(words)
+	from, held := len(ws.keys), ws.bytes
+	var fresh [][]byte
+	for _, key := range words[1:] {
+		if ws.add(c.db, string(key)) {
+			fresh = append(fresh, key)
+		}
+	}
+	c.accountQueue(held, ws.bytes)
+	if len(fresh) == 0 {
+		c.answer(row, protocol.OK)
+		return
+	}
+	ws.pending++
+	u := &c.w.batch
+	u.Body = protocol.AppendRequest(u.Body, c.db, row.Name, fresh)
+	c.request(slot{kind: slotWatch, row: row, from: from, to: len(ws.keys), generation: ws.generation}, false)
+}
+
+// watched notes the marks that have come back, and returns the client's reply.
+func (c *conn) watched(s *slot, v protocol.Value) protocol.Value {
+	ws := &c.watches
+	good := v.Kind == protocol.KindArray && len(v.Elems) == s.to-s.from
+	if s.generation == ws.generation {
+		ws.pending--
+		if !good {
+			ws.lost = true
+		} else {
+			for i, e := range v.Elems {
+				ws.keys[s.from+i].Mark = uint64(e.Num)
+			}
+		}
+	}
+	switch {
+	case good:
+		return protocol.OK
+	case v.IsError():
+		return v
+	default:
+		return protocol.Err("internal error: no marks of the watched keys")
+	}
+}
+
+func unwatch(c *conn, _ [][]byte) protocol.Value {
+	c.watches.clear()
+	return protocol.OK
+}

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package resp
-
-import "time"
-
-// cpuTime is not known on this system.
-func cpuTime() (system, user time.Duration) { return 0, 0 }
