@@ -104,7 +104,7 @@ type DebugConfig struct {
 
 // DefaultConfig is one node on loopback, with the defaults of the packages that a value is for.
 func DefaultConfig() Config {
-	limits, timing := frontend.DefaultLimits(), frontend.DefaultTiming()
+	limits, timing := frontend.DefaultLimits(), frontend.DefaultTimeouts()
 	return Config{
 		Node:   NodeConfig{Name: "n1", DataDir: "./holdfast-data", LogStore: store.KindWAL},
 		Listen: ListenConfig{Addr: "127.0.0.1:6379", PeerAddr: "127.0.0.1:7379"},
@@ -122,10 +122,10 @@ func DefaultConfig() Config {
 			TrailingLogs:      replica.DefaultTrailing,
 		},
 		Limits: LimitsConfig{
-			MaxClients: limits.Clients, MaxArgs: limits.Args,
-			MaxBulk: limits.BulkBytes, MaxKey: limits.KeyBytes, MaxValue: limits.ValueBytes,
-			MaxQuery: limits.QueryBytes, MaxOutput: limits.OutputBytes, MaxPipeline: limits.Pipeline,
-			MaxMemory: DefaultMaxMemory, MaxMemoryClients: DefaultMaxMemoryClients, TCPKeepAlive: timing.KeepAlive,
+			MaxClients: limits.MaxClients, MaxArgs: limits.MaxArgs,
+			MaxBulk: limits.MaxBulkBytes, MaxKey: limits.MaxKeyBytes, MaxValue: limits.MaxValueBytes,
+			MaxQuery: limits.MaxQueryBytes, MaxOutput: limits.MaxOutputBytes, MaxPipeline: limits.MaxPipeline,
+			MaxMemory: DefaultMaxMemory, MaxMemoryClients: DefaultMaxMemoryClients, TCPKeepAlive: timing.TCPKeepAlive,
 		},
 	}
 }

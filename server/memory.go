@@ -110,7 +110,7 @@ func (m memory) clientsLimit(text string) (int, error) {
 	case err != nil:
 		return 0, err
 	case n == 0 && strings.HasSuffix(text, "%") && m.machineBytes == 0:
-		return frontend.DefaultLimits().ClientsBytes, nil
+		return frontend.DefaultMaxMemoryClientsBytes, nil
 	case n == 0:
 		return math.MaxInt, nil
 	}

@@ -37,7 +37,7 @@ func TestClientsLimit(t *testing.T) {
 		want    int
 	}{
 		{"10%", 1000, 100},
-		{"10%", 0, frontend.DefaultLimits().ClientsBytes},
+		{"10%", 0, frontend.DefaultMaxMemoryClientsBytes},
 		{"3mb", 1000, 3 << 20},
 		{"0", 1000, math.MaxInt},
 		{"0", 0, math.MaxInt},

@@ -269,11 +269,12 @@ func (s *Server) frontConfig(secrets *secrets, f *faults) frontend.Config {
 	l := s.config.Limits
 	return frontend.Config{
 		Limits: frontend.Limits{
-			Clients: l.MaxClients, Args: l.MaxArgs, BulkBytes: l.MaxBulk, KeyBytes: l.MaxKey, ValueBytes: l.MaxValue,
-			QueryBytes: l.MaxQuery, OutputBytes: l.MaxOutput, Pipeline: l.MaxPipeline,
-			MemoryBytes: s.memory.limitBytes, ClientsBytes: s.memory.clientsBytes,
+			MaxClients: l.MaxClients, MaxArgs: l.MaxArgs,
+			MaxBulkBytes: l.MaxBulk, MaxKeyBytes: l.MaxKey, MaxValueBytes: l.MaxValue,
+			MaxQueryBytes: l.MaxQuery, MaxOutputBytes: l.MaxOutput, MaxPipeline: l.MaxPipeline,
 		},
-		Timing: frontend.Timing{Idle: l.IdleTimeout, KeepAlive: l.TCPKeepAlive, Drain: s.config.Timing.Shutdown},
+		Timeouts: frontend.Timeouts{IdleTimeout: l.IdleTimeout, TCPKeepAlive: l.TCPKeepAlive, ShutdownTimeout: s.config.Timing.Shutdown},
+		Memory:   frontend.Memory{MaxMemoryBytes: s.memory.limitBytes, MaxMemoryClientsBytes: s.memory.clientsBytes},
 		Node: frontend.Node{
 			Name:     s.config.Node.Name,
 			Settings: []frontend.Setting{{Name: "dir", Value: absolute(s.config.Node.DataDir)}},

@@ -107,7 +107,7 @@ func (c *conn) flush() {
 		// Whoever failed may still hold the body.
 		u.Body = nil
 	}
-	w.replies, _ = protocol.SizesWithin(u.Replies, c.srv.cfg.Limits.OutputBytes)
+	w.replies, _ = protocol.SizesWithin(u.Replies, c.srv.cfg.MaxOutputBytes)
 	c.account()
 	for ; w.settled < len(w.slots); w.settled++ {
 		s := &w.slots[w.settled]

@@ -9,9 +9,11 @@ import (
 )
 
 // Config is what a [Server] is told. The zero value of every field is a safe default.
+// Fields that an operator sets have the names of their flags.
 type Config struct {
-	Limits  Limits
-	Timing  Timing
+	Limits
+	Timeouts
+	Memory
 	Node    Node
 	Logger  *slog.Logger
 	Options Options
@@ -48,86 +50,81 @@ type Options struct {
 
 // Limits bound what one client may cost. A value of zero takes the default.
 type Limits struct {
-	Clients     int // connections at a time
-	Args        int // words of one command
-	BulkBytes   int // bytes of one word
-	KeyBytes    int // bytes of a key
-	ValueBytes  int // bytes of any other word of a data command
-	QueryBytes  int // bytes that have arrived and are not parsed yet, and bytes of a MULTI queue
-	OutputBytes int // bytes of replies that a client may leave unread for more than a moment
-	Pipeline    int // commands that are answered as one batch
-	// MemoryBytes is what keys and scripts may take while this node leads, for INFO; 0: no limit.
-	MemoryBytes uint64
-	// ClientsBytes bounds the buffers, queues and replies of all connections together:
-	// beyond it the one that holds most is cut off.
-	ClientsBytes int
+	MaxClients     int // connections at a time
+	MaxArgs        int // words of one command
+	MaxBulkBytes   int // bytes of one word
+	MaxKeyBytes    int // bytes of a key
+	MaxValueBytes  int // bytes of any other word of a data command
+	MaxQueryBytes  int // bytes that have arrived and are not parsed yet, and bytes of a MULTI queue
+	MaxOutputBytes int // bytes of replies that a client may leave unread for more than a moment
+	MaxPipeline    int // commands that are answered as one batch
 }
 
-// Timing holds the durations. A value of zero takes the default, except Idle.
-type Timing struct {
-	Idle      time.Duration // a silent client is disconnected after it; 0: never
-	KeepAlive time.Duration // TCP keep-alive probes
-	Write     time.Duration // a client that takes no byte for this long is cut off
-	Grace     time.Duration // the same, for a client that has more than Limits.OutputBytes unread
-	Drain     time.Duration // how long Serve waits for commands in flight after its context ended
-	Handshake time.Duration // limit of a TLS handshake
+// Timeouts holds the durations. A value of zero takes the default, except IdleTimeout.
+type Timeouts struct {
+	IdleTimeout      time.Duration // a silent client is disconnected after it; 0: never
+	TCPKeepAlive     time.Duration // interval of TCP keep-alive probes
+	WriteTimeout     time.Duration // a client that takes no byte for this long is cut off
+	GraceTimeout     time.Duration // the same, for a client that has more than MaxOutputBytes unread
+	ShutdownTimeout  time.Duration // how long Serve waits for commands in flight after its context ended
+	HandshakeTimeout time.Duration // limit of a TLS handshake
+}
+
+// Memory is what the shares of the machine's memory come to in bytes.
+type Memory struct {
+	// MaxMemoryBytes is what keys and scripts may take while this node leads, for INFO; 0: no limit.
+	MaxMemoryBytes uint64
+	// MaxMemoryClientsBytes bounds the buffers, queues and replies of all connections together:
+	// beyond it the connection that holds most is cut off. A value of zero takes the default.
+	MaxMemoryClientsBytes int
 }
 
 // DefaultLimits are the limits of a Config that names none.
 func DefaultLimits() Limits {
 	return Limits{
-		Clients: 10000, Args: 65536,
-		BulkBytes: 8 << 20, KeyBytes: 64 << 10, ValueBytes: 8 << 20,
-		QueryBytes: 32 << 20, OutputBytes: 64 << 20, Pipeline: 10000, ClientsBytes: 1 << 30,
+		MaxClients: 10000, MaxArgs: 65536,
+		MaxBulkBytes: 8 << 20, MaxKeyBytes: 64 << 10, MaxValueBytes: 8 << 20,
+		MaxQueryBytes: 32 << 20, MaxOutputBytes: 64 << 20, MaxPipeline: 10000,
 	}
 }
 
-// DefaultTiming are the durations of a Config that names none.
-func DefaultTiming() Timing {
-	return Timing{
-		KeepAlive: 300 * time.Second,
-		Write:     30 * time.Second,
-		Grace:     time.Second,
-		Drain:     10 * time.Second,
-		Handshake: 10 * time.Second,
+// DefaultTimeouts are the durations of a Config that names none.
+func DefaultTimeouts() Timeouts {
+	return Timeouts{
+		TCPKeepAlive:     300 * time.Second,
+		WriteTimeout:     30 * time.Second,
+		GraceTimeout:     time.Second,
+		ShutdownTimeout:  10 * time.Second,
+		HandshakeTimeout: 10 * time.Second,
+	}
+}
+
+// DefaultMaxMemoryClientsBytes is the limit of all clients together in a Config that names none.
+const DefaultMaxMemoryClientsBytes = 1 << 30
+
+func orDefault[T int | time.Duration](field *T, value T) {
+	if *field <= 0 {
+		*field = value
 	}
 }
 
 func (c Config) withDefaults() Config {
-	l, d := &c.Limits, DefaultLimits()
-	for _, row := range []struct {
-		limit *int
-		value int
-	}{
-		{&l.Clients, d.Clients},
-		{&l.Args, d.Args},
-		{&l.BulkBytes, d.BulkBytes},
-		{&l.KeyBytes, d.KeyBytes},
-		{&l.ValueBytes, d.ValueBytes},
-		{&l.QueryBytes, d.QueryBytes},
-		{&l.OutputBytes, d.OutputBytes},
-		{&l.Pipeline, d.Pipeline},
-		{&l.ClientsBytes, d.ClientsBytes},
-	} {
-		if *row.limit <= 0 {
-			*row.limit = row.value
-		}
-	}
-	t, dt := &c.Timing, DefaultTiming()
-	for _, row := range []struct {
-		duration *time.Duration
-		value    time.Duration
-	}{
-		{&t.KeepAlive, dt.KeepAlive},
-		{&t.Write, dt.Write},
-		{&t.Grace, dt.Grace},
-		{&t.Drain, dt.Drain},
-		{&t.Handshake, dt.Handshake},
-	} {
-		if *row.duration <= 0 {
-			*row.duration = row.value
-		}
-	}
+	limits := DefaultLimits()
+	orDefault(&c.MaxClients, limits.MaxClients)
+	orDefault(&c.MaxArgs, limits.MaxArgs)
+	orDefault(&c.MaxBulkBytes, limits.MaxBulkBytes)
+	orDefault(&c.MaxKeyBytes, limits.MaxKeyBytes)
+	orDefault(&c.MaxValueBytes, limits.MaxValueBytes)
+	orDefault(&c.MaxQueryBytes, limits.MaxQueryBytes)
+	orDefault(&c.MaxOutputBytes, limits.MaxOutputBytes)
+	orDefault(&c.MaxPipeline, limits.MaxPipeline)
+	orDefault(&c.MaxMemoryClientsBytes, DefaultMaxMemoryClientsBytes)
+	timeouts := DefaultTimeouts()
+	orDefault(&c.TCPKeepAlive, timeouts.TCPKeepAlive)
+	orDefault(&c.WriteTimeout, timeouts.WriteTimeout)
+	orDefault(&c.GraceTimeout, timeouts.GraceTimeout)
+	orDefault(&c.ShutdownTimeout, timeouts.ShutdownTimeout)
+	orDefault(&c.HandshakeTimeout, timeouts.HandshakeTimeout)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

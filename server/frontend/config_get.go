@@ -22,32 +22,32 @@ func configLocals() map[string]local {
 // settings are the rows of CONFIG GET: what is true of this node, under the
 // names that Redis gives it. The password is not among them.
 func (s *Server) settings() []Setting {
-	l, t := &s.cfg.Limits, &s.cfg.Timing
+	c := &s.cfg
 	bind, port, _ := net.SplitHostPort(s.address())
 	rows := []Setting{
 		{"appendfsync", "always"},
 		{"appendonly", "yes"},
 		{"bind", bind},
-		{"client-output-buffer-limit", "normal 0 " + strconv.Itoa(l.OutputBytes) + " " + seconds(t.Grace) + " slave 0 0 0 pubsub 0 0 0"},
-		{"client-query-buffer-limit", strconv.Itoa(l.QueryBytes)},
+		{"client-output-buffer-limit", "normal 0 " + strconv.Itoa(c.MaxOutputBytes) + " " + seconds(c.GraceTimeout) + " slave 0 0 0 pubsub 0 0 0"},
+		{"client-query-buffer-limit", strconv.Itoa(c.MaxQueryBytes)},
 		{"cluster-enabled", "no"},
 		{"databases", strconv.Itoa(protocol.MaxDatabases)},
-		{"enable-debug-command", yesNo(s.cfg.Options.Debug)},
-		{"maxclients", strconv.Itoa(l.Clients)},
-		{"maxmemory", strconv.FormatUint(l.MemoryBytes, 10)},
-		{"maxmemory-clients", clientsLimit(l.ClientsBytes)},
+		{"enable-debug-command", yesNo(c.Options.Debug)},
+		{"maxclients", strconv.Itoa(c.MaxClients)},
+		{"maxmemory", strconv.FormatUint(c.MaxMemoryBytes, 10)},
+		{"maxmemory-clients", clientsLimit(c.MaxMemoryClientsBytes)},
 		{"maxmemory-policy", "noeviction"},
 		{"notify-keyspace-events", ""},
 		{"port", port},
-		{"proto-max-bulk-len", strconv.Itoa(l.BulkBytes)},
+		{"proto-max-bulk-len", strconv.Itoa(c.MaxBulkBytes)},
 		// A follower takes writes, and forwards them.
 		{"replica-read-only", "no"},
 		{"save", ""},
 		{"slave-read-only", "no"},
-		{"tcp-keepalive", seconds(t.KeepAlive)},
-		{"timeout", seconds(t.Idle)},
+		{"tcp-keepalive", seconds(c.TCPKeepAlive)},
+		{"timeout", seconds(c.IdleTimeout)},
 	}
-	return append(rows, s.cfg.Node.Settings...)
+	return append(rows, c.Node.Settings...)
 }
 
 // clientsLimit is 0, as Redis has it, where there is no limit.

@@ -132,13 +132,13 @@ func (c *conn) run(ctx context.Context) {
 // open prepares the connection: socket options, TLS.
 func (c *conn) open() error {
 	if t, ok := c.socket().(*net.TCPConn); ok {
-		probe := c.srv.cfg.Timing.KeepAlive
+		probe := c.srv.cfg.TCPKeepAlive
 		t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: probe, Interval: max(probe/3, time.Second), Count: 3})
 	}
 	if c.tls == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.srv.cfg.Timing.Handshake)
+	ctx, cancel := context.WithTimeout(c.ctx, c.srv.cfg.HandshakeTimeout)
 	defer cancel()
 	if err := c.tls.HandshakeContext(ctx); err != nil {
 		return err
@@ -191,7 +191,7 @@ func (c *conn) pipelines() bool {
 func (c *conn) consume() (full bool) {
 	w := c.w
 	for !c.closing {
-		if w.commands >= c.srv.cfg.Limits.Pipeline {
+		if w.commands >= c.srv.cfg.MaxPipeline {
 			return true
 		}
 		words, n, err := w.reader.Next(w.in[w.from:])

@@ -11,7 +11,7 @@ import (
 // long, or its Lua source does not compile. It returns nil if it may.
 func (c *conn) examine(row *row, words [][]byte) *protocol.Error {
 	l := &c.srv.cfg.Limits
-	short := min(l.KeyBytes, l.ValueBytes)
+	short := min(l.MaxKeyBytes, l.MaxValueBytes)
 	for _, w := range words[row.nameWords:] {
 		if len(w) > short {
 			if refusal := tooLong(row, words, l); refusal != nil {
@@ -35,10 +35,10 @@ func tooLong(row *row, words [][]byte, l *Limits) *protocol.Error {
 		isKey[p] = true
 	}
 	for i, w := range words {
-		if isKey[i] && len(w) > l.KeyBytes {
-			return refusal(fmt.Sprintf("key exceeds maximum allowed size (%d bytes)", l.KeyBytes))
+		if isKey[i] && len(w) > l.MaxKeyBytes {
+			return refusal(fmt.Sprintf("key exceeds maximum allowed size (%d bytes)", l.MaxKeyBytes))
 		}
-		if len(w) > l.ValueBytes {
+		if len(w) > l.MaxValueBytes {
 			return protocol.ErrStringTooBig
 		}
 	}

@@ -27,7 +27,7 @@ func FuzzConnection(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, sent []byte, cut uint16, password bool) {
 		cfg := Config{
-			Limits:  Limits{Args: 64, BulkBytes: 4096, KeyBytes: 64, ValueBytes: 1024, QueryBytes: 16 << 10, Pipeline: 16},
+			Limits:  Limits{MaxArgs: 64, MaxBulkBytes: 4096, MaxKeyBytes: 64, MaxValueBytes: 1024, MaxQueryBytes: 16 << 10, MaxPipeline: 16},
 			Options: Options{Debug: true},
 			Logger:  slog.New(failOnPanic{t}),
 		}

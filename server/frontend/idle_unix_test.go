@@ -46,7 +46,7 @@ func BenchmarkIdleConnections(b *testing.B) {
 func idleBytes(t testing.TB, n int) (heap, stacks int) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := startOn(t, Config{Limits: Limits{Clients: n}}, newCluster(), ln)
+	s := startOn(t, Config{Limits: Limits{MaxClients: n}}, newCluster(), ln)
 	port := ln.Addr().(*net.TCPAddr).Port
 	hello := append(append(command("HELLO", "3", "SETNAME", "worker"), command("SET", "k", "v", "PX", "30000")...), command("GET", "k")...)
 	heap0, stacks0 := memory()

@@ -121,7 +121,7 @@ func (r *infoReport) server() {
 func (r *infoReport) clients() {
 	r.lines(
 		"connected_clients", r.srv.clientCount(),
-		"maxclients", r.srv.cfg.Limits.Clients,
+		"maxclients", r.srv.cfg.MaxClients,
 		"blocked_clients", r.srv.stats.blocked.Load(),
 		"tracking_clients", 0,
 	)
@@ -138,7 +138,7 @@ func (r *infoReport) memory() {
 	metrics.Read(samples)
 	heap := samples[0].Value.Uint64()
 	mapped := samples[1].Value.Uint64() - samples[2].Value.Uint64()
-	stats, limit := r.srv.backend.Stats(), r.srv.cfg.Limits.MemoryBytes
+	stats, limit := r.srv.backend.Stats(), r.srv.cfg.MaxMemoryBytes
 	used := uint64(stats.UsedBytes)
 	r.lines(
 		"used_memory", used,

@@ -64,7 +64,7 @@ func (c *conn) room() []byte {
 func (c *conn) grow() {
 	w := c.w
 	have := w.in[w.from:]
-	size := max(min(2*len(have), c.srv.cfg.Limits.QueryBytes)+pooledIn, len(have)+leastRoom)
+	size := max(min(2*len(have), c.srv.cfg.MaxQueryBytes)+pooledIn, len(have)+leastRoom)
 	bigger := make([]byte, len(have), size)
 	copy(bigger, have)
 	w.in, w.from = bigger, 0
@@ -85,7 +85,7 @@ func (c *conn) await() error {
 	if c.failed != nil {
 		return c.failed
 	}
-	if idle := c.srv.cfg.Timing.Idle; idle > 0 {
+	if idle := c.srv.cfg.IdleTimeout; idle > 0 {
 		c.timed = true
 		c.setReadDeadline(time.Now().Add(idle))
 	} else if c.timed {
@@ -202,7 +202,7 @@ func shrunk(b []byte) []byte {
 func (c *conn) readerLimits() protocol.Limits {
 	l := &c.srv.cfg.Limits
 	return protocol.Limits{
-		MaxArgs: l.Args, MaxBulkBytes: l.BulkBytes, MaxInlineBytes: maxInline, MaxQueryBytes: l.QueryBytes,
+		MaxArgs: l.MaxArgs, MaxBulkBytes: l.MaxBulkBytes, MaxInlineBytes: maxInline, MaxQueryBytes: l.MaxQueryBytes,
 		Unauthenticated: !c.authenticated,
 	}
 }

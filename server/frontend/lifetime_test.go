@@ -38,7 +38,7 @@ func TestSlowReader(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := start(t, Config{Limits: Limits{OutputBytes: 500_000}}, newCluster())
+				s := start(t, Config{Limits: Limits{MaxOutputBytes: 500_000}}, newCluster())
 				good := s.dial()
 				good.send(command("SET", "k", strings.Repeat("x", 1000)))
 				settle()
@@ -69,7 +69,7 @@ func TestSlowReader(t *testing.T) {
 // TestSlowButSteadyReader: who takes his time is served all the same.
 func TestSlowButSteadyReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Limits: Limits{OutputBytes: 500_000}}, newCluster())
+		s := start(t, Config{Limits: Limits{MaxOutputBytes: 500_000}}, newCluster())
 		c := s.dial()
 		c.send(command("SET", "k", strings.Repeat("x", 1000)))
 		settle()
@@ -134,7 +134,7 @@ func TestDrain(t *testing.T) {
 func TestDrainIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
-		s := start(t, Config{Timing: Timing{Drain: 3 * time.Second}}, cl)
+		s := start(t, Config{Timeouts: Timeouts{ShutdownTimeout: 3 * time.Second}}, cl)
 		busy := s.dial()
 		gate := make(chan struct{})
 		cl.set(func() { cl.gate = gate })
@@ -263,7 +263,7 @@ func TestPipelineLargerThanAllBuffers(t *testing.T) {
 	own, pool := certificate(t)
 	for _, encrypted := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			cfg := Config{Limits: Limits{OutputBytes: 1 << 20}}
+			cfg := Config{Limits: Limits{MaxOutputBytes: 1 << 20}}
 			if encrypted {
 				cfg.TLS = &tls.Config{Certificates: []tls.Certificate{own}}
 			}

@@ -12,7 +12,7 @@ import (
 func TestInfoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := newCluster()
-		s := start(t, Config{Limits: Limits{MemoryBytes: 3 << 29}}, backend)
+		s := start(t, Config{Memory: Memory{MaxMemoryBytes: 3 << 29}}, backend)
 		c := s.dial()
 		require.Equal(t, "0", infoFields(t, c)["used_memory"])
 		c.send(command("SET", "k", "v"))

@@ -36,7 +36,7 @@ func TestGreediestIsCutOff(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := start(t, Config{Limits: Limits{ClientsBytes: 6 << 20}}, newCluster())
+				s := start(t, Config{Memory: Memory{MaxMemoryClientsBytes: 6 << 20}}, newCluster())
 				clients := []*testClient{s.dial(), s.dial(), s.dial(), s.dial()}
 				if test.spare {
 					for _, c := range append(clients[1:2:2], clients[3]) {
@@ -100,7 +100,7 @@ func TestAllThatAClientHoldsCounts(t *testing.T) {
 				if test.gated {
 					cl.gate = make(chan struct{})
 				}
-				s := startOver(t, Config{Limits: Limits{ClientsBytes: test.limit}}, &canned{cl, test.reply}, newMemListener())
+				s := startOver(t, Config{Memory: Memory{MaxMemoryClientsBytes: test.limit}}, &canned{cl, test.reply}, newMemListener())
 				good, bad := s.dial(), s.silent()
 				if test.reads {
 					go (&testClient{t: t, nc: bad}).readAll()

@@ -71,7 +71,7 @@ func (c *conn) enqueue(row *row, words [][]byte) {
 	for _, w := range words {
 		size += len(w)
 	}
-	if tx.bytes+size > c.srv.cfg.Limits.QueryBytes {
+	if tx.bytes+size > c.srv.cfg.MaxQueryBytes {
 		c.reject(row, refusal("transaction exceeds the query buffer limit"))
 		return
 	}

@@ -18,7 +18,7 @@ const (
 	stallTime = 100 * time.Millisecond
 )
 
-// Replies that are not sent, because they are larger than Limits.OutputBytes. What
+// Replies that are not sent, because they are larger than MaxOutputBytes. What
 // a write did stays, so its client must not take the error for a refusal.
 var (
 	errReplyTooLarge = refusal("the reply is larger than max-output-bytes")
@@ -30,7 +30,7 @@ var (
 // within returns v, or the error that is sent in its place as v is too large. It looks
 // at what v stands for before any of it is encoded.
 func (c *conn) within(row *row, v protocol.Value) protocol.Value {
-	limit := c.srv.cfg.Limits.OutputBytes
+	limit := c.srv.cfg.MaxOutputBytes
 	if len(v.Elems) == 0 && len(v.Str) < limit {
 		return v
 	}
@@ -55,7 +55,7 @@ func (c *conn) emit(v protocol.Value, resp int) {
 	if c.gone {
 		return
 	}
-	w.unsent, _ = v.SizeWithin(c.srv.cfg.Limits.OutputBytes)
+	w.unsent, _ = v.SizeWithin(c.srv.cfg.MaxOutputBytes)
 	w.out = v.AppendPieces(w.out, resp, limit, c.pieceFull)
 	w.unsent = 0
 	c.spill()
@@ -134,7 +134,7 @@ func (c *conn) writePlain(out []byte) bool {
 		}
 		c.publishStall(len(out))
 		if ahead == nil {
-			ahead = c.readAhead(c.srv.cfg.Limits.QueryBytes, func() {})
+			ahead = c.readAhead(c.srv.cfg.MaxQueryBytes, func() {})
 		}
 	}
 }
@@ -148,9 +148,9 @@ func (c *conn) writeTLS(out []byte) bool {
 	started := make(chan *readAhead, 1)
 	stall := time.AfterFunc(stallTime, func() {
 		c.publishStall(len(out))
-		started <- c.readAhead(c.srv.cfg.Limits.QueryBytes, func() {})
+		started <- c.readAhead(c.srv.cfg.MaxQueryBytes, func() {})
 	})
-	c.nc.SetWriteDeadline(time.Now().Add(c.srv.cfg.Timing.Write))
+	c.nc.SetWriteDeadline(time.Now().Add(c.srv.cfg.WriteTimeout))
 	n, err := c.nc.Write(out)
 	c.srv.stats.bytesOut.Add(uint64(n))
 	if !stall.Stop() {
@@ -177,9 +177,9 @@ func (c *conn) writeStranger(out []byte) bool {
 // tooSlow decides about a client that has taken nothing for a while; unwritten
 // is what is left of the output.
 func (c *conn) tooSlow(stalled time.Duration, unwritten int) bool {
-	limit := c.srv.cfg.Timing.Write
-	if unwritten+c.waiting() > c.srv.cfg.Limits.OutputBytes {
-		limit = min(limit, c.srv.cfg.Timing.Grace)
+	limit := c.srv.cfg.WriteTimeout
+	if unwritten+c.waiting() > c.srv.cfg.MaxOutputBytes {
+		limit = min(limit, c.srv.cfg.GraceTimeout)
 	}
 	if stalled < limit {
 		return false
@@ -194,9 +194,9 @@ func (c *conn) cutOff(unwritten int) {
 }
 
 // waiting bounds the bytes of the replies that are known and not in the output
-// yet; beyond Limits.OutputBytes it gives up counting.
+// yet; beyond MaxOutputBytes it gives up counting.
 func (c *conn) waiting() int {
-	n, _ := protocol.SizesWithin(c.w.batch.Replies, c.srv.cfg.Limits.OutputBytes)
+	n, _ := protocol.SizesWithin(c.w.batch.Replies, c.srv.cfg.MaxOutputBytes)
 	return n + c.w.unsent
 }
 

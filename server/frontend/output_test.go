@@ -161,7 +161,7 @@ func TestRepliesTooLargeToSend(t *testing.T) {
 		{protocol.Bulk(strings.Repeat("x", 990)), "GET k", `"` + strings.Repeat("x", 990) + `"`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := startOver(t, Config{Limits: Limits{OutputBytes: 1000}}, &canned{cluster: newCluster(), reply: test.reply}, newMemListener())
+			s := startOver(t, Config{Limits: Limits{MaxOutputBytes: 1000}}, &canned{cluster: newCluster(), reply: test.reply}, newMemListener())
 			c := s.dial()
 			c.send(append(command(strings.Fields(test.line)...), command("PING")...))
 			settle()
@@ -177,7 +177,7 @@ func TestRepliesTooLargeToSend(t *testing.T) {
 // TestTransactionTooLargeToAnswer: EXEC had its effects, SELECT's among them.
 func TestTransactionTooLargeToAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Limits: Limits{OutputBytes: 1000}}, newCluster())
+		s := start(t, Config{Limits: Limits{MaxOutputBytes: 1000}}, newCluster())
 		c := s.dial()
 		c.send(command("SET", "k", strings.Repeat("x", 600)))
 		for _, line := range []string{"MULTI", "GET k", "GET k", "SELECT 3", "SET in3 yes", "EXEC", "GET in3"} {

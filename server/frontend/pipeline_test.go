@@ -120,7 +120,7 @@ func TestHalfACommandIsWaitedForBriefly(t *testing.T) {
 func TestPipelineDepth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
-		s := start(t, Config{Limits: Limits{Pipeline: 100}}, cl)
+		s := start(t, Config{Limits: Limits{MaxPipeline: 100}}, cl)
 		c := s.dial()
 		c.send(sets(250))
 		settle()
@@ -354,7 +354,7 @@ func converseInPieces(t *testing.T, cfg Config, pieces [][]byte) string {
 // TestTransactionsAreBounded: all that is queued counts, and not each command alone.
 func TestTransactionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Limits: Limits{QueryBytes: 1000}}, newCluster())
+		s := start(t, Config{Limits: Limits{MaxQueryBytes: 1000}}, newCluster())
 		c := s.dial()
 		c.send(command("MULTI"))
 		for range 20 {

@@ -38,7 +38,7 @@ func (s *Server) take(ctx context.Context, nc net.Conn, all *sync.WaitGroup) {
 	nc.Close()
 }
 
-// Refusals is how many connections beyond Limits.Clients may be open: those that are
+// Refusals is how many connections beyond MaxClients may be open: those that are
 // being told so, and as many again that were closed to make room. Further ones are closed without a word.
 const Refusals = 16
 
@@ -55,7 +55,7 @@ func (s *Server) admit(c *conn) error {
 	if s.draining {
 		return errDraining
 	}
-	if len(s.conns)-s.leaving >= s.cfg.Limits.Clients {
+	if len(s.conns)-s.leaving >= s.cfg.MaxClients {
 		oldest := s.strangers.Front()
 		if oldest == nil || s.leaving >= Refusals {
 			return errFull
@@ -160,7 +160,7 @@ func (s *Server) drain(all *sync.WaitGroup) {
 	select {
 	case <-done:
 		return
-	case <-time.After(s.cfg.Timing.Drain):
+	case <-time.After(s.cfg.ShutdownTimeout):
 	}
 	left := s.clients()
 	s.cfg.Logger.Warn("cut off clients whose commands did not end in time", "clients", len(left))

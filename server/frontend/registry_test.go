@@ -14,7 +14,7 @@ import (
 // TestStrangersMakeRoom: clients that have not said who they are cannot shut out others.
 func TestStrangersMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Password: "sesame", Limits: Limits{Clients: 3}}, newCluster())
+		s := start(t, Config{Password: "sesame", Limits: Limits{MaxClients: 3}}, newCluster())
 		dial := func(commands ...string) *testClient {
 			c := s.dial()
 			if len(commands) > 0 {
@@ -63,7 +63,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 // time, do not add up.
 func TestFewAreToldThatThereIsNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Limits: Limits{Clients: 1}}, newCluster())
+		s := start(t, Config{Limits: Limits{MaxClients: 1}}, newCluster())
 		s.dial()
 		settle()
 		var all []net.Conn
@@ -90,7 +90,7 @@ func TestFewAreToldThatThereIsNoRoom(t *testing.T) {
 // TestRoomIsMadeForAFew: those that were closed to make room count until they are gone,
 // when they are many: each still has its descriptor.
 func TestRoomIsMadeForAFew(t *testing.T) {
-	s := New(Config{Password: "sesame", Limits: Limits{Clients: 1}}, newCluster())
+	s := New(Config{Password: "sesame", Limits: Limits{MaxClients: 1}}, newCluster())
 	admit := func() (*conn, error) {
 		_, theirs := net.Pipe()
 		c := newConn(s, theirs)

@@ -52,7 +52,7 @@ func New(cfg Config, backend Backend) *Server {
 	s := &Server{
 		cfg: cfg, backend: backend, started: time.Now(), rows: newRows(),
 		scripts: newScripts(fsm.CheckScript), conns: make(map[int64]*conn),
-		memory: clientMemory{limit: int64(cfg.Limits.ClientsBytes)},
+		memory: clientMemory{limit: int64(cfg.MaxMemoryClientsBytes)},
 	}
 	s.pool.New = func() any {
 		return &work{in: make([]byte, 0, pooledIn), reader: protocol.NewReader(protocol.DefaultLimits())}
@@ -70,7 +70,7 @@ func New(cfg Config, backend Backend) *Server {
 
 // Serve accepts clients on ln until ctx ends, then closes ln, lets the commands
 // in flight be answered, and returns nil when every connection is gone. What is
-// still in flight after Timing.Drain is cut off. It may run for several listeners.
+// still in flight after ShutdownTimeout is cut off. It may run for several listeners.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	s.mu.Lock()
 	if s.addr == "" {

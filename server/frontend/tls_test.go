@@ -81,7 +81,7 @@ func TestTLSHandshakeIsBounded(t *testing.T) {
 func TestTLSSlowReader(t *testing.T) {
 	own, pool := certificate(t)
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{TLS: &tls.Config{Certificates: []tls.Certificate{own}}, Limits: Limits{OutputBytes: 1000}}, newCluster())
+		s := start(t, Config{TLS: &tls.Config{Certificates: []tls.Certificate{own}}, Limits: Limits{MaxOutputBytes: 1000}}, newCluster())
 		nc := tls.Client(s.silent(), &tls.Config{RootCAs: pool, ServerName: "localhost"})
 		require.NoError(t, nc.Handshake())
 		go nc.Write([]byte(strings.Repeat(string(command("INFO")), 200)))

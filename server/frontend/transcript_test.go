@@ -145,15 +145,15 @@ func (p *player) serve(verb, options string) {
 			case "everynode":
 				cfg.Options.EveryNodeMaster = true
 			case "clients":
-				cfg.Limits.Clients = n
+				cfg.MaxClients = n
 			case "key":
-				cfg.Limits.KeyBytes = n
+				cfg.MaxKeyBytes = n
 			case "value":
-				cfg.Limits.ValueBytes = n
+				cfg.MaxValueBytes = n
 			case "query":
-				cfg.Limits.QueryBytes = n
+				cfg.MaxQueryBytes = n
 			case "idle":
-				cfg.Timing.Idle = time.Duration(n) * time.Second
+				cfg.IdleTimeout = time.Duration(n) * time.Second
 			default:
 				require.Fail(p.t, "unknown option", option)
 			}

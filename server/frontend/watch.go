@@ -49,7 +49,7 @@ func watch(c *conn, words [][]byte) {
 	}
 	row, ws := c.srv.watchRow, &c.watches
 	cause := c.examine(row, words)
-	if cause == nil && ws.bytes > c.srv.cfg.Limits.QueryBytes {
+	if cause == nil && ws.bytes > c.srv.cfg.MaxQueryBytes {
 		cause = refusal("watched keys exceed the query buffer limit")
 	}
 	if cause != nil {

@@ -201,13 +201,14 @@ func (n *Node) frontConfig(conf *server.Config) frontend.Config {
 	l := conf.Limits
 	return frontend.Config{
 		Limits: frontend.Limits{
-			Clients: l.MaxClients, Args: l.MaxArgs, BulkBytes: l.MaxBulk, KeyBytes: l.MaxKey, ValueBytes: l.MaxValue,
-			QueryBytes: l.MaxQuery, OutputBytes: l.MaxOutput, Pipeline: l.MaxPipeline,
-			MemoryBytes: n.memoryLimit(conf),
+			MaxClients: l.MaxClients, MaxArgs: l.MaxArgs,
+			MaxBulkBytes: l.MaxBulk, MaxKeyBytes: l.MaxKey, MaxValueBytes: l.MaxValue,
+			MaxQueryBytes: l.MaxQuery, MaxOutputBytes: l.MaxOutput, MaxPipeline: l.MaxPipeline,
 		},
-		Timing: frontend.Timing{Idle: l.IdleTimeout, Drain: conf.Timing.Shutdown},
-		Node:   frontend.Node{Name: n.Name},
-		Logger: n.cluster.options.Logs,
+		Timeouts: frontend.Timeouts{IdleTimeout: l.IdleTimeout, ShutdownTimeout: conf.Timing.Shutdown},
+		Memory:   frontend.Memory{MaxMemoryBytes: n.memoryLimit(conf)},
+		Node:     frontend.Node{Name: n.Name},
+		Logger:   n.cluster.options.Logs,
 	}
 }
 
