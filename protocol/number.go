@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"math"
 	"strconv"
 	"strings"
 )
@@ -16,6 +17,22 @@ func FormatG(f float64, precision int) string {
 		return trimZeros(strconv.FormatFloat(f, 'f', precision-1-x, 64))
 	}
 	return trimZeros(mantissa) + "e" + exponent
+}
+
+// FormatDouble writes f as Redis does in RESP3 (%.17g, "inf", "-inf", "nan").
+func FormatDouble(f float64) string {
+	switch {
+	case math.IsInf(f, 1):
+		return "inf"
+	case math.IsInf(f, -1):
+		return "-inf"
+	case math.IsNaN(f):
+		return "nan"
+	}
+	if f == math.Trunc(f) && math.Abs(f) < 1e17 {
+		return strconv.FormatFloat(f, 'f', 0, 64)
+	}
+	return FormatG(f, 17)
 }
 
 func trimZeros(s string) string {

@@ -26,12 +26,17 @@ var encodings = []struct {
 	{Simple(""), "+\r\n", "+\r\n"},
 	{Err("syntax error"), "-ERR syntax error\r\n", "-ERR syntax error\r\n"},
 	{ErrWrongType.Value(), "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n", "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"},
+	{Err("a\r\nb"), "-ERR a  b\r\n", "-ERR a  b\r\n"},
+	{ErrValue(""), "-\r\n", "-\r\n"},
 	{Integer(0), ":0\r\n", ":0\r\n"},
 	{Integer(math.MinInt64), ":-9223372036854775808\r\n", ":-9223372036854775808\r\n"},
+	{Integer(10), ":10\r\n", ":10\r\n"},
+	{Integer(-1), ":-1\r\n", ":-1\r\n"},
 	{Bulk(""), "$0\r\n\r\n", "$0\r\n\r\n"},
 	{Bulk("a\r\nb"), "$4\r\na\r\nb\r\n", "$4\r\na\r\nb\r\n"},
 	{Bool(true), ":1\r\n", "#t\r\n"},
 	{Bool(false), ":0\r\n", "#f\r\n"},
+	{Bulk("0123456789"), "$10\r\n0123456789\r\n", "$10\r\n0123456789\r\n"},
 	{Double(1.5), "$3\r\n1.5\r\n", ",1.5\r\n"},
 	{Double(0.1), "$19\r\n0.10000000000000001\r\n", ",0.10000000000000001\r\n"},
 	{Double(math.Inf(1)), "$3\r\ninf\r\n", ",inf\r\n"},
@@ -238,14 +243,27 @@ type failing struct{ err error }
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 func BenchmarkValueAppendTo(b *testing.B) {
-	for name, v := range map[string]Value{"ok": OK, "integer": Integer(1), "bulk": Bulk("0123456789abcdef"), "array": Strings("a", "b", "c", "d")} {
-		b.Run(name, func(b *testing.B) {
-			var buf []byte
-			b.ReportAllocs()
-			for b.Loop() {
-				buf = v.AppendTo(buf[:0], RESP3)
-			}
-		})
+	for _, c := range []struct {
+		name string
+		v    Value
+	}{
+		{"ok", OK},
+		{"null", Null},
+		{"integer", Integer(1)},
+		{"integer-long", Integer(1790000000000)},
+		{"bulk", Bulk("0123456789abcdef")},
+		{"error", ErrNoScript.Value()},
+		{"array", Strings("a", "b", "c", "d")},
+	} {
+		for _, resp := range []int{RESP2, RESP3} {
+			b.Run(fmt.Sprintf("%s/RESP%d", c.name, resp), func(b *testing.B) {
+				var buf []byte
+				b.ReportAllocs()
+				for b.Loop() {
+					buf = c.v.AppendTo(buf[:0], resp)
+				}
+			})
+		}
 	}
 }
 

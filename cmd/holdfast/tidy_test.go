@@ -96,6 +96,34 @@ func TestImportArrows(t *testing.T) {
 	}
 }
 
+// redconUser is the only file of the product that imports redcon.
+const redconUser = "protocol/encode.go"
+
+// TestRedconOnlyEncodes: protocol, and with it fsm, imports redcon for its Append functions. Its
+// server and its reader open sockets and panic on bad input; see server/frontend/DESIGN.md.
+func TestRedconOnlyEncodes(t *testing.T) {
+	const redcon = "github.com/tidwall/redcon"
+	for _, s := range sources(t) {
+		if s.test() || !slices.Contains(s.imports(), redcon) {
+			continue
+		}
+		if s.path != redconUser {
+			t.Errorf("%s imports redcon: encode replies in %s", s.path, redconUser)
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if pkg, ok := sel.X.(*ast.Ident); ok && pkg.Name == "redcon" && !strings.HasPrefix(sel.Sel.Name, "Append") {
+				t.Errorf("%s: redcon.%s: only the Append functions are used", s.set.Position(n.Pos()), sel.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
 func TestStateMachineIsPure(t *testing.T) {
 	for _, s := range sources(t) {
 		if !strings.HasPrefix(s.path, "fsm/") || s.test() || strings.HasPrefix(s.path, "fsm/fsmtest/") {

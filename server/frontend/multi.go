@@ -4,7 +4,6 @@ import (
 	"bytes"
 
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/tidwall/redcon"
 )
 
 func transactionLocals() map[string]local {
@@ -192,7 +191,7 @@ func (c *conn) finishTransaction(s *slot, v protocol.Value) {
 	}
 	w := c.w
 	if !s.mute {
-		w.out = redcon.AppendArray(w.out, max(len(tx.steps), tx.count))
+		w.out = protocol.AppendArrayHead(w.out, max(len(tx.steps), tx.count))
 	}
 	c.db = tx.db
 	c.executing = true

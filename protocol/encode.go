@@ -1,0 +1,173 @@
+package protocol
+
+import (
+	"strconv"
+
+	"github.com/tidwall/redcon"
+)
+
+// Replies become bytes in this file and nowhere else. redcon's Append functions write what RESP2
+// has. RESP3's own types, and text that is written in pieces, are written here.
+
+// AppendTo appends the bytes of v as RESP version resp (2 or 3).
+func (v Value) AppendTo(dst []byte, resp int) []byte {
+	switch v.Kind {
+	case KindNone:
+		return dst
+	case KindNull, KindNullArray:
+		return v.appendNull(dst, resp)
+	case KindSimple:
+		return redcon.AppendString(dst, v.Str)
+	case KindError:
+		return redcon.AppendError(dst, v.Str)
+	case KindInteger:
+		return redcon.AppendInt(dst, v.Num)
+	case KindBulk:
+		return redcon.AppendBulkString(dst, v.Str)
+	case KindArray, KindMap, KindSet, KindPush:
+		dst = v.appendHead(dst, resp)
+		for _, e := range v.Elems {
+			dst = e.AppendTo(dst, resp)
+		}
+		return dst
+	}
+	if resp >= RESP3 {
+		return v.appendRESP3(dst)
+	}
+	switch v.Kind {
+	case KindBool:
+		return redcon.AppendInt(dst, v.Num)
+	case KindDouble:
+		return redcon.AppendBulkString(dst, FormatDouble(v.Float()))
+	default:
+		return redcon.AppendBulkString(dst, v.Str)
+	}
+}
+
+func (v *Value) appendNull(dst []byte, resp int) []byte {
+	switch {
+	case resp >= RESP3:
+		return append(dst, "_\r\n"...)
+	case v.Kind == KindNullArray:
+		return AppendArrayHead(dst, -1)
+	default:
+		return redcon.AppendNull(dst)
+	}
+}
+
+// AppendArrayHead appends the head of an array of n elements, which the caller appends. An n of -1
+// makes the null array of RESP2.
+func AppendArrayHead(dst []byte, n int) []byte { return redcon.AppendArray(dst, n) }
+
+// appendHead appends the head of an aggregate.
+func (v *Value) appendHead(dst []byte, resp int) []byte {
+	n := len(v.Elems)
+	switch {
+	case resp < RESP3 || v.Kind == KindArray:
+		return AppendArrayHead(dst, n)
+	case v.Kind == KindMap:
+		return appendHead(dst, '%', n/2)
+	case v.Kind == KindSet:
+		return appendHead(dst, '~', n)
+	default:
+		return appendHead(dst, '>', n)
+	}
+}
+
+// appendRESP3 appends a scalar of a type that only RESP3 has.
+func (v *Value) appendRESP3(dst []byte) []byte {
+	switch v.Kind {
+	case KindBool:
+		if v.Num != 0 {
+			return append(dst, "#t\r\n"...)
+		}
+		return append(dst, "#f\r\n"...)
+	case KindDouble:
+		dst = append(dst, ',')
+		dst = append(dst, FormatDouble(v.Float())...)
+		return append(dst, '\r', '\n')
+	case KindBigNumber:
+		dst = append(dst, '(')
+		from := len(dst)
+		dst = append(dst, v.Str...)
+		blankLineEnds(dst[from:])
+		return append(dst, '\r', '\n')
+	default:
+		dst = appendHead(dst, '=', len(verbatimPrefix)+len(v.Str))
+		dst = append(dst, verbatimPrefix...)
+		dst = append(dst, v.Str...)
+		return append(dst, '\r', '\n')
+	}
+}
+
+// verbatimPrefix is the format of every verbatim string.
+const verbatimPrefix = "txt:"
+
+// AppendPieces appends v to dst as [Value.AppendTo] does, and hands dst to full as soon as dst holds
+// size bytes; full returns what the rest is appended to. So dst never grows beyond size and a few
+// bytes, however large the reply: a value of a few kilobytes can name one string thousands of times.
+func (v *Value) AppendPieces(dst []byte, resp, size int, full func(dst []byte) []byte) []byte {
+	switch v.Kind {
+	case KindArray, KindMap, KindSet, KindPush:
+		dst = v.appendHead(dst, resp)
+		for i := range v.Elems {
+			dst = v.Elems[i].AppendPieces(dst, resp, size, full)
+		}
+	default:
+		if v.Str != "" && len(dst)+len(v.Str) > size {
+			dst = v.appendText(dst, resp, size, full)
+		} else {
+			dst = v.AppendTo(dst, resp)
+		}
+	}
+	if len(dst) >= size {
+		dst = full(dst)
+	}
+	return dst
+}
+
+// appendText appends a scalar whose text does not fit.
+func (v *Value) appendText(dst []byte, resp, size int, full func(dst []byte) []byte) []byte {
+	line := false
+	switch {
+	case v.Kind == KindSimple:
+		dst, line = append(dst, '+'), true
+	case v.Kind == KindError:
+		dst, line = append(dst, '-'), true
+	case v.Kind == KindBigNumber && resp >= RESP3:
+		dst, line = append(dst, '('), true
+	case v.Kind == KindVerbatim && resp >= RESP3:
+		dst = append(appendHead(dst, '=', len(verbatimPrefix)+len(v.Str)), verbatimPrefix...)
+	default:
+		dst = appendHead(dst, '$', len(v.Str))
+	}
+	for rest := v.Str; ; {
+		from, n := len(dst), min(len(rest), max(0, size-len(dst)))
+		dst = append(dst, rest[:n]...)
+		if line {
+			blankLineEnds(dst[from:])
+		}
+		if rest = rest[n:]; rest == "" {
+			return append(dst, '\r', '\n')
+		}
+		dst = full(dst)
+	}
+}
+
+// appendHead appends the head of a type of RESP3, or of a text that is written in pieces: redcon
+// has no functions for these.
+func appendHead(dst []byte, mark byte, n int) []byte {
+	dst = append(dst, mark)
+	dst = strconv.AppendInt(dst, int64(n), 10)
+	return append(dst, '\r', '\n')
+}
+
+// blankLineEnds makes a line end within a line a blank, as redcon.AppendError does. A line end would
+// end the reply and begin a forged one: scripts and errors of libraries make up texts.
+func blankLineEnds(line []byte) {
+	for i, b := range line {
+		if b == '\r' || b == '\n' {
+			line[i] = ' '
+		}
+	}
+}
