@@ -29,6 +29,6 @@
 // Established connections have none. Lock order: none of handshakes.mu, Layer.mu and
 // refusals.mu is held while another is taken, or over I/O.
 //
-// package server makes the Mux; package server/replica uses its layers. Start reading at the
-// drawing in handshake.go, then [Mux.Run].
+// package server makes the Mux; package server/replica uses its layers. Package wire is what their streams
+// have in common. Start reading at the drawing in handshake.go, then [Mux.Run].
 package peer

@@ -12,13 +12,15 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 // appender sends a leader's AppendEntries to other nodes, over connections of its
 // own. Everything else that raft asks of other nodes goes through its own
 // transport; this is what every command waits for, and what a leadership check sends.
 type appender struct {
-	stream    Stream
+	stream    wire.Stream
 	addresses provider
 
 	mu     sync.Mutex
@@ -32,12 +34,12 @@ type appendConn struct {
 	br *bufio.Reader
 	// out and in are its frames, used again.
 	out, in []byte
-	steady  steady
+	steady  wire.Steady
 	// until is the deadline that is set for an answer.
 	until time.Time
 }
 
-func newAppender(stream Stream, addresses provider) *appender {
+func newAppender(stream wire.Stream, addresses provider) *appender {
 	return &appender{stream: stream, addresses: addresses, idle: make(map[raft.ServerID][]*appendConn)}
 }
 
@@ -53,7 +55,7 @@ func (a *appender) call(id raft.ServerID, args *raft.AppendEntriesRequest, resp 
 		return err
 	}
 	err = decodeAppended(frame, resp)
-	if errors.Is(err, errFrame) {
+	if errors.Is(err, wire.ErrCorrupt) {
 		_ = conn.Close()
 		return err
 	}
@@ -80,7 +82,7 @@ func (a *appender) take(id raft.ServerID) (*appendConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &appendConn{Conn: conn, br: bufio.NewReader(conn), steady: steady{Conn: conn}}, nil
+	return &appendConn{Conn: conn, br: bufio.NewReader(conn), steady: wire.Steady{Conn: conn}}, nil
 }
 
 func (a *appender) give(id raft.ServerID, conn *appendConn) {
@@ -103,11 +105,11 @@ func (a *appender) close() {
 
 // exchange returns the answer to args, valid until the next call.
 func (c *appendConn) exchange(args *raft.AppendEntriesRequest) ([]byte, error) {
-	c.out = appendAppend(append(c.out[:0], make([]byte, frameHead)...), args)
+	c.out = appendAppend(append(c.out[:0], make([]byte, wire.Head)...), args)
 	if len(c.out) > maxAppendFrame {
 		return nil, fmt.Errorf("append to a node's log: %d bytes, the limit is %d", len(c.out), maxAppendFrame)
 	}
-	if _, err := c.steady.Write(sealFrame(c.out)); err != nil {
+	if _, err := c.steady.Write(wire.Seal(c.out)); err != nil {
 		return nil, err
 	}
 	patience := answerWithin(len(c.out))
@@ -116,11 +118,11 @@ func (c *appendConn) exchange(args *raft.AppendEntriesRequest) ([]byte, error) {
 		c.until = now.Add(patience)
 		_ = c.SetReadDeadline(c.until)
 	}
-	if cap(c.out) > 4*frameGather {
+	if cap(c.out) > 4*wire.Gather {
 		c.out = nil
 	}
 	var err error
-	c.in, err = readFrame(c.br, c.in, greetingLimit)
+	c.in, err = wire.Read(c.br, c.in, wire.Short)
 	return c.in, err
 }
 
@@ -138,7 +140,7 @@ func answerWithin(size int) time.Duration {
 
 // acceptAppends takes other nodes' connections until ctx ends.
 func (t *transport) acceptAppends(ctx context.Context) error {
-	return accept(ctx, t.appender.stream, func(ctx context.Context, conn net.Conn) {
+	return wire.Accept(ctx, t.appender.stream, func(ctx context.Context, conn net.Conn) {
 		_ = t.serveAppends(ctx, conn) // that the other node is gone is told where it is missed
 	})
 }
@@ -150,7 +152,7 @@ func (t *transport) serveAppends(ctx context.Context, conn net.Conn) error {
 	var out []byte
 	for {
 		// Entries stay in the frame: each has memory of its own.
-		frame, err := readFrame(br, nil, maxAppendFrame)
+		frame, err := wire.Read(br, nil, maxAppendFrame)
 		if err != nil {
 			return err
 		}
@@ -161,11 +163,11 @@ func (t *transport) serveAppends(ctx context.Context, conn net.Conn) error {
 		t.handle(ctx, req, answers)
 		select {
 		case answer := <-answers:
-			out = appendAppended(append(out[:0], make([]byte, frameHead)...), answer)
+			out = appendAppended(append(out[:0], make([]byte, wire.Head)...), answer)
 		case <-ctx.Done():
 			return nil
 		}
-		if _, err := conn.Write(sealFrame(out)); err != nil {
+		if _, err := conn.Write(wire.Seal(out)); err != nil {
 			return err
 		}
 	}
@@ -189,7 +191,7 @@ func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 const (
 	// maxAppendFrame bounds a request that is received: a leader of an earlier release sends as many entries as raft
 	// gives it, each of the largest batch. No room is made for what has not come yet.
-	maxAppendFrame = maxAppend * (DefaultBatchBytes + frameStep)
+	maxAppendFrame = maxAppend * (DefaultBatchBytes + wire.Step)
 	// appendGather is where gathering of entries into one request stops. A larger entry goes alone.
 	appendGather = 8 << 20
 )
@@ -242,7 +244,7 @@ const (
 
 func appendAppend(dst []byte, req *raft.AppendEntriesRequest) []byte {
 	dst = binary.AppendUvarint(dst, uint64(req.ProtocolVersion))
-	dst = appendBytes(appendBytes(dst, req.ID), req.Addr)
+	dst = wire.AppendBytes(wire.AppendBytes(dst, req.ID), req.Addr)
 	for _, n := range []uint64{req.Term, req.PrevLogEntry, req.PrevLogTerm, req.LeaderCommitIndex, uint64(len(req.Entries))} {
 		dst = binary.AppendUvarint(dst, n)
 	}
@@ -255,39 +257,39 @@ func appendAppend(dst []byte, req *raft.AppendEntriesRequest) []byte {
 			at = uint64(e.AppendedAt.UnixNano())
 		}
 		dst = binary.AppendUvarint(dst, at)
-		dst = appendBytes(appendBytes(dst, e.Data), e.Extensions)
+		dst = wire.AppendBytes(wire.AppendBytes(dst, e.Data), e.Extensions)
 	}
 	return dst
 }
 
 // decodeAppend reads a request. Its entries share memory with the frame.
 func decodeAppend(frame []byte) (*raft.AppendEntriesRequest, error) {
-	f := fields[[]byte]{rest: frame}
+	f := wire.Fields[[]byte]{Rest: frame}
 	req := &raft.AppendEntriesRequest{}
-	req.ProtocolVersion = raft.ProtocolVersion(f.number())
-	req.ID, req.Addr = f.bytes(), f.bytes()
-	req.Term, req.PrevLogEntry, req.PrevLogTerm, req.LeaderCommitIndex = f.number(), f.number(), f.number(), f.number()
-	n := f.number()
-	if n > uint64(len(f.rest)) { // each takes more than a byte
-		return nil, fmt.Errorf("%w: count of entries", errFrame)
+	req.ProtocolVersion = raft.ProtocolVersion(f.Number())
+	req.ID, req.Addr = f.Bytes(), f.Bytes()
+	req.Term, req.PrevLogEntry, req.PrevLogTerm, req.LeaderCommitIndex = f.Number(), f.Number(), f.Number(), f.Number()
+	n := f.Number()
+	if n > uint64(len(f.Rest)) { // each takes more than a byte
+		return nil, fmt.Errorf("%w: count of entries", wire.ErrCorrupt)
 	}
 	if n > 0 {
 		entries := make([]raft.Log, n)
 		req.Entries = make([]*raft.Log, n)
 		for i := range entries {
 			e := &entries[i]
-			e.Index, e.Term, e.Type = f.number(), f.number(), raft.LogType(f.number())
-			if at := f.number(); at != 0 {
+			e.Index, e.Term, e.Type = f.Number(), f.Number(), raft.LogType(f.Number())
+			if at := f.Number(); at != 0 {
 				e.AppendedAt = time.Unix(0, int64(at))
 			}
-			e.Data, e.Extensions = f.bytes(), f.bytes()
+			e.Data, e.Extensions = f.Bytes(), f.Bytes()
 			req.Entries[i] = e
 		}
 	}
-	if f.err == nil && len(f.rest) > 0 {
-		f.err = fmt.Errorf("%w: request", errFrame)
+	if f.Err == nil && len(f.Rest) > 0 {
+		f.Err = fmt.Errorf("%w: request", wire.ErrCorrupt)
 	}
-	return req, f.err
+	return req, f.Err
 }
 
 func appendAppended(dst []byte, answer raft.RPCResponse) []byte {
@@ -309,21 +311,21 @@ func appendAppended(dst []byte, answer raft.RPCResponse) []byte {
 	if answer.Error != nil {
 		text = answer.Error.Error()
 	}
-	return appendBytes(dst, text)
+	return wire.AppendBytes(dst, text)
 }
 
-// decodeAppended reads an answer. The error is errFrame, or what the other node said.
+// decodeAppended reads an answer. The error is wire.ErrCorrupt, or what the other node said.
 func decodeAppended(frame []byte, resp *raft.AppendEntriesResponse) error {
-	f := fields[[]byte]{rest: frame}
-	resp.ProtocolVersion = raft.ProtocolVersion(f.number())
-	resp.Term, resp.LastLog = f.number(), f.number()
-	flags, text := f.number(), f.bytes()
+	f := wire.Fields[[]byte]{Rest: frame}
+	resp.ProtocolVersion = raft.ProtocolVersion(f.Number())
+	resp.Term, resp.LastLog = f.Number(), f.Number()
+	flags, text := f.Number(), f.Bytes()
 	resp.Success, resp.NoRetryBackoff = flags&flagSuccess != 0, flags&flagNoRetryBackoff != 0
 	switch {
-	case f.err != nil:
-		return f.err
-	case len(f.rest) > 0:
-		return fmt.Errorf("%w: answer", errFrame)
+	case f.Err != nil:
+		return f.Err
+	case len(f.Rest) > 0:
+		return fmt.Errorf("%w: answer", wire.ErrCorrupt)
 	case len(text) > 0:
 		return errors.New(string(text))
 	}

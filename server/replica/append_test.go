@@ -12,6 +12,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 func anAppend() *raft.AppendEntriesRequest {
@@ -94,16 +96,16 @@ func TestBrokenAppendFrames(t *testing.T) {
 	whole := appendAppend(nil, anAppend())
 	for n := range whole {
 		_, err := decodeAppend(whole[:n])
-		require.ErrorIs(t, err, errFrame, "%d bytes", n)
+		require.ErrorIs(t, err, wire.ErrCorrupt, "%d bytes", n)
 	}
 	_, err := decodeAppend(append(whole, 0))
-	require.ErrorIs(t, err, errFrame)
+	require.ErrorIs(t, err, wire.ErrCorrupt)
 	answer := appendAppended(nil, raft.RPCResponse{Response: &raft.AppendEntriesResponse{Success: true}})
 	var read raft.AppendEntriesResponse
 	for n := range answer {
-		require.ErrorIs(t, decodeAppended(answer[:n], &read), errFrame, "%d bytes", n)
+		require.ErrorIs(t, decodeAppended(answer[:n], &read), wire.ErrCorrupt, "%d bytes", n)
 	}
-	require.ErrorIs(t, decodeAppended(append(answer, 0), &read), errFrame)
+	require.ErrorIs(t, decodeAppended(append(answer, 0), &read), wire.ErrCorrupt)
 }
 
 func FuzzAppendFrames(f *testing.F) {
@@ -121,7 +123,7 @@ func FuzzAppendFrames(f *testing.F) {
 
 // answering is a stream to a node that answers requests.
 type answering struct {
-	Stream
+	wire.Stream
 	got    []*raft.AppendEntriesRequest
 	answer func(n int) *raft.AppendEntriesResponse
 }
@@ -131,7 +133,7 @@ func (s *answering) DialContext(context.Context, string) (net.Conn, error) {
 	go func() {
 		br := bufio.NewReader(there)
 		for {
-			frame, err := readFrame(br, nil, maxAppendFrame)
+			frame, err := wire.Read(br, nil, maxAppendFrame)
 			if err != nil {
 				return
 			}
@@ -140,7 +142,7 @@ func (s *answering) DialContext(context.Context, string) (net.Conn, error) {
 				return
 			}
 			s.got = append(s.got, req)
-			_, _ = there.Write(sealFrame(appendAppended(make([]byte, frameHead), raft.RPCResponse{Response: s.answer(len(s.got))})))
+			_, _ = there.Write(wire.Seal(appendAppended(make([]byte, wire.Head), raft.RPCResponse{Response: s.answer(len(s.got))})))
 		}
 	}()
 	return here, nil

@@ -1,15 +1,15 @@
 package replica
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 // Config is what a member of the cluster needs from its owner.
@@ -51,16 +51,10 @@ type Stores struct {
 type Peers struct {
 	Raft raft.StreamLayer
 	// Append carries the entries of the log, and what asks who leads.
-	Append Stream
+	Append wire.Stream
 	// Forward carries clients' requests to the leader. When a connection has a method
 	// PeerName() string, only the node of that name may forward over it.
-	Forward Stream
-}
-
-// Stream is a stream of connections to and from other nodes.
-type Stream interface {
-	net.Listener
-	DialContext(ctx context.Context, addr string) (net.Conn, error)
+	Forward wire.Stream
 }
 
 // Timing holds what is measured in time. Zero fields get the defaults.

@@ -3,11 +3,10 @@ package replica
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 // The forward stream, version 2. A frame is its length in four bytes, then
@@ -82,105 +81,18 @@ const (
 	verdictStranger
 )
 
-var errFrame = errors.New("corrupt frame")
-
-const (
-	frameHead = 4
-	// frameGather is where gathering of messages into one frame stops.
-	frameGather = 256 << 10
-	// frameStep is how much room a frame gets before its bytes are there.
-	frameStep = 1 << 20
-	// greetingLimit bounds the first frame.
-	greetingLimit = 4096
-)
-
-// readFrame reads one frame's messages into buf, which it may replace.
-func readFrame(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
-	var head [frameHead]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return buf, err
-	}
-	n := int(binary.BigEndian.Uint32(head[:]))
-	if n > limit {
-		return buf, fmt.Errorf("%w: %d bytes, the limit is %d", errFrame, n, limit)
-	}
-	buf = buf[:0]
-	for len(buf) < n {
-		start, step := len(buf), min(n-len(buf), frameStep)
-		buf = append(buf, make([]byte, step)...)
-		if _, err := io.ReadFull(r, buf[start:]); err != nil {
-			return buf, err
-		}
-	}
-	return buf, nil
-}
-
-// sealFrame writes the length of what follows into the frame's head.
-func sealFrame(frame []byte) []byte {
-	binary.BigEndian.PutUint32(frame, uint32(len(frame)-frameHead))
-	return frame
-}
-
-func appendBytes[T string | []byte](dst []byte, s T) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(s)))
-	return append(dst, s...)
-}
-
-// fields reads a message's fields one after the other. After an error, which
-// stays, everything reads as zero.
-type fields[T string | []byte] struct {
-	rest T
-	err  error
-}
-
-func (f *fields[T]) more() bool { return f.err == nil && len(f.rest) > 0 }
-
-func (f *fields[T]) kind() byte {
-	k := f.rest[0]
-	f.rest = f.rest[1:]
-	return k
-}
-
-func (f *fields[T]) number() (n uint64) {
-	if f.err != nil {
-		return 0
-	}
-	for i := 0; i < len(f.rest) && i < binary.MaxVarintLen64; i++ {
-		b := f.rest[i]
-		n |= uint64(b&0x7f) << (7 * i)
-		if b < 0x80 {
-			f.rest = f.rest[i+1:]
-			return n
-		}
-	}
-	f.err = fmt.Errorf("%w: number", errFrame)
-	return 0
-}
-
-func (f *fields[T]) bytes() (s T) {
-	n := f.number()
-	if f.err == nil && n > uint64(len(f.rest)) {
-		f.err = fmt.Errorf("%w: length", errFrame)
-	}
-	if f.err != nil {
-		return s
-	}
-	s, f.rest = f.rest[:n], f.rest[n:]
-	return s
-}
-
 // values reads a count and as many values.
-func values(f *fields[string]) []protocol.Value {
-	n := f.number()
-	if f.err == nil && n > uint64(len(f.rest)) {
-		f.err = fmt.Errorf("%w: count", errFrame)
+func values(f *wire.Fields[string]) []protocol.Value {
+	n := f.Number()
+	if f.Err == nil && n > uint64(len(f.Rest)) {
+		f.Err = fmt.Errorf("%w: count", wire.ErrCorrupt)
 	}
-	if f.err != nil {
+	if f.Err != nil {
 		return nil
 	}
 	vs := make([]protocol.Value, n)
 	for i := range vs {
-		if vs[i], f.rest, f.err = protocol.DecodeValue(f.rest); f.err != nil {
+		if vs[i], f.Rest, f.Err = protocol.DecodeValue(f.Rest); f.Err != nil {
 			return nil
 		}
 	}
@@ -211,18 +123,18 @@ func (g greeting) append(dst []byte, kind byte) []byte {
 	if kind == kindWelcome {
 		dst = binary.AppendUvarint(dst, g.verdict)
 	}
-	dst = appendBytes(dst, g.name)
+	dst = wire.AppendBytes(dst, g.name)
 	if kind == kindHello {
 		dst = binary.AppendUvarint(dst, g.epoch)
-		return binary.AppendUvarint(appendBytes(dst, g.clientAddr), g.features)
+		return binary.AppendUvarint(wire.AppendBytes(dst, g.clientAddr), g.features)
 	}
-	return appendBytes(dst, g.clientAddr)
+	return wire.AppendBytes(dst, g.clientAddr)
 }
 
 // readGreeting reads a frame that holds a greeting of the given kind. Fields
 // that a later version adds at the end are passed over.
 func readGreeting(r *bufio.Reader, kind byte) (g greeting, err error) {
-	frame, err := readFrame(r, nil, greetingLimit)
+	frame, err := wire.Read(r, nil, wire.Short)
 	if err != nil {
 		return g, err
 	}
@@ -230,21 +142,21 @@ func readGreeting(r *bufio.Reader, kind byte) (g greeting, err error) {
 }
 
 func parseGreeting(frame []byte, kind byte) (g greeting, err error) {
-	f := fields[string]{rest: string(frame)}
-	if !f.more() || f.kind() != kind {
-		return g, fmt.Errorf("%w: greeting", errFrame)
+	f := wire.Fields[string]{Rest: string(frame)}
+	if !f.More() || f.Kind() != kind {
+		return g, fmt.Errorf("%w: greeting", wire.ErrCorrupt)
 	}
-	g.version = f.number()
+	g.version = f.Number()
 	if kind == kindWelcome {
-		g.verdict = f.number()
+		g.verdict = f.Number()
 	}
-	g.name = f.bytes()
+	g.name = f.Bytes()
 	if kind == kindHello {
-		g.epoch = f.number()
+		g.epoch = f.Number()
 	}
-	g.clientAddr = f.bytes()
-	if kind == kindHello && f.more() {
-		g.features = f.number()
+	g.clientAddr = f.Bytes()
+	if kind == kindHello && f.More() {
+		g.features = f.Number()
 	}
-	return g, f.err
+	return g, f.Err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 // Timing of a link.
@@ -62,7 +63,7 @@ func (f forwardedRead) rank() int { return f.size }
 func (b *inbox) receive(ctx context.Context, conn net.Conn) {
 	br := bufio.NewReaderSize(conn, 64<<10)
 	_ = conn.SetDeadline(time.Now().Add(greetWithin))
-	frame, err := readFrame(br, nil, greetingLimit)
+	frame, err := wire.Read(br, nil, wire.Short)
 	if err == nil && len(frame) > 0 && frame[0] == kindBallot {
 		if err := b.r.succession.answer(conn, frame); err != nil {
 			b.r.config.Logger.Debug("answer ballot", "error", err)
@@ -105,7 +106,7 @@ func (b *inbox) greet(conn net.Conn, frame []byte) (*inbound, error) {
 	case !b.admit(in):
 		welcome.verdict = verdictNotLeading
 	}
-	if _, err := conn.Write(sealFrame(welcome.append(make([]byte, frameHead), kindWelcome))); err != nil {
+	if _, err := conn.Write(wire.Seal(welcome.append(make([]byte, wire.Head), kindWelcome))); err != nil {
 		b.dismiss(in)
 		return nil, err
 	}
@@ -127,37 +128,37 @@ func (r *Replica) authentic(conn net.Conn, name string) bool {
 
 // listen takes frames until the link breaks.
 func (in *inbound) listen(ctx context.Context, br *bufio.Reader) error {
-	limit := in.r.config.Limits.BatchBytes + frameStep
+	limit := in.r.config.Limits.BatchBytes + wire.Step
 	var writes []forwarded
 	for {
 		// Bodies stay in the frame until they are in an entry: each frame has memory of its own.
-		frame, err := readFrame(br, nil, limit)
+		frame, err := wire.Read(br, nil, limit)
 		if err != nil {
 			return err
 		}
 		writes = writes[:0]
 		var reads []forwardedRead
-		f := fields[[]byte]{rest: frame}
-		for f.more() {
-			switch kind := f.kind(); kind {
+		f := wire.Fields[[]byte]{Rest: frame}
+		for f.More() {
+			switch kind := f.Kind(); kind {
 			case kindWrite:
-				w := forwarded{origin: in.origin, seq: f.number(), low: f.number(), body: f.bytes()}
+				w := forwarded{origin: in.origin, seq: f.Number(), low: f.Number(), body: f.Bytes()}
 				writes = append(writes, w)
 			case kindRead:
 				reads = append(reads, forwardedRead{
-					number: f.number(), count: int(f.number()), body: string(f.bytes()), deadline: time.Now().Add(in.r.config.Timing.Command),
+					number: f.Number(), count: int(f.Number()), body: string(f.Bytes()), deadline: time.Now().Add(in.r.config.Timing.Command),
 				})
 			case kindWait:
-				number, nodes, millis := f.number(), int(f.number()), f.number()
-				if f.err == nil {
+				number, nodes, millis := f.Number(), int(f.Number()), f.Number()
+				if f.Err == nil {
 					in.wait(ctx, number, nodes, time.Duration(millis)*time.Millisecond)
 				}
 			default:
-				return fmt.Errorf("%w: kind %q", errFrame, kind)
+				return fmt.Errorf("%w: kind %q", wire.ErrCorrupt, kind)
 			}
 		}
-		if f.err != nil {
-			return f.err
+		if f.Err != nil {
+			return f.Err
 		}
 		if len(writes) > 0 {
 			if err := in.r.inbox.put(in, writes); err != nil {
@@ -310,7 +311,7 @@ func (in *inbound) refuse(number uint64, row *protocol.Error) {
 	in.out.add(func(dst []byte) []byte {
 		dst = binary.AppendUvarint(append(dst, kindRefuse), number)
 		dst = binary.AppendUvarint(dst, uint64(row.Outcome))
-		return appendBytes(appendBytes(dst, row.Prefix), row.Text)
+		return wire.AppendBytes(wire.AppendBytes(dst, row.Prefix), row.Text)
 	})
 }
 
@@ -325,21 +326,21 @@ func (in *inbound) replyWrite(seq uint64, replies []protocol.Value) {
 
 // send writes what is there to be sent, and a beacon now and then.
 func (in *inbound) send(ctx context.Context) {
-	conn := &steady{Conn: in.conn}
-	spare := make([]byte, frameHead, 4096)
+	conn := &wire.Steady{Conn: in.conn}
+	spare := make([]byte, wire.Head, 4096)
 	beacon := time.NewTicker(beaconEvery)
 	defer beacon.Stop()
 	in.beacon()
 	for {
 		frame, more := in.out.take(spare)
-		if len(frame) > frameHead {
-			if _, err := conn.Write(sealFrame(frame)); err != nil {
+		if len(frame) > wire.Head {
+			if _, err := conn.Write(wire.Seal(frame)); err != nil {
 				_ = in.conn.Close()
 				return
 			}
 		}
-		if spare = frame; cap(spare) > 4*frameGather {
-			spare = make([]byte, frameHead, 4096)
+		if spare = frame; cap(spare) > 4*wire.Gather {
+			spare = make([]byte, wire.Head, 4096)
 		}
 		if more {
 			select {
@@ -369,7 +370,7 @@ func (in *inbound) beacon() {
 		dst = binary.AppendUvarint(dst, commit)
 		dst = binary.AppendUvarint(dst, uint64(len(members)))
 		for _, m := range members {
-			dst = appendBytes(appendBytes(dst, m.Name), m.ClientAddr)
+			dst = wire.AppendBytes(wire.AppendBytes(dst, m.Name), m.ClientAddr)
 		}
 		return dst
 	})

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 // inbox is the leader's end of the links: what followers forward. It is open
@@ -40,7 +41,7 @@ func newInbox(r *Replica) *inbox {
 func (b *inbox) run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, b.shut) // whoever waits in put goes on
 	defer stop()
-	return accept(ctx, b.r.config.Peers.Forward, b.receive)
+	return wire.Accept(ctx, b.r.config.Peers.Forward, b.receive)
 }
 
 // open lets followers in, for the leadership of term.

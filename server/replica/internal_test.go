@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 // Acknowledgements of what was sent before a round began do not count, and
@@ -259,43 +260,43 @@ func TestTableIsDrainedWhenNothingWaits(t *testing.T) {
 func TestFrames(t *testing.T) {
 	hello := greeting{version: 1, name: "n1", epoch: 1 << 40, clientAddr: "[::1]:6379"}
 	var stream []byte
-	stream = append(stream, sealFrame(hello.append(make([]byte, frameHead), kindHello))...)
-	big := bytes.Repeat([]byte("x"), 3*frameStep)
-	stream = append(stream, sealFrame(append(make([]byte, frameHead), big...))...)
+	stream = append(stream, wire.Seal(hello.append(make([]byte, wire.Head), kindHello))...)
+	big := bytes.Repeat([]byte("x"), 3*wire.Step)
+	stream = append(stream, wire.Seal(append(make([]byte, wire.Head), big...))...)
 	r := bufio.NewReader(bytes.NewReader(stream))
 	got, err := readGreeting(r, kindHello)
 	require.NoError(t, err)
 	require.Equal(t, hello, got)
-	frame, err := readFrame(r, nil, len(big))
+	frame, err := wire.Read(r, nil, len(big))
 	require.NoError(t, err)
 	require.Equal(t, big, frame)
 
-	_, err = readFrame(bufio.NewReader(bytes.NewReader(sealFrame(append(make([]byte, frameHead), big...)))), nil, len(big)-1)
-	require.ErrorIs(t, err, errFrame)
+	_, err = wire.Read(bufio.NewReader(bytes.NewReader(wire.Seal(append(make([]byte, wire.Head), big...)))), nil, len(big)-1)
+	require.ErrorIs(t, err, wire.ErrCorrupt)
 	_, err = readGreeting(bufio.NewReader(bytes.NewReader(stream)), kindWelcome)
-	require.ErrorIs(t, err, errFrame)
+	require.ErrorIs(t, err, wire.ErrCorrupt)
 }
 
 // Whatever a peer sends, reading it ends, and without a panic.
 func FuzzFields(f *testing.F) {
-	f.Add(appendBytes([]byte{kindWrite, 1, 1}, "body"))
+	f.Add(wire.AppendBytes([]byte{kindWrite, 1, 1}, "body"))
 	f.Add(appendValues([]byte{kindWrote, 1}, []protocol.Value{protocol.OK, protocol.Array(protocol.Integer(1))}))
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		in := fields[string]{rest: string(frame)}
-		for in.more() {
-			switch in.kind() {
+		in := wire.Fields[string]{Rest: string(frame)}
+		for in.More() {
+			switch in.Kind() {
 			case kindWrite:
-				in.number()
-				in.number()
-				in.bytes()
+				in.Number()
+				in.Number()
+				in.Bytes()
 			case kindWrote:
-				in.number()
+				in.Number()
 				values(&in)
 			default:
-				in.number()
+				in.Number()
 			}
 		}
-		_, _ = readFrame(bufio.NewReader(bytes.NewReader(frame)), nil, 1<<20)
+		_, _ = wire.Read(bufio.NewReader(bytes.NewReader(frame)), nil, 1<<20)
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 // Pauses between attempts to reach the leader.
@@ -184,7 +185,7 @@ func (l *link) attach(s *session) bool {
 func (l *link) greet(conn net.Conn, br *bufio.Reader, target string) error {
 	_ = conn.SetWriteDeadline(time.Now().Add(greetWithin))
 	hello := greeting{version: linkVersion, name: l.r.config.Name, epoch: l.r.origin.Epoch, clientAddr: l.r.config.ClientAddr, features: featureParts}
-	if _, err := conn.Write(sealFrame(hello.append(make([]byte, frameHead), kindHello))); err != nil {
+	if _, err := conn.Write(wire.Seal(hello.append(make([]byte, wire.Head), kindHello))); err != nil {
 		return err
 	}
 	welcome, err := readGreeting(br, kindWelcome)
@@ -218,7 +219,7 @@ func (p patient) Read(b []byte) (int, error) {
 
 // send writes what waits into frames, everything that has come meanwhile into one.
 func (l *link) send(ctx context.Context, s *session) error {
-	frame := make([]byte, frameHead, 64<<10)
+	frame := make([]byte, wire.Head, 64<<10)
 	for {
 		select {
 		case <-s.wake:
@@ -229,28 +230,28 @@ func (l *link) send(ctx context.Context, s *session) error {
 			// Connections that are ready to run put their batches in first: a frame
 			// costs both nodes more than a batch does.
 			runtime.Gosched()
-			if frame = l.gather(s, frame[:frameHead]); len(frame) == frameHead {
+			if frame = l.gather(s, frame[:wire.Head]); len(frame) == wire.Head {
 				break
 			}
-			if _, err := s.conn.Write(sealFrame(frame)); err != nil {
+			if _, err := s.conn.Write(wire.Seal(frame)); err != nil {
 				return err
 			}
-			if cap(frame) > 4*frameGather {
-				frame = make([]byte, frameHead, 64<<10)
+			if cap(frame) > 4*wire.Gather {
+				frame = make([]byte, wire.Head, 64<<10)
 			}
 		}
 	}
 }
 
 func (l *link) gather(s *session, frame []byte) []byte {
-	fits := func(u *Batch) bool { return len(frame) == frameHead || len(frame)+len(u.Body) <= frameGather }
+	fits := func(u *Batch) bool { return len(frame) == wire.Head || len(frame)+len(u.Body) <= wire.Gather }
 	l.r.writes.take(s, ^uint64(0), func(low, seq uint64, u *Batch) bool {
 		if !fits(u) {
 			return false
 		}
 		frame = binary.AppendUvarint(append(frame, kindWrite), seq)
 		frame = binary.AppendUvarint(frame, low)
-		frame = appendBytes(frame, u.Body)
+		frame = wire.AppendBytes(frame, u.Body)
 		return true
 	})
 	l.r.reads.take(s, ^uint64(0), func(_, number uint64, u *Batch) bool {
@@ -259,7 +260,7 @@ func (l *link) gather(s *session, frame []byte) []byte {
 		}
 		frame = binary.AppendUvarint(append(frame, kindRead), number)
 		frame = binary.AppendUvarint(frame, uint64(u.Count))
-		frame = appendBytes(frame, u.Body)
+		frame = wire.AppendBytes(frame, u.Body)
 		return true
 	})
 	s.mu.Lock()
@@ -271,30 +272,30 @@ func (l *link) gather(s *session, frame []byte) []byte {
 
 // listen takes the leader's frames until the connection breaks.
 func (l *link) listen(s *session, br *bufio.Reader) error {
-	limit := 4*l.r.config.Limits.ReplyBytes + frameStep
+	limit := 4*l.r.config.Limits.ReplyBytes + wire.Step
 	var buf []byte
 	var wrote, read []completion
 	for {
 		var err error
-		if buf, err = readFrame(br, buf, limit); err != nil {
+		if buf, err = wire.Read(br, buf, limit); err != nil {
 			if errors.Is(err, io.EOF) {
 				err = errHungUp
 			}
 			return err
 		}
 		wrote, read = wrote[:0], read[:0]
-		f := fields[string]{rest: string(buf)}
-		for f.more() {
-			switch kind := f.kind(); kind {
+		f := wire.Fields[string]{Rest: string(buf)}
+		for f.More() {
+			switch kind := f.Kind(); kind {
 			case kindWrote:
-				wrote = append(wrote, completion{number: f.number(), replies: values(&f)})
+				wrote = append(wrote, completion{number: f.Number(), replies: values(&f)})
 			case kindAnswer:
-				read = append(read, completion{number: f.number(), replies: values(&f)})
+				read = append(read, completion{number: f.Number(), replies: values(&f)})
 			case kindRefuse:
-				number, outcome := f.number(), protocol.Outcome(f.number())
-				read = append(read, completion{number: number, err: &protocol.Error{Prefix: f.bytes(), Text: f.bytes(), Outcome: outcome}})
+				number, outcome := f.Number(), protocol.Outcome(f.Number())
+				read = append(read, completion{number: number, err: &protocol.Error{Prefix: f.Bytes(), Text: f.Bytes(), Outcome: outcome}})
 			case kindWaited:
-				number, n := f.number(), int(f.number())
+				number, n := f.Number(), int(f.Number())
 				s.answer(number, n)
 			case kindBeacon:
 				l.beacon(&f)
@@ -311,60 +312,60 @@ func (l *link) listen(s *session, br *bufio.Reader) error {
 					read = append(read, completion{number: of.number, replies: whole})
 				}
 			default:
-				return fmt.Errorf("%w: kind %q", errFrame, kind)
+				return fmt.Errorf("%w: kind %q", wire.ErrCorrupt, kind)
 			}
 		}
-		if f.err != nil {
-			return f.err
+		if f.Err != nil {
+			return f.Err
 		}
 		l.r.writes.complete(wrote)
 		l.r.reads.complete(read)
 		clear(wrote)
 		clear(read)
-		if cap(buf) > 4*frameGather {
+		if cap(buf) > 4*wire.Gather {
 			buf = nil
 		}
 	}
 }
 
 // part takes a part, which ends the frame, and returns the whole reply with the last.
-func (l *link) part(s *session, f *fields[string]) (of partOf, whole []protocol.Value, err error) {
-	if len(f.rest) < 2 {
-		return of, nil, fmt.Errorf("%w: part", errFrame)
+func (l *link) part(s *session, f *wire.Fields[string]) (of partOf, whole []protocol.Value, err error) {
+	if len(f.Rest) < 2 {
+		return of, nil, fmt.Errorf("%w: part", wire.ErrCorrupt)
 	}
-	of.kind = f.kind()
-	state := f.kind()
-	of.number = f.number()
+	of.kind = f.Kind()
+	state := f.Kind()
+	of.number = f.Number()
 	table := l.r.reads
 	if of.kind == kindWrote {
 		table = l.r.writes
 	}
 	got := s.parts[of]
-	text := f.rest
-	f.rest = ""
+	text := f.Rest
+	f.Rest = ""
 	if state == partDropped || !table.has(of.number) {
 		// Whoever waited for it has been answered: of its time limit, or from this node's own log.
 		s.forget(of)
-		return of, nil, f.err
+		return of, nil, f.Err
 	}
 	if got == nil {
 		got = &strings.Builder{}
 		s.parts[of] = got
 	}
 	if s.partBytes += len(text); s.partBytes > 2*l.r.config.Limits.ReplyBytes {
-		return of, nil, fmt.Errorf("%w: %d bytes of replies that are not complete", errFrame, s.partBytes)
+		return of, nil, fmt.Errorf("%w: %d bytes of replies that are not complete", wire.ErrCorrupt, s.partBytes)
 	}
 	_, _ = got.WriteString(text)
 	if state == partLast {
 		s.forget(of)
-		all := fields[string]{rest: got.String()}
+		all := wire.Fields[string]{Rest: got.String()}
 		whole = values(&all)
-		if all.err == nil && len(all.rest) > 0 {
-			all.err = fmt.Errorf("%w: reply in parts", errFrame)
+		if all.Err == nil && len(all.Rest) > 0 {
+			all.Err = fmt.Errorf("%w: reply in parts", wire.ErrCorrupt)
 		}
-		f.err = all.err
+		f.Err = all.Err
 	}
-	return of, whole, f.err
+	return of, whole, f.Err
 }
 
 // forget gives up what there is of a reply.
@@ -377,14 +378,14 @@ func (s *session) forget(of partOf) {
 
 var errHungUp = errors.New("the leader hung up")
 
-func (l *link) beacon(f *fields[string]) {
-	_, commit := f.number(), f.number() // the term is for whoever reads a dump
-	for range f.number() {
-		if f.err != nil {
+func (l *link) beacon(f *wire.Fields[string]) {
+	_, commit := f.Number(), f.Number() // the term is for whoever reads a dump
+	for range f.Number() {
+		if f.Err != nil {
 			return
 		}
-		name, addr := f.bytes(), f.bytes()
-		if f.err == nil {
+		name, addr := f.Bytes(), f.Bytes()
+		if f.Err == nil {
 			l.r.addresses.set(name, addr)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 const (
@@ -51,7 +52,7 @@ type parcel struct {
 func (p *parcel) rank() int { return p.left }
 
 func newOutbox(limit int, whole bool) *outbox {
-	return &outbox{limit: limit, whole: whole, eased: make(chan struct{}, 1), short: make([]byte, frameHead, 4096)}
+	return &outbox{limit: limit, whole: whole, eased: make(chan struct{}, 1), short: make([]byte, wire.Head, 4096)}
 }
 
 // add appends a short message.
@@ -103,7 +104,7 @@ func (o *outbox) put(kind byte, number uint64, replies []protocol.Value, size in
 func (o *outbox) take(spare []byte) (frame []byte, more bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	frame, o.short = o.short, spare[:frameHead]
+	frame, o.short = o.short, spare[:wire.Head]
 	eased := len(frame) > shortBytes
 	if len(o.large) > 0 {
 		p := o.large[0]

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
-	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 // aSession is the follower's end of a link, without the link.
@@ -33,13 +33,13 @@ func drain(t *testing.T, o *outbox, l *link, s *session) (order []uint64, replie
 	replies = make(map[uint64][]protocol.Value)
 	for more := true; more; frames++ {
 		var frame []byte
-		frame, more = o.take(make([]byte, frameHead))
+		frame, more = o.take(make([]byte, wire.Head))
 		require.LessOrEqual(t, len(frame), partBytes+1000)
-		f := fields[string]{rest: string(frame[frameHead:])}
-		for f.more() {
-			switch kind := f.kind(); kind {
+		f := wire.Fields[string]{Rest: string(frame[wire.Head:])}
+		for f.More() {
+			switch kind := f.Kind(); kind {
 			case kindAnswer, kindWrote:
-				number := f.number()
+				number := f.Number()
 				order, replies[number] = append(order, number), values(&f)
 			case kindPart:
 				of, whole, err := l.part(s, &f)
@@ -51,7 +51,7 @@ func drain(t *testing.T, o *outbox, l *link, s *session) (order []uint64, replie
 				require.FailNow(t, "kind", "%q", kind)
 			}
 		}
-		require.NoError(t, f.err)
+		require.NoError(t, f.Err)
 	}
 	return order, replies, frames
 }
@@ -95,13 +95,13 @@ func TestReplyPassesOneThatIsUnderWay(t *testing.T) {
 	o := newOutbox(8<<20, false)
 	soon := time.Now().Add(time.Minute)
 	require.True(t, send(t, o, kindAnswer, 1, replyOf(4<<20), soon))
-	_, more := o.take(make([]byte, frameHead))
+	_, more := o.take(make([]byte, wire.Head))
 	require.True(t, more)
 	require.True(t, send(t, o, kindAnswer, 2, replyOf(10), soon))
 	require.True(t, send(t, o, kindAnswer, 3, replyOf(300<<10), soon))
-	frame, _ := o.take(make([]byte, frameHead))
-	require.Equal(t, byte(kindAnswer), frame[frameHead])
-	require.Equal(t, byte(2), frame[frameHead+1])
+	frame, _ := o.take(make([]byte, wire.Head))
+	require.Equal(t, byte(kindAnswer), frame[wire.Head])
+	require.Equal(t, byte(2), frame[wire.Head+1])
 	p := o.large[0]
 	require.Equal(t, uint64(3), p.number)
 }
@@ -114,8 +114,8 @@ func TestLateReplyIsDropped(t *testing.T) {
 		soon := time.Now().Add(time.Second)
 		require.True(t, send(t, o, kindAnswer, 1, replyOf(1<<20), soon))
 		require.True(t, send(t, o, kindWrote, 2, replyOf(2<<20), soon))
-		frame, _ := o.take(make([]byte, frameHead))
-		f := fields[string]{rest: string(frame[frameHead+1:])}
+		frame, _ := o.take(make([]byte, wire.Head))
+		f := wire.Fields[string]{Rest: string(frame[wire.Head+1:])}
 		_, _, err := l.part(s, &f)
 		require.NoError(t, err)
 		require.Len(t, s.parts, 1)
@@ -133,7 +133,7 @@ func TestLateReplyIsDropped(t *testing.T) {
 func TestPartsAreBounded(t *testing.T) {
 	l, s := aSession(1<<20, 2)
 	part := func(number uint64, state byte, text string) error {
-		f := fields[string]{rest: string(binary.AppendUvarint([]byte{kindAnswer, state}, number)) + text}
+		f := wire.Fields[string]{Rest: string(binary.AppendUvarint([]byte{kindAnswer, state}, number)) + text}
 		_, _, err := l.part(s, &f)
 		return err
 	}
@@ -144,14 +144,14 @@ func TestPartsAreBounded(t *testing.T) {
 	l.r.reads.complete([]completion{{number: 1}})
 	require.NoError(t, part(1, partMore, "x"))
 	require.Equal(t, 1<<20, s.partBytes, "the first was answered meanwhile")
-	require.ErrorIs(t, part(2, partMore, strings.Repeat("x", 1<<20+1)), errFrame)
+	require.ErrorIs(t, part(2, partMore, strings.Repeat("x", 1<<20+1)), wire.ErrCorrupt)
 
 	l, s = aSession(1<<20, 2)
-	require.ErrorIs(t, part(1, partLast, "\xff"), errFrame)
-	require.ErrorIs(t, part(2, partLast, "\x00 and more"), errFrame)
-	f := fields[string]{rest: "A"}
+	require.ErrorIs(t, part(1, partLast, "\xff"), wire.ErrCorrupt)
+	require.ErrorIs(t, part(2, partLast, "\x00 and more"), wire.ErrCorrupt)
+	f := wire.Fields[string]{Rest: "A"}
 	_, _, err := l.part(s, &f)
-	require.ErrorIs(t, err, errFrame)
+	require.ErrorIs(t, err, wire.ErrCorrupt)
 }
 
 // A follower of an earlier release gets large replies whole.
@@ -160,20 +160,20 @@ func TestFollowerThatKnowsNoParts(t *testing.T) {
 	soon := time.Now().Add(time.Minute)
 	require.True(t, send(t, o, kindAnswer, 1, replyOf(1<<20), soon))
 	require.True(t, send(t, o, kindWrote, 2, replyOf(10), soon))
-	frame, more := o.take(make([]byte, frameHead))
+	frame, more := o.take(make([]byte, wire.Head))
 	require.False(t, more)
-	f := fields[string]{rest: string(frame[frameHead:])}
-	require.Equal(t, byte(kindWrote), f.kind())
-	require.Equal(t, uint64(2), f.number())
+	f := wire.Fields[string]{Rest: string(frame[wire.Head:])}
+	require.Equal(t, byte(kindWrote), f.Kind())
+	require.Equal(t, uint64(2), f.Number())
 	require.Equal(t, replyOf(10), values(&f))
-	require.Equal(t, byte(kindAnswer), f.kind())
-	require.Equal(t, uint64(1), f.number())
+	require.Equal(t, byte(kindAnswer), f.Kind())
+	require.Equal(t, uint64(1), f.Number())
 	require.Equal(t, replyOf(1<<20), values(&f))
-	require.False(t, f.more())
+	require.False(t, f.More())
 
 	require.True(t, send(t, o, kindAnswer, 3, replyOf(1<<20), time.Now()))
-	frame, _ = o.take(make([]byte, frameHead))
-	require.Len(t, frame, frameHead, "it is too late, and nothing is said of it")
+	frame, _ = o.take(make([]byte, wire.Head))
+	require.Len(t, frame, wire.Head, "it is too late, and nothing is said of it")
 
 	old := greeting{version: linkVersion, name: "n2", epoch: 7, clientAddr: "a"}.append(nil, kindHello)
 	hello, err := parseGreeting(old[:len(old)-1], kindHello)
@@ -199,36 +199,12 @@ func TestLinkIsBoundedAtTheLeader(t *testing.T) {
 	in.out = newOutbox(8<<20, false)
 	in.ask([]forwardedRead{{number: 1, body: strings.Repeat("x", 4000)}, {number: 2, body: strings.Repeat("x", 4000)}, {number: 3}})
 	require.Len(t, in.reads, 2, "each of two followers has its half")
-	frame, _ := in.out.take(make([]byte, frameHead))
-	f := fields[string]{rest: string(frame[frameHead:])}
-	require.Equal(t, byte(kindRefuse), f.kind())
-	require.Equal(t, uint64(2), f.number())
+	frame, _ := in.out.take(make([]byte, wire.Head))
+	f := wire.Fields[string]{Rest: string(frame[wire.Head:])}
+	require.Equal(t, byte(kindRefuse), f.Kind())
+	require.Equal(t, uint64(2), f.Number())
 	for i := range in.reads {
 		require.True(t, in.serve(context.Background(), &in.reads[i], protocol.ErrNoLeader))
 	}
 	require.Zero(t, in.readBytes)
-}
-
-// A connection is given up when nothing of what is written to it is taken; a slow one is not.
-func TestSteadyConnectionMayBeSlow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		here, there := net.Pipe()
-		defer here.Close()
-		conn := &steady{Conn: here}
-		done := make(chan error, 1)
-		go func() {
-			_, err := conn.Write(make([]byte, 1000))
-			done <- err
-		}()
-		start := time.Now()
-		for range 50 {
-			time.Sleep(takeWithin - time.Second)
-			_, err := there.Read(make([]byte, 20))
-			require.NoError(t, err)
-		}
-		require.NoError(t, <-done)
-		require.Greater(t, time.Since(start), 40*takeWithin)
-		_, err := conn.Write(make([]byte, 1000))
-		require.Error(t, err)
-	})
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 // succession shortens the time without a leader after the leader's process died.
@@ -161,8 +163,8 @@ type ballot struct {
 
 func (q ballot) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(append(dst, kindBallot), linkVersion)
-	dst = binary.AppendUvarint(appendBytes(dst, q.name), q.length)
-	dst = binary.AppendUvarint(appendBytes(dst, q.leader), q.term)
+	dst = binary.AppendUvarint(wire.AppendBytes(dst, q.name), q.length)
+	dst = binary.AppendUvarint(wire.AppendBytes(dst, q.leader), q.term)
 	if q.nominate {
 		return append(dst, 1)
 	}
@@ -177,39 +179,39 @@ func (s *succession) ask(ctx context.Context, name string, q ballot) (c candidat
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	if _, err := conn.Write(sealFrame(q.append(make([]byte, frameHead)))); err != nil {
+	if _, err := conn.Write(wire.Seal(q.append(make([]byte, wire.Head)))); err != nil {
 		return c, false, err
 	}
-	frame, err := readFrame(bufio.NewReader(conn), nil, greetingLimit)
+	frame, err := wire.Read(bufio.NewReader(conn), nil, wire.Short)
 	if err != nil {
 		return c, false, err
 	}
-	f := fields[string]{rest: string(frame)}
-	if !f.more() || f.kind() != kindBallot {
-		return c, false, fmt.Errorf("%w: answer to a ballot", errFrame)
+	f := wire.Fields[string]{Rest: string(frame)}
+	if !f.More() || f.Kind() != kindBallot {
+		return c, false, fmt.Errorf("%w: answer to a ballot", wire.ErrCorrupt)
 	}
-	agrees = f.number() == 1
-	c = candidate{name: name, length: f.number()}
-	if c.tells = f.more(); c.tells {
-		c.applied = f.number()
+	agrees = f.Number() == 1
+	c = candidate{name: name, length: f.Number()}
+	if c.tells = f.More(); c.tells {
+		c.applied = f.Number()
 	}
-	return c, agrees, f.err
+	return c, agrees, f.Err
 }
 
 // answer takes part in another node's question.
 func (s *succession) answer(conn net.Conn, frame []byte) error {
-	f := fields[string]{rest: string(frame)}
-	f.kind()
-	version := f.number()
-	q := ballot{candidate: candidate{name: f.bytes(), length: f.number()}, legacy: legacy{leader: f.bytes(), term: f.number()}}
-	q.nominate = f.number() == 1
+	f := wire.Fields[string]{Rest: string(frame)}
+	f.Kind()
+	version := f.Number()
+	q := ballot{candidate: candidate{name: f.Bytes(), length: f.Number()}, legacy: legacy{leader: f.Bytes(), term: f.Number()}}
+	q.nominate = f.Number() == 1
 	switch {
-	case f.err != nil:
-		return f.err
+	case f.Err != nil:
+		return f.Err
 	case version != linkVersion || !s.r.authentic(conn, q.name):
 		return fmt.Errorf("ballot of %q, version %d: not taken", q.name, version)
 	}
-	reply := append(make([]byte, frameHead), kindBallot, 0)
+	reply := append(make([]byte, wire.Head), kindBallot, 0)
 	if dead := s.vacant(); dead == q.legacy && dead != (legacy{}) {
 		reply[len(reply)-1] = 1
 		if q.nominate {
@@ -220,6 +222,6 @@ func (s *succession) answer(conn net.Conn, frame []byte) error {
 	}
 	self := s.self()
 	reply = binary.AppendUvarint(binary.AppendUvarint(reply, self.length), self.applied)
-	_, err := conn.Write(sealFrame(reply))
+	_, err := conn.Write(wire.Seal(reply))
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/peer/wire"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
@@ -40,7 +41,7 @@ func TestDeathOfTheLeaderIsNoticed(t *testing.T) {
 
 // refusing is a way to the others on which one address refuses everything.
 type refusing struct {
-	replica.Stream
+	wire.Stream
 	addr atomic.Value
 }
 

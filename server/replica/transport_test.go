@@ -10,6 +10,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 // memberStub is a node that answers each request to append to its log.
@@ -23,13 +25,13 @@ func (a memberStub) DialContext(context.Context, string) (net.Conn, error) {
 	go func() {
 		br := bufio.NewReader(accepted)
 		for {
-			frame, err := readFrame(br, nil, maxAppendFrame)
+			frame, err := wire.Read(br, nil, maxAppendFrame)
 			if err != nil {
 				return
 			}
 			req, _ := decodeAppend(frame)
-			answer := appendAppended(make([]byte, frameHead), raft.RPCResponse{Response: a.answer(req)})
-			_, _ = accepted.Write(sealFrame(answer))
+			answer := appendAppended(make([]byte, wire.Head), raft.RPCResponse{Response: a.answer(req)})
+			_, _ = accepted.Write(wire.Seal(answer))
 		}
 	}()
 	return dialed, nil

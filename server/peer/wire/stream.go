@@ -1,4 +1,4 @@
-package replica
+package wire
 
 import (
 	"context"
@@ -6,9 +6,15 @@ import (
 	"sync"
 )
 
-// accept serves the connections of other nodes, each on a goroutine, until ctx
+// Stream is a stream of connections to and from other nodes.
+type Stream interface {
+	net.Listener
+	DialContext(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// Accept serves the connections of other nodes, each on a goroutine, until ctx
 // ends: then it closes them and waits for their goroutines.
-func accept(ctx context.Context, from net.Listener, serve func(ctx context.Context, conn net.Conn)) error {
+func Accept(ctx context.Context, from net.Listener, serve func(ctx context.Context, conn net.Conn)) error {
 	stop := context.AfterFunc(ctx, func() { _ = from.Close() })
 	defer stop()
 	var conns sync.WaitGroup

@@ -1,4 +1,4 @@
-package replica
+package wire
 
 import (
 	"errors"
@@ -15,15 +15,15 @@ const (
 	takeBytes = 256 << 10
 )
 
-// steady is a connection whose writes fail when the other end takes nothing for a while, and
+// Steady is a connection whose writes fail when the other end takes nothing for a while, and
 // only then, however long they are.
-type steady struct {
+type Steady struct {
 	net.Conn
 	until time.Time // the deadline that is set
 }
 
 // Write writes b piece by piece.
-func (s *steady) Write(b []byte) (n int, err error) {
+func (s *Steady) Write(b []byte) (n int, err error) {
 	for err == nil && n < len(b) {
 		if now := time.Now(); s.until.Sub(now) < takeWithin/2 {
 			// A deadline that is far enough is left as it is: moving it costs more than a small write.

@@ -1,0 +1,106 @@
+package wire
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// A frame is its length in four bytes, then messages until its end. A message is fields:
+// numbers are uvarints, bytes = uvarint length, then that many bytes.
+
+// ErrCorrupt is the error of a frame that says what no node writes.
+var ErrCorrupt = errors.New("corrupt frame")
+
+const (
+	// Head is how many bytes stand before the messages of a frame. [Seal] fills them.
+	Head = 4
+	// Gather is where gathering of messages into one frame stops.
+	Gather = 256 << 10
+	// Step is how much room a frame gets before its bytes are there.
+	Step = 1 << 20
+	// Short bounds a frame that holds a greeting or an answer.
+	Short = 4096
+)
+
+// Read reads one frame's messages into buf, which it may replace.
+func Read(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
+	var head [Head]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return buf, err
+	}
+	n := int(binary.BigEndian.Uint32(head[:]))
+	if n > limit {
+		return buf, fmt.Errorf("%w: %d bytes, the limit is %d", ErrCorrupt, n, limit)
+	}
+	buf = buf[:0]
+	for len(buf) < n {
+		start, step := len(buf), min(n-len(buf), Step)
+		buf = append(buf, make([]byte, step)...)
+		if _, err := io.ReadFull(r, buf[start:]); err != nil {
+			return buf, err
+		}
+	}
+	return buf, nil
+}
+
+// Seal writes the length of what follows into the frame's head.
+func Seal(frame []byte) []byte {
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-Head))
+	return frame
+}
+
+// AppendBytes appends a field of bytes.
+func AppendBytes[T string | []byte](dst []byte, s T) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(s)))
+	return append(dst, s...)
+}
+
+// Fields reads a message's fields one after the other. After an error, which
+// stays, everything reads as zero.
+type Fields[T string | []byte] struct {
+	Rest T // what is not read yet
+	Err  error
+}
+
+// More reports whether there is another field.
+func (f *Fields[T]) More() bool { return f.Err == nil && len(f.Rest) > 0 }
+
+// Kind reads a byte. The caller has asked [Fields.More].
+func (f *Fields[T]) Kind() byte {
+	k := f.Rest[0]
+	f.Rest = f.Rest[1:]
+	return k
+}
+
+// Number reads a number.
+func (f *Fields[T]) Number() (n uint64) {
+	if f.Err != nil {
+		return 0
+	}
+	for i := 0; i < len(f.Rest) && i < binary.MaxVarintLen64; i++ {
+		b := f.Rest[i]
+		n |= uint64(b&0x7f) << (7 * i)
+		if b < 0x80 {
+			f.Rest = f.Rest[i+1:]
+			return n
+		}
+	}
+	f.Err = fmt.Errorf("%w: number", ErrCorrupt)
+	return 0
+}
+
+// Bytes reads a field of bytes, which shares memory with the frame.
+func (f *Fields[T]) Bytes() (s T) {
+	n := f.Number()
+	if f.Err == nil && n > uint64(len(f.Rest)) {
+		f.Err = fmt.Errorf("%w: length", ErrCorrupt)
+	}
+	if f.Err != nil {
+		return s
+	}
+	s, f.Rest = f.Rest[:n], f.Rest[n:]
+	return s
+}
