@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,11 +29,6 @@ const (
 	finalLimit = time.Minute
 	// settle is how long after a fault the service may take until clocks run again.
 	settle = 6 * time.Second
-	// password is what clients must give where there are strangers.
-	password = "jepsen"
-	// maxMemory is the address space of a node that hostile clients may meet, allMemory that of all, in bytes. More than
-	// a gigabyte of it is reserved by the runtime and never used.
-	maxMemory, allMemory = 4 << 30, 16 << 30
 	// rateDrift bounds what the fault clock-rate does: a tenth, and what dividing by it adds.
 	rateDrift = 0.12
 )
@@ -128,7 +122,10 @@ type trial struct {
 	supported []string     // faults that they make possible
 	skipped   []string     // faults that were asked for and are not possible, and why
 	verdict   checker.Verdict
-	usage     map[string]cluster.Usage // with hostile clients
+
+	// With hostile clients:
+	nodeLimits cluster.Limits
+	usage      map[string]cluster.Usage
 }
 
 // do runs everything from the first process to the verdict.
@@ -186,12 +183,6 @@ func (t *trial) openNet() error {
 	return nil
 }
 
-// hostile reports whether hostile clients are asked for. Nodes have a password then, to have strangers, and limits.
-func (t *trial) hostile() bool {
-	asked, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, nemesis.Names())
-	return err == nil && t.o.target == "holdfast" && slices.ContainsFunc(asked, func(k schedule.Kind) bool { return k.Group == schedule.Hostile })
-}
-
 // openDisks makes disks whose power can be cut if that is among the faults; without them those are left out.
 func (t *trial) openDisks() error {
 	asked, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, nemesis.Names())
@@ -238,7 +229,11 @@ func (t *trial) closeDisks() error {
 func (t *trial) openTarget() (err error) {
 	c := cluster.Config{Net: t.net, Dir: t.dir, Nodes: t.o.nodes, DataDir: t.dataDir, Binary: t.o.binary, Args: t.o.passed()}
 	if t.hostile() {
-		c.Password, c.Memory = password, min(maxMemory, allMemory/int64(t.o.nodes))
+		c.Password = password
+		if c.Limits, err = t.limits(); err != nil {
+			return err
+		}
+		t.nodeLimits = c.Limits
 	}
 	switch t.o.target {
 	case "holdfast":
@@ -290,7 +285,7 @@ func (t *trial) drive(ctx context.Context) {
 	}()
 	watched := make(chan map[string]cluster.Usage, 1)
 	if tracers, ok := t.target.Fleet().(cluster.Tracers); ok && t.hostile() {
-		go func() { watched <- cluster.Watch(running, t.target.Members(), tracers, t.dataDir) }()
+		go func() { watched <- cluster.Watch(running, t.target.Members(), tracers, t.dataDir, t.recorder.Now) }()
 	} else {
 		watched <- nil
 	}
@@ -335,9 +330,7 @@ func (t *trial) judge(ctx context.Context) *report.Report {
 		results = append(results, checker.External("replicas agree", looked, disagree))
 	}
 	results = append(results, checker.External("processes", len(t.target.Members()), slices.Concat(t.target.Fleet().Findings(), t.findings, t.shown)))
-	if t.usage != nil {
-		results = append(results, checker.Bystanders(h, schedule.Hostile+"-"), bounds(t.usage))
-	}
+	results = append(results, judgeHostile(h, t.usage, t.nodeLimits)...)
 	if err := h.Validate(); err != nil {
 		results = append(results, checker.External("history", len(h.Ops), []string{err.Error()}))
 	}
@@ -351,23 +344,6 @@ func (t *trial) judge(ctx context.Context) *report.Report {
 		Verdict: t.verdict, Results: results, Outages: checker.Availability(h),
 		History: h, Schedule: t.steps,
 	}
-}
-
-// bounds judges what nodes took.
-func bounds(usage map[string]cluster.Usage) checker.Result {
-	var findings []string
-	counts := map[string]int{}
-	for _, m := range slices.Sorted(maps.Keys(usage)) {
-		u := usage[m]
-		findings = append(findings, u.Findings(m)...)
-		counts["most memory MiB"] = max(counts["most memory MiB"], int(u.Resident>>20))
-		counts["most on disk MiB"] = max(counts["most on disk MiB"], int(u.OnDisk>>20))
-		counts["most descriptors"] = max(counts["most descriptors"], int(u.Files))
-	}
-	r := checker.External(fmt.Sprintf("bounds: %d MiB of memory, %d MiB on disk, %d descriptors",
-		cluster.MaxResident>>20, cluster.MaxOnDisk>>20, cluster.MaxFiles), len(usage), findings)
-	r.Counts = counts
-	return r
 }
 
 // recheck judges a stored history again.

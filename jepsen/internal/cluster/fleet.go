@@ -141,9 +141,11 @@ func lastLine(path string) string {
 	if err != nil {
 		return err.Error()
 	}
-	if n := strings.LastIndex(string(data), "\npanic: "); n >= 0 {
-		line, _, _ := strings.Cut(string(data[n+1:]), "\n")
-		return line
+	for _, begins := range []string{"\npanic: ", "\nfatal error: "} {
+		if n := strings.LastIndex(string(data), begins); n >= 0 {
+			line, _, _ := strings.Cut(string(data[n+1:]), "\n")
+			return line
+		}
 	}
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	return lines[len(lines)-1]

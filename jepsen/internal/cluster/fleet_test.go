@@ -21,12 +21,19 @@ func TestMain(m *testing.M) {
 	case "":
 		os.Exit(m.Run())
 	case "serve":
-		c := make(chan os.Signal, 1)
-		signal.Notify(c, syscall.SIGTERM)
-		<-c
+		awaitTerm()
+	case "hog":
+		hog()
+		awaitTerm()
 	case "panic":
 		panic("out of luck")
 	}
+}
+
+func awaitTerm() {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGTERM)
+	<-c
 }
 
 func newTestFleet(t *testing.T, behave string) *Fleet {

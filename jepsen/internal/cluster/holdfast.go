@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -51,18 +52,22 @@ func NewHoldfast(c Config) *Holdfast {
 		args = append(args, c.Args...)
 		h.fleet.specs[m] = []spec{{m, func(under ...string) *exec.Cmd {
 			words := slices.Concat(c.limits(), under, []string{c.Binary}, args)
-			return c.Net.Command(m, words[0], words[1:]...)
+			cmd := c.Net.Command(m, words[0], words[1:]...)
+			if c.Limits != (Limits{}) {
+				cmd.Env = append(os.Environ(), c.Limits.environment()...)
+			}
+			return cmd
 		}}}
 	}
 	return h
 }
 
-// limits are the words that limit a node's memory and descriptors.
+// limits are the words that limit a node's address space and descriptors.
 func (c *Config) limits() []string {
-	if c.Memory == 0 {
+	if c.Limits == (Limits{}) {
 		return nil
 	}
-	return []string{"sh", "-c", fmt.Sprintf(`ulimit -v %d && ulimit -n %d && exec "$@"`, c.Memory>>10, MaxFiles), "sh"}
+	return []string{"sh", "-c", fmt.Sprintf(`ulimit -v %d && ulimit -n %d && exec "$@"`, c.Limits.AddressSpace>>10, MaxFiles), "sh"}
 }
 
 // dialTable says where a node finds the others, when that is not where they listen.
@@ -131,7 +136,7 @@ func (h *Holdfast) Supports(context.Context) []string {
 		"pause-leader", "pause-minority", "pause-all", "pause-strobe", "pause-minute", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
 		"disk-slow", "disk-hang", "disk-error", "disk-full", "disk-torn", "store-torn", "store-flipped", "transfer", "snapshot", "snapshot-tail",
 	}
-	if h.c.Memory != 0 {
+	if h.c.Limits != (Limits{}) {
 		faults = append(faults, "hostile-scripts", "hostile-reads", "hostile-replies", "hostile-large", "hostile-entries",
 			"hostile-unread", "hostile-drip", "hostile-churn", "hostile-silent", "hostile-stranger", "hostile-handshakes")
 	}

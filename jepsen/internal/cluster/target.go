@@ -80,8 +80,8 @@ type Config struct {
 	Args []string
 	// Password, if there is one, is what clients must give.
 	Password string
-	// Memory, if not 0, is the address space in bytes that a node may have; it may also have [MaxFiles] descriptors only.
-	Memory int64
+	// Limits, if not zero, are those of each node, which then also has [MaxFiles] descriptors only.
+	Limits Limits
 }
 
 // debugTimeout bounds a command of the harness to a member that may be frozen.

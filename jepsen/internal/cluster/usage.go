@@ -11,26 +11,60 @@ import (
 	"time"
 )
 
-// Bounds of what a node may take, whatever its clients do. The memory of a node that leaves them is limited by
-// [Config], so that it does not harm the machine.
+// Limits are what a node is configured to take at most, in bytes. The zero Limits leave a node as it is.
+type Limits struct {
+	MaxMemory        int64 // --max-memory
+	MaxMemoryClients int64 // --max-memory-clients
+	// AddressSpace ends a node that runs away before it harms the machine (ulimit -v).
+	AddressSpace int64
+}
+
+// What a node takes beside what its flags bound; server/OPERATING.md says where it goes.
 const (
-	MaxResident = 2 << 30 // bytes of memory
-	MaxOnDisk   = 2 << 30 // bytes of its data folder
-	// MaxFiles is the limit of descriptors that nodes are started with: fewer than their default of clients.
+	// allowance is for an idle node, a snapshot under way and what is not yet collected.
+	allowance = 256 << 20
+	// peerAllowance is for the buffers between a node and each of the others.
+	peerAllowance = 200 << 20
+)
+
+// Resident is how much memory one of several nodes may take whatever its clients do: keys and scripts and half as
+// much again for a snapshot that is installed, all clients together, and the allowances.
+func (l Limits) Resident(nodes int) int64 {
+	return l.MaxMemory + l.MaxMemory/2 + l.MaxMemoryClients + allowance + int64(nodes-1)*peerAllowance
+}
+
+// environment sets the flags. A release that does not know one of them starts all the same.
+func (l Limits) environment() []string {
+	return []string{
+		fmt.Sprintf("HOLDFAST_MAX_MEMORY=%d", l.MaxMemory),
+		fmt.Sprintf("HOLDFAST_MAX_MEMORY_CLIENTS=%d", l.MaxMemoryClients),
+	}
+}
+
+const (
+	// MaxOnDisk bounds a node's data folder in bytes, whatever its clients do.
+	MaxOnDisk = 2 << 30
+	// MaxFiles is the limit of descriptors that nodes with [Limits] are started with: fewer than their default of clients.
 	MaxFiles = 1024
 )
 
 // Usage is the most that a node took of each.
-type Usage struct{ Resident, OnDisk, Files int64 }
+type Usage struct {
+	Resident, OnDisk, Files int64
+	// ResidentAt is when its memory was seen to grow last.
+	ResidentAt int64
+}
 
-// Watch looks at what members take until ctx ends, and returns the most that each took.
-func Watch(ctx context.Context, members []string, fleet Tracers, dataDir func(string) string) map[string]Usage {
+// Watch looks at what members take until ctx ends, and returns the most that each took. Times are those of now.
+func Watch(ctx context.Context, members []string, fleet Tracers, dataDir func(string) string, now func() int64) map[string]Usage {
 	most := map[string]Usage{}
 	for ctx.Err() == nil {
 		for _, m := range members {
 			u := most[m]
 			for _, pid := range fleet.PIDs(m) {
-				u.Resident = max(u.Resident, resident(pid))
+				if peak := peakResident(pid); peak > u.Resident {
+					u.Resident, u.ResidentAt = peak, now()
+				}
 				u.Files = max(u.Files, descriptors(pid))
 			}
 			u.OnDisk = max(u.OnDisk, onDisk(dataDir(m)))
@@ -44,31 +78,17 @@ func Watch(ctx context.Context, members []string, fleet Tracers, dataDir func(st
 	return most
 }
 
-// Findings are the bounds that were left.
-func (u Usage) Findings(member string) []string {
-	var findings []string
-	over := func(what string, got, limit int64) {
-		if got > limit {
-			findings = append(findings, fmt.Sprintf("%s had %d MiB %s; %d MiB is the limit", member, got>>20, what, limit>>20))
-		}
-	}
-	over("of memory", u.Resident, MaxResident)
-	over("on its disk", u.OnDisk, MaxOnDisk)
-	return findings
-}
-
-// resident is the memory of a process in bytes; 0 where that cannot be known.
-func resident(pid int) int64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+// peakResident is the most memory that a process ever had, in bytes; 0 where that cannot be known. The kernel keeps
+// the peak, so one between two looks counts too.
+func peakResident(pid int) int64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
-	words := bytes.Fields(data)
-	if len(words) < 2 {
-		return 0
-	}
-	pages, _ := strconv.ParseInt(string(words[1]), 10, 64)
-	return pages * int64(os.Getpagesize())
+	_, line, _ := bytes.Cut(status, []byte("\nVmHWM:"))
+	line, _, _ = bytes.Cut(line, []byte(" kB\n"))
+	kib, _ := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 64)
+	return kib << 10
 }
 
 func descriptors(pid int) int64 {

@@ -28,16 +28,22 @@ var hostileFaults = []fault{
 	hostile("hostile-replies", "requests of some kilobytes for replies of gigabytes, through any node", known(replies)),
 	hostile("hostile-large", "several large replies at once through one follower", known(large)),
 	hostile("hostile-entries", "the largest values there may be, written to one key again and again", known(bulk)),
-	hostile("hostile-unread", "connections that send and do not read", known(unread)),
+	patiently(hostile("hostile-unread", "connections to one node that send and do not read", known(unread))),
 	hostile("hostile-drip", "connections that read large replies a byte a second", known(drip)),
 	hostile("hostile-churn", "connections that come and go by the thousand", strange(churn)),
 	hostile("hostile-silent", "connections that say nothing, more than a node has descriptors for", strange(silent)),
-	hostile("hostile-stranger", "connections that do not authenticate, send and do not read", strange(unread)),
+	patiently(hostile("hostile-stranger", "connections to one node that do not authenticate, send and do not read", strange(unread))),
 	hostile("hostile-handshakes", "half-open handshakes on all peer ports, and the leader is killed under them", (*Nemesis).handshakes),
 }
 
 func hostile(name, summary string, do inject) fault {
 	return fault{kind(name, schedule.Clients, 5*second, 8*second, nil, summary), drawn, do}
+}
+
+// patiently lets a fault last for as long as a node without bounds needs to leave those of its configuration.
+func patiently(f fault) fault {
+	f.Min, f.Max = 12*second, 15*second
+	return f
 }
 
 // Bounds of what hostile clients do.
@@ -107,9 +113,9 @@ func (a attacker) open(ctx context.Context, node string) (net.Conn, error) {
 	return nc, nil
 }
 
-// each does something with connections to all nodes, count to each, until ctx ends or it returns.
-func (a attacker) each(ctx context.Context, count int, do func(ctx context.Context, nc net.Conn)) {
-	for _, node := range a.n.Target.Members() {
+// each does something with count connections to each of some nodes, until ctx ends or it returns.
+func (a attacker) each(ctx context.Context, nodes []string, count int, do func(ctx context.Context, nc net.Conn)) {
+	for _, node := range nodes {
 		for range count {
 			a.wg.Go(func() {
 				nc, err := a.open(ctx, node)
@@ -286,10 +292,12 @@ func bulk(a attacker, ctx context.Context) {
 	a.write(context.WithoutCancel(ctx), "DEL", hostileKey)
 }
 
-// unread sends for as long as it may and reads nothing.
+// unread sends to one node for as long as it may and reads nothing.
 func unread(a attacker, ctx context.Context) {
 	pings := strings.Repeat("PING\r\n", 20000)
-	a.each(ctx, hostileConns/len(a.n.Target.Members()), func(ctx context.Context, nc net.Conn) {
+	members := a.n.Target.Members()
+	victim := a.rng.IntN(len(members))
+	a.each(ctx, members[victim:victim+1], hostileConns, func(ctx context.Context, nc net.Conn) {
 		if c, ok := nc.(*net.TCPConn); ok {
 			_ = c.SetReadBuffer(4096)
 		}
@@ -307,7 +315,8 @@ func drip(a attacker, ctx context.Context) {
 	var wg sync.WaitGroup
 	inner := a
 	inner.wg = &wg
-	inner.each(ctx, hostileConns/len(a.n.Target.Members()), func(ctx context.Context, nc net.Conn) {
+	members := a.n.Target.Members()
+	inner.each(ctx, members, hostileConns/len(members), func(ctx context.Context, nc net.Conn) {
 		if c, ok := nc.(*net.TCPConn); ok {
 			_ = c.SetReadBuffer(4096)
 		}
