@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // restored is another machine with the state of m.
@@ -267,7 +268,7 @@ func TestSnapshotOfVersion2(t *testing.T) {
 	d.db = 15
 	d.do("set", "", "")
 	d.do("swapdb", "2", "3")
-	if *rewrite {
+	if protocoltest.Rewriting() {
 		require.NoError(t, os.WriteFile(golden, dump(t, d.m), 0o644))
 	}
 	want, err := os.ReadFile(golden)

@@ -33,7 +33,7 @@ func TestDifferential(t *testing.T) {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				lines, sent := conversationBytes(t, conversation)
 				want, got := converse(t, "unix", redis, sent), converse(t, "tcp", ours, sent)
-				requireSameLines(t, strings.Join(want, "\n"), strings.Join(got, "\n"))
+				protocoltest.SameLines(t, strings.Join(want, "\n"), strings.Join(got, "\n"))
 				require.NotEmpty(t, got, lines)
 			})
 		}
@@ -52,7 +52,7 @@ func conversationBytes(t *testing.T, conversation string) (lines []string, sent 
 			sent = append(sent, raw...)
 			lines = append(lines, line)
 		case line != "":
-			sent = append(sent, command(words(t, line)...)...)
+			sent = append(sent, command(protocoltest.Words(t, line)...)...)
 			lines = append(lines, line)
 		}
 	}

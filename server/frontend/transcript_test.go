@@ -2,9 +2,6 @@ package frontend
 
 import (
 	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -12,12 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/server/replica"
 	"github.com/stretchr/testify/require"
-)
 
-var rewrite = flag.Bool("rewrite", false, "write what the server answers into testdata/*.txt")
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+	"github.com/holdfast/holdfast/server/replica"
+)
 
 // TestTranscripts plays testdata/*.txt. A line is one of
 //
@@ -31,37 +28,12 @@ var rewrite = flag.Bool("rewrite", false, "write what the server answers into te
 //	fail UNCERTAIN no quorum        the cluster answers every batch so; without text: no longer
 //	closed                          (a reply) the server has closed the connection
 //
-// Each file runs in virtual time, on a state machine of its own. With -rewrite
-// the replies are written into the file: look at the difference before you keep it.
+// Each file runs in virtual time, on a state machine of its own.
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			require.NoError(t, err)
-			var got []byte
-			synctest.Test(t, func(t *testing.T) { got = play(t, want) })
-			if *rewrite {
-				require.NoError(t, os.WriteFile(file, got, 0o644))
-				return
-			}
-			requireSameLines(t, string(want), string(got))
-		})
-	}
-}
-
-// requireSameLines shows where two transcripts part, and not all of both.
-func requireSameLines(t *testing.T, want, got string) {
-	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
-	for i := range max(len(w), len(g)) {
-		if i >= len(w) || i >= len(g) || w[i] != g[i] {
-			from := max(0, i-3)
-			require.Fail(t, "the transcript differs", "line %d\nwant:\n%s\ngot:\n%s", i+1,
-				strings.Join(w[min(from, len(w)):min(i+3, len(w))], "\n"), strings.Join(g[min(from, len(g)):min(i+3, len(g))], "\n"))
-		}
-	}
+	protocoltest.Transcripts(t, "testdata/*.txt", func(t *testing.T, script []byte) (got []byte) {
+		synctest.Test(t, func(t *testing.T) { got = play(t, script) })
+		return got
+	})
 }
 
 // player is the state of a transcript.
@@ -115,9 +87,9 @@ func (p *player) line(line string) {
 		p.send(strings.TrimSuffix(verb, "!"), []byte(raw))
 	case strings.HasSuffix(verb, ">>"):
 		name := strings.TrimSuffix(verb, ">>")
-		p.held[name] = append(p.held[name], command(words(p.t, rest)...)...)
+		p.held[name] = append(p.held[name], command(protocoltest.Words(p.t, rest)...)...)
 	case strings.HasSuffix(verb, ">"):
-		p.send(strings.TrimSuffix(verb, ">"), command(words(p.t, rest)...))
+		p.send(strings.TrimSuffix(verb, ">"), command(protocoltest.Words(p.t, rest)...))
 	default:
 		require.Fail(p.t, "what does this line mean?", line)
 	}
@@ -231,24 +203,4 @@ func (p *player) collect() {
 			delete(p.gone, name)
 		}
 	}
-}
-
-// words splits a line at blanks; a word in double quotes is a Go string.
-func words(t *testing.T, line string) []string {
-	var all []string
-	for rest := strings.TrimLeft(line, " "); rest != ""; rest = strings.TrimLeft(rest, " ") {
-		if rest[0] != '"' {
-			var word string
-			word, rest, _ = strings.Cut(rest, " ")
-			all = append(all, word)
-			continue
-		}
-		quoted, err := strconv.QuotedPrefix(rest)
-		require.NoError(t, err, line)
-		word, err := strconv.Unquote(quoted)
-		require.NoError(t, err, line)
-		all = append(all, word)
-		rest = rest[len(quoted):]
-	}
-	return all
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server"
 )
 
@@ -99,7 +100,7 @@ var words = map[string]word{
 
 func (p *player) line(line string) []string {
 	p.t.Helper()
-	all := p.split(line)
+	all := protocoltest.Words(p.t, line)
 	verb, args := all[0], all[1:]
 	w, isWord := words[verb]
 	switch {
@@ -116,26 +117,6 @@ func (p *player) line(line string) []string {
 	}
 	require.Fail(p.t, "what does this line mean?", line)
 	return nil
-}
-
-// split splits a line at blanks; a word in double quotes is a Go string.
-func (p *player) split(line string) []string {
-	var all []string
-	for rest := strings.TrimLeft(line, " "); rest != ""; rest = strings.TrimLeft(rest, " ") {
-		if rest[0] != '"' {
-			var one string
-			one, rest, _ = strings.Cut(rest, " ")
-			all = append(all, one)
-			continue
-		}
-		quoted, err := strconv.QuotedPrefix(rest)
-		require.NoError(p.t, err, line)
-		one, err := strconv.Unquote(quoted)
-		require.NoError(p.t, err, line)
-		all = append(all, one)
-		rest = rest[len(quoted):]
-	}
-	return all
 }
 
 // need requires that a word has the arguments that it needs.
