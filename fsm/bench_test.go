@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // entryOf is one entry with n batches, each a body of its own, as a proposer
@@ -198,7 +199,7 @@ func TestMemoryPerLock(t *testing.T) {
 	for i := range n {
 		key, value := fmt.Sprintf("lock:resource:%08d", i), fmt.Sprintf("%032d", i)
 		content += len(key) + len(value)
-		body = protocol.AppendRequestStrings(body, 0, "set", key, value, "nx", "px", strconv.Itoa(30_000+i%10_000))
+		body = protocoltest.AppendRequest(body, 0, "set", key, value, "nx", "px", strconv.Itoa(30_000+i%10_000))
 		if len(body) > 1<<16 || i == n-1 {
 			d.apply(body)
 			body = body[:0]

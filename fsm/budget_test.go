@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // batches is a sink that keeps the replies of each batch.
@@ -349,7 +350,7 @@ func (a answers) of(t *testing.T, data []byte) (entry []byte, cut int) {
 			case replies[i].Str == errOverTransaction.Str, replies[i].Str == protocol.ErrNoRoom.Error():
 				body = request(body, 0, nothing...)
 			default:
-				body = protocol.AppendRequestStrings(body, r.DB, r.Args...)
+				body = protocoltest.AppendRequest(body, r.DB, r.Args...)
 			}
 		}
 		w.Add(b.Origin, b.Low, b.Seq, body)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // recorder is a sink that wants everything and keeps it.
@@ -57,7 +58,7 @@ func request(body []byte, db int, words ...string) []byte {
 	if row, _ := protocol.Find(words); row != nil && strings.Contains(row.Name, "|") {
 		words = append([]string{row.Name}, words[2:]...)
 	}
-	return protocol.AppendRequestStrings(body, db, words...)
+	return protocoltest.AppendRequest(body, db, words...)
 }
 
 // apply runs a body as one batch of one entry.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // FuzzApply runs arbitrary words as commands: they never panic, and two machines
@@ -41,13 +42,13 @@ func FuzzApply(f *testing.F) {
 				continue
 			case text != "" && text[0] == '!':
 				words[0] = words[0][1:]
-				queued = protocol.AppendRequestStrings(queued, db, words...)
+				queued = protocoltest.AppendRequest(queued, db, words...)
 				continue
 			case text == "exec":
 				body = protocol.AppendTransaction(nil, db, nil, queued)
 				queued = nil
 			default:
-				body = protocol.AppendRequestStrings(nil, db, words...)
+				body = protocoltest.AppendRequest(nil, db, words...)
 			}
 			w := protocol.NewEntry(nil, int64(i*50), 1_700_000_000_000, 0)
 			w.Add(origin, uint64(i), uint64(i), body)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // workload makes the commands of a benchmark, one after another, beside n keys of others.
@@ -26,29 +27,29 @@ func anyLock(rng *rand.Rand, n int) string { return "lock:" + strconv.Itoa(rng.I
 var workloads = []workload{
 	{"fresh", func(*driver, int) {}, func(body []byte, _ *rand.Rand, i, n int) []byte {
 		// Each ends when n more have come: there are always n.
-		return protocol.AppendRequestStrings(body, 0, "set", "fresh:"+strconv.Itoa(i), "0123456789abcdef", "NX", "PX", strconv.Itoa(n))
+		return protocoltest.AppendRequest(body, 0, "set", "fresh:"+strconv.Itoa(i), "0123456789abcdef", "NX", "PX", strconv.Itoa(n))
 	}},
 	{"taken", fillLocks, func(body []byte, rng *rand.Rand, _, n int) []byte {
-		return protocol.AppendRequestStrings(body, 0, "set", anyLock(rng, n), "0123456789abcdef", "NX", "PX", "30000")
+		return protocoltest.AppendRequest(body, 0, "set", anyLock(rng, n), "0123456789abcdef", "NX", "PX", "30000")
 	}},
 	{"renew", fillLocks, func(body []byte, rng *rand.Rand, _, n int) []byte {
-		return protocol.AppendRequestStrings(body, 0, "pexpire", anyLock(rng, n), "1000000000")
+		return protocoltest.AppendRequest(body, 0, "pexpire", anyLock(rng, n), "1000000000")
 	}},
 	{"replace", fillLocks, func(body []byte, rng *rand.Rand, _, n int) []byte {
-		return protocol.AppendRequestStrings(body, 0, "set", anyLock(rng, n), "0123456789abcdef", "PX", "1000000000")
+		return protocoltest.AppendRequest(body, 0, "set", anyLock(rng, n), "0123456789abcdef", "PX", "1000000000")
 	}},
 	{"acquire-release", fillLocks, func(body []byte, _ *rand.Rand, i, _ int) []byte {
 		key := "mine:" + strconv.Itoa(i/2*7919%1_000_003)
 		if i%2 == 1 {
-			return protocol.AppendRequestStrings(body, 0, "delifeq", key, "0123456789abcdef")
+			return protocoltest.AppendRequest(body, 0, "delifeq", key, "0123456789abcdef")
 		}
-		return protocol.AppendRequestStrings(body, 0, "set", key, "0123456789abcdef", "NX", "PX", "30000")
+		return protocoltest.AppendRequest(body, 0, "set", key, "0123456789abcdef", "NX", "PX", "30000")
 	}},
 	{"incr", fillLocks, func(body []byte, rng *rand.Rand, _, n int) []byte {
-		return protocol.AppendRequestStrings(body, 0, "incr", "fence:"+strconv.Itoa(rng.Intn(n)))
+		return protocoltest.AppendRequest(body, 0, "incr", "fence:"+strconv.Itoa(rng.Intn(n)))
 	}},
 	{"get", fillLocks, func(body []byte, rng *rand.Rand, _, n int) []byte {
-		return protocol.AppendRequestStrings(body, 0, "get", anyLock(rng, n))
+		return protocoltest.AppendRequest(body, 0, "get", anyLock(rng, n))
 	}},
 }
 

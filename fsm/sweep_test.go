@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // fill sets n keys that end in millis, in batches.
@@ -17,7 +17,7 @@ func (d *driver) fill(prefix string, n int, millis int) {
 	d.t.Helper()
 	var body []byte
 	for i := range n {
-		body = protocol.AppendRequestStrings(body, d.db, "set", prefix+strconv.Itoa(i), "v", "px", strconv.Itoa(millis))
+		body = protocoltest.AppendRequest(body, d.db, "set", prefix+strconv.Itoa(i), "v", "px", strconv.Itoa(millis))
 		if len(body) > 1<<20 || i == n-1 {
 			d.apply(body)
 			body = body[:0]

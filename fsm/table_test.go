@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // TestEveryRowIsBoundOnce walks the table: what is routed to the state machine
@@ -92,7 +93,7 @@ func TestStrangeRequests(t *testing.T) {
 		{"mset", "a"},
 		{"eval", "return 1"},
 	} {
-		body := protocol.AppendRequestStrings(nil, 3, words...)
+		body := protocoltest.AppendRequest(nil, 3, words...)
 		replies := d.apply(body)
 		require.Len(t, replies, 1)
 		text := line(replies[0])

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // The log entry, version 3:
@@ -82,16 +81,6 @@ func AppendRequest(body []byte, db int, name string, args [][]byte) []byte {
 	for _, a := range args {
 		body = binary.AppendUvarint(body, uint64(len(a)))
 		body = append(body, a...)
-	}
-	return body
-}
-
-// AppendRequestStrings is [AppendRequest] for words that are strings; args[0] is the name.
-func AppendRequestStrings(body []byte, db int, args ...string) []byte {
-	body = binary.AppendUvarint(body, uint64(db))
-	body = binary.AppendUvarint(body, uint64(len(args)))
-	for _, a := range args {
-		body = appendString(body, a)
 	}
 	return body
 }
@@ -260,6 +249,3 @@ func str[T string | []byte](s T) (value, rest T, ok bool) {
 	}
 	return s[:n], s[n:], true
 }
-
-// LowerName returns a command's name in lower case.
-func LowerName(name []byte) string { return strings.ToLower(string(name)) }

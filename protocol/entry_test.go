@@ -41,8 +41,8 @@ func decodeBody(t *testing.T, body string) []Request {
 
 func someBody() []byte {
 	body := AppendRequest(nil, 3, "set", [][]byte{[]byte("k"), []byte("v\r\n\x00"), nil})
-	body = AppendRequestStrings(body, 15, "script|load", "return 1")
-	queued := AppendRequestStrings(nil, 0, "get", "k")
+	body = appendRequest(body, 15, "script|load", "return 1")
+	queued := appendRequest(nil, 0, "get", "k")
 	return AppendTransaction(body, 1, []Watch{{DB: 2, Key: "a", Mark: 7}, {Key: "", Mark: math.MaxUint64}}, queued)
 }
 
@@ -163,9 +163,13 @@ func TestCorruptEntriesAreRefused(t *testing.T) {
 	}
 }
 
-func TestLowerName(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, "getex", LowerName([]byte("GeTeX")))
+// appendRequest is [AppendRequest] for words that are strings.
+func appendRequest(body []byte, db int, words ...string) []byte {
+	args := make([][]byte, len(words)-1)
+	for i, word := range words[1:] {
+		args[i] = []byte(word)
+	}
+	return AppendRequest(body, db, words[0], args)
 }
 
 func BenchmarkEntryEncode(b *testing.B) {
@@ -186,7 +190,7 @@ func BenchmarkEntryEncode(b *testing.B) {
 func BenchmarkEntryDecode(b *testing.B) {
 	w := NewEntry(nil, 1<<40, 1<<40, 0)
 	for i := range 100 {
-		body := AppendRequestStrings(nil, 0, "set", fmt.Sprintf("lock:%d", 1000000+i), "0123456789abcdef", "NX", "PX", "30000")
+		body := appendRequest(nil, 0, "set", fmt.Sprintf("lock:%d", 1000000+i), "0123456789abcdef", "NX", "PX", "30000")
 		w.Add(Origin{Node: "node-1", Epoch: 7}, 1000, 1000+uint64(i), body)
 	}
 	data := string(w.Bytes())

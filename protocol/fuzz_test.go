@@ -118,7 +118,7 @@ func requireRequestsRoundTrip(t *testing.T, body string) {
 			return
 		}
 		var again Request
-		empty, err := NextRequest(string(AppendRequestStrings(nil, r.DB, r.Args...)), &again)
+		empty, err := NextRequest(string(appendRequest(nil, r.DB, r.Args...)), &again)
 		require.NoError(t, err)
 		require.Empty(t, empty)
 		require.Equal(t, r, again)

@@ -8,7 +8,7 @@ import (
 )
 
 func TestSetNXKey(t *testing.T) {
-	body := func(line string) []byte { return AppendRequestStrings(nil, 3, strings.Fields(line)...) }
+	body := func(line string) []byte { return appendRequest(nil, 3, strings.Fields(line)...) }
 	for line, want := range map[string]string{
 		"set k v NX PX 30000": "k",
 		"set k v px 30000 nX": "k",

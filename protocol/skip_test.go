@@ -11,7 +11,7 @@ func TestBodyLen(t *testing.T) {
 	var body []byte
 	ends := []int{0}
 	for _, line := range []string{"set k v", "get k", "mget " + strings.Repeat("k ", 200), "set k " + strings.Repeat("x", 300), "ping"} {
-		body = AppendRequestStrings(body, len(ends), strings.Fields(line)...)
+		body = appendRequest(body, len(ends), strings.Fields(line)...)
 		ends = append(ends, len(body))
 	}
 	for n, end := range ends {

@@ -1,5 +1,5 @@
-// Package protocoltest helps tests of other packages to make command lines, and to
-// compare with a real redis-server.
+// Package protocoltest helps the tests of other packages: it makes random command lines and
+// requests, plays transcripts, and starts a real redis-server to compare with.
 //
 // It promises that a line of [Generator.Line] is one that the argument grammar of
 // the command's row allows: the row's arity holds, its keys are where the row says,

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // entries is what a consumer of a table sees: what it takes at a time, and what it answers.
@@ -23,7 +24,7 @@ type entries struct {
 func numbered(name string, count int) *Batch {
 	u := &Batch{Write: true, Count: count}
 	for i := range count {
-		u.Body = protocol.AppendRequestStrings(u.Body, 0, name, fmt.Sprint(i))
+		u.Body = protocoltest.AppendRequest(u.Body, 0, name, fmt.Sprint(i))
 	}
 	return u
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/jepsen/internal/checker"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/replica"
 )
@@ -175,7 +176,7 @@ func earlyAck(_ *rng, b frontend.Backend, u *replica.Batch) error {
 		return nil
 	case only(u, "append"):
 		// The length is read first, so that the reply looks right.
-		read := &replica.Batch{Count: 1, Body: protocol.AppendRequestStrings(nil, 0, "strlen", requests(u.Body)[0].Args[1])}
+		read := &replica.Batch{Count: 1, Body: protocoltest.AppendRequest(nil, 0, "strlen", requests(u.Body)[0].Args[1])}
 		if err := b.Execute(read); err != nil {
 			return err
 		}
@@ -224,7 +225,7 @@ func certain(_ *rng, b frontend.Backend, u *replica.Batch) error {
 func stolen(r *rng, b frontend.Backend, u *replica.Batch) error {
 	rs := requests(u.Body)
 	if len(rs) == 1 && rs[0].Args[0] == "set" && r.oneIn(10) {
-		_ = b.Execute(&replica.Batch{Body: protocol.AppendRequestStrings(nil, 0, "del", rs[0].Args[1]), Count: 1, Write: true})
+		_ = b.Execute(&replica.Batch{Body: protocoltest.AppendRequest(nil, 0, "del", rs[0].Args[1]), Count: 1, Write: true})
 	}
 	return b.Execute(u)
 }
@@ -245,7 +246,7 @@ func withTTL(b frontend.Backend, u *replica.Batch, change func(int64) int64) err
 				}
 			}
 		}
-		body = protocol.AppendRequestStrings(body, r.DB, args...)
+		body = protocoltest.AppendRequest(body, r.DB, args...)
 	}
 	changed := &replica.Batch{Body: body, Count: u.Count, Write: u.Write}
 	err := b.Execute(changed)
@@ -265,7 +266,7 @@ func immortal(_ *rng, b frontend.Backend, u *replica.Batch) error {
 func forgetful(r *rng, b frontend.Backend, u *replica.Batch) error {
 	rs := requests(u.Body)
 	if len(rs) == 1 && len(rs[0].Args) > 4 && (rs[0].Args[0] == "evalsha" || rs[0].Args[0] == "eval") && rs[0].Args[2] == "2" && r.oneIn(20) {
-		_ = b.Execute(&replica.Batch{Body: protocol.AppendRequestStrings(nil, 0, "del", rs[0].Args[4]), Count: 1, Write: true})
+		_ = b.Execute(&replica.Batch{Body: protocoltest.AppendRequest(nil, 0, "del", rs[0].Args[4]), Count: 1, Write: true})
 	}
 	return b.Execute(u)
 }
@@ -278,7 +279,7 @@ func torn(_ *rng, b frontend.Backend, u *replica.Batch) error {
 	}
 	var replies []protocol.Value
 	for _, r := range requests([]byte(rs[0].Args[2])) {
-		one := &replica.Batch{Body: protocol.AppendRequestStrings(nil, r.DB, r.Args...), Count: 1, Write: true}
+		one := &replica.Batch{Body: protocoltest.AppendRequest(nil, r.DB, r.Args...), Count: 1, Write: true}
 		if err := b.Execute(one); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
@@ -17,7 +18,7 @@ func Batch(commands ...[]string) *replica.Batch {
 	u := &replica.Batch{Count: len(commands)}
 	for _, words := range commands {
 		words = append([]string{strings.ToLower(words[0])}, words[1:]...)
-		u.Body = protocol.AppendRequestStrings(u.Body, 0, words...)
+		u.Body = protocoltest.AppendRequest(u.Body, 0, words...)
 		if row, ok := protocol.Lookup(words[0]); !ok || row.Route != protocol.Read {
 			u.Write = true
 		}
