@@ -15,37 +15,38 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// Config is everything an operator can set. Flags, environment and
-// cmd/holdfast/FLAGS.md derive from cmd/holdfast's rows over these fields.
+// Config is everything an operator can set. A flag is one row of cmd/holdfast/flags.go and the
+// field of its name here: --max-query-bytes is MaxQueryBytes. A part of the node gets the struct
+// that the part declares, as the operator filled it in. The few fields that no flag names are for tests.
 type Config struct {
-	Node    NodeConfig
-	Listen  ListenConfig
-	Secrets SecretsConfig
-	Timing  TimingConfig
-	Log     LogConfig
-	Limits  LimitsConfig
-	Debug   DebugConfig
+	NodeConfig
+	ListenConfig
+	SecretsConfig
+	LogConfig
+	StorageConfig
+	SnapshotPolicy
+	Timing
+	frontend.Timeouts
+	frontend.Limits
+	MemoryConfig
+	DebugConfig
 }
 
-// NodeConfig says who the node is and where its state lives.
+// NodeConfig says who the node is, and who the others are.
 type NodeConfig struct {
 	// Name is unique in the cluster and never changes.
 	Name string
-	// DataDir holds log, snapshots and identity.
-	DataDir string
 	// InitialCluster is "name=host:port,…" over all voters' peer addresses; empty for a cluster of one.
 	InitialCluster string
-	// LogStore is "wal" or "bolt".
-	LogStore string
 }
 
 // ListenConfig says where the node listens.
 type ListenConfig struct {
 	Addr string // clients
-	// Advertise is the client address told to other nodes and to clients; empty: Addr.
-	Advertise string
-	PeerAddr  string // nodes
-	Insecure  bool   // allow non-loopback addresses without password, secret or TLS
+	// AdvertiseAddr is the client address told to other nodes and to clients; empty: Addr.
+	AdvertiseAddr string
+	PeerAddr      string // nodes
+	Insecure      bool   // allow non-loopback addresses without password, secret or TLS
 }
 
 // SecretsConfig holds credentials, or the files that have them.
@@ -60,73 +61,66 @@ type SecretsConfig struct {
 	PeerTLSCert, PeerTLSKey, PeerTLSCA string
 }
 
-// TimingConfig holds what is measured in time.
-type TimingConfig struct {
-	Heartbeat time.Duration // a follower without a leader's word for one to two of them starts an election
-	Election  time.Duration // a candidate starts over after one to two of them
-	Command   time.Duration // limit of one command, then UNCERTAIN, TRYAGAIN or CLUSTERDOWN
-	Stall     time.Duration // a disk call that takes longer ends the process
-	Shutdown  time.Duration // limit of a graceful shutdown
+// LogConfig is about the lines that the program logs; raft's log is in StorageConfig.
+type LogConfig struct {
+	LogLevel  string // debug, info, warn or error
+	LogFormat string // text or json
 }
 
-// LogConfig is about the raft log and the program's own log.
-type LogConfig struct {
-	Level             string // debug, info, warn, error
-	Format            string // text or json
+// StorageConfig says where the state lives.
+type StorageConfig struct {
+	DataDir        string        // log, snapshots and identity
+	LogStore       string        // "wal" or "bolt"
+	DiskStallLimit time.Duration // a disk call that takes longer ends the process
+}
+
+// SnapshotPolicy says when raft's log is cut.
+type SnapshotPolicy struct {
 	SnapshotThreshold uint64 // log entries after which a snapshot is taken
 	SnapshotInterval  time.Duration
 	TrailingLogs      uint64 // entries kept behind a snapshot
 }
 
-// LimitsConfig bounds what clients may cost.
-type LimitsConfig struct {
-	MaxClients  int
-	MaxArgs     int
-	MaxBulk     int    // bytes of one argument
-	MaxKey      int    // bytes of a key
-	MaxValue    int    // bytes of a value in one command
-	MaxQuery    int    // bytes of requests waiting unparsed on one connection
-	MaxOutput   int    // bytes of replies a client may leave unread
-	MaxPipeline int    // commands that are answered as one batch
-	MaxMemory   string // what keys and scripts may take: see ParseMaxMemory
-	// MaxMemoryClients is what all clients may take together, in the same words.
-	MaxMemoryClients string
-	IdleTimeout      time.Duration // 0: never
-	TCPKeepAlive     time.Duration
+// Timing holds what the cluster measures in time.
+type Timing struct {
+	HeartbeatTimeout time.Duration // a follower without a leader's word for one to two of them starts an election
+	ElectionTimeout  time.Duration // a candidate starts over after one to two of them
+	CommandTimeout   time.Duration // limit of one command, then UNCERTAIN, TRYAGAIN or CLUSTERDOWN
+}
+
+// MemoryConfig holds shares of the machine's memory, or bytes: see ParseMaxMemory.
+type MemoryConfig struct {
+	MaxMemory        string // keys and scripts
+	MaxMemoryClients string // the buffers, queues and replies of all clients together
 }
 
 // DebugConfig opens what only tests may use.
 type DebugConfig struct {
-	Enabled bool
-	// PeerDial rewrites peer addresses at dial time: "original=replacement,…".
-	PeerDial string
+	Debug bool
+	// DebugPeerDial rewrites peer addresses at dial time: "original=replacement,…".
+	DebugPeerDial string
 }
 
 // DefaultConfig is one node on loopback, with the defaults of the packages that a value is for.
 func DefaultConfig() Config {
-	limits, timing := frontend.DefaultLimits(), frontend.DefaultTimeouts()
 	return Config{
-		Node:   NodeConfig{Name: "n1", DataDir: "./holdfast-data", LogStore: store.KindWAL},
-		Listen: ListenConfig{Addr: "127.0.0.1:6379", PeerAddr: "127.0.0.1:7379"},
-		Timing: TimingConfig{
-			Heartbeat: replica.DefaultHeartbeat,
-			Election:  replica.DefaultElection,
-			Command:   replica.DefaultCommand,
-			Stall:     10 * time.Second,
-			Shutdown:  10 * time.Second,
-		},
-		Log: LogConfig{
-			Level: "info", Format: "text",
+		NodeConfig:    NodeConfig{Name: "n1"},
+		ListenConfig:  ListenConfig{Addr: "127.0.0.1:6379", PeerAddr: "127.0.0.1:7379"},
+		LogConfig:     LogConfig{LogLevel: "info", LogFormat: "text"},
+		StorageConfig: StorageConfig{DataDir: "./holdfast-data", LogStore: store.KindWAL, DiskStallLimit: 10 * time.Second},
+		SnapshotPolicy: SnapshotPolicy{
 			SnapshotThreshold: replica.DefaultSnapshotEntries,
 			SnapshotInterval:  replica.DefaultSnapshotInterval,
 			TrailingLogs:      replica.DefaultTrailing,
 		},
-		Limits: LimitsConfig{
-			MaxClients: limits.MaxClients, MaxArgs: limits.MaxArgs,
-			MaxBulk: limits.MaxBulkBytes, MaxKey: limits.MaxKeyBytes, MaxValue: limits.MaxValueBytes,
-			MaxQuery: limits.MaxQueryBytes, MaxOutput: limits.MaxOutputBytes, MaxPipeline: limits.MaxPipeline,
-			MaxMemory: DefaultMaxMemory, MaxMemoryClients: DefaultMaxMemoryClients, TCPKeepAlive: timing.TCPKeepAlive,
+		Timing: Timing{
+			HeartbeatTimeout: replica.DefaultHeartbeat,
+			ElectionTimeout:  replica.DefaultElection,
+			CommandTimeout:   replica.DefaultCommand,
 		},
+		Timeouts:     frontend.DefaultTimeouts(),
+		Limits:       frontend.DefaultLimits(),
+		MemoryConfig: MemoryConfig{MaxMemory: DefaultMaxMemory, MaxMemoryClients: DefaultMaxMemoryClients},
 	}
 }
 
@@ -138,51 +132,51 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(validName(c.Node.Name), "name %q: use 1 to 64 letters, digits, '-', '_' or '.'", c.Node.Name)
-	check(c.Node.DataDir != "", "data-dir is empty")
-	check(c.Node.LogStore == store.KindWAL || c.Node.LogStore == store.KindBolt, "log-store %q: use wal or bolt", c.Node.LogStore)
-	check(c.Timing.Heartbeat >= 10*time.Millisecond, "heartbeat-timeout %v: at least 10ms", c.Timing.Heartbeat)
-	check(c.Timing.Election >= c.Timing.Heartbeat, "election-timeout %v is below heartbeat-timeout %v", c.Timing.Election, c.Timing.Heartbeat)
-	check(c.Timing.Command > 0, "command-timeout %v: use a positive duration", c.Timing.Command)
-	check(c.Timing.Stall >= time.Second, "disk-stall-limit %v: at least 1s", c.Timing.Stall)
-	check(c.Log.Format == "text" || c.Log.Format == "json", "log-format %q: use text or json", c.Log.Format)
-	check(c.Log.SnapshotThreshold > 0, "snapshot-threshold is 0")
-	check(c.Log.SnapshotInterval >= 5*time.Millisecond, "snapshot-interval %v: at least 5ms", c.Log.SnapshotInterval)
-	check(c.Debug.PeerDial == "" || c.Debug.Enabled, "debug-peer-dial needs debug")
-	errs = append(errs, c.Limits.validate()...)
+	check(validName(c.Name), "name %q: use 1 to 64 letters, digits, '-', '_' or '.'", c.Name)
+	check(c.DataDir != "", "data-dir is empty")
+	check(c.LogStore == store.KindWAL || c.LogStore == store.KindBolt, "log-store %q: use wal or bolt", c.LogStore)
+	check(c.HeartbeatTimeout >= 10*time.Millisecond, "heartbeat-timeout %v: at least 10ms", c.HeartbeatTimeout)
+	check(c.ElectionTimeout >= c.HeartbeatTimeout, "election-timeout %v is below heartbeat-timeout %v", c.ElectionTimeout, c.HeartbeatTimeout)
+	check(c.CommandTimeout > 0, "command-timeout %v: use a positive duration", c.CommandTimeout)
+	check(c.DiskStallLimit >= time.Second, "disk-stall-limit %v: at least 1s", c.DiskStallLimit)
+	check(c.LogFormat == "text" || c.LogFormat == "json", "log-format %q: use text or json", c.LogFormat)
+	check(c.SnapshotThreshold > 0, "snapshot-threshold is 0")
+	check(c.SnapshotInterval >= 5*time.Millisecond, "snapshot-interval %v: at least 5ms", c.SnapshotInterval)
+	check(c.DebugPeerDial == "" || c.Debug, "debug-peer-dial needs debug")
+	errs = append(errs, c.validateLimits()...)
 	errs = append(errs, c.validateCluster()...)
 	errs = append(errs, c.validateExposure()...)
 	return errors.Join(errs...)
 }
 
-func (l *LimitsConfig) validate() []error {
+func (c *Config) validateLimits() []error {
 	var errs []error
 	for _, row := range []struct {
 		name      string
 		value, lo int
 	}{
-		{"max-clients", l.MaxClients, 1},
-		{"max-args", l.MaxArgs, 16},
-		{"max-bulk-bytes", l.MaxBulk, 1024},
-		{"max-key-bytes", l.MaxKey, 16},
-		{"max-value-bytes", l.MaxValue, 16},
-		{"max-query-bytes", l.MaxQuery, 64 << 10},
-		{"max-output-bytes", l.MaxOutput, 64 << 10},
-		{"max-pipeline", l.MaxPipeline, 1},
+		{"max-clients", c.MaxClients, 1},
+		{"max-args", c.MaxArgs, 16},
+		{"max-bulk-bytes", c.MaxBulkBytes, 1024},
+		{"max-key-bytes", c.MaxKeyBytes, 16},
+		{"max-value-bytes", c.MaxValueBytes, 16},
+		{"max-query-bytes", c.MaxQueryBytes, 64 << 10},
+		{"max-output-bytes", c.MaxOutputBytes, 64 << 10},
+		{"max-pipeline", c.MaxPipeline, 1},
 	} {
 		if row.value < row.lo {
 			errs = append(errs, fmt.Errorf("%s %d: at least %d", row.name, row.value, row.lo))
 		}
 	}
-	if _, err := ParseMaxMemory(l.MaxMemory, 0); err != nil {
+	if _, err := ParseMaxMemory(c.MaxMemory, 0); err != nil {
 		errs = append(errs, err)
 	}
-	if _, err := (memory{}).clientsLimit(l.MaxMemoryClients); err != nil {
+	if _, err := (memory{}).clientsLimit(c.MaxMemoryClients); err != nil {
 		errs = append(errs, err)
 	}
-	if l.MaxBulk > 16<<20 {
+	if c.MaxBulkBytes > 16<<20 {
 		// A raft log segment holds an entry whole.
-		errs = append(errs, fmt.Errorf("max-bulk-bytes %d: at most %d", l.MaxBulk, 16<<20))
+		errs = append(errs, fmt.Errorf("max-bulk-bytes %d: at most %d", c.MaxBulkBytes, 16<<20))
 	}
 	return errs
 }
@@ -193,8 +187,8 @@ func (c *Config) validateCluster() []error {
 		return []error{err}
 	}
 	var errs []error
-	if peers[c.Node.Name] == "" {
-		errs = append(errs, fmt.Errorf("initial-cluster does not name this node, %q", c.Node.Name))
+	if peers[c.Name] == "" {
+		errs = append(errs, fmt.Errorf("initial-cluster does not name this node, %q", c.Name))
 	}
 	if n := len(peers); n%2 == 0 {
 		errs = append(errs, fmt.Errorf("initial-cluster has %d nodes: use 1, 3 or 5 (an even number tolerates no more failures than one less)", n))
@@ -204,28 +198,27 @@ func (c *Config) validateCluster() []error {
 
 // validateExposure refuses to listen where strangers are without a way to tell them from friends.
 func (c *Config) validateExposure() []error {
-	if c.Listen.Insecure {
+	if c.Insecure {
 		return nil
 	}
 	var errs []error
-	s := c.Secrets
-	if !loopback(c.Listen.Addr) && s.Password == "" && s.PasswordFile == "" && s.TLSClientCA == "" {
-		errs = append(errs, fmt.Errorf("addr %s is not loopback: set password, password-file or tls-client-ca, or say insecure", c.Listen.Addr))
+	if !loopback(c.Addr) && c.Password == "" && c.PasswordFile == "" && c.TLSClientCA == "" {
+		errs = append(errs, fmt.Errorf("addr %s is not loopback: set password, password-file or tls-client-ca, or say insecure", c.Addr))
 	}
-	if !loopback(c.Listen.PeerAddr) && s.ClusterSecret == "" && s.ClusterSecretFile == "" && s.PeerTLSCA == "" {
-		errs = append(errs, fmt.Errorf("peer-addr %s is not loopback: set cluster-secret, cluster-secret-file or peer-tls-*, or say insecure", c.Listen.PeerAddr))
+	if !loopback(c.PeerAddr) && c.ClusterSecret == "" && c.ClusterSecretFile == "" && c.PeerTLSCA == "" {
+		errs = append(errs, fmt.Errorf("peer-addr %s is not loopback: set cluster-secret, cluster-secret-file or peer-tls-*, or say insecure", c.PeerAddr))
 	}
 	return errs
 }
 
 // Peers is the initial cluster by name. Without one it is this node alone.
 func (c *Config) Peers() (map[string]string, error) {
-	if c.Node.InitialCluster == "" {
-		return map[string]string{c.Node.Name: c.Listen.PeerAddr}, nil
+	if c.InitialCluster == "" {
+		return map[string]string{c.Name: c.PeerAddr}, nil
 	}
 	peers := make(map[string]string)
 	addrs := make(map[string]string)
-	for item := range strings.SplitSeq(c.Node.InitialCluster, ",") {
+	for item := range strings.SplitSeq(c.InitialCluster, ",") {
 		name, addr, ok := strings.Cut(strings.TrimSpace(item), "=")
 		if !ok || !validName(name) {
 			return nil, fmt.Errorf("initial-cluster: %q is not name=host:port", item)

@@ -17,31 +17,31 @@ func TestValidate(t *testing.T) {
 		want string // empty: valid
 	}{
 		{"the defaults", func(*Config) {}, ""},
-		{"a name of 64 letters", func(c *Config) { c.Node.Name = strings.Repeat("n", 64) }, ""},
-		{"a name of 65 letters", func(c *Config) { c.Node.Name = strings.Repeat("n", 65) }, "use 1 to 64 letters"},
-		{"no name", func(c *Config) { c.Node.Name = "" }, "use 1 to 64 letters"},
-		{"no folder", func(c *Config) { c.Node.DataDir = "" }, "data-dir is empty"},
-		{"three nodes", func(c *Config) { c.Node.InitialCluster = three }, ""},
-		{"four nodes", func(c *Config) { c.Node.InitialCluster = three + ",n4=10.0.0.4:7379" }, "use 1, 3 or 5"},
-		{"an address twice", func(c *Config) { c.Node.InitialCluster = three + ",n4=10.0.0.4:1,n5=10.0.0.4:1" }, "the same address 10.0.0.4:1"},
-		{"an address without a port", func(c *Config) { c.Node.InitialCluster = "n1=10.0.0.1" }, "missing port"},
-		{"elections before silence is noticed", func(c *Config) { c.Timing.Election = c.Timing.Heartbeat - 1 }, "is below heartbeat-timeout"},
-		{"a heartbeat of 9ms", func(c *Config) { c.Timing.Heartbeat = 9 * time.Millisecond }, "at least 10ms"},
-		{"no time for commands", func(c *Config) { c.Timing.Command = 0 }, "use a positive duration"},
-		{"a stall limit below a second", func(c *Config) { c.Timing.Stall = time.Second - 1 }, "at least 1s"},
-		{"no snapshots", func(c *Config) { c.Log.SnapshotThreshold = 0 }, "snapshot-threshold is 0"},
-		{"snapshots without a pause", func(c *Config) { c.Log.SnapshotInterval = 0 }, "at least 5ms"},
-		{"a log that is neither", func(c *Config) { c.Log.Format = "xml" }, "use text or json"},
-		{"words as large as an entry can be", func(c *Config) { c.Limits.MaxBulk = 16 << 20 }, ""},
-		{"words that no entry holds", func(c *Config) { c.Limits.MaxBulk = 16<<20 + 1 }, "max-bulk-bytes 16777217: at most 16777216"},
-		{"words of nothing", func(c *Config) { c.Limits.MaxBulk = 1023 }, "max-bulk-bytes 1023: at least 1024"},
-		{"no keys", func(c *Config) { c.Limits.MaxKey = 15 }, "max-key-bytes 15: at least 16"},
-		{"no values", func(c *Config) { c.Limits.MaxValue = 15 }, "max-value-bytes 15: at least 16"},
-		{"no requests", func(c *Config) { c.Limits.MaxQuery = 1 }, "max-query-bytes 1: at least 65536"},
-		{"no replies", func(c *Config) { c.Limits.MaxOutput = 1 }, "max-output-bytes 1: at least 65536"},
-		{"no pipelines", func(c *Config) { c.Limits.MaxPipeline = 0 }, "max-pipeline 0: at least 1"},
-		{"no words", func(c *Config) { c.Limits.MaxArgs = 15 }, "max-args 15: at least 16"},
-		{"a proxy without debug", func(c *Config) { c.Debug.PeerDial = "a=b" }, "debug-peer-dial needs debug"},
+		{"a name of 64 letters", func(c *Config) { c.Name = strings.Repeat("n", 64) }, ""},
+		{"a name of 65 letters", func(c *Config) { c.Name = strings.Repeat("n", 65) }, "use 1 to 64 letters"},
+		{"no name", func(c *Config) { c.Name = "" }, "use 1 to 64 letters"},
+		{"no folder", func(c *Config) { c.DataDir = "" }, "data-dir is empty"},
+		{"three nodes", func(c *Config) { c.InitialCluster = three }, ""},
+		{"four nodes", func(c *Config) { c.InitialCluster = three + ",n4=10.0.0.4:7379" }, "use 1, 3 or 5"},
+		{"an address twice", func(c *Config) { c.InitialCluster = three + ",n4=10.0.0.4:1,n5=10.0.0.4:1" }, "the same address 10.0.0.4:1"},
+		{"an address without a port", func(c *Config) { c.InitialCluster = "n1=10.0.0.1" }, "missing port"},
+		{"elections before silence is noticed", func(c *Config) { c.ElectionTimeout = c.HeartbeatTimeout - 1 }, "is below heartbeat-timeout"},
+		{"a heartbeat of 9ms", func(c *Config) { c.HeartbeatTimeout = 9 * time.Millisecond }, "at least 10ms"},
+		{"no time for commands", func(c *Config) { c.CommandTimeout = 0 }, "use a positive duration"},
+		{"a stall limit below a second", func(c *Config) { c.DiskStallLimit = time.Second - 1 }, "at least 1s"},
+		{"no snapshots", func(c *Config) { c.SnapshotThreshold = 0 }, "snapshot-threshold is 0"},
+		{"snapshots without a pause", func(c *Config) { c.SnapshotInterval = 0 }, "at least 5ms"},
+		{"a log that is neither", func(c *Config) { c.LogFormat = "xml" }, "use text or json"},
+		{"words as large as an entry can be", func(c *Config) { c.MaxBulkBytes = 16 << 20 }, ""},
+		{"words that no entry holds", func(c *Config) { c.MaxBulkBytes = 16<<20 + 1 }, "max-bulk-bytes 16777217: at most 16777216"},
+		{"words of nothing", func(c *Config) { c.MaxBulkBytes = 1023 }, "max-bulk-bytes 1023: at least 1024"},
+		{"no keys", func(c *Config) { c.MaxKeyBytes = 15 }, "max-key-bytes 15: at least 16"},
+		{"no values", func(c *Config) { c.MaxValueBytes = 15 }, "max-value-bytes 15: at least 16"},
+		{"no requests", func(c *Config) { c.MaxQueryBytes = 1 }, "max-query-bytes 1: at least 65536"},
+		{"no replies", func(c *Config) { c.MaxOutputBytes = 1 }, "max-output-bytes 1: at least 65536"},
+		{"no pipelines", func(c *Config) { c.MaxPipeline = 0 }, "max-pipeline 0: at least 1"},
+		{"no words", func(c *Config) { c.MaxArgs = 15 }, "max-args 15: at least 16"},
+		{"a proxy without debug", func(c *Config) { c.DebugPeerDial = "a=b" }, "debug-peer-dial needs debug"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := DefaultConfig()
@@ -59,7 +59,7 @@ func TestValidate(t *testing.T) {
 // TestValidateSaysAll: an operator mends everything in one go.
 func TestValidateSaysAll(t *testing.T) {
 	c := DefaultConfig()
-	c.Node.DataDir, c.Limits.MaxClients, c.Log.Format = "", 0, "xml"
+	c.DataDir, c.MaxClients, c.LogFormat = "", 0, "xml"
 	require.Len(t, strings.Split(c.Validate().Error(), "\n"), 3)
 }
 
@@ -72,19 +72,19 @@ func TestExposure(t *testing.T) {
 		want []string
 	}{
 		{"nothing", func(*Config) {}, []string{clients, nodes}},
-		{"a password", func(c *Config) { c.Secrets.Password = "x" }, []string{nodes}},
-		{"a password's file", func(c *Config) { c.Secrets.PasswordFile = "x" }, []string{nodes}},
-		{"clients' certificates", func(c *Config) { c.Secrets.TLSClientCA = "x" }, []string{nodes}},
-		{"TLS that lets everybody in", func(c *Config) { c.Secrets.TLSCert, c.Secrets.TLSKey = "x", "x" }, []string{clients, nodes}},
-		{"a cluster secret", func(c *Config) { c.Secrets.ClusterSecret = "x" }, []string{clients}},
-		{"a cluster secret's file", func(c *Config) { c.Secrets.ClusterSecretFile = "x" }, []string{clients}},
-		{"nodes' certificates", func(c *Config) { c.Secrets.PeerTLSCA = "x" }, []string{clients}},
-		{"a certificate between nodes that is not checked", func(c *Config) { c.Secrets.PeerTLSCert, c.Secrets.PeerTLSKey = "x", "x" }, []string{clients, nodes}},
-		{"insecure", func(c *Config) { c.Listen.Insecure = true }, nil},
+		{"a password", func(c *Config) { c.Password = "x" }, []string{nodes}},
+		{"a password's file", func(c *Config) { c.PasswordFile = "x" }, []string{nodes}},
+		{"clients' certificates", func(c *Config) { c.TLSClientCA = "x" }, []string{nodes}},
+		{"TLS that lets everybody in", func(c *Config) { c.TLSCert, c.TLSKey = "x", "x" }, []string{clients, nodes}},
+		{"a cluster secret", func(c *Config) { c.ClusterSecret = "x" }, []string{clients}},
+		{"a cluster secret's file", func(c *Config) { c.ClusterSecretFile = "x" }, []string{clients}},
+		{"nodes' certificates", func(c *Config) { c.PeerTLSCA = "x" }, []string{clients}},
+		{"a certificate between nodes that is not checked", func(c *Config) { c.PeerTLSCert, c.PeerTLSKey = "x", "x" }, []string{clients, nodes}},
+		{"insecure", func(c *Config) { c.Insecure = true }, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := DefaultConfig()
-			c.Listen.Addr, c.Listen.PeerAddr = "10.0.0.1:1", "10.0.0.1:2"
+			c.Addr, c.PeerAddr = "10.0.0.1:1", "10.0.0.1:2"
 			tc.set(&c)
 			err := c.Validate()
 			if tc.want == nil {

@@ -26,7 +26,7 @@ type faults struct {
 }
 
 func newFaults(c DebugConfig) *faults {
-	if !c.Enabled {
+	if !c.Debug {
 		return nil
 	}
 	return &faults{bent: newBentClock(replica.SystemClock()), store: store.NewFaults()}

@@ -17,7 +17,7 @@ import (
 
 // TestDebugWords: what DEBUG does not understand changes nothing.
 func TestDebugWords(t *testing.T) {
-	f := newFaults(DebugConfig{Enabled: true})
+	f := newFaults(DebugConfig{Debug: true})
 	for words, known := range map[string]bool{
 		"clock": true, "clock jump": true, "clock jump x": true, "clock jump 1 2": true, "clock strobe 1": true,
 		"clock strobe 1000 0": true, "clock strobe 1000 -1": true, "clock rate 499": true, "clock rate 2001": true, "clock ok 1": true, "clock fast": true,
@@ -34,7 +34,7 @@ func TestDebugWords(t *testing.T) {
 // TestDebugClock: every fault of the clock, and the end of it.
 func TestDebugClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFaults(DebugConfig{Enabled: true})
+		f := newFaults(DebugConfig{Debug: true})
 		do := func(words string) {
 			reply, known := f.answer(strings.Fields(words))
 			require.True(t, known)
@@ -84,7 +84,7 @@ func TestRewriteDial(t *testing.T) {
 
 // TestDebugDiskIsAbsolute: the last word counts, and what was said before is over.
 func TestDebugDiskIsAbsolute(t *testing.T) {
-	f := newFaults(DebugConfig{Enabled: true})
+	f := newFaults(DebugConfig{Debug: true})
 	s, err := store.Open(store.Config{
 		Dir: t.TempDir(), NodeName: "n1", ClusterID: "c", LogStore: store.KindWAL, Hooks: store.Hooks{Faults: f.disk()},
 	})

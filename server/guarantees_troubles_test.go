@@ -234,7 +234,7 @@ func (o ordeal) pass(t *testing.T, more checks) {
 		var h *history
 		synctest.Test(t, func(t *testing.T) {
 			c := servertest.New(t, servertest.Options{Nodes: o.nodes, Stubborn: stubborn, Tune: func(c *server.Config) {
-				c.Log.TrailingLogs = 20
+				c.TrailingLogs = 20
 			}})
 			c.Leader()
 			h = newHistory()

@@ -28,12 +28,12 @@ type memory struct {
 	clientsBytes int    // for all clients together
 }
 
-func newMemory(l LimitsConfig, root fs.FS) (m memory, err error) {
+func newMemory(c MemoryConfig, root fs.FS) (m memory, err error) {
 	m.machineBytes = machineMemory(root)
-	if m.limitBytes, err = ParseMaxMemory(l.MaxMemory, m.machineBytes); err != nil {
+	if m.limitBytes, err = ParseMaxMemory(c.MaxMemory, m.machineBytes); err != nil {
 		return m, err
 	}
-	m.clientsBytes, err = m.clientsLimit(l.MaxMemoryClients)
+	m.clientsBytes, err = m.clientsLimit(c.MaxMemoryClients)
 	return m, err
 }
 
@@ -65,16 +65,16 @@ func (s *Server) LimitHeap() {
 // logMemory tells what max-memory came to.
 func (s *Server) logMemory() {
 	m := s.memory
-	s.logger.Info("client limits", "max_clients", s.config.Limits.MaxClients, "max_memory_clients", s.config.Limits.MaxMemoryClients,
+	s.logger.Info("client limits", "max_clients", s.config.MaxClients, "max_memory_clients", s.config.MaxMemoryClients,
 		"bytes", m.clientsBytes)
 	switch {
 	case m.limitBytes > 0:
-		s.logger.Info("memory limit", "max_memory", s.config.Limits.MaxMemory, "bytes", m.limitBytes,
+		s.logger.Info("memory limit", "max_memory", s.config.MaxMemory, "bytes", m.limitBytes,
 			"machine_bytes", m.machineBytes, "heap_limit_bytes", m.heapLimit())
-	case strings.HasSuffix(s.config.Limits.MaxMemory, "%"):
+	case strings.HasSuffix(s.config.MaxMemory, "%"):
 		s.logger.Warn("no memory limit: how much memory there is, is not known here; set max-memory in bytes")
 	default:
-		s.logger.Info("no memory limit", "max_memory", s.config.Limits.MaxMemory)
+		s.logger.Info("no memory limit", "max_memory", s.config.MaxMemory)
 	}
 }
 
@@ -103,7 +103,7 @@ func parseMemory(flag, text string, machineBytes uint64) (limitBytes uint64, err
 	return n * factor, nil
 }
 
-// clientsLimit reads a value of max-memory-clients, for [frontend.Limits].
+// clientsLimit reads a value of max-memory-clients, for [frontend.Memory].
 func (m memory) clientsLimit(text string) (int, error) {
 	n, err := parseMemory("max-memory-clients", text, m.machineBytes)
 	switch {

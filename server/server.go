@@ -48,23 +48,23 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 			opened.close()
 		}
 	}()
-	secrets, err := loadSecrets(c.Secrets)
+	secrets, err := loadSecrets(c.SecretsConfig)
 	if err != nil {
 		return nil, err
 	}
-	if s.clients, err = net.Listen("tcp", c.Listen.Addr); err != nil {
+	if s.clients, err = net.Listen("tcp", c.Addr); err != nil {
 		return nil, fmt.Errorf("open client port: %w", err)
 	}
 	opened.add(s.clients.Close)
-	peerListener, err := net.Listen("tcp", c.Listen.PeerAddr)
+	peerListener, err := net.Listen("tcp", c.PeerAddr)
 	if err != nil {
 		return nil, fmt.Errorf("open peer port: %w", err)
 	}
 	opened.add(peerListener.Close)
-	if s.memory, err = newMemory(c.Limits, os.DirFS("/")); err != nil {
+	if s.memory, err = newMemory(c.MemoryConfig, os.DirFS("/")); err != nil {
 		return nil, err
 	}
-	faults := newFaults(c.Debug)
+	faults := newFaults(c.DebugConfig)
 	if s.store, err = store.Open(s.storeConfig(faults)); err != nil {
 		return nil, err
 	}
@@ -85,13 +85,13 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 // fitClients lowers max-clients to what the limit of open files allows.
 func (s *Server) fitClients() error {
 	peers, _ := s.config.Peers() // validated by New
-	wanted, limit := s.config.Limits.MaxClients, openFiles()
+	wanted, limit := s.config.MaxClients, openFiles()
 	fit, err := fitClients(wanted, len(peers), 2*frontend.Refusals, limit)
 	if err != nil {
 		return err
 	}
 	if fit < wanted {
-		s.config.Limits.MaxClients = fit
+		s.config.MaxClients = fit
 		s.logger.Warn("max-clients lowered: the limit of open files leaves room for no more",
 			"max_clients", fit, "wanted", wanted, "open_files", limit, "kept_for_the_node", limit-uint64(fit))
 	}
@@ -111,7 +111,7 @@ func (c closers) close() {
 
 // Run serves until ctx ends or the node must not go on; the error says why.
 func (s *Server) Run(ctx context.Context) error {
-	s.logger.Info("serving", "addr", s.clients.Addr().String(), "peer_addr", s.config.Listen.PeerAddr, "data_dir", s.config.Node.DataDir)
+	s.logger.Info("serving", "addr", s.clients.Addr().String(), "peer_addr", s.config.PeerAddr, "data_dir", s.config.DataDir)
 	s.logMemory()
 	clientsCtx, stopClients := context.WithCancel(ctx)
 	peersCtx, stopPeers := context.WithCancel(context.WithoutCancel(ctx))
@@ -180,7 +180,7 @@ func Abandon(drained <-chan struct{}, stopReplica, stopPeers, stopClients func()
 
 // shutdown hands leadership over and closes what is left, once no client is.
 func (s *Server) shutdown(stopPeers func(), parts *sync.WaitGroup) error {
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.Timing.Shutdown)
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownTimeout)
 	defer cancel()
 	err := s.replica.Shutdown(ctx)
 	stopPeers()
@@ -201,10 +201,10 @@ func (s *Server) fail(err error) {
 func (s *Server) storeConfig(f *faults) store.Config {
 	peers, _ := s.config.Peers() // validated by New
 	return store.Config{
-		Dir:       s.config.Node.DataDir,
-		NodeName:  s.config.Node.Name,
+		Dir:       s.config.DataDir,
+		NodeName:  s.config.Name,
 		ClusterID: clusterID(peers),
-		LogStore:  s.config.Node.LogStore,
+		LogStore:  s.config.LogStore,
 		Logger:    s.logger,
 		Hooks:     s.storeHooks(f),
 	}
@@ -212,13 +212,13 @@ func (s *Server) storeConfig(f *faults) store.Config {
 
 func (s *Server) peerConfig(ln net.Listener, secrets *secrets) peer.Config {
 	peers, _ := s.config.Peers()
-	dial := rewriteDial(s.config.Debug.PeerDial, new(net.Dialer).DialContext)
+	dial := rewriteDial(s.config.DebugPeerDial, new(net.Dialer).DialContext)
 	return peer.Config{
 		Listener:  ln,
 		Dial:      func(ctx context.Context, addr string) (net.Conn, error) { return dial(ctx, "tcp", addr) },
-		Advertise: peers[s.config.Node.Name],
+		Advertise: peers[s.config.Name],
 		ClusterID: clusterID(peers),
-		NodeName:  s.config.Node.Name,
+		NodeName:  s.config.Name,
 		NameOf:    nameOf(peers),
 		Members:   peers,
 		Secret:    secrets.cluster,
@@ -238,9 +238,9 @@ func nameOf(peers map[string]string) func(addr string) string {
 
 func (s *Server) replicaConfig(f *faults) replica.Config {
 	peers, _ := s.config.Peers()
-	t, l := s.config.Timing, s.config.Log
+	c := &s.config
 	return replica.Config{
-		Name:           s.config.Node.Name,
+		Name:           s.config.Name,
 		ClientAddr:     s.advertised(),
 		InitialCluster: peers,
 		Stores: replica.Stores{
@@ -248,8 +248,8 @@ func (s *Server) replicaConfig(f *faults) replica.Config {
 		},
 		Peers:            replica.Peers{Raft: s.peers.Layer(peer.KindRaft), Append: s.peers.Layer(peer.KindAppend), Forward: s.peers.Layer(peer.KindForward)},
 		Clock:            f.clock(),
-		Timing:           replica.Timing{Heartbeat: t.Heartbeat, Election: t.Election, Command: t.Command},
-		Snapshots:        replica.SnapshotPolicy{Entries: l.SnapshotThreshold, Interval: l.SnapshotInterval, Trailing: l.TrailingLogs},
+		Timing:           replica.Timing{Heartbeat: c.HeartbeatTimeout, Election: c.ElectionTimeout, Command: c.CommandTimeout},
+		Snapshots:        replica.SnapshotPolicy{Entries: c.SnapshotThreshold, Interval: c.SnapshotInterval, Trailing: c.TrailingLogs},
 		MemoryLimitBytes: s.memory.limitBytes,
 		Logger:           s.logger,
 		RaftLogger:       hclogger.New(s.logger),
@@ -259,28 +259,23 @@ func (s *Server) replicaConfig(f *faults) replica.Config {
 
 // advertised is the address that clients on other machines can use, as far as the node knows.
 func (s *Server) advertised() string {
-	if s.config.Listen.Advertise != "" {
-		return s.config.Listen.Advertise
+	if s.config.AdvertiseAddr != "" {
+		return s.config.AdvertiseAddr
 	}
 	return s.clients.Addr().String()
 }
 
 func (s *Server) frontConfig(secrets *secrets, f *faults) frontend.Config {
-	l := s.config.Limits
 	return frontend.Config{
-		Limits: frontend.Limits{
-			MaxClients: l.MaxClients, MaxArgs: l.MaxArgs,
-			MaxBulkBytes: l.MaxBulk, MaxKeyBytes: l.MaxKey, MaxValueBytes: l.MaxValue,
-			MaxQueryBytes: l.MaxQuery, MaxOutputBytes: l.MaxOutput, MaxPipeline: l.MaxPipeline,
-		},
-		Timeouts: frontend.Timeouts{IdleTimeout: l.IdleTimeout, TCPKeepAlive: l.TCPKeepAlive, ShutdownTimeout: s.config.Timing.Shutdown},
+		Limits:   s.config.Limits,
+		Timeouts: s.config.Timeouts,
 		Memory:   frontend.Memory{MaxMemoryBytes: s.memory.limitBytes, MaxMemoryClientsBytes: s.memory.clientsBytes},
 		Node: frontend.Node{
-			Name:     s.config.Node.Name,
-			Settings: []frontend.Setting{{Name: "dir", Value: absolute(s.config.Node.DataDir)}},
+			Name:     s.config.Name,
+			Settings: []frontend.Setting{{Name: "dir", Value: absolute(s.config.DataDir)}},
 		},
 		Logger:   s.logger,
-		Options:  frontend.Options{Debug: s.config.Debug.Enabled, Faults: f.handler()},
+		Options:  frontend.Options{Debug: s.config.Debug, Faults: f.handler()},
 		TLS:      secrets.clientTLS,
 		Password: secrets.password,
 	}

@@ -88,7 +88,7 @@ type cluster struct {
 }
 
 func newDemo(c server.Config, own demoOwn, stdout io.Writer) (*cluster, error) {
-	password, err := c.Secrets.ClientPassword()
+	password, err := c.ClientPassword()
 	if err != nil {
 		return nil, err
 	}
@@ -103,15 +103,15 @@ func newDemo(c server.Config, own demoOwn, stdout io.Writer) (*cluster, error) {
 		}
 	}
 	d := &cluster{stdout: stdout, password: password != ""}
-	if err := d.makeFolder(c.Node.DataDir, own.keep); err != nil {
+	if err := d.makeFolder(c.DataDir, own.keep); err != nil {
 		return nil, err
 	}
 	for _, c := range configs {
-		c.Node.DataDir = filepath.Join(d.dir, c.Node.Name)
+		c.DataDir = filepath.Join(d.dir, c.Name)
 		d.nodes = append(d.nodes, &process{
-			name: c.Node.Name, addr: c.Listen.Addr, password: password,
-			exe: exe, env: nodeEnvironment(c), log: filepath.Join(d.dir, c.Node.Name+".log"),
-			grace: c.Timing.Shutdown + time.Second,
+			name: c.Name, addr: c.Addr, password: password,
+			exe: exe, env: nodeEnvironment(c), log: filepath.Join(d.dir, c.Name+".log"),
+			grace: c.ShutdownTimeout + time.Second,
 		})
 	}
 	return d, nil
@@ -137,15 +137,15 @@ func demoConfigs(c server.Config, port int) []server.Config {
 	configs := make([]server.Config, demoNodes)
 	for i := range configs {
 		n := c
-		n.Node.Name = fmt.Sprintf("n%d", i+1)
-		n.Node.DataDir = filepath.Join(c.Node.DataDir, n.Node.Name)
-		n.Listen.Addr = "127.0.0.1:" + strconv.Itoa(port+i)
-		n.Listen.PeerAddr = "127.0.0.1:" + strconv.Itoa(port+peerPortOffset+i)
-		members = append(members, n.Node.Name+"="+n.Listen.PeerAddr)
+		n.Name = fmt.Sprintf("n%d", i+1)
+		n.DataDir = filepath.Join(c.DataDir, n.Name)
+		n.Addr = "127.0.0.1:" + strconv.Itoa(port+i)
+		n.PeerAddr = "127.0.0.1:" + strconv.Itoa(port+peerPortOffset+i)
+		members = append(members, n.Name+"="+n.PeerAddr)
 		configs[i] = n
 	}
 	for i := range configs {
-		configs[i].Node.InitialCluster = strings.Join(members, ",")
+		configs[i].InitialCluster = strings.Join(members, ",")
 	}
 	return configs
 }
@@ -155,10 +155,10 @@ func checkDemoNode(c server.Config) error {
 	if err := c.Validate(); err != nil {
 		return usageError{err}
 	}
-	if _, err := newLogger(c.Log, io.Discard); err != nil {
+	if _, err := newLogger(c.LogConfig, io.Discard); err != nil {
 		return usageError{err}
 	}
-	for _, addr := range []string{c.Listen.Addr, c.Listen.PeerAddr} {
+	for _, addr := range []string{c.Addr, c.PeerAddr} {
 		if err := free(addr); err != nil {
 			return err
 		}

@@ -245,8 +245,8 @@ func TestDemoTellsOfTakenPorts(t *testing.T) {
 	defer taken.Close()
 	c := server.DefaultConfig()
 	for _, change := range []func(*server.Config){
-		func(c *server.Config) { c.Listen.Addr, c.Listen.PeerAddr = taken.Addr().String(), "127.0.0.1:0" },
-		func(c *server.Config) { c.Listen.Addr, c.Listen.PeerAddr = "127.0.0.1:0", taken.Addr().String() },
+		func(c *server.Config) { c.Addr, c.PeerAddr = taken.Addr().String(), "127.0.0.1:0" },
+		func(c *server.Config) { c.Addr, c.PeerAddr = "127.0.0.1:0", taken.Addr().String() },
 	} {
 		change(&c)
 		require.ErrorContains(t, checkDemoNode(c), "--port moves the demo")

@@ -18,11 +18,11 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := c.Validate(); err != nil {
 		return usageError{err}
 	}
-	logger, err := newLogger(c.Log, stderr)
+	logger, err := newLogger(c.LogConfig, stderr)
 	if err != nil {
 		return usageError{err}
 	}
-	s, err := server.New(c, logger.With("node", c.Node.Name))
+	s, err := server.New(c, logger.With("node", c.Name))
 	if err != nil {
 		return err
 	}
@@ -34,11 +34,11 @@ func serveFlags() flagSet { return flagSet{command: "serve"} }
 
 func newLogger(c server.LogConfig, w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
-		return nil, fmt.Errorf("log-level %q: use debug, info, warn or error", c.Level)
+	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return nil, fmt.Errorf("log-level %q: use debug, info, warn or error", c.LogLevel)
 	}
 	o := &slog.HandlerOptions{Level: level}
-	if c.Format == "json" {
+	if c.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(w, o)), nil
 	}
 	return slog.New(slog.NewTextHandler(w, o)), nil

@@ -140,9 +140,9 @@ func TestLogger(t *testing.T) {
 		c    server.LogConfig
 		want string
 	}{
-		{server.LogConfig{Level: "debug", Format: "text"}, `level=DEBUG msg=low\nlevel=INFO msg=between\nlevel=WARN msg=high\n`},
-		{server.LogConfig{Level: "warn", Format: "text"}, `level=WARN msg=high\n`},
-		{server.LogConfig{Level: "warn", Format: "json"}, `{"level":"WARN","msg":"high"}\n`},
+		{server.LogConfig{LogLevel: "debug", LogFormat: "text"}, `level=DEBUG msg=low\nlevel=INFO msg=between\nlevel=WARN msg=high\n`},
+		{server.LogConfig{LogLevel: "warn", LogFormat: "text"}, `level=WARN msg=high\n`},
+		{server.LogConfig{LogLevel: "warn", LogFormat: "json"}, `{"level":"WARN","msg":"high"}\n`},
 	} {
 		var out bytes.Buffer
 		logger, err := newLogger(tc.c, &out)
@@ -160,8 +160,8 @@ func TestEnvironmentIsBelowFlags(t *testing.T) {
 	t.Setenv("HOLDFAST_ADDR", "127.0.0.1:1")
 	c, err := serveFlags().parse([]string{"--addr", "127.0.0.1:2"}, nil)
 	require.NoError(t, err)
-	require.Equal(t, "from-env", c.Node.Name)
-	require.Equal(t, "127.0.0.1:2", c.Listen.Addr)
+	require.Equal(t, "from-env", c.Name)
+	require.Equal(t, "127.0.0.1:2", c.Addr)
 }
 
 func TestPortInUse(t *testing.T) {
@@ -206,8 +206,8 @@ func TestFolderOfAnotherNodeIsRefused(t *testing.T) {
 func TestLockedFolderIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	c := server.DefaultConfig()
-	c.Node.DataDir, c.Listen.Addr, c.Listen.PeerAddr = dir, "127.0.0.1:0", "127.0.0.1:0"
-	logger, err := newLogger(c.Log, &bytes.Buffer{})
+	c.DataDir, c.Addr, c.PeerAddr = dir, "127.0.0.1:0", "127.0.0.1:0"
+	logger, err := newLogger(c.LogConfig, &bytes.Buffer{})
 	require.NoError(t, err)
 	s, err := server.New(c, logger)
 	require.NoError(t, err)
@@ -235,13 +235,13 @@ func TestSecretFiles(t *testing.T) {
 func TestLogLevelHoldsForEveryFormat(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		var b bytes.Buffer
-		logger, err := newLogger(server.LogConfig{Level: "warn", Format: format}, &b)
+		logger, err := newLogger(server.LogConfig{LogLevel: "warn", LogFormat: format}, &b)
 		require.NoError(t, err)
 		logger.Info("below")
 		require.Empty(t, b.String(), format)
 		logger.Warn("above")
 		require.Contains(t, b.String(), "above", format)
-		logger, err = newLogger(server.LogConfig{Level: "debug", Format: format}, &b)
+		logger, err = newLogger(server.LogConfig{LogLevel: "debug", LogFormat: format}, &b)
 		require.NoError(t, err)
 		logger.Debug("lowest")
 		require.Contains(t, b.String(), "lowest", format)

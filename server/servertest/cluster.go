@@ -89,9 +89,9 @@ func (c *Cluster) Stop() {
 // config is what the node of that name is configured with.
 func (c *Cluster) config(name string) server.Config {
 	conf := server.DefaultConfig()
-	conf.Node.Name = name
-	conf.Listen.Addr, conf.Listen.PeerAddr = name+clientPort, name+peerPort
-	conf.Secrets.ClusterSecret = "a secret of this test's"
+	conf.Name = name
+	conf.Addr, conf.PeerAddr = name+clientPort, name+peerPort
+	conf.ClusterSecret = "a secret of this test's"
 	if c.options.Tune != nil {
 		c.options.Tune(&conf)
 	}

@@ -101,11 +101,11 @@ func (n *Node) Start() {
 func (n *Node) open() (*process, error) {
 	c := n.cluster
 	conf := c.config(n.Name)
-	clients, err := c.Net.Listen(conf.Listen.Addr)
+	clients, err := c.Net.Listen(conf.Addr)
 	if err != nil {
 		return nil, err
 	}
-	peers, err := c.Net.Listen(conf.Listen.PeerAddr)
+	peers, err := c.Net.Listen(conf.PeerAddr)
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +114,8 @@ func (n *Node) open() (*process, error) {
 		return nil, err
 	}
 	if p.peers, err = peer.New(peer.Config{
-		Listener: peers, Dial: c.Net.Dial(conf.Listen.PeerAddr), Advertise: conf.Listen.PeerAddr,
-		ClusterID: "servertest", NodeName: n.Name, NameOf: c.nameAt, Secret: []byte(conf.Secrets.ClusterSecret), Logger: c.options.Logs,
+		Listener: peers, Dial: c.Net.Dial(conf.PeerAddr), Advertise: conf.PeerAddr,
+		ClusterID: "servertest", NodeName: n.Name, NameOf: c.nameAt, Secret: []byte(conf.ClusterSecret), Logger: c.options.Logs,
 	}); err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (p *process) run(n *Node, what string, run func() error) {
 
 func (n *Node) hooks(conf *server.Config) store.Hooks {
 	return store.Hooks{
-		StallLimit: conf.Timing.Stall,
+		StallLimit: conf.DiskStallLimit,
 		OnStall:    func(op store.Op, _ time.Duration) { n.die(fmt.Errorf("disk hangs: %s", op)) },
 		OnFault:    func(op store.Op, err error) { n.die(fmt.Errorf("disk failed: %s: %w", op, err)) },
 		Faults:     n.Disk,
@@ -169,17 +169,17 @@ const stubbornness = 3 * time.Second
 
 func (n *Node) replicaConfig(conf *server.Config, p *process) replica.Config {
 	logs := n.cluster.options.Logs.With("node", n.Name)
-	timing := replica.Timing{Heartbeat: conf.Timing.Heartbeat, Election: conf.Timing.Election, Command: conf.Timing.Command}
+	timing := replica.Timing{Heartbeat: conf.HeartbeatTimeout, Election: conf.ElectionTimeout, Command: conf.CommandTimeout}
 	if n.cluster.options.NoLinger {
 		timing.Linger = -1
 	}
 	if n.Name == n.cluster.options.Stubborn {
 		timing.Heartbeat, timing.Election, timing.Lease = stubbornness, stubbornness, stubbornness
-		timing.ClockStep = conf.Timing.Election
+		timing.ClockStep = conf.ElectionTimeout
 	}
 	return replica.Config{
 		Name:           n.Name,
-		ClientAddr:     conf.Listen.Addr,
+		ClientAddr:     conf.Addr,
 		InitialCluster: n.cluster.members,
 		Stores: replica.Stores{
 			Log: p.store.Log, Stable: p.store.Stable, Snapshots: p.store.Snapshots, Epoch: p.store.Epoch,
@@ -188,7 +188,7 @@ func (n *Node) replicaConfig(conf *server.Config, p *process) replica.Config {
 		Clock:  n.Clock,
 		Timing: timing,
 		Snapshots: replica.SnapshotPolicy{
-			Entries: conf.Log.SnapshotThreshold, Interval: conf.Log.SnapshotInterval, Trailing: conf.Log.TrailingLogs,
+			Entries: conf.SnapshotThreshold, Interval: conf.SnapshotInterval, Trailing: conf.TrailingLogs,
 		},
 		MemoryLimitBytes: n.memoryLimit(conf),
 		Logger:           logs,
@@ -198,14 +198,9 @@ func (n *Node) replicaConfig(conf *server.Config, p *process) replica.Config {
 }
 
 func (n *Node) frontConfig(conf *server.Config) frontend.Config {
-	l := conf.Limits
 	return frontend.Config{
-		Limits: frontend.Limits{
-			MaxClients: l.MaxClients, MaxArgs: l.MaxArgs,
-			MaxBulkBytes: l.MaxBulk, MaxKeyBytes: l.MaxKey, MaxValueBytes: l.MaxValue,
-			MaxQueryBytes: l.MaxQuery, MaxOutputBytes: l.MaxOutput, MaxPipeline: l.MaxPipeline,
-		},
-		Timeouts: frontend.Timeouts{IdleTimeout: l.IdleTimeout, ShutdownTimeout: conf.Timing.Shutdown},
+		Limits:   conf.Limits,
+		Timeouts: conf.Timeouts,
 		Memory:   frontend.Memory{MaxMemoryBytes: n.memoryLimit(conf)},
 		Node:     frontend.Node{Name: n.Name},
 		Logger:   n.cluster.options.Logs,
@@ -214,7 +209,7 @@ func (n *Node) frontConfig(conf *server.Config) frontend.Config {
 
 // memoryLimit is max-memory as it is on a machine that does not tell how much memory it has.
 func (n *Node) memoryLimit(conf *server.Config) uint64 {
-	limitBytes, err := server.ParseMaxMemory(conf.Limits.MaxMemory, 0)
+	limitBytes, err := server.ParseMaxMemory(conf.MaxMemory, 0)
 	require.NoError(n.cluster.T, err)
 	return limitBytes
 }
@@ -297,7 +292,7 @@ func (n *Node) Stop() error {
 	if p == nil {
 		return errors.New("it does not run")
 	}
-	limit := n.cluster.config(n.Name).Timing.Shutdown
+	limit := n.cluster.config(n.Name).ShutdownTimeout
 	p.stopClients()
 	<-p.drained
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

@@ -169,13 +169,13 @@ func (p *player) tuning(options []string) func(*server.Config) {
 			name, value, _ := strings.Cut(option, "=")
 			switch name {
 			case "command":
-				c.Timing.Command = p.duration(value)
+				c.CommandTimeout = p.duration(value)
 			case "trailing":
-				c.Log.TrailingLogs = uint64(p.integer(value))
+				c.TrailingLogs = uint64(p.integer(value))
 			case "snapshot-entries":
-				c.Log.SnapshotThreshold, c.Log.SnapshotInterval = uint64(p.integer(value)), time.Second
-			case "max-memory", "max-memory." + c.Node.Name:
-				c.Limits.MaxMemory = value
+				c.SnapshotThreshold, c.SnapshotInterval = uint64(p.integer(value)), time.Second
+			case "max-memory", "max-memory." + c.Name:
+				c.MaxMemory = value
 			default:
 				if strings.HasPrefix(name, "max-memory.") {
 					continue // another node's

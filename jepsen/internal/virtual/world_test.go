@@ -64,8 +64,8 @@ func newWorld(t *testing.T, o worldOptions) *world {
 	options := servertest.Options{
 		Nodes: o.nodes, Backend: o.broken,
 		Tune: func(c *server.Config) {
-			c.Log.SnapshotThreshold, c.Log.SnapshotInterval, c.Log.TrailingLogs = 64, 500*time.Millisecond, 8
-			c.Timing.Stall = stallLimit
+			c.SnapshotThreshold, c.SnapshotInterval, c.TrailingLogs = 64, 500*time.Millisecond, 8
+			c.DiskStallLimit = stallLimit
 		},
 	}
 	if o.stubborn {

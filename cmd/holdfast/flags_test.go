@@ -1,0 +1,36 @@
+package main
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server"
+)
+
+// TestFlagIsItsField: a flag has the name of the one field that it sets, so that a search for either finds all uses.
+func TestFlagIsItsField(t *testing.T) {
+	var c server.Config
+	fields := make(map[any]string) // names by address
+	var walk func(v reflect.Value)
+	walk = func(v reflect.Value) {
+		for i := range v.NumField() {
+			if v.Field(i).Kind() == reflect.Struct {
+				walk(v.Field(i))
+				continue
+			}
+			fields[v.Field(i).Addr().Interface()] = v.Type().Field(i).Name
+		}
+	}
+	walk(reflect.ValueOf(&c).Elem())
+	rows := 0
+	for _, o := range options(&c) {
+		if o.heading == "" {
+			require.True(t, strings.EqualFold(strings.ReplaceAll(o.name, "-", ""), fields[o.value]), "--%s sets %s", o.name, fields[o.value])
+			rows++
+		}
+	}
+	require.Greater(t, rows, 40)
+}
