@@ -107,7 +107,7 @@ func DefaultConfig() Config {
 		NodeConfig:    NodeConfig{Name: "n1"},
 		ListenConfig:  ListenConfig{Addr: "127.0.0.1:6379", PeerAddr: "127.0.0.1:7379"},
 		LogConfig:     LogConfig{LogLevel: "info", LogFormat: "text"},
-		StorageConfig: StorageConfig{DataDir: "./holdfast-data", LogStore: store.KindWAL, DiskStallLimit: 10 * time.Second},
+		StorageConfig: StorageConfig{DataDir: "./holdfast-data", LogStore: store.KindWAL, DiskStallLimit: store.DefaultDiskStallLimit},
 		SnapshotPolicy: SnapshotPolicy{
 			SnapshotThreshold: replica.DefaultSnapshotEntries,
 			SnapshotInterval:  replica.DefaultSnapshotInterval,

@@ -45,7 +45,7 @@ func (s *Server) onEvent(event replica.Event) {
 // write would otherwise keep its leadership, and nobody could lock (hashicorp/raft#503).
 func (s *Server) storeHooks(f *faults) store.Hooks {
 	return store.Hooks{
-		StallLimit: s.config.DiskStallLimit,
+		DiskStallLimit: s.config.DiskStallLimit,
 		OnStall: func(op store.Op, elapsed time.Duration) {
 			s.fail(fmt.Errorf("disk hangs: %s has not returned for %v: ending, so that another node can lead", op, elapsed.Round(time.Millisecond)))
 		},

@@ -201,8 +201,8 @@ func (s *Server) fail(err error) {
 func (s *Server) storeConfig(f *faults) store.Config {
 	peers, _ := s.config.Peers() // validated by New
 	return store.Config{
-		Dir:       s.config.DataDir,
-		NodeName:  s.config.Name,
+		DataDir:   s.config.DataDir,
+		Name:      s.config.Name,
 		ClusterID: clusterID(peers),
 		LogStore:  s.config.LogStore,
 		Logger:    s.logger,
@@ -218,7 +218,7 @@ func (s *Server) peerConfig(ln net.Listener, secrets *secrets) peer.Config {
 		Dial:      func(ctx context.Context, addr string) (net.Conn, error) { return dial(ctx, "tcp", addr) },
 		Advertise: peers[s.config.Name],
 		ClusterID: clusterID(peers),
-		NodeName:  s.config.Name,
+		Name:      s.config.Name,
 		NameOf:    nameOf(peers),
 		Members:   peers,
 		Secret:    secrets.cluster,

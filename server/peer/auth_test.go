@@ -247,7 +247,7 @@ func TestTLSConfigurationIsChecked(t *testing.T) {
 	n := peertest.New()
 	l, err := n.Listen("n1:1")
 	require.NoError(t, err)
-	c := Config{Listener: l, Dial: n.Dial("n1"), ClusterID: "c", NodeName: "n", TLS: &tls.Config{}}
+	c := Config{Listener: l, Dial: n.Dial("n1"), ClusterID: "c", Name: "n", TLS: &tls.Config{}}
 	_, err = New(c)
 	require.ErrorContains(t, err, "no certificate authority")
 	c.TLS = &tls.Config{RootCAs: ca.pool()}

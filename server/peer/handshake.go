@@ -69,7 +69,7 @@ func (m *Mux) introduce(conn net.Conn, k Kind, addr string) (net.Conn, string, e
 	if err != nil {
 		return nil, "", err
 	}
-	hello := appendHello(nil, introduction{kind: k, cluster: m.config.ClusterID, name: m.config.NodeName})
+	hello := appendHello(nil, introduction{kind: k, cluster: m.config.ClusterID, name: m.config.Name})
 	if _, err := conn.Write(hello); err != nil {
 		return nil, "", fmt.Errorf("write hello: %w", err)
 	}
@@ -99,7 +99,7 @@ func (m *Mux) introduce(conn net.Conn, k Kind, addr string) (net.Conn, string, e
 
 // checkName makes sure that the node that answered is the one that was meant.
 func (m *Mux) checkName(name, addr string) error {
-	if name == m.config.NodeName {
+	if name == m.config.Name {
 		return errSameName
 	}
 	if m.config.NameOf == nil {
@@ -130,7 +130,7 @@ func (m *Mux) answer(conn net.Conn) (net.Conn, introduction, error) {
 		_, _ = conn.Write([]byte{byte(s), version})
 		return nil, peer, &peerError{peer: peer, err: err}
 	}
-	challenge := appendChallenge(nil, m.config.NodeName)
+	challenge := appendChallenge(nil, m.config.Name)
 	if _, err := conn.Write(challenge); err != nil {
 		return nil, peer, fmt.Errorf("write challenge: %w", err)
 	}
@@ -162,7 +162,7 @@ func (m *Mux) judge(peer introduction) (status, error) {
 		return statusCluster, fmt.Errorf("%w: no member of this one is called %q", errCluster, truncate(peer.name))
 	case m.layers[peer.kind] == nil:
 		return statusKind, fmt.Errorf("it wants a connection of an unknown kind (%s)", peer.kind)
-	case peer.name == m.config.NodeName:
+	case peer.name == m.config.Name:
 		return statusName, errSameName
 	default:
 		return statusOK, nil

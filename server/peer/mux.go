@@ -50,7 +50,7 @@ type Config struct {
 	Advertise string
 
 	ClusterID string
-	NodeName  string
+	Name      string
 	// NameOf, when not nil, is the name of the node that should answer at an address,
 	// or "" if any may. Raft counts votes by address: two addresses that lead to the
 	// same node by mistake would give it two votes.
@@ -89,8 +89,8 @@ func New(c Config) (*Mux, error) {
 	switch {
 	case c.Listener == nil, c.Dial == nil:
 		return nil, errors.New("configure peer port: listener and dial function are needed")
-	case c.NodeName == "" || len(c.NodeName) > maxName:
-		return nil, fmt.Errorf("configure peer port: node name %q: use 1 to %d bytes", c.NodeName, maxName)
+	case c.Name == "" || len(c.Name) > maxName:
+		return nil, fmt.Errorf("configure peer port: node name %q: use 1 to %d bytes", c.Name, maxName)
 	case c.ClusterID == "" || len(c.ClusterID) > maxCluster:
 		return nil, fmt.Errorf("configure peer port: cluster id %q: use 1 to %d bytes", c.ClusterID, maxCluster)
 	}

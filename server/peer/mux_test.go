@@ -61,7 +61,7 @@ func start(t *testing.T, n *peertest.Network, name string, change ...func(*Confi
 	require.NoError(t, err)
 	log := &logBuffer{}
 	c := Config{
-		Listener: l, Dial: n.Dial(name + ":1"), ClusterID: "c1", NodeName: name,
+		Listener: l, Dial: n.Dial(name + ":1"), ClusterID: "c1", Name: name,
 		Secret: []byte("s3cret"), HandshakeTimeout: 2 * time.Second, Logger: log.logger(),
 	}
 	for _, f := range change {
@@ -233,7 +233,7 @@ func TestNodesOfOtherClustersAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, "another cluster secret")
 	})
 	t.Run("name", func(t *testing.T) {
-		line, err := refusal(t, func(c *Config) { c.NodeName = "n2" }, same)
+		line, err := refusal(t, func(c *Config) { c.Name = "n2" }, same)
 		require.ErrorContains(t, err, "same name")
 		require.Contains(t, line, "same name")
 	})
@@ -358,7 +358,7 @@ func TestRunSaysWhenTheListenerFails(t *testing.T) {
 		n := peertest.New()
 		l, err := n.Listen("n1:1")
 		require.NoError(t, err)
-		m, err := New(Config{Listener: l, Dial: n.Dial("n1"), ClusterID: "c", NodeName: "n"})
+		m, err := New(Config{Listener: l, Dial: n.Dial("n1"), ClusterID: "c", Name: "n"})
 		require.NoError(t, err)
 		go func() { _ = l.Close() }()
 		require.ErrorIs(t, m.Run(t.Context()), net.ErrClosed)
@@ -529,10 +529,10 @@ func TestConfigurationIsChecked(t *testing.T) {
 	n := peertest.New()
 	l, err := n.Listen("n1:1")
 	require.NoError(t, err)
-	good := Config{Listener: l, Dial: n.Dial("n1"), ClusterID: "c", NodeName: "n"}
+	good := Config{Listener: l, Dial: n.Dial("n1"), ClusterID: "c", Name: "n"}
 	for want, spoil := range map[string]func(*Config){
 		"listener":   func(c *Config) { c.Listener = nil },
-		"node name":  func(c *Config) { c.NodeName = strings.Repeat("n", 256) },
+		"node name":  func(c *Config) { c.Name = strings.Repeat("n", 256) },
 		"cluster id": func(c *Config) { c.ClusterID = "" },
 	} {
 		c := good

@@ -25,7 +25,7 @@ func startRaft(t *testing.T, n *node, peers raft.Configuration) *raft.Raft {
 	s, err := storetest.NewDisk().Open(store.Config{})
 	require.NoError(t, err)
 	c := raft.DefaultConfig()
-	c.LocalID = raft.ServerID(n.config.NodeName)
+	c.LocalID = raft.ServerID(n.config.Name)
 	c.Logger = hclogger.New(slog.New(slog.DiscardHandler))
 	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: n.Layer(KindRaft), MaxPool: 3, Timeout: time.Second, MaxRPCsInFlight: 1, Logger: c.Logger,
@@ -103,7 +103,7 @@ func TestOverTCP(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
 			c := Config{
-				Listener: l, ClusterID: "c1", NodeName: name, Secret: []byte("s"),
+				Listener: l, ClusterID: "c1", Name: name, Secret: []byte("s"),
 				Dial: func(ctx context.Context, addr string) (net.Conn, error) {
 					return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 				},

@@ -34,12 +34,12 @@ func realCluster(b *testing.B) (leader, follower *replica.Replica) {
 	var stores []*store.Store
 	dir := b.TempDir()
 	for name, listener := range listeners {
-		disk, err := store.Open(store.Config{Dir: filepath.Join(dir, name), NodeName: name, ClusterID: "bench", LogStore: store.KindWAL})
+		disk, err := store.Open(store.Config{DataDir: filepath.Join(dir, name), Name: name, ClusterID: "bench", LogStore: store.KindWAL})
 		require.NoError(b, err)
 		stores = append(stores, disk)
 		dialer := &net.Dialer{}
 		port, err := peer.New(peer.Config{
-			Listener: listener, ClusterID: "bench", NodeName: name,
+			Listener: listener, ClusterID: "bench", Name: name,
 			Dial: func(ctx context.Context, addr string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) },
 		})
 		require.NoError(b, err)

@@ -115,7 +115,7 @@ func (n *Node) open() (*process, error) {
 	}
 	if p.peers, err = peer.New(peer.Config{
 		Listener: peers, Dial: c.Net.Dial(conf.PeerAddr), Advertise: conf.PeerAddr,
-		ClusterID: "servertest", NodeName: n.Name, NameOf: c.nameAt, Secret: []byte(conf.ClusterSecret), Logger: c.options.Logs,
+		ClusterID: "servertest", Name: n.Name, NameOf: c.nameAt, Secret: []byte(conf.ClusterSecret), Logger: c.options.Logs,
 	}); err != nil {
 		return nil, err
 	}
@@ -157,10 +157,10 @@ func (p *process) run(n *Node, what string, run func() error) {
 
 func (n *Node) hooks(conf *server.Config) store.Hooks {
 	return store.Hooks{
-		StallLimit: conf.DiskStallLimit,
-		OnStall:    func(op store.Op, _ time.Duration) { n.die(fmt.Errorf("disk hangs: %s", op)) },
-		OnFault:    func(op store.Op, err error) { n.die(fmt.Errorf("disk failed: %s: %w", op, err)) },
-		Faults:     n.Disk,
+		DiskStallLimit: conf.DiskStallLimit,
+		OnStall:        func(op store.Op, _ time.Duration) { n.die(fmt.Errorf("disk hangs: %s", op)) },
+		OnFault:        func(op store.Op, err error) { n.die(fmt.Errorf("disk failed: %s: %w", op, err)) },
+		Faults:         n.Disk,
 	}
 }
 

@@ -53,7 +53,7 @@ func TestWatchdogDoesNotCountTheTimeInWhichTheProcessIsFrozen(t *testing.T) {
 func appendSlowly(t *testing.T) {
 	faults := store.NewFaults()
 	s := open(t, store.Hooks{
-		StallLimit: freezeLimit,
+		DiskStallLimit: freezeLimit,
 		OnStall: func(op store.Op, elapsed time.Duration) {
 			fmt.Printf("%s stalled for %s\n", op, elapsed)
 		},

@@ -27,8 +27,8 @@ type guard struct {
 }
 
 func newGuard(h Hooks) *guard {
-	if h.StallLimit == 0 {
-		h.StallLimit = DefaultStallLimit
+	if h.DiskStallLimit == 0 {
+		h.DiskStallLimit = DefaultDiskStallLimit
 	}
 	return &guard{hooks: h}
 }
@@ -48,7 +48,7 @@ type watch struct {
 // stallTicks is how many ticks make the limit.
 const stallTicks = 8
 
-func (g *guard) tickEvery() time.Duration { return g.hooks.StallLimit / stallTicks }
+func (g *guard) tickEvery() time.Duration { return g.hooks.DiskStallLimit / stallTicks }
 
 func (g *guard) begin(op Op) *watch {
 	w, _ := g.watches.Get().(*watch)

@@ -39,10 +39,10 @@ func TestWatchdogReportsACallThatHangs(t *testing.T) {
 		reports := make(chan report, 10)
 		faults := store.NewFaults()
 		s := open(t, store.Hooks{
-			StallLimit: 3 * time.Second,
-			OnStall:    func(op store.Op, elapsed time.Duration) { reports <- report{op: op, elapsed: elapsed} },
-			OnFault:    func(op store.Op, err error) { reports <- report{op: op, err: err} },
-			Faults:     faults,
+			DiskStallLimit: 3 * time.Second,
+			OnStall:        func(op store.Op, elapsed time.Duration) { reports <- report{op: op, elapsed: elapsed} },
+			OnFault:        func(op store.Op, err error) { reports <- report{op: op, err: err} },
+			Faults:         faults,
 		})
 		faults.Inject(store.Fault{Op: store.OpStoreLogs, Hang: true})
 		returned := make(chan error, 2)
@@ -70,7 +70,7 @@ func TestWatchdogIgnoresCallsThatAreMerelySlow(t *testing.T) {
 			OnFault: func(op store.Op, err error) { t.Errorf("%s failed: %v", op, err) },
 			Faults:  faults,
 		})
-		faults.Inject(store.Fault{Delay: store.DefaultStallLimit - 1})
+		faults.Inject(store.Fault{Delay: store.DefaultDiskStallLimit - 1})
 		for i := range 20 {
 			require.NoError(t, s.Log.StoreLog(&raft.Log{Index: uint64(2 + i)}))
 			require.NoError(t, s.Stable.Set([]byte("k"), []byte("v")))

@@ -77,12 +77,12 @@ func loadIdentity(fs vfs.FS, dir string) (*identity, error) {
 // mismatch says why the folder in dir is not for c, or nothing.
 func (id *identity) mismatch(c *Config) error {
 	switch {
-	case id.Node != c.NodeName:
-		return fmt.Errorf("data folder %s belongs to node %q, this node is %q", c.Dir, id.Node, c.NodeName)
+	case id.Node != c.Name:
+		return fmt.Errorf("data folder %s belongs to node %q, this node is %q", c.DataDir, id.Node, c.Name)
 	case id.Cluster != c.ClusterID:
-		return fmt.Errorf("data folder %s belongs to cluster %q, this node is configured for %q", c.Dir, id.Cluster, c.ClusterID)
+		return fmt.Errorf("data folder %s belongs to cluster %q, this node is configured for %q", c.DataDir, id.Cluster, c.ClusterID)
 	case id.LogStore != c.LogStore:
-		return fmt.Errorf("data folder %s keeps its log in a %s store, configured is %s: it cannot be changed", c.Dir, id.LogStore, c.LogStore)
+		return fmt.Errorf("data folder %s keeps its log in a %s store, configured is %s: it cannot be changed", c.DataDir, id.LogStore, c.LogStore)
 	default:
 		return nil
 	}

@@ -71,18 +71,18 @@ type folder struct {
 	epoch     uint64
 }
 
-func (f *folder) path(name string) string { return filepath.Join(f.config.Dir, name) }
+func (f *folder) path(name string) string { return filepath.Join(f.config.DataDir, name) }
 
 func (f *folder) open() error {
-	if err := makeFolder(f.FS, filepath.Clean(f.config.Dir)); err != nil {
+	if err := makeFolder(f.FS, filepath.Clean(f.config.DataDir)); err != nil {
 		return fmt.Errorf("make data folder: %w", err)
 	}
-	lock, err := f.Lock(f.config.Dir)
+	lock, err := f.Lock(f.config.DataDir)
 	if err != nil {
 		return err
 	}
 	f.lock = lock
-	id, err := loadIdentity(f.FS, f.config.Dir)
+	id, err := loadIdentity(f.FS, f.config.DataDir)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (f *folder) open() error {
 	if f.epoch == 0 && !isNew {
 		// No Open has returned yet. A crash may have come between the writing of "ready" and
 		// its sync: a power cut would bring back "creating", and the next Open begin again.
-		if err := id.save(f.FS, f.config.Dir); err != nil {
+		if err := id.save(f.FS, f.config.DataDir); err != nil {
 			return err
 		}
 	}
@@ -153,12 +153,12 @@ func (f *folder) create(id *identity) error {
 			}
 		}
 		id = &identity{
-			Format: identityFormat, Node: f.config.NodeName, Cluster: f.config.ClusterID, LogStore: f.config.LogStore,
+			Format: identityFormat, Node: f.config.Name, Cluster: f.config.ClusterID, LogStore: f.config.LogStore,
 			State: stateCreating, CreatedAt: time.Now().UTC(), CreatedBy: release(),
 		}
 	}
 	// Also when it was read: parts without an identity are taken for a node that lost it.
-	if err := id.save(f.FS, f.config.Dir); err != nil {
+	if err := id.save(f.FS, f.config.DataDir); err != nil {
 		return err
 	}
 	for _, name := range parts {
@@ -170,7 +170,7 @@ func (f *folder) create(id *identity) error {
 		return err
 	}
 	id.State = stateReady
-	return id.save(f.FS, f.config.Dir)
+	return id.save(f.FS, f.config.DataDir)
 }
 
 func (f *folder) createParts() error {
@@ -192,7 +192,7 @@ func (f *folder) createParts() error {
 	} else if err := createBolt(f.path(boltLogName)); err != nil {
 		return err
 	}
-	return f.FS.SyncDir(f.config.Dir)
+	return f.FS.SyncDir(f.config.DataDir)
 }
 
 func (f *folder) openParts() (err error) {

@@ -33,7 +33,7 @@ func memoryDir(t testing.TB) string {
 }
 
 func config(dir, kind string) Config {
-	return Config{Dir: dir, NodeName: "n1", ClusterID: "c1", LogStore: kind}
+	return Config{DataDir: dir, Name: "n1", ClusterID: "c1", LogStore: kind}
 }
 
 func mustOpen(t testing.TB, c Config) *Store {
@@ -186,7 +186,7 @@ func TestFoldersOfOthersAreRefused(t *testing.T) {
 	fill(t, s)
 	require.NoError(t, s.Close())
 	for want, change := range map[string]func(*Config){
-		`belongs to node "n1", this node is "n2"`:                   func(c *Config) { c.NodeName = "n2" },
+		`belongs to node "n1", this node is "n2"`:                   func(c *Config) { c.Name = "n2" },
 		`belongs to cluster "c1", this node is configured for "c2"`: func(c *Config) { c.ClusterID = "c2" },
 		"keeps its log in a wal store, configured is bolt":          func(c *Config) { c.LogStore = KindBolt },
 		`log store "paper": use wal or bolt`:                        func(c *Config) { c.LogStore = "paper" },

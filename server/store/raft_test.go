@@ -77,11 +77,11 @@ func (m *member) start(t *testing.T, peers raft.Configuration) {
 	s, err := Open(m.config)
 	require.NoError(t, err)
 	c := raft.DefaultConfig()
-	c.LocalID = raft.ServerID(m.config.NodeName)
+	c.LocalID = raft.ServerID(m.config.Name)
 	c.Logger = hclogger.New(slog.New(slog.DiscardHandler))
 	c.SnapshotThreshold, c.SnapshotInterval, c.TrailingLogs = 40, 100*time.Millisecond, 20
 	m.store, m.fsm = s, &tally{t: t}
-	_, m.transport = raft.NewInmemTransport(raft.ServerAddress(m.config.NodeName))
+	_, m.transport = raft.NewInmemTransport(raft.ServerAddress(m.config.Name))
 	if s.Epoch == 1 {
 		require.NoError(t, raft.BootstrapCluster(c, s.Log, s.Stable, s.Snapshots, m.transport, peers))
 	}
@@ -132,7 +132,7 @@ func TestRaftOverRealFolders(t *testing.T) {
 				var peers raft.Configuration
 				for i := range 3 {
 					name := fmt.Sprintf("n%d", i+1)
-					c := Config{Dir: dir + "/" + name, NodeName: name, ClusterID: "c1", LogStore: kind}
+					c := Config{DataDir: dir + "/" + name, Name: name, ClusterID: "c1", LogStore: kind}
 					c.Hooks.OnFault = func(op Op, err error) { t.Errorf("%s: %s: %v", name, op, err) }
 					c.Hooks.OnStall = func(op Op, elapsed time.Duration) { t.Errorf("%s: %s takes %v", name, op, elapsed) }
 					members = append(members, &member{config: c})
@@ -214,7 +214,7 @@ func TestRaftSurvivesALateSnapshot(t *testing.T) {
 		var peers raft.Configuration
 		for i := range 3 {
 			name := fmt.Sprintf("n%d", i+1)
-			members = append(members, &member{config: Config{Dir: dir + "/" + name, NodeName: name, ClusterID: "c1", LogStore: KindWAL}})
+			members = append(members, &member{config: Config{DataDir: dir + "/" + name, Name: name, ClusterID: "c1", LogStore: KindWAL}})
 			peers.Servers = append(peers.Servers, raft.Server{ID: raft.ServerID(name), Address: raft.ServerAddress(name)})
 		}
 		for _, m := range members {
@@ -238,7 +238,7 @@ func TestRaftSurvivesALateSnapshot(t *testing.T) {
 		require.NoError(t, leader.store.Log.GetLog(early.index, &at))
 		state := fmt.Sprintf("%d %d", early.index, early.value)
 		request := &raft.InstallSnapshotRequest{
-			RPCHeader:       raft.RPCHeader{ProtocolVersion: 3, ID: []byte(leader.config.NodeName), Addr: []byte(leader.config.NodeName)},
+			RPCHeader:       raft.RPCHeader{ProtocolVersion: 3, ID: []byte(leader.config.Name), Addr: []byte(leader.config.Name)},
 			SnapshotVersion: 1, Term: leader.raft.CurrentTerm(), LastLogIndex: at.Index, LastLogTerm: at.Term,
 			Configuration: raft.EncodeConfiguration(peers), ConfigurationIndex: 1, Size: int64(len(state)),
 		}

@@ -16,8 +16,8 @@ const (
 
 // Config says which folder, whose, and what to do when the disk misbehaves.
 type Config struct {
-	Dir       string
-	NodeName  string
+	DataDir   string
+	Name      string
 	ClusterID string
 	// LogStore is KindWAL or KindBolt.
 	LogStore string
@@ -27,10 +27,10 @@ type Config struct {
 
 // Hooks tell the owner what the disk does.
 type Hooks struct {
-	// StallLimit is how long one call may take. 0: DefaultStallLimit.
-	StallLimit time.Duration
+	// DiskStallLimit is how long one call may take. 0: DefaultDiskStallLimit.
+	DiskStallLimit time.Duration
 	// OnStall is called once per Store, on its own goroutine, when a call has been running longer
-	// than StallLimit. The owner should end the process.
+	// than DiskStallLimit. The owner should end the process.
 	OnStall func(op Op, elapsed time.Duration)
 	// OnFault is called once per Store, on its own goroutine, when a call on Log or Stable failed
 	// for another reason than a missing entry. The disk cannot be trusted then, and neither store
@@ -42,11 +42,11 @@ type Hooks struct {
 	Faults *Faults
 }
 
-// DefaultStallLimit is longer than what healthy disks are known to stall for
+// DefaultDiskStallLimit is longer than what healthy disks are known to stall for
 // (a journal commit, a cloud volume's hiccup: up to a few seconds), since a hiccup
 // of shared storage that ended all nodes at once would be worse than waiting; and
 // short enough that a dead disk of a leader costs seconds.
-const DefaultStallLimit = 10 * time.Second
+const DefaultDiskStallLimit = 10 * time.Second
 
 // Op names a call on a store.
 type Op string

@@ -225,7 +225,7 @@ func (n *Node) Open(change func(*replica.Config)) (*replica.Replica, *peer.Mux, 
 	}
 	port, err := peer.New(peer.Config{
 		Listener: listener, Dial: c.Net.Dial(n.Name + peerPort),
-		ClusterID: "test", NodeName: n.Name, Secret: []byte("secret"), Logger: c.options.Logs,
+		ClusterID: "test", Name: n.Name, Secret: []byte("secret"), Logger: c.options.Logs,
 	})
 	if err != nil {
 		return nil, nil, errors.Join(err, listener.Close())

@@ -92,7 +92,7 @@ func (l *turns) DeleteRange(lo, hi uint64) error {
 
 // openOn opens the folder as a process on a disk finds it.
 func openOn(p *memdisk.Process, c store.Config) (*store.Store, error) {
-	c.Dir, c.NodeName, c.ClusterID, c.LogStore = dataDir, "node", "cluster", store.KindWAL
+	c.DataDir, c.Name, c.ClusterID, c.LogStore = dataDir, "node", "cluster", store.KindWAL
 	return store.OpenOn(store.Device{
 		FS:           p,
 		Lock:         func(string) (io.Closer, error) { return io.NopCloser(nil), nil },

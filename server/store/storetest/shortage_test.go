@@ -30,9 +30,9 @@ func TestShortageOfDescriptors(t *testing.T) {
 			stalled := make(chan time.Duration, 1)
 			disk := NewDisk()
 			s, err := disk.Open(store.Config{Hooks: store.Hooks{
-				StallLimit: 4 * time.Second,
-				OnStall:    func(_ store.Op, elapsed time.Duration) { stalled <- elapsed },
-				OnFault:    func(op store.Op, err error) { t.Errorf("%s: %v", op, err) },
+				DiskStallLimit: 4 * time.Second,
+				OnStall:        func(_ store.Op, elapsed time.Duration) { stalled <- elapsed },
+				OnFault:        func(op store.Op, err error) { t.Errorf("%s: %v", op, err) },
 			}})
 			require.NoError(t, err)
 			require.NoError(t, filling(s, 1, 2))
