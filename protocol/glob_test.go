@@ -42,6 +42,10 @@ func TestMatch(t *testing.T) {
 		{pattern: "[", s: "["},
 		{pattern: "[^", s: "x", want: true},
 		{pattern: "[a-]", s: "^", want: true}, // the range ends at the bracket
+		// Bytes are signed: above 0x7f they stand before all others, and the ends of a range are swapped by that order.
+		{pattern: "[\x80-a]", s: "\x90", want: true},
+		{pattern: "[a-\x80]", s: "B", want: true},
+		{pattern: "[a-\x80]", s: "b"},
 		{pattern: "ABC", s: "abc"},
 		{pattern: "ABC", s: "abc", nocase: true, want: true},
 		{pattern: "[A-C]", s: "b", nocase: true, want: true},

@@ -182,6 +182,15 @@ func TestReaderLimits(t *testing.T) {
 	requireAnySplit(t, l, []byte(words), readerCase{err: "invalid multibulk length"}.want())
 }
 
+// TestReaderOfManyWords: a command that needs more slots than are kept loses none of them between its pieces.
+func TestReaderOfManyWords(t *testing.T) {
+	t.Parallel()
+	const words = keepSlots + 10
+	input := []byte(fmt.Sprintf("*%d\r\n", words) + strings.Repeat("$1\r\na\r\n", words))
+	want := parsed{commands: [][]string{slices.Repeat([]string{"a"}, words)}}
+	requireAnySplit(t, DefaultLimits(), input, want)
+}
+
 func TestReaderBeforeAuth(t *testing.T) {
 	t.Parallel()
 	l := DefaultLimits()

@@ -60,10 +60,22 @@ func TestDecodeValueRefusesNonsense(t *testing.T) {
 		"", "\xff", string(AppendValue(nil, Bulk("abc")))[:3],
 		string([]byte{byte(KindArray), 0xff, 0xff, 0xff, 0xff, 0x0f}),
 		strings.Repeat(string([]byte{byte(KindArray), 1}), 1<<20),
+		nested(maxValueDepth),
 	} {
 		_, _, err := DecodeValue(s)
 		require.ErrorIs(t, err, ErrCorruptValue)
 	}
+}
+
+// nested is a whole value with so many arrays, each in the one before.
+func nested(arrays int) string {
+	return strings.Repeat(string([]byte{byte(KindArray), 1}), arrays) + string([]byte{byte(KindNull)})
+}
+
+func TestDecodeValueOfTheDeepest(t *testing.T) {
+	_, rest, err := DecodeValue(nested(maxValueDepth - 1))
+	require.NoError(t, err)
+	require.Empty(t, rest)
 }
 
 func FuzzDecodeValue(f *testing.F) {
