@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/server/peer/wire"
+	"github.com/holdfast/holdfast/server/raftnode"
 )
 
 // Config is what a member of the cluster needs from its owner.
@@ -59,15 +60,8 @@ type Peers struct {
 
 // Timing holds what is measured in time. Zero fields get the defaults.
 type Timing struct {
-	// Heartbeat: a follower that hears nothing from a leader for one to two of
-	// these starts an election.
-	Heartbeat time.Duration
-	// Election: a candidate starts over after one to two of these.
-	Election time.Duration
-	// Lease: a leader that hears nothing from a majority for so long steps down.
-	Lease time.Duration
-	// Commit: when nothing is proposed, followers learn of the last commits after one to two of these.
-	Commit time.Duration
+	// Heartbeat, Election, Lease and Commit are raft's, see [raftnode.Timing].
+	Heartbeat, Election, Lease, Commit time.Duration
 	// Command is how long a command may take before its client is told that its
 	// outcome is uncertain.
 	Command time.Duration
@@ -92,18 +86,7 @@ type Limits struct {
 }
 
 // SnapshotPolicy says when the log is cut. Zero fields get the defaults.
-type SnapshotPolicy struct {
-	// Entries, Bytes: a snapshot is taken after so many log entries or so many
-	// bytes of them, whichever comes first.
-	Entries uint64
-	Bytes   int64
-	// Interval is how often Entries is looked at.
-	Interval time.Duration
-	// Trailing, TrailingBytes: so many of the newest entries are kept over a snapshot, and about so many
-	// bytes of them, whichever is less, so that a follower that was away for a moment needs no snapshot.
-	Trailing      uint64
-	TrailingBytes int64
-}
+type SnapshotPolicy = raftnode.SnapshotPolicy
 
 // The defaults; DESIGN.md has the reasons.
 const (

@@ -50,7 +50,7 @@
 //	                 one more per open WAIT
 //	succession.run   asks around when the leader's process is gone; one more per node asked
 //	state.cutLog     snapshots of large entries
-//	aheadLog.write   brings what a leader appended to its disk; ends when all is there
+//	parallelLog.write   brings what a leader appended to its disk; ends when all is there
 //	raft             its own; one of them calls state.ApplyBatch, Snapshot and Restore
 //
 // # Lock order
@@ -62,7 +62,7 @@
 //	link.mu ─► session.mu
 //	        └► table.mu
 //
-// All others (inbound, acks, aheadLog, rounds, watermark, gate, clock, addresses, health, succession, progress) are
+// All others (inbound, acks, parallelLog, rounds, watermark, gate, clock, addresses, health, succession, progress) are
 // leaves: nothing is locked, called or waited for under them. Events are told
 // without any lock held.
 //

@@ -1,10 +1,21 @@
 package replica
 
-import "time"
+import (
+	"time"
+
+	"github.com/holdfast/holdfast/server/raftnode"
+)
 
 // Event is something an operator may want to know. Logs and counters are made
-// from events by whoever listens; the replica logs nothing that an event says.
-type Event interface{ event() }
+// from events by the listener; the replica logs nothing that an event says.
+type Event = raftnode.Event
+
+// What raftnode tells.
+type (
+	SnapshotTaken   = raftnode.SnapshotTaken
+	FollowerStalled = raftnode.FollowerStalled
+	FollowerMoves   = raftnode.FollowerMoves
+)
 
 // LeadershipGained: this node serves as leader of Term from now on. Took is
 // the time from winning the election until it served.
@@ -34,43 +45,32 @@ type (
 // ProposalStalled: an entry proposed by this node has been uncommitted for Age.
 type ProposalStalled struct{ Age time.Duration }
 
-// FollowerStalled: this leader finds that the log of follower Name has stood still at LogIndex since Since, although
-// entries behind it are committed. LogIndex is 0 for one that has not agreed with this leader yet.
-type FollowerStalled struct {
-	Name                string
-	LogIndex, Committed uint64
-	Since               time.Time
-}
-
-// FollowerMoves: a follower of which FollowerStalled was told makes progress again, After the time it stood still. It is
-// not told when the leadership ends before that: each leader begins anew.
-type FollowerMoves struct {
-	Name     string
-	LogIndex uint64
-	After    time.Duration
-}
-
-// SnapshotTaken: the state was captured into a snapshot of Bytes.
-type SnapshotTaken struct {
-	Bytes int64
-	Took  time.Duration
-	Err   error
-}
-
 // Restored: the state was replaced by a snapshot's.
 type Restored struct{ Took time.Duration }
 
 // Failed: the node can no longer have the state that others have, and stops.
 type Failed struct{ Err error }
 
-func (LeadershipGained) event() {}
-func (LeadershipLost) event()   {}
-func (LeaderChanged) event()    {}
-func (LinkUp) event()           {}
-func (LinkDown) event()         {}
-func (ProposalStalled) event()  {}
-func (FollowerStalled) event()  {}
-func (FollowerMoves) event()    {}
-func (SnapshotTaken) event()    {}
-func (Restored) event()         {}
-func (Failed) event()           {}
+// Event implements [Event].
+func (LeadershipGained) Event() {}
+
+// Event implements [Event].
+func (LeadershipLost) Event() {}
+
+// Event implements [Event].
+func (LeaderChanged) Event() {}
+
+// Event implements [Event].
+func (LinkUp) Event() {}
+
+// Event implements [Event].
+func (LinkDown) Event() {}
+
+// Event implements [Event].
+func (ProposalStalled) Event() {}
+
+// Event implements [Event].
+func (Restored) Event() {}
+
+// Event implements [Event].
+func (Failed) Event() {}

@@ -1,6 +1,12 @@
 package replica
 
-import "github.com/hashicorp/raft"
+import (
+	"io"
+	"net"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
 
 // Propose has an entry proposed that says it was stamped for term.
 func (r *Replica) Propose(term uint64, entry []byte) { r.propose(term, entry) }
@@ -10,12 +16,11 @@ func (r *Replica) ProposeFirst() { r.helm.proposeFirst(r.serving.Load().term) }
 
 // LogEntries is how many entries this node's log has.
 func (r *Replica) LogEntries() int {
-	first, _ := r.transport.log.FirstIndex()
-	last, _ := r.transport.log.LastIndex()
+	first, _ := r.config.Stores.Log.FirstIndex()
 	if first == 0 {
 		return 0
 	}
-	return int(last - first + 1)
+	return int(r.node.Last() - first + 1)
 }
 
 // InFlight is how many entries this leader thinks are on their way.
@@ -32,12 +37,32 @@ func (r *Replica) SendSnapshot(to string) (resp raft.InstallSnapshotResponse, er
 		return resp, err
 	}
 	defer data.Close()
-	err = r.transport.InstallSnapshot(raft.ServerID(to), raft.ServerAddress(r.config.InitialCluster[to]), &raft.InstallSnapshotRequest{
+	stream := dialing{r.config.Peers.Raft, make(chan struct{})}
+	transport := raft.NewNetworkTransport(stream, 1, time.Second, io.Discard)
+	defer transport.Close()
+	addr := raft.ServerAddress(r.config.InitialCluster[to])
+	err = transport.InstallSnapshot(raft.ServerID(to), addr, &raft.InstallSnapshotRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(r.config.Name)}, SnapshotVersion: meta.Version,
-		Term: r.raft.CurrentTerm(), LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: meta.Size,
+		Term: r.node.Term(), LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: meta.Size,
 		Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex,
 	}, &resp, data)
 	return resp, err
+}
+
+// dialing is a stream over which connections only go out.
+type dialing struct {
+	raft.StreamLayer
+	closed chan struct{}
+}
+
+func (d dialing) Accept() (net.Conn, error) {
+	<-d.closed
+	return nil, net.ErrClosed
+}
+
+func (d dialing) Close() error {
+	close(d.closed)
+	return nil
 }
 
 // Links is how many other nodes' links this leader serves.
@@ -59,7 +84,7 @@ func (r *Replica) ForgetApplied() {
 func (r *Replica) ServeFormerTerm() {
 	stamp, offset := r.machine.Clock()
 	l := &lead{
-		term:    r.raft.CurrentTerm() - 1,
+		term:    r.node.Term() - 1,
 		clock:   newClusterClock(r.config.Clock, r.config.Timing.ClockStep, stamp, offset),
 		gone:    make(chan struct{}),
 		landed:  make(chan struct{}, 1),
@@ -72,8 +97,8 @@ func (r *Replica) ServeFormerTerm() {
 
 // Refused tells the node that its leader's port refused a connection.
 func (r *Replica) Refused() {
-	_, leader := r.raft.LeaderWithID()
-	r.succession.refused(string(leader))
+	_, leader := r.node.Leader()
+	r.node.Refused(leader)
 }
 
 // HoldTurn keeps all from reading at length, until LetTurn.

@@ -59,7 +59,6 @@ const (
 	kindRefuse  = 'E'
 	kindWaited  = 'N'
 	kindBeacon  = 'B'
-	kindBallot  = 'b'
 	kindPart    = 'P'
 )
 

@@ -2,11 +2,8 @@ package replica
 
 import (
 	"context"
-	"encoding/binary"
 	"sync/atomic"
 	"time"
-
-	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -44,18 +41,6 @@ type helm struct {
 
 func newHelm(r *Replica) *helm { return &helm{r: r, turn: make(chan struct{}, 1)} }
 
-// observer tells the helm of raft's changes. Events are not queued: the helm
-// looks at what is, so that none can be lost.
-func (h *helm) observer() *raft.Observer {
-	return raft.NewObserver(nil, false, func(o *raft.Observation) bool {
-		switch o.Data.(type) {
-		case raft.RaftState, raft.LeaderObservation:
-			notify(h.turn)
-		}
-		return false
-	})
-}
-
 func (h *helm) run(ctx context.Context) error {
 	defer h.lose()
 	again := time.NewTimer(0)
@@ -77,7 +62,7 @@ func (h *helm) run(ctx context.Context) error {
 
 // steer compares what the node does with what raft says.
 func (h *helm) steer() {
-	term, leading := h.r.leading()
+	term, leading := h.r.node.Leading()
 	again := h.restart.Swap(false)
 	if l := h.r.serving.Load(); l != nil && (!leading || l.term != term || again) {
 		h.lose()
@@ -92,18 +77,6 @@ func (h *helm) steer() {
 	case h.r.serving.Load() == nil && h.r.state.term.Load() == term:
 		h.serve(term)
 	}
-}
-
-// leading returns the term and whether this node leads it, as of one instant.
-func (r *Replica) leading() (term uint64, leading bool) {
-	term = r.raft.CurrentTerm()
-	return term, r.raft.State() == raft.Leader && r.raft.CurrentTerm() == term
-}
-
-// leads reports whether this node leads term.
-func (r *Replica) leads(term uint64) bool {
-	t, leading := r.leading()
-	return leading && t == term
 }
 
 // assert proposes the first entry of a new leadership. Once it is applied, so
@@ -129,14 +102,14 @@ const assertAgain = 10 * time.Millisecond
 
 // asserting reports whether this node has won an election and does not serve yet.
 func (h *helm) asserting() bool {
-	return h.asserted == h.r.raft.CurrentTerm() && h.r.raft.State() == raft.Leader && h.r.serving.Load() == nil
+	return h.r.node.Leads(h.asserted) && h.r.serving.Load() == nil
 }
 
 // reassert proposes the first entry again if raft has applied all that it has and
 // the entry is not there. Raft refuses entries, and tells only the future, of a leader that
 // was one before, began to hand over, and is still waiting for the answer of whom it asked.
 func (h *helm) reassert() {
-	if h.asserting() && h.r.state.term.Load() != h.asserted && h.r.raft.AppliedIndex() == h.r.raft.LastIndex() {
+	if h.asserting() && h.r.state.term.Load() != h.asserted && h.r.node.Applied() == h.r.node.Last() {
 		h.proposeFirst(h.asserted)
 	}
 }
@@ -178,24 +151,12 @@ func (h *helm) lose() {
 
 // follow has the link lead where raft says the leader is.
 func (h *helm) follow() {
-	term, leader := h.r.led()
+	term, leader := h.r.node.Leader()
 	if leader == h.r.config.Name {
 		leader = "" // not yet, or no longer
 	}
 	h.see(leader, term)
 	h.r.link.follow(leader)
-}
-
-// led returns the term and who leads it, as of one instant: raft forgets a leader
-// before it goes to the next term.
-func (r *Replica) led() (term uint64, leader string) {
-	for {
-		term = r.raft.CurrentTerm()
-		_, id := r.raft.LeaderWithID()
-		if r.raft.CurrentTerm() == term {
-			return term, string(id)
-		}
-	}
 }
 
 func (h *helm) see(leader string, term uint64) {
@@ -206,24 +167,15 @@ func (h *helm) see(leader string, term uint64) {
 	h.r.event(LeaderChanged{Leader: leader, Term: term})
 }
 
-// propose gives an entry to raft for term. It returns when raft's main loop has
-// taken it, at once or after the append before it.
-//
-// What the entry is for travels with it, as the term and flags. Raft could take the entry only after this
-// node lost its leadership and won another, and then the stamp would be that
-// of a clock that is no longer cluster time: such an entry is void (machine.go). Uncounted entries
-// are those that lead.inFlight does not count; when they are applied this node may serve already.
-//
-// The future is not looked at. Success is seen when the entry is applied, failure when
-// the leadership ends, which is all that can fail it: transfers wait until nothing is in
-// flight. And futures can stay without an answer when raft is shut down.
+// propose gives an entry to raft. Uncounted entries are those that lead.inFlight does not count; when they are
+// applied this node may serve already.
 func (r *Replica) propose(term uint64, entry []byte, flags ...byte) {
 	if answersBeforeCommit {
 		early := sink{r: r}
 		_ = r.machine.Apply(entry, &early)
 		early.flush()
 	}
-	r.raft.ApplyLog(raft.Log{Data: entry, Extensions: append(binary.AppendUvarint(nil, term), flags...)}, 0)
+	r.node.Propose(term, entry, flags...)
 }
 
 // uncounted is the flag of a leadership's first entry.

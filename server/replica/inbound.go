@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/peer/wire"
+	"github.com/holdfast/holdfast/server/raftnode"
 )
 
 // Timing of a link.
@@ -64,9 +65,9 @@ func (b *inbox) receive(ctx context.Context, conn net.Conn) {
 	br := bufio.NewReaderSize(conn, 64<<10)
 	_ = conn.SetDeadline(time.Now().Add(greetWithin))
 	frame, err := wire.Read(br, nil, wire.Short)
-	if err == nil && len(frame) > 0 && frame[0] == kindBallot {
-		if err := b.r.succession.answer(conn, frame); err != nil {
-			b.r.config.Logger.Debug("answer ballot", "error", err)
+	if err == nil && len(frame) > 0 && frame[0] == raftnode.ProposalKind {
+		if err := b.r.node.AnswerProposal(conn, frame); err != nil {
+			b.r.config.Logger.Debug("answer proposal", "error", err)
 		}
 		return
 	}
@@ -120,10 +121,7 @@ func (b *inbox) greet(conn net.Conn, frame []byte) (*inbound, error) {
 
 // authentic reports whether conn comes from the other member of that name.
 func (r *Replica) authentic(conn net.Conn, name string) bool {
-	if peer, ok := conn.(interface{ PeerName() string }); ok && peer.PeerName() != name {
-		return false
-	}
-	return r.config.InitialCluster[name] != "" && name != r.config.Name
+	return wire.MayBe(conn, name) && r.config.InitialCluster[name] != "" && name != r.config.Name
 }
 
 // listen takes frames until the link breaks.
@@ -363,8 +361,10 @@ func (in *inbound) send(ctx context.Context) {
 // beacon says that the leader is there, how far it is, and where clients find whom. It is also when the leader looks
 // whether its followers make progress.
 func (in *inbound) beacon() {
-	in.r.progress.look()
-	term, commit, members := in.r.raft.CurrentTerm(), in.r.raft.CommitIndex(), in.r.addresses.all()
+	if l := in.r.serving.Load(); l != nil {
+		in.r.node.Look(l.term)
+	}
+	term, commit, members := in.r.node.Term(), in.r.node.Committed(), in.r.addresses.all()
 	in.out.add(func(dst []byte) []byte {
 		dst = binary.AppendUvarint(append(dst, kindBeacon), term)
 		dst = binary.AppendUvarint(dst, commit)
@@ -391,7 +391,7 @@ func (in *inbound) wait(ctx context.Context, number uint64, nodes int, timeout t
 		notify(in.wake)
 	}
 	if tooMany {
-		respond(in.r.acks.quorum)
+		respond(in.r.node.Quorum())
 		return
 	}
 	in.parts.Go(func() {

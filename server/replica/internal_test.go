@@ -15,54 +15,8 @@ import (
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/peer/wire"
+	"github.com/holdfast/holdfast/server/raftnode"
 )
-
-// Acknowledgements of what was sent before a round began do not count, and
-// neither do those of another term. raft's own check takes the former.
-func TestOldAcknowledgementsConfirmNothing(t *testing.T) {
-	a := newAcks("n1", map[string]string{"n1": "", "n2": "", "n3": ""})
-	before := a.sending()
-	round := a.beginRound(7)
-	confirmed := func() bool {
-		select {
-		case <-round.done:
-			return true
-		default:
-			return false
-		}
-	}
-	a.note("n2", 7, before, 5)
-	require.False(t, confirmed(), "sent before")
-	a.note("n2", 6, a.sending(), 0)
-	require.False(t, confirmed(), "of a former term")
-	a.note("nobody", 7, a.sending(), 0)
-	require.False(t, confirmed(), "of a stranger")
-	a.note("n2", 7, a.sending(), 0)
-	require.True(t, confirmed())
-	heard := func(peer string, term uint64) (match uint64, ok bool) {
-		ack, ok := a.heardSince(peer, term, time.Time{})
-		return ack.match, ok
-	}
-	match, ok := heard("n2", 7)
-	require.True(t, ok)
-	require.Equal(t, uint64(5), match)
-	_, ok = heard("n2", 8)
-	require.False(t, ok)
-	_, ok = heard("n3", 7)
-	require.False(t, ok)
-	a.forget(round)
-	require.Empty(t, a.waiters)
-}
-
-func TestFiveNodesNeedTwoAcknowledgements(t *testing.T) {
-	a := newAcks("n1", map[string]string{"n1": "", "n2": "", "n3": "", "n4": "", "n5": ""})
-	round := a.beginRound(1)
-	a.note("n2", 1, a.sending(), 0)
-	a.note("n2", 1, a.sending(), 0)
-	require.Len(t, a.waiters, 1)
-	a.note("n5", 1, a.sending(), 0)
-	<-round.done
-}
 
 type fakeClock struct {
 	monotonic time.Duration
@@ -318,69 +272,6 @@ func TestWatermark(t *testing.T) {
 	require.Empty(t, w.waiters)
 }
 
-// The longer log is elected, and of equal ones the node that has applied more of it, as far as both tell.
-func TestFitterCandidate(t *testing.T) {
-	fit := []candidate{
-		{name: "n3", length: 9, applied: 2, tells: true},
-		{name: "n2", length: 8, applied: 8, tells: true},
-		{name: "n1", length: 8, applied: 7, tells: true},
-		{name: "n4", length: 8, applied: 7, tells: true},
-		{name: "n5", length: 8, tells: false}, // an older release: the name decides
-		{name: "n6", length: 7, applied: 7, tells: true},
-	}
-	for i := range fit {
-		for j := range fit {
-			require.Equal(t, i < j, fit[i].fitter(fit[j]), "%v, %v", fit[i], fit[j])
-		}
-	}
-}
-
-// A leader that did not look for a while, because it was frozen, say, gives its followers their time again.
-func TestProgressAfterAPause(t *testing.T) {
-	start := time.Now()
-	tests := map[string]struct {
-		looks []time.Duration // since start; the follower lacks an entry at each
-		told  bool
-	}{
-		"looks each second": {[]time.Duration{0, 1, 2, 3}, true},
-		"none for a while":  {[]time.Duration{0, 1, 10}, false},
-		"and then again":    {[]time.Duration{0, 1, 10, 11, 12, 13}, true},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			p := &progress{}
-			var told []Event
-			for _, at := range test.looks {
-				now := start.Add(at * time.Second)
-				p.begin(7, now)
-				if e := p.judge("n2", 5, 6, now); e != nil {
-					told = append(told, e)
-				}
-			}
-			require.Equal(t, test.told, len(told) == 1)
-			_, shown := p.stalled("n2", 7)
-			require.Equal(t, test.told, shown)
-			_, shown = p.stalled("n2", 8)
-			require.False(t, shown)
-		})
-	}
-	// What was told stays so over a pause, until the follower moves.
-	p := &progress{}
-	for _, at := range []time.Duration{0, 2, 4, 60} {
-		p.begin(7, start.Add(at*time.Second))
-		p.judge("n2", 5, 6, start.Add(at*time.Second))
-	}
-	require.Equal(t, FollowerMoves{Name: "n2", LogIndex: 6, After: time.Minute}, p.judge("n2", 6, 6, start.Add(time.Minute)))
-}
-
-func TestMatchOfAFormerTermDoesNotCount(t *testing.T) {
-	a := newAcks("n1", map[string]string{"n1": "", "n2": "", "n3": ""})
-	a.note("n2", 6, a.sending(), 9)
-	require.Zero(t, a.forget(a.awaitMatch(7, 5, 1)))
-	a.note("n2", 7, a.sending(), 5)
-	require.Equal(t, 1, a.forget(a.awaitMatch(7, 5, 1)))
-}
-
 // What followers had queued when a leadership ended takes no room of the next one.
 func TestInboxIsEmptyWhenItOpens(t *testing.T) {
 	r := &Replica{config: Config{Limits: Limits{PendingBytes: 10}}}
@@ -400,8 +291,7 @@ func TestInboxIsEmptyWhenItOpens(t *testing.T) {
 
 // A WAIT that is over makes room for another.
 func TestWaitsOfALinkDoNotAddUp(t *testing.T) {
-	r := &Replica{}
-	r.acks = newAcks("n1", map[string]string{"n1": "", "n2": "", "n3": ""})
+	r := &Replica{node: &raftnode.Node{}}
 	in := &inbound{r: r, out: newOutbox(1<<20, false), wake: make(chan struct{}, 1)}
 	for number := range uint64(3) {
 		in.wait(t.Context(), number, 1, 0)

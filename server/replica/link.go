@@ -130,12 +130,12 @@ func (l *link) connect(ctx context.Context, target string) (up bool, err error) 
 	conn, err := l.r.config.Peers.Forward.DialContext(dialing, l.r.config.InitialCluster[target])
 	cancel()
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		l.r.succession.refused(target)
+		l.r.node.Refused(target)
 	}
 	if err != nil {
 		return false, err
 	}
-	l.r.succession.alive(target)
+	l.r.node.Reached(target)
 	ctx, cancel = context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })

@@ -9,7 +9,7 @@ import (
 
 // maxInFlight is how many entries may be on their way at once. Raft sends a follower
 // one request at a time, and the leader's disk works beside the followers' anyway
-// (aheadLog): a second entry would hide nothing, and only make them smaller and more.
+// (parallelLog): a second entry would hide nothing, and only make them smaller and more.
 const maxInFlight = 1
 
 // proposer turns what waits into log entries, while this node leads. It runs on one

@@ -99,23 +99,18 @@ func (rs *rounds) check(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, rs.r.config.Timing.Command)
 	defer cancel()
-	confirmed := rs.r.acks.beginRound(l.term)
-	defer rs.r.acks.forget(confirmed)
-	// Whatever was acknowledged to a client before now is committed, and raft's
-	// leader knows its own commits. Entries of this term all reach the state
-	// machine, and it has applied one: so it will reach this index.
-	index := rs.r.raft.CommitIndex()
-	// VerifyLeader has raft send heartbeats at once. Its future is not looked at: it is
-	// content with less than we are, and can stay without an answer.
-	rs.r.raft.VerifyLeader()
+	// What was acknowledged to a client before now is committed up to index. Entries of
+	// this term all reach the state machine, and it has applied one: so it will reach index.
+	confirmed, index := rs.r.node.BeginRound(l.term)
+	defer confirmed.End()
 	select {
-	case <-confirmed.done:
+	case <-confirmed.Done():
 	case <-l.gone:
 		return errReroute
 	case <-ctx.Done():
 		return protocol.ErrNoLeader
 	}
-	if !rs.r.leads(l.term) {
+	if !rs.r.node.Leads(l.term) {
 		// The helm has not noticed yet. Readers who ask again before it has would spin.
 		select {
 		case <-l.gone:

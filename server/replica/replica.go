@@ -7,10 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/raftnode"
 )
 
 // Replica is one member of the cluster. Its parts are described where their
@@ -26,21 +25,11 @@ type Replica struct {
 	serves  *gate // open while serving is not nil
 	helm    *helm
 
-	engine
+	node *raftnode.Node
 	traffic
 	life
 	addresses *addresses
 	health    health
-}
-
-// engine is raft with what is around it.
-type engine struct {
-	raft       *raft.Raft
-	stable     *stable
-	transport  *transport
-	acks       *acks
-	succession *succession
-	progress   *progress
 }
 
 // traffic is what batches pass through.
@@ -81,7 +70,6 @@ func Open(c Config) (*Replica, error) {
 	}
 	r.machine.SeedReads(r.origin)
 	r.stopped, r.failed, r.ended = make(chan struct{}), make(chan error, 1), make(chan struct{})
-	r.acks = newAcks(c.Name, c.InitialCluster)
 	r.state, r.helm, r.proposer = newState(r), newHelm(r), newProposer(r)
 	r.turns = make(chan struct{}, 1)
 	r.rounds, r.ticker, r.sweeper = newRounds(r), newTicker(r), newSweeper(r)
@@ -89,17 +77,27 @@ func Open(c Config) (*Replica, error) {
 	r.writes = newTable(c.Limits, r.sweeper.poke)
 	r.writes.inTime = c.Timing.Command / 4
 	r.reads = newTable(c.Limits, r.sweeper.poke)
-	r.link, r.inbox, r.succession, r.progress = newLink(r), newInbox(r), newSuccession(r), &progress{r: r}
-	if err := r.openRaft(); err != nil {
+	r.link, r.inbox = newLink(r), newInbox(r)
+	var err error
+	if r.node, err = raftnode.Open(r.nodeConfig()); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// part is something that runs as long as the node does.
-type part struct {
-	name string
-	run  func(context.Context) error
+func (r *Replica) nodeConfig() raftnode.Config {
+	c, t := &r.config, &r.config.Timing
+	return raftnode.Config{
+		Name: c.Name, InitialCluster: c.InitialCluster,
+		Log: c.Stores.Log, Stable: c.Stores.Stable, Snapshots: c.Stores.Snapshots,
+		Raft: c.Peers.Raft, Append: c.Peers.Append, Dial: c.Peers.Forward.DialContext,
+		Timing:   raftnode.Timing{Heartbeat: t.Heartbeat, Election: t.Election, Lease: t.Lease, Commit: t.Commit},
+		Snapshot: c.Snapshots, Logger: c.Logger, RaftLogger: c.RaftLogger,
+		Machine:  r.state,
+		OnChange: func() { notify(r.helm.turn) },
+		OnEvent:  c.OnEvent,
+		Fail:     r.fail,
+	}
 }
 
 // Run serves until ctx ends, [Replica.Shutdown] is through, or the node fails.
@@ -109,27 +107,22 @@ func (r *Replica) Run(ctx context.Context) error {
 	defer close(r.ended)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r.stable.running.Store(true)
 	var parts sync.WaitGroup
-	for _, p := range []part{
-		{"take entries", r.transport.acceptAppends},
-		{"relay", r.transport.relay},
-		{"steer", r.helm.run},
-		{"propose", r.proposer.run},
-		{"check leadership", r.rounds.run},
-		{"tick", r.ticker.run},
-		{"sweep", r.sweeper.run},
-		{"forward", r.link.run},
-		{"accept links", r.inbox.run},
-		{"succeed", r.succession.run},
-		{"cut log", r.state.cutLog},
-	} {
+	start := func(name string, run func(context.Context) error) {
 		parts.Go(func() {
-			if err := p.run(ctx); err != nil {
-				cancel(fmt.Errorf("%s: %w", p.name, err))
+			if err := run(ctx); err != nil {
+				cancel(fmt.Errorf("%s: %w", name, err))
 			}
 		})
 	}
+	r.node.Start(start)
+	start("steer", r.helm.run)
+	start("propose", r.proposer.run)
+	start("check leadership", r.rounds.run)
+	start("tick", r.ticker.run)
+	start("sweep", r.sweeper.run)
+	start("forward", r.link.run)
+	start("accept links", r.inbox.run)
 	select {
 	case <-ctx.Done():
 	case <-r.stopped:
@@ -141,16 +134,11 @@ func (r *Replica) Run(ctx context.Context) error {
 	// First, as all that follows may wait for a disk that never returns.
 	r.writes.close(protocol.ErrStopping)
 	r.reads.close(protocol.ErrStopping)
-	// From here on nobody waits for raft: its calls return ErrRaftShutdown.
-	down := r.raft.Shutdown()
-	select {
-	case <-r.stable.lost:
+	if !r.node.Stop() {
 		return context.Cause(ctx) // nothing of raft's ends any more
-	default:
 	}
-	_ = r.transport.Close() // else raft waits for nodes that do not answer
 	parts.Wait()
-	err := down.Error()
+	err := r.node.Wait()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause
 	}

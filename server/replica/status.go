@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/server/raftnode"
 )
 
 // Member is a voter of the cluster as this node knows it.
@@ -53,17 +54,17 @@ func (r *Replica) Status() Status {
 		Name:      r.config.Name,
 		Leading:   l != nil,
 		Members:   r.addresses.all(),
-		Term:      r.raft.CurrentTerm(),
-		Committed: r.raft.CommitIndex(),
-		Applied:   r.raft.AppliedIndex(),
-		LastLog:   r.raft.LastIndex(),
+		Term:      r.node.Term(),
+		Committed: r.node.Committed(),
+		Applied:   r.node.Applied(),
+		LastLog:   r.node.Last(),
 	}
 	if l != nil {
 		s.Followers, s.Stalled = r.followers(l.term), r.stalled(l.term)
 	}
-	_, leader := r.raft.LeaderWithID()
+	_, leader := r.node.Leader()
 	for _, m := range s.Members {
-		if m.Name == string(leader) {
+		if m.Name == leader {
 			s.Leader = m
 		}
 	}
@@ -81,8 +82,8 @@ func (r *Replica) followers(term uint64) []Follower {
 	now := time.Now()
 	var fs []Follower
 	for _, m := range r.addresses.all() {
-		if ack, ok := r.acks.heardSince(m.Name, term, now.Add(-r.config.Timing.Election)); ok {
-			fs = append(fs, Follower{Member: m, LogIndex: ack.match, Silent: now.Sub(ack.heard)})
+		if match, heard, ok := r.node.Heard(m.Name, term, now.Add(-r.config.Timing.Election)); ok {
+			fs = append(fs, Follower{Member: m, LogIndex: match, Silent: now.Sub(heard)})
 		}
 	}
 	return fs
@@ -90,26 +91,24 @@ func (r *Replica) followers(term uint64) []Follower {
 
 // stalled are the members of which FollowerStalled was told and that have not moved since.
 func (r *Replica) stalled(term uint64) []Stalled {
-	matches := r.acks.matches(term)
 	var found []Stalled
 	for _, m := range r.addresses.all() {
-		if l, ok := r.progress.stalled(m.Name, term); ok && matches[m.Name] == l.at {
-			found = append(found, Stalled{Member: m, LogIndex: l.at, For: time.Since(l.since)})
+		if at, since, ok := r.node.Stalled(m.Name, term); ok {
+			found = append(found, Stalled{Member: m, LogIndex: at, For: time.Since(since)})
 		}
 	}
 	return found
 }
 
-// unhealthyAfter is how long a node may be without what it needs before Healthy says so, and a
-// follower without progress before its leader tells.
-const unhealthyAfter = 3 * time.Second
+// unhealthyAfter is how long a node may be without what it needs before Healthy says so.
+const unhealthyAfter = raftnode.StalledAfter
 
 // Healthy returns nil if this node can serve, else what is wrong with it. It
 // judges by how far the log has come, never by when the leader was last heard
 // of: heartbeats go on while a follower can no longer append.
 func (r *Replica) Healthy() error {
 	switch s := r.Status(); {
-	case r.state.broken.Load():
+	case r.node.Broken():
 		return errors.New("the state cannot follow the log any more")
 	case s.Leading:
 		return r.health.stalled(r.serving.Load(), time.Now())

@@ -69,7 +69,7 @@ func (s *sweeper) stall(now time.Time) {
 		s.r.event(ProposalStalled{Age: age})
 	}
 	s.reported = hangs
-	if age >= 2*s.r.config.Timing.Command && s.r.raft.LastIndex() == s.r.state.index.load() {
+	if age >= 2*s.r.config.Timing.Command && s.r.node.Last() == s.r.state.index.load() {
 		// Raft has nothing on its way: it has refused an entry and told only the future. It
 		// should not, see transfer. Serving anew gives everything that waits to raft again.
 		s.r.helm.restart.Store(true)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // TransferLeadership has another node lead, if this one does and there is another.
@@ -46,16 +45,5 @@ func (r *Replica) transfer(ctx context.Context, l *lead) error {
 			return ctx.Err()
 		}
 	}
-	r.raft.LeadershipTransfer()
-	// Raft gives up after two election timeouts at most, as [transport.TimeoutNow] does not
-	// take longer than one; until then it refuses entries.
-	timer := time.NewTimer(2*r.config.Timing.Election + 100*time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-l.gone:
-	case <-timer.C:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return nil
+	return r.node.Transfer(ctx, l.gone)
 }

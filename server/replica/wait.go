@@ -23,7 +23,7 @@ func (r *Replica) WaitReplicated(ctx context.Context, n int, timeout time.Durati
 		}
 	case <-ctx.Done():
 	}
-	return r.acks.quorum
+	return r.node.Quorum()
 }
 
 // AwaitApplied waits until the write that Execute gave that number is in this node's state. The leader's reply may be
@@ -43,18 +43,18 @@ func (r *Replica) AwaitApplied(ctx context.Context, number uint64) {
 func (r *Replica) waitHere(ctx context.Context, n int, timeout time.Duration) int {
 	l := r.serving.Load()
 	if l == nil {
-		return r.acks.quorum
+		return r.node.Quorum()
 	}
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	w := r.acks.awaitMatch(l.term, r.raft.CommitIndex(), min(n, len(r.config.InitialCluster)-1))
+	w := r.node.AwaitMatch(l.term, n)
 	select {
-	case <-w.done:
+	case <-w.Done():
 	case <-l.gone:
 	case <-ctx.Done():
 	}
-	return max(r.acks.forget(w), r.acks.quorum)
+	return max(w.End(), r.node.Quorum())
 }

@@ -35,3 +35,10 @@ func Accept(ctx context.Context, from net.Listener, serve func(ctx context.Conte
 		})
 	}
 }
+
+// MayBe reports whether conn comes from the node of that name, as far as conn can tell: by a
+// method PeerName() string.
+func MayBe(conn net.Conn, name string) bool {
+	peer, ok := conn.(interface{ PeerName() string })
+	return !ok || peer.PeerName() == name
+}

@@ -1,0 +1,192 @@
+package raftnode
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// acks knows what the other nodes have acknowledged: how far their logs agree
+// with this node's, and how recently they took it for the leader.
+//
+// Recently is counted in rounds, not in time. A round is a leadership check; it
+// is over when a majority has acknowledged, in this node's term, a request that
+// was sent after the round began. raft's VerifyLeader is content with
+// acknowledgements of requests that were sent before, so that a leader that
+// slept between sending and receiving can confirm itself although another has
+// been elected meanwhile, and serve a stale read.
+type acks struct {
+	quorum int // acknowledgements of others that make a majority with this node's own
+
+	mu      sync.Mutex
+	round   uint64 // the newest that began
+	peers   map[raft.ServerID]*peerAck
+	waiters []*Acknowledgement
+}
+
+// peerAck is what one node acknowledged in its newest term.
+type peerAck struct {
+	term  uint64
+	round uint64 // the newest round that had begun when an acknowledged request was sent
+	match uint64 // its log agrees with the leader's up to here
+	heard time.Time
+}
+
+// Acknowledgement is a wait until as many nodes as it needs are as far as it wants.
+type Acknowledgement struct {
+	acks    *acks
+	need    int
+	reached func(*peerAck) bool
+	done    chan struct{}
+}
+
+// Done returns a channel that is closed when enough nodes have acknowledged.
+func (w *Acknowledgement) Done() <-chan struct{} { return w.done }
+
+// End ends the wait, and returns how many nodes have acknowledged. It must be called.
+func (w *Acknowledgement) End() int { return w.acks.forget(w) }
+
+// BeginRound starts a leadership check of term. The result is done when a majority has confirmed that this
+// node led term after the call began. All that was acknowledged to a client before is committed up to index.
+func (n *Node) BeginRound(term uint64) (confirmed *Acknowledgement, index uint64) {
+	confirmed = n.acks.beginRound(term)
+	index = n.raft.CommitIndex()
+	// VerifyLeader has raft send heartbeats at once. Its future is not looked at: it is
+	// content with less than we are, and can stay without an answer.
+	n.raft.VerifyLeader()
+	return confirmed, index
+}
+
+// AwaitMatch waits until so many other nodes have what is committed now on their disks, as this node, the leader of
+// term, knows.
+func (n *Node) AwaitMatch(term uint64, nodes int) *Acknowledgement {
+	return n.acks.awaitMatch(term, n.raft.CommitIndex(), min(nodes, len(n.acks.peers)))
+}
+
+// Quorum returns how many nodes make a majority with one more.
+func (n *Node) Quorum() int { return len(n.config.InitialCluster) / 2 }
+
+// Heard returns how far a node's log agrees with this leader's, and when the node last acknowledged something, if
+// that was in term and not before since.
+func (n *Node) Heard(name string, term uint64, since time.Time) (match uint64, at time.Time, ok bool) {
+	ack, ok := n.acks.heardSince(name, term, since)
+	return ack.match, ack.heard, ok
+}
+
+func newAcks(self string, cluster map[string]string) *acks {
+	a := &acks{quorum: len(cluster) / 2, peers: make(map[raft.ServerID]*peerAck, len(cluster)-1)}
+	for name := range cluster {
+		if name != self {
+			a.peers[raft.ServerID(name)] = &peerAck{}
+		}
+	}
+	return a
+}
+
+// sending returns the round to note when a request that is sent now is acknowledged.
+func (a *acks) sending() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.round
+}
+
+// note records that peer acknowledged, in term, a request that was sent in
+// round. match is 0 for requests that say nothing of the log.
+func (a *acks) note(peer raft.ServerID, term, round, match uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.peers[peer]
+	if p == nil || term < p.term {
+		return
+	}
+	if term > p.term {
+		*p = peerAck{term: term}
+	}
+	p.round, p.match, p.heard = max(p.round, round), max(p.match, match), time.Now()
+	kept := a.waiters[:0]
+	for _, w := range a.waiters {
+		if a.count(w.reached) >= w.need {
+			close(w.done)
+			continue
+		}
+		kept = append(kept, w)
+	}
+	clear(a.waiters[len(kept):])
+	a.waiters = kept
+}
+
+func (a *acks) count(reached func(*peerAck) bool) int {
+	n := 0
+	for _, p := range a.peers {
+		if reached(p) {
+			n++
+		}
+	}
+	return n
+}
+
+// beginRound starts a leadership check of term. The result is closed when a
+// majority has confirmed it; the caller hands it to forget in any case.
+func (a *acks) beginRound(term uint64) *Acknowledgement {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.round++
+	round := a.round
+	return a.wait(a.quorum, func(p *peerAck) bool { return p.term == term && p.round >= round })
+}
+
+// awaitMatch waits until n others have the log up to index in term.
+func (a *acks) awaitMatch(term, index uint64, n int) *Acknowledgement {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.wait(n, func(p *peerAck) bool { return p.term == term && p.match >= index })
+}
+
+func (a *acks) wait(need int, reached func(*peerAck) bool) *Acknowledgement {
+	w := &Acknowledgement{acks: a, need: need, reached: reached, done: make(chan struct{})}
+	if a.count(reached) >= need {
+		close(w.done)
+	} else {
+		a.waiters = append(a.waiters, w)
+	}
+	return w
+}
+
+// forget ends a wait, and returns how many nodes had reached what it waited for.
+func (a *acks) forget(w *Acknowledgement) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, other := range a.waiters {
+		if other == w {
+			a.waiters = append(a.waiters[:i], a.waiters[i+1:]...)
+			break
+		}
+	}
+	return a.count(w.reached)
+}
+
+// matches returns, for each of the other nodes, how far its log is known to agree in term; 0 if that is not known.
+func (a *acks) matches(term uint64) map[string]uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m := make(map[string]uint64, len(a.peers))
+	for name, p := range a.peers {
+		m[string(name)] = 0
+		if p.term == term {
+			m[string(name)] = p.match
+		}
+	}
+	return m
+}
+
+// heardSince returns what a node has acknowledged in term, if it has acknowledged anything since then.
+func (a *acks) heardSince(peer string, term uint64, since time.Time) (ack peerAck, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.peers[raft.ServerID(peer)]
+	if p == nil || p.term != term || p.heard.Before(since) {
+		return peerAck{}, false
+	}
+	return *p, true
+}

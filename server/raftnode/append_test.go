@@ -1,0 +1,188 @@
+package raftnode
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/peer/wire"
+)
+
+func anAppend() *raft.AppendEntriesRequest {
+	return &raft.AppendEntriesRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte("n1"), Addr: []byte("n1:7379")},
+		Term:      7, PrevLogEntry: 1 << 40, PrevLogTerm: 6, LeaderCommitIndex: 300,
+		Entries: []*raft.Log{
+			{Index: 1<<40 + 1, Term: 7, Type: raft.LogNoop, Data: []byte{}, Extensions: []byte{}},
+			{Index: 1<<40 + 2, Term: 7, Type: raft.LogCommand, Data: bytes.Repeat([]byte("x"), 300), Extensions: []byte{7}, AppendedAt: time.Unix(1700000000, 5)},
+		},
+	}
+}
+
+func TestAppendFrames(t *testing.T) {
+	for _, req := range []*raft.AppendEntriesRequest{
+		anAppend(),
+		{RPCHeader: raft.RPCHeader{ID: []byte("n1"), Addr: []byte("a")}, Term: 1},
+	} {
+		read, err := decodeAppend(appendAppend(nil, req))
+		require.NoError(t, err)
+		require.Equal(t, req, read)
+	}
+	for _, answer := range []raft.RPCResponse{
+		{Response: &raft.AppendEntriesResponse{RPCHeader: raft.RPCHeader{ProtocolVersion: 3}, Term: 7, LastLog: 400, Success: true}},
+		{Response: &raft.AppendEntriesResponse{Term: 8, NoRetryBackoff: true}},
+		{Response: &raft.AppendEntriesResponse{Term: 8}, Error: errors.New("no")},
+	} {
+		var read raft.AppendEntriesResponse
+		err := decodeAppended(appendAppended(nil, answer), &read)
+		require.Equal(t, answer.Response, &read)
+		require.Equal(t, answer.Error, err)
+	}
+	var read raft.AppendEntriesResponse
+	require.EqualError(t, decodeAppended(appendAppended(nil, raft.RPCResponse{Error: errors.New("closed")}), &read), "closed")
+}
+
+// However many entries raft gives: they go in requests of bounded size, each of which fits behind the one before.
+func TestAppendIsCutIntoRequests(t *testing.T) {
+	args := anAppend()
+	args.Entries = nil
+	const largest = 10 << 20
+	for i, size := range []int{100, 3 << 20, 5<<20 - 50, 100, 1, largest, largest, 1, 7 << 20, 1 << 20} {
+		args.Entries = append(args.Entries, &raft.Log{Index: args.PrevLogEntry + 1 + uint64(i), Term: 7 + uint64(i), Data: make([]byte, size)})
+	}
+	given := *args
+	var entries []*raft.Log
+	prev, prevTerm := args.PrevLogEntry, args.PrevLogTerm
+	requests := 0
+	log := newParallelLog(raft.NewInmemStore(), 256<<20, nil)
+	for rest := args; rest != nil; requests++ {
+		var piece *raft.AppendEntriesRequest
+		var err error
+		piece, rest, err = cutAppend(rest, log)
+		require.NoError(t, err)
+		require.Equal(t, []uint64{prev, prevTerm, given.Term, given.LeaderCommitIndex}, []uint64{piece.PrevLogEntry, piece.PrevLogTerm, piece.Term, piece.LeaderCommitIndex})
+		require.Equal(t, given.RPCHeader, piece.RPCHeader)
+		require.NotEmpty(t, piece.Entries)
+		size := 0
+		for _, e := range piece.Entries {
+			size += len(e.Data)
+		}
+		require.True(t, size <= appendGather || len(piece.Entries) == 1)
+		entries = append(entries, piece.Entries...)
+		last := entries[len(entries)-1]
+		prev, prevTerm = last.Index, last.Term
+	}
+	require.Equal(t, given.Entries, entries)
+	require.Equal(t, 6, requests)
+	require.Equal(t, given, *args, "raft's request stays as it is: it looks there for what was sent")
+
+	heartbeat := &raft.AppendEntriesRequest{Term: 7}
+	piece, rest, err := cutAppend(heartbeat, log)
+	require.NoError(t, err)
+	require.Same(t, heartbeat, piece)
+	require.Nil(t, rest)
+}
+
+// What is cut short or goes on too long is an error, wherever.
+func TestBrokenAppendFrames(t *testing.T) {
+	whole := appendAppend(nil, anAppend())
+	for n := range whole {
+		_, err := decodeAppend(whole[:n])
+		require.ErrorIs(t, err, wire.ErrCorrupt, "%d bytes", n)
+	}
+	_, err := decodeAppend(append(whole, 0))
+	require.ErrorIs(t, err, wire.ErrCorrupt)
+	answer := appendAppended(nil, raft.RPCResponse{Response: &raft.AppendEntriesResponse{Success: true}})
+	var read raft.AppendEntriesResponse
+	for n := range answer {
+		require.ErrorIs(t, decodeAppended(answer[:n], &read), wire.ErrCorrupt, "%d bytes", n)
+	}
+	require.ErrorIs(t, decodeAppended(append(answer, 0), &read), wire.ErrCorrupt)
+}
+
+func FuzzAppendFrames(f *testing.F) {
+	f.Add(appendAppend(nil, anAppend()))
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		req, err := decodeAppend(frame)
+		if err != nil {
+			return
+		}
+		again, err := decodeAppend(appendAppend(nil, req))
+		require.NoError(t, err)
+		require.Equal(t, req, again)
+	})
+}
+
+// answering is a stream to a node that answers requests.
+type answering struct {
+	wire.Stream
+	got    []*raft.AppendEntriesRequest
+	answer func(n int) *raft.AppendEntriesResponse
+}
+
+func (s *answering) DialContext(context.Context, string) (net.Conn, error) {
+	here, there := net.Pipe()
+	go func() {
+		br := bufio.NewReader(there)
+		for {
+			frame, err := wire.Read(br, nil, maxAppendFrame)
+			if err != nil {
+				return
+			}
+			req, err := decodeAppend(frame)
+			if err != nil {
+				return
+			}
+			s.got = append(s.got, req)
+			_, _ = there.Write(wire.Seal(appendAppended(make([]byte, wire.Head), raft.RPCResponse{Response: s.answer(len(s.got))})))
+		}
+	}()
+	return here, nil
+}
+
+// Raft is told of success when all requests had it: it counts all that it gave as being in the other node's log.
+func TestAppendSucceedsAsAWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		args := &raft.AppendEntriesRequest{Term: 7, PrevLogEntry: 4, PrevLogTerm: 6}
+		for i := range uint64(3) {
+			args.Entries = append(args.Entries, &raft.Log{Index: 5 + i, Term: 7, Data: make([]byte, appendGather)})
+		}
+		for _, c := range []struct {
+			refused, term     int
+			leads, ok, failed bool
+			requests          int
+		}{
+			{term: 7, leads: true, ok: true, requests: 3},
+			{refused: 2, term: 7, leads: true, requests: 2},
+			{refused: 3, term: 8, leads: true, requests: 3},
+			{term: 7, leads: false, ok: true, failed: true, requests: 1},
+		} {
+			node := &answering{answer: func(n int) *raft.AppendEntriesResponse {
+				return &raft.AppendEntriesResponse{Term: uint64(c.term), LastLog: uint64(4 + n), Success: n != c.refused}
+			}}
+			tr := &transport{
+				acks: newAcks("n1", map[string]string{"n1": "", "n2": "", "n3": ""}), log: newParallelLog(raft.NewInmemStore(), 256<<20, nil),
+				appender: newAppender(node, provider{"n2": "n2:7379"}), stopped: make(chan struct{}),
+			}
+			tr.leads.Store(func(uint64) bool { return c.leads })
+			var resp raft.AppendEntriesResponse
+			err := tr.AppendEntries("n2", "", args, &resp)
+			require.Equal(t, c.failed, err != nil)
+			require.Len(t, node.got, c.requests)
+			require.Equal(t, c.ok, resp.Success)
+			require.Equal(t, uint64(4+c.requests), resp.LastLog)
+			require.Equal(t, uint64(c.term), resp.Term)
+			for _, conn := range tr.appender.idle["n2"] {
+				require.NoError(t, conn.Close())
+			}
+		}
+	})
+}

@@ -1,0 +1,138 @@
+package raftnode
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// applier is the machine as raft drives it. Raft calls its methods on one goroutine.
+type applier struct {
+	n      *Node
+	broken atomic.Bool   // an entry could not be applied: nothing is any more
+	index  atomic.Uint64 // of the newest entry applied
+	bytes  int64         // of entries since the last snapshot
+	cut    chan struct{}
+}
+
+var _ raft.BatchingFSM = (*applier)(nil)
+
+func newApplier(n *Node) *applier { return &applier{n: n, cut: make(chan struct{}, 1)} }
+
+// Apply is here because raft wants it; raft calls ApplyBatch.
+func (a *applier) Apply(l *raft.Log) any { return a.ApplyBatch([]*raft.Log{l})[0] }
+
+// ApplyBatch applies committed entries, in order.
+func (a *applier) ApplyBatch(logs []*raft.Log) []any {
+	for _, l := range logs {
+		if l.Type == raft.LogCommand && !a.broken.Load() {
+			whole, err := a.n.log.whole(l)
+			if err == nil {
+				err = a.apply(whole)
+			}
+			if err != nil {
+				a.broken.Store(true)
+				a.n.config.Fail(fmt.Errorf("apply log entry %d of term %d: %w", l.Index, l.Term, err))
+			}
+		}
+	}
+	if a.broken.Load() {
+		return make([]any, len(logs))
+	}
+	last := logs[len(logs)-1].Index
+	a.index.Store(last)
+	a.n.config.Machine.Reach(last)
+	return make([]any, len(logs))
+}
+
+func (a *applier) apply(l *raft.Log) error {
+	term, n := binary.Uvarint(l.Extensions)
+	if n <= 0 {
+		return errors.New("the entry does not say for which term it was stamped")
+	}
+	if term != l.Term {
+		return nil // stamped by a clock of another leadership, see Propose: void on every node
+	}
+	if err := a.n.config.Machine.Apply(Entry{Index: l.Index, Term: l.Term, Data: l.Data, Flags: l.Extensions[n:]}); err != nil {
+		return err
+	}
+	if a.bytes += int64(len(l.Data)); a.bytes > a.n.config.Snapshot.Bytes {
+		a.bytes = 0
+		notify(a.cut)
+	}
+	return nil
+}
+
+// Snapshot captures the state; what takes time is in Persist.
+func (a *applier) Snapshot() (raft.FSMSnapshot, error) {
+	if a.broken.Load() {
+		return nil, errors.New("the state is not the log's any more")
+	}
+	a.bytes = 0
+	return &capture{n: a.n, state: a.n.config.Machine.Capture()}, nil
+}
+
+// Restore replaces the state.
+func (a *applier) Restore(rc io.ReadCloser) error {
+	var index uint64
+	// Raft does not say which snapshot this is: it restores the newest that it can read.
+	if stored, err := a.n.config.Snapshots.List(); err == nil && len(stored) > 0 {
+		index = stored[0].Index
+	}
+	if err := a.n.config.Machine.Restore(rc, index); err != nil {
+		return err
+	}
+	a.bytes = 0
+	a.index.Store(index)
+	return nil
+}
+
+// capture is a captured state on its way to the disk.
+type capture struct {
+	n     *Node
+	state io.WriterTo
+}
+
+func (c *capture) Persist(sink raft.SnapshotSink) error {
+	start := time.Now()
+	n, err := c.state.WriteTo(&pacedWriter{w: sink, applied: c.n.applier.index.Load, stop: c.n.stopped})
+	if err == nil {
+		err = c.n.boundTrailing()
+	}
+	c.n.config.OnEvent(SnapshotTaken{Bytes: n, Took: time.Since(start), Err: err})
+	return err // raft closes or cancels the sink
+}
+
+func (c *capture) Release() {}
+
+// boundTrailing has raft keep, over the snapshot that it is about to complete, no more of the log than the limit
+// of bytes allows: raft itself counts entries only.
+func (n *Node) boundTrailing() error {
+	trailing, err := n.log.trailing(n.config.Snapshot.Trailing)
+	if err != nil {
+		return err
+	}
+	conf := n.raft.ReloadableConfig()
+	conf.TrailingLogs = trailing
+	return n.raft.ReloadConfig(conf)
+}
+
+// cutLog takes a snapshot when entries have grown large rather than many: raft counts them only.
+func (a *applier) cutLog(ctx context.Context) error {
+	for {
+		select {
+		case <-a.cut:
+		case <-ctx.Done():
+			return nil
+		}
+		if err := a.n.TakeSnapshot(); err != nil && ctx.Err() == nil {
+			a.n.config.Logger.Warn("take snapshot", "error", err)
+		}
+	}
+}

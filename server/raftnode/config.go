@@ -1,0 +1,128 @@
+package raftnode
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/peer/wire"
+)
+
+// Config is what a node needs from its owner. All fields must be set.
+type Config struct {
+	// Name is this node's name.
+	Name string
+	// InitialCluster holds the peer address of every voter by name, this node's too.
+	InitialCluster map[string]string
+
+	Log       raft.LogStore
+	Stable    raft.StableStore
+	Snapshots raft.SnapshotStore
+
+	// Raft and Append are raft's own streams of connections: Append carries AppendEntries, Raft the rest.
+	Raft   raft.StreamLayer
+	Append wire.Stream
+	// Dial connects to another node's listener for proposals, see [Node.AnswerProposal].
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+
+	Timing   Timing
+	Snapshot SnapshotPolicy
+
+	Logger     *slog.Logger
+	RaftLogger hclog.Logger
+
+	// Machine is driven by raft.
+	Machine Machine
+	// OnChange is called after raft's role, term or leader changed. It must be quick.
+	OnChange func()
+	// OnEvent is told what an operator may want to know. It must be quick, and safe for many goroutines.
+	OnEvent func(Event)
+	// Fail is called when the node cannot go on. It must be quick, and safe for many goroutines.
+	Fail func(error)
+}
+
+// Timing is raft's.
+type Timing struct {
+	// Heartbeat: a follower that hears nothing from a leader for one to two of
+	// these starts an election.
+	Heartbeat time.Duration
+	// Election: a candidate starts over after one to two of these.
+	Election time.Duration
+	// Lease: a leader that hears nothing from a majority for so long steps down.
+	Lease time.Duration
+	// Commit: when nothing is proposed, followers learn of the last commits after one to two of these.
+	Commit time.Duration
+}
+
+// SnapshotPolicy says when the log is cut.
+type SnapshotPolicy struct {
+	// Entries, Bytes: a snapshot is taken after so many log entries or so many
+	// bytes of them, whichever comes first.
+	Entries uint64
+	Bytes   int64
+	// Interval is how often Entries is looked at.
+	Interval time.Duration
+	// Trailing, TrailingBytes: so many of the newest entries are kept over a snapshot, and about so many
+	// bytes of them, whichever is less, so that a follower that was away for a moment needs no snapshot.
+	Trailing      uint64
+	TrailingBytes int64
+}
+
+// Machine is the state that committed entries change. One goroutine of raft's calls its methods.
+type Machine interface {
+	// Apply applies an entry. An error ends the node, as its state is no longer the other nodes'.
+	Apply(Entry) error
+	// Reach is called when every entry up to index is applied.
+	Reach(index uint64)
+	// Capture returns the state as it is. Another goroutine writes it, while entries are applied.
+	Capture() io.WriterTo
+	// Restore replaces the state by a snapshot's, which ends at index (0: not known).
+	Restore(snapshot io.Reader, index uint64) error
+}
+
+// Entry is a committed entry of the log.
+type Entry struct {
+	Index, Term uint64
+	Data        []byte
+	Flags       []byte // as given to [Node.Propose]
+}
+
+// Event is something that an operator may want to know.
+type Event interface{ Event() }
+
+// SnapshotTaken: the state was captured into a snapshot of Bytes.
+type SnapshotTaken struct {
+	Bytes int64
+	Took  time.Duration
+	Err   error
+}
+
+// FollowerStalled: this leader finds that the log of follower Name has stood still at LogIndex since Since, although
+// entries behind it are committed. LogIndex is 0 for one that has not agreed with this leader yet.
+type FollowerStalled struct {
+	Name                string
+	LogIndex, Committed uint64
+	Since               time.Time
+}
+
+// FollowerMoves: a follower makes progress again, of which FollowerStalled was told. After is the time that it stood
+// still. A leadership that ends before tells nothing: each leader begins anew.
+type FollowerMoves struct {
+	Name     string
+	LogIndex uint64
+	After    time.Duration
+}
+
+// Event implements [Event].
+func (SnapshotTaken) Event() {}
+
+// Event implements [Event].
+func (FollowerStalled) Event() {}
+
+// Event implements [Event].
+func (FollowerMoves) Event() {}

@@ -1,0 +1,55 @@
+package raftnode
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/raft"
+)
+
+// Raft loads entries long before they are used: 32 for a request to a follower, and thousands ahead of the state
+// machine, of up to 32 MiB each. So it gets large commands from the disk without their data. That is loaded where it is used:
+// when the entry is sent (cutAppend) or applied (state.ApplyBatch). Raft itself looks at no command's data.
+
+const (
+	// leanBytes is how much data a command has at most that raft gets whole: a request of such entries is sent in one piece.
+	leanBytes = appendGather / maxAppend
+	// recentBytes bounds the recent entries that are kept in memory, but for the newest and those that are not on the disk.
+	recentBytes = 64 << 20
+)
+
+// isLean reports whether log is an entry without its data: it has the mark in its place.
+func (l *parallelLog) isLean(log *raft.Log) bool {
+	return len(log.Data) == 0 && cap(log.Data) > 0 && &log.Data[:1][0] == &l.mark[:1][0]
+}
+
+// whole returns the entry with its data, which is loaded if raft got the entry without.
+func (l *parallelLog) whole(log *raft.Log) (*raft.Log, error) {
+	if !l.isLean(log) {
+		return log, nil
+	}
+	read := new(raft.Log)
+	if err := l.store.GetLog(log.Index, read); err != nil {
+		return nil, fmt.Errorf("load entry %d: %w", log.Index, err)
+	}
+	if read.Term != log.Term {
+		return nil, fmt.Errorf("load entry %d of term %d: another, of term %d, has taken its place", log.Index, log.Term, read.Term)
+	}
+	return read, nil
+}
+
+// forget lets go of recent entries beyond the bound, from the oldest on. Those from index on stay. It requires l.mu.
+func (l *parallelLog) forget(last, index uint64) {
+	size := int64(0)
+	for i := last; i+recentLogs > last; i-- { // indices that wrap around find nothing
+		at := &l.recent[i%recentLogs]
+		switch log := *at; {
+		case log == nil:
+		case log.Index != i:
+			*at = nil
+		default:
+			if size += sizeOfEntry(log); size > recentBytes && i < index {
+				*at = nil
+			}
+		}
+	}
+}

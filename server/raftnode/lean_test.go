@@ -1,0 +1,129 @@
+package raftnode
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+)
+
+// leanLog is a log with an entry of each size, all on the disk and none in memory.
+func leanLog(t *testing.T, term uint64, sizes ...int) *parallelLog {
+	t.Helper()
+	store := raft.NewInmemStore()
+	for i, size := range sizes {
+		require.NoError(t, store.StoreLog(&raft.Log{Index: uint64(i + 1), Term: term, Data: make([]byte, size), Extensions: []byte{7}}))
+	}
+	return newParallelLog(store, 256<<20, nil)
+}
+
+// given is what raft gets of a log's entries.
+func given(t *testing.T, log *parallelLog, n int) (entries []*raft.Log) {
+	t.Helper()
+	for i := range n {
+		e := new(raft.Log)
+		require.NoError(t, log.GetLog(uint64(i+1), e))
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+func dataBytes(entries []*raft.Log) (n int) {
+	for _, e := range entries {
+		n += len(e.Data)
+	}
+	return n
+}
+
+// A follower that lags costs one piece of the entries that raft gives at a time, and the entry behind it.
+func TestLaggingFollowerCostsOnePiece(t *testing.T) {
+	sizes := slices.Repeat([]int{leanBytes + 1, appendGather / 2, leanBytes, appendGather + 1}, maxAppend/4)
+	log := leanLog(t, 7, sizes...)
+	entries := given(t, log, len(sizes))
+	require.LessOrEqual(t, dataBytes(entries), appendGather, "what raft holds")
+	args := &raft.AppendEntriesRequest{Term: 7, Entries: entries}
+	var sent []int
+	for rest := args; rest != nil; {
+		piece, others, err := cutAppend(rest, log)
+		require.NoError(t, err)
+		for _, e := range piece.Entries {
+			sent = append(sent, len(e.Data))
+			require.Equal(t, []byte{7}, e.Extensions)
+			require.Equal(t, uint64(len(sent)), e.Index)
+			require.Equal(t, uint64(7), e.Term)
+		}
+		if rest = others; rest != nil {
+			require.LessOrEqual(t, dataBytes(rest.Entries[1:]), appendGather, "what is not sent yet")
+			n := len(piece.Entries)
+			require.NotSame(t, &piece.Entries[:n+1][n], &rest.Entries[0], "what was sent is let go of")
+		}
+	}
+	require.Equal(t, sizes, sent)
+	require.LessOrEqual(t, dataBytes(args.Entries), appendGather, "raft's request stays as it is")
+}
+
+// An entry that has no data, or is no command, is what it is.
+func TestWholeEntries(t *testing.T) {
+	log := leanLog(t, 7, 0, leanBytes, leanBytes+1)
+	require.NoError(t, log.store.StoreLog(&raft.Log{Index: 4, Term: 7, Type: raft.LogConfiguration, Data: make([]byte, leanBytes+1)}))
+	for i, e := range given(t, log, 4) {
+		require.Equal(t, i == 2, log.isLean(e))
+		whole, err := log.whole(e)
+		require.NoError(t, err)
+		require.Len(t, whole.Data, []int{0, leanBytes, leanBytes + 1, leanBytes + 1}[i])
+	}
+}
+
+// What has taken an entry's place since raft got it is never sent in its name.
+func TestReplacedEntryIsNotSent(t *testing.T) {
+	log := leanLog(t, 7, 10, leanBytes+1)
+	args := &raft.AppendEntriesRequest{Term: 7, Entries: given(t, log, 2)}
+	require.NoError(t, log.DeleteRange(2, 2))
+	_, _, err := cutAppend(args, log)
+	require.ErrorIs(t, err, raft.ErrLogNotFound)
+	require.NoError(t, log.store.StoreLog(&raft.Log{Index: 2, Term: 8, Data: make([]byte, leanBytes+1)}))
+	_, _, err = cutAppend(args, log)
+	require.ErrorContains(t, err, "another, of term 8")
+}
+
+// Recent entries are in memory, but not more than so many bytes, unless they are on their way to the disk.
+func TestRecentEntriesAreBoundedByBytes(t *testing.T) {
+	const size = recentBytes / 4
+	held := func(log *parallelLog) (indices []uint64) {
+		for _, e := range log.recent {
+			if e != nil {
+				indices = append(indices, e.Index)
+			}
+		}
+		slices.Sort(indices)
+		return indices
+	}
+	entry := func(index uint64, size int) *raft.Log { return &raft.Log{Index: index, Data: make([]byte, size)} }
+
+	log := leanLog(t, 0)
+	for i := range uint64(6) {
+		require.NoError(t, log.StoreLogs([]*raft.Log{entry(2*i+1, size), entry(2*i+2, 10)}))
+	}
+	require.Equal(t, []uint64{6, 7, 8, 9, 10, 11, 12}, held(log))
+	require.NoError(t, log.StoreLogs([]*raft.Log{entry(13, 10), entry(14, 5*size)}))
+	require.Equal(t, []uint64{14}, held(log), "the newest stays")
+	for i := range uint64(2 * recentLogs) {
+		require.NoError(t, log.StoreLog(entry(15+i, 10)))
+	}
+	require.Len(t, held(log), recentLogs)
+
+	ahead, store, _ := newHeldLog(t, 0)
+	for i := range uint64(6) {
+		require.NoError(t, ahead.StoreLog(entry(i+1, size)))
+	}
+	require.Len(t, held(ahead), 6, "only memory has them")
+	for range 6 {
+		store.let <- nil
+	}
+	require.NoError(t, ahead.settle())
+	require.NoError(t, ahead.StoreLog(entry(7, 10)))
+	require.Equal(t, []uint64{4, 5, 6, 7}, held(ahead))
+	store.let <- nil
+	require.NoError(t, ahead.settle())
+}

@@ -1,0 +1,131 @@
+package raftnode
+
+import (
+	"context"
+	"encoding/binary"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Node is one member's raft with what is around it.
+type Node struct {
+	config    Config
+	raft      *raft.Raft
+	stable    *stable
+	transport *transport
+	log       *parallelLog
+	acks      *acks
+	applier   *applier
+	failover  *fastFailover
+	progress  *progress
+
+	stopped chan struct{} // closed when the node begins to stop
+	down    raft.Future   // raft's end, once it was asked for
+}
+
+// Start starts what runs beside raft, each part until its context ends. It must follow [Open].
+func (n *Node) Start(start func(name string, run func(context.Context) error)) {
+	n.stable.running.Store(true)
+	start("take entries", n.transport.acceptAppends)
+	start("filter requests", n.transport.filter)
+	start("replace a dead leader", n.failover.run)
+	start("cut log", n.applier.cutLog)
+}
+
+// Stop has raft end. Its calls fail from here on, so nobody waits for them. It reports
+// whether raft will end: not when it could not store a term.
+func (n *Node) Stop() bool {
+	close(n.stopped)
+	n.down = n.raft.Shutdown()
+	select {
+	case <-n.stable.lost:
+		return false
+	default:
+	}
+	_ = n.transport.Close() // else raft waits for nodes that do not answer
+	return true
+}
+
+// Wait returns when raft has ended, after [Node.Stop].
+func (n *Node) Wait() error { return n.down.Error() }
+
+// Propose gives an entry to raft for term. It returns when raft's main loop has
+// taken it, at once or after the append before it.
+//
+// What the entry is for travels with it, as the term and flags. Raft could take the entry only after this
+// node lost its leadership and won another: such an entry is void on every node.
+//
+// The future is not looked at. Success is seen when the entry is applied, failure when
+// the leadership ends, which is all that can fail it, but for a transfer. And futures can stay
+// without an answer when raft is shut down.
+func (n *Node) Propose(term uint64, entry []byte, flags ...byte) {
+	n.raft.ApplyLog(raft.Log{Data: entry, Extensions: append(binary.AppendUvarint(nil, term), flags...)}, 0)
+}
+
+// Leading returns the term and whether this node leads it, as of one instant.
+func (n *Node) Leading() (term uint64, leading bool) {
+	term = n.raft.CurrentTerm()
+	return term, n.raft.State() == raft.Leader && n.raft.CurrentTerm() == term
+}
+
+// Leads reports whether this node leads term.
+func (n *Node) Leads(term uint64) bool {
+	t, leading := n.Leading()
+	return leading && t == term
+}
+
+// Leader returns the term and who leads it, as of one instant: raft forgets a leader
+// before it goes to the next term. The name is empty while no leader is known.
+func (n *Node) Leader() (term uint64, name string) {
+	for {
+		term = n.raft.CurrentTerm()
+		_, id := n.raft.LeaderWithID()
+		if n.raft.CurrentTerm() == term {
+			return term, string(id)
+		}
+	}
+}
+
+// Term returns raft's term.
+func (n *Node) Term() uint64 { return n.raft.CurrentTerm() }
+
+// Committed, Applied and Last return how far the log is committed, given to the machine, and how far it goes.
+func (n *Node) Committed() uint64 { return n.raft.CommitIndex() }
+
+// Applied returns the index of the newest entry that raft gave to the machine.
+func (n *Node) Applied() uint64 { return n.raft.AppliedIndex() }
+
+// Last returns the index of the log's last entry.
+func (n *Node) Last() uint64 { return n.raft.LastIndex() }
+
+// Broken reports whether an entry could not be applied: the state follows the log no more.
+func (n *Node) Broken() bool { return n.applier.broken.Load() }
+
+// TakeSnapshot captures the state into a snapshot now, whatever the policy says.
+func (n *Node) TakeSnapshot() error { return n.raft.Snapshot().Error() }
+
+// Transfer has raft hand the leadership over, and returns when gone is closed, or raft has given up. Raft refuses
+// entries meanwhile, and tells only their futures.
+func (n *Node) Transfer(ctx context.Context, gone <-chan struct{}) error {
+	n.raft.LeadershipTransfer()
+	// Raft gives up after two election timeouts at most, as [transport.TimeoutNow] does not
+	// take longer than one; until then it refuses entries.
+	timer := time.NewTimer(2*n.config.Timing.Election + 100*time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-gone:
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// notify wakes whoever listens on c, a channel with a buffer of one.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

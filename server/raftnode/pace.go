@@ -1,0 +1,46 @@
+package raftnode
+
+import (
+	"io"
+	"time"
+)
+
+// pacedWriter writes what may take its time beside what may not: after each write it
+// rests restFactor times as long as what led to it took. So a snapshot that is made while entries are
+// applied takes a quarter of a core at most, as much as Go's collector, and not all of one.
+// While none are it takes no longer than it must.
+type pacedWriter struct {
+	w       io.Writer
+	applied func() uint64   // index of the newest entry applied
+	stop    <-chan struct{} // closed: rest no more
+
+	seen    uint64
+	resumed time.Time
+}
+
+const (
+	restFactor = 3
+	// mostRest bounds one rest: what took long may have been the disk, or a pause of the whole process.
+	mostRest = 50 * time.Millisecond
+)
+
+func (p *pacedWriter) Write(b []byte) (int, error) {
+	n, err := p.w.Write(b)
+	if index := p.applied(); err == nil && index != p.seen {
+		p.seen = index
+		if !p.resumed.IsZero() {
+			p.rest(min(restFactor*time.Since(p.resumed), mostRest))
+		}
+	}
+	p.resumed = time.Now()
+	return n, err
+}
+
+func (p *pacedWriter) rest(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.stop:
+	}
+}

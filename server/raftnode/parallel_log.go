@@ -1,0 +1,220 @@
+package raftnode
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+)
+
+// recentLogs is how many of the newest entries are kept in memory, if they are not too large (recentBytes): they are read
+// once per follower, right after they were appended. It also bounds how many a leader's
+// disk may be behind.
+const recentLogs = 32
+
+// parallelLog is the log as raft sees it. While this node leads, entries go to its
+// disk and to the followers at the same time (Ongaro's thesis, section 10.2.1): an append
+// returns at once, and what raft appends meanwhile goes to the disk together.
+//
+// Raft does not know of that, and counts this node as having what it appended.
+// So nothing that raft could conclude from that may come about before it is true:
+//   - an entry is committed when a follower's acknowledgement completes a
+//     majority, and that is held back until the entry is on this node's disk too ([transport.AppendEntries]);
+//   - a former leader may acknowledge as a follower what it appended as a leader, so raft gets
+//     to see another leader's request when all that was appended by then is on the disk ([transport.pass]).
+//
+// A node without others has nothing to do meanwhile, and nobody's acknowledgement to
+// hold back: it appends as usual.
+type parallelLog struct {
+	store raft.LogStore
+	// fail ends the node: an append that failed cannot be taken back from raft.
+	fail func(error)
+	// leads reports whether this node leads, as raft's main loop sees it. While it
+	// is not set, appends are as usual.
+	leads atomic.Pointer[func() bool]
+
+	mu      sync.Mutex
+	settled sync.Cond // the queue became shorter, or err was set
+	// queue holds the entries that are not in the store, in order. Whoever made it
+	// non-empty started the goroutine that writes it.
+	queue  []*raft.Log
+	recent [recentLogs]*raft.Log // an entry is at its index modulo the length
+	sizes  logSizes
+	err    error // of the write that failed
+
+	mark []byte // in place of the data of a lean entry
+}
+
+var _ raft.MonotonicLogStore = (*parallelLog)(nil)
+
+// newParallelLog returns the log over store. About trailingBytes of entries are kept over a snapshot.
+func newParallelLog(store raft.LogStore, trailingBytes int64, fail func(error)) *parallelLog {
+	l := &parallelLog{store: store, fail: fail, sizes: logSizes{limit: trailingBytes}, mark: make([]byte, 0, 1)}
+	l.settled.L = &l.mu
+	return l
+}
+
+// IsMonotonic passes on what the store says.
+func (l *parallelLog) IsMonotonic() bool {
+	m, ok := l.store.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
+// FirstIndex is the store's, unless a snapshot took the place of all that was in it.
+func (l *parallelLog) FirstIndex() (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first, err := l.store.FirstIndex()
+	if err == nil && first == 0 && len(l.queue) > 0 {
+		first = l.queue[0].Index
+	}
+	return first, err
+}
+
+// LastIndex counts what was appended.
+func (l *parallelLog) LastIndex() (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.queue); n > 0 {
+		return l.queue[n-1].Index, nil
+	}
+	return l.store.LastIndex()
+}
+
+// GetLog reads an entry, from memory if it is a recent one; else without its data if there is much of it.
+func (l *parallelLog) GetLog(index uint64, log *raft.Log) error {
+	l.mu.Lock()
+	recent := l.recent[index%recentLogs]
+	l.mu.Unlock()
+	if recent != nil && recent.Index == index {
+		*log = *recent
+		return nil
+	}
+	if err := l.store.GetLog(index, log); err != nil {
+		return err
+	}
+	if log.Type == raft.LogCommand && len(log.Data) > leanBytes {
+		log.Data = l.mark
+	}
+	return nil
+}
+
+// reaches reports whether the log goes back as far as index.
+func (l *parallelLog) reaches(index uint64) bool {
+	l.mu.Lock()
+	recent := l.recent[index%recentLogs]
+	l.mu.Unlock()
+	if recent != nil && recent.Index == index {
+		return true
+	}
+	first, err := l.FirstIndex()
+	return err == nil && 0 < first && first <= index
+}
+
+// StoreLog is StoreLogs of one.
+func (l *parallelLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
+
+// StoreLogs appends: to the disk, or, while this node leads, to what is on its way there.
+func (l *parallelLog) StoreLogs(logs []*raft.Log) error {
+	if leads := l.leads.Load(); leads == nil || !(*leads)() {
+		return l.storeNow(logs)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.queue) > 0 && len(l.queue)+len(logs) > recentLogs && l.err == nil {
+		l.settled.Wait()
+	}
+	if l.err != nil {
+		return l.err
+	}
+	idle := len(l.queue) == 0
+	l.queue = append(l.queue, logs...)
+	l.remember(logs, l.queue[0].Index)
+	if idle {
+		go l.write()
+	}
+	return nil
+}
+
+// storeNow appends after everything that is on its way.
+func (l *parallelLog) storeNow(logs []*raft.Log) error {
+	if err := l.settle(); err != nil {
+		return err
+	}
+	if err := l.store.StoreLogs(logs); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.remember(logs, logs[len(logs)-1].Index)
+	return nil
+}
+
+// remember keeps logs, and recent ones from index on whatever their size. It requires l.mu.
+func (l *parallelLog) remember(logs []*raft.Log, index uint64) {
+	l.sizes.append(logs)
+	for _, log := range logs {
+		l.recent[log.Index%recentLogs] = log
+	}
+	l.forget(logs[len(logs)-1].Index, index)
+}
+
+// write brings the queue to the disk, all that waits in one append.
+func (l *parallelLog) write() {
+	l.mu.Lock()
+	for len(l.queue) > 0 {
+		batch := l.queue
+		l.mu.Unlock()
+		err := l.store.StoreLogs(batch)
+		l.mu.Lock()
+		l.queue = l.queue[len(batch):]
+		if err != nil {
+			// Raft must find nothing of what is not there.
+			l.err, l.queue, l.recent = fmt.Errorf("disk failed: store logs: %w", err), nil, [recentLogs]*raft.Log{}
+		}
+		l.settled.Broadcast()
+	}
+	l.queue = nil
+	err := l.err
+	l.mu.Unlock()
+	if err != nil {
+		l.fail(err)
+	}
+}
+
+// await returns nil when every entry up to index is on the disk.
+func (l *parallelLog) await(index uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.queue) > 0 && l.queue[0].Index <= index {
+		l.settled.Wait()
+	}
+	return l.err
+}
+
+// settle waits for everything that has been appended by now.
+func (l *parallelLog) settle() error {
+	l.mu.Lock()
+	var last uint64
+	if n := len(l.queue); n > 0 {
+		last = l.queue[n-1].Index
+	}
+	l.mu.Unlock()
+	return l.await(last)
+}
+
+// DeleteRange removes entries from the beginning or the end.
+func (l *parallelLog) DeleteRange(lo, hi uint64) error {
+	if err := l.await(hi); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	for i, log := range l.recent {
+		if log != nil && lo <= log.Index && log.Index <= hi {
+			l.recent[i] = nil
+		}
+	}
+	l.mu.Unlock()
+	return l.store.DeleteRange(lo, hi)
+}

@@ -1,0 +1,303 @@
+package raftnode
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+)
+
+// heldStore is a log store whose appends wait for somebody to let them through.
+type heldStore struct {
+	*raft.InmemStore
+	calls chan int   // how many entries an append that began has
+	let   chan error // what it is to return; nil: append them
+}
+
+func (s *heldStore) StoreLogs(logs []*raft.Log) error {
+	s.calls <- len(logs)
+	if err := <-s.let; err != nil {
+		return err
+	}
+	return s.InmemStore.StoreLogs(logs)
+}
+
+// newHeldLog returns a leader's log of n entries over a store that holds up what follows.
+func newHeldLog(t *testing.T, n uint64) (*parallelLog, *heldStore, *error) {
+	store := &heldStore{raft.NewInmemStore(), make(chan int, 8), make(chan error, 8)}
+	for i := range n {
+		require.NoError(t, store.InmemStore.StoreLog(&raft.Log{Index: i + 1}))
+	}
+	var failed error
+	log := newParallelLog(store, 256<<20, func(err error) { failed = err })
+	leads := true
+	leading := func() bool { return leads }
+	log.leads.Store(&leading)
+	return log, store, &failed
+}
+
+func append1(t *testing.T, log *parallelLog, index uint64) {
+	t.Helper()
+	require.NoError(t, log.StoreLog(&raft.Log{Index: index, Data: []byte{byte(index)}}))
+}
+
+// waits starts call and requires that it does not return; it returns what tells its end.
+func waits(t *testing.T, call func() error) <-chan error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- call() }()
+	synctest.Wait()
+	require.Empty(t, done)
+	return done
+}
+
+func TestLeaderAppendsAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 5)
+		append1(t, log, 6)
+		require.Equal(t, 1, <-store.calls)
+		append1(t, log, 7)
+		append1(t, log, 8)
+
+		last, err := log.LastIndex()
+		require.NoError(t, err)
+		require.Equal(t, uint64(8), last)
+		var read raft.Log
+		require.NoError(t, log.GetLog(8, &read))
+		require.Equal(t, []byte{8}, read.Data)
+		require.NoError(t, log.await(5), "that is on the disk")
+
+		six, seven := waits(t, func() error { return log.await(6) }), waits(t, func() error { return log.await(7) })
+		store.let <- nil
+		require.NoError(t, <-six)
+		require.Equal(t, 2, <-store.calls, "what came meanwhile is one append")
+		require.Empty(t, seven)
+		store.let <- nil
+		require.NoError(t, <-seven)
+		last, err = store.LastIndex()
+		require.NoError(t, err)
+		require.Equal(t, uint64(8), last)
+	})
+}
+
+// The queue is bounded by what is kept in memory to be read.
+func TestLeaderIsNotFarAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 0)
+		for i := range uint64(recentLogs) {
+			append1(t, log, i+1)
+		}
+		next := waits(t, func() error { return log.StoreLog(&raft.Log{Index: recentLogs + 1}) })
+		store.let <- nil
+		require.NoError(t, <-next)
+		store.let <- nil
+		store.let <- nil
+		require.NoError(t, log.settle())
+	})
+}
+
+// Raft, which might find in its log what another leader sends, gets to see the request when
+// the disk has all: whoever tells raft first that it does not lead any more.
+func TestFormerLeaderSettlesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 5)
+		requests := make(chan raft.RPC, 1)
+		relay := &transport{log: log, requests: requests}
+		append1(t, log, 6)
+		require.Equal(t, 1, <-store.calls)
+		req := &raft.AppendEntriesRequest{Term: 2, Entries: []*raft.Log{{Index: 6, Data: []byte{6}}}}
+		handed := waits(t, func() error { relay.handle(t.Context(), req, nil); return nil })
+		require.Empty(t, requests)
+		store.let <- nil
+		require.NoError(t, <-handed)
+		require.Equal(t, raft.RPC{Command: req}, <-requests)
+	})
+}
+
+// What comes afterwards is not waited for: a leader under load appends all the time.
+func TestSettlingEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 5)
+		append1(t, log, 6)
+		require.Equal(t, 1, <-store.calls)
+		settled := waits(t, log.settle)
+		append1(t, log, 7)
+		store.let <- nil
+		require.NoError(t, <-settled)
+		store.let <- nil
+	})
+}
+
+// A request that comes when the disk has failed is refused.
+func TestFormerLeaderWithoutDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 5)
+		relay := &transport{log: log, requests: make(chan raft.RPC, 1)}
+		append1(t, log, 6)
+		broken := errors.New("broken")
+		store.let <- broken
+		answer := make(chan raft.RPCResponse, 1)
+		relay.pass(t.Context(), raft.RPC{Command: &raft.AppendEntriesRequest{}, RespChan: answer})
+		require.ErrorIs(t, (<-answer).Error, broken)
+		require.Empty(t, relay.requests)
+	})
+}
+
+// What follows a request's entries in the log may be another leader's: it is not what is committed.
+func TestCommitEndsWithTheRequest(t *testing.T) {
+	log, _, _ := newHeldLog(t, 9)
+	entries := []*raft.Log{{Index: 6}, {Index: 7}}
+	for _, row := range []struct {
+		req  raft.AppendEntriesRequest
+		want uint64
+	}{
+		{raft.AppendEntriesRequest{PrevLogEntry: 5, Entries: entries, LeaderCommitIndex: 9}, 7},
+		{raft.AppendEntriesRequest{PrevLogEntry: 5, Entries: entries, LeaderCommitIndex: 6}, 6},
+		{raft.AppendEntriesRequest{PrevLogEntry: 5, LeaderCommitIndex: 9}, 5},
+		{raft.AppendEntriesRequest{Entries: []*raft.Log{{Index: 1}}, LeaderCommitIndex: 9}, 1},
+	} {
+		relay := &transport{log: log, requests: make(chan raft.RPC, 1)}
+		relay.pass(t.Context(), raft.RPC{Command: &row.req})
+		require.Equal(t, row.want, (<-relay.requests).Command.(*raft.AppendEntriesRequest).LeaderCommitIndex)
+	}
+}
+
+// A request that goes on from before a snapshot's end is one that begins behind it.
+func TestAfterSnapshot(t *testing.T) {
+	const end = 10
+	for _, row := range []struct{ prev, last, wantFirst, wantLast uint64 }{
+		{10, 12, 11, 12},
+		{10, 10, 0, 0},
+		{7, 12, 11, 12},
+		{7, 10, 0, 0},
+		{7, 8, 0, 0},
+		{11, 12, 12, 12}, // the log has the entry before, or the leader must go back
+	} {
+		req := &raft.AppendEntriesRequest{PrevLogEntry: row.prev, PrevLogTerm: 1}
+		for i := row.prev + 1; i <= row.last; i++ {
+			req.Entries = append(req.Entries, &raft.Log{Index: i})
+		}
+		afterSnapshot(req, end)
+		var first, last uint64
+		if n := len(req.Entries); n > 0 {
+			first, last = req.Entries[0].Index, req.Entries[n-1].Index
+		}
+		require.Equal(t, []uint64{row.wantFirst, row.wantLast}, []uint64{first, last}, "%+v", row)
+		require.Equal(t, row.prev > end, req.PrevLogEntry == row.prev && req.PrevLogTerm == 1, "%+v", row)
+	}
+}
+
+// How far the log goes back is known of entries in memory and of those that are not.
+func TestHowFarTheLogReaches(t *testing.T) {
+	log, store, _ := newHeldLog(t, 100)
+	require.NoError(t, log.DeleteRange(1, 40))
+	require.False(t, log.reaches(40))
+	require.True(t, log.reaches(41))
+	require.True(t, log.reaches(100))
+	require.NoError(t, log.DeleteRange(41, 100))
+	require.False(t, log.reaches(100))
+	require.NoError(t, store.InmemStore.StoreLog(&raft.Log{Index: 201}))
+	require.False(t, log.reaches(200))
+	require.True(t, log.reaches(201))
+}
+
+// A node that becomes a leader when a snapshot stands for its whole log.
+func TestFirstIndexOfAnEmptyStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 0)
+		append1(t, log, 101)
+		first, err := log.FirstIndex()
+		require.NoError(t, err)
+		require.Equal(t, uint64(101), first)
+		store.let <- nil
+	})
+}
+
+// Entries before a snapshot are deleted while newer ones are on their way to the disk.
+func TestDeletedHeadLeavesTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 5)
+		append1(t, log, 6)
+		require.NoError(t, log.DeleteRange(1, 5))
+		var read raft.Log
+		require.NoError(t, log.GetLog(6, &read))
+		require.ErrorIs(t, log.GetLog(5, &read), raft.ErrLogNotFound)
+		deleted := waits(t, func() error { return log.DeleteRange(6, 6) })
+		store.let <- nil
+		require.NoError(t, <-deleted)
+		require.ErrorIs(t, log.GetLog(6, &read), raft.ErrLogNotFound)
+	})
+}
+
+// After a failed append nothing is found of it, nobody is told that it succeeded, and the node ends.
+func TestFailedAppendAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, failed := newHeldLog(t, 5)
+		append1(t, log, 6)
+		awaited := waits(t, func() error { return log.await(6) })
+		broken := errors.New("broken")
+		store.let <- broken
+		require.ErrorIs(t, <-awaited, broken)
+		synctest.Wait()
+		require.ErrorIs(t, *failed, broken)
+		require.ErrorIs(t, log.StoreLog(&raft.Log{Index: 7}), broken)
+		var read raft.Log
+		require.ErrorIs(t, log.GetLog(6, &read), raft.ErrLogNotFound)
+	})
+}
+
+// How many entries have so many bytes: of those appended now, those that took another's place, and those of a former life.
+func TestTrailingEntries(t *testing.T) {
+	const limit = 64 * 1024 // a block is 1 KiB
+	store := raft.NewInmemStore()
+	add := func(l raft.LogStore, from, to uint64, bytes int) {
+		for i := from; i <= to; i++ {
+			require.NoError(t, l.StoreLog(&raft.Log{Index: i, Data: make([]byte, bytes-entryBytes)}))
+		}
+	}
+	trailing := func(l *parallelLog, most uint64) uint64 {
+		n, err := l.trailing(most)
+		require.NoError(t, err)
+		return n
+	}
+	log := newParallelLog(store, limit, nil)
+	require.Equal(t, uint64(1), trailing(log, 1000), "an empty log")
+	add(log, 1, 20, 1024)
+	require.Equal(t, uint64(20), trailing(log, 1000))
+	require.Equal(t, uint64(7), trailing(log, 7))
+	add(log, 21, 200, 1024)
+	require.Equal(t, uint64(64), trailing(log, 1000))
+	require.LessOrEqual(t, len(log.sizes.blocks), sizeBlocks+1)
+	add(log, 201, 201, limit)
+	require.Equal(t, uint64(1), trailing(log, 1000), "a large one goes alone")
+	require.NoError(t, log.DeleteRange(150, 201))
+	add(log, 150, 159, 1024)
+	require.Equal(t, uint64(64), trailing(log, 1000), "the large one is gone")
+
+	log = newParallelLog(store, limit, nil)
+	require.Equal(t, uint64(64), trailing(log, 1000), "nothing is known")
+	require.Equal(t, uint64(7), trailing(log, 7))
+	add(log, 160, 169, 1024)
+	require.Equal(t, uint64(64), trailing(log, 1000), "some is known")
+	require.NoError(t, log.DeleteRange(1, 140))
+	require.Equal(t, uint64(29), trailing(newParallelLog(store, limit, nil), 1000), "the log begins there")
+}
+
+// A former leader appends as a follower behind what it appended as a leader: the store takes no gap.
+func TestFollowerAppendsBehindWhatIsOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 5)
+		append1(t, log, 6)
+		require.Equal(t, 1, <-store.calls)
+		follows := func() bool { return false }
+		log.leads.Store(&follows)
+		done := waits(t, func() error { return log.StoreLog(&raft.Log{Index: 7}) })
+		require.Empty(t, store.calls)
+		store.let <- nil
+		require.Equal(t, 1, <-store.calls)
+		store.let <- nil
+		require.NoError(t, <-done)
+	})
+}

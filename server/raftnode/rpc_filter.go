@@ -1,0 +1,133 @@
+package raftnode
+
+import (
+	"context"
+	"io"
+
+	"github.com/hashicorp/raft"
+)
+
+// filter hands raft what other nodes ask of it, in order, but for snapshots that
+// come too late.
+//
+// Raft installs whatever snapshot it is sent. One that a partition held up while
+// the leader sent another, or one whose acknowledgement was lost, so takes the
+// state machine back to what it was, until raft has applied the rest again.
+// The leader is told what is true: this node has all that the snapshot stands for.
+func (t *transport) filter(ctx context.Context) error {
+	for {
+		select {
+		case rpc := <-t.inner.Consumer():
+			req, ok := rpc.Command.(*raft.InstallSnapshotRequest)
+			if !ok {
+				t.pass(ctx, rpc)
+				continue
+			}
+			if t.install(ctx, rpc, req) {
+				continue
+			}
+			// The rest of the connection can be read only after the snapshot's bytes.
+			_, err := io.Copy(io.Discard, rpc.Reader)
+			rpc.Respond(&raft.InstallSnapshotResponse{
+				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: t.raft.CurrentTerm(), Success: err == nil,
+			}, err)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// install hands raft a snapshot, and reports whether it did: not one that is late.
+func (t *transport) install(ctx context.Context, rpc raft.RPC, req *raft.InstallSnapshotRequest) bool {
+	t.installing.Lock()
+	defer t.installing.Unlock()
+	if t.late(ctx, req) {
+		return false
+	}
+	t.hand(ctx, rpc)
+	return true
+}
+
+// late reports whether raft has applied everything up to the snapshot's end.
+// One of an older term raft refuses itself.
+func (t *transport) late(ctx context.Context, req *raft.InstallSnapshotRequest) bool {
+	if t.raft.CurrentTerm() == 0 {
+		return false
+	}
+	t.drain(ctx)
+	return req.Term >= t.raft.CurrentTerm() && req.LastLogIndex <= t.raft.AppliedIndex()
+}
+
+// drain returns when raft is through with all that it was handed. Raft takes a request when it
+// is through with the one before, and this one, which is of no term, it refuses.
+func (t *transport) drain(ctx context.Context) {
+	t.hand(ctx, raft.RPC{
+		Command:  &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}},
+		RespChan: make(chan raft.RPCResponse, 1),
+	})
+}
+
+// pass gives one request to raft. Heartbeats alone do not come this way, and these
+// acknowledge nothing.
+//
+// Raft acknowledges entries that it finds in its log, and those of a former leader may
+// be on the way to the disk still. Another leader's request can speak of such
+// entries alone as were appended here before that leader was elected, so
+// before the request came: to wait for what has been appended by now is enough.
+func (t *transport) pass(ctx context.Context, rpc raft.RPC) {
+	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
+	if !ok {
+		t.hand(ctx, rpc)
+		return
+	}
+	if err := t.log.settle(); err != nil {
+		rpc.Respond(nil, err)
+		return
+	}
+	// What follows the request's entries in this log may be another leader's, and committed are the entries of this
+	// one (paper, figure 2, AppendEntries, step 5). Raft takes the end of the log for the end of the entries.
+	req.LeaderCommitIndex = min(req.LeaderCommitIndex, req.PrevLogEntry+uint64(len(req.Entries)))
+	if req.PrevLogEntry == 0 || t.log.reaches(req.PrevLogEntry) {
+		t.hand(ctx, rpc)
+		return
+	}
+	t.installing.Lock() // the snapshot stays the newest that raft has installed until raft has the request
+	defer t.installing.Unlock()
+	t.drain(ctx)
+	if end, ok := t.snapshotEnd(); ok && followsBehindSnapshot {
+		afterSnapshot(req, end)
+	}
+	t.hand(ctx, rpc)
+}
+
+func (t *transport) hand(ctx context.Context, rpc raft.RPC) {
+	select {
+	case t.requests <- rpc:
+	case <-ctx.Done():
+	}
+}
+
+// snapshotEnd is where the newest snapshot ends, if the state machine has all that it stands for.
+func (t *transport) snapshotEnd() (index uint64, ok bool) {
+	stored, err := t.snapshots.List()
+	if err != nil || len(stored) == 0 || stored[0].Index > t.raft.AppliedIndex() {
+		return 0, false
+	}
+	return stored[0].Index, true
+}
+
+// afterSnapshot changes a request of which raft could not tell whether the log agrees with
+// the leader's there, because a snapshot has taken that part's place.
+//
+// It agrees. What a snapshot stands for is committed, and so every later leader has it. So nothing is left
+// to compare up to end, and the entries up to there are left out: raft gets the request as one that begins
+// where the log begins. Without that, raft refuses it; the leader goes back to its own snapshot, which is
+// late here; and so on for ever, if an entry follows the snapshot's end that this leader does not have.
+func afterSnapshot(req *raft.AppendEntriesRequest, end uint64) {
+	if req.PrevLogEntry > end {
+		return
+	}
+	known := min(end-req.PrevLogEntry, uint64(len(req.Entries)))
+	req.Entries = req.Entries[known:]
+	req.PrevLogEntry, req.PrevLogTerm = 0, 0
+}

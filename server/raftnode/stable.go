@@ -1,0 +1,39 @@
+package raftnode
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+)
+
+// stable is raft's store of terms and votes.
+//
+// Raft panics when it cannot store its term, and would take the process with it before
+// the batches in flight are answered. So a node that runs does not let raft hear of that:
+// the call never returns, and the node ends without waiting for raft.
+type stable struct {
+	raft.StableStore
+	running atomic.Bool   // from Run on: whoever opens the node is told the error
+	lost    chan struct{} // closed when a term could not be stored
+	once    sync.Once
+	fail    func(error)   // ends the node
+	never   chan struct{} // nil; closed by tests
+}
+
+func newStable(store raft.StableStore, fail func(error)) *stable {
+	return &stable{StableStore: store, lost: make(chan struct{}), fail: fail}
+}
+
+// SetUint64 implements raft.StableStore.
+func (s *stable) SetUint64(key []byte, value uint64) error {
+	err := s.StableStore.SetUint64(key, value)
+	if err == nil || !s.running.Load() {
+		return err
+	}
+	s.once.Do(func() { close(s.lost) })
+	s.fail(fmt.Errorf("disk failed: store %s: %w", key, err))
+	<-s.never
+	return err
+}

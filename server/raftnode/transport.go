@@ -1,0 +1,206 @@
+package raftnode
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// transport is raft's, with an eye on what the other nodes acknowledge.
+type transport struct {
+	inner    *raft.NetworkTransport
+	appender *appender     // in its place for AppendEntries
+	requests chan raft.RPC // for raft, see relay
+	acks     *acks
+	log      *parallelLog
+	raft     *raft.Raft // set before relay and acceptAppends run
+	// snapshots are raft's. installing is held while a request is judged by them.
+	snapshots  raft.SnapshotStore
+	installing sync.Mutex
+	// leads reports whether this node still leads term: only then is it worth
+	// sending to a node that cannot be reached again.
+	leads    atomic.Value // func(term uint64) bool
+	election time.Duration
+	stopped  <-chan struct{}
+
+	heartbeat atomic.Pointer[func(raft.RPC)] // handles a heartbeat
+	// handling is held by heartbeats that are being handled, and for good once there may be none.
+	handling sync.RWMutex
+	closed   bool
+}
+
+var (
+	_ raft.Transport   = (*transport)(nil)
+	_ raft.WithPreVote = (*transport)(nil)
+	_ raft.WithClose   = (*transport)(nil)
+)
+
+// resendAfter is the pause between attempts to append to a node that cannot be reached.
+const resendAfter = 100 * time.Millisecond
+
+// AppendEntries sends a heartbeat or entries.
+//
+// Entries are sent until they arrive, as long as this node leads. raft itself
+// would wait after each failure for twice as long as before, up to 10 s and deaf to
+// everything: a follower that comes back after a minute would get nothing for
+// up to 10 s, and a cluster that needs it for its majority would stand still.
+//
+// Large entries go in several requests, one after the other, each of which has its own answer: raft gets the last one's, or
+// the first that is no success. See cutAppend.
+func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	for {
+		piece, rest, err := cutAppend(args, t.log)
+		if err != nil {
+			return err
+		}
+		if err := t.append(id, piece, resp); err != nil || !resp.Success || rest == nil {
+			return err
+		}
+		if !t.leads.Load().(func(uint64) bool)(args.Term) {
+			return raft.ErrLeadershipLost // nobody waits for the others
+		}
+		args = rest
+	}
+}
+
+// append sends one request.
+func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	heartbeat := isHeartbeat(args)
+	for {
+		var round uint64
+		err := again(func() error {
+			round = t.acks.sending()
+			return t.appender.call(id, args, resp)
+		})
+		if err == nil {
+			// A peer that answers with our own term has followed no newer leader until now,
+			// whether its log fits or not.
+			if resp.Term == args.Term {
+				t.acks.note(id, args.Term, round, matched(args, resp, heartbeat))
+			}
+			if n := len(args.Entries); n > 0 && resp.Success {
+				// Raft may now count this node and that one as a majority.
+				return t.log.await(args.Entries[n-1].Index)
+			}
+			return nil
+		}
+		if heartbeat || !t.pause(args.Term) {
+			return err
+		}
+	}
+}
+
+// matched is how far the peer's log agrees after it took args.
+func matched(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, heartbeat bool) uint64 {
+	if heartbeat || !resp.Success {
+		return 0
+	}
+	if n := len(args.Entries); n > 0 {
+		return args.Entries[n-1].Index
+	}
+	return args.PrevLogEntry
+}
+
+// pause waits before the next attempt and reports whether there should be one.
+func (t *transport) pause(term uint64) bool {
+	timer := time.NewTimer(resendAfter)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return t.leads.Load().(func(uint64) bool)(term)
+	case <-t.stopped:
+		return false
+	}
+}
+
+// again makes a call again that fails on a connection of which the other end is gone.
+// Raft keeps connections, and finds out only when it uses one that the other
+// node has restarted since. That costs it a vote, and the cluster an election timeout.
+func again(call func() error) error {
+	for range connsPerPeer {
+		err := call()
+		if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+			return err
+		}
+	}
+	return call()
+}
+
+// AppendEntriesPipeline says that there is none: raft's pipeline can hang for
+// good after one failed append (hashicorp/raft#612).
+func (t *transport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
+	return nil, raft.ErrPipelineReplicationNotSupported
+}
+
+func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	round := t.acks.sending()
+	err := t.inner.InstallSnapshot(id, target, args, resp, data)
+	if err == nil && resp.Success && resp.Term == args.Term {
+		t.acks.note(id, args.Term, round, args.LastLogIndex)
+	}
+	return err
+}
+
+func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return again(func() error { return t.inner.RequestVote(id, target, args, resp) })
+}
+
+func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return again(func() error { return t.inner.RequestPreVote(id, target, args, resp) })
+}
+
+// TimeoutNow asks a node to have itself elected. It does not wait longer than an
+// election takes: as long as it waits, raft refuses entries, and for a node that
+// cannot be reached that would be 10 s.
+func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	asked := make(chan error, 1)
+	go func() {
+		asked <- again(func() error { return t.inner.TimeoutNow(id, target, args, &raft.TimeoutNowResponse{}) })
+	}()
+	timer := time.NewTimer(t.election)
+	defer timer.Stop()
+	select {
+	case err := <-asked:
+		return err
+	case <-timer.C:
+		return errors.New("no answer within an election timeout")
+	}
+}
+
+// SetHeartbeatHandler lets heartbeats be handled until the transport is closed.
+// Raft handles them on the connections' goroutines, and does not wait for these
+// when it is shut down: one of them could write to a store that is closed, and panic.
+func (t *transport) SetHeartbeatHandler(f func(raft.RPC)) {
+	handler := func(rpc raft.RPC) {
+		t.handling.RLock()
+		defer t.handling.RUnlock()
+		if t.closed {
+			rpc.Respond(nil, raft.ErrTransportShutdown)
+			return
+		}
+		f(rpc)
+	}
+	t.heartbeat.Store(&handler)
+}
+
+// Close ends all connections. No heartbeat is handled any more when it returns.
+func (t *transport) Close() error {
+	err := t.inner.Close()
+	t.appender.close()
+	t.handling.Lock()
+	defer t.handling.Unlock()
+	t.closed = true
+	return err
+}
+
+func (t *transport) Consumer() <-chan raft.RPC              { return t.requests }
+func (t *transport) LocalAddr() raft.ServerAddress          { return t.inner.LocalAddr() }
+func (t *transport) DecodePeer(b []byte) raft.ServerAddress { return t.inner.DecodePeer(b) }
+func (t *transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte {
+	return t.inner.EncodePeer(id, addr)
+}

@@ -1,0 +1,128 @@
+package raftnode
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/peer/wire"
+)
+
+// memberStub is a node that answers each request to append to its log.
+type memberStub struct {
+	net.Listener
+	answer func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse
+}
+
+func (a memberStub) DialContext(context.Context, string) (net.Conn, error) {
+	dialed, accepted := net.Pipe()
+	go func() {
+		br := bufio.NewReader(accepted)
+		for {
+			frame, err := wire.Read(br, nil, maxAppendFrame)
+			if err != nil {
+				return
+			}
+			req, _ := decodeAppend(frame)
+			answer := appendAppended(make([]byte, wire.Head), raft.RPCResponse{Response: a.answer(req)})
+			_, _ = accepted.Write(wire.Seal(answer))
+		}
+	}()
+	return dialed, nil
+}
+
+// newLeaderTransport is n1's, in a cluster of three; n2 answers as told.
+func newLeaderTransport(log *parallelLog, answer func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse) *transport {
+	return &transport{
+		appender: newAppender(memberStub{answer: answer}, provider{"n2": "n2"}),
+		acks:     newAcks("n1", map[string]string{"n1": "", "n2": "", "n3": ""}),
+		log:      log,
+	}
+}
+
+func (t *transport) hangUp() {
+	for _, conns := range t.appender.idle {
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+	}
+}
+
+// A node that answers with another term follows, or will follow, another leader: it confirms nothing.
+func TestAnotherTermConfirmsNothing(t *testing.T) {
+	for _, row := range []struct {
+		term uint64
+		want bool
+	}{{6, false}, {7, true}, {8, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			transport := newLeaderTransport(nil, func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse {
+				return &raft.AppendEntriesResponse{Term: row.term}
+			})
+			defer transport.hangUp()
+			round := transport.acks.beginRound(7)
+			require.NoError(t, transport.AppendEntries("n2", "", &raft.AppendEntriesRequest{Term: 7}, &raft.AppendEntriesResponse{}))
+			confirmed := false
+			select {
+			case <-round.done:
+				confirmed = true
+			default:
+			}
+			require.Equal(t, row.want, confirmed, "answered with term %d", row.term)
+		})
+	}
+}
+
+// An acknowledgement of several entries is held back until the last of them is on the leader's own disk.
+func TestAcknowledgementWaitsForTheLastEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 5)
+		transport := newLeaderTransport(log, func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse {
+			return &raft.AppendEntriesResponse{Term: 7, Success: true}
+		})
+		defer transport.hangUp()
+		append1(t, log, 6)
+		require.Equal(t, 1, <-store.calls)
+		append1(t, log, 7)
+		acknowledged := waits(t, func() error {
+			req := &raft.AppendEntriesRequest{Term: 7, PrevLogEntry: 5, Entries: []*raft.Log{{Index: 6}, {Index: 7}}}
+			return transport.AppendEntries("n2", "", req, &raft.AppendEntriesResponse{})
+		})
+		store.let <- nil
+		require.Equal(t, 1, <-store.calls, "the first is on the disk")
+		synctest.Wait()
+		require.Empty(t, acknowledged)
+		store.let <- nil
+		require.NoError(t, <-acknowledged)
+	})
+}
+
+// brokenStable is a store of terms and votes that cannot be written.
+type brokenStable struct{ raft.StableStore }
+
+var errBroken = errors.New("broken")
+
+func (brokenStable) SetUint64([]byte, uint64) error { return errBroken }
+func (brokenStable) Set([]byte, []byte) error       { return errBroken }
+
+// Raft grants no vote, and takes no term, that is not on the disk: it never hears how that ended.
+func TestUnstoredVoteIsNotGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failed error
+		s := newStable(brokenStable{}, func(err error) { failed = err })
+		require.ErrorIs(t, s.SetUint64([]byte("LastVoteTerm"), 7), errBroken, "while the node is opened")
+		require.Error(t, s.Set([]byte("LastVoteCand"), nil), "raft hears of that, and grants nothing")
+		s.running.Store(true)
+		s.never = make(chan struct{})
+		returned := waits(t, func() error { return s.SetUint64([]byte("LastVoteTerm"), 7) })
+		require.ErrorIs(t, failed, errBroken)
+		<-s.lost
+		close(s.never)
+		require.ErrorIs(t, <-returned, errBroken)
+	})
+}
