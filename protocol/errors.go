@@ -100,7 +100,7 @@ func ErrValue(line string) Value { return Value{Kind: KindError, Str: line} }
 // error of its own making ("ERR busy") after it has written cannot be told from a refusal.
 func OutcomeOf(line string) Outcome {
 	prefix, _, _ := strings.Cut(line, " ")
-	if !refusals[prefix] || raisedByScript(line) {
+	if refusals[prefix] == 0 || raisedByScript(line) {
 		return OutcomeUnknown
 	}
 	return OutcomeNone
@@ -116,10 +116,26 @@ func raisedByScript(line string) bool {
 // Undone is what the error of a script that was stopped says of what it wrote.
 const Undone = "what it did is undone"
 
+// Retried reports whether a stock client sends a command again by itself that was answered so.
+func Retried(line string) bool {
+	prefix, _, _ := strings.Cut(line, " ")
+	return refusals[prefix] == retried
+}
+
+// refusal is what stock clients do about an error that is sent in place of doing anything.
+type refusal uint8
+
+const (
+	reported refusal = iota + 1 // hand it to the caller
+	retried                     // go-redis, redis-py or ioredis sends the command again
+)
+
 // refusals are the prefixes of errors that are sent in place of doing anything.
-var refusals = map[string]bool{
-	"ERR": true, "WRONGTYPE": true, "NOSCRIPT": true, "EXECABORT": true, "NOAUTH": true, "WRONGPASS": true, "NOPERM": true,
-	"NOPROTO": true, "OOM": true, "BUSY": true, "NOTBUSY": true, "BUSYKEY": true, "BUSYGROUP": true, "NOGROUP": true,
-	"LOADING": true, "READONLY": true, "MASTERDOWN": true, "CLUSTERDOWN": true, "TRYAGAIN": true, "NOREPLICAS": true,
-	"MISCONF": true, "MOVED": true, "ASK": true, "CROSSSLOT": true, "REDIRECT": true, "DENIED": true,
+var refusals = map[string]refusal{
+	"LOADING": retried, "READONLY": retried, "MASTERDOWN": retried, "CLUSTERDOWN": retried, "TRYAGAIN": retried, "NOREPLICAS": retried,
+
+	"ERR": reported, "WRONGTYPE": reported, "NOSCRIPT": reported, "EXECABORT": reported, "NOAUTH": reported, "WRONGPASS": reported,
+	"NOPERM": reported, "NOPROTO": reported, "OOM": reported, "BUSY": reported, "NOTBUSY": reported, "BUSYKEY": reported,
+	"BUSYGROUP": reported, "NOGROUP": reported, "MISCONF": reported, "MOVED": reported, "ASK": reported, "CROSSSLOT": reported,
+	"REDIRECT": reported, "DENIED": reported,
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -123,12 +122,9 @@ func (p *process) ask(ctx context.Context, words ...string) (protocol.Value, err
 	if p.password != "" {
 		requests = [][]string{{"AUTH", p.password}, words}
 	}
-	replies := bufio.NewReader(conn)
+	client := protocol.NewConn(conn)
 	for i, request := range requests {
-		if _, err := conn.Write(protocol.Strings(request...).AppendTo(nil, protocol.RESP2)); err != nil {
-			return protocol.Value{}, err
-		}
-		reply, err := protocol.ReadValue(replies)
+		reply, err := client.Do(request...)
 		if err != nil || i == len(requests)-1 || reply.IsError() {
 			return reply, err
 		}

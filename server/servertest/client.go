@@ -1,7 +1,6 @@
 package servertest
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +27,7 @@ type Client struct {
 
 	addr    string
 	conn    net.Conn
+	resp    *protocol.Conn
 	replies chan protocol.Value
 	lost    chan struct{} // closed when the other end is gone; replies that came before are in replies
 }
@@ -51,8 +51,8 @@ func (c *Client) connect() error {
 	if err != nil {
 		return ErrRefused
 	}
-	c.conn, c.replies, c.lost = conn, make(chan protocol.Value, window), make(chan struct{})
-	go receive(conn, c.replies, c.lost)
+	c.conn, c.resp, c.replies, c.lost = conn, protocol.NewConn(conn), make(chan protocol.Value, window), make(chan struct{})
+	go receive(conn, c.resp, c.replies, c.lost)
 	if c.RESP == protocol.RESP3 {
 		if _, err := c.exchange([]string{"HELLO", "3"}); err != nil {
 			return err
@@ -75,12 +75,11 @@ func (c *Client) Connected() bool {
 	}
 }
 
-func receive(conn net.Conn, replies chan<- protocol.Value, lost chan<- struct{}) {
+func receive(conn net.Conn, resp *protocol.Conn, replies chan<- protocol.Value, lost chan<- struct{}) {
 	defer close(lost)
 	defer conn.Close()
-	br := bufio.NewReader(conn)
 	for {
-		v, err := protocol.ReadValue(br)
+		v, err := resp.Receive()
 		if err != nil {
 			return
 		}
@@ -105,12 +104,11 @@ func (c *Client) Send(commands ...[]string) error {
 }
 
 func (c *Client) write(commands [][]string) error {
-	var b []byte
 	for _, words := range commands {
-		b = protocol.Strings(words...).AppendTo(b, protocol.RESP2)
+		c.resp.Append(words...)
 	}
 	_ = c.conn.SetWriteDeadline(time.Now().Add(patience))
-	if _, err := c.conn.Write(b); err != nil {
+	if _, err := c.resp.Flush(); err != nil {
 		return ErrLost
 	}
 	return nil

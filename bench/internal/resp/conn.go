@@ -1,11 +1,9 @@
 package resp
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net"
-	"strconv"
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -20,8 +18,7 @@ func (e *ReplyError) Error() string { return e.Text }
 // Conn is a connection for one goroutine.
 type Conn struct {
 	nc      net.Conn
-	in      *bufio.Reader
-	out     []byte
+	resp    *protocol.Conn
 	timeout time.Duration
 }
 
@@ -31,24 +28,14 @@ func Dial(ctx context.Context, addr string, timeout time.Duration) (*Conn, error
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{nc: nc, in: bufio.NewReader(nc), timeout: timeout}, nil
+	return &Conn{nc: nc, resp: protocol.NewConn(nc), timeout: timeout}, nil
 }
 
 // Close closes the connection.
 func (c *Conn) Close() error { return c.nc.Close() }
 
 // Append puts a command into the next [Conn.Flush].
-func (c *Conn) Append(words ...string) {
-	c.out = append(c.out, '*')
-	c.out = strconv.AppendInt(c.out, int64(len(words)), 10)
-	for _, w := range words {
-		c.out = append(c.out, "\r\n$"...)
-		c.out = strconv.AppendInt(c.out, int64(len(w)), 10)
-		c.out = append(c.out, '\r', '\n')
-		c.out = append(c.out, w...)
-	}
-	c.out = append(c.out, '\r', '\n')
-}
+func (c *Conn) Append(words ...string) { c.resp.Append(words...) }
 
 // Flush sends what was appended.
 func (c *Conn) Flush() error {
@@ -56,14 +43,13 @@ func (c *Conn) Flush() error {
 	if err := c.nc.SetDeadline(time.Now().Add(c.timeout)); err != nil {
 		return err
 	}
-	_, err := c.nc.Write(c.out)
-	c.out = c.out[:0]
+	_, err := c.resp.Flush()
 	return err
 }
 
 // Read reads the reply to one of the commands sent.
 func (c *Conn) Read() (protocol.Value, error) {
-	v, err := protocol.ReadValue(c.in)
+	v, err := c.resp.Receive()
 	if err == nil && v.IsError() {
 		err = &ReplyError{Text: v.Str}
 	}

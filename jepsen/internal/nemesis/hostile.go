@@ -155,7 +155,7 @@ func (a attacker) again(ctx context.Context, node string, do func(nc net.Conn) e
 }
 
 func request(words ...string) string {
-	return string(protocol.Strings(words...).AppendTo(nil, protocol.RESP2))
+	return string(protocol.AppendCommand(nil, words...))
 }
 
 // scripts sends pipelines of endless scripts through every node.

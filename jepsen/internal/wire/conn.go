@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bufio"
 	"errors"
 	"net"
 	"os"
@@ -27,14 +26,14 @@ func (r Reply) NoScript() bool { return strings.HasPrefix(r.Why, "NOSCRIPT ") }
 // Conn is one connection of one client. It is not safe for concurrent use.
 type Conn struct {
 	nc      net.Conn
-	r       *bufio.Reader
+	resp    *protocol.Conn
 	timeout time.Duration
 	broken  bool
 }
 
 // New wraps a connection; timeout bounds each exchange.
 func New(nc net.Conn, timeout time.Duration) *Conn {
-	return &Conn{nc: nc, r: bufio.NewReader(nc), timeout: timeout}
+	return &Conn{nc: nc, resp: protocol.NewConn(nc), timeout: timeout}
 }
 
 // Broken reports whether the connection is of no use any more: a reply is missing on it.
@@ -55,15 +54,14 @@ func (c *Conn) Pipeline(commands [][]string) []Reply {
 	if c.broken {
 		return fill(replies, Reply{Outcome: history.Fail, Why: "connection is closed", Retried: true})
 	}
-	var buf []byte
 	for _, words := range commands {
-		buf = appendCommand(buf, words)
+		c.resp.Append(words...)
 	}
 	if err := c.nc.SetDeadline(time.Now().Add(c.timeout)); err != nil {
 		c.Close()
 		return fill(replies, Reply{Outcome: history.Fail, Why: err.Error(), Retried: true})
 	}
-	if n, err := c.nc.Write(buf); err != nil {
+	if n, err := c.resp.Flush(); err != nil {
 		c.Close()
 		lost := lostReply(err)
 		if n == 0 {
@@ -72,7 +70,7 @@ func (c *Conn) Pipeline(commands [][]string) []Reply {
 		return fill(replies, lost)
 	}
 	for i := range replies {
-		v, err := protocol.ReadValue(c.r)
+		v, err := c.resp.Receive()
 		if err != nil {
 			c.Close()
 			fill(replies[i:], lostReply(err))
@@ -103,20 +101,9 @@ func replyOf(v protocol.Value) Reply {
 	if !v.IsError() {
 		return Reply{Value: v, Outcome: history.OK}
 	}
-	prefix, _, _ := strings.Cut(v.Str, " ")
-	r := Reply{Outcome: history.Info, Why: v.Str, Retried: retriedPrefixes[prefix]}
+	r := Reply{Outcome: history.Info, Why: v.Str, Retried: protocol.Retried(v.Str)}
 	if protocol.OutcomeOf(v.Str) == protocol.OutcomeNone {
 		r.Outcome = history.Fail
 	}
 	return r
-}
-
-// retriedPrefixes are those that at least one stock client answers by sending again.
-var retriedPrefixes = map[string]bool{
-	"LOADING": true, "READONLY": true, "MASTERDOWN": true, "CLUSTERDOWN": true, "TRYAGAIN": true, "NOREPLICAS": true,
-}
-
-// appendCommand appends a request.
-func appendCommand(dst []byte, words []string) []byte {
-	return protocol.Strings(words...).AppendTo(dst, protocol.RESP2)
 }

@@ -75,7 +75,3 @@ func TestPipelineKeepsOrderAndLosesOnlyWhatIsMissing(t *testing.T) {
 	require.Equal(t, protocol.Array(protocol.Bulk("a"), protocol.NullArray), got[2].Value)
 	require.Equal(t, history.Info, got[3].Outcome)
 }
-
-func TestCommandOnTheWire(t *testing.T) {
-	require.Equal(t, "*2\r\n$3\r\nGET\r\n$0\r\n\r\n", string(appendCommand(nil, []string{"GET", ""})))
-}
