@@ -22,9 +22,9 @@
 //	log.db          the log, kind "bolt": raft-boltdb, each entry with a checksum
 //	snapshots/      one file each
 //
-// The layers of a call on the log: raft ► watchdog, observer, injected faults (guard.go) ► wal or bolt.go.
+// The layers of a call on the log: raft ► watchdog, injected faults (guard.go) ► wal or bolt.go.
 // Goroutines: that of package wal; one per report to a hook. Locks: each type has one of its own, and
-// holds it over the write that it orders; none of them is held while a hook or an Observer is called.
+// holds it over the write that it orders; none of them is held while a hook is called.
 //
 // package server opens it, package replica uses it; storetest is the same in memory. Start reading at
 // [Open], then guard.go. DESIGN.md says why and what was measured.

@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// guard stands between raft and a disk. It measures every call, notices one
-// that does not come back, and reports one that fails.
+// guard stands between raft and a disk. It notices a call that does not come back, and
+// reports one that fails.
 //
 // It never turns a late call into an error. A follower whose append came back as
 // failed although it may have reached the disk is what wedged replication in
@@ -67,15 +67,13 @@ func (g *guard) begin(op Op) *watch {
 	return w
 }
 
-// end returns how long the call took. A watch whose alarm went off is not used
+// end puts the watch back for the next call. A watch whose alarm went off is not used
 // again, as its function may still be reading it.
-func (g *guard) end(w *watch) time.Duration {
-	elapsed := time.Since(w.begun)
+func (g *guard) end(w *watch) {
 	w.ended.Store(true)
 	if w.timer == nil || w.timer.Stop() {
 		g.watches.Put(w)
 	}
-	return elapsed
 }
 
 func (g *guard) tick(w *watch) {
@@ -89,13 +87,10 @@ func (g *guard) tick(w *watch) {
 	g.stalled.Do(func() { g.hooks.OnStall(w.op, time.Since(w.begun)) })
 }
 
-func (g *guard) do(op Op, entries, bytes int, call func() error) error {
+func (g *guard) do(op Op, call func() error) error {
 	w := g.begin(op)
 	err := g.hooks.Faults.run(op, call)
-	elapsed := g.end(w)
-	if g.hooks.Observer != nil {
-		g.hooks.Observer.Observe(op, elapsed, entries, bytes, err)
-	}
+	g.end(w)
 	if err != nil && isFault(op, err) && g.hooks.OnFault != nil && !g.closing.Load() {
 		g.faulted.Do(func() { go g.hooks.OnFault(op, err) })
 	}
@@ -131,24 +126,20 @@ func (l *guardedLog) FirstIndex() (uint64, error) { return l.log.FirstIndex() }
 func (l *guardedLog) LastIndex() (uint64, error)  { return l.log.LastIndex() }
 
 func (l *guardedLog) GetLog(index uint64, log *raft.Log) error {
-	return l.guard.do(OpGetLog, 0, 0, func() error { return l.log.GetLog(index, log) })
+	return l.guard.do(OpGetLog, func() error { return l.log.GetLog(index, log) })
 }
 
 func (l *guardedLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
 
 func (l *guardedLog) StoreLogs(logs []*raft.Log) error {
-	bytes := 0
-	for _, log := range logs {
-		bytes += len(log.Data)
-	}
-	return l.guard.do(OpStoreLogs, len(logs), bytes, func() error {
+	return l.guard.do(OpStoreLogs, func() error {
 		l.guard.hooks.Faults.tear(len(logs), func(first int) error { return l.log.StoreLogs(logs[:first]) })
 		return l.log.StoreLogs(logs)
 	})
 }
 
 func (l *guardedLog) DeleteRange(lo, hi uint64) error {
-	return l.guard.do(OpDeleteRange, 0, 0, func() error {
+	return l.guard.do(OpDeleteRange, func() error {
 		return l.log.DeleteRange(lo, l.completed.spare(lo, hi))
 	})
 }
@@ -160,20 +151,20 @@ type guardedStable struct {
 }
 
 func (s *guardedStable) Set(key, value []byte) error {
-	return s.guard.do(OpSet, 0, 0, func() error { return s.stable.Set(key, value) })
+	return s.guard.do(OpSet, func() error { return s.stable.Set(key, value) })
 }
 
 func (s *guardedStable) SetUint64(key []byte, value uint64) error {
-	return s.guard.do(OpSet, 0, 0, func() error { return s.stable.SetUint64(key, value) })
+	return s.guard.do(OpSet, func() error { return s.stable.SetUint64(key, value) })
 }
 
 func (s *guardedStable) Get(key []byte) (value []byte, err error) {
-	err = s.guard.do(OpGet, 0, 0, func() error { value, err = s.stable.Get(key); return err })
+	err = s.guard.do(OpGet, func() error { value, err = s.stable.Get(key); return err })
 	return value, err
 }
 
 func (s *guardedStable) GetUint64(key []byte) (value uint64, err error) {
-	err = s.guard.do(OpGet, 0, 0, func() error { value, err = s.stable.GetUint64(key); return err })
+	err = s.guard.do(OpGet, func() error { value, err = s.stable.GetUint64(key); return err })
 	return value, err
 }
 
@@ -187,7 +178,7 @@ type guardedSnapshots struct {
 func (s *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
 	configurationIndex uint64, transport raft.Transport,
 ) (sink raft.SnapshotSink, err error) {
-	err = s.guard.do(OpSnapshot, 0, 0, func() error {
+	err = s.guard.do(OpSnapshot, func() error {
 		if late, err := tooOld(s.snapshots, index); late || err != nil {
 			return errors.Join(err, overtaken("create", index))
 		}
@@ -203,12 +194,12 @@ func (s *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint
 }
 
 func (s *guardedSnapshots) List() (list []*raft.SnapshotMeta, err error) {
-	err = s.guard.do(OpSnapshot, 0, 0, func() error { list, err = s.snapshots.List(); return err })
+	err = s.guard.do(OpSnapshot, func() error { list, err = s.snapshots.List(); return err })
 	return list, err
 }
 
 func (s *guardedSnapshots) Open(id string) (meta *raft.SnapshotMeta, r io.ReadCloser, err error) {
-	err = s.guard.do(OpSnapshot, 0, 0, func() error { meta, r, err = s.snapshots.Open(id); return err })
+	err = s.guard.do(OpSnapshot, func() error { meta, r, err = s.snapshots.Open(id); return err })
 	return meta, r, err
 }
 
@@ -221,14 +212,14 @@ type guardedSink struct {
 }
 
 func (s *guardedSink) Write(b []byte) (n int, err error) {
-	err = s.guard.do(OpSnapshot, 0, 0, func() error { n, err = s.SnapshotSink.Write(b); return err })
+	err = s.guard.do(OpSnapshot, func() error { n, err = s.SnapshotSink.Write(b); return err })
 	return n, err
 }
 
 // Close fails if a later snapshot was installed meanwhile, also while this one is being completed: raft would take
 // this one for its newest, and believe that its log ends before the later one does.
 func (s *guardedSink) Close() error {
-	return s.guard.do(OpSnapshot, 0, 0, func() error {
+	return s.guard.do(OpSnapshot, func() error {
 		if s.completed.end.Load() > s.end {
 			return errors.Join(overtaken("complete", s.end), s.Cancel())
 		}

@@ -135,57 +135,45 @@ func TestLateFaultHasItsEffect(t *testing.T) {
 	require.NoError(t, s.Log.GetLog(2, &log), "the entry was written before the error")
 }
 
-// counts is an Observer.
-type counts struct {
-	mu      sync.Mutex
-	calls   map[store.Op]int
-	failed  int
-	entries int
-	bytes   int
-	elapsed time.Duration
-}
-
-func (c *counts) Observe(op store.Op, elapsed time.Duration, entries, bytes int, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.calls == nil {
-		c.calls = make(map[store.Op]int)
-	}
-	c.calls[op]++
-	c.entries += entries
-	c.bytes += bytes
-	c.elapsed += elapsed
-	if err != nil {
-		c.failed++
-	}
-}
-
-func TestObserverSeesEveryCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		seen, faults := &counts{}, store.NewFaults()
-		s := open(t, store.Hooks{Observer: seen, Faults: faults})
-		faults.Inject(store.Fault{Delay: time.Second, Count: 1})
-		require.NoError(t, s.Log.StoreLogs([]*raft.Log{{Index: 2, Data: []byte("two")}, {Index: 3, Data: []byte("three")}}))
-		var log raft.Log
-		require.Error(t, s.Log.GetLog(9, &log))
-		require.NoError(t, s.Log.DeleteRange(1, 1))
-		require.NoError(t, s.Stable.SetUint64([]byte("n"), 5))
-		n, err := s.Stable.GetUint64([]byte("n"))
-		require.NoError(t, err)
-		require.Equal(t, uint64(5), n)
+// TestGuardWatchesEveryCall: whichever call hangs is reported, and by its name.
+func TestGuardWatchesEveryCall(t *testing.T) {
+	create := func(s *store.Store) raft.SnapshotSink {
 		sink, err := s.Snapshots.Create(1, 3, 1, raft.Configuration{}, 1, nil)
 		require.NoError(t, err)
-		_, err = io.WriteString(sink, "state")
-		require.NoError(t, err)
-		require.NoError(t, sink.Close())
-		require.Equal(t, map[store.Op]int{
-			store.OpStoreLogs: 2, store.OpGetLog: 1, store.OpDeleteRange: 1, store.OpSet: 1, store.OpGet: 1, store.OpSnapshot: 3,
-		}, seen.calls)
-		require.Equal(t, 3, seen.entries)
-		require.Equal(t, len("one")+len("two")+len("three"), seen.bytes)
-		require.Equal(t, 1, seen.failed)
-		require.Equal(t, time.Second, seen.elapsed)
-	})
+		return sink
+	}
+	for _, c := range []struct {
+		op   store.Op
+		call func(s *store.Store) func() // prepares, and returns what hangs
+	}{
+		{store.OpStoreLogs, func(s *store.Store) func() { return func() { _ = s.Log.StoreLog(&raft.Log{Index: 2}) } }},
+		{store.OpStoreLogs, func(s *store.Store) func() {
+			return func() { _ = s.Log.StoreLogs([]*raft.Log{{Index: 2}, {Index: 3}}) }
+		}},
+		{store.OpGetLog, func(s *store.Store) func() { return func() { _ = s.Log.GetLog(1, new(raft.Log)) } }},
+		{store.OpDeleteRange, func(s *store.Store) func() { return func() { _ = s.Log.DeleteRange(1, 1) } }},
+		{store.OpSet, func(s *store.Store) func() { return func() { _ = s.Stable.Set([]byte("k"), nil) } }},
+		{store.OpSet, func(s *store.Store) func() { return func() { _ = s.Stable.SetUint64([]byte("k"), 5) } }},
+		{store.OpGet, func(s *store.Store) func() { return func() { _, _ = s.Stable.Get([]byte("k")) } }},
+		{store.OpGet, func(s *store.Store) func() { return func() { _, _ = s.Stable.GetUint64([]byte("k")) } }},
+		{store.OpSnapshot, func(s *store.Store) func() { return func() { _ = create(s) } }},
+		{store.OpSnapshot, func(s *store.Store) func() { return func() { _, _ = s.Snapshots.List() } }},
+		{store.OpSnapshot, func(s *store.Store) func() { return func() { _, _, _ = s.Snapshots.Open("1") } }},
+		{store.OpSnapshot, func(s *store.Store) func() { sink := create(s); return func() { _, _ = io.WriteString(sink, "state") } }},
+		{store.OpSnapshot, func(s *store.Store) func() { sink := create(s); return func() { _ = sink.Close() } }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			stalled, faults := make(chan store.Op, 1), store.NewFaults()
+			s := open(t, store.Hooks{OnStall: func(op store.Op, _ time.Duration) { stalled <- op }, Faults: faults})
+			hangs := c.call(s)
+			faults.Inject(store.Fault{Hang: true})
+			done := make(chan struct{})
+			go func() { defer close(done); hangs() }()
+			require.Equal(t, c.op, <-stalled)
+			faults.Clear()
+			<-done
+		})
+	}
 }
 
 func TestGuardPassesOnThatTheLogIsMonotonic(t *testing.T) {

@@ -36,8 +36,6 @@ type Hooks struct {
 	// for another reason than a missing entry. The disk cannot be trusted then, and neither store
 	// recovers without being opened again: the owner should end the process.
 	OnFault func(op Op, err error)
-	// Observer, when not nil, is told of every call.
-	Observer Observer
 	// Faults, when not nil, may delay, hang or fail calls. For tests.
 	Faults *Faults
 }
@@ -60,12 +58,6 @@ const (
 	OpGet         Op = "get stable value"
 	OpSnapshot    Op = "handle snapshot"
 )
-
-// Observer hears of every finished call. It must be quick and safe for many goroutines.
-type Observer interface {
-	// Observe gets the number of entries and bytes of an append; else both are 0.
-	Observe(op Op, elapsed time.Duration, entries, bytes int, err error)
-}
 
 // Store is what a node keeps on its disk.
 type Store struct {
