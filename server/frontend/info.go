@@ -4,14 +4,13 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
-	"os"
-	"runtime"
-	"runtime/metrics"
+	gometrics "runtime/metrics"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
 )
@@ -20,66 +19,27 @@ func infoLocals() map[string]local {
 	return map[string]local{"info": {answer: info, last: true}}
 }
 
-// infoSection is a section of INFO. extra ones are shown only when asked for.
-type infoSection struct {
-	name  string
-	extra bool
-	write func(r *infoReport)
-}
-
-// infoSections are the sections in the order of Redis.
-func infoSections() []infoSection {
-	return []infoSection{
-		{"Server", false, (*infoReport).server},
-		{"Clients", false, (*infoReport).clients},
-		{"Memory", false, (*infoReport).memory},
-		{"Persistence", false, (*infoReport).persistence},
-		{"Stats", false, (*infoReport).stats},
-		{"Replication", false, (*infoReport).replication},
-		{"CPU", false, (*infoReport).cpu},
-		{"Modules", false, func(*infoReport) {}},
-		{"Commandstats", true, (*infoReport).commandStats},
-		{"Errorstats", false, (*infoReport).errorStats},
-		{"Cluster", false, func(r *infoReport) { r.line("cluster_enabled", 0) }},
-		{"Holdfast", false, (*infoReport).holdfast},
-		{"Keyspace", false, (*infoReport).keyspace},
-	}
-}
-
-// infoReport is one INFO reply in the making.
-type infoReport struct {
-	strings.Builder
-	srv    *Server
-	status replica.Status
-}
-
-func (r *infoReport) line(name string, value any) { fmt.Fprintf(r, "%s:%v\r\n", name, value) }
-
-// lines writes name, value, name, value.
-func (r *infoReport) lines(pairs ...any) {
-	for i := 0; i < len(pairs); i += 2 {
-		r.line(pairs[i].(string), pairs[i+1])
-	}
-}
-
 // info answers INFO [section …].
 func info(c *conn, words [][]byte) protocol.Value {
 	c.srv.backend.AwaitApplied(c.ctx, c.wrote) // whoever wrote over this connection finds it counted
-	r := &infoReport{srv: c.srv, status: c.srv.backend.Status()}
-	for _, s := range infoSections() {
+	r := &report{srv: c.srv, status: c.srv.backend.Status()}
+	var b strings.Builder
+	for _, s := range sections() {
 		if !wantsSection(words[1:], s) {
 			continue
 		}
-		if r.Len() > 0 {
-			r.WriteString("\r\n")
+		if b.Len() > 0 {
+			b.WriteString("\r\n")
 		}
-		r.WriteString("# " + s.name + "\r\n")
-		s.write(r)
+		b.WriteString("# " + s.name + "\r\n")
+		for _, m := range s.metrics {
+			m.appendTo(&b, r)
+		}
 	}
-	return protocol.Verbatim(r.String())
+	return protocol.Verbatim(b.String())
 }
 
-func wantsSection(asked [][]byte, s infoSection) bool {
+func wantsSection(asked [][]byte, s section) bool {
 	if len(asked) == 0 {
 		return !s.extra
 	}
@@ -94,65 +54,54 @@ func wantsSection(asked [][]byte, s infoSection) bool {
 	return false
 }
 
-func (r *infoReport) server() {
-	up := time.Since(r.srv.started)
-	_, port := splitAddress(r.srv.address())
-	executable, _ := os.Executable()
-	r.lines(
-		"redis_version", protocol.RedisVersion,
-		"redis_git_sha1", "00000000",
-		"redis_git_dirty", 0,
-		"redis_build_id", "0",
-		"redis_mode", "standalone",
-		"os", runtime.GOOS+" "+runtime.GOARCH,
-		"arch_bits", strconv.IntSize,
-		"process_id", os.Getpid(),
-		"run_id", r.srv.cfg.Node.RunID,
-		"tcp_port", port,
-		"server_time_usec", time.Now().UnixMicro(),
-		"uptime_in_seconds", int64(up.Seconds()),
-		"uptime_in_days", int64(up.Hours()/24),
-		"executable", executable,
-		"config_file", "",
-		"holdfast_version", protocol.HoldfastVersion,
-	)
-}
-
-func (r *infoReport) clients() {
-	r.lines(
-		"connected_clients", r.srv.clientCount(),
-		"maxclients", r.srv.cfg.MaxClients,
-		"blocked_clients", r.srv.stats.blocked.Load(),
-		"tracking_clients", 0,
-	)
-}
-
-// memory: used_memory is what the leader compares with its maxmemory: keys and scripts as the
-// state machine counts them. What the process takes has other names.
-func (r *infoReport) memory() {
-	samples := []metrics.Sample{
-		{Name: "/memory/classes/heap/objects:bytes"},
-		{Name: "/memory/classes/total:bytes"},
-		{Name: "/memory/classes/heap/released:bytes"},
+// appendTo writes the metric's line, or its lines.
+func (m metric) appendTo(b *strings.Builder, r *report) {
+	switch {
+	case m.lines != nil:
+		for _, line := range m.lines(r) {
+			b.WriteString(line + "\r\n")
+		}
+	case m.counted != nil:
+		fmt.Fprintf(b, "%s:%d\r\n", m.name, m.counted(&r.srv.stats).Load())
+	default:
+		if value := m.value(r); value != nil {
+			fmt.Fprintf(b, "%s:%v\r\n", m.name, value)
+		}
 	}
-	metrics.Read(samples)
-	heap := samples[0].Value.Uint64()
-	mapped := samples[1].Value.Uint64() - samples[2].Value.Uint64()
-	stats, limit := r.srv.backend.Stats(), r.srv.cfg.MaxMemoryBytes
-	used := uint64(stats.UsedBytes)
-	r.lines(
-		"used_memory", used,
-		"used_memory_human", human(used),
-		"used_memory_rss", mapped,
-		"used_memory_rss_human", human(mapped),
-		"maxmemory", limit,
-		"maxmemory_human", human(limit),
-		"maxmemory_policy", "noeviction",
-		"mem_clients_normal", r.srv.memory.held.Load(),
-		"number_of_cached_scripts", stats.Scripts,
-		"allocator_allocated", heap,
-		"mem_allocator", runtime.Version(),
-	)
+}
+
+// report is what the lines of one INFO reply are made from. What takes time is looked up once, by
+// the first line that needs it.
+type report struct {
+	srv        *Server
+	status     replica.Status
+	stateStats *fsm.Stats
+	heapStats  *heapStats
+}
+
+// state counts what the state machine holds.
+func (r *report) state() *fsm.Stats {
+	if r.stateStats == nil {
+		s := r.srv.backend.Stats()
+		r.stateStats = &s
+	}
+	return r.stateStats
+}
+
+// heapStats is memory in bytes, as Go's runtime counts it.
+type heapStats struct{ objects, mapped uint64 }
+
+func (r *report) heap() *heapStats {
+	if r.heapStats == nil {
+		samples := []gometrics.Sample{
+			{Name: "/memory/classes/heap/objects:bytes"},
+			{Name: "/memory/classes/total:bytes"},
+			{Name: "/memory/classes/heap/released:bytes"},
+		}
+		gometrics.Read(samples)
+		r.heapStats = &heapStats{samples[0].Value.Uint64(), samples[1].Value.Uint64() - samples[2].Value.Uint64()}
+	}
+	return r.heapStats
 }
 
 func human(n uint64) string {
@@ -167,77 +116,81 @@ func human(n uint64) string {
 	return strconv.FormatFloat(f, 'f', 2, 64) + units[unit]
 }
 
-// persistence: the raft log is an append-only file that is synced before every reply.
-func (r *infoReport) persistence() {
-	r.lines(
-		"loading", 0,
-		"async_loading", 0,
-		"rdb_bgsave_in_progress", 0,
-		"rdb_last_bgsave_status", "ok",
-		"aof_enabled", 1,
-		"aof_rewrite_in_progress", 0,
-		"aof_last_bgrewrite_status", "ok",
-		"aof_last_write_status", "ok",
-	)
-}
+// microseconds are seconds with six digits.
+func microseconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 6, 64) }
 
-func (r *infoReport) stats() {
-	st := &r.srv.stats
-	r.lines(
-		"total_connections_received", st.connections.Load(),
-		"total_commands_processed", st.commands.Load(),
-		"total_net_input_bytes", st.bytesIn.Load(),
-		"total_net_output_bytes", st.bytesOut.Load(),
-		"rejected_connections", st.rejected.Load(),
-		"expired_keys", r.srv.backend.Stats().Expired,
-		"evicted_keys", 0,
-		"evicted_clients", st.evicted.Load(),
-		"client_output_buffer_limit_disconnections", st.cutOff.Load(),
-		"total_error_replies", st.failures.Load(),
-	)
-}
-
-func (r *infoReport) replication() {
-	st := &r.status
-	if !r.srv.master(st) {
-		host, port := splitAddress(st.Leader.ClientAddr)
-		link := "up"
-		if st.Leader.Name == "" {
-			link = "down"
-		}
-		r.lines(
-			"role", "slave",
-			"master_host", host,
-			"master_port", port,
-			"master_link_status", link,
-			"master_last_io_seconds_ago", 0,
-			"master_sync_in_progress", 0,
-			"slave_repl_offset", st.Applied,
-			"slave_priority", 100,
-			"slave_read_only", 0,
-			"connected_slaves", 0,
-		)
-	} else {
-		r.lines("role", "master", "connected_slaves", len(st.Followers))
-		for i, f := range st.Followers {
-			host, port := splitAddress(f.ClientAddr)
-			r.line("slave"+strconv.Itoa(i), fmt.Sprintf("ip=%s,port=%s,state=online,offset=%d,lag=%d",
-				host, port, offset(st, f), int64(f.Silent.Seconds())))
-		}
-		r.line("stalled_followers", len(st.Stalled))
-		for i, f := range st.Stalled {
-			r.line("stalled_follower"+strconv.Itoa(i), fmt.Sprintf("name=%s,addr=%s,offset=%d,seconds=%d",
-				f.Name, f.PeerAddr, f.LogIndex, int64(f.For.Seconds())))
-		}
+func (r *report) leading() any {
+	if r.status.Leading {
+		return 1
 	}
-	r.lines(
-		"master_failover_state", "no-failover",
-		"master_replid", replicationID(st),
-		"master_replid2", strings.Repeat("0", 40),
-		"master_repl_offset", st.Committed,
-		"second_repl_offset", -1,
-		"repl_backlog_active", 0,
-	)
+	return 0
+}
+
+func (r *report) master() bool { return r.srv.master(&r.status) }
+
+// ofMaster and ofSlave leave a line out on nodes of the other role.
+func ofMaster(value func(*report) any) func(*report) any {
+	return func(r *report) any {
+		if !r.master() {
+			return nil
+		}
+		return value(r)
+	}
+}
+
+func ofSlave(value func(*report) any) func(*report) any {
+	return func(r *report) any {
+		if r.master() {
+			return nil
+		}
+		return value(r)
+	}
+}
+
+func zero(*report) any { return 0 }
+
+func (r *report) role() string {
+	if r.master() {
+		return "master"
+	}
+	return "slave"
+}
+
+func (r *report) leaderLink() any {
+	if r.status.Leader.Name == "" {
+		return "down"
+	}
+	return "up"
+}
+
+func (r *report) connectedSlaves() any {
+	if !r.master() {
+		return 0
+	}
+	return len(r.status.Followers)
+}
+
+func slaveLines(r *report) (lines []string) {
+	if !r.master() {
+		return nil
+	}
+	for i, f := range r.status.Followers {
+		host, port := splitAddress(f.ClientAddr)
+		lines = append(lines, fmt.Sprintf("slave%d:ip=%s,port=%s,state=online,offset=%d,lag=%d",
+			i, host, port, offset(&r.status, f), int64(f.Silent.Seconds())))
+	}
+	return lines
+}
+
+func stalledLines(r *report) (lines []string) {
+	if !r.master() {
+		return nil
+	}
+	for i, f := range r.status.Stalled {
+		lines = append(lines, fmt.Sprintf("stalled_follower%d:name=%s,addr=%s,offset=%d,seconds=%d",
+			i, f.Name, f.PeerAddr, f.LogIndex, int64(f.For.Seconds())))
+	}
+	return lines
 }
 
 // offset is how far a follower has what is committed.
@@ -252,64 +205,33 @@ func replicationID(st *replica.Status) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func (r *infoReport) cpu() {
-	system, user := cpuTime()
-	r.lines(
-		"used_cpu_sys", strconv.FormatFloat(system.Seconds(), 'f', 6, 64),
-		"used_cpu_user", strconv.FormatFloat(user.Seconds(), 'f', 6, 64),
-		"used_cpu_sys_children", "0.000000",
-		"used_cpu_user_children", "0.000000",
-	)
-}
-
 // commandStats has Redis's fields; the times are not measured.
-func (r *infoReport) commandStats() {
-	var lines []string
+func commandStats(r *report) (lines []string) {
 	for _, row := range r.srv.rows {
 		calls, rejected := row.calls.Load(), row.rejected.Load()
 		if calls+rejected > 0 {
-			lines = append(lines, fmt.Sprintf("cmdstat_%s:calls=%d,usec=0,usec_per_call=0.00,rejected_calls=%d,failed_calls=%d\r\n",
+			lines = append(lines, fmt.Sprintf("cmdstat_%s:calls=%d,usec=0,usec_per_call=0.00,rejected_calls=%d,failed_calls=%d",
 				row.Name, calls, rejected, row.failed.Load()))
 		}
 	}
 	slices.Sort(lines)
-	r.WriteString(strings.Join(lines, ""))
+	return lines
 }
 
-func (r *infoReport) errorStats() {
-	var lines []string
+func errorStats(r *report) (lines []string) {
 	for prefix, n := range r.srv.stats.errorCounts() {
-		lines = append(lines, fmt.Sprintf("errorstat_%s:count=%d\r\n", prefix, n))
+		lines = append(lines, fmt.Sprintf("errorstat_%s:count=%d", prefix, n))
 	}
 	slices.Sort(lines)
-	r.WriteString(strings.Join(lines, ""))
+	return lines
 }
 
-// holdfast is what Redis has no word for.
-func (r *infoReport) holdfast() {
-	st := &r.status
-	leading := 0
-	if st.Leading {
-		leading = 1
-	}
-	r.lines(
-		"node_name", st.Name,
-		"leading", leading,
-		"leader_name", st.Leader.Name,
-		"leader_addr", st.Leader.ClientAddr,
-		"members", len(st.Members),
-		"raft_term", st.Term,
-		"raft_commit_index", st.Committed,
-		"raft_applied_index", st.Applied,
-		"raft_last_log_index", st.LastLog,
-	)
-}
-
-func (r *infoReport) keyspace() {
-	stats := r.srv.backend.Stats()
+func keyspaceLines(r *report) (lines []string) {
+	stats := r.state()
 	for db, keys := range stats.Keys {
 		if keys > 0 {
-			r.line("db"+strconv.Itoa(db), fmt.Sprintf("keys=%d,expires=%d,avg_ttl=0", keys, stats.Expires[db]))
+			lines = append(lines, fmt.Sprintf("db%d:keys=%d,expires=%d,avg_ttl=0", db, keys, stats.Expires[db]))
 		}
 	}
+	return lines
 }

@@ -6,17 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// stats are the counters that INFO shows.
+// stats are what this package counts for INFO; metrics.go says what each stands for.
 type stats struct {
-	connections atomic.Uint64 // accepted
-	rejected    atomic.Uint64 // refused, too many clients
-	commands    atomic.Uint64 // processed
-	failures    atomic.Uint64 // error replies
-	cutOff      atomic.Uint64 // clients that did not read
-	evicted     atomic.Uint64 // clients that held most when all held too much
-	bytesIn     atomic.Uint64
-	bytesOut    atomic.Uint64
-	// blocked counts the clients that wait now; it is no statistic to reset.
+	connections, rejected, commands, failures, cutOff, evicted, bytesIn, bytesOut atomic.Uint64
+	// blocked counts the clients that wait now, so CONFIG RESETSTAT leaves it.
 	blocked atomic.Int64
 
 	mu     sync.Mutex
@@ -62,10 +55,12 @@ func (s *stats) errorCounts() map[string]uint64 {
 // resetStats sets to zero what CONFIG RESETSTAT promises.
 func (s *Server) resetStats() {
 	st := &s.stats
-	for _, n := range []*atomic.Uint64{
-		&st.connections, &st.rejected, &st.commands, &st.failures, &st.cutOff, &st.evicted, &st.bytesIn, &st.bytesOut,
-	} {
-		n.Store(0)
+	for _, section := range sections() {
+		for _, m := range section.metrics {
+			if m.counted != nil {
+				m.counted(st).Store(0)
+			}
+		}
 	}
 	st.mu.Lock()
 	st.errors = nil

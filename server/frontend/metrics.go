@@ -1,0 +1,199 @@
+package frontend
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// kind says how a line of INFO changes.
+type kind string
+
+const (
+	text    kind = "text"
+	gauge   kind = "gauge"   // rises and falls
+	counter kind = "counter" // grows from the start of the process, or from CONFIG RESETSTAT
+)
+
+// metric is a row of the tables below: a line of INFO, or several of one form. Rows with a help are
+// listed in ../METRICS.md; the others are there because clients of Redis look for them.
+type metric struct {
+	name string
+	kind kind
+	help string
+	// One of these. A nil value leaves the line out.
+	value   func(r *report) any
+	lines   func(r *report) []string // whole lines; the row's name says of which form
+	counted func(s *stats) *atomic.Uint64
+}
+
+// section is a section of INFO. extra ones are shown only when asked for.
+type section struct {
+	name    string
+	extra   bool
+	metrics []metric
+}
+
+// sections are the sections in the order of Redis.
+func sections() []section {
+	return []section{
+		{"Server", false, serverMetrics()},
+		{"Clients", false, clientMetrics()},
+		{"Memory", false, memoryMetrics()},
+		{"Persistence", false, persistenceMetrics()},
+		{"Stats", false, statsMetrics()},
+		{"Replication", false, replicationMetrics()},
+		{"CPU", false, cpuMetrics()},
+		{"Modules", false, nil},
+		{"Commandstats", true, []metric{
+			{
+				name: "cmdstat_NAME", kind: counter, lines: commandStats,
+				help: "calls of the command, calls that were refused before they ran, and those that failed; times are not measured",
+			},
+		}},
+		{"Errorstats", false, []metric{
+			{name: "errorstat_PREFIX", kind: counter, lines: errorStats, help: "error replies that begin with the prefix"},
+		}},
+		{"Cluster", false, []metric{constant("cluster_enabled", 0)}},
+		{"Holdfast", false, holdfastMetrics()},
+		{"Keyspace", false, []metric{
+			{name: "dbN", kind: gauge, lines: keyspaceLines, help: "keys of the database, and how many of them have a deadline"},
+		}},
+	}
+}
+
+// constant is a row whose value never changes.
+func constant(name string, value any) metric {
+	return metric{name: name, kind: text, value: func(*report) any { return value }}
+}
+
+func serverMetrics() []metric {
+	executable, _ := os.Executable()
+	return []metric{
+		constant("redis_version", protocol.RedisVersion),
+		constant("redis_git_sha1", "00000000"),
+		constant("redis_git_dirty", 0),
+		constant("redis_build_id", "0"),
+		constant("redis_mode", "standalone"),
+		constant("os", runtime.GOOS+" "+runtime.GOARCH),
+		constant("arch_bits", strconv.IntSize),
+		constant("process_id", os.Getpid()),
+		{name: "run_id", kind: text, value: func(r *report) any { return r.srv.cfg.Node.RunID }},
+		{name: "tcp_port", kind: text, value: func(r *report) any { _, port := splitAddress(r.srv.address()); return port }},
+		{name: "server_time_usec", kind: gauge, value: func(*report) any { return time.Now().UnixMicro() }, help: "this node's wall clock, in microseconds since 1970"},
+		{name: "uptime_in_seconds", kind: gauge, value: func(r *report) any { return int64(time.Since(r.srv.started).Seconds()) }, help: "seconds since the process started to serve"},
+		{name: "uptime_in_days", kind: gauge, value: func(r *report) any { return int64(time.Since(r.srv.started).Hours() / 24) }, help: "the same in days"},
+		constant("executable", executable),
+		constant("config_file", ""),
+		constant("holdfast_version", protocol.HoldfastVersion),
+	}
+}
+
+func clientMetrics() []metric {
+	return []metric{
+		{name: "connected_clients", kind: gauge, value: func(r *report) any { return r.srv.clientCount() }, help: "clients that are connected"},
+		{name: "maxclients", kind: gauge, value: func(r *report) any { return r.srv.cfg.MaxClients }, help: "how many may be: `--max-clients`, or what the limit of open files leaves room for"},
+		{name: "blocked_clients", kind: gauge, value: func(r *report) any { return r.srv.stats.blocked.Load() }, help: "clients that wait in WAIT or WAITAOF"},
+		constant("tracking_clients", 0),
+	}
+}
+
+// memoryMetrics: used_memory is what the leader compares with its maxmemory, keys and scripts as the
+// state machine counts them. What the process takes has other names.
+func memoryMetrics() []metric {
+	return []metric{
+		{name: "used_memory", kind: gauge, value: func(r *report) any { return r.state().UsedBytes }, help: "bytes of keys and scripts, as they are compared with `maxmemory`"},
+		{name: "used_memory_human", kind: text, value: func(r *report) any { return human(uint64(r.state().UsedBytes)) }},
+		{name: "used_memory_rss", kind: gauge, value: func(r *report) any { return r.heap().mapped }, help: "bytes that the process has from the system"},
+		{name: "used_memory_rss_human", kind: text, value: func(r *report) any { return human(r.heap().mapped) }},
+		{name: "maxmemory", kind: gauge, value: func(r *report) any { return r.srv.cfg.MaxMemoryBytes }, help: "bytes that `--max-memory` came to; 0: no limit"},
+		{name: "maxmemory_human", kind: text, value: func(r *report) any { return human(r.srv.cfg.MaxMemoryBytes) }},
+		constant("maxmemory_policy", "noeviction"),
+		{name: "mem_clients_normal", kind: gauge, value: func(r *report) any { return r.srv.memory.held.Load() }, help: "bytes that all clients hold together, as they are compared with `--max-memory-clients`"},
+		{name: "number_of_cached_scripts", kind: gauge, value: func(r *report) any { return r.state().Scripts }, help: "scripts that EVALSHA finds"},
+		{name: "allocator_allocated", kind: gauge, value: func(r *report) any { return r.heap().objects }, help: "bytes of the heap that are in use or not yet collected"},
+		constant("mem_allocator", runtime.Version()),
+	}
+}
+
+// persistenceMetrics: the raft log is an append-only file that is synced before every reply.
+func persistenceMetrics() []metric {
+	return []metric{
+		constant("loading", 0),
+		constant("async_loading", 0),
+		constant("rdb_bgsave_in_progress", 0),
+		constant("rdb_last_bgsave_status", "ok"),
+		constant("aof_enabled", 1),
+		constant("aof_rewrite_in_progress", 0),
+		constant("aof_last_bgrewrite_status", "ok"),
+		constant("aof_last_write_status", "ok"),
+	}
+}
+
+func statsMetrics() []metric {
+	return []metric{
+		{name: "total_connections_received", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.connections }, help: "connections that were accepted"},
+		{name: "total_commands_processed", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.commands }, help: "commands that were read"},
+		{name: "total_net_input_bytes", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.bytesIn }, help: "bytes from clients"},
+		{name: "total_net_output_bytes", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.bytesOut }, help: "bytes to clients"},
+		{name: "rejected_connections", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.rejected }, help: "connections refused because `maxclients` were connected"},
+		{name: "expired_keys", kind: counter, value: func(r *report) any { return r.state().Expired }, help: "keys that this node removed because their time was over; CONFIG RESETSTAT leaves it"},
+		constant("evicted_keys", 0),
+		{name: "evicted_clients", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.evicted }, help: "clients cut off because they held most when all together held too much"},
+		{name: "client_output_buffer_limit_disconnections", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.cutOff }, help: "clients cut off because they did not read"},
+		{name: "total_error_replies", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.failures }, help: "error replies"},
+	}
+}
+
+func replicationMetrics() []metric {
+	return []metric{
+		{name: "role", kind: text, value: func(r *report) any { return r.role() }, help: "`master` on the leader, `slave` on the others"},
+		{name: "master_host", kind: text, value: ofSlave(func(r *report) any { host, _ := splitAddress(r.status.Leader.ClientAddr); return host })},
+		{name: "master_port", kind: text, value: ofSlave(func(r *report) any { _, port := splitAddress(r.status.Leader.ClientAddr); return port })},
+		{name: "master_link_status", kind: text, value: ofSlave((*report).leaderLink), help: "`down` while this node knows no leader"},
+		{name: "master_last_io_seconds_ago", kind: text, value: ofSlave(zero)},
+		{name: "master_sync_in_progress", kind: text, value: ofSlave(zero)},
+		{name: "slave_repl_offset", kind: gauge, value: ofSlave(func(r *report) any { return r.status.Applied }), help: "on a follower: `raft_applied_index`"},
+		{name: "slave_priority", kind: text, value: ofSlave(func(*report) any { return 100 })},
+		{name: "slave_read_only", kind: text, value: ofSlave(zero)},
+		{name: "connected_slaves", kind: gauge, value: (*report).connectedSlaves, help: "followers that answer the leader; 0 on a follower"},
+		{name: "slaveN", kind: gauge, lines: slaveLines, help: "on the leader, for each of them: how much of what is committed its log has, and seconds since its last answer"},
+		{name: "stalled_followers", kind: gauge, value: ofMaster(func(r *report) any { return len(r.status.Stalled) }), help: "on the leader: followers whose logs have stood still for 3 s behind what is committed"},
+		{name: "stalled_followerN", kind: gauge, lines: stalledLines, help: "for each of them: where its log stands, and for how many seconds"},
+		constant("master_failover_state", "no-failover"),
+		{name: "master_replid", kind: text, value: func(r *report) any { return replicationID(&r.status) }},
+		constant("master_replid2", strings.Repeat("0", 40)),
+		{name: "master_repl_offset", kind: gauge, value: func(r *report) any { return r.status.Committed }, help: "`raft_commit_index`"},
+		constant("second_repl_offset", -1),
+		constant("repl_backlog_active", 0),
+	}
+}
+
+func cpuMetrics() []metric {
+	return []metric{
+		{name: "used_cpu_sys", kind: counter, value: func(*report) any { system, _ := cpuTime(); return microseconds(system) }, help: "seconds of CPU in the kernel; CONFIG RESETSTAT leaves it"},
+		{name: "used_cpu_user", kind: counter, value: func(*report) any { _, user := cpuTime(); return microseconds(user) }, help: "seconds of CPU in the process itself; CONFIG RESETSTAT leaves it"},
+		constant("used_cpu_sys_children", "0.000000"),
+		constant("used_cpu_user_children", "0.000000"),
+	}
+}
+
+// holdfastMetrics are what Redis has no word for.
+func holdfastMetrics() []metric {
+	return []metric{
+		{name: "node_name", kind: text, value: func(r *report) any { return r.status.Name }, help: "this node"},
+		{name: "leading", kind: gauge, value: (*report).leading, help: "1 on the leader"},
+		{name: "leader_name", kind: text, value: func(r *report) any { return r.status.Leader.Name }, help: "the leader, as far as this node knows; empty: no leader"},
+		{name: "leader_addr", kind: text, value: func(r *report) any { return r.status.Leader.ClientAddr }, help: "its address for clients"},
+		{name: "members", kind: gauge, value: func(r *report) any { return len(r.status.Members) }, help: "how many nodes the cluster has"},
+		{name: "raft_term", kind: gauge, value: func(r *report) any { return r.status.Term }, help: "grows with every election"},
+		{name: "raft_commit_index", kind: gauge, value: func(r *report) any { return r.status.Committed }, help: "the last log entry that this node knows to be on a majority's disks"},
+		{name: "raft_applied_index", kind: gauge, value: func(r *report) any { return r.status.Applied }, help: "the last log entry in this node's state; a follower that lags for long has a slow disk or network"},
+		{name: "raft_last_log_index", kind: gauge, value: func(r *report) any { return r.status.LastLog }, help: "the last log entry on this node's disk"},
+	}
+}
