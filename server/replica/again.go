@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/forward"
 )
 
 // Of a batch the state machine runs what the budgets of batch and entry have room for, and surely
@@ -13,14 +14,14 @@ import (
 
 // piece is what of a slot's batch is proposed at present.
 type piece struct {
-	Batch
+	forward.Batch
 	from     int // where its body begins in that of the batch
 	answered int // requests of the batch that have replies
 	ran      int // how many of them came last
 }
 
 // whole is a piece of all of u.
-func whole(u *Batch) piece { return piece{Batch: Batch{Body: u.Body, Count: u.Count, Write: u.Write}} }
+func whole(u *Batch) piece { return piece{Batch: forward.Batch{Body: u.Body, Count: u.Count}} }
 
 // take notes the replies to the piece that was proposed, and reports whether u has all now.
 func (p *piece) take(u *Batch, replies []protocol.Value) bool {
@@ -78,7 +79,7 @@ func (t *table) requeue(s *slot, now time.Time) {
 		t.finish(s, protocol.ErrNoRoom)
 	default:
 		s.piece.next(s.batch)
-		*t.at(s.number) = nil
+		*t.at(s.piece.Seq) = nil
 		s.handed = false
 		t.place(s)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
+	"github.com/holdfast/holdfast/server/forward"
 )
 
 // entries is what a consumer of a table sees: what it takes at a time, and what it answers.
@@ -32,18 +33,17 @@ func numbered(name string, count int) *Batch {
 // take returns what waits, each batch as its name with the places of its requests.
 func (e *entries) take() (batches []string) {
 	e.number = map[string]uint64{}
-	e.table.take("consumer", math.MaxUint64, func(_, number uint64, u *Batch) bool {
-		batch, body, n := "", string(u.Body), 0
+	e.table.take("consumer", math.MaxUint64, func(b *forward.Batch) bool {
+		batch, body, n := "", string(b.Body), 0
 		var r protocol.Request
 		for ; body != ""; n++ {
 			var err error
 			body, err = protocol.NextRequest(body, &r)
 			require.NoError(e.t, err)
-			e.number[r.Args[0]] = number
+			e.number[r.Args[0]] = b.Seq
 			batch += r.Args[0] + r.Args[1]
 		}
-		require.Equal(e.t, n, u.Count)
-		require.True(e.t, u.Write)
+		require.Equal(e.t, n, b.Count)
 		batches = append(batches, batch)
 		return true
 	})
@@ -51,10 +51,10 @@ func (e *entries) take() (batches []string) {
 }
 
 // ran answers the requests of a batch with their places from until to.
-func (e *entries) ran(name string, from, to int) completion {
-	c := completion{number: e.number[name]}
+func (e *entries) ran(name string, from, to int) forward.Completion {
+	c := forward.Completion{Number: e.number[name]}
 	for i := from; i < to; i++ {
-		c.replies = append(c.replies, protocol.Integer(int64(i)))
+		c.Replies = append(c.Replies, protocol.Integer(int64(i)))
 	}
 	return c
 }
@@ -69,9 +69,9 @@ func places(count int) (vs []protocol.Value) {
 // inTable runs a test of a table with a consumer, in virtual time. submit puts a batch in; its error comes later.
 func inTable(t *testing.T, test func(e *entries, submit func(*Batch) <-chan error)) {
 	synctest.Test(t, func(t *testing.T) {
-		table := newTable(Limits{PendingBatches: 10, PendingBytes: 1000}, func() {})
+		table := newTable(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 1000}, func() {})
 		table.inTime = time.Second
-		table.attach("consumer", make(chan struct{}, 1))
+		table.Attach("consumer", make(chan struct{}, 1))
 		test(&entries{t: t, table: table}, func(u *Batch) <-chan error {
 			done := make(chan error, 1)
 			go func() { done <- table.run(u, time.Now().Add(3*time.Second)) }()
@@ -90,19 +90,19 @@ func TestRestGoesBehindAll(t *testing.T) {
 		require.Equal(t, []string{"a0a1a2a3a4a5a6a7a8", "b0b1b2", "c0"}, e.take())
 		ended = append(ended, submit(d))
 		first := e.ran("a", 0, 2)
-		e.table.complete([]completion{first, e.ran("b", 0, 0), e.ran("c", 0, 1)})
+		e.table.Complete([]forward.Completion{first, e.ran("b", 0, 0), e.ran("c", 0, 1)})
 		require.Equal(t, []string{"d0", "b0", "a2a3a4a5a6"}, e.take())
-		e.table.complete([]completion{first}) // a late copy
-		e.table.complete([]completion{e.ran("d", 0, 1), e.ran("b", 0, 1), e.ran("a", 2, 7)})
+		e.table.Complete([]forward.Completion{first}) // a late copy
+		e.table.Complete([]forward.Completion{e.ran("d", 0, 1), e.ran("b", 0, 1), e.ran("a", 2, 7)})
 		require.Equal(t, []string{"b1b2", "a7a8"}, e.take())
-		e.table.detach("consumer")
-		e.table.attach("consumer", make(chan struct{}, 1)) // a failover: the same pieces with the same numbers
+		e.table.Detach("consumer")
+		e.table.Attach("consumer", make(chan struct{}, 1)) // a failover: the same pieces with the same numbers
 		numbers := e.number
 		require.Equal(t, []string{"b1b2", "a7a8"}, e.take())
 		require.Equal(t, numbers, e.number)
-		e.table.complete([]completion{e.ran("a", 7, 8), e.ran("b", 1, 3)})
+		e.table.Complete([]forward.Completion{e.ran("a", 7, 8), e.ran("b", 1, 3)})
 		require.Equal(t, []string{"a8"}, e.take())
-		e.table.complete([]completion{e.ran("a", 8, 9)})
+		e.table.Complete([]forward.Completion{e.ran("a", 8, 9)})
 		for i, u := range []*Batch{a, b, c, d} {
 			require.NoError(t, <-ended[i])
 			require.Equal(t, places(u.Count), u.Replies)
@@ -120,7 +120,7 @@ func TestEndedBatchIsLeftAlone(t *testing.T) {
 		a, b := submit(numbered("a", 2)), submit(numbered("b", 2))
 		e.take()
 		time.Sleep(2*time.Second + 1) // no time for another try
-		e.table.complete([]completion{e.ran("a", 0, 0), e.ran("b", 0, 1)})
+		e.table.Complete([]forward.Completion{e.ran("a", 0, 0), e.ran("b", 0, 1)})
 		require.Equal(t, protocol.ErrNoRoom, <-a)
 		require.NoError(t, <-b)
 	})
@@ -135,15 +135,15 @@ func TestRestRunsOutOfTime(t *testing.T) {
 	}{
 		{"no time for another try", func(e *entries) {
 			time.Sleep(2*time.Second + 1)
-			e.table.complete([]completion{e.ran("a", 1, 2)})
+			e.table.Complete([]forward.Completion{e.ran("a", 1, 2)})
 		}, protocol.ErrNoRoom},
 		{"waits too long, untaken", func(e *entries) {
-			e.table.complete([]completion{e.ran("a", 1, 2)})
+			e.table.Complete([]forward.Completion{e.ran("a", 1, 2)})
 			time.Sleep(3 * time.Second)
 			e.table.expire(time.Now())
 		}, protocol.ErrNoLeader},
 		{"waits too long, taken", func(e *entries) {
-			e.table.complete([]completion{e.ran("a", 1, 2)})
+			e.table.Complete([]forward.Completion{e.ran("a", 1, 2)})
 			e.take()
 			time.Sleep(3 * time.Second)
 			e.table.expire(time.Now())
@@ -153,14 +153,14 @@ func TestRestRunsOutOfTime(t *testing.T) {
 		}, protocol.ErrUncertain},
 		{"the node has stopped", func(e *entries) {
 			e.table.refuse, e.table.closed = protocol.ErrStopping, true
-			e.table.complete([]completion{e.ran("a", 1, 2)})
+			e.table.Complete([]forward.Completion{e.ran("a", 1, 2)})
 		}, protocol.ErrStopping},
 	} {
 		inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
 			u := numbered("a", 9)
 			ended := submit(u)
 			e.take()
-			e.table.complete([]completion{e.ran("a", 0, 1)})
+			e.table.Complete([]forward.Completion{e.ran("a", 0, 1)})
 			require.Equal(t, []string{"a1a2a3"}, e.take())
 			c.end(e)
 			require.NoError(t, <-ended, c.what)
@@ -178,7 +178,7 @@ func TestRestRunsOutOfTime(t *testing.T) {
 		ended := submit(numbered("a", 9))
 		e.take()
 		time.Sleep(2*time.Second + 1)
-		e.table.complete([]completion{e.ran("a", 0, 0)})
+		e.table.Complete([]forward.Completion{e.ran("a", 0, 0)})
 		require.Equal(t, protocol.ErrNoRoom, <-ended, "nothing of it has run")
 	})
 }

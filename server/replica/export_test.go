@@ -65,12 +65,8 @@ func (d dialing) Close() error {
 	return nil
 }
 
-// Links is how many other nodes' links this leader serves.
-func (r *Replica) Links() int {
-	r.inbox.mu.Lock()
-	defer r.inbox.mu.Unlock()
-	return len(r.inbox.links)
-}
+// Serves reports whether this leader has the other node's link.
+func (r *Replica) Serves(other *Replica) bool { return r.fromFollowers.Peer(other.origin) != nil }
 
 // ForgetApplied has the node think that it has not applied anything, until it applies something.
 func (r *Replica) ForgetApplied() {
@@ -91,7 +87,7 @@ func (r *Replica) ServeFormerTerm() {
 		stamped: stamp,
 	}
 	r.serving.Store(l)
-	r.writes.attach(l, r.proposer.wake)
+	r.writes.Attach(l, r.proposer.wake)
 	notify(r.helm.turn)
 }
 

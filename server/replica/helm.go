@@ -70,7 +70,7 @@ func (h *helm) steer() {
 	}
 	switch {
 	case !leading:
-		h.r.inbox.shut()
+		h.r.fromFollowers.Shut()
 		h.follow()
 	case h.asserted != term:
 		h.assert(term)
@@ -87,8 +87,8 @@ func (h *helm) steer() {
 // whoever waits for it then, too. Its stamp is not above cluster time, so that it ends no lease.
 func (h *helm) assert(term uint64) {
 	h.asserted, h.assertedAt = term, time.Now()
-	h.r.link.follow("")
-	h.r.inbox.open(term)
+	h.r.toLeader.Follow("")
+	h.r.fromFollowers.Open(term)
 	h.proposeFirst(term)
 }
 
@@ -127,7 +127,7 @@ func (h *helm) serve(term uint64) {
 	h.r.serving.Store(l)
 	h.r.serves.open()
 	h.r.reads.divert(errReroute)
-	h.r.writes.attach(l, h.r.proposer.wake)
+	h.r.writes.Attach(l, h.r.proposer.wake)
 	notify(h.r.ticker.wake)
 	h.see(h.r.config.Name, term)
 	h.r.event(LeadershipGained{Term: term, Took: time.Since(h.assertedAt)})
@@ -144,8 +144,8 @@ func (h *helm) lose() {
 	h.r.serves.shut()
 	h.r.serving.Store(nil)
 	close(l.gone)
-	h.r.writes.detach(l)
-	h.r.inbox.shut()
+	h.r.writes.Detach(l)
+	h.r.fromFollowers.Shut()
 	h.r.event(LeadershipLost{Term: l.term})
 }
 
@@ -156,7 +156,7 @@ func (h *helm) follow() {
 		leader = "" // not yet, or no longer
 	}
 	h.see(leader, term)
-	h.r.link.follow(leader)
+	h.r.toLeader.Follow(leader)
 }
 
 func (h *helm) see(leader string, term uint64) {

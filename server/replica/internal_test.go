@@ -1,11 +1,8 @@
 package replica
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"math"
-	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/server/peer/wire"
-	"github.com/holdfast/holdfast/server/raftnode"
+	"github.com/holdfast/holdfast/server/forward"
 )
 
 type fakeClock struct {
@@ -55,41 +51,41 @@ func TestClusterClock(t *testing.T) {
 }
 
 func TestTableKeepsOrder(t *testing.T) {
-	table := newTable(Limits{PendingBatches: math.MaxInt, PendingBytes: math.MaxInt}, func() {})
+	table := newTable(protocol.Origin{}, Limits{PendingBatches: math.MaxInt, PendingBytes: math.MaxInt}, func() {})
 	const batches = 300 // more than the ring has at first
 	answered := make(chan uint64, batches)
 	for i := range batches {
 		s := &slot{batch: &Batch{Body: []byte{byte(i)}, Write: true}, deadline: time.Now().Add(time.Hour), done: make(chan struct{}, 1)}
 		require.NoError(t, table.add(s))
-		go func() { <-s.done; answered <- s.number }()
+		go func() { <-s.done; answered <- s.piece.Seq }()
 	}
 	taken := func(consumer any) (ns []uint64) {
-		table.take(consumer, math.MaxUint64, func(low, n uint64, u *Batch) bool {
-			require.LessOrEqual(t, low, n)
-			ns = append(ns, n)
+		table.take(consumer, math.MaxUint64, func(b *forward.Batch) bool {
+			require.LessOrEqual(t, b.Low, b.Seq)
+			ns = append(ns, b.Seq)
 			return true
 		})
 		return ns
 	}
 	wake := make(chan struct{}, 1)
 	require.Empty(t, taken("a"), "nobody is attached")
-	table.attach("a", wake)
+	table.Attach("a", wake)
 	require.Len(t, taken("a"), batches)
 	require.Empty(t, taken("a"))
 	// All but two are answered; the next consumer gets these, in order.
-	var done []completion
+	var done []forward.Completion
 	for n := uint64(1); n <= batches; n++ {
 		if n != 7 && n != 250 {
-			done = append(done, completion{number: n})
+			done = append(done, forward.Completion{Number: n})
 		}
 	}
-	table.complete(done)
-	table.complete(done) // late copies of replies
-	table.attach("b", wake)
+	table.Complete(done)
+	table.Complete(done) // late copies of replies
+	table.Attach("b", wake)
 	require.Empty(t, taken("a"), "it is not the consumer any more")
 	require.Equal(t, []uint64{7, 250}, taken("b"))
 	require.Equal(t, uint64(7), table.base)
-	table.detach("a")
+	table.Detach("a")
 	require.Equal(t, []uint64{7, 250}, table.numbers())
 	table.close(protocol.ErrStopping)
 	for range batches {
@@ -101,16 +97,16 @@ func TestTableKeepsOrder(t *testing.T) {
 
 // Whether a batch was handed to anybody decides what its client is told.
 func TestTableOutcomes(t *testing.T) {
-	table := newTable(Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
+	table := newTable(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 	start := time.Now()
 	slots := make([]*slot, 3)
 	for i := range slots {
 		slots[i] = &slot{batch: &Batch{Body: make([]byte, 10), Write: i != 2}, deadline: start.Add(time.Second), done: make(chan struct{}, 1)}
 		require.NoError(t, table.add(slots[i]))
 	}
-	table.attach("consumer", make(chan struct{}, 1))
-	table.take("consumer", math.MaxUint64, func(_, n uint64, _ *Batch) bool { return n != 2 })
-	table.detach("consumer")
+	table.Attach("consumer", make(chan struct{}, 1))
+	table.take("consumer", math.MaxUint64, func(b *forward.Batch) bool { return b.Seq != 2 })
+	table.Detach("consumer")
 	table.expire(start.Add(time.Second - 1))
 	require.Len(t, table.numbers(), 3)
 	table.expire(start.Add(time.Second))
@@ -122,14 +118,14 @@ func TestTableOutcomes(t *testing.T) {
 
 // A batch that was handed over may take effect, also when the node stops.
 func TestClosedTableTellsTheTruth(t *testing.T) {
-	table := newTable(Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
+	table := newTable(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 	slots := make([]*slot, 2)
 	for i := range slots {
 		slots[i] = &slot{batch: &Batch{Body: []byte("x"), Write: true}, deadline: time.Now().Add(time.Hour), done: make(chan struct{}, 1)}
 		require.NoError(t, table.add(slots[i]))
 	}
-	table.attach("consumer", make(chan struct{}, 1))
-	table.take("consumer", math.MaxUint64, func(_, n uint64, _ *Batch) bool { return n == 1 })
+	table.Attach("consumer", make(chan struct{}, 1))
+	table.take("consumer", math.MaxUint64, func(b *forward.Batch) bool { return b.Seq == 1 })
 	table.close(protocol.ErrStopping)
 	require.Equal(t, protocol.ErrUncertain, slots[0].err)
 	require.Equal(t, protocol.ErrStopping, slots[1].err)
@@ -140,49 +136,25 @@ func TestTableIsBounded(t *testing.T) {
 	add := func(table *table, bytes int) error {
 		return table.add(&slot{batch: &Batch{Body: make([]byte, bytes)}, done: make(chan struct{}, 1)})
 	}
-	table := newTable(Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
+	table := newTable(protocol.Origin{}, Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
 	require.NoError(t, add(table, 60))
 	require.NoError(t, add(table, 40))
 	require.Equal(t, protocol.ErrBusy, add(table, 1))
-	table.complete([]completion{{number: 1}})
+	table.Complete([]forward.Completion{{Number: 1}})
 	require.NoError(t, add(table, 60))
-	table = newTable(Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
+	table = newTable(protocol.Origin{}, Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
 	require.NoError(t, add(table, 1000))
 	require.Equal(t, protocol.ErrBusy, add(table, 1))
-	table = newTable(Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
+	table = newTable(protocol.Origin{}, Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
 	for range 3 {
 		require.NoError(t, add(table, 1))
 	}
 	require.Equal(t, protocol.ErrBusy, add(table, 1))
 }
 
-// Replies to a node's former life are not for the present one.
-func TestLinkIsOfOneLife(t *testing.T) {
-	b := newInbox(&Replica{})
-	in := &inbound{origin: protocol.Origin{Node: "n2", Epoch: 2}}
-	b.links["n2"] = in
-	require.Nil(t, b.linked(protocol.Origin{Node: "n2", Epoch: 1}))
-	require.Same(t, in, b.linked(protocol.Origin{Node: "n2", Epoch: 2}))
-}
-
-// A session that is ready when its leader is not followed any more takes nothing.
-func TestLateSessionIsNotAttached(t *testing.T) {
-	limits := Limits{PendingBatches: 10, PendingBytes: 100}
-	r := &Replica{}
-	r.writes, r.reads = newTable(limits, func() {}), newTable(limits, func() {})
-	l := newLink(r)
-	l.follow("n2")
-	require.True(t, l.attach(&session{leader: "n2"}))
-	l.follow("")
-	require.False(t, l.attach(&session{leader: "n2"}))
-	require.Nil(t, l.session)
-	l.follow("n3")
-	require.False(t, l.attach(&session{leader: "n2"}))
-}
-
 func TestTableIsDrainedWhenNothingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := newTable(Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
+		table := newTable(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 		table.drained(t.Context()) // nothing waits
 		for range 2 {
 			go func() { _ = table.run(&Batch{Write: true}, time.Now().Add(time.Second)) }()
@@ -194,10 +166,10 @@ func TestTableIsDrainedWhenNothingWaits(t *testing.T) {
 		}
 		synctest.Wait()
 		numbers := table.numbers()
-		table.complete([]completion{{number: numbers[0]}})
+		table.Complete([]forward.Completion{{Number: numbers[0]}})
 		synctest.Wait()
 		require.Zero(t, drained.Load())
-		table.complete([]completion{{number: numbers[1]}})
+		table.Complete([]forward.Completion{{Number: numbers[1]}})
 		synctest.Wait()
 		require.Equal(t, int32(2), drained.Load())
 
@@ -208,49 +180,6 @@ func TestTableIsDrainedWhenNothingWaits(t *testing.T) {
 		table.drained(ctx)
 		require.False(t, table.empty())
 		table.close(protocol.ErrStopping)
-	})
-}
-
-func TestFrames(t *testing.T) {
-	hello := greeting{version: 1, name: "n1", epoch: 1 << 40, clientAddr: "[::1]:6379"}
-	var stream []byte
-	stream = append(stream, wire.Seal(hello.append(make([]byte, wire.Head), kindHello))...)
-	big := bytes.Repeat([]byte("x"), 3*wire.Step)
-	stream = append(stream, wire.Seal(append(make([]byte, wire.Head), big...))...)
-	r := bufio.NewReader(bytes.NewReader(stream))
-	got, err := readGreeting(r, kindHello)
-	require.NoError(t, err)
-	require.Equal(t, hello, got)
-	frame, err := wire.Read(r, nil, len(big))
-	require.NoError(t, err)
-	require.Equal(t, big, frame)
-
-	_, err = wire.Read(bufio.NewReader(bytes.NewReader(wire.Seal(append(make([]byte, wire.Head), big...)))), nil, len(big)-1)
-	require.ErrorIs(t, err, wire.ErrCorrupt)
-	_, err = readGreeting(bufio.NewReader(bytes.NewReader(stream)), kindWelcome)
-	require.ErrorIs(t, err, wire.ErrCorrupt)
-}
-
-// Whatever a peer sends, reading it ends, and without a panic.
-func FuzzFields(f *testing.F) {
-	f.Add(wire.AppendBytes([]byte{kindWrite, 1, 1}, "body"))
-	f.Add(appendValues([]byte{kindWrote, 1}, []protocol.Value{protocol.OK, protocol.Array(protocol.Integer(1))}))
-	f.Fuzz(func(t *testing.T, frame []byte) {
-		in := wire.Fields[string]{Rest: string(frame)}
-		for in.More() {
-			switch in.Kind() {
-			case kindWrite:
-				in.Number()
-				in.Number()
-				in.Bytes()
-			case kindWrote:
-				in.Number()
-				values(&in)
-			default:
-				in.Number()
-			}
-		}
-		_, _ = wire.Read(bufio.NewReader(bytes.NewReader(frame)), nil, 1<<20)
 	})
 }
 
@@ -272,42 +201,14 @@ func TestWatermark(t *testing.T) {
 	require.Empty(t, w.waiters)
 }
 
-// What followers had queued when a leadership ended takes no room of the next one.
-func TestInboxIsEmptyWhenItOpens(t *testing.T) {
-	r := &Replica{config: Config{Limits: Limits{PendingBytes: 10}}}
-	r.proposer = &proposer{wake: make(chan struct{}, 1)}
-	b := newInbox(r)
-	for term := range uint64(3) {
-		b.open(term + 1)
-		conn, other := net.Pipe()
-		in := &inbound{origin: protocol.Origin{Node: "n2"}, conn: conn}
-		require.True(t, b.admit(in))
-		require.Zero(t, b.bytes)
-		require.NoError(t, b.put(in, []forwarded{{body: make([]byte, 20)}}))
-		b.shut()
-		require.NoError(t, other.Close())
-	}
-}
-
-// A WAIT that is over makes room for another.
-func TestWaitsOfALinkDoNotAddUp(t *testing.T) {
-	r := &Replica{node: &raftnode.Node{}}
-	in := &inbound{r: r, out: newOutbox(1<<20, false), wake: make(chan struct{}, 1)}
-	for number := range uint64(3) {
-		in.wait(t.Context(), number, 1, 0)
-		in.parts.Wait()
-		require.Zero(t, in.waits)
-	}
-}
-
 // A batch that was applied before the snapshot this node installed took effect, and what it answered is unknown.
 func TestSecondCopyIsUncertain(t *testing.T) {
 	own := protocol.Origin{Node: "n1", Epoch: 1}
 	s := sink{r: &Replica{origin: own}}
 	s.Done(own, 7, nil, false)
 	require.Len(t, s.own, 1)
-	require.Equal(t, uint64(7), s.own[0].number)
-	require.ErrorIs(t, s.own[0].err, protocol.ErrUncertain)
+	require.Equal(t, uint64(7), s.own[0].Number)
+	require.ErrorIs(t, s.own[0].Err, protocol.ErrUncertain)
 }
 
 // Raft refuses entries during a transfer and tells only the future: so none may be on its way.

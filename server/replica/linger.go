@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/forward"
 )
 
 // linger holds back entries of refusals alone, for a moment.
@@ -22,10 +23,12 @@ type linger struct {
 	useful bool
 	landed time.Time // when the last useful one did
 	holds  bool      // late is set
-	// own and others are how far was looked at this node's batches and at those of other nodes.
-	own    uint64
-	others int
+	// looked is how far each source was looked at.
+	looked [2]uint64
+	// wanted are the keys of polls that are looked at, polls whether there was nothing else.
 	wanted []wantedKey
+	polls  bool
+	see    func(*forward.Batch) bool
 }
 
 // wantedKey is a key that a poll wants to take.
@@ -37,16 +40,17 @@ type wantedKey struct {
 // mostRefusals is how many batches wait at most.
 const mostRefusals = 256
 
-func newLinger(most time.Duration, wake chan<- struct{}) linger {
-	late := time.AfterFunc(time.Hour, func() { notify(wake) })
-	late.Stop()
-	return linger{most: most, late: late}
+func newLinger(most time.Duration, wake chan<- struct{}) *linger {
+	g := &linger{most: most, late: time.AfterFunc(time.Hour, func() { notify(wake) })}
+	g.late.Stop()
+	g.see = g.note // made once: each use of a method as a value would allocate
+	return g
 }
 
 // land is told that nothing of l is on its way.
 func (g *linger) land(l *lead) {
 	if g.lead != l {
-		*g = linger{most: g.most, late: g.late, lead: l}
+		*g = linger{most: g.most, late: g.late, see: g.see, lead: l}
 	}
 	if g.useful {
 		g.useful, g.landed = false, time.Now()
@@ -77,49 +81,57 @@ func (g *linger) propose(useful bool) {
 // guess, and what is true when the entry is applied decides. Who was found to have a key has it, but
 // for its deadline, until an entry is proposed: so while batches are held back it looks
 // at those alone that have come since.
-func (p *proposer) onlyRefusals(from, until uint64, others int, nowMillis int64) bool {
-	g, known := &p.linger, 0
-	if g.most <= 0 || until-from+uint64(others) > mostRefusals {
+func (p *proposer) onlyRefusals(nowMillis int64) bool {
+	g, count := p.linger, uint64(0)
+	for _, w := range p.waiting {
+		count += w.until - w.from
+	}
+	if g.most <= 0 || count > mostRefusals {
 		return false
 	}
-	if g.holds {
-		from, known = max(from, g.own), g.others
-	}
-	// The first of them says no, mostly: so it begins with few.
-	for n := uint64(1); from < until; n *= 2 {
-		to := min(until, from+n)
-		if !g.refused(p.r, nowMillis, func(see func([]byte) bool) { p.r.writes.look(g.lead, from, to, see) }) {
-			return false
+	for i, source := range p.sources {
+		from, until := p.waiting[i].from, p.waiting[i].until
+		if g.holds {
+			from = max(from, g.looked[i])
 		}
-		from = to
-	}
-	for n := 1; known < others; n *= 2 {
-		to := min(others, known+n)
-		if !g.refused(p.r, nowMillis, func(see func([]byte) bool) { p.r.inbox.look(g.lead.term, known, to, see) }) {
-			return false
+		// The first of them says no, mostly: so it begins with few.
+		for n := uint64(1); from < until; n *= 2 {
+			to := min(until, from+n)
+			source.look(g.lead, from, to, g.begin())
+			if !g.refused(p.r, nowMillis) {
+				return false
+			}
+			from = to
 		}
-		known = to
 	}
-	g.own, g.others = until, others
+	for i, w := range p.waiting {
+		g.looked[i] = w.until
+	}
 	return true
 }
 
-// refused reports whether all batches that look shows want keys that somebody has.
-func (g *linger) refused(r *Replica, nowMillis int64, look func(see func(body []byte) bool)) bool {
-	polls := true
-	look(func(body []byte) bool {
-		var w wantedKey
-		var key []byte
-		if w.db, key, polls = protocol.SetNXKey(body); polls {
-			w.key = string(key)
-			g.wanted = append(g.wanted, w)
-		}
-		return polls
-	})
-	for i := 0; polls && i < len(g.wanted); i++ {
-		polls = r.machine.Has(g.wanted[i].db, g.wanted[i].key, nowMillis)
-	}
+// begin returns what is to see batches.
+func (g *linger) begin() (see func(*forward.Batch) bool) {
 	clear(g.wanted)
-	g.wanted = g.wanted[:0]
-	return polls
+	g.wanted, g.polls = g.wanted[:0], true
+	return g.see
+}
+
+// note sees a batch.
+func (g *linger) note(b *forward.Batch) bool {
+	var w wantedKey
+	var key []byte
+	if w.db, key, g.polls = protocol.SetNXKey(b.Body); g.polls {
+		w.key = string(key)
+		g.wanted = append(g.wanted, w)
+	}
+	return g.polls
+}
+
+// refused reports whether all batches that were seen want keys that somebody has.
+func (g *linger) refused(r *Replica, nowMillis int64) bool {
+	for i := 0; g.polls && i < len(g.wanted); i++ {
+		g.polls = r.machine.Has(g.wanted[i].db, g.wanted[i].key, nowMillis)
+	}
+	return g.polls
 }

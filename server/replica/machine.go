@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
@@ -72,14 +73,14 @@ func (s *state) Restore(snapshot io.Reader, index uint64) error {
 	}
 	stamp, _ := s.r.machine.Clock()
 	s.stamps.reach(uint64(max(stamp, 0)))
-	var lost []completion
+	var lost []forward.Completion
 	for _, seq := range s.r.writes.numbers() {
 		if s.r.machine.Applied(s.r.origin, seq) {
-			lost = append(lost, completion{number: seq, err: protocol.ErrUncertain})
+			lost = append(lost, forward.Completion{Number: seq, Err: protocol.ErrUncertain})
 		}
 	}
 	s.r.event(Restored{Took: time.Since(start)}) // before anybody hears of the consequences
-	s.r.writes.complete(lost)
+	s.r.writes.Complete(lost)
 	return nil
 }
 
@@ -114,26 +115,26 @@ func (r *Replica) TakeSnapshot() error { return r.node.TakeSnapshot() }
 // node's own batches, and those that other nodes forwarded.
 type sink struct {
 	r       *Replica
-	own     []completion
-	touched []*inbound
+	own     []forward.Completion
+	touched []*forward.Peer
 }
 
 // Wanted implements fsm.Sink.
 func (s *sink) Wanted(o protocol.Origin, seq uint64) bool {
 	if o == s.r.origin {
-		return s.r.writes.has(seq)
+		return s.r.writes.Has(seq)
 	}
-	return s.r.inbox.linked(o) != nil
+	return s.r.fromFollowers.Peer(o) != nil
 }
 
 // Done implements fsm.Sink.
 func (s *sink) Done(o protocol.Origin, seq uint64, replies []protocol.Value, applied bool) {
 	if o == s.r.origin {
-		c := completion{number: seq, replies: replies}
+		c := forward.Completion{Number: seq, Replies: replies}
 		if !applied {
 			// The first copy was in a snapshot that this node installed: it took
 			// effect, and nobody can say any more what it answered.
-			c.err = protocol.ErrUncertain
+			c.Err = protocol.ErrUncertain
 		}
 		s.own = append(s.own, c)
 		return
@@ -141,10 +142,10 @@ func (s *sink) Done(o protocol.Origin, seq uint64, replies []protocol.Value, app
 	if !applied {
 		return // that node has applied, or will apply, the first copy itself
 	}
-	if in := s.r.inbox.linked(o); in != nil {
-		in.replyWrite(seq, replies)
-		if len(s.touched) == 0 || s.touched[len(s.touched)-1] != in {
-			s.touched = append(s.touched, in)
+	if p := s.r.fromFollowers.Peer(o); p != nil {
+		p.Reply(seq, replies)
+		if len(s.touched) == 0 || s.touched[len(s.touched)-1] != p {
+			s.touched = append(s.touched, p)
 		}
 	}
 }
@@ -152,12 +153,12 @@ func (s *sink) Done(o protocol.Origin, seq uint64, replies []protocol.Value, app
 // flush hands over what one entry answered.
 func (s *sink) flush() {
 	if len(s.own) > 0 {
-		s.r.writes.complete(s.own)
+		s.r.writes.Complete(s.own)
 		clear(s.own)
 		s.own = s.own[:0]
 	}
-	for _, in := range s.touched {
-		notify(in.wake)
+	for _, p := range s.touched {
+		p.Flush()
 	}
 	clear(s.touched)
 	s.touched = s.touched[:0]

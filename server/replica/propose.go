@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/forward"
 )
 
 // maxInFlight is how many entries may be on their way at once. Raft sends a follower
@@ -20,11 +21,22 @@ type proposer struct {
 	// turn is held while an entry is made and given to raft, and during a transfer of leadership.
 	turn chan struct{}
 
-	size       int    // of the last entry: a guess at the next one's
-	othersTurn bool   // whose batches go first into the next entry
-	deferred   []byte // batches that come later in the entry, see gather
-	linger     linger
+	sources [2]source
+	waiting [2]span // what is in the sources for the next entry
+	first   int     // whose batches go first into the next entry
+	size    int     // of the last entry: a guess at the next one's
+	linger  *linger
+
+	// What follows is the entry that is being made, see gather.
+	entry     *protocol.EntryWriter
+	empty     int    // its length without batches
+	deferred  []byte // batches that come later in the entry
+	deferrals int    // how many
+	add       func(*forward.Batch) bool
 }
+
+// span is the numbers from the first until the other.
+type span struct{ from, until uint64 }
 
 const (
 	// maxDeferred bounds how many batches are put behind others at a time. Each can leave a gap in a
@@ -36,10 +48,12 @@ const (
 
 func newProposer(r *Replica) *proposer {
 	wake := make(chan struct{}, 1)
-	return &proposer{
+	p := &proposer{
 		r: r, wake: wake, turn: make(chan struct{}, 1),
 		linger: newLinger(r.config.Timing.Linger, wake),
 	}
+	p.add = p.append // made once: each use of a method as a value would allocate
+	return p
 }
 
 func (p *proposer) run(ctx context.Context) error {
@@ -93,83 +107,78 @@ func (p *proposer) step() bool {
 		return false
 	}
 	p.linger.land(l)
-	from, until := p.r.writes.waiting(l)
-	others := p.r.inbox.waiting(l.term)
+	some := false
+	for i, source := range p.sources {
+		w := &p.waiting[i]
+		w.from, w.until = source.waiting(l)
+		some = some || w.from < w.until
+	}
 	// The clock is read when it is settled which batches can be in the entry, and
 	// before they are: no batch is stamped earlier than it came.
 	stamp, offset := l.clock.read()
 	wanted := l.wanted.Load() > l.stamped
-	if from == until && others == 0 && !wanted {
+	if !some && !wanted {
 		return false
 	}
-	useful := wanted || !p.onlyRefusals(from, until, others, stamp)
+	useful := wanted || !p.onlyRefusals(stamp)
 	if !useful && p.linger.left() > 0 {
 		p.linger.hold()
 		return false
 	}
-	w := protocol.NewEntry(make([]byte, 0, p.size+p.size/4+64), stamp, offset, p.r.config.MemoryLimitBytes)
-	empty := w.Len()
-	p.gather(l, w, until, others)
-	if w.Len() == empty && stamp <= l.stamped {
+	p.entry = protocol.NewEntry(make([]byte, 0, p.size+p.size/4+64), stamp, offset, p.r.config.MemoryLimitBytes)
+	p.empty = p.entry.Len()
+	p.gather(l)
+	if p.entry.Len() == p.empty && stamp <= l.stamped {
 		return false // all that waited has been answered meanwhile
 	}
-	p.size = w.Len()
+	p.size = p.entry.Len()
 	l.stamped = stamp
 	p.linger.propose(useful)
 	if l.inFlight.Add(1) == 1 {
 		l.progress.Store(time.Now().UnixNano())
 		p.r.sweeper.poke()
 	}
-	p.r.propose(l.term, w.Bytes())
+	p.r.propose(l.term, p.entry.Bytes())
 	return true
 }
 
-// gather moves batches into the entry until it is full: this node's up to number
-// until, and as many of the other nodes' as given. They take turns in going first.
+// gather moves the batches that wait into the entry until it is full. The sources take turns in going first.
 //
 // Nobody has an answer to any of them yet, so each order among them is one in which
-// they may take effect. Those that are nothing but a wish for a key that nobody has come last: a
-// lock that is released in this entry goes to one that waits for it at once, and
-// not an entry later to whoever asks again.
-func (p *proposer) gather(l *lead, w *protocol.EntryWriter, until uint64, others int) {
-	limit, empty, deferred := p.r.config.Limits.EntryBytes, w.Len(), 0
-	settle := func() {
-		w.AddBatches(p.deferred)
-		p.deferred, deferred = p.deferred[:0], 0
+// they may take effect. Batches that only want a key that nobody has come last: a
+// lock that is released in this entry goes to a client that waits for it already, and
+// not an entry later to the next that asks.
+func (p *proposer) gather(l *lead) {
+	p.first = 1 - p.first
+	for _, i := range [...]int{p.first, 1 - p.first} {
+		p.sources[i].take(l, p.waiting[i].until, p.add)
 	}
-	add := func(o protocol.Origin, low, seq uint64, body []byte) bool {
-		if size := w.Len() + len(p.deferred); size > empty && size+len(body) > limit {
-			return false
-		}
-		if _, _, takes := protocol.SetNXKey(body); !takes {
-			w.Add(o, low, seq, body)
-			return true
-		}
-		p.deferred = protocol.AppendBatch(p.deferred, o, low, seq, body)
-		if deferred++; deferred == maxDeferred {
-			settle()
-		}
-		return true
-	}
-	own := func() {
-		p.r.writes.take(l, until, func(low, number uint64, u *Batch) bool {
-			return add(p.r.origin, low, number, u.Body)
-		})
-	}
-	p.othersTurn = !p.othersTurn
-	if !p.othersTurn {
-		own()
-	}
-	p.r.inbox.take(l.term, others, func(f *forwarded) bool {
-		return add(f.origin, f.low, f.seq, f.body)
-	})
-	if p.othersTurn {
-		own()
-	}
-	settle()
+	p.settle()
 	if cap(p.deferred) > keepDeferred {
 		p.deferred = nil
 	}
+}
+
+// append puts a batch into the entry, and reports whether there was room.
+func (p *proposer) append(b *forward.Batch) bool {
+	if size := p.entry.Len() + len(p.deferred); size > p.empty && size+len(b.Body) > p.r.config.Limits.EntryBytes {
+		return false
+	}
+	if _, _, takes := protocol.SetNXKey(b.Body); !takes {
+		p.entry.Add(b.Origin, b.Low, b.Seq, b.Body)
+		return true
+	}
+	p.deferred = protocol.AppendBatch(p.deferred, b.Origin, b.Low, b.Seq, b.Body)
+	if p.deferrals++; p.deferrals == maxDeferred {
+		p.settle()
+	}
+	return true
+}
+
+// settle puts the deferred batches into the entry.
+func (p *proposer) settle() {
+	p.entry.AddBatches(p.deferred)
+	p.deferred, p.deferrals = p.deferred[:0], 0
 }
 
 // landed is told that an entry of this leadership was applied.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
@@ -41,8 +42,8 @@ type traffic struct {
 	turns         chan struct{} // has room for one: who reads at length
 	ticker        *ticker
 	sweeper       *sweeper
-	link          *link
-	inbox         *inbox
+	toLeader      *forward.Client
+	fromFollowers *forward.Queue
 }
 
 // life is how the node ends.
@@ -74,10 +75,11 @@ func Open(c Config) (*Replica, error) {
 	r.turns = make(chan struct{}, 1)
 	r.rounds, r.ticker, r.sweeper = newRounds(r), newTicker(r), newSweeper(r)
 	r.large = newLargeBatches(c.Limits.EntryBytes)
-	r.writes = newTable(c.Limits, r.sweeper.poke)
+	r.writes = newTable(r.origin, c.Limits, r.sweeper.poke)
 	r.writes.inTime = c.Timing.Command / 4
-	r.reads = newTable(c.Limits, r.sweeper.poke)
-	r.link, r.inbox = newLink(r), newInbox(r)
+	r.reads = newTable(r.origin, c.Limits, r.sweeper.poke)
+	r.toLeader, r.fromFollowers = newClient(r), newQueue(r)
+	r.proposer.sources = [2]source{own{r.writes}, forwarded{r.fromFollowers}}
 	var err error
 	if r.node, err = raftnode.Open(r.nodeConfig()); err != nil {
 		return nil, err
@@ -121,8 +123,8 @@ func (r *Replica) Run(ctx context.Context) error {
 	start("check leadership", r.rounds.run)
 	start("tick", r.ticker.run)
 	start("sweep", r.sweeper.run)
-	start("forward", r.link.run)
-	start("accept links", r.inbox.run)
+	start("forward", r.toLeader.Run)
+	start("accept links", r.fromFollowers.Run)
 	select {
 	case <-ctx.Done():
 	case <-r.stopped:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
@@ -144,7 +145,7 @@ func (h *health) behind(applied uint64, now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.last.IsZero() || now.Sub(h.last) > deafAfter+unhealthyAfter:
+	case h.last.IsZero() || now.Sub(h.last) > forward.DeafAfter+unhealthyAfter:
 		return errors.New("no link to the leader")
 	case !h.since.IsZero() && applied < h.target && now.Sub(h.since) > unhealthyAfter:
 		return fmt.Errorf("at log index %d of %d for %v", applied, h.target, now.Sub(h.since).Round(time.Second))

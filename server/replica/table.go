@@ -2,10 +2,12 @@ package replica
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/forward"
 )
 
 // table holds the batches that wait on this node, in the order of their numbers.
@@ -25,6 +27,7 @@ import (
 // Invariant: base <= cursor <= next; ring holds exactly the waiting batches, all
 // in [base, next); when there are any, the one at base is among them.
 type table struct {
+	origin               protocol.Origin // this node's session
 	maxBatches, maxBytes int
 	// inTime is what must be left of a batch's time for it to be proposed again.
 	inTime time.Duration
@@ -52,7 +55,6 @@ type table struct {
 type slot struct {
 	batch    *Batch
 	piece    piece
-	number   uint64
 	deadline time.Time
 	// handed is set once a consumer took the batch: from then on nobody can say
 	// that it surely was not applied.
@@ -64,8 +66,9 @@ type slot struct {
 // maxSpan bounds next-base: one batch that hangs must not make the ring grow for ever.
 const maxSpan = 1 << 20
 
-func newTable(l Limits, poke func()) *table {
+func newTable(origin protocol.Origin, l Limits, poke func()) *table {
 	return &table{
+		origin:     origin,
 		maxBatches: l.PendingBatches, maxBytes: l.PendingBytes,
 		ring: make([]*slot, 64), base: 1, cursor: 1, next: 1,
 		poke: poke,
@@ -82,7 +85,7 @@ func (t *table) run(u *Batch, deadline time.Time) error {
 	}
 	<-s.done
 	err := s.err
-	u.Number = s.number // of the last piece, which was applied after the others
+	u.Number = s.piece.Seq // of the last piece, which was applied after the others
 	s.batch, s.piece = nil, piece{}
 	t.pool.Put(s)
 	return err
@@ -116,9 +119,9 @@ func (t *table) place(s *slot) {
 	if t.next-t.base == uint64(len(t.ring)) {
 		t.grow()
 	}
-	s.number = t.next
+	s.piece.Origin, s.piece.Seq = t.origin, t.next
 	t.next++
-	*t.at(s.number) = s
+	*t.at(s.piece.Seq) = s
 }
 
 func (t *table) at(number uint64) **slot { return &t.ring[number&uint64(len(t.ring)-1)] }
@@ -131,11 +134,15 @@ func (t *table) grow() {
 	}
 }
 
-// take hands waiting batches up to limit, exclusively, to consumer, in order, until
-// visit returns false for one: that one stays for the next time. low is the
-// table's base. visit is called while the table is locked and must not keep the batch.
-// Whoever is no longer the consumer gets nothing.
-func (t *table) take(consumer any, limit uint64, visit func(low, number uint64, u *Batch) bool) {
+// Take hands all waiting batches to consumer, see take.
+func (t *table) Take(consumer any, visit func(*forward.Batch) bool) {
+	t.take(consumer, math.MaxUint64, visit)
+}
+
+// take hands the waiting batches below limit to consumer alone, in order, until
+// visit returns false for one: that one stays for the next time. visit is called
+// while the table is locked and must not keep the batch. Another consumer gets nothing.
+func (t *table) take(consumer any, limit uint64, visit func(*forward.Batch) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.consumer != consumer {
@@ -146,7 +153,8 @@ func (t *table) take(consumer any, limit uint64, visit func(low, number uint64, 
 		if s == nil {
 			continue
 		}
-		if !visit(t.base, s.number, &s.piece.Batch) {
+		s.piece.Low = t.base
+		if !visit(&s.piece.Batch) {
 			return
 		}
 		s.handed = true
@@ -165,29 +173,29 @@ func (t *table) waiting(consumer any) (from, until uint64) {
 
 // look shows consumer the bodies of the batches with the numbers from to until that it would take,
 // until see returns false. See is called while the table is locked and must not keep them.
-func (t *table) look(consumer any, from, until uint64, see func(body []byte) bool) {
+func (t *table) look(consumer any, from, until uint64, see func(*forward.Batch) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.consumer != consumer {
 		return
 	}
 	for n := max(from, t.cursor); n < min(until, t.next); n++ {
-		if s := *t.at(n); s != nil && !see(s.piece.Body) {
+		if s := *t.at(n); s != nil && !see(&s.piece.Batch) {
 			return
 		}
 	}
 }
 
-// attach makes consumer the one who takes batches, from the first that waits.
-func (t *table) attach(consumer any, wake chan<- struct{}) {
+// Attach makes consumer the one that takes batches, from the first that waits.
+func (t *table) Attach(consumer any, wake chan<- struct{}) {
 	t.mu.Lock()
 	t.consumer, t.wake, t.cursor = consumer, wake, t.base
 	t.mu.Unlock()
 	notify(wake)
 }
 
-// detach ends consumer's being the one who takes batches, if it is.
-func (t *table) detach(consumer any) {
+// Detach removes consumer, unless another one is attached.
+func (t *table) Detach(consumer any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.consumer == consumer {
@@ -208,8 +216,8 @@ func (t *table) divert(err error) {
 	}
 }
 
-// has reports whether the batch still waits.
-func (t *table) has(number uint64) bool {
+// Has reports whether the batch still waits.
+func (t *table) Has(number uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.find(number) != nil
@@ -235,28 +243,21 @@ func (t *table) numbers() []uint64 {
 	return ns
 }
 
-// completion answers one batch: with replies, or with an error.
-type completion struct {
-	number  uint64
-	replies []protocol.Value
-	err     error
-}
-
-// complete answers batches; those that no longer wait are passed over.
-func (t *table) complete(cs []completion) {
+// Complete answers batches; those that no longer wait are passed over.
+func (t *table) Complete(cs []forward.Completion) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var again []*slot
 	for i := range cs {
-		s := t.find(cs[i].number)
+		s := t.find(cs[i].Number)
 		if s == nil {
 			continue
 		}
-		if cs[i].err == nil && !s.piece.take(s.batch, cs[i].replies) {
+		if cs[i].Err == nil && !s.piece.take(s.batch, cs[i].Replies) {
 			again = append(again, s)
 			continue
 		}
-		t.finish(s, cs[i].err)
+		t.finish(s, cs[i].Err)
 	}
 	if again != nil {
 		t.again(again)
@@ -266,7 +267,7 @@ func (t *table) complete(cs []completion) {
 
 // finish takes s out of the table and wakes its waiter. The caller trims.
 func (t *table) finish(s *slot, err error) {
-	*t.at(s.number) = nil
+	*t.at(s.piece.Seq) = nil
 	if err != nil {
 		err = s.piece.fill(s.batch, err)
 	}

@@ -15,7 +15,7 @@ func (r *Replica) WaitReplicated(ctx context.Context, n int, timeout time.Durati
 	if r.serving.Load() != nil {
 		return r.waitHere(ctx, n, timeout)
 	}
-	answer := r.link.ask(n, timeout)
+	answer := r.toLeader.Wait(n, timeout)
 	select {
 	case got, ok := <-answer:
 		if ok {

@@ -1,4 +1,4 @@
-package replica
+package forward
 
 import (
 	"container/heap"

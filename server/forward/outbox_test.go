@@ -1,4 +1,4 @@
-package replica
+package forward
 
 import (
 	"context"
@@ -15,20 +15,44 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// aSession is the follower's end of a link, without the link.
-func aSession(limit int, waiting int) (*link, *session) {
-	r := &Replica{config: Config{Limits: Limits{ReplyBytes: limit, PendingBatches: math.MaxInt, PendingBytes: math.MaxInt}}}
-	r.reads, r.writes = newTable(r.config.Limits, func() {}), newTable(r.config.Limits, func() {})
-	for range waiting {
-		for _, t := range []*table{r.reads, r.writes} {
-			_ = t.add(&slot{batch: &Batch{}, done: make(chan struct{}, 1)})
-		}
+// waiting are batches that wait, by number, without bodies.
+type waiting struct {
+	numbers  map[uint64]bool
+	consumer any
+}
+
+func newWaiting(n int) *waiting {
+	w := &waiting{numbers: make(map[uint64]bool)}
+	for number := range uint64(n) {
+		w.numbers[number+1] = true
 	}
-	return newLink(r), &session{parts: make(map[partOf]*strings.Builder)}
+	return w
+}
+
+func (w *waiting) Attach(consumer any, _ chan<- struct{}) { w.consumer = consumer }
+
+func (w *waiting) Detach(consumer any) {
+	if w.consumer == consumer {
+		w.consumer = nil
+	}
+}
+
+func (w *waiting) Take(any, func(*Batch) bool) {}
+func (w *waiting) Has(number uint64) bool      { return w.numbers[number] }
+
+func (w *waiting) Complete(cs []Completion) {
+	for _, c := range cs {
+		delete(w.numbers, c.Number)
+	}
+}
+
+// aConnection is the follower's end of a connection, without the connection.
+func aConnection(limit int, batches int) *connection {
+	return newConnection(&ClientConfig{ReplyBytes: limit, Reads: newWaiting(batches), Writes: newWaiting(batches)}, "n1", nil)
 }
 
 // drain takes all that is to be sent, and returns the numbers of the replies in the order in which they are complete.
-func drain(t *testing.T, o *outbox, l *link, s *session) (order []uint64, replies map[uint64][]protocol.Value, frames int) {
+func drain(t *testing.T, o *outbox, c *connection) (order []uint64, replies map[uint64][]protocol.Value, frames int) {
 	t.Helper()
 	replies = make(map[uint64][]protocol.Value)
 	for more := true; more; frames++ {
@@ -42,7 +66,7 @@ func drain(t *testing.T, o *outbox, l *link, s *session) (order []uint64, replie
 				number := f.Number()
 				order, replies[number] = append(order, number), values(&f)
 			case kindPart:
-				of, whole, err := l.part(s, &f)
+				of, whole, err := c.part(&f)
 				require.NoError(t, err)
 				if whole != nil {
 					order, replies[of.number] = append(order, of.number), whole
@@ -70,7 +94,7 @@ func send(t *testing.T, o *outbox, kind byte, number uint64, replies []protocol.
 // Short replies go before parts of large ones, and of these the one goes first that has the least left.
 func TestSmallRepliesGoFirst(t *testing.T) {
 	o := newOutbox(8<<20, false)
-	l, s := aSession(8<<20, 10)
+	c := aConnection(8<<20, 10)
 	soon := time.Now().Add(time.Minute)
 	sizes := map[uint64]int{1: 3 << 20, 2: 1 << 20, 3: 100, 4: 70 << 10, 5: 10}
 	for number := uint64(1); number <= 5; number++ {
@@ -79,13 +103,13 @@ func TestSmallRepliesGoFirst(t *testing.T) {
 	require.False(t, send(t, o, kindAnswer, 6, replyOf(7<<20), soon), "no room")
 	require.False(t, o.fits(7<<20))
 	require.True(t, o.fits(1<<20))
-	order, replies, _ := drain(t, o, l, s)
+	order, replies, _ := drain(t, o, c)
 	require.Equal(t, []uint64{3, 5, 4, 2, 1}, order)
 	for number, size := range sizes {
 		require.Equal(t, replyOf(size), replies[number])
 	}
-	require.Empty(t, s.parts)
-	require.Zero(t, s.partBytes)
+	require.Empty(t, c.parts)
+	require.Zero(t, c.partBytes)
 	require.Zero(t, o.bytes)
 	require.True(t, send(t, o, kindWrote, 6, replyOf(20<<20), soon), "one alone may be larger than the limit")
 }
@@ -110,47 +134,47 @@ func TestReplyPassesOneThatIsUnderWay(t *testing.T) {
 func TestLateReplyIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutbox(8<<20, false)
-		l, s := aSession(8<<20, 10)
+		c := aConnection(8<<20, 10)
 		soon := time.Now().Add(time.Second)
 		require.True(t, send(t, o, kindAnswer, 1, replyOf(1<<20), soon))
 		require.True(t, send(t, o, kindWrote, 2, replyOf(2<<20), soon))
 		frame, _ := o.take(make([]byte, wire.Head))
 		f := wire.Fields[string]{Rest: string(frame[wire.Head+1:])}
-		_, _, err := l.part(s, &f)
+		_, _, err := c.part(&f)
 		require.NoError(t, err)
-		require.Len(t, s.parts, 1)
+		require.Len(t, c.parts, 1)
 		time.Sleep(2 * time.Second)
-		order, _, frames := drain(t, o, l, s)
+		order, _, frames := drain(t, o, c)
 		require.Empty(t, order)
 		require.Equal(t, 2, frames)
-		require.Empty(t, s.parts)
-		require.Zero(t, s.partBytes)
+		require.Empty(t, c.parts)
+		require.Zero(t, c.partBytes)
 		require.Zero(t, o.bytes)
 	})
 }
 
 // Nothing is kept of a reply that nobody waits for, and not too much of the others.
 func TestPartsAreBounded(t *testing.T) {
-	l, s := aSession(1<<20, 2)
+	c := aConnection(1<<20, 2)
 	part := func(number uint64, state byte, text string) error {
 		f := wire.Fields[string]{Rest: string(binary.AppendUvarint([]byte{kindAnswer, state}, number)) + text}
-		_, _, err := l.part(s, &f)
+		_, _, err := c.part(&f)
 		return err
 	}
 	require.NoError(t, part(99, partMore, strings.Repeat("x", 4<<20)))
-	require.Empty(t, s.parts)
+	require.Empty(t, c.parts)
 	require.NoError(t, part(1, partMore, strings.Repeat("x", 1<<20)))
 	require.NoError(t, part(2, partMore, strings.Repeat("x", 1<<20)))
-	l.r.reads.complete([]completion{{number: 1}})
+	c.config.Reads.Complete([]Completion{{Number: 1}})
 	require.NoError(t, part(1, partMore, "x"))
-	require.Equal(t, 1<<20, s.partBytes, "the first was answered meanwhile")
+	require.Equal(t, 1<<20, c.partBytes, "the first was answered meanwhile")
 	require.ErrorIs(t, part(2, partMore, strings.Repeat("x", 1<<20+1)), wire.ErrCorrupt)
 
-	l, s = aSession(1<<20, 2)
+	c = aConnection(1<<20, 2)
 	require.ErrorIs(t, part(1, partLast, "\xff"), wire.ErrCorrupt)
 	require.ErrorIs(t, part(2, partLast, "\x00 and more"), wire.ErrCorrupt)
 	f := wire.Fields[string]{Rest: "A"}
-	_, _, err := l.part(s, &f)
+	_, _, err := c.part(&f)
 	require.ErrorIs(t, err, wire.ErrCorrupt)
 }
 
@@ -184,27 +208,24 @@ func TestFollowerThatKnowsNoParts(t *testing.T) {
 
 // What waits at the leader for one follower is bounded, however slowly that one reads.
 func TestLinkIsBoundedAtTheLeader(t *testing.T) {
-	r := &Replica{config: Config{
-		Limits: Limits{ReplyBytes: 8 << 20, PendingBytes: 10_000}, Timing: Timing{Command: time.Second},
-		InitialCluster: map[string]string{"n1": "", "n2": "", "n3": ""},
-	}}
-	in := &inbound{r: r, out: newOutbox(8<<20, false), wake: make(chan struct{}, 1), asked: make(chan struct{}, 1)}
+	config := &QueueConfig{ReplyBytes: 8 << 20, QueueBytes: 10_000, Followers: 2, Command: time.Second}
+	p := newPeer(config, nil, greeting{features: featureParts})
 	for seq := range uint64(1 << 18) {
-		in.replyWrite(seq, replyOf(50))
+		p.Reply(seq, replyOf(50))
 	}
-	require.Less(t, len(in.out.short), 2*shortBytes+200, "the rest is in the follower's own log")
-	in.replyWrite(1, replyOf(9<<20))
-	require.Empty(t, in.out.large, "above the limit of replies")
+	require.Less(t, len(p.out.short), 2*shortBytes+200, "the rest is in the follower's own log")
+	p.Reply(1, replyOf(9<<20))
+	require.Empty(t, p.out.large, "above the limit of replies")
 
-	in.out = newOutbox(8<<20, false)
-	in.ask([]forwardedRead{{number: 1, body: strings.Repeat("x", 4000)}, {number: 2, body: strings.Repeat("x", 4000)}, {number: 3}})
-	require.Len(t, in.reads, 2, "each of two followers has its half")
-	frame, _ := in.out.take(make([]byte, wire.Head))
+	p.out = newOutbox(8<<20, false)
+	p.ask([]forwardedRead{{number: 1, body: strings.Repeat("x", 4000)}, {number: 2, body: strings.Repeat("x", 4000)}, {number: 3}})
+	require.Len(t, p.reads, 2, "each of two followers has its half")
+	frame, _ := p.out.take(make([]byte, wire.Head))
 	f := wire.Fields[string]{Rest: string(frame[wire.Head:])}
 	require.Equal(t, byte(kindRefuse), f.Kind())
 	require.Equal(t, uint64(2), f.Number())
-	for i := range in.reads {
-		require.True(t, in.serve(context.Background(), &in.reads[i], protocol.ErrNoLeader))
+	for i := range p.reads {
+		require.True(t, p.serve(context.Background(), &p.reads[i], protocol.ErrNoLeader))
 	}
-	require.Zero(t, in.readBytes)
+	require.Zero(t, p.readBytes)
 }

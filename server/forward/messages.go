@@ -1,4 +1,4 @@
-package replica
+package forward
 
 import (
 	"bufio"
@@ -9,9 +9,7 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// The forward stream, version 2. A frame is its length in four bytes, then
-// messages until its end. A message is its kind, then its fields: numbers are uvarints,
-// bytes = uvarint length, then that many bytes.
+// The forward stream, version 2, in frames of package wire. A message is its kind, then its fields.
 //
 // The first frame of each side is its greeting alone:
 //
@@ -33,19 +31,17 @@ import (
 //	beacon  term, commit index, count, (bytes name, bytes client address)*
 //	part    kind (wrote or answer), state (more, last, dropped), its number, then up to the frame's end
 //
-// A large wrote or answer comes in parts, with other messages between them: what follows its number is cut into pieces. A dropped
-// one came too late to be of use, and is not sent to its end. Parts go to followers whose hello says that they know them.
+// A large wrote or answer comes in parts, with other messages between them: what follows its number is
+// cut into pieces. A dropped reply is too late to be of use, and the rest of it is not sent. Parts go to
+// followers whose hello has featureParts.
 //
-// A node that asks who sees a leader's process gone (see succession) sends this
-// alone instead of a hello, and gets one message back:
+// A first frame of another kind is not a link's: see [QueueConfig.Other].
 //
-//	ballot  version, bytes name, length of log, bytes leader, term, whether to nominate
-//	ballot  whether that node agrees, length of its log
+// The leader proposes writes in the order in which they come. Answers come in any order. A write may get
+// none: the follower sees in its own log what became of it.
 //
-// The leader proposes writes in the order in which they come. It answers in any
-// order, or, for writes, not at all: the follower sees in its own log what became of them.
-//
-// Version 2 is 1 with other marks of watched keys: a node must not forward those of one to a leader that knows the other.
+// Version 2 is 1 with other marks of watched keys: a node of one version must not forward marks to a
+// leader of the other.
 const linkVersion = 2
 
 const (

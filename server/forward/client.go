@@ -1,0 +1,227 @@
+package forward
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast/holdfast/server/peer/wire"
+)
+
+// Pauses between attempts to reach the leader.
+const (
+	redialFirst = 5 * time.Millisecond
+	redialMost  = 100 * time.Millisecond
+	dialWithin  = 2 * time.Second
+)
+
+// Client is the follower's end: it carries this node's batches to the leader, over one
+// connection. When the connection breaks, all batches without a reply are sent again over the next
+// one: the state machine knows what it had applied.
+type Client struct {
+	config  ClientConfig
+	changed chan struct{} // leader changed
+
+	mu     sync.Mutex
+	leader string // whom to follow; empty: nobody
+	cancel context.CancelFunc
+	conn   *connection // while batches can be sent
+}
+
+// ClientConfig is what a [Client] needs. All fields must be set. The functions must be safe for many goroutines.
+type ClientConfig struct {
+	Self Identity
+	// Dial connects to the forward port of a node.
+	Dial func(ctx context.Context, node string) (net.Conn, error)
+	// Writes and Reads wait for the leader's replies.
+	Writes, Reads Batches
+	// ReplyBytes bounds the replies to one batch.
+	ReplyBytes int
+	// Reached and Refused are told when the leader's port takes a connection and when the port refuses one.
+	Reached, Refused func(leader string)
+	// Up and Down are told when batches can be forwarded, and when that has ended.
+	Up   func(leader string)
+	Down func(leader string, err error)
+	// Met is told where clients reach a node.
+	Met func(node, clientAddr string)
+	// Heard is told of each beacon.
+	Heard  func(Beacon)
+	Logger *slog.Logger
+}
+
+// NewClient returns a client that follows nobody yet.
+func NewClient(c ClientConfig) *Client { return &Client{config: c, changed: make(chan struct{}, 1)} }
+
+// Follow sets whom to follow; empty: nobody. When it returns, no batch goes to another node any more.
+func (c *Client) Follow(leader string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if leader == c.leader {
+		return
+	}
+	c.leader = leader
+	if c.cancel != nil {
+		c.cancel()
+	}
+	c.detach()
+	notify(c.changed)
+}
+
+// detach stops sending batches over the connection.
+func (c *Client) detach() {
+	if c.conn != nil {
+		c.config.Writes.Detach(c.conn)
+		c.config.Reads.Detach(c.conn)
+		c.conn = nil
+	}
+}
+
+// Run keeps a connection to the leader until ctx ends.
+func (c *Client) Run(ctx context.Context) error {
+	pause := redialFirst
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		attempt, cancel := context.WithCancel(ctx)
+		c.mu.Lock()
+		leader := c.leader
+		c.cancel = cancel
+		c.mu.Unlock()
+		if leader == "" {
+			cancel()
+			select {
+			case <-c.changed:
+			case <-ctx.Done():
+			}
+			pause = redialFirst
+			continue
+		}
+		up, err := c.connect(attempt, leader)
+		cancel()
+		if up {
+			pause = redialFirst
+			c.config.Down(leader, err)
+		}
+		timer.Reset(pause)
+		pause = min(2*pause, redialMost)
+		select {
+		case <-timer.C:
+		case <-c.changed:
+			pause = redialFirst
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// connect opens a connection to leader and uses it until it breaks or ctx ends. It
+// reports whether batches could be sent.
+func (c *Client) connect(ctx context.Context, leader string) (up bool, err error) {
+	dialing, cancel := context.WithTimeout(ctx, dialWithin)
+	dialed, err := c.config.Dial(dialing, leader)
+	cancel()
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		c.config.Refused(leader)
+	}
+	if err != nil {
+		return false, err
+	}
+	c.config.Reached(leader)
+	ctx, cancel = context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = dialed.Close() })
+	defer stop()
+	defer dialed.Close()
+	br := bufio.NewReaderSize(patient{dialed}, 64<<10)
+	if err := c.greet(dialed, br, leader); err != nil {
+		return false, err
+	}
+	conn := newConnection(&c.config, leader, dialed)
+	if !c.attach(conn) {
+		return false, nil
+	}
+	c.config.Up(leader)
+	heard := make(chan error, 1)
+	go func() {
+		heard <- conn.listen(br)
+		cancel()
+	}()
+	err = conn.send(ctx)
+	c.mu.Lock()
+	if c.conn == conn {
+		c.detach()
+	}
+	c.mu.Unlock()
+	_ = dialed.Close()
+	if e := <-heard; err == nil {
+		err = e
+	}
+	conn.hangUp()
+	return true, err
+}
+
+// attach has batches sent over conn, unless the leader has changed meanwhile.
+func (c *Client) attach(conn *connection) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leader != conn.leader {
+		return false
+	}
+	c.conn = conn
+	c.config.Writes.Attach(conn, conn.wake)
+	c.config.Reads.Attach(conn, conn.wake)
+	return true
+}
+
+func (c *Client) greet(conn net.Conn, br *bufio.Reader, leader string) error {
+	_ = conn.SetWriteDeadline(time.Now().Add(greetWithin))
+	self := c.config.Self
+	hello := greeting{version: linkVersion, name: self.Name, epoch: self.Epoch, clientAddr: self.ClientAddr, features: featureParts}
+	if _, err := conn.Write(wire.Seal(hello.append(make([]byte, wire.Head), kindHello))); err != nil {
+		return err
+	}
+	welcome, err := readGreeting(br, kindWelcome)
+	if err != nil {
+		return err
+	}
+	_ = conn.SetWriteDeadline(time.Time{})
+	switch {
+	case welcome.verdict == verdictNotLeading:
+		return errNotLeading
+	case welcome.verdict != verdictOK:
+		err := fmt.Errorf("node %s refuses the link: verdict %d, it speaks version %d, this node %d", leader, welcome.verdict, welcome.version, linkVersion)
+		c.config.Logger.Warn("link to leader", "error", err)
+		return err
+	case welcome.name != leader:
+		return fmt.Errorf("the node at the address of %q is %q", leader, welcome.name)
+	}
+	c.config.Met(leader, welcome.clientAddr)
+	return nil
+}
+
+var errNotLeading = errors.New("that node does not lead")
+
+// patient gives up a connection on which nothing is heard.
+type patient struct{ conn net.Conn }
+
+func (p patient) Read(b []byte) (int, error) {
+	_ = p.conn.SetReadDeadline(time.Now().Add(DeafAfter))
+	return p.conn.Read(b)
+}
+
+// Wait sends a WAIT to the leader. The result is nil without a connection, and is closed
+// without a number when the connection breaks.
+func (c *Client) Wait(nodes int, timeout time.Duration) <-chan int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn == nil {
+		return nil
+	}
+	return c.conn.ask(nodes, timeout)
+}

@@ -1,0 +1,181 @@
+package forward
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/peer/wire"
+)
+
+// Timing of a link.
+const (
+	greetWithin = 5 * time.Second
+	// beaconEvery is how often the leader says something on an idle link.
+	beaconEvery = time.Second
+	// DeafAfter is when a follower gives up a link on which nothing is said.
+	DeafAfter = 3500 * time.Millisecond
+	// maxWaits bounds the WAIT commands that one link has open.
+	maxWaits = 1024
+)
+
+// Peer is the leader's end of one follower's link.
+type Peer struct {
+	config *QueueConfig
+	conn   net.Conn
+	origin protocol.Origin
+	out    *outbox
+	wake   chan struct{} // there is something to send
+	asked  chan struct{} // there are reads
+	parts  sync.WaitGroup
+
+	mu        sync.Mutex
+	reads     []forwardedRead
+	readBytes int // of the reads that came and are not answered
+	waits     int
+}
+
+func newPeer(config *QueueConfig, conn net.Conn, hello greeting) *Peer {
+	return &Peer{
+		config: config, conn: conn, origin: protocol.Origin{Node: hello.name, Epoch: hello.epoch},
+		wake: make(chan struct{}, 1), asked: make(chan struct{}, 1),
+		out: newOutbox(config.ReplyBytes, hello.features&featureParts == 0),
+	}
+}
+
+// listen takes frames until the link breaks.
+func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func([]Batch) error) error {
+	limit := p.config.BatchBytes + wire.Step
+	var writes []Batch
+	for {
+		// Bodies stay in the frame until they are in an entry: each frame has memory of its own.
+		frame, err := wire.Read(br, nil, limit)
+		if err != nil {
+			return err
+		}
+		writes = writes[:0]
+		var reads []forwardedRead
+		f := wire.Fields[[]byte]{Rest: frame}
+		for f.More() {
+			switch kind := f.Kind(); kind {
+			case kindWrite:
+				writes = append(writes, Batch{Origin: p.origin, Seq: f.Number(), Low: f.Number(), Body: f.Bytes()})
+			case kindRead:
+				reads = append(reads, forwardedRead{
+					number: f.Number(), count: int(f.Number()), body: string(f.Bytes()), deadline: time.Now().Add(p.config.Command),
+				})
+			case kindWait:
+				number, nodes, millis := f.Number(), int(f.Number()), f.Number()
+				if f.Err == nil {
+					p.wait(ctx, number, nodes, time.Duration(millis)*time.Millisecond)
+				}
+			default:
+				return fmt.Errorf("%w: kind %q", wire.ErrCorrupt, kind)
+			}
+		}
+		if f.Err != nil {
+			return f.Err
+		}
+		if len(writes) > 0 {
+			if err := put(writes); err != nil {
+				return err
+			}
+		}
+		if len(reads) > 0 {
+			p.ask(reads)
+		}
+	}
+}
+
+// Reply sends the reply to one write, unless there is no room for it: the follower
+// gets it from its own log, too. The caller calls [Peer.Flush].
+func (p *Peer) Reply(seq uint64, replies []protocol.Value) {
+	size, ok := protocol.SizesWithin(replies, p.config.ReplyBytes)
+	if ok && !p.out.holds(2*shortBytes) {
+		p.out.put(kindWrote, seq, replies, size, time.Now().Add(p.config.Command))
+	}
+}
+
+// Flush has replies sent.
+func (p *Peer) Flush() { notify(p.wake) }
+
+// send writes what is there to be sent, and a beacon now and then.
+func (p *Peer) send(ctx context.Context) {
+	conn := &wire.Steady{Conn: p.conn}
+	spare := make([]byte, wire.Head, 4096)
+	beacon := time.NewTicker(beaconEvery)
+	defer beacon.Stop()
+	p.beacon()
+	for {
+		frame, more := p.out.take(spare)
+		if len(frame) > wire.Head {
+			if _, err := conn.Write(wire.Seal(frame)); err != nil {
+				_ = p.conn.Close()
+				return
+			}
+		}
+		if spare = frame; cap(spare) > 4*wire.Gather {
+			spare = make([]byte, wire.Head, 4096)
+		}
+		if more {
+			select {
+			case <-beacon.C:
+				p.beacon()
+			default:
+			}
+			continue
+		}
+		select {
+		case <-p.wake:
+		case <-beacon.C:
+			p.beacon()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// beacon says that the leader is there, how far it is, and where clients find whom.
+func (p *Peer) beacon() {
+	b := p.config.Beacon()
+	p.out.add(func(dst []byte) []byte {
+		dst = binary.AppendUvarint(append(dst, kindBeacon), b.Term)
+		dst = binary.AppendUvarint(dst, b.Commit)
+		dst = binary.AppendUvarint(dst, uint64(len(b.Members)))
+		for _, m := range b.Members {
+			dst = wire.AppendBytes(wire.AppendBytes(dst, m.Name), m.ClientAddr)
+		}
+		return dst
+	})
+}
+
+// wait answers a WAIT on a goroutine of its own: it may take as long as its client likes.
+func (p *Peer) wait(ctx context.Context, number uint64, nodes int, timeout time.Duration) {
+	p.mu.Lock()
+	tooMany := p.waits >= maxWaits
+	if !tooMany {
+		p.waits++
+	}
+	p.mu.Unlock()
+	respond := func(n int) {
+		p.out.add(func(dst []byte) []byte {
+			return binary.AppendUvarint(binary.AppendUvarint(append(dst, kindWaited), number), uint64(n))
+		})
+		notify(p.wake)
+	}
+	if tooMany {
+		respond(p.config.Quorum())
+		return
+	}
+	p.parts.Go(func() {
+		respond(p.config.Wait(ctx, nodes, timeout))
+		p.mu.Lock()
+		p.waits--
+		p.mu.Unlock()
+	})
+}

@@ -1,0 +1,172 @@
+package forward
+
+import (
+	"container/heap"
+	"context"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/peer/wire"
+)
+
+// readOverhead is what a read that waits takes beside its body.
+const readOverhead = 128
+
+// forwardedRead is a read of a follower's client.
+type forwardedRead struct {
+	number   uint64
+	count    int
+	body     string
+	deadline time.Time
+	size     int // of its reply, when there was no room for it
+
+	read    bool // it took long, and this came of it
+	replies []protocol.Value
+	err     error
+}
+
+func (f forwardedRead) rank() int { return f.size }
+
+// ErrElsewhere is returned by functions of [QueueConfig] when this node no longer leads. The read
+// gets no answer: the link is about to be shut, and the follower asks the next leader.
+var ErrElsewhere = errors.New("this node no longer leads")
+
+// Rows of reads that get no reply of their own.
+var (
+	errInternal      = &protocol.Error{Prefix: "ERR", Text: "internal error, see this node's log"}
+	errReplyTooLarge = &protocol.Error{Prefix: "ERR", Text: "the reply is too large to be forwarded"}
+)
+
+// ask queues reads. One for which there is no room is refused: writes come over the same connection, and go on.
+func (p *Peer) ask(reads []forwardedRead) {
+	bound := p.config.QueueBytes / max(p.config.Followers, 1)
+	p.mu.Lock()
+	var refused []uint64
+	for _, f := range reads {
+		if cost := len(f.body) + readOverhead; p.readBytes == 0 || p.readBytes+cost <= bound {
+			p.readBytes += cost
+			p.reads = append(p.reads, f)
+		} else {
+			refused = append(refused, f.number)
+		}
+	}
+	p.mu.Unlock()
+	for _, number := range refused {
+		p.refuse(number, protocol.ErrBusy)
+	}
+	notify(p.asked)
+	notify(p.wake)
+}
+
+// settled is called when a read is answered, or needs no answer any more.
+func (p *Peer) settled(f *forwardedRead) {
+	p.mu.Lock()
+	p.readBytes -= len(f.body) + readOverhead
+	p.mu.Unlock()
+}
+
+// answerReads serves the reads that came while the last ones were served. A read for whose reply there is no room
+// yet is made again when there is: until then it takes its own bytes alone, and those behind it are not held up.
+func (p *Peer) answerReads(ctx context.Context) {
+	var later bySize[forwardedRead]
+	for {
+		select {
+		case <-p.asked:
+		case <-p.out.eased:
+		case <-ctx.Done():
+			return
+		}
+		p.mu.Lock()
+		reads := p.reads
+		p.reads = nil
+		p.mu.Unlock()
+		var err error
+		if len(reads) > 0 {
+			err = p.config.Confirm(ctx)
+		}
+		for i := range reads {
+			if !p.serve(ctx, &reads[i], err) {
+				heap.Push(&later, reads[i])
+			}
+		}
+		for len(later) > 0 && p.out.fits(later[0].size) {
+			f := heap.Pop(&later).(forwardedRead)
+			if !p.serve(ctx, &f, nil) {
+				heap.Push(&later, f)
+			}
+		}
+		notify(p.wake)
+	}
+}
+
+// serve makes one read, after a leadership check that ended with err. It reports
+// whether the read is settled: else there was no room for the reply.
+func (p *Peer) serve(ctx context.Context, f *forwardedRead, err error) bool {
+	for p.out.holds(shortBytes) {
+		notify(p.wake)
+		select {
+		case <-p.out.eased:
+		case <-ctx.Done():
+			return true
+		}
+	}
+	var replies []protocol.Value
+	switch {
+	case err != nil:
+	case f.read:
+		// Without room for them it is made again.
+		replies, err = f.replies, f.err
+		f.read, f.replies = false, nil
+	case time.Now().Before(f.deadline):
+		var rest string
+		if replies, rest, err = p.config.Glance(f.body, f.count, f.deadline); err == nil && rest != "" {
+			p.readOn(*f, replies, rest)
+			return true
+		}
+	default:
+		err = protocol.ErrNoLeader
+	}
+	if err == nil {
+		size, ok := protocol.SizesWithin(replies, p.config.ReplyBytes)
+		if ok && !p.out.put(kindAnswer, f.number, replies, size, f.deadline) {
+			f.size = size
+			return false
+		}
+		if !ok {
+			err = errReplyTooLarge
+		}
+	}
+	p.settled(f)
+	if err == nil || errors.Is(err, ErrElsewhere) || errors.Is(err, context.Canceled) {
+		return true
+	}
+	var row *protocol.Error
+	if !errors.As(err, &row) {
+		row = errInternal
+	}
+	p.refuse(f.number, row)
+	return true
+}
+
+// readOn makes the rest of a read that takes long. Other reads do not wait for it.
+func (p *Peer) readOn(f forwardedRead, replies []protocol.Value, rest string) {
+	p.parts.Go(func() {
+		f.replies, f.err = p.config.ReadOn(replies, rest, f.count, f.deadline)
+		f.read = true
+		p.mu.Lock()
+		p.reads = append(p.reads, f)
+		p.mu.Unlock()
+		notify(p.asked)
+	})
+}
+
+// refuse answers a read with an error row.
+func (p *Peer) refuse(number uint64, row *protocol.Error) {
+	p.out.add(func(dst []byte) []byte {
+		dst = binary.AppendUvarint(append(dst, kindRefuse), number)
+		dst = binary.AppendUvarint(dst, uint64(row.Outcome))
+		return wire.AppendBytes(wire.AppendBytes(dst, row.Prefix), row.Text)
+	})
+}

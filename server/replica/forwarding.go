@@ -1,0 +1,114 @@
+package replica
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/forward"
+	"github.com/holdfast/holdfast/server/peer/wire"
+	"github.com/holdfast/holdfast/server/raftnode"
+)
+
+// What package forward is handed of this node.
+
+func (r *Replica) identity() forward.Identity {
+	return forward.Identity{Name: r.config.Name, Epoch: r.origin.Epoch, ClientAddr: r.config.ClientAddr}
+}
+
+// newClient makes the end that forwards this node's batches to the leader.
+func newClient(r *Replica) *forward.Client {
+	return forward.NewClient(forward.ClientConfig{
+		Self: r.identity(),
+		Dial: func(ctx context.Context, node string) (net.Conn, error) {
+			return r.config.Peers.Forward.DialContext(ctx, r.config.InitialCluster[node])
+		},
+		Writes:     r.writes,
+		Reads:      r.reads,
+		ReplyBytes: r.config.Limits.ReplyBytes,
+		Reached:    func(leader string) { r.node.Reached(leader) },
+		Refused:    func(leader string) { r.node.Refused(leader) },
+		Up:         func(leader string) { r.event(LinkUp{Leader: leader}) },
+		Down:       func(leader string, err error) { r.event(LinkDown{Leader: leader, Err: err}) },
+		Met:        r.addresses.set,
+		Heard:      r.heard,
+		Logger:     r.config.Logger,
+	})
+}
+
+// heard takes the leader's beacon.
+func (r *Replica) heard(b forward.Beacon) {
+	for _, m := range b.Members {
+		r.addresses.set(m.Name, m.ClientAddr)
+	}
+	r.health.heard(b.Commit, r.state.index.load())
+}
+
+// newQueue makes the end that takes what followers forward.
+func newQueue(r *Replica) *forward.Queue {
+	limits := r.config.Limits
+	return forward.NewQueue(forward.QueueConfig{
+		Self:     r.identity(),
+		Listener: r.config.Peers.Forward,
+		Other:    r.answerProposal,
+		Member:   r.authentic,
+		Met:      r.addresses.set,
+		Beacon:   r.beacon,
+		Wake:     r.proposer.wake,
+		Confirm:  r.confirmAsLeader,
+		Glance: func(body string, count int, deadline time.Time) ([]protocol.Value, string, error) {
+			return r.readSome(body, count, deadline, fsm.Glance)
+		},
+		ReadOn:     r.readOn,
+		Wait:       r.waitHere,
+		Quorum:     func() int { return r.node.Quorum() },
+		Command:    r.config.Timing.Command,
+		BatchBytes: limits.BatchBytes,
+		ReplyBytes: limits.ReplyBytes,
+		QueueBytes: limits.PendingBytes,
+		Followers:  len(r.config.InitialCluster) - 1,
+		Logger:     r.config.Logger,
+	})
+}
+
+// answerProposal answers a node that asks who else sees the leader's process gone.
+func (r *Replica) answerProposal(conn net.Conn, frame []byte) bool {
+	if len(frame) == 0 || frame[0] != raftnode.ProposalKind {
+		return false
+	}
+	if err := r.node.AnswerProposal(conn, frame); err != nil {
+		r.config.Logger.Debug("answer proposal", "error", err)
+	}
+	return true
+}
+
+// authentic reports whether conn comes from the other member of that name.
+func (r *Replica) authentic(conn net.Conn, name string) bool {
+	return wire.MayBe(conn, name) && r.config.InitialCluster[name] != "" && name != r.config.Name
+}
+
+// beacon is what followers are told. It is also when the leader looks whether they make progress.
+func (r *Replica) beacon() forward.Beacon {
+	if l := r.serving.Load(); l != nil {
+		r.node.Look(l.term)
+	}
+	b := forward.Beacon{Term: r.node.Term(), Commit: r.node.Committed()}
+	for _, m := range r.addresses.all() {
+		b.Members = append(b.Members, forward.Member{Name: m.Name, ClientAddr: m.ClientAddr})
+	}
+	return b
+}
+
+// confirmAsLeader is a leadership check that waits until this node serves.
+func (r *Replica) confirmAsLeader(ctx context.Context) error {
+	for r.serving.Load() == nil {
+		// Elected, and its first entry is not applied yet: that comes, or the
+		// link is shut.
+		if err := r.serves.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return r.rounds.confirm()
+}
