@@ -425,7 +425,7 @@ func TestFlushOfNothingKeepsNothing(t *testing.T) {
 	d.applyAs(2, body)
 	d.nowMillis += 10
 	d.apply(nil)
-	require.Positive(t, d.m.st.databases[0].keys.len(), "not all are swept")
+	require.Positive(t, d.m.st.databases[0].Stored(), "not all are swept")
 	twin := restored(t, d.m)
 	for range 2 {
 		w := protocol.NewEntry(nil, d.nowMillis, d.wallOffset, 1)

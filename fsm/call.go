@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast/holdfast/protocol"
+import (
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
+)
 
 // call is a command on its way through the state, and how its op sees the
 // state: the words, the database, the instant. One is used for many commands,
@@ -59,8 +62,8 @@ type call struct {
 	// latest is the command that was looked up last: pipelines are of one kind.
 	latest *binding
 
-	ahead   ahead
-	replies []protocol.Value // of the batch so far
+	prefetch prefetcher
+	replies  []protocol.Value // of the batch so far
 }
 
 // op is the behaviour of a command.
@@ -107,83 +110,80 @@ func (c *call) begin(r *protocol.Request, number uint64) {
 
 // find is the item of key, nil if the key is absent. The pointer is good until
 // the database is changed: who needs it beyond that copies the item.
-func (c *call) find(key string) *item { return c.findIn(c.db, key) }
+func (c *call) find(key string) *keyspace.Item { return c.findIn(c.db, key) }
 
-func (c *call) findIn(db int, key string) *item {
-	it := c.st.databases[db].keys.find(c.hashOf(key), key)
+func (c *call) findIn(db int, key string) *keyspace.Item {
+	it := c.st.databases[db].Find(c.hashOf(key), key)
 	if it == nil {
 		return nil
 	}
-	if it.dead(c.nowMillis) {
-		c.dueMet = c.dueMet || it.deadlineMillis >= c.st.clockMillis
+	if it.Ended(c.nowMillis) {
+		c.dueMet = c.dueMet || it.DeadlineMillis >= c.st.clockMillis
 		return nil
 	}
 	return it
 }
 
-// hashOf is [hashKey], computed once for a key that is asked for again and again.
+// hashOf is [keyspace.Hash], computed once for a key that is asked for again and again.
 func (c *call) hashOf(key string) uint64 {
 	if key != c.hashed || key == "" {
-		c.hashed, c.hash = key, hashKey(key)
+		c.hashed, c.hash = key, keyspace.Hash(key)
 	}
 	return c.hash
 }
 
 // meetAll is [call.find] for ops that look at all keys of the database.
 func (c *call) meetAll() {
-	c.dueMet = c.dueMet || c.st.databases[c.db].dueBetween(c.st.clockMillis, c.nowMillis)
+	c.dueMet = c.dueMet || c.st.databases[c.db].EndsBetween(c.st.clockMillis, c.nowMillis)
 }
 
 // maxPassed is how many items that wait to be swept a call may pass before it
 // sweeps them.
 const maxPassed = 1 << 20
 
-// ascend is [database.ascend] in the call's database.
+// ascend is [keyspace.Keyspace.Ascend] in the call's database.
 //
 // A script could pass a million keys that wait to be swept again and again.
 // While an entry is applied they are then swept at once, which shows nowhere;
 // a read, which must not, counts them as its work. An entry does not count them:
 // how many there are differs from node to node.
-func (c *call) ascend(fromHash uint64, f func(it *item) bool) {
+func (c *call) ascend(fromHash uint64, f func(it *keyspace.Item) bool) {
 	d := c.st.databases[c.db]
-	dead := d.ascend(fromHash, c.nowMillis, f)
+	dead := d.Ascend(fromHash, c.nowMillis, f)
 	if c.reading {
 		c.spend(int64(dead) * keyWork)
 		return
 	}
 	if c.passed += dead; c.passed > maxPassed {
-		d.sweepAll(c.st.clockMillis)
+		d.SweepAll(c.st.clockMillis)
 		c.passed = 0
 	}
 }
 
 // set gives key a value and a deadline.
 func (c *call) set(key, value string, deadlineMillis int64) {
-	c.store(c.db, c.newItem(key, value, deadlineMillis, encodingAuto))
+	c.store(c.db, c.newItem(key, value, deadlineMillis, keyspace.EncodingAuto))
 }
 
 // newItem makes an item that shares no memory with the log entry. The copy is noted as work.
-func (c *call) newItem(key, value string, deadlineMillis int64, e encoding) item {
+func (c *call) newItem(key, value string, deadlineMillis int64, e keyspace.Encoding) keyspace.Item {
 	c.spend(int64(len(key) + len(value)))
-	return item{
-		data: join(key, value), hash: c.hashOf(key), deadlineMillis: deadlineMillis,
-		keyLen: uint32(len(key)), encoding: e,
-	}
+	return keyspace.NewItem(c.hashOf(key), key, value, deadlineMillis, e)
 }
 
 // store puts it in the place of what its key was. If it has ended already it is
 // not stored, and its key is removed: it came and went.
-func (c *call) store(db int, it item) {
-	if it.dead(c.nowMillis) {
+func (c *call) store(db int, it keyspace.Item) {
+	if it.Ended(c.nowMillis) {
 		c.storeEnded(db, &it)
 		return
 	}
-	it.version = c.st.nextVersion()
+	it.Version = c.st.nextVersion()
 	d := c.st.databases[db]
-	c.st.itemBytes -= d.bytes
-	before, replaced := d.put(&it)
-	c.st.itemBytes += d.bytes
-	if !replaced || before.dead(c.nowMillis) {
+	c.st.itemBytes -= d.Bytes()
+	before, replaced := d.Put(&it)
+	c.st.itemBytes += d.Bytes()
+	if !replaced || before.Ended(c.nowMillis) {
 		c.noteCreation(db, &it)
 	}
 	if c.undo != nil {
@@ -191,37 +191,37 @@ func (c *call) store(db int, it item) {
 	}
 }
 
-func (c *call) storeEnded(db int, it *item) {
-	if old := c.findIn(db, it.key()); old != nil {
+func (c *call) storeEnded(db int, it *keyspace.Item) {
+	if old := c.findIn(db, it.Key()); old != nil {
 		c.removeFrom(db, old)
 	} else if c.remembers() {
-		it.version = c.st.nextVersion()
+		it.Version = c.st.nextVersion()
 		c.noteCreation(db, it)
 	}
 }
 
 // remove takes out an item that [call.find] returned. The pointer is no good afterwards.
-func (c *call) remove(it *item) { c.removeFrom(c.db, it) }
+func (c *call) remove(it *keyspace.Item) { c.removeFrom(c.db, it) }
 
-func (c *call) removeFrom(db int, it *item) {
+func (c *call) removeFrom(db int, it *keyspace.Item) {
 	d := c.st.databases[db]
-	c.st.itemBytes -= d.bytes
-	before := d.remove(it.hash, it.key())
-	c.st.itemBytes += d.bytes
+	c.st.itemBytes -= d.Bytes()
+	before := d.Remove(it.Hash, it.Key())
+	c.st.itemBytes += d.Bytes()
 	if c.undo != nil {
 		c.undo.note(change{database: d, before: before, replaced: true})
 	}
 }
 
 // replaceDatabase puts d in the place of a database.
-func (c *call) replaceDatabase(db int, d *database) {
+func (c *call) replaceDatabase(db int, d *keyspace.Keyspace) {
 	if c.entryVersion >= versionBudgets {
 		c.spend(databaseWork)
 	}
 	if c.undo != nil {
 		c.undo.note(change{database: c.st.databases[db], number: db, whole: true})
 	}
-	c.st.itemBytes += d.bytes - c.st.databases[db].bytes
+	c.st.itemBytes += d.Bytes() - c.st.databases[db].Bytes()
 	c.st.databases[db] = d
 }
 

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -37,10 +38,10 @@ func (c *call) increment(by int64) protocol.Value {
 	deadlineMillis := int64(never)
 	if it := c.find(key); it != nil {
 		var ok bool
-		if n, ok = protocol.ParseInt(it.value()); !ok {
+		if n, ok = protocol.ParseInt(it.Value()); !ok {
 			return errNotInteger
 		}
-		deadlineMillis = it.deadlineMillis
+		deadlineMillis = it.DeadlineMillis
 	}
 	if by < 0 && n < math.MinInt64-by || by > 0 && n > math.MaxInt64-by {
 		return protocol.ErrOverflow.Value()
@@ -55,7 +56,7 @@ func incrbyfloatOp(c *call) protocol.Value {
 	value := "0"
 	deadlineMillis := int64(never)
 	if it := c.find(key); it != nil {
-		value, deadlineMillis = it.value(), it.deadlineMillis
+		value, deadlineMillis = it.Value(), it.DeadlineMillis
 	}
 	if !c.fits(floatWork + int64(len(value)+len(c.args[2]))*digitWork) {
 		return errOverWork
@@ -65,7 +66,7 @@ func incrbyfloatOp(c *call) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
-	c.store(c.db, c.newItem(key, sum, deadlineMillis, encodingText))
+	c.store(c.db, c.newItem(key, sum, deadlineMillis, keyspace.EncodingText))
 	return protocol.Bulk(sum)
 }
 

@@ -3,11 +3,12 @@ package fsm
 import (
 	"math"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// never is the deadline of a key without one.
-const never = 0
+// never is the deadline of a key that does not end.
+const never = keyspace.Never
 
 // expiryUnit is how a command states when a key ends.
 type expiryUnit uint8

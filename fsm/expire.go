@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -28,7 +29,7 @@ func (c *call) expireAt(u expiryUnit) protocol.Value {
 	}
 	deadlineMillis := c.fromWall(wallMillis)
 	it := c.find(c.args[1])
-	if it == nil || !rules.allow(it.deadlineMillis, deadlineMillis) {
+	if it == nil || !rules.allow(it.DeadlineMillis, deadlineMillis) {
 		return zero
 	}
 	c.expire(it, deadlineMillis)
@@ -75,12 +76,12 @@ func (r expiryRules) allow(current, next int64) bool {
 
 // expire gives it another deadline. One that is reached already ends it at once, as in Redis,
 // which asks here whether the instant is over, and elsewhere whether it has passed.
-func (c *call) expire(it *item, deadlineMillis int64) {
+func (c *call) expire(it *keyspace.Item, deadlineMillis int64) {
 	if deadlineMillis != never && deadlineMillis <= c.nowMillis {
 		deadlineMillis = beforeMillis(c.nowMillis)
 	}
 	next := *it
-	next.deadlineMillis = deadlineMillis
+	next.DeadlineMillis = deadlineMillis
 	c.store(c.db, next)
 }
 
@@ -94,7 +95,7 @@ func beforeMillis(nowMillis int64) int64 {
 
 func persistOp(c *call) protocol.Value {
 	it := c.find(c.args[1])
-	if it == nil || it.deadlineMillis == never {
+	if it == nil || it.DeadlineMillis == never {
 		return zero
 	}
 	c.expire(it, never)
@@ -102,28 +103,28 @@ func persistOp(c *call) protocol.Value {
 }
 
 func ttlOp(c *call) protocol.Value {
-	return c.remaining(func(it *item) int64 { return roundToSeconds(it.deadlineMillis - c.nowMillis) })
+	return c.remaining(func(it *keyspace.Item) int64 { return roundToSeconds(it.DeadlineMillis - c.nowMillis) })
 }
 
 func pttlOp(c *call) protocol.Value {
-	return c.remaining(func(it *item) int64 { return it.deadlineMillis - c.nowMillis })
+	return c.remaining(func(it *keyspace.Item) int64 { return it.DeadlineMillis - c.nowMillis })
 }
 
 func expiretimeOp(c *call) protocol.Value {
-	return c.remaining(func(it *item) int64 { return roundToSeconds(c.toWall(it.deadlineMillis)) })
+	return c.remaining(func(it *keyspace.Item) int64 { return roundToSeconds(c.toWall(it.DeadlineMillis)) })
 }
 
 func pexpiretimeOp(c *call) protocol.Value {
-	return c.remaining(func(it *item) int64 { return c.toWall(it.deadlineMillis) })
+	return c.remaining(func(it *keyspace.Item) int64 { return c.toWall(it.DeadlineMillis) })
 }
 
 // remaining is the frame of the TTL family: -2 for no key, -1 for no deadline.
-func (c *call) remaining(f func(it *item) int64) protocol.Value {
+func (c *call) remaining(f func(it *keyspace.Item) int64) protocol.Value {
 	it := c.find(c.args[1])
 	switch {
 	case it == nil:
 		return protocol.Integer(-2)
-	case it.deadlineMillis == never:
+	case it.DeadlineMillis == never:
 		return protocol.Integer(-1)
 	}
 	return protocol.Integer(f(it))

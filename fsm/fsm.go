@@ -8,6 +8,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -75,7 +76,7 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 		c.bounds = noBudgets()
 	}
 	c.pays, c.looks = newPurse(c.bounds.entry), newPurse(c.bounds.reads)
-	c.ahead.start(entry, m.st)
+	c.prefetch.start(entry, m.st)
 	var b protocol.Batch
 	for {
 		more, err := entry.Next(&b)
@@ -113,7 +114,7 @@ func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error)
 		if err != nil {
 			return nil, err
 		}
-		c.ahead.step(c.st)
+		c.prefetch.step(c.st)
 		c.work, c.ceiling = price(&r, len(body)-len(rest)), c.pays.ceiling()
 		if c.work > c.ceiling {
 			break
@@ -225,8 +226,8 @@ func (m *Machine) Clock() (stampMillis, wallOffsetMillis int64) {
 func (m *Machine) Has(db int, key string, nowMillis int64) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	it := m.st.databases[db].keys.find(hashKey(key), key)
-	return it != nil && !it.dead(nowMillis)
+	it := m.st.databases[db].Find(keyspace.Hash(key), key)
+	return it != nil && !it.Ended(nowMillis)
 }
 
 // NextDue returns the first instant of cluster time at which some key is due,

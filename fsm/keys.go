@@ -3,6 +3,7 @@ package fsm
 import (
 	"math"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -68,11 +69,11 @@ func (c *call) rename(onlyIfMissing bool) (problem protocol.Value, done bool) {
 		return errOOM, false
 	}
 	was := *it
-	if !c.fits(int64(len(was.value()))) {
+	if !c.fits(int64(len(was.Value()))) {
 		return errOverWork, false
 	}
 	c.remove(it)
-	c.store(c.db, c.newItem(to, was.value(), was.deadlineMillis, was.encoding))
+	c.store(c.db, c.newItem(to, was.Value(), was.DeadlineMillis, was.Encoding))
 	return problem, true
 }
 
@@ -101,10 +102,10 @@ func copyOp(c *call) protocol.Value {
 	if it == nil || c.findIn(db, to) != nil && !replace {
 		return zero
 	}
-	if !c.fits(int64(len(it.value()))) {
+	if !c.fits(int64(len(it.Value()))) {
 		return errOverWork
 	}
-	c.store(db, c.newItem(to, it.value(), it.deadlineMillis, it.encoding))
+	c.store(db, c.newItem(to, it.Value(), it.DeadlineMillis, it.Encoding))
 	return one
 }
 
@@ -167,8 +168,8 @@ func flushallOp(c *call) protocol.Value {
 // flush empties a database. One without keys stays as it is: a script could keep a million of them
 // in its journal. What has ended in it is swept, on each node when it comes to that.
 func (c *call) flush(db int) {
-	if c.st.databases[db].lenAt(c.st.clockMillis) > 0 {
-		c.replaceDatabase(db, newDatabase(c.st.clockMillis))
+	if c.st.databases[db].Len(c.st.clockMillis) > 0 {
+		c.replaceDatabase(db, keyspace.New(c.st.clockMillis))
 	}
 }
 
@@ -196,7 +197,7 @@ func swapdbOp(c *call) protocol.Value {
 
 func dbsizeOp(c *call) protocol.Value {
 	c.meetAll()
-	return protocol.Integer(int64(c.st.databases[c.db].lenAt(c.nowMillis)))
+	return protocol.Integer(int64(c.st.databases[c.db].Len(c.nowMillis)))
 }
 
 func objectEncodingOp(c *call) protocol.Value {
@@ -204,20 +205,20 @@ func objectEncodingOp(c *call) protocol.Value {
 	if it == nil {
 		return protocol.Null
 	}
-	return protocol.Bulk(it.encodingName())
+	return protocol.Bulk(encodingName(it))
 }
 
 // maxEmbedded is the length up to which Redis puts a string beside its object.
 const maxEmbedded = 44
 
-func (it *item) encodingName() string {
-	_, isInt := protocol.ParseInt(it.value())
+func encodingName(it *keyspace.Item) string {
+	_, isInt := protocol.ParseInt(it.Value())
 	switch {
-	case it.encoding == encodingRaw:
+	case it.Encoding == keyspace.EncodingRaw:
 		return "raw"
-	case it.encoding == encodingAuto && isInt:
+	case it.Encoding == keyspace.EncodingAuto && isInt:
 		return "int"
-	case len(it.value()) <= maxEmbedded:
+	case len(it.Value()) <= maxEmbedded:
 		return "embstr"
 	}
 	return "raw"

@@ -1,16 +1,12 @@
 package fsm
 
 import (
-	"math/bits"
-
 	"github.com/holdfast/holdfast/protocol"
 )
 
 // What the state takes of memory is counted, not measured: the same on all nodes, so that
 // all refuse the same writes. DESIGN.md has the rules and why they hold.
 const (
-	// itemBytes is what an item takes beside its key and value, its deadline included.
-	itemBytes = 112
 	// scriptBytes and scriptFactor: what a cached script takes, and each byte of its source.
 	scriptBytes  = 1 << 10
 	scriptFactor = 16
@@ -18,34 +14,6 @@ const (
 	sessionBytes = 128
 	spanBytes    = 16
 )
-
-// sizeClass is the length of an item's key and value, rounded up as an allocator does: to 16
-// bytes, and from 128 bytes on to an eighth of a power of two. It fits in a byte, so that a
-// due can carry it.
-type sizeClass uint8
-
-const sizeUnit = 16
-
-func classOf(n int) sizeClass {
-	units := (uint64(n) + sizeUnit - 1) / sizeUnit
-	if units < 8 {
-		return sizeClass(units)
-	}
-	shift := bits.Len64(units) - 4
-	// From 8 to 16; 16 is the first class of the next power of two.
-	eighths := (units + 1<<shift - 1) >> shift
-	return sizeClass(min(uint64(shift)*8+eighths, 255))
-}
-
-// bytes is what an item of the class counts for.
-func (c sizeClass) bytes() int64 {
-	if c < 8 {
-		return int64(c)*sizeUnit + itemBytes
-	}
-	return int64(8+c&7)<<(c>>3-1)*sizeUnit + itemBytes
-}
-
-func (it *item) class() sizeClass { return classOf(len(it.data)) }
 
 // usedBytes is what counts against the limit, but for the sessions.
 func (st *state) usedBytes() int64 { return st.itemBytes + st.scripts.usedBytes() }
@@ -65,7 +33,7 @@ func (ss sessions) usedBytes() (n int64) {
 func (st *state) sumItems() {
 	st.itemBytes = 0
 	for _, d := range st.databases {
-		st.itemBytes += d.bytes
+		st.itemBytes += d.Bytes()
 	}
 }
 

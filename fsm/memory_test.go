@@ -140,23 +140,6 @@ func TestFullByEntry(t *testing.T) {
 	require.Equal(t, "OK", line(d.doLine("set a b")))
 }
 
-// TestSizeClasses: what counts is at least what is there, and at most an eighth and 16 bytes more.
-func TestSizeClasses(t *testing.T) {
-	previous := sizeClass(0)
-	for n := 0; n < 100<<20; n += 1 + n/50 {
-		class := classOf(n)
-		got := class.bytes() - itemBytes
-		require.GreaterOrEqual(t, got, int64(n))
-		require.LessOrEqual(t, got, int64(n+n/8+sizeUnit), n)
-		require.GreaterOrEqual(t, class, previous)
-		previous = class
-		if n > 0 {
-			require.Equal(t, class, classOf(int(got)), "the largest of its class")
-			require.Greater(t, classOf(int(got)+1), class)
-		}
-	}
-}
-
 // TestUsedBytes: the count is a function of the state: the same after a restore at any point, on
 // a node that sweeps at other times, and after scripts that were undone.
 func TestUsedBytes(t *testing.T) {
@@ -198,7 +181,7 @@ func TestUsedBytes(t *testing.T) {
 		}
 		for _, db := range other.m.st.databases {
 			if rng.Intn(20) == 0 {
-				db.sweepAll(db.clockMillis)
+				db.SweepAll(d.m.st.clockMillis)
 			}
 		}
 		require.Equal(t, d.m.Stats().UsedBytes, other.m.Stats().UsedBytes, "%d: %q", i, w)
@@ -207,7 +190,7 @@ func TestUsedBytes(t *testing.T) {
 			if i%20 == 0 {
 				require.NoError(t, checkDatabase(db))
 			}
-			sum += db.bytes
+			sum += db.Bytes()
 		}
 		require.Equal(t, sum, d.m.st.itemBytes)
 	}
@@ -220,12 +203,12 @@ func TestStormIsCounted(t *testing.T) {
 	const n = 3 * sweepLimit
 	d := newDriver(t)
 	d.fill("k", n, 100)
-	require.Greater(t, d.m.st.itemBytes, int64(n*itemBytes))
+	require.Greater(t, d.m.st.itemBytes, int64(100*n))
 	d.advance(101)
-	require.Positive(t, d.m.st.databases[0].keys.len(), "some wait to be swept")
+	require.Positive(t, d.m.st.databases[0].Stored(), "some wait to be swept")
 	require.Zero(t, d.m.st.itemBytes)
 	require.NoError(t, checkDatabase(d.m.st.databases[0]))
 	d.do("set", "k1", "in the place of one that waits")
-	require.Equal(t, classOf(32).bytes(), d.m.st.itemBytes)
+	require.Equal(t, int64(112+32), d.m.st.itemBytes)
 	require.NoError(t, checkDatabase(d.m.st.databases[0]))
 }

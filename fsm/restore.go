@@ -13,6 +13,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -169,7 +170,7 @@ func (r *snapshotReader) state() *state {
 	st.clockMillis = r.int("cluster time")
 	st.wallOffsetMillis = r.int("wall offset")
 	for _, d := range st.databases {
-		d.advance(st.clockMillis)
+		d.Advance(st.clockMillis)
 	}
 	st.versions = r.uint("versions")
 	if version > 1 {
@@ -253,30 +254,30 @@ func (r *snapshotReader) scripts(st *state) {
 
 func (r *snapshotReader) database(st *state, db int) {
 	d := st.databases[db]
-	var prev item
+	var prev keyspace.Item
 	keys := r.uint("keys")
-	d.keys.expected = int(min(keys, math.MaxInt))
+	d.Expect(int(min(keys, math.MaxInt)))
 	for n := keys; n > 0 && r.err == nil; n-- {
 		it := r.item(st)
 		if r.err != nil {
 			return
 		}
-		if prev.version != 0 && !prev.before(&it) {
+		if prev.Version != 0 && !prev.Before(&it) {
 			r.fail("keys are out of order")
 			return
 		}
 		prev = it
-		d.put(&it)
+		d.Put(&it)
 	}
-	d.keys.expected = 0
+	d.Expect(0)
 }
 
-func (r *snapshotReader) item(st *state) item {
+func (r *snapshotReader) item(st *state) keyspace.Item {
 	r.buf = r.buf[:0]
 	r.bytes("key")
 	keyLen := len(r.buf)
 	r.bytes("value")
-	it := item{data: string(r.buf), keyLen: uint32(keyLen)}
+	it := keyspace.ItemOf(string(r.buf), keyLen)
 	deadline, version, enc := r.uint("deadline"), r.version(st, "key version"), r.uint("encoding")
 	switch {
 	case r.err != nil:
@@ -284,10 +285,9 @@ func (r *snapshotReader) item(st *state) item {
 		r.fail("deadline")
 	case version == 0:
 		r.fail("key version")
-	case enc >= uint64(encodingCount):
+	case enc >= uint64(keyspace.EncodingCount):
 		r.fail("encoding")
 	}
-	it.hash, it.deadlineMillis = hashKey(it.key()), int64(deadline)
-	it.version, it.encoding = version, encoding(enc)
+	it.DeadlineMillis, it.Version, it.Encoding = int64(deadline), version, keyspace.Encoding(enc)
 	return it
 }

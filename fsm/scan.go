@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -14,7 +15,7 @@ import (
 // are returned in one reply, even if that then holds more than COUNT.
 const cursorShift = 64 - 53
 
-func position(it *item) uint64 { return it.hash >> cursorShift }
+func position(it *keyspace.Item) uint64 { return it.Hash >> cursorShift }
 
 // scanOptions are MATCH, COUNT and TYPE.
 type scanOptions struct {
@@ -55,7 +56,7 @@ func (c *call) scan(cursor uint64, o *scanOptions) (keys []protocol.Value, next 
 	var last uint64
 	o.matcher.start(c)
 	defer o.matcher.charge(c)
-	c.ascend(cursor<<cursorShift, func(it *item) bool {
+	c.ascend(cursor<<cursorShift, func(it *keyspace.Item) bool {
 		if seen >= o.count && position(it) != last {
 			next = formatUint(position(it))
 			return false
@@ -64,18 +65,18 @@ func (c *call) scan(cursor uint64, o *scanOptions) (keys []protocol.Value, next 
 		c.spend(keyWork)
 		last = position(it)
 		if o.wants(it) {
-			keys = append(keys, protocol.Bulk(it.key()))
+			keys = append(keys, protocol.Bulk(it.Key()))
 		}
 		return !o.matcher.tired() && c.fits(0)
 	})
 	return keys, next
 }
 
-func (o *scanOptions) wants(it *item) bool {
+func (o *scanOptions) wants(it *keyspace.Item) bool {
 	if o.typed && !isWord(o.typeName, "STRING") {
 		return false
 	}
-	return o.matcher.match(it.key())
+	return o.matcher.match(it.Key())
 }
 
 func parseScanOptions(words []string) (o scanOptions, problem protocol.Value, ok bool) {
@@ -138,10 +139,10 @@ func keysOp(c *call) protocol.Value {
 	var keys []protocol.Value
 	m := matcher{pattern: c.args[1]}
 	m.start(c)
-	c.ascend(0, func(it *item) bool {
+	c.ascend(0, func(it *keyspace.Item) bool {
 		c.spend(keyWork)
-		if m.match(it.key()) {
-			keys = append(keys, protocol.Bulk(it.key()))
+		if m.match(it.Key()) {
+			keys = append(keys, protocol.Bulk(it.Key()))
 		}
 		return !m.tired() && c.fits(0)
 	})
@@ -172,7 +173,7 @@ const (
 var errPattern = protocol.Err("pattern takes too long to match")
 
 func (m *matcher) start(c *call) {
-	m.granted = minMatchSteps + matchStepsPerKey*int64(c.st.databases[c.db].lenAt(c.nowMillis))
+	m.granted = minMatchSteps + matchStepsPerKey*int64(c.st.databases[c.db].Len(c.nowMillis))
 	m.granted = min(m.granted, max(0, (c.ceiling-c.work)/stepWork))
 	m.steps = m.granted
 }
@@ -192,8 +193,8 @@ func (m *matcher) match(key string) bool {
 func randomkeyOp(c *call) protocol.Value {
 	c.meetAll()
 	reply := protocol.Null
-	take := func(it *item) bool {
-		reply = protocol.Bulk(it.key())
+	take := func(it *keyspace.Item) bool {
+		reply = protocol.Bulk(it.Key())
 		return false
 	}
 	c.ascend(c.random(), take)

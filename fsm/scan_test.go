@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -85,17 +87,17 @@ func TestScanSamePosition(t *testing.T) {
 		d.do("set", fmt.Sprint(i), "v")
 	}
 	// No two real keys are known whose hashes share 53 bits, so lie about them.
-	var items []item
+	var items []keyspace.Item
 	db := d.m.st.databases[0]
-	db.ascend(0, 0, func(it *item) bool {
+	db.Ascend(0, 0, func(it *keyspace.Item) bool {
 		items = append(items, *it)
 		return true
 	})
-	d.m.st.databases[0] = newDatabase(0)
+	d.m.st.databases[0] = keyspace.New(0)
 	for i, it := range items {
 		same := it
-		same.hash = items[i-i%10].hash &^ (1<<cursorShift - 1)
-		d.m.st.databases[0].put(&same)
+		same.Hash = items[i-i%10].Hash &^ (1<<cursorShift - 1)
+		d.m.st.databases[0].Put(&same)
 	}
 	require.Len(t, scanAll(d, func() {}, "count", "3"), 100)
 	require.Len(t, d.do("scan", "0", "count", "1").Elems[1].Elems, 10)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -53,7 +54,7 @@ func (c *call) setWith(key, value string, o *options) protocol.Value {
 	if tooLong(value) {
 		return errTooLong
 	}
-	var old *item
+	var old *keyspace.Item
 	if o.condition != always || o.get || o.keepTTL {
 		old = c.find(key)
 	}
@@ -64,13 +65,13 @@ func (c *call) setWith(key, value string, o *options) protocol.Value {
 	reply := protocol.OK
 	switch {
 	case o.get && old != nil:
-		reply = protocol.Bulk(old.value())
+		reply = protocol.Bulk(old.Value())
 	case o.get || !meets:
 		reply = protocol.Null
 	}
 	if meets {
 		if o.keepTTL && old != nil {
-			deadlineMillis = old.deadlineMillis
+			deadlineMillis = old.DeadlineMillis
 		}
 		c.set(key, value, deadlineMillis)
 	}
@@ -78,7 +79,7 @@ func (c *call) setWith(key, value string, o *options) protocol.Value {
 }
 
 // meets reports whether it, nil for a missing key, is as the condition wants it.
-func (c *call) meets(it *item, cond condition, match string) (bool, protocol.Value) {
+func (c *call) meets(it *keyspace.Item, cond condition, match string) (bool, protocol.Value) {
 	var none protocol.Value
 	switch {
 	case cond == always:
@@ -90,17 +91,17 @@ func (c *call) meets(it *item, cond condition, match string) (bool, protocol.Val
 	case it == nil:
 		return cond == ifNotEqual || cond == ifDigestNotEqual, none
 	case cond == ifEqual:
-		return it.value() == match, none
+		return it.Value() == match, none
 	case cond == ifNotEqual:
-		return it.value() != match, none
+		return it.Value() != match, none
 	case len(match) != 16:
 		return false, protocol.Err("must be exactly 16 hexadecimal characters")
 	}
-	if !c.fits(int64(len(it.value()))) {
+	if !c.fits(int64(len(it.Value()))) {
 		return false, errOverWork
 	}
-	c.spend(int64(len(it.value())))
-	same := strings.EqualFold(digest(it.value()), match)
+	c.spend(int64(len(it.Value())))
+	same := strings.EqualFold(digest(it.Value()), match)
 	return same == (cond == ifDigestEqual), none
 }
 
@@ -119,11 +120,11 @@ func digestOp(c *call) protocol.Value {
 	if it == nil {
 		return protocol.Null
 	}
-	if !c.fits(int64(len(it.value()))) {
+	if !c.fits(int64(len(it.Value()))) {
 		return errOverWork
 	}
-	c.spend(int64(len(it.value())))
-	return protocol.Bulk(digest(it.value()))
+	c.spend(int64(len(it.Value())))
+	return protocol.Bulk(digest(it.Value()))
 }
 
 // delexOp is DEL of one key under a condition. The order of its checks is that
@@ -155,7 +156,7 @@ func delexOp(c *call) protocol.Value {
 
 func delifeqOp(c *call) protocol.Value {
 	it := c.find(c.args[1])
-	if it == nil || it.value() != c.args[2] {
+	if it == nil || it.Value() != c.args[2] {
 		return zero
 	}
 	c.remove(it)

@@ -8,6 +8,7 @@ import (
 	"hash"
 	"io"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -45,15 +46,9 @@ type Snapshot struct {
 	versions         uint64
 	sessions         sessions
 	scripts          scriptCache
-	databases        [protocol.MaxDatabases]capturedKeys
+	databases        [protocol.MaxDatabases]keyspace.Captured
 	swaps            [protocol.MaxDatabases]uint64
 	creations        creations
-}
-
-// capturedKeys are the keys of a database: present counts those that had not ended.
-type capturedKeys struct {
-	keys    keyspace
-	present int
 }
 
 // Snapshot captures the state: pointers, and the 128 KiB of creations, so that it is quick.
@@ -141,7 +136,7 @@ func (w *snapshotWriter) state(s *Snapshot) {
 	}
 	w.scripts(s.scripts)
 	for i := range s.databases {
-		w.database(&s.databases[i], s.clockMillis)
+		w.database(&s.databases[i])
 	}
 	w.flush(0)
 }
@@ -178,17 +173,14 @@ func (w *snapshotWriter) scripts(sc scriptCache) {
 	w.uint(sc.turns)
 }
 
-func (w *snapshotWriter) database(d *capturedKeys, nowMillis int64) {
-	w.uint(uint64(d.present))
-	d.keys.ascend(0, func(it *item) bool {
-		if it.dead(nowMillis) {
-			return true
-		}
-		w.string(it.key())
-		w.string(it.value())
-		w.uint(uint64(it.deadlineMillis))
-		w.uint(it.version)
-		w.uint(uint64(it.encoding))
+func (w *snapshotWriter) database(d *keyspace.Captured) {
+	w.uint(uint64(d.Len()))
+	d.Ascend(func(it *keyspace.Item) bool {
+		w.string(it.Key())
+		w.string(it.Value())
+		w.uint(uint64(it.DeadlineMillis))
+		w.uint(it.Version)
+		w.uint(uint64(it.Encoding))
 		return w.err == nil
 	})
 }

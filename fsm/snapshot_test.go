@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -145,14 +146,16 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 	nonsense := map[string]func(st *state){
 		"deadline that has passed": func(st *state) {
 			st.clockMillis = -5
-			put(st, &item{data: "a", keyLen: 1, deadlineMillis: -3, version: 1})
+			put(st, keyspace.Item{DeadlineMillis: -3, Version: 1})
 		},
-		"version of the future": func(st *state) { put(st, &item{data: "a", keyLen: 1, version: 2}) },
-		"no version":            func(st *state) { put(st, &item{data: "a", keyLen: 1}) },
-		"unknown encoding":      func(st *state) { put(st, &item{data: "a", keyLen: 1, version: 1, encoding: encodingCount}) },
+		"version of the future": func(st *state) { put(st, keyspace.Item{Version: 2}) },
+		"no version":            func(st *state) { put(st, keyspace.Item{}) },
+		"unknown encoding":      func(st *state) { put(st, keyspace.Item{Version: 1, Encoding: keyspace.EncodingCount}) },
 		"wrong order": func(st *state) {
 			for i, key := range []string{"a", "b", "c"} {
-				st.databases[0].put(&item{hash: uint64(i), data: key, keyLen: 1, version: 1})
+				it := keyspace.NewItem(uint64(i), key, "", never, keyspace.EncodingAuto)
+				it.Version = 1
+				st.databases[0].Put(&it)
 			}
 		},
 		"a swap of the future":     func(st *state) { st.swaps[3] = 2 },
@@ -176,9 +179,11 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 	}
 }
 
-func put(st *state, it *item) {
-	it.hash = hashKey(it.key())
-	st.databases[0].put(it)
+// put stores key "a" with the deadline, the version and the encoding of an item.
+func put(st *state, with keyspace.Item) {
+	it := keyspace.NewItem(keyspace.Hash("a"), "a", "", with.DeadlineMillis, with.Encoding)
+	it.Version = with.Version
+	st.databases[0].Put(&it)
 }
 
 func TestRestoreOfTooLongNumber(t *testing.T) {
@@ -286,7 +291,7 @@ func TestHashIsFixed(t *testing.T) {
 		"hello": 0x9555e8555c62dcfd,
 		"v8lf0c11xh8ymlqztfd3eeq16kfn4sspw7fqmnuuq3k3t75em5wdizgcdw7uc26nnf961u2jkfzkjytls2kwlj7626sd": 0x00006c38adf31777,
 	} {
-		require.Equal(t, want, hashKey(key), "%q", key)
+		require.Equal(t, want, keyspace.Hash(key), "%q", key)
 	}
 }
 

@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast/holdfast/protocol"
+import (
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
+)
 
 // sweepLimit is how many keys one entry removes at most because their time is
 // over. A million leases that end in one instant then cost a hundred short
@@ -17,7 +20,7 @@ type state struct {
 	// versions counts the items stored so far, those that had ended when they came
 	// among them, and the swaps of databases.
 	versions  uint64
-	databases [protocol.MaxDatabases]*database
+	databases [protocol.MaxDatabases]*keyspace.Keyspace
 	sessions  sessions
 	scripts   scriptCache
 	// swaps are the versions at which the databases were last swapped.
@@ -36,7 +39,7 @@ func (st *state) nextVersion() uint64 {
 func newState() *state {
 	st := &state{scripts: newScriptCache()}
 	for i := range st.databases {
-		st.databases[i] = newDatabase(0)
+		st.databases[i] = keyspace.New(0)
 	}
 	return st
 }
@@ -47,7 +50,7 @@ func (st *state) advance(stampMillis, wallOffsetMillis int64) (swept int) {
 	st.clockMillis = max(st.clockMillis, stampMillis)
 	st.wallOffsetMillis = wallOffsetMillis
 	for _, d := range st.databases {
-		d.advance(st.clockMillis)
+		d.Advance(st.clockMillis)
 	}
 	st.sumItems()
 	return st.sweep()
@@ -56,7 +59,7 @@ func (st *state) advance(stampMillis, wallOffsetMillis int64) (swept int) {
 // sweep removes keys that are absent already: at most [sweepLimit] of them.
 func (st *state) sweep() (swept int) {
 	for _, d := range st.databases {
-		swept += d.sweep(st.clockMillis, sweepLimit-swept)
+		swept += d.Sweep(st.clockMillis, sweepLimit-swept)
 	}
 	return swept
 }
@@ -66,8 +69,8 @@ func (st *state) sweep() (swept int) {
 // stamp at once, and so the sweep goes on.
 func (st *state) nextDue() (dueMillis int64, ok bool) {
 	for _, d := range st.databases {
-		if first, some := d.deadlines.first(); some {
-			due := saturatingAdd(first.deadlineMillis, 1)
+		if deadlineMillis, some := d.FirstDeadline(); some {
+			due := saturatingAdd(deadlineMillis, 1)
 			if !ok || due < dueMillis {
 				dueMillis, ok = due, true
 			}
@@ -88,7 +91,7 @@ func (st *state) capture() *Snapshot {
 		scripts:          st.scripts.copy(),
 	}
 	for i, d := range st.databases {
-		s.databases[i] = capturedKeys{keys: d.keys.copy(), present: d.lenAt(st.clockMillis)}
+		s.databases[i] = d.Capture(st.clockMillis)
 	}
 	return s
 }

@@ -23,9 +23,7 @@ func (m *Machine) Stats() Stats {
 	s := Stats{Scripts: m.st.scripts.bySHA.Len(), Expired: m.expired}
 	s.UsedBytes = m.st.usedBytes() + m.st.sessions.usedBytes()
 	for i, d := range m.st.databases {
-		over := d.dueAt(m.st.clockMillis)
-		s.Keys[i] = d.keys.len() - over
-		s.Expires[i] = d.deadlines.len() - over
+		s.Keys[i], s.Expires[i] = d.Len(m.st.clockMillis), d.Expires(m.st.clockMillis)
 	}
 	return s
 }

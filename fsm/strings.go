@@ -3,6 +3,7 @@ package fsm
 import (
 	"strings"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -17,7 +18,7 @@ func getOp(c *call) protocol.Value {
 	if it == nil {
 		return protocol.Null
 	}
-	return protocol.Bulk(it.value())
+	return protocol.Bulk(it.Value())
 }
 
 func getdelOp(c *call) protocol.Value {
@@ -25,7 +26,7 @@ func getdelOp(c *call) protocol.Value {
 	if it == nil {
 		return protocol.Null
 	}
-	value := it.value()
+	value := it.Value()
 	c.remove(it)
 	return protocol.Bulk(value)
 }
@@ -40,14 +41,14 @@ func getexOp(c *call) protocol.Value {
 	if it == nil {
 		return protocol.Null
 	}
-	value := it.value()
+	value := it.Value()
 	if o.unit != expiryNone {
 		deadlineMillis, problem, ok := c.deadline(o.unit, o.amount)
 		if !ok {
 			return problem
 		}
 		c.expire(it, deadlineMillis)
-	} else if o.persist && it.deadlineMillis != never {
+	} else if o.persist && it.DeadlineMillis != never {
 		c.expire(it, never)
 	}
 	return protocol.Bulk(value)
@@ -57,7 +58,7 @@ func mgetOp(c *call) protocol.Value {
 	elems := make([]protocol.Value, len(c.args)-1)
 	for i, key := range c.args[1:] {
 		if it := c.find(key); it != nil {
-			elems[i] = protocol.Bulk(it.value())
+			elems[i] = protocol.Bulk(it.Value())
 		}
 	}
 	return protocol.Array(elems...)
@@ -121,7 +122,7 @@ func (c *call) setAll(pairs []string, o *options, done protocol.Value) protocol.
 		ends := deadlineMillis
 		if o.keepTTL {
 			if old := c.find(pairs[i]); old != nil {
-				ends = old.deadlineMillis
+				ends = old.DeadlineMillis
 			}
 		}
 		c.set(pairs[i], pairs[i+1], ends)
@@ -134,7 +135,7 @@ func strlenOp(c *call) protocol.Value {
 	if it == nil {
 		return zero
 	}
-	return protocol.Integer(int64(len(it.value())))
+	return protocol.Integer(int64(len(it.Value())))
 }
 
 func appendOp(c *call) protocol.Value {
@@ -147,14 +148,14 @@ func appendOp(c *call) protocol.Value {
 		c.set(key, tail, never)
 		return protocol.Integer(int64(len(tail)))
 	}
-	length := len(it.value()) + len(tail)
+	length := len(it.Value()) + len(tail)
 	if length > maxValueBytes {
 		return errTooLong
 	}
 	if !c.fits(int64(length)) {
 		return errOverWork
 	}
-	c.store(c.db, c.newItem(key, it.value()+tail, it.deadlineMillis, encodingRaw))
+	c.store(c.db, c.newItem(key, it.Value()+tail, it.DeadlineMillis, keyspace.EncodingRaw))
 	return protocol.Integer(int64(length))
 }
 
@@ -168,7 +169,7 @@ func getrangeOp(c *call) protocol.Value {
 	if it == nil {
 		return protocol.Bulk("")
 	}
-	value := it.value()
+	value := it.Value()
 	n := int64(len(value))
 	if first < 0 && last < 0 && first > last {
 		return protocol.Bulk("")
@@ -198,7 +199,7 @@ func setrangeOp(c *call) protocol.Value {
 	var value string
 	deadlineMillis := int64(never)
 	if it := c.find(key); it != nil {
-		value, deadlineMillis = it.value(), it.deadlineMillis
+		value, deadlineMillis = it.Value(), it.DeadlineMillis
 	}
 	if patch == "" {
 		return protocol.Integer(int64(len(value)))
@@ -221,6 +222,6 @@ func setrangeOp(c *call) protocol.Value {
 	if b.Len() < len(value) {
 		b.WriteString(value[b.Len():])
 	}
-	c.store(c.db, c.newItem(key, b.String(), deadlineMillis, encodingRaw))
+	c.store(c.db, c.newItem(key, b.String(), deadlineMillis, keyspace.EncodingRaw))
 	return protocol.Integer(int64(b.Len()))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
@@ -35,11 +36,11 @@ func TestStorm(t *testing.T) {
 	require.Equal(t, int64(n+1), d.do("dbsize").Num)
 	d.nowMillis += 101
 	d.advance(0)
-	left := d.m.st.databases[0].keys.len()
+	left := d.m.st.databases[0].Stored()
 	require.Equal(t, n+1-sweepLimit, left)
 
 	fresh := restored(t, d.m) // has none of them
-	require.Equal(t, 1, fresh.st.databases[0].keys.len())
+	require.Equal(t, 1, fresh.st.databases[0].Stored())
 	require.Equal(t, dump(t, d.m), dump(t, fresh))
 	require.Equal(t, 1, d.m.Stats().Keys[0])
 	require.Zero(t, d.m.Stats().Expires[0])
@@ -71,8 +72,8 @@ func TestSweepDrivesItself(t *testing.T) {
 		entries++
 	}
 	require.Equal(t, 3, entries)
-	require.Zero(t, d.m.st.databases[0].keys.len())
-	require.Zero(t, d.m.st.databases[0].deadlines.len())
+	require.Zero(t, d.m.st.databases[0].Stored())
+	require.Zero(t, d.m.st.databases[0].Expires(math.MinInt64))
 }
 
 // A key that ends with the end of time is never due.
@@ -99,7 +100,7 @@ func TestSetAgainBeforeSwept(t *testing.T) {
 		d.advance(1)
 	}
 	require.Equal(t, int64(n), d.do("dbsize").Num)
-	require.Equal(t, n, d.m.st.databases[0].keys.len())
+	require.Equal(t, n, d.m.st.databases[0].Stored())
 }
 
 func TestSweepAll(t *testing.T) {
@@ -109,10 +110,10 @@ func TestSweepAll(t *testing.T) {
 		d.fill("live", 1000, 5000)
 		d.do("set", "eternal", "v")
 		db := d.m.st.databases[0]
-		db.advance(d.nowMillis + 101)
-		require.Equal(t, dead, db.sweepAll(db.clockMillis))
-		require.Equal(t, 1001, db.keys.len())
-		require.Equal(t, 1000, db.deadlines.len())
+		db.Advance(d.nowMillis + 101)
+		require.Equal(t, dead, db.SweepAll(d.nowMillis+101))
+		require.Equal(t, 1001, db.Stored())
+		require.Equal(t, 1000, db.Expires(math.MinInt64))
 		require.NoError(t, checkDatabase(db))
 		require.Equal(t, int64(1001), d.do("dbsize").Num)
 		d.advance(5001)
@@ -120,36 +121,38 @@ func TestSweepAll(t *testing.T) {
 	}
 }
 
-// checkDatabase checks the invariants of a database.
-func checkDatabase(d *database) error {
-	if err := checkKeyspace(&d.keys); err != nil {
-		return err
-	}
-	if err := checkCalendar(&d.deadlines); err != nil {
-		return err
-	}
+// checkDatabase checks what a database promises: its items are in order and each has the hash of its
+// key, and every count is that of the items. Package keyspace checks what is inside.
+func checkDatabase(d *keyspace.Keyspace) error {
 	var err error
-	var want []due
-	bytes := int64(0)
-	d.keys.ascend(0, func(it *item) bool {
-		if it.hash != hashKey(it.key()) {
-			err = fmt.Errorf("key %q: its hash is wrong", it.key())
+	var previous keyspace.Item
+	var deadlines []int64
+	count := 0
+	d.Ascend(0, math.MinInt64, func(it *keyspace.Item) bool {
+		if count > 0 && !previous.Before(it) || it.Hash != keyspace.Hash(it.Key()) {
+			err = fmt.Errorf("key %q: its hash is wrong, or its place", it.Key())
 		}
-		if it.deadlineMillis != never {
-			want = append(want, it.due())
+		if it.DeadlineMillis != never {
+			deadlines = append(deadlines, it.DeadlineMillis)
 		}
-		bytes += d.countOf(it)
+		previous = *it
+		count++
 		return err == nil
 	})
 	if err != nil {
 		return err
 	}
-	if bytes != d.bytes {
-		return fmt.Errorf("items of %d bytes are counted as %d", bytes, d.bytes)
+	slices.Sort(deadlines)
+	if first, ok := d.FirstDeadline(); ok != (len(deadlines) > 0) || ok && first != deadlines[0] {
+		return fmt.Errorf("the first deadline is %d, those of the keys %v", first, deadlines)
 	}
-	slices.SortFunc(want, due.compare)
-	if got := listed(&d.deadlines); !slices.Equal(want, got) {
-		return fmt.Errorf("deadlines are %v, those of the keys %v", got, want)
+	for i, deadline := range deadlines {
+		if i > 0 && deadline == deadlines[i-1] {
+			continue
+		}
+		if got := d.Len(deadline); got != count-i {
+			return fmt.Errorf("%d keys are there at %d, counted as %d", count-i, deadline, got)
+		}
 	}
 	return nil
 }
@@ -167,7 +170,7 @@ func TestPassedKeysAreSwept(t *testing.T) {
 	for _, reply := range d.apply(body) {
 		require.True(t, reply.IsNull())
 	}
-	require.Zero(t, d.m.st.databases[0].keys.len())
+	require.Zero(t, d.m.st.databases[0].Stored())
 	require.NoError(t, checkDatabase(d.m.st.databases[0]))
 }
 

@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"go/types"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,11 +25,18 @@ var forbidden = []string{
 // onlyInMachine may be imported by fsm.go, where the one lock is.
 var onlyInMachine = []string{"sync", "sync/atomic"}
 
-// TestPurity holds the package to its promise: no clock, no I/O, no goroutine,
+// TestPurity holds this package and keyspace to their promise: no clock, no I/O, no goroutine,
 // no range over a map whose order could show.
 func TestPurity(t *testing.T) {
+	for folder, least := range map[string]int{".": 10, "keyspace": 5} {
+		t.Run(folder, func(t *testing.T) { checkPurity(t, folder, least) })
+	}
+}
+
+// checkPurity checks the package of a folder, which has more than so many files.
+func checkPurity(t *testing.T, folder string, least int) {
 	positions := token.NewFileSet()
-	entries, err := os.ReadDir(".")
+	entries, err := os.ReadDir(folder)
 	require.NoError(t, err)
 	var files []*ast.File
 	for _, entry := range entries {
@@ -36,16 +44,16 @@ func TestPurity(t *testing.T) {
 		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		if built, err := build.Default.MatchFile(".", name); err != nil || !built {
+		if built, err := build.Default.MatchFile(folder, name); err != nil || !built {
 			require.NoError(t, err)
 			continue // a mutant, which is wrong on purpose
 		}
-		file, err := parser.ParseFile(positions, name, nil, parser.ParseComments)
+		file, err := parser.ParseFile(positions, filepath.Join(folder, name), nil, parser.ParseComments)
 		require.NoError(t, err)
 		checkImports(t, name, file)
 		files = append(files, file)
 	}
-	require.Greater(t, len(files), 10)
+	require.Greater(t, len(files), least)
 	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
 	config := types.Config{Importer: importer.ForCompiler(positions, "source", nil)}
 	_, err = config.Check("github.com/holdfast/holdfast/fsm", positions, files, info)

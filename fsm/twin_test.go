@@ -47,14 +47,15 @@ func TestLookingAhead(t *testing.T) {
 	log := newLog(1)
 	together, apart := newDriver(t), newDriver(t)
 	for _, d := range []*driver{together, apart} {
-		d.fill("k", aheadFrom+1000, 1<<40)
+		d.fill("k", 1<<14+1000, 1<<40)
+		require.True(t, d.m.st.databases[0].Large())
 	}
 	looked := 0
 	for i := range 200 {
 		entry := log.next()
 		var got, want recorder
 		require.NoError(t, together.m.Apply(entry, &got))
-		looked += len(together.m.call.ahead.args)
+		looked += len(together.m.call.prefetch.args)
 
 		e, err := protocol.DecodeEntry(string(entry))
 		require.NoError(t, err)

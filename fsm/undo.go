@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast/holdfast/protocol"
+import (
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
+)
 
 // journal notes what a script or a transaction changes, so that it can be undone. Items share their
 // data and databases are replaced whole, so a change is small.
@@ -22,12 +25,12 @@ type savepoint struct {
 
 // change is an item's, or a database's in its whole.
 type change struct {
-	database *database // the changed one, or the one that was replaced
+	database *keyspace.Keyspace // the changed one, or the one that was replaced
 	whole    bool
 	number   int  // of the database that was replaced whole
 	replaced bool // an item was there before
-	before   item
-	item     item // what came there where nothing was
+	before   keyspace.Item
+	item     keyspace.Item // what came there where nothing was
 }
 
 // noted is what stood in a place of [creations].
@@ -84,9 +87,9 @@ func (c *call) undoTo(from *savepoint) {
 		case ch.whole:
 			st.databases[ch.number] = ch.database
 		case ch.replaced:
-			ch.database.put(&ch.before)
+			ch.database.Put(&ch.before)
 		default:
-			ch.database.remove(ch.item.hash, ch.item.key())
+			ch.database.Remove(ch.item.Hash, ch.item.Key())
 		}
 	}
 	for i := len(j.creations) - 1; i >= from.creations; i-- {

@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast/holdfast/protocol"
+import (
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
+)
 
 // creations remember, by a hash of database and key, when a key last came that
 // had not been there: the number of its version. A key that was missing at WATCH
@@ -28,15 +31,15 @@ func (cs *creations) count() (n uint64) {
 func (c *call) remembers() bool { return c.entryVersion != 1 }
 
 // noteCreation notes that it came where nothing was.
-func (c *call) noteCreation(db int, it *item) {
+func (c *call) noteCreation(db int, it *keyspace.Item) {
 	if !c.remembers() {
 		return
 	}
-	place := c.st.creations.place(db, it.hash)
+	place := c.st.creations.place(db, it.Hash)
 	if c.undo != nil {
 		c.undo.noteCreation(place, c.st.creations[place])
 	}
-	c.st.creations[place] = it.version
+	c.st.creations[place] = it.Version
 }
 
 // noteSwap notes that two databases were exchanged. It takes a version, as a store does.
@@ -108,7 +111,7 @@ func (c *call) changedSince(w *protocol.Watch, m mark) bool {
 	case m.missing():
 		return it != nil || c.st.creations[c.st.creations.place(w.DB, c.hashOf(w.Key))] > m.versions()
 	default:
-		return it == nil || it.version > m.versions()
+		return it == nil || it.Version > m.versions()
 	}
 }
 
@@ -116,7 +119,7 @@ func (c *call) changedSince(w *protocol.Watch, m mark) bool {
 // version 1 compare.
 func (c *call) versionOf(w *protocol.Watch) uint64 {
 	if it := c.findIn(w.DB, w.Key); it != nil {
-		return it.version
+		return it.Version
 	}
 	return 0
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -188,7 +189,7 @@ func TestCreationInThePlaceOfEnded(t *testing.T) {
 	d.fill("k", 2*sweepLimit+10, 100) // the next two entries do not sweep them all
 	d.do("set", "last", "v", "px", "101")
 	d.advance(102)
-	require.NotNil(t, d.m.st.databases[0].keys.find(hashKey("last"), "last"), "it waits to be swept")
+	require.NotNil(t, d.m.st.databases[0].Find(keyspace.Hash("last"), "last"), "it waits to be swept")
 	other := &driver{t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset}
 	require.Equal(t, d.m.Hash(), other.m.Hash())
 	marked := uint64(newMark(d.m.st.versions, true))

@@ -1,0 +1,174 @@
+package keyspace
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// listed is what stands in a deadlineIndex, in order.
+func listed(c *deadlineIndex) (all []deadline) {
+	for _, ch := range c.chunks {
+		for i := range ch.blocks {
+			all = append(all, ch.blocks[i].deadlines[:ch.blocks[i].n]...)
+		}
+	}
+	return all
+}
+
+func compareDeadlines(a, b deadline) int {
+	return cmp.Or(cmp.Compare(a.millis, b.millis), cmp.Compare(a.hash, b.hash))
+}
+
+// checkDeadlines checks the invariants of a deadlineIndex.
+func checkDeadlines(c *deadlineIndex) error {
+	var lows []deadline
+	count := 0
+	for _, ch := range c.chunks {
+		inChunk, bytes := 0, int64(0)
+		for i := range ch.blocks {
+			p := &ch.blocks[i]
+			if p.n == 0 {
+				return fmt.Errorf("block %d of %d is empty", i, len(ch.blocks))
+			}
+			if p.deadlines[0].before(p.low) {
+				return fmt.Errorf("a block begins with %v before its low, %v", p.deadlines[0], p.low)
+			}
+			if n := len(lows); n > 0 && p.low.before(lows[n-1]) {
+				return fmt.Errorf("blocks are out of order")
+			}
+			lows = append(lows, p.low)
+			inChunk += p.n
+			bytes += p.bytes
+			if sum := sumBytes(p.deadlines[:p.n]); sum != p.bytes {
+				return fmt.Errorf("a block of %d bytes is counted as %d", sum, p.bytes)
+			}
+		}
+		if bytes != ch.bytes {
+			return fmt.Errorf("a chunk of %d bytes is counted as %d", bytes, ch.bytes)
+		}
+		if inChunk == 0 || inChunk != ch.count {
+			return fmt.Errorf("a chunk of %d is counted as %d", inChunk, ch.count)
+		}
+		count += inChunk
+	}
+	if count != c.count {
+		return fmt.Errorf("%d deadlines are counted as %d", count, c.count)
+	}
+	if !slices.IsSortedFunc(listed(c), compareDeadlines) {
+		return fmt.Errorf("deadlines are out of order")
+	}
+	return nil
+}
+
+// exerciseDeadlines runs steps over a deadlineIndex and over a sorted slice. Instants lie
+// within width of a clock that goes on.
+func exerciseDeadlines(t *testing.T, steps []byte, width, hashes int64) {
+	var c deadlineIndex
+	var m []deadline
+	state := uint64(1)
+	for i, step := range steps {
+		state = state*6364136223846793005 + uint64(step)*1442695040888963407 + 1
+		clock := int64(i / 16)
+		d := deadline{clock - 10 + int64(state>>33)%width, state >> 20 % uint64(hashes)}
+		at, _ := slices.BinarySearchFunc(m, d, compareDeadlines)
+		switch {
+		case step < 120:
+			c.add(d)
+			m = slices.Insert(m, at, d)
+		case step < 230 && len(m) > 0:
+			at %= len(m)
+			c.remove(m[at])
+			m = slices.Delete(m, at, at+1)
+		case step < 240:
+			first, _ := slices.BinarySearchFunc(m, deadline{d.millis, 0}, compareDeadlines)
+			require.Equal(t, first, c.before(d.millis))
+			require.Equal(t, sumBytes(m[:first]), c.bytesBefore(d.millis))
+			next, ok := c.next(d.millis)
+			require.Equal(t, first < len(m), ok)
+			if ok {
+				require.Equal(t, m[first].millis, next)
+			}
+		case step < 250 && i%64 == 0:
+			require.NoError(t, checkDeadlines(&c))
+		case step == 255 && i%64 == 0:
+			first, _ := slices.BinarySearchFunc(m, deadline{clock, 0}, compareDeadlines)
+			c.dropBefore(clock)
+			m = slices.Delete(m, 0, first)
+		}
+		require.Equal(t, len(m), c.count)
+		first, ok := c.first()
+		require.Equal(t, len(m) > 0, ok)
+		if ok {
+			require.Equal(t, m[0], first)
+		}
+	}
+	require.NoError(t, checkDeadlines(&c))
+	require.True(t, slices.Equal(m, listed(&c)))
+}
+
+func TestDeadlineIndexModel(t *testing.T) {
+	rng := rand.New(rand.NewSource(1))
+	for _, width := range []int64{1, 30, 100_000} {
+		for _, hashes := range []int64{1, 3, 1 << 40} {
+			steps := make([]byte, 30_000)
+			for j := range steps {
+				steps[j] = byte(rng.Intn(256))
+				if j/10_000%2 == 0 && rng.Intn(2) == 0 {
+					steps[j] = 0 // grow, then shrink
+				}
+			}
+			t.Run(fmt.Sprint(width, "-", hashes), func(t *testing.T) { exerciseDeadlines(t, steps, width, hashes) })
+		}
+	}
+}
+
+func FuzzDeadlineIndex(f *testing.F) {
+	f.Add([]byte("\x00\x00\x00\xe6\x80\xff"), uint16(10), uint16(2))
+	f.Fuzz(func(t *testing.T, steps []byte, width, hashes uint16) {
+		exerciseDeadlines(t, steps, int64(width)+1, int64(hashes)+1)
+	})
+}
+
+// TestDeadlinesOfManyChunks: enough for several chunks, filled and emptied from all sides.
+func TestDeadlinesOfManyChunks(t *testing.T) {
+	const n = 150_000
+	rng := rand.New(rand.NewSource(1))
+	for _, order := range []string{"up", "down", "any"} {
+		instants := rng.Perm(n)
+		switch order {
+		case "up":
+			slices.Sort(instants)
+		case "down":
+			slices.Sort(instants)
+			slices.Reverse(instants)
+		}
+		var c deadlineIndex
+		for _, i := range instants {
+			c.add(deadline{int64(i), uint64(i)})
+		}
+		require.NoError(t, checkDeadlines(&c))
+		require.Greater(t, len(c.chunks), 3)
+		require.Equal(t, n/2, c.before(n/2))
+		for _, ch := range c.chunks {
+			first := ch.blocks[0].deadlines[0].millis
+			next, ok := c.next(first) // what is just before stands in the chunk before
+			require.True(t, ok)
+			require.Equal(t, first, next)
+		}
+		for at, i := range rng.Perm(n) {
+			if at%20 != 0 {
+				c.remove(deadline{int64(i), uint64(i)})
+			}
+		}
+		require.NoError(t, checkDeadlines(&c))
+		require.Equal(t, n/20, c.count)
+		c.dropBefore(n)
+		require.Zero(t, c.count)
+		require.Empty(t, c.chunks)
+	}
+}

@@ -1,0 +1,192 @@
+package keyspace
+
+import "slices"
+
+// directory holds items in the order of (hash, key). The first bits of the hash lead through the top
+// to a segment, the next ones to a bucket: extendible hashing (Fagin, Nievergelt, Pippenger,
+// Strong 1979) in two levels. Growth copies at most one segment of 1,024 pointers, or the top,
+// which is a thousandth of all pointers.
+//
+// A directory is copied in constant time. A directory changes the top, a segment or a bucket in
+// place only if the part has the directory's stamp, and otherwise changes a copy. copy raises the
+// stamp of both directories above the stamps of all parts that they share.
+//
+// Invariants: the depth of a segment or bucket is the number of first bits that all its hashes have
+// in common, and it stands in all places that begin with these bits. A part with the current stamp
+// is reached through parts with the current stamp alone.
+type directory struct {
+	stamp    uint64
+	topStamp uint64     // of the slice top
+	top      []*segment // by the first bits
+	topShift uint8      // 64 less the number of these bits
+	count    int
+	// expected is the number of items to come in the order of their hashes. The hashes of the first
+	// of them begin alike, which is then no reason for an overflow.
+	expected int
+}
+
+// segment is the buckets below one or more places of the top.
+type segment struct {
+	stamp   uint64
+	depth   uint8
+	bits    uint8
+	buckets []*bucket // by the bits after the first depth; 1<<bits
+	// single counts the buckets that have one place only. At 0 the segment can be halved.
+	single int
+}
+
+func newDirectory() directory {
+	s := &segment{buckets: []*bucket{{}}, single: 1}
+	return directory{top: []*segment{s}, topShift: 64}
+}
+
+// copy returns a directory that shares all parts with d. Neither sees later changes of the other.
+func (d *directory) copy() directory {
+	d.stamp++
+	return *d
+}
+
+func (d *directory) segmentOf(hash uint64) *segment { return d.top[hash>>d.topShift] }
+
+// place is the index of hash among the buckets.
+func (s *segment) place(hash uint64) int { return int(hash << s.depth >> (64 - s.bits)) }
+
+func (d *directory) bucketOf(hash uint64) *bucket {
+	s := d.segmentOf(hash)
+	return s.buckets[s.place(hash)]
+}
+
+// find returns the item of a key, nil if there is none. The pointer is good until the next change.
+func (d *directory) find(hash uint64, key string) *Item { return d.bucketOf(hash).get(hash, key) }
+
+// put stores an item, and returns the former item of its key.
+func (d *directory) put(it *Item) (prev Item, replaced bool) {
+	for {
+		b := d.own(it.Hash)
+		if b.overflow != nil {
+			prev, replaced = b.overflow.Set(*it)
+		} else if i := b.find(it.Hash, it.Key()); i >= 0 {
+			prev, replaced = b.slots[i], true
+			b.slots[i] = *it
+		} else if !b.full() {
+			b.add(it)
+		} else {
+			d.split(it.Hash)
+			continue
+		}
+		if !replaced {
+			d.count++
+		}
+		return prev, replaced
+	}
+}
+
+// remove takes out the item of a key, and returns it.
+func (d *directory) remove(hash uint64, key string) (prev Item, ok bool) {
+	b := d.own(hash)
+	if b.overflow != nil {
+		prev, ok = b.overflow.Delete(probe(hash, key))
+	} else if i := b.find(hash, key); i >= 0 {
+		prev, ok = b.slots[i], true
+		b.drop(i)
+	}
+	if ok {
+		d.count--
+		d.shrink(hash, b)
+	}
+	return prev, ok
+}
+
+// withDeadline returns an item with this deadline, nil if there is none.
+func (d *directory) withDeadline(want deadline) (found *Item) {
+	d.bucketOf(want.hash).ascendDeadline(want, func(it *Item) bool {
+		if it.deadline() == want {
+			found = it
+		}
+		return found == nil
+	})
+	return found
+}
+
+// ascend calls f for the items whose hash is at least from, in order, until f returns false. f must
+// not keep the pointer.
+func (d *directory) ascend(from uint64, f func(it *Item) bool) {
+	for {
+		b := d.bucketOf(from)
+		if !b.ascend(from, f) {
+			return
+		}
+		if from = b.end(from); from == 0 {
+			return
+		}
+	}
+}
+
+// end is the first hash behind the bucket, to which hash belongs; 0 behind the last bucket.
+func (b *bucket) end(hash uint64) uint64 { return hash | (1<<(64-b.depth) - 1) + 1 }
+
+// removeEnded takes out all items that have ended at nowMillis.
+func (d *directory) removeEnded(nowMillis int64) {
+	for from := uint64(0); ; {
+		b := d.bucketOf(from)
+		end := b.end(from)
+		if b.hasEnded(nowMillis) {
+			b = d.own(from)
+			before := b.len()
+			b.removeEnded(nowMillis)
+			d.count -= before - b.len()
+			d.shrink(from, b)
+		}
+		if from = end; from == 0 {
+			return
+		}
+	}
+}
+
+// own returns the bucket of hash, copied if need be, so that it may be changed.
+func (d *directory) own(hash uint64) *bucket {
+	b := d.bucketOf(hash)
+	if b.stamp == d.stamp {
+		return b
+	}
+	s := d.ownSegment(hash)
+	b = b.clone(d.stamp)
+	s.set(hash, b)
+	return b
+}
+
+// ownSegment returns the segment of hash, copied if need be, so that it may be changed.
+func (d *directory) ownSegment(hash uint64) *segment {
+	s := d.segmentOf(hash)
+	if s.stamp == d.stamp {
+		return s
+	}
+	c := *s
+	c.stamp, c.buckets = d.stamp, slices.Clone(s.buckets)
+	d.set(hash, &c)
+	return &c
+}
+
+// set puts a segment into its places. hash is any hash of the segment.
+func (d *directory) set(hash uint64, s *segment) {
+	if d.topStamp != d.stamp {
+		d.top, d.topStamp = slices.Clone(d.top), d.stamp
+	}
+	n := len(d.top) >> s.depth
+	from := int(hash>>d.topShift) &^ (n - 1)
+	for i := range d.top[from : from+n] {
+		d.top[from+i] = s
+	}
+}
+
+// set puts a bucket into its places. hash is any hash of the bucket.
+func (s *segment) set(hash uint64, b *bucket) {
+	n := s.places(b)
+	from := s.place(hash) &^ (n - 1)
+	for i := range s.buckets[from : from+n] {
+		s.buckets[from+i] = b
+	}
+}
+
+// places is the number of places of a bucket.
+func (s *segment) places(b *bucket) int { return len(s.buckets) >> (b.depth - s.depth) }

@@ -1,0 +1,284 @@
+package keyspace
+
+import (
+	"fmt"
+	"math/rand"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// checkDirectory checks the invariants of a directory.
+func checkDirectory(d *directory) error {
+	if len(d.top) != 1<<(64-d.topShift) {
+		return fmt.Errorf("the top has %d places and shift %d", len(d.top), d.topShift)
+	}
+	count := 0
+	for i := 0; i < len(d.top); i += len(d.top) >> d.top[i].depth {
+		s := d.top[i]
+		if span := len(d.top) >> s.depth; i%span != 0 || slices.ContainsFunc(d.top[i:i+span], func(t *segment) bool { return t != s }) {
+			return fmt.Errorf("a segment of depth %d at %d of %d stands wrong", s.depth, i, len(d.top))
+		}
+		if s.stamp > d.stamp || s.stamp == d.stamp && d.topStamp != d.stamp && d.stamp != 0 {
+			return fmt.Errorf("a segment has stamp %d of %d", s.stamp, d.stamp)
+		}
+		prefix := uint64(i) << (d.topShift & 63)
+		n, err := checkSegment(d, s, prefix)
+		if err != nil {
+			return err
+		}
+		count += n
+	}
+	if count != d.count {
+		return fmt.Errorf("%d items, counted as %d", count, d.count)
+	}
+	return nil
+}
+
+func checkSegment(d *directory, s *segment, prefix uint64) (count int, err error) {
+	if len(s.buckets) != 1<<s.bits || s.bits > maxSegmentBits {
+		return 0, fmt.Errorf("a segment has %d places and %d bits", len(s.buckets), s.bits)
+	}
+	single := 0
+	for i := 0; i < len(s.buckets); i += s.places(s.buckets[i]) {
+		b := s.buckets[i]
+		span := s.places(b)
+		if span == 1 {
+			single++
+		}
+		if b.depth < s.depth || span == 0 || i%span != 0 || slices.ContainsFunc(s.buckets[i:i+span], func(m *bucket) bool { return m != b }) {
+			return 0, fmt.Errorf("a bucket of depth %d at %d of %d stands wrong", b.depth, i, len(s.buckets))
+		}
+		if b.stamp > s.stamp || b.stamp > d.stamp {
+			return 0, fmt.Errorf("a bucket has stamp %d, its segment %d", b.stamp, s.stamp)
+		}
+		if err := checkBucket(b, prefix|uint64(i)<<(64-s.bits)>>s.depth); err != nil {
+			return 0, err
+		}
+		count += b.len()
+	}
+	if single != s.single {
+		return 0, fmt.Errorf("%d buckets have one place, counted as %d", single, s.single)
+	}
+	return count, nil
+}
+
+func checkBucket(b *bucket, prefix uint64) (err error) {
+	if b.overflow != nil && (b.n != 0 || b.overflow.Len() <= bucketSlots/4) {
+		return fmt.Errorf("a bucket has %d items in slots, %d in a tree", b.n, b.overflow.Len())
+	}
+	for i := range b.slots {
+		it, tag := &b.slots[i], byte(b.tags[i/8]>>(i%8*8))
+		if i >= int(b.n) && (*it != Item{} || tag != 0) {
+			return fmt.Errorf("slot %d of %d is not empty", i, b.n)
+		}
+		if i < int(b.n) && tag != byte(it.Hash) {
+			return fmt.Errorf("slot %d has tag %x, hash %x", i, tag, it.Hash)
+		}
+	}
+	var previous *Item
+	b.ascend(0, func(it *Item) bool {
+		switch {
+		case it.Hash>>(63-b.depth)>>1 != prefix>>(63-b.depth)>>1:
+			err = fmt.Errorf("hash %x is in the bucket of %x with depth %d", it.Hash, prefix, b.depth)
+		case previous != nil && !previous.Before(it):
+			err = fmt.Errorf("key %q is out of order", it.Key())
+		}
+		copied := *it
+		previous = &copied
+		return err == nil
+	})
+	return err
+}
+
+// directoryModel is what a directory means: a map, sorted when asked.
+type directoryModel map[string]Item
+
+func (m directoryModel) sorted() (items []Item) {
+	for _, it := range m {
+		items = append(items, it)
+	}
+	slices.SortFunc(items, func(a, b Item) int {
+		if a.Before(&b) {
+			return -1
+		}
+		return 1
+	})
+	return items
+}
+
+// items are those of a directory from a hash on.
+func items(d *directory, from uint64) (all []Item) {
+	d.ascend(from, func(it *Item) bool {
+		all = append(all, *it)
+		return true
+	})
+	return all
+}
+
+// copied is a copy with what it held when it was made.
+type copied struct {
+	keys directory
+	want []Item
+}
+
+// hashings are ways to hash: as is, with hashes that collide, with hashes that
+// begin alike, and with few bits at all.
+var hashings = []func(n uint64) uint64{
+	func(n uint64) uint64 { return n * 0x9E3779B97F4A7C15 },
+	func(n uint64) uint64 { return n % 7 << 61 },
+	func(n uint64) uint64 { return n * 0x9E3779B97F4A7C15 >> 50 },
+	func(n uint64) uint64 { return n },
+	func(n uint64) uint64 { return n % 256 << 56 },
+	func(n uint64) uint64 { return n%2<<63 | n/2%1000 },
+}
+
+// exercise runs steps over a directory and over the model, and compares them now
+// and then: also copies, which must stay as they were, and a copy that goes on by itself.
+func exercise(t *testing.T, steps []byte, hashing func(uint64) uint64, keys uint64) {
+	d, m := newDirectory(), directoryModel{}
+	var copies []copied
+	state := uint64(1)
+	for i, step := range steps {
+		state = state*6364136223846793005 + uint64(step)*1442695040888963407 + 1
+		n := state >> 33 % keys
+		key := fmt.Sprint(n)
+		it := Item{data: key + "v", keyLen: uint32(len(key)), Hash: hashing(n), Version: uint64(i + 1), DeadlineMillis: int64(i % 50)}
+		was, there := m[key]
+		switch {
+		case step < 110 || step >= 250 && len(m) == 0:
+			prev, replaced := d.put(&it)
+			require.Equal(t, there, replaced)
+			require.Equal(t, was, prev)
+			m[key] = it
+		case step < 220:
+			prev, removed := d.remove(it.Hash, key)
+			require.Equal(t, there, removed)
+			require.Equal(t, was, prev)
+			delete(m, key)
+		case step < 245:
+			d.touch([]uint64{it.Hash, hashing(n + 1)})
+			found := d.find(it.Hash, key)
+			require.Equal(t, there, found != nil)
+			if there {
+				require.Equal(t, was, *found)
+				require.Equal(t, was.deadline(), d.withDeadline(was.deadline()).deadline())
+			}
+		case step < 248:
+			copies = append(copies, copied{d.copy(), m.sorted()})
+			if step == 247 && i%2 == 0 {
+				d, copies[len(copies)-1].keys = copies[len(copies)-1].keys, d
+			}
+		case step < 250:
+			all := m.sorted()
+			from := hashing(n)
+			first, _ := slices.BinarySearchFunc(all, from, func(it Item, hash uint64) int {
+				if it.Hash < hash {
+					return -1
+				}
+				return 1
+			})
+			require.True(t, slices.Equal(all[first:], items(&d, from)))
+			require.NoError(t, checkDirectory(&d))
+		case step == 255 && i%16 == 0:
+			d.removeEnded(25)
+			for key, it := range m {
+				if it.Ended(25) {
+					delete(m, key)
+				}
+			}
+		}
+		require.Equal(t, len(m), d.count)
+	}
+	require.NoError(t, checkDirectory(&d))
+	require.True(t, slices.Equal(m.sorted(), items(&d, 0)))
+	for i := range copies {
+		require.NoError(t, checkDirectory(&copies[i].keys))
+		require.True(t, slices.Equal(copies[i].want, items(&copies[i].keys, 0)))
+	}
+}
+
+func TestDirectoryModel(t *testing.T) {
+	rng := rand.New(rand.NewSource(1))
+	for i, hashing := range hashings {
+		for _, keys := range []uint64{5, 100, 3000} {
+			steps := make([]byte, 6000)
+			for j := range steps {
+				steps[j] = byte(rng.Intn(256))
+				if j/1500%2 == 0 && steps[j] < 220 && rng.Intn(2) == 0 {
+					steps[j] = 0 // grow, then shrink
+				}
+			}
+			t.Run(fmt.Sprint(i, "-", keys), func(t *testing.T) { exercise(t, steps, hashing, keys) })
+		}
+	}
+}
+
+func FuzzDirectory(f *testing.F) {
+	f.Add([]byte("\x00\x00\x00\xf5\x00\x80\xff"), uint8(0), uint16(100))
+	f.Fuzz(func(t *testing.T, steps []byte, hashing uint8, keys uint16) {
+		exercise(t, steps, hashings[int(hashing)%len(hashings)], uint64(keys)+1)
+	})
+}
+
+// TestDirectoryGrowsAndShrinks: over many segments, and back to one bucket.
+func TestDirectoryGrowsAndShrinks(t *testing.T) {
+	const n = 100_000
+	d := newDirectory()
+	for i := range n {
+		key := fmt.Sprint(i)
+		d.put(&Item{data: key, keyLen: uint32(len(key)), Hash: Hash(key)})
+	}
+	require.NoError(t, checkDirectory(&d))
+	require.Greater(t, len(d.top), 4)
+	before := d.copy()
+	for i := range n - 1 {
+		key := fmt.Sprint(i)
+		_, ok := d.remove(Hash(key), key)
+		require.True(t, ok)
+		if i%10_000 == 0 {
+			require.NoError(t, checkDirectory(&d))
+		}
+	}
+	require.NoError(t, checkDirectory(&d))
+	require.Len(t, d.top, 1)
+	require.Len(t, d.top[0].buckets, 1)
+	require.NoError(t, checkDirectory(&before))
+	require.Len(t, items(&before, 0), n)
+}
+
+// TestKeysWithLikeHashes: who chooses keys whose hashes begin alike, or are the same, does not make the
+// directory grow, and each key is found in a few steps.
+func TestKeysWithLikeHashes(t *testing.T) {
+	for _, shift := range []int{0, 8, 40} {
+		d := newDirectory()
+		for i := range 50_000 {
+			key := fmt.Sprint(i)
+			d.put(&Item{data: key, keyLen: uint32(len(key)), Hash: Hash(key) & (1<<shift - 1)})
+		}
+		require.NoError(t, checkDirectory(&d))
+		places := len(d.top)
+		for _, s := range d.top {
+			places += len(s.buckets)
+		}
+		require.Less(t, places, 1<<23/bucketSlots)
+		require.Len(t, items(&d, 0), 50_000)
+	}
+}
+
+// TestCopyWithLikeHashes: a copy and its original go on without each other, where a tree holds the items, too.
+func TestCopyWithLikeHashes(t *testing.T) {
+	d := newDirectory()
+	const n = 10 * bucketSlots
+	for i := range n {
+		key := fmt.Sprint(i)
+		d.put(&Item{data: key, keyLen: uint32(len(key))})
+	}
+	c := d.copy()
+	for i := range n / 2 {
+		d.remove(0, fmt.Sprint(i))
+	}
+	require.Len(t, items(&d, 0), n/2)
+	require.Len(t, items(&c, 0), n)
+}

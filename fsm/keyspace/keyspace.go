@@ -1,0 +1,138 @@
+package keyspace
+
+// Keyspace is the items of one database, by key hash and by deadline.
+//
+// Invariant: for each item with a deadline, and for nothing else, there is an entry in deadlines.
+//
+// An item that has ended may stay for a while: [Keyspace.Sweep] removes a bounded number. The owner
+// treats it as absent, so the number of such items shows in no reply, no snapshot and no hash.
+type Keyspace struct {
+	items     directory
+	deadlines deadlineIndex
+	// clockMillis is the owner's clock. bytes is what the items count for that have not ended by it,
+	// whether the ended ones were swept or not.
+	clockMillis int64
+	bytes       int64
+}
+
+// New returns an empty keyspace.
+func New(clockMillis int64) *Keyspace {
+	return &Keyspace{items: newDirectory(), clockMillis: clockMillis}
+}
+
+// Find returns the item of a key, nil if there is none. It may have ended. The pointer is good until
+// the next change.
+func (k *Keyspace) Find(hash uint64, key string) *Item { return k.items.find(hash, key) }
+
+// Put stores an item and returns the former item of its key.
+func (k *Keyspace) Put(it *Item) (prev Item, replaced bool) {
+	prev, replaced = k.items.put(it)
+	k.bytes += k.countOf(it)
+	if replaced {
+		k.bytes -= k.countOf(&prev)
+	}
+	if prev.DeadlineMillis == it.DeadlineMillis && (it.DeadlineMillis == Never || prev.class() == it.class()) {
+		return prev, replaced
+	}
+	if prev.DeadlineMillis != Never {
+		k.deadlines.remove(prev.deadline())
+	}
+	if it.DeadlineMillis != Never {
+		k.deadlines.add(it.deadline())
+	}
+	return prev, replaced
+}
+
+// Remove takes out the item of a key, and returns it. Requires: the key is there.
+func (k *Keyspace) Remove(hash uint64, key string) (prev Item) {
+	prev, _ = k.items.remove(hash, key)
+	k.bytes -= k.countOf(&prev)
+	if prev.DeadlineMillis != Never {
+		k.deadlines.remove(prev.deadline())
+	}
+	return prev
+}
+
+// Ascend calls f for the items whose hash is at least fromHash and that have not ended at nowMillis,
+// in the order of (hash, key), until f returns false. f must not keep the pointer. Ascend returns
+// how many items it passed that have ended.
+func (k *Keyspace) Ascend(fromHash uint64, nowMillis int64, f func(it *Item) bool) (ended int) {
+	k.items.ascend(fromHash, func(it *Item) bool {
+		if it.Ended(nowMillis) {
+			ended++
+			return true
+		}
+		return f(it)
+	})
+	return ended
+}
+
+// Advance sets the clock, which never goes back. Items that end by it count no more.
+func (k *Keyspace) Advance(clockMillis int64) {
+	if first, ok := k.deadlines.first(); ok && first.millis < clockMillis {
+		k.bytes -= k.deadlines.bytesBefore(clockMillis) - k.deadlines.bytesBefore(k.clockMillis)
+	}
+	k.clockMillis = clockMillis
+}
+
+// countOf is what an item counts for now.
+func (k *Keyspace) countOf(it *Item) int64 {
+	if it.Ended(k.clockMillis) {
+		return 0
+	}
+	return it.class().bytes()
+}
+
+// Bytes is what the items count for that have not ended by the clock.
+func (k *Keyspace) Bytes() int64 { return k.bytes }
+
+// Stored counts the items, those included that have ended and wait to be swept.
+func (k *Keyspace) Stored() int { return k.items.count }
+
+// Len counts the items that have not ended at nowMillis.
+func (k *Keyspace) Len(nowMillis int64) int { return k.items.count - k.deadlines.before(nowMillis) }
+
+// Expires counts the items with a deadline that have not ended at nowMillis.
+func (k *Keyspace) Expires(nowMillis int64) int {
+	return k.deadlines.count - k.deadlines.before(nowMillis)
+}
+
+// FirstDeadline is the earliest deadline, ended items included.
+func (k *Keyspace) FirstDeadline() (millis int64, ok bool) {
+	first, ok := k.deadlines.first()
+	return first.millis, ok
+}
+
+// EndsBetween reports whether some item has afterMillis <= deadline < untilMillis.
+func (k *Keyspace) EndsBetween(afterMillis, untilMillis int64) bool {
+	if untilMillis <= afterMillis {
+		return false
+	}
+	millis, ok := k.deadlines.next(afterMillis)
+	return ok && millis < untilMillis
+}
+
+// Expect says that n items are to come in the order of their hashes; 0 ends that. Without it, the
+// first of them, whose hashes begin alike, would be taken for an attack.
+func (k *Keyspace) Expect(n int) { k.items.expected = n }
+
+// Captured is the items of a keyspace at one moment. It does not change.
+type Captured struct {
+	items     directory
+	present   int
+	nowMillis int64
+}
+
+// Capture captures the items that have not ended at nowMillis, in constant time. Afterwards the
+// first change in a bucket copies the bucket, and the first change in a segment the segment.
+func (k *Keyspace) Capture(nowMillis int64) Captured {
+	return Captured{items: k.items.copy(), present: k.Len(nowMillis), nowMillis: nowMillis}
+}
+
+// Len counts the captured items.
+func (c *Captured) Len() int { return c.present }
+
+// Ascend calls f for the captured items in order, until f returns false. f must not keep the pointer.
+func (c *Captured) Ascend(f func(it *Item) bool) {
+	c.items.ascend(0, func(it *Item) bool { return it.Ended(c.nowMillis) || f(it) })
+}

@@ -1,0 +1,112 @@
+package keyspace
+
+import (
+	"fmt"
+	"math/rand"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// checkInvariants checks the invariants of a keyspace.
+func checkInvariants(k *Keyspace) error {
+	if err := checkDirectory(&k.items); err != nil {
+		return err
+	}
+	if err := checkDeadlines(&k.deadlines); err != nil {
+		return err
+	}
+	var want []deadline
+	bytes := int64(0)
+	k.items.ascend(0, func(it *Item) bool {
+		if it.DeadlineMillis != Never {
+			want = append(want, it.deadline())
+		}
+		bytes += k.countOf(it)
+		return true
+	})
+	if bytes != k.bytes {
+		return fmt.Errorf("items of %d bytes are counted as %d", bytes, k.bytes)
+	}
+	slices.SortFunc(want, compareDeadlines)
+	if got := listed(&k.deadlines); !slices.Equal(want, got) {
+		return fmt.Errorf("deadlines are %v, those of the items %v", got, want)
+	}
+	return nil
+}
+
+// TestKeyspaceModel runs random changes on a keyspace and on a map. The keyspace sweeps now and then,
+// which shows nowhere; what it captured stays as it was.
+func TestKeyspaceModel(t *testing.T) {
+	t.Parallel()
+	for seed := range int64(20) {
+		rng := rand.New(rand.NewSource(seed))
+		k, m := New(0), directoryModel{}
+		clock := int64(0)
+		var captures []Captured
+		var held [][]Item
+		for range 2000 {
+			n := rng.Intn(200)
+			key := fmt.Sprint(n)
+			_, there := m[key]
+			switch rng.Intn(10) {
+			case 0, 1, 2, 3, 4:
+				it := NewItem(Hash(key), key, fmt.Sprintf("%0*d", rng.Intn(300), n), rng.Int63n(40)*(clock+rng.Int63n(100))/40, EncodingAuto)
+				if it.Ended(clock) {
+					continue
+				}
+				k.Put(&it)
+				m[key] = it
+			case 5, 6:
+				if there {
+					require.Equal(t, m[key], k.Remove(Hash(key), key))
+					delete(m, key)
+				}
+			case 7:
+				clock += rng.Int63n(10)
+				k.Advance(clock)
+				for key, it := range m {
+					if it.Ended(clock) {
+						delete(m, key)
+					}
+				}
+			case 8:
+				if k.Sweep(clock, rng.Intn(20)); rng.Intn(4) == 0 {
+					k.SweepAll(clock)
+				}
+			case 9:
+				if rng.Intn(20) == 0 {
+					captures, held = append(captures, k.Capture(clock)), append(held, m.sorted())
+				}
+			}
+			checkCounts(t, k, m, clock)
+		}
+		require.NoError(t, checkInvariants(k))
+		for i := range captures {
+			var got []Item
+			captures[i].Ascend(func(it *Item) bool { got = append(got, *it); return true })
+			require.Len(t, got, captures[i].Len())
+			require.True(t, slices.Equal(held[i], got))
+		}
+	}
+}
+
+// checkCounts compares the counts of a keyspace with those of the model.
+func checkCounts(t *testing.T, k *Keyspace, m directoryModel, clock int64) {
+	t.Helper()
+	bytes, expires := int64(0), 0
+	soon := false
+	for _, it := range m {
+		bytes += it.class().bytes()
+		if it.DeadlineMillis != Never {
+			expires++
+			soon = soon || it.DeadlineMillis < clock+5
+		}
+	}
+	require.Equal(t, bytes, k.Bytes())
+	require.Equal(t, len(m), k.Len(clock))
+	require.Equal(t, expires, k.Expires(clock))
+	require.Equal(t, soon, k.EndsBetween(clock, clock+5))
+	require.GreaterOrEqual(t, k.Stored(), len(m))
+}

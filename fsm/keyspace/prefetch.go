@@ -1,0 +1,65 @@
+package keyspace
+
+import "math/bits"
+
+// In a large keyspace a search mostly waits for memory: bucket, slot and string, one after another.
+// To touch those of several keys together lets the processor wait for all of them at once. It is a
+// hint and shows nowhere.
+const (
+	// MaxPrefetch is the largest number of hashes that Prefetch takes.
+	MaxPrefetch = 32
+	// prefetchFrom is the number of items that the caches near the processor do not hold.
+	prefetchFrom = 1 << 14
+)
+
+// Large reports whether Prefetch helps: the processor's caches do not hold the keyspace.
+func (k *Keyspace) Large() bool { return k.items.count >= prefetchFrom }
+
+// Prefetch reads what [Keyspace.Find] would read for these hashes, at most [MaxPrefetch].
+func (k *Keyspace) Prefetch(hashes []uint64) { k.items.touch(hashes) }
+
+// prefetchEnded reads what the next steps of a sweep need.
+func (k *Keyspace) prefetchEnded(nowMillis int64) {
+	if !k.Large() {
+		return
+	}
+	var hashes [MaxPrefetch]uint64
+	n := k.deadlines.hashesBefore(nowMillis, hashes[:])
+	k.Prefetch(hashes[:n])
+}
+
+// touch does each step of a search for all hashes before the next step.
+//
+//go:noinline
+func (d *directory) touch(hashes []uint64) (sum uint64) {
+	var buckets [MaxPrefetch]*bucket
+	var slots [MaxPrefetch]uint8
+	for i, hash := range hashes {
+		buckets[i] = d.bucketOf(hash)
+	}
+	for i, hash := range hashes {
+		slots[i] = buckets[i].likelySlot(hash)
+	}
+	for i := range hashes {
+		it := &buckets[i].slots[slots[i]]
+		sum += uint64(len(it.data)) + it.Version
+	}
+	for i := range hashes {
+		if data := buckets[i].slots[slots[i]].data; data != "" {
+			sum += uint64(data[0])
+		}
+	}
+	return sum
+}
+
+// likelySlot is the first slot with the tag of hash, or else the one that the next item gets.
+func (b *bucket) likelySlot(hash uint64) uint8 {
+	pattern := (hash & 0xff) * lowBytes
+	for word, tags := range &b.tags {
+		x := tags ^ pattern
+		if m := (x - lowBytes) &^ x & highBytes; m != 0 {
+			return min(uint8(word*8+bits.TrailingZeros64(m)/8), b.n, bucketSlots-1)
+		}
+	}
+	return min(b.n, bucketSlots-1)
+}

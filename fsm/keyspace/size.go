@@ -1,0 +1,39 @@
+package keyspace
+
+import "math/bits"
+
+// itemBytes is what an item takes beside its key and value, its deadline included.
+const itemBytes = 112
+
+// sizeClass is the length of an item's key and value, rounded up as an allocator does: to 16 bytes,
+// and from 128 bytes on to an eighth of a power of two. It fits in a byte, so that a [deadline] can
+// carry it.
+type sizeClass uint8
+
+const sizeUnit = 16
+
+func classOf(n int) sizeClass {
+	units := (uint64(n) + sizeUnit - 1) / sizeUnit
+	if units < 8 {
+		return sizeClass(units)
+	}
+	shift := bits.Len64(units) - 4
+	// From 8 to 16; 16 is the first class of the next power of two.
+	eighths := (units + 1<<shift - 1) >> shift
+	return sizeClass(min(uint64(shift)*8+eighths, 255))
+}
+
+// bytes is what an item of the class counts for.
+func (c sizeClass) bytes() int64 {
+	if c < 8 {
+		return int64(c)*sizeUnit + itemBytes
+	}
+	return int64(8+c&7)<<(c>>3-1)*sizeUnit + itemBytes
+}
+
+func (it *Item) class() sizeClass { return classOf(len(it.data)) }
+
+// deadline is the item's entry in the [deadlineIndex].
+func (it *Item) deadline() deadline {
+	return deadline{it.DeadlineMillis, it.Hash&^classMask | uint64(it.class())<<classShift}
+}

@@ -1,0 +1,33 @@
+package keyspace
+
+// Sweep removes at most limit items that have ended at nowMillis, the earliest deadlines first.
+func (k *Keyspace) Sweep(nowMillis int64, limit int) (swept int) {
+	for swept < limit {
+		first, ok := k.deadlines.first()
+		if !ok || first.millis >= nowMillis {
+			break
+		}
+		if swept%MaxPrefetch == 0 {
+			k.prefetchEnded(nowMillis)
+		}
+		it := k.items.withDeadline(first)
+		k.Remove(it.Hash, it.Key())
+		swept++
+	}
+	return swept
+}
+
+// SweepAll removes all items that have ended at nowMillis. Many of them it removes in one pass and
+// without a search.
+func (k *Keyspace) SweepAll(nowMillis int64) (swept int) {
+	ended := k.deadlines.before(nowMillis)
+	if ended < k.items.count/passShare {
+		return k.Sweep(nowMillis, ended)
+	}
+	k.items.removeEnded(nowMillis)
+	k.deadlines.dropBefore(nowMillis)
+	return ended
+}
+
+// passShare: to remove one item costs about as much as to pass this many.
+const passShare = 16
