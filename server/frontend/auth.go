@@ -8,25 +8,25 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-func authLocals() map[string]local {
-	return map[string]local{
-		"auth":  {answer: auth},
-		"hello": {answer: hello},
+func authHandlers() map[string]handler {
+	return map[string]handler{
+		"auth":  {reply: auth},
+		"hello": {reply: hello},
 	}
 }
 
 const defaultUser = "default"
 
-func auth(c *conn, words [][]byte) protocol.Value {
+func auth(c *conn, args [][]byte) protocol.Value {
 	switch {
-	case len(words) > 3:
+	case len(args) > 3:
 		return protocol.ErrSyntax.Value()
-	case len(words) == 2 && c.srv.cfg.Password == "":
+	case len(args) == 2 && c.srv.cfg.Password == "":
 		return protocol.ErrPasswordNotSet.Value()
-	case len(words) == 2:
-		return c.authenticate([]byte(defaultUser), words[1])
+	case len(args) == 2:
+		return c.authenticate([]byte(defaultUser), args[1])
 	}
-	return c.authenticate(words[1], words[2])
+	return c.authenticate(args[1], args[2])
 }
 
 // authenticate opens the connection to the one user there is. Without a
@@ -43,10 +43,10 @@ func (c *conn) authenticate(user, password []byte) protocol.Value {
 
 // hello negotiates the protocol version. Nothing of it takes effect unless all of
 // it is right; Redis 7.0.15 authenticates though a later word is wrong.
-func hello(c *conn, words [][]byte) protocol.Value {
+func hello(c *conn, args [][]byte) protocol.Value {
 	version := c.resp
-	if len(words) > 1 {
-		n, ok := protocol.ParseInt(string(words[1]))
+	if len(args) > 1 {
+		n, ok := protocol.ParseInt(string(args[1]))
 		if !ok {
 			return protocol.ErrProtoVersion.Value()
 		}
@@ -56,20 +56,20 @@ func hello(c *conn, words [][]byte) protocol.Value {
 		version = int(n)
 	}
 	var user, password, name []byte
-	for i := 2; i < len(words); i++ {
-		left := len(words) - 1 - i
+	for i := 2; i < len(args); i++ {
+		left := len(args) - 1 - i
 		switch {
-		case strings.EqualFold(string(words[i]), "auth") && left >= 2:
-			user, password = words[i+1], words[i+2]
+		case strings.EqualFold(string(args[i]), "auth") && left >= 2:
+			user, password = args[i+1], args[i+2]
 			i += 2
-		case strings.EqualFold(string(words[i]), "setname") && left >= 1:
-			name = words[i+1]
+		case strings.EqualFold(string(args[i]), "setname") && left >= 1:
+			name = args[i+1]
 			if !validAttribute(name) {
 				return protocol.Err(errClientName)
 			}
 			i++
 		default:
-			return protocol.Err("Syntax error in HELLO option '" + string(words[i]) + "'")
+			return protocol.Err("Syntax error in HELLO option '" + string(args[i]) + "'")
 		}
 	}
 	if user != nil {

@@ -43,21 +43,21 @@ const batchBytes = 1 << 20
 
 // localBytes bounds the replies that wait for those of the batch; one that does not
 // fit has the batch sent off.
-const localBytes = spillBytes
+const localBytes = clientChunk
 
-// answer places a reply that is known.
-func (c *conn) answer(row *row, v protocol.Value) {
-	v = c.within(row, v)
+// reply places a reply that is known.
+func (c *conn) reply(row *row, v protocol.Value) {
+	v = c.limitReply(row, v)
 	c.count(row, v)
-	if c.reply.muted() {
+	if c.replyMode.muted() {
 		return
 	}
 	w := c.w
 	if _, fits := v.SizeWithin(localBytes - len(w.local)); !fits {
-		c.flush()
+		c.runBatch()
 	}
 	if len(w.slots) == 0 {
-		c.emit(v, c.resp)
+		c.encode(v, c.resp)
 		return
 	}
 	from := len(w.local)
@@ -65,29 +65,29 @@ func (c *conn) answer(row *row, v protocol.Value) {
 	w.slots = append(w.slots, slot{kind: slotLocal, from: from, to: len(w.local)})
 }
 
-// request takes the place of a reply of the batch, for the request that was
+// addRequest takes the place of a reply of the batch, for the request that was
 // appended to its body.
-func (c *conn) request(s slot, write bool) {
+func (c *conn) addRequest(s slot, write bool) {
 	w := c.w
-	s.mute, s.resp = c.reply.muted(), uint8(c.resp)
+	s.mute, s.resp = c.replyMode.muted(), uint8(c.resp)
 	w.slots = append(w.slots, s)
 	w.batch.Count++
 	w.batch.Write = w.batch.Write || write
 }
 
 // makeRoom sends the batch off if it would become too big by a command of these words.
-func (c *conn) makeRoom(words [][]byte) {
+func (c *conn) makeRoom(args [][]byte) {
 	size := len(c.w.batch.Body)
-	for _, w := range words {
+	for _, w := range args {
 		size += len(w) + binary.MaxVarintLen32
 	}
 	if size > batchBytes {
-		c.flush()
+		c.runBatch()
 	}
 }
 
-// flush has the batch executed and places the replies that wait for it.
-func (c *conn) flush() {
+// runBatch has the batch executed and places the replies that wait for it.
+func (c *conn) runBatch() {
 	w := c.w
 	if len(w.slots) == 0 {
 		return
@@ -103,49 +103,49 @@ func (c *conn) flush() {
 	}
 	var failure protocol.Value
 	if err != nil {
-		failure = c.failure(err)
+		failure = c.errorReply(err)
 		// Whoever failed may still hold the body.
 		u.Body = nil
 	}
-	w.replies, _ = protocol.SizesWithin(u.Replies, c.srv.cfg.MaxOutputBytes)
+	w.replyBytes, _ = protocol.SizesWithin(u.Replies, c.srv.cfg.MaxOutputBytes)
 	c.account()
-	for ; w.settled < len(w.slots); w.settled++ {
-		s := &w.slots[w.settled]
+	for ; w.placed < len(w.slots); w.placed++ {
+		s := &w.slots[w.placed]
 		switch {
 		case s.kind == slotLocal:
 			w.out = append(w.out, w.local[s.from:s.to]...)
 		case err != nil:
-			c.settle(s, failure)
+			c.placeReply(s, failure)
 		default:
 			v := u.Replies[0]
 			u.Replies = u.Replies[1:]
-			c.settle(s, v)
+			c.placeReply(s, v)
 		}
-		c.spill()
+		c.writeIfFull()
 	}
 	w.reset()
 }
 
-// settle places the reply of a request.
-func (c *conn) settle(s *slot, v protocol.Value) {
+// placeReply places the reply of a request.
+func (c *conn) placeReply(s *slot, v protocol.Value) {
 	switch s.kind {
 	case slotWatch:
-		v = c.watched(s, v)
+		v = c.noteMarks(s, v)
 	case slotExec:
 		c.finishTransaction(s, v)
 		return
 	}
-	v = c.within(s.row, v)
+	v = c.limitReply(s.row, v)
 	c.count(s.row, v)
 	if !s.mute {
-		c.emit(v, int(s.resp))
+		c.encode(v, int(s.resp))
 	}
 }
 
 var errReplyCount = errors.New("the batch has not as many replies as requests")
 
-// failure is the reply to every command of a batch that failed.
-func (c *conn) failure(err error) protocol.Value {
+// errorReply is the reply to every command of a batch that failed.
+func (c *conn) errorReply(err error) protocol.Value {
 	var row *protocol.Error
 	if errors.As(err, &row) {
 		return row.Value()
@@ -169,6 +169,6 @@ func (c *conn) count(row *row, v protocol.Value) {
 // reset makes the batch ready for the next commands, keeping its memory.
 func (w *work) reset() {
 	clear(w.slots)
-	w.slots, w.local, w.settled, w.replies = w.slots[:0], w.local[:0], 0, 0
+	w.slots, w.local, w.placed, w.replyBytes = w.slots[:0], w.local[:0], 0, 0
 	w.batch = replica.Batch{Body: w.batch.Body[:0]}
 }

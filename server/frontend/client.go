@@ -6,16 +6,16 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-func clientLocals() map[string]local {
-	return map[string]local{
-		"client|id":       {answer: clientID},
-		"client|getname":  {answer: clientGetName},
-		"client|setname":  {answer: clientSetName},
-		"client|setinfo":  {answer: clientSetInfo},
-		"client|reply":    {answer: clientReply},
-		"client|no-evict": {answer: clientNoEvict},
-		"client|no-touch": {answer: clientNoTouch},
-		"client|kill":     {answer: clientKill},
+func clientHandlers() map[string]handler {
+	return map[string]handler{
+		"client|id":       {reply: clientID},
+		"client|getname":  {reply: clientGetName},
+		"client|setname":  {reply: clientSetName},
+		"client|setinfo":  {reply: clientSetInfo},
+		"client|reply":    {reply: clientReply},
+		"client|no-evict": {reply: clientNoEvict},
+		"client|no-touch": {reply: clientNoTouch},
+		"client|kill":     {reply: clientKill},
 	}
 }
 
@@ -35,11 +35,11 @@ func clientGetName(c *conn, _ [][]byte) protocol.Value {
 	return protocol.Bulk(c.shown.name)
 }
 
-func clientSetName(c *conn, words [][]byte) protocol.Value {
-	if !validAttribute(words[2]) {
+func clientSetName(c *conn, args [][]byte) protocol.Value {
+	if !validAttribute(args[2]) {
 		return protocol.Err(errClientName)
 	}
-	c.setName(words[2])
+	c.setName(args[2])
 	return protocol.OK
 }
 
@@ -59,10 +59,10 @@ func validAttribute(word []byte) bool {
 	return true
 }
 
-func clientSetInfo(c *conn, words [][]byte) protocol.Value {
+func clientSetInfo(c *conn, args [][]byte) protocol.Value {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	attribute := string(words[2])
+	attribute := string(args[2])
 	var field *string
 	switch strings.ToLower(attribute) {
 	case "lib-name":
@@ -72,36 +72,36 @@ func clientSetInfo(c *conn, words [][]byte) protocol.Value {
 	default:
 		return protocol.Err("Unrecognized option '" + attribute + "'")
 	}
-	if !validAttribute(words[3]) {
+	if !validAttribute(args[3]) {
 		return protocol.Err(attribute + " cannot contain spaces, newlines or special characters.")
 	}
-	*field = string(words[3])
+	*field = string(args[3])
 	return protocol.OK
 }
 
-func clientReply(c *conn, words [][]byte) protocol.Value {
-	switch strings.ToLower(string(words[2])) {
+func clientReply(c *conn, args [][]byte) protocol.Value {
+	switch strings.ToLower(string(args[2])) {
 	case "on":
-		c.reply = replyMode{}
+		c.replyMode = replyMode{}
 		return protocol.OK
 	case "off":
-		c.reply.off = true
+		c.replyMode.off = true
 		return protocol.None
 	case "skip":
-		c.reply.skipNext = !c.reply.off
+		c.replyMode.skipNext = !c.replyMode.off
 		return protocol.None
 	}
 	return protocol.Err(errSyntax)
 }
 
-func clientNoEvict(c *conn, words [][]byte) protocol.Value {
-	v := c.setSwitch(&c.shown.noEvict, words[2])
-	c.held.spared.Store(c.shown.noEvict)
+func clientNoEvict(c *conn, args [][]byte) protocol.Value {
+	v := c.setSwitch(&c.shown.noEvict, args[2])
+	c.memory.noEvict.Store(c.shown.noEvict)
 	return v
 }
 
-func clientNoTouch(c *conn, words [][]byte) protocol.Value {
-	return c.setSwitch(&c.shown.noTouch, words[2])
+func clientNoTouch(c *conn, args [][]byte) protocol.Value {
+	return c.setSwitch(&c.shown.noTouch, args[2])
 }
 
 // setSwitch sets a flag that CLIENT LIST shows. NO-TOUCH means nothing else here, as

@@ -16,15 +16,15 @@ type clientFilter struct {
 
 // clientKill has an old form, CLIENT KILL addr, that may kill its sender and
 // answers OK, and a new one with filters, that answers how many it killed.
-func clientKill(c *conn, words [][]byte) protocol.Value {
-	if len(words) == 3 {
-		if c.killAll(clientFilter{addr: string(words[2])}) == 0 {
+func clientKill(c *conn, args [][]byte) protocol.Value {
+	if len(args) == 3 {
+		if c.killAll(clientFilter{addr: string(args[2])}) == 0 {
 			return protocol.Err("No such client")
 		}
 		return protocol.OK
 	}
 	filter := clientFilter{skipMe: true}
-	for args := words[2:]; len(args) > 0; args = args[2:] {
+	for args := args[2:]; len(args) > 0; args = args[2:] {
 		if len(args) == 1 {
 			return protocol.Err(errSyntax)
 		}

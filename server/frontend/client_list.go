@@ -8,26 +8,26 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-func clientListLocals() map[string]local {
-	return map[string]local{
-		"client|info": {answer: clientInfo},
-		"client|list": {answer: clientList},
+func clientListHandlers() map[string]handler {
+	return map[string]handler{
+		"client|info": {reply: clientInfo},
+		"client|list": {reply: clientList},
 	}
 }
 
 // shown is what other connections may see of one, in CLIENT LIST.
 type shown struct {
-	name, libName, libVersion string
-	noEvict, noTouch, blocked bool
-	command                   string // the last one
-	active                    time.Time
-	db, resp                  int
-	queued, queuedBytes       int // since MULTI; queued is -1 outside
-	watched                   int
-	input, inputFree          int // bytes not parsed, room for more
-	words                     int // bytes that words of a command take that is half there
-	output, replies, waiting  int // bytes to be written, replies that wait behind them, their bytes
-	held                      int // bytes beside what an idle connection costs
+	name, libName, libVersion   string
+	noEvict, noTouch, blocked   bool
+	command                     string // the last one
+	active                      time.Time
+	db, resp                    int
+	queued, queuedBytes         int // since MULTI; queued is -1 outside
+	watched                     int
+	input, inputFree            int // bytes not parsed, room for more
+	argBytes                    int // bytes that words of a command take that is half there
+	output, replies, replyBytes int // bytes to be written, replies that wait behind them, their bytes
+	held                        int // bytes beside what an idle connection costs
 }
 
 // publish shows the state of the connection to CLIENT LIST, at the end of each
@@ -41,22 +41,22 @@ func (c *conn) publish() {
 		s.queued, s.queuedBytes = c.tx.queued, c.tx.bytes
 	}
 	s.command, s.active = c.lastCommand, c.now
-	s.input, s.inputFree, s.words, s.output, s.replies, s.waiting = 0, 0, 0, 0, 0, 0
+	s.input, s.inputFree, s.argBytes, s.output, s.replies, s.replyBytes = 0, 0, 0, 0, 0, 0
 	s.held = c.footprint()
 	if c.w != nil {
 		s.input, s.inputFree = c.w.buffered(), cap(c.w.in)-len(c.w.in)
-		s.words = c.w.reader.Memory()
+		s.argBytes = c.w.reader.Memory()
 	}
 }
 
 // publishStall shows what a client has not taken.
 func (c *conn) publishStall(unwritten int) {
-	waiting := c.waiting()
+	waiting := c.unencodedBytes()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := &c.shown
-	s.output, s.replies, s.waiting = unwritten, len(c.w.batch.Replies), waiting
-	s.held = int(c.held.counted.Load())
+	s.output, s.replies, s.replyBytes = unwritten, len(c.w.batch.Replies), waiting
+	s.held = int(c.memory.counted.Load())
 }
 
 func clientInfo(c *conn, _ [][]byte) protocol.Value {
@@ -64,23 +64,23 @@ func clientInfo(c *conn, _ [][]byte) protocol.Value {
 	return protocol.Verbatim(string(c.appendLine(nil, time.Now())))
 }
 
-func clientList(c *conn, words [][]byte) protocol.Value {
+func clientList(c *conn, args [][]byte) protocol.Value {
 	keep := func(*conn) bool { return true }
 	option := ""
-	if len(words) > 3 {
-		option = strings.ToLower(string(words[2]))
+	if len(args) > 3 {
+		option = strings.ToLower(string(args[2]))
 	}
 	switch {
-	case len(words) == 2:
-	case option == "type" && len(words) == 4:
-		kind, ok := clientKind(string(words[3]))
+	case len(args) == 2:
+	case option == "type" && len(args) == 4:
+		kind, ok := clientKind(string(args[3]))
 		if !ok {
-			return unknownClientKind(string(words[3]))
+			return unknownClientKind(string(args[3]))
 		}
 		keep = func(*conn) bool { return kind == normalClient }
 	case option == "id":
 		ids := make(map[int64]bool)
-		for _, w := range words[3:] {
+		for _, w := range args[3:] {
 			id, ok := protocol.ParseInt(string(w))
 			if !ok {
 				return protocol.Err("Invalid client ID")
@@ -113,7 +113,7 @@ func (c *conn) appendLine(dst []byte, now time.Time) []byte {
 		" tot-mem=%d events=r cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
 		c.id, c.nc.RemoteAddr(), c.nc.LocalAddr(), c.descriptor(), s.name,
 		int(now.Sub(c.born).Seconds()), int(now.Sub(s.active).Seconds()), s.flags(), s.db,
-		s.queued, s.watched, s.input, s.inputFree, s.words, s.queuedBytes, s.output, s.replies, s.waiting, connBytes+s.held,
+		s.queued, s.watched, s.input, s.inputFree, s.argBytes, s.queuedBytes, s.output, s.replies, s.replyBytes, connBytes+s.held,
 		s.command, defaultUser, s.resp, s.libName, s.libVersion)
 }
 

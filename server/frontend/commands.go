@@ -2,13 +2,13 @@ package frontend
 
 import "github.com/holdfast/holdfast/protocol"
 
-// commandLocals are the COMMAND family: all of it is derived from the table.
-func commandLocals() map[string]local {
-	arguments := func(f func(args [][]byte) protocol.Value) local {
-		return local{answer: func(_ *conn, words [][]byte) protocol.Value { return f(words[2:]) }}
+// commandHandlers are the COMMAND family: all of it is derived from the table.
+func commandHandlers() map[string]handler {
+	arguments := func(f func(args [][]byte) protocol.Value) handler {
+		return handler{reply: func(_ *conn, args [][]byte) protocol.Value { return f(args[2:]) }}
 	}
-	return map[string]local{
-		"command":         {answer: func(*conn, [][]byte) protocol.Value { return protocol.DescribeCommands(nil) }},
+	return map[string]handler{
+		"command":         {reply: func(*conn, [][]byte) protocol.Value { return protocol.DescribeCommands(nil) }},
 		"command|count":   arguments(func([][]byte) protocol.Value { return protocol.CountCommands() }),
 		"command|info":    arguments(protocol.DescribeCommands),
 		"command|docs":    arguments(protocol.DocumentCommands),
@@ -20,15 +20,15 @@ func commandLocals() map[string]local {
 	}
 }
 
-// helpLocals answer HELP of every container from the table.
-func helpLocals() map[string]local {
-	locals := make(map[string]local)
+// helpHandlers answer HELP of every container from the table.
+func helpHandlers() map[string]handler {
+	locals := make(map[string]handler)
 	commands := protocol.Commands()
 	for i := range commands {
 		container := &commands[i]
 		for j := range container.Subcommands {
 			if name := container.Subcommands[j].Name; name == container.Name+"|help" {
-				locals[name] = local{answer: func(*conn, [][]byte) protocol.Value { return container.Help() }}
+				locals[name] = handler{reply: func(*conn, [][]byte) protocol.Value { return container.Help() }}
 			}
 		}
 	}

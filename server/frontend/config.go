@@ -42,7 +42,7 @@ type Options struct {
 	Debug bool
 	// Faults answers the subcommands of DEBUG that are about the node rather than
 	// the client; known is false for others. nil: there are none. It is called only with Debug.
-	Faults func(words []string) (reply protocol.Value, known bool)
+	Faults func(args []string) (reply protocol.Value, known bool)
 	// EveryNodeMaster lets every node call itself master in INFO, ROLE and HELLO,
 	// for clients that check the role and know but one address. See DESIGN.md.
 	EveryNodeMaster bool

@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-func configLocals() map[string]local {
-	return map[string]local{
-		"config|get":       {answer: configGet},
-		"config|set":       {answer: configSet},
-		"config|resetstat": {answer: configResetStat},
-		"config|rewrite":   {answer: configRewrite},
+func configHandlers() map[string]handler {
+	return map[string]handler{
+		"config|get":       {reply: configGet},
+		"config|set":       {reply: configSet},
+		"config|resetstat": {reply: configResetStat},
+		"config|rewrite":   {reply: configRewrite},
 	}
 }
 
@@ -67,10 +67,10 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-func configGet(c *conn, words [][]byte) protocol.Value {
+func configGet(c *conn, args [][]byte) protocol.Value {
 	var found []protocol.Value
 	for _, row := range c.srv.settings() {
-		for _, pattern := range words[2:] {
+		for _, pattern := range args[2:] {
 			if protocol.Match(string(pattern), row.Name, true) {
 				found = append(found, protocol.Bulk(row.Name), protocol.Bulk(row.Value))
 				break
@@ -82,11 +82,11 @@ func configGet(c *conn, words [][]byte) protocol.Value {
 
 // configSet refuses all, as Redis refuses what can only be set at its start:
 // a node's settings are its flags, and a change on one node would make it differ from the others.
-func configSet(c *conn, words [][]byte) protocol.Value {
-	if len(words)%2 != 0 {
+func configSet(c *conn, args [][]byte) protocol.Value {
+	if len(args)%2 != 0 {
 		return protocol.Err(errSyntax)
 	}
-	name := string(words[2])
+	name := string(args[2])
 	for _, row := range c.srv.settings() {
 		if strings.EqualFold(row.Name, name) {
 			return protocol.Err("CONFIG SET failed (possibly related to argument '" + name + "') - can't set immutable config")

@@ -28,7 +28,7 @@ type conn struct {
 	id   int64
 	born time.Time
 
-	session
+	clientState
 	input
 	// w is what the connection works with, nil while it has nothing to do.
 	w *work
@@ -40,18 +40,18 @@ type conn struct {
 	closing, gone bool
 
 	// retired: close as soon as nothing is in flight. Set under mu.
-	retired atomic.Bool
-	held    holding
-	place   place
-	mu      sync.Mutex
-	shown   shown // guarded by mu
+	retired   atomic.Bool
+	memory    memoryShare
+	admission admission
+	mu        sync.Mutex
+	shown     shown // guarded by mu
 }
 
-// session is what a client's commands have set. RESET undoes it.
-type session struct {
+// clientState is what a client's commands have set. RESET undoes it.
+type clientState struct {
 	db, resp      int
 	authenticated bool
-	reply         replyMode
+	replyMode     replyMode
 	tx            *transaction // nil outside MULTI
 	executing     bool         // the commands of an EXEC are being answered
 	watches       watches
@@ -71,14 +71,14 @@ type work struct {
 
 	batch replica.Batch
 	// slots are the places of replies, settled how many of them are in the output.
-	slots   []slot
-	settled int
-	local   []byte // bytes of replies that wait for those before them
-	out     []byte // bytes of replies to be written
-	// unsent bounds the bytes of a reply that is written piece by piece and are not in out yet.
-	unsent int
-	// replies bounds the bytes of the batch's replies.
-	replies int
+	slots  []slot
+	placed int
+	local  []byte // bytes of replies that wait for those before them
+	out    []byte // bytes of replies to be written
+	// unencoded bounds the bytes of a reply that is written piece by piece and are not in out yet.
+	unencoded int
+	// replyBytes bounds the bytes of the batch's replies.
+	replyBytes int
 	// tx is the transaction whose reply a slotExec waits for.
 	tx *transaction
 }
@@ -86,7 +86,7 @@ type work struct {
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{
 		srv: s, nc: nc, id: s.nextID.Add(1), born: time.Now(),
-		session: session{resp: protocol.RESP2, authenticated: s.cfg.Password == ""},
+		clientState: clientState{resp: protocol.RESP2, authenticated: s.cfg.Password == ""},
 	}
 	if s.cfg.TLS == nil {
 		c.raw = rawConn(nc)
@@ -115,17 +115,17 @@ func (c *conn) run(ctx context.Context) {
 	}
 	for {
 		if err := c.await(); err != nil {
-			c.bye(err)
+			c.logEnd(err)
 			if c.retired.Load() {
 				// The last reply may still be under way.
-				c.linger()
+				c.halfClose()
 			}
 			return
 		}
-		if !c.pipelines() {
+		if !c.servePipelines() {
 			return
 		}
-		c.rest()
+		c.releaseIdle()
 	}
 }
 
@@ -144,7 +144,7 @@ func (c *conn) open() error {
 		return err
 	}
 	if c.authenticated {
-		c.srv.known(c, true)
+		c.srv.setKnown(c, true)
 	}
 	return nil
 }
@@ -157,24 +157,24 @@ func (c *conn) socket() net.Conn {
 	return c.nc
 }
 
-// pipelines answers all complete commands that have arrived, as one batch unless
+// servePipelines answers all complete commands that have arrived, as one batch unless
 // there are more than the limit, and reports whether the connection goes on.
-func (c *conn) pipelines() bool {
+func (c *conn) servePipelines() bool {
 	for {
 		c.fresh = false
 		full := c.consume()
-		if !full && !c.closing && c.gather() {
+		if !full && !c.closing && c.readMore() {
 			continue
 		}
-		c.flush()
+		c.runBatch()
 		c.write()
 		c.srv.stats.commands.Add(uint64(c.w.commands))
-		c.w.commands, c.gatherBy = 0, time.Time{}
+		c.w.commands, c.readMoreUntil = 0, time.Time{}
 		if c.gone {
 			return false
 		}
 		if c.closing {
-			c.linger()
+			c.halfClose()
 			return false
 		}
 		if !full && !c.fresh {
@@ -194,7 +194,7 @@ func (c *conn) consume() (full bool) {
 		if w.commands >= c.srv.cfg.MaxPipeline {
 			return true
 		}
-		words, n, err := w.reader.Next(w.in[w.from:])
+		args, n, err := w.reader.Next(w.in[w.from:])
 		w.from += n
 		if err != nil {
 			if err != protocol.ErrIncomplete {
@@ -203,46 +203,46 @@ func (c *conn) consume() (full bool) {
 			return false
 		}
 		w.commands++
-		c.dispatch(words)
+		c.dispatch(args)
 	}
 	return false
 }
 
 // protocolError answers bytes that are no command, and ends the connection.
 func (c *conn) protocolError(err error) {
-	c.answer(nil, c.failure(err))
+	c.reply(nil, c.errorReply(err))
 	c.closing = true
 }
 
-// rest gives the memory back when the client has nothing under way.
-func (c *conn) rest() {
+// releaseIdle gives the memory back when the client has nothing under way.
+func (c *conn) releaseIdle() {
 	if c.w.buffered() == 0 {
-		c.srv.release(c.w)
+		c.srv.releaseWork(c.w)
 		c.w = nil
 	}
 	c.account()
 	c.publish()
 }
 
-// linger closes the sending side and takes what the client still sends for a
+// halfClose closes the sending side and takes what the client still sends for a
 // moment: a socket closed with unread bytes makes the client's kernel throw the
 // last reply away.
-func (c *conn) linger() {
+func (c *conn) halfClose() {
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
-	io.CopyN(io.Discard, c.nc, lingerBytes)
+	c.nc.SetReadDeadline(time.Now().Add(halfCloseTime))
+	io.CopyN(io.Discard, c.nc, halfCloseBytes)
 }
 
 const (
-	lingerTime  = 100 * time.Millisecond
-	lingerBytes = 1 << 20
+	halfCloseTime  = 100 * time.Millisecond
+	halfCloseBytes = 1 << 20
 )
 
-// bye notes why a connection ended, where an operator would want to know.
-func (c *conn) bye(err error) {
+// logEnd notes why a connection ended, where an operator would want to know.
+func (c *conn) logEnd(err error) {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), c.retired.Load():
 	case errors.Is(err, os.ErrDeadlineExceeded):

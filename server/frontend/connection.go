@@ -4,30 +4,30 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-func connectionLocals() map[string]local {
-	return map[string]local{
-		"ping":   {answer: ping},
-		"echo":   {answer: echo},
-		"select": {answer: selectDatabase},
-		"reset":  {answer: reset, unqueued: true},
-		"quit":   {answer: quit, unqueued: true},
+func connectionHandlers() map[string]handler {
+	return map[string]handler{
+		"ping":   {reply: ping},
+		"echo":   {reply: echo},
+		"select": {reply: selectDatabase},
+		"reset":  {reply: reset, inMulti: true},
+		"quit":   {reply: quit, inMulti: true},
 	}
 }
 
-func ping(_ *conn, words [][]byte) protocol.Value {
-	switch len(words) {
+func ping(_ *conn, args [][]byte) protocol.Value {
+	switch len(args) {
 	case 1:
 		return protocol.Simple("PONG")
 	case 2:
-		return protocol.Bulk(string(words[1]))
+		return protocol.Bulk(string(args[1]))
 	}
 	return protocol.WrongArity("ping").Value()
 }
 
-func echo(_ *conn, words [][]byte) protocol.Value { return protocol.Bulk(string(words[1])) }
+func echo(_ *conn, args [][]byte) protocol.Value { return protocol.Bulk(string(args[1])) }
 
-func selectDatabase(c *conn, words [][]byte) protocol.Value {
-	db, refusal, refused := parseDatabase(words[1])
+func selectDatabase(c *conn, args [][]byte) protocol.Value {
+	db, refusal, refused := parseDatabase(args[1])
 	if refused {
 		return refusal
 	}
@@ -50,9 +50,9 @@ func parseDatabase(word []byte) (db int, refusal protocol.Value, refused bool) {
 func reset(c *conn, _ [][]byte) protocol.Value {
 	c.endTransaction()
 	c.db, c.resp = 0, protocol.RESP2
-	c.reply = replyMode{}
+	c.replyMode = replyMode{}
 	c.setAuthenticated(c.srv.cfg.Password == "")
-	c.held.spared.Store(false)
+	c.memory.noEvict.Store(false)
 	c.mu.Lock()
 	c.shown.name, c.shown.noEvict, c.shown.noTouch = "", false, false
 	c.mu.Unlock()

@@ -10,29 +10,29 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-func debugLocals() map[string]local {
-	return map[string]local{
-		"debug":  {answer: debugCommand, last: true},
-		"lolwut": {answer: lolwut},
+func debugHandlers() map[string]handler {
+	return map[string]handler{
+		"debug":  {reply: debugCommand, barrier: true},
+		"lolwut": {reply: lolwut},
 	}
 }
 
 // debugCommand has the few subcommands that tests of clients use. SLEEP keeps only its sender waiting.
-func debugCommand(c *conn, words [][]byte) protocol.Value {
-	sub := strings.ToLower(string(words[1]))
+func debugCommand(c *conn, args [][]byte) protocol.Value {
+	sub := strings.ToLower(string(args[1]))
 	switch {
-	case sub == "sleep" && len(words) == 3:
-		seconds, err := strconv.ParseFloat(string(words[2]), 64)
+	case sub == "sleep" && len(args) == 3:
+		seconds, err := strconv.ParseFloat(string(args[2]), 64)
 		if err != nil || math.IsNaN(seconds) {
 			return protocol.ErrNotFloat.Value()
 		}
 		c.sleep(time.Duration(min(max(seconds, 0), 3600) * float64(time.Second)))
 		return protocol.OK
-	case sub == "error" && len(words) == 3:
-		return protocol.ErrValue(string(words[2]))
-	case sub == "protocol" && len(words) == 3:
-		return debugProtocol(strings.ToLower(string(words[2])))
-	case sub == "help" && len(words) == 2:
+	case sub == "error" && len(args) == 3:
+		return protocol.ErrValue(string(args[2]))
+	case sub == "protocol" && len(args) == 3:
+		return debugProtocol(strings.ToLower(string(args[2])))
+	case sub == "help" && len(args) == 2:
 		return protocol.Array(
 			protocol.Simple("DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"),
 			protocol.Simple("ERROR <string>"), protocol.Simple("    Return a Redis protocol error with <string> as message."),
@@ -42,18 +42,18 @@ func debugCommand(c *conn, words [][]byte) protocol.Value {
 	}
 	if faults := c.srv.cfg.Options.Faults; faults != nil {
 		var line []string
-		for _, w := range words[1:] {
+		for _, w := range args[1:] {
 			line = append(line, string(w))
 		}
 		if reply, known := faults(line); known {
 			return reply
 		}
 	}
-	return protocol.Err("unknown subcommand or wrong number of arguments for '" + string(words[1]) + "'. Try DEBUG HELP.")
+	return protocol.Err("unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try DEBUG HELP.")
 }
 
 func (c *conn) sleep(d time.Duration) {
-	c.whileThere(func(ctx context.Context) {
+	c.whileConnected(func(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(d):
@@ -103,9 +103,9 @@ func debugProtocol(kind string) protocol.Value {
 }
 
 // lolwut draws the only thing a lock server can.
-func lolwut(_ *conn, words [][]byte) protocol.Value {
-	if len(words) >= 3 && strings.EqualFold(string(words[1]), "version") {
-		if _, ok := protocol.ParseInt(string(words[2])); !ok {
+func lolwut(_ *conn, args [][]byte) protocol.Value {
+	if len(args) >= 3 && strings.EqualFold(string(args[1]), "version") {
+		if _, ok := protocol.ParseInt(string(args[2])); !ok {
 			return protocol.ErrNotInteger.Value()
 		}
 	}

@@ -8,17 +8,17 @@ import (
 
 // dispatch runs a command line, queues it, or refuses it. The checks stand in
 // the order of Redis, as the first that fails decides the error.
-func (c *conn) dispatch(words [][]byte) {
+func (c *conn) dispatch(args [][]byte) {
 	defer c.endCommand()
-	command, container := protocol.Find(words)
+	command, container := protocol.Find(args)
 	if command == nil {
-		c.unknown(words, container)
+		c.unknown(args, container)
 		return
 	}
 	row := c.srv.rows[command]
 	c.lastCommand = command.Name
 	switch {
-	case !command.CheckArity(len(words)):
+	case !command.CheckArity(len(args)):
 		c.reject(row, protocol.WrongArity(command.Name))
 	case command.Name == "debug" && !c.srv.cfg.Options.Debug:
 		c.reject(row, errDebugDisabled)
@@ -26,39 +26,39 @@ func (c *conn) dispatch(words [][]byte) {
 		c.reject(row, protocol.ErrNoAuth)
 	case c.tx != nil && command.Has(protocol.FlagNoMulti):
 		c.reject(row, errNotInMulti)
-	case c.tx != nil && !row.local.unqueued:
-		c.enqueue(row, words)
+	case c.tx != nil && !row.handler.inMulti:
+		c.enqueue(row, args)
 	default:
-		c.perform(row, words)
+		c.runCommand(row, args)
 	}
 }
 
-// perform runs a command outside MULTI.
-func (c *conn) perform(row *row, words [][]byte) {
+// runCommand runs a command outside MULTI.
+func (c *conn) runCommand(row *row, args [][]byte) {
 	row.calls.Add(1)
-	if row.local.last {
-		c.flush()
+	if row.handler.barrier {
+		c.runBatch()
 	}
 	switch {
-	case row.local.act != nil:
-		row.local.act(c, words)
-	case row.local.answer != nil:
-		c.answer(row, row.local.answer(c, words))
+	case row.handler.run != nil:
+		row.handler.run(c, args)
+	case row.handler.reply != nil:
+		c.reply(row, row.handler.reply(c, args))
 	default:
-		c.submit(row, words)
+		c.addToBatch(row, args)
 	}
 }
 
-// submit puts a data command into the batch.
-func (c *conn) submit(row *row, words [][]byte) {
-	if refusal := c.examine(row, words); refusal != nil {
-		c.answer(row, refusal.Value())
+// addToBatch puts a data command into the batch.
+func (c *conn) addToBatch(row *row, args [][]byte) {
+	if refusal := c.validate(row, args); refusal != nil {
+		c.reply(row, refusal.Value())
 		return
 	}
-	c.makeRoom(words)
+	c.makeRoom(args)
 	u := &c.w.batch
-	u.Body = protocol.AppendRequest(u.Body, c.db, row.Name, words[row.nameWords:])
-	c.request(slot{kind: slotData, row: row}, row.write)
+	u.Body = protocol.AppendRequest(u.Body, c.db, row.Name, args[row.nameArgs:])
+	c.addRequest(slot{kind: slotData, row: row}, row.write)
 }
 
 // reject answers a command that did not get as far as being run or queued. A
@@ -72,12 +72,12 @@ func (c *conn) reject(row *row, cause *protocol.Error) {
 		c.endTransaction()
 		cause = protocol.ExecAbortedBy(cause)
 	}
-	c.answer(nil, cause.Value())
+	c.reply(nil, cause.Value())
 }
 
 // unknown answers a line whose name the table does not have.
-func (c *conn) unknown(words [][]byte, container *protocol.Command) {
-	if container == nil && crossProtocol(words[0]) {
+func (c *conn) unknown(args [][]byte, container *protocol.Command) {
+	if container == nil && crossProtocol(args[0]) {
 		c.srv.cfg.Logger.Warn("closed a connection that speaks HTTP: possible cross-protocol attack", "client", c.nc.RemoteAddr())
 		// Without a word, as Redis: not even what came before is answered.
 		c.closing, c.gone = true, true
@@ -86,8 +86,8 @@ func (c *conn) unknown(words [][]byte, container *protocol.Command) {
 	if c.tx != nil {
 		c.tx.aborted = true
 	}
-	_, err := protocol.Resolve(words)
-	c.answer(nil, err.Value())
+	_, err := protocol.Resolve(args)
+	c.reply(nil, err.Value())
 }
 
 // crossProtocol reports whether the line's first word is one that a browser can
@@ -97,6 +97,6 @@ func crossProtocol(word []byte) bool {
 }
 
 var (
-	errNotInMulti    = refusal("Command not allowed inside a transaction")
-	errDebugDisabled = refusal(`DEBUG command not allowed. If the enable-debug-command option is set to "local", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.`)
+	errNotInMulti    = newError("Command not allowed inside a transaction")
+	errDebugDisabled = newError(`DEBUG command not allowed. If the enable-debug-command option is set to "local", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.`)
 )

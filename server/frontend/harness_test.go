@@ -251,7 +251,7 @@ func startOver(t testing.TB, cfg Config, backend Backend, ln net.Listener) *test
 // serveOne serves a single connection to its end.
 func (s *Server) serveOne(ctx context.Context, nc net.Conn) {
 	var all sync.WaitGroup
-	s.take(ctx, nc, &all)
+	s.admitOrRefuse(ctx, nc, &all)
 	all.Wait()
 }
 

@@ -15,17 +15,17 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-func infoLocals() map[string]local {
-	return map[string]local{"info": {answer: info, last: true}}
+func infoHandlers() map[string]handler {
+	return map[string]handler{"info": {reply: info, barrier: true}}
 }
 
 // info answers INFO [section …].
-func info(c *conn, words [][]byte) protocol.Value {
+func info(c *conn, args [][]byte) protocol.Value {
 	c.srv.backend.AwaitApplied(c.ctx, c.wrote) // whoever wrote over this connection finds it counted
 	r := &report{srv: c.srv, status: c.srv.backend.Status()}
 	var b strings.Builder
 	for _, s := range sections() {
-		if !wantsSection(words[1:], s) {
+		if !wantsSection(args[1:], s) {
 			continue
 		}
 		if b.Len() > 0 {

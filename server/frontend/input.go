@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// firstRead is the buffer of a connection that waits and is no plain socket.
-	firstRead = 512
+	// waitBytes is the buffer of a connection that waits and is no plain socket.
+	waitBytes = 512
 	// pooledIn is the size of a fresh input buffer.
 	pooledIn = 16 << 10
 	// keepBytes bounds each buffer that goes back to the pool.
@@ -20,26 +20,26 @@ const (
 	keepSlots = 4096
 	// leastRoom is what must be free in the buffer before a read.
 	leastRoom = 4 << 10
-	// gatherTime is how long a pipeline whose last command is half there is
+	// readMoreTime is how long a pipeline whose last command is half there is
 	// waited for before what is complete is sent off.
-	gatherTime = 5 * time.Millisecond
+	readMoreTime = 5 * time.Millisecond
 )
 
 // input is the reading half of a connection.
 type input struct {
-	// first is the waiting buffer of a connection that is no plain socket.
-	first []byte
-	// failed is an error that a read brought along; the next wait returns it.
-	failed error
-	// gatherBy ends the gathering of one pipeline.
-	gatherBy time.Time
+	// waitBuffer is the waiting buffer of a connection that is no plain socket.
+	waitBuffer []byte
+	// pendingErr is an error that a read brought along; the next wait returns it.
+	pendingErr error
+	// readMoreUntil ends the gathering of one pipeline.
+	readMoreUntil time.Time
 	// fresh: bytes were read ahead since the buffer was last parsed.
 	fresh bool
-	// timed: a read deadline is set.
-	timed bool
+	// hasDeadline: a read deadline is set.
+	hasDeadline bool
 	// What readReady is called for (once: do not wait), and with what result.
-	once      bool
-	gotErr    error
+	noWait    bool
+	readErr   error
 	readReady func(fd uintptr) bool
 }
 
@@ -71,8 +71,8 @@ func (c *conn) grow() {
 	c.account()
 }
 
-// took notes n bytes that were read into the room.
-func (c *conn) took(n int) {
+// noteRead notes n bytes that were read into the room.
+func (c *conn) noteRead(n int) {
 	w := c.w
 	w.filled = n == cap(w.in)-len(w.in)
 	w.in = w.in[:len(w.in)+n]
@@ -82,14 +82,14 @@ func (c *conn) took(n int) {
 // await waits until bytes have arrived, without holding any memory for them if
 // the connection has nothing under way.
 func (c *conn) await() error {
-	if c.failed != nil {
-		return c.failed
+	if c.pendingErr != nil {
+		return c.pendingErr
 	}
 	if idle := c.srv.cfg.IdleTimeout; idle > 0 {
-		c.timed = true
+		c.hasDeadline = true
 		c.setReadDeadline(time.Now().Add(idle))
-	} else if c.timed {
-		c.timed = false
+	} else if c.hasDeadline {
+		c.hasDeadline = false
 		c.setReadDeadline(time.Time{})
 	}
 	if err := c.read(false); err != nil {
@@ -99,10 +99,10 @@ func (c *conn) await() error {
 	return nil
 }
 
-// gather looks whether more of the pipeline has come, and reports so. A client
+// readMore looks whether more of the pipeline has come, and reports so. A client
 // that has sent one command waits for its reply, so nothing is looked for. If
 // the buffer ends within a command, the client is surely still sending, and gets a moment.
-func (c *conn) gather() bool {
+func (c *conn) readMore() bool {
 	w := c.w
 	partial := w.buffered() > 0
 	if w.commands == 0 || w.commands == 1 && !partial && !w.filled {
@@ -113,7 +113,7 @@ func (c *conn) gather() bool {
 		case err == nil:
 			return true
 		case !errors.Is(err, os.ErrDeadlineExceeded):
-			c.failed = err
+			c.pendingErr = err
 			return false
 		case !partial:
 			return false
@@ -122,17 +122,17 @@ func (c *conn) gather() bool {
 		return false
 	}
 	now := time.Now()
-	if c.gatherBy.IsZero() {
-		c.gatherBy = now.Add(gatherTime)
+	if c.readMoreUntil.IsZero() {
+		c.readMoreUntil = now.Add(readMoreTime)
 	}
-	if !now.Before(c.gatherBy) {
+	if !now.Before(c.readMoreUntil) {
 		return false
 	}
-	c.timed = true
-	c.setReadDeadline(c.gatherBy)
+	c.hasDeadline = true
+	c.setReadDeadline(c.readMoreUntil)
 	err := c.read(false)
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		c.failed = err
+		c.pendingErr = err
 	}
 	return err == nil
 }
@@ -145,20 +145,20 @@ func (c *conn) read(once bool) error {
 	}
 	if c.w != nil {
 		n, err := readSome(c.nc, c.room())
-		c.took(n)
+		c.noteRead(n)
 		return err
 	}
-	if c.first == nil {
-		c.first = make([]byte, firstRead)
+	if c.waitBuffer == nil {
+		c.waitBuffer = make([]byte, waitBytes)
 	}
-	n, err := readSome(c.nc, c.first)
+	n, err := readSome(c.nc, c.waitBuffer)
 	if err != nil {
 		return err
 	}
-	c.w = c.srv.acquire(c)
-	copy(c.room(), c.first[:n])
-	c.took(n)
-	c.w.filled = n == len(c.first)
+	c.w = c.srv.acquireWork(c)
+	copy(c.room(), c.waitBuffer[:n])
+	c.noteRead(n)
+	c.w.filled = n == len(c.waitBuffer)
 	return nil
 }
 
@@ -174,15 +174,15 @@ func readSome(r io.Reader, b []byte) (n int, err error) {
 	return n, err
 }
 
-// acquire takes the memory for a pipeline of c from the pool.
-func (s *Server) acquire(c *conn) *work {
+// acquireWork takes the memory for a pipeline of c from the pool.
+func (s *Server) acquireWork(c *conn) *work {
 	w := s.pool.Get().(*work)
 	w.reader.Reset(c.readerLimits())
 	return w
 }
 
-// release gives it back, without what a big pipeline made it grow to.
-func (s *Server) release(w *work) {
+// releaseWork gives it back, without what a big pipeline made it grow to.
+func (s *Server) releaseWork(w *work) {
 	w.in, w.from, w.filled = shrunk(w.in), 0, false
 	w.out, w.local, w.batch.Body = shrunk(w.out), shrunk(w.local), shrunk(w.batch.Body)
 	if cap(w.slots) > keepSlots {
@@ -213,7 +213,7 @@ const maxInline = 64 << 10
 // setAuthenticated says whether the client may do more than authenticate.
 func (c *conn) setAuthenticated(yes bool) {
 	if yes != c.authenticated {
-		c.srv.known(c, yes)
+		c.srv.setKnown(c, yes)
 	}
 	c.authenticated = yes
 	if c.w != nil {

@@ -220,7 +220,7 @@ func TestPanicEndsOneConnection(t *testing.T) {
 		s := New(Config{Logger: slog.New(slog.NewTextHandler(&logged, nil))}, newCluster())
 		for _, row := range s.rows {
 			if row.Name == "echo" {
-				row.local.answer = func(*conn, [][]byte) protocol.Value { panic("boom") }
+				row.handler.reply = func(*conn, [][]byte) protocol.Value { panic("boom") }
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -114,7 +114,7 @@ func memoryMetrics() []metric {
 		{name: "maxmemory", kind: gauge, value: func(r *report) any { return r.srv.cfg.MaxMemoryBytes }, help: "bytes that `--max-memory` came to; 0: no limit"},
 		{name: "maxmemory_human", kind: text, value: func(r *report) any { return human(r.srv.cfg.MaxMemoryBytes) }},
 		constant("maxmemory_policy", "noeviction"),
-		{name: "mem_clients_normal", kind: gauge, value: func(r *report) any { return r.srv.memory.held.Load() }, help: "bytes that all clients hold together, as they are compared with `--max-memory-clients`"},
+		{name: "mem_clients_normal", kind: gauge, value: func(r *report) any { return r.srv.memory.total.Load() }, help: "bytes that all clients hold together, as they are compared with `--max-memory-clients`"},
 		{name: "number_of_cached_scripts", kind: gauge, value: func(r *report) any { return r.state().Scripts }, help: "scripts that EVALSHA finds"},
 		{name: "allocator_allocated", kind: gauge, value: func(r *report) any { return r.heap().objects }, help: "bytes of the heap that are in use or not yet collected"},
 		constant("mem_allocator", runtime.Version()),

@@ -6,13 +6,13 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-func transactionLocals() map[string]local {
-	return map[string]local{
-		"multi":   {answer: multi, unqueued: true},
-		"exec":    {act: execute, unqueued: true},
-		"discard": {answer: discard, unqueued: true},
-		"watch":   {act: watch, unqueued: true},
-		"unwatch": {answer: unwatch},
+func transactionHandlers() map[string]handler {
+	return map[string]handler{
+		"multi":   {reply: multi, inMulti: true},
+		"exec":    {run: exec, inMulti: true},
+		"discard": {reply: discard, inMulti: true},
+		"watch":   {run: watch, inMulti: true},
+		"unwatch": {reply: unwatch},
 	}
 }
 
@@ -35,10 +35,10 @@ type transaction struct {
 // step is one queued command: of the body when row is nil and answer Null, else
 // run here, or answered when it was queued.
 type step struct {
-	row   *row
-	words [][]byte
-	known bool
-	reply protocol.Value
+	command  *row
+	args     [][]byte
+	answered bool
+	reply    protocol.Value
 }
 
 func multi(c *conn, _ [][]byte) protocol.Value {
@@ -64,34 +64,34 @@ func (c *conn) endTransaction() {
 }
 
 // enqueue queues a command inside MULTI.
-func (c *conn) enqueue(row *row, words [][]byte) {
+func (c *conn) enqueue(row *row, args [][]byte) {
 	tx := c.tx
 	size := 64
-	for _, w := range words {
+	for _, w := range args {
 		size += len(w)
 	}
 	if tx.bytes+size > c.srv.cfg.MaxQueryBytes {
-		c.reject(row, refusal("transaction exceeds the query buffer limit"))
+		c.reject(row, newError("transaction exceeds the query buffer limit"))
 		return
 	}
 	row.calls.Add(1)
 	switch {
 	case row.Name == "select":
-		tx.place(selectLater(tx, words))
-	case row.local.answer != nil:
-		tx.place(step{row: row, words: copyWords(words)})
+		tx.addStep(queueSelect(tx, args))
+	case row.handler.reply != nil:
+		tx.addStep(step{command: row, args: copyArgs(args)})
 	default:
-		refusal := c.examine(row, words)
+		refusal := c.validate(row, args)
 		if refusal != nil && row.source == 0 {
 			c.reject(row, refusal)
 			return
 		}
 		if refusal != nil {
 			// Redis finds out about a bad script when it runs, beside the other commands.
-			tx.place(step{known: true, reply: refusal.Value()})
+			tx.addStep(step{answered: true, reply: refusal.Value()})
 			break
 		}
-		tx.body = protocol.AppendRequest(tx.body, tx.db, row.Name, words[row.nameWords:])
+		tx.body = protocol.AppendRequest(tx.body, tx.db, row.Name, args[row.nameArgs:])
 		tx.count++
 		if tx.steps != nil {
 			tx.steps = append(tx.steps, step{})
@@ -100,76 +100,76 @@ func (c *conn) enqueue(row *row, words [][]byte) {
 	tx.queued++
 	tx.bytes += size
 	c.accountQueue(tx.bytes-size, tx.bytes)
-	c.answer(nil, protocol.Simple("QUEUED"))
+	c.reply(nil, protocol.Simple("QUEUED"))
 }
 
 // place queues a command that this node answers.
-func (tx *transaction) place(s step) {
+func (tx *transaction) addStep(s step) {
 	if tx.steps == nil {
 		tx.steps = make([]step, tx.count, tx.count+1)
 	}
 	tx.steps = append(tx.steps, s)
 }
 
-// selectLater is SELECT inside MULTI: it decides the database of what is queued
+// queueSelect is SELECT inside MULTI: it decides the database of what is queued
 // after it, and of the connection once the transaction has run.
-func selectLater(tx *transaction, words [][]byte) step {
-	db, refusal, refused := parseDatabase(words[1])
+func queueSelect(tx *transaction, args [][]byte) step {
+	db, refusal, refused := parseDatabase(args[1])
 	if refused {
-		return step{known: true, reply: refusal}
+		return step{answered: true, reply: refusal}
 	}
 	tx.db = db
-	return step{known: true, reply: protocol.OK}
+	return step{answered: true, reply: protocol.OK}
 }
 
-// copyWords makes words outlive the input buffer.
-func copyWords(words [][]byte) [][]byte {
-	c := make([][]byte, len(words))
-	for i, w := range words {
+// copyArgs makes words outlive the input buffer.
+func copyArgs(args [][]byte) [][]byte {
+	c := make([][]byte, len(args))
+	for i, w := range args {
 		c[i] = bytes.Clone(w)
 	}
 	return c
 }
 
-// execute sends the queue off as one request that checks the watched keys first.
-func execute(c *conn, _ [][]byte) {
+// exec sends the queue off as one request that checks the watched keys first.
+func exec(c *conn, _ [][]byte) {
 	tx := c.tx
 	if tx == nil {
-		c.answer(nil, protocol.ErrExecNoMulti.Value())
+		c.reply(nil, protocol.ErrExecNoMulti.Value())
 		return
 	}
 	if c.watches.pending > 0 {
-		c.flush()
+		c.runBatch()
 	}
-	watched, lost := c.watches.keys, c.watches.lost
+	watched, lost := c.watches.keys, c.watches.broken
 	c.endTransaction()
 	switch {
 	case tx.aborted:
-		c.answer(nil, protocol.ErrExecAbort.Value())
+		c.reply(nil, protocol.ErrExecAbort.Value())
 		return
 	case lost:
 		// What WATCH saw is not known, so it cannot be said to stand.
-		c.answer(nil, protocol.NullArray)
+		c.reply(nil, protocol.NullArray)
 		return
 	}
 	if tx.count == 0 && len(watched) == 0 {
-		c.flush()
+		c.runBatch()
 		c.w.tx = tx
-		c.finishTransaction(&slot{kind: slotExec, mute: c.reply.muted()}, protocol.Array())
+		c.finishTransaction(&slot{kind: slotExec, mute: c.replyMode.muted()}, protocol.Array())
 		return
 	}
 	c.makeRoom([][]byte{tx.body})
 	u := &c.w.batch
 	u.Body = protocol.AppendTransaction(u.Body, c.db, watched, tx.body)
 	if tx.steps == nil {
-		c.request(slot{kind: slotData, row: c.srv.execRow}, true)
+		c.addRequest(slot{kind: slotData, row: c.srv.execRow}, true)
 		return
 	}
 	// What this node has to say comes between the replies, and may change what holds
 	// for the commands after EXEC, so nothing else goes into this batch.
 	c.w.tx = tx
-	c.request(slot{kind: slotExec, row: c.srv.execRow}, true)
-	c.flush()
+	c.addRequest(slot{kind: slotExec, row: c.srv.execRow}, true)
+	c.runBatch()
 }
 
 // finishTransaction places EXEC's reply, running what this node answers in the
@@ -177,7 +177,7 @@ func execute(c *conn, _ [][]byte) {
 func (c *conn) finishTransaction(s *slot, v protocol.Value) {
 	tx := c.w.tx
 	c.w.tx = nil
-	if sent := c.within(s.row, v); sent.IsError() && !v.IsError() {
+	if sent := c.limitReply(s.row, v); sent.IsError() && !v.IsError() {
 		// It ran all the same.
 		c.db = tx.db
 		v = sent
@@ -185,7 +185,7 @@ func (c *conn) finishTransaction(s *slot, v protocol.Value) {
 	if v.Kind != protocol.KindArray || len(v.Elems) != tx.count {
 		c.count(s.row, v)
 		if !s.mute {
-			c.emit(v, c.resp)
+			c.encode(v, c.resp)
 		}
 		return
 	}
@@ -199,16 +199,16 @@ func (c *conn) finishTransaction(s *slot, v protocol.Value) {
 	for _, step := range tx.steps {
 		reply := step.reply
 		switch {
-		case step.known:
-		case step.row != nil:
-			reply = step.row.local.answer(c, step.words)
+		case step.answered:
+		case step.command != nil:
+			reply = step.command.handler.reply(c, step.args)
 		default:
 			reply, data = data[0], data[1:]
 		}
-		c.count(step.row, reply)
+		c.count(step.command, reply)
 		// Asked again each time, as CLIENT REPLY may be among the steps.
-		if !c.reply.muted() {
-			c.emit(reply, c.resp)
+		if !c.replyMode.muted() {
+			c.encode(reply, c.resp)
 		}
 	}
 	c.executing = false

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// spillBytes is what is gathered before it is written though the pipeline is not
+	// clientChunk is what is gathered before it is written though the pipeline is not
 	// answered yet; a smaller pipeline leaves in one write.
-	spillBytes = 256 << 10
-	// strangerSpillBytes is the same for a client that has not authenticated.
-	strangerSpillBytes = 16 << 10
+	clientChunk = 256 << 10
+	// strangerChunk is the same for a client that has not authenticated.
+	strangerChunk = 16 << 10
 	// stallTime is how long a write may take before that is looked into, at least.
 	stallTime = 100 * time.Millisecond
 )
@@ -21,15 +21,15 @@ const (
 // Replies that are not sent, because they are larger than MaxOutputBytes. What
 // a write did stays, so its client must not take the error for a refusal.
 var (
-	errReplyTooLarge = refusal("the reply is larger than max-output-bytes")
+	errReplyTooLarge = newError("the reply is larger than max-output-bytes")
 	errWriteTooLarge = &protocol.Error{
 		Prefix: "UNCERTAIN", Text: "The command was applied, but its reply is larger than max-output-bytes", Outcome: protocol.OutcomeUnknown,
 	}
 )
 
-// within returns v, or the error that is sent in its place as v is too large. It looks
+// limitReply returns v, or the error that is sent in its place as v is too large. It looks
 // at what v stands for before any of it is encoded.
-func (c *conn) within(row *row, v protocol.Value) protocol.Value {
+func (c *conn) limitReply(row *row, v protocol.Value) protocol.Value {
 	limit := c.srv.cfg.MaxOutputBytes
 	if len(v.Elems) == 0 && len(v.Str) < limit {
 		return v
@@ -43,44 +43,44 @@ func (c *conn) within(row *row, v protocol.Value) protocol.Value {
 	return errReplyTooLarge.Value()
 }
 
-// emit appends a reply to the output, and writes the output whenever enough has gathered.
-func (c *conn) emit(v protocol.Value, resp int) {
+// encode appends a reply to the output, and writes the output whenever enough has gathered.
+func (c *conn) encode(v protocol.Value, resp int) {
 	w := c.w
-	limit := c.spillLimit()
+	limit := c.outputChunk()
 	if len(v.Elems) == 0 && len(w.out)+len(v.Str) < limit {
 		w.out = v.AppendTo(w.out, resp)
-		c.spill()
+		c.writeIfFull()
 		return
 	}
 	if c.gone {
 		return
 	}
-	w.unsent, _ = v.SizeWithin(c.srv.cfg.MaxOutputBytes)
-	w.out = v.AppendPieces(w.out, resp, limit, c.pieceFull)
-	w.unsent = 0
-	c.spill()
+	w.unencoded, _ = v.SizeWithin(c.srv.cfg.MaxOutputBytes)
+	w.out = v.AppendPieces(w.out, resp, limit, c.writePiece)
+	w.unencoded = 0
+	c.writeIfFull()
 }
 
-// spillLimit is how much is gathered before it is written.
-func (c *conn) spillLimit() int {
+// outputChunk is how much is gathered before it is written.
+func (c *conn) outputChunk() int {
 	if !c.authenticated {
-		return strangerSpillBytes
+		return strangerChunk
 	}
-	return spillBytes
+	return clientChunk
 }
 
-// pieceFull writes a piece of a reply.
-func (c *conn) pieceFull(piece []byte) []byte {
+// writePiece writes a piece of a reply.
+func (c *conn) writePiece(piece []byte) []byte {
 	w := c.w
-	w.unsent = max(0, w.unsent-len(piece))
+	w.unencoded = max(0, w.unencoded-len(piece))
 	w.out = piece
 	c.write()
 	return w.out
 }
 
-// spill writes the output when much of it has gathered.
-func (c *conn) spill() {
-	if len(c.w.out) >= c.spillLimit() {
+// writeIfFull writes the output when much of it has gathered.
+func (c *conn) writeIfFull() {
+	if len(c.w.out) >= c.outputChunk() {
 		c.write()
 	}
 }
@@ -178,7 +178,7 @@ func (c *conn) writeStranger(out []byte) bool {
 // is what is left of the output.
 func (c *conn) tooSlow(stalled time.Duration, unwritten int) bool {
 	limit := c.srv.cfg.WriteTimeout
-	if unwritten+c.waiting() > c.srv.cfg.MaxOutputBytes {
+	if unwritten+c.unencodedBytes() > c.srv.cfg.MaxOutputBytes {
 		limit = min(limit, c.srv.cfg.GraceTimeout)
 	}
 	if stalled < limit {
@@ -190,14 +190,14 @@ func (c *conn) tooSlow(stalled time.Duration, unwritten int) bool {
 
 func (c *conn) cutOff(unwritten int) {
 	c.srv.stats.cutOff.Add(1)
-	c.srv.cfg.Logger.Warn("cut off a client that does not read", "client", c.nc.RemoteAddr(), "id", c.id, "unread", unwritten+c.waiting())
+	c.srv.cfg.Logger.Warn("cut off a client that does not read", "client", c.nc.RemoteAddr(), "id", c.id, "unread", unwritten+c.unencodedBytes())
 }
 
 // waiting bounds the bytes of the replies that are known and not in the output
 // yet; beyond MaxOutputBytes it gives up counting.
-func (c *conn) waiting() int {
+func (c *conn) unencodedBytes() int {
 	n, _ := protocol.SizesWithin(c.w.batch.Replies, c.srv.cfg.MaxOutputBytes)
-	return n + c.w.unsent
+	return n + c.w.unencoded
 }
 
 // refuse tells a client that is not admitted why, and closes.
@@ -209,5 +209,5 @@ func (c *conn) refuse(why *protocol.Error) {
 	}
 	c.nc.SetWriteDeadline(time.Now().Add(time.Second))
 	c.nc.Write(why.Value().AppendTo(nil, protocol.RESP2))
-	c.linger()
+	c.halfClose()
 }

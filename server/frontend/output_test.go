@@ -130,7 +130,7 @@ func TestRepliesAreWrittenInPieces(t *testing.T) {
 					settle()
 					got, _ := c.take()
 					require.True(t, string(want) == got, "%d bytes instead of %d", len(got), len(want))
-					require.LessOrEqual(t, ln.most.Load(), int64(spillBytes+localBytes))
+					require.LessOrEqual(t, ln.most.Load(), int64(clientChunk+localBytes))
 					s.stop()
 				})
 			})
@@ -230,7 +230,7 @@ func TestStrangersMustRead(t *testing.T) {
 					require.Error(t, <-ended)
 					require.Equal(t, uint64(1), s.stats.cutOff.Load())
 					require.LessOrEqual(t, s.stats.bytesIn.Load(), uint64(64<<10))
-					require.LessOrEqual(t, ln.most.Load(), int64(2*strangerSpillBytes))
+					require.LessOrEqual(t, ln.most.Load(), int64(2*strangerChunk))
 					require.Zero(t, s.clientCount())
 				}
 				s.stop()

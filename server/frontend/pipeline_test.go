@@ -20,7 +20,7 @@ import (
 
 // settle lets the server take what was sent, and answer.
 func settle() {
-	time.Sleep(2 * gatherTime)
+	time.Sleep(2 * readMoreTime)
 	synctest.Wait()
 }
 
@@ -98,11 +98,11 @@ func TestHalfACommandIsWaitedForBriefly(t *testing.T) {
 		c := s.dial()
 		half := command("SET", "k", "half")
 		c.send(append(sets(2), half[:10]...))
-		time.Sleep(gatherTime / 2)
+		time.Sleep(readMoreTime / 2)
 		synctest.Wait()
 		got, _ := c.take()
 		require.Empty(t, got)
-		time.Sleep(gatherTime)
+		time.Sleep(readMoreTime)
 		synctest.Wait()
 		got, _ = c.take()
 		require.Equal(t, "+OK\r\n+OK\r\n", got)
@@ -374,7 +374,7 @@ func TestTransactionsAreBounded(t *testing.T) {
 func TestUnknownFailureIsUncertain(t *testing.T) {
 	c := &conn{srv: New(Config{}, newCluster())}
 	for _, err := range []error{errors.New("something"), errReplyCount, io.EOF} {
-		require.Equal(t, protocol.ErrUncertain.Value(), c.failure(err))
+		require.Equal(t, protocol.ErrUncertain.Value(), c.errorReply(err))
 	}
-	require.Equal(t, protocol.ErrBusy.Value(), c.failure(fmt.Errorf("wrapped: %w", protocol.ErrBusy)))
+	require.Equal(t, protocol.ErrBusy.Value(), c.errorReply(fmt.Errorf("wrapped: %w", protocol.ErrBusy)))
 }

@@ -30,38 +30,38 @@ func (c *conn) readRaw(once bool) error {
 	if c.readReady == nil {
 		c.readReady = c.onReadable
 	}
-	c.once = once
+	c.noWait = once
 	if err := c.raw.Read(c.readReady); err != nil {
 		return err
 	}
-	return c.gotErr
+	return c.readErr
 }
 
 // onReadable is called when the socket may be readable. False: wait for it.
 func (c *conn) onReadable(fd uintptr) bool {
 	idle := c.w == nil
 	if idle {
-		c.w = c.srv.acquire(c)
+		c.w = c.srv.acquireWork(c)
 	}
 	n, err := readSocket(int(fd), c.room())
 	switch {
 	case n > 0:
-		c.took(n)
-		c.gotErr = nil
+		c.noteRead(n)
+		c.readErr = nil
 		return true
 	case err == nil:
-		c.gotErr = io.EOF
+		c.readErr = io.EOF
 		return true
 	case !errors.Is(err, syscall.EAGAIN):
-		c.gotErr = os.NewSyscallError("read", err)
+		c.readErr = os.NewSyscallError("read", err)
 		return true
 	}
 	if idle {
-		c.srv.release(c.w)
+		c.srv.releaseWork(c.w)
 		c.w = nil
 	}
-	c.gotErr = os.ErrDeadlineExceeded
-	return c.once
+	c.readErr = os.ErrDeadlineExceeded
+	return c.noWait
 }
 
 func readSocket(fd int, b []byte) (int, error) {

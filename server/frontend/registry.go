@@ -12,28 +12,28 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// take admits a connection or turns it away. That is decided before the next one is
+// admitOrRefuse admits a connection or turns it away. That is decided before the next one is
 // accepted, so that however fast they come no more are open than there should be.
-func (s *Server) take(ctx context.Context, nc net.Conn, all *sync.WaitGroup) {
+func (s *Server) admitOrRefuse(ctx context.Context, nc net.Conn, all *sync.WaitGroup) {
 	s.stats.connections.Add(1)
 	c := newConn(s, nc)
-	switch err := s.admit(c); {
+	switch err := s.register(c); {
 	case err == nil:
 		all.Go(func() {
-			defer s.forget(c)
+			defer s.unregister(c)
 			c.run(ctx)
 		})
 		return
 	case errors.Is(err, errFull):
 		s.stats.rejected.Add(1)
-		if s.refusing.Add(1) <= Refusals {
+		if s.refusals.Add(1) <= Refusals {
 			all.Go(func() {
-				defer s.refusing.Add(-1)
+				defer s.refusals.Add(-1)
 				c.refuse(protocol.ErrMaxClients)
 			})
 			return
 		}
-		s.refusing.Add(-1)
+		s.refusals.Add(-1)
 	}
 	nc.Close()
 }
@@ -47,82 +47,82 @@ var (
 	errDraining = errors.New("shutting down")
 )
 
-// admit registers c. When there is no room, the oldest stranger makes room: else
+// register registers c. When there is no room, the oldest stranger makes room: else
 // those that never say who they are could shut everybody out for good.
-func (s *Server) admit(c *conn) error {
+func (s *Server) register(c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
 		return errDraining
 	}
-	if len(s.conns)-s.leaving >= s.cfg.MaxClients {
+	if len(s.conns)-s.dismissed >= s.cfg.MaxClients {
 		oldest := s.strangers.Front()
-		if oldest == nil || s.leaving >= Refusals {
+		if oldest == nil || s.dismissed >= Refusals {
 			return errFull
 		}
 		s.stats.rejected.Add(1)
 		s.dismiss(oldest.Value.(*conn))
 	}
 	s.conns[c.id] = c
-	s.memory.held.Add(connBytes)
+	s.memory.total.Add(connBytes)
 	if !c.authenticated || c.tls != nil {
-		c.place.stranger = s.strangers.PushBack(c)
+		c.admission.stranger = s.strangers.PushBack(c)
 	}
 	return nil
 }
 
 // dismiss closes a connection and no longer counts it. The caller holds s.mu.
 func (s *Server) dismiss(c *conn) {
-	s.meet(c)
-	c.place.leaving = true
-	s.leaving++
+	s.removeStranger(c)
+	c.admission.dismissed = true
+	s.dismissed++
 	c.socket().Close()
 }
 
-// place is what the server knows of a connection. Guarded by Server.mu.
-type place struct {
+// admission is what the server knows of a connection. Guarded by Server.mu.
+type admission struct {
 	// stranger is its place among those that have not shown who they are: by a
 	// password, or by a handshake of TLS where there is none.
 	stranger *list.Element
-	// leaving: it has been closed to make room.
-	leaving bool
+	// dismissed: it has been closed to make room.
+	dismissed bool
 }
 
-// meet notes that c is no stranger any more. The caller holds s.mu.
-func (s *Server) meet(c *conn) {
-	if c.place.stranger != nil {
-		s.strangers.Remove(c.place.stranger)
-		c.place.stranger = nil
+// removeStranger notes that c is no stranger any more. The caller holds s.mu.
+func (s *Server) removeStranger(c *conn) {
+	if c.admission.stranger != nil {
+		s.strangers.Remove(c.admission.stranger)
+		c.admission.stranger = nil
 	}
 }
 
 // known notes whether c has shown who it is.
-func (s *Server) known(c *conn, yes bool) {
+func (s *Server) setKnown(c *conn, yes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case yes:
-		s.meet(c)
-	case c.place.stranger == nil && !c.place.leaving:
-		c.place.stranger = s.strangers.PushBack(c)
+		s.removeStranger(c)
+	case c.admission.stranger == nil && !c.admission.dismissed:
+		c.admission.stranger = s.strangers.PushBack(c)
 	}
 }
 
-func (s *Server) forget(c *conn) {
+func (s *Server) unregister(c *conn) {
 	s.mu.Lock()
 	delete(s.conns, c.id)
-	s.meet(c)
-	if c.place.leaving {
-		s.leaving--
+	s.removeStranger(c)
+	if c.admission.dismissed {
+		s.dismissed--
 	}
-	s.leave(c)
+	s.releaseMemory(c)
 	s.mu.Unlock()
 }
 
 func (s *Server) clientCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.conns) - s.leaving
+	return len(s.conns) - s.dismissed
 }
 
 // address is where clients reach the node; empty before Serve.
@@ -137,7 +137,7 @@ func (s *Server) clients() []*conn {
 	s.mu.Lock()
 	all := make([]*conn, 0, len(s.conns))
 	for _, c := range s.conns {
-		if !c.place.leaving {
+		if !c.admission.dismissed {
 			all = append(all, c)
 		}
 	}

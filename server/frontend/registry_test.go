@@ -54,7 +54,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 		settle()
 		require.Zero(t, s.clientCount())
 		require.Zero(t, s.strangers.Len())
-		require.Zero(t, s.memory.held.Load())
+		require.Zero(t, s.memory.total.Load())
 		s.stop()
 	})
 }
@@ -81,7 +81,7 @@ func TestFewAreToldThatThereIsNoRoom(t *testing.T) {
 		}
 		require.Equal(t, 2*Refusals, closed)
 		time.Sleep(time.Minute)
-		require.Zero(t, s.refusing.Load())
+		require.Zero(t, s.refusals.Load())
 		require.Equal(t, uint64(3*Refusals), s.stats.rejected.Load())
 		s.stop()
 	})
@@ -94,7 +94,7 @@ func TestRoomIsMadeForAFew(t *testing.T) {
 	admit := func() (*conn, error) {
 		_, theirs := net.Pipe()
 		c := newConn(s, theirs)
-		return c, s.admit(c)
+		return c, s.register(c)
 	}
 	first, err := admit()
 	require.NoError(t, err)
@@ -104,7 +104,7 @@ func TestRoomIsMadeForAFew(t *testing.T) {
 	}
 	_, err = admit()
 	require.ErrorIs(t, err, errFull)
-	s.forget(first)
+	s.unregister(first)
 	_, err = admit()
 	require.NoError(t, err)
 }

@@ -8,4 +8,4 @@ type replyMode struct {
 func (r *replyMode) muted() bool { return r.off || r.skip }
 
 // endCommand makes what CLIENT REPLY SKIP said hold for the command that follows it, and no longer.
-func (c *conn) endCommand() { c.reply.skip, c.reply.skipNext = c.reply.skipNext, false }
+func (c *conn) endCommand() { c.replyMode.skip, c.replyMode.skipNext = c.replyMode.skipNext, false }

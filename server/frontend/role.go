@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-func roleLocals() map[string]local {
-	return map[string]local{"role": {answer: role}}
+func roleHandlers() map[string]handler {
+	return map[string]handler{"role": {reply: role}}
 }
 
 // Any node takes any command, so each could call itself master. But clients that

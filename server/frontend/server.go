@@ -24,18 +24,18 @@ type Server struct {
 	// rows are never changed; watchRow and execRow are among them.
 	rows              map[*protocol.Command]*row
 	watchRow, execRow *row
-	scripts           *scripts
+	compiled          *compileCache
 	stats             stats
 	nextID            atomic.Int64
 	pool              sync.Pool // of *work
 	memory            clientMemory
-	refusing          atomic.Int32
+	refusals          atomic.Int32
 
 	mu    sync.Mutex
 	conns map[int64]*conn
-	// leaving counts those of conns that were closed to make room; strangers are
+	// dismissed counts those of conns that were closed to make room; strangers are
 	// those that have not shown who they are, oldest first.
-	leaving   int
+	dismissed int
 	strangers list.List
 	draining  bool
 	addr      string // of the first listener
@@ -51,7 +51,7 @@ func New(cfg Config, backend Backend) *Server {
 	}
 	s := &Server{
 		cfg: cfg, backend: backend, started: time.Now(), rows: newRows(),
-		scripts: newScripts(fsm.CheckScript), conns: make(map[int64]*conn),
+		compiled: newCompileCache(fsm.CheckScript), conns: make(map[int64]*conn),
 		memory: clientMemory{limit: int64(cfg.MaxMemoryClientsBytes)},
 	}
 	s.pool.New = func() any {
@@ -96,7 +96,7 @@ func (s *Server) accept(ctx context.Context, ln net.Listener, all *sync.WaitGrou
 		nc, err := ln.Accept()
 		if err == nil {
 			pause = 0
-			s.take(ctx, nc, all)
+			s.admitOrRefuse(ctx, nc, all)
 			continue
 		}
 		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {

@@ -176,7 +176,7 @@ func (p *player) send(name string, b []byte) {
 // collect writes down what the clients have been sent, when the server has no more to say.
 func (p *player) collect() {
 	// Longer than a half-sent pipeline is waited for.
-	time.Sleep(2 * gatherTime)
+	time.Sleep(2 * readMoreTime)
 	synctest.Wait()
 	// A buffer that comes from the pool may be larger than a new one.
 	pooled := regexp.MustCompile(`(qbuf-free|argv-mem|tot-mem)=\d+`)

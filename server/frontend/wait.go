@@ -8,21 +8,21 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-func waitLocals() map[string]local {
-	return map[string]local{
-		"wait":        {answer: wait, last: true},
-		"waitaof":     {answer: waitAOF, last: true},
-		"script|kill": {answer: scriptKill},
+func waitHandlers() map[string]handler {
+	return map[string]handler{
+		"wait":        {reply: wait, barrier: true},
+		"waitaof":     {reply: waitAOF, barrier: true},
+		"script|kill": {reply: scriptKill},
 	}
 }
 
 // wait answers how many other nodes have what was acknowledged before it.
-func wait(c *conn, words [][]byte) protocol.Value {
-	n, ok := protocol.ParseInt(string(words[1]))
+func wait(c *conn, args [][]byte) protocol.Value {
+	n, ok := protocol.ParseInt(string(args[1]))
 	if !ok {
 		return protocol.ErrNotInteger.Value()
 	}
-	timeout, refusal, refused := parseTimeout(words[2])
+	timeout, refusal, refused := parseTimeout(args[2])
 	if refused {
 		return refusal
 	}
@@ -31,22 +31,22 @@ func wait(c *conn, words [][]byte) protocol.Value {
 
 // waitAOF answers the same of disks; this node's own is always among them, since
 // nothing is acknowledged before a majority has it on disk.
-func waitAOF(c *conn, words [][]byte) protocol.Value {
-	local, ok := protocol.ParseInt(string(words[1]))
+func waitAOF(c *conn, args [][]byte) protocol.Value {
+	local, ok := protocol.ParseInt(string(args[1]))
 	switch {
 	case !ok:
 		return protocol.ErrNotInteger.Value()
 	case local < 0 || local > 1:
 		return protocol.Err("value is out of range, value must between 0 and 1")
 	}
-	n, ok := protocol.ParseInt(string(words[2]))
+	n, ok := protocol.ParseInt(string(args[2]))
 	switch {
 	case !ok:
 		return protocol.ErrNotInteger.Value()
 	case n < 0:
 		return protocol.Err("value is out of range, must be positive")
 	}
-	timeout, refusal, refused := parseTimeout(words[3])
+	timeout, refusal, refused := parseTimeout(args[3])
 	if refused {
 		return refusal
 	}
@@ -73,7 +73,7 @@ func (c *conn) waitReplicated(n int64, timeout time.Duration) int {
 		return c.srv.backend.WaitReplicated(ended, 0, time.Millisecond)
 	}
 	var have int
-	c.whileThere(func(ctx context.Context) {
+	c.whileConnected(func(ctx context.Context) {
 		have = c.srv.backend.WaitReplicated(ctx, int(min(n, math.MaxInt32)), timeout)
 	})
 	return have
@@ -85,9 +85,9 @@ func scriptKill(*conn, [][]byte) protocol.Value {
 	return protocol.ErrNotBusy.Value()
 }
 
-// whileThere runs f with a context that ends when the client goes away or the
+// whileConnected runs f with a context that ends when the client goes away or the
 // server shuts down. The client first gets the replies that it is owed. What it sends meanwhile is kept.
-func (c *conn) whileThere(f func(ctx context.Context)) {
+func (c *conn) whileConnected(f func(ctx context.Context)) {
 	c.write()
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()

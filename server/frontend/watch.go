@@ -10,8 +10,8 @@ type watches struct {
 	bytes int
 	// pending counts requests whose marks have not come back.
 	pending int
-	// lost: some WATCH failed, so EXEC must not run, even if the client did not look at the error.
-	lost bool
+	// broken: some WATCH failed, so EXEC must not run, even if the client did not look at the error.
+	broken bool
 	// generation tells a mark that comes back after all watches were cleared.
 	generation int
 }
@@ -42,48 +42,48 @@ func (ws *watches) add(db int, key string) bool {
 
 // watch asks for the marks of keys that are not watched yet; the marks of those
 // that are stay as they were seen first.
-func watch(c *conn, words [][]byte) {
+func watch(c *conn, args [][]byte) {
 	if c.tx != nil {
-		c.answer(nil, protocol.ErrWatchInMulti.Value())
+		c.reply(nil, protocol.ErrWatchInMulti.Value())
 		return
 	}
 	row, ws := c.srv.watchRow, &c.watches
-	cause := c.examine(row, words)
+	cause := c.validate(row, args)
 	if cause == nil && ws.bytes > c.srv.cfg.MaxQueryBytes {
-		cause = refusal("watched keys exceed the query buffer limit")
+		cause = newError("watched keys exceed the query buffer limit")
 	}
 	if cause != nil {
-		ws.lost = true
-		c.answer(row, cause.Value())
+		ws.broken = true
+		c.reply(row, cause.Value())
 		return
 	}
-	c.makeRoom(words)
+	c.makeRoom(args)
 	from, held := len(ws.keys), ws.bytes
 	var fresh [][]byte
-	for _, key := range words[1:] {
+	for _, key := range args[1:] {
 		if ws.add(c.db, string(key)) {
 			fresh = append(fresh, key)
 		}
 	}
 	c.accountQueue(held, ws.bytes)
 	if len(fresh) == 0 {
-		c.answer(row, protocol.OK)
+		c.reply(row, protocol.OK)
 		return
 	}
 	ws.pending++
 	u := &c.w.batch
 	u.Body = protocol.AppendRequest(u.Body, c.db, row.Name, fresh)
-	c.request(slot{kind: slotWatch, row: row, from: from, to: len(ws.keys), generation: ws.generation}, false)
+	c.addRequest(slot{kind: slotWatch, row: row, from: from, to: len(ws.keys), generation: ws.generation}, false)
 }
 
-// watched notes the marks that have come back, and returns the client's reply.
-func (c *conn) watched(s *slot, v protocol.Value) protocol.Value {
+// noteMarks notes the marks that have come back, and returns the client's reply.
+func (c *conn) noteMarks(s *slot, v protocol.Value) protocol.Value {
 	ws := &c.watches
 	good := v.Kind == protocol.KindArray && len(v.Elems) == s.to-s.from
 	if s.generation == ws.generation {
 		ws.pending--
 		if !good {
-			ws.lost = true
+			ws.broken = true
 		} else {
 			for i, e := range v.Elems {
 				ws.keys[s.from+i].Mark = uint64(e.Num)

@@ -9,29 +9,29 @@ import (
 // tenth of a second, and a hundred connections with such must not take all cores.
 const largeSource = 16 << 10
 
-// scriptMemory is how many sources that compiled are remembered, at least; at most twice as many.
-const scriptMemory = 1024
+// compileCacheSize is how many sources that compiled are remembered, at least; at most twice as many.
+const compileCacheSize = 1024
 
 // scripts remembers, by their SHA-1, Lua sources that compiled on this node, so
 // that EVAL of the same source compiles it here but once. A source that does not
 // compile is not remembered: its sender pays each time.
-type scripts struct {
-	compile func(source string) error
-	turn    chan struct{} // has room for one: who compiles a large source
+type compileCache struct {
+	compile   func(source string) error
+	largeTurn chan struct{} // has room for one: who compiles a large source
 
 	mu sync.Mutex
 	// When recent is full it becomes former, and what was former is forgotten.
 	recent, former map[[sha1.Size]byte]struct{}
 }
 
-func newScripts(compile func(string) error) *scripts {
-	return &scripts{compile: compile, turn: make(chan struct{}, 1), recent: make(map[[sha1.Size]byte]struct{})}
+func newCompileCache(compile func(string) error) *compileCache {
+	return &compileCache{compile: compile, largeTurn: make(chan struct{}, 1), recent: make(map[[sha1.Size]byte]struct{})}
 }
 
 // check returns why source does not compile; nil when it does.
-func (s *scripts) check(source []byte) error {
+func (s *compileCache) check(source []byte) error {
 	sum := sha1.Sum(source)
-	if s.known(sum) {
+	if s.has(sum) {
 		return nil
 	}
 	if err := s.compileInTurn(string(source)); err != nil {
@@ -43,15 +43,15 @@ func (s *scripts) check(source []byte) error {
 	return nil
 }
 
-func (s *scripts) compileInTurn(source string) error {
+func (s *compileCache) compileInTurn(source string) error {
 	if len(source) >= largeSource {
-		s.turn <- struct{}{}
-		defer func() { <-s.turn }()
+		s.largeTurn <- struct{}{}
+		defer func() { <-s.largeTurn }()
 	}
 	return s.compile(source)
 }
 
-func (s *scripts) known(sum [sha1.Size]byte) bool {
+func (s *compileCache) has(sum [sha1.Size]byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.recent[sum]; ok {
@@ -64,8 +64,8 @@ func (s *scripts) known(sum [sha1.Size]byte) bool {
 	return true
 }
 
-func (s *scripts) add(sum [sha1.Size]byte) {
-	if len(s.recent) >= scriptMemory {
+func (s *compileCache) add(sum [sha1.Size]byte) {
+	if len(s.recent) >= compileCacheSize {
 		s.recent, s.former = make(map[[sha1.Size]byte]struct{}), s.recent
 	}
 	s.recent[sum] = struct{}{}

@@ -7,41 +7,41 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// local is the behaviour of a row that this package has. Either answer or act is set.
-type local struct {
-	// answer makes the reply to a command line.
-	answer func(c *conn, words [][]byte) protocol.Value
-	// act places the reply itself: now, or when the batch has come back.
-	act func(c *conn, words [][]byte)
-	// unqueued commands run inside MULTI, too.
-	unqueued bool
-	// last commands wait until everything before them in the pipeline has been done.
-	last bool
+// handler is the behaviour of a row that this package has. Either reply or run is set.
+type handler struct {
+	// reply makes the reply to a command line.
+	reply func(c *conn, args [][]byte) protocol.Value
+	// run places the reply itself: now, or when the batch has come back.
+	run func(c *conn, args [][]byte)
+	// inMulti commands run inside MULTI, too.
+	inMulti bool
+	// barrier commands wait until everything before them in the pipeline has been done.
+	barrier bool
 }
 
-// bindings are the behaviours by the names of their rows: every Local row's, and
+// handlers are the behaviours by the names of their rows: every Local row's, and
 // that of WATCH, whose reply is not what the state machine answers.
-func bindings() map[string]local {
-	all := make(map[string]local)
-	for _, family := range families() {
+func handlers() map[string]handler {
+	all := make(map[string]handler)
+	for _, family := range handlerFamilies() {
 		maps.Copy(all, family)
 	}
 	return all
 }
 
-func families() []map[string]local {
-	return []map[string]local{
-		connectionLocals(), authLocals(), clientLocals(), clientListLocals(), commandLocals(), helpLocals(),
-		configLocals(), infoLocals(), roleLocals(), waitLocals(), transactionLocals(), debugLocals(),
+func handlerFamilies() []map[string]handler {
+	return []map[string]handler{
+		connectionHandlers(), authHandlers(), clientHandlers(), clientListHandlers(), commandHandlers(), helpHandlers(),
+		configHandlers(), infoHandlers(), roleHandlers(), waitHandlers(), transactionHandlers(), debugHandlers(),
 	}
 }
 
 // row is a row of the command table, as dispatch needs it.
 type row struct {
 	*protocol.Command
-	local local
-	// nameWords is how many words of the line are the name: 2 for a subcommand.
-	nameWords int
+	handler handler
+	// nameArgs is how many words of the line are the name: 2 for a subcommand.
+	nameArgs int
 	// source is the position of the Lua source in the line; 0: none.
 	source int
 	// write: the command goes through the log.
@@ -53,7 +53,7 @@ type row struct {
 // newRows binds every row of the table. A Local row without a behaviour is a
 // mistake in this program.
 func newRows() map[*protocol.Command]*row {
-	locals := bindings()
+	locals := handlers()
 	rows := make(map[*protocol.Command]*row)
 	add := func(command *protocol.Command, nameWords int) {
 		l, bound := locals[command.Name]
@@ -61,7 +61,7 @@ func newRows() map[*protocol.Command]*row {
 			panic("frontend: no behaviour for the command " + command.Name)
 		}
 		rows[command] = &row{
-			Command: command, local: l, nameWords: nameWords, source: sourcePosition(command.Name),
+			Command: command, handler: l, nameArgs: nameWords, source: sourcePosition(command.Name),
 			write: command.Route == protocol.Write || command.Route == protocol.Script && !command.Has(protocol.FlagReadOnly),
 		}
 	}

@@ -9,12 +9,12 @@ import (
 
 // TestEveryLocalRowIsBoundOnce walks the table and the bindings.
 func TestEveryLocalRowIsBoundOnce(t *testing.T) {
-	families := families()
+	families := handlerFamilies()
 	bound := make(map[string]int)
 	for _, family := range families {
 		for name, l := range family {
 			bound[name]++
-			require.NotEqual(t, l.act == nil, l.answer == nil, "%s has to have either act or answer", name)
+			require.NotEqual(t, l.run == nil, l.reply == nil, "%s has to have either act or answer", name)
 			row, ok := protocol.Lookup(name)
 			require.True(t, ok, "%s is bound and has no row", name)
 			// WATCH reads the state; what the client is told of it is made here.
@@ -29,7 +29,7 @@ func TestEveryLocalRowIsBoundOnce(t *testing.T) {
 		if container {
 			require.Zero(t, bound[command.Name], "%s is never run by itself", command.Name)
 		}
-		require.Equal(t, command.Route == protocol.Local || command.Name == "watch", row.local.act != nil || row.local.answer != nil || container, command.Name)
+		require.Equal(t, command.Route == protocol.Local || command.Name == "watch", row.handler.run != nil || row.handler.reply != nil || container, command.Name)
 		require.False(t, row.write && command.Has(protocol.FlagReadOnly), command.Name)
 		require.Equal(t, row.write, command.Route == protocol.Write || command.Name == "eval" || command.Name == "evalsha", command.Name)
 	}

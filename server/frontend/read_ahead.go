@@ -27,7 +27,7 @@ func (c *conn) readAhead(limit int, gone func()) *readAhead {
 	go func() {
 		defer close(a.done)
 		for w := c.w; w.buffered() < limit; {
-			if cap(w.in)-len(w.in) < firstRead {
+			if cap(w.in)-len(w.in) < waitBytes {
 				c.grow()
 			}
 			free := w.in[len(w.in):min(cap(w.in), w.from+limit)]
@@ -55,6 +55,6 @@ func (c *conn) join(a *readAhead) {
 	c.fresh = c.fresh || a.bytes > 0
 	c.srv.stats.bytesIn.Add(uint64(a.bytes))
 	if !errors.Is(a.failed, os.ErrDeadlineExceeded) {
-		c.failed = a.failed
+		c.pendingErr = a.failed
 	}
 }

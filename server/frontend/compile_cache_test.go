@@ -13,7 +13,7 @@ import (
 
 func TestScriptsRemembersWhatCompiled(t *testing.T) {
 	compiled := 0
-	s := newScripts(func(source string) error {
+	s := newCompileCache(func(source string) error {
 		compiled++
 		if source == "bad" {
 			return errors.New("ERR no")
@@ -27,16 +27,16 @@ func TestScriptsRemembersWhatCompiled(t *testing.T) {
 	require.Equal(t, 1+3, compiled)
 
 	// A script in use stays, however many others come.
-	for i := range 10 * scriptMemory {
+	for i := range 10 * compileCacheSize {
 		require.NoError(t, s.check(fmt.Append(nil, i)))
-		if i%(scriptMemory/2) == 0 {
+		if i%(compileCacheSize/2) == 0 {
 			require.NoError(t, s.check([]byte("good")))
 		}
-		require.LessOrEqual(t, len(s.recent)+len(s.former), 2*scriptMemory)
+		require.LessOrEqual(t, len(s.recent)+len(s.former), 2*compileCacheSize)
 	}
-	require.True(t, s.known(sha1.Sum([]byte("good"))))
-	require.False(t, s.known(sha1.Sum([]byte("bad"))))
-	require.False(t, s.known(sha1.Sum([]byte("0"))))
+	require.True(t, s.has(sha1.Sum([]byte("good"))))
+	require.False(t, s.has(sha1.Sum([]byte("bad"))))
+	require.False(t, s.has(sha1.Sum([]byte("0"))))
 }
 
 // TestBadScriptsStayOnThisNode: nothing is proposed for a source that does not compile.
@@ -68,7 +68,7 @@ func TestLargeSourcesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		large := func(n byte) []byte { return bytes.Repeat([]byte{n}, largeSource) }
 		compiling, release := make(chan string, 3), make(chan struct{})
-		s := newScripts(func(source string) error {
+		s := newCompileCache(func(source string) error {
 			compiling <- source
 			if len(source) >= largeSource {
 				<-release

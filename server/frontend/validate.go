@@ -1,0 +1,71 @@
+package frontend
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// validate returns why a data command must not reach the log: its words are too
+// long, or its Lua source does not compile. It returns nil if it may.
+func (c *conn) validate(row *row, args [][]byte) *protocol.Error {
+	l := &c.srv.cfg.Limits
+	short := min(l.MaxKeyBytes, l.MaxValueBytes)
+	for _, w := range args[row.nameArgs:] {
+		if len(w) > short {
+			if refusal := tooLong(row, args, l); refusal != nil {
+				return refusal
+			}
+			break
+		}
+	}
+	if row.source == 0 {
+		return nil
+	}
+	return c.validateScript(row, args)
+}
+
+// tooLong tells keys from values, which not many command lines are worth.
+func tooLong(row *row, args [][]byte, l *Limits) *protocol.Error {
+	isKey := make([]bool, len(args))
+	// A line whose keys cannot be told is the state machine's to refuse.
+	positions, _ := row.KeyPositions(args)
+	for _, p := range positions {
+		isKey[p] = true
+	}
+	for i, w := range args {
+		if isKey[i] && len(w) > l.MaxKeyBytes {
+			return newError(fmt.Sprintf("key exceeds maximum allowed size (%d bytes)", l.MaxKeyBytes))
+		}
+		if len(w) > l.MaxValueBytes {
+			return protocol.ErrStringTooBig
+		}
+	}
+	return nil
+}
+
+// validateScript compiles the Lua source of EVAL and SCRIPT LOAD on this node, so
+// that what does not compile costs nobody else anything. Redis looks at EVAL's
+// number of keys first.
+func (c *conn) validateScript(row *row, args [][]byte) *protocol.Error {
+	if row.nameArgs == 1 {
+		n, ok := protocol.ParseInt(string(args[2]))
+		switch {
+		case !ok:
+			return protocol.ErrNotInteger
+		case n > int64(len(args)-3):
+			return newError("Number of keys can't be greater than number of args")
+		case n < 0:
+			return newError("Number of keys can't be negative")
+		}
+	}
+	if err := c.srv.compiled.check(args[row.source]); err != nil {
+		prefix, text, _ := strings.Cut(err.Error(), " ")
+		return &protocol.Error{Prefix: prefix, Text: text}
+	}
+	return nil
+}
+
+// newError is a row of this package's own: with prefix ERR, surely not applied.
+func newError(text string) *protocol.Error { return &protocol.Error{Prefix: "ERR", Text: text} }
