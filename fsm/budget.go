@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Work is what commands cost, in about nanoseconds of one core: a byte that is copied is one.
-// It is counted, never timed, so that all nodes count alike. DESIGN.md has the measurements.
+// Work is the cost of commands, in about nanoseconds of one core: a byte copied is 1. Work is counted
+// and never timed, so that all nodes count alike. DESIGN.md has the measurements.
 const (
 	requestWork = 256 // a request, whatever it is
 	wordWork    = 128 // a word of a request
@@ -18,21 +18,23 @@ const (
 	luaStepWork = 20  // a step of a script
 	hashWork    = 2   // a byte of a source that EVAL hashes
 	compileWork = 100 // a byte of a source that is compiled
-	// databaseWork is a database that is replaced by another: a KiB that a journal may hold.
+	// databaseWork is a database that is replaced: a journal may keep a KiB of it.
 	databaseWork = 1 << 10
 )
 
 // versionBudgets is the first version of the entry whose batches and transactions have budgets.
 const versionBudgets = 3
 
-// budgets bound the work of what shares an entry, or the machine's lock. Those of entries are a
-// part of what version 3 means: nodes must agree on them. They are a field of [Machine] for tests alone.
+// budgets bound the work of requests that share an entry or the machine's lock. The budgets of an
+// entry are part of the meaning of version 3, so nodes must agree on them. They are a field of
+// [Machine] for tests alone.
 type budgets struct {
-	// batch is what each batch may do in any case, entry what all batches of an entry may do beyond
-	// that, together. A request that does not fit is not run, and ends its batch; the first that
-	// wants more than its batch has runs, whatever it takes: so the largest request runs when its turn comes.
+	// batch is what each batch may do in any case. entry is what all batches of an entry may do
+	// beyond that, together. A request that does not fit is not run, and ends its batch. The first
+	// request that wants more than its batch's share runs, whatever it costs, so that even the
+	// largest request runs when its turn comes.
 	batch, entry int64
-	// reads is entry for what reads do in an entry beyond the price of their words.
+	// reads is what all reads of an entry may do beyond the price of their words.
 	reads int64
 	// transaction bounds one EXEC.
 	transaction int64
@@ -47,35 +49,35 @@ func defaultBudgets() budgets {
 // boundless is above every sum of work.
 const boundless = 1 << 62
 
-// noBudgets are those of entries of versions 1 and 2.
+// noBudgets are the budgets of entries of versions 1 and 2.
 func noBudgets() budgets {
 	return budgets{entry: boundless, reads: boundless, transaction: boundless}
 }
 
-// price is what a request costs before anything is known of it: n are its bytes in the entry.
+// price is what a request costs whatever it does. n is its length in the entry.
 func price(r *protocol.Request, n int) int64 {
 	return requestWork + int64(len(r.Args))*wordWork + int64(n)
 }
 
-// purse is what a batch may spend.
+// purse is the work that a batch may spend.
 type purse struct {
 	full int64 // what all batches of the entry share
-	pot  int64 // what the batches before this one left of it
-	left int64 // of pot and of the batch's own
+	pot  int64 // the part of full that earlier batches left
+	left int64 // of pot and of the batch's own share
 }
 
 func newPurse(shared int64) purse { return purse{full: shared, pot: shared, left: shared} }
 
-// ownPurse is one with nothing that is shared.
+// ownPurse is a purse without a shared part.
 func ownPurse(own int64) purse { return purse{full: boundless, left: own} }
 
-// open gives the purse to the next batch, which has own beside what is shared.
+// open gives the purse to the next batch, which has own beside the shared part.
 func (p *purse) open(own int64) {
 	p.pot = max(0, min(p.pot, p.left))
 	p.left = p.pot + own
 }
 
-// ceiling is what the next request may cost: anything while nothing of what is shared was spent.
+// ceiling is what the next request may cost: anything, while nothing of the shared part was spent.
 func (p *purse) ceiling() int64 {
 	if p.pot == p.full && p.left >= p.full {
 		return math.MaxInt64
@@ -83,10 +85,22 @@ func (p *purse) ceiling() int64 {
 	return p.left
 }
 
-// spend notes work that grows with more than the number of a command's words.
+// meter counts the work of requests.
+type meter struct {
+	bounds budgets
+	// pays is what the batch may spend on requests that write and on the words of all requests. looks
+	// is what reads may spend beyond their words.
+	pays, looks purse
+	// work is what the request did so far, and ceiling what it may do. over: the request did more, or
+	// would have; then nothing of it is kept, whatever its reply.
+	work, ceiling int64
+	over          bool
+}
+
+// spend notes work that the price of a request does not contain.
 func (c *call) spend(work int64) { c.work += work }
 
-// fits reports whether the request may do this much more work. If not, it is over.
+// fits reports whether the request may do this much more work. If not, the request is over.
 func (c *call) fits(work int64) bool {
 	if c.work+work <= c.ceiling {
 		return true
@@ -95,7 +109,7 @@ func (c *call) fits(work int64) bool {
 	return false
 }
 
-// affords is fits and spend for a request that writes so many keys. The first is in the request's price.
+// affords is fits and spend for a request that writes so many keys. The price contains the first.
 func (c *call) affords(keys int) bool {
 	if c.entryVersion < versionBudgets || keys < 2 {
 		return true
@@ -108,15 +122,15 @@ func (c *call) affords(keys int) bool {
 	return true
 }
 
-// narrow lets what comes next do no more than most, nor more than was left. Its result goes to widen.
+// narrow lowers the ceiling: no more work than most is allowed from here on. The result is for widen.
 func (c *call) narrow(most int64) (outer int64) {
 	outer = c.ceiling
 	c.ceiling = min(c.ceiling, c.work+most)
 	return outer
 }
 
-// widen ends narrow. own reports that the work was more than most; if it is false, c.over says
-// whether it was more than was left.
+// widen restores the ceiling from before narrow. own reports that the work was more than most. If own
+// is false, c.over says whether the work was more than the outer ceiling.
 func (c *call) widen(outer int64) (own bool) {
 	own = c.over && c.ceiling < outer
 	c.over = c.over && !own
@@ -124,8 +138,8 @@ func (c *call) widen(outer int64) (own bool) {
 	return own
 }
 
-// runRead runs a request that only reads, in an entry or beside. What it does is not counted among
-// the work of the entry, since nodes where nobody waits leave it out.
+// runRead runs a request that only reads, in an entry or beside. Its work does not count as the
+// entry's, since nodes without a waiting client skip the request.
 func (c *call) runRead() protocol.Value {
 	work, ceiling := c.work, c.ceiling
 	c.work, c.ceiling = 0, c.looks.ceiling()
@@ -135,7 +149,8 @@ func (c *call) runRead() protocol.Value {
 	return reply
 }
 
-// readInEntry is [call.runRead] where later requests must not wait for its turn.
+// readInEntry is [call.runRead] in an entry: a read over its budget is answered with an error, as
+// later requests must not wait for its turn.
 func (c *call) readInEntry() protocol.Value {
 	reply := c.runRead()
 	if c.over {

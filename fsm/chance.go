@@ -4,18 +4,32 @@ import (
 	"encoding/binary"
 
 	"github.com/zeebo/xxh3"
+
+	"github.com/holdfast/holdfast/protocol"
 )
 
-// versionSeeded is the first version of the entry in which math.random begins anew in
-// every script. Before, it began alike in all.
+// versionSeeded is the first version of the entry in which every script has a seed of its own for
+// math.random. Before, all scripts drew the same numbers.
 const versionSeeded = 3
 
-// scriptSeed is where math.random begins in a script: elsewhere in each, for scripts make
-// tokens of it, and at the same place on all nodes.
+// chance is what a command's random decisions follow from: its place in the log, so that they differ
+// from command to command and not from node to node.
+type chance struct {
+	// seed differs from request to request, and draws counts what [call.random] drew in this one.
+	seed  uint64
+	draws uint64
+	// origin and seq name the batch. scripted counts its scripts so far: those that may write, and
+	// those that only read.
+	origin   protocol.Origin
+	seq      uint64
+	scripted [2]uint64
+}
+
+// scriptSeed is the seed of math.random for a script: another one in each script, since scripts make
+// tokens of it, and the same on all nodes.
 //
-// A script in an entry is named by its batch, which is applied once, and its place
-// among the batch's scripts. Those that only read are counted for themselves, as nodes
-// skip them where nobody waits for the reply.
+// A script in an entry is named by its batch, which is applied once, and its place among the batch's
+// scripts. Scripts that only read are counted apart, as a node skips them if no client waits.
 func (c *call) scriptSeed(readOnly bool) uint64 {
 	now, versions := uint64(c.nowMillis), c.st.versions
 	if c.reading {
@@ -33,7 +47,7 @@ func (c *call) scriptSeed(readOnly bool) uint64 {
 	return hashNumbers(now, versions, node, c.origin.Epoch, c.seq, uint64(kind), c.scripted[kind]) | 1
 }
 
-// hashNumbers is the same on every processor.
+// hashNumbers is a hash that is the same on every processor.
 func hashNumbers(numbers ...uint64) uint64 {
 	var b [64]byte
 	for i, n := range numbers {

@@ -31,7 +31,7 @@ func decrbyOp(c *call) protocol.Value {
 	return c.increment(-by)
 }
 
-// increment adds to a counter; its deadline stays.
+// increment adds to a counter. The deadline stays.
 func (c *call) increment(by int64) protocol.Value {
 	key := c.args[1]
 	var n int64
@@ -70,8 +70,7 @@ func incrbyfloatOp(c *call) protocol.Value {
 	return protocol.Bulk(sum)
 }
 
-// What a script pays for INCRBYFLOAT, whose numbers may have thousands of digits:
-// the time for each grows with their number.
+// The work of INCRBYFLOAT, whose numbers may have thousands of digits.
 const (
 	floatWork = 4 << 10
 	digitWork = 64

@@ -10,7 +10,7 @@ import (
 // never is the deadline of a key that does not end.
 const never = keyspace.Never
 
-// expiryUnit is how a command states when a key ends.
+// expiryUnit is how a command states a deadline.
 type expiryUnit uint8
 
 const (
@@ -24,11 +24,10 @@ const (
 func (u expiryUnit) seconds() bool  { return u == expirySeconds || u == expirySecondsAt }
 func (u expiryUnit) relative() bool { return u == expirySeconds || u == expiryMillis }
 
-// deadline is when a key ends that is to end at amount, a word of the command.
-// It may have passed already. If amount is no such thing, problem says so.
+// deadline turns amount, a word of the command, into a deadline, which may have passed already. If
+// amount is invalid, ok is false and problem is the reply.
 //
-// As Redis does, a ttl is added to Unix time first: the same numbers are too
-// large for both servers.
+// As in Redis, a ttl is added to Unix time first, so the same numbers are too large for both servers.
 func (c *call) deadline(u expiryUnit, amount string) (deadlineMillis int64, problem protocol.Value, ok bool) {
 	n, ok := protocol.ParseInt(amount)
 	if !ok {
@@ -44,7 +43,7 @@ func (c *call) deadline(u expiryUnit, amount string) (deadlineMillis int64, prob
 	return c.fromWall(wallMillis), protocol.Value{}, true
 }
 
-// wallInstant is n, which may be negative, as Unix time; false if that is too large a number.
+// wallInstant is n, which may be negative, as Unix time; false if the number is too large.
 func (c *call) wallInstant(u expiryUnit, n int64) (wallMillis int64, ok bool) {
 	if u.seconds() {
 		if n > math.MaxInt64/1000 || n < math.MinInt64/1000 {
@@ -62,14 +61,13 @@ func (c *call) wallInstant(u expiryUnit, n int64) (wallMillis int64, ok bool) {
 	return n, true
 }
 
-// wallNow is Unix time now, as the entry or the leader has it.
+// wallNow is Unix time now, by the entry or the leader.
 func (c *call) wallNow() int64 { return c.toWall(c.nowMillis) }
 
 // toWall turns an instant of cluster time into Unix time.
 func (c *call) toWall(millis int64) int64 { return saturatingAdd(millis, c.wallOffsetMillis) }
 
-// fromWall turns an instant of Unix time into a deadline. That is never 0, which
-// would mean that the key does not end.
+// fromWall turns an instant of Unix time into a deadline, which is never 0: a key with 0 would not end.
 func (c *call) fromWall(wallMillis int64) int64 {
 	var d int64
 	if c.wallOffsetMillis == math.MinInt64 {

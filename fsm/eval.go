@@ -11,20 +11,20 @@ import (
 // errNoScript is matched by libraries to the letter.
 var errNoScript = protocol.ErrNoScript.Value()
 
-// maxScriptWork bounds what the commands of one script do, beyond what the engine counts.
+// maxScriptWork bounds the work of one script's commands. The engine counts its own steps.
 const maxScriptWork = 256 << 20
 
-// scriptHost is a script's way to the keyspace. It implements [lua.Host].
+// scriptHost gives a script access to the keys. It implements [lua.Host].
 type scriptHost struct {
 	call     *call
 	runner   *lua.Runner
 	env      lua.Env
 	words    []string
 	readOnly bool
-	// from is the state that the script began with.
+	// from is the savepoint before the script.
 	from savepoint
-	// full: the state may take no more, and the script had written. From then on every command is
-	// refused, and nothing of the script is kept.
+	// full: the state became full after the script had written. Every further command is refused, and
+	// nothing of the script is kept.
 	full bool
 }
 
@@ -50,7 +50,7 @@ func (c *call) eval(readOnly bool) protocol.Value {
 		}
 	}
 	reply, kept := c.runScript(s, keys, args, readOnly)
-	// In a read nothing is written, and so nothing cached either.
+	// A read caches nothing.
 	if kept && !readOnly {
 		c.remember(s, known)
 	}
@@ -80,7 +80,7 @@ func (c *call) evalsha(readOnly bool) protocol.Value {
 	return reply
 }
 
-// compile makes a script of a source, or returns nil if there is no time for that.
+// compile makes a script of a source, or returns nil if the budget does not allow that.
 func (c *call) compile(source, sha string) *script {
 	if !c.fits(int64(len(source)) * compileWork) {
 		return nil
@@ -89,7 +89,7 @@ func (c *call) compile(source, sha string) *script {
 	return compile(source, sha, 0)
 }
 
-// remember notes that s was run, and caches it if it is new.
+// remember notes a run of s, and caches s if it is new.
 func (c *call) remember(s *script, known bool) {
 	if known && !c.st.scripts.ages(s) {
 		return
@@ -113,7 +113,7 @@ func (c *call) scriptWords() (keys, args []string, problem protocol.Value) {
 	return words[:n], words[n:], problem
 }
 
-// runScript runs s. If it overruns a budget, what it wrote is undone, and kept is false.
+// runScript runs s. If s exceeds a budget, its changes are undone and kept is false.
 func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply protocol.Value, kept bool) {
 	if s.program == nil {
 		return s.problem, false
@@ -166,8 +166,7 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	return reply, true
 }
 
-// versionCharges is the first version of the entry whose scripts are charged as today: see
-// [lua.Env].
+// versionCharges is the first version of the entry whose scripts are charged as today: see [lua.Env].
 const versionCharges = 3
 
 func (c *call) chargesAsBefore() bool { return !c.reading && c.entryVersion < versionCharges }
@@ -185,7 +184,7 @@ var (
 	errArgCount  = protocol.Err("Wrong number of args calling Redis command from script")
 )
 
-// Call runs a command for a script: by the same table as for clients.
+// Call runs a command for a script, by the same table as for clients.
 func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	c := h.call
 	row, _ := protocol.Find(words)
@@ -221,7 +220,7 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	return errOverWork
 }
 
-// CheckACL allows everything that is a command: there are no other users yet.
+// CheckACL allows every command: there are no other users yet.
 func (h *scriptHost) CheckACL(words []string) (allowed bool, errText string) {
 	if row, _ := protocol.Find(words); row == nil {
 		return false, "ERR Invalid command passed to redis.acl_check_cmd()"
@@ -229,6 +228,6 @@ func (h *scriptHost) CheckACL(words []string) (allowed bool, errText string) {
 	return true, ""
 }
 
-// Log drops what a script logs: it runs on every replica, and again when a log
-// is read again after a start, so that no line of it would be the one line.
+// Log drops the line. A script runs on every node, and again when a node replays its log, so a line
+// would appear many times.
 func (h *scriptHost) Log(int, string) {}

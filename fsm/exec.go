@@ -8,8 +8,8 @@ func timeOp(c *call) protocol.Value {
 	return protocol.Strings(formatUint(uint64(wallMillis/1000)), formatUint(uint64(wallMillis%1000*1000)))
 }
 
-// execOp runs a transaction: a request that nodes write, with the watched keys
-// and the queued requests as its words. See protocol/transaction.go.
+// execOp runs a transaction: a request that nodes write, with the watched keys and the queued requests
+// as its words. See protocol/transaction.go.
 func execOp(c *call) protocol.Value {
 	if len(c.args) != 3 {
 		return errArity("exec")
@@ -37,10 +37,10 @@ func execOp(c *call) protocol.Value {
 	return c.transact(queued, count)
 }
 
-// errOverTransaction is the answer to a transaction that nothing is kept of.
+// errOverTransaction is the reply to a transaction over its budget, of which nothing is kept.
 var errOverTransaction = protocol.ExecAbortedBy(&protocol.Error{Prefix: "ERR", Text: "transaction is over its budget of work"}).Value()
 
-// transact runs the requests of a transaction, all or, if they are over its budget, none.
+// transact runs all requests of a transaction, or none if they exceed its budget.
 func (c *call) transact(queued string, count int) protocol.Value {
 	db, words := c.db, c.args
 	outer := c.narrow(c.bounds.transaction)
@@ -60,8 +60,8 @@ func (c *call) transact(queued string, count int) protocol.Value {
 	return reply
 }
 
-// runQueued runs the requests of a transaction, in order, as far as the budget goes. An error of
-// one does not keep the others from running.
+// runQueued runs the requests of a transaction in order, as far as the budget goes. An error of one
+// does not stop the others.
 func (c *call) runQueued(queued string, count int) protocol.Value {
 	number := c.seed
 	var replies []protocol.Value

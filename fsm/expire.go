@@ -60,8 +60,8 @@ func parseExpiryRules(words []string) (r expiryRules, problem protocol.Value, ok
 	return r, problem, true
 }
 
-// allow reports whether a deadline may take the place of the current one.
-// A key that never ends counts as one that ends later than any other.
+// allow reports whether the next deadline may take the place of the current one. A key that never
+// ends counts as ending later than any other.
 func (r expiryRules) allow(current, next int64) bool {
 	switch {
 	case r.nx && current != never, r.xx && current == never:
@@ -74,8 +74,8 @@ func (r expiryRules) allow(current, next int64) bool {
 	return true
 }
 
-// expire gives it another deadline. One that is reached already ends it at once, as in Redis,
-// which asks here whether the instant is over, and elsewhere whether it has passed.
+// expire gives an item another deadline. A deadline that is reached already ends the item at once: here
+// Redis asks whether the instant is reached, and elsewhere whether it has passed.
 func (c *call) expire(it *keyspace.Item, deadlineMillis int64) {
 	if deadlineMillis != never && deadlineMillis <= c.nowMillis {
 		deadlineMillis = beforeMillis(c.nowMillis)
@@ -118,7 +118,7 @@ func pexpiretimeOp(c *call) protocol.Value {
 	return c.remaining(func(it *keyspace.Item) int64 { return c.toWall(it.DeadlineMillis) })
 }
 
-// remaining is the frame of the TTL family: -2 for no key, -1 for no deadline.
+// remaining is the frame of the TTL commands: -2 for no key, -1 for no deadline.
 func (c *call) remaining(f func(it *keyspace.Item) int64) protocol.Value {
 	it := c.find(c.args[1])
 	switch {

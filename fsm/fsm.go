@@ -16,10 +16,10 @@ import (
 // concurrent use: entries are applied one after another, reads run beside each
 // other and between entries.
 type Machine struct {
-	ops table // never changed
+	ops bindings // never changed
 
-	// mu guards the fields below it. It is a leaf: nothing else is locked, and
-	// nobody outside is called while it is held, but for the [Sink] of Apply.
+	// mu guards the fields below. While it is held no other lock is taken, and nothing outside the
+	// package is called but the [Sink] of Apply.
 	mu      sync.RWMutex
 	st      *state
 	call    call   // what Apply runs commands with
@@ -32,33 +32,31 @@ type Machine struct {
 	draws atomic.Uint64
 }
 
-// Sink takes the replies of the batches that somebody on this node waits for.
-// It is called while the machine is locked: it must not call the machine.
+// Sink takes the replies of the batches that clients of this node wait for. Apply calls the sink while
+// the machine is locked: the sink must not call the machine.
 type Sink interface {
-	// Wanted reports whether somebody on this node waits for the replies of the
-	// batch. If not, reads in it are skipped.
+	// Wanted reports whether a client of this node waits for the replies of the batch. If not, the
+	// reads in the batch are skipped.
 	Wanted(o protocol.Origin, seq uint64) bool
-	// Done hands over the replies of a wanted batch: one for each request, in order. If they are
-	// fewer, the rest of the batch did not fit into its budget or the entry's, and was not
-	// applied: it may be proposed again, as another batch. With applied false there are none, because
-	// the batch had been applied before or never will be. The slice is the sink's own from then on.
+	// Done hands over the replies of a wanted batch: one for each request, in order. If there are fewer
+	// replies, the other requests did not fit into the budget of the batch or the entry. They were
+	// not applied and may be proposed again, as another batch. If applied is false there are no
+	// replies: the batch was applied before or never will be. The sink owns the slice.
 	Done(o protocol.Origin, seq uint64, replies []protocol.Value, applied bool)
 }
 
 // New returns a machine without keys, at cluster time 0.
 func New() *Machine {
-	m := &Machine{ops: newTable(), st: newState(), budgets: defaultBudgets()}
+	m := &Machine{ops: newBindings(), st: newState(), budgets: defaultBudgets()}
 	m.readers.New = func() any { return new(call) }
 	return m
 }
 
-// SeedReads makes what chance decides in reads differ from other nodes, and from
-// former lives of this one.
+// SeedReads makes random decisions in reads differ from other nodes' and from former lives of this node.
 func (m *Machine) SeedReads(o protocol.Origin) { m.draws.Store(xxh3.HashStringSeed(o.Node, o.Epoch)) }
 
-// Apply runs one log entry. An error means that the entry is corrupt, or was
-// written by a newer release: then the node must stop, for it can no longer
-// have the state that others have.
+// Apply runs one log entry. An error means that the entry is corrupt or was written by a newer
+// release. The node must stop then, since it can no longer have the same state as others.
 func (m *Machine) Apply(data []byte, sink Sink) error {
 	entry, err := protocol.DecodeEntry(string(data))
 	if err != nil {
@@ -101,7 +99,7 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 	}
 }
 
-// runBatch runs a batch's requests, as many as the budgets allow; when it is quiet those alone that write.
+// runBatch runs as many requests of a batch as the budgets allow. A quiet batch skips the reads.
 func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error) {
 	r := protocol.Request{Args: c.args[:0]}
 	number := b.Seq << 20
@@ -143,29 +141,29 @@ func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error)
 	}
 	c.args = r.Args
 	if len(c.replies) > 0 {
-		// They are the receiver's: one allocation of the right size.
+		// One allocation of the right size, which the sink owns.
 		replies = slices.Clone(c.replies)
 		clear(c.replies)
 	}
 	return replies, nil
 }
 
-// Attention is how long a call of [Machine.Read] may take.
+// Attention says how long a call of [Machine.Read] may take.
 type Attention bool
 
 const (
-	// Glance is enough for what most clients ask. Any number of them may be called beside each other.
+	// Glance suffices for most requests. Any number of calls with it may run at the same time.
 	Glance Attention = false
-	// Turn is more, and as much as the first request takes. Callers must let one another take turns,
-	// since entries wait for it.
+	// Turn allows more, and the first request as much as it takes. Callers take turns with it, since
+	// entries wait for the call.
 	Turn Attention = true
 )
 
-// Read answers count requests of the Read route, and scripts that only read, at
-// cluster time nowMillis: the leader's estimate, which is not before the clock.
-// rest are those for which the time was too short: the caller asks again, with a turn.
-// due reports that they met a key that is due at nowMillis and not yet by the
-// log: the replies are void then; the caller has a stamp committed and asks again.
+// Read answers count requests of the Read route, and scripts that only read, at cluster time
+// nowMillis: the leader's estimate, which is not before the clock. rest is the requests that the
+// attention did not suffice for: the caller asks again, with a turn. due reports that a request met a
+// key that is due at nowMillis but not yet by the log. The replies are void then: the caller commits
+// a stamp and asks again.
 //
 // An error means that body is corrupt, or that a request in it writes.
 func (m *Machine) Read(body string, count int, nowMillis, wallOffsetMillis int64, a Attention) (replies []protocol.Value, rest string, due bool, err error) {
@@ -214,15 +212,14 @@ func (m *Machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 	return replies, body, false, nil
 }
 
-// Clock returns cluster time, and what must be added to it to get Unix time,
-// both as the newest entry left them.
+// Clock returns cluster time, and Unix time less cluster time, both by the newest entry.
 func (m *Machine) Clock() (stampMillis, wallOffsetMillis int64) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.st.clockMillis, m.st.wallOffsetMillis
 }
 
-// Has reports whether a key is there and its deadline has not passed at nowMillis.
+// Has reports whether a key is there at nowMillis.
 func (m *Machine) Has(db int, key string, nowMillis int64) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -230,17 +227,15 @@ func (m *Machine) Has(db int, key string, nowMillis int64) bool {
 	return it != nil && !it.Ended(nowMillis)
 }
 
-// NextDue returns the first instant of cluster time at which some key is due,
-// one millisecond after its deadline. It lies in the past while keys that are due wait to be
-// removed: any further entry does that.
+// NextDue returns the first instant of cluster time at which some key is due, one millisecond after its
+// deadline. The instant lies in the past while ended keys wait to be removed, which every entry does.
 func (m *Machine) NextDue() (dueMillis int64, ok bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.st.nextDue()
 }
 
-// Applied reports whether the batch was applied, or never will be because its
-// node has given it up.
+// Applied reports whether the batch was applied, or never will be since its node has given it up.
 func (m *Machine) Applied(o protocol.Origin, seq uint64) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -165,16 +165,16 @@ func flushallOp(c *call) protocol.Value {
 	return protocol.OK
 }
 
-// flush empties a database. One without keys stays as it is: a script could keep a million of them
-// in its journal. What has ended in it is swept, on each node when it comes to that.
+// flush empties a database. A database without keys stays, or a script could fill its journal with a
+// million of them. Its ended items are swept in time.
 func (c *call) flush(db int) {
 	if c.st.databases[db].Len(c.st.clockMillis) > 0 {
 		c.replaceDatabase(db, keyspace.New(c.st.clockMillis))
 	}
 }
 
-// flushMode reads the ASYNC or SYNC of FLUSHALL. Both are the same here: the
-// memory is freed by the garbage collector.
+// flushMode reads ASYNC or SYNC of FLUSHALL. Both mean the same here, as the garbage collector frees
+// the memory.
 func flushMode(words []string) bool {
 	return len(words) == 0 || len(words) == 1 && (isWord(words[0], "ASYNC") || isWord(words[0], "SYNC"))
 }
@@ -208,7 +208,7 @@ func objectEncodingOp(c *call) protocol.Value {
 	return protocol.Bulk(encodingName(it))
 }
 
-// maxEmbedded is the length up to which Redis puts a string beside its object.
+// maxEmbedded is the length up to which Redis embeds a string in its object.
 const maxEmbedded = 44
 
 func encodingName(it *keyspace.Item) string {

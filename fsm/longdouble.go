@@ -7,21 +7,19 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// INCRBYFLOAT counts with the 80 bit long double of x86 in Redis. Its mantissa
-// of 64 bits is that of a big.Float with precision 64, rounded to even; and
-// since no hardware takes part, all processors agree.
+// INCRBYFLOAT of Redis uses the 80 bit long double of x86. A big.Float with precision 64, rounded to
+// even, has the same mantissa. No hardware takes part, so all processors agree.
 
 const (
 	longDoubleBits = 64
 	// maxLongDoubleExponent: a long double is below 2 to this power.
 	maxLongDoubleExponent = 16384
-	// minLongDoubleExponent: what is below 2 to this power, rounded, is 0.
+	// minLongDoubleExponent: a number below 2 to this power is rounded to 0.
 	minLongDoubleExponent = -16445
-	// maxFloatWord is the longest number that Redis reads.
+	// maxFloatWord is the length of the longest number that Redis reads.
 	maxFloatWord = 5*1024 - 1
-	// maxExponent is far beyond what the exponent of a long double can be, even
-	// behind a mantissa of the longest, and small enough that a number with it
-	// is read at once.
+	// maxExponent is far beyond the exponents of long doubles, even behind the longest mantissa, and
+	// small enough that such a number is parsed at once.
 	maxExponent = 50_000
 )
 
@@ -45,7 +43,7 @@ func addFloats(a, b string) (string, protocol.Value) {
 	return formatLongDouble(sum), protocol.Value{}
 }
 
-// parseLongDouble reads what C's strtold reads, all of it, and no leading blank.
+// parseLongDouble reads a whole number as C's strtold does, but no leading blank.
 func parseLongDouble(s string) (*big.Float, bool) {
 	if s == "" || len(s) > maxFloatWord {
 		return nil, false
@@ -65,8 +63,8 @@ func parseLongDouble(s string) (*big.Float, bool) {
 	if strings.Trim(mantissa, "0.") == "" {
 		return f, true
 	}
-	// big.Float would take long over a huge exponent. It makes the number too
-	// large or too small whatever the mantissa is.
+	// big.Float would take long over a huge exponent. With such an exponent the number is too large or
+	// too small, whatever the mantissa.
 	if n, ok := protocol.ParseInt(exponent); !ok || n > maxExponent {
 		return nil, false
 	}
@@ -77,10 +75,9 @@ func parseLongDouble(s string) (*big.Float, bool) {
 	return f, binary <= maxLongDoubleExponent && binary > minLongDoubleExponent
 }
 
-// splitFloat cuts a number of strtold's grammar, in lower case and without a
-// sign: decimal or hexadecimal digits with at most one point, an exponent.
-// big.Float alone would read more (0b1, 1_000). The exponent comes without
-// sign and leading zeros.
+// splitFloat splits a number of strtold's grammar, in lower case and without a sign: decimal or
+// hexadecimal digits with at most one point, then an exponent. big.Float alone would read more (0b1,
+// 1_000). The exponent comes without sign and leading zeros.
 func splitFloat(digits string) (mantissa, exponent string, ok bool) {
 	allowed, mark := "0123456789.", "e"
 	if rest, hexadecimal := strings.CutPrefix(digits, "0x"); hexadecimal {
@@ -106,7 +103,7 @@ func splitFloat(digits string) (mantissa, exponent string, ok bool) {
 	return mantissa, exponent, true
 }
 
-// formatLongDouble is printf's %.17Lf without zeros at its end.
+// formatLongDouble is printf's %.17Lf without trailing zeros.
 func formatLongDouble(f *big.Float) string {
 	s := f.Text('f', 17)
 	s = strings.TrimRight(s, "0")

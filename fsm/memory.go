@@ -4,18 +4,18 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// What the state takes of memory is counted, not measured: the same on all nodes, so that
-// all refuse the same writes. DESIGN.md has the rules and why they hold.
+// The memory of the state is counted, not measured, so that all nodes count alike and refuse the same
+// writes. DESIGN.md has the rules and why they hold.
 const (
 	// scriptBytes and scriptFactor: what a cached script takes, and each byte of its source.
 	scriptBytes  = 1 << 10
 	scriptFactor = 16
-	// sessionBytes and spanBytes: what a session takes, and each of its spans.
+	// sessionBytes and rangeBytes: what a session takes, and each of its ranges.
 	sessionBytes = 128
-	spanBytes    = 16
+	rangeBytes   = 16
 )
 
-// usedBytes is what counts against the limit, but for the sessions.
+// usedBytes is what counts against the limit, without the sessions.
 func (st *state) usedBytes() int64 { return st.itemBytes + st.scripts.usedBytes() }
 
 func (sc *scriptCache) usedBytes() int64 {
@@ -24,7 +24,7 @@ func (sc *scriptCache) usedBytes() int64 {
 
 func (ss sessions) usedBytes() (n int64) {
 	for _, s := range ss {
-		n += sessionBytes + int64(len(s.node)) + int64(len(s.spans))*spanBytes
+		n += sessionBytes + int64(len(s.node)) + int64(len(s.applied))*rangeBytes
 	}
 	return n
 }
@@ -42,15 +42,20 @@ var (
 	errOOMExec = protocol.ExecAbortedBy(protocol.ErrOOM).Value()
 )
 
-// limitMemory sets what the entry lets keys and scripts take. The sessions
-// are counted as they are when the entry begins.
+// memoryLimit is what keys and scripts may take by the entry: limitBytes, if limited.
+type memoryLimit struct {
+	limited    bool
+	limitBytes int64
+}
+
+// limitMemory sets the memory limit of the entry. The sessions count as they are when the entry begins.
 func (c *call) limitMemory(limitBytes uint64) {
 	c.limited = limitBytes != 0
 	c.limitBytes = int64(min(limitBytes, 1<<62)) - c.st.sessions.usedBytes()
 }
 
-// full reports whether the state takes more than it may: commands that may make it grow are
-// refused then.
+// full reports whether the state takes more than it may. Commands that may make it grow are then
+// refused.
 func (c *call) full() bool { return c.limited && c.st.usedBytes() > c.limitBytes }
 
 // refusesQueued reports whether one of the requests of a transaction would be refused now.

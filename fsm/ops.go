@@ -11,11 +11,11 @@ type binding struct {
 	name string
 	run  op
 	row  *protocol.Command // nil: a request that only nodes write
-	// subcommand is 1 if the name of the row stands for two words, else 0.
+	// subcommand is 1 if the row's name stands for two words, else 0.
 	subcommand int
-	// writes: the request has an effect on the state.
+	// writes: the request may change the state.
 	writes bool
-	// grows: it may make the state grow, and is refused when that is full: Redis's denyoom.
+	// grows: the request may make the state grow, and is refused while it is full: Redis's denyoom.
 	grows bool
 }
 
@@ -24,12 +24,12 @@ func (b *binding) takes(n int) bool {
 	return b.row == nil || b.row.CheckArity(n+b.subcommand)
 }
 
-// table is the behaviour of all commands, by the full name of their rows.
-type table map[string]*binding
+// bindings are the behaviours of all commands, by the full names of their rows.
+type bindings map[string]*binding
 
-// newTable joins the behaviours with the rows of protocol's table.
-func newTable() table {
-	t := table{"exec": {name: "exec", run: execOp, writes: true}}
+// newBindings joins the behaviours with the rows of protocol's table.
+func newBindings() bindings {
+	t := bindings{"exec": {name: "exec", run: execOp, writes: true}}
 	for _, family := range []map[string]op{stringOps, keyOps, scriptOps, scriptLocals} {
 		for name, run := range family { // unordered: fills another map
 			row, _ := protocol.Lookup(name)
@@ -74,7 +74,7 @@ var stringOps = map[string]op{
 	"substr":      getrangeOp,
 }
 
-// keyOps are what can be done with any key, with databases, and with the clock.
+// keyOps are the commands for keys of any kind, for databases, and for the clock.
 var keyOps = map[string]op{
 	"copy":            copyOp,
 	"dbsize":          dbsizeOp,
@@ -117,8 +117,8 @@ var scriptOps = map[string]op{
 	"script|load":   scriptLoadOp,
 }
 
-// scriptLocals are commands that package server answers itself, and that scripts
-// and transactions may contain.
+// scriptLocals are commands that package server answers itself, and that scripts and transactions may
+// contain.
 var scriptLocals = map[string]op{
 	"echo":   echoOp,
 	"ping":   pingOp,
@@ -137,7 +137,7 @@ func pingOp(c *call) protocol.Value {
 	return errArity(c.args[0])
 }
 
-// selectOp holds until the end of the script or of the request.
+// selectOp selects a database until the end of the script or the request.
 func selectOp(c *call) protocol.Value {
 	db, problem, ok := databaseNumber(c.args[1])
 	if !ok {

@@ -1,6 +1,6 @@
 package fsm
 
-// condition is under which SET, MSETEX and DELEX do what they do.
+// condition is the condition of SET, MSETEX and DELEX.
 type condition uint8
 
 const (
@@ -13,7 +13,7 @@ const (
 	ifDigestNotEqual
 )
 
-// conditionWords are the conditions that compare with the word that follows.
+// conditionWords are the conditions that compare with the next word.
 var conditionWords = [...]struct {
 	word string
 	condition
@@ -24,7 +24,7 @@ var conditionWords = [...]struct {
 	{"IFDNE", ifDigestNotEqual},
 }
 
-// comparison is the condition that a word names, always if none.
+// comparison is the condition that a word names, or always.
 func comparison(word string) condition {
 	for i := range conditionWords {
 		if isWord(word, conditionWords[i].word) {
@@ -56,9 +56,8 @@ type options struct {
 	amount    string
 }
 
-// parseOptions reads words by the rules of Redis: any order and any case; an
-// option may be repeated, and then its last value counts, but not be
-// joined with one that excludes it. It returns false on a syntax error.
+// parseOptions reads words by the rules of Redis, in any order and case. The last value of a repeated
+// option counts. An option beside another that excludes it is a syntax error: ok is false.
 func parseOptions(words []string, takes optionSet) (o options, ok bool) {
 	for len(words) > 0 {
 		n := o.flag(words[0], takes)
@@ -73,7 +72,7 @@ func parseOptions(words []string, takes optionSet) (o options, ok bool) {
 	return o, true
 }
 
-// flag takes an option that stands alone. It returns how many words it took.
+// flag takes an option without a value. It returns the number of words taken.
 func (o *options) flag(word string, takes optionSet) int {
 	switch {
 	case takes&takesExistence != 0 && isWord(word, "NX") && (o.condition == always || o.condition == ifMissing):
@@ -92,7 +91,7 @@ func (o *options) flag(word string, takes optionSet) int {
 	return 1
 }
 
-// valued takes an option with a value. It returns how many words it took.
+// valued takes an option with a value. It returns the number of words taken.
 func (o *options) valued(word, value string, takes optionSet) int {
 	if u := unitOf(word); u != expiryNone {
 		if o.keepTTL || o.persist || o.unit != expiryNone && o.unit != u {

@@ -20,9 +20,8 @@ import (
 // ErrCorruptSnapshot is returned for a stream that is not a whole snapshot.
 var ErrCorruptSnapshot = errors.New("corrupt snapshot")
 
-// Restore replaces the state by the one in the stream. If that is truncated,
-// damaged, or of a newer release, it returns an error and the machine keeps the
-// state it had.
+// Restore replaces the state by the state in the stream. It returns an error and changes nothing if
+// the stream is truncated, damaged, or of a newer release.
 func (m *Machine) Restore(r io.Reader) error {
 	st, err := readState(r)
 	if err != nil {
@@ -34,7 +33,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	return nil
 }
 
-// readState reads a whole stream and checks it before it returns the state.
+// readState reads and checks a whole stream.
 func readState(r io.Reader) (*state, error) {
 	sr := snapshotReader{in: bufio.NewReaderSize(r, 1<<16), sum: sha256.New()}
 	st := sr.state()
@@ -56,16 +55,15 @@ func readState(r io.Reader) (*state, error) {
 	return st, sr.err
 }
 
-// snapshotReader reads and sums up; the first error stays, and after it all
-// numbers are 0 and all strings empty.
+// snapshotReader reads the stream and its checksum. The first error stays; after it all numbers are 0
+// and all strings empty.
 type snapshotReader struct {
 	in  *bufio.Reader
 	sum hash.Hash
 	err error
 	one [1]byte
 	buf []byte
-	// readError tells a read that failed from a varint that is too long; taken
-	// counts the bytes of a varint.
+	// readError tells a failed read from a varint that is too long. taken counts the bytes of a varint.
 	readError error
 	taken     int
 }
@@ -76,7 +74,7 @@ func (r *snapshotReader) fail(what string) {
 	}
 }
 
-// broke notes that reading failed: the stream is too short, or something below it broke.
+// broke notes that a read failed: the stream is too short, or the reader below it failed.
 func (r *snapshotReader) broke(what string, err error) {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		r.fail(what + " is cut off")
@@ -128,8 +126,7 @@ func (r *snapshotReader) string(what string) string {
 	return string(r.buf)
 }
 
-// bytes appends bytes of the stream to r.buf: in steps, so that a lying length
-// costs no memory.
+// bytes appends bytes of the stream to r.buf, in steps, so that a lying length costs no memory.
 func (r *snapshotReader) bytes(what string) {
 	n := r.uint(what)
 	for n > 0 && r.err == nil {
@@ -177,7 +174,7 @@ func (r *snapshotReader) state() *state {
 		for i := range st.swaps {
 			st.swaps[i] = r.version(st, "swap")
 		}
-		r.creations(st)
+		r.newKeys(st)
 	}
 	for n := r.uint("sessions"); n > 0 && r.err == nil; n-- {
 		r.session(st)
@@ -199,37 +196,37 @@ func (r *snapshotReader) version(st *state, what string) uint64 {
 	return n
 }
 
-func (r *snapshotReader) creations(st *state) {
+func (r *snapshotReader) newKeys(st *state) {
 	next := uint64(0)
-	for n := r.uint("creations"); n > 0 && r.err == nil; n-- {
-		place, version := r.uint("creation"), r.version(st, "creation")
-		if place < next || place >= uint64(len(st.creations)) || version == 0 {
-			r.fail("creations")
+	for n := r.uint("new keys"); n > 0 && r.err == nil; n-- {
+		place, version := r.uint("new key"), r.version(st, "new key")
+		if place < next || place >= uint64(len(st.newKeys)) || version == 0 {
+			r.fail("new keys")
 			return
 		}
-		st.creations[place] = version
+		st.newKeys[place] = version
 		next = place + 1
 	}
 }
 
 func (r *snapshotReader) session(st *state) {
-	s := &session{node: r.string("node"), epoch: r.uint("epoch"), floor: r.uint("floor")}
+	s := &session{node: r.string("node"), epoch: r.uint("epoch"), low: r.uint("low")}
 	if n := len(st.sessions); n > 0 && st.sessions[n-1].node >= s.node {
 		r.fail("sessions are out of order")
 	}
-	from := s.floor
-	for n := r.uint("spans"); n > 0 && r.err == nil; n-- {
-		sp := span{r.uint("span"), r.uint("span")}
-		if sp.from < from || sp.until <= sp.from {
-			r.fail("spans are out of order")
+	from := s.low
+	for n := r.uint("range"); n > 0 && r.err == nil; n-- {
+		applied := appliedRange{r.uint("range"), r.uint("range")}
+		if applied.from < from || applied.until <= applied.from {
+			r.fail("ranges of a session are out of order")
 		}
-		s.spans = append(s.spans, sp)
-		from = sp.until
+		s.applied = append(s.applied, applied)
+		from = applied.until
 	}
 	st.sessions = append(st.sessions, s)
 }
 
-// scripts compiles what it reads: that is this node's own, and not in the stream.
+// scripts reads the sources and compiles them: the stream has no programs.
 func (r *snapshotReader) scripts(st *state) {
 	sc := &st.scripts
 	var previous string

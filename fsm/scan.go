@@ -5,14 +5,13 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// A SCAN cursor is a position in the order of key hashes: the scan goes on with
-// the keys whose position is the cursor's or higher. Nothing is kept between
-// two calls, so a cursor is good on every node and after every failover, and a
-// key that is there during the whole scan is returned once exactly.
+// A SCAN cursor is a position in the order of key hashes: the scan goes on with the keys at that
+// position or behind it. Nothing is kept between two calls, so a cursor is good on every node and
+// after every failover, and a key that is there during the whole scan is returned exactly once.
 //
-// A position is the upper 53 bits of the hash, because clients parse cursors as
-// signed 64 bit integers and as JavaScript numbers. Keys that share a position
-// are returned in one reply, even if that then holds more than COUNT.
+// A position is the upper 53 bits of the hash, because clients parse cursors as signed 64 bit integers
+// and as JavaScript numbers. Keys that share a position are returned in one reply, even if the reply
+// then holds more than COUNT.
 const cursorShift = 64 - 53
 
 func position(it *keyspace.Item) uint64 { return it.Hash >> cursorShift }
@@ -45,8 +44,7 @@ func scanOp(c *call) protocol.Value {
 	return protocol.Array(protocol.Bulk(next), protocol.Array(keys...))
 }
 
-// scan returns the matching keys among the next o.count, and where to go on:
-// "0" at the end.
+// scan returns the matching keys among the next o.count, and the next cursor: "0" at the end.
 func (c *call) scan(cursor uint64, o *scanOptions) (keys []protocol.Value, next string) {
 	next = "0"
 	if cursor >= 1<<53 {
@@ -156,8 +154,8 @@ func keysOp(c *call) protocol.Value {
 	return protocol.Array(keys...)
 }
 
-// matcher matches the keys of a database with a pattern, but not for ever: a
-// long pattern over long keys would hold up all that comes after it.
+// matcher matches the keys of a database with a pattern, in a bounded number of steps: a long pattern
+// over long keys would hold up all later requests.
 type matcher struct {
 	pattern string
 	steps   int64 // left
@@ -178,7 +176,7 @@ func (m *matcher) start(c *call) {
 	m.steps = m.granted
 }
 
-// charge notes what was used of the steps.
+// charge charges for the steps that were used.
 func (m *matcher) charge(c *call) { c.spend((m.granted - m.steps) * stepWork) }
 
 // tired reports whether the steps did not suffice.
@@ -188,8 +186,8 @@ func (m *matcher) match(key string) bool {
 	return m.pattern == "*" || protocol.MatchSteps(m.pattern, key, false, &m.steps)
 }
 
-// randomkeyOp returns the first key at or after a position drawn by
-// [call.random]. Which keys are still waiting to be swept plays no part in it.
+// randomkeyOp returns the first key at or after a position drawn by [call.random]. The ended keys that
+// wait to be swept play no part.
 func randomkeyOp(c *call) protocol.Value {
 	c.meetAll()
 	reply := protocol.Null
@@ -204,8 +202,8 @@ func randomkeyOp(c *call) protocol.Value {
 	return reply
 }
 
-// random is the next of a sequence of numbers that every node draws alike while
-// an entry is applied. A read draws from the seed that it was given.
+// random is the next number of a sequence that is the same on all nodes in an entry. A read draws from
+// its own seed.
 func (c *call) random() uint64 {
 	c.draws++
 	return hashNumbers(uint64(c.nowMillis), c.st.versions, c.seed, c.draws)

@@ -56,7 +56,7 @@ func TestOverrunLeavesNothing(t *testing.T) {
 		require.Equal(t, versions, d.m.st.versions, what)
 		// The session knows of the batch; all else is as it was.
 		require.Equal(t, seq+1, d.seq)
-		d.m.st.sessions[0].floor, d.m.st.sessions[0].spans = seq, []span{{seq, seq + 1}}
+		d.m.st.sessions[0].low, d.m.st.sessions[0].applied = seq, []appliedRange{{seq, seq + 1}}
 		require.Equal(t, before, d.m.Hash(), what)
 		require.Equal(t, beforeState, dump(t, d.m), what)
 		for _, db := range d.m.st.databases {
@@ -242,7 +242,7 @@ func TestEvaluatedScriptsAreForgotten(t *testing.T) {
 }
 
 func TestLoadedScriptsAreBounded(t *testing.T) {
-	c := call{st: newState(), ceiling: boundless}
+	c := call{st: newState(), meter: meter{ceiling: boundless}}
 	sc := &c.st.scripts
 	for i := range maxLoaded {
 		require.False(t, c.loadScript(fmt.Sprintf("return %d", i)).IsError())

@@ -13,13 +13,13 @@ import (
 
 // Bounds of the script cache. Nodes must agree on them, so they are no options.
 const (
-	// maxRemembered and maxRememberedBytes bound what EVAL leaves in the cache. Beyond
-	// it the ones that were not used for longest go, so that a client that writes
-	// its arguments into its scripts costs a bounded amount of memory.
+	// maxRemembered and maxRememberedBytes bound the sources that EVAL leaves in the cache. Beyond them
+	// the least recently used go, so a client that writes its arguments into its scripts costs a
+	// bounded amount of memory.
 	maxRemembered      = 500
 	maxRememberedBytes = 8 << 20
-	// maxLoaded and maxLoadedBytes bound what SCRIPT LOAD may put there. That
-	// stays until SCRIPT FLUSH, for who loads relies on it; beyond is an error.
+	// maxLoaded and maxLoadedBytes bound the sources of SCRIPT LOAD, which stay until SCRIPT FLUSH.
+	// Beyond them SCRIPT LOAD is an error.
 	maxLoaded      = 10_000
 	maxLoadedBytes = 64 << 20
 )
@@ -28,15 +28,15 @@ const (
 type script struct {
 	sha    string // 40 hexadecimal digits in lower case
 	source string
-	// program is what this node compiled of the source. It is beside the state, and
-	// not in snapshots. nil, with problem as reply, if it does not compile.
+	// program is the compiled source, which is no part of the state and not in snapshots. It is nil if
+	// the source does not compile: then problem is the reply.
 	program *lua.Program
 	problem protocol.Value
-	// turn orders what EVAL cached by its last use; 0: loaded by SCRIPT LOAD.
+	// turn orders the scripts of EVAL by their last use. 0: loaded by SCRIPT LOAD.
 	turn uint64
 }
 
-// scriptCache is the replicated cache of Lua sources. Both trees are copy-on-write.
+// scriptCache is the replicated cache of Lua sources, in two copy-on-write trees.
 //
 // Invariant: a script stands in byTurn if and only if it stands in bySHA and its
 // turn is not 0.
@@ -88,7 +88,7 @@ func (sc *scriptCache) find(sha string) *script {
 // loaded counts the scripts that SCRIPT LOAD put there.
 func (sc *scriptCache) loaded() int { return sc.bySHA.Len() - sc.byTurn.Len() }
 
-// add puts s in the cache, in the place of what has its hash.
+// add puts s in the cache, in the place of the script with the same hash.
 func (sc *scriptCache) add(s *script) {
 	if old, replaced := sc.bySHA.Set(s.sha, s); replaced {
 		sc.forget(old)
@@ -101,7 +101,7 @@ func (sc *scriptCache) add(s *script) {
 	sc.byTurn.Set(s.turn, s)
 }
 
-// forget takes s, which is no longer in bySHA, out of the rest.
+// forget takes s out of everything but bySHA.
 func (sc *scriptCache) forget(s *script) {
 	if s.turn == 0 {
 		sc.loadedBytes -= len(s.source)
@@ -134,13 +134,13 @@ func (c *call) loadScript(source string) protocol.Value {
 	return protocol.Bulk(s.sha)
 }
 
-// ages reports whether it matters that s, which is cached, was run. For a young one it
-// does not: otherwise every call of a script would change the state.
+// ages reports whether a run of s, which is cached, must be noted. For a young script it need not be:
+// otherwise every call of a script would change the state.
 func (sc *scriptCache) ages(s *script) bool {
 	return s.turn != 0 && sc.turns-s.turn >= maxRemembered/2
 }
 
-// remember notes that s was run, and caches it if it is new.
+// remember notes a run of s, and caches s if it is new.
 func (sc *scriptCache) remember(s *script) {
 	sc.turns++
 	sc.add(s.withTurn(sc.turns))
@@ -178,9 +178,8 @@ func scriptFlushOp(c *call) protocol.Value {
 	return protocol.OK
 }
 
-// CheckScript compiles a source and forgets it. The text of the error is the
-// error reply's. A node calls it before it proposes a script, so that a source
-// that is none never gets into the log.
+// CheckScript compiles a source and drops the program. The error's text is the reply's. A node calls
+// CheckScript before it proposes a script, so that no invalid source gets into the log.
 func CheckScript(source string) error {
 	_, err := lua.Compile(source, lua.DefaultLimits())
 	return err

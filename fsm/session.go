@@ -7,27 +7,26 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// maxSpans bounds a session's memory. A node has a few dozen batches on their
-// way at once, and so a few dozen gaps; while an entry is applied a few hundred at the very
-// most, as its leader may have put batches behind later ones.
-const maxSpans = 4096
+// maxRanges bounds the memory of a session. A node has a few dozen batches under way at once, and so
+// a few dozen gaps. Within an entry there are a few hundred at most, as the leader may put batches
+// behind later ones.
+const maxRanges = 4096
 
-// session remembers which batches of one node's life were applied.
+// session remembers which batches of one node's life were applied: those below low, and those in
+// the applied ranges.
 //
-// A batch counts as done if its number is below floor, or in one of spans.
-// Invariant: spans are ordered, do not touch, are not empty, and lie at or above floor.
+// Invariant: the ranges are ordered, do not touch, are not empty, and lie at or above low.
 type session struct {
-	node  string
-	epoch uint64
-	floor uint64
-	spans []span
+	node    string
+	epoch   uint64
+	low     uint64 // as in [protocol.Batch]: no batch below it is proposed any more
+	applied []appliedRange
 }
 
-// span is the batches from, from+1, …, until-1.
-type span struct{ from, until uint64 }
+// appliedRange is the batches from, from+1, …, until-1.
+type appliedRange struct{ from, until uint64 }
 
-// sessions is ordered by node name. There is one for every node that ever
-// proposed: a handful.
+// sessions are ordered by node name. There is one for every node that ever proposed: a handful.
 type sessions []*session
 
 func (ss sessions) find(node string) (int, bool) {
@@ -36,9 +35,8 @@ func (ss sessions) find(node string) (int, bool) {
 	})
 }
 
-// begin notes that batch b is about to be applied. It returns false when it must
-// not be: it was before, or belongs to a former life of its node, or is one that
-// its node has given up.
+// begin notes that batch b is about to be applied. It returns false if b must not be applied: b was
+// applied before, comes from a former life of its node, or was given up by the node.
 func (ss *sessions) begin(b *protocol.Batch) bool {
 	i, known := ss.find(b.Origin.Node)
 	if !known {
@@ -50,13 +48,13 @@ func (ss *sessions) begin(b *protocol.Batch) bool {
 	case b.Origin.Epoch < s.epoch:
 		return false
 	case b.Origin.Epoch > s.epoch:
-		s.epoch, s.floor, s.spans = b.Origin.Epoch, 0, nil
+		s.epoch, s.low, s.applied = b.Origin.Epoch, 0, nil
 	}
 	s.advance(b.Low)
 	return s.add(b.Seq) || !appliesOnce
 }
 
-// done reports whether the batch counts as applied.
+// done reports whether the batch was applied or never will be.
 func (ss sessions) done(o protocol.Origin, seq uint64) bool {
 	i, known := ss.find(o.Node)
 	if !known || ss[i].epoch < o.Epoch {
@@ -65,73 +63,73 @@ func (ss sessions) done(o protocol.Origin, seq uint64) bool {
 	return ss[i].epoch > o.Epoch || ss[i].has(seq)
 }
 
-// copy is for a snapshot: sessions change in place.
+// copy copies all for a snapshot, since sessions change in place.
 func (ss sessions) copy() sessions {
 	c := make(sessions, len(ss))
 	for i, s := range ss {
 		d := *s
-		d.spans = slices.Clone(s.spans)
+		d.applied = slices.Clone(s.applied)
 		c[i] = &d
 	}
 	return c
 }
 
-// position is the index of the first span that ends after seq.
+// position is the index of the first range that ends after seq.
 func (s *session) position(seq uint64) int {
-	i := len(s.spans)
-	for i > 0 && s.spans[i-1].until > seq {
-		i-- // from the end: what arrives is almost always the newest
+	i := len(s.applied)
+	for i > 0 && s.applied[i-1].until > seq {
+		i-- // from the end, as most batches that arrive are the newest
 	}
 	return i
 }
 
 func (s *session) has(seq uint64) bool {
-	if seq < s.floor {
+	if seq < s.low {
 		return true
 	}
 	i := s.position(seq)
-	return i < len(s.spans) && s.spans[i].from <= seq
+	return i < len(s.applied) && s.applied[i].from <= seq
 }
 
-// add notes seq and reports whether it is new.
+// add notes seq and reports whether seq is new.
 func (s *session) add(seq uint64) bool {
-	if seq < s.floor || seq == ^uint64(0) {
+	if seq < s.low || seq == ^uint64(0) {
 		return false
 	}
 	i := s.position(seq)
-	if i < len(s.spans) && s.spans[i].from <= seq {
+	if i < len(s.applied) && s.applied[i].from <= seq {
 		return false
 	}
-	joinsLeft := i > 0 && s.spans[i-1].until == seq
-	joinsRight := i < len(s.spans) && s.spans[i].from == seq+1
+	joinsLeft := i > 0 && s.applied[i-1].until == seq
+	joinsRight := i < len(s.applied) && s.applied[i].from == seq+1
 	switch {
 	case joinsLeft && joinsRight:
-		s.spans[i-1].until = s.spans[i].until
-		s.spans = slices.Delete(s.spans, i, i+1)
+		s.applied[i-1].until = s.applied[i].until
+		s.applied = slices.Delete(s.applied, i, i+1)
 	case joinsLeft:
-		s.spans[i-1].until = seq + 1
+		s.applied[i-1].until = seq + 1
 	case joinsRight:
-		s.spans[i].from = seq
+		s.applied[i].from = seq
 	default:
-		s.spans = slices.Insert(s.spans, i, span{seq, seq + 1})
+		s.applied = slices.Insert(s.applied, i, appliedRange{seq, seq + 1})
 	}
-	if len(s.spans) > maxSpans {
-		// Giving up the oldest gap can refuse a batch, never apply one twice.
-		s.advance(s.spans[1].from)
+	if len(s.applied) > maxRanges {
+		// To give up the oldest gap can refuse a batch, but never apply a batch twice.
+		s.advance(s.applied[1].from)
 	}
 	return true
 }
 
-// advance raises the floor to low, and over what is done right above it.
+// advance raises s.low to low, and past the ranges that then touch s.low.
 func (s *session) advance(low uint64) {
-	if low <= s.floor {
+	if low <= s.low {
 		return
 	}
-	s.floor = low
+	s.low = low
 	i := 0
-	for i < len(s.spans) && s.spans[i].from <= s.floor {
-		s.floor = max(s.floor, s.spans[i].until)
+	for i < len(s.applied) && s.applied[i].from <= s.low {
+		s.low = max(s.low, s.applied[i].until)
 		i++
 	}
-	s.spans = slices.Delete(s.spans, 0, i)
+	s.applied = slices.Delete(s.applied, 0, i)
 }

@@ -36,15 +36,15 @@ func TestSessionAgainstSet(t *testing.T) {
 
 func checkSession(t *testing.T, s *session) {
 	t.Helper()
-	from := s.floor
-	for i, sp := range s.spans {
-		require.Less(t, sp.from, sp.until)
+	from := s.low
+	for i, applied := range s.applied {
+		require.Less(t, applied.from, applied.until)
 		if i > 0 {
-			require.Greater(t, sp.from, from, "spans touch")
+			require.Greater(t, applied.from, from, "spans touch")
 		} else {
-			require.GreaterOrEqual(t, sp.from, from)
+			require.GreaterOrEqual(t, applied.from, from)
 		}
-		from = sp.until
+		from = applied.until
 	}
 }
 
@@ -55,13 +55,13 @@ func TestSessionStaysSmall(t *testing.T) {
 		b := protocol.Batch{Origin: origin, Low: 0, Seq: seq}
 		require.True(t, ss.begin(&b))
 	}
-	require.Len(t, ss[0].spans, 1)
+	require.Len(t, ss[0].applied, 1)
 	// Even if every other batch never arrives.
 	for seq := uint64(20_000); seq < 60_000; seq += 2 {
 		b := protocol.Batch{Origin: origin, Low: 0, Seq: seq}
 		require.True(t, ss.begin(&b))
 	}
-	require.LessOrEqual(t, len(ss[0].spans), maxSpans)
+	require.LessOrEqual(t, len(ss[0].applied), maxRanges)
 	// None is applied again, those neither that were too many to be remembered one by one.
 	for seq := uint64(20_000); seq < 60_000; seq += 2 {
 		b := protocol.Batch{Origin: origin, Seq: seq}

@@ -41,7 +41,7 @@ func getsetOp(c *call) protocol.Value {
 	return c.setWith(c.args[1], c.args[2], &options{get: true})
 }
 
-// setWith is SET once its words are read.
+// setWith is SET with its options.
 func (c *call) setWith(key, value string, o *options) protocol.Value {
 	deadlineMillis := int64(never)
 	if o.unit != expiryNone {
@@ -78,7 +78,7 @@ func (c *call) setWith(key, value string, o *options) protocol.Value {
 	return reply
 }
 
-// meets reports whether it, nil for a missing key, is as the condition wants it.
+// meets reports whether an item, nil for a missing key, meets a condition.
 func (c *call) meets(it *keyspace.Item, cond condition, match string) (bool, protocol.Value) {
 	var none protocol.Value
 	switch {
@@ -105,7 +105,7 @@ func (c *call) meets(it *keyspace.Item, cond condition, match string) (bool, pro
 	return same == (cond == ifDigestEqual), none
 }
 
-// digest is the answer of DIGEST: XXH3 in 16 hexadecimal digits.
+// digest is the reply of DIGEST: XXH3 in 16 hexadecimal digits.
 func digest(value string) string {
 	h := xxh3.HashString(value)
 	var b [8]byte
@@ -127,8 +127,8 @@ func digestOp(c *call) protocol.Value {
 	return protocol.Bulk(digest(it.Value()))
 }
 
-// delexOp is DEL of one key under a condition. The order of its checks is that
-// of Redis 8.4: a condition it does not know shows only if the key is there.
+// delexOp is DEL of one key under a condition. Checks come in the order of Redis 8.4: an unknown
+// condition is an error only if the key is there.
 func delexOp(c *call) protocol.Value {
 	if n := len(c.args); n != 2 && n != 4 {
 		return errArity(c.args[0])

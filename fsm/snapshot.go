@@ -21,25 +21,25 @@ import (
 //	varint    wall offset
 //	uvarint   versions given out
 //	16 times  uvarint version at which the database was last swapped
-//	uvarint   number of creations that are noted, each, in the order of places:
+//	uvarint   number of places of new keys that have a version, each, in order:
 //	            uvarint place, version
 //	uvarint   number of sessions, each, in the order of names:
-//	            bytes node, uvarint epoch, floor, number of spans, (from, until)*
+//	            bytes node, uvarint epoch, low, number of applied ranges, (from, until)*
 //	uvarint   number of scripts, each, in the order of SHA-1:
 //	            bytes source, uvarint turn (0: loaded for good)
 //	uvarint   script turns given out
 //	16 times  uvarint number of keys, each, in the order of (hash, key):
 //	            bytes key, bytes value, uvarint deadline, version, encoding
-//	32 bytes  SHA-256 of all that stands before
+//	32 bytes  SHA-256 of all bytes before
 //
-// Keys whose deadline has passed are not in it. Equal states give equal bytes.
-// Version 1 had neither swaps nor creations.
+// Keys that have ended are left out. Equal states give equal bytes.
+// Version 1 had neither swaps nor new keys.
 const (
 	snapshotMagic   = "HOLDFAST"
 	snapshotVersion = 2
 )
 
-// Snapshot is a state as it was when it was taken. It does not change.
+// Snapshot is a state at one moment. It does not change.
 type Snapshot struct {
 	clockMillis      int64
 	wallOffsetMillis int64
@@ -48,10 +48,10 @@ type Snapshot struct {
 	scripts          scriptCache
 	databases        [protocol.MaxDatabases]keyspace.Captured
 	swaps            [protocol.MaxDatabases]uint64
-	creations        creations
+	newKeys          newKeyVersions
 }
 
-// Snapshot captures the state: pointers, and the 128 KiB of creations, so that it is quick.
+// Snapshot captures the state: pointers, and the 128 KiB of new keys, which is quick.
 // [Snapshot.WriteTo] does the work, beside entries that are applied.
 func (m *Machine) Snapshot() *Snapshot {
 	m.mu.Lock()
@@ -76,14 +76,14 @@ func (m *Machine) Hash() string {
 	return m.Snapshot().Hash()
 }
 
-// Hash is that of [Machine.Hash], of the captured state.
+// Hash is [Machine.Hash] of the captured state.
 func (s *Snapshot) Hash() string {
 	sw := snapshotWriter{sum: sha256.New(), out: bufio.NewWriter(io.Discard)}
 	sw.state(s)
 	return hex.EncodeToString(sw.sum.Sum(nil))
 }
 
-// snapshotWriter writes and sums up; the first error stays.
+// snapshotWriter writes the stream and its checksum. The first error stays.
 type snapshotWriter struct {
 	sum     hash.Hash
 	out     *bufio.Writer
@@ -101,7 +101,7 @@ func (w *snapshotWriter) raw(b []byte) {
 	w.err = err
 }
 
-// flush sends what buf holds once that is worth it.
+// flush writes buf once it holds limit bytes.
 func (w *snapshotWriter) flush(limit int) {
 	if len(w.buf) < limit {
 		return
@@ -129,7 +129,7 @@ func (w *snapshotWriter) state(s *Snapshot) {
 	for _, version := range s.swaps {
 		w.uint(version)
 	}
-	w.creations(&s.creations)
+	w.newKeys(&s.newKeys)
 	w.uint(uint64(len(s.sessions)))
 	for _, each := range s.sessions {
 		w.session(each)
@@ -141,9 +141,9 @@ func (w *snapshotWriter) state(s *Snapshot) {
 	w.flush(0)
 }
 
-func (w *snapshotWriter) creations(cs *creations) {
-	w.uint(cs.count())
-	for place, version := range cs {
+func (w *snapshotWriter) newKeys(vs *newKeyVersions) {
+	w.uint(vs.count())
+	for place, version := range vs {
 		if version != 0 {
 			w.uint(uint64(place))
 			w.uint(version)
@@ -155,11 +155,11 @@ func (w *snapshotWriter) creations(cs *creations) {
 func (w *snapshotWriter) session(s *session) {
 	w.string(s.node)
 	w.uint(s.epoch)
-	w.uint(s.floor)
-	w.uint(uint64(len(s.spans)))
-	for _, sp := range s.spans {
-		w.uint(sp.from)
-		w.uint(sp.until)
+	w.uint(s.low)
+	w.uint(uint64(len(s.applied)))
+	for _, applied := range s.applied {
+		w.uint(applied.from)
+		w.uint(applied.until)
 	}
 }
 

@@ -158,13 +158,13 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 				st.databases[0].Put(&it)
 			}
 		},
-		"a swap of the future":     func(st *state) { st.swaps[3] = 2 },
-		"a creation of the future": func(st *state) { st.creations[3] = 2 },
-		"spans": func(st *state) {
-			st.sessions = sessions{{node: "a", floor: 5, spans: []span{{3, 4}}}}
+		"a swap of the future":    func(st *state) { st.swaps[3] = 2 },
+		"a new key of the future": func(st *state) { st.newKeys[3] = 2 },
+		"ranges": func(st *state) {
+			st.sessions = sessions{{node: "a", low: 5, applied: []appliedRange{{3, 4}}}}
 		},
-		"empty span": func(st *state) {
-			st.sessions = sessions{{node: "a", spans: []span{{3, 3}}}}
+		"empty range": func(st *state) {
+			st.sessions = sessions{{node: "a", applied: []appliedRange{{3, 3}}}}
 		},
 		"sessions out of order": func(st *state) { st.sessions = sessions{{node: "b"}, {node: "a"}} },
 		"a turn of the future":  func(st *state) { st.scripts.add(compile("return 1", scriptSHA("return 1"), 5)) },
@@ -197,7 +197,7 @@ func TestRestoreOfTooLongNumber(t *testing.T) {
 func TestRestoreOfCreations(t *testing.T) {
 	head := snapshotMagic + "\x02\x00\x00\x05" + string(make([]byte, protocol.MaxDatabases))
 	tail := string(make([]byte, 3+protocol.MaxDatabases+sha256.Size))
-	for creations, right := range map[string]bool{
+	for newKeys, right := range map[string]bool{
 		"\x00":                     true,
 		"\x02\x03\x01\x04\x05":     true,
 		"\x01\x03\x00":             false,
@@ -208,8 +208,8 @@ func TestRestoreOfCreations(t *testing.T) {
 		"\x01\x80\x80\x01\x01":     false,
 		"\xff\xff\xff\xff\x7f\x01": false,
 	} {
-		err := New().Restore(bytes.NewReader(resum([]byte(head + creations + tail))))
-		require.Equal(t, right, err == nil, "%q: %v", creations, err)
+		err := New().Restore(bytes.NewReader(resum([]byte(head + newKeys + tail))))
+		require.Equal(t, right, err == nil, "%q: %v", newKeys, err)
 	}
 }
 

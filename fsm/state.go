@@ -5,28 +5,27 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// sweepLimit is how many keys one entry removes at most because their time is
-// over. A million leases that end in one instant then cost a hundred short
-// entries and not one of a second; which of them are still there does not show.
+// sweepLimit is the largest number of ended keys that one entry removes. A million leases that end in
+// one instant then cost a hundred short entries and not one of a second. Which of them are still
+// stored does not show.
 const sweepLimit = 10_000
 
 // state is everything that is replicated, and nothing else.
 type state struct {
 	// clockMillis is T, the cluster time: the largest stamp applied so far.
 	clockMillis int64
-	// wallOffsetMillis is what the newest entry said must be added to cluster
-	// time to get Unix time.
+	// wallOffsetMillis is Unix time less cluster time, by the newest entry.
 	wallOffsetMillis int64
-	// versions counts the items stored so far, those that had ended when they came
-	// among them, and the swaps of databases.
+	// versions counts the items stored so far, those included that had ended at once, and the swaps of
+	// databases.
 	versions  uint64
 	databases [protocol.MaxDatabases]*keyspace.Keyspace
 	sessions  sessions
 	scripts   scriptCache
 	// swaps are the versions at which the databases were last swapped.
-	swaps     [protocol.MaxDatabases]uint64
-	creations creations
-	// itemBytes is what the items of all databases count for: see memory.go.
+	swaps   [protocol.MaxDatabases]uint64
+	newKeys newKeyVersions
+	// itemBytes is what the items of all databases count for.
 	itemBytes int64
 }
 
@@ -44,8 +43,8 @@ func newState() *state {
 	return st
 }
 
-// advance sets the clock to stampMillis, which it never sets back, and removes
-// some of the keys that are due. It returns how many.
+// advance sets the clock to stampMillis, but never back, and sweeps some of the ended keys. It
+// returns their number.
 func (st *state) advance(stampMillis, wallOffsetMillis int64) (swept int) {
 	st.clockMillis = max(st.clockMillis, stampMillis)
 	st.wallOffsetMillis = wallOffsetMillis
@@ -56,7 +55,7 @@ func (st *state) advance(stampMillis, wallOffsetMillis int64) (swept int) {
 	return st.sweep()
 }
 
-// sweep removes keys that are absent already: at most [sweepLimit] of them.
+// sweep removes at most [sweepLimit] ended keys.
 func (st *state) sweep() (swept int) {
 	for _, d := range st.databases {
 		swept += d.Sweep(st.clockMillis, sweepLimit-swept)
@@ -64,9 +63,8 @@ func (st *state) sweep() (swept int) {
 	return swept
 }
 
-// nextDue is the first instant at which some key is due. While keys that are due
-// wait to be swept it lies in the past: whoever sleeps until it proposes a
-// stamp at once, and so the sweep goes on.
+// nextDue is the first instant at which some key is due. While ended keys wait to be swept it lies in
+// the past: the leader, which sleeps until then, proposes a stamp at once, and the sweep goes on.
 func (st *state) nextDue() (dueMillis int64, ok bool) {
 	for _, d := range st.databases {
 		if deadlineMillis, some := d.FirstDeadline(); some {
@@ -85,7 +83,7 @@ func (st *state) capture() *Snapshot {
 		clockMillis:      st.clockMillis,
 		wallOffsetMillis: st.wallOffsetMillis,
 		versions:         st.versions,
-		creations:        st.creations,
+		newKeys:          st.newKeys,
 		swaps:            st.swaps,
 		sessions:         st.sessions.copy(),
 		scripts:          st.scripts.copy(),

@@ -9,8 +9,7 @@ type Stats struct {
 	Expires [protocol.MaxDatabases]int
 	// Scripts counts the cached scripts.
 	Scripts int
-	// Expired counts the keys that this node removed because their time was over,
-	// since it started.
+	// Expired counts the ended keys that this node has removed since its start.
 	Expired uint64
 	// UsedBytes is what the state takes, as it is compared with the limit.
 	UsedBytes int64

@@ -7,8 +7,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// maxValueBytes bounds the length of a value. Nodes must agree on it, so it is
-// no option; what a client may send at once is bounded before by package server.
+// maxValueBytes bounds the length of a value. Nodes must agree on the bound, so it is no option.
 const maxValueBytes = 32 << 20
 
 func tooLong(value string) bool { return len(value) > maxValueBytes }
@@ -31,7 +30,7 @@ func getdelOp(c *call) protocol.Value {
 	return protocol.Bulk(value)
 }
 
-// getexOp reads the instant only when the key is there, as Redis does.
+// getexOp reads the instant only if the key is there, as Redis does.
 func getexOp(c *call) protocol.Value {
 	o, ok := parseOptions(c.args[2:], takesPersist)
 	if !ok {
@@ -97,7 +96,7 @@ func msetexOp(c *call) protocol.Value {
 	return c.setAll(c.args[2:end], &o, one)
 }
 
-// setAll sets keys and values by turns, all or none. It returns done, or 0.
+// setAll sets pairs of keys and values, all or none. It returns done, or 0.
 func (c *call) setAll(pairs []string, o *options, done protocol.Value) protocol.Value {
 	if !c.affords(len(pairs) / 2) {
 		return errOverWork

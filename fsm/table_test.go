@@ -43,7 +43,7 @@ func TestEveryRowIsBoundOnce(t *testing.T) {
 
 // TestRowsWriteAsTheyAreRouted: a read that wrote would make replicas differ.
 func TestRowsWriteAsTheyAreRouted(t *testing.T) {
-	for name, b := range newTable() {
+	for name, b := range newBindings() {
 		if b.row == nil {
 			require.Equal(t, "exec", name)
 			continue

@@ -5,48 +5,48 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// journal notes what a script or a transaction changes, so that it can be undone. Items share their
-// data and databases are replaced whole, so a change is small.
+// journal notes the changes of a script or a transaction, to undo them. A change is small: items share
+// their data, and databases are replaced whole.
 type journal struct {
-	changes   []change
-	creations []noted
-	// scripts is the cache of scripts as it was at the beginning, if it has changed.
+	changes []change
+	newKeys []notedVersion
+	// scripts is the script cache from before, if it has changed.
 	scripts *scriptCache
 }
 
-// savepoint is a place in the journal, and what the state counted then. That of a script in a
-// transaction stands behind the transaction's.
+// savepoint is a place in the journal, with the counters of the state at that moment. A script in a
+// transaction has a savepoint of its own, behind the transaction's.
 type savepoint struct {
-	outermost          bool
-	changes, creations int
-	swaps              [protocol.MaxDatabases]uint64
-	versions           uint64
+	outermost        bool
+	changes, newKeys int
+	swaps            [protocol.MaxDatabases]uint64
+	versions         uint64
 }
 
-// change is an item's, or a database's in its whole.
+// change is the change of an item, or of a whole database.
 type change struct {
-	database *keyspace.Keyspace // the changed one, or the one that was replaced
+	database *keyspace.Keyspace // the changed database, or the replaced one
 	whole    bool
-	number   int  // of the database that was replaced whole
+	number   int  // of the replaced database
 	replaced bool // an item was there before
 	before   keyspace.Item
 	item     keyspace.Item // what came there where nothing was
 }
 
-// noted is what stood in a place of [creations].
-type noted struct {
+// notedVersion is what stood in a place of [newKeyVersions].
+type notedVersion struct {
 	place   uint16
 	version uint64
 }
 
 func (j *journal) note(ch change) { j.changes = append(j.changes, ch) }
 
-func (j *journal) noteCreation(place uint16, before uint64) {
-	j.creations = append(j.creations, noted{place, before})
+func (j *journal) noteNewKey(place uint16, before uint64) {
+	j.newKeys = append(j.newKeys, notedVersion{place, before})
 }
 
-// noteScripts is called before the cache of scripts changes. No script can change it: it
-// changes in a transaction at most, and so is undone only as a whole.
+// noteScripts is called before the script cache changes. No script changes the cache, only a request
+// of a transaction does. So the cache is undone only as a whole.
 func (c *call) noteScripts() {
 	if c.undo != nil && c.undo.scripts == nil {
 		before := c.st.scripts.copy()
@@ -54,18 +54,18 @@ func (c *call) noteScripts() {
 	}
 }
 
-// begins has changes noted from now on, until ends or undoTo.
+// begins notes changes from now on, until ends or undoTo.
 func (c *call) begins() (from savepoint) {
 	if c.undo == nil {
 		from.outermost = true
 		c.undo = &c.journal
 	}
-	from.changes, from.creations = len(c.undo.changes), len(c.undo.creations)
+	from.changes, from.newKeys = len(c.undo.changes), len(c.undo.newKeys)
 	from.versions, from.swaps = c.st.versions, c.st.swaps
 	return from
 }
 
-// ends keeps what was changed.
+// ends keeps the changes since from.
 func (c *call) ends(from *savepoint) {
 	if from.outermost {
 		c.undo.reset()
@@ -92,11 +92,11 @@ func (c *call) undoTo(from *savepoint) {
 			ch.database.Remove(ch.item.Hash, ch.item.Key())
 		}
 	}
-	for i := len(j.creations) - 1; i >= from.creations; i-- {
-		st.creations[j.creations[i].place] = j.creations[i].version
+	for i := len(j.newKeys) - 1; i >= from.newKeys; i-- {
+		st.newKeys[j.newKeys[i].place] = j.newKeys[i].version
 	}
 	clear(j.changes[from.changes:])
-	j.changes, j.creations = j.changes[:from.changes], j.creations[:from.creations]
+	j.changes, j.newKeys = j.changes[:from.changes], j.newKeys[:from.newKeys]
 	st.versions, st.swaps = from.versions, from.swaps
 	if from.outermost && j.scripts != nil {
 		st.scripts = *j.scripts
@@ -105,7 +105,7 @@ func (c *call) undoTo(from *savepoint) {
 	c.ends(from)
 }
 
-// keptChanges is how many changes a journal keeps room for.
+// keptChanges is the number of changes that an empty journal keeps room for.
 const keptChanges = 1 << 10
 
 // reset empties the journal.
@@ -115,5 +115,5 @@ func (j *journal) reset() {
 		return
 	}
 	clear(j.changes)
-	j.changes, j.creations, j.scripts = j.changes[:0], j.creations[:0], nil
+	j.changes, j.newKeys, j.scripts = j.changes[:0], j.newKeys[:0], nil
 }

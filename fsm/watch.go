@@ -5,20 +5,19 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// creations remember, by a hash of database and key, when a key last came that
-// had not been there: the number of its version. A key that was missing at WATCH
-// and is missing at EXEC may have been there between; this tells. Two keys
-// can share a place, and then EXEC fails without cause, as it may.
-type creations [1 << 14]uint64
+// newKeyVersions remembers, by a hash of database and key, the version at which a new key came last:
+// a key that had not been there. EXEC needs it for a key that was missing at WATCH and is missing
+// again. Two keys can share a place; EXEC may then fail without cause, which is allowed.
+type newKeyVersions [1 << 14]uint64
 
-// place is where the creation of a key is noted.
-func (cs *creations) place(db int, hash uint64) uint16 {
-	return uint16((hash + uint64(db)) % uint64(len(cs)))
+// place is the index for a key.
+func (vs *newKeyVersions) place(db int, hash uint64) uint16 {
+	return uint16((hash + uint64(db)) % uint64(len(vs)))
 }
 
-// count is how many places have a note.
-func (cs *creations) count() (n uint64) {
-	for _, version := range cs {
+// count is the number of places with a version.
+func (vs *newKeyVersions) count() (n uint64) {
+	for _, version := range vs {
 		if version != 0 {
 			n++
 		}
@@ -26,23 +25,23 @@ func (cs *creations) count() (n uint64) {
 	return n
 }
 
-// remembers reports whether creations and swaps are noted, and EXEC looks at them: from
-// version 2 of the entry on.
+// remembers reports whether new keys and swaps are noted, and EXEC looks at them: from version 2 of
+// the entry on.
 func (c *call) remembers() bool { return c.entryVersion != 1 }
 
-// noteCreation notes that it came where nothing was.
-func (c *call) noteCreation(db int, it *keyspace.Item) {
+// noteNewKey notes that an item came where nothing was.
+func (c *call) noteNewKey(db int, it *keyspace.Item) {
 	if !c.remembers() {
 		return
 	}
-	place := c.st.creations.place(db, it.Hash)
+	place := c.st.newKeys.place(db, it.Hash)
 	if c.undo != nil {
-		c.undo.noteCreation(place, c.st.creations[place])
+		c.undo.noteNewKey(place, c.st.newKeys[place])
 	}
-	c.st.creations[place] = it.Version
+	c.st.newKeys[place] = it.Version
 }
 
-// noteSwap notes that two databases were exchanged. It takes a version, as a store does.
+// noteSwap notes that two databases were exchanged. A swap takes a version, as a store does.
 func (c *call) noteSwap(a, b int) {
 	if !c.remembers() || a == b {
 		return
@@ -51,8 +50,8 @@ func (c *call) noteSwap(a, b int) {
 	c.st.swaps[a], c.st.swaps[b] = version, version
 }
 
-// mark is what WATCH answers for a key, and what EXEC compares: how many versions
-// had been given out, doubled, and one more if the key was missing. It is good on every node.
+// mark is the answer of WATCH for a key, which EXEC compares: the number of versions given out,
+// doubled, and one more if the key was missing. A mark is good on every node.
 type mark uint64
 
 func newMark(versions uint64, missing bool) mark {
@@ -66,7 +65,7 @@ func newMark(versions uint64, missing bool) mark {
 func (m mark) versions() uint64 { return uint64(m >> 1) }
 func (m mark) missing() bool    { return m&1 != 0 }
 
-// watchOp answers the marks of keys.
+// watchOp answers with the marks of keys.
 func watchOp(c *call) protocol.Value {
 	elems := make([]protocol.Value, len(c.args)-1)
 	for i, key := range c.args[1:] {
@@ -75,8 +74,8 @@ func watchOp(c *call) protocol.Value {
 	return protocol.Array(elems...)
 }
 
-// watchedChanged reports whether a watched key is not what it was when WATCH saw
-// it, or was not in between. It returns ok false if the list cannot be read.
+// watchedChanged reports whether a watched key has changed since WATCH, even if only in between. ok is
+// false if the list cannot be read.
 func (c *call) watchedChanged(watches string) (changed, ok bool) {
 	var w protocol.Watch
 	for watches != "" {
@@ -100,23 +99,22 @@ func (c *call) watchedChanged(watches string) (changed, ok bool) {
 	return changed, true
 }
 
-// changedSince reports whether the key has come, gone, or got another value or
-// deadline since m was made, or its database was swapped: for then an item may stand here that is older
-// than m and came from elsewhere.
+// changedSince reports whether the key has come, gone, or got another value or deadline since m was
+// made. A swap of the database counts as a change: it may bring an item that is older than m.
 func (c *call) changedSince(w *protocol.Watch, m mark) bool {
 	it := c.findIn(w.DB, w.Key)
 	switch {
 	case c.st.swaps[w.DB] > m.versions():
 		return true
 	case m.missing():
-		return it != nil || c.st.creations[c.st.creations.place(w.DB, c.hashOf(w.Key))] > m.versions()
+		return it != nil || c.st.newKeys[c.st.newKeys.place(w.DB, c.hashOf(w.Key))] > m.versions()
 	default:
 		return it == nil || it.Version > m.versions()
 	}
 }
 
-// versionOf is the version of the watched key, 0 if it is missing: what entries of
-// version 1 compare.
+// versionOf is the version of the watched key, 0 if the key is missing. Entries of version 1 compare
+// nothing else.
 func (c *call) versionOf(w *protocol.Watch) uint64 {
 	if it := c.findIn(w.DB, w.Key); it != nil {
 		return it.Version

@@ -128,13 +128,13 @@ func TestWatchOverASnapshot(t *testing.T) {
 // for the other's. What came before WATCH counts for none.
 func TestCreationsShareAPlace(t *testing.T) {
 	d := newDriver(t)
-	for n := range 3 * len(creations{}) {
+	for n := range 3 * len(newKeyVersions{}) {
 		d.do("set", "k"+formatUint(uint64(n)), "v")
 	}
 	require.Equal(t, protocol.KindArray, d.exec(d.watch("missing")).Kind, "what came before does not count")
 	watches := d.watch("missing")
 	for n := 0; d.exec(watches).Kind == protocol.KindArray; n++ {
-		require.Less(t, n, 20*len(creations{}))
+		require.Less(t, n, 20*len(newKeyVersions{}))
 		d.do("incr", "i"+formatUint(uint64(n)))
 	}
 }
@@ -152,7 +152,7 @@ func TestEntriesOfVersion1(t *testing.T) {
 	old(request(nil, 0, "set", "gone", "v", "exat", "1"))
 	require.True(t, old(request(nil, 0, "eval", "redis.call('set','x','v'); redis.call('swapdb',0,1); "+endless, "0")).IsError())
 	require.Equal(t, uint64(2), d.m.st.versions)
-	require.Zero(t, d.m.st.creations.count())
+	require.Zero(t, d.m.st.newKeys.count())
 	require.Zero(t, d.m.st.swaps)
 	watched := func(key string, version uint64) protocol.Kind {
 		watches := []protocol.Watch{{Key: key, Mark: version}}

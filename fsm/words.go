@@ -21,13 +21,13 @@ var (
 	one  = protocol.Integer(1)
 )
 
-// errExpireTime is what a duration or an instant gets that cannot be one.
+// errExpireTime is the error for an invalid duration or instant.
 func errExpireTime(name string) protocol.Value {
 	return protocol.InvalidExpire(name).Value()
 }
 
-// isWord reports whether s is word in any case. word is upper case ASCII.
-// [strings.EqualFold] would take a Kelvin sign for a K.
+// isWord reports whether s is word in any case. word is upper case ASCII. [strings.EqualFold] would take
+// a Kelvin sign for a K.
 func isWord(s, word string) bool {
 	if len(s) != len(word) {
 		return false
@@ -54,8 +54,8 @@ func boolean(b bool) protocol.Value {
 
 func formatUint(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// errQuoting is an error that quotes a word of the client's: what would break
-// its line is taken off at the ends and made a blank inside, as Redis does.
+// errQuoting is an error that quotes a word of the client. As in Redis, line breaks are cut off at the
+// ends and become blanks inside.
 func errQuoting(text string) protocol.Value {
 	text = strings.Trim(text, "\r\n")
 	return protocol.Err(strings.NewReplacer("\r", " ", "\n", " ").Replace(text))
