@@ -21,7 +21,7 @@
 //
 // # The way of a batch
 //
-//	Execute ─► table of writes ─┬─► proposer ─► raft ─► state ─► fsm.Machine ─► sink ─► table: replies
+//	Execute ─► queue of writes ─┬─► proposer ─► raft ─► state ─► fsm.Machine ─► sink ─► queue: replies
 //	  (any node)                │    (leader)                        │
 //	                            └─► link ═══► inbox ─► proposer      └─► inbound ═══► link ─► table
 //	                             (follower)  (leader)
@@ -29,7 +29,7 @@
 //	Execute ─► round ─► fsm.Machine.Read          on the leader
 //	        └► table of reads ─► link ═══► inbound ─► round ─► fsm.Machine.Read ═══► link ─► table
 //
-// Batches wait in a [table]. The helm says who takes them from there: the
+// Batches wait in a [table]. The leadership says who takes them from there: the
 // proposer, if this node leads, or the link to the leader. When that changes, the next one
 // begins with the first batch that has no reply. So that is all a failover is: the
 // same batches, with the same numbers, taken again.
@@ -40,7 +40,7 @@
 //
 //	transport.acceptAppends  takes other nodes' entries and heartbeats; one more per connection
 //	transport.relay  hands raft what else other nodes ask of it
-//	helm.run         turns the node with raft: serves, follows, waits
+//	leadership.run         turns the node with raft: serves, follows, waits
 //	proposer.run     makes log entries while this node leads
 //	rounds.run       leadership checks for reads
 //	ticker.run       looks at cluster time and has it stamped, while leading

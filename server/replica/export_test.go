@@ -12,7 +12,7 @@ import (
 func (r *Replica) Propose(term uint64, entry []byte) { r.propose(term, entry) }
 
 // ProposeFirst proposes the first entry of a leadership once more.
-func (r *Replica) ProposeFirst() { r.helm.proposeFirst(r.serving.Load().term) }
+func (r *Replica) ProposeFirst() { r.leadership.proposeFirst(r.serving.Load().term) }
 
 // LogEntries is how many entries this node's log has.
 func (r *Replica) LogEntries() int {
@@ -79,7 +79,7 @@ func (r *Replica) ForgetApplied() {
 // election between two looks.
 func (r *Replica) ServeFormerTerm() {
 	stamp, offset := r.machine.Clock()
-	l := &lead{
+	l := &leaderTerm{
 		term:    r.node.Term() - 1,
 		clock:   newClusterClock(r.config.Clock, r.config.Timing.ClockStep, stamp, offset),
 		gone:    make(chan struct{}),
@@ -88,7 +88,7 @@ func (r *Replica) ServeFormerTerm() {
 	}
 	r.serving.Store(l)
 	r.writes.Attach(l, r.proposer.wake)
-	notify(r.helm.turn)
+	notify(r.leadership.changed)
 }
 
 // Refused tells the node that its leader's port refused a connection.

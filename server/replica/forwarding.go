@@ -18,8 +18,8 @@ func (r *Replica) identity() forward.Identity {
 	return forward.Identity{Name: r.config.Name, Epoch: r.origin.Epoch, ClientAddr: r.config.ClientAddr}
 }
 
-// newClient makes the end that forwards this node's batches to the leader.
-func newClient(r *Replica) *forward.Client {
+// newToLeader makes the end that forwards this node's batches to the leader.
+func newToLeader(r *Replica) *forward.Client {
 	return forward.NewClient(forward.ClientConfig{
 		Self: r.identity(),
 		Dial: func(ctx context.Context, node string) (net.Conn, error) {
@@ -46,8 +46,8 @@ func (r *Replica) heard(b forward.Beacon) {
 	r.health.heard(b.Commit, r.state.index.load())
 }
 
-// newQueue makes the end that takes what followers forward.
-func newQueue(r *Replica) *forward.Queue {
+// newFromFollowers makes the end that takes what followers forward.
+func newFromFollowers(r *Replica) *forward.Queue {
 	limits := r.config.Limits
 	return forward.NewQueue(forward.QueueConfig{
 		Self:     r.identity(),

@@ -51,16 +51,16 @@ func TestClusterClock(t *testing.T) {
 }
 
 func TestTableKeepsOrder(t *testing.T) {
-	table := newTable(protocol.Origin{}, Limits{PendingBatches: math.MaxInt, PendingBytes: math.MaxInt}, func() {})
+	queue := newQueue(protocol.Origin{}, Limits{PendingBatches: math.MaxInt, PendingBytes: math.MaxInt}, func() {})
 	const batches = 300 // more than the ring has at first
 	answered := make(chan uint64, batches)
 	for i := range batches {
-		s := &slot{batch: &Batch{Body: []byte{byte(i)}, Write: true}, deadline: time.Now().Add(time.Hour), done: make(chan struct{}, 1)}
-		require.NoError(t, table.add(s))
+		s := &pending{batch: &Batch{Body: []byte{byte(i)}, Write: true}, deadline: time.Now().Add(time.Hour), done: make(chan struct{}, 1)}
+		require.NoError(t, queue.add(s))
 		go func() { <-s.done; answered <- s.piece.Seq }()
 	}
 	taken := func(consumer any) (ns []uint64) {
-		table.take(consumer, math.MaxUint64, func(b *forward.Batch) bool {
+		queue.take(consumer, math.MaxUint64, func(b *forward.Batch) bool {
 			require.LessOrEqual(t, b.Low, b.Seq)
 			ns = append(ns, b.Seq)
 			return true
@@ -69,7 +69,7 @@ func TestTableKeepsOrder(t *testing.T) {
 	}
 	wake := make(chan struct{}, 1)
 	require.Empty(t, taken("a"), "nobody is attached")
-	table.Attach("a", wake)
+	queue.Attach("a", wake)
 	require.Len(t, taken("a"), batches)
 	require.Empty(t, taken("a"))
 	// All but two are answered; the next consumer gets these, in order.
@@ -79,38 +79,38 @@ func TestTableKeepsOrder(t *testing.T) {
 			done = append(done, forward.Completion{Number: n})
 		}
 	}
-	table.Complete(done)
-	table.Complete(done) // late copies of replies
-	table.Attach("b", wake)
+	queue.Complete(done)
+	queue.Complete(done) // late copies of replies
+	queue.Attach("b", wake)
 	require.Empty(t, taken("a"), "it is not the consumer any more")
 	require.Equal(t, []uint64{7, 250}, taken("b"))
-	require.Equal(t, uint64(7), table.base)
-	table.Detach("a")
-	require.Equal(t, []uint64{7, 250}, table.numbers())
-	table.close(protocol.ErrStopping)
+	require.Equal(t, uint64(7), queue.low)
+	queue.Detach("a")
+	require.Equal(t, []uint64{7, 250}, queue.numbers())
+	queue.close(protocol.ErrStopping)
 	for range batches {
 		<-answered
 	}
-	require.Equal(t, table.next, table.base)
-	require.Zero(t, table.bytes)
+	require.Equal(t, queue.next, queue.low)
+	require.Zero(t, queue.bytes)
 }
 
 // Whether a batch was handed to anybody decides what its client is told.
 func TestTableOutcomes(t *testing.T) {
-	table := newTable(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
+	queue := newQueue(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 	start := time.Now()
-	slots := make([]*slot, 3)
+	slots := make([]*pending, 3)
 	for i := range slots {
-		slots[i] = &slot{batch: &Batch{Body: make([]byte, 10), Write: i != 2}, deadline: start.Add(time.Second), done: make(chan struct{}, 1)}
-		require.NoError(t, table.add(slots[i]))
+		slots[i] = &pending{batch: &Batch{Body: make([]byte, 10), Write: i != 2}, deadline: start.Add(time.Second), done: make(chan struct{}, 1)}
+		require.NoError(t, queue.add(slots[i]))
 	}
-	table.Attach("consumer", make(chan struct{}, 1))
-	table.take("consumer", math.MaxUint64, func(b *forward.Batch) bool { return b.Seq != 2 })
-	table.Detach("consumer")
-	table.expire(start.Add(time.Second - 1))
-	require.Len(t, table.numbers(), 3)
-	table.expire(start.Add(time.Second))
-	require.True(t, table.empty())
+	queue.Attach("consumer", make(chan struct{}, 1))
+	queue.take("consumer", math.MaxUint64, func(b *forward.Batch) bool { return b.Seq != 2 })
+	queue.Detach("consumer")
+	queue.expire(start.Add(time.Second - 1))
+	require.Len(t, queue.numbers(), 3)
+	queue.expire(start.Add(time.Second))
+	require.True(t, queue.empty())
 	require.Equal(t, protocol.ErrUncertain, slots[0].err)
 	require.Equal(t, protocol.ErrNoLeader, slots[1].err)
 	require.Equal(t, protocol.ErrNoLeader, slots[2].err, "a read has no effect")
@@ -118,68 +118,68 @@ func TestTableOutcomes(t *testing.T) {
 
 // A batch that was handed over may take effect, also when the node stops.
 func TestClosedTableTellsTheTruth(t *testing.T) {
-	table := newTable(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
-	slots := make([]*slot, 2)
+	queue := newQueue(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
+	slots := make([]*pending, 2)
 	for i := range slots {
-		slots[i] = &slot{batch: &Batch{Body: []byte("x"), Write: true}, deadline: time.Now().Add(time.Hour), done: make(chan struct{}, 1)}
-		require.NoError(t, table.add(slots[i]))
+		slots[i] = &pending{batch: &Batch{Body: []byte("x"), Write: true}, deadline: time.Now().Add(time.Hour), done: make(chan struct{}, 1)}
+		require.NoError(t, queue.add(slots[i]))
 	}
-	table.Attach("consumer", make(chan struct{}, 1))
-	table.take("consumer", math.MaxUint64, func(b *forward.Batch) bool { return b.Seq == 1 })
-	table.close(protocol.ErrStopping)
+	queue.Attach("consumer", make(chan struct{}, 1))
+	queue.take("consumer", math.MaxUint64, func(b *forward.Batch) bool { return b.Seq == 1 })
+	queue.close(protocol.ErrStopping)
 	require.Equal(t, protocol.ErrUncertain, slots[0].err)
 	require.Equal(t, protocol.ErrStopping, slots[1].err)
 }
 
 // What waits is bounded by bytes as well as by number; one batch may always wait.
 func TestTableIsBounded(t *testing.T) {
-	add := func(table *table, bytes int) error {
-		return table.add(&slot{batch: &Batch{Body: make([]byte, bytes)}, done: make(chan struct{}, 1)})
+	add := func(queue *queue, bytes int) error {
+		return queue.add(&pending{batch: &Batch{Body: make([]byte, bytes)}, done: make(chan struct{}, 1)})
 	}
-	table := newTable(protocol.Origin{}, Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
-	require.NoError(t, add(table, 60))
-	require.NoError(t, add(table, 40))
-	require.Equal(t, protocol.ErrBusy, add(table, 1))
-	table.Complete([]forward.Completion{{Number: 1}})
-	require.NoError(t, add(table, 60))
-	table = newTable(protocol.Origin{}, Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
-	require.NoError(t, add(table, 1000))
-	require.Equal(t, protocol.ErrBusy, add(table, 1))
-	table = newTable(protocol.Origin{}, Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
+	queue := newQueue(protocol.Origin{}, Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
+	require.NoError(t, add(queue, 60))
+	require.NoError(t, add(queue, 40))
+	require.Equal(t, protocol.ErrBusy, add(queue, 1))
+	queue.Complete([]forward.Completion{{Number: 1}})
+	require.NoError(t, add(queue, 60))
+	queue = newQueue(protocol.Origin{}, Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
+	require.NoError(t, add(queue, 1000))
+	require.Equal(t, protocol.ErrBusy, add(queue, 1))
+	queue = newQueue(protocol.Origin{}, Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
 	for range 3 {
-		require.NoError(t, add(table, 1))
+		require.NoError(t, add(queue, 1))
 	}
-	require.Equal(t, protocol.ErrBusy, add(table, 1))
+	require.Equal(t, protocol.ErrBusy, add(queue, 1))
 }
 
 func TestTableIsDrainedWhenNothingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := newTable(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
-		table.drained(t.Context()) // nothing waits
+		queue := newQueue(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
+		queue.drained(t.Context()) // nothing waits
 		for range 2 {
-			go func() { _ = table.run(&Batch{Write: true}, time.Now().Add(time.Second)) }()
+			go func() { _ = queue.run(&Batch{Write: true}, time.Now().Add(time.Second)) }()
 		}
 		synctest.Wait()
 		var drained atomic.Int32
 		for range 2 {
-			go func() { table.drained(t.Context()); drained.Add(1) }()
+			go func() { queue.drained(t.Context()); drained.Add(1) }()
 		}
 		synctest.Wait()
-		numbers := table.numbers()
-		table.Complete([]forward.Completion{{Number: numbers[0]}})
+		numbers := queue.numbers()
+		queue.Complete([]forward.Completion{{Number: numbers[0]}})
 		synctest.Wait()
 		require.Zero(t, drained.Load())
-		table.Complete([]forward.Completion{{Number: numbers[1]}})
+		queue.Complete([]forward.Completion{{Number: numbers[1]}})
 		synctest.Wait()
 		require.Equal(t, int32(2), drained.Load())
 
-		go func() { _ = table.run(&Batch{Write: true}, time.Now().Add(time.Second)) }()
+		go func() { _ = queue.run(&Batch{Write: true}, time.Now().Add(time.Second)) }()
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		table.drained(ctx)
-		require.False(t, table.empty())
-		table.close(protocol.ErrStopping)
+		queue.drained(ctx)
+		require.False(t, queue.empty())
+		queue.close(protocol.ErrStopping)
 	})
 }
 
@@ -216,7 +216,7 @@ func TestTransferWaitsForWhatIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Replica{}
 		r.proposer = &proposer{wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
-		l := &lead{gone: make(chan struct{}), landed: make(chan struct{}, 1)}
+		l := &leaderTerm{gone: make(chan struct{}), landed: make(chan struct{}, 1)}
 		l.inFlight.Store(1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -10,7 +10,7 @@ import (
 )
 
 // largeBatches lets batches in that are a good part of an entry: a few at a time, in the order of their
-// arrival. Small batches pass those that wait here. In the table a hundred large ones would stand before
+// arrival. Small batches pass those that wait here. In the queue a hundred large ones would stand before
 // a small one, each with an entry of its own.
 type largeBatches struct {
 	room  *semaphore.Weighted // in bytes

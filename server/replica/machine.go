@@ -43,12 +43,12 @@ func (s *state) Apply(e raftnode.Entry) error {
 	stamp, _ := s.r.machine.Clock()
 	s.stamps.reach(uint64(max(stamp, 0)))
 	if s.term.Swap(e.Term) != e.Term {
-		s.index.reach(e.Index) // the helm is about to serve, and looks at it
-		notify(s.r.helm.turn)
+		s.index.reach(e.Index) // the leadership is about to serve, and looks at it
+		notify(s.r.leadership.changed)
 	}
 	counted := len(e.Flags) == 0
-	if lead := s.r.serving.Load(); counted && lead != nil && lead.term == e.Term {
-		s.r.proposer.landed(lead)
+	if l := s.r.serving.Load(); counted && l != nil && l.term == e.Term {
+		s.r.proposer.landed(l)
 	}
 	return nil
 }

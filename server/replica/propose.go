@@ -25,7 +25,7 @@ type proposer struct {
 	waiting [2]span // what is in the sources for the next entry
 	first   int     // whose batches go first into the next entry
 	size    int     // of the last entry: a guess at the next one's
-	linger  *linger
+	delay   *refusalDelay
 
 	// What follows is the entry that is being made, see gather.
 	entry     *protocol.EntryWriter
@@ -50,7 +50,7 @@ func newProposer(r *Replica) *proposer {
 	wake := make(chan struct{}, 1)
 	p := &proposer{
 		r: r, wake: wake, turn: make(chan struct{}, 1),
-		linger: newLinger(r.config.Timing.Linger, wake),
+		delay: newRefusalDelay(r.config.Timing.Linger, wake),
 	}
 	p.add = p.append // made once: each use of a method as a value would allocate
 	return p
@@ -86,7 +86,7 @@ func (p *proposer) hold(ctx context.Context) error {
 func (p *proposer) release() { <-p.turn }
 
 // want asks for an entry that brings cluster time to stampMillis, a reading of l's clock.
-func (p *proposer) want(l *lead, stampMillis int64) {
+func (p *proposer) want(l *leaderTerm, stampMillis int64) {
 	for {
 		old := l.wanted.Load()
 		if old >= stampMillis {
@@ -106,7 +106,7 @@ func (p *proposer) step() bool {
 	if l == nil || l.inFlight.Load() >= maxInFlight {
 		return false
 	}
-	p.linger.land(l)
+	p.delay.land(l)
 	some := false
 	for i, source := range p.sources {
 		w := &p.waiting[i]
@@ -121,8 +121,8 @@ func (p *proposer) step() bool {
 		return false
 	}
 	useful := wanted || !p.onlyRefusals(stamp)
-	if !useful && p.linger.left() > 0 {
-		p.linger.hold()
+	if !useful && p.delay.left() > 0 {
+		p.delay.hold()
 		return false
 	}
 	p.entry = protocol.NewEntry(make([]byte, 0, p.size+p.size/4+64), stamp, offset, p.r.config.MemoryLimitBytes)
@@ -133,10 +133,10 @@ func (p *proposer) step() bool {
 	}
 	p.size = p.entry.Len()
 	l.stamped = stamp
-	p.linger.propose(useful)
+	p.delay.propose(useful)
 	if l.inFlight.Add(1) == 1 {
 		l.progress.Store(time.Now().UnixNano())
-		p.r.sweeper.poke()
+		p.r.timeouts.poke()
 	}
 	p.r.propose(l.term, p.entry.Bytes())
 	return true
@@ -148,7 +148,7 @@ func (p *proposer) step() bool {
 // they may take effect. Batches that only want a key that nobody has come last: a
 // lock that is released in this entry goes to a client that waits for it already, and
 // not an entry later to the next that asks.
-func (p *proposer) gather(l *lead) {
+func (p *proposer) gather(l *leaderTerm) {
 	p.first = 1 - p.first
 	for _, i := range [...]int{p.first, 1 - p.first} {
 		p.sources[i].take(l, p.waiting[i].until, p.add)
@@ -182,7 +182,7 @@ func (p *proposer) settle() {
 }
 
 // landed is told that an entry of this leadership was applied.
-func (p *proposer) landed(l *lead) {
+func (p *proposer) landed(l *leaderTerm) {
 	l.progress.Store(time.Now().UnixNano())
 	l.inFlight.Add(-1)
 	notify(l.landed)

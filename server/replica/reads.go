@@ -111,7 +111,7 @@ func (rs *rounds) check(ctx context.Context) error {
 		return protocol.ErrNoLeader
 	}
 	if !rs.r.node.Leads(l.term) {
-		// The helm has not noticed yet. Readers who ask again before it has would spin.
+		// The leadership has not noticed yet. Readers who ask again before it has would spin.
 		select {
 		case <-l.gone:
 		case <-ctx.Done():
@@ -207,7 +207,7 @@ func (r *Replica) readSome(body string, count int, deadline time.Time, a fsm.Att
 }
 
 // reachStamp has cluster time brought to stampMillis by the log.
-func (r *Replica) reachStamp(l *lead, stampMillis int64, deadline time.Time) error {
+func (r *Replica) reachStamp(l *leaderTerm, stampMillis int64, deadline time.Time) error {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	r.proposer.want(l, stampMillis)

@@ -21,10 +21,10 @@ type Replica struct {
 	machine *fsm.Machine
 	state   *state
 
-	// serving is the leadership that this node serves, or nil. The helm sets it.
-	serving atomic.Pointer[lead]
-	serves  *gate // open while serving is not nil
-	helm    *helm
+	// serving is the leadership that this node serves, or nil. The leadership sets it.
+	serving    atomic.Pointer[leaderTerm]
+	serves     *gate // open while serving is not nil
+	leadership *leadership
 
 	node *raftnode.Node
 	traffic
@@ -36,12 +36,12 @@ type Replica struct {
 // traffic is what batches pass through.
 type traffic struct {
 	large         *largeBatches
-	writes, reads *table
+	writes, reads *queue
 	proposer      *proposer
 	rounds        *rounds
 	turns         chan struct{} // has room for one: who reads at length
 	ticker        *ticker
-	sweeper       *sweeper
+	timeouts      *timeouts
 	toLeader      *forward.Client
 	fromFollowers *forward.Queue
 }
@@ -71,14 +71,14 @@ func Open(c Config) (*Replica, error) {
 	}
 	r.machine.SeedReads(r.origin)
 	r.stopped, r.failed, r.ended = make(chan struct{}), make(chan error, 1), make(chan struct{})
-	r.state, r.helm, r.proposer = newState(r), newHelm(r), newProposer(r)
+	r.state, r.leadership, r.proposer = newState(r), newLeadership(r), newProposer(r)
 	r.turns = make(chan struct{}, 1)
-	r.rounds, r.ticker, r.sweeper = newRounds(r), newTicker(r), newSweeper(r)
+	r.rounds, r.ticker, r.timeouts = newRounds(r), newTicker(r), newTimeouts(r)
 	r.large = newLargeBatches(c.Limits.EntryBytes)
-	r.writes = newTable(r.origin, c.Limits, r.sweeper.poke)
+	r.writes = newQueue(r.origin, c.Limits, r.timeouts.poke)
 	r.writes.inTime = c.Timing.Command / 4
-	r.reads = newTable(r.origin, c.Limits, r.sweeper.poke)
-	r.toLeader, r.fromFollowers = newClient(r), newQueue(r)
+	r.reads = newQueue(r.origin, c.Limits, r.timeouts.poke)
+	r.toLeader, r.fromFollowers = newToLeader(r), newFromFollowers(r)
 	r.proposer.sources = [2]source{own{r.writes}, forwarded{r.fromFollowers}}
 	var err error
 	if r.node, err = raftnode.Open(r.nodeConfig()); err != nil {
@@ -96,7 +96,7 @@ func (r *Replica) nodeConfig() raftnode.Config {
 		Timing:   raftnode.Timing{Heartbeat: t.Heartbeat, Election: t.Election, Lease: t.Lease, Commit: t.Commit},
 		Snapshot: c.Snapshots, Logger: c.Logger, RaftLogger: c.RaftLogger,
 		Machine:  r.state,
-		OnChange: func() { notify(r.helm.turn) },
+		OnChange: func() { notify(r.leadership.changed) },
 		OnEvent:  c.OnEvent,
 		Fail:     r.fail,
 	}
@@ -118,11 +118,11 @@ func (r *Replica) Run(ctx context.Context) error {
 		})
 	}
 	r.node.Start(start)
-	start("steer", r.helm.run)
+	start("watch leadership", r.leadership.run)
 	start("propose", r.proposer.run)
 	start("check leadership", r.rounds.run)
 	start("tick", r.ticker.run)
-	start("sweep", r.sweeper.run)
+	start("end what waits too long", r.timeouts.run)
 	start("forward", r.toLeader.Run)
 	start("accept links", r.fromFollowers.Run)
 	select {

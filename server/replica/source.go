@@ -5,35 +5,35 @@ import "github.com/holdfast/holdfast/server/forward"
 // source holds batches that wait for the leader, in order: this node's own, or other nodes'.
 type source interface {
 	// waiting returns the numbers between which the leader finds something to take.
-	waiting(l *lead) (from, until uint64)
+	waiting(l *leaderTerm) (from, until uint64)
 	// look shows the leader the batches with these numbers, until see returns false.
-	look(l *lead, from, until uint64, see func(*forward.Batch) bool)
+	look(l *leaderTerm, from, until uint64, see func(*forward.Batch) bool)
 	// take moves batches up to number until to the leader, until visit returns false: that one stays.
-	take(l *lead, until uint64, visit func(*forward.Batch) bool)
+	take(l *leaderTerm, until uint64, visit func(*forward.Batch) bool)
 }
 
 // own are this node's batches.
-type own struct{ batches *table }
+type own struct{ batches *queue }
 
-func (s own) waiting(l *lead) (from, until uint64) { return s.batches.waiting(l) }
+func (s own) waiting(l *leaderTerm) (from, until uint64) { return s.batches.waiting(l) }
 
-func (s own) look(l *lead, from, until uint64, see func(*forward.Batch) bool) {
+func (s own) look(l *leaderTerm, from, until uint64, see func(*forward.Batch) bool) {
 	s.batches.look(l, from, until, see)
 }
 
-func (s own) take(l *lead, until uint64, visit func(*forward.Batch) bool) {
+func (s own) take(l *leaderTerm, until uint64, visit func(*forward.Batch) bool) {
 	s.batches.take(l, until, visit)
 }
 
 // forwarded are other nodes' batches.
 type forwarded struct{ queue *forward.Queue }
 
-func (s forwarded) waiting(l *lead) (from, until uint64) { return s.queue.Waiting(l.term) }
+func (s forwarded) waiting(l *leaderTerm) (from, until uint64) { return s.queue.Waiting(l.term) }
 
-func (s forwarded) look(l *lead, from, until uint64, see func(*forward.Batch) bool) {
+func (s forwarded) look(l *leaderTerm, from, until uint64, see func(*forward.Batch) bool) {
 	s.queue.Look(l.term, from, until, see)
 }
 
-func (s forwarded) take(l *lead, until uint64, visit func(*forward.Batch) bool) {
+func (s forwarded) take(l *leaderTerm, until uint64, visit func(*forward.Batch) bool) {
 	s.queue.Take(l.term, until, visit)
 }

@@ -154,7 +154,7 @@ func (h *health) behind(applied uint64, now time.Time) error {
 }
 
 // stalled is the leader's own health: entries must land.
-func (h *health) stalled(l *lead, now time.Time) error {
+func (h *health) stalled(l *leaderTerm, now time.Time) error {
 	if l == nil || l.inFlight.Load() == 0 {
 		return nil
 	}

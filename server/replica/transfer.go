@@ -30,7 +30,7 @@ const transferAttempts = 3
 
 // transfer tries once to end l. While it tries nothing is proposed: raft would
 // refuse it without a word to anybody but the future, which nobody looks at.
-func (r *Replica) transfer(ctx context.Context, l *lead) error {
+func (r *Replica) transfer(ctx context.Context, l *leaderTerm) error {
 	if err := r.proposer.hold(ctx); err != nil {
 		return err
 	}

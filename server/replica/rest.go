@@ -8,11 +8,11 @@ import (
 )
 
 // Of a batch the state machine runs what the budgets of batch and entry have room for, and surely
-// not the rest. The rest is proposed again in the same slot, as another batch behind all that waits, so
+// not the rest. The rest is proposed again in the same pending, as another batch behind all that waits, so
 // connections take turns. It goes in pieces: of one request first, then of more as more fit. At once, a
 // long pipeline would stand in the log as often as it has requests.
 
-// piece is what of a slot's batch is proposed at present.
+// piece is what of a pending's batch is proposed at present.
 type piece struct {
 	forward.Batch
 	from     int // where its body begins in that of the batch
@@ -54,33 +54,33 @@ func (p *piece) fill(u *Batch, err error) error {
 	return nil
 }
 
-// again has the rest of slots proposed: first of those whose turn did not come.
-func (t *table) again(slots []*slot) {
+// again has the rest of ps proposed: first of those whose turn did not come.
+func (q *queue) again(ps []*pending) {
 	now := time.Now()
 	for _, ran := range [...]bool{false, true} {
-		for i, s := range slots {
+		for i, s := range ps {
 			if s != nil && s.piece.ran > 0 == ran {
-				slots[i] = nil // one that has ended is its waiter's
-				t.requeue(s, now)
+				ps[i] = nil // one that has ended is its waiter's
+				q.requeue(s, now)
 			}
 		}
 	}
-	if t.wake != nil {
-		notify(t.wake)
+	if q.wake != nil {
+		notify(q.wake)
 	}
 }
 
 // requeue puts s behind all that waits, if there is time.
-func (t *table) requeue(s *slot, now time.Time) {
+func (q *queue) requeue(s *pending, now time.Time) {
 	switch {
-	case t.refuse != nil:
-		t.finish(s, t.refuse)
-	case s.deadline.Sub(now) < t.inTime, t.next-t.base >= maxSpan:
-		t.finish(s, protocol.ErrNoRoom)
+	case q.refuse != nil:
+		q.finish(s, q.refuse)
+	case s.deadline.Sub(now) < q.inTime, q.next-q.low >= maxSpan:
+		q.finish(s, protocol.ErrNoRoom)
 	default:
 		s.piece.next(s.batch)
-		*t.at(s.piece.Seq) = nil
+		*q.at(s.piece.Seq) = nil
 		s.handed = false
-		t.place(s)
+		q.place(s)
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/holdfast/holdfast/server/forward"
 )
 
-// entries is what a consumer of a table sees: what it takes at a time, and what it answers.
+// entries is what a consumer of a queue sees: what it takes at a time, and what it answers.
 type entries struct {
 	t      *testing.T
-	table  *table
+	queue  *queue
 	number map[string]uint64 // of the batch that begins with a word
 }
 
@@ -33,7 +33,7 @@ func numbered(name string, count int) *Batch {
 // take returns what waits, each batch as its name with the places of its requests.
 func (e *entries) take() (batches []string) {
 	e.number = map[string]uint64{}
-	e.table.take("consumer", math.MaxUint64, func(b *forward.Batch) bool {
+	e.queue.take("consumer", math.MaxUint64, func(b *forward.Batch) bool {
 		batch, body, n := "", string(b.Body), 0
 		var r protocol.Request
 		for ; body != ""; n++ {
@@ -66,15 +66,15 @@ func places(count int) (vs []protocol.Value) {
 	return vs
 }
 
-// inTable runs a test of a table with a consumer, in virtual time. submit puts a batch in; its error comes later.
+// inTable runs a test of a queue with a consumer, in virtual time. submit puts a batch in; its error comes later.
 func inTable(t *testing.T, test func(e *entries, submit func(*Batch) <-chan error)) {
 	synctest.Test(t, func(t *testing.T) {
-		table := newTable(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 1000}, func() {})
-		table.inTime = time.Second
-		table.Attach("consumer", make(chan struct{}, 1))
-		test(&entries{t: t, table: table}, func(u *Batch) <-chan error {
+		queue := newQueue(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 1000}, func() {})
+		queue.inTime = time.Second
+		queue.Attach("consumer", make(chan struct{}, 1))
+		test(&entries{t: t, queue: queue}, func(u *Batch) <-chan error {
 			done := make(chan error, 1)
-			go func() { done <- table.run(u, time.Now().Add(3*time.Second)) }()
+			go func() { done <- queue.run(u, time.Now().Add(3*time.Second)) }()
 			synctest.Wait()
 			return done
 		})
@@ -90,26 +90,26 @@ func TestRestGoesBehindAll(t *testing.T) {
 		require.Equal(t, []string{"a0a1a2a3a4a5a6a7a8", "b0b1b2", "c0"}, e.take())
 		ended = append(ended, submit(d))
 		first := e.ran("a", 0, 2)
-		e.table.Complete([]forward.Completion{first, e.ran("b", 0, 0), e.ran("c", 0, 1)})
+		e.queue.Complete([]forward.Completion{first, e.ran("b", 0, 0), e.ran("c", 0, 1)})
 		require.Equal(t, []string{"d0", "b0", "a2a3a4a5a6"}, e.take())
-		e.table.Complete([]forward.Completion{first}) // a late copy
-		e.table.Complete([]forward.Completion{e.ran("d", 0, 1), e.ran("b", 0, 1), e.ran("a", 2, 7)})
+		e.queue.Complete([]forward.Completion{first}) // a late copy
+		e.queue.Complete([]forward.Completion{e.ran("d", 0, 1), e.ran("b", 0, 1), e.ran("a", 2, 7)})
 		require.Equal(t, []string{"b1b2", "a7a8"}, e.take())
-		e.table.Detach("consumer")
-		e.table.Attach("consumer", make(chan struct{}, 1)) // a failover: the same pieces with the same numbers
+		e.queue.Detach("consumer")
+		e.queue.Attach("consumer", make(chan struct{}, 1)) // a failover: the same pieces with the same numbers
 		numbers := e.number
 		require.Equal(t, []string{"b1b2", "a7a8"}, e.take())
 		require.Equal(t, numbers, e.number)
-		e.table.Complete([]forward.Completion{e.ran("a", 7, 8), e.ran("b", 1, 3)})
+		e.queue.Complete([]forward.Completion{e.ran("a", 7, 8), e.ran("b", 1, 3)})
 		require.Equal(t, []string{"a8"}, e.take())
-		e.table.Complete([]forward.Completion{e.ran("a", 8, 9)})
+		e.queue.Complete([]forward.Completion{e.ran("a", 8, 9)})
 		for i, u := range []*Batch{a, b, c, d} {
 			require.NoError(t, <-ended[i])
 			require.Equal(t, places(u.Count), u.Replies)
 		}
-		require.True(t, e.table.empty())
-		require.Zero(t, e.table.bytes)
-		require.Equal(t, e.table.next, e.table.base)
+		require.True(t, e.queue.empty())
+		require.Zero(t, e.queue.bytes)
+		require.Equal(t, e.queue.next, e.queue.low)
 	})
 }
 
@@ -120,7 +120,7 @@ func TestEndedBatchIsLeftAlone(t *testing.T) {
 		a, b := submit(numbered("a", 2)), submit(numbered("b", 2))
 		e.take()
 		time.Sleep(2*time.Second + 1) // no time for another try
-		e.table.Complete([]forward.Completion{e.ran("a", 0, 0), e.ran("b", 0, 1)})
+		e.queue.Complete([]forward.Completion{e.ran("a", 0, 0), e.ran("b", 0, 1)})
 		require.Equal(t, protocol.ErrNoRoom, <-a)
 		require.NoError(t, <-b)
 	})
@@ -135,32 +135,32 @@ func TestRestRunsOutOfTime(t *testing.T) {
 	}{
 		{"no time for another try", func(e *entries) {
 			time.Sleep(2*time.Second + 1)
-			e.table.Complete([]forward.Completion{e.ran("a", 1, 2)})
+			e.queue.Complete([]forward.Completion{e.ran("a", 1, 2)})
 		}, protocol.ErrNoRoom},
 		{"waits too long, untaken", func(e *entries) {
-			e.table.Complete([]forward.Completion{e.ran("a", 1, 2)})
+			e.queue.Complete([]forward.Completion{e.ran("a", 1, 2)})
 			time.Sleep(3 * time.Second)
-			e.table.expire(time.Now())
+			e.queue.expire(time.Now())
 		}, protocol.ErrNoLeader},
 		{"waits too long, taken", func(e *entries) {
-			e.table.Complete([]forward.Completion{e.ran("a", 1, 2)})
+			e.queue.Complete([]forward.Completion{e.ran("a", 1, 2)})
 			e.take()
 			time.Sleep(3 * time.Second)
-			e.table.expire(time.Now())
+			e.queue.expire(time.Now())
 		}, protocol.ErrUncertain},
 		{"the node stops", func(e *entries) {
-			e.table.close(protocol.ErrStopping)
+			e.queue.close(protocol.ErrStopping)
 		}, protocol.ErrUncertain},
 		{"the node has stopped", func(e *entries) {
-			e.table.refuse, e.table.closed = protocol.ErrStopping, true
-			e.table.Complete([]forward.Completion{e.ran("a", 1, 2)})
+			e.queue.refuse, e.queue.closed = protocol.ErrStopping, true
+			e.queue.Complete([]forward.Completion{e.ran("a", 1, 2)})
 		}, protocol.ErrStopping},
 	} {
 		inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
 			u := numbered("a", 9)
 			ended := submit(u)
 			e.take()
-			e.table.Complete([]forward.Completion{e.ran("a", 0, 1)})
+			e.queue.Complete([]forward.Completion{e.ran("a", 0, 1)})
 			require.Equal(t, []string{"a1a2a3"}, e.take())
 			c.end(e)
 			require.NoError(t, <-ended, c.what)
@@ -178,7 +178,7 @@ func TestRestRunsOutOfTime(t *testing.T) {
 		ended := submit(numbered("a", 9))
 		e.take()
 		time.Sleep(2*time.Second + 1)
-		e.table.Complete([]forward.Completion{e.ran("a", 0, 0)})
+		e.queue.Complete([]forward.Completion{e.ran("a", 0, 0)})
 		require.Equal(t, protocol.ErrNoRoom, <-ended, "nothing of it has run")
 	})
 }

@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// sweeper answers batches that have waited for too long, and tells of proposals
+// timeouts answers batches that have waited for too long, and tells of proposals
 // that hang. It looks at all of them now and then: a timer for each would cost
 // more than it is worth. While there is nothing to look at it is parked.
-type sweeper struct {
+type timeouts struct {
 	r        *Replica
 	wake     chan struct{}
 	parked   atomic.Bool
 	reported bool // the present stall was told of
 }
 
-func newSweeper(r *Replica) *sweeper { return &sweeper{r: r, wake: make(chan struct{}, 1)} }
+func newTimeouts(r *Replica) *timeouts { return &timeouts{r: r, wake: make(chan struct{}, 1)} }
 
 // poke is called after something to look at has been added.
-func (s *sweeper) poke() {
+func (s *timeouts) poke() {
 	if s.parked.Load() && s.parked.CompareAndSwap(true, false) {
 		notify(s.wake)
 	}
 }
 
-func (s *sweeper) run(ctx context.Context) error {
+func (s *timeouts) run(ctx context.Context) error {
 	every := max(s.r.config.Timing.Command/32, time.Millisecond)
 	timer := time.NewTimer(every)
 	defer timer.Stop()
@@ -51,13 +51,13 @@ func (s *sweeper) run(ctx context.Context) error {
 	}
 }
 
-func (s *sweeper) idle() bool {
+func (s *timeouts) idle() bool {
 	l := s.r.serving.Load()
 	return s.r.writes.empty() && s.r.reads.empty() && (l == nil || l.inFlight.Load() == 0)
 }
 
 // stall tells once of each time that proposals hang.
-func (s *sweeper) stall(now time.Time) {
+func (s *timeouts) stall(now time.Time) {
 	l := s.r.serving.Load()
 	if l == nil || l.inFlight.Load() == 0 {
 		s.reported = false
@@ -72,7 +72,7 @@ func (s *sweeper) stall(now time.Time) {
 	if age >= 2*s.r.config.Timing.Command && s.r.node.Last() == s.r.state.index.load() {
 		// Raft has nothing on its way: it has refused an entry and told only the future. It
 		// should not, see transfer. Serving anew gives everything that waits to raft again.
-		s.r.helm.restart.Store(true)
-		notify(s.r.helm.turn)
+		s.r.leadership.restart.Store(true)
+		notify(s.r.leadership.changed)
 	}
 }

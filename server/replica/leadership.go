@@ -1,0 +1,182 @@
+package replica
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// leaderTerm is one leadership of this node, from when it may serve until it ends.
+type leaderTerm struct {
+	term  uint64
+	clock *clusterClock
+	gone  chan struct{} // closed when the leadership is over
+
+	// inFlight counts entries that were given to raft and are not applied yet.
+	inFlight atomic.Int32
+	landed   chan struct{} // inFlight fell
+	// progress is when inFlight last fell, or rose from none; nanoseconds of Unix time.
+	progress atomic.Int64
+	wanted   atomic.Int64 // cluster time that an entry is wanted to reach
+	stamped  int64        // the newest stamp proposed; the proposer's own
+}
+
+// leadership watches raft and makes this node a leader that serves, a follower
+// that forwards, or a node that waits for a leader.
+//
+// All changes are made on one goroutine. Nothing else attaches the proposer to
+// the writes, or tells the link which leader to follow.
+type leadership struct {
+	r       *Replica
+	changed chan struct{} // something about raft changed
+
+	asserted   uint64 // the term in which this node proposed its first entry
+	restart    atomic.Bool
+	assertedAt time.Time
+	leader     string
+	leaderTerm uint64
+}
+
+func newLeadership(r *Replica) *leadership { return &leadership{r: r, changed: make(chan struct{}, 1)} }
+
+func (ls *leadership) run(ctx context.Context) error {
+	defer ls.lose()
+	again := time.NewTimer(0)
+	defer again.Stop()
+	for {
+		ls.update()
+		if again.Stop(); ls.asserting() {
+			again.Reset(assertAgain)
+		}
+		select {
+		case <-ls.changed:
+		case <-again.C:
+			ls.reassert()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// update compares what the node does with what raft says.
+func (ls *leadership) update() {
+	term, leading := ls.r.node.Leading()
+	again := ls.restart.Swap(false)
+	if l := ls.r.serving.Load(); l != nil && (!leading || l.term != term || again) {
+		ls.lose()
+		ls.asserted = 0
+	}
+	switch {
+	case !leading:
+		ls.r.fromFollowers.Shut()
+		ls.follow()
+	case ls.asserted != term:
+		ls.assert(term)
+	case ls.r.serving.Load() == nil && ls.r.state.term.Load() == term:
+		ls.serve(term)
+	}
+}
+
+// assert proposes the first entry of a new leadership. Once it is applied, so
+// is everything that former leaders committed.
+//
+// It is an empty entry of ours and not raft's Barrier, because the future of a
+// Barrier can stay without an answer for ever when raft is shut down, and
+// whoever waits for it then, too. Its stamp is not above cluster time, so that it ends no lease.
+func (ls *leadership) assert(term uint64) {
+	ls.asserted, ls.assertedAt = term, time.Now()
+	ls.r.toLeader.Follow("")
+	ls.r.fromFollowers.Open(term)
+	ls.proposeFirst(term)
+}
+
+func (ls *leadership) proposeFirst(term uint64) {
+	stamp, offset := ls.r.machine.Clock()
+	ls.r.propose(term, protocol.NewEntry(nil, stamp, offset, ls.r.config.MemoryLimitBytes).Bytes(), uncounted)
+}
+
+// assertAgain is how often it is looked whether the first entry got lost.
+const assertAgain = 10 * time.Millisecond
+
+// asserting reports whether this node has won an election and does not serve yet.
+func (ls *leadership) asserting() bool {
+	return ls.r.node.Leads(ls.asserted) && ls.r.serving.Load() == nil
+}
+
+// reassert proposes the first entry again if raft has applied all that it has and
+// the entry is not there. Raft refuses entries, and tells only the future, of a leader that
+// was one before, began to hand over, and is still waiting for the answer of whom it asked.
+func (ls *leadership) reassert() {
+	if ls.asserting() && ls.r.state.term.Load() != ls.asserted && ls.r.node.Applied() == ls.r.node.Last() {
+		ls.proposeFirst(ls.asserted)
+	}
+}
+
+// serve starts to take commands as leader of term.
+func (ls *leadership) serve(term uint64) {
+	stamp, offset := ls.r.machine.Clock()
+	l := &leaderTerm{
+		term:    term,
+		clock:   newClusterClock(ls.r.config.Clock, ls.r.config.Timing.ClockStep, stamp, offset),
+		gone:    make(chan struct{}),
+		landed:  make(chan struct{}, 1),
+		stamped: stamp,
+	}
+	ls.r.serving.Store(l)
+	ls.r.serves.open()
+	ls.r.reads.divert(errReroute)
+	ls.r.writes.Attach(l, ls.r.proposer.wake)
+	notify(ls.r.ticker.wake)
+	ls.see(ls.r.config.Name, term)
+	ls.r.event(LeadershipGained{Term: term, Took: time.Since(ls.assertedAt)})
+}
+
+// lose ends this node's leadership. What was in flight stays in the queue, and
+// is routed again when there is a new leader, or completed when the log says so.
+func (ls *leadership) lose() {
+	l := ls.r.serving.Load()
+	if l == nil {
+		return
+	}
+	ls.r.reads.divert(nil)
+	ls.r.serves.shut()
+	ls.r.serving.Store(nil)
+	close(l.gone)
+	ls.r.writes.Detach(l)
+	ls.r.fromFollowers.Shut()
+	ls.r.event(LeadershipLost{Term: l.term})
+}
+
+// follow has the link lead where raft says the leader is.
+func (ls *leadership) follow() {
+	term, leader := ls.r.node.Leader()
+	if leader == ls.r.config.Name {
+		leader = "" // not yet, or no longer
+	}
+	ls.see(leader, term)
+	ls.r.toLeader.Follow(leader)
+}
+
+func (ls *leadership) see(leader string, term uint64) {
+	if leader == ls.leader && (term == ls.leaderTerm || leader == "") {
+		return
+	}
+	ls.leader, ls.leaderTerm = leader, term
+	ls.r.event(LeaderChanged{Leader: leader, Term: term})
+}
+
+// propose gives an entry to raft. Uncounted entries are those that leaderTerm.inFlight does not count; when they are
+// applied this node may serve already.
+func (r *Replica) propose(term uint64, entry []byte, flags ...byte) {
+	if answersBeforeCommit {
+		early := sink{r: r}
+		_ = r.machine.Apply(entry, &early)
+		early.flush()
+	}
+	r.node.Propose(term, entry, flags...)
+}
+
+// uncounted is the flag of a leadership's first entry.
+const uncounted byte = 1

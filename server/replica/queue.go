@@ -1,0 +1,363 @@
+package replica
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/forward"
+)
+
+// queue holds the batches that wait on this node, in the order of their numbers.
+//
+// One queue is for writes: the number is the batch's sequence in this node's
+// session, and low is the session's low-water mark. Another is for reads that
+// wait for a leader elsewhere: there the number only pairs replies with batches.
+//
+// A consumer (the proposer, or the link to the leader) takes batches between
+// cursor and next, in order. A batch that was taken stays in the queue until its
+// reply is there. When the consumer dies the next one takes it again: a failover
+// rewinds the cursor, and does no more.
+//
+// A batch that has replies for its first requests only, because the rest was more work than its
+// entry had room for, goes to the end of the queue, with what is left: see rest.go.
+//
+// Invariant: low <= cursor <= next; ring holds exactly the waiting batches, all
+// in [low, next); when there are any, the one at low is among them.
+type queue struct {
+	origin               protocol.Origin // this node's session
+	maxBatches, maxBytes int
+	// inTime is what must be left of a batch's time for it to be proposed again.
+	inTime time.Duration
+
+	mu      sync.Mutex
+	ring    []*pending // length is a power of two; a batch is at its number modulo that
+	low     uint64
+	cursor  uint64
+	next    uint64
+	batches int
+	bytes   int
+	// consumer takes batches; nil while there is none. wake is how it is told of more.
+	consumer any
+	wake     chan<- struct{}
+	refuse   error // what new batches are answered, if not nil
+	closed   bool  // refuse stays
+	// emptied is closed when nothing waits any more; nil while nobody waits for that.
+	emptied chan struct{}
+
+	poke func() // something waits, and has a time limit
+	pool sync.Pool
+}
+
+// pending is one waiting batch.
+type pending struct {
+	batch    *Batch
+	piece    piece
+	deadline time.Time
+	// handed is set once a consumer took the batch: from then on nobody can say
+	// that it surely was not applied.
+	handed bool
+	err    error
+	done   chan struct{}
+}
+
+// maxSpan bounds next-low: one batch that hangs must not make the ring grow for ever.
+const maxSpan = 1 << 20
+
+func newQueue(origin protocol.Origin, l Limits, poke func()) *queue {
+	return &queue{
+		origin:     origin,
+		maxBatches: l.PendingBatches, maxBytes: l.PendingBytes,
+		ring: make([]*pending, 64), low: 1, cursor: 1, next: 1,
+		poke: poke,
+		pool: sync.Pool{New: func() any { return &pending{done: make(chan struct{}, 1)} }},
+	}
+}
+
+// run puts u into the queue and waits until it is answered, at the deadline if not before.
+func (q *queue) run(u *Batch, deadline time.Time) error {
+	s := q.pool.Get().(*pending)
+	s.batch, s.piece, s.handed, s.err, s.deadline = u, whole(u), false, nil, deadline
+	if err := q.add(s); err != nil {
+		return err
+	}
+	<-s.done
+	err := s.err
+	u.Number = s.piece.Seq // of the last piece, which was applied after the others
+	s.batch, s.piece = nil, piece{}
+	q.pool.Put(s)
+	return err
+}
+
+func (q *queue) add(s *pending) error {
+	q.mu.Lock()
+	switch {
+	case q.refuse != nil:
+		defer q.mu.Unlock()
+		return q.refuse
+	case q.batches >= q.maxBatches || q.next-q.low >= maxSpan,
+		q.batches > 0 && q.bytes+len(s.batch.Body) > q.maxBytes:
+		q.mu.Unlock()
+		return protocol.ErrBusy
+	}
+	q.place(s)
+	q.batches++
+	q.bytes += len(s.batch.Body)
+	wake := q.wake
+	q.mu.Unlock()
+	if wake != nil {
+		notify(wake)
+	}
+	q.poke()
+	return nil
+}
+
+// place gives s the next number.
+func (q *queue) place(s *pending) {
+	if q.next-q.low == uint64(len(q.ring)) {
+		q.grow()
+	}
+	s.piece.Origin, s.piece.Seq = q.origin, q.next
+	q.next++
+	*q.at(s.piece.Seq) = s
+}
+
+func (q *queue) at(number uint64) **pending { return &q.ring[number&uint64(len(q.ring)-1)] }
+
+func (q *queue) grow() {
+	old := q.ring
+	q.ring = make([]*pending, 2*len(old))
+	for n := q.low; n < q.next; n++ {
+		*q.at(n) = old[n&uint64(len(old)-1)]
+	}
+}
+
+// Take hands all waiting batches to consumer, see take.
+func (q *queue) Take(consumer any, visit func(*forward.Batch) bool) {
+	q.take(consumer, math.MaxUint64, visit)
+}
+
+// take hands the waiting batches below limit to consumer alone, in order, until
+// visit returns false for one: that one stays for the next time. visit is called
+// while the queue is locked and must not keep the batch. Another consumer gets nothing.
+func (q *queue) take(consumer any, limit uint64, visit func(*forward.Batch) bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.consumer != consumer {
+		return
+	}
+	for ; q.cursor < min(limit, q.next); q.cursor++ {
+		s := *q.at(q.cursor)
+		if s == nil {
+			continue
+		}
+		s.piece.Low = q.low
+		if !visit(&s.piece.Batch) {
+			return
+		}
+		s.handed = true
+	}
+}
+
+// waiting returns the numbers between which consumer would find something to take.
+func (q *queue) waiting(consumer any) (from, until uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.consumer != consumer {
+		return 0, 0
+	}
+	return q.cursor, q.next
+}
+
+// look shows consumer the bodies of the batches with the numbers from to until that it would take,
+// until see returns false. See is called while the queue is locked and must not keep them.
+func (q *queue) look(consumer any, from, until uint64, see func(*forward.Batch) bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.consumer != consumer {
+		return
+	}
+	for n := max(from, q.cursor); n < min(until, q.next); n++ {
+		if s := *q.at(n); s != nil && !see(&s.piece.Batch) {
+			return
+		}
+	}
+}
+
+// Attach makes consumer the one that takes batches, from the first that waits.
+func (q *queue) Attach(consumer any, wake chan<- struct{}) {
+	q.mu.Lock()
+	q.consumer, q.wake, q.cursor = consumer, wake, q.low
+	q.mu.Unlock()
+	notify(wake)
+}
+
+// Detach removes consumer, unless another one is attached.
+func (q *queue) Detach(consumer any) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.consumer == consumer {
+		q.consumer, q.wake, q.cursor = nil, nil, q.low
+	}
+}
+
+// divert has all that waits, and from now on all that comes, answered with err.
+// A nil err ends that.
+func (q *queue) divert(err error) {
+	q.mu.Lock()
+	if !q.closed {
+		q.refuse = err
+	}
+	q.mu.Unlock()
+	if err != nil {
+		q.each(func(*pending) error { return err })
+	}
+}
+
+// Has reports whether the batch still waits.
+func (q *queue) Has(number uint64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.find(number) != nil
+}
+
+func (q *queue) find(number uint64) *pending {
+	if number < q.low || number >= q.next {
+		return nil
+	}
+	return *q.at(number)
+}
+
+// numbers returns the numbers of all batches that wait.
+func (q *queue) numbers() []uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var ns []uint64
+	for n := q.low; n < q.next; n++ {
+		if *q.at(n) != nil {
+			ns = append(ns, n)
+		}
+	}
+	return ns
+}
+
+// Complete answers batches; those that no longer wait are passed over.
+func (q *queue) Complete(cs []forward.Completion) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var again []*pending
+	for i := range cs {
+		s := q.find(cs[i].Number)
+		if s == nil {
+			continue
+		}
+		if cs[i].Err == nil && !s.piece.take(s.batch, cs[i].Replies) {
+			again = append(again, s)
+			continue
+		}
+		q.finish(s, cs[i].Err)
+	}
+	if again != nil {
+		q.again(again)
+	}
+	q.trim()
+}
+
+// finish takes s out of the queue and wakes its waiter. The caller trims.
+func (q *queue) finish(s *pending, err error) {
+	*q.at(s.piece.Seq) = nil
+	if err != nil {
+		err = s.piece.fill(s.batch, err)
+	}
+	q.batches--
+	q.bytes -= len(s.batch.Body)
+	if q.batches == 0 && q.emptied != nil {
+		close(q.emptied)
+		q.emptied = nil
+	}
+	s.err = err
+	s.done <- struct{}{}
+}
+
+// trim restores the invariant that the batch at low waits.
+func (q *queue) trim() {
+	for q.low < q.next && *q.at(q.low) == nil {
+		q.low++
+	}
+	q.cursor = max(q.cursor, q.low)
+}
+
+// each answers every waiting batch for which answer returns an error.
+func (q *queue) each(answer func(s *pending) error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for n := q.low; n < q.next; n++ {
+		if s := *q.at(n); s != nil {
+			if err := answer(s); err != nil {
+				q.finish(s, err)
+			}
+		}
+	}
+	q.trim()
+}
+
+// expire answers what has waited for too long.
+func (q *queue) expire(now time.Time) {
+	q.each(func(s *pending) error {
+		if s.deadline.After(now) {
+			return nil
+		}
+		return s.outcome(protocol.ErrNoLeader)
+	})
+}
+
+// empty reports whether nothing waits.
+func (q *queue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.batches == 0
+}
+
+// outcome is the answer for a batch that gets no reply: surely, when no consumer ever took it.
+func (s *pending) outcome(none *protocol.Error) error {
+	if s.handed && s.batch.Write {
+		return protocol.ErrUncertain
+	}
+	return none
+}
+
+// close answers everything and refuses whatever comes.
+func (q *queue) close(none *protocol.Error) {
+	q.mu.Lock()
+	q.refuse, q.closed = none, true
+	q.mu.Unlock()
+	q.each(func(s *pending) error { return s.outcome(none) })
+}
+
+// notify wakes whoever listens on c, a channel with a buffer of one.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// drained waits until nothing waits in the queue, or ctx ends.
+func (q *queue) drained(ctx context.Context) {
+	q.mu.Lock()
+	if q.batches == 0 {
+		q.mu.Unlock()
+		return
+	}
+	if q.emptied == nil {
+		q.emptied = make(chan struct{})
+	}
+	emptied := q.emptied
+	q.mu.Unlock()
+	select {
+	case <-emptied:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,138 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/forward"
+)
+
+// refusalDelay holds back entries of refusals alone, for a moment.
+//
+// A poll for a held lock is a command that changes nothing, and an entry of such polls costs as much
+// as any. On a contended lock a refused SET NX is usually in flight when the release arrives, so the
+// release waits for two entries. Therefore, for a moment after an entry that was of use, polls that are
+// going to be refused wait for the next batch that is of use. Where nothing of use happens they do not wait.
+// The configuration calls the moment Linger, as Kafka does (linger.ms); PostgreSQL's commit_delay waits
+// for the same reason.
+type refusalDelay struct {
+	most time.Duration // after an entry that was of use; a timer may be late. Not above 0: no time
+	late *time.Timer   // wakes the proposer when that time is over
+
+	term *leaderTerm // whose batches these are
+	// useful: the entry that is on its way, or has just landed, has more than refusals.
+	useful bool
+	landed time.Time // when the last useful one did
+	holds  bool      // late is set
+	// looked is how far each source was looked at.
+	looked [2]uint64
+	// wanted are the keys of polls that are looked at, polls whether there was nothing else.
+	wanted []wantedKey
+	polls  bool
+	see    func(*forward.Batch) bool
+}
+
+// wantedKey is a key that a poll wants to take.
+type wantedKey struct {
+	db  int
+	key string
+}
+
+// mostRefusals is how many batches wait at most.
+const mostRefusals = 256
+
+func newRefusalDelay(most time.Duration, wake chan<- struct{}) *refusalDelay {
+	d := &refusalDelay{most: most, late: time.AfterFunc(time.Hour, func() { notify(wake) })}
+	d.late.Stop()
+	d.see = d.note // made once: each use of a method as a value would allocate
+	return d
+}
+
+// land is told that nothing of l is on its way.
+func (d *refusalDelay) land(l *leaderTerm) {
+	if d.term != l {
+		*d = refusalDelay{most: d.most, late: d.late, see: d.see, term: l}
+	}
+	if d.useful {
+		d.useful, d.landed = false, time.Now()
+	}
+}
+
+// left is how long refusals alone are still held back.
+func (d *refusalDelay) left() time.Duration { return d.most - time.Since(d.landed) }
+
+// hold has the proposer woken when the time is over.
+func (d *refusalDelay) hold() {
+	if !d.holds {
+		d.holds = true
+		d.late.Reset(d.left())
+	}
+}
+
+// propose is told that an entry is proposed.
+func (d *refusalDelay) propose(useful bool) {
+	d.useful = useful
+	if d.holds {
+		d.holds = false
+		d.late.Stop()
+	}
+}
+
+// onlyRefusals reports whether all that waits wants keys that somebody has. It is a
+// guess, and what is true when the entry is applied decides. Who was found to have a key has it, but
+// for its deadline, until an entry is proposed: so while batches are held back it looks
+// at those alone that have come since.
+func (p *proposer) onlyRefusals(nowMillis int64) bool {
+	d, count := p.delay, uint64(0)
+	for _, w := range p.waiting {
+		count += w.until - w.from
+	}
+	if d.most <= 0 || count > mostRefusals {
+		return false
+	}
+	for i, source := range p.sources {
+		from, until := p.waiting[i].from, p.waiting[i].until
+		if d.holds {
+			from = max(from, d.looked[i])
+		}
+		// The first of them says no, mostly: so it begins with few.
+		for n := uint64(1); from < until; n *= 2 {
+			to := min(until, from+n)
+			source.look(d.term, from, to, d.begin())
+			if !d.refused(p.r, nowMillis) {
+				return false
+			}
+			from = to
+		}
+	}
+	for i, w := range p.waiting {
+		d.looked[i] = w.until
+	}
+	return true
+}
+
+// begin returns what is to see batches.
+func (d *refusalDelay) begin() (see func(*forward.Batch) bool) {
+	clear(d.wanted)
+	d.wanted, d.polls = d.wanted[:0], true
+	return d.see
+}
+
+// note sees a batch.
+func (d *refusalDelay) note(b *forward.Batch) bool {
+	var w wantedKey
+	var key []byte
+	if w.db, key, d.polls = protocol.SetNXKey(b.Body); d.polls {
+		w.key = string(key)
+		d.wanted = append(d.wanted, w)
+	}
+	return d.polls
+}
+
+// refused reports whether all batches that were seen want keys that somebody has.
+func (d *refusalDelay) refused(r *Replica, nowMillis int64) bool {
+	for i := 0; d.polls && i < len(d.wanted); i++ {
+		d.polls = r.machine.Has(d.wanted[i].db, d.wanted[i].key, nowMillis)
+	}
+	return d.polls
+}
