@@ -129,12 +129,12 @@ var (
 	}}
 	slowDisk = trouble{"slow disk", func(c *servertest.Cluster, rng *rand.Rand) func() {
 		n := victim(c, rng)
-		return n.Disk.Inject(store.Fault{Op: store.OpStoreLogs, Delay: time.Duration(1+rng.IntN(300)) * time.Millisecond})
+		return n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: time.Duration(1+rng.IntN(300)) * time.Millisecond})
 	}}
 
 	brokenDisk = trouble{"a disk fails", func(c *servertest.Cluster, rng *rand.Rand) func() {
 		n := victim(c, rng)
-		n.Disk.Inject(store.Fault{Op: store.OpStoreLogs, Err: syscall.EIO})
+		n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Err: syscall.EIO})
 		return func() {
 			n.Crash() // if it has not ended by itself
 			n.Start()
@@ -310,7 +310,7 @@ func waitFor(c <-chan struct{}, limit time.Duration) bool {
 func (o *ordeal) finish(t *testing.T, c *servertest.Cluster, h *history) {
 	c.Net.Heal()
 	for _, n := range c.Nodes() {
-		n.Disk.Clear()
+		n.Faults.Clear()
 		for _, err := range n.Deaths() {
 			require.ErrorIs(t, err, syscall.EIO, "%s ended by itself", n.Name)
 		}

@@ -147,7 +147,7 @@ func TestOtherMembersAreRefused(t *testing.T) {
 		c.Leader()
 		n := c.Node("n3")
 		n.Crash()
-		_, _, err := n.Open(func(c *replica.Config) {
+		err := n.Open(func(c *replica.Config) {
 			c.InitialCluster = map[string]string{"n3": "n3:7379", "n4": "n4:7379", "n5": "n5:7379"}
 		})
 		require.ErrorContains(t, err, "the members [n1 n2 n3]")

@@ -8,7 +8,13 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/peer/peertest"
 )
+
+const clientPort = ":6379"
+
+// patience is how long a client waits for a reply: no time at all outside of the bubble.
+const patience = time.Minute
 
 // Errors of a client that gets no reply.
 var (
@@ -25,6 +31,7 @@ type Client struct {
 	// RESP is the protocol's version: 2 or 3.
 	RESP int
 
+	net     *peertest.Network
 	addr    string
 	conn    net.Conn
 	resp    *protocol.Conn
@@ -35,7 +42,7 @@ type Client struct {
 // Client returns a client of node n that speaks RESP version resp, not yet
 // connected. It is safe for many goroutines.
 func (c *Cluster) Client(n *Node, resp int) *Client {
-	return &Client{Node: n, RESP: resp, addr: fmt.Sprintf("client%d:1", c.clients.Add(1))}
+	return &Client{Node: n, RESP: resp, net: c.Net, addr: fmt.Sprintf("client%d:1", c.clients.Add(1))}
 }
 
 // window is how many replies may be on their way to a client.
@@ -47,7 +54,7 @@ func (c *Client) connect() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	conn, err := c.Node.cluster.Net.Dial(c.addr)(ctx, c.Node.Name+clientPort)
+	conn, err := c.net.Dial(c.addr)(ctx, c.Node.Name+clientPort)
 	if err != nil {
 		return ErrRefused
 	}

@@ -1,10 +1,7 @@
 package servertest
 
 import (
-	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,11 +10,9 @@ import (
 
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/frontend"
-	"github.com/holdfast/holdfast/server/peer/peertest"
+	"github.com/holdfast/holdfast/server/raftnode/hclogger"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
-	"github.com/holdfast/holdfast/server/store"
-	"github.com/holdfast/holdfast/server/store/storetest"
 )
 
 // Options shape a cluster. The zero value is three nodes as an operator gets
@@ -27,7 +22,7 @@ type Options struct {
 	// Tune, if not nil, changes the configuration that all nodes start with.
 	Tune func(*server.Config)
 	// Stubborn, if not empty, names a node that believes for seconds that it leads,
-	// long after the others elected somebody else: as one that was frozen does.
+	// long after the others elected another one: as one that was frozen does.
 	Stubborn string
 	// NoLinger: nodes refuse polls at once, so that in virtual time no command takes any.
 	NoLinger bool
@@ -38,199 +33,27 @@ type Options struct {
 	Logs *slog.Logger
 }
 
-// Cluster is a set of nodes, running or not, and the network between them and
-// their clients.
-type Cluster struct {
-	T   testing.TB
-	Net *peertest.Network
+// Node is one member of a cluster.
+type Node = replicatest.Node
 
-	options Options
-	nodes   []*Node
-	members map[string]string // peer addresses by name
-	clients atomic.Int64      // made so far
+// Cluster is a cluster of replicas that serve clients.
+type Cluster struct {
+	*replicatest.Cluster
+
+	clients atomic.Int64 // made so far
 }
 
 // New starts a cluster of nodes n1, n2 and so on, and stops it when the test
 // ends. It must be called in a synctest bubble.
 func New(t testing.TB, o Options) *Cluster {
 	t.Helper()
-	if o.Nodes == 0 {
-		o.Nodes = 3
-	}
 	if o.Logs == nil {
 		o.Logs = slog.New(slog.DiscardHandler)
 	}
-	c := &Cluster{T: t, Net: peertest.New(), options: o, members: make(map[string]string)}
-	for i := range o.Nodes {
-		name := fmt.Sprintf("n%d", i+1)
-		c.members[name] = name + peerPort
-		clock := new(replicatest.Clock)
-		clock.SetRate(1)
-		c.nodes = append(c.nodes, &Node{
-			Name: name, Clock: clock, Disk: store.NewFaults(),
-			cluster: c, disk: storetest.NewDisk(), power: make(chan struct{}, 1),
-		})
+	m := maker{t, o}
+	return &Cluster{
+		Cluster: replicatest.New(t, replicatest.Options{Nodes: o.Nodes, Logs: o.Logs, Configure: m.configure, Server: m.server}),
 	}
-	t.Cleanup(c.Stop)
-	for _, n := range c.nodes {
-		n.Start()
-	}
-	return c
-}
-
-// Stop ends all nodes at once, as a power cut does.
-func (c *Cluster) Stop() {
-	c.Net.Heal()
-	for _, n := range c.nodes {
-		n.Crash()
-	}
-}
-
-// config is what the node of that name is configured with.
-func (c *Cluster) config(name string) server.Config {
-	conf := server.DefaultConfig()
-	conf.Name = name
-	conf.Addr, conf.PeerAddr = name+clientPort, name+peerPort
-	conf.ClusterSecret = "a secret of this test's"
-	if c.options.Tune != nil {
-		c.options.Tune(&conf)
-	}
-	return conf
-}
-
-// nameAt is the node that should answer at a peer address.
-func (c *Cluster) nameAt(addr string) string { return strings.TrimSuffix(addr, peerPort) }
-
-// Nodes returns all nodes, running or not.
-func (c *Cluster) Nodes() []*Node { return slices.Clone(c.nodes) }
-
-// Node returns the node of that name.
-func (c *Cluster) Node(name string) *Node {
-	c.T.Helper()
-	for _, n := range c.nodes {
-		if n.Name == name {
-			return n
-		}
-	}
-	require.FailNow(c.T, "no such node", name)
-	return nil
-}
-
-// Names returns the names of all nodes but those given.
-func (c *Cluster) Names(but ...string) []string {
-	var names []string
-	for _, n := range c.nodes {
-		if !slices.Contains(but, n.Name) {
-			names = append(names, n.Name)
-		}
-	}
-	return names
-}
-
-// leading is the node that leads at this instant in the highest term, or nil. A
-// leader that was deposed and does not know it yet counts if it is the only one.
-func (c *Cluster) leading() *Node {
-	var found *Node
-	var term uint64
-	for _, n := range c.nodes {
-		if r := n.Replica(); r != nil {
-			if s := r.Status(); s.Leading && s.Term >= term {
-				found, term = n, s.Term
-			}
-		}
-	}
-	return found
-}
-
-// patience is how long a test waits for what must come: longer than any
-// election takes, and no time at all outside of the bubble.
-const patience = time.Minute
-
-// eventually waits until condition holds; it returns false if patience runs out.
-func eventually(condition func() bool) bool {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if condition() {
-			return true
-		}
-	}
-	return false
-}
-
-// Leader waits until a node serves as leader, and returns it.
-func (c *Cluster) Leader() *Node {
-	c.T.Helper()
-	var found *Node
-	ok := eventually(func() bool { found = c.leading(); return found != nil })
-	require.True(c.T, ok, "no leader: network %v", c.Net)
-	return found
-}
-
-// Lead makes n the leader: whoever was elected hands over to it. Raft hands over
-// to the first of the nodes that have the whole log, so it cannot be any node in any case.
-func (c *Cluster) Lead(n *Node) {
-	c.T.Helper()
-	ok := eventually(func() bool {
-		leader := c.Leader()
-		if leader != n {
-			c.Settle(n, leader)
-			_ = leader.Transfer()
-		}
-		return leader == n
-	})
-	require.True(c.T, ok, "%s does not become leader", n.Name)
-}
-
-// Settle waits until the given nodes, or all running ones if none is given, have
-// applied the same entries and followers know it. It requires that they then
-// have the same state, and returns their names.
-func (c *Cluster) Settle(nodes ...*Node) []string {
-	c.T.Helper()
-	if len(nodes) == 0 {
-		nodes = slices.DeleteFunc(c.Nodes(), func(n *Node) bool { return n.Replica() == nil })
-	}
-	var names []string
-	for _, n := range nodes {
-		names = append(names, n.Name)
-	}
-	var digests []digest
-	ok := eventually(func() bool { digests = digestsOf(nodes); return settled(digests) })
-	require.True(c.T, ok, "the nodes %v do not settle: %v, network %v", names, digests, c.Net)
-	for i, d := range digests {
-		require.Equal(c.T, digests[0].hash, d.hash, "state of %s and %s at log index %d", names[0], names[i], d.changed)
-	}
-	return names
-}
-
-// digest is how far a node is, and what it holds.
-type digest struct {
-	lastLog, applied, changed uint64
-	hash                      string
-}
-
-func digestsOf(nodes []*Node) []digest {
-	var all []digest
-	for _, n := range nodes {
-		var d digest
-		if r := n.Replica(); r != nil {
-			d.lastLog = r.Status().LastLog
-			d.changed, d.hash = r.Digest()
-			d.applied = r.Status().Applied
-		}
-		all = append(all, d)
-	}
-	return all
-}
-
-// settled reports whether the nodes are equally far. Applied says that entries were
-// given to the state machine; only the digest's own index says that it has them.
-func settled(digests []digest) bool {
-	first := digests[0]
-	for _, d := range digests {
-		if d.lastLog != first.lastLog || d.applied != d.lastLog || d.changed != first.changed || d.lastLog == 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // Entries is how long the log is that the cluster agrees on.
@@ -240,4 +63,74 @@ func (c *Cluster) Entries() uint64 {
 	return c.Leader().Replica().Status().LastLog
 }
 
-var _ replica.Clock = (*replicatest.Clock)(nil)
+// maker makes the parts of nodes as server.New does.
+type maker struct {
+	t testing.TB
+	Options
+}
+
+// config is what the nodes are configured with.
+func (m maker) config(name string) server.Config {
+	conf := server.DefaultConfig()
+	conf.Name = name
+	if m.Tune != nil {
+		m.Tune(&conf)
+	}
+	return conf
+}
+
+// server makes a server of a replica.
+func (m maker) server(node string) replicatest.Server {
+	conf := m.config(node)
+	return replicatest.Server{
+		DiskStallLimit:  conf.DiskStallLimit,
+		ShutdownTimeout: conf.ShutdownTimeout,
+		Abandon:         server.Abandon,
+		Front: func(r *replica.Replica) replicatest.Front {
+			var backend frontend.Backend = r
+			if m.Backend != nil {
+				backend = m.Backend(node, backend)
+			}
+			return frontend.New(m.front(&conf), backend)
+		},
+	}
+}
+
+// stubbornness is for how long a stubborn leader does without its followers.
+const stubbornness = 3 * time.Second
+
+// configure configures a replica.
+func (m maker) configure(c *replica.Config) {
+	conf := m.config(c.Name)
+	c.Timing = replica.Timing{Heartbeat: conf.HeartbeatTimeout, Election: conf.ElectionTimeout, Command: conf.CommandTimeout}
+	if m.NoLinger {
+		c.Timing.Linger = -1
+	}
+	if c.Name == m.Stubborn {
+		c.Timing.Heartbeat, c.Timing.Election, c.Timing.Lease = stubbornness, stubbornness, stubbornness
+		c.Timing.ClockStep = conf.ElectionTimeout
+	}
+	c.Snapshots = replica.SnapshotPolicy{
+		Entries: conf.SnapshotThreshold, Interval: conf.SnapshotInterval, Trailing: conf.TrailingLogs,
+	}
+	c.MemoryLimitBytes = m.memoryLimit(&conf)
+	c.Logger = m.Logs.With("node", c.Name)
+	c.RaftLogger = hclogger.New(c.Logger)
+}
+
+func (m maker) front(conf *server.Config) frontend.Config {
+	return frontend.Config{
+		Limits:   conf.Limits,
+		Timeouts: conf.Timeouts,
+		Memory:   frontend.Memory{MaxMemoryBytes: m.memoryLimit(conf)},
+		Node:     frontend.Node{Name: conf.Name},
+		Logger:   m.Logs,
+	}
+}
+
+// memoryLimit is max-memory as it is on a machine that does not tell how much memory it has.
+func (m maker) memoryLimit(conf *server.Config) uint64 {
+	limitBytes, err := server.ParseMaxMemory(conf.MaxMemory, 0)
+	require.NoError(m.t, err)
+	return limitBytes
+}

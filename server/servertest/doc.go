@@ -7,8 +7,10 @@
 // that a crashed node leaves only its disk behind, that every node has the timeouts
 // and limits that an operator gets who sets no flag, and that all goroutines have ended
 // when the test ends. It does not promise that two runs are alike: raft draws its
-// timeouts from a source that cannot be seeded. Package server listens on sockets and opens
-// folders, so nodes are put together here ([Node.Start]) as server.New does it.
+// timeouts from a source that cannot be seeded.
+//
+// Package server listens on sockets and opens folders. So the nodes are those of package replicatest, and
+// their clients' side is put together here as server.New does it.
 //
 // # Transcripts
 //

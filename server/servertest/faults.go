@@ -130,11 +130,11 @@ func (p *player) disk(args []string) []string {
 	n := p.node(args[0])
 	switch args[1] {
 	case "ok":
-		n.Disk.Clear()
+		n.Faults.Clear()
 	case "hang":
-		n.Disk.Inject(store.Fault{Op: store.OpStoreLogs, Hang: true})
+		n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Hang: true})
 	case "error":
-		n.Disk.Inject(store.Fault{Op: store.OpStoreLogs, Err: syscall.EIO})
+		n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Err: syscall.EIO})
 	default:
 		p.need(false)
 	}

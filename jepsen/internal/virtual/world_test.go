@@ -172,7 +172,7 @@ func (t target) Debug(ctx context.Context, member string, words ...string) (prot
 	case "DISK ENOSPC":
 		disturb(n, store.Fault{Err: syscall.ENOSPC})
 	case "DISK OK":
-		n.Disk.Clear()
+		n.Faults.Clear()
 	case "TRANSFER":
 		err = n.Transfer()
 	case "SNAPSHOT":
@@ -201,7 +201,7 @@ func (t target) ask(ctx context.Context, member string, words []string) (protoco
 // under way is raft's panic here, which ends the tests.
 func disturb(n *servertest.Node, f store.Fault) {
 	for _, f.Op = range []store.Op{store.OpStoreLogs, store.OpDeleteRange, store.OpSnapshot} {
-		n.Disk.Inject(f)
+		n.Faults.Inject(f)
 	}
 }
 
@@ -305,8 +305,8 @@ func (w *world) Cut(member string) error {
 
 func (w *world) Restore(string) error { return nil }
 
-func (w *world) HoldSyncs(member string) { w.cluster.Node(member).HoldSyncs() }
-func (w *world) FailSync(member string)  { w.cluster.Node(member).FailSync() }
+func (w *world) HoldSyncs(member string) { w.cluster.Node(member).Disk.HoldSyncs() }
+func (w *world) FailSync(member string)  { w.cluster.Node(member).Disk.FailSync(0) }
 
 // As a net.
 

@@ -2,17 +2,16 @@ package replicatest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/peer/peertest"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/store"
@@ -26,33 +25,35 @@ type Options struct {
 	Configure func(*replica.Config)
 	// Logs, if not nil, gets what the nodes log.
 	Logs *slog.Logger
+	// Server, if not nil, says of a node that starts what makes a whole server of it.
+	Server func(node string) Server
 }
 
-// Cluster is a set of nodes, running or not.
+// Server is what a server has beside its replica. A node that has it ends by itself when its disk or its replica fails.
+type Server struct {
+	// DiskStallLimit is how long a call to the disk may take.
+	DiskStallLimit time.Duration
+	// ShutdownTimeout bounds an end in good order.
+	ShutdownTimeout time.Duration
+	// Front returns what serves clients.
+	Front func(r *replica.Replica) Front
+	// Abandon ends a node that fails.
+	Abandon func(drained <-chan struct{}, stopReplica, stopPeers, stopClients func())
+}
+
+// Front serves the clients that connect to l until ctx ends and they are gone.
+type Front interface {
+	Serve(ctx context.Context, l net.Listener) error
+}
+
+// Cluster is a set of nodes, running or not, and the network between them and their clients.
 type Cluster struct {
 	T   testing.TB
 	Net *peertest.Network
 
 	options Options
 	nodes   []*Node
-	members map[string]string
-}
-
-// Node is one member; what is in it outlives its crashes.
-type Node struct {
-	Name   string
-	Clock  *Clock
-	Disk   *storetest.Disk
-	Faults *store.Faults // of the disk
-
-	cluster *Cluster
-
-	mu      sync.Mutex
-	running *replica.Replica
-	cancel  context.CancelFunc
-	ended   chan struct{}
-	err     error
-	events  []replica.Event
+	members map[string]string // peer addresses by name
 }
 
 // New starts a cluster, named n1, n2 and so on, and stops it when the test ends.
@@ -64,27 +65,33 @@ func New(t testing.TB, o Options) *Cluster {
 	c := &Cluster{T: t, Net: peertest.New(), options: o, members: make(map[string]string)}
 	for i := range o.Nodes {
 		name := fmt.Sprintf("n%d", i+1)
-		c.members[name] = name + ":7379"
+		c.members[name] = name + peerPort
 		c.nodes = append(c.nodes, &Node{
-			Name: name, Clock: newClock(), Disk: storetest.NewDisk(), Faults: store.NewFaults(), cluster: c,
+			Name: name, Clock: newClock(), Disk: storetest.NewDisk(), Faults: store.NewFaults(),
+			cluster: c, power: make(chan struct{}, 1),
 		})
 	}
-	t.Cleanup(c.crashAll)
+	t.Cleanup(c.Stop)
 	for _, n := range c.nodes {
 		n.Start()
 	}
 	return c
 }
 
-func (c *Cluster) crashAll() {
+// Stop ends all nodes at once, as kill -9 does.
+func (c *Cluster) Stop() {
 	c.Net.Heal()
 	for _, n := range c.nodes {
 		n.Crash()
 	}
 }
 
+// nameAt is the node that should answer at a peer address.
+func (c *Cluster) nameAt(addr string) string { return strings.TrimSuffix(addr, peerPort) }
+
 // Node returns the node of that name.
 func (c *Cluster) Node(name string) *Node {
+	c.T.Helper()
 	for _, n := range c.nodes {
 		if n.Name == name {
 			return n
@@ -97,26 +104,68 @@ func (c *Cluster) Node(name string) *Node {
 // Nodes returns all nodes, running or not.
 func (c *Cluster) Nodes() []*Node { return slices.Clone(c.nodes) }
 
-// Leader waits until a node that can reach a majority serves, and returns it.
-func (c *Cluster) Leader() *Node {
-	c.T.Helper()
-	for range 60_000 {
-		var found *Node
-		var term uint64
-		for _, n := range c.nodes {
-			if r := n.Replica(); r != nil {
-				if s := r.Status(); s.Leading && s.Term >= term {
-					found, term = n, s.Term
-				}
+// Names returns the names of all nodes but those given.
+func (c *Cluster) Names(but ...string) []string {
+	var names []string
+	for _, n := range c.nodes {
+		if !slices.Contains(but, n.Name) {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// leading is the node that leads at this instant in the highest term, or nil. A
+// leader that was deposed and does not know it yet counts if it is the only one.
+func (c *Cluster) leading() *Node {
+	var found *Node
+	var term uint64
+	for _, n := range c.nodes {
+		if r := n.Replica(); r != nil {
+			if s := r.Status(); s.Leading && s.Term >= term {
+				found, term = n, s.Term
 			}
 		}
-		if found != nil {
-			return found
-		}
-		time.Sleep(time.Millisecond)
 	}
-	require.FailNow(c.T, "no leader", "network: %v", c.Net)
-	return nil
+	return found
+}
+
+// patience is how long a test waits for what must come: longer than any
+// election takes, and no time at all outside of the bubble.
+const patience = time.Minute
+
+// eventually waits until condition holds; it returns false if patience runs out.
+func eventually(condition func() bool) bool {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if condition() {
+			return true
+		}
+	}
+	return false
+}
+
+// Leader waits until a node that can reach a majority leads, and returns it.
+func (c *Cluster) Leader() *Node {
+	c.T.Helper()
+	var found *Node
+	ok := eventually(func() bool { found = c.leading(); return found != nil })
+	require.True(c.T, ok, "no leader: network %v", c.Net)
+	return found
+}
+
+// Lead makes n the leader: the node that was elected hands over to it. Raft hands over
+// to the first of the nodes that have the whole log, so it cannot be any node in any case.
+func (c *Cluster) Lead(n *Node) {
+	c.T.Helper()
+	ok := eventually(func() bool {
+		leader := c.Leader()
+		if leader != n {
+			c.Settle(n, leader)
+			_ = leader.Transfer()
+		}
+		return leader == n
+	})
+	require.True(c.T, ok, "%s does not become leader", n.Name)
 }
 
 // Followers returns the running nodes that do not lead.
@@ -130,166 +179,58 @@ func (c *Cluster) Followers() []*Node {
 	return fs
 }
 
-// Settle waits until all running nodes have applied the same entries, and
-// requires that they have the same state.
-func (c *Cluster) Settle() {
+// Settle waits until the given nodes, or all running ones if none is given, have
+// applied the same entries and followers know it. It requires that they then
+// have the same state, and returns their names.
+func (c *Cluster) Settle(nodes ...*Node) []string {
 	c.T.Helper()
-	for range 60_000 {
-		leader := c.Leader()
-		r := leader.Replica()
-		if r == nil {
-			continue
+	if len(nodes) == 0 {
+		nodes = slices.DeleteFunc(c.Nodes(), func(n *Node) bool { return n.Replica() == nil })
+	}
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	var digests []digest
+	ok := eventually(func() bool { digests = digestsOf(nodes); return settled(digests) })
+	require.True(c.T, ok, "the nodes %v do not settle: %v, network %v", names, digests, c.Net)
+	for i, d := range digests {
+		require.Equal(c.T, digests[0].hash, d.hash, "state of %s and %s at log index %d", names[0], names[i], d.changed)
+	}
+	return names
+}
+
+// digest is how far a node is, and what it holds.
+type digest struct {
+	lastLog, applied, changed uint64
+	hash                      string
+}
+
+func digestsOf(nodes []*Node) []digest {
+	var all []digest
+	for _, n := range nodes {
+		var d digest
+		if r := n.Replica(); r != nil {
+			d.lastLog = r.Status().LastLog
+			d.changed, d.hash = r.Digest()
+			d.applied = r.Status().Applied
 		}
-		want := r.Status()
-		same := want.Committed == want.LastLog
-		for _, n := range c.nodes {
-			if other := n.Replica(); other != nil {
-				s := other.Status()
-				same = same && s.Applied == want.LastLog && s.LastLog == want.LastLog
-			}
-		}
-		// Applied says that entries were given to the state machine: give it time to have them.
-		time.Sleep(10 * time.Millisecond)
-		if same && r.Status().LastLog == want.LastLog {
-			hash := r.Machine().Hash()
-			for _, n := range c.nodes {
-				if other := n.Replica(); other != nil {
-					require.Equal(c.T, hash, other.Machine().Hash(), "state of %s and %s", leader.Name, n.Name)
-				}
-			}
-			return
+		all = append(all, d)
+	}
+	return all
+}
+
+// settled reports whether the nodes are equally far. Applied says that entries were
+// given to the state machine; only the digest's own index says that it has them.
+func settled(digests []digest) bool {
+	if len(digests) == 0 {
+		return false
+	}
+	first := digests[0]
+	for _, d := range digests {
+		if d.lastLog != first.lastLog || d.applied != d.lastLog || d.changed != first.changed || d.lastLog == 0 {
+			return false
 		}
 	}
-	require.FailNow(c.T, "the nodes do not settle")
+	return true
 }
-
-// Replica returns the running replica, or nil.
-func (n *Node) Replica() *replica.Replica {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.running
-}
-
-// Events returns what the node's replicas have told so far.
-func (n *Node) Events() []replica.Event {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Clone(n.events)
-}
-
-// Err is what the node's last run ended with, once it has.
-func (n *Node) Err() error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.err
-}
-
-// Start starts the node from its disk.
-func (n *Node) Start() {
-	t := n.cluster.T
-	t.Helper()
-	require.Nil(t, n.Replica(), "%s runs", n.Name)
-	r, port, err := n.Open(nil)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	n.mu.Lock()
-	n.running, n.cancel, n.ended = r, cancel, ended
-	n.mu.Unlock()
-	var parts sync.WaitGroup
-	parts.Go(func() { _ = port.Run(ctx) })
-	parts.Go(func() {
-		err := r.Run(ctx)
-		n.mu.Lock()
-		n.running, n.err = nil, err
-		n.mu.Unlock()
-		cancel()
-	})
-	go func() {
-		defer close(ended)
-		parts.Wait()
-	}()
-}
-
-// Open opens a replica on the node's disk, with a configuration that change may
-// change. The caller runs it and its peer port: mostly [Node.Start] is what a test wants.
-func (n *Node) Open(change func(*replica.Config)) (*replica.Replica, *peer.Mux, error) {
-	c := n.cluster
-	disk, err := n.Disk.Open(store.Config{Hooks: store.Hooks{Faults: n.Faults}})
-	if err != nil {
-		return nil, nil, err
-	}
-	listener, err := c.Net.Listen(n.Name + peerPort)
-	if err != nil {
-		return nil, nil, err
-	}
-	port, err := peer.New(peer.Config{
-		Listener: listener, Dial: c.Net.Dial(n.Name + peerPort),
-		ClusterID: "test", Name: n.Name, Secret: []byte("secret"), Logger: c.options.Logs,
-	})
-	if err != nil {
-		return nil, nil, errors.Join(err, listener.Close())
-	}
-	config := replica.Config{
-		Name:           n.Name,
-		ClientAddr:     n.Name + ":6379",
-		InitialCluster: c.members,
-		Stores:         replica.Stores{Log: disk.Log, Stable: disk.Stable, Snapshots: disk.Snapshots, Epoch: disk.Epoch},
-		Peers:          replica.Peers{Raft: port.Layer(peer.KindRaft), Append: port.Layer(peer.KindAppend), Forward: port.Layer(peer.KindForward)},
-		Clock:          n.Clock,
-		Logger:         c.options.Logs,
-		OnEvent: func(e replica.Event) {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			n.events = append(n.events, e)
-		},
-	}
-	if c.options.Configure != nil {
-		c.options.Configure(&config)
-	}
-	if change != nil {
-		change(&config)
-	}
-	r, err := replica.Open(config)
-	if err != nil {
-		return nil, nil, errors.Join(err, listener.Close())
-	}
-	return r, port, nil
-}
-
-// Crash ends the node as kill -9 would. Its disk keeps what was stored.
-func (n *Node) Crash() {
-	n.cluster.Net.Crash(n.Name)
-	n.Disk.Leave() // raft panics when it cannot write, and that would be the test's end
-	n.mu.Lock()
-	cancel, ended := n.cancel, n.ended
-	n.mu.Unlock()
-	if cancel == nil {
-		return
-	}
-	cancel()
-	n.Faults.Clear()
-	<-ended
-	n.Disk.Crash()
-}
-
-// PowerCut is Crash, and the disk loses what was not synced, or some of it: the seed says what.
-func (n *Node) PowerCut(seed uint64) {
-	n.Crash()
-	n.Disk.PowerCut(seed)
-}
-
-// Stop shuts the node down in an orderly way.
-func (n *Node) Stop() error {
-	r := n.Replica()
-	if r == nil {
-		return errors.New("it does not run")
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	err := r.Shutdown(ctx)
-	n.Crash()
-	return err
-}
-
-const peerPort = ":7379"
