@@ -86,44 +86,62 @@ func (c *conn) makeRoom(args [][]byte) {
 	}
 }
 
-// runBatch has the batch executed and places the replies that wait for it.
+// runBatch executes the batch and places its replies.
 func (c *conn) runBatch() {
 	w := c.w
 	if len(w.slots) == 0 {
 		return
 	}
-	u := &w.batch
+	batch := &w.batch
 	c.account()
-	err := c.srv.backend.Execute(u)
-	if err == nil && len(u.Replies) != u.Count {
+	err := c.srv.backend.Execute(batch)
+	if err == nil && len(batch.Replies) != batch.Count {
 		err = errReplyCount
 	}
-	if err == nil && u.Write {
-		c.wrote = u.Number
+	if err == nil && batch.Write {
+		c.lastWrite = batch.Number
 	}
-	var failure protocol.Value
-	if err != nil {
-		failure = c.errorReply(err)
-		// Whoever failed may still hold the body.
-		u.Body = nil
-	}
-	w.replyBytes, _ = protocol.SizesWithin(u.Replies, c.srv.cfg.MaxOutputBytes)
+	w.replyBytes, _ = protocol.SizesWithin(batch.Replies, c.srv.cfg.MaxOutputBytes)
 	c.account()
+	if err != nil {
+		c.failAll(err)
+	} else {
+		c.placeAll()
+	}
+	w.reset()
+}
+
+// placeAll places the replies of a batch, in the order of their commands.
+func (c *conn) placeAll() {
+	w := c.w
 	for ; w.placed < len(w.slots); w.placed++ {
 		s := &w.slots[w.placed]
-		switch {
-		case s.kind == slotLocal:
+		if s.kind == slotLocal {
 			w.out = append(w.out, w.local[s.from:s.to]...)
-		case err != nil:
-			c.placeReply(s, failure)
-		default:
-			v := u.Replies[0]
-			u.Replies = u.Replies[1:]
+		} else {
+			v := w.batch.Replies[0]
+			w.batch.Replies = w.batch.Replies[1:]
 			c.placeReply(s, v)
 		}
 		c.writeIfFull()
 	}
-	w.reset()
+}
+
+// failAll answers every command of a batch with its error.
+func (c *conn) failAll(err error) {
+	w := c.w
+	failure := c.errorReply(err)
+	// After an error the backend may still hold the body.
+	w.batch.Body = nil
+	for ; w.placed < len(w.slots); w.placed++ {
+		s := &w.slots[w.placed]
+		if s.kind == slotLocal {
+			w.out = append(w.out, w.local[s.from:s.to]...)
+		} else {
+			c.placeReply(s, failure)
+		}
+		c.writeIfFull()
+	}
 }
 
 // placeReply places the reply of a request.

@@ -79,21 +79,6 @@ func clientSetInfo(c *conn, args [][]byte) protocol.Value {
 	return protocol.OK
 }
 
-func clientReply(c *conn, args [][]byte) protocol.Value {
-	switch strings.ToLower(string(args[2])) {
-	case "on":
-		c.replyMode = replyMode{}
-		return protocol.OK
-	case "off":
-		c.replyMode.off = true
-		return protocol.None
-	case "skip":
-		c.replyMode.skipNext = !c.replyMode.off
-		return protocol.None
-	}
-	return protocol.Err(errSyntax)
-}
-
 func clientNoEvict(c *conn, args [][]byte) protocol.Value {
 	v := c.setSwitch(&c.shown.noEvict, args[2])
 	c.memory.noEvict.Store(c.shown.noEvict)

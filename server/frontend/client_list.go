@@ -40,7 +40,7 @@ func (c *conn) publish() {
 	if c.tx != nil {
 		s.queued, s.queuedBytes = c.tx.queued, c.tx.bytes
 	}
-	s.command, s.active = c.lastCommand, c.now
+	s.command, s.active = c.lastCommand, c.arrived
 	s.input, s.inputFree, s.argBytes, s.output, s.replies, s.replyBytes = 0, 0, 0, 0, 0, 0
 	s.held = c.footprint()
 	if c.w != nil {
@@ -131,13 +131,4 @@ func (s *shown) flags() string {
 		return "N"
 	}
 	return flags.String()
-}
-
-// descriptor is the socket's number, or -1 for what is no socket.
-func (c *conn) descriptor() int {
-	fd := -1
-	if c.raw != nil {
-		c.raw.Control(func(f uintptr) { fd = int(f) })
-	}
-	return fd
 }

@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -10,41 +9,40 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// conn is one client's connection. What stands before mu belongs to the
-// connection's own goroutine.
+// conn is one client's connection. The fields before memory belong to the connection's own
+// goroutine, except those that say otherwise.
 type conn struct {
 	srv  *Server
 	ctx  context.Context // the server's
-	nc   net.Conn        // safe for all
-	tls  *tls.Conn       // nc, if it is one
-	raw  syscall.RawConn // of nc, nil when it is no plain socket
 	id   int64
 	born time.Time
-
+	socket
 	clientState
 	input
-	// w is what the connection works with, nil while it has nothing to do.
+	ending
+	// w is the memory of the pipeline under way, nil when there is none.
 	w *work
-	// wrote is the number of the last write that was acknowledged.
-	wrote uint64
-	// now is when the last bytes arrived, writeBy the deadline that is set for writes.
-	now, writeBy time.Time
-	// closing: answer what is there, then close. gone: nobody is there to answer.
-	closing, gone bool
+	// lastWrite is the number of the last write that was acknowledged.
+	lastWrite uint64
 
-	// retired: close as soon as nothing is in flight. Set under mu.
-	retired   atomic.Bool
 	memory    memoryShare
 	admission admission
 	mu        sync.Mutex
 	shown     shown // guarded by mu
+}
+
+// ending says how far a connection is from its end.
+type ending struct {
+	// closing: answer what is there, then close. gone: the client is not there any more.
+	closing, gone bool
+	// retired: close as soon as nothing is in flight. Set under conn.mu, by any goroutine.
+	retired atomic.Bool
 }
 
 // clientState is what a client's commands have set. RESET undoes it.
@@ -85,16 +83,10 @@ type work struct {
 
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{
-		srv: s, nc: nc, id: s.nextID.Add(1), born: time.Now(),
+		srv: s, id: s.nextID.Add(1), born: time.Now(), socket: newSocket(nc, s.cfg.TLS),
 		clientState: clientState{resp: protocol.RESP2, authenticated: s.cfg.Password == ""},
 	}
-	if s.cfg.TLS == nil {
-		c.raw = rawConn(nc)
-	} else {
-		c.tls = tls.Server(nc, s.cfg.TLS)
-		c.nc = c.tls
-	}
-	c.now = c.born
+	c.arrived = c.born
 	c.publish()
 	return c
 }
@@ -127,34 +119,6 @@ func (c *conn) run(ctx context.Context) {
 		}
 		c.releaseIdle()
 	}
-}
-
-// open prepares the connection: socket options, TLS.
-func (c *conn) open() error {
-	if t, ok := c.socket().(*net.TCPConn); ok {
-		probe := c.srv.cfg.TCPKeepAlive
-		t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: probe, Interval: max(probe/3, time.Second), Count: 3})
-	}
-	if c.tls == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.srv.cfg.HandshakeTimeout)
-	defer cancel()
-	if err := c.tls.HandshakeContext(ctx); err != nil {
-		return err
-	}
-	if c.authenticated {
-		c.srv.setKnown(c, true)
-	}
-	return nil
-}
-
-// socket is the connection under TLS.
-func (c *conn) socket() net.Conn {
-	if c.tls != nil {
-		return c.tls.NetConn()
-	}
-	return c.nc
 }
 
 // servePipelines answers all complete commands that have arrived, as one batch unless
@@ -223,23 +187,6 @@ func (c *conn) releaseIdle() {
 	c.account()
 	c.publish()
 }
-
-// halfClose closes the sending side and takes what the client still sends for a
-// moment: a socket closed with unread bytes makes the client's kernel throw the
-// last reply away.
-func (c *conn) halfClose() {
-	half, ok := c.nc.(interface{ CloseWrite() error })
-	if !ok || half.CloseWrite() != nil {
-		return
-	}
-	c.nc.SetReadDeadline(time.Now().Add(halfCloseTime))
-	io.CopyN(io.Discard, c.nc, halfCloseBytes)
-}
-
-const (
-	halfCloseTime  = 100 * time.Millisecond
-	halfCloseBytes = 1 << 20
-)
 
 // logEnd notes why a connection ended, where an operator would want to know.
 func (c *conn) logEnd(err error) {

@@ -56,8 +56,8 @@ func (c *conn) addToBatch(row *row, args [][]byte) {
 		return
 	}
 	c.makeRoom(args)
-	u := &c.w.batch
-	u.Body = protocol.AppendRequest(u.Body, c.db, row.Name, args[row.nameArgs:])
+	batch := &c.w.batch
+	batch.Body = protocol.AppendRequest(batch.Body, c.db, row.Name, args[row.nameArgs:])
 	c.addRequest(slot{kind: slotData, row: row}, row.write)
 }
 

@@ -27,6 +27,8 @@ const (
 
 // input is the reading half of a connection.
 type input struct {
+	// arrived is when the last bytes arrived.
+	arrived time.Time
 	// waitBuffer is the waiting buffer of a connection that is no plain socket.
 	waitBuffer []byte
 	// pendingErr is an error that a read brought along; the next wait returns it.
@@ -95,7 +97,7 @@ func (c *conn) await() error {
 	if err := c.read(false); err != nil {
 		return err
 	}
-	c.now = time.Now()
+	c.arrived = time.Now()
 	return nil
 }
 

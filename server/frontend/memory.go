@@ -96,7 +96,7 @@ func (s *Server) evict() {
 		s.cfg.Logger.Warn("cut off the client that held most memory", "client", c.nc.RemoteAddr(), "id", c.id,
 			"held", c.memory.counted.Load()+connBytes, "limit_of_all", s.memory.limit)
 		// Closing TLS would wait for a write that is under way.
-		c.socket().Close()
+		c.plainConn().Close()
 	}
 }
 

@@ -159,8 +159,8 @@ func exec(c *conn, _ [][]byte) {
 		return
 	}
 	c.makeRoom([][]byte{tx.body})
-	u := &c.w.batch
-	u.Body = protocol.AppendTransaction(u.Body, c.db, watched, tx.body)
+	batch := &c.w.batch
+	batch.Body = protocol.AppendTransaction(batch.Body, c.db, watched, tx.body)
 	if tx.steps == nil {
 		c.addRequest(slot{kind: slotData, row: c.srv.execRow}, true)
 		return

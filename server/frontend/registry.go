@@ -76,7 +76,7 @@ func (s *Server) dismiss(c *conn) {
 	s.removeStranger(c)
 	c.admission.dismissed = true
 	s.dismissed++
-	c.socket().Close()
+	c.plainConn().Close()
 }
 
 // admission is what the server knows of a connection. Guarded by Server.mu.

@@ -71,8 +71,8 @@ func watch(c *conn, args [][]byte) {
 		return
 	}
 	ws.pending++
-	u := &c.w.batch
-	u.Body = protocol.AppendRequest(u.Body, c.db, row.Name, fresh)
+	batch := &c.w.batch
+	batch.Body = protocol.AppendRequest(batch.Body, c.db, row.Name, fresh)
 	c.addRequest(slot{kind: slotWatch, row: row, from: from, to: len(ws.keys), generation: ws.generation}, false)
 }
 

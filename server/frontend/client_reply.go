@@ -1,0 +1,32 @@
+package frontend
+
+import (
+	"strings"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// replyMode is what CLIENT REPLY chose.
+type replyMode struct {
+	off, skip, skipNext bool
+}
+
+func (r *replyMode) muted() bool { return r.off || r.skip }
+
+// endCommand makes what CLIENT REPLY SKIP said hold for the command that follows it, and no longer.
+func (c *conn) endCommand() { c.replyMode.skip, c.replyMode.skipNext = c.replyMode.skipNext, false }
+
+func clientReply(c *conn, args [][]byte) protocol.Value {
+	switch strings.ToLower(string(args[2])) {
+	case "on":
+		c.replyMode = replyMode{}
+		return protocol.OK
+	case "off":
+		c.replyMode.off = true
+		return protocol.None
+	case "skip":
+		c.replyMode.skipNext = !c.replyMode.off
+		return protocol.None
+	}
+	return protocol.Err(errSyntax)
+}

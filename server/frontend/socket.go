@@ -1,0 +1,80 @@
+package frontend
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// socket is what a connection reads from and writes to.
+type socket struct {
+	nc      net.Conn        // any goroutine may use it
+	tls     *tls.Conn       // nc, when the server speaks TLS
+	raw     syscall.RawConn // of nc; nil when nc is not a plain socket
+	writeBy time.Time       // the deadline that is set for writes
+}
+
+func newSocket(nc net.Conn, config *tls.Config) socket {
+	if config == nil {
+		return socket{nc: nc, raw: rawConn(nc)}
+	}
+	server := tls.Server(nc, config)
+	return socket{nc: server, tls: server}
+}
+
+// plainConn is the connection below TLS.
+func (s *socket) plainConn() net.Conn {
+	if s.tls != nil {
+		return s.tls.NetConn()
+	}
+	return s.nc
+}
+
+// open prepares the connection: socket options, TLS.
+func (c *conn) open() error {
+	if t, ok := c.plainConn().(*net.TCPConn); ok {
+		probe := c.srv.cfg.TCPKeepAlive
+		t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: probe, Interval: max(probe/3, time.Second), Count: 3})
+	}
+	if c.tls == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, c.srv.cfg.HandshakeTimeout)
+	defer cancel()
+	if err := c.tls.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	if c.authenticated {
+		c.srv.setKnown(c, true)
+	}
+	return nil
+}
+
+// halfClose closes the sending side and takes what the client still sends for a
+// moment: a socket closed with unread bytes makes the client's kernel throw the
+// last reply away.
+func (s *socket) halfClose() {
+	half, ok := s.nc.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	s.nc.SetReadDeadline(time.Now().Add(halfCloseTime))
+	io.CopyN(io.Discard, s.nc, halfCloseBytes)
+}
+
+const (
+	halfCloseTime  = 100 * time.Millisecond
+	halfCloseBytes = 1 << 20
+)
+
+// descriptor is the socket's number, or -1 for what is no socket.
+func (s *socket) descriptor() int {
+	fd := -1
+	if s.raw != nil {
+		s.raw.Control(func(f uintptr) { fd = int(f) })
+	}
+	return fd
+}
