@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/jepsen/internal/schedule"
+	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
 // Caches are disks whose page cache the tests have in their hands: a member's log can be held up between write
@@ -32,7 +33,7 @@ func (n *Nemesis) cutAfterAppend(ctx context.Context, s step) (effect, error) {
 		for _, m := range held {
 			disks.HoldSyncs(m)
 		}
-		sleep(ctx, time.Duration(50+rng.IntN(150))*time.Millisecond)
+		workload.Sleep(ctx, time.Duration(50+rng.IntN(150))*time.Millisecond)
 		return atOnce(held, fleet.Kill)
 	})
 }
@@ -76,6 +77,6 @@ func (n *Nemesis) cutBelieved(ctx context.Context, s step, how string, end func(
 	for _, m := range held {
 		disks.HoldSyncs(m)
 	}
-	sleep(ctx, time.Duration(100+s.Rand().IntN(600))*time.Millisecond)
+	workload.Sleep(ctx, time.Duration(100+s.Rand().IntN(600))*time.Millisecond)
 	return n.cut(ctx, s, w, []string{leader}, detail)
 }

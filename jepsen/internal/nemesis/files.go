@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
 // damaged kills a member and damages one of its files before it comes back: its log of either kind, its
@@ -51,7 +53,7 @@ func (n *Nemesis) startFlipped(m, dir, backup string) error {
 		return err
 	}
 	for range 30 {
-		sleep(context.Background(), 100*time.Millisecond)
+		workload.Sleep(context.Background(), 100*time.Millisecond)
 		if !fleet.Running(m) {
 			n.Log.Info("store refused", "member", m)
 			if err := os.RemoveAll(dir); err != nil {

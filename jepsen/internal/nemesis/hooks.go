@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
 // strobePeriod is how fast a strobing clock flips, in milliseconds.
@@ -80,7 +82,7 @@ func (n *Nemesis) undisturb(member string) error {
 		return nil
 	}
 	err := n.unhook(member, "DISK", "OK")
-	sleep(context.Background(), 300*time.Millisecond)
+	workload.Sleep(context.Background(), 300*time.Millisecond)
 	return err
 }
 

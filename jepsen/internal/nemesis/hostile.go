@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/network"
 	"github.com/holdfast/holdfast/jepsen/internal/schedule"
 	"github.com/holdfast/holdfast/jepsen/internal/wire"
+	"github.com/holdfast/holdfast/jepsen/internal/workload"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -138,7 +139,7 @@ func (a attacker) again(ctx context.Context, node string, do func(nc net.Conn) e
 			if nc == nil {
 				var err error
 				if nc, err = a.open(ctx, node); err != nil {
-					sleep(ctx, 100*time.Millisecond)
+					workload.Sleep(ctx, 100*time.Millisecond)
 					continue
 				}
 			}
@@ -158,24 +159,27 @@ func request(words ...string) string {
 	return string(protocol.AppendCommand(nil, words...))
 }
 
+// exchange sends commands and reads all of their replies.
+func exchange(nc net.Conn, text string, replies int) error {
+	_ = nc.SetDeadline(time.Now().Add(patience))
+	if _, err := io.WriteString(nc, text); err != nil {
+		return err
+	}
+	c := protocol.NewConn(nc)
+	for range replies {
+		if _, err := c.Receive(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // scripts sends pipelines of endless scripts through every node.
 func scripts(command string) attack {
 	pipeline := strings.Repeat(request(command, "while true do end", "0"), hostileScripts)
 	return func(a attacker, ctx context.Context) {
 		for _, node := range a.n.Target.Members() {
-			a.again(ctx, node, func(nc net.Conn) error {
-				_ = nc.SetDeadline(time.Now().Add(patience))
-				if _, err := io.WriteString(nc, pipeline); err != nil {
-					return err
-				}
-				r := bufio.NewReader(nc)
-				for range hostileScripts {
-					if _, err := protocol.ReadValue(r); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			a.again(ctx, node, func(nc net.Conn) error { return exchange(nc, pipeline, hostileScripts) })
 		}
 	}
 }
@@ -260,14 +264,7 @@ func large(a attacker, ctx context.Context) {
 	inner := a
 	inner.wg = &wg
 	for range keys {
-		inner.again(ctx, node, func(nc net.Conn) error {
-			_ = nc.SetDeadline(time.Now().Add(patience))
-			if _, err := io.WriteString(nc, text); err != nil {
-				return err
-			}
-			_, err := protocol.ReadValue(bufio.NewReader(nc))
-			return err
-		})
+		inner.again(ctx, node, func(nc net.Conn) error { return exchange(nc, text, 1) })
 	}
 	wg.Wait()
 	remove()
@@ -280,14 +277,7 @@ func bulk(a attacker, ctx context.Context) {
 	inner := a
 	inner.wg = &wg
 	members := a.n.Target.Members()
-	inner.again(ctx, members[a.rng.IntN(len(members))], func(nc net.Conn) error {
-		_ = nc.SetDeadline(time.Now().Add(patience))
-		if _, err := io.WriteString(nc, text); err != nil {
-			return err
-		}
-		_, err := protocol.ReadValue(bufio.NewReader(nc))
-		return err
-	})
+	inner.again(ctx, members[a.rng.IntN(len(members))], func(nc net.Conn) error { return exchange(nc, text, 1) })
 	wg.Wait()
 	a.write(context.WithoutCancel(ctx), "DEL", hostileKey)
 }
@@ -323,7 +313,7 @@ func drip(a attacker, ctx context.Context) {
 		if _, err := io.WriteString(nc, strings.Repeat(request("GET", hostileKey), 10)); err != nil {
 			return
 		}
-		for sleep(ctx, time.Second) {
+		for workload.Sleep(ctx, time.Second) {
 			if _, err := nc.Read(make([]byte, 1)); err != nil {
 				return
 			}
@@ -341,7 +331,7 @@ func churn(a attacker, ctx context.Context) {
 				if i%2 == 0 {
 					_, _ = io.WriteString(nc, "PING\r\n")
 				}
-				sleep(ctx, churnPause/4)
+				workload.Sleep(ctx, churnPause/4)
 				return errors.New("gone")
 			})
 		}
@@ -354,7 +344,7 @@ func silent(a attacker, ctx context.Context) {
 		a.wg.Go(func() {
 			for range silentConns {
 				if _, err := a.open(ctx, node); err != nil {
-					sleep(ctx, churnPause)
+					workload.Sleep(ctx, churnPause)
 					continue
 				}
 				a.done.Add(1)
@@ -379,7 +369,7 @@ func (n *Nemesis) handshakes(ctx context.Context, s step) (effect, error) {
 							return err
 						}
 						_, err := nc.Read(make([]byte, 1))
-						sleep(ctx, churnPause)
+						workload.Sleep(ctx, churnPause)
 						return errors.Join(err, errors.New("closed"))
 					})
 				}
@@ -389,7 +379,7 @@ func (n *Nemesis) handshakes(ctx context.Context, s step) (effect, error) {
 	if err != nil {
 		return e, err
 	}
-	sleep(ctx, time.Second)
+	workload.Sleep(ctx, time.Second)
 	leader, known := n.Target.Leader(ctx)
 	if !known {
 		return e, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 	"github.com/holdfast/holdfast/jepsen/internal/network"
 	"github.com/holdfast/holdfast/jepsen/internal/schedule"
+	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
 // Nemesis breaks one target.
@@ -63,7 +64,7 @@ func (n *Nemesis) Run(ctx context.Context, steps []schedule.Step) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, s := range steps {
-		if !sleep(ctx, s.At-time.Duration(n.Recorder.Now())) {
+		if !workload.Sleep(ctx, s.At-time.Duration(n.Recorder.Now())) {
 			return
 		}
 		wg.Go(func() {
@@ -99,7 +100,7 @@ func (n *Nemesis) strike(ctx context.Context, s schedule.Step) {
 	if err != nil {
 		e.detail += " (failed: " + err.Error() + ")"
 	} else if !f.Alone {
-		sleep(ctx, s.For)
+		workload.Sleep(ctx, s.For)
 	}
 	if e.mend != nil {
 		if err := e.mend(); err != nil {
@@ -160,17 +161,6 @@ func roles(members []string, leader string) string {
 		named[i] = role(m, leader)
 	}
 	return strings.Join(named, ", ")
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // firstWord of a name with hyphens.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/jepsen/internal/network"
+	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
 // partition cuts links as the step's kind says.
@@ -167,11 +168,11 @@ func (n *Nemesis) refuse(s step, refusing []string, cut, detail string) (effect,
 func (n *Nemesis) resets(detail string, down, up network.State, period time.Duration) effect {
 	e := n.again(func(ctx context.Context) error {
 		err := n.Net.Set(down)
-		sleep(ctx, resetFor)
+		workload.Sleep(ctx, resetFor)
 		if err == nil {
 			err = n.Net.Set(up)
 		}
-		sleep(ctx, period)
+		workload.Sleep(ctx, period)
 		return err
 	})
 	stop := e.mend

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast/holdfast/jepsen/internal/cluster"
 	"github.com/holdfast/holdfast/jepsen/internal/schedule"
+	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
 // Disks are disks whose power can be cut.
@@ -34,7 +35,7 @@ var powerFaults = []fault{
 func (n *Nemesis) cutAll(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	w := n.witness(members[0])
-	sleep(ctx, 300*time.Millisecond)
+	workload.Sleep(ctx, 300*time.Millisecond)
 	return n.cut(ctx, s, w, members[:1], role(members[0], leader)+" stays away")
 }
 
@@ -50,11 +51,11 @@ func (n *Nemesis) restartAndCut(ctx context.Context, s step) (effect, error) {
 		if err := errors.Join(atOnce(members, fleet.Kill), each(members, fleet.Start)); err != nil {
 			return effect{mend: func() error { return each(n.Target.Members(), fleet.Start) }}, err
 		}
-		sleep(ctx, time.Duration(rng.IntN(500))*time.Millisecond)
+		workload.Sleep(ctx, time.Duration(rng.IntN(500))*time.Millisecond)
 	}
 	members, leader := n.ordered(ctx, s)
 	w := n.witness(members[0])
-	sleep(ctx, time.Duration(rng.IntN(200))*time.Millisecond)
+	workload.Sleep(ctx, time.Duration(rng.IntN(200))*time.Millisecond)
 	return n.cut(ctx, s, w, members[:1], fmt.Sprintf("after %d rounds of restarts; %s stays away", rounds, role(members[0], leader)))
 }
 
@@ -124,7 +125,7 @@ func (n *Nemesis) cutInWindow(ctx context.Context, s step) (effect, error) {
 	for try := range windowTries {
 		members, leader := n.ordered(ctx, s)
 		if leader == "" {
-			sleep(ctx, time.Second)
+			workload.Sleep(ctx, time.Second)
 			continue
 		}
 		// The leader and those beside it are a minority, and one short of a majority.
@@ -145,7 +146,7 @@ func (n *Nemesis) cutInWindow(ctx context.Context, s step) (effect, error) {
 			return effect{detail: w.detail(), mend: func() error { return w.give() }}, err
 		}
 		_ = n.until(ctx, stepLimit, "there is a leader", func() bool { _, known := n.Target.Leader(ctx); return known })
-		sleep(ctx, 500*time.Millisecond)
+		workload.Sleep(ctx, 500*time.Millisecond)
 	}
 	if w.leader == "" {
 		return effect{detail: "no leader"}, nil
@@ -200,7 +201,7 @@ func (w *window) try(ctx context.Context, rng *rand.Rand) (bool, error) {
 	if err != nil {
 		return false, nil
 	}
-	sleep(ctx, time.Duration(rng.IntN(100))*time.Millisecond)
+	workload.Sleep(ctx, time.Duration(rng.IntN(100))*time.Millisecond)
 	if err := w.fleet.Kill(w.held); err != nil {
 		return false, err
 	}
@@ -212,7 +213,7 @@ func (w *window) try(ctx context.Context, rng *rand.Rand) (bool, error) {
 		return err == nil && p.commit > stuck.commit
 	})
 	if err == nil {
-		sleep(ctx, time.Duration(20+rng.IntN(80))*time.Millisecond) // clients hear of it
+		workload.Sleep(ctx, time.Duration(20+rng.IntN(80))*time.Millisecond) // clients hear of it
 	}
 	return err == nil, nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
 // kill ends some members as kill -9 does.
@@ -65,9 +67,9 @@ func (n *Nemesis) crashLoop(_ context.Context, s step) (effect, error) {
 			return err
 		}
 		kills++
-		sleep(ctx, []time.Duration{0, 10, 100}[rng.IntN(3)]*time.Millisecond)
+		workload.Sleep(ctx, []time.Duration{0, 10, 100}[rng.IntN(3)]*time.Millisecond)
 		err := fleet.Start(m)
-		sleep(ctx, time.Duration(50+rng.IntN(550))*time.Millisecond)
+		workload.Sleep(ctx, time.Duration(50+rng.IntN(550))*time.Millisecond)
 		return err
 	})
 	loop := e.mend
@@ -84,7 +86,7 @@ func (n *Nemesis) strobe(_ context.Context, s step) (effect, error) {
 	e := n.again(func(ctx context.Context) error {
 		leader, known := n.Target.Leader(ctx)
 		if !known {
-			sleep(ctx, 50*time.Millisecond)
+			workload.Sleep(ctx, 50*time.Millisecond)
 			return nil
 		}
 		hits++
@@ -93,11 +95,11 @@ func (n *Nemesis) strobe(_ context.Context, s step) (effect, error) {
 			if err := fleet.Pause(leader); err != nil {
 				return err
 			}
-			sleep(ctx, t.stopped*time.Millisecond)
+			workload.Sleep(ctx, t.stopped*time.Millisecond)
 			if err := fleet.Resume(leader); err != nil {
 				return err
 			}
-			sleep(ctx, t.running*time.Millisecond)
+			workload.Sleep(ctx, t.running*time.Millisecond)
 		}
 		return nil
 	})

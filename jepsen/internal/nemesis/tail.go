@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast/holdfast/jepsen/internal/cluster"
 	"github.com/holdfast/holdfast/jepsen/internal/network"
+	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
 const (
@@ -72,7 +73,7 @@ func (n *Nemesis) tail(ctx context.Context, returned, leader string, others []st
 	if err := fleet.Kill(returned); err != nil {
 		return nil, err
 	}
-	sleep(ctx, awayFor)
+	workload.Sleep(ctx, awayFor)
 	if err := n.Net.Set(network.State{Cut: n.clientsOff()}); err != nil {
 		return nil, err
 	}
@@ -195,7 +196,7 @@ func (n *Nemesis) until(ctx context.Context, limit time.Duration, what string, s
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for !so() {
-		if !sleep(ctx, 10*time.Millisecond) {
+		if !workload.Sleep(ctx, 10*time.Millisecond) {
 			return fmt.Errorf("not so within %s: %s", limit, what)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 	"github.com/holdfast/holdfast/jepsen/internal/wire"
+	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
 const (
@@ -52,7 +53,7 @@ func (w *witness) write(ctx context.Context, member string, i int, prefix string
 			w.acked = append(w.acked, key)
 			w.mu.Unlock()
 		}
-		sleep(ctx, 5*time.Millisecond)
+		workload.Sleep(ctx, 5*time.Millisecond)
 	}
 }
 

@@ -105,8 +105,5 @@ func (w *appender) read(ctx context.Context, c *Client, key string) result {
 }
 
 func (w *appender) Final(ctx context.Context, c *Client) {
-	for _, key := range w.keys.All() {
-		c.hop()
-		w.read(ctx, c, key)
-	}
+	readAll(ctx, c, w.keys, w.read)
 }

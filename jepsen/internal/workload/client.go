@@ -54,8 +54,8 @@ func (c *Client) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(c.rng.Float64()*float64(high-low))
 }
 
-// sleep waits and reports whether the run goes on.
-func (c *Client) sleep(ctx context.Context, d time.Duration) bool {
+// Sleep waits, and reports whether ctx goes on.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

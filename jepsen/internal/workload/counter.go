@@ -68,8 +68,5 @@ func onSum(r wire.Reply) result {
 }
 
 func (w *counter) Final(ctx context.Context, c *Client) {
-	for _, key := range w.keys.All() {
-		c.hop()
-		w.read(ctx, c, key)
-	}
+	readAll(ctx, c, w.keys, w.read)
 }

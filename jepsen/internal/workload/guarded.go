@@ -117,7 +117,7 @@ func (w *guardedSet) Step(ctx context.Context, c *Client) {
 		return fenced.acquire(x, key, ownerToken(owner), ttl)
 	}))
 	if r.outcome != history.OK || r.output[0] != 1 {
-		c.sleep(ctx, c.between(5*time.Millisecond, 60*time.Millisecond))
+		Sleep(ctx, c.between(5*time.Millisecond, 60*time.Millisecond))
 		return
 	}
 	w.change(ctx, c, key, owner, ttl, r.output[1])
@@ -138,7 +138,7 @@ func (w *guardedSet) change(ctx context.Context, c *Client, key string, element,
 	p := c.o.Recorder.Invoke(c.worker*maxPipe, history.Op{F: "add", Key: key, Input: []int64{element, token}})
 	elements, err := set.read(token)
 	if err == nil {
-		c.sleep(ctx, thinking)
+		Sleep(ctx, thinking)
 		err = set.write(token, append(elements, element))
 	}
 	if err != nil {

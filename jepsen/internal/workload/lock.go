@@ -66,7 +66,7 @@ func (w *lock) Step(ctx context.Context, c *Client) {
 		owner: w.owners.Add(1), ttl: leaseChoices[c.rng.IntN(len(leaseChoices))],
 	}
 	if !w.acquire(ctx, c, h) {
-		c.sleep(ctx, c.between(5*time.Millisecond, 60*time.Millisecond))
+		Sleep(ctx, c.between(5*time.Millisecond, 60*time.Millisecond))
 		return
 	}
 	if c.chance(0.1) {
@@ -90,7 +90,7 @@ func (w *lock) Step(ctx context.Context, c *Client) {
 // sleepWithin sleeps for a part of what is left of the lease, at most share of it.
 func (w *lock) sleepWithin(ctx context.Context, c *Client, h *hold, share float64) bool {
 	left := time.Until(h.until)
-	return left > 0 && c.sleep(ctx, time.Duration(c.rng.Float64()*share*float64(left)))
+	return left > 0 && Sleep(ctx, time.Duration(c.rng.Float64()*share*float64(left)))
 }
 
 // acquire tries as often as the library does; every try is on record.

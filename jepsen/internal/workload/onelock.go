@@ -36,10 +36,10 @@ func (w *oneLock) Step(ctx context.Context, c *Client) {
 		return onOKOrNull(x.do("SET", w.key, ownerToken(owner), "NX", "PX", decimal(oneLease)))
 	})
 	if r.outcome != history.OK || r.output[0] != 1 {
-		c.sleep(ctx, c.between(50*time.Millisecond, 150*time.Millisecond))
+		Sleep(ctx, c.between(50*time.Millisecond, 150*time.Millisecond))
 		return
 	}
-	c.sleep(ctx, c.between(400*time.Millisecond, 1600*time.Millisecond))
+	Sleep(ctx, c.between(400*time.Millisecond, 1600*time.Millisecond))
 	c.hop()
 	c.op(ctx, history.Op{F: "release", Key: w.key, Input: []int64{owner}}, func(x exchange) result {
 		return byScript(compareAndDelete, thenEval)(x, w.key, ownerToken(owner), oneLease)

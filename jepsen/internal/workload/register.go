@@ -30,7 +30,12 @@ func newRegister(o *Options) Workload {
 func (w *register) Name() string { return "register" }
 
 func (w *register) Checkers() []checker.Func {
-	return []checker.Func{checker.Linear("linearizable", checker.Register(), checker.RegisterFunctions)}
+	return registerChecker("linearizable")
+}
+
+// registerChecker judges a register.
+func registerChecker(name string) []checker.Func {
+	return []checker.Func{checker.Linear(name, checker.Register(), checker.RegisterFunctions)}
 }
 
 func (w *register) Step(ctx context.Context, c *Client) {
@@ -124,9 +129,14 @@ func watchAndSet(x exchange, key, from, to string) result {
 }
 
 func (w *register) Final(ctx context.Context, c *Client) {
-	for _, key := range w.keys.All() {
+	readAll(ctx, c, w.keys, w.read)
+}
+
+// readAll reads every key that there ever was, each through some node.
+func readAll(ctx context.Context, c *Client, keys *Rotation, read func(context.Context, *Client, string) result) {
+	for _, key := range keys.All() {
 		c.hop()
-		w.read(ctx, c, key)
+		read(ctx, c, key)
 	}
 }
 

@@ -35,7 +35,7 @@ func newScript(o *Options) Workload {
 func (w *scripted) Name() string { return "script" }
 
 func (w *scripted) Checkers() []checker.Func {
-	return []checker.Func{checker.Linear("all or nothing", checker.Register(), checker.RegisterFunctions)}
+	return registerChecker("all or nothing")
 }
 
 func copiesOf(key string) []string {
@@ -127,8 +127,5 @@ func onCopies(r wire.Reply) result {
 }
 
 func (w *scripted) Final(ctx context.Context, c *Client) {
-	for _, key := range w.keys.All() {
-		c.hop()
-		w.read(ctx, c, key)
-	}
+	readAll(ctx, c, w.keys, w.read)
 }

@@ -66,7 +66,7 @@ func (w *expiry) create(ctx context.Context, c *Client) {
 		w.alive = w.alive[1:]
 	}
 	w.mu.Unlock()
-	if c.chance(0.3) && c.sleep(ctx, c.between(0, time.Duration(ttl)*time.Millisecond)) {
+	if c.chance(0.3) && Sleep(ctx, c.between(0, time.Duration(ttl)*time.Millisecond)) {
 		c.hop()
 		more := ttlChoices[c.rng.IntN(len(ttlChoices))]
 		// Only ever longer: what a shorter one means while another client looks is
@@ -139,7 +139,7 @@ func onPresence(r wire.Reply) result {
 // Final looks at the last keys once more, when all are due.
 func (w *expiry) Final(ctx context.Context, c *Client) {
 	longest := time.Duration(ttlChoices[len(ttlChoices)-1]) * time.Millisecond
-	if !c.sleep(ctx, longest+lateBound) {
+	if !Sleep(ctx, longest+lateBound) {
 		return
 	}
 	w.mu.Lock()

@@ -146,7 +146,7 @@ func Run(ctx context.Context, loads []Load, o *Options) {
 			wg.Go(func() {
 				c := newClient(o, worker)
 				defer c.close()
-				for c.sleep(ctx, time.Duration(c.rng.ExpFloat64()*pause)) {
+				for Sleep(ctx, time.Duration(c.rng.ExpFloat64()*pause)) {
 					l.Step(ctx, c)
 				}
 			})
