@@ -27,6 +27,13 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	s.LimitHeap()
+	tell := func(state string) {
+		if err := notify(state); err != nil {
+			logger.Warn("service manager not told", "error", err)
+		}
+	}
+	defer context.AfterFunc(ctx, func() { tell("STOPPING=1") })()
+	tell("READY=1")
 	return s.Run(ctx)
 }
 
