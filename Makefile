@@ -3,7 +3,7 @@ GO ?= go
 BIN := bin
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race check fmt fuzz rewrite demo jepsen picture mutants mutations soak bench bench-results bench-limits bench-compare differential clients clean
+.PHONY: help build test race check fmt fuzz rewrite demo jepsen picture mutants mutations soak bench bench-results bench-limits bench-compare differential clients dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,5 +79,8 @@ bench-compare: ## compare Go micro-benchmarks with those of another revision: ma
 clients: ## stock clients and lock libraries against three nodes; installs them into a temporary folder
 	./server/clients/run.sh
 
+dist: ## archives of static binaries, Debian packages and their checksums, in dist/
+	./cmd/holdfast/packaging/dist.sh
+
 clean: ## remove what the targets made
-	rm -rf $(BIN) store bench-results
+	rm -rf $(BIN) dist store bench-results

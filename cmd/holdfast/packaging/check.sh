@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Checks what packaging/ makes: two runs of dist.sh from two folders give the same bytes, the
+# Debian package has the program and a unit that systemd accepts, the program needs no library.
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+for copy in one another/folder; do
+	git clone --quiet . "$work/$copy"
+	"$work/$copy/cmd/holdfast/packaging/dist.sh" >/dev/null
+done
+diff "$work/one/dist/SHA256SUMS" "$work/another/folder/dist/SHA256SUMS"
+cat "$work/one/dist/SHA256SUMS"
+
+arch=$(dpkg --print-architecture)
+dpkg-deb --extract "$work"/one/dist/holdfast_*_"$arch".deb "$work/root"
+# A folder with nothing else in it: the program needs no library, no shell, no /etc.
+mkdir "$work/empty"
+cp "$work/root/usr/bin/holdfast" "$work/empty/"
+if [ "$(id -u)" -eq 0 ]; then
+	chroot "$work/empty" /holdfast version
+else
+	unshare --user --map-root-user chroot "$work/empty" /holdfast version
+fi
+sed -i "s,^ExecStart=/usr/bin/,ExecStart=$work/root/usr/bin/," "$work/root/usr/lib/systemd/system/holdfast.service"
+systemd-analyze verify --man=no "$work/root/usr/lib/systemd/system/holdfast.service" 2>&1 | tee "$work/verify"
+[ ! -s "$work/verify" ]
+echo "packaging: all well"

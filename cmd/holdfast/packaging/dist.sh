@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Makes what a release consists of in dist/: dist.sh [folder]. One archive a platform, a Debian
+# package an architecture, and their checksums. Two runs on one revision make the same bytes.
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+out=${1:-dist}
+go=${GO:-go}
+files=cmd/holdfast/packaging
+version=$(sed -n 's/^const HoldfastVersion = "\(.*\)"$/\1/p' protocol/version.go)
+# Archives carry the time of the commit.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
+rm -rf "$out"
+mkdir -p "$out"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# build OS ARCH FILE: a static binary that names no folder of this machine.
+build() {
+	CGO_ENABLED=0 GOOS=$1 GOARCH=$2 "$go" build -trimpath -ldflags "-s -w -buildid=" -o "$3" ./cmd/holdfast
+}
+
+# archive OS ARCH
+archive() {
+	local name=holdfast-$version-$1-$2
+	mkdir -p "$work/$name"
+	build "$1" "$2" "$work/$name/holdfast"
+	cp LICENSE README.md CHANGELOG.md "$files/holdfast.service" "$files/holdfast.env" "$work/$name"
+	chmod -R u=rwX,go=rX "$work/$name"
+	tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "$name" |
+		gzip -9n >"$out/$name.tar.gz"
+}
+
+# deb ARCH: from the binary that archive has built.
+deb() {
+	local root=$work/deb-$1
+	mkdir -p "$root/DEBIAN" "$root/usr/bin" "$root/usr/lib/systemd/system" "$root/usr/lib/sysusers.d" \
+		"$root/etc/holdfast" "$root/usr/share/doc/holdfast"
+	cp "$work/holdfast-$version-linux-$1/holdfast" "$root/usr/bin/"
+	cp "$files/holdfast.service" "$root/usr/lib/systemd/system/"
+	cp "$files/holdfast.sysusers" "$root/usr/lib/sysusers.d/holdfast.conf"
+	cp "$files/holdfast.env" "$root/etc/holdfast/"
+	cp LICENSE "$root/usr/share/doc/holdfast/copyright"
+	echo /etc/holdfast/holdfast.env >"$root/DEBIAN/conffiles"
+	sed "s/@VERSION@/$version/; s/@ARCH@/$1/" "$files/deb/control" >"$root/DEBIAN/control"
+	cp "$files/deb/postinst" "$files/deb/prerm" "$files/deb/postrm" "$root/DEBIAN/"
+	chmod -R u=rwX,go=rX "$root"
+	chmod 0755 "$root/DEBIAN/postinst" "$root/DEBIAN/prerm" "$root/DEBIAN/postrm"
+	find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
+	dpkg-deb --build --root-owner-group -Zxz "$root" "$out/holdfast_${version}_$1.deb" >/dev/null
+}
+
+for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do
+	archive "${platform%/*}" "${platform#*/}"
+done
+if command -v dpkg-deb >/dev/null; then
+	deb amd64
+	deb arm64
+else
+	echo "dist: no Debian packages, because there is no dpkg-deb" >&2
+fi
+(cd "$out" && sha256sum -- *.tar.gz $(ls -- *.deb 2>/dev/null) >SHA256SUMS)
+ls -l "$out"

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server"
+)
+
+// TestPackagingNamesFlags: the files of packaging/ set variables that the program reads.
+func TestPackagingNamesFlags(t *testing.T) {
+	known := make(map[string]bool)
+	for _, o := range options(new(server.Config)) {
+		known[o.env()], known["--"+o.name] = true, true
+	}
+	name := regexp.MustCompile(`\bHOLDFAST_[A-Z_]+|--[a-z]+-(?:timeout|memory|clients)\b`)
+	found := 0
+	for _, file := range []string{"holdfast.service", "holdfast.env", "Dockerfile", "compose.yaml"} {
+		text, err := os.ReadFile(filepath.Join("packaging", file))
+		require.NoError(t, err)
+		for _, m := range name.FindAllString(string(text), -1) {
+			found++
+			require.True(t, known[m], "%s names %s, which is no flag", file, m)
+		}
+	}
+	require.Greater(t, found, 10)
+}
