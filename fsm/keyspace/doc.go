@@ -33,5 +33,5 @@
 //	prefetch.go   memory read ahead of a search
 //	size.go       what an item counts for
 //
-// The parent's DESIGN.md says why it is so, and what was refused.
+// DESIGN.md says why it is so, and what was refused.
 package keyspace
