@@ -2,16 +2,14 @@ package protocol
 
 import "slices"
 
-// categoryNames are the ACL categories in Redis's order, those of types that
-// Holdfast has not included.
+// categoryNames are the ACL categories in Redis's order, of all types, also types that Holdfast lacks.
 var categoryNames = []string{
 	"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string",
 	"bitmap", "hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow",
 	"blocking", "dangerous", "connection", "transaction", "scripting",
 }
 
-// groupCategories are the categories that a group's rows are in when they do not
-// name others.
+// groupCategories are the categories of a group's rows that name none.
 var groupCategories = map[Group]string{
 	GroupString:       "string",
 	GroupGeneric:      "keyspace",
@@ -55,6 +53,6 @@ func (c *Command) InCategory(name string) bool {
 	if c.Categories != nil {
 		return slices.Contains(c.Categories, name)
 	}
-	// A container does nothing by itself: its subcommands are in categories.
+	// A container does nothing by itself: the subcommands are in categories.
 	return c.Subcommands == nil && name != "" && groupCategories[c.Group] == name
 }

@@ -56,8 +56,7 @@ const (
 // KeyFlags say what a command does with a key, in the words of COMMAND INFO.
 type KeyFlags uint16
 
-// One of the first four says what happens to the key as a whole; the others what
-// happens to its value.
+// One of the first four says what happens to the key as a whole, the others what happens to the value.
 const (
 	KeyRW KeyFlags = 1 << iota
 	KeyRO
@@ -75,8 +74,8 @@ const (
 // KeySpec says which words of a command line are keys. The name of the command is
 // word 0; a subcommand's name is word 1.
 type KeySpec struct {
-	// Index is the first key's position or, with Counted, that of the number of
-	// keys; the keys begin behind it.
+	// Index is the position of the first key or, with Counted, of the number of keys, behind which the
+	// keys begin.
 	Index int
 	// Last is the last key's position relative to Index; -1 is the last word.
 	// Without meaning when Counted.
@@ -94,7 +93,7 @@ type KeySpec struct {
 // ArgType is the type of an argument, in the words of COMMAND DOCS.
 type ArgType string
 
-// The types. A oneof is one of its Args, a block all of them in order.
+// The types. A oneof is one of Args, a block all of Args in order.
 const (
 	ArgString    ArgType = "string"
 	ArgInteger   ArgType = "integer"

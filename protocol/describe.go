@@ -47,8 +47,8 @@ var keyFlagNames = []struct {
 // CountCommands is the reply to COMMAND COUNT.
 func CountCommands() Value { return Integer(int64(len(Commands()))) }
 
-// DescribeCommands is the reply to COMMAND INFO with these names; without names,
-// and to COMMAND, all commands. A name that is none is answered with null.
+// DescribeCommands is the reply to COMMAND INFO with these names, or, without names, to COMMAND: all
+// commands. The reply to an unknown name is null.
 func DescribeCommands(names [][]byte) Value {
 	rows := Commands()
 	if len(names) == 0 {
@@ -69,7 +69,7 @@ func DescribeCommands(names [][]byte) Value {
 	return Array(elems...)
 }
 
-// describe is the row as COMMAND INFO has it.
+// describe is the row in the form of COMMAND INFO.
 func (c *Command) describe() Value {
 	first, last, step := c.Range()
 	specs := make([]Value, len(c.KeySpecs))
@@ -124,8 +124,8 @@ func (f KeyFlags) names() []string {
 	return names
 }
 
-// describe is the spec as COMMAND INFO has it: how to find the first key (or the
-// number of keys), then how to find the others.
+// describe is the spec in the form of COMMAND INFO: how to find the first key (or the number of keys),
+// then how to find the others.
 func (s *KeySpec) describe() Value {
 	var elems []Value
 	if s.Notes != "" {

@@ -1,5 +1,5 @@
-// Package protocol holds the words of Holdfast: what travels on the wire and in
-// the log. It keeps no state and does no I/O.
+// Package protocol holds the words of Holdfast: the formats of the wire and of the log. It keeps no state
+// and does no I/O of its own.
 //
 // It promises:
 //   - a bounded request reader ([Reader]): no request makes it panic, recurse,
@@ -10,7 +10,7 @@
 //   - error rows ([Error]) that say whether a failed command may have been applied;
 //   - the codec of the log entry ([EntryWriter], [DecodeEntry]).
 //
-// It does not know what a command means: that is package fsm.
+// Package fsm knows what a command means.
 //
 // Start reading at [Commands], then [Value], then entry.go.
 package protocol

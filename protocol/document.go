@@ -1,7 +1,7 @@
 package protocol
 
-// DocumentCommands is the reply to COMMAND DOCS with these names; without names,
-// all commands. Names of no command are left out.
+// DocumentCommands is the reply to COMMAND DOCS with these names, or, without names, for all commands.
+// Unknown names are left out.
 func DocumentCommands(names [][]byte) Value {
 	var elems []Value
 	if len(names) == 0 {
@@ -20,8 +20,8 @@ func DocumentCommands(names [][]byte) Value {
 	return Map(elems...)
 }
 
-// once returns a function that answers as f does and calls it once for each row: a
-// client may ask for the same row tens of thousands of times in one command.
+// once returns a function that remembers f's reply for each row: a client may ask for the same row tens
+// of thousands of times in one command.
 func once(f func(*Command) Value) func(*Command) Value {
 	made := make(map[*Command]Value)
 	return func(row *Command) Value {
@@ -34,7 +34,7 @@ func once(f func(*Command) Value) func(*Command) Value {
 	}
 }
 
-// document is the row as COMMAND DOCS has it.
+// document is the row in the form of COMMAND DOCS.
 func (c *Command) document() Value {
 	elems := []Value{
 		Bulk("summary"), Bulk(c.Summary),
@@ -63,8 +63,8 @@ func (c *Command) document() Value {
 	return Map(elems...)
 }
 
-// documentArgs describes arguments; keys counts the key arguments so far, as the
-// first of them is described by the row's first key spec, and so on.
+// documentArgs describes arguments. keys counts the key arguments so far: the row's first key spec
+// belongs to the first key argument, and so on.
 func documentArgs(args []Arg, keys *int64) Value {
 	elems := make([]Value, len(args))
 	for i := range args {

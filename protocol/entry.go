@@ -32,10 +32,9 @@ import (
 // Versions 1 and 2 have no memory limit. In version 1 EXEC compares the versions
 // of keys alone: see watch.go in fsm.
 
-// EntryVersion is the version of the entry format. It also names the version
-// of everything an entry's meaning rests on: the script engine and the budgets
-// of fsm. A node applies older ones as the releases that wrote them did, and when it
-// meets a higher one it stops with a clear message.
+// EntryVersion is the version of the entry format, and of everything that the meaning of an entry rests
+// on: the script engine and the budgets of fsm. A node applies older entries as the releases that
+// wrote them did. At an entry of a higher version it stops with a clear message.
 const EntryVersion = 3
 
 // versionMemoryLimit is the first version of the entry that has a memory limit.
@@ -57,18 +56,18 @@ type Origin struct {
 // Batch is the unit that is applied at most once.
 type Batch struct {
 	Origin Origin
-	// Low: no batch of this session below it will be proposed any more.
+	// Low: no batch of this session with a lower number will be proposed any more.
 	Low uint64
 	Seq uint64
 	// Body holds the requests: read them with [NextRequest].
 	Body string
 }
 
-// Request is one command as it stands in a batch.
+// Request is one command in a batch.
 type Request struct {
 	DB int
-	// Args are the command's words; Args[0] is the name in lower case. They
-	// share memory with the entry: whoever keeps one beyond Apply clones it.
+	// Args are the command's words; Args[0] is the name in lower case. The words share memory with the
+	// entry: clone a word to keep it beyond Apply.
 	Args []string
 }
 
@@ -85,15 +84,15 @@ func AppendRequest(body []byte, db int, name string, args [][]byte) []byte {
 	return body
 }
 
-// NextRequest decodes the first request of body into r, reusing r.Args, and
-// returns the rest. It allocates only to grow r.Args.
+// NextRequest decodes the first request of body into r, reusing r.Args, and returns the rest. It
+// allocates only to grow r.Args.
 func NextRequest(body string, r *Request) (rest string, err error) {
 	db, body, ok := uvarint(body)
 	if !ok || db >= MaxDatabases {
 		return "", fmt.Errorf("%w: database", ErrCorruptEntry)
 	}
 	n, body, ok := uvarint(body)
-	// Every argument takes at least its length byte, which bounds what a lying count can cost.
+	// Every argument takes at least a length byte, which bounds the cost of a lying count.
 	if !ok || n == 0 || n > uint64(len(body)) {
 		return "", fmt.Errorf("%w: argument count", ErrCorruptEntry)
 	}
@@ -114,9 +113,9 @@ func NextRequest(body string, r *Request) (rest string, err error) {
 // EntryWriter builds one entry.
 type EntryWriter struct{ buf []byte }
 
-// NewEntry starts an entry. stampMillis is cluster time, wallOffsetMillis what must be added to it
-// to get Unix time, memoryLimitBytes what the keys may take (0: no limit). buf is reused from its
-// start; it may be nil.
+// NewEntry starts an entry. stampMillis is cluster time, wallOffsetMillis Unix time less cluster time,
+// memoryLimitBytes the memory that keys may take (0: no limit). buf is reused from the start and may be
+// nil.
 func NewEntry(buf []byte, stampMillis, wallOffsetMillis int64, memoryLimitBytes uint64) *EntryWriter {
 	buf = append(buf[:0], EntryVersion)
 	buf = binary.AppendVarint(buf, stampMillis)
@@ -129,7 +128,7 @@ func (w *EntryWriter) Add(o Origin, low, seq uint64, body []byte) {
 	w.buf = AppendBatch(w.buf, o, low, seq, body)
 }
 
-// AddBatches appends what [AppendBatch] made.
+// AddBatches appends batches made by [AppendBatch].
 func (w *EntryWriter) AddBatches(batches []byte) { w.buf = append(w.buf, batches...) }
 
 // AppendBatch appends one batch of an entry to dst.
@@ -148,7 +147,7 @@ func (w *EntryWriter) Len() int { return len(w.buf) }
 // Bytes is the entry. The writer must not be used afterwards.
 func (w *EntryWriter) Bytes() []byte { return w.buf }
 
-// Entry is a decoded entry's head; its batches are read with [Entry.Next].
+// Entry is the head of a decoded entry. [Entry.Next] reads the batches.
 type Entry struct {
 	Version          byte
 	StampMillis      int64
@@ -157,8 +156,8 @@ type Entry struct {
 	rest             string
 }
 
-// DecodeEntry reads an entry's head. It returns [ErrCorruptEntry], or an error
-// that names the version when a newer Holdfast wrote the entry.
+// DecodeEntry reads an entry's head. The error is [ErrCorruptEntry], or names the version if a newer
+// Holdfast wrote the entry.
 func DecodeEntry(data string) (Entry, error) {
 	var e Entry
 	if data == "" {
@@ -186,7 +185,7 @@ func DecodeEntry(data string) (Entry, error) {
 	return e, nil
 }
 
-// Next decodes the next batch into b and reports whether there was one.
+// Next decodes the next batch into b, and returns false at the end.
 func (e *Entry) Next(b *Batch) (bool, error) {
 	if e.rest == "" {
 		return false, nil

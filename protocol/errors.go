@@ -2,19 +2,19 @@ package protocol
 
 import "strings"
 
-// Outcome says whether a command that was answered with an error may have been
-// applied. Forwarding, clients' retries and the partition tests read it.
+// Outcome says whether a command may have been applied although the reply is an error. Forwarding,
+// clients' retries and the partition tests read it.
 type Outcome uint8
 
 const (
 	// OutcomeNone: surely not applied; the command may be sent again.
 	OutcomeNone Outcome = iota
-	// OutcomeUnknown: it may have been applied, or may still be.
+	// OutcomeUnknown: the command may have been applied, or may still be.
 	OutcomeUnknown
 )
 
-// Error is an error row: a reply whose text is an interface. Its prefix is the
-// first word, by which client libraries decide whether to send the command again.
+// Error is an error row: a reply whose text clients rely on. The prefix is the first word, by which
+// client libraries decide whether to send the command again.
 type Error struct {
 	Prefix  string
 	Text    string
@@ -27,8 +27,8 @@ func (e *Error) Error() string { return e.Prefix + " " + e.Text }
 // Value is the row as a reply.
 func (e *Error) Value() Value { return Value{Kind: KindError, Str: e.Error()} }
 
-// The rows that need no more than themselves. Where Redis has the error the text is
-// Redis's own to the letter, since client libraries match on it.
+// The rows without parameters. An error that Redis has too bears Redis's text to the letter, since
+// client libraries match on the text.
 var (
 	ErrSyntax         = errRow("syntax error")
 	ErrNotInteger     = errRow("value is not an integer or out of range")
@@ -60,9 +60,9 @@ var (
 	ErrNotBusy        = &Error{Prefix: "NOTBUSY", Text: "No scripts in execution right now."}
 )
 
-// The rows of a cluster that cannot take a command now. Stock clients send again what is
-// answered with CLUSTERDOWN or TRYAGAIN, so these say that it surely was not applied;
-// UNCERTAIN is a prefix that no client knows, and so none sends again.
+// The rows of a cluster that cannot take a command now. Stock clients repeat a command after CLUSTERDOWN
+// or TRYAGAIN, so both mean that the command surely was not applied. No client knows the prefix
+// UNCERTAIN, so no client repeats the command.
 var (
 	ErrNoLeader  = &Error{Prefix: "CLUSTERDOWN", Text: "No leader is known, the command was not applied"}
 	ErrStopping  = &Error{Prefix: "CLUSTERDOWN", Text: "This node is stopping, the command was not applied"}
@@ -79,7 +79,7 @@ func InvalidExpire(command string) *Error {
 	return errRow("invalid expire time in '" + command + "' command")
 }
 
-// ExecAbortedBy is the answer to an EXEC that was itself refused with cause.
+// ExecAbortedBy is the reply to an EXEC that was itself refused with cause.
 func ExecAbortedBy(cause *Error) *Error {
 	text := cause.Text
 	if cause.Prefix != "ERR" {
@@ -94,10 +94,10 @@ func Err(text string) Value { return Value{Kind: KindError, Str: "ERR " + text} 
 // ErrValue is an error reply with a prefix of its own: "WRONGTYPE Operation …".
 func ErrValue(line string) Value { return Value{Kind: KindError, Str: line} }
 
-// OutcomeOf classifies the text of an error reply, of Holdfast or of Redis. A prefix
-// that it does not know says nothing, and so does an error that a script raised: what
-// the script wrote before stays, unless the error says [Undone]. A script that returns an
-// error of its own making ("ERR busy") after it has written cannot be told from a refusal.
+// OutcomeOf classifies the text of an error reply, of Holdfast or of Redis. The outcome is unknown for
+// an unknown prefix, and for an error raised by a script: the writes of the script stay, unless the
+// error says [Undone]. A script that returns an error of its own making ("ERR busy") after a write
+// cannot be told from a refusal.
 func OutcomeOf(line string) Outcome {
 	prefix, _, _ := strings.Cut(line, " ")
 	if refusals[prefix] == 0 || raisedByScript(line) {
@@ -106,23 +106,23 @@ func OutcomeOf(line string) Outcome {
 	return OutcomeNone
 }
 
-// raisedByScript reports whether line ends as Redis ends an error that ended a
-// script: "script: <sha>, on @user_script:1."
+// raisedByScript reports whether line ends like an error of Redis that ended a script: "script: <sha>,
+// on @user_script:1."
 func raisedByScript(line string) bool {
 	at := strings.LastIndex(line, ", on @user_script:")
 	return at >= 0 && strings.Contains(line[:at], "script: ") && !strings.Contains(line[:at], ", "+Undone+" script: ")
 }
 
-// Undone is what the error of a script that was stopped says of what it wrote.
+// Undone stands in the error of a stopped script whose writes were undone.
 const Undone = "what it did is undone"
 
-// Retried reports whether a stock client sends a command again by itself that was answered so.
+// Retried reports whether a stock client repeats a command by itself after this error.
 func Retried(line string) bool {
 	prefix, _, _ := strings.Cut(line, " ")
 	return refusals[prefix] == retried
 }
 
-// refusal is what stock clients do about an error that is sent in place of doing anything.
+// refusal says what stock clients do about an error whose command was not tried.
 type refusal uint8
 
 const (
@@ -130,7 +130,7 @@ const (
 	retried                     // go-redis, redis-py or ioredis sends the command again
 )
 
-// refusals are the prefixes of errors that are sent in place of doing anything.
+// refusals are the prefixes of errors whose command was not tried.
 var refusals = map[string]refusal{
 	"LOADING": retried, "READONLY": retried, "MASTERDOWN": retried, "CLUSTERDOWN": retried, "TRYAGAIN": retried, "NOREPLICAS": retried,
 

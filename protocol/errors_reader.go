@@ -1,7 +1,6 @@
 package protocol
 
-// The errors of the request reader, in the words of Redis. Each is the last
-// reply of its connection.
+// The errors of the request reader, in the words of Redis. Each is the last reply of a connection.
 var (
 	errMultibulkLength          = protocolError("invalid multibulk length")
 	errMultibulkUnauthenticated = protocolError("unauthenticated multibulk length")

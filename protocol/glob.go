@@ -2,28 +2,24 @@ package protocol
 
 import "math"
 
-// Match reports whether s matches the glob pattern, with the meaning of Redis's
-// patterns: * is any run of bytes, ? any byte, [a-c] and [^a-c] a byte of a class
-// or one outside of it, and \ takes the next byte for itself. nocase ignores the
-// case of ASCII letters.
+// Match reports whether s matches the glob pattern, with the meaning of Redis's patterns: * is any run
+// of bytes, ? any byte, [a-c] and [^a-c] a byte in a class or outside, and \ takes the next byte
+// literally. nocase ignores the case of ASCII letters.
 //
-// Redis's own oddities are kept, since clients see them: a class that is not
-// closed ends with the pattern, a range compares signed bytes, an escape in a
-// class heeds the case always, and the empty string matches no pattern of several
-// stars. One is not: * alone matches the empty string too, because the commands
-// of Redis that take patterns treat it so before they match.
+// Redis's own oddities are kept, since clients see them: a class that is not closed ends with the
+// pattern, a range compares signed bytes, an escape in a class heeds the case always, and the empty
+// string matches no pattern of several stars. But * alone matches the empty string too, as Redis's
+// commands treat that pattern before they match.
 //
-// The time is at most proportional to len(pattern) times len(s): only the last
-// star is ever tried again. An earlier one need not be: what it could give up,
-// the last one can take as well.
+// The time is at most proportional to len(pattern) times len(s): only the last star is tried again. An
+// earlier star need not be: bytes that it could give up, the last star can take as well.
 func Match(pattern, s string, nocase bool) bool {
 	steps := int64(math.MaxInt64)
 	return MatchSteps(pattern, s, nocase, &steps)
 }
 
-// MatchSteps is [Match] for who matches many strings and must not take long over
-// it: it takes a step off *steps for every byte of the pattern that it looks at, and
-// where none are left it returns false and leaves *steps negative.
+// MatchSteps is [Match] with a budget, for many strings: each byte of the pattern that is looked at takes
+// a step off *steps. Without steps left MatchSteps returns false and leaves *steps negative.
 func MatchSteps(pattern, s string, nocase bool, steps *int64) bool {
 	if s == "" {
 		return pattern == "" || pattern == "*"
@@ -99,7 +95,7 @@ func matchClass(pattern string, p int, c byte, nocase bool) (next int, ok bool) 
 	return min(p+1, len(pattern)), in != inverted
 }
 
-// inRange orders the ends of the range before it folds their case, as Redis does.
+// inRange orders the ends of the range before folding the case, as Redis does.
 func inRange(from, to, c byte, nocase bool) bool {
 	if int8(from) > int8(to) {
 		from, to = to, from

@@ -2,8 +2,8 @@ package protocol
 
 import "strings"
 
-// The words in which the rows of the table write their argument grammar. They are
-// values that are changed by copy: text("value").after("IFEQ").opt().
+// The words of the argument grammar of the table's rows. They are values, and a method returns a changed
+// copy: text("value").after("IFEQ").opt().
 
 func text(name string) Arg     { return Arg{Name: name, Type: ArgString} }
 func integer(name string) Arg  { return Arg{Name: name, Type: ArgInteger} }
@@ -12,7 +12,7 @@ func key(name string) Arg      { return Arg{Name: name, Type: ArgKey} }
 func pattern(name string) Arg  { return Arg{Name: name, Type: ArgPattern} }
 func unixTime(name string) Arg { return Arg{Name: name, Type: ArgUnixTime} }
 
-// token is a word that stands for itself.
+// token is a literal word.
 func token(word string) Arg {
 	return Arg{Name: strings.ToLower(word), Type: ArgPureToken, Token: word}
 }
@@ -67,7 +67,7 @@ func (s KeySpec) noted(notes string) KeySpec {
 	return s
 }
 
-// plain says what happens to the key when none of the option words is there.
+// plain says what happens to the key without any of the option words.
 func (s KeySpec) plain(flags KeyFlags, unless ...string) KeySpec {
 	s.Flags |= KeyVariableFlags
 	s.Plain, s.Unless = flags, unless

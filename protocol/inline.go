@@ -32,10 +32,10 @@ func (r *Reader) inline(buf []byte) (int, error) {
 	}
 }
 
-// splitWord takes the first word off line by the rules of redis-cli: "double
-// quotes" know \n \r \t \b \a \xHH and escape any other byte, 'single quotes' know
-// \' alone, and a closing quote ends the word. The word overwrites line's own bytes,
-// as it is never longer than its source. It is nil at the end of the line.
+// splitWord takes the first word off line by the rules of redis-cli: "double quotes" know \n \r \t \b
+// \a \xHH and escape any other byte, 'single quotes' know \' alone, and a closing quote ends the word.
+// The word, which is never longer than the source, overwrites the bytes of line. At the end of the
+// line the word is nil.
 func splitWord(line []byte) (word, rest []byte, err error) {
 	line = bytes.TrimLeft(line, " \n\r\t\v\f")
 	if len(line) == 0 {
@@ -80,7 +80,7 @@ func splitQuoted(line []byte, i int, quote byte, word []byte) (_, rest []byte, e
 	return nil, nil, errUnbalancedQuotes
 }
 
-// unescape reads what follows a backslash at line[i-1] and returns where it ends.
+// unescape reads the escape behind a backslash at line[i-1] and returns the end of the escape.
 func unescape(line []byte, i int) (c byte, next int) {
 	switch c = line[i]; c {
 	case 'n':

@@ -41,9 +41,9 @@ func (c *Command) Range() (first, last, step int) {
 	return first, last, step
 }
 
-// KeyPositions returns where the keys are in a command line, of which words[0] is
-// the command's name (and words[1] the subcommand's, if it is one). A line that
-// the row's arity or its own count of keys does not allow is an error, an [*Error].
+// KeyPositions returns the positions of the keys in a command line. words[0] is the command's name, and
+// words[1] the subcommand's, if there is any. The error, an [*Error], is for a line that does not fit
+// the row's arity or the line's own count of keys.
 func (c *Command) KeyPositions(words [][]byte) ([]int, error) {
 	if !c.CheckArity(len(words)) {
 		return nil, errKeysArity
@@ -99,8 +99,8 @@ func (s *KeySpec) flagsFor(words [][]byte) KeyFlags {
 	return s.Plain
 }
 
-// GetKeys is the reply to COMMAND GETKEYS with this command line; withFlags, that
-// to COMMAND GETKEYSANDFLAGS, which adds what happens to each key.
+// GetKeys is the reply to COMMAND GETKEYS with this command line, or, withFlags, to COMMAND
+// GETKEYSANDFLAGS, which adds what happens to each key.
 func GetKeys(line [][]byte, withFlags bool) Value {
 	c, _ := Find(line)
 	switch {

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// FormatG writes f as C's printf writes it with %.<precision>g: the shorter of
-// the fixed and the exponent form, without trailing zeros, exponents of at
-// least two digits. Requires: f is finite.
+// FormatG writes f as C's printf does with %.<precision>g: the shorter of the fixed and the exponent
+// form, without trailing zeros, exponents of at least two digits. Requires: f is finite.
 func FormatG(f float64, precision int) string {
 	s := strconv.FormatFloat(f, 'e', precision-1, 64)
 	mantissa, exponent, _ := strings.Cut(s, "e")

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// ReplyLimits bound what one reply can make its reader hold.
+// ReplyLimits bound the memory and the depth of one reply.
 type ReplyLimits struct {
 	// MaxBytes is about the most memory a reply can take.
 	MaxBytes int
@@ -19,8 +19,8 @@ type ReplyLimits struct {
 	MaxDepth int
 }
 
-// DefaultReplyLimits leave room for what a server answers to KEYS * with some
-// million keys. Replies of Redis and Holdfast nest a dozen deep, those of scripts a hundred.
+// DefaultReplyLimits leave room for the reply to KEYS * with some million keys. Replies of Redis and
+// Holdfast nest a dozen deep, replies of scripts a hundred.
 func DefaultReplyLimits() ReplyLimits { return ReplyLimits{MaxBytes: 512 << 20, MaxDepth: 256} }
 
 var (
@@ -31,18 +31,17 @@ var (
 )
 
 const (
-	// valueBytes is the memory that an element takes beside its text.
+	// valueBytes is the memory of an element beside the text.
 	valueBytes = 64
-	// firstSlots is how many elements get room before any has arrived.
+	// firstSlots is the number of elements that get room before any has arrived.
 	firstSlots = 64
-	// firstBytes is how much of a long string gets room before it has arrived.
+	// firstBytes is the number of bytes of a long string that get room before they have arrived.
 	firstBytes = 64 << 10
 )
 
-// ReadValue reads one reply of either RESP version, within [DefaultReplyLimits].
-// It returns io.EOF when r ends before the first byte, and io.ErrUnexpectedEOF
-// when it ends later. Attributes are read and dropped; of verbatim strings the
-// format is. Streamed strings and aggregates, which no server sends, are corrupt.
+// ReadValue reads one reply of either RESP version, within [DefaultReplyLimits]. The error is io.EOF if
+// r ends before the first byte, and io.ErrUnexpectedEOF if r ends later. Attributes and the formats of
+// verbatim strings are dropped. Streamed strings and aggregates, which no server sends, are corrupt.
 func ReadValue(r *bufio.Reader) (Value, error) { return DefaultReplyLimits().Read(r) }
 
 // Read is [ReadValue] within l.
@@ -61,7 +60,7 @@ func (l ReplyLimits) Read(r *bufio.Reader) (Value, error) {
 // oneLine makes a text fit for a line of RESP, as Redis does with error texts.
 var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
 
-// replyReader reads one reply; budget is the memory that may still be taken.
+// replyReader reads one reply. budget is the memory that is left for it.
 type replyReader struct {
 	r      *bufio.Reader
 	budget int
@@ -74,7 +73,7 @@ func (p *replyReader) value(depth int) (Value, error) {
 			return Value{}, err
 		}
 		if mark == '|' {
-			// An attribute stands before the value that it describes.
+			// An attribute stands before the value.
 			if _, err := p.aggregate(KindMap, text, depth); err != nil {
 				return Value{}, err
 			}
@@ -84,7 +83,7 @@ func (p *replyReader) value(depth int) (Value, error) {
 	}
 }
 
-// rest reads what follows a value's first line.
+// rest reads a value behind the first line.
 func (p *replyReader) rest(mark byte, text []byte, depth int) (Value, error) {
 	switch mark {
 	case '+':
@@ -146,7 +145,7 @@ func scalar3(mark byte, text []byte) (Value, error) {
 	return Value{}, check(false, mark, text)
 }
 
-// parseDouble reads what [FormatDouble] writes, and the nan that C may give a sign.
+// parseDouble reads the form of [FormatDouble], and nan with a sign, as C may write it.
 func parseDouble(s string) (float64, error) {
 	if s == "-nan" {
 		return math.NaN(), nil
@@ -161,7 +160,7 @@ func check(ok bool, mark byte, text []byte) error {
 	return fmt.Errorf("%w: %q", ErrCorruptReply, append([]byte{mark}, text[:min(len(text), 40)]...))
 }
 
-// line reads a line and takes it apart. The text is valid until the next read.
+// line reads a line: kind and text. The text is valid until the next read.
 func (p *replyReader) line() (mark byte, text []byte, err error) {
 	line, err := p.r.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
@@ -179,7 +178,7 @@ func (p *replyReader) line() (mark byte, text []byte, err error) {
 	return line[0], line[1 : len(line)-2], nil
 }
 
-// longLine finishes a line that is longer than r's buffer.
+// longLine finishes a line that is longer than the buffer of r.
 func (p *replyReader) longLine(line []byte) ([]byte, error) {
 	for {
 		more, err := p.r.ReadSlice('\n')
@@ -201,7 +200,7 @@ func (p *replyReader) spend(n int) error {
 	return nil
 }
 
-// count reads the number in an aggregate's or a string's first line.
+// count reads the number in the first line of an aggregate or a string.
 func count(mark byte, text []byte) (int, error) {
 	n, ok := parseLength(text)
 	if !ok || n < 0 {
@@ -235,7 +234,7 @@ func (p *replyReader) bulk(kind Kind, mark byte, text []byte) (Value, error) {
 	return v, nil
 }
 
-// take reads n bytes, making room for them as they come.
+// take reads n bytes, and makes room as they come.
 func (p *replyReader) take(n int) (string, error) {
 	var b strings.Builder
 	b.Grow(min(n, firstBytes))

@@ -6,36 +6,34 @@ import (
 	"unsafe"
 )
 
-// ErrIncomplete is what [Reader.Next] returns when the buffer ends before the
-// command does: read more from the socket, then call again.
+// ErrIncomplete is returned by [Reader.Next] when the buffer ends before the command: read more from the
+// socket, then call again.
 var ErrIncomplete = errors.New("incomplete request")
 
-// Limits bound what one connection can make the server hold.
+// Limits bound the memory that one connection can make the server hold.
 type Limits struct {
-	// MaxArgs is the most words a command can have, its name included.
+	// MaxArgs is the most words of a command, the name included.
 	MaxArgs int
-	// MaxBulkBytes is the most bytes a word can have.
+	// MaxBulkBytes is the most bytes of a word.
 	MaxBulkBytes int
-	// MaxInlineBytes is the most bytes a line can have: an inline command, or
-	// the number behind a '*' or '$'.
+	// MaxInlineBytes is the most bytes of a line: an inline command, or the number behind a '*' or '$'.
 	MaxInlineBytes int
-	// MaxQueryBytes is the most bytes one command can have on the wire.
+	// MaxQueryBytes is the most bytes of a command on the wire.
 	MaxQueryBytes int
-	// Unauthenticated is set until AUTH has succeeded: 10 words of 16 KiB are
-	// then the most, as Redis has it.
+	// Unauthenticated is set until AUTH has succeeded. Until then 10 words of 16 KiB are the most, as in
+	// Redis.
 	Unauthenticated bool
 }
 
-// What a client that has not said who it is may send, as in Redis.
+// The limits of a client before AUTH, as in Redis.
 const (
 	unauthenticatedArgs      = 10
 	unauthenticatedBulkBytes = 16 << 10
 )
 
-// DefaultLimits are the limits of a server that was not told otherwise. Redis
-// takes two billion words of 512 MB; here a command becomes part of a log entry
-// that every node holds in memory and writes to disk while all others wait.
-// 65,536 words are more than any lock library sends, and cost 2.5 MB of slots.
+// DefaultLimits are the limits without configuration. Redis takes two billion words of 512 MB. Here a
+// command becomes part of a log entry, which every node holds in memory and writes to disk while later
+// entries wait. 65,536 words are more than any lock library sends, and cost 2.5 MB of slots.
 func DefaultLimits() Limits {
 	return Limits{
 		MaxArgs:        65_536,
@@ -45,25 +43,24 @@ func DefaultLimits() Limits {
 	}
 }
 
-// keepSlots is how many words' slots a Reader keeps from one command to the next.
+// keepSlots is the number of slots for words that a Reader keeps from one command to the next.
 const keepSlots = 256
 
-// span is where a word stands, from the command's first byte.
+// span is the place of a word, from the command's first byte.
 type span struct{ start, end int }
 
-// Reader finds the commands in a connection's bytes. It owns no buffer: the
-// caller reads from the socket into one of its own, calls [Reader.Next] until it
-// returns [ErrIncomplete], and keeps what was not consumed.
+// Reader finds the commands in a connection's bytes. The buffer is the caller's, who reads from the
+// socket into it, calls [Reader.Next] until [ErrIncomplete] comes, and keeps the rest.
 //
-// Between two commands a Reader holds nothing of the connection (see
-// [Reader.Idle]), so that it can be pooled together with the buffer.
+// Between two commands a Reader holds nothing of the connection (see [Reader.Idle]), and can be pooled
+// together with the buffer.
 //
-// Invariant: every byte is looked at once, however it arrives, and what is held
-// is proportional to the bytes that have arrived, never to what they announce.
+// Invariant: every byte is looked at once, in whatever pieces the bytes arrive. The memory is
+// proportional to the bytes that have arrived, never to a length that they announce.
 type Reader struct {
 	limits Limits
-	// pos is the first byte of the current command that is not parsed yet, and
-	// scanned how many bytes from there are known to hold no line end.
+	// pos is the first byte of the current command that is not parsed yet. scanned is the number of bytes
+	// from there that are known to hold no line end.
 	pos, scanned int
 	// want is the number of words still missing, 0 between commands; bulk is the
 	// length of the word at pos, or -1 before its header has been read.
@@ -77,7 +74,7 @@ type Reader struct {
 // NewReader returns a Reader.
 func NewReader(l Limits) *Reader { return &Reader{limits: l, bulk: -1} }
 
-// Reset makes the Reader as good as new, but for its memory.
+// Reset makes the Reader as good as new. The memory stays.
 func (r *Reader) Reset(l Limits) {
 	*r = Reader{limits: l, bulk: -1, spans: r.spans[:0], words: r.words[:0]}
 	r.recycle()
@@ -86,28 +83,27 @@ func (r *Reader) Reset(l Limits) {
 // SetLimits changes the limits from the next word on: after AUTH, or CONFIG SET.
 func (r *Reader) SetLimits(l Limits) { r.limits = l }
 
-// Idle reports whether no part of a command has been seen beyond what Next consumed.
+// Idle reports whether Next has consumed every byte it has seen.
 func (r *Reader) Idle() bool { return r.missing == 0 && r.failed == nil }
 
-// Memory is what the slots of the words take, in bytes.
+// Memory is the size of the slots of words, in bytes.
 func (r *Reader) Memory() int {
 	return cap(r.spans)*int(unsafe.Sizeof(span{})) + cap(r.words)*int(unsafe.Sizeof([]byte{}))
 }
 
-// Missing is a lower bound of the bytes that the current command still needs
-// after [ErrIncomplete]: at least 1, and all of a long word once its length is known.
-// It is what the client announced, not what should be allocated at once.
+// Missing is a lower bound of the bytes that the current command still needs after [ErrIncomplete]: at
+// least 1, and all of a long word once the length is known. The client announced that length, so the
+// caller must not allocate it at once.
 func (r *Reader) Missing() int { return max(1, r.missing) }
 
-// Next returns the words of the first command in buf and how many bytes of buf
-// are used up. The caller drops those bytes in any case. On [ErrIncomplete] it
-// calls again with the same remaining bytes (they may have moved) and more behind them.
-// Any other error is an *[Error] to be sent as the last reply before closing.
+// Next returns the words of the first command in buf and the number of bytes used up. The caller drops
+// those bytes in any case. After [ErrIncomplete] the caller calls again with the same remaining bytes
+// (which may have moved) and more behind them. Any other error is an *[Error] to be sent as the last
+// reply before closing.
 //
-// The words are slices of buf; the slice that holds them is reused by the next
-// call. There is always at least one word: empty lines, "*0" and "*-1" are passed
-// over as in Redis. Next may rewrite the bytes of an inline command while it
-// takes its quotes away. It does not allocate at steady state.
+// The words are slices of buf. The next call reuses the slice that holds them. There is always at least
+// one word: empty lines, "*0" and "*-1" are passed over as in Redis. Next removes the quotes of an
+// inline command in buf itself. At steady state Next does not allocate.
 func (r *Reader) Next(buf []byte) (words [][]byte, consumed int, err error) {
 	if r.failed != nil {
 		return nil, 0, r.failed
@@ -132,8 +128,7 @@ func (r *Reader) Next(buf []byte) (words [][]byte, consumed int, err error) {
 	return nil, consumed, ErrIncomplete
 }
 
-// stop notes why the current command cannot be returned; have is how many of its
-// bytes are there.
+// stop notes why the current command cannot be returned. have is the number of bytes that are there.
 func (r *Reader) stop(err error, have int) error {
 	r.missing = 1
 	if err == ErrIncomplete {
@@ -160,8 +155,8 @@ func (r *Reader) recycle() {
 	}
 }
 
-// command parses one command from the start of buf, and goes on where it stopped
-// when it is called again. It fills r.words and returns the command's size.
+// command parses one command from the start of buf into r.words and returns the command's size. The next
+// call goes on where the last one stopped.
 func (r *Reader) command(buf []byte) (int, error) {
 	if r.want == 0 {
 		if buf[0] != '*' {
@@ -203,7 +198,7 @@ func (r *Reader) count(buf []byte) (int, error) {
 	return int(max(n, 0)), nil
 }
 
-// word reads the next word: its header unless that has been read, then its bytes.
+// word reads the next word: the header, unless it has been read, and the bytes.
 func (r *Reader) word(buf []byte) error {
 	if r.bulk < 0 {
 		n, err := r.length(buf)
@@ -247,8 +242,8 @@ func (r *Reader) length(buf []byte) (int, error) {
 	return int(n), nil
 }
 
-// shortLength reads the headers that nearly all words have, of one or two digits;
-// a command of five words takes 60 ns with it and 100 ns without. size is 0 for any other.
+// shortLength reads a header of one or two digits, as nearly all words have. size is 0 for any other
+// header. A command of five words takes 60 ns with shortLength and 100 ns without.
 func shortLength(b []byte) (n, size int) {
 	if len(b) < 5 || b[0] != '$' {
 		return 0, 0
@@ -263,8 +258,8 @@ func shortLength(b []byte) (n, size int) {
 	return 0, 0
 }
 
-// line returns what stands between the mark at r.pos and the next CR, and moves
-// behind the CR and the byte after it, whatever that is.
+// line returns the bytes between the mark at r.pos and the next CR, and moves behind the CR and the next
+// byte, whatever that is.
 func (r *Reader) line(buf []byte, tooLong *Error) ([]byte, error) {
 	rest := buf[r.pos:]
 	at := bytes.IndexByte(rest[r.scanned:], '\r')
@@ -282,7 +277,7 @@ func (r *Reader) line(buf []byte, tooLong *Error) ([]byte, error) {
 		return nil, ErrIncomplete
 	}
 	r.pos, r.scanned = r.pos+at+2, 0
-	// A line that begins with its CR has no mark: its number is empty.
+	// A line that begins with the CR has no mark: the number is empty.
 	return rest[min(1, at):at], nil
 }
 

@@ -22,8 +22,8 @@ func joinUsage(args []Arg, separator string) string {
 	return strings.Join(words, separator)
 }
 
-// usage writes an argument in the notation of the Redis documentation: [x] is
-// optional, <a | b> is one of them, and "x [x ...]" is one or more.
+// usage writes an argument in the notation of the Redis documentation: [x] is optional, <a | b> a
+// choice, and "x [x ...]" at least one x.
 func (a *Arg) usage() string {
 	var s string
 	switch a.Type {
@@ -64,8 +64,8 @@ func (a *Arg) usage() string {
 // helpWidth is the width to which HELP texts are wrapped.
 const helpWidth = 78
 
-// Help is the reply to a container's HELP subcommand, in the layout of Redis: each
-// subcommand with its arguments, and under it what it does.
+// Help is the reply to a container's HELP subcommand, in the layout of Redis: each subcommand with
+// arguments, and the summary below.
 func (c *Command) Help() Value {
 	lines := []Value{
 		Simple(strings.ToUpper(c.Name) + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"),

@@ -2,12 +2,11 @@ package protocol
 
 import "strings"
 
-// quotedBytes is how much of a client's own words goes into an error text.
+// quotedBytes is the most bytes of a client's own words in an error text.
 const quotedBytes = 128
 
-// Resolve finds the row of a command line and checks the number of its words. The
-// error is the reply that Redis gives to a line that is no command of it; its
-// texts are matched by client libraries.
+// Resolve finds the row of a command line and checks the number of words. The error is Redis's reply to
+// an invalid line, whose texts client libraries match.
 func Resolve(words [][]byte) (*Command, *Error) {
 	c, container := Find(words)
 	switch {
@@ -43,8 +42,8 @@ func unknownCommand(words [][]byte) *Error {
 	return errRow("unknown command '" + quote(words[0]) + "', with args beginning with: " + args.String())
 }
 
-// quote cuts a client's word to what an error line can carry: no more than
-// quotedBytes, nothing behind a zero byte, and no line breaks.
+// quote makes a client's word fit for an error line: no more than quotedBytes, nothing behind a zero
+// byte, and no line breaks.
 func quote(word []byte) string {
 	s, _, _ := strings.Cut(string(word[:min(len(word), quotedBytes)]), "\x00")
 	return strings.NewReplacer("\r", " ", "\n", " ").Replace(s)

@@ -1,7 +1,7 @@
 package protocol
 
-// BodyLen returns the length of the first n requests of a batch's body: all of it if it has no
-// more, or if what stands there is no request.
+// BodyLen returns the length of the first n requests of a batch's body. It is the whole length if there
+// are no more requests, or if the body is corrupt.
 func BodyLen(body []byte, n int) int {
 	rest, ok := body, true
 	for ; n > 0 && len(rest) > 0; n-- {
@@ -12,7 +12,7 @@ func BodyLen(body []byte, n int) int {
 	return len(body) - len(rest)
 }
 
-// skipRequest returns what follows the first request.
+// skipRequest returns the bytes behind the first request.
 func skipRequest(body []byte) (rest []byte, ok bool) {
 	if _, body, ok = uvarint(body); !ok {
 		return nil, false

@@ -9,7 +9,7 @@ import (
 // longestName is more than any row's name has bytes; longer words name no command.
 const longestName = 32
 
-// table is what is built once from the rows.
+// table is built once from the rows.
 type table struct {
 	rows   []Command           // sorted by name, subcommands inside their containers
 	byName map[string]*Command // containers and subcommands alike
@@ -41,14 +41,13 @@ func sortRows(rows []Command) {
 // containers. The caller must not change them.
 func Commands() []Command { return theTable().rows }
 
-// Lookup finds a row by its full name in lower case: "set", "script",
-// "script|load".
+// Lookup finds a row by the full name in lower case: "set", "script", "script|load".
 func Lookup(name string) (*Command, bool) {
 	c, ok := theTable().byName[name]
 	return c, ok
 }
 
-// LookupBytes finds a row by its full name in any case, without allocating.
+// LookupBytes finds a row by the full name in any case, without allocating.
 func LookupBytes(name []byte) (*Command, bool) {
 	if len(name) > longestName {
 		return nil, false
@@ -59,11 +58,10 @@ func LookupBytes(name []byte) (*Command, bool) {
 	return c, ok
 }
 
-// Find finds the row of a command line: the subcommand's row where the first word
-// is a container and the second one of its subcommands. container is the row of
-// the first word; it is nil, as the command is, when that word names no command,
-// and command alone is nil when the second word names no subcommand. A container
-// by itself is its own row, as its arity speaks for it. Find does not allocate.
+// Find finds the row of a command line: the subcommand's row if the first word is a container and the
+// second word a subcommand. container is the row of the first word. Both are nil if the first word
+// names no command; command alone is nil if the second word names no subcommand. The row of a
+// container without a second word is the container's. Find does not allocate.
 func Find[W ~string | ~[]byte](words []W) (command, container *Command) {
 	if len(words) == 0 || len(words[0]) > longestName {
 		return nil, nil

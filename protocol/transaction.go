@@ -5,12 +5,11 @@ import (
 	"fmt"
 )
 
-// Watch is what WATCH saw of a key: EXEC runs only while nothing has happened to
-// it since.
+// Watch is a watched key: EXEC runs only if nothing has happened to the key since WATCH.
 type Watch struct {
 	DB  int
 	Key string
-	// Mark is what the state machine answered to WATCH. It alone knows what it means.
+	// Mark is the state machine's reply to WATCH, which has a meaning for the machine alone.
 	Mark uint64
 }
 

@@ -13,17 +13,15 @@ import (
 //	array, map, set, push                       uvarint count, then the elements
 //	null, null array, none                      nothing
 //
-// RESP would not do: it has two forms for most of these, and in the older one
-// some can no longer be told apart.
+// RESP would not do: most kinds have two forms there, and RESP2 gives different kinds the same form.
 
 // ErrCorruptValue is returned for bytes that are not a value.
 var ErrCorruptValue = errors.New("corrupt value")
 
-// maxValueDepth bounds the recursion of [DecodeValue]. No reply of this release
-// nests deeper than a script's can, which is far below.
+// maxValueDepth bounds the recursion of [DecodeValue], far above the depth of any reply of this release.
 const maxValueDepth = 1024
 
-// AppendValue appends v in the form that [DecodeValue] reads.
+// AppendValue appends v in the form of [DecodeValue].
 func AppendValue(dst []byte, v Value) []byte {
 	dst = append(dst, byte(v.Kind))
 	switch v.Kind {
@@ -40,17 +38,18 @@ func AppendValue(dst []byte, v Value) []byte {
 	return dst
 }
 
-// ValueEncoder makes the bytes of values, as [AppendValue] does, a part at a time. What it has left to do takes
-// no memory but for the values.
+// ValueEncoder makes the bytes of values, as [AppendValue] does, a part at a time. The parts to come take
+// no memory beside the values.
 type ValueEncoder struct {
 	levels [][]Value // what is left on each level of nesting
 	text   string    // what is left of a string
 }
 
-// NewValueEncoder encodes vs, one after the other.
+// NewValueEncoder returns an encoder of vs, one after the other.
 func NewValueEncoder(vs []Value) *ValueEncoder { return &ValueEncoder{levels: [][]Value{vs}} }
 
-// Append appends the next bytes, until dst has grown by limit or a few more, or everything is there: then it returns true.
+// Append appends the next bytes, until dst has grown by limit or a few bytes more. It returns true when
+// everything is there.
 func (e *ValueEncoder) Append(dst []byte, limit int) (_ []byte, done bool) {
 	for end := len(dst) + limit; len(dst) < end; {
 		if n := min(len(e.text), end-len(dst)); n > 0 {
@@ -99,7 +98,7 @@ func decodeValue(s string, depth int) (v Value, rest string, err error) {
 		v.Num, s, ok = varint(s)
 	case KindArray, KindMap, KindSet, KindPush:
 		var n uint64
-		// Every element takes at least its kind byte; and what is not there yet gets little room.
+		// Every element takes at least a kind byte. Elements that are not there yet get little room.
 		if n, s, ok = uvarint(s); !ok || n > uint64(len(s)) {
 			return v, "", fmt.Errorf("%w: count", ErrCorruptValue)
 		}
