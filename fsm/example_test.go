@@ -1,0 +1,54 @@
+package fsm_test
+
+import (
+	"fmt"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// printer is a sink that prints the replies of every batch.
+type printer struct{}
+
+func (printer) Wanted(protocol.Origin, uint64) bool { return true }
+
+func (printer) Done(o protocol.Origin, seq uint64, replies []protocol.Value, applied bool) {
+	fmt.Printf("%s/%d applied=%t", o.Node, seq, applied)
+	for _, reply := range replies {
+		fmt.Printf(" %q", reply.AppendTo(nil, protocol.RESP2))
+	}
+	fmt.Println()
+}
+
+// Two nodes want one lock, in one log entry. The second batch comes twice, and is applied once. The
+// lease ends when cluster time, which entries carry, has passed its deadline.
+func Example() {
+	acquire := func(token string) []byte {
+		return protocol.AppendRequest(nil, 0, "set", [][]byte{[]byte("lock"), []byte(token), []byte("NX"), []byte("PX"), []byte("30000")})
+	}
+	n1, n2 := protocol.Origin{Node: "n1", Epoch: 1}, protocol.Origin{Node: "n2", Epoch: 1}
+	m := fsm.New()
+	apply := func(stampMillis int64, add func(*protocol.EntryWriter)) {
+		entry := protocol.NewEntry(nil, stampMillis, 0, 0)
+		add(entry)
+		if err := m.Apply(entry.Bytes(), printer{}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	apply(1000, func(entry *protocol.EntryWriter) {
+		entry.Add(n1, 1, 1, acquire("a"))
+		entry.Add(n2, 1, 1, acquire("b"))
+		entry.Add(n2, 1, 1, acquire("b"))
+	})
+	apply(31_001, func(entry *protocol.EntryWriter) {
+		entry.Add(n2, 1, 2, acquire("b"))
+	})
+	due, _ := m.NextDue()
+	fmt.Println("the next lease ends at", due)
+	// Output:
+	// n1/1 applied=true "+OK\r\n"
+	// n2/1 applied=true "$-1\r\n"
+	// n2/1 applied=false
+	// n2/2 applied=true "+OK\r\n"
+	// the next lease ends at 61002
+}
