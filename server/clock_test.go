@@ -12,7 +12,7 @@ import (
 
 func TestBentClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newBentClock(replica.SystemClock())
+		c := newSkewedClock(replica.SystemClock())
 		start := time.Now()
 		time.Sleep(time.Second)
 		require.Equal(t, time.Second, c.Monotonic())

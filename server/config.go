@@ -124,7 +124,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reports all that is wrong with c, joined, so that an operator mends it in one go.
+// Validate returns every mistake in c, joined, so that an operator mends all of them at once.
 func (c *Config) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -196,7 +196,7 @@ func (c *Config) validateCluster() []error {
 	return errs
 }
 
-// validateExposure refuses to listen where strangers are without a way to tell them from friends.
+// validateExposure refuses to listen beyond loopback when clients or nodes need no credentials.
 func (c *Config) validateExposure() []error {
 	if c.Insecure {
 		return nil
@@ -211,7 +211,7 @@ func (c *Config) validateExposure() []error {
 	return errs
 }
 
-// Peers is the initial cluster by name. Without one it is this node alone.
+// Peers returns the peer addresses of the initial cluster by name; without InitialCluster, of this node alone.
 func (c *Config) Peers() (map[string]string, error) {
 	if c.InitialCluster == "" {
 		return map[string]string{c.Name: c.PeerAddr}, nil

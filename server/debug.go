@@ -15,10 +15,10 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// faults is what DEBUG can do to this node: jepsen/HOOKS.md specifies it. It is
-// nil without --debug; its methods then give the machine's clock and an undisturbed disk.
+// faults is what DEBUG can do to this node: jepsen/HOOKS.md specifies the subcommands. Without
+// --debug faults is nil, and its methods return the machine's clock and an undisturbed disk.
 type faults struct {
-	bent  *bentClock
+	skew  *skewedClock
 	store *store.Faults
 	node  *replica.Replica // set before clients are served
 
@@ -29,14 +29,14 @@ func newFaults(c DebugConfig) *faults {
 	if !c.Debug {
 		return nil
 	}
-	return &faults{bent: newBentClock(replica.SystemClock()), store: store.NewFaults()}
+	return &faults{skew: newSkewedClock(replica.SystemClock()), store: store.NewFaults()}
 }
 
 func (f *faults) clock() replica.Clock {
 	if f == nil {
 		return replica.SystemClock()
 	}
-	return f.bent
+	return f.skew
 }
 
 func (f *faults) disk() *store.Faults {
@@ -46,7 +46,7 @@ func (f *faults) disk() *store.Faults {
 	return f.store
 }
 
-// handler answers DEBUG's words for package frontend; nil without --debug.
+// handler answers subcommands of DEBUG for package frontend; nil without --debug.
 func (f *faults) handler() func([]string) (protocol.Value, bool) {
 	if f == nil {
 		return nil
@@ -54,7 +54,7 @@ func (f *faults) handler() func([]string) (protocol.Value, bool) {
 	return f.answer
 }
 
-// answer runs the words after DEBUG; known is false for those that are not about the node.
+// answer runs the words after DEBUG. known is false for subcommands that are not about the node.
 func (f *faults) answer(words []string) (reply protocol.Value, known bool) {
 	fold := func(i int) string {
 		if i >= len(words) {
@@ -115,25 +115,25 @@ func (f *faults) setClock(what string, words []string) error {
 	}
 	switch what {
 	case "jump":
-		f.bent.setJump(time.Duration(numbers[0])*time.Millisecond, 0)
+		f.skew.setJump(time.Duration(numbers[0])*time.Millisecond, 0)
 	case "strobe":
 		if numbers[1] <= 0 {
 			return errWords
 		}
-		f.bent.setJump(time.Duration(numbers[0])*time.Millisecond, time.Duration(numbers[1])*time.Millisecond)
+		f.skew.setJump(time.Duration(numbers[0])*time.Millisecond, time.Duration(numbers[1])*time.Millisecond)
 	case "rate":
 		if numbers[0] < 500 || numbers[0] > 2000 {
 			return errWords
 		}
-		f.bent.setRate(numbers[0])
+		f.skew.setRate(numbers[0])
 	case "ok":
-		f.bent.setJump(0, 0)
-		f.bent.setRate(1000)
+		f.skew.setJump(0, 0)
+		f.skew.setRate(1000)
 	}
 	return nil
 }
 
-// writes are the calls that DEBUG DISK disturbs: reading goes on.
+// writes are the calls that DEBUG DISK disturbs. Reads go on.
 var writes = []store.Op{store.OpStoreLogs, store.OpDeleteRange, store.OpSet, store.OpSnapshot}
 
 func (f *faults) setDisk(what string, words []string) error {
@@ -172,7 +172,7 @@ func (f *faults) setDisk(what string, words []string) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.store.Clear() // values are absolute: the last word counts
+	f.store.Clear() // the last DEBUG DISK counts, alone
 	for _, op := range writes {
 		fault.Op = op
 		f.store.Inject(fault)
@@ -180,14 +180,14 @@ func (f *faults) setDisk(what string, words []string) error {
 	return nil
 }
 
-// powerCut ends the process as a power cut does: nothing is tidied up.
+// powerCut ends the process as a power cut does: nothing is closed.
 func powerCut() {
 	if self, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = self.Kill()
 	}
 }
 
-// transferLimit bounds DEBUG TRANSFER: with a majority away it cannot succeed.
+// transferLimit bounds DEBUG TRANSFER, which without a majority does not succeed.
 const transferLimit = 5 * time.Second
 
 func (f *faults) transfer() error {
@@ -201,8 +201,8 @@ func (f *faults) transfer() error {
 
 type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// rewriteDial makes dial go elsewhere for the addresses in table,
-// "original=replacement,…": so the partition tests put a proxy between any two nodes.
+// rewriteDial makes dial replace the addresses in table, "original=replacement,…". So the
+// partition tests put a proxy between any two nodes.
 func rewriteDial(table string, dial dialFunc) dialFunc {
 	if table == "" {
 		return dial

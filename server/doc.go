@@ -7,18 +7,19 @@
 //	                          ▼  │      ▼
 //	                         peer      store
 //
-// It promises that New either returns a node that owns its ports and its folder,
-// or one clear error and nothing half-started; that Run ends in good order when
-// its context does: clients are drained, leadership is handed over, files are
-// closed; and that a node whose disk hangs or fails answers what is in flight, and ends
-// at once, so that the others can lead.
+// It promises:
+//   - New returns a node that owns its ports and its folder, or one clear error and nothing half-started;
+//   - Run ends in good order when its context does: clients are drained, leadership is handed
+//     over, files are closed;
+//   - a node whose disk hangs or fails answers the commands in flight and ends at once, so that
+//     the others can lead.
 //
-// Goroutines of this package, all started by Run and awaited by it, except after a fatal
-// disk failure, when nothing can be awaited any more:
+// Goroutines of this package, all started and awaited by Run. After a fatal disk failure Run
+// awaits none of them, as they may hang for ever:
 //
 //	peers    mux.Run          ends with the node's context, after the replica
 //	replica  replica.Run      ends by Shutdown
 //	clients  frontend.Serve   ends first
 //
-// Start reading at server.go; then the doc.go of frontend and of replica.
+// Start reading at config.go and server.go; then the doc.go of frontend and of replica.
 package server

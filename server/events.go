@@ -8,8 +8,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// onEvent is the one listener of the replica's events: it makes them log lines,
-// and ends the node on the one that it must not survive.
+// onEvent writes each event of the replica to the log. After replica.Failed the node ends.
 func (s *Server) onEvent(event replica.Event) {
 	switch e := event.(type) {
 	case replica.LeadershipGained:
@@ -41,8 +40,8 @@ func (s *Server) onEvent(event replica.Event) {
 	}
 }
 
-// storeHooks end the node when its disk hangs or fails: a leader that cannot
-// write would otherwise keep its leadership, and nobody could lock (hashicorp/raft#503).
+// storeHooks end the node when its disk hangs or fails. Otherwise a leader that cannot write
+// would keep its leadership, and no client could lock (hashicorp/raft#503).
 func (s *Server) storeHooks(f *faults) store.Hooks {
 	return store.Hooks{
 		DiskStallLimit: s.config.DiskStallLimit,

@@ -14,17 +14,17 @@ import (
 	"github.com/holdfast/holdfast/server/frontend"
 )
 
-// DefaultMaxMemory leaves room for a second copy of the state while a snapshot is installed, and
-// for the buffers: [memory.heapLimit].
+// DefaultMaxMemory leaves room for buffers, and for a second copy of the state while a snapshot
+// is installed: see [memory.heapLimit].
 const DefaultMaxMemory = "40%"
 
-// DefaultMaxMemoryClients is a share that is left beside keys, scripts and a snapshot.
+// DefaultMaxMemoryClients fits beside keys, scripts and a snapshot.
 const DefaultMaxMemoryClients = "10%"
 
-// memory is what the node may use.
+// memory holds the limits of this node in bytes.
 type memory struct {
 	limitBytes   uint64 // for keys and scripts; 0: no limit
-	machineBytes uint64 // what there is; 0: not known
+	machineBytes uint64 // what the process may use at most; 0: not known
 	clientsBytes int    // for all clients together
 }
 
@@ -37,9 +37,9 @@ func newMemory(c MemoryConfig, root fs.FS) (m memory, err error) {
 	return m, err
 }
 
-// heapLimit is from where on Go's collector works harder to keep the heap below: half as much again as keys and
-// scripts may take, what the clients may, and what an idle node has, for snapshots and what is not yet
-// collected. 0: no limit.
+// heapLimit is the size of the heap from which Go's collector works harder. The limit is one and a
+// half times max-memory (a snapshot, and garbage that is not collected yet), the clients' share,
+// and 256 MiB for an idle node. 0: no limit.
 func (m memory) heapLimit() int64 {
 	if m.limitBytes == 0 {
 		return 0
@@ -54,15 +54,15 @@ func (m memory) heapLimit() int64 {
 	return int64(min(limit, math.MaxInt64))
 }
 
-// LimitHeap tells Go's runtime how large the heap should grow, unless the environment does
-// by GOMEMLIMIT. It holds for the whole process.
+// LimitHeap tells Go's runtime how large the heap of the whole process should grow. GOMEMLIMIT in
+// the environment overrides it.
 func (s *Server) LimitHeap() {
 	if limit := s.memory.heapLimit(); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(limit)
 	}
 }
 
-// logMemory tells what max-memory came to.
+// logMemory logs the limits in bytes.
 func (s *Server) logMemory() {
 	m := s.memory
 	s.logger.Info("client limits", "max_clients", s.config.MaxClients, "max_memory_clients", s.config.MaxMemoryClients,
@@ -80,8 +80,8 @@ func (s *Server) logMemory() {
 
 var errMaxMemory = errors.New("use bytes, a number with kb, mb, gb or tb, a percentage such as 40%, or 0 for no limit")
 
-// ParseMaxMemory reads a value of max-memory: bytes, with a unit of redis.conf or
-// without, or a percentage of machineBytes. 0 is no limit; so is a percentage of what is not known.
+// ParseMaxMemory reads a value of max-memory: bytes, with or without a unit of redis.conf, or a
+// percentage of machineBytes. 0 means no limit, also as a percentage of machineBytes that are not known.
 func ParseMaxMemory(text string, machineBytes uint64) (limitBytes uint64, err error) {
 	return parseMemory("max-memory", text, machineBytes)
 }
@@ -123,8 +123,8 @@ var memoryUnits = map[string]uint64{
 	"k": 1e3, "kb": 1 << 10, "m": 1e6, "mb": 1 << 20, "g": 1e9, "gb": 1 << 30, "t": 1e12, "tb": 1 << 40,
 }
 
-// machineMemory is how much memory this process may use at the most: the machine's, or less where
-// it is in a control group with a limit, or its address space has one (ulimit -v). 0: not known.
+// machineMemory is how much memory this process may use at most: the machine's, or the limit of
+// its control group or of its address space (ulimit -v), if that is lower. 0: not known.
 func machineMemory(root fs.FS) uint64 {
 	total := memTotal(root)
 	if limit := addressSpace(root); limit != 0 && (total == 0 || limit < total) {
@@ -151,8 +151,8 @@ func machineMemory(root fs.FS) uint64 {
 	return total
 }
 
-// groupLimit is the lowest limit of a group and those around it, 0 if none has one. In a
-// container the path may be one of outside, of which only the top is to be seen.
+// groupLimit is the lowest limit of a group and of the groups around it; 0: none has a limit. In a
+// container the path may be the host's, of which the container sees only the top.
 func groupLimit(root fs.FS, top, group, file string) (lowest uint64) {
 	for group = path.Clean("/" + group); ; group = path.Dir(group) {
 		text, _ := fs.ReadFile(root, path.Join(top, group, file))

@@ -37,8 +37,8 @@ func loadSecrets(c SecretsConfig) (*secrets, error) {
 	return &s, nil
 }
 
-// ClientPassword is what clients must give by AUTH, read from its file if there is one; empty
-// if clients need none.
+// ClientPassword is the password that clients must give by AUTH, from its file if there is one.
+// Empty: clients need none.
 func (c SecretsConfig) ClientPassword() (string, error) {
 	return readSecret(c.Password, c.PasswordFile)
 }
@@ -65,8 +65,8 @@ func clientTLS(c SecretsConfig) (*tls.Config, error) {
 	return t, nil
 }
 
-// peerTLS is mutual: the same certificate serves both directions. Package peer
-// verifies the chain on both sides; host names are not compared, since nodes move.
+// peerTLS is mutual: the same certificate serves both directions. Package peer verifies the chain
+// on both sides. Host names are not compared, since nodes move.
 func peerTLS(c SecretsConfig) (*tls.Config, error) {
 	given := c.PeerTLSCert != "" || c.PeerTLSKey != "" || c.PeerTLSCA != ""
 	if !given {

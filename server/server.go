@@ -28,12 +28,12 @@ type Server struct {
 	peers   *peer.Mux
 	replica *replica.Replica
 	front   *frontend.Server
-	// fatal gets the error after which the process must end without touching its disk again.
+	// fatal gets the error after which the process must end and leave its disk alone.
 	fatal chan error
 }
 
-// New opens the node's ports and its data folder. Nothing is served before Run.
-// A nil error means that the node owns them all; else it owns nothing.
+// New opens the node's ports and its data folder. Nothing is served before Run. When New fails,
+// the ports and the folder are closed again.
 func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (s *Server) fitClients() error {
 	return nil
 }
 
-// closers undoes what New opened, last first.
+// closers closes what New opened, last first.
 type closers []func() error
 
 func (c *closers) add(f func() error) { *c = append(*c, f) }
@@ -178,7 +178,7 @@ func Abandon(drained <-chan struct{}, stopReplica, stopPeers, stopClients func()
 	}
 }
 
-// shutdown hands leadership over and closes what is left, once no client is.
+// shutdown hands leadership over, once no client is connected, and closes the rest.
 func (s *Server) shutdown(stopPeers func(), parts *sync.WaitGroup) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownTimeout)
 	defer cancel()
@@ -227,7 +227,7 @@ func (s *Server) peerConfig(ln net.Listener, secrets *secrets) peer.Config {
 	}
 }
 
-// nameOf finds the node that should answer at a peer address.
+// nameOf returns a function that finds the node that should answer at a peer address.
 func nameOf(peers map[string]string) func(addr string) string {
 	names := make(map[string]string, len(peers))
 	for name, addr := range peers {
@@ -257,7 +257,7 @@ func (s *Server) replicaConfig(f *faults) replica.Config {
 	}
 }
 
-// advertised is the address that clients on other machines can use, as far as the node knows.
+// advertised is the address that other nodes and clients are told.
 func (s *Server) advertised() string {
 	if s.config.AdvertiseAddr != "" {
 		return s.config.AdvertiseAddr
