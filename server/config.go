@@ -24,8 +24,8 @@ type Config struct {
 	SecretsConfig
 	LogConfig
 	StorageConfig
-	SnapshotPolicy
-	Timing
+	replica.SnapshotPolicy
+	replica.Timing
 	frontend.Timeouts
 	frontend.Limits
 	MemoryConfig
@@ -74,20 +74,6 @@ type StorageConfig struct {
 	DiskStallLimit time.Duration // a disk call that takes longer ends the process
 }
 
-// SnapshotPolicy says when raft's log is cut.
-type SnapshotPolicy struct {
-	SnapshotThreshold uint64 // log entries after which a snapshot is taken
-	SnapshotInterval  time.Duration
-	TrailingLogs      uint64 // entries kept behind a snapshot
-}
-
-// Timing holds what the cluster measures in time.
-type Timing struct {
-	HeartbeatTimeout time.Duration // a follower without a leader's word for one to two of them starts an election
-	ElectionTimeout  time.Duration // a candidate starts over after one to two of them
-	CommandTimeout   time.Duration // limit of one command, then UNCERTAIN, TRYAGAIN or CLUSTERDOWN
-}
-
 // MemoryConfig holds shares of the machine's memory, or bytes: see ParseMaxMemory.
 type MemoryConfig struct {
 	MaxMemory        string // keys and scripts
@@ -103,25 +89,21 @@ type DebugConfig struct {
 
 // DefaultConfig is one node on loopback, with the defaults of the packages that a value is for.
 func DefaultConfig() Config {
-	return Config{
+	c := Config{
 		NodeConfig:    NodeConfig{Name: "n1"},
 		ListenConfig:  ListenConfig{Addr: "127.0.0.1:6379", PeerAddr: "127.0.0.1:7379"},
 		LogConfig:     LogConfig{LogLevel: "info", LogFormat: "text"},
 		StorageConfig: StorageConfig{DataDir: "./holdfast-data", LogStore: store.KindWAL, DiskStallLimit: store.DefaultDiskStallLimit},
-		SnapshotPolicy: SnapshotPolicy{
-			SnapshotThreshold: replica.DefaultSnapshotEntries,
-			SnapshotInterval:  replica.DefaultSnapshotInterval,
-			TrailingLogs:      replica.DefaultTrailing,
-		},
-		Timing: Timing{
-			HeartbeatTimeout: replica.DefaultHeartbeat,
-			ElectionTimeout:  replica.DefaultElection,
-			CommandTimeout:   replica.DefaultCommand,
-		},
-		Timeouts:     frontend.DefaultTimeouts(),
-		Limits:       frontend.DefaultLimits(),
-		MemoryConfig: MemoryConfig{MaxMemory: DefaultMaxMemory, MaxMemoryClients: DefaultMaxMemoryClients},
+		Timeouts:      frontend.DefaultTimeouts(),
+		Limits:        frontend.DefaultLimits(),
+		MemoryConfig:  MemoryConfig{MaxMemory: DefaultMaxMemory, MaxMemoryClients: DefaultMaxMemoryClients},
 	}
+	// What stays 0 depends on these: package replica has its defaults.
+	c.HeartbeatTimeout, c.ElectionTimeout = replica.DefaultHeartbeatTimeout, replica.DefaultElectionTimeout
+	c.CommandTimeout = replica.DefaultCommandTimeout
+	c.SnapshotThreshold, c.SnapshotInterval = replica.DefaultSnapshotThreshold, replica.DefaultSnapshotInterval
+	c.TrailingLogs = replica.DefaultTrailingLogs
+	return c
 }
 
 // Validate returns every mistake in c, joined, so that an operator mends all of them at once.

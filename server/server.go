@@ -238,7 +238,6 @@ func nameOf(peers map[string]string) func(addr string) string {
 
 func (s *Server) replicaConfig(f *faults) replica.Config {
 	peers, _ := s.config.Peers()
-	c := &s.config
 	return replica.Config{
 		Name:           s.config.Name,
 		ClientAddr:     s.advertised(),
@@ -246,14 +245,14 @@ func (s *Server) replicaConfig(f *faults) replica.Config {
 		Stores: replica.Stores{
 			Log: s.store.Log, Stable: s.store.Stable, Snapshots: s.store.Snapshots, Epoch: s.store.Epoch,
 		},
-		Peers:            replica.Peers{Raft: s.peers.Layer(peer.KindRaft), Append: s.peers.Layer(peer.KindAppend), Forward: s.peers.Layer(peer.KindForward)},
-		Clock:            f.clock(),
-		Timing:           replica.Timing{Heartbeat: c.HeartbeatTimeout, Election: c.ElectionTimeout, Command: c.CommandTimeout},
-		Snapshots:        replica.SnapshotPolicy{Entries: c.SnapshotThreshold, Interval: c.SnapshotInterval, Trailing: c.TrailingLogs},
-		MemoryLimitBytes: s.memory.limitBytes,
-		Logger:           s.logger,
-		RaftLogger:       hclogger.New(s.logger),
-		OnEvent:          s.onEvent,
+		Peers:          replica.Peers{Raft: s.peers.Layer(peer.KindRaft), Append: s.peers.Layer(peer.KindAppend), Forward: s.peers.Layer(peer.KindForward)},
+		Clock:          f.clock(),
+		Timing:         s.config.Timing,
+		SnapshotPolicy: s.config.SnapshotPolicy,
+		MaxMemoryBytes: s.memory.limitBytes,
+		Logger:         s.logger,
+		RaftLogger:     hclogger.New(s.logger),
+		OnEvent:        s.onEvent,
 	}
 }
 

@@ -67,7 +67,7 @@ func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func([]Batch) e
 				writes = append(writes, Batch{Origin: p.origin, Seq: f.Number(), Low: f.Number(), Body: f.Bytes()})
 			case kindRead:
 				reads = append(reads, forwardedRead{
-					number: f.Number(), count: int(f.Number()), body: string(f.Bytes()), deadline: time.Now().Add(p.config.Command),
+					number: f.Number(), count: int(f.Number()), body: string(f.Bytes()), deadline: time.Now().Add(p.config.CommandTimeout),
 				})
 			case kindWait:
 				number, nodes, millis := f.Number(), int(f.Number()), f.Number()
@@ -97,7 +97,7 @@ func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func([]Batch) e
 func (p *Peer) Reply(seq uint64, replies []protocol.Value) {
 	size, ok := protocol.SizesWithin(replies, p.config.ReplyBytes)
 	if ok && !p.out.holds(2*shortBytes) {
-		p.out.put(kindWrote, seq, replies, size, time.Now().Add(p.config.Command))
+		p.out.put(kindWrote, seq, replies, size, time.Now().Add(p.config.CommandTimeout))
 	}
 }
 

@@ -56,8 +56,8 @@ type QueueConfig struct {
 	Wait   func(ctx context.Context, nodes int, timeout time.Duration) int
 	Quorum func() int
 
-	// Command is how long a command may take.
-	Command time.Duration
+	// CommandTimeout is how long a command may take.
+	CommandTimeout time.Duration
 	// BatchBytes is the largest batch that is taken, ReplyBytes bounds the replies to one. QueueBytes
 	// bounds the writes that wait, and the reads, of which each of so many Followers has an equal share.
 	BatchBytes, ReplyBytes, QueueBytes, Followers int

@@ -62,7 +62,7 @@ func (a *applier) apply(l *raft.Log) error {
 	if err := a.n.config.Machine.Apply(Entry{Index: l.Index, Term: l.Term, Data: l.Data, Flags: l.Extensions[n:]}); err != nil {
 		return err
 	}
-	if a.bytes += int64(len(l.Data)); a.bytes > a.n.config.Snapshot.Bytes {
+	if a.bytes += int64(len(l.Data)); a.bytes > a.n.config.SnapshotBytes {
 		a.bytes = 0
 		notify(a.cut)
 	}
@@ -114,7 +114,7 @@ func (c *capture) Release() {}
 // boundTrailing has raft keep, over the snapshot that it is about to complete, no more of the log than the limit
 // of bytes allows: raft itself counts entries only.
 func (n *Node) boundTrailing() error {
-	trailing, err := n.log.trailing(n.config.Snapshot.Trailing)
+	trailing, err := n.log.trailing(n.config.TrailingLogs)
 	if err != nil {
 		return err
 	}

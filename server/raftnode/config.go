@@ -30,8 +30,8 @@ type Config struct {
 	// Dial connects to another node's listener for proposals, see [Node.AnswerProposal].
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
-	Timing   Timing
-	Snapshot SnapshotPolicy
+	Timing
+	SnapshotPolicy
 
 	Logger     *slog.Logger
 	RaftLogger hclog.Logger
@@ -48,28 +48,28 @@ type Config struct {
 
 // Timing is raft's.
 type Timing struct {
-	// Heartbeat: a follower that hears nothing from a leader for one to two of
+	// HeartbeatTimeout: a follower that hears nothing from a leader for one to two of
 	// these starts an election.
-	Heartbeat time.Duration
-	// Election: a candidate starts over after one to two of these.
-	Election time.Duration
-	// Lease: a leader that hears nothing from a majority for so long steps down.
-	Lease time.Duration
-	// Commit: when nothing is proposed, followers learn of the last commits after one to two of these.
-	Commit time.Duration
+	HeartbeatTimeout time.Duration
+	// ElectionTimeout: a candidate starts over after one to two of these.
+	ElectionTimeout time.Duration
+	// LeaseTimeout: a leader that hears nothing from a majority for so long steps down.
+	LeaseTimeout time.Duration
+	// CommitTimeout: when nothing is proposed, followers learn of the last commits after one to two of these.
+	CommitTimeout time.Duration
 }
 
 // SnapshotPolicy says when the log is cut.
 type SnapshotPolicy struct {
-	// Entries, Bytes: a snapshot is taken after so many log entries or so many
+	// SnapshotThreshold, SnapshotBytes: a snapshot is taken after so many log entries or so many
 	// bytes of them, whichever comes first.
-	Entries uint64
-	Bytes   int64
-	// Interval is how often Entries is looked at.
-	Interval time.Duration
-	// Trailing, TrailingBytes: so many of the newest entries are kept over a snapshot, and about so many
+	SnapshotThreshold uint64
+	SnapshotBytes     int64
+	// SnapshotInterval is how often SnapshotThreshold is looked at.
+	SnapshotInterval time.Duration
+	// TrailingLogs, TrailingBytes: so many of the newest entries are kept over a snapshot, and about so many
 	// bytes of them, whichever is less, so that a follower that was away for a moment needs no snapshot.
-	Trailing      uint64
+	TrailingLogs  uint64
 	TrailingBytes int64
 }
 

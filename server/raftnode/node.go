@@ -111,7 +111,7 @@ func (n *Node) Transfer(ctx context.Context, gone <-chan struct{}) error {
 	n.raft.LeadershipTransfer()
 	// Raft gives up after two election timeouts at most, as [transport.TimeoutNow] does not
 	// take longer than one; until then it refuses entries.
-	timer := time.NewTimer(2*n.config.Timing.Election + 100*time.Millisecond)
+	timer := time.NewTimer(2*n.config.ElectionTimeout + 100*time.Millisecond)
 	defer timer.Stop()
 	select {
 	case <-gone:

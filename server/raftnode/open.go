@@ -24,10 +24,10 @@ func Open(c Config) (*Node, error) {
 		MaxRPCsInFlight:       1,
 		Timeout:               rpcTimeout,
 	})
-	n.log = newParallelLog(c.Log, c.Snapshot.TrailingBytes, c.Fail)
+	n.log = newParallelLog(c.Log, c.TrailingBytes, c.Fail)
 	n.transport = &transport{
 		inner: inner, appender: newAppender(c.Append, members), requests: make(chan raft.RPC), acks: n.acks,
-		log: n.log, snapshots: c.Snapshots, election: c.Timing.Election, stopped: n.stopped,
+		log: n.log, snapshots: c.Snapshots, election: c.ElectionTimeout, stopped: n.stopped,
 	}
 	n.transport.leads.Store(func(uint64) bool { return true })
 	n.stable = newStable(c.Stable, c.Fail)
@@ -83,14 +83,13 @@ const (
 
 // raft is raft's own configuration.
 func (c *Config) raft() *raft.Config {
-	t, s := c.Timing, c.Snapshot
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(c.Name)
 	conf.Logger = c.RaftLogger
-	conf.HeartbeatTimeout, conf.ElectionTimeout = t.Heartbeat, t.Election
-	conf.LeaderLeaseTimeout, conf.CommitTimeout = t.Lease, t.Commit
+	conf.HeartbeatTimeout, conf.ElectionTimeout = c.HeartbeatTimeout, c.ElectionTimeout
+	conf.LeaderLeaseTimeout, conf.CommitTimeout = c.LeaseTimeout, c.CommitTimeout
 	conf.MaxAppendEntries = maxAppend
-	conf.SnapshotThreshold, conf.SnapshotInterval, conf.TrailingLogs = s.Entries, s.Interval, s.Trailing
+	conf.SnapshotThreshold, conf.SnapshotInterval, conf.TrailingLogs = c.SnapshotThreshold, c.SnapshotInterval, c.TrailingLogs
 	conf.ShutdownOnRemove = false
 	conf.NoLegacyTelemetry = true
 	if len(c.InitialCluster) == 1 {

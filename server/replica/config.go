@@ -24,14 +24,14 @@ type Config struct {
 	// too. All members must be given the same names.
 	InitialCluster map[string]string
 
-	Stores    Stores
-	Peers     Peers
-	Clock     Clock // nil: the system's
-	Timing    Timing
-	Limits    Limits
-	Snapshots SnapshotPolicy
-	// MemoryLimitBytes is what keys and scripts may take while this node leads; 0: no limit.
-	MemoryLimitBytes uint64
+	Stores Stores
+	Peers  Peers
+	Clock  Clock // nil: the system's
+	Timing
+	SnapshotPolicy
+	Limits Limits
+	// MaxMemoryBytes is what keys and scripts may take while this node leads; 0: no limit.
+	MaxMemoryBytes uint64
 
 	Logger     *slog.Logger // nil: none
 	RaftLogger hclog.Logger // nil: none
@@ -60,15 +60,14 @@ type Peers struct {
 
 // Timing holds what is measured in time. Zero fields get the defaults.
 type Timing struct {
-	// Heartbeat, Election, Lease and Commit are raft's, see [raftnode.Timing].
-	Heartbeat, Election, Lease, Commit time.Duration
-	// Command is how long a command may take before its client is told that its
+	raftnode.Timing
+	// CommandTimeout is how long a command may take before its client is told that its
 	// outcome is uncertain.
-	Command time.Duration
+	CommandTimeout time.Duration
 	// Linger is how long after an entry that was of use polls for a lock that somebody has are
 	// held back for the next such entry; a timer may make it a little longer. Negative: not at all.
 	Linger time.Duration
-	// ClockStep caps what cluster time advances at once. Zero: Election.
+	// ClockStep caps what cluster time advances at once. Zero: ElectionTimeout.
 	ClockStep time.Duration
 }
 
@@ -90,12 +89,12 @@ type SnapshotPolicy = raftnode.SnapshotPolicy
 
 // The defaults; DESIGN.md has the reasons.
 const (
-	DefaultHeartbeat = 400 * time.Millisecond
-	DefaultElection  = 400 * time.Millisecond
-	DefaultLease     = 400 * time.Millisecond
-	DefaultCommit    = 50 * time.Millisecond
-	DefaultLinger    = time.Millisecond
-	DefaultCommand   = 1750 * time.Millisecond
+	DefaultHeartbeatTimeout = 400 * time.Millisecond
+	DefaultElectionTimeout  = 400 * time.Millisecond
+	DefaultLeaseTimeout     = 400 * time.Millisecond
+	DefaultCommitTimeout    = 50 * time.Millisecond
+	DefaultLinger           = time.Millisecond
+	DefaultCommandTimeout   = 1750 * time.Millisecond
 
 	DefaultEntryBytes     = 1 << 20
 	DefaultBatchBytes     = 32 << 20
@@ -103,11 +102,11 @@ const (
 	DefaultPendingBytes   = 256 << 20
 	DefaultReplyBytes     = 64 << 20
 
-	DefaultSnapshotEntries  = 1 << 16
-	DefaultSnapshotBytes    = 256 << 20
-	DefaultSnapshotInterval = 30 * time.Second
-	DefaultTrailing         = 1 << 14
-	DefaultTrailingBytes    = 256 << 20
+	DefaultSnapshotThreshold = 1 << 16
+	DefaultSnapshotBytes     = 256 << 20
+	DefaultSnapshotInterval  = 30 * time.Second
+	DefaultTrailingLogs      = 1 << 14
+	DefaultTrailingBytes     = 256 << 20
 )
 
 func orDefault[T comparable](field *T, value T) {
@@ -119,23 +118,23 @@ func orDefault[T comparable](field *T, value T) {
 
 // withDefaults fills what is zero.
 func (c Config) withDefaults() Config {
-	orDefault(&c.Timing.Heartbeat, DefaultHeartbeat)
-	orDefault(&c.Timing.Election, max(DefaultElection, c.Timing.Heartbeat))
-	orDefault(&c.Timing.Lease, min(DefaultLease, c.Timing.Heartbeat))
-	orDefault(&c.Timing.Commit, DefaultCommit)
-	orDefault(&c.Timing.Linger, DefaultLinger)
-	orDefault(&c.Timing.Command, DefaultCommand)
-	orDefault(&c.Timing.ClockStep, c.Timing.Election)
+	orDefault(&c.HeartbeatTimeout, DefaultHeartbeatTimeout)
+	orDefault(&c.ElectionTimeout, max(DefaultElectionTimeout, c.HeartbeatTimeout))
+	orDefault(&c.LeaseTimeout, min(DefaultLeaseTimeout, c.HeartbeatTimeout))
+	orDefault(&c.CommitTimeout, DefaultCommitTimeout)
+	orDefault(&c.Linger, DefaultLinger)
+	orDefault(&c.CommandTimeout, DefaultCommandTimeout)
+	orDefault(&c.ClockStep, c.ElectionTimeout)
 	orDefault(&c.Limits.EntryBytes, DefaultEntryBytes)
 	orDefault(&c.Limits.BatchBytes, DefaultBatchBytes)
 	orDefault(&c.Limits.PendingBatches, DefaultPendingBatches)
 	orDefault(&c.Limits.PendingBytes, DefaultPendingBytes)
 	orDefault(&c.Limits.ReplyBytes, DefaultReplyBytes)
-	orDefault(&c.Snapshots.Entries, DefaultSnapshotEntries)
-	orDefault(&c.Snapshots.Bytes, DefaultSnapshotBytes)
-	orDefault(&c.Snapshots.Interval, DefaultSnapshotInterval)
-	orDefault(&c.Snapshots.Trailing, DefaultTrailing)
-	orDefault(&c.Snapshots.TrailingBytes, DefaultTrailingBytes)
+	orDefault(&c.SnapshotThreshold, DefaultSnapshotThreshold)
+	orDefault(&c.SnapshotBytes, DefaultSnapshotBytes)
+	orDefault(&c.SnapshotInterval, DefaultSnapshotInterval)
+	orDefault(&c.TrailingLogs, DefaultTrailingLogs)
+	orDefault(&c.TrailingBytes, DefaultTrailingBytes)
 	if c.Clock == nil {
 		c.Clock = SystemClock()
 	}
@@ -167,7 +166,7 @@ func (c *Config) validate() error {
 	check(c.Stores.Log != nil && c.Stores.Stable != nil && c.Stores.Snapshots != nil, "a store is missing")
 	check(c.Stores.Epoch > 0, "epoch is 0")
 	check(c.Peers.Raft != nil && c.Peers.Append != nil && c.Peers.Forward != nil, "a stream of peer connections is missing")
-	check(c.Timing.Lease <= c.Timing.Heartbeat, "lease %v is above heartbeat %v", c.Timing.Lease, c.Timing.Heartbeat)
-	check(c.Timing.Election >= c.Timing.Heartbeat, "election %v is below heartbeat %v", c.Timing.Election, c.Timing.Heartbeat)
+	check(c.LeaseTimeout <= c.HeartbeatTimeout, "lease %v is above heartbeat %v", c.LeaseTimeout, c.HeartbeatTimeout)
+	check(c.ElectionTimeout >= c.HeartbeatTimeout, "election %v is below heartbeat %v", c.ElectionTimeout, c.HeartbeatTimeout)
 	return errors.Join(errs...)
 }

@@ -10,7 +10,7 @@ import "time"
 // writes an error row's outcome says whether they may have been applied. Of a batch that is
 // more work than there was time for, the last replies are rows as well.
 func (r *Replica) Execute(u *Batch) error {
-	deadline := time.Now().Add(r.config.Timing.Command)
+	deadline := time.Now().Add(r.config.CommandTimeout)
 	switch {
 	case len(u.Body) > r.config.Limits.BatchBytes:
 		return errTooLarge

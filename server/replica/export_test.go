@@ -81,7 +81,7 @@ func (r *Replica) ServeFormerTerm() {
 	stamp, offset := r.machine.Clock()
 	l := &leaderTerm{
 		term:    r.node.Term() - 1,
-		clock:   newClusterClock(r.config.Clock, r.config.Timing.ClockStep, stamp, offset),
+		clock:   newClusterClock(r.config.Clock, r.config.ClockStep, stamp, offset),
 		gone:    make(chan struct{}),
 		landed:  make(chan struct{}, 1),
 		stamped: stamp,

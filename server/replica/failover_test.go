@@ -65,7 +65,7 @@ func TestWriteOfACutOffLeaderIsUncertain(t *testing.T) {
 		c.Net.Isolate(old.Name)
 		start := time.Now()
 		require.Equal(t, protocol.ErrUncertain.Value(), old.Do("INCR", "n"))
-		require.InDelta(t, replica.DefaultCommand.Seconds(), time.Since(start).Seconds(), 0.1)
+		require.InDelta(t, replica.DefaultCommandTimeout.Seconds(), time.Since(start).Seconds(), 0.1)
 		require.Equal(t, protocol.Null, c.Leader().Do("GET", "n"))
 		c.Net.Heal()
 		c.Settle()
@@ -85,7 +85,7 @@ func TestRefusedWithoutALeader(t *testing.T) {
 		for _, words := range [][]string{{"INCR", "n"}, {"GET", "n"}} {
 			start := time.Now()
 			require.Equal(t, protocol.ErrNoLeader.Value(), last.Do(words...))
-			require.InDelta(t, replica.DefaultCommand.Seconds(), time.Since(start).Seconds(), 0.1)
+			require.InDelta(t, replica.DefaultCommandTimeout.Seconds(), time.Since(start).Seconds(), 0.1)
 		}
 		for _, n := range c.Nodes() {
 			if n != last {

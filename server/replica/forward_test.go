@@ -83,7 +83,7 @@ func TestSmallReadsPassLargeOnes(t *testing.T) {
 			start := time.Now()
 			require.Equal(t, protocol.Bulk("v"), follower.Do("GET", "small"))
 			require.Equal(t, protocol.OK, follower.Do("SET", "small", "v"))
-			require.Less(t, time.Since(start), replica.DefaultCommand/4)
+			require.Less(t, time.Since(start), replica.DefaultCommandTimeout/4)
 			time.Sleep(20 * time.Millisecond)
 		}
 		answered := 0
@@ -95,7 +95,7 @@ func TestSmallReadsPassLargeOnes(t *testing.T) {
 				answered++
 			}
 		}
-		require.Equal(t, int(replica.DefaultCommand.Seconds()*rate)/reply, answered, "as many as the link carries")
+		require.Equal(t, int(replica.DefaultCommandTimeout.Seconds()*rate)/reply, answered, "as many as the link carries")
 
 		c.Net.Limit(leader.Name, follower.Name, 0)
 		time.Sleep(time.Second)

@@ -61,15 +61,15 @@ func newFromFollowers(r *Replica) *forward.Queue {
 		Glance: func(body string, count int, deadline time.Time) ([]protocol.Value, string, error) {
 			return r.readSome(body, count, deadline, fsm.Glance)
 		},
-		ReadOn:     r.readOn,
-		Wait:       r.waitHere,
-		Quorum:     func() int { return r.node.Quorum() },
-		Command:    r.config.Timing.Command,
-		BatchBytes: limits.BatchBytes,
-		ReplyBytes: limits.ReplyBytes,
-		QueueBytes: limits.PendingBytes,
-		Followers:  len(r.config.InitialCluster) - 1,
-		Logger:     r.config.Logger,
+		ReadOn:         r.readOn,
+		Wait:           r.waitHere,
+		Quorum:         func() int { return r.node.Quorum() },
+		CommandTimeout: r.config.CommandTimeout,
+		BatchBytes:     limits.BatchBytes,
+		ReplyBytes:     limits.ReplyBytes,
+		QueueBytes:     limits.PendingBytes,
+		Followers:      len(r.config.InitialCluster) - 1,
+		Logger:         r.config.Logger,
 	})
 }
 

@@ -94,7 +94,7 @@ func (ls *leadership) assert(term uint64) {
 
 func (ls *leadership) proposeFirst(term uint64) {
 	stamp, offset := ls.r.machine.Clock()
-	ls.r.propose(term, protocol.NewEntry(nil, stamp, offset, ls.r.config.MemoryLimitBytes).Bytes(), uncounted)
+	ls.r.propose(term, protocol.NewEntry(nil, stamp, offset, ls.r.config.MaxMemoryBytes).Bytes(), uncounted)
 }
 
 // assertAgain is how often it is looked whether the first entry got lost.
@@ -119,7 +119,7 @@ func (ls *leadership) serve(term uint64) {
 	stamp, offset := ls.r.machine.Clock()
 	l := &leaderTerm{
 		term:    term,
-		clock:   newClusterClock(ls.r.config.Clock, ls.r.config.Timing.ClockStep, stamp, offset),
+		clock:   newClusterClock(ls.r.config.Clock, ls.r.config.ClockStep, stamp, offset),
 		gone:    make(chan struct{}),
 		landed:  make(chan struct{}, 1),
 		stamped: stamp,

@@ -125,14 +125,14 @@ func TestFollowersAreThoseThatAnswer(t *testing.T) {
 			for _, f := range s.Followers {
 				names = append(names, f.Name)
 				require.Equal(t, s.LastLog, f.LogIndex)
-				require.Less(t, f.Silent, replica.DefaultElection)
+				require.Less(t, f.Silent, replica.DefaultElectionTimeout)
 			}
 			return names
 		}
 		require.Equal(t, []string{follower.Name, away.Name}, followers())
 		require.Empty(t, follower.Replica().Status().Followers, "it does not lead")
 		away.Crash()
-		time.Sleep(replica.DefaultElection)
+		time.Sleep(replica.DefaultElectionTimeout)
 		require.Equal(t, protocol.OK, leader.Do("SET", "k", "w"))
 		require.Equal(t, []string{follower.Name}, followers())
 		away.Start()
@@ -183,6 +183,6 @@ func TestOwnWritesAreInTheStateOfTheNode(t *testing.T) {
 		u := write("last")
 		follower.Replica().AwaitApplied(t.Context(), u.Number)
 		follower.Replica().AwaitApplied(t.Context(), u.Number+1)
-		require.Equal(t, replica.DefaultCommand, time.Since(start).Truncate(replica.DefaultCommand), "a node that is behind is not waited for without end")
+		require.Equal(t, replica.DefaultCommandTimeout, time.Since(start).Truncate(replica.DefaultCommandTimeout), "a node that is behind is not waited for without end")
 	})
 }

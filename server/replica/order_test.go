@@ -97,7 +97,7 @@ func TestPollsLinger(t *testing.T) {
 // Polls that linger are answered though the leader hands over meanwhile, and by what
 // is true then: a lock that ends while they wait is theirs.
 func TestLingeringPollsSurviveTheirLeader(t *testing.T) {
-	slow := func(c *replica.Config) { c.Timing.Linger = 100 * time.Millisecond }
+	slow := func(c *replica.Config) { c.Linger = 100 * time.Millisecond }
 	inBubble(t, slow, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
 		require.Equal(t, protocol.OK, leader.Do("SET", "lock", "a"))

@@ -50,7 +50,7 @@ func newProposer(r *Replica) *proposer {
 	wake := make(chan struct{}, 1)
 	p := &proposer{
 		r: r, wake: wake, turn: make(chan struct{}, 1),
-		delay: newRefusalDelay(r.config.Timing.Linger, wake),
+		delay: newRefusalDelay(r.config.Linger, wake),
 	}
 	p.add = p.append // made once: each use of a method as a value would allocate
 	return p
@@ -125,7 +125,7 @@ func (p *proposer) step() bool {
 		p.delay.hold()
 		return false
 	}
-	p.entry = protocol.NewEntry(make([]byte, 0, p.size+p.size/4+64), stamp, offset, p.r.config.MemoryLimitBytes)
+	p.entry = protocol.NewEntry(make([]byte, 0, p.size+p.size/4+64), stamp, offset, p.r.config.MaxMemoryBytes)
 	p.empty = p.entry.Len()
 	p.gather(l)
 	if p.entry.Len() == p.empty && stamp <= l.stamped {

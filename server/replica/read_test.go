@@ -33,7 +33,7 @@ func deposedLeaderReads(t *testing.T, underWay bool) (answered bool) {
 	stubborn := func(c *replica.Config) {
 		patience(c)
 		if c.Name == "n1" {
-			c.Timing.Heartbeat, c.Timing.Lease = 1500*time.Millisecond, 1500*time.Millisecond
+			c.HeartbeatTimeout, c.LeaseTimeout = 1500*time.Millisecond, 1500*time.Millisecond
 		}
 	}
 	inBubble(t, stubborn, func(t *testing.T, c *replicatest.Cluster) {

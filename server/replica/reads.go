@@ -97,7 +97,7 @@ func (rs *rounds) check(ctx context.Context) error {
 	if l == nil {
 		return errReroute
 	}
-	ctx, cancel := context.WithTimeout(ctx, rs.r.config.Timing.Command)
+	ctx, cancel := context.WithTimeout(ctx, rs.r.config.CommandTimeout)
 	defer cancel()
 	// What was acknowledged to a client before now is committed up to index. Entries of
 	// this term all reach the state machine, and it has applied one: so it will reach index.

@@ -76,7 +76,7 @@ func Open(c Config) (*Replica, error) {
 	r.rounds, r.ticker, r.timeouts = newRounds(r), newTicker(r), newTimeouts(r)
 	r.large = newLargeBatches(c.Limits.EntryBytes)
 	r.writes = newQueue(r.origin, c.Limits, r.timeouts.poke)
-	r.writes.inTime = c.Timing.Command / 4
+	r.writes.inTime = c.CommandTimeout / 4
 	r.reads = newQueue(r.origin, c.Limits, r.timeouts.poke)
 	r.toLeader, r.fromFollowers = newToLeader(r), newFromFollowers(r)
 	r.proposer.sources = [2]source{own{r.writes}, forwarded{r.fromFollowers}}
@@ -88,13 +88,13 @@ func Open(c Config) (*Replica, error) {
 }
 
 func (r *Replica) nodeConfig() raftnode.Config {
-	c, t := &r.config, &r.config.Timing
+	c := &r.config
 	return raftnode.Config{
 		Name: c.Name, InitialCluster: c.InitialCluster,
 		Log: c.Stores.Log, Stable: c.Stores.Stable, Snapshots: c.Stores.Snapshots,
 		Raft: c.Peers.Raft, Append: c.Peers.Append, Dial: c.Peers.Forward.DialContext,
-		Timing:   raftnode.Timing{Heartbeat: t.Heartbeat, Election: t.Election, Lease: t.Lease, Commit: t.Commit},
-		Snapshot: c.Snapshots, Logger: c.Logger, RaftLogger: c.RaftLogger,
+		Timing: c.Timing.Timing, SnapshotPolicy: c.SnapshotPolicy,
+		Logger: c.Logger, RaftLogger: c.RaftLogger,
 		Machine:  r.state,
 		OnChange: func() { notify(r.leadership.changed) },
 		OnEvent:  c.OnEvent,

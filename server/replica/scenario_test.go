@@ -21,7 +21,7 @@ func inBubble(t *testing.T, configure func(*replica.Config), test func(t *testin
 }
 
 // patience gives commands more time than the faults of a test take.
-func patience(c *replica.Config) { c.Timing.Command = 30 * time.Second }
+func patience(c *replica.Config) { c.CommandTimeout = 30 * time.Second }
 
 // later runs a command on its own goroutine.
 func later(n *replicatest.Node, words ...string) <-chan protocol.Value {

@@ -15,7 +15,7 @@ import (
 // shortLog makes a follower that was away need a snapshot.
 func shortLog(c *replica.Config) {
 	patience(c)
-	c.Snapshots = replica.SnapshotPolicy{Entries: 20, Interval: time.Second, Trailing: 4}
+	c.SnapshotPolicy = replica.SnapshotPolicy{SnapshotThreshold: 20, SnapshotInterval: time.Second, TrailingLogs: 4}
 }
 
 // A follower forwarded a write, was cut off, and comes back to a snapshot in
@@ -63,7 +63,7 @@ func TestRestartFromSnapshot(t *testing.T) {
 
 // Entries that are large rather than many cut the log, too.
 func TestLargeEntriesCutTheLog(t *testing.T) {
-	few := func(c *replica.Config) { c.Snapshots.Bytes = 1 << 20 }
+	few := func(c *replica.Config) { c.SnapshotBytes = 1 << 20 }
 	inBubble(t, few, func(t *testing.T, c *replicatest.Cluster) {
 		for range 12 {
 			require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", string(make([]byte, 100<<10))))
@@ -79,7 +79,7 @@ func TestLargeEntriesCutTheLog(t *testing.T) {
 func TestLogIsBoundedByBytes(t *testing.T) {
 	const value = 10 << 10
 	few := func(c *replica.Config) {
-		c.Snapshots.Bytes, c.Snapshots.TrailingBytes = 20*value, 10*value
+		c.SnapshotBytes, c.TrailingBytes = 20*value, 10*value
 	}
 	inBubble(t, few, func(t *testing.T, c *replicatest.Cluster) {
 		for range 3 {

@@ -83,7 +83,7 @@ func (r *Replica) followers(term uint64) []Follower {
 	now := time.Now()
 	var fs []Follower
 	for _, m := range r.addresses.all() {
-		if match, heard, ok := r.node.Heard(m.Name, term, now.Add(-r.config.Timing.Election)); ok {
+		if match, heard, ok := r.node.Heard(m.Name, term, now.Add(-r.config.ElectionTimeout)); ok {
 			fs = append(fs, Follower{Member: m, LogIndex: match, Silent: now.Sub(heard)})
 		}
 	}

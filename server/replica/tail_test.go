@@ -19,7 +19,7 @@ import (
 // a moment, so that nodes that go round in circles do not stop virtual time.
 func bySnapshot(t *testing.T, nodes int, trailing uint64) *replicatest.Cluster {
 	t.Helper()
-	c := replicatest.New(t, replicatest.Options{Nodes: nodes, Configure: func(c *replica.Config) { c.Snapshots.Trailing = trailing }})
+	c := replicatest.New(t, replicatest.Options{Nodes: nodes, Configure: func(c *replica.Config) { c.TrailingLogs = trailing }})
 	slow(c)
 	return c
 }

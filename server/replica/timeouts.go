@@ -26,7 +26,7 @@ func (s *timeouts) poke() {
 }
 
 func (s *timeouts) run(ctx context.Context) error {
-	every := max(s.r.config.Timing.Command/32, time.Millisecond)
+	every := max(s.r.config.CommandTimeout/32, time.Millisecond)
 	timer := time.NewTimer(every)
 	defer timer.Stop()
 	for {
@@ -64,12 +64,12 @@ func (s *timeouts) stall(now time.Time) {
 		return
 	}
 	age := now.Sub(time.Unix(0, l.progress.Load()))
-	hangs := age >= s.r.config.Timing.Election
+	hangs := age >= s.r.config.ElectionTimeout
 	if hangs && !s.reported {
 		s.r.event(ProposalStalled{Age: age})
 	}
 	s.reported = hangs
-	if age >= 2*s.r.config.Timing.Command && s.r.node.Last() == s.r.state.index.load() {
+	if age >= 2*s.r.config.CommandTimeout && s.r.node.Last() == s.r.state.index.load() {
 		// Raft has nothing on its way: it has refused an entry and told only the future. It
 		// should not, see transfer. Serving anew gives everything that waits to raft again.
 		s.r.leadership.restart.Store(true)

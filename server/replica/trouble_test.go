@@ -204,9 +204,9 @@ func TestHistories(t *testing.T) {
 
 func troubledHistory(t *testing.T, nodes int, seed uint64, rounds int, troubles []namedTrouble, final *string) *recorder {
 	c := replicatest.New(t, replicatest.Options{Nodes: nodes, Configure: func(c *replica.Config) {
-		c.Snapshots = replica.SnapshotPolicy{Entries: 64, Interval: 2 * time.Second, Trailing: 8}
+		c.SnapshotPolicy = replica.SnapshotPolicy{SnapshotThreshold: 64, SnapshotInterval: 2 * time.Second, TrailingLogs: 8}
 		if c.Name == stubborn {
-			c.Timing = replica.Timing{Heartbeat: 1200 * time.Millisecond, Lease: 1200 * time.Millisecond}
+			c.HeartbeatTimeout, c.LeaseTimeout = 1200*time.Millisecond, 1200*time.Millisecond
 		}
 	}})
 	rec := newRecorder()

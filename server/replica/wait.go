@@ -29,7 +29,7 @@ func (r *Replica) WaitReplicated(ctx context.Context, n int, timeout time.Durati
 // AwaitApplied waits until the write that Execute gave that number is in this node's state. The leader's reply may be
 // here before. It waits no longer than a command may take: a node that is behind still says what it has.
 func (r *Replica) AwaitApplied(ctx context.Context, number uint64) {
-	ctx, cancel := context.WithTimeout(ctx, r.config.Timing.Command)
+	ctx, cancel := context.WithTimeout(ctx, r.config.CommandTimeout)
 	defer cancel()
 	for number > 0 {
 		index := r.state.index.load() // before the look: what is applied after it raises the index

@@ -102,18 +102,15 @@ const stubbornness = 3 * time.Second
 // configure configures a replica.
 func (m maker) configure(c *replica.Config) {
 	conf := m.config(c.Name)
-	c.Timing = replica.Timing{Heartbeat: conf.HeartbeatTimeout, Election: conf.ElectionTimeout, Command: conf.CommandTimeout}
+	c.Timing, c.SnapshotPolicy = conf.Timing, conf.SnapshotPolicy
 	if m.NoLinger {
-		c.Timing.Linger = -1
+		c.Linger = -1
 	}
 	if c.Name == m.Stubborn {
-		c.Timing.Heartbeat, c.Timing.Election, c.Timing.Lease = stubbornness, stubbornness, stubbornness
-		c.Timing.ClockStep = conf.ElectionTimeout
+		c.HeartbeatTimeout, c.ElectionTimeout, c.LeaseTimeout = stubbornness, stubbornness, stubbornness
+		c.ClockStep = conf.ElectionTimeout
 	}
-	c.Snapshots = replica.SnapshotPolicy{
-		Entries: conf.SnapshotThreshold, Interval: conf.SnapshotInterval, Trailing: conf.TrailingLogs,
-	}
-	c.MemoryLimitBytes = m.memoryLimit(&conf)
+	c.MaxMemoryBytes = m.memoryLimit(&conf)
 	c.Logger = m.Logs.With("node", c.Name)
 	c.RaftLogger = hclogger.New(c.Logger)
 }
