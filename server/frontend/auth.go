@@ -29,8 +29,8 @@ func auth(c *conn, args [][]byte) protocol.Value {
 	return c.authenticate(args[1], args[2])
 }
 
-// authenticate opens the connection to the one user there is. Without a
-// password to know, any is right, as Redis has it for a "nopass" user.
+// authenticate opens the connection for the only user, "default". Where no password is set any
+// password is right, as for a "nopass" user of Redis.
 func (c *conn) authenticate(user, password []byte) protocol.Value {
 	want, got := sha256.Sum256([]byte(c.srv.cfg.Password)), sha256.Sum256(password)
 	same := subtle.ConstantTimeCompare(want[:], got[:]) == 1 || c.srv.cfg.Password == ""
@@ -41,8 +41,8 @@ func (c *conn) authenticate(user, password []byte) protocol.Value {
 	return protocol.OK
 }
 
-// hello negotiates the protocol version. Nothing of it takes effect unless all of
-// it is right; Redis 7.0.15 authenticates though a later word is wrong.
+// hello negotiates the protocol version. HELLO takes effect as a whole or not at all; Redis 7.0.15
+// authenticates although a later argument is wrong.
 func hello(c *conn, args [][]byte) protocol.Value {
 	version := c.resp
 	if len(args) > 1 {

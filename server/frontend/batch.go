@@ -8,18 +8,17 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// A pipeline's replies must leave in the order of its commands, but a data
-// command's reply is known only when the batch has come back. So each command has
-// a slot: a local reply's bytes wait in work.local until the data commands
-// before it have been answered.
+// Replies leave in the order of the commands, but a data command's reply is known only when the
+// batch has been executed. So each command has a slot. The bytes of a local reply wait in
+// work.local until the data commands before it have been answered.
 
 type slotKind uint8
 
 const (
 	slotLocal slotKind = iota // bytes of work.local
 	slotData                  // the next reply of the batch
-	slotWatch                 // the same, holding the marks of watched keys
-	slotExec                  // the same, to be merged with what this node answered inside MULTI
+	slotWatch                 // the same, with the marks of watched keys
+	slotExec                  // the same, to be merged with the replies of this node inside MULTI
 )
 
 // slot is the place of one command's reply in a pipeline.
@@ -31,21 +30,20 @@ type slot struct {
 	resp uint8
 	// from and to bound the bytes of a slotLocal, and the watches of a slotWatch.
 	from, to int
-	// generation is the watches' when a slotWatch was made.
+	// generation is the generation of the watches when a slotWatch was made.
 	generation int
 	row        *row
 }
 
-// batchBytes is the size above which a pipeline goes in several batches, so that it
-// does not fill a log entry that everybody else's commands wait for. Only a
-// single command can be bigger.
+// batchBytes is the size above which a pipeline is split into several batches, so that no client
+// fills a log entry for which all others wait. Only a single command can be larger.
 const batchBytes = 1 << 20
 
-// localBytes bounds the replies that wait for those of the batch; one that does not
-// fit has the batch sent off.
+// localBytes bounds the local replies that wait for the batch. A reply that does not fit has the
+// batch executed first.
 const localBytes = clientChunk
 
-// reply places a reply that is known.
+// reply places a reply that is known already.
 func (c *conn) reply(row *row, v protocol.Value) {
 	v = c.limitReply(row, v)
 	c.count(row, v)
@@ -65,8 +63,7 @@ func (c *conn) reply(row *row, v protocol.Value) {
 	w.slots = append(w.slots, slot{kind: slotLocal, from: from, to: len(w.local)})
 }
 
-// addRequest takes the place of a reply of the batch, for the request that was
-// appended to its body.
+// addRequest reserves a slot for the request that was just appended to the batch's body.
 func (c *conn) addRequest(s slot, write bool) {
 	w := c.w
 	s.mute, s.resp = c.replyMode.muted(), uint8(c.resp)
@@ -75,7 +72,7 @@ func (c *conn) addRequest(s slot, write bool) {
 	w.batch.Write = w.batch.Write || write
 }
 
-// makeRoom sends the batch off if it would become too big by a command of these words.
+// makeRoom executes the batch if a command with these arguments would make the batch too large.
 func (c *conn) makeRoom(args [][]byte) {
 	size := len(c.w.batch.Body)
 	for _, w := range args {
@@ -162,7 +159,7 @@ func (c *conn) placeReply(s *slot, v protocol.Value) {
 
 var errReplyCount = errors.New("the batch has not as many replies as requests")
 
-// errorReply is the reply to every command of a batch that failed.
+// errorReply is the reply to every command of a batch that failed with err.
 func (c *conn) errorReply(err error) protocol.Value {
 	var row *protocol.Error
 	if errors.As(err, &row) {
@@ -173,7 +170,7 @@ func (c *conn) errorReply(err error) protocol.Value {
 	return protocol.ErrUncertain.Value()
 }
 
-// count keeps the statistics of a reply.
+// count updates the statistics of error replies.
 func (c *conn) count(row *row, v protocol.Value) {
 	if !v.IsError() {
 		return

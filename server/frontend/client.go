@@ -49,7 +49,7 @@ func (c *conn) setName(name []byte) {
 	c.mu.Unlock()
 }
 
-// validAttribute reports whether CLIENT LIST could show the word without harm to its format.
+// validAttribute reports whether CLIENT LIST can show value without breaking its format.
 func validAttribute(word []byte) bool {
 	for _, b := range word {
 		if b < '!' || b > '~' {
@@ -89,8 +89,8 @@ func clientNoTouch(c *conn, args [][]byte) protocol.Value {
 	return c.setSwitch(&c.shown.noTouch, args[2])
 }
 
-// setSwitch sets a flag that CLIENT LIST shows. NO-TOUCH means nothing else here, as
-// no key's last access is kept.
+// setSwitch sets a flag that CLIENT LIST shows. NO-TOUCH has no other effect, as Holdfast keeps no
+// time of a key's last access.
 func (c *conn) setSwitch(flag *bool, word []byte) protocol.Value {
 	on := strings.EqualFold(string(word), "on")
 	if !on && !strings.EqualFold(string(word), "off") {

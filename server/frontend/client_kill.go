@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// clientFilter says which clients CLIENT KILL means; a zero field means all.
+// clientFilter says which clients CLIENT KILL closes. A zero field matches all clients.
 type clientFilter struct {
 	id          int64
 	addr, laddr string
@@ -14,8 +14,8 @@ type clientFilter struct {
 	skipMe      bool
 }
 
-// clientKill has an old form, CLIENT KILL addr, that may kill its sender and
-// answers OK, and a new one with filters, that answers how many it killed.
+// clientKill has two forms. CLIENT KILL addr answers OK and may close its sender. The form with
+// filters answers the number of closed clients.
 func clientKill(c *conn, args [][]byte) protocol.Value {
 	if len(args) == 3 {
 		if c.killAll(clientFilter{addr: string(args[2])}) == 0 {
@@ -35,7 +35,7 @@ func clientKill(c *conn, args [][]byte) protocol.Value {
 	return protocol.Integer(int64(c.killAll(filter)))
 }
 
-// set reads one filter. Without ok, the value is the error.
+// set reads one filter. Without ok, v is the error.
 func (f *clientFilter) set(name, value string) (v protocol.Value, ok bool) {
 	switch strings.ToLower(name) {
 	case "id":
@@ -71,7 +71,7 @@ func (f *clientFilter) set(name, value string) (v protocol.Value, ok bool) {
 
 const normalClient = "normal"
 
-// clientKind is a TYPE in CLIENT KILL and LIST. All clients are normal ones.
+// clientKind reads a TYPE of CLIENT KILL and CLIENT LIST. All clients here are normal clients.
 func clientKind(word string) (kind string, ok bool) {
 	switch kind = strings.ToLower(word); kind {
 	case normalClient, "master", "replica", "pubsub":
@@ -86,8 +86,8 @@ func unknownClientKind(word string) protocol.Value {
 	return protocol.Err("Unknown client type '" + word + "'")
 }
 
-// killAll closes the clients that match and returns how many there were. The
-// sender itself gets its reply first.
+// killAll closes the clients that match and returns their number. The sender gets its reply before
+// its connection is closed.
 func (c *conn) killAll(f clientFilter) int {
 	if f.kind != "" && f.kind != normalClient {
 		return 0

@@ -15,23 +15,23 @@ func clientListHandlers() map[string]handler {
 	}
 }
 
-// shown is what other connections may see of one, in CLIENT LIST.
+// shown is the part of a connection that CLIENT LIST shows to other connections.
 type shown struct {
 	name, libName, libVersion   string
 	noEvict, noTouch, blocked   bool
-	command                     string // the last one
+	command                     string // the last command
 	active                      time.Time
 	db, resp                    int
 	queued, queuedBytes         int // since MULTI; queued is -1 outside
 	watched                     int
 	input, inputFree            int // bytes not parsed, room for more
-	argBytes                    int // bytes that words of a command take that is half there
-	output, replies, replyBytes int // bytes to be written, replies that wait behind them, their bytes
-	held                        int // bytes beside what an idle connection costs
+	argBytes                    int // memory for the arguments of an incomplete command
+	output, replies, replyBytes int // bytes to be written, replies behind these bytes, bytes of these replies
+	held                        int // bytes beyond the cost of an idle connection
 }
 
-// publish shows the state of the connection to CLIENT LIST, at the end of each
-// pipeline and when the client asks about itself.
+// publish copies the connection's state for CLIENT LIST, at the end of each pipeline and when the
+// client asks about itself.
 func (c *conn) publish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,7 +49,7 @@ func (c *conn) publish() {
 	}
 }
 
-// publishStall shows what a client has not taken.
+// publishStall shows CLIENT LIST how much the client has not taken.
 func (c *conn) publishStall(unwritten int) {
 	waiting := c.unencodedBytes()
 	c.mu.Lock()
@@ -102,8 +102,8 @@ func clientList(c *conn, args [][]byte) protocol.Value {
 	return protocol.Verbatim(string(list))
 }
 
-// appendLine appends the connection's line of CLIENT LIST. Fields of Redis for
-// things that are not here are zero. Any goroutine may call it.
+// appendLine appends the connection's line of CLIENT LIST. Fields of Redis that mean nothing here
+// are zero. Any goroutine may call appendLine.
 func (c *conn) appendLine(dst []byte, now time.Time) []byte {
 	c.mu.Lock()
 	s := c.shown

@@ -6,14 +6,14 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// replyMode is what CLIENT REPLY chose.
+// replyMode is what the client chose by CLIENT REPLY.
 type replyMode struct {
 	off, skip, skipNext bool
 }
 
 func (r *replyMode) muted() bool { return r.off || r.skip }
 
-// endCommand makes what CLIENT REPLY SKIP said hold for the command that follows it, and no longer.
+// endCommand makes CLIENT REPLY SKIP hold for the next command only.
 func (c *conn) endCommand() { c.replyMode.skip, c.replyMode.skipNext = c.replyMode.skipNext, false }
 
 func clientReply(c *conn, args [][]byte) protocol.Value {

@@ -2,7 +2,7 @@ package frontend
 
 import "github.com/holdfast/holdfast/protocol"
 
-// commandHandlers are the COMMAND family: all of it is derived from the table.
+// commandHandlers are the COMMAND family, which is derived from the command table.
 func commandHandlers() map[string]handler {
 	arguments := func(f func(args [][]byte) protocol.Value) handler {
 		return handler{reply: func(_ *conn, args [][]byte) protocol.Value { return f(args[2:]) }}

@@ -5,22 +5,22 @@ import (
 	"sync"
 )
 
-// largeSource is from how many bytes on sources are compiled one at a time: the largest takes a
-// tenth of a second, and a hundred connections with such must not take all cores.
+// largeSource is the size from which sources are compiled one at a time. The largest source takes a
+// tenth of a second, and a hundred connections must not take all cores.
 const largeSource = 16 << 10
 
-// compileCacheSize is how many sources that compiled are remembered, at least; at most twice as many.
+// compileCacheSize is the least number of remembered sources. At most twice as many are remembered.
 const compileCacheSize = 1024
 
-// scripts remembers, by their SHA-1, Lua sources that compiled on this node, so
-// that EVAL of the same source compiles it here but once. A source that does not
-// compile is not remembered: its sender pays each time.
+// compileCache remembers by SHA-1 which Lua sources compiled on this node, so that EVAL does not
+// compile a known source again. A source that does not compile is not remembered, so the sender
+// waits for the compiler each time.
 type compileCache struct {
 	compile   func(source string) error
-	largeTurn chan struct{} // has room for one: who compiles a large source
+	largeTurn chan struct{} // has room for one compilation of a large source
 
 	mu sync.Mutex
-	// When recent is full it becomes former, and what was former is forgotten.
+	// When recent is full, recent becomes former, and the old former is forgotten.
 	recent, former map[[sha1.Size]byte]struct{}
 }
 

@@ -19,8 +19,8 @@ func configHandlers() map[string]handler {
 	}
 }
 
-// settings are the rows of CONFIG GET: what is true of this node, under the
-// names that Redis gives it. The password is not among them.
+// settings are the rows of CONFIG GET: facts about this node under Redis's names. The password is
+// left out.
 func (s *Server) settings() []Setting {
 	c := &s.cfg
 	bind, port, _ := net.SplitHostPort(s.address())
@@ -50,7 +50,7 @@ func (s *Server) settings() []Setting {
 	return append(rows, c.Node.Settings...)
 }
 
-// clientsLimit is 0, as Redis has it, where there is no limit.
+// clientsLimit is 0, as in Redis, where there is no limit.
 func clientsLimit(bytes int) string {
 	if bytes == math.MaxInt {
 		bytes = 0
@@ -80,8 +80,8 @@ func configGet(c *conn, args [][]byte) protocol.Value {
 	return protocol.Map(found...)
 }
 
-// configSet refuses all, as Redis refuses what can only be set at its start:
-// a node's settings are its flags, and a change on one node would make it differ from the others.
+// configSet refuses every setting, as Redis refuses settings that are fixed at the start. A node's
+// settings are flags, and a change on one node would make the nodes differ.
 func configSet(c *conn, args [][]byte) protocol.Value {
 	if len(args)%2 != 0 {
 		return protocol.Err(errSyntax)

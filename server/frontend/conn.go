@@ -16,7 +16,7 @@ import (
 )
 
 // conn is one client's connection. The fields before memory belong to the connection's own
-// goroutine, except those that say otherwise.
+// goroutine, unless their type says otherwise.
 type conn struct {
 	srv  *Server
 	ctx  context.Context // the server's
@@ -45,7 +45,7 @@ type ending struct {
 	retired atomic.Bool
 }
 
-// clientState is what a client's commands have set. RESET undoes it.
+// clientState is what the client's commands have set. RESET undoes it.
 type clientState struct {
 	db, resp      int
 	authenticated bool
@@ -56,26 +56,27 @@ type clientState struct {
 	lastCommand   string
 }
 
-// work is the memory of a pipeline, pooled because most connections are idle at most times.
+// work is the memory of a pipeline. The memory is pooled, because most connections are idle most of
+// the time.
 type work struct {
-	// in[from:] has arrived and is not parsed.
+	// in[from:] has arrived and is not parsed yet.
 	in     []byte
 	from   int
 	reader *protocol.Reader
-	// commands counts those taken from the buffer since the last replies were written.
+	// commands counts the commands parsed since replies were last written.
 	commands int
-	// filled: the last read took all the room there was, so there may be more.
+	// filled: the last read used all the free space, so more may have arrived.
 	filled bool
 
 	batch replica.Batch
-	// slots are the places of replies, settled how many of them are in the output.
+	// slots are the places of replies. The first placed slots are in the output.
 	slots  []slot
 	placed int
-	local  []byte // bytes of replies that wait for those before them
+	local  []byte // encoded replies that wait for the replies before them
 	out    []byte // bytes of replies to be written
-	// unencoded bounds the bytes of a reply that is written piece by piece and are not in out yet.
+	// unencoded bounds the bytes of a large reply that are not in out yet.
 	unencoded int
-	// replyBytes bounds the bytes of the batch's replies.
+	// replyBytes bounds the size of the batch's replies.
 	replyBytes int
 	// tx is the transaction whose reply a slotExec waits for.
 	tx *transaction
@@ -91,12 +92,13 @@ func newConn(s *Server, nc net.Conn) *conn {
 	return c
 }
 
-// run serves the client until one side has had enough.
+// run serves the client until either side ends the connection.
 func (c *conn) run(ctx context.Context) {
 	defer c.nc.Close()
 	defer func() {
 		if p := recover(); p != nil {
-			// A mistake in this package must not take the node, and other clients' locks, with it.
+			// A mistake in this package must not end the node, and with the node other clients'
+			// locks.
 			c.srv.cfg.Logger.Error("connection panicked", "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
@@ -121,8 +123,8 @@ func (c *conn) run(ctx context.Context) {
 	}
 }
 
-// servePipelines answers all complete commands that have arrived, as one batch unless
-// there are more than the limit, and reports whether the connection goes on.
+// servePipelines answers all complete commands that have arrived, as one batch unless there are
+// more than the limit, and reports whether the connection goes on.
 func (c *conn) servePipelines() bool {
 	for {
 		c.fresh = false
@@ -150,8 +152,8 @@ func (c *conn) servePipelines() bool {
 	}
 }
 
-// consume dispatches the commands in the buffer, and reports whether it stopped
-// because they are as many as one pipeline may have.
+// consume dispatches the commands in the buffer, and reports whether the limit of commands in a
+// pipeline is reached.
 func (c *conn) consume() (full bool) {
 	w := c.w
 	for !c.closing {
@@ -172,13 +174,13 @@ func (c *conn) consume() (full bool) {
 	return false
 }
 
-// protocolError answers bytes that are no command, and ends the connection.
+// protocolError answers input that is not a command, and ends the connection.
 func (c *conn) protocolError(err error) {
 	c.reply(nil, c.errorReply(err))
 	c.closing = true
 }
 
-// releaseIdle gives the memory back when the client has nothing under way.
+// releaseIdle returns the memory to the pool when no part of a command has arrived.
 func (c *conn) releaseIdle() {
 	if c.w.buffered() == 0 {
 		c.srv.releaseWork(c.w)
@@ -188,7 +190,7 @@ func (c *conn) releaseIdle() {
 	c.publish()
 }
 
-// logEnd notes why a connection ended, where an operator would want to know.
+// logEnd logs why a connection ended, unless the reason is ordinary.
 func (c *conn) logEnd(err error) {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), c.retired.Load():
@@ -207,7 +209,7 @@ func (c *conn) retire() {
 	c.nc.SetReadDeadline(longAgo())
 }
 
-// setReadDeadline sets the deadline of reads, unless the connection is to end.
+// setReadDeadline sets the deadline of reads, unless the connection is retired.
 func (c *conn) setReadDeadline(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -59,7 +59,7 @@ func reset(c *conn, _ [][]byte) protocol.Value {
 	return protocol.Simple("RESET")
 }
 
-// quit ends the connection once everything up to here is answered.
+// quit ends the connection once all commands before QUIT are answered.
 func quit(c *conn, _ [][]byte) protocol.Value {
 	c.closing = true
 	return protocol.OK

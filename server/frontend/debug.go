@@ -17,7 +17,8 @@ func debugHandlers() map[string]handler {
 	}
 }
 
-// debugCommand has the few subcommands that tests of clients use. SLEEP keeps only its sender waiting.
+// debugCommand has the few subcommands that tests of clients use. DEBUG SLEEP delays only its
+// sender.
 func debugCommand(c *conn, args [][]byte) protocol.Value {
 	sub := strings.ToLower(string(args[1]))
 	switch {
@@ -61,7 +62,7 @@ func (c *conn) sleep(d time.Duration) {
 	})
 }
 
-// debugProtocol is a value of each type, the same as Redis's.
+// debugProtocol is a value of each type, with the same values as Redis.
 func debugProtocol(kind string) protocol.Value {
 	counted := func(pair int) []protocol.Value {
 		var elems []protocol.Value
@@ -102,7 +103,7 @@ func debugProtocol(kind string) protocol.Value {
 	return protocol.Err("Wrong protocol type name. Please use one of the following: string|integer|double|null|array|set|map|push|verbatim|bignum|true|false")
 }
 
-// lolwut draws the only thing a lock server can.
+// lolwut draws a lock.
 func lolwut(_ *conn, args [][]byte) protocol.Value {
 	if len(args) >= 3 && strings.EqualFold(string(args[1]), "version") {
 		if _, ok := protocol.ParseInt(string(args[2])); !ok {

@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// dispatch runs a command line, queues it, or refuses it. The checks stand in
-// the order of Redis, as the first that fails decides the error.
+// dispatch runs a command, queues it, or refuses it. The checks stand in the order of Redis,
+// because the first check that fails decides the error.
 func (c *conn) dispatch(args [][]byte) {
 	defer c.endCommand()
 	command, container := protocol.Find(args)
@@ -49,7 +49,7 @@ func (c *conn) runCommand(row *row, args [][]byte) {
 	}
 }
 
-// addToBatch puts a data command into the batch.
+// addToBatch appends a data command to the batch.
 func (c *conn) addToBatch(row *row, args [][]byte) {
 	if refusal := c.validate(row, args); refusal != nil {
 		c.reply(row, refusal.Value())
@@ -61,8 +61,7 @@ func (c *conn) addToBatch(row *row, args [][]byte) {
 	c.addRequest(slot{kind: slotData, row: row}, row.write)
 }
 
-// reject answers a command that did not get as far as being run or queued. A
-// transaction under way is lost by it.
+// reject answers a command that failed a check of dispatch, and aborts the open transaction.
 func (c *conn) reject(row *row, cause *protocol.Error) {
 	row.rejected.Add(1)
 	if c.tx != nil {
@@ -75,11 +74,11 @@ func (c *conn) reject(row *row, cause *protocol.Error) {
 	c.reply(nil, cause.Value())
 }
 
-// unknown answers a line whose name the table does not have.
+// unknown answers a command that is not in the table.
 func (c *conn) unknown(args [][]byte, container *protocol.Command) {
 	if container == nil && crossProtocol(args[0]) {
 		c.srv.cfg.Logger.Warn("closed a connection that speaks HTTP: possible cross-protocol attack", "client", c.nc.RemoteAddr())
-		// Without a word, as Redis: not even what came before is answered.
+		// Redis does not answer either, not even the commands before this line.
 		c.closing, c.gone = true, true
 		return
 	}
@@ -90,8 +89,8 @@ func (c *conn) unknown(args [][]byte, container *protocol.Command) {
 	c.reply(nil, err.Value())
 }
 
-// crossProtocol reports whether the line's first word is one that a browser can
-// be made to send, and no Redis client would.
+// crossProtocol reports whether a line begins like an HTTP request, which a web page can make a
+// browser send.
 func crossProtocol(word []byte) bool {
 	return strings.EqualFold(string(word), "post") || strings.EqualFold(string(word), "host:")
 }

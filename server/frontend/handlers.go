@@ -7,20 +7,20 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// handler is the behaviour of a row that this package has. Either reply or run is set.
+// handler is the behaviour of a command that this package implements. Either reply or run is set.
 type handler struct {
-	// reply makes the reply to a command line.
+	// reply makes the reply.
 	reply func(c *conn, args [][]byte) protocol.Value
-	// run places the reply itself: now, or when the batch has come back.
+	// run places the reply itself, at once or when the batch has been executed.
 	run func(c *conn, args [][]byte)
-	// inMulti commands run inside MULTI, too.
+	// inMulti commands run inside MULTI instead of being queued.
 	inMulti bool
-	// barrier commands wait until everything before them in the pipeline has been done.
+	// barrier commands wait until all commands before them in the pipeline have been executed.
 	barrier bool
 }
 
-// handlers are the behaviours by the names of their rows: every Local row's, and
-// that of WATCH, whose reply is not what the state machine answers.
+// handlers has the handler of every Local row by the row's name, and the handler of WATCH, which
+// changes the state machine's reply.
 func handlers() map[string]handler {
 	all := make(map[string]handler)
 	for _, family := range handlerFamilies() {
@@ -36,13 +36,13 @@ func handlerFamilies() []map[string]handler {
 	}
 }
 
-// row is a row of the command table, as dispatch needs it.
+// row is a row of the command table with what dispatch needs.
 type row struct {
 	*protocol.Command
 	handler handler
-	// nameArgs is how many words of the line are the name: 2 for a subcommand.
+	// nameArgs is the number of arguments that make the name: 2 for a subcommand.
 	nameArgs int
-	// source is the position of the Lua source in the line; 0: none.
+	// source is the position of the Lua source among the arguments; 0: none.
 	source int
 	// write: the command goes through the log.
 	write bool
@@ -50,7 +50,7 @@ type row struct {
 	calls, rejected, failed atomic.Uint64
 }
 
-// newRows binds every row of the table. A Local row without a behaviour is a
+// newRows binds a handler to every Local row of the table. A Local row without a handler is a
 // mistake in this program.
 func newRows() map[*protocol.Command]*row {
 	locals := handlers()
@@ -75,7 +75,7 @@ func newRows() map[*protocol.Command]*row {
 	return rows
 }
 
-// sourcePosition is where a command line has a Lua source.
+// sourcePosition is the position of the Lua source among the arguments of a command.
 func sourcePosition(name string) int {
 	switch name {
 	case "eval", "eval_ro":

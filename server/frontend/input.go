@@ -10,18 +10,17 @@ import (
 )
 
 const (
-	// waitBytes is the buffer of a connection that waits and is no plain socket.
+	// waitBytes is the size of the buffer in which a connection waits that is not a plain socket.
 	waitBytes = 512
-	// pooledIn is the size of a fresh input buffer.
+	// pooledIn is the size of a new input buffer.
 	pooledIn = 16 << 10
-	// keepBytes bounds each buffer that goes back to the pool.
+	// keepBytes and keepSlots bound the buffers that return to the pool.
 	keepBytes = 256 << 10
-	// keepSlots does so for slots.
 	keepSlots = 4096
-	// leastRoom is what must be free in the buffer before a read.
+	// leastRoom is the space that must be free in the buffer before a read.
 	leastRoom = 4 << 10
-	// readMoreTime is how long a pipeline whose last command is half there is
-	// waited for before what is complete is sent off.
+	// readMoreTime is how long the rest of an incomplete command may take before the complete
+	// commands in front of it are executed.
 	readMoreTime = 5 * time.Millisecond
 )
 
@@ -29,23 +28,23 @@ const (
 type input struct {
 	// arrived is when the last bytes arrived.
 	arrived time.Time
-	// waitBuffer is the waiting buffer of a connection that is no plain socket.
+	// waitBuffer is used while waiting, by a connection that is not a plain socket.
 	waitBuffer []byte
-	// pendingErr is an error that a read brought along; the next wait returns it.
+	// pendingErr is an error of an earlier read. The next wait returns it.
 	pendingErr error
-	// readMoreUntil ends the gathering of one pipeline.
+	// readMoreUntil is when waiting for more of the current pipeline ends.
 	readMoreUntil time.Time
 	// fresh: bytes were read ahead since the buffer was last parsed.
 	fresh bool
 	// hasDeadline: a read deadline is set.
 	hasDeadline bool
-	// What readReady is called for (once: do not wait), and with what result.
+	// noWait is an argument of readReady, and readErr its result.
 	noWait    bool
 	readErr   error
 	readReady func(fd uintptr) bool
 }
 
-// buffered is how many bytes have arrived and are not parsed.
+// buffered is the number of bytes that have arrived and are not parsed yet.
 func (w *work) buffered() int { return len(w.in) - w.from }
 
 // room returns free space behind the bytes that have arrived.
@@ -61,8 +60,8 @@ func (c *conn) room() []byte {
 	return w.in[len(w.in):cap(w.in)]
 }
 
-// grow gives the input a bigger buffer. It at most doubles with what has arrived,
-// whatever the client announced, and ends where the largest command does.
+// grow replaces the input buffer by a larger one. The buffer at most doubles with the bytes that
+// have arrived, whatever size the client announced, and ends at the size of the largest command.
 func (c *conn) grow() {
 	w := c.w
 	have := w.in[w.from:]
@@ -73,7 +72,7 @@ func (c *conn) grow() {
 	c.account()
 }
 
-// noteRead notes n bytes that were read into the room.
+// noteRead notes that n bytes were read into the room.
 func (c *conn) noteRead(n int) {
 	w := c.w
 	w.filled = n == cap(w.in)-len(w.in)
@@ -81,8 +80,7 @@ func (c *conn) noteRead(n int) {
 	c.srv.stats.bytesIn.Add(uint64(n))
 }
 
-// await waits until bytes have arrived, without holding any memory for them if
-// the connection has nothing under way.
+// await waits until bytes have arrived. While nothing is under way, waiting holds no buffer.
 func (c *conn) await() error {
 	if c.pendingErr != nil {
 		return c.pendingErr
@@ -101,9 +99,9 @@ func (c *conn) await() error {
 	return nil
 }
 
-// readMore looks whether more of the pipeline has come, and reports so. A client
-// that has sent one command waits for its reply, so nothing is looked for. If
-// the buffer ends within a command, the client is surely still sending, and gets a moment.
+// readMore reports whether more of the pipeline has arrived. A client that has sent one command is
+// waiting for the reply, so readMore does not look. If the buffer ends within a command, the client
+// is still sending and gets a moment.
 func (c *conn) readMore() bool {
 	w := c.w
 	partial := w.buffered() > 0
@@ -139,8 +137,8 @@ func (c *conn) readMore() bool {
 	return err == nil
 }
 
-// read reads once into the buffer. With once it does not wait: when nothing is
-// there it returns os.ErrDeadlineExceeded.
+// read reads once into the buffer. With noWait it returns os.ErrDeadlineExceeded when nothing is
+// there.
 func (c *conn) read(once bool) error {
 	if c.raw != nil {
 		return c.readRaw(once)
@@ -164,8 +162,8 @@ func (c *conn) read(once bool) error {
 	return nil
 }
 
-// readSome reads until there are bytes or an error. An error that comes with
-// bytes is dropped: the next read brings it again.
+// readSome reads until there are bytes or an error. An error that comes with bytes is dropped,
+// because the next read returns the same error.
 func readSome(r io.Reader, b []byte) (n int, err error) {
 	for n == 0 && err == nil {
 		n, err = r.Read(b)
@@ -176,14 +174,14 @@ func readSome(r io.Reader, b []byte) (n int, err error) {
 	return n, err
 }
 
-// acquireWork takes the memory for a pipeline of c from the pool.
+// acquireWork takes memory for a pipeline of c from the pool.
 func (s *Server) acquireWork(c *conn) *work {
 	w := s.pool.Get().(*work)
 	w.reader.Reset(c.readerLimits())
 	return w
 }
 
-// releaseWork gives it back, without what a big pipeline made it grow to.
+// releaseWork returns w to the pool, without buffers that a large pipeline has grown.
 func (s *Server) releaseWork(w *work) {
 	w.in, w.from, w.filled = shrunk(w.in), 0, false
 	w.out, w.local, w.batch.Body = shrunk(w.out), shrunk(w.local), shrunk(w.batch.Body)
@@ -200,7 +198,7 @@ func shrunk(b []byte) []byte {
 	return b[:0]
 }
 
-// readerLimits are what the request reader is to allow this client.
+// readerLimits are the limits of the request reader for this client.
 func (c *conn) readerLimits() protocol.Limits {
 	l := &c.srv.cfg.Limits
 	return protocol.Limits{

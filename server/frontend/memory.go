@@ -5,43 +5,44 @@ import (
 	"unsafe"
 )
 
-// What clients hold together is bounded, so that many of them cannot take the
-// memory that none of them may take alone. Each connection sums up what it holds
-// where a buffer has grown, and puts the sum, rounded, into the server's; what is
-// below the step is not worth that, and so most commands touch nothing shared.
+// The memory of all clients together is bounded. When a buffer has grown, a connection sums up its
+// buffers and adds the sum, rounded down, to the server's total. Amounts below the rounding unit
+// are ignored, so most commands touch nothing shared.
 
 const (
-	// memoryUnit is to what a connection's memory is rounded down, and the least for
-	// which a client is cut off.
+	// memoryUnit is the unit to which a connection's memory is rounded down. A client that holds
+	// less is never cut off.
 	memoryUnit = 32 << 10
-	// connBytes is what an idle connection costs, roughly: its goroutine's stack and its own fields.
+	// connBytes is roughly the cost of an idle connection: the goroutine's stack and the fields of
+	// conn.
 	connBytes = 6 << 10
-	// slotBytes is what the place of a reply costs.
+	// slotBytes is the cost of a reply's place.
 	slotBytes = int(unsafe.Sizeof(slot{}))
 )
 
-// clientMemory is what clients hold together.
+// clientMemory is the memory of all clients.
 type clientMemory struct {
 	limit int64
-	// total is the sum over all connections, evicting what those hold of it that were cut
-	// off and are not gone yet.
+	// total is the sum over all connections. evicting is the part of total held by connections that
+	// were cut off and have not ended yet.
 	total, evicting atomic.Int64
-	// retryFrom is the sum from which it is looked again for a client to cut off, after
-	// none was found.
+	// retryFrom is the total from which eviction is tried again, after no connection to cut off was
+	// found.
 	retryFrom atomic.Int64
 }
 
-// memoryShare is what one connection has in the sum.
+// memoryShare is a connection's part of the total.
 type memoryShare struct {
 	counted atomic.Int64
-	// evicted is set when the connection is cut off to make room. evicting is what it held then.
+	// evicted: the connection was cut off to free memory. evicting is the memory that the
+	// connection held at that time.
 	evicted  atomic.Bool
 	evicting int64 // guarded by Server.mu
-	// noEvict: CLIENT NO-EVICT.
+	// noEvict: the client has sent CLIENT NO-EVICT ON.
 	noEvict atomic.Bool
 }
 
-// footprint is what the connection holds beside what an idle one does.
+// footprint is the memory that the connection holds beyond the cost of an idle connection.
 func (c *conn) footprint() int {
 	n := c.watches.bytes
 	if c.tx != nil {
@@ -53,8 +54,8 @@ func (c *conn) footprint() int {
 	return n
 }
 
-// account puts what the connection holds into the sum. If that is too much now,
-// some client is cut off, which may be this one.
+// account updates the total. If the total is now too large, the largest connection is cut off,
+// which may be this connection.
 func (c *conn) account() {
 	if c.memory.evicted.Load() {
 		c.closing, c.gone = true, true
@@ -68,14 +69,14 @@ func (c *conn) account() {
 	}
 }
 
-// accountQueue does so for a queue that has grown to these bytes, now and then.
+// accountQueue calls account when a queue that grew has crossed a unit.
 func (c *conn) accountQueue(from, to int) {
 	if from/memoryUnit != to/memoryUnit {
 		c.account()
 	}
 }
 
-// addMemory changes the sum.
+// addMemory changes the total, and starts an eviction beyond the limit.
 func (s *Server) addMemory(bytes int64) {
 	m := &s.memory
 	total := m.total.Add(bytes) - m.evicting.Load()
@@ -100,7 +101,7 @@ func (s *Server) evict() {
 	}
 }
 
-// chooseVictims marks the clients that evict is to cut off.
+// chooseVictims marks the connections that evict closes.
 func (s *Server) chooseVictims() (victims []*conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +111,7 @@ func (s *Server) chooseVictims() (victims []*conn) {
 		if total <= m.limit {
 			return victims
 		}
-		// Those that asked to be spared are, as long as that does not cost the node.
+		// Clients with NO-EVICT are spared, but not at the expense of the node.
 		c := s.largest(total > 2*m.limit)
 		if c == nil {
 			m.retryFrom.Store(total + m.limit/16)
@@ -123,8 +124,8 @@ func (s *Server) chooseVictims() (victims []*conn) {
 	}
 }
 
-// largest is the connection that holds most, at least a step; nil: there is none.
-// One with CLIENT NO-EVICT is that only if there is no other, and only with all. The caller holds s.mu.
+// largest is the connection that holds most; nil if none holds a unit. A connection with NO-EVICT
+// is returned only when there is no other, and only with all. The caller holds s.mu.
 func (s *Server) largest(all bool) *conn {
 	var found, spared *conn
 	for _, c := range s.conns {
@@ -142,7 +143,7 @@ func (s *Server) largest(all bool) *conn {
 	return found
 }
 
-// releaseMemory takes a connection that ends out of the sum. The caller holds s.mu.
+// releaseMemory subtracts a connection that has ended from the total. The caller holds s.mu.
 func (s *Server) releaseMemory(c *conn) {
 	m := &s.memory
 	m.total.Add(-c.memory.counted.Swap(0) - connBytes)

@@ -16,24 +16,24 @@ func transactionHandlers() map[string]handler {
 	}
 }
 
-// transaction is what a connection has queued since MULTI.
+// transaction is the queue of a connection between MULTI and EXEC.
 type transaction struct {
-	// body holds the data commands, count of them.
+	// body has the data commands, count is their number.
 	body  []byte
 	count int
-	// steps has an element for each queued command, but only from the moment that one of them is
-	// answered by this node; most transactions have none such.
+	// steps has an element for each queued command, from the first command that this node answers.
+	// Most transactions have no such command, and no steps.
 	steps []step
-	// queued counts all commands, bytes what they hold in memory.
+	// queued is the number of all queued commands, bytes the memory for these commands.
 	queued, bytes int
-	// db is the database that SELECT chose for the commands after it.
+	// db is the database for the commands that are queued next, as SELECT may be queued.
 	db int
-	// aborted: a command was refused, so EXEC refuses all.
+	// aborted: a command was refused, so EXEC refuses the transaction.
 	aborted bool
 }
 
-// step is one queued command: of the body when row is nil and answer Null, else
-// run here, or answered when it was queued.
+// step is one queued command: a data command of the body (command is nil and answered false), a
+// command that this node runs, or a command that was answered when queued.
 type step struct {
 	command  *row
 	args     [][]byte
@@ -57,7 +57,7 @@ func discard(c *conn, _ [][]byte) protocol.Value {
 	return protocol.OK
 }
 
-// endTransaction drops what is queued and watched.
+// endTransaction drops the queue and the watched keys.
 func (c *conn) endTransaction() {
 	c.tx = nil
 	c.watches.clear()
@@ -87,7 +87,8 @@ func (c *conn) enqueue(row *row, args [][]byte) {
 			return
 		}
 		if refusal != nil {
-			// Redis finds out about a bad script when it runs, beside the other commands.
+			// Redis reports a bad script when the script runs, beside the replies of the other
+			// commands.
 			tx.addStep(step{answered: true, reply: refusal.Value()})
 			break
 		}
@@ -103,7 +104,7 @@ func (c *conn) enqueue(row *row, args [][]byte) {
 	c.reply(nil, protocol.Simple("QUEUED"))
 }
 
-// place queues a command that this node answers.
+// addStep queues a command that this node answers.
 func (tx *transaction) addStep(s step) {
 	if tx.steps == nil {
 		tx.steps = make([]step, tx.count, tx.count+1)
@@ -111,8 +112,8 @@ func (tx *transaction) addStep(s step) {
 	tx.steps = append(tx.steps, s)
 }
 
-// queueSelect is SELECT inside MULTI: it decides the database of what is queued
-// after it, and of the connection once the transaction has run.
+// queueSelect is SELECT inside MULTI. SELECT sets the database of the commands queued next, and of
+// the connection once the transaction has run.
 func queueSelect(tx *transaction, args [][]byte) step {
 	db, refusal, refused := parseDatabase(args[1])
 	if refused {
@@ -122,7 +123,7 @@ func queueSelect(tx *transaction, args [][]byte) step {
 	return step{answered: true, reply: protocol.OK}
 }
 
-// copyArgs makes words outlive the input buffer.
+// copyArgs copies args out of the input buffer.
 func copyArgs(args [][]byte) [][]byte {
 	c := make([][]byte, len(args))
 	for i, w := range args {
@@ -131,7 +132,7 @@ func copyArgs(args [][]byte) [][]byte {
 	return c
 }
 
-// exec sends the queue off as one request that checks the watched keys first.
+// exec turns the queue into one request, which checks the watched keys first.
 func exec(c *conn, _ [][]byte) {
 	tx := c.tx
 	if tx == nil {
@@ -148,7 +149,7 @@ func exec(c *conn, _ [][]byte) {
 		c.reply(nil, protocol.ErrExecAbort.Value())
 		return
 	case lost:
-		// What WATCH saw is not known, so it cannot be said to stand.
+		// The marks are unknown, so EXEC cannot say that the keys are unchanged.
 		c.reply(nil, protocol.NullArray)
 		return
 	}
@@ -165,20 +166,20 @@ func exec(c *conn, _ [][]byte) {
 		c.addRequest(slot{kind: slotData, row: c.srv.execRow}, true)
 		return
 	}
-	// What this node has to say comes between the replies, and may change what holds
-	// for the commands after EXEC, so nothing else goes into this batch.
+	// This node's replies come between those of the batch, and may change the settings for the
+	// commands after EXEC. So nothing else goes into this batch.
 	c.w.tx = tx
 	c.addRequest(slot{kind: slotExec, row: c.srv.execRow}, true)
 	c.runBatch()
 }
 
-// finishTransaction places EXEC's reply, running what this node answers in the
-// order in which it was queued. Until the end of that, c is as it was at EXEC.
+// finishTransaction places EXEC's reply and runs the commands that this node answers, in the order
+// of the queue.
 func (c *conn) finishTransaction(s *slot, v protocol.Value) {
 	tx := c.w.tx
 	c.w.tx = nil
 	if sent := c.limitReply(s.row, v); sent.IsError() && !v.IsError() {
-		// It ran all the same.
+		// The transaction ran all the same.
 		c.db = tx.db
 		v = sent
 	}
@@ -206,7 +207,7 @@ func (c *conn) finishTransaction(s *slot, v protocol.Value) {
 			reply, data = data[0], data[1:]
 		}
 		c.count(step.command, reply)
-		// Asked again each time, as CLIENT REPLY may be among the steps.
+		// CLIENT REPLY may be among the steps.
 		if !c.replyMode.muted() {
 			c.encode(reply, c.resp)
 		}

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// clientChunk is what is gathered before it is written though the pipeline is not
-	// answered yet; a smaller pipeline leaves in one write.
+	// clientChunk is the size of output that is written before the pipeline ends. A smaller
+	// pipeline leaves in one write.
 	clientChunk = 256 << 10
 	// strangerChunk is the same for a client that has not authenticated.
 	strangerChunk = 16 << 10
-	// stallTime is how long a write may take before that is looked into, at least.
+	// stallTime is the least time after which an unfinished write counts as stalled.
 	stallTime = 100 * time.Millisecond
 )
 
-// Replies that are not sent, because they are larger than MaxOutputBytes. What
-// a write did stays, so its client must not take the error for a refusal.
+// Errors that are sent in place of a reply larger than MaxOutputBytes. A write has had its effect,
+// so its client must not take the error for a refusal.
 var (
 	errReplyTooLarge = newError("the reply is larger than max-output-bytes")
 	errWriteTooLarge = &protocol.Error{
@@ -27,8 +27,8 @@ var (
 	}
 )
 
-// limitReply returns v, or the error that is sent in its place as v is too large. It looks
-// at what v stands for before any of it is encoded.
+// limitReply returns v, or the error that is sent instead if v is too large. The size is found
+// without encoding v.
 func (c *conn) limitReply(row *row, v protocol.Value) protocol.Value {
 	limit := c.srv.cfg.MaxOutputBytes
 	if len(v.Elems) == 0 && len(v.Str) < limit {
@@ -43,7 +43,7 @@ func (c *conn) limitReply(row *row, v protocol.Value) protocol.Value {
 	return errReplyTooLarge.Value()
 }
 
-// encode appends a reply to the output, and writes the output whenever enough has gathered.
+// encode appends v to the output, and writes the output whenever a chunk is full.
 func (c *conn) encode(v protocol.Value, resp int) {
 	w := c.w
 	limit := c.outputChunk()
@@ -61,7 +61,7 @@ func (c *conn) encode(v protocol.Value, resp int) {
 	c.writeIfFull()
 }
 
-// outputChunk is how much is gathered before it is written.
+// outputChunk is the size of output that is written at once.
 func (c *conn) outputChunk() int {
 	if !c.authenticated {
 		return strangerChunk
@@ -69,7 +69,7 @@ func (c *conn) outputChunk() int {
 	return clientChunk
 }
 
-// writePiece writes a piece of a reply.
+// writePiece writes a piece of a large reply.
 func (c *conn) writePiece(piece []byte) []byte {
 	w := c.w
 	w.unencoded = max(0, w.unencoded-len(piece))
@@ -78,19 +78,18 @@ func (c *conn) writePiece(piece []byte) []byte {
 	return w.out
 }
 
-// writeIfFull writes the output when much of it has gathered.
+// writeIfFull writes the output when a chunk is full.
 func (c *conn) writeIfFull() {
 	if len(c.w.out) >= c.outputChunk() {
 		c.write()
 	}
 }
 
-// write sends the output. A failure closes the connection: what follows is
-// dropped, as nobody is there to read it.
+// write sends the output. A failure ends the connection, and later output is dropped.
 //
-// Many clients send a whole pipeline before they read the first reply. When the
-// replies fill all buffers on the way, both sides would wait for each other; so a
-// write that stalls has the rest of the pipeline read beside it.
+// Many clients send a whole pipeline before reading the first reply. When the replies fill all
+// buffers on the way, both sides would wait for each other. So while a write stalls, the rest of
+// the pipeline is read.
 func (c *conn) write() {
 	w := c.w
 	out := w.out
@@ -104,14 +103,14 @@ func (c *conn) write() {
 	}
 }
 
-// writePlain reports whether the client took all.
+// writePlain writes to a connection without TLS, and reports whether the client took all of out.
 func (c *conn) writePlain(out []byte) bool {
 	var ahead *readAhead
 	defer func() { c.join(ahead) }()
-	// since is when the client last took something, as far as it is known.
+	// since is when the client last took bytes, as far as is known.
 	for since := time.Now(); ; {
 		if now := time.Now(); c.writeBy.Sub(now) < stallTime {
-			// A deadline that is far enough is left as it is: moving it costs more than a small write.
+			// A distant deadline stays, because moving a deadline costs more than a small write.
 			c.writeBy = now.Add(2 * stallTime)
 			c.nc.SetWriteDeadline(c.writeBy)
 		}
@@ -124,7 +123,7 @@ func (c *conn) writePlain(out []byte) bool {
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return false
 		case !c.authenticated:
-			// A stranger is owed a few lines, which fit into the buffers on the way.
+			// The few lines that a stranger is owed fit into the buffers on the way.
 			c.cutOff(len(out))
 			return false
 		case n > 0:
@@ -139,8 +138,8 @@ func (c *conn) writePlain(out []byte) bool {
 	}
 }
 
-// writeTLS does the same where a write that timed out cannot be gone on with: the
-// client is given the long time at once.
+// writeTLS writes to a connection with TLS, and reports whether the client took all of out. TLS
+// cannot continue after a write that timed out, so the client gets the whole WriteTimeout at once.
 func (c *conn) writeTLS(out []byte) bool {
 	if !c.authenticated {
 		return c.writeStranger(out)
@@ -162,8 +161,8 @@ func (c *conn) writeTLS(out []byte) bool {
 	return err == nil
 }
 
-// writeStranger writes to a client of TLS that has not authenticated, and is cut
-// off at the first stall.
+// writeStranger writes to a TLS client that has not authenticated. The first stall ends the
+// connection.
 func (c *conn) writeStranger(out []byte) bool {
 	c.nc.SetWriteDeadline(time.Now().Add(2 * stallTime))
 	n, err := c.nc.Write(out)
@@ -174,8 +173,8 @@ func (c *conn) writeStranger(out []byte) bool {
 	return err == nil
 }
 
-// tooSlow decides about a client that has taken nothing for a while; unwritten
-// is what is left of the output.
+// tooSlow decides about a client that has taken nothing for the time stalled. unwritten is the rest
+// of the output.
 func (c *conn) tooSlow(stalled time.Duration, unwritten int) bool {
 	limit := c.srv.cfg.WriteTimeout
 	if unwritten+c.unencodedBytes() > c.srv.cfg.MaxOutputBytes {
@@ -193,18 +192,18 @@ func (c *conn) cutOff(unwritten int) {
 	c.srv.cfg.Logger.Warn("cut off a client that does not read", "client", c.nc.RemoteAddr(), "id", c.id, "unread", unwritten+c.unencodedBytes())
 }
 
-// waiting bounds the bytes of the replies that are known and not in the output
-// yet; beyond MaxOutputBytes it gives up counting.
+// unencodedBytes bounds the size of known replies that are not in the output yet. Counting stops
+// beyond MaxOutputBytes.
 func (c *conn) unencodedBytes() int {
 	n, _ := protocol.SizesWithin(c.w.batch.Replies, c.srv.cfg.MaxOutputBytes)
 	return n + c.w.unencoded
 }
 
-// refuse tells a client that is not admitted why, and closes.
+// refuse tells a client why it is not admitted, and closes.
 func (c *conn) refuse(why *protocol.Error) {
 	defer c.nc.Close()
 	if c.tls != nil {
-		// A handshake is more than a client is worth that there is no room for.
+		// A handshake would cost more than this client is worth.
 		return
 	}
 	c.nc.SetWriteDeadline(time.Now().Add(time.Second))

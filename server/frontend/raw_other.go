@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// rawConn is for systems with sockets that can be read without waiting.
+// rawConn is nil, as sockets of this system cannot be read without waiting.
 func rawConn(net.Conn) syscall.RawConn { return nil }
 
 func (c *conn) readRaw(bool) error { panic("frontend: no raw connection on this system") }

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// rawConn is the socket of nc; nil when nc is something else, such as TLS.
+// rawConn is the socket of nc; nil when nc is not a plain socket.
 func rawConn(nc net.Conn) syscall.RawConn {
 	t, ok := nc.(*net.TCPConn)
 	if !ok {
@@ -23,9 +23,8 @@ func rawConn(nc net.Conn) syscall.RawConn {
 	return raw
 }
 
-// readRaw reads from the socket when it is readable, and takes a buffer only
-// then: net.Conn's Read would hold one for as long as the client is silent, and
-// cannot look without waiting.
+// readRaw reads from the socket when it is readable, and takes a buffer only then. net.Conn's Read
+// would hold a buffer while the client is silent, and always waits.
 func (c *conn) readRaw(once bool) error {
 	if c.readReady == nil {
 		c.readReady = c.onReadable
@@ -37,7 +36,7 @@ func (c *conn) readRaw(once bool) error {
 	return c.readErr
 }
 
-// onReadable is called when the socket may be readable. False: wait for it.
+// onReadable is called when the socket may be readable. A result of false means to wait.
 func (c *conn) onReadable(fd uintptr) bool {
 	idle := c.w == nil
 	if idle {

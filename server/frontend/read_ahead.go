@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// readAhead reads from a connection while its own goroutine waits for something
-// else: for a blocking command, or for the client to take replies. Until join it owns
-// the connection's input buffer.
+// readAhead reads from a connection while the connection's goroutine waits for a blocking command,
+// or for the client to take replies. Until join the readAhead owns the input buffer.
 type readAhead struct {
 	done chan struct{}
-	// How many bytes were read, and the error that ended it. Written before done is closed.
+	// bytes is the number of bytes read, failed the error that ended reading. Both are written
+	// before done is closed.
 	bytes  int
 	failed error
 }
 
-// readAhead starts to read, until limit bytes wait in the buffer or [conn.join] is
-// called. It calls gone when the client is, or when the server wants the connection to end.
+// readAhead starts reading, until limit bytes wait in the buffer or [conn.join] is called. It calls
+// gone when the client has left, or when the server ends the connection.
 //
-// It appends to the buffer and never moves what is there, as the words of the
-// command that waits are slices of it.
+// Bytes in the buffer are never moved, because the arguments of the waiting command are slices of
+// the buffer.
 func (c *conn) readAhead(limit int, gone func()) *readAhead {
 	a := &readAhead{done: make(chan struct{})}
 	c.setReadDeadline(time.Time{})

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// admitOrRefuse admits a connection or turns it away. That is decided before the next one is
-// accepted, so that however fast they come no more are open than there should be.
+// admitOrRefuse decides about a connection before the next connection is accepted. So at no time
+// are more connections open than the limits allow.
 func (s *Server) admitOrRefuse(ctx context.Context, nc net.Conn, all *sync.WaitGroup) {
 	s.stats.connections.Add(1)
 	c := newConn(s, nc)
@@ -38,8 +38,9 @@ func (s *Server) admitOrRefuse(ctx context.Context, nc net.Conn, all *sync.WaitG
 	nc.Close()
 }
 
-// Refusals is how many connections beyond MaxClients may be open: those that are
-// being told so, and as many again that were closed to make room. Further ones are closed without a word.
+// Refusals is how many connections may be open beyond MaxClients: this many that are being refused
+// with a reply, and as many that were closed to make room. Further connections are closed without a
+// reply.
 const Refusals = 16
 
 var (
@@ -47,8 +48,8 @@ var (
 	errDraining = errors.New("shutting down")
 )
 
-// register registers c. When there is no room, the oldest stranger makes room: else
-// those that never say who they are could shut everybody out for good.
+// register adds c to the connections. When there is no room the oldest stranger is closed, because
+// strangers could otherwise shut out all other clients for good.
 func (s *Server) register(c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +72,7 @@ func (s *Server) register(c *conn) error {
 	return nil
 }
 
-// dismiss closes a connection and no longer counts it. The caller holds s.mu.
+// dismiss closes a connection to make room, and no longer counts it. The caller holds s.mu.
 func (s *Server) dismiss(c *conn) {
 	s.removeStranger(c)
 	c.admission.dismissed = true
@@ -79,16 +80,16 @@ func (s *Server) dismiss(c *conn) {
 	c.plainConn().Close()
 }
 
-// admission is what the server knows of a connection. Guarded by Server.mu.
+// admission is the server's record of a connection, guarded by Server.mu.
 type admission struct {
-	// stranger is its place among those that have not shown who they are: by a
-	// password, or by a handshake of TLS where there is none.
+	// stranger is the connection's place in Server.strangers, until the client has authenticated.
+	// Where TLS needs no password, a handshake is enough.
 	stranger *list.Element
-	// dismissed: it has been closed to make room.
+	// dismissed: closed to make room.
 	dismissed bool
 }
 
-// removeStranger notes that c is no stranger any more. The caller holds s.mu.
+// removeStranger notes that c is not a stranger any more. The caller holds s.mu.
 func (s *Server) removeStranger(c *conn) {
 	if c.admission.stranger != nil {
 		s.strangers.Remove(c.admission.stranger)
@@ -96,7 +97,7 @@ func (s *Server) removeStranger(c *conn) {
 	}
 }
 
-// known notes whether c has shown who it is.
+// setKnown notes whether c has authenticated, or shaken hands where that is enough.
 func (s *Server) setKnown(c *conn, yes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +126,7 @@ func (s *Server) clientCount() int {
 	return len(s.conns) - s.dismissed
 }
 
-// address is where clients reach the node; empty before Serve.
+// address is the address for clients; empty before Serve.
 func (s *Server) address() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,8 +147,8 @@ func (s *Server) clients() []*conn {
 	return all
 }
 
-// drain wakes the connections that wait for a command, so that they close, and
-// waits for those that are at work; past the limit it cuts them off.
+// drain has idle connections close, and waits for the commands in flight. After ShutdownTimeout the
+// remaining connections are cut off.
 func (s *Server) drain(all *sync.WaitGroup) {
 	s.mu.Lock()
 	s.draining = true

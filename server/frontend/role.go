@@ -12,11 +12,11 @@ func roleHandlers() map[string]handler {
 	return map[string]handler{"role": {reply: role}}
 }
 
-// Any node takes any command, so each could call itself master. But clients that
-// are given several addresses look for the one that does (see DESIGN.md), so
-// only the leader says so, unless Options.EveryNodeMaster is set.
+// Every node takes every command, so each could call itself master. Clients that are given several
+// addresses look for the master (see DESIGN.md), so only the leader says so, unless
+// Options.EveryNodeMaster is set.
 
-// master reports whether the node is to call itself so.
+// master reports whether this node calls itself master.
 func (s *Server) master(st *replica.Status) bool {
 	return st.Leading || s.cfg.Options.EveryNodeMaster
 }
@@ -48,8 +48,8 @@ func role(c *conn, _ [][]byte) protocol.Value {
 	return protocol.Array(protocol.Bulk("master"), protocol.Integer(int64(st.Committed)), protocol.Array(others...))
 }
 
-// splitAddress splits host:port, which clients are told separately; an address
-// that is not known gives an empty host and port 0.
+// splitAddress splits host:port, because clients get both separately. An unknown address gives an
+// empty host and port 0.
 func splitAddress(addr string) (host, port string) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

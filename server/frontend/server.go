@@ -21,7 +21,7 @@ type Server struct {
 	cfg     Config
 	backend Backend
 	started time.Time
-	// rows are never changed; watchRow and execRow are among them.
+	// rows never change. watchRow and execRow are two of the rows.
 	rows              map[*protocol.Command]*row
 	watchRow, execRow *row
 	compiled          *compileCache
@@ -33,15 +33,15 @@ type Server struct {
 
 	mu    sync.Mutex
 	conns map[int64]*conn
-	// dismissed counts those of conns that were closed to make room; strangers are
-	// those that have not shown who they are, oldest first.
+	// dismissed counts the connections of conns that were closed to make room. strangers are the
+	// connections that have not authenticated, oldest first.
 	dismissed int
 	strangers list.List
 	draining  bool
 	addr      string // of the first listener
 }
 
-// New makes a server that has the cluster's behaviour from backend.
+// New makes a server whose commands are executed by backend.
 func New(cfg Config, backend Backend) *Server {
 	cfg = cfg.withDefaults()
 	if cfg.Node.RunID == "" {
@@ -68,9 +68,9 @@ func New(cfg Config, backend Backend) *Server {
 	return s
 }
 
-// Serve accepts clients on ln until ctx ends, then closes ln, lets the commands
-// in flight be answered, and returns nil when every connection is gone. What is
-// still in flight after ShutdownTimeout is cut off. It may run for several listeners.
+// Serve accepts clients on ln until ctx ends. Then Serve closes ln, lets the commands in flight be
+// answered, and returns nil when all connections are gone. Commands that take longer than
+// ShutdownTimeout are cut off. Serve may run for several listeners.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	s.mu.Lock()
 	if s.addr == "" {
@@ -89,7 +89,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// accept starts a goroutine for every connection until the listener is closed.
+// accept starts a goroutine for each connection until the listener is closed.
 func (s *Server) accept(ctx context.Context, ln net.Listener, all *sync.WaitGroup) error {
 	var pause time.Duration
 	for {
@@ -102,7 +102,7 @@ func (s *Server) accept(ctx context.Context, ln net.Listener, all *sync.WaitGrou
 		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("accept clients: %w", err)
 		}
-		// Too many open files, mostly: existing clients go on, new ones wait.
+		// The usual cause is too many open files. Existing clients go on, new clients wait.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 		s.cfg.Logger.Warn("cannot accept clients", "error", err, "pause", pause)
 		select {

@@ -33,7 +33,7 @@ func (s *socket) plainConn() net.Conn {
 	return s.nc
 }
 
-// open prepares the connection: socket options, TLS.
+// open sets the socket's options and does the handshake of TLS.
 func (c *conn) open() error {
 	if t, ok := c.plainConn().(*net.TCPConn); ok {
 		probe := c.srv.cfg.TCPKeepAlive
@@ -53,9 +53,8 @@ func (c *conn) open() error {
 	return nil
 }
 
-// halfClose closes the sending side and takes what the client still sends for a
-// moment: a socket closed with unread bytes makes the client's kernel throw the
-// last reply away.
+// halfClose closes the sending side, and discards for a moment what the client still sends. If a
+// socket is closed with unread bytes, the client's kernel drops the last reply.
 func (s *socket) halfClose() {
 	half, ok := s.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
@@ -70,7 +69,7 @@ const (
 	halfCloseBytes = 1 << 20
 )
 
-// descriptor is the socket's number, or -1 for what is no socket.
+// descriptor is the socket's number, -1 for a connection without a socket.
 func (s *socket) descriptor() int {
 	fd := -1
 	if s.raw != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// validate returns why a data command must not reach the log: its words are too
-// long, or its Lua source does not compile. It returns nil if it may.
+// validate returns why a data command must not reach the log: arguments that are too long, or a Lua
+// source that does not compile. The result for a valid command is nil.
 func (c *conn) validate(row *row, args [][]byte) *protocol.Error {
 	l := &c.srv.cfg.Limits
 	short := min(l.MaxKeyBytes, l.MaxValueBytes)
@@ -26,10 +26,10 @@ func (c *conn) validate(row *row, args [][]byte) *protocol.Error {
 	return c.validateScript(row, args)
 }
 
-// tooLong tells keys from values, which not many command lines are worth.
+// tooLong finds out which arguments are keys. Most commands never get here.
 func tooLong(row *row, args [][]byte, l *Limits) *protocol.Error {
 	isKey := make([]bool, len(args))
-	// A line whose keys cannot be told is the state machine's to refuse.
+	// If the keys cannot be found, the state machine refuses the command.
 	positions, _ := row.KeyPositions(args)
 	for _, p := range positions {
 		isKey[p] = true
@@ -45,9 +45,8 @@ func tooLong(row *row, args [][]byte, l *Limits) *protocol.Error {
 	return nil
 }
 
-// validateScript compiles the Lua source of EVAL and SCRIPT LOAD on this node, so
-// that what does not compile costs nobody else anything. Redis looks at EVAL's
-// number of keys first.
+// validateScript compiles the Lua source of EVAL and SCRIPT LOAD on this node, so a source that
+// does not compile costs the other nodes nothing. Redis checks EVAL's number of keys first.
 func (c *conn) validateScript(row *row, args [][]byte) *protocol.Error {
 	if row.nameArgs == 1 {
 		n, ok := protocol.ParseInt(string(args[2]))
@@ -67,5 +66,5 @@ func (c *conn) validateScript(row *row, args [][]byte) *protocol.Error {
 	return nil
 }
 
-// newError is a row of this package's own: with prefix ERR, surely not applied.
+// newError is an error of this package: prefix ERR, and surely not applied.
 func newError(text string) *protocol.Error { return &protocol.Error{Prefix: "ERR", Text: text} }

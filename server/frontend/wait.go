@@ -16,7 +16,7 @@ func waitHandlers() map[string]handler {
 	}
 }
 
-// wait answers how many other nodes have what was acknowledged before it.
+// wait answers how many other nodes have all acknowledged writes.
 func wait(c *conn, args [][]byte) protocol.Value {
 	n, ok := protocol.ParseInt(string(args[1]))
 	if !ok {
@@ -29,8 +29,8 @@ func wait(c *conn, args [][]byte) protocol.Value {
 	return protocol.Integer(int64(c.waitReplicated(n, timeout)))
 }
 
-// waitAOF answers the same of disks; this node's own is always among them, since
-// nothing is acknowledged before a majority has it on disk.
+// waitAOF answers the same for disks. This node's disk always counts, since no write is
+// acknowledged before a majority has stored it.
 func waitAOF(c *conn, args [][]byte) protocol.Value {
 	local, ok := protocol.ParseInt(string(args[1]))
 	switch {
@@ -53,7 +53,7 @@ func waitAOF(c *conn, args [][]byte) protocol.Value {
 	return protocol.Array(protocol.Integer(1), protocol.Integer(int64(c.waitReplicated(n, timeout))))
 }
 
-// parseTimeout reads milliseconds; 0 means none.
+// parseTimeout reads milliseconds; 0 means no limit.
 func parseTimeout(word []byte) (d time.Duration, refusal protocol.Value, refused bool) {
 	millis, ok := protocol.ParseInt(string(word))
 	switch {
@@ -65,7 +65,7 @@ func parseTimeout(word []byte) (d time.Duration, refusal protocol.Value, refused
 	return time.Duration(min(millis, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond, protocol.Value{}, false
 }
 
-// waitReplicated waits as the backend does. Inside MULTI, as in Redis, it does not wait.
+// waitReplicated asks the backend. Inside MULTI there is no waiting, as in Redis.
 func (c *conn) waitReplicated(n int64, timeout time.Duration) int {
 	if c.executing || n <= 0 {
 		ended, cancel := context.WithCancel(context.Background())
@@ -79,14 +79,13 @@ func (c *conn) waitReplicated(n int64, timeout time.Duration) int {
 	return have
 }
 
-// scriptKill: a script runs inside the state machine, to its end or to its
-// budget's. There is never one that could be killed.
+// scriptKill always refuses, because a script ends by itself or at the limit of its budget.
 func scriptKill(*conn, [][]byte) protocol.Value {
 	return protocol.ErrNotBusy.Value()
 }
 
-// whileConnected runs f with a context that ends when the client goes away or the
-// server shuts down. The client first gets the replies that it is owed. What it sends meanwhile is kept.
+// whileConnected runs f with a context that ends when the client leaves or the server shuts down.
+// Replies to earlier commands are written first, and input that arrives meanwhile is kept.
 func (c *conn) whileConnected(f func(ctx context.Context)) {
 	c.write()
 	ctx, cancel := context.WithCancel(c.ctx)

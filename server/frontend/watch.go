@@ -5,14 +5,14 @@ import "github.com/holdfast/holdfast/protocol"
 // watches are the keys that a connection watches, with their marks.
 type watches struct {
 	keys []protocol.Watch
-	// index has the keys; bytes is what they take together.
+	// index has the keys. bytes is the memory for the keys.
 	index map[watchedKey]struct{}
 	bytes int
-	// pending counts requests whose marks have not come back.
+	// pending is the number of WATCH requests without a reply yet.
 	pending int
-	// broken: some WATCH failed, so EXEC must not run, even if the client did not look at the error.
+	// broken: a WATCH failed, so EXEC must not run, even if the client ignored the error.
 	broken bool
-	// generation tells a mark that comes back after all watches were cleared.
+	// generation changes when the watches are cleared, so that late marks are recognised.
 	generation int
 }
 
@@ -25,7 +25,7 @@ type watchedKey struct {
 	key string
 }
 
-// add starts to watch a key; false: it was watched already.
+// add starts watching a key, and returns false if the key was watched already.
 func (ws *watches) add(db int, key string) bool {
 	if ws.index == nil {
 		ws.index = make(map[watchedKey]struct{})
@@ -40,8 +40,7 @@ func (ws *watches) add(db int, key string) bool {
 	return true
 }
 
-// watch asks for the marks of keys that are not watched yet; the marks of those
-// that are stay as they were seen first.
+// watch asks for the marks of new keys. A key that is watched already keeps its first mark.
 func watch(c *conn, args [][]byte) {
 	if c.tx != nil {
 		c.reply(nil, protocol.ErrWatchInMulti.Value())
@@ -76,7 +75,7 @@ func watch(c *conn, args [][]byte) {
 	c.addRequest(slot{kind: slotWatch, row: row, from: from, to: len(ws.keys), generation: ws.generation}, false)
 }
 
-// noteMarks notes the marks that have come back, and returns the client's reply.
+// noteMarks stores the marks in v, and returns WATCH's reply.
 func (c *conn) noteMarks(s *slot, v protocol.Value) protocol.Value {
 	ws := &c.watches
 	good := v.Kind == protocol.KindArray && len(v.Elems) == s.to-s.from
