@@ -7,7 +7,7 @@
 // agreed in the end; 1 when something was found; 2 when nothing could be shown. The same seed
 // gives the same schedule of faults.
 //
-// To it the server is a black box: it imports protocol and nothing else of the project.
+// The server is a black box: of the project jepsen imports protocol and nothing else.
 //
 //	main ─► options ─► run ─► cluster   processes of a target        ┐
 //	                    │      network   namespaces, or proxies       │ world
@@ -17,7 +17,7 @@
 //	                    │         └──────► history what they saw      │ record
 //	                    └────► checker   judges; report writes it down┘
 //
-// With --picture it runs itself twice, and package picture draws both histories.
+// With --picture jepsen runs itself twice, and package picture draws both histories.
 //
 // Start reading at run.go. README.md is the manual, HOOKS.md what is asked of the server.
 package main

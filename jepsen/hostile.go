@@ -21,12 +21,13 @@ const (
 	// maxMemory and maxMemoryClients are the flags of a node that hostile clients may meet, in bytes: what the
 	// workloads and scripts need, and no more, so that a node without a bound is beyond them in seconds.
 	maxMemory, maxMemoryClients = 256 << 20, 64 << 20
-	// addressSpace bounds the address space of such a node in bytes, allAddressSpace the address space of all. The
-	// runtime reserves more than a gigabyte that it never uses.
+	// addressSpace bounds the address space of such a node in bytes, allAddressSpace the address
+	// space of all. The runtime reserves more than a gigabyte that is never used.
 	addressSpace, allAddressSpace = 4 << 30, 16 << 30
 )
 
-// hostile reports whether hostile clients are asked for. Nodes have a password then, to have strangers, and limits.
+// hostile reports whether hostile clients are asked for. Nodes have a password then, to have
+// strangers, and limits.
 func (t *trial) hostile() bool {
 	asked, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, nemesis.Names())
 	return err == nil && t.o.target == "holdfast" && slices.ContainsFunc(asked, func(k schedule.Kind) bool { return k.Group == schedule.Hostile })
@@ -44,8 +45,8 @@ func (t *trial) limits() (cluster.Limits, error) {
 	}, nil
 }
 
-// judgeHostile judges what others saw of hostile clients, and what these made nodes take. There is nothing to judge
-// where nodes were not watched.
+// judgeHostile judges what others saw of hostile clients, and what these made nodes take. There is
+// nothing to judge where nodes were not watched.
 func judgeHostile(h *history.History, usage map[string]cluster.Usage, limits cluster.Limits) []checker.Result {
 	if usage == nil {
 		return nil
@@ -78,7 +79,7 @@ func bounds(faults []history.Fault, usage map[string]cluster.Usage, limits clust
 	return r
 }
 
-// under names the faults that were on at a time, or else the one that was over last.
+// under names the faults that were on at a time, or else the last fault before.
 func under(faults []history.Fault, at int64) string {
 	var names []string
 	var last history.Fault

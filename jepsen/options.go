@@ -96,7 +96,7 @@ func (o *options) reproduce(net string) string {
 // binaryEnv hands the built program on to the process inside the namespaces.
 const binaryEnv = "HOLDFAST_JEPSEN_BINARY"
 
-// build makes sure that there is a server program, and returns what removes it.
+// build makes sure that there is a server program, and returns what removes the program.
 func (o *options) build() (remove func(), err error) {
 	remove = func() {}
 	if o.target != "holdfast" || o.binary != "" {
@@ -120,7 +120,7 @@ func (o *options) build() (remove func(), err error) {
 	return remove, os.Setenv(binaryEnv, o.binary)
 }
 
-// version is what the server says that it is.
+// version is the server's own account of its version.
 func (o *options) version(ctx context.Context) string {
 	cmd := exec.CommandContext(ctx, "redis-server", "--version")
 	if o.target == "holdfast" {

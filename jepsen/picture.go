@@ -22,14 +22,15 @@ const (
 
 var (
 	pictureTargets = []string{"redis-sentinel", "holdfast"}
-	// pictureRun is the run that is drawn, but for its target, its seed and its clients.
+	// pictureRun is the run that is drawn; target, seed and clients are added.
 	pictureRun = []string{
 		"--workload=onelock", "--nemesis=partition-leader,kill-leader", "--net=kernel",
 		"--nodes=3", "--time=36s", "--timeout=1s", "--rate=50",
 	}
 )
 
-// draw runs every target in a process of its own and draws what happened. The exit code is that of Holdfast's run, the last.
+// draw runs every target in a process of its own and draws what happened. The exit code is that of
+// Holdfast's run, the last.
 func draw(ctx context.Context, o *options) (code int, err error) {
 	p := &picture.Picture{Seed: o.seed, Clients: pictureClients}
 	for _, target := range pictureTargets {
@@ -60,7 +61,7 @@ func draw(ctx context.Context, o *options) (code int, err error) {
 	return code, p.Write(o.picture)
 }
 
-// perform does one run, whose report goes into dir, and returns its exit code.
+// perform does a run, whose report goes into dir, and returns the exit code.
 func perform(ctx context.Context, dir string, args []string) (int, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -29,11 +29,11 @@ const (
 	finalLimit = time.Minute
 	// settle is how long after a fault the service may take until clocks run again.
 	settle = 6 * time.Second
-	// rateDrift bounds what the fault clock-rate does: a tenth, and what dividing by it adds.
+	// rateDrift bounds what the fault clock-rate does: a tenth, and what dividing by a rate adds.
 	rateDrift = 0.12
 )
 
-// run is one run; the code is the exit status.
+// run is a run of the program; the code is the exit status.
 func run(ctx context.Context, args []string) (int, error) {
 	o, err := parseOptions(args, os.Stderr)
 	if err != nil {
@@ -81,7 +81,7 @@ func run(ctx context.Context, args []string) (int, error) {
 		return exitUnknown, err
 	}
 	if rep.Verdict == checker.Valid {
-		// A hundred megabytes that nobody will look at.
+		// A hundred megabytes that no reader will look at.
 		if err := os.RemoveAll(filepath.Join(dir, "data")); err != nil {
 			return exitUnknown, fmt.Errorf("remove data: %w", err)
 		}
@@ -103,7 +103,7 @@ func exitCode(v checker.Verdict) int {
 	return exitUnknown
 }
 
-// trial is one run under way.
+// trial is a run under way.
 type trial struct {
 	o   *options
 	dir string
@@ -119,7 +119,7 @@ type trial struct {
 	shown    []string // by faults
 
 	disks     *disks.Disks // nil without
-	supported []string     // faults that they make possible
+	supported []string     // faults that disks make possible
 	skipped   []string     // faults that were asked for and are not possible, and why
 	verdict   checker.Verdict
 
@@ -158,7 +158,7 @@ func (t *trial) do(ctx context.Context) (*report.Report, error) {
 	return t.judge(context.WithoutCancel(ctx)), nil
 }
 
-// openNet builds the best net that is possible, or the one that was asked for.
+// openNet builds the best net that is possible, or the net that was asked for.
 func (t *trial) openNet() error {
 	n := t.o.nodes
 	if t.o.target == "redis-sentinel" {
@@ -183,7 +183,8 @@ func (t *trial) openNet() error {
 	return nil
 }
 
-// openDisks makes disks whose power can be cut if that is among the faults; without them those are left out.
+// openDisks makes disks whose power can be cut if that is among the faults; without disks those
+// faults are left out.
 func (t *trial) openDisks() error {
 	asked, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, nemesis.Names())
 	if err != nil || t.o.target != "holdfast" || !slices.ContainsFunc(asked, func(k schedule.Kind) bool { return k.Group == "power" }) {

@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/checker"
 )
 
-// soakEnv marks a run that another run started (a soak, or one for a picture), and says where it leaves its report.
+// soakEnv marks a run that another run started (a soak, or a run for a picture), and says where to
+// leave the report.
 const soakEnv = "HOLDFAST_JEPSEN_SOAK"
 
 // telling is how the lines of a verdict begin that a soak shows, beside those that are not valid.
@@ -39,7 +40,7 @@ func short(out string) string {
 }
 
 // soak runs seed after seed for as long as told, each in a process of its own, and keeps the
-// reports of those that are not valid. Its exit code is that of the worst run. It calls ran after each.
+// reports of runs that are not valid. The exit code is the worst run's. soak calls ran after each.
 func soak(ctx context.Context, o *options, args []string, ran func()) (int, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -55,7 +56,7 @@ func soak(ctx context.Context, o *options, args []string, ran func()) (int, erro
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		out, err := cmd.CombinedOutput()
 		if ctx.Err() != nil {
-			os.RemoveAll(dir) // interrupted: it says nothing
+			os.RemoveAll(dir) // interrupted: there is no verdict
 			break
 		}
 		runs++

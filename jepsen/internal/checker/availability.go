@@ -8,20 +8,20 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// Outage is the account of one fault: how long nobody was served, and how long it took after
+// Outage is the account of one fault: how long no client was served, and how long it took after
 // the fault until every node served again.
 type Outage struct {
 	Fault history.Fault `json:"fault"`
 	// Silence is the longest time without a single successful operation, by anybody, that
 	// overlaps the fault or the time until all nodes served again.
 	Silence time.Duration `json:"silence"`
-	// Recovery is the time from the fault's end, and that of those that it overlaps, to the first success
+	// Recovery is the time from the fault's end, and from the end of faults that overlap, to the first success
 	// on the slowest node; negative: a node was not heard of again before the next fault or the end.
 	Recovery time.Duration `json:"recovery"`
 	Slowest  string        `json:"slowest,omitempty"` // that node
 }
 
-// Availability gives the account of every fault, in order of time. It judges nothing: a majority
+// Availability gives the account of every fault, in order of time. The account is no verdict: a majority
 // that is cut off cannot serve.
 func Availability(h *history.History) []Outage {
 	var nodes []string
@@ -41,7 +41,7 @@ func Availability(h *history.History) []Outage {
 
 	outages := make([]Outage, 0, len(faults))
 	for i, f := range faults {
-		// In order of their starts: whoever begins before all is mended keeps it from being so.
+		// In order of their starts: a fault that begins before all is mended prolongs the outage.
 		mended, horizon := f.Stop, int64(1<<63-1)
 		for _, g := range faults[:i] {
 			mended = max(mended, g.Stop)
@@ -69,7 +69,7 @@ func Availability(h *history.History) []Outage {
 	return outages
 }
 
-// firstSuccess is the time from since to the end of the first success at node that was begun after it.
+// firstSuccess is the time from since to the end of the first success at node that began after since.
 func firstSuccess(good []history.Op, node string, since, horizon int64) time.Duration {
 	for i := range good {
 		o := &good[i]

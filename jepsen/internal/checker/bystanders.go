@@ -8,17 +8,18 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// What hostile clients may do to others. A second is what the server promises on a machine of its own; here all nodes,
-// all clients and those that mean harm share one.
+// What hostile clients may do to others. The server promises a second on a machine of its own; here all nodes,
+// all clients and the hostile clients share a machine.
 const (
-	// MaxSilence is the longest time in which nobody is served.
+	// MaxSilence is the longest time in which no client is served.
 	MaxSilence = 5 * time.Second
 	// MaxNodeSilence is the same for the clients of one node.
 	MaxNodeSilence = 10 * time.Second
 )
 
-// Bystanders judges what clients saw of hostile ones, whose faults have names with a prefix. A fault during which
-// something else was broken, too, says nothing; what is not heard after the next fault has begun counts for that one.
+// Bystanders judges what clients saw of hostile clients, whose faults have names with a prefix. A
+// fault during which something else was broken says nothing; a silence after the next fault has
+// begun counts for the next fault.
 func Bystanders(h *history.History, prefix string) Result {
 	var good []history.Op
 	nodes := map[string][]history.Op{}
@@ -55,7 +56,7 @@ func Bystanders(h *history.History, prefix string) Result {
 	return r
 }
 
-// next is when the next fault begins after one, or the history ends, and whether another overlaps it.
+// next is when the next fault begins after of, or the history ends, and whether another overlaps of.
 func next(faults []history.Fault, of history.Fault, end int64) (at int64, beside bool) {
 	at = end
 	for _, g := range faults {

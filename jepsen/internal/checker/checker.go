@@ -17,7 +17,7 @@ const (
 	Invalid Verdict = "INVALID"
 )
 
-// maxFindings is how many findings a result spells out; it counts all.
+// maxFindings is how many findings a result spells out; all are counted.
 const maxFindings = 12
 
 // minOps is the number of successful operations below which nothing was shown.
@@ -27,7 +27,7 @@ const minOps = 10
 type Result struct {
 	Name     string   `json:"name"`
 	Verdict  Verdict  `json:"verdict"`
-	Looked   int      `json:"looked"`   // operations it judged
+	Looked   int      `json:"looked"`   // operations that were judged
 	Total    int      `json:"total"`    // findings
 	Findings []string `json:"findings"` // the first of them
 	// Counts are numbers worth showing, by name.

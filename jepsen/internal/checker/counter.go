@@ -8,11 +8,11 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// Increments checks counters to which every operation adds one: the sums handed out
+// Increments checks counters to which every operation adds 1: the sums handed out
 // are all different, they grow with time and along a pipeline, nothing that was
-// acknowledged is missing, and nothing is there that nobody asked for.
+// acknowledged is missing, and nothing is there that no client asked for.
 //
-// It sees a whole history at once where [Counter] takes one key, and says what is
+// Increments sees a whole history at once where [Counter] takes one key, and says what is
 // wrong in words.
 func Increments(h *history.History) Result {
 	r := newResult("increments", h.Count(history.OK))
@@ -77,7 +77,7 @@ func moments(ops []history.Op) []moment {
 func findBackwards(r *Result, key string, ops []history.Op) {
 	var (
 		largest int64                     // among what was answered so far
-		source  *history.Op               // who answered it
+		source  *history.Op               // of the answer
 		asked   int64                     // additions invoked so far
 		floor   = map[*history.Op]int64{} // largest, when the operation began
 		because = map[*history.Op]*history.Op{}

@@ -9,7 +9,7 @@ import (
 )
 
 // Belief is a time in which a client may act as the holder of a lock: from the
-// reply that granted it until its lease ends by its own clock, or until it
+// reply that granted it until the lease ends by the client's own clock, or until the client
 // sends the release, whichever is first.
 type Belief struct {
 	Owner       int64
@@ -45,10 +45,10 @@ func countGrants(h *history.History) int {
 }
 
 // Beliefs gives the beliefs of one key's clients, in the order they began. An
-// owner is one client's one attempt, so its operations follow each other.
+// owner is a client's single attempt, so the operations of an owner follow each other.
 func Beliefs(ops []history.Op, c Clocks) []Belief {
 	var beliefs []Belief
-	last := map[int64]int{} // by owner: its latest belief
+	last := map[int64]int{} // by owner: the latest belief
 	for i := range ops {
 		o := &ops[i]
 		n, held := last[o.In(0)]
@@ -65,8 +65,8 @@ func Beliefs(ops []history.Op, c Clocks) []Belief {
 				beliefs = append(beliefs, Belief{o.In(0), o.Return, end, o})
 			}
 		case o.F == "release" && held, o.F == "extend" && o.Outcome == history.OK && held:
-			// Told that it is not the holder, a client stops as well; whether it was told so
-			// too early is judged by findLost, from the belief before it asked.
+			// A client that is told that another holds the lock stops as well; whether the answer came
+			// too early is judged by findLost, from the belief before the question.
 			beliefs[n].Until = min(beliefs[n].Until, o.Call)
 			delete(last, o.In(0))
 		}
@@ -76,7 +76,7 @@ func Beliefs(ops []history.Op, c Clocks) []Belief {
 }
 
 func findTwoHolders(r *Result, key string, beliefs []Belief) {
-	// The belief so far that lasts longest is the one a newcomer meets, if any.
+	// The belief so far that lasts longest is the belief a newcomer meets, if any.
 	longest := -1
 	for i, b := range beliefs {
 		if b.Until <= b.From {
@@ -120,7 +120,7 @@ func findLost(r *Result, key string, ops []history.Op, beliefs []Belief, c Clock
 }
 
 // fullLeases gives, for each release and extension that says "not yours", the end of the
-// lease that its owner had when it asked, if nothing the owner did can have ended it before.
+// lease that the owner had when it asked, if nothing the owner did can have ended the lease before.
 func fullLeases(ops []history.Op, c Clocks) map[int]int64 {
 	type lease struct {
 		until int64

@@ -15,18 +15,18 @@ import (
 )
 
 // searchLimit bounds one key's search. Keys are kept short by the workloads, so
-// that a search takes milliseconds; one that takes this long is reported as unknown.
+// that a search takes milliseconds; a search that takes this long is reported as unknown.
 const searchLimit = 30 * time.Second
 
 // Functions are the operations that a model knows.
 type Functions struct {
 	// Writes change something.
 	Writes []string
-	// Reads do not: one with an unknown outcome is left out, as nobody can tell whether it took place.
+	// Reads do not: a read with an unknown outcome is left out, as it need not have taken place.
 	Reads []string
 }
 
-// Linear checks each key's operations against a model; those that it does not know are left out.
+// Linear checks each key's operations against a model; operations that the model does not know are left out.
 func Linear(name string, model porcupine.Model, known Functions) Func {
 	return func(h *history.History) Result {
 		keys, byKey := h.ByKey()
@@ -63,7 +63,7 @@ func Linear(name string, model porcupine.Model, known Functions) Func {
 	}
 }
 
-// search is one key's share of the work.
+// search is the work for one key.
 type search struct {
 	key     string
 	ops     []porcupine.Operation
@@ -100,7 +100,7 @@ func runSearches(model porcupine.Model, searches []search) {
 }
 
 // operations are the operations of a history as porcupine wants them. What failed
-// is left out: it was not done. What is unknown may take effect at any later time.
+// is left out: nothing was done. What is unknown may take effect at any later time.
 func operations(ops []history.Op, known Functions) []porcupine.Operation {
 	var out []porcupine.Operation
 	for i := range ops {

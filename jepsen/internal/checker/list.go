@@ -11,8 +11,8 @@ import (
 //	append    value -> [the number of values after it]
 //	read-list       -> the values
 //
-// Every read must be the beginning of the longest one; what was appended before a read
-// began must be in it, at the place its reply said; what surely failed must not be there; and
+// Every read must be the beginning of the longest read; what was appended before a read
+// began must be in it, at the place the append's reply said; what surely failed must not be there; and
 // no value is there twice.
 func List(h *history.History) Result {
 	r := newResult("list", h.Count(history.OK))
@@ -72,7 +72,7 @@ func checkAppends(r *Result, key string, ops []history.Op, place map[int64]int, 
 }
 
 // checkReads checks that the list as clients saw it never went back: what had been seen or
-// acknowledged when an operation began is a lower bound for what it sees.
+// acknowledged when an operation began is a lower bound for the operation.
 func checkReads(r *Result, key string, ops []history.Op, place map[int64]int, longest *history.Op) {
 	seen, source := 0, (*history.Op)(nil)
 	floor, because := map[*history.Op]int{}, map[*history.Op]*history.Op{}

@@ -25,12 +25,12 @@ func (c Clocks) longest(ttlMillis int64) int64 {
 	return int64(float64(ttlMillis) * (1 + c.Drift) * float64(time.Millisecond))
 }
 
-// lockState is a lock as its model sees it. A lease is not ended by a clock here: it
-// may be found ended by any operation that may have taken place after its end.
+// lockState is a lock as the model sees it. A lease is not ended by a clock here:
+// any operation that may have taken place after a lease's end may find the lease ended.
 type lockState struct {
 	owner int64 // 0: free
 	until int64 // the earliest instant at which the lease may end
-	now   int64 // no operation from here on took place before it
+	now   int64 // no operation from here on took place before
 	token int64 // the largest given out
 }
 
@@ -39,10 +39,10 @@ type lockState struct {
 //	acquire owner, ttl [, …]  -> [1, token] granted, [0] refused
 //	extend  owner, ttl        -> [1], or [0]: not the owner
 //	release owner             -> [1], or [0]: not the owner
-//	holder                    -> [owner], or [] when it is free
+//	holder                    -> [owner], or [] when the lock is free
 //
-// The instants of calls bear on it: a lease that a client asked for at c with a
-// ttl of t is not over before c + t, so that whoever is granted the lock by an
+// The instants of calls bear on the lock: a lease that a client asked for at c with a
+// ttl of t is not over before c + t, so that another owner that is granted the lock by an
 // operation that returned earlier makes the history illegal.
 func OwnerLock(c Clocks) porcupine.Model { return lockModel(c, false) }
 
@@ -92,7 +92,7 @@ func (s lockState) at(o *history.Op) []lockState {
 	return states
 }
 
-// step is what o does to the lock as it stands; none: it cannot have seen this.
+// step is what o does to the lock as it stands; none: o cannot have seen this.
 func (s lockState) step(c Clocks, o *history.Op, fenced bool) []lockState {
 	unknown := o.Outcome == history.Info
 	mine := s.owner != 0 && s.owner == o.In(0)

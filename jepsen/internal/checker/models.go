@@ -25,7 +25,7 @@ var (
 //	write value
 //	cas   from, to   -> [1], or [0] when the value was not from
 //
-// A read of many copies (script workload) answers all of them; they must be equal.
+// A read of many copies (script workload) answers all copies; all must be equal.
 func Register() porcupine.Model {
 	return porcupine.Model{
 		Init:              func() any { return missing },

@@ -6,14 +6,14 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// GuardedSet checks a set that holders of a lock change by reading it, adding to it and
-// writing it back.
+// GuardedSet checks a set that holders of a lock change: they read it, add an element and
+// write the set back.
 //
 //	add  element, token -> [] written; fail: the resource refused the token
 //	final               -> the elements at the end
 //
-// Everything whose write was accepted must be there at the end: if not, somebody
-// who no longer held the lock wrote over it.
+// Everything whose write was accepted must be there at the end: if not, a client
+// that no longer held the lock wrote over it.
 func GuardedSet(h *history.History) Result {
 	r := newResult("guarded set", h.Count(history.OK))
 	keys, byKey := h.ByKey()
@@ -45,8 +45,8 @@ func GuardedSet(h *history.History) Result {
 	return *r
 }
 
-// Tokens checks fencing tokens: each is given to one owner, and a grant that began after
-// another had ended carries the larger one. It reads the operations of [FencedLock].
+// Tokens checks fencing tokens: each is given to a single owner, and a grant that began after
+// another had ended carries the larger token. Tokens reads the operations of [FencedLock].
 func Tokens(h *history.History) Result {
 	r := newResult("tokens", countGrants(h))
 	keys, byKey := h.ByKey()

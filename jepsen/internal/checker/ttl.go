@@ -17,12 +17,12 @@ type TTLBounds struct {
 	Late time.Duration
 	// Settle is added to every fault: the time without a leader does not count for a lease, and
 	// an election is over some time after the fault is. On a busy machine there are elections
-	// without a fault: those are the history's silences.
+	// without a fault: the history's silences say when.
 	Settle time.Duration
 }
 
-// TTL checks keys that are given a TTL: a key never dies before it, by real time; it dies
-// within a bound after it; dead, it does not come back; and what PTTL says fits.
+// TTL checks keys that are given a TTL: by real time a key never dies before the TTL is over; a key dies
+// within a bound after the TTL; a dead key does not come back; and what PTTL says fits.
 //
 //	set     ttl        (each key once, before anything else)
 //	expire  ttl -> [1], or [0] when the key is gone
@@ -41,16 +41,16 @@ func TTL(b TTLBounds) Func {
 
 // life is what is known of one key's lease when an operation is judged.
 type life struct {
-	earliest int64 // it may not be gone before
-	latest   int64 // it must be gone after, but for faults
+	earliest int64 // the key may not be gone before
+	latest   int64 // the key must be gone after, but for faults
 	longest  int64 // the largest ttl asked for so far, in milliseconds
 }
 
 func checkTTL(r *Result, key string, ops []history.Op, b TTLBounds, excused []history.Span) {
 	if len(ops) == 0 || ops[0].F != "set" || ops[0].Outcome != history.OK {
-		return // nobody knows whether it ever lived
+		return // the key may never have lived
 	}
-	var gone *history.Op // the first to see it dead
+	var gone *history.Op // the first that saw the key dead
 	for i := range ops {
 		o := &ops[i]
 		if o.Outcome != history.OK || o.F == "set" {
@@ -97,10 +97,10 @@ func lifeAt(ops []history.Op, o *history.Op, b TTLBounds) life {
 		l.longest = max(l.longest, e.In(0))
 		switch {
 		case e.Outcome == history.Info:
-			l.latest = math.MaxInt64 // it may take effect at any time
+			l.latest = math.MaxInt64 // the change may take effect at any time
 		case e.Out(0) == 0:
 		default:
-			// While it is under way only what held before is sure.
+			// While the change is under way only what held before is sure.
 			if e.Return < o.Call {
 				l.earliest = max(l.earliest, e.Call+b.shortest(e.In(0)))
 			}
@@ -112,8 +112,9 @@ func lifeAt(ops []history.Op, o *history.Op, b TTLBounds) life {
 	return l
 }
 
-// excuses are the times that do not count for a lease, as there may have been no leader: every fault with the time
-// to settle, but those of clocks; and when nobody was answered, for whatever reason. They do not overlap.
+// excuses are the times that do not count for a lease, as there may have been no leader: every
+// fault with the time to settle, clocks left out; and when no client was answered, for whatever
+// reason. The spans do not overlap.
 func excuses(h *history.History, b TTLBounds) []history.Span {
 	spans := slices.Clone(h.Silences)
 	for _, f := range h.Faults {

@@ -16,9 +16,9 @@ import (
 type lists map[string][]int64
 
 // Transactions is a group of lists that transactions read and append to, each
-// transaction at one instant. The operation's key names the group; its steps name the lists.
+// transaction at one instant. The operation's key names the group; the steps name the lists.
 //
-// It decides strict serializability, as a transaction here is just an operation on the
+// The model decides strict serializability, as a transaction here is just an operation on the
 // whole group.
 func Transactions() porcupine.Model {
 	return porcupine.Model{

@@ -19,8 +19,8 @@ const endLimit = 20 * time.Second
 
 // spec says how a process is started.
 type spec struct {
-	name string // of its log: "n1", "n1-sentinel"
-	// command prepares it; under are words before its own, of a program that runs it.
+	name string // of the log: "n1", "n1-sentinel"
+	// command prepares the process; under are words before its own, of a program that runs the process.
 	command func(under ...string) *exec.Cmd
 }
 
@@ -50,7 +50,7 @@ func newFleet(dir string) *Fleet {
 		running: map[string][]*process{}, excused: map[string]int{},
 	}
 	go func() {
-		// Pdeathsig ends a child with the thread that made it: this one stays.
+		// Pdeathsig ends a child with the thread that started the child: this thread stays.
 		runtime.LockOSThread()
 		for start := range f.spawn {
 			start()
@@ -171,7 +171,7 @@ func (f *Fleet) end(member string, sig syscall.Signal) error {
 			errs = append(errs, fmt.Errorf("signal %s: %w", p.name, err))
 		}
 		if tracer != nil && sig == syscall.SIGKILL {
-			_ = tracer.Kill() // it may hold a thread up, which then does not end
+			_ = tracer.Kill() // a thread that the tracer holds up would not end
 		}
 	}
 	for _, p := range ps {
@@ -205,7 +205,7 @@ func tracerOf(pid int) *os.Process {
 	return p
 }
 
-// Pause freezes a member, Resume lets it go on.
+// Pause freezes a member, Resume lets a member go on.
 func (f *Fleet) Pause(member string) error { return f.signal(member, syscall.SIGSTOP) }
 
 // Resume lets a member go on.

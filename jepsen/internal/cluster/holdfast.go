@@ -70,7 +70,7 @@ func (c *Config) limits() []string {
 	return []string{"sh", "-c", fmt.Sprintf(`ulimit -v %d && ulimit -n %d && exec "$@"`, c.Limits.AddressSpace>>10, MaxFiles), "sh"}
 }
 
-// dialTable says where a node finds the others, when that is not where they listen.
+// dialTable says where a node finds the others, when that is not where the others listen.
 func (h *Holdfast) dialTable(m string) string {
 	var table []string
 	for _, other := range h.members {
@@ -120,7 +120,7 @@ func (h *Holdfast) Debug(ctx context.Context, member string, words ...string) (p
 	return askAs(ctx, h.c.Net, h.c.Password, "", member, "client", words...)
 }
 
-// Features implements [Target]. They are those of the command table and not asked for: a node too
+// Features implements [Target]. The features are those of the command table and not asked for: a node too
 // busy to answer would make another run of the same seed.
 func (h *Holdfast) Features(context.Context) workload.Features {
 	_, hashes := protocol.Lookup("hincrby")
@@ -149,7 +149,7 @@ func (h *Holdfast) Supports(context.Context) []string {
 	return append(faults, "packets-slow")
 }
 
-// Leader implements [Target]: of those that say they lead, the one with the highest term.
+// Leader implements [Target]: of the nodes that say so, the node with the highest term.
 func (h *Holdfast) Leader(ctx context.Context) (string, bool) {
 	terms := make([]int64, len(h.members))
 	var wg sync.WaitGroup
@@ -173,7 +173,7 @@ func (h *Holdfast) Leader(ctx context.Context) (string, bool) {
 	return h.members[best], terms[best] > 0
 }
 
-// InfoInt is a number in the reply of INFO; 0 when it is not there.
+// InfoInt is a number in the reply of INFO; 0 without the field.
 func InfoInt(info, field string) int64 {
 	for line := range strings.Lines(info) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), field+":"); ok {
@@ -191,7 +191,7 @@ type digest struct {
 }
 
 // Agree implements [Target]: it waits until all members name the same index, and compares
-// what they name with it. Members that never do are behind for good.
+// the states at that index. Members that never do are behind for good.
 func (h *Holdfast) Agree(ctx context.Context) (int, []string) {
 	ctx, cancel := context.WithTimeout(ctx, agreeLimit)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Redis is one redis-server with an append-only file synced once a second, as most run it.
+// Redis is a single redis-server with an append-only file synced once a second, as most run it.
 type Redis struct {
 	c       Config
 	members []string
@@ -105,5 +105,5 @@ func (r *Redis) Supports(context.Context) []string {
 // Leader implements [Target].
 func (r *Redis) Leader(context.Context) (string, bool) { return "n1", true }
 
-// Agree implements [Target]: there is nobody to disagree with.
+// Agree implements [Target]: there is no replica to disagree with.
 func (r *Redis) Agree(context.Context) (int, []string) { return 1, nil }

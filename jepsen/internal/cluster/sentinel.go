@@ -21,7 +21,7 @@ import (
 // sentinelSize is the number of hosts: a primary and two replicas, each beside a sentinel.
 const sentinelSize = 3
 
-// primary is the one node that clients of a Sentinel set-up address: they ask a sentinel where it is.
+// primary is the node that clients of a Sentinel set-up address: a sentinel says where the primary is.
 const primary = "primary"
 
 // Sentinel is Redis as its documentation has it made highly available: three hosts, each with a
@@ -96,7 +96,7 @@ func (s *Sentinel) Fleet() Processes { return s.fleet }
 func (s *Sentinel) Close() error { return s.fleet.close() }
 
 // Dial implements [workload.Service] as Sentinel's clients do: ask the sentinels, the nearest
-// first, where the primary is, connect there, and see that it says so itself.
+// first, where the primary is, connect there, and see that the node says so, too.
 func (s *Sentinel) Dial(ctx context.Context, n int, _ string) (net.Conn, error) {
 	from := side(s.members, n)
 	err := errors.New("no sentinel answered")
@@ -129,7 +129,7 @@ func (s *Sentinel) dialVia(ctx context.Context, from, sentinel string) (net.Conn
 	return nc, nc.SetDeadline(time.Time{})
 }
 
-// primaryBy asks a sentinel who the primary is.
+// primaryBy asks a sentinel for the primary.
 func (s *Sentinel) primaryBy(ctx context.Context, from, sentinel string) (string, error) {
 	v, err := ask(ctx, s.c.Net, from, sentinel, "sentinel", "SENTINEL", "get-master-addr-by-name", "main")
 	if err != nil {
@@ -235,5 +235,5 @@ func (s *Sentinel) Leader(ctx context.Context) (string, bool) {
 }
 
 // Agree implements [Target]: each replica's data against the primary's, by DEBUG DIGEST where it is
-// allowed. Sentinel promises no more than that they come to agree.
+// allowed. Sentinel promises no more than that replicas come to agree.
 func (s *Sentinel) Agree(context.Context) (int, []string) { return 0, nil }

@@ -27,7 +27,7 @@ type Target interface {
 	Features(ctx context.Context) workload.Features
 	// Supports are the names of the faults that can be made.
 	Supports(ctx context.Context) []string
-	// Leader is who leads now, as far as can be seen.
+	// Leader is the leader now, as far as can be seen.
 	Leader(ctx context.Context) (member string, known bool)
 	// Debug sends a command to a member, on a connection that no fault of the net cuts.
 	Debug(ctx context.Context, member string, words ...string) (protocol.Value, error)
@@ -46,7 +46,7 @@ type Processes interface {
 	// Kill ends a member as kill -9 does, Stop tells it to end in good order.
 	Kill(member string) error
 	Stop(member string) error
-	// Pause freezes a member, Resume lets it go on.
+	// Pause freezes a member, Resume lets a member go on.
 	Pause(member string) error
 	Resume(member string) error
 	// Running reports whether all of a member runs.
@@ -62,7 +62,7 @@ type Tracers interface {
 	Processes
 	// StartUnder starts what of a member is not running, under another program that keeps the PID.
 	StartUnder(member string, under ...string) error
-	// PIDs are those of what runs of a member.
+	// PIDs are the process numbers of what runs of a member.
 	PIDs(member string) []int
 }
 
@@ -72,15 +72,15 @@ type Config struct {
 	// Dir is where data and logs go.
 	Dir   string
 	Nodes int
-	// DataDir is where a member keeps its data.
+	// DataDir is a member's data folder.
 	DataDir func(member string) string
 	// Binary is the program of the server.
 	Binary string
-	// Args are passed on to it.
+	// Args are passed on to the program.
 	Args []string
-	// Password, if there is one, is what clients must give.
+	// Password, if not empty, is what clients must give.
 	Password string
-	// Limits, if not zero, are those of each node, which then also has [MaxFiles] descriptors only.
+	// Limits, if not zero, are the limits of each node, which then also has [MaxFiles] descriptors only.
 	Limits Limits
 }
 
@@ -165,7 +165,7 @@ func dialNode(ctx context.Context, c *Config, members []string, n int, node stri
 	return nc, nil
 }
 
-// authenticate gives a password, if there is one.
+// authenticate gives a password, unless there is none.
 func authenticate(nc net.Conn, password string) error {
 	if password == "" {
 		return nil

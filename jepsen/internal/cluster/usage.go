@@ -19,7 +19,7 @@ type Limits struct {
 	AddressSpace int64
 }
 
-// What a node takes beside what its flags bound; server/OPERATING.md says where it goes.
+// What a node takes beside what the flags bound; server/OPERATING.md says for what.
 const (
 	// allowance is for an idle node, a snapshot under way and what is not yet collected.
 	allowance = 256 << 20
@@ -27,13 +27,13 @@ const (
 	peerAllowance = 200 << 20
 )
 
-// Resident is how much memory one of several nodes may take whatever its clients do: keys and scripts and half as
+// Resident is how much memory a node may take whatever clients do: keys and scripts and half as
 // much again for a snapshot that is installed, all clients together, and the allowances.
 func (l Limits) Resident(nodes int) int64 {
 	return l.MaxMemory + l.MaxMemory/2 + l.MaxMemoryClients + allowance + int64(nodes-1)*peerAllowance
 }
 
-// environment sets the flags. A release that does not know one of them starts all the same.
+// environment sets the flags. A release that does not know a flag starts all the same.
 func (l Limits) environment() []string {
 	return []string{
 		fmt.Sprintf("HOLDFAST_MAX_MEMORY=%d", l.MaxMemory),
@@ -42,20 +42,22 @@ func (l Limits) environment() []string {
 }
 
 const (
-	// MaxOnDisk bounds a node's data folder in bytes, whatever its clients do.
+	// MaxOnDisk bounds a node's data folder in bytes, whatever clients do.
 	MaxOnDisk = 2 << 30
-	// MaxFiles is the limit of descriptors that nodes with [Limits] are started with: fewer than their default of clients.
+	// MaxFiles is the limit of descriptors that nodes with [Limits] are started with: fewer than
+	// their default of clients.
 	MaxFiles = 1024
 )
 
 // Usage is the most that a node took of each.
 type Usage struct {
 	Resident, OnDisk, Files int64
-	// ResidentAt is when its memory was seen to grow last.
+	// ResidentAt is when the memory was seen to grow last.
 	ResidentAt int64
 }
 
-// Watch looks at what members take until ctx ends, and returns the most that each took. Times are those of now.
+// Watch looks at what members take until ctx ends, and returns the most that each took. Times are
+// read from now.
 func Watch(ctx context.Context, members []string, fleet Tracers, dataDir func(string) string, now func() int64) map[string]Usage {
 	most := map[string]Usage{}
 	for ctx.Err() == nil {
@@ -78,8 +80,8 @@ func Watch(ctx context.Context, members []string, fleet Tracers, dataDir func(st
 	return most
 }
 
-// peakResident is the most memory that a process ever had, in bytes; 0 where that cannot be known. The kernel keeps
-// the peak, so one between two looks counts too.
+// peakResident is the most memory that a process ever had, in bytes; 0 where that cannot be known.
+// The kernel keeps the peak, so a peak between two looks counts too.
 func peakResident(pid int) int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -99,7 +101,7 @@ func descriptors(pid int) int64 {
 	return int64(len(entries))
 }
 
-// onDisk is the size of the files in a folder; they come and go meanwhile.
+// onDisk is the size of the files in a folder, which come and go meanwhile.
 func onDisk(dir string) int64 {
 	var sum int64
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

@@ -62,7 +62,8 @@ func (d *Disks) make(member string) error {
 	return d.attach(member)
 }
 
-// attach mounts a disk. Without barriers: its device keeps what it gets, and a flush would only wait for the machine's own disk.
+// attach mounts a disk. Without barriers: the device keeps what was written, and a flush would only
+// wait for the machine's own disk.
 func (d *Disks) attach(member string) error {
 	return do("mount", "-t", "ext4", "-o", "loop,barrier=0", d.image(member), d.mount(member))
 }
@@ -70,7 +71,7 @@ func (d *Disks) attach(member string) error {
 func (d *Disks) mount(member string) string { return filepath.Join(d.dir, member) }
 func (d *Disks) image(member string) string { return filepath.Join(d.dir, member+".img") }
 
-// Dir is where a member keeps its data.
+// Dir is a member's data folder.
 func (d *Disks) Dir(member string) string { return filepath.Join(d.mount(member), "data") }
 
 // ioctlShutdown is EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32).
@@ -79,7 +80,8 @@ const ioctlShutdown = 0x8004587d
 // noLogFlush leaves even the journal as it is on the device.
 const noLogFlush = 2
 
-// Cut cuts the power of a disk: what is not on it by now will never be. Processes on it meet errors.
+// Cut cuts the power of a disk: what is not on the disk by now will never be. Processes that use
+// the disk meet errors.
 func (d *Disks) Cut(member string) error {
 	f, err := os.Open(d.mount(member))
 	if err != nil {
@@ -93,7 +95,7 @@ func (d *Disks) Cut(member string) error {
 	return nil
 }
 
-// Restore mounts a disk again, which replays its journal. Requires: no process uses it.
+// Restore mounts a disk again, which replays the journal. Requires: no process uses the disk.
 func (d *Disks) Restore(member string) error {
 	if err := do("umount", d.mount(member)); err != nil {
 		return err

@@ -71,7 +71,7 @@ type event struct {
 	time    int64
 	op      *Op
 	fault   *Fault
-	invoked bool // the beginning of it
+	invoked bool // the beginning of an operation
 }
 
 // WriteEDN writes the history as Jepsen keeps it: one map an event, in order of
@@ -87,7 +87,7 @@ func (h *History) WriteEDN(w io.Writer) error {
 		f := &h.Faults[i]
 		events = append(events, event{f.Start, nil, f, true}, event{f.Stop, nil, f, false})
 	}
-	// Events at one instant: what is invoked then overlaps what completes then.
+	// Events at one instant: an operation invoked then overlaps an operation completed then.
 	slices.SortStableFunc(events, func(a, b event) int {
 		if c := cmp.Compare(a.time, b.time); c != 0 || a.invoked == b.invoked {
 			return c
@@ -136,7 +136,7 @@ func (e event) value() string {
 		return "[" + strings.Join(steps, " ") + "]"
 	}
 	ns := e.op.Input
-	// A completion repeats what was asked, and says after it what was answered.
+	// A completion repeats what was asked, followed by what was answered.
 	if done {
 		ns = append(slices.Clone(ns), e.op.Output...)
 	}
@@ -171,7 +171,7 @@ func ednInts(ns []int64) string {
 	return "[" + strings.Join(words, " ") + "]"
 }
 
-// ednString is text as EDN has it. A JSON string is one; Go's own is not, where it says \x00.
+// ednString is text as EDN has it. A JSON string will do; Go's own is no EDN where it says \x00.
 func ednString(text string) string {
 	b, err := json.Marshal(text)
 	if err != nil {

@@ -11,35 +11,35 @@ import (
 type Outcome string
 
 const (
-	// OK: it was done, with the outputs recorded.
+	// OK: done, with the outputs recorded.
 	OK Outcome = "ok"
-	// Fail: it surely was not done, and never will be.
+	// Fail: surely not done, and never will be.
 	Fail Outcome = "fail"
-	// Info: it may have been done, may still be done later, or never.
+	// Info: perhaps done, perhaps done later, or never.
 	Info Outcome = "info"
 )
 
 // Op is one operation of one client.
 type Op struct {
 	Index int `json:"index"` // in the order of invocation
-	// Process is a logical client. One has at most one operation under way, and
-	// ends with the first whose outcome it does not know, as Jepsen demands.
+	// Process is a logical client. A process has at most one operation under way, and
+	// ends with the first whose outcome is unknown, as Jepsen demands.
 	Process int    `json:"process"`
-	Node    string `json:"node,omitempty"` // who was asked; empty: the harness itself
+	Node    string `json:"node,omitempty"` // that was asked; empty: the harness itself
 	F       string `json:"f"`
 	Key     string `json:"key,omitempty"`
 	// Input and Output are the operation's numbers; their meaning belongs to F and
 	// is written beside the workload.
 	Input  []int64 `json:"input,omitempty"`
 	Output []int64 `json:"output,omitempty"`
-	// Txn is the list of small steps of a transaction, with what they read.
+	// Txn is the list of small steps of a transaction, with what was read.
 	Txn []Micro `json:"txn,omitempty"`
-	// Pipe numbers the pipeline an operation was part of; 0: it was alone.
+	// Pipe numbers the pipeline an operation was part of; 0: no pipeline.
 	Pipe    int     `json:"pipe,omitempty"`
 	Outcome Outcome `json:"outcome"`
 	Error   string  `json:"error,omitempty"`
 	// Call and Return are nanoseconds since the run began. Return of an [Info] is
-	// when its client gave up; it bounds nothing.
+	// when the client gave up; it bounds nothing.
 	Call   int64 `json:"call"`
 	Return int64 `json:"return"`
 }
@@ -86,16 +86,16 @@ func (o *Op) String() string {
 // Fault is a time in which something was broken on purpose.
 type Fault struct {
 	Name   string `json:"name"`
-	Detail string `json:"detail,omitempty"` // which nodes it hit
+	Detail string `json:"detail,omitempty"` // the nodes that were hit
 	Start  int64  `json:"start"`            // nanoseconds since the run began
 	Stop   int64  `json:"stop"`
 }
 
-// History is a whole run: its operations in the order of invocation.
+// History is a whole run: the operations in the order of invocation.
 type History struct {
 	Ops    []Op
 	Faults []Fault
-	// Silences are when nobody was answered, of the whole history that this one is a part of. They are
+	// Silences are when no client was answered, of the whole history that this history is a part of. They are
 	// not written: [History.Filter] finds them.
 	Silences []Span
 }
@@ -169,7 +169,7 @@ func (h *History) Validate() error {
 // minSilence is shorter than any election takes, and longer than answers usually do.
 const minSilence = int64(250 * time.Millisecond)
 
-// silences are the times in which somebody waited for an answer and nobody got one that was good.
+// silences are the times in which clients waited for answers and none got a good answer.
 func (h *History) silences() []Span {
 	var good []int64
 	for i := range h.Ops {

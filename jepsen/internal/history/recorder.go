@@ -13,7 +13,7 @@ type Recorder struct {
 	mu      sync.Mutex
 	ops     []Op
 	faults  []Fault
-	process []int // by worker: the process it is now
+	process []int // by worker: the present process
 	pipes   int
 }
 
@@ -29,7 +29,7 @@ func NewRecorder(workers int) *Recorder {
 // Now is the time on the run's clock, in nanoseconds.
 func (r *Recorder) Now() int64 { return int64(time.Since(r.start)) }
 
-// Pending is an operation under way. Exactly one of its three methods is called, once.
+// Pending is an operation under way. Exactly one of the three methods is called, once.
 type Pending struct {
 	r      *Recorder
 	index  int
@@ -37,7 +37,7 @@ type Pending struct {
 }
 
 // Invoke records that a worker is about to do o; of o, F, Key, Node, Input, Txn
-// and Pipe count. It must be called before the first byte is sent.
+// and Pipe count. Invoke must be called before the first byte is sent.
 func (r *Recorder) Invoke(worker int, o Op) *Pending {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,12 +59,12 @@ func (r *Recorder) NewPipe() int {
 	return r.pipes
 }
 
-// OK records that the operation was done, with its outputs.
+// OK records that the operation was done, with the outputs.
 func (p *Pending) OK(output ...int64) Op {
 	return p.complete(OK, "", func(o *Op) { o.Output = output })
 }
 
-// OKTxn records that a transaction was done, with what its steps read.
+// OKTxn records that a transaction was done, with what the steps read.
 func (p *Pending) OKTxn(txn []Micro) Op {
 	return p.complete(OK, "", func(o *Op) { o.Txn = txn })
 }
@@ -82,7 +82,7 @@ func (p *Pending) complete(outcome Outcome, why string, fill func(*Op)) Op {
 	o.Outcome, o.Error, o.Return = outcome, why, r.Now()
 	fill(o)
 	if outcome == Info {
-		// The process is never heard of again: its operation may still be under way.
+		// The process is never heard of again: the operation may still be under way.
 		r.process[p.worker] += len(r.process)
 	}
 	return *o

@@ -15,13 +15,14 @@ import (
 // and sync. Disks of a kernel are none: see cutInWindow.
 type Caches interface {
 	Disks
-	// HoldSyncs keeps the syncs of a member's log from returning until its process ends.
+	// HoldSyncs keeps the syncs of a member's log from returning until the process ends.
 	HoldSyncs(member string)
-	// FailSync makes the next sync of a member's log fail. What it did not write can be read until the power is cut.
+	// FailSync makes the next sync of a member's log fail. What was not written can be read until
+	// the power is cut.
 	FailSync(member string)
 }
 
-// cacheFaults let processes find in their logs what only the page cache has, and answer for it.
+// cacheFaults let processes find in their logs what only the page cache has, and answer for that.
 var cacheFaults = []fault{
 	{alone(kind("power-append", schedule.Disk, 2*second, 4*second, nil, "a majority but for the leader is killed between write and sync and restarted, then the power of all is cut; the leader stays away")), leaderFirst, (*Nemesis).cutAfterAppend},
 	{alone(kind("power-sync", schedule.Disk, 2*second, 4*second, nil, "a majority but for the leader ends because a sync fails, and is restarted, then the power of all is cut; the leader stays away")), leaderFirst, (*Nemesis).cutAfterFailedSync},
@@ -46,15 +47,16 @@ func (n *Nemesis) cutAfterFailedSync(ctx context.Context, s step) (effect, error
 			defer over()
 			disks.FailSync(m)
 		}
-		// The end of one may leave the leader no majority: the others would append nothing more.
+		// Another end may leave the leader no majority: the others would append nothing more.
 		ended := func(m string) bool { return !fleet.Running(m) }
 		err := n.until(ctx, stepLimit, "a node ends", func() bool { return slices.ContainsFunc(held, ended) })
 		return errors.Join(err, atOnce(held, fleet.Kill))
 	})
 }
 
-// cutBelieved ends the lives of as many followers as make a majority with the leader, and stops the others. The next
-// lives are all that the leader has to commit with: they answer for what they found, and sync nothing more. Then it cuts the power.
+// cutBelieved ends the lives of as many followers as make a majority with the leader, and stops the
+// others. The next lives are all that the leader has to commit with: they answer for what was
+// found, and sync nothing more. Then the power is cut.
 func (n *Nemesis) cutBelieved(ctx context.Context, s step, how string, end func(disks Caches, held []string) error) (effect, error) {
 	fleet, disks := n.Target.Fleet(), n.Disks.(Caches)
 	mend := func() error { return each(n.Target.Members(), fleet.Start) }

@@ -16,7 +16,7 @@ import (
 // stored is a file of a store.
 type stored struct {
 	path string
-	// used is how many bytes of it count. What is behind them is unused so far.
+	// used is how many bytes count. The rest is unused so far.
 	used int64
 }
 
@@ -27,8 +27,8 @@ const (
 	halfWritten = 700 // at most, of a snapshot
 )
 
-// damage changes or adds one file of a store and says which. Half the time it is
-// the log, where most writes go.
+// damage changes or adds one file of a store and says which. Half the time
+// the log is changed, where most writes go.
 func damage(dir, fault string, rng *rand.Rand) (string, error) {
 	logs, others, err := files(dir)
 	if err != nil {
@@ -56,7 +56,7 @@ func damage(dir, fault string, rng *rand.Rand) (string, error) {
 	return what + " " + strings.TrimPrefix(f.path, dir+"/"), nil
 }
 
-// files lists the logs of a store, oldest first, and its other files: terms and votes,
+// files lists the logs of a store, oldest first, and the other files: terms and votes,
 // and the newest snapshot.
 func files(dir string) (logs, others []stored, err error) {
 	written := map[string]time.Time{}
@@ -72,7 +72,7 @@ func files(dir string) (logs, others []stored, err error) {
 		written[p] = info.ModTime()
 		switch {
 		case strings.HasSuffix(p, ".seg"):
-			// One that is all zero is only prepared.
+			// A segment that is all zero is only prepared.
 			if used, err := usedOfSegment(p); err != nil || used > 0 {
 				logs = insert(logs, stored{p, used}, written)
 				return err
@@ -110,7 +110,7 @@ func insert(list []stored, f stored, written map[string]time.Time) []stored {
 	return append(list[:at:at], append([]stored{f}, list[at:]...)...)
 }
 
-// usedOfSegment finds where what was appended ends: segments are made longer than they are
+// usedOfSegment finds where what was appended ends: segments are made longer than
 // used, and the rest is zero. Appends end on an 8 byte boundary and may themselves end
 // with zeros: they were synced.
 func usedOfSegment(path string) (int64, error) {
@@ -127,7 +127,7 @@ const (
 	boltMetaEnd   = 16 + 64
 )
 
-// usedOfBolt is how much of a bbolt file its newest meta page says was ever used.
+// usedOfBolt is how much of a bbolt file the newest meta page says was ever used.
 func usedOfBolt(path string) (int64, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -172,9 +172,9 @@ func flip(s stored, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("a bit at %d of %d in", at, s.used), nil
 }
 
-// scribble writes garbage where the next write would have gone. In a segment that is the sector after
-// the one where the next append would begin: some of its sectors are there, others are not. In a
-// database it is a page that was never used: its meta pages are a sector each, and so never half written.
+// scribble writes garbage where the next write would have gone. In a segment that is behind the sector
+// where the next append would begin: some sectors are there, others are not. In a
+// database the tail is a page that was never used: meta pages are a sector each, and so never half written.
 func scribble(s stored, rng *rand.Rand) (string, error) {
 	f, err := os.OpenFile(s.path, os.O_RDWR, 0)
 	if err != nil {

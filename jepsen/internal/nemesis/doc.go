@@ -1,7 +1,7 @@
 // Package nemesis breaks what a schedule says, and mends it.
 //
-// It promises: each fault is on record with the time it began and was over, and whom it
-// hit; whatever it broke is whole again when [Nemesis.Run] has returned, and every member
+// It promises: each fault is on record with the time it began and was over, and the nodes that were
+// hit; everything is whole again when [Nemesis.Run] has returned, and every member
 // runs.
 //
 // The faults by lane: net.go, process.go, hooks.go (clocks, disks and raft through the server's

@@ -21,13 +21,13 @@ const (
 	leaderLast
 )
 
-// step is a step of the schedule and where its fault wants the leader.
+// step is a step of the schedule and where the fault wants the leader.
 type step struct {
 	schedule.Step
 	order order
 }
 
-// fault is a row of the table: what a schedule needs, whom it hits, and what does it.
+// fault is a row of the table: what a schedule needs, which nodes are hit, and what breaks them.
 type fault struct {
 	schedule.Kind
 	order  order
@@ -36,7 +36,7 @@ type fault struct {
 
 const second = time.Second
 
-// faults are all that can be broken. A new one is a row here, and its name among those that a
+// faults are all that can be broken. A new fault is a row here, and a name among the names that a
 // target supports.
 var faults = slices.Concat(netFaults, processFaults, serverFaults, powerFaults, cacheFaults, hostileFaults)
 
@@ -110,7 +110,7 @@ func faultOf(name string) fault {
 	return faults[slices.IndexFunc(faults, func(f fault) bool { return f.Name == name })]
 }
 
-// kind is a row's first half. Its group is the first word of its name.
+// kind is a row's first half. The group is the first word of the name.
 func kind(name string, lane schedule.Lane, low, high time.Duration, draw func(*rand.Rand, *schedule.Step), summary string) schedule.Kind {
 	return schedule.Kind{Name: name, Group: firstWord(name), Lane: lane, Min: low, Max: high, Draw: draw, Summary: summary}
 }
@@ -128,12 +128,12 @@ func alone(k schedule.Kind) schedule.Kind {
 
 // What steps draw.
 
-// sides draws whether clients are cut off along with the node they stand beside, and how.
+// sides draws whether clients are cut off along with the node beside them, and how.
 func sides(rng *rand.Rand, s *schedule.Step) {
 	s.Clients, s.Reset = rng.Float64() < 0.5, rng.Float64() < 0.2
 }
 
-// size draws one of n sizes from low on.
+// size draws from n sizes from low on.
 func size(low, n int64) func(*rand.Rand, *schedule.Step) {
 	return func(rng *rand.Rand, s *schedule.Step) { s.Size = low + rng.Int64N(n) }
 }
@@ -154,5 +154,5 @@ func magnitude(rng *rand.Rand, s *schedule.Step) {
 func one([]string) int              { return 1 }
 func everyone(members []string) int { return len(members) }
 
-// minority is the number of members that a majority can spare; one of one.
+// minority is the number of members that a majority can spare; of one member, one.
 func minority(members []string) int { return max(1, (len(members)-1)/2) }

@@ -12,13 +12,13 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
-// damaged kills a member and damages one of its files before it comes back: its log of either kind, its
+// damaged kills a member and damages a file before the member comes back: its log of either kind, its
 // terms and votes, or its newest snapshot. Nothing that was synced is taken away, as no
 // consensus survives that:
 //
 //   - torn: what a power cut in the middle of a write leaves. The member must recover.
 //   - flipped: a bit changed within what was written. The member must refuse, or do without what was
-//     damaged; after a refusal its undamaged files are put back.
+//     damaged; after a refusal the undamaged files are put back.
 func damaged(start func(n *Nemesis, m, dir, backup string) error) inject {
 	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
 		members, leader := n.ordered(ctx, s)
@@ -44,7 +44,7 @@ func damaged(start func(n *Nemesis, m, dir, backup string) error) inject {
 // startTorn starts a member whose store was torn.
 func (n *Nemesis) startTorn(m, _, _ string) error { return n.Target.Fleet().Start(m) }
 
-// startFlipped starts a member whose store was flipped. If it refuses, its own files come back.
+// startFlipped starts a member whose store was flipped. If the member refuses, the undamaged files come back.
 func (n *Nemesis) startFlipped(m, dir, backup string) error {
 	fleet := n.Target.Fleet()
 	over := fleet.Excuse(m)

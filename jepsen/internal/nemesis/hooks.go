@@ -12,8 +12,8 @@ import (
 // strobePeriod is how fast a strobing clock flips, in milliseconds.
 const strobePeriod = "37"
 
-// hook sends a debug command. One whose reply was lost is sent again, as all of them
-// set and none adds.
+// hook sends a debug command. A command whose reply was lost is sent again, as debug commands set
+// and none adds.
 func (n *Nemesis) hook(ctx context.Context, member string, words ...string) error {
 	_, err := n.Target.Debug(ctx, member, append([]string{"DEBUG"}, words...)...)
 	if err != nil {
@@ -22,7 +22,7 @@ func (n *Nemesis) hook(ctx context.Context, member string, words ...string) erro
 	return err
 }
 
-// unhook takes a fault back, unless the member has ended with it.
+// unhook takes a fault back, unless the member has ended.
 func (n *Nemesis) unhook(member string, words ...string) error {
 	if !n.Target.Fleet().Running(member) {
 		return nil
@@ -30,7 +30,7 @@ func (n *Nemesis) unhook(member string, words ...string) error {
 	return n.hook(context.Background(), member, words...)
 }
 
-// clock bends one member's clock.
+// clock bends a member's clock.
 func (n *Nemesis) clock(ctx context.Context, s step, how string, words ...string) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	m := members[0]
@@ -53,7 +53,8 @@ func (n *Nemesis) rate(ctx context.Context, s step) (effect, error) {
 	return n.clock(ctx, s, fmt.Sprintf("at %s permille", size), "RATE", size)
 }
 
-// disk makes the writes of one member go wrong. The member may end over it: that is excused, and it is started again.
+// disk makes the writes of a member go wrong. The member may end: that is excused, and the member
+// is started again.
 func disk(how string) inject {
 	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
 		members, leader := n.ordered(ctx, s)
@@ -76,7 +77,7 @@ func disk(how string) inject {
 	}
 }
 
-// undisturb takes a disk's fault back. The member may be about to end over what it met: it gets the time.
+// undisturb takes a disk's fault back. The member may be about to end because of the fault: it gets the time.
 func (n *Nemesis) undisturb(member string) error {
 	if member == "" {
 		return nil
@@ -94,7 +95,7 @@ func (n *Nemesis) transfer(ctx context.Context, _ step) (effect, error) {
 	return effect{detail: "from " + leader}, n.hook(ctx, leader, "TRANSFER")
 }
 
-// snapshot makes every member take one; a member with nothing new says so.
+// snapshot makes every member take a snapshot; a member with nothing new says so.
 func (n *Nemesis) snapshot(ctx context.Context, _ step) (effect, error) {
 	taken := 0
 	for _, m := range n.Target.Members() {

@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// hostileFaults are clients that mean harm. They end with the fault, and their load is bounded: package checker judges what
-// the others saw of them, and how much of their nodes they took.
+// hostileFaults are clients that mean harm. They end with the fault, and the load is bounded:
+// package checker judges what other clients saw, and how much the nodes took.
 var hostileFaults = []fault{
 	hostile("hostile-scripts", "pipelines of scripts that run for as long as they may", known(scripts("EVAL"))),
 	hostile("hostile-reads", "the same, of scripts that only read", known(scripts("EVAL_RO"))),
@@ -41,7 +41,8 @@ func hostile(name, summary string, do inject) fault {
 	return fault{kind(name, schedule.Clients, 5*second, 8*second, nil, summary), drawn, do}
 }
 
-// patiently lets a fault last for as long as a node without bounds needs to leave those of its configuration.
+// patiently lets a fault last for as long as a node without bounds needs to take more than its
+// configuration allows.
 func patiently(f fault) fault {
 	f.Min, f.Max = 12*second, 15*second
 	return f
@@ -66,12 +67,12 @@ type attacker struct {
 	rng  *rand.Rand // of one goroutine
 	dial func(ctx context.Context, node string) (net.Conn, error)
 	wg   *sync.WaitGroup
-	done *atomic.Int64 // what they managed to do
+	done *atomic.Int64 // what was managed
 }
 
 type attack func(a attacker, ctx context.Context)
 
-// known makes an attack of clients that authenticate, strange of those that do not.
+// known makes an attack of clients that authenticate, strange of clients that do not.
 func known(do attack) inject {
 	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
 		side := s.Rand().IntN(n.Target.Sides())
@@ -87,7 +88,7 @@ func strange(do attack) inject {
 	}
 }
 
-// attack goes on until its effect is mended.
+// attack goes on until the effect is mended.
 func (n *Nemesis) attack(s step, do attack, dial func(context.Context, string) (net.Conn, error)) (effect, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	a := attacker{n: n, rng: s.Rand(), dial: dial, wg: &sync.WaitGroup{}, done: &atomic.Int64{}}
@@ -114,7 +115,7 @@ func (a attacker) open(ctx context.Context, node string) (net.Conn, error) {
 	return nc, nil
 }
 
-// each does something with count connections to each of some nodes, until ctx ends or it returns.
+// each does something with count connections to each of some nodes, until ctx ends or do returns.
 func (a attacker) each(ctx context.Context, nodes []string, count int, do func(ctx context.Context, nc net.Conn)) {
 	for _, node := range nodes {
 		for range count {
@@ -131,7 +132,8 @@ func (a attacker) each(ctx context.Context, nodes []string, count int, do func(c
 	}
 }
 
-// again does something with a connection to a node over and over, each time with a new one when the last is of no use.
+// again does something with a connection to a node over and over, each time with a new connection
+// when the last is of no use.
 func (a attacker) again(ctx context.Context, node string, do func(nc net.Conn) error) {
 	a.wg.Go(func() {
 		var nc net.Conn
@@ -209,7 +211,7 @@ func (a attacker) write(ctx context.Context, words ...string) {
 	})
 }
 
-// replies asks for far more than it reads.
+// replies asks for far more than is read.
 func replies(a attacker, ctx context.Context) {
 	remove := a.prepare(ctx, hostileKey)
 	keys := make([]string, hostileWords)
@@ -282,7 +284,7 @@ func bulk(a attacker, ctx context.Context) {
 	a.write(context.WithoutCancel(ctx), "DEL", hostileKey)
 }
 
-// unread sends to one node for as long as it may and reads nothing.
+// unread sends to a node for as long as possible and reads nothing.
 func unread(a attacker, ctx context.Context) {
 	pings := strings.Repeat("PING\r\n", 20000)
 	members := a.n.Target.Members()

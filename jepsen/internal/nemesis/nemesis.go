@@ -16,13 +16,13 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
-// Nemesis breaks one target.
+// Nemesis breaks a target.
 type Nemesis struct {
 	Target   cluster.Target
 	Net      network.Network
 	Recorder *history.Recorder
 	Log      *slog.Logger
-	// DataDir is where a member keeps its store; for the faults that damage it.
+	// DataDir is a member's data folder; for the faults that damage stores.
 	DataDir func(member string) string
 	// Disks are nil where there are none to cut the power of.
 	Disks Disks
@@ -44,19 +44,19 @@ func (n *Nemesis) find(format string, args ...any) {
 	n.findings = append(n.findings, fmt.Sprintf(format, args...))
 }
 
-// effect is what a fault did: whom it hit, and how to mend it.
+// effect is what a fault did: the nodes that were hit, and how to mend it.
 type effect struct {
 	detail string
 	mend   func() error
-	// details, if not nil, tells when it is mended what became of it.
+	// details, if not nil, tells what became of the fault when it is mended.
 	details func() string
 }
 
 // Run makes every fault of a schedule at its time, counted from the recorder's start, and
-// returns when all are mended. When ctx ends it mends what is broken and makes no more.
+// returns when all are mended. When ctx ends Run mends what is broken and makes no more.
 func (n *Nemesis) Run(ctx context.Context, steps []schedule.Step) {
-	// lanes keep faults of one lane apart when one takes longer than was planned. Not mutexes: to
-	// wait for one of those would stop virtual time.
+	// lanes keep faults of a lane apart when a fault takes longer than was planned. Not mutexes: to
+	// wait for a mutex would stop virtual time.
 	var lanes [schedule.Lanes]chan struct{}
 	for i := range lanes {
 		lanes[i] = make(chan struct{}, 1)
@@ -114,7 +114,7 @@ func (n *Nemesis) strike(ctx context.Context, s schedule.Step) {
 	n.Recorder.Fault(s.Fault, e.detail, start)
 }
 
-// Heal makes the net whole, lets everybody go on, and starts who does not run.
+// Heal makes the net whole, lets all members go on, and starts what does not run.
 func (n *Nemesis) Heal() error {
 	if err := n.Net.Set(network.State{}); err != nil {
 		return err

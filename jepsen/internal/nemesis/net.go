@@ -48,13 +48,13 @@ func topology(fault string, members []string) func(to, from int) bool {
 		return func(to, from int) bool { return from != 0 || to == 0 }
 	case "partition-deaf":
 		return func(to, from int) bool { return to != 0 || from == 0 }
-	default: // one, leader
+	default: // a node, the leader
 		return func(to, from int) bool { return (to == 0) == (from == 0) }
 	}
 }
 
-// cuts are the links that a topology does not have. With clients, those beside a member
-// hear and are heard as it is.
+// cuts are the links that a topology does not have. With clients, the clients beside a member
+// hear and are heard as the member is.
 func cuts(members []string, hears func(to, from int) bool, clients bool) []network.Link {
 	var links []network.Link
 	for from, f := range members {
@@ -114,7 +114,7 @@ func (n *Nemesis) delay(_ context.Context, s step) (effect, error) {
 	return n.impair(fmt.Sprintf("%s later", delay), network.State{Delay: delay})
 }
 
-// impair puts the net into a state until it is mended.
+// impair puts the net into a state until the effect is mended.
 func (n *Nemesis) impair(detail string, state network.State) (effect, error) {
 	return effect{detail: detail, mend: n.wholeNet}, n.Net.Set(state)
 }
@@ -129,8 +129,8 @@ const (
 	resetDelay = 10 * time.Millisecond
 )
 
-// flap resets all connections between members again and again, until it is mended. Whatever was
-// under way on them is sent again by whoever hears no reply.
+// flap resets all connections between members again and again, until the effect is mended. Whatever was
+// under way is sent again by a member that hears no reply.
 func (n *Nemesis) flap(_ context.Context, s step) (effect, error) {
 	nobody := func(to, from int) bool { return false }
 	down := network.State{Cut: cuts(n.Target.Members(), nobody, false), Reset: true}
@@ -139,19 +139,21 @@ func (n *Nemesis) flap(_ context.Context, s step) (effect, error) {
 	return n.resets(fmt.Sprintf("every %s", period), down, up, period), nil
 }
 
-// refuseOne makes a firewall of one member, which refuses all new connections to its peer port. The old ones end again and again.
+// refuseOne makes a firewall of one member, which refuses all new connections to the peer port. The
+// old ones end again and again.
 func (n *Nemesis) refuseOne(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	return n.refuse(s, members[:1], members[0], role(members[0], leader))
 }
 
-// refuseAll makes one of all members.
+// refuseAll makes a firewall of all members.
 func (n *Nemesis) refuseAll(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	return n.refuse(s, members, members[0], "all; "+role(members[0], leader)+" loses its connections")
 }
 
-// refuse makes some members refuse new connections between nodes. Those that one member has end again and again.
+// refuse makes some members refuse new connections between nodes. The connections of one member end
+// again and again.
 func (n *Nemesis) refuse(s step, refusing []string, cut, detail string) (effect, error) {
 	period := time.Duration(s.Size) * time.Millisecond
 	up := network.State{Refuse: refusing}
@@ -164,7 +166,8 @@ func (n *Nemesis) refuse(s step, refusing []string, cut, detail string) (effect,
 	return n.resets(fmt.Sprintf("%s, every %s", detail, period), down, up, period), nil
 }
 
-// resets puts the net by turns into two states until the effect is mended: shortly into the one, for a period into the other.
+// resets puts the net by turns into two states until the effect is mended: shortly into the first,
+// for a period into the second.
 func (n *Nemesis) resets(detail string, down, up network.State, period time.Duration) effect {
 	e := n.again(func(ctx context.Context) error {
 		err := n.Net.Set(down)

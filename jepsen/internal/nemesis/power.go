@@ -23,8 +23,8 @@ type Disks interface {
 	Restore(member string) error
 }
 
-// powerFaults lose what nodes have written and not synced. A cut hits all nodes. With it a minority is lost for the time
-// of the fault: what was acknowledged must be on the disks of the others, or of those that were not needed.
+// powerFaults lose what nodes have written and not synced. A cut hits all nodes, and a minority is
+// lost for the time of the fault: what was acknowledged must be on the disks of the others.
 var powerFaults = []fault{
 	{alone(kind("power-cut", schedule.Disk, 2*second, 4*second, nil, "the power of all nodes is cut at once; the leader stays away")), leaderFirst, (*Nemesis).cutAll},
 	{alone(kind("power-restart", schedule.Disk, 3*second, 5*second, nil, "nodes are killed and restarted at once, some times, then the power of all is cut; the leader stays away")), leaderFirst, (*Nemesis).restartAndCut},
@@ -39,8 +39,8 @@ func (n *Nemesis) cutAll(ctx context.Context, s step) (effect, error) {
 	return n.cut(ctx, s, w, members[:1], role(members[0], leader)+" stays away")
 }
 
-// restartAndCut leaves what processes wrote to their next lives, and takes it away from those. It hits any window by luck: logs, snapshots,
-// manifests.
+// restartAndCut leaves what processes wrote to their next lives, and then takes it away. Any window
+// may be hit by luck: logs, snapshots, manifests.
 func (n *Nemesis) restartAndCut(ctx context.Context, s step) (effect, error) {
 	rng, fleet := s.Rand(), n.Target.Fleet()
 	rounds := 1 + rng.IntN(4)
@@ -59,13 +59,14 @@ func (n *Nemesis) restartAndCut(ctx context.Context, s step) (effect, error) {
 	return n.cut(ctx, s, w, members[:1], fmt.Sprintf("after %d rounds of restarts; %s stays away", rounds, role(members[0], leader)))
 }
 
-// cut cuts the power of all members at one instant and starts them again on what their disks kept, but for those that
-// stay away: they come back when the fault is over. What was acknowledged to the witness must be there meanwhile.
+// cut cuts the power of all members at one instant and starts them again on what the disks kept,
+// but for the members that stay away until the fault is over. What was acknowledged to the witness
+// must be there meanwhile.
 func (n *Nemesis) cut(ctx context.Context, s step, w *witness, away []string, detail string) (effect, error) {
 	all, fleet := n.Target.Members(), n.Target.Fleet()
 	var overs []func()
 	for _, m := range all {
-		overs = append(overs, fleet.Excuse(m)) // a thread may meet an error before it is stopped
+		overs = append(overs, fleet.Excuse(m)) // a thread may meet an error before the process is stopped
 	}
 	mend := func() error {
 		defer func() {
@@ -99,20 +100,20 @@ func (n *Nemesis) cut(ctx context.Context, s step, w *witness, away []string, de
 const (
 	// windowTries is how often the window is tried for before the power is cut anyway.
 	windowTries = 4
-	// windowLimit is how long the follower's next life may take to answer for what it did not sync.
+	// windowLimit is how long the follower's next life may take to answer for what was not synced.
 	windowLimit = 1200 * time.Millisecond
 	// syncDelay is how long a sync takes in the window, in microseconds: longer than anything else.
 	syncDelay = "30000000"
 )
 
-// cutInWindow makes entries of which all but a minority has only what is in the page cache of a killed process, lets the next life of that
-// process answer for them, and cuts the power.
+// cutInWindow makes entries of which all but a minority has only what is in the page cache of a
+// killed process, lets the next life of that process answer for them, and cuts the power.
 func (n *Nemesis) cutInWindow(ctx context.Context, s step) (effect, error) {
 	rng := s.Rand()
 	fleet := n.Target.Fleet().(cluster.Tracers)
 	over := make([]func(), 0, len(n.Target.Members()))
 	for _, m := range n.Target.Members() {
-		over = append(over, fleet.Excuse(m)) // its disk seems to hang
+		over = append(over, fleet.Excuse(m)) // the disk seems to hang
 	}
 	defer func() {
 		for _, done := range over {
@@ -128,7 +129,7 @@ func (n *Nemesis) cutInWindow(ctx context.Context, s step) (effect, error) {
 			workload.Sleep(ctx, time.Second)
 			continue
 		}
-		// The leader and those beside it are a minority, and one short of a majority.
+		// The leader and the nodes beside it are a minority, and one short of a majority.
 		beside := minority(members) - 1
 		w = window{n: n, fleet: fleet, leader: leader, beside: members[1 : 1+beside], held: members[1+beside], silent: members[2+beside:], passed: int(s.Size)}
 		seen = n.witness(leader)
@@ -158,7 +159,7 @@ func (n *Nemesis) cutInWindow(ctx context.Context, s step) (effect, error) {
 	return n.cut(ctx, s, seen, append([]string{w.leader}, w.beside...), detail)
 }
 
-// window is one try.
+// window is a try.
 type window struct {
 	n      *Nemesis
 	fleet  cluster.Tracers
@@ -166,7 +167,7 @@ type window struct {
 	beside []string // whole, and with the leader a minority
 	held   string   // killed between write and sync
 	silent []string // frozen, so that held makes the majority
-	passed int      // its next life's first sync that does not return
+	passed int      // the next life's first sync that does not return
 }
 
 func (w *window) detail() string { return fmt.Sprintf("%s, led by %s", w.held, w.leader) }
@@ -213,7 +214,7 @@ func (w *window) try(ctx context.Context, rng *rand.Rand) (bool, error) {
 		return err == nil && p.commit > stuck.commit
 	})
 	if err == nil {
-		workload.Sleep(ctx, time.Duration(20+rng.IntN(80))*time.Millisecond) // clients hear of it
+		workload.Sleep(ctx, time.Duration(20+rng.IntN(80))*time.Millisecond) // clients hear of the commit
 	}
 	return err == nil, nil
 }
@@ -233,7 +234,7 @@ func (w *window) holding() []string {
 	return words
 }
 
-// give takes it all back.
+// give takes everything back.
 func (w *window) give() error {
 	if w.held == "" {
 		return nil

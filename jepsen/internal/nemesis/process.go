@@ -15,7 +15,7 @@ func kill(count func([]string) int) inject {
 		members, leader := n.ordered(ctx, s)
 		members = members[:count(members)]
 		fleet := n.Target.Fleet()
-		// All are hit at once: who is left must not have time to notice the first.
+		// All are hit at once: the rest must not have time to notice the first.
 		err := atOnce(members, fleet.Kill)
 		return effect{detail: roles(members, leader), mend: func() error { return each(members, fleet.Start) }}, err
 	}
@@ -39,7 +39,7 @@ func (n *Nemesis) restartAll(ctx context.Context, s step) (effect, error) {
 	return effect{detail: roles(members, leader), mend: func() error { return each(members, fleet.Start) }}, err
 }
 
-// restartRolling ends one member after the other in good order, and starts it again.
+// restartRolling ends one member after the other in good order, and starts each again.
 func (n *Nemesis) restartRolling(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	fleet := n.Target.Fleet()
@@ -51,7 +51,8 @@ func (n *Nemesis) restartRolling(ctx context.Context, s step) (effect, error) {
 	})
 }
 
-// crashLoop kills some member every 50 to 600 ms, mostly the leader, and starts it again within a tenth of a second.
+// crashLoop kills some member every 50 to 600 ms, mostly the leader, and starts the member again
+// within a tenth of a second.
 func (n *Nemesis) crashLoop(_ context.Context, s step) (effect, error) {
 	fleet, rng := n.Target.Fleet(), s.Rand()
 	members := n.Target.Members()
@@ -78,7 +79,8 @@ func (n *Nemesis) crashLoop(_ context.Context, s step) (effect, error) {
 	return e, nil
 }
 
-// strobe stops and continues the leader in quick turns around its lease. Whom it hits changes with the leader.
+// strobe stops and continues the leader in quick turns around the lease. A new leader is the next
+// to be stopped.
 func (n *Nemesis) strobe(_ context.Context, s step) (effect, error) {
 	turns := []struct{ stopped, running time.Duration }{{100, 50}, {300, 50}, {380, 10}, {50, 50}, {450, 20}}
 	fleet, rng := n.Target.Fleet(), s.Rand()
@@ -107,7 +109,7 @@ func (n *Nemesis) strobe(_ context.Context, s step) (effect, error) {
 	return e, nil
 }
 
-// again does something over and over until the effect is mended, or it fails.
+// again does something over and over until the effect is mended, or do fails.
 func (n *Nemesis) again(do func(context.Context) error) effect {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -37,8 +37,9 @@ func (n *Nemesis) position(ctx context.Context, m string) (position, error) {
 	return p, err
 }
 
-// loseTail lets a follower return by a snapshot, hands it one entry that nobody else keeps, and loses the leader. The next leader's log
-// ends where that follower's snapshot does. It must be able to follow. Clients are cut off meanwhile: their writes would hide the gap.
+// loseTail lets a follower return by a snapshot, hands it an entry that no other member keeps, and
+// loses the leader. The next leader's log ends where that follower's snapshot does. The follower
+// must be able to follow. Clients are cut off meanwhile: their writes would hide the gap.
 func (n *Nemesis) loseTail(ctx context.Context, s step) (effect, error) {
 	fleet := n.Target.Fleet()
 	var overs []func()
@@ -67,7 +68,7 @@ func (n *Nemesis) loseTail(ctx context.Context, s step) (effect, error) {
 	return effect{detail: detail, mend: mend}, err
 }
 
-// tail brings the entry about. The function that it returns loses the leader and sees whether the follower follows.
+// tail brings the entry about. The returned function loses the leader and sees whether the follower follows.
 func (n *Nemesis) tail(ctx context.Context, returned, leader string, others []string) (func() error, error) {
 	fleet := n.Target.Fleet()
 	if err := fleet.Kill(returned); err != nil {
@@ -82,7 +83,7 @@ func (n *Nemesis) tail(ctx context.Context, returned, leader string, others []st
 		return nil, err
 	}
 	for _, m := range append([]string{leader}, others...) {
-		// One that has nothing new has its snapshot at the end already.
+		// A member that has nothing new has a snapshot at the end already.
 		_, _ = n.Target.Debug(ctx, m, "DEBUG", "SNAPSHOT")
 	}
 	if err := fleet.Start(returned); err != nil {
@@ -103,7 +104,7 @@ func (n *Nemesis) tail(ctx context.Context, returned, leader string, others []st
 		return nil, err
 	}
 	if small {
-		// The two that are left are a majority: it must not count itself.
+		// The two that are left are a majority: the follower must not be counted.
 		if err := n.hook(ctx, leader, "DISK", "HANG"); err != nil {
 			return nil, err
 		}
@@ -125,7 +126,7 @@ func (n *Nemesis) loseLeader(ctx context.Context, returned, leader string, other
 	}
 	starting := others
 	if small {
-		starting = append([]string{leader}, others...) // it did not keep the entry
+		starting = append([]string{leader}, others...) // the leader did not keep the entry
 	}
 	if err := each(starting, fleet.Start); err != nil {
 		return err

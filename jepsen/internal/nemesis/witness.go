@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// witnesses is how many clients write beside the workloads: of the entry that is lost, the workloads may have next to nothing.
+	// witnesses is how many clients write beside the workloads: of the entry that is lost, the
+	// workloads may have next to nothing.
 	witnesses = 8
-	// witnessTimeout is how long one waits for a reply.
+	// witnessTimeout is how long a witness waits for a reply.
 	witnessTimeout = 5 * time.Second
 )
 
@@ -63,7 +64,7 @@ func (w *witness) end() {
 	w.wg.Wait()
 }
 
-// judge sees whether what was acknowledged is there, and takes it away.
+// judge sees whether what was acknowledged is there, and deletes it.
 func (w *witness) judge(ctx context.Context) {
 	for _, key := range w.acked {
 		var missing bool
@@ -76,7 +77,7 @@ func (w *witness) judge(ctx context.Context) {
 			missing = err == nil && v.IsNull()
 			return err == nil
 		}); err != nil {
-			return // that nobody serves is found elsewhere
+			return // a silent service is found elsewhere
 		}
 		if missing {
 			w.n.find("lost: SET %s was answered with OK before the power was cut, and is not there", key)

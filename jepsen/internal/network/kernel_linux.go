@@ -1,4 +1,4 @@
-// The namespaces and the tools are those of Linux: kernel_other.go says so elsewhere.
+// The namespaces and the tools exist on Linux only: kernel_other.go says so elsewhere.
 
 package network
 
@@ -25,7 +25,7 @@ const (
 	bridge  = "jepsen0"
 )
 
-// ports are the same on every node, as each has an address of its own.
+// ports are the same on every node, as each node has an address.
 var ports = map[string]int{"client": 6379, "peer": 7379, "sentinel": 26379}
 
 // Kernel is a bridge with a namespace for each node.
@@ -33,7 +33,7 @@ type Kernel struct{ nodes []string }
 
 // Reenter runs this program again, in a network and a mount namespace of its own, where it
 // may build bridges and cut wires without touching the machine's. entered is false
-// when this process is the one inside already. code is the inner process's exit code.
+// when this process is the inner process already. code is the inner process's exit code.
 func Reenter() (entered bool, code int, err error) {
 	if Inside() {
 		return false, 0, nil
@@ -63,7 +63,7 @@ func Reenter() (entered bool, code int, err error) {
 // Inside reports whether this process runs in namespaces of its own.
 func Inside() bool { return os.Getenv(insideEnv) != "" }
 
-// CanUseKernel reports why a kernel net is not possible; nil when it is.
+// CanUseKernel reports why a kernel net is not possible; nil when there is no reason.
 func CanUseKernel() error {
 	if os.Geteuid() != 0 {
 		return errors.New("not root")
@@ -76,12 +76,12 @@ func CanUseKernel() error {
 	return nil
 }
 
-// NewKernel builds the net. Requires: the process is the one that [Reenter] started.
+// NewKernel builds the net. Requires: [Reenter] started the process.
 func NewKernel(n int) (*Kernel, error) {
 	if !Inside() {
 		return nil, errors.New("build net: not in namespaces of its own")
 	}
-	// "ip netns" keeps its names in /run: give it a /run that nobody else sees.
+	// "ip netns" keeps its names in /run: give it a /run that no other process sees.
 	if err := syscall.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil {
 		return nil, fmt.Errorf("mount a private /run: %w", err)
 	}
@@ -148,7 +148,7 @@ func (k *Kernel) Dial(ctx context.Context, from, node, purpose string) (net.Conn
 }
 
 // Set implements [Network]: one table of rules for each node, replaced in one go. What reaches a node is
-// dropped where it comes in; what a node sends to clients is dropped where it goes out.
+// dropped on arrival; what a node sends to clients is dropped on its way out.
 func (k *Kernel) Set(s State) error {
 	for _, node := range k.nodes {
 		rules := []string{"*filter", ":INPUT ACCEPT [0:0]", ":FORWARD ACCEPT [0:0]", ":OUTPUT ACCEPT [0:0]"}

@@ -19,8 +19,8 @@ type State struct {
 	Loss float64
 	// Delay is added to everything between nodes (proxies only).
 	Delay time.Duration
-	// Refuse are nodes whose peer port answers new connections with a reset, as a firewall does. Established ones
-	// go on (kernel only).
+	// Refuse are nodes whose peer port answers new connections with a reset, as a firewall does.
+	// Established connections go on (kernel only).
 	Refuse []string
 	// Reset makes a cut end connections instead of being silent.
 	Reset bool
@@ -35,7 +35,7 @@ type Network interface {
 	Kind() string
 	// Listen is where the node's process listens for a purpose ("client", "peer", "sentinel").
 	Listen(node, purpose string) string
-	// Reach is where one place finds another. In a kernel net it does not depend on who asks.
+	// Reach is where one place finds another. In a kernel net the answer is the same from everywhere.
 	Reach(from, node, purpose string) string
 	// Command prepares a process in the node's place.
 	Command(node, program string, args ...string) *exec.Cmd

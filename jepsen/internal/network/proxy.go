@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Proxies is a net of TCP proxies on loopback, one for every ordered pair of places and purpose.
+// Proxies is a net of TCP proxies on loopback: a proxy for every ordered pair of places and purpose.
 type Proxies struct {
 	listen map[string]string // by node and purpose: where the process itself listens
 
@@ -69,7 +69,7 @@ func NewProxies(n int, purposes ...string) (*Proxies, error) {
 	return p, nil
 }
 
-// freeAddress finds a port that nobody listens on.
+// freeAddress finds a port that is not in use.
 func freeAddress() (string, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -141,7 +141,7 @@ func (s State) cuts(from, to string) bool {
 	return false
 }
 
-// way is the state of one direction now, and the channel that tells when it may have changed.
+// way is the state of a direction now, and the channel that tells when the state may have changed.
 func (p *Proxies) way(from, to string) (cut, reset bool, delay time.Duration, changed chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,8 +165,8 @@ func (p *Proxies) accept(x *proxy) {
 	}
 }
 
-// carry takes one connection through. While the way there is cut, the connection is not made: its
-// first bytes wait, as packets that nobody answers would.
+// carry takes one connection through. While the way there is cut, the connection is not made: the
+// first bytes wait, as unanswered packets would.
 func (p *Proxies) carry(x *proxy, in net.Conn) {
 	defer x.drop(in)
 	if !p.await(x.key.from, x.key.to) {
@@ -195,7 +195,7 @@ func (p *Proxies) carry(x *proxy, in net.Conn) {
 	<-done
 }
 
-// await waits while a direction is cut in silence; false: it is cut by reset, or the net ends.
+// await waits while a direction is cut in silence; false: the direction is cut by reset, or the net ends.
 func (p *Proxies) await(from, to string) bool {
 	for {
 		cut, reset, _, changed := p.way(from, to)
@@ -214,7 +214,7 @@ func (p *Proxies) await(from, to string) bool {
 }
 
 // pump copies one direction. What was read before a cut is held back and
-// goes on after it, as a sender's kernel would send it again.
+// goes on after the cut, as a sender's kernel would send it again.
 func (p *Proxies) pump(dst io.Writer, src io.Reader, from, to string) {
 	buf := make([]byte, 32<<10)
 	for {

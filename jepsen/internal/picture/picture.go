@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// Picture is the runs, and what they have in common.
+// Picture is the runs, and what the runs have in common.
 type Picture struct {
 	Seed    uint64        `json:"seed"`
 	Time    time.Duration `json:"time"`
@@ -25,18 +25,18 @@ type Picture struct {
 // Run is one run of the workload onelock.
 type Run struct {
 	Target  string `json:"target"`
-	Version string `json:"version"` // as the server prints it
+	Version string `json:"version"` // as the server prints
 
 	History *history.History `json:"-"`
 }
 
-// The files of a picture in its folder; beside them is a history for each target.
+// The files of a picture; beside them is a history for each target.
 const (
 	drawing = "picture.svg"
 	facts   = "runs.json"
 )
 
-// Write writes the picture and all that it is drawn from into a folder.
+// Write writes the picture and all data of the picture into a folder.
 func (p *Picture) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write picture: %w", err)
@@ -95,14 +95,14 @@ func essence(h *history.History) *history.History {
 // span is from one time to another, in nanoseconds on the run's clock.
 type span struct{ from, to int64 }
 
-// bar is a time in which one client believed to hold the lock, and the parts of it in which another did, too.
+// bar is a time in which a client believed to hold the lock, and the parts in which another did, too.
 type bar struct {
 	client int
 	span
 	shared []span
 }
 
-// bars are those of a run in the order they began, and how many of them began while another was there.
+// bars are the bars of a run in the order they began, and how many began while another was there.
 func bars(h *history.History) (bars []bar, double int) {
 	for _, b := range checker.Beliefs(h.Ops, checker.Clocks{}) {
 		if b.Until > b.From {
@@ -177,7 +177,7 @@ func count(double int) string {
 	return fmt.Sprintf("two holders at once, %d times", double)
 }
 
-// happened names a fault for a reader who has five seconds.
+// happened names a fault for a reader with five seconds.
 func happened(fault string) string {
 	switch word, _, _ := strings.Cut(fault, "-"); word {
 	case "kill":

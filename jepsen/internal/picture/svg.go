@@ -47,7 +47,7 @@ text { fill: #9198a1 }
 }
 `
 
-// SVG is the drawing. It has no ground of its own, and colours for a light and for a dark one.
+// SVG is the drawing, without a ground, and with colours for a light ground and for a dark.
 func (p *Picture) SVG() []byte {
 	var b bytes.Buffer
 	rows := p.Clients * rowHeight

@@ -9,5 +9,5 @@
 //	timeline-*.html  porcupine's page for the key that tells most
 //	n1.log …       what the processes wrote
 //
-// It judges nothing. Start reading at [Report].
+// Verdicts come from package checker. Start reading at [Report].
 package report

@@ -21,7 +21,7 @@ const (
 	marginLow   = 24
 )
 
-// maxPoints is the number of operations drawn one by one; of more, every n-th is.
+// maxPoints is the number of operations that are all drawn; of more, every n-th is.
 const maxPoints = 20000
 
 const style = `body{font:14px/1.45 system-ui,sans-serif;max-width:1180px;margin:2em auto;color:#222}
@@ -128,7 +128,7 @@ func (r *Report) legend() string {
 	return strings.Join(present, " ")
 }
 
-// plotLatency draws every operation at its call, by the logarithm of its duration.
+// plotLatency draws every operation at its call, by the logarithm of the duration.
 func (r *Report) plotLatency(b *strings.Builder, span int64) {
 	r.open(b, span)
 	const low, high = 1e5, 2e10 // nanoseconds

@@ -75,7 +75,7 @@ func timelineName(check string) string {
 	return "timeline-" + strings.NewReplacer(": ", "-", " ", "-").Replace(check) + ".html"
 }
 
-// files are the others that are written, beside those of the processes.
+// files are the other files that are written, beside what the processes write.
 func (r *Report) files() []string {
 	names := []string{"verdict.txt", "results.json", "schedule.txt", "history.jsonl", "history.edn"}
 	for _, res := range r.Results {

@@ -28,30 +28,30 @@ type Kind struct {
 	Name  string
 	Group string // what --nemesis calls it and its like
 	Lane  Lane
-	// Alone: it takes hold of everything, so nothing is broken beside it.
+	// Alone: the fault takes hold of everything, so nothing is broken beside it.
 	Alone bool
-	// Min and Max bound how long it lasts; both 0: it is over at once.
+	// Min and Max bound how long a fault lasts; both 0: over at once.
 	Min, Max time.Duration
-	// Draw draws what a step needs beside its time and its order of nodes; nil: nothing.
+	// Draw draws what a step needs beside a time and an order of nodes; nil: nothing.
 	Draw    func(*rand.Rand, *Step)
 	Summary string
 }
 
-// Hostile is the group of faults that are no accidents; "mixed" leaves it out.
+// Hostile is the group of faults that are no accidents; "mixed" leaves the group out.
 const Hostile = "hostile"
 
-// Step is one fault of a schedule.
+// Step is a fault of a schedule.
 type Step struct {
 	At    time.Duration `json:"at"` // since the run began
 	For   time.Duration `json:"for"`
 	Fault string        `json:"fault"`
 	// Order is the nodes in the order this fault takes them.
 	Order []int `json:"order"`
-	// Clients are cut off with their nodes; otherwise they reach all nodes.
+	// Clients are cut off with their nodes; otherwise clients reach all nodes.
 	Clients bool `json:"clients,omitempty"`
 	// Reset: cuts end connections instead of being silent.
 	Reset bool `json:"reset,omitempty"`
-	// Size is how bad it is, in the fault's own unit.
+	// Size is how bad the fault is, in the fault's own unit.
 	Size int64 `json:"size,omitempty"`
 }
 
@@ -70,7 +70,7 @@ func (s Step) String() string {
 	return line
 }
 
-// Rand is the source of what a fault draws while it is under way.
+// Rand is the source of what a fault draws while under way.
 func (s Step) Rand() *rand.Rand { return rand.New(rand.NewPCG(uint64(s.At), uint64(s.For))) }
 
 // Options bound a schedule.
@@ -124,7 +124,7 @@ func Has(kinds []Kind, name string) bool {
 	return slices.ContainsFunc(kinds, func(k Kind) bool { return k.Name == name })
 }
 
-// Generate draws a schedule: episodes of one fault, or two of different lanes, with
+// Generate draws a schedule: episodes of a fault, or of two from different lanes, with
 // quiet between them in which the service must recover. Every kind comes once before any
 // comes again, so a few minutes have all of them. A kind that may take more than a quarter of
 // the run is left out, unless there are no others.
@@ -173,7 +173,7 @@ type deck struct {
 	all, rest []Kind
 }
 
-// draw deals the next kind that will do, if there is one left in the deck.
+// draw deals the next kind that will do, if the deck has any.
 func (d *deck) draw(fits func(Kind) bool) (Kind, bool) {
 	if len(d.rest) == 0 {
 		d.rest = slices.Clone(d.all)

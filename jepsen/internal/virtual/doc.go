@@ -1,21 +1,22 @@
-// Package virtual runs the partition tests in virtual time: it has only tests.
+// Package virtual runs the partition tests in virtual time: there are only tests.
 //
-// The workloads, the schedules, the nemeses and the checkers are those of the program. Beneath them
-// stands the server's real code, with raft, forwarding, state machines and RESP, on a network, disks and clocks in
-// memory (server/servertest), inside a bubble of testing/synctest: half a minute of faults takes half
-// a second of CPU. What the program does with one process tree in a minute, this does with a hundred seeds.
+// The workloads, the schedules, the nemeses and the checkers are the program's. Beneath them stands
+// the server's real code, with raft, forwarding, state machines and RESP, on a network, disks and
+// clocks in memory (server/servertest), inside a bubble of testing/synctest: half a minute of
+// faults takes half a second of CPU. What the program does with one process tree in a minute, this
+// does with a hundred seeds.
 //
-// It promises no equal runs: raft draws its time-outs from a source that cannot be seeded, and
-// goroutines interleave as they like. A seed names the schedule and the clients' choices.
+// No two runs are equal: raft draws its time-outs from a source that cannot be seeded, and
+// goroutines interleave at will. A seed names the schedule and the clients' choices.
 //
-// A pause is less than SIGSTOP, as the goroutines of a bubble cannot be stopped from outside: the node is cut off
-// from everybody and its clock stands, but its raft goes on. In half of the runs one node is
-// made to believe for seconds that it leads, as a leader does that was frozen. A bad disk spares terms and
-// votes, over which raft panics. Damaged files and lost packets need the program.
+// A pause is less than SIGSTOP, as the goroutines of a bubble cannot be stopped from outside: the
+// node is cut off from all others and its clock stands, but its raft goes on. In half of the runs
+// one node is made to believe for seconds that it leads, as a frozen leader does. A bad disk spares
+// terms and votes, over which raft panics. Damaged files and lost packets need the program.
 //
-// Disks have a page cache: what a process wrote and did not sync is there for the next one, until the power is cut.
-// The faults power-append and power-sync, which only these disks can make, do to each entry what power-window does to a real
-// disk with luck.
+// Disks have a page cache: what a process wrote and did not sync is there for the next process,
+// until the power is cut. The faults power-append and power-sync, which only these disks can make,
+// do to each entry what power-window does to a real disk with luck.
 //
 // Start reading at world_test.go.
 package virtual

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Reply is how one command ended.
+// Reply is how a command ended.
 type Reply struct {
 	Value   protocol.Value // of an OK
 	Outcome history.Outcome
@@ -23,7 +23,7 @@ type Reply struct {
 // NoScript reports whether the reply is Redis's answer to an unknown script.
 func (r Reply) NoScript() bool { return strings.HasPrefix(r.Why, "NOSCRIPT ") }
 
-// Conn is one connection of one client. It is not safe for concurrent use.
+// Conn is a connection of a client. A Conn is not safe for concurrent use.
 type Conn struct {
 	nc      net.Conn
 	resp    *protocol.Conn
@@ -36,7 +36,7 @@ func New(nc net.Conn, timeout time.Duration) *Conn {
 	return &Conn{nc: nc, resp: protocol.NewConn(nc), timeout: timeout}
 }
 
-// Broken reports whether the connection is of no use any more: a reply is missing on it.
+// Broken reports whether the connection is of no use any more: a reply is missing.
 func (c *Conn) Broken() bool { return c.broken }
 
 // Close ends the connection.
@@ -45,10 +45,10 @@ func (c *Conn) Close() error {
 	return c.nc.Close()
 }
 
-// Do sends one command and waits for its reply.
+// Do sends a command and waits for the reply.
 func (c *Conn) Do(words ...string) Reply { return c.Pipeline([][]string{words})[0] }
 
-// Pipeline sends all commands in one write, then reads the replies: one for each.
+// Pipeline sends all commands in one write, then reads as many replies.
 func (c *Conn) Pipeline(commands [][]string) []Reply {
 	replies := make([]Reply, len(commands))
 	if c.broken {

@@ -78,7 +78,7 @@ func (w *appender) one(key string) piped {
 	}
 }
 
-// onLength reads the length of a list's string as its number of elements.
+// onLength reads the length of a list's string as the number of elements.
 func onLength(r wire.Reply) result {
 	got := onInteger(r)
 	if got.outcome != history.OK {

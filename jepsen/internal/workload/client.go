@@ -21,14 +21,14 @@ func Slots(clients int) int { return clients * maxPipe }
 // hopChance is how often a client changes to another node though nothing is wrong.
 const hopChance = 0.2
 
-// Client is one client: a few connections, of which it uses one at a time.
+// Client is a client: a few connections, used in turn.
 type Client struct {
 	o      *Options
 	worker int
 	rng    *rand.Rand
 	conns  map[string]*wire.Conn
 	node   string
-	moved  bool // the node said that it is not the one to ask
+	moved  bool // the node said that another is to be asked
 }
 
 func newClient(o *Options, worker int) *Client {
@@ -66,7 +66,7 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// hop makes the client change its node, now and then, or when the last one was no good.
+// hop makes the client change its node, now and then, or when the last node was no good.
 func (c *Client) hop() {
 	conn := c.conns[c.node]
 	if c.node == "" || c.moved || conn == nil || conn.Broken() || c.chance(hopChance) {
@@ -93,13 +93,13 @@ func (c *Client) conn(ctx context.Context) (*wire.Conn, error) {
 	return conn, nil
 }
 
-// invoke records that the client is about to do o on its present node.
+// invoke records that the client is about to do o on the present node.
 func (c *Client) invoke(slot int, o history.Op) *history.Pending {
 	o.Node = c.node
 	return c.o.Recorder.Invoke(c.worker*maxPipe+slot, o)
 }
 
-// exchange is what a dialect may do: send commands on one connection and see the replies.
+// exchange is what a dialect may do: send commands on a connection and see the replies.
 type exchange struct {
 	conn *wire.Conn
 	c    *Client
@@ -107,13 +107,13 @@ type exchange struct {
 
 func (x exchange) do(words ...string) wire.Reply { return x.conn.Do(words...) }
 
-// result is what an operation came to, before it is recorded.
+// result is what an operation came to, before the recording.
 type result struct {
 	outcome history.Outcome
 	why     string
 	output  []int64
 	txn     []history.Micro
-	retried bool // a stock client would send it again
+	retried bool // a stock client would send the command again
 }
 
 func ok(output ...int64) result { return result{outcome: history.OK, output: output} }
@@ -128,7 +128,7 @@ func unexpected(r wire.Reply) result {
 	return result{outcome: history.Info, why: fmt.Sprintf("unexpected reply %+v", r.Value)}
 }
 
-// op does one operation on the client's node and records it.
+// op does an operation on the client's node and records both.
 func (c *Client) op(ctx context.Context, o history.Op, do func(exchange) result) result {
 	p := c.invoke(0, o)
 	conn, err := c.conn(ctx)
@@ -163,14 +163,14 @@ func (c *Client) settle(p *history.Pending, r result) {
 	}
 }
 
-// piped is one operation of a pipeline: a single command and the meaning of its reply.
+// piped is an operation of a pipeline: a single command and the meaning of the reply.
 type piped struct {
 	op    history.Op
 	words []string
 	read  func(wire.Reply) result
 }
 
-// pipeline does several operations in one write, and records them. The result is the worst of theirs.
+// pipeline does several operations in one write, and records them. The result is the worst among theirs.
 func (c *Client) pipeline(ctx context.Context, ops []piped) (worst result) {
 	pipe := c.o.Recorder.NewPipe()
 	pending := make([]*history.Pending, len(ops))

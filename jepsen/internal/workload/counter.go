@@ -58,7 +58,7 @@ func (w *counter) read(ctx context.Context, c *Client, key string) result {
 	return c.op(ctx, history.Op{F: "read", Key: key}, func(x exchange) result { return onSum(x.do("GET", key)) })
 }
 
-// onSum reads a counter; one that is not there is zero.
+// onSum reads a counter; a missing counter is zero.
 func onSum(r wire.Reply) result {
 	got := onValue(r)
 	if got.outcome == history.OK && len(got.output) == 0 {

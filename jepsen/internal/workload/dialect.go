@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// dialect is how one lock library speaks: which commands, which scripts, in which order.
+// dialect is how a lock library speaks: which commands, which scripts, in which order.
 type dialect struct {
 	name string
 	// usable says whether the target has what the library needs.
@@ -25,12 +25,12 @@ type dialect struct {
 	plain bool
 }
 
-// The scripts are those that the libraries send, in their own spelling where it matters to a server.
+// The scripts are the libraries' own, in the same spelling where that matters to a server.
 var (
 	compareAndDelete = newLua(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) else return 0 end`)
 	compareAndExpire = newLua(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) else return 0 end`)
 
-	// redsync tells a lock that has expired from one that somebody else has.
+	// redsync tells a lock that has expired from a lock that another owner has.
 	redsyncRelease = newLua(`local val = redis.call("GET", KEYS[1]) if val == ARGV[1] then return redis.call("DEL", KEYS[1]) elseif val == false then return -1 else return 0 end`)
 
 	// redis-py adds to what is left, or replaces it.
@@ -44,7 +44,7 @@ if ARGV[3] == "0" then newttl = ARGV[2] + expiration end
 redis.call('pexpire', KEYS[1], newttl)
 return 1`)
 
-	// node-redlock looks before it sets, and counts keys.
+	// node-redlock looks before each SET, and counts keys.
 	nodeAcquire = newLua(`for i, key in ipairs(KEYS) do if redis.call("exists", key) == 1 then return 0 end end
 for i, key in ipairs(KEYS) do redis.call("set", key, ARGV[1], "PX", ARGV[2]) end
 return #KEYS`)
@@ -55,7 +55,7 @@ return #KEYS`)
 for i, key in ipairs(KEYS) do if redis.call("get", key) == ARGV[1] then redis.pcall("del", key) count = count + 1 end end
 return count`)
 
-	// Redisson keeps the holder and its count in a hash.
+	// Redisson keeps the holder and a count in a hash.
 	redissonAcquire = newLua(`if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then
 redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end;
 return redis.call('pttl', KEYS[1]);`)
@@ -138,7 +138,7 @@ var dialects = []dialect{
 	},
 }
 
-// fenced is the dialect of the fenced set: its acquire answers a token.
+// fenced is the dialect of the fenced set: acquire answers a token.
 var fenced = dialect{
 	name: "fenced", usable: always, plain: true, tries: 1,
 	acquire: func(x exchange, key, owner string, ttl int64) result {
@@ -157,7 +157,7 @@ var fenced = dialect{
 	release: byScript(compareAndDelete, thenEval),
 }
 
-// byScript is a step that is one script with the key, the owner and the ttl.
+// byScript is a step that is a single script with the key, the owner and the ttl.
 func byScript(s script, f fallback) func(exchange, string, string, int64) result {
 	return func(x exchange, key, owner string, ttl int64) result {
 		return onFlag(x.eval(s, f, []string{key}, owner, decimal(ttl)))
@@ -165,8 +165,8 @@ func byScript(s script, f fallback) func(exchange, string, string, int64) result
 }
 
 // watchAndDo runs a command only if the key still holds owner: WATCH, GET, MULTI, …, EXEC. A null
-// from EXEC says that the key changed after GET saw the owner there: nothing was done. It does not say
-// that the caller lost the lock, for an extension of its own may have landed late.
+// from EXEC says that the key changed after GET saw the owner there: nothing was done. The caller
+// need not have lost the lock, for an extension of its own may have landed late.
 func watchAndDo(x exchange, key, owner string, command ...string) result {
 	head := x.conn.Pipeline([][]string{{"WATCH", key}, {"GET", key}})
 	for _, r := range head {
@@ -192,7 +192,7 @@ func watchAndDo(x exchange, key, owner string, command ...string) result {
 	return unexpected(exec)
 }
 
-// onNullIsYes reads Redisson's acquire: null, or what is left of somebody else's lease.
+// onNullIsYes reads Redisson's acquire: null, or what is left of another owner's lease.
 func onNullIsYes(r wire.Reply) result {
 	got := onInteger(r)
 	switch {

@@ -13,15 +13,15 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// resources is the number of sets, each with a lock of its own.
+// resources is the number of sets, each with a lock.
 const resources = 3
 
-// guardedSet is holders of a lock who read a set, add to it and write it back. The set lives
+// guardedSet is holders of a lock that read a set, add an element and write the set back. The set lives
 // outside the service, as what a lock guards does. Now and then a holder is paused for
-// longer than its lease and does not notice.
+// longer than the lease and does not notice.
 //
-// With fencing tokens the set refuses who comes with a smaller one than it has
-// seen, and nothing is lost. Without them a paused holder writes over its successors: the
+// With fencing tokens the set refuses a holder with a smaller token than was
+// seen, and nothing is lost. Without tokens a paused holder writes over its successors: the
 // unfenced twin is expected to fail, under any lock service.
 type guardedSet struct {
 	o      *Options
@@ -56,7 +56,7 @@ func (w *guardedSet) Checkers() []checker.Func {
 	}
 }
 
-// errFenced is returned for a token that is smaller than one the resource has seen.
+// errFenced is returned for a token that is smaller than a token the resource has seen.
 var errFenced = errors.New("a larger token was here")
 
 // resource is a set with a gate that looks at tokens.
@@ -68,8 +68,8 @@ type resource struct {
 	token    int64
 }
 
-// admit lets a token in. Reading counts as well: a holder that has read
-// is owed that no former holder writes after it.
+// admit lets a token in. Reading counts as well: after a holder has read, no
+// former holder may write.
 func (r *resource) admit(token int64) error {
 	if r.fenced && token < r.token {
 		return errFenced
@@ -127,7 +127,7 @@ func (w *guardedSet) Step(ctx context.Context, c *Client) {
 	}))
 }
 
-// change reads the set, takes its time, and writes it back with one more element.
+// change reads the set, takes some time, and writes the set back with one more element.
 func (w *guardedSet) change(ctx context.Context, c *Client, key string, element, ttl, token int64) {
 	set := w.resource(key)
 	lease := time.Duration(ttl) * time.Millisecond

@@ -28,7 +28,7 @@ func NewRotation(prefix string, slots, maxOps, maxInfo int) *Rotation {
 	return &Rotation{prefix: prefix, maxOps: maxOps, maxInfo: maxInfo, slots: make([]slot, slots)}
 }
 
-// Pick chooses a slot and gives its present key.
+// Pick chooses a slot and gives the present key.
 func (r *Rotation) Pick(rng *rand.Rand) (n int, key string) {
 	n = rng.IntN(len(r.slots))
 	return n, r.Key(n)

@@ -17,7 +17,7 @@ import (
 var leaseChoices = []int64{300, 1000, 2500, 6000}
 
 // lock is clients of several libraries that take, keep, lengthen and give back locks. A slot of
-// keys belongs to one library, as two of them never share a lock.
+// keys belongs to a library, as two of them never share a lock.
 type lock struct {
 	o      *Options
 	slots  []dialect
@@ -48,14 +48,14 @@ func (w *lock) Checkers() []checker.Func {
 	}
 }
 
-// hold is one owner's attempt at one lock.
+// hold is an owner's attempt at a lock.
 type hold struct {
 	d     *dialect
 	key   string
 	owner int64
 	ttl   int64
 	slot  int
-	until time.Time // the lease's end by the client's own clock, counted from before it asked
+	until time.Time // the lease's end by the client's own clock, counted from before the request
 }
 
 func (w *lock) Step(ctx context.Context, c *Client) {
@@ -70,7 +70,7 @@ func (w *lock) Step(ctx context.Context, c *Client) {
 		return
 	}
 	if c.chance(0.1) {
-		return // a holder that crashed: its lease ends by its TTL
+		return // a holder that crashed: the lease ends by the TTL
 	}
 	if c.chance(0.3) && w.sleepWithin(ctx, c, h, 0.8) {
 		w.extend(ctx, c, h)
@@ -78,7 +78,7 @@ func (w *lock) Step(ctx context.Context, c *Client) {
 	if h.d.plain && c.chance(0.3) && w.sleepWithin(ctx, c, h, 0.5) {
 		w.holder(ctx, c, h)
 	}
-	// One in ten is late: it does not know that its lease is over.
+	// One in ten is late, and does not know that the lease is over.
 	over := 0.7
 	if c.chance(0.1) {
 		over = 1.5
@@ -127,7 +127,7 @@ func (w *lock) release(ctx context.Context, c *Client, h *hold) {
 	w.op(ctx, c, h, "release", h.d.release)
 }
 
-// op does and records one step of a library on a lock.
+// op does and records a library's step on a lock.
 func (w *lock) op(ctx context.Context, c *Client, h *hold, f string, do func(exchange, string, string, int64) result) result {
 	input := []int64{h.owner, h.ttl}
 	if f == "release" {
@@ -142,13 +142,13 @@ func (w *lock) op(ctx context.Context, c *Client, h *hold, f string, do func(exc
 	return r
 }
 
-// holder looks who holds the lock, through any node.
+// holder asks for the owner of the lock, through any node.
 func (w *lock) holder(ctx context.Context, c *Client, h *hold) {
 	c.hop()
 	c.op(ctx, history.Op{F: "holder", Key: h.key}, func(x exchange) result { return onOwner(x.do("GET", h.key)) })
 }
 
-// onOwner reads who holds a lock.
+// onOwner reads the owner of a lock.
 func onOwner(r wire.Reply) result {
 	if r.Outcome != history.OK {
 		return not(r)

@@ -9,11 +9,11 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// oneLease is the TTL of the one lock, in milliseconds: longer than the longest work under it.
+// oneLease is the TTL of the lock, in milliseconds: longer than the longest work under the lock.
 const oneLease = 3000
 
-// oneLock is clients that share one lock and hold it long enough to be seen in a picture: SET NX PX, some work, and a
-// compare-and-delete. An acquire has a third input, the client.
+// oneLock is clients that share a lock and hold it long enough to be seen in a picture: SET NX PX,
+// some work, and a compare-and-delete. An acquire has a third input, the client.
 type oneLock struct {
 	o      *Options
 	key    string

@@ -17,7 +17,7 @@ const registerValues = 5
 var compareAndSet = newLua(`if redis.call("get", KEYS[1]) == ARGV[1] then redis.call("set", KEYS[1], ARGV[2]) return 1 else return 0 end`)
 
 // register is SET, GET and compare-and-set, the last by script, by WATCH and EXEC,
-// and by SET IFEQ where there is one.
+// and by SET IFEQ where the server has that.
 type register struct {
 	o    *Options
 	keys *Rotation

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/wire"
 )
 
-// script is a Lua script with the name that EVALSHA knows it by.
+// script is a Lua script with the name for EVALSHA.
 type script struct{ source, sha string }
 
 func newLua(source string) script {

@@ -17,12 +17,12 @@ var (
 	readCopies  = newLua(`local r = {} for i = 1, #KEYS do r[i] = redis.call("get", KEYS[i]) end return r`)
 	casCopies   = newLua(`for i = 1, #KEYS do if redis.call("get", KEYS[i]) ~= ARGV[1] then return 0 end end
 for i = 1, #KEYS do redis.call("set", KEYS[i], ARGV[2]) end return 1`)
-	// writeAndSpin runs over every budget after it has written.
+	// writeAndSpin writes, and then runs over every budget.
 	writeAndSpin = newLua(`for i = 1, #KEYS do redis.call("set", KEYS[i], ARGV[1]) end while true do end`)
 )
 
-// scripted is a register of several copies that scripts change: who sees two values has seen
-// half a script. A script that runs over its budget must leave nothing behind.
+// scripted is a register of several copies that scripts change: a client that sees two values has seen
+// half a script. A script that runs over a budget must leave nothing behind.
 type scripted struct {
 	o    *Options
 	keys *Rotation
@@ -61,7 +61,7 @@ func (w *scripted) Step(ctx context.Context, c *Client) {
 			return onOK(x.eval(writeCopies, f, keys, decimal(value)))
 		})
 	case p < 0.705 && w.o.Features.Budget:
-		// A value of its own: if it is ever seen, the script left something behind.
+		// A value of its own: if the value is ever seen, the script left something behind.
 		spun := registerValues + c.rng.Int64N(1e6)
 		r = c.op(ctx, history.Op{F: "write", Key: key, Input: []int64{spun}}, func(x exchange) result {
 			return onOK(x.eval(writeAndSpin, f, keys, decimal(spun)))
@@ -103,7 +103,7 @@ func (w *scripted) read(ctx context.Context, c *Client, key string) result {
 	})
 }
 
-// onCopies reads all copies; a missing one among others is a value of its own.
+// onCopies reads all copies; a missing copy among others is a value of its own.
 func onCopies(r wire.Reply) result {
 	if r.Outcome != history.OK {
 		return not(r)

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/wire"
 )
 
-// lateBound is how long a key may outlive its TTL while nothing is broken.
+// lateBound is how long a key may outlive the TTL while nothing is broken.
 const lateBound = time.Second
 
 // ttlKeys is how many keys are watched at a time.
@@ -49,7 +49,7 @@ func (w *expiry) Step(ctx context.Context, c *Client) {
 	}
 }
 
-// create sets a key, in one of the ways there are, and sometimes lengthens its life once.
+// create sets a key, in one of several ways, and sometimes lengthens its life once.
 func (w *expiry) create(ctx context.Context, c *Client) {
 	ttl := ttlChoices[c.rng.IntN(len(ttlChoices))]
 	w.mu.Lock()
@@ -69,7 +69,7 @@ func (w *expiry) create(ctx context.Context, c *Client) {
 	if c.chance(0.3) && Sleep(ctx, c.between(0, time.Duration(ttl)*time.Millisecond)) {
 		c.hop()
 		more := ttlChoices[c.rng.IntN(len(ttlChoices))]
-		// Only ever longer: what a shorter one means while another client looks is
+		// Only ever longer: what a shorter TTL means while another client looks is
 		// told by no order of replies.
 		if more < ttl {
 			return

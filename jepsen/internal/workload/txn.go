@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// groupSize is the number of lists that one transaction may touch.
+// groupSize is the number of lists that a transaction may touch.
 const groupSize = 3
 
 // txn is transactions on a few lists at once: MULTI … EXEC, and WATCH, GET, MULTI … EXEC, where
-// the reads come before and EXEC proves that they still hold.
+// the reads come before and EXEC proves that the reads still hold.
 type txn struct {
 	groups *Rotation
 	next   *atomic.Int64
@@ -142,7 +142,7 @@ func onExec(exec wire.Reply, steps []history.Micro, done int) result {
 	return result{outcome: history.OK, txn: seen}
 }
 
-// setList fills in what a read found; of an append's reply only its kind counts.
+// setList fills in what a read found; of an append's reply only the kind counts.
 func setList(m *history.Micro, v protocol.Value) error {
 	if m.F != "r" {
 		if v.Kind != protocol.KindInteger {

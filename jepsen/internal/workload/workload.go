@@ -20,7 +20,7 @@ type Service interface {
 	Nodes() []string
 	// Sides is the number of sides that there are.
 	Sides() int
-	// Dial connects to a node. A client has a side: the node it stands beside, with
+	// Dial connects to a node. A client has a side: the node beside it, with
 	// which it may be cut off from the others.
 	Dial(ctx context.Context, side int, node string) (net.Conn, error)
 }
@@ -29,14 +29,14 @@ type Service interface {
 type Features struct {
 	Hashes bool // HSET and the rest
 	IfEq   bool // SET … IFEQ, DELEX
-	Budget bool // a script that runs over its budget is stopped and leaves nothing behind
+	Budget bool // a script that runs over the budget is stopped and leaves nothing behind
 }
 
-// Workload is what clients do, and who judges it.
+// Workload is what clients do, and which checkers judge that.
 type Workload interface {
-	// Name is also the prefix of its keys.
+	// Name is also the prefix of the workload's keys.
 	Name() string
-	// Step is one round of one client.
+	// Step is a round of a client.
 	Step(ctx context.Context, c *Client)
 	// Final reads what must be read when everything is whole again.
 	Final(ctx context.Context, c *Client)
@@ -52,7 +52,7 @@ type Options struct {
 	Concurrency int
 	// Rate is the number of rounds a second that all clients together begin, at most.
 	Rate     float64
-	Timeout  time.Duration // of one exchange
+	Timeout  time.Duration // of an exchange
 	Features Features
 	// Drift is the bound on clock rate errors that the run's faults keep to.
 	Drift float64
@@ -60,14 +60,14 @@ type Options struct {
 	Settle time.Duration
 }
 
-// builder makes a workload; of the clients of a run that does several, it gets share parts.
+// builder makes a workload, which gets share parts of the clients of a run of several.
 type builder struct {
 	share int
 	build func(*Options) Workload
 }
 
-// builders are the workloads by name. Locks get more clients, as they hold what they take; nobody gets
-// less than two, as one client alone meets nobody.
+// builders are the workloads by name. Locks get more clients, as locks are held; no workload gets
+// less than two, as one client alone never meets another.
 var builders = map[string]builder{
 	"register":    {3, newRegister},
 	"counter":     {2, newCounter},
@@ -87,14 +87,14 @@ var byName = []string{"unfencedset", "onelock"}
 // Names are the workloads that there are. All but unfencedset are expected to be valid.
 func Names() []string { return slices.Sorted(maps.Keys(builders)) }
 
-// Load is a workload and the clients that do it.
+// Load is a workload and its clients.
 type Load struct {
 	Workload
 	clients []int
 }
 
 // Build makes workloads from a list of names, and deals the clients out to them; "all" stands for
-// every workload but those of byName.
+// every workload but byName.
 func Build(list string, o *Options) ([]Load, error) {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
@@ -110,7 +110,7 @@ func Build(list string, o *Options) ([]Load, error) {
 	if o.Concurrency < len(names) {
 		return nil, fmt.Errorf("%d clients are too few for %d workloads", o.Concurrency, len(names))
 	}
-	// The next client goes to whoever has the smallest part of its share.
+	// The next client goes to the workload that has the smallest part of its share.
 	counts := make([]int, len(names))
 	for range o.Concurrency {
 		least := 0
@@ -168,7 +168,7 @@ func Final(ctx context.Context, loads []Load, o *Options) {
 	wg.Wait()
 }
 
-// Check judges a history: each workload's checkers see its own operations.
+// Check judges a history: each workload's checkers see the workload's operations.
 func Check(loads []Load, h *history.History) []checker.Result {
 	var results []checker.Result
 	for _, w := range loads {
