@@ -11,8 +11,7 @@ func (l *state) pushFrame() *frame {
 	return f
 }
 
-// enter begins a call of a Lua function in the slot fn, whose arguments
-// reach up to top.
+// enter begins a call of a Lua function in the slot fn, whose arguments reach up to top.
 func (l *state) enter(c *closure, fn, want int) *raised {
 	if l.calls >= maxCalls {
 		return l.runtimeError("stack overflow")
@@ -37,8 +36,8 @@ func (l *state) enter(c *closure, fn, want int) *raised {
 	return nil
 }
 
-// spreadVarargs leaves the arguments where they are and copies the named ones
-// behind them, so that "..." finds the others before the base.
+// spreadVarargs leaves the arguments in place and copies the named arguments behind all, so that "..."
+// finds the others before the base.
 func (l *state) spreadVarargs(p *proto, given int) (base, filled int) {
 	first := l.top - given
 	var arg value
@@ -61,8 +60,7 @@ func (l *state) spreadVarargs(p *proto, given int) (base, filled int) {
 	return base, p.params
 }
 
-// argTable is the local variable arg of a function that has "..." and does
-// not use it.
+// argTable is the local variable arg of a function that has "..." without using it.
 func (l *state) argTable(first, params, given int) *table {
 	n := max(given-params, 0)
 	l.charge(int64(n) / 4)
@@ -76,8 +74,8 @@ func (l *state) argTable(first, params, given int) *table {
 
 var fieldN = newConstant("n")
 
-// leave ends a call whose n results begin at a slot: it moves them to where
-// the function stood, makes them as many as were wanted, and sets top behind them.
+// leave ends a call whose n results begin at a slot: the results move to the function's slot, as many as
+// the caller wants, and top is set behind them.
 func (l *state) leave(f *frame, from, n int) {
 	to := f.fn
 	if f.want == openCount || f.want <= n {
@@ -110,8 +108,8 @@ func (l *state) callBuiltin(b *builtin, fn, want int) *raised {
 	return nil
 }
 
-// callable puts the __call metamethod of what is not a function in its place, and
-// what it was before its arguments.
+// callable replaces a value that is no function by its __call metamethod, and puts the value before the
+// arguments.
 func (l *state) callable(fn int) *raised {
 	v := l.stack[fn]
 	m := l.metamethod(v, eventCall)
@@ -157,8 +155,7 @@ func (l *state) call(fn, want int) *raised {
 	return err
 }
 
-// tooDeep is the error of nesting too deep, which an error handler may still
-// exceed a little.
+// tooDeep is the error of nesting too deep. An error handler may nest a little deeper.
 func (l *state) tooDeep() *raised {
 	switch {
 	case l.goDepth == maxGoDepth:
@@ -172,7 +169,7 @@ func (l *state) tooDeep() *raised {
 
 var errorInHandling = constant("error in error handling")
 
-// checkpoint is what a protected call goes back to.
+// checkpoint is the place that a protected call goes back to.
 type checkpoint struct {
 	frame          *frame
 	calls, goDepth int

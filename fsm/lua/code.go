@@ -1,7 +1,7 @@
 package lua
 
-// Code generation: instructions, jumps, registers and constants. What makes
-// expressions into registers is in code_expr.go, operators in code_op.go.
+// Code generation: instructions, jumps, registers and constants. code_expr.go puts expressions into
+// registers, code_op.go has the operators.
 
 const (
 	// noJump is the distance of a jump that has no target yet.
@@ -10,16 +10,16 @@ const (
 	openCount = -1
 )
 
-// jumps is a list of jumps to one place that is not known yet, threaded through
-// their distances. Lua keeps its head only; with its end two lists are joined in
-// one step, so that a long chain of "or" does not take quadratic time.
+// jumps is a list of jumps to one place that is not known yet, threaded through the distances. Lua keeps
+// the head only. With the end, two lists are joined in one step, so that a long chain of "or" does not
+// take quadratic time.
 type jumps struct{ first, last int }
 
 var noJumps = jumps{noJump, noJump}
 
 func oneJump(pc int) jumps { return jumps{pc, pc} }
 
-// emit appends an instruction, and returns where it is.
+// emit appends an instruction, and returns the place.
 func (fn *function) emit(op opcode, a, b, c int) int { return fn.append(encode(op, a, b, c)) }
 
 // emitX appends an instruction with a wide operand.
@@ -37,8 +37,8 @@ func (fn *function) fixLine(line int) { fn.lines[len(fn.lines)-1] = int32(line) 
 
 func (fn *function) emitReturn(first, n int) { fn.emit(opReturn, first, n+1, 0) }
 
-// emitNil makes n registers nil. Where the instruction before does the same to their
-// neighbours it is widened; at the start of a function registers are nil.
+// emitNil makes n registers nil. If the instruction before does the same to neighbouring registers, that
+// instruction is widened. At the start of a function registers are nil.
 func (fn *function) emitNil(from, n int) {
 	if pc := len(fn.code); pc > fn.lastTarget {
 		if pc == 0 {
@@ -70,7 +70,7 @@ func (fn *function) reserve(n int) {
 	fn.free += n
 }
 
-// release gives a register back, unless it is a variable's.
+// release gives a register back, unless a variable has the register.
 func (fn *function) release(reg int) {
 	if reg&constantBit == 0 && reg >= len(fn.active) {
 		fn.free--
@@ -83,7 +83,7 @@ func (fn *function) releaseExpr(e *expr) {
 	}
 }
 
-// addConstant returns the index of a constant; key tells it from others.
+// addConstant returns the index of a constant; key is unique to the constant.
 func (fn *function) addConstant(key any, v value) int {
 	if i, have := fn.index[key]; have {
 		return i
@@ -118,22 +118,21 @@ func (fn *function) constant(v value) int {
 	}
 }
 
-// jump emits a jump to a place that is not known yet. Jumps that would arrive at it go on
-// to where it goes, so they are in the list too.
+// jump emits a jump to a place that is not known yet. Jumps to this jump go on to the same place, so they
+// are in the list too.
 func (fn *function) jump() jumps {
 	pending := fn.pending
 	fn.pending = noJumps
 	return fn.join(oneJump(fn.emitX(opJmp, 0, noJump)), pending)
 }
 
-// label marks the next instruction as a target, so that it is not merged with the one
-// before.
+// label marks the next instruction as a target, so that the instruction before is not merged with it.
 func (fn *function) label() int {
 	fn.lastTarget = len(fn.code)
 	return len(fn.code)
 }
 
-// jumpTarget is where the jump at pc goes; in a list, the next jump.
+// jumpTarget is the target of the jump at pc; in a list, the next jump.
 func (fn *function) jumpTarget(pc int) int {
 	if distance := fn.code[pc].bx(); distance != noJump {
 		return pc + 1 + distance
@@ -157,7 +156,7 @@ func (fn *function) join(a, b jumps) jumps {
 	return jumps{a.first, b.last}
 }
 
-// conditionAt returns where the instruction is that decides whether the jump at pc is taken.
+// conditionAt returns the place of the instruction that decides whether the jump at pc is taken.
 func (fn *function) conditionAt(pc int) int {
 	if pc >= 1 {
 		switch fn.code[pc-1].op() {
@@ -168,7 +167,7 @@ func (fn *function) conditionAt(pc int) int {
 	return pc
 }
 
-// needsValue reports whether some jump of a list does not carry a value to its target.
+// needsValue reports whether some jump of a list carries no value to the target.
 func (fn *function) needsValue(list jumps) bool {
 	for pc := list.first; pc != noJump; pc = fn.jumpTarget(pc) {
 		if fn.code[fn.conditionAt(pc)].op() != opTestSet {
@@ -178,8 +177,8 @@ func (fn *function) needsValue(list jumps) bool {
 	return false
 }
 
-// retarget makes the test of a jump put its value into a register, or, for noRegister, not
-// keep it. It reports whether the jump carries a value.
+// retarget makes the test of a jump put the value into a register, or, for noRegister, drop the value. It
+// reports whether the jump carries a value.
 func (fn *function) retarget(pc, reg int) bool {
 	at := fn.conditionAt(pc)
 	i := fn.code[at]
@@ -200,8 +199,7 @@ func (fn *function) dropValues(list jumps) {
 	}
 }
 
-// patchList sends the jumps that carry a value into reg to one target, the others to
-// another.
+// patchList sends the jumps that carry a value into reg to one target, and the other jumps to another.
 func (fn *function) patchList(list jumps, withValue, reg, other int) {
 	for pc := list.first; pc != noJump; {
 		next := fn.jumpTarget(pc)

@@ -24,7 +24,7 @@ func (fn *function) oneResult(e *expr) {
 	}
 }
 
-// discharge makes a variable, whatever its kind, into code that fetches it.
+// discharge makes code that fetches a variable of any kind.
 func (fn *function) discharge(e *expr) {
 	switch e.kind {
 	case exLocal:
@@ -54,8 +54,7 @@ func (fn *function) indexed(table, key int) int {
 	return fn.emit(opGetTable, 0, table, key)
 }
 
-// global emits the fetching of a global variable. Those that no script can change
-// are constants.
+// global emits the fetching of a global variable. Globals that no script can change are constants.
 func (fn *function) global(name int) int {
 	v := fn.p.lib.fixed(fn.constants[name].o.(*str).s)
 	if !v.isNil() && len(fn.constants) < maxB {
@@ -99,8 +98,7 @@ func (fn *function) intoAny(e *expr) {
 	}
 }
 
-// toRegister puts the value of an expression into a register, whichever way
-// its jumps go.
+// toRegister puts the value of an expression into a register, whichever way the jumps go.
 func (fn *function) toRegister(e *expr, reg int) {
 	fn.into(e, reg)
 	if e.kind == exJump {
@@ -137,7 +135,7 @@ func (fn *function) toNextRegisterOf(e *expr) int {
 	return e.info
 }
 
-// toAnyRegister puts an expression into a register, its own if it has one.
+// toAnyRegister puts an expression into a register, unless it has one already.
 func (fn *function) toAnyRegister(e *expr) int {
 	fn.discharge(e)
 	if e.kind == exNonReloc {
@@ -161,8 +159,7 @@ func (fn *function) toValue(e *expr) {
 	}
 }
 
-// toRK makes an expression an operand: a constant where it is one, else a
-// register.
+// toRK makes an expression an operand: a constant if possible, else a register.
 func (fn *function) toRK(e *expr) int {
 	fn.toValue(e)
 	index := maxRKIndex + 1
@@ -209,8 +206,7 @@ func (fn *function) store(target, e *expr) {
 	fn.releaseExpr(e)
 }
 
-// storeField emits the assignment to a library's field, which fails when it is
-// run.
+// storeField emits the assignment to a library's field, which fails at run time.
 func (fn *function) storeField(target, e *expr) {
 	val := fn.toAnyRegister(e)
 	fn.reserve(2)
@@ -221,7 +217,7 @@ func (fn *function) storeField(target, e *expr) {
 	fn.free -= 2
 }
 
-// self emits the fetching of a method and of the object it is called on.
+// self emits the fetching of a method and of the object of the call.
 func (fn *function) self(e, key *expr) {
 	object := fn.toAnyRegister(e)
 	fn.releaseExpr(e)
@@ -232,8 +228,8 @@ func (fn *function) self(e, key *expr) {
 	e.set(exNonReloc, base)
 }
 
-// adjustAssign makes of n expressions, the last of which is e, the values of vars
-// variables: it adds nils, or asks the last for more.
+// adjustAssign adjusts n expressions, the last of them e, to vars variables: it adds nils, or asks the
+// last expression for more values.
 func (fn *function) adjustAssign(vars, n int, e *expr) {
 	extra := vars - n
 	if e.kind == exCall || e.kind == exVararg {

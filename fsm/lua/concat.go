@@ -2,8 +2,8 @@ package lua
 
 import "strings"
 
-// concat joins the values of the slots from first to last, from right to left as
-// the operator binds. Neighbours that are strings or numbers are joined in one go.
+// concat joins the values of the slots from first to last, from right to left as the operator binds.
+// Neighbours that are strings or numbers are joined at once.
 func (l *state) concat(first, last int) (value, *raised) {
 	for last > first {
 		a, b := l.stack[last-1], l.stack[last]
@@ -60,7 +60,7 @@ func (l *state) join(parts []value) value {
 	return l.text(text.String())
 }
 
-// concatMeta is a .. b by a metamethod; b stands in the slot at, a before it.
+// concatMeta is a .. b by a metamethod. b stands in the slot at, and a in the slot before.
 func (l *state) concatMeta(a, b value, at int) (value, *raised) {
 	m := l.metamethod(a, eventConcat)
 	if m.isNil() {

@@ -10,19 +10,16 @@ const (
 	LogWarning
 )
 
-// Host is what a script reaches outside of itself: the keyspace. Every answer
-// must be a function of the replicated state alone.
+// Host is a script's way to the keys. Every answer must be a function of the replicated state alone.
 type Host interface {
-	// Call runs the command of redis.call and redis.pcall. words is the command and
-	// its arguments, converted from Lua by the rules of Redis; the slice is valid
-	// until Call returns, its strings for ever. The name is as the script
-	// wrote it, in any case. resp is 2 or 3, as the script chose by
-	// redis.setresp: it matters only for replies whose elements differ between the
-	// two, the engine itself turns maps into arrays and so on.
+	// Call runs the command of redis.call and redis.pcall. words is the command and the arguments,
+	// converted from Lua by the rules of Redis. The slice is valid until Call returns, the strings for
+	// ever. The name is in any case, as in the script. resp is 2 or 3, by redis.setresp. It matters only
+	// for replies whose elements differ between the two; the engine itself turns maps into arrays and so
+	// on.
 	//
-	// An error is a Value of KindError whose Str has its prefix and no line
-	// break; the engine raises it (call) or returns it (pcall). That is also
-	// the way of errors that only the host can know; in the words of Redis:
+	// An error is a Value of KindError whose Str has a prefix and no line break. The engine raises the
+	// error (call) or returns it (pcall). The host must know some errors in the words of Redis:
 	//   - "ERR Unknown Redis command called from script"
 	//   - "ERR Wrong number of args calling Redis command from script"
 	//   - "ERR This Redis command is not allowed from script"
@@ -32,22 +29,22 @@ type Host interface {
 	// unknown command is the error text "ERR Invalid command passed to
 	// redis.acl_check_cmd()", else errText is empty.
 	CheckACL(words []string) (allowed bool, errText string)
-	// Log is redis.log. Runs on every replica; level is one of the Log constants.
+	// Log is redis.log, on every replica. level is a Log constant.
 	Log(level int, message string)
 }
 
-// Env is what one run of a [Program] gets.
+// Env is the input of a run of a [Program].
 type Env struct {
 	// Keys and Args become KEYS and ARGV.
 	Keys, Args []string
 	Host       Host
-	// SHA is the script's hash in lower case hex; error texts name it.
+	// SHA is the script's hash in lower case hex, for error texts.
 	SHA string
-	// Seed begins the sequence of math.random, which is the same in all runs with the same
-	// seed; 0: that of a Redis that has just started. It must come from the log.
+	// Seed begins the sequence of math.random: the same sequence in all runs with the same seed; 0: the
+	// sequence of a Redis that has just started. The seed must come from the log.
 	Seed uint64
-	// Legacy runs by the charges of the entries before version 3, which must run over their
-	// budget exactly where they did: nothing is given back, and replies are not bounded.
+	// Legacy runs by the charges of entries before version 3, so that old scripts exceed the budget exactly
+	// where they did: nothing is given back, and replies are not bounded.
 	Legacy bool
 	// Limits bounds the run; a field that is 0 has the default.
 	Limits Limits

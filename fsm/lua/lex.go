@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// token is what a lexer reads: a byte for the one-character ones, or a tk.
+// token is a byte, for a token of one character, or a tk.
 type token int
 
 // Reserved words come first, in the order of their names below.
@@ -49,8 +49,7 @@ var tokenNames = [...]string{
 	"<number>", "<name>", "<string>", "<eof>",
 }
 
-// reserved maps the reserved words to their tokens. Lua 5.1 has no goto: it is a
-// plain name.
+// reserved maps the reserved words to tokens. Lua 5.1 has no goto: the word is a plain name.
 var reserved = func() map[string]token {
 	m := make(map[string]token)
 	for t := tkAnd; t <= tkWhile; t++ {
@@ -59,14 +58,14 @@ var reserved = func() map[string]token {
 	return m
 }()
 
-// lexeme is a token with its value.
+// lexeme is a token and a value.
 type lexeme struct {
 	t token
 	n float64
 	s string
 }
 
-// lexer reads tokens, with one to look ahead.
+// lexer reads tokens, with one token of look-ahead.
 type lexer struct {
 	src      string
 	pos      int
@@ -75,20 +74,19 @@ type lexer struct {
 	current  lexeme
 	ahead    lexeme
 	hasAhead bool
-	// start is where the text of the token read last begins, and last its value; for
-	// messages.
+	// start is the beginning of the token read last, and last its value, for messages.
 	start     int
 	last      lexeme
 	chunkName string
 }
 
-// syntaxError is a compile error; its text has the position.
+// syntaxError is a compile error with the position in the text.
 type syntaxError struct{ text string }
 
 func (e *syntaxError) Error() string { return e.text }
 
-// fail ends the compilation. The compiler's functions recurse deeply and all
-// of them can fail, so this is a panic, recovered in compile.
+// fail ends the compilation by a panic, recovered in compile: the compiler's functions recurse deeply, and
+// all can fail.
 func (x *lexer) fail(message string) {
 	panic(&syntaxError{text: fmt.Sprintf("%s:%d: %s", chunkID(x.chunkName), x.line, message)})
 }
@@ -109,7 +107,7 @@ func (x *lexer) failHere(message string) {
 // failText is a syntax error within the token being read.
 func (x *lexer) failText(message string) { x.failNear(message, x.src[x.start:x.pos]) }
 
-// describe is a token as messages write it: the text of what has some.
+// describe is a token in a message: the text, if the token has any.
 func (x *lexer) describe(t token) string {
 	switch t {
 	case tkString:
@@ -138,8 +136,7 @@ func tokenText(t token) string {
 	}
 }
 
-// chunkID is how messages name a source: what follows "@", or the beginning of
-// the text.
+// chunkID is the name of a source in messages: the text behind "@", or the beginning of the text.
 func chunkID(name string) string {
 	// Redis's Lua keeps 80 bytes for the whole.
 	const maxNamed, maxFile, maxText = 79, 72, 63
@@ -195,7 +192,7 @@ func (x *lexer) peek(offset int) byte {
 
 func (x *lexer) atEnd() bool { return x.pos >= len(x.src) }
 
-// newline skips a line break; \r\n and \n\r are one.
+// newline skips a line break: \n, \r, \r\n or \n\r.
 func (x *lexer) newline() {
 	first := x.src[x.pos]
 	x.pos++
@@ -294,7 +291,7 @@ func (x *lexer) name() lexeme {
 	return lexeme{t: tkName, s: text}
 }
 
-// numeral takes whatever looks like part of a number, and then reads it.
+// numeral takes all bytes that look like part of a number, and then reads the number.
 func (x *lexer) numeral() lexeme {
 	for isDecimalDigit(x.peek(0)) || x.peek(0) == '.' {
 		x.pos++

@@ -2,7 +2,7 @@ package lua
 
 import "strings"
 
-// comment skips a comment; the lexer stands at its second dash.
+// comment skips a comment, from the second dash on.
 func (x *lexer) comment() {
 	x.pos++
 	if x.peek(0) == '[' {
@@ -17,7 +17,7 @@ func (x *lexer) comment() {
 	}
 }
 
-// bracket reads what begins with [: a long string, or the bracket alone.
+// bracket reads a long string, or a single [.
 func (x *lexer) bracket() lexeme {
 	level, isLong := x.longBracket()
 	switch {
@@ -29,9 +29,8 @@ func (x *lexer) bracket() lexeme {
 	return lexeme{t: '['}
 }
 
-// longBracket reads [ and, where they follow, level equal signs and [. Without the
-// second [ it is no long bracket, and only the first is consumed when there are no
-// equal signs.
+// longBracket reads [ and, if they follow, level equal signs and [. Without the second [ there is no long
+// bracket; without equal signs only the first [ is consumed.
 func (x *lexer) longBracket() (level int, isLong bool) {
 	x.pos++
 	for x.peek(0) == '=' {
@@ -45,8 +44,8 @@ func (x *lexer) longBracket() (level int, isLong bool) {
 	return level, false
 }
 
-// long reads the inside of a long string or comment up to its closing bracket. The
-// first line break is not part of it, and all line breaks become \n.
+// long reads the inside of a long string or comment up to the closing bracket. A line break at the
+// beginning is dropped, and every other line break becomes \n.
 func (x *lexer) long(level int, unfinished string) string {
 	if c := x.peek(0); !x.atEnd() && (c == '\n' || c == '\r') {
 		x.newline()
@@ -74,8 +73,7 @@ func (x *lexer) long(level int, unfinished string) string {
 	return ""
 }
 
-// closesLong reads a closing bracket of the level, or as much of it as there
-// is.
+// closesLong reads a closing bracket of the level, or a part of one.
 func (x *lexer) closesLong(level int) bool {
 	x.pos++
 	n := 0
@@ -121,8 +119,7 @@ func (x *lexer) quoted(quote byte) string {
 	}
 }
 
-// escape reads a backslash and what follows it, in a string that began with
-// quote and has text so far.
+// escape reads an escape sequence in a string that began with quote and has text so far.
 func (x *lexer) escape(quote byte, text *strings.Builder) {
 	x.pos++
 	if x.atEnd() {

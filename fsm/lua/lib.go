@@ -2,27 +2,26 @@ package lua
 
 import "strconv"
 
-// library is what every script finds: the global functions and the tables of
-// functions. Redis makes them read-only, so one set serves all runs, concurrent ones
-// too, and the compiler may take a function from it once and for all.
+// library is the global functions and the tables of functions. Redis makes both read-only, so one set
+// serves all runs, also concurrent runs, and the compiler may resolve a function once and for all.
 type library struct {
 	globals    *table
 	globalMeta *table
 	stringMeta *table
-	// lastID is the highest identity that something in it has.
+	// lastID is the highest identity in the library.
 	lastID uint32
-	// jsonNull is cjson.null, errorHandler what Redis passes uncaught errors to.
+	// jsonNull is cjson.null, errorHandler the handler that Redis passes uncaught errors to.
 	jsonNull, errorHandler value
-	// fields has the fields of the tables again, for the compiler: unlike a
-	// table's own search, that of a map charges nobody.
+	// fields has the fields of the tables again, for the compiler: unlike a search in a table, a search in
+	// a map charges no run.
 	fields map[*table]map[string]value
 }
 
-// shared is the library of this release. Nothing that it holds refers to it by
-// this name: runs and compilations carry it.
+// shared is the library of this release. Runs and compilations carry a pointer to it, so nothing in the
+// library refers to this variable.
 var shared = newLibrary()
 
-// entry is a library function with its name.
+// entry is a library function and a name.
 type entry struct {
 	name string
 	fn   func(l *state, args []value) (int, *raised)
@@ -35,7 +34,7 @@ type libraryBuilder struct {
 }
 
 func newLibrary() *library {
-	b := libraryBuilder{library: &library{fields: make(map[*table]map[string]value)}, l: &state{steps: 1 << 60, memory: 1 << 60, env: new(Env)}}
+	b := libraryBuilder{library: &library{fields: make(map[*table]map[string]value)}, l: &state{budget: budget{steps: 1 << 60, memory: 1 << 60}, env: new(Env)}}
 	b.globals = b.table(baseFunctions)
 	b.set(b.globals, "_VERSION", constant("Lua 5.1"))
 	stringLib := b.table(stringFunctions)
@@ -89,11 +88,11 @@ func (b *libraryBuilder) protect(t *table) {
 	}
 }
 
-// fixed is the global of a name, nil when there is none. KEYS, ARGV and _G, which differ
-// between runs, are not here.
+// fixed is the global of a name, nil if there is none. KEYS, ARGV and _G differ between runs and are not
+// here.
 func (lib *library) fixed(name string) value { return lib.fields[lib.globals][name] }
 
-// field is a field of one of the library's tables.
+// field is a field of a table of the library.
 func (lib *library) field(t *table, name string) value { return lib.fields[t][name] }
 
 // missingGlobal is the __index of the table of globals.
@@ -108,8 +107,7 @@ func missingGlobal(l *state, args []value) (int, *raised) {
 	return 0, l.fail("Script attempted to access nonexistent global variable '" + cString(name) + "'")
 }
 
-// globalTable is _G: the library's globals with KEYS and ARGV, made when a run asks for
-// it.
+// globalTable is _G: the library's globals with KEYS and ARGV, made at the first use in a run.
 func (l *state) globalTable() *table {
 	if l.globals != nil {
 		return l.globals
@@ -168,7 +166,7 @@ func (l *state) checkFunction(args []value, n int) *raised {
 	return l.wrongType(args, n, "function")
 }
 
-// textOf is a value as a string, where it is a string or a number.
+// textOf is a string or a number as a string.
 func (l *state) textOf(v value) (string, bool) {
 	switch x := v.o.(type) {
 	case *str:
@@ -214,7 +212,7 @@ func (l *state) checkNumber(args []value, n int) (float64, *raised) {
 	return 0, l.wrongType(args, n, "number")
 }
 
-// checkInt is a number as C's int: what it has above 32 bits is cut off.
+// checkInt is a number as C's int: bits above 32 are cut off.
 func (l *state) checkInt(args []value, n int) (int, *raised) {
 	x, err := l.checkNumber(args, n)
 	return int(int32(toInt64(x))), err

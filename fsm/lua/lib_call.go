@@ -2,13 +2,13 @@ package lua
 
 import "strings"
 
-// The library functions that call others: pcall, xpcall, load; and the handler
-// that gives an uncaught error its position.
+// The library functions that call other functions: pcall, xpcall, load; and the handler that adds the
+// position to an uncaught error.
 
 var fieldErr, fieldSource, fieldLine = newConstant("err"), newConstant("source"), newConstant("line")
 
-// basePcall is pcall as Redis replaces it: of an error that is a table with an
-// err field, it returns the field.
+// basePcall is Redis's replacement of pcall: for an error that is a table with an err field, the result is
+// the field.
 func basePcall(l *state, args []value) (int, *raised) {
 	if len(args) == 0 { // Redis's own pcall takes its placeholder for the function
 		l.push(falseValue)
@@ -41,8 +41,7 @@ func basePcall(l *state, args []value) (int, *raised) {
 	return l.prepend(fn, trueValue), nil
 }
 
-// prepend puts v before the values from a slot up to top, and returns how many there
-// are then.
+// prepend puts v before the values from a slot up to top, and returns the new number of values.
 func (l *state) prepend(from int, v value) int {
 	n := l.top - from
 	l.charge(int64(n) / 8)
@@ -72,8 +71,8 @@ func baseXpcall(l *state, args []value) (int, *raised) {
 	return l.prepend(fn, trueValue), nil
 }
 
-// handle passes an error to the handler of the innermost protected call, where it
-// happened. An error in the handler is handled by it too, until the calls nest too deep.
+// handle passes an error to the handler of the innermost protected call, at the place of the error. The
+// handler handles errors in the handler too, until the calls nest too deep.
 func (l *state) handle(err *raised) value {
 	for !err.final {
 		if !l.handler.isFunction() {
@@ -100,8 +99,8 @@ func baseErrorHandler(l *state, args []value) (int, *raised) {
 	return l.one(v)
 }
 
-// explain makes of an error the table that Redis replies from: err is the text,
-// source and line say which Lua function failed.
+// explain turns an error into the table of Redis's reply: err is the text, source and line say which Lua
+// function failed.
 func (l *state) explain(v value) (value, *raised) {
 	t, is := v.table()
 	if !is {
@@ -162,8 +161,7 @@ func baseLoadString(l *state, args []value) (int, *raised) {
 	return l.load(source, l.chunkName(name))
 }
 
-// load compiles a source at run time. What that takes, by the byte, was
-// measured: see DESIGN.md.
+// load compiles a source at run time. The charges by the byte were measured: see DESIGN.md.
 func (l *state) load(source, name string) (int, *raised) {
 	l.charge(2 * int64(len(source)))
 	l.alloc(64 * int64(len(source)))

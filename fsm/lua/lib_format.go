@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// directive is one conversion of string.format.
+// directive is a conversion of string.format.
 type directive struct {
 	minus, plus, space, alternate, zero bool
 
@@ -61,7 +61,7 @@ func (l *state) formatted(out *strings.Builder, text string) {
 	out.WriteString(text)
 }
 
-// parseDirective reads what stands behind a percent sign.
+// parseDirective reads a directive behind the percent sign.
 func (l *state) parseDirective(s string) (d directive, rest string, err *raised) {
 	i := 0
 	for ; i < len(s) && strings.IndexByte("-+ #0", s[i]) >= 0; i++ {
@@ -103,8 +103,7 @@ func twoDigits(s string, i int) (n, next int) {
 	return n, i
 }
 
-// convert is an argument as a directive wants it. C's strings end the text at a
-// zero byte.
+// convert formats an argument by a directive. As in C, a zero byte ends the text.
 func (l *state) convert(d directive, args []value, n int) (string, *raised) {
 	switch d.verb {
 	case 'c':
@@ -253,8 +252,7 @@ func (d directive) float(x float64) string {
 	return text
 }
 
-// general is %g of a number that is not negative; with the flag # it keeps its
-// trailing zeros.
+// general is %g of a number that is not negative; with the flag # trailing zeros stay.
 func (d directive) general(x float64, precision int) string {
 	if !d.alternate {
 		return strconv.FormatFloat(x, 'g', precision, 64)
@@ -275,7 +273,7 @@ func (d directive) general(x float64, precision int) string {
 	return text
 }
 
-// quote writes a string so that Lua reads it back.
+// quote writes a string as a literal of Lua.
 func (l *state) quote(s string) string {
 	l.alloc(2 * int64(len(s)))
 	l.charge(int64(len(s)) >> 4)

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// The cjson library, version 2.1 as Redis has it. Its settings last for a run: on
-// Redis they last for the life of the server, which no replica could agree on.
+// The cjson library, version 2.1 as in Redis. The settings last for a run. On Redis the settings last for
+// the life of the server, which replicas could not agree on.
 
 // jsonConfig are the settings of one instance of the library.
 type jsonConfig struct {
@@ -22,8 +22,8 @@ type jsonConfig struct {
 
 var encodeInvalidOptions = []string{"off", "on", "null"}
 
-// jsonStackDepth is how deep structures nest whatever the settings say, as each level
-// takes room on Lua's stack there and on Go's here.
+// jsonStackDepth is the depth of structures whatever the settings say, as each level takes room on the
+// stack: on Lua's there and on Go's here.
 const jsonStackDepth = 2600
 
 func newJSONConfig() *jsonConfig {
@@ -131,7 +131,7 @@ func (l *state) jsonInt(args []value, setting *int, low, high int) (int, *raised
 	return l.one(number(float64(*setting)))
 }
 
-// jsonOption reads an argument that is one of some words, or a boolean for the first two.
+// jsonOption reads an argument: a word of a list, or a boolean for the first two words.
 func (l *state) jsonOption(args []value, options []string, setting *int) *raised {
 	v := arg(args, 1)
 	switch v.o.(type) {
@@ -208,7 +208,7 @@ type jsonEncoder struct {
 	l   *state
 	c   *jsonConfig
 	out []byte
-	// charged is how much of out has been, and taken what for.
+	// charged is the part of out that has been charged, and taken the charge.
 	charged int
 	taken   int64
 }
@@ -227,7 +227,7 @@ func jsonEncode(l *state, c *jsonConfig, args []value) (int, *raised) {
 	return l.one(text)
 }
 
-// settle charges for what was written since; twice, as the buffer grows by doubling.
+// settle charges for the bytes written since; twice, as the buffer grows by doubling.
 func (e *jsonEncoder) settle() {
 	n := len(e.out) - e.charged
 	e.l.alloc(2 * int64(n))
@@ -290,7 +290,7 @@ func sign(n float64) float64 {
 // text writes a string in quotes.
 func (e *jsonEncoder) text(s string) {
 	const hex = "0123456789abcdef"
-	// Before the bytes exist they are charged for: a control character takes six.
+	// The charge comes before the bytes exist: a control character takes six.
 	e.l.chargeBytes(len(s))
 	e.settle()
 	e.l.alloc(int64(len(s)))
@@ -333,8 +333,8 @@ func (e *jsonEncoder) table(t *table, depth int) *raised {
 	return e.object(t, depth)
 }
 
-// arrayLength returns the length of a table that is an array, or -1. Nearly
-// empty ones are objects, or refused.
+// arrayLength returns the length of a table that is an array, or -1. A nearly empty array is an object,
+// or refused.
 func (e *jsonEncoder) arrayLength(t *table) (int, *raised) {
 	largest, items := 0, 0
 	for key := nilValue; ; {

@@ -53,8 +53,8 @@ func (l *state) find(args []value, wantPositions bool) (int, *raised) {
 	return l.one(nilValue)
 }
 
-// newMatcher returns a matcher, and where its pattern begins: behind the anchor,
-// when it has one. C ends a pattern at a zero byte.
+// newMatcher returns a matcher, and the beginning of the pattern behind an anchor. C ends a pattern at a
+// zero byte.
 func (l *state) newMatcher(s, p string) (*matcher, int) {
 	l.scan(len(p))
 	m := &matcher{l: l, src: s, pat: cString(p)}
@@ -76,8 +76,7 @@ func (l *state) findPlain(s, p string, from int) (int, *raised) {
 	return 2, nil
 }
 
-// stringGmatch returns an iterator, a builtin of its own with the position in
-// it.
+// stringGmatch returns an iterator, a new builtin that holds the position.
 func stringGmatch(l *state, args []value) (int, *raised) {
 	s, err := l.checkString(args, 1)
 	if err != nil {
@@ -116,7 +115,7 @@ type substitution struct {
 	*matcher
 	text strings.Builder
 	repl value
-	// template is repl as a string, when it is one.
+	// template is repl, if repl is a string.
 	template string
 	isText   bool
 }
@@ -179,7 +178,7 @@ func (g *substitution) append(text string) {
 	g.text.WriteString(text)
 }
 
-// replace adds what replaces the match from s to end.
+// replace adds the replacement of the match from s to end.
 func (g *substitution) replace(s, end int) *raised {
 	l := g.l
 	if g.isText {
@@ -220,7 +219,7 @@ func (g *substitution) replace(s, end int) *raised {
 	return nil
 }
 
-// expand adds the replacement string with its captures.
+// expand adds the replacement string with the captures.
 func (g *substitution) expand(s, end int) *raised {
 	t := g.template
 	g.spend(1)

@@ -153,14 +153,13 @@ func (l *state) extreme(args []value, better func(x, best float64) bool) (int, *
 	return l.one(number(best))
 }
 
-// Random numbers of a script that calls math.randomseed are those of lrand48, as
-// Redis brings its own: the same on every processor. Without it they come from
-// [Env.Seed] by SplitMix64, whose 64 bits of state make it unlikely that two scripts
-// ever draw the same numbers; lrand48 has 48.
+// After math.randomseed a script draws the numbers of lrand48, as Redis does: the same on every processor.
+// Before it a script draws from [Env.Seed] by SplitMix64, whose 64 bits of state make equal draws of
+// two scripts unlikely; lrand48 has 48 bits.
 
 const (
 	randomMax = 1<<31 - 1
-	// randomStart is where a Redis that has just started begins.
+	// randomStart is the state of a Redis that has just started.
 	randomStart = 0x1234ABCD330E
 	randomMask  = 1<<48 - 1
 )

@@ -8,11 +8,10 @@ import (
 
 // The cmsgpack library, version 0.4.0.
 
-// msgpackNesting is how deep tables are packed; deeper ones are nil.
+// msgpackNesting is the depth to which tables are packed. Deeper tables become nil.
 const msgpackNesting = 16
 
-// msgpackDepth is how deep a packed structure may nest to be unpacked: each level takes
-// room on Lua's stack.
+// msgpackDepth is the depth to which structures are unpacked: each level takes room on Lua's stack.
 const msgpackDepth = 3900
 
 func (b *libraryBuilder) msgpackLibrary() *table {
@@ -29,7 +28,7 @@ func (b *libraryBuilder) msgpackLibrary() *table {
 	return t
 }
 
-// unsettledBytes is how much a buffer may grow before it is charged.
+// unsettledBytes is the number of bytes that a buffer may grow before a charge.
 const unsettledBytes = 1 << 10
 
 // packer writes values.
@@ -37,7 +36,7 @@ type packer struct {
 	l       *state
 	out     []byte
 	charged int
-	// taken is what the buffer has been charged.
+	// taken is the charge for the buffer so far.
 	taken int64
 }
 
@@ -57,7 +56,7 @@ func msgpackPack(l *state, args []value) (int, *raised) {
 	return l.one(text)
 }
 
-// take charges for n bytes of the buffer; twice, as it grows by doubling.
+// take charges for n bytes of the buffer, twice, as the buffer grows by doubling.
 func (p *packer) take(n int) {
 	p.l.alloc(2 * int64(n))
 	p.taken += 2 * int64(n)
@@ -70,8 +69,8 @@ func (p *packer) settle() {
 	p.charged = len(p.out)
 }
 
-// header writes a length: in the first byte if it fits into so many bits, else behind
-// one that says how many bytes it takes. narrow is 0 when one byte is not among them.
+// header writes a length: in the first byte if the length fits into so many bits, else behind a byte
+// that says how many bytes the length takes. narrow is 0 if a length of one byte has no form.
 func (p *packer) header(fix byte, fits int, narrow, wide byte, n int) {
 	switch {
 	case n < 1<<fits:
@@ -223,8 +222,8 @@ func msgpackUnpackLimit(l *state, args []value) (int, *raised) {
 	return l.unpackMessages(args, limit, offset)
 }
 
-// unpackMessages reads up to limit values from an offset on; all for 0 and 0. Unless it reads all,
-// the first result is where to go on.
+// unpackMessages reads up to limit values from an offset on; all for 0 and 0. Unless all are read, the
+// first result is the next offset.
 func (l *state) unpackMessages(args []value, limit, offset int64) (int, *raised) {
 	s, err := l.checkString(args, 1)
 	if err != nil {
@@ -338,7 +337,7 @@ func (u *unpacker) number(b byte) (value, *raised) {
 	return number(float64(n)), err
 }
 
-// sized reads what has its length in bytes of its own.
+// sized reads a value behind a length of one or more bytes.
 func (u *unpacker) sized(b byte) (value, *raised) {
 	width := 0
 	switch b {

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The table redis (server is the same). Its errors are tables with the text in err, and
-// have no position until they end the script.
+// The table redis (server is the same). An error is a table with the text in err, without a position
+// until the error ends the script.
 
 func (b *libraryBuilder) redisLibrary() *table {
 	t := b.table([]entry{
@@ -27,7 +27,7 @@ func (b *libraryBuilder) redisLibrary() *table {
 		{"debug", func(*state, []value) (int, *raised) { return 0, nil }},
 		{"acl_check_cmd", redisACLCheck},
 	})
-	// A slice, as the order of pairs follows from that of these assignments.
+	// A slice, as the order of pairs follows from the order of these assignments.
 	for _, c := range []struct {
 		name string
 		n    float64
@@ -49,7 +49,7 @@ func (b *libraryBuilder) redisLibrary() *table {
 	return t
 }
 
-// versionNumber is a version in one number, a byte for each of its three.
+// versionNumber is a version of three numbers in one number, a byte for each.
 func versionNumber(version string) float64 {
 	n := 0
 	for part := range strings.SplitSeq(version, ".") {
@@ -59,7 +59,7 @@ func versionNumber(version string) float64 {
 	return float64(n)
 }
 
-// errorTable is a table whose err is a text that has its prefix.
+// errorTable is a table whose err is a text with a prefix.
 func (l *state) errorTable(text string) value {
 	t := l.newTable(0, 1)
 	t.set(l, value{o: fieldErr}, l.newString(text))
@@ -71,7 +71,7 @@ func (l *state) redisError(text string) *raised {
 	return &raised{value: l.errorTable("ERR " + text)}
 }
 
-// errorLine makes of a text that begins with a dash and a prefix the text of a reply.
+// errorLine makes the text of a reply of a text that begins with a dash and a prefix.
 func errorLine(line string) string {
 	prefix, message, found := strings.Cut(strings.TrimPrefix(line, "-"), " ")
 	if !found {
@@ -103,10 +103,10 @@ func (l *state) commandWords(args []value) ([]string, *raised) {
 	return words, nil
 }
 
-// callSteps is what a call of the host is charged beside what its reply is.
+// callSteps is the charge for a call of the host, beside the charge for the reply.
 const callSteps = 20
 
-// callHost runs a command, and converts its reply.
+// callHost runs a command, and converts the reply.
 func (l *state) callHost(args []value) (v value, isError bool, err *raised) {
 	words, err := l.commandWords(args)
 	if err != nil {
@@ -209,8 +209,7 @@ func redisSetResp(l *state, args []value) (int, *raised) {
 	return 0, nil
 }
 
-// redisSetRepl checks its argument and does nothing: what a script does is
-// in the log before it runs.
+// redisSetRepl checks the argument and does nothing: the script is in the log before it runs.
 func redisSetRepl(l *state, args []value) (int, *raised) {
 	if len(args) != 1 {
 		return 0, l.redisError("redis.set_repl() requires two arguments.")

@@ -1,7 +1,7 @@
 package lua
 
-// sorter is a table.sort in progress: the quicksort of Lua 5.1, so that equal
-// elements and wrong comparison functions come out as they do there.
+// sorter is a table.sort in progress: the quicksort of Lua 5.1, with the same results for equal elements
+// and wrong comparison functions.
 type sorter struct {
 	l    *state
 	t    *table
@@ -52,8 +52,7 @@ func (s *sorter) order(i, j int) *raised {
 	return s.put(i, b, j, a)
 }
 
-// sort sorts the elements from low to up. It recurses into the smaller half, so it is
-// at most 32 levels deep.
+// sort sorts the elements from low to up. It recurses into the smaller half, at most 32 levels deep.
 func (s *sorter) sort(low, up int) *raised {
 	for low < up {
 		if err := s.order(low, up); err != nil {
@@ -90,8 +89,7 @@ func (s *sorter) sort(low, up int) *raised {
 	return nil
 }
 
-// medianOfThree orders the middle element between the outer ones, which are
-// ordered already.
+// medianOfThree orders the middle element between the two outer elements, which are ordered already.
 func (s *sorter) medianOfThree(low, middle, up int) *raised {
 	a, b := s.get(middle), s.get(low)
 	isLess, err := s.isLess(a, b)
@@ -108,8 +106,8 @@ func (s *sorter) medianOfThree(low, middle, up int) *raised {
 	return s.put(middle, b, up, a)
 }
 
-// partition moves what is less than the pivot, which stands at up-1, before it,
-// and returns where it stands then.
+// partition moves the elements less than the pivot, which stands at up-1, before the pivot, and returns
+// the new place of the pivot.
 func (s *sorter) partition(low, up int, pivot value) (int, *raised) {
 	i, j := low, up-1
 	for {

@@ -29,7 +29,7 @@ var eventNames = [...]*str{
 	newConstant("__lt"), newConstant("__le"), newConstant("__concat"), newConstant("__call"),
 }
 
-// maxMetaLoop is how long a chain of __index may be.
+// maxMetaLoop is the greatest length of a chain of __index.
 const maxMetaLoop = 100
 
 func (l *state) metatable(v value) *table {
@@ -64,7 +64,7 @@ func (l *state) metaField(meta *table, e event) value {
 	return m
 }
 
-// callMeta calls a metamethod with n of three arguments, and returns its first result.
+// callMeta calls a metamethod with n of three arguments, and returns the first result.
 func (l *state) callMeta(m value, n int, args [3]value) (value, *raised) {
 	l.needStack(spareSlots)
 	fn := l.top
@@ -210,7 +210,7 @@ func (l *state) less(a, b value) (bool, *raised) {
 	return l.compareMeta(a, b, eventLt)
 }
 
-// lessEqual is a <= b; without a metamethod of its own it is not (b < a).
+// lessEqual is a <= b, or, without that metamethod, not (b < a).
 func (l *state) lessEqual(a, b value) (bool, *raised) {
 	switch x := a.o.(type) {
 	case numberTag:
@@ -259,8 +259,7 @@ func (l *state) toNumber(v value) (float64, bool) {
 	}
 }
 
-// arith is a op b for operands that are not both numbers. slotA and slotB are where they
-// came from.
+// arith is a op b for operands that are not both numbers. slotA and slotB are the slots of a and b.
 func (l *state) arith(op opcode, a, b value, slotA, slotB int) (value, *raised) {
 	x, okA := l.toNumber(a)
 	y, okB := l.toNumber(b)

@@ -2,16 +2,14 @@ package lua
 
 import "fmt"
 
-// The compiler makes code while it reads, in one pass and without a tree: its
-// time and memory are linear in the source, and its depth is the nesting of
-// the source, which is limited.
+// The compiler makes code while it reads, in one pass and without a tree. Time and memory are linear in
+// the source, and the depth is the nesting of the source, which is limited.
 
-// Limits of a function, as in Lua 5.1; messages name them.
+// Limits of a function, as in Lua 5.1. Messages name the limit.
 const (
 	maxLocals   = 200
 	maxUpvalues = 60
-	// maxNesting limits nested expressions, blocks and functions, and how many
-	// variables one assignment has.
+	// maxNesting limits nested expressions, blocks and functions, and the variables of an assignment.
 	maxNesting = 200
 )
 
@@ -20,8 +18,8 @@ type parser struct {
 	lexer
 	fn    *function
 	depth int
-	// inScope counts the local variables of a name in all open functions, so that
-	// a global name is known for one without a walk through them.
+	// inScope counts the local variables of a name in all open functions, so that a global name is
+	// recognised without a walk through the functions.
 	inScope map[string]int
 	lib     *library
 }
@@ -34,7 +32,7 @@ type function struct {
 	block *block
 	// pending are the jumps to the next instruction.
 	pending jumps
-	// lastTarget is the last instruction that something jumps to.
+	// lastTarget is the last target of a jump.
 	lastTarget int
 	// free is the first free register.
 	free int
@@ -47,8 +45,8 @@ type function struct {
 	index    map[any]int // of constants
 }
 
-// capture says where a function's captured variable comes from: a register of
-// the function around it, or one of that function's captured ones.
+// capture says where a captured variable comes from: a register of the enclosing function, or a captured
+// variable of the enclosing function.
 type capture struct {
 	name    string
 	fromReg bool
@@ -60,14 +58,14 @@ type block struct {
 	outer *block
 	// breaks are the jumps out of a loop.
 	breaks jumps
-	// active is how many local variables are in scope outside.
+	// active is the number of local variables in scope outside.
 	active   int
 	captures bool // some local variable of the block is captured
 	isLoop   bool
 }
 
-// compileChunk compiles a source. chunkName is "@name", or the source itself; lib are the
-// globals that it finds.
+// compileChunk compiles a source. chunkName is "@name", or the source itself. lib are the globals of the
+// source.
 func compileChunk(source, chunkName string, lib *library) (main *proto, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -121,7 +119,7 @@ func (p *parser) enter() {
 
 func (p *parser) leave() { p.depth-- }
 
-// limit fails when a function has too much of something.
+// limit fails if a function exceeds a limit.
 func (fn *function) limit(n, limit int, what string) {
 	if n <= limit {
 		return
@@ -152,7 +150,7 @@ func (p *parser) expect(t token) {
 	p.next()
 }
 
-// expectEnd expects the token that ends what began with another at a line.
+// expectEnd expects the token that closes another token, which stood at a line.
 func (p *parser) expectEnd(end, begin token, line int) {
 	if p.accept(end) {
 		return
@@ -212,7 +210,7 @@ func (fn *function) leaveBlock() {
 	fn.patchHere(b.breaks)
 }
 
-// resolve finds what a name means: a local variable, a captured one, or a global.
+// resolve finds the meaning of a name: a local variable, a captured variable, or a global.
 func (p *parser) resolve(name string) expr {
 	if p.inScope[name] > 0 {
 		if e, found := p.fn.variable(name, true); found {
@@ -222,10 +220,9 @@ func (p *parser) resolve(name string) expr {
 	return newExpr(exGlobal, p.fn.stringConstant(name))
 }
 
-// variable looks for a variable in a function and those around it. innermost is
-// false when a function inside asks, which captures it. What a function has
-// captured is known by its name, as the scopes around it stand still while it is
-// compiled.
+// variable looks for a variable in a function and the enclosing functions. innermost is false when an
+// inner function asks, which captures the variable. A captured variable is known by name, since the
+// enclosing scopes do not change while the function is compiled.
 func (fn *function) variable(name string, innermost bool) (expr, bool) {
 	for reg := len(fn.active) - 1; reg >= 0; reg-- {
 		if fn.locals[fn.active[reg]].name == name {
@@ -252,7 +249,7 @@ func (fn *function) variable(name string, innermost bool) (expr, bool) {
 	return newExpr(exUpval, len(fn.captured)-1), true
 }
 
-// markCaptured notes that the block that has a register's variable must close it.
+// markCaptured notes that the block of a register's variable must close the variable.
 func (fn *function) markCaptured(reg int) {
 	b := fn.block
 	for b != nil && b.active > reg {

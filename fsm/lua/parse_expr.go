@@ -1,6 +1,6 @@
 package lua
 
-// exprKind says where the value of an expression is, or how it is to be had.
+// exprKind says where the value of an expression is, or how to get it.
 type exprKind uint8
 
 const (
@@ -22,14 +22,13 @@ const (
 	exVararg                   // the opVararg at info
 )
 
-// expr is an expression whose code is only partly made: how its value is
-// fetched is decided by what uses it.
+// expr is an expression whose code is only partly made: the user of the value decides how to fetch it.
 type expr struct {
 	kind      exprKind
 	info, aux int
 	n         float64
 	library   string
-	// The jumps that leave the expression when it is true, or false.
+	// The jumps that leave a true, or a false, expression.
 	trueJumps, falseJumps jumps
 }
 
@@ -39,7 +38,7 @@ func newExpr(kind exprKind, info int) expr {
 
 func (e *expr) hasJumps() bool { return e.trueJumps.first != e.falseJumps.first }
 
-// set makes e another expression, keeping its lists of jumps.
+// set makes e another expression, but keeps the lists of jumps.
 func (e *expr) set(kind exprKind, info int) { e.kind, e.info = kind, info }
 
 // become makes e a fresh expression.
@@ -68,8 +67,8 @@ func (p *parser) expressionList() (last expr, n int) {
 	return last, n
 }
 
-// operator is a binary operator: how tightly it binds to its left, and what binds
-// tighter to its right is its operand.
+// operator is a binary operator: how tightly it binds to the left and to the right. An operator on the
+// right that binds tighter is part of the operand.
 type operator struct {
 	left, right int
 	op          opcode
@@ -168,8 +167,7 @@ func (p *parser) simple() expr {
 	return e
 }
 
-// primary reads a name or an expression in parentheses, and the fields, indexes and
-// calls behind it.
+// primary reads a name or an expression in parentheses, and the fields, indexes and calls behind.
 func (p *parser) primary() expr {
 	fn := p.fn
 	e := p.prefix()
@@ -224,8 +222,7 @@ func (p *parser) field(e *expr) {
 	fn.indexBy(e, reg, &key)
 }
 
-// libraryField makes of "redis.call" the function itself, which no script can
-// change.
+// libraryField resolves "redis.call" to the function itself, which no script can change.
 func (p *parser) libraryField(e *expr) bool {
 	fn := p.fn
 	name := fn.constants[e.info].o.(*str).s
@@ -288,7 +285,7 @@ func (p *parser) arguments(e *expr) {
 	fn.free = base + 1 // the call takes function and arguments, and leaves one result
 }
 
-// functionBody reads a function from its parameters on.
+// functionBody reads a function from the parameters on.
 func (p *parser) functionBody(isMethod bool, line int) expr {
 	fn := p.openFunction(line)
 	p.expect('(')
@@ -372,7 +369,7 @@ type tableConstructor struct {
 	at    int // its opNewTable
 	table int // register
 	item  expr
-	// items and fields are how many there are; unstored items wait in registers.
+	// items and fields are counts; unstored items wait in registers.
 	items, fields, unstored int
 }
 
@@ -386,8 +383,8 @@ func (p *parser) recordField(c *tableConstructor, key *expr) {
 	fn.emit(opSetTable, c.table, rk, fn.toRK(&val))
 }
 
-// flushItem puts the item before into a register, and stores what has gathered
-// there when it is enough.
+// flushItem puts the item before into a register, and stores the items in registers once there are
+// enough.
 func (fn *function) flushItem(c *tableConstructor) {
 	if c.item.kind == exVoid {
 		return
@@ -415,8 +412,8 @@ func (fn *function) flushLast(c *tableConstructor) {
 	}
 }
 
-// sizeHint packs a count into three bits and an exponent, rounding up, as Lua 5.1
-// does in its instruction: the length of a table with holes depends on it.
+// sizeHint packs a count into three bits and an exponent, rounding up, as Lua 5.1 does: the length of a
+// table with holes depends on the hint.
 func sizeHint(n int) int {
 	exponent := 0
 	for n >= 16 {

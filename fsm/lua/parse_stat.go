@@ -29,8 +29,7 @@ func (p *parser) scopedChunk() {
 	p.fn.leaveBlock()
 }
 
-// statement reads a statement, and reports whether it must be the last of its
-// block.
+// statement reads a statement, and reports whether the block must end behind it.
 func (p *parser) statement() (last bool) {
 	line := p.line
 	switch p.current.t {
@@ -68,8 +67,7 @@ func (p *parser) statement() (last bool) {
 	return false
 }
 
-// condition reads an expression, and returns the jumps that are taken when it is
-// false.
+// condition reads an expression, and returns the jumps that a false value takes.
 func (p *parser) condition() jumps {
 	e := p.expression()
 	if e.kind == exNil {
@@ -79,8 +77,8 @@ func (p *parser) condition() jumps {
 	return e.falseJumps
 }
 
-// guardedBlock reads "if condition then block" from its first word, and returns the jumps
-// past it.
+// guardedBlock reads "if condition then block" from the first word on, and returns the jumps past the
+// block.
 func (p *parser) guardedBlock() jumps {
 	p.next()
 	jumps := p.condition()
@@ -125,8 +123,8 @@ func (p *parser) whileStatement(line int) {
 	fn.patchHere(exits)
 }
 
-// repeatStatement: the condition sees the local variables of the body. When one
-// of them is captured, both ways out of the condition must close it.
+// repeatStatement: the condition sees the local variables of the body. Both ways out of the condition must
+// close a captured variable.
 func (p *parser) repeatStatement(line int) {
 	fn := p.fn
 	start := fn.label()
@@ -367,8 +365,8 @@ func (p *parser) assign(target *assignment, n int) {
 	fn.store(&target.e, &e)
 }
 
-// keepFromConflict: in "a[i], i = …" the variable i must keep its value until it has
-// served as an index, so a copy serves.
+// keepFromConflict: in "a[i], i = …" the variable i must keep the old value for the index, so a copy
+// serves as index.
 func (fn *function) keepFromConflict(target *assignment, local *expr) {
 	copied := fn.free
 	conflict := false

@@ -17,8 +17,8 @@ type Program struct {
 	source  string
 	shebang bool
 	flags   Flags
-	// main is the function that the source is. It captures nothing, and no script gets hold
-	// of it, so one serves all runs.
+	// main is the function of the whole source. It captures nothing, and no script gets hold of main, so
+	// one serves all runs.
 	main *closure
 }
 
@@ -28,14 +28,13 @@ func (p *Program) Source() string { return p.source }
 // Flags are the flags of the script's first line.
 func (p *Program) Flags() Flags { return p.flags }
 
-// HasShebang reports whether the script begins with a "#!lua" line. Redis
-// treats scripts without one as having no flags and the manners of old.
+// HasShebang reports whether the script begins with a "#!lua" line. Without one Redis assumes no flags and
+// the behaviour before Redis 7.
 func (p *Program) HasShebang() bool { return p.shebang }
 
-// Compile reads a script. It is linear in the length of the source, and its
-// nesting is limited, so it is safe for any source; it is meant to be
-// called on the proposing node before a source is put into the log. The error is
-// a [*CompileError] whose text is the error reply's.
+// Compile reads a script. The time is linear in the length of the source, and the nesting is limited, so
+// Compile is safe for any source. The proposing node calls Compile before it puts a source into the
+// log. The error is a [*CompileError] with the text of the error reply.
 func Compile(source string, limits Limits) (*Program, error) {
 	limits = limits.withDefaults()
 	if len(source) > limits.SourceBytes {

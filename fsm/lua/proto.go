@@ -1,7 +1,6 @@
 package lua
 
-// proto is a compiled function: immutable, shared by its closures and by
-// concurrent runs.
+// proto is a compiled function: immutable, shared by closures and by concurrent runs.
 type proto struct {
 	code      []instr
 	constants []value
@@ -15,14 +14,14 @@ type proto struct {
 	source  string
 	upCount int
 	params  int
-	// registers is how many the function uses, its parameters included.
+	// registers is the number of registers, the parameters included.
 	registers int
 	vararg    varargKind
 	line      int // where it is defined; 0 for a chunk
 }
 
-// localName says that a local variable stands in a register while the program
-// counter is in [from, to); which one follows from the order.
+// localName says that a local variable stands in a register while the program counter is in [from, to).
+// The register follows from the order.
 type localName struct {
 	name     string
 	from, to int
@@ -32,18 +31,17 @@ type localName struct {
 type varargKind uint8
 
 const (
-	// fixedArgs: they are dropped.
+	// fixedArgs: surplus arguments are dropped.
 	fixedArgs varargKind = iota
-	// varArgs: they are what "..." means.
+	// varArgs: surplus arguments are "...".
 	varArgs
-	// tableArgs: the function has "..." but does not use it, so a table of them is
-	// the local variable arg, in the manner of Lua 5.0.
+	// tableArgs: the function has "..." without using it, so a table of surplus arguments is the local
+	// variable arg, as in Lua 5.0.
 	tableArgs
 )
 
-// instr is an instruction: an operation, the register A, and two operands of 16
-// bits, B and C, or one of 32, Bx. Operands that are "RK" mean a constant when their
-// top bit is set, else a register.
+// instr is an instruction: an operation, the register A, and two operands of 16 bits, B and C, or one of
+// 32, Bx. An "RK" operand means a constant if the top bit is set, else a register.
 type instr uint64
 
 const (
@@ -53,7 +51,7 @@ const (
 	maxBx       = 1<<31 - 1
 	// noRegister is an operand A that means: no register.
 	noRegister = 255
-	// maxRegisters is how many a function may use.
+	// maxRegisters is the most registers of a function.
 	maxRegisters = 250
 )
 
@@ -131,6 +129,6 @@ const (
 	opVararg  // R(A), … := varargs, B-1 of them; 0: all
 )
 
-// elementsPerFlush is how many elements a table constructor gathers in registers
-// before it stores them.
+// elementsPerFlush is the number of elements that a table constructor gathers in registers before a
+// store.
 const elementsPerFlush = 50

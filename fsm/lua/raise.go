@@ -5,21 +5,20 @@ import (
 	"strings"
 )
 
-// raised is a Lua error on its way to a handler. It is no Go error: a nil one is no
-// interface, and what it carries is any Lua value.
+// raised is a Lua error on the way to a handler. It is no Go error, as it carries any Lua value.
 type raised struct {
 	value value
-	// final: no handler may change it.
+	// final: no handler may change the error.
 	final bool
 }
 
-// throw raises a message as it is.
+// throw raises a message unchanged.
 func (l *state) throw(message string) *raised {
 	return &raised{value: l.newString(message)}
 }
 
-// runtimeError is an error of the virtual machine. It has a position when a Lua
-// function is running, and none in a library function.
+// runtimeError is an error of the virtual machine, with a position in a Lua function, and without one in
+// a library function.
 func (l *state) runtimeError(message string) *raised {
 	if f := l.frame; f.closure != nil {
 		message = f.where() + message
@@ -27,7 +26,7 @@ func (l *state) runtimeError(message string) *raised {
 	return l.throw(message)
 }
 
-// fail is an error of a library function: its position is the caller's.
+// fail is an error of a library function, with the position of the caller.
 func (l *state) fail(message string) *raised {
 	return l.throw(l.where(1) + message)
 }
@@ -65,8 +64,7 @@ func (l *state) level(level int) (f *frame, ok bool) {
 	return nil, false
 }
 
-// typeError says that an operation was tried on a value that cannot bear it, and names the
-// variable when it is known.
+// typeError says that a value does not support an operation, and names the variable if it is known.
 func (l *state) typeError(slot int, v value, operation string) *raised {
 	name := ""
 	if f := l.frame; slot != noOperand && f.closure != nil {
@@ -87,8 +85,8 @@ func (l *state) compareError(a, b value) *raised {
 	return l.runtimeError("attempt to compare " + x + " with " + y)
 }
 
-// argError says that an argument of the running library function is wrong. It
-// names the function as the calling code does.
+// argError says that an argument of the running library function is wrong. The text names the function
+// as the calling code does.
 func (l *state) argError(n int, message string) *raised {
 	name, isMethod := l.calledAs()
 	if isMethod {
@@ -120,7 +118,7 @@ func (l *state) calledAs() (name string, isMethod bool) {
 	return name[1 : len(name)-1], kind == "method"
 }
 
-// cString cuts a text where C does: at the first zero byte.
+// cString cuts a text at the first zero byte, as C does.
 func cString(s string) string {
 	if zero := strings.IndexByte(s, 0); zero >= 0 {
 		return s[:zero]

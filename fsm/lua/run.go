@@ -6,9 +6,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Runner runs programs, one at a time, and keeps its memory between runs, so
-// that a short script costs few allocations. The state machine has one for the
-// log, and others for concurrent reads.
+// Runner runs programs, one at a time, and keeps memory between runs, so that a short script costs few
+// allocations. The state machine has one runner for the log, and others for concurrent reads.
 type Runner struct {
 	state state
 	stack []value
@@ -20,8 +19,8 @@ type Runner struct {
 	spare      [spareTexts]str
 }
 
-// argTable is KEYS or ARGV, which nothing outlives, so its memory serves the
-// next run. A long one is made anew.
+// argTable is KEYS or ARGV. The memory serves the next run, as no value outlives a run. A long table is
+// made anew.
 type argTable struct {
 	table table
 	used  int
@@ -29,7 +28,7 @@ type argTable struct {
 	texts [8]str
 }
 
-// Used is what a run took of its [Limits].
+// Used is the part of the [Limits] that a run took.
 type Used struct{ Steps, MemoryBytes int64 }
 
 // NewRunner returns a runner without memory.
@@ -37,18 +36,17 @@ func NewRunner() *Runner {
 	return &Runner{stack: make([]value, initialStack), root: frame{fn: -1}}
 }
 
-// Run runs a program with a runner of its own.
+// Run runs a program with a new runner.
 func (p *Program) Run(env *Env) (protocol.Value, error) { return NewRunner().Run(p, env) }
 
 // Used is what the last run took.
 func (r *Runner) Used() Used { return r.used }
 
-// Run runs a program. The value is the reply, converted by the rules of Redis; a
-// script that raises an error replies with a Value of KindError and a nil
-// error, and what it did before stays done, as in Redis.
+// Run runs a program. The value is the reply, converted by the rules of Redis. The reply of a script that
+// raises an error is a Value of KindError with a nil error, and the script's writes stay, as in Redis.
 //
-// The error is not nil when nothing of what the script did may be kept: it wraps
-// [ErrBudget] or [ErrInternal]. The value then is the error reply to send.
+// The error is not nil if no write of the script may be kept: it wraps [ErrBudget] or [ErrInternal], and
+// the value is the error reply to send.
 func (r *Runner) Run(p *Program, env *Env) (reply protocol.Value, err error) {
 	l := r.begin(env)
 	defer func() {
@@ -70,23 +68,22 @@ func (r *Runner) Run(p *Program, env *Env) (reply protocol.Value, err error) {
 	return l.toReply(l.stack[0], 0), nil
 }
 
-// begin makes the state that a run starts with, the same for a new and an old
-// runner.
+// begin makes the state at the start of a run, the same for a new and an old runner.
 func (r *Runner) begin(env *Env) *state {
 	limits := env.Limits.withDefaults()
 	r.state = state{
-		stack: r.stack, frame: &r.root, env: env, lib: shared, lastID: shared.lastID,
-		limits: limits, steps: limits.Steps, memory: limits.MemoryBytes, reply: limits.MemoryBytes,
-		handler: shared.errorHandler,
-		resp:    protocol.RESP2, random: randomStart, seed: env.Seed, words: r.words, spare: &r.spare,
+		callStack: callStack{stack: r.stack, frame: &r.root, handler: shared.errorHandler},
+		budget:    budget{limits: limits, steps: limits.Steps, memory: limits.MemoryBytes, reply: limits.MemoryBytes},
+		env:       env, lib: shared, lastID: shared.lastID,
+		resp: protocol.RESP2, random: randomStart, seed: env.Seed, words: r.words, spare: &r.spare,
 	}
 	return &r.state
 }
 
-// keptFrames is how many frames are kept for the next run.
+// keptFrames is the number of frames kept for the next run.
 const keptFrames = 8
 
-// end notes what was used, and lets go of what the script left.
+// end notes the part of the limits that was used, and drops the script's values.
 func (r *Runner) end() {
 	l := &r.state
 	r.used = Used{Steps: l.limits.Steps - l.steps, MemoryBytes: l.limits.MemoryBytes - l.memory}
@@ -109,9 +106,8 @@ func (r *Runner) end() {
 	l.stack, l.env, l.open, l.globals, l.json, l.handler, l.words = nil, nil, nil, nil, nil, nilValue, nil
 }
 
-// stopped is the reply of a run that a panic ended: it ran over its budget, or met a
-// defect of the engine. The latter is recovered because it would stop every replica
-// alike, at the will of whoever found it.
+// stopped is the reply of a run that a panic ended: the run exceeded the budget, or met a defect of the
+// engine. A defect is recovered because a client that found it could stop every replica.
 func (l *state) stopped(failure any) (protocol.Value, error) {
 	if over, is := failure.(budgetPanic); is {
 		return protocol.Err(fmt.Sprintf("%s, %s script: %s, on %s.", over.err, protocol.Undone, l.env.SHA, l.place())), over.err
@@ -123,7 +119,7 @@ func (l *state) stopped(failure any) (protocol.Value, error) {
 	return protocol.Err(oneLine(err.Error())), err
 }
 
-// place is where a run stands: source and line of the innermost Lua function.
+// place is the current source and line of the innermost Lua function.
 func (l *state) place() string {
 	for f := l.frame; f != nil; f = f.prev {
 		if f.closure != nil && f.pc > 0 {

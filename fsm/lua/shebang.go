@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// shebang is what the first line of a script says.
+// shebang is the content of a script's first line.
 type shebang struct {
 	present bool
-	// length is how many bytes of the source the line takes, without its line
-	// break, so that line numbers in messages stay true.
+	// length is the length of the line without the line break, so that line numbers in messages stay true.
 	length int
 	flags  Flags
 }

@@ -1,86 +1,93 @@
 package lua
 
-// state is a running script: its stack, its calls, and what is left of its
-// budget. One goroutine uses it.
+// state is a running script: the stack, the calls, and the rest of the budget. One goroutine uses it.
 type state struct {
-	// stack holds the registers of all calls. It moves when it grows: whoever keeps a
-	// slice of it takes a new one after anything that may call a function.
-	stack []value
-	// room is how many slots have been asked for, at least what was ever in use.
-	room int
-	// top is the first slot that no call uses. While a Lua function runs, it is the end of
-	// its registers, but for an open number of values, whose end it is.
-	top   int
-	frame *frame
-	// calls is how many Lua functions are being called, peak the most there were.
-	calls, peak int
-	// open are the captured variables that live in the stack, the highest first.
-	open *upvalue
-	// steps and memory are what is left of the budget.
-	steps, memory int64
-	// reply is how many bytes the reply may yet stand for.
-	reply  int64
-	limits Limits
-	// goDepth counts calls that nest in Go: metamethods, pcall, comparison
-	// functions.
-	goDepth int
-	lastID  uint32
-	// handler is the error handler of the innermost protected call; nil in a pcall.
-	handler value
-	env     *Env
-	lib     *library
-	// inHost is set while the host runs, whose panics are not ours.
+	callStack
+	budget
+	lastID uint32
+	env    *Env
+	lib    *library
+	// inHost is set while the host runs, whose panics are not the engine's.
 	inHost bool
 	resp   int
-	// keys, argv and globals are per run, the last made when it is first needed.
+	// keys, argv and globals are per run, globals made at the first use.
 	keys, argv, globals *table
-	// seed is where math.random stands, random where it does once it is 0.
+	// seed is the state of math.random, or random if seed is 0.
 	seed, random uint64
 	json         *jsonConfig
 	words        []string
-	// spare are strings to be used before any is allocated.
+	// spare are strings that are used before any is allocated.
 	spare     *[spareTexts]str
 	spareUsed int
 }
 
-// frame is one call. Frames form a chain that is kept for later calls.
+// callStack is the registers and the calls of a run.
+type callStack struct {
+	// stack holds the registers of all calls. It moves when it grows: take a new slice of it after
+	// anything that may call a function.
+	stack []value
+	// room is the number of slots asked for, at least the most ever in use.
+	room int
+	// top is the first slot that no call uses. While a Lua function runs, top is the end of the
+	// function's registers, or of an open number of values.
+	top   int
+	frame *frame
+	// calls is the number of Lua functions being called, peak the most so far.
+	calls, peak int
+	// open are the captured variables that live in the stack, the highest first.
+	open *upvalue
+	// goDepth counts calls that nest in Go: metamethods, pcall, comparison functions.
+	goDepth int
+	// handler is the error handler of the innermost protected call; nil in a pcall.
+	handler value
+}
+
+// budget is what is left of the limits of a run.
+type budget struct {
+	steps, memory int64
+	// reply is the number of bytes that the reply may yet stand for.
+	reply  int64
+	limits Limits
+}
+
+// frame is one call. The chain of frames is kept for later calls.
 type frame struct {
 	closure *closure // nil for a builtin
 	builtin *builtin
 	prev    *frame
 	next    *frame
-	// fn is the function's slot, where its results go; base its first register.
+	// fn is the function's slot, where the results go, and base the first register.
 	fn, base int
-	// pc is the next instruction. It is stored before whatever can fail or call.
+	// pc is the next instruction, stored before any instruction that can fail or call.
 	pc int
-	// want is how many results the caller wants, or openCount.
+	// want is the number of results that the caller wants, or openCount.
 	want int
 	// tails counts the calls that a tail call replaced.
 	tails int
-	// fresh: the frame was entered from Go, and its return ends execute.
+	// fresh: the frame was entered from Go, and the return ends execute.
 	fresh bool
 }
 
 // Bounds of a run that are no budgets.
 const (
-	// maxCalls is how deep calls of Lua functions nest.
+	// maxCalls is the depth to which calls of Lua functions nest.
 	maxCalls = 16382
-	// maxGoDepth is how deep calls nest that need Go's stack, as in Lua 5.1.
+	// maxGoDepth is the depth to which calls nest that need Go's stack, as in Lua 5.1.
 	maxGoDepth = 200
-	// maxResults is how many values a library function takes or gives at once.
+	// maxResults is the most values that a library function takes or gives at once.
 	maxResults = 8000
-	// initialStack is how many slots a run begins with, and keeps for the next.
+	// initialStack is the number of slots that a run begins with, and keeps for the next run.
 	initialStack = 128
-	// frameBytes is what a call is charged, when it is deeper than any before.
+	// frameBytes is the charge for a call deeper than any before.
 	frameBytes = 128
-	// spareTexts is how many strings of a run need no allocation.
+	// spareTexts is the number of strings of a run without an allocation.
 	spareTexts = 16
-	// spareSlots is how much room on the stack a builtin finds, and a metamethod call.
+	// spareSlots is the room on the stack that a builtin or a metamethod call finds.
 	spareSlots = 24
 )
 
-// budgetPanic ends a run that is over its budget. It is a panic so that no pcall, no
-// metamethod and no library function can catch or delay it; Run recovers it.
+// budgetPanic ends a run over the budget. A panic cannot be caught or delayed by a pcall, a metamethod or
+// a library function. Run recovers it.
 type budgetPanic struct{ err *BudgetError }
 
 // charge takes n steps from the budget.
@@ -95,7 +102,7 @@ func (l *state) outOfSteps() {
 	panic(budgetPanic{&BudgetError{Resource: Steps, Limit: l.limits.Steps}})
 }
 
-// alloc takes n bytes from the budget. Call it before allocating them.
+// alloc takes n bytes from the budget, before they are allocated.
 func (l *state) alloc(n int64) {
 	if l.memory -= n; l.memory < 0 {
 		l.memory = 0
@@ -103,16 +110,15 @@ func (l *state) alloc(n int64) {
 	}
 }
 
-// release gives back what was taken for memory that the engine has just dropped. Only
-// what no value can hold on to is given back: so it is the same on all replicas.
+// release gives back the charge for memory that the engine has just dropped, and that no value can hold
+// on to. So the charge is the same on all replicas.
 func (l *state) release(n int64) {
 	if !l.env.Legacy {
 		l.memory += n
 	}
 }
 
-// stands notes that the reply has a string of n bytes. The string may be there once and
-// stand in the reply many times; what is sent is each of them.
+// stands charges the reply for a string of n bytes, at each place where the string stands: each is sent.
 func (l *state) stands(n int) {
 	if l.reply -= int64(n); l.reply < 0 && !l.env.Legacy {
 		l.reply = 0
@@ -127,7 +133,7 @@ func (l *state) chargeBytes(n int) {
 	}
 }
 
-// scan is chargeBytes for what entries before version 3 looked at for nothing.
+// scan is chargeBytes for bytes that cost nothing in entries before version 3.
 func (l *state) scan(n int) {
 	if !l.env.Legacy {
 		l.chargeBytes(n)
@@ -147,7 +153,7 @@ func (l *state) allocString(n int) {
 	l.chargeBytes(n)
 }
 
-// newString makes a string of this run whose text exists already.
+// newString makes a string of this run of a text that exists already.
 func (l *state) newString(s string) value {
 	l.alloc(stringBytes + int64(len(s)))
 	return l.text(s)
@@ -159,8 +165,8 @@ func (l *state) stringOf(b []byte) value {
 	return l.text(string(b))
 }
 
-// text makes a string value of a text that has been charged. The first of a run use
-// memory that serves the next run again: no value outlives its run.
+// text makes a string value of a text that has been charged. The first strings of a run use memory that
+// the next run uses again: no value outlives a run.
 func (l *state) text(s string) value {
 	if l.spare == nil || l.spareUsed == len(l.spare) {
 		return value{o: &str{s: s}}
@@ -180,8 +186,8 @@ func (l *state) sameText(a, b string) bool {
 	return a == b
 }
 
-// identity is the number of a table or function within its run, given when it is first
-// asked for. It stands in for the address that Lua would show and order by.
+// identity is the number of a table or function within a run, given at the first question. The number
+// stands in for the address that Lua would show and order by.
 func (l *state) identity(v value) uint32 {
 	var id *uint32
 	switch x := v.o.(type) {
@@ -201,7 +207,7 @@ func (l *state) identity(v value) uint32 {
 	return *id
 }
 
-// needStack sees that n slots from top on exist.
+// needStack makes sure that n slots from top on exist.
 func (l *state) needStack(n int) {
 	if need := l.top + n; need > l.room {
 		l.growStack(need)

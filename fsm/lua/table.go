@@ -2,14 +2,12 @@ package lua
 
 import "math/bits"
 
-// table is a Lua table. It is built as Lua 5.1 builds it, an array and a hash with
-// chained scatter and the same rules of when and how they grow, because scripts see it:
-// in the length of a table with holes, and in the order of pairs. So both are the
-// same as on Redis, and a function of the table's history alone. (Redis orders keys
-// that are tables or functions by their address; here they are ordered by
-// number, see [state.identity].)
+// table is a Lua table, built as in Lua 5.1: an array and a hash with chained scatter, and the same rules
+// of growth. Scripts see them in the length of a table with holes, and in the order of pairs. So both
+// are the same as on Redis, and a function of the table's history alone. (Redis orders keys that are
+// tables or functions by address, the engine by number: see [state.identity].)
 //
-// Requires: whoever walks it charges for the walk; methods take the state for that.
+// Requires: the code that walks a table charges for the walk. Methods take the state for that.
 type table struct {
 	array []value
 	nodes []node // a power of two, or none
@@ -23,8 +21,8 @@ type table struct {
 	lacks uint8
 }
 
-// node is a slot of the hash. A key stays when its value becomes nil, so that
-// a traversal may remove entries.
+// node is a slot of the hash. A key stays when the value becomes nil, so that a traversal may remove
+// entries.
 type node struct {
 	key, val value
 	next     int32 // distance to the next node of the chain, 0 at its end
@@ -68,8 +66,7 @@ func (t *table) makeNodes(l *state, n int) {
 	t.nodes, t.free = make([]node, size), size
 }
 
-// mainPosition is where key stands unless another key that belongs there came
-// first.
+// mainPosition is the place of key, unless another key of that place came first.
 func (t *table) mainPosition(l *state, key value) int {
 	switch k := key.o.(type) {
 	case *str:
@@ -93,7 +90,7 @@ func (t *table) numberPosition(n float64) int {
 	return int((uint32(b) + uint32(b>>32)) % uint32((len(t.nodes)-1)|1))
 }
 
-// arrayIndex returns the position in an array that n is, or 0.
+// arrayIndex returns n as a position in an array, or 0.
 func arrayIndex(n float64) int {
 	if n >= 1 && n <= 1<<maxArrayBits {
 		if i := int(n); float64(i) == n {
@@ -221,8 +218,7 @@ func (t *table) setInt(l *state, i int, val value) {
 	t.set(l, number(float64(i)), val)
 }
 
-// existing returns where t[key] is kept, if it has a place and the key is a string or in the
-// array.
+// existing returns the place of t[key], if there is one and the key is a string or in the array.
 func (t *table) existing(l *state, key *value) *value {
 	switch k := key.o.(type) {
 	case numberTag:
@@ -237,7 +233,7 @@ func (t *table) existing(l *state, key *value) *value {
 	return nil
 }
 
-// slot returns where t[key] is kept, and makes the place when there is none.
+// slot returns the place of t[key], and makes one if there is none.
 func (t *table) slot(l *state, key value) *value {
 	t.lacks = 0
 	if _, is := key.o.(numberTag); is {
@@ -251,9 +247,8 @@ func (t *table) slot(l *state, key value) *value {
 	return t.insert(l, key)
 }
 
-// insert makes a place for a key that is not in t. A key whose main position is
-// taken goes to a free one; but if what stands there is itself away from its
-// own main position, that one moves.
+// insert makes a place for a key that is not in t. If the main position is taken, the key goes to a free
+// place; but if the node there is away from its own main position, that node moves.
 func (t *table) insert(l *state, key value) *value {
 	if len(t.nodes) == 0 {
 		t.rehash(l, key)
@@ -281,7 +276,7 @@ func (t *table) insert(l *state, key value) *value {
 	return &t.nodes[main].val
 }
 
-// moveNode moves the node at from, which stands in the chain of head, to the free place to.
+// moveNode moves the node at from, a node of the chain of head, to the free place to.
 func (t *table) moveNode(l *state, head, from, to int) {
 	hops := 0
 	for head+int(t.nodes[head].next) != from {
@@ -389,7 +384,7 @@ func (t *table) borderAfter(l *state, i int) int {
 	return i
 }
 
-// borderSlowly is for tables that were made to mislead the search.
+// borderSlowly is for tables made to mislead the search.
 func (t *table) borderSlowly(l *state) int {
 	i := 1
 	for !t.getInt(l, i).isNil() {

@@ -7,8 +7,7 @@ import (
 
 func floatBits(n float64) uint64 { return math.Float64bits(n) }
 
-// census counts the integer keys of a table by size: in[i] is how many there
-// are in (2^(i-1), 2^i].
+// census counts the integer keys of a table by size: in[i] counts the keys in (2^(i-1), 2^i].
 type census struct {
 	in    [maxArrayBits + 1]int
 	total int // integer keys
@@ -24,8 +23,8 @@ func (c *census) count(key value) {
 	}
 }
 
-// arrayLen returns the largest n such that more than half of 1…n are in use,
-// and how many of the keys it takes in.
+// arrayLen returns the largest n such that more than half of 1…n are in use, and the number of those
+// keys.
 func (c *census) arrayLen() (n, taken int) {
 	sum := 0
 	for i, size := 0, 1; i <= maxArrayBits && size/2 < c.total; i, size = i+1, size*2 {
@@ -41,8 +40,7 @@ func (c *census) arrayLen() (n, taken int) {
 	return n, taken
 }
 
-// rehash makes room for key: it counts what is there, and divides it anew
-// into array and hash.
+// rehash makes room for key: it counts the entries, and divides them anew into array and hash.
 func (t *table) rehash(l *state, key value) {
 	l.charge(int64(len(t.array)+len(t.nodes))/4 + 1)
 	var c census

@@ -1,7 +1,6 @@
 package lua
 
-// value is a Lua value. Its zero value is nil, so fresh registers and table
-// slots need no filling.
+// value is a Lua value. The zero value is nil, so fresh registers and table slots need no filling.
 //
 // o says what it is: nil (nil), numberTag (n is the number), trueTag, falseTag, or
 // a pointer to a str, table, closure, builtin or userdata. The tags are empty
@@ -25,7 +24,7 @@ var (
 	falseValue = value{o: falseTag{}}
 )
 
-// userdata is a value without structure; cjson.null is the only one.
+// userdata is a value without structure: cjson.null, and no other.
 type userdata struct {
 	name string
 }
@@ -50,13 +49,13 @@ func (v value) falsy() bool {
 	return is
 }
 
-// float returns the number v is, without conversion.
+// float returns v as a number, without conversion.
 func (v value) float() (float64, bool) {
 	_, is := v.o.(numberTag)
 	return v.n, is
 }
 
-// str returns the string v is, without conversion.
+// str returns v as a string, without conversion.
 func (v value) str() (*str, bool) {
 	s, is := v.o.(*str)
 	return s, is
@@ -96,16 +95,15 @@ func (v value) typeName() string {
 	}
 }
 
-// str is a Lua string: any bytes. It is immutable but for the hash, which is
-// filled on first use; the strings that concurrent runs share have theirs from the
-// start (see newConstant).
+// str is a Lua string: any bytes. It is immutable but for the hash, which is filled on first use. Strings
+// that concurrent runs share have a hash from the start (see newConstant).
 type str struct {
 	s    string
 	hash uint32
 }
 
-// hashOf returns the hash of a string. The order in which pairs visits a table follows from
-// it, so scripts see the order they see on Redis.
+// hashOf returns the hash of a string. The order in which pairs visits a table follows from the hash, so
+// scripts see the order of Redis.
 func (l *state) hashOf(s *str) uint32 {
 	if s.hash != 0 {
 		return s.hash
@@ -133,15 +131,15 @@ func newConstant(s string) *str { return &str{s: s, hash: hashString(s)} }
 
 func constant(s string) value { return value{o: newConstant(s)} }
 
-// closure is a Lua function: code and the variables it captured.
+// closure is a Lua function: code and captured variables.
 type closure struct {
 	proto *proto
 	up    []*upvalue
 	id    uint32
 }
 
-// upvalue is a captured variable. While its function runs it lives in the
-// stack, at index; afterwards in v. An index survives that the stack moves.
+// upvalue is a captured variable. It lives in the stack, at index, while the variable's function runs,
+// and afterwards in v. An index stays valid when the stack moves.
 type upvalue struct {
 	open  bool
 	index int
@@ -149,8 +147,8 @@ type upvalue struct {
 	next  *upvalue // the next lower open one
 }
 
-// builtin is a library function. args are the arguments; it pushes its results
-// and returns how many. Builtins are shared by all runs.
+// builtin is a library function. args are the arguments. The function pushes its results and returns
+// their number. All runs share the builtins.
 type builtin struct {
 	name string
 	id   uint32

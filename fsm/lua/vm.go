@@ -1,12 +1,12 @@
 package lua
 
-// execute runs the Lua function of the current frame, and those it calls, until it
-// returns. On an error the frames stay as they are, so that whoever handles
-// it sees where it happened; the handler goes back to its checkpoint.
+// execute runs the Lua function of the current frame, and the functions called from there, until the
+// frame returns. An error leaves the frames as they are, so that the handler sees the place of the
+// error before going back to the checkpoint.
 //
-// It is one long function: a switch over the operations with everything they share
-// in local variables. Each case that can call, fail or grow the stack stores the
-// program counter first, and takes its registers anew afterwards.
+// execute is one long function: a switch over the operations, which share local variables. Each case
+// that can call, fail or grow the stack stores the program counter first, and takes the registers anew
+// afterwards.
 func (l *state) execute() *raised {
 newFrame:
 	f := l.frame
@@ -447,8 +447,7 @@ func bothNumbers(x, y *value) bool {
 	return isX && isY
 }
 
-// replaceCall puts a call of the Lua function in the slot fn in the place of the
-// current one.
+// replaceCall replaces the current call by a call of the Lua function in the slot fn.
 func (l *state) replaceCall(f *frame, fn int) *raised {
 	if l.open != nil {
 		l.closeFrom(f.base)
@@ -483,8 +482,7 @@ func (l *state) prepareFor(loop []value) *raised {
 	return nil
 }
 
-// setList stores the n values from a slot on behind the first offset elements of a
-// table that a constructor is making.
+// setList stores the n values from a slot on in a new table, behind the first offset elements.
 func (l *state) setList(t *table, from, n, offset int) {
 	l.charge(int64(n) / 8)
 	t.resizeArray(l, offset+n)
@@ -502,8 +500,7 @@ func (l *state) newClosure(p *proto) *closure {
 	return c
 }
 
-// global is a global variable that is not the same in all runs; there are three. What
-// else has a name is not there.
+// global is one of the three global variables that differ between runs, or nil.
 func (l *state) global(name value) (value, *raised) {
 	switch s := name.o.(*str).s; s {
 	case "KEYS":
