@@ -26,7 +26,7 @@ func TestScriptsRemembersWhatCompiled(t *testing.T) {
 	}
 	require.Equal(t, 1+3, compiled)
 
-	// A script in use stays, however many others come.
+	// A script in use stays, however many others are compiled.
 	for i := range 10 * compileCacheSize {
 		require.NoError(t, s.check(fmt.Append(nil, i)))
 		if i%(compileCacheSize/2) == 0 {
@@ -63,7 +63,7 @@ func TestBadScriptsStayOnThisNode(t *testing.T) {
 	})
 }
 
-// Large sources are compiled one at a time; small ones, and what is known, do not wait for them.
+// Large sources are compiled one at a time. Small sources and known sources do not wait.
 func TestLargeSourcesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		large := func(n byte) []byte { return bytes.Repeat([]byte{n}, largeSource) }

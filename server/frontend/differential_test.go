@@ -16,10 +16,9 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// TestDifferential has the same conversations with Redis and with this package,
-// and requires the same bytes. Each conversation, a paragraph of
-// testdata/differential, is sent at once: "! text" is sent as it is, anything
-// else as a command. A conversation whose first line is "# password" takes place on a server with one.
+// TestDifferential sends the same conversations to Redis and to this package, and requires the same
+// bytes. Each conversation, a paragraph of testdata/differential, is sent at once: "! text" as raw
+// text, any other line as a command. If the first line is "# password", the server has a password.
 func TestDifferential(t *testing.T) {
 	text, err := os.ReadFile("testdata/differential")
 	require.NoError(t, err)
@@ -40,7 +39,7 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// conversationBytes is what a client sends in a conversation.
+// conversationBytes is a client's input in a conversation.
 func conversationBytes(t *testing.T, conversation string) (lines []string, sent []byte) {
 	for line := range strings.Lines(conversation) {
 		line = strings.TrimSuffix(line, "\n")
@@ -59,7 +58,7 @@ func conversationBytes(t *testing.T, conversation string) (lines []string, sent 
 	return lines, sent
 }
 
-// converse sends all, and returns all replies.
+// converse sends everything, and returns all replies.
 func converse(t *testing.T, network, addr string, sent []byte) []string {
 	nc, err := net.Dial(network, addr)
 	require.NoError(t, err)
@@ -68,7 +67,8 @@ func converse(t *testing.T, network, addr string, sent []byte) []string {
 	require.NoError(t, err)
 	require.NoError(t, nc.(interface{ CloseWrite() error }).CloseWrite())
 	require.NoError(t, nc.SetReadDeadline(time.Now().Add(10*time.Second)))
-	// A server that closes with bytes unread resets the connection: what came before counts.
+	// A server that closes with bytes unread resets the connection, so replies that arrived before
+	// count.
 	got, _ := io.ReadAll(nc)
 	lines := show(string(got))
 	for i, line := range lines {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzConnection sends bytes in two pieces: no panic, no reply that is not RESP,
-// and the connection ends when the client's side does.
+// FuzzConnection sends bytes in two pieces: no panic, no reply that is not RESP, and the connection
+// ends when the client closes.
 func FuzzConnection(f *testing.F) {
 	for _, seed := range []string{
 		"PING\r\n", "*1\r\n$4\r\nPING\r\n", "*0\r\n*-1\r\n\r\n", "*1\r\n$9223372036854775807\r\n", "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n",
@@ -48,7 +48,7 @@ func FuzzConnection(f *testing.F) {
 				break
 			}
 		}
-		// A client that goes away ends everything, WAIT and DEBUG SLEEP, too.
+		// A client that leaves ends every command, WAIT and DEBUG SLEEP too.
 		for _, c := range s.clients() {
 			c.retire()
 		}

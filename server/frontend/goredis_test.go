@@ -46,7 +46,7 @@ func TestGoRedis(t *testing.T) {
 			ttl := c.PTTL(ctx, "lock").Val()
 			require.True(t, ttl > 0 && ttl <= 30*time.Second, ttl)
 			require.EqualValues(t, 1, c.Incr(ctx, "fence").Val())
-			// EVALSHA, then on NOSCRIPT EVAL, as most lock libraries release.
+			// EVALSHA, then EVAL after NOSCRIPT, as most lock libraries release.
 			release := redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)
 			require.EqualValues(t, 0, release.Run(ctx, c, []string{"lock"}, "other").Val())
 			require.EqualValues(t, 1, release.Run(ctx, c, []string{"lock"}, "token").Val())
@@ -67,7 +67,8 @@ func TestGoRedis(t *testing.T) {
 	}
 }
 
-// TestGoRedisPipeline: the client writes a pipeline in several pieces, and it is one batch all the same.
+// TestGoRedisPipeline: a pipeline that the client writes in several pieces is one batch all the
+// same.
 func TestGoRedisPipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()

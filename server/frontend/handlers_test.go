@@ -7,17 +7,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryLocalRowIsBoundOnce walks the table and the bindings.
+// TestEveryLocalRowIsBoundOnce walks the table and the handlers.
 func TestEveryLocalRowIsBoundOnce(t *testing.T) {
 	families := handlerFamilies()
 	bound := make(map[string]int)
 	for _, family := range families {
 		for name, l := range family {
 			bound[name]++
-			require.NotEqual(t, l.run == nil, l.reply == nil, "%s has to have either act or answer", name)
+			require.NotEqual(t, l.run == nil, l.reply == nil, "%s has to have either run or reply", name)
 			row, ok := protocol.Lookup(name)
 			require.True(t, ok, "%s is bound and has no row", name)
-			// WATCH reads the state; what the client is told of it is made here.
+			// WATCH reads the state, but the client's reply is made here.
 			require.True(t, row.Route == protocol.Local || name == "watch", "%s is bound and its row is not Local", name)
 		}
 	}

@@ -17,21 +17,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cluster is a Backend over one state machine: a cluster of one that never fails,
-// unless a test says so.
+// cluster is a Backend over a single state machine, which never fails unless a test says so.
 type cluster struct {
 	machine *fsm.Machine
 	started time.Time
 
 	mu sync.Mutex
-	// batches are those executed so far, with their replies.
-	// awaited are the numbers that AwaitApplied was asked for.
+	// batches are the executed batches with their replies, awaited the arguments of AwaitApplied.
 	awaited []uint64
 	batches []replica.Batch
 	seq     uint64
-	// fail, when set, is what Execute returns.
+	// fail, when set, is the result of Execute.
 	fail error
-	// gate, when set, is waited for by Execute.
+	// gate, when set, holds up Execute until it is closed.
 	gate   chan struct{}
 	status replica.Status
 	acks   int
@@ -52,7 +50,8 @@ func member(n string) replica.Member {
 	return replica.Member{Name: "n" + n, PeerAddr: "10.0.0." + n + ":7379", ClientAddr: "10.0.0." + n + ":6379"}
 }
 
-// twoFollowers are one that has an entry beyond what is committed, and one that is behind.
+// twoFollowers are a follower that has an entry beyond the committed ones, and a follower that is
+// behind.
 func twoFollowers() []replica.Follower {
 	return []replica.Follower{
 		{Member: member("2"), LogIndex: 43, Silent: 20 * time.Millisecond},
@@ -228,7 +227,7 @@ func startOn(t testing.TB, cfg Config, cl *cluster, ln net.Listener) *testServer
 	return s
 }
 
-// startOver serves what any backend answers.
+// startOver serves with any backend.
 func startOver(t testing.TB, cfg Config, backend Backend, ln net.Listener) *testServer {
 	t.Helper()
 	cfg.Logger = slog.New(failOnPanic{t})

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mostIdleBytes is what an idle connection may cost, its goroutine's stack included.
+// mostIdleBytes is the most that an idle connection may cost, with the goroutine's stack.
 const mostIdleBytes = 12 << 10
 
 // TestIdleConnections measures what idle connections cost after each has run a
@@ -41,8 +41,8 @@ func BenchmarkIdleConnections(b *testing.B) {
 	}
 }
 
-// idleBytes opens n connections and returns what each costs. The clients are
-// bare sockets, so that nothing on the heap is theirs.
+// idleBytes opens n connections and returns the cost of each. The clients are bare sockets, so that
+// the heap has no memory of clients.
 func idleBytes(t testing.TB, n int) (heap, stacks int) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func idleBytes(t testing.TB, n int) (heap, stacks int) {
 	return (heap1 - heap0) / n, (stacks1 - stacks0) / n
 }
 
-// memory is what is in use, after the collector has shrunk stacks and emptied pools.
+// memory is the memory in use, after the collector has shrunk stacks and emptied pools.
 func memory() (heap, stacks int) {
 	for range 4 {
 		runtime.GC()

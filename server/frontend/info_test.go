@@ -36,7 +36,7 @@ func infoFields(t *testing.T, c *testClient, sections ...string) map[string]stri
 	return fields
 }
 
-// TestInfoHasWhatClientsParse names the fields that some client reads.
+// TestInfoHasWhatClientsParse names the fields that some client library reads.
 func TestInfoHasWhatClientsParse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{}, newCluster())
@@ -60,7 +60,7 @@ func TestInfoHasWhatClientsParse(t *testing.T) {
 	})
 }
 
-// INFO waits for what its connection has written, and for nobody else's writes.
+// INFO waits for the writes of its own connection, and for no others.
 func TestInfoWaitsForOwnWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
@@ -81,7 +81,7 @@ func TestInfoWaitsForOwnWrites(t *testing.T) {
 	})
 }
 
-// INFO of the leader shows the followers that make no progress, beside those that answer.
+// INFO of the leader shows followers that make no progress, beside followers that answer.
 func TestInfoShowsStalledFollowers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
@@ -122,8 +122,8 @@ func TestHuman(t *testing.T) {
 	}
 }
 
-// TestClientsSeeEachOther: connections list, kill and reset each other while
-// they work; the race detector looks on.
+// TestClientsSeeEachOther: connections list, kill and reset each other while working, under the
+// race detector.
 func TestClientsSeeEachOther(t *testing.T) {
 	s := start(t, Config{}, newCluster())
 	var all sync.WaitGroup
@@ -163,7 +163,7 @@ func TestClientsSeeEachOther(t *testing.T) {
 	require.Zero(t, s.clientCount())
 }
 
-// TestResetStatForgetsAll that CONFIG RESETSTAT promises to.
+// TestResetStatForgetsAll: CONFIG RESETSTAT resets all counters that Redis resets.
 func TestResetStatForgetsAll(t *testing.T) {
 	s := New(Config{}, newCluster())
 	for _, row := range s.rows {
@@ -184,7 +184,7 @@ func TestResetStatForgetsAll(t *testing.T) {
 	require.EqualValues(t, 1, s.stats.blocked.Load(), "these wait still")
 }
 
-// TestTimeoutsDoNotWrapAround: the longest that a client can name is no negative one.
+// TestTimeoutsDoNotWrapAround: the longest timeout is not read as a negative one.
 func TestTimeoutsDoNotWrapAround(t *testing.T) {
 	for _, millis := range []string{"9223372036854775807", "9223372036855", "9223372036854"} {
 		d, _, refused := parseTimeout([]byte(millis))
@@ -193,7 +193,7 @@ func TestTimeoutsDoNotWrapAround(t *testing.T) {
 	}
 }
 
-// TestKillByAddressOfThisSide: over TCP the two sides of a connection have different ones.
+// TestKillByAddressOfThisSide: over TCP the two sides of a connection have different addresses.
 func TestKillByAddressOfThisSide(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -212,7 +212,7 @@ func TestKillByAddressOfThisSide(t *testing.T) {
 	two, err := net.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
 	defer two.Close()
-	require.Equal(t, "$1\r\n", ask(two, "ECHO", "x")) // it is admitted
+	require.Equal(t, "$1\r\n", ask(two, "ECHO", "x")) // the connection is admitted
 	require.Equal(t, ":0\r\n", ask(one, "CLIENT", "KILL", "LADDR", two.LocalAddr().String()))
 	require.Equal(t, ":1\r\n", ask(one, "CLIENT", "KILL", "LADDR", ln.Addr().String()))
 }

@@ -25,8 +25,8 @@ func (s *testServer) silent() net.Conn {
 	return nc
 }
 
-// TestSlowReader: a client that does not read its replies is cut off, the sooner
-// the more it leaves unread; nobody else notices.
+// TestSlowReader: a client that does not read its replies is cut off, the sooner the more is
+// unread. Other clients notice nothing.
 func TestSlowReader(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -66,7 +66,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestSlowButSteadyReader: who takes his time is served all the same.
+// TestSlowButSteadyReader: a client that reads slowly is served all the same.
 func TestSlowButSteadyReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{Limits: Limits{MaxOutputBytes: 500_000}}, newCluster())
@@ -87,8 +87,8 @@ func TestSlowButSteadyReader(t *testing.T) {
 	})
 }
 
-// TestDrain: at shutdown commands in flight are answered, idle clients are
-// disconnected at once, and new ones are not taken.
+// TestDrain: at shutdown commands in flight are answered, idle clients are disconnected at once,
+// and new clients are refused.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
@@ -129,8 +129,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestDrainIsBounded: what does not end in time is cut off, and Serve returns as
-// soon as the cluster lets go of it.
+// TestDrainIsBounded: commands that do not end in time are cut off, and Serve returns as soon as
+// the backend does.
 func TestDrainIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
@@ -156,7 +156,7 @@ func TestDrainIsBounded(t *testing.T) {
 	})
 }
 
-// TestNoLeaks: whatever a connection was doing when it ended, nothing is left of it.
+// TestNoLeaks: nothing is left of a connection, whatever the connection was doing at its end.
 func TestNoLeaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{Options: Options{Debug: true}}, newCluster())
@@ -168,12 +168,12 @@ func TestNoLeaks(t *testing.T) {
 			settle()
 			require.Zero(t, s.clientCount(), line)
 		}
-		// synctest fails the test if a goroutine is left when it ends.
+		// synctest fails the test if a goroutine is left at the end.
 		s.stop()
 	})
 }
 
-// brokenListener fails now and then, as one that is out of files.
+// brokenListener fails now and then, like a listener without free descriptors.
 type brokenListener struct {
 	*memListener
 	failures int
@@ -203,7 +203,7 @@ func TestAcceptGoesOn(t *testing.T) {
 	})
 }
 
-// TestServeEndsWithItsListener: a listener that somebody else closes is an error.
+// TestServeEndsWithItsListener: closing the listener from outside is an error.
 func TestServeEndsWithItsListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Config{}, newCluster())
@@ -257,8 +257,8 @@ func TestLastReplyArrives(t *testing.T) {
 	require.Equal(t, "-ERR Protocol error: invalid bulk length\r\n", string(got))
 }
 
-// TestPipelineLargerThanAllBuffers: a client that sends everything before it
-// reads anything is served, though there is no buffer at all between the two.
+// TestPipelineLargerThanAllBuffers: a client that sends everything before reading is served,
+// although there is no buffer between the two sides.
 func TestPipelineLargerThanAllBuffers(t *testing.T) {
 	own, pool := certificate(t)
 	for _, encrypted := range []bool{false, true} {

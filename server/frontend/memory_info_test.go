@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestInfoMemory: the limit is shown where Redis shows it, and what is in use is what counts against it.
+// TestInfoMemory: INFO shows the limit and the used memory in Redis's fields.
 func TestInfoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := newCluster()

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// queue has c hold so many bytes in a transaction.
+// queue makes c hold size bytes in a transaction.
 func (c *testClient) queue(size int) {
 	c.send(command("MULTI"))
 	set := command("SET", "k", strings.Repeat("x", 16<<10))
@@ -22,12 +22,13 @@ func (c *testClient) queue(size int) {
 	settle()
 }
 
-// TestGreediestIsCutOff: when clients together hold too much, the one that holds most goes.
+// TestGreediestIsCutOff: when all clients together hold too much, the client that holds most is cut
+// off.
 func TestGreediestIsCutOff(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		spare bool // the greediest has said CLIENT NO-EVICT
-		more  int  // what a fourth client then holds that has said it, too
+		spare bool // the largest has sent CLIENT NO-EVICT
+		more  int  // bytes that a fourth client then holds, also with NO-EVICT
 		left  []bool
 	}{
 		{"the greediest", false, 0, []bool{true, false, true, true}},
@@ -66,8 +67,8 @@ func TestGreediestIsCutOff(t *testing.T) {
 	}
 }
 
-// TestAllThatAClientHoldsCounts: however a client comes to hold much, it is cut off,
-// and those that hold little are not.
+// TestAllThatAClientHoldsCounts: a client that holds much is cut off, by whatever means, and
+// clients that hold little are not.
 func TestAllThatAClientHoldsCounts(t *testing.T) {
 	big := strings.Repeat("x", 3<<20)
 	key := strings.Repeat("k", 60_000)
@@ -80,7 +81,7 @@ func TestAllThatAClientHoldsCounts(t *testing.T) {
 		send  []byte
 		limit int
 		reply protocol.Value
-		// reads: the client reads what it is sent.
+		// reads: the client reads its replies.
 		reads bool
 		// gated: the cluster does not answer.
 		gated bool

@@ -46,7 +46,7 @@ func TestMetricsDocument(t *testing.T) {
 	require.Equal(t, string(there), metricsDocument(), "run 'make rewrite' and look at the change")
 }
 
-// TestMetricsAreNumbers: what rises or falls has a number and a help; a row has one source.
+// TestMetricsAreNumbers: a counter or gauge has a number and a help, and a row has a single source.
 func TestMetricsAreNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{}, newCluster())

@@ -24,7 +24,7 @@ func many(n int, v protocol.Value) []protocol.Value {
 	return all
 }
 
-// canned answers every request with one value.
+// canned answers every request with the same value.
 type canned struct {
 	*cluster
 	reply protocol.Value
@@ -64,8 +64,7 @@ func (c *meteredConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestRepliesAreWrittenInPieces: whatever a reply looks like, and whoever makes it,
-// it is not encoded as a whole.
+// TestRepliesAreWrittenInPieces: no reply is encoded as a whole, whatever its shape and its source.
 func TestRepliesAreWrittenInPieces(t *testing.T) {
 	long := protocol.Bulk(strings.Repeat("x", 1<<20))
 	docs := protocol.DocumentCommands(nil)
@@ -138,8 +137,8 @@ func TestRepliesAreWrittenInPieces(t *testing.T) {
 	}
 }
 
-// TestRepliesTooLargeToSend: what a reply stands for is looked at before it is
-// encoded; the error tells whether the command had an effect.
+// TestRepliesTooLargeToSend: the size of a reply is found before encoding, and the error tells
+// whether the command had an effect.
 func TestRepliesTooLargeToSend(t *testing.T) {
 	// 65,000 to the fifth times a hundred bytes.
 	absurd := protocol.Bulk(strings.Repeat("x", 100))
@@ -174,7 +173,7 @@ func TestRepliesTooLargeToSend(t *testing.T) {
 	require.Equal(t, protocol.OutcomeUnknown, protocol.OutcomeOf(strings.TrimPrefix(wrote, "-")))
 }
 
-// TestTransactionTooLargeToAnswer: EXEC had its effects, SELECT's among them.
+// TestTransactionTooLargeToAnswer: EXEC had its effects, and so had SELECT.
 func TestTransactionTooLargeToAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{Limits: Limits{MaxOutputBytes: 1000}}, newCluster())
@@ -193,8 +192,8 @@ func TestTransactionTooLargeToAnswer(t *testing.T) {
 	})
 }
 
-// TestStrangersMustRead: a client that has not authenticated is cut off as soon as it
-// does not take its replies, and nothing is read for it beside.
+// TestStrangersMustRead: a client that has not authenticated is cut off at the first stall, and
+// nothing is read ahead.
 func TestStrangersMustRead(t *testing.T) {
 	own, pool := certificate(t)
 	for _, encrypted := range []bool{false, true} {
@@ -239,8 +238,8 @@ func TestStrangersMustRead(t *testing.T) {
 	}
 }
 
-// TestFewRepliesWaitForTheBatch: what the node itself answers does not gather without
-// bound behind a command that waits for the cluster.
+// TestFewRepliesWaitForTheBatch: this node's own replies do not add up without bound behind a
+// command that waits for the cluster.
 func TestFewRepliesWaitForTheBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
@@ -256,7 +255,7 @@ func TestFewRepliesWaitForTheBatch(t *testing.T) {
 	})
 }
 
-// TestUnknownFailures: what fails without saying whether it had an effect is not called refused.
+// TestUnknownFailures: a failure of unknown outcome is not called a refusal.
 func TestUnknownFailures(t *testing.T) {
 	for _, few := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

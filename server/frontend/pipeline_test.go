@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// settle lets the server take what was sent, and answer.
+// settle lets the server read all input, and answer.
 func settle() {
 	time.Sleep(2 * readMoreTime)
 	synctest.Wait()
@@ -63,8 +63,8 @@ func TestPipelineIsOneBatch(t *testing.T) {
 	})
 }
 
-// TestPipelineInPieces: however a pipeline is cut, it is answered the same. As
-// long as a command is not complete and the next piece is near, it is one batch.
+// TestPipelineInPieces: a pipeline is answered the same however it is cut. As long as a command is
+// incomplete and the next piece is near, the pipeline is one batch.
 func TestPipelineInPieces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
@@ -89,8 +89,8 @@ func TestPipelineInPieces(t *testing.T) {
 	})
 }
 
-// TestHalfACommandIsWaitedForBriefly: the complete commands before it are
-// answered though the rest never comes.
+// TestHalfACommandIsWaitedForBriefly: the complete commands before half a command are answered
+// although the rest never comes.
 func TestHalfACommandIsWaitedForBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
@@ -135,8 +135,8 @@ func TestPipelineDepth(t *testing.T) {
 	})
 }
 
-// TestPipelineOrder: local and data commands are answered in the order sent, and
-// the data commands still make one batch.
+// TestPipelineOrder: local and data commands are answered in the order sent, and the data commands
+// make one batch all the same.
 func TestPipelineOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
@@ -225,7 +225,7 @@ func TestBigCommandsGoAlone(t *testing.T) {
 	})
 }
 
-// TestBodiesAreNotReusedAfterAFailure: whoever failed may still hold the body.
+// TestBodiesAreNotReusedAfterAFailure: after an error the backend may still hold the body.
 func TestBodiesAreNotReusedAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &holder{cluster: newCluster()}
@@ -247,7 +247,7 @@ func TestBodiesAreNotReusedAfterAFailure(t *testing.T) {
 	})
 }
 
-// holder fails each batch, and holds its body.
+// holder fails each batch, and keeps the body.
 type holder struct {
 	*cluster
 	bodies [][]byte
@@ -258,8 +258,8 @@ func (h *holder) Execute(u *replica.Batch) error {
 	return &protocol.Error{Prefix: "UNCERTAIN", Text: "who knows"}
 }
 
-// TestPipelineOverTCP sends as a client does, in one write and in those of a
-// small buffer, and requires that nearly always all of it is one batch.
+// TestPipelineOverTCP sends as clients do, in one write and in the writes of a small buffer. Nearly
+// always the whole pipeline must be one batch.
 func TestPipelineOverTCP(t *testing.T) {
 	cl := newCluster()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -287,12 +287,12 @@ func TestPipelineOverTCP(t *testing.T) {
 		require.Equal(t, want, got)
 		batches += len(cl.take())
 	}
-	// A write may end just where a command does, and a busy machine may stop the client there.
+	// A write may end at the end of a command, and a busy machine may stop the client there.
 	require.LessOrEqual(t, batches, 2*rounds)
 	t.Logf("%d pipelines of 1000 commands became %d batches", rounds, batches)
 }
 
-// TestBigRepliesInPieces: a reply larger than what is gathered arrives whole.
+// TestBigRepliesInPieces: a reply larger than a chunk of output arrives whole.
 func TestBigRepliesInPieces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
@@ -351,7 +351,7 @@ func converseInPieces(t *testing.T, cfg Config, pieces [][]byte) string {
 	return fmt.Sprint(got, closed)
 }
 
-// TestTransactionsAreBounded: all that is queued counts, and not each command alone.
+// TestTransactionsAreBounded: all queued commands count together.
 func TestTransactionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{Limits: Limits{MaxQueryBytes: 1000}}, newCluster())
@@ -370,7 +370,7 @@ func TestTransactionsAreBounded(t *testing.T) {
 	})
 }
 
-// TestUnknownFailureIsUncertain: only a row says that a command was not applied.
+// TestUnknownFailureIsUncertain: only an error row can say that a command was not applied.
 func TestUnknownFailureIsUncertain(t *testing.T) {
 	c := &conn{srv: New(Config{}, newCluster())}
 	for _, err := range []error{errors.New("something"), errReplyCount, io.EOF} {

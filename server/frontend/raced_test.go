@@ -2,5 +2,5 @@
 
 package frontend
 
-// raced: the race detector is on; it makes pools forget at random.
+// raced: the race detector is on, which empties pools at random.
 const raced = true

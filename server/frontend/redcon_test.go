@@ -40,7 +40,7 @@ func TestRedconReadsWhatWeWrite(t *testing.T) {
 	}
 }
 
-// FuzzReaders: what both redcon and the reader behind this package accept, they read alike.
+// FuzzReaders: a request that both redcon and Holdfast's reader accept means the same to both.
 func FuzzReaders(f *testing.F) {
 	for _, seed := range []string{"*1\r\n$4\r\nPING\r\n", "*2\r\n$3\r\nGET\r\n$0\r\n\r\n", "PING a 'b c' \"d\\n\"\r\n", "*0\r\n*-1\r\n\r\nPING\r\n"} {
 		f.Add([]byte(seed))
@@ -54,7 +54,7 @@ func FuzzReaders(f *testing.F) {
 		for rest := append([]byte(nil), sent...); len(theirs) > 0; {
 			words, n, err := r.Next(rest)
 			if err != nil {
-				// Ours may be stricter.
+				// Holdfast's reader may be stricter.
 				return
 			}
 			rest = rest[n:]
@@ -67,8 +67,8 @@ func FuzzReaders(f *testing.F) {
 	})
 }
 
-// redconCommands are the arrays that redcon finds in b; without ok it found none, or panicked. Inline commands it reads by rules
-// of its own, so these end the comparison.
+// redconCommands are the arrays that redcon finds in b. Without ok there are none, or redcon
+// panicked. Inline commands end the comparison, because redcon reads them by other rules.
 func redconCommands(b []byte) (commands [][]string, ok bool) {
 	defer func() {
 		if recover() != nil {
@@ -90,8 +90,8 @@ func redconCommands(b []byte) (commands [][]string, ok bool) {
 	return commands, len(commands) > 0
 }
 
-// TestWhyRedconDoesNotReadRequests keeps the reason for a reader of our own: if a
-// later redcon passes this, DESIGN.md is to be looked at again.
+// TestWhyRedconDoesNotReadRequests keeps the reason for Holdfast's own reader. If a later redcon
+// does not panic here, the decision in DESIGN.md can be made again.
 func TestWhyRedconDoesNotReadRequests(t *testing.T) {
 	const thirtyBytes = "*1\r\n$9223372036854775807\r\nPING\r\n"
 	require.Panics(t, func() { redcon.NewReader(strings.NewReader(thirtyBytes)).ReadCommands() })

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStrangersMakeRoom: clients that have not said who they are cannot shut out others.
+// TestStrangersMakeRoom: clients that have not authenticated cannot shut out others.
 func TestStrangersMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{Password: "sesame", Limits: Limits{MaxClients: 3}}, newCluster())
@@ -59,8 +59,8 @@ func TestStrangersMakeRoom(t *testing.T) {
 	})
 }
 
-// TestFewAreToldThatThereIsNoRoom: connections that are turned away, and take their
-// time, do not add up.
+// TestFewAreToldThatThereIsNoRoom: connections that are refused, and take their time, do not add
+// up.
 func TestFewAreToldThatThereIsNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{Limits: Limits{MaxClients: 1}}, newCluster())
@@ -73,7 +73,7 @@ func TestFewAreToldThatThereIsNoRoom(t *testing.T) {
 		synctest.Wait()
 		closed := 0
 		for _, nc := range all {
-			// A write to a pipe that nobody reads times out, unless the other end is closed.
+			// A write to a pipe without a reader times out, unless the other end is closed.
 			nc.SetWriteDeadline(time.Now().Add(time.Millisecond))
 			if _, err := nc.Write([]byte("x")); errors.Is(err, io.ErrClosedPipe) {
 				closed++
@@ -87,8 +87,8 @@ func TestFewAreToldThatThereIsNoRoom(t *testing.T) {
 	})
 }
 
-// TestRoomIsMadeForAFew: those that were closed to make room count until they are gone,
-// when they are many: each still has its descriptor.
+// TestRoomIsMadeForAFew: connections that were closed to make room count until their end, if there
+// are many, because each still has its descriptor.
 func TestRoomIsMadeForAFew(t *testing.T) {
 	s := New(Config{Password: "sesame", Limits: Limits{MaxClients: 1}}, newCluster())
 	admit := func() (*conn, error) {

@@ -62,7 +62,7 @@ func TestTLS(t *testing.T) {
 	require.Error(t, plain.Ping(t.Context()).Err())
 }
 
-// TestTLSHandshakeIsBounded: who connects and says nothing is not waited for.
+// TestTLSHandshakeIsBounded: a client that connects and sends nothing is cut off.
 func TestTLSHandshakeIsBounded(t *testing.T) {
 	own, _ := certificate(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -76,8 +76,8 @@ func TestTLSHandshakeIsBounded(t *testing.T) {
 	})
 }
 
-// TestTLSSlowReader: TLS cannot write again after a write that timed out, so a
-// client is given the long time at once.
+// TestTLSSlowReader: TLS cannot write again after a write that timed out, so a client gets the long
+// time at once.
 func TestTLSSlowReader(t *testing.T) {
 	own, pool := certificate(t)
 	synctest.Test(t, func(t *testing.T) {

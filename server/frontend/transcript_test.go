@@ -46,7 +46,7 @@ type player struct {
 	out     bytes.Buffer
 }
 
-// play runs a transcript and returns it with the replies that were given.
+// play runs a transcript and returns it with the server's replies.
 func play(t *testing.T, script []byte) []byte {
 	p := &player{t: t, clients: map[string]*testClient{}, gone: map[string]bool{}, held: map[string][]byte{}}
 	for line := range strings.Lines(string(script)) {
@@ -173,12 +173,12 @@ func (p *player) send(name string, b []byte) {
 	c.send(b)
 }
 
-// collect writes down what the clients have been sent, when the server has no more to say.
+// collect records what the clients have received, when the server has no more to send.
 func (p *player) collect() {
-	// Longer than a half-sent pipeline is waited for.
+	// Longer than the wait for half a command.
 	time.Sleep(2 * readMoreTime)
 	synctest.Wait()
-	// A buffer that comes from the pool may be larger than a new one.
+	// A pooled buffer may be larger than a new buffer.
 	pooled := regexp.MustCompile(`(qbuf-free|argv-mem|tot-mem)=\d+`)
 	for _, name := range []string{"a", "b", "c"} {
 		c := p.clients[name]
