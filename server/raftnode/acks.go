@@ -47,37 +47,10 @@ func (w *Acknowledgement) Done() <-chan struct{} { return w.done }
 // End ends the wait, and returns how many nodes have acknowledged. It must be called.
 func (w *Acknowledgement) End() int { return w.acks.forget(w) }
 
-// BeginRound starts a leadership check of term. The result is done when a majority has confirmed that this
-// node led term after the call began. All that was acknowledged to a client before is committed up to index.
-func (n *Node) BeginRound(term uint64) (confirmed *Acknowledgement, index uint64) {
-	confirmed = n.acks.beginRound(term)
-	index = n.raft.CommitIndex()
-	// VerifyLeader has raft send heartbeats at once. Its future is not looked at: it is
-	// content with less than we are, and can stay without an answer.
-	n.raft.VerifyLeader()
-	return confirmed, index
-}
-
-// AwaitMatch waits until so many other nodes have what is committed now on their disks, as this node, the leader of
-// term, knows.
-func (n *Node) AwaitMatch(term uint64, nodes int) *Acknowledgement {
-	return n.acks.awaitMatch(term, n.raft.CommitIndex(), min(nodes, len(n.acks.peers)))
-}
-
-// Quorum returns how many nodes make a majority with one more.
-func (n *Node) Quorum() int { return len(n.config.InitialCluster) / 2 }
-
-// Heard returns how far a node's log agrees with this leader's, and when the node last acknowledged something, if
-// that was in term and not before since.
-func (n *Node) Heard(name string, term uint64, since time.Time) (match uint64, at time.Time, ok bool) {
-	ack, ok := n.acks.heardSince(name, term, since)
-	return ack.match, ack.heard, ok
-}
-
-func newAcks(self string, cluster map[string]string) *acks {
-	a := &acks{quorum: len(cluster) / 2, peers: make(map[raft.ServerID]*peerAck, len(cluster)-1)}
-	for name := range cluster {
-		if name != self {
+func newAcks(c *Config) *acks {
+	a := &acks{quorum: c.quorum(), peers: make(map[raft.ServerID]*peerAck, len(c.InitialCluster)-1)}
+	for name := range c.InitialCluster {
+		if name != c.Name {
 			a.peers[raft.ServerID(name)] = &peerAck{}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // Acknowledgements of what was sent before a round began do not count, and
 // neither do those of another term. raft's own check takes the former.
 func TestOldAcknowledgementsConfirmNothing(t *testing.T) {
-	a := newAcks("n1", map[string]string{"n1": "", "n2": "", "n3": ""})
+	a := newAcks(&Config{Name: "n1", InitialCluster: map[string]string{"n1": "", "n2": "", "n3": ""}})
 	before := a.sending()
 	round := a.beginRound(7)
 	confirmed := func() bool {
@@ -45,7 +45,7 @@ func TestOldAcknowledgementsConfirmNothing(t *testing.T) {
 }
 
 func TestFiveNodesNeedTwoAcknowledgements(t *testing.T) {
-	a := newAcks("n1", map[string]string{"n1": "", "n2": "", "n3": "", "n4": "", "n5": ""})
+	a := newAcks(&Config{Name: "n1", InitialCluster: map[string]string{"n1": "", "n2": "", "n3": "", "n4": "", "n5": ""}})
 	round := a.beginRound(1)
 	a.note("n2", 1, a.sending(), 0)
 	a.note("n2", 1, a.sending(), 0)
@@ -55,7 +55,7 @@ func TestFiveNodesNeedTwoAcknowledgements(t *testing.T) {
 }
 
 func TestMatchOfAFormerTermDoesNotCount(t *testing.T) {
-	a := newAcks("n1", map[string]string{"n1": "", "n2": "", "n3": ""})
+	a := newAcks(&Config{Name: "n1", InitialCluster: map[string]string{"n1": "", "n2": "", "n3": ""}})
 	a.note("n2", 6, a.sending(), 9)
 	require.Zero(t, a.forget(a.awaitMatch(7, 5, 1)))
 	a.note("n2", 7, a.sending(), 5)

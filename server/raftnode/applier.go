@@ -6,15 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
 )
 
-// applier is the machine as raft drives it. Raft calls its methods on one goroutine.
+// applier gives committed entries to the machine, and has snapshots taken of it. Raft calls its
+// methods on one goroutine.
 type applier struct {
-	n      *Node
+	machine   Machine
+	log       *parallelLog
+	snapshots raft.SnapshotStore
+	policy    SnapshotPolicy
+	tell      func(Event)
+	fail      func(error)
+	stopped   <-chan struct{}
+	raft      *raft.Raft // set before cutLog runs
+
 	broken atomic.Bool   // an entry could not be applied: nothing is any more
 	index  atomic.Uint64 // of the newest entry applied
 	bytes  int64         // of entries since the last snapshot
@@ -23,7 +33,12 @@ type applier struct {
 
 var _ raft.BatchingFSM = (*applier)(nil)
 
-func newApplier(n *Node) *applier { return &applier{n: n, cut: make(chan struct{}, 1)} }
+func newApplier(c *Config, log *parallelLog, stopped <-chan struct{}) *applier {
+	return &applier{
+		machine: c.Machine, log: log, snapshots: c.Snapshots, policy: c.SnapshotPolicy,
+		tell: c.OnEvent, fail: c.Fail, stopped: stopped, cut: make(chan struct{}, 1),
+	}
+}
 
 // Apply is here because raft wants it; raft calls ApplyBatch.
 func (a *applier) Apply(l *raft.Log) any { return a.ApplyBatch([]*raft.Log{l})[0] }
@@ -32,13 +47,13 @@ func (a *applier) Apply(l *raft.Log) any { return a.ApplyBatch([]*raft.Log{l})[0
 func (a *applier) ApplyBatch(logs []*raft.Log) []any {
 	for _, l := range logs {
 		if l.Type == raft.LogCommand && !a.broken.Load() {
-			whole, err := a.n.log.whole(l)
+			whole, err := a.log.whole(l)
 			if err == nil {
 				err = a.apply(whole)
 			}
 			if err != nil {
 				a.broken.Store(true)
-				a.n.config.Fail(fmt.Errorf("apply log entry %d of term %d: %w", l.Index, l.Term, err))
+				a.fail(fmt.Errorf("apply log entry %d of term %d: %w", l.Index, l.Term, err))
 			}
 		}
 	}
@@ -47,7 +62,7 @@ func (a *applier) ApplyBatch(logs []*raft.Log) []any {
 	}
 	last := logs[len(logs)-1].Index
 	a.index.Store(last)
-	a.n.config.Machine.Reach(last)
+	a.machine.Reach(last)
 	return make([]any, len(logs))
 }
 
@@ -59,10 +74,10 @@ func (a *applier) apply(l *raft.Log) error {
 	if term != l.Term {
 		return nil // stamped by a clock of another leadership, see Propose: void on every node
 	}
-	if err := a.n.config.Machine.Apply(Entry{Index: l.Index, Term: l.Term, Data: l.Data, Flags: l.Extensions[n:]}); err != nil {
+	if err := a.machine.Apply(Entry{Index: l.Index, Term: l.Term, Data: l.Data, Flags: l.Extensions[n:]}); err != nil {
 		return err
 	}
-	if a.bytes += int64(len(l.Data)); a.bytes > a.n.config.SnapshotBytes {
+	if a.bytes += int64(len(l.Data)); a.bytes > a.policy.SnapshotBytes {
 		a.bytes = 0
 		notify(a.cut)
 	}
@@ -75,17 +90,17 @@ func (a *applier) Snapshot() (raft.FSMSnapshot, error) {
 		return nil, errors.New("the state is not the log's any more")
 	}
 	a.bytes = 0
-	return &capture{n: a.n, state: a.n.config.Machine.Capture()}, nil
+	return &capture{a: a, state: a.machine.Capture()}, nil
 }
 
 // Restore replaces the state.
 func (a *applier) Restore(rc io.ReadCloser) error {
 	var index uint64
 	// Raft does not say which snapshot this is: it restores the newest that it can read.
-	if stored, err := a.n.config.Snapshots.List(); err == nil && len(stored) > 0 {
+	if stored, err := a.snapshots.List(); err == nil && len(stored) > 0 {
 		index = stored[0].Index
 	}
-	if err := a.n.config.Machine.Restore(rc, index); err != nil {
+	if err := a.machine.Restore(rc, index); err != nil {
 		return err
 	}
 	a.bytes = 0
@@ -95,17 +110,17 @@ func (a *applier) Restore(rc io.ReadCloser) error {
 
 // capture is a captured state on its way to the disk.
 type capture struct {
-	n     *Node
+	a     *applier
 	state io.WriterTo
 }
 
 func (c *capture) Persist(sink raft.SnapshotSink) error {
 	start := time.Now()
-	n, err := c.state.WriteTo(&pacedWriter{w: sink, applied: c.n.applier.index.Load, stop: c.n.stopped})
+	n, err := c.state.WriteTo(&pacedWriter{w: sink, applied: c.a.index.Load, stop: c.a.stopped})
 	if err == nil {
-		err = c.n.boundTrailing()
+		err = c.a.boundTrailing()
 	}
-	c.n.config.OnEvent(SnapshotTaken{Bytes: n, Took: time.Since(start), Err: err})
+	c.a.tell(SnapshotTaken{Bytes: n, Took: time.Since(start), Err: err})
 	return err // raft closes or cancels the sink
 }
 
@@ -113,26 +128,26 @@ func (c *capture) Release() {}
 
 // boundTrailing has raft keep, over the snapshot that it is about to complete, no more of the log than the limit
 // of bytes allows: raft itself counts entries only.
-func (n *Node) boundTrailing() error {
-	trailing, err := n.log.trailing(n.config.TrailingLogs)
+func (a *applier) boundTrailing() error {
+	trailing, err := a.log.trailing(a.policy.TrailingLogs)
 	if err != nil {
 		return err
 	}
-	conf := n.raft.ReloadableConfig()
+	conf := a.raft.ReloadableConfig()
 	conf.TrailingLogs = trailing
-	return n.raft.ReloadConfig(conf)
+	return a.raft.ReloadConfig(conf)
 }
 
 // cutLog takes a snapshot when entries have grown large rather than many: raft counts them only.
-func (a *applier) cutLog(ctx context.Context) error {
+func (a *applier) cutLog(ctx context.Context, logger *slog.Logger) error {
 	for {
 		select {
 		case <-a.cut:
 		case <-ctx.Done():
 			return nil
 		}
-		if err := a.n.TakeSnapshot(); err != nil && ctx.Err() == nil {
-			a.n.config.Logger.Warn("take snapshot", "error", err)
+		if err := a.raft.Snapshot().Error(); err != nil && ctx.Err() == nil {
+			logger.Warn("take snapshot", "error", err)
 		}
 	}
 }

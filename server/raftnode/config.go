@@ -46,6 +46,9 @@ type Config struct {
 	Fail func(error)
 }
 
+// quorum is how many nodes make a majority with one more.
+func (c *Config) quorum() int { return len(c.InitialCluster) / 2 }
+
 // Timing is raft's.
 type Timing struct {
 	// HeartbeatTimeout: a follower that hears nothing from a leader for one to two of

@@ -14,6 +14,7 @@ type Node struct {
 	raft      *raft.Raft
 	stable    *stable
 	transport *transport
+	filter    *rpcFilter
 	log       *parallelLog
 	acks      *acks
 	applier   *applier
@@ -27,10 +28,10 @@ type Node struct {
 // Start starts what runs beside raft, each part until its context ends. It must follow [Open].
 func (n *Node) Start(start func(name string, run func(context.Context) error)) {
 	n.stable.running.Store(true)
-	start("take entries", n.transport.acceptAppends)
-	start("filter requests", n.transport.filter)
+	start("take entries", func(ctx context.Context) error { return n.filter.acceptAppends(ctx, n.config.Append) })
+	start("filter requests", func(ctx context.Context) error { return n.filter.run(ctx, n.transport.inner.Consumer()) })
 	start("replace a dead leader", n.failover.run)
-	start("cut log", n.applier.cutLog)
+	start("cut log", func(ctx context.Context) error { return n.applier.cutLog(ctx, n.config.Logger) })
 }
 
 // Stop has raft end. Its calls fail from here on, so nobody waits for them. It reports

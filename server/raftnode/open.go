@@ -13,8 +13,10 @@ import (
 // Open builds raft over the node's stores, which starts to take part in elections; a fresh
 // store is made a member of the initial cluster first. [Node.Start] must follow.
 func Open(c Config) (*Node, error) {
-	n := &Node{config: c, acks: newAcks(c.Name, c.InitialCluster), stopped: make(chan struct{})}
-	n.applier, n.failover, n.progress = newApplier(n), newFastFailover(n), newProgress(n)
+	n := &Node{config: c, acks: newAcks(&c), progress: newProgress(&c), stopped: make(chan struct{})}
+	n.log = newParallelLog(c.Log, c.TrailingBytes, c.Fail)
+	n.stable = newStable(c.Stable, c.Fail)
+	n.applier = newApplier(&c, n.log, n.stopped)
 	members := provider(c.InitialCluster)
 	inner := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		ServerAddressProvider: members,
@@ -24,13 +26,12 @@ func Open(c Config) (*Node, error) {
 		MaxRPCsInFlight:       1,
 		Timeout:               rpcTimeout,
 	})
-	n.log = newParallelLog(c.Log, c.TrailingBytes, c.Fail)
+	n.filter = &rpcFilter{requests: make(chan raft.RPC), log: n.log, snapshots: c.Snapshots}
 	n.transport = &transport{
-		inner: inner, appender: newAppender(c.Append, members), requests: make(chan raft.RPC), acks: n.acks,
-		log: n.log, snapshots: c.Snapshots, election: c.ElectionTimeout, stopped: n.stopped,
+		inner: inner, appender: newAppender(c.Append, members), filter: n.filter, acks: n.acks,
+		log: n.log, election: c.ElectionTimeout, stopped: n.stopped,
 	}
 	n.transport.leads.Store(func(uint64) bool { return true })
-	n.stable = newStable(c.Stable, c.Fail)
 	if err := n.openRaft(); err != nil {
 		_ = inner.Close()
 		return nil, err
@@ -48,7 +49,8 @@ func (n *Node) openRaft() error {
 	if err != nil {
 		return fmt.Errorf("open raft: %w", err)
 	}
-	n.raft, t.raft = opened, opened
+	n.raft, n.filter.raft, n.applier.raft = opened, opened, opened
+	n.failover = newFastFailover(c, opened, t.nominate)
 	t.leads.Store(n.Leads)
 	if err := sameMembers(opened, c.InitialCluster); err != nil {
 		return errors.Join(err, opened.Shutdown().Error())

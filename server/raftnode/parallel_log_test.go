@@ -104,11 +104,11 @@ func TestFormerLeaderSettlesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 5)
 		requests := make(chan raft.RPC, 1)
-		relay := &transport{log: log, requests: requests}
+		filter := &rpcFilter{log: log, requests: requests}
 		append1(t, log, 6)
 		require.Equal(t, 1, <-store.calls)
 		req := &raft.AppendEntriesRequest{Term: 2, Entries: []*raft.Log{{Index: 6, Data: []byte{6}}}}
-		handed := waits(t, func() error { relay.handle(t.Context(), req, nil); return nil })
+		handed := waits(t, func() error { filter.handle(t.Context(), req, nil); return nil })
 		require.Empty(t, requests)
 		store.let <- nil
 		require.NoError(t, <-handed)
@@ -134,14 +134,14 @@ func TestSettlingEnds(t *testing.T) {
 func TestFormerLeaderWithoutDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 5)
-		relay := &transport{log: log, requests: make(chan raft.RPC, 1)}
+		filter := &rpcFilter{log: log, requests: make(chan raft.RPC, 1)}
 		append1(t, log, 6)
 		broken := errors.New("broken")
 		store.let <- broken
 		answer := make(chan raft.RPCResponse, 1)
-		relay.pass(t.Context(), raft.RPC{Command: &raft.AppendEntriesRequest{}, RespChan: answer})
+		filter.pass(t.Context(), raft.RPC{Command: &raft.AppendEntriesRequest{}, RespChan: answer})
 		require.ErrorIs(t, (<-answer).Error, broken)
-		require.Empty(t, relay.requests)
+		require.Empty(t, filter.requests)
 	})
 }
 
@@ -158,9 +158,9 @@ func TestCommitEndsWithTheRequest(t *testing.T) {
 		{raft.AppendEntriesRequest{PrevLogEntry: 5, LeaderCommitIndex: 9}, 5},
 		{raft.AppendEntriesRequest{Entries: []*raft.Log{{Index: 1}}, LeaderCommitIndex: 9}, 1},
 	} {
-		relay := &transport{log: log, requests: make(chan raft.RPC, 1)}
-		relay.pass(t.Context(), raft.RPC{Command: &row.req})
-		require.Equal(t, row.want, (<-relay.requests).Command.(*raft.AppendEntriesRequest).LeaderCommitIndex)
+		filter := &rpcFilter{log: log, requests: make(chan raft.RPC, 1)}
+		filter.pass(t.Context(), raft.RPC{Command: &row.req})
+		require.Equal(t, row.want, (<-filter.requests).Command.(*raft.AppendEntriesRequest).LeaderCommitIndex)
 	}
 }
 

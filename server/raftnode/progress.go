@@ -8,14 +8,11 @@ import (
 	"time"
 )
 
-// progress knows which followers make none, while this node leads. It judges by their logs: heartbeats
-// are answered also by a follower that can no longer append.
-//
-// Every beacon of every link has it look at all followers, so it needs no timer, and those without a link are seen, too: a
-// leader has a majority, and so a link.
+// progress knows which followers make none, while this node leads. It judges by their logs: a
+// follower that can no longer append answers heartbeats all the same.
 type progress struct {
-	n       *Node
-	others  []string
+	others  []string // the other members, by name
+	tell    func(Event)
 	looking atomic.Bool // so that events are told in the order in which they came about
 
 	mu     sync.Mutex
@@ -31,42 +28,32 @@ type lag struct {
 	told  bool      // that it makes no progress
 }
 
-func newProgress(n *Node) *progress {
-	others := slices.Sorted(maps.Keys(n.config.InitialCluster))
-	return &progress{n: n, others: slices.DeleteFunc(others, func(name string) bool { return name == n.config.Name })}
-}
-
-// Look compares the followers' logs with what is committed, and tells what has changed. It is
-// called once a second, or more often, while this node leads term.
-func (n *Node) Look(term uint64) {
-	p := n.progress
-	if !p.looking.CompareAndSwap(false, true) {
-		return
-	}
-	defer p.looking.Store(false)
-	committed, matches := n.raft.CommitIndex(), n.acks.matches(term)
-	now := time.Now()
-	p.begin(term, now)
-	for _, name := range p.others {
-		if e := p.judge(name, matches[name], committed, now); e != nil {
-			n.config.OnEvent(e)
-		}
-	}
-}
-
-// Stalled returns where the log of a follower stands still, and since when, if that was told in
-// this leadership.
-func (n *Node) Stalled(name string, term uint64) (at uint64, since time.Time, ok bool) {
-	l, ok := n.progress.stalled(name, term)
-	return l.at, l.since, ok && n.acks.matches(term)[name] == l.at
-}
-
 const (
 	// StalledAfter is how long a follower may be without progress before its leader tells.
 	StalledAfter = 3 * time.Second
 	// lookAgain is the longest time between two looks after which the first still counts.
 	lookAgain = 2 * time.Second
 )
+
+func newProgress(c *Config) *progress {
+	others := slices.Sorted(maps.Keys(c.InitialCluster))
+	return &progress{others: slices.DeleteFunc(others, func(name string) bool { return name == c.Name }), tell: c.OnEvent}
+}
+
+// look compares the followers' logs with what the leader of term has committed, and tells what has changed.
+func (p *progress) look(term, committed uint64, acks *acks) {
+	if !p.looking.CompareAndSwap(false, true) {
+		return
+	}
+	defer p.looking.Store(false)
+	now, matches := time.Now(), acks.matches(term)
+	p.begin(term, now)
+	for _, name := range p.others {
+		if e := p.judge(name, matches[name], committed, now); e != nil {
+			p.tell(e)
+		}
+	}
+}
 
 // begin starts anew in another leadership. After a pause nothing is known of what went on meanwhile, as when
 // this process was frozen: the followers get their time again.

@@ -3,33 +3,46 @@ package raftnode
 import (
 	"context"
 	"io"
+	"sync"
 
 	"github.com/hashicorp/raft"
 )
 
-// filter hands raft what other nodes ask of it, in order, but for snapshots that
+// rpcFilter stands between the other nodes and raft: it hands raft their requests, one after the
+// other, and changes or answers those that raft would take wrongly.
+type rpcFilter struct {
+	requests  chan raft.RPC // for raft
+	log       *parallelLog
+	raft      *raft.Raft // set before run and acceptAppends
+	snapshots raft.SnapshotStore
+	// installing is held while a snapshot is handed to raft, and while a request is judged by the newest one.
+	installing sync.Mutex
+	heartbeats heartbeats
+}
+
+// run hands raft what other nodes ask of it, in order, but for snapshots that
 // come too late.
 //
 // Raft installs whatever snapshot it is sent. One that a partition held up while
 // the leader sent another, or one whose acknowledgement was lost, so takes the
 // state machine back to what it was, until raft has applied the rest again.
 // The leader is told what is true: this node has all that the snapshot stands for.
-func (t *transport) filter(ctx context.Context) error {
+func (f *rpcFilter) run(ctx context.Context, from <-chan raft.RPC) error {
 	for {
 		select {
-		case rpc := <-t.inner.Consumer():
+		case rpc := <-from:
 			req, ok := rpc.Command.(*raft.InstallSnapshotRequest)
 			if !ok {
-				t.pass(ctx, rpc)
+				f.pass(ctx, rpc)
 				continue
 			}
-			if t.install(ctx, rpc, req) {
+			if f.install(ctx, rpc, req) {
 				continue
 			}
 			// The rest of the connection can be read only after the snapshot's bytes.
 			_, err := io.Copy(io.Discard, rpc.Reader)
 			rpc.Respond(&raft.InstallSnapshotResponse{
-				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: t.raft.CurrentTerm(), Success: err == nil,
+				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: f.raft.CurrentTerm(), Success: err == nil,
 			}, err)
 		case <-ctx.Done():
 			return nil
@@ -38,30 +51,30 @@ func (t *transport) filter(ctx context.Context) error {
 }
 
 // install hands raft a snapshot, and reports whether it did: not one that is late.
-func (t *transport) install(ctx context.Context, rpc raft.RPC, req *raft.InstallSnapshotRequest) bool {
-	t.installing.Lock()
-	defer t.installing.Unlock()
-	if t.late(ctx, req) {
+func (f *rpcFilter) install(ctx context.Context, rpc raft.RPC, req *raft.InstallSnapshotRequest) bool {
+	f.installing.Lock()
+	defer f.installing.Unlock()
+	if f.late(ctx, req) {
 		return false
 	}
-	t.hand(ctx, rpc)
+	f.hand(ctx, rpc)
 	return true
 }
 
 // late reports whether raft has applied everything up to the snapshot's end.
 // One of an older term raft refuses itself.
-func (t *transport) late(ctx context.Context, req *raft.InstallSnapshotRequest) bool {
-	if t.raft.CurrentTerm() == 0 {
+func (f *rpcFilter) late(ctx context.Context, req *raft.InstallSnapshotRequest) bool {
+	if f.raft.CurrentTerm() == 0 {
 		return false
 	}
-	t.drain(ctx)
-	return req.Term >= t.raft.CurrentTerm() && req.LastLogIndex <= t.raft.AppliedIndex()
+	f.drain(ctx)
+	return req.Term >= f.raft.CurrentTerm() && req.LastLogIndex <= f.raft.AppliedIndex()
 }
 
 // drain returns when raft is through with all that it was handed. Raft takes a request when it
 // is through with the one before, and this one, which is of no term, it refuses.
-func (t *transport) drain(ctx context.Context) {
-	t.hand(ctx, raft.RPC{
+func (f *rpcFilter) drain(ctx context.Context) {
+	f.hand(ctx, raft.RPC{
 		Command:  &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}},
 		RespChan: make(chan raft.RPCResponse, 1),
 	})
@@ -74,43 +87,43 @@ func (t *transport) drain(ctx context.Context) {
 // be on the way to the disk still. Another leader's request can speak of such
 // entries alone as were appended here before that leader was elected, so
 // before the request came: to wait for what has been appended by now is enough.
-func (t *transport) pass(ctx context.Context, rpc raft.RPC) {
+func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
 	if !ok {
-		t.hand(ctx, rpc)
+		f.hand(ctx, rpc)
 		return
 	}
-	if err := t.log.settle(); err != nil {
+	if err := f.log.settle(); err != nil {
 		rpc.Respond(nil, err)
 		return
 	}
 	// What follows the request's entries in this log may be another leader's, and committed are the entries of this
 	// one (paper, figure 2, AppendEntries, step 5). Raft takes the end of the log for the end of the entries.
 	req.LeaderCommitIndex = min(req.LeaderCommitIndex, req.PrevLogEntry+uint64(len(req.Entries)))
-	if req.PrevLogEntry == 0 || t.log.reaches(req.PrevLogEntry) {
-		t.hand(ctx, rpc)
+	if req.PrevLogEntry == 0 || f.log.reaches(req.PrevLogEntry) {
+		f.hand(ctx, rpc)
 		return
 	}
-	t.installing.Lock() // the snapshot stays the newest that raft has installed until raft has the request
-	defer t.installing.Unlock()
-	t.drain(ctx)
-	if end, ok := t.snapshotEnd(); ok && followsBehindSnapshot {
+	f.installing.Lock() // the snapshot stays the newest that raft has installed until raft has the request
+	defer f.installing.Unlock()
+	f.drain(ctx)
+	if end, ok := f.snapshotEnd(); ok && followsBehindSnapshot {
 		afterSnapshot(req, end)
 	}
-	t.hand(ctx, rpc)
+	f.hand(ctx, rpc)
 }
 
-func (t *transport) hand(ctx context.Context, rpc raft.RPC) {
+func (f *rpcFilter) hand(ctx context.Context, rpc raft.RPC) {
 	select {
-	case t.requests <- rpc:
+	case f.requests <- rpc:
 	case <-ctx.Done():
 	}
 }
 
 // snapshotEnd is where the newest snapshot ends, if the state machine has all that it stands for.
-func (t *transport) snapshotEnd() (index uint64, ok bool) {
-	stored, err := t.snapshots.List()
-	if err != nil || len(stored) == 0 || stored[0].Index > t.raft.AppliedIndex() {
+func (f *rpcFilter) snapshotEnd() (index uint64, ok bool) {
+	stored, err := f.snapshots.List()
+	if err != nil || len(stored) == 0 || stored[0].Index > f.raft.AppliedIndex() {
 		return 0, false
 	}
 	return stored[0].Index, true

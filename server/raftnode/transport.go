@@ -3,7 +3,6 @@ package raftnode
 import (
 	"errors"
 	"io"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -11,27 +10,19 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// transport is raft's, with an eye on what the other nodes acknowledge.
+// transport is raft's, as it sends: it notes what the other nodes acknowledge. What it receives goes
+// through filter.
 type transport struct {
 	inner    *raft.NetworkTransport
-	appender *appender     // in its place for AppendEntries
-	requests chan raft.RPC // for raft, see relay
+	appender *appender // in its place for AppendEntries
+	filter   *rpcFilter
 	acks     *acks
 	log      *parallelLog
-	raft     *raft.Raft // set before relay and acceptAppends run
-	// snapshots are raft's. installing is held while a request is judged by them.
-	snapshots  raft.SnapshotStore
-	installing sync.Mutex
 	// leads reports whether this node still leads term: only then is it worth
 	// sending to a node that cannot be reached again.
 	leads    atomic.Value // func(term uint64) bool
 	election time.Duration
 	stopped  <-chan struct{}
-
-	heartbeat atomic.Pointer[func(raft.RPC)] // handles a heartbeat
-	// handling is held by heartbeats that are being handled, and for good once there may be none.
-	handling sync.RWMutex
-	closed   bool
 }
 
 var (
@@ -73,7 +64,7 @@ func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, re
 	heartbeat := isHeartbeat(args)
 	for {
 		var round uint64
-		err := again(func() error {
+		err := retryStale(func() error {
 			round = t.acks.sending()
 			return t.appender.call(id, args, resp)
 		})
@@ -118,10 +109,10 @@ func (t *transport) pause(term uint64) bool {
 	}
 }
 
-// again makes a call again that fails on a connection of which the other end is gone.
-// Raft keeps connections, and finds out only when it uses one that the other
-// node has restarted since. That costs it a vote, and the cluster an election timeout.
-func again(call func() error) error {
+// retryStale repeats a call that failed on a connection whose other end is gone.
+// Raft keeps connections, and a node that restarted has closed them. Without a second attempt raft
+// counts a vote as refused, and the cluster waits for the next election.
+func retryStale(call func() error) error {
 	for range connsPerPeer {
 		err := call()
 		if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
@@ -147,11 +138,11 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 }
 
 func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	return again(func() error { return t.inner.RequestVote(id, target, args, resp) })
+	return retryStale(func() error { return t.inner.RequestVote(id, target, args, resp) })
 }
 
 func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	return again(func() error { return t.inner.RequestPreVote(id, target, args, resp) })
+	return retryStale(func() error { return t.inner.RequestPreVote(id, target, args, resp) })
 }
 
 // TimeoutNow asks a node to have itself elected. It does not wait longer than an
@@ -160,7 +151,7 @@ func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, 
 func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
 	asked := make(chan error, 1)
 	go func() {
-		asked <- again(func() error { return t.inner.TimeoutNow(id, target, args, &raft.TimeoutNowResponse{}) })
+		asked <- retryStale(func() error { return t.inner.TimeoutNow(id, target, args, &raft.TimeoutNowResponse{}) })
 	}()
 	timer := time.NewTimer(t.election)
 	defer timer.Stop()
@@ -172,33 +163,23 @@ func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args
 	}
 }
 
-// SetHeartbeatHandler lets heartbeats be handled until the transport is closed.
-// Raft handles them on the connections' goroutines, and does not wait for these
-// when it is shut down: one of them could write to a store that is closed, and panic.
-func (t *transport) SetHeartbeatHandler(f func(raft.RPC)) {
-	handler := func(rpc raft.RPC) {
-		t.handling.RLock()
-		defer t.handling.RUnlock()
-		if t.closed {
-			rpc.Respond(nil, raft.ErrTransportShutdown)
-			return
-		}
-		f(rpc)
-	}
-	t.heartbeat.Store(&handler)
+// nominate has a node elected.
+func (t *transport) nominate(name string) error {
+	id := raft.ServerID(name)
+	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
+	return t.TimeoutNow(id, "", req, &raft.TimeoutNowResponse{})
 }
 
 // Close ends all connections. No heartbeat is handled any more when it returns.
 func (t *transport) Close() error {
 	err := t.inner.Close()
 	t.appender.close()
-	t.handling.Lock()
-	defer t.handling.Unlock()
-	t.closed = true
+	t.filter.heartbeats.close()
 	return err
 }
 
-func (t *transport) Consumer() <-chan raft.RPC              { return t.requests }
+func (t *transport) SetHeartbeatHandler(f func(raft.RPC))   { t.filter.heartbeats.handler.Store(&f) }
+func (t *transport) Consumer() <-chan raft.RPC              { return t.filter.requests }
 func (t *transport) LocalAddr() raft.ServerAddress          { return t.inner.LocalAddr() }
 func (t *transport) DecodePeer(b []byte) raft.ServerAddress { return t.inner.DecodePeer(b) }
 func (t *transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte {

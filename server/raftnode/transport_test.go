@@ -41,7 +41,7 @@ func (a memberStub) DialContext(context.Context, string) (net.Conn, error) {
 func newLeaderTransport(log *parallelLog, answer func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse) *transport {
 	return &transport{
 		appender: newAppender(memberStub{answer: answer}, provider{"n2": "n2"}),
-		acks:     newAcks("n1", map[string]string{"n1": "", "n2": "", "n3": ""}),
+		acks:     newAcks(&Config{Name: "n1", InitialCluster: map[string]string{"n1": "", "n2": "", "n3": ""}}),
 		log:      log,
 	}
 }

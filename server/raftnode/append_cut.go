@@ -1,0 +1,54 @@
+package raftnode
+
+import (
+	"slices"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/peer/wire"
+)
+
+const (
+	// maxAppendFrame bounds a request that is received: a leader of an earlier release sends as many entries as raft
+	// gives it, each of the largest batch. No room is made for what has not come yet.
+	maxAppendFrame = maxAppend * (maxEntry + wire.Step)
+	// maxEntry is about what the largest entry of any release takes: one batch.
+	maxEntry = 32 << 20
+	// appendGather is where gathering of entries into one request stops. A larger entry goes alone.
+	appendGather = 8 << 20
+)
+
+// cutAppend returns the request that is sent for args, and what remains of args after it, nil if that is nothing.
+//
+// Raft gives up to 32 entries at a time, which may be a gigabyte: over a slow link such a request never got
+// through, and each attempt began at its beginning. Both requests are as raft would have made them, had it been asked for
+// fewer entries: the second says that it follows the last entry of the first. The first is whole: what log had given
+// raft without its data is loaded, and the first entry of the second, whose size decides, at most.
+func cutAppend(args *raft.AppendEntriesRequest, log *parallelLog) (piece, rest *raft.AppendEntriesRequest, err error) {
+	piece = args // raft's own stays as it is
+	size := 0
+	for i, given := range args.Entries {
+		e, err := log.whole(given)
+		if err != nil {
+			return nil, nil, err
+		}
+		if e != given && piece == args {
+			own := *args
+			own.Entries = slices.Clone(args.Entries)
+			piece = &own
+		}
+		if e != given {
+			piece.Entries[i] = e
+		}
+		if size += len(e.Data) + len(e.Extensions); size <= appendGather || i == 0 {
+			continue
+		}
+		first, others := *piece, *piece
+		last := args.Entries[i-1]
+		// Whoever has the others must not keep those that were sent.
+		first.Entries, others.Entries = piece.Entries[:i], slices.Clone(piece.Entries[i:])
+		others.PrevLogEntry, others.PrevLogTerm = last.Index, last.Term
+		return &first, &others, nil
+	}
+	return piece, nil, nil
+}

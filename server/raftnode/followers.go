@@ -1,0 +1,56 @@
+package raftnode
+
+import (
+	"net"
+	"time"
+)
+
+// BeginRound starts a leadership check of term. The result is done when a majority has confirmed that this
+// node led term after the call began. All that was acknowledged to a client before is committed up to index.
+func (n *Node) BeginRound(term uint64) (confirmed *Acknowledgement, index uint64) {
+	confirmed = n.acks.beginRound(term)
+	index = n.raft.CommitIndex()
+	// VerifyLeader has raft send heartbeats at once. Its future is not looked at: it is
+	// content with less than we are, and can stay without an answer.
+	n.raft.VerifyLeader()
+	return confirmed, index
+}
+
+// AwaitMatch waits until so many other nodes have what is committed now on their disks, as this node, the leader of
+// term, knows.
+func (n *Node) AwaitMatch(term uint64, nodes int) *Acknowledgement {
+	return n.acks.awaitMatch(term, n.raft.CommitIndex(), min(nodes, len(n.acks.peers)))
+}
+
+// Quorum returns how many nodes make a majority with one more.
+func (n *Node) Quorum() int { return n.config.quorum() }
+
+// Heard returns how far a node's log agrees with this leader's, and when the node last acknowledged something, if
+// that was in term and not before since.
+func (n *Node) Heard(name string, term uint64, since time.Time) (match uint64, at time.Time, ok bool) {
+	ack, ok := n.acks.heardSince(name, term, since)
+	return ack.match, ack.heard, ok
+}
+
+// Look compares the followers' logs with what is committed, and tells what has changed. It is
+// called once a second, or more often, while this node leads term.
+func (n *Node) Look(term uint64) { n.progress.look(term, n.raft.CommitIndex(), n.acks) }
+
+// Stalled returns where the log of a follower stands still, and since when, if that was told in
+// this leadership.
+func (n *Node) Stalled(name string, term uint64) (at uint64, since time.Time, ok bool) {
+	l, ok := n.progress.stalled(name, term)
+	return l.at, l.since, ok && n.acks.matches(term)[name] == l.at
+}
+
+// Refused is told that leader's port refused a connection.
+func (n *Node) Refused(leader string) { n.failover.refused(leader) }
+
+// Reached is told that leader was reached.
+func (n *Node) Reached(leader string) { n.failover.reached(leader) }
+
+// AnswerProposal takes part in another node's question, whether the leader's process is gone. The
+// frame is the first that came over conn, and begins with [ProposalKind].
+func (n *Node) AnswerProposal(conn net.Conn, frame []byte) error {
+	return n.failover.answer(conn, frame)
+}
