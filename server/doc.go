@@ -2,10 +2,12 @@
 // replica of the state machine (server/replica), the port between nodes
 // (server/peer) and the disk (server/store).
 //
-//	clients ─► frontend ─► replica ─► raft ─► fsm.Machine
-//	                          │  ▲      │
-//	                          ▼  │      ▼
-//	                         peer      store
+//	clients ─► frontend ─► replica ──► fsm.Machine
+//	                          │
+//	                       raftnode    raft, with what is around it
+//	                        │    │
+//	                        ▼    ▼
+//	                      peer  store  handed down as interfaces
 //
 // It promises:
 //   - New returns a node that owns its ports and its folder, or one clear error and nothing half-started;

@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -121,6 +122,38 @@ func TestRedconOnlyEncodes(t *testing.T) {
 			}
 			return true
 		})
+	}
+}
+
+// rooms lists, for packages of the server, which others of the server they may import. The rest gets
+// what it needs as functions and interfaces.
+var rooms = map[string][]string{
+	"server/peer":      {"server/peer/wire"},
+	"server/peer/wire": {},
+	"server/store":     {"server/store/"},
+	"server/raftnode":  {"server/peer/wire"},
+	"server/forward":   {"server/peer/wire"},
+	"server/replica":   {"server/raftnode", "server/forward", "server/peer/wire"},
+	"server/frontend":  {"server/replica"},
+}
+
+func TestServerArrows(t *testing.T) {
+	for _, s := range sources(t) {
+		dir := path.Dir(s.path)
+		allowed, ok := rooms[dir]
+		if s.test() || !ok {
+			continue
+		}
+		for _, imported := range s.imports() {
+			to, ours := strings.CutPrefix(imported, module)
+			below := slices.ContainsFunc(allowed, func(a string) bool { return to == a || strings.HasSuffix(a, "/") && strings.HasPrefix(to, a) })
+			if ours && strings.HasPrefix(to, "server/") && !below {
+				t.Errorf("%s imports %s: %s may import only %v of the server; hand it the function it needs", s.path, imported, dir, allowed)
+			}
+			if dir == "server/raftnode" && strings.HasPrefix(to, "fsm") {
+				t.Errorf("%s imports %s: raft does not know what is in an entry", s.path, imported)
+			}
+		}
 	}
 }
 

@@ -49,8 +49,14 @@ func (n *Node) Refused(leader string) { n.failover.refused(leader) }
 // Reached is told that leader was reached.
 func (n *Node) Reached(leader string) { n.failover.reached(leader) }
 
-// AnswerProposal takes part in another node's question, whether the leader's process is gone. The
-// frame is the first that came over conn, and begins with [ProposalKind].
-func (n *Node) AnswerProposal(conn net.Conn, frame []byte) error {
-	return n.failover.answer(conn, frame)
+// AnswerProposal takes part in another node's question, whether the leader's process is gone. It
+// reports whether frame, the first that came over conn, is such a question.
+func (n *Node) AnswerProposal(conn net.Conn, frame []byte) bool {
+	if !isProposal(frame) {
+		return false
+	}
+	if err := n.failover.answer(conn, frame); err != nil {
+		n.config.Logger.Debug("answer proposal", "error", err)
+	}
+	return true
 }

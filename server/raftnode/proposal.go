@@ -17,8 +17,7 @@ import (
 //	question  kind, version, bytes name, length of log, bytes leader, term, whether to nominate
 //	answer    kind, whether that node agrees, length of its log, how much of it is applied
 const (
-	// ProposalKind is the first byte of either message.
-	ProposalKind    = 'b'
+	proposalKind    = 'b'
 	proposalVersion = 2
 )
 
@@ -31,7 +30,7 @@ type proposal struct {
 }
 
 func (p proposal) append(dst []byte) []byte {
-	dst = binary.AppendUvarint(append(dst, ProposalKind), proposalVersion)
+	dst = binary.AppendUvarint(append(dst, proposalKind), proposalVersion)
 	dst = binary.AppendUvarint(wire.AppendBytes(dst, p.name), p.length)
 	dst = binary.AppendUvarint(wire.AppendBytes(dst, p.leader), p.term)
 	if p.nominate {
@@ -39,6 +38,8 @@ func (p proposal) append(dst []byte) []byte {
 	}
 	return append(dst, 0)
 }
+
+func isProposal(frame []byte) bool { return len(frame) > 0 && frame[0] == proposalKind }
 
 // send asks one node.
 func (f *fastFailover) send(ctx context.Context, name string, p proposal) (c candidate, agrees bool, err error) {
@@ -57,7 +58,7 @@ func (f *fastFailover) send(ctx context.Context, name string, p proposal) (c can
 		return c, false, err
 	}
 	in := wire.Fields[string]{Rest: string(frame)}
-	if !in.More() || in.Kind() != ProposalKind {
+	if !in.More() || in.Kind() != proposalKind {
 		return c, false, fmt.Errorf("%w: answer to a proposal", wire.ErrCorrupt)
 	}
 	agrees = in.Number() == 1
@@ -81,7 +82,7 @@ func (f *fastFailover) answer(conn net.Conn, frame []byte) error {
 	case version != proposalVersion || !f.fromOther(conn, p.name):
 		return fmt.Errorf("proposal of %q, version %d: not taken", p.name, version)
 	}
-	reply := append(make([]byte, wire.Head), ProposalKind, 0)
+	reply := append(make([]byte, wire.Head), proposalKind, 0)
 	if dead := f.vacant(); dead == p.deadLeader && dead != (deadLeader{}) {
 		reply[len(reply)-1] = 1
 		if p.nominate {

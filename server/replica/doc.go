@@ -15,8 +15,8 @@
 //   - no reply becomes bytes before its size is known, and on the way between two nodes a
 //     small one does not wait for a large one.
 //
-// It does not know what a command means (package fsm), nor how clients speak
-// (server/frontend), nor where connections between nodes and disks come from: these
+// It does not know what a command means (package fsm), how clients speak
+// (server/frontend), what raft needs (server/raftnode), nor where connections between nodes and disks come from: these
 // are values in [Config].
 //
 // # The way of a batch
@@ -36,10 +36,8 @@
 //
 // # Goroutines
 //
-// Run starts all but raft's and the log's, each once, and ends them with its context.
+// Run starts all but some of raftnode's, each once, and ends them with its context.
 //
-//	transport.acceptAppends  takes other nodes' entries and heartbeats; one more per connection
-//	transport.relay  hands raft what else other nodes ask of it
 //	leadership.run         turns the node with raft: serves, follows, waits
 //	proposer.run     makes log entries while this node leads
 //	rounds.run       leadership checks for reads
@@ -48,10 +46,7 @@
 //	link.run         connects to the leader, and sends; one more per connection listens
 //	inbox.run        accepts links; three more per link listen, send, and answer reads;
 //	                 one more per open WAIT
-//	succession.run   asks around when the leader's process is gone; one more per node asked
-//	state.cutLog     snapshots of large entries
-//	parallelLog.write   brings what a leader appended to its disk; ends when all is there
-//	raft             its own; one of them calls state.ApplyBatch, Snapshot and Restore
+//	raftnode         its own, see there; one of them calls state
 //
 // # Lock order
 //
@@ -62,7 +57,7 @@
 //	link.mu ─► session.mu
 //	        └► table.mu
 //
-// All others (inbound, acks, parallelLog, rounds, watermark, gate, clock, addresses, health, succession, progress) are
+// All others (inbound, rounds, watermark, gate, clock, addresses, health, and raftnode's) are
 // leaves: nothing is locked, called or waited for under them. Events are told
 // without any lock held.
 //

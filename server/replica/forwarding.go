@@ -9,7 +9,6 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/peer/wire"
-	"github.com/holdfast/holdfast/server/raftnode"
 )
 
 // What package forward is handed of this node.
@@ -52,7 +51,7 @@ func newFromFollowers(r *Replica) *forward.Queue {
 	return forward.NewQueue(forward.QueueConfig{
 		Self:     r.identity(),
 		Listener: r.config.Peers.Forward,
-		Other:    r.answerProposal,
+		Other:    func(conn net.Conn, frame []byte) bool { return r.node.AnswerProposal(conn, frame) },
 		Member:   r.authentic,
 		Met:      r.addresses.set,
 		Beacon:   r.beacon,
@@ -71,17 +70,6 @@ func newFromFollowers(r *Replica) *forward.Queue {
 		Followers:      len(r.config.InitialCluster) - 1,
 		Logger:         r.config.Logger,
 	})
-}
-
-// answerProposal answers a node that asks who else sees the leader's process gone.
-func (r *Replica) answerProposal(conn net.Conn, frame []byte) bool {
-	if len(frame) == 0 || frame[0] != raftnode.ProposalKind {
-		return false
-	}
-	if err := r.node.AnswerProposal(conn, frame); err != nil {
-		r.config.Logger.Debug("answer proposal", "error", err)
-	}
-	return true
 }
 
 // authentic reports whether conn comes from the other member of that name.
