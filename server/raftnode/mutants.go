@@ -2,6 +2,8 @@
 
 package raftnode
 
-// followsBehindSnapshot is whether entries that a snapshot stands for count as agreed. The partition tests build a
-// server in which they do not, and must find out: see jepsen/README.md.
+// The partition tests build servers that are wrong on purpose, and must notice (jepsen/README.md). Such a
+// server has the switch of mutants_on.go.
+
+// followsBehindSnapshot is whether entries that a snapshot stands for count as agreed.
 const followsBehindSnapshot = true

@@ -2,5 +2,5 @@
 
 package raftnode
 
-// followsBehindSnapshot is false: a server that is wrong on purpose, for the partition tests.
+// followsBehindSnapshot is off: see mutants.go.
 const followsBehindSnapshot = false

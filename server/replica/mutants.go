@@ -1,14 +1,14 @@
-//go:build !mutant_stale_read && !mutant_early_ack && !mutant_wall_lease
+//go:build !mutant_early_ack && !mutant_stale_read && !mutant_wall_lease
 
 package replica
 
-// The partition tests build servers in which one of these is the other way round, and must find the fault: see
-// jepsen/README.md.
+// The partition tests build servers that are wrong on purpose, and must notice (jepsen/README.md). Such a
+// server has the switches of mutants_on.go.
 const (
-	// confirmsLeadership is whether a read waits until a majority has confirmed the leader.
-	confirmsLeadership = true
 	// answersBeforeCommit is whether a command is applied and answered when it is given to raft.
 	answersBeforeCommit = false
+	// confirmsLeadership is whether a read waits until a majority has confirmed the leader.
+	confirmsLeadership = true
 	// leasesByWallClock is whether leases run by the time of day.
 	leasesByWallClock = false
 )
