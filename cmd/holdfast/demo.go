@@ -29,8 +29,8 @@ type demoOwn struct {
 
 func newDemoOwn() *demoOwn { return &demoOwn{port: 6379} }
 
-// demoFlags takes the flags of serve, but for those that the demo decides for each node, and
-// those that its own requests to the nodes cannot heed.
+// demoFlags takes the flags of serve, except the flags that the demo sets for each node, and TLS,
+// which its own requests to the nodes do not speak.
 func demoFlags(own *demoOwn) flagSet {
 	const perNode, inClear = "the demo chooses it for each node", "the demo speaks to its nodes without TLS: use holdfast serve"
 	return flagSet{
@@ -53,7 +53,7 @@ func demoFlags(own *demoOwn) flagSet {
 	}
 }
 
-// share is what each node gets of a percentage, as all of them are on one machine.
+// share divides a percentage of the machine's memory among the nodes.
 func share(percentage string) ownDefault {
 	percent, _ := strconv.Atoi(strings.TrimSuffix(percentage, "%"))
 	each := strconv.Itoa(percent/demoNodes) + "%"
@@ -150,7 +150,7 @@ func demoConfigs(c server.Config, port int) []server.Config {
 	return configs
 }
 
-// checkDemoNode finds what is wrong before three processes say it three times.
+// checkDemoNode finds mistakes before three processes report them three times.
 func checkDemoNode(c server.Config) error {
 	if err := c.Validate(); err != nil {
 		return usageError{err}
@@ -175,8 +175,8 @@ func free(addr string) error {
 	return ln.Close()
 }
 
-// nodeEnvironment is this process's environment with c in it, and nothing else of Holdfast's. Secrets
-// are safer there than among a process's arguments, which every user of the machine can read.
+// nodeEnvironment is the environment of this process with c as its only variables of Holdfast. An
+// environment hides secrets from other users of the machine, arguments do not.
 func nodeEnvironment(c server.Config) []string {
 	defaults := server.DefaultConfig()
 	rows, defaultRows := options(&c), options(&defaults)
@@ -221,7 +221,7 @@ func (d *cluster) run(ctx context.Context, stdin io.Reader) error {
 	return d.watch(ctx, lines(stdin))
 }
 
-// stop ends what still runs, gracefully first, and removes the data unless it is to be kept.
+// stop ends the nodes that run, gracefully if they can, and removes the data folder unless the user keeps it.
 func (d *cluster) stop() {
 	for _, p := range d.nodes {
 		p.terminate()

@@ -15,7 +15,7 @@ type process struct {
 	exe        string
 	env        []string
 	log        string        // file that gets what it writes
-	grace      time.Duration // how long it may take to end when asked
+	grace      time.Duration // how long it may take to end after SIGTERM
 
 	*life        // the present one, or the last; nil before the first
 	logEnd int64 // where the log ended before it
@@ -63,7 +63,7 @@ func (p *process) openLog() (*os.File, error) {
 	return log, nil
 }
 
-// said is what the process wrote to its log since it was started.
+// said is what the process wrote to its log since its last start.
 func (p *process) said() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil || int64(len(text)) < p.logEnd {
@@ -102,7 +102,7 @@ func (p *process) terminate() {
 	}
 }
 
-// await waits for the end of a process that was asked to, and ends one that does not heed it.
+// await waits for the end of a process after terminate, and kills the process when its grace is over.
 func (p *process) await() {
 	if p.life == nil {
 		return

@@ -31,8 +31,8 @@ func (d *cluster) waitServing(ctx context.Context) error {
 	return nil
 }
 
-// awaitLeader asks the nodes that live until one of them answers a linearizable read and names a
-// leader that lives. It gives up when too few live.
+// awaitLeader asks the living nodes until one of them answers a linearizable read and names a
+// living leader. When no majority lives awaitLeader gives up.
 func (d *cluster) awaitLeader(ctx context.Context) (*process, error) {
 	for {
 		if len(d.living()) <= len(d.nodes)/2 {

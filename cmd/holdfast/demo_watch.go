@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// failoverLimit bounds how long the demo looks for a new leader before it says that there is none.
+// failoverLimit is how long the demo looks for a new leader.
 const failoverLimit = 10 * time.Second
 
-// lines yields every line of r; it closes at the end. The goroutine lives until r ends, as stdin does
-// with the process.
+// lines sends once for every line of r, and closes the channel at r's end. The goroutine ends with
+// r, and stdin ends with the process.
 func lines(r io.Reader) <-chan struct{} {
 	entered := make(chan struct{})
 	go func() {
@@ -26,8 +26,8 @@ func lines(r io.Reader) <-chan struct{} {
 	return entered
 }
 
-// watch tells of nodes that die, starts them again at every line entered, and returns when ctx ends, or
-// when none is left and none can be asked for.
+// watch reports the end of each node, and starts dead nodes again at every line entered. It returns
+// when ctx ends, or when all nodes are dead and stdin has ended.
 func (d *cluster) watch(ctx context.Context, entered <-chan struct{}) error {
 	ended := make(chan death)
 	for _, p := range d.nodes {
@@ -65,7 +65,7 @@ type death struct {
 	life    *life
 }
 
-// tell sends e once it has come about.
+// tell sends e when the life has ended.
 func (e death) tell(ctx context.Context, ended chan<- death) {
 	select {
 	case <-e.life.done:
@@ -78,7 +78,7 @@ func (e death) tell(ctx context.Context, ended chan<- death) {
 	}
 }
 
-// gone says what became of the cluster when p ended.
+// gone reports the end of p, and which node leads now.
 func (d *cluster) gone(ctx context.Context, p *process) {
 	begin := time.Now()
 	led := d.leader
@@ -100,7 +100,7 @@ func (d *cluster) gone(ctx context.Context, p *process) {
 	}
 }
 
-// bringBack starts every node that has ended, and returns those that it started.
+// bringBack starts every node that has ended, and returns the nodes it started.
 func (d *cluster) bringBack(ctx context.Context) []*process {
 	begin := time.Now()
 	var started []*process

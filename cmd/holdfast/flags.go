@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast/holdfast/server"
 )
 
-// option is a row of the table from which flags, environment variables and
-// their documentation derive. A row with nothing but a heading begins a group.
+// option is a row of the table from which flags, environment variables and their documentation
+// derive. A row with only a heading begins a group.
 type option struct {
 	heading string
 	name    string // --name, HOLDFAST_NAME
@@ -22,8 +22,8 @@ type option struct {
 	debug   bool   // only for tests: not in the documents
 }
 
-// options binds the rows to c. The order is the order of the documentation: what an operator
-// decides for every node comes first, what hardly any operator changes comes last.
+// options binds the rows to c, in the order of the documentation: first the settings of every
+// operator, last the settings that hardly any operator changes.
 func options(c *server.Config) []option {
 	return []option{
 		{heading: "The node"},
@@ -87,10 +87,10 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// flagSet is what one command takes.
+// flagSet says which flags one command takes.
 type flagSet struct {
 	command  string
-	own      []option              // flags of the command alone, which no environment variable gives
+	own      []option              // the command's own flags, which have no environment variable
 	refused  map[string]string     // rows of the table that the command cannot heed, with the reason
 	defaults map[string]ownDefault // rows of the table that have another default for the command
 }
@@ -98,7 +98,7 @@ type flagSet struct {
 // ownDefault is a command's own default of a flag, and how it is shown.
 type ownDefault struct{ value, shown string }
 
-// parse makes the Config from defaults, then environment, then flags. When help is asked for it
+// parse makes the Config from defaults, then environment, then flags. When args ask for help, parse
 // prints the flags and returns flag.ErrHelp.
 func (f flagSet) parse(args []string, stdout io.Writer) (server.Config, error) {
 	c := server.DefaultConfig()

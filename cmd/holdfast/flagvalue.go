@@ -58,8 +58,8 @@ func (v flagValue) Set(s string) error {
 	return err
 }
 
-// refusedValue stands for a flag that the command cannot heed: taking it and doing nothing would
-// let an operator believe that it has an effect.
+// refusedValue is a flag that has no effect for the command. The command refuses the flag, else an
+// operator would believe in an effect.
 type refusedValue struct {
 	flag.Value
 	why string
@@ -67,7 +67,7 @@ type refusedValue struct {
 
 func (v refusedValue) Set(string) error { return errors.New(v.why) }
 
-// IsBoolFlag refuses --insecure as it is written where it is taken.
+// IsBoolFlag allows --insecure without a value, so that the refusal names the flag.
 func (v refusedValue) IsBoolFlag() bool {
 	b, ok := v.Value.(interface{ IsBoolFlag() bool })
 	return ok && b.IsBoolFlag()

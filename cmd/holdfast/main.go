@@ -80,7 +80,7 @@ usage: holdfast command [flags]
   help       print this, or the flags of a command: 'help serve'
 `
 
-// help prints the usage, or what the command named says of itself.
+// help prints the usage, or the flags of the command that args name.
 func help(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 || wantsHelp(args) {
 		_, err := io.WriteString(stdout, usage)

@@ -25,7 +25,7 @@ func main() {
 	}
 }
 
-// run finds the Markdown files below root that are wrapped otherwise, and mends them if asked to.
+// run lists the Markdown files below root that are not wrapped, and wraps them if write is set.
 func run(root string, write bool) (differ []string, err error) {
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {

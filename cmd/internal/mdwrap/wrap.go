@@ -11,17 +11,17 @@ const width = 120
 
 var (
 	listItem = regexp.MustCompile(`^\s*(?:[-*+]|\d{1,3}[.)])\s+`)
-	// verbatim is a line that stands for itself: heading, table, comment, quotation, rule, link definition.
+	// verbatim is a line that is never joined with others: heading, table, comment, quotation, rule, link definition.
 	verbatim = regexp.MustCompile(`^\s*(?:#{1,6}\s|\||<|>|(?:-{3,}|\*{3,}|={3,})\s*$|\[[^\]]+\]:)`)
 	// section begins a part that a tool writes, up to the same comment with a slash.
 	section = regexp.MustCompile(`^<!-- (\w+) -->$`)
 	fence   = regexp.MustCompile("^\\s*(?:```|~~~)")
-	// meansMore is a word that must not begin a line, where it would begin a list, a heading or a quotation.
+	// meansMore is a word that would begin a list, a heading or a quotation at the start of a line.
 	meansMore = regexp.MustCompile(`^(?:[-*+>]|#{1,6}|\d{1,3}[.)]|[-=*]{3,})$|^[|<]`)
 )
 
-// wrap breaks the prose of a Markdown text anew: paragraphs and list items. Code, tables, headings,
-// what a tool writes and what else lives by its lines stays as it is.
+// wrap fills the paragraphs and list items of a Markdown text to the width. Code, tables, headings
+// and sections that a tool writes stay as they are.
 func wrap(text string) string {
 	var out []string
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
@@ -94,8 +94,7 @@ func paragraph(lines []string, marker string) []string {
 	return append(out, line)
 }
 
-// words splits text where a line may end: not inside of code, and not before a word that
-// would mean something else at the beginning of a line.
+// words splits text where a line may end: not inside code, and not before a word that means more.
 func words(text string) []string {
 	var words []string
 	glued := false
