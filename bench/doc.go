@@ -1,5 +1,5 @@
-// Command bench measures lock servers against each other. It knows Holdfast only by
-// its socket: of this module it imports package protocol and nothing else.
+// Command bench measures lock servers against each other. Holdfast is known only by
+// a socket: of this module bench imports package protocol and nothing else.
 //
 //	go run ./bench --targets redis=127.0.0.1:6379,holdfast=127.0.0.1:6380+127.0.0.1:6381
 //	go run ./bench --peers holdfast,redis-always --workloads uncontended,reads --rounds 3

@@ -17,14 +17,14 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/workload"
 )
 
-// subject is a target, and what can be done to its processes.
+// subject is a target, and what can be done to the target's processes.
 type subject struct {
 	target.Target
 	control  workload.Control
 	failover bool
 }
 
-// startSubjects makes the subjects of the run: peers that it starts, then targets that
+// startSubjects makes the subjects of the run: the peers, which are started here, then targets that
 // run already. stop ends what was started.
 func startSubjects(ctx context.Context, o options, result *report.Result, stderr io.Writer) (all []subject, stop func() error, err error) {
 	stop = func() error { return nil }
@@ -96,7 +96,7 @@ func (w planned) suits(s subject) bool {
 	return w.Suits(s.Target) && (s.failover || s.control == nil || !w.Failover)
 }
 
-// points are the points of a workload for one target.
+// points are the points of a workload for a target.
 func points(o options, w planned) []report.Point {
 	if w.Once {
 		return []report.Point{{Workload: w.Name}}
@@ -127,7 +127,7 @@ func points(o options, w planned) []report.Point {
 	return all
 }
 
-// runPoint measures once. A run that fails is part of the result, and does not end it.
+// runPoint measures once. A run that fails is part of the result, and does not end the others.
 func runPoint(ctx context.Context, o options, w workload.Workload, s subject, p report.Point, round int, stderr io.Writer) report.Run {
 	e := o.env
 	e.Target, e.Control, e.Connections, e.RatePerSecond = s.Target, s.control, p.Connections, p.RatePerSecond
@@ -151,7 +151,7 @@ func runPoint(ctx context.Context, o options, w workload.Workload, s subject, p 
 const prepareLimit = 30 * time.Second
 
 // prepare waits until all servers of a peer take part, as after an election that a busy machine brought
-// about, and starts them anew for a workload that needs it.
+// about, and starts them anew for a workload that needs that.
 func prepare(ctx context.Context, w workload.Workload, e workload.Env) error {
 	if e.Control == nil {
 		return nil

@@ -32,7 +32,7 @@ type options struct {
 	write       string
 }
 
-// planned is a workload, and the numbers of connections and the targets that it alone is run with; none: all of them.
+// planned is a workload, and the numbers of connections and the targets of that workload alone; none: all.
 type planned struct {
 	workload.Workload
 	connections []int

@@ -17,7 +17,7 @@ import (
 )
 
 // presets are flags that belong together; what is given beside --preset wins. The result of each is kept
-// under its name, so that --write finds it.
+// under its name, so that --write finds the run.
 var presets = map[string]map[string]string{
 	// The table of bench/RESULTS.md: 12 minutes, and once a few more to build etcd.
 	"table": {

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/workload"
 )
 
-// Request is one run.
+// Request is a run.
 type Request struct {
 	Workload      string         `json:"workload"`
 	Target        target.Target  `json:"target"`
@@ -29,7 +29,7 @@ type Request struct {
 	Sizes         workload.Sizes `json:"sizes"`
 }
 
-// Reply is what came of it.
+// Reply is what came of a run.
 type Reply struct {
 	Figures *workload.Figures `json:"figures,omitempty"`
 	Error   string            `json:"error,omitempty"`
@@ -64,7 +64,7 @@ func Run(ctx context.Context, w workload.Workload, e workload.Env) (*workload.Fi
 	return reply.Figures, nil
 }
 
-// Serve is a driver: it runs the one request that it reads from in. A run that fails is a
+// Serve is a driver: it runs the request that it reads from in. A run that fails is a
 // reply; the error is of the conversation.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	var r Request

@@ -1,5 +1,5 @@
-// Package fakeredis is a server for tests of the generator. It knows the commands that
-// the generator sends and nothing else; keys do not expire. A test can make it refuse.
+// Package fakeredis is a server for tests of the generator. The server knows the commands that
+// the generator sends and nothing else; keys do not expire. A test can make the server refuse.
 package fakeredis
 
 import (
@@ -40,7 +40,7 @@ func New(l net.Listener) *Server {
 	}
 }
 
-// Serve answers whoever connects until l is closed.
+// Serve answers all connections until l is closed.
 func (s *Server) Serve(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -198,7 +198,7 @@ func kind(source string) string {
 	return "release"
 }
 
-// evalsha knows a script by its number of arguments, once EVAL has brought it.
+// evalsha knows a script by the number of arguments, once EVAL has brought the script.
 func (s *Server) evalsha(words []string) protocol.Value {
 	script := "release"
 	if len(words) > 5 {

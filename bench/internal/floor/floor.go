@@ -1,5 +1,5 @@
 // Package floor measures what a disk and a loopback socket take by themselves: no
-// server with durable writes can answer faster than the sum of those on its path.
+// server with durable writes can answer faster than the sum of the waits on its path.
 package floor
 
 import (

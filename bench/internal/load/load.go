@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Op is one operation of one worker: a pair of acquire and release, say. It began
+// Op is an operation of a worker: a pair of acquire and release, say. The operation began
 // at start, as far as latencies are concerned, and tells r of its steps.
 type Op func(ctx context.Context, start time.Time, r *Recorder) error
 
@@ -16,7 +16,7 @@ type Config struct {
 	Warmup  time.Duration
 	Measure time.Duration
 	// RatePerSecond is how many operations all workers together should begin; 0 is a
-	// closed loop: each begins the next when its last has ended.
+	// closed loop: each worker begins an operation when its last has ended.
 	RatePerSecond float64
 	// Begin and End are called when the window opens and closes; each may be nil.
 	Begin, End func()
@@ -84,8 +84,8 @@ func closed(ctx context.Context, op Op, r *Recorder) {
 	}
 }
 
-// open begins an operation at next and every interval, or as soon after as the last
-// one lets it: what is due is never dropped, its wait counts.
+// open begins an operation at next and every interval, or as soon after as the
+// operation before lets it: what is due is never dropped, and the wait counts.
 func open(ctx context.Context, op Op, r *Recorder, next time.Time, interval time.Duration) {
 	for ; next.Before(r.window.to); next = next.Add(interval) {
 		if !sleepUntil(ctx, next) {

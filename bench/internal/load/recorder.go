@@ -7,8 +7,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// shards is how many recorders the workers share. One for each would cost 200 KB a
-// step and worker; one for all would make them wait for each other.
+// shards is how many recorders the workers share. A recorder for each worker would cost 200 KB a
+// step and worker; a single recorder would make the workers wait for each other.
 const shards = 16
 
 // Latencies are kept in microseconds, to three digits.
@@ -21,13 +21,13 @@ const (
 // window is the time that is measured.
 type window struct {
 	from, to time.Time
-	// byStart: latencies are those of what began within, and not of what ended within.
+	// byStart: latencies count for what began within the window, and not for what ended within.
 	byStart bool
 }
 
 func (w window) has(at time.Time) bool { return !at.Before(w.from) && at.Before(w.to) }
 
-// Recorder takes down what happens. It is safe for many goroutines.
+// Recorder takes down what happens. A Recorder is safe for many goroutines.
 type Recorder struct {
 	window window
 	mu     sync.Mutex

@@ -6,7 +6,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Latency is the distribution of one step's latencies.
+// Latency is the distribution of a step's latencies.
 type Latency struct {
 	// Count is of the latencies; PerSecond of what was completed within the window.
 	Count      int64   `json:"count"`

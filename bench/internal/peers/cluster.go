@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/resp"
 )
 
-// Cluster is the servers of one peer. It is for one goroutine, but for pids.
+// Cluster is the servers of a peer, for one goroutine (but for pids).
 type Cluster struct {
 	dir     string
 	servers []*server
@@ -36,7 +36,7 @@ type server struct {
 	done    chan struct{} // closed when the process has ended
 }
 
-// add starts a server by the command that is made for its folder, where its output goes to.
+// add starts a server by the command that is made for the server's folder, which also gets the output.
 func (c *Cluster) add(name, addr string, command func(dir string) ([]string, error)) error {
 	dir := filepath.Join(c.dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -103,7 +103,7 @@ func (c *Cluster) addrs() []string {
 	return all
 }
 
-// pids are those of the processes that run now, sentinels included.
+// pids are the processes that run now, sentinels included.
 func (c *Cluster) pids() []int {
 	var all []int
 	for _, s := range c.servers {
@@ -130,7 +130,7 @@ func (c *Cluster) Kill(addr string) error {
 	return s.kill()
 }
 
-// Freeze stops a server, which keeps its connections; a frozen one can be killed.
+// Freeze stops a server, whose connections stay open; a frozen server can be killed.
 func (c *Cluster) Freeze(addr string) error {
 	s, err := c.at(addr)
 	if err != nil {
@@ -165,8 +165,8 @@ const (
 	askPause   = 50 * time.Millisecond
 )
 
-// Ready waits until one server is the master (all of them when they are independent)
-// and takes writes, and the others follow it.
+// Ready waits until one server is the master (all servers when they are independent)
+// and takes writes, and the others follow.
 func (c *Cluster) Ready(ctx context.Context) error {
 	for {
 		err := c.ready(ctx)
@@ -232,14 +232,14 @@ func (c *Cluster) logTails() string {
 	return b.String()
 }
 
-// freeAddrs are loopback addresses that nobody listens at.
+// freeAddrs are loopback addresses with ports that are not in use.
 func freeAddrs(n int) (addrs []string, err error) {
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}
-		// All are held until all are known, so that they differ.
+		// All are held until all are known, so that no two are alike.
 		defer l.Close()
 		addrs = append(addrs, l.Addr().String())
 	}

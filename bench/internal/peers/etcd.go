@@ -12,7 +12,7 @@ import (
 // etcdMembers is how many members there are.
 const etcdMembers = 3
 
-// etcd is three members with default settings, but for what they write of themselves. They
+// etcd is three members with default settings, but for what members write of themselves. They
 // sync every entry, as that is their default.
 func etcd(ctx context.Context, b *builder) error {
 	path, err := b.driver(ctx, "etcd")
@@ -49,7 +49,7 @@ func etcd(ctx context.Context, b *builder) error {
 	return nil
 }
 
-// etcdReady demands that all members follow one leader.
+// etcdReady demands that all members follow the same leader.
 func etcdReady(ctx context.Context, addrs []string) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/target"
 )
 
-// Row is one peer.
+// Row is a peer.
 type Row struct {
 	Name  string
 	About string
@@ -68,7 +68,7 @@ func Names() []string {
 type Options struct {
 	// Dir gets a folder that [Peers.Stop] removes.
 	Dir string
-	// Holdfast is a binary to use instead of building one.
+	// Holdfast is a binary to use; empty: build one.
 	Holdfast string
 }
 
@@ -92,7 +92,7 @@ type Peers struct {
 // startLimit is how long all servers of a peer may take to be ready.
 const startLimit = 30 * time.Second
 
-// Start starts the peers of these names. One that does not start is left out, and
+// Start starts the peers of these names. A peer that does not start is left out, and
 // [Peers.Skipped] says so: a table without etcd is better than none.
 func Start(ctx context.Context, names []string, o Options) (*Peers, error) {
 	dir, err := os.MkdirTemp(o.Dir, "peers-")
@@ -155,7 +155,7 @@ func (p *Peers) start(ctx context.Context, row Row, b *builder) (*Cluster, error
 	return c, nil
 }
 
-// Stop kills everything and removes what it stored.
+// Stop kills everything and removes what was stored.
 func (p *Peers) Stop() error {
 	var errs error
 	for _, c := range p.clusters {
@@ -189,7 +189,7 @@ func (b *builder) binary(ctx context.Context) (string, error) {
 }
 
 // driver builds the module under bench/ that brings a peer's client and, mostly, its server. What is
-// built stays in the user's cache, so that it is done once.
+// built stays in the user's cache, so that each driver is built once.
 func (b *builder) driver(ctx context.Context, name string) (string, error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
@@ -200,7 +200,8 @@ func (b *builder) driver(ctx context.Context, name string) (string, error) {
 		return "", fmt.Errorf("find a folder for what is built: %w", err)
 	}
 	out, source := filepath.Join(cache, "holdfast-bench", name), filepath.Join(root, "bench", name)
-	// A copy of go.mod, which the build may complete: it falls behind when the main module's dependencies change.
+	// A copy of go.mod, which the build may complete: the file falls behind when the main module's
+	// dependencies change.
 	modfile := out + ".mod"
 	if err := errors.Join(copyFile(filepath.Join(source, "go.mod"), modfile), copyFile(filepath.Join(source, "go.sum"), out+".sum")); err != nil {
 		return "", err

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// durable is what Redis must be told so that an acknowledged write is on its disk.
+// durable are the settings of Redis by which an acknowledged write is on the disk.
 var durable = []string{"--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "no"}
 
 // redisServer starts a redis-server.
@@ -60,7 +60,7 @@ func redisReplicated(_ context.Context, b *builder) error {
 	return nil
 }
 
-// sentinels is how many there are, and the majority of it that must agree.
+// sentinels is how many sentinels there are, and the majority that must agree.
 const (
 	sentinels = 3
 	quorum    = 2

@@ -3,7 +3,7 @@ package peers
 import "golang.org/x/sys/unix"
 
 // waitStopped returns when a child that was sent SIGSTOP has stopped: on a busy machine
-// its threads go on until one of them has seen the signal.
+// its threads go on until some thread has seen the signal.
 func waitStopped(pid int) error {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil)

@@ -14,13 +14,13 @@ import (
 
 const (
 	zookeeperServers = 3
-	// zookeeperJar is where Debian's package puts it; it names the others that it needs.
+	// zookeeperJar is where Debian's package puts the jar, which names the other jars.
 	zookeeperJar = "/usr/share/java/zookeeper.jar"
 )
 
 var errNoZooKeeper = errors.New("it needs java and Debian's package zookeeper (" + zookeeperJar + ")")
 
-// zookeeper is three servers with the settings of the manual's example. They sync every transaction,
+// zookeeper is three servers with the settings of the manual's example. The servers sync every transaction,
 // as that is their default.
 func zookeeper(ctx context.Context, b *builder) error {
 	java, err := exec.LookPath("java")
@@ -59,7 +59,7 @@ func zookeeper(ctx context.Context, b *builder) error {
 	return nil
 }
 
-// zookeeperReady demands one leader and that the others follow.
+// zookeeperReady demands a leader that the others follow.
 func zookeeperReady(ctx context.Context, addrs []string) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

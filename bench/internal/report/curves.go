@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/workload"
 )
 
-// Plot is a picture of one workload.
+// Plot is a picture of a workload.
 type Plot struct {
 	// Name ends the file's name.
 	Name  string
@@ -39,7 +39,7 @@ func (r *Result) measured(wl workload.Workload) bool {
 }
 
 // series are the names of what a workload took down over time, beside the time. What was never
-// above zero is left out: it was not known.
+// above zero is left out as not known.
 func (r *Result) series(wl workload.Workload) []string {
 	var names []string
 	for _, run := range r.Runs {
@@ -143,7 +143,7 @@ func (c curves) write(w io.Writer) error {
 	return err
 }
 
-// frame draws five lines up and, for a logarithmic scale, one a power of ten to the right.
+// frame draws five lines up and, for a logarithmic scale, a line for each power of ten to the right.
 func (c curves) frame(b *strings.Builder, maxX, maxY float64) {
 	opening(b, c.title)
 	for part := range 5 {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/workload"
 )
 
-// goal is one thing that Holdfast should be able to say of itself.
+// goal is a thing that Holdfast should be able to say.
 type goal struct {
 	aim string
 	// judge says what was measured, and whether that is enough; ok is false when nothing was.
@@ -21,7 +21,7 @@ type goal struct {
 // evidence is what goals are judged by: results of runs that belong together.
 type evidence []*Result
 
-// goals are the project's, in the order of its promises of speed.
+// goals are the project's, in the order of the promises of speed.
 func goals() []goal {
 	const one = "uncontended"
 	return []goal{
@@ -51,7 +51,7 @@ func goals() []goal {
 	}
 }
 
-// beside is what is shown after the goals: nobody set an aim for it.
+// beside is what is shown after the goals: there is no aim.
 func beside() []goal {
 	return []goal{{"failover by SIGSTOP of the leader, when nothing but silence tells", number("freeze", "median_ms", "%.0f ms", math.Inf(1))}}
 }
@@ -59,7 +59,7 @@ func beside() []goal {
 // nodes are the targets whose numbers are Holdfast's own, the first that was measured.
 var nodes = []string{"holdfast", "holdfast-debug"}
 
-// spread is the median of quotients, and how far they lie apart.
+// spread is the median of quotients, and how far the quotients lie apart.
 type spread struct{ median, low, high float64 }
 
 func spreadOf(all []float64) (spread, bool) {
@@ -78,7 +78,7 @@ func (s spread) String() string {
 	return fmt.Sprintf("%s × (%s to %s)", f(s.median), f(s.low), f(s.high))
 }
 
-// against says how a spread stands to an aim, where both sides of it were seen.
+// against says how a spread stands to an aim, where both sides were seen.
 func (s spread) against(aim float64) string {
 	if s.low < aim && aim < s.high {
 		return s.String() + ", not in every round alike"
@@ -151,7 +151,7 @@ func (e evidence) numbers(name, of string) map[string]float64 {
 	return all
 }
 
-// own takes Holdfast's number out, and writes the others beside it.
+// own takes Holdfast's number out, and writes the others next to it.
 func own(all map[string]float64, format string) (v float64, text string, ok bool) {
 	for _, name := range nodes {
 		if v, ok = all[name]; ok {
@@ -225,7 +225,7 @@ func lasting(e evidence) (string, bool, bool) {
 	return text, v >= 0.8, ok
 }
 
-// goalTable is every goal, what was measured, and whether it is met.
+// goalTable is every goal, what was measured, and whether the goal is met.
 func (e evidence) goalTable(b *strings.Builder) {
 	b.WriteString("\n| target | measured | |\n|---|---|---|\n")
 	for _, g := range goals() {

@@ -50,7 +50,7 @@ func (r *Result) head(b *strings.Builder) {
 	}
 }
 
-// notADisk is how fast nothing syncs that keeps what it is given, in microseconds.
+// notADisk is how fast nothing syncs that keeps what was written, in microseconds.
 const notADisk = 10
 
 // columns are the points of a workload without their target, in order.
@@ -66,7 +66,7 @@ func (r *Result) columns(wl workload.Workload) []Point {
 	return columns
 }
 
-// Title names a point beside its workload and target.
+// Title names a point without its workload and target.
 func (p Point) Title() string {
 	var title string
 	switch p.Connections {
@@ -199,7 +199,7 @@ func (r *Result) ratioCell(wl workload.Workload, p Point) string {
 	return strconv.FormatFloat(median(ratios), 'f', 2, 64)
 }
 
-// numbers writes a workload that has no steps: one column a number.
+// numbers writes a workload that has no steps: a column for each number.
 func (r *Result) numbers(b *strings.Builder, wl workload.Workload) {
 	var names []string
 	for _, t := range r.Targets {

@@ -23,7 +23,7 @@ type Machine struct {
 	Floors   floor.Floors `json:"floors"`
 }
 
-// Point is what a run was of; runs of one point differ in their round alone.
+// Point is what a run was of; runs of a point differ in their round alone.
 type Point struct {
 	Workload      string  `json:"workload"`
 	Target        string  `json:"target"`
@@ -42,7 +42,7 @@ type Run struct {
 	Failed string `json:"failed,omitempty"`
 }
 
-// Result is all of it.
+// Result is all runs.
 type Result struct {
 	Started time.Time       `json:"started"`
 	Command string          `json:"command"`
@@ -71,7 +71,7 @@ func (r *Result) at(p Point) map[int]*workload.Figures {
 	return rounds
 }
 
-// median is the figures of a point; nil when it has none.
+// median is the figures of a point; nil without any.
 func (r *Result) median(p Point) *workload.Figures {
 	all := slices.Collect(maps.Values(r.at(p)))
 	if len(all) == 0 {
@@ -126,7 +126,7 @@ func medianBy(all []*workload.Figures, of func(*workload.Figures) float64) float
 	return median(values)
 }
 
-// median sorts values; of an even number it is the mean of the middle two.
+// median sorts values; of an even number the median is the mean of the middle two.
 func median(values []float64) float64 {
 	slices.Sort(values)
 	n := len(values)

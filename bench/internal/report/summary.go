@@ -26,7 +26,7 @@ func Rewrite(document, text string) (string, error) {
 	return before + sectionBegin + text + sectionEnd + after, nil
 }
 
-// column is one of the table of results.
+// column is a column of the table of results.
 type column struct {
 	title string
 	point Point
@@ -50,7 +50,7 @@ func summaryColumns() []column {
 	}
 }
 
-// pairsCell is the rate, its spread, and the median of an acquire.
+// pairsCell is the rate, the rate's spread, and the median of an acquire.
 func (r *Result) pairsCell(wl workload.Workload, p Point) string {
 	return fmt.Sprintf("%s (%s)", r.rateCell(wl, p), millis(r.median(p).Steps[latencyStep(wl)].P50Micros))
 }
@@ -93,7 +93,7 @@ func origins(results []*Result) string {
 	return strings.Join(each, ", ")
 }
 
-// floor compares an acquire of one connection with what it cannot be faster than.
+// floor compares an acquire of one connection with the sum of the waits on its path.
 func (r *Result) floor(b *strings.Builder) {
 	f := r.median(Point{Workload: "uncontended", Target: nodes[0], Connections: 1})
 	least := r.Machine.Floors.AppendSyncMicros + 2*r.Machine.Floors.RoundTripMicros

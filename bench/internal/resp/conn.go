@@ -22,7 +22,7 @@ type Conn struct {
 	timeout time.Duration
 }
 
-// Dial opens a connection; no call on it waits longer than timeout for the server.
+// Dial opens a connection; no call waits longer than timeout for the server.
 func Dial(ctx context.Context, addr string, timeout time.Duration) (*Conn, error) {
 	nc, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -47,7 +47,7 @@ func (c *Conn) Flush() error {
 	return err
 }
 
-// Read reads the reply to one of the commands sent.
+// Read reads the reply to a command that was sent.
 func (c *Conn) Read() (protocol.Value, error) {
 	v, err := c.resp.Receive()
 	if err == nil && v.IsError() {
@@ -56,7 +56,7 @@ func (c *Conn) Read() (protocol.Value, error) {
 	return v, err
 }
 
-// Do sends one command and reads its reply.
+// Do sends a command and reads the reply.
 func (c *Conn) Do(words ...string) (protocol.Value, error) {
 	c.Append(words...)
 	if err := c.Flush(); err != nil {
@@ -65,7 +65,7 @@ func (c *Conn) Do(words ...string) (protocol.Value, error) {
 	return c.Read()
 }
 
-// Ask sends one command on a connection of its own.
+// Ask sends a command on a connection of its own.
 func Ask(ctx context.Context, addr string, timeout time.Duration, words ...string) (protocol.Value, error) {
 	c, err := Dial(ctx, addr, timeout)
 	if err != nil {

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Client is one client with one connection, or one to each server of a Redlock.
-// It is for one goroutine.
+// Client is a client with one connection, or with a connection to each server of a Redlock.
+// A Client is for one goroutine.
 type Client interface {
-	// Acquire takes the lock, or reports that somebody has it.
+	// Acquire takes the lock, or reports that another owner has it.
 	Acquire(ctx context.Context, key, token string) (bool, error)
-	// Release gives it back, or reports that it is not the token's.
+	// Release gives the lock back, or reports that the lock is not the token's.
 	Release(ctx context.Context, key, token string) (bool, error)
-	// Renew gives the lock its whole time to live again.
+	// Renew gives the lock the whole time to live again.
 	Renew(ctx context.Context, key, token string) (bool, error)
-	// Read reads a key; "" is a missing one.
+	// Read reads a key; a missing key is "".
 	Read(ctx context.Context, key string) (string, error)
 	Close() error
 }
 
-// Filler is a client that writes many keys in its own way. Clients that are not Fillers speak RESP.
+// Filler is a client that writes many keys in a way of its own. Clients that are not Fillers speak RESP.
 type Filler interface {
 	// Fill writes n keys with a value, for good.
 	Fill(ctx context.Context, n int, key func(int) string) error
@@ -41,12 +41,12 @@ const (
 // Libraries are all of them.
 func Libraries() []Library { return []Library{GoRedis, Rueidis, Raw} }
 
-// Options are those of clients.
+// Options are the options of clients.
 type Options struct {
 	Library Library
 	TTL     time.Duration
 	Timeout time.Duration
-	// Wait is the number of replicas that must have a lock before it counts as taken.
+	// Wait is the number of replicas that must have a lock before the lock counts as taken.
 	Wait int
 }
 

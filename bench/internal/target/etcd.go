@@ -9,7 +9,7 @@ import (
 	"net/http"
 )
 
-// EtcdMember is what a member of an etcd says of itself and of its leader.
+// EtcdMember is what a member of an etcd says of itself and of the leader.
 type EtcdMember struct {
 	Header struct {
 		MemberID string `json:"member_id"`
@@ -18,7 +18,7 @@ type EtcdMember struct {
 	Term   string `json:"raftTerm"`
 }
 
-// Leads reports whether the member believes that it is the leader.
+// Leads reports whether the member believes to be the leader.
 func (m EtcdMember) Leads() bool { return m.Leader != "" && m.Leader == m.Header.MemberID }
 
 // EtcdStatus asks the member at addr by etcd's JSON gateway, which needs no library.
@@ -27,7 +27,7 @@ func EtcdStatus(ctx context.Context, addr string) (EtcdMember, error) {
 	return m, askEtcd(ctx, http.DefaultClient, addr, "maintenance/status", struct{}{}, &m)
 }
 
-// etcdAcquire puts a key if it is absent.
+// etcdAcquire puts a key if the key is absent.
 func etcdAcquire(ctx context.Context, client *http.Client, addr, key, token string) (bool, error) {
 	type compare struct {
 		Target         string `json:"target"`
@@ -55,7 +55,7 @@ func etcdAcquire(ctx context.Context, client *http.Client, addr, key, token stri
 	return reply.Succeeded, err
 }
 
-// askEtcd posts one request to the JSON gateway of etcd.
+// askEtcd posts a request to the JSON gateway of etcd.
 func askEtcd(ctx context.Context, client *http.Client, addr, method string, request, reply any) error {
 	body, err := json.Marshal(request)
 	if err != nil {

@@ -20,7 +20,7 @@ func dialGoRedis(ctx context.Context, addr string, o Options) (Client, error) {
 	c := redis.NewClient(&redis.Options{
 		Addr: addr, PoolSize: 1, MaxRetries: -1, DisableIdentity: true,
 		DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, PoolTimeout: o.Timeout,
-		// Redis 7 knows no maintenance notifications; asking would cost it an error a connection.
+		// Redis 7 knows no maintenance notifications; asking would cost an error a connection.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	if err := c.Ping(ctx).Err(); err != nil {

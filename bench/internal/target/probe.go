@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Probe is one client that asks one server for locks, without a library: it is what
+// Probe is a client that asks one server for locks, without a library: it is what
 // failovers are watched with.
 type Probe struct {
 	acquire func(ctx context.Context, key, token string) (bool, error)
 	close   func()
 }
 
-// etcdProbeTimeout ends a question that waits for a leader which is gone: etcd lets it wait for seven
-// seconds, and one that is asked again when the new leader is there is answered at once.
+// etcdProbeTimeout ends a question that waits for a leader which is gone: etcd lets the question wait for seven
+// seconds, and answers at once a question that is asked again when the new leader is there.
 const etcdProbeTimeout = 100 * time.Millisecond
 
-// Probe opens a probe at addr. It may succeed at a server that is not there: then
+// Probe opens a probe at addr. Probe may succeed at a server that is not there: then
 // [Probe.Acquire] errs.
 func (t Target) Probe(ctx context.Context, addr string, o Options) (*Probe, error) {
 	if t.Kind == Etcd || t.Kind == EtcdMutex {
@@ -38,7 +38,7 @@ func (t Target) Probe(ctx context.Context, addr string, o Options) (*Probe, erro
 	return &Probe{acquire: c.Acquire, close: func() { _ = c.Close() }}, nil
 }
 
-// Acquire takes a lock, or reports that somebody has it.
+// Acquire takes a lock, or reports that another owner has it.
 func (p *Probe) Acquire(ctx context.Context, key, token string) (bool, error) {
 	return p.acquire(ctx, key, token)
 }

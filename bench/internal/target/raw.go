@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// raw is a client without a library. It dials again after an error of its connection.
+// raw is a client without a library. After an error of its connection raw dials again.
 type raw struct {
 	addr           string
 	o              Options
@@ -21,7 +21,7 @@ type raw struct {
 	release, renew script
 }
 
-// script is a Lua source and its hash.
+// script is a Lua source and the source's hash.
 type script struct{ source, hash string }
 
 func newScript(source string) script {
@@ -37,7 +37,7 @@ func dialRaw(ctx context.Context, addr string, o Options) (Client, error) {
 	return r, nil
 }
 
-// do sends one command.
+// do sends a command.
 func (r *raw) do(ctx context.Context, words ...string) (protocol.Value, error) {
 	if err := r.connect(ctx); err != nil {
 		return protocol.Value{}, err
@@ -62,7 +62,7 @@ func (r *raw) check(err error) error {
 	return err
 }
 
-// Acquire sends WAIT together with SET, which spares it a round trip.
+// Acquire sends WAIT together with SET, which spares a round trip.
 func (r *raw) Acquire(ctx context.Context, key, token string) (bool, error) {
 	if r.o.Wait == 0 {
 		v, err := r.do(ctx, "set", key, token, "nx", "px", r.o.ttlMillis())
@@ -98,7 +98,7 @@ func (r *raw) Renew(ctx context.Context, key, token string) (bool, error) {
 	return r.eval(ctx, r.renew, key, token, r.o.ttlMillis())
 }
 
-// eval runs a script by its hash, and by its source when the server does not know it.
+// eval runs a script by hash, and by source when the server does not know the hash.
 func (r *raw) eval(ctx context.Context, s script, key string, args ...string) (bool, error) {
 	words := append([]string{"evalsha", s.hash, "1", key}, args...)
 	v, err := r.do(ctx, words...)

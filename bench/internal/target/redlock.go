@@ -21,7 +21,7 @@ func dialRedlock(ctx context.Context, addrs []string, o Options) (Client, error)
 	return r, nil
 }
 
-// all asks every server at once and counts those that say yes. An error counts as no,
+// all asks every server at once and counts the servers that say yes. An error counts as no,
 // unless all err.
 func (r *redlock) all(ask func(Client) (bool, error)) (yes int, err error) {
 	type answer struct {

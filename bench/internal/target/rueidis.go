@@ -8,7 +8,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// rueidisRing is 2^5 commands on their way: one caller has one. The default takes 100 KB a client.
+// rueidisRing is 2^5 commands on their way: a caller has one. The default takes 100 KB a client.
 const rueidisRing = 5
 
 // rueidisClient is a client of rueidis with one connection.
@@ -53,7 +53,7 @@ func (r *rueidisClient) Acquire(ctx context.Context, key, token string) (bool, e
 	return err == nil, err
 }
 
-// given tells a lock that somebody has, which is nil, from an error.
+// given tells a lock that another owner has, which is nil, from an error.
 func given(reply rueidis.RedisResult) (bool, error) {
 	err := reply.Error()
 	if rueidis.IsRedisNil(err) {

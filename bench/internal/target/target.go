@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/resp"
 )
 
-// Via says which of a target's servers its clients talk to.
+// Via says which servers of a target the clients talk to.
 type Via string
 
 // The ways. A Redlock's clients talk to all at once.
@@ -27,16 +27,16 @@ const (
 type Kind string
 
 // The kinds. Only RESP is spoken by this module; the clients of the others need modules that
-// it does not depend on, and are programs of their own (see package drive).
+// the benchmark does not depend on, and are programs of their own (see package drive).
 const (
 	RESP          Kind = ""
-	Etcd          Kind = "etcd"           // a key is put if it is absent, deleted if it has a value
+	Etcd          Kind = "etcd"           // a key is put if absent, deleted if it has a value
 	EtcdMutex     Kind = "etcd-mutex"     // clientv3/concurrency's Mutex
 	ZooKeeper     Kind = "zookeeper"      // an ephemeral node is created and deleted
 	ZooKeeperLock Kind = "zookeeper-lock" // the lock recipe: a queue of sequential nodes
 )
 
-// Target is one thing that is measured.
+// Target is a thing that is measured.
 type Target struct {
 	Name  string   `json:"name"`
 	About string   `json:"about,omitempty"`
@@ -45,9 +45,9 @@ type Target struct {
 	Kind  Kind     `json:"kind,omitempty"`
 	// Wait is the number of replicas that clients wait for after an acquire.
 	Wait int `json:"wait,omitempty"`
-	// PIDs are the servers' processes now; nil when they are not known.
+	// PIDs are the servers' processes now; nil when not known.
 	PIDs func() []int `json:"-"`
-	// Driver is the program that runs workloads against it; "" is this one.
+	// Driver is the program that runs workloads against the target; "" is this program.
 	Driver string `json:"-"`
 	// Dir is where the servers store everything; "" is not known.
 	Dir string `json:"-"`
@@ -168,13 +168,13 @@ func firstOf(errs []error) error {
 	return errs[slices.IndexFunc(errs, func(err error) bool { return err != nil })]
 }
 
-// Dial opens one client of the server at addr.
+// Dial opens a client of the server at addr.
 type Dial func(ctx context.Context, addr string, o Options) (Client, error)
 
 // dialers are what [Register] was told.
 var dialers = map[Kind]Dial{}
 
-// Register says how clients of a kind are opened. It is for the start of a program.
+// Register says how clients of a kind are opened. Programs call Register at the start.
 func Register(kind Kind, dial Dial) { dialers[kind] = dial }
 
 func (t Target) dialer() (Dial, error) {
@@ -198,7 +198,7 @@ func dialOne(ctx context.Context, addr string, o Options) (Client, error) {
 	}
 }
 
-// CloseAll closes clients; nil ones are skipped.
+// CloseAll closes clients; nil is skipped.
 func CloseAll(clients []Client) {
 	for _, c := range clients {
 		if c != nil {

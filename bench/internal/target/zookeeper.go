@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// ZooKeeperMode is what a server of ZooKeeper says it is: leader, follower or standalone. It
-// asks by the word srvr, which needs no library.
+// ZooKeeperMode is the role that a server of ZooKeeper reports: leader, follower or standalone. The
+// question is the word srvr, which needs no library.
 func ZooKeeperMode(ctx context.Context, addr string) (string, error) {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {

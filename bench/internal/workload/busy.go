@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/target"
 )
 
-// burner is a program that keeps a core busy until the process that started it is gone.
+// burner is a program that keeps a core busy until the process that started the burner is gone.
 const burner = `while kill -0 $PPID 2>/dev/null; do i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; done`
 
 // burnersPerCore leaves a server a third of a core at most.
@@ -23,7 +23,7 @@ const burnersPerCore = 2
 // infoTimeout allows for servers that get little of a core.
 const infoTimeout = 10 * time.Second
 
-// busy keeps all cores busy and counts the elections that nobody needed: no server dies.
+// busy keeps all cores busy and counts needless elections: no server dies.
 func busy(ctx context.Context, e Env) (*Figures, error) {
 	before, err := term(ctx, e.Target)
 	if err != nil {
@@ -54,14 +54,14 @@ func busy(ctx context.Context, e Env) (*Figures, error) {
 	}}, nil
 }
 
-// burn starts n burners; stop ends those that were started.
+// burn starts n burners; stop ends the burners.
 func burn(ctx context.Context, n int) (stop func() error, err error) {
 	var all []*exec.Cmd
 	stop = func() error {
 		var errs error
 		for _, c := range all {
 			errs = errors.Join(errs, c.Process.Kill())
-			_ = c.Wait() // it was killed
+			_ = c.Wait() // the burner was killed
 		}
 		return errs
 	}
@@ -75,7 +75,7 @@ func burn(ctx context.Context, n int) (stop func() error, err error) {
 	return stop, nil
 }
 
-// term is raft's, as the target's leader has it.
+// term is raft's term, as the target's leader has it.
 func term(ctx context.Context, t target.Target) (float64, error) {
 	leader, err := t.Leader(ctx)
 	if err != nil {

@@ -14,7 +14,7 @@ var errNoControl = errors.New("failover needs a target that --peers started and 
 const (
 	// failoverLimit is when a failover has not come about.
 	failoverLimit = 60 * time.Second
-	// probePause is what a probe rests after a refusal; it is the resolution of the figure.
+	// probePause is what a probe rests after a refusal; the pause is the resolution of the figure.
 	probePause = 2 * time.Millisecond
 )
 
@@ -26,8 +26,8 @@ func failover(ctx context.Context, e Env) (*Figures, error) {
 	return failovers(ctx, e, e.Control.Kill, func(addr string) error { return e.Control.Start(ctx, addr) })
 }
 
-// freeze stops the leader some times. Nothing tells the others of it but silence, as when a machine loses
-// its power or its network.
+// freeze stops the leader some times. Nothing tells the others but silence, as when a machine loses
+// power or the network.
 func freeze(ctx context.Context, e Env) (*Figures, error) {
 	if e.Control == nil {
 		return nil, errNoControl
@@ -77,7 +77,7 @@ func oneFailover(ctx context.Context, e Env, out, back func(addr string) error) 
 	return acknowledged.Sub(began), back(leader)
 }
 
-// firstAcquire asks all servers but the dead one until one of them has given a lock.
+// firstAcquire asks all servers but the dead server until a server has given a lock.
 func firstAcquire(ctx context.Context, e Env, dead string) (time.Time, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -97,7 +97,7 @@ func firstAcquire(ctx context.Context, e Env, dead string) (time.Time, error) {
 	}
 }
 
-// probe asks one server until it has given a lock or ctx ends.
+// probe asks a server until the server has given a lock or ctx ends.
 func probe(ctx context.Context, e Env, addr string, first chan<- time.Time) {
 	tokens := newTokens()
 	for ctx.Err() == nil {

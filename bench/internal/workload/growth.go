@@ -86,7 +86,7 @@ func (f *Figures) append(point map[string]float64) {
 	}
 }
 
-// quarters are the first and the last quarter of a series; a short one has itself for both.
+// quarters are the first and the last quarter of a series; a short series is both.
 func (f *Figures) quarters(name string) (first, last []float64) {
 	s := f.Series[name]
 	n := max(1, len(s)/4)

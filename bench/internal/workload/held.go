@@ -13,18 +13,18 @@ import (
 
 var errNoPIDs = errors.New("the servers' processes are not known: give --pids")
 
-// settle is how long memory is left alone before it is read.
+// settle is how long memory is left alone before the reading.
 const settle = 3 * time.Second
 
 // flushLimit allows for the many keys that there may be.
 const flushLimit = time.Minute
 
-// lockKey is one of the keys that memory holds: 24 bytes.
+// lockKey is a key that memory holds: 24 bytes.
 func lockKey(n int) string { return fmt.Sprintf("%slock:%013d", prefix, n) }
 
 const lockBytes = len(prefix) + len("lock:") + 13 + 16 // the key and a token
 
-// memory holds many locks and compares the processes with what they were before.
+// memory holds many locks and compares the processes with the processes before.
 func memory(ctx context.Context, e Env) (*Figures, error) {
 	before, err := resident(ctx, e)
 	if err != nil {
@@ -58,7 +58,7 @@ func grown(before, after []int64) float64 {
 	return float64(most)
 }
 
-// resident reads the processes' memory when it has settled.
+// resident reads the processes' memory when the memory has settled.
 func resident(ctx context.Context, e Env) ([]int64, error) {
 	if e.Target.PIDs == nil {
 		return nil, errNoPIDs
@@ -92,7 +92,7 @@ func empty(ctx context.Context, e Env, key func(int) string) error {
 	return batches(ctx, e.Sizes.Locks, func(i int) { c.Append("del", key(i)) }, c)
 }
 
-// flush empties a target that was started to be measured: what one run left behind expires in the
+// flush empties a target that was started to be measured: what a run left behind expires in the
 // next target's window otherwise.
 func flush(ctx context.Context, e Env) error {
 	leader, err := e.Target.Leader(ctx)

@@ -15,7 +15,7 @@ import (
 
 const prefix = "bench:"
 
-// ownKey is one of the keys that only this worker uses: of all keys those whose number
+// ownKey is a key that only this worker uses: of all keys those whose number
 // is the worker's, modulo the number of workers.
 func ownKey(e Env, worker int, random *rand.Rand) string {
 	mine := max(1, e.Sizes.Keys/e.Connections)
@@ -44,7 +44,7 @@ func uncontended(ctx context.Context, e Env) (*Figures, error) {
 	return loop(ctx, e, func(worker int, c target.Client) load.Op { return pairs(e, worker, c) })
 }
 
-// pairsOf connects as many workers as e says, each with [pairs] of its own. end ends their connections.
+// pairsOf connects as many workers as e says, each with its own [pairs]. end ends their connections.
 func pairsOf(ctx context.Context, e Env) (ops []load.Op, end func(), err error) {
 	clients, err := e.Target.Clients(ctx, e.Connections, e.Client)
 	if err != nil {
@@ -56,7 +56,7 @@ func pairsOf(ctx context.Context, e Env) (ops []load.Op, end func(), err error) 
 	return ops, func() { target.CloseAll(clients) }, nil
 }
 
-// pairs is one pair of a worker that has keys of its own.
+// pairs is a pair of a worker that has keys of its own.
 func pairs(e Env, worker int, c target.Client) load.Op {
 	random, tokens := newRandom(worker), newTokens()
 	return func(ctx context.Context, start time.Time, r *load.Recorder) error {
@@ -93,8 +93,8 @@ func release(ctx context.Context, c target.Client, key, token string, start, acq
 	return nil
 }
 
-// hot hands one lock round. A worker that went for it again at once would have the
-// lock most of the time: what it sends after its release comes before anybody's next poll.
+// hot hands a lock round. A worker that went for the lock again at once would have the
+// lock most of the time: its next request comes before any other worker's next poll.
 func hot(ctx context.Context, e Env) (*Figures, error) {
 	var last atomic.Int64
 	last.Store(-1)
@@ -131,7 +131,7 @@ func contended(ctx context.Context, e Env) (*Figures, error) {
 	})
 }
 
-// poll tries to get the lock until it has it.
+// poll tries to get the lock until that succeeds.
 func poll(ctx context.Context, e Env, c target.Client, key, token string, random *rand.Rand, r *load.Recorder) error {
 	for {
 		ok, err := c.Acquire(ctx, key, token)
@@ -157,7 +157,7 @@ func renewals(ctx context.Context, e Env) (*Figures, error) {
 	})
 }
 
-// keeper is a worker that keeps one lock.
+// keeper is a worker that keeps a lock.
 type keeper struct {
 	c          target.Client
 	key, token string
@@ -180,7 +180,7 @@ func (k *keeper) renew(ctx context.Context, start time.Time, r *load.Recorder) e
 	return nil
 }
 
-// take gets the lock, which a former run may have left behind: its holder is gone.
+// take gets the lock, which a former run may have left behind: the holder is gone.
 func (k *keeper) take(ctx context.Context) error {
 	token := k.tokens.token()
 	ok, err := k.c.Acquire(ctx, k.key, token)

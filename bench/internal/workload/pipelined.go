@@ -39,7 +39,7 @@ func pipelined(ctx context.Context, e Env) (*Figures, error) {
 	return f, err
 }
 
-// pipeline is one batch. Its commands are one write and its replies are read in order; a
+// pipeline is a batch. The commands are one write and the replies are read in order; a
 // reply of nil, when the key is there, is as good as OK.
 func pipeline(e Env, c *resp.Conn, worker int) load.Op {
 	random := newRandom(worker)
@@ -50,7 +50,7 @@ func pipeline(e Env, c *resp.Conn, worker int) load.Op {
 		}
 		replies := e.Sizes.Depth
 		if e.Target.Wait > 0 {
-			// One wait confirms all that came before it on this connection.
+			// One wait confirms all that came before on this connection.
 			c.Append("wait", strconv.Itoa(e.Target.Wait), waitMillis)
 			replies++
 		}

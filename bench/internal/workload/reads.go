@@ -14,7 +14,7 @@ import (
 
 var errMissing = errors.New("a key that was written cannot be read")
 
-// readKey is one of the keys that fill wrote.
+// readKey is a key that fill wrote.
 func readKey(n int) string { return prefix + "read:" + strconv.Itoa(n) }
 
 func reads(ctx context.Context, e Env) (*Figures, error) {
@@ -65,7 +65,7 @@ func mixed(ctx context.Context, e Env) (*Figures, error) {
 	})
 }
 
-// fillReads writes the keys to be read, unless they are there.
+// fillReads writes the keys to be read, unless the keys are there.
 func fillReads(ctx context.Context, e Env) error {
 	one, err := e.Target.Clients(ctx, 1, e.Client)
 	if err != nil {
@@ -107,7 +107,7 @@ func writer(ctx context.Context, e Env) (*resp.Conn, error) {
 	return resp.Dial(ctx, leader, e.Client.Timeout)
 }
 
-// What a busy machine answers now and then (no leader, not known whether it was applied) is tried again, as
+// What a busy machine answers now and then (no leader, not known whether applied) is tried again, as
 // to write or delete the same keys twice is the same as once.
 const (
 	batchTries = 10
@@ -133,7 +133,7 @@ func batches(ctx context.Context, n int, add func(i int), c *resp.Conn) error {
 	return nil
 }
 
-// batch sends one pipeline; an error that the server replied comes back after all replies were read.
+// batch sends a pipeline; an error that the server replied comes back after all replies were read.
 func batch(from, to int, add func(i int), c *resp.Conn) error {
 	for i := from; i < to; i++ {
 		add(i)

@@ -14,8 +14,8 @@ var errNotOurs = errors.New("restart needs servers that --peers started")
 // restartLimit is when servers have not come back.
 const restartLimit = 5 * time.Minute
 
-// restart kills all servers at once and starts them on what they had stored: as it was written, and,
-// where a server can be told to take a snapshot, again after one.
+// restart kills all servers at once and starts them on what was stored: as written, and,
+// where a server can be told to take a snapshot, again after a snapshot.
 func restart(ctx context.Context, e Env) (*Figures, error) {
 	if e.Control == nil {
 		return nil, errNotOurs

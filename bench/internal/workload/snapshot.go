@@ -17,7 +17,7 @@ const (
 	steadyConnections = 64
 	// snapshotLimit is when a snapshot has not come about.
 	snapshotLimit = 5 * time.Minute
-	// snapshotPause is between two looks at whether Redis has written its snapshot.
+	// snapshotPause is between two looks at whether Redis has written a snapshot.
 	snapshotPause = 20 * time.Millisecond
 )
 
@@ -103,7 +103,7 @@ func (s *snapshots) takeAll(ctx, open context.Context, addr string) {
 	}
 }
 
-// takeSnapshot returns when a server has written its whole state: Holdfast by DEBUG SNAPSHOT, Redis by
+// takeSnapshot returns when a server has written the whole state: Holdfast by DEBUG SNAPSHOT, Redis by
 // BGREWRITEAOF or, without an append-only file, BGSAVE.
 func takeSnapshot(ctx context.Context, addr string) error {
 	c, err := resp.Dial(ctx, addr, snapshotLimit)

@@ -12,13 +12,13 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/target"
 )
 
-// Control starts and stops the processes of a target. It is nil when they are not ours.
+// Control starts and stops the processes of a target; nil when the target has none of ours.
 type Control interface {
 	// Kill ends the server that listens at addr as a crash would, at once.
 	Kill(addr string) error
-	// Start starts it again on the data it left.
+	// Start starts the server again on the data that was left.
 	Start(ctx context.Context, addr string) error
-	// Freeze stops the server as a machine that hangs would: its connections stay open. Thaw ends that.
+	// Freeze stops the server as a machine that hangs would: connections stay open. Thaw ends that.
 	Freeze(addr string) error
 	Thaw(addr string) error
 	// Ready waits until all servers take part again.
@@ -33,7 +33,7 @@ type Sizes struct {
 	Locks    int           // locks that memory, snapshot and restart hold
 	Idle     int           // connections that idle
 	Failover int           // kills
-	Poll     time.Duration // between two tries to get a lock that somebody has
+	Poll     time.Duration // between two tries to get a lock that another worker has
 	Steady   float64       // pairs a second that are offered while snapshots are taken
 }
 
@@ -44,7 +44,7 @@ type Env struct {
 	Client        target.Options
 	Connections   int
 	RatePerSecond float64
-	// Held is how many locks are held beside those that the workload uses.
+	// Held is how many locks are held beside the locks that the workload uses.
 	Held    int
 	Warmup  time.Duration
 	Measure time.Duration
@@ -67,27 +67,27 @@ type Figures struct {
 type Workload struct {
 	Name  string
 	About string
-	// Step is the one of [Figures.Steps] that is counted in tables.
+	// Step is the step of [Figures.Steps] that is counted in tables.
 	Step string
-	// Latency is the step whose latencies tables show beside it; "" is Step.
+	// Latency is the step whose latencies tables show next to the rate; "" is Step.
 	Latency string
 	// Batch: a step is many commands; tables show the number commands_per_second.
 	Batch bool
-	// Once: it does not depend on the number of connections or the rate, and gives
+	// Once: the workload does not depend on the number of connections or the rate, and gives
 	// numbers alone.
 	Once bool
-	// Reads: it reads keys that were written before.
+	// Reads: the workload reads keys that were written before.
 	Reads bool
-	// Holds: it is run for several numbers of held locks.
+	// Holds: the workload is run for several numbers of held locks.
 	Holds bool
-	// RESP: it needs servers that speak it, and is left out for others.
+	// RESP: the workload needs servers that speak RESP, and is left out for others.
 	RESP bool
-	// Fresh: its servers are started anew before it, where that can be done: memory that a
-	// process freed and kept hides what it needs.
+	// Fresh: servers are started anew before the workload, where that can be done: memory that a
+	// process freed and kept hides what the process needs.
 	Fresh bool
-	// Control: it kills and starts servers, and watches them from outside.
+	// Control: the workload kills and starts servers, and watches them from outside.
 	Control bool
-	// Failover: it needs servers of which one takes over when another dies.
+	// Failover: the workload needs servers that take over from each other.
 	Failover bool
 	Run      func(ctx context.Context, e Env) (*Figures, error)
 }
@@ -172,7 +172,7 @@ func Named(name string) (Workload, error) {
 	return all[i], nil
 }
 
-// Names are those of [All].
+// Names are the names of [All].
 func Names() []string {
 	var names []string
 	for _, w := range All() {
@@ -182,7 +182,7 @@ func Names() []string {
 }
 
 // Suits reports whether the workload says anything of a target. What one server of a Redlock
-// answers is no promise of the Redlock's: nobody reads or pipelines that way.
+// answers is no promise of the Redlock's: no client reads or pipelines that way.
 func (w Workload) Suits(t target.Target) bool {
 	if t.Via == target.ViaRedlock {
 		return !w.RESP && !w.Reads
@@ -190,7 +190,7 @@ func (w Workload) Suits(t target.Target) bool {
 	return !w.RESP || t.Kind == target.RESP
 }
 
-// loop runs one op per client in the loop that e asks for.
+// loop runs an op for each client in the loop that e asks for.
 func loop(ctx context.Context, e Env, op func(worker int, c target.Client) load.Op) (*Figures, error) {
 	clients, err := e.Target.Clients(ctx, e.Connections, e.Client)
 	if err != nil {
