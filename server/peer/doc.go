@@ -1,22 +1,22 @@
-// Package peer is the one port that nodes talk on: raft's requests and clients'
+// Package peer is the port that nodes talk on: raft's requests and clients'
 // requests on their way to the leader, each kind as a stream of connections.
 //
 // It promises:
 //   - a connection that comes out of [Layer.Accept] or [Layer.Dial] is with a node of
 //     the same cluster, of another name than this node's, that knows the cluster secret if there is
 //     one, and whose certificate comes from the cluster's authority if there is TLS;
-//   - it has no deadline left from the handshake;
-//   - whoever else connects is refused within the handshake timeout, with one log line
+//   - the connection has no deadline left from the handshake;
+//   - any other connection is refused within the handshake timeout, with one log line
 //     (at most ten at once, then one a second), after at most a few kilobytes read;
-//     128 such connections at most wait at a time, 32 of one host, and beyond that the oldest is given up; hosts of the
+//     128 such connections at most wait at a time, 32 of a host, and beyond that the oldest is given up; hosts of the
 //     cluster have 32 each for themselves;
-//   - a node has at most 16 connections of a kind that another one made, the newest; of
-//     nodes that are no members it has none;
+//   - a node has at most 16 connections of a kind that another node made, the newest; from
+//     nodes that are no members there are none;
 //   - closing a layer closes its connections; Run returns when all goroutines have ended;
 //   - all of it works in a testing/synctest bubble over package peertest.
 //
-// It does not encrypt without TLS: a secret alone keeps strangers out, not
-// somebody who can read or rewrite the network's packets. It does not retry, pool or
+// Without TLS nothing is encrypted: a secret alone keeps strangers out, not
+// an attacker who can read or rewrite the network's packets. The package does not retry, pool or
 // check that a peer is alive: that is raft's and the forwarder's business.
 //
 // Goroutines:
@@ -29,6 +29,6 @@
 // Established connections have none. Lock order: none of handshakes.mu, Layer.mu and
 // refusals.mu is held while another is taken, or over I/O.
 //
-// package server makes the Mux; package server/replica uses its layers. Package wire is what their streams
+// package server makes the Mux; package server/replica uses the layers. Package wire is what their streams
 // have in common. Start reading at the drawing in handshake.go, then [Mux.Run].
 package peer

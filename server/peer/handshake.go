@@ -23,7 +23,7 @@ import (
 // The transcript is SHA-256 over hello, challenge and, with TLS, keying material
 // of the TLS session: so a proof is worth nothing on another connection, in the
 // other direction, for another kind, cluster or name, or on the other side
-// of a man in the middle who terminates TLS. The dialer proves itself first: who only
+// of a man in the middle who terminates TLS. The dialer proves itself first: a dialer that only
 // knows the port gets nothing to guess the secret from. Without a secret the same
 // bytes travel, keyed with nothing, and prove nothing.
 const (
@@ -34,7 +34,7 @@ const (
 	maxCluster = 4096 // bytes
 )
 
-// status tells the dialer why it is refused.
+// status tells the dialer the reason of a refusal.
 type status byte
 
 const (
@@ -63,7 +63,7 @@ type introduction struct {
 	name    string
 }
 
-// introduce is the dialer's side. It returns the name of the node at addr.
+// introduce is the dialer's side, and returns the name of the node at addr.
 func (m *Mux) introduce(conn net.Conn, k Kind, addr string) (net.Conn, string, error) {
 	conn, binding, err := m.tls.client(conn)
 	if err != nil {
@@ -97,7 +97,7 @@ func (m *Mux) introduce(conn net.Conn, k Kind, addr string) (net.Conn, string, e
 	return conn, name, nil
 }
 
-// checkName makes sure that the node that answered is the one that was meant.
+// checkName makes sure that the node that answered is the node that was meant.
 func (m *Mux) checkName(name, addr string) error {
 	if name == m.config.Name {
 		return errSameName
@@ -148,8 +148,8 @@ func (m *Mux) answer(conn net.Conn) (net.Conn, introduction, error) {
 	return conn, peer, nil
 }
 
-// drain reads what a dialer of another version sent after its version, so that
-// closing does not reset the connection before it has read why it is refused.
+// drain reads what a dialer of another version sent after the version, so that
+// closing does not reset the connection before the dialer has read the reason.
 func drain(conn net.Conn) {
 	_, _ = io.CopyN(io.Discard, conn, 2*maxCluster)
 }
@@ -197,7 +197,7 @@ func hash(parts ...[]byte) []byte {
 
 func appendNonce(dst []byte) []byte {
 	var nonce [nonceSize]byte
-	_, _ = rand.Read(nonce[:]) // never fails, by its documentation
+	_, _ = rand.Read(nonce[:]) // never fails, by the documentation
 	return append(dst, nonce[:]...)
 }
 
@@ -212,7 +212,7 @@ func appendHello(dst []byte, who introduction) []byte {
 }
 
 // readHello reads no more than a hello can hold, and stops at the first byte
-// that is wrong, so that who speaks another protocol is refused at once.
+// that is wrong, so that a dialer that speaks another protocol is refused at once.
 func readHello(r io.Reader) (raw []byte, peer introduction, err error) {
 	raw, err = readMagic(r)
 	if err != nil {

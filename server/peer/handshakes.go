@@ -7,31 +7,33 @@ import (
 )
 
 const (
-	// maxHandshakes bounds the connections of hosts that are not known to be the cluster's which are not authenticated yet, and
-	// maxHandshakesPerHost what one host may have of them. Each of the cluster's own hosts has as many for itself.
+	// maxHandshakes bounds the connections of hosts that are not known to be the cluster's which
+	// are not authenticated yet, and maxHandshakesPerHost what a host may have of them. Each host
+	// of the cluster has as many for itself.
 	maxHandshakes        = 128
 	maxHandshakesPerHost = 32
 	// maxKnown bounds how many hosts are known as the cluster's own beside those of the configuration.
 	maxKnown = 64
 )
 
-// handshakes are the connections that are not authenticated yet. When there are too many
-// the oldest is given up: a node needs two round trips, and a stranger that says nothing has had more time than that.
+// handshakes are the connections that are not authenticated yet. When there are too many the oldest
+// is given up: a node needs two round trips, and a stranger that says nothing has had more time
+// than that.
 type handshakes struct {
 	mu sync.Mutex
-	// own are the cluster's hosts: the configured ones, and those that a node was found at or came from.
+	// own are the cluster's hosts: the configured hosts, and hosts that a node was found at or came from.
 	own       map[string]bool
 	learned   int
 	strangers list.List // of *handshake, the oldest first
 	hosts     map[string]*list.List
 }
 
-// handshake is one such connection.
+// handshake is a connection with an unfinished handshake.
 type handshake struct {
 	conn    net.Conn
 	host    string
 	dropped bool
-	// atHost and among are its places in the lists.
+	// atHost and among are the handshake's places in the lists.
 	atHost, among *list.Element
 }
 
@@ -39,14 +41,14 @@ func newHandshakes(members map[string]string) *handshakes {
 	hs := &handshakes{own: make(map[string]bool), hosts: make(map[string]*list.List)}
 	for _, addr := range members {
 		host, _, _ := net.SplitHostPort(addr)
-		if ip := net.ParseIP(host); ip != nil { // a name is known by where it leads, once a node was met there
+		if ip := net.ParseIP(host); ip != nil { // a name is known by its address, once a node was met there
 			hs.own[ip.String()] = true
 		}
 	}
 	return hs
 }
 
-// begin enters conn, and gives up the oldest if they are too many.
+// begin enters conn, and gives up the oldest if there are too many.
 func (hs *handshakes) begin(conn net.Conn) *handshake {
 	h := &handshake{conn: conn, host: hostOf(conn.RemoteAddr())}
 	hs.mu.Lock()
@@ -78,7 +80,7 @@ func (hs *handshakes) begin(conn net.Conn) *handshake {
 	return h
 }
 
-// end takes h out, and reports whether it was given up.
+// end takes h out, and reports whether h was given up.
 func (hs *handshakes) end(h *handshake) (dropped bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()

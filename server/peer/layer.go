@@ -11,22 +11,23 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Layer is the stream of connections of one kind. It implements raft.StreamLayer.
+// Layer is the stream of connections of a kind. Layer implements raft.StreamLayer.
 type Layer struct {
 	mux    *Mux
 	kind   Kind
 	queue  chan *Conn
-	closed context.Context // ends with Close; dials under way end with it
+	closed context.Context // ends with Close; dials under way end then
 	cancel context.CancelFunc
 
 	mu    sync.Mutex
 	conns map[*Conn]struct{} // all that are open; nil after Close
-	// from are the open ones that each node made, the oldest first.
+	// from are the open connections that each node made, the oldest first.
 	from map[string][]*Conn
 }
 
-// maxPerNode is how many connections of a kind one other node may have made. It needs up to four at a time; of a node that
-// vanished without a word the ones from before are still there, so it is the oldest that is closed.
+// maxPerNode is how many connections of a kind another node may have made. A node needs up to four
+// at a time; of a node that vanished without a word the connections from before are still there, so
+// the oldest is closed.
 const maxPerNode = 16
 
 var _ raft.StreamLayer = (*Layer)(nil)
@@ -47,7 +48,7 @@ func (l *Layer) Accept() (net.Conn, error) {
 	}
 }
 
-// offer gives c to Accept, if somebody calls it within patience.
+// offer gives c to Accept, if there is a call within patience.
 func (l *Layer) offer(ctx context.Context, c *Conn, patience time.Duration) bool {
 	if !l.adopt(c) {
 		return false
@@ -66,7 +67,7 @@ func (l *Layer) offer(ctx context.Context, c *Conn, patience time.Duration) bool
 }
 
 // Close ends Accept and Dial, and closes all connections of this layer: raft's
-// transport leaves the ones it accepted open, and a goroutine on each.
+// transport leaves the accepted connections open, and a goroutine on each.
 func (l *Layer) Close() error {
 	l.cancel()
 	l.mu.Lock()
@@ -130,7 +131,7 @@ func (l *Layer) dial(ctx context.Context, addr string) (*Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	secured, name, err := l.mux.introduce(conn, l.kind, addr)
 	if !stop() {
-		err = context.Cause(ctx) // what the closed connection says is only its consequence
+		err = context.Cause(ctx) // what the closed connection says is only a consequence
 	}
 	if err != nil {
 		_ = conn.Close()

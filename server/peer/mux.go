@@ -40,9 +40,9 @@ const (
 	acceptPause = 100 * time.Millisecond
 )
 
-// Config says who this node is and how it reaches the others.
+// Config says which node this is and how to reach the others.
 type Config struct {
-	// Listener takes connections of other nodes. The Mux closes it.
+	// Listener takes connections of other nodes. The Mux closes the listener.
 	Listener net.Listener
 	// Dial opens a plain connection to another node's peer address.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
@@ -56,13 +56,14 @@ type Config struct {
 	// same node by mistake would give it two votes.
 	NameOf func(addr string) string
 
-	// Members, when not nil, are the peer addresses of the cluster's nodes, by name. Nodes of other names are refused, and
-	// connections from these addresses do not compete with those of strangers; a node may come from another address.
+	// Members, when not nil, are the peer addresses of the cluster's nodes, by name. Nodes of other
+	// names are refused, and connections from these addresses do not compete with strangers'; a
+	// node may come from another address.
 	Members map[string]string
 
 	// Secret, when not empty, must be known to both sides of every connection.
 	Secret []byte
-	// TLS, when not nil, is spoken on every connection. It needs a certificate and
+	// TLS, when not nil, is spoken on every connection. A TLS configuration needs a certificate and
 	// RootCAs; both sides' certificates must come from there.
 	TLS *tls.Config
 
@@ -74,7 +75,7 @@ type Config struct {
 // ErrClosed is returned by Accept and Dial after the layer or the mux was closed.
 var ErrClosed = fmt.Errorf("peer port: %w", net.ErrClosed)
 
-// Mux shares one port between the kinds of traffic.
+// Mux shares a port between the kinds of traffic.
 type Mux struct {
 	config   Config
 	tls      *tlsConfigs // nil without TLS
@@ -119,12 +120,12 @@ func New(c Config) (*Mux, error) {
 	return m, nil
 }
 
-// Layer is the stream of connections of one kind.
+// Layer is the stream of connections of a kind.
 func (m *Mux) Layer(k Kind) *Layer { return m.layers[k] }
 
 // Run accepts connections until ctx ends. Then, or when the listener fails, it
-// closes the listener, the layers and all connections, and returns when its goroutines have
-// ended. The error is nil if ctx ended it.
+// closes the listener, the layers and all connections, and returns when all goroutines have
+// ended. The error is nil if ctx ended.
 func (m *Mux) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = m.config.Listener.Close() })
 	var handshakes sync.WaitGroup
@@ -160,7 +161,7 @@ func (m *Mux) accept(ctx context.Context, handshakes *sync.WaitGroup) error {
 	}
 }
 
-// welcome authenticates one connection and hands it to its layer.
+// welcome authenticates a connection and hands it to the connection's layer.
 func (m *Mux) welcome(ctx context.Context, h *handshake) {
 	conn := h.conn
 	deadline := time.Now().Add(m.config.HandshakeTimeout)

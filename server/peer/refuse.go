@@ -43,7 +43,7 @@ func guess(said []byte) string {
 	return fmt.Sprintf("said %q", said)
 }
 
-// peerError: the other side said who it is, and is refused all the same.
+// peerError: the other side gave a name, and is refused all the same.
 type peerError struct {
 	peer introduction
 	err  error
@@ -98,7 +98,7 @@ func truncate(s string) string {
 
 const (
 	refusalBurst = 10          // lines at once
-	refusalEvery = time.Second // then one a second
+	refusalEvery = time.Second // then a line a second
 )
 
 // refusals logs refused connections, but not so often that a port scanner fills a disk.
@@ -106,7 +106,7 @@ type refusals struct {
 	logger *slog.Logger
 
 	mu         sync.Mutex
-	next       time.Time // when the bucket would be empty of all its lines
+	next       time.Time // when the bucket would be empty of all lines
 	suppressed int
 }
 
@@ -126,7 +126,7 @@ func (r *refusals) log(remote net.Addr, err error) {
 	r.logger.Warn("refused a connection on the peer port", attrs...)
 }
 
-// take asks for one line. It says how many were not logged before it.
+// take asks for a line, and says how many were not logged before.
 func (r *refusals) take(now time.Time) (suppressed int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// tlsConfigs are the two roles of one node. All methods work on nil: no TLS.
+// tlsConfigs are the two roles of a node. All methods work on nil: no TLS.
 type tlsConfigs struct{ asClient, asServer *tls.Config }
 
 // newTLSConfigs makes mutual TLS of c. Both sides check that the other's
@@ -35,7 +35,7 @@ func newTLSConfigs(c *tls.Config) (*tlsConfigs, error) {
 	}
 	client := base.Clone()
 	if client.ServerName == "" {
-		client.InsecureSkipVerify = true // replaces the check of chain and host name by the one of the chain
+		client.InsecureSkipVerify = true // verifyChain replaces the check of chain and host name
 		client.VerifyConnection = func(s tls.ConnectionState) error { return verifyChain(s, base) }
 	}
 	if client.GetClientCertificate == nil && len(client.Certificates) == 0 {
@@ -62,7 +62,7 @@ func verifyChain(s tls.ConnectionState, c *tls.Config) error {
 		CurrentTime:   now(),
 		Roots:         c.RootCAs,
 		Intermediates: between,
-		// Nodes dial each other: one certificate serves both roles.
+		// Nodes dial each other: a certificate serves both roles.
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})
 	return err

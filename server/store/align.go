@@ -14,7 +14,7 @@ type position struct{ index, term uint64 }
 // completed remembers where the newest snapshot ends that was completed; 0 if none was.
 type completed struct{ end atomic.Uint64 }
 
-// reach notes the end of a completed snapshot, and reports false if a later one was completed before.
+// reach notes the end of a completed snapshot, and reports false if a later snapshot was completed before.
 func (c *completed) reach(index uint64) bool {
 	for {
 		old := c.end.Load()
@@ -29,12 +29,12 @@ func (c *completed) reach(index uint64) bool {
 
 // spare returns up to where entries lo to hi may be deleted.
 //
-// When raft installs a snapshot it empties the log of a store without gaps, whatever is
-// in it. That is wrong if the log goes on behind the snapshot's end: this node may have
-// acknowledged those entries, and they would be gone while it counts as having them. Raft's rule (paper, figure
-// 13, step 6) is: if the log has the snapshot's last entry, what follows it stays. Here it stays in any case. If
-// the log has another entry at the snapshot's end, raft goes on believing in what it had behind it, and finds
-// there what it needs to see that the leader's entries are others.
+// When raft installs a snapshot it empties the log of a store without gaps, whatever the log has.
+// That is wrong if the log goes on behind the snapshot's end: this node may have acknowledged those
+// entries, and they would be gone while the leader counts them. Raft's rule (paper, figure 13, step
+// 6) is: if the log has the snapshot's last entry, what follows stays. Here the rest stays in any
+// case. If the log has another entry at the snapshot's end, raft goes on believing in what was
+// behind, and finds there what shows that the leader's entries are others.
 //
 // Deletions that begin behind the snapshot's end pass: so does each of a tail that conflicts, because what
 // a snapshot stands for is committed.
@@ -45,9 +45,9 @@ func (c *completed) spare(lo, hi uint64) uint64 {
 	return hi
 }
 
-// tooOld says whether a snapshot that ends at index can only be one that comes
-// late. Raft takes its own at ever higher indexes, and a leader sends one only to
-// a follower that is behind it.
+// tooOld says whether a snapshot that ends at index can only be a snapshot that comes
+// late. Raft takes its own at ever higher indexes, and a leader sends a snapshot only to
+// a follower that is behind.
 func tooOld(snapshots raft.SnapshotStore, index uint64) (bool, error) {
 	list, err := snapshots.List()
 	return err == nil && len(list) > 0 && list[0].Index > index, err
@@ -67,9 +67,9 @@ func hasPosition(log raft.LogStore, p position) (bool, error) {
 }
 
 // align empties a log that does not go on from the newest snapshot. A crash between the
-// installation of a snapshot and the deletion of the entries that it replaces
-// leaves one behind: it ends before the snapshot does, so that the next entry
-// would leave a gap; or it has another entry at the snapshot's end, and was never
+// installation of a snapshot and the deletion of the entries that the snapshot replaces
+// leaves a log behind that ends before the snapshot does, so that the next entry
+// would leave a gap; or that has another entry at the snapshot's end, and was never
 // committed from there on or earlier.
 func align(log raft.LogStore, snapshots raft.SnapshotStore) error {
 	list, err := snapshots.List()
@@ -89,7 +89,7 @@ func align(log raft.LogStore, snapshots raft.SnapshotStore) error {
 	}
 	end := position{index: list[0].Index, term: list[0].Term}
 	if first > end.index && last > end.index {
-		return nil // it goes on from the snapshot: entry end.index itself was deleted
+		return nil // the log goes on from the snapshot: entry end.index itself was deleted
 	}
 	has, err := hasPosition(log, end)
 	if err == nil && !has {

@@ -34,7 +34,7 @@ func boltOptions(path string) raftboltdb.Options {
 }
 
 // createBolt makes an empty database under another name first: bbolt cannot
-// open one whose making was interrupted.
+// open a database whose making was interrupted.
 func createBolt(path string) error {
 	tmp := path + ".tmp"
 	if err := os.RemoveAll(tmp); err != nil {
@@ -58,7 +58,7 @@ func createBolt(path string) error {
 	return nil
 }
 
-// openBolt checks a database and opens it.
+// openBolt checks a database and opens the log in it.
 func openBolt(path string, visit func(bucket string, key, value []byte) error) (db *raftboltdb.BoltStore, err error) {
 	if err := checkBolt(path, visit); err != nil {
 		return nil, err
@@ -104,13 +104,13 @@ func recoverAsDamage(path string, err *error) {
 	}
 }
 
-// boltLog is a raft.LogStore. Beyond raft-boltdb, its entries have checksums, it
-// has no gaps, and after a failed write it takes no more.
+// boltLog is a raft.LogStore. Beyond raft-boltdb, entries have checksums, the log
+// has no gaps, and after a failed write no more is taken.
 type boltLog struct {
 	path string
 	db   *raftboltdb.BoltStore
 
-	mu     sync.Mutex // held by whoever changes the log; guards broken
+	mu     sync.Mutex // held while the log is changed; guards broken
 	broken error
 }
 
@@ -225,8 +225,8 @@ func (l *boltLog) DeleteRange(lo, hi uint64) error {
 	return l.fail(l.db.DeleteRange(max(lo, first), min(hi, last)))
 }
 
-// fail makes err, if there is one, the answer to every write from here on: after a
-// failed sync nobody knows what is on the disk.
+// fail makes err, unless nil, the answer to every write from here on: after a
+// failed sync it is not known what is on the disk.
 func (l *boltLog) fail(err error) error {
 	if err != nil {
 		l.broken = fmt.Errorf("write log: %w", err)

@@ -12,9 +12,9 @@ import (
 	"os"
 )
 
-// bbolt trusts its files: a wrong page makes it panic, in a goroutine of its own
-// when it rebuilds the list of free pages, or fault on memory that is not there. And a
-// wrong newest meta page makes it take the one before it, which silently undoes the last
+// bbolt trusts its files: on a wrong page bbolt panics, in a goroutine of its own
+// while the list of free pages is rebuilt, or faults on memory that is not there. And after a
+// wrong newest meta page bbolt takes the page before, which silently undoes the last
 // transaction. So a file is read through by this code first; bbolt
 // opens only what is whole. The format is bbolt's version 2.
 const (
@@ -22,7 +22,7 @@ const (
 	boltVersion    = 2
 	boltPageHead   = 16 // bytes: id(8) flags(2) count(2) overflow(4)
 	boltElement    = 16 // bytes, of a leaf's and of a branch's table
-	boltMetaSize   = 64 // bytes, with its checksum
+	boltMetaSize   = 64 // bytes, with the checksum
 	boltNoFreelist = math.MaxUint64
 
 	boltBranch = 0x01
@@ -141,7 +141,7 @@ func (c *boltFile) walk(bucket string, id uint64, lo, hi []byte, depth int) erro
 	return c.walkPage(bucket, b, lo, hi, depth)
 }
 
-// page reads a page of a tree with what overflows it.
+// page reads a page of a tree with all overflow pages.
 func (c *boltFile) page(id uint64) ([]byte, error) {
 	if id < 2 || id >= c.highWater {
 		return nil, fmt.Errorf("page %d is outside", id)
@@ -206,7 +206,7 @@ func (c *boltFile) walkPage(bucket string, b, lo, hi []byte, depth int) error {
 	return nil
 }
 
-// walkBucket reads a bucket: its value is its root page's number and, if that is
+// walkBucket reads a bucket: the value is the root page's number and, if that is
 // 0, the page itself.
 func (c *boltFile) walkBucket(parent string, e element, depth int) error {
 	if parent != "" || len(e.value) < 16 {
@@ -222,7 +222,7 @@ func (c *boltFile) walkBucket(parent string, e element, depth int) error {
 	return c.walkPage(string(e.key), inline, nil, nil, depth+1)
 }
 
-// element is one of a page's table.
+// element is an element of a page's table.
 type element struct {
 	key, value []byte
 	page       uint64 // of a branch

@@ -13,7 +13,7 @@ type Device struct {
 	FS vfs.FS
 	// Lock keeps others out of a folder until it is closed.
 	Lock func(dir string) (io.Closer, error)
-	// CreateStable makes a store of terms and votes, OpenStable opens it: it is on no FS,
+	// CreateStable makes a store of terms and votes, OpenStable opens the store: it is on no FS,
 	// as bbolt needs a real file.
 	CreateStable func(path string) error
 	OpenStable   func(path string) (StableStore, error)

@@ -1,21 +1,21 @@
-// Package store is what a node keeps on its disk: raft's log, its terms and votes,
-// its snapshots, and whose folder it is.
+// Package store is what a node keeps on its disk: raft's log, terms and votes,
+// snapshots, and the identity of the folder.
 //
 // It promises:
 //   - [Open] gives a Store whose contents were checked, or one line that names the file and
-//     says what to do; it never starts half, and never silently without something that was
+//     says what to do; a store never starts half, and never silently without something that was
 //     acknowledged. The folder is locked, and belongs to one node of one cluster;
 //   - [Store].Epoch is another number each time, durable before Open returns;
 //   - a call on Log or Stable that does not come back in time is reported to [Hooks].OnStall,
-//     one that fails to OnFault, each once; a late call is never turned into a failed one;
+//     a failing call to OnFault, each once; a late call is never turned into a failed call;
 //   - a snapshot that arrives late takes back nothing that was acknowledged since.
 //
-// It does not repair damage, does not end the process (its owner does, in the hooks), and does not
+// The package does not repair damage, does not end the process (the hooks' owner does), and does not
 // change the kind of log of an existing folder.
 //
 // The folder:
 //
-//	LOCK            locked while a process has it open; holds its pid
+//	LOCK            locked while a process has the folder open; holds the pid
 //	identity.json   format, node, cluster, kind of log
 //	stable.db       raft's terms and votes, our epoch: raft-boltdb, each value with a checksum
 //	wal/            the log, kind "wal": package wal
@@ -23,9 +23,9 @@
 //	snapshots/      one file each
 //
 // The layers of a call on the log: raft ► watchdog, injected faults (guard.go) ► wal or bolt.go.
-// Goroutines: that of package wal; one per report to a hook. Locks: each type has one of its own, and
-// holds it over the write that it orders; none of them is held while a hook is called.
+// Goroutines: that of package wal; one per report to a hook. Locks: each type has a lock,
+// held over the writes that the lock orders, and never while a hook is called.
 //
-// package server opens it, package replica uses it; storetest is the same in memory. Start reading at
+// package server opens the store, package replica uses it; storetest is the same in memory. Start reading at
 // [Open], then guard.go. DESIGN.md says why and what was measured.
 package store

@@ -20,15 +20,15 @@ type Fault struct {
 	Late bool
 	// Torn is called in the middle of the next append of several entries: the first half of them
 	// is on the disk, the others never will be. When tornPatience appends come with one entry
-	// each, it is called before the next, of which nothing is written. It must end the process,
-	// or whatever stands for it: that append does not return. Nothing else misbehaves.
+	// each, torn is called before the next, of which nothing is written. The function must end the process,
+	// or what stands for a process: that append does not return. Nothing else misbehaves.
 	Torn func()
 	// Count ends the fault after so many calls. 0: never.
 	Count int
 }
 
 // Faults makes a Store misbehave. All methods may be called at any time, also
-// on nil, which never misbehaves. In a synctest bubble, make it inside.
+// on nil, which never misbehaves. A Faults for a synctest bubble is made inside.
 type Faults struct {
 	mu     sync.Mutex
 	active []*activeFault
@@ -36,7 +36,7 @@ type Faults struct {
 
 type activeFault struct {
 	Fault
-	left int           // calls it will still meet; -1: all
+	left int           // calls still to meet; -1: all
 	met  int           // appends that Torn let pass
 	off  chan struct{} // closed when switched off
 }
@@ -77,7 +77,7 @@ func (f *Faults) remove(chosen func(*activeFault) bool) {
 	})
 }
 
-// take returns the faults that meet a call of op, and counts it.
+// take returns the faults that meet a call of op, and counts the call.
 func (f *Faults) take(op Op) []*activeFault {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,11 +11,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// guard stands between raft and a disk. It notices a call that does not come back, and
-// reports one that fails.
+// guard stands between raft and a disk. It reports a call that does not come back, and
+// a call that fails.
 //
-// It never turns a late call into an error. A follower whose append came back as
-// failed although it may have reached the disk is what wedged replication in
+// A late call is never turned into an error. A follower whose append came back as
+// failed although the entries may have reached the disk is what wedged replication in
 // hashicorp/raft#612, and a leader would answer clients wrongly. Whoever
 // hears of a stall ends the process instead.
 type guard struct {
@@ -33,10 +33,10 @@ func newGuard(h Hooks) *guard {
 	return &guard{hooks: h}
 }
 
-// watch is the alarm clock of one call. It rings stallTicks times before it is
-// believed: when the whole process was frozen (SIGSTOP, a suspended virtual machine), its
-// clock went on without it, and a healthy call looks as if it hung. Frozen time is
-// one late tick, however long it was.
+// watch is the alarm clock of a call. The alarm rings stallTicks times before the stall is
+// believed: when the whole process was frozen (SIGSTOP, a suspended virtual machine), the
+// clock went on meanwhile, and a healthy call looks as if it hung. Frozen time is
+// one late tick, however long.
 type watch struct {
 	timer *time.Timer
 	op    Op
@@ -68,7 +68,7 @@ func (g *guard) begin(op Op) *watch {
 }
 
 // end puts the watch back for the next call. A watch whose alarm went off is not used
-// again, as its function may still be reading it.
+// again, as the timer's function may still be reading the watch.
 func (g *guard) end(w *watch) {
 	w.ended.Store(true)
 	if w.timer == nil || w.timer.Stop() {
@@ -99,7 +99,7 @@ func (g *guard) do(op Op, call func() error) error {
 
 // isFault: raft asks for entries that are not there as a matter of course. A
 // snapshot that fails is tried again later, and harms nothing until then. A shortage of
-// file descriptors does not come here: vfs.Patient waits for one, and the watchdog looks at the clock.
+// file descriptors does not come here: vfs.Patient waits for a descriptor, and the watchdog looks at the clock.
 func isFault(op Op, err error) bool {
 	return op != OpSnapshot && !errors.Is(err, raft.ErrLogNotFound)
 }
@@ -114,14 +114,14 @@ type guardedLog struct {
 var _ raft.MonotonicLogStore = (*guardedLog)(nil)
 
 // IsMonotonic passes on what the store below says: raft then empties the log
-// when it installs a snapshot, instead of leaving a gap.
+// when a snapshot is installed, instead of leaving a gap.
 func (l *guardedLog) IsMonotonic() bool {
 	m, ok := l.log.(raft.MonotonicLogStore)
 	return ok && m.IsMonotonic()
 }
 
 // FirstIndex and LastIndex are answered from memory by our stores, or from
-// pages that are surely cached: they are not watched.
+// pages that are surely cached: such calls are not watched.
 func (l *guardedLog) FirstIndex() (uint64, error) { return l.log.FirstIndex() }
 func (l *guardedLog) LastIndex() (uint64, error)  { return l.log.LastIndex() }
 
@@ -216,8 +216,9 @@ func (s *guardedSink) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// Close fails if a later snapshot was installed meanwhile, also while this one is being completed: raft would take
-// this one for its newest, and believe that its log ends before the later one does.
+// Close fails if a later snapshot was installed meanwhile, also while this snapshot is being
+// completed: raft would take this snapshot for the newest, and believe that the log ends before the
+// later snapshot does.
 func (s *guardedSink) Close() error {
 	return s.guard.do(OpSnapshot, func() error {
 		if s.completed.end.Load() > s.end {

@@ -23,8 +23,8 @@ const (
 	snapshotName = "snapshots"
 )
 
-// identity says whose a data folder is. It is the first file of a new folder, and
-// says "ready" only when all others are there: from then on a missing one was lost.
+// identity says whose a data folder is. The identity is the first file of a new folder, and
+// says "ready" only when all others are there: from then on a missing file was lost.
 type identity struct {
 	Format    int       `json:"format"`
 	Node      string    `json:"node"`
@@ -88,7 +88,7 @@ func (id *identity) mismatch(c *Config) error {
 	}
 }
 
-// release is the version of this program, as well as it knows.
+// release is the version of this program, as far as known.
 func release() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.Main.Path + " " + info.Main.Version

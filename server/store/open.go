@@ -15,13 +15,13 @@ import (
 	"github.com/holdfast/holdfast/server/store/wal"
 )
 
-// advice is what an operator can do about damage. Starting the same node with an
-// emptied folder is what he must not do: it would vote again where it has voted, and
+// advice is what an operator can do about damage. A node must not start
+// again with an emptied folder: the node would vote again where it has voted, and
 // could help to elect a leader that does not know what this node had acknowledged.
 const advice = "this node must not go on under its name, not with an emptied folder either: remove it from the cluster and add a new one"
 
-// Open opens the folder of a node and locks it, or makes it if it is empty. It checks
-// all that is there. What it returns instead of a Store is one line for the operator,
+// Open opens the folder of a node and locks it, or makes a folder that is empty. All
+// that is there is checked. What Open returns instead of a Store is one line for the operator,
 // and nothing is left open.
 func Open(c Config) (*Store, error) { return OpenOn(system(), c) }
 
@@ -102,7 +102,7 @@ func (f *folder) open() error {
 	}
 	if f.epoch == 0 && !isNew {
 		// No Open has returned yet. A crash may have come between the writing of "ready" and
-		// its sync: a power cut would bring back "creating", and the next Open begin again.
+		// the sync: a power cut would bring back "creating", and the next Open begin again.
 		if err := id.save(f.FS, f.config.DataDir); err != nil {
 			return err
 		}
@@ -112,8 +112,8 @@ func (f *folder) open() error {
 	return f.stable.SetUint64([]byte(keyEpoch), f.epoch)
 }
 
-// makeFolder makes dir and what is missing above it, durably: one level after the other, so
-// that a level that a crash left unsynced is the last one, and is synced by the next Open.
+// makeFolder makes dir and what is missing above, durably: one level after the other, so
+// that a level that a crash left unsynced is the last, and is synced by the next Open.
 func makeFolder(fs vfs.FS, dir string) error {
 	exists, err := fs.Exists(dir)
 	if err != nil {
@@ -124,7 +124,7 @@ func makeFolder(fs vfs.FS, dir string) error {
 		if err := makeFolder(fs, parent); err != nil {
 			return err
 		}
-		// Nodes that share a folder above their own and start together make it at the same time.
+		// Nodes that share a parent folder and start together make the parent at the same time.
 		if err := fs.Mkdir(dir); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
@@ -134,7 +134,8 @@ func makeFolder(fs vfs.FS, dir string) error {
 		return nil // this node cannot have made anything there
 	}
 	if err != nil {
-		// If it is empty it is made again next time: another sync could succeed without writing its name.
+		// If the folder is empty it is made again next time: another sync could succeed without
+		// writing the name.
 		_ = fs.Remove(dir)
 	}
 	return err
@@ -157,7 +158,7 @@ func (f *folder) create(id *identity) error {
 			State: stateCreating, CreatedAt: time.Now().UTC(), CreatedBy: release(),
 		}
 	}
-	// Also when it was read: parts without an identity are taken for a node that lost it.
+	// Also when the identity was read: parts without an identity are taken for a node that lost it.
 	if err := id.save(f.FS, f.config.DataDir); err != nil {
 		return err
 	}
@@ -266,8 +267,8 @@ func (f *folder) recordSnapshot(index uint64) error {
 	return f.stable.SetUint64([]byte(keySnapshot), index)
 }
 
-// checkContinuity makes sure that snapshot and log together reach as far as they
-// ever did. A damaged snapshot is no harm as long as an older one and the log reach past it.
+// checkContinuity makes sure that snapshot and log together reach as far as ever
+// before. A damaged snapshot is no harm as long as an older one and the log reach past it.
 func (f *folder) checkContinuity(damaged []damagedSnapshot) error {
 	needed, err := f.stable.GetUint64([]byte(keySnapshot))
 	if err != nil {

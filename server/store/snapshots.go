@@ -22,15 +22,15 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// A snapshot is one file, under another name until it is whole and durable:
+// A snapshot is a file, under another name until whole and durable:
 //
 //	magic(8) size of meta(4) checksum of meta(4) meta, in JSON
 //	state
 //	size of state(8) checksum of state(4) magic(8)
 //
 // Raft's own file store keeps a snapshot in a folder of two files, and does not
-// make the names in it durable before it says that the snapshot is; and when a
-// write fails it keeps the file open, which on a full disk is the space that is missing.
+// make the names in the folder durable before a snapshot is reported; and when a
+// write fails the file stays open, which on a full disk is the space that is missing.
 const (
 	snapshotMagic    = "HFSNAPS1"
 	snapshotEndMagic = "HFSNAPE1"
@@ -56,9 +56,9 @@ type snapshots struct {
 	list []*raft.SnapshotMeta // that are whole, newest first
 }
 
-// damagedSnapshot is one that Open found unreadable.
+// damagedSnapshot is a snapshot that Open found unreadable.
 type damagedSnapshot struct {
-	index uint64 // from its name; 0 if that says nothing
+	index uint64 // from the name; 0 if that says nothing
 	err   error
 }
 
@@ -141,7 +141,7 @@ func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
 	return list, nil
 }
 
-// Open checks the whole snapshot before it gives out any of it.
+// Open checks the whole snapshot before giving out any part.
 func (s *snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return readSnapshot(s.fs, s.path(id), id)
 }
@@ -169,7 +169,7 @@ func readSnapshot(fs vfs.FS, path, id string) (*raft.SnapshotMeta, io.ReadCloser
 	return meta, stateReader{Reader: state, Closer: f}, nil
 }
 
-// checkSnapshot returns what f says of itself, and where its state begins.
+// checkSnapshot returns what f says of itself, and where the state begins.
 func checkSnapshot(f vfs.File) (*raft.SnapshotMeta, int64, error) {
 	all, err := f.Size()
 	if err != nil {
@@ -236,9 +236,9 @@ func (s *snapshots) Create(version raft.SnapshotVersion, index, term uint64, con
 	return k, nil
 }
 
-// prove makes the name of a snapshot durable. What is in the file was synced before it got
+// prove makes the name of a snapshot durable. What is in the file was synced before the file got
 // the name. The name is given again: after a sync of the folder that failed, another could succeed
-// without writing it. If a crash comes between, the snapshot is gone, and was never complete.
+// without writing the name. If a crash comes between, the snapshot is gone, and was never complete.
 func (s *snapshots) prove(id string) error {
 	path := s.path(id)
 	err := s.fs.Rename(path, path+".tmp")
@@ -299,7 +299,7 @@ func (k *snapshotSink) Cancel() error {
 	return k.abandon(nil)
 }
 
-// Close makes the snapshot durable. After a failed write it fails.
+// Close makes the snapshot durable. After a failed write Close fails.
 func (k *snapshotSink) Close() error {
 	if k.done {
 		return fmt.Errorf("complete snapshot: %w", os.ErrClosed)
@@ -334,7 +334,7 @@ func (k *snapshotSink) Close() error {
 }
 
 // enter lists a new snapshot, and deletes files that are no longer needed: old
-// snapshots, and damaged ones that Open did not list.
+// snapshots, and damaged snapshots that Open did not list.
 func (s *snapshots) enter(meta *raft.SnapshotMeta) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,7 +23,7 @@ type stable struct {
 	path string
 	db   *raftboltdb.BoltStore
 
-	mu     sync.Mutex // held by whoever writes; guards broken
+	mu     sync.Mutex // held for writing; guards broken
 	broken error
 }
 

@@ -27,12 +27,12 @@ type Config struct {
 
 // Hooks tell the owner what the disk does.
 type Hooks struct {
-	// DiskStallLimit is how long one call may take. 0: DefaultDiskStallLimit.
+	// DiskStallLimit is how long a call may take. 0: DefaultDiskStallLimit.
 	DiskStallLimit time.Duration
-	// OnStall is called once per Store, on its own goroutine, when a call has been running longer
+	// OnStall is called once per Store, on a goroutine of its own, when a call has been running longer
 	// than DiskStallLimit. The owner should end the process.
 	OnStall func(op Op, elapsed time.Duration)
-	// OnFault is called once per Store, on its own goroutine, when a call on Log or Stable failed
+	// OnFault is called once per Store, on a goroutine of its own, when a call on Log or Stable failed
 	// for another reason than a missing entry. The disk cannot be trusted then, and neither store
 	// recovers without being opened again: the owner should end the process.
 	OnFault func(op Op, err error)
@@ -81,8 +81,8 @@ type Parts struct {
 	Close func() error
 }
 
-// New puts the watchdog around p, after it has brought log and snapshots into line. Open
-// calls it; tests call it with stores in memory.
+// New puts the watchdog around p, after log and snapshots were brought into line. Open
+// calls New; tests call it with stores in memory.
 func New(p Parts, h Hooks) (*Store, error) {
 	if err := align(p.Log, p.Snapshots); err != nil {
 		return nil, err

@@ -23,8 +23,8 @@ type stream struct {
 	link
 	reverse *stream
 
-	arrived      []byte    // readable
-	transit      []segment // under way, in order
+	arrived      []byte   // readable
+	transit      []packet // under way, in order
 	transitBytes int
 	end          error // what follows arrived: io.EOF or a reset; nil while more may come
 
@@ -32,14 +32,14 @@ type stream struct {
 	changed                signal
 }
 
-// segment is what one Write sent, or the end of a stream.
-type segment struct {
+// packet is what one Write sent, or the end of a stream.
+type packet struct {
 	data []byte
-	at   time.Time // when it arrives, if nothing stops it
+	at   time.Time // of arrival, if nothing stops the packet
 	end  error
 }
 
-// settle moves what has arrived by now. It requires net.mu.
+// settle moves what has arrived by now. Requires net.mu.
 func (s *stream) settle() {
 	if len(s.transit) == 0 || s.net.blocked(s.link) {
 		return
@@ -60,7 +60,7 @@ func (s *stream) settle() {
 	}
 }
 
-// send puts a segment under way. It requires net.mu.
+// send puts a packet under way. Requires net.mu.
 func (s *stream) send(data []byte, end error) {
 	at := time.Now().Add(s.net.delayed[s.link])
 	if n := len(s.transit); n > 0 && s.transit[n-1].at.After(at) {
@@ -68,20 +68,20 @@ func (s *stream) send(data []byte, end error) {
 	}
 	s.transitBytes += len(data)
 	for rate := s.net.rates[s.link]; rate > 0 && len(data) > 0; {
-		// They arrive a hundredth of a second's worth at a time.
+		// The bytes arrive a hundredth of a second's worth at a time.
 		n := min(max(rate/100, 1), len(data))
 		at = at.Add(time.Duration(n) * time.Second / time.Duration(rate))
-		s.transit = append(s.transit, segment{data: data[:n], at: at})
+		s.transit = append(s.transit, packet{data: data[:n], at: at})
 		data = data[n:]
 	}
 	if len(data) > 0 || end != nil {
-		s.transit = append(s.transit, segment{data: data, at: at, end: end})
+		s.transit = append(s.transit, packet{data: data, at: at, end: end})
 	}
 	s.settle()
 	s.changed.fire()
 }
 
-// arrival is when the next segment comes; the zero time when nobody knows.
+// arrival is when the next packet comes; the zero time when that is not known.
 func (s *stream) arrival() time.Time {
 	if len(s.transit) == 0 || s.net.blocked(s.link) {
 		return time.Time{}
@@ -172,7 +172,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	}
 }
 
-// wait requires net.mu, gives it up, and returns when it is worth to look again.
+// wait requires net.mu, gives it up, and returns when a new look is worth the while.
 func (c *conn) wait(s *stream, until time.Time) {
 	_ = c.net.wait(context.Background(), s.changed.wait(), until) // the background never ends
 }
@@ -274,7 +274,7 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// close requires net.mu and returns the connections that nobody accepted.
+// close requires net.mu and returns the connections that were not accepted.
 func (l *listener) close() []*conn {
 	l.closed = true
 	delete(l.net.listeners, string(l.addr))

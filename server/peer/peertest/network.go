@@ -28,7 +28,7 @@ type Network struct {
 // link is one direction between two nodes.
 type link struct{ from, to string }
 
-// New returns a network without faults. In a synctest bubble, call it inside.
+// New returns a network without faults. A network for a synctest bubble is made inside.
 func New() *Network {
 	return &Network{
 		listeners: make(map[string]*listener),
@@ -40,7 +40,7 @@ func New() *Network {
 	}
 }
 
-// Listen opens addr. It fails when addr is taken.
+// Listen opens addr. Listen fails when addr is taken.
 func (n *Network) Listen(addr string) (net.Listener, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -54,7 +54,7 @@ func (n *Network) Listen(addr string) (net.Listener, error) {
 
 // Dial returns the dial function of a node. While a way there or back is cut a
 // dial waits, as SYN packets are sent again and again, until the way is mended
-// or its context ends. Where nobody listens it is refused at once.
+// or the context ends. Without a listener the dial is refused at once.
 func (n *Network) Dial(from string) func(ctx context.Context, addr string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		c, err := n.dial(ctx, from, addr)
@@ -132,7 +132,7 @@ func (n *Network) Cut(from, to string) {
 	n.change(func() { n.cut[link{nodeOf(from), nodeOf(to)}] = true })
 }
 
-// Mend undoes Cut. It does not undo Isolate.
+// Mend undoes Cut, but not Isolate.
 func (n *Network) Mend(from, to string) {
 	n.change(func() { delete(n.cut, link{nodeOf(from), nodeOf(to)}) })
 }
@@ -159,7 +159,7 @@ func (n *Network) cutAll(from, to []string) {
 	}
 }
 
-// Isolate cuts a node off from everybody, those who come later too.
+// Isolate cuts a node off from all others, also those that come later.
 func (n *Network) Isolate(node string) {
 	n.change(func() { n.isolated[nodeOf(node)] = true })
 }
@@ -186,9 +186,9 @@ func (n *Network) Delay(from, to string, d time.Duration) {
 	n.change(func() { n.delayed[link{nodeOf(from), nodeOf(to)}] = d })
 }
 
-// Crash is the death of a node's process: its listeners and connections close,
-// and nothing more of what it wrote arrives. The other ends see a reset, if the
-// way there is open; else they see nothing until it is.
+// Crash is the death of a node's process: the node's listeners and connections close,
+// and nothing more that was written arrives. The other ends see a reset, if the
+// way there is open; else they see nothing until then.
 func (n *Network) Crash(node string) {
 	n.change(func() {
 		for addr, l := range n.listeners {
@@ -201,7 +201,7 @@ func (n *Network) Crash(node string) {
 }
 
 // Break resets all connections between two nodes, as a middlebox that forgot
-// them would. New ones can be made.
+// them would. New connections can be made.
 func (n *Network) Break(a, b string) {
 	there, back := link{nodeOf(a), nodeOf(b)}, link{nodeOf(b), nodeOf(a)}
 	n.change(func() {
@@ -209,7 +209,7 @@ func (n *Network) Break(a, b string) {
 	})
 }
 
-// Connections counts the connections that are open at one end at least.
+// Connections counts the connections that are open at some end.
 func (n *Network) Connections() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -221,7 +221,7 @@ func (n *Network) reset(chosen func(*stream) bool) {
 		if chosen(s) {
 			s.writerGone = true
 			s.reverse.readerGone = true
-			s.transit, s.transitBytes = []segment{{end: syscall.ECONNRESET, at: time.Now()}}, 0
+			s.transit, s.transitBytes = []packet{{end: syscall.ECONNRESET, at: time.Now()}}, 0
 			s.settle()
 			s.changed.fire() // here, as a forgotten stream hears no more of changes
 			s.reverse.changed.fire()
@@ -267,7 +267,7 @@ func opError(op string, addr net.Addr, err error) error {
 	return &net.OpError{Op: op, Net: "mem", Addr: addr, Err: err}
 }
 
-// signal wakes everybody who waits. Its owner's mutex guards it.
+// signal wakes all waiters. The owner's mutex guards a signal.
 type signal struct{ c chan struct{} }
 
 func (s *signal) wait() <-chan struct{} {

@@ -7,7 +7,7 @@
 //   - a write to a [Steady] connection fails only when the other side takes nothing for a while;
 //   - [Accept] returns when all goroutines that it started have ended.
 //
-// It does not know what the messages in a frame mean: the packages that own a stream do.
+// What the messages in a frame mean is known to the packages that own a stream.
 //
-// Goroutines: one for each connection that [Accept] serves. It has no locks.
+// Goroutines: one for each connection that [Accept] serves. There are no locks.
 package wire

@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// A frame is its length in four bytes, then messages until its end. A message is fields:
+// A frame is a length in four bytes, then messages until the end. A message is fields:
 // numbers are uvarints, bytes = uvarint length, then that many bytes.
 
 // ErrCorrupt is the error of a frame that says what no node writes.
@@ -25,7 +25,7 @@ const (
 	Short = 4096
 )
 
-// Read reads one frame's messages into buf, which it may replace.
+// Read reads a frame's messages into buf, which may be replaced.
 func Read(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
 	var head [Head]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -10,8 +10,8 @@ import (
 const (
 	// takeWithin is how long the other end of a connection may take nothing of what is written to it.
 	takeWithin = 10 * time.Second
-	// takeBytes is how much is written before the deadline is looked at again: with TLS, which cannot go on after
-	// one, a connection that takes less in half of takeWithin may be given up.
+	// takeBytes is how much is written before the deadline is looked at again: with TLS, which
+	// cannot go on after one, a connection that takes less in half of takeWithin may be given up.
 	takeBytes = 256 << 10
 )
 

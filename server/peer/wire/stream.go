@@ -13,7 +13,7 @@ type Stream interface {
 }
 
 // Accept serves the connections of other nodes, each on a goroutine, until ctx
-// ends: then it closes them and waits for their goroutines.
+// ends: then Accept closes them and waits for their goroutines.
 func Accept(ctx context.Context, from net.Listener, serve func(ctx context.Context, conn net.Conn)) error {
 	stop := context.AfterFunc(ctx, func() { _ = from.Close() })
 	defer stop()

@@ -1,10 +1,10 @@
-// Package storetest is a node's disk in memory, for tests in virtual time. It
-// outlives the processes that use it: open it, crash it, open it again.
+// Package storetest is a node's disk in memory, for tests in virtual time. The disk
+// outlives the processes that use it: a test can open, crash and open it again.
 //
-// It is the real store, with log, snapshots, identity and folder, over a file system with a page cache
+// The store is real, with log, snapshots, identity and folder, over a file system with a page cache
 // (package memdisk): what was acknowledged is there after a crash and after a power cut; what was not
-// may be there after a crash, and may vanish with the power. Terms and votes lie in a file of its own
-// form, as bbolt needs a real one.
+// may be there after a crash, and may vanish with the power. Terms and votes lie in a file of another
+// form, as bbolt needs a real file.
 //
 // Start reading at [Disk].
 package storetest
@@ -32,13 +32,13 @@ const (
 	segmentSize = 16 << 10
 )
 
-// Disk is one node's disk. In a synctest bubble, make it inside.
+// Disk is the disk of a node. A Disk for a synctest bubble is made inside.
 type Disk struct {
 	mu      sync.Mutex    // guards all below
 	files   *memdisk.Disk // what the next process finds
 	left    *memdisk.Disk // what a process that Leave has parted from files goes on with, or nil
 	store   *store.Store
-	held    chan struct{} // closed when syncs of the log need not wait any more; nil: they do not wait
+	held    chan struct{} // closed when syncs of the log need not wait any more; nil: no sync waits
 	failing int           // the how many-th sync of the log, from now, fails; 0: none
 }
 
@@ -67,7 +67,7 @@ func (d *Disk) Open(c store.Config) (*store.Store, error) {
 	return s, nil
 }
 
-// turns is a log that is changed by one caller at a time. The log below has a mutex for that, and to wait
+// turns is a log whose changes take turns. The log below has a mutex for that, and to wait
 // for a mutex stops virtual time: a snapshot would, that deletes entries while an append is held up.
 type turns struct {
 	raft.LogStore
@@ -102,17 +102,18 @@ func openOn(p *memdisk.Process, c store.Config) (*store.Store, error) {
 	}, c)
 }
 
-// Crash is the death of the process: calls on its Store fail from here on, also
-// those that a fault holds up. What was written stays, whether it was synced or not.
+// Crash is the death of the process: calls on the Store fail from here on, also
+// calls that a fault holds up. What was written stays, synced or not.
 func (d *Disk) Crash() { d.end((*memdisk.Disk).Kill) }
 
-// PowerCut is Crash, and takes away what was not synced, or some of it: the seed says what.
+// PowerCut is Crash, and takes away what was not synced, or some of that: the seed says what.
 func (d *Disk) PowerCut(seed uint64) {
 	d.end(func(files *memdisk.Disk) { files.PowerCut(seed) })
 }
 
-// Leave is the beginning of a crash for a process that must not notice it, as raft panics when it cannot write:
-// it goes on with a copy of the disk, which ends with it. Crash or PowerCut have to follow.
+// Leave is the beginning of a crash for a process that must not notice the crash, as raft panics
+// when a write fails: the process goes on with a copy of the disk, and the copy ends with the
+// process. Crash or PowerCut have to follow.
 func (d *Disk) Leave() {
 	d.mu.Lock()
 	if d.left == nil {
@@ -138,12 +139,12 @@ func (d *Disk) end(how func(*memdisk.Disk)) {
 	d.mu.Unlock()
 	d.ReleaseSyncs()
 	if s != nil {
-		_ = s.Close() // its goroutine ends; it can write nothing any more
+		_ = s.Close() // the store's goroutine ends; nothing can be written any more
 	}
 }
 
-// FailSync makes one of the log's syncs fail with EIO: the next one, or a later one. What
-// it should have written can be read until the next power cut, and is on the disk in part, or not at all.
+// FailSync makes a sync of the log fail with EIO: the next, or a later one. What
+// was to be written can be read until the next power cut, and is on the disk in part, or not at all.
 func (d *Disk) FailSync(later int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -151,7 +152,7 @@ func (d *Disk) FailSync(later int) {
 }
 
 // HoldSyncs makes the log's syncs wait, so that the process can be crashed between a
-// write and its sync. ReleaseSyncs, Crash and PowerCut end that.
+// write and the sync. ReleaseSyncs, Crash and PowerCut end that.
 func (d *Disk) HoldSyncs() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

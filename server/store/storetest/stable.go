@@ -36,7 +36,7 @@ func createStable(fs vfs.FS, path string) error {
 	return f.Sync()
 }
 
-// openStable believes what it reads after it has written it again.
+// openStable believes what was read after writing it again.
 func openStable(fs vfs.FS, path string) (*stable, error) {
 	f, err := fs.Open(path, os.O_RDWR)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 // DamageError says that the disk lost or changed what had been acknowledged.
 type DamageError struct {
 	Path   string
-	Offset int64 // in bytes; 0 if it is about the whole file
+	Offset int64 // in bytes; 0 for the whole file
 	Reason string
 }
 
@@ -20,23 +20,23 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("log file %s is damaged: %s", e.Path, e.Reason)
 }
 
-// damage tells an append that a crash interrupted from one that was whole once.
+// damage tells an append that a crash interrupted from an append that was whole once.
 // b is all of the tail's file; from start on there is no whole batch, from end on nothing
 // but zeros. The result is "" for an interrupted append, else what is wrong.
 //
 // Before an append nothing but zeros follows start, and all before is synced. An
-// append is one write of one batch, and the next one begins after its sync. So
-// what an interrupted append leaves is some of the sectors of one batch, the others
-// still being zeros; and a batch's bytes, as they lie there, have no zeros the size
+// append is the write of a batch, and the next append begins after the sync. So
+// what an interrupted append leaves is some sectors of a batch, the others
+// still being zeros; and a batch's bytes on the disk have no zeros the size
 // of a sector (records are masked), nor has the head with the checksum. Therefore:
 //
 //   - a batch's head further on was written after this batch was synced: damage;
 //   - so was anything behind the end that this batch's head gives;
-//   - if no sector of the batch is zero, it was written whole, and has changed since: damage;
-//   - the same for its head, if that is what is wrong.
+//   - if no sector of the batch is zero, the batch was written whole, and has changed since: damage;
+//   - the same for the batch's head, if the head is what is wrong.
 //
 // What is left is called interrupted. A sector of the last batch that the disk
-// itself has overwritten with zeros since is so mistaken for one that was never written;
+// itself has overwritten with zeros since is so mistaken for a sector that was never written;
 // only the manifest's Closed tells these apart, after an orderly stop.
 func damage(b []byte, number uint64, start, end int64) string {
 	for at := start + record.Alignment; at < end; at += record.Alignment {

@@ -3,22 +3,22 @@
 //
 // It promises:
 //   - an append that was acknowledged is there after a crash or a power cut, whole and
-//     unchanged; one that was not is there whole, or not at all;
+//     unchanged; an entry that was not is there whole, or not at all;
 //   - a deletion is one step, at the beginning as at the end;
 //   - if a disk lost or changed anything that counts, Open says so with a *[DamageError] that
-//     names the file, and GetLog says so when it happens later. The one case it cannot
-//     tell is described at [damage]: after a crash, not after an orderly stop, a last append whose
-//     sectors the disk itself overwrote with zeros looks like one that never finished;
-//   - after a failed write it takes no more, since nobody knows what is on the disk.
+//     names the file, and GetLog says so when damage happens later. The only damage that
+//     escapes is described at [damage]: after a crash, not after an orderly stop, a last append whose
+//     sectors the disk itself overwrote with zeros looks like a batch that never finished;
+//   - after a failed write no more is taken, since it is not known what is on the disk.
 //
-// It assumes that a disk which writes part of a sector leaves the rest of it as it was,
-// and that fdatasync means it. It has no gaps: raft has to empty the log before it goes on
-// elsewhere, and does, as IsMonotonic tells it to. It does not repair damage: a node that
-// forgot what it acknowledged must not take part again under its name.
+// The disk is assumed to leave the rest of a sector as it was when part of the sector is written,
+// and fdatasync to mean it. The log has no gaps: raft has to empty the log before going on
+// elsewhere, and does, as IsMonotonic says so. Damage is not repaired: a node that
+// forgot what it acknowledged must not take part again under the same name.
 //
 // Goroutines: one, started by Open, ended by Close: it prepares the next segment. Lock
 // order: WAL.writing before WAL.mu.
 //
-// package store opens it. Start reading at [WAL.StoreLogs], then segment.go for the
+// package store opens the log. Start reading at [WAL.StoreLogs], then segment.go for the
 // format and damage.go for recovery.
 package wal

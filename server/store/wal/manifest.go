@@ -17,17 +17,17 @@ const (
 	segmentSuffix  = ".seg"
 )
 
-// manifest says which files are the log, and which of their entries count. It is
-// replaced as a whole and atomically, so every change of it is one step.
+// manifest says which files are the log, and which entries count. The manifest is
+// replaced as a whole and atomically, so every change is one step.
 type manifest struct {
 	Format int
 	// NextSegment is the number of no file yet that was ever listed.
 	NextSegment uint64
-	// First is the first entry that counts; earlier ones in the first segment were deleted.
+	// First is the first entry that counts; earlier entries in the first segment were deleted.
 	First uint64
 	// Segments in the order of their entries. All but the last are full.
 	Segments []segmentInfo
-	// Closed is set by Close and unset by Open: while it is set, Last must be exactly the last
+	// Closed is set by Close and unset by Open: while set, Last must be exactly the last
 	// entry found, and no file may have an unfinished end.
 	Closed bool
 	Last   uint64
@@ -36,11 +36,11 @@ type manifest struct {
 // segmentInfo is what the manifest knows of a segment.
 type segmentInfo struct {
 	Number uint64
-	// First is the index of its first entry, if it has any.
+	// First is the index of the first entry, if there is any.
 	First uint64
 	// Last is the index of the last entry that counts; 0 in the segment that is being written.
 	Last uint64
-	// Size of its file in bytes, from the beginning to its deletion.
+	// Size of the file in bytes, from the beginning to its deletion.
 	Size int64
 }
 

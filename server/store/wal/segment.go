@@ -11,17 +11,17 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// A segment is a file of fixed size that is written from the front. It is full of
-// zeros before it is listed in the manifest.
+// A segment is a file of fixed size that is written from the front. The file is full of
+// zeros before the manifest lists it.
 //
 //	head    magic(8) format(4) zero(4) number(8) first(8) size(8) checksum(4), padded to 64
 //	batch   magic(4) length(4) first(8) count(4) zero(4) zero(4) checksum(4), then length bytes of records
 //	batch…
 //	zeros
 //
-// All little-endian, batches at multiples of 8. A batch is what one StoreLogs wrote,
+// All little-endian, batches at multiples of 8. A batch is what a StoreLogs wrote,
 // with one write and one sync. The checksum of a batch's head also covers the
-// segment's number and the place in it: a head is right in one place only.
+// segment's number and the place in the segment: a head is right in one place only.
 const (
 	segmentMagic  = "HFSEGMT1"
 	segmentFormat = 1
@@ -37,7 +37,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // span is where a record lies.
 type span struct{ offset, size uint32 }
 
-// segment is an open file and what is known of it.
+// segment is an open file and what is known of the file.
 type segment struct {
 	info    segmentInfo
 	file    vfs.File
@@ -100,7 +100,7 @@ func readBatchHead(b []byte, number uint64, offset int64) (h batchHead, ok bool)
 	return h, h.length <= len(b)-batchHeadSize
 }
 
-// openSegment reads a listed segment whole and checks what counts in it: of the
+// openSegment reads a listed segment whole and checks what counts: of the
 // tail (info.Last is 0) that is all up to the first place where there is no whole batch.
 func openSegment(fs vfs.FS, dir string, info segmentInfo) (s *segment, content []byte, err error) {
 	name := filepath.Join(dir, segmentName(info.Number))
@@ -123,7 +123,7 @@ func openSegment(fs vfs.FS, dir string, info segmentInfo) (s *segment, content [
 	return s, content, nil
 }
 
-// content reads the file, and checks its size and head.
+// content reads the file, and checks size and head.
 func (s *segment) content(name string) ([]byte, error) {
 	size, err := s.file.Size()
 	if err != nil {
@@ -207,9 +207,9 @@ func (s *segment) mend(b []byte, name string) (cut int64, err error) {
 }
 
 // prove brings b, which is all of the tail, to the disk. The last batch may be whole in the kernel's
-// memory and not on the disk: the process that wrote it died before its sync, or the sync failed. After
-// a failed one another would succeed without writing anything, so all of it is written again, with
-// the zeros behind it: otherwise what was erased could come back, and look like damage.
+// memory and not on the disk: the process that wrote it died before the sync, or the sync failed. After
+// a failed sync another would succeed without writing anything, so all is written again, with
+// the zeros behind: otherwise what was erased could come back, and look like damage.
 func (s *segment) prove(b []byte) error {
 	_, err := s.file.WriteAt(b, 0)
 	if err == nil {

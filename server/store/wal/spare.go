@@ -53,13 +53,13 @@ func (s *spares) run() {
 	}
 }
 
-// order asks for a file of that number. Requires: the one before was taken.
+// order asks for a file of that number. Requires: the file before was taken.
 func (s *spares) order(number uint64) { s.next <- number }
 
 // take waits for the file that was ordered.
 func (s *spares) take() spare { return <-s.ready }
 
-// close ends the goroutine. A file that nobody took is left to the next Open.
+// close ends the goroutine. A file that was not taken is left to the next Open.
 func (s *spares) close() {
 	close(s.stop)
 	s.done.Wait()

@@ -52,9 +52,9 @@ type WAL struct {
 	logger *slog.Logger
 	spares *spares
 
-	writing sync.Mutex // held by whoever changes the log; guards buf, broken, ordered
+	writing sync.Mutex // held while the log is changed; guards buf, broken, ordered
 	buf     []byte
-	broken  error  // after a failed write nobody knows what is on the disk
+	broken  error  // after a failed write it is not known what is on the disk
 	ordered uint64 // number of the segment that spares prepares
 
 	mu       sync.RWMutex // guards all below; held for reading while a file is read
@@ -146,7 +146,7 @@ func (w *WAL) openTail(s *segment, content []byte) error {
 		if cut > 0 {
 			return &DamageError{Path: name, Offset: s.written, Reason: "it was closed in order, and its end is damaged"}
 		}
-		return nil // all of it was synced before that was written
+		return nil // everything was synced before that was written
 	}
 	if cut > 0 {
 		w.logger.Warn("erased an append that a crash interrupted before it was acknowledged", "file", name, "bytes", cut)
@@ -154,7 +154,7 @@ func (w *WAL) openTail(s *segment, content []byte) error {
 	return s.prove(content)
 }
 
-// proveManifest writes the manifest again: it may have been read from memory alone, with a
+// proveManifest writes the manifest again: the manifest may have been read from memory alone, with a
 // change of names that a crash or an error kept from the disk.
 func (w *WAL) proveManifest() error {
 	opened := w.manifest.clone()
@@ -187,7 +187,7 @@ func (w *WAL) removeUnlisted() error {
 	return nil
 }
 
-// bounds requires w.mu, or that nobody else has w.
+// bounds requires w.mu, or that w is not shared.
 func (w *WAL) bounds() (first, last uint64) {
 	n := len(w.segments)
 	if n == 0 || w.segments[n-1].last() < w.manifest.First {
@@ -196,7 +196,7 @@ func (w *WAL) bounds() (first, last uint64) {
 	return w.manifest.First, w.segments[n-1].last()
 }
 
-// IsMonotonic makes raft empty the log when it installs a snapshot, instead of leaving a gap.
+// IsMonotonic makes raft empty the log when a snapshot is installed, instead of leaving a gap.
 func (w *WAL) IsMonotonic() bool { return true }
 
 // FirstIndex is 0 if the log is empty.
@@ -221,7 +221,7 @@ func (w *WAL) LastIndex() (uint64, error) {
 	return last, nil
 }
 
-// GetLog reads one entry and checks it.
+// GetLog reads an entry and checks it.
 func (w *WAL) GetLog(index uint64, log *raft.Log) error {
 	w.mu.RLock()
 	defer w.mu.RUnlock()

@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// StoreLog is StoreLogs of one.
+// StoreLog is StoreLogs of a single entry.
 func (w *WAL) StoreLog(log *raft.Log) error { return w.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs appends logs with one write and one sync. They must follow the last
+// StoreLogs appends logs with one write and one sync. The entries must follow the last
 // entry and each other. After a failed write or sync the log takes no more: what
-// is on the disk can then only be found out by opening it again.
+// is on the disk can then only be found out by opening the log again.
 func (w *WAL) StoreLogs(logs []*raft.Log) error {
 	w.writing.Lock()
 	defer w.writing.Unlock()
@@ -57,7 +57,7 @@ func (w *WAL) StoreLogs(logs []*raft.Log) error {
 // writeBlocks writes the batch of n bytes, which stands in the buffer behind room for
 // a block, as whole blocks: behind what the first of them holds already, and
 // with the zeros that are there anyway up to the end of the last. The kernel would first read a block that is
-// written in part and that it does not remember.
+// written in part and is not remembered.
 func (w *WAL) writeBlocks(s *segment, n int) error {
 	from := blockSize - len(s.open)
 	copy(w.buf[from:], s.open)
@@ -79,7 +79,7 @@ func (w *WAL) fail(err error) error {
 }
 
 func (w *WAL) checkOrder(logs []*raft.Log) error {
-	_, last := w.bounds() // writing is held: nobody changes them
+	_, last := w.bounds() // writing is held: the bounds stay
 	for i, l := range logs {
 		if l.Index == 0 || (last != 0 || i > 0) && l.Index != last+1 {
 			return fmt.Errorf("append log: entry %d cannot follow entry %d", l.Index, last)
@@ -89,8 +89,8 @@ func (w *WAL) checkOrder(logs []*raft.Log) error {
 	return nil
 }
 
-// encode returns a batch whose head is still to be filled in, and where its
-// records lie in it. The batch is valid until the next call; the buffer has room for a block before it.
+// encode returns a batch whose head is still to be filled in, and where the
+// records lie in the batch. The batch is valid until the next call; the buffer has room for a block before it.
 func (w *WAL) encode(logs []*raft.Log) ([]byte, []span, error) {
 	const keep = 1 << 20 // a larger buffer is not kept for the next batch
 	if cap(w.buf) > keep {
@@ -110,11 +110,11 @@ func (w *WAL) encode(logs []*raft.Log) ([]byte, []span, error) {
 	return buf[blockSize:], spans, nil
 }
 
-// largeRoom says what part of a segment is left free behind a large batch, for the small ones that
+// largeRoom says what part of a segment is left free behind a large batch, for the small batches that
 // come between two of that kind: else each of these would begin a segment too.
 const largeRoom = 16
 
-// room returns the tail if need bytes fit into it, else a new one. Requires w.writing.
+// room returns the tail if need bytes fit, else a new segment. Requires w.writing.
 func (w *WAL) room(index uint64, need int64) (*segment, error) {
 	next := w.manifest.clone()
 	_, last := w.bounds()
@@ -125,7 +125,7 @@ func (w *WAL) room(index uint64, need int64) (*segment, error) {
 			return s, nil
 		}
 		if len(s.spans) == 0 {
-			next.Segments = next.Segments[:n-1] // a crash came between its making and its first use, or it is too small
+			next.Segments = next.Segments[:n-1] // a crash came between making and first use, or the segment is too small
 		} else {
 			next.Segments[n-1].Last = s.last()
 		}
@@ -174,7 +174,7 @@ func (w *WAL) grow(next *manifest, index uint64, need int64) (*segment, error) {
 }
 
 // newFile returns a file of zeros with room for need bytes: the spare, or, for what would fill most
-// of that, a file of about its size, so that large entries take the space that they have.
+// of that, a file of about the batch's size, so that large entries take no more space than needed.
 func (w *WAL) newFile(need int64) (file vfs.File, number uint64, size int64, err error) {
 	if need > w.size/2 {
 		number = max(w.ordered+1, w.manifest.NextSegment)
@@ -195,8 +195,8 @@ func (w *WAL) orderSpare() {
 	w.spares.order(w.ordered)
 }
 
-// kept are the open segments that next still lists, with what it says of them. Their info
-// is changed in copies, as readers use the old ones.
+// kept are the open segments that next still lists, with what next says of them. The info
+// is changed in copies, as readers use the old segments.
 func (w *WAL) kept(next *manifest) []*segment {
 	var kept []*segment
 	for _, s := range w.segments {
@@ -227,10 +227,10 @@ func (w *WAL) replace(next *manifest, segments []*segment) error {
 }
 
 // DeleteRange removes entries lo to hi, which must be the beginning or the end
-// of the log. It is one step: after a crash either all of them are there, or none.
+// of the log. The deletion is one step: after a crash either all entries are there, or none.
 func (w *WAL) DeleteRange(lo, hi uint64) error {
 	unlisted, err := w.deleteRange(lo, hi)
-	w.removeFiles(unlisted) // appends need not wait for it
+	w.removeFiles(unlisted) // appends need not wait for this
 	return err
 }
 
@@ -278,7 +278,7 @@ func (w *WAL) deleteHead(newFirst uint64) error {
 	return w.replace(next, w.kept(next))
 }
 
-// deleteTail makes newLast, which exists, the last entry. What follows it in its
+// deleteTail makes newLast, which exists, the last entry. What follows newLast in its
 // segment stays there, void; a new segment is begun.
 func (w *WAL) deleteTail(newLast uint64) error {
 	next := w.manifest.clone()
@@ -293,7 +293,7 @@ func (w *WAL) deleteTail(newLast uint64) error {
 	return err
 }
 
-// unlisted are those of before that are no longer part of the log. Requires w.writing.
+// unlisted are the segments of before that are no longer part of the log. Requires w.writing.
 func (w *WAL) unlisted(before []*segment) []*segment {
 	listed := make(map[uint64]bool)
 	for _, s := range w.segments {
@@ -309,7 +309,7 @@ func (w *WAL) unlisted(before []*segment) []*segment {
 }
 
 // removeFiles closes and deletes segments that are no longer listed. Their readers hold
-// WAL.mu, and had let go when the list was replaced. It does not matter if a crash
+// WAL.mu, and had let go when the list was replaced. No harm is done if a crash
 // comes before: Open deletes them.
 func (w *WAL) removeFiles(gone []*segment) {
 	for _, s := range gone {

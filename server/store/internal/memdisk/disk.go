@@ -2,11 +2,11 @@
 // cache. Tests run the real code of the store on it.
 //
 // It promises what an operating system does, and no more:
-//   - a process sees what it and the processes before it wrote, synced or not;
-//   - a process that is killed leaves what it wrote to the next one;
+//   - a process sees what was written by itself and by the processes before, synced or not;
+//   - a process that is killed leaves what it wrote to the next process;
 //   - a power cut takes away what was not synced: of a file sector by sector, each of which may have
 //     reached the disk; of a folder each change of its names, if the folder was not synced since;
-//   - a sync that fails marks all it should have written as clean. It may still be readable, a later
+//   - a sync that fails marks everything as clean. What was not synced may still be readable, a later
 //     sync succeeds without writing it, and a power cut takes it.
 //
 // Not modelled: disks that lie about a sync, sectors that are written in part.
@@ -31,7 +31,7 @@ type Kind string
 
 // The kinds.
 const (
-	OpOpen    Kind = "open"   // without making it
+	OpOpen    Kind = "open"   // of an existing file
 	OpCreate  Kind = "create" // or truncate
 	OpWrite   Kind = "write"
 	OpSync    Kind = "sync"
@@ -41,13 +41,13 @@ const (
 	OpMkdir   Kind = "make folder"
 )
 
-// Op is one operation on a file or folder.
+// Op is an operation on a file or folder.
 type Op struct {
 	Kind Kind
 	Name string
 }
 
-// Disk outlives the processes that use it. Its methods may be called at any time.
+// Disk outlives the processes that use it. The methods may be called at any time.
 type Disk struct {
 	mu     sync.Mutex // guards all below, and the tree
 	rng    *rand.Rand
@@ -63,7 +63,7 @@ func New(seed uint64) *Disk {
 	return &Disk{rng: rand.New(rand.NewPCG(seed, 1)), root: newFolder()}
 }
 
-// Boot begins another process, and kills the one before.
+// Boot begins another process, and kills the process before.
 func (d *Disk) Boot() *Process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,7 +79,7 @@ func (d *Disk) end() {
 	d.opened = 0
 }
 
-// Kill ends the process. What it has written stays.
+// Kill ends the process. What was written stays.
 func (d *Disk) Kill() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,7 +106,7 @@ func (d *Disk) Running() bool {
 }
 
 // Hook calls h before each operation but reads, without a lock held; nil ends that. An error
-// makes the operation fail. A failed write may have written some of its blocks. A call that has not returned when
+// makes the operation fail. A failed write may have written some blocks. A call that has not returned when
 // the process ends has no effect any more, but that of a write.
 func (d *Disk) Hook(h func(Op) error) {
 	d.mu.Lock()
@@ -139,7 +139,7 @@ func (d *Disk) Clone(seed uint64) *Disk {
 
 // node is a file or a folder.
 type node interface {
-	// cut leaves what the disk has, and each thing beyond it with probability keep.
+	// cut leaves what the disk has, and everything beyond with probability keep.
 	cut(rng *rand.Rand, keep float64)
 	clone(known map[node]node) node
 }
@@ -151,7 +151,7 @@ type folder struct {
 	pending []change // in order, since the last sync
 }
 
-// change is one step: what becomes of some names. nil: it is removed.
+// change is a step: what becomes of some names; nil: removed.
 type change map[string]node
 
 func newFolder() *folder {

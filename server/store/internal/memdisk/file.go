@@ -36,13 +36,13 @@ func (f *file) write(b []byte, at int64) {
 	}
 }
 
-// grow makes b that long, if it is shorter.
+// grow makes b that long, if b is shorter.
 func grow(b []byte, length int) []byte {
 	if length <= len(b) {
 		return b
 	}
 	if length <= cap(b) {
-		return b[:length] // it was never longer: what follows is zeros
+		return b[:length] // b was never longer: what follows is zeros
 	}
 	longer := make([]byte, length, max(length, min(2*cap(b), length+1<<20)))
 	copy(longer, b)
@@ -74,7 +74,7 @@ func (f *file) writeBack(sectors []int) {
 	}
 }
 
-// writeSome brings some of the dirty sectors to the disk, or none if it is still to be truncated there.
+// writeSome brings some dirty sectors to the disk, or none if the file is still to be truncated there.
 func (f *file) writeSome(rng *rand.Rand, keep float64) {
 	if f.emptied && rng.Float64() >= keep {
 		return
@@ -93,8 +93,8 @@ func (f *file) writeSome(rng *rand.Rand, keep float64) {
 	}
 }
 
-// failSync brings some sectors to the disk and marks all as clean. Processes see them as before; in one
-// case of four they see what the disk has, as if the pages had been dropped.
+// failSync brings some sectors to the disk and marks all as clean. Processes see the sectors as before; in one
+// case of four processes see what the disk has, as if the pages had been dropped.
 func (f *file) failSync(rng *rand.Rand) {
 	f.writeSome(rng, rng.Float64())
 	f.clean()

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// Process is a disk as one process uses it.
+// Process is a disk as a process uses it.
 type Process struct {
 	disk *Disk
 	dead bool // guarded by disk.mu
@@ -286,7 +286,7 @@ func (h *handle) ReadAt(b []byte, at int64) (int, error) {
 	return n, nil
 }
 
-// WriteAt that fails or is killed has written some of its blocks.
+// WriteAt that fails or is killed has written some blocks.
 func (h *handle) WriteAt(b []byte, at int64) (int, error) {
 	begun, err := h.process.begin(OpWrite, h.name)
 	d := h.process.disk

@@ -1,8 +1,8 @@
-// Package record is how one raft log entry lies on a disk, in both kinds of log store.
+// Package record is how a raft log entry lies on a disk, in both kinds of log store.
 //
-// It promises that an entry comes back as it was stored, or as an error: a
-// checksum covers all of it. And no run of zeros in an entry is a run of zeros on the disk,
-// so that a sector that was never written can be told from one that was.
+// It promises that an entry comes back as stored, or as an error: a
+// checksum covers all of the entry. And no run of zeros in an entry is a run of zeros on the disk,
+// so that a sector that was never written can be told from a written sector.
 //
 // Start reading at [Append].
 package record
@@ -21,7 +21,7 @@ import (
 //	length(4) checksum(4) body padding
 //
 // little-endian; length is that of the body without padding; the checksum is CRC-32C of the
-// length, and of body and padding as they lie there; padding makes the whole a multiple of 8
+// length, and of body and padding as on the disk; padding makes the whole a multiple of 8
 // bytes. Body and padding are masked. Unmasked the body is
 //
 //	format(1) type(1) index term appendedAt data extensions
@@ -80,8 +80,8 @@ func Check(b []byte) (size int, err error) {
 	return size, nil
 }
 
-// Decode reads the record that is all of b. It unmasks b in place, and l's data
-// and extensions point into it.
+// Decode reads the record that is all of b. Decode unmasks b in place, and l's data
+// and extensions point into b.
 func Decode(b []byte, l *raft.Log) error {
 	size, err := Check(b)
 	if err != nil || size != len(b) {
@@ -92,7 +92,7 @@ func Decode(b []byte, l *raft.Log) error {
 	applyMask(body)
 	r := reader{rest: body[:length]}
 	if r.byte() != format {
-		return ErrDamaged // its checksum is right: only a newer release writes it, and store.Open refuses those
+		return ErrDamaged // the checksum is right: only a newer release writes this, and store.Open refuses those
 	}
 	*l = raft.Log{Type: raft.LogType(r.byte()), Index: r.uvarint(), Term: r.uvarint()}
 	if at := r.varint(); at != 0 {
@@ -106,7 +106,7 @@ func Decode(b []byte, l *raft.Log) error {
 	return nil
 }
 
-// reader takes fields off a body. After a failure it returns zeros.
+// reader takes fields off a body. After a failure a reader returns zeros.
 type reader struct {
 	rest   []byte
 	failed bool
@@ -167,7 +167,7 @@ func checksum(length, body []byte) uint32 {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // applyMask flips the bits of b that a fixed pseudo-random pattern of 512 bytes
-// says. Doing it twice undoes it. Data that somebody chooses can still come out as zeros;
+// says. Doing this twice undoes the mask. Chosen data can still come out as zeros;
 // all that he gains is that a torn write is mistaken for another torn write.
 func applyMask(b []byte) {
 	i := 0

@@ -18,8 +18,9 @@ const (
 	retryAfter = 50 * time.Millisecond
 )
 
-// Patient is an FS that goes on when the process, or the machine, has no file descriptors left: it keeps some
-// for that, and then waits until there is one. A shortage is not a fault of a disk.
+// Patient is an FS that goes on when the process, or the machine, has no file descriptors left: a
+// Patient keeps some in reserve, and then waits for a free descriptor. A shortage is not a fault of
+// a disk.
 type Patient struct {
 	FS
 	file   string // that the reserve opens
@@ -40,7 +41,7 @@ func NewPatient(fsys FS, file string, logger *slog.Logger) *Patient {
 	return p
 }
 
-// Start makes calls wait that meet a shortage when nothing is left of the reserve. Until then they fail.
+// Start makes calls wait that meet a shortage when nothing is left of the reserve. Until then such calls fail.
 func (p *Patient) Start() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,7 +76,7 @@ func (p *Patient) SyncDir(dir string) error {
 	return p.insist(func() error { return p.FS.SyncDir(dir) })
 }
 
-// insist makes the call until it fails for another reason than a shortage, or does not fail.
+// insist makes the call until the call fails for another reason than a shortage, or does not fail.
 func (p *Patient) insist(call func() error) error {
 	for {
 		err := call()
@@ -89,7 +90,8 @@ func (p *Patient) insist(call func() error) error {
 	}
 }
 
-// lend frees a descriptor of the reserve. Another goroutine may take it first: then there is the next.
+// lend frees a descriptor of the reserve. Another goroutine may take the descriptor first: then
+// there is the next.
 func (p *Patient) lend() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

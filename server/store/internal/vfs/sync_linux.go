@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// syncData makes what was written durable. A segment never changes its size, so
-// its metadata can stay behind: fdatasync spares the file system a journal commit.
+// syncData makes what was written durable. A segment never changes size, so
+// the metadata can stay behind: fdatasync spares the file system a journal commit.
 func syncData(f *os.File) error {
 	for {
 		err := syscall.Fdatasync(int(f.Fd()))

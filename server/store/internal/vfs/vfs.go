@@ -1,8 +1,8 @@
 // Package vfs is what the store does with files: an interface, and the operating system behind it.
 //
-// It promises nothing that the operating system does not: what is written is on the disk after a sync
-// that succeeded, a name after its folder was synced. Package memdisk is the same in memory, and
-// forgets all else when its power is cut.
+// The promises are the operating system's: what is written is on the disk after a sync
+// that succeeded, a name after the folder was synced. Package memdisk is the same in memory, and
+// forgets all else in a power cut.
 //
 // Start reading at [FS].
 package vfs
@@ -17,9 +17,9 @@ import (
 
 // FS is a file system.
 type FS interface {
-	// Open opens a file as os.OpenFile does. Files that it makes are for their owner only.
+	// Open opens a file as os.OpenFile does. New files are for the owner only.
 	Open(name string, flag int) (File, error)
-	// Mkdir makes a folder, for its owner only.
+	// Mkdir makes a folder, for the owner only.
 	Mkdir(name string) error
 	Rename(from, to string) error
 	Remove(name string) error
@@ -40,7 +40,7 @@ type File interface {
 	// Name is what the file was opened with.
 	Name() string
 	Size() (int64, error)
-	// Sync makes all of the file durable, SyncData at least its content and its size.
+	// Sync makes all of the file durable, SyncData at least the content and the size.
 	Sync() error
 	SyncData() error
 }
@@ -82,5 +82,5 @@ func Replace(fsys FS, name string, text []byte) error {
 	return fsys.SyncDir(filepath.Dir(name))
 }
 
-// IsMissing says that a file or its folder is not there.
+// IsMissing says that a file or the file's folder is not there.
 func IsMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
