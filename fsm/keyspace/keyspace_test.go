@@ -53,6 +53,9 @@ func TestKeyspaceModel(t *testing.T) {
 			switch rng.Intn(10) {
 			case 0, 1, 2, 3, 4:
 				it := NewItem(Hash(key), key, fmt.Sprintf("%0*d", rng.Intn(300), n), rng.Int63n(40)*(clock+rng.Int63n(100))/40, EncodingAuto)
+				if there && rng.Intn(2) == 0 {
+					it.DeadlineMillis = m[key].DeadlineMillis // another size under the same deadline
+				}
 				if it.Ended(clock) {
 					continue
 				}
