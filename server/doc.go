@@ -16,6 +16,8 @@
 //   - a node whose disk hangs or fails answers the commands in flight and ends at once, so that
 //     the others can lead.
 //
+// Faults of the disk are found by the store and by raftnode. fatal.go decides that they end the node.
+//
 // Goroutines of this package, all started and awaited by Run. After a fatal disk failure Run
 // awaits none of them, as they may hang for ever:
 //

@@ -2,10 +2,8 @@ package server
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/holdfast/holdfast/server/replica"
-	"github.com/holdfast/holdfast/server/store"
 )
 
 // onEvent writes each event of the replica to the log. After replica.Failed the node ends.
@@ -36,21 +34,6 @@ func (s *Server) onEvent(event replica.Event) {
 	case replica.Restored:
 		s.logger.Info("state restored from snapshot", "took", e.Took)
 	case replica.Failed:
-		s.fail(fmt.Errorf("state can no longer follow the log: %w", e.Err))
-	}
-}
-
-// storeHooks end the node when its disk hangs or fails. Otherwise a leader that cannot write
-// would keep its leadership, and no client could lock (hashicorp/raft#503).
-func (s *Server) storeHooks(f *faults) store.Hooks {
-	return store.Hooks{
-		DiskStallLimit: s.config.DiskStallLimit,
-		OnStall: func(op store.Op, elapsed time.Duration) {
-			s.fail(fmt.Errorf("disk hangs: %s has not returned for %v: ending, so that another node can lead", op, elapsed.Round(time.Millisecond)))
-		},
-		OnFault: func(op store.Op, err error) {
-			s.fail(fmt.Errorf("disk failed: %s: %w", op, err))
-		},
-		Faults: f.disk(),
+		s.fail(fmt.Errorf("state can no longer follow the log: %w", e.Err)) // see fatal.go
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/peer"
@@ -159,25 +158,6 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// lastWords is how long a node that fails waits for its clients to take the
-// answers to what they had in flight.
-const lastWords = time.Second
-
-// Abandon ends a node that cannot go on, without waiting for its disk: it
-// answers what is in flight, closes the peer port, so that the others look for
-// another leader now, and lets go of the clients.
-func Abandon(drained <-chan struct{}, stopReplica, stopPeers, stopClients func()) {
-	stopReplica()
-	stopPeers()
-	stopClients()
-	timer := time.NewTimer(lastWords)
-	defer timer.Stop()
-	select {
-	case <-drained:
-	case <-timer.C:
-	}
-}
-
 // shutdown hands leadership over, once no client is connected, and closes the rest.
 func (s *Server) shutdown(stopPeers func(), parts *sync.WaitGroup) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownTimeout)
@@ -188,14 +168,6 @@ func (s *Server) shutdown(stopPeers func(), parts *sync.WaitGroup) error {
 	err = errors.Join(err, s.store.Close())
 	s.logger.Info("stopped")
 	return err
-}
-
-// fail ends the process by way of Run; only the first error counts.
-func (s *Server) fail(err error) {
-	select {
-	case s.fatal <- err:
-	default:
-	}
 }
 
 func (s *Server) storeConfig(f *faults) store.Config {

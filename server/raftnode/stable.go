@@ -10,15 +10,15 @@ import (
 
 // stable is raft's store of terms and votes.
 //
-// Raft panics when it cannot store its term, and would take the process with it before
-// the batches in flight are answered. So a node that runs does not let raft hear of that:
-// the call never returns, and the node ends without waiting for raft.
+// Raft panics when it cannot store its term, and the process would end before the batches in flight are
+// answered. So raft does not hear of that once the node runs: the call never returns. The owner is told, and ends the
+// node without waiting for raft.
 type stable struct {
 	raft.StableStore
-	running atomic.Bool   // from Run on: whoever opens the node is told the error
+	running atomic.Bool   // from Start on; before that, Open returns the error
 	lost    chan struct{} // closed when a term could not be stored
 	once    sync.Once
-	fail    func(error)   // ends the node
+	fail    func(error)   // tells the owner
 	never   chan struct{} // nil; closed by tests
 }
 

@@ -1,0 +1,61 @@
+package server
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast/holdfast/server/store"
+)
+
+// A node ends by itself for one of three reasons. The packages that find one tell it and decide nothing; here it is
+// decided that each ends the node.
+//
+//   - A call to the disk hangs, or fails: the store tells (storeHooks). A failed snapshot is none of these, as
+//     another is taken later.
+//   - An entry or a term that raft has counted as stored is not on the disk: raftnode tells by way of replica.Failed,
+//     and holds back what raft could conclude (parallel_log.go, stable.go).
+//   - An entry cannot be applied: raftnode tells by way of replica.Failed.
+//
+// The replica stops after replica.Failed without being told. Run then abandons the rest.
+
+// fail ends the process by way of Run; only the first error counts.
+func (s *Server) fail(err error) {
+	select {
+	case s.fatal <- err:
+	default:
+	}
+}
+
+// storeHooks end the node when its disk hangs or fails. Otherwise a leader that cannot write
+// would keep its leadership, and no client could lock (hashicorp/raft#503).
+func (s *Server) storeHooks(f *faults) store.Hooks {
+	return store.Hooks{
+		DiskStallLimit: s.config.DiskStallLimit,
+		OnStall: func(op store.Op, elapsed time.Duration) {
+			s.fail(fmt.Errorf("disk hangs: %s has not returned for %v: ending, so that another node can lead", op, elapsed.Round(time.Millisecond)))
+		},
+		OnFault: func(op store.Op, err error) {
+			s.fail(fmt.Errorf("disk failed: %s: %w", op, err))
+		},
+		Faults: f.disk(),
+	}
+}
+
+// lastWords is how long a node that fails waits for its clients to take the
+// answers to what they had in flight.
+const lastWords = time.Second
+
+// Abandon ends a node that cannot go on, without waiting for its disk: it
+// answers what is in flight, closes the peer port, so that the others look for
+// another leader now, and lets go of the clients.
+func Abandon(drained <-chan struct{}, stopReplica, stopPeers, stopClients func()) {
+	stopReplica()
+	stopPeers()
+	stopClients()
+	timer := time.NewTimer(lastWords)
+	defer timer.Stop()
+	select {
+	case <-drained:
+	case <-timer.C:
+	}
+}
