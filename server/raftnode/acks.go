@@ -10,12 +10,11 @@ import (
 // acks knows what the other nodes have acknowledged: how far their logs agree
 // with this node's, and how recently they took it for the leader.
 //
-// Recently is counted in rounds, not in time. A round is a leadership check; it
+// Recently is counted in rounds, not in time. A round is a leadership check. It
 // is over when a majority has acknowledged, in this node's term, a request that
-// was sent after the round began. raft's VerifyLeader is content with
-// acknowledgements of requests that were sent before, so that a leader that
-// slept between sending and receiving can confirm itself although another has
-// been elected meanwhile, and serve a stale read.
+// was sent after the round began. Raft's VerifyLeader takes acknowledgements of requests that were
+// sent before, too. A leader that was frozen between sending and receiving could confirm itself by them
+// although another has been elected meanwhile, and serve a stale read.
 type acks struct {
 	quorum int // acknowledgements of others that make a majority with this node's own
 

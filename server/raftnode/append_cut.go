@@ -20,10 +20,10 @@ const (
 
 // cutAppend returns the request that is sent for args, and what remains of args after it, nil if that is nothing.
 //
-// Raft gives up to 32 entries at a time, which may be a gigabyte: over a slow link such a request never got
-// through, and each attempt began at its beginning. Both requests are as raft would have made them, had it been asked for
-// fewer entries: the second says that it follows the last entry of the first. The first is whole: what log had given
-// raft without its data is loaded, and the first entry of the second, whose size decides, at most.
+// Raft gives up to 32 entries at a time, which may be a gigabyte. Over a slow link such a request
+// would never get through, as each attempt begins anew. Both requests are as raft would make them for fewer
+// entries: the second follows the last entry of the first. Entries that raft got without their data are loaded
+// for the first request; the first entry of the second may be loaded, too, as its size decides.
 func cutAppend(args *raft.AppendEntriesRequest, log *parallelLog) (piece, rest *raft.AppendEntriesRequest, err error) {
 	piece = args // raft's own stays as it is
 	size := 0
@@ -45,7 +45,7 @@ func cutAppend(args *raft.AppendEntriesRequest, log *parallelLog) (piece, rest *
 		}
 		first, others := *piece, *piece
 		last := args.Entries[i-1]
-		// Whoever has the others must not keep those that were sent.
+		// A copy, so that others does not keep the entries that were sent in memory.
 		first.Entries, others.Entries = piece.Entries[:i], slices.Clone(piece.Entries[i:])
 		others.PrevLogEntry, others.PrevLogTerm = last.Index, last.Term
 		return &first, &others, nil

@@ -113,7 +113,7 @@ type FollowerStalled struct {
 	Since               time.Time
 }
 
-// FollowerMoves: a follower makes progress again, of which FollowerStalled was told. After is the time that it stood
+// FollowerMoves: a follower that FollowerStalled named makes progress again. After is the time that its log stood
 // still. A leadership that ends before tells nothing: each leader begins anew.
 type FollowerMoves struct {
 	Name     string

@@ -7,8 +7,8 @@ import (
 )
 
 // Raft loads entries long before they are used: 32 for a request to a follower, and thousands ahead of the state
-// machine, of up to 32 MiB each. So it gets large commands from the disk without their data. That is loaded where it is used:
-// when the entry is sent (cutAppend) or applied (state.ApplyBatch). Raft itself looks at no command's data.
+// machine, of up to 32 MiB each. So raft gets large commands from the disk without their data. The data is loaded where
+// it is used: when the entry is sent (cutAppend) or applied (applier.ApplyBatch). Raft itself looks at no command's data.
 
 const (
 	// leanBytes is how much data a command has at most that raft gets whole: a request of such entries is sent in one piece.

@@ -34,8 +34,8 @@ func (n *Node) Start(start func(name string, run func(context.Context) error)) {
 	start("cut log", func(ctx context.Context) error { return n.applier.cutLog(ctx, n.config.Logger) })
 }
 
-// Stop has raft end. Its calls fail from here on, so nobody waits for them. It reports
-// whether raft will end: not when it could not store a term.
+// Stop has raft end, and raft's calls fail from here on. Stop reports whether raft will end: raft
+// does not once a term could not be stored.
 func (n *Node) Stop() bool {
 	close(n.stopped)
 	n.down = n.raft.Shutdown()
@@ -54,12 +54,12 @@ func (n *Node) Wait() error { return n.down.Error() }
 // Propose gives an entry to raft for term. It returns when raft's main loop has
 // taken it, at once or after the append before it.
 //
-// What the entry is for travels with it, as the term and flags. Raft could take the entry only after this
+// The term and the flags travel with the entry. Raft may take the entry only after this
 // node lost its leadership and won another: such an entry is void on every node.
 //
 // The future is not looked at. Success is seen when the entry is applied, failure when
-// the leadership ends, which is all that can fail it, but for a transfer. And futures can stay
-// without an answer when raft is shut down.
+// the leadership ends. A transfer alone fails an entry otherwise. When raft is shut down futures can stay
+// without an answer.
 func (n *Node) Propose(term uint64, entry []byte, flags ...byte) {
 	n.raft.ApplyLog(raft.Log{Data: entry, Extensions: append(binary.AppendUvarint(nil, term), flags...)}, 0)
 }
@@ -123,7 +123,7 @@ func (n *Node) Transfer(ctx context.Context, gone <-chan struct{}) error {
 	return nil
 }
 
-// notify wakes whoever listens on c, a channel with a buffer of one.
+// notify wakes the listener on c, a channel with a buffer of one.
 func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -95,7 +95,7 @@ func (c *Config) raft() *raft.Config {
 	conf.ShutdownOnRemove = false
 	conf.NoLegacyTelemetry = true
 	if len(c.InitialCluster) == 1 {
-		// Nobody is to be waited for.
+		// A single node waits for no other.
 		conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = aloneTimeout, aloneTimeout, aloneTimeout
 	}
 	return conf
@@ -103,7 +103,7 @@ func (c *Config) raft() *raft.Config {
 
 const aloneTimeout = 50 * time.Millisecond
 
-// bootstrap makes a fresh store that of a member of the initial cluster. Every
+// bootstrap writes the members of the initial cluster to a fresh store. Every
 // node writes the same first entry.
 func bootstrap(conf *raft.Config, c *Config, t raft.Transport) error {
 	exists, err := raft.HasExistingState(c.Log, c.Stable, c.Snapshots)

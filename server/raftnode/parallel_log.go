@@ -8,27 +8,26 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// recentLogs is how many of the newest entries are kept in memory, if they are not too large (recentBytes): they are read
-// once per follower, right after they were appended. It also bounds how many a leader's
-// disk may be behind.
+// recentLogs is how many of the newest entries are kept in memory, if they are not too large (recentBytes). Each is
+// read once per follower, right after it was appended. recentLogs also bounds how many entries a leader's disk may be
+// behind.
 const recentLogs = 32
 
 // parallelLog is the log as raft sees it. While this node leads, entries go to its
 // disk and to the followers at the same time (Ongaro's thesis, section 10.2.1): an append
 // returns at once, and what raft appends meanwhile goes to the disk together.
 //
-// Raft does not know of that, and counts this node as having what it appended.
-// So nothing that raft could conclude from that may come about before it is true:
-//   - an entry is committed when a follower's acknowledgement completes a
-//     majority, and that is held back until the entry is on this node's disk too ([transport.AppendEntries]);
-//   - a former leader may acknowledge as a follower what it appended as a leader, so raft gets
-//     to see another leader's request when all that was appended by then is on the disk ([transport.pass]).
+// Raft counts this node as having what raft appended, before the disk has it. Nothing may follow from that before it
+// is true:
+//   - An entry is committed when a follower's acknowledgement completes a majority. The acknowledgement
+//     is held back until the entry is on this node's disk, too ([transport.AppendEntries]).
+//   - A former leader may acknowledge as a follower what it appended as a leader. So raft gets another leader's
+//     request when everything appended before is on the disk ([rpcFilter.pass]).
 //
-// A node without others has nothing to do meanwhile, and nobody's acknowledgement to
-// hold back: it appends as usual.
+// A single node appends as usual: no acknowledgement could be held back.
 type parallelLog struct {
 	store raft.LogStore
-	// fail ends the node: an append that failed cannot be taken back from raft.
+	// fail tells the owner: an append that failed cannot be taken back from raft.
 	fail func(error)
 	// leads reports whether this node leads, as raft's main loop sees it. While it
 	// is not set, appends are as usual.
@@ -36,7 +35,7 @@ type parallelLog struct {
 
 	mu      sync.Mutex
 	settled sync.Cond // the queue became shorter, or err was set
-	// queue holds the entries that are not in the store, in order. Whoever made it
+	// queue holds the entries that are not in the store, in order. The append that made it
 	// non-empty started the goroutine that writes it.
 	queue  []*raft.Log
 	recent [recentLogs]*raft.Log // an entry is at its index modulo the length

@@ -20,13 +20,12 @@ type rpcFilter struct {
 	heartbeats heartbeats
 }
 
-// run hands raft what other nodes ask of it, in order, but for snapshots that
-// come too late.
+// run hands raft the other nodes' requests, in order, but for snapshots that come too late.
 //
-// Raft installs whatever snapshot it is sent. One that a partition held up while
-// the leader sent another, or one whose acknowledgement was lost, so takes the
-// state machine back to what it was, until raft has applied the rest again.
-// The leader is told what is true: this node has all that the snapshot stands for.
+// Raft installs every snapshot that it is sent. A snapshot may have been held up by a partition while
+// the leader sent another, or come again because its acknowledgement was lost. Installed, it would take the
+// state machine back, until raft has applied the rest again. The leader gets the true answer: this node has
+// all that the snapshot stands for.
 func (f *rpcFilter) run(ctx context.Context, from <-chan raft.RPC) error {
 	for {
 		select {
@@ -80,13 +79,12 @@ func (f *rpcFilter) drain(ctx context.Context) {
 	})
 }
 
-// pass gives one request to raft. Heartbeats alone do not come this way, and these
-// acknowledge nothing.
+// pass gives one request to raft. Only heartbeats, which acknowledge nothing, do not come this way.
 //
-// Raft acknowledges entries that it finds in its log, and those of a former leader may
-// be on the way to the disk still. Another leader's request can speak of such
-// entries alone as were appended here before that leader was elected, so
-// before the request came: to wait for what has been appended by now is enough.
+// Raft acknowledges entries that it finds in its log, and a former leader's may still
+// be on the way to the disk. Another leader's request speaks only of entries that were appended here
+// before that leader was elected, and so before the request came. So the wait for
+// everything appended by now is enough.
 func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
 	if !ok {
@@ -129,13 +127,13 @@ func (f *rpcFilter) snapshotEnd() (index uint64, ok bool) {
 	return stored[0].Index, true
 }
 
-// afterSnapshot changes a request of which raft could not tell whether the log agrees with
-// the leader's there, because a snapshot has taken that part's place.
+// afterSnapshot changes a request that goes on from an entry which only the snapshot has: raft could not
+// compare that entry with the leader's.
 //
-// It agrees. What a snapshot stands for is committed, and so every later leader has it. So nothing is left
-// to compare up to end, and the entries up to there are left out: raft gets the request as one that begins
-// where the log begins. Without that, raft refuses it; the leader goes back to its own snapshot, which is
-// late here; and so on for ever, if an entry follows the snapshot's end that this leader does not have.
+// The logs agree up to end. A snapshot stands for committed entries, and every later leader has them. So the
+// entries up to end are left out, and raft gets a request that begins where the log begins. Otherwise
+// raft would refuse the request; the leader would go back to its own snapshot, which is late here; and so on
+// for ever, if an entry follows the snapshot's end that this leader does not have.
 func afterSnapshot(req *raft.AppendEntriesRequest, end uint64) {
 	if req.PrevLogEntry > end {
 		return

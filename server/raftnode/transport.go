@@ -36,13 +36,12 @@ const resendAfter = 100 * time.Millisecond
 
 // AppendEntries sends a heartbeat or entries.
 //
-// Entries are sent until they arrive, as long as this node leads. raft itself
-// would wait after each failure for twice as long as before, up to 10 s and deaf to
-// everything: a follower that comes back after a minute would get nothing for
-// up to 10 s, and a cluster that needs it for its majority would stand still.
+// Entries are sent until they arrive, as long as this node leads. Raft itself
+// would wait twice as long after each failure, up to 10 s, and nothing would end the wait. A follower that comes back
+// after a minute would get nothing for up to 10 s, and a cluster that needs it for its majority would stand still.
 //
-// Large entries go in several requests, one after the other, each of which has its own answer: raft gets the last one's, or
-// the first that is no success. See cutAppend.
+// Large entries go in several requests, one after the other, each with its own answer. Raft gets the last
+// answer, or the first that is no success. See cutAppend.
 func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	for {
 		piece, rest, err := cutAppend(args, t.log)
@@ -53,7 +52,7 @@ func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *
 			return err
 		}
 		if !t.leads.Load().(func(uint64) bool)(args.Term) {
-			return raft.ErrLeadershipLost // nobody waits for the others
+			return raft.ErrLeadershipLost // the rest is of no use
 		}
 		args = rest
 	}
