@@ -8,7 +8,6 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -217,14 +216,6 @@ func (m *Machine) Clock() (stampMillis, wallOffsetMillis int64) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.st.clockMillis, m.st.wallOffsetMillis
-}
-
-// Has reports whether a key is there at nowMillis.
-func (m *Machine) Has(db int, key string, nowMillis int64) bool {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	it := m.st.databases[db].Find(keyspace.Hash(key), key)
-	return it != nil && !it.Ended(nowMillis)
 }
 
 // NextDue returns the first instant of cluster time at which some key is due, one millisecond after its

@@ -9,6 +9,8 @@ type Batch struct {
 	Seq    uint64
 	Body   []byte
 	Count  int // of the requests in Body; 0 where nobody asks
+	// Claim: the batch only takes a key that nobody has. It is decided once, when the batch is queued.
+	Claim bool
 }
 
 // Completion answers a batch: with replies, or with an error.

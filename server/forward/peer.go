@@ -64,7 +64,9 @@ func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func([]Batch) e
 		for f.More() {
 			switch kind := f.Kind(); kind {
 			case kindWrite:
-				writes = append(writes, Batch{Origin: p.origin, Seq: f.Number(), Low: f.Number(), Body: f.Bytes()})
+				w := Batch{Origin: p.origin, Seq: f.Number(), Low: f.Number(), Body: f.Bytes()}
+				w.Claim = p.config.Claims(w.Body)
+				writes = append(writes, w)
 			case kindRead:
 				reads = append(reads, forwardedRead{
 					number: f.Number(), count: int(f.Number()), body: string(f.Bytes()), deadline: time.Now().Add(p.config.CommandTimeout),

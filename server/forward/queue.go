@@ -42,6 +42,8 @@ type QueueConfig struct {
 	Met func(node, clientAddr string)
 	// Beacon is asked what to tell each follower, once when its link begins and then every second.
 	Beacon func() Beacon
+	// Claims reports whether a write only takes a key that nobody has.
+	Claims func(body []byte) bool
 	// Wake gets a word when writes have come.
 	Wake chan<- struct{}
 

@@ -22,6 +22,6 @@ func (r *Replica) Execute(u *Batch) error {
 		defer leave()
 		return r.writes.run(u, deadline)
 	default:
-		return r.read(u, deadline)
+		return r.reader.read(u, deadline)
 	}
 }

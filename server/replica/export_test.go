@@ -98,7 +98,7 @@ func (r *Replica) Refused() {
 }
 
 // HoldTurn keeps all from reading at length, until LetTurn.
-func (r *Replica) HoldTurn() { r.turns <- struct{}{} }
+func (r *Replica) HoldTurn() { r.reader.long <- struct{}{} }
 
 // LetTurn ends HoldTurn.
-func (r *Replica) LetTurn() { <-r.turns }
+func (r *Replica) LetTurn() { <-r.reader.long }

@@ -25,7 +25,7 @@ func newToLeader(r *Replica) *forward.Client {
 			return r.config.Peers.Forward.DialContext(ctx, r.config.InitialCluster[node])
 		},
 		Writes:     r.writes,
-		Reads:      r.reads,
+		Reads:      r.reader.elsewhere,
 		ReplyBytes: r.config.Limits.ReplyBytes,
 		Reached:    func(leader string) { r.node.Reached(leader) },
 		Refused:    func(leader string) { r.node.Refused(leader) },
@@ -46,7 +46,7 @@ func (r *Replica) heard(b forward.Beacon) {
 }
 
 // newFromFollowers makes the end that takes what followers forward.
-func newFromFollowers(r *Replica) *forward.Queue {
+func newFromFollowers(r *Replica, wake chan<- struct{}) *forward.Queue {
 	limits := r.config.Limits
 	return forward.NewQueue(forward.QueueConfig{
 		Self:     r.identity(),
@@ -55,12 +55,13 @@ func newFromFollowers(r *Replica) *forward.Queue {
 		Member:   r.authentic,
 		Met:      r.addresses.set,
 		Beacon:   r.beacon,
-		Wake:     r.proposer.wake,
-		Confirm:  r.confirmAsLeader,
+		Claims:   fsm.IsClaim,
+		Wake:     wake,
+		Confirm:  r.reader.confirm,
 		Glance: func(body string, count int, deadline time.Time) ([]protocol.Value, string, error) {
-			return r.readSome(body, count, deadline, fsm.Glance)
+			return r.reader.readSome(body, count, deadline, fsm.Glance)
 		},
-		ReadOn:         r.readOn,
+		ReadOn:         r.reader.readOn,
 		Wait:           r.waitHere,
 		Quorum:         func() int { return r.node.Quorum() },
 		CommandTimeout: r.config.CommandTimeout,
@@ -87,16 +88,4 @@ func (r *Replica) beacon() forward.Beacon {
 		b.Members = append(b.Members, forward.Member{Name: m.Name, ClientAddr: m.ClientAddr})
 	}
 	return b
-}
-
-// confirmAsLeader is a leadership check that waits until this node serves.
-func (r *Replica) confirmAsLeader(ctx context.Context) error {
-	for r.serving.Load() == nil {
-		// Elected, and its first entry is not applied yet: that comes, or the
-		// link is shut.
-		if err := r.serves.wait(ctx); err != nil {
-			return err
-		}
-	}
-	return r.rounds.confirm()
 }

@@ -204,7 +204,7 @@ func TestWatermark(t *testing.T) {
 // A batch that was applied before the snapshot this node installed took effect, and what it answered is unknown.
 func TestSecondCopyIsUncertain(t *testing.T) {
 	own := protocol.Origin{Node: "n1", Epoch: 1}
-	s := sink{r: &Replica{origin: own}}
+	s := sink{writes: newQueue(own, Limits{}, nil)}
 	s.Done(own, 7, nil, false)
 	require.Len(t, s.own, 1)
 	require.Equal(t, uint64(7), s.own[0].Number)
@@ -215,12 +215,12 @@ func TestSecondCopyIsUncertain(t *testing.T) {
 func TestTransferWaitsForWhatIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Replica{}
-		r.proposer = &proposer{wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+		r.proposer = newProposer(proposerConfig{serving: &r.serving, wake: make(chan struct{}, 1)}, 1<<20, 0)
 		l := &leaderTerm{gone: make(chan struct{}), landed: make(chan struct{}, 1)}
 		l.inFlight.Store(1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, r.transfer(ctx, l), context.DeadlineExceeded) // and raft, which is not there, is not asked
-		require.Empty(t, r.proposer.turn)
+		require.Empty(t, r.proposer.held)
 	})
 }

@@ -41,6 +41,15 @@ type leadership struct {
 
 func newLeadership(r *Replica) *leadership { return &leadership{r: r, changed: make(chan struct{}, 1)} }
 
+// look has the leadership look at what raft says.
+func (ls *leadership) look() { notify(ls.changed) }
+
+// serveAnew has this node serve as leader anew: all that waits is given to raft again.
+func (ls *leadership) serveAnew() {
+	ls.restart.Store(true)
+	ls.look()
+}
+
 func (ls *leadership) run(ctx context.Context) error {
 	defer ls.lose()
 	again := time.NewTimer(0)
@@ -125,8 +134,8 @@ func (ls *leadership) serve(term uint64) {
 		stamped: stamp,
 	}
 	ls.r.serving.Store(l)
-	ls.r.serves.open()
-	ls.r.reads.divert(errReroute)
+	ls.r.reader.serves.open()
+	ls.r.reader.elsewhere.divert(errReroute)
 	ls.r.writes.Attach(l, ls.r.proposer.wake)
 	notify(ls.r.ticker.wake)
 	ls.see(ls.r.config.Name, term)
@@ -140,8 +149,8 @@ func (ls *leadership) lose() {
 	if l == nil {
 		return
 	}
-	ls.r.reads.divert(nil)
-	ls.r.serves.shut()
+	ls.r.reader.elsewhere.divert(nil)
+	ls.r.reader.serves.shut()
 	ls.r.serving.Store(nil)
 	close(l.gone)
 	ls.r.writes.Detach(l)
@@ -171,7 +180,7 @@ func (ls *leadership) see(leader string, term uint64) {
 // applied this node may serve already.
 func (r *Replica) propose(term uint64, entry []byte, flags ...byte) {
 	if answersBeforeCommit {
-		early := sink{r: r}
+		early := r.newSink()
 		_ = r.machine.Apply(entry, &early)
 		early.flush()
 	}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/raftnode"
@@ -13,7 +14,9 @@ import (
 
 // state is the state machine as [raftnode] drives it, on one goroutine.
 type state struct {
-	r *Replica
+	machine *fsm.Machine
+	sink    sink
+	stateHooks
 
 	index  watermark     // of the newest entry applied
 	stamps watermark     // cluster time
@@ -22,33 +25,36 @@ type state struct {
 	// digesting is held while the machine changes: what Digest reads stands still.
 	digesting sync.Mutex
 	changed   uint64 // index of the newest entry that is in the machine's state
+}
 
-	sink sink
+// stateHooks are told what happens to the state.
+type stateHooks struct {
+	entered  func()            // the first entry of a term was applied
+	landed   func(term uint64) // an entry of term that counts was applied
+	reached  func()            // all that was committed for now is applied
+	restored func(took time.Duration)
 }
 
 var _ raftnode.Machine = (*state)(nil)
 
-func newState(r *Replica) *state { return &state{r: r, sink: sink{r: r}} }
-
 // Apply implements [raftnode.Machine].
 func (s *state) Apply(e raftnode.Entry) error {
 	s.digesting.Lock()
-	err := s.r.machine.Apply(e.Data, &s.sink)
+	err := s.machine.Apply(e.Data, &s.sink)
 	s.changed = e.Index
 	s.digesting.Unlock()
 	s.sink.flush()
 	if err != nil {
 		return err
 	}
-	stamp, _ := s.r.machine.Clock()
+	stamp, _ := s.machine.Clock()
 	s.stamps.reach(uint64(max(stamp, 0)))
 	if s.term.Swap(e.Term) != e.Term {
 		s.index.reach(e.Index) // the leadership is about to serve, and looks at it
-		notify(s.r.leadership.changed)
+		s.entered()
 	}
-	counted := len(e.Flags) == 0
-	if l := s.r.serving.Load(); counted && l != nil && l.term == e.Term {
-		s.r.proposer.landed(l)
+	if counted := len(e.Flags) == 0; counted {
+		s.landed(e.Term)
 	}
 	return nil
 }
@@ -56,13 +62,11 @@ func (s *state) Apply(e raftnode.Entry) error {
 // Reach implements [raftnode.Machine].
 func (s *state) Reach(index uint64) {
 	s.index.reach(index)
-	if s.r.serving.Load() != nil {
-		s.r.ticker.nudge()
-	}
+	s.reached()
 }
 
 // Capture implements [raftnode.Machine].
-func (s *state) Capture() io.WriterTo { return s.r.machine.Snapshot() }
+func (s *state) Capture() io.WriterTo { return s.machine.Snapshot() }
 
 // Restore implements [raftnode.Machine]. What was answered only by entries that the
 // snapshot stands for cannot be answered any more.
@@ -71,23 +75,23 @@ func (s *state) Restore(snapshot io.Reader, index uint64) error {
 	if err := s.replace(snapshot, index); err != nil {
 		return err
 	}
-	stamp, _ := s.r.machine.Clock()
+	stamp, _ := s.machine.Clock()
 	s.stamps.reach(uint64(max(stamp, 0)))
 	var lost []forward.Completion
-	for _, seq := range s.r.writes.numbers() {
-		if s.r.machine.Applied(s.r.origin, seq) {
+	for _, seq := range s.sink.writes.numbers() {
+		if s.machine.Applied(s.sink.writes.origin, seq) {
 			lost = append(lost, forward.Completion{Number: seq, Err: protocol.ErrUncertain})
 		}
 	}
-	s.r.event(Restored{Took: time.Since(start)}) // before anybody hears of the consequences
-	s.r.writes.Complete(lost)
+	s.restored(time.Since(start)) // before a client hears of the consequences
+	s.sink.writes.Complete(lost)
 	return nil
 }
 
 func (s *state) replace(snapshot io.Reader, index uint64) error {
 	s.digesting.Lock()
 	defer s.digesting.Unlock()
-	if err := s.r.machine.Restore(snapshot); err != nil {
+	if err := s.machine.Restore(snapshot); err != nil {
 		return err
 	}
 	if index > 0 {
@@ -111,25 +115,29 @@ func (r *Replica) Digest() (index uint64, hash string) {
 // TakeSnapshot captures the state into a snapshot now, whatever the policy says.
 func (r *Replica) TakeSnapshot() error { return r.node.TakeSnapshot() }
 
-// sink takes replies from the state machine to whoever waits for them: this
+// sink takes replies from the state machine to where they are waited for: this
 // node's own batches, and those that other nodes forwarded.
 type sink struct {
-	r       *Replica
+	writes    *queue
+	followers func(protocol.Origin) *forward.Peer
+
+	peer    *forward.Peer // of the batch that Wanted was asked of, if another node's
 	own     []forward.Completion
 	touched []*forward.Peer
 }
 
 // Wanted implements fsm.Sink.
 func (s *sink) Wanted(o protocol.Origin, seq uint64) bool {
-	if o == s.r.origin {
-		return s.r.writes.Has(seq)
+	if o == s.writes.origin {
+		return s.writes.Has(seq)
 	}
-	return s.r.fromFollowers.Peer(o) != nil
+	s.peer = s.followers(o)
+	return s.peer != nil
 }
 
-// Done implements fsm.Sink.
+// Done implements fsm.Sink. It is called for the batch that Wanted was asked of last.
 func (s *sink) Done(o protocol.Origin, seq uint64, replies []protocol.Value, applied bool) {
-	if o == s.r.origin {
+	if o == s.writes.origin {
 		c := forward.Completion{Number: seq, Replies: replies}
 		if !applied {
 			// The first copy was in a snapshot that this node installed: it took
@@ -142,18 +150,16 @@ func (s *sink) Done(o protocol.Origin, seq uint64, replies []protocol.Value, app
 	if !applied {
 		return // that node has applied, or will apply, the first copy itself
 	}
-	if p := s.r.fromFollowers.Peer(o); p != nil {
-		p.Reply(seq, replies)
-		if len(s.touched) == 0 || s.touched[len(s.touched)-1] != p {
-			s.touched = append(s.touched, p)
-		}
+	s.peer.Reply(seq, replies)
+	if len(s.touched) == 0 || s.touched[len(s.touched)-1] != s.peer {
+		s.touched = append(s.touched, s.peer)
 	}
 }
 
 // flush hands over what one entry answered.
 func (s *sink) flush() {
 	if len(s.own) > 0 {
-		s.r.writes.Complete(s.own)
+		s.writes.Complete(s.own)
 		clear(s.own)
 		s.own = s.own[:0]
 	}
@@ -161,5 +167,5 @@ func (s *sink) flush() {
 		p.Flush()
 	}
 	clear(s.touched)
-	s.touched = s.touched[:0]
+	s.touched, s.peer = s.touched[:0], nil
 }

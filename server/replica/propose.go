@@ -2,58 +2,51 @@ package replica
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
-	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/server/forward"
+	"github.com/holdfast/holdfast/fsm"
 )
 
 // maxInFlight is how many entries may be on their way at once. Raft sends a follower
 // one request at a time, and the leader's disk works beside the followers' anyway
-// (parallelLog): a second entry would hide nothing, and only make them smaller and more.
+// (raftnode's parallelLog): a second entry would hide nothing, and only make entries smaller and more.
 const maxInFlight = 1
 
 // proposer turns what waits into log entries, while this node leads. It runs on one
 // goroutine: everything that came while an entry was on its way goes into the next.
 type proposer struct {
-	r    *Replica
-	wake chan struct{}
-	// turn is held while an entry is made and given to raft, and during a transfer of leadership.
-	turn chan struct{}
+	proposerConfig
+	// held has a word while an entry is made and given to raft, and during a transfer of leadership.
+	held chan struct{}
 
-	sources [2]source
 	waiting [2]span // what is in the sources for the next entry
 	first   int     // whose batches go first into the next entry
-	size    int     // of the last entry: a guess at the next one's
+	entry   *entryBuilder
 	delay   *refusalDelay
+}
 
-	// What follows is the entry that is being made, see gather.
-	entry     *protocol.EntryWriter
-	empty     int    // its length without batches
-	deferred  []byte // batches that come later in the entry
-	deferrals int    // how many
-	add       func(*forward.Batch) bool
+// proposerConfig is what the proposer is handed.
+type proposerConfig struct {
+	serving *atomic.Pointer[leaderTerm]
+	sources [2]source
+	wake    chan struct{} // something waits that can be taken
+	// wouldRefuse asks the state machine.
+	wouldRefuse func(c fsm.Claim, nowMillis int64) bool
+	// propose gives an entry to raft; proposed is called when the first is on its way.
+	propose          func(term uint64, entry []byte, flags ...byte)
+	proposed         func()
+	memoryLimitBytes uint64
 }
 
 // span is the numbers from the first until the other.
 type span struct{ from, until uint64 }
 
-const (
-	// maxDeferred bounds how many batches are put behind others at a time. Each can leave a gap in a
-	// session's numbers while the entry is applied, and of those it remembers not too many.
-	maxDeferred = 256
-	// keepDeferred is how big p.deferred may stay, in bytes.
-	keepDeferred = 64 << 10
-)
-
-func newProposer(r *Replica) *proposer {
-	wake := make(chan struct{}, 1)
-	p := &proposer{
-		r: r, wake: wake, turn: make(chan struct{}, 1),
-		delay: newRefusalDelay(r.config.Linger, wake),
+func newProposer(c proposerConfig, entryBytes int, delay time.Duration) *proposer {
+	return &proposer{
+		proposerConfig: c, held: make(chan struct{}, 1),
+		entry: newEntryBuilder(entryBytes), delay: newRefusalDelay(delay, c.wake),
 	}
-	p.add = p.append // made once: each use of a method as a value would allocate
-	return p
 }
 
 func (p *proposer) run(ctx context.Context) error {
@@ -76,14 +69,14 @@ func (p *proposer) run(ctx context.Context) error {
 // hold keeps everything from being proposed until release.
 func (p *proposer) hold(ctx context.Context) error {
 	select {
-	case p.turn <- struct{}{}:
+	case p.held <- struct{}{}:
 		return ctx.Err()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (p *proposer) release() { <-p.turn }
+func (p *proposer) release() { <-p.held }
 
 // want asks for an entry that brings cluster time to stampMillis, a reading of l's clock.
 func (p *proposer) want(l *leaderTerm, stampMillis int64) {
@@ -99,10 +92,10 @@ func (p *proposer) want(l *leaderTerm, stampMillis int64) {
 	}
 }
 
-// step proposes one entry and reports whether it did. Whatever makes a later
+// step proposes one entry and reports whether it did. Everything that makes a later
 // call succeed sends a wake.
 func (p *proposer) step() bool {
-	l := p.r.serving.Load()
+	l := p.serving.Load()
 	if l == nil || l.inFlight.Load() >= maxInFlight {
 		return false
 	}
@@ -125,64 +118,36 @@ func (p *proposer) step() bool {
 		p.delay.hold()
 		return false
 	}
-	p.entry = protocol.NewEntry(make([]byte, 0, p.size+p.size/4+64), stamp, offset, p.r.config.MaxMemoryBytes)
-	p.empty = p.entry.Len()
+	p.entry.begin(stamp, offset, p.memoryLimitBytes)
 	p.gather(l)
-	if p.entry.Len() == p.empty && stamp <= l.stamped {
+	entry, some := p.entry.end()
+	if !some && stamp <= l.stamped {
 		return false // all that waited has been answered meanwhile
 	}
-	p.size = p.entry.Len()
 	l.stamped = stamp
 	p.delay.propose(useful)
 	if l.inFlight.Add(1) == 1 {
 		l.progress.Store(time.Now().UnixNano())
-		p.r.timeouts.poke()
+		p.proposed()
 	}
-	p.r.propose(l.term, p.entry.Bytes())
+	p.propose(l.term, entry)
 	return true
 }
 
 // gather moves the batches that wait into the entry until it is full. The sources take turns in going first.
-//
-// Nobody has an answer to any of them yet, so each order among them is one in which
-// they may take effect. Batches that only want a key that nobody has come last: a
-// lock that is released in this entry goes to a client that waits for it already, and
-// not an entry later to the next that asks.
 func (p *proposer) gather(l *leaderTerm) {
 	p.first = 1 - p.first
 	for _, i := range [...]int{p.first, 1 - p.first} {
-		p.sources[i].take(l, p.waiting[i].until, p.add)
-	}
-	p.settle()
-	if cap(p.deferred) > keepDeferred {
-		p.deferred = nil
+		p.sources[i].take(l, p.waiting[i].until, p.entry.add)
 	}
 }
 
-// append puts a batch into the entry, and reports whether there was room.
-func (p *proposer) append(b *forward.Batch) bool {
-	if size := p.entry.Len() + len(p.deferred); size > p.empty && size+len(b.Body) > p.r.config.Limits.EntryBytes {
-		return false
+// landed is told that an entry of term was applied.
+func (p *proposer) landed(term uint64) {
+	l := p.serving.Load()
+	if l == nil || l.term != term {
+		return
 	}
-	if _, _, takes := protocol.SetNXKey(b.Body); !takes {
-		p.entry.Add(b.Origin, b.Low, b.Seq, b.Body)
-		return true
-	}
-	p.deferred = protocol.AppendBatch(p.deferred, b.Origin, b.Low, b.Seq, b.Body)
-	if p.deferrals++; p.deferrals == maxDeferred {
-		p.settle()
-	}
-	return true
-}
-
-// settle puts the deferred batches into the entry.
-func (p *proposer) settle() {
-	p.entry.AddBatches(p.deferred)
-	p.deferred, p.deferrals = p.deferred[:0], 0
-}
-
-// landed is told that an entry of this leadership was applied.
-func (p *proposer) landed(l *leaderTerm) {
 	l.progress.Store(time.Now().UnixNano())
 	l.inFlight.Add(-1)
 	notify(l.landed)

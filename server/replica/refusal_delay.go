@@ -1,9 +1,10 @@
 package replica
 
 import (
+	"slices"
 	"time"
 
-	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/server/forward"
 )
 
@@ -24,18 +25,11 @@ type refusalDelay struct {
 	useful bool
 	landed time.Time // when the last useful one did
 	holds  bool      // late is set
-	// looked is how far each source was looked at.
-	looked [2]uint64
-	// wanted are the keys of polls that are looked at, polls whether there was nothing else.
-	wanted []wantedKey
-	polls  bool
+	looked [2]uint64 // how far each source was looked at
+	// claims are those that are looked at; others is set when there was another batch.
+	claims []fsm.Claim
+	others bool
 	see    func(*forward.Batch) bool
-}
-
-// wantedKey is a key that a poll wants to take.
-type wantedKey struct {
-	db  int
-	key string
 }
 
 // mostRefusals is how many batches wait at most.
@@ -78,10 +72,10 @@ func (d *refusalDelay) propose(useful bool) {
 	}
 }
 
-// onlyRefusals reports whether all that waits wants keys that somebody has. It is a
-// guess, and what is true when the entry is applied decides. Who was found to have a key has it, but
-// for its deadline, until an entry is proposed: so while batches are held back it looks
-// at those alone that have come since.
+// onlyRefusals reports whether all that waits are claims of keys that somebody has. The answer is a
+// guess: what is true when the entry is applied decides. A key that was found to be there stays,
+// but for its deadline, until an entry is proposed. So while batches are held back
+// only those are looked at that have come since.
 func (p *proposer) onlyRefusals(nowMillis int64) bool {
 	d, count := p.delay, uint64(0)
 	for _, w := range p.waiting {
@@ -98,8 +92,9 @@ func (p *proposer) onlyRefusals(nowMillis int64) bool {
 		// The first of them says no, mostly: so it begins with few.
 		for n := uint64(1); from < until; n *= 2 {
 			to := min(until, from+n)
-			source.look(d.term, from, to, d.begin())
-			if !d.refused(p.r, nowMillis) {
+			d.claims, d.others = d.claims[:0], false
+			source.look(d.term, from, to, d.see)
+			if !p.refused(nowMillis) {
 				return false
 			}
 			from = to
@@ -111,28 +106,18 @@ func (p *proposer) onlyRefusals(nowMillis int64) bool {
 	return true
 }
 
-// begin returns what is to see batches.
-func (d *refusalDelay) begin() (see func(*forward.Batch) bool) {
-	clear(d.wanted)
-	d.wanted, d.polls = d.wanted[:0], true
-	return d.see
-}
-
 // note sees a batch.
 func (d *refusalDelay) note(b *forward.Batch) bool {
-	var w wantedKey
-	var key []byte
-	if w.db, key, d.polls = protocol.SetNXKey(b.Body); d.polls {
-		w.key = string(key)
-		d.wanted = append(d.wanted, w)
+	d.others = !b.Claim
+	if b.Claim {
+		d.claims = append(d.claims, fsm.ClaimOf(b.Body))
 	}
-	return d.polls
+	return b.Claim
 }
 
-// refused reports whether all batches that were seen want keys that somebody has.
-func (d *refusalDelay) refused(r *Replica, nowMillis int64) bool {
-	for i := 0; d.polls && i < len(d.wanted); i++ {
-		d.polls = r.machine.Has(d.wanted[i].db, d.wanted[i].key, nowMillis)
-	}
-	return d.polls
+// refused reports whether the batches that were seen are claims of keys that somebody has.
+func (p *proposer) refused(nowMillis int64) bool {
+	d := p.delay
+	defer clear(d.claims)
+	return !d.others && !slices.ContainsFunc(d.claims, func(c fsm.Claim) bool { return !p.wouldRefuse(c, nowMillis) })
 }

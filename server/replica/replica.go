@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
@@ -23,7 +24,6 @@ type Replica struct {
 
 	// serving is the leadership that this node serves, or nil. The leadership sets it.
 	serving    atomic.Pointer[leaderTerm]
-	serves     *gate // open while serving is not nil
 	leadership *leadership
 
 	node *raftnode.Node
@@ -36,10 +36,10 @@ type Replica struct {
 // traffic is what batches pass through.
 type traffic struct {
 	large         *largeBatches
-	writes, reads *queue
+	writes        *queue
 	proposer      *proposer
 	rounds        *rounds
-	turns         chan struct{} // has room for one: who reads at length
+	reader        *reader
 	ticker        *ticker
 	timeouts      *timeouts
 	toLeader      *forward.Client
@@ -66,26 +66,63 @@ func Open(c Config) (*Replica, error) {
 		config:    c,
 		origin:    protocol.Origin{Node: c.Name, Epoch: c.Stores.Epoch},
 		machine:   fsm.New(),
-		serves:    newGate(),
 		addresses: newAddresses(&c),
 	}
 	r.machine.SeedReads(r.origin)
 	r.stopped, r.failed, r.ended = make(chan struct{}), make(chan error, 1), make(chan struct{})
-	r.state, r.leadership, r.proposer = newState(r), newLeadership(r), newProposer(r)
-	r.turns = make(chan struct{}, 1)
-	r.rounds, r.ticker, r.timeouts = newRounds(r), newTicker(r), newTimeouts(r)
-	r.large = newLargeBatches(c.Limits.EntryBytes)
-	r.writes = newQueue(r.origin, c.Limits, r.timeouts.poke)
-	r.writes.inTime = c.CommandTimeout / 4
-	r.reads = newQueue(r.origin, c.Limits, r.timeouts.poke)
-	r.toLeader, r.fromFollowers = newToLeader(r), newFromFollowers(r)
-	r.proposer.sources = [2]source{own{r.writes}, forwarded{r.fromFollowers}}
+	r.open()
 	var err error
 	if r.node, err = raftnode.Open(r.nodeConfig()); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
+
+// open makes the parts, but for raft, and hands each the functions that it needs.
+func (r *Replica) open() {
+	c := &r.config
+	r.leadership = newLeadership(r)
+	r.timeouts = newTimeouts()
+	r.large = newLargeBatches(c.Limits.EntryBytes)
+	r.writes = newQueue(r.origin, c.Limits, r.timeouts.poke)
+	r.writes.inTime = c.CommandTimeout / 4
+	reads := newQueue(r.origin, c.Limits, r.timeouts.poke)
+	wake := make(chan struct{}, 1)
+	r.rounds = newRounds(roundsConfig{
+		serving: &r.serving, within: c.CommandTimeout,
+		begin: func(term uint64) (*raftnode.Acknowledgement, uint64) { return r.node.BeginRound(term) },
+		leads: func(term uint64) bool { return r.node.Leads(term) },
+		reached: func(index uint64, gone, expired <-chan struct{}) error {
+			return r.state.index.wait(index, gone, expired)
+		},
+	})
+	r.state = &state{machine: r.machine}
+	r.reader = &reader{
+		serving: &r.serving, serves: newGate(), elsewhere: reads, rounds: r.rounds, machine: r.machine, stamps: &r.state.stamps,
+		want: func(l *leaderTerm, stampMillis int64) { r.proposer.want(l, stampMillis) },
+		long: make(chan struct{}, 1), logger: c.Logger,
+	}
+	r.toLeader, r.fromFollowers = newToLeader(r), newFromFollowers(r, wake)
+	r.proposer = newProposer(proposerConfig{
+		serving: &r.serving, sources: [2]source{own{r.writes}, forwarded{r.fromFollowers}}, wake: wake,
+		wouldRefuse: r.machine.WouldRefuse, propose: r.propose, proposed: r.timeouts.poke,
+		memoryLimitBytes: c.MaxMemoryBytes,
+	}, c.Limits.EntryBytes, c.Linger)
+	r.ticker = newTicker(&r.serving, r.machine, r.proposer.want)
+	r.state.sink = r.newSink()
+	r.state.stateHooks = stateHooks{
+		entered: r.leadership.look, landed: r.proposer.landed, reached: r.ticker.nudge,
+		restored: func(took time.Duration) { r.event(Restored{Took: took}) },
+	}
+	r.timeouts.timeoutsConfig = timeoutsConfig{
+		serving: &r.serving, writes: r.writes, reads: reads, command: c.CommandTimeout,
+		stalledAfter: c.ElectionTimeout, stalled: func(age time.Duration) { r.event(ProposalStalled{Age: age}) },
+		idle:    func() bool { return r.node.Last() == r.state.index.load() },
+		restart: r.leadership.serveAnew,
+	}
+}
+
+func (r *Replica) newSink() sink { return sink{writes: r.writes, followers: r.fromFollowers.Peer} }
 
 func (r *Replica) nodeConfig() raftnode.Config {
 	c := &r.config
@@ -96,7 +133,7 @@ func (r *Replica) nodeConfig() raftnode.Config {
 		Timing: c.Timing.Timing, SnapshotPolicy: c.SnapshotPolicy,
 		Logger: c.Logger, RaftLogger: c.RaftLogger,
 		Machine:  r.state,
-		OnChange: func() { notify(r.leadership.changed) },
+		OnChange: r.leadership.look,
 		OnEvent:  c.OnEvent,
 		Fail:     r.fail,
 	}
@@ -135,7 +172,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	r.stop()
 	// First, as all that follows may wait for a disk that never returns.
 	r.writes.close(protocol.ErrStopping)
-	r.reads.close(protocol.ErrStopping)
+	r.reader.elsewhere.close(protocol.ErrStopping)
 	if !r.node.Stop() {
 		return context.Cause(ctx) // nothing of raft's ends any more
 	}

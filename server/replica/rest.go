@@ -3,6 +3,7 @@ package replica
 import (
 	"time"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 )
@@ -21,7 +22,9 @@ type piece struct {
 }
 
 // whole is a piece of all of u.
-func whole(u *Batch) piece { return piece{Batch: forward.Batch{Body: u.Body, Count: u.Count}} }
+func whole(u *Batch) piece {
+	return piece{Batch: forward.Batch{Body: u.Body, Count: u.Count, Claim: u.Write && fsm.IsClaim(u.Body)}}
+}
 
 // take notes the replies to the piece that was proposed, and reports whether u has all now.
 func (p *piece) take(u *Batch, replies []protocol.Value) bool {
@@ -40,6 +43,7 @@ func (p *piece) next(u *Batch) {
 	rest := u.Body[p.from:]
 	p.Count = min(u.Count-p.answered, 2*p.ran+1)
 	p.Body = rest[:protocol.BodyLen(rest, p.Count)]
+	p.Claim = fsm.IsClaim(p.Body)
 }
 
 // fill answers with err what of u has no reply. It returns nil if some of u has a true one.

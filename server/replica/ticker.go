@@ -5,6 +5,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast/holdfast/fsm"
 )
 
 // How often the leader commits cluster time while some key has a deadline.
@@ -21,21 +23,27 @@ const (
 // that no time is lost to the clock's cap, and has cluster time committed once
 // a second. While no key has a deadline it sleeps, and the log rests.
 type ticker struct {
-	r    *Replica
+	serving *atomic.Pointer[leaderTerm]
+	machine *fsm.Machine
+	// want asks for an entry that brings cluster time to stampMillis.
+	want func(l *leaderTerm, stampMillis int64)
 	wake chan struct{}
-	// armed is the deadline it sleeps for, or further away than any.
+	// armed is the deadline that the ticker sleeps for, or further away than any.
 	armed atomic.Int64
 }
 
-func newTicker(r *Replica) *ticker {
-	t := &ticker{r: r, wake: make(chan struct{}, 1)}
+func newTicker(serving *atomic.Pointer[leaderTerm], machine *fsm.Machine, want func(*leaderTerm, int64)) *ticker {
+	t := &ticker{serving: serving, machine: machine, want: want, wake: make(chan struct{}, 1)}
 	t.armed.Store(math.MaxInt64)
 	return t
 }
 
-// nudge wakes the ticker if there is a deadline before the one it sleeps for.
+// nudge wakes the ticker of a leader if there is a deadline before the one that it sleeps for.
 func (t *ticker) nudge() {
-	if deadline, ok := t.r.machine.NextDue(); ok && deadline < t.armed.Load() {
+	if t.serving.Load() == nil {
+		return
+	}
+	if deadline, ok := t.machine.NextDue(); ok && deadline < t.armed.Load() {
 		notify(t.wake)
 	}
 }
@@ -62,20 +70,20 @@ func (t *ticker) run(ctx context.Context) error {
 
 // tick does what is due and returns how long to sleep; 0: until woken.
 func (t *ticker) tick(last *time.Time) time.Duration {
-	l := t.r.serving.Load()
+	l := t.serving.Load()
 	if l == nil {
 		t.armed.Store(math.MaxInt64)
 		return 0
 	}
-	// Armed before the deadline is looked up: whoever adds an earlier one then sends a wake.
+	// Armed before the deadline is looked up: an earlier one that is added then sends a wake.
 	t.armed.Store(math.MaxInt64)
-	deadline, ok := t.r.machine.NextDue()
+	deadline, ok := t.machine.NextDue()
 	if !ok {
 		return 0
 	}
 	t.armed.Store(deadline)
 	now, _ := l.clock.read()
-	applied, _ := t.r.machine.Clock()
+	applied, _ := t.machine.Clock()
 	// Half the cap: the clock loses nothing when the timer is as late again.
 	wait := l.clock.step / 2
 	switch untilMillis := deadline - now; {
@@ -84,13 +92,13 @@ func (t *ticker) tick(last *time.Time) time.Duration {
 		wait = time.Duration(untilMillis) * time.Millisecond
 	case applied < now && time.Since(*last) >= expiryGap:
 		*last = time.Now()
-		t.r.proposer.want(l, now)
+		t.want(l, now)
 		wait = min(wait, expiryGap)
 	default:
 		wait = min(wait, expiryGap)
 	}
 	if age := time.Duration(now-applied) * time.Millisecond; age >= heartbeatStamp {
-		t.r.proposer.want(l, now)
+		t.want(l, now)
 	} else {
 		wait = min(wait, heartbeatStamp-age)
 	}

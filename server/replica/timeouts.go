@@ -7,16 +7,29 @@ import (
 )
 
 // timeouts answers batches that have waited for too long, and tells of proposals
-// that hang. It looks at all of them now and then: a timer for each would cost
-// more than it is worth. While there is nothing to look at it is parked.
+// that hang. One goroutine looks at all of them now and then: a timer for each would cost
+// more than it is worth. While there is nothing to look at the goroutine is parked.
 type timeouts struct {
-	r        *Replica
+	timeoutsConfig
 	wake     chan struct{}
 	parked   atomic.Bool
 	reported bool // the present stall was told of
 }
 
-func newTimeouts(r *Replica) *timeouts { return &timeouts{r: r, wake: make(chan struct{}, 1)} }
+// timeoutsConfig is what timeouts are handed.
+type timeoutsConfig struct {
+	serving       *atomic.Pointer[leaderTerm]
+	writes, reads *queue
+	command       time.Duration // how long a command may take
+	// stalled is told once of each time that proposals hang for that long.
+	stalledAfter time.Duration
+	stalled      func(age time.Duration)
+	// idle reports whether raft has nothing on its way, and restart has the node serve anew.
+	idle    func() bool
+	restart func()
+}
+
+func newTimeouts() *timeouts { return &timeouts{wake: make(chan struct{}, 1)} }
 
 // poke is called after something to look at has been added.
 func (s *timeouts) poke() {
@@ -26,7 +39,7 @@ func (s *timeouts) poke() {
 }
 
 func (s *timeouts) run(ctx context.Context) error {
-	every := max(s.r.config.CommandTimeout/32, time.Millisecond)
+	every := max(s.command/32, time.Millisecond)
 	timer := time.NewTimer(every)
 	defer timer.Stop()
 	for {
@@ -37,42 +50,42 @@ func (s *timeouts) run(ctx context.Context) error {
 			return nil
 		}
 		now := time.Now()
-		s.r.writes.expire(now)
-		s.r.reads.expire(now)
+		s.writes.expire(now)
+		s.reads.expire(now)
 		s.stall(now)
-		if s.idle() {
+		if s.parkable() {
 			s.parked.Store(true)
 		}
-		// Whoever came before the flag was set did not poke: look once more.
-		if !s.idle() {
+		// A batch that came before the flag was set did not poke: look once more.
+		if !s.parkable() {
 			s.parked.Store(false)
 			timer.Reset(every)
 		}
 	}
 }
 
-func (s *timeouts) idle() bool {
-	l := s.r.serving.Load()
-	return s.r.writes.empty() && s.r.reads.empty() && (l == nil || l.inFlight.Load() == 0)
+// parkable reports whether there is nothing to look at.
+func (s *timeouts) parkable() bool {
+	l := s.serving.Load()
+	return s.writes.empty() && s.reads.empty() && (l == nil || l.inFlight.Load() == 0)
 }
 
 // stall tells once of each time that proposals hang.
 func (s *timeouts) stall(now time.Time) {
-	l := s.r.serving.Load()
+	l := s.serving.Load()
 	if l == nil || l.inFlight.Load() == 0 {
 		s.reported = false
 		return
 	}
 	age := now.Sub(time.Unix(0, l.progress.Load()))
-	hangs := age >= s.r.config.ElectionTimeout
+	hangs := age >= s.stalledAfter
 	if hangs && !s.reported {
-		s.r.event(ProposalStalled{Age: age})
+		s.stalled(age)
 	}
 	s.reported = hangs
-	if age >= 2*s.r.config.CommandTimeout && s.r.node.Last() == s.r.state.index.load() {
+	if age >= 2*s.command && s.idle() {
 		// Raft has nothing on its way: it has refused an entry and told only the future. It
 		// should not, see transfer. Serving anew gives everything that waits to raft again.
-		s.r.leadership.restart.Store(true)
-		notify(s.r.leadership.changed)
+		s.restart()
 	}
 }

@@ -1,0 +1,33 @@
+package fsm
+
+import (
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Claim is a command that takes a key which nobody has, and else changes nothing: SETNX, or SET with NX.
+type Claim struct {
+	db  int
+	key string
+}
+
+// IsClaim reports whether body is one claim and nothing else.
+func IsClaim(body []byte) bool {
+	_, _, ok := protocol.SetNXKey(body)
+	return ok
+}
+
+// ClaimOf returns the claim that body is. It keeps nothing of body. Requires: [IsClaim].
+func ClaimOf(body []byte) Claim {
+	db, key, _ := protocol.SetNXKey(body)
+	return Claim{db, string(key)}
+}
+
+// WouldRefuse reports whether c's key is there at nowMillis, so that c would change nothing if it were
+// applied now. Entries that are applied before c may change the answer.
+func (m *Machine) WouldRefuse(c Claim, nowMillis int64) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	it := m.st.databases[c.db].Find(keyspace.Hash(c.key), c.key)
+	return it != nil && !it.Ended(nowMillis)
+}

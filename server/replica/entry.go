@@ -1,0 +1,75 @@
+package replica
+
+import (
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/forward"
+)
+
+// entryBuilder makes one log entry after the other out of batches.
+//
+// No batch has an answer yet, so the batches of an entry may take effect in any order. Claims come
+// last (fsm.Claim): a lock that is released in this entry goes to a client that waits for the lock
+// already, and not an entry later to the next that asks.
+type entryBuilder struct {
+	limit  int // where gathering stops, in bytes
+	writer *protocol.EntryWriter
+	empty  int // the entry's length without batches
+	last   int // the length of the last entry: a guess at the next one's
+
+	claims []byte // batches that are not in the entry yet
+	count  int    // how many
+	add    func(*forward.Batch) bool
+}
+
+const (
+	// maxClaims bounds how many batches are put behind others at a time. Each can leave a gap in a
+	// session's numbers while the entry is applied, and of those the session remembers not too many.
+	maxClaims = 256
+	// keepClaims is how big the buffer of claims may stay, in bytes.
+	keepClaims = 64 << 10
+)
+
+func newEntryBuilder(limit int) *entryBuilder {
+	b := &entryBuilder{limit: limit}
+	b.add = b.append // made once: each use of a method as a value would allocate
+	return b
+}
+
+// begin starts an entry.
+func (b *entryBuilder) begin(stampMillis, wallOffsetMillis int64, memoryLimitBytes uint64) {
+	b.writer = protocol.NewEntry(make([]byte, 0, b.last+b.last/4+64), stampMillis, wallOffsetMillis, memoryLimitBytes)
+	b.empty = b.writer.Len()
+}
+
+// append puts a batch into the entry, and reports whether there was room. One batch always has room.
+func (b *entryBuilder) append(batch *forward.Batch) bool {
+	if size := b.writer.Len() + len(b.claims); size > b.empty && size+len(batch.Body) > b.limit {
+		return false
+	}
+	if !batch.Claim {
+		b.writer.Add(batch.Origin, batch.Low, batch.Seq, batch.Body)
+		return true
+	}
+	b.claims = protocol.AppendBatch(b.claims, batch.Origin, batch.Low, batch.Seq, batch.Body)
+	if b.count++; b.count == maxClaims {
+		b.settle()
+	}
+	return true
+}
+
+// settle puts the claims into the entry.
+func (b *entryBuilder) settle() {
+	b.writer.AddBatches(b.claims)
+	b.claims, b.count = b.claims[:0], 0
+}
+
+// end returns the entry, and whether there are batches in the entry.
+func (b *entryBuilder) end() (entry []byte, some bool) {
+	b.settle()
+	if cap(b.claims) > keepClaims {
+		b.claims = nil
+	}
+	entry, b.writer = b.writer.Bytes(), nil
+	b.last = len(entry)
+	return entry, len(entry) > b.empty
+}

@@ -1,0 +1,135 @@
+package replica
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/raftnode"
+)
+
+// rounds are the leadership checks that reads wait for. There is one at a time;
+// reads that come while one is on its way share the next. So a read is answered only after
+// a majority has confirmed this leader at an instant after the read arrived.
+type rounds struct {
+	roundsConfig
+	wake chan struct{}
+
+	mu      sync.Mutex
+	next    *round // nil until somebody waits for it
+	stopped bool
+}
+
+// roundsConfig is what rounds are handed.
+type roundsConfig struct {
+	serving *atomic.Pointer[leaderTerm]
+	within  time.Duration // how long a check may take
+	// begin, leads and reached are raft's and the state's.
+	begin   func(term uint64) (confirmed *raftnode.Acknowledgement, index uint64)
+	leads   func(term uint64) bool
+	reached func(index uint64, gone, expired <-chan struct{}) error
+}
+
+// round is one leadership check; err is set before done is closed.
+type round struct {
+	done chan struct{}
+	err  error
+}
+
+func newRounds(c roundsConfig) *rounds {
+	return &rounds{roundsConfig: c, wake: make(chan struct{}, 1)}
+}
+
+// confirm returns nil when the state on this node is at least what it was
+// anywhere when confirm was called.
+func (rs *rounds) confirm() error {
+	rs.mu.Lock()
+	if rs.stopped {
+		rs.mu.Unlock()
+		return protocol.ErrStopping
+	}
+	r := rs.next
+	if r == nil {
+		r = &round{done: make(chan struct{})}
+		rs.next = r
+		notify(rs.wake)
+	}
+	rs.mu.Unlock()
+	<-r.done
+	return r.err
+}
+
+func (rs *rounds) run(ctx context.Context) error {
+	defer func() {
+		rs.mu.Lock()
+		rs.stopped = true
+		rs.mu.Unlock()
+		rs.take().end(protocol.ErrStopping)
+	}()
+	for {
+		select {
+		case <-rs.wake:
+		case <-ctx.Done():
+			return nil
+		}
+		r := rs.take()
+		if r == nil {
+			continue
+		}
+		err := rs.check(ctx)
+		r.end(err)
+		if err == protocol.ErrNoLeader {
+			// Reads that came meanwhile have waited long enough, too.
+			rs.take().end(err)
+		}
+	}
+}
+
+// take takes the round that readers have been waiting for: from now on they wait for another.
+func (rs *rounds) take() *round {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r := rs.next
+	rs.next = nil
+	return r
+}
+
+// end releases the readers of r, if there are any.
+func (r *round) end(err error) {
+	if r != nil {
+		r.err = err
+		close(r.done)
+	}
+}
+
+// check is one round.
+func (rs *rounds) check(ctx context.Context) error {
+	l := rs.serving.Load()
+	if l == nil {
+		return errReroute
+	}
+	ctx, cancel := context.WithTimeout(ctx, rs.within)
+	defer cancel()
+	// What was acknowledged to a client before now is committed up to index. Entries of
+	// this term all reach the state machine, and it has applied one: so it will reach index.
+	confirmed, index := rs.begin(l.term)
+	defer confirmed.End()
+	select {
+	case <-confirmed.Done():
+	case <-l.gone:
+		return errReroute
+	case <-ctx.Done():
+		return protocol.ErrNoLeader
+	}
+	if !rs.leads(l.term) {
+		// The leadership has not noticed yet. Readers who ask again before it has would spin.
+		select {
+		case <-l.gone:
+		case <-ctx.Done():
+		}
+		return errReroute
+	}
+	return rs.reached(index, l.gone, ctx.Done())
+}
