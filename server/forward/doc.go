@@ -1,2 +1,41 @@
-// Package forward carries clients' batches from followers to the leader, and the replies back.
+// Package forward carries clients' batches from a follower to the leader, and the replies back.
+//
+// It promises:
+//   - what is sent over a link is given to the leader's proposer in the order of sending, or the link breaks;
+//   - after a broken link, or under another leader, every batch without a reply is sent again, in order;
+//   - [Client.Follow] returns when no batch goes to the former leader any more;
+//   - only the leader of the present term accepts links, one of each node;
+//   - no reply becomes bytes before its size is known, and a small reply does not wait for a large one;
+//   - what waits for one follower is bounded, however slowly that follower reads, and a connection that
+//     takes nothing for a while is closed.
+//
+// It does not know what a command means, who leads, or where batches wait: the owner hands in [Batches] and functions.
+//
+// # The way of a batch
+//
+//	follower                                      leader
+//	Batches ─► Client: connection.send ═══► Peer.listen ─┬─► Queue ─► the proposer, by Take
+//	                                                     └─► reads: Peer.answerReads ─┐
+//	Batches ◄─ Client: connection.listen ◄═══ Peer.send ◄─ outbox ◄─ Peer.Reply ──────┘
+//
+// # Goroutines
+//
+//	Client.Run   connects to the leader, and sends; one more per connection listens
+//	Queue.Run    accepts links; three more per link listen, send, and answer reads;
+//	             one more per open WAIT, and per read that takes long
+//
+// All of them end with the context of Run.
+//
+// # Lock order
+//
+// A lock is held only while locks to its right are taken:
+//
+//	Client.mu ─► connection.mu
+//	         └─► the locks of Batches
+//
+// Queue.mu is held while Take and Look show batches: what they call must not call the Queue.
+// Peer.mu and outbox.mu are leaves.
+//
+// Start reading at messages.go, which draws the stream, then client.go, connection.go, queue.go and
+// peer.go. DESIGN.md has the reasons.
 package forward

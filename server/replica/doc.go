@@ -15,52 +15,49 @@
 //   - no reply becomes bytes before its size is known, and on the way between two nodes a
 //     small one does not wait for a large one.
 //
-// It does not know what a command means (package fsm), how clients speak
-// (server/frontend), what raft needs (server/raftnode), nor where connections between nodes and disks come from: these
-// are values in [Config].
+// It does not know what a command means (package fsm), how clients speak (server/frontend), what raft
+// needs (server/raftnode), how batches travel between nodes (server/forward), nor where connections
+// and disks come from: these are values in [Config].
 //
 // # The way of a batch
 //
-//	Execute ─► queue of writes ─┬─► proposer ─► raft ─► state ─► fsm.Machine ─► sink ─► queue: replies
-//	  (any node)                │    (leader)                        │
-//	                            └─► link ═══► inbox ─► proposer      └─► inbound ═══► link ─► table
-//	                             (follower)  (leader)
+//	Execute ─► queue of writes ─┬─► proposer ─► raftnode ─► state ─► fsm.Machine ─► sink ─► queue: replies
+//	  (any node)                │    (leader)                                        │
+//	                            └─► forward.Client ═══► forward.Queue ─► proposer    └─► forward.Peer ═══► queue
+//	                                 (follower)          (leader)
 //
-//	Execute ─► round ─► fsm.Machine.Read          on the leader
-//	        └► table of reads ─► link ═══► inbound ─► round ─► fsm.Machine.Read ═══► link ─► table
+//	Execute ─► reader ─► round ─► fsm.Machine.Read          on the leader
+//	                └─► queue of reads ─► forward.Client ═══► forward.Peer ─► reader ═══► queue
 //
-// Batches wait in a [table]. The leadership says who takes them from there: the
-// proposer, if this node leads, or the link to the leader. When that changes, the next one
-// begins with the first batch that has no reply. So that is all a failover is: the
+// Batches wait in a [queue]. The leadership says where they go from there: to the
+// proposer, if this node leads, or over the link to the leader. When that changes, the next consumer begins
+// with the first batch that has no reply. A failover is no more than that: the
 // same batches, with the same numbers, taken again.
 //
 // # Goroutines
 //
 // Run starts all but some of raftnode's, each once, and ends them with its context.
 //
-//	leadership.run         turns the node with raft: serves, follows, waits
+//	leadership.run   watches raft: makes this node serve, follow or wait
 //	proposer.run     makes log entries while this node leads
 //	rounds.run       leadership checks for reads
 //	ticker.run       looks at cluster time and has it stamped, while leading
-//	sweeper.run      time limits of what waits
-//	link.run         connects to the leader, and sends; one more per connection listens
-//	inbox.run        accepts links; three more per link listen, send, and answer reads;
-//	                 one more per open WAIT
+//	timeouts.run     time limits of what waits
+//	forward          its own for each link, see there
 //	raftnode         its own, see there; one of them calls state
 //
 // # Lock order
 //
-// Whoever holds a lock takes only locks to the right of it:
+// A lock is held only while locks to its right are taken:
 //
-//	state.digesting ─► fsm.Machine ─► inbox.mu ─► table.mu
-//	                               └► outbox.mu
-//	link.mu ─► session.mu
-//	        └► table.mu
+//	state.digesting ─► fsm.Machine ─► forward.Queue ─► queue.mu
+//	                               └► forward's outbox
+//	forward.Client ─► queue.mu
 //
-// All others (inbound, rounds, watermark, gate, clock, addresses, health, and raftnode's) are
+// All others (rounds, watermark, gate, clock, addresses, health, and raftnode's) are
 // leaves: nothing is locked, called or waited for under them. Events are told
 // without any lock held.
 //
-// Start reading at [Replica.Execute], then table.go, helm.go, propose.go,
-// machine.go, reads.go. DESIGN.md has the reasons.
+// Start reading at [Replica.Execute], then queue.go, leadership.go, propose.go,
+// machine.go, rounds.go, reads.go; Replica.open hands each part what it needs. DESIGN.md has the reasons.
 package replica
