@@ -18,8 +18,8 @@
 //
 // Faults of the disk are found by the store and by raftnode. fatal.go decides that they end the node.
 //
-// Goroutines of this package, all started and awaited by Run. After a fatal disk failure Run
-// awaits none of them, as they may hang for ever:
+// Goroutines of this package. Package lifecycle starts them and ends them in order. After a
+// fatal disk failure Run awaits none of them, as each may hang for ever:
 //
 //	peers    mux.Run          ends with the node's context, after the replica
 //	replica  replica.Run      ends by Shutdown

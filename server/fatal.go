@@ -40,22 +40,3 @@ func (s *Server) storeHooks(f *faults) store.Hooks {
 		Faults: f.disk(),
 	}
 }
-
-// lastWords is how long a node that fails waits for its clients to take the
-// answers to what they had in flight.
-const lastWords = time.Second
-
-// Abandon ends a node that cannot go on, without waiting for its disk: it
-// answers what is in flight, closes the peer port, so that the others look for
-// another leader now, and lets go of the clients.
-func Abandon(drained <-chan struct{}, stopReplica, stopPeers, stopClients func()) {
-	stopReplica()
-	stopPeers()
-	stopClients()
-	timer := time.NewTimer(lastWords)
-	defer timer.Stop()
-	select {
-	case <-drained:
-	case <-timer.C:
-	}
-}

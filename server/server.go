@@ -8,9 +8,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"github.com/holdfast/holdfast/server/frontend"
+	"github.com/holdfast/holdfast/server/lifecycle"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/raftnode/hclogger"
 	"github.com/holdfast/holdfast/server/replica"
@@ -112,59 +112,38 @@ func (c closers) close() {
 func (s *Server) Run(ctx context.Context) error {
 	s.logger.Info("serving", "addr", s.clients.Addr().String(), "peer_addr", s.config.PeerAddr, "data_dir", s.config.DataDir)
 	s.logMemory()
-	clientsCtx, stopClients := context.WithCancel(ctx)
-	peersCtx, stopPeers := context.WithCancel(context.WithoutCancel(ctx))
-	replicaCtx, stopReplica := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopClients()
-	defer stopPeers()
-	defer stopReplica()
-
-	var parts sync.WaitGroup
-	ended := make(chan error, 3)
-	start := func(what string, run func() error) <-chan struct{} {
-		done := make(chan struct{})
-		parts.Go(func() {
-			defer close(done)
-			if err := run(); err != nil {
-				ended <- fmt.Errorf("%s: %w", what, err)
-			}
-		})
-		return done
-	}
-	start("peer port", func() error { return s.peers.Run(peersCtx) })
-	start("replica", func() error { return s.replica.Run(replicaCtx) })
-	drained := start("client port", func() error { return s.front.Serve(clientsCtx, s.clients) })
-
+	parts := lifecycle.New(
+		func(ctx context.Context) error { return s.front.Serve(ctx, s.clients) },
+		s.replica.Run,
+		s.peers.Run,
+	)
+	parts.Start()
 	var cause error
 	select {
 	case <-ctx.Done():
-	case cause = <-ended:
+	case cause = <-parts.Failed():
 	case err := <-s.fatal:
-		Abandon(drained, stopReplica, stopPeers, stopClients)
+		parts.Abandon()
 		return err
 	}
-	stopClients()
 	finished := make(chan error, 1)
-	go func() {
-		<-drained
-		finished <- s.shutdown(stopPeers, &parts)
-	}()
+	go func() { finished <- s.shutdown(parts) }()
 	select {
 	case err := <-finished:
 		return errors.Join(cause, err)
 	case err := <-s.fatal:
-		Abandon(drained, stopReplica, stopPeers, stopClients)
+		parts.Abandon()
 		return errors.Join(cause, err)
 	}
 }
 
-// shutdown hands leadership over, once no client is connected, and closes the rest.
-func (s *Server) shutdown(stopPeers func(), parts *sync.WaitGroup) error {
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownTimeout)
-	defer cancel()
-	err := s.replica.Shutdown(ctx)
-	stopPeers()
-	parts.Wait()
+// shutdown ends the parts in good order, and closes the store.
+func (s *Server) shutdown(parts *lifecycle.Parts) error {
+	err := parts.Shutdown(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownTimeout)
+		defer cancel()
+		return s.replica.Shutdown(ctx)
+	})
 	err = errors.Join(err, s.store.Close())
 	s.logger.Info("stopped")
 	return err

@@ -85,7 +85,6 @@ func (m maker) server(node string) replicatest.Server {
 	return replicatest.Server{
 		DiskStallLimit:  conf.DiskStallLimit,
 		ShutdownTimeout: conf.ShutdownTimeout,
-		Abandon:         server.Abandon,
 		Front: func(r *replica.Replica) replicatest.Front {
 			var backend frontend.Backend = r
 			if m.Backend != nil {

@@ -37,8 +37,6 @@ type Server struct {
 	ShutdownTimeout time.Duration
 	// Front returns what serves clients.
 	Front func(r *replica.Replica) Front
-	// Abandon ends a node that fails.
-	Abandon func(drained <-chan struct{}, stopReplica, stopPeers, stopClients func())
 }
 
 // Front serves the clients that connect to l until ctx ends and they are gone.

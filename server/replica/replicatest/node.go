@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/server/lifecycle"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/store"
@@ -49,22 +49,25 @@ type process struct {
 	replica *replica.Replica
 	server  *Server // nil: a replica and its peer port are all there is
 
-	stopClients, stopReplica, stopPeers context.CancelFunc
-	parts                               sync.WaitGroup
-	drained                             chan struct{} // no client is connected any more
-	dying                               atomic.Bool   // it ends by itself
-	over                                bool          // its replica has ended; guarded by the node's mu
-	ended                               chan struct{}
+	parts *lifecycle.Parts
+	dying atomic.Bool   // it ends by itself
+	over  chan struct{} // closed when its replica has ended
+	ended chan struct{}
 }
 
 // Replica returns the running replica, or nil.
 func (n *Node) Replica() *replica.Replica {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.process == nil || n.process.over {
+	if n.process == nil {
 		return nil
 	}
-	return n.process.replica
+	select {
+	case <-n.process.over:
+		return nil
+	default:
+		return n.process.replica
+	}
 }
 
 // Events returns what the node's replicas have told so far.
@@ -125,7 +128,7 @@ func (n *Node) Open(change func(*replica.Config)) error {
 
 func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	c := n.cluster
-	p := &process{drained: make(chan struct{}), ended: make(chan struct{})}
+	p := &process{over: make(chan struct{}), ended: make(chan struct{})}
 	if c.options.Server != nil {
 		server := c.options.Server(n.Name)
 		p.server = &server
@@ -180,58 +183,58 @@ func (n *Node) hooks(s *Server) store.Hooks {
 	return h
 }
 
-// run runs the parts of a process as server.Run does.
+// run runs the parts of a process as server.Run does. One that fails ends a server.
 func (n *Node) run(p *process) error {
-	clientsCtx, stopClients := context.WithCancel(context.Background())
-	replicaCtx, stopReplica := context.WithCancel(context.Background())
-	peersCtx, stopPeers := context.WithCancel(context.Background())
-	p.stopClients, p.stopReplica, p.stopPeers = stopClients, stopReplica, stopPeers
-	var clients net.Listener
+	var clients func(context.Context) error
 	if p.server != nil {
-		var err error
-		if clients, err = n.cluster.Net.Listen(n.Name + clientPort); err != nil {
+		listener, err := n.cluster.Net.Listen(n.Name + clientPort)
+		if err != nil {
 			return err
 		}
-	}
-	p.run(n, "peer port", func() error { return p.peers.Run(peersCtx) })
-	p.run(n, "replica", func() error {
-		err := p.replica.Run(replicaCtx)
-		n.ran(p, err)
-		return err
-	})
-	if clients == nil {
-		close(p.drained)
-	} else {
 		front := p.server.Front(p.replica)
-		p.run(n, "client port", func() error {
-			defer close(p.drained)
-			return front.Serve(clientsCtx, clients)
-		})
+		clients = func(ctx context.Context) error { return front.Serve(ctx, listener) }
 	}
+	p.parts = lifecycle.New(clients, func(ctx context.Context) error { return n.runReplica(ctx, p) }, p.runPeers)
+	p.parts.Start()
 	go func() {
 		p.parts.Wait()
 		close(p.ended)
 	}()
+	if p.server != nil {
+		go func() {
+			select {
+			case err := <-p.parts.Failed():
+				n.die(err)
+			case <-p.ended:
+			}
+		}()
+	}
 	return nil
 }
 
-// run runs a part of the process. One that fails ends a server, unless it is being ended anyway.
-func (p *process) run(n *Node, what string, run func() error) {
-	p.parts.Go(func() {
-		if err := run(); err != nil && p.server != nil {
-			n.die(fmt.Errorf("%s: %w", what, err))
-		}
-	})
+func (n *Node) runReplica(ctx context.Context, p *process) error {
+	err := p.replica.Run(ctx)
+	n.mu.Lock()
+	n.err = err
+	close(p.over)
+	n.mu.Unlock()
+	return err
 }
 
-// ran takes note of the replica's end.
-func (n *Node) ran(p *process, err error) {
-	n.mu.Lock()
-	n.err, p.over = err, true
-	n.mu.Unlock()
+// runPeers runs the peer port. Without a server it ends with the replica.
+func (p *process) runPeers(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	if p.server == nil {
-		p.stopPeers()
+		go func() {
+			select {
+			case <-p.over:
+				stop()
+			case <-ctx.Done():
+			}
+		}()
 	}
+	return p.peers.Run(ctx)
 }
 
 func (n *Node) hear(e replica.Event) {
@@ -251,7 +254,7 @@ func (n *Node) die(err error) {
 	if p := n.process; p != nil && p.dying.CompareAndSwap(false, true) {
 		n.deaths = append(n.deaths, err)
 		go func() {
-			p.server.Abandon(p.drained, p.stopReplica, p.stopPeers, p.stopClients)
+			p.parts.Abandon()
 			n.end(p)
 		}()
 	}
@@ -289,9 +292,7 @@ func (n *Node) endHeld(p *process) {
 	// cannot write, and that would be the test's end.
 	n.cluster.Net.Crash(n.Name)
 	n.Disk.Leave()
-	p.stopClients()
-	p.stopReplica()
-	p.stopPeers()
+	p.parts.Stop()
 	n.Faults.Clear()
 	<-p.ended
 	n.Disk.Crash()
@@ -321,13 +322,11 @@ func (n *Node) Stop() error {
 	if p.server != nil {
 		limit = p.server.ShutdownTimeout
 	}
-	p.stopClients()
-	<-p.drained
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	err := p.replica.Shutdown(ctx)
-	p.stopPeers()
-	<-p.ended
+	err := p.parts.Shutdown(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		return p.replica.Shutdown(ctx)
+	})
 	err = errors.Join(err, p.store.Close())
 	n.end(p)
 	return err
