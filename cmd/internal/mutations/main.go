@@ -56,15 +56,19 @@ func run(ctx context.Context, root string, patterns []string, parallel int, verb
 		return 0, err
 	}
 	rows := make([]chan row, len(files))
-	slots := make(chan struct{}, max(parallel, 1))
-	for i, file := range files {
+	for i := range rows {
 		rows[i] = make(chan row, 1)
-		go func() {
-			slots <- struct{}{}
-			rows[i] <- r.row(ctx, file)
-			<-slots
-		}()
 	}
+	go func() { // in the order in which the rows are printed
+		slots := make(chan struct{}, max(parallel, 1))
+		for i, file := range files {
+			slots <- struct{}{}
+			go func() {
+				rows[i] <- r.row(ctx, file)
+				<-slots
+			}()
+		}
+	}()
 	width := 0
 	for _, file := range files {
 		width = max(width, len(patchName(file)))

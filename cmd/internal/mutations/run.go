@@ -129,7 +129,7 @@ type testResult struct {
 
 // test runs go test and tells a test that failed from a package that does not compile.
 func (r *runner) test(ctx context.Context, args []string, overlay string) testResult {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json", "-timeout", testLimit}, args...)...)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json", "-vet=off", "-timeout", testLimit}, args...)...)
 	cmd.Dir, cmd.Env = r.root, os.Environ()
 	if overlay != "" {
 		cmd.Env = append(cmd.Env, "GOFLAGS="+strings.TrimSpace(r.goflags+" -overlay="+overlay))
