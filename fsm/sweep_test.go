@@ -56,6 +56,18 @@ func TestStorm(t *testing.T) {
 	}
 }
 
+// An entry sweeps no more of several databases together than of one.
+func TestStormInSeveralDatabases(t *testing.T) {
+	d := newDriver(t)
+	for d.db = range 3 {
+		d.fill("k", sweepLimit/2, 100)
+	}
+	d.advance(101)
+	require.Equal(t, uint64(sweepLimit), d.m.Stats().Expired)
+	d.advance(0)
+	require.Equal(t, uint64(sweepLimit/2*3), d.m.Stats().Expired)
+}
+
 // Whoever sleeps until the next deadline goes on with the sweep by itself.
 func TestSweepDrivesItself(t *testing.T) {
 	d := newDriver(t)

@@ -80,6 +80,8 @@ func TestExposure(t *testing.T) {
 		{"a cluster secret's file", func(c *Config) { c.ClusterSecretFile = "x" }, []string{clients}},
 		{"nodes' certificates", func(c *Config) { c.PeerTLSCA = "x" }, []string{clients}},
 		{"a certificate between nodes that is not checked", func(c *Config) { c.PeerTLSCert, c.PeerTLSKey = "x", "x" }, []string{clients, nodes}},
+		{"nodes on loopback", func(c *Config) { c.PeerAddr = "127.0.0.1:2" }, []string{clients}},
+		{"clients on loopback", func(c *Config) { c.Addr = "127.0.0.1:1" }, []string{nodes}},
 		{"insecure", func(c *Config) { c.Insecure = true }, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

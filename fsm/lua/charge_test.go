@@ -43,6 +43,13 @@ func TestReplyStandsFor(t *testing.T) {
 	}
 }
 
+// TestReplyElementsAreCharged: a reply of many elements takes memory, though the tables that stand for them are few.
+func TestReplyElementsAreCharged(t *testing.T) {
+	const source = "local t = {} for i = 1, 1000 do t[i] = 1 end return {t, t, t, t, t, t, t, t, t, t}"
+	_, err := mustCompile(t, source).Run(&Env{Host: newFakeHost(), Limits: Limits{MemoryBytes: 1 << 20}})
+	require.ErrorIs(t, err, ErrBudget)
+}
+
 // TestHostRepliesAreCharged: what redis.call hands in counts as if the script had made it.
 func TestHostRepliesAreCharged(t *testing.T) {
 	h := newFakeHost()
@@ -221,8 +228,9 @@ func TestLoopsOfTheEngineTakeSteps(t *testing.T) {
 		before, loop string
 		least        int64
 	}{
-		"table.insert at the front": {fill, "for i = 1, 100 do table.insert(t, 1, 0) end", 100 * 4000 / 4},
-		"table.sort":                {fill, "table.sort(t)", 4000 * 11}, // of log2(4000) comparisons for each
+		"table.insert at the front":   {fill, "for i = 1, 100 do table.insert(t, 1, 0) end", 100 * 4000 / 4},
+		"table.insert behind the end": {"", "local t = {} for i = 1, 100 do table.insert(t, 1e6, 0) end", 100},
+		"table.sort":                  {fill, "table.sort(t)", 4000 * 11}, // of log2(4000) comparisons for each
 		"variable arguments": {
 			fill + "local function f(n, ...) for i = 1, n do select('#', ...) end end f(0, unpack(t)) ",
 			"f(100, unpack(t))", 100 * 4000 / 8,

@@ -2,8 +2,10 @@ package forward
 
 import (
 	"context"
+	"math"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -33,6 +35,33 @@ func TestInboxIsEmptyWhenItOpens(t *testing.T) {
 		q.Shut()
 		require.NoError(t, other.Close())
 	}
+}
+
+// A link whose queue is full waits until the leader takes something, or the leadership ends.
+func TestFullQueueIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue(QueueConfig{QueueBytes: 10, Wake: make(chan struct{}, 1)})
+		q.Open(1)
+		conn, other := net.Pipe()
+		defer other.Close()
+		p := &Peer{origin: protocol.Origin{Node: "n2"}, conn: conn}
+		require.True(t, q.admit(p))
+		put := func() <-chan error {
+			ended := make(chan error, 1)
+			go func() { ended <- q.put(p, []Batch{{Body: make([]byte, 20)}}) }()
+			synctest.Wait()
+			return ended
+		}
+		require.NoError(t, <-put())
+		second := put()
+		require.Empty(t, second)
+		q.Take(1, math.MaxUint64, func(*Batch) bool { return true })
+		require.NoError(t, <-second)
+		third := put()
+		require.Empty(t, third)
+		q.Shut()
+		require.ErrorIs(t, <-third, net.ErrClosed)
+	})
 }
 
 // A WAIT that is over makes room for another.

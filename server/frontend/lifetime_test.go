@@ -129,6 +129,26 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// TestDrainEndsClientsThatHaveMore: what is in flight is answered, and what stands behind it is not begun.
+func TestDrainEndsClientsThatHaveMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{Limits: Limits{MaxPipeline: 2}}, cl)
+		gate := make(chan struct{})
+		cl.set(func() { cl.gate = gate })
+		c := s.dial()
+		c.send(bytes.Repeat(command("INCR", "n"), 10))
+		settle()
+		go s.stop()
+		synctest.Wait()
+		close(gate)
+		settle()
+		got, closed := c.take()
+		require.Equal(t, ":1\r\n:2\r\n", got)
+		require.True(t, closed)
+	})
+}
+
 // TestDrainIsBounded: commands that do not end in time are cut off, and Serve returns as soon as
 // the backend does.
 func TestDrainIsBounded(t *testing.T) {

@@ -98,9 +98,12 @@ func TestRoomIsMadeForAFew(t *testing.T) {
 	}
 	first, err := admit()
 	require.NoError(t, err)
+	last := first
 	for range Refusals {
-		_, err := admit()
+		next, err := admit()
 		require.NoError(t, err)
+		require.True(t, last.admission.dismissed, "each makes room once")
+		last = next
 	}
 	_, err = admit()
 	require.ErrorIs(t, err, errFull)

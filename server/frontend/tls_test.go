@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"math/big"
 	"strings"
 	"testing"
@@ -72,6 +73,32 @@ func TestTLSHandshakeIsBounded(t *testing.T) {
 		_, err := nc.Read(make([]byte, 1))
 		require.Error(t, err)
 		require.Equal(t, 10*time.Second, time.Since(began))
+		s.stop()
+	})
+}
+
+// TestTLSStrangersMakeRoom: where no password is asked for, clients that never begin a handshake shut nobody out.
+func TestTLSStrangersMakeRoom(t *testing.T) {
+	own, pool := certificate(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{TLS: &tls.Config{Certificates: []tls.Certificate{own}}, Limits: Limits{MaxClients: 2}}, newCluster())
+		client := func() *tls.Conn {
+			nc := tls.Client(s.silent(), &tls.Config{RootCAs: pool, ServerName: "localhost"})
+			require.NoError(t, nc.Handshake())
+			synctest.Wait() // the server has seen its end, too
+			return nc
+		}
+		first := client()
+		for range 3 {
+			s.silent()
+		}
+		for _, nc := range []*tls.Conn{first, client()} {
+			_, err := nc.Write(command("PING"))
+			require.NoError(t, err)
+			pong := make([]byte, len("+PONG\r\n"))
+			_, err = io.ReadFull(nc, pong)
+			require.NoError(t, err)
+		}
 		s.stop()
 	})
 }

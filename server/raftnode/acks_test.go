@@ -58,6 +58,8 @@ func TestMatchOfAFormerTermDoesNotCount(t *testing.T) {
 	a := newAcks(&Config{Name: "n1", InitialCluster: map[string]string{"n1": "", "n2": "", "n3": ""}})
 	a.note("n2", 6, a.sending(), 9)
 	require.Zero(t, a.forget(a.awaitMatch(7, 5, 1)))
+	a.note("n2", 7, a.sending(), 4)
+	require.Zero(t, a.forget(a.awaitMatch(7, 5, 1)), "what it had agreed with another leader on may be gone")
 	a.note("n2", 7, a.sending(), 5)
 	require.Equal(t, 1, a.forget(a.awaitMatch(7, 5, 1)))
 }

@@ -117,6 +117,32 @@ func TestLargeBatchesHoldUpNobody(t *testing.T) {
 	})
 }
 
+// A long read that loses its leader when its turn has come gives the turn back.
+func TestHeavyReadThatFailsGivesItsTurnBack(t *testing.T) {
+	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Node("n1")
+		lead(t, c, leader)
+		read := func() <-chan []protocol.Value {
+			ended := make(chan []protocol.Value, 1)
+			u := replicatest.Batch([]string{"EVAL_RO", "for i=1,1000000 do end return 1", "0"})
+			u.Write = false
+			go func() {
+				require.NoError(t, leader.Replica().Execute(u))
+				ended <- u.Replies
+			}()
+			return ended
+		}
+		leader.Replica().HoldTurn()
+		first := read()
+		synctest.Wait()
+		require.NoError(t, leader.Replica().TransferLeadership(t.Context()))
+		leader.Replica().LetTurn()
+		require.Equal(t, []protocol.Value{protocol.Integer(1)}, <-first, "the next leader's answer")
+		lead(t, c, leader)
+		require.Equal(t, []protocol.Value{protocol.Integer(1)}, <-read())
+	})
+}
+
 // Reads that take long take turns, on the leader and through a follower, and other reads do not wait for them.
 func TestHeavyReads(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {

@@ -80,6 +80,25 @@ func TestWaitReplicated(t *testing.T) {
 	})
 }
 
+// A WAIT that a follower has sent to the leader ends with the link.
+func TestWaitEndsWithTheLeader(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		follower, away := c.Followers()[0], c.Followers()[1]
+		require.Equal(t, protocol.OK, follower.Do("SET", "k", "v"))
+		away.Crash()
+		require.Equal(t, protocol.OK, follower.Do("SET", "k", "w"))
+		nodes := make(chan int, 1)
+		go func() { nodes <- follower.Replica().WaitReplicated(t.Context(), 2, 0) }()
+		time.Sleep(time.Minute)
+		require.Empty(t, nodes)
+		leader.Crash()
+		time.Sleep(time.Minute)
+		require.Len(t, nodes, 1)
+		require.Equal(t, 1, <-nodes, "the least that is true")
+	})
+}
+
 // Every node knows where clients find the others.
 func TestAddresses(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {

@@ -3,6 +3,7 @@ package replica
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,11 +22,11 @@ type entries struct {
 	number map[string]uint64 // of the batch that begins with a word
 }
 
-// numbered is a batch of count requests, each of which names the batch and its place.
+// numbered is a batch of count requests, each of which names the batch and its place, and is longer than the one before.
 func numbered(name string, count int) *Batch {
 	u := &Batch{Write: true, Count: count}
 	for i := range count {
-		u.Body = protocoltest.AppendRequest(u.Body, 0, name, fmt.Sprint(i))
+		u.Body = protocoltest.AppendRequest(u.Body, 0, name, fmt.Sprint(i), strings.Repeat("x", i))
 	}
 	return u
 }
