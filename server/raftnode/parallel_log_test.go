@@ -122,8 +122,14 @@ func TestSettlingEnds(t *testing.T) {
 		log, store, _ := newHeldLog(t, 5)
 		append1(t, log, 6)
 		require.Equal(t, 1, <-store.calls)
-		settled := waits(t, log.settle)
 		append1(t, log, 7)
+		settled := waits(t, log.settle)
+		append1(t, log, 8)
+		store.let <- nil
+		require.Equal(t, 2, <-store.calls)
+		synctest.Wait()
+		require.Empty(t, settled, "the second is on its way")
+		append1(t, log, 9)
 		store.let <- nil
 		require.NoError(t, <-settled)
 		store.let <- nil

@@ -45,6 +45,7 @@ func TestInstallationKeepsWhatFollows(t *testing.T) {
 		wantFirst, wantEnd uint64
 	}{
 		{"the log goes past it", logs(2, 1, 20), 11, 20},
+		{"the log begins with its last entry", logs(2, 10, 20), 11, 20},
 		{"the log ends with it", logs(2, 1, 10), 0, 0},
 		{"the log ends before it", logs(2, 1, 9), 0, 0},
 		{"the log has other entries there", logs(1, 1, 20), 11, 20},
@@ -100,7 +101,8 @@ func TestOvertakenSnapshotFails(t *testing.T) {
 // told of it yet.
 type meanwhile struct {
 	raft.SnapshotStore
-	happens func()
+	happens   func()
+	cancelled int
 }
 
 type meanwhileSink struct {
@@ -119,6 +121,25 @@ func (s meanwhileSink) Close() error {
 	s.of.happens = func() {}
 	happens()
 	return err
+}
+
+func (s meanwhileSink) Cancel() error {
+	s.of.cancelled++
+	return s.SnapshotSink.Cancel()
+}
+
+// TestOvertakenSnapshotIsCancelled: it gives its space back.
+func TestOvertakenSnapshotIsCancelled(t *testing.T) {
+	disk, err := storetest.NewDisk().Open(store.Config{})
+	require.NoError(t, err)
+	between := &meanwhile{SnapshotStore: disk.Snapshots, happens: func() {}}
+	s, err := store.New(store.Parts{Log: disk.Log, Stable: disk.Stable, Snapshots: between}, store.Hooks{})
+	require.NoError(t, err)
+	own, err := s.Snapshots.Create(1, 8, 2, raft.Configuration{}, 1, nil)
+	require.NoError(t, err)
+	snapshotAt(t, s, 2, 10)
+	require.Error(t, own.Close())
+	require.Equal(t, 1, between.cancelled)
 }
 
 // TestSnapshotOvertakenAtItsEndFails: as above, and the later one is complete when the node's own is about to be.
