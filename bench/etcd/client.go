@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/target"
 )
 
-// session is a client of its own, with one lease that is kept alive: what its locks hang on.
+// session is a client with a lease that is kept alive, on which the session's locks hang.
 // A lease for each lock would cost etcd two more entries of its log a lock.
 type session struct {
 	c     *clientv3.Client
@@ -28,7 +28,7 @@ func dial(ctx context.Context, addr string, o target.Options) (*session, error) 
 		return nil, fmt.Errorf("reach %s: %w", addr, err)
 	}
 	ttl := max(1, int(math.Ceil(o.TTL.Seconds())))
-	// The session outlives ctx: it ends with Close.
+	// The session outlives ctx, and ends with Close.
 	lease, err := concurrency.NewSession(c, concurrency.WithTTL(ttl), concurrency.WithContext(context.WithoutCancel(ctx)))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("get a lease from %s: %w", addr, err), c.Close())
@@ -36,7 +36,7 @@ func dial(ctx context.Context, addr string, o target.Options) (*session, error) 
 	return &session{c: c, lease: lease, o: o}, nil
 }
 
-// Renew keeps the session's lease alive. It is no entry of etcd's log: the leader answers from memory.
+// Renew keeps the session's lease alive. That is no entry of etcd's log: the leader answers from memory.
 func (s *session) Renew(ctx context.Context, _, _ string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
@@ -75,7 +75,7 @@ func (s *session) Fill(ctx context.Context, n int, key func(int) string) error {
 // closeLimit is how long giving back the lease may take.
 const closeLimit = 2 * time.Second
 
-// Close gives back the lease, and with it every key that hangs on it.
+// Close gives back the lease, and with it every key that hangs on the lease.
 func (s *session) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
@@ -84,7 +84,7 @@ func (s *session) Close() error {
 	return errors.Join(err, s.c.Close())
 }
 
-// txn takes a lock by one transaction: put if absent.
+// txn takes a lock by a transaction: put if absent.
 type txn struct{ *session }
 
 func dialTxn(ctx context.Context, addr string, o target.Options) (target.Client, error) {
@@ -95,12 +95,12 @@ func dialTxn(ctx context.Context, addr string, o target.Options) (target.Client,
 	return txn{s}, nil
 }
 
-// Acquire puts the key if nobody has.
+// Acquire puts the key if the key is absent.
 func (t txn) Acquire(ctx context.Context, key, token string) (bool, error) {
 	return t.commit(ctx, clientv3.Compare(clientv3.CreateRevision(key), "=", 0), clientv3.OpPut(key, token, clientv3.WithLease(t.lease.Lease())))
 }
 
-// Release deletes the key if it is the token's.
+// Release deletes the key if the value is token.
 func (t txn) Release(ctx context.Context, key, token string) (bool, error) {
 	return t.commit(ctx, clientv3.Compare(clientv3.Value(key), "=", token), clientv3.OpDelete(key))
 }
@@ -113,7 +113,7 @@ func (t txn) commit(ctx context.Context, when clientv3.Cmp, then clientv3.Op) (b
 }
 
 // mutex takes locks by the recipe of etcd's own library: a queue of keys under the
-// lock's name, in which each waits for the one before it. Acquire waits.
+// lock's name, in which each waits for the key before. Acquire waits.
 type mutex struct {
 	*session
 	held map[string]*concurrency.Mutex
@@ -127,7 +127,7 @@ func dialMutex(ctx context.Context, addr string, o target.Options) (target.Clien
 	return mutex{session: s, held: make(map[string]*concurrency.Mutex)}, nil
 }
 
-// Acquire waits for its turn.
+// Acquire waits in the queue.
 func (m mutex) Acquire(ctx context.Context, key, _ string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.o.Timeout)
 	defer cancel()

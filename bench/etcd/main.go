@@ -1,6 +1,6 @@
 // Command etcd is the peer "etcd" of the benchmark, in a module of its own so that nothing else
-// depends on etcd's: `etcd serve FLAGS` is etcd's server with its own flags, and without
-// arguments it runs one workload, as package drive has it, with etcd's client.
+// depends on etcd's modules: `etcd serve FLAGS` is etcd's server with its own flags, and without
+// arguments the program runs a workload, as package drive has it, with etcd's client.
 //
 // Start reading at [txn].
 package main

@@ -13,7 +13,7 @@ import (
 // root is the node under which everything is.
 const root = "/bench"
 
-// session is a client of its own, with a ZooKeeper session that its nodes end with.
+// session is a client with a ZooKeeper session, with which the client's nodes end.
 type session struct{ c *zk.Conn }
 
 // quiet keeps the library's log out of the driver's output.
@@ -48,13 +48,13 @@ func dial(ctx context.Context, addr string, o target.Options) (session, error) {
 
 func path(key string) string { return root + "/" + key }
 
-// Renew asks whether the node is there: the session keeps it alive by itself.
+// Renew asks whether the node is there: the session stays alive by itself.
 func (s session) Renew(_ context.Context, key, _ string) (bool, error) {
 	there, _, err := s.c.Exists(path(key))
 	return there, err
 }
 
-// Read is a read after a sync: without that it may be of the past.
+// Read is a read after a sync: without the sync a read may be of the past.
 func (s session) Read(_ context.Context, key string) (string, error) {
 	if _, err := s.c.Sync(path(key)); err != nil {
 		return "", err
@@ -83,7 +83,7 @@ func (s session) Fill(_ context.Context, n int, key func(int) string) error {
 	return nil
 }
 
-// Close ends the session, and with it every node that hangs on it.
+// Close ends the session, and with it every node that hangs on the session.
 func (s session) Close() error {
 	s.c.Close()
 	return nil
@@ -100,7 +100,7 @@ func dialEphemeral(ctx context.Context, addr string, o target.Options) (target.C
 	return ephemeral{s}, nil
 }
 
-// Acquire makes the node if nobody has.
+// Acquire makes the node if the node is absent.
 func (e ephemeral) Acquire(_ context.Context, key, token string) (bool, error) {
 	_, err := e.c.Create(path(key), []byte(token), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 	if errors.Is(err, zk.ErrNodeExists) {
@@ -109,7 +109,7 @@ func (e ephemeral) Acquire(_ context.Context, key, token string) (bool, error) {
 	return err == nil, err
 }
 
-// Release deletes the node, whoever made it: only its holder does.
+// Release deletes the node, whatever its owner: only the holder releases.
 func (e ephemeral) Release(_ context.Context, key, _ string) (bool, error) {
 	err := e.c.Delete(path(key), -1)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -118,8 +118,8 @@ func (e ephemeral) Release(_ context.Context, key, _ string) (bool, error) {
 	return err == nil, err
 }
 
-// lock takes locks by the recipe: a queue of sequential nodes, in which each waits for the one before
-// it. Acquire waits.
+// lock takes locks by the recipe: a queue of sequential nodes, in which each waits for the node before.
+// Acquire waits.
 type lock struct {
 	session
 	held map[string]*zk.Lock
@@ -133,7 +133,7 @@ func dialLock(ctx context.Context, addr string, o target.Options) (target.Client
 	return lock{session: s, held: make(map[string]*zk.Lock)}, nil
 }
 
-// Acquire waits for its turn.
+// Acquire waits in the queue.
 func (l lock) Acquire(_ context.Context, key, token string) (bool, error) {
 	one := zk.NewLock(l.c, path("lock:"+key), zk.WorldACL(zk.PermAll))
 	if err := one.LockWithData([]byte(token)); err != nil {

@@ -1,5 +1,5 @@
-// Command zookeeper runs one workload against ZooKeeper, as package drive has it, with the client
-// github.com/go-zookeeper/zk. It is a module of its own so that nothing else depends on
+// Command zookeeper runs a workload against ZooKeeper, as package drive has it, with the client
+// github.com/go-zookeeper/zk. The program is a module of its own so that nothing else depends on
 // that; the servers are Debian's package.
 //
 // Start reading at [ephemeral].
