@@ -2,14 +2,14 @@ package forward
 
 import "github.com/holdfast/holdfast/protocol"
 
-// Batch is a batch on its way to the leader's log, or a read on its way to the leader.
+// Batch is a batch on the way to the leader's log, or a read on the way to the leader.
 type Batch struct {
-	Origin protocol.Origin // the session that numbered it
+	Origin protocol.Origin // the session that numbered the batch
 	Low    uint64          // the number below which nothing of the session is retried
 	Seq    uint64
 	Body   []byte
-	Count  int // of the requests in Body; 0 where nobody asks
-	// Claim: the batch only takes a key that nobody has. It is decided once, when the batch is queued.
+	Count  int // of the requests in Body; 0 where the number is not needed
+	// Claim: the batch only takes a free key. This is decided once, when the batch is queued.
 	Claim bool
 }
 
@@ -20,36 +20,38 @@ type Completion struct {
 	Err     error
 }
 
-// Batches are those that wait on a follower until they have replies. They are numbered, and have one consumer at a time.
+// Batches are the batches that wait on a follower for replies. They are numbered, and have one
+// consumer at a time.
 type Batches interface {
-	// Attach makes consumer the one that takes batches, from the first that waits. A
-	// word on wake says that there are more.
+	// Attach makes consumer the one that takes batches, from the first that waits. A word on wake
+	// says that there are more.
 	Attach(consumer any, wake chan<- struct{})
-	// Detach removes consumer, unless another one is attached.
+	// Detach removes consumer, unless another consumer is attached.
 	Detach(consumer any)
-	// Take shows consumer the batches that it has not taken, in order, until visit returns false: it
-	// has not taken that one. Visit must not keep the batch. Another consumer is shown nothing.
+	// Take shows consumer the batches that consumer has not taken, in order, until visit returns
+	// false: that batch is not taken. Visit must not keep the batch. Another consumer is shown
+	// nothing.
 	Take(consumer any, visit func(*Batch) bool)
 	// Has reports whether the batch still waits.
 	Has(number uint64) bool
-	// Complete answers batches, and passes over those that no longer wait.
+	// Complete answers batches, and passes over batches that no longer wait.
 	Complete([]Completion)
 }
 
-// Identity is what a node says of itself when it opens or accepts a link.
+// Identity is what a node says about itself when opening or accepting a link.
 type Identity struct {
 	Name       string
 	Epoch      uint64
 	ClientAddr string
 }
 
-// Beacon is what the leader tells its followers now and then.
+// Beacon is what the leader tells followers now and then.
 type Beacon struct {
 	Term, Commit uint64
 	Members      []Member
 }
 
-// Member is a node, and where clients reach it.
+// Member is a node, and where clients reach the node.
 type Member struct{ Name, ClientAddr string }
 
 // notify wakes the goroutine that listens on c, a channel with a buffer of one.

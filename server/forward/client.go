@@ -21,15 +21,15 @@ const (
 	dialWithin  = 2 * time.Second
 )
 
-// Client is the follower's end: it carries this node's batches to the leader, over one
+// Client is the follower's end: Client carries this node's batches to the leader, over a single
 // connection. When the connection breaks, all batches without a reply are sent again over the next
-// one: the state machine knows what it had applied.
+// connection: the state machine knows which batches were applied.
 type Client struct {
 	config  ClientConfig
 	changed chan struct{} // leader changed
 
 	mu     sync.Mutex
-	leader string // whom to follow; empty: nobody
+	leader string // the node to follow; empty: none
 	cancel context.CancelFunc
 	conn   *connection // while batches can be sent
 }
@@ -55,10 +55,11 @@ type ClientConfig struct {
 	Logger *slog.Logger
 }
 
-// NewClient returns a client that follows nobody yet.
+// NewClient returns a client that follows no node yet.
 func NewClient(c ClientConfig) *Client { return &Client{config: c, changed: make(chan struct{}, 1)} }
 
-// Follow sets whom to follow; empty: nobody. When it returns, no batch goes to another node any more.
+// Follow sets the node to follow; empty: none. When Follow returns, no batch goes to another node
+// any more.
 func (c *Client) Follow(leader string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +121,7 @@ func (c *Client) Run(ctx context.Context) error {
 	return nil
 }
 
-// connect opens a connection to leader and uses it until it breaks or ctx ends. It
+// connect opens a connection to leader and uses the connection until a break or the end of ctx. It
 // reports whether batches could be sent.
 func (c *Client) connect(ctx context.Context, leader string) (up bool, err error) {
 	dialing, cancel := context.WithTimeout(ctx, dialWithin)

@@ -92,7 +92,7 @@ func (c *connection) gather() {
 	c.out = c.out[:0]
 }
 
-// fits reports whether b goes into the frame: a frame of its own takes any.
+// fits reports whether b goes into the frame: an empty frame takes any batch.
 func (c *connection) fits(b *Batch) bool {
 	return len(c.frame) == wire.Head || len(c.frame)+len(b.Body) <= wire.Gather
 }
@@ -197,7 +197,7 @@ func (c *connection) part(f *wire.Fields[string]) (of partOf, whole []protocol.V
 	text := f.Rest
 	f.Rest = ""
 	if state == partDropped || !batches.Has(of.number) {
-		// The batch has an answer: its time limit was over, or this node's own log had the replies.
+		// The batch has an answer: the time limit was over, or this node's own log had the replies.
 		c.forget(of)
 		return of, nil, f.Err
 	}

@@ -4,12 +4,13 @@
 //   - what is sent over a link is given to the leader's proposer in the order of sending, or the link breaks;
 //   - after a broken link, or under another leader, every batch without a reply is sent again, in order;
 //   - [Client.Follow] returns when no batch goes to the former leader any more;
-//   - only the leader of the present term accepts links, one of each node;
+//   - only the leader of the present term accepts links, one from each node;
 //   - no reply becomes bytes before its size is known, and a small reply does not wait for a large one;
 //   - what waits for one follower is bounded, however slowly that follower reads, and a connection that
 //     takes nothing for a while is closed.
 //
-// It does not know what a command means, who leads, or where batches wait: the owner hands in [Batches] and functions.
+// The package does not know what a command means, which node leads, or where batches wait: the owner hands
+// in [Batches] and functions.
 //
 // # The way of a batch
 //

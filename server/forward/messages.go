@@ -29,9 +29,9 @@ import (
 //	refuse  number, outcome, bytes prefix, bytes text     (of a read)
 //	waited  number, nodes
 //	beacon  term, commit index, count, (bytes name, bytes client address)*
-//	part    kind (wrote or answer), state (more, last, dropped), its number, then up to the frame's end
+//	part    kind (wrote or answer), state (more, last, dropped), number, then up to the frame's end
 //
-// A large wrote or answer comes in parts, with other messages between them: what follows its number is
+// A large wrote or answer comes in parts, with other messages between them: the bytes behind the number are
 // cut into pieces. A dropped reply is too late to be of use, and the rest of it is not sent. Parts go to
 // followers whose hello has featureParts.
 //

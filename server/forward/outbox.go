@@ -15,37 +15,39 @@ const (
 	largeReply = 64 << 10
 	// partBytes is how long a part is.
 	partBytes = 256 << 10
-	// shortBytes is how much of what is short may wait before no more reads are answered. With
-	// replies to writes it may be twice as much; then they are left out, as the follower has them in its own log.
+	// shortBytes is how many bytes of short messages may wait before no more reads are answered.
+	// With replies to writes the sum may be twice as much; then such replies are left out, as the
+	// follower has them in its own log.
 	shortBytes = 4 << 20
 )
 
 // outbox is what waits to be sent over one follower's link.
 //
-// What is short becomes bytes at once. A large reply stays what it is, most often strings that it shares
-// with the state, and becomes bytes a part at a time, each behind everything short that is there by then. Of the
-// large ones the one with the least left goes first: no reply waits for a larger one.
+// Short messages become bytes at once. A large reply stays values, most often strings shared with
+// the state. The reply becomes bytes a part at a time, each behind every short message that is
+// there by then. Among large replies the one with the least left goes first: no reply waits for a
+// larger one.
 type outbox struct {
-	limit int // bytes of large replies; one alone may have more
+	limit int // of large replies; a single reply may have more
 	// whole says that the follower does not know how to put parts together.
 	whole bool
 	// eased is told when something that was in the way of a reply is gone.
 	eased chan struct{}
 
 	mu    sync.Mutex
-	short []byte // the next frame, with room for its head
+	short []byte // the next frame, with room for the frame's head
 	large bySize[*parcel]
 	bytes int // of large replies, each whole until it is gone
 }
 
-// parcel is a large reply on its way.
+// parcel is a large reply on the way.
 type parcel struct {
 	kind     byte
 	number   uint64
-	deadline time.Time // nobody waits for the reply any more
+	deadline time.Time // the end of waiting for the reply
 	count    int
 	encoder  *protocol.ValueEncoder
-	size     int // a bound of all its bytes
+	size     int // a bound of the reply's bytes
 	left     int
 }
 
@@ -99,8 +101,8 @@ func (o *outbox) put(kind byte, number uint64, replies []protocol.Value, size in
 	return true
 }
 
-// take returns the next frame to send, and uses spare for the one after it. More is set when
-// there is something for that one already.
+// take returns the next frame to send, and uses spare for the frame after it. More is set when
+// something waits for that frame already.
 func (o *outbox) take(spare []byte) (frame []byte, more bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -132,7 +134,7 @@ func (o *outbox) part(frame []byte, p *parcel) (_ []byte, done bool) {
 		return binary.AppendUvarint(append(frame, kindPart, p.kind, partDropped), p.number), true
 	case o.whole:
 		frame = binary.AppendUvarint(append(frame, p.kind), p.number)
-		return p.encoder.Append(binary.AppendUvarint(frame, uint64(p.count)), p.size+1) // p.size bounds it: it is done
+		return p.encoder.Append(binary.AppendUvarint(frame, uint64(p.count)), p.size+1) // p.size bounds the reply: p is done
 	}
 	mark := len(frame)
 	frame = binary.AppendUvarint(append(frame, kindPart, p.kind, partMore), p.number)

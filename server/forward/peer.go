@@ -94,8 +94,8 @@ func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func([]Batch) e
 	}
 }
 
-// Reply sends the reply to one write, unless there is no room for it: the follower
-// gets it from its own log, too. The caller calls [Peer.Flush].
+// Reply sends the reply to one write, unless there is no room: the follower gets the reply from its
+// own log, too. The caller calls [Peer.Flush].
 func (p *Peer) Reply(seq uint64, replies []protocol.Value) {
 	size, ok := protocol.SizesWithin(replies, p.config.ReplyBytes)
 	if ok && !p.out.holds(2*shortBytes) {
@@ -142,7 +142,7 @@ func (p *Peer) send(ctx context.Context) {
 	}
 }
 
-// beacon says that the leader is there, how far it is, and where clients find whom.
+// beacon says that the leader is there, how far the leader is, and where clients find each node.
 func (p *Peer) beacon() {
 	b := p.config.Beacon()
 	p.out.add(func(dst []byte) []byte {
@@ -156,7 +156,7 @@ func (p *Peer) beacon() {
 	})
 }
 
-// wait answers a WAIT on a goroutine of its own: it may take as long as its client likes.
+// wait answers a WAIT on a separate goroutine, as a client may ask for any length of time.
 func (p *Peer) wait(ctx context.Context, number uint64, nodes int, timeout time.Duration) {
 	p.mu.Lock()
 	tooMany := p.waits >= maxWaits

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// readOverhead is what a read that waits takes beside its body.
+// readOverhead is the memory of a waiting read beside its body.
 const readOverhead = 128
 
 // forwardedRead is a read of a follower's client.
@@ -20,9 +20,9 @@ type forwardedRead struct {
 	count    int
 	body     string
 	deadline time.Time
-	size     int // of its reply, when there was no room for it
+	size     int // of the reply, when there was no room for it
 
-	read    bool // it took long, and this came of it
+	read    bool // the read took long, and replies and err are the result
 	replies []protocol.Value
 	err     error
 }
@@ -39,7 +39,8 @@ var (
 	errReplyTooLarge = &protocol.Error{Prefix: "ERR", Text: "the reply is too large to be forwarded"}
 )
 
-// ask queues reads. One for which there is no room is refused: writes come over the same connection, and go on.
+// ask queues reads. A read without room is refused: writes come over the same connection, and go
+// on.
 func (p *Peer) ask(reads []forwardedRead) {
 	bound := p.config.QueueBytes / max(p.config.Followers, 1)
 	p.mu.Lock()
@@ -67,8 +68,9 @@ func (p *Peer) settled(f *forwardedRead) {
 	p.mu.Unlock()
 }
 
-// answerReads serves the reads that came while the last ones were served. A read for whose reply there is no room
-// yet is made again when there is: until then it takes its own bytes alone, and those behind it are not held up.
+// answerReads serves the reads that came while the last ones were served. A read without room for
+// the reply is made again when there is room. Until then such a read takes no memory but its own,
+// and does not hold up the reads behind.
 func (p *Peer) answerReads(ctx context.Context) {
 	var later bySize[forwardedRead]
 	for {
@@ -116,7 +118,7 @@ func (p *Peer) serve(ctx context.Context, f *forwardedRead, err error) bool {
 	switch {
 	case err != nil:
 	case f.read:
-		// Without room for them it is made again.
+		// Without room for the replies the read is made again.
 		replies, err = f.replies, f.err
 		f.read, f.replies = false, nil
 	case time.Now().Before(f.deadline):

@@ -13,16 +13,15 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// Queue is the leader's end of all links: what followers forward. It is open
-// from when this node is elected; until the node serves, writes wait in the queue and
-// reads for their first check.
+// Queue is the leader's end of all links: what followers forward. Queue is open from when this node
+// is elected; until the node serves, writes wait in the queue and reads for their first check.
 type Queue struct {
 	config QueueConfig
 
 	mu    sync.Mutex
 	term  uint64 // of the leadership that the queue is open for; 0 while shut
 	peers map[string]*Peer
-	queue []Batch // head of it at first
+	queue []Batch // the head of the queue at first
 	first int
 	taken uint64 // the number of the batch at first: batches are counted as they come
 	bytes int
@@ -33,35 +32,36 @@ type Queue struct {
 type QueueConfig struct {
 	Self     Identity
 	Listener net.Listener
-	// Other is shown the first frame of a connection. It reports whether the frame is no greeting
-	// of a link, and was answered.
+	// Other is shown the first frame of a connection. Other reports whether the frame is no
+	// greeting of a link, and was answered.
 	Other func(conn net.Conn, frame []byte) bool
 	// Member reports whether conn comes from the other member of that name.
 	Member func(conn net.Conn, name string) bool
 	// Met is told where clients reach a node.
 	Met func(node, clientAddr string)
-	// Beacon is asked what to tell each follower, once when its link begins and then every second.
+	// Beacon returns what to tell each follower, at the start of a link and then every second.
 	Beacon func() Beacon
-	// Claims reports whether a write only takes a key that nobody has.
+	// Claims reports whether a write only takes a free key.
 	Claims func(body []byte) bool
 	// Wake gets a word when writes have come.
 	Wake chan<- struct{}
 
 	// Confirm returns nil when this node's state is at least what the state was anywhere when
-	// Confirm was called. Elected and not serving yet, it waits.
+	// Confirm was called. On a node that is elected and does not serve yet, Confirm waits.
 	Confirm func(ctx context.Context) error
 	// Glance reads what takes no longer than a glance, and returns the rest of body. ReadOn makes the rest.
 	Glance func(body string, count int, deadline time.Time) (replies []protocol.Value, rest string, err error)
 	ReadOn func(replies []protocol.Value, rest string, count int, deadline time.Time) ([]protocol.Value, error)
-	// Wait waits until so many other nodes have what is committed, and returns how many have. Quorum
-	// is the least that it returns.
+	// Wait waits until so many other nodes have what is committed, and returns how many have.
+	// Quorum is the least that Wait returns.
 	Wait   func(ctx context.Context, nodes int, timeout time.Duration) int
 	Quorum func() int
 
 	// CommandTimeout is how long a command may take.
 	CommandTimeout time.Duration
-	// BatchBytes is the largest batch that is taken, ReplyBytes bounds the replies to one. QueueBytes
-	// bounds the writes that wait, and the reads, of which each of so many Followers has an equal share.
+	// BatchBytes is the largest batch that is taken, ReplyBytes bounds the replies to a batch.
+	// QueueBytes bounds the writes that wait, and the reads; each of so many Followers has an equal
+	// share for reads.
 	BatchBytes, ReplyBytes, QueueBytes, Followers int
 
 	Logger *slog.Logger
@@ -81,7 +81,7 @@ func (q *Queue) Run(ctx context.Context) error {
 	return wire.Accept(ctx, q.config.Listener, q.receive)
 }
 
-// receive runs one link that another node opened.
+// receive runs a link that another node opened.
 func (q *Queue) receive(ctx context.Context, conn net.Conn) {
 	br := bufio.NewReaderSize(conn, 64<<10)
 	_ = conn.SetDeadline(time.Now().Add(greetWithin))
@@ -105,7 +105,7 @@ func (q *Queue) receive(ctx context.Context, conn net.Conn) {
 	q.config.Logger.Debug("link ended", "from", p.origin.Node, "error", err)
 }
 
-// greet finds out who is at the other end, and admits the node if this one leads.
+// greet finds out which node is at the other end, and admits the node if this node leads.
 func (q *Queue) greet(conn net.Conn, frame []byte) (*Peer, error) {
 	hello, err := parseGreeting(frame, kindHello)
 	if err != nil {
@@ -153,7 +153,7 @@ func (q *Queue) Shut() {
 	q.room.Broadcast()
 }
 
-// admit makes p the link of its node, in place of an older one.
+// admit makes p the link of p's node, in place of an older link.
 func (q *Queue) admit(p *Peer) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -186,8 +186,8 @@ func (q *Queue) Peer(o protocol.Origin) *Peer {
 	return nil
 }
 
-// put queues writes of p, all or none, and waits while the queue is too long.
-// It returns an error when p is no longer its node's link.
+// put queues writes of p, all or none, and waits while the queue is too long. It returns an error
+// when the node of p has a newer link.
 func (q *Queue) put(p *Peer, bs []Batch) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -215,8 +215,8 @@ func (q *Queue) Waiting(term uint64) (from, until uint64) {
 	return q.taken, q.taken + uint64(len(q.queue)-q.first)
 }
 
-// Look shows the leader of term the batches with the numbers from to until that it could take,
-// until see returns false. See is called while the queue is locked and must not keep them.
+// Look shows the leader of term the batches with the numbers from to until that the leader could
+// take, until see returns false. See is called while the queue is locked and must not keep a batch.
 func (q *Queue) Look(term, from, until uint64, see func(*Batch) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Clock is where the node reads time from. Timeouts do not use it: it is the
-// source of cluster time and of wall time alone, so that tests can skew these.
+// Clock is the source of cluster time and of wall time alone, so that tests can skew these.
+// Timeouts do not use Clock.
 type Clock interface {
 	// Monotonic grows at the rate of real time from any origin.
 	Monotonic() time.Duration
-	// Wall is the time of day. It may jump.
+	// Wall is the time of day, which may jump.
 	Wall() time.Time
 }
 
@@ -27,13 +27,12 @@ func (c systemClock) Wall() time.Time          { return time.Now() }
 // the millisecond what PEXPIREAT was given.
 const wallTolerance = 100 * time.Millisecond
 
-// clusterClock is cluster time as one leader continues it: from the state's
-// clock when its leadership began, at the rate of its monotonic clock.
+// clusterClock is cluster time as one leader continues it: from the state's clock when the
+// leadership began, at the rate of the leader's monotonic clock.
 //
-// Time that nobody looked at for longer than step does not count beyond step.
-// So a leader that was frozen, and is not deposed, does not end all leases at
-// once when it wakes: leases only lengthen. Whoever leads looks at the clock
-// often enough while there is a lease ([ticker]).
+// Time between two readings counts up to step, and no more. So a leader that was frozen, and is not
+// deposed, does not end all leases at once after waking: leases only lengthen. A leader reads the
+// clock often enough while there is a lease ([ticker]).
 type clusterClock struct {
 	source Clock
 	step   time.Duration

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
-// Config is what a member of the cluster needs from its owner.
+// Config is what a member of the cluster needs from the owner.
 type Config struct {
-	// Name is this node's name. It never changes.
+	// Name is this node's name, which never changes.
 	Name string
 	// ClientAddr is the host:port that clients reach this node by. Other nodes
 	// learn it from this node.
@@ -35,7 +35,7 @@ type Config struct {
 
 	Logger     *slog.Logger // nil: none
 	RaftLogger hclog.Logger // nil: none
-	OnEvent    func(Event)  // nil: nobody listens; must be quick, and safe for many goroutines
+	OnEvent    func(Event)  // nil: no listener; must be quick, and safe for many goroutines
 }
 
 // Stores are where the node keeps what must survive a restart.
@@ -43,7 +43,7 @@ type Stores struct {
 	Log       raft.LogStore
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
-	// Epoch grows with every start of this node. It is on disk before Open is called.
+	// Epoch grows with every start of this node, and is on disk before Open is called.
 	Epoch uint64
 }
 
@@ -51,7 +51,7 @@ type Stores struct {
 // them, which must end all connections that came from them.
 type Peers struct {
 	Raft raft.StreamLayer
-	// Append carries the entries of the log, and what asks who leads.
+	// Append carries the entries of the log, and the questions which node leads.
 	Append wire.Stream
 	// Forward carries clients' requests to the leader. When a connection has a method
 	// PeerName() string, only the node of that name may forward over it.
@@ -61,11 +61,11 @@ type Peers struct {
 // Timing holds what is measured in time. Zero fields get the defaults.
 type Timing struct {
 	raftnode.Timing
-	// CommandTimeout is how long a command may take before its client is told that its
-	// outcome is uncertain.
+	// CommandTimeout is how long a command may take before the client is told that the outcome is
+	// uncertain.
 	CommandTimeout time.Duration
-	// Linger is how long after an entry that was of use polls for a lock that somebody has are
-	// held back for the next such entry; a timer may make it a little longer. Negative: not at all.
+	// Linger is how long after a useful entry polls for a held lock wait for the next useful entry;
+	// a timer may add a little. Negative: not at all.
 	Linger time.Duration
 	// ClockStep caps what cluster time advances at once. Zero: ElectionTimeout.
 	ClockStep time.Duration
@@ -80,7 +80,7 @@ type Limits struct {
 	// PendingBatches and PendingBytes bound what waits on this node at once.
 	PendingBatches int
 	PendingBytes   int
-	// ReplyBytes bounds the replies to one forwarded batch.
+	// ReplyBytes bounds the replies to a forwarded batch.
 	ReplyBytes int
 }
 

@@ -1,21 +1,21 @@
-// Package replica is one member of the cluster: it takes batches of commands from
-// connections, has them applied in the one order that all members agree on,
-// and answers them, whichever member leads and whoever dies meanwhile.
+// Package replica is a member of the cluster. A replica takes batches of commands from
+// connections, has the batches applied in an order that all members agree on, and answers
+// each batch, whichever member leads and whichever member dies meanwhile.
 //
 // It promises:
 //   - a write that is acknowledged is on the disks of a majority, and was applied
 //     once, although it may have been proposed several times over failovers;
 //   - a read sees every write that was acknowledged before it began, on any node;
-//   - an error row's outcome is true: "none" is said of a batch only that never was
-//     handed to anybody who could propose it;
+//   - an error row's outcome is true: "none" is only for a batch that no consumer took,
+//     so that no node could propose the batch;
 //   - leases are counted in cluster time, which only a leader's stamps advance,
 //     and never faster than that leader's monotonic clock;
 //   - when there is nothing to do nothing is written, and what waits is bounded;
-//   - a batch that is much work takes turns with others: it does not hold them up;
-//   - no reply becomes bytes before its size is known, and on the way between two nodes a
-//     small one does not wait for a large one.
+//   - a batch that is much work takes turns with others, and holds up none;
+//   - no reply becomes bytes before the size is known, and on the way between two nodes a
+//     small reply does not wait for a large reply.
 //
-// It does not know what a command means (package fsm), how clients speak (server/frontend), what raft
+// The package does not know what a command means (package fsm), how clients speak (server/frontend), what raft
 // needs (server/raftnode), how batches travel between nodes (server/forward), nor where connections
 // and disks come from: these are values in [Config].
 //
@@ -36,15 +36,15 @@
 //
 // # Goroutines
 //
-// Run starts all but some of raftnode's, each once, and ends them with its context.
+// Run starts all but some of raftnode's, each once. The end of Run's context ends them.
 //
 //	leadership.run   watches raft: makes this node serve, follow or wait
 //	proposer.run     makes log entries while this node leads
 //	rounds.run       leadership checks for reads
 //	ticker.run       looks at cluster time and has it stamped, while leading
 //	timeouts.run     time limits of what waits
-//	forward          its own for each link, see there
-//	raftnode         its own, see there; one of them calls state
+//	forward          several for each link, see there
+//	raftnode         several, see there; one of them calls state
 //
 // # Lock order
 //

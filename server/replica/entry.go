@@ -5,16 +5,16 @@ import (
 	"github.com/holdfast/holdfast/server/forward"
 )
 
-// entryBuilder makes one log entry after the other out of batches.
+// entryBuilder makes log entries out of batches.
 //
 // No batch has an answer yet, so the batches of an entry may take effect in any order. Claims come
 // last (fsm.Claim): a lock that is released in this entry goes to a client that waits for the lock
-// already, and not an entry later to the next that asks.
+// already, and not an entry later to the next client that asks.
 type entryBuilder struct {
 	limit  int // where gathering stops, in bytes
 	writer *protocol.EntryWriter
 	empty  int // the entry's length without batches
-	last   int // the length of the last entry: a guess at the next one's
+	last   int // the length of the last entry: a guess at the next length
 
 	claims []byte // batches that are not in the entry yet
 	count  int    // how many
@@ -23,7 +23,8 @@ type entryBuilder struct {
 
 const (
 	// maxClaims bounds how many batches are put behind others at a time. Each can leave a gap in a
-	// session's numbers while the entry is applied, and of those the session remembers not too many.
+	// session's numbers while the entry is applied, and the session remembers a bounded number of
+	// gaps.
 	maxClaims = 256
 	// keepClaims is how big the buffer of claims may stay, in bytes.
 	keepClaims = 64 << 10
@@ -41,7 +42,8 @@ func (b *entryBuilder) begin(stampMillis, wallOffsetMillis int64, memoryLimitByt
 	b.empty = b.writer.Len()
 }
 
-// append puts a batch into the entry, and reports whether there was room. One batch always has room.
+// append puts a batch into the entry, and reports whether there was room. An empty entry always has
+// room.
 func (b *entryBuilder) append(batch *forward.Batch) bool {
 	if size := b.writer.Len() + len(b.claims); size > b.empty && size+len(batch.Body) > b.limit {
 		return false

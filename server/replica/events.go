@@ -17,8 +17,8 @@ type (
 	FollowerMoves   = raftnode.FollowerMoves
 )
 
-// LeadershipGained: this node serves as leader of Term from now on. Took is
-// the time from winning the election until it served.
+// LeadershipGained: this node serves as leader of Term from now on. Took is the time between
+// winning the election and serving.
 type LeadershipGained struct {
 	Term uint64
 	Took time.Duration

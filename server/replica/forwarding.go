@@ -78,7 +78,8 @@ func (r *Replica) authentic(conn net.Conn, name string) bool {
 	return wire.MayBe(conn, name) && r.config.InitialCluster[name] != "" && name != r.config.Name
 }
 
-// beacon is what followers are told. It is also when the leader looks whether they make progress.
+// beacon is what followers are told. The leader also looks at every beacon whether they make
+// progress.
 func (r *Replica) beacon() forward.Beacon {
 	if l := r.serving.Load(); l != nil {
 		r.node.Look(l.term)

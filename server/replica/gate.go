@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// gate can be waited at until it is open.
+// gate holds up callers of wait until the gate is open.
 type gate struct {
 	mu     sync.Mutex
 	opened chan struct{} // closed while the gate is open

@@ -18,21 +18,21 @@ type largeBatches struct {
 	least int                 // the bytes from which a batch is large
 }
 
-// newLargeBatches has room for two entries: one that is on its way, and the next.
+// newLargeBatches has room for two entries: the present entry, and the next.
 func newLargeBatches(entryBytes int) *largeBatches {
 	limit := 2 * int64(entryBytes)
 	return &largeBatches{room: semaphore.NewWeighted(limit), limit: limit, least: entryBytes / 16}
 }
 
-// enter waits until there is room for u, at the deadline at most. The caller calls leave when u is
-// answered. The error is a row: u was not applied.
-func (l *largeBatches) enter(u *Batch, deadline time.Time) (leave func(), err error) {
-	if len(u.Body) < l.least {
+// enter waits until there is room for b, at the deadline at most. The caller calls leave when b is
+// answered. The error is a row: b was not applied.
+func (l *largeBatches) enter(b *Batch, deadline time.Time) (leave func(), err error) {
+	if len(b.Body) < l.least {
 		return func() {}, nil
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
-	size := min(int64(len(u.Body)), l.limit)
+	size := min(int64(len(b.Body)), l.limit)
 	if l.room.Acquire(ctx, size) != nil {
 		return nil, protocol.ErrBusy
 	}

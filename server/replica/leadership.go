@@ -32,7 +32,7 @@ type leadership struct {
 	r       *Replica
 	changed chan struct{} // something about raft changed
 
-	asserted   uint64 // the term in which this node proposed its first entry
+	asserted   uint64 // the term of the last first entry that this node proposed
 	restart    atomic.Bool
 	assertedAt time.Time
 	leader     string
@@ -88,12 +88,12 @@ func (ls *leadership) update() {
 	}
 }
 
-// assert proposes the first entry of a new leadership. Once it is applied, so
-// is everything that former leaders committed.
+// assert proposes the first entry of a new leadership. Once this entry is applied, every entry that
+// former leaders committed is applied, too.
 //
-// It is an empty entry of ours and not raft's Barrier, because the future of a
-// Barrier can stay without an answer for ever when raft is shut down, and
-// whoever waits for it then, too. Its stamp is not above cluster time, so that it ends no lease.
+// The entry is an empty entry of ours and not raft's Barrier. When raft is shut down, the future of
+// a Barrier can stay without an answer for ever, and a caller that waits for the future then hangs,
+// too. The stamp is not above cluster time, so that no lease ends.
 func (ls *leadership) assert(term uint64) {
 	ls.asserted, ls.assertedAt = term, time.Now()
 	ls.r.toLeader.Follow("")
@@ -106,7 +106,7 @@ func (ls *leadership) proposeFirst(term uint64) {
 	ls.r.propose(term, protocol.NewEntry(nil, stamp, offset, ls.r.config.MaxMemoryBytes).Bytes(), uncounted)
 }
 
-// assertAgain is how often it is looked whether the first entry got lost.
+// assertAgain is the time between two checks whether the first entry got lost.
 const assertAgain = 10 * time.Millisecond
 
 // asserting reports whether this node has won an election and does not serve yet.
@@ -114,9 +114,9 @@ func (ls *leadership) asserting() bool {
 	return ls.r.node.Leads(ls.asserted) && ls.r.serving.Load() == nil
 }
 
-// reassert proposes the first entry again if raft has applied all that it has and
-// the entry is not there. Raft refuses entries, and tells only the future, of a leader that
-// was one before, began to hand over, and is still waiting for the answer of whom it asked.
+// reassert proposes the first entry again if raft has applied the whole log without this entry.
+// Raft refuses the entries of a leader that led before and began a hand-over, as long as the asked
+// node's answer is not there. Raft then tells only the future.
 func (ls *leadership) reassert() {
 	if ls.asserting() && ls.r.state.term.Load() != ls.asserted && ls.r.node.Applied() == ls.r.node.Last() {
 		ls.proposeFirst(ls.asserted)
@@ -176,8 +176,8 @@ func (ls *leadership) see(leader string, term uint64) {
 	ls.r.event(LeaderChanged{Leader: leader, Term: term})
 }
 
-// propose gives an entry to raft. Uncounted entries are those that leaderTerm.inFlight does not count; when they are
-// applied this node may serve already.
+// propose gives an entry to raft. leaderTerm.inFlight leaves out uncounted entries, as this node
+// may serve already when such an entry is applied.
 func (r *Replica) propose(term uint64, entry []byte, flags ...byte) {
 	if answersBeforeCommit {
 		early := r.newSink()

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
-// state is the state machine as [raftnode] drives it, on one goroutine.
+// state is the state machine, driven by [raftnode] on one goroutine.
 type state struct {
 	machine *fsm.Machine
 	sink    sink
@@ -50,7 +50,7 @@ func (s *state) Apply(e raftnode.Entry) error {
 	stamp, _ := s.machine.Clock()
 	s.stamps.reach(uint64(max(stamp, 0)))
 	if s.term.Swap(e.Term) != e.Term {
-		s.index.reach(e.Index) // the leadership is about to serve, and looks at it
+		s.index.reach(e.Index) // the leadership is about to serve, and looks at the index
 		s.entered()
 	}
 	if counted := len(e.Flags) == 0; counted {
@@ -101,9 +101,9 @@ func (s *state) replace(snapshot io.Reader, index uint64) error {
 	return nil
 }
 
-// Digest is a hash of the whole state, and the log index of the last entry that
-// changed it: replicas that name the same index must name the same hash. It
-// holds up the log while it captures the state, which takes no time to speak of.
+// Digest is a hash of the whole state, and the log index of the last entry that changed the state:
+// replicas that name the same index must name the same hash. Digest holds up the log while
+// capturing the state, which takes no time to speak of.
 func (r *Replica) Digest() (index uint64, hash string) {
 	r.state.digesting.Lock()
 	index = r.state.changed
@@ -115,8 +115,8 @@ func (r *Replica) Digest() (index uint64, hash string) {
 // TakeSnapshot captures the state into a snapshot now, whatever the policy says.
 func (r *Replica) TakeSnapshot() error { return r.node.TakeSnapshot() }
 
-// sink takes replies from the state machine to where they are waited for: this
-// node's own batches, and those that other nodes forwarded.
+// sink takes replies from the state machine to the waiting batches: this node's own batches, and
+// batches that other nodes forwarded.
 type sink struct {
 	writes    *queue
 	followers func(protocol.Origin) *forward.Peer
@@ -135,13 +135,13 @@ func (s *sink) Wanted(o protocol.Origin, seq uint64) bool {
 	return s.peer != nil
 }
 
-// Done implements fsm.Sink. It is called for the batch that Wanted was asked of last.
+// Done implements fsm.Sink. The call is for the batch that Wanted was asked about last.
 func (s *sink) Done(o protocol.Origin, seq uint64, replies []protocol.Value, applied bool) {
 	if o == s.writes.origin {
 		c := forward.Completion{Number: seq, Replies: replies}
 		if !applied {
-			// The first copy was in a snapshot that this node installed: it took
-			// effect, and nobody can say any more what it answered.
+			// The first copy was in a snapshot that this node installed: the batch took effect, and
+			// no node can say any more what the answer was.
 			c.Err = protocol.ErrUncertain
 		}
 		s.own = append(s.own, c)
@@ -156,7 +156,7 @@ func (s *sink) Done(o protocol.Origin, seq uint64, replies []protocol.Value, app
 	}
 }
 
-// flush hands over what one entry answered.
+// flush hands over the answers of an entry.
 func (s *sink) flush() {
 	if len(s.own) > 0 {
 		s.writes.Complete(s.own)

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// The switches of mutants.go in a server that is wrong on purpose: its build tag says which one is turned.
+// The switches of mutants.go in a server that is wrong on purpose: the build tag says which switch
+// is turned.
 var (
 	answersBeforeCommit = builtWith("mutant_early_ack")
 	confirmsLeadership  = !builtWith("mutant_stale_read")

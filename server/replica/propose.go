@@ -8,13 +8,13 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 )
 
-// maxInFlight is how many entries may be on their way at once. Raft sends a follower
-// one request at a time, and the leader's disk works beside the followers' anyway
-// (raftnode's parallelLog): a second entry would hide nothing, and only make entries smaller and more.
+// maxInFlight is how many entries may be in flight at once. Raft sends a follower one request at a
+// time, and the leader's disk works beside the followers' disks anyway (raftnode's parallelLog). A
+// second entry would hide no delay, and only make entries smaller and more.
 const maxInFlight = 1
 
-// proposer turns what waits into log entries, while this node leads. It runs on one
-// goroutine: everything that came while an entry was on its way goes into the next.
+// proposer turns what waits into log entries, while this node leads. The proposer runs on a single
+// goroutine: everything that came while an entry was in flight goes into the next.
 type proposer struct {
 	proposerConfig
 	// held has a word while an entry is made and given to raft, and during a transfer of leadership.
@@ -92,8 +92,8 @@ func (p *proposer) want(l *leaderTerm, stampMillis int64) {
 	}
 }
 
-// step proposes one entry and reports whether it did. Everything that makes a later
-// call succeed sends a wake.
+// step proposes an entry and reports whether there was an entry to propose. Everything that makes a
+// later call succeed sends a wake.
 func (p *proposer) step() bool {
 	l := p.serving.Load()
 	if l == nil || l.inFlight.Load() >= maxInFlight {
@@ -106,8 +106,8 @@ func (p *proposer) step() bool {
 		w.from, w.until = source.waiting(l)
 		some = some || w.from < w.until
 	}
-	// The clock is read when it is settled which batches can be in the entry, and
-	// before they are: no batch is stamped earlier than it came.
+	// The clock is read after the sources have named the batches for this entry, and before the
+	// batches are taken: no batch gets a stamp from before its arrival.
 	stamp, offset := l.clock.read()
 	wanted := l.wanted.Load() > l.stamped
 	if !some && !wanted {

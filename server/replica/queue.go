@@ -12,39 +12,39 @@ import (
 
 // queue holds the batches that wait on this node, in the order of their numbers.
 //
-// One queue is for writes: the number is the batch's sequence in this node's
-// session, and low is the session's low-water mark. Another is for reads that
-// wait for a leader elsewhere: there the number only pairs replies with batches.
+// One queue is for writes: the number is the batch's sequence in this node's session, and low is
+// the session's low-water mark. Another is for reads that wait for a leader elsewhere: there the
+// number only pairs replies with batches.
 //
-// A consumer (the proposer, or the link to the leader) takes batches between
-// cursor and next, in order. A batch that was taken stays in the queue until its
-// reply is there. When the consumer dies the next one takes it again: a failover
-// rewinds the cursor, and does no more.
+// A consumer (the proposer, or the link to the leader) takes batches between cursor and next, in
+// order. A batch that was taken stays in the queue until the reply is there. When the consumer dies
+// the next consumer takes the batch again: a failover rewinds the cursor, and does no more.
 //
-// A batch that has replies for its first requests only, because the rest was more work than its
+// A batch that has replies for the first requests only, because the rest was more work than the
 // entry had room for, goes to the end of the queue, with what is left: see rest.go.
 //
-// Invariant: low <= cursor <= next; ring holds exactly the waiting batches, all
-// in [low, next); when there are any, the one at low is among them.
+// Invariant: low <= cursor <= next; ring holds exactly the waiting batches, all in [low, next);
+// when any batch waits, a batch waits at low.
 type queue struct {
 	origin               protocol.Origin // this node's session
 	maxBatches, maxBytes int
-	// inTime is what must be left of a batch's time for it to be proposed again.
+	// inTime is how much of a batch's time must be left for another proposal.
 	inTime time.Duration
 
 	mu      sync.Mutex
-	ring    []*pending // length is a power of two; a batch is at its number modulo that
+	ring    []*pending // length is a power of two; a batch is at its number modulo the length
 	low     uint64
 	cursor  uint64
 	next    uint64
 	batches int
 	bytes   int
-	// consumer takes batches; nil while there is none. wake is how it is told of more.
+	// consumer takes batches, and is nil while there is none. A word on wake says that there are
+	// more.
 	consumer any
 	wake     chan<- struct{}
 	refuse   error // what new batches are answered, if not nil
 	closed   bool  // refuse stays
-	// emptied is closed when nothing waits any more; nil while nobody waits for that.
+	// emptied is closed when no batch waits any more; nil while no caller waits for this.
 	emptied chan struct{}
 
 	poke func() // something waits, and has a time limit
@@ -56,14 +56,14 @@ type pending struct {
 	batch    *Batch
 	piece    piece
 	deadline time.Time
-	// handed is set once a consumer took the batch: from then on nobody can say
-	// that it surely was not applied.
+	// handed is set once a consumer took the batch: from then on "surely not applied" cannot be
+	// said of the batch.
 	handed bool
 	err    error
 	done   chan struct{}
 }
 
-// maxSpan bounds next-low: one batch that hangs must not make the ring grow for ever.
+// maxSpan bounds next-low: a single batch that hangs must not make the ring grow for ever.
 const maxSpan = 1 << 20
 
 func newQueue(origin protocol.Origin, l Limits, poke func()) *queue {
@@ -76,16 +76,16 @@ func newQueue(origin protocol.Origin, l Limits, poke func()) *queue {
 	}
 }
 
-// run puts u into the queue and waits until it is answered, at the deadline if not before.
-func (q *queue) run(u *Batch, deadline time.Time) error {
+// run puts b into the queue and waits until b is answered, at the deadline at the latest.
+func (q *queue) run(b *Batch, deadline time.Time) error {
 	s := q.pool.Get().(*pending)
-	s.batch, s.piece, s.handed, s.err, s.deadline = u, whole(u), false, nil, deadline
+	s.batch, s.piece, s.handed, s.err, s.deadline = b, whole(b), false, nil, deadline
 	if err := q.add(s); err != nil {
 		return err
 	}
 	<-s.done
 	err := s.err
-	u.Number = s.piece.Seq // of the last piece, which was applied after the others
+	b.Number = s.piece.Seq // of the last piece, which was applied after the others
 	s.batch, s.piece = nil, piece{}
 	q.pool.Put(s)
 	return err
@@ -139,9 +139,9 @@ func (q *queue) Take(consumer any, visit func(*forward.Batch) bool) {
 	q.take(consumer, math.MaxUint64, visit)
 }
 
-// take hands the waiting batches below limit to consumer alone, in order, until
-// visit returns false for one: that one stays for the next time. visit is called
-// while the queue is locked and must not keep the batch. Another consumer gets nothing.
+// take hands the waiting batches below limit to consumer alone, in order, until visit returns false
+// for a batch, which stays for the next time. visit is called while the queue is locked and must
+// not keep the batch. Another consumer gets nothing.
 func (q *queue) take(consumer any, limit uint64, visit func(*forward.Batch) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -171,8 +171,8 @@ func (q *queue) waiting(consumer any) (from, until uint64) {
 	return q.cursor, q.next
 }
 
-// look shows consumer the bodies of the batches with the numbers from to until that it would take,
-// until see returns false. See is called while the queue is locked and must not keep them.
+// look shows consumer the bodies of the batches with the numbers from to until that consumer would
+// take, until see returns false. See is called while the queue is locked and must not keep a body.
 func (q *queue) look(consumer any, from, until uint64, see func(*forward.Batch) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -194,7 +194,7 @@ func (q *queue) Attach(consumer any, wake chan<- struct{}) {
 	notify(wake)
 }
 
-// Detach removes consumer, unless another one is attached.
+// Detach removes consumer, unless another consumer is attached.
 func (q *queue) Detach(consumer any) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -243,7 +243,7 @@ func (q *queue) numbers() []uint64 {
 	return ns
 }
 
-// Complete answers batches; those that no longer wait are passed over.
+// Complete answers batches, and passes over batches that no longer wait.
 func (q *queue) Complete(cs []forward.Completion) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -265,7 +265,7 @@ func (q *queue) Complete(cs []forward.Completion) {
 	q.trim()
 }
 
-// finish takes s out of the queue and wakes its waiter. The caller trims.
+// finish takes s out of the queue and wakes the goroutine in run. The caller trims.
 func (q *queue) finish(s *pending, err error) {
 	*q.at(s.piece.Seq) = nil
 	if err != nil {
@@ -336,7 +336,7 @@ func (q *queue) close(none *protocol.Error) {
 	q.each(func(s *pending) error { return s.outcome(none) })
 }
 
-// notify wakes whoever listens on c, a channel with a buffer of one.
+// notify wakes the goroutine that listens on c, a channel with a buffer of one.
 func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

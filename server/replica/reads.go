@@ -17,17 +17,17 @@ type reader struct {
 	elsewhere *queue // reads that wait for a leader elsewhere
 	rounds    *rounds
 	machine   *fsm.Machine
-	stamps    *watermark // cluster time, as it is applied
+	stamps    *watermark // cluster time, as applied
 	// want asks for an entry that brings cluster time to stampMillis.
 	want   func(l *leaderTerm, stampMillis int64)
-	long   chan struct{} // has room for one read that takes long
+	long   chan struct{} // has room for a single read that takes long
 	logger *slog.Logger
 }
 
-// read answers a batch that only reads, on whichever node it can be.
-func (r *reader) read(u *Batch, deadline time.Time) error {
+// read answers a batch of reads, on this node or on the leader.
+func (r *reader) read(b *Batch, deadline time.Time) error {
 	for {
-		err := r.readOnce(u, deadline)
+		err := r.readOnce(b, deadline)
 		if err != errReroute {
 			return err
 		}
@@ -37,9 +37,9 @@ func (r *reader) read(u *Batch, deadline time.Time) error {
 	}
 }
 
-func (r *reader) readOnce(u *Batch, deadline time.Time) error {
+func (r *reader) readOnce(b *Batch, deadline time.Time) error {
 	if r.serving.Load() == nil {
-		return r.elsewhere.run(u, deadline)
+		return r.elsewhere.run(b, deadline)
 	}
 	if confirmsLeadership {
 		if err := r.rounds.confirm(); err != nil {
@@ -47,7 +47,7 @@ func (r *reader) readOnce(u *Batch, deadline time.Time) error {
 		}
 	}
 	var err error
-	u.Replies, err = r.readHere(string(u.Body), u.Count, deadline)
+	b.Replies, err = r.readHere(string(b.Body), b.Count, deadline)
 	return err
 }
 
@@ -61,8 +61,8 @@ func (r *reader) readHere(body string, count int, deadline time.Time) ([]protoco
 	return replies, err
 }
 
-// readOn reads the rest of a batch that is more than a glance. Batches take turns, one at a time:
-// entries wait for reads, and reads for entries.
+// readOn reads the rest of a batch that is more than a glance. Such batches take turns, a single
+// batch at a time: entries wait for reads, and reads for entries.
 func (r *reader) readOn(replies []protocol.Value, rest string, count int, deadline time.Time) ([]protocol.Value, error) {
 	late := time.NewTimer(time.Until(deadline))
 	defer late.Stop()

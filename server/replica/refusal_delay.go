@@ -10,23 +10,23 @@ import (
 
 // refusalDelay holds back entries of refusals alone, for a moment.
 //
-// A poll for a held lock is a command that changes nothing, and an entry of such polls costs as much
-// as any. On a contended lock a refused SET NX is usually in flight when the release arrives, so the
-// release waits for two entries. Therefore, for a moment after an entry that was of use, polls that are
-// going to be refused wait for the next batch that is of use. Where nothing of use happens they do not wait.
-// The configuration calls the moment Linger, as Kafka does (linger.ms); PostgreSQL's commit_delay waits
-// for the same reason.
+// A poll for a held lock is a command that changes nothing, and an entry of such polls costs as
+// much as any other entry. On a contended lock a refused SET NX is usually in flight when the
+// release arrives, so the release waits for two entries. Therefore, for a moment after a useful
+// entry, polls that would be refused wait for the next useful batch. Without useful batches polls
+// do not wait. The configuration calls the moment Linger, as Kafka does (linger.ms); PostgreSQL's
+// commit_delay waits for the same reason.
 type refusalDelay struct {
 	most time.Duration // after an entry that was of use; a timer may be late. Not above 0: no time
 	late *time.Timer   // wakes the proposer when that time is over
 
 	term *leaderTerm // whose batches these are
-	// useful: the entry that is on its way, or has just landed, has more than refusals.
+	// useful: the entry that is in flight, or has just landed, has more than refusals.
 	useful bool
-	landed time.Time // when the last useful one did
+	landed time.Time // when the last useful entry landed
 	holds  bool      // late is set
 	looked [2]uint64 // how far each source was looked at
-	// claims are those that are looked at; others is set when there was another batch.
+	// claims are the claims under examination; others is set when there was another batch.
 	claims []fsm.Claim
 	others bool
 	see    func(*forward.Batch) bool
@@ -42,7 +42,7 @@ func newRefusalDelay(most time.Duration, wake chan<- struct{}) *refusalDelay {
 	return d
 }
 
-// land is told that nothing of l is on its way.
+// land is called when no entry of l is in flight.
 func (d *refusalDelay) land(l *leaderTerm) {
 	if d.term != l {
 		*d = refusalDelay{most: d.most, late: d.late, see: d.see, term: l}
@@ -72,10 +72,10 @@ func (d *refusalDelay) propose(useful bool) {
 	}
 }
 
-// onlyRefusals reports whether all that waits are claims of keys that somebody has. The answer is a
-// guess: what is true when the entry is applied decides. A key that was found to be there stays,
-// but for its deadline, until an entry is proposed. So while batches are held back
-// only those are looked at that have come since.
+// onlyRefusals reports whether every waiting batch claims a taken key. The answer is a guess: the
+// state at the time when the entry is applied decides. A key that was found stays there, but for
+// its deadline, until an entry is proposed. So while batches are held back only new batches are
+// looked at.
 func (p *proposer) onlyRefusals(nowMillis int64) bool {
 	d, count := p.delay, uint64(0)
 	for _, w := range p.waiting {
@@ -89,7 +89,7 @@ func (p *proposer) onlyRefusals(nowMillis int64) bool {
 		if d.holds {
 			from = max(from, d.looked[i])
 		}
-		// The first of them says no, mostly: so it begins with few.
+		// Mostly an early batch says no: so the search begins with few batches.
 		for n := uint64(1); from < until; n *= 2 {
 			to := min(until, from+n)
 			d.claims, d.others = d.claims[:0], false
@@ -115,7 +115,7 @@ func (d *refusalDelay) note(b *forward.Batch) bool {
 	return b.Claim
 }
 
-// refused reports whether the batches that were seen are claims of keys that somebody has.
+// refused reports whether every batch that was seen claims a taken key.
 func (p *proposer) refused(nowMillis int64) bool {
 	d := p.delay
 	defer clear(d.claims)

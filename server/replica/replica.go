@@ -14,15 +14,15 @@ import (
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
-// Replica is one member of the cluster. Its parts are described where their
-// types are; doc.go says who runs what.
+// Replica is a member of the cluster. Comments at the types describe the parts, and doc.go the
+// goroutines.
 type Replica struct {
 	config  Config
 	origin  protocol.Origin // this node's session
 	machine *fsm.Machine
 	state   *state
 
-	// serving is the leadership that this node serves, or nil. The leadership sets it.
+	// serving is the leadership that this node serves, or nil. Only the leadership sets serving.
 	serving    atomic.Pointer[leaderTerm]
 	leadership *leadership
 
@@ -49,14 +49,14 @@ type traffic struct {
 // life is how the node ends.
 type life struct {
 	ending  sync.Once
-	stopped chan struct{} // closed when it begins to stop
-	failed  chan error    // what it must stop for
+	stopped chan struct{} // closed when the replica begins to stop
+	failed  chan error    // the reason to stop
 	ended   chan struct{} // closed when Run returns
 }
 
-// Open restores the node's state from its stores, and starts to take part in
-// elections; a fresh store is made a member of the initial cluster first.
-// Commands are answered once [Replica.Run] runs, which must follow.
+// Open restores the node's state from the stores, and starts to take part in elections; a fresh
+// store is made a member of the initial cluster first. Commands are answered while [Replica.Run]
+// runs, and Run must follow.
 func Open(c Config) (*Replica, error) {
 	c = c.withDefaults()
 	if err := c.validate(); err != nil {
@@ -139,9 +139,9 @@ func (r *Replica) nodeConfig() raftnode.Config {
 	}
 }
 
-// Run serves until ctx ends, [Replica.Shutdown] is through, or the node fails.
-// When ctx ends the node goes as if it had crashed, but for its goroutines, and for the
-// batches in flight, which are answered at once with what is known of them: use Shutdown first.
+// Run serves until ctx ends, [Replica.Shutdown] is through, or the node fails. When ctx ends the
+// node goes as if crashed, but for its goroutines and the batches in flight. Such batches are
+// answered at once with what is known of them: use Shutdown first.
 func (r *Replica) Run(ctx context.Context) error {
 	defer close(r.ended)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -198,9 +198,9 @@ func (r *Replica) fail(err error) {
 
 func (r *Replica) event(e Event) { r.config.OnEvent(e) }
 
-// Shutdown hands leadership over, waits for what is pending, and ends Run. It
-// does that as far as it gets before ctx ends: if nobody takes the leadership,
-// the others will find it vacant. The error says that Run has not ended.
+// Shutdown hands leadership over, waits for what is pending, and ends Run, as far as there is time
+// before ctx ends. If no node takes the leadership, the others will find the leadership vacant. The
+// error says that Run has not ended.
 func (r *Replica) Shutdown(ctx context.Context) error {
 	if err := r.TransferLeadership(ctx); err != nil {
 		r.config.Logger.Warn("stop while leading", "error", err)

@@ -8,63 +8,63 @@ import (
 	"github.com/holdfast/holdfast/server/forward"
 )
 
-// Of a batch the state machine runs what the budgets of batch and entry have room for, and surely
-// not the rest. The rest is proposed again in the same pending, as another batch behind all that waits, so
-// connections take turns. It goes in pieces: of one request first, then of more as more fit. At once, a
-// long pipeline would stand in the log as often as it has requests.
+// The state machine runs as much of a batch as the budgets of batch and entry have room for, and
+// surely not the rest. The rest is proposed again in the same pending, as another batch behind all
+// that waits, so connections take turns. The rest goes in pieces: first of one request, then of
+// more as more fit. At once, a long pipeline would stand in the log as often as there are requests.
 
 // piece is what of a pending's batch is proposed at present.
 type piece struct {
 	forward.Batch
-	from     int // where its body begins in that of the batch
+	from     int // where the piece's body begins in the batch's body
 	answered int // requests of the batch that have replies
 	ran      int // how many of them came last
 }
 
-// whole is a piece of all of u.
-func whole(u *Batch) piece {
-	return piece{Batch: forward.Batch{Body: u.Body, Count: u.Count, Claim: u.Write && fsm.IsClaim(u.Body)}}
+// whole is a piece of all of b.
+func whole(b *Batch) piece {
+	return piece{Batch: forward.Batch{Body: b.Body, Count: b.Count, Claim: b.Write && fsm.IsClaim(b.Body)}}
 }
 
-// take notes the replies to the piece that was proposed, and reports whether u has all now.
-func (p *piece) take(u *Batch, replies []protocol.Value) bool {
+// take notes the replies to the piece that was proposed, and reports whether b has all now.
+func (p *piece) take(b *Batch, replies []protocol.Value) bool {
 	if p.answered == 0 {
-		u.Replies = replies
+		b.Replies = replies
 	} else {
-		u.Replies = append(u.Replies, replies...)
+		b.Replies = append(b.Replies, replies...)
 	}
-	p.ran, p.answered = len(replies), len(u.Replies)
-	return p.answered >= u.Count
+	p.ran, p.answered = len(replies), len(b.Replies)
+	return p.answered >= b.Count
 }
 
-// next makes p the piece of u that follows what was run.
-func (p *piece) next(u *Batch) {
-	p.from += protocol.BodyLen(u.Body[p.from:], p.ran)
-	rest := u.Body[p.from:]
-	p.Count = min(u.Count-p.answered, 2*p.ran+1)
+// next makes p the piece of b that follows what was run.
+func (p *piece) next(b *Batch) {
+	p.from += protocol.BodyLen(b.Body[p.from:], p.ran)
+	rest := b.Body[p.from:]
+	p.Count = min(b.Count-p.answered, 2*p.ran+1)
 	p.Body = rest[:protocol.BodyLen(rest, p.Count)]
 	p.Claim = fsm.IsClaim(p.Body)
 }
 
-// fill answers with err what of u has no reply. It returns nil if some of u has a true one.
-func (p *piece) fill(u *Batch, err error) error {
+// fill answers the requests of b without a reply with err. It returns nil if b has a true reply.
+func (p *piece) fill(b *Batch, err error) error {
 	row, is := err.(*protocol.Error)
 	if p.answered == 0 || !is {
 		return err
 	}
-	for len(u.Replies) < u.Count {
-		u.Replies = append(u.Replies, row.Value())
+	for len(b.Replies) < b.Count {
+		b.Replies = append(b.Replies, row.Value())
 	}
 	return nil
 }
 
-// again has the rest of ps proposed: first of those whose turn did not come.
+// again has the rest of ps proposed: first pieces whose turn did not come.
 func (q *queue) again(ps []*pending) {
 	now := time.Now()
 	for _, ran := range [...]bool{false, true} {
 		for i, s := range ps {
 			if s != nil && s.piece.ran > 0 == ran {
-				ps[i] = nil // one that has ended is its waiter's
+				ps[i] = nil // the waiter owns a piece that has ended
 				q.requeue(s, now)
 			}
 		}

@@ -10,15 +10,15 @@ import (
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
-// rounds are the leadership checks that reads wait for. There is one at a time;
-// reads that come while one is on its way share the next. So a read is answered only after
-// a majority has confirmed this leader at an instant after the read arrived.
+// rounds are the leadership checks that reads wait for. At most a single check runs; reads that
+// come meanwhile share the next. So a read is answered only after a majority has confirmed this
+// leader at an instant after the read arrived.
 type rounds struct {
 	roundsConfig
 	wake chan struct{}
 
 	mu      sync.Mutex
-	next    *round // nil until somebody waits for it
+	next    *round // nil until a read waits for it
 	stopped bool
 }
 
@@ -42,8 +42,8 @@ func newRounds(c roundsConfig) *rounds {
 	return &rounds{roundsConfig: c, wake: make(chan struct{}, 1)}
 }
 
-// confirm returns nil when the state on this node is at least what it was
-// anywhere when confirm was called.
+// confirm returns nil when the state on this node is at least what the state was anywhere when
+// confirm was called.
 func (rs *rounds) confirm() error {
 	rs.mu.Lock()
 	if rs.stopped {
@@ -87,7 +87,7 @@ func (rs *rounds) run(ctx context.Context) error {
 	}
 }
 
-// take takes the round that readers have been waiting for: from now on they wait for another.
+// take takes the round that readers have been waiting for: new readers wait for another.
 func (rs *rounds) take() *round {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -112,8 +112,9 @@ func (rs *rounds) check(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, rs.within)
 	defer cancel()
-	// What was acknowledged to a client before now is committed up to index. Entries of
-	// this term all reach the state machine, and it has applied one: so it will reach index.
+	// A write that was acknowledged to a client before now is committed up to index. Every entry of
+	// this term reaches the state machine, and an entry of this term is applied: so index will be
+	// reached.
 	confirmed, index := rs.begin(l.term)
 	defer confirmed.End()
 	select {
@@ -124,7 +125,7 @@ func (rs *rounds) check(ctx context.Context) error {
 		return protocol.ErrNoLeader
 	}
 	if !rs.leads(l.term) {
-		// The leadership has not noticed yet. Readers who ask again before it has would spin.
+		// The leadership has not noticed yet. Readers that ask again too early would spin.
 		select {
 		case <-l.gone:
 		case <-ctx.Done():

@@ -8,7 +8,8 @@ type source interface {
 	waiting(l *leaderTerm) (from, until uint64)
 	// look shows the leader the batches with these numbers, until see returns false.
 	look(l *leaderTerm, from, until uint64, see func(*forward.Batch) bool)
-	// take moves batches up to number until to the leader, until visit returns false: that one stays.
+	// take moves batches up to number until to the leader, until visit returns false: that batch
+	// stays.
 	take(l *leaderTerm, until uint64, visit func(*forward.Batch) bool)
 }
 

@@ -23,14 +23,14 @@ type Member struct {
 // Follower is another member that answers the leader.
 type Follower struct {
 	Member
-	LogIndex uint64        // its log is known to agree with the leader's up to here
-	Silent   time.Duration // since its last answer, at most an election timeout
+	LogIndex uint64        // the follower's log is known to agree with the leader's up to here
+	Silent   time.Duration // since the last answer, at most an election timeout
 }
 
 // Stalled is a follower that lacks committed entries and does not get them.
 type Stalled struct {
 	Member
-	LogIndex uint64        // its log has agreed with the leader's up to here, and no further; 0: not known
+	LogIndex uint64        // the follower's log has agreed with the leader's up to here, and no further; 0: not known
 	For      time.Duration // how long that has been so
 }
 
@@ -41,7 +41,7 @@ type Status struct {
 	Leader    Member // zero while none is known
 	Members   []Member
 	Followers []Follower // empty unless this node leads; by name
-	Stalled   []Stalled  // those that make no progress, also when they do not answer; empty unless this node leads; by name
+	Stalled   []Stalled  // followers without progress, also silent followers; empty unless this node leads; by name
 	Term      uint64
 	Committed uint64 // raft log index
 	Applied   uint64 // raft log index
@@ -101,12 +101,12 @@ func (r *Replica) stalled(term uint64) []Stalled {
 	return found
 }
 
-// unhealthyAfter is how long a node may be without what it needs before Healthy says so.
+// unhealthyAfter is how long a node may lack a need before Healthy reports it.
 const unhealthyAfter = raftnode.StalledAfter
 
-// Healthy returns nil if this node can serve, else what is wrong with it. It
-// judges by how far the log has come, never by when the leader was last heard
-// of: heartbeats go on while a follower can no longer append.
+// Healthy returns nil if this node can serve, else what is wrong. Healthy judges by how far the log
+// has come, never by when the leader was last heard of: heartbeats go on while a follower can no
+// longer append.
 func (r *Replica) Healthy() error {
 	switch s := r.Status(); {
 	case r.node.Broken():
@@ -120,7 +120,7 @@ func (r *Replica) Healthy() error {
 	}
 }
 
-// health watches how far this node is behind its leader.
+// health watches how far this node is behind the leader.
 type health struct {
 	mu     sync.Mutex
 	target uint64    // the leader's commit index when this node was last found behind
@@ -164,7 +164,7 @@ func (h *health) stalled(l *leaderTerm, now time.Time) error {
 	return nil
 }
 
-// addresses knows where clients reach whom.
+// addresses knows where clients reach each node.
 type addresses struct {
 	mu      sync.Mutex
 	members []Member // sorted by name

@@ -11,17 +11,17 @@ import (
 
 // How often the leader commits cluster time while some key has a deadline.
 const (
-	// heartbeatStamp bounds how much of its time a lease gains when the leader dies.
+	// heartbeatStamp bounds how much longer a lease becomes when the leader dies.
 	heartbeatStamp = time.Second
-	// expiryGap is the least time between two entries that only end leases.
-	// Reads and writes do not wait for it: they bring stamps of their own.
+	// expiryGap is the least time between two entries that only end leases. Reads and writes bring
+	// stamps of their own and do not wait for the gap.
 	expiryGap = 10 * time.Millisecond
 )
 
-// ticker ends leases while this node leads: it sleeps until the earliest
-// deadline and has it stamped. It also looks at the cluster clock so often
-// that no time is lost to the clock's cap, and has cluster time committed once
-// a second. While no key has a deadline it sleeps, and the log rests.
+// ticker ends leases while this node leads: ticker sleeps until the earliest deadline and has the
+// deadline stamped. It also looks at the cluster clock so often that no time is lost to the clock's
+// cap, and has cluster time committed once a second. While no key has a deadline the ticker sleeps,
+// and the log rests.
 type ticker struct {
 	serving *atomic.Pointer[leaderTerm]
 	machine *fsm.Machine
@@ -38,7 +38,7 @@ func newTicker(serving *atomic.Pointer[leaderTerm], machine *fsm.Machine, want f
 	return t
 }
 
-// nudge wakes the ticker of a leader if there is a deadline before the one that it sleeps for.
+// nudge wakes the ticker of a leader if there is an earlier deadline than the ticker sleeps for.
 func (t *ticker) nudge() {
 	if t.serving.Load() == nil {
 		return
@@ -75,7 +75,7 @@ func (t *ticker) tick(last *time.Time) time.Duration {
 		t.armed.Store(math.MaxInt64)
 		return 0
 	}
-	// Armed before the deadline is looked up: an earlier one that is added then sends a wake.
+	// Armed before the deadline is looked up: an earlier deadline that is added then sends a wake.
 	t.armed.Store(math.MaxInt64)
 	deadline, ok := t.machine.NextDue()
 	if !ok {

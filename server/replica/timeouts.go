@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// timeouts answers batches that have waited for too long, and tells of proposals
-// that hang. One goroutine looks at all of them now and then: a timer for each would cost
-// more than it is worth. While there is nothing to look at the goroutine is parked.
+// timeouts answers batches that have waited for too long, and tells of proposals that hang. A
+// single goroutine looks at all of them now and then, as a timer for each would cost too much.
+// While there is nothing to look at the goroutine is parked.
 type timeouts struct {
 	timeoutsConfig
 	wake     chan struct{}
@@ -84,8 +84,8 @@ func (s *timeouts) stall(now time.Time) {
 	}
 	s.reported = hangs
 	if age >= 2*s.command && s.idle() {
-		// Raft has nothing on its way: it has refused an entry and told only the future. It
-		// should not, see transfer. Serving anew gives everything that waits to raft again.
+		// Raft has no entry in flight: raft has refused an entry and told only the future. That
+		// should not happen, see transfer. Serving anew gives everything that waits to raft again.
 		s.restart()
 	}
 }

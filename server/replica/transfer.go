@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// TransferLeadership has another node lead, if this one does and there is another.
+// TransferLeadership has another node lead, if this node leads and there is another.
 func (r *Replica) TransferLeadership(ctx context.Context) error {
 	if len(r.config.InitialCluster) == 1 {
 		return nil
@@ -28,8 +28,8 @@ func (r *Replica) TransferLeadership(ctx context.Context) error {
 
 const transferAttempts = 3
 
-// transfer tries once to end l. While it tries nothing is proposed: raft would
-// refuse it without a word to anybody but the future, which nobody looks at.
+// transfer tries once to end l. Meanwhile nothing is proposed: raft would refuse the entry and tell
+// only the future, which has no reader.
 func (r *Replica) transfer(ctx context.Context, l *leaderTerm) error {
 	if err := r.proposer.hold(ctx); err != nil {
 		return err

@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// WaitReplicated waits until n other nodes have on disk what was committed when
-// it was called, or timeout has passed (0: as long as ctx lives). It returns how
-// many have.
+// WaitReplicated waits until n other nodes have on disk what was committed at the time of the call,
+// or timeout has passed (0: as long as ctx lives). It returns how many have.
 //
-// Whatever a client got a reply for is on a majority: that is the least it
-// returns, also when there is no leader to ask.
+// An acknowledged write is on a majority: a majority is the least result, also without a leader to
+// ask.
 func (r *Replica) WaitReplicated(ctx context.Context, n int, timeout time.Duration) int {
 	if r.serving.Load() != nil {
 		return r.waitHere(ctx, n, timeout)
@@ -26,13 +25,14 @@ func (r *Replica) WaitReplicated(ctx context.Context, n int, timeout time.Durati
 	return r.node.Quorum()
 }
 
-// AwaitApplied waits until the write that Execute gave that number is in this node's state. The leader's reply may be
-// here before. It waits no longer than a command may take: a node that is behind still says what it has.
+// AwaitApplied waits until the write that Execute gave that number is in this node's state. The
+// leader's reply may be here before. The wait is no longer than a command may take: a node that is
+// behind still says what is there.
 func (r *Replica) AwaitApplied(ctx context.Context, number uint64) {
 	ctx, cancel := context.WithTimeout(ctx, r.config.CommandTimeout)
 	defer cancel()
 	for number > 0 {
-		index := r.state.index.load() // before the look: what is applied after it raises the index
+		index := r.state.index.load() // before the look: a later entry raises the index
 		if r.machine.Applied(r.origin, number) || r.state.index.wait(index+1, r.stopped, ctx.Done()) != nil {
 			return
 		}
