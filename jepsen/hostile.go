@@ -35,7 +35,7 @@ func (t *trial) hostile() bool {
 
 var errOwnMemory = errors.New("with hostile clients the tests choose --max-memory and --max-memory-clients themselves")
 
-// limits are those of each node where there are hostile clients.
+// limits are each node's limits; hostile clients need them.
 func (t *trial) limits() (cluster.Limits, error) {
 	if strings.Contains(t.o.serverArgs, "--max-memory") {
 		return cluster.Limits{}, errOwnMemory

@@ -151,7 +151,7 @@ func (o *options) passed() []string {
 	return append(args, strings.Fields(strings.ReplaceAll(o.serverArgs, ";", " "))...)
 }
 
-// snapshots are ways to snapshot often, of which a seed draws one. The log behind a snapshot is short: a node
+// snapshots are ways to snapshot often. A seed draws one. The log behind a snapshot is short: a node
 // that was away gets the snapshot instead.
 var snapshots = []string{
 	"--snapshot-threshold 16 --snapshot-interval 2s --trailing-logs 1",

@@ -29,8 +29,8 @@ var (
 	}
 )
 
-// draw runs every target in a process of its own and draws what happened. The exit code is that of
-// Holdfast's run, the last.
+// draw runs every target in a process of its own and draws what happened. The exit code is
+// Holdfast's; its run is the last.
 func draw(ctx context.Context, o *options) (code int, err error) {
 	p := &picture.Picture{Seed: o.seed, Clients: pictureClients}
 	for _, target := range pictureTargets {

@@ -132,7 +132,7 @@ type Command struct {
 	Arity int
 	Route Route
 	Flags Flags
-	// Categories are the ACL categories beside those that flags imply; nil: that of the group.
+	// Categories are the ACL categories that flags do not imply; nil: the group's category.
 	Categories []string
 	// Tips are hints for clients and proxies, in the words of COMMAND INFO.
 	Tips     []string

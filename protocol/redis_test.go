@@ -15,13 +15,13 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// The facts of the table are compared with those of redis-server 7.0.15, which
+// The table's facts are compared with the facts of redis-server 7.0.15, which
 // testdata keeps, so that the comparison needs no server. With HOLDFAST_REDIS_SERVER,
 // the path of a redis-server, the tests of this file ask that one; with
 // HOLDFAST_REWRITE they write what it says into testdata.
 const redisFacts = "testdata/redis-7.0.15.txt"
 
-// deviations are the facts that differ from those of Redis 7.0.15 on purpose, by
+// deviations are the facts that differ from Redis 7.0.15 on purpose, by
 // row and part.
 var deviations = map[string]string{
 	"set arguments": "it has the conditions on values that came with Redis 8.4",

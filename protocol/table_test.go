@@ -235,7 +235,7 @@ func TestGrammarAgreesWithArityAndKeys(t *testing.T) {
 			require.NoError(t, perr, "%q", line)
 			require.Equal(t, keysByName(line), positions, "%q", line)
 		}
-		require.Equal(t, max(c.Arity, -c.Arity), shortest, "%s: the arity is that of the shortest line", c.Name)
+		require.Equal(t, max(c.Arity, -c.Arity), shortest, "%s: the shortest line has the arity's length", c.Name)
 	}
 }
 

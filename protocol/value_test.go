@@ -74,7 +74,7 @@ func TestValueOnTheWire(t *testing.T) {
 	require.Len(t, seen, int(KindNone)+1, "every kind is in the table")
 }
 
-// TestSizeWithinIsAnUpperBound: whoever has room for the size has room for each encoding, and not much is wasted.
+// TestSizeWithinIsAnUpperBound: no encoding is larger than the size, and none is much smaller.
 func TestSizeWithinIsAnUpperBound(t *testing.T) {
 	t.Parallel()
 	values := everyKind()

@@ -70,8 +70,8 @@ const (
 	unknown
 )
 
-// history is what all clients saw. Its clock is that of the bubble, and strictly
-// increasing: what ended before something else began did so in it, too.
+// history is what all clients saw. Its clock is the bubble's, and strictly
+// increasing: operations in sequence have times in the same order.
 type history struct {
 	begun time.Time
 

@@ -117,7 +117,7 @@ func (m memory) clientsLimit(text string) (int, error) {
 	return int(n), nil
 }
 
-// memoryUnits are those of redis.conf.
+// memoryUnits are the units of redis.conf.
 var memoryUnits = map[string]uint64{
 	"": 1, "b": 1,
 	"k": 1e3, "kb": 1 << 10, "m": 1e6, "mb": 1 << 20, "g": 1e9, "gb": 1 << 30, "t": 1e12, "tb": 1 << 40,
@@ -152,7 +152,7 @@ func machineMemory(root fs.FS) uint64 {
 }
 
 // groupLimit is the lowest limit of a group and of the groups around it; 0: none has a limit. In a
-// container the path may be the host's, of which the container sees only the top.
+// container the path may be the host's; the container sees only the top.
 func groupLimit(root fs.FS, top, group, file string) (lowest uint64) {
 	for group = path.Clean("/" + group); ; group = path.Dir(group) {
 		text, _ := fs.ReadFile(root, path.Join(top, group, file))

@@ -90,7 +90,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// TestREADMEPerformance: the README's figures are those of bench/RESULTS.md.
+// TestREADMEPerformance: the README's figures are bench/RESULTS.md's.
 func TestREADMEPerformance(t *testing.T) {
 	text, err := os.ReadFile(readme())
 	require.NoError(t, err)

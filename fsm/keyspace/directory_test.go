@@ -108,7 +108,7 @@ func (m directoryModel) sorted() (items []Item) {
 	return items
 }
 
-// items are those of a directory from a hash on.
+// items lists a directory's items from a hash on.
 func items(d *directory, from uint64) (all []Item) {
 	d.ascend(from, func(it *Item) bool {
 		all = append(all, *it)

@@ -31,7 +31,7 @@ func checkInvariants(k *Keyspace) error {
 	}
 	slices.SortFunc(want, compareDeadlines)
 	if got := listed(&k.deadlines); !slices.Equal(want, got) {
-		return fmt.Errorf("deadlines are %v, those of the items %v", got, want)
+		return fmt.Errorf("deadlines are %v, the items' deadlines %v", got, want)
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func TestKeyspaceModel(t *testing.T) {
 	}
 }
 
-// checkCounts compares the counts of a keyspace with those of the model.
+// checkCounts compares a keyspace's counts with the model's.
 func checkCounts(t *testing.T, k *Keyspace, m directoryModel, clock int64) {
 	t.Helper()
 	bytes, expires := int64(0), 0

@@ -3,8 +3,8 @@ package keyspace
 import "math/bits"
 
 // In a large keyspace a search mostly waits for memory: bucket, slot and string, one after another.
-// To touch those of several keys together lets the processor wait for all of them at once. It is a
-// hint and shows nowhere.
+// Prefetching for several keys at once lets the processor wait for all of them together. A
+// prefetch is a hint and shows nowhere.
 const (
 	// MaxPrefetch is the largest number of hashes that Prefetch takes.
 	MaxPrefetch = 32

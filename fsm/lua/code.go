@@ -233,8 +233,8 @@ func (fn *function) patchHere(list jumps) {
 	fn.pending = fn.join(fn.pending, list)
 }
 
-// setList stores n gathered items of a constructor, of which items have been
-// read so far; for openCount, the values up to the top.
+// setList stores the last n of a constructor's items read so far; for openCount,
+// the values up to the top.
 func (fn *function) setList(table, items, n int) {
 	block := (items-1)/elementsPerFlush + 1
 	if block > maxB {

@@ -12,7 +12,7 @@ import (
 )
 
 // sameEverywhere is the hash of what [TestSameBitsEverywhere] computes, by the charges of entries
-// before version 3. It must never change. sameSinceVersion3 is that of today's charges: it may change only
+// before version 3. It must never change. sameSinceVersion3 is the hash by today's charges, and may change only
 // with a change that replicas of different releases would disagree about.
 const (
 	sameEverywhere    = "eb329688e14cba5b8549b3195e550e890029aafc3dafe534834ff26511e9a596"

@@ -7,8 +7,8 @@ import "math"
 // multiplications with additions on others. The ones here compute with about 100 bits, as
 // unevaluated sums of two floats, from operations that IEEE 754 defines to the
 // bit (and [math.FMA], which is exact everywhere). Rounded to 53 bits the
-// result is the correctly rounded one but for a handful of arguments, and so is nearly
-// always that of glibc, which Redis would give.
+// result is correctly rounded but for a handful of arguments, so nearly always equal
+// to glibc's, which Redis would give.
 
 // double is hi + lo, with |lo| at most half a unit in the last place of hi.
 type double struct{ hi, lo float64 }

@@ -9,7 +9,7 @@ import (
 )
 
 // fakeHost is a keyspace of maps, with as many commands as the tests' scripts
-// use. Its replies are those of Redis.
+// use. It replies as Redis does.
 type fakeHost struct {
 	strings map[string]string
 	lists   map[string][]string

@@ -146,7 +146,7 @@ func baseIpairs(l *state, args []value) (int, *raised) {
 	return 3, nil
 }
 
-// Iterators are no fields of a library; their identities lie outside those of a run.
+// Iterators are no fields of a library. No run gives out their identities.
 var (
 	ipairsStep = &builtin{name: "ipairs", id: 1<<32 - 1, fn: baseIpairsStep}
 	pairsStep  = &builtin{name: "next", id: 1<<32 - 2, fn: baseNext}

@@ -82,8 +82,8 @@ func (i instr) withBx(bx int) instr {
 // opcode is an operation of the virtual machine.
 type opcode uint8
 
-// The operations: those of Lua 5.1, and a few more where a script's usual
-// way is shorter with them. R is a register, K a constant, RK either, U a captured
+// The operations: Lua 5.1's, and a few more that make a script's usual
+// way shorter. R is a register, K a constant, RK either, U a captured
 // variable, pc already points behind the instruction.
 const (
 	opMove      opcode = iota // R(A) := R(B)

@@ -89,10 +89,10 @@ func TestSeed(t *testing.T) {
 	first := run(1)
 	require.Equal(t, first, run(1))
 	require.NotEqual(t, first, run(2))
-	require.Equal(t, protocol.Array(protocol.Integer(396465), protocol.Integer(840486)), run(0), "those of a fresh Redis")
+	require.Equal(t, protocol.Array(protocol.Integer(396465), protocol.Integer(840486)), run(0), "a fresh Redis draws these")
 
 	p = mustCompile(t, "math.randomseed(7) return {math.random(1000000), math.random(1000000)}")
-	require.Equal(t, run(0), run(1), "those of lrand48, whatever the seed")
+	require.Equal(t, run(0), run(1), "lrand48 draws these, whatever the seed")
 }
 
 // panickingHost has a defect.

@@ -140,7 +140,7 @@ func (l *state) scan(n int) {
 	}
 }
 
-// chargeHops charges for n short steps of a loop, a few of which are free.
+// chargeHops charges for n short steps of a loop. The first few are free.
 func (l *state) chargeHops(n int) {
 	if n > 4 {
 		l.charge(int64(n) >> 2)

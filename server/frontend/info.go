@@ -21,7 +21,7 @@ func infoHandlers() map[string]handler {
 
 // info answers INFO [section …].
 func info(c *conn, args [][]byte) protocol.Value {
-	c.srv.backend.AwaitApplied(c.ctx, c.lastWrite) // whoever wrote over this connection finds it counted
+	c.srv.backend.AwaitApplied(c.ctx, c.lastWrite) // a client finds its own writes counted
 	r := &report{srv: c.srv, status: c.srv.backend.Status()}
 	var b strings.Builder
 	for _, s := range sections() {

@@ -26,9 +26,9 @@ type metric struct {
 	name string
 	kind kind
 	help string
-	// One of these. A nil value leaves the line out.
+	// Exactly one is set. A nil value leaves the line out.
 	value   func(r *report) any
-	lines   func(r *report) []string // whole lines; the row's name says of which form
+	lines   func(r *report) []string // whole lines; name shows their form
 	counted func(s *stats) *atomic.Uint64
 }
 

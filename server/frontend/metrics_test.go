@@ -18,8 +18,8 @@ func metricsDocument() string {
 	var b strings.Builder
 	b.WriteString(`# Metrics
 
-Made by "make rewrite" from the rows of [metrics.go](frontend/metrics.go). Each is a line of INFO; those of Commandstats
-are shown by INFO commandstats and INFO all only. A counter grows from the start of the process, or from CONFIG
+Made by ` + "`make rewrite`" + ` from the rows of [metrics.go](frontend/metrics.go). Each row is a line of INFO. The section
+Commandstats is in INFO commandstats and INFO all only. A counter grows from the start of the process, or from CONFIG
 RESETSTAT; a gauge rises and falls.
 `)
 	for _, s := range sections() {

@@ -166,7 +166,7 @@ func exec(c *conn, _ [][]byte) {
 		c.addRequest(slot{kind: slotData, row: c.srv.execRow}, true)
 		return
 	}
-	// This node's replies come between those of the batch, and may change the settings for the
+	// This node's replies come between the batch's replies, and may change the settings for the
 	// commands after EXEC. So nothing else goes into this batch.
 	c.w.tx = tx
 	c.addRequest(slot{kind: slotExec, row: c.srv.execRow}, true)

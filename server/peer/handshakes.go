@@ -12,7 +12,7 @@ const (
 	// of the cluster has as many for itself.
 	maxHandshakes        = 128
 	maxHandshakesPerHost = 32
-	// maxKnown bounds how many hosts are known as the cluster's own beside those of the configuration.
+	// maxKnown bounds how many hosts beside the configured ones are known as the cluster's own.
 	maxKnown = 64
 )
 

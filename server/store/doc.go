@@ -23,7 +23,7 @@
 //	snapshots/      one file each
 //
 // The layers of a call on the log: raft ► watchdog, injected faults (guard.go) ► wal or bolt.go.
-// Goroutines: that of package wal; one per report to a hook. Locks: each type has a lock,
+// Goroutines: package wal's; one per report to a hook. Locks: each type has a lock,
 // held over the writes that the lock orders, and never while a hook is called.
 //
 // package server opens the store, package replica uses it; storetest is the same in memory. Start reading at

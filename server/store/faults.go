@@ -20,8 +20,8 @@ type Fault struct {
 	Late bool
 	// Torn is called in the middle of the next append of several entries: the first half of them
 	// is on the disk, the others never will be. When tornPatience appends come with one entry
-	// each, torn is called before the next, of which nothing is written. The function must end the process,
-	// or what stands for a process: that append does not return. Nothing else misbehaves.
+	// each, Torn is called before the next append, which writes nothing. Torn must end the process,
+	// or what stands for a process: the append does not return. Nothing else misbehaves.
 	Torn func()
 	// Count ends the fault after so many calls. 0: never.
 	Count int

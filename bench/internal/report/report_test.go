@@ -20,7 +20,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write testdata instead of comparing with it")
 
-// someResult has three rounds of two targets, one of which fails once.
+// someResult has three rounds of two targets. One target fails once.
 func someResult() *Result {
 	r := &Result{
 		Started: time.Date(2026, 11, 21, 6, 30, 0, 0, time.UTC), Command: "go run ./bench --x",

@@ -84,7 +84,7 @@ milliseconds of an acquire. A pair is SET NX PX and a compare-and-delete by EVAL
 // origins says where the results come from that speak of what the table does not show.
 func origins(results []*Result) string {
 	if len(results) == 0 {
-		return "those of `make bench-limits`"
+		return "the runs of `make bench-limits`"
 	}
 	var each []string
 	for _, r := range results {

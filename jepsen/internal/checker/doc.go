@@ -4,7 +4,7 @@
 // Holdfast's promises, for the checkers never report what clocks and unknown outcomes
 // can explain; and a history called [Valid] was looked at: too few operations, or a
 // search that ran out of time, give [Unknown]. The tests hold histories that are
-// wrong on purpose, each of which a checker must find.
+// wrong on purpose, and a checker must refuse each.
 //
 // Two kinds stand side by side. Models of package porcupine (models.go, lock.go,
 // txn.go) decide linearizability exactly, key by key. Direct checks look at a whole history in one

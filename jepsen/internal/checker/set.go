@@ -77,7 +77,7 @@ func findReusedTokens(r *Result, key string, grants []history.Op) {
 		if p := seen[token]; p != nil {
 			r.find("%s: token %d was given twice: %s, and %s", key, token, p, o)
 		} else if token <= floor[o] {
-			r.find("%s: token %d of %s is not larger than that of %s", key, token, o, because[o])
+			r.find("%s: token %d of %s is not larger than the token of %s", key, token, o, because[o])
 		}
 		seen[token] = o
 		if token > largest {

@@ -120,7 +120,7 @@ func (h *Holdfast) Debug(ctx context.Context, member string, words ...string) (p
 	return askAs(ctx, h.c.Net, h.c.Password, "", member, "client", words...)
 }
 
-// Features implements [Target]. The features are those of the command table and not asked for: a node too
+// Features implements [Target]. The features come from the command table, not from a node: a node too
 // busy to answer would make another run of the same seed.
 func (h *Holdfast) Features(context.Context) workload.Features {
 	_, hashes := protocol.Lookup("hincrby")
@@ -201,7 +201,7 @@ func (h *Holdfast) Agree(ctx context.Context) (int, []string) {
 			var findings []string
 			for i, d := range digests {
 				if d.hash != digests[0].hash {
-					findings = append(findings, fmt.Sprintf("at index %d the state of %s is %s, that of %s %s",
+					findings = append(findings, fmt.Sprintf("at index %d the state of %s is %s, the state of %s %s",
 						d.index, h.members[0], digests[0].hash, h.members[i], d.hash))
 				}
 			}

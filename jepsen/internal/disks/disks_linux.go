@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/network"
 )
 
-// imageSize is that of a disk in bytes. The file is sparse.
+// imageSize is a disk's size in bytes. The file is sparse.
 const imageSize = 4 << 30
 
 // Disks are mounted at dir/<member>, their images beside them.

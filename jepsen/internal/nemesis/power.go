@@ -106,8 +106,8 @@ const (
 	syncDelay = "30000000"
 )
 
-// cutInWindow makes entries of which all but a minority has only what is in the page cache of a
-// killed process, lets the next life of that process answer for them, and cuts the power.
+// cutInWindow makes entries that are on a minority's disks and in one more follower's page cache. It
+// kills that follower, lets the follower's next life answer for the entries, and cuts the power.
 func (n *Nemesis) cutInWindow(ctx context.Context, s step) (effect, error) {
 	rng := s.Rand()
 	fleet := n.Target.Fleet().(cluster.Tracers)

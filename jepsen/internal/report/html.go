@@ -82,7 +82,7 @@ func (r *Report) open(b *strings.Builder, span int64) {
 	}
 }
 
-// tick is a round time of which a span has up to fifteen.
+// tick is a round time that divides a span into fifteen parts at most.
 func tick(span int64) int64 {
 	const second = int64(time.Second)
 	for _, n := range []int64{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800} {

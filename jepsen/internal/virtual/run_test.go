@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast/holdfast/server/frontend"
 )
 
-// runOptions are those of one virtual run.
+// runOptions are the options of one virtual run.
 type runOptions struct {
 	workload, nemesis string
 	nodes             int

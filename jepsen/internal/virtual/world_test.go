@@ -197,8 +197,8 @@ func (t target) ask(ctx context.Context, member string, words []string) (protoco
 	return r.Value, nil
 }
 
-// disturb makes writes go wrong, but for those of terms and votes: a process that ends while one of them is
-// under way is raft's panic here, which ends the tests.
+// disturb makes writes go wrong, except writes of terms and votes. A process that ends during such a write
+// makes raft panic here, and the panic ends the tests.
 func disturb(n *servertest.Node, f store.Fault) {
 	for _, f.Op = range []store.Op{store.OpStoreLogs, store.OpDeleteRange, store.OpSnapshot} {
 		n.Faults.Inject(f)

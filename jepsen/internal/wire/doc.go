@@ -7,7 +7,7 @@
 //
 //   - a reply that is no error: ok;
 //   - an error that [protocol.OutcomeOf] says is sent in place of doing anything, a connection that
-//     could not be made, or a write of which nothing left: fail;
+//     could not be made, or a write that sent nothing: fail;
 //   - any other error (raised by a script, or unknown), a time-out, a connection lost after
 //     the request was written, bytes that are no reply: info.
 //

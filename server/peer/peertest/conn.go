@@ -227,7 +227,7 @@ func passed(deadline time.Time) bool {
 	return !deadline.IsZero() && !time.Now().Before(deadline)
 }
 
-// earlier is the earlier of two instants, of which the zero time never comes.
+// earlier is the earlier of two instants. The zero time stands for never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -44,9 +44,9 @@ func tail(t *testing.T, w *WAL) (string, []byte) {
 	return name, b
 }
 
-// TestPowerCutInAnAppend tears appends of many sizes in many ways. The entries
-// before it are there, those of the append all or none, and life goes on; also when the
-// next power cut comes while the first one's traces are being erased.
+// TestPowerCutInAnAppend tears appends of many sizes in many ways. Entries of
+// earlier appends stay, the torn append's entries stay all or none, and the log can be appended to;
+// also when a second power cut comes while Open erases the torn append.
 func TestPowerCutInAnAppend(t *testing.T) {
 	o := Options{SegmentSize: 16 << 10}
 	rng := rand.New(rand.NewPCG(3, 4))

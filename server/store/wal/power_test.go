@@ -22,7 +22,7 @@ type act struct {
 	then func(entries []*raft.Log) []*raft.Log
 }
 
-// version makes entries that differ from those of entry.
+// version makes entries that differ from entry's.
 func version(from, to, v uint64) []*raft.Log {
 	logs := entries(from, to)
 	for _, l := range logs {

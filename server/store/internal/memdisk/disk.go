@@ -4,8 +4,8 @@
 // It promises what an operating system does, and no more:
 //   - a process sees what was written by itself and by the processes before, synced or not;
 //   - a process that is killed leaves what it wrote to the next process;
-//   - a power cut takes away what was not synced: of a file sector by sector, each of which may have
-//     reached the disk; of a folder each change of its names, if the folder was not synced since;
+//   - a power cut takes away what was not synced: in a file any sectors, as each may have reached the
+//     disk or not; in a folder each change of names since the folder's last sync;
 //   - a sync that fails marks everything as clean. What was not synced may still be readable, a later
 //     sync succeeds without writing it, and a power cut takes it.
 //
@@ -107,7 +107,7 @@ func (d *Disk) Running() bool {
 
 // Hook calls h before each operation but reads, without a lock held; nil ends that. An error
 // makes the operation fail. A failed write may have written some blocks. A call that has not returned when
-// the process ends has no effect any more, but that of a write.
+// the process ends has no effect any more, unless the call is a write.
 func (d *Disk) Hook(h func(Op) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 //
 //	length(4) checksum(4) body padding
 //
-// little-endian; length is that of the body without padding; the checksum is CRC-32C of the
+// little-endian; length counts the body without padding; the checksum is CRC-32C of the
 // length, and of body and padding as on the disk; padding makes the whole a multiple of 8
 // bytes. Body and padding are masked. Unmasked the body is
 //
