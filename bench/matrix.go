@@ -55,10 +55,10 @@ func startSubjects(ctx context.Context, o options, result *report.Result, stderr
 	return all, stop, nil
 }
 
-// runMatrix measures every point in every round. The innermost loop is over the subjects,
-// so that what disturbs the machine for a minute disturbs all of them; who
-// comes first changes with the round. Every second round goes through a workload's points backwards, so
-// that what changes with time is not taken for theirs.
+// runMatrix measures every point in every round. The innermost loop is over the subjects, so that a
+// minute's disturbance disturbs all subjects; the first subject changes with the round. Every
+// second round goes backwards through a workload's points, so that drift over time is not taken for
+// a difference between points.
 func runMatrix(ctx context.Context, o options, subjects []subject, result *report.Result, stderr io.Writer) error {
 	for round := range o.rounds {
 		for _, w := range o.workloads {

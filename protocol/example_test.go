@@ -37,7 +37,7 @@ func ExampleValue() {
 	// "*3\r\n:1\r\n$5\r\ntoken\r\n_\r\n"
 }
 
-// The row of a command says where it is answered, how many words it takes, and where its keys are.
+// The row of a command has the route, the number of words, and the places of the keys.
 func ExampleFind() {
 	line := strings.Fields("pexpire lock 30000 NX")
 	command, _ := protocol.Find(line)

@@ -38,8 +38,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// requireRedconAgrees compares with redcon's parser what it is safe to hand it:
-// bytes that are exactly how a client library would send words.
+// requireRedconAgrees compares with redcon's parser on bytes that are safe for redcon: exactly the
+// bytes in which a client library would send words.
 func requireRedconAgrees(t *testing.T, line []byte, words [][]byte) {
 	t.Helper()
 	var canonical Value

@@ -49,8 +49,8 @@ const keepSlots = 256
 // span is the place of a word, from the command's first byte.
 type span struct{ start, end int }
 
-// Reader finds the commands in a connection's bytes. The buffer is the caller's, who reads from the
-// socket into it, calls [Reader.Next] until [ErrIncomplete] comes, and keeps the rest.
+// Reader finds the commands in a connection's bytes. The caller owns the buffer, reads from the
+// socket into the buffer, calls [Reader.Next] until [ErrIncomplete] comes, and keeps the rest.
 //
 // Between two commands a Reader holds nothing of the connection (see [Reader.Idle]), and can be pooled
 // together with the buffer.

@@ -182,7 +182,8 @@ func TestReaderLimits(t *testing.T) {
 	requireAnySplit(t, l, []byte(words), readerCase{err: "invalid multibulk length"}.want())
 }
 
-// TestReaderOfManyWords: a command that needs more slots than are kept loses none of them between its pieces.
+// TestReaderOfManyWords: a command that needs more slots than are kept loses no word between
+// pieces.
 func TestReaderOfManyWords(t *testing.T) {
 	t.Parallel()
 	const words = keepSlots + 10

@@ -15,10 +15,9 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// The table's facts are compared with the facts of redis-server 7.0.15, which
-// testdata keeps, so that the comparison needs no server. With HOLDFAST_REDIS_SERVER,
-// the path of a redis-server, the tests of this file ask that one; with
-// HOLDFAST_REWRITE they write what it says into testdata.
+// The table's facts are compared with the facts of redis-server 7.0.15, which testdata keeps, so
+// that the comparison needs no server. With HOLDFAST_REDIS_SERVER, the path of a redis-server, the
+// tests of this file ask that server; HOLDFAST_REWRITE writes the server's facts into testdata.
 const redisFacts = "testdata/redis-7.0.15.txt"
 
 // deviations are the facts that differ from Redis 7.0.15 on purpose, by
@@ -64,7 +63,7 @@ func facts(info, doc protocol.Value) map[string]string {
 	return all
 }
 
-// without is a map without one of its keys.
+// without copies a map, but for one key.
 func without(m protocol.Value, key string) protocol.Value {
 	var elems []protocol.Value
 	for i := 0; i < len(m.Elems); i += 2 {

@@ -1,9 +1,9 @@
 package protocol
 
-// SetNXKey returns the key of a body, as [AppendRequest] wrote it, that is one command
-// SETNX, or SET with a word NX behind the value: one that wants a key only if nobody has it. It
-// does not parse SET's options, so that NX may be the operand of another. For anything
-// else ok is false. The key shares memory with body.
+// SetNXKey returns the key of a body, as [AppendRequest] wrote the body, that is one command SETNX,
+// or SET with a word NX behind the value: a command that wants a key only if the key is free. SET's
+// options are not parsed, so NX may be another option's operand. For any other body ok is false.
+// The key shares memory with body.
 func SetNXKey(body []byte) (db int, key []byte, ok bool) {
 	c := cutter{rest: body}
 	database, words := c.number(), c.number()

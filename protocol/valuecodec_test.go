@@ -93,7 +93,8 @@ func FuzzDecodeValue(f *testing.F) {
 	})
 }
 
-// TestDecodeValueMakesNoRoomForWhatIsNotThere: an array gets room as its elements come, whatever it announces.
+// TestDecodeValueMakesNoRoomForWhatIsNotThere: an array gets room as elements come, whatever length
+// the array announces.
 func TestDecodeValueMakesNoRoomForWhatIsNotThere(t *testing.T) {
 	const announced = 1 << 20
 	s := string(binary.AppendUvarint([]byte{byte(KindArray)}, announced)) + strings.Repeat("\xff", announced)

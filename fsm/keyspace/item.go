@@ -6,8 +6,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Item is a key with its value. Items are copied freely: they share their string, which nobody can
-// change, so neither a snapshot nor a roll-back copies a value.
+// Item is a key with its value. Items are copied freely: copies share an immutable string, so
+// neither a snapshot nor a roll-back copies a value.
 //
 // Key and value share one string, the one allocation of a held lock.
 type Item struct {

@@ -70,8 +70,8 @@ local back = cmsgpack.unpack(packed)
 for i = 1, 100000, 997 do assert(back[1][i] == i and back[2]['key' .. i] == 'v' .. i) end
 return #packed`
 
-// TestLargeTables: what the engine itself drops is not charged for ever, so large structures fit
-// that are not larger than the budget. Entries of older releases run over it as they did.
+// TestLargeTables: memory that the engine drops is given back, so structures fit that are no larger
+// than the budget. Entries of older releases run over the budget as before.
 func TestLargeTables(t *testing.T) {
 	p, r := mustCompile(t, largeTables), NewRunner()
 	v, err := r.Run(p, &Env{Host: newFakeHost()})
@@ -107,8 +107,8 @@ func TestReleased(t *testing.T) {
 	}
 }
 
-// TestGarbageIsBounded: what a script makes the engine drop costs it steps, so that it
-// does not pile up faster than it is collected.
+// TestGarbageIsBounded: dropped memory costs the script steps, so that garbage does not pile up
+// faster than the collector frees garbage.
 func TestGarbageIsBounded(t *testing.T) {
 	for name, source := range map[string]string{
 		"a table that grows again and again": `while true do local t = {} for i = 1, 2e4 do t[i] = i end end`,
@@ -142,8 +142,8 @@ func (h *deepHost) Call([]string, int) protocol.Value {
 	return v
 }
 
-// TestHostRepliesTakeSteps: a wide reply of the host is paid for by its elements, and a deep one is an
-// error.
+// TestHostRepliesTakeSteps: a wide reply of the host costs steps for each element, and a deep reply
+// is an error.
 func TestHostRepliesTakeSteps(t *testing.T) {
 	p, r := mustCompile(t, "return #redis.call('get', 'k')"), NewRunner()
 	steps := func(width int) int64 {
@@ -179,8 +179,8 @@ func TestErrorsAreOneLine(t *testing.T) {
 	}
 }
 
-// TestScansAreCharged: what a library function looks at costs steps, also if nothing comes of it. Entries of older
-// releases take it for nothing, as they did.
+// TestScansAreCharged: a library function's search costs steps, also a search without a result.
+// Entries of older releases search for nothing, as before.
 func TestScansAreCharged(t *testing.T) {
 	const length, times = 1 << 18, 20
 	for name, source := range map[string]string{

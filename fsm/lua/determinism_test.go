@@ -40,9 +40,9 @@ func numeral(r *rand.Rand, exponents int) string {
 	return fmt.Sprintf("%s%de%d", sign, r.Int64N(1e15), r.IntN(2*exponents)-exponents-15)
 }
 
-// TestSameBitsEverywhere runs thousands of scripts, and compares the hash of all replies, steps and bytes
-// with what they were on other machines. Run it with GOAMD64=v3 too, where the compiler fuses
-// multiplications and additions, as it does on ARM.
+// TestSameBitsEverywhere runs thousands of scripts, and compares the hash of all replies, steps and
+// bytes with the hash from other machines. Run the test with GOAMD64=v3 too, where the compiler
+// fuses multiplications and additions, as on ARM.
 func TestSameBitsEverywhere(t *testing.T) {
 	sum, sumToday := sha256.New(), sha256.New()
 	r := NewRunner()

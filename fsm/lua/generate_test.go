@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// generator writes random programs that end: loops are short, functions are not
-// recursive. What they compute goes into the table out, which they return.
+// generator writes random programs that end: loops are short, functions are not recursive. A
+// program returns the table out, which holds all results.
 type generator struct {
 	*rand.Rand
 	out    strings.Builder
@@ -256,7 +256,7 @@ func withoutAddresses(reply string) string {
 
 const generatedPrograms = 4000
 
-// TestDifferentialPrograms compares with a real Redis on programs nobody wrote.
+// TestDifferentialPrograms compares with a real Redis on generated programs.
 func TestDifferentialPrograms(t *testing.T) {
 	redis := startRedis(t)
 	for seed := range uint64(generatedPrograms) {

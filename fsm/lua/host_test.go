@@ -39,7 +39,7 @@ func (h *fakeHost) CheckACL(words []string) (bool, string) {
 	return true, ""
 }
 
-// fakeCommand is a command: how many words it has at least, or exactly, and what it does.
+// fakeCommand is a command: its least or exact number of words, and its effect.
 type fakeCommand struct {
 	min   int
 	exact bool

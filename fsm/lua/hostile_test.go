@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// hostileScript is a script that tries to take more than its share. overruns says that its budget
-// must stop it; otherwise it fails or ends by itself.
+// hostileScript is a script that tries to take more than its share. With overruns the budget must
+// stop the script; otherwise the script fails or ends by itself.
 type hostileScript struct {
 	name, source string
 	overruns     bool
@@ -157,8 +157,8 @@ func runHostile(t testing.TB, s hostileScript, limits Limits) (protocol.Value, U
 	return v, r.Used(), err
 }
 
-// TestHostileScripts: each ends, within its budget, in the same way every time, as an error of its caller
-// alone.
+// TestHostileScripts: each script ends, within the budget, in the same way every time, as an error
+// of its caller alone.
 func TestHostileScripts(t *testing.T) {
 	limits := Limits{Steps: 500_000, MemoryBytes: 16 << 20}
 	for _, s := range hostileScripts {

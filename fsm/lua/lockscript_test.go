@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// lockScript is a script as a lock library sends it, with what it must do.
+// lockScript is a script as a lock library sends it, with the expected results.
 type lockScript struct {
 	name, source string
 	keys, args   []string

@@ -74,8 +74,8 @@ func (r *redisServer) eval(t testing.TB, script string) string {
 	return showBytes(r.command(t, append(words, snippetArgs...)...), script)
 }
 
-// TestDifferentialSnippets asks a real Redis for the replies in the snippet files. With HOLDFAST_REWRITE=1 it
-// writes them there.
+// TestDifferentialSnippets asks a real Redis for the replies in the snippet files.
+// HOLDFAST_REWRITE=1 writes the replies there.
 func TestDifferentialSnippets(t *testing.T) {
 	redis := startRedis(t)
 	rewrite := os.Getenv("HOLDFAST_REWRITE") != ""

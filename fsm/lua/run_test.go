@@ -168,8 +168,8 @@ func TestPackKeyZero(t *testing.T) {
 	require.Equal(t, protocol.Bulk("\x82\x00\x01\x02\x02"), v)
 }
 
-// TestSparseArrays: a table is too sparse to be an array when its largest key is more than twice the
-// number of its keys, as in Redis, and not when it is just as large.
+// TestSparseArrays: a table is too sparse to be an array when its largest key is more than twice
+// the number of its keys, as in Redis, and not at exactly twice.
 func TestSparseArrays(t *testing.T) {
 	v, err := mustCompile(t, "return cjson.encode({1, 2, 3, 4, 5, [12] = 6})").Run(&Env{Host: newFakeHost()})
 	require.NoError(t, err)
@@ -179,8 +179,8 @@ func TestSparseArrays(t *testing.T) {
 	require.Contains(t, v.Str, "excessively sparse array")
 }
 
-// TestArgumentsHaveRoomToGrow: KEYS and ARGV are tables as they are when a script has assigned their elements one
-// by one, which shows in the length of one with a hole. Redis 7.0.15 gives the same.
+// TestArgumentsHaveRoomToGrow: KEYS and ARGV have room as after one assignment per element. The
+// length of a table with a hole shows the room. Redis 7.0.15 gives the same.
 func TestArgumentsHaveRoomToGrow(t *testing.T) {
 	three, nine := []string{"a", "b", "c"}, strings.Split("abcdefghi", "")
 	for source, want := range map[string]int64{

@@ -23,7 +23,7 @@ type Config struct {
 	Password string
 }
 
-// Node says who answers.
+// Node describes this node to clients.
 type Node struct {
 	// Name is the node's name in the cluster.
 	Name string

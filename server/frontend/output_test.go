@@ -64,7 +64,8 @@ func (c *meteredConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestRepliesAreWrittenInPieces: no reply is encoded as a whole, whatever its shape and its source.
+// TestRepliesAreWrittenInPieces: no reply is encoded as a whole, whatever the reply's shape and
+// source.
 func TestRepliesAreWrittenInPieces(t *testing.T) {
 	long := protocol.Bulk(strings.Repeat("x", 1<<20))
 	docs := protocol.DocumentCommands(nil)

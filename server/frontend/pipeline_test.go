@@ -63,8 +63,9 @@ func TestPipelineIsOneBatch(t *testing.T) {
 	})
 }
 
-// TestPipelineInPieces: a pipeline is answered the same however it is cut. As long as a command is
-// incomplete and the next piece is near, the pipeline is one batch.
+// TestPipelineInPieces: the replies to a pipeline do not depend on the pieces in which the pipeline
+// arrives. As long as a command is incomplete and the next piece is near, the pipeline is one
+// batch.
 func TestPipelineInPieces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()

@@ -77,7 +77,8 @@ func TestTLSHandshakeIsBounded(t *testing.T) {
 	})
 }
 
-// TestTLSStrangersMakeRoom: where no password is asked for, clients that never begin a handshake shut nobody out.
+// TestTLSStrangersMakeRoom: without a password, clients that never begin a handshake shut no client
+// out.
 func TestTLSStrangersMakeRoom(t *testing.T) {
 	own, pool := certificate(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@
 //   - all of it works in a testing/synctest bubble over package peertest.
 //
 // Without TLS nothing is encrypted: a secret alone keeps strangers out, not
-// an attacker who can read or rewrite the network's packets. The package does not retry, pool or
+// an attacker that can read or rewrite the network's packets. The package does not retry, pool or
 // check that a peer is alive: that is raft's and the forwarder's business.
 //
 // Goroutines:

@@ -23,7 +23,7 @@ import (
 // The transcript is SHA-256 over hello, challenge and, with TLS, keying material
 // of the TLS session: so a proof is worth nothing on another connection, in the
 // other direction, for another kind, cluster or name, or on the other side
-// of a man in the middle who terminates TLS. The dialer proves itself first: a dialer that only
+// of a man in the middle that terminates TLS. The dialer proves itself first: a dialer that only
 // knows the port gets nothing to guess the secret from. Without a secret the same
 // bytes travel, keyed with nothing, and prove nothing.
 const (

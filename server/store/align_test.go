@@ -81,7 +81,8 @@ func TestTailBehindASnapshotIsDeleted(t *testing.T) {
 	}
 }
 
-// TestOvertakenSnapshotFails: one that the node makes itself, while it is sent a later one.
+// TestOvertakenSnapshotFails: a snapshot of the node's own fails when the leader sends a later
+// snapshot meanwhile.
 func TestOvertakenSnapshotFails(t *testing.T) {
 	s, err := storetest.NewDisk().Open(store.Config{})
 	require.NoError(t, err)
@@ -97,8 +98,8 @@ func TestOvertakenSnapshotFails(t *testing.T) {
 	require.Len(t, list, 1)
 }
 
-// meanwhile is a snapshot store in which something else happens when a snapshot has been written and nobody has been
-// told of it yet.
+// meanwhile is a snapshot store that calls a function after a snapshot is written, before any
+// caller hears of the snapshot.
 type meanwhile struct {
 	raft.SnapshotStore
 	happens   func()
@@ -128,7 +129,7 @@ func (s meanwhileSink) Cancel() error {
 	return s.SnapshotSink.Cancel()
 }
 
-// TestOvertakenSnapshotIsCancelled: it gives its space back.
+// TestOvertakenSnapshotIsCancelled: a snapshot that fails is cancelled, so its space is free again.
 func TestOvertakenSnapshotIsCancelled(t *testing.T) {
 	disk, err := storetest.NewDisk().Open(store.Config{})
 	require.NoError(t, err)

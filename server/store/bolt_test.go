@@ -213,7 +213,8 @@ func TestDatabaseIsProvedToBeOnTheDisk(t *testing.T) {
 	}
 }
 
-// TestFailedVoteIsTheLast: nobody knows what is on the disk after a failed write, also when it works again.
+// TestFailedVoteIsTheLast: after a failed write the disk's content is unknown, also when the disk
+// works again.
 func TestFailedVoteIsTheLast(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	require.NoError(t, createBolt(path))

@@ -23,7 +23,7 @@ type tally struct {
 	at sum
 }
 
-// sum is what it all comes to at an index. It is its own snapshot.
+// sum is the machine's state at an index, and its own snapshot.
 type sum struct{ index, value uint64 }
 
 func (f *tally) now() sum {
@@ -153,8 +153,8 @@ func TestRaftOverRealFolders(t *testing.T) {
 	}
 }
 
-// troubledRound lets the leader write alone while it is cut off, the others go on far enough
-// that it needs a snapshot, and restarts all three.
+// troubledRound lets the leader write alone while cut off, lets the others go on until the old
+// leader needs a snapshot, and restarts all three.
 func troubledRound(t *testing.T, members []*member, peers raft.Configuration, round int) {
 	t.Helper()
 	apply := func(m *member, n int) {
@@ -205,8 +205,8 @@ func requireEqual(t *testing.T, members []*member) {
 	}
 }
 
-// TestRaftSurvivesALateSnapshot gives a follower a snapshot that it got long ago, once
-// more. Raft restores it, applies what follows again, and must find all of that in the log.
+// TestRaftSurvivesALateSnapshot sends a follower an old snapshot once more. Raft restores the
+// snapshot, applies the entries behind it again, and must find all of them in the log.
 func TestRaftSurvivesALateSnapshot(t *testing.T) {
 	dir := memoryDir(t)
 	synctest.Test(t, func(t *testing.T) {

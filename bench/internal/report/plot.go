@@ -19,7 +19,7 @@ const (
 	legendLeft, legendPitch = plotLeft + plotInnerW + 20, 20
 )
 
-// colours are told apart by people who see few colours, too.
+// colours differ for colour-blind readers, too.
 var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"}
 
 // knot is a place on a curve.

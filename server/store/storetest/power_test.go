@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/memdisk"
 )
 
-// life is one process after the other on one disk.
+// life is a sequence of processes on one disk.
 type life struct {
 	t     *testing.T
 	files *memdisk.Disk
@@ -110,7 +110,7 @@ func logEntries(from, to uint64) []*raft.Log {
 	return logs
 }
 
-// step is one call of raft's, and what a process finds after it.
+// step is one call of raft's, and the state that a process finds after the call.
 type step struct {
 	do   func(s *store.Store) error
 	then string
@@ -179,7 +179,7 @@ func kills(d *memdisk.Disk) error { d.Kill(); return nil }
 func fails(*memdisk.Disk) error   { return syscall.EIO }
 func cuts(d *memdisk.Disk) error  { d.PowerCut(1); return nil }
 
-// firstFaults come first, and the next ones in the Open after them.
+// firstFaults are the first faults. The next faults come in the Open that follows.
 var firstFaults = map[string]struct {
 	first fault
 	next  []fault

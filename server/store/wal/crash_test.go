@@ -103,8 +103,8 @@ func restore(t *testing.T, dir, name string, content []byte) string {
 	return image
 }
 
-// spoiled opens a copy of dir in which one file was changed: it must be refused
-// with a *DamageError that names a file, or hold all the entries. It reports which.
+// spoiled opens a copy of dir in which one file was changed. Open must refuse with a *DamageError
+// that names a file, or find all entries. The result says which.
 func spoiled(t *testing.T, dir string, first, last uint64, name string, content []byte) (refused bool) {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -212,8 +212,8 @@ func TestShortAndOverwrittenFiles(t *testing.T) {
 	}
 }
 
-// TestZeroedSectorsAfterACrash: zeros in the middle are damage. Only in the last
-// append can they be what a power cut left, when it had not been acknowledged.
+// TestZeroedSectorsAfterACrash: zeros in the middle are damage. Only in the last append can zeros
+// be the trace of a power cut before the acknowledgement.
 func TestZeroedSectorsAfterACrash(t *testing.T) {
 	w, dir := create(t, Options{SegmentSize: 64 << 10})
 	for i := uint64(1); i <= 40; i++ {
@@ -273,8 +273,8 @@ func TestDamageWhileOpenIsNoticed(t *testing.T) {
 	require.NoError(t, w.GetLog(2, &raft.Log{}))
 }
 
-// TestZeroedSectorOfTwoBatches: zeros over the end of one acknowledged batch and the head of the next are
-// no torn append, whether the first batch begins in that sector or before it.
+// TestZeroedSectorOfTwoBatches: zeros over the end of one acknowledged batch and the head of the
+// next batch are no torn append, wherever the first batch begins.
 func TestZeroedSectorOfTwoBatches(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		w, dir := create(t, small)

@@ -90,7 +90,7 @@ var powerScenarios = []struct {
 
 const powerDir = "log"
 
-// opener opens logs, one at a time, and closes the last one when its test fails.
+// opener opens logs, one at a time, and closes the last log when a test fails.
 type opener struct {
 	size int64 // of segments
 	last *WAL
@@ -166,7 +166,7 @@ func cuts(seed uint64) fault {
 	return func(d *memdisk.Disk) error { d.PowerCut(seed); return nil }
 }
 
-// firstFaults come first, and the next ones in the Open after them.
+// firstFaults are the first faults. The next faults come in the Open that follows.
 var firstFaults = map[string]struct {
 	first fault
 	next  []fault
@@ -195,8 +195,9 @@ func crashed(d *memdisk.Disk, w *WAL) {
 	d.Hook(nil)
 }
 
-// TestPowerCutAfterACrash: whatever operation a process dies in, or sees fail, what the next one finds
-// in its log, and so may acknowledge, is there after each later power cut.
+// TestPowerCutAfterACrash: a process dies in any operation, or sees the operation fail. Entries
+// that the next process finds in its log, and so may acknowledge, are there after each later power
+// cut.
 func TestPowerCutAfterACrash(t *testing.T) {
 	for _, row := range powerScenarios {
 		for name, f := range firstFaults {
