@@ -9,7 +9,7 @@ import (
 // Work is the cost of commands, in about nanoseconds of one core: a byte copied is 1. Work is counted
 // and never timed, so that all nodes count alike. DESIGN.md has the measurements.
 const (
-	requestWork = 256 // a request, whatever it is
+	requestWork = 256 // any request
 	wordWork    = 128 // a word of a request
 	keyWork     = 64  // a key that KEYS or SCAN looks at
 	watchWork   = 256 // a key that EXEC compares
@@ -26,8 +26,8 @@ const (
 const versionBudgets = 3
 
 // budgets bound the work of requests that share an entry or the machine's lock. The budgets of an
-// entry are part of the meaning of version 3, so nodes must agree on them. They are a field of
-// [Machine] for tests alone.
+// entry are part of the meaning of version 3, so nodes must agree on them. The budgets are a field
+// of [Machine] for tests alone.
 type budgets struct {
 	// batch is what each batch may do in any case. entry is what all batches of an entry may do
 	// beyond that, together. A request that does not fit is not run, and ends its batch. The first
@@ -36,9 +36,9 @@ type budgets struct {
 	batch, entry int64
 	// reads is what all reads of an entry may do beyond the price of their words.
 	reads int64
-	// transaction bounds one EXEC.
+	// transaction bounds an EXEC.
 	transaction int64
-	// glance and turn bound one call of [Machine.Read].
+	// glance and turn bound a call of [Machine.Read].
 	glance, turn int64
 }
 
@@ -54,7 +54,7 @@ func noBudgets() budgets {
 	return budgets{entry: boundless, reads: boundless, transaction: boundless}
 }
 
-// price is what a request costs whatever it does. n is its length in the entry.
+// price is what any request of n bytes in the entry costs before running.
 func price(r *protocol.Request, n int) int64 {
 	return requestWork + int64(len(r.Args))*wordWork + int64(n)
 }
@@ -91,8 +91,8 @@ type meter struct {
 	// pays is what the batch may spend on requests that write and on the words of all requests. looks
 	// is what reads may spend beyond their words.
 	pays, looks purse
-	// work is what the request did so far, and ceiling what it may do. over: the request did more, or
-	// would have; then nothing of it is kept, whatever its reply.
+	// work is the work of the request so far, and ceiling the most that is allowed. over: the
+	// request did more, or would have; then nothing of the request is kept, whatever the reply.
 	work, ceiling int64
 	over          bool
 }
@@ -138,7 +138,7 @@ func (c *call) widen(outer int64) (own bool) {
 	return own
 }
 
-// runRead runs a request that only reads, in an entry or beside. Its work does not count as the
+// runRead runs a request that only reads, in an entry or beside. The work does not count as the
 // entry's, since nodes without a waiting client skip the request.
 func (c *call) runRead() protocol.Value {
 	work, ceiling := c.work, c.ceiling
@@ -149,8 +149,8 @@ func (c *call) runRead() protocol.Value {
 	return reply
 }
 
-// readInEntry is [call.runRead] in an entry: a read over its budget is answered with an error, as
-// later requests must not wait for its turn.
+// readInEntry is [call.runRead] in an entry: a read over budget is answered with an error, as later
+// requests must not wait for another turn.
 func (c *call) readInEntry() protocol.Value {
 	reply := c.runRead()
 	if c.over {

@@ -6,12 +6,12 @@ import (
 )
 
 // call is a command under way, and an op's view of the state: the words, the database, the instant.
-// One call serves many commands, one after another. An op keeps nothing of it.
+// The same call serves many commands, one after another. An op keeps nothing of the call.
 type call struct {
 	st   *state
 	ops  bindings
 	db   int
-	args []string // args[0] is the name, a subcommand's with its container's
+	args []string // args[0] is the name; a subcommand's has the container's before
 
 	instant
 	memoryLimit
@@ -22,17 +22,17 @@ type call struct {
 	quiet bool
 	// reading: other reads may look at the state at the same time.
 	reading bool
-	// dueMet: the op met a key that is due at nowMillis but not yet by the clock of the state. Its
+	// dueMet: the op met a key that is due at nowMillis but not yet by the clock of the state. The
 	// reply is void then: see [Machine.Read].
 	dueMet bool
-	// undo notes the changes of the script or transaction that runs, else it is nil.
+	// undo notes the changes of the running script or transaction, else undo is nil.
 	undo    *journal
 	journal journal
 	scripts scriptHost
 
 	// passed counts the ended items that [call.ascend] met.
 	passed int
-	// hashed is a key and hash its hash, since most commands look for one key more than once.
+	// hashed is a key and hash the key's hash, since most commands look for a key more than once.
 	hashed string
 	hash   uint64
 	// latest is the command that was looked up last, since pipelines repeat commands.
@@ -108,7 +108,7 @@ func (c *call) findIn(db int, key string) *keyspace.Item {
 	return it
 }
 
-// hashOf is [keyspace.Hash]. It remembers the last key.
+// hashOf is [keyspace.Hash], and remembers the last key.
 func (c *call) hashOf(key string) uint64 {
 	if key != c.hashed || key == "" {
 		c.hashed, c.hash = key, keyspace.Hash(key)
@@ -127,8 +127,8 @@ const maxPassed = 1 << 20
 // ascend is [keyspace.Keyspace.Ascend] in the call's database.
 //
 // A script could pass a million ended items again and again. An entry therefore sweeps them after
-// maxPassed, which shows nowhere. It does not count them as work, since nodes have swept different
-// numbers. A read may not sweep, and counts them.
+// maxPassed, which shows nowhere. The sweep does not count as work, since nodes have swept
+// different numbers. A read may not sweep, and counts the ended items.
 func (c *call) ascend(fromHash uint64, f func(it *keyspace.Item) bool) {
 	d := c.st.databases[c.db]
 	dead := d.Ascend(fromHash, c.nowMillis, f)
@@ -153,8 +153,8 @@ func (c *call) newItem(key, value string, deadlineMillis int64, e keyspace.Encod
 	return keyspace.NewItem(c.hashOf(key), key, value, deadlineMillis, e)
 }
 
-// store stores an item in the place of the former item of its key. An item that has ended already is
-// not stored and its key is removed: it came and went.
+// store stores an item in the place of the former item of the key. An item that has ended already
+// is not stored and the key is removed: the item came and went.
 func (c *call) store(db int, it keyspace.Item) {
 	if it.Ended(c.nowMillis) {
 		c.storeEnded(db, &it)

@@ -8,28 +8,30 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// versionSeeded is the first version of the entry in which every script has a seed of its own for
+// versionSeeded is the first version of the entry in which every script has a separate seed for
 // math.random. Before, all scripts drew the same numbers.
 const versionSeeded = 3
 
 // chance is what a command's random decisions follow from: its place in the log, so that they differ
 // from command to command and not from node to node.
 type chance struct {
-	// seed differs from request to request, and draws counts what [call.random] drew in this one.
+	// seed differs from request to request, and draws counts what [call.random] drew in this
+	// request.
 	seed  uint64
 	draws uint64
-	// origin and seq name the batch. scripted counts its scripts so far: those that may write, and
-	// those that only read.
+	// origin and seq name the batch. scripted counts the batch's scripts so far: scripts that may
+	// write, and scripts that only read.
 	origin   protocol.Origin
 	seq      uint64
 	scripted [2]uint64
 }
 
-// scriptSeed is the seed of math.random for a script: another one in each script, since scripts make
-// tokens of it, and the same on all nodes.
+// scriptSeed is the seed of math.random for a script: another seed in each script, since scripts
+// make tokens with random numbers, and the same on all nodes.
 //
-// A script in an entry is named by its batch, which is applied once, and its place among the batch's
-// scripts. Scripts that only read are counted apart, as a node skips them if no client waits.
+// A script in an entry is named by the batch, which is applied once, and the place among the
+// batch's scripts. Scripts that only read are counted apart, as a node skips them if no client
+// waits.
 func (c *call) scriptSeed(readOnly bool) uint64 {
 	now, versions := uint64(c.nowMillis), c.st.versions
 	if c.reading {

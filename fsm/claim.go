@@ -5,25 +5,25 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Claim is a command that takes a key which nobody has, and else changes nothing: SETNX, or SET with NX.
+// Claim is a command that takes a free key, and else changes nothing: SETNX, or SET with NX.
 type Claim struct {
 	db  int
 	key string
 }
 
-// IsClaim reports whether body is one claim and nothing else.
+// IsClaim reports whether body is a claim and nothing else.
 func IsClaim(body []byte) bool {
 	_, _, ok := protocol.SetNXKey(body)
 	return ok
 }
 
-// ClaimOf returns the claim that body is. It keeps nothing of body. Requires: [IsClaim].
+// ClaimOf returns the claim in body, and keeps nothing of body. Requires: [IsClaim].
 func ClaimOf(body []byte) Claim {
 	db, key, _ := protocol.SetNXKey(body)
 	return Claim{db, string(key)}
 }
 
-// WouldRefuse reports whether c's key is there at nowMillis, so that c would change nothing if it were
+// WouldRefuse reports whether c's key is there at nowMillis, so that c would change nothing if
 // applied now. Entries that are applied before c may change the answer.
 func (m *Machine) WouldRefuse(c Claim, nowMillis int64) bool {
 	m.mu.RLock()

@@ -7,7 +7,7 @@
 //     no floating point that could differ between processors; tidy_test.go checks the code for that.
 //     What a node does of its own accord (compile a script, sweep ended keys, leave out replies
 //     without a waiting client) shows in no reply and no snapshot.
-//   - At most once: a batch is applied or skipped, by its node's session.
+//   - At most once: a batch is applied or skipped, by the node's session.
 //   - Time belongs to the log: a key ends for every command at once, when cluster time, which entries
 //     carry, has passed the key's deadline.
 //   - No request that decodes makes the machine panic, or run without bound. A script or a transaction
@@ -17,10 +17,10 @@
 //   - A snapshot is taken in constant time and does not change. A damaged snapshot is refused, and the
 //     state stays.
 //
-// It does not know which node leads, what the time is, or what a connection is, and checks no
+// The package does not know which node leads, what the time is, or what a connection is, and checks no
 // permissions. Entries say how large the state may grow.
 //
-// Package server feeds it: [Machine.Apply] with every committed entry in order, [Machine.Read] for
+// Package server/replica feeds the machine: [Machine.Apply] with every committed entry in order, [Machine.Read] for
 // linearizable reads, [Machine.Snapshot] and [Machine.Restore] for raft. Commands have the names of
 // protocol's table. The node that took a command has checked its arity; the machine checks it again.
 //

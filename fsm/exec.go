@@ -37,10 +37,10 @@ func execOp(c *call) protocol.Value {
 	return c.transact(queued, count)
 }
 
-// errOverTransaction is the reply to a transaction over its budget, of which nothing is kept.
+// errOverTransaction is the reply to a transaction over its budget. Nothing of the transaction is kept.
 var errOverTransaction = protocol.ExecAbortedBy(&protocol.Error{Prefix: "ERR", Text: "transaction is over its budget of work"}).Value()
 
-// transact runs all requests of a transaction, or none if they exceed its budget.
+// transact runs all requests of a transaction, or none if they exceed the budget.
 func (c *call) transact(queued string, count int) protocol.Value {
 	db, words := c.db, c.args
 	outer := c.narrow(c.bounds.transaction)
@@ -60,8 +60,8 @@ func (c *call) transact(queued string, count int) protocol.Value {
 	return reply
 }
 
-// runQueued runs the requests of a transaction in order, as far as the budget goes. An error of one
-// does not stop the others.
+// runQueued runs the requests of a transaction in order, as far as the budget goes. An error of a
+// request does not stop the others.
 func (c *call) runQueued(queued string, count int) protocol.Value {
 	number := c.seed
 	var replies []protocol.Value
@@ -70,7 +70,7 @@ func (c *call) runQueued(queued string, count int) protocol.Value {
 	}
 	var r protocol.Request
 	for queued != "" && !c.over {
-		rest, _ := protocol.NextRequest(queued, &r) // it was read before
+		rest, _ := protocol.NextRequest(queued, &r) // parsed before without error
 		c.spend(price(&r, len(queued)-len(rest)))
 		if !c.fits(0) {
 			break

@@ -11,9 +11,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Machine is the replicated state machine of one node. It is safe for
-// concurrent use: entries are applied one after another, reads run beside each
-// other and between entries.
+// Machine is the replicated state machine of a node. A Machine is safe for concurrent use: entries
+// are applied one after another, reads run beside each other and between entries.
 type Machine struct {
 	ops bindings // never changed
 
@@ -37,10 +36,10 @@ type Sink interface {
 	// Wanted reports whether a client of this node waits for the replies of the batch. If not, the
 	// reads in the batch are skipped.
 	Wanted(o protocol.Origin, seq uint64) bool
-	// Done hands over the replies of a wanted batch: one for each request, in order. If there are fewer
-	// replies, the other requests did not fit into the budget of the batch or the entry. They were
-	// not applied and may be proposed again, as another batch. If applied is false there are no
-	// replies: the batch was applied before or never will be. The sink owns the slice.
+	// Done hands over the replies of a wanted batch: one for each request, in order. If there are
+	// fewer replies, the other requests did not fit into the budget of the batch or the entry. Such
+	// requests were not applied and may be proposed again, as another batch. If applied is false
+	// there are no replies: the batch was applied before or never will be. The sink owns the slice.
 	Done(o protocol.Origin, seq uint64, replies []protocol.Value, applied bool)
 }
 
@@ -54,8 +53,8 @@ func New() *Machine {
 // SeedReads makes random decisions in reads differ from other nodes' and from former lives of this node.
 func (m *Machine) SeedReads(o protocol.Origin) { m.draws.Store(xxh3.HashStringSeed(o.Node, o.Epoch)) }
 
-// Apply runs one log entry. An error means that the entry is corrupt or was written by a newer
-// release. The node must stop then, since it can no longer have the same state as others.
+// Apply runs a log entry. An error means that the entry is corrupt or was written by a newer
+// release. The node must stop then, as another state than the other nodes' would follow.
 func (m *Machine) Apply(data []byte, sink Sink) error {
 	entry, err := protocol.DecodeEntry(string(data))
 	if err != nil {
@@ -140,7 +139,7 @@ func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error)
 	}
 	c.args = r.Args
 	if len(c.replies) > 0 {
-		// One allocation of the right size, which the sink owns.
+		// A single allocation of the right size, which the sink owns.
 		replies = slices.Clone(c.replies)
 		clear(c.replies)
 	}

@@ -7,10 +7,10 @@ import (
 // The memory of the state is counted, not measured, so that all nodes count alike and refuse the same
 // writes. DESIGN.md has the rules and why they hold.
 const (
-	// scriptBytes and scriptFactor: what a cached script takes, and each byte of its source.
+	// scriptBytes is a cached script, and scriptFactor each byte of the source.
 	scriptBytes  = 1 << 10
 	scriptFactor = 16
-	// sessionBytes and rangeBytes: what a session takes, and each of its ranges.
+	// sessionBytes is a session, and rangeBytes each of the session's ranges.
 	sessionBytes = 128
 	rangeBytes   = 16
 )
@@ -54,18 +54,18 @@ func (c *call) limitMemory(limitBytes uint64) {
 	c.limitBytes = int64(min(limitBytes, 1<<62)) - c.st.sessions.usedBytes()
 }
 
-// full reports whether the state takes more than it may. Commands that may make it grow are then
+// full reports whether the state is over the limit. Commands that may make the state grow are then
 // refused.
 func (c *call) full() bool { return c.limited && c.st.usedBytes() > c.limitBytes }
 
-// refusesQueued reports whether one of the requests of a transaction would be refused now.
+// refusesQueued reports whether some request of a transaction would be refused now.
 func (c *call) refusesQueued(queued string) bool {
 	if !c.full() {
 		return false
 	}
 	var r protocol.Request
 	for queued != "" {
-		queued, _ = protocol.NextRequest(queued, &r) // it was read before
+		queued, _ = protocol.NextRequest(queued, &r) // parsed before without error
 		if b := c.lookup(r.Args[0]); b != nil && b.grows {
 			return true
 		}

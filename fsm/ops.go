@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// binding is a row of the command table with its behaviour.
+// binding is a row of the command table with the function behind.
 type binding struct {
 	name string
 	run  op
@@ -15,7 +15,8 @@ type binding struct {
 	subcommand int
 	// writes: the request may change the state.
 	writes bool
-	// grows: the request may make the state grow, and is refused while it is full: Redis's denyoom.
+	// grows: the request may make the state grow, and is refused while memory is full: Redis's
+	// denyoom.
 	grows bool
 }
 

@@ -72,7 +72,7 @@ func parseOptions(words []string, takes optionSet) (o options, ok bool) {
 	return o, true
 }
 
-// flag takes an option without a value. It returns the number of words taken.
+// flag takes an option without a value, and returns the number of words taken.
 func (o *options) flag(word string, takes optionSet) int {
 	switch {
 	case takes&takesExistence != 0 && isWord(word, "NX") && (o.condition == always || o.condition == ifMissing):
@@ -91,7 +91,7 @@ func (o *options) flag(word string, takes optionSet) int {
 	return 1
 }
 
-// valued takes an option with a value. It returns the number of words taken.
+// valued takes an option with a value, and returns the number of words taken.
 func (o *options) valued(word, value string, takes optionSet) int {
 	if u := unitOf(word); u != expiryNone {
 		if o.keepTTL || o.persist || o.unit != expiryNone && o.unit != u {

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// prefetcher reads an entry some requests ahead of the one that runs, and has the memory prefetched
-// that those requests will look for. It is a hint and shows nowhere.
+// prefetcher reads an entry some requests ahead of the running request, and has the memory
+// prefetched that those requests will look for. Prefetching is a hint and shows nowhere.
 type prefetcher struct {
 	entry protocol.Entry
 	body  string
@@ -19,7 +19,7 @@ type prefetcher struct {
 	hashes [keyspace.MaxPrefetch]uint64
 }
 
-// start begins with an entry. It reads ahead only if some database is large.
+// start begins with an entry, and reads ahead only if some database is large.
 func (p *prefetcher) start(e protocol.Entry, st *state) {
 	p.entry, p.body, p.left, p.over = e, "", 0, true
 	for _, d := range st.databases {

@@ -20,8 +20,8 @@ import (
 // ErrCorruptSnapshot is returned for a stream that is not a whole snapshot.
 var ErrCorruptSnapshot = errors.New("corrupt snapshot")
 
-// Restore replaces the state by the state in the stream. It returns an error and changes nothing if
-// the stream is truncated, damaged, or of a newer release.
+// Restore replaces the state by the state in the stream. Restore returns an error and changes
+// nothing if the stream is truncated, damaged, or of a newer release.
 func (m *Machine) Restore(r io.Reader) error {
 	st, err := readState(r)
 	if err != nil {
@@ -55,8 +55,8 @@ func readState(r io.Reader) (*state, error) {
 	return st, sr.err
 }
 
-// snapshotReader reads the stream and its checksum. The first error stays; after it all numbers are 0
-// and all strings empty.
+// snapshotReader reads the stream and the checksum. The first error stays; afterwards all numbers
+// are 0 and all strings empty.
 type snapshotReader struct {
 	in  *bufio.Reader
 	sum hash.Hash
@@ -74,7 +74,7 @@ func (r *snapshotReader) fail(what string) {
 	}
 }
 
-// broke notes that a read failed: the stream is too short, or the reader below it failed.
+// broke notes that a read failed: the stream is too short, or the reader below failed.
 func (r *snapshotReader) broke(what string, err error) {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		r.fail(what + " is cut off")

@@ -202,8 +202,8 @@ func randomkeyOp(c *call) protocol.Value {
 	return reply
 }
 
-// random is the next number of a sequence that is the same on all nodes in an entry. A read draws from
-// its own seed.
+// random is the next number of a sequence that is the same on all nodes in an entry. A read draws
+// from a separate seed.
 func (c *call) random() uint64 {
 	c.draws++
 	return hashNumbers(uint64(c.nowMillis), c.st.versions, c.seed, c.draws)

@@ -28,8 +28,8 @@ const (
 type script struct {
 	sha    string // 40 hexadecimal digits in lower case
 	source string
-	// program is the compiled source, which is no part of the state and not in snapshots. It is nil if
-	// the source does not compile: then problem is the reply.
+	// program is the compiled source, which is no part of the state and not in snapshots. If the
+	// source does not compile, program is nil and problem is the reply.
 	program *lua.Program
 	problem protocol.Value
 	// turn orders the scripts of EVAL by their last use. 0: loaded by SCRIPT LOAD.
@@ -38,8 +38,8 @@ type script struct {
 
 // scriptCache is the replicated cache of Lua sources, in two copy-on-write trees.
 //
-// Invariant: a script stands in byTurn if and only if it stands in bySHA and its
-// turn is not 0.
+// Invariant: a script stands in byTurn if and only if the script stands in bySHA and the turn is
+// not 0.
 type scriptCache struct {
 	bySHA  *btree.Map[string, *script]
 	byTurn *btree.Map[uint64, *script]
@@ -134,13 +134,13 @@ func (c *call) loadScript(source string) protocol.Value {
 	return protocol.Bulk(s.sha)
 }
 
-// ages reports whether a run of s, which is cached, must be noted. For a young script it need not be:
-// otherwise every call of a script would change the state.
+// ages reports whether a run of s, which is cached, must be noted. A run of a young script need not
+// be: otherwise every call of a script would change the state.
 func (sc *scriptCache) ages(s *script) bool {
 	return s.turn != 0 && sc.turns-s.turn >= maxRemembered/2
 }
 
-// remember notes a run of s, and caches s if it is new.
+// remember notes a run of s, and caches s if new.
 func (sc *scriptCache) remember(s *script) {
 	sc.turns++
 	sc.add(s.withTurn(sc.turns))

@@ -12,14 +12,14 @@ import (
 // behind later ones.
 const maxRanges = 4096
 
-// session remembers which batches of one node's life were applied: those below low, and those in
-// the applied ranges.
+// session remembers which batches of a life of a node were applied: every batch below low, and the
+// batches in the applied ranges.
 //
 // Invariant: the ranges are ordered, do not touch, are not empty, and lie at or above low.
 type session struct {
 	node    string
 	epoch   uint64
-	low     uint64 // as in [protocol.Batch]: no batch below it is proposed any more
+	low     uint64 // as in [protocol.Batch]: no batch below low is proposed any more
 	applied []appliedRange
 }
 
@@ -35,8 +35,8 @@ func (ss sessions) find(node string) (int, bool) {
 	})
 }
 
-// begin notes that batch b is about to be applied. It returns false if b must not be applied: b was
-// applied before, comes from a former life of its node, or was given up by the node.
+// begin notes that batch b is about to be applied. begin returns false if b must not be applied: b
+// was applied before, comes from a former life of the node, or was given up by the node.
 func (ss *sessions) begin(b *protocol.Batch) bool {
 	i, known := ss.find(b.Origin.Node)
 	if !known {

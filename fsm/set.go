@@ -127,7 +127,7 @@ func digestOp(c *call) protocol.Value {
 	return protocol.Bulk(digest(it.Value()))
 }
 
-// delexOp is DEL of one key under a condition. Checks come in the order of Redis 8.4: an unknown
+// delexOp is DEL of a key under a condition. Checks come in the order of Redis 8.4: an unknown
 // condition is an error only if the key is there.
 func delexOp(c *call) protocol.Value {
 	if n := len(c.args); n != 2 && n != 4 {

@@ -39,7 +39,7 @@ const (
 	snapshotVersion = 2
 )
 
-// Snapshot is a state at one moment. It does not change.
+// Snapshot is a state at one moment, and does not change.
 type Snapshot struct {
 	clockMillis      int64
 	wallOffsetMillis int64
@@ -83,7 +83,7 @@ func (s *Snapshot) Hash() string {
 	return hex.EncodeToString(sw.sum.Sum(nil))
 }
 
-// snapshotWriter writes the stream and its checksum. The first error stays.
+// snapshotWriter writes the stream and the checksum. The first error stays.
 type snapshotWriter struct {
 	sum     hash.Hash
 	out     *bufio.Writer
@@ -101,7 +101,7 @@ func (w *snapshotWriter) raw(b []byte) {
 	w.err = err
 }
 
-// flush writes buf once it holds limit bytes.
+// flush writes a buf of limit bytes or more.
 func (w *snapshotWriter) flush(limit int) {
 	if len(w.buf) < limit {
 		return

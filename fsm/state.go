@@ -5,9 +5,9 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// sweepLimit is the largest number of ended keys that one entry removes. A million leases that end in
-// one instant then cost a hundred short entries and not one of a second. Which of them are still
-// stored does not show.
+// sweepLimit is the largest number of ended keys that an entry removes. A million leases that end
+// in the same instant then cost a hundred short entries, and no entry takes a second. Which of the
+// ended keys are still stored does not show.
 const sweepLimit = 10_000
 
 // state is everything that is replicated, and nothing else.
@@ -16,7 +16,7 @@ type state struct {
 	clockMillis int64
 	// wallOffsetMillis is Unix time less cluster time, by the newest entry.
 	wallOffsetMillis int64
-	// versions counts the items stored so far, those included that had ended at once, and the swaps of
+	// versions counts the items stored so far, also items that had ended at once, and the swaps of
 	// databases.
 	versions  uint64
 	databases [protocol.MaxDatabases]*keyspace.Keyspace
@@ -43,8 +43,8 @@ func newState() *state {
 	return st
 }
 
-// advance sets the clock to stampMillis, but never back, and sweeps some of the ended keys. It
-// returns their number.
+// advance sets the clock to stampMillis, but never back, and sweeps some of the ended keys. The
+// result is their number.
 func (st *state) advance(stampMillis, wallOffsetMillis int64) (swept int) {
 	st.clockMillis = max(st.clockMillis, stampMillis)
 	st.wallOffsetMillis = wallOffsetMillis
@@ -63,8 +63,9 @@ func (st *state) sweep() (swept int) {
 	return swept
 }
 
-// nextDue is the first instant at which some key is due. While ended keys wait to be swept it lies in
-// the past: the leader, which sleeps until then, proposes a stamp at once, and the sweep goes on.
+// nextDue is the first instant at which some key is due. While ended keys wait for the sweep this
+// instant is past: the leader, which sleeps until then, proposes a stamp at once, and the sweep
+// goes on.
 func (st *state) nextDue() (dueMillis int64, ok bool) {
 	for _, d := range st.databases {
 		if deadlineMillis, some := d.FirstDeadline(); some {

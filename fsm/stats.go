@@ -4,14 +4,14 @@ import "github.com/holdfast/holdfast/protocol"
 
 // Stats are numbers for INFO and for metrics.
 type Stats struct {
-	// Keys and Expires count, for each database, its keys and those with a deadline.
+	// Keys and Expires count, for each database, the keys and the keys with a deadline.
 	Keys    [protocol.MaxDatabases]int
 	Expires [protocol.MaxDatabases]int
 	// Scripts counts the cached scripts.
 	Scripts int
 	// Expired counts the ended keys that this node has removed since its start.
 	Expired uint64
-	// UsedBytes is what the state takes, as it is compared with the limit.
+	// UsedBytes is the size of the state, as compared with the limit.
 	UsedBytes int64
 }
 

@@ -100,7 +100,7 @@ func (c *call) watchedChanged(watches string) (changed, ok bool) {
 }
 
 // changedSince reports whether the key has come, gone, or got another value or deadline since m was
-// made. A swap of the database counts as a change: it may bring an item that is older than m.
+// made. A swap of the database counts as a change, as an item from there may be older than m.
 func (c *call) changedSince(w *protocol.Watch, m mark) bool {
 	it := c.findIn(w.DB, w.Key)
 	switch {

@@ -2,16 +2,16 @@
 // replica of the state machine (server/replica), the port between nodes
 // (server/peer) and the disk (server/store).
 //
-//	clients ─► frontend ─► replica ──► fsm.Machine
-//	                          │
-//	                       raftnode    raft, with what is around it
-//	                        │    │
-//	                        ▼    ▼
-//	                      peer  store  handed down as interfaces
+//	clients ─► frontend ─► replica ──────► fsm.Machine
+//	                        │     │
+//	                    forward  raftnode  batches between nodes; raft, with what is around raft
+//	                        │     │   │
+//	                        ▼     ▼   ▼
+//	                        peer    store  handed down as interfaces
 //
-// It promises:
-//   - New returns a node that owns its ports and its folder, or one clear error and nothing half-started;
-//   - Run ends in good order when its context does: clients are drained, leadership is handed
+// The package promises:
+//   - New returns a node with its own ports and folder, or one clear error and nothing half-started;
+//   - Run ends in good order when the context does: clients are drained, leadership is handed
 //     over, files are closed;
 //   - a node whose disk hangs or fails answers the commands in flight and ends at once, so that
 //     the others can lead.
@@ -25,5 +25,5 @@
 //	replica  replica.Run      ends by Shutdown
 //	clients  frontend.Serve   ends first
 //
-// Start reading at config.go and server.go; then the doc.go of frontend and of replica.
+// Start reading at config.go and server.go; then the doc.go of frontend, replica and forward.
 package server

@@ -38,7 +38,7 @@ func (b *bucket) find(hash uint64, key string) int {
 	pattern := (hash & 0xff) * lowBytes
 	for word, tags := range &b.tags {
 		x := tags ^ pattern
-		// A high bit for every byte of x that is zero, and maybe for some above it.
+		// A high bit for every byte of x that is zero, and maybe for some byte above.
 		for m := (x - lowBytes) &^ x & highBytes; m != 0; m &= m - 1 {
 			i := word*8 + bits.TrailingZeros64(m)/8
 			if i >= int(b.n) {
@@ -75,7 +75,7 @@ func (b *bucket) len() int {
 	return int(b.n)
 }
 
-// add appends an item. Requires: there is room, and no item of its key.
+// add appends an item. Requires: there is room, and no item of the same key.
 func (b *bucket) add(it *Item) {
 	b.slots[b.n] = *it
 	b.tags[b.n/8] |= (it.Hash & 0xff) << (b.n % 8 * 8)

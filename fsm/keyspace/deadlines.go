@@ -7,8 +7,8 @@ import (
 )
 
 // deadline says that an item with this hash ends then. The second byte of the hash is replaced by
-// the item's [sizeClass]: no directory is so large that it needs this byte, and the tags of buckets
-// are the first byte.
+// the item's [sizeClass]: no directory is so large that this byte is needed, and the tags of
+// buckets are the first byte.
 type deadline struct {
 	millis int64
 	hash   uint64
@@ -26,14 +26,16 @@ func (a deadline) before(b deadline) bool {
 	return a.millis < b.millis || a.millis == b.millis && a.hash < b.hash
 }
 
-// deadlineIndex is the deadlines in order. Equal ones, of keys whose hashes collide, are all in it.
-// It holds numbers only: the garbage collector passes over it, and a comparison touches no item.
+// deadlineIndex is the deadlines in order. Equal deadlines, of keys whose hashes collide, are all
+// there. The index holds numbers only: the garbage collector skips such memory, and a comparison
+// touches no item.
 //
-// It is a list of chunks of blocks of deadlines. Two levels suffice, as a chunk holds some ten
-// thousand deadlines. Snapshots do not copy it, since the deadlines are in the items too.
+// The index is a list of chunks of blocks of deadlines. Two levels suffice, as a chunk holds some
+// ten thousand deadlines. Snapshots do not copy the index, since the deadlines are in the items
+// too.
 //
-// Invariant: all deadlines of a block lie at or above its low and at or below the low of the next
-// block. Blocks and chunks are not empty.
+// Invariant: all deadlines of a block lie at or above the block's low and at or below the low of
+// the next block. Blocks and chunks are not empty.
 type deadlineIndex struct {
 	chunks []*chunk
 	count  int
@@ -168,7 +170,7 @@ func (x *deadlineIndex) split(i, j int) {
 	c.blocks = slices.Insert(c.blocks, j+1, next)
 }
 
-// remove takes out one deadline that equals d. Requires: there is one.
+// remove takes out a deadline that equals d. Requires: there is such a deadline.
 func (x *deadlineIndex) remove(d deadline) {
 	i, j := x.position(d)
 	for {

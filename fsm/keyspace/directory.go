@@ -2,18 +2,18 @@ package keyspace
 
 import "slices"
 
-// directory holds items in the order of (hash, key). The first bits of the hash lead through the top
-// to a segment, the next ones to a bucket: extendible hashing (Fagin, Nievergelt, Pippenger,
-// Strong 1979) in two levels. Growth copies at most one segment of 1,024 pointers, or the top,
-// which is a thousandth of all pointers.
+// directory holds items in the order of (hash, key). The first bits of the hash lead through the
+// top to a segment, the next bits to a bucket: extendible hashing (Fagin, Nievergelt, Pippenger,
+// Strong 1979) in two levels. Growth copies at most a segment of 1,024 pointers, or the top, which
+// is a thousandth of all pointers.
 //
 // A directory is copied in constant time. A directory changes the top, a segment or a bucket in
 // place only if the part has the directory's stamp, and otherwise changes a copy. copy raises the
-// stamp of both directories above the stamps of all parts that they share.
+// stamp of both directories above the stamps of all shared parts.
 //
-// Invariants: the depth of a segment or bucket is the number of first bits that all its hashes have
-// in common, and it stands in all places that begin with these bits. A part with the current stamp
-// is reached through parts with the current stamp alone.
+// Invariants: the depth of a segment or bucket is the number of first bits that all hashes in it
+// have in common, and it stands in all places that begin with these bits. A part with the current
+// stamp is reached through parts with the current stamp alone.
 type directory struct {
 	stamp    uint64
 	topStamp uint64     // of the slice top
@@ -25,13 +25,13 @@ type directory struct {
 	expected int
 }
 
-// segment is the buckets below one or more places of the top.
+// segment is the buckets below a place of the top, or several places.
 type segment struct {
 	stamp   uint64
 	depth   uint8
 	bits    uint8
 	buckets []*bucket // by the bits after the first depth; 1<<bits
-	// single counts the buckets that have one place only. At 0 the segment can be halved.
+	// single counts the buckets that have a single place. At 0 the segment can be halved.
 	single int
 }
 
@@ -59,7 +59,7 @@ func (d *directory) bucketOf(hash uint64) *bucket {
 // find returns the item of a key, nil if there is none. The pointer is good until the next change.
 func (d *directory) find(hash uint64, key string) *Item { return d.bucketOf(hash).get(hash, key) }
 
-// put stores an item, and returns the former item of its key.
+// put stores an item, and returns the former item of the key.
 func (d *directory) put(it *Item) (prev Item, replaced bool) {
 	for {
 		b := d.own(it.Hash)
@@ -81,7 +81,7 @@ func (d *directory) put(it *Item) (prev Item, replaced bool) {
 	}
 }
 
-// remove takes out the item of a key, and returns it.
+// remove takes out the item of a key, and returns the item.
 func (d *directory) remove(hash uint64, key string) (prev Item, ok bool) {
 	b := d.own(hash)
 	if b.overflow != nil {

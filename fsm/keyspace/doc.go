@@ -13,13 +13,13 @@
 // It promises:
 //   - A search touches a few lines of memory, whatever the number of keys, also where a client has
 //     chosen keys with like hashes. Nothing that grows copies more than a thousandth of the pointers.
-//   - [Keyspace.Capture] takes constant time. What it captured does not change.
+//   - [Keyspace.Capture] takes constant time. The capture does not change.
 //   - The order of items and every count depend on the items alone: not on the moment at which ended
 //     items were swept, nor on the order in which the items came.
 //   - No clock, no goroutine, no lock, no map.
 //
-// It does not know what a value means, what a command is, or what the time is: the caller says. It
-// notes no changes for roll-back either. The caller keeps what [Keyspace.Put] and [Keyspace.Remove]
+// The package does not know what a value means, what a command is, or what the time is: the caller says.
+// No changes are noted for roll-back either. The caller keeps what [Keyspace.Put] and [Keyspace.Remove]
 // return, and puts it back.
 //
 // Start reading at keyspace.go, then directory.go. The parts:

@@ -16,7 +16,7 @@ type Item struct {
 	Hash uint64
 	// DeadlineMillis is the last instant of cluster time at which the key is there, or [Never].
 	DeadlineMillis int64
-	// Version is the owner's. The keyspace keeps it.
+	// Version is the owner's. The keyspace keeps the number.
 	Version  uint64
 	keyLen   uint32
 	Encoding Encoding
@@ -40,8 +40,8 @@ const (
 	EncodingCount
 )
 
-// Hash is the fixed function that orders the keys of a keyspace. All nodes must agree on it for
-// ever: SCAN cursors and snapshots rest on it.
+// Hash is the fixed function that orders the keys of a keyspace. SCAN cursors and snapshots rest on
+// Hash, so all nodes must agree for ever.
 func Hash(key string) uint64 { return xxh3.HashString(key) }
 
 // NewItem makes an item that shares no memory with its arguments. hash is [Hash] of the key.
@@ -54,7 +54,7 @@ func ItemOf(data string, keyLen int) Item {
 	return Item{data: data, Hash: Hash(data[:keyLen]), keyLen: uint32(keyLen)}
 }
 
-// join is key+value in memory of its own. The operator alone returns one operand itself when the
+// join is key+value in separate memory. The operator alone returns one operand itself when the
 // other is empty, and would keep a log entry alive.
 func join(key, value string) string {
 	if key == "" || value == "" {
@@ -69,9 +69,9 @@ func (it *Item) Key() string { return it.data[:it.keyLen] }
 // Value is the item's value.
 func (it *Item) Value() string { return it.data[it.keyLen:] }
 
-// Ended reports whether the item is absent at nowMillis: its deadline has passed, as in Redis, and
+// Ended reports whether the item is absent at nowMillis: the deadline has passed, as in Redis, and
 // is not merely reached. The leader cuts a stamp down to a whole millisecond, so a grant may be
-// almost a millisecond later than its stamp. A lease that ended when its last millisecond begins
+// almost a millisecond later than its stamp. A lease that ended when the last millisecond begins
 // would end that much early.
 func (it *Item) Ended(nowMillis int64) bool {
 	return it.DeadlineMillis != Never && it.DeadlineMillis < nowMillis

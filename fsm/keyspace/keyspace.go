@@ -9,8 +9,8 @@ package keyspace
 type Keyspace struct {
 	items     directory
 	deadlines deadlineIndex
-	// clockMillis is the owner's clock. bytes is what the items count for that have not ended by it,
-	// whether the ended ones were swept or not.
+	// clockMillis is the owner's clock. bytes is the size of the items that have not ended by that
+	// clock; items that have ended do not count, swept or not.
 	clockMillis int64
 	bytes       int64
 }
@@ -20,11 +20,11 @@ func New(clockMillis int64) *Keyspace {
 	return &Keyspace{items: newDirectory(), clockMillis: clockMillis}
 }
 
-// Find returns the item of a key, nil if there is none. It may have ended. The pointer is good until
-// the next change.
+// Find returns the item of a key, nil if there is none. The item may have ended. The pointer is
+// good until the next change.
 func (k *Keyspace) Find(hash uint64, key string) *Item { return k.items.find(hash, key) }
 
-// Put stores an item and returns the former item of its key.
+// Put stores an item and returns the former item of the key.
 func (k *Keyspace) Put(it *Item) (prev Item, replaced bool) {
 	prev, replaced = k.items.put(it)
 	k.bytes += k.countOf(it)
@@ -43,7 +43,7 @@ func (k *Keyspace) Put(it *Item) (prev Item, replaced bool) {
 	return prev, replaced
 }
 
-// Remove takes out the item of a key, and returns it. Requires: the key is there.
+// Remove takes out the item of a key, and returns the item. Requires: the key is there.
 func (k *Keyspace) Remove(hash uint64, key string) (prev Item) {
 	prev, _ = k.items.remove(hash, key)
 	k.bytes -= k.countOf(&prev)
@@ -53,9 +53,9 @@ func (k *Keyspace) Remove(hash uint64, key string) (prev Item) {
 	return prev
 }
 
-// Ascend calls f for the items whose hash is at least fromHash and that have not ended at nowMillis,
-// in the order of (hash, key), until f returns false. f must not keep the pointer. Ascend returns
-// how many items it passed that have ended.
+// Ascend calls f for the items whose hash is at least fromHash and that have not ended at
+// nowMillis, in the order of (hash, key), until f returns false. f must not keep the pointer. The
+// result is the number of ended items that Ascend passed.
 func (k *Keyspace) Ascend(fromHash uint64, nowMillis int64, f func(it *Item) bool) (ended int) {
 	k.items.ascend(fromHash, func(it *Item) bool {
 		if it.Ended(nowMillis) {
@@ -67,7 +67,7 @@ func (k *Keyspace) Ascend(fromHash uint64, nowMillis int64, f func(it *Item) boo
 	return ended
 }
 
-// Advance sets the clock, which never goes back. Items that end by it count no more.
+// Advance sets the clock, which never goes back. Items that have ended by then no longer count.
 func (k *Keyspace) Advance(clockMillis int64) {
 	if first, ok := k.deadlines.first(); ok && first.millis < clockMillis {
 		k.bytes -= k.deadlines.bytesBefore(clockMillis) - k.deadlines.bytesBefore(k.clockMillis)
@@ -86,7 +86,7 @@ func (k *Keyspace) countOf(it *Item) int64 {
 // Bytes is what the items count for that have not ended by the clock.
 func (k *Keyspace) Bytes() int64 { return k.bytes }
 
-// Stored counts the items, those included that have ended and wait to be swept.
+// Stored counts the items, also ended items that wait for the sweep.
 func (k *Keyspace) Stored() int { return k.items.count }
 
 // Len counts the items that have not ended at nowMillis.
@@ -116,7 +116,7 @@ func (k *Keyspace) EndsBetween(afterMillis, untilMillis int64) bool {
 // first of them, whose hashes begin alike, would be taken for an attack.
 func (k *Keyspace) Expect(n int) { k.items.expected = n }
 
-// Captured is the items of a keyspace at one moment. It does not change.
+// Captured is the items of a keyspace at one moment, and does not change.
 type Captured struct {
 	items     directory
 	present   int

@@ -131,7 +131,7 @@ func (s *segment) join(hash uint64, b *bucket) bool {
 	return true
 }
 
-// joinSegments makes a segment and its neighbour one, if each has but one bucket.
+// joinSegments makes a segment and its neighbour one, if each has a single bucket.
 func (d *directory) joinSegments(hash uint64, s *segment) bool {
 	other := d.segmentOf(hash ^ 1<<(64-s.depth))
 	if other.depth != s.depth || other.bits != 0 {

@@ -2,12 +2,11 @@ package keyspace
 
 import "math/bits"
 
-// itemBytes is what an item takes beside its key and value, its deadline included.
+// itemBytes is the memory of an item beside key and value, deadline included.
 const itemBytes = 112
 
 // sizeClass is the length of an item's key and value, rounded up as an allocator does: to 16 bytes,
-// and from 128 bytes on to an eighth of a power of two. It fits in a byte, so that a [deadline] can
-// carry it.
+// and from 128 bytes on to an eighth of a power of two. A sizeClass fits in a byte of a [deadline].
 type sizeClass uint8
 
 const sizeUnit = 16

@@ -17,7 +17,7 @@ func (k *Keyspace) Sweep(nowMillis int64, limit int) (swept int) {
 	return swept
 }
 
-// SweepAll removes all items that have ended at nowMillis. Many of them it removes in one pass and
+// SweepAll removes all items that have ended at nowMillis. Many items go in a single pass and
 // without a search.
 func (k *Keyspace) SweepAll(nowMillis int64) (swept int) {
 	ended := k.deadlines.before(nowMillis)
@@ -29,5 +29,5 @@ func (k *Keyspace) SweepAll(nowMillis int64) (swept int) {
 	return ended
 }
 
-// passShare: to remove one item costs about as much as to pass this many.
+// passShare: to remove an item costs about as much as to pass this many.
 const passShare = 16

@@ -9,14 +9,14 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Generator makes random command lines. It is for one goroutine.
+// Generator makes random command lines, for a single goroutine.
 type Generator struct {
-	// Rand is where all choices come from; seed it to get the same lines again.
+	// Rand is where all choices come from; seed Rand to get the same lines again.
 	Rand *rand.Rand
 	// Key makes a key; without it, keys are key:0 to key:7, few enough to be met again.
 	Key func(*rand.Rand) string
-	// Value makes the value of the argument with this name, or says that it leaves
-	// it to the generator. Without it all values are the generator's.
+	// Value makes the value of the argument with this name, or returns false and leaves the value
+	// to the generator. Without Value all values are the generator's.
 	Value func(r *rand.Rand, arg *protocol.Arg) (value string, ok bool)
 }
 
@@ -25,7 +25,7 @@ func New(seed uint64) *Generator {
 	return &Generator{Rand: rand.New(rand.NewPCG(seed, seed))}
 }
 
-// Line makes a command line of the row, the words of its name first.
+// Line makes a command line of the row, the words of the name first.
 func (g *Generator) Line(c *protocol.Command) [][]byte {
 	l := line{Generator: g}
 	for word := range strings.SplitSeq(c.Name, "|") {
@@ -164,8 +164,8 @@ func (g *Generator) value(a *protocol.Arg) string {
 // span is the numbers from…to, both included.
 type span struct{ from, to int64 }
 
-// ranges are the numbers that a command takes, by the name of the argument. Unix
-// times are of the years 2096 and after, so that they are never past, and waits are short.
+// ranges are the numbers that a command takes, by the name of the argument. Unix times are of the
+// years 2096 and after, so never past, and waits are short.
 var ranges = map[string]span{
 	"index":                  {0, 15},
 	"index1":                 {0, 15},
@@ -188,7 +188,7 @@ var ranges = map[string]span{
 	"version":                {5, 6},
 }
 
-// text makes a string argument: one of those with a meaning, or a value.
+// text makes a string argument: a word with a meaning, or a value.
 func (g *Generator) text(name string) string {
 	switch name {
 	case "script":

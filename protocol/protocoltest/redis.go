@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// StartRedis starts the redis-server whose path the environment variable HOLDFAST_REDIS_SERVER
-// is, without a disk and with flags, until the test ends, and returns the path of its unix
-// socket. Without that variable the test is skipped.
+// StartRedis starts a redis-server, without a disk and with flags, until the test ends, and returns
+// the path of the server's unix socket. The environment variable HOLDFAST_REDIS_SERVER is the path
+// of the program. Without that variable the test is skipped.
 func StartRedis(t testing.TB, flags ...string) (socket string) {
 	t.Helper()
 	path := os.Getenv("HOLDFAST_REDIS_SERVER")

@@ -13,13 +13,13 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the code answers into testdata, instead of comparing it")
 
-// Rewriting reports whether the test runs with -rewrite: it then writes its files under testdata
-// and does not compare them.
+// Rewriting reports whether the test runs with -rewrite. Such a test writes the files under
+// testdata and does not compare them.
 func Rewriting() bool { return *rewrite }
 
 // Transcripts plays every file that matches glob, in a subtest named after the file. play runs the
-// lines of a file and returns them with the answers; they must be equal to the file. With -rewrite
-// the answers are written into the file: look at the difference before you keep it.
+// lines of a file and returns the lines with the answers, which must be equal to the file. With
+// -rewrite the answers are written into the file: look at the difference before you keep the file.
 func Transcripts(t *testing.T, glob string, play func(t *testing.T, script []byte) []byte) {
 	t.Helper()
 	files, err := filepath.Glob(glob)

@@ -7,14 +7,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// acks knows what the other nodes have acknowledged: how far their logs agree
-// with this node's, and how recently they took it for the leader.
+// acks knows what the other nodes have acknowledged: how far their logs agree with this node's, and
+// how recently each node took this node for the leader.
 //
-// Recently is counted in rounds, not in time. A round is a leadership check. It
-// is over when a majority has acknowledged, in this node's term, a request that
-// was sent after the round began. Raft's VerifyLeader takes acknowledgements of requests that were
-// sent before, too. A leader that was frozen between sending and receiving could confirm itself by them
-// although another has been elected meanwhile, and serve a stale read.
+// Recently is counted in rounds, not in time. A round is a leadership check, and is over when a
+// majority has acknowledged, in this node's term, a request that was sent after the round began.
+// Raft's VerifyLeader also takes acknowledgements of requests from before. A leader that was frozen
+// between sending and receiving could then take old acknowledgements as confirmation, although
+// another leader has been elected meanwhile, and serve a stale read.
 type acks struct {
 	quorum int // acknowledgements of others that make a majority with this node's own
 
@@ -24,15 +24,15 @@ type acks struct {
 	waiters []*Acknowledgement
 }
 
-// peerAck is what one node acknowledged in its newest term.
+// peerAck is the other node's acknowledgement in the newest term of that node.
 type peerAck struct {
 	term  uint64
 	round uint64 // the newest round that had begun when an acknowledged request was sent
-	match uint64 // its log agrees with the leader's up to here
+	match uint64 // the other log agrees with the leader's up to here
 	heard time.Time
 }
 
-// Acknowledgement is a wait until as many nodes as it needs are as far as it wants.
+// Acknowledgement is a wait until enough nodes are far enough.
 type Acknowledgement struct {
 	acks    *acks
 	need    int
@@ -43,7 +43,7 @@ type Acknowledgement struct {
 // Done returns a channel that is closed when enough nodes have acknowledged.
 func (w *Acknowledgement) Done() <-chan struct{} { return w.done }
 
-// End ends the wait, and returns how many nodes have acknowledged. It must be called.
+// End ends the wait, and returns how many nodes have acknowledged. The caller must call End.
 func (w *Acknowledgement) End() int { return w.acks.forget(w) }
 
 func newAcks(c *Config) *acks {
@@ -98,8 +98,8 @@ func (a *acks) count(reached func(*peerAck) bool) int {
 	return n
 }
 
-// beginRound starts a leadership check of term. The result is closed when a
-// majority has confirmed it; the caller hands it to forget in any case.
+// beginRound starts a leadership check of term. The result is closed when a majority has confirmed
+// the term; the caller hands the result to forget in any case.
 func (a *acks) beginRound(term uint64) *Acknowledgement {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,7 +125,7 @@ func (a *acks) wait(need int, reached func(*peerAck) bool) *Acknowledgement {
 	return w
 }
 
-// forget ends a wait, and returns how many nodes had reached what it waited for.
+// forget ends a wait, and returns how many nodes had reached the aim.
 func (a *acks) forget(w *Acknowledgement) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -138,7 +138,8 @@ func (a *acks) forget(w *Acknowledgement) int {
 	return a.count(w.reached)
 }
 
-// matches returns, for each of the other nodes, how far its log is known to agree in term; 0 if that is not known.
+// matches returns, for each of the other nodes, how far the log is known to agree in term; 0: not
+// known.
 func (a *acks) matches(term uint64) map[string]uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -152,7 +153,8 @@ func (a *acks) matches(term uint64) map[string]uint64 {
 	return m
 }
 
-// heardSince returns what a node has acknowledged in term, if it has acknowledged anything since then.
+// heardSince returns what a node has acknowledged in term; ok: some acknowledgement is newer than
+// since.
 func (a *acks) heardSince(peer string, term uint64, since time.Time) (ack peerAck, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// appender sends a leader's AppendEntries to other nodes, over connections of its
-// own. Everything else that raft asks of other nodes goes through its own
-// transport; this is what every command waits for, and what a leadership check sends.
+// appender sends a leader's AppendEntries to other nodes, over separate connections. Every command
+// and every leadership check waits for AppendEntries; raft's own transport carries everything else
+// that raft asks of other nodes.
 type appender struct {
 	stream    wire.Stream
 	addresses provider
@@ -26,11 +26,11 @@ type appender struct {
 	closed bool
 }
 
-// appendConn is one connection. It carries a request at a time.
+// appendConn is a connection, with a request at a time.
 type appendConn struct {
 	net.Conn
 	br *bufio.Reader
-	// out and in are its frames, used again.
+	// out and in are the connection's frames, used again.
 	out, in []byte
 	steady  wire.Steady
 	// until is the deadline that is set for an answer.
@@ -41,7 +41,7 @@ func newAppender(stream wire.Stream, addresses provider) *appender {
 	return &appender{stream: stream, addresses: addresses, idle: make(map[raft.ServerID][]*appendConn)}
 }
 
-// call sends args to a node and waits for its answer.
+// call sends args to a node and waits for the answer.
 func (a *appender) call(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	conn, err := a.take(id)
 	if err != nil {
@@ -112,7 +112,7 @@ func (c *appendConn) exchange(args *raft.AppendEntriesRequest) ([]byte, error) {
 	}
 	patience := answerWithin(len(c.out))
 	if now := time.Now(); c.until.Sub(now) < patience/2 {
-		// A deadline that is far enough is left as it is: moving it costs more than a small write.
+		// A deadline that is far enough stays: moving a deadline costs more than a small write.
 		c.until = now.Add(patience)
 		_ = c.SetReadDeadline(c.until)
 	}
@@ -125,13 +125,13 @@ func (c *appendConn) exchange(args *raft.AppendEntriesRequest) ([]byte, error) {
 }
 
 const (
-	// underWay is how much of what was written may be in the buffers of two kernels, and
-	// slowest how fast, in bytes a second, a link is at least that brings it to the other node.
+	// underWay is how much of a written request may be in the buffers of two kernels, and slowest
+	// is the least speed of a link, in bytes a second, at which the buffers drain.
 	underWay = 8 << 20
 	slowest  = 128 << 10
 )
 
-// answerWithin is how long an answer to a frame of that size may take, once it is written.
+// answerWithin is how long an answer to a frame of that size may take, once the frame is written.
 func answerWithin(size int) time.Duration {
 	return rpcTimeout + time.Duration(min(size, underWay))*time.Second/slowest
 }

@@ -9,23 +9,25 @@ import (
 )
 
 const (
-	// maxAppendFrame bounds a request that is received: a leader of an earlier release sends as many entries as raft
-	// gives it, each of the largest batch. No room is made for what has not come yet.
+	// maxAppendFrame bounds a received request: a leader of an earlier release sends all entries
+	// that raft gives at a time, each of the largest batch. No room is made for what has not come
+	// yet.
 	maxAppendFrame = maxAppend * (maxEntry + wire.Step)
-	// maxEntry is about what the largest entry of any release takes: one batch.
+	// maxEntry is about the size of the largest entry of any release: a single batch.
 	maxEntry = 32 << 20
-	// appendGather is where gathering of entries into one request stops. A larger entry goes alone.
+	// appendGather is where gathering of entries into a request stops. A larger entry goes alone.
 	appendGather = 8 << 20
 )
 
-// cutAppend returns the request that is sent for args, and what remains of args after it, nil if that is nothing.
+// cutAppend returns the request that is sent for args, and what remains of args after that, or nil.
 //
 // Raft gives up to 32 entries at a time, which may be a gigabyte. Over a slow link such a request
-// would never get through, as each attempt begins anew. Both requests are as raft would make them for fewer
-// entries: the second follows the last entry of the first. Entries that raft got without their data are loaded
-// for the first request; the first entry of the second may be loaded, too, as its size decides.
+// would never get through, as each attempt begins anew. Raft would make both requests like this for
+// fewer entries: the second follows the last entry of the first. Entries that raft got without
+// their data are loaded for the first request; the first entry of the second may be loaded, too, as
+// the entry's size decides.
 func cutAppend(args *raft.AppendEntriesRequest, log *parallelLog) (piece, rest *raft.AppendEntriesRequest, err error) {
-	piece = args // raft's own stays as it is
+	piece = args // raft's own request stays unchanged
 	size := 0
 	for i, given := range args.Entries {
 		e, err := log.whole(given)

@@ -42,7 +42,7 @@ func appendAppend(dst []byte, req *raft.AppendEntriesRequest) []byte {
 	return dst
 }
 
-// decodeAppend reads a request. Its entries share memory with the frame.
+// decodeAppend reads a request. The entries share memory with the frame.
 func decodeAppend(frame []byte) (*raft.AppendEntriesRequest, error) {
 	f := wire.Fields[[]byte]{Rest: frame}
 	req := &raft.AppendEntriesRequest{}

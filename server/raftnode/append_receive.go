@@ -15,17 +15,17 @@ import (
 // acceptAppends takes other nodes' connections until ctx ends.
 func (f *rpcFilter) acceptAppends(ctx context.Context, from net.Listener) error {
 	return wire.Accept(ctx, from, func(ctx context.Context, conn net.Conn) {
-		_ = f.serveAppends(ctx, conn) // that the other node is gone is told where it is missed
+		_ = f.serveAppends(ctx, conn) // that the other node is gone is told where the node is missed
 	})
 }
 
-// serveAppends answers the requests of one connection.
+// serveAppends answers the requests of a connection.
 func (f *rpcFilter) serveAppends(ctx context.Context, conn net.Conn) error {
 	br := bufio.NewReaderSize(conn, 64<<10)
 	answers := make(chan raft.RPCResponse, 1)
 	var out []byte
 	for {
-		// Entries stay in the frame: each has memory of its own.
+		// Entries stay in the frame: each frame has memory of its own.
 		frame, err := wire.Read(br, nil, maxAppendFrame)
 		if err != nil {
 			return err
@@ -47,7 +47,7 @@ func (f *rpcFilter) serveAppends(ctx context.Context, conn net.Conn) error {
 	}
 }
 
-// handle gives a request to raft. A heartbeat is handled at once, so that it does not wait for a disk.
+// handle gives a request to raft. A heartbeat is handled at once, so as not to wait for a disk.
 func (f *rpcFilter) handle(ctx context.Context, req *raft.AppendEntriesRequest, answers chan raft.RPCResponse) {
 	rpc := raft.RPC{Command: req, RespChan: answers}
 	if isHeartbeat(req) && f.heartbeats.handle(rpc) {
@@ -56,13 +56,14 @@ func (f *rpcFilter) handle(ctx context.Context, req *raft.AppendEntriesRequest, 
 	f.pass(ctx, rpc)
 }
 
-// isHeartbeat tells what raft's heartbeats send from what its replication does.
+// isHeartbeat tells raft's heartbeats from raft's replication.
 func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 	return req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0
 }
 
-// heartbeats lets heartbeats be handled until it is closed. They are handled on the connections'
-// goroutines, and raft's shutdown does not wait for these: a late one could write to a closed store, and panic.
+// heartbeats lets heartbeats be handled until shutdown. They are handled on the connections'
+// goroutines, and raft's shutdown does not wait for these: a late heartbeat could write to a closed
+// store, and panic.
 type heartbeats struct {
 	handler atomic.Pointer[func(raft.RPC)] // raft's
 	// handling is held by heartbeats that are being handled.

@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// applier gives committed entries to the machine, and has snapshots taken of it. Raft calls its
-// methods on one goroutine.
+// applier gives committed entries to the machine, and has snapshots of the machine taken. Raft
+// calls the methods on a single goroutine.
 type applier struct {
 	machine   Machine
 	log       *parallelLog
@@ -40,7 +40,7 @@ func newApplier(c *Config, log *parallelLog, stopped <-chan struct{}) *applier {
 	}
 }
 
-// Apply is here because raft wants it; raft calls ApplyBatch.
+// Apply is here because raft wants the method; raft calls ApplyBatch.
 func (a *applier) Apply(l *raft.Log) any { return a.ApplyBatch([]*raft.Log{l})[0] }
 
 // ApplyBatch applies committed entries, in order.
@@ -96,7 +96,7 @@ func (a *applier) Snapshot() (raft.FSMSnapshot, error) {
 // Restore replaces the state.
 func (a *applier) Restore(rc io.ReadCloser) error {
 	var index uint64
-	// Raft does not say which snapshot this is: it restores the newest that it can read.
+	// Raft does not say which snapshot this is: raft restores the newest readable snapshot.
 	if stored, err := a.snapshots.List(); err == nil && len(stored) > 0 {
 		index = stored[0].Index
 	}
@@ -108,7 +108,7 @@ func (a *applier) Restore(rc io.ReadCloser) error {
 	return nil
 }
 
-// capture is a captured state on its way to the disk.
+// capture is a captured state on the way to the disk.
 type capture struct {
 	a     *applier
 	state io.WriterTo
@@ -126,8 +126,8 @@ func (c *capture) Persist(sink raft.SnapshotSink) error {
 
 func (c *capture) Release() {}
 
-// boundTrailing has raft keep, over the snapshot that it is about to complete, no more of the log than the limit
-// of bytes allows: raft itself counts entries only.
+// boundTrailing has raft keep, over the snapshot that is about to be complete, no more of the log
+// than the limit of bytes allows: raft counts entries only.
 func (a *applier) boundTrailing() error {
 	trailing, err := a.log.trailing(a.policy.TrailingLogs)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// Config is what a node needs from its owner. All fields must be set.
+// Config is what a node needs from the owner. All fields must be set.
 type Config struct {
 	// Name is this node's name.
 	Name string
@@ -38,15 +38,16 @@ type Config struct {
 
 	// Machine is driven by raft.
 	Machine Machine
-	// OnChange is called after raft's role, term or leader changed. It must be quick.
+	// OnChange is called after raft's role, term or leader changed, and must be quick.
 	OnChange func()
-	// OnEvent is told what an operator may want to know. It must be quick, and safe for many goroutines.
+	// OnEvent is told what an operator may want to know, and must be quick, and safe for many
+	// goroutines.
 	OnEvent func(Event)
-	// Fail is called when the node cannot go on. It must be quick, and safe for many goroutines.
+	// Fail is called when the node cannot go on, and must be quick, and safe for many goroutines.
 	Fail func(error)
 }
 
-// quorum is how many nodes make a majority with one more.
+// quorum is how many other nodes make a majority with this node.
 func (c *Config) quorum() int { return len(c.InitialCluster) / 2 }
 
 // Timing is raft's.
@@ -76,13 +77,16 @@ type SnapshotPolicy struct {
 	TrailingBytes int64
 }
 
-// Machine is the state that committed entries change. One goroutine of raft's calls its methods.
+// Machine is the state that committed entries change. A single goroutine of raft's calls the
+// methods.
 type Machine interface {
-	// Apply applies an entry. An error ends the node, as its state is no longer the other nodes'.
+	// Apply applies an entry. An error ends the node, as the state now differs from the other
+	// nodes' state.
 	Apply(Entry) error
 	// Reach is called when every entry up to index is applied.
 	Reach(index uint64)
-	// Capture returns the state as it is. Another goroutine writes it, while entries are applied.
+	// Capture returns the present state. Another goroutine writes the state, while entries are
+	// applied.
 	Capture() io.WriterTo
 	// Restore replaces the state by a snapshot's, which ends at index (0: not known).
 	Restore(snapshot io.Reader, index uint64) error
@@ -105,16 +109,17 @@ type SnapshotTaken struct {
 	Err   error
 }
 
-// FollowerStalled: this leader finds that the log of follower Name has stood still at LogIndex since Since, although
-// entries behind it are committed. LogIndex is 0 for one that has not agreed with this leader yet.
+// FollowerStalled: this leader finds that the log of follower Name has stood still at LogIndex
+// since Since, although entries behind LogIndex are committed. LogIndex is 0 if the follower has
+// not agreed with this leader yet.
 type FollowerStalled struct {
 	Name                string
 	LogIndex, Committed uint64
 	Since               time.Time
 }
 
-// FollowerMoves: a follower that FollowerStalled named makes progress again. After is the time that its log stood
-// still. A leadership that ends before tells nothing: each leader begins anew.
+// FollowerMoves: a follower that FollowerStalled named makes progress again. After is how long the
+// follower's log stood still. A leadership that ends before tells nothing: each leader begins anew.
 type FollowerMoves struct {
 	Name     string
 	LogIndex uint64

@@ -1,19 +1,19 @@
-// Package raftnode is one member's raft: hashicorp/raft with its transport, its log and its stores, and with what
+// Package raftnode is a member's raft: hashicorp/raft with transport, log and stores, and with what
 // this program needs and raft does not do.
 //
 // It promises:
 //   - an entry that is given to the [Machine] is on the disks of a majority, the leader's among them, although the leader's
 //     disk and the followers' work at the same time;
-//   - every node gives the same entries to its machine, in the same order, and none whose term is not the one
-//     that it was proposed for;
-//   - a round that is confirmed was confirmed by requests that were sent after it began;
+//   - every node gives the same entries to its machine, in the same order, and no entry whose term is not the
+//     term of the proposal;
+//   - a round that is confirmed was confirmed by requests that were sent after the round began;
 //   - the machine never goes back to a snapshot that is older than its state;
 //   - a follower whose log lacks what a snapshot stands for can follow any leader;
 //   - a request to a follower, the entries in memory and the log behind a snapshot are bounded by bytes;
-//   - a leader whose process died is replaced without waiting for silence, if a majority sees that it is gone;
-//   - a node that cannot store what raft believes stored tells its owner, and lets raft conclude nothing from it.
+//   - a leader whose process died is replaced without waiting for silence, if a majority sees that the process is gone;
+//   - a node that cannot store what raft believes stored tells the owner, and lets raft conclude nothing from such entries.
 //
-// It does not know what is in an entry, how clients' requests reach the leader, when a node serves, or where
+// The package does not know what is in an entry, how clients' requests reach the leader, when a node serves, or where
 // connections and disks come from: these are values in [Config].
 //
 // # The way of an entry
@@ -28,20 +28,20 @@
 //
 // # Goroutines
 //
-// [Node.Start] starts those of the first group, each once; their context ends them.
+// [Node.Start] starts the first group, each once. The end of the context ends them.
 //
 //	rpcFilter.acceptAppends  takes other nodes' entries and heartbeats; one more per connection
 //	rpcFilter.run            hands raft what else other nodes ask of it
 //	fastFailover.run         asks around when the leader's process is gone; one more per node asked
 //	applier.cutLog           snapshots of large entries
 //
-//	parallelLog.write        brings what a leader appended to its disk; ends when all is there
-//	raft                     its own; one of them calls the Machine, several call transport and parallelLog
+//	parallelLog.write        brings what a leader appended to the disk; ends when all is there
+//	raft                     several; one of them calls the Machine, several call transport and parallelLog
 //
 // # Lock order
 //
-// rpcFilter.installing is held until raft takes the request that is judged, and raft takes one when it is through with
-// the one before. heartbeats.handling is held, shared, while raft handles a heartbeat. All others (acks,
+// rpcFilter.installing is held until raft takes the request that is judged, and raft takes a request when
+// the request before is done. heartbeats.handling is held, shared, while raft handles a heartbeat. All others (acks,
 // parallelLog, appender, fastFailover, progress) are leaves: nothing else is locked, called or waited for
 // under them, but raft's term and leader, and the first and last index of the store. Events are told without any
 // lock held.

@@ -11,18 +11,18 @@ import (
 
 // fastFailover shortens the time without a leader after the leader's process died.
 //
-// Raft notices a dead leader by its silence, and must be patient with silence: a busy
-// machine is silent, too. But a process that dies closes its connections, and its
-// port refuses new ones. A node that sees both asks the other nodes. When a majority sees the same, and
-// no node among them is more up to date, one of the others tells the asking node to have itself elected at once,
-// by the message that transfers leadership (TimeoutNow).
+// Raft notices a dead leader by silence, and must be patient with silence: a busy machine is
+// silent, too. But a process that dies closes all connections, and the port refuses new ones. A
+// node that sees both asks the other nodes. When a majority sees the same, and none of these nodes
+// is more up to date, another node tells the asking node to stand for election at once, by the
+// message that transfers leadership (TimeoutNow).
 //
 // A nomination can harm no more than an election does: votes and logs are as ever. The majority
-// keeps one node, which a healthy leader refuses, from deposing that leader again and again.
+// keeps a node that a healthy leader refuses from deposing that leader again and again.
 type fastFailover struct {
 	self    string
 	members map[string]string
-	quorum  int // nodes that make a majority with this one
+	quorum  int // other nodes that make a majority with this node
 	dial    func(ctx context.Context, addr string) (net.Conn, error)
 	raft    raftView
 	// nominate sends TimeoutNow to a node.
@@ -77,8 +77,8 @@ func (f *fastFailover) reached(leader string) {
 	}
 }
 
-// vacant returns the leadership that is known to be without its leader, as long as
-// there has been no other since.
+// vacant returns the leadership that is known to be without its leader, as long as there has been
+// no other since.
 func (f *fastFailover) vacant() deadLeader {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,7 +106,8 @@ func (f *fastFailover) run(ctx context.Context) error {
 	}
 }
 
-// ask asks the other nodes, and has this one nominated if a majority agrees and none is more up to date.
+// ask asks the other nodes, and has this node nominated if a majority agrees and none is more up to
+// date.
 func (f *fastFailover) ask(ctx context.Context, dead deadLeader) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
@@ -135,14 +136,14 @@ func (f *fastFailover) ask(ctx context.Context, dead deadLeader) {
 		return
 	}
 	own.nominate = true
-	_, _, _ = f.send(ctx, agree[0], own) // if it fails, the next attempt is in a moment
+	_, _, _ = f.send(ctx, agree[0], own) // after a failure the next attempt comes in a moment
 }
 
 // candidate is a node that may be elected.
 type candidate struct {
 	name    string
-	length  uint64 // of its log
-	applied uint64 // how much of it, as far as the node tells
+	length  uint64 // of the candidate's log
+	applied uint64 // how much of the log, as far as the node tells
 	tells   bool   // older releases do not
 }
 
@@ -150,9 +151,9 @@ func (f *fastFailover) candidate() candidate {
 	return candidate{name: f.self, length: f.raft.LastIndex(), applied: f.raft.AppliedIndex(), tells: true}
 }
 
-// moreUpToDate reports whether c rather than o is to be elected: the node with the longer log, without which
-// it would not win, and then the one that has applied more of it. A node that started a moment ago may need seconds to
-// apply its log before it serves. The names decide between equals.
+// moreUpToDate reports whether c rather than o is to be elected. The node with the longer log is,
+// since the other would not win. Then comes the node that has applied more: a node that started a
+// moment ago may need seconds to apply the log before serving. The names decide between equals.
 func (c candidate) moreUpToDate(o candidate) bool {
 	switch {
 	case c.length != o.length:

@@ -10,7 +10,7 @@ import (
 func (n *Node) BeginRound(term uint64) (confirmed *Acknowledgement, index uint64) {
 	confirmed = n.acks.beginRound(term)
 	index = n.raft.CommitIndex()
-	// VerifyLeader has raft send heartbeats at once. Its future is not looked at: it is
+	// VerifyLeader has raft send heartbeats at once. The future is not looked at: the future is
 	// content with less than we are, and can stay without an answer.
 	n.raft.VerifyLeader()
 	return confirmed, index
@@ -22,7 +22,7 @@ func (n *Node) AwaitMatch(term uint64, nodes int) *Acknowledgement {
 	return n.acks.awaitMatch(term, n.raft.CommitIndex(), min(nodes, len(n.acks.peers)))
 }
 
-// Quorum returns how many nodes make a majority with one more.
+// Quorum returns how many other nodes make a majority with this node.
 func (n *Node) Quorum() int { return n.config.quorum() }
 
 // Heard returns how far a node's log agrees with this leader's, and when the node last acknowledged something, if
@@ -32,7 +32,7 @@ func (n *Node) Heard(name string, term uint64, since time.Time) (match uint64, a
 	return ack.match, ack.heard, ok
 }
 
-// Look compares the followers' logs with what is committed, and tells what has changed. It is
+// Look compares the followers' logs with what is committed, and tells what has changed. Look is
 // called once a second, or more often, while this node leads term.
 func (n *Node) Look(term uint64) { n.progress.look(term, n.raft.CommitIndex(), n.acks) }
 
@@ -49,8 +49,8 @@ func (n *Node) Refused(leader string) { n.failover.refused(leader) }
 // Reached is told that leader was reached.
 func (n *Node) Reached(leader string) { n.failover.reached(leader) }
 
-// AnswerProposal takes part in another node's question, whether the leader's process is gone. It
-// reports whether frame, the first that came over conn, is such a question.
+// AnswerProposal takes part in another node's question, whether the leader's process is gone. The
+// result says whether frame, the first that came over conn, is such a question.
 func (n *Node) AnswerProposal(conn net.Conn, frame []byte) bool {
 	if !isProposal(frame) {
 		return false

@@ -6,23 +6,26 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Raft loads entries long before they are used: 32 for a request to a follower, and thousands ahead of the state
-// machine, of up to 32 MiB each. So raft gets large commands from the disk without their data. The data is loaded where
-// it is used: when the entry is sent (cutAppend) or applied (applier.ApplyBatch). Raft itself looks at no command's data.
+// Raft loads entries long before use: 32 for a request to a follower, and thousands ahead of the
+// state machine, of up to 32 MiB each. So raft gets large commands from the disk without their
+// data. The data is loaded at the time of use: when the entry is sent (cutAppend) or applied
+// (applier.ApplyBatch). Raft looks at no command's data.
 
 const (
-	// leanBytes is how much data a command has at most that raft gets whole: a request of such entries is sent in one piece.
+	// leanBytes is how much data a command has at most that raft gets whole: a request of such
+	// entries is sent in one piece.
 	leanBytes = appendGather / maxAppend
-	// recentBytes bounds the recent entries that are kept in memory, but for the newest and those that are not on the disk.
+	// recentBytes bounds the recent entries in memory, but for the newest entry and entries that
+	// are not on the disk.
 	recentBytes = 64 << 20
 )
 
-// isLean reports whether log is an entry without its data: it has the mark in its place.
+// isLean reports whether log is an entry without data: the mark stands in place of the data.
 func (l *parallelLog) isLean(log *raft.Log) bool {
 	return len(log.Data) == 0 && cap(log.Data) > 0 && &log.Data[:1][0] == &l.mark[:1][0]
 }
 
-// whole returns the entry with its data, which is loaded if raft got the entry without.
+// whole returns the entry with the data, which is loaded if raft got the entry without.
 func (l *parallelLog) whole(log *raft.Log) (*raft.Log, error) {
 	if !l.isLean(log) {
 		return log, nil
@@ -37,7 +40,8 @@ func (l *parallelLog) whole(log *raft.Log) (*raft.Log, error) {
 	return read, nil
 }
 
-// forget lets go of recent entries beyond the bound, from the oldest on. Those from index on stay. It requires l.mu.
+// forget drops recent entries beyond the bound, from the oldest on. Entries from index on stay.
+// Requires l.mu.
 func (l *parallelLog) forget(last, index uint64) {
 	size := int64(0)
 	for i := last; i+recentLogs > last; i-- { // indices that wrap around find nothing

@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Node is one member's raft with what is around it.
+// Node is a member's raft and everything around raft.
 type Node struct {
 	config    Config
 	raft      *raft.Raft
@@ -22,10 +22,10 @@ type Node struct {
 	progress  *progress
 
 	stopped chan struct{} // closed when the node begins to stop
-	down    raft.Future   // raft's end, once it was asked for
+	down    raft.Future   // raft's end, once asked for
 }
 
-// Start starts what runs beside raft, each part until its context ends. It must follow [Open].
+// Start starts what runs beside raft, each part until its context ends. Start must follow [Open].
 func (n *Node) Start(start func(name string, run func(context.Context) error)) {
 	n.stable.running.Store(true)
 	start("take entries", func(ctx context.Context) error { return n.filter.acceptAppends(ctx, n.config.Append) })
@@ -51,20 +51,20 @@ func (n *Node) Stop() bool {
 // Wait returns when raft has ended, after [Node.Stop].
 func (n *Node) Wait() error { return n.down.Error() }
 
-// Propose gives an entry to raft for term. It returns when raft's main loop has
-// taken it, at once or after the append before it.
+// Propose gives an entry to raft for term. Propose returns when raft's main loop has taken the
+// entry, at once or after the append before.
 //
-// The term and the flags travel with the entry. Raft may take the entry only after this
-// node lost its leadership and won another: such an entry is void on every node.
+// The term and the flags travel with the entry. Raft may take the entry only after this node lost
+// the leadership and won another: such an entry is void on every node.
 //
-// The future is not looked at. Success is seen when the entry is applied, failure when
-// the leadership ends. A transfer alone fails an entry otherwise. When raft is shut down futures can stay
-// without an answer.
+// The future is not looked at. Success is seen when the entry is applied, failure when the
+// leadership ends. A transfer alone fails an entry otherwise. When raft is shut down futures can
+// stay without an answer.
 func (n *Node) Propose(term uint64, entry []byte, flags ...byte) {
 	n.raft.ApplyLog(raft.Log{Data: entry, Extensions: append(binary.AppendUvarint(nil, term), flags...)}, 0)
 }
 
-// Leading returns the term and whether this node leads it, as of one instant.
+// Leading returns the term and whether this node leads in that term, as of one instant.
 func (n *Node) Leading() (term uint64, leading bool) {
 	term = n.raft.CurrentTerm()
 	return term, n.raft.State() == raft.Leader && n.raft.CurrentTerm() == term
@@ -76,8 +76,8 @@ func (n *Node) Leads(term uint64) bool {
 	return leading && t == term
 }
 
-// Leader returns the term and who leads it, as of one instant: raft forgets a leader
-// before it goes to the next term. The name is empty while no leader is known.
+// Leader returns the term and the leader, as of one instant: raft forgets a leader before going to
+// the next term. The name is empty while no leader is known.
 func (n *Node) Leader() (term uint64, name string) {
 	for {
 		term = n.raft.CurrentTerm()
@@ -91,7 +91,8 @@ func (n *Node) Leader() (term uint64, name string) {
 // Term returns raft's term.
 func (n *Node) Term() uint64 { return n.raft.CurrentTerm() }
 
-// Committed, Applied and Last return how far the log is committed, given to the machine, and how far it goes.
+// Committed, Applied and Last return how far the log is committed, given to the machine, and
+// written.
 func (n *Node) Committed() uint64 { return n.raft.CommitIndex() }
 
 // Applied returns the index of the newest entry that raft gave to the machine.
@@ -110,8 +111,8 @@ func (n *Node) TakeSnapshot() error { return n.raft.Snapshot().Error() }
 // entries meanwhile, and tells only their futures.
 func (n *Node) Transfer(ctx context.Context, gone <-chan struct{}) error {
 	n.raft.LeadershipTransfer()
-	// Raft gives up after two election timeouts at most, as [transport.TimeoutNow] does not
-	// take longer than one; until then it refuses entries.
+	// Raft gives up after two election timeouts at most, as [transport.TimeoutNow] does not take
+	// longer than one timeout; until then raft refuses entries.
 	timer := time.NewTimer(2*n.config.ElectionTimeout + 100*time.Millisecond)
 	defer timer.Stop()
 	select {
@@ -123,7 +124,7 @@ func (n *Node) Transfer(ctx context.Context, gone <-chan struct{}) error {
 	return nil
 }
 
-// notify wakes the listener on c, a channel with a buffer of one.
+// notify wakes the goroutine that listens on c, a channel with a buffer of one.
 func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -79,7 +79,7 @@ const (
 	// connsPerPeer is how many connections to another node raft keeps.
 	connsPerPeer = 3
 	rpcTimeout   = 10 * time.Second
-	// maxAppend bounds the entries of one request to a follower; an entry has up to 1 MiB.
+	// maxAppend bounds the entries of a request to a follower; an entry has up to 1 MiB.
 	maxAppend = 32
 )
 
@@ -125,7 +125,7 @@ func bootstrap(conf *raft.Config, c *Config, t raft.Transport) error {
 	return nil
 }
 
-// sameMembers compares the members in the store with those in the configuration, by name.
+// sameMembers compares the members in the store with the members in the configuration, by name.
 // Addresses may differ: the configuration's are used.
 func sameMembers(opened *raft.Raft, cluster map[string]string) error {
 	future := opened.GetConfiguration()

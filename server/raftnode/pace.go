@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// pacedWriter writes what may take its time beside what may not: after each write it
-// rests restFactor times as long as what led to it took. So a snapshot that is made while entries are
-// applied takes a quarter of a core at most, as much as Go's collector, and not all of one.
-// While none are it takes no longer than it must.
+// pacedWriter slows down a write that has time, in favour of work that has none. After each write
+// the writer rests restFactor times as long as the work before took. So a snapshot that is made
+// while entries are applied takes a quarter of a core at most, as much as Go's collector, and not a
+// whole core. While no entries are applied the writer does not rest.
 type pacedWriter struct {
 	w       io.Writer
 	applied func() uint64   // index of the newest entry applied
@@ -20,7 +20,8 @@ type pacedWriter struct {
 
 const (
 	restFactor = 3
-	// mostRest bounds one rest: what took long may have been the disk, or a pause of the whole process.
+	// mostRest bounds a rest: a long time may have been the disk's, or a pause of the whole
+	// process.
 	mostRest = 50 * time.Millisecond
 )
 

@@ -8,37 +8,37 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// recentLogs is how many of the newest entries are kept in memory, if they are not too large (recentBytes). Each is
-// read once per follower, right after it was appended. recentLogs also bounds how many entries a leader's disk may be
-// behind.
+// recentLogs is how many of the newest entries are kept in memory, if they are not too large
+// (recentBytes). Each is read once per follower, right after the append. recentLogs also bounds how
+// many entries a leader's disk may be behind.
 const recentLogs = 32
 
-// parallelLog is the log as raft sees it. While this node leads, entries go to its
-// disk and to the followers at the same time (Ongaro's thesis, section 10.2.1): an append
-// returns at once, and what raft appends meanwhile goes to the disk together.
+// parallelLog is the log as raft sees it. While this node leads, entries go to the node's disk and
+// to the followers at the same time (Ongaro's thesis, section 10.2.1): an append returns at once,
+// and what raft appends meanwhile goes to the disk together.
 //
-// Raft counts this node as having what raft appended, before the disk has it. Nothing may follow from that before it
-// is true:
+// Raft counts an appended entry as this node's before the disk has the entry. Nothing may follow
+// from that before it is true:
 //   - An entry is committed when a follower's acknowledgement completes a majority. The acknowledgement
 //     is held back until the entry is on this node's disk, too ([transport.AppendEntries]).
-//   - A former leader may acknowledge as a follower what it appended as a leader. So raft gets another leader's
-//     request when everything appended before is on the disk ([rpcFilter.pass]).
+//   - A former leader may acknowledge as a follower what the same node appended as a leader. So raft gets another
+//     leader's request when everything appended before is on the disk ([rpcFilter.pass]).
 //
 // A single node appends as usual: no acknowledgement could be held back.
 type parallelLog struct {
 	store raft.LogStore
 	// fail tells the owner: an append that failed cannot be taken back from raft.
 	fail func(error)
-	// leads reports whether this node leads, as raft's main loop sees it. While it
-	// is not set, appends are as usual.
+	// leads reports whether this node leads, as raft's main loop sees it. While leads is not set,
+	// appends are as usual.
 	leads atomic.Pointer[func() bool]
 
 	mu      sync.Mutex
 	settled sync.Cond // the queue became shorter, or err was set
-	// queue holds the entries that are not in the store, in order. The append that made it
-	// non-empty started the goroutine that writes it.
+	// queue holds the entries that are not in the store, in order. The append to an empty queue
+	// started the goroutine that writes the queue.
 	queue  []*raft.Log
-	recent [recentLogs]*raft.Log // an entry is at its index modulo the length
+	recent [recentLogs]*raft.Log // an entry is at index modulo the length
 	sizes  logSizes
 	err    error // of the write that failed
 
@@ -60,7 +60,7 @@ func (l *parallelLog) IsMonotonic() bool {
 	return ok && m.IsMonotonic()
 }
 
-// FirstIndex is the store's, unless a snapshot took the place of all that was in it.
+// FirstIndex is the store's, unless a snapshot took the place of the whole log.
 func (l *parallelLog) FirstIndex() (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +81,7 @@ func (l *parallelLog) LastIndex() (uint64, error) {
 	return l.store.LastIndex()
 }
 
-// GetLog reads an entry, from memory if it is a recent one; else without its data if there is much of it.
+// GetLog reads an entry: from memory if recent, else without the data if there is much data.
 func (l *parallelLog) GetLog(index uint64, log *raft.Log) error {
 	l.mu.Lock()
 	recent := l.recent[index%recentLogs]
@@ -111,10 +111,10 @@ func (l *parallelLog) reaches(index uint64) bool {
 	return err == nil && 0 < first && first <= index
 }
 
-// StoreLog is StoreLogs of one.
+// StoreLog is StoreLogs of a single entry.
 func (l *parallelLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs appends: to the disk, or, while this node leads, to what is on its way there.
+// StoreLogs appends: to the disk, or, while this node leads, to the queue for the disk.
 func (l *parallelLog) StoreLogs(logs []*raft.Log) error {
 	if leads := l.leads.Load(); leads == nil || !(*leads)() {
 		return l.storeNow(logs)
@@ -136,7 +136,7 @@ func (l *parallelLog) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// storeNow appends after everything that is on its way.
+// storeNow appends after everything in the queue.
 func (l *parallelLog) storeNow(logs []*raft.Log) error {
 	if err := l.settle(); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (l *parallelLog) storeNow(logs []*raft.Log) error {
 	return nil
 }
 
-// remember keeps logs, and recent ones from index on whatever their size. It requires l.mu.
+// remember keeps logs, and recent entries from index on whatever their size. Requires l.mu.
 func (l *parallelLog) remember(logs []*raft.Log, index uint64) {
 	l.sizes.append(logs)
 	for _, log := range logs {

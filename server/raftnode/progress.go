@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// progress knows which followers make none, while this node leads. It judges by their logs: a
+// progress knows which followers make no progress, while this node leads. The logs alone count: a
 // follower that can no longer append answers heartbeats all the same.
 type progress struct {
 	others  []string // the other members, by name
 	tell    func(Event)
-	looking atomic.Bool // so that events are told in the order in which they came about
+	looking atomic.Bool // so that events are told in the order of their causes
 
 	mu     sync.Mutex
 	term   uint64 // of the leadership that the rest is about
@@ -23,13 +23,13 @@ type progress struct {
 
 // lag is a follower that lacks committed entries.
 type lag struct {
-	at    uint64    // its log agrees with the leader's up to here, and has done so since
+	at    uint64    // the follower's log agrees with the leader's up to here, and has done so since
 	since time.Time // when that was first seen
-	told  bool      // that it makes no progress
+	told  bool      // that there is no progress
 }
 
 const (
-	// StalledAfter is how long a follower may be without progress before its leader tells.
+	// StalledAfter is how long a follower may be without progress before the leader tells.
 	StalledAfter = 3 * time.Second
 	// lookAgain is the longest time between two looks after which the first still counts.
 	lookAgain = 2 * time.Second

@@ -21,12 +21,12 @@ const (
 	proposalVersion = 2
 )
 
-// proposal is the question that one node asks another. The answer says whether the
-// other node sees the same, and describes it as a candidate.
+// proposal is the question that a node asks another. The answer says whether the other node sees
+// the same, and describes that node as a candidate.
 type proposal struct {
 	candidate
 	deadLeader      // as the asking node found
-	nominate   bool // send it TimeoutNow
+	nominate   bool // send TimeoutNow to the asking node
 }
 
 func (p proposal) append(dst []byte) []byte {
@@ -41,7 +41,7 @@ func (p proposal) append(dst []byte) []byte {
 
 func isProposal(frame []byte) bool { return len(frame) > 0 && frame[0] == proposalKind }
 
-// send asks one node.
+// send asks a node.
 func (f *fastFailover) send(ctx context.Context, name string, p proposal) (c candidate, agrees bool, err error) {
 	conn, err := f.dial(ctx, f.members[name])
 	if err != nil {
@@ -86,7 +86,7 @@ func (f *fastFailover) answer(conn net.Conn, frame []byte) error {
 	if dead := f.vacant(); dead == p.deadLeader && dead != (deadLeader{}) {
 		reply[len(reply)-1] = 1
 		if p.nominate {
-			_ = f.nominate(p.name) // the node that asks sees whether it leads
+			_ = f.nominate(p.name) // the asking node sees whether it leads
 		}
 	}
 	own := f.candidate()

@@ -8,24 +8,25 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// rpcFilter stands between the other nodes and raft: it hands raft their requests, one after the
-// other, and changes or answers those that raft would take wrongly.
+// rpcFilter stands between the other nodes and raft: rpcFilter hands raft their requests, one after
+// the other, and changes or answers requests that raft would take wrongly.
 type rpcFilter struct {
 	requests  chan raft.RPC // for raft
 	log       *parallelLog
 	raft      *raft.Raft // set before run and acceptAppends
 	snapshots raft.SnapshotStore
-	// installing is held while a snapshot is handed to raft, and while a request is judged by the newest one.
+	// installing is held while a snapshot is handed to raft, and while a request is judged by the
+	// newest snapshot.
 	installing sync.Mutex
 	heartbeats heartbeats
 }
 
 // run hands raft the other nodes' requests, in order, but for snapshots that come too late.
 //
-// Raft installs every snapshot that it is sent. A snapshot may have been held up by a partition while
-// the leader sent another, or come again because its acknowledgement was lost. Installed, it would take the
-// state machine back, until raft has applied the rest again. The leader gets the true answer: this node has
-// all that the snapshot stands for.
+// Raft installs every snapshot that arrives. A snapshot may have been held up by a partition while
+// the leader sent another, or come again because the acknowledgement was lost. Installed, a late
+// snapshot would take the state machine back, until raft has applied the rest again. The leader
+// gets the true answer: this node has all that the snapshot stands for.
 func (f *rpcFilter) run(ctx context.Context, from <-chan raft.RPC) error {
 	for {
 		select {
@@ -49,7 +50,7 @@ func (f *rpcFilter) run(ctx context.Context, from <-chan raft.RPC) error {
 	}
 }
 
-// install hands raft a snapshot, and reports whether it did: not one that is late.
+// install hands raft a snapshot that is not late, and reports whether there was a hand-over.
 func (f *rpcFilter) install(ctx context.Context, rpc raft.RPC, req *raft.InstallSnapshotRequest) bool {
 	f.installing.Lock()
 	defer f.installing.Unlock()
@@ -60,8 +61,8 @@ func (f *rpcFilter) install(ctx context.Context, rpc raft.RPC, req *raft.Install
 	return true
 }
 
-// late reports whether raft has applied everything up to the snapshot's end.
-// One of an older term raft refuses itself.
+// late reports whether raft has applied everything up to the snapshot's end. Raft refuses a
+// snapshot of an older term without help.
 func (f *rpcFilter) late(ctx context.Context, req *raft.InstallSnapshotRequest) bool {
 	if f.raft.CurrentTerm() == 0 {
 		return false
@@ -70,8 +71,8 @@ func (f *rpcFilter) late(ctx context.Context, req *raft.InstallSnapshotRequest) 
 	return req.Term >= f.raft.CurrentTerm() && req.LastLogIndex <= f.raft.AppliedIndex()
 }
 
-// drain returns when raft is through with all that it was handed. Raft takes a request when it
-// is through with the one before, and this one, which is of no term, it refuses.
+// drain returns when raft is through with all requests so far. Raft takes a request after finishing
+// the request before, and refuses this last request, which is of no term.
 func (f *rpcFilter) drain(ctx context.Context) {
 	f.hand(ctx, raft.RPC{
 		Command:  &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}},
@@ -79,12 +80,12 @@ func (f *rpcFilter) drain(ctx context.Context) {
 	})
 }
 
-// pass gives one request to raft. Only heartbeats, which acknowledge nothing, do not come this way.
+// pass gives a request to raft. Only heartbeats, which acknowledge nothing, do not come this way.
 //
-// Raft acknowledges entries that it finds in its log, and a former leader's may still
-// be on the way to the disk. Another leader's request speaks only of entries that were appended here
-// before that leader was elected, and so before the request came. So the wait for
-// everything appended by now is enough.
+// Raft acknowledges entries found in the log, and a former leader's may still be on the way to the
+// disk. Another leader's request speaks only of entries that were appended here before that leader
+// was elected, and so before the request came. So the wait for everything appended by now is
+// enough.
 func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
 	if !ok {
@@ -95,8 +96,9 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 		rpc.Respond(nil, err)
 		return
 	}
-	// What follows the request's entries in this log may be another leader's, and committed are the entries of this
-	// one (paper, figure 2, AppendEntries, step 5). Raft takes the end of the log for the end of the entries.
+	// What follows the request's entries in this log may be another leader's, but the commit index
+	// speaks of this leader's entries (paper, figure 2, AppendEntries, step 5). Raft takes the end
+	// of the log for the end of the entries.
 	req.LeaderCommitIndex = min(req.LeaderCommitIndex, req.PrevLogEntry+uint64(len(req.Entries)))
 	if req.PrevLogEntry == 0 || f.log.reaches(req.PrevLogEntry) {
 		f.hand(ctx, rpc)
@@ -118,7 +120,8 @@ func (f *rpcFilter) hand(ctx context.Context, rpc raft.RPC) {
 	}
 }
 
-// snapshotEnd is where the newest snapshot ends, if the state machine has all that it stands for.
+// snapshotEnd is where the newest snapshot ends, if the state machine has all the snapshot's
+// entries.
 func (f *rpcFilter) snapshotEnd() (index uint64, ok bool) {
 	stored, err := f.snapshots.List()
 	if err != nil || len(stored) == 0 || stored[0].Index > f.raft.AppliedIndex() {
@@ -127,13 +130,14 @@ func (f *rpcFilter) snapshotEnd() (index uint64, ok bool) {
 	return stored[0].Index, true
 }
 
-// afterSnapshot changes a request that goes on from an entry which only the snapshot has: raft could not
-// compare that entry with the leader's.
+// afterSnapshot changes a request that goes on from an entry which only the snapshot has: raft
+// could not compare that entry with the leader's.
 //
-// The logs agree up to end. A snapshot stands for committed entries, and every later leader has them. So the
-// entries up to end are left out, and raft gets a request that begins where the log begins. Otherwise
-// raft would refuse the request; the leader would go back to its own snapshot, which is late here; and so on
-// for ever, if an entry follows the snapshot's end that this leader does not have.
+// The logs agree up to end. A snapshot stands for committed entries, and every later leader has
+// them. So the entries up to end are left out, and raft gets a request that begins where the log
+// begins. Otherwise raft would refuse the request; the leader would go back to an own snapshot,
+// which is late here; and so on for ever, if an entry follows the snapshot's end that this leader
+// does not have.
 func afterSnapshot(req *raft.AppendEntriesRequest, end uint64) {
 	if req.PrevLogEntry > end {
 		return

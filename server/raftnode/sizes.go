@@ -2,11 +2,11 @@ package raftnode
 
 import "github.com/hashicorp/raft"
 
-// logSizes knows how many of the newest entries make up how many bytes. It counts in blocks, and remembers as
-// many blocks as the limit needs.
+// logSizes knows how many of the newest entries make up how many bytes. Entries are counted in
+// blocks, as many blocks as the limit needs.
 type logSizes struct {
 	limit  int64       // bytes
-	blocks []sizeBlock // in order; together they are the newest entries
+	blocks []sizeBlock // in order; together the newest entries
 }
 
 // sizeBlock is consecutive entries.
@@ -18,7 +18,7 @@ type sizeBlock struct {
 const (
 	// sizeBlocks is how many blocks the limit is divided into.
 	sizeBlocks = 64
-	// entryBytes is about what an entry takes in the log beside its data.
+	// entryBytes is about the size of an entry in the log without the data.
 	entryBytes = 64
 )
 
@@ -53,8 +53,8 @@ func (s *logSizes) oldest() int {
 	return i
 }
 
-// newest returns the first of the newest entries, up to last, that have limit bytes together, and their bytes: fewer
-// if it knows of no more.
+// newest returns the first of the newest entries, up to last, that have limit bytes together, and
+// their bytes. The bytes are fewer if the blocks hold no more.
 func (s *logSizes) newest(last uint64) (first uint64, bytes int64) {
 	first = last + 1
 	for _, b := range s.blocks[s.oldest():] {
@@ -63,8 +63,8 @@ func (s *logSizes) newest(last uint64) (first uint64, bytes int64) {
 	return first, bytes
 }
 
-// trailing returns how many of the newest entries are to be kept over a snapshot: those that have the limit of
-// bytes together, and most at most.
+// trailing returns how many of the newest entries are to be kept over a snapshot: enough for the
+// limit of bytes, and most at most.
 func (l *parallelLog) trailing(most uint64) (uint64, error) {
 	last, err := l.LastIndex()
 	if err != nil {
@@ -73,7 +73,8 @@ func (l *parallelLog) trailing(most uint64) (uint64, error) {
 	l.mu.Lock()
 	first, bytes := l.sizes.newest(last)
 	l.mu.Unlock()
-	// Entries of this node's former life are read, once: from here on others are newer. They are on the disk.
+	// Entries of this node's former life are read, once: from here on others are newer. They are on
+	// the disk.
 	for ; bytes < l.sizes.limit && first > 1 && last-first+1 < most; first-- {
 		var entry raft.Log
 		if l.store.GetLog(first-1, &entry) != nil {

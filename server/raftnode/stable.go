@@ -10,9 +10,9 @@ import (
 
 // stable is raft's store of terms and votes.
 //
-// Raft panics when it cannot store its term, and the process would end before the batches in flight are
-// answered. So raft does not hear of that once the node runs: the call never returns. The owner is told, and ends the
-// node without waiting for raft.
+// Raft panics when a term cannot be stored, and the process would end before the batches in flight
+// are answered. So raft does not hear of the failure once the node runs: the call never returns.
+// The owner is told, and ends the node without waiting for raft.
 type stable struct {
 	raft.StableStore
 	running atomic.Bool   // from Start on; before that, Open returns the error

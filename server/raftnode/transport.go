@@ -10,16 +10,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// transport is raft's, as it sends: it notes what the other nodes acknowledge. What it receives goes
-// through filter.
+// transport is raft's, for sending: transport notes what the other nodes acknowledge. Incoming
+// requests go through filter.
 type transport struct {
 	inner    *raft.NetworkTransport
-	appender *appender // in its place for AppendEntries
+	appender *appender // in place of raft's transport for AppendEntries
 	filter   *rpcFilter
 	acks     *acks
 	log      *parallelLog
-	// leads reports whether this node still leads term: only then is it worth
-	// sending to a node that cannot be reached again.
+	// leads reports whether this node still leads term: only a leader sends again to a node that
+	// cannot be reached.
 	leads    atomic.Value // func(term uint64) bool
 	election time.Duration
 	stopped  <-chan struct{}
@@ -36,12 +36,13 @@ const resendAfter = 100 * time.Millisecond
 
 // AppendEntries sends a heartbeat or entries.
 //
-// Entries are sent until they arrive, as long as this node leads. Raft itself
-// would wait twice as long after each failure, up to 10 s, and nothing would end the wait. A follower that comes back
-// after a minute would get nothing for up to 10 s, and a cluster that needs it for its majority would stand still.
+// Entries are sent until they arrive, as long as this node leads. Raft would wait twice as long
+// after each failure, up to 10 s, and nothing would end the wait. A follower that comes back after
+// a minute would get nothing for up to 10 s, and a cluster that needs the follower for a majority
+// would stand still.
 //
-// Large entries go in several requests, one after the other, each with its own answer. Raft gets the last
-// answer, or the first that is no success. See cutAppend.
+// Large entries go in several requests, one after the other, each with an answer. Raft gets the
+// last answer, or the first that is no success. See cutAppend.
 func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	for {
 		piece, rest, err := cutAppend(args, t.log)
@@ -58,7 +59,7 @@ func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *
 	}
 }
 
-// append sends one request.
+// append sends a request.
 func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	heartbeat := isHeartbeat(args)
 	for {
@@ -68,13 +69,13 @@ func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, re
 			return t.appender.call(id, args, resp)
 		})
 		if err == nil {
-			// A peer that answers with our own term has followed no newer leader until now,
-			// whether its log fits or not.
+			// A peer that answers with our own term has followed no newer leader until now, whether
+			// the logs fit or not.
 			if resp.Term == args.Term {
 				t.acks.note(id, args.Term, round, matched(args, resp, heartbeat))
 			}
 			if n := len(args.Entries); n > 0 && resp.Success {
-				// Raft may now count this node and that one as a majority.
+				// Raft may now count this node and the peer as a majority.
 				return t.log.await(args.Entries[n-1].Index)
 			}
 			return nil
@@ -85,7 +86,7 @@ func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, re
 	}
 }
 
-// matched is how far the peer's log agrees after it took args.
+// matched is how far the peer's log agrees after the peer took args.
 func matched(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, heartbeat bool) uint64 {
 	if heartbeat || !resp.Success {
 		return 0
@@ -96,7 +97,7 @@ func matched(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, 
 	return args.PrevLogEntry
 }
 
-// pause waits before the next attempt and reports whether there should be one.
+// pause waits before the next attempt and reports whether to make the attempt.
 func (t *transport) pause(term uint64) bool {
 	timer := time.NewTimer(resendAfter)
 	defer timer.Stop()
@@ -121,8 +122,8 @@ func retryStale(call func() error) error {
 	return call()
 }
 
-// AppendEntriesPipeline says that there is none: raft's pipeline can hang for
-// good after one failed append (hashicorp/raft#612).
+// AppendEntriesPipeline says that there is no pipeline: raft's can hang for good after one failed
+// append (hashicorp/raft#612).
 func (t *transport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
 	return nil, raft.ErrPipelineReplicationNotSupported
 }
@@ -144,9 +145,8 @@ func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, 
 	return retryStale(func() error { return t.inner.RequestPreVote(id, target, args, resp) })
 }
 
-// TimeoutNow asks a node to have itself elected. It does not wait longer than an
-// election takes: as long as it waits, raft refuses entries, and for a node that
-// cannot be reached that would be 10 s.
+// TimeoutNow asks a node to stand for election, and waits no longer than an election takes.
+// Meanwhile raft refuses entries, and for a node that cannot be reached that would be 10 s.
 func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
 	asked := make(chan error, 1)
 	go func() {
@@ -169,7 +169,7 @@ func (t *transport) nominate(name string) error {
 	return t.TimeoutNow(id, "", req, &raft.TimeoutNowResponse{})
 }
 
-// Close ends all connections. No heartbeat is handled any more when it returns.
+// Close ends all connections. After Close no heartbeat is handled any more.
 func (t *transport) Close() error {
 	err := t.inner.Close()
 	t.appender.close()

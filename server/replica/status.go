@@ -90,7 +90,7 @@ func (r *Replica) followers(term uint64) []Follower {
 	return fs
 }
 
-// stalled are the members of which FollowerStalled was told and that have not moved since.
+// stalled are the members that FollowerStalled named and that have not moved since.
 func (r *Replica) stalled(term uint64) []Stalled {
 	var found []Stalled
 	for _, m := range r.addresses.all() {

@@ -23,9 +23,8 @@ var (
 	ErrSilent  = errors.New("no reply")
 )
 
-// Client is a connection to one node, opened when it is first needed and again
-// after it was lost. It is a plain one: it sends nothing twice. It is for one
-// goroutine at a time.
+// Client is a connection to a node, opened at the first use and again after a loss. A plain client
+// sends nothing twice. A Client is for a single goroutine at a time.
 type Client struct {
 	Node *Node
 	// RESP is the protocol's version: 2 or 3.
@@ -39,8 +38,8 @@ type Client struct {
 	lost    chan struct{} // closed when the other end is gone; replies that came before are in replies
 }
 
-// Client returns a client of node n that speaks RESP version resp, not yet
-// connected. It is safe for many goroutines.
+// Client returns a client of node n that speaks RESP version resp, not yet connected. The method is
+// safe for many goroutines.
 func (c *Cluster) Client(n *Node, resp int) *Client {
 	return &Client{Node: n, RESP: resp, net: c.Net, addr: fmt.Sprintf("client%d:1", c.clients.Add(1))}
 }
@@ -68,8 +67,8 @@ func (c *Client) connect() error {
 	return nil
 }
 
-// Connected reports whether the client has a connection that, as far as it
-// knows, still stands.
+// Connected reports whether the client has a connection, which still stands as far as the client
+// knows.
 func (c *Client) Connected() bool {
 	if c.conn == nil {
 		return false
@@ -102,7 +101,7 @@ func (c *Client) Close() {
 	}
 }
 
-// Send sends commands in one write.
+// Send sends commands in a single write.
 func (c *Client) Send(commands ...[]string) error {
 	if err := c.connect(); err != nil {
 		return err
@@ -140,7 +139,7 @@ func (c *Client) Receive() (protocol.Value, error) {
 	}
 }
 
-// Do sends one command and returns the reply.
+// Do sends a command and returns the reply.
 func (c *Client) Do(words ...string) (protocol.Value, error) {
 	if err := c.connect(); err != nil {
 		return protocol.Value{}, err
@@ -148,7 +147,7 @@ func (c *Client) Do(words ...string) (protocol.Value, error) {
 	return c.exchange(words)
 }
 
-// Pipeline sends commands in one write and returns their replies.
+// Pipeline sends commands in a single write and returns their replies.
 func (c *Client) Pipeline(commands ...[]string) ([]protocol.Value, error) {
 	if err := c.Send(commands...); err != nil {
 		return nil, err

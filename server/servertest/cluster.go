@@ -15,14 +15,13 @@ import (
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
-// Options shape a cluster. The zero value is three nodes as an operator gets
-// them who sets no flag.
+// Options shape a cluster. The zero value is three nodes, as an operator gets them without flags.
 type Options struct {
 	Nodes int // 0: three
 	// Tune, if not nil, changes the configuration that all nodes start with.
 	Tune func(*server.Config)
-	// Stubborn, if not empty, names a node that believes for seconds that it leads,
-	// long after the others elected another one: as one that was frozen does.
+	// Stubborn, if not empty, names a node that believes for seconds in its own leadership, long
+	// after the others elected another leader, as a node does that was frozen.
 	Stubborn string
 	// NoLinger: nodes refuse polls at once, so that in virtual time no command takes any.
 	NoLinger bool
@@ -33,7 +32,7 @@ type Options struct {
 	Logs *slog.Logger
 }
 
-// Node is one member of a cluster.
+// Node is a member of a cluster.
 type Node = replicatest.Node
 
 // Cluster is a cluster of replicas that serve clients.
@@ -43,8 +42,8 @@ type Cluster struct {
 	clients atomic.Int64 // made so far
 }
 
-// New starts a cluster of nodes n1, n2 and so on, and stops it when the test
-// ends. It must be called in a synctest bubble.
+// New starts a cluster of nodes n1, n2 and so on, and stops the cluster when the test ends. New
+// must be called in a synctest bubble.
 func New(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	if o.Logs == nil {
@@ -95,7 +94,7 @@ func (m maker) server(node string) replicatest.Server {
 	}
 }
 
-// stubbornness is for how long a stubborn leader does without its followers.
+// stubbornness is for how long a stubborn leader does without followers.
 const stubbornness = 3 * time.Second
 
 // configure configures a replica.
@@ -124,7 +123,7 @@ func (m maker) front(conf *server.Config) frontend.Config {
 	}
 }
 
-// memoryLimit is max-memory as it is on a machine that does not tell how much memory it has.
+// memoryLimit is max-memory on a machine that does not tell how much memory there is.
 func (m maker) memoryLimit(conf *server.Config) uint64 {
 	limitBytes, err := server.ParseMaxMemory(conf.MaxMemory, 0)
 	require.NoError(m.t, err)

@@ -23,8 +23,8 @@ func (p *player) advance(args []string) []string {
 	return nil
 }
 
-// leader waits for one. Which node it is after an election is a matter of
-// chance: it is not printed but on the question whether it is a certain one.
+// leader waits until a node leads. Which node that is after an election is a matter of chance. So
+// the name is printed only as the answer whether a certain node leads.
 func (p *player) leader(args []string) []string {
 	leader := p.cluster.Leader()
 	switch {
@@ -36,7 +36,7 @@ func (p *player) leader(args []string) []string {
 	return []string{"another node leads"}
 }
 
-// lead has the named node take over from whoever was elected.
+// lead has the named node take over from the elected node.
 func (p *player) lead(args []string) []string {
 	p.need(len(args) == 1)
 	p.cluster.Lead(p.node(args[0]))
@@ -44,7 +44,7 @@ func (p *player) lead(args []string) []string {
 	return []string{args[0] + " leads"}
 }
 
-// transfer has the leader hand over. To whom is raft's choice.
+// transfer has the leader hand over. Raft chooses the next leader.
 func (p *player) transfer([]string) []string {
 	if err := p.cluster.Leader().Transfer(); err != nil {
 		return []string{"(" + err.Error() + ")"}
@@ -52,8 +52,8 @@ func (p *player) transfer([]string) []string {
 	return nil
 }
 
-// partition puts the named nodes on one side and all others on the other.
-// Clients reach both sides.
+// partition puts the named nodes on one side and all others on the other side. Clients reach both
+// sides.
 func (p *player) partition(args []string) []string {
 	p.need(len(args) > 0)
 	p.cluster.Net.Partition(args, p.cluster.Names(args...))
@@ -168,7 +168,7 @@ func (p *player) installed(args []string) []string {
 	return []string{fmt.Sprintf("%d snapshots", count)}
 }
 
-// log prints by how many entries the log has grown since the last look at it.
+// log prints by how many entries the log has grown since the last look.
 func (p *player) log([]string) []string {
 	before := p.entries
 	p.entries = p.cluster.Entries()

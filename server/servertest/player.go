@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast/holdfast/server"
 )
 
-// Play plays a transcript and returns it with the answers that were given. It
-// must be called in a synctest bubble of its own.
+// Play plays a transcript and returns the transcript with the answers that were given. Play must be
+// called in a separate synctest bubble.
 func Play(t *testing.T, script []byte) []byte {
 	p := &player{t: t, clients: make(map[string]*Client), awaited: make(map[string]*awaited)}
 	for line := range strings.Lines(string(script)) {
@@ -51,7 +51,7 @@ type player struct {
 	cluster *Cluster
 	clients map[string]*Client
 	awaited map[string]*awaited
-	entries uint64 // of the log when it was last looked at
+	entries uint64 // of the log at the last look
 	usage   string // of the word that is being run
 	out     bytes.Buffer
 }
@@ -64,14 +64,14 @@ type awaited struct {
 	show []string
 }
 
-// word is what a line that begins with it does, given the words behind it. It
-// returns the lines to print.
+// word is what a line does that begins with the word, given the words behind. The function returns
+// the lines to print.
 type word struct {
 	usage string
 	run   func(p *player, args []string) []string
 }
 
-// words are those that do something to the cluster or its clients: doc.go explains them.
+// words are the words that act on the cluster or the clients: doc.go explains them.
 var words = map[string]word{
 	"cluster":    {"cluster 3 [option=value …]", (*player).startCluster},
 	"advance":    {"advance 5s", (*player).advance},
@@ -108,7 +108,8 @@ func (p *player) line(line string) []string {
 		require.Fail(p.t, "a transcript begins with a cluster", line)
 		return nil
 	case isWord:
-		// What a word starts comes to rest before the next line, as far as it can without time passing.
+		// The effects of a word come to rest before the next line, as far as possible without time
+		// passing.
 		defer synctest.Wait()
 		p.usage = w.usage
 		return w.run(p, args)
@@ -119,13 +120,13 @@ func (p *player) line(line string) []string {
 	return nil
 }
 
-// need requires that a word has the arguments that it needs.
+// need requires that a word has enough arguments.
 func (p *player) need(ok bool) {
 	p.t.Helper()
 	require.True(p.t, ok, "use: %s", p.usage)
 }
 
-// nodes are those named, or all for "all".
+// nodes are the named nodes, or all for "all".
 func (p *player) nodes(names []string) []*Node {
 	if slices.Equal(names, []string{"all"}) {
 		return p.cluster.Nodes()
@@ -137,7 +138,7 @@ func (p *player) nodes(names []string) []*Node {
 	return nodes
 }
 
-// node is the one of that name; "leader" is whoever leads at present.
+// node is the node of that name; "leader" is the node that leads at present.
 func (p *player) node(name string) *Node {
 	if name == "leader" {
 		return p.cluster.Leader()
@@ -145,8 +146,8 @@ func (p *player) node(name string) *Node {
 	return p.cluster.Node(name)
 }
 
-// startCluster is the word cluster. Whatever the election did, n1 leads when it
-// is through, a whole minute of virtual time after the start.
+// startCluster is the word cluster. Whatever the election did, n1 leads in the end, a whole minute
+// of virtual time after the start.
 func (p *player) startCluster(args []string) []string {
 	p.need(len(args) > 0)
 	n, err := strconv.Atoi(args[0])
@@ -198,8 +199,8 @@ func (p *player) integer(s string) int64 {
 	return n
 }
 
-// client finds the client "a@n1", or "a@n1!3" for one that speaks RESP3. One that
-// is at another node than before hangs up there and connects here.
+// client finds the client "a@n1", or "a@n1!3" for a client that speaks RESP3. A client that was at
+// another node hangs up there and connects here.
 func (p *player) client(verb string) *Client {
 	name, at, _ := strings.Cut(verb, "@")
 	at, version, _ := strings.Cut(at, "!")
@@ -220,8 +221,8 @@ func (p *player) client(verb string) *Client {
 	return c
 }
 
-// command sends one command and prints the reply. "~ 10..20" at its end has a
-// number in that range printed as the range: for what depends on how long an election takes.
+// command sends a command and prints the reply. "~ 10..20" at the end has a number in that range
+// printed as the range, for numbers that depend on how long an election takes.
 func (p *player) command(verb string, args []string) []string {
 	c := p.client(verb)
 	if n := len(args); n > 2 && args[n-2] == "~" {
@@ -298,8 +299,8 @@ func (p *player) async(args []string) []string {
 	return nil
 }
 
-// await waits for the reply to a command sent by async. A span is how long after
-// it was sent the reply must come; "await a 0s" only looks whether it is there.
+// await waits for the reply to a command sent by async. A span is the time between command and
+// reply; "await a 0s" only looks whether the reply is there.
 func (p *player) await(args []string) []string {
 	p.need(len(args) == 1 || len(args) == 2)
 	a := p.awaited[args[0]]

@@ -61,7 +61,7 @@ func showMap(elems []protocol.Value) []string {
 	return lines
 }
 
-// number is i counted from one, as wide as the greatest of n.
+// number is i counted from 1, as wide as the greatest of n.
 func number(i, n int) string {
 	return fmt.Sprintf("%*d", int(math.Log10(float64(n)))+1, i+1)
 }

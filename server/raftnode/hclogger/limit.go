@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// quietFor is how long a complaint is not repeated. Raft complains of a peer that
-	// is down several times a second, for as long as it is down.
+	// quietFor is how long a complaint is not repeated. Raft complains about a peer that is down
+	// several times a second, until the peer is back.
 	quietFor = 30 * time.Second
 	// maxComplaints bounds what is remembered.
 	maxComplaints = 256
@@ -25,7 +25,8 @@ type complaint struct {
 	skipped int
 }
 
-// admit reports whether the message is to be logged, and how many like it were skipped since the last one.
+// admit reports whether the message is to be logged, and how many like messages were skipped since
+// the last.
 func (l *limiter) admit(level slog.Level, msg string, attrs []slog.Attr) (skipped int, ok bool) {
 	if level < slog.LevelWarn {
 		return 0, true

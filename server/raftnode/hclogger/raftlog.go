@@ -11,19 +11,18 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// LevelTrace is below slog.LevelDebug. Raft logs little at it.
+// LevelTrace is below slog.LevelDebug. Raft logs little at this level.
 const LevelTrace = slog.LevelDebug - 4
 
-// New returns a logger that writes to l. Its level is that of l's handler:
-// SetLevel does nothing, since the operator has set the level already.
-// A warning that is repeated about the same peer is logged every 30 seconds at
-// most, with the number of those skipped.
+// New returns a logger that writes to l, at the level of l's handler. SetLevel does nothing, since
+// the operator has set the level already. A warning that is repeated about the same peer is logged
+// every 30 seconds at most, with the number of skipped warnings.
 func New(l *slog.Logger) hclog.Logger { return &logger{slog: l, limit: new(limiter)} }
 
 // logger is an hclog.Logger.
 type logger struct {
 	slog  *slog.Logger // has the attributes of With already, not the name
-	limit *limiter     // shared by all that derive from one New
+	limit *limiter     // shared by all that derive from a call of New
 	name  string
 	args  []any // of With, for ImpliedArgs
 }
@@ -121,8 +120,8 @@ func (l *logger) StandardLogger(o *hclog.StandardLoggerOptions) *log.Logger {
 	return log.New(l.StandardWriter(o), "", 0)
 }
 
-// StandardWriter takes each Write as one message. Its level is what a prefix
-// such as "[ERR]" says, when that is asked for; else info.
+// StandardWriter takes each Write as a message. The level is what a prefix such as "[ERR]" says, if
+// the options ask for that; else info.
 func (l *logger) StandardWriter(o *hclog.StandardLoggerOptions) io.Writer {
 	w := &writer{logger: l}
 	if o != nil {
@@ -156,8 +155,8 @@ var prefixes = map[string]hclog.Level{
 	"WARN": hclog.Warn, "ERR": hclog.Error, "ERROR": hclog.Error,
 }
 
-// attributes pairs keys with values as hclog does: a last value without a key
-// is kept under the name that hclog gives it.
+// attributes pairs keys with values as hclog does: a last value without a key is kept under hclog's
+// name for such a value.
 func attributes(args []any) []slog.Attr {
 	attrs := make([]slog.Attr, 0, len(args)/2+2)
 	for ; len(args) >= 2; args = args[2:] {

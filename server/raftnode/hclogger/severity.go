@@ -9,12 +9,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// severity is the level of a message of raft's.
+// severity is the level of a raft message.
 //
-// An error is what this node cannot do and should. Raft also calls it one that
-// another node does not answer, or hangs up, as any node does that is stopped: a
-// warning; and that a connection ends because this node has closed it: no more than
-// something to debug with.
+// An error is what this node cannot do and should. Raft also logs an error when another node does
+// not answer, or hangs up, as any stopped node does: a warning here. When a connection ends because
+// this node has closed the connection, the level is debug.
 func severity(l hclog.Level, msg string, args []any) slog.Level {
 	if l != hclog.Error {
 		return level(l)

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// Clock is a node's clock. It goes with virtual time until told otherwise.
+// Clock is a node's clock, and goes with virtual time until told otherwise.
 type Clock struct {
 	mu     sync.Mutex
 	base   time.Duration // monotonic reading at since
@@ -19,7 +19,8 @@ type Clock struct {
 	strobe strobe
 }
 
-// strobe is a wall clock that flips, every period since began, between what it is and by more.
+// strobe is a wall clock that flips, every period since began, between the usual reading and by
+// more.
 type strobe struct {
 	by, period time.Duration
 	began      time.Time
@@ -61,7 +62,7 @@ func (c *Clock) Jump(d time.Duration) {
 	c.jump += d
 }
 
-// Strobe makes the wall clock flip, every period, between what it is and d more.
+// Strobe makes the wall clock flip, every period, between the usual reading and d more.
 func (c *Clock) Strobe(d, period time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,8 +83,8 @@ func (c *Clock) SetRate(rate float64) {
 	c.base, c.since, c.rate = c.reading(), time.Now(), rate
 }
 
-// Freeze stops what the monotonic clock shows, as for a process that gets no CPU; Thaw lets it
-// jump to where it would have been.
+// Freeze stops the monotonic clock's readings, as for a process that gets no CPU; Thaw lets the
+// clock jump to where it would have been.
 func (c *Clock) Freeze() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,15 +21,16 @@ import (
 // Options shape a cluster. The zero value is three nodes with default settings.
 type Options struct {
 	Nodes int // 0: three
-	// Configure, if not nil, changes a node's configuration each time it starts.
+	// Configure, if not nil, changes a node's configuration at each start.
 	Configure func(*replica.Config)
 	// Logs, if not nil, gets what the nodes log.
 	Logs *slog.Logger
-	// Server, if not nil, says of a node that starts what makes a whole server of it.
+	// Server, if not nil, returns what turns a starting node into a whole server.
 	Server func(node string) Server
 }
 
-// Server is what a server has beside its replica. A node that has it ends by itself when its disk or its replica fails.
+// Server is the rest of a server, beside the replica. A node with a Server ends when the disk or
+// the replica fails.
 type Server struct {
 	// DiskStallLimit is how long a call to the disk may take.
 	DiskStallLimit time.Duration
@@ -39,7 +40,7 @@ type Server struct {
 	Front func(r *replica.Replica) Front
 }
 
-// Front serves the clients that connect to l until ctx ends and they are gone.
+// Front serves the clients that connect to l until ctx ends and all of them are gone.
 type Front interface {
 	Serve(ctx context.Context, l net.Listener) error
 }
@@ -54,7 +55,7 @@ type Cluster struct {
 	members map[string]string // peer addresses by name
 }
 
-// New starts a cluster, named n1, n2 and so on, and stops it when the test ends.
+// New starts a cluster, named n1, n2 and so on, and stops the cluster when the test ends.
 func New(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	if o.Nodes == 0 {
@@ -102,7 +103,7 @@ func (c *Cluster) Node(name string) *Node {
 // Nodes returns all nodes, running or not.
 func (c *Cluster) Nodes() []*Node { return slices.Clone(c.nodes) }
 
-// Names returns the names of all nodes but those given.
+// Names returns the names of all nodes but the given.
 func (c *Cluster) Names(but ...string) []string {
 	var names []string
 	for _, n := range c.nodes {
@@ -113,8 +114,8 @@ func (c *Cluster) Names(but ...string) []string {
 	return names
 }
 
-// leading is the node that leads at this instant in the highest term, or nil. A
-// leader that was deposed and does not know it yet counts if it is the only one.
+// leading is the node that leads at this instant in the highest term, or nil. A leader that was
+// deposed and has not noticed yet counts if there is no other.
 func (c *Cluster) leading() *Node {
 	var found *Node
 	var term uint64
@@ -132,7 +133,7 @@ func (c *Cluster) leading() *Node {
 // election takes, and no time at all outside of the bubble.
 const patience = time.Minute
 
-// eventually waits until condition holds; it returns false if patience runs out.
+// eventually waits until condition holds, and returns false if patience runs out.
 func eventually(condition func() bool) bool {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if condition() {
@@ -142,7 +143,7 @@ func eventually(condition func() bool) bool {
 	return false
 }
 
-// Leader waits until a node that can reach a majority leads, and returns it.
+// Leader waits until a node that can reach a majority leads, and returns that node.
 func (c *Cluster) Leader() *Node {
 	c.T.Helper()
 	var found *Node
@@ -151,8 +152,8 @@ func (c *Cluster) Leader() *Node {
 	return found
 }
 
-// Lead makes n the leader: the node that was elected hands over to it. Raft hands over
-// to the first of the nodes that have the whole log, so it cannot be any node in any case.
+// Lead makes n the leader: the node that was elected hands over to n. Raft hands over to the first
+// of the nodes that have the whole log, so some nodes cannot be made leader.
 func (c *Cluster) Lead(n *Node) {
 	c.T.Helper()
 	ok := eventually(func() bool {
@@ -177,9 +178,9 @@ func (c *Cluster) Followers() []*Node {
 	return fs
 }
 
-// Settle waits until the given nodes, or all running ones if none is given, have
-// applied the same entries and followers know it. It requires that they then
-// have the same state, and returns their names.
+// Settle waits until the given nodes, or all running nodes if none is given, have applied the same
+// entries and followers know of that. Settle requires that the nodes then have the same state, and
+// returns their names.
 func (c *Cluster) Settle(nodes ...*Node) []string {
 	c.T.Helper()
 	if len(nodes) == 0 {
@@ -198,7 +199,7 @@ func (c *Cluster) Settle(nodes ...*Node) []string {
 	return names
 }
 
-// digest is how far a node is, and what it holds.
+// digest is how far a node is, and what state the node holds.
 type digest struct {
 	lastLog, applied, changed uint64
 	hash                      string
@@ -218,8 +219,8 @@ func digestsOf(nodes []*Node) []digest {
 	return all
 }
 
-// settled reports whether the nodes are equally far. Applied says that entries were
-// given to the state machine; only the digest's own index says that it has them.
+// settled reports whether the nodes are equally far. Applied says that entries were given to the
+// state machine; only the digest's own index says that the machine has them.
 func settled(digests []digest) bool {
 	if len(digests) == 0 {
 		return false

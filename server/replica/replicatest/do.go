@@ -12,8 +12,8 @@ import (
 // errDown is what a command on a node that does not run is answered.
 var errDown = &protocol.Error{Prefix: "CLUSTERDOWN", Text: "This node does not run"}
 
-// Batch encodes commands, each a list of words, as a batch of database 0. It is a
-// write if any of them is not surely a read.
+// Batch encodes commands, each a list of words, as a batch of database 0. The batch is a write if
+// any command is not surely a read.
 func Batch(commands ...[]string) *replica.Batch {
 	u := &replica.Batch{Count: len(commands)}
 	for _, words := range commands {
@@ -26,7 +26,7 @@ func Batch(commands ...[]string) *replica.Batch {
 	return u
 }
 
-// Execute runs commands as one batch on the node.
+// Execute runs commands as a batch on the node.
 func (n *Node) Execute(commands ...[]string) ([]protocol.Value, error) {
 	r := n.Replica()
 	if r == nil {
@@ -39,8 +39,7 @@ func (n *Node) Execute(commands ...[]string) ([]protocol.Value, error) {
 	return u.Replies, nil
 }
 
-// Do runs one command on the node. An error of the batch is an error reply, as
-// it is for a client.
+// Do runs a command on the node. An error of the batch is an error reply, as for a client.
 func (n *Node) Do(words ...string) protocol.Value {
 	replies, err := n.Execute(words)
 	if err != nil {

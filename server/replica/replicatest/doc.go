@@ -1,12 +1,11 @@
-// Package replicatest is a cluster of replicas in memory, for tests in virtual
-// time: real raft, real forwarding, real state machines; the network, the disks
-// and the clocks are simulated and can be made to misbehave. Package servertest makes
-// whole servers of the replicas by [Options.Server].
+// Package replicatest is a cluster of replicas in memory, for tests in virtual time: real raft,
+// real forwarding, real state machines. The network, the disks and the clocks are simulated and can
+// be made to misbehave. Package servertest makes whole servers of the replicas by [Options.Server].
 //
-// It promises that inside a testing/synctest bubble nothing waits in real time,
-// that a crashed node leaves only its disk behind, and that when the test ends every goroutine
-// has ended. It does not promise that two runs are alike: raft draws its
-// timeouts from a source that cannot be seeded.
+// The package promises that inside a testing/synctest bubble nothing waits in real time, that a
+// crashed node leaves only a disk behind, and that when the test ends every goroutine has ended.
+// The package does not promise that two runs are alike: raft draws timeouts from a source that
+// cannot be seeded.
 //
 // Start reading at [New], then [Node.Start].
 package replicatest

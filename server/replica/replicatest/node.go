@@ -23,8 +23,8 @@ const (
 	peerPort   = ":7379"
 )
 
-// Node is one member of a cluster. It outlives its processes: [Node.Crash] ends
-// one, [Node.Start] begins another on the same disk.
+// Node is a member of a cluster, and outlives its processes: [Node.Crash] ends a process,
+// [Node.Start] begins another on the same disk.
 type Node struct {
 	Name   string
 	Clock  *Clock
@@ -42,16 +42,16 @@ type Node struct {
 	events  []replica.Event
 }
 
-// process is one life of a node.
+// process is a life of a node.
 type process struct {
 	store   *store.Store
 	peers   *peer.Mux
 	replica *replica.Replica
-	server  *Server // nil: a replica and its peer port are all there is
+	server  *Server // nil: only a replica and a peer port
 
 	parts *lifecycle.Parts
-	dying atomic.Bool   // it ends by itself
-	over  chan struct{} // closed when its replica has ended
+	dying atomic.Bool   // the process is ending because of a failure
+	over  chan struct{} // closed when the replica has ended
 	ended chan struct{}
 }
 
@@ -77,7 +77,7 @@ func (n *Node) Events() []replica.Event {
 	return slices.Clone(n.events)
 }
 
-// Err is what the node's last replica ended with, once it has.
+// Err is the error with which the node's last replica ended.
 func (n *Node) Err() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -91,8 +91,8 @@ func (n *Node) Deaths() []error {
 	return slices.Clone(n.deaths)
 }
 
-// Life counts the node's processes, and their ends: while it stays the same, the
-// same process runs, or none.
+// Life counts the starts and ends of the node's processes: while the count stays the same, the same
+// process runs, or none.
 func (n *Node) Life() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -119,8 +119,8 @@ func (n *Node) Start() {
 	require.NoError(t, n.run(p))
 }
 
-// Open opens a replica on the node's disk, with a configuration that change may change, and runs none of it:
-// for tests of what is refused. Mostly [Node.Start] is what a test wants.
+// Open opens a replica on the node's disk, with a configuration that change may change, and does
+// not run the replica. Open is for tests of refused configurations; other tests want [Node.Start].
 func (n *Node) Open(change func(*replica.Config)) error {
 	_, err := n.open(change)
 	return err
@@ -172,7 +172,7 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	return p, nil
 }
 
-// hooks watch the disk of a server; without one a failure is the replica's affair.
+// hooks watch the disk of a server. Without a server a failure is the replica's affair.
 func (n *Node) hooks(s *Server) store.Hooks {
 	h := store.Hooks{Faults: n.Faults}
 	if s != nil {
@@ -183,7 +183,7 @@ func (n *Node) hooks(s *Server) store.Hooks {
 	return h
 }
 
-// run runs the parts of a process as server.Run does. One that fails ends a server.
+// run runs the parts of a process as server.Run does. A part that fails ends a server.
 func (n *Node) run(p *process) error {
 	var clients func(context.Context) error
 	if p.server != nil {
@@ -221,7 +221,7 @@ func (n *Node) runReplica(ctx context.Context, p *process) error {
 	return err
 }
 
-// runPeers runs the peer port. Without a server it ends with the replica.
+// runPeers runs the peer port. Without a server the port ends with the replica.
 func (p *process) runPeers(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -247,7 +247,7 @@ func (n *Node) hear(e replica.Event) {
 	}
 }
 
-// die ends the process of a server because of err. It does not wait.
+// die ends the process of a server because of err, and does not wait.
 func (n *Node) die(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -260,8 +260,8 @@ func (n *Node) die(err error) {
 	}
 }
 
-// Crash ends the process as kill -9 would. The disk keeps what was written, synced or not;
-// what was wrong with it is not any more.
+// Crash ends the process as kill -9 would. The disk keeps what was written, synced or not; faults
+// of the disk are over.
 func (n *Node) Crash() {
 	n.mu.Lock()
 	p := n.process
@@ -269,7 +269,7 @@ func (n *Node) Crash() {
 	n.end(p)
 }
 
-// end crashes the process p, if it is the one that runs, and returns when it has ended.
+// end crashes the process p, if p is the running process, and returns when p has ended.
 func (n *Node) end(p *process) {
 	n.power <- struct{}{}
 	defer func() { <-n.power }()
@@ -288,8 +288,8 @@ func (n *Node) endHeld(p *process) {
 	if !runs {
 		return
 	}
-	// No other node hears of what happens from here on, and the disk keeps none of it: raft panics when it
-	// cannot write, and that would be the test's end.
+	// No other node hears of what happens from here on, and the disk keeps none of it: raft panics
+	// when a write fails, and a panic would be the test's end.
 	n.cluster.Net.Crash(n.Name)
 	n.Disk.Leave()
 	p.parts.Stop()
@@ -298,7 +298,7 @@ func (n *Node) endHeld(p *process) {
 	n.Disk.Crash()
 }
 
-// PowerCut is Crash, and the disk loses what was not synced, or some of it: the seed says what.
+// PowerCut is Crash, and the disk loses what was not synced, or some of it: the seed decides.
 func (n *Node) PowerCut(seed uint64) {
 	n.Crash()
 	n.Disk.PowerCut(seed)
@@ -332,7 +332,7 @@ func (n *Node) Stop() error {
 	return err
 }
 
-// Transfer has the node hand its leadership over, if it leads.
+// Transfer has the node hand leadership over, if the node leads.
 func (n *Node) Transfer() error {
 	r := n.Replica()
 	if r == nil {
