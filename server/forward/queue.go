@@ -187,7 +187,7 @@ func (q *Queue) Peer(o protocol.Origin) *Peer {
 }
 
 // put queues writes of p, all or none, and waits while the queue is too long. It returns an error
-// when the node of p has a newer link.
+// when p is no longer the link of p's node.
 func (q *Queue) put(p *Peer, bs []Batch) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -61,7 +61,7 @@ func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 	return req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0
 }
 
-// heartbeats lets heartbeats be handled until shutdown. They are handled on the connections'
+// heartbeats lets heartbeats be handled until close. They are handled on the connections'
 // goroutines, and raft's shutdown does not wait for these: a late heartbeat could write to a closed
 // store, and panic.
 type heartbeats struct {

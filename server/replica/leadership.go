@@ -32,7 +32,7 @@ type leadership struct {
 	r       *Replica
 	changed chan struct{} // something about raft changed
 
-	asserted   uint64 // the term of the last first entry that this node proposed
+	asserted   uint64 // the last term in which this node proposed a first entry
 	restart    atomic.Bool
 	assertedAt time.Time
 	leader     string

@@ -11,7 +11,7 @@ import (
 // The state machine runs as much of a batch as the budgets of batch and entry have room for, and
 // surely not the rest. The rest is proposed again in the same pending, as another batch behind all
 // that waits, so connections take turns. The rest goes in pieces: first of one request, then of
-// more as more fit. At once, a long pipeline would stand in the log as often as there are requests.
+// more as more fit. In one piece, a long pipeline would stand in the log as often as there are requests.
 
 // piece is what of a pending's batch is proposed at present.
 type piece struct {
