@@ -23,7 +23,7 @@ func TestErrorRowsKnowTheirOutcome(t *testing.T) {
 	}
 }
 
-// What a stock client sends again by itself must not have been applied.
+// A command that a stock client repeats by itself must not have been applied.
 func TestRetriedPrefixesAreRefusals(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS"} {

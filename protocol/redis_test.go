@@ -163,7 +163,7 @@ func TestDifferentialConversations(t *testing.T) {
 	}
 }
 
-// What the grammar allows, Redis takes.
+// Redis takes every line that the grammar allows.
 func TestDifferentialGrammar(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)

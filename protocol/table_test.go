@@ -102,7 +102,7 @@ func TestRowsReadWell(t *testing.T) {
 
 func TestRouteAgreesWithFlags(t *testing.T) {
 	t.Parallel()
-	// What goes through the log or looks at the state without being what ACLs call write and read.
+	// Commands that go through the log or look at the state, but are neither write nor read for ACLs.
 	writesNoKeys := []string{"script|load", "script|flush"}
 	readsNoKeys := []string{"script|exists", "time", "watch"}
 	for _, c := range allRows() {
@@ -215,8 +215,7 @@ func TestGrammarIsWellFormed(t *testing.T) {
 	}
 }
 
-// What the grammar allows is what the arity and the key specs say: three
-// descriptions of the same line.
+// Grammar, arity and key specs agree: three descriptions of the same line.
 func TestGrammarAgreesWithArityAndKeys(t *testing.T) {
 	t.Parallel()
 	g := protocoltest.New(1)

@@ -50,7 +50,7 @@ func TestReplyElementsAreCharged(t *testing.T) {
 	require.ErrorIs(t, err, ErrBudget)
 }
 
-// TestHostRepliesAreCharged: what redis.call hands in counts as if the script had made it.
+// TestHostRepliesAreCharged: results of redis.call count as if the script had made them.
 func TestHostRepliesAreCharged(t *testing.T) {
 	h := newFakeHost()
 	h.strings["k"] = strings.Repeat("x", 3e5)
@@ -82,7 +82,7 @@ func TestLargeTables(t *testing.T) {
 	require.ErrorIs(t, err, ErrBudget)
 }
 
-// TestReleased: what is given back is no more than was taken.
+// TestReleased: no more memory is given back than was charged.
 func TestReleased(t *testing.T) {
 	for _, source := range []string{
 		"local t = {} for i = 1, 5000 do t[i] = i end",
@@ -207,7 +207,7 @@ func TestScansAreCharged(t *testing.T) {
 	}
 }
 
-// TestFormatLooksAtItsPrecision: what is behind it plays no part.
+// TestFormatLooksAtItsPrecision: %s ignores the bytes behind the precision.
 func TestFormatLooksAtItsPrecision(t *testing.T) {
 	p, r := mustCompile(t, "return string.format('%.2s|%5.1s|%.4s|%s', 'a\\0c', 'xyz', 'abc', 'd\\0e')"), NewRunner()
 	v, err := r.Run(p, &Env{Host: newFakeHost()})
@@ -215,7 +215,7 @@ func TestFormatLooksAtItsPrecision(t *testing.T) {
 	require.Equal(t, "a|    x|abc|d", v.Str)
 }
 
-// TestLoopsOfTheEngineTakeSteps: what one instruction does many times over is paid for in proportion.
+// TestLoopsOfTheEngineTakeSteps: one instruction's loops cost steps in proportion.
 func TestLoopsOfTheEngineTakeSteps(t *testing.T) {
 	r := NewRunner()
 	used := func(source string) Used {

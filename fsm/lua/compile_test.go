@@ -83,7 +83,7 @@ func TestCompileBigSources(t *testing.T) {
 				require.Less(t, len(refused.Text), 2<<20)
 				return
 			}
-			// What compiles must also run, and be stopped where it does not end.
+			// A program that compiles must also run, and be stopped if endless.
 			_, err = p.Run(&Env{Host: newFakeHost(), Limits: Limits{Steps: 1_000_000, MemoryBytes: 16 << 20}})
 			require.NotErrorIs(t, err, ErrInternal)
 		})

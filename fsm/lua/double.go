@@ -2,13 +2,12 @@ package lua
 
 import "math"
 
-// Elementary functions must give the same bits on every architecture. Those of
-// package math do not: some have assembly on some processors, and the compiler fuses
-// multiplications with additions on others. The ones here compute with about 100 bits, as
-// unevaluated sums of two floats, from operations that IEEE 754 defines to the
-// bit (and [math.FMA], which is exact everywhere). Rounded to 53 bits the
-// result is correctly rounded but for a handful of arguments, so nearly always equal
-// to glibc's, which Redis would give.
+// Elementary functions must give the same bits on every architecture. Package math does not: some
+// functions have assembly on some processors, and the compiler fuses multiplications with additions
+// on others. The functions here compute with about 100 bits, as unevaluated sums of two floats,
+// from operations that IEEE 754 defines to the bit (and [math.FMA], which is exact everywhere).
+// Rounded to 53 bits the result is correctly rounded but for a handful of arguments, so nearly
+// always equal to glibc's, which Redis would give.
 
 // double is hi + lo, with |lo| at most half a unit in the last place of hi.
 type double struct{ hi, lo float64 }

@@ -17,7 +17,7 @@ func mustCompile(t testing.TB, source string) *Program {
 	return p
 }
 
-// TestRepliesOfRESP3: what a host may reply, as a script sees it in each version.
+// TestRepliesOfRESP3: a script sees the host's replies as the protocol version has them.
 func TestRepliesOfRESP3(t *testing.T) {
 	const show = `local function show(v) if type(v) ~= 'table' then return tostring(v) end
 local keys = {} for k in pairs(v) do keys[#keys+1] = k end table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
@@ -44,7 +44,7 @@ local s = '' for _, k in ipairs(keys) do s = s .. tostring(k) .. '=' .. show(v[k
 		if c.kind == "set" || c.kind == "map" {
 			continue // its order is the table's
 		}
-		// What came from the host goes to the client unchanged.
+		// The host's reply goes to the client unchanged.
 		p := mustCompile(t, "redis.setresp(3) return redis.call('debug', 'protocol', '"+c.kind+"')")
 		v, err := p.Run(&Env{Host: newFakeHost()})
 		require.NoError(t, err)
@@ -135,7 +135,7 @@ func TestLog(t *testing.T) {
 	require.Equal(t, []string{"2 a 1 b", "3 x\x00y"}, h.logs)
 }
 
-// TestCallWords: what a command gets, and in which version it is to reply.
+// TestCallWords: a command gets the script's arguments as words.
 func TestCallWords(t *testing.T) {
 	h := newFakeHost()
 	_, err := mustCompile(t, "redis.pcall('SeT', 'k', 1.5, -0, 1e17, 2^53, 'a\\0b')").Run(&Env{Host: h})

@@ -129,7 +129,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestDrainEndsClientsThatHaveMore: what is in flight is answered, and what stands behind it is not begun.
+// TestDrainEndsClientsThatHaveMore: commands in flight are answered, and the commands behind them
+// are not begun.
 func TestDrainEndsClientsThatHaveMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()

@@ -36,8 +36,8 @@ func requireLog(t *testing.T, s *store.Store, first, last uint64) {
 	require.Equal(t, last, got)
 }
 
-// TestInstallationKeepsWhatFollows: raft empties the log after it has installed
-// a snapshot. What follows the snapshot's end stays.
+// TestInstallationKeepsWhatFollows: raft empties the log after the installation of a snapshot.
+// Entries behind the snapshot's end stay.
 func TestInstallationKeepsWhatFollows(t *testing.T) {
 	for _, row := range []struct {
 		name               string
@@ -62,8 +62,9 @@ func TestInstallationKeepsWhatFollows(t *testing.T) {
 	}
 }
 
-// TestTailBehindASnapshotIsDeleted: the whole log may be a tail that another leader does not
-// have. That is no installation, whether the log was empty when the snapshot was installed or not.
+// TestTailBehindASnapshotIsDeleted: the whole log may be a tail that another leader does not have.
+// Deleting the tail is no installation, whether the log was empty at the snapshot's installation or
+// not.
 func TestTailBehindASnapshotIsDeleted(t *testing.T) {
 	for _, before := range [][]*raft.Log{nil, logs(1, 1, 3), logs(1, 1, 10)} {
 		s, err := storetest.NewDisk().Open(store.Config{})

@@ -211,8 +211,8 @@ func (l *life) play(last string, steps []step) (allowed []string) {
 	return []string{last}
 }
 
-// TestPowerCutAfterACrash: whatever operation a process dies in, or sees fail, what the next one finds
-// is there after each later power cut.
+// TestPowerCutAfterACrash: a process dies in any operation, or sees the operation fail. The state
+// that the next process finds is there after each later power cut.
 func TestPowerCutAfterACrash(t *testing.T) {
 	for _, h := range histories {
 		for name, f := range firstFaults {

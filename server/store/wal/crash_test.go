@@ -72,7 +72,7 @@ func TestPowerCutInAnAppend(t *testing.T) {
 					require.Equal(t, last, got, "round %d", round)
 				}
 				requireRange(t, again, 1, got)
-				// What recovery wrote is torn too.
+				// Recovery's writes are torn too.
 				_, mended := tail(t, again)
 				crash(again)
 				b = torn(b, mended, func(int) bool { return rng.IntN(2) == 0 })
