@@ -14,10 +14,9 @@ import (
 // guard stands between raft and a disk. It reports a call that does not come back, and
 // a call that fails.
 //
-// A late call is never turned into an error. A follower whose append came back as
-// failed although the entries may have reached the disk is what wedged replication in
-// hashicorp/raft#612, and a leader would answer clients wrongly. Whoever
-// hears of a stall ends the process instead.
+// A late call is never turned into an error. In hashicorp/raft#612 a follower's append came back as
+// failed although the entries may have reached the disk, and replication was wedged. A leader would
+// answer clients wrongly. [Hooks].OnStall ends the process instead.
 type guard struct {
 	hooks   Hooks
 	closing atomic.Bool
