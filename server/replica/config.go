@@ -64,9 +64,9 @@ type Timing struct {
 	// CommandTimeout is how long a command may take before the client is told that the outcome is
 	// uncertain.
 	CommandTimeout time.Duration
-	// Linger is how long after a useful entry polls for a held lock wait for the next useful entry;
+	// RefusalDelay is how long after a useful entry polls for a held lock wait for the next useful entry;
 	// a timer may add a little. Negative: not at all.
-	Linger time.Duration
+	RefusalDelay time.Duration
 	// ClockStep caps what cluster time advances at once. Zero: ElectionTimeout.
 	ClockStep time.Duration
 }
@@ -93,7 +93,7 @@ const (
 	DefaultElectionTimeout  = 400 * time.Millisecond
 	DefaultLeaseTimeout     = 400 * time.Millisecond
 	DefaultCommitTimeout    = 50 * time.Millisecond
-	DefaultLinger           = time.Millisecond
+	DefaultRefusalDelay           = time.Millisecond
 	DefaultCommandTimeout   = 1750 * time.Millisecond
 
 	DefaultEntryBytes     = 1 << 20
@@ -122,7 +122,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.ElectionTimeout, max(DefaultElectionTimeout, c.HeartbeatTimeout))
 	orDefault(&c.LeaseTimeout, min(DefaultLeaseTimeout, c.HeartbeatTimeout))
 	orDefault(&c.CommitTimeout, DefaultCommitTimeout)
-	orDefault(&c.Linger, DefaultLinger)
+	orDefault(&c.RefusalDelay, DefaultRefusalDelay)
 	orDefault(&c.CommandTimeout, DefaultCommandTimeout)
 	orDefault(&c.ClockStep, c.ElectionTimeout)
 	orDefault(&c.Limits.EntryBytes, DefaultEntryBytes)

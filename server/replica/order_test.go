@@ -49,7 +49,7 @@ func TestReleasedLockIsAcquiredInTheSameEntry(t *testing.T) {
 
 // Polls for a lock that somebody has wait for others right after an entry that was of
 // use, a millisecond at most; where nothing happens they are refused at once.
-func TestPollsLinger(t *testing.T) {
+func TestRefusedPollsAreDelayed(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
 		lastLog := func() uint64 { return leader.Replica().Status().LastLog }
@@ -73,7 +73,7 @@ func TestPollsLinger(t *testing.T) {
 		require.Equal(t, before+1, lastLog())
 		require.Zero(t, time.Since(start))
 
-		require.Equal(t, replica.DefaultLinger, refused())
+		require.Equal(t, replica.DefaultRefusalDelay, refused())
 		require.Zero(t, refused())
 
 		require.Equal(t, protocol.Integer(2), leader.Do("INCR", "n"))
@@ -89,15 +89,15 @@ func TestPollsLinger(t *testing.T) {
 			require.Equal(t, protocol.Null, <-poll)
 		}
 		require.Equal(t, before+1, lastLog())
-		require.Less(t, time.Since(start), replica.DefaultLinger)
+		require.Less(t, time.Since(start), replica.DefaultRefusalDelay)
 		require.Equal(t, protocol.OK, leader.Do("SET", "other", "a", "NX"), "a lock that is free does not wait")
 	})
 }
 
-// Polls that linger are answered though the leader hands over meanwhile, and by what
+// Delayed polls are answered though the leader hands over meanwhile, and by what
 // is true then: a lock that ends while they wait is theirs.
-func TestLingeringPollsSurviveTheirLeader(t *testing.T) {
-	slow := func(c *replica.Config) { c.Linger = 100 * time.Millisecond }
+func TestDelayedPollsSurviveTheirLeader(t *testing.T) {
+	slow := func(c *replica.Config) { c.RefusalDelay = 100 * time.Millisecond }
 	inBubble(t, slow, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
 		require.Equal(t, protocol.OK, leader.Do("SET", "lock", "a"))

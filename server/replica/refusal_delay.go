@@ -14,8 +14,8 @@ import (
 // much as any other entry. On a contended lock a refused SET NX is usually in flight when the
 // release arrives, so the release waits for two entries. Therefore, for a moment after a useful
 // entry, polls that would be refused wait for the next useful batch. Without useful batches polls
-// do not wait. The configuration calls the moment Linger, as Kafka does (linger.ms); PostgreSQL's
-// commit_delay waits for the same reason.
+// do not wait. Kafka's linger.ms and PostgreSQL's commit_delay hold back all writes; this delay
+// holds back refusals only.
 type refusalDelay struct {
 	most time.Duration // after an entry that was of use; a timer may be late. Not above 0: no time
 	late *time.Timer   // wakes the proposer when that time is over

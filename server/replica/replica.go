@@ -107,7 +107,7 @@ func (r *Replica) open() {
 		serving: &r.serving, sources: [2]source{own{r.writes}, forwarded{r.fromFollowers}}, wake: wake,
 		wouldRefuse: r.machine.WouldRefuse, propose: r.propose, proposed: r.timeouts.poke,
 		memoryLimitBytes: c.MaxMemoryBytes,
-	}, c.Limits.EntryBytes, c.Linger)
+	}, c.Limits.EntryBytes, c.RefusalDelay)
 	r.ticker = newTicker(&r.serving, r.machine, r.proposer.want)
 	r.state.sink = r.newSink()
 	r.state.stateHooks = stateHooks{

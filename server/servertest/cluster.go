@@ -23,8 +23,8 @@ type Options struct {
 	// Stubborn, if not empty, names a node that believes for seconds in its own leadership, long
 	// after the others elected another leader, as a node does that was frozen.
 	Stubborn string
-	// NoLinger: nodes refuse polls at once, so that in virtual time no command takes any.
-	NoLinger bool
+	// NoRefusalDelay: nodes refuse polls at once, so that in virtual time no command takes any.
+	NoRefusalDelay bool
 	// Backend, if not nil, stands between a node's clients and its replica: a server that is
 	// wrong on purpose.
 	Backend func(node string, b frontend.Backend) frontend.Backend
@@ -101,8 +101,8 @@ const stubbornness = 3 * time.Second
 func (m maker) configure(c *replica.Config) {
 	conf := m.config(c.Name)
 	c.Timing, c.SnapshotPolicy = conf.Timing, conf.SnapshotPolicy
-	if m.NoLinger {
-		c.Linger = -1
+	if m.NoRefusalDelay {
+		c.RefusalDelay = -1
 	}
 	if c.Name == m.Stubborn {
 		c.HeartbeatTimeout, c.ElectionTimeout, c.LeaseTimeout = stubbornness, stubbornness, stubbornness

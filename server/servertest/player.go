@@ -157,7 +157,7 @@ func (p *player) startCluster(args []string) []string {
 		clear(p.clients)
 	}
 	begun := time.Now()
-	p.cluster = New(p.t, Options{Nodes: n, NoLinger: true, Tune: p.tuning(args[1:])})
+	p.cluster = New(p.t, Options{Nodes: n, NoRefusalDelay: true, Tune: p.tuning(args[1:])})
 	p.cluster.Lead(p.cluster.Node("n1"))
 	time.Sleep(time.Until(begun.Add(time.Minute)))
 	p.entries = p.cluster.Entries()
