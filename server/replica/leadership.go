@@ -36,7 +36,7 @@ type leadership struct {
 	restart    atomic.Bool
 	assertedAt time.Time
 	leader     string
-	leaderTerm uint64
+	seenTerm   uint64 // the term in which leader was seen to lead
 }
 
 func newLeadership(r *Replica) *leadership { return &leadership{r: r, changed: make(chan struct{}, 1)} }
@@ -169,23 +169,9 @@ func (ls *leadership) follow() {
 }
 
 func (ls *leadership) see(leader string, term uint64) {
-	if leader == ls.leader && (term == ls.leaderTerm || leader == "") {
+	if leader == ls.leader && (term == ls.seenTerm || leader == "") {
 		return
 	}
-	ls.leader, ls.leaderTerm = leader, term
+	ls.leader, ls.seenTerm = leader, term
 	ls.r.event(LeaderChanged{Leader: leader, Term: term})
 }
-
-// propose gives an entry to raft. leaderTerm.inFlight leaves out uncounted entries, as this node
-// may serve already when such an entry is applied.
-func (r *Replica) propose(term uint64, entry []byte, flags ...byte) {
-	if answersBeforeCommit {
-		early := r.newSink()
-		_ = r.machine.Apply(entry, &early)
-		early.flush()
-	}
-	r.node.Propose(term, entry, flags...)
-}
-
-// uncounted is the flag of a leadership's first entry.
-const uncounted byte = 1

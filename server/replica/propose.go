@@ -153,3 +153,22 @@ func (p *proposer) landed(term uint64) {
 	notify(l.landed)
 	notify(p.wake)
 }
+
+// propose gives an entry to raft. leaderTerm.inFlight leaves out uncounted entries, as this node
+// may serve already when such an entry is applied.
+func (r *Replica) propose(term uint64, entry []byte, flags ...byte) {
+	if answersBeforeCommit {
+		r.answerEarly(entry)
+	}
+	r.node.Propose(term, entry, flags...)
+}
+
+// answerEarly is the mistake of a server that [answersBeforeCommit].
+func (r *Replica) answerEarly(entry []byte) {
+	early := r.newSink()
+	_ = r.machine.Apply(entry, &early)
+	early.flush()
+}
+
+// uncounted is the flag of a leadership's first entry.
+const uncounted byte = 1
