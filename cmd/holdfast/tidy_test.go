@@ -128,6 +128,7 @@ func TestRedconOnlyEncodes(t *testing.T) {
 // rooms lists, for packages of the server, which others of the server they may import. The rest gets
 // what it needs as functions and interfaces.
 var rooms = map[string][]string{
+	"server/lifecycle": {},
 	"server/peer":      {"server/peer/wire"},
 	"server/peer/wire": {},
 	"server/store":     {"server/store/"},

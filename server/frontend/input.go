@@ -139,9 +139,9 @@ func (c *conn) readMore() bool {
 
 // read reads once into the buffer. With noWait it returns os.ErrDeadlineExceeded when nothing is
 // there.
-func (c *conn) read(once bool) error {
+func (c *conn) read(noWait bool) error {
 	if c.raw != nil {
-		return c.readRaw(once)
+		return c.readRaw(noWait)
 	}
 	if c.w != nil {
 		n, err := readSome(c.nc, c.room())

@@ -25,11 +25,11 @@ func rawConn(nc net.Conn) syscall.RawConn {
 
 // readRaw reads from the socket when it is readable, and takes a buffer only then. net.Conn's Read
 // would hold a buffer while the client is silent, and always waits.
-func (c *conn) readRaw(once bool) error {
+func (c *conn) readRaw(noWait bool) error {
 	if c.readReady == nil {
 		c.readReady = c.onReadable
 	}
-	c.noWait = once
+	c.noWait = noWait
 	if err := c.raw.Read(c.readReady); err != nil {
 		return err
 	}

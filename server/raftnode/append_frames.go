@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// The append stream: one frame (see frame.go) for each request, and one for its answer.
+// The append stream: one frame (package wire) for each request, and one for its answer.
 //
 //	request  protocol version, bytes id, bytes address of the leader, term, previous index, its term,
 //	         commit index, count, (index, term, type, nanoseconds of Unix time or 0, bytes data, bytes extensions)*

@@ -125,8 +125,8 @@ func bootstrap(conf *raft.Config, c *Config, t raft.Transport) error {
 	return nil
 }
 
-// sameMembers compares the members in the store with the members in the configuration, by name.
-// Addresses may differ: the configuration's are used.
+// sameMembers compares the members in the store with the configured ones, by name. Raft uses the
+// configured addresses; package store has refused a folder whose cluster had other ones.
 func sameMembers(opened *raft.Raft, cluster map[string]string) error {
 	future := opened.GetConfiguration()
 	if err := future.Error(); err != nil {
