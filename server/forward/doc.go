@@ -15,14 +15,14 @@
 // # The way of a batch
 //
 //	follower                                      leader
-//	Batches ─► Client: connection.send ═══► Peer.listen ─┬─► Queue ─► the proposer, by Take
+//	Batches ─► Client: connection.send ═══► Peer.listen ─┬─► Receiver ─► the proposer, by Take
 //	                                                     └─► reads: Peer.answerReads ─┐
 //	Batches ◄─ Client: connection.listen ◄═══ Peer.send ◄─ outbox ◄─ Peer.Reply ──────┘
 //
 // # Goroutines
 //
 //	Client.Run   connects to the leader, and sends; one more per connection listens
-//	Queue.Run    accepts links; three more per link listen, send, and answer reads;
+//	Receiver.Run    accepts links; three more per link listen, send, and answer reads;
 //	             one more per open WAIT, and per read that takes long
 //
 // All of them end with the context of Run.
@@ -34,9 +34,9 @@
 //	Client.mu ─► connection.mu
 //	         └─► the locks of Batches
 //
-// Queue.mu is held while Take and Look show batches: what they call must not call the Queue.
+// Receiver.mu is held while Take and Look show batches: what they call must not call the Receiver.
 // Peer.mu and outbox.mu are leaves.
 //
-// Start reading at messages.go, which draws the stream, then client.go, connection.go, queue.go and
+// Start reading at messages.go, which draws the stream, then client.go, connection.go, receiver.go and
 // peer.go. DESIGN.md has the reasons.
 package forward

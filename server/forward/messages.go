@@ -35,7 +35,7 @@ import (
 // cut into pieces. A dropped reply is too late to be of use, and the rest of it is not sent. Parts go to
 // followers whose hello has featureParts.
 //
-// A first frame of another kind is not a link's: see [QueueConfig.Other].
+// A first frame of another kind is not a link's: see [ReceiverConfig.Other].
 //
 // The leader proposes writes in the order in which they come. Answers come in any order. A write may get
 // none: the follower sees in its own log what became of it.

@@ -208,7 +208,7 @@ func TestFollowerThatKnowsNoParts(t *testing.T) {
 
 // What waits at the leader for one follower is bounded, however slowly that one reads.
 func TestLinkIsBoundedAtTheLeader(t *testing.T) {
-	config := &QueueConfig{ReplyBytes: 8 << 20, QueueBytes: 10_000, Followers: 2, CommandTimeout: time.Second}
+	config := &ReceiverConfig{ReplyBytes: 8 << 20, QueueBytes: 10_000, Followers: 2, CommandTimeout: time.Second}
 	p := newPeer(config, nil, greeting{features: featureParts})
 	for seq := range uint64(1 << 18) {
 		p.Reply(seq, replyOf(50))

@@ -26,7 +26,7 @@ const (
 
 // Peer is the leader's end of one follower's link.
 type Peer struct {
-	config *QueueConfig
+	config *ReceiverConfig
 	conn   net.Conn
 	origin protocol.Origin
 	out    *outbox
@@ -40,7 +40,7 @@ type Peer struct {
 	waits     int
 }
 
-func newPeer(config *QueueConfig, conn net.Conn, hello greeting) *Peer {
+func newPeer(config *ReceiverConfig, conn net.Conn, hello greeting) *Peer {
 	return &Peer{
 		config: config, conn: conn, origin: protocol.Origin{Node: hello.name, Epoch: hello.epoch},
 		wake: make(chan struct{}, 1), asked: make(chan struct{}, 1),

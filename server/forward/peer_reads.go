@@ -29,7 +29,7 @@ type forwardedRead struct {
 
 func (f forwardedRead) rank() int { return f.size }
 
-// ErrElsewhere is returned by functions of [QueueConfig] when this node no longer leads. The read
+// ErrElsewhere is returned by functions of [ReceiverConfig] when this node no longer leads. The read
 // gets no answer: the link is about to be shut, and the follower asks the next leader.
 var ErrElsewhere = errors.New("this node no longer leads")
 

@@ -93,7 +93,7 @@ const (
 	DefaultElectionTimeout  = 400 * time.Millisecond
 	DefaultLeaseTimeout     = 400 * time.Millisecond
 	DefaultCommitTimeout    = 50 * time.Millisecond
-	DefaultRefusalDelay           = time.Millisecond
+	DefaultRefusalDelay     = time.Millisecond
 	DefaultCommandTimeout   = 1750 * time.Millisecond
 
 	DefaultEntryBytes     = 1 << 20

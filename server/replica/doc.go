@@ -23,7 +23,7 @@
 //
 //	Execute ─► queue of writes ─┬─► proposer ─► raftnode ─► state ─► fsm.Machine ─► sink ─► queue: replies
 //	  (any node)                │    (leader)                                        │
-//	                            └─► forward.Client ═══► forward.Queue ─► proposer    └─► forward.Peer ═══► queue
+//	                            └─► forward.Client ═══► forward.Receiver ─► proposer    └─► forward.Peer ═══► queue
 //	                                 (follower)          (leader)
 //
 //	Execute ─► reader ─► round ─► fsm.Machine.Read          on the leader
@@ -50,7 +50,7 @@
 //
 // A lock is held only while locks to its right are taken:
 //
-//	state.digesting ─► fsm.Machine ─► forward.Queue ─► queue.mu
+//	state.digesting ─► fsm.Machine ─► forward.Receiver ─► queue.mu
 //	                               └► forward's outbox
 //	forward.Client ─► queue.mu
 //

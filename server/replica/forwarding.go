@@ -46,9 +46,9 @@ func (r *Replica) heard(b forward.Beacon) {
 }
 
 // newFromFollowers makes the end that takes what followers forward.
-func newFromFollowers(r *Replica, wake chan<- struct{}) *forward.Queue {
+func newFromFollowers(r *Replica, wake chan<- struct{}) *forward.Receiver {
 	limits := r.config.Limits
-	return forward.NewQueue(forward.QueueConfig{
+	return forward.NewReceiver(forward.ReceiverConfig{
 		Self:     r.identity(),
 		Listener: r.config.Peers.Forward,
 		Other:    func(conn net.Conn, frame []byte) bool { return r.node.AnswerProposal(conn, frame) },

@@ -43,7 +43,7 @@ type traffic struct {
 	ticker        *ticker
 	timeouts      *timeouts
 	toLeader      *forward.Client
-	fromFollowers *forward.Queue
+	fromFollowers *forward.Receiver
 }
 
 // life is how the node ends.

@@ -27,7 +27,7 @@ func (s own) take(l *leaderTerm, until uint64, visit func(*forward.Batch) bool) 
 }
 
 // forwarded are other nodes' batches.
-type forwarded struct{ queue *forward.Queue }
+type forwarded struct{ queue *forward.Receiver }
 
 func (s forwarded) waiting(l *leaderTerm) (from, until uint64) { return s.queue.Waiting(l.term) }
 

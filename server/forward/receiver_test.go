@@ -15,7 +15,7 @@ import (
 
 // Replies to a node's former life are not for the present one.
 func TestLinkIsOfOneLife(t *testing.T) {
-	q := NewQueue(QueueConfig{})
+	q := NewReceiver(ReceiverConfig{})
 	p := &Peer{origin: protocol.Origin{Node: "n2", Epoch: 2}}
 	q.peers["n2"] = p
 	require.Nil(t, q.Peer(protocol.Origin{Node: "n2", Epoch: 1}))
@@ -24,7 +24,7 @@ func TestLinkIsOfOneLife(t *testing.T) {
 
 // What followers had queued when a leadership ended takes no room of the next one.
 func TestInboxIsEmptyWhenItOpens(t *testing.T) {
-	q := NewQueue(QueueConfig{QueueBytes: 10, Wake: make(chan struct{}, 1)})
+	q := NewReceiver(ReceiverConfig{QueueBytes: 10, Wake: make(chan struct{}, 1)})
 	for term := range uint64(3) {
 		q.Open(term + 1)
 		conn, other := net.Pipe()
@@ -40,7 +40,7 @@ func TestInboxIsEmptyWhenItOpens(t *testing.T) {
 // A link whose queue is full waits until the leader takes something, or the leadership ends.
 func TestFullQueueIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(QueueConfig{QueueBytes: 10, Wake: make(chan struct{}, 1)})
+		q := NewReceiver(ReceiverConfig{QueueBytes: 10, Wake: make(chan struct{}, 1)})
 		q.Open(1)
 		conn, other := net.Pipe()
 		defer other.Close()
@@ -66,7 +66,7 @@ func TestFullQueueIsWaitedFor(t *testing.T) {
 
 // A WAIT that is over makes room for another.
 func TestWaitsOfALinkDoNotAddUp(t *testing.T) {
-	p := newPeer(&QueueConfig{ReplyBytes: 1 << 20, Wait: func(context.Context, int, time.Duration) int { return 1 }}, nil, greeting{})
+	p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20, Wait: func(context.Context, int, time.Duration) int { return 1 }}, nil, greeting{})
 	for number := range uint64(3) {
 		p.wait(t.Context(), number, 1, 0)
 		p.parts.Wait()
