@@ -6,8 +6,8 @@
 //   - a write that is acknowledged is on the disks of a majority, and was applied
 //     once, although it may have been proposed several times over failovers;
 //   - a read sees every write that was acknowledged before it began, on any node;
-//   - an error row's outcome is true: "none" is only for a batch that no consumer took,
-//     so that no node could propose the batch;
+//   - an error row's outcome is true: "none" is only for requests that surely were not applied
+//     and are not under way;
 //   - leases are counted in cluster time, which only a leader's stamps advance,
 //     and never faster than that leader's monotonic clock;
 //   - when there is nothing to do nothing is written, and what waits is bounded;
