@@ -133,8 +133,8 @@ func TestSweepAll(t *testing.T) {
 	}
 }
 
-// checkDatabase checks what a database promises: its items are in order and each has the hash of its
-// key, and every count is that of the items. Package keyspace checks what is inside.
+// checkDatabase checks the promises of a database: the items are in order, each item has the hash of
+// its key, and every count agrees with the items. Package keyspace checks the inside.
 func checkDatabase(d *keyspace.Keyspace) error {
 	var err error
 	var previous keyspace.Item

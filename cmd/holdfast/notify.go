@@ -7,18 +7,18 @@ import (
 )
 
 // notify tells the service manager what the process does: "READY=1", "STOPPING=1". See
-// sd_notify(3). Without NOTIFY_SOCKET nobody listens, and notify does nothing.
+// sd_notify(3). Without NOTIFY_SOCKET there is no service manager, and notify does nothing.
 func notify(state string) error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
 		return nil
 	}
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		return fmt.Errorf("tell the service manager %s: %w", state, err)
+	if err == nil {
+		defer conn.Close()
+		_, err = conn.Write([]byte(state))
 	}
-	defer conn.Close()
-	if _, err := conn.Write([]byte(state)); err != nil {
+	if err != nil {
 		return fmt.Errorf("tell the service manager %s: %w", state, err)
 	}
 	return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Acknowledgements of what was sent before a round began do not count, and
-// neither do those of another term. raft's own check takes the former.
+// An acknowledgement does not count for a round when its request was sent before the round began,
+// or in another term. raft's own check accepts earlier requests.
 func TestOldAcknowledgementsConfirmNothing(t *testing.T) {
 	a := newAcks(&Config{Name: "n1", InitialCluster: map[string]string{"n1": "", "n2": "", "n3": ""}})
 	before := a.sending()

@@ -120,7 +120,8 @@ func TestDelayedPollsSurviveTheirLeader(t *testing.T) {
 	})
 }
 
-// A burst of more batches than are put last at a time leaves nobody out, and applies each once.
+// Each batch of a burst is applied once, also when the burst has more claims than an entry puts last
+// at a time.
 func TestManyAcquiresInOneEntry(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()

@@ -22,7 +22,8 @@ type entries struct {
 	number map[string]uint64 // of the batch that begins with a word
 }
 
-// numbered is a batch of count requests, each of which names the batch and its place, and is longer than the one before.
+// numbered is a batch of count requests. Each request names the batch and the request's place, and is
+// longer than the request before.
 func numbered(name string, count int) *Batch {
 	u := &Batch{Write: true, Count: count}
 	for i := range count {
