@@ -40,6 +40,7 @@
 //	scriptcache.go the sources of scripts
 //	snapshot.go    the stream; restore.go reads it
 //	keyspace/      items, their order, their deadlines
+//	collection/    hashes, sets, lists and sorted sets
 //	lua/           the script engine
 //
 // DESIGN.md says why it is so and what was refused.

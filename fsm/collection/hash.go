@@ -1,0 +1,211 @@
+package collection
+
+import (
+	"strings"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+)
+
+// Hash is fields with values. A small hash has the fields in the order in which they came.
+type Hash struct {
+	small packed        // name, value, name, value, …; empty if large
+	large *table[field] // nil if small
+	count int
+	bytes int64 // of the fields of large
+}
+
+var _ keyspace.Collection = (*Hash)(nil)
+
+// field is a field of a large hash. data is the name, then the value.
+type field struct {
+	data    string
+	hash    uint64
+	nameLen uint32
+}
+
+func (f field) order() uint64 { return f.hash }
+func (f field) name() string  { return f.data[:f.nameLen] }
+func (f field) value() string { return f.data[f.nameLen:] }
+func (f field) bytes() int64  { return fieldBytes + allocated(len(f.data)) }
+
+func newField(name, value string) field {
+	var b strings.Builder
+	b.Grow(len(name) + len(value))
+	b.WriteString(name)
+	b.WriteString(value)
+	return field{data: b.String(), hash: orderOf(name), nameLen: uint32(len(name))}
+}
+
+// sought is a field to search for. The field shares the memory of name.
+func sought(name string) field {
+	return field{data: name, hash: orderOf(name), nameLen: uint32(len(name))}
+}
+
+// NewHash is an empty hash.
+func NewHash() *Hash { return &Hash{} }
+
+// Get returns the value of a field.
+func (h *Hash) Get(name string) (value string, ok bool) {
+	if h.large != nil {
+		f, ok := h.large.Get(sought(name))
+		if !ok {
+			return "", false
+		}
+		return f.value(), true
+	}
+	from, to := h.small.find(name, 2)
+	if from == to {
+		return "", false
+	}
+	return string(h.small[from+2+len(name) : to]), true
+}
+
+// Put gives a field a value. added: the field is new.
+func (h *Hash) Put(name, value string) (added bool) {
+	if h.large == nil && (len(name) > maxPackedWord || len(value) > maxPackedWord) {
+		h.enlarge()
+	}
+	if h.large != nil {
+		return h.putLarge(newField(name, value))
+	}
+	from, to := h.small.find(name, 2)
+	h.small = h.small.splice(from, to, name, value)
+	if from != to {
+		return false
+	}
+	if h.count++; h.count > maxPacked {
+		h.enlarge()
+	}
+	return true
+}
+
+func (h *Hash) putLarge(f field) (added bool) {
+	old, replaced := h.large.Set(f)
+	h.bytes += f.bytes()
+	if replaced {
+		h.bytes -= old.bytes()
+		return false
+	}
+	h.count++
+	return true
+}
+
+// enlarge makes a small hash a large one.
+func (h *Hash) enlarge() {
+	rest := h.small
+	h.small, h.large, h.count = "", newTable[field](), 0
+	for rest != "" {
+		var name, value string
+		name, rest = rest.cut()
+		value, rest = rest.cut()
+		h.putLarge(newField(name, value))
+	}
+}
+
+// Remove takes out a field, and reports whether the field was there.
+func (h *Hash) Remove(name string) bool {
+	if h.large != nil {
+		old, there := h.large.Delete(sought(name))
+		if there {
+			h.count--
+			h.bytes -= old.bytes()
+		}
+		return there
+	}
+	from, to := h.small.find(name, 2)
+	if from == to {
+		return false
+	}
+	h.small = h.small.splice(from, to)
+	h.count--
+	return true
+}
+
+// At returns a field by its place. Requires: 0 <= place < Len.
+func (h *Hash) At(place int) (name, value string) {
+	if h.large != nil {
+		f, _ := h.large.GetAt(place)
+		return f.name(), f.value()
+	}
+	rest := h.small
+	for range place {
+		_, rest = rest.cut()
+		_, rest = rest.cut()
+	}
+	name, rest = rest.cut()
+	value, _ = rest.cut()
+	return name, value
+}
+
+// Ascend calls f for the fields whose name's hash is at least from, until f returns false. The fields
+// of a large hash come in the order of the hashes. Requires: f does not change the hash.
+func (h *Hash) Ascend(from uint64, f func(order uint64, name, value string) bool) {
+	if h.large != nil {
+		h.large.Ascend(field{hash: from}, func(e field) bool { return f(e.hash, e.name(), e.value()) })
+		return
+	}
+	for rest := h.small; rest != ""; {
+		var name, value string
+		name, rest = rest.cut()
+		value, rest = rest.cut()
+		if order := orderOf(name); order >= from && !f(order, name, value) {
+			return
+		}
+	}
+}
+
+// All calls f for all fields, until f returns false. Requires: f does not change the hash.
+func (h *Hash) All(f func(name, value string) bool) {
+	if h.large != nil {
+		h.large.Scan(func(e field) bool { return f(e.name(), e.value()) })
+		return
+	}
+	for rest := h.small; rest != ""; {
+		var name, value string
+		name, rest = rest.cut()
+		value, rest = rest.cut()
+		if !f(name, value) {
+			return
+		}
+	}
+}
+
+// Small reports whether the hash is a few KiB at most, and is walked whole by a search.
+func (h *Hash) Small() bool { return h.large == nil }
+
+// Kind is [keyspace.KindHash].
+func (h *Hash) Kind() keyspace.Kind { return keyspace.KindHash }
+
+// Len is the number of fields.
+func (h *Hash) Len() int { return h.count }
+
+// Bytes is what the hash counts for.
+func (h *Hash) Bytes() int64 { return headBytes + allocated(len(h.small)) + h.bytes }
+
+// Clone returns a hash with the same fields.
+func (h *Hash) Clone() keyspace.Collection {
+	c := *h
+	if h.large != nil {
+		c.large = h.large.IsoCopy()
+	}
+	return &c
+}
+
+// Encoding is Redis's name of the form.
+func (h *Hash) Encoding() string {
+	if h.large != nil {
+		return encodingTable
+	}
+	return encodingPacked
+}
+
+// SavedWords is the number of words of Save.
+func (h *Hash) SavedWords() int { return 1 + 2*h.count }
+
+// Save writes the encoding, then names and values.
+func (h *Hash) Save(put func(word string) bool) {
+	if !put(h.Encoding()) {
+		return
+	}
+	h.All(func(name, value string) bool { return put(name) && put(value) })
+}
