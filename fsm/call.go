@@ -168,7 +168,8 @@ func (c *call) store(db int, it keyspace.Item) {
 	if !replaced || before.Ended(c.nowMillis) {
 		c.noteNewKey(db, &it)
 	}
-	if c.undo != nil {
+	// A collection that was changed in place has been noted since the last savepoint.
+	if c.undo != nil && !(it.Shares(&before) && it.OwnedBy(c.st.generation)) {
 		c.undo.note(change{database: d, item: it, before: before, replaced: replaced})
 	}
 }

@@ -36,8 +36,11 @@ func (c *call) increment(by int64) protocol.Value {
 	key := c.args[1]
 	var n int64
 	deadlineMillis := int64(never)
-	if it := c.find(key); it != nil {
-		var ok bool
+	it, ok := c.findString(key)
+	if !ok {
+		return errWrongType
+	}
+	if it != nil {
 		if n, ok = protocol.ParseInt(it.Value()); !ok {
 			return errNotInteger
 		}
@@ -55,7 +58,11 @@ func incrbyfloatOp(c *call) protocol.Value {
 	key := c.args[1]
 	value := "0"
 	deadlineMillis := int64(never)
-	if it := c.find(key); it != nil {
+	it, ok := c.findString(key)
+	if !ok {
+		return errWrongType
+	}
+	if it != nil {
 		value, deadlineMillis = it.Value(), it.DeadlineMillis
 	}
 	if !c.fits(floatWork + int64(len(value)+len(c.args[2]))*digitWork) {

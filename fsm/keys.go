@@ -33,10 +33,11 @@ func existsOp(c *call) protocol.Value {
 }
 
 func typeOp(c *call) protocol.Value {
-	if c.find(c.args[1]) == nil {
+	it := c.find(c.args[1])
+	if it == nil {
 		return protocol.Simple("none")
 	}
-	return protocol.Simple("string")
+	return protocol.Simple(it.Kind().String())
 }
 
 func renameOp(c *call) protocol.Value {
@@ -69,11 +70,11 @@ func (c *call) rename(onlyIfMissing bool) (problem protocol.Value, done bool) {
 		return errOOM, false
 	}
 	was := *it
-	if !c.fits(int64(len(was.Value()))) {
+	if !c.fits(copyWork(&was)) {
 		return errOverWork, false
 	}
 	c.remove(it)
-	c.store(c.db, c.newItem(to, was.Value(), was.DeadlineMillis, was.Encoding))
+	c.store(c.db, c.renamed(&was, to))
 	return problem, true
 }
 
@@ -102,11 +103,37 @@ func copyOp(c *call) protocol.Value {
 	if it == nil || c.findIn(db, to) != nil && !replace {
 		return zero
 	}
-	if !c.fits(int64(len(it.Value()))) {
+	if !c.fits(copyWork(it)) {
 		return errOverWork
 	}
-	c.store(db, c.newItem(to, it.Value(), it.DeadlineMillis, it.Encoding))
+	c.store(db, c.copied(it, to))
 	return one
+}
+
+// copyWork is the work of a copy of a value. Collections share the memory of their copies.
+func copyWork(it *keyspace.Item) int64 {
+	if it.IsString() {
+		return int64(len(it.Value()))
+	}
+	return 0
+}
+
+// renamed is an item under another key, in the place of the item.
+func (c *call) renamed(it *keyspace.Item, to string) keyspace.Item {
+	if it.IsString() {
+		return c.newItem(to, it.Value(), it.DeadlineMillis, it.Encoding())
+	}
+	c.spend(int64(len(to)))
+	return it.Renamed(c.hashOf(to), to)
+}
+
+// copied is a copy of an item under another key.
+func (c *call) copied(it *keyspace.Item, to string) keyspace.Item {
+	if it.IsString() {
+		return c.newItem(to, it.Value(), it.DeadlineMillis, it.Encoding())
+	}
+	c.spend(int64(len(to)))
+	return it.Copied(c.hashOf(to), to, c.st.generation)
 }
 
 func moveOp(c *call) protocol.Value {
@@ -205,18 +232,22 @@ func objectEncodingOp(c *call) protocol.Value {
 	if it == nil {
 		return protocol.Null
 	}
+	if v := it.Collection(); v != nil {
+		return protocol.Bulk(v.Encoding())
+	}
 	return protocol.Bulk(encodingName(it))
 }
 
 // maxEmbedded is the length up to which Redis embeds a string in its object.
 const maxEmbedded = 44
 
+// encodingName is the encoding of a string.
 func encodingName(it *keyspace.Item) string {
 	_, isInt := protocol.ParseInt(it.Value())
 	switch {
-	case it.Encoding == keyspace.EncodingRaw:
+	case it.Encoding() == keyspace.EncodingRaw:
 		return "raw"
-	case it.Encoding == keyspace.EncodingAuto && isInt:
+	case it.Encoding() == keyspace.EncodingAuto && isInt:
 		return "int"
 	case len(it.Value()) <= maxEmbedded:
 		return "embstr"

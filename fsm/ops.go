@@ -31,7 +31,9 @@ type bindings map[string]*binding
 // newBindings joins the behaviours with the rows of protocol's table.
 func newBindings() bindings {
 	t := bindings{"exec": {name: "exec", run: execOp, writes: true}}
-	for _, family := range []map[string]op{stringOps, keyOps, scriptOps, scriptLocals} {
+	for _, family := range []map[string]op{
+		stringOps, hashOps, listOps, setOps, sortedSetOps, keyOps, scriptOps, scriptLocals,
+	} {
 		for name, run := range family { // unordered: fills another map
 			row, _ := protocol.Lookup(name)
 			b := &binding{name: name, run: run, row: row, subcommand: strings.Count(name, "|")}
@@ -74,6 +76,18 @@ var stringOps = map[string]op{
 	"strlen":      strlenOp,
 	"substr":      getrangeOp,
 }
+
+// hashOps are the hashes.
+var hashOps = map[string]op{}
+
+// listOps are the lists.
+var listOps = map[string]op{}
+
+// setOps are the sets.
+var setOps = map[string]op{}
+
+// sortedSetOps are the sorted sets.
+var sortedSetOps = map[string]op{}
 
 // keyOps are the commands for keys of any kind, for databases, and for the clock.
 var keyOps = map[string]op{

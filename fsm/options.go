@@ -13,6 +13,9 @@ const (
 	ifDigestNotEqual
 )
 
+// compares reports whether the condition looks at the value.
+func (cond condition) compares() bool { return cond >= ifEqual }
+
 // conditionWords are the conditions that compare with the next word.
 var conditionWords = [...]struct {
 	word string

@@ -15,6 +15,7 @@ var (
 	errNoSuchKey  = protocol.ErrNoSuchKey.Value()
 	errSameObject = protocol.Err("source and destination objects are the same")
 	errDBRange    = protocol.ErrDBIndex.Value()
+	errWrongType  = protocol.ErrWrongType.Value()
 	errTooLong    = protocol.ErrStringTooBig.Value()
 
 	zero = protocol.Integer(0)

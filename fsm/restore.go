@@ -274,7 +274,6 @@ func (r *snapshotReader) item(st *state) keyspace.Item {
 	r.bytes("key")
 	keyLen := len(r.buf)
 	r.bytes("value")
-	it := keyspace.ItemOf(string(r.buf), keyLen)
 	deadline, version, enc := r.uint("deadline"), r.version(st, "key version"), r.uint("encoding")
 	switch {
 	case r.err != nil:
@@ -285,6 +284,10 @@ func (r *snapshotReader) item(st *state) keyspace.Item {
 	case enc >= uint64(keyspace.EncodingCount):
 		r.fail("encoding")
 	}
-	it.DeadlineMillis, it.Version, it.Encoding = int64(deadline), version, keyspace.Encoding(enc)
+	if r.err != nil {
+		return keyspace.Item{}
+	}
+	it := keyspace.ItemOf(r.buf, keyLen, keyspace.Encoding(enc))
+	it.DeadlineMillis, it.Version = int64(deadline), version
 	return it
 }

@@ -71,7 +71,7 @@ func (c *call) scan(cursor uint64, o *scanOptions) (keys []protocol.Value, next 
 }
 
 func (o *scanOptions) wants(it *keyspace.Item) bool {
-	if o.typed && !isWord(o.typeName, "STRING") {
+	if o.typed && !isKind(o.typeName, it.Kind()) {
 		return false
 	}
 	return o.matcher.match(it.Key())

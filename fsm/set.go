@@ -58,6 +58,9 @@ func (c *call) setWith(key, value string, o *options) protocol.Value {
 	if o.condition != always || o.get || o.keepTTL {
 		old = c.find(key)
 	}
+	if (o.get || o.condition.compares()) && old != nil && !old.IsString() {
+		return errWrongType
+	}
 	meets, problem := c.meets(old, o.condition, o.match)
 	if problem.IsError() {
 		return problem
@@ -116,7 +119,10 @@ func digest(value string) string {
 }
 
 func digestOp(c *call) protocol.Value {
-	it := c.find(c.args[1])
+	it, ok := c.findString(c.args[1])
+	if !ok {
+		return errWrongType
+	}
 	if it == nil {
 		return protocol.Null
 	}
@@ -138,6 +144,9 @@ func delexOp(c *call) protocol.Value {
 		return zero
 	}
 	if len(c.args) == 4 {
+		if !it.IsString() {
+			return protocol.Err("Key should be of string type if conditions are specified")
+		}
 		cond := comparison(c.args[2])
 		if cond == always {
 			return protocol.Err("Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE")
@@ -155,7 +164,10 @@ func delexOp(c *call) protocol.Value {
 }
 
 func delifeqOp(c *call) protocol.Value {
-	it := c.find(c.args[1])
+	it, ok := c.findString(c.args[1])
+	if !ok {
+		return errWrongType
+	}
 	if it == nil || it.Value() != c.args[2] {
 		return zero
 	}

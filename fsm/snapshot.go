@@ -180,7 +180,7 @@ func (w *snapshotWriter) database(d *keyspace.Captured) {
 		w.string(it.Value())
 		w.uint(uint64(it.DeadlineMillis))
 		w.uint(it.Version)
-		w.uint(uint64(it.Encoding))
+		w.uint(uint64(it.Encoding()))
 		return w.err == nil
 	})
 }

@@ -150,7 +150,7 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 		},
 		"version of the future": func(st *state) { put(st, keyspace.Item{Version: 2}) },
 		"no version":            func(st *state) { put(st, keyspace.Item{}) },
-		"unknown encoding":      func(st *state) { put(st, keyspace.Item{Version: 1, Encoding: keyspace.EncodingCount}) },
+		"unknown encoding":      func(st *state) { putAs(st, keyspace.Item{Version: 1}, keyspace.EncodingCount) },
 		"wrong order": func(st *state) {
 			for i, key := range []string{"a", "b", "c"} {
 				it := keyspace.NewItem(uint64(i), key, "", never, keyspace.EncodingAuto)
@@ -179,9 +179,11 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 	}
 }
 
-// put stores key "a" with the deadline, the version and the encoding of an item.
-func put(st *state, with keyspace.Item) {
-	it := keyspace.NewItem(keyspace.Hash("a"), "a", "", with.DeadlineMillis, with.Encoding)
+// put stores key "a" with the deadline and the version of an item.
+func put(st *state, with keyspace.Item) { putAs(st, with, keyspace.EncodingAuto) }
+
+func putAs(st *state, with keyspace.Item, e keyspace.Encoding) {
+	it := keyspace.NewItem(keyspace.Hash("a"), "a", "", with.DeadlineMillis, e)
 	it.Version = with.Version
 	st.databases[0].Put(&it)
 }

@@ -25,6 +25,10 @@ type state struct {
 	// swaps are the versions at which the databases were last swapped.
 	swaps   [protocol.MaxDatabases]uint64
 	newKeys newKeyVersions
+	// generation is counted up when items are kept: by a capture, or for a roll-back. Collections of an
+	// older generation are not changed in place: see [keyspace.Object]. The number is this node's own
+	// and shows nowhere.
+	generation uint64
 	// itemBytes is what the items of all databases count for.
 	itemBytes int64
 }
@@ -80,6 +84,7 @@ func (st *state) nextDue() (dueMillis int64, ok bool) {
 
 // capture copies what a snapshot needs of the state, in constant time.
 func (st *state) capture() *Snapshot {
+	st.generation++
 	s := &Snapshot{
 		clockMillis:      st.clockMillis,
 		wallOffsetMillis: st.wallOffsetMillis,

@@ -13,7 +13,10 @@ const maxValueBytes = 32 << 20
 func tooLong(value string) bool { return len(value) > maxValueBytes }
 
 func getOp(c *call) protocol.Value {
-	it := c.find(c.args[1])
+	it, ok := c.findString(c.args[1])
+	if !ok {
+		return errWrongType
+	}
 	if it == nil {
 		return protocol.Null
 	}
@@ -21,7 +24,10 @@ func getOp(c *call) protocol.Value {
 }
 
 func getdelOp(c *call) protocol.Value {
-	it := c.find(c.args[1])
+	it, ok := c.findString(c.args[1])
+	if !ok {
+		return errWrongType
+	}
 	if it == nil {
 		return protocol.Null
 	}
@@ -36,7 +42,10 @@ func getexOp(c *call) protocol.Value {
 	if !ok {
 		return errSyntax
 	}
-	it := c.find(c.args[1])
+	it, ok := c.findString(c.args[1])
+	if !ok {
+		return errWrongType
+	}
 	if it == nil {
 		return protocol.Null
 	}
@@ -56,7 +65,7 @@ func getexOp(c *call) protocol.Value {
 func mgetOp(c *call) protocol.Value {
 	elems := make([]protocol.Value, len(c.args)-1)
 	for i, key := range c.args[1:] {
-		if it := c.find(key); it != nil {
+		if it, ok := c.findString(key); ok && it != nil {
 			elems[i] = protocol.Bulk(it.Value())
 		}
 	}
@@ -130,7 +139,10 @@ func (c *call) setAll(pairs []string, o *options, done protocol.Value) protocol.
 }
 
 func strlenOp(c *call) protocol.Value {
-	it := c.find(c.args[1])
+	it, ok := c.findString(c.args[1])
+	if !ok {
+		return errWrongType
+	}
 	if it == nil {
 		return zero
 	}
@@ -139,7 +151,10 @@ func strlenOp(c *call) protocol.Value {
 
 func appendOp(c *call) protocol.Value {
 	key, tail := c.args[1], c.args[2]
-	it := c.find(key)
+	it, ok := c.findString(key)
+	if !ok {
+		return errWrongType
+	}
 	if it == nil {
 		if tooLong(tail) {
 			return errTooLong
@@ -164,7 +179,10 @@ func getrangeOp(c *call) protocol.Value {
 	if !ok1 || !ok2 {
 		return errNotInteger
 	}
-	it := c.find(c.args[1])
+	it, ok := c.findString(c.args[1])
+	if !ok {
+		return errWrongType
+	}
 	if it == nil {
 		return protocol.Bulk("")
 	}
@@ -197,7 +215,11 @@ func setrangeOp(c *call) protocol.Value {
 	}
 	var value string
 	deadlineMillis := int64(never)
-	if it := c.find(key); it != nil {
+	it, ok := c.findString(key)
+	if !ok {
+		return errWrongType
+	}
+	if it != nil {
 		value, deadlineMillis = it.Value(), it.DeadlineMillis
 	}
 	if patch == "" {

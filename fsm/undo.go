@@ -60,6 +60,7 @@ func (c *call) begins() (from savepoint) {
 		from.outermost = true
 		c.undo = &c.journal
 	}
+	c.st.generation++
 	from.changes, from.newKeys = len(c.undo.changes), len(c.undo.newKeys)
 	from.versions, from.swaps = c.st.versions, c.st.swaps
 	return from

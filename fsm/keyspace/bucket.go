@@ -207,5 +207,5 @@ func (b *bucket) hasEnded(nowMillis int64) (found bool) {
 
 // probe is an item to search a tree with.
 func probe(hash uint64, key string) Item {
-	return Item{data: key, Hash: hash, keyLen: uint32(len(key))}
+	return Item{data: join(key, "", EncodingAuto), Hash: hash}
 }

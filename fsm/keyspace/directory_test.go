@@ -144,7 +144,7 @@ func exercise(t *testing.T, steps []byte, hashing func(uint64) uint64, keys uint
 		state = state*6364136223846793005 + uint64(step)*1442695040888963407 + 1
 		n := state >> 33 % keys
 		key := fmt.Sprint(n)
-		it := Item{data: key + "v", keyLen: uint32(len(key)), Hash: hashing(n), Version: uint64(i + 1), DeadlineMillis: int64(i % 50)}
+		it := Item{data: join(key, "v", EncodingAuto), Hash: hashing(n), Version: uint64(i + 1), DeadlineMillis: int64(i % 50)}
 		was, there := m[key]
 		switch {
 		case step < 110 || step >= 250 && len(m) == 0:
@@ -228,7 +228,7 @@ func TestDirectoryGrowsAndShrinks(t *testing.T) {
 	d := newDirectory()
 	for i := range n {
 		key := fmt.Sprint(i)
-		d.put(&Item{data: key, keyLen: uint32(len(key)), Hash: Hash(key)})
+		d.put(&Item{data: join(key, "", EncodingAuto), Hash: Hash(key)})
 	}
 	require.NoError(t, checkDirectory(&d))
 	require.Greater(t, len(d.top), 4)
@@ -255,7 +255,7 @@ func TestKeysWithLikeHashes(t *testing.T) {
 		d := newDirectory()
 		for i := range 50_000 {
 			key := fmt.Sprint(i)
-			d.put(&Item{data: key, keyLen: uint32(len(key)), Hash: Hash(key) & (1<<shift - 1)})
+			d.put(&Item{data: join(key, "", EncodingAuto), Hash: Hash(key) & (1<<shift - 1)})
 		}
 		require.NoError(t, checkDirectory(&d))
 		places := len(d.top)
@@ -273,7 +273,7 @@ func TestCopyWithLikeHashes(t *testing.T) {
 	const n = 10 * bucketSlots
 	for i := range n {
 		key := fmt.Sprint(i)
-		d.put(&Item{data: key, keyLen: uint32(len(key))})
+		d.put(&Item{data: join(key, "", EncodingAuto)})
 	}
 	c := d.copy()
 	for i := range n / 2 {

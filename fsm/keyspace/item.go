@@ -1,25 +1,27 @@
 package keyspace
 
 import (
+	"encoding/binary"
 	"strings"
 
 	"github.com/zeebo/xxh3"
 )
 
-// Item is a key with its value. Items are copied freely: copies share an immutable string, so
-// neither a snapshot nor a roll-back copies a value.
+// Item is a key with its value. Items are copied freely: copies share an immutable string and an
+// [Object], so neither a snapshot nor a roll-back copies a value.
 //
-// Key and value share one string, the one allocation of a held lock.
+// Key and value share one string, the one allocation of a held lock. Length of the key and encoding
+// stand in front: in the item they would take 8 bytes of every lock.
 type Item struct {
-	data string // the key, then the value
+	data string // a head, the key, then the value: see join
+	// object is the value if the value is a collection, else nil.
+	object *Object
 	// Hash is [Hash] of the key.
 	Hash uint64
 	// DeadlineMillis is the last instant of cluster time at which the key is there, or [Never].
 	DeadlineMillis int64
 	// Version is the owner's. The keyspace keeps the number.
-	Version  uint64
-	keyLen   uint32
-	Encoding Encoding
+	Version uint64
 }
 
 // Never is the deadline of an item that does not end.
@@ -36,7 +38,7 @@ const (
 	EncodingRaw
 	// EncodingText: never "int", though the value may look like a number (INCRBYFLOAT).
 	EncodingText
-	// EncodingCount is the number of encodings.
+	// EncodingCount is the number of encodings. There is room in the head for four.
 	EncodingCount
 )
 
@@ -46,28 +48,86 @@ func Hash(key string) uint64 { return xxh3.HashString(key) }
 
 // NewItem makes an item that shares no memory with its arguments. hash is [Hash] of the key.
 func NewItem(hash uint64, key, value string, deadlineMillis int64, e Encoding) Item {
-	return Item{data: join(key, value), Hash: hash, DeadlineMillis: deadlineMillis, keyLen: uint32(len(key)), Encoding: e}
+	return Item{data: join(key, value, e), Hash: hash, DeadlineMillis: deadlineMillis}
 }
 
-// ItemOf makes an item of a string that holds the key, of keyLen bytes, and then the value.
-func ItemOf(data string, keyLen int) Item {
-	return Item{data: data, Hash: Hash(data[:keyLen]), keyLen: uint32(keyLen)}
+// ItemOf makes an item of the bytes of a key, of keyLen bytes, and then of the value. ItemOf keeps nothing
+// of content.
+func ItemOf(content []byte, keyLen int, e Encoding) Item {
+	var buf [binary.MaxVarintLen64]byte
+	head := binary.AppendUvarint(buf[:0], uint64(keyLen)<<encodingBits|uint64(e))
+	var b strings.Builder
+	b.Grow(len(head) + len(content))
+	b.Write(head)
+	b.Write(content)
+	return Item{data: b.String(), Hash: xxh3.Hash(content[:keyLen])}
 }
 
-// join is key+value in separate memory. The operator alone returns one operand itself when the
-// other is empty, and would keep a log entry alive.
-func join(key, value string) string {
-	if key == "" || value == "" {
-		return strings.Clone(key + value)
+// join is the data of an item, in memory of its own: a uvarint of the key's length and the encoding,
+// then key and value.
+func join(key, value string, e Encoding) string {
+	head := uint(len(key))<<encodingBits | uint(e)
+	if head < oneByte {
+		return heads[head:head+1] + key + value
 	}
-	return key + value
+	return string(binary.AppendUvarint(nil, uint64(head))) + key + value
+}
+
+const (
+	encodingBits = 2
+	oneByte      = 0x80 // the first number that takes two bytes as a uvarint
+)
+
+// heads is every head of one byte, one after another.
+var heads = func() string {
+	var b [oneByte]byte
+	for i := range b {
+		b[i] = byte(i)
+	}
+	return string(b[:])
+}()
+
+// head returns the number in front of the key, and its length.
+func (it *Item) head() (head, n int) {
+	if it.data == "" {
+		return 0, 0 // no item at all
+	}
+	for shift := 0; ; shift += 7 {
+		c := it.data[n]
+		n++
+		head |= int(c&(oneByte-1)) << shift
+		if c < oneByte {
+			return head, n
+		}
+	}
 }
 
 // Key is the item's key.
-func (it *Item) Key() string { return it.data[:it.keyLen] }
+func (it *Item) Key() string {
+	if it.data != "" && it.data[0] < oneByte {
+		return it.data[1 : 1+int(it.data[0])>>encodingBits]
+	}
+	head, n := it.head()
+	return it.data[n : n+head>>encodingBits]
+}
 
-// Value is the item's value.
-func (it *Item) Value() string { return it.data[it.keyLen:] }
+// Value is the item's value, if the value is a string.
+func (it *Item) Value() string {
+	head, n := it.head()
+	return it.data[n+head>>encodingBits:]
+}
+
+// Encoding is the encoding of a string.
+func (it *Item) Encoding() Encoding {
+	head, _ := it.head()
+	return Encoding(head & (1<<encodingBits - 1))
+}
+
+// contentLen is the length of key and value.
+func (it *Item) contentLen() int {
+	_, n := it.head()
+	return len(it.data) - n
+}
 
 // Ended reports whether the item is absent at nowMillis: the deadline has passed, as in Redis, and
 // is not merely reached. The leader cuts a stamp down to a whole millisecond, so a grant may be

@@ -24,21 +24,25 @@ func New(clockMillis int64) *Keyspace {
 // good until the next change.
 func (k *Keyspace) Find(hash uint64, key string) *Item { return k.items.find(hash, key) }
 
-// Put stores an item and returns the former item of the key.
+// Put stores an item and returns the former item of the key. Both may share a collection that has
+// changed in place since it was stored.
 func (k *Keyspace) Put(it *Item) (prev Item, replaced bool) {
 	prev, replaced = k.items.put(it)
-	k.bytes += k.countOf(it)
+	var was sizeClass
 	if replaced {
-		k.bytes -= k.countOf(&prev)
+		was = prev.class() // before measure, as the object may be the same
+		k.bytes -= k.countOf(&prev, was)
 	}
-	if prev.DeadlineMillis == it.DeadlineMillis && (it.DeadlineMillis == Never || prev.class() == it.class()) {
+	is := it.measure()
+	k.bytes += k.countOf(it, is)
+	if prev.DeadlineMillis == it.DeadlineMillis && (it.DeadlineMillis == Never || was == is) {
 		return prev, replaced
 	}
 	if prev.DeadlineMillis != Never {
-		k.deadlines.remove(prev.deadline())
+		k.deadlines.remove(prev.deadlineAs(was))
 	}
 	if it.DeadlineMillis != Never {
-		k.deadlines.add(it.deadline())
+		k.deadlines.add(it.deadlineAs(is))
 	}
 	return prev, replaced
 }
@@ -46,7 +50,7 @@ func (k *Keyspace) Put(it *Item) (prev Item, replaced bool) {
 // Remove takes out the item of a key, and returns the item. Requires: the key is there.
 func (k *Keyspace) Remove(hash uint64, key string) (prev Item) {
 	prev, _ = k.items.remove(hash, key)
-	k.bytes -= k.countOf(&prev)
+	k.bytes -= k.countOf(&prev, prev.class())
 	if prev.DeadlineMillis != Never {
 		k.deadlines.remove(prev.deadline())
 	}
@@ -75,12 +79,12 @@ func (k *Keyspace) Advance(clockMillis int64) {
 	k.clockMillis = clockMillis
 }
 
-// countOf is what an item counts for now.
-func (k *Keyspace) countOf(it *Item) int64 {
+// countOf is what an item of a class counts for now.
+func (k *Keyspace) countOf(it *Item, class sizeClass) int64 {
 	if it.Ended(k.clockMillis) {
 		return 0
 	}
-	return it.class().bytes()
+	return class.bytes()
 }
 
 // Bytes is what the items count for that have not ended by the clock.

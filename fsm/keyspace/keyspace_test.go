@@ -23,7 +23,7 @@ func checkInvariants(k *Keyspace) error {
 		if it.DeadlineMillis != Never {
 			want = append(want, it.deadline())
 		}
-		bytes += k.countOf(it)
+		bytes += k.countOf(it, it.class())
 		return true
 	})
 	if bytes != k.bytes {
@@ -53,6 +53,13 @@ func TestKeyspaceModel(t *testing.T) {
 			switch rng.Intn(10) {
 			case 0, 1, 2, 3, 4:
 				it := NewItem(Hash(key), key, fmt.Sprintf("%0*d", rng.Intn(300), n), rng.Int63n(40)*(clock+rng.Int63n(100))/40, EncodingAuto)
+				switch {
+				case there && m[key].object != nil && rng.Intn(2) == 0: // changed in place
+					it = m[key]
+					it.object.collection.(*pile).bytes = rng.Int63n(300)
+				case rng.Intn(3) == 0:
+					it = NewCollection(Hash(key), key, &pile{rng.Int63n(300)}, it.DeadlineMillis, 1)
+				}
 				if there && rng.Intn(2) == 0 {
 					it.DeadlineMillis = m[key].DeadlineMillis // another size under the same deadline
 				}
@@ -101,7 +108,11 @@ func checkCounts(t *testing.T, k *Keyspace, m directoryModel, clock int64) {
 	bytes, expires := int64(0), 0
 	soon := false
 	for _, it := range m {
-		bytes += it.class().bytes()
+		if it.object == nil {
+			bytes += it.class().bytes()
+		} else {
+			bytes += classOf(len(it.Key()) + objectBytes + int(it.object.collection.Bytes())).bytes()
+		}
 		if it.DeadlineMillis != Never {
 			expires++
 			soon = soon || it.DeadlineMillis < clock+5

@@ -45,8 +45,12 @@ func (d *directory) touch(hashes []uint64) (sum uint64) {
 		sum += uint64(len(it.data)) + it.Version
 	}
 	for i := range hashes {
-		if data := buckets[i].slots[slots[i]].data; data != "" {
-			sum += uint64(data[0])
+		it := &buckets[i].slots[slots[i]]
+		if it.data != "" {
+			sum += uint64(it.data[0])
+		}
+		if it.object != nil {
+			sum += it.object.generation
 		}
 	}
 	return sum

@@ -30,9 +30,29 @@ func (c sizeClass) bytes() int64 {
 	return int64(8+c&7)<<(c>>3-1)*sizeUnit + itemBytes
 }
 
-func (it *Item) class() sizeClass { return classOf(len(it.data)) }
+// class is what the item counts for: of a collection, since the item was stored.
+func (it *Item) class() sizeClass {
+	if it.object != nil {
+		return it.object.class
+	}
+	return classOf(it.contentLen())
+}
+
+// measure is class by the present size of a collection, and notes it.
+func (it *Item) measure() sizeClass {
+	if it.object == nil {
+		return classOf(it.contentLen())
+	}
+	class := classOf(it.contentLen() + objectBytes + int(it.object.collection.Bytes()))
+	if class != it.object.class {
+		it.object.class = class
+	}
+	return class
+}
 
 // deadline is the item's entry in the [deadlineIndex].
-func (it *Item) deadline() deadline {
-	return deadline{it.DeadlineMillis, it.Hash&^classMask | uint64(it.class())<<classShift}
+func (it *Item) deadline() deadline { return it.deadlineAs(it.class()) }
+
+func (it *Item) deadlineAs(class sizeClass) deadline {
+	return deadline{it.DeadlineMillis, it.Hash&^classMask | uint64(class)<<classShift}
 }

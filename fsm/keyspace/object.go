@@ -1,0 +1,74 @@
+package keyspace
+
+// Object is a collection as the value of an item.
+//
+// Copies of an item share the object, so a snapshot or a roll-back keeps a collection for the price of
+// a pointer. Generations make that safe. An owner counts its generation up when it begins to keep items,
+// and changes a collection in place only if the object is of the current generation: see
+// [Item.OwnedBy]. Every older object stays as it is, and the owner goes on with a clone.
+type Object struct {
+	collection Collection
+	generation uint64
+	// class is what the item counted for when it was stored last. The collection may have changed in
+	// place since then.
+	class sizeClass
+}
+
+// objectBytes is the memory of an Object.
+const objectBytes = 32
+
+// NewCollection makes an item with a collection, which the item then owns. hash is [Hash] of the key.
+func NewCollection(hash uint64, key string, v Collection, deadlineMillis int64, generation uint64) Item {
+	it := NewItem(hash, key, "", deadlineMillis, EncodingAuto)
+	it.object = &Object{collection: v, generation: generation}
+	return it
+}
+
+// Collection is the item's value if the value is not a string, else nil. A collection may be changed
+// only by the rules of [Object].
+func (it *Item) Collection() Collection {
+	if it.object == nil {
+		return nil
+	}
+	return it.object.collection
+}
+
+// IsString reports whether the value is a string.
+func (it *Item) IsString() bool { return it.object == nil }
+
+// Kind is the kind of the value.
+func (it *Item) Kind() Kind {
+	if it.object == nil {
+		return KindString
+	}
+	return it.object.collection.Kind()
+}
+
+// OwnedBy reports whether the item's collection may be changed in place in this generation.
+func (it *Item) OwnedBy(generation uint64) bool {
+	return it.object != nil && it.object.generation == generation
+}
+
+// Shares reports whether both items have the same object.
+func (it *Item) Shares(other *Item) bool { return it.object != nil && it.object == other.object }
+
+// With returns the item with another collection, which the item then owns.
+func (it *Item) With(v Collection, generation uint64) Item {
+	next := *it
+	next.object = &Object{collection: v, generation: generation}
+	return next
+}
+
+// Renamed returns an item of another key with the same object. Only one of the items may stay.
+// Requires: the value is a collection.
+func (it *Item) Renamed(hash uint64, key string) Item {
+	next := NewItem(hash, key, "", it.DeadlineMillis, EncodingAuto)
+	next.object = it.object
+	return next
+}
+
+// Copied returns an item of another key with a clone of the collection. Requires: the value is a
+// collection.
+func (it *Item) Copied(hash uint64, key string, generation uint64) Item {
+	return NewCollection(hash, key, it.object.collection.Clone(), it.DeadlineMillis, generation)
+}

@@ -1,0 +1,74 @@
+package keyspace
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pile is a collection that has a size and nothing else.
+type pile struct{ bytes int64 }
+
+func (p *pile) Kind() Kind        { return KindList }
+func (p *pile) Len() int          { return 1 }
+func (p *pile) Bytes() int64      { return p.bytes }
+func (p *pile) Clone() Collection { return &pile{p.bytes} }
+func (p *pile) Encoding() string  { return "pile" }
+func (p *pile) SavedWords() int   { return 0 }
+
+func (p *pile) Save(func(string) bool) {}
+
+// TestObjects: who shares a collection, and who may change it.
+func TestObjects(t *testing.T) {
+	it := NewCollection(Hash("k"), "k", &pile{5}, 7, 3)
+	require.Equal(t, "k", it.Key())
+	require.Equal(t, KindList, it.Kind())
+	require.False(t, it.IsString())
+	require.True(t, it.OwnedBy(3))
+	require.False(t, it.OwnedBy(4))
+
+	renamed := it.Renamed(Hash("new"), "new")
+	require.Equal(t, Item{data: renamed.data, object: it.object, Hash: Hash("new"), DeadlineMillis: 7}, renamed)
+	require.Equal(t, "new", renamed.Key())
+	require.True(t, renamed.Shares(&it))
+
+	other := it.Copied(Hash("new"), "new", 4)
+	require.False(t, other.Shares(&it))
+	require.True(t, other.OwnedBy(4))
+	require.NotSame(t, it.Collection(), other.Collection())
+	require.Equal(t, int64(7), other.DeadlineMillis)
+
+	next := it.With(&pile{6}, 4)
+	require.Equal(t, "k", next.Key())
+	require.False(t, next.Shares(&it))
+	require.Equal(t, int64(5), it.Collection().Bytes())
+
+	text := NewItem(Hash("k"), "k", "v", Never, EncodingAuto)
+	require.Nil(t, text.Collection())
+	require.True(t, text.IsString())
+	require.Equal(t, KindString, text.Kind())
+	require.False(t, text.OwnedBy(0))
+	require.False(t, text.Shares(&text), "there is nothing to share")
+	for kind, name := range map[Kind]string{KindString: "string", KindHash: "hash", KindList: "list", KindSet: "set", KindSortedSet: "zset"} {
+		require.Equal(t, name, kind.String())
+	}
+}
+
+// TestHead: key, value and encoding come back, over all lengths of the head.
+func TestHead(t *testing.T) {
+	for _, n := range []int{0, 1, 31, 32, 33, 127, 4095, 4096, 1 << 19, 1<<19 + 1} {
+		for e := range EncodingCount {
+			for _, value := range []string{"", "v", "value"} {
+				key := strings.Repeat("k", n)
+				for _, it := range []Item{NewItem(Hash(key), key, value, Never, e), ItemOf([]byte(key+value), n, e)} {
+					require.Equal(t, key, it.Key())
+					require.Equal(t, value, it.Value())
+					require.Equal(t, e, it.Encoding())
+					require.Equal(t, Hash(key), it.Hash)
+					require.Equal(t, classOf(n+len(value)), it.class(), "the head does not count")
+				}
+			}
+		}
+	}
+}

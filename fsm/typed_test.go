@@ -1,0 +1,260 @@
+package fsm
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// bag is a collection for tests: words, whose copies are counted.
+type bag struct {
+	words  []string
+	clones *int
+}
+
+func (b *bag) Kind() keyspace.Kind { return keyspace.KindSet }
+func (b *bag) Len() int            { return len(b.words) }
+func (b *bag) Encoding() string    { return "bag" }
+func (b *bag) SavedWords() int     { return len(b.words) }
+
+func (b *bag) Bytes() (n int64) {
+	for _, w := range b.words {
+		n += int64(len(w)) + 16
+	}
+	return n
+}
+
+func (b *bag) Clone() keyspace.Collection {
+	*b.clones++
+	return &bag{slices.Clone(b.words), b.clones}
+}
+
+func (b *bag) Save(put func(word string) bool) {
+	for _, w := range b.words {
+		if !put(w) {
+			return
+		}
+	}
+}
+
+// pool is another kind.
+type pool struct{ bag }
+
+func (p *pool) Kind() keyspace.Kind { return keyspace.KindHash }
+
+// bagDriver has commands for bags: bagadd key word, bagdrop key, bagget key.
+func bagDriver(t testing.TB) (d *driver, clones *int) {
+	d, clones = newDriver(t), new(int)
+	fresh := func() *bag { return &bag{clones: clones} }
+	add := func(name string, writes bool, run op) {
+		d.m.ops[name] = &binding{name: name, run: run, writes: writes}
+	}
+	add("bagadd", true, func(c *call) protocol.Value {
+		e, ok := open(c, c.args[1], fresh)
+		if !ok {
+			return errWrongType
+		}
+		e.V.words = append(e.V.words, strings.Clone(c.args[2]))
+		e.keep()
+		return protocol.Integer(int64(e.V.Len()))
+	})
+	add("bagdrop", true, func(c *call) protocol.Value {
+		e, ok := open(c, c.args[1], fresh)
+		if !ok {
+			return errWrongType
+		}
+		e.V.words = e.V.words[:max(0, e.V.Len()-1)]
+		e.keep()
+		return protocol.Integer(int64(e.V.Len()))
+	})
+	add("bagget", false, func(c *call) protocol.Value {
+		b, there, ok := look[*bag](c, c.args[1])
+		switch {
+		case !ok:
+			return errWrongType
+		case !there:
+			return protocol.Null
+		}
+		return protocol.Strings(b.words...)
+	})
+	add("poolget", false, func(c *call) protocol.Value {
+		_, _, ok := look[*pool](c, c.args[1])
+		return boolean(ok)
+	})
+	return d, clones
+}
+
+// TestWrongType: commands for strings refuse other kinds, and no command changes them by mistake.
+func TestWrongType(t *testing.T) {
+	d, _ := bagDriver(t)
+	require.Equal(t, "1", line(d.doLine("bagadd b x")))
+	const wrong = "(WRONGTYPE Operation against a key holding the wrong kind of value)"
+	for _, row := range [][2]string{
+		{"get b", wrong},
+		{"getdel b", wrong},
+		{"getex b ex 5", wrong},
+		{"getset b v", wrong},
+		{"set b v get", wrong},
+		{"set b v nx get", wrong},
+		{"set b v ifeq x", wrong},
+		{"set b v ifne x", wrong},
+		{"set b v ifdeq x", wrong},
+		{"strlen b", wrong},
+		{"append b x", wrong},
+		{"getrange b 0 1", wrong},
+		{"substr b 0 1", wrong},
+		{"setrange b 0 x", wrong},
+		{"incr b", wrong},
+		{"decr b", wrong},
+		{"incrby b 1", wrong},
+		{"decrby b 1", wrong},
+		{"incrbyfloat b 1", wrong},
+		{"digest b", wrong},
+		{"delifeq b x", wrong},
+		{"delex b ifeq x", "(ERR Key should be of string type if conditions are specified)"},
+		{"mget b nosuch", "[nil nil]"},
+		{"setnx b v", "0"},
+		{"msetnx b v", "0"},
+		{"set b v nx", "nil"},
+		{"poolget b", "0"},
+		{"exists b", "1"},
+		{"type b", "set"},
+		{"object encoding b", `"bag"`},
+		{"scan 0 type SET", `["0" ["b"]]`},
+		{"scan 0 type string", `["0" []]`},
+		{"scan 0 type zset", `["0" []]`},
+		{"bagget b", `["x"]`},
+		{"set s v", "OK"},
+		{"bagadd s x", wrong},
+		{"bagget s", wrong},
+		{"get s", `"v"`},
+		{"set b v xx", "OK"},
+		{"get b", `"v"`},
+		{"type b", "string"},
+		{"bagadd c x", "1"},
+		{"delex c", "1"},
+		{"exists c", "0"},
+	} {
+		require.Equal(t, row[1], line(d.doLine(row[0])), row[0])
+	}
+}
+
+// TestKeysOfAnyKind: what is done to a key is done to a collection too, and a copy goes on alone.
+func TestKeysOfAnyKind(t *testing.T) {
+	d, clones := bagDriver(t)
+	for _, row := range [][2]string{
+		{"bagadd b x", "1"},
+		{"pexpire b 1000", "1"},
+		{"bagadd b y", "2"},
+		{"pttl b", "1000"},
+		{"rename b c", "OK"},
+		{"exists b", "0"},
+		{"pttl c", "1000"},
+		{"bagadd c z", "3"},
+		{"copy c d", "1"},
+		{"bagadd c only-c", "4"},
+		{"bagadd d only-d", "4"},
+		{"copy c d", "0"},
+		{"bagget c", `["x" "y" "z" "only-c"]`},
+		{"bagget d", `["x" "y" "z" "only-d"]`},
+		{"set s v", "OK"},
+		{"rename d s", "OK"},
+		{"type s", "set"},
+		{"copy c s replace", "1"},
+		{"bagget s", `["x" "y" "z" "only-c"]`},
+		{"move c 1", "1"},
+		{"exists c", "0"},
+		{"persist s", "1"},
+		{"pttl s", "-1"},
+		{"bagdrop s", "3"},
+		{"bagdrop s", "2"},
+		{"bagdrop s", "1"},
+		{"bagdrop s", "0"},
+		{"exists s", "0"},
+		{"type s", "none"},
+		{"bagdrop s", "0"},
+		{"exists s", "0"},
+		{"dbsize", "0"},
+	} {
+		require.Equal(t, row[1], line(d.doLine(row[0])), row[0])
+		for _, db := range d.m.st.databases {
+			require.NoError(t, checkDatabase(db))
+		}
+	}
+	require.Equal(t, 2, *clones, "COPY alone clones")
+	d.db = 1
+	require.Equal(t, `["x" "y" "z" "only-c"]`, line(d.doLine("bagget c")))
+	d.advance(1001)
+	require.Zero(t, d.m.st.itemBytes)
+	require.Equal(t, "0", line(d.doLine("dbsize")))
+}
+
+// TestCollectionsInTime: a capture and a roll-back keep what was, for one clone at the next change.
+func TestCollectionsInTime(t *testing.T) {
+	d, clones := bagDriver(t)
+	for i := range 10 {
+		d.do("bagadd", "b", strconv.Itoa(i))
+	}
+	require.Zero(t, *clones)
+	captured := d.m.Snapshot()
+	d.doLine("bagadd b after")
+	d.doLine("bagadd b more")
+	require.Equal(t, 1, *clones)
+	captured.databases[0].Ascend(func(it *keyspace.Item) bool {
+		require.Equal(t, 10, it.Collection().Len())
+		return true
+	})
+
+	c := &d.m.call
+	before, versions := line(d.doLine("bagget b")), d.m.st.versions
+	outer := c.begins()
+	bytes := d.m.st.itemBytes
+	run := func(words ...string) {
+		r := protocol.Request{Args: words}
+		c.begin(&r, 1)
+		require.False(t, c.run().IsError())
+	}
+	run("bagadd", "b", "in the transaction")
+	run("bagadd", "b", "twice")
+	require.Len(t, c.journal.changes, 1, "a change in place is noted once")
+	middle := *d.m.st.databases[0].Find(keyspace.Hash("b"), "b")
+	middleWords := slices.Clone(middle.Collection().(*bag).words)
+	inner := c.begins()
+	run("bagadd", "b", "in the script")
+	run("rename", "b", "other")
+	run("bagadd", "other", "as other")
+	run("pexpire", "other", "5")
+	run("bagadd", "other", strings.Repeat("a long one", 1000))
+	run("copy", "other", "b")
+	run("bagadd", "b", "again")
+	run("del", "other")
+	c.undoTo(&inner)
+	require.NoError(t, checkDatabase(d.m.st.databases[0]))
+	require.Equal(t, middleWords, d.m.st.databases[0].Find(keyspace.Hash("b"), "b").Collection().(*bag).words)
+	run("bagadd", "b", "in the transaction again")
+	c.undoTo(&outer)
+	require.NoError(t, checkDatabase(d.m.st.databases[0]))
+	require.Equal(t, bytes, d.m.st.itemBytes)
+	require.Equal(t, versions, d.m.st.versions)
+	require.Equal(t, before, line(d.doLine("bagget b")))
+}
+
+// TestSizeInPlace: a collection counts for its size, also when it grows in place under a deadline.
+func TestSizeInPlace(t *testing.T) {
+	d, _ := bagDriver(t)
+	d.doLine("bagadd b x")
+	d.doLine("pexpire b 1000")
+	small := d.m.st.itemBytes
+	d.do("bagadd", "b", strings.Repeat("x", 10_000))
+	require.Greater(t, d.m.st.itemBytes, small+9_000)
+	require.NoError(t, checkDatabase(d.m.st.databases[0]))
+	d.doLine("bagdrop b")
+	require.Equal(t, small, d.m.st.itemBytes)
+	require.NoError(t, checkDatabase(d.m.st.databases[0]))
+}
