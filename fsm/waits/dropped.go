@@ -1,0 +1,83 @@
+package waits
+
+import "slices"
+
+// drops are the waiters that are gone, and not all removed yet: for each node, the name before which all
+// waiters of the node are gone. They are a handful, ordered by node.
+type drops struct{ before []Name }
+
+func (d *drops) copy() drops { return drops{slices.Clone(d.before)} }
+
+// dropped reports whether a waiter of the table is gone.
+func (d *drops) dropped(w *Waiter) bool {
+	for i := range d.before {
+		if d.before[i].Origin.Node == w.Origin.Node {
+			return w.compare(d.before[i]) < 0
+		}
+	}
+	return false
+}
+
+// Dropped reports whether a waiter that Next or First returned is gone. Such a waiter must not be served.
+func (t *Table) Dropped(w *Waiter) bool { return t.dropped(w) }
+
+// Drop drops the waiters of a node that have a lower name: of an earlier life, or in the same life with a
+// lower ticket. They are gone from now on, and removed by Sweep.
+func (t *Table) Drop(before Name) {
+	w, ok := t.firstOf(before.Origin.Node)
+	if !ok || w.compare(before) >= 0 {
+		return
+	}
+	i, known := slices.BinarySearchFunc(t.before, before, func(a, b Name) int {
+		a.Origin.Epoch, a.Ticket, b.Origin.Epoch, b.Ticket = 0, 0, 0, 0
+		return a.compare(b)
+	})
+	switch {
+	case !known:
+		t.before = slices.Insert(t.before, i, before)
+	case t.before[i].compare(before) < 0:
+		t.before[i] = before
+	}
+}
+
+// DropLife drops all waiters of a node that the table has, up to an epoch. Requires: no waiter of the node
+// has a later epoch.
+func (t *Table) DropLife(node string, epoch uint64) {
+	last := Name{Ticket: ^uint64(0)}
+	last.Origin.Node, last.Origin.Epoch = node, epoch
+	t.names.Descend(&Waiter{Name: last}, func(w *Waiter) bool {
+		if w.Origin.Node == node {
+			before := w.Name
+			before.Ticket++
+			t.Drop(before)
+		}
+		return false
+	})
+}
+
+// firstOf is the waiter of a node with the lowest name.
+func (t *Table) firstOf(node string) (first *Waiter, ok bool) {
+	var name Name
+	name.Origin.Node = node
+	t.names.Ascend(&Waiter{Name: name}, func(w *Waiter) bool {
+		first, ok = w, w.Origin.Node == node
+		return false
+	})
+	return first, ok
+}
+
+// Sweeping reports whether dropped waiters are to be removed.
+func (t *Table) Sweeping() bool { return len(t.before) > 0 }
+
+// Sweep removes a dropped waiter and returns it, nil if there is none any more.
+func (t *Table) Sweep() *Waiter {
+	for len(t.before) > 0 {
+		before := t.before[0]
+		if w, ok := t.firstOf(before.Origin.Node); ok && w.compare(before) < 0 {
+			t.Remove(w)
+			return w
+		}
+		t.before = slices.Delete(t.before, 0, 1)
+	}
+	return nil
+}

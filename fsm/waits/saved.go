@@ -1,0 +1,84 @@
+package waits
+
+import (
+	"errors"
+)
+
+// Scan calls f with all waiters, ordered by name, until f returns false.
+func (t *Table) Scan(f func(w *Waiter) bool) { t.names.Scan(f) }
+
+// ScanReady calls f with what is ready, in turn, until f returns false.
+func (t *Table) ScanReady(f func(r Ready) bool) {
+	t.queue.Scan(func(_ uint64, r Ready) bool { return f(r) })
+}
+
+// ReadyLen is how often ScanReady calls f.
+func (t *Table) ReadyLen() int { return t.queue.Len() }
+
+// DroppedBefore is, for each node with waiters that are gone and not removed yet, the name before which
+// they are gone. The caller must not change it.
+func (t *Table) DroppedBefore() []Name { return t.before }
+
+// Orders is the number of orders given out.
+func (t *Table) Orders() uint64 { return t.orders }
+
+var (
+	errWaiter = errors.New("a waiter is damaged")
+	errOrder  = errors.New("waiters are out of order")
+	errReady  = errors.New("a ready key is damaged")
+	errDrop   = errors.New("dropped waiters are damaged")
+)
+
+// Restorer makes a table of what a snapshot says, and believes nothing.
+type Restorer struct {
+	table  *Table
+	orders map[uint64]struct{}
+	last   Name
+}
+
+// NewRestorer begins a table that has given out so many orders.
+func NewRestorer(orders uint64) *Restorer {
+	t := New()
+	t.orders = orders
+	return &Restorer{table: t, orders: make(map[uint64]struct{})}
+}
+
+// Add adds the next waiter by name.
+func (r *Restorer) Add(w *Waiter) error {
+	_, taken := r.orders[w.Order]
+	switch {
+	case w.Order == 0, w.Order > r.table.orders, taken, w.DeadlineMillis < 0,
+		w.KeyFrom < 1, w.KeyCount < 1, w.KeyFrom > len(w.Words), w.KeyCount > len(w.Words)-w.KeyFrom, w.Ticket == ^uint64(0):
+		return errWaiter
+	case len(r.orders) > 0 && w.compare(r.last) <= 0:
+		return errOrder
+	}
+	r.orders[w.Order] = struct{}{}
+	r.last = w.Name
+	r.table.Add(w)
+	return nil
+}
+
+// Ready adds what is ready next.
+func (r *Restorer) Ready(ready Ready) error {
+	if _, known := r.table.known.Get(ready); known && !ready.Whole || ready.Whole && ready.From != 0 {
+		return errReady
+	}
+	if !ready.Whole {
+		r.table.known.Set(ready)
+	}
+	r.table.enqueue(ready)
+	return nil
+}
+
+// Dropped adds the next name before which waiters are gone.
+func (r *Restorer) Dropped(before Name) error {
+	if n := len(r.table.before); n > 0 && r.table.before[n-1].Origin.Node >= before.Origin.Node {
+		return errDrop
+	}
+	r.table.before = append(r.table.before, before)
+	return nil
+}
+
+// Table is the table.
+func (r *Restorer) Table() *Table { return r.table }

@@ -1,0 +1,139 @@
+package waits
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/tidwall/btree"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+)
+
+// Table is all waiters. The trees are copied on write, so a copy of the table takes constant time.
+//
+// Invariant: a waiter stands in names, with each of its keys in places, and in deadlines if it has one; or
+// nowhere.
+type Table struct {
+	places    *btree.BTreeG[place]
+	deadlines *btree.BTreeG[*Waiter]
+	names     *btree.BTreeG[*Waiter]
+	orders    uint64 // given out
+	bytes     int64
+	readiness
+	drops
+}
+
+// place is a waiter's place in the queue of a key.
+type place struct {
+	db     int
+	key    string
+	kind   keyspace.Kind
+	order  uint64
+	waiter *Waiter // nil in a place that is looked for
+}
+
+func placeBefore(a, b place) bool {
+	return cmp.Or(cmp.Compare(a.db, b.db), strings.Compare(a.key, b.key), cmp.Compare(a.kind, b.kind), cmp.Compare(a.order, b.order)) < 0
+}
+
+// New returns a table without waiters.
+func New() *Table {
+	options := btree.Options{NoLocks: true}
+	return &Table{
+		places: btree.NewBTreeGOptions(placeBefore, options),
+		deadlines: btree.NewBTreeGOptions(func(a, b *Waiter) bool {
+			return cmp.Or(cmp.Compare(a.DeadlineMillis, b.DeadlineMillis), cmp.Compare(a.Order, b.Order)) < 0
+		}, options),
+		names:     btree.NewBTreeGOptions(func(a, b *Waiter) bool { return a.compare(b.Name) < 0 }, options),
+		readiness: newReadiness(),
+	}
+}
+
+// Copy returns a table that changes of the original do not change, nor the reverse.
+func (t *Table) Copy() *Table {
+	c := *t
+	c.places, c.deadlines, c.names = t.places.IsoCopy(), t.deadlines.IsoCopy(), t.names.IsoCopy()
+	c.readiness, c.drops = t.readiness.copy(), t.drops.copy()
+	return &c
+}
+
+// Add adds a waiter behind all others, or at the place of its order if that is set. It returns false, and
+// does nothing, if the name is taken.
+func (t *Table) Add(w *Waiter) bool {
+	if _, taken := t.names.Get(w); taken {
+		return false
+	}
+	if w.Order == 0 {
+		t.orders++
+		w.Order = t.orders
+	}
+	t.names.Set(w)
+	for _, key := range w.Keys() {
+		t.places.Set(place{w.DB, key, w.Kind, w.Order, w})
+	}
+	if w.DeadlineMillis != Never {
+		t.deadlines.Set(w)
+	}
+	t.bytes += w.Bytes()
+	return true
+}
+
+// Remove takes a waiter of the table out.
+func (t *Table) Remove(w *Waiter) {
+	t.names.Delete(w)
+	for _, key := range w.Keys() {
+		t.places.Delete(place{w.DB, key, w.Kind, w.Order, nil})
+	}
+	if w.DeadlineMillis != Never {
+		t.deadlines.Delete(w)
+	}
+	t.bytes -= w.Bytes()
+}
+
+// Find returns the waiter of a name, nil if there is none.
+func (t *Table) Find(n Name) *Waiter {
+	w, ok := t.names.Get(&Waiter{Name: n})
+	if !ok || t.dropped(w) {
+		return nil
+	}
+	return w
+}
+
+// Next returns the first waiter of a key and a kind whose order is at least from, nil if there is none.
+func (t *Table) Next(db int, key string, kind keyspace.Kind, from uint64) *Waiter {
+	p, ok := t.seek(place{db, key, kind, from, nil})
+	if !ok || p.db != db || p.key != key || p.kind != kind {
+		return nil
+	}
+	return p.waiter
+}
+
+// Any reports whether some waiter waits for the key, for whatever kind of value.
+func (t *Table) Any(db int, key string) bool {
+	if t.places.Len() == 0 {
+		return false
+	}
+	p, ok := t.seek(place{db, key, 0, 0, nil})
+	return ok && p.db == db && p.key == key
+}
+
+// seek is the first place at or behind p.
+func (t *Table) seek(p place) (found place, ok bool) {
+	t.places.Ascend(p, func(q place) bool {
+		found, ok = q, true
+		return false
+	})
+	return found, ok
+}
+
+// First returns the waiter whose deadline is the earliest, nil if no waiter has a deadline.
+func (t *Table) First() *Waiter {
+	w, _ := t.deadlines.Min()
+	return w
+}
+
+// Len is the number of waiters, also of those that were dropped and are not removed yet.
+func (t *Table) Len() int { return t.names.Len() }
+
+// Bytes is what all waiters count for.
+func (t *Table) Bytes() int64 { return t.bytes }
