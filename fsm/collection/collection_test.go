@@ -121,6 +121,15 @@ func TestLoadRefuses(t *testing.T) {
 		"too many members":     {keyspace.KindSet, numbers("listpack", 129)},
 		"a long member":        {keyspace.KindSet, []string{"listpack", long}},
 		"members in disorder":  {keyspace.KindSet, numbers("hashtable", 10)},
+		"a list's encoding":    {keyspace.KindList, []string{"hashtable", "a"}},
+		"a listpack too long":  {keyspace.KindList, []string{"listpack", strings.Repeat(long, 127)}},
+		"a member, no score":   {keyspace.KindSortedSet, []string{"listpack", "a"}},
+		"a short score":        {keyspace.KindSortedSet, []string{"listpack", "a", "1"}},
+		"a score not a number": {keyspace.KindSortedSet, []string{"listpack", "a", "\x7f\xf8\x00\x00\x00\x00\x00\x00"}},
+		"scores in disorder":   {keyspace.KindSortedSet, []string{"skiplist", "a", "\x3f\xf0\x00\x00\x00\x00\x00\x00", "b", "\x00\x00\x00\x00\x00\x00\x00\x00"}},
+		"two scores":           {keyspace.KindSortedSet, []string{"listpack", "a", "\x00\x00\x00\x00\x00\x00\x00\x00", "a", "\x3f\xf0\x00\x00\x00\x00\x00\x00"}},
+		"a long zset member":   {keyspace.KindSortedSet, []string{"listpack", long, "\x00\x00\x00\x00\x00\x00\x00\x00"}},
+		"no zset's encoding":   {keyspace.KindSortedSet, []string{"x", "a", "\x00\x00\x00\x00\x00\x00\x00\x00"}},
 		"a large member twice": {keyspace.KindSet, []string{"hashtable", "a", "a"}},
 	} {
 		loaded, err := load(c.kind, c.words)
@@ -144,6 +153,10 @@ func FuzzLoad(f *testing.F) {
 	seed(keyspace.KindSet, "listpack", "a", "b")
 	seed(keyspace.KindSet, "hashtable", "a")
 	seed(keyspace.KindSet, "intset", "1", "2")
+	seed(keyspace.KindList, "listpack", "a", "b")
+	seed(keyspace.KindList, "quicklist", "a")
+	seed(keyspace.KindSortedSet, "listpack", "a", "\x00\x00\x00\x00\x00\x00\x00\x00")
+	seed(keyspace.KindSortedSet, "skiplist", "a", "\x3f\xf0\x00\x00\x00\x00\x00\x00")
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) == 0 {
 			return
@@ -172,6 +185,14 @@ func FuzzLoad(f *testing.F) {
 			c.Add("new")
 			c.Remove(words[1])
 			checkLoads(t, c)
+		case *List:
+			c.PushFront("new")
+			c.Set(1, strings.Repeat("v", len(words)))
+			checkLoads(t, c)
+		case *SortedSet:
+			c.Put("new", 1)
+			c.Remove(words[1])
+			checkLoads(t, c)
 		}
 	})
 }
@@ -191,6 +212,17 @@ func TestBytesCoverTheHeap(t *testing.T) {
 		"integers":    func() keyspace.Collection { return setOf(300, "") },
 		"packed set":  func() keyspace.Collection { return setOf(100, "m") },
 		"large set":   func() keyspace.Collection { return setOf(1000, "member") },
+		"queue":       func() keyspace.Collection { return listOf(1, 40) },
+		"short list":  func() keyspace.Collection { return listOf(40, 40) },
+		"long list":   func() keyspace.Collection { return listOf(10_000, 20) },
+		"empty words": func() keyspace.Collection { return listOf(10_000, 0) },
+		"long words":  func() keyspace.Collection { return listOf(50, 1500) },
+		"scattered":   func() keyspace.Collection { return scattered(10_000, 20) },
+		"popped":      func() keyspace.Collection { return popped(150, 1) },
+		"fair lock":   func() keyspace.Collection { return sortedSetOf(2, 40) },
+		"packed zset": func() keyspace.Collection { return sortedSetOf(100, 20) },
+		"large zset":  func() keyspace.Collection { return sortedSetOf(1000, 20) },
+		"long zset":   func() keyspace.Collection { return sortedSetOf(200, 200) },
 	} {
 		n := many / max(1, c().Len()/10)
 		kept := make([]keyspace.Collection, n)

@@ -18,6 +18,10 @@
 // collection is a B-tree. Redis's limits say when a small collection becomes a larger one, and as in
 // Redis a larger one stays larger. So the encoding follows from the form.
 //
+// A list is neither: buffers at the ends, which are changed in place, and between them a tree of runs of 2
+// KiB. So a queue pushes and pops without copying, and ten million elements are 100,000 objects. A sorted
+// set has two trees, by score and by name.
+//
 // The trees of hashes and sets are in the order of the elements' hashes. So a cursor of HSCAN or SSCAN
 // is a position in that order, and needs no memory: DESIGN.md of package fsm has the reasons.
 //
@@ -25,7 +29,10 @@
 //
 //	hash.go    fields with values
 //	set.go     members; intset.go has sets of integers
-//	packed.go  the small form
+//	list.go    elements between two ends; list_edit.go changes the middle, list_encoding.go is what Redis says
+//	run.go     elements in one piece of memory
+//	sortedset.go  members with scores; scores.go has the small form
+//	packed.go  the small form of hashes and sets
 //	table.go   the larger form of hashes and sets
 //	load.go    a collection out of saved words
 package collection

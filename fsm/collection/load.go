@@ -25,6 +25,10 @@ func Load(kind keyspace.Kind, words int, next func() (string, error)) (keyspace.
 		c = l.hash()
 	case keyspace.KindSet:
 		c = l.set()
+	case keyspace.KindList:
+		c = l.list()
+	case keyspace.KindSortedSet:
+		c = l.sortedSet()
 	default:
 		return nil, fmt.Errorf("kind %d is no collection", kind)
 	}
