@@ -24,10 +24,10 @@ func (v Value) AppendTo(dst []byte, resp int) []byte {
 		return redcon.AppendInt(dst, v.Num)
 	case KindBulk:
 		return redcon.AppendBulkString(dst, v.Str)
-	case KindArray, KindMap, KindSet, KindPush:
+	case KindArray, KindMap, KindSet, KindPush, KindPairs:
 		dst = v.appendHead(dst, resp)
-		for _, e := range v.Elems {
-			dst = e.AppendTo(dst, resp)
+		for i := range v.Elems {
+			dst = v.Elems[i].AppendTo(v.appendPairHead(dst, resp, i), resp)
 		}
 		return dst
 	}
@@ -65,6 +65,8 @@ func (v *Value) appendHead(dst []byte, resp int) []byte {
 	switch {
 	case resp < RESP3 || v.Kind == KindArray:
 		return AppendArrayHead(dst, n)
+	case v.Kind == KindPairs:
+		return AppendArrayHead(dst, n/2)
 	case v.Kind == KindMap:
 		return appendHead(dst, '%', n/2)
 	case v.Kind == KindSet:
@@ -72,6 +74,17 @@ func (v *Value) appendHead(dst []byte, resp int) []byte {
 	default:
 		return appendHead(dst, '>', n)
 	}
+}
+
+// pairHead is the head of a pair.
+const pairHead = "*2\r\n"
+
+// appendPairHead appends what comes before element i: the head of a pair, if a pair begins with i.
+func (v *Value) appendPairHead(dst []byte, resp, i int) []byte {
+	if v.Kind == KindPairs && resp >= RESP3 && i%2 == 0 {
+		return append(dst, pairHead...)
+	}
+	return dst
 }
 
 // appendRESP3 appends a scalar of a type that only RESP3 has.
@@ -108,10 +121,10 @@ const verbatimPrefix = "txt:"
 // bytes, however large the reply: a value of a few kilobytes can name one string thousands of times.
 func (v *Value) AppendPieces(dst []byte, resp, size int, full func(dst []byte) []byte) []byte {
 	switch v.Kind {
-	case KindArray, KindMap, KindSet, KindPush:
+	case KindArray, KindMap, KindSet, KindPush, KindPairs:
 		dst = v.appendHead(dst, resp)
 		for i := range v.Elems {
-			dst = v.Elems[i].AppendPieces(dst, resp, size, full)
+			dst = v.Elems[i].AppendPieces(v.appendPairHead(dst, resp, i), resp, size, full)
 		}
 	default:
 		if v.Str != "" && len(dst)+len(v.Str) > size {

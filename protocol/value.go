@@ -24,6 +24,8 @@ const (
 	KindVerbatim
 	// KindNone is the absence of a reply (CLIENT REPLY OFF): no bytes at all.
 	KindNone
+	// KindPairs is an array of pairs in RESP3, and in RESP2 one array of what the pairs hold.
+	KindPairs
 )
 
 // RESP protocol versions, as HELLO negotiates them.
@@ -42,7 +44,8 @@ type Value struct {
 	// verbatim strings (without the "txt:" prefix). An error's text starts with its prefix
 	// ("ERR syntax error").
 	Str string
-	// Elems are the elements of an aggregate; a map's are key, value, key, value.
+	// Elems are the elements of an aggregate. The elements of a map are key, value, key, value, and
+	// likewise of pairs.
 	Elems []Value
 }
 
@@ -72,6 +75,9 @@ func Array(elems ...Value) Value { return Value{Kind: KindArray, Elems: elems} }
 
 // Map is a map; elems are key, value, key, value, in the order they are sent.
 func Map(elems ...Value) Value { return Value{Kind: KindMap, Elems: elems} }
+
+// Pairs is an array of pairs, which are flat in RESP2; elems are first, second, first, second.
+func Pairs(elems ...Value) Value { return Value{Kind: KindPairs, Elems: elems} }
 
 // Set is an unordered collection, an array in RESP2.
 func Set(elems ...Value) Value { return Value{Kind: KindSet, Elems: elems} }
@@ -141,6 +147,9 @@ func (v *Value) charge(left *int) bool {
 		*left -= maxDouble
 	case KindArray, KindMap, KindSet, KindPush:
 		*left -= 3 + digits(int64(len(v.Elems)))
+		return charge(v.Elems, left)
+	case KindPairs:
+		*left -= 3 + digits(int64(len(v.Elems))) + len(v.Elems)/2*len(pairHead)
 		return charge(v.Elems, left)
 	case KindNull, KindNullArray, KindNone:
 		*left -= len("$-1\r\n")

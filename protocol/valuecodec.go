@@ -10,7 +10,7 @@ import (
 //
 //	simple, error, bulk, big number, verbatim   bytes
 //	integer, double, bool                       varint (a double's are its bits)
-//	array, map, set, push                       uvarint count, then the elements
+//	array, map, set, push, pairs                  uvarint count, then the elements
 //	null, null array, none                      nothing
 //
 // RESP would not do: most kinds have two forms there, and RESP2 gives different kinds the same form.
@@ -29,7 +29,7 @@ func AppendValue(dst []byte, v Value) []byte {
 		return appendString(dst, v.Str)
 	case KindInteger, KindDouble, KindBool:
 		return binary.AppendVarint(dst, v.Num)
-	case KindArray, KindMap, KindSet, KindPush:
+	case KindArray, KindMap, KindSet, KindPush, KindPairs:
 		dst = binary.AppendUvarint(dst, uint64(len(v.Elems)))
 		for _, e := range v.Elems {
 			dst = AppendValue(dst, e)
@@ -70,7 +70,7 @@ func (e *ValueEncoder) Append(dst []byte, limit int) (_ []byte, done bool) {
 		case KindSimple, KindError, KindBulk, KindBigNumber, KindVerbatim:
 			dst = binary.AppendUvarint(append(dst, byte(v.Kind)), uint64(len(v.Str)))
 			e.text = v.Str
-		case KindArray, KindMap, KindSet, KindPush:
+		case KindArray, KindMap, KindSet, KindPush, KindPairs:
 			dst = binary.AppendUvarint(append(dst, byte(v.Kind)), uint64(len(v.Elems)))
 			e.levels = append(e.levels, v.Elems)
 		default:
@@ -96,7 +96,7 @@ func decodeValue(s string, depth int) (v Value, rest string, err error) {
 		v.Str, s, ok = str(s)
 	case KindInteger, KindDouble, KindBool:
 		v.Num, s, ok = varint(s)
-	case KindArray, KindMap, KindSet, KindPush:
+	case KindArray, KindMap, KindSet, KindPush, KindPairs:
 		var n uint64
 		// Every element takes at least a kind byte. Elements that are not there yet get little room.
 		if n, s, ok = uvarint(s); !ok || n > uint64(len(s)) {

@@ -60,7 +60,7 @@ func (l *state) fromReply(v protocol.Value, depth int) (value, *raised) {
 		return l.fromReply3(v, depth)
 	}
 	switch v.Kind {
-	case protocol.KindMap, protocol.KindSet:
+	case protocol.KindMap, protocol.KindSet, protocol.KindPairs:
 		return l.fromArray(v.Elems, depth)
 	case protocol.KindDouble:
 		return l.newString(protocol.FormatDouble(v.Float())), nil
@@ -86,6 +86,8 @@ func (l *state) fromReply3(v protocol.Value, depth int) (value, *raised) {
 		return l.single(fieldVerbatim, value{o: t}), nil
 	case protocol.KindMap, protocol.KindSet:
 		return l.fromEntries(v, depth)
+	case protocol.KindPairs:
+		return l.fromPairs(v.Elems, depth)
 	default:
 		return nilValue, nil
 	}
@@ -100,6 +102,20 @@ func (l *state) fromArray(elems []protocol.Value, depth int) (value, *raised) {
 			return nilValue, err
 		}
 		t.setInt(l, i+1, v)
+	}
+	return value{o: t}, nil
+}
+
+// fromPairs makes an array of arrays of two.
+func (l *state) fromPairs(elems []protocol.Value, depth int) (value, *raised) {
+	l.charge(int64(len(elems)) / 2)
+	t := l.newTable(0, 0)
+	for i := 0; i+1 < len(elems); i += 2 {
+		v, err := l.fromArray(elems[i:i+2], depth+1)
+		if err != nil {
+			return nilValue, err
+		}
+		t.setInt(l, i/2+1, v)
 	}
 	return value{o: t}, nil
 }

@@ -195,3 +195,22 @@ func TestArgumentsHaveRoomToGrow(t *testing.T) {
 		require.Equal(t, protocol.Integer(want), v, source)
 	}
 }
+
+// pairsHost replies with pairs.
+type pairsHost struct{ *fakeHost }
+
+func (h pairsHost) Call([]string, int) protocol.Value {
+	return protocol.Pairs(protocol.Bulk("a"), protocol.Double(1.5), protocol.Bulk("b"), protocol.Double(2))
+}
+
+// TestPairs: flat in RESP2, arrays of two in RESP3.
+func TestPairs(t *testing.T) {
+	for source, want := range map[string]protocol.Value{
+		"return redis.call('x')": protocol.Strings("a", "1.5", "b", "2"),
+		"redis.setresp(3) local t = redis.call('x') return {#t, t[1][1], t[2][2].double}": protocol.Array(protocol.Integer(2), protocol.Bulk("a"), protocol.Integer(2)),
+	} {
+		v, err := mustCompile(t, source).Run(&Env{Host: pairsHost{newFakeHost()}})
+		require.NoError(t, err)
+		require.Equal(t, want, v, source)
+	}
+}

@@ -29,6 +29,8 @@ func show(v protocol.Value) []string {
 		return []string{"(double) " + protocol.FormatDouble(v.Float())}
 	case protocol.KindArray, protocol.KindPush:
 		return showAll(v.Elems, "array", ") ")
+	case protocol.KindPairs:
+		return showPairs(v.Elems)
 	case protocol.KindSet:
 		return showAll(v.Elems, "set", "~ ")
 	case protocol.KindMap:
@@ -47,6 +49,14 @@ func showAll(elems []protocol.Value, kind, mark string) []string {
 		lines = append(lines, behind(number(i, len(elems))+mark, show(e))...)
 	}
 	return lines
+}
+
+func showPairs(elems []protocol.Value) []string {
+	pairs := make([]protocol.Value, 0, len(elems)/2)
+	for i := 0; i+1 < len(elems); i += 2 {
+		pairs = append(pairs, protocol.Array(elems[i], elems[i+1]))
+	}
+	return showAll(pairs, "array", ") ")
 }
 
 func showMap(elems []protocol.Value) []string {
