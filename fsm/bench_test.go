@@ -38,6 +38,8 @@ func (s *lastReply) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, 
 	}
 }
 
+func (s *lastReply) Events([]Event) {}
+
 // locked is a machine with n leases that last long.
 func locked(tb testing.TB, n int) *driver {
 	d := newDriver(tb)

@@ -24,6 +24,8 @@ func (b batches) Done(_ protocol.Origin, seq uint64, replies []protocol.Value, _
 	b[seq] = replies
 }
 
+func (batches) Events([]Event) {}
+
 // together applies bodies as the batches of one entry, and returns the replies to each.
 func (d *driver) together(bodies ...[]byte) (replies [][]protocol.Value) {
 	d.t.Helper()
@@ -327,6 +329,8 @@ func (a answers) Done(o protocol.Origin, seq uint64, replies []protocol.Value, a
 		a[fmt.Sprint(o, seq)] = replies
 	}
 }
+
+func (answers) Events([]Event) {}
 
 var nothing = []string{"ping"}
 

@@ -17,6 +17,7 @@ type call struct {
 	memoryLimit
 	chance
 	meter
+	listening
 
 	// quiet: no client on this node waits for the replies.
 	quiet bool
@@ -172,6 +173,9 @@ func (c *call) store(db int, it keyspace.Item) {
 	if c.undo != nil && !(it.Shares(&before) && it.OwnedBy(c.st.generation)) {
 		c.undo.note(change{database: d, item: it, before: before, replaced: replaced})
 	}
+	if c.interest&InChanges != 0 {
+		c.changed(db, it.Key())
+	}
 }
 
 func (c *call) storeEnded(db int, it *keyspace.Item) {
@@ -194,6 +198,9 @@ func (c *call) removeFrom(db int, it *keyspace.Item) {
 	if c.undo != nil {
 		c.undo.note(change{database: d, before: before, replaced: true})
 	}
+	if c.interest&InChanges != 0 {
+		c.changed(db, before.Key())
+	}
 }
 
 // replaceDatabase puts d in the place of a database.
@@ -214,4 +221,5 @@ func (c *call) swapDatabases(a, b int) {
 	c.replaceDatabase(a, second)
 	c.replaceDatabase(b, first)
 	c.noteSwap(a, b)
+	c.changedDatabase(Swapped, a, b)
 }

@@ -17,6 +17,7 @@ import (
 type recorder struct {
 	replies []protocol.Value
 	skipped int
+	events  []Event
 }
 
 func (r *recorder) Wanted(protocol.Origin, uint64) bool { return true }
@@ -28,12 +29,16 @@ func (r *recorder) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, a
 	}
 }
 
+func (r *recorder) Events(events []Event) { r.events = append(r.events, events...) }
+
 // nobody is a sink that wants nothing.
 type nobody struct{}
 
 func (nobody) Wanted(protocol.Origin, uint64) bool { return false }
 
 func (nobody) Done(protocol.Origin, uint64, []protocol.Value, bool) { panic("nobody waits") }
+
+func (nobody) Events([]Event) {}
 
 // driver is one client of a machine, and its only proposer.
 type driver struct {
@@ -70,6 +75,12 @@ func (d *driver) apply(body []byte) []protocol.Value {
 // applyAs is [driver.apply] of an entry of a version.
 func (d *driver) applyAs(version byte, body []byte) []protocol.Value {
 	d.t.Helper()
+	return d.record(version, body).replies
+}
+
+// record applies a body as one batch of an entry of a version.
+func (d *driver) record(version byte, body []byte) *recorder {
+	d.t.Helper()
 	d.seq++
 	entry := binary.AppendVarint(binary.AppendVarint([]byte{version}, d.nowMillis), d.wallOffset)
 	if version >= 3 {
@@ -78,7 +89,7 @@ func (d *driver) applyAs(version byte, body []byte) []protocol.Value {
 	entry = protocol.AppendBatch(entry, protocol.Origin{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
 	var r recorder
 	require.NoError(d.t, d.m.Apply(entry, &r))
-	return r.replies
+	return &r
 }
 
 // do runs a command through the log.

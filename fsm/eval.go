@@ -188,15 +188,18 @@ var (
 func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	c := h.call
 	row, _ := protocol.Find(words)
+	var b *binding
+	if row != nil {
+		b = c.lookup(row.Name)
+	}
 	switch {
-	case row == nil:
+	case row == nil, b == nil && row.Route != protocol.Local: // a later family
 		return errUnknown
 	case !row.CheckArity(len(words)):
 		return errArgCount
 	case row.Flags&protocol.FlagNoScript != 0:
 		return errForbidden
 	}
-	b := c.lookup(row.Name)
 	switch {
 	case b == nil:
 		return errForbidden

@@ -20,6 +20,8 @@ func (printer) Done(o protocol.Origin, seq uint64, replies []protocol.Value, app
 	fmt.Println()
 }
 
+func (printer) Events([]fsm.Event) {}
+
 // Two nodes want one lock, in one log entry. The second batch comes twice, and is applied once. The
 // lease ends when cluster time, which entries carry, has passed its deadline.
 func Example() {

@@ -14,7 +14,8 @@ import (
 // Machine is the replicated state machine of a node. A Machine is safe for concurrent use: entries
 // are applied one after another, reads run beside each other and between entries.
 type Machine struct {
-	ops bindings // never changed
+	// ops and firstOps never change. firstOps are the commands of entries before [versionFamilies].
+	ops, firstOps bindings
 
 	// mu guards the fields below. While it is held no other lock is taken, and nothing outside the
 	// package is called but the [Sink] of Apply.
@@ -26,6 +27,8 @@ type Machine struct {
 
 	// readers are the calls that Read runs commands with.
 	readers sync.Pool
+	// interest is an [Interest].
+	interest atomic.Uint32
 	// draws makes RANDOMKEY and math.random differ from one read to the next.
 	draws atomic.Uint64
 }
@@ -41,17 +44,27 @@ type Sink interface {
 	// requests were not applied and may be proposed again, as another batch. If applied is false
 	// there are no replies: the batch was applied before or never will be. The sink owns the slice.
 	Done(o protocol.Origin, seq uint64, replies []protocol.Value, applied bool)
+	// Events hands over what the entry did, in order, after the last batch. It is not called without
+	// events. The slice is good during the call.
+	Events(events []Event)
 }
 
 // New returns a machine without keys, at cluster time 0.
 func New() *Machine {
-	m := &Machine{ops: newBindings(), st: newState(), budgets: defaultBudgets()}
+	m := &Machine{
+		ops:      newBindings(slices.Concat(firstFamilies, laterFamilies)...),
+		firstOps: newBindings(firstFamilies...),
+		st:       newState(), budgets: defaultBudgets(),
+	}
 	m.readers.New = func() any { return new(call) }
 	return m
 }
 
 // SeedReads makes random decisions in reads differ from other nodes' and from former lives of this node.
 func (m *Machine) SeedReads(o protocol.Origin) { m.draws.Store(xxh3.HashStringSeed(o.Node, o.Epoch)) }
+
+// Listen says which events the sink takes from the next entry on.
+func (m *Machine) Listen(i Interest) { m.interest.Store(uint32(i)) }
 
 // Apply runs a log entry. An error means that the entry is corrupt or was written by a newer
 // release. The node must stop then, as another state than the other nodes' would follow.
@@ -65,6 +78,9 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 	m.expired += uint64(m.st.advance(entry.StampMillis, entry.WallOffsetMillis))
 	c := &m.call
 	c.st, c.ops = m.st, m.ops
+	if entry.Version < versionFamilies {
+		c.ops, c.latest = m.firstOps, nil
+	}
 	c.nowMillis, c.wallOffsetMillis, c.entryVersion = m.st.clockMillis, m.st.wallOffsetMillis, entry.Version
 	c.limitMemory(entry.MemoryLimitBytes)
 	c.bounds = m.budgets
@@ -73,6 +89,18 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 	}
 	c.pays, c.looks = newPurse(c.bounds.entry), newPurse(c.bounds.reads)
 	c.prefetch.start(entry, m.st)
+	c.listen(Interest(m.interest.Load()))
+	if err := c.runEntry(&entry, sink); err != nil {
+		return err
+	}
+	if len(c.events) > 0 {
+		sink.Events(c.events)
+	}
+	return nil
+}
+
+// runEntry runs the batches of an entry.
+func (c *call) runEntry(entry *protocol.Entry, sink Sink) error {
 	var b protocol.Batch
 	for {
 		more, err := entry.Next(&b)
@@ -80,7 +108,7 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 			return err
 		}
 		wanted := sink.Wanted(b.Origin, b.Seq)
-		if !m.st.sessions.begin(&b) {
+		if !c.st.sessions.begin(&b) {
 			if wanted {
 				sink.Done(b.Origin, b.Seq, nil, false)
 			}

@@ -15,6 +15,7 @@ func delOp(c *call) protocol.Value {
 	for _, key := range c.args[1:] {
 		if it := c.find(key); it != nil {
 			c.remove(it)
+			c.notify(classGeneric, "del", key)
 			n++
 		}
 	}
@@ -197,6 +198,7 @@ func flushallOp(c *call) protocol.Value {
 func (c *call) flush(db int) {
 	if c.st.databases[db].Len(c.st.clockMillis) > 0 {
 		c.replaceDatabase(db, keyspace.New(c.st.clockMillis))
+		c.changedDatabase(Flushed, db, db)
 	}
 }
 

@@ -28,12 +28,19 @@ func (b *binding) takes(n int) bool {
 // bindings are the behaviours of all commands, by the full names of their rows.
 type bindings map[string]*binding
 
+// versionFamilies is the first version of the entry with the commands of laterFamilies. An older entry
+// may come from a node that does not know these commands.
+const versionFamilies = 4
+
+var (
+	firstFamilies = []map[string]op{stringOps, keyOps, scriptOps, scriptLocals}
+	laterFamilies = []map[string]op{hashOps, listOps, setOps, sortedSetOps, messageOps}
+)
+
 // newBindings joins the behaviours with the rows of protocol's table.
-func newBindings() bindings {
+func newBindings(families ...map[string]op) bindings {
 	t := bindings{"exec": {name: "exec", run: execOp, writes: true}}
-	for _, family := range []map[string]op{
-		stringOps, hashOps, listOps, setOps, sortedSetOps, keyOps, scriptOps, scriptLocals,
-	} {
+	for _, family := range families {
 		for name, run := range family { // unordered: fills another map
 			row, _ := protocol.Lookup(name)
 			b := &binding{name: name, run: run, row: row, subcommand: strings.Count(name, "|")}
@@ -130,6 +137,12 @@ var scriptOps = map[string]op{
 	"script|exists": scriptExistsOp,
 	"script|flush":  scriptFlushOp,
 	"script|load":   scriptLoadOp,
+}
+
+// messageOps are messages to subscribers.
+var messageOps = map[string]op{
+	"publish":  publishOp,
+	"spublish": spublishOp,
 }
 
 // scriptLocals are commands that package server answers itself, and that scripts and transactions may

@@ -31,6 +31,8 @@ type state struct {
 	generation uint64
 	// itemBytes is what the items of all databases count for.
 	itemBytes int64
+	// notifies are the settings of notify-keyspace-events.
+	notifies Classes
 }
 
 // nextVersion gives out a version.

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 // is bound exactly once, and nothing is bound that has no row.
 func TestEveryRowIsBoundOnce(t *testing.T) {
 	bound := map[string]int{}
-	for _, family := range []map[string]op{stringOps, keyOps, scriptOps, scriptLocals} {
+	for _, family := range slices.Concat(firstFamilies, laterFamilies) {
 		for name := range family {
 			bound[name]++
 		}
@@ -43,7 +44,11 @@ func TestEveryRowIsBoundOnce(t *testing.T) {
 
 // TestRowsWriteAsTheyAreRouted: a read that wrote would make replicas differ.
 func TestRowsWriteAsTheyAreRouted(t *testing.T) {
-	for name, b := range newBindings() {
+	for name, b := range New().ops {
+		if _, message := messageOps[name]; message {
+			require.True(t, b.writes, name)
+			continue
+		}
 		if b.row == nil {
 			require.Equal(t, "exec", name)
 			continue

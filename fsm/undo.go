@@ -19,6 +19,7 @@ type journal struct {
 type savepoint struct {
 	outermost        bool
 	changes, newKeys int
+	events           int
 	swaps            [protocol.MaxDatabases]uint64
 	versions         uint64
 }
@@ -63,6 +64,7 @@ func (c *call) begins() (from savepoint) {
 	c.st.generation++
 	from.changes, from.newKeys = len(c.undo.changes), len(c.undo.newKeys)
 	from.versions, from.swaps = c.st.versions, c.st.swaps
+	from.events = len(c.events)
 	return from
 }
 
@@ -99,6 +101,7 @@ func (c *call) undoTo(from *savepoint) {
 	clear(j.changes[from.changes:])
 	j.changes, j.newKeys = j.changes[:from.changes], j.newKeys[:from.newKeys]
 	st.versions, st.swaps = from.versions, from.swaps
+	c.dropSince(from.events)
 	if from.outermost && j.scripts != nil {
 		st.scripts = *j.scripts
 	}

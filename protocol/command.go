@@ -49,6 +49,7 @@ const (
 	GroupGeneric      Group = "generic"
 	GroupScripting    Group = "scripting"
 	GroupTransactions Group = "transactions"
+	GroupPubSub       Group = "pubsub"
 	GroupConnection   Group = "connection"
 	GroupServer       Group = "server"
 )
@@ -66,6 +67,8 @@ const (
 	KeyUpdate
 	KeyInsert
 	KeyDelete
+	// KeyNotKey: the word is a shard channel, which only stands where a cluster looks for keys.
+	KeyNotKey
 	// KeyVariableFlags: the options of the command decide; the other flags are
 	// the most that may happen. See [KeySpec.Plain].
 	KeyVariableFlags

@@ -41,6 +41,7 @@ var keyFlagNames = []struct {
 	{KeyUpdate, "update"},
 	{KeyInsert, "insert"},
 	{KeyDelete, "delete"},
+	{KeyNotKey, "not_key"},
 	{KeyVariableFlags, "variable_flags"},
 }
 

@@ -146,9 +146,9 @@ func TestCorruptEntriesAreRefused(t *testing.T) {
 		_, _, err := decodeAll(data)
 		require.ErrorIs(t, err, ErrCorruptEntry, "%q", data)
 	}
-	_, err := DecodeEntry("\x04\x00\x00\x00")
+	_, err := DecodeEntry("\x05\x00\x00\x00")
 	require.NotErrorIs(t, err, ErrCorruptEntry)
-	require.ErrorContains(t, err, "version 4")
+	require.ErrorContains(t, err, "version 5")
 	require.ErrorContains(t, err, "newer release")
 
 	var r Request

@@ -41,6 +41,16 @@ func (c *Command) Range() (first, last, step int) {
 	return first, last, step
 }
 
+// takesKeys reports whether a word of the command may be a key.
+func (c *Command) takesKeys() bool {
+	for i := range c.KeySpecs {
+		if c.KeySpecs[i].Flags&KeyNotKey == 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // KeyPositions returns the positions of the keys in a command line. words[0] is the command's name, and
 // words[1] the subcommand's, if there is any. The error, an [*Error], is for a line that does not fit
 // the row's arity or the line's own count of keys.
@@ -50,6 +60,9 @@ func (c *Command) KeyPositions(words [][]byte) ([]int, error) {
 	}
 	var positions []int
 	for i := range c.KeySpecs {
+		if c.KeySpecs[i].Flags&KeyNotKey != 0 {
+			continue
+		}
 		var ok bool
 		if positions, ok = c.KeySpecs[i].appendPositions(positions, words); !ok {
 			return nil, errKeysArguments
@@ -106,7 +119,7 @@ func GetKeys(line [][]byte, withFlags bool) Value {
 	switch {
 	case c == nil:
 		return errNoSuchCommand.Value()
-	case len(c.KeySpecs) == 0:
+	case !c.takesKeys():
 		return errNoKeys.Value()
 	case !c.CheckArity(len(line)):
 		return errKeysArity.Value()
@@ -114,6 +127,9 @@ func GetKeys(line [][]byte, withFlags bool) Value {
 	var elems []Value
 	for i := range c.KeySpecs {
 		spec := &c.KeySpecs[i]
+		if spec.Flags&KeyNotKey != 0 {
+			continue
+		}
 		positions, ok := spec.appendPositions(nil, line)
 		switch {
 		case !ok && c.Has(FlagNoMandatoryKeys):

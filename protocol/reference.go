@@ -110,6 +110,7 @@ var groupTitles = []struct {
 	{GroupString, "Strings and counters"},
 	{GroupGeneric, "Keys"},
 	{GroupScripting, "Scripts"},
+	{GroupPubSub, "Messages"},
 	{GroupTransactions, "Transactions"},
 	{GroupConnection, "Connection"},
 	{GroupServer, "Server"},

@@ -19,7 +19,7 @@ var theTable = sync.OnceValue(buildTable)
 
 func buildTable() *table {
 	t := &table{rows: slices.Concat(stringCommands(), keysCommands(), scriptingCommands(),
-		transactionsCommands(), connectionCommands(), serverCommands())}
+		transactionsCommands(), pubsubCommands(), connectionCommands(), serverCommands())}
 	sortRows(t.rows)
 	t.byName = make(map[string]*Command, 2*len(t.rows))
 	for i := range t.rows {

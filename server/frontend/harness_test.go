@@ -160,6 +160,8 @@ func (s *sink) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, appli
 	s.replies, s.applied = replies, applied
 }
 
+func (s *sink) Events([]fsm.Event) {}
+
 // memListener hands out one side of net.Pipe.
 type memListener struct {
 	conns chan net.Conn

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/server/peer/wire"
 	"github.com/holdfast/holdfast/server/raftnode"
 )
@@ -36,6 +37,10 @@ type Config struct {
 	Logger     *slog.Logger // nil: none
 	RaftLogger hclog.Logger // nil: none
 	OnEvent    func(Event)  // nil: no listener; must be quick, and safe for many goroutines
+	// OnStateEvents is told what an entry did, before the clients of the entry's batches are answered;
+	// nil: no listener. See [Replica.Listen]. It must be quick, and not call the replica. The slice is
+	// good during the call.
+	OnStateEvents func([]fsm.Event)
 }
 
 // Stores are where the node keeps what must survive a restart.
@@ -146,6 +151,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.OnEvent == nil {
 		c.OnEvent = func(Event) {}
+	}
+	if c.OnStateEvents == nil {
+		c.OnStateEvents = func([]fsm.Event) {}
 	}
 	return c
 }

@@ -120,6 +120,7 @@ func (r *Replica) TakeSnapshot() error { return r.node.TakeSnapshot() }
 type sink struct {
 	writes    *queue
 	followers func(protocol.Origin) *forward.Peer
+	events    func([]fsm.Event)
 
 	peer    *forward.Peer // of the batch that Wanted was asked of, if another node's
 	own     []forward.Completion
@@ -155,6 +156,9 @@ func (s *sink) Done(o protocol.Origin, seq uint64, replies []protocol.Value, app
 		s.touched = append(s.touched, s.peer)
 	}
 }
+
+// Events implements fsm.Sink.
+func (s *sink) Events(events []fsm.Event) { s.events(events) }
 
 // flush hands over the answers of an entry.
 func (s *sink) flush() {

@@ -122,7 +122,12 @@ func (r *Replica) open() {
 	}
 }
 
-func (r *Replica) newSink() sink { return sink{writes: r.writes, followers: r.fromFollowers.Peer} }
+// Listen says which events [Config.OnStateEvents] is told from the next entry on.
+func (r *Replica) Listen(i fsm.Interest) { r.machine.Listen(i) }
+
+func (r *Replica) newSink() sink {
+	return sink{writes: r.writes, followers: r.fromFollowers.Peer, events: r.config.OnStateEvents}
+}
 
 func (r *Replica) nodeConfig() raftnode.Config {
 	c := &r.config

@@ -1,0 +1,157 @@
+package fsm
+
+import (
+	"strconv"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// EventKind says what an [Event] tells.
+type EventKind uint8
+
+// The kinds.
+const (
+	// Published: a client published Payload on the channel Name.
+	Published EventKind = iota + 1
+	// Notified: Name happened to Key in DB, and the settings want that told.
+	Notified
+	// Changed: Key in DB came, went, or got another value or deadline, by the batch of Origin and Seq.
+	Changed
+	// Flushed: all keys of DB went.
+	Flushed
+	// Swapped: the databases DB and Other were exchanged.
+	Swapped
+)
+
+// Event is something that an entry did and that others than the client hear of. The strings may share
+// memory with the entry.
+type Event struct {
+	Kind    EventKind
+	Sharded bool // a Published event of SPUBLISH
+	// Classes are the settings in force, with the class of a Notified event as the only class.
+	Classes   Classes
+	DB, Other int
+	Key       string
+	Name      string
+	Payload   string
+	// Origin and Seq are the batch that did a Changed, Flushed or Swapped event. Seq is 0 if time
+	// did: a lease ended.
+	Origin protocol.Origin
+	Seq    uint64
+}
+
+// Messages calls f with the messages that subscribers hear of the event, in the order of Redis.
+func (e *Event) Messages(f func(channel, payload string)) {
+	switch e.Kind {
+	case Published:
+		f(e.Name, e.Payload)
+	case Notified:
+		if e.Classes&ClassKeyspace != 0 {
+			f("__keyspace@"+strconv.Itoa(e.DB)+"__:"+e.Key, e.Name)
+		}
+		if e.Classes&ClassKeyevent != 0 {
+			f("__keyevent@"+strconv.Itoa(e.DB)+"__:"+e.Name, e.Key)
+		}
+	}
+}
+
+// Interest says which events a node's sink listens to. It shows in no state.
+type Interest uint32
+
+const (
+	// InMessages is Published and Notified.
+	InMessages Interest = 1 << iota
+	// InChanges is Changed, Flushed and Swapped.
+	InChanges
+)
+
+// Classes are the flags of notify-keyspace-events: which events are told, and on which channels.
+type Classes uint16
+
+// The classes, with the letters of Redis.
+const (
+	ClassKeyspace Classes = 1 << iota // K
+	ClassKeyevent                     // E
+	classGeneric                      // g
+	classString                       // $
+	classList                         // l
+	classSet                          // s
+	classHash                         // h
+	classZset                         // z
+	classExpired                      // x
+	classEvicted                      // e
+	classStream                       // t
+	classMiss                         // m
+	classModule                       // d
+	classNew                          // n
+)
+
+// eventWork is the work of an event that is told.
+const eventWork = 256
+
+// listening is what a call gathers for the sink of the entry.
+type listening struct {
+	interest Interest
+	events   []Event
+}
+
+// keptEvents is the number of events that the memory is kept for.
+const keptEvents = 1 << 10
+
+// listen begins an entry.
+func (l *listening) listen(i Interest) {
+	l.interest = i
+	clear(l.events)
+	if l.events = l.events[:0]; cap(l.events) > keptEvents {
+		l.events = nil
+	}
+}
+
+// dropSince drops the events behind the first n, which were undone.
+func (l *listening) dropSince(n int) {
+	clear(l.events[n:])
+	l.events = l.events[:n]
+}
+
+// notify tells that name happened to key in the call's database, as Redis's notifyKeyspaceEvent does.
+func (c *call) notify(class Classes, name, key string) { c.notifyIn(c.db, class, name, key) }
+
+// notifyIn is notify for another database. By default no class is set, which is one test.
+func (c *call) notifyIn(db int, class Classes, name, key string) {
+	if c.st.notifies&class != 0 {
+		c.tellNotified(db, class, name, key)
+	}
+}
+
+// tellNotified charges alike on all nodes, and gathers the event where somebody listens.
+func (c *call) tellNotified(db int, class Classes, name, key string) {
+	c.spend(eventWork)
+	if c.interest&InMessages != 0 {
+		channels := c.st.notifies & (ClassKeyspace | ClassKeyevent)
+		c.events = append(c.events, Event{Kind: Notified, Classes: class | channels, DB: db, Key: key, Name: name})
+	}
+}
+
+// changed tells that a key changed. Callers test the interest first: each store passes here.
+func (c *call) changed(db int, key string) {
+	c.events = append(c.events, Event{Kind: Changed, DB: db, Key: key, Origin: c.origin, Seq: c.seq})
+}
+
+// changedDatabase tells that a database was replaced by an empty one, or exchanged with other.
+func (c *call) changedDatabase(kind EventKind, db, other int) {
+	if c.interest&InChanges != 0 {
+		c.events = append(c.events, Event{Kind: kind, DB: db, Other: other, Origin: c.origin, Seq: c.seq})
+	}
+}
+
+func publishOp(c *call) protocol.Value  { return c.publish(false) }
+func spublishOp(c *call) protocol.Value { return c.publish(true) }
+
+// publish answers 0: how many clients hear of it, each node knows of its own alone.
+func (c *call) publish(sharded bool) protocol.Value {
+	c.spend(eventWork)
+	if c.interest&InMessages != 0 {
+		c.events = append(c.events, Event{Kind: Published, Sharded: sharded, Name: c.args[1], Payload: c.args[2]})
+	}
+	return zero
+}

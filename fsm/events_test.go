@@ -1,0 +1,99 @@
+package fsm
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// told shows events, one a line.
+func told(events []Event) string {
+	var b strings.Builder
+	for i := range events {
+		e := &events[i]
+		switch e.Kind {
+		case Published:
+			fmt.Fprintf(&b, "%s: %s (sharded %t)\n", e.Name, e.Payload, e.Sharded)
+		case Notified:
+			e.Messages(func(channel, payload string) { fmt.Fprintf(&b, "%s: %s\n", channel, payload) })
+		case Changed:
+			fmt.Fprintf(&b, "changed %d %s by %s/%d\n", e.DB, e.Key, e.Origin.Node, e.Seq)
+		case Flushed:
+			fmt.Fprintf(&b, "flushed %d\n", e.DB)
+		case Swapped:
+			fmt.Fprintf(&b, "swapped %d %d\n", e.DB, e.Other)
+		}
+	}
+	return b.String()
+}
+
+// events applies a body as a batch, and returns the events.
+func (d *driver) events(version byte, body []byte) string {
+	d.t.Helper()
+	return told(d.record(version, body).events)
+}
+
+func TestPublish(t *testing.T) {
+	d := newDriver(t)
+	body := pipeline("publish c hello", "spublish s there", "get k",
+		"eval redis.call('publish','c',ARGV[1])~return~redis.call('spublish','s','2') 0 1")
+	body = protocol.AppendTransaction(body, 0, nil, pipeline("publish c 3", "get k"))
+	require.Empty(t, d.events(protocol.EntryVersion, body), "nobody listens")
+
+	d.m.Listen(InMessages)
+	const want = `c: hello (sharded false)
+s: there (sharded true)
+c: 1 (sharded false)
+s: 2 (sharded true)
+c: 3 (sharded false)
+`
+	require.Equal(t, want, d.events(protocol.EntryVersion, body))
+	require.Equal(t, "[0 0 nil 0 [0 nil]]", lines(d.apply(body)))
+	require.Empty(t, d.events(3, body), "an entry of a release without the command")
+	require.Contains(t, lines(d.applyAs(3, body)), "unknown command 'publish'")
+	require.Empty(t, d.events(protocol.EntryVersion, pipeline("get k")))
+	require.Equal(t, want, d.events(protocol.EntryVersion, body))
+}
+
+func TestPublishIsNoRead(t *testing.T) {
+	d := newDriver(t)
+	reply := d.doLine("eval_ro x 0")
+	require.True(t, reply.IsError())
+	require.Contains(t, line(d.do("eval_ro", "return redis.call('publish','c','m')", "0")), "Write commands are not allowed")
+}
+
+func TestChanges(t *testing.T) {
+	d := newDriver(t)
+	d.m.Listen(InChanges)
+	for _, c := range []struct{ lines, want string }{
+		{"set a 1 px 500;get a;publish c m", "changed 0 a by n1/1\n"},
+		{"rename a b", "changed 0 a by n1/2\nchanged 0 b by n1/2\n"},
+		{"set b 2 nx", ""},
+		{"move b 1", "changed 0 b by n1/4\nchanged 1 b by n1/4\n"},
+		{"flushdb;flushall", "flushed 1\n"},
+		{"swapdb 0 1", "swapped 0 1\n"},
+		{"set x 1 pxat 1;set y 1;expire y -1", "changed 0 y by n1/7\nchanged 0 y by n1/7\n"},
+		{"eval redis.call('incr','n')~error('x') 0", "changed 0 n by n1/8\n"},
+	} {
+		require.Equal(t, c.want, d.events(protocol.EntryVersion, pipeline(strings.Split(c.lines, ";")...)), c.lines)
+	}
+}
+
+// TestUndoneIsNotTold: what is rolled back or left for another entry has no events.
+func TestUndoneIsNotTold(t *testing.T) {
+	d := newDriver(t)
+	d.m.Listen(InChanges | InMessages)
+	const endless = "eval redis.call('set','a','1')~redis.call('publish','c','m')~while~true~do~end 0"
+	require.Equal(t, "c: before (sharded false)\n", d.events(protocol.EntryVersion, pipeline("publish c before", endless)))
+
+	queued := protocol.AppendTransaction(nil, 0, nil, pipeline("publish c kept", endless, "set b 1"))
+	require.Equal(t, "c: kept (sharded false)\nchanged 0 b by n1/2\n", d.events(protocol.EntryVersion, queued))
+
+	d.m.budgets.transaction = 1 << 14
+	queued = protocol.AppendTransaction(nil, 0, nil, pipeline(strings.Split(strings.Repeat("publish c m,", 100)+"set b 1", ",")...))
+	require.Empty(t, d.events(protocol.EntryVersion, queued))
+}
