@@ -40,10 +40,14 @@ type Batches interface {
 
 // Identity is what a node says about itself when opening or accepting a link.
 type Identity struct {
-	Name       string
-	Epoch      uint64
-	ClientAddr string
+	Name  string
+	Epoch uint64
+	Addresses
 }
+
+// Addresses are where clients reach a node. SentinelAddr is empty if the node has no port for
+// Sentinel's commands.
+type Addresses struct{ ClientAddr, SentinelAddr string }
 
 // Beacon is what the leader tells followers now and then.
 type Beacon struct {
@@ -52,7 +56,12 @@ type Beacon struct {
 }
 
 // Member is a node, and where clients reach the node.
-type Member struct{ Name, ClientAddr string }
+type Member struct {
+	Name string
+	Addresses
+	Silent   bool   // the leader has not heard from the node for an election timeout
+	LogIndex uint64 // the node's log is known to agree with the leader's up to here; 0: not known
+}
 
 // notify wakes the goroutine that listens on c, a channel with a buffer of one.
 func notify(c chan<- struct{}) {

@@ -49,7 +49,7 @@ type ClientConfig struct {
 	Up   func(leader string)
 	Down func(leader string, err error)
 	// Met is told where clients reach a node.
-	Met func(node, clientAddr string)
+	Met func(Member)
 	// Heard is told of each beacon.
 	Heard  func(Beacon)
 	Logger *slog.Logger
@@ -183,7 +183,7 @@ func (c *Client) attach(conn *connection) bool {
 func (c *Client) greet(conn net.Conn, br *bufio.Reader, leader string) error {
 	_ = conn.SetWriteDeadline(time.Now().Add(greetWithin))
 	self := c.config.Self
-	hello := greeting{version: linkVersion, name: self.Name, epoch: self.Epoch, clientAddr: self.ClientAddr, features: featureParts}
+	hello := greeting{version: linkVersion, name: self.Name, epoch: self.Epoch, addresses: self.Addresses, features: allFeatures}
 	if _, err := conn.Write(wire.Seal(hello.append(make([]byte, wire.Head), kindHello))); err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (c *Client) greet(conn net.Conn, br *bufio.Reader, leader string) error {
 	case welcome.name != leader:
 		return fmt.Errorf("the node at the address of %q is %q", leader, welcome.name)
 	}
-	c.config.Met(leader, welcome.clientAddr)
+	c.config.Met(Member{Name: leader, Addresses: welcome.addresses})
 	return nil
 }
 

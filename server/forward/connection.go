@@ -162,8 +162,8 @@ func (c *connection) message(f *wire.Fields[string]) error {
 	case kindWaited:
 		number, n := f.Number(), int(f.Number())
 		c.answer(number, n)
-	case kindBeacon:
-		c.beacon(f)
+	case kindBeacon, kindRoll:
+		c.beacon(kind, f)
 	case kindPart:
 		of, whole, err := c.part(f)
 		switch {
@@ -231,10 +231,15 @@ func (c *connection) forget(of partOf) {
 
 var errHungUp = errors.New("the leader hung up")
 
-func (c *connection) beacon(f *wire.Fields[string]) {
+// beacon takes a beacon or a roll.
+func (c *connection) beacon(kind byte, f *wire.Fields[string]) {
 	b := Beacon{Term: f.Number(), Commit: f.Number()}
 	for range f.Number() {
-		if b.Members = append(b.Members, Member{Name: f.Bytes(), ClientAddr: f.Bytes()}); f.Err != nil {
+		m := Member{Name: f.Bytes(), Addresses: Addresses{ClientAddr: f.Bytes()}}
+		if kind == kindRoll {
+			m.SentinelAddr, m.Silent, m.LogIndex = f.Bytes(), f.Number() != 0, f.Number()
+		}
+		if b.Members = append(b.Members, m); f.Err != nil {
 			return
 		}
 	}

@@ -13,8 +13,8 @@ import (
 //
 // The first frame of each side is its greeting alone:
 //
-//	follower  hello    version, bytes name, epoch, bytes client address, features
-//	leader    welcome  version, verdict, bytes name, bytes client address
+//	follower  hello    version, bytes name, epoch, bytes client address, features, bytes sentinel address
+//	leader    welcome  version, verdict, bytes name, bytes client address, bytes sentinel address
 //
 // Then, from the follower:
 //
@@ -29,11 +29,13 @@ import (
 //	refuse  number, outcome, bytes prefix, bytes text     (of a read)
 //	waited  number, nodes
 //	beacon  term, commit index, count, (bytes name, bytes client address)*
+//	roll    term, commit index, count, (bytes name, bytes client address, bytes sentinel address, silent: 0 or 1,
+//	        log index)*
 //	part    kind (wrote or answer), state (more, last, dropped), number, then up to the frame's end
 //
 // A large wrote or answer comes in parts, with other messages between them: the bytes behind the number are
 // cut into pieces. A dropped reply is too late to be of use, and the rest of it is not sent. Parts go to
-// followers whose hello has featureParts.
+// followers whose hello has featureParts. A roll takes a beacon's place for followers whose hello has featureRoll.
 //
 // A first frame of another kind is not a link's: see [ReceiverConfig.Other].
 //
@@ -55,11 +57,17 @@ const (
 	kindRefuse  = 'E'
 	kindWaited  = 'N'
 	kindBeacon  = 'B'
+	kindRoll    = 'L'
 	kindPart    = 'P'
 )
 
 // featureParts, in a hello, says that the follower puts parts together. A hello without features has none.
 const featureParts uint64 = 1
+
+// featureRoll, in a hello, says that the follower takes rolls.
+const featureRoll uint64 = 2
+
+const allFeatures = featureParts | featureRoll
 
 // States of a part.
 const (
@@ -104,12 +112,12 @@ func appendValues(dst []byte, vs []protocol.Value) []byte {
 
 // greeting is the first message of either side.
 type greeting struct {
-	version    uint64
-	verdict    uint64 // of a welcome
-	name       string
-	epoch      uint64 // of a hello
-	clientAddr string
-	features   uint64 // of a hello
+	version   uint64
+	verdict   uint64 // of a welcome
+	name      string
+	epoch     uint64 // of a hello
+	addresses Addresses
+	features  uint64 // of a hello
 }
 
 func (g greeting) append(dst []byte, kind byte) []byte {
@@ -121,9 +129,11 @@ func (g greeting) append(dst []byte, kind byte) []byte {
 	dst = wire.AppendBytes(dst, g.name)
 	if kind == kindHello {
 		dst = binary.AppendUvarint(dst, g.epoch)
-		return binary.AppendUvarint(wire.AppendBytes(dst, g.clientAddr), g.features)
+		dst = binary.AppendUvarint(wire.AppendBytes(dst, g.addresses.ClientAddr), g.features)
+	} else {
+		dst = wire.AppendBytes(dst, g.addresses.ClientAddr)
 	}
-	return wire.AppendBytes(dst, g.clientAddr)
+	return wire.AppendBytes(dst, g.addresses.SentinelAddr)
 }
 
 // readGreeting reads a frame that holds a greeting of the given kind. Fields
@@ -149,9 +159,12 @@ func parseGreeting(frame []byte, kind byte) (g greeting, err error) {
 	if kind == kindHello {
 		g.epoch = f.Number()
 	}
-	g.clientAddr = f.Bytes()
+	g.addresses.ClientAddr = f.Bytes()
 	if kind == kindHello && f.More() {
 		g.features = f.Number()
+	}
+	if f.More() {
+		g.addresses.SentinelAddr = f.Bytes()
 	}
 	return g, f.Err
 }

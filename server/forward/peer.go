@@ -33,6 +33,8 @@ type Peer struct {
 	wake   chan struct{} // there is something to send
 	asked  chan struct{} // there are reads
 	parts  sync.WaitGroup
+	// takesRolls: the follower takes rolls in place of beacons.
+	takesRolls bool
 
 	mu        sync.Mutex
 	reads     []forwardedRead
@@ -44,7 +46,8 @@ func newPeer(config *ReceiverConfig, conn net.Conn, hello greeting) *Peer {
 	return &Peer{
 		config: config, conn: conn, origin: protocol.Origin{Node: hello.name, Epoch: hello.epoch},
 		wake: make(chan struct{}, 1), asked: make(chan struct{}, 1),
-		out: newOutbox(config.ReplyBytes, hello.features&featureParts == 0),
+		out:        newOutbox(config.ReplyBytes, hello.features&featureParts == 0),
+		takesRolls: hello.features&featureRoll != 0,
 	}
 }
 
@@ -145,15 +148,29 @@ func (p *Peer) send(ctx context.Context) {
 // beacon says that the leader is there, how far the leader is, and where clients find each node.
 func (p *Peer) beacon() {
 	b := p.config.Beacon()
+	kind := byte(kindBeacon)
+	if p.takesRolls {
+		kind = kindRoll
+	}
 	p.out.add(func(dst []byte) []byte {
-		dst = binary.AppendUvarint(append(dst, kindBeacon), b.Term)
+		dst = binary.AppendUvarint(append(dst, kind), b.Term)
 		dst = binary.AppendUvarint(dst, b.Commit)
 		dst = binary.AppendUvarint(dst, uint64(len(b.Members)))
 		for _, m := range b.Members {
 			dst = wire.AppendBytes(wire.AppendBytes(dst, m.Name), m.ClientAddr)
+			if kind == kindRoll {
+				dst = binary.AppendUvarint(appendBool(wire.AppendBytes(dst, m.SentinelAddr), m.Silent), m.LogIndex)
+			}
 		}
 		return dst
 	})
+}
+
+func appendBool(dst []byte, yes bool) []byte {
+	if yes {
+		return append(dst, 1)
+	}
+	return append(dst, 0)
 }
 
 // wait answers a WAIT on a separate goroutine, as a client may ask for any length of time.

@@ -38,7 +38,7 @@ type ReceiverConfig struct {
 	// Member reports whether conn comes from the other member of that name.
 	Member func(conn net.Conn, name string) bool
 	// Met is told where clients reach a node.
-	Met func(node, clientAddr string)
+	Met func(Member)
 	// Beacon returns what to tell each follower, at the start of a link and then every second.
 	Beacon func() Beacon
 	// Claims reports whether a write only takes a free key.
@@ -112,7 +112,7 @@ func (r *Receiver) greet(conn net.Conn, frame []byte) (*Peer, error) {
 		return nil, err
 	}
 	p := newPeer(&r.config, conn, hello)
-	welcome := greeting{version: linkVersion, name: r.config.Self.Name, clientAddr: r.config.Self.ClientAddr}
+	welcome := greeting{version: linkVersion, name: r.config.Self.Name, addresses: r.config.Self.Addresses}
 	switch {
 	case hello.version != linkVersion:
 		welcome.verdict = verdictVersion
@@ -129,7 +129,7 @@ func (r *Receiver) greet(conn net.Conn, frame []byte) (*Peer, error) {
 		return nil, fmt.Errorf("refuse node %q: verdict %d", hello.name, welcome.verdict)
 	}
 	_ = conn.SetDeadline(time.Time{})
-	r.config.Met(hello.name, hello.clientAddr)
+	r.config.Met(Member{Name: hello.name, Addresses: hello.addresses})
 	return p, nil
 }
 

@@ -21,6 +21,8 @@ type Config struct {
 	// ClientAddr is the host:port that clients reach this node by. Other nodes
 	// learn it from this node.
 	ClientAddr string
+	// SentinelAddr is the same for clients that speak to a Sentinel; empty: the node is none.
+	SentinelAddr string
 	// InitialCluster holds the peer address of every voter by name, this node's
 	// too. All members must be given the same names.
 	InitialCluster map[string]string

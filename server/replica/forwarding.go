@@ -14,7 +14,7 @@ import (
 // What package forward is handed of this node.
 
 func (r *Replica) identity() forward.Identity {
-	return forward.Identity{Name: r.config.Name, Epoch: r.origin.Epoch, ClientAddr: r.config.ClientAddr}
+	return forward.Identity{Name: r.config.Name, Epoch: r.origin.Epoch, Addresses: forward.Addresses{ClientAddr: r.config.ClientAddr, SentinelAddr: r.config.SentinelAddr}}
 }
 
 // newToLeader makes the end that forwards this node's batches to the leader.
@@ -31,7 +31,7 @@ func newToLeader(r *Replica) *forward.Client {
 		Refused:    func(leader string) { r.node.Refused(leader) },
 		Up:         func(leader string) { r.event(LinkUp{Leader: leader}) },
 		Down:       func(leader string, err error) { r.event(LinkDown{Leader: leader, Err: err}) },
-		Met:        r.addresses.set,
+		Met:        r.met,
 		Heard:      r.heard,
 		Logger:     r.config.Logger,
 	})
@@ -40,9 +40,18 @@ func newToLeader(r *Replica) *forward.Client {
 // heard takes the leader's beacon.
 func (r *Replica) heard(b forward.Beacon) {
 	for _, m := range b.Members {
-		r.addresses.set(m.Name, m.ClientAddr)
+		r.addresses.set(m.Name, m.Addresses)
+		r.addresses.setHeard(m.Name, m.Silent, m.LogIndex)
 	}
+	r.leaders.moved(r.addresses.all())
 	r.health.heard(b.Commit, r.state.index.load())
+}
+
+// met notes what another node said of itself.
+func (r *Replica) met(m forward.Member) {
+	r.addresses.set(m.Name, m.Addresses)
+	r.addresses.setHeard(m.Name, false, 0)
+	r.leaders.moved(r.addresses.all())
 }
 
 // newFromFollowers makes the end that takes what followers forward.
@@ -53,7 +62,7 @@ func newFromFollowers(r *Replica, wake chan<- struct{}) *forward.Receiver {
 		Listener: r.config.Peers.Forward,
 		Other:    func(conn net.Conn, frame []byte) bool { return r.node.AnswerProposal(conn, frame) },
 		Member:   r.authentic,
-		Met:      r.addresses.set,
+		Met:      r.met,
 		Beacon:   r.beacon,
 		Claims:   fsm.IsClaim,
 		Wake:     wake,
@@ -85,8 +94,11 @@ func (r *Replica) beacon() forward.Beacon {
 		r.node.Look(l.term)
 	}
 	b := forward.Beacon{Term: r.node.Term(), Commit: r.node.Committed()}
-	for _, m := range r.addresses.all() {
-		b.Members = append(b.Members, forward.Member{Name: m.Name, ClientAddr: m.ClientAddr})
+	for _, m := range r.members() {
+		b.Members = append(b.Members, forward.Member{
+			Name: m.Name, Addresses: forward.Addresses{ClientAddr: m.ClientAddr, SentinelAddr: m.SentinelAddr},
+			Silent: m.Silent, LogIndex: m.LogIndex,
+		})
 	}
 	return b
 }

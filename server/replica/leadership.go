@@ -173,5 +173,6 @@ func (ls *leadership) see(leader string, term uint64) {
 		return
 	}
 	ls.leader, ls.seenTerm = leader, term
+	ls.r.leaders.see(leader, ls.r.addresses.all())
 	ls.r.event(LeaderChanged{Leader: leader, Term: term})
 }

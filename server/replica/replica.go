@@ -30,6 +30,7 @@ type Replica struct {
 	traffic
 	life
 	addresses *addresses
+	leaders   leaders
 	health    health
 }
 

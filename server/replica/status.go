@@ -18,6 +18,13 @@ type Member struct {
 	Name       string
 	PeerAddr   string // host:port of the peer port
 	ClientAddr string // host:port that clients use; empty while unknown
+	// SentinelAddr is the same for clients that speak to a Sentinel; empty also if the node is none.
+	SentinelAddr string
+	// Silent: the leader has not heard from the member for an election timeout, by the leader's last
+	// word to this node.
+	Silent bool
+	// LogIndex: the member's log is known to agree with the leader's up to here; 0: not known.
+	LogIndex uint64
 }
 
 // Follower is another member that answers the leader.
@@ -54,7 +61,7 @@ func (r *Replica) Status() Status {
 	s := Status{
 		Name:      r.config.Name,
 		Leading:   l != nil,
-		Members:   r.addresses.all(),
+		Members:   r.members(),
 		Term:      r.node.Term(),
 		Committed: r.node.Committed(),
 		Applied:   r.node.Applied(),
@@ -70,6 +77,25 @@ func (r *Replica) Status() Status {
 		}
 	}
 	return s
+}
+
+// members are all members. The leader looks how far they are and which of them are silent; a follower
+// knows that from the leader.
+func (r *Replica) members() []Member {
+	all := r.addresses.all()
+	l := r.serving.Load()
+	since := time.Now().Add(-r.config.ElectionTimeout)
+	for i := range all {
+		m := &all[i]
+		switch {
+		case m.Name == r.config.Name:
+			m.Silent, m.LogIndex = false, r.node.Last()
+		case l != nil:
+			match, _, heard := r.node.Heard(m.Name, l.term, since)
+			m.Silent, m.LogIndex = !heard, match
+		}
+	}
+	return all
 }
 
 // Machine is this node's copy of the state. Only the log changes it.
@@ -175,7 +201,7 @@ func newAddresses(c *Config) *addresses {
 	for name, addr := range c.InitialCluster {
 		m := Member{Name: name, PeerAddr: addr}
 		if name == c.Name {
-			m.ClientAddr = c.ClientAddr
+			m.ClientAddr, m.SentinelAddr = c.ClientAddr, c.SentinelAddr
 		}
 		a.members = append(a.members, m)
 	}
@@ -183,12 +209,26 @@ func newAddresses(c *Config) *addresses {
 	return a
 }
 
-func (a *addresses) set(name, clientAddr string) {
+func (a *addresses) set(name string, addr forward.Addresses) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.members {
-		if a.members[i].Name == name && clientAddr != "" {
-			a.members[i].ClientAddr = clientAddr
+		m := &a.members[i]
+		if m.Name != name || addr.ClientAddr == "" {
+			continue // an empty address is one that the other node does not know either
+		}
+		if m.ClientAddr != addr.ClientAddr || m.SentinelAddr != addr.SentinelAddr {
+			m.ClientAddr, m.SentinelAddr = strings.Clone(addr.ClientAddr), strings.Clone(addr.SentinelAddr)
+		}
+	}
+}
+
+func (a *addresses) setHeard(name string, silent bool, index uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.members {
+		if a.members[i].Name == name {
+			a.members[i].Silent, a.members[i].LogIndex = silent, max(index, a.members[i].LogIndex)
 		}
 	}
 }

@@ -1,0 +1,63 @@
+package replica
+
+import "sync"
+
+// Leadership is what a node tells clients about the leader.
+type Leadership struct {
+	// Leader is the last leader that this node knew with the address for clients; zero: none yet.
+	Leader Member
+	// Present: the node knows a leader now, and Leader is that leader.
+	Present bool
+}
+
+// leaders tells watchers about every change of the leadership, in order.
+type leaders struct {
+	mu       sync.Mutex
+	name     string // of the present leader; empty: none is known
+	told     Leadership
+	watchers []func(Leadership)
+}
+
+// WatchLeadership calls f with the leadership as this node knows it, and again after every change. The
+// calls are in order, one at a time, and f must be quick and must not call the replica.
+func (r *Replica) WatchLeadership(f func(Leadership)) {
+	ls := &r.leaders
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.watchers = append(ls.watchers, f)
+	f(ls.told)
+}
+
+// see notes who leads at present; empty: nobody who is known.
+func (ls *leaders) see(name string, members []Member) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.name = name
+	ls.tell(members)
+}
+
+// moved notes the members' addresses.
+func (ls *leaders) moved(members []Member) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.tell(members)
+}
+
+// tell tells the watchers, if anything has changed that clients can see. A leader whose address is not
+// known yet is not told. The caller holds ls.mu.
+func (ls *leaders) tell(members []Member) {
+	now := Leadership{Leader: ls.told.Leader}
+	for _, m := range members {
+		if m.Name == ls.name && m.ClientAddr != "" {
+			m.Silent, m.LogIndex = false, 0
+			now = Leadership{Leader: m, Present: true}
+		}
+	}
+	if now == ls.told {
+		return
+	}
+	ls.told = now
+	for _, f := range ls.watchers {
+		f(now)
+	}
+}
