@@ -34,7 +34,7 @@ const versionFamilies = 4
 
 var (
 	firstFamilies = []map[string]op{stringOps, keyOps, scriptOps, scriptLocals}
-	laterFamilies = []map[string]op{hashOps, listOps, setOps, sortedSetOps, messageOps}
+	laterFamilies = []map[string]op{hashOps, listOps, setOps, sortedSetOps, messageOps, clusterOps}
 )
 
 // newBindings joins the behaviours with the rows of protocol's table.

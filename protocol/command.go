@@ -52,6 +52,7 @@ const (
 	GroupPubSub       Group = "pubsub"
 	GroupConnection   Group = "connection"
 	GroupServer       Group = "server"
+	GroupCluster      Group = "cluster"
 )
 
 // KeyFlags say what a command does with a key, in the words of COMMAND INFO.

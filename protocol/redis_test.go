@@ -183,7 +183,9 @@ func TestDifferentialGrammar(t *testing.T) {
 			if c.Name == "set" && strings.Contains(strings.ToLower(fmt.Sprintf("%q", line)), `"if`) {
 				continue // conditions of Redis 8.4
 			}
-			reply := redis.dial(t).ask(t, line)
+			conn := redis.dial(t)
+			conn.ask(t, split("flushall"))
+			reply := conn.ask(t, line)
 			if reply.IsError() {
 				require.NotContains(t, reply.Str, "syntax", "%q", line)
 				require.NotContains(t, reply.Str, "wrong number", "%q", line)

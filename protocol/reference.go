@@ -114,6 +114,7 @@ var groupTitles = []struct {
 	{GroupTransactions, "Transactions"},
 	{GroupConnection, "Connection"},
 	{GroupServer, "Server"},
+	{GroupCluster, "Clients of Redis Cluster"},
 }
 
 // Reference is the table of all commands in Markdown.

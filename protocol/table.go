@@ -19,7 +19,8 @@ var theTable = sync.OnceValue(buildTable)
 
 func buildTable() *table {
 	t := &table{rows: slices.Concat(stringCommands(), keysCommands(), scriptingCommands(),
-		transactionsCommands(), pubsubCommands(), connectionCommands(), serverCommands())}
+		transactionsCommands(), pubsubCommands(), connectionCommands(), serverCommands(),
+		clusterCommands(), moduleCommands())}
 	sortRows(t.rows)
 	t.byName = make(map[string]*Command, 2*len(t.rows))
 	for i := range t.rows {

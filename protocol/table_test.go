@@ -46,7 +46,10 @@ publish spublish
 ping echo hello auth reset quit client client|id client|info client|list client|setname client|getname client|setinfo
 client|kill client|no-evict client|no-touch client|reply client|help
 command command|count command|docs command|info command|list command|getkeys command|getkeysandflags command|help
-info role time config config|get config|help config|resetstat config|rewrite config|set lolwut wait waitaof debug`
+info role time config config|get config|help config|resetstat config|rewrite config|set lolwut wait waitaof debug
+cluster cluster|count-failure-reports cluster|countkeysinslot cluster|getkeysinslot cluster|help cluster|info cluster|keyslot
+cluster|links cluster|myid cluster|myshardid cluster|nodes cluster|replicas cluster|shards cluster|slaves cluster|slots
+asking readonly readwrite module module|list module|help`
 
 func TestTableIsComplete(t *testing.T) {
 	t.Parallel()
@@ -82,7 +85,7 @@ func TestRowsReadWell(t *testing.T) {
 	release := regexp.MustCompile(`^\d+\.\d+\.\d+$`)
 	groups := []protocol.Group{
 		protocol.GroupString, protocol.GroupGeneric, protocol.GroupScripting,
-		protocol.GroupTransactions, protocol.GroupConnection, protocol.GroupServer, protocol.GroupPubSub,
+		protocol.GroupTransactions, protocol.GroupConnection, protocol.GroupServer, protocol.GroupPubSub, protocol.GroupCluster,
 	}
 	for _, c := range allRows() {
 		require.Equal(t, strings.ToLower(c.Name), c.Name)
@@ -105,7 +108,7 @@ func TestRouteAgreesWithFlags(t *testing.T) {
 	t.Parallel()
 	// Commands that go through the log or look at the state, but are neither write nor read for ACLs.
 	writesNoKeys := []string{"script|load", "script|flush", "publish", "spublish"}
-	readsNoKeys := []string{"script|exists", "time", "watch"}
+	readsNoKeys := []string{"script|exists", "time", "watch", "cluster|countkeysinslot", "cluster|getkeysinslot"}
 	for _, c := range allRows() {
 		write, read := c.Has(protocol.FlagWrite), c.Has(protocol.FlagReadOnly)
 		require.False(t, write && read, c.Name)

@@ -46,7 +46,9 @@ type ListenConfig struct {
 	// AdvertiseAddr is the client address told to other nodes and to clients; empty: Addr.
 	AdvertiseAddr string
 	PeerAddr      string // nodes
-	Insecure      bool   // allow non-loopback addresses without password, secret or TLS
+	// ClusterMode answers clients of Redis Cluster.
+	ClusterMode bool
+	Insecure    bool // allow non-loopback addresses without password, secret or TLS
 }
 
 // SecretsConfig holds credentials, or the files that have them.

@@ -225,7 +225,7 @@ func (s *Server) frontConfig(secrets *secrets, f *faults) frontend.Config {
 			Settings: []frontend.Setting{{Name: "dir", Value: absolute(s.config.DataDir)}},
 		},
 		Logger:   s.logger,
-		Options:  frontend.Options{Debug: s.config.Debug, Faults: f.handler()},
+		Options:  frontend.Options{Debug: s.config.Debug, Faults: f.handler(), ClusterMode: s.config.ClusterMode},
 		TLS:      secrets.clientTLS,
 		Password: secrets.password,
 	}

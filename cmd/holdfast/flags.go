@@ -30,6 +30,7 @@ func options(c *server.Config) []option {
 		{name: "name", value: &c.Name, help: "name of this node, unique in the cluster, for good"},
 		{name: "addr", value: &c.Addr, help: "address for clients"},
 		{name: "advertise-addr", value: &c.AdvertiseAddr, help: "address told to clients that ask for the leader; default: addr"},
+		{name: "cluster-mode", value: &c.ClusterMode, help: "answer clients of Redis Cluster, as one shard with all slots; the same on every node"},
 		{name: "peer-addr", value: &c.PeerAddr, help: "address for the other nodes"},
 		{name: "data-dir", value: &c.DataDir, help: "folder for log, snapshots and identity"},
 		{name: "initial-cluster", value: &c.InitialCluster, help: "all nodes as name=host:port,… of their peer addresses, the same on every node; default: this node alone"},

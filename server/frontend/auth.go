@@ -89,7 +89,7 @@ func hello(c *conn, args [][]byte) protocol.Value {
 		protocol.Bulk("version"), protocol.Bulk(protocol.RedisVersion),
 		protocol.Bulk("proto"), protocol.Integer(int64(version)),
 		protocol.Bulk("id"), protocol.Integer(c.id),
-		protocol.Bulk("mode"), protocol.Bulk("standalone"),
+		protocol.Bulk("mode"), protocol.Bulk(c.srv.mode()),
 		protocol.Bulk("role"), protocol.Bulk(c.srv.helloRole()),
 		protocol.Bulk("modules"), protocol.Array(),
 	)

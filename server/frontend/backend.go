@@ -17,6 +17,9 @@ type Backend interface {
 	Execute(u *replica.Batch) error
 	// Status is the node's view of the cluster.
 	Status() replica.Status
+	// WatchLeadership calls f with the leadership as the node knows it, and again after every change,
+	// in order. f must be quick, and must not call the backend.
+	WatchLeadership(f func(replica.Leadership))
 	// Stats counts what the node's copy of the state holds, for INFO.
 	Stats() fsm.Stats
 	// AwaitApplied waits until the node's copy of the state has the write with that number

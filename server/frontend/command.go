@@ -28,7 +28,12 @@ func helpHandlers() map[string]handler {
 		container := &commands[i]
 		for j := range container.Subcommands {
 			if name := container.Subcommands[j].Name; name == container.Name+"|help" {
-				locals[name] = handler{reply: func(*conn, [][]byte) protocol.Value { return container.Help() }}
+				locals[name] = handler{reply: func(c *conn, _ [][]byte) protocol.Value {
+					if container.Group == protocol.GroupCluster && !c.srv.cfg.Options.ClusterMode {
+						return errNoCluster.Value()
+					}
+					return container.Help()
+				}}
 			}
 		}
 	}

@@ -27,7 +27,7 @@ func ping(_ *conn, args [][]byte) protocol.Value {
 func echo(_ *conn, args [][]byte) protocol.Value { return protocol.Bulk(string(args[1])) }
 
 func selectDatabase(c *conn, args [][]byte) protocol.Value {
-	db, refusal, refused := parseDatabase(args[1])
+	db, refusal, refused := c.srv.parseDatabase(args[1])
 	if refused {
 		return refusal
 	}
@@ -35,11 +35,14 @@ func selectDatabase(c *conn, args [][]byte) protocol.Value {
 	return protocol.OK
 }
 
-func parseDatabase(word []byte) (db int, refusal protocol.Value, refused bool) {
+// parseDatabase reads the number of a database. In cluster mode there is only database 0.
+func (s *Server) parseDatabase(word []byte) (db int, refusal protocol.Value, refused bool) {
 	n, ok := protocol.ParseInt(string(word))
 	switch {
 	case !ok || int64(int32(n)) != n:
 		return 0, protocol.ErrNotInteger.Value(), true
+	case n != 0 && s.cfg.Options.ClusterMode:
+		return 0, protocol.Err("SELECT is not allowed in cluster mode"), true
 	case n < 0 || n >= protocol.MaxDatabases:
 		return 0, protocol.ErrDBIndex.Value(), true
 	}

@@ -30,7 +30,7 @@ func (s *Server) settings() []Setting {
 		{"bind", bind},
 		{"client-output-buffer-limit", "normal 0 " + strconv.Itoa(c.MaxOutputBytes) + " " + seconds(c.GraceTimeout) + " slave 0 0 0 pubsub 0 0 0"},
 		{"client-query-buffer-limit", strconv.Itoa(c.MaxQueryBytes)},
-		{"cluster-enabled", "no"},
+		{"cluster-enabled", yesNo(c.Options.ClusterMode)},
 		{"databases", strconv.Itoa(protocol.MaxDatabases)},
 		{"enable-debug-command", yesNo(c.Options.Debug)},
 		{"maxclients", strconv.Itoa(c.MaxClients)},

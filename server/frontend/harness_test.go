@@ -33,10 +33,14 @@ type cluster struct {
 	gate   chan struct{}
 	status replica.Status
 	acks   int
+	// watchers and lead are WatchLeadership's.
+	watchers []func(replica.Leadership)
+	lead     replica.Leadership
 }
 
 func newCluster() *cluster {
 	return &cluster{
+		lead:    replica.Leadership{Leader: member("1"), Present: true},
 		machine: fsm.New(), started: time.Now(), acks: 2,
 		status: replica.Status{
 			Name: "n1", Leading: true, Leader: member("1"), Term: 3, Committed: 42, Applied: 42, LastLog: 42,
@@ -123,6 +127,26 @@ func (cl *cluster) Status() replica.Status {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	return cl.status
+}
+
+func (cl *cluster) WatchLeadership(f func(replica.Leadership)) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.watchers = append(cl.watchers, f)
+	f(cl.lead)
+}
+
+// elect makes a member the leader; none: there is none any more.
+func (cl *cluster) elect(m replica.Member) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.lead.Present = m.Name != ""
+	if cl.lead.Present {
+		cl.lead.Leader = m
+	}
+	for _, f := range cl.watchers {
+		f(cl.lead)
+	}
 }
 
 func (cl *cluster) Stats() fsm.Stats { return cl.machine.Stats() }

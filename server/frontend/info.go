@@ -119,8 +119,10 @@ func human(n uint64) string {
 // microseconds are seconds with six digits.
 func microseconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 6, 64) }
 
-func (r *report) leading() any {
-	if r.status.Leading {
+func (r *report) leading() any { return oneIf(r.status.Leading) }
+
+func oneIf(yes bool) any {
+	if yes {
 		return 1
 	}
 	return 0
@@ -156,8 +158,13 @@ func (r *report) role() string {
 	return "slave"
 }
 
+func (r *report) following() (host, port string) {
+	addr, _ := r.srv.following(&r.status)
+	return splitAddress(addr)
+}
+
 func (r *report) leaderLink() any {
-	if r.status.Leader.Name == "" {
+	if _, up := r.srv.following(&r.status); !up {
 		return "down"
 	}
 	return "up"

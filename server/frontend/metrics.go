@@ -59,7 +59,9 @@ func sections() []section {
 		{"Errorstats", false, []metric{
 			{name: "errorstat_PREFIX", kind: counter, lines: errorStats, help: "error replies that begin with the prefix"},
 		}},
-		{"Cluster", false, []metric{constant("cluster_enabled", 0)}},
+		{"Cluster", false, []metric{
+			{name: "cluster_enabled", kind: text, value: func(r *report) any { return oneIf(r.srv.cfg.Options.ClusterMode) }},
+		}},
 		{"Holdfast", false, holdfastMetrics()},
 		{"Keyspace", false, []metric{
 			{name: "dbN", kind: gauge, lines: keyspaceLines, help: "keys of the database, and how many of them have a deadline"},
@@ -79,7 +81,7 @@ func serverMetrics() []metric {
 		constant("redis_git_sha1", "00000000"),
 		constant("redis_git_dirty", 0),
 		constant("redis_build_id", "0"),
-		constant("redis_mode", "standalone"),
+		{name: "redis_mode", kind: text, value: func(r *report) any { return r.srv.mode() }},
 		constant("os", runtime.GOOS+" "+runtime.GOARCH),
 		constant("arch_bits", strconv.IntSize),
 		constant("process_id", os.Getpid()),
@@ -153,8 +155,8 @@ func statsMetrics() []metric {
 func replicationMetrics() []metric {
 	return []metric{
 		{name: "role", kind: text, value: func(r *report) any { return r.role() }, help: "`master` on the leader, `slave` on the others"},
-		{name: "master_host", kind: text, value: ofSlave(func(r *report) any { host, _ := splitAddress(r.status.Leader.ClientAddr); return host })},
-		{name: "master_port", kind: text, value: ofSlave(func(r *report) any { _, port := splitAddress(r.status.Leader.ClientAddr); return port })},
+		{name: "master_host", kind: text, value: ofSlave(func(r *report) any { host, _ := r.following(); return host })},
+		{name: "master_port", kind: text, value: ofSlave(func(r *report) any { _, port := r.following(); return port })},
 		{name: "master_link_status", kind: text, value: ofSlave((*report).leaderLink), help: "`down` while this node knows no leader"},
 		{name: "master_last_io_seconds_ago", kind: text, value: ofSlave(zero)},
 		{name: "master_sync_in_progress", kind: text, value: ofSlave(zero)},

@@ -77,7 +77,7 @@ func (c *conn) enqueue(row *row, args [][]byte) {
 	row.calls.Add(1)
 	switch {
 	case row.Name == "select":
-		tx.addStep(queueSelect(tx, args))
+		tx.addStep(c.srv.queueSelect(tx, args))
 	case row.handler.reply != nil:
 		tx.addStep(step{command: row, args: copyArgs(args)})
 	default:
@@ -114,8 +114,8 @@ func (tx *transaction) addStep(s step) {
 
 // queueSelect is SELECT inside MULTI. SELECT sets the database of the commands queued next, and of
 // the connection once the transaction has run.
-func queueSelect(tx *transaction, args [][]byte) step {
-	db, refusal, refused := parseDatabase(args[1])
+func (s *Server) queueSelect(tx *transaction, args [][]byte) step {
+	db, refusal, refused := s.parseDatabase(args[1])
 	if refused {
 		return step{answered: true, reply: refusal}
 	}

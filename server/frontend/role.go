@@ -21,6 +21,14 @@ func (s *Server) master(st *replica.Status) bool {
 	return st.Leading || s.cfg.Options.EveryNodeMaster
 }
 
+// mode is what the node calls itself in INFO and HELLO.
+func (s *Server) mode() string {
+	if s.cfg.Options.ClusterMode {
+		return "cluster"
+	}
+	return "standalone"
+}
+
 func (s *Server) helloRole() string {
 	if st := s.backend.Status(); s.master(&st) {
 		return "master"
@@ -31,9 +39,10 @@ func (s *Server) helloRole() string {
 func role(c *conn, _ [][]byte) protocol.Value {
 	st := c.srv.backend.Status()
 	if !c.srv.master(&st) {
-		host, port := splitAddress(st.Leader.ClientAddr)
+		leader, up := c.srv.following(&st)
+		host, port := splitAddress(leader)
 		link := "connected"
-		if st.Leader.Name == "" {
+		if !up {
 			link = "connect"
 		}
 		n, _ := protocol.ParseInt(port)
@@ -46,6 +55,15 @@ func role(c *conn, _ [][]byte) protocol.Value {
 		others = append(others, protocol.Strings(host, port, strconv.FormatUint(offset(&st, f), 10)))
 	}
 	return protocol.Array(protocol.Bulk("master"), protocol.Integer(int64(st.Committed)), protocol.Array(others...))
+}
+
+// following is the address of the leader that a follower names, and whether the leader is there. While
+// no leader is known that is the last one, because clients refuse a replica without a master.
+func (s *Server) following(st *replica.Status) (addr string, up bool) {
+	if st.Leader.ClientAddr != "" {
+		return st.Leader.ClientAddr, true
+	}
+	return s.leadership().Leader.ClientAddr, false
 }
 
 // splitAddress splits host:port, because clients get both separately. An unknown address gives an

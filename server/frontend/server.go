@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
 )
 
 // Server serves clients. Create it with [New].
@@ -30,6 +31,8 @@ type Server struct {
 	pool              sync.Pool // of *work
 	memory            clientMemory
 	refusals          atomic.Int32
+	// lead is what the backend said last about the leader.
+	lead atomic.Pointer[replica.Leadership]
 
 	mu    sync.Mutex
 	conns map[int64]*conn
@@ -57,6 +60,7 @@ func New(cfg Config, backend Backend) *Server {
 	s.pool.New = func() any {
 		return &work{in: make([]byte, 0, pooledIn), reader: protocol.NewReader(protocol.DefaultLimits())}
 	}
+	backend.WatchLeadership(func(l replica.Leadership) { s.lead.Store(&l) })
 	for _, row := range s.rows {
 		switch row.Name {
 		case "watch":
@@ -67,6 +71,9 @@ func New(cfg Config, backend Backend) *Server {
 	}
 	return s
 }
+
+// leadership is what clients are told about the leader.
+func (s *Server) leadership() replica.Leadership { return *s.lead.Load() }
 
 // Serve accepts clients on ln until ctx ends. Then Serve closes ln, lets the commands in flight be
 // answered, and returns nil when all connections are gone. Commands that take longer than

@@ -114,6 +114,8 @@ func (p *player) serve(verb, options string) {
 				cfg.Options.Faults = func(words []string) (protocol.Value, bool) {
 					return protocol.Strings(words...), strings.EqualFold(words[0], "disk")
 				}
+			case "cluster":
+				cfg.Options.ClusterMode = true
 			case "everynode":
 				cfg.Options.EveryNodeMaster = true
 			case "clients":
@@ -152,6 +154,7 @@ func (p *player) lead(word string) {
 			cl.status.Leader = replica.Member{}
 		}
 	})
+	cl.elect(cl.status.Leader)
 }
 
 func errorRow(line string) error {

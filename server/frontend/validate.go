@@ -10,6 +10,9 @@ import (
 // validate returns why a data command must not reach the log: arguments that are too long, or a Lua
 // source that does not compile. The result for a valid command is nil.
 func (c *conn) validate(row *row, args [][]byte) *protocol.Error {
+	if refusal := c.srv.inClusterMode(row, args); refusal != nil {
+		return refusal
+	}
 	l := &c.srv.cfg.Limits
 	short := min(l.MaxKeyBytes, l.MaxValueBytes)
 	for _, w := range args[row.nameArgs:] {

@@ -28,6 +28,7 @@
 //	cluster 3             a cluster of three fresh nodes n1, n2, n3. Whichever node was elected, n1 leads when a
 //	                      minute has passed. Options: command=2.5s trailing=16384 snapshot-entries=65536
 //	                      max-memory=10kb max-memory.n2=20kb
+//	                      mode=cluster
 //	pipeline a@n1 { A ; B }   several commands in one write
 //	async a@n1 A          a command whose reply is not waited for
 //	await a [1s..2s]      the reply to it, which must come that long after the command; 0s: is there a reply?

@@ -169,6 +169,8 @@ func (p *player) tuning(options []string) func(*server.Config) {
 		for _, option := range options {
 			name, value, _ := strings.Cut(option, "=")
 			switch name {
+			case "mode":
+				c.ClusterMode = value == "cluster"
 			case "command":
 				c.CommandTimeout = p.duration(value)
 			case "trailing":

@@ -1,0 +1,90 @@
+package protocol
+
+// clusterCommands are the rows with which clients of Redis Cluster find the nodes.
+func clusterCommands() []Command {
+	return []Command{
+		{
+			Name: "asking", Group: GroupCluster, Since: "3.0.0", Arity: 1,
+			Summary:    "Accepted for clients that follow redirections; there are none",
+			Complexity: "O(1)",
+			Route:      Local, Flags: FlagFast,
+			Categories: []string{"connection"},
+		},
+		{
+			Name: "cluster", Group: GroupCluster, Since: "3.0.0", Arity: -2,
+			Summary:    "A container for commands about the nodes of the cluster",
+			Complexity: "Depends on the subcommand",
+			Route:      Local,
+			Subcommands: []Command{
+				clusterQuery("count-failure-reports", "3.0.0", 3,
+					"Return 0, as no node reports the failure of another", text("node-id")).with(FlagAdmin),
+				clusterQuery("countkeysinslot", "3.0.0", 3, "Count the keys of a hash slot", integer("slot")).reading(),
+				clusterQuery("getkeysinslot", "3.0.0", 4, "Return keys of a hash slot",
+					integer("slot"), integer("count")).reading(),
+				{
+					Name: "cluster|help", Group: GroupCluster, Since: "5.0.0", Arity: 2,
+					Summary:    "Print this help",
+					Complexity: "O(1)",
+					Route:      Local, Flags: FlagLoading | FlagStale,
+				},
+				clusterQuery("info", "3.0.0", 2, "Describe the state of the cluster"),
+				clusterQuery("keyslot", "3.0.0", 3, "Return the hash slot of a key", text("key")),
+				clusterQuery("links", "7.0.0", 2, "Return an empty list, as there is no cluster bus"),
+				clusterQuery("myid", "3.0.0", 2, "Return the ID of the node"),
+				clusterQuery("myshardid", "7.2.0", 2, "Return the ID of the only shard"),
+				clusterQuery("nodes", "3.0.0", 2, "List the nodes, one a line"),
+				clusterQuery("replicas", "5.0.0", 3, "List the followers of the leader", text("node-id")).with(FlagAdmin),
+				clusterQuery("shards", "7.0.0", 2, "Return the only shard with the nodes"),
+				clusterQuery("slaves", "3.0.0", 3, "List the followers of the leader", text("node-id")).with(FlagAdmin).
+					superseded("5.0.0", "`CLUSTER REPLICAS`"),
+				clusterQuery("slots", "3.0.0", 2, "Return the only range of slots with the nodes").
+					superseded("7.0.0", "`CLUSTER SHARDS`"),
+			},
+		},
+		{
+			Name: "readonly", Group: GroupCluster, Since: "3.0.0", Arity: 1,
+			Summary:    "Accepted for clients that read from followers; a follower serves all commands",
+			Complexity: "O(1)",
+			Route:      Local, Flags: FlagLoading | FlagStale | FlagFast,
+			Categories: []string{"connection"},
+		},
+		{
+			Name: "readwrite", Group: GroupCluster, Since: "3.0.0", Arity: 1,
+			Summary:    "Accepted for clients that sent READONLY",
+			Complexity: "O(1)",
+			Route:      Local, Flags: FlagLoading | FlagStale | FlagFast,
+			Categories: []string{"connection"},
+		},
+	}
+}
+
+// clusterQuery is a subcommand of CLUSTER that changes nothing.
+func clusterQuery(name, since string, arity int, summary string, args ...Arg) Command {
+	c := Command{
+		Name: "cluster|" + name, Group: GroupCluster, Since: since, Arity: arity,
+		Summary: summary, Complexity: "O(N), N being the number of nodes",
+		Route: Local, Flags: FlagStale, Args: args,
+	}
+	switch name {
+	case "countkeysinslot", "keyslot", "myid", "myshardid":
+	default:
+		c.Tips = []string{"nondeterministic_output"}
+	}
+	return c
+}
+
+func (c Command) with(flags Flags) Command {
+	c.Flags |= flags
+	return c
+}
+
+// reading makes the row look at the state.
+func (c Command) reading() Command {
+	c.Route, c.Complexity = Read, "O(N), N being the number of keys in the database"
+	return c
+}
+
+func (c Command) superseded(since, by string) Command {
+	c.Deprecated = &Deprecation{Since: since, ReplacedBy: by}
+	return c
+}

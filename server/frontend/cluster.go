@@ -1,0 +1,327 @@
+package frontend
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+)
+
+// In cluster mode a node describes the nodes to clients of Redis Cluster: a single shard with all
+// slots, whose master is the leader. Every node takes every command, so no reply redirects a client.
+
+func clusterHandlers() map[string]handler {
+	return map[string]handler{
+		"asking":                        {reply: clusterOK},
+		"readonly":                      {reply: clusterOK},
+		"readwrite":                     {reply: clusterOK},
+		"cluster|count-failure-reports": {reply: clusterReply(clusterFailureReports)},
+		"cluster|info":                  {reply: clusterReply(clusterInfo)},
+		"cluster|keyslot":               {reply: clusterReply(clusterKeySlot)},
+		"cluster|links":                 {reply: clusterReply(func(*shard, [][]byte) protocol.Value { return protocol.Array() })},
+		"cluster|myid":                  {reply: clusterReply(func(s *shard, _ [][]byte) protocol.Value { return protocol.Bulk(nodeID(s.self)) })},
+		"cluster|myshardid":             {reply: clusterReply(func(*shard, [][]byte) protocol.Value { return protocol.Bulk(shardID) })},
+		"cluster|nodes":                 {reply: clusterReply(clusterNodes)},
+		"cluster|replicas":              {reply: clusterReply(clusterReplicas)},
+		"cluster|shards":                {reply: clusterReply(clusterShards)},
+		"cluster|slaves":                {reply: clusterReply(clusterReplicas)},
+		"cluster|slots":                 {reply: clusterReply(clusterSlots)},
+		"module|list":                   {reply: func(*conn, [][]byte) protocol.Value { return protocol.Array() }},
+	}
+}
+
+var errNoCluster = newError("This instance has cluster support disabled")
+
+func clusterOK(c *conn, _ [][]byte) protocol.Value {
+	if !c.srv.cfg.Options.ClusterMode {
+		return errNoCluster.Value()
+	}
+	return protocol.OK
+}
+
+// clusterReply is a subcommand of CLUSTER, which is refused outside of cluster mode.
+func clusterReply(f func(s *shard, args [][]byte) protocol.Value) func(*conn, [][]byte) protocol.Value {
+	return func(c *conn, args [][]byte) protocol.Value {
+		if !c.srv.cfg.Options.ClusterMode {
+			return errNoCluster.Value()
+		}
+		return f(c.srv.shard(), args)
+	}
+}
+
+// inClusterMode returns why a data command is refused because of the mode that the node is in.
+func (s *Server) inClusterMode(row *row, args [][]byte) *protocol.Error {
+	slots := row.Group == protocol.GroupCluster
+	switch {
+	case !s.cfg.Options.ClusterMode && slots:
+		return errNoCluster
+	case !s.cfg.Options.ClusterMode || slots:
+		return nil
+	case row.Name == "move" || row.Name == "swapdb":
+		return newError(strings.ToUpper(row.Name) + " is not allowed in cluster mode")
+	case row.Name == "copy" && copiesElsewhere(args):
+		return newError("Copying to another database is not allowed in cluster mode")
+	}
+	return nil
+}
+
+// copiesElsewhere reports whether a COPY names a database other than 0.
+func copiesElsewhere(args [][]byte) bool {
+	for i := 3; i+1 < len(args); i++ {
+		if strings.EqualFold(string(args[i]), "db") {
+			n, ok := protocol.ParseInt(string(args[i+1]))
+			return ok && n > 0 && n < protocol.MaxDatabases
+		}
+	}
+	return false
+}
+
+// shard is the cluster as clients of Redis Cluster see it.
+type shard struct {
+	self    string
+	leader  replica.Member // zero: none was ever known
+	serves  bool           // a leader is known now
+	nodes   []replica.Member
+	term    uint64
+	commit  uint64
+	portKey string // of CLUSTER SHARDS
+}
+
+func (s *Server) shard() *shard {
+	st, lead := s.backend.Status(), s.leadership()
+	sh := &shard{self: st.Name, leader: lead.Leader, serves: lead.Present, term: st.Term, commit: st.Committed, portKey: "port"}
+	if s.cfg.TLS != nil {
+		sh.portKey = "tls-port"
+	}
+	for _, m := range st.Members {
+		if m.ClientAddr != "" {
+			sh.nodes = append(sh.nodes, m)
+		}
+	}
+	return sh
+}
+
+// leaderFirst are the nodes that answer, the leader first; nil before the first leader is known.
+func (s *shard) leaderFirst() (nodes []replica.Member) {
+	if s.leader.Name == "" {
+		return nil
+	}
+	nodes = append(nodes, s.leader)
+	for _, m := range s.nodes {
+		if !s.isLeader(m) {
+			nodes = append(nodes, m)
+		}
+	}
+	return nodes
+}
+
+func (s *shard) isLeader(m replica.Member) bool { return m.Name == s.leader.Name }
+
+// offset is how much of what is committed the node's log has.
+func (s *shard) offset(m replica.Member) int64 {
+	if s.isLeader(m) {
+		return int64(s.commit)
+	}
+	return int64(min(m.LogIndex, s.commit))
+}
+
+// nodeID names a node as Redis Cluster and Sentinel do, in 40 hex digits. The ID follows from the name,
+// which never changes, so all nodes agree.
+func nodeID(name string) string {
+	sum := sha1.Sum([]byte("holdfast node " + name))
+	return hex.EncodeToString(sum[:])
+}
+
+// shardID is the only shard's.
+var shardID = func() string {
+	sum := sha1.Sum([]byte("holdfast shard"))
+	return hex.EncodeToString(sum[:])
+}()
+
+// endpoint is a node's address for clients. Where it has a name, the name stands in the place of an IP
+// address, too, as with announce-hostnames of Sentinel.
+type endpoint struct {
+	host, port string
+	named      bool
+}
+
+func endpointOf(m replica.Member) endpoint {
+	host, port := splitAddress(m.ClientAddr)
+	return endpoint{host: host, port: port, named: net.ParseIP(host) == nil}
+}
+
+func (e endpoint) number() protocol.Value {
+	n, _ := protocol.ParseInt(e.port)
+	return protocol.Integer(n)
+}
+
+func clusterSlots(s *shard, _ [][]byte) protocol.Value {
+	nodes := s.leaderFirst()
+	if nodes == nil {
+		return protocol.Array()
+	}
+	slots := []protocol.Value{protocol.Integer(0), protocol.Integer(protocol.Slots - 1)}
+	for _, m := range nodes {
+		if m.Silent && !s.isLeader(m) {
+			continue
+		}
+		e := endpointOf(m)
+		slots = append(slots, protocol.Array(protocol.Bulk(e.host), e.number(), protocol.Bulk(nodeID(m.Name)), protocol.Map()))
+	}
+	return protocol.Array(protocol.Array(slots...))
+}
+
+func clusterShards(s *shard, _ [][]byte) protocol.Value {
+	nodes := s.leaderFirst()
+	if nodes == nil {
+		return protocol.Array()
+	}
+	shown := make([]protocol.Value, len(nodes))
+	for i, m := range nodes {
+		e := endpointOf(m)
+		fields := []protocol.Value{
+			protocol.Bulk("id"), protocol.Bulk(nodeID(m.Name)),
+			protocol.Bulk(s.portKey), e.number(),
+			protocol.Bulk("ip"), protocol.Bulk(e.host),
+			protocol.Bulk("endpoint"), protocol.Bulk(e.host),
+		}
+		if e.named {
+			fields = append(fields, protocol.Bulk("hostname"), protocol.Bulk(e.host))
+		}
+		role := "replica"
+		if s.isLeader(m) {
+			role = "master"
+		}
+		shown[i] = protocol.Map(append(fields,
+			protocol.Bulk("role"), protocol.Bulk(role),
+			protocol.Bulk("replication-offset"), protocol.Integer(s.offset(m)),
+			protocol.Bulk("health"), protocol.Bulk(s.health(m)))...)
+	}
+	return protocol.Array(protocol.Map(
+		protocol.Bulk("slots"), protocol.Array(protocol.Integer(0), protocol.Integer(protocol.Slots-1)),
+		protocol.Bulk("nodes"), protocol.Array(shown...)))
+}
+
+func (s *shard) health(m replica.Member) string {
+	if s.isLeader(m) && !s.serves || m.Silent && !s.isLeader(m) {
+		return "fail"
+	}
+	return "online"
+}
+
+func clusterNodes(s *shard, _ [][]byte) protocol.Value {
+	var b strings.Builder
+	for _, m := range s.nodes {
+		b.WriteString(s.line(m) + "\n")
+	}
+	return protocol.Verbatim(b.String())
+}
+
+// line is a node's line of CLUSTER NODES.
+func (s *shard) line(m replica.Member) string {
+	e := endpointOf(m)
+	_, bus := splitAddress(m.PeerAddr)
+	addr := e.host + ":" + e.port + "@" + bus
+	if e.named {
+		addr += "," + e.host
+	}
+	var flags []string
+	link := "connected"
+	if m.Name == s.self {
+		flags = append(flags, "myself")
+	}
+	of, slots := "-", ""
+	switch {
+	case s.isLeader(m):
+		flags, slots = append(flags, "master"), " 0-"+strconv.Itoa(protocol.Slots-1)
+		if !s.serves {
+			flags = append(flags, "fail?")
+		}
+	case s.leader.Name == "":
+		flags = append(flags, "slave")
+	default:
+		flags, of = append(flags, "slave"), nodeID(s.leader.Name)
+	}
+	if s.health(m) == "fail" {
+		link = "disconnected"
+		if !s.isLeader(m) {
+			flags = append(flags, "fail")
+		}
+	}
+	return fmt.Sprintf("%s %s %s %s 0 0 %d %s%s", nodeID(m.Name), addr, strings.Join(flags, ","), of, s.term, link, slots)
+}
+
+// find finds a node by the ID.
+func (s *shard) find(id []byte) (m replica.Member, refusal *protocol.Error) {
+	for _, m := range s.nodes {
+		if nodeID(m.Name) == string(id) {
+			return m, nil
+		}
+	}
+	return m, newError("Unknown node " + string(id))
+}
+
+func clusterReplicas(s *shard, args [][]byte) protocol.Value {
+	m, refusal := s.find(args[2])
+	switch {
+	case refusal != nil:
+		return refusal.Value()
+	case !s.isLeader(m):
+		return protocol.Err("The specified node is not a master")
+	}
+	var lines []string
+	for _, m := range s.nodes {
+		if !s.isLeader(m) {
+			lines = append(lines, s.line(m))
+		}
+	}
+	return protocol.Strings(lines...)
+}
+
+func clusterFailureReports(s *shard, args [][]byte) protocol.Value {
+	if _, refusal := s.find(args[2]); refusal != nil {
+		return refusal.Value()
+	}
+	return protocol.Integer(0)
+}
+
+func clusterKeySlot(_ *shard, args [][]byte) protocol.Value {
+	return protocol.Integer(int64(protocol.KeySlot(string(args[2]))))
+}
+
+func clusterInfo(s *shard, _ [][]byte) protocol.Value {
+	state, fine, doubtful := "ok", protocol.Slots, 0
+	assigned, size := protocol.Slots, 1
+	if !s.serves {
+		state, fine, doubtful = "fail", 0, protocol.Slots
+	}
+	if s.leader.Name == "" {
+		assigned, doubtful, size = 0, 0, 0
+	}
+	var b strings.Builder
+	for _, line := range []struct {
+		name  string
+		value any
+	}{
+		{"cluster_state", state},
+		{"cluster_slots_assigned", assigned},
+		{"cluster_slots_ok", fine},
+		{"cluster_slots_pfail", doubtful},
+		{"cluster_slots_fail", 0},
+		{"cluster_known_nodes", len(s.nodes)},
+		{"cluster_size", size},
+		{"cluster_current_epoch", s.term},
+		{"cluster_my_epoch", s.term},
+		{"cluster_stats_messages_sent", 0},
+		{"cluster_stats_messages_received", 0},
+		{"total_cluster_links_buffer_limit_exceeded", 0},
+	} {
+		fmt.Fprintf(&b, "%s:%v\r\n", line.name, line.value)
+	}
+	return protocol.Verbatim(b.String())
+}
