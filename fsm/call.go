@@ -48,7 +48,7 @@ type instant struct {
 	// a read.
 	nowMillis        int64
 	wallOffsetMillis int64
-	entryVersion     byte // without meaning in a read
+	entryVersion     byte // of a read: the newest
 }
 
 // op is the behaviour of a command.
@@ -57,7 +57,7 @@ type op func(c *call) protocol.Value
 // run executes the command c.args in database c.db.
 func (c *call) run() protocol.Value {
 	b := c.lookup(c.args[0])
-	if b == nil {
+	if b == nil || !c.knows(b.name) {
 		return unknownCommand(c.args)
 	}
 	if !b.takes(len(c.args)) {

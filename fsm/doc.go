@@ -29,7 +29,8 @@
 //	fsm.go         the machine: lock, entries, reads
 //	state.go       all that is replicated; session.go
 //	call.go        a command on its way through the state
-//	ops.go         which function is which command
+//	typed.go       the value of a key, by kind: what commands look at and change
+//	ops.go         which function is which command; legacy.go which commands old entries know
 //	set.go …       the commands: set, strings, counters, keys, expire, scan, exec, eval
 //	watch.go       what EXEC compares with what WATCH saw
 //	budget.go      how much work a request, a batch and an entry may be
@@ -39,7 +40,7 @@
 //	chance.go      where math.random begins
 //	prefetch.go    memory read ahead of the requests
 //	scriptcache.go the sources of scripts
-//	snapshot.go    the stream; restore.go reads it
+//	snapshot.go    the stream; restore.go and restore_item.go read it
 //	keyspace/      items, their order, their deadlines
 //	collection/    hashes, sets, lists and sorted sets
 //	lua/           the script engine

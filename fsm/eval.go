@@ -169,7 +169,7 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 // versionCharges is the first version of the entry whose scripts are charged as today: see [lua.Env].
 const versionCharges = 3
 
-func (c *call) chargesAsBefore() bool { return !c.reading && c.entryVersion < versionCharges }
+func (c *call) chargesAsBefore() bool { return c.entryVersion < versionCharges }
 
 func outOfSteps(err error) bool {
 	var over *lua.BudgetError
@@ -188,18 +188,15 @@ var (
 func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	c := h.call
 	row, _ := protocol.Find(words)
-	var b *binding
-	if row != nil {
-		b = c.lookup(row.Name)
-	}
 	switch {
-	case row == nil, b == nil && row.Route != protocol.Local: // a later family
+	case row == nil || !c.knows(row.Name):
 		return errUnknown
 	case !row.CheckArity(len(words)):
 		return errArgCount
 	case row.Flags&protocol.FlagNoScript != 0:
 		return errForbidden
 	}
+	b := c.lookup(row.Name)
 	switch {
 	case b == nil:
 		return errForbidden
@@ -225,7 +222,7 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 
 // CheckACL allows every command: there are no other users yet.
 func (h *scriptHost) CheckACL(words []string) (allowed bool, errText string) {
-	if row, _ := protocol.Find(words); row == nil {
+	if row, _ := protocol.Find(words); row == nil || !h.call.knows(row.Name) {
 		return false, "ERR Invalid command passed to redis.acl_check_cmd()"
 	}
 	return true, ""

@@ -14,8 +14,7 @@ import (
 // Machine is the replicated state machine of a node. A Machine is safe for concurrent use: entries
 // are applied one after another, reads run beside each other and between entries.
 type Machine struct {
-	// ops and firstOps never change. firstOps are the commands of entries before [versionFamilies].
-	ops, firstOps bindings
+	ops bindings // never changed
 
 	// mu guards the fields below. While it is held no other lock is taken, and nothing outside the
 	// package is called but the [Sink] of Apply.
@@ -51,11 +50,7 @@ type Sink interface {
 
 // New returns a machine without keys, at cluster time 0.
 func New() *Machine {
-	m := &Machine{
-		ops:      newBindings(slices.Concat(firstFamilies, laterFamilies)...),
-		firstOps: newBindings(firstFamilies...),
-		st:       newState(), budgets: defaultBudgets(),
-	}
+	m := &Machine{ops: newBindings(), st: newState(), budgets: defaultBudgets()}
 	m.readers.New = func() any { return new(call) }
 	return m
 }
@@ -78,9 +73,6 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 	m.expired += uint64(m.st.advance(entry.StampMillis, entry.WallOffsetMillis))
 	c := &m.call
 	c.st, c.ops = m.st, m.ops
-	if entry.Version < versionFamilies {
-		c.ops, c.latest = m.firstOps, nil
-	}
 	c.nowMillis, c.wallOffsetMillis, c.entryVersion = m.st.clockMillis, m.st.wallOffsetMillis, entry.Version
 	c.limitMemory(entry.MemoryLimitBytes)
 	c.bounds = m.budgets
@@ -202,6 +194,7 @@ func (m *Machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 	defer m.mu.RUnlock()
 	c.st, c.ops, c.reading, c.dueMet = m.st, m.ops, true, false
 	c.nowMillis, c.wallOffsetMillis = max(nowMillis, m.st.clockMillis), wallOffsetMillis
+	c.entryVersion = protocol.EntryVersion
 	if a == Glance {
 		c.pays, c.looks = ownPurse(m.budgets.glance), ownPurse(m.budgets.batch)
 	} else {

@@ -228,31 +228,3 @@ func dbsizeOp(c *call) protocol.Value {
 	c.meetAll()
 	return protocol.Integer(int64(c.st.databases[c.db].Len(c.nowMillis)))
 }
-
-func objectEncodingOp(c *call) protocol.Value {
-	it := c.find(c.args[1])
-	if it == nil {
-		return protocol.Null
-	}
-	if v := it.Collection(); v != nil {
-		return protocol.Bulk(v.Encoding())
-	}
-	return protocol.Bulk(encodingName(it))
-}
-
-// maxEmbedded is the length up to which Redis embeds a string in its object.
-const maxEmbedded = 44
-
-// encodingName is the encoding of a string.
-func encodingName(it *keyspace.Item) string {
-	_, isInt := protocol.ParseInt(it.Value())
-	switch {
-	case it.Encoding() == keyspace.EncodingRaw:
-		return "raw"
-	case it.Encoding() == keyspace.EncodingAuto && isInt:
-		return "int"
-	case len(it.Value()) <= maxEmbedded:
-		return "embstr"
-	}
-	return "raw"
-}

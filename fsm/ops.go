@@ -28,17 +28,12 @@ func (b *binding) takes(n int) bool {
 // bindings are the behaviours of all commands, by the full names of their rows.
 type bindings map[string]*binding
 
-// versionFamilies is the first version of the entry with the commands of laterFamilies. An older entry
-// may come from a node that does not know these commands.
-const versionFamilies = 4
-
-var (
-	firstFamilies = []map[string]op{stringOps, keyOps, scriptOps, scriptLocals}
-	laterFamilies = []map[string]op{hashOps, listOps, setOps, sortedSetOps, messageOps, clusterOps}
-)
+var families = []map[string]op{
+	stringOps, hashOps, listOps, setOps, sortedSetOps, keyOps, messageOps, clusterOps, scriptOps, scriptLocals,
+}
 
 // newBindings joins the behaviours with the rows of protocol's table.
-func newBindings(families ...map[string]op) bindings {
+func newBindings() bindings {
 	t := bindings{"exec": {name: "exec", run: execOp, writes: true}}
 	for _, family := range families {
 		for name, run := range family { // unordered: fills another map
@@ -110,6 +105,9 @@ var keyOps = map[string]op{
 	"keys":            keysOp,
 	"move":            moveOp,
 	"object|encoding": objectEncodingOp,
+	"object|freq":     objectFreqOp,
+	"object|idletime": objectIdletimeOp,
+	"object|refcount": objectRefcountOp,
 	"persist":         persistOp,
 	"pexpire":         pexpireOp,
 	"pexpireat":       pexpireatOp,

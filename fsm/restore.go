@@ -181,7 +181,7 @@ func (r *snapshotReader) state() *state {
 	}
 	r.scripts(st)
 	for i := range protocol.MaxDatabases {
-		r.database(st, i)
+		r.database(st, i, version)
 	}
 	st.sumItems()
 	return st
@@ -249,13 +249,13 @@ func (r *snapshotReader) scripts(st *state) {
 	}
 }
 
-func (r *snapshotReader) database(st *state, db int) {
+func (r *snapshotReader) database(st *state, db int, version uint64) {
 	d := st.databases[db]
 	var prev keyspace.Item
 	keys := r.uint("keys")
 	d.Expect(int(min(keys, math.MaxInt)))
 	for n := keys; n > 0 && r.err == nil; n-- {
-		it := r.item(st)
+		it := r.item(st, version)
 		if r.err != nil {
 			return
 		}
@@ -267,27 +267,4 @@ func (r *snapshotReader) database(st *state, db int) {
 		d.Put(&it)
 	}
 	d.Expect(0)
-}
-
-func (r *snapshotReader) item(st *state) keyspace.Item {
-	r.buf = r.buf[:0]
-	r.bytes("key")
-	keyLen := len(r.buf)
-	r.bytes("value")
-	deadline, version, enc := r.uint("deadline"), r.version(st, "key version"), r.uint("encoding")
-	switch {
-	case r.err != nil:
-	case deadline > 1<<63-1, deadline != 0 && int64(deadline) < st.clockMillis:
-		r.fail("deadline")
-	case version == 0:
-		r.fail("key version")
-	case enc >= uint64(keyspace.EncodingCount):
-		r.fail("encoding")
-	}
-	if r.err != nil {
-		return keyspace.Item{}
-	}
-	it := keyspace.ItemOf(r.buf, keyLen, keyspace.Encoding(enc))
-	it.DeadlineMillis, it.Version = int64(deadline), version
-	return it
 }

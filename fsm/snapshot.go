@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The snapshot stream, version 2. Numbers are varints (signed) and uvarints;
+// The snapshot stream, version 3. Numbers are varints (signed) and uvarints;
 // bytes = uvarint length, then that many bytes.
 //
 //	8 bytes   "HOLDFAST"
@@ -29,14 +29,17 @@ import (
 //	            bytes source, uvarint turn (0: loaded for good)
 //	uvarint   script turns given out
 //	16 times  uvarint number of keys, each, in the order of (hash, key):
-//	            bytes key, bytes value, uvarint deadline, version, encoding
+//	            bytes key, uvarint kind, the value, uvarint deadline, version
+//	            a string:     bytes value, uvarint encoding
+//	            a collection: uvarint number of words, bytes each: see keyspace.Collection.Save
 //	32 bytes  SHA-256 of all bytes before
 //
 // Keys that have ended are left out. Equal states give equal bytes.
-// Version 1 had neither swaps nor new keys.
+// Version 1 had neither swaps nor new keys. Versions 1 and 2 had strings alone:
+// bytes key, bytes value, uvarint deadline, version, encoding.
 const (
 	snapshotMagic   = "HOLDFAST"
-	snapshotVersion = 2
+	snapshotVersion = 3
 )
 
 // Snapshot is a state at one moment, and does not change.
@@ -177,10 +180,23 @@ func (w *snapshotWriter) database(d *keyspace.Captured) {
 	w.uint(uint64(d.Len()))
 	d.Ascend(func(it *keyspace.Item) bool {
 		w.string(it.Key())
-		w.string(it.Value())
+		w.uint(uint64(it.Kind()))
+		if v := it.Collection(); v != nil {
+			w.collection(v)
+		} else {
+			w.string(it.Value())
+			w.uint(uint64(it.Encoding()))
+		}
 		w.uint(uint64(it.DeadlineMillis))
 		w.uint(it.Version)
-		w.uint(uint64(it.Encoding()))
+		return w.err == nil
+	})
+}
+
+func (w *snapshotWriter) collection(v keyspace.Collection) {
+	w.uint(uint64(v.SavedWords()))
+	v.Save(func(word string) bool {
+		w.string(word)
 		return w.err == nil
 	})
 }

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"math/rand"
 	"slices"
 	"strconv"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/collection"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -257,4 +259,63 @@ func TestSizeInPlace(t *testing.T) {
 	d.doLine("bagdrop b")
 	require.Equal(t, small, d.m.st.itemBytes)
 	require.NoError(t, checkDatabase(d.m.st.databases[0]))
+}
+
+// TestSnapshotBesideChanges: a snapshot is written while its collections are cloned and changed. The race
+// detector looks on.
+func TestSnapshotBesideChanges(t *testing.T) {
+	d := newDriver(t)
+	d.m.ops["put"] = &binding{name: "put", writes: true, run: func(c *call) protocol.Value {
+		e, ok := open(c, c.args[1], collection.NewHash)
+		if !ok {
+			return errWrongType
+		}
+		e.V.Put(c.args[2], c.args[3])
+		e.keep()
+		return protocol.OK
+	}}
+	d.place("large", newHash(manyWords(2000)...))
+	d.place("small", newHash("a", "b"))
+	for i := range 20 {
+		s := d.m.Snapshot()
+		want := s.Hash()
+		done := make(chan string)
+		go func() { done <- s.Hash() }()
+		for j := range 50 {
+			require.Equal(t, "OK", line(d.do("put", pick(rand.New(rand.NewSource(int64(i))), []string{"large", "small"}), "word "+strconv.Itoa(j), strconv.Itoa(i))))
+		}
+		require.Equal(t, want, <-done)
+		require.Equal(t, d.m.Hash(), restored(t, d.m).Hash())
+	}
+}
+
+// place stores a collection under a key, as a command would.
+func (d *driver) place(key string, v keyspace.Collection) {
+	c := &d.m.call
+	c.st, c.ops, c.db, c.nowMillis, c.entryVersion = d.m.st, d.m.ops, d.db, d.nowMillis, protocol.EntryVersion
+	c.store(d.db, keyspace.NewCollection(keyspace.Hash(key), key, v, never, d.m.st.generation))
+}
+
+// newHash is a hash of fields and values in turn.
+func newHash(words ...string) *collection.Hash {
+	h := collection.NewHash()
+	for i := 0; i < len(words); i += 2 {
+		h.Put(words[i], words[i+1])
+	}
+	return h
+}
+
+func newSet(members ...string) *collection.Set {
+	s := collection.NewSet(members[0], len(members))
+	for _, m := range members {
+		s.Add(m)
+	}
+	return s
+}
+
+func manyWords(n int) (words []string) {
+	for i := range n {
+		words = append(words, "word "+strconv.Itoa(i))
+	}
+	return words
 }

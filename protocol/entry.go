@@ -29,7 +29,7 @@ import (
 // where bytes = uvarint length, then that many bytes. A pipeline of one client
 // is one batch; many batches of many clients make one entry.
 //
-// Version 3 looks the same. Its requests have fewer commands: see ops.go in fsm.
+// Version 3 looks the same. Its requests have fewer commands: see legacy.go in fsm.
 // Versions 1 and 2 have no memory limit. In version 1 EXEC compares the versions
 // of keys alone: see watch.go in fsm.
 

@@ -39,7 +39,7 @@ const wanted = `
 set setnx setex psetex get getset getdel getex mget mset msetnx msetex append strlen getrange setrange substr
 incr decr incrby decrby incrbyfloat delex delifeq digest
 del unlink exists touch type expire pexpire expireat pexpireat ttl pttl expiretime pexpiretime persist
-rename renamenx copy move keys scan randomkey dbsize flushdb flushall swapdb object object|encoding object|help select
+rename renamenx copy move keys scan randomkey dbsize flushdb flushall swapdb object object|encoding object|freq object|help object|idletime object|refcount select
 eval evalsha eval_ro evalsha_ro script script|load script|exists script|flush script|kill script|help
 multi exec discard watch unwatch
 publish spublish
