@@ -108,12 +108,13 @@ func (c *conn) appendLine(dst []byte, now time.Time) []byte {
 	c.mu.Lock()
 	s := c.shown
 	c.mu.Unlock()
+	waiting, messages := int(c.outbox.held.Load()), int(c.outbox.count.Load())
 	return fmt.Appendf(dst, "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d"+
 		" sub=0 psub=0 ssub=0 multi=%d watch=%d qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=0 rbp=0 obl=%d oll=%d omem=%d"+
 		" tot-mem=%d events=r cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
 		c.id, c.nc.RemoteAddr(), c.nc.LocalAddr(), c.descriptor(), s.name,
 		int(now.Sub(c.born).Seconds()), int(now.Sub(s.active).Seconds()), s.flags(), s.db,
-		s.queued, s.watched, s.input, s.inputFree, s.argBytes, s.queuedBytes, s.output, s.replies, s.replyBytes, connBytes+s.held,
+		s.queued, s.watched, s.input, s.inputFree, s.argBytes, s.queuedBytes, s.output, s.replies+messages, s.replyBytes+waiting, connBytes+s.held+waiting,
 		s.command, defaultUser, s.resp, s.libName, s.libVersion)
 }
 

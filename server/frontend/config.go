@@ -60,6 +60,8 @@ type Limits struct {
 	MaxQueryBytes  int // bytes that have arrived and are not parsed yet, and bytes of a MULTI queue
 	MaxOutputBytes int // bytes of replies that a client may leave unread for more than a moment
 	MaxPipeline    int // commands that are answered as one batch
+	// PubSub bounds the messages that wait for a subscriber.
+	PubSub OutputLimit
 }
 
 // Timeouts holds the durations. A value of zero takes the default, except IdleTimeout.
@@ -86,7 +88,7 @@ func DefaultLimits() Limits {
 	return Limits{
 		MaxClients: 10000, MaxArgs: 65536,
 		MaxBulkBytes: 8 << 20, MaxKeyBytes: 64 << 10, MaxValueBytes: 8 << 20,
-		MaxQueryBytes: 32 << 20, MaxOutputBytes: 64 << 20, MaxPipeline: 10000,
+		MaxQueryBytes: 32 << 20, MaxOutputBytes: 64 << 20, MaxPipeline: 10000, PubSub: DefaultPubSubLimit(),
 	}
 }
 
@@ -120,6 +122,9 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.MaxQueryBytes, limits.MaxQueryBytes)
 	orDefault(&c.MaxOutputBytes, limits.MaxOutputBytes)
 	orDefault(&c.MaxPipeline, limits.MaxPipeline)
+	orDefault(&c.PubSub.HardBytes, limits.PubSub.HardBytes)
+	orDefault(&c.PubSub.SoftBytes, limits.PubSub.SoftBytes)
+	orDefault(&c.PubSub.SoftTime, limits.PubSub.SoftTime)
 	orDefault(&c.MaxMemoryClientsBytes, DefaultMaxMemoryClientsBytes)
 	timeouts := DefaultTimeouts()
 	orDefault(&c.TCPKeepAlive, timeouts.TCPKeepAlive)

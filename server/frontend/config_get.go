@@ -28,7 +28,7 @@ func (s *Server) settings() []Setting {
 		{"appendfsync", "always"},
 		{"appendonly", "yes"},
 		{"bind", bind},
-		{"client-output-buffer-limit", "normal 0 " + strconv.Itoa(c.MaxOutputBytes) + " " + seconds(c.GraceTimeout) + " slave 0 0 0 pubsub 0 0 0"},
+		{"client-output-buffer-limit", "normal " + OutputLimit{0, c.MaxOutputBytes, c.GraceTimeout}.String() + " slave 0 0 0 pubsub " + c.PubSub.String()},
 		{"client-query-buffer-limit", strconv.Itoa(c.MaxQueryBytes)},
 		{"cluster-enabled", yesNo(c.Options.ClusterMode)},
 		{"databases", strconv.Itoa(protocol.MaxDatabases)},

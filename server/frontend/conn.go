@@ -26,6 +26,11 @@ type conn struct {
 	clientState
 	input
 	ending
+	outbox outbox
+	// parked: the last command is answered later. nil most of the time.
+	parked *parking
+	// delivering: messages are being written, not replies.
+	delivering bool
 	// w is the memory of the pipeline under way, nil when there is none.
 	w *work
 	// lastWrite is the number of the last write that was acknowledged.
@@ -103,6 +108,7 @@ func (c *conn) run(ctx context.Context) {
 		}
 	}()
 	c.ctx = ctx
+	defer c.leave()
 	if err := c.open(); err != nil {
 		c.srv.cfg.Logger.Debug("connection not opened", "client", c.nc.RemoteAddr(), "error", err)
 		return
@@ -129,7 +135,7 @@ func (c *conn) servePipelines() bool {
 	for {
 		c.fresh = false
 		full := c.consume()
-		if !full && !c.closing && c.readMore() {
+		if !full && !c.closing && c.parked == nil && c.readMore() {
 			continue
 		}
 		c.runBatch()
@@ -143,10 +149,13 @@ func (c *conn) servePipelines() bool {
 			c.halfClose()
 			return false
 		}
-		if !full && !c.fresh {
+		if !full && !c.fresh || c.parked != nil {
 			return true
 		}
 		if c.retired.Load() {
+			return false
+		}
+		if c.deliver(); c.gone {
 			return false
 		}
 	}
@@ -156,7 +165,7 @@ func (c *conn) servePipelines() bool {
 // pipeline is reached.
 func (c *conn) consume() (full bool) {
 	w := c.w
-	for !c.closing {
+	for !c.closing && c.parked == nil {
 		if w.commands >= c.srv.cfg.MaxPipeline {
 			return true
 		}
@@ -182,17 +191,24 @@ func (c *conn) protocolError(err error) {
 
 // releaseIdle returns the memory to the pool when no part of a command has arrived.
 func (c *conn) releaseIdle() {
-	if c.w.buffered() == 0 {
+	c.releaseEmpty()
+	c.account()
+	c.publish()
+}
+
+// releaseEmpty is the part of releaseIdle that waiting for a message needs.
+func (c *conn) releaseEmpty() {
+	if c.w != nil && c.w.buffered() == 0 {
 		c.srv.releaseWork(c.w)
 		c.w = nil
 	}
-	c.account()
-	c.publish()
 }
 
 // logEnd logs why a connection ended, unless the reason is ordinary.
 func (c *conn) logEnd(err error) {
 	switch {
+	case c.outbox.overflowed > 0:
+		c.srv.cfg.Logger.Warn("cut off a client that does not read its messages", "client", c.nc.RemoteAddr(), "id", c.id, "unread", c.outbox.overflowed)
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), c.retired.Load():
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.srv.cfg.Logger.Debug("closed an idle connection", "client", c.nc.RemoteAddr())

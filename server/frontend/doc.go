@@ -10,6 +10,7 @@
 //     holds most is cut off;
 //   - clients that have not authenticated cannot shut out others for good;
 //   - a client that does not read its replies is cut off, and never delays other clients;
+//   - messages that are posted to a client leave in order, between two pipelines, and posting never blocks;
 //   - an idle connection costs the smallest stack of a goroutine, a few hundred bytes, and no buffer.
 //
 // The package does not know what a data command means: data commands are encoded by the command
@@ -21,9 +22,26 @@
 // start a second goroutine for a connection, for as long as they last: a command that blocks, such as
 // WAIT, and a write that stalls.
 //
+// Messages that no command asked for, such as what subscribers hear, reach a client by [conn.Post]
+// (outbox.go), which any goroutine may call with a [push.Message]. The connection's own goroutine writes the
+// messages: behind the replies of the batch in flight, or at once when the connection is idle. A message
+// that a command's handler causes for its own client therefore stands behind the command's reply.
+//
+// A command that is answered later than executed parks the connection (park.go). The handler, a run with
+// barrier, does this:
+//
+//	late := c.newLate()      // before the command is executed: late.give may come at any time
+//	register(ticket, late)   // late.give(reply) may be called by any goroutine, the first call counts
+//	c.addToBatch(…); c.runBatch()
+//	c.park(row, late, left)  // left runs on the connection's goroutine if the connection ends first
+//
+// A parked connection has no goroutine beside its own and, unless input has come, no buffer. Messages leave
+// meanwhile. Input is kept up to MaxQueryBytes and served behind the reply. The end of the input ends the
+// connection at once, as does the end of the node.
+//
 // Locks: Server.mu guards the set of connections, conn.mu guards what CLIENT LIST shows of a
-// connection. Neither is held while calling anything that blocks. Server.mu may be held while
-// taking conn.mu, never the reverse.
+// connection, outbox.mu guards the messages and the late reply. None is held while calling anything that
+// blocks. Server.mu may be held while taking conn.mu or outbox.mu, never the reverse.
 //
 // Start reading at conn.go (the loop), then dispatch.go (the checks), then batch.go (how a
 // pipeline becomes a batch). Bytes arrive in input.go and leave in output.go. DESIGN.md has the

@@ -3,6 +3,7 @@ package frontend
 import (
 	"errors"
 	"io"
+	"net"
 	"os"
 	"time"
 
@@ -22,6 +23,8 @@ const (
 	// readMoreTime is how long the rest of an incomplete command may take before the complete
 	// commands in front of it are executed.
 	readMoreTime = 5 * time.Millisecond
+	// lookTime is how long a connection that is not a plain socket looks for input between messages.
+	lookTime = time.Millisecond
 )
 
 // input is the reading half of a connection.
@@ -80,23 +83,60 @@ func (c *conn) noteRead(n int) {
 	c.srv.stats.bytesIn.Add(uint64(n))
 }
 
-// await waits until bytes have arrived. While nothing is under way, waiting holds no buffer.
+// await waits until bytes have arrived that can be served, and delivers messages meanwhile. While nothing
+// is under way, waiting holds no buffer.
 func (c *conn) await() error {
-	if c.pendingErr != nil {
-		return c.pendingErr
+	for {
+		more := c.deliver()
+		switch {
+		case c.gone:
+			return net.ErrClosed
+		case c.resume():
+			return nil
+		case c.pendingErr != nil:
+			return c.pendingErr
+		}
+		c.releaseEmpty()
+		err := c.rest(more)
+		switch {
+		case err != nil && err != errMessages:
+			return err
+		case err != nil:
+		case c.parked == nil:
+			c.arrived = time.Now()
+			return nil
+		case c.w.buffered() > c.srv.cfg.MaxQueryBytes:
+			return errTooMuchInput
+		}
 	}
-	if idle := c.srv.cfg.IdleTimeout; idle > 0 {
+}
+
+// errMessages is the result of rest when there is something to deliver.
+var errMessages = errors.New("messages have come")
+
+// rest waits for input. It returns errMessages when messages have come instead. With more, messages are
+// there already, and rest only looks for input: a client that gets many messages is heard all the same.
+func (c *conn) rest(more bool) error {
+	if idle := c.srv.cfg.IdleTimeout; idle > 0 && c.parked == nil && !c.subscribed() {
 		c.hasDeadline = true
 		c.setReadDeadline(time.Now().Add(idle))
 	} else if c.hasDeadline {
 		c.hasDeadline = false
 		c.setReadDeadline(time.Time{})
 	}
-	if err := c.read(false); err != nil {
-		return err
+	if more && c.raw == nil {
+		c.hasDeadline = true
+		c.setReadDeadline(time.Now().Add(lookTime))
 	}
-	c.arrived = time.Now()
-	return nil
+	if !more && !c.doze() {
+		return errMessages
+	}
+	err := c.read(more)
+	woken := more || c.awake()
+	if woken && errors.Is(err, os.ErrDeadlineExceeded) && !c.retired.Load() {
+		return errMessages
+	}
+	return err
 }
 
 // readMore reports whether more of the pipeline has arrived. A client that has sent one command is

@@ -38,6 +38,8 @@ type memoryShare struct {
 	// connection held at that time.
 	evicted  atomic.Bool
 	evicting int64 // guarded by Server.mu
+	// found is the memory with the messages that were dropped then.
+	found int64
 	// noEvict: the client has sent CLIENT NO-EVICT ON.
 	noEvict atomic.Bool
 }
@@ -95,7 +97,7 @@ func (s *Server) evict() {
 	for _, c := range s.chooseVictims() {
 		s.stats.evicted.Add(1)
 		s.cfg.Logger.Warn("cut off the client that held most memory", "client", c.nc.RemoteAddr(), "id", c.id,
-			"held", c.memory.counted.Load()+connBytes, "limit_of_all", s.memory.limit)
+			"held", c.memory.found, "limit_of_all", s.memory.limit)
 		// Closing TLS would wait for a write that is under way.
 		c.plainConn().Close()
 	}
@@ -118,6 +120,8 @@ func (s *Server) chooseVictims() (victims []*conn) {
 			return victims
 		}
 		c.memory.evicted.Store(true)
+		c.memory.found = c.holds() + connBytes
+		c.closeOutbox()
 		c.memory.evicting = c.memory.counted.Load() + connBytes
 		m.evicting.Add(c.memory.evicting)
 		victims = append(victims, c)
@@ -133,7 +137,7 @@ func (s *Server) largest(all bool) *conn {
 		if c.memory.noEvict.Load() {
 			into = &spared
 		}
-		if c.memory.counted.Load() > 0 && !c.memory.evicted.Load() && (*into == nil || c.memory.counted.Load() > (*into).memory.counted.Load()) {
+		if c.holds() > 0 && !c.memory.evicted.Load() && (*into == nil || c.holds() > (*into).holds()) {
 			*into = c
 		}
 	}
@@ -142,6 +146,10 @@ func (s *Server) largest(all bool) *conn {
 	}
 	return found
 }
+
+// holds is what cutting off the client may free: its buffers, and the messages that wait for the client.
+// Other clients may hold the same messages.
+func (c *conn) holds() int64 { return c.memory.counted.Load() + c.outbox.held.Load() }
 
 // releaseMemory subtracts a connection that has ended from the total. The caller holds s.mu.
 func (s *Server) releaseMemory(c *conn) {

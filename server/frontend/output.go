@@ -149,7 +149,11 @@ func (c *conn) writeTLS(out []byte) bool {
 		c.publishStall(len(out))
 		started <- c.readAhead(c.srv.cfg.MaxQueryBytes, func() {})
 	})
-	c.nc.SetWriteDeadline(time.Now().Add(c.srv.cfg.WriteTimeout))
+	limit := c.srv.cfg.WriteTimeout
+	if c.patient() {
+		limit = max(limit, c.srv.cfg.PubSub.SoftTime)
+	}
+	c.nc.SetWriteDeadline(time.Now().Add(limit))
 	n, err := c.nc.Write(out)
 	c.srv.stats.bytesOut.Add(uint64(n))
 	if !stall.Stop() {
@@ -176,8 +180,15 @@ func (c *conn) writeStranger(out []byte) bool {
 // tooSlow decides about a client that has taken nothing for the time stalled. unwritten is the rest
 // of the output.
 func (c *conn) tooSlow(stalled time.Duration, unwritten int) bool {
+	if c.patient() {
+		if !c.overdue() {
+			return false
+		}
+		c.cutOff(unwritten)
+		return true
+	}
 	limit := c.srv.cfg.WriteTimeout
-	if unwritten+c.unencodedBytes() > c.srv.cfg.MaxOutputBytes {
+	if unwritten+c.unencodedBytes()+int(c.outbox.held.Load()) > c.srv.cfg.MaxOutputBytes {
 		limit = min(limit, c.srv.cfg.GraceTimeout)
 	}
 	if stalled < limit {

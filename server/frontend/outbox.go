@@ -1,0 +1,238 @@
+package frontend
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast/holdfast/server/push"
+)
+
+// outbox holds the messages that are posted to a client, until the connection's own goroutine writes them
+// between two pipelines. Posting never blocks: a client that does not read is cut off at the limits of
+// its class.
+//
+// The memory of a message counts once for all clients together, however many clients wait for the
+// message. For the limits of a class, and when the client that holds most is looked for, each client has
+// the message in full, as in Redis.
+type outbox struct {
+	mu       sync.Mutex
+	messages []*push.Message
+	written  int // bytes of messages[0] that are written
+	// over is when the messages grew beyond the soft limit, zero while they are below.
+	over time.Time
+	// subscriber: the limits are PubSub's, else the limits of replies. Only the connection's goroutine
+	// changes it.
+	subscriber bool
+	// waiting: the goroutine waits for input, and a read deadline in the past wakes it.
+	waiting bool
+	// closed: the connection ends, and takes no more messages.
+	closed bool
+	// overflowed is how many bytes waited when a limit was exceeded.
+	overflowed int
+	// held is the memory of messages, count the number of messages. Any goroutine may read both.
+	held, count atomic.Int64
+}
+
+// OutputLimit is a limit of Redis's client-output-buffer-limit: a client is cut off as soon as more than
+// HardBytes wait, or when more than SoftBytes have waited for longer than SoftTime. A HardBytes of 0 is no
+// limit.
+type OutputLimit struct {
+	HardBytes, SoftBytes int
+	SoftTime             time.Duration
+}
+
+// String is the limit as CONFIG GET shows it.
+func (l OutputLimit) String() string {
+	return strconv.Itoa(l.HardBytes) + " " + strconv.Itoa(l.SoftBytes) + " " + seconds(l.SoftTime)
+}
+
+// DefaultPubSubLimit is Redis's default for subscribers.
+func DefaultPubSubLimit() OutputLimit {
+	return OutputLimit{HardBytes: 32 << 20, SoftBytes: 8 << 20, SoftTime: time.Minute}
+}
+
+// pushLimit is the limit of the client's class. The caller holds outbox.mu.
+func (c *conn) pushLimit() OutputLimit {
+	if c.outbox.subscriber {
+		return c.srv.cfg.PubSub
+	}
+	return OutputLimit{SoftBytes: c.srv.cfg.MaxOutputBytes, SoftTime: c.srv.cfg.GraceTimeout}
+}
+
+// Post sends the client a message, in the order of the calls. The message leaves between two pipelines:
+// behind the replies of the commands that the connection is executing. Any goroutine may call Post, and
+// Post never blocks. A connection that has ended, or does not read, ignores messages.
+func (c *conn) Post(m *push.Message) {
+	if m.Hold() {
+		c.srv.addMemory(int64(m.Size()))
+	}
+	if !c.addMessage(m) {
+		c.srv.letGo(m)
+	}
+}
+
+// addMessage appends m to the outbox and wakes the connection's goroutine.
+func (c *conn) addMessage(m *push.Message) bool {
+	o := &c.outbox
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return false
+	}
+	o.messages = append(o.messages, m)
+	o.count.Add(1)
+	o.held.Add(int64(m.Size()))
+	if c.overLimit() {
+		o.overflowed = int(o.held.Load())
+		c.dropMessages()
+		c.srv.stats.cutOff.Add(1)
+		// Closing TLS would wait for a write that is under way.
+		c.plainConn().Close()
+		return true
+	}
+	c.wake()
+	return true
+}
+
+// overLimit reports whether the messages exceed the limit of the client's class. The caller holds
+// outbox.mu.
+func (c *conn) overLimit() bool {
+	o, limit := &c.outbox, c.pushLimit()
+	held := int(o.held.Load())
+	switch {
+	case limit.HardBytes > 0 && held > limit.HardBytes:
+		return true
+	case held <= limit.SoftBytes:
+		o.over = time.Time{}
+		return false
+	case o.over.IsZero():
+		o.over = time.Now()
+		return false
+	}
+	return time.Since(o.over) > limit.SoftTime
+}
+
+// wake ends the goroutine's wait for input. The caller holds outbox.mu.
+func (c *conn) wake() {
+	if c.outbox.waiting {
+		c.outbox.waiting = false
+		c.nc.SetReadDeadline(longAgo())
+	}
+}
+
+// letGo notes that a client no longer holds m.
+func (s *Server) letGo(m *push.Message) {
+	if m.Release() {
+		s.addMemory(-int64(m.Size()))
+	}
+}
+
+// dropMessages empties the outbox for good. The caller holds outbox.mu.
+func (c *conn) dropMessages() {
+	o := &c.outbox
+	o.closed = true
+	for _, m := range o.messages {
+		c.srv.letGo(m)
+	}
+	o.messages, o.written = nil, 0
+	o.held.Store(0)
+	o.count.Store(0)
+}
+
+// closeOutbox drops the messages of a connection that ends.
+func (c *conn) closeOutbox() {
+	c.outbox.mu.Lock()
+	defer c.outbox.mu.Unlock()
+	c.dropMessages()
+}
+
+// takeMessages appends at most n bytes of the messages to dst.
+func (c *conn) takeMessages(dst []byte, n int) []byte {
+	o := &c.outbox
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	taken, resp := 0, c.resp
+	for n > 0 && taken < len(o.messages) {
+		m := o.messages[taken]
+		before := len(dst)
+		dst = m.AppendFrom(dst, resp, o.written, n)
+		n -= len(dst) - before
+		o.written += len(dst) - before
+		if o.written < m.Len(resp) {
+			break
+		}
+		o.written = 0
+		o.messages[taken] = nil
+		taken++
+		o.held.Add(-int64(m.Size()))
+		c.srv.letGo(m)
+	}
+	o.count.Add(-int64(taken))
+	if o.messages = o.messages[taken:]; len(o.messages) == 0 {
+		o.messages = nil
+	}
+	c.overLimit()
+	return dst
+}
+
+// deliver writes the messages that wait, and reports whether more have come meanwhile.
+func (c *conn) deliver() (more bool) {
+	held := &c.outbox.held
+	for left := held.Load(); left > 0 && held.Load() > 0 && !c.gone; {
+		if c.w == nil {
+			c.w = c.srv.acquireWork(c)
+		}
+		c.w.out = c.takeMessages(c.w.out, c.outputChunk())
+		left -= int64(len(c.w.out))
+		c.delivering = true
+		c.write()
+		c.delivering = false
+	}
+	return held.Load() > 0
+}
+
+// doze reports whether there is nothing to deliver, and has later messages wake the goroutine.
+func (c *conn) doze() bool {
+	o := &c.outbox
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.waiting = len(o.messages) == 0 && !c.lateGiven()
+	return o.waiting
+}
+
+// awake ends what doze began, and reports whether a message has woken the goroutine.
+func (c *conn) awake() (woken bool) {
+	o := &c.outbox
+	o.mu.Lock()
+	woken = !o.waiting
+	o.waiting = false
+	o.mu.Unlock()
+	if woken {
+		c.hasDeadline = false
+		c.setReadDeadline(time.Time{})
+	}
+	return woken
+}
+
+// setSubscriber says whether the limits of subscribers hold.
+func (c *conn) setSubscriber(yes bool) {
+	c.outbox.mu.Lock()
+	defer c.outbox.mu.Unlock()
+	c.outbox.subscriber = yes
+}
+
+// subscribed reports whether the client is a subscriber. Only the connection's goroutine may ask.
+func (c *conn) subscribed() bool { return c.outbox.subscriber }
+
+// patient reports whether a write is of messages for a subscriber: such a client is cut off at the limits
+// of subscribers, and not for taking nothing for a while.
+func (c *conn) patient() bool { return c.delivering && c.subscribed() }
+
+// overdue reports whether a subscriber has been over the soft limit for too long.
+func (c *conn) overdue() bool {
+	c.outbox.mu.Lock()
+	defer c.outbox.mu.Unlock()
+	return c.overLimit()
+}

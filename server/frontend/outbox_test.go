@@ -1,0 +1,402 @@
+package frontend
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/push"
+)
+
+func message(text string) *push.Message {
+	return push.New(protocol.Push(protocol.Bulk("message"), protocol.Bulk(text)))
+}
+
+// messageBytes is what a client of RESP2 gets.
+func messageBytes(text string) string {
+	return string(protocol.Strings("message", text).AppendTo(nil, protocol.RESP2))
+}
+
+// postAll posts to every client.
+func (s *testServer) postAll(m *push.Message) {
+	for _, c := range s.clients() {
+		c.Post(m)
+	}
+}
+
+// TestPostWakesIdleConnection: a message leaves at once, in the version of the client, and the client is
+// served as before.
+func TestPostWakesIdleConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Timeouts: Timeouts{IdleTimeout: time.Minute}}, newCluster())
+		c := s.dial()
+		settle()
+		for range 3 {
+			s.postAll(message("one"))
+			s.postAll(message("two"))
+			settle()
+			got, _ := c.take()
+			require.Equal(t, messageBytes("one")+messageBytes("two"), got)
+			c.send(command("PING"))
+			settle()
+			got, _ = c.take()
+			require.Equal(t, "+PONG\r\n", got)
+		}
+		c.send(command("HELLO", "3"))
+		settle()
+		c.take()
+		s.postAll(message("x"))
+		settle()
+		got, _ := c.take()
+		require.Equal(t, ">"+messageBytes("x")[1:], got)
+		require.Equal(t, int64(connBytes), s.memory.total.Load())
+		// Messages end no idle time too early, and none too late.
+		time.Sleep(time.Minute - time.Second)
+		_, closed := c.take()
+		require.False(t, closed)
+		time.Sleep(2 * time.Second)
+		_, closed = c.take()
+		require.True(t, closed)
+		s.stop()
+	})
+}
+
+// TestMessagesLeaveBetweenPipelines: messages that come while a batch is executed leave behind its
+// replies.
+func TestMessagesLeaveBetweenPipelines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{Limits: Limits{MaxPipeline: 2}}, cl)
+		c := s.dial()
+		gate := make(chan struct{})
+		cl.set(func() { cl.gate = gate })
+		c.send([]byte(strings.Repeat(string(command("INCR", "n")), 3)))
+		settle()
+		s.postAll(message("x"))
+		settle()
+		got, _ := c.take()
+		require.Empty(t, got)
+		close(gate)
+		settle()
+		got, _ = c.take()
+		require.Equal(t, ":1\r\n:2\r\n"+messageBytes("x")+":3\r\n", got)
+		s.stop()
+	})
+}
+
+// TestMessageAroundHalfCommand: a message that comes within a command does not harm the command.
+func TestMessageAroundHalfCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{}, newCluster())
+		c := s.dial()
+		echo := command("ECHO", "hello")
+		c.send(echo[:12])
+		settle()
+		s.postAll(message("x"))
+		settle()
+		c.send(echo[12:])
+		settle()
+		got, _ := c.take()
+		require.Equal(t, messageBytes("x")+"$5\r\nhello\r\n", got)
+		s.stop()
+	})
+}
+
+// TestLargeMessage: a message larger than a piece of output arrives whole.
+func TestLargeMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{}, newCluster())
+		c := s.dial()
+		settle()
+		text := strings.Repeat("0123456789", 100_000)
+		s.postAll(message(text))
+		s.postAll(message("x"))
+		settle()
+		got, _ := c.take()
+		require.Equal(t, messageBytes(text)+messageBytes("x"), got)
+		s.stop()
+	})
+}
+
+// TestManyPosts: on real sockets, with TLS and without, no message is lost, late or out of order while
+// pipelines come and go, and no wake-up is lost at the end.
+func TestManyPosts(t *testing.T) {
+	own, pool := certificate(t)
+	for _, encrypted := range []bool{false, true} {
+		t.Run(fmt.Sprint("encrypted ", encrypted), func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			cfg := Config{}
+			if encrypted {
+				cfg.TLS = &tls.Config{Certificates: []tls.Certificate{own}}
+			}
+			s := startOn(t, cfg, newCluster(), ln)
+			nc, err := net.Dial("tcp", ln.Addr().String())
+			require.NoError(t, err)
+			defer nc.Close()
+			if encrypted {
+				nc = tls.Client(nc, &tls.Config{RootCAs: pool, ServerName: "localhost"})
+			}
+			require.NoError(t, nc.SetDeadline(time.Now().Add(30*time.Second)))
+			_, err = nc.Write(command("PING"))
+			require.NoError(t, err)
+			r := bufio.NewReader(nc)
+			line, err := r.ReadString('\n')
+			require.NoError(t, err)
+			require.Equal(t, "+PONG\r\n", line)
+
+			const messages, pings = 3000, 1000
+			to := s.clients()[0]
+			var all sync.WaitGroup
+			all.Go(func() {
+				for i := range messages {
+					to.Post(push.New(protocol.Push(protocol.Integer(int64(i)))))
+				}
+			})
+			all.Go(func() {
+				for range pings {
+					nc.Write(command("PING"))
+				}
+			})
+			heard, ponged := 0, 0
+			for heard < messages || ponged < pings {
+				line, err := r.ReadString('\n')
+				require.NoError(t, err, "%d messages, %d replies", heard, ponged)
+				if line == "+PONG\r\n" {
+					ponged++
+					continue
+				}
+				require.Equal(t, "*1\r\n", line)
+				line, err = r.ReadString('\n')
+				require.NoError(t, err)
+				require.Equal(t, fmt.Sprintf(":%d\r\n", heard), line)
+				heard++
+			}
+			all.Wait()
+		})
+	}
+}
+
+// hiddenSockets accepts connections that do not show their sockets.
+type hiddenSockets struct{ net.Listener }
+
+func (l hiddenSockets) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	return struct{ net.Conn }{nc}, err
+}
+
+// TestClientOfManyMessagesIsHeard: commands are answered although messages never cease.
+func TestClientOfManyMessagesIsHeard(t *testing.T) {
+	for _, tcp := range []bool{false, true} {
+		t.Run(fmt.Sprint("tcp ", tcp), func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			if !tcp {
+				ln = hiddenSockets{ln}
+			}
+			s := startOn(t, Config{}, newCluster(), ln)
+			nc, err := net.Dial("tcp", ln.Addr().String())
+			require.NoError(t, err)
+			defer nc.Close()
+			require.Eventually(t, func() bool { return len(s.clients()) == 1 }, 10*time.Second, time.Millisecond)
+			to := s.clients()[0]
+			stop := make(chan struct{})
+			var all sync.WaitGroup
+			defer all.Wait()
+			defer close(stop)
+			all.Go(func() {
+				m := message(strings.Repeat("x", 1000))
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					if to.outbox.held.Load() < 100_000 {
+						to.Post(m)
+					}
+				}
+			})
+			_, err = nc.Write(command("PING"))
+			require.NoError(t, err)
+			require.NoError(t, nc.SetDeadline(time.Now().Add(30*time.Second)))
+			for r := bufio.NewReader(nc); ; {
+				line, err := r.ReadString('\n')
+				require.NoError(t, err)
+				if line == "+PONG\r\n" {
+					return
+				}
+			}
+		})
+	}
+}
+
+// TestOutputLimits: a client that does not read its messages is cut off at the limits of its class, and
+// delays no one.
+func TestOutputLimits(t *testing.T) {
+	limit := OutputLimit{HardBytes: 1_000_000, SoftBytes: 300_000, SoftTime: time.Minute}
+	for _, test := range []struct {
+		name       string
+		subscriber bool
+		bytes      int // that are posted
+		from, to   time.Duration
+	}{
+		{"a subscriber below the soft limit stays", true, 200_000, 0, 0},
+		{"a subscriber above the soft limit", true, 900_000, time.Minute, time.Minute + time.Second},
+		{"a subscriber above the hard limit", true, 1_500_000, 0, 20 * time.Millisecond},
+		{"another client that takes nothing", false, 200_000, 30 * time.Second, 33 * time.Second},
+		{"another client, above its soft limit", false, 900_000, time.Second, 3 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := start(t, Config{Limits: Limits{MaxOutputBytes: 600_000, PubSub: limit}}, newCluster())
+				s.silent()
+				settle()
+				bad := s.clients()[0]
+				bad.setSubscriber(test.subscriber)
+				good := s.dial()
+				settle()
+				began := time.Now()
+				const size = 10_000
+				for range test.bytes / size {
+					s.postAll(message(strings.Repeat("x", size)))
+				}
+				settle()
+				got, _ := good.take()
+				require.Len(t, got, test.bytes/size*len(messageBytes(strings.Repeat("x", size))))
+				for s.stats.cutOff.Load() == 0 && time.Since(began) < time.Hour {
+					time.Sleep(100 * time.Millisecond)
+				}
+				took := time.Since(began)
+				if test.to == 0 {
+					require.Zero(t, s.stats.cutOff.Load())
+				} else {
+					require.GreaterOrEqual(t, took, test.from)
+					require.LessOrEqual(t, took, test.to)
+					settle()
+					require.Equal(t, 1, s.clientCount())
+					require.Equal(t, int64(connBytes), s.memory.total.Load())
+					require.EqualValues(t, 1, s.stats.cutOff.Load())
+				}
+				s.stop()
+			})
+		})
+	}
+}
+
+// TestMessagesCountOnce: a message for many clients is counted once, until the last client has taken it,
+// and the client for which most waits makes room.
+func TestMessagesCountOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Memory: Memory{MaxMemoryClientsBytes: 1 << 20}}, newCluster())
+		idle := s.memory.total.Load()
+		require.Zero(t, idle)
+		for range 3 {
+			s.silent()
+		}
+		good := s.dial()
+		settle()
+		clients := s.clients()
+		for _, c := range clients {
+			c.setSubscriber(true)
+		}
+		idle = s.memory.total.Load()
+		const size = 300_000
+		s.postAll(message(strings.Repeat("x", size)))
+		settle()
+		got, _ := good.take()
+		require.Greater(t, len(got), size)
+		// A piece of each client's output is on its way.
+		less := s.memory.total.Load() - idle
+		require.GreaterOrEqual(t, less, int64(size))
+		require.Less(t, less, int64(2*size))
+		// All fits but what the first client gets in addition.
+		for range 4 {
+			clients[0].Post(message(strings.Repeat("y", size)))
+		}
+		settle()
+		require.EqualValues(t, 1, s.stats.evicted.Load())
+		require.Equal(t, clients[1:], s.clients())
+		require.Less(t, s.memory.total.Load()-idle, int64(2*size))
+		for _, c := range clients[1:3] {
+			c.nc.Close()
+		}
+		settle()
+		require.Equal(t, int64(connBytes), s.memory.total.Load())
+		s.stop()
+	})
+}
+
+// TestPostAtTheEnd: posting to a connection that ends does no harm, and leaves nothing behind.
+func TestPostAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{}, newCluster())
+		c := s.dial()
+		settle()
+		conn := s.clients()[0]
+		m := message("x")
+		conn.Post(m)
+		c.send(command("QUIT"))
+		settle()
+		conn.Post(m)
+		got, closed := c.take()
+		require.True(t, closed)
+		require.Contains(t, got, "+OK\r\n")
+		require.Zero(t, s.memory.total.Load())
+		require.True(t, m.Hold())
+		s.stop()
+	})
+}
+
+// TestMessagesOverTLSToSlowSubscriber: a slow subscriber is not cut off for pausing.
+func TestMessagesOverTLSToSlowSubscriber(t *testing.T) {
+	own, pool := certificate(t)
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Config{TLS: &tls.Config{Certificates: []tls.Certificate{own}}}
+		s := start(t, cfg, newCluster())
+		nc := tls.Client(s.silent(), &tls.Config{RootCAs: pool, ServerName: "localhost"})
+		_, err := nc.Write(command("PING"))
+		require.NoError(t, err)
+		_, err = io.ReadFull(nc, make([]byte, len("+PONG\r\n")))
+		require.NoError(t, err)
+		settle()
+		s.clients()[0].setSubscriber(true)
+		s.postAll(message("x"))
+		time.Sleep(50 * time.Second)
+		got := make([]byte, len(messageBytes("x")))
+		_, err = io.ReadFull(nc, got)
+		require.NoError(t, err)
+		require.Equal(t, messageBytes("x"), string(got))
+		s.postAll(message("y"))
+		time.Sleep(2 * time.Minute)
+		require.Zero(t, s.clientCount())
+		require.EqualValues(t, 1, s.stats.cutOff.Load())
+		s.stop()
+	})
+}
+
+// TestDoze: a message that comes before the wait keeps the goroutine from waiting, and a message that comes
+// later wakes it.
+func TestDoze(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	c := newConn(New(Config{}, newCluster()), theirs)
+	c.Post(message("before"))
+	require.False(t, c.doze())
+	require.NotEmpty(t, c.takeMessages(nil, 1000))
+	require.True(t, c.doze())
+	require.False(t, c.awake())
+	require.True(t, c.doze())
+	c.Post(message("later"))
+	require.True(t, c.awake())
+}

@@ -1,0 +1,98 @@
+package frontend
+
+import (
+	"errors"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// A command can be answered later than executed. Its handler makes a [lateReply] before the command is
+// executed, and hands it to whatever will know the reply. When the batch has been executed, and the reply
+// is not known yet, the handler parks the connection. A parked connection costs no goroutine and no buffer:
+// its own goroutine waits for the reply, and takes messages and input meanwhile. Input is kept, and
+// served behind the reply.
+
+// lateReply is the reply of a parked command. Make it with [conn.newLate].
+type lateReply struct {
+	c *conn
+	// value counts when given. Both are guarded by outbox.mu.
+	value protocol.Value
+	given bool
+}
+
+// newLate is a reply that is not known yet.
+func (c *conn) newLate() *lateReply { return &lateReply{c: c} }
+
+// give sends the reply. Only the first call counts. Any goroutine may call give, also before the
+// connection is parked.
+func (l *lateReply) give(v protocol.Value) {
+	o := &l.c.outbox
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !l.given {
+		l.value, l.given = v, true
+		l.c.wake()
+	}
+}
+
+// parking is what a parked connection waits for.
+type parking struct {
+	late *lateReply
+	row  *row
+	mute bool
+	// left is called, by the connection's goroutine, when the connection ends without the reply.
+	left func()
+}
+
+// errTooMuchInput ends a parked connection whose client sends more than may be kept, as in Redis.
+var errTooMuchInput = errors.New("too much input behind a command that waits")
+
+// park has the connection dispatch no further command until the reply is given. A handler calls park in
+// dispatch, after the batch has been executed. left is called on the connection's goroutine if the
+// connection ends first, and may then take as long as a command.
+func (c *conn) park(row *row, late *lateReply, left func()) {
+	c.parked = &parking{late: late, row: row, mute: c.replyMode.muted(), left: left}
+	c.setBlocked(true)
+}
+
+// lateGiven reports whether a parked command's reply is there. The caller holds outbox.mu.
+func (c *conn) lateGiven() bool { return c.parked != nil && c.parked.late.given }
+
+// resume places the parked command's reply, if it is there, and reports whether the connection goes on
+// with its input.
+func (c *conn) resume() bool {
+	p := c.parked
+	if p == nil {
+		return false
+	}
+	c.outbox.mu.Lock()
+	given, v := p.late.given, p.late.value
+	c.outbox.mu.Unlock()
+	if !given {
+		return false
+	}
+	c.unpark()
+	if c.w == nil {
+		c.w = c.srv.acquireWork(c)
+	}
+	v = c.limitReply(p.row, v)
+	c.count(p.row, v)
+	if !p.mute {
+		c.encode(v, c.resp)
+	}
+	return true
+}
+
+func (c *conn) unpark() {
+	c.parked = nil
+	c.setBlocked(false)
+}
+
+// leave is the end of a connection that may be parked.
+func (c *conn) leave() {
+	c.closeOutbox()
+	if p := c.parked; p != nil {
+		c.unpark()
+		p.left()
+	}
+}

@@ -1,0 +1,115 @@
+package frontend
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// parked makes ECHO wait: its reply is what is given, and left counts the connections that ended first.
+type parked struct {
+	late []*lateReply
+	left int
+}
+
+func (s *testServer) parkEcho() *parked {
+	p := &parked{}
+	for _, row := range s.rows {
+		if row.Name == "echo" {
+			row.handler = handler{barrier: true, run: func(c *conn, args [][]byte) {
+				late := c.newLate()
+				p.late = append(p.late, late)
+				if string(args[1]) == "now" {
+					late.give(protocol.Bulk("at once"))
+				}
+				c.park(row, late, func() { p.left++ })
+			}}
+		}
+	}
+	return p
+}
+
+// TestPark: the reply comes when it is given, messages come before, and the pipeline behind is served
+// afterwards, in order.
+func TestPark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Timeouts: Timeouts{IdleTimeout: time.Second}}, newCluster())
+		p := s.parkEcho()
+		c := s.dial()
+		c.send(append(append(command("SET", "k", "v"), command("ECHO", "x")...), command("GET", "k")...))
+		settle()
+		got, _ := c.take()
+		require.Equal(t, "+OK\r\n", got)
+		require.EqualValues(t, 1, s.stats.blocked.Load())
+		c.send(command("DEL", "k"))
+		s.postAll(message("m"))
+		time.Sleep(time.Minute)
+		got, closed := c.take()
+		require.Equal(t, messageBytes("m"), got)
+		require.False(t, closed, "an idle timeout does not hold while a command waits")
+		p.late[0].give(protocol.Bulk("first"))
+		p.late[0].give(protocol.Bulk("second"))
+		settle()
+		got, _ = c.take()
+		require.Equal(t, "$5\r\nfirst\r\n$1\r\nv\r\n:1\r\n", got)
+		require.Zero(t, s.stats.blocked.Load())
+
+		c.send(append(command("ECHO", "now"), command("PING")...))
+		settle()
+		got, _ = c.take()
+		require.Equal(t, "$7\r\nat once\r\n+PONG\r\n", got)
+		time.Sleep(2 * time.Second)
+		_, closed = c.take()
+		require.True(t, closed)
+		require.Zero(t, p.left)
+		s.stop()
+	})
+}
+
+// TestParkedConnectionEnds: whatever ends a parked connection, left is called once.
+func TestParkedConnectionEnds(t *testing.T) {
+	for name, end := range map[string]func(*testServer, *testClient){
+		"the client leaves":   func(_ *testServer, c *testClient) { c.nc.Close() },
+		"CLIENT KILL":         func(s *testServer, _ *testClient) { s.clients()[0].nc.Close() },
+		"the node shuts down": func(s *testServer, _ *testClient) { go s.stop() },
+		"too much input": func(_ *testServer, c *testClient) {
+			go c.nc.Write([]byte(strings.Repeat(string(command("PING")), 10_000)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := start(t, Config{Limits: Limits{MaxQueryBytes: 64 << 10}}, newCluster())
+				p := s.parkEcho()
+				c := s.dial()
+				c.send(command("ECHO", "x"))
+				settle()
+				require.Equal(t, 0, p.left)
+				end(s, c)
+				settle()
+				require.Equal(t, 1, p.left)
+				require.Zero(t, s.clientCount())
+				require.Zero(t, s.stats.blocked.Load())
+				p.late[0].give(protocol.OK)
+				s.stop()
+			})
+		})
+	}
+}
+
+// TestParkHoldsNothing: a parked connection without input behind the command has no buffer.
+func TestParkHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{}, newCluster())
+		s.parkEcho()
+		c := s.dial()
+		c.send(command("ECHO", "x"))
+		settle()
+		require.Nil(t, s.clients()[0].w)
+		s.stop()
+	})
+}

@@ -1,0 +1,80 @@
+package push
+
+import (
+	"sync/atomic"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Message is a message for clients. It is immutable, and may wait for many clients at a time.
+type Message struct {
+	// encoded are the bytes for RESP3. In RESP2 a message whose elements are all bulk strings and integers
+	// has other bytes at the start alone; other messages have resp2.
+	encoded, resp2 []byte
+	holders        atomic.Int64
+}
+
+// overhead is the cost of a message beside its bytes.
+const overhead = 128
+
+// New is a message; v is immutable, and usually a protocol.Push.
+func New(v protocol.Value) *Message {
+	m := &Message{encoded: encode(&v, protocol.RESP3)}
+	if !flat(&v) {
+		m.resp2 = encode(&v, protocol.RESP2)
+	}
+	return m
+}
+
+// encode makes the bytes without room to spare.
+func encode(v *protocol.Value, resp int) []byte {
+	size, _ := v.SizeWithin(mostBytes)
+	return v.AppendTo(make([]byte, 0, size), resp)
+}
+
+// mostBytes is more than any message: a command's arguments are bounded by far less.
+const mostBytes = 1 << 30
+
+// flat reports whether the two versions of RESP have the same bytes behind the first.
+func flat(v *protocol.Value) bool {
+	if v.Kind != protocol.KindPush {
+		return false
+	}
+	for i := range v.Elems {
+		if k := v.Elems[i].Kind; k != protocol.KindBulk && k != protocol.KindInteger {
+			return false
+		}
+	}
+	return true
+}
+
+// Size is the memory of the message, with everything.
+func (m *Message) Size() int { return len(m.encoded) + len(m.resp2) + overhead }
+
+// Len is the number of bytes that a client gets.
+func (m *Message) Len(resp int) int {
+	if resp < protocol.RESP3 && m.resp2 != nil {
+		return len(m.resp2)
+	}
+	return len(m.encoded)
+}
+
+// AppendFrom appends the bytes of the message from an offset on, at most n bytes.
+func (m *Message) AppendFrom(dst []byte, resp, from, n int) []byte {
+	b := m.encoded
+	if resp < protocol.RESP3 && m.resp2 != nil {
+		b = m.resp2
+	}
+	at := len(dst)
+	dst = append(dst, b[from:min(len(b), from+n)]...)
+	if resp < protocol.RESP3 && m.resp2 == nil && from == 0 && len(dst) > at {
+		dst[at] = '*'
+	}
+	return dst
+}
+
+// Hold notes a further holder, and reports whether there was none.
+func (m *Message) Hold() (first bool) { return m.holders.Add(1) == 1 }
+
+// Release notes that a holder has let go, and reports whether none is left.
+func (m *Message) Release() (last bool) { return m.holders.Add(-1) == 0 }
