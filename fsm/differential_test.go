@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -209,7 +210,7 @@ func differentialExec(t *testing.T, r *redis, g *generator, d *driver, resp int)
 	}
 	want := r.do("exec")
 	got := string(d.exec(watches, queued...).AppendTo(nil, resp))
-	require.Equal(t, want, got, "watched %q\n%s", keys, strings.Join(history, "\n"))
+	require.Equal(t, modern(want), modern(got), "watched %q\n%s", keys, strings.Join(history, "\n"))
 }
 
 // queueable is a command whose reply depends neither on the time nor on the order of keys.
@@ -230,7 +231,7 @@ func (g *generator) queueable() []string {
 
 // alike compares replies: those about time may differ by a little, lists of keys in their order.
 func alike(words []string, want, got string) bool {
-	if want == got {
+	if want == got || modern(want) == modern(got) {
 		return true
 	}
 	switch words[0] {
@@ -243,6 +244,23 @@ func alike(words []string, want, got string) bool {
 	}
 	return false
 }
+
+// modern is a reply of Redis 7.0 as 7.2 would give it. Since then a short list is a listpack, and a
+// number has no more digits than tell it from all others.
+func modern(reply string) string {
+	reply = strings.ReplaceAll(reply, "$9\r\nquicklist\r\n", "$8\r\nlistpack\r\n")
+	return numbers.ReplaceAllStringFunc(reply, func(number string) string {
+		digits := strings.TrimSuffix(number, "\r\n")
+		digits = digits[strings.LastIndexAny(digits, ",\n")+1:]
+		f, err := strconv.ParseFloat(digits, 64)
+		if err != nil {
+			return number
+		}
+		return "," + strconv.FormatFloat(f, 'g', -1, 64) + "\r\n"
+	})
+}
+
+var numbers = regexp.MustCompile(`(\$\d+\r\n|,)-?[0-9.]+(e[-+]?[0-9]+)?\r\n`)
 
 func sortedWords(reply string) []string {
 	words := strings.Split(reply, "\r\n")

@@ -83,7 +83,25 @@ var stringOps = map[string]op{
 var hashOps = map[string]op{}
 
 // listOps are the lists.
-var listOps = map[string]op{}
+var listOps = map[string]op{
+	"lindex":    lindexOp,
+	"linsert":   linsertOp,
+	"llen":      llenOp,
+	"lmove":     lmoveOp,
+	"lmpop":     lmpopOp,
+	"lpop":      lpopOp,
+	"lpos":      lposOp,
+	"lpush":     lpushOp,
+	"lpushx":    lpushxOp,
+	"lrange":    lrangeOp,
+	"lrem":      lremOp,
+	"lset":      lsetOp,
+	"ltrim":     ltrimOp,
+	"rpop":      rpopOp,
+	"rpoplpush": rpoplpushOp,
+	"rpush":     rpushOp,
+	"rpushx":    rpushxOp,
+}
 
 // setOps are the sets.
 var setOps = map[string]op{}

@@ -9,14 +9,15 @@ import (
 
 // Replies that many ops give.
 var (
-	errSyntax     = protocol.ErrSyntax.Value()
-	errNotInteger = protocol.ErrNotInteger.Value()
-	errNotFloat   = protocol.ErrNotFloat.Value()
-	errNoSuchKey  = protocol.ErrNoSuchKey.Value()
-	errSameObject = protocol.Err("source and destination objects are the same")
-	errDBRange    = protocol.ErrDBIndex.Value()
-	errWrongType  = protocol.ErrWrongType.Value()
-	errTooLong    = protocol.ErrStringTooBig.Value()
+	errSyntax      = protocol.ErrSyntax.Value()
+	errNotInteger  = protocol.ErrNotInteger.Value()
+	errNotPositive = protocol.Err("value is out of range, must be positive")
+	errNotFloat    = protocol.ErrNotFloat.Value()
+	errNoSuchKey   = protocol.ErrNoSuchKey.Value()
+	errSameObject  = protocol.Err("source and destination objects are the same")
+	errDBRange     = protocol.ErrDBIndex.Value()
+	errWrongType   = protocol.ErrWrongType.Value()
+	errTooLong     = protocol.ErrStringTooBig.Value()
 
 	zero = protocol.Integer(0)
 	one  = protocol.Integer(1)

@@ -12,6 +12,8 @@ var categoryNames = []string{
 // groupCategories are the categories of a group's rows that name none.
 var groupCategories = map[Group]string{
 	GroupString:       "string",
+	GroupList:         "list",
+	GroupSortedSet:    "sortedset",
 	GroupGeneric:      "keyspace",
 	GroupScripting:    "scripting",
 	GroupTransactions: "transaction",

@@ -46,6 +46,8 @@ type Group string
 // The groups.
 const (
 	GroupString       Group = "string"
+	GroupList         Group = "list"
+	GroupSortedSet    Group = "sorted-set"
 	GroupGeneric      Group = "generic"
 	GroupScripting    Group = "scripting"
 	GroupTransactions Group = "transactions"

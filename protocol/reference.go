@@ -108,6 +108,8 @@ var groupTitles = []struct {
 	title string
 }{
 	{GroupString, "Strings and counters"},
+	{GroupList, "Lists"},
+	{GroupSortedSet, "Sorted sets"},
 	{GroupGeneric, "Keys"},
 	{GroupScripting, "Scripts"},
 	{GroupPubSub, "Messages"},

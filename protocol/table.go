@@ -18,7 +18,9 @@ type table struct {
 var theTable = sync.OnceValue(buildTable)
 
 func buildTable() *table {
-	t := &table{rows: slices.Concat(stringCommands(), keysCommands(), scriptingCommands(),
+	t := &table{rows: slices.Concat(stringCommands(),
+		listCommands(),
+		keysCommands(), scriptingCommands(),
 		transactionsCommands(), pubsubCommands(), connectionCommands(), serverCommands(),
 		clusterCommands(), moduleCommands())}
 	sortRows(t.rows)

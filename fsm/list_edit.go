@@ -1,0 +1,172 @@
+package fsm
+
+import (
+	"github.com/holdfast/holdfast/fsm/collection"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// runWork is the work of a change inside a list, which rewrites a run of the elements.
+const runWork = 4 << 10
+
+func lsetOp(c *call) protocol.Value {
+	key, v := c.args[1], c.args[3]
+	if tooLong(v) {
+		return errTooLong
+	}
+	l, there, ok := look[*collection.List](c, key)
+	switch {
+	case !ok:
+		return errWrongType
+	case !there:
+		return errNoSuchKey
+	}
+	i, ok := protocol.ParseInt(c.args[2])
+	if !ok {
+		return errNotInteger
+	}
+	at, ok := indexOf(i, l.Len())
+	if !ok {
+		return protocol.Err("index out of range")
+	}
+	if !c.works(1, runWork+int64(len(v))) {
+		return errOverWork
+	}
+	e, _ := open(c, key, collection.NewList)
+	e.V.Set(at, v)
+	e.keep()
+	c.notify(classList, "lset", key)
+	return protocol.OK
+}
+
+func linsertOp(c *call) protocol.Value {
+	key, pivot, v := c.args[1], c.args[3], c.args[4]
+	behind := isWord(c.args[2], "AFTER")
+	if !behind && !isWord(c.args[2], "BEFORE") {
+		return errSyntax
+	}
+	if tooLong(v) {
+		return errTooLong
+	}
+	l, there, ok := look[*collection.List](c, key)
+	switch {
+	case !ok:
+		return errWrongType
+	case !there:
+		return zero
+	}
+	found, ok := c.positions(l, pivot, &positions{rank: 1, count: 1})
+	if !ok || !c.works(1, runWork+int64(len(v))) {
+		return errOverWork
+	}
+	if len(found) == 0 {
+		return protocol.Integer(-1)
+	}
+	at := int(found[0].Num)
+	if behind {
+		at++
+	}
+	e, _ := open(c, key, collection.NewList)
+	if at == l.Len() {
+		e.V.PushBack(v)
+	} else {
+		e.V.Insert(at, v)
+	}
+	n := e.V.Len()
+	e.keep()
+	c.notify(classList, "linsert", key)
+	return protocol.Integer(int64(n))
+}
+
+func lremOp(c *call) protocol.Value {
+	key, word := c.args[1], c.args[3]
+	count, ok := protocol.ParseInt(c.args[2])
+	if !ok {
+		return errNotInteger
+	}
+	l, there, ok := look[*collection.List](c, key)
+	switch {
+	case !ok:
+		return errWrongType
+	case !there:
+		return zero
+	}
+	indexes, ok := c.equals(l, word, count)
+	if !ok {
+		return errOverWork
+	}
+	if len(indexes) == 0 {
+		return zero
+	}
+	e, _ := open(c, key, collection.NewList)
+	e.V.RemoveAll(indexes)
+	emptied := e.V.Len() == 0
+	e.keep()
+	c.notify(classList, "lrem", key)
+	if emptied {
+		c.notify(classGeneric, "del", key)
+	}
+	return protocol.Integer(int64(len(indexes)))
+}
+
+// equals are the indexes of up to count elements that are equal to word, in ascending order: of the
+// last ones if count is negative, of all if count is 0. ok is false if that is too much work.
+func (c *call) equals(l *collection.List, word string, count int64) (indexes []int, ok bool) {
+	s, ok := c.search(), true
+	at, step, walk := 0, 1, l.Ascend
+	if count < 0 {
+		at, step, walk = l.Len()-1, -1, l.Descend
+	}
+	walk(at, func(v string) bool {
+		if ok = s.passes(v, word); !ok {
+			return false
+		}
+		if v == word {
+			indexes = append(indexes, at)
+			c.spend(elementWork)
+		}
+		at += step
+		return int64(len(indexes)*step) != count || count == 0
+	})
+	if !ok || !c.works(min(1, len(indexes)), runWork) {
+		return nil, false
+	}
+	if count < 0 {
+		for i, j := 0, len(indexes)-1; i < j; i, j = i+1, j-1 {
+			indexes[i], indexes[j] = indexes[j], indexes[i]
+		}
+	}
+	return indexes, true
+}
+
+func ltrimOp(c *call) protocol.Value {
+	key := c.args[1]
+	first, last, ok := parseIndexes(c.args[2], c.args[3])
+	if !ok {
+		return errNotInteger
+	}
+	l, there, ok := look[*collection.List](c, key)
+	switch {
+	case !ok:
+		return errWrongType
+	case !there:
+		return protocol.OK
+	}
+	from, to := stretch(first, last, l.Len())
+	switch {
+	case from == to && l.Len() > 0:
+		e, _ := open(c, key, collection.NewList)
+		e.V = collection.NewList()
+		e.keep()
+		c.notify(classList, "ltrim", key)
+		c.notify(classGeneric, "del", key)
+	default:
+		if !c.works(l.Len()-(to-from), passWork) {
+			return errOverWork
+		}
+		e, _ := open(c, key, collection.NewList)
+		e.V.Trim(from, to)
+		e.keep()
+		c.notify(classList, "ltrim", key)
+	}
+	return protocol.OK
+}
