@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Three Holdfast nodes on this machine, for the suites:
+# What the suites talk to: three Holdfast nodes on this machine, or one redis-server.
 #   cluster.sh start        start the nodes that are not running, wait until all serve
 #   cluster.sh kill-leader  kill -9 the leader and print the address it had
 #   cluster.sh stop         kill all
 # HOLDFAST_BIN is the binary, HOLDFAST_STATE a folder for data, logs and pids,
-# HOLDFAST_PORT the first of six ports (18101).
+# HOLDFAST_PORT the first of six ports (18101). HOLDFAST_TARGET=redis starts HOLDFAST_REDIS, a real
+# redis-server, and two stand-ins for it (HOLDFAST_STANDIN); kill-leader kills a stand-in.
 set -euo pipefail
 
 port=${HOLDFAST_PORT:-18101}
@@ -29,14 +30,25 @@ ask() {
 # serves: a linearizable read is answered, so that the node knows a leader that has a majority.
 serves() { ask "$1" DBSIZE 2>/dev/null | grep -q '^:'; }
 
+# node prints the command of node $1, one word a line.
+node() {
+	if [ "${HOLDFAST_TARGET:-}" != redis ]; then
+		printf '%s\n' "$HOLDFAST_BIN" serve --name "n$1" --addr "$(address "$1")" --peer-addr "$(peer "$1")" \
+			--data-dir "$state/n$1" --log-level warn \
+			--initial-cluster "n0=$(peer 0),n1=$(peer 1),n2=$(peer 2)"
+	elif [ "$1" = 0 ]; then
+		printf '%s\n' "$HOLDFAST_REDIS" --port "$port" --save '' --dir "$state" --loglevel warning
+	else
+		printf '%s\n' env "HOLDFAST_NODES=$(address 0)" "$HOLDFAST_STANDIN" "$(address "$1")"
+	fi
+}
+
 start() {
-	local i deadline=$((SECONDS + 30))
+	local i words deadline=$((SECONDS + 30))
 	for i in 0 1 2; do
 		running "$i" && continue
-		"$HOLDFAST_BIN" serve --name "n$i" --addr "$(address "$i")" --peer-addr "$(peer "$i")" \
-			--data-dir "$state/n$i" --log-level warn \
-			--initial-cluster "n0=$(peer 0),n1=$(peer 1),n2=$(peer 2)" \
-			>>"$state/n$i.log" 2>&1 3>&- &
+		mapfile -t words < <(node "$i")
+		"${words[@]}" >>"$state/n$i.log" 2>&1 3>&- &
 		echo $! >"$state/n$i.pid"
 	done
 	for i in 0 1 2; do
@@ -51,12 +63,16 @@ start() {
 	done
 }
 
+leads() {
+	local role
+	role=$(ask "$1" 'INFO replication' | grep '^role:' || true)
+	[ "$role" = role:master ]
+}
+
 kill_leader() {
-	local i leader
-	for i in 0 1 2; do
-		running "$i" || continue
-		leader=$(ask "$i" 'INFO replication' | grep '^role:' || true)
-		if [ "$leader" = role:master ]; then
+	local i
+	for i in 2 1 0; do
+		if running "$i" && leads "$i"; then
 			kill -9 "$(cat "$state/n$i.pid")"
 			rm "$state/n$i.pid"
 			address "$i"
@@ -80,7 +96,7 @@ start) start ;;
 kill-leader) kill_leader ;;
 stop) stop ;;
 *)
-	sed -n '2,7s/^# //p' "$0"
+	sed -n '2,9s/^# //p' "$0"
 	exit 2
 	;;
 esac

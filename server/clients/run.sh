@@ -1,26 +1,29 @@
 #!/usr/bin/env bash
-# Runs the suites of stock clients against three nodes of this tree's Holdfast.
-# What they need is installed into a temporary folder; a suite whose runtime is
-# missing is skipped and says so. `run.sh python go` runs only those.
+# Runs suites of stock clients, and suites of others, against three nodes of this tree's Holdfast.
+#   run.sh                    the default selection
+#   run.sh python asynq       some suites; CLIENTS=all is every suite
+#   TARGET=redis run.sh …     the same against a redis-server of this machine
+# What the suites need is installed into a temporary folder, or into CLIENTS_KEEP=folder, which stays
+# for the next run; a suite whose runtime is missing is skipped and says so. The tests then run in a
+# network namespace of their own where that is allowed.
 set -euo pipefail
 cd "$(dirname "$0")"
 here=$PWD
+default='redis_cli go python node java redislock redis_py rslock'
+every="$default redsync asynq rueidislock rueidis python_redis_lock redis_py_more"
+[ "${CLIENTS:-}" = all ] && default=$every
+wanted=${*:-${CLIENTS_WANTED:-$default}}
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/holdfast-clients.XXXXXX")
+work=${CLIENTS_WORK:-${CLIENTS_KEEP:-$(mktemp -d "${TMPDIR:-/tmp}/holdfast-clients.XXXXXX")}}
 export HOLDFAST_STATE=$work/cluster HOLDFAST_BIN=$work/holdfast HOLDFAST_PORT=${HOLDFAST_PORT:-18101}
 export HOLDFAST_NODES="127.0.0.1:$HOLDFAST_PORT,127.0.0.1:$((HOLDFAST_PORT + 1)),127.0.0.1:$((HOLDFAST_PORT + 2))"
 export HOLDFAST_KILL="$here/cluster.sh kill-leader"
-mkdir "$HOLDFAST_STATE"
+export HOLDFAST_TARGET=${TARGET:-holdfast} HOLDFAST_STANDIN=$work/standin
+HOLDFAST_REDIS=${HOLDFAST_REDIS:-$(command -v redis-server || true)}
+export HOLDFAST_REDIS
 
-clean_up() {
-	"$here/cluster.sh" stop
-	chmod -R u+w "$work" 2>/dev/null || true # Go's module cache is read-only
-	rm -rf "$work"
-}
-trap clean_up EXIT
-trap 'exit 130' INT TERM
-
-passed=() failed=() skipped=()
+# shellcheck source=others.sh
+. "$here/others.sh"
 
 # missing prints the first of the named programs that is not installed.
 missing() {
@@ -30,27 +33,16 @@ missing() {
 	done
 }
 
-# suite NAME PROGRAMS...: install_NAME, then test_NAME with three nodes running.
-suite() {
-	local name=$1 lacks started=$SECONDS
-	shift
-	[[ " $wanted " == *" $name "* ]] || return 0
-	echo "=== $name"
-	lacks=$(missing "$@")
-	if [ -n "$lacks" ]; then
-		echo "  skip  all of it: $lacks is not installed"
-		skipped+=("$name (no $lacks)")
-		return 0
-	fi
-	if ! ("install_$name" >"$work/install.log" 2>&1); then
-		tail -20 "$work/install.log"
-		failed+=("$name (could not be installed)")
-	elif "$here/cluster.sh" start && ("test_$name"); then
-		passed+=("$name")
-	else
-		failed+=("$name")
-	fi
-	echo "  took $((SECONDS - started)) s"
+# programs prints what suite $1 needs.
+programs() {
+	case $1 in
+	redis_cli) echo redis-cli ;;
+	python | redis_py | redis_py_more | python_redis_lock) echo python3 ;;
+	node) echo node npm ;;
+	java) echo java javac mvn ;;
+	rslock) echo cargo ;;
+	*) echo go ;;
+	esac
 }
 
 install_redis_cli() { :; }
@@ -59,10 +51,13 @@ test_redis_cli() { "$here/redis_cli.sh"; }
 install_go() { cd "$here/go" && go build -o "$work/go-suite" .; }
 test_go() { "$work/go-suite"; }
 
-install_python() {
-	python3 -m venv "$work/venv" &&
-		"$work/venv/bin/pip" install --quiet --disable-pip-version-check --cache-dir "$work/pip" -r "$here/python/requirements.txt"
+# environment makes virtual environment $1 with the packages of requirements file $2.
+environment() {
+	python3 -m venv "$work/$1" &&
+		"$work/$1/bin/pip" install --quiet --disable-pip-version-check --cache-dir "$work/pip" -r "$2"
 }
+
+install_python() { environment venv "$here/python/requirements.txt"; }
 test_python() { "$work/venv/bin/python" "$here/python/suite.py"; }
 
 install_node() {
@@ -80,14 +75,73 @@ test_java() {
 	java -cp "$work/classes:$work/jars/*" Suite
 }
 
-wanted=${*:-redis_cli go python node java}
-(cd "$here/../.." && go build -o "$HOLDFAST_BIN" ./cmd/holdfast)
+# install fetches and builds what the suites need, and leaves a line for each in $work/installed.
+install() {
+	local name lacks
+	(cd "$here/../.." && go build -o "$HOLDFAST_BIN" ./cmd/holdfast)
+	(cd "$here/go" && go build -o "$HOLDFAST_STANDIN" ./standin)
+	mkdir -p "$HOLDFAST_STATE" "$work/results"
+	rm -rf "${HOLDFAST_STATE:?}"/* "$work"/results/*
+	for name in $wanted; do
+		# shellcheck disable=SC2046
+		lacks=$(missing $(programs "$name"))
+		if [ -n "$lacks" ]; then
+			echo "$name skip $lacks is not installed"
+		elif [ -e "$work/ready-$name" ]; then
+			echo "$name ready"
+		elif ("install_$name" >"$work/install-$name.log" 2>&1); then
+			touch "$work/ready-$name"
+			echo "$name ready"
+		else
+			tail -20 "$work/install-$name.log" >&2
+			echo "$name failed"
+		fi
+	done >"$work/installed"
+}
 
-suite redis_cli redis-cli
-suite go go
-suite python python3
-suite node node npm
-suite java java javac mvn
+# run tests what is installed, suite by suite, on nodes that all run.
+run() {
+	local name how why started passed=() failed=() skipped=()
+	trap '"$here/cluster.sh" stop' EXIT
+	while read -r name how why <&4; do
+		started=$SECONDS
+		echo "=== $name"
+		if [ "$how" = skip ]; then
+			echo "  skip  all of it: $why"
+			skipped+=("$name ($why)")
+		elif [ "$how" = failed ]; then
+			failed+=("$name (could not be installed)")
+		elif "$here/cluster.sh" start && ("test_$name"); then
+			passed+=("$name")
+		else
+			failed+=("$name")
+		fi
+		echo "  took $((SECONDS - started)) s"
+	done 4<"$work/installed"
+	echo "=== $SECONDS s; passed: ${passed[*]:-none}; failed: ${failed[*]:-none}; skipped: ${skipped[*]:-none}"
+	[ ${#failed[@]} = 0 ]
+}
 
-echo "=== $SECONDS s; passed: ${passed[*]:-none}; failed: ${failed[*]:-none}; skipped: ${skipped[*]:-none}"
-[ ${#failed[@]} = 0 ]
+clean_up() {
+	"$here/cluster.sh" stop
+	chmod -R u+w "$work" 2>/dev/null || true # Go's module cache is read-only
+	[ -n "${CLIENTS_KEEP:-}" ] || rm -rf "$work"
+}
+
+if [ -n "${CLIENTS_WORK:-}" ]; then
+	ip link set lo up 2>/dev/null || true
+	run
+	exit
+fi
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+install
+echo "installed in $SECONDS s"
+export CLIENTS_WORK=$work CLIENTS_WANTED=$wanted 
+for apart in 'unshare -n -p -f --mount-proc' 'unshare -r -n -p -f --mount-proc'; do
+	if $apart ip link set lo up 2>/dev/null; then
+		$apart "$0"
+		exit
+	fi
+done
+"$0"
