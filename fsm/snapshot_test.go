@@ -41,6 +41,11 @@ func furnished(t testing.TB) *driver {
 	d.place("large hash", newHash(manyWords(2000)...))
 	d.place("integers", newSet("1", "-5", "7"))
 	d.place("large set", newSet(manyWords(1000)...))
+	changers(d)
+	d.do("addlist", "list", "a", "b", "a")
+	d.do(append([]string{"addlist", "long list"}, manyWords(3000)...)...)
+	d.do("addzset", "sorted set", "a", "bb", "ccc")
+	d.do(append([]string{"addzset", "large sorted set"}, manyWords(500)...)...)
 	d.do("pexpire", "large set", "100000")
 	d.db = 9
 	d.do("set", "ninth", "", "px", "100000")
@@ -274,6 +279,9 @@ func TestSnapshotOfVersion3(t *testing.T) {
 	d.place("hash", newHash("f", "v"))
 	d.place("large hash", newHash(manyWords(1000)...))
 	d.place("set", newSet("a", "b"))
+	changers(d)
+	d.do("addlist", "list", "a", "b", "a")
+	d.do("addzset", "sorted set", "a", "bb", "ccc")
 	d.do("pexpire", "hash", "20000")
 	if protocoltest.Rewriting() {
 		require.NoError(t, os.WriteFile(golden, dump(t, d.m), 0o644))

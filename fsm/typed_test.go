@@ -1,7 +1,7 @@
 package fsm
 
 import (
-	"math/rand"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -261,32 +261,95 @@ func TestSizeInPlace(t *testing.T) {
 	require.NoError(t, checkDatabase(d.m.st.databases[0]))
 }
 
+// changers change a collection of each kind: they add a word.
+func changers(d *driver) (names []string) {
+	changer(d, "addhash", collection.NewHash, func(v *collection.Hash, word string) { v.Put(word, "new") })
+	changer(d, "addset", func() *collection.Set { return collection.NewSet("a", 1) }, func(v *collection.Set, word string) { v.Add(word) })
+	changer(d, "addlist", collection.NewList, func(v *collection.List, word string) { v.PushBack(word) })
+	changer(d, "addzset", collection.NewSortedSet, func(v *collection.SortedSet, word string) { v.Put(word, float64(len(word))) })
+	return []string{"addhash", "addset", "addlist", "addzset"}
+}
+
+func changer[T keyspace.Collection](d *driver, name string, fresh func() T, change func(v T, word string)) {
+	d.m.ops[name] = &binding{name: name, writes: true, run: func(c *call) protocol.Value {
+		e, ok := open(c, c.args[1], fresh)
+		if !ok {
+			return errWrongType
+		}
+		for _, word := range c.args[2:] {
+			change(e.V, word)
+		}
+		e.keep()
+		return protocol.OK
+	}}
+}
+
 // TestSnapshotBesideChanges: a snapshot is written while its collections are cloned and changed. The race
 // detector looks on.
 func TestSnapshotBesideChanges(t *testing.T) {
 	d := newDriver(t)
-	d.m.ops["put"] = &binding{name: "put", writes: true, run: func(c *call) protocol.Value {
-		e, ok := open(c, c.args[1], collection.NewHash)
-		if !ok {
-			return errWrongType
-		}
-		e.V.Put(c.args[2], c.args[3])
-		e.keep()
-		return protocol.OK
-	}}
-	d.place("large", newHash(manyWords(2000)...))
-	d.place("small", newHash("a", "b"))
-	for i := range 20 {
+	names := changers(d)
+	for _, name := range names {
+		d.do(append([]string{name, "large " + name}, manyWords(2000)...)...)
+		d.do(name, "small "+name, "word")
+	}
+	for i := range 10 {
 		s := d.m.Snapshot()
 		want := s.Hash()
 		done := make(chan string)
 		go func() { done <- s.Hash() }()
-		for j := range 50 {
-			require.Equal(t, "OK", line(d.do("put", pick(rand.New(rand.NewSource(int64(i))), []string{"large", "small"}), "word "+strconv.Itoa(j), strconv.Itoa(i))))
+		for j := range 20 {
+			for _, name := range names {
+				require.Equal(t, "OK", line(d.do(name, "large "+name, strconv.Itoa(i*j))))
+				require.Equal(t, "OK", line(d.do(name, "small "+name, strconv.Itoa(i*j))))
+			}
 		}
 		require.Equal(t, want, <-done)
 		require.Equal(t, d.m.Hash(), restored(t, d.m).Hash())
 	}
+}
+
+// TestRollBackCopiesLittle: a script that adds an element to a large collection, and is undone, copies a
+// path of the collection and not the collection. So does the first change after a capture.
+func TestRollBackCopiesLittle(t *testing.T) {
+	const n = 50_000
+	d := newDriver(t)
+	for _, name := range changers(d) {
+		d.do(append([]string{name, name}, manyWords(n)...)...)
+		c := &d.m.call
+		c.ceiling = boundless
+		change := func() {
+			r := protocol.Request{Args: []string{name, name, "one more"}}
+			c.begin(&r, 1)
+			require.Equal(t, "OK", line(c.run()))
+		}
+		before := d.m.Hash()
+		d.m.Snapshot()
+		change()
+		changed := d.m.Hash()
+		require.NotEqual(t, before, changed)
+		undone := allocatedBy(func() {
+			from := c.begins()
+			change()
+			c.undoTo(&from)
+		})
+		require.Less(t, undone, uint64(64<<10), name)
+		captured := allocatedBy(func() {
+			d.m.st.generation++
+			change()
+		})
+		require.Less(t, captured, uint64(64<<10), name)
+		require.NoError(t, checkDatabase(d.m.st.databases[0]))
+	}
+}
+
+// allocatedBy is the memory that f allocates.
+func allocatedBy(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }
 
 // place stores a collection under a key, as a command would.
