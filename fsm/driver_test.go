@@ -149,13 +149,23 @@ func line(v protocol.Value) string {
 	case protocol.KindError:
 		return "(" + v.Str + ")"
 	case protocol.KindArray:
-		parts := make([]string, len(v.Elems))
-		for i, e := range v.Elems {
-			parts[i] = line(e)
-		}
-		return "[" + strings.Join(parts, " ") + "]"
+		return "[" + joined(v.Elems) + "]"
+	case protocol.KindMap:
+		return "{" + joined(v.Elems) + "}"
+	case protocol.KindSet:
+		return "~[" + joined(v.Elems) + "]"
+	case protocol.KindPairs:
+		return "pairs[" + joined(v.Elems) + "]"
 	case protocol.KindBulk:
 		return strconv.Quote(v.Str)
 	}
 	return strings.TrimRight(string(v.AppendTo(nil, 2)[1:]), "\r\n")
+}
+
+func joined(vs []protocol.Value) string {
+	parts := make([]string, len(vs))
+	for i, v := range vs {
+		parts[i] = line(v)
+	}
+	return strings.Join(parts, " ")
 }

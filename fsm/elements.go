@@ -1,15 +1,89 @@
 package fsm
 
+import (
+	"slices"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
+)
+
 // The work of commands on the elements of collections.
 const (
 	// elementWork is an element that a reply has, or that is changed.
 	elementWork = 128
+	// searchWork is a search in a large hash or set, or a change there. smallWork is the same in a
+	// small one, beside copying it.
+	searchWork = 512
+	smallWork  = 128
 	// passWork is an element that a search passes.
 	passWork = 16
 	// maxElementsWork bounds the work of one command. Beyond that the command is an error: nothing
 	// else waits for a list of ten million elements.
 	maxElementsWork = 1 << 28
 )
+
+var errTooMuchWork = protocol.Err("command is over its budget of work")
+
+// charge is fits and spend for an op with much to do. The op goes on if ok, and else answers problem. The
+// op has changed nothing yet.
+func (c *call) charge(work int64) (problem protocol.Value, ok bool) {
+	switch {
+	case work > maxElementsWork:
+		return errTooMuchWork, false
+	case !c.fits(work):
+		return errOverWork, false
+	}
+	c.spend(work)
+	return problem, true
+}
+
+// sized is a collection that may be small: one string, which a change copies.
+type sized interface {
+	Small() bool
+	Len() int
+	Bytes() int64
+}
+
+// searchesIn is the work of so many searches in a collection.
+func searchesIn(v sized, searches int) int64 {
+	if v.Small() {
+		return int64(searches) * (smallWork + int64(v.Len()))
+	}
+	return int64(searches) * searchWork
+}
+
+// changesIn is the work of so many changes, to which the words add bytes.
+func changesIn(v sized, changes, bytes int) int64 {
+	work := searchesIn(v, changes)
+	if v.Small() {
+		work += int64(changes) * min(v.Bytes()+int64(bytes), maxSmallBytes) / smallShare
+	}
+	return work
+}
+
+// A change of a small collection copies maxSmallBytes at most, at smallShare bytes for a unit of work.
+const (
+	maxSmallBytes = 16 << 10
+	smallShare    = 8
+)
+
+// length is how many bytes words have.
+func length(words []string) (n int) {
+	for _, w := range words {
+		n += len(w)
+	}
+	return n
+}
+
+// anyTooLong reports whether one of the words is no value.
+func anyTooLong(words []string) bool { return slices.ContainsFunc(words, tooLong) }
+
+// notifyGone tells that key went, if the last element of its collection was removed.
+func (c *call) notifyGone(key string, v keyspace.Collection) {
+	if v.Len() == 0 {
+		c.notify(classGeneric, "del", key)
+	}
+}
 
 // works charges for so many elements, before the command touches them. If it reports false, the reply is
 // errOverWork.

@@ -33,6 +33,11 @@ func addFloats(a, b string) (string, protocol.Value) {
 	if !ok {
 		return "", errNotFloat
 	}
+	return addLongDoubles(x, y)
+}
+
+// addLongDoubles is x+y in the notation of INCRBYFLOAT.
+func addLongDoubles(x, y *big.Float) (string, protocol.Value) {
 	if x.IsInf() || y.IsInf() {
 		return "", protocol.ErrNotFinite.Value()
 	}

@@ -80,7 +80,24 @@ var stringOps = map[string]op{
 }
 
 // hashOps are the hashes.
-var hashOps = map[string]op{}
+var hashOps = map[string]op{
+	"hdel":         hdelOp,
+	"hexists":      hexistsOp,
+	"hget":         hgetOp,
+	"hgetall":      hgetallOp,
+	"hincrby":      hincrbyOp,
+	"hincrbyfloat": hincrbyfloatOp,
+	"hkeys":        hkeysOp,
+	"hlen":         hlenOp,
+	"hmget":        hmgetOp,
+	"hmset":        hmsetOp,
+	"hrandfield":   hrandfieldOp,
+	"hscan":        hscanOp,
+	"hset":         hsetOp,
+	"hsetnx":       hsetnxOp,
+	"hstrlen":      hstrlenOp,
+	"hvals":        hvalsOp,
+}
 
 // listOps are the lists.
 var listOps = map[string]op{
@@ -104,7 +121,25 @@ var listOps = map[string]op{
 }
 
 // setOps are the sets.
-var setOps = map[string]op{}
+var setOps = map[string]op{
+	"sadd":        saddOp,
+	"scard":       scardOp,
+	"sdiff":       sdiffOp,
+	"sdiffstore":  sdiffstoreOp,
+	"sinter":      sinterOp,
+	"sintercard":  sintercardOp,
+	"sinterstore": sinterstoreOp,
+	"sismember":   sismemberOp,
+	"smembers":    smembersOp,
+	"smismember":  smismemberOp,
+	"smove":       smoveOp,
+	"spop":        spopOp,
+	"srandmember": srandmemberOp,
+	"srem":        sremOp,
+	"sscan":       sscanOp,
+	"sunion":      sunionOp,
+	"sunionstore": sunionstoreOp,
+}
 
 // sortedSetOps are the sorted sets.
 var sortedSetOps = map[string]op{}

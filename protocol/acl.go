@@ -14,6 +14,8 @@ var groupCategories = map[Group]string{
 	GroupString:       "string",
 	GroupList:         "list",
 	GroupSortedSet:    "sortedset",
+	GroupHash:         "hash",
+	GroupSet:          "set",
 	GroupGeneric:      "keyspace",
 	GroupScripting:    "scripting",
 	GroupTransactions: "transaction",

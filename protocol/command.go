@@ -48,6 +48,8 @@ const (
 	GroupString       Group = "string"
 	GroupList         Group = "list"
 	GroupSortedSet    Group = "sorted-set"
+	GroupHash         Group = "hash"
+	GroupSet          Group = "set"
 	GroupGeneric      Group = "generic"
 	GroupScripting    Group = "scripting"
 	GroupTransactions Group = "transactions"

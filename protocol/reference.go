@@ -110,6 +110,8 @@ var groupTitles = []struct {
 	{GroupString, "Strings and counters"},
 	{GroupList, "Lists"},
 	{GroupSortedSet, "Sorted sets"},
+	{GroupHash, "Hashes"},
+	{GroupSet, "Sets"},
 	{GroupGeneric, "Keys"},
 	{GroupScripting, "Scripts"},
 	{GroupPubSub, "Messages"},

@@ -19,7 +19,7 @@ var theTable = sync.OnceValue(buildTable)
 
 func buildTable() *table {
 	t := &table{rows: slices.Concat(stringCommands(),
-		listCommands(),
+		hashCommands(), setCommands(), listCommands(),
 		keysCommands(), scriptingCommands(),
 		transactionsCommands(), pubsubCommands(), connectionCommands(), serverCommands(),
 		clusterCommands(), moduleCommands())}

@@ -39,6 +39,9 @@ const wanted = `
 set setnx setex psetex get getset getdel getex mget mset msetnx msetex append strlen getrange setrange substr
 incr decr incrby decrby incrbyfloat delex delifeq digest
 lpush rpush lpushx rpushx lpop rpop llen lindex lset lrange ltrim linsert lrem lpos lmove rpoplpush lmpop
+hset hsetnx hmset hget hmget hgetall hdel hexists hincrby hincrbyfloat hkeys hvals hlen hstrlen hrandfield hscan
+sadd srem sismember smismember smembers scard spop srandmember smove sinter sinterstore sintercard sunion sunionstore
+sdiff sdiffstore sscan
 del unlink exists touch type expire pexpire expireat pexpireat ttl pttl expiretime pexpiretime persist
 rename renamenx copy move keys scan randomkey dbsize flushdb flushall swapdb object object|encoding object|freq object|help object|idletime object|refcount select
 eval evalsha eval_ro evalsha_ro script script|load script|exists script|flush script|kill script|help
@@ -85,7 +88,7 @@ func TestRowsReadWell(t *testing.T) {
 	t.Parallel()
 	release := regexp.MustCompile(`^\d+\.\d+\.\d+$`)
 	groups := []protocol.Group{
-		protocol.GroupList, protocol.GroupSortedSet,
+		protocol.GroupHash, protocol.GroupSet, protocol.GroupList, protocol.GroupSortedSet,
 		protocol.GroupString, protocol.GroupGeneric, protocol.GroupScripting,
 		protocol.GroupTransactions, protocol.GroupConnection, protocol.GroupServer, protocol.GroupPubSub, protocol.GroupCluster,
 	}
@@ -149,6 +152,7 @@ func TestWritesThatGrowAreDeniedBeyondMaxMemory(t *testing.T) {
 		"append", "copy", "decr", "decrby", "getset", "incr", "incrby", "incrbyfloat", "mset", "msetex", "msetnx", "psetex",
 		"set", "setex", "setnx", "setrange",
 		"linsert", "lmove", "lpush", "lpushx", "lset", "rpoplpush", "rpush", "rpushx",
+		"hincrby", "hincrbyfloat", "hmset", "hset", "hsetnx", "sadd", "sdiffstore", "sinterstore", "sunionstore",
 	}
 	for _, c := range allRows() {
 		require.Equal(t, slices.Contains(grow, c.Name), c.Has(protocol.FlagDenyOOM), c.Name)
