@@ -98,6 +98,8 @@ func (g *generator) next() []string {
 		words = append(words, g.scriptWords(row.Name)...)
 	case "msetex":
 		words = append(words, g.msetexWords(row)...)
+	case "sintercard":
+		words = append(words, g.numbered(row)...)
 	default:
 		for i := range row.Args {
 			words = g.arg(words, &row.Args[i])

@@ -1,0 +1,120 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// collectionGroups are the groups of the commands on collections, and with them commands on any key.
+var collectionGroups = []protocol.Group{
+	protocol.GroupHash, protocol.GroupSet, protocol.GroupList, protocol.GroupSortedSet,
+}
+
+var anyKind = []string{"del", "exists", "type", "copy", "rename", "set", "get", "expire", "persist", "object|encoding", "flushdb"}
+
+// TestDifferentialFamilies sends command lines of a family alone, and twice as many: in RESP2, in RESP3,
+// and some of them from scripts.
+func TestDifferentialFamilies(t *testing.T) {
+	r := startRedis(t)
+	for _, family := range collectionGroups {
+		for _, resp := range []int{protocol.RESP2, protocol.RESP3} {
+			t.Run(fmt.Sprintf("%s in RESP%d", family, resp), func(t *testing.T) {
+				r.t = t
+				r.do("HELLO", strconv.Itoa(resp))
+				for seed := range int64(seeds) {
+					differential(t, r, 1000+seed, resp, func(row *protocol.Command) bool {
+						return row.Group == family || slices.Contains(anyKind, row.Name)
+					})
+				}
+			})
+		}
+	}
+}
+
+// unordered are commands whose replies have the elements in an order that Redis does not promise.
+var unordered = []string{
+	"keys", "scan", "hscan", "sscan", "zscan", "hgetall", "hkeys", "hvals", "smembers", "sinter", "sunion", "sdiff",
+}
+
+// drawing are commands that draw at random.
+var drawing = []string{"hrandfield", "srandmember", "zrandmember", "spop"}
+
+// timely are commands whose replies depend on the moment.
+var timely = []string{"ttl", "pttl", "expiretime", "pexpiretime"}
+
+// tame lets a scan begin at the only cursor that both servers know, and return everything: the last COUNT
+// counts.
+func tame(words []string) []string {
+	at := 2
+	switch words[0] {
+	case "scan":
+		at = 1
+	case "hscan", "sscan", "zscan":
+	default:
+		return words
+	}
+	if len(words) <= at {
+		return words
+	}
+	if _, ok := protocol.ParseInt(words[at]); ok || words[at] == "" { // which 7.0 takes for a cursor
+		words[at] = "0"
+	}
+	return append(words, "count", "1000")
+}
+
+// scripted is a command line as a client or a script sends it.
+func (g *generator) scripted(words []string) []string {
+	row, _ := protocol.Find(words)
+	if row == nil || !slices.Contains(collectionGroups, row.Group) || g.rng.Intn(4) > 0 {
+		return words
+	}
+	script := pick(g.rng, []string{"return redis.call(unpack(ARGV))", "redis.setresp(3) return redis.call(unpack(ARGV))"})
+	return append([]string{"eval", script, "0"}, words...)
+}
+
+// shape is what a reply has that does not depend on the draw.
+func shape(reply string) string {
+	head, _, _ := strings.Cut(reply, "\r\n")
+	if reply[0] == '$' && head != "$-1" {
+		return "$"
+	}
+	return head
+}
+
+// smallSet reports whether the replies are the encoding of a small set: a hashtable until Redis 7.2, and a
+// listpack since.
+func smallSet(want, got string) bool {
+	return want == "$9\r\nhashtable\r\n" && got == "$8\r\nlistpack\r\n"
+}
+
+// shortString reports whether both replies are encodings of strings.
+func shortString(want, got string) bool {
+	encodings := []string{"$6\r\nembstr\r\n", "$3\r\nraw\r\n", "$3\r\nint\r\n"}
+	return slices.Contains(encodings, want) && slices.Contains(encodings, got)
+}
+
+// numbered makes words of a row that counts the keys.
+func (g *generator) numbered(row *protocol.Command) []string {
+	var words []string
+	n := 1 + g.rng.Intn(3)
+	for i := range row.Args {
+		switch a := &row.Args[i]; {
+		case a.Name == "numkeys" && g.rng.Intn(8) == 0:
+			words = append(words, pick(g.rng, generatedIntegers))
+		case a.Name == "numkeys":
+			words = append(words, strconv.Itoa(n))
+		case a.Type == protocol.ArgKey && a.Multiple:
+			for range n {
+				words = append(words, g.value(a))
+			}
+		default:
+			words = g.arg(words, a)
+		}
+	}
+	return words
+}
