@@ -51,6 +51,7 @@ func (c *call) increment(by int64) protocol.Value {
 	}
 	n += by
 	c.set(key, strconv.FormatInt(n, 10), deadlineMillis)
+	c.notify(classString, "incrby", key)
 	return protocol.Integer(n)
 }
 
@@ -74,6 +75,7 @@ func incrbyfloatOp(c *call) protocol.Value {
 		return problem
 	}
 	c.store(c.db, c.newItem(key, sum, deadlineMillis, keyspace.EncodingText))
+	c.notify(classString, "incrbyfloat", key)
 	return protocol.Bulk(sum)
 }
 

@@ -77,12 +77,17 @@ func (r expiryRules) allow(current, next int64) bool {
 // expire gives an item another deadline. A deadline that is reached already ends the item at once: here
 // Redis asks whether the instant is reached, and elsewhere whether it has passed.
 func (c *call) expire(it *keyspace.Item, deadlineMillis int64) {
-	if deadlineMillis != never && deadlineMillis <= c.nowMillis {
-		deadlineMillis = beforeMillis(c.nowMillis)
+	event := "expire"
+	switch {
+	case deadlineMillis == never:
+		event = "persist"
+	case deadlineMillis <= c.nowMillis:
+		deadlineMillis, event = beforeMillis(c.nowMillis), "del"
 	}
 	next := *it
 	next.DeadlineMillis = deadlineMillis
 	c.store(c.db, next)
+	c.notify(classGeneric, event, next.Key())
 }
 
 // beforeMillis is a deadline that has passed at nowMillis.

@@ -75,8 +75,19 @@ func (c *call) rename(onlyIfMissing bool) (problem protocol.Value, done bool) {
 		return errOverWork, false
 	}
 	c.remove(it)
-	c.store(c.db, c.renamed(&was, to))
+	c.storeAnew(c.db, c.renamed(&was, to))
+	c.notify(classGeneric, "rename_from", from)
+	c.notify(classGeneric, "rename_to", to)
 	return problem, true
+}
+
+// storeAnew stores an item as a new key, in the place of any former item of the key.
+func (c *call) storeAnew(db int, it keyspace.Item) {
+	replaces := c.st.notifies&classNew != 0 && c.findIn(db, it.Key()) != nil
+	c.store(db, it)
+	if replaces {
+		c.notifyIn(db, classNew, "new", it.Key())
+	}
 }
 
 func copyOp(c *call) protocol.Value {
@@ -107,7 +118,8 @@ func copyOp(c *call) protocol.Value {
 	if !c.fits(copyWork(it)) {
 		return errOverWork
 	}
-	c.store(db, c.copied(it, to))
+	c.storeAnew(db, c.copied(it, to))
+	c.notifyIn(db, classGeneric, "copy_to", to)
 	return one
 }
 
@@ -152,6 +164,8 @@ func moveOp(c *call) protocol.Value {
 	was := *it
 	c.remove(it)
 	c.store(db, was)
+	c.notify(classGeneric, "move_from", c.args[1])
+	c.notifyIn(db, classGeneric, "move_to", c.args[1])
 	return one
 }
 

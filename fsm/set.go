@@ -26,6 +26,7 @@ func setnxOp(c *call) protocol.Value {
 		return errTooLong
 	}
 	c.set(c.args[1], c.args[2], never)
+	c.notify(classString, "set", c.args[1])
 	return one
 }
 
@@ -77,8 +78,21 @@ func (c *call) setWith(key, value string, o *options) protocol.Value {
 			deadlineMillis = old.DeadlineMillis
 		}
 		c.set(key, value, deadlineMillis)
+		c.notifySet(key, o, deadlineMillis)
 	}
 	return reply
+}
+
+// notifySet tells of a SET with these options.
+func (c *call) notifySet(key string, o *options, deadlineMillis int64) {
+	c.notify(classString, "set", key)
+	if o.unit == expiryNone {
+		return
+	}
+	c.notify(classGeneric, "expire", key)
+	if deadlineMillis != never && deadlineMillis < c.nowMillis {
+		c.notify(classExpired, "expired", key)
+	}
 }
 
 // meets reports whether an item, nil for a missing key, meets a condition.
@@ -160,6 +174,7 @@ func delexOp(c *call) protocol.Value {
 		}
 	}
 	c.remove(it)
+	c.notify(classGeneric, "del", c.args[1])
 	return one
 }
 
@@ -172,5 +187,6 @@ func delifeqOp(c *call) protocol.Value {
 		return zero
 	}
 	c.remove(it)
+	c.notify(classGeneric, "del", c.args[1])
 	return one
 }

@@ -33,6 +33,7 @@ func getdelOp(c *call) protocol.Value {
 	}
 	value := it.Value()
 	c.remove(it)
+	c.notify(classGeneric, "del", c.args[1])
 	return protocol.Bulk(value)
 }
 
@@ -134,6 +135,7 @@ func (c *call) setAll(pairs []string, o *options, done protocol.Value) protocol.
 			}
 		}
 		c.set(pairs[i], pairs[i+1], ends)
+		c.notifySet(pairs[i], o, ends)
 	}
 	return done
 }
@@ -160,6 +162,7 @@ func appendOp(c *call) protocol.Value {
 			return errTooLong
 		}
 		c.set(key, tail, never)
+		c.notify(classString, "append", key)
 		return protocol.Integer(int64(len(tail)))
 	}
 	length := len(it.Value()) + len(tail)
@@ -170,6 +173,7 @@ func appendOp(c *call) protocol.Value {
 		return errOverWork
 	}
 	c.store(c.db, c.newItem(key, it.Value()+tail, it.DeadlineMillis, keyspace.EncodingRaw))
+	c.notify(classString, "append", key)
 	return protocol.Integer(int64(length))
 }
 
@@ -244,5 +248,6 @@ func setrangeOp(c *call) protocol.Value {
 		b.WriteString(value[b.Len():])
 	}
 	c.store(c.db, c.newItem(key, b.String(), deadlineMillis, keyspace.EncodingRaw))
+	c.notify(classString, "setrange", key)
 	return protocol.Integer(int64(b.Len()))
 }
