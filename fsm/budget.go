@@ -13,6 +13,7 @@ const (
 	wordWork    = 128 // a word of a request
 	keyWork     = 64  // a key that KEYS or SCAN looks at
 	watchWork   = 256 // a key that EXEC compares
+	endedWork   = 16  // an ended item that waits for the sweep, and that a look at all keys passes
 	writeWork   = 512 // a key that is written or deleted, after a request's first
 	stepWork    = 8   // a step of a pattern
 	luaStepWork = 20  // a step of a script

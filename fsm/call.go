@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"math"
+
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -31,7 +33,7 @@ type call struct {
 	journal journal
 	scripts scriptHost
 
-	// passed counts the ended items that [call.ascend] met.
+	// passed counts the ended items that [call.ascend] met in old entries.
 	passed int
 	// hashed is a key and hash the key's hash, since most commands look for a key more than once.
 	hashed string
@@ -122,22 +124,24 @@ func (c *call) meetAll() {
 	c.dueMet = c.dueMet || c.st.databases[c.db].EndsBetween(c.st.clockMillis, c.nowMillis)
 }
 
-// maxPassed is the number of ended items that a call may pass before it sweeps them.
+// maxPassed is the number of ended items that the call of an old entry may pass before it sweeps them.
 const maxPassed = 1 << 20
 
-// ascend is [keyspace.Keyspace.Ascend] in the call's database.
+// ascend is [keyspace.Keyspace.Ascend] in the call's database. It ends early when the request is over its
+// budget, which the caller asks [call.fits] about: a script could pass a million ended items again and
+// again.
 //
-// A script could pass a million ended items again and again. An entry therefore sweeps them after
-// maxPassed, which shows nowhere. The sweep does not count as work, since nodes have swept
-// different numbers. A read may not sweep, and counts the ended items.
+// Before [state.sweeps] the ended items are no part of the state. Then they cost nothing, and an entry
+// sweeps them after maxPassed.
 func (c *call) ascend(fromHash uint64, f func(it *keyspace.Item) bool) {
 	d := c.st.databases[c.db]
-	dead := d.Ascend(fromHash, c.nowMillis, f)
-	if c.reading {
-		c.spend(int64(dead) * keyWork)
+	if c.st.sweeps || c.reading {
+		most := max(0, (c.ceiling-c.work)/endedWork)
+		dead := d.Ascend(fromHash, c.nowMillis, int(min(most, math.MaxInt)), f)
+		c.spend(int64(dead) * endedWork)
 		return
 	}
-	if c.passed += dead; c.passed > maxPassed {
+	if c.passed += d.Ascend(fromHash, c.nowMillis, math.MaxInt, f); c.passed > maxPassed {
 		d.SweepAll(c.st.clockMillis)
 		c.passed = 0
 	}
@@ -168,6 +172,7 @@ func (c *call) store(db int, it keyspace.Item) {
 	c.st.itemBytes += d.Bytes()
 	if !replaced || before.Ended(c.nowMillis) {
 		c.noteNewKey(db, &it)
+		c.came(db, &it, replaced)
 	}
 	// A collection that was changed in place has been noted since the last savepoint.
 	if c.undo != nil && !(it.Shares(&before) && it.OwnedBy(c.st.generation)) {
@@ -184,6 +189,7 @@ func (c *call) storeEnded(db int, it *keyspace.Item) {
 	} else if c.remembers() {
 		it.Version = c.st.nextVersion()
 		c.noteNewKey(db, it)
+		c.notifyIn(db, classNew, "new", it.Key())
 	}
 }
 

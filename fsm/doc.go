@@ -5,7 +5,7 @@
 //   - Deterministic: machines that apply the same entries have the same state, to the byte of their
 //     snapshots, and give the same replies. No clock, no goroutine, no I/O, no chance, no map order,
 //     no floating point that could differ between processors; tidy_test.go checks the code for that.
-//     What a node does of its own accord (compile a script, sweep ended keys, leave out replies
+//     What a node does of its own accord (compile a script, leave out replies
 //     without a waiting client) shows in no reply and no snapshot.
 //   - At most once: a batch is applied or skipped, by the node's session.
 //   - Time belongs to the log: a key ends for every command at once, when cluster time, which entries
@@ -38,6 +38,7 @@
 //	events.go      what others than the client hear of
 //	undo.go        the changes of a script or a transaction
 //	chance.go      where math.random begins
+//	sweep.go       keys whose time is over
 //	prefetch.go    memory read ahead of the requests
 //	scriptcache.go the sources of scripts
 //	snapshot.go    the stream; restore.go and restore_item.go read it

@@ -40,6 +40,14 @@ func (nobody) Done(protocol.Origin, uint64, []protocol.Value, bool) { panic("nob
 
 func (nobody) Events([]Event) {}
 
+// listener is a sink that hears events alone.
+type listener struct {
+	nobody
+	events []Event
+}
+
+func (l *listener) Events(events []Event) { l.events = append(l.events, events...) }
+
 // driver is one client of a machine, and its only proposer.
 type driver struct {
 	t          testing.TB
@@ -119,10 +127,12 @@ func (d *driver) read(words ...string) (reply protocol.Value, due bool) {
 }
 
 // advance commits a bare stamp, some time later.
-func (d *driver) advance(millis int64) {
+func (d *driver) advance(millis int64) []Event {
 	d.t.Helper()
 	d.nowMillis += millis
-	require.NoError(d.t, d.m.Apply(protocol.NewEntry(nil, d.nowMillis, d.wallOffset, 0).Bytes(), nobody{}))
+	var l listener
+	require.NoError(d.t, d.m.Apply(protocol.NewEntry(nil, d.nowMillis, d.wallOffset, 0).Bytes(), &l))
+	return l.events
 }
 
 // wire is a reply as bytes of RESP2.

@@ -84,6 +84,8 @@ const (
 	classMiss                         // m
 	classModule                       // d
 	classNew                          // n
+
+	allClasses = classNew<<1 - 1
 )
 
 // eventWork is the work of an event that is told.
@@ -93,6 +95,8 @@ const eventWork = 256
 type listening struct {
 	interest Interest
 	events   []Event
+	// ended counts the ended keys that the entry removed.
+	ended int
 }
 
 // keptEvents is the number of events that the memory is kept for.
@@ -154,4 +158,76 @@ func (c *call) publish(sharded bool) protocol.Value {
 		c.events = append(c.events, Event{Kind: Published, Sharded: sharded, Name: c.args[1], Payload: c.args[2]})
 	}
 	return zero
+}
+
+// classLetters are the letters of the classes in the order of Redis. The classes of "A" come first.
+var classLetters = []struct {
+	class  Classes
+	letter byte
+}{
+	{classGeneric, 'g'},
+	{classString, '$'},
+	{classList, 'l'},
+	{classSet, 's'},
+	{classHash, 'h'},
+	{classZset, 'z'},
+	{classExpired, 'x'},
+	{classEvicted, 'e'},
+	{classStream, 't'},
+	{classModule, 'd'},
+	{classNew, 'n'},
+	{ClassKeyspace, 'K'},
+	{ClassKeyevent, 'E'},
+	{classMiss, 'm'},
+}
+
+// classesOfA are the classes that A stands for.
+const classesOfA = classGeneric | classString | classList | classSet | classHash | classZset | classExpired | classEvicted | classStream | classModule
+
+// ParseClasses reads the value of notify-keyspace-events.
+func ParseClasses(letters string) (cs Classes, ok bool) {
+	for i := range len(letters) {
+		class := classesOfA
+		if letters[i] != 'A' {
+			class = 0
+			for _, l := range classLetters {
+				if l.letter == letters[i] {
+					class = l.class
+				}
+			}
+		}
+		if class == 0 {
+			return 0, false
+		}
+		cs |= class
+	}
+	return cs, true
+}
+
+// String is the value as CONFIG GET shows it. As in Redis, n does not show beside A.
+func (cs Classes) String() string {
+	var b []byte
+	hidden := Classes(0)
+	if cs&classesOfA == classesOfA {
+		b, hidden = append(b, 'A'), classesOfA|classNew
+	}
+	for _, l := range classLetters {
+		if cs&^hidden&l.class != 0 {
+			b = append(b, l.letter)
+		}
+	}
+	return string(b)
+}
+
+// notifyOp sets notify-keyspace-events: a request that nodes write for CONFIG SET.
+func notifyOp(c *call) protocol.Value {
+	if len(c.args) != 2 {
+		return errArity(c.args[0])
+	}
+	cs, ok := ParseClasses(c.args[1])
+	if !ok {
+		return protocol.Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")
+	}
+	c.st.notifies = cs
+	return protocol.OK
 }

@@ -21,7 +21,7 @@ type Machine struct {
 	mu      sync.RWMutex
 	st      *state
 	call    call   // what Apply runs commands with
-	expired uint64 // keys swept since the start
+	expired uint64 // ended keys removed since the start
 	budgets budgets
 
 	// readers are the calls that Read runs commands with.
@@ -70,10 +70,12 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.expired += uint64(m.st.advance(entry.StampMillis, entry.WallOffsetMillis))
 	c := &m.call
+	c.listen(Interest(m.interest.Load()))
+	c.st, c.entryVersion = m.st, entry.Version
+	c.advance(&entry)
 	c.st, c.ops = m.st, m.ops
-	c.nowMillis, c.wallOffsetMillis, c.entryVersion = m.st.clockMillis, m.st.wallOffsetMillis, entry.Version
+	c.nowMillis, c.wallOffsetMillis = m.st.clockMillis, m.st.wallOffsetMillis
 	c.limitMemory(entry.MemoryLimitBytes)
 	c.bounds = m.budgets
 	if entry.Version < versionBudgets {
@@ -81,8 +83,9 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 	}
 	c.pays, c.looks = newPurse(c.bounds.entry), newPurse(c.bounds.reads)
 	c.prefetch.start(entry, m.st)
-	c.listen(Interest(m.interest.Load()))
-	if err := c.runEntry(&entry, sink); err != nil {
+	err = c.runEntry(&entry, sink)
+	m.expired += uint64(c.ended)
+	if err != nil {
 		return err
 	}
 	if len(c.events) > 0 {

@@ -34,7 +34,10 @@ var families = []map[string]op{
 
 // newBindings joins the behaviours with the rows of protocol's table.
 func newBindings() bindings {
-	t := bindings{"exec": {name: "exec", run: execOp, writes: true}}
+	t := bindings{
+		"exec":   {name: "exec", run: execOp, writes: true},
+		"notify": {name: "notify", run: notifyOp, writes: true},
+	}
 	for _, family := range families {
 		for name, run := range family { // unordered: fills another map
 			row, _ := protocol.Lookup(name)

@@ -180,11 +180,24 @@ func (r *snapshotReader) state() *state {
 		r.session(st)
 	}
 	r.scripts(st)
+	if version >= versionOfKinds {
+		r.settings(st)
+	}
 	for i := range protocol.MaxDatabases {
 		r.database(st, i, version)
 	}
 	st.sumItems()
 	return st
+}
+
+// settings reads how the state goes on.
+func (r *snapshotReader) settings(st *state) {
+	sweeps, notifies := r.uint("sweeps"), r.uint("classes of events")
+	if sweeps > 1 || notifies > uint64(allClasses) {
+		r.fail("settings")
+		return
+	}
+	st.sweeps, st.notifies = sweeps == 1, Classes(notifies)
 }
 
 // version reads a version that was given out.

@@ -61,7 +61,7 @@ func (r *snapshotReader) deadlineAndVersion(st *state, it *keyspace.Item) {
 	deadline, version := r.uint("deadline"), r.version(st, "key version")
 	switch {
 	case r.err != nil:
-	case deadline > math.MaxInt64, deadline != 0 && int64(deadline) < st.clockMillis:
+	case deadline > math.MaxInt64, deadline != 0 && int64(deadline) < st.clockMillis && !st.sweeps:
 		r.fail("deadline")
 	case version == 0:
 		r.fail("key version")

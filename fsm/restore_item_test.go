@@ -18,7 +18,7 @@ func streamOf(item string) []byte {
 	var b []byte
 	b = append(b, snapshotMagic...)
 	b = append(b, snapshotVersion, 0, 0, 5)
-	b = append(b, make([]byte, protocol.MaxDatabases+4)...) // swaps, new keys, sessions, scripts
+	b = append(b, make([]byte, protocol.MaxDatabases+6)...) // swaps, new keys, sessions, scripts, settings
 	b = append(b, 1)
 	b = append(b, item...)
 	b = append(b, make([]byte, protocol.MaxDatabases-1)...)

@@ -196,8 +196,11 @@ func randomkeyOp(c *call) protocol.Value {
 		return false
 	}
 	c.ascend(c.random(), take)
-	if reply.IsNull() {
+	if reply.IsNull() && c.fits(0) {
 		c.ascend(0, take)
+	}
+	if !c.fits(0) {
+		return errOverWork
 	}
 	return reply
 }

@@ -89,7 +89,7 @@ func TestScanSamePosition(t *testing.T) {
 	// No two real keys are known whose hashes share 53 bits, so lie about them.
 	var items []keyspace.Item
 	db := d.m.st.databases[0]
-	db.Ascend(0, 0, func(it *keyspace.Item) bool {
+	db.Ascend(0, 0, 0, func(it *keyspace.Item) bool {
 		items = append(items, *it)
 		return true
 	})

@@ -28,15 +28,17 @@ import (
 //	uvarint   number of scripts, each, in the order of SHA-1:
 //	            bytes source, uvarint turn (0: loaded for good)
 //	uvarint   script turns given out
+//	uvarint   1 if keys that have ended are there until the log removes them, else 0 and without such keys
+//	uvarint   flags of notify-keyspace-events
 //	16 times  uvarint number of keys, each, in the order of (hash, key):
 //	            bytes key, uvarint kind, the value, uvarint deadline, version
 //	            a string:     bytes value, uvarint encoding
 //	            a collection: uvarint number of words, bytes each: see keyspace.Collection.Save
 //	32 bytes  SHA-256 of all bytes before
 //
-// Keys that have ended are left out. Equal states give equal bytes.
-// Version 1 had neither swaps nor new keys. Versions 1 and 2 had strings alone:
-// bytes key, bytes value, uvarint deadline, version, encoding.
+// Equal states give equal bytes.
+// Version 1 had neither swaps nor new keys. Versions 1 and 2 had neither ended keys nor flags, and had
+// strings alone: bytes key, bytes value, uvarint deadline, version, encoding.
 const (
 	snapshotMagic   = "HOLDFAST"
 	snapshotVersion = 3
@@ -52,6 +54,8 @@ type Snapshot struct {
 	databases        [protocol.MaxDatabases]keyspace.Captured
 	swaps            [protocol.MaxDatabases]uint64
 	newKeys          newKeyVersions
+	sweeps           bool
+	notifies         Classes
 }
 
 // Snapshot captures the state: pointers, and the 128 KiB of new keys, which is quick.
@@ -138,6 +142,12 @@ func (w *snapshotWriter) state(s *Snapshot) {
 		w.session(each)
 	}
 	w.scripts(s.scripts)
+	if s.sweeps {
+		w.uint(1)
+	} else {
+		w.uint(0)
+	}
+	w.uint(uint64(s.notifies))
 	for i := range s.databases {
 		w.database(&s.databases[i])
 	}

@@ -283,6 +283,11 @@ func TestSnapshotOfVersion3(t *testing.T) {
 	d.do("addlist", "list", "a", "b", "a")
 	d.do("addzset", "sorted set", "a", "bb", "ccc")
 	d.do("pexpire", "hash", "20000")
+	d.do("notify", "KEA")
+	d.do("set", "ended", "", "px", "1")
+	d.nowMillis++
+	d.fill("swept first", sweepLimit, 1)
+	d.advance(2)
 	if protocoltest.Rewriting() {
 		require.NoError(t, os.WriteFile(golden, dump(t, d.m), 0o644))
 	}
@@ -298,7 +303,10 @@ func TestSnapshotOfVersion2(t *testing.T) {
 	require.NoError(t, err)
 	m := New()
 	require.NoError(t, m.Restore(bytes.NewReader(stream)))
-	require.Equal(t, dump(t, sampled(t).m), dump(t, m))
+	want := sampled(t)
+	want.advance(1)
+	require.NoError(t, m.Apply(protocol.NewEntry(nil, want.nowMillis, want.wallOffset, 0).Bytes(), nobody{}))
+	require.Equal(t, dump(t, want.m), dump(t, m))
 }
 
 // sampled is a machine with a little of everything that version 2 knew.

@@ -1,14 +1,19 @@
 package fsm
 
 import (
+	"math"
+
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
 // sweepLimit is the largest number of ended keys that an entry removes. A million leases that end
-// in the same instant then cost a hundred short entries, and no entry takes a second. Which of the
-// ended keys are still stored does not show.
+// in the same instant then cost a hundred short entries, and no entry takes a second.
 const sweepLimit = 10_000
+
+// versionSweeps is the first version of the entry whose sweep is part of the log's meaning: see
+// [state.sweeps].
+const versionSweeps = 4
 
 // state is everything that is replicated, and nothing else.
 type state struct {
@@ -31,6 +36,10 @@ type state struct {
 	generation uint64
 	// itemBytes is what the items of all databases count for.
 	itemBytes int64
+	// sweeps: which ended items are still stored is the same on all nodes, stands in snapshots, and
+	// their removal is told. Before the first entry of version 4 each node swept for itself, and a
+	// snapshot left the rest out.
+	sweeps bool
 	// notifies are the settings of notify-keyspace-events.
 	notifies Classes
 }
@@ -49,24 +58,22 @@ func newState() *state {
 	return st
 }
 
-// advance sets the clock to stampMillis, but never back, and sweeps some of the ended keys. The
-// result is their number.
-func (st *state) advance(stampMillis, wallOffsetMillis int64) (swept int) {
+// advance sets the clock to stampMillis, but never back.
+func (st *state) advance(stampMillis, wallOffsetMillis int64) {
 	st.clockMillis = max(st.clockMillis, stampMillis)
 	st.wallOffsetMillis = wallOffsetMillis
 	for _, d := range st.databases {
 		d.Advance(st.clockMillis)
 	}
 	st.sumItems()
-	return st.sweep()
 }
 
-// sweep removes at most [sweepLimit] ended keys.
-func (st *state) sweep() (swept int) {
+// agreeOnSweeps removes all keys that had ended by the last entry, of which nodes have different rests.
+func (st *state) agreeOnSweeps() {
 	for _, d := range st.databases {
-		swept += d.Sweep(st.clockMillis, sweepLimit-swept)
+		d.SweepAll(st.clockMillis)
 	}
-	return swept
+	st.sweeps = true
 }
 
 // nextDue is the first instant at which some key is due. While ended keys wait for the sweep this
@@ -95,9 +102,15 @@ func (st *state) capture() *Snapshot {
 		swaps:            st.swaps,
 		sessions:         st.sessions.copy(),
 		scripts:          st.scripts.copy(),
+		sweeps:           st.sweeps,
+		notifies:         st.notifies,
+	}
+	endedBefore := st.clockMillis
+	if st.sweeps {
+		endedBefore = math.MinInt64
 	}
 	for i, d := range st.databases {
-		s.databases[i] = d.Capture(st.clockMillis)
+		s.databases[i] = d.Capture(endedBefore)
 	}
 	return s
 }

@@ -7,6 +7,8 @@ type Stats struct {
 	// Keys and Expires count, for each database, the keys and the keys with a deadline.
 	Keys    [protocol.MaxDatabases]int
 	Expires [protocol.MaxDatabases]int
+	// Notifies are the flags of notify-keyspace-events.
+	Notifies Classes
 	// Scripts counts the cached scripts.
 	Scripts int
 	// Expired counts the ended keys that this node has removed since its start.
@@ -19,7 +21,7 @@ type Stats struct {
 func (m *Machine) Stats() Stats {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	s := Stats{Scripts: m.st.scripts.bySHA.Len(), Expired: m.expired}
+	s := Stats{Notifies: m.st.notifies, Scripts: m.st.scripts.bySHA.Len(), Expired: m.expired}
 	s.UsedBytes = m.st.usedBytes() + m.st.sessions.usedBytes()
 	for i, d := range m.st.databases {
 		s.Keys[i], s.Expires[i] = d.Len(m.st.clockMillis), d.Expires(m.st.clockMillis)

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -10,24 +11,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // fill sets n keys that end in millis, in batches.
 func (d *driver) fill(prefix string, n int, millis int) {
 	d.t.Helper()
+	d.fillAs(protocol.EntryVersion, prefix, n, millis)
+}
+
+// fillAs is fill by entries of a version.
+func (d *driver) fillAs(version byte, prefix string, n int, millis int) {
+	d.t.Helper()
 	var body []byte
 	for i := range n {
 		body = protocoltest.AppendRequest(body, d.db, "set", prefix+strconv.Itoa(i), "v", "px", strconv.Itoa(millis))
 		if len(body) > 1<<20 || i == n-1 {
-			d.apply(body)
+			d.applyAs(version, body)
 			body = body[:0]
 		}
 	}
 }
 
-// TestStorm: more keys end at once than one entry sweeps. They are absent at once
-// for everybody; what is still there physically shows nowhere.
+// TestStorm: more keys end at once than one entry sweeps. They are absent at once for everybody. Those
+// that are still stored are the same on a node that was restored meanwhile.
 func TestStorm(t *testing.T) {
 	const n = 3*sweepLimit + 17
 	d := newDriver(t)
@@ -39,8 +47,8 @@ func TestStorm(t *testing.T) {
 	left := d.m.st.databases[0].Stored()
 	require.Equal(t, n+1-sweepLimit, left)
 
-	fresh := restored(t, d.m) // has none of them
-	require.Equal(t, 1, fresh.st.databases[0].Stored())
+	fresh := restored(t, d.m)
+	require.Equal(t, left, fresh.st.databases[0].Stored())
 	require.Equal(t, dump(t, d.m), dump(t, fresh))
 	require.Equal(t, 1, d.m.Stats().Keys[0])
 	require.Zero(t, d.m.Stats().Expires[0])
@@ -54,6 +62,82 @@ func TestStorm(t *testing.T) {
 		require.Equal(t, line(one.doLine(text)), line(d.doLine(text)), text)
 		require.Equal(t, dump(t, one.m), dump(t, d.m), text)
 	}
+}
+
+// TestEachEndIsToldOnce: by the sweep or by what takes the key's place, on a node that was restored in
+// between too. No entry tells of more than it sweeps.
+func TestEachEndIsToldOnce(t *testing.T) {
+	const n = 5*sweepLimit + 500
+	d := newDriver(t)
+	d.do("notify", "Ex")
+	d.fill("k", n, 100)
+	d.nowMillis += 101
+	other := &driver{t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset}
+	late := make([]string, n)
+	for i := range late {
+		late[i] = "k" + strconv.Itoa(i)
+	}
+	slices.SortFunc(late, func(a, b string) int { return cmp.Compare(keyspace.Hash(a), keyspace.Hash(b)) })
+	ended := map[string]int{}
+	for entry := 0; ; entry++ {
+		d.m.Listen(InMessages | InChanges)
+		other.m.Listen(InMessages | InChanges)
+		events := d.advance(0)
+		require.Equal(t, told(events), told(other.advance(0)))
+		for _, key := range late[n-3:] { // which the sweep comes to last
+			r := d.record(protocol.EntryVersion, request(nil, 0, "setnx", key, "v"))
+			require.Equal(t, told(r.events), told(other.record(protocol.EntryVersion, request(nil, 0, "setnx", key, "v")).events))
+			events = append(events, r.events...)
+		}
+		changed := 0
+		for i := range events {
+			switch e := &events[i]; e.Kind {
+			case Notified:
+				require.Equal(t, "expired", e.Name)
+				ended[e.Key]++
+			case Changed:
+				changed++
+			}
+		}
+		require.LessOrEqual(t, changed, 4*sweepLimit+6)
+		if len(ended) == n {
+			break
+		}
+		require.Less(t, entry, 1)
+		other.m = restored(t, other.m)
+	}
+	for key, times := range ended {
+		require.Equal(t, 1, times, key)
+	}
+	require.Empty(t, d.advance(0))
+	require.Equal(t, uint64(n), d.m.Stats().Expired)
+}
+
+// TestNodesAgreeOnTheSweep: nodes that have applied old entries have swept for themselves. From the first entry of
+// this version on they have the same keys, and tell the same.
+func TestNodesAgreeOnTheSweep(t *testing.T) {
+	d := newDriver(t)
+	for _, px := range []string{"100", "300"} {
+		var body []byte
+		for i := range sweepLimit + 100 {
+			body = request(body, 0, "set", px+strconv.Itoa(i), "v", "px", px)
+		}
+		d.applyAs(2, body)
+	}
+	d.nowMillis += 101
+	d.applyAs(3, pipeline("set k v"))
+	require.Equal(t, sweepLimit+201, d.m.st.databases[0].Stored())
+	other := &driver{t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset}
+	require.Equal(t, d.m.Hash(), other.m.Hash())
+	require.Equal(t, sweepLimit+101, other.m.st.databases[0].Stored())
+	for range 4 {
+		d.m.Listen(InChanges)
+		other.m.Listen(InChanges)
+		require.Equal(t, told(other.advance(100)), told(d.advance(100)))
+		require.Equal(t, other.m.Hash(), d.m.Hash())
+		require.Equal(t, other.m.st.databases[0].Stored(), d.m.st.databases[0].Stored())
+	}
+	require.Equal(t, 1, d.m.st.databases[0].Stored())
 }
 
 // An entry sweeps no more of several databases together than of one.
@@ -140,7 +224,7 @@ func checkDatabase(d *keyspace.Keyspace) error {
 	var previous keyspace.Item
 	var deadlines []int64
 	count := 0
-	d.Ascend(0, math.MinInt64, func(it *keyspace.Item) bool {
+	d.Ascend(0, math.MinInt64, 0, func(it *keyspace.Item) bool {
 		if count > 0 && !previous.Before(it) || it.Hash != keyspace.Hash(it.Key()) {
 			err = fmt.Errorf("key %q: its hash is wrong, or its place", it.Key())
 		}
@@ -169,17 +253,28 @@ func checkDatabase(d *keyspace.Keyspace) error {
 	return nil
 }
 
-// TestPassedKeysAreSwept: an entry does not pass the same dead keys for ever.
+// TestPassedKeysAreWork: a script that passes many ended keys is over its budget, on all nodes alike.
+func TestPassedKeysAreWork(t *testing.T) {
+	d := newDriver(t)
+	d.fill("k", sweepLimit+30_000, 100)
+	d.nowMillis += 101
+	require.Contains(t, line(d.eval("for i=1,1000 do redis.call('randomkey') end")), "over its budget")
+	require.Equal(t, "nil", line(d.eval("return redis.call('randomkey')")))
+	d.m.budgets.reads, d.m.budgets.batch = 1<<16, 1<<16
+	require.Equal(t, protocol.ErrNoRoom.Error(), d.apply(pipeline("randomkey", "randomkey"))[1].Str)
+}
+
+// TestPassedKeysAreSwept: an old entry does not pass the same dead keys for ever.
 func TestPassedKeysAreSwept(t *testing.T) {
 	const n = sweepLimit + 30_000
 	d := newDriver(t)
-	d.fill("k", n, 100)
+	d.fillAs(3, "k", n, 100)
 	d.nowMillis += 101
 	var body []byte
 	for range maxPassed/30_000 + 2 {
 		body = request(body, 0, "randomkey")
 	}
-	for _, reply := range d.apply(body) {
+	for _, reply := range d.applyAs(3, body) {
 		require.True(t, reply.IsNull())
 	}
 	require.Zero(t, d.m.st.databases[0].Stored())

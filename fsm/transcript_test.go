@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
@@ -18,6 +19,7 @@ import (
 //	advance <milliseconds>   commit a bare stamp, so much later
 //	wall <milliseconds>      move the wall clock against cluster time
 //	fresh                    a machine without keys
+//	listen <flags>           set notify-keyspace-events, and show messages from here on
 //
 // A line that begins with "read " is run as a read and not through the log.
 func TestTranscripts(t *testing.T) { protocoltest.Transcripts(t, "testdata/ops/*.txt", play) }
@@ -45,16 +47,31 @@ func play(t *testing.T, script []byte) []byte {
 				d.wallOffset += n
 				n = 0
 			}
-			d.advance(n)
+			out.WriteString(messages(d.advance(n)))
 		case "fresh":
 			d = newDriver(t)
+		case "listen":
+			d.m.Listen(InMessages)
+			require.Equal(t, protocol.OK, d.do("notify", strings.Join(words[1:], "")))
 		case "read":
 			reply, due := d.read(words[1:]...)
 			require.False(t, due)
 			out.WriteString("  " + line(reply) + "\n")
 		default:
-			out.WriteString("  " + line(d.do(words...)) + "\n")
+			r := d.record(protocol.EntryVersion, request(nil, d.db, words...))
+			out.WriteString("  " + line(r.replies[0]) + "\n" + messages(r.events))
 		}
 	}
 	return out.Bytes()
+}
+
+// messages are the messages of events, in lines of a transcript.
+func messages(events []Event) string {
+	var b strings.Builder
+	for i := range events {
+		events[i].Messages(func(channel, payload string) {
+			b.WriteString("  ~ " + channel + " " + strconv.Quote(payload) + "\n")
+		})
+	}
+	return b.String()
 }

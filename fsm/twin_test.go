@@ -12,7 +12,7 @@ import (
 
 // TestTwins runs one random log through three machines: one that answers
 // everything, one that answers nothing, and one that is put away in a snapshot and
-// restored now and then. They must not differ in a byte.
+// restored now and then. They must not differ in a byte, and tell the same events.
 func TestTwins(t *testing.T) {
 	for seed := range int64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -21,9 +21,17 @@ func TestTwins(t *testing.T) {
 			log.machine = loud
 			for i := range 150 {
 				entry := log.next()
-				require.NoError(t, loud.Apply(entry, new(recorder)))
-				require.NoError(t, quiet.Apply(entry, nobody{}))
-				require.NoError(t, restless.Apply(entry, nobody{}))
+				loud.Listen(InMessages | InChanges)
+				quiet.Listen(InMessages | InChanges)
+				restless.Listen(InMessages | InChanges)
+				var answered recorder
+				var asQuiet, asRestless listener
+				require.NoError(t, loud.Apply(entry, &answered))
+				require.NoError(t, quiet.Apply(entry, &asQuiet))
+				require.NoError(t, restless.Apply(entry, &asRestless))
+				want := told(answered.events)
+				require.Equal(t, want, told(asQuiet.events), "entry %d", i)
+				require.Equal(t, want, told(asRestless.events), "entry %d", i)
 				if log.rng.Intn(10) == 0 {
 					restless = restored(t, restless)
 				}
@@ -130,6 +138,8 @@ func (l *log) body() []byte {
 		case 0:
 			watches := []protocol.Watch{{DB: db, Key: pick(l.rng, generatedKeys), Mark: l.mark()}}
 			body = protocol.AppendTransaction(body, db, watches[:l.rng.Intn(2)], l.requests(db))
+		case 2:
+			body = request(body, 0, "notify", pick(l.rng, []string{"", "KEA", "KEAn", "Exn", "K$g"}))
 		case 1: // leases that do end
 			body = request(body, db, "set", pick(l.rng, generatedKeys), "v", "px", fmt.Sprint(1+l.rng.Intn(500)))
 		default:

@@ -22,6 +22,7 @@ type savepoint struct {
 	events           int
 	swaps            [protocol.MaxDatabases]uint64
 	versions         uint64
+	notifies         Classes
 }
 
 // change is the change of an item, or of a whole database.
@@ -64,7 +65,7 @@ func (c *call) begins() (from savepoint) {
 	c.st.generation++
 	from.changes, from.newKeys = len(c.undo.changes), len(c.undo.newKeys)
 	from.versions, from.swaps = c.st.versions, c.st.swaps
-	from.events = len(c.events)
+	from.events, from.notifies = len(c.events), c.st.notifies
 	return from
 }
 
@@ -102,6 +103,7 @@ func (c *call) undoTo(from *savepoint) {
 	j.changes, j.newKeys = j.changes[:from.changes], j.newKeys[:from.newKeys]
 	st.versions, st.swaps = from.versions, from.swaps
 	c.dropSince(from.events)
+	st.notifies = from.notifies
 	if from.outermost && j.scripts != nil {
 		st.scripts = *j.scripts
 	}

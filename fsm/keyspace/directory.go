@@ -97,13 +97,15 @@ func (d *directory) remove(hash uint64, key string) (prev Item, ok bool) {
 	return prev, ok
 }
 
-// withDeadline returns an item with this deadline, nil if there is none.
+// withDeadline returns the first item with this deadline, nil if there is none. Items whose hashes are alike
+// may share one.
 func (d *directory) withDeadline(want deadline) (found *Item) {
-	d.bucketOf(want.hash).ascendDeadline(want, func(it *Item) bool {
-		if it.deadline() == want {
+	b := d.bucketOf(want.hash)
+	b.ascendDeadline(want, func(it *Item) bool {
+		if it.deadline() == want && (found == nil || it.Before(found)) {
 			found = it
 		}
-		return found == nil
+		return found == nil || b.overflow == nil // the slots are in no order
 	})
 	return found
 }

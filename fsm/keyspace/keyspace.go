@@ -5,7 +5,7 @@ package keyspace
 // Invariant: for each item with a deadline, and for nothing else, there is an entry in deadlines.
 //
 // An item that has ended may stay for a while: [Keyspace.Sweep] removes a bounded number. The owner
-// treats it as absent, so the number of such items shows in no reply, no snapshot and no hash.
+// treats it as absent in replies.
 type Keyspace struct {
 	items     directory
 	deadlines deadlineIndex
@@ -58,13 +58,13 @@ func (k *Keyspace) Remove(hash uint64, key string) (prev Item) {
 }
 
 // Ascend calls f for the items whose hash is at least fromHash and that have not ended at
-// nowMillis, in the order of (hash, key), until f returns false. f must not keep the pointer. The
-// result is the number of ended items that Ascend passed.
-func (k *Keyspace) Ascend(fromHash uint64, nowMillis int64, f func(it *Item) bool) (ended int) {
+// nowMillis, in the order of (hash, key), until f returns false, or until Ascend has passed more than most
+// ended items. f must not keep the pointer. The result is the number of ended items that Ascend passed.
+func (k *Keyspace) Ascend(fromHash uint64, nowMillis int64, most int, f func(it *Item) bool) (ended int) {
 	k.items.ascend(fromHash, func(it *Item) bool {
 		if it.Ended(nowMillis) {
 			ended++
-			return true
+			return ended <= most
 		}
 		return f(it)
 	})
@@ -127,7 +127,7 @@ type Captured struct {
 	nowMillis int64
 }
 
-// Capture captures the items that have not ended at nowMillis, in constant time. Afterwards the
+// Capture captures the items that have not ended at nowMillis, in constant time; [math.MinInt64]: all. Afterwards the
 // first change in a bucket copies the bucket, and the first change in a segment the segment.
 func (k *Keyspace) Capture(nowMillis int64) Captured {
 	return Captured{items: k.items.copy(), present: k.Len(nowMillis), nowMillis: nowMillis}

@@ -82,7 +82,7 @@ func TestKeyspaceModel(t *testing.T) {
 					}
 				}
 			case 8:
-				if k.Sweep(clock, rng.Intn(20)); rng.Intn(4) == 0 {
+				if k.Sweep(clock, rng.Intn(20), func(*Item) {}); rng.Intn(4) == 0 {
 					k.SweepAll(clock)
 				}
 			case 9:

@@ -1,7 +1,8 @@
 package keyspace
 
-// Sweep removes at most limit items that have ended at nowMillis, the earliest deadlines first.
-func (k *Keyspace) Sweep(nowMillis int64, limit int) (swept int) {
+// Sweep removes at most limit items that have ended at nowMillis, the earliest deadlines first, and calls f
+// with each. Equal keyspaces are swept in the same order.
+func (k *Keyspace) Sweep(nowMillis int64, limit int, f func(it *Item)) (swept int) {
 	for swept < limit {
 		first, ok := k.deadlines.first()
 		if !ok || first.millis >= nowMillis {
@@ -11,7 +12,8 @@ func (k *Keyspace) Sweep(nowMillis int64, limit int) (swept int) {
 			k.prefetchEnded(nowMillis)
 		}
 		it := k.items.withDeadline(first)
-		k.Remove(it.Hash, it.Key())
+		removed := k.Remove(it.Hash, it.Key())
+		f(&removed)
 		swept++
 	}
 	return swept
@@ -22,7 +24,7 @@ func (k *Keyspace) Sweep(nowMillis int64, limit int) (swept int) {
 func (k *Keyspace) SweepAll(nowMillis int64) (swept int) {
 	ended := k.deadlines.before(nowMillis)
 	if ended < k.items.count/passShare {
-		return k.Sweep(nowMillis, ended)
+		return k.Sweep(nowMillis, ended, func(*Item) {})
 	}
 	k.items.removeEnded(nowMillis)
 	k.deadlines.dropBefore(nowMillis)

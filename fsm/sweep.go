@@ -1,0 +1,43 @@
+package fsm
+
+import (
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// advance sets the clock to the entry's stamp, and removes some of the keys that have ended. From
+// [state.sweeps] on the removal follows from the log alone: it is the same entry on all nodes, and each
+// key's removal is told once.
+func (c *call) advance(e *protocol.Entry) {
+	st := c.st
+	if e.Version >= versionSweeps && !st.sweeps {
+		st.agreeOnSweeps()
+	}
+	st.advance(e.StampMillis, e.WallOffsetMillis)
+	c.ended, c.origin, c.seq = 0, protocol.Origin{}, 0
+	left := sweepLimit
+	for db, d := range st.databases {
+		left -= d.Sweep(st.clockMillis, left, func(it *keyspace.Item) { c.goes(db, it.Key()) })
+	}
+}
+
+// goes counts and tells that the stored item of an ended key is removed.
+func (c *call) goes(db int, key string) {
+	c.ended++
+	if !c.st.sweeps {
+		return
+	}
+	c.notifyIn(db, classExpired, "expired", key)
+	if c.interest&InChanges != 0 {
+		c.changed(db, key)
+	}
+}
+
+// came tells that a key came where none was. If over, it took the place of an ended key, which goes by
+// that.
+func (c *call) came(db int, it *keyspace.Item, over bool) {
+	if over {
+		c.goes(db, it.Key())
+	}
+	c.notifyIn(db, classNew, "new", it.Key())
+}
