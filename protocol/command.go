@@ -57,6 +57,7 @@ const (
 	GroupConnection   Group = "connection"
 	GroupServer       Group = "server"
 	GroupCluster      Group = "cluster"
+	GroupSentinel     Group = "sentinel"
 )
 
 // KeyFlags say what a command does with a key, in the words of COMMAND INFO.

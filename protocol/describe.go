@@ -46,12 +46,12 @@ var keyFlagNames = []struct {
 }
 
 // CountCommands is the reply to COMMAND COUNT.
-func CountCommands() Value { return Integer(int64(len(Commands()))) }
+func (t *Table) CountCommands() Value { return Integer(int64(len(t.rows))) }
 
 // DescribeCommands is the reply to COMMAND INFO with these names, or, without names, to COMMAND: all
 // commands. The reply to an unknown name is null.
-func DescribeCommands(names [][]byte) Value {
-	rows := Commands()
+func (t *Table) DescribeCommands(names [][]byte) Value {
+	rows := t.rows
 	if len(names) == 0 {
 		elems := make([]Value, len(rows))
 		for i := range rows {
@@ -63,7 +63,7 @@ func DescribeCommands(names [][]byte) Value {
 	describe := once((*Command).describe)
 	for i, name := range names {
 		elems[i] = Null
-		if row, ok := LookupBytes(name); ok {
+		if row, ok := t.lookup(name); ok {
 			elems[i] = describe(row)
 		}
 	}
@@ -156,7 +156,7 @@ func (s *KeySpec) describe() Value {
 
 // ListCommands is the reply to COMMAND LIST with these arguments: none, or FILTERBY
 // and MODULE, ACLCAT or PATTERN with a value.
-func ListCommands(args [][]byte) Value {
+func (t *Table) ListCommands(args [][]byte) Value {
 	keep := func(*Command) bool { return true }
 	if len(args) != 0 {
 		if len(args) != 3 || !strings.EqualFold(string(args[0]), "filterby") {
@@ -175,23 +175,12 @@ func ListCommands(args [][]byte) Value {
 		}
 	}
 	var names []string
-	walkCommands(func(c *Command) {
+	for c := range t.All() {
 		if keep(c) {
 			names = append(names, c.Name)
 		}
-	})
-	return Strings(names...)
-}
-
-// walkCommands calls f with every row, containers before their subcommands.
-func walkCommands(f func(*Command)) {
-	rows := Commands()
-	for i := range rows {
-		f(&rows[i])
-		for j := range rows[i].Subcommands {
-			f(&rows[i].Subcommands[j])
-		}
 	}
+	return Strings(names...)
 }
 
 func simpleSet(names []string) Value {

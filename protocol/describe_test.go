@@ -123,11 +123,11 @@ func answer(line [][]byte) protocol.Value {
 	}
 	switch c.Name {
 	case "command|info":
-		return protocol.DescribeCommands(line[2:])
+		return protocol.Redis().DescribeCommands(line[2:])
 	case "command|docs":
-		return protocol.DocumentCommands(line[2:])
+		return protocol.Redis().DocumentCommands(line[2:])
 	case "command|list":
-		return protocol.ListCommands(line[2:])
+		return protocol.Redis().ListCommands(line[2:])
 	case "command|getkeys":
 		return protocol.GetKeys(line[2:], false)
 	case "command|getkeysandflags":
@@ -160,12 +160,12 @@ func TestResolveNothing(t *testing.T) {
 
 func TestDescribeAndDocumentAll(t *testing.T) {
 	t.Parallel()
-	infos := protocol.DescribeCommands(nil)
-	docs := protocol.DocumentCommands(nil)
+	infos := protocol.Redis().DescribeCommands(nil)
+	docs := protocol.Redis().DocumentCommands(nil)
 	require.Len(t, infos.Elems, len(protocol.Commands()))
 	require.Len(t, docs.Elems, 2*len(protocol.Commands()))
-	require.Equal(t, protocol.Integer(int64(len(protocol.Commands()))), protocol.CountCommands())
-	require.Len(t, protocol.ListCommands(nil).Elems, len(allRows()))
+	require.Equal(t, protocol.Integer(int64(len(protocol.Commands()))), protocol.Redis().CountCommands())
+	require.Len(t, protocol.Redis().ListCommands(nil).Elems, len(allRows()))
 	for i, c := range protocol.Commands() {
 		require.Equal(t, c.Name, infos.Elems[i].Elems[0].Str)
 		require.Equal(t, c.Name, docs.Elems[2*i].Str)
@@ -272,7 +272,7 @@ func TestReference(t *testing.T) {
 // TestAskedForTheSameAgain: a row that is asked for ten thousand times is described once.
 func TestAskedForTheSameAgain(t *testing.T) {
 	names := slices.Repeat([][]byte{[]byte("set")}, 10_000)
-	for _, f := range []func([][]byte) protocol.Value{protocol.DescribeCommands, protocol.DocumentCommands} {
+	for _, f := range []func([][]byte) protocol.Value{protocol.Redis().DescribeCommands, protocol.Redis().DocumentCommands} {
 		all, one := f(names), f(names[:1])
 		require.Len(t, all.Elems, 10_000*len(one.Elems))
 		require.Equal(t, show(one), show(protocol.Value{Kind: one.Kind, Elems: all.Elems[len(all.Elems)-len(one.Elems):]}))

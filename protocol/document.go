@@ -2,10 +2,10 @@ package protocol
 
 // DocumentCommands is the reply to COMMAND DOCS with these names, or, without names, for all commands.
 // Unknown names are left out.
-func DocumentCommands(names [][]byte) Value {
+func (t *Table) DocumentCommands(names [][]byte) Value {
 	var elems []Value
 	if len(names) == 0 {
-		rows := Commands()
+		rows := t.rows
 		for i := range rows {
 			elems = append(elems, Bulk(rows[i].Name), rows[i].document())
 		}
@@ -13,7 +13,7 @@ func DocumentCommands(names [][]byte) Value {
 	}
 	document := once((*Command).document)
 	for _, name := range names {
-		if row, ok := LookupBytes(name); ok {
+		if row, ok := t.lookup(name); ok {
 			elems = append(elems, Bulk(row.Name), document(row))
 		}
 	}

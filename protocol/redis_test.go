@@ -92,8 +92,8 @@ func TestRowsAgreeWithRedis(t *testing.T) {
 	for _, c := range allRows() {
 		if known[c.Name] {
 			name := [][]byte{[]byte(c.Name)}
-			info := protocol.DescribeCommands(name).Elems[0]
-			for fact, value := range facts(info, protocol.DocumentCommands(name).Elems[1]) {
+			info := protocol.Redis().DescribeCommands(name).Elems[0]
+			for fact, value := range facts(info, protocol.Redis().DocumentCommands(name).Elems[1]) {
 				ours[fact] = value
 			}
 		}

@@ -119,6 +119,7 @@ var groupTitles = []struct {
 	{GroupConnection, "Connection"},
 	{GroupServer, "Server"},
 	{GroupCluster, "Clients of Redis Cluster"},
+	{GroupSentinel, "Clients of Sentinel, on a port of their own"},
 }
 
 // Reference is the table of all commands in Markdown.
@@ -129,13 +130,17 @@ func Reference() string {
 			b.WriteString("\n")
 		}
 		b.WriteString("## " + g.title + "\n\n| command | what it does | since |\n|---|---|---|\n")
-		walkCommands(func(c *Command) {
+		table := Redis()
+		if g.group == GroupSentinel {
+			table = Sentinel()
+		}
+		for c := range table.All() {
 			isContainer := c.Subcommands != nil && !c.CheckArity(1)
 			if c.Group == g.group && !isContainer {
 				usage := strings.ReplaceAll(c.Usage(), "|", `\|`)
 				b.WriteString("| `" + usage + "` | " + c.Summary + " | " + c.Since + " |\n")
 			}
-		})
+		}
 	}
 	return b.String()
 }

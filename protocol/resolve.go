@@ -7,8 +7,11 @@ const quotedBytes = 128
 
 // Resolve finds the row of a command line and checks the number of words. The error is Redis's reply to
 // an invalid line, whose texts client libraries match.
-func Resolve(words [][]byte) (*Command, *Error) {
-	c, container := Find(words)
+func Resolve(words [][]byte) (*Command, *Error) { return theTable().Resolve(words) }
+
+// Resolve is [Resolve] in one table.
+func (t *Table) Resolve(words [][]byte) (*Command, *Error) {
+	c, container := FindIn(t, words)
 	switch {
 	case container == nil:
 		return nil, unknownCommand(words)

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -9,31 +10,69 @@ import (
 // longestName is more than any row's name has bytes; longer words name no command.
 const longestName = 32
 
-// table is built once from the rows.
-type table struct {
-	rows   []Command           // sorted by name, subcommands inside their containers
+// Table is a set of rows, built once: the commands that a client of one kind may send.
+type Table struct {
+	rows   []*Command          // sorted by name, subcommands inside their containers
 	byName map[string]*Command // containers and subcommands alike
 }
 
-var theTable = sync.OnceValue(buildTable)
+// theTable has the commands of Redis, and theRows its rows.
+var (
+	theTable = sync.OnceValue(func() *Table { return newTable(theRows()) })
+	theRows  = sync.OnceValue(buildRows)
+)
 
-func buildTable() *table {
-	t := &table{rows: slices.Concat(stringCommands(),
+func buildRows() []Command {
+	rows := slices.Concat(stringCommands(),
 		hashCommands(), setCommands(), listCommands(),
 		keysCommands(), scriptingCommands(),
 		transactionsCommands(), pubsubCommands(), connectionCommands(), serverCommands(),
-		clusterCommands(), moduleCommands())}
-	sortRows(t.rows)
-	t.byName = make(map[string]*Command, 2*len(t.rows))
-	for i := range t.rows {
-		row := &t.rows[i]
-		sortRows(row.Subcommands)
-		t.byName[row.Name] = row
-		for j := range row.Subcommands {
-			t.byName[row.Subcommands[j].Name] = &row.Subcommands[j]
-		}
+		clusterCommands(), moduleCommands())
+	sortRows(rows)
+	for i := range rows {
+		sortRows(rows[i].Subcommands)
+	}
+	return rows
+}
+
+// newTable makes a table of rows that are sorted.
+func newTable(rows []Command) *Table {
+	t := &Table{byName: make(map[string]*Command)}
+	for i := range rows {
+		t.add(&rows[i])
 	}
 	return t
+}
+
+func (t *Table) add(row *Command) {
+	t.rows = append(t.rows, row)
+	t.byName[row.Name] = row
+	for i := range row.Subcommands {
+		t.byName[row.Subcommands[i].Name] = &row.Subcommands[i]
+	}
+}
+
+// All are the table's rows, containers before their subcommands.
+func (t *Table) All() iter.Seq[*Command] {
+	return func(yield func(*Command) bool) {
+		for _, row := range t.rows {
+			if !yield(row) {
+				return
+			}
+			for i := range row.Subcommands {
+				if !yield(&row.Subcommands[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Redis is the table of all commands of a node's port for clients.
+func Redis() *Table { return theTable() }
+
+func sortPointers(rows []*Command) {
+	slices.SortFunc(rows, func(a, b *Command) int { return strings.Compare(a.Name, b.Name) })
 }
 
 func sortRows(rows []Command) {
@@ -42,7 +81,7 @@ func sortRows(rows []Command) {
 
 // Commands are the rows of the table, sorted by name; subcommands are inside their
 // containers. The caller must not change them.
-func Commands() []Command { return theTable().rows }
+func Commands() []Command { return theRows() }
 
 // Lookup finds a row by the full name in lower case: "set", "script", "script|load".
 func Lookup(name string) (*Command, bool) {
@@ -51,13 +90,15 @@ func Lookup(name string) (*Command, bool) {
 }
 
 // LookupBytes finds a row by the full name in any case, without allocating.
-func LookupBytes(name []byte) (*Command, bool) {
+func LookupBytes(name []byte) (*Command, bool) { return theTable().lookup(name) }
+
+func (t *Table) lookup(name []byte) (*Command, bool) {
 	if len(name) > longestName {
 		return nil, false
 	}
 	var folded [longestName]byte
 	n := fold(folded[:], name)
-	c, ok := theTable().byName[string(folded[:n])]
+	c, ok := t.byName[string(folded[:n])]
 	return c, ok
 }
 
@@ -66,6 +107,11 @@ func LookupBytes(name []byte) (*Command, bool) {
 // names no command; command alone is nil if the second word names no subcommand. The row of a
 // container without a second word is the container's. Find does not allocate.
 func Find[W ~string | ~[]byte](words []W) (command, container *Command) {
+	return FindIn(theTable(), words)
+}
+
+// FindIn is [Find] in one table.
+func FindIn[W ~string | ~[]byte](t *Table, words []W) (command, container *Command) {
 	if len(words) == 0 || len(words[0]) > longestName {
 		return nil, nil
 	}
@@ -75,7 +121,7 @@ func Find[W ~string | ~[]byte](words []W) (command, container *Command) {
 	if slices.Contains(folded[:n], '|') {
 		return nil, nil
 	}
-	byName := theTable().byName
+	byName := t.byName
 	container = byName[string(folded[:n])]
 	if container == nil || container.Subcommands == nil || len(words) == 1 {
 		return container, container

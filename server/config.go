@@ -46,6 +46,12 @@ type ListenConfig struct {
 	// AdvertiseAddr is the client address told to other nodes and to clients; empty: Addr.
 	AdvertiseAddr string
 	PeerAddr      string // nodes
+	// SentinelAddr is where clients find the leader as at a Sentinel; empty: nowhere.
+	SentinelAddr string
+	// SentinelAdvertiseAddr is SentinelAddr as clients are told it; empty: the host of AdvertiseAddr with
+	// the port of SentinelAddr.
+	SentinelAdvertiseAddr string
+	SentinelName          string // the name of the only master
 	// ClusterMode answers clients of Redis Cluster.
 	ClusterMode bool
 	Insecure    bool // allow non-loopback addresses without password, secret or TLS
@@ -93,7 +99,7 @@ type DebugConfig struct {
 func DefaultConfig() Config {
 	c := Config{
 		NodeConfig:    NodeConfig{Name: "n1"},
-		ListenConfig:  ListenConfig{Addr: "127.0.0.1:6379", PeerAddr: "127.0.0.1:7379"},
+		ListenConfig:  ListenConfig{Addr: "127.0.0.1:6379", PeerAddr: "127.0.0.1:7379", SentinelName: "mymaster"},
 		LogConfig:     LogConfig{LogLevel: "info", LogFormat: "text"},
 		StorageConfig: StorageConfig{DataDir: "./holdfast-data", LogStore: store.KindWAL, DiskStallLimit: store.DefaultDiskStallLimit},
 		Timeouts:      frontend.DefaultTimeouts(),
@@ -117,6 +123,8 @@ func (c *Config) Validate() error {
 		}
 	}
 	check(validName(c.Name), "name %q: use 1 to 64 letters, digits, '-', '_' or '.'", c.Name)
+	check(validName(c.SentinelName), "sentinel-name %q: use 1 to 64 letters, digits, '-', '_' or '.'", c.SentinelName)
+	check(c.SentinelAdvertiseAddr == "" || c.SentinelAddr != "", "sentinel-advertise-addr needs sentinel-addr")
 	check(c.DataDir != "", "data-dir is empty")
 	check(c.LogStore == store.KindWAL || c.LogStore == store.KindBolt, "log-store %q: use wal or bolt", c.LogStore)
 	check(c.HeartbeatTimeout >= 10*time.Millisecond, "heartbeat-timeout %v: at least 10ms", c.HeartbeatTimeout)
@@ -131,6 +139,11 @@ func (c *Config) Validate() error {
 	errs = append(errs, c.validateCluster()...)
 	errs = append(errs, c.validateExposure()...)
 	return errors.Join(errs...)
+}
+
+// SentinelView is what clients of Sentinel are told of the configuration.
+func SentinelView(c *Config) frontend.Sentinel {
+	return frontend.Sentinel{Name: c.SentinelName, DownAfter: c.HeartbeatTimeout, FailoverTimeout: c.ElectionTimeout}
 }
 
 func (c *Config) validateLimits() []error {
@@ -186,8 +199,10 @@ func (c *Config) validateExposure() []error {
 		return nil
 	}
 	var errs []error
-	if !loopback(c.Addr) && c.Password == "" && c.PasswordFile == "" && c.TLSClientCA == "" {
-		errs = append(errs, fmt.Errorf("addr %s is not loopback: set password, password-file or tls-client-ca, or say insecure", c.Addr))
+	for _, port := range []struct{ flag, addr string }{{"addr", c.Addr}, {"sentinel-addr", c.SentinelAddr}} {
+		if port.addr != "" && !loopback(port.addr) && c.Password == "" && c.PasswordFile == "" && c.TLSClientCA == "" {
+			errs = append(errs, fmt.Errorf("%s %s is not loopback: set password, password-file or tls-client-ca, or say insecure", port.flag, port.addr))
+		}
 	}
 	if !loopback(c.PeerAddr) && c.ClusterSecret == "" && c.ClusterSecretFile == "" && c.PeerTLSCA == "" {
 		errs = append(errs, fmt.Errorf("peer-addr %s is not loopback: set cluster-secret, cluster-secret-file or peer-tls-*, or say insecure", c.PeerAddr))

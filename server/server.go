@@ -23,10 +23,12 @@ type Server struct {
 	memory  memory
 	logger  *slog.Logger
 	clients net.Listener
-	store   *store.Store
-	peers   *peer.Mux
-	replica *replica.Replica
-	front   *frontend.Server
+	// sentinel is the port for Sentinel's clients; nil: there is none.
+	sentinel net.Listener
+	store    *store.Store
+	peers    *peer.Mux
+	replica  *replica.Replica
+	front    *frontend.Server
 	// fatal gets the error after which the process must end and leave its disk alone.
 	fatal chan error
 }
@@ -55,6 +57,12 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 		return nil, fmt.Errorf("open client port: %w", err)
 	}
 	opened.add(s.clients.Close)
+	if c.SentinelAddr != "" {
+		if s.sentinel, err = net.Listen("tcp", c.SentinelAddr); err != nil {
+			return nil, fmt.Errorf("open sentinel port: %w", err)
+		}
+		opened.add(s.sentinel.Close)
+	}
 	peerListener, err := net.Listen("tcp", c.PeerAddr)
 	if err != nil {
 		return nil, fmt.Errorf("open peer port: %w", err)
@@ -113,7 +121,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.logger.Info("serving", "addr", s.clients.Addr().String(), "peer_addr", s.config.PeerAddr, "data_dir", s.config.DataDir)
 	s.logMemory()
 	parts := lifecycle.New(
-		func(ctx context.Context) error { return s.front.Serve(ctx, s.clients) },
+		s.serveClients,
 		s.replica.Run,
 		s.peers.Run,
 	)
@@ -135,6 +143,23 @@ func (s *Server) Run(ctx context.Context) error {
 		parts.Abandon()
 		return errors.Join(cause, err)
 	}
+}
+
+// serveClients serves the ports for clients.
+func (s *Server) serveClients(ctx context.Context) error {
+	if s.sentinel == nil {
+		return s.front.Serve(ctx, s.clients)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served := make(chan error, 1)
+	go func() {
+		defer cancel() // a port that fails ends the other
+		served <- s.front.ServeSentinel(ctx, s.sentinel)
+	}()
+	err := s.front.Serve(ctx, s.clients)
+	cancel()
+	return errors.Join(err, <-served)
 }
 
 // shutdown ends the parts in good order, and closes the store.
@@ -192,6 +217,7 @@ func (s *Server) replicaConfig(f *faults) replica.Config {
 	return replica.Config{
 		Name:           s.config.Name,
 		ClientAddr:     s.advertised(),
+		SentinelAddr:   s.advertisedSentinel(),
 		InitialCluster: peers,
 		Stores: replica.Stores{
 			Log: s.store.Log, Stable: s.store.Stable, Snapshots: s.store.Snapshots, Epoch: s.store.Epoch,
@@ -215,6 +241,20 @@ func (s *Server) advertised() string {
 	return s.clients.Addr().String()
 }
 
+// advertisedSentinel is the same for Sentinel's clients; empty: there is no such port.
+func (s *Server) advertisedSentinel() string {
+	if s.sentinel == nil || s.config.SentinelAdvertiseAddr != "" {
+		return s.config.SentinelAdvertiseAddr
+	}
+	addr := s.sentinel.Addr().String()
+	host, _, err := net.SplitHostPort(s.config.AdvertiseAddr)
+	if err != nil {
+		return addr
+	}
+	_, port, _ := net.SplitHostPort(addr)
+	return net.JoinHostPort(host, port)
+}
+
 func (s *Server) frontConfig(secrets *secrets, f *faults) frontend.Config {
 	return frontend.Config{
 		Limits:   s.config.Limits,
@@ -225,6 +265,7 @@ func (s *Server) frontConfig(secrets *secrets, f *faults) frontend.Config {
 			Settings: []frontend.Setting{{Name: "dir", Value: absolute(s.config.DataDir)}},
 		},
 		Logger:   s.logger,
+		Sentinel: SentinelView(&s.config),
 		Options:  frontend.Options{Debug: s.config.Debug, Faults: f.handler(), ClusterMode: s.config.ClusterMode},
 		TLS:      secrets.clientTLS,
 		Password: secrets.password,

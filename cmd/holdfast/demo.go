@@ -23,8 +23,9 @@ const (
 
 // demoOwn are the flags that only the demo has.
 type demoOwn struct {
-	port int
-	keep bool
+	port     int
+	sentinel int // 0: none
+	keep     bool
 }
 
 func newDemoOwn() *demoOwn { return &demoOwn{port: 6379} }
@@ -37,12 +38,13 @@ func demoFlags(own *demoOwn) flagSet {
 		command: "demo",
 		own: []option{
 			{name: "port", value: &own.port, help: "client port of the first node; the others have the next two"},
+			{name: "sentinel-port", value: &own.sentinel, help: "port of the first node for clients of Sentinel; the others have the next two; 0: none"},
 			{name: "keep", value: &own.keep, help: "keep the data folder at the end"},
 		},
 		refused: map[string]string{
 			"name": perNode, "addr": perNode, "advertise-addr": perNode, "peer-addr": perNode, "initial-cluster": perNode,
-			"debug-peer-dial": perNode,
-			"tls-cert":        inClear, "tls-key": inClear, "tls-client-ca": inClear,
+			"debug-peer-dial": perNode, "sentinel-addr": perNode, "sentinel-advertise-addr": perNode,
+			"tls-cert": inClear, "tls-key": inClear, "tls-client-ca": inClear,
 			"insecure": "the demo's nodes listen on loopback only",
 		},
 		defaults: map[string]ownDefault{
@@ -70,6 +72,9 @@ func demo(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if own.port < 1 || own.port+peerPortOffset+demoNodes > 65535 {
 		return usageError{fmt.Errorf("port %d: use 1 to %d", own.port, 65535-peerPortOffset-demoNodes)}
 	}
+	if own.sentinel < 0 || own.sentinel+demoNodes > 65535 {
+		return usageError{fmt.Errorf("sentinel-port %d: use 1 to %d, or 0", own.sentinel, 65535-demoNodes)}
+	}
 	d, err := newDemo(c, *own, stdout)
 	if err != nil {
 		return err
@@ -96,7 +101,7 @@ func newDemo(c server.Config, own demoOwn, stdout io.Writer) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find own executable: %w", err)
 	}
-	configs := demoConfigs(c, own.port)
+	configs := demoConfigs(c, &own)
 	for _, c := range configs {
 		if err := checkDemoNode(c); err != nil {
 			return nil, err
@@ -132,15 +137,18 @@ func (d *cluster) makeFolder(named string, keep bool) (err error) {
 }
 
 // demoConfigs is c for each node.
-func demoConfigs(c server.Config, port int) []server.Config {
+func demoConfigs(c server.Config, own *demoOwn) []server.Config {
 	var members []string
 	configs := make([]server.Config, demoNodes)
 	for i := range configs {
 		n := c
 		n.Name = fmt.Sprintf("n%d", i+1)
 		n.DataDir = filepath.Join(c.DataDir, n.Name)
-		n.Addr = "127.0.0.1:" + strconv.Itoa(port+i)
-		n.PeerAddr = "127.0.0.1:" + strconv.Itoa(port+peerPortOffset+i)
+		n.Addr = "127.0.0.1:" + strconv.Itoa(own.port+i)
+		n.PeerAddr = "127.0.0.1:" + strconv.Itoa(own.port+peerPortOffset+i)
+		if own.sentinel != 0 {
+			n.SentinelAddr = "127.0.0.1:" + strconv.Itoa(own.sentinel+i)
+		}
 		members = append(members, n.Name+"="+n.PeerAddr)
 		configs[i] = n
 	}
@@ -158,7 +166,10 @@ func checkDemoNode(c server.Config) error {
 	if _, err := newLogger(c.LogConfig, io.Discard); err != nil {
 		return usageError{err}
 	}
-	for _, addr := range []string{c.Addr, c.PeerAddr} {
+	for _, addr := range []string{c.Addr, c.PeerAddr, c.SentinelAddr} {
+		if addr == "" {
+			continue
+		}
 		if err := free(addr); err != nil {
 			return err
 		}

@@ -71,7 +71,7 @@ func freeDemoPort(t *testing.T) int {
 		}
 		taken := func(c server.Config) bool { return checkDemoNode(c) != nil }
 		c := server.DefaultConfig()
-		if !slices.ContainsFunc(demoConfigs(c, port), taken) {
+		if !slices.ContainsFunc(demoConfigs(c, &demoOwn{port: port}), taken) {
 			return port
 		}
 	}

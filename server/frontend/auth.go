@@ -84,13 +84,15 @@ func hello(c *conn, args [][]byte) protocol.Value {
 		c.setName(name)
 	}
 	c.resp = version
-	return protocol.Map(
+	fields := []protocol.Value{
 		protocol.Bulk("server"), protocol.Bulk("redis"),
 		protocol.Bulk("version"), protocol.Bulk(protocol.RedisVersion),
 		protocol.Bulk("proto"), protocol.Integer(int64(version)),
 		protocol.Bulk("id"), protocol.Integer(c.id),
-		protocol.Bulk("mode"), protocol.Bulk(c.srv.mode()),
-		protocol.Bulk("role"), protocol.Bulk(c.srv.helloRole()),
-		protocol.Bulk("modules"), protocol.Array(),
-	)
+		protocol.Bulk("mode"), protocol.Bulk(c.srv.mode(c.sentinel())),
+	}
+	if !c.sentinel() {
+		fields = append(fields, protocol.Bulk("role"), protocol.Bulk(c.srv.helloRole()))
+	}
+	return protocol.Map(append(fields, protocol.Bulk("modules"), protocol.Array())...)
 }

@@ -17,9 +17,9 @@ type Backend interface {
 	Execute(u *replica.Batch) error
 	// Status is the node's view of the cluster.
 	Status() replica.Status
-	// WatchLeadership calls f with the leadership as the node knows it, and again after every change,
-	// in order. f must be quick, and must not call the backend.
-	WatchLeadership(f func(replica.Leadership))
+	// WatchLeadership calls f with the leadership as the node knows it and with all members, and again
+	// after every change of the leadership, in order. f must be quick, and must not call the backend.
+	WatchLeadership(f func(l replica.Leadership, members []replica.Member))
 	// Stats counts what the node's copy of the state holds, for INFO.
 	Stats() fsm.Stats
 	// AwaitApplied waits until the node's copy of the state has the write with that number

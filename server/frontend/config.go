@@ -14,9 +14,11 @@ type Config struct {
 	Limits
 	Timeouts
 	Memory
-	Node    Node
-	Logger  *slog.Logger
-	Options Options
+	Node Node
+	// Sentinel is about the port for Sentinel's clients.
+	Sentinel Sentinel
+	Logger   *slog.Logger
+	Options  Options
 	// TLS, when set, is spoken on every connection.
 	TLS *tls.Config
 	// Password is asked of every client when it is not empty (the user is "default").

@@ -23,7 +23,7 @@ func configHandlers() map[string]handler {
 // left out.
 func (s *Server) settings() []Setting {
 	c := &s.cfg
-	bind, port, _ := net.SplitHostPort(s.address())
+	bind, port, _ := net.SplitHostPort(s.address(false))
 	rows := []Setting{
 		{"appendfsync", "always"},
 		{"appendonly", "yes"},

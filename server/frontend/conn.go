@@ -18,10 +18,12 @@ import (
 // conn is one client's connection. The fields before memory belong to the connection's own
 // goroutine, unless their type says otherwise.
 type conn struct {
-	srv  *Server
-	ctx  context.Context // the server's
-	id   int64
-	born time.Time
+	srv *Server
+	// table has the commands that the client may send: Redis's, or those of a Sentinel.
+	table *protocol.Table
+	ctx   context.Context // the server's
+	id    int64
+	born  time.Time
 	socket
 	clientState
 	input
@@ -87,9 +89,9 @@ type work struct {
 	tx *transaction
 }
 
-func newConn(s *Server, nc net.Conn) *conn {
+func newConn(s *Server, nc net.Conn, table *protocol.Table) *conn {
 	c := &conn{
-		srv: s, id: s.nextID.Add(1), born: time.Now(), socket: newSocket(nc, s.cfg.TLS),
+		srv: s, table: table, id: s.nextID.Add(1), born: time.Now(), socket: newSocket(nc, s.cfg.TLS),
 		clientState: clientState{resp: protocol.RESP2, authenticated: s.cfg.Password == ""},
 	}
 	c.arrived = c.born

@@ -10,7 +10,7 @@ import (
 // because the first check that fails decides the error.
 func (c *conn) dispatch(args [][]byte) {
 	defer c.endCommand()
-	command, container := protocol.Find(args)
+	command, container := protocol.FindIn(c.table, args)
 	if command == nil {
 		c.unknown(args, container)
 		return
@@ -28,6 +28,8 @@ func (c *conn) dispatch(args [][]byte) {
 		c.reject(row, errNotInMulti)
 	case c.tx != nil && !row.handler.inMulti:
 		c.enqueue(row, args)
+	case c.sentinel() && command.Name == "publish":
+		c.reply(row, errOnlyHello.Value())
 	default:
 		c.runCommand(row, args)
 	}
@@ -85,7 +87,7 @@ func (c *conn) unknown(args [][]byte, container *protocol.Command) {
 	if c.tx != nil {
 		c.tx.aborted = true
 	}
-	_, err := protocol.Resolve(args)
+	_, err := c.table.Resolve(args)
 	c.reply(nil, err.Value())
 }
 

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"maps"
+	"strings"
 	"sync/atomic"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -32,7 +33,7 @@ func handlers() map[string]handler {
 func handlerFamilies() []map[string]handler {
 	return []map[string]handler{
 		connectionHandlers(), authHandlers(), clientHandlers(), clientListHandlers(), commandHandlers(), helpHandlers(),
-		configHandlers(), infoHandlers(), roleHandlers(), waitHandlers(), transactionHandlers(), debugHandlers(), clusterHandlers(),
+		configHandlers(), infoHandlers(), roleHandlers(), waitHandlers(), transactionHandlers(), debugHandlers(), clusterHandlers(), sentinelHandlers(),
 	}
 }
 
@@ -65,15 +66,18 @@ func newRows() map[*protocol.Command]*row {
 			write: command.Route == protocol.Write || command.Route == protocol.Script && !command.Has(protocol.FlagReadOnly),
 		}
 	}
-	commands := protocol.Commands()
-	for i := range commands {
-		add(&commands[i], 1)
-		for j := range commands[i].Subcommands {
-			add(&commands[i].Subcommands[j], 2)
+	for _, table := range tables() {
+		for command := range table.All() {
+			if rows[command] == nil {
+				add(command, 1+strings.Count(command.Name, "|"))
+			}
 		}
 	}
 	return rows
 }
+
+// tables are the tables of all ports.
+func tables() []*protocol.Table { return []*protocol.Table{protocol.Redis(), protocol.Sentinel()} }
 
 // sourcePosition is the position of the Lua source among the arguments of a command.
 func sourcePosition(name string) int {

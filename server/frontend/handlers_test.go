@@ -15,8 +15,8 @@ func TestEveryLocalRowIsBoundOnce(t *testing.T) {
 		for name, l := range family {
 			bound[name]++
 			require.NotEqual(t, l.run == nil, l.reply == nil, "%s has to have either run or reply", name)
-			row, ok := protocol.Lookup(name)
-			require.True(t, ok, "%s is bound and has no row", name)
+			row := rowNamed(name)
+			require.NotNil(t, row, "%s is bound and has no row", name)
 			// WATCH reads the state, but the client's reply is made here.
 			require.True(t, row.Route == protocol.Local || name == "watch", "%s is bound and its row is not Local", name)
 		}
@@ -33,4 +33,16 @@ func TestEveryLocalRowIsBoundOnce(t *testing.T) {
 		require.False(t, row.write && command.Has(protocol.FlagReadOnly), command.Name)
 		require.Equal(t, row.write, command.Route == protocol.Write || command.Name == "eval" || command.Name == "evalsha", command.Name)
 	}
+}
+
+// rowNamed finds a row in the tables of all ports.
+func rowNamed(name string) *protocol.Command {
+	for _, table := range tables() {
+		for c := range table.All() {
+			if c.Name == name {
+				return c
+			}
+		}
+	}
+	return nil
 }

@@ -34,7 +34,7 @@ type cluster struct {
 	status replica.Status
 	acks   int
 	// watchers and lead are WatchLeadership's.
-	watchers []func(replica.Leadership)
+	watchers []func(replica.Leadership, []replica.Member)
 	lead     replica.Leadership
 }
 
@@ -51,7 +51,8 @@ func newCluster() *cluster {
 }
 
 func member(n string) replica.Member {
-	return replica.Member{Name: "n" + n, PeerAddr: "10.0.0." + n + ":7379", ClientAddr: "10.0.0." + n + ":6379"}
+	host := "10.0.0." + n
+	return replica.Member{Name: "n" + n, PeerAddr: host + ":7379", ClientAddr: host + ":6379", SentinelAddr: host + ":26379"}
 }
 
 // twoFollowers are a follower that has an entry beyond the committed ones, and a follower that is
@@ -129,11 +130,11 @@ func (cl *cluster) Status() replica.Status {
 	return cl.status
 }
 
-func (cl *cluster) WatchLeadership(f func(replica.Leadership)) {
+func (cl *cluster) WatchLeadership(f func(replica.Leadership, []replica.Member)) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	cl.watchers = append(cl.watchers, f)
-	f(cl.lead)
+	f(cl.lead, cl.status.Members)
 }
 
 // elect makes a member the leader; none: there is none any more.
@@ -145,7 +146,7 @@ func (cl *cluster) elect(m replica.Member) {
 		cl.lead.Leader = m
 	}
 	for _, f := range cl.watchers {
-		f(cl.lead)
+		f(cl.lead, cl.status.Members)
 	}
 }
 
@@ -273,10 +274,25 @@ func startOver(t testing.TB, cfg Config, backend Backend, ln net.Listener) *test
 	return s
 }
 
+// serveSentinel has later clients come through a port for Sentinel's clients.
+func (s *testServer) serveSentinel() {
+	s.ln = newMemListener()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.ServeSentinel(ctx, s.ln) }()
+	stop := s.stop
+	s.stop = func() {
+		cancel()
+		require.NoError(s.t, <-done)
+		stop()
+	}
+	s.t.Cleanup(cancel)
+}
+
 // serveOne serves a single connection to its end.
 func (s *Server) serveOne(ctx context.Context, nc net.Conn) {
 	var all sync.WaitGroup
-	s.admitOrRefuse(ctx, nc, &all)
+	s.admitOrRefuse(ctx, nc, protocol.Redis(), &all)
 	all.Wait()
 }
 

@@ -22,10 +22,10 @@ func infoHandlers() map[string]handler {
 // info answers INFO [section …].
 func info(c *conn, args [][]byte) protocol.Value {
 	c.srv.backend.AwaitApplied(c.ctx, c.lastWrite) // a client finds its own writes counted
-	r := &report{srv: c.srv, status: c.srv.backend.Status()}
+	r := &report{srv: c.srv, sentinel: c.sentinel(), status: c.srv.backend.Status()}
 	var b strings.Builder
 	for _, s := range sections() {
-		if !wantsSection(args[1:], s) {
+		if !onPort(s.name, r.sentinel) || !wantsSection(args[1:], s) {
 			continue
 		}
 		if b.Len() > 0 {
@@ -37,6 +37,18 @@ func info(c *conn, args [][]byte) protocol.Value {
 		}
 	}
 	return protocol.Verbatim(b.String())
+}
+
+// onPort reports whether a section is shown on a port. On the port for Sentinel's clients there are few, as
+// at a Sentinel.
+func onPort(section string, sentinel bool) bool {
+	switch section {
+	case "Server", "Clients", "Stats", "CPU":
+		return true
+	case "Sentinel":
+		return sentinel
+	}
+	return !sentinel
 }
 
 func wantsSection(asked [][]byte, s section) bool {
@@ -74,6 +86,7 @@ func (m metric) appendTo(b *strings.Builder, r *report) {
 // the first line that needs it.
 type report struct {
 	srv        *Server
+	sentinel   bool // asked through the port for Sentinel's clients
 	status     replica.Status
 	stateStats *fsm.Stats
 	heapStats  *heapStats

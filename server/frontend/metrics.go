@@ -49,6 +49,7 @@ func sections() []section {
 		{"Stats", false, statsMetrics()},
 		{"Replication", false, replicationMetrics()},
 		{"CPU", false, cpuMetrics()},
+		{"Sentinel", false, []metric{{name: "masterN", kind: text, lines: sentinelLines}}},
 		{"Modules", false, nil},
 		{"Commandstats", true, []metric{
 			{
@@ -81,12 +82,12 @@ func serverMetrics() []metric {
 		constant("redis_git_sha1", "00000000"),
 		constant("redis_git_dirty", 0),
 		constant("redis_build_id", "0"),
-		{name: "redis_mode", kind: text, value: func(r *report) any { return r.srv.mode() }},
+		{name: "redis_mode", kind: text, value: func(r *report) any { return r.srv.mode(r.sentinel) }},
 		constant("os", runtime.GOOS+" "+runtime.GOARCH),
 		constant("arch_bits", strconv.IntSize),
 		constant("process_id", os.Getpid()),
 		{name: "run_id", kind: text, value: func(r *report) any { return r.srv.cfg.Node.RunID }},
-		{name: "tcp_port", kind: text, value: func(r *report) any { _, port := splitAddress(r.srv.address()); return port }},
+		{name: "tcp_port", kind: text, value: func(r *report) any { _, port := splitAddress(r.srv.address(r.sentinel)); return port }},
 		{name: "server_time_usec", kind: gauge, value: func(*report) any { return time.Now().UnixMicro() }, help: "this node's wall clock, in microseconds since 1970"},
 		{name: "uptime_in_seconds", kind: gauge, value: func(r *report) any { return int64(time.Since(r.srv.started).Seconds()) }, help: "seconds since the process started to serve"},
 		{name: "uptime_in_days", kind: gauge, value: func(r *report) any { return int64(time.Since(r.srv.started).Hours() / 24) }, help: "the same in days"},

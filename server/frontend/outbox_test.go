@@ -390,7 +390,7 @@ func TestMessagesOverTLSToSlowSubscriber(t *testing.T) {
 func TestDoze(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer ours.Close()
-	c := newConn(New(Config{}, newCluster()), theirs)
+	c := newConn(New(Config{}, newCluster()), theirs, protocol.Redis())
 	c.Post(message("before"))
 	require.False(t, c.doze())
 	require.NotEmpty(t, c.takeMessages(nil, 1000))

@@ -68,7 +68,7 @@ func (c *meteredConn) Write(b []byte) (int, error) {
 // source.
 func TestRepliesAreWrittenInPieces(t *testing.T) {
 	long := protocol.Bulk(strings.Repeat("x", 1<<20))
-	docs := protocol.DocumentCommands(nil)
+	docs := protocol.Redis().DocumentCommands(nil)
 	for _, test := range []struct {
 		name   string
 		reply  protocol.Value
@@ -246,7 +246,7 @@ func TestFewRepliesWaitForTheBatch(t *testing.T) {
 		cl := newCluster()
 		s := start(t, Config{}, cl)
 		c := s.dial()
-		docs := len(protocol.DocumentCommands(nil).AppendTo(nil, protocol.RESP2))
+		docs := len(protocol.Redis().DocumentCommands(nil).AppendTo(nil, protocol.RESP2))
 		c.send(bytes.Repeat(append(command("GET", "k"), command("COMMAND", "DOCS")...), 20))
 		settle()
 		got, _ := c.take()

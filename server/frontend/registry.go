@@ -14,9 +14,9 @@ import (
 
 // admitOrRefuse decides about a connection before the next connection is accepted. So at no time
 // are more connections open than the limits allow.
-func (s *Server) admitOrRefuse(ctx context.Context, nc net.Conn, all *sync.WaitGroup) {
+func (s *Server) admitOrRefuse(ctx context.Context, nc net.Conn, table *protocol.Table, all *sync.WaitGroup) {
 	s.stats.connections.Add(1)
-	c := newConn(s, nc)
+	c := newConn(s, nc, table)
 	switch err := s.register(c); {
 	case err == nil:
 		all.Go(func() {
@@ -126,10 +126,13 @@ func (s *Server) clientCount() int {
 	return len(s.conns) - s.dismissed
 }
 
-// address is the address for clients; empty before Serve.
-func (s *Server) address() string {
+// address is the address for clients, or for Sentinel's clients; empty before Serve.
+func (s *Server) address(sentinel bool) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if sentinel {
+		return s.sentinelAddr
+	}
 	return s.addr
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // TestStrangersMakeRoom: clients that have not authenticated cannot shut out others.
@@ -93,7 +95,7 @@ func TestRoomIsMadeForAFew(t *testing.T) {
 	s := New(Config{Password: "sesame", Limits: Limits{MaxClients: 1}}, newCluster())
 	admit := func() (*conn, error) {
 		_, theirs := net.Pipe()
-		c := newConn(s, theirs)
+		c := newConn(s, theirs, protocol.Redis())
 		return c, s.register(c)
 	}
 	first, err := admit()

@@ -22,7 +22,10 @@ func (s *Server) master(st *replica.Status) bool {
 }
 
 // mode is what the node calls itself in INFO and HELLO.
-func (s *Server) mode() string {
+func (s *Server) mode(sentinel bool) string {
+	if sentinel {
+		return "sentinel"
+	}
 	if s.cfg.Options.ClusterMode {
 		return "cluster"
 	}
@@ -37,6 +40,9 @@ func (s *Server) helloRole() string {
 }
 
 func role(c *conn, _ [][]byte) protocol.Value {
+	if c.sentinel() {
+		return c.srv.sentinelRole()
+	}
 	st := c.srv.backend.Status()
 	if !c.srv.master(&st) {
 		leader, up := c.srv.following(&st)

@@ -32,7 +32,7 @@ type Server struct {
 	memory            clientMemory
 	refusals          atomic.Int32
 	// lead is what the backend said last about the leader.
-	lead atomic.Pointer[replica.Leadership]
+	lead atomic.Pointer[lead]
 
 	mu    sync.Mutex
 	conns map[int64]*conn
@@ -42,6 +42,8 @@ type Server struct {
 	strangers list.List
 	draining  bool
 	addr      string // of the first listener
+	// sentinelAddr is the address of the listener for Sentinel's clients.
+	sentinelAddr string
 }
 
 // New makes a server whose commands are executed by backend.
@@ -60,7 +62,7 @@ func New(cfg Config, backend Backend) *Server {
 	s.pool.New = func() any {
 		return &work{in: make([]byte, 0, pooledIn), reader: protocol.NewReader(protocol.DefaultLimits())}
 	}
-	backend.WatchLeadership(func(l replica.Leadership) { s.lead.Store(&l) })
+	backend.WatchLeadership(s.led)
 	for _, row := range s.rows {
 		switch row.Name {
 		case "watch":
@@ -72,8 +74,22 @@ func New(cfg Config, backend Backend) *Server {
 	return s
 }
 
-// leadership is what clients are told about the leader.
-func (s *Server) leadership() replica.Leadership { return *s.lead.Load() }
+// lead is what clients are told about the leader.
+type lead struct {
+	replica.Leadership
+	since time.Time
+}
+
+func (s *Server) leadership() replica.Leadership { return s.lead.Load().Leadership }
+
+// led takes a change of the leadership. What clients can ask for changes before they are told of it.
+func (s *Server) led(l replica.Leadership, members []replica.Member) {
+	was := s.lead.Load()
+	s.lead.Store(&lead{Leadership: l, since: time.Now()})
+	if was != nil {
+		s.tellSentinelClients(s.cfg.Sentinel.sentinelEvents(was.Leadership, l, members))
+	}
+}
 
 // Serve accepts clients on ln until ctx ends. Then Serve closes ln, lets the commands in flight be
 // answered, and returns nil when all connections are gone. Commands that take longer than
@@ -84,10 +100,22 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		s.addr = ln.Addr().String()
 	}
 	s.mu.Unlock()
+	return s.serve(ctx, ln, protocol.Redis())
+}
+
+// ServeSentinel is [Server.Serve] for clients that look for the leader as at a Sentinel.
+func (s *Server) ServeSentinel(ctx context.Context, ln net.Listener) error {
+	s.mu.Lock()
+	s.sentinelAddr = ln.Addr().String()
+	s.mu.Unlock()
+	return s.serve(ctx, ln, protocol.Sentinel())
+}
+
+func (s *Server) serve(ctx context.Context, ln net.Listener, table *protocol.Table) error {
 	var all sync.WaitGroup
 	stop := context.AfterFunc(ctx, func() { ln.Close() })
 	defer stop()
-	err := s.accept(ctx, ln, &all)
+	err := s.accept(ctx, ln, table, &all)
 	s.drain(&all)
 	if ctx.Err() != nil {
 		return nil
@@ -97,13 +125,13 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 }
 
 // accept starts a goroutine for each connection until the listener is closed.
-func (s *Server) accept(ctx context.Context, ln net.Listener, all *sync.WaitGroup) error {
+func (s *Server) accept(ctx context.Context, ln net.Listener, table *protocol.Table, all *sync.WaitGroup) error {
 	var pause time.Duration
 	for {
 		nc, err := ln.Accept()
 		if err == nil {
 			pause = 0
-			s.admitOrRefuse(ctx, nc, all)
+			s.admitOrRefuse(ctx, nc, table, all)
 			continue
 		}
 		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {

@@ -19,7 +19,8 @@ import (
 // TestTranscripts plays testdata/*.txt. A line is one of
 //
 //	# comment
-//	server password=… debug …      a fresh server; without it the default one
+//	server password=… debug …      a fresh server; without it the default one. With the option sentinel, clients
+//	                               come through the port for Sentinel's clients
 //	a> SET k v                      client a sends a command; what it is answered stands below
 //	a>> SET k v                     the same, but it is sent together with the next line of a
 //	a! "*1\r\n"                     client a sends bytes
@@ -43,7 +44,9 @@ type player struct {
 	clients map[string]*testClient
 	gone    map[string]bool
 	held    map[string][]byte
-	out     bytes.Buffer
+	// sentinel: clients connect to the port for Sentinel's clients.
+	sentinel bool
+	out      bytes.Buffer
 }
 
 // play runs a transcript and returns it with the server's replies.
@@ -101,6 +104,7 @@ func (p *player) serve(verb, options string) {
 		p.server.stop()
 	}
 	cfg := Config{}
+	p.sentinel = false
 	if verb == "server" {
 		for option := range strings.FieldsSeq(options) {
 			name, value, _ := strings.Cut(option, "=")
@@ -114,6 +118,8 @@ func (p *player) serve(verb, options string) {
 				cfg.Options.Faults = func(words []string) (protocol.Value, bool) {
 					return protocol.Strings(words...), strings.EqualFold(words[0], "disk")
 				}
+			case "sentinel":
+				p.sentinel = true
 			case "cluster":
 				cfg.Options.ClusterMode = true
 			case "everynode":
@@ -135,7 +141,11 @@ func (p *player) serve(verb, options string) {
 	}
 	clear(p.clients)
 	clear(p.gone)
+	cfg.Sentinel = Sentinel{Name: "mymaster", DownAfter: time.Second, FailoverTimeout: 2 * time.Second}
 	p.server = start(p.t, cfg, newCluster())
+	if p.sentinel {
+		p.server.serveSentinel()
+	}
 }
 
 func (p *player) lead(word string) {

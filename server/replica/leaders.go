@@ -15,17 +15,18 @@ type leaders struct {
 	mu       sync.Mutex
 	name     string // of the present leader; empty: none is known
 	told     Leadership
-	watchers []func(Leadership)
+	watchers []func(Leadership, []Member)
 }
 
-// WatchLeadership calls f with the leadership as this node knows it, and again after every change. The
-// calls are in order, one at a time, and f must be quick and must not call the replica.
-func (r *Replica) WatchLeadership(f func(Leadership)) {
+// WatchLeadership calls f with the leadership as this node knows it and with all members, and again after
+// every change of the leadership. The calls are in order, one at a time, and f must be quick and must not
+// call the replica.
+func (r *Replica) WatchLeadership(f func(Leadership, []Member)) {
 	ls := &r.leaders
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.watchers = append(ls.watchers, f)
-	f(ls.told)
+	f(ls.told, r.addresses.all())
 }
 
 // see notes who leads at present; empty: nobody who is known.
@@ -58,6 +59,6 @@ func (ls *leaders) tell(members []Member) {
 	}
 	ls.told = now
 	for _, f := range ls.watchers {
-		f(now)
+		f(now, members)
 	}
 }

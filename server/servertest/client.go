@@ -11,7 +11,10 @@ import (
 	"github.com/holdfast/holdfast/server/peer/peertest"
 )
 
-const clientPort = ":6379"
+const (
+	clientPort   = ":6379"
+	sentinelPort = ":26379"
+)
 
 // patience is how long a client waits for a reply: no time at all outside of the bubble.
 const patience = time.Minute
@@ -29,6 +32,8 @@ type Client struct {
 	Node *Node
 	// RESP is the protocol's version: 2 or 3.
 	RESP int
+	// Sentinel: the client connects to the port for Sentinel's clients.
+	Sentinel bool
 
 	net     *peertest.Network
 	addr    string
@@ -53,7 +58,11 @@ func (c *Client) connect() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	conn, err := c.net.Dial(c.addr)(ctx, c.Node.Name+clientPort)
+	port := clientPort
+	if c.Sentinel {
+		port = sentinelPort
+	}
+	conn, err := c.net.Dial(c.addr)(ctx, c.Node.Name+port)
 	if err != nil {
 		return ErrRefused
 	}

@@ -119,6 +119,7 @@ func (m maker) front(conf *server.Config) frontend.Config {
 		Timeouts: conf.Timeouts,
 		Memory:   frontend.Memory{MaxMemoryBytes: m.memoryLimit(conf)},
 		Node:     frontend.Node{Name: conf.Name},
+		Sentinel: server.SentinelView(conf),
 		Options:  frontend.Options{ClusterMode: conf.ClusterMode},
 		Logger:   m.Logs,
 	}

@@ -20,6 +20,7 @@
 //	a@n1 SET k v          client a, connected to node n1, sends a command. The client keeps the connection
 //	                      until it names another node. Words may be Go strings in double quotes
 //	a@n1!3 GET k          the client speaks RESP3
+//	a@sentinel:n1 PING    a client of the port for Sentinel's clients
 //	a@n2 PTTL k ~ 10..20  a number from 10 to 20 is printed so: for what depends on how long an election takes
 //
 // What is answered stands below the line, indented, as redis-cli prints it; why

@@ -201,10 +201,12 @@ func (p *player) integer(s string) int64 {
 	return n
 }
 
-// client finds the client "a@n1", or "a@n1!3" for a client that speaks RESP3. A client that was at
+// client finds the client "a@n1", or "a@n1!3" for a client that speaks RESP3, or "a@sentinel:n1" for a client
+// of the port for Sentinel's clients. A client that was at
 // another node hangs up there and connects here.
 func (p *player) client(verb string) *Client {
 	name, at, _ := strings.Cut(verb, "@")
+	at, sentinel := strings.CutPrefix(at, "sentinel:")
 	at, version, _ := strings.Cut(at, "!")
 	resp := protocol.RESP2
 	if version != "" {
@@ -213,11 +215,12 @@ func (p *player) client(verb string) *Client {
 	require.Nil(p.t, p.awaited[name], "client %s still waits for a reply", name)
 	n := p.node(at)
 	c := p.clients[name]
-	if c == nil || c.Node != n || c.RESP != resp {
+	if c == nil || c.Node != n || c.RESP != resp || c.Sentinel != sentinel {
 		if c != nil {
 			c.Close()
 		}
 		c = p.cluster.Client(n, resp)
+		c.Sentinel = sentinel
 		p.clients[name] = c
 	}
 	return c

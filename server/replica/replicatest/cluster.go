@@ -40,8 +40,10 @@ type Server struct {
 	Front func(r *replica.Replica) Front
 }
 
-// Front serves the clients that connect to l until ctx ends and all of them are gone.
+// Front serves the clients that connect to l until ctx ends and all of them are gone: ServeSentinel those
+// of Sentinel.
 type Front interface {
+	ServeSentinel(ctx context.Context, l net.Listener) error
 	Serve(ctx context.Context, l net.Listener) error
 }
 

@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	clientPort = ":6379"
-	peerPort   = ":7379"
+	clientPort   = ":6379"
+	peerPort     = ":7379"
+	sentinelPort = ":26379"
 )
 
 // Node is a member of a cluster, and outlives its processes: [Node.Crash] ends a process,
@@ -152,6 +153,7 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	config := replica.Config{
 		Name:           n.Name,
 		ClientAddr:     n.Name + clientPort,
+		SentinelAddr:   n.Name + sentinelPort,
 		InitialCluster: c.members,
 		Stores:         replica.Stores{Log: disk.Log, Stable: disk.Stable, Snapshots: disk.Snapshots, Epoch: disk.Epoch},
 		Peers:          replica.Peers{Raft: port.Layer(peer.KindRaft), Append: port.Layer(peer.KindAppend), Forward: port.Layer(peer.KindForward)},
@@ -191,8 +193,16 @@ func (n *Node) run(p *process) error {
 		if err != nil {
 			return err
 		}
+		sentinel, err := n.cluster.Net.Listen(n.Name + sentinelPort)
+		if err != nil {
+			return err
+		}
 		front := p.server.Front(p.replica)
-		clients = func(ctx context.Context) error { return front.Serve(ctx, listener) }
+		clients = func(ctx context.Context) error {
+			served := make(chan error, 1)
+			go func() { served <- front.ServeSentinel(ctx, sentinel) }()
+			return errors.Join(front.Serve(ctx, listener), <-served)
+		}
 	}
 	p.parts = lifecycle.New(clients, func(ctx context.Context) error { return n.runReplica(ctx, p) }, p.runPeers)
 	p.parts.Start()

@@ -1,0 +1,275 @@
+package frontend
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+)
+
+// A port for Sentinel's clients describes the cluster as a group of Sentinels that watch one master. The
+// master is the leader, the replicas are the followers, and the Sentinels are the nodes.
+
+// Sentinel is what a [Config] says about the port for Sentinel's clients.
+type Sentinel struct {
+	// Name is the name of the only master.
+	Name string
+	// DownAfter and FailoverTimeout are shown to clients.
+	DownAfter, FailoverTimeout time.Duration
+}
+
+func sentinelHandlers() map[string]handler {
+	return map[string]handler{
+		"sentinel|ckquorum":                {reply: aboutMaster(sentinelQuorum)},
+		"sentinel|get-master-addr-by-name": {reply: sentinelAddress},
+		"sentinel|master":                  {reply: aboutMaster((*watched).master)},
+		"sentinel|masters":                 {reply: sentinelMasters},
+		"sentinel|myid":                    {reply: sentinelID},
+		"sentinel|pending-scripts":         {reply: func(*conn, [][]byte) protocol.Value { return protocol.Array() }},
+		"sentinel|replicas":                {reply: aboutMaster((*watched).replicas)},
+		"sentinel|reset":                   {reply: sentinelReset},
+		"sentinel|sentinels":               {reply: aboutMaster((*watched).sentinels)},
+		"sentinel|slaves":                  {reply: aboutMaster((*watched).replicas)},
+	}
+}
+
+// sentinel reports whether the client came through the port for Sentinel's clients.
+func (c *conn) sentinel() bool { return c.table == protocol.Sentinel() }
+
+// watched is the cluster as a Sentinel sees it.
+type watched struct {
+	cfg    *Sentinel
+	leader replica.Member // the last known; zero: none was
+	up     bool           // a leader is known now
+	since  time.Time      // when that began
+	self   string
+	nodes  []replica.Member
+	term   uint64
+	commit uint64
+}
+
+// watched returns nil before this node has heard of a leader: then it watches no master.
+func (s *Server) watched() *watched {
+	lead := s.lead.Load()
+	if lead.Leader.Name == "" {
+		return nil
+	}
+	st := s.backend.Status()
+	return &watched{
+		cfg: &s.cfg.Sentinel, leader: lead.Leader, up: lead.Present, since: lead.since,
+		self: st.Name, nodes: st.Members, term: st.Term, commit: st.Committed,
+	}
+}
+
+var (
+	errNoMaster  = newError("No such master with that name")
+	errOnlyHello = newError("Only HELLO messages are accepted by Sentinel instances.")
+)
+
+// aboutMaster is a subcommand of SENTINEL that names the master.
+func aboutMaster(f func(w *watched) protocol.Value) func(*conn, [][]byte) protocol.Value {
+	return func(c *conn, args [][]byte) protocol.Value {
+		w := c.srv.watched()
+		if w == nil || string(args[2]) != w.cfg.Name {
+			return errNoMaster.Value()
+		}
+		return f(w)
+	}
+}
+
+func sentinelAddress(c *conn, args [][]byte) protocol.Value {
+	w := c.srv.watched()
+	if w == nil || string(args[2]) != w.cfg.Name {
+		return protocol.NullArray
+	}
+	host, port := splitAddress(w.leader.ClientAddr)
+	return protocol.Strings(host, port)
+}
+
+func sentinelMasters(c *conn, _ [][]byte) protocol.Value {
+	if w := c.srv.watched(); w != nil {
+		return protocol.Array(w.master())
+	}
+	return protocol.Array()
+}
+
+func sentinelID(c *conn, _ [][]byte) protocol.Value {
+	return protocol.Bulk(nodeID(c.srv.cfg.Node.Name))
+}
+
+// sentinelReset has nothing to reset: a node knows the others at any time.
+func sentinelReset(c *conn, args [][]byte) protocol.Value {
+	if w := c.srv.watched(); w != nil && protocol.Match(string(args[2]), w.cfg.Name, false) {
+		return protocol.Integer(1)
+	}
+	return protocol.Integer(0)
+}
+
+// fields are the fields with which every entry of a Sentinel's replies begins. Times since the last word
+// are 0: a node knows only whether another answers.
+func (w *watched) fields(kind, name, addr string, m replica.Member, down bool) []protocol.Value {
+	host, port := splitAddress(addr)
+	flags := kind
+	if down {
+		// Never o_down: the node does not ask the others what they see.
+		flags = "s_down," + kind + ",disconnected"
+	}
+	return bulks("name", name, "ip", host, "port", port, "runid", nodeID(m.Name), "flags", flags,
+		"link-pending-commands", "0", "link-refcount", "1", "last-ping-sent", "0",
+		"last-ok-ping-reply", "0", "last-ping-reply", "0", "down-after-milliseconds", millis(w.cfg.DownAfter))
+}
+
+func bulks(words ...string) []protocol.Value { return protocol.Strings(words...).Elems }
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+func (w *watched) master() protocol.Value {
+	return protocol.Map(append(w.fields("master", w.cfg.Name, w.leader.ClientAddr, w.leader, !w.up),
+		bulks("info-refresh", "0", "role-reported", "master", "role-reported-time", millis(time.Since(w.since)),
+			"config-epoch", strconv.FormatUint(w.term, 10),
+			"num-slaves", strconv.Itoa(len(w.followers())),
+			"num-other-sentinels", strconv.Itoa(len(w.others())),
+			"quorum", strconv.Itoa(w.majority()),
+			"failover-timeout", millis(w.cfg.FailoverTimeout), "parallel-syncs", strconv.Itoa(max(1, len(w.nodes)-1)))...)...)
+}
+
+// followers are the members besides the leader whose address is known.
+func (w *watched) followers() (ms []replica.Member) {
+	for _, m := range w.nodes {
+		if m.Name != w.leader.Name && m.ClientAddr != "" {
+			ms = append(ms, m)
+		}
+	}
+	return ms
+}
+
+// others are the other nodes that have a port for Sentinel's clients.
+func (w *watched) others() (ms []replica.Member) {
+	for _, m := range w.nodes {
+		if m.Name != w.self && m.SentinelAddr != "" {
+			ms = append(ms, m)
+		}
+	}
+	return ms
+}
+
+func (w *watched) majority() int { return len(w.nodes)/2 + 1 }
+
+func (w *watched) replicas() protocol.Value {
+	host, port := splitAddress(w.leader.ClientAddr)
+	link := "ok"
+	if !w.up {
+		link = "err"
+	}
+	var all []protocol.Value
+	for _, m := range w.followers() {
+		link := link
+		if m.Silent {
+			link = "err"
+		}
+		all = append(all, protocol.Map(append(w.fields("slave", m.ClientAddr, m.ClientAddr, m, m.Silent),
+			bulks("info-refresh", "0", "role-reported", "slave", "role-reported-time", millis(time.Since(w.since)),
+				"master-link-down-time", "0", "master-link-status", link, "master-host", host, "master-port", port,
+				"slave-priority", "100", "slave-repl-offset", strconv.FormatUint(min(m.LogIndex, w.commit), 10),
+				"replica-announced", "1")...)...))
+	}
+	return protocol.Array(all...)
+}
+
+func (w *watched) sentinels() protocol.Value {
+	var all []protocol.Value
+	for _, m := range w.others() {
+		leads := m.Name == w.leader.Name
+		down := m.Silent && !leads || leads && !w.up
+		all = append(all, protocol.Map(append(w.fields("sentinel", nodeID(m.Name), m.SentinelAddr, m, down),
+			bulks("last-hello-message", "0", "voted-leader", "?", "voted-leader-epoch", "0")...)...))
+	}
+	return protocol.Array(all...)
+}
+
+// usable counts the nodes that answer, as far as this node knows.
+func (w *watched) usable() int {
+	if !w.up {
+		return 1
+	}
+	n := 0
+	for _, m := range w.nodes {
+		if !m.Silent || m.Name == w.leader.Name || m.Name == w.self {
+			n++
+		}
+	}
+	return n
+}
+
+// sentinelRole is the reply to ROLE: the names of the masters.
+func (s *Server) sentinelRole() protocol.Value {
+	var names []string
+	if s.watched() != nil {
+		names = append(names, s.cfg.Sentinel.Name)
+	}
+	return protocol.Array(protocol.Bulk("sentinel"), protocol.Strings(names...))
+}
+
+func sentinelQuorum(w *watched) protocol.Value {
+	n := w.usable()
+	if n >= w.majority() {
+		return protocol.Simple(fmt.Sprintf("OK %d usable Sentinels. Quorum and failover authorization can be reached", n))
+	}
+	return (&protocol.Error{Prefix: "NOQUORUM", Text: fmt.Sprintf("%d usable Sentinels. Not enough available Sentinels to reach "+
+		"the specified quorum for this master. Not enough available Sentinels to reach the majority and authorize a failover", n)}).Value()
+}
+
+// sentinelLines is the section Sentinel of INFO.
+func sentinelLines(r *report) []string {
+	masters, line := 0, []string(nil)
+	if w := r.srv.watched(); w != nil {
+		status := "ok"
+		if !w.up {
+			status = "sdown"
+		}
+		masters, line = 1, []string{fmt.Sprintf("master0:name=%s,status=%s,address=%s,slaves=%d,sentinels=%d",
+			w.cfg.Name, status, w.leader.ClientAddr, len(w.followers()), len(w.others())+1)}
+	}
+	return append([]string{
+		"sentinel_masters:" + strconv.Itoa(masters), "sentinel_tilt:0", "sentinel_tilt_since_seconds:-1",
+		"sentinel_running_scripts:0", "sentinel_scripts_queue_length:0", "sentinel_simulate_failure_flags:0",
+	}, line...)
+}
+
+// event is a message that Sentinel's clients may subscribe to.
+type event struct{ channel, payload string }
+
+// sentinelEvents are the messages about a change of the leadership, in Sentinel's words.
+func (s *Sentinel) sentinelEvents(was, now replica.Leadership, members []replica.Member) []event {
+	words := func(addr string) string {
+		host, port := splitAddress(addr)
+		return host + " " + port
+	}
+	master := "master " + s.Name + " " + words(now.Leader.ClientAddr)
+	switch {
+	case now.Leader.Name == "":
+		return nil
+	case was.Leader.Name == "":
+		return []event{{"+monitor", fmt.Sprintf("%s quorum %d", master, len(members)/2+1)}}
+	case was.Leader.ClientAddr == now.Leader.ClientAddr && was.Present && !now.Present:
+		return []event{{"+sdown", master}}
+	case was.Leader.ClientAddr == now.Leader.ClientAddr && !was.Present && now.Present:
+		return []event{{"-sdown", master}}
+	case was.Leader.ClientAddr == now.Leader.ClientAddr:
+		return nil
+	}
+	to := words(now.Leader.ClientAddr)
+	events := []event{{"+switch-master", strings.Join([]string{s.Name, words(was.Leader.ClientAddr), to}, " ")}}
+	for _, m := range members {
+		if m.Name != now.Leader.Name && m.ClientAddr != "" {
+			events = append(events, event{"+slave", fmt.Sprintf("slave %s %s @ %s %s", m.ClientAddr, words(m.ClientAddr), s.Name, to)})
+		}
+	}
+	return events
+}
+
+// tellSentinelClients publishes events to the clients of the port for Sentinel's clients.
+func (s *Server) tellSentinelClients([]event) {}
