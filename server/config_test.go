@@ -41,6 +41,9 @@ func TestValidate(t *testing.T) {
 		{"no replies", func(c *Config) { c.MaxOutputBytes = 1 }, "max-output-bytes 1: at least 65536"},
 		{"no pipelines", func(c *Config) { c.MaxPipeline = 0 }, "max-pipeline 0: at least 1"},
 		{"no words", func(c *Config) { c.MaxArgs = 15 }, "max-args 15: at least 16"},
+		{"a Sentinel beyond loopback", func(c *Config) { c.SentinelAddr = ":26379" }, "sentinel-addr :26379 is not loopback"},
+		{"a Sentinel without a name", func(c *Config) { c.SentinelName = "my master" }, "sentinel-name \"my master\": use 1 to 64 letters"},
+		{"an address of no Sentinel", func(c *Config) { c.SentinelAdvertiseAddr = "n1:26379" }, "sentinel-advertise-addr needs sentinel-addr"},
 		{"a proxy without debug", func(c *Config) { c.DebugPeerDial = "a=b" }, "debug-peer-dial needs debug"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
