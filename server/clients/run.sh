@@ -10,14 +10,14 @@ set -euo pipefail
 cd "$(dirname "$0")"
 here=$PWD
 default='redis_cli go python node java redislock redis_py rslock'
-every="$default redsync asynq rueidislock rueidis python_redis_lock redis_py_more"
+every="$default redsync asynq rueidislock rueidis python_redis_lock redis_py_more semaphore redisson"
 [ "${CLIENTS:-}" = all ] && default=$every
 wanted=${*:-${CLIENTS_WANTED:-$default}}
 
 work=${CLIENTS_WORK:-${CLIENTS_KEEP:-$(mktemp -d "${TMPDIR:-/tmp}/holdfast-clients.XXXXXX")}}
 export HOLDFAST_STATE=$work/cluster HOLDFAST_BIN=$work/holdfast HOLDFAST_PORT=${HOLDFAST_PORT:-18101}
 export HOLDFAST_NODES="127.0.0.1:$HOLDFAST_PORT,127.0.0.1:$((HOLDFAST_PORT + 1)),127.0.0.1:$((HOLDFAST_PORT + 2))"
-export HOLDFAST_KILL="$here/cluster.sh kill-leader"
+export HOLDFAST_KILL="$here/cluster.sh kill-leader" HOLDFAST_START="$here/cluster.sh start"
 export HOLDFAST_TARGET=${TARGET:-holdfast} HOLDFAST_STANDIN=$work/standin
 HOLDFAST_REDIS=${HOLDFAST_REDIS:-$(command -v redis-server || true)}
 export HOLDFAST_REDIS
@@ -38,8 +38,8 @@ programs() {
 	case $1 in
 	redis_cli) echo redis-cli ;;
 	python | redis_py | redis_py_more | python_redis_lock) echo python3 ;;
-	node) echo node npm ;;
-	java) echo java javac mvn ;;
+	node | semaphore) echo node npm ;;
+	java | redisson) echo java javac mvn ;;
 	rslock) echo cargo ;;
 	*) echo go ;;
 	esac
@@ -66,6 +66,9 @@ install_node() {
 }
 test_node() { cd "$work/node" && node suite.mjs; }
 
+install_semaphore() { [ -d "$work/node" ] || install_node; }
+test_semaphore() { cd "$work/node" && node semaphore.mjs; }
+
 install_java() {
 	mvn -q -B -f "$here/java/pom.xml" -Dmaven.repo.local="$work/m2" dependency:copy-dependencies -DoutputDirectory="$work/jars" &&
 		javac -nowarn -cp "$work/jars/*" -d "$work/classes" "$here/java/Suite.java"
@@ -73,6 +76,14 @@ install_java() {
 test_java() {
 	(cd "$work/jars" && ls jedis-*.jar lettuce-core-*.jar | sed 's/^/  /; s/\.jar$//')
 	java -cp "$work/classes:$work/jars/*" Suite
+}
+
+install_redisson() {
+	mvn -q -B -f "$here/java/redisson/pom.xml" -Dmaven.repo.local="$work/m2" dependency:copy-dependencies -DoutputDirectory="$work/redisson-jars" &&
+		javac -nowarn -cp "$work/redisson-jars/*" -d "$work/redisson" "$here"/java/redisson/*.java
+}
+test_redisson() {
+	java -Xmx512m -XX:+UseSerialGC -cp "$work/redisson:$work/redisson-jars/*" RedissonSuite single $([ "$HOLDFAST_TARGET" = redis ] || echo replicated)
 }
 
 # install fetches and builds what the suites need, and leaves a line for each in $work/installed.
