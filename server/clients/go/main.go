@@ -107,16 +107,24 @@ func (s *suite) run(ctx context.Context) error {
 	return s.overTheKill(ctx, held)
 }
 
+// kill kills the leader and returns the address it had.
+func (s *suite) kill() (string, error) {
+	out, err := exec.Command("sh", "-c", os.Getenv("HOLDFAST_KILL")).Output()
+	if err != nil {
+		return "", fmt.Errorf("kill the leader: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
 func (s *suite) overTheKill(ctx context.Context, held []heldLock) error {
 	fence, err := newClient(s.nodes[0], 3).Incr(ctx, "go:fence").Result()
 	if err != nil {
 		return err
 	}
-	out, err := exec.Command("sh", "-c", os.Getenv("HOLDFAST_KILL")).Output()
+	dead, err := s.kill()
 	if err != nil {
-		return fmt.Errorf("kill the leader: %w", err)
+		return err
 	}
-	dead := strings.TrimSpace(string(out))
 	alive := s.others(dead)
 	started := time.Now()
 	s.check("a new lock after the kill", func() error {
@@ -166,7 +174,11 @@ func main() {
 		}
 	}
 	s := &suite{nodes: strings.Split(os.Getenv("HOLDFAST_NODES"), ",")}
-	if err := s.run(context.Background()); err != nil {
+	run := s.run
+	if slices.Contains(os.Args[1:], "pushed") {
+		run = s.runPushed
+	}
+	if err := run(context.Background()); err != nil {
 		fmt.Println("  FAIL ", err)
 		os.Exit(1)
 	}
