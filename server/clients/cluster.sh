@@ -3,9 +3,10 @@
 #   cluster.sh start        start the nodes that are not running, wait until all serve
 #   cluster.sh kill-leader  kill -9 the leader and print the address it had
 #   cluster.sh stop         kill all
-# HOLDFAST_BIN is the binary, HOLDFAST_STATE a folder for data, logs and pids,
-# HOLDFAST_PORT the first of six ports (18101), HOLDFAST_FLAGS more flags. HOLDFAST_TARGET=redis starts HOLDFAST_REDIS, a real
-# redis-server, and two stand-ins for it (HOLDFAST_STANDIN); kill-leader kills a stand-in.
+# HOLDFAST_BIN is the binary, HOLDFAST_STATE a folder for data, logs and pids, HOLDFAST_PORT the first
+# port for clients (18101; peers have ports from 18111, Sentinel's clients from 18121), HOLDFAST_FLAGS
+# one more flag. HOLDFAST_TARGET=redis starts HOLDFAST_REDIS, a real redis-server, and two stand-ins
+# for it (HOLDFAST_STANDIN); kill-leader kills a stand-in.
 set -euo pipefail
 
 port=${HOLDFAST_PORT:-18101}
@@ -34,7 +35,7 @@ serves() { ask "$1" DBSIZE 2>/dev/null | grep -q '^:'; }
 node() {
 	if [ "${HOLDFAST_TARGET:-}" != redis ]; then
 		printf '%s\n' "$HOLDFAST_BIN" serve --name "n$1" --addr "$(address "$1")" --peer-addr "$(peer "$1")" \
-			--data-dir "$state/n$1" --log-level warn ${HOLDFAST_FLAGS:-} \
+			--data-dir "$state/n$1" --log-level warn --sentinel-addr "127.0.0.1:$((port + 20 + $1))" ${HOLDFAST_FLAGS:+"$HOLDFAST_FLAGS"} \
 			--initial-cluster "n0=$(peer 0),n1=$(peer 1),n2=$(peer 2)"
 	elif [ "$1" = 0 ]; then
 		printf '%s\n' "$HOLDFAST_REDIS" --port "$port" --save '' --dir "$state" --loglevel warning
@@ -96,7 +97,7 @@ start) start ;;
 kill-leader) kill_leader ;;
 stop) stop ;;
 *)
-	sed -n '2,9s/^# //p' "$0"
+	sed -n '2,10s/^# //p' "$0"
 	exit 2
 	;;
 esac

@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 here=$PWD
 default='redis_cli go python node java redislock redis_py rslock'
-every="$default redsync asynq rueidislock rueidis python_redis_lock redis_py_more semaphore redisson"
+every="$default redsync asynq rueidislock rueidis python_redis_lock redis_py_more semaphore pushed java_pushed redisson"
 [ "${CLIENTS:-}" = all ] && default=$every
 wanted=${*:-${CLIENTS_WANTED:-$default}}
 
@@ -18,6 +18,7 @@ work=${CLIENTS_WORK:-${CLIENTS_KEEP:-$(mktemp -d "${TMPDIR:-/tmp}/holdfast-clien
 export HOLDFAST_STATE=$work/cluster HOLDFAST_BIN=$work/holdfast HOLDFAST_PORT=${HOLDFAST_PORT:-18101}
 export HOLDFAST_NODES="127.0.0.1:$HOLDFAST_PORT,127.0.0.1:$((HOLDFAST_PORT + 1)),127.0.0.1:$((HOLDFAST_PORT + 2))"
 export HOLDFAST_KILL="$here/cluster.sh kill-leader" HOLDFAST_START="$here/cluster.sh start"
+export HOLDFAST_SENTINELS="127.0.0.1:$((HOLDFAST_PORT + 20)),127.0.0.1:$((HOLDFAST_PORT + 21)),127.0.0.1:$((HOLDFAST_PORT + 22))"
 export HOLDFAST_TARGET=${TARGET:-holdfast} HOLDFAST_STANDIN=$work/standin
 HOLDFAST_REDIS=${HOLDFAST_REDIS:-$(command -v redis-server || true)}
 export HOLDFAST_REDIS
@@ -39,7 +40,7 @@ programs() {
 	redis_cli) echo redis-cli ;;
 	python | redis_py | redis_py_more | python_redis_lock) echo python3 ;;
 	node | semaphore) echo node npm ;;
-	java | redisson) echo java javac mvn ;;
+	java | java_pushed | redisson) echo java javac mvn ;;
 	rslock) echo cargo ;;
 	*) echo go ;;
 	esac
@@ -50,6 +51,9 @@ test_redis_cli() { "$here/redis_cli.sh"; }
 
 install_go() { cd "$here/go" && go build -o "$work/go-suite" .; }
 test_go() { "$work/go-suite"; }
+
+install_pushed() { install_go; }
+test_pushed() { "$work/go-suite" pushed; }
 
 # environment makes virtual environment $1 with the packages of requirements file $2.
 environment() {
@@ -71,19 +75,38 @@ test_semaphore() { cd "$work/node" && node semaphore.mjs; }
 
 install_java() {
 	mvn -q -B -f "$here/java/pom.xml" -Dmaven.repo.local="$work/m2" dependency:copy-dependencies -DoutputDirectory="$work/jars" &&
-		javac -nowarn -cp "$work/jars/*" -d "$work/classes" "$here/java/Suite.java"
+		javac -nowarn -cp "$work/jars/*" -d "$work/classes" "$here"/java/*.java
 }
 test_java() {
 	(cd "$work/jars" && ls jedis-*.jar lettuce-core-*.jar | sed 's/^/  /; s/\.jar$//')
 	java -cp "$work/classes:$work/jars/*" Suite
 }
 
+# modes COMMAND…: the command for single nodes, by Sentinel and in cluster mode.
+modes() {
+	local bad=0
+	"$@" single || bad=1
+	[ "$HOLDFAST_TARGET" = redis ] && return "$bad"
+	"$here/cluster.sh" start && "$@" sentinel || bad=1
+	"$here/cluster.sh" stop
+	export HOLDFAST_FLAGS=--cluster-mode
+	"$here/cluster.sh" start && "$@" cluster || bad=1
+	"$here/cluster.sh" stop
+	return "$bad"
+}
+
+install_java_pushed() { [ -d "$work/classes" ] || install_java; }
+test_java_pushed() { modes java -Xmx512m -XX:+UseSerialGC -cp "$work/classes:$work/jars/*" Pushed; }
+
 install_redisson() {
 	mvn -q -B -f "$here/java/redisson/pom.xml" -Dmaven.repo.local="$work/m2" dependency:copy-dependencies -DoutputDirectory="$work/redisson-jars" &&
 		javac -nowarn -cp "$work/redisson-jars/*" -d "$work/redisson" "$here"/java/redisson/*.java
 }
+redisson() { java -Xmx512m -XX:+UseSerialGC -cp "$work/redisson:$work/redisson-jars/*" RedissonSuite "$@"; }
 test_redisson() {
-	java -Xmx512m -XX:+UseSerialGC -cp "$work/redisson:$work/redisson-jars/*" RedissonSuite single $([ "$HOLDFAST_TARGET" = redis ] || echo replicated)
+	local bad=0
+	[ "$HOLDFAST_TARGET" = redis ] || redisson replicated || bad=1
+	"$here/cluster.sh" start && modes redisson && return "$bad"
 }
 
 # install fetches and builds what the suites need, and leaves a line for each in $work/installed.
