@@ -4,7 +4,6 @@ import (
 	"math"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -12,8 +11,8 @@ import (
 
 func configHandlers() map[string]handler {
 	return map[string]handler{
-		"config|get":       {reply: configGet},
-		"config|set":       {reply: configSet},
+		"config|get":       {reply: configGet, barrier: true},
+		"config|set":       {reply: configSet, barrier: true},
 		"config|resetstat": {reply: configResetStat},
 		"config|rewrite":   {reply: configRewrite},
 	}
@@ -37,7 +36,7 @@ func (s *Server) settings() []Setting {
 		{"maxmemory", strconv.FormatUint(c.MaxMemoryBytes, 10)},
 		{"maxmemory-clients", clientsLimit(c.MaxMemoryClientsBytes)},
 		{"maxmemory-policy", "noeviction"},
-		{"notify-keyspace-events", ""},
+		{notifySetting, s.backend.Stats().Notifies.String()},
 		{"port", port},
 		{"proto-max-bulk-len", strconv.Itoa(c.MaxBulkBytes)},
 		// A follower takes writes, and forwards them.
@@ -68,6 +67,12 @@ func yesNo(b bool) string {
 }
 
 func configGet(c *conn, args [][]byte) protocol.Value {
+	for _, pattern := range args[2:] {
+		if protocol.Match(string(pattern), notifySetting, true) {
+			c.srv.backend.AwaitApplied(c.ctx, c.lastWrite) // a client finds what it has set
+			break
+		}
+	}
 	var found []protocol.Value
 	for _, row := range c.srv.settings() {
 		for _, pattern := range args[2:] {
@@ -78,21 +83,6 @@ func configGet(c *conn, args [][]byte) protocol.Value {
 		}
 	}
 	return protocol.Map(found...)
-}
-
-// configSet refuses every setting, as Redis refuses settings that are fixed at the start. A node's
-// settings are flags, and a change on one node would make the nodes differ.
-func configSet(c *conn, args [][]byte) protocol.Value {
-	if len(args)%2 != 0 {
-		return protocol.Err(errSyntax)
-	}
-	name := string(args[2])
-	for _, row := range c.srv.settings() {
-		if strings.EqualFold(row.Name, name) {
-			return protocol.Err("CONFIG SET failed (possibly related to argument '" + name + "') - can't set immutable config")
-		}
-	}
-	return protocol.Err("Unknown option or number of arguments for CONFIG SET - '" + name + "'")
 }
 
 func configResetStat(c *conn, _ [][]byte) protocol.Value {
