@@ -211,6 +211,7 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	for _, word := range words {
 		c.spend(wordWork + int64(len(word)))
 	}
+	c.looked(row, words)
 	h.words = append(h.words[:0], row.Name)
 	h.words = append(h.words, words[1+b.subcommand:]...)
 	c.args = h.words

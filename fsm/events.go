@@ -15,12 +15,16 @@ const (
 	Published EventKind = iota + 1
 	// Notified: Name happened to Key in DB, and the settings want that told.
 	Notified
-	// Changed: Key in DB came, went, or got another value or deadline, by the batch of Origin and Seq.
+	// Changed: Key in DB came, went, or got another value or deadline.
 	Changed
 	// Flushed: all keys of DB went.
 	Flushed
 	// Swapped: the databases DB and Other were exchanged.
 	Swapped
+	// Looked: a script in a batch of this node read Key.
+	Looked
+	// Ran: a batch of this node was run. Its other events stand before.
+	Ran
 )
 
 // Event is something that an entry did and that others than the client hear of. The strings may share
@@ -34,10 +38,9 @@ type Event struct {
 	Key       string
 	Name      string
 	Payload   string
-	// Origin and Seq are the batch that did a Changed, Flushed or Swapped event. Seq is 0 if time
-	// did: a lease ended.
-	Origin protocol.Origin
-	Seq    uint64
+	// Seq is the number of the batch behind a Changed, Looked or Ran event, if the batch is this node's:
+	// see [Machine.SeedReads]. Else Seq is 0, as for what time did.
+	Seq uint64
 }
 
 // Messages calls f with the messages that subscribers hear of the event, in the order of Redis.
@@ -61,7 +64,7 @@ type Interest uint32
 const (
 	// InMessages is Published and Notified.
 	InMessages Interest = 1 << iota
-	// InChanges is Changed, Flushed and Swapped.
+	// InChanges is Changed, Flushed, Swapped, Looked and Ran.
 	InChanges
 )
 
@@ -97,6 +100,10 @@ type listening struct {
 	events   []Event
 	// ended counts the ended keys that the entry removed.
 	ended int
+	// own is this node's session, and ownSeq the number of the batch under way, if the batch is this
+	// node's and somebody is interested.
+	own    protocol.Origin
+	ownSeq uint64
 }
 
 // keptEvents is the number of events that the memory is kept for.
@@ -138,13 +145,44 @@ func (c *call) tellNotified(db int, class Classes, name, key string) {
 
 // changed tells that a key changed. Callers test the interest first: each store passes here.
 func (c *call) changed(db int, key string) {
-	c.events = append(c.events, Event{Kind: Changed, DB: db, Key: key, Origin: c.origin, Seq: c.seq})
+	c.events = append(c.events, Event{Kind: Changed, DB: db, Key: key, Seq: c.ownSeq})
+}
+
+// beginBatch notes which batch is next.
+func (l *listening) beginBatch(b *protocol.Batch) {
+	l.ownSeq = 0
+	if l.interest&InChanges != 0 && b.Origin == l.own {
+		l.ownSeq = b.Seq
+	}
+}
+
+// endBatch tells that a batch of this node was run.
+func (l *listening) endBatch() {
+	if l.ownSeq != 0 {
+		l.events = append(l.events, Event{Kind: Ran, Seq: l.ownSeq})
+	}
+	l.ownSeq = 0
+}
+
+// looked tells which keys a command in a script reads. words is the command line.
+func (c *call) looked(row *protocol.Command, words []string) {
+	if c.ownSeq == 0 || row.Flags&protocol.FlagReadOnly == 0 {
+		return
+	}
+	line := make([][]byte, len(words))
+	for i, w := range words {
+		line[i] = []byte(w)
+	}
+	positions, _ := row.KeyPositions(line)
+	for _, p := range positions {
+		c.events = append(c.events, Event{Kind: Looked, DB: c.db, Key: words[p], Seq: c.ownSeq})
+	}
 }
 
 // changedDatabase tells that a database was replaced by an empty one, or exchanged with other.
 func (c *call) changedDatabase(kind EventKind, db, other int) {
 	if c.interest&InChanges != 0 {
-		c.events = append(c.events, Event{Kind: kind, DB: db, Other: other, Origin: c.origin, Seq: c.seq})
+		c.events = append(c.events, Event{Kind: kind, DB: db, Other: other})
 	}
 }
 

@@ -21,11 +21,15 @@ func told(events []Event) string {
 		case Notified:
 			e.Messages(func(channel, payload string) { fmt.Fprintf(&b, "%s: %s\n", channel, payload) })
 		case Changed:
-			fmt.Fprintf(&b, "changed %d %s by %s/%d\n", e.DB, e.Key, e.Origin.Node, e.Seq)
+			fmt.Fprintf(&b, "changed %d %s by %d\n", e.DB, e.Key, e.Seq)
 		case Flushed:
 			fmt.Fprintf(&b, "flushed %d\n", e.DB)
 		case Swapped:
 			fmt.Fprintf(&b, "swapped %d %d\n", e.DB, e.Other)
+		case Looked:
+			fmt.Fprintf(&b, "looked %s by %d\n", e.Key, e.Seq)
+		case Ran:
+			fmt.Fprintf(&b, "ran %d\n", e.Seq)
 		}
 	}
 	return b.String()
@@ -70,14 +74,14 @@ func TestChanges(t *testing.T) {
 	d := newDriver(t)
 	d.m.Listen(InChanges)
 	for _, c := range []struct{ lines, want string }{
-		{"set a 1 px 500;get a;publish c m", "changed 0 a by n1/1\n"},
-		{"rename a b", "changed 0 a by n1/2\nchanged 0 b by n1/2\n"},
+		{"set a 1 px 500;get a;publish c m", "changed 0 a by 0\n"},
+		{"rename a b", "changed 0 a by 0\nchanged 0 b by 0\n"},
 		{"set b 2 nx", ""},
-		{"move b 1", "changed 0 b by n1/4\nchanged 1 b by n1/4\n"},
+		{"move b 1", "changed 0 b by 0\nchanged 1 b by 0\n"},
 		{"flushdb;flushall", "flushed 1\n"},
 		{"swapdb 0 1", "swapped 0 1\n"},
-		{"set x 1 pxat 1;set y 1;expire y -1", "changed 0 y by n1/7\nchanged 0 y by n1/7\n"},
-		{"eval redis.call('incr','n')~error('x') 0", "changed 0 n by n1/8\n"},
+		{"set x 1 pxat 1;set y 1;expire y -1", "changed 0 y by 0\nchanged 0 y by 0\n"},
+		{"eval redis.call('incr','n')~error('x') 0", "changed 0 n by 0\n"},
 	} {
 		require.Equal(t, c.want, d.events(protocol.EntryVersion, pipeline(strings.Split(c.lines, ";")...)), c.lines)
 	}
@@ -91,9 +95,30 @@ func TestUndoneIsNotTold(t *testing.T) {
 	require.Equal(t, "c: before (sharded false)\n", d.events(protocol.EntryVersion, pipeline("publish c before", endless)))
 
 	queued := protocol.AppendTransaction(nil, 0, nil, pipeline("publish c kept", endless, "set b 1"))
-	require.Equal(t, "c: kept (sharded false)\nchanged 0 b by n1/2\n", d.events(protocol.EntryVersion, queued))
+	require.Equal(t, "c: kept (sharded false)\nchanged 0 b by 0\n", d.events(protocol.EntryVersion, queued))
 
 	d.m.budgets.transaction = 1 << 14
 	queued = protocol.AppendTransaction(nil, 0, nil, pipeline(strings.Split(strings.Repeat("publish c m,", 100)+"set b 1", ",")...))
 	require.Empty(t, d.events(protocol.EntryVersion, queued))
+}
+
+// TestOwnBatches: events name the batches of this node, and which keys their scripts read.
+func TestOwnBatches(t *testing.T) {
+	d := newDriver(t)
+	body := pipeline("set a 1", "eval redis.call('get',KEYS[1])~redis.call('mget','x','y')~redis.call('set','z','1') 1 k",
+		"get g", "eval_ro return~redis.call('strlen','s') 0")
+	body = protocol.AppendTransaction(body, 0, nil, pipeline("eval redis.call('exists','e') 0"))
+	d.m.Listen(InChanges)
+	require.Equal(t, "changed 0 a by 0\nchanged 0 z by 0\n", d.events(protocol.EntryVersion, body))
+	d.m.SeedReads(protocol.Origin{Node: "n1", Epoch: 1})
+	require.Equal(t, `changed 0 a by 2
+looked k by 2
+looked x by 2
+looked y by 2
+changed 0 z by 2
+looked s by 2
+looked e by 2
+ran 2
+`, d.events(protocol.EntryVersion, body))
+	require.Empty(t, d.advance(1))
 }

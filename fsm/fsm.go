@@ -56,7 +56,12 @@ func New() *Machine {
 }
 
 // SeedReads makes random decisions in reads differ from other nodes' and from former lives of this node.
-func (m *Machine) SeedReads(o protocol.Origin) { m.draws.Store(xxh3.HashStringSeed(o.Node, o.Epoch)) }
+//
+// Batches of o count as this node's own in events.
+func (m *Machine) SeedReads(o protocol.Origin) {
+	m.draws.Store(xxh3.HashStringSeed(o.Node, o.Epoch))
+	m.call.own = o
+}
 
 // Listen says which events the sink takes from the next entry on.
 func (m *Machine) Listen(i Interest) { m.interest.Store(uint32(i)) }
@@ -110,7 +115,9 @@ func (c *call) runEntry(entry *protocol.Entry, sink Sink) error {
 			continue
 		}
 		c.quiet = !wanted
+		c.beginBatch(&b)
 		replies, err := c.runBatch(&b)
+		c.endBatch()
 		if err != nil {
 			return fmt.Errorf("apply batch %d of node %q: %w", b.Seq, b.Origin.Node, err)
 		}

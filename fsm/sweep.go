@@ -14,7 +14,7 @@ func (c *call) advance(e *protocol.Entry) {
 		st.agreeOnSweeps()
 	}
 	st.advance(e.StampMillis, e.WallOffsetMillis)
-	c.ended, c.origin, c.seq = 0, protocol.Origin{}, 0
+	c.ended = 0
 	left := sweepLimit
 	for db, d := range st.databases {
 		left -= d.Sweep(st.clockMillis, left, func(it *keyspace.Item) { c.goes(db, it.Key()) })
