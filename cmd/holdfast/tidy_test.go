@@ -137,6 +137,7 @@ var rooms = map[string][]string{
 	"server/replica":   {"server/raftnode", "server/forward", "server/peer/wire"},
 	"server/frontend":  {"server/replica", "server/push"},
 	"server/push":      {},
+	"server/tracking":  {"server/push"},
 }
 
 func TestServerArrows(t *testing.T) {

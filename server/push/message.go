@@ -26,6 +26,11 @@ func New(v protocol.Value) *Message {
 	return m
 }
 
+// NewPair is a message that is v3 in RESP3 and v2 in RESP2.
+func NewPair(v3, v2 protocol.Value) *Message {
+	return &Message{encoded: encode(&v3, protocol.RESP3), resp2: encode(&v2, protocol.RESP2)}
+}
+
 // encode makes the bytes without room to spare.
 func encode(v *protocol.Value, resp int) []byte {
 	size, _ := v.SizeWithin(mostBytes)

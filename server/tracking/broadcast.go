@@ -1,0 +1,45 @@
+package tracking
+
+import "slices"
+
+// change is a key that changed, and the client that did it, if the client is this node's.
+type change struct {
+	key string
+	by  *Client
+}
+
+// broadcast queues the changes of an entry for the clients of BCAST: one message for each prefix with a
+// changed key, the keys in order. The caller holds t.mu.
+func (t *Table) broadcast(changed []change) {
+	byPrefix := make(map[string]map[string]*Client) // the keys, and who changed each last
+	for _, ch := range changed {
+		for length := range t.lengths {
+			if length > len(ch.key) || t.prefixes[ch.key[:length]] == nil {
+				continue
+			}
+			keys := byPrefix[ch.key[:length]]
+			if keys == nil {
+				keys = make(map[string]*Client)
+				byPrefix[ch.key[:length]] = keys
+			}
+			keys[ch.key] = ch.by
+		}
+	}
+	for prefix, keys := range byPrefix {
+		all := make([]string, 0, len(keys))
+		for key := range keys {
+			all = append(all, key)
+		}
+		slices.Sort(all)
+		toAll := newNews(all)
+		for c := range t.prefixes[prefix] {
+			told := toAll
+			if c.options.NoLoop {
+				told = newNews(slices.DeleteFunc(slices.Clone(all), func(key string) bool { return keys[key] == c }))
+			}
+			if len(told.keys) > 0 {
+				t.add(message{to: c, news: told})
+			}
+		}
+	}
+}

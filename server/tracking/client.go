@@ -1,0 +1,201 @@
+package tracking
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/holdfast/holdfast/server/push"
+)
+
+// Options are how a client tracks.
+type Options struct {
+	// Broadcast: BCAST. The client is told of all keys with one of Prefixes; "" is the prefix of all.
+	Broadcast bool
+	Prefixes  []string
+	// NoLoop: not of the client's own changes.
+	NoLoop bool
+}
+
+// Target takes messages to a client.
+type Target interface {
+	// Invalidate is called by any goroutine, and must not block. In RESP3 the message is a push, in RESP2
+	// a message of [Channel].
+	Invalidate(m *push.Message)
+}
+
+// Client is the client of one connection, whose goroutine alone calls the methods.
+type Client struct {
+	table   *Table
+	to      Target
+	options Options // guarded by Table.mu
+	tracks  bool    // the connection's
+
+	mu sync.Mutex
+	// busy: commands are under way, and messages are held back in held. heldAll: all keys.
+	busy    bool
+	held    []*news
+	heldAll bool
+	count   int // of the keys in held
+}
+
+// maxHeld is the number of keys that are held back. Beyond that the client drops all keys.
+const maxHeld = 1 << 14
+
+// Client is a client that tracks nothing yet.
+func (t *Table) Client(to Target) *Client { return &Client{table: t, to: to} }
+
+// The bounds of prefixes: a changed key is looked up once for each length.
+const (
+	MaxPrefixBytes   = 4 << 10
+	maxPrefixLengths = 64
+)
+
+// Start begins to track, or changes the options; prefixes are added. It returns false, and changes nothing,
+// if the prefixes of all clients would have too many lengths. Requires: no prefix is longer than
+// MaxPrefixBytes.
+func (c *Client) Start(o Options) bool {
+	t := c.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lengths := len(t.lengths)
+	for i, p := range o.Prefixes {
+		if t.lengths[len(p)] == 0 && !slices.ContainsFunc(o.Prefixes[:i], func(q string) bool { return len(q) == len(p) }) {
+			lengths++
+		}
+	}
+	if lengths > maxPrefixLengths {
+		return false
+	}
+	if len(t.clients) == 0 {
+		t.listen(true)
+	}
+	t.clients[c] = struct{}{}
+	prefixes := c.options.Prefixes
+	if c.options = o; o.Broadcast {
+		for _, p := range o.Prefixes {
+			if !slices.Contains(prefixes, p) {
+				t.addPrefix(p, c)
+				prefixes = append(prefixes, p)
+			}
+		}
+	}
+	c.options.Prefixes, c.tracks = prefixes, true
+	return true
+}
+
+// Stop ends tracking. What the table knows of the client goes as the keys change.
+func (c *Client) Stop() {
+	if !c.tracks {
+		return
+	}
+	t := c.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range c.options.Prefixes {
+		t.dropPrefix(p, c)
+	}
+	delete(t.clients, c)
+	c.options, c.tracks = Options{}, false
+	if len(t.clients) == 0 {
+		t.listen(false)
+		clear(t.keys)
+		t.items, t.bytes = 0, 0
+	}
+}
+
+// Prefixes are the prefixes of BCAST, in order.
+func (c *Client) Prefixes() []string {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	return slices.Sorted(slices.Values(c.options.Prefixes))
+}
+
+func (t *Table) addPrefix(p string, c *Client) {
+	p = strings.Clone(p)
+	if t.prefixes[p] == nil {
+		t.prefixes[p] = make(clientSet)
+		t.lengths[len(p)]++
+	}
+	t.prefixes[p][c] = struct{}{}
+}
+
+func (t *Table) dropPrefix(p string, c *Client) {
+	if delete(t.prefixes[p], c); len(t.prefixes[p]) > 0 {
+		return
+	}
+	delete(t.prefixes, p)
+	if t.lengths[len(p)]--; t.lengths[len(p)] == 0 {
+		delete(t.lengths, len(p))
+	}
+}
+
+// Begin holds messages back until Settle: commands of the client go out.
+func (c *Client) Begin() {
+	c.mu.Lock()
+	c.busy = true
+	c.mu.Unlock()
+}
+
+// Settle sends what was held back: the replies of all commands have been written.
+func (c *Client) Settle() {
+	c.mu.Lock()
+	held, all := c.held, c.heldAll
+	c.busy, c.held, c.heldAll, c.count = false, nil, false, 0
+	c.mu.Unlock()
+	if all {
+		c.to.Invalidate(everything.message())
+		return
+	}
+	for _, n := range held {
+		c.to.Invalidate(n.message())
+	}
+}
+
+// Look notes that the client is about to read keys. Requires: Begin was called.
+func (c *Client) Look(keys ...string) {
+	t := c.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, key := range keys {
+		t.remember(key, c)
+	}
+	t.start()
+}
+
+// Numbered notes that a batch of the client, with a script or with changes, got this number. It is called
+// before the batch can be applied, by any goroutine.
+func (c *Client) Numbered(number uint64) {
+	t := c.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.batches[number] = c
+	t.order = append(t.order, number)
+	if len(t.order) <= 2*maxBatches && len(t.batches) <= maxBatches {
+		return
+	}
+	t.order = slices.DeleteFunc(t.order, func(n uint64) bool { return t.batches[n] == nil })
+	for len(t.order) > maxBatches/2 {
+		oldest := t.order[0]
+		t.add(message{to: t.batches[oldest], news: everything}) // what the batch will look at is not noted
+		delete(t.batches, oldest)
+		t.order = t.order[1:]
+	}
+	t.start()
+}
+
+// tell sends a message, or holds it back.
+func (c *Client) tell(n *news) {
+	c.mu.Lock()
+	if c.busy {
+		if c.count += len(n.keys); len(n.keys) == 0 || c.count > maxHeld {
+			c.held, c.heldAll = nil, true
+		} else if !c.heldAll {
+			c.held = append(c.held, n)
+		}
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	c.to.Invalidate(n.message())
+}

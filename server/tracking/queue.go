@@ -1,0 +1,100 @@
+package tracking
+
+import (
+	"sync"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/push"
+)
+
+// message is news for a client.
+type message struct {
+	to   *Client
+	news *news
+}
+
+// news are keys that clients must drop.
+type news struct {
+	keys  []string // none: all keys
+	bytes int
+	once  sync.Once
+	m     *push.Message
+}
+
+// everything says that all keys must be dropped.
+var everything = newNews(nil)
+
+// messageBytes is the cost of a message beside its keys.
+const messageBytes = 128
+
+func newNews(keys []string) *news {
+	n := &news{keys: keys, bytes: messageBytes}
+	for _, key := range keys {
+		n.bytes += len(key)
+	}
+	return n
+}
+
+// Channel is the channel that a client of RESP2 subscribes to.
+const Channel = "__redis__:invalidate"
+
+// message encodes the news, once for all clients.
+func (n *news) message() *push.Message {
+	n.once.Do(func() {
+		keys, keys2 := protocol.Null, protocol.Null
+		if len(n.keys) > 0 {
+			keys = protocol.Strings(n.keys...)
+			keys2 = keys
+		}
+		n.m = push.NewPair(protocol.Push(protocol.Bulk("invalidate"), keys),
+			protocol.Array(protocol.Bulk("message"), protocol.Bulk(Channel), keys2))
+	})
+	return n.m
+}
+
+// queue is what waits for the table's goroutine. Table.mu guards it.
+type queue struct {
+	messages []message
+	bytes    int
+	running  bool
+}
+
+// add queues a message. Beyond the bound all that waits becomes one message to each client that drops the
+// whole cache. The caller holds t.mu.
+func (t *Table) add(m message) {
+	q := &t.queue
+	if q.bytes += m.news.bytes; q.bytes <= t.limits.Bytes {
+		q.messages = append(q.messages, m)
+		return
+	}
+	q.messages, q.bytes = nil, 0
+	for c := range t.clients {
+		q.messages = append(q.messages, message{to: c, news: everything})
+	}
+}
+
+// start starts the goroutine that takes messages to the clients, if none runs. The caller holds t.mu.
+func (t *Table) start() {
+	if q := &t.queue; !q.running && len(q.messages) > 0 {
+		q.running = true
+		go t.run()
+	}
+}
+
+// run takes messages to the clients until none is left.
+func (t *Table) run() {
+	for {
+		t.mu.Lock()
+		messages := t.queue.messages
+		t.queue.messages, t.queue.bytes = nil, 0
+		if len(messages) == 0 {
+			t.queue.running = false
+			t.mu.Unlock()
+			return
+		}
+		t.mu.Unlock()
+		for i := range messages {
+			messages[i].to.tell(messages[i].news)
+		}
+	}
+}

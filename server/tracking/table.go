@@ -1,0 +1,178 @@
+package tracking
+
+import (
+	"sync"
+
+	"github.com/holdfast/holdfast/fsm"
+)
+
+// Table has what the clients of a node track. Create it with [New].
+type Table struct {
+	limits Limits
+	listen func(on bool)
+
+	mu      sync.Mutex
+	keys    map[string]clientSet // by key; the database does not count, as in Redis
+	items   int                  // sum of the lengths of keys' sets
+	bytes   int
+	clients map[*Client]struct{} // that track
+	// prefixes are the prefixes of BCAST, and lengths how many prefixes there are of each length.
+	prefixes map[string]clientSet
+	lengths  map[int]int
+	// batches are the batches under way of clients that need to know the number.
+	batches map[uint64]*Client
+	order   []uint64 // the numbers in batches, oldest first, with numbers that have gone
+
+	queue queue
+}
+
+type clientSet map[*Client]struct{}
+
+// Limits bound a table. Beyond them keys are forgotten, and the clients told as if the keys had changed.
+type Limits struct {
+	// Keys is tracking-table-max-keys; 0: no limit but Bytes.
+	Keys int
+	// Bytes bounds the memory of the table, and of the messages that wait.
+	Bytes int
+}
+
+// DefaultLimits are Redis's number of keys, and 128 MiB.
+func DefaultLimits() Limits { return Limits{Keys: 1_000_000, Bytes: 128 << 20} }
+
+const (
+	// keyBytes is the cost of a tracked key beside its bytes, itemBytes of each client that tracks the
+	// key.
+	keyBytes  = 128
+	itemBytes = 32
+	// maxBatches bounds the batches whose number is remembered.
+	maxBatches = 1 << 16
+)
+
+// New is an empty table.
+func New(l Limits) *Table {
+	return &Table{
+		limits: l, listen: func(bool) {}, keys: make(map[string]clientSet), clients: make(map[*Client]struct{}),
+		prefixes: make(map[string]clientSet), lengths: make(map[int]int), batches: make(map[uint64]*Client),
+	}
+}
+
+// OnInterest has listen called when the first client begins to track and when the last ends. It must be
+// called before there are clients.
+func (t *Table) OnInterest(listen func(on bool)) { t.listen = listen }
+
+// Events takes the events of an entry. It is called for one entry after the other.
+func (t *Table) Events(events []fsm.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.clients) == 0 {
+		clear(t.batches)
+		t.order = nil
+		return
+	}
+	var changed []change
+	for i := range events {
+		switch e := &events[i]; e.Kind {
+		case fsm.Changed:
+			by := t.batches[e.Seq]
+			t.forget(e.Key, by)
+			if len(t.prefixes) > 0 {
+				changed = append(changed, change{e.Key, by})
+			}
+		case fsm.Flushed, fsm.Swapped:
+			changed = nil
+			t.invalidateAll()
+		case fsm.Looked:
+			if c := t.batches[e.Seq]; c != nil {
+				t.remember(e.Key, c)
+			}
+		case fsm.Ran:
+			delete(t.batches, e.Seq)
+		}
+	}
+	t.broadcast(changed)
+	t.start()
+}
+
+// InvalidateAll tells all clients that nothing in their caches is good any more: the node has skipped
+// entries, or does not know whether others are written.
+func (t *Table) InvalidateAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.invalidateAll()
+	t.start()
+}
+
+func (t *Table) invalidateAll() {
+	for c := range t.clients {
+		t.add(message{to: c, news: everything})
+	}
+	clear(t.keys)
+	t.items, t.bytes = 0, 0
+}
+
+// remember notes that the client may have the key. The caller holds t.mu.
+func (t *Table) remember(key string, c *Client) {
+	if _, tracks := t.clients[c]; !tracks || c.options.Broadcast {
+		return
+	}
+	set := t.keys[key]
+	if set == nil {
+		set = make(clientSet, 1)
+		key = string(append([]byte(nil), key...)) // shares no memory with an entry
+		t.keys[key] = set
+		t.bytes += len(key) + keyBytes
+	}
+	if _, known := set[c]; !known {
+		set[c] = struct{}{}
+		t.items++
+		t.bytes += itemBytes
+	}
+	for t.limits.Keys > 0 && len(t.keys) > t.limits.Keys || t.bytes > t.limits.Bytes {
+		for key := range t.keys { // any
+			t.forget(key, nil)
+			break
+		}
+	}
+}
+
+// forget takes the key out of the table, and tells the clients that may have the key. The client that made
+// the change is not told if it wants so. Then the key stays noted for that client, whose batch may have
+// read the key behind the change. The caller holds t.mu.
+func (t *Table) forget(key string, by *Client) {
+	set, tracked := t.keys[key]
+	if !tracked {
+		return
+	}
+	delete(t.keys, key)
+	t.items -= len(set)
+	t.bytes -= len(key) + keyBytes + len(set)*itemBytes
+	told := newNews([]string{key})
+	for c := range set {
+		if _, tracks := t.clients[c]; tracks && !c.options.Broadcast && !(c == by && c.options.NoLoop) {
+			t.add(message{to: c, news: told})
+		}
+	}
+	if by != nil && by.options.NoLoop {
+		if _, had := set[by]; had {
+			t.remember(key, by)
+		}
+	}
+}
+
+// Stats are the numbers of INFO.
+type Stats struct{ Clients, Keys, Items, Prefixes int }
+
+// Stats counts what is tracked.
+func (t *Table) Stats() Stats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return Stats{Clients: len(t.clients), Keys: len(t.keys), Items: t.items, Prefixes: len(t.prefixes)}
+}
+
+// Wants reports whether this node must run the batch although nobody waits for the reply: a script in it
+// may read keys that the client tracks.
+func (t *Table) Wants(number uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.batches[number] != nil
+}
