@@ -30,6 +30,7 @@ type Client struct {
 
 	mu     sync.Mutex
 	leader string // the node to follow; empty: none
+	ears   bool   // someone here waits for entries
 	cancel context.CancelFunc
 	conn   *connection // while batches can be sent
 }
@@ -72,6 +73,20 @@ func (c *Client) Follow(leader string) {
 	}
 	c.detach()
 	notify(c.changed)
+}
+
+// Listen says whether someone on this node waits for what the log says. The leader then tells this node at
+// once how far the log is committed.
+func (c *Client) Listen(yes bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if yes == c.ears {
+		return
+	}
+	c.ears = yes
+	if c.conn != nil {
+		c.conn.ear(yes)
+	}
 }
 
 // detach stops sending batches over the connection.
@@ -140,10 +155,12 @@ func (c *Client) connect(ctx context.Context, leader string) (up bool, err error
 	defer stop()
 	defer dialed.Close()
 	br := bufio.NewReaderSize(patient{dialed}, 64<<10)
-	if err := c.greet(dialed, br, leader); err != nil {
+	features, err := c.greet(dialed, br, leader)
+	if err != nil {
 		return false, err
 	}
 	conn := newConnection(&c.config, leader, dialed)
+	conn.takesEars = features&featureEars != 0
 	if !c.attach(conn) {
 		return false, nil
 	}
@@ -175,35 +192,39 @@ func (c *Client) attach(conn *connection) bool {
 		return false
 	}
 	c.conn = conn
+	if c.ears {
+		conn.ear(true)
+	}
 	c.config.Writes.Attach(conn, conn.wake)
 	c.config.Reads.Attach(conn, conn.wake)
 	return true
 }
 
-func (c *Client) greet(conn net.Conn, br *bufio.Reader, leader string) error {
+// greet exchanges greetings, and returns the leader's features.
+func (c *Client) greet(conn net.Conn, br *bufio.Reader, leader string) (features uint64, err error) {
 	_ = conn.SetWriteDeadline(time.Now().Add(greetWithin))
 	self := c.config.Self
 	hello := greeting{version: linkVersion, name: self.Name, epoch: self.Epoch, addresses: self.Addresses, features: allFeatures}
 	if _, err := conn.Write(wire.Seal(hello.append(make([]byte, wire.Head), kindHello))); err != nil {
-		return err
+		return 0, err
 	}
 	welcome, err := readGreeting(br, kindWelcome)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	_ = conn.SetWriteDeadline(time.Time{})
 	switch {
 	case welcome.verdict == verdictNotLeading:
-		return errNotLeading
+		return 0, errNotLeading
 	case welcome.verdict != verdictOK:
 		err := fmt.Errorf("node %s refuses the link: verdict %d, it speaks version %d, this node %d", leader, welcome.verdict, welcome.version, linkVersion)
 		c.config.Logger.Warn("link to leader", "error", err)
-		return err
+		return 0, err
 	case welcome.name != leader:
-		return fmt.Errorf("the node at the address of %q is %q", leader, welcome.name)
+		return 0, fmt.Errorf("the node at the address of %q is %q", leader, welcome.name)
 	}
 	c.config.Met(Member{Name: leader, Addresses: welcome.addresses})
-	return nil
+	return welcome.features, nil
 }
 
 var errNotLeading = errors.New("that node does not lead")

@@ -23,11 +23,15 @@ type connection struct {
 	leader string
 	conn   net.Conn
 	wake   chan struct{}
+	// takesEars: the leader takes ears.
+	takesEars bool
 
 	mu    sync.Mutex
 	asks  map[uint64]chan int // WAITs
 	asked uint64
 	out   []byte // their messages
+	// ears: someone on this node waits for entries. earsDue: the leader must be told.
+	ears, earsDue bool
 
 	// The sender's alone: the frame, and the functions that append batches to the frame.
 	frame             []byte
@@ -90,6 +94,10 @@ func (c *connection) gather() {
 	defer c.mu.Unlock()
 	c.frame = append(c.frame, c.out...)
 	c.out = c.out[:0]
+	if c.earsDue {
+		c.frame = appendBool(append(c.frame, kindEar), c.ears)
+		c.earsDue = false
+	}
 }
 
 // fits reports whether b goes into the frame: an empty frame takes any batch.
@@ -260,6 +268,17 @@ func (c *connection) ask(nodes int, timeout time.Duration) <-chan int {
 	c.out = binary.AppendUvarint(c.out, uint64(timeout.Milliseconds()))
 	notify(c.wake)
 	return answer
+}
+
+// ear says whether someone on this node waits for entries.
+func (c *connection) ear(yes bool) {
+	if !c.takesEars {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ears, c.earsDue = yes, true // a flag and no message each: clients come and go quickly
+	notify(c.wake)
 }
 
 func (c *connection) answer(number uint64, n int) {

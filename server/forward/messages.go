@@ -14,13 +14,14 @@ import (
 // The first frame of each side is its greeting alone:
 //
 //	follower  hello    version, bytes name, epoch, bytes client address, features, bytes sentinel address
-//	leader    welcome  version, verdict, bytes name, bytes client address, bytes sentinel address
+//	leader    welcome  version, verdict, bytes name, bytes client address, bytes sentinel address, features
 //
 // Then, from the follower:
 //
 //	write  sequence, low-water mark, bytes body
 //	read   number, count of requests, bytes body
 //	wait   number, nodes wanted, milliseconds
+//	ear    0 or 1: whether someone on this node waits for entries (nobody, before the first ear)
 //
 // and from the leader:
 //
@@ -36,6 +37,7 @@ import (
 // A large wrote or answer comes in parts, with other messages between them: the bytes behind the number are
 // cut into pieces. A dropped reply is too late to be of use, and the rest of it is not sent. Parts go to
 // followers whose hello has featureParts. A roll takes a beacon's place for followers whose hello has featureRoll.
+// Ears go to leaders whose welcome has featureEars.
 //
 // A first frame of another kind is not a link's: see [ReceiverConfig.Other].
 //
@@ -52,6 +54,7 @@ const (
 	kindWrite   = 'w'
 	kindRead    = 'r'
 	kindWait    = 'n'
+	kindEar     = 'e'
 	kindWrote   = 'W'
 	kindAnswer  = 'A'
 	kindRefuse  = 'E'
@@ -68,6 +71,9 @@ const featureParts uint64 = 1
 const featureRoll uint64 = 2
 
 const allFeatures = featureParts | featureRoll
+
+// featureEars, in a welcome, says that the leader takes ears.
+const featureEars uint64 = 1
 
 // States of a part.
 const (
@@ -117,7 +123,7 @@ type greeting struct {
 	name      string
 	epoch     uint64 // of a hello
 	addresses Addresses
-	features  uint64 // of a hello
+	features  uint64
 }
 
 func (g greeting) append(dst []byte, kind byte) []byte {
@@ -133,7 +139,11 @@ func (g greeting) append(dst []byte, kind byte) []byte {
 	} else {
 		dst = wire.AppendBytes(dst, g.addresses.ClientAddr)
 	}
-	return wire.AppendBytes(dst, g.addresses.SentinelAddr)
+	dst = wire.AppendBytes(dst, g.addresses.SentinelAddr)
+	if kind == kindWelcome {
+		dst = binary.AppendUvarint(dst, g.features)
+	}
+	return dst
 }
 
 // readGreeting reads a frame that holds a greeting of the given kind. Fields
@@ -165,6 +175,9 @@ func parseGreeting(frame []byte, kind byte) (g greeting, err error) {
 	}
 	if f.More() {
 		g.addresses.SentinelAddr = f.Bytes()
+	}
+	if kind == kindWelcome && f.More() {
+		g.features = f.Number()
 	}
 	return g, f.Err
 }

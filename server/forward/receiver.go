@@ -43,6 +43,9 @@ type ReceiverConfig struct {
 	Beacon func() Beacon
 	// Claims reports whether a write only takes a free key.
 	Claims func(body []byte) bool
+	// Hears is told whether someone on a follower waits for entries; on a follower without a link nobody does.
+	// Hears is called while the queue is locked.
+	Hears func(name string, yes bool)
 	// Wake gets a word when writes have come.
 	Wake chan<- struct{}
 
@@ -97,7 +100,7 @@ func (r *Receiver) receive(ctx context.Context, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.parts.Go(func() { p.send(ctx) })
 	p.parts.Go(func() { p.answerReads(ctx) })
-	err = p.listen(ctx, br, func(bs []Batch) error { return r.put(p, bs) })
+	err = p.listen(ctx, br, func(bs []Batch) error { return r.put(p, bs) }, func(yes bool) { r.hears(p, yes) })
 	r.dismiss(p)
 	cancel()
 	_ = conn.Close()
@@ -112,7 +115,7 @@ func (r *Receiver) greet(conn net.Conn, frame []byte) (*Peer, error) {
 		return nil, err
 	}
 	p := newPeer(&r.config, conn, hello)
-	welcome := greeting{version: linkVersion, name: r.config.Self.Name, addresses: r.config.Self.Addresses}
+	welcome := greeting{version: linkVersion, name: r.config.Self.Name, addresses: r.config.Self.Addresses, features: featureEars}
 	switch {
 	case hello.version != linkVersion:
 		welcome.verdict = verdictVersion
@@ -149,8 +152,18 @@ func (r *Receiver) Shut() {
 	for name, p := range r.peers {
 		_ = p.conn.Close()
 		delete(r.peers, name)
+		r.config.Hears(name, false)
 	}
 	r.room.Broadcast()
+}
+
+// hears notes whether someone on p's node waits for entries.
+func (r *Receiver) hears(p *Peer, yes bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.peers[p.origin.Node] == p {
+		r.config.Hears(p.origin.Node, yes)
+	}
 }
 
 // admit makes p the link of p's node, in place of an older link.
@@ -162,6 +175,7 @@ func (r *Receiver) admit(p *Peer) bool {
 	}
 	if old := r.peers[p.origin.Node]; old != nil {
 		_ = old.conn.Close()
+		r.config.Hears(p.origin.Node, false)
 	}
 	r.peers[p.origin.Node] = p
 	return true
@@ -172,6 +186,7 @@ func (r *Receiver) dismiss(p *Peer) {
 	defer r.mu.Unlock()
 	if r.peers[p.origin.Node] == p {
 		delete(r.peers, p.origin.Node)
+		r.config.Hears(p.origin.Node, false)
 	}
 	r.room.Broadcast()
 }

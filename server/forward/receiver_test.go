@@ -24,7 +24,7 @@ func TestLinkIsOfOneLife(t *testing.T) {
 
 // What followers had queued when a leadership ended takes no room of the next one.
 func TestInboxIsEmptyWhenItOpens(t *testing.T) {
-	q := NewReceiver(ReceiverConfig{QueueBytes: 10, Wake: make(chan struct{}, 1)})
+	q := NewReceiver(ReceiverConfig{Hears: func(string, bool) {}, QueueBytes: 10, Wake: make(chan struct{}, 1)})
 	for term := range uint64(3) {
 		q.Open(term + 1)
 		conn, other := net.Pipe()
@@ -40,7 +40,7 @@ func TestInboxIsEmptyWhenItOpens(t *testing.T) {
 // A link whose queue is full waits until the leader takes something, or the leadership ends.
 func TestFullQueueIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewReceiver(ReceiverConfig{QueueBytes: 10, Wake: make(chan struct{}, 1)})
+		q := NewReceiver(ReceiverConfig{Hears: func(string, bool) {}, QueueBytes: 10, Wake: make(chan struct{}, 1)})
 		q.Open(1)
 		conn, other := net.Pipe()
 		defer other.Close()

@@ -29,6 +29,7 @@ type peerAck struct {
 	term  uint64
 	round uint64 // the newest round that had begun when an acknowledged request was sent
 	match uint64 // the other log agrees with the leader's up to here
+	told  uint64 // a request is on the way, or came, that says that all up to here is committed
 	heard time.Time
 }
 
@@ -63,17 +64,46 @@ func (a *acks) sending() uint64 {
 	return a.round
 }
 
+// telling notes that a request goes to peer which says, in term, that all up to index is committed.
+func (a *acks) telling(peer raft.ServerID, term, index uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.peers[peer]; p != nil && p.inTerm(term) {
+		p.told = max(p.told, index)
+	}
+}
+
+// untold returns how far peer's log agrees, as far as that is committed, and nothing tells peer so. The
+// result is 0 if there is nothing to tell.
+func (a *acks) untold(peer raft.ServerID, term, committed uint64) uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.peers[peer]
+	if p == nil || p.term != term {
+		return 0
+	}
+	if index := min(committed, p.match); index > p.told {
+		return index
+	}
+	return 0
+}
+
+// inTerm begins anew in a newer term, and reports whether term is not over.
+func (p *peerAck) inTerm(term uint64) bool {
+	if term > p.term {
+		*p = peerAck{term: term}
+	}
+	return term == p.term
+}
+
 // note records that peer acknowledged, in term, a request that was sent in
 // round. match is 0 for requests that say nothing of the log.
 func (a *acks) note(peer raft.ServerID, term, round, match uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.peers[peer]
-	if p == nil || term < p.term {
+	if p == nil || !p.inTerm(term) {
 		return
-	}
-	if term > p.term {
-		*p = peerAck{term: term}
 	}
 	p.round, p.match, p.heard = max(p.round, round), max(p.match, match), time.Now()
 	kept := a.waiters[:0]

@@ -47,18 +47,26 @@ func (a *appender) call(id raft.ServerID, args *raft.AppendEntriesRequest, resp 
 	if err != nil {
 		return err
 	}
-	frame, err := conn.exchange(args)
+	broken, err := conn.call(args, resp)
+	if !broken {
+		a.give(id, conn)
+	}
+	return err
+}
+
+// call sends args and waits for the answer. A broken connection is closed.
+func (c *appendConn) call(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (broken bool, err error) {
+	frame, err := c.exchange(args)
 	if err != nil {
-		_ = conn.Close()
-		return err
+		_ = c.Close()
+		return true, err
 	}
 	err = decodeAppended(frame, resp)
 	if errors.Is(err, wire.ErrCorrupt) {
-		_ = conn.Close()
-		return err
+		_ = c.Close()
+		return true, err
 	}
-	a.give(id, conn)
-	return err
+	return false, err
 }
 
 func (a *appender) take(id raft.ServerID) (*appendConn, error) {

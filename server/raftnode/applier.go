@@ -21,6 +21,7 @@ type applier struct {
 	snapshots raft.SnapshotStore
 	policy    SnapshotPolicy
 	tell      func(Event)
+	applied   func() // entries were applied
 	fail      func(error)
 	stopped   <-chan struct{}
 	raft      *raft.Raft // set before cutLog runs
@@ -36,7 +37,7 @@ var _ raft.BatchingFSM = (*applier)(nil)
 func newApplier(c *Config, log *parallelLog, stopped <-chan struct{}) *applier {
 	return &applier{
 		machine: c.Machine, log: log, snapshots: c.Snapshots, policy: c.SnapshotPolicy,
-		tell: c.OnEvent, fail: c.Fail, stopped: stopped, cut: make(chan struct{}, 1),
+		tell: c.OnEvent, applied: func() {}, fail: c.Fail, stopped: stopped, cut: make(chan struct{}, 1),
 	}
 }
 
@@ -63,6 +64,7 @@ func (a *applier) ApplyBatch(logs []*raft.Log) []any {
 	last := logs[len(logs)-1].Index
 	a.index.Store(last)
 	a.machine.Reach(last)
+	a.applied()
 	return make([]any, len(logs))
 }
 

@@ -10,6 +10,7 @@
 //   - the machine never goes back to a snapshot that is older than its state;
 //   - a follower whose log lacks what a snapshot stands for can follow any leader;
 //   - a request to a follower, the entries in memory and the log behind a snapshot are bounded by bytes;
+//   - a follower with listeners hears of a commit as soon as the leader has applied it, a hop later;
 //   - a leader whose process died is replaced without waiting for silence, if a majority sees that the process is gone;
 //   - a node that cannot store what raft believes stored tells the owner, and lets raft conclude nothing from such entries.
 //
@@ -34,6 +35,7 @@
 //	rpcFilter.run            hands raft what else other nodes ask of it
 //	fastFailover.run         asks around when the leader's process is gone; one more per node asked
 //	applier.cutLog           snapshots of large entries
+//	nudges.run               tells a follower with listeners what is committed; one per other node
 //
 //	parallelLog.write        brings what a leader appended to the disk; ends when all is there
 //	raft                     several; one of them calls the Machine, several call transport and parallelLog

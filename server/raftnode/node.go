@@ -20,6 +20,7 @@ type Node struct {
 	applier   *applier
 	failover  *fastFailover
 	progress  *progress
+	nudges    *nudges
 
 	stopped chan struct{} // closed when the node begins to stop
 	down    raft.Future   // raft's end, once asked for
@@ -31,6 +32,9 @@ func (n *Node) Start(start func(name string, run func(context.Context) error)) {
 	start("take entries", func(ctx context.Context) error { return n.filter.acceptAppends(ctx, n.config.Append) })
 	start("filter requests", func(ctx context.Context) error { return n.filter.run(ctx, n.transport.inner.Consumer()) })
 	start("replace a dead leader", n.failover.run)
+	for name := range n.nudges.peers { // unordered: each on a goroutine of its own
+		start("nudge "+name, func(ctx context.Context) error { return n.nudges.run(ctx, name) })
+	}
 	start("cut log", func(ctx context.Context) error { return n.applier.cutLog(ctx, n.config.Logger) })
 }
 

@@ -31,6 +31,8 @@ func Open(c Config) (*Node, error) {
 		inner: inner, appender: newAppender(c.Append, members), filter: n.filter, acks: n.acks,
 		log: n.log, election: c.ElectionTimeout, stopped: n.stopped,
 	}
+	n.nudges = newNudges(n)
+	n.transport.nudges, n.applier.applied = n.nudges, n.nudges.lookAll
 	n.transport.leads.Store(func(uint64) bool { return true })
 	if err := n.openRaft(); err != nil {
 		_ = inner.Close()

@@ -99,7 +99,7 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 	// What follows the request's entries in this log may be another leader's, but the commit index
 	// speaks of this leader's entries (paper, figure 2, AppendEntries, step 5). Raft takes the end
 	// of the log for the end of the entries.
-	req.LeaderCommitIndex = min(req.LeaderCommitIndex, req.PrevLogEntry+uint64(len(req.Entries)))
+	req.LeaderCommitIndex = tells(req)
 	if req.PrevLogEntry == 0 || f.log.reaches(req.PrevLogEntry) {
 		f.hand(ctx, rpc)
 		return

@@ -18,6 +18,7 @@ type transport struct {
 	filter   *rpcFilter
 	acks     *acks
 	log      *parallelLog
+	nudges   *nudges
 	// leads reports whether this node still leads term: only a leader sends again to a node that
 	// cannot be reached.
 	leads    atomic.Value // func(term uint64) bool
@@ -62,6 +63,9 @@ func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *
 // append sends a request.
 func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	heartbeat := isHeartbeat(args)
+	if !heartbeat {
+		t.acks.telling(id, args.Term, tells(args))
+	}
 	for {
 		var round uint64
 		err := retryStale(func() error {
@@ -75,6 +79,7 @@ func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, re
 				t.acks.note(id, args.Term, round, matched(args, resp, heartbeat))
 			}
 			if n := len(args.Entries); n > 0 && resp.Success {
+				t.nudges.look(id)
 				// Raft may now count this node and the peer as a majority.
 				return t.log.await(args.Entries[n-1].Index)
 			}
@@ -84,6 +89,11 @@ func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, re
 			return err
 		}
 	}
+}
+
+// tells is the index up to which args says that all is committed.
+func tells(args *raft.AppendEntriesRequest) uint64 {
+	return min(args.LeaderCommitIndex, args.PrevLogEntry+uint64(len(args.Entries)))
 }
 
 // matched is how far the peer's log agrees after the peer took args.

@@ -65,6 +65,7 @@ func newFromFollowers(r *Replica, wake chan<- struct{}) *forward.Receiver {
 		Met:      r.met,
 		Beacon:   r.beacon,
 		Claims:   fsm.IsClaim,
+		Hears:    func(name string, yes bool) { r.node.SetListener(name, yes) },
 		Wake:     wake,
 		Confirm:  r.reader.confirm,
 		Glance: func(body string, count int, deadline time.Time) ([]protocol.Value, string, error) {

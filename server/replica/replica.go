@@ -123,8 +123,12 @@ func (r *Replica) open() {
 	}
 }
 
-// Listen says which events [Config.OnStateEvents] is told from the next entry on.
-func (r *Replica) Listen(i fsm.Interest) { r.machine.Listen(i) }
+// Listen says which events [Config.OnStateEvents] is told from the next entry on. While there are such
+// events the leader tells this node at once what is committed.
+func (r *Replica) Listen(i fsm.Interest) {
+	r.machine.Listen(i)
+	r.toLeader.Listen(i != 0)
+}
 
 func (r *Replica) newSink() sink {
 	return sink{writes: r.writes, followers: r.fromFollowers.Peer, events: r.config.OnStateEvents}

@@ -1,0 +1,282 @@
+package replica_test
+
+import (
+	"fmt"
+	"math/rand"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+)
+
+// hearing is what the nodes of a cluster heard, and when.
+type hearing struct {
+	mu    sync.Mutex
+	lives map[*[]heard]string // of each life of each node, the node's name
+	on    func(node, payload string)
+}
+
+type heard struct {
+	payload string
+	at      time.Time
+}
+
+// listeners starts a cluster whose nodes tell h of messages, and learn of commits from nothing but entries
+// and nudges. Messages take hop from node to node.
+func listeners(t *testing.T, h *hearing, hop time.Duration, configure func(*replica.Config)) *replicatest.Cluster {
+	h.lives = map[*[]heard]string{}
+	c := replicatest.New(t, replicatest.Options{Configure: func(c *replica.Config) {
+		c.CommitTimeout = time.Minute
+		all := new([]heard)
+		h.mu.Lock()
+		h.lives[all] = c.Name
+		h.mu.Unlock()
+		c.OnStateEvents = func(events []fsm.Event) { h.hear(c.Name, all, events) }
+		if configure != nil {
+			configure(c)
+		}
+	}})
+	for _, from := range c.Names() {
+		for _, to := range c.Names() {
+			c.Net.Delay(from, to, hop)
+		}
+	}
+	return c
+}
+
+func (h *hearing) hear(node string, all *[]heard, events []fsm.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range events {
+		*all = append(*all, heard{events[i].Payload, time.Now()})
+		if h.on != nil {
+			h.on(node, events[i].Payload)
+		}
+	}
+}
+
+// last is what a node heard last, in all its lives.
+func (h *hearing) last(node string) (last heard) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for all, name := range h.lives { // unordered: the latest is wanted
+		if n := len(*all); name == node && n > 0 && (*all)[n-1].at.After(last.at) {
+			last = (*all)[n-1]
+		}
+	}
+	return last
+}
+
+func listen(nodes ...*replicatest.Node) {
+	for _, n := range nodes {
+		n.Replica().Listen(fsm.InMessages)
+	}
+	time.Sleep(time.Second) // the leader is told
+}
+
+// warm makes connections, so that entries and heartbeats wait for no dial.
+func warm(c *replicatest.Cluster) {
+	for range 100 {
+		c.Leader().Do("SET", "k", "v")
+	}
+	time.Sleep(time.Second)
+}
+
+const hop = 5 * time.Millisecond
+
+// TestFollowersHearAtOnce: a follower on which someone listens hears of a commit one hop after the leader's
+// client is answered. Where nobody listens nothing is sent.
+func TestFollowersHearAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h hearing
+		c := listeners(t, &h, hop, nil)
+		leader := c.Leader()
+		listener, deaf := c.Followers()[0], c.Followers()[1]
+		listen(listener)
+		warm(c)
+		c.Net.Delay(deaf.Name, leader.Name, 3*hop) // the listener's acknowledgement completes the majority
+		for i := range 20 {
+			payload := fmt.Sprint(i)
+			require.Equal(t, protocol.KindInteger, leader.Do("PUBLISH", "ch", payload).Kind)
+			answered := time.Now()
+			time.Sleep(hop)
+			synctest.Wait()
+			require.Equal(t, payload, h.last(listener.Name).payload)
+			require.False(t, h.last(listener.Name).at.After(answered.Add(hop)))
+			require.Less(t, deaf.Replica().Status().Applied, leader.Replica().Status().Applied)
+			time.Sleep(time.Duration(i) * time.Millisecond)
+		}
+		// A client of the follower is answered by the leader, and the others hear as soon.
+		require.Equal(t, protocol.KindInteger, deaf.Do("PUBLISH", "ch", "of a follower").Kind)
+		synctest.Wait()
+		require.Equal(t, "of a follower", h.last(listener.Name).payload)
+
+		listener.Replica().Listen(0)
+		time.Sleep(time.Second)
+		leader.Do("SET", "k", "v")
+		time.Sleep(time.Second)
+		require.Less(t, listener.Replica().Status().Applied, leader.Replica().Status().Applied)
+	})
+}
+
+// TestSlowFollowerHearsWithItsLog: a follower whose disk or line is slower than the majority's hears one hop after
+// it has acknowledged the entry.
+func TestSlowFollowerHearsWithItsLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h hearing
+		c := listeners(t, &h, hop, nil)
+		leader, slow := c.Leader(), c.Followers()[1]
+		listen(slow)
+		warm(c)
+		const far = 40 * time.Millisecond
+		c.Net.Delay(leader.Name, slow.Name, far)
+		leader.Do("PUBLISH", "ch", "x")
+		time.Sleep(far + hop + far - 2*hop)
+		synctest.Wait()
+		require.Equal(t, "x", h.last(slow.Name).payload)
+	})
+}
+
+// TestNextLeaderKnowsWhoListens: a leader hears who listens when the link is made.
+func TestNextLeaderKnowsWhoListens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h hearing
+		c := listeners(t, &h, hop, nil)
+		listen(c.Nodes()...)
+		for i := range 4 {
+			old := c.Leader()
+			if i%2 == 0 {
+				require.NoError(t, old.Replica().TransferLeadership(t.Context()))
+			} else {
+				old.Crash()
+			}
+			leader := c.Leader()
+			warm(c)
+			payload := fmt.Sprint(i)
+			leader.Do("PUBLISH", "ch", payload)
+			time.Sleep(hop)
+			synctest.Wait()
+			for _, n := range c.Nodes() {
+				if n != old || i%2 == 0 {
+					require.Equal(t, payload, h.last(n.Name).payload, n.Name)
+				}
+			}
+			if i%2 == 1 {
+				old.Start()
+				listen(old)
+			}
+		}
+	})
+}
+
+// TestNudgeOfADeposedLeader: a nudge that arrives when another node leads changes nothing.
+func TestNudgeOfADeposedLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h hearing
+		c := listeners(t, &h, 0, nil)
+		old := c.Leader()
+		held, next := c.Followers()[0], c.Followers()[1]
+		listen(c.Nodes()...)
+		warm(c)
+		h.on = func(node, payload string) {
+			if node == old.Name {
+				c.Net.Delay(old.Name, held.Name, 20*time.Second) // the node has acknowledged; the nudge comes now
+			}
+		}
+		c.Net.Delay(next.Name, old.Name, hop) // the held node's acknowledgement completes the majority
+		// The nudge may have gone when the acknowledgement came, before this leader applied the entry.
+		for i := 0; ; i++ {
+			payload := fmt.Sprint(i)
+			old.Do("PUBLISH", "ch", payload)
+			time.Sleep(hop)
+			if synctest.Wait(); h.last(held.Name).payload != payload {
+				break
+			}
+			c.Net.Delay(old.Name, held.Name, 0)
+			require.Less(t, i, 100)
+		}
+		c.Net.Cut(old.Name, next.Name)
+		time.Sleep(10 * time.Second)
+		leader := c.Leader()
+		require.NotEqual(t, old, leader)
+		require.Equal(t, protocol.KindInteger, leader.Do("PUBLISH", "ch", "new").Kind)
+		term := leader.Replica().Status().Term
+		time.Sleep(20 * time.Second)
+		require.Equal(t, "new", h.last(held.Name).payload)
+		require.Equal(t, term, leader.Replica().Status().Term)
+		require.Equal(t, leader, c.Leader())
+		c.Net.Heal()
+		c.Settle()
+		sameOrder(t, &h)
+	})
+}
+
+// TestNudgesOverFaults: leaders change, lines are cut, and tails of logs differ, while every node listens. No
+// node hears a message twice or in another order than the others, and the states stay the same.
+func TestNudgesOverFaults(t *testing.T) {
+	for seed := range int64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var h hearing
+				c := listeners(t, &h, time.Millisecond, func(c *replica.Config) {
+					c.CommandTimeout, c.CommitTimeout = 300*time.Millisecond, replica.DefaultCommitTimeout
+				})
+				rng := rand.New(rand.NewSource(seed))
+				for i := range 40 {
+					listen(c.Nodes()...)
+					switch n := c.Nodes()[rng.Intn(3)]; rng.Intn(6) {
+					case 0:
+						c.Net.Isolate(n.Name)
+					case 1:
+						c.Net.Cut(n.Name, c.Nodes()[rng.Intn(3)].Name)
+					case 2:
+						n.Crash()
+						n.Start()
+						n.Replica().Listen(fsm.InMessages)
+					case 3:
+						c.Net.Heal()
+					}
+					var clients sync.WaitGroup
+					for j, n := range c.Nodes() {
+						clients.Go(func() { n.Do("PUBLISH", "ch", fmt.Sprint(i, "-", j)) })
+					}
+					clients.Wait()
+				}
+				c.Net.Heal()
+				c.Settle()
+				sameOrder(t, &h)
+			})
+		})
+	}
+}
+
+// sameOrder checks that all lives of all nodes heard the same, as far as they heard: each heard a part of one
+// sequence without repetition.
+func sameOrder(t *testing.T, h *hearing) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var sequences [][]string
+	for all := range h.lives { // unordered: each is compared with each
+		var payloads []string
+		for _, m := range *all {
+			require.NotContains(t, payloads, m.payload)
+			payloads = append(payloads, m.payload)
+		}
+		sequences = append(sequences, payloads)
+	}
+	for _, a := range sequences {
+		for _, b := range sequences {
+			common := slices.DeleteFunc(slices.Clone(a), func(p string) bool { return !slices.Contains(b, p) })
+			other := slices.DeleteFunc(slices.Clone(b), func(p string) bool { return !slices.Contains(a, p) })
+			require.True(t, slices.Equal(common, other), "%v and %v", common, other)
+		}
+	}
+}
