@@ -26,6 +26,8 @@ type scriptHost struct {
 	// full: the state became full after the script had written. Every further command is refused, and
 	// nothing of the script is kept.
 	full bool
+	// running: a script is under way.
+	running bool
 }
 
 func evalOp(c *call) protocol.Value         { return c.eval(false) }
@@ -138,7 +140,9 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	steps := lua.DefaultLimits().Steps
 	h.env.Limits.Steps = max(1, min(steps, (c.ceiling-c.work)/luaStepWork))
 	outer := c.narrow(maxScriptWork)
+	h.running = true
 	reply, err := h.runner.Run(s.program, &h.env)
+	h.running = false
 	c.db, c.args = db, words
 	c.spend(h.runner.Used().Steps * luaStepWork)
 	own := c.widen(outer)

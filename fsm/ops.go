@@ -29,7 +29,7 @@ func (b *binding) takes(n int) bool {
 type bindings map[string]*binding
 
 var families = []map[string]op{
-	stringOps, hashOps, listOps, setOps, sortedSetOps, keyOps, messageOps, clusterOps, scriptOps, scriptLocals,
+	stringOps, bitOps, sortOps, hashOps, listOps, setOps, sortedSetOps, keyOps, messageOps, clusterOps, scriptOps, scriptLocals,
 }
 
 // newBindings joins the behaviours with the rows of protocol's table.
@@ -80,6 +80,24 @@ var stringOps = map[string]op{
 	"setrange":    setrangeOp,
 	"strlen":      strlenOp,
 	"substr":      getrangeOp,
+}
+
+// bitOps are the bits of strings.
+var bitOps = map[string]op{
+	"bitcount":    bitcountOp,
+	"bitfield":    bitfieldOp,
+	"bitfield_ro": bitfieldReadOnlyOp,
+	"bitop":       bitopOp,
+	"bitpos":      bitposOp,
+	"getbit":      getbitOp,
+	"lcs":         lcsOp,
+	"setbit":      setbitOp,
+}
+
+// sortOps are the sorting of collections.
+var sortOps = map[string]op{
+	"sort":    sortOp,
+	"sort_ro": sortReadOnlyOp,
 }
 
 // hashOps are the hashes.

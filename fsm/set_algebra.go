@@ -41,16 +41,16 @@ func (c *call) combineAndStore(f combination) protocol.Value {
 	if !ok {
 		return problem
 	}
-	c.storeCollection(c.args[1], result, classSet)
+	c.storeCollection(c.args[1], c.args[0], result, classSet)
 	return protocol.Integer(int64(result.Len()))
 }
 
 // storeCollection puts v, which the command made, in the place of whatever key has. Without elements, key
 // goes.
-func (c *call) storeCollection(key string, v keyspace.Collection, class Classes) {
+func (c *call) storeCollection(key, event string, v keyspace.Collection, class Classes) {
 	if v.Len() > 0 {
 		c.store(c.db, keyspace.NewCollection(c.hashOf(key), key, v, never, c.st.generation))
-		c.notify(class, c.args[0], key)
+		c.notify(class, event, key)
 		return
 	}
 	if it := c.find(key); it != nil {
@@ -81,7 +81,7 @@ func (c *call) intersect(sets []*collection.Set) (result *collection.Set, proble
 	}
 	sets = bySize(sets)
 	result = collection.NewLike(sets[0])
-	work := int64(sets[0].Len()) * changesIn(sets[0], 1, 0)
+	work := int64(sets[0].Len())*changesIn(sets[0], 1, 0) + sets[0].Bytes()
 	if problem, ok = c.charge(work); !ok {
 		return nil, problem, false
 	}
@@ -137,13 +137,13 @@ func bySize(sets []*collection.Set) []*collection.Set {
 
 // unite is what any of the sets has.
 func (c *call) unite(sets []*collection.Set) (result *collection.Set, problem protocol.Value, ok bool) {
-	var n int64
+	var work int64
 	for _, s := range sets {
 		if s != nil {
-			n += int64(s.Len())
+			work += int64(s.Len())*(elementWork+searchWork) + s.Bytes()
 		}
 	}
-	if problem, ok = c.charge(n * (elementWork + searchWork)); !ok {
+	if problem, ok = c.charge(work); !ok {
 		return nil, problem, false
 	}
 	result = collection.NewIntSet()
@@ -170,7 +170,7 @@ func (c *call) subtract(sets []*collection.Set) (result *collection.Set, problem
 	for _, s := range others {
 		work += searchesIn(s, 1)
 	}
-	if problem, ok = c.charge(int64(first.Len()) * work); !ok {
+	if problem, ok = c.charge(int64(first.Len())*work + first.Bytes()); !ok {
 		return nil, problem, false
 	}
 	first.All(func(name string) bool {

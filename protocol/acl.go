@@ -14,6 +14,7 @@ var groupCategories = map[Group]string{
 	GroupString:       "string",
 	GroupList:         "list",
 	GroupSortedSet:    "sortedset",
+	GroupBitmap:       "bitmap",
 	GroupHash:         "hash",
 	GroupSet:          "set",
 	GroupGeneric:      "keyspace",

@@ -48,6 +48,7 @@ const (
 	GroupString       Group = "string"
 	GroupList         Group = "list"
 	GroupSortedSet    Group = "sorted-set"
+	GroupBitmap       Group = "bitmap"
 	GroupHash         Group = "hash"
 	GroupSet          Group = "set"
 	GroupGeneric      Group = "generic"
@@ -97,6 +98,10 @@ type KeySpec struct {
 	Plain  KeyFlags
 	Unless []string
 	Notes  string
+	// Hidden: COMMAND INFO has no rule for the place of the keys. If Option is not empty, the key is the
+	// word behind the last such option; else keys follow from the value of another.
+	Hidden bool
+	Option string
 }
 
 // ArgType is the type of an argument, in the words of COMMAND DOCS.
@@ -117,10 +122,13 @@ const (
 
 // Arg is a node of a command's argument grammar, in the manner of COMMAND DOCS.
 type Arg struct {
-	Name     string
-	Type     ArgType
-	Token    string
-	Since    string
+	Name  string
+	Type  ArgType
+	Token string
+	Since string
+	// KeySpec is the number of the argument's key spec, counted from 1. 0: key arguments have their specs in
+	// order.
+	KeySpec  int
 	Optional bool
 	Multiple bool
 	// MultipleToken: the token is repeated before every value.

@@ -132,6 +132,9 @@ func (s *KeySpec) describe() Value {
 	if s.Notes != "" {
 		elems = append(elems, Bulk("notes"), Bulk(s.Notes))
 	}
+	begin := Map(
+		Bulk("type"), Bulk("index"),
+		Bulk("spec"), Map(Bulk("index"), Integer(int64(s.Index))))
 	find := Map(
 		Bulk("type"), Bulk("range"),
 		Bulk("spec"), Map(
@@ -146,11 +149,13 @@ func (s *KeySpec) describe() Value {
 				Bulk("firstkey"), Integer(1),
 				Bulk("keystep"), Integer(int64(s.Step))))
 	}
+	if s.Hidden {
+		begin = Map(Bulk("type"), Bulk("unknown"), Bulk("spec"), Map())
+		find = begin
+	}
 	return Map(append(elems,
 		Bulk("flags"), simpleSet(s.Flags.names()),
-		Bulk("begin_search"), Map(
-			Bulk("type"), Bulk("index"),
-			Bulk("spec"), Map(Bulk("index"), Integer(int64(s.Index)))),
+		Bulk("begin_search"), begin,
 		Bulk("find_keys"), find)...)
 }
 

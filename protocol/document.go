@@ -78,7 +78,10 @@ func (a *Arg) document(keys *int64) Value {
 		Bulk("name"), Bulk(a.Name),
 		Bulk("type"), Bulk(string(a.Type)),
 	}
-	if a.Type == ArgKey {
+	switch {
+	case a.KeySpec > 0:
+		elems = append(elems, Bulk("key_spec_index"), Integer(int64(a.KeySpec-1)))
+	case a.Type == ArgKey:
 		elems = append(elems, Bulk("key_spec_index"), Integer(*keys))
 		*keys++
 	}

@@ -47,9 +47,26 @@ func (a Arg) many() Arg {
 	return a
 }
 
+// eachTime repeats the token before every value.
+func (a Arg) eachTime() Arg {
+	a.MultipleToken = true
+	return a
+}
+
+// of ties the argument to a key spec, counted from 1.
+func (a Arg) of(spec int) Arg {
+	a.KeySpec = spec
+	return a
+}
+
 // oneKey is a key at a fixed position.
 func oneKey(index int, flags KeyFlags) KeySpec {
 	return KeySpec{Index: index, Step: 1, Flags: flags}
+}
+
+// twoKeys are a key at a fixed position and the next word.
+func twoKeys(index int, flags KeyFlags) KeySpec {
+	return KeySpec{Index: index, Last: 1, Step: 1, Flags: flags}
 }
 
 // keysFrom are keys up to the end of the line, every step words.
@@ -60,6 +77,17 @@ func keysFrom(index, step int, flags KeyFlags) KeySpec {
 // countedKeys are keys behind the number that counts them, every step words.
 func countedKeys(index, step int, flags KeyFlags) KeySpec {
 	return KeySpec{Index: index, Step: step, Counted: true, Flags: flags}
+}
+
+// hiddenKeys are keys of which COMMAND INFO cannot say where they stand.
+func hiddenKeys(flags KeyFlags, notes string) KeySpec {
+	return KeySpec{Step: 1, Hidden: true, Flags: flags, Notes: notes}
+}
+
+// behind says that the key is behind an option.
+func (s KeySpec) behind(option string) KeySpec {
+	s.Option = option
+	return s
 }
 
 func (s KeySpec) noted(notes string) KeySpec {

@@ -14,7 +14,7 @@ var (
 // the positions of [Command.Range] do not suffice.
 func (c *Command) MovableKeys() bool {
 	for i := range c.KeySpecs {
-		if c.KeySpecs[i].Counted {
+		if c.KeySpecs[i].Counted || c.KeySpecs[i].Hidden {
 			return true
 		}
 	}
@@ -29,6 +29,9 @@ func (c *Command) Range() (first, last, step int) {
 		spec := &c.KeySpecs[i]
 		if spec.Counted {
 			return 0, 0, 0
+		}
+		if spec.Hidden {
+			continue
 		}
 		if i == 0 {
 			first, step = spec.Index, spec.Step
@@ -75,6 +78,8 @@ func (c *Command) KeyPositions(words [][]byte) ([]int, error) {
 func (s *KeySpec) appendPositions(dst []int, words [][]byte) ([]int, bool) {
 	first, last := s.Index, s.Index+s.Last
 	switch {
+	case s.Hidden:
+		return s.appendOption(dst, words), true
 	case s.Counted:
 		if s.Index >= len(words) {
 			return dst, false
@@ -95,6 +100,26 @@ func (s *KeySpec) appendPositions(dst []int, words [][]byte) ([]int, bool) {
 		dst = append(dst, i)
 	}
 	return dst, true
+}
+
+// appendOption appends the position of the key behind the last option of a hidden spec, as Redis looks for
+// it: what stands behind BY, GET and LIMIT is no option.
+func (s *KeySpec) appendOption(dst []int, words [][]byte) []int {
+	at := 0
+	for i := 2; s.Option != "" && i < len(words); i++ {
+		switch word := strings.ToUpper(string(words[i])); {
+		case word == "BY", word == "GET":
+			i++
+		case word == "LIMIT":
+			i += 2
+		case word == s.Option && i+1 < len(words):
+			at = i + 1
+		}
+	}
+	if at > 0 {
+		dst = append(dst, at)
+	}
+	return dst
 }
 
 // flagsFor are the flags that hold for this command line.

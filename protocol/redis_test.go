@@ -31,6 +31,7 @@ var deviations = map[string]string{
 	"command|getkeys arguments":         "Redis 7.0 has none, later ones have these",
 	"command|getkeysandflags arity":     "as command|getkeys",
 	"command|getkeysandflags arguments": "as command|getkeys",
+	"bitop arguments":                   "it names the operations, and has those that came with Redis 8.2",
 	"hscan arguments":                   "it has NOVALUES, which came with Redis 7.4",
 	"debug arguments":                   "Redis has none",
 	"debug doc_flags":                   "the flag syscmd says nothing to a client",

@@ -110,6 +110,7 @@ var groupTitles = []struct {
 	{GroupString, "Strings and counters"},
 	{GroupList, "Lists"},
 	{GroupSortedSet, "Sorted sets"},
+	{GroupBitmap, "Bits of strings"},
 	{GroupHash, "Hashes"},
 	{GroupSet, "Sets"},
 	{GroupGeneric, "Keys"},

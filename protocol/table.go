@@ -24,7 +24,7 @@ var (
 
 func buildRows() []Command {
 	rows := slices.Concat(stringCommands(),
-		hashCommands(), setCommands(), listCommands(),
+		bitmapCommands(), sortCommands(), hashCommands(), setCommands(), listCommands(),
 		keysCommands(), scriptingCommands(),
 		transactionsCommands(), pubsubCommands(), connectionCommands(), serverCommands(),
 		clusterCommands(), moduleCommands())

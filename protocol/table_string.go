@@ -135,6 +135,21 @@ func stringCommands() []Command {
 			},
 		},
 		{
+			Name: "lcs", Group: GroupString, Since: "7.0.0", Arity: -3,
+			Summary:    "Find the longest common subsequence of two strings",
+			Complexity: "O(N*M), N and M being the lengths of the strings",
+			Route:      Read, Flags: FlagReadOnly,
+			KeySpecs: []KeySpec{twoKeys(1, KeyRO|KeyAccess)},
+			Args: []Arg{
+				key("key1"),
+				key("key2").of(1),
+				token("LEN").opt(),
+				token("IDX").opt(),
+				integer("len").after("MINMATCHLEN").opt(),
+				token("WITHMATCHLEN").opt(),
+			},
+		},
+		{
 			Name: "mget", Group: GroupString, Since: "1.0.0", Arity: -2,
 			Summary:    "Return the strings at several keys",
 			Complexity: "O(N), N being the number of keys",

@@ -201,6 +201,21 @@ func (s *Set) All(f func(name string) bool) {
 	}
 }
 
+// AscendAt calls f for the members from a place on, until f returns false. Requires: f does not change the
+// set.
+func (s *Set) AscendAt(place int, f func(name string) bool) {
+	if s.large == nil || place == 0 {
+		s.All(func(name string) bool {
+			place--
+			return place >= 0 || f(name)
+		})
+		return
+	}
+	if m, ok := s.large.GetAt(place); ok {
+		s.large.Ascend(m, func(m member) bool { return f(m.data) })
+	}
+}
+
 // Small reports whether the set is a few KiB at most.
 func (s *Set) Small() bool { return s.large == nil }
 
