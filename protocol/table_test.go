@@ -54,7 +54,10 @@ command command|count command|docs command|info command|list command|getkeys com
 info role time config config|get config|help config|resetstat config|rewrite config|set lolwut wait waitaof debug
 cluster cluster|count-failure-reports cluster|countkeysinslot cluster|getkeysinslot cluster|help cluster|info cluster|keyslot
 cluster|links cluster|myid cluster|myshardid cluster|nodes cluster|replicas cluster|shards cluster|slaves cluster|slots
-asking readonly readwrite module module|list module|help`
+asking readonly readwrite module module|list module|help
+latency latency|doctor latency|graph latency|help latency|histogram latency|history latency|latest latency|reset
+memory memory|doctor memory|help memory|malloc-stats memory|purge memory|stats memory|usage
+slowlog slowlog|get slowlog|help slowlog|len slowlog|reset`
 
 func TestTableIsComplete(t *testing.T) {
 	t.Parallel()
