@@ -23,6 +23,8 @@ func FuzzApply(f *testing.F) {
 	f.Add("object|encoding a\nscript|load return\nmset a b c\nscan 0 count 1\ncopy a b db 2 replace")
 	f.Add("setrange a 4000 x\nincrbyfloat a 1e4000\nexpire a 9223372036854775807 nx gt")
 	f.Add("watch a\nexec\nexec a\nexec a b\nswapdb 0 1\nflushall\nrandomkey")
+	f.Add("hset h f v\n!hset h g w\n!hdel h f\nexec\ncopy h i\nhset i f x\nrename h j\nhgetall j\nget j\nmove i 1\npexpire j 10\ndel j")
+	f.Add("rpush l a b c\neval redis.call('lpop',KEYS[1])return(redis.call('get',KEYS[1])) 1 l\nlrange l 0 -1\nsadd s 1 2 x\nsmove s t x\nset s v")
 	for _, script := range generatedScripts {
 		f.Add("eval " + strings.ReplaceAll(script, " ", "\t") + " 1 a b")
 	}

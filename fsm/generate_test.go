@@ -19,10 +19,18 @@ type generator struct {
 	// release: nothing that came after it; "" for no limit.
 	release string
 	rows    []*protocol.Command
+	// group is the group of the command that is being made.
+	group protocol.Group
+}
+
+// keysOfKinds are the keys that commands of a kind use most.
+var keysOfKinds = map[protocol.Group][]string{
+	protocol.GroupHash: {"hash", "b"}, protocol.GroupList: {"list", "c"},
+	protocol.GroupSet: {"set", "sets"}, protocol.GroupSortedSet: {"zset", "zsets"},
 }
 
 var (
-	generatedKeys   = []string{"a", "b", "c", "counter", "float", "empty", "lock:1", ""}
+	generatedKeys   = []string{"a", "b", "c", "counter", "float", "empty", "lock:1", "", "hash", "list", "set", "zset"}
 	generatedValues = []string{
 		"", "x", "hello", "1", "-1", "007", "3.5", "1e3", "9223372036854775807", "-9223372036854775808", "9223372036854775808",
 		"token", " 1", "1 ", "+1", "0", "-0", "inf", "nan", "0x10", "3.0e-5", "2d06800538d394c2", "ffffffffffffffff",
@@ -92,6 +100,7 @@ func pick[T any](rng *rand.Rand, from []T) T { return from[rng.Intn(len(from))] 
 // next is a random command line; now and then one that is wrong.
 func (g *generator) next() []string {
 	row := pick(g.rng, g.rows)
+	g.group = row.Group
 	words := strings.Split(row.Name, "|")
 	switch row.Name {
 	case "eval", "eval_ro", "evalsha", "evalsha_ro":
@@ -180,6 +189,10 @@ func (g *generator) one(words []string, a *protocol.Arg) []string {
 func (g *generator) value(a *protocol.Arg) string {
 	switch a.Type {
 	case protocol.ArgKey:
+		// Mostly a key of the command's kind.
+		if own := keysOfKinds[g.group]; own != nil && g.rng.Intn(4) > 0 {
+			return pick(g.rng, own)
+		}
 		return pick(g.rng, generatedKeys)
 	case protocol.ArgPattern:
 		return pick(g.rng, generatedPatterns)
