@@ -168,6 +168,8 @@ func line(v protocol.Value) string {
 		return "pairs[" + joined(v.Elems) + "]"
 	case protocol.KindBulk:
 		return strconv.Quote(v.Str)
+	case protocol.KindDouble:
+		return "(double) " + protocol.FormatDouble(v.Float())
 	}
 	return strings.TrimRight(string(v.AppendTo(nil, 2)[1:]), "\r\n")
 }

@@ -37,6 +37,14 @@ func (c *call) charge(work int64) (problem protocol.Value, ok bool) {
 	return problem, true
 }
 
+// chargeNext is charge for the n-th of many pieces of work that were not charged together.
+func (c *call) chargeNext(n, work int64) (problem protocol.Value, ok bool) {
+	if n > maxElementsWork/work {
+		return errTooMuchWork, false
+	}
+	return c.charge(work)
+}
+
 // sized is a collection that may be small: one string, which a change copies.
 type sized interface {
 	Small() bool
@@ -85,17 +93,6 @@ func (c *call) notifyGone(key string, v keyspace.Collection) {
 	}
 }
 
-// works charges for so many elements, before the command touches them. If it reports false, the reply is
-// errOverWork.
-func (c *call) works(elements int, each int64) bool {
-	work := int64(elements) * each
-	if work > maxElementsWork || !c.fits(work) {
-		return false
-	}
-	c.spend(work)
-	return true
-}
-
 // search charges for one search after another, until a search is too long.
 type search struct {
 	c    *call
@@ -113,4 +110,21 @@ func (s *search) passes(element, word string) bool {
 	s.left -= work
 	s.c.spend(work)
 	return s.left >= 0 && s.c.fits(0)
+}
+
+// finds charges for an element that was found.
+func (s *search) finds() {
+	s.left -= elementWork
+	s.c.spend(elementWork)
+}
+
+// ended reports whether no search was too long, and else the problem.
+func (s *search) ended() (problem protocol.Value, ok bool) {
+	switch {
+	case s.left < 0:
+		return errTooMuchWork, false
+	case s.c.over:
+		return errOverWork, false
+	}
+	return problem, true
 }

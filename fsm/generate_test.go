@@ -107,7 +107,7 @@ func (g *generator) next() []string {
 		words = append(words, g.scriptWords(row.Name)...)
 	case "msetex":
 		words = append(words, g.msetexWords(row)...)
-	case "sintercard":
+	case "sintercard", "lmpop", "zmpop", "zunion", "zinter", "zdiff", "zunionstore", "zinterstore", "zdiffstore", "zintercard":
 		words = append(words, g.numbered(row)...)
 	default:
 		for i := range row.Args {

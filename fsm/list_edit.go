@@ -28,8 +28,8 @@ func lsetOp(c *call) protocol.Value {
 	if !ok {
 		return protocol.Err("index out of range")
 	}
-	if !c.works(1, runWork+int64(len(v))) {
-		return errOverWork
+	if problem, ok := c.charge(runWork + int64(len(v))); !ok {
+		return problem
 	}
 	e, _ := open(c, key, collection.NewList)
 	e.V.Set(at, v)
@@ -54,12 +54,15 @@ func linsertOp(c *call) protocol.Value {
 	case !there:
 		return zero
 	}
-	found, ok := c.positions(l, pivot, &positions{rank: 1, count: 1})
-	if !ok || !c.works(1, runWork+int64(len(v))) {
-		return errOverWork
-	}
-	if len(found) == 0 {
+	found, problem, ok := c.positions(l, pivot, &positions{rank: 1, count: 1})
+	switch {
+	case !ok:
+		return problem
+	case len(found) == 0:
 		return protocol.Integer(-1)
+	}
+	if problem, ok := c.charge(runWork + int64(len(v))); !ok {
+		return problem
 	}
 	at := int(found[0].Num)
 	if behind {
@@ -90,11 +93,11 @@ func lremOp(c *call) protocol.Value {
 	case !there:
 		return zero
 	}
-	indexes, ok := c.equals(l, word, count)
-	if !ok {
-		return errOverWork
-	}
-	if len(indexes) == 0 {
+	indexes, problem, ok := c.equals(l, word, count)
+	switch {
+	case !ok:
+		return problem
+	case len(indexes) == 0:
 		return zero
 	}
 	e, _ := open(c, key, collection.NewList)
@@ -109,33 +112,36 @@ func lremOp(c *call) protocol.Value {
 }
 
 // equals are the indexes of up to count elements that are equal to word, in ascending order: of the
-// last ones if count is negative, of all if count is 0. ok is false if that is too much work.
-func (c *call) equals(l *collection.List, word string, count int64) (indexes []int, ok bool) {
-	s, ok := c.search(), true
+// last ones if count is negative, of all if count is 0.
+func (c *call) equals(l *collection.List, word string, count int64) (indexes []int, problem protocol.Value, ok bool) {
+	s := c.search()
 	at, step, walk := 0, 1, l.Ascend
 	if count < 0 {
 		at, step, walk = l.Len()-1, -1, l.Descend
 	}
 	walk(at, func(v string) bool {
-		if ok = s.passes(v, word); !ok {
+		if !s.passes(v, word) {
 			return false
 		}
 		if v == word {
 			indexes = append(indexes, at)
-			c.spend(elementWork)
+			s.finds()
 		}
 		at += step
 		return int64(len(indexes)*step) != count || count == 0
 	})
-	if !ok || !c.works(min(1, len(indexes)), runWork) {
-		return nil, false
+	if problem, ok = s.ended(); !ok || len(indexes) == 0 {
+		return nil, problem, ok
+	}
+	if problem, ok = c.charge(runWork); !ok {
+		return nil, problem, false
 	}
 	if count < 0 {
 		for i, j := 0, len(indexes)-1; i < j; i, j = i+1, j-1 {
 			indexes[i], indexes[j] = indexes[j], indexes[i]
 		}
 	}
-	return indexes, true
+	return indexes, problem, true
 }
 
 func ltrimOp(c *call) protocol.Value {
@@ -160,8 +166,8 @@ func ltrimOp(c *call) protocol.Value {
 		c.notify(classList, "ltrim", key)
 		c.notify(classGeneric, "del", key)
 	default:
-		if !c.works(l.Len()-(to-from), passWork) {
-			return errOverWork
+		if problem, ok := c.charge(int64(l.Len()-(to-from)) * passWork); !ok {
+			return problem
 		}
 		e, _ := open(c, key, collection.NewList)
 		e.V.Trim(from, to)

@@ -45,10 +45,9 @@ func (c *call) pushAll(at side, onlyIfThere bool) protocol.Value {
 			return zero
 		}
 	}
-	if !c.fits(int64(bytes)) {
-		return errOverWork
+	if problem, ok := c.charge(int64(bytes)); !ok {
+		return problem
 	}
-	c.spend(int64(bytes))
 	e, ok := open(c, key, collection.NewList)
 	if !ok {
 		return errWrongType
@@ -105,23 +104,22 @@ func (c *call) popOne(at side) protocol.Value {
 	case count == 0:
 		return protocol.Array()
 	}
-	elems := c.pop(c.args[1], at, int(min(count, int64(l.Len()))))
+	elems, problem, ok := c.pop(c.args[1], at, int(min(count, int64(l.Len()))))
 	switch {
-	case elems == nil:
-		return errOverWork
+	case !ok:
+		return problem
 	case !counted:
 		return elems[0]
 	}
 	return protocol.Array(elems...)
 }
 
-// pop takes count elements off an end of the list of key, which has as many, and tells so. The result is
-// nil if that is more work than the request may do.
-func (c *call) pop(key string, at side, count int) []protocol.Value {
-	if !c.works(count-1, elementWork) {
-		return nil
+// pop takes count elements off an end of the list of key, which has as many, and tells so.
+func (c *call) pop(key string, at side, count int) (elems []protocol.Value, problem protocol.Value, ok bool) {
+	if problem, ok = c.charge(int64(count-1) * elementWork); !ok {
+		return nil, problem, false
 	}
-	return c.take(key, at, count)
+	return c.take(key, at, count), problem, true
 }
 
 // take is pop, charged before.
@@ -186,10 +184,9 @@ func (c *call) moveElement(source, destination string, from, to side) protocol.V
 	if from == right {
 		v = l.Index(l.Len() - 1)
 	}
-	if !c.fits(2 * int64(len(v))) {
-		return errOverWork
+	if problem, ok := c.charge(2 * int64(len(v))); !ok {
+		return problem
 	}
-	c.spend(2 * int64(len(v)))
 	d, _ := open(c, destination, collection.NewList)
 	to.push(d.V, v)
 	d.keep()
@@ -269,9 +266,9 @@ func lmpopOp(c *call) protocol.Value {
 		if !there {
 			continue
 		}
-		elems := c.pop(key, at, int(min(m.count, int64(l.Len()))))
-		if elems == nil {
-			return errOverWork
+		elems, problem, ok := c.pop(key, at, int(min(m.count, int64(l.Len()))))
+		if !ok {
+			return problem
 		}
 		return protocol.Array(protocol.Bulk(key), protocol.Array(elems...))
 	}

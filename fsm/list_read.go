@@ -82,8 +82,8 @@ func lrangeOp(c *call) protocol.Value {
 	if from == to {
 		return protocol.Array()
 	}
-	if !c.works(to-from, elementWork) {
-		return errOverWork
+	if problem, ok := c.charge(int64(to-from) * elementWork); !ok {
+		return problem
 	}
 	elems := make([]protocol.Value, 0, to-from)
 	l.Ascend(from, func(v string) bool {
@@ -152,10 +152,10 @@ func lposOp(c *call) protocol.Value {
 	case !there:
 		return protocol.Null
 	}
-	found, ok := c.positions(l, c.args[2], &p)
+	found, problem, ok := c.positions(l, c.args[2], &p)
 	switch {
 	case !ok:
-		return errOverWork
+		return problem
 	case p.counted:
 		return protocol.Array(found...)
 	case len(found) == 0:
@@ -164,29 +164,28 @@ func lposOp(c *call) protocol.Value {
 	return found[0]
 }
 
-// positions finds the indexes of the elements that are equal to word. ok is false if that is too much
-// work.
-func (c *call) positions(l *collection.List, word string, p *positions) (found []protocol.Value, ok bool) {
+// positions finds the indexes of the elements that are equal to word.
+func (c *call) positions(l *collection.List, word string, p *positions) (found []protocol.Value, problem protocol.Value, ok bool) {
 	n, at, step, rank := l.Len(), 0, 1, p.rank
 	walk := l.Ascend
 	if rank < 0 {
 		at, step, rank, walk = n-1, -1, -rank, l.Descend
 	}
-	s, within := c.search(), true
-	passed := int64(0)
+	s, passed := c.search(), int64(0)
 	walk(at, func(v string) bool {
-		if within = s.passes(v, word); !within {
+		if !s.passes(v, word) {
 			return false
 		}
 		if v == word {
 			if rank--; rank <= 0 {
 				found = append(found, protocol.Integer(int64(at)))
-				c.spend(elementWork)
+				s.finds()
 			}
 		}
 		at += step
 		passed++
 		return (p.count == 0 || int64(len(found)) < p.count) && (p.most == 0 || passed < p.most)
 	})
-	return found, within
+	problem, ok = s.ended()
+	return found, problem, ok
 }

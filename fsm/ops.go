@@ -29,7 +29,7 @@ func (b *binding) takes(n int) bool {
 type bindings map[string]*binding
 
 var families = []map[string]op{
-	stringOps, bitOps, sortOps, hashOps, listOps, setOps, sortedSetOps, keyOps, messageOps, clusterOps, usageOps, scriptOps, scriptLocals,
+	stringOps, bitOps, sortOps, hashOps, listOps, setOps, sortedSetOps, keyOps, messageOps, clusterOps, scriptOps, scriptLocals,
 }
 
 // newBindings joins the behaviours with the rows of protocol's table.
@@ -163,7 +163,40 @@ var setOps = map[string]op{
 }
 
 // sortedSetOps are the sorted sets.
-var sortedSetOps = map[string]op{}
+var sortedSetOps = map[string]op{
+	"zadd":             zaddOp,
+	"zcard":            zcardOp,
+	"zcount":           zcountOp,
+	"zdiff":            zdiffOp,
+	"zdiffstore":       zdiffstoreOp,
+	"zincrby":          zincrbyOp,
+	"zinter":           zinterOp,
+	"zintercard":       zintercardOp,
+	"zinterstore":      zinterstoreOp,
+	"zlexcount":        zlexcountOp,
+	"zmpop":            zmpopOp,
+	"zmscore":          zmscoreOp,
+	"zpopmax":          zpopmaxOp,
+	"zpopmin":          zpopminOp,
+	"zrandmember":      zrandmemberOp,
+	"zrange":           zrangeOp,
+	"zrangebylex":      zrangebylexOp,
+	"zrangebyscore":    zrangebyscoreOp,
+	"zrangestore":      zrangestoreOp,
+	"zrank":            zrankOp,
+	"zrem":             zremOp,
+	"zremrangebylex":   zremrangebylexOp,
+	"zremrangebyrank":  zremrangebyrankOp,
+	"zremrangebyscore": zremrangebyscoreOp,
+	"zrevrange":        zrevrangeOp,
+	"zrevrangebylex":   zrevrangebylexOp,
+	"zrevrangebyscore": zrevrangebyscoreOp,
+	"zrevrank":         zrevrankOp,
+	"zscan":            zscanOp,
+	"zscore":           zscoreOp,
+	"zunion":           zunionOp,
+	"zunionstore":      zunionstoreOp,
+}
 
 // keyOps are the commands for keys of any kind, for databases, and for the clock.
 var keyOps = map[string]op{

@@ -108,11 +108,7 @@ func (c *call) eachShared(sets []*collection.Set, limit int64, f func(name strin
 	seen := int64(0)
 	sets[0].All(func(name string) bool {
 		if seen++; seen > ahead {
-			if seen*work > maxElementsWork {
-				problem, ok = errTooMuchWork, false
-				return false
-			}
-			if problem, ok = c.charge(work); !ok {
+			if problem, ok = c.chargeNext(seen, work); !ok {
 				return false
 			}
 		}

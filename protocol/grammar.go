@@ -31,6 +31,12 @@ func (a Arg) after(word string) Arg {
 	return a
 }
 
+// named gives a token another name.
+func (a Arg) named(name string) Arg {
+	a.Name = name
+	return a
+}
+
 // from is the release in which the argument came.
 func (a Arg) from(release string) Arg {
 	a.Since = release

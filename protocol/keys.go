@@ -23,17 +23,14 @@ func (c *Command) MovableKeys() bool {
 
 // Range is the first and the last position of a key and the distance between two,
 // as the older part of COMMAND INFO has them; a negative last counts from the end
-// of the line. All zero: no keys, or movable ones.
+// of the line. Keys that are counted by a word are left out. All zero: no other keys.
 func (c *Command) Range() (first, last, step int) {
 	for i := range c.KeySpecs {
 		spec := &c.KeySpecs[i]
-		if spec.Counted {
-			return 0, 0, 0
-		}
-		if spec.Hidden {
+		if spec.Counted || spec.Hidden {
 			continue
 		}
-		if i == 0 {
+		if first == 0 {
 			first, step = spec.Index, spec.Step
 		}
 		last = spec.Last

@@ -18,7 +18,8 @@ func FormatG(f float64, precision int) string {
 	return trimZeros(mantissa) + "e" + exponent
 }
 
-// FormatDouble writes f as Redis does in RESP3 (%.17g, "inf", "-inf", "nan").
+// FormatDouble writes f as Redis has done since 7.2: "inf", "-inf", "nan", whole numbers in digits, and
+// others in the fewest digits that no other double has, by the rules of Redis's fpconv.
 func FormatDouble(f float64) string {
 	switch {
 	case math.IsInf(f, 1):
@@ -27,11 +28,43 @@ func FormatDouble(f float64) string {
 		return "-inf"
 	case math.IsNaN(f):
 		return "nan"
+	case f == 0 && math.Signbit(f):
+		return "-0"
+	case math.Abs(f) <= 1<<62 && f == math.Trunc(f):
+		return strconv.FormatInt(int64(f), 10)
 	}
-	if f == math.Trunc(f) && math.Abs(f) < 1e17 {
-		return strconv.FormatFloat(f, 'f', 0, 64)
+	var buf [32]byte
+	sign, text := "", strconv.AppendFloat(buf[:0], math.Abs(f), 'e', -1, 64)
+	if f < 0 {
+		sign = "-"
 	}
-	return FormatG(f, 17)
+	mantissa, exponent, _ := strings.Cut(string(text), "e")
+	digits := strings.Replace(mantissa, ".", "", 1)
+	x, _ := strconv.Atoi(exponent)
+	return sign + placePoint(digits, x)
+}
+
+// placePoint writes digits with the point behind the first, times ten to the power of x.
+func placePoint(digits string, x int) string {
+	behind := len(digits) - 1 - x // digits behind the point
+	size := max(x, -x)
+	switch {
+	case behind <= 0 && size < len(digits)+7:
+		return digits + strings.Repeat("0", -behind)
+	case behind > 0 && (behind < 7 || size < 4):
+		if x < 0 {
+			return "0." + strings.Repeat("0", -x-1) + digits
+		}
+		return digits[:x+1] + "." + digits[x+1:]
+	}
+	mantissa := digits[:1]
+	if len(digits) > 1 {
+		mantissa += "." + digits[1:]
+	}
+	if x < 0 {
+		return mantissa + "e-" + strconv.Itoa(size)
+	}
+	return mantissa + "e+" + strconv.Itoa(size)
 }
 
 func trimZeros(s string) string {

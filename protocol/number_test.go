@@ -72,16 +72,28 @@ func TestFormatG(t *testing.T) {
 	for _, c := range printf {
 		require.Equal(t, c.g14, FormatG(c.f, 14))
 		require.Equal(t, c.g17, FormatG(c.f, 17))
-		require.Equal(t, c.g17, FormatDouble(c.f))
 	}
 	require.Equal(t, "1", FormatG(0.99, 1))
 	require.Equal(t, "2e+01", FormatG(15.5, 1))
-	require.Equal(t, "inf", FormatDouble(math.Inf(1)))
-	require.Equal(t, "-inf", FormatDouble(math.Inf(-1)))
-	require.Equal(t, "nan", FormatDouble(math.NaN()))
 }
 
-// Seventeen digits are enough to get the same number back.
+// The forms are those of Redis 7.2's d2string and fpconv_dtoa.
+func TestFormatDouble(t *testing.T) {
+	t.Parallel()
+	for want, f := range map[string]float64{
+		"inf": math.Inf(1), "-inf": math.Inf(-1), "nan": math.NaN(), "0": 0, "-0": math.Copysign(0, -1),
+		"0.1": 0.1, "-3.14": -3.14, "12345.678": 12345.678, "1": 1, "-7": -7, "1e+20": 1e20, "1.23456789012e+19": 1.23456789012e19, "12345678901230000000": 1.234567890123e19, "10000000": 1e7,
+		"4611686018427387904": 1 << 62, "9223372036854776000": 1 << 63, "1000000000": 1e9, "1e+21": 1e21,
+		"1.5e+30": 1.5e30, "120000000": 1.2e8, "0.000001": 1e-6, "1e-7": 1e-7, "1.5e-7": 1.5e-7, "0.000015": 1.5e-5,
+		"1.2345e-4": 1.2345e-4, "0.0012345678": 1.2345678e-3, "1.2345678e-4": 1.2345678e-4, "1.2345678901234567e-8": 1.2345678901234567e-8,
+		"5e-324": 5e-324, "1.7976931348623157e+308": math.MaxFloat64, "-2.2250738585072014e-308": -0x1p-1022,
+		"123456789012345680000": 123456789012345678901, "1234.5678901234567": 1234.5678901234567, "1.2345678901234567e+4": 12345.678901234567,
+	} {
+		require.Equal(t, want, FormatDouble(f))
+	}
+}
+
+// The digits are enough to get the same number back.
 func TestFormatDoubleKeepsTheNumber(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

@@ -24,10 +24,10 @@ var (
 
 func buildRows() []Command {
 	rows := slices.Concat(stringCommands(),
-		bitmapCommands(), sortCommands(), hashCommands(), setCommands(), listCommands(),
+		bitmapCommands(), sortCommands(), hashCommands(), setCommands(), listCommands(), sortedSetCommands(),
 		keysCommands(), scriptingCommands(),
 		transactionsCommands(), pubsubCommands(), connectionCommands(), serverCommands(),
-		clusterCommands(), moduleCommands(), observeCommands())
+		clusterCommands(), moduleCommands())
 	sortRows(rows)
 	for i := range rows {
 		sortRows(rows[i].Subcommands)

@@ -31,8 +31,10 @@
 //	set.go     members; intset.go has sets of integers
 //	list.go    elements between two ends; list_edit.go changes the middle, list_encoding.go is what Redis says
 //	run.go     elements in one piece of memory
-//	sortedset.go  members with scores; scores.go has the small form
+//	sortedset.go  members with scores; scores.go has the small form, gather.go makes large ones at once
 //	packed.go  the small form of hashes and sets
 //	table.go   the larger form of hashes and sets
 //	load.go    a collection out of saved words
+//
+// DESIGN.md has the decisions, and what was refused.
 package collection

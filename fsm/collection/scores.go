@@ -14,10 +14,9 @@ type scores string
 func (s scores) at(place int) (m scored, next int) {
 	n := int(s[place])
 	next = place + 1 + n + 8
-	var bits uint64
-	for _, b := range []byte(s[next-8 : next]) {
-		bits = bits<<8 | uint64(b)
-	}
+	b := s[next-8 : next]
+	bits := uint64(b[7]) | uint64(b[6])<<8 | uint64(b[5])<<16 | uint64(b[4])<<24 |
+		uint64(b[3])<<32 | uint64(b[2])<<40 | uint64(b[1])<<48 | uint64(b[0])<<56
 	return scored{math.Float64frombits(bits), string(s[place+1 : place+1+n])}, next
 }
 

@@ -116,6 +116,23 @@ func (z *SortedSet) enlarge() {
 	z.small = ""
 }
 
+// TrySmall makes a sorted set small if it has few members, which are short: as Redis does with the result of a
+// union.
+func (z *SortedSet) TrySmall() {
+	if !z.large() || z.count > maxPacked {
+		return
+	}
+	made, short := NewSortedSet(), true
+	z.Ascend(0, func(member string, score float64) bool {
+		short = len(member) <= maxPackedWord
+		made.Put(member, score)
+		return short
+	})
+	if short {
+		*z = *made
+	}
+}
+
 // Score is the score of a member.
 func (z *SortedSet) Score(member string) (score float64, ok bool) {
 	if z.large() {
@@ -131,6 +148,8 @@ func (z *SortedSet) Score(member string) (score float64, ok bool) {
 }
 
 // Put gives a member a score, and reports whether the member is new.
+//
+// A small set has no minus zero: Redis's listpack stores zero as an integer.
 func (z *SortedSet) Put(member string, score float64) (added bool) {
 	before, there := z.Score(member)
 	if there && math.Float64bits(before) == math.Float64bits(score) {
@@ -142,7 +161,7 @@ func (z *SortedSet) Put(member string, score float64) (added bool) {
 		z.Expect(z.count, len(member))
 	}
 	if !z.large() {
-		z.small = z.small.with(member, score)
+		z.small = z.small.with(member, score+0)
 		return !there
 	}
 	if there {
@@ -327,8 +346,8 @@ func (l *loader) sortedSet() *SortedSet {
 		} else {
 			l.fail("a score is not 8 bytes")
 		}
-		if math.IsNaN(m.score) {
-			l.fail("a score is no number")
+		if math.IsNaN(m.score) || z.Small() && m.score == 0 && math.Signbit(m.score) {
+			l.fail("a score is no number, or minus zero")
 		}
 		if z.count > 0 && !beforeScored(last, m) {
 			l.fail("the members are not in order")

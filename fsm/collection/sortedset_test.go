@@ -179,7 +179,29 @@ func TestSortedSetExpects(t *testing.T) {
 		z.Put("b", 0)
 		require.Equal(t, c.encoding, z.Encoding())
 		checkLoads(t, z)
+		z.TrySmall()
+		require.Equal(t, "listpack", z.Encoding())
+		require.Equal(t, 2, z.Len())
+		checkLoads(t, z)
+		z.Put(strings.Repeat("x", 65), 1)
+		z.TrySmall()
+		require.Equal(t, "skiplist", z.Encoding())
+		checkLoads(t, z)
 	}
+}
+
+// As in Redis, a listpack stores minus zero as zero, and a skiplist keeps the sign.
+func TestMinusZero(t *testing.T) {
+	t.Parallel()
+	z := NewSortedSet()
+	z.Put("a", math.Copysign(0, -1))
+	score, _ := z.Score("a")
+	require.False(t, math.Signbit(score))
+	z.Expect(129, 0)
+	z.Put("a", math.Copysign(0, -1))
+	score, _ = z.Score("a")
+	require.True(t, math.Signbit(score))
+	checkLoads(t, z)
 }
 
 func BenchmarkSortedSet(b *testing.B) {
@@ -221,4 +243,43 @@ func sortedSetOf(n, bytes int) *SortedSet {
 		z.Put(strconv.Itoa(10000+i)+strings.Repeat("x", bytes-5), float64(i*7919%1009))
 	}
 	return z
+}
+
+// A gathering makes the sorted set that changes one after another make.
+func TestGathering(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewSource(1))
+	for _, n := range []int{0, 1, 128, 129, 1000} {
+		for _, longest := range []int{1, 70} {
+			var g Gathering
+			z := NewSortedSet()
+			z.Expect(129, 0)
+			for i := range n {
+				member, score := strconv.Itoa(i)+strings.Repeat("x", rng.Intn(longest)), modelScores[rng.Intn(len(modelScores))]
+				g.Add(member, score)
+				z.Put(member, score)
+				if rng.Intn(5) == 0 {
+					g.Add(member, 7)
+					z.Put(member, score*2+7)
+				}
+			}
+			g.Merge(func(a, b float64) float64 { return a*2 + b })
+			require.Equal(t, z.Len(), g.Len())
+			got := g.SortedSet()
+			z.TrySmall()
+			require.Equal(t, saved(z), saved(got))
+			require.Equal(t, z.Bytes(), got.Bytes())
+			checkLoads(t, got)
+			got.Put("new", 1)
+			require.True(t, got.Remove("new"))
+			require.Equal(t, saved(z)[1:], saved(got)[1:])
+			g.Sort()
+			i := 0
+			g.All(func(member string, score float64) {
+				want, _ := z.At(i)
+				require.Equal(t, want, member)
+				i++
+			})
+		}
+	}
 }

@@ -42,7 +42,7 @@ func (g *Generator) Line(c *protocol.Command) [][]byte {
 type line struct {
 	*Generator
 	words [][]byte
-	keys  int // keys so far
+	keys  int // keys so far that count
 	count int // where the number of keys belongs; 0 is nowhere
 }
 
@@ -109,7 +109,7 @@ func (l *line) addOnce(a *protocol.Arg) {
 		l.addAll(a.Args)
 	default:
 		if a.Name == "numkeys" {
-			l.count = len(l.words)
+			l.count, l.keys = len(l.words), 0
 		}
 		if a.Type == protocol.ArgKey {
 			l.keys++

@@ -3,7 +3,6 @@ package frontend
 import (
 	"encoding/binary"
 	"errors"
-	"time"
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
@@ -92,9 +91,7 @@ func (c *conn) runBatch() {
 	}
 	batch := &w.batch
 	c.account()
-	began := time.Now()
 	err := c.srv.backend.Execute(batch)
-	c.timeBatch(time.Since(began))
 	if err == nil && len(batch.Replies) != batch.Count {
 		err = errReplyCount
 	}

@@ -8,82 +8,33 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// notifySetting is the one setting that clients change for all nodes: part of the state. The settings of
-// config_node.go are about one node. The others are flags, which Redis refuses with the same words if they
-// are fixed at the start.
+// notifySetting is the one setting that clients may change: part of the state, and so the same on all
+// nodes. The other settings are a node's flags. Redis refuses settings that are fixed at the start with the
+// same words.
 const notifySetting = "notify-keyspace-events"
 
-// newSettings are what a CONFIG SET sets.
-type newSettings struct {
-	own   map[nodeSetting]int64
-	flags []byte // of notifySetting; nil: not given
-}
-
-// configSet is CONFIG SET. All names are checked, then all values, and then all are set, as in Redis.
+// configSet is CONFIG SET. All pairs are checked before one is set, as in Redis.
 func configSet(c *conn, args [][]byte) protocol.Value {
 	if len(args)%2 != 0 {
 		return protocol.Err(errSyntax)
 	}
-	seen := make(map[string]bool)
+	value, given := "", false
 	for i := 2; i < len(args); i += 2 {
-		name := strings.ToLower(string(args[i]))
-		if refusal := c.srv.checkSetting(name, seen[name]); refusal.IsError() {
-			return refusal
+		name := string(args[i])
+		switch {
+		case !c.srv.hasSetting(name):
+			return protocol.Err("Unknown option or number of arguments for CONFIG SET - '" + name + "'")
+		case !strings.EqualFold(name, notifySetting):
+			return errConfigSet(name, "can't set immutable config")
+		case given:
+			return errConfigSet(name, "duplicate parameter")
 		}
-		seen[name] = true
+		value, given = string(args[i+1]), true
 	}
-	given := newSettings{own: make(map[nodeSetting]int64)}
-	for i := 2; i < len(args); i += 2 {
-		if refusal := given.take(c.srv, string(args[i]), args[i+1]); refusal.IsError() {
-			return refusal
-		}
+	if _, ok := fsm.ParseClasses(value); !ok {
+		return errConfigSet(notifySetting, "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")
 	}
-	reply := protocol.OK
-	if given.flags != nil {
-		if reply = c.setNotify(given.flags); reply.IsError() {
-			return reply
-		}
-	}
-	for set, v := range given.own {
-		set.value.Store(v)
-	}
-	return reply
-}
-
-// checkSetting returns why a setting cannot be set; twice: it was named before.
-func (s *Server) checkSetting(name string, twice bool) (refusal protocol.Value) {
-	_, own := s.nodeSetting(name)
-	switch {
-	case !s.hasSetting(name):
-		return protocol.Err("Unknown option or number of arguments for CONFIG SET - '" + name + "'")
-	case !own && name != notifySetting:
-		return errConfigSet(name, "can't set immutable config")
-	case twice:
-		return errConfigSet(name, "duplicate parameter")
-	}
-	return refusal
-}
-
-// take adds a pair, or returns what is wrong with the value.
-func (given *newSettings) take(s *Server, name string, value []byte) (refusal protocol.Value) {
-	set, own := s.nodeSetting(name)
-	if !own {
-		if _, ok := fsm.ParseClasses(string(value)); !ok {
-			return errConfigSet(notifySetting, "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")
-		}
-		given.flags = append([]byte{}, value...)
-		return refusal
-	}
-	v, why := set.parse(string(value))
-	if why != "" {
-		return errConfigSet(name, why)
-	}
-	given.own[set] = v
-	return refusal
-}
-
-func (c *conn) setNotify(flags []byte) protocol.Value {
-	b := replica.Batch{Body: protocol.AppendRequest(nil, 0, "notify", [][]byte{flags}), Count: 1, Write: true}
+	b := replica.Batch{Body: protocol.AppendRequest(nil, 0, "notify", args[3:4]), Count: 1, Write: true}
 	if err := c.srv.backend.Execute(&b); err != nil {
 		return c.errorReply(err)
 	}

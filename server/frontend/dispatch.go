@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"strings"
-	"time"
 
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -46,10 +45,7 @@ func (c *conn) runCommand(row *row, args [][]byte) {
 	case row.handler.run != nil:
 		row.handler.run(c, args)
 	case row.handler.reply != nil:
-		began := time.Now()
-		v := row.handler.reply(c, args)
-		c.timeLocal(row, args, time.Since(began))
-		c.reply(row, v)
+		c.reply(row, row.handler.reply(c, args))
 	default:
 		c.addToBatch(row, args)
 	}

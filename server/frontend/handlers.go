@@ -34,7 +34,6 @@ func handlerFamilies() []map[string]handler {
 	return []map[string]handler{
 		connectionHandlers(), authHandlers(), clientHandlers(), clientListHandlers(), commandHandlers(), helpHandlers(),
 		configHandlers(), infoHandlers(), roleHandlers(), waitHandlers(), transactionHandlers(), debugHandlers(), clusterHandlers(), sentinelHandlers(),
-		slowlogHandlers(), latencyHandlers(), memoryHandlers(),
 	}
 }
 
@@ -50,7 +49,6 @@ type row struct {
 	write bool
 
 	calls, rejected, failed atomic.Uint64
-	times                   atomic.Pointer[times]
 }
 
 // newRows binds a handler to every Local row of the table. A Local row without a handler is a

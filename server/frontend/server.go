@@ -33,7 +33,6 @@ type Server struct {
 	refusals          atomic.Int32
 	// lead is what the backend said last about the leader.
 	lead atomic.Pointer[lead]
-	slow slowlog
 
 	mu    sync.Mutex
 	conns map[int64]*conn
@@ -63,7 +62,6 @@ func New(cfg Config, backend Backend) *Server {
 	s.pool.New = func() any {
 		return &work{in: make([]byte, 0, pooledIn), reader: protocol.NewReader(protocol.DefaultLimits())}
 	}
-	s.slow.init()
 	backend.WatchLeadership(s.led)
 	for _, row := range s.rows {
 		switch row.Name {
