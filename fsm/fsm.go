@@ -22,6 +22,7 @@ type Machine struct {
 	st      *state
 	call    call   // what Apply runs commands with
 	expired uint64 // ended keys removed since the start
+	peak    int64  // most bytes of keys and scripts after an entry, since the start
 	budgets budgets
 
 	// readers are the calls that Read runs commands with.
@@ -90,6 +91,7 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 	c.prefetch.start(entry, m.st)
 	err = c.runEntry(&entry, sink)
 	m.expired += uint64(c.ended)
+	m.peak = max(m.peak, m.st.usedBytes())
 	if err != nil {
 		return err
 	}

@@ -212,3 +212,14 @@ func TestStormIsCounted(t *testing.T) {
 	require.Equal(t, int64(112+32), d.m.st.itemBytes)
 	require.NoError(t, checkDatabase(d.m.st.databases[0]))
 }
+
+// TestPeakBytes: the peak is what the count was after the entry that left most, and stays.
+func TestPeakBytes(t *testing.T) {
+	d := newDriver(t)
+	d.do("set", "big", strings.Repeat("x", 10_000))
+	most := d.m.Stats().UsedBytes
+	require.Equal(t, most, d.m.Stats().PeakBytes)
+	d.do("del", "big")
+	require.Less(t, d.m.Stats().UsedBytes, most-10_000)
+	require.Equal(t, most, d.m.Stats().PeakBytes)
+}

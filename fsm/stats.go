@@ -15,6 +15,8 @@ type Stats struct {
 	Expired uint64
 	// UsedBytes is the size of the state, as compared with the limit.
 	UsedBytes int64
+	// PeakBytes is the most that UsedBytes was since this node's start.
+	PeakBytes int64
 }
 
 // Stats counts what the machine holds.
@@ -22,7 +24,9 @@ func (m *Machine) Stats() Stats {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	s := Stats{Notifies: m.st.notifies, Scripts: m.st.scripts.bySHA.Len(), Expired: m.expired}
-	s.UsedBytes = m.st.usedBytes() + m.st.sessions.usedBytes()
+	sessions := m.st.sessions.usedBytes()
+	s.UsedBytes = m.st.usedBytes() + sessions
+	s.PeakBytes = max(s.UsedBytes, m.peak+sessions)
 	for i, d := range m.st.databases {
 		s.Keys[i], s.Expires[i] = d.Len(m.st.clockMillis), d.Expires(m.st.clockMillis)
 	}

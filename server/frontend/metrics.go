@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -112,6 +113,11 @@ func memoryMetrics() []metric {
 	return []metric{
 		{name: "used_memory", kind: gauge, value: func(r *report) any { return r.state().UsedBytes }, help: "bytes of keys and scripts, as they are compared with `maxmemory`"},
 		{name: "used_memory_human", kind: text, value: func(r *report) any { return human(uint64(r.state().UsedBytes)) }},
+		{name: "used_memory_peak", kind: gauge, value: func(r *report) any { return r.state().PeakBytes }, help: "the most that `used_memory` was since the node's start"},
+		{name: "used_memory_peak_human", kind: text, value: func(r *report) any { return human(uint64(r.state().PeakBytes)) }},
+		{name: "used_memory_peak_perc", kind: text, value: func(r *report) any {
+			return fmt.Sprintf("%.2f%%", 100*float64(r.state().UsedBytes)/float64(max(1, r.state().PeakBytes)))
+		}},
 		{name: "used_memory_rss", kind: gauge, value: func(r *report) any { return r.heap().mapped }, help: "bytes that the process has from the system"},
 		{name: "used_memory_rss_human", kind: text, value: func(r *report) any { return human(r.heap().mapped) }},
 		{name: "maxmemory", kind: gauge, value: func(r *report) any { return r.srv.cfg.MaxMemoryBytes }, help: "bytes that `--max-memory` came to; 0: no limit"},
