@@ -3,6 +3,7 @@
 #   run.sh                    the default selection
 #   run.sh python asynq       some suites; CLIENTS=all is every suite
 #   TARGET=redis run.sh …     the same against a redis-server of this machine
+#   HOLDFAST_BIN=file run.sh  the same against that binary
 # What the suites need is installed into a temporary folder, or into CLIENTS_KEEP=folder, which stays
 # for the next run; a suite whose runtime is missing is skipped and says so. The tests then run in a
 # network namespace of their own where that is allowed.
@@ -15,7 +16,7 @@ every="$default redsync asynq rueidislock rueidis python_redis_lock redis_py_mor
 wanted=${*:-${CLIENTS_WANTED:-$default}}
 
 work=${CLIENTS_WORK:-${CLIENTS_KEEP:-$(mktemp -d "${TMPDIR:-/tmp}/holdfast-clients.XXXXXX")}}
-export HOLDFAST_STATE=$work/cluster HOLDFAST_BIN=$work/holdfast HOLDFAST_PORT=${HOLDFAST_PORT:-18101}
+export HOLDFAST_STATE=$work/cluster HOLDFAST_PORT=${HOLDFAST_PORT:-18101}
 export HOLDFAST_NODES="127.0.0.1:$HOLDFAST_PORT,127.0.0.1:$((HOLDFAST_PORT + 1)),127.0.0.1:$((HOLDFAST_PORT + 2))"
 export HOLDFAST_KILL="$here/cluster.sh kill-leader" HOLDFAST_START="$here/cluster.sh start"
 export HOLDFAST_SENTINELS="127.0.0.1:$((HOLDFAST_PORT + 20)),127.0.0.1:$((HOLDFAST_PORT + 21)),127.0.0.1:$((HOLDFAST_PORT + 22))"
@@ -112,7 +113,7 @@ test_redisson() {
 # install fetches and builds what the suites need, and leaves a line for each in $work/installed.
 install() {
 	local name lacks
-	(cd "$here/../.." && go build -o "$HOLDFAST_BIN" ./cmd/holdfast)
+	[ -n "${HOLDFAST_BIN:-}" ] || (cd "$here/../.." && go build -o "$work/holdfast" ./cmd/holdfast)
 	(cd "$here/go" && go build -o "$HOLDFAST_STANDIN" ./standin)
 	mkdir -p "$HOLDFAST_STATE" "$work/results"
 	rm -rf "${HOLDFAST_STATE:?}"/* "$work"/results/*

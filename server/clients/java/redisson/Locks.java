@@ -40,7 +40,8 @@ final class Locks {
         KINDS.put("non-reentrant fair lock", new Kind(RedissonClient::getNonReentrantFairLock, false, true, false));
         KINDS.put("multi lock", new Kind((c, name) -> c.getMultiLock(parts(c, name)), true, false, true));
         KINDS.put("red lock", new Kind((c, name) -> c.getRedLock(parts(c, name)), true, false, false));
-        KINDS.put("multi lock of one hash", new Kind((c, name) -> c.getMultiLock(name, List.of("a", "b", "c")), true, false, true));
+        // Its script leaves a hash alone that has less than a millisecond left, and with it the new holder.
+        KINDS.put("multi lock of one hash", new Kind((c, name) -> c.getMultiLock(name, List.of("a", "b", "c")), true, false, false));
     }
 
     private static RLock[] parts(RedissonClient client, String name) {
@@ -163,7 +164,7 @@ final class Locks {
         Support.expect(Support.result(Support.apart(() -> {
             RLock theirs = kind.of(clients.get(1), name);
             boolean got = theirs.tryLock(20, 30, TimeUnit.SECONDS);
-            if (got) {
+            if (got && kind.strict()) {
                 theirs.unlock();
             }
             return got;
