@@ -32,6 +32,8 @@
 //	typed.go       the value of a key, by kind: what commands look at and change
 //	ops.go         which function is which command; legacy.go which commands old entries know
 //	set.go …       the commands: set, strings, counters, keys, expire, scan, exec, eval
+//	elements.go    what work on collections costs; hash_….go and set_….go are hashes and sets
+//	sort.go        SORT; bits.go, bitfield.go and lcs.go look at strings
 //	watch.go       what EXEC compares with what WATCH saw
 //	budget.go      how much work a request, a batch and an entry may be
 //	memory.go      the memory of the state, and what is refused when it is full
