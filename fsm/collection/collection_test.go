@@ -322,3 +322,41 @@ func BenchmarkHash(b *testing.B) {
 		})
 	}
 }
+
+// TestBorders: a collection is small up to Redis's limits, and not beyond.
+func TestBorders(t *testing.T) {
+	t.Parallel()
+	border := strings.Repeat("x", 64)
+	h := hashOf(127, "")
+	h.Put(border, border)
+	require.Equal(t, "listpack", h.Encoding())
+	h.Put(border, "other")
+	require.Equal(t, "listpack", h.Encoding())
+	more := h.Clone().(*Hash)
+	more.Put("one more", "")
+	require.Equal(t, "hashtable", more.Encoding())
+	h.Put(border, border+"x")
+	require.Equal(t, "hashtable", h.Encoding())
+
+	s := setOf(127, "m")
+	s.Add(border)
+	require.Equal(t, "listpack", s.Encoding())
+	s.Add("m0")
+	require.Equal(t, "listpack", s.Encoding())
+	s.Add("one more")
+	require.Equal(t, "hashtable", s.Encoding())
+	s = setOf(1, "m")
+	s.Add(border + "x")
+	require.Equal(t, "hashtable", s.Encoding())
+
+	s = setOf(512, "")
+	require.Equal(t, "intset", s.Encoding())
+	s.Add("512")
+	require.Equal(t, "hashtable", s.Encoding())
+	s = setOf(127, "")
+	s.Add("x")
+	require.Equal(t, "listpack", s.Encoding())
+	s = setOf(128, "")
+	s.Add("x")
+	require.Equal(t, "hashtable", s.Encoding())
+}

@@ -1,0 +1,137 @@
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// TestElementScansReturnEachOnce scans a hash and a set while fields and members come and go, and the node
+// restarts: what stays is returned once.
+func TestElementScansReturnEachOnce(t *testing.T) {
+	for name, add := range map[string][]string{"hscan": {"hset", "k"}, "sscan": {"sadd", "k"}} {
+		t.Run(name, func(t *testing.T) {
+			rng := rand.New(rand.NewSource(1))
+			d := newDriver(t)
+			for i := range 500 {
+				words := slices.Concat(add, []string{"stays:" + strconv.Itoa(i)})
+				if name == "hscan" {
+					words = append(words, "v")
+				}
+				d.do(words...)
+			}
+			seen := map[string]int{}
+			cursor := "0"
+			for steps := 0; steps == 0 || cursor != "0"; steps++ {
+				reply := d.do(name, "k", cursor, "COUNT", "7")
+				require.False(t, reply.IsError(), reply.Str)
+				cursor = reply.Elems[0].Str
+				for _, e := range reply.Elems[1].Elems {
+					seen[e.Str]++
+				}
+				other := fmt.Sprint("goes:", rng.Intn(300))
+				if name == "hscan" {
+					d.do("hset", "k", other, "v")
+					d.do("hdel", "k", fmt.Sprint("goes:", rng.Intn(300)))
+				} else {
+					d.do("sadd", "k", other)
+					d.do("srem", "k", fmt.Sprint("goes:", rng.Intn(300)))
+				}
+				if steps%20 == 10 {
+					d.m = restored(t, d.m)
+				}
+			}
+			for i := range 500 {
+				require.Equal(t, 1, seen["stays:"+strconv.Itoa(i)], i)
+			}
+		})
+	}
+}
+
+// TestLargeCommandsAreRefused: a command over the budget of one command is an error at once, changes
+// nothing, and holds up no other.
+func TestLargeCommandsAreRefused(t *testing.T) {
+	d := newDriver(t)
+	members := make([]string, 1000)
+	for i := range members {
+		members[i] = strconv.Itoa(i)
+	}
+	d.do(slices.Concat([]string{"sadd", "s", "x"}, members)...)
+	d.do("sadd", "d", "old")
+	times := func(word string, n int) []string { return strings.Fields(strings.Repeat(word+" ", n)) }
+	for _, words := range [][]string{
+		slices.Concat([]string{"sunion"}, times("s", 1000)),
+		slices.Concat([]string{"sunionstore", "d"}, times("s", 1000)),
+		slices.Concat([]string{"sdiff"}, times("s", 1000)),
+		slices.Concat([]string{"sinter"}, times("s", 1000)),
+		slices.Concat([]string{"sintercard", "1000"}, times("s", 1000)),
+		slices.Concat([]string{"sort", "s", "ALPHA", "STORE", "d"}, times("GET none*", 600)),
+		{"srandmember", "s", "-1000000"},
+	} {
+		require.Equal(t, errTooMuchWork, d.do(words...), words[0])
+		if words[0] != "sunionstore" && words[0] != "sort" {
+			reply, _ := d.read(words...)
+			require.Equal(t, errTooMuchWork, reply, words[0])
+		}
+	}
+	require.Equal(t, `~["old"]`, line(d.do("smembers", "d")))
+	require.Equal(t, "3", line(d.do(slices.Concat([]string{"sintercard", "100"}, times("s", 100), []string{"LIMIT", "3"})...)),
+		"a limit that is reached early costs little")
+	require.Equal(t, "1001", line(d.do("sunionstore", "d", "s")))
+}
+
+// TestDrawsDiffer: random members differ from command to command, cover the set, and are all different if
+// asked.
+func TestDrawsDiffer(t *testing.T) {
+	d := newDriver(t)
+	for i := range 200 {
+		d.do("sadd", "s", "m"+strconv.Itoa(i))
+		d.do("hset", "h", "m"+strconv.Itoa(i), "v")
+	}
+	seen := map[string]bool{}
+	for range 3000 {
+		seen[d.do("srandmember", "s").Str] = true
+		seen[d.do("hrandfield", "h").Str] = true
+	}
+	require.Len(t, seen, 200)
+	for _, command := range [][]string{{"srandmember", "s", "150"}, {"hrandfield", "h", "150"}, {"spop", "s", "150"}} {
+		drawn := map[string]bool{}
+		for _, e := range d.do(command...).Elems {
+			drawn[e.Str] = true
+		}
+		require.Len(t, drawn, 150, command)
+	}
+	require.Equal(t, "50", line(d.do("scard", "s")))
+	require.Len(t, d.do("srandmember", "s", "-120").Elems, 120)
+}
+
+// TestRollBackOfCollections: what a script did to a hash or a set is undone with the script.
+func TestRollBackOfCollections(t *testing.T) {
+	d := newDriver(t)
+	d.do("hset", "h", "a", "1")
+	d.do("sadd", "s", "a", "b")
+	for i := range 200 {
+		d.do("sadd", "large", strconv.Itoa(i)+"x")
+	}
+	twin := &driver{t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset}
+	const changes = `redis.call('hset','h','a','2') redis.call('hset','new','a','2') redis.call('spop','s')
+		redis.call('smove','large','s','7x') redis.call('sunionstore','h','large','s') redis.call('setbit','bits','7','1')
+		redis.call('sort','large','alpha','store','s') while true do end`
+	for _, d := range []*driver{d, twin} {
+		source := changes
+		if d == twin {
+			source = "while true do end"
+		}
+		reply := d.do("eval", source, "0")
+		require.Contains(t, reply.Str, protocol.Undone)
+	}
+	require.True(t, bytes.Equal(dump(t, twin.m), dump(t, d.m)))
+}
