@@ -32,6 +32,7 @@ type Replica struct {
 	addresses *addresses
 	leaders   leaders
 	health    health
+	ears      ears
 }
 
 // traffic is what batches pass through.
@@ -104,6 +105,7 @@ func (r *Replica) open() {
 		long: make(chan struct{}, 1), logger: c.Logger,
 	}
 	r.toLeader, r.fromFollowers = newToLeader(r), newFromFollowers(r, wake)
+	r.ears.tell = r.toLeader.Listen
 	r.proposer = newProposer(proposerConfig{
 		serving: &r.serving, sources: [2]source{own{r.writes}, forwarded{r.fromFollowers}}, wake: wake,
 		wouldRefuse: r.machine.WouldRefuse, propose: r.propose, proposed: r.timeouts.poke,
@@ -127,7 +129,7 @@ func (r *Replica) open() {
 // events the leader tells this node at once what is committed.
 func (r *Replica) Listen(i fsm.Interest) {
 	r.machine.Listen(i)
-	r.toLeader.Listen(i != 0)
+	r.ears.set(&r.ears.events, i != 0)
 }
 
 func (r *Replica) newSink() sink {
