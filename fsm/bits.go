@@ -296,7 +296,7 @@ func bitopOp(c *call) protocol.Value {
 		}
 		longest = max(longest, len(values[i]))
 	}
-	total = longest * (len(values) + 1)
+	total = longest * (len(values) + 3)
 	if problem, ok := c.charge(int64(total)); !ok {
 		return problem
 	}
@@ -317,44 +317,62 @@ func bitopOp(c *call) protocol.Value {
 func combineBits(op string, values []string, n int) string {
 	result := make([]byte, n)
 	copy(result, values[0])
-	others := make([]byte, n) // OR of all but the first
-	twice := make([]byte, n)  // bits that two of the others have
-	for _, v := range values[1:] {
-		combineInto(op, result, others, twice, v)
-	}
-	for i := range result {
-		switch op {
-		case "NOT":
+	switch op {
+	case "NOT":
+		for i := range result {
 			result[i] = ^result[i]
-		case "DIFF":
-			result[i] &^= others[i]
-		case "DIFF1":
-			result[i] = others[i] &^ result[i]
-		case "ANDOR":
-			result[i] &= others[i]
-		case "ONE":
-			result[i] = (result[i] | others[i]) &^ (twice[i] | result[i]&others[i])
 		}
+	case "AND", "OR", "XOR":
+		for _, v := range values[1:] {
+			combineInto(op, result, v)
+		}
+	default:
+		combineOthers(op, result, values[1:])
 	}
 	return string(result)
 }
 
-// combineInto adds another string to an operation.
-func combineInto(op string, result, others, twice []byte, v string) {
-	for i := range v {
-		switch op {
-		case "AND":
-			result[i] &= v[i]
-		case "OR":
-			result[i] |= v[i]
-		case "XOR":
-			result[i] ^= v[i]
-		default:
+// combineInto adds another string to AND, OR or XOR.
+func combineInto(op string, result []byte, v string) {
+	head := result[:len(v)]
+	switch op {
+	case "AND":
+		for i := range head {
+			head[i] &= v[i]
+		}
+		clear(result[len(v):])
+	case "OR":
+		for i := range head {
+			head[i] |= v[i]
+		}
+	case "XOR":
+		for i := range head {
+			head[i] ^= v[i]
+		}
+	}
+}
+
+// combineOthers combines the first string, in result, with the others.
+func combineOthers(op string, result []byte, values []string) {
+	others := make([]byte, len(result)) // OR of them
+	twice := make([]byte, len(result))  // bits that two of them have
+	for _, v := range values {
+		for i := range len(v) {
 			twice[i] |= others[i] & v[i]
 			others[i] |= v[i]
 		}
 	}
-	if op == "AND" {
-		clear(result[len(v):])
+	for i := range result {
+		first, other := result[i], others[i]
+		switch op[len(op)-1] {
+		case 'F': // DIFF
+			result[i] = first &^ other
+		case '1': // DIFF1
+			result[i] = other &^ first
+		case 'R': // ANDOR
+			result[i] = first & other
+		case 'E': // ONE
+			result[i] = (first | other) &^ (twice[i] | first&other)
+		}
 	}
 }

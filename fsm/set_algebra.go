@@ -81,20 +81,18 @@ func (c *call) intersect(sets []*collection.Set) (result *collection.Set, proble
 	}
 	sets = bySize(sets)
 	result = collection.NewLike(sets[0])
-	work := int64(sets[0].Len())*changesIn(sets[0], 1, 0) + sets[0].Bytes()
-	if problem, ok = c.charge(work); !ok {
-		return nil, problem, false
-	}
-	problem, ok = c.eachShared(sets, math.MaxInt64, func(name string) { result.Add(name) })
+	each := changesIn(sets[0], 1, 0) + sets[0].Bytes()/int64(sets[0].Len())
+	problem, ok = c.eachShared(sets, math.MaxInt64, each, func(name string) { result.Add(name) })
 	result.TryInts()
 	return result, problem, ok
 }
 
-// eachShared calls f for at most so many members that all sets have. The smallest set is the first.
+// eachShared calls f for at most so many members that all sets have. The smallest set is the first. f costs
+// work for each.
 //
 // A limit may be reached after few members, so a search with a limit is charged as it goes.
-func (c *call) eachShared(sets []*collection.Set, limit int64, f func(name string)) (problem protocol.Value, ok bool) {
-	work := int64(elementWork)
+func (c *call) eachShared(sets []*collection.Set, limit, work int64, f func(name string)) (problem protocol.Value, ok bool) {
+	work += elementWork
 	for _, s := range sets[1:] {
 		work += searchesIn(s, 1)
 	}
@@ -207,7 +205,7 @@ func sintercardOp(c *call) protocol.Value {
 		return zero
 	}
 	var count int64
-	problem, ok = c.eachShared(bySize(sets), limit, func(string) { count++ })
+	problem, ok = c.eachShared(bySize(sets), limit, 0, func(string) { count++ })
 	if !ok {
 		return problem
 	}
