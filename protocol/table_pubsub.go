@@ -19,5 +19,101 @@ func pubsubCommands() []Command {
 			KeySpecs: []KeySpec{oneKey(1, KeyNotKey)},
 			Args:     []Arg{text("shardchannel"), text("message")},
 		},
+		{
+			Name: "subscribe", Group: GroupPubSub, Since: "2.0.0", Arity: -2,
+			Summary:    "Listen for messages to channels",
+			Complexity: "O(N), N being the number of channels",
+			Route:      Local, Flags: FlagPubSub | FlagNoScript | FlagLoading | FlagStale,
+			Args: []Arg{text("channel").many()},
+		},
+		{
+			Name: "unsubscribe", Group: GroupPubSub, Since: "2.0.0", Arity: -1,
+			Summary:    "Stop listening for messages to channels",
+			Complexity: "O(N), N being the number of channels",
+			Route:      Local, Flags: FlagPubSub | FlagNoScript | FlagLoading | FlagStale,
+			Args: []Arg{text("channel").opt().many()},
+		},
+		{
+			Name: "psubscribe", Group: GroupPubSub, Since: "2.0.0", Arity: -2,
+			Summary:    "Listen for messages to channels that match patterns",
+			Complexity: "O(N), N being the number of patterns",
+			Route:      Local, Flags: FlagPubSub | FlagNoScript | FlagLoading | FlagStale,
+			Args: []Arg{block("pattern", pattern("pattern")).many()},
+		},
+		{
+			Name: "punsubscribe", Group: GroupPubSub, Since: "2.0.0", Arity: -1,
+			Summary:    "Stop listening for messages to channels that match patterns",
+			Complexity: "O(N), N being the number of patterns",
+			Route:      Local, Flags: FlagPubSub | FlagNoScript | FlagLoading | FlagStale,
+			Args: []Arg{pattern("pattern").opt().many()},
+		},
+		{
+			Name: "ssubscribe", Group: GroupPubSub, Since: "7.0.0", Arity: -2,
+			Summary:    "Listen for messages to shard channels",
+			Complexity: "O(N), N being the number of shard channels",
+			Route:      Local, Flags: FlagPubSub | FlagNoScript | FlagLoading | FlagStale,
+			KeySpecs: []KeySpec{keysFrom(1, 1, KeyNotKey)},
+			Args:     []Arg{text("shardchannel").many()},
+		},
+		{
+			Name: "sunsubscribe", Group: GroupPubSub, Since: "7.0.0", Arity: -1,
+			Summary:    "Stop listening for messages to shard channels",
+			Complexity: "O(N), N being the number of shard channels",
+			Route:      Local, Flags: FlagPubSub | FlagNoScript | FlagLoading | FlagStale,
+			KeySpecs: []KeySpec{keysFrom(1, 1, KeyNotKey)},
+			Args:     []Arg{text("shardchannel").opt().many()},
+		},
+		pubsubContainer(),
+	}
+}
+
+func pubsubContainer() Command {
+	return Command{
+		Name: "pubsub", Group: GroupPubSub, Since: "2.8.0", Arity: -2,
+		Summary:    "A container for commands about subscriptions",
+		Complexity: "Depends on the subcommand",
+		Route:      Local,
+		Subcommands: []Command{
+			{
+				Name: "pubsub|channels", Group: GroupPubSub, Since: "2.8.0", Arity: -2,
+				Summary:    "List the channels with subscribers on this node",
+				Complexity: "O(N), N being the number of channels",
+				Route:      Local, Flags: FlagPubSub | FlagLoading | FlagStale,
+				Args: []Arg{pattern("pattern").opt()},
+			},
+			{
+				Name: "pubsub|help", Group: GroupPubSub, Since: "6.2.0", Arity: 2,
+				Summary:    "Print this help",
+				Complexity: "O(1)",
+				Route:      Local, Flags: FlagLoading | FlagStale,
+			},
+			{
+				Name: "pubsub|numpat", Group: GroupPubSub, Since: "2.8.0", Arity: 2,
+				Summary:    "Count the patterns with subscribers on this node",
+				Complexity: "O(1)",
+				Route:      Local, Flags: FlagPubSub | FlagLoading | FlagStale,
+			},
+			{
+				Name: "pubsub|numsub", Group: GroupPubSub, Since: "2.8.0", Arity: -2,
+				Summary:    "Count the subscribers of channels on this node",
+				Complexity: "O(N), N being the number of channels",
+				Route:      Local, Flags: FlagPubSub | FlagLoading | FlagStale,
+				Args: []Arg{text("channel").opt().many()},
+			},
+			{
+				Name: "pubsub|shardchannels", Group: GroupPubSub, Since: "7.0.0", Arity: -2,
+				Summary:    "List the shard channels with subscribers on this node",
+				Complexity: "O(N), N being the number of shard channels",
+				Route:      Local, Flags: FlagPubSub | FlagLoading | FlagStale,
+				Args: []Arg{pattern("pattern").opt()},
+			},
+			{
+				Name: "pubsub|shardnumsub", Group: GroupPubSub, Since: "7.0.0", Arity: -2,
+				Summary:    "Count the subscribers of shard channels on this node",
+				Complexity: "O(N), N being the number of shard channels",
+				Route:      Local, Flags: FlagPubSub | FlagLoading | FlagStale,
+				Args: []Arg{text("shardchannel").opt().many()},
+			},
+		},
 	}
 }

@@ -32,6 +32,7 @@ func (s *Server) onEvent(event replica.Event) {
 		}
 		s.logger.Info("snapshot taken", "bytes", e.Bytes, "took", e.Took)
 	case replica.Restored:
+		s.hub.Gap() // the messages of the entries that the snapshot stands for are lost
 		s.logger.Info("state restored from snapshot", "took", e.Took)
 	case replica.Failed:
 		s.fail(fmt.Errorf("state can no longer follow the log: %w", e.Err)) // see fatal.go

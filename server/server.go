@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/lifecycle"
 	"github.com/holdfast/holdfast/server/peer"
+	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/raftnode/hclogger"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/store"
@@ -28,6 +29,7 @@ type Server struct {
 	store    *store.Store
 	peers    *peer.Mux
 	replica  *replica.Replica
+	hub      *pubsub.Hub
 	front    *frontend.Server
 	// fatal gets the error after which the process must end and leave its disk alone.
 	fatal chan error
@@ -79,6 +81,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	if s.peers, err = peer.New(s.peerConfig(peerListener, secrets)); err != nil {
 		return nil, err
 	}
+	s.hub = pubsub.New(logger)
 	if s.replica, err = replica.Open(s.replicaConfig(faults)); err != nil {
 		return nil, err
 	}
@@ -230,6 +233,7 @@ func (s *Server) replicaConfig(f *faults) replica.Config {
 		Logger:         s.logger,
 		RaftLogger:     hclogger.New(s.logger),
 		OnEvent:        s.onEvent,
+		OnStateEvents:  s.hub.Events,
 	}
 }
 
@@ -266,6 +270,7 @@ func (s *Server) frontConfig(secrets *secrets, f *faults) frontend.Config {
 		},
 		Logger:   s.logger,
 		Sentinel: SentinelView(&s.config),
+		Hub:      s.hub,
 		Options:  frontend.Options{Debug: s.config.Debug, Faults: f.handler(), ClusterMode: s.config.ClusterMode},
 		TLS:      secrets.clientTLS,
 		Password: secrets.password,

@@ -22,9 +22,12 @@ type Backend interface {
 	WatchLeadership(f func(l replica.Leadership, members []replica.Member))
 	// Stats counts what the node's copy of the state holds, for INFO.
 	Stats() fsm.Stats
+	// Listen says which events of the state machine are told from the next entry on, to Config.Hub among
+	// others.
+	Listen(i fsm.Interest)
 	// AwaitApplied waits until the node's copy of the state has the write with that number
-	// (Batch.Number), but no longer than a command may take.
-	AwaitApplied(ctx context.Context, number uint64)
+	// (Batch.Number), but no longer than a command may take, and reports whether the write is there.
+	AwaitApplied(ctx context.Context, number uint64) bool
 	// WaitReplicated waits until n other nodes have every write acknowledged so far, until timeout
 	// has passed (0: none), or until ctx has ended, and returns the number of such nodes.
 	WaitReplicated(ctx context.Context, n int, timeout time.Duration) int

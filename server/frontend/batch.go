@@ -33,6 +33,8 @@ type slot struct {
 	// generation is the generation of the watches when a slotWatch was made.
 	generation int
 	row        *row
+	// published is set when this node makes the reply.
+	published *published
 }
 
 // batchBytes is the size above which a pipeline is split into several batches, so that no client
@@ -97,6 +99,9 @@ func (c *conn) runBatch() {
 	}
 	if err == nil && batch.Write {
 		c.lastWrite = batch.Number
+		if w.publishes {
+			c.lastPublish = batch.Number
+		}
 	}
 	w.replyBytes, _ = protocol.SizesWithin(batch.Replies, c.srv.cfg.MaxOutputBytes)
 	c.account()
@@ -150,6 +155,9 @@ func (c *conn) placeReply(s *slot, v protocol.Value) {
 		c.finishTransaction(s, v)
 		return
 	}
+	if s.published != nil {
+		v = s.published.answer(c.srv, v)
+	}
 	v = c.limitReply(s.row, v)
 	c.count(s.row, v)
 	if !s.mute {
@@ -185,5 +193,6 @@ func (c *conn) count(row *row, v protocol.Value) {
 func (w *work) reset() {
 	clear(w.slots)
 	w.slots, w.local, w.placed, w.replyBytes = w.slots[:0], w.local[:0], 0, 0
+	w.publishes = false
 	w.batch = replica.Batch{Body: w.batch.Body[:0]}
 }

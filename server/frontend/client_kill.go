@@ -69,12 +69,16 @@ func (f *clientFilter) set(name, value string) (v protocol.Value, ok bool) {
 	return protocol.Value{}, true
 }
 
-const normalClient = "normal"
+// The kinds of clients that there are.
+const (
+	normalClient = "normal"
+	pubsubClient = "pubsub"
+)
 
-// clientKind reads a TYPE of CLIENT KILL and CLIENT LIST. All clients here are normal clients.
+// clientKind reads a TYPE of CLIENT KILL and CLIENT LIST.
 func clientKind(word string) (kind string, ok bool) {
 	switch kind = strings.ToLower(word); kind {
-	case normalClient, "master", "replica", "pubsub":
+	case normalClient, "master", "replica", pubsubClient:
 		return kind, true
 	case "slave":
 		return "replica", true
@@ -89,15 +93,13 @@ func unknownClientKind(word string) protocol.Value {
 // killAll closes the clients that match and returns their number. The sender gets its reply before
 // its connection is closed.
 func (c *conn) killAll(f clientFilter) int {
-	if f.kind != "" && f.kind != normalClient {
-		return 0
-	}
 	n := 0
 	for _, other := range c.srv.clients() {
 		switch {
 		case f.id != 0 && other.id != f.id,
 			f.addr != "" && other.nc.RemoteAddr().String() != f.addr,
 			f.laddr != "" && other.nc.LocalAddr().String() != f.laddr,
+			f.kind != "" && f.kind != other.kind(),
 			f.skipMe && other == c:
 			continue
 		case other == c:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/pubsub"
 )
 
 func clientListHandlers() map[string]handler {
@@ -24,10 +25,11 @@ type shown struct {
 	db, resp                    int
 	queued, queuedBytes         int // since MULTI; queued is -1 outside
 	watched                     int
-	input, inputFree            int // bytes not parsed, room for more
-	argBytes                    int // memory for the arguments of an incomplete command
-	output, replies, replyBytes int // bytes to be written, replies behind these bytes, bytes of these replies
-	held                        int // bytes beyond the cost of an idle connection
+	input, inputFree            int    // bytes not parsed, room for more
+	argBytes                    int    // memory for the arguments of an incomplete command
+	output, replies, replyBytes int    // bytes to be written, replies behind these bytes, bytes of these replies
+	subs                        [3]int // subscriptions by pubsub.Kind
+	held                        int    // bytes beyond the cost of an idle connection
 }
 
 // publish copies the connection's state for CLIENT LIST, at the end of each pipeline and when the
@@ -40,6 +42,7 @@ func (c *conn) publish() {
 	if c.tx != nil {
 		s.queued, s.queuedBytes = c.tx.queued, c.tx.bytes
 	}
+	s.subs = c.subs.counts
 	s.command, s.active = c.lastCommand, c.arrived
 	s.input, s.inputFree, s.argBytes, s.output, s.replies, s.replyBytes = 0, 0, 0, 0, 0, 0
 	s.held = c.footprint()
@@ -57,6 +60,21 @@ func (c *conn) publishStall(unwritten int) {
 	s := &c.shown
 	s.output, s.replies, s.replyBytes = unwritten, len(c.w.batch.Replies), waiting
 	s.held = int(c.memory.counted.Load())
+}
+
+// kind is the kind of the client, as CLIENT KILL and CLIENT LIST know kinds.
+func (s *shown) kind() string {
+	if s.subs != [3]int{} {
+		return pubsubClient
+	}
+	return normalClient
+}
+
+// kind may be called by any goroutine.
+func (c *conn) kind() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.shown.kind()
 }
 
 func clientInfo(c *conn, _ [][]byte) protocol.Value {
@@ -77,7 +95,7 @@ func clientList(c *conn, args [][]byte) protocol.Value {
 		if !ok {
 			return unknownClientKind(string(args[3]))
 		}
-		keep = func(*conn) bool { return kind == normalClient }
+		keep = func(other *conn) bool { return other.kind() == kind }
 	case option == "id":
 		ids := make(map[int64]bool)
 		for _, w := range args[3:] {
@@ -110,11 +128,11 @@ func (c *conn) appendLine(dst []byte, now time.Time) []byte {
 	c.mu.Unlock()
 	waiting, messages := int(c.outbox.held.Load()), int(c.outbox.count.Load())
 	return fmt.Appendf(dst, "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d"+
-		" sub=0 psub=0 ssub=0 multi=%d watch=%d qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=0 rbp=0 obl=%d oll=%d omem=%d"+
+		" sub=%d psub=%d ssub=%d multi=%d watch=%d qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=0 rbp=0 obl=%d oll=%d omem=%d"+
 		" tot-mem=%d events=r cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
 		c.id, c.nc.RemoteAddr(), c.nc.LocalAddr(), c.descriptor(), s.name,
 		int(now.Sub(c.born).Seconds()), int(now.Sub(s.active).Seconds()), s.flags(), s.db,
-		s.queued, s.watched, s.input, s.inputFree, s.argBytes, s.queuedBytes, s.output, s.replies+messages, s.replyBytes+waiting, connBytes+s.held+waiting,
+		s.subs[pubsub.Channel], s.subs[pubsub.Pattern], s.subs[pubsub.Shard], s.queued, s.watched, s.input, s.inputFree, s.argBytes, s.queuedBytes, s.output, s.replies+messages, s.replyBytes+waiting, connBytes+s.held+waiting,
 		s.command, defaultUser, s.resp, s.libName, s.libVersion)
 }
 
@@ -123,7 +141,7 @@ func (s *shown) flags() string {
 	for _, f := range []struct {
 		on   bool
 		mark byte
-	}{{s.queued >= 0, 'x'}, {s.blocked, 'b'}, {s.noEvict, 'e'}, {s.noTouch, 'T'}} {
+	}{{s.kind() == pubsubClient, 'P'}, {s.queued >= 0, 'x'}, {s.blocked, 'b'}, {s.noEvict, 'e'}, {s.noTouch, 'T'}} {
 		if f.on {
 			flags.WriteByte(f.mark)
 		}

@@ -1,6 +1,8 @@
 package frontend
 
 import (
+	"bytes"
+
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -14,7 +16,10 @@ func connectionHandlers() map[string]handler {
 	}
 }
 
-func ping(_ *conn, args [][]byte) protocol.Value {
+func ping(c *conn, args [][]byte) protocol.Value {
+	if c.restricted() && len(args) <= 2 {
+		return protocol.Strings("pong", string(bytes.Join(args[1:], nil)))
+	}
 	switch len(args) {
 	case 1:
 		return protocol.Simple("PONG")
@@ -52,6 +57,12 @@ func (s *Server) parseDatabase(word []byte) (db int, refusal protocol.Value, ref
 // reset puts the connection into the state of a new one.
 func reset(c *conn, _ [][]byte) protocol.Value {
 	c.endTransaction()
+	if c.subscribed() {
+		c.runBatch()
+		c.settle()
+		c.unsubscribeAll()
+		c.deliverFirst()
+	}
 	c.db, c.resp = 0, protocol.RESP2
 	c.replyMode = replyMode{}
 	c.setAuthenticated(c.srv.cfg.Password == "")

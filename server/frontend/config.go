@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/pubsub"
 )
 
 // Config is what a [Server] is told. The zero value of every field is a safe default.
@@ -19,6 +20,9 @@ type Config struct {
 	Sentinel Sentinel
 	Logger   *slog.Logger
 	Options  Options
+	// Hub has the subscriptions of the clients. It must be told the events of the state machine; nil: New
+	// makes one that is told none.
+	Hub *pubsub.Hub
 	// TLS, when set, is spoken on every connection.
 	TLS *tls.Config
 	// Password is asked of every client when it is not empty (the user is "default").
@@ -62,6 +66,8 @@ type Limits struct {
 	MaxQueryBytes  int // bytes that have arrived and are not parsed yet, and bytes of a MULTI queue
 	MaxOutputBytes int // bytes of replies that a client may leave unread for more than a moment
 	MaxPipeline    int // commands that are answered as one batch
+	// MaxSubscriptionBytes bounds the memory of a client's subscriptions.
+	MaxSubscriptionBytes int
 	// PubSub bounds the messages that wait for a subscriber.
 	PubSub OutputLimit
 }
@@ -90,7 +96,8 @@ func DefaultLimits() Limits {
 	return Limits{
 		MaxClients: 10000, MaxArgs: 65536,
 		MaxBulkBytes: 8 << 20, MaxKeyBytes: 64 << 10, MaxValueBytes: 8 << 20,
-		MaxQueryBytes: 32 << 20, MaxOutputBytes: 64 << 20, MaxPipeline: 10000, PubSub: DefaultPubSubLimit(),
+		MaxQueryBytes: 32 << 20, MaxOutputBytes: 64 << 20, MaxPipeline: 10000,
+		MaxSubscriptionBytes: 64 << 20, PubSub: DefaultPubSubLimit(),
 	}
 }
 
@@ -124,6 +131,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.MaxQueryBytes, limits.MaxQueryBytes)
 	orDefault(&c.MaxOutputBytes, limits.MaxOutputBytes)
 	orDefault(&c.MaxPipeline, limits.MaxPipeline)
+	orDefault(&c.MaxSubscriptionBytes, limits.MaxSubscriptionBytes)
 	orDefault(&c.PubSub.HardBytes, limits.PubSub.HardBytes)
 	orDefault(&c.PubSub.SoftBytes, limits.PubSub.SoftBytes)
 	orDefault(&c.PubSub.SoftTime, limits.PubSub.SoftTime)
@@ -136,6 +144,9 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.HandshakeTimeout, timeouts.HandshakeTimeout)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Hub == nil {
+		c.Hub = pubsub.New(c.Logger)
 	}
 	return c
 }

@@ -37,6 +37,8 @@ type conn struct {
 	w *work
 	// lastWrite is the number of the last write that was acknowledged.
 	lastWrite uint64
+	// lastPublish is the same for the last that published something, 0 when the subscriptions know of it.
+	lastPublish uint64
 
 	memory    memoryShare
 	admission admission
@@ -60,6 +62,7 @@ type clientState struct {
 	tx            *transaction // nil outside MULTI
 	executing     bool         // the commands of an EXEC are being answered
 	watches       watches
+	subs          subscriptions
 	lastCommand   string
 }
 
@@ -85,6 +88,8 @@ type work struct {
 	unencoded int
 	// replyBytes bounds the size of the batch's replies.
 	replyBytes int
+	// publishes: the batch has a PUBLISH.
+	publishes bool
 	// tx is the transaction whose reply a slotExec waits for.
 	tx *transaction
 }
@@ -209,8 +214,6 @@ func (c *conn) releaseEmpty() {
 // logEnd logs why a connection ended, unless the reason is ordinary.
 func (c *conn) logEnd(err error) {
 	switch {
-	case c.outbox.overflowed > 0:
-		c.srv.cfg.Logger.Warn("cut off a client that does not read its messages", "client", c.nc.RemoteAddr(), "id", c.id, "unread", c.outbox.overflowed)
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), c.retired.Load():
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.srv.cfg.Logger.Debug("closed an idle connection", "client", c.nc.RemoteAddr())

@@ -26,6 +26,8 @@ func (c *conn) dispatch(args [][]byte) {
 		c.reject(row, protocol.ErrNoAuth)
 	case c.tx != nil && command.Has(protocol.FlagNoMulti):
 		c.reject(row, errNotInMulti)
+	case c.restricted() && !forSubscribers(command):
+		c.reject(row, errRestricted(command))
 	case c.tx != nil && !row.handler.inMulti:
 		c.enqueue(row, args)
 	case c.sentinel() && command.Name == "publish":
@@ -60,7 +62,12 @@ func (c *conn) addToBatch(row *row, args [][]byte) {
 	c.makeRoom(args)
 	batch := &c.w.batch
 	batch.Body = protocol.AppendRequest(batch.Body, c.db, row.Name, args[row.nameArgs:])
-	c.addRequest(slot{kind: slotData, row: row}, row.write)
+	s := slot{kind: slotData, row: row}
+	if row.publishes() {
+		s.published = newPublished(row, args)
+		c.w.publishes = true
+	}
+	c.addRequest(s, row.write)
 }
 
 // reject answers a command that failed a check of dispatch, and aborts the open transaction.

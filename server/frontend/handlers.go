@@ -18,6 +18,8 @@ type handler struct {
 	inMulti bool
 	// barrier commands wait until all commands before them in the pipeline have been executed.
 	barrier bool
+	// queued: inside MULTI a run is queued as a reply is, and places its replies when EXEC runs it.
+	queued bool
 }
 
 // handlers has the handler of every Local row by the row's name, and the handler of WATCH, which
@@ -34,6 +36,7 @@ func handlerFamilies() []map[string]handler {
 	return []map[string]handler{
 		connectionHandlers(), authHandlers(), clientHandlers(), clientListHandlers(), commandHandlers(), helpHandlers(),
 		configHandlers(), infoHandlers(), roleHandlers(), waitHandlers(), transactionHandlers(), debugHandlers(), clusterHandlers(), sentinelHandlers(),
+		pubsubHandlers(),
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/stretchr/testify/require"
 )
@@ -31,6 +32,7 @@ type cluster struct {
 	fail error
 	// gate, when set, holds up Execute until it is closed.
 	gate   chan struct{}
+	hub    *pubsub.Hub
 	status replica.Status
 	acks   int
 	// watchers and lead are WatchLeadership's.
@@ -41,7 +43,7 @@ type cluster struct {
 func newCluster() *cluster {
 	return &cluster{
 		lead:    replica.Leadership{Leader: member("1"), Present: true},
-		machine: fsm.New(), started: time.Now(), acks: 2,
+		machine: fsm.New(), hub: pubsub.New(slog.New(slog.DiscardHandler)), started: time.Now(), acks: 2,
 		status: replica.Status{
 			Name: "n1", Leading: true, Leader: member("1"), Term: 3, Committed: 42, Applied: 42, LastLog: 42,
 			Members:   []replica.Member{member("1"), member("2"), member("3")},
@@ -93,7 +95,7 @@ func (cl *cluster) Execute(u *replica.Batch) error {
 	origin := protocol.Origin{Node: "n1", Epoch: 1}
 	entry := protocol.NewEntry(nil, now, wall, 0)
 	entry.Add(origin, cl.seq, cl.seq, u.Body)
-	sink := &sink{}
+	sink := &sink{hub: cl.hub}
 	if err := cl.machine.Apply(entry.Bytes(), sink); err != nil {
 		return err
 	}
@@ -150,10 +152,13 @@ func (cl *cluster) elect(m replica.Member) {
 	}
 }
 
+func (cl *cluster) Listen(i fsm.Interest) { cl.machine.Listen(i) }
+
 func (cl *cluster) Stats() fsm.Stats { return cl.machine.Stats() }
 
-func (cl *cluster) AwaitApplied(_ context.Context, number uint64) {
+func (cl *cluster) AwaitApplied(_ context.Context, number uint64) bool {
 	cl.set(func() { cl.awaited = append(cl.awaited, number) })
+	return true
 }
 
 func (cl *cluster) WaitReplicated(ctx context.Context, n int, timeout time.Duration) int {
@@ -177,6 +182,7 @@ func (cl *cluster) WaitReplicated(ctx context.Context, n int, timeout time.Durat
 type sink struct {
 	replies []protocol.Value
 	applied bool
+	hub     *pubsub.Hub
 }
 
 func (s *sink) Wanted(protocol.Origin, uint64) bool { return true }
@@ -185,7 +191,7 @@ func (s *sink) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, appli
 	s.replies, s.applied = replies, applied
 }
 
-func (s *sink) Events([]fsm.Event) {}
+func (s *sink) Events(events []fsm.Event) { s.hub.Events(events) }
 
 // memListener hands out one side of net.Pipe.
 type memListener struct {
@@ -249,6 +255,7 @@ func start(t testing.TB, cfg Config, cl *cluster) *testServer {
 
 func startOn(t testing.TB, cfg Config, cl *cluster, ln net.Listener) *testServer {
 	t.Helper()
+	cfg.Hub = cl.hub
 	s := startOver(t, cfg, cl, ln)
 	s.cluster = cl
 	return s

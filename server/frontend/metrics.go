@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/pubsub"
 )
 
 // kind says how a line of INFO changes.
@@ -104,6 +105,7 @@ func clientMetrics() []metric {
 		{name: "maxclients", kind: gauge, value: func(r *report) any { return r.srv.cfg.MaxClients }, help: "how many may be: `--max-clients`, or what the limit of open files leaves room for"},
 		{name: "blocked_clients", kind: gauge, value: func(r *report) any { return r.srv.stats.blocked.Load() }, help: "clients that wait in WAIT or WAITAOF"},
 		constant("tracking_clients", 0),
+		{name: "pubsub_clients", kind: gauge, value: func(r *report) any { return r.srv.cfg.Hub.Clients() }, help: "clients with subscriptions"},
 	}
 }
 
@@ -153,6 +155,9 @@ func statsMetrics() []metric {
 		{name: "rejected_connections", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.rejected }, help: "connections refused because `maxclients` were connected"},
 		{name: "expired_keys", kind: counter, value: func(r *report) any { return r.state().Expired }, help: "keys that this node removed because their time was over; CONFIG RESETSTAT leaves it"},
 		constant("evicted_keys", 0),
+		{name: "pubsub_channels", kind: gauge, value: func(r *report) any { return r.srv.cfg.Hub.Topics(pubsub.Channel) }, help: "channels with subscribers on this node"},
+		{name: "pubsub_patterns", kind: gauge, value: func(r *report) any { return r.srv.cfg.Hub.Topics(pubsub.Pattern) }, help: "patterns with subscribers on this node"},
+		{name: "pubsubshard_channels", kind: gauge, value: func(r *report) any { return r.srv.cfg.Hub.Topics(pubsub.Shard) }, help: "shard channels with subscribers on this node"},
 		{name: "evicted_clients", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.evicted }, help: "clients cut off because they held most when all together held too much"},
 		{name: "client_output_buffer_limit_disconnections", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.cutOff }, help: "clients cut off because they did not read"},
 		{name: "total_error_replies", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.failures }, help: "error replies"},

@@ -39,6 +39,8 @@ type step struct {
 	args     [][]byte
 	answered bool
 	reply    protocol.Value
+	// published is set for a data command whose reply this node makes.
+	published *published
 }
 
 func multi(c *conn, _ [][]byte) protocol.Value {
@@ -78,7 +80,7 @@ func (c *conn) enqueue(row *row, args [][]byte) {
 	switch {
 	case row.Name == "select":
 		tx.addStep(c.srv.queueSelect(tx, args))
-	case row.handler.reply != nil:
+	case row.handler.reply != nil || row.handler.queued:
 		tx.addStep(step{command: row, args: copyArgs(args)})
 	default:
 		refusal := c.validate(row, args)
@@ -93,10 +95,12 @@ func (c *conn) enqueue(row *row, args [][]byte) {
 			break
 		}
 		tx.body = protocol.AppendRequest(tx.body, tx.db, row.Name, args[row.nameArgs:])
-		tx.count++
-		if tx.steps != nil {
+		if row.publishes() {
+			tx.addStep(step{published: newPublished(row, args)})
+		} else if tx.steps != nil {
 			tx.steps = append(tx.steps, step{})
 		}
+		tx.count++
 	}
 	tx.queued++
 	tx.bytes += size
@@ -168,9 +172,24 @@ func exec(c *conn, _ [][]byte) {
 	}
 	// This node's replies come between the batch's replies, and may change the settings for the
 	// commands after EXEC. So nothing else goes into this batch.
-	c.w.tx = tx
+	c.w.tx, c.w.publishes = tx, true // or may publish
 	c.addRequest(slot{kind: slotExec, row: c.srv.execRow}, true)
 	c.runBatch()
+}
+
+// answerPublished makes the replies to PUBLISH, before SUBSCRIBE takes effect among the steps: the messages
+// were sent before that.
+func (tx *transaction) answerPublished(s *Server, data []protocol.Value) {
+	i := 0
+	for _, step := range tx.steps {
+		if step.answered || step.command != nil {
+			continue
+		}
+		if step.published != nil {
+			data[i] = step.published.answer(s, data[i])
+		}
+		i++
+	}
 }
 
 // finishTransaction places EXEC's reply and runs the commands that this node answers, in the order
@@ -197,10 +216,14 @@ func (c *conn) finishTransaction(s *slot, v protocol.Value) {
 	c.db = tx.db
 	c.executing = true
 	data := v.Elems
+	tx.answerPublished(c.srv, data)
 	for _, step := range tx.steps {
 		reply := step.reply
 		switch {
 		case step.answered:
+		case step.command != nil && step.command.handler.queued:
+			step.command.handler.run(c, step.args)
+			continue
 		case step.command != nil:
 			reply = step.command.handler.reply(c, step.args)
 		default:

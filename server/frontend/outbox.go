@@ -29,8 +29,8 @@ type outbox struct {
 	waiting bool
 	// closed: the connection ends, and takes no more messages.
 	closed bool
-	// overflowed is how many bytes waited when a limit was exceeded.
-	overflowed int
+	// ended is why the connection was cut off, empty if not.
+	ended string
 	// held is the memory of messages, count the number of messages. Any goroutine may read both.
 	held, count atomic.Int64
 }
@@ -85,15 +85,36 @@ func (c *conn) addMessage(m *push.Message) bool {
 	o.count.Add(1)
 	o.held.Add(int64(m.Size()))
 	if c.overLimit() {
-		o.overflowed = int(o.held.Load())
-		c.dropMessages()
 		c.srv.stats.cutOff.Add(1)
-		// Closing TLS would wait for a write that is under way.
-		c.plainConn().Close()
+		c.end("messages are not read")
 		return true
 	}
 	c.wake()
 	return true
+}
+
+// Cut closes the connection, and logs why. Any goroutine may call Cut.
+func (c *conn) Cut(why string) {
+	c.outbox.mu.Lock()
+	defer c.outbox.mu.Unlock()
+	if !c.outbox.closed {
+		c.end(why)
+	}
+}
+
+// end is Cut for a caller that holds outbox.mu.
+func (c *conn) end(why string) {
+	c.outbox.ended = why
+	c.dropMessages()
+	// Closing TLS would wait for a write that is under way.
+	c.plainConn().Close()
+}
+
+// whyEnded is why the connection was cut off, empty if not.
+func (c *conn) whyEnded() string {
+	c.outbox.mu.Lock()
+	defer c.outbox.mu.Unlock()
+	return c.outbox.ended
 }
 
 // overLimit reports whether the messages exceed the limit of the client's class. The caller holds

@@ -90,7 +90,11 @@ func (c *conn) unpark() {
 
 // leave is the end of a connection that may be parked.
 func (c *conn) leave() {
+	if why := c.whyEnded(); why != "" {
+		c.srv.cfg.Logger.Warn("cut off a client", "client", c.nc.RemoteAddr(), "id", c.id, "reason", why)
+	}
 	c.closeOutbox()
+	c.unsubscribeAll()
 	if p := c.parked; p != nil {
 		c.unpark()
 		p.left()

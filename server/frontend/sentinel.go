@@ -272,4 +272,8 @@ func (s *Sentinel) sentinelEvents(was, now replica.Leadership, members []replica
 }
 
 // tellSentinelClients publishes events to the clients of the port for Sentinel's clients.
-func (s *Server) tellSentinelClients([]event) {}
+func (s *Server) tellSentinelClients(events []event) {
+	for _, e := range events {
+		s.sentinelHub.Publish(e.channel, e.payload)
+	}
+}

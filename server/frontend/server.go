@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
@@ -31,6 +32,7 @@ type Server struct {
 	pool              sync.Pool // of *work
 	memory            clientMemory
 	refusals          atomic.Int32
+	fresh             freshness
 	// lead is what the backend said last about the leader.
 	lead atomic.Pointer[lead]
 
@@ -44,6 +46,8 @@ type Server struct {
 	addr      string // of the first listener
 	// sentinelAddr is the address of the listener for Sentinel's clients.
 	sentinelAddr string
+	sentinelHub  *pubsub.Hub  // never changes
+	interest     fsm.Interest // of the backend's events
 }
 
 // New makes a server whose commands are executed by backend.
@@ -57,12 +61,13 @@ func New(cfg Config, backend Backend) *Server {
 	s := &Server{
 		cfg: cfg, backend: backend, started: time.Now(), rows: newRows(),
 		compiled: newCompileCache(fsm.CheckScript), conns: make(map[int64]*conn),
-		memory: clientMemory{limit: int64(cfg.MaxMemoryClientsBytes)},
+		sentinelHub: pubsub.New(cfg.Logger), memory: clientMemory{limit: int64(cfg.MaxMemoryClientsBytes)},
 	}
 	s.pool.New = func() any {
 		return &work{in: make([]byte, 0, pooledIn), reader: protocol.NewReader(protocol.DefaultLimits())}
 	}
 	backend.WatchLeadership(s.led)
+	cfg.Hub.OnInterest(func(on bool) { s.listenTo(fsm.InMessages, on) })
 	for _, row := range s.rows {
 		switch row.Name {
 		case "watch":
@@ -85,6 +90,9 @@ func (s *Server) leadership() replica.Leadership { return s.lead.Load().Leadersh
 // led takes a change of the leadership. What clients can ask for changes before they are told of it.
 func (s *Server) led(l replica.Leadership, members []replica.Member) {
 	was := s.lead.Load()
+	if was == nil || was.Leader != l.Leader || was.Present != l.Present {
+		s.fresh.changed()
+	}
 	s.lead.Store(&lead{Leadership: l, since: time.Now()})
 	if was != nil {
 		s.tellSentinelClients(s.cfg.Sentinel.sentinelEvents(was.Leadership, l, members))

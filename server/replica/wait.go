@@ -27,16 +27,20 @@ func (r *Replica) WaitReplicated(ctx context.Context, n int, timeout time.Durati
 
 // AwaitApplied waits until the write that Execute gave that number is in this node's state. The
 // leader's reply may be here before. The wait is no longer than a command may take: a node that is
-// behind still says what is there.
-func (r *Replica) AwaitApplied(ctx context.Context, number uint64) {
+// behind still says what is there. It reports whether the write is there.
+func (r *Replica) AwaitApplied(ctx context.Context, number uint64) bool {
 	ctx, cancel := context.WithTimeout(ctx, r.config.CommandTimeout)
 	defer cancel()
 	for number > 0 {
 		index := r.state.index.load() // before the look: a later entry raises the index
-		if r.machine.Applied(r.origin, number) || r.state.index.wait(index+1, r.stopped, ctx.Done()) != nil {
-			return
+		if r.machine.Applied(r.origin, number) {
+			break
+		}
+		if r.state.index.wait(index+1, r.stopped, ctx.Done()) != nil {
+			return false
 		}
 	}
+	return true
 }
 
 // waitHere is WaitReplicated on the leader.

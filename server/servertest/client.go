@@ -148,6 +148,19 @@ func (c *Client) Receive() (protocol.Value, error) {
 	}
 }
 
+// Heard returns what has come that nobody has received, and whether the connection is lost.
+func (c *Client) Heard() (values []protocol.Value, lost bool) {
+	for {
+		select {
+		case v := <-c.replies:
+			values = append(values, v)
+			continue
+		default:
+			return values, !c.Connected()
+		}
+	}
+}
+
 // Do sends a command and returns the reply.
 func (c *Client) Do(words ...string) (protocol.Value, error) {
 	if err := c.connect(); err != nil {

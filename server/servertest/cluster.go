@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/frontend"
+	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/raftnode/hclogger"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
@@ -80,8 +81,18 @@ func (m maker) config(name string) server.Config {
 
 // server makes a server of a replica.
 func (m maker) server(node string) replicatest.Server {
-	conf := m.config(node)
+	conf, hub := m.config(node), pubsub.New(m.Logs)
 	return replicatest.Server{
+		Listen: func(c *replica.Config) {
+			c.OnStateEvents = hub.Events
+			hear := c.OnEvent
+			c.OnEvent = func(e replica.Event) {
+				if _, restored := e.(replica.Restored); restored {
+					hub.Gap()
+				}
+				hear(e)
+			}
+		},
 		DiskStallLimit:  conf.DiskStallLimit,
 		ShutdownTimeout: conf.ShutdownTimeout,
 		Front: func(r *replica.Replica) replicatest.Front {
@@ -89,7 +100,9 @@ func (m maker) server(node string) replicatest.Server {
 			if m.Backend != nil {
 				backend = m.Backend(node, backend)
 			}
-			return frontend.New(m.front(&conf), backend)
+			front := m.front(&conf)
+			front.Hub = hub
+			return frontend.New(front, backend)
 		},
 	}
 }

@@ -95,6 +95,7 @@ var words = map[string]word{
 	"async":      {"async a@n1 INCR k", (*player).async},
 	"await":      {"await a [2s..3s]", (*player).await},
 	"pipeline":   {"pipeline a@n1 { SET k v ; GET k }", (*player).pipeline},
+	"hear":       {"hear a", (*player).hear},
 	"raw":        {"raw a@n1 GET k", (*player).raw},
 }
 
@@ -287,6 +288,25 @@ func (p *player) raw(args []string) []string {
 		return answered(v, err)
 	}
 	return []string{strconv.Quote(string(v.AppendTo(nil, c.RESP)))}
+}
+
+// hear prints what a client has got beyond the replies.
+func (p *player) hear(args []string) (lines []string) {
+	p.need(len(args) == 1)
+	c := p.clients[args[0]]
+	require.NotNil(p.t, c, "no client %s", args[0])
+	synctest.Wait()
+	values, lost := c.Heard()
+	for _, v := range values {
+		lines = append(lines, show(v)...)
+	}
+	switch {
+	case lost:
+		lines = append(lines, "(connection lost)")
+	case len(lines) == 0:
+		lines = []string{"(nothing)"}
+	}
+	return lines
 }
 
 // async sends a command and does not wait for the reply.

@@ -36,6 +36,8 @@ type Server struct {
 	DiskStallLimit time.Duration
 	// ShutdownTimeout bounds an end in good order.
 	ShutdownTimeout time.Duration
+	// Listen has the server told what the replica does; nil: it need not be told.
+	Listen func(*replica.Config)
 	// Front returns what serves clients.
 	Front func(r *replica.Replica) Front
 }

@@ -164,6 +164,9 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	if c.options.Configure != nil {
 		c.options.Configure(&config)
 	}
+	if p.server != nil && p.server.Listen != nil {
+		p.server.Listen(&config)
+	}
 	if change != nil {
 		change(&config)
 	}

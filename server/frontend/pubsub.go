@@ -1,0 +1,260 @@
+package frontend
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/pubsub"
+)
+
+// subscriptions are what the client listens to.
+type subscriptions struct {
+	client *pubsub.Client // nil until the first subscription
+	counts [3]int         // by pubsub.Kind
+	bytes  int            // memory
+}
+
+// hub has the subscriptions of the clients of a port. What happens at the port for Sentinel's clients is
+// about the leader, and the state machine has no part in it.
+func (c *conn) hub() *pubsub.Hub {
+	if c.sentinel() {
+		return c.srv.sentinelHub
+	}
+	return c.srv.cfg.Hub
+}
+
+// subscriptionBytes is the cost of a subscription beside its name: entries of two maps and a list, and a
+// topic of its own.
+const subscriptionBytes = 300
+
+func pubsubHandlers() map[string]handler {
+	return map[string]handler{
+		"subscribe":            {run: subscribe(pubsub.Channel, "subscribe"), barrier: true, queued: true},
+		"psubscribe":           {run: subscribe(pubsub.Pattern, "psubscribe"), barrier: true, queued: true},
+		"ssubscribe":           {run: subscribe(pubsub.Shard, "ssubscribe"), barrier: true, queued: true},
+		"unsubscribe":          {run: unsubscribe(pubsub.Channel, "unsubscribe"), barrier: true, queued: true},
+		"punsubscribe":         {run: unsubscribe(pubsub.Pattern, "punsubscribe"), barrier: true, queued: true},
+		"sunsubscribe":         {run: unsubscribe(pubsub.Shard, "sunsubscribe"), barrier: true, queued: true},
+		"pubsub|channels":      {reply: pubsubActive(pubsub.Channel)},
+		"pubsub|shardchannels": {reply: pubsubActive(pubsub.Shard)},
+		"pubsub|numsub":        {reply: pubsubCounts(pubsub.Channel)},
+		"pubsub|shardnumsub":   {reply: pubsubCounts(pubsub.Shard)},
+		"pubsub|numpat": {reply: func(c *conn, _ [][]byte) protocol.Value {
+			return protocol.Integer(int64(c.hub().Topics(pubsub.Pattern)))
+		}},
+	}
+}
+
+// hears is the number that the replies to a kind's commands show: channels and patterns are counted
+// together, shard channels by themselves.
+func (s *subscriptions) hears(kind pubsub.Kind) int64 {
+	if kind == pubsub.Shard {
+		return int64(s.counts[pubsub.Shard])
+	}
+	return int64(s.counts[pubsub.Channel] + s.counts[pubsub.Pattern])
+}
+
+func (s *subscriptions) total() int {
+	return s.counts[pubsub.Channel] + s.counts[pubsub.Pattern] + s.counts[pubsub.Shard]
+}
+
+// subscribe subscribes to each name, and answers with a message for each.
+func subscribe(kind pubsub.Kind, verb string) func(*conn, [][]byte) {
+	return func(c *conn, args [][]byte) {
+		refusal := c.refuseSubscriptions(kind, args[1:])
+		if refusal == nil && !c.sentinel() {
+			refusal = c.srv.catchUp(c.ctx)
+		}
+		if refusal != nil {
+			c.tell(refusal.Value())
+			return
+		}
+		s := &c.subs
+		if s.client == nil {
+			s.client = c.hub().Client(c)
+		}
+		c.settle()
+		before := s.bytes
+		c.setSubscriber(true)
+		for _, w := range args[1:] {
+			name := string(w)
+			if s.client.Subscribe(kind, name) {
+				s.counts[kind]++
+				s.bytes += len(name) + subscriptionBytes
+			}
+			c.tell(protocol.Push(protocol.Bulk(verb), protocol.Bulk(name), protocol.Integer(s.hears(kind))))
+		}
+		c.accountQueue(before, s.bytes)
+	}
+}
+
+// refuseSubscriptions is the error for subscriptions that must not be.
+func (c *conn) refuseSubscriptions(kind pubsub.Kind, names [][]byte) *protocol.Error {
+	l, more := &c.srv.cfg.Limits, 0
+	for _, name := range names {
+		if len(name) > l.MaxKeyBytes {
+			return newError(fmt.Sprintf("channel exceeds maximum allowed size (%d bytes)", l.MaxKeyBytes))
+		}
+		more += len(name) + subscriptionBytes
+	}
+	switch {
+	case kind == pubsub.Shard && c.executing:
+		return newError("SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
+	case c.subs.bytes+more > l.MaxSubscriptionBytes:
+		return newError(fmt.Sprintf("subscriptions exceed maximum allowed size (%d bytes)", l.MaxSubscriptionBytes))
+	}
+	return nil
+}
+
+// unsubscribe ends the subscriptions to the names, or to all names, and answers with a message for each.
+// Messages of these names that wait leave before the answer.
+func unsubscribe(kind pubsub.Kind, verb string) func(*conn, [][]byte) {
+	return func(c *conn, args [][]byte) {
+		s := &c.subs
+		names := make([]string, 0, len(args))
+		for _, w := range args[1:] {
+			names = append(names, string(w))
+		}
+		if len(names) == 0 && s.client != nil {
+			names = s.client.Names(kind)
+		}
+		if len(names) == 0 {
+			c.tell(protocol.Push(protocol.Bulk(verb), protocol.Null, protocol.Integer(s.hears(kind))))
+			return
+		}
+		c.settle()
+		counts := make([]int64, len(names))
+		for i, name := range names {
+			if s.client != nil && s.client.Unsubscribe(kind, name) {
+				s.counts[kind]--
+				s.bytes -= len(name) + subscriptionBytes
+			}
+			counts[i] = s.hears(kind)
+		}
+		c.deliverFirst()
+		for i, name := range names {
+			c.tell(protocol.Push(protocol.Bulk(verb), protocol.Bulk(name), protocol.Integer(counts[i])))
+		}
+		c.setSubscriber(s.total() > 0)
+	}
+}
+
+// settle waits until what this connection has published has been heard by the subscribers of this node, so
+// that the commands of a connection take effect in their order.
+func (c *conn) settle() {
+	if c.lastPublish > 0 {
+		c.srv.backend.AwaitApplied(c.ctx, c.lastPublish)
+		c.lastPublish = 0
+	}
+	c.hub().Settle()
+}
+
+// deliverFirst writes the messages that wait, so that what follows stands behind them. Within the reply to
+// EXEC there is no place for messages.
+func (c *conn) deliverFirst() {
+	if !c.executing {
+		c.write()
+		c.deliver()
+	}
+}
+
+// unsubscribeAll ends all subscriptions.
+func (c *conn) unsubscribeAll() {
+	if c.subs.client != nil {
+		c.subs.client.Leave()
+	}
+	c.subs = subscriptions{}
+	c.setSubscriber(false)
+}
+
+// tell answers a command by a message, or an error, of which a command may need several. CLIENT REPLY does
+// not mute messages.
+func (c *conn) tell(v protocol.Value) {
+	c.count(nil, v)
+	if !v.IsError() || !c.replyMode.muted() {
+		c.encode(v, c.resp)
+	}
+}
+
+// restricted reports whether the client may send only the commands of a subscriber, as in RESP2, where a
+// reply cannot be told from a message.
+func (c *conn) restricted() bool { return c.resp < protocol.RESP3 && c.subscribed() }
+
+// forSubscribers reports whether the command is among those.
+func forSubscribers(command *protocol.Command) bool {
+	switch command.Name {
+	case "ping", "subscribe", "ssubscribe", "psubscribe", "unsubscribe", "sunsubscribe", "punsubscribe", "quit", "reset":
+		return true
+	}
+	return false
+}
+
+func errRestricted(command *protocol.Command) *protocol.Error {
+	return newError("Can't execute '" + command.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
+}
+
+// pubsubActive lists the channels of this node.
+func pubsubActive(kind pubsub.Kind) func(*conn, [][]byte) protocol.Value {
+	return func(c *conn, args [][]byte) protocol.Value {
+		pattern := "*"
+		switch len(args) {
+		case 2:
+		case 3:
+			pattern = string(args[2])
+		default:
+			return protocol.Err("unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try PUBSUB HELP.")
+		}
+		names, ok := c.hub().Active(kind, pattern)
+		if !ok {
+			return protocol.Err("the pattern takes too long to match")
+		}
+		return protocol.Strings(names...)
+	}
+}
+
+// pubsubCounts counts the subscribers of channels on this node.
+func pubsubCounts(kind pubsub.Kind) func(*conn, [][]byte) protocol.Value {
+	return func(c *conn, args [][]byte) protocol.Value {
+		var pairs []protocol.Value
+		for _, w := range args[2:] {
+			n := c.hub().Subscribers(kind, string(w))
+			pairs = append(pairs, protocol.Bulk(string(w)), protocol.Integer(int64(n)))
+		}
+		return protocol.Array(pairs...)
+	}
+}
+
+// published is a PUBLISH or SPUBLISH under way, whose reply this node makes.
+type published struct {
+	channel string
+	sharded bool
+}
+
+// publishes reports whether the command is PUBLISH or SPUBLISH.
+func (r *row) publishes() bool { return r.Name == "publish" || r.Name == "spublish" }
+
+func newPublished(row *row, args [][]byte) *published {
+	return &published{channel: strings.Clone(string(args[1])), sharded: row.Name == "spublish"}
+}
+
+// answer is the reply: how many clients of this node hear the message. Nodes know their own clients alone.
+func (p *published) answer(s *Server, v protocol.Value) protocol.Value {
+	if v.Kind != protocol.KindInteger {
+		return v
+	}
+	return protocol.Integer(int64(s.cfg.Hub.Receivers(p.channel, p.sharded)))
+}
+
+// interests are the events that this node's clients make the state machine tell.
+func (s *Server) listenTo(i fsm.Interest, on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if on {
+		s.interest |= i
+	} else {
+		s.interest &^= i
+	}
+	s.backend.Listen(s.interest)
+}

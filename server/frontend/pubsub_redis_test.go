@@ -1,0 +1,151 @@
+package frontend
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+	"github.com/holdfast/holdfast/server/pubsub"
+)
+
+// TestDifferentialPubSub plays the conversations of testdata/differential_pubsub, paragraphs of lines
+// "client> command" ("client>> command": before the next one of the client), with Redis and with this package, and requires that each client gets the same bytes
+// after each command. Each conversation is played in RESP2 and in RESP3.
+func TestDifferentialPubSub(t *testing.T) {
+	text, err := os.ReadFile("testdata/differential_pubsub")
+	require.NoError(t, err)
+	redis := protocoltest.StartRedis(t)
+	cl := newCluster()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	startOn(t, Config{}, cl, ln)
+	for conversation := range strings.SplitSeq(string(text), "\n\n") {
+		for _, resp := range []string{"2", "3"} {
+			name, _, _ := strings.Cut(strings.TrimPrefix(conversation, "# "), "\n")
+			t.Run(name+" RESP"+resp, func(t *testing.T) {
+				want := &talk{t: t, network: "unix", addr: redis}
+				got := &talk{t: t, network: "tcp", addr: ln.Addr().String(), hub: cl.hub}
+				protocoltest.SameLines(t, want.play(conversation, resp), got.play(conversation, resp))
+			})
+		}
+	}
+}
+
+// talk is a conversation of several clients with a server.
+type talk struct {
+	t             *testing.T
+	network, addr string
+	hub           *pubsub.Hub // of our server
+	names         []string
+	clients       map[string]net.Conn
+	busy          map[string]bool // will send more before it is heard
+}
+
+func (k *talk) play(conversation, resp string) string {
+	k.clients, k.busy = make(map[string]net.Conn), make(map[string]bool)
+	defer func() {
+		for _, nc := range k.clients {
+			nc.Close()
+		}
+	}()
+	var out strings.Builder
+	for line := range strings.Lines(conversation) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		name, text, _ := strings.Cut(line, "> ")
+		name, more := strings.CutSuffix(name, ">")
+		out.WriteString(line + "\n")
+		_, err := k.client(name, resp).Write(command(protocoltest.Words(k.t, text)...))
+		require.NoError(k.t, err)
+		if k.busy[name] = more; more {
+			continue
+		}
+		// The replies of the sender first: the others hear of it afterwards.
+		out.WriteString(k.hear(name))
+		for _, other := range k.names {
+			if other != name && !k.busy[other] {
+				out.WriteString(k.hear(other))
+			}
+		}
+	}
+	return out.String()
+}
+
+func (k *talk) client(name, resp string) net.Conn {
+	if k.clients[name] == nil {
+		nc, err := net.Dial(k.network, k.addr)
+		require.NoError(k.t, err)
+		require.NoError(k.t, nc.SetDeadline(time.Now().Add(10*time.Second)))
+		k.clients[name], k.names = nc, append(k.names, name)
+		if resp == "3" {
+			_, err := nc.Write(command("HELLO", "3"))
+			require.NoError(k.t, err)
+			k.hear(name)
+		}
+	}
+	return k.clients[name]
+}
+
+// fence is what a PING of this text is answered with, in subscribe mode too.
+const fence = "$7\r\nthe end\r\n"
+
+// hear is what a client has got, up to the reply to a PING. Messages of our hub have been posted before.
+func (k *talk) hear(name string) string {
+	nc := k.clients[name]
+	var got []byte
+	ping := func() {
+		_, err := nc.Write(command("PING", "the end"))
+		require.NoError(k.t, err)
+		for !bytes.HasSuffix(got, []byte(fence)) {
+			b := make([]byte, 4096)
+			n, err := nc.Read(b)
+			require.NoError(k.t, err)
+			got = append(got, b[:n]...)
+		}
+		got = bytes.TrimSuffix(bytes.TrimSuffix(got, []byte(fence)), []byte("*2\r\n$4\r\npong\r\n"))
+	}
+	ping()
+	if k.hub != nil {
+		// The command has been executed, and its messages wait for the hub at most.
+		k.hub.Settle()
+		ping()
+	}
+	var lines string
+	for _, line := range show(string(got)) {
+		lines += "    " + name + ": " + different.ReplaceAllString(line, "$1 differs") + "\n"
+	}
+	return lines
+}
+
+// TestMessagesOfRESP3 is beside the comparison with Redis 7.0: from 7.2 on the messages that a client
+// causes for itself stand behind the reply.
+func TestMessagesOfRESP3(t *testing.T) {
+	want := protocol.Push(protocol.Bulk("message"), protocol.Bulk("a"), protocol.Bulk("x")).AppendTo(nil, protocol.RESP3)
+	cl := newCluster()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	startOn(t, Config{}, cl, ln)
+	nc, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer nc.Close()
+	require.NoError(t, nc.SetDeadline(time.Now().Add(10*time.Second)))
+	_, err = nc.Write(bytes.Join([][]byte{command("HELLO", "3"), command("SUBSCRIBE", "a"), command("PUBLISH", "a", "x")}, nil))
+	require.NoError(t, err)
+	var got []byte
+	for !bytes.HasSuffix(got, want) {
+		b := make([]byte, 4096)
+		n, err := nc.Read(b)
+		require.NoError(t, err)
+		got = append(got, b[:n]...)
+	}
+	require.Contains(t, string(got), "subscribe\r\n$1\r\na\r\n:1\r\n:1\r\n"+string(want))
+}

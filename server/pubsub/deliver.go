@@ -1,0 +1,120 @@
+package pubsub
+
+import (
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/push"
+)
+
+const (
+	// messageSteps bounds what matching one message with one client's patterns may take, to some ten
+	// milliseconds. A client whose patterns take more is cut off.
+	messageSteps = 4 << 20
+	// patternSteps is the work of a pattern beside the bytes that are compared.
+	patternSteps = 8
+	// crowdedBytes is from when the client with the most costly patterns is cut off: the queue is a
+	// quarter full.
+	crowdedBytes = queueBytes / 4
+	// costlySteps is what a client's patterns may always cost, however full the queue.
+	costlySteps = 1 << 14
+)
+
+const (
+	whyGap     = "messages were skipped"
+	whyPattern = "the patterns take too long to match"
+)
+
+// start starts the goroutine that takes messages to subscribers, if none runs.
+func (h *Hub) start() {
+	q := &h.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.running && len(q.items) > 0 {
+		q.running = true
+		go h.run()
+	}
+}
+
+// run takes messages to subscribers until none is left.
+func (h *Hub) run() {
+	for {
+		items, left := h.queue.take()
+		if len(items) == 0 {
+			return
+		}
+		for i := range items {
+			if items[i].gap {
+				h.cutAll(items[i].number)
+			} else {
+				h.deliver(&items[i], left)
+			}
+		}
+	}
+}
+
+// deliver takes a message to its subscribers. left are the bytes that wait in the queue.
+func (h *Hub) deliver(i *item, left int) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if i.sharded {
+		h.post(Shard, h.topics[Shard][i.channel], i)
+		return
+	}
+	h.post(Channel, h.topics[Channel][i.channel], i)
+	var costliest *Client
+	h.patterns.each(i.channel, func(t *topic) bool {
+		// Who came first pays for the pattern.
+		payer := t.subs[0].client
+		if payer.counted != i.number {
+			payer.counted, payer.steps = i.number, 0
+		}
+		steps := max(messageSteps-payer.steps, 0)
+		matches := protocol.MatchSteps(t.name, i.channel, false, &steps)
+		payer.steps = messageSteps - steps + patternSteps
+		switch {
+		case steps < 0:
+			for _, s := range t.subs {
+				s.client.to.Cut(whyPattern)
+			}
+		case matches:
+			h.post(Pattern, t, i)
+		}
+		if costliest == nil || payer.steps > costliest.steps {
+			costliest = payer
+		}
+		return true
+	})
+	if left > crowdedBytes && costliest != nil && costliest.steps > costlySteps {
+		costliest.to.Cut(whyPattern)
+	}
+}
+
+// post sends a message to the subscribers of a topic. The caller holds h.mu.
+func (h *Hub) post(kind Kind, t *topic, i *item) {
+	if t == nil {
+		return
+	}
+	var m *push.Message
+	for _, s := range t.subs {
+		if s.since >= i.number {
+			continue
+		}
+		if m == nil {
+			m = kind.message(t.name, i.channel, i.payload)
+		}
+		s.client.to.Post(m)
+	}
+}
+
+// cutAll closes the connections of the clients that subscribed before the gap.
+func (h *Hub) cutAll(number uint64) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if len(h.clients) > 0 {
+		h.logger.Warn("closing all subscribers: "+whyGap, "clients", len(h.clients))
+	}
+	for c := range h.clients {
+		if c.since < number {
+			c.to.Cut(whyGap)
+		}
+	}
+}

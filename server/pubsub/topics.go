@@ -1,0 +1,112 @@
+package pubsub
+
+import "strings"
+
+// topic is a channel, a shard channel or a pattern with its subscribers.
+type topic struct {
+	name string
+	// at is a pattern's place in its list of patterns.
+	at   int
+	subs []subscription
+}
+
+// subscription is a subscriber of a topic.
+type subscription struct {
+	client *Client
+	// since is the number of the last message that the subscriber does not hear.
+	since uint64
+}
+
+// topics are the topics of one kind by name.
+type topics map[string]*topic
+
+// add subscribes c, which is no subscriber yet, and returns the topic.
+func (t topics) add(c *Client, kind Kind, name string, since uint64) *topic {
+	found := t[name]
+	if found == nil {
+		found = &topic{name: name}
+		t[name] = found
+	}
+	c.names[kind][found.name] = len(found.subs)
+	found.subs = append(found.subs, subscription{c, since})
+	return found
+}
+
+// remove ends a subscription. The last subscriber takes the place of the one that leaves. The topic is
+// returned if it has no subscribers left.
+func (t topics) remove(c *Client, kind Kind, name string) (empty *topic) {
+	found := t[name]
+	at, last := c.names[kind][name], len(found.subs)-1
+	moved := found.subs[last]
+	found.subs[at] = moved
+	moved.client.names[kind][found.name] = at
+	found.subs[last] = subscription{}
+	found.subs = found.subs[:last]
+	delete(c.names[kind], name)
+	if last > 0 {
+		return nil
+	}
+	delete(t, name)
+	return found
+}
+
+// patterns finds the patterns that may match a channel. Patterns are listed by what they begin with before
+// the first wildcard, so a message is compared with patterns whose beginning fits: a client with a hundred
+// thousand patterns such as user:123:* costs a message one look.
+type patterns struct {
+	lists map[string][]*topic
+	// lengths counts the lists by the length of their beginnings.
+	lengths [maxBeginning + 1]int
+}
+
+// maxBeginning bounds the beginnings by which patterns are listed, and thus the looks for each message.
+const maxBeginning = 32
+
+func beginning(pattern string) string {
+	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
+		pattern = pattern[:i]
+	}
+	return pattern[:min(len(pattern), maxBeginning)]
+}
+
+func (p *patterns) add(t *topic) {
+	key := beginning(t.name)
+	list, known := p.lists[key]
+	if !known {
+		if p.lists == nil {
+			p.lists = make(map[string][]*topic)
+		}
+		p.lengths[len(key)]++
+	}
+	t.at = len(list)
+	p.lists[key] = append(list, t)
+}
+
+func (p *patterns) remove(t *topic) {
+	key := beginning(t.name)
+	list := p.lists[key]
+	last := len(list) - 1
+	list[t.at] = list[last]
+	list[t.at].at = t.at
+	list[last] = nil
+	if last > 0 {
+		p.lists[key] = list[:last]
+		return
+	}
+	delete(p.lists, key)
+	p.lengths[len(key)]--
+}
+
+// each calls f with every pattern that may match the channel, until f returns false.
+func (p *patterns) each(channel string, f func(*topic) bool) {
+	for n, lists := range p.lengths {
+		if lists == 0 || n > len(channel) {
+			continue
+		}
+		for _, t := range p.lists[channel[:n]] {
+			if !f(t) {
+				return
+			}
+		}
+	}
+}
