@@ -29,7 +29,7 @@ func (b *binding) takes(n int) bool {
 type bindings map[string]*binding
 
 var families = []map[string]op{
-	stringOps, bitOps, sortOps, hashOps, listOps, setOps, sortedSetOps, keyOps, messageOps, clusterOps, scriptOps, scriptLocals,
+	stringOps, bitOps, sortOps, hashOps, listOps, setOps, sortedSetOps, keyOps, messageOps, clusterOps, usageOps, scriptOps, scriptLocals,
 }
 
 // newBindings joins the behaviours with the rows of protocol's table.

@@ -27,7 +27,7 @@ func buildRows() []Command {
 		bitmapCommands(), sortCommands(), hashCommands(), setCommands(), listCommands(), sortedSetCommands(),
 		keysCommands(), scriptingCommands(),
 		transactionsCommands(), pubsubCommands(), connectionCommands(), serverCommands(),
-		clusterCommands(), moduleCommands())
+		clusterCommands(), moduleCommands(), observeCommands())
 	sortRows(rows)
 	for i := range rows {
 		sortRows(rows[i].Subcommands)

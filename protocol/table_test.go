@@ -59,7 +59,10 @@ cluster cluster|count-failure-reports cluster|countkeysinslot cluster|getkeysins
 cluster|links cluster|myid cluster|myshardid cluster|nodes cluster|replicas cluster|shards cluster|slaves cluster|slots
 asking readonly readwrite module module|list module|help
 subscribe unsubscribe psubscribe punsubscribe ssubscribe sunsubscribe
-pubsub pubsub|channels pubsub|help pubsub|numpat pubsub|numsub pubsub|shardchannels pubsub|shardnumsub`
+pubsub pubsub|channels pubsub|help pubsub|numpat pubsub|numsub pubsub|shardchannels pubsub|shardnumsub
+latency latency|doctor latency|graph latency|help latency|histogram latency|history latency|latest latency|reset
+memory memory|doctor memory|help memory|malloc-stats memory|purge memory|stats memory|usage
+slowlog slowlog|get slowlog|help slowlog|len slowlog|reset`
 
 func TestTableIsComplete(t *testing.T) {
 	t.Parallel()

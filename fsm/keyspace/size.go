@@ -38,6 +38,9 @@ func (it *Item) class() sizeClass {
 	return classOf(it.contentLen())
 }
 
+// Bytes is what the item counts for in [Database.Bytes].
+func (it *Item) Bytes() int64 { return it.class().bytes() }
+
 // measure is class by the present size of a collection, and notes it.
 func (it *Item) measure() sizeClass {
 	if it.object == nil {

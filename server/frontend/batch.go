@@ -3,6 +3,7 @@ package frontend
 import (
 	"encoding/binary"
 	"errors"
+	"time"
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
@@ -93,7 +94,9 @@ func (c *conn) runBatch() {
 	}
 	batch := &w.batch
 	c.account()
+	began := time.Now()
 	err := c.srv.backend.Execute(batch)
+	c.timeBatch(time.Since(began))
 	if err == nil && len(batch.Replies) != batch.Count {
 		err = errReplyCount
 	}

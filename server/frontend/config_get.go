@@ -46,6 +46,7 @@ func (s *Server) settings() []Setting {
 		{"tcp-keepalive", seconds(c.TCPKeepAlive)},
 		{"timeout", seconds(c.IdleTimeout)},
 	}
+	rows = append(rows, s.shownNodeSettings()...)
 	return append(rows, c.Node.Settings...)
 }
 

@@ -8,33 +8,69 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// notifySetting is the one setting that clients may change: part of the state, and so the same on all
-// nodes. The other settings are a node's flags. Redis refuses settings that are fixed at the start with the
-// same words.
+// notifySetting is the one setting that clients change for all nodes: part of the state. The settings of
+// config_node.go are about one node. The others are flags, which Redis refuses with the same words if they
+// are fixed at the start.
 const notifySetting = "notify-keyspace-events"
+
+// newSettings are what a CONFIG SET sets.
+type newSettings struct {
+	own   map[nodeSetting]int64
+	flags []byte // of notifySetting; nil: not given
+}
 
 // configSet is CONFIG SET. All pairs are checked before one is set, as in Redis.
 func configSet(c *conn, args [][]byte) protocol.Value {
 	if len(args)%2 != 0 {
 		return protocol.Err(errSyntax)
 	}
-	value, given := "", false
+	given := newSettings{own: make(map[nodeSetting]int64)}
 	for i := 2; i < len(args); i += 2 {
-		name := string(args[i])
-		switch {
-		case !c.srv.hasSetting(name):
-			return protocol.Err("Unknown option or number of arguments for CONFIG SET - '" + name + "'")
-		case !strings.EqualFold(name, notifySetting):
-			return errConfigSet(name, "can't set immutable config")
-		case given:
-			return errConfigSet(name, "duplicate parameter")
+		if refusal := c.srv.checkSetting(&given, string(args[i]), args[i+1]); refusal.IsError() {
+			return refusal
 		}
-		value, given = string(args[i+1]), true
 	}
-	if _, ok := fsm.ParseClasses(value); !ok {
-		return errConfigSet(notifySetting, "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")
+	reply := protocol.OK
+	if given.flags != nil {
+		if reply = c.setNotify(given.flags); reply.IsError() {
+			return reply
+		}
 	}
-	b := replica.Batch{Body: protocol.AppendRequest(nil, 0, "notify", args[3:4]), Count: 1, Write: true}
+	for set, v := range given.own {
+		set.value.Store(v)
+	}
+	return reply
+}
+
+// checkSetting adds a pair to those that are given, or returns why the pair is refused.
+func (s *Server) checkSetting(given *newSettings, name string, value []byte) (refusal protocol.Value) {
+	set, ok := s.nodeSetting(name)
+	_, twice := given.own[set]
+	notify := strings.EqualFold(name, notifySetting)
+	switch {
+	case !s.hasSetting(name):
+		return protocol.Err("Unknown option or number of arguments for CONFIG SET - '" + name + "'")
+	case !ok && !notify:
+		return errConfigSet(name, "can't set immutable config")
+	case twice || notify && given.flags != nil:
+		return errConfigSet(name, "duplicate parameter")
+	case notify:
+		if _, ok := fsm.ParseClasses(string(value)); !ok {
+			return errConfigSet(notifySetting, "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")
+		}
+		given.flags = value
+		return refusal
+	}
+	v, why := set.parse(string(value))
+	if why != "" {
+		return errConfigSet(name, why)
+	}
+	given.own[set] = v
+	return refusal
+}
+
+func (c *conn) setNotify(flags []byte) protocol.Value {
+	b := replica.Batch{Body: protocol.AppendRequest(nil, 0, "notify", [][]byte{flags}), Count: 1, Write: true}
 	if err := c.srv.backend.Execute(&b); err != nil {
 		return c.errorReply(err)
 	}

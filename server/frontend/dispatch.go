@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"strings"
+	"time"
 
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -47,7 +48,10 @@ func (c *conn) runCommand(row *row, args [][]byte) {
 	case row.handler.run != nil:
 		row.handler.run(c, args)
 	case row.handler.reply != nil:
-		c.reply(row, row.handler.reply(c, args))
+		began := time.Now()
+		v := row.handler.reply(c, args)
+		c.timeLocal(row, args, time.Since(began))
+		c.reply(row, v)
 	default:
 		c.addToBatch(row, args)
 	}

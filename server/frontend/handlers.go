@@ -36,7 +36,7 @@ func handlerFamilies() []map[string]handler {
 	return []map[string]handler{
 		connectionHandlers(), authHandlers(), clientHandlers(), clientListHandlers(), commandHandlers(), helpHandlers(),
 		configHandlers(), infoHandlers(), roleHandlers(), waitHandlers(), transactionHandlers(), debugHandlers(), clusterHandlers(), sentinelHandlers(),
-		pubsubHandlers(),
+		pubsubHandlers(), slowlogHandlers(), latencyHandlers(), memoryHandlers(),
 	}
 }
 
@@ -52,6 +52,7 @@ type row struct {
 	write bool
 
 	calls, rejected, failed atomic.Uint64
+	times                   atomic.Pointer[times]
 }
 
 // newRows binds a handler to every Local row of the table. A Local row without a handler is a

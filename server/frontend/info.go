@@ -225,13 +225,28 @@ func replicationID(st *replica.Status) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// commandStats has Redis's fields; the times are not measured.
+// commandStats has Redis's fields.
 func commandStats(r *report) (lines []string) {
 	for _, row := range r.srv.rows {
 		calls, rejected := row.calls.Load(), row.rejected.Load()
 		if calls+rejected > 0 {
-			lines = append(lines, fmt.Sprintf("cmdstat_%s:calls=%d,usec=0,usec_per_call=0.00,rejected_calls=%d,failed_calls=%d",
-				row.Name, calls, rejected, row.failed.Load()))
+			micros := row.micros()
+			lines = append(lines, fmt.Sprintf("cmdstat_%s:calls=%d,usec=%d,usec_per_call=%.2f,rejected_calls=%d,failed_calls=%d",
+				row.Name, calls, micros, float64(micros)/float64(max(calls, 1)), rejected, row.failed.Load()))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func latencyStats(r *report) (lines []string) {
+	for _, row := range r.srv.rows {
+		t := row.times.Load()
+		if t == nil {
+			continue
+		}
+		if p := t.percentiles(50, 99, 99.9); p != nil {
+			lines = append(lines, fmt.Sprintf("latency_percentiles_usec_%s:p50=%s,p99=%s,p99.9=%s", row.Name, p[0], p[1], p[2]))
 		}
 	}
 	slices.Sort(lines)

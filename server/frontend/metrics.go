@@ -56,11 +56,17 @@ func sections() []section {
 		{"Commandstats", true, []metric{
 			{
 				name: "cmdstat_NAME", kind: counter, lines: commandStats,
-				help: "calls of the command, calls that were refused before they ran, and those that failed; times are not measured",
+				help: "calls of the command, calls that were refused before they ran, and those that failed; the microseconds that the calls took, from the node's clients' side: commands of the log with the journey to the leader and to the disks. Commands of a pipeline share its time",
 			},
 		}},
 		{"Errorstats", false, []metric{
 			{name: "errorstat_PREFIX", kind: counter, lines: errorStats, help: "error replies that begin with the prefix"},
+		}},
+		{"Latencystats", true, []metric{
+			{
+				name: "latency_percentiles_usec_NAME", kind: counter, lines: latencyStats,
+				help: "the same times: microseconds that half of the calls did not exceed, 99 %, and 99.9 %",
+			},
 		}},
 		{"Cluster", false, []metric{
 			{name: "cluster_enabled", kind: text, value: func(r *report) any { return oneIf(r.srv.cfg.Options.ClusterMode) }},

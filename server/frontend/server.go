@@ -35,6 +35,7 @@ type Server struct {
 	fresh             freshness
 	// lead is what the backend said last about the leader.
 	lead atomic.Pointer[lead]
+	slow slowlog
 
 	mu    sync.Mutex
 	conns map[int64]*conn
@@ -66,6 +67,7 @@ func New(cfg Config, backend Backend) *Server {
 	s.pool.New = func() any {
 		return &work{in: make([]byte, 0, pooledIn), reader: protocol.NewReader(protocol.DefaultLimits())}
 	}
+	s.slow.init()
 	backend.WatchLeadership(s.led)
 	cfg.Hub.OnInterest(func(on bool) { s.listenTo(fsm.InMessages, on) })
 	for _, row := range s.rows {

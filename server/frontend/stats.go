@@ -69,5 +69,6 @@ func (s *Server) resetStats() {
 		row.calls.Store(0)
 		row.rejected.Store(0)
 		row.failed.Store(0)
+		row.times.Store(nil)
 	}
 }
