@@ -19,14 +19,22 @@ type newSettings struct {
 	flags []byte // of notifySetting; nil: not given
 }
 
-// configSet is CONFIG SET. All pairs are checked before one is set, as in Redis.
+// configSet is CONFIG SET. All names are checked, then all values, and then all are set, as in Redis.
 func configSet(c *conn, args [][]byte) protocol.Value {
 	if len(args)%2 != 0 {
 		return protocol.Err(errSyntax)
 	}
+	seen := make(map[string]bool)
+	for i := 2; i < len(args); i += 2 {
+		name := strings.ToLower(string(args[i]))
+		if refusal := c.srv.checkSetting(name, seen[name]); refusal.IsError() {
+			return refusal
+		}
+		seen[name] = true
+	}
 	given := newSettings{own: make(map[nodeSetting]int64)}
 	for i := 2; i < len(args); i += 2 {
-		if refusal := c.srv.checkSetting(&given, string(args[i]), args[i+1]); refusal.IsError() {
+		if refusal := given.take(c.srv, string(args[i]), args[i+1]); refusal.IsError() {
 			return refusal
 		}
 	}
@@ -42,23 +50,28 @@ func configSet(c *conn, args [][]byte) protocol.Value {
 	return reply
 }
 
-// checkSetting adds a pair to those that are given, or returns why the pair is refused.
-func (s *Server) checkSetting(given *newSettings, name string, value []byte) (refusal protocol.Value) {
-	set, ok := s.nodeSetting(name)
-	_, twice := given.own[set]
-	notify := strings.EqualFold(name, notifySetting)
+// checkSetting returns why a setting cannot be set; twice: it was named before.
+func (s *Server) checkSetting(name string, twice bool) (refusal protocol.Value) {
+	_, own := s.nodeSetting(name)
 	switch {
 	case !s.hasSetting(name):
 		return protocol.Err("Unknown option or number of arguments for CONFIG SET - '" + name + "'")
-	case !ok && !notify:
+	case !own && name != notifySetting:
 		return errConfigSet(name, "can't set immutable config")
-	case twice || notify && given.flags != nil:
+	case twice:
 		return errConfigSet(name, "duplicate parameter")
-	case notify:
+	}
+	return refusal
+}
+
+// take adds a pair, or returns what is wrong with the value.
+func (given *newSettings) take(s *Server, name string, value []byte) (refusal protocol.Value) {
+	set, own := s.nodeSetting(name)
+	if !own {
 		if _, ok := fsm.ParseClasses(string(value)); !ok {
 			return errConfigSet(notifySetting, "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")
 		}
-		given.flags = value
+		given.flags = append([]byte{}, value...)
 		return refusal
 	}
 	v, why := set.parse(string(value))
