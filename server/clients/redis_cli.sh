@@ -40,6 +40,29 @@ commands() { # commands NODE OTHER PROTOCOL
 	is "redis-cli $p on $1: after the pipe" 1000 "$(cli "$2" "$p" GETDEL "$key")"
 }
 
+# looks NODE: what people look at a node with. The keys are those of five kinds.
+looks() {
+	local node=$1 out
+	cli "$node" -n 8 FLUSHDB >/dev/null
+	printf 'SET str v\nRPUSH list a b c\nHSET hash f v g w\nSADD set x y\nZADD zset 1 m\n' | cli "$node" -n 8 >/dev/null
+	out=$(cli "$node" -n 8 --bigkeys)
+	is "redis-cli --bigkeys on $node" 'Sampled 5 keys in the keyspace!' "$(grep Sampled <<<"$out")"
+	is "redis-cli --bigkeys on $node: the list" '1 lists with 3 items' "$(grep -o '1 lists with 3 items' <<<"$out")"
+	is "redis-cli --memkeys on $node" 5 "$(cli "$node" -n 8 --memkeys | grep -c '^1 .* with [1-9][0-9]* bytes')"
+	is "redis-cli --scan on $node" 'hash list set str zset ' "$(cli "$node" -n 8 --scan | sort | tr '\n' ' ')"
+	is "redis-cli --scan --pattern on $node" 'set str ' "$(cli "$node" -n 8 --scan --pattern 's*' | sort | tr '\n' ' ')"
+	is "redis-cli --latency on $node" 4 "$(timeout 1 redis-cli -h "${node%:*}" -p "${node#*:}" --raw --latency -i 0.3 | wc -w)"
+	is "redis-cli --stat on $node" 2 "$(timeout 1 stdbuf -oL redis-cli -h "${node%:*}" -p "${node#*:}" --stat -i 0.2 | head -2 | wc -l)"
+	is "SLOWLOG on $node" 'slowlog-max-len' "$(cli "$node" CONFIG SET slowlog-log-slower-than 0 >/dev/null && cli "$node" CONFIG GET slowlog-max-len >/dev/null && cli "$node" --raw SLOWLOG GET 1 | grep slowlog-max)"
+	is "SLOWLOG RESET on $node" OK "$(cli "$node" CONFIG SET slowlog-log-slower-than 10000 >/dev/null && cli "$node" SLOWLOG RESET)"
+	is "LATENCY HISTOGRAM on $node" 'slowlog|get' "$(cli "$node" LATENCY HISTOGRAM slowlog | grep 'slowlog|get')"
+	is "MODULE LIST on $node" '' "$(cli "$node" MODULE LIST)"
+	is "MEMORY USAGE on $node" 0 "$(($(cli "$node" -n 8 MEMORY USAGE hash) < 64))"
+	cli "$node" -n 8 FLUSHDB >/dev/null
+}
+
+for node in "${nodes[@]}"; do looks "$node"; done
+
 for i in "${!nodes[@]}"; do
 	other=${nodes[$(((i + 1) % ${#nodes[@]}))]}
 	commands "${nodes[i]}" "$other" -2

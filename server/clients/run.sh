@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 here=$PWD
-default='redis_cli go python node java redislock redis_py rslock'
+default='redis_cli go python node discovery java redislock redis_py rslock'
 every="$default redsync asynq rueidislock rueidis python_redis_lock redis_py_more semaphore pushed java_pushed redisson"
 [ "${CLIENTS:-}" = all ] && default=$every
 wanted=${*:-${CLIENTS_WANTED:-$default}}
@@ -41,6 +41,7 @@ programs() {
 	redis_cli) echo redis-cli ;;
 	python | redis_py | redis_py_more | python_redis_lock) echo python3 ;;
 	node | semaphore) echo node npm ;;
+	discovery) echo go python3 node npm ;;
 	java | java_pushed | redisson) echo java javac mvn ;;
 	rslock) echo cargo ;;
 	*) echo go ;;
@@ -95,6 +96,18 @@ modes() {
 	"$here/cluster.sh" stop
 	return "$bad"
 }
+
+install_discovery() { install_go && { [ -d "$work/venv" ] || install_python; } && { [ -d "$work/node" ] || install_node; }; }
+# discover MODE: clients of three languages find the leader, and find the next one after a kill.
+discover() {
+	[ "$1" = single ] && return
+	local bad=0
+	"$work/go-suite" discovery "$1" 2>/dev/null || bad=1
+	"$work/venv/bin/python" "$here/python/discovery.py" "$1" || bad=1
+	(cd "$work/node" && node discovery.mjs "$1") || bad=1
+	return "$bad"
+}
+test_discovery() { modes discover; }
 
 install_java_pushed() { [ -d "$work/classes" ] || install_java; }
 test_java_pushed() { modes java -Xmx512m -XX:+UseSerialGC -cp "$work/classes:$work/jars/*" Pushed; }

@@ -178,6 +178,9 @@ func main() {
 	if slices.Contains(os.Args[1:], "pushed") {
 		run = s.runPushed
 	}
+	if i := slices.Index(os.Args, "discovery"); i > 0 {
+		run = func(ctx context.Context) error { return s.runDiscovery(ctx, os.Args[i+1]) }
+	}
 	if err := run(context.Background()); err != nil {
 		fmt.Println("  FAIL ", err)
 		os.Exit(1)
