@@ -20,6 +20,9 @@ func FuzzConnection(f *testing.F) {
 		"WATCH a b a\r\nMULTI\r\nGET a\r\nEXEC\r\nUNWATCH\r\nDISCARD\r\nRESET\r\n",
 		"CLIENT LIST\r\nCLIENT KILL ID 1\r\nCLIENT INFO\r\nINFO all\r\nCOMMAND\r\nCOMMAND DOCS\r\nCONFIG GET *\r\nROLE\r\nLOLWUT\r\n",
 		"CLIENT REPLY OFF\r\nPING\r\nCLIENT REPLY ON\r\nQUIT\r\n", "EVAL \"return 1\" 0\r\nSCRIPT LOAD 'x'\r\n", "HELLO 3 AUTH default x SETNAME y\r\n",
+		"SUBSCRIBE a b\r\nPSUBSCRIBE *\r\nSSUBSCRIBE a\r\nPING\r\nGET k\r\nUNSUBSCRIBE\r\nPUNSUBSCRIBE\r\nSUNSUBSCRIBE\r\nGET k\r\nQUIT\r\n",
+		"HELLO 3\r\nSUBSCRIBE a\r\nPSUBSCRIBE [a\r\nPUBLISH a x\r\nSPUBLISH a y\r\nCLIENT INFO\r\nPUBSUB CHANNELS [\r\nHELLO 2\r\nGET k\r\nRESET\r\nGET k\r\n",
+		"MULTI\r\nSUBSCRIBE a\r\nPUBLISH a x\r\nPING\r\nSSUBSCRIBE b\r\nUNSUBSCRIBE\r\nEXEC\r\nPUBSUB NUMSUB a\r\nCLIENT KILL TYPE pubsub\r\n",
 		"POST / HTTP/1.1\r\nHost: x\r\n\r\n", "WAIT 0 1\r\nWAITAOF 1 0 1\r\nDEBUG PROTOCOL map\r\n", "SET k \"\\x00\\xff\"\r\nCOPY k l\r\n",
 	} {
 		f.Add([]byte(seed), uint16(len(seed)/2), false)
@@ -34,7 +37,9 @@ func FuzzConnection(f *testing.F) {
 		if password {
 			cfg.Password = "sesame"
 		}
-		s := New(cfg, newCluster())
+		cl := newCluster()
+		cfg.Hub = cl.hub
+		s := New(cfg, cl)
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		theirs, ours := net.Pipe()
@@ -58,6 +63,7 @@ func FuzzConnection(f *testing.F) {
 			require.Fail(t, "the connection did not end")
 		}
 		require.Empty(t, s.clients())
+		require.Zero(t, s.cfg.Hub.Clients())
 		for _, line := range show(string(<-replies)) {
 			require.NotContains(t, line, "broken", "%q", sent)
 		}

@@ -1,0 +1,151 @@
+package frontend
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/pubsub"
+)
+
+// TestGoRedisPubSub: a stock client hears what another publishes, in RESP2 and in RESP3.
+func TestGoRedisPubSub(t *testing.T) {
+	for _, resp := range []int{2, 3} {
+		t.Run(fmt.Sprint("protocol ", resp), func(t *testing.T) {
+			s := start(t, Config{}, newCluster())
+			c := goRedis(t, s, redis.Options{Protocol: resp})
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			sub := c.Subscribe(ctx, "a", "b")
+			defer sub.Close()
+			require.NoError(t, sub.PSubscribe(ctx, "p*"))
+			for range 3 {
+				_, err := sub.Receive(ctx)
+				require.NoError(t, err)
+			}
+			require.EqualValues(t, 1, c.Publish(ctx, "a", "one").Val())
+			require.EqualValues(t, 1, c.Publish(ctx, "pq", "two").Val())
+			require.EqualValues(t, 0, c.Publish(ctx, "c", "three").Val())
+			m, err := sub.ReceiveMessage(ctx)
+			require.NoError(t, err)
+			require.Equal(t, &redis.Message{Channel: "a", Payload: "one"}, m)
+			m, err = sub.ReceiveMessage(ctx)
+			require.NoError(t, err)
+			require.Equal(t, &redis.Message{Channel: "pq", Pattern: "p*", Payload: "two"}, m)
+			require.NoError(t, sub.Ping(ctx))
+			pong, err := sub.Receive(ctx)
+			require.NoError(t, err)
+			require.IsType(t, &redis.Pong{}, pong)
+			require.Equal(t, map[string]int64{"a": 1, "b": 1, "c": 0}, c.PubSubNumSub(ctx, "a", "b", "c").Val())
+			require.Equal(t, []string{"a", "b"}, c.PubSubChannels(ctx, "*").Val())
+			require.EqualValues(t, 1, c.PubSubNumPat(ctx).Val())
+			require.NoError(t, sub.Unsubscribe(ctx, "a"))
+			_, err = sub.Receive(ctx)
+			require.NoError(t, err)
+			require.EqualValues(t, 0, c.Publish(ctx, "a", "four").Val())
+
+			shards := c.SSubscribe(ctx, "a")
+			defer shards.Close()
+			_, err = shards.Receive(ctx)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, c.SPublish(ctx, "a", "five").Val())
+			m, err = shards.ReceiveMessage(ctx)
+			require.NoError(t, err)
+			require.Equal(t, "five", m.Payload)
+		})
+	}
+}
+
+// TestSubscriptionsAreBounded: a client's subscriptions are counted, beyond the limit they are refused, and
+// nothing is left of them when the client leaves.
+func TestSubscriptionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const each = subscriptionBytes + 10
+		s := start(t, Config{Limits: Limits{MaxSubscriptionBytes: 3000 * each}}, newCluster())
+		c := s.dial()
+		for kind, verb := range []string{"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"} {
+			words := []string{verb}
+			for i := range 1000 {
+				words = append(words, fmt.Sprintf("%010d", i))
+			}
+			c.send(command(words...))
+			settle()
+			got, _ := c.take()
+			require.Equal(t, 1000, strings.Count(got, "subscribe\r\n"))
+			require.Equal(t, 1000, s.cfg.Hub.Topics(pubsub.Kind(kind)))
+		}
+		require.GreaterOrEqual(t, s.memory.total.Load(), int64(3000*each)&^(memoryUnit-1))
+		c.send(command("SUBSCRIBE", "one more"))
+		settle()
+		got, _ := c.take()
+		require.Equal(t, fmt.Sprintf("-ERR subscriptions exceed maximum allowed size (%d bytes)\r\n", 3000*each), got)
+		c.send(command("PUNSUBSCRIBE"))
+		settle()
+		got, _ = c.take()
+		require.Equal(t, 1000, strings.Count(got, "punsubscribe\r\n"))
+		c.nc.Close()
+		settle()
+		require.Zero(t, s.cfg.Hub.Clients())
+		require.Zero(t, s.memory.total.Load())
+		s.stop()
+	})
+}
+
+// TestSubscribeWhileBehind: a node that cannot catch up refuses subscriptions, and serves them later.
+func TestSubscribeWhileBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		cl.set(func() { cl.fail = errorRow("CLUSTERDOWN No leader is known, the command was not applied") })
+		c := s.dial()
+		c.send(command("SUBSCRIBE", "a"))
+		settle()
+		got, _ := c.take()
+		require.Equal(t, "-CLUSTERDOWN No leader is known, the command was not applied\r\n", got)
+		c.send(command("GET", "k"))
+		settle()
+		c.take()
+		cl.set(func() { cl.fail = nil })
+		c.send(command("SUBSCRIBE", "a"))
+		settle()
+		got, _ = c.take()
+		require.Contains(t, got, "subscribe\r\n$1\r\na\r\n:1\r\n")
+		// The second costs no entry.
+		before := cl.seq
+		c.send(command("SUBSCRIBE", "b"))
+		settle()
+		require.Equal(t, before, cl.seq)
+		s.stop()
+	})
+}
+
+// TestSlowSubscriber: a subscriber that does not read is cut off, and the others hear everything meanwhile.
+func TestSlowSubscriber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := OutputLimit{HardBytes: 1_000_000, SoftBytes: 1_000_000, SoftTime: time.Minute}
+		s := start(t, Config{Limits: Limits{PubSub: limit}}, newCluster())
+		slow, good, publisher := s.silent(), s.dial(), s.dial()
+		go slow.Write(command("SUBSCRIBE", "a"))
+		good.send(command("SUBSCRIBE", "a"))
+		settle()
+		good.take()
+		text := strings.Repeat("x", 100_000)
+		for i := range 20 {
+			publisher.send(command("PUBLISH", "a", text))
+			settle()
+			got, _ := good.take()
+			require.Equal(t, 1, strings.Count(got, "message\r\n"), i)
+		}
+		require.EqualValues(t, 1, s.stats.cutOff.Load())
+		require.Equal(t, 1, s.cfg.Hub.Clients())
+		got, _ := publisher.take()
+		require.True(t, strings.HasPrefix(got, ":2\r\n") && strings.HasSuffix(got, ":1\r\n"), got)
+		s.stop()
+	})
+}
