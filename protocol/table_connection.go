@@ -20,6 +20,37 @@ func connectionCommands() []Command {
 			Route:      Local,
 			Subcommands: []Command{
 				{
+					Name: "client|caching", Group: GroupConnection, Since: "6.0.0", Arity: 3,
+					Summary:    "Say whether the keys of the next command are tracked",
+					Complexity: "O(1)",
+					Route:      Local, Flags: FlagNoScript | FlagLoading | FlagStale,
+					Args: []Arg{oneOf("mode", token("YES"), token("NO"))},
+				},
+				{
+					Name: "client|getredir", Group: GroupConnection, Since: "6.0.0", Arity: 2,
+					Summary:    "Return the connection that gets the connection's messages of tracking",
+					Complexity: "O(1)",
+					Route:      Local, Flags: FlagNoScript | FlagLoading | FlagStale,
+				},
+				{
+					Name: "client|tracking", Group: GroupConnection, Since: "6.0.0", Arity: -3,
+					Summary:    "Tell the connection when keys change that are in its client's cache",
+					Complexity: "O(1), and O(N) to end it, N being the number of prefixes",
+					Route:      Local, Flags: FlagNoScript | FlagLoading | FlagStale,
+					Args: []Arg{
+						oneOf("status", token("ON"), token("OFF")),
+						integer("client-id").after("REDIRECT").opt(),
+						{Name: "prefix", Type: ArgString, Token: "PREFIX", Multiple: true, MultipleToken: true, Optional: true},
+						token("BCAST").opt(), token("OPTIN").opt(), token("OPTOUT").opt(), token("NOLOOP").opt(),
+					},
+				},
+				{
+					Name: "client|trackinginfo", Group: GroupConnection, Since: "6.2.0", Arity: 2,
+					Summary:    "Return what the connection tracks",
+					Complexity: "O(1)",
+					Route:      Local, Flags: FlagNoScript | FlagLoading | FlagStale,
+				},
+				{
 					Name: "client|getname", Group: GroupConnection, Since: "2.6.9", Arity: 2,
 					Summary:    "Return the name of the connection",
 					Complexity: "O(1)",

@@ -52,7 +52,7 @@ eval evalsha eval_ro evalsha_ro script script|load script|exists script|flush sc
 multi exec discard watch unwatch
 publish spublish
 ping echo hello auth reset quit client client|id client|info client|list client|setname client|getname client|setinfo
-client|kill client|no-evict client|no-touch client|reply client|help
+client|tracking client|caching client|trackinginfo client|getredir client|kill client|no-evict client|no-touch client|reply client|help
 command command|count command|docs command|info command|list command|getkeys command|getkeysandflags command|help
 info role time config config|get config|help config|resetstat config|rewrite config|set lolwut wait waitaof debug
 cluster cluster|count-failure-reports cluster|countkeysinslot cluster|getkeysinslot cluster|help cluster|info cluster|keyslot

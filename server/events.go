@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
@@ -32,9 +33,17 @@ func (s *Server) onEvent(event replica.Event) {
 		}
 		s.logger.Info("snapshot taken", "bytes", e.Bytes, "took", e.Took)
 	case replica.Restored:
-		s.hub.Gap() // the messages of the entries that the snapshot stands for are lost
+		// What the entries did that the snapshot stands for, nobody was told.
+		s.hub.Gap()
+		s.caches.InvalidateAll()
 		s.logger.Info("state restored from snapshot", "took", e.Took)
 	case replica.Failed:
 		s.fail(fmt.Errorf("state can no longer follow the log: %w", e.Err)) // see fatal.go
 	}
+}
+
+// onStateEvents takes what an entry did to those who listen.
+func (s *Server) onStateEvents(events []fsm.Event) {
+	s.hub.Events(events)
+	s.caches.Events(events)
 }

@@ -9,8 +9,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/server/pubsub"
+	"github.com/holdfast/holdfast/server/push"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/store"
+	"github.com/holdfast/holdfast/server/tracking"
 )
 
 // TestLogLinesNameTheirNodeOnce: what a line says of another node has a key of its own, since readers of
@@ -55,4 +59,22 @@ func TestNodeEndsOnWhatItMustNotSurvive(t *testing.T) {
 			require.Empty(t, row.want, what)
 		}
 	}
+}
+
+// told is a client that counts what it is told of its cache.
+type told struct{ times chan struct{} }
+
+func (c told) Invalidate(*push.Message) { c.times <- struct{}{} }
+
+// TestSkippedEntriesAreTold: when the node has installed a snapshot, clients drop their caches.
+func TestSkippedEntriesAreTold(t *testing.T) {
+	s := &Server{
+		logger: slog.New(slog.DiscardHandler), hub: pubsub.New(slog.New(slog.DiscardHandler)), caches: tracking.New(tracking.DefaultLimits()),
+	}
+	c := told{make(chan struct{}, 1)}
+	s.caches.Client(c).Start(tracking.Options{})
+	s.onEvent(replica.Restored{})
+	<-c.times
+	s.onStateEvents([]fsm.Event{{Kind: fsm.Flushed}})
+	<-c.times
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast/holdfast/server/raftnode/hclogger"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/store"
+	"github.com/holdfast/holdfast/server/tracking"
 )
 
 // Server is one node.
@@ -30,6 +31,7 @@ type Server struct {
 	peers    *peer.Mux
 	replica  *replica.Replica
 	hub      *pubsub.Hub
+	caches   *tracking.Table
 	front    *frontend.Server
 	// fatal gets the error after which the process must end and leave its disk alone.
 	fatal chan error
@@ -82,6 +84,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 		return nil, err
 	}
 	s.hub = pubsub.New(logger)
+	s.caches = tracking.New(tracking.DefaultLimits())
 	if s.replica, err = replica.Open(s.replicaConfig(faults)); err != nil {
 		return nil, err
 	}
@@ -233,7 +236,8 @@ func (s *Server) replicaConfig(f *faults) replica.Config {
 		Logger:         s.logger,
 		RaftLogger:     hclogger.New(s.logger),
 		OnEvent:        s.onEvent,
-		OnStateEvents:  s.hub.Events,
+		OnStateEvents:  s.onStateEvents,
+		RunsReads:      s.caches.Wants,
 	}
 }
 
@@ -271,6 +275,7 @@ func (s *Server) frontConfig(secrets *secrets, f *faults) frontend.Config {
 		Logger:   s.logger,
 		Sentinel: SentinelView(&s.config),
 		Hub:      s.hub,
+		Tracking: s.caches,
 		Options:  frontend.Options{Debug: s.config.Debug, Faults: f.handler(), ClusterMode: s.config.ClusterMode},
 		TLS:      secrets.clientTLS,
 		Password: secrets.password,

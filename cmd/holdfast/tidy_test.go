@@ -135,7 +135,7 @@ var rooms = map[string][]string{
 	"server/raftnode":  {"server/peer/wire"},
 	"server/forward":   {"server/peer/wire"},
 	"server/replica":   {"server/raftnode", "server/forward", "server/peer/wire"},
-	"server/frontend":  {"server/replica", "server/push", "server/pubsub"},
+	"server/frontend":  {"server/replica", "server/push", "server/pubsub", "server/tracking"},
 	"server/pubsub":    {"server/push"},
 	"server/push":      {},
 	"server/tracking":  {"server/push"},

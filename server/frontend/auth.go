@@ -83,7 +83,7 @@ func hello(c *conn, args [][]byte) protocol.Value {
 	if name != nil {
 		c.setName(name)
 	}
-	c.resp = version
+	c.setProtocol(version)
 	fields := []protocol.Value{
 		protocol.Bulk("server"), protocol.Bulk("redis"),
 		protocol.Bulk("version"), protocol.Bulk(protocol.RedisVersion),

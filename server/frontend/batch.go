@@ -94,6 +94,9 @@ func (c *conn) runBatch() {
 	}
 	batch := &w.batch
 	c.account()
+	if w.numbered {
+		batch.OnNumber = c.track.client.Numbered
+	}
 	began := time.Now()
 	err := c.srv.backend.Execute(batch)
 	c.timeBatch(time.Since(began))
@@ -196,6 +199,6 @@ func (c *conn) count(row *row, v protocol.Value) {
 func (w *work) reset() {
 	clear(w.slots)
 	w.slots, w.local, w.placed, w.replyBytes = w.slots[:0], w.local[:0], 0, 0
-	w.publishes = false
+	w.publishes, w.numbered = false, false
 	w.batch = replica.Batch{Body: w.batch.Body[:0]}
 }

@@ -29,7 +29,8 @@ type shown struct {
 	argBytes                    int    // memory for the arguments of an incomplete command
 	output, replies, replyBytes int    // bytes to be written, replies behind these bytes, bytes of these replies
 	subs                        [3]int // subscriptions by pubsub.Kind
-	held                        int    // bytes beyond the cost of an idle connection
+	track                       trackMode
+	held                        int // bytes beyond the cost of an idle connection
 }
 
 // publish copies the connection's state for CLIENT LIST, at the end of each pipeline and when the
@@ -129,11 +130,19 @@ func (c *conn) appendLine(dst []byte, now time.Time) []byte {
 	waiting, messages := int(c.outbox.held.Load()), int(c.outbox.count.Load())
 	return fmt.Appendf(dst, "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d"+
 		" sub=%d psub=%d ssub=%d multi=%d watch=%d qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=0 rbp=0 obl=%d oll=%d omem=%d"+
-		" tot-mem=%d events=r cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
+		" tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s\n",
 		c.id, c.nc.RemoteAddr(), c.nc.LocalAddr(), c.descriptor(), s.name,
 		int(now.Sub(c.born).Seconds()), int(now.Sub(s.active).Seconds()), s.flags(), s.db,
 		s.subs[pubsub.Channel], s.subs[pubsub.Pattern], s.subs[pubsub.Shard], s.queued, s.watched, s.input, s.inputFree, s.argBytes, s.queuedBytes, s.output, s.replies+messages, s.replyBytes+waiting, connBytes+s.held+waiting,
-		s.command, defaultUser, s.resp, s.libName, s.libVersion)
+		s.command, defaultUser, s.redirect(), s.resp, s.libName, s.libVersion)
+}
+
+// redirect is the client that gets the messages of tracking, as in CLIENT GETREDIR.
+func (s *shown) redirect() int64 {
+	if !s.track.on {
+		return -1
+	}
+	return s.track.redirect
 }
 
 func (s *shown) flags() string {
@@ -141,7 +150,7 @@ func (s *shown) flags() string {
 	for _, f := range []struct {
 		on   bool
 		mark byte
-	}{{s.kind() == pubsubClient, 'P'}, {s.queued >= 0, 'x'}, {s.blocked, 'b'}, {s.noEvict, 'e'}, {s.noTouch, 'T'}} {
+	}{{s.kind() == pubsubClient, 'P'}, {s.queued >= 0, 'x'}, {s.blocked, 'b'}, {s.track.on, 't'}, {s.track.broken, 'R'}, {s.track.bcast, 'B'}, {s.noEvict, 'e'}, {s.noTouch, 'T'}} {
 		if f.on {
 			flags.WriteByte(f.mark)
 		}

@@ -13,8 +13,14 @@ type replyMode struct {
 
 func (r *replyMode) muted() bool { return r.off || r.skip }
 
-// endCommand makes CLIENT REPLY SKIP hold for the next command only.
-func (c *conn) endCommand() { c.replyMode.skip, c.replyMode.skipNext = c.replyMode.skipNext, false }
+// endCommand makes CLIENT REPLY SKIP hold for the next command only, and CLIENT CACHING for the next that is
+// no CLIENT, or for a transaction.
+func (c *conn) endCommand() {
+	c.replyMode.skip, c.replyMode.skipNext = c.replyMode.skipNext, false
+	if c.track.caching && c.tx == nil && !strings.HasPrefix(c.lastCommand, "client") {
+		c.track.caching = false
+	}
+}
 
 func clientReply(c *conn, args [][]byte) protocol.Value {
 	switch strings.ToLower(string(args[2])) {

@@ -63,7 +63,9 @@ func reset(c *conn, _ [][]byte) protocol.Value {
 		c.unsubscribeAll()
 		c.deliverFirst()
 	}
-	c.db, c.resp = 0, protocol.RESP2
+	c.stopTracking()
+	c.db = 0
+	c.setProtocol(protocol.RESP2)
 	c.replyMode = replyMode{}
 	c.setAuthenticated(c.srv.cfg.Password == "")
 	c.memory.noEvict.Store(false)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/pubsub"
+	"github.com/holdfast/holdfast/server/tracking"
 )
 
 // Config is what a [Server] is told. The zero value of every field is a safe default.
@@ -23,6 +24,8 @@ type Config struct {
 	// Hub has the subscriptions of the clients. It must be told the events of the state machine; nil: New
 	// makes one that is told none.
 	Hub *pubsub.Hub
+	// Tracking has what clients track, and must be told the events, too; nil: New makes one.
+	Tracking *tracking.Table
 	// TLS, when set, is spoken on every connection.
 	TLS *tls.Config
 	// Password is asked of every client when it is not empty (the user is "default").
@@ -144,6 +147,9 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.HandshakeTimeout, timeouts.HandshakeTimeout)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Tracking == nil {
+		c.Tracking = tracking.New(tracking.DefaultLimits())
 	}
 	if c.Hub == nil {
 		c.Hub = pubsub.New(c.Logger)

@@ -45,6 +45,7 @@ func (s *Server) settings() []Setting {
 		{"slave-read-only", "no"},
 		{"tcp-keepalive", seconds(c.TCPKeepAlive)},
 		{"timeout", seconds(c.IdleTimeout)},
+		{"tracking-table-max-keys", strconv.Itoa(c.Tracking.MaxKeys())},
 	}
 	rows = append(rows, s.shownNodeSettings()...)
 	return append(rows, c.Node.Settings...)

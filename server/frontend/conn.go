@@ -62,6 +62,7 @@ type clientState struct {
 	tx            *transaction // nil outside MULTI
 	executing     bool         // the commands of an EXEC are being answered
 	watches       watches
+	track         track
 	subs          subscriptions
 	lastCommand   string
 }
@@ -90,6 +91,8 @@ type work struct {
 	replyBytes int
 	// publishes: the batch has a PUBLISH.
 	publishes bool
+	// numbered: the client must know the number of the batch.
+	numbered bool
 	// tx is the transaction whose reply a slotExec waits for.
 	tx *transaction
 }
@@ -147,6 +150,7 @@ func (c *conn) servePipelines() bool {
 		}
 		c.runBatch()
 		c.write()
+		c.settleTracked()
 		c.srv.stats.commands.Add(uint64(c.w.commands))
 		c.w.commands, c.readMoreUntil = 0, time.Time{}
 		if c.gone {

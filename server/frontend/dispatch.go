@@ -71,7 +71,11 @@ func (c *conn) addToBatch(row *row, args [][]byte) {
 		s.published = newPublished(row, args)
 		c.w.publishes = true
 	}
-	c.addRequest(s, row.write)
+	write := row.write
+	if c.track.on {
+		write = c.trackCommand(row, args) || write
+	}
+	c.addRequest(s, write)
 }
 
 // reject answers a command that failed a check of dispatch, and aborts the open transaction.

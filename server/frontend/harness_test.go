@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/tracking"
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,6 +34,7 @@ type cluster struct {
 	// gate, when set, holds up Execute until it is closed.
 	gate   chan struct{}
 	hub    *pubsub.Hub
+	caches *tracking.Table
 	status replica.Status
 	acks   int
 	// watchers and lead are WatchLeadership's.
@@ -41,15 +43,17 @@ type cluster struct {
 }
 
 func newCluster() *cluster {
-	return &cluster{
+	cl := &cluster{
 		lead:    replica.Leadership{Leader: member("1"), Present: true},
-		machine: fsm.New(), hub: pubsub.New(slog.New(slog.DiscardHandler)), started: time.Now(), acks: 2,
+		machine: fsm.New(), hub: pubsub.New(slog.New(slog.DiscardHandler)), caches: tracking.New(tracking.DefaultLimits()), started: time.Now(), acks: 2,
 		status: replica.Status{
 			Name: "n1", Leading: true, Leader: member("1"), Term: 3, Committed: 42, Applied: 42, LastLog: 42,
 			Members:   []replica.Member{member("1"), member("2"), member("3")},
 			Followers: twoFollowers(),
 		},
 	}
+	cl.machine.SeedReads(protocol.Origin{Node: "n1", Epoch: 1})
+	return cl
 }
 
 func member(n string) replica.Member {
@@ -92,10 +96,13 @@ func (cl *cluster) Execute(u *replica.Batch) error {
 		}
 	}
 	cl.seq++
+	if u.OnNumber != nil {
+		u.OnNumber(cl.seq)
+	}
 	origin := protocol.Origin{Node: "n1", Epoch: 1}
 	entry := protocol.NewEntry(nil, now, wall, 0)
 	entry.Add(origin, cl.seq, cl.seq, u.Body)
-	sink := &sink{hub: cl.hub}
+	sink := &sink{cl: cl}
 	if err := cl.machine.Apply(entry.Bytes(), sink); err != nil {
 		return err
 	}
@@ -152,6 +159,12 @@ func (cl *cluster) elect(m replica.Member) {
 	}
 }
 
+// settle waits until what the state machine has told was posted to the clients.
+func (cl *cluster) settle() {
+	cl.hub.Settle()
+	cl.caches.Settle()
+}
+
 func (cl *cluster) Listen(i fsm.Interest) { cl.machine.Listen(i) }
 
 func (cl *cluster) Stats() fsm.Stats { return cl.machine.Stats() }
@@ -182,7 +195,7 @@ func (cl *cluster) WaitReplicated(ctx context.Context, n int, timeout time.Durat
 type sink struct {
 	replies []protocol.Value
 	applied bool
-	hub     *pubsub.Hub
+	cl      *cluster
 }
 
 func (s *sink) Wanted(protocol.Origin, uint64) bool { return true }
@@ -191,7 +204,10 @@ func (s *sink) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, appli
 	s.replies, s.applied = replies, applied
 }
 
-func (s *sink) Events(events []fsm.Event) { s.hub.Events(events) }
+func (s *sink) Events(events []fsm.Event) {
+	s.cl.hub.Events(events)
+	s.cl.caches.Events(events)
+}
 
 // memListener hands out one side of net.Pipe.
 type memListener struct {
@@ -255,7 +271,7 @@ func start(t testing.TB, cfg Config, cl *cluster) *testServer {
 
 func startOn(t testing.TB, cfg Config, cl *cluster, ln net.Listener) *testServer {
 	t.Helper()
-	cfg.Hub = cl.hub
+	cfg.Hub, cfg.Tracking = cl.hub, cl.caches
 	s := startOver(t, cfg, cl, ln)
 	s.cluster = cl
 	return s

@@ -110,7 +110,7 @@ func clientMetrics() []metric {
 		{name: "connected_clients", kind: gauge, value: func(r *report) any { return r.srv.clientCount() }, help: "clients that are connected"},
 		{name: "maxclients", kind: gauge, value: func(r *report) any { return r.srv.cfg.MaxClients }, help: "how many may be: `--max-clients`, or what the limit of open files leaves room for"},
 		{name: "blocked_clients", kind: gauge, value: func(r *report) any { return r.srv.stats.blocked.Load() }, help: "clients that wait in WAIT or WAITAOF"},
-		constant("tracking_clients", 0),
+		{name: "tracking_clients", kind: gauge, value: func(r *report) any { return r.srv.cfg.Tracking.Stats().Clients }, help: "clients that are told which keys change: CLIENT TRACKING"},
 		{name: "pubsub_clients", kind: gauge, value: func(r *report) any { return r.srv.cfg.Hub.Clients() }, help: "clients with subscriptions"},
 	}
 }
@@ -164,6 +164,9 @@ func statsMetrics() []metric {
 		{name: "pubsub_channels", kind: gauge, value: func(r *report) any { return r.srv.cfg.Hub.Topics(pubsub.Channel) }, help: "channels with subscribers on this node"},
 		{name: "pubsub_patterns", kind: gauge, value: func(r *report) any { return r.srv.cfg.Hub.Topics(pubsub.Pattern) }, help: "patterns with subscribers on this node"},
 		{name: "pubsubshard_channels", kind: gauge, value: func(r *report) any { return r.srv.cfg.Hub.Topics(pubsub.Shard) }, help: "shard channels with subscribers on this node"},
+		{name: "tracking_total_keys", kind: gauge, value: func(r *report) any { return r.srv.cfg.Tracking.Stats().Keys }, help: "keys that clients of this node may have in a cache"},
+		{name: "tracking_total_items", kind: gauge, value: func(r *report) any { return r.srv.cfg.Tracking.Stats().Items }, help: "the same, counted for each client"},
+		{name: "tracking_total_prefixes", kind: gauge, value: func(r *report) any { return r.srv.cfg.Tracking.Stats().Prefixes }, help: "prefixes of CLIENT TRACKING BCAST"},
 		{name: "evicted_clients", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.evicted }, help: "clients cut off because they held most when all together held too much"},
 		{name: "client_output_buffer_limit_disconnections", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.cutOff }, help: "clients cut off because they did not read"},
 		{name: "total_error_replies", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.failures }, help: "error replies"},

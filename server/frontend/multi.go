@@ -30,6 +30,10 @@ type transaction struct {
 	db int
 	// aborted: a command was refused, so EXEC refuses the transaction.
 	aborted bool
+	// looks are the keys that the client's cache may get from the replies. caching: CLIENT CACHING is
+	// among the commands.
+	looks   looks
+	caching bool
 }
 
 // step is one queued command: a data command of the body (command is nil and answered false), a
@@ -101,7 +105,11 @@ func (c *conn) enqueue(row *row, args [][]byte) {
 			tx.steps = append(tx.steps, step{})
 		}
 		tx.count++
+		if c.track.on && !c.track.bcast {
+			size += tx.looks.add(row, args)
+		}
 	}
+	tx.caching = tx.caching || row.Name == "client|caching"
 	tx.queued++
 	tx.bytes += size
 	c.accountQueue(tx.bytes-size, tx.bytes)
@@ -164,6 +172,12 @@ func exec(c *conn, _ [][]byte) {
 		return
 	}
 	c.makeRoom([][]byte{tx.body})
+	if c.track.on {
+		if !c.track.caches() && !tx.caching {
+			tx.looks = looks{}
+		}
+		c.trackLooks(&tx.looks)
+	}
 	batch := &c.w.batch
 	batch.Body = protocol.AppendTransaction(batch.Body, c.db, watched, tx.body)
 	if tx.steps == nil {

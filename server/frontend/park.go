@@ -94,6 +94,7 @@ func (c *conn) leave() {
 		c.srv.cfg.Logger.Warn("cut off a client", "client", c.nc.RemoteAddr(), "id", c.id, "reason", why)
 	}
 	c.closeOutbox()
+	c.stopTracking()
 	c.unsubscribeAll()
 	if p := c.parked; p != nil {
 		c.unpark()

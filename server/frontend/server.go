@@ -70,6 +70,8 @@ func New(cfg Config, backend Backend) *Server {
 	s.slow.init()
 	backend.WatchLeadership(s.led)
 	cfg.Hub.OnInterest(func(on bool) { s.listenTo(fsm.InMessages, on) })
+	cfg.Tracking.OnInterest(func(on bool) { s.listenTo(fsm.InChanges, on) })
+	cfg.Tracking.OnInterest(func(on bool) { s.listenTo(fsm.InChanges, on) })
 	for _, row := range s.rows {
 		switch row.Name {
 		case "watch":
@@ -96,6 +98,9 @@ func (s *Server) led(l replica.Leadership, members []replica.Member) {
 		s.fresh.changed()
 	}
 	s.lead.Store(&lead{Leadership: l, since: time.Now()})
+	if !l.Present {
+		s.cfg.Tracking.InvalidateAll() // the node may not hear of other nodes' writes
+	}
 	if was != nil {
 		s.tellSentinelClients(s.cfg.Sentinel.sentinelEvents(was.Leadership, l, members))
 	}

@@ -17,4 +17,7 @@ type Batch struct {
 	Replies []protocol.Value
 	// Number is, after Execute returned nil for a write, what [Replica.AwaitApplied] wants to know.
 	Number uint64
+	// OnNumber, if not nil, is told each number under which a part of a batch with writes is proposed,
+	// before that. It must be quick, and not call the replica.
+	OnNumber func(number uint64)
 }

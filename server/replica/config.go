@@ -43,6 +43,9 @@ type Config struct {
 	// nil: no listener. See [Replica.Listen]. It must be quick, and not call the replica. The slice is
 	// good during the call.
 	OnStateEvents func([]fsm.Event)
+	// RunsReads, if not nil, says that the reads in this node's batch with that number must be run although
+	// nobody waits for them. It must be quick, and not call the replica.
+	RunsReads func(number uint64) bool
 }
 
 // Stores are where the node keeps what must survive a restart.
@@ -153,6 +156,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.OnEvent == nil {
 		c.OnEvent = func(Event) {}
+	}
+	if c.RunsReads == nil {
+		c.RunsReads = func(uint64) bool { return false }
 	}
 	if c.OnStateEvents == nil {
 		c.OnStateEvents = func([]fsm.Event) {}

@@ -121,6 +121,7 @@ type sink struct {
 	writes    *queue
 	followers func(protocol.Origin) *forward.Peer
 	events    func([]fsm.Event)
+	runsReads func(number uint64) bool
 
 	peer    *forward.Peer // of the batch that Wanted was asked of, if another node's
 	own     []forward.Completion
@@ -130,7 +131,7 @@ type sink struct {
 // Wanted implements fsm.Sink.
 func (s *sink) Wanted(o protocol.Origin, seq uint64) bool {
 	if o == s.writes.origin {
-		return s.writes.Has(seq)
+		return s.writes.Has(seq) || s.runsReads(seq)
 	}
 	s.peer = s.followers(o)
 	return s.peer != nil

@@ -122,6 +122,9 @@ func (q *queue) place(s *pending) {
 	s.piece.Origin, s.piece.Seq = q.origin, q.next
 	q.next++
 	*q.at(s.piece.Seq) = s
+	if s.batch.OnNumber != nil && s.batch.Write {
+		s.batch.OnNumber(s.piece.Seq)
+	}
 }
 
 func (q *queue) at(number uint64) **pending { return &q.ring[number&uint64(len(q.ring)-1)] }

@@ -133,7 +133,7 @@ func (r *Replica) Listen(i fsm.Interest) {
 }
 
 func (r *Replica) newSink() sink {
-	return sink{writes: r.writes, followers: r.fromFollowers.Peer, events: r.config.OnStateEvents}
+	return sink{writes: r.writes, followers: r.fromFollowers.Peer, events: r.config.OnStateEvents, runsReads: r.config.RunsReads}
 }
 
 func (r *Replica) nodeConfig() raftnode.Config {

@@ -8,12 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/raftnode/hclogger"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
+	"github.com/holdfast/holdfast/server/tracking"
 )
 
 // Options shape a cluster. The zero value is three nodes, as an operator gets them without flags.
@@ -81,14 +83,19 @@ func (m maker) config(name string) server.Config {
 
 // server makes a server of a replica.
 func (m maker) server(node string) replicatest.Server {
-	conf, hub := m.config(node), pubsub.New(m.Logs)
+	conf, hub, caches := m.config(node), pubsub.New(m.Logs), tracking.New(tracking.DefaultLimits())
 	return replicatest.Server{
 		Listen: func(c *replica.Config) {
-			c.OnStateEvents = hub.Events
+			c.OnStateEvents = func(events []fsm.Event) {
+				hub.Events(events)
+				caches.Events(events)
+			}
+			c.RunsReads = caches.Wants
 			hear := c.OnEvent
 			c.OnEvent = func(e replica.Event) {
 				if _, restored := e.(replica.Restored); restored {
 					hub.Gap()
+					caches.InvalidateAll()
 				}
 				hear(e)
 			}
@@ -101,7 +108,7 @@ func (m maker) server(node string) replicatest.Server {
 				backend = m.Backend(node, backend)
 			}
 			front := m.front(&conf)
-			front.Hub = hub
+			front.Hub, front.Tracking = hub, caches
 			return frontend.New(front, backend)
 		},
 	}

@@ -1,6 +1,9 @@
 package tracking
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // change is a key that changed, and the client that did it, if the client is this node's.
 type change struct {
@@ -25,7 +28,8 @@ func (t *Table) broadcast(changed []change) {
 			keys[ch.key] = ch.by
 		}
 	}
-	for prefix, keys := range byPrefix {
+	for _, prefix := range slices.Sorted(maps.Keys(byPrefix)) {
+		keys := byPrefix[prefix]
 		all := make([]string, 0, len(keys))
 		for key := range keys {
 			all = append(all, key)

@@ -152,6 +152,9 @@ func (c *Client) Settle() {
 	}
 }
 
+// Drop has the client drop all keys.
+func (c *Client) Drop() { c.tell(everything) }
+
 // Look notes that the client is about to read keys. Requires: Begin was called.
 func (c *Client) Look(keys ...string) {
 	t := c.table

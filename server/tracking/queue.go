@@ -57,6 +57,8 @@ type queue struct {
 	messages []message
 	bytes    int
 	running  bool
+	// idle is signalled when the goroutine ends.
+	idle sync.Cond
 }
 
 // add queues a message. Beyond the bound all that waits becomes one message to each client that drops the
@@ -81,6 +83,15 @@ func (t *Table) start() {
 	}
 }
 
+// Settle waits until what the table was told before has been taken to the clients.
+func (t *Table) Settle() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.queue.running {
+		t.queue.idle.Wait()
+	}
+}
+
 // run takes messages to the clients until none is left.
 func (t *Table) run() {
 	for {
@@ -89,6 +100,7 @@ func (t *Table) run() {
 		t.queue.messages, t.queue.bytes = nil, 0
 		if len(messages) == 0 {
 			t.queue.running = false
+			t.queue.idle.Broadcast()
 			t.mu.Unlock()
 			return
 		}

@@ -50,10 +50,12 @@ const (
 
 // New is an empty table.
 func New(l Limits) *Table {
-	return &Table{
+	t := &Table{
 		limits: l, listen: func(bool) {}, keys: make(map[string]clientSet), clients: make(map[*Client]struct{}),
 		prefixes: make(map[string]clientSet), lengths: make(map[int]int), batches: make(map[uint64]*Client),
 	}
+	t.queue.idle.L = &t.mu
+	return t
 }
 
 // OnInterest has listen called when the first client begins to track and when the last ends. It must be
@@ -158,6 +160,9 @@ func (t *Table) forget(key string, by *Client) {
 		}
 	}
 }
+
+// MaxKeys is the bound of keys.
+func (t *Table) MaxKeys() int { return t.limits.Keys }
 
 // Stats are the numbers of INFO.
 type Stats struct{ Clients, Keys, Items, Prefixes int }

@@ -1,0 +1,179 @@
+package frontend
+
+import (
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/push"
+	"github.com/holdfast/holdfast/server/tracking"
+)
+
+// track is what the connection tracks for its client's cache. The fields belong to the connection's
+// goroutine.
+type track struct {
+	client *tracking.Client // nil until the first CLIENT TRACKING ON
+	trackMode
+	// caching: CLIENT CACHING holds for the next command.
+	caching bool
+	// busy: commands are under way, and messages are held back until their replies are written.
+	busy bool
+}
+
+// trackMode is what CLIENT TRACKING sets.
+type trackMode struct {
+	on, bcast, optin, optout, noloop bool
+	// redirect is the client that gets the messages; 0: this one.
+	redirect int64
+	// broken: that client has gone.
+	broken bool
+}
+
+// caches reports whether the keys of the next command are to be noted.
+func (t *track) caches() bool {
+	switch {
+	case !t.on || t.bcast:
+		return false
+	case t.optin:
+		return t.caching
+	case t.optout:
+		return !t.caching
+	}
+	return true
+}
+
+// beginTracked is called before data commands go out: messages are held back from here on.
+func (c *conn) beginTracked() {
+	if !c.track.busy {
+		c.track.busy = true
+		c.track.client.Begin()
+	}
+}
+
+// settleTracked is called when all replies have been written.
+func (c *conn) settleTracked() {
+	if c.track.busy {
+		c.track.busy = false
+		c.track.client.Settle()
+	}
+}
+
+// looks are the keys that commands read and that must be noted before the commands go out.
+type looks struct {
+	keys []string
+	// scripted: scripts are among the commands, whose keys only the state machine knows. read: some of
+	// them run beside the log, where this node does not see the keys, unless the batch is written.
+	scripted, read bool
+}
+
+// add adds the keys of a command. The result is the size of the keys.
+func (l *looks) add(row *row, args [][]byte) (bytes int) {
+	switch {
+	case row.Route == protocol.Script:
+		l.scripted = true
+		l.read = l.read || !row.write
+	case row.Has(protocol.FlagReadOnly):
+		positions, _ := row.KeyPositions(args)
+		for _, p := range positions {
+			l.keys = append(l.keys, string(args[p]))
+			bytes += len(args[p]) + 16
+		}
+	}
+	return bytes
+}
+
+// trackLooks notes what commands read, and reports whether their batch must go through the log.
+func (c *conn) trackLooks(l *looks) (write bool) {
+	c.beginTracked()
+	c.w.numbered = c.w.numbered || c.track.noloop || l.scripted
+	if len(l.keys) > 0 {
+		c.track.client.Look(l.keys...)
+	}
+	return l.read
+}
+
+// trackCommand notes what a command outside MULTI reads, and reports whether the batch must go through the
+// log.
+func (c *conn) trackCommand(row *row, args [][]byte) (write bool) {
+	var l looks
+	if c.track.caches() {
+		l.add(row, args)
+	}
+	return c.trackLooks(&l)
+}
+
+// Invalidate implements tracking.Target: it takes a message to the client, or to the client that CLIENT
+// TRACKING REDIRECT names.
+func (c *conn) Invalidate(m *push.Message) {
+	c.mu.Lock()
+	mode, resp := c.shown.track, c.shown.resp
+	c.mu.Unlock()
+	switch {
+	case !mode.on:
+	case mode.redirect == 0:
+		if resp >= protocol.RESP3 {
+			c.Post(m)
+		}
+	default:
+		c.redirect(m, mode.redirect, resp)
+	}
+}
+
+// redirect takes a message to another client of this node. A client of RESP2 must be a subscriber.
+func (c *conn) redirect(m *push.Message, id int64, resp int) {
+	to := c.srv.client(id)
+	if to != nil {
+		if to.hears() {
+			to.Post(m)
+		}
+		return
+	}
+	c.mu.Lock()
+	c.shown.track.broken = true
+	c.mu.Unlock()
+	if resp >= protocol.RESP3 {
+		c.Post(push.New(protocol.Push(protocol.Bulk("tracking-redir-broken"), protocol.Integer(id))))
+	}
+}
+
+// hears reports whether the client can get messages. Any goroutine may ask.
+func (c *conn) hears() bool {
+	c.mu.Lock()
+	resp := c.shown.resp
+	c.mu.Unlock()
+	if resp >= protocol.RESP3 {
+		return true
+	}
+	c.outbox.mu.Lock()
+	defer c.outbox.mu.Unlock()
+	return c.outbox.subscriber
+}
+
+// client is the connection with this number, nil if there is none.
+func (s *Server) client(id int64) *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns[id]
+}
+
+// setTrackMode changes the mode, for other goroutines too.
+func (c *conn) setTrackMode(m trackMode) {
+	c.track.trackMode = m
+	c.mu.Lock()
+	c.shown.track = m
+	c.mu.Unlock()
+}
+
+// stopTracking ends tracking, for CLIENT TRACKING OFF, RESET, and the end of the connection.
+func (c *conn) stopTracking() {
+	if c.track.on {
+		c.track.client.Stop()
+		c.setTrackMode(trackMode{})
+		c.track.caching = false
+	}
+}
+
+// setProtocol sets the version of RESP, for other goroutines too.
+func (c *conn) setProtocol(resp int) {
+	c.resp = resp
+	c.mu.Lock()
+	c.shown.resp = resp
+	c.mu.Unlock()
+}
