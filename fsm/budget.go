@@ -37,6 +37,8 @@ type budgets struct {
 	batch, entry int64
 	// reads is what all reads of an entry may do beyond the price of their words.
 	reads int64
+	// serving is what all waiters of an entry that are served may do. The first may do anything.
+	serving int64
 	// transaction bounds an EXEC.
 	transaction int64
 	// glance and turn bound a call of [Machine.Read].
@@ -44,7 +46,7 @@ type budgets struct {
 }
 
 func defaultBudgets() budgets {
-	return budgets{batch: 1 << 16, entry: 1 << 26, reads: 1 << 25, transaction: 1 << 28, glance: 1 << 23, turn: 1 << 24}
+	return budgets{batch: 1 << 16, entry: 1 << 26, reads: 1 << 25, serving: 1 << 24, transaction: 1 << 28, glance: 1 << 23, turn: 1 << 24}
 }
 
 // boundless is above every sum of work.
@@ -52,7 +54,7 @@ const boundless = 1 << 62
 
 // noBudgets are the budgets of entries of versions 1 and 2.
 func noBudgets() budgets {
-	return budgets{entry: boundless, reads: boundless, transaction: boundless}
+	return budgets{entry: boundless, reads: boundless, serving: boundless, transaction: boundless}
 }
 
 // price is what any request of n bytes in the entry costs before running.
@@ -91,7 +93,7 @@ type meter struct {
 	bounds budgets
 	// pays is what the batch may spend on requests that write and on the words of all requests. looks
 	// is what reads may spend beyond their words.
-	pays, looks purse
+	pays, looks, serves purse
 	// work is the work of the request so far, and ceiling the most that is allowed. over: the
 	// request did more, or would have; then nothing of the request is kept, whatever the reply.
 	work, ceiling int64

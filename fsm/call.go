@@ -20,6 +20,7 @@ type call struct {
 	chance
 	meter
 	listening
+	parking
 
 	// quiet: no client on this node waits for the replies.
 	quiet bool
@@ -181,6 +182,7 @@ func (c *call) store(db int, it keyspace.Item) {
 	if c.interest&InChanges != 0 {
 		c.changed(db, it.Key())
 	}
+	c.noteKey(db, it.Key())
 }
 
 func (c *call) storeEnded(db int, it *keyspace.Item) {
@@ -228,4 +230,6 @@ func (c *call) swapDatabases(a, b int) {
 	c.replaceDatabase(b, first)
 	c.noteSwap(a, b)
 	c.changedDatabase(Swapped, a, b)
+	c.st.waits.WakeAll(a)
+	c.st.waits.WakeAll(b)
 }

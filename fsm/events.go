@@ -19,6 +19,8 @@ const (
 	Changed
 	// Flushed: all keys of DB went.
 	Flushed
+	// Woken: the wait of this node's waiter with the ticket Seq is over, with Reply.
+	Woken
 	// Swapped: the databases DB and Other were exchanged.
 	Swapped
 	// Looked: a script in a batch of this node read Key.
@@ -40,7 +42,9 @@ type Event struct {
 	Payload   string
 	// Seq is the number of the batch behind a Changed, Looked or Ran event, if the batch is this node's:
 	// see [Machine.SeedReads]. Else Seq is 0, as for what time did.
-	Seq uint64
+	// Of a Woken event it is the ticket.
+	Seq   uint64
+	Reply *protocol.Value // of a Woken event
 }
 
 // Messages calls f with the messages that subscribers hear of the event, in the order of Redis.

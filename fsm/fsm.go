@@ -58,7 +58,7 @@ func New() *Machine {
 
 // SeedReads makes random decisions in reads differ from other nodes' and from former lives of this node.
 //
-// Batches of o count as this node's own in events.
+// Batches and waiters of o count as this node's own in events.
 func (m *Machine) SeedReads(o protocol.Origin) {
 	m.draws.Store(xxh3.HashStringSeed(o.Node, o.Epoch))
 	m.call.own = o
@@ -87,8 +87,9 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 	if entry.Version < versionBudgets {
 		c.bounds = noBudgets()
 	}
-	c.pays, c.looks = newPurse(c.bounds.entry), newPurse(c.bounds.reads)
+	c.pays, c.looks, c.serves = newPurse(c.bounds.entry), newPurse(c.bounds.reads), newPurse(c.bounds.serving)
 	c.prefetch.start(entry, m.st)
+	c.beginWaits()
 	err = c.runEntry(&entry, sink)
 	m.expired += uint64(c.ended)
 	m.peak = max(m.peak, m.st.usedBytes())
@@ -118,6 +119,7 @@ func (c *call) runEntry(entry *protocol.Entry, sink Sink) error {
 		}
 		c.quiet = !wanted
 		c.beginBatch(&b)
+		c.dropFormerLives(b.Origin)
 		replies, err := c.runBatch(&b)
 		c.endBatch()
 		if err != nil {
@@ -144,7 +146,7 @@ func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error)
 		}
 		c.prefetch.step(c.st)
 		c.work, c.ceiling = price(&r, len(body)-len(rest)), c.pays.ceiling()
-		if c.work > c.ceiling {
+		if c.work > c.ceiling || c.st.waits.HasReady() {
 			break
 		}
 		body = rest
@@ -167,6 +169,10 @@ func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error)
 		}
 		if !c.quiet {
 			c.replies = append(c.replies, reply)
+		}
+		if c.st.waits.HasReady() {
+			c.serve()
+			c.origin, c.seq = b.Origin, b.Seq
 		}
 	}
 	c.args = r.Args
@@ -250,8 +256,9 @@ func (m *Machine) Clock() (stampMillis, wallOffsetMillis int64) {
 	return m.st.clockMillis, m.st.wallOffsetMillis
 }
 
-// NextDue returns the first instant of cluster time at which some key is due, one millisecond after its
-// deadline. The instant lies in the past while ended keys wait to be removed, which every entry does.
+// NextDue returns the first instant of cluster time at which some key or some wait is due, one millisecond
+// after its deadline. The instant lies in the past while something is left that every entry does some of:
+// ended keys are removed, waiters are served.
 func (m *Machine) NextDue() (dueMillis int64, ok bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -247,30 +247,41 @@ func (m *manyKeys) parseCount(words []string) (problem protocol.Value) {
 }
 
 func lmpopOp(c *call) protocol.Value {
-	m, end, problem, ok := parseManyKeys(c.args[1:])
+	m, at, problem, ok := parseListPop(c.args[1:])
 	if !ok {
 		return problem
 	}
-	at, ok := parseSide(end)
+	reply, _ := c.popMany(&m, at)
+	return reply
+}
+
+// parseListPop reads the words of LMPOP behind the name.
+func parseListPop(words []string) (m manyKeys, at side, problem protocol.Value, ok bool) {
+	m, end, problem, ok := parseManyKeys(words)
 	if !ok {
-		return errSyntax
+		return m, at, problem, false
 	}
-	if problem.IsError() {
-		return problem
+	if at, ok = parseSide(end); !ok {
+		return m, at, errSyntax, false
 	}
+	return m, at, problem, !problem.IsError()
+}
+
+// popMany takes elements off the first list that is there. none: there is no list.
+func (c *call) popMany(m *manyKeys, at side) (reply protocol.Value, none bool) {
 	for _, key := range m.keys {
 		l, there, ok := look[*collection.List](c, key)
 		if !ok {
-			return errWrongType
+			return errWrongType, false
 		}
 		if !there {
 			continue
 		}
 		elems, problem, ok := c.pop(key, at, int(min(m.count, int64(l.Len()))))
 		if !ok {
-			return problem
+			return problem, false
 		}
-		return protocol.Array(protocol.Bulk(key), protocol.Array(elems...))
+		return protocol.Array(protocol.Bulk(key), protocol.Array(elems...)), false
 	}
-	return protocol.NullArray
+	return protocol.NullArray, true
 }

@@ -16,7 +16,7 @@ const (
 )
 
 // usedBytes is what counts against the limit, without the sessions.
-func (st *state) usedBytes() int64 { return st.itemBytes + st.scripts.usedBytes() }
+func (st *state) usedBytes() int64 { return st.itemBytes + st.scripts.usedBytes() + st.waits.Bytes() }
 
 func (sc *scriptCache) usedBytes() int64 {
 	return int64(sc.bySHA.Len())*scriptBytes + int64(sc.loadedBytes+sc.rememberedBytes)*scriptFactor

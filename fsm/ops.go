@@ -15,6 +15,8 @@ type binding struct {
 	subcommand int
 	// writes: the request may change the state.
 	writes bool
+	// blocks: the command may wait, if a node asks so by "block".
+	blocks bool
 	// grows: the request may make the state grow, and is refused while memory is full: Redis's
 	// denyoom.
 	grows bool
@@ -38,6 +40,9 @@ func newBindings() bindings {
 		"exec":   {name: "exec", run: execOp, writes: true},
 		"notify": {name: "notify", run: notifyOp, writes: true},
 	}
+	for name, run := range waitOps { // unordered: fills another map
+		t[name] = &binding{name: name, run: run, writes: true}
+	}
 	for _, family := range families {
 		for name, run := range family { // unordered: fills another map
 			row, _ := protocol.Lookup(name)
@@ -46,6 +51,7 @@ func newBindings() bindings {
 				script := row.Route == protocol.Script && row.Flags&protocol.FlagReadOnly == 0
 				b.writes = script || row.Route == protocol.Write
 				b.grows = row.Flags&protocol.FlagDenyOOM != 0
+				b.blocks = b.writes && row.Flags&protocol.FlagBlocking != 0
 			}
 			t[name] = b
 		}
@@ -122,23 +128,28 @@ var hashOps = map[string]op{
 
 // listOps are the lists.
 var listOps = map[string]op{
-	"lindex":    lindexOp,
-	"linsert":   linsertOp,
-	"llen":      llenOp,
-	"lmove":     lmoveOp,
-	"lmpop":     lmpopOp,
-	"lpop":      lpopOp,
-	"lpos":      lposOp,
-	"lpush":     lpushOp,
-	"lpushx":    lpushxOp,
-	"lrange":    lrangeOp,
-	"lrem":      lremOp,
-	"lset":      lsetOp,
-	"ltrim":     ltrimOp,
-	"rpop":      rpopOp,
-	"rpoplpush": rpoplpushOp,
-	"rpush":     rpushOp,
-	"rpushx":    rpushxOp,
+	"blmove":     blmoveOp,
+	"blmpop":     blmpopOp,
+	"blpop":      blpopOp,
+	"brpop":      brpopOp,
+	"brpoplpush": brpoplpushOp,
+	"lindex":     lindexOp,
+	"linsert":    linsertOp,
+	"llen":       llenOp,
+	"lmove":      lmoveOp,
+	"lmpop":      lmpopOp,
+	"lpop":       lpopOp,
+	"lpos":       lposOp,
+	"lpush":      lpushOp,
+	"lpushx":     lpushxOp,
+	"lrange":     lrangeOp,
+	"lrem":       lremOp,
+	"lset":       lsetOp,
+	"ltrim":      ltrimOp,
+	"rpop":       rpopOp,
+	"rpoplpush":  rpoplpushOp,
+	"rpush":      rpushOp,
+	"rpushx":     rpushxOp,
 }
 
 // setOps are the sets.
@@ -164,6 +175,9 @@ var setOps = map[string]op{
 
 // sortedSetOps are the sorted sets.
 var sortedSetOps = map[string]op{
+	"bzmpop":           bzmpopOp,
+	"bzpopmax":         bzpopmaxOp,
+	"bzpopmin":         bzpopminOp,
 	"zadd":             zaddOp,
 	"zcard":            zcardOp,
 	"zcount":           zcountOp,

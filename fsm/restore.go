@@ -186,6 +186,9 @@ func (r *snapshotReader) state() *state {
 	for i := range protocol.MaxDatabases {
 		r.database(st, i, version)
 	}
+	if version > 2 {
+		r.waits(st)
+	}
 	st.sumItems()
 	return st
 }

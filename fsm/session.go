@@ -54,6 +54,14 @@ func (ss *sessions) begin(b *protocol.Batch) bool {
 	return s.add(b.Seq) || !appliesOnce
 }
 
+// nameOf is the name of a node with a session, in memory that may be kept.
+func (ss sessions) nameOf(node string) string {
+	if i, known := ss.find(node); known {
+		return ss[i].node
+	}
+	return strings.Clone(node)
+}
+
 // done reports whether the batch was applied or never will be.
 func (ss sessions) done(o protocol.Origin, seq uint64) bool {
 	i, known := ss.find(o.Node)

@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -34,10 +35,11 @@ import (
 //	            bytes key, uvarint kind, the value, uvarint deadline, version
 //	            a string:     bytes value, uvarint encoding
 //	            a collection: uvarint number of words, bytes each: see keyspace.Collection.Save
+//	the requests that wait: see waits_stream.go
 //	32 bytes  SHA-256 of all bytes before
 //
 // Equal states give equal bytes.
-// Version 1 had neither swaps nor new keys. Versions 1 and 2 had neither ended keys nor flags, and had
+// Version 1 had neither swaps nor new keys. Versions 1 and 2 had no waits, ended keys and flags, and had
 // strings alone: bytes key, bytes value, uvarint deadline, version, encoding.
 const (
 	snapshotMagic   = "HOLDFAST"
@@ -51,6 +53,7 @@ type Snapshot struct {
 	versions         uint64
 	sessions         sessions
 	scripts          scriptCache
+	waits            *waits.Table
 	databases        [protocol.MaxDatabases]keyspace.Captured
 	swaps            [protocol.MaxDatabases]uint64
 	newKeys          newKeyVersions
@@ -151,6 +154,7 @@ func (w *snapshotWriter) state(s *Snapshot) {
 	for i := range s.databases {
 		w.database(&s.databases[i])
 	}
+	w.waits(s.waits)
 	w.flush(0)
 }
 

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -27,6 +28,7 @@ type state struct {
 	databases [protocol.MaxDatabases]*keyspace.Keyspace
 	sessions  sessions
 	scripts   scriptCache
+	waits     *waits.Table
 	// swaps are the versions at which the databases were last swapped.
 	swaps   [protocol.MaxDatabases]uint64
 	newKeys newKeyVersions
@@ -51,7 +53,7 @@ func (st *state) nextVersion() uint64 {
 }
 
 func newState() *state {
-	st := &state{scripts: newScriptCache()}
+	st := &state{scripts: newScriptCache(), waits: waits.New()}
 	for i := range st.databases {
 		st.databases[i] = keyspace.New(0)
 	}
@@ -76,7 +78,7 @@ func (st *state) agreeOnSweeps() {
 	st.sweeps = true
 }
 
-// nextDue is the first instant at which some key is due. While ended keys wait for the sweep this
+// nextDue is the first instant at which some key or wait is due. While ended keys wait for the sweep this
 // instant is past: the leader, which sleeps until then, proposes a stamp at once, and the sweep
 // goes on.
 func (st *state) nextDue() (dueMillis int64, ok bool) {
@@ -87,6 +89,12 @@ func (st *state) nextDue() (dueMillis int64, ok bool) {
 				dueMillis, ok = due, true
 			}
 		}
+	}
+	switch w := st.waits.First(); {
+	case st.waits.HasReady(), st.waits.Sweeping():
+		return st.clockMillis, true
+	case w != nil && (!ok || saturatingAdd(w.DeadlineMillis, 1) < dueMillis):
+		return saturatingAdd(w.DeadlineMillis, 1), true
 	}
 	return dueMillis, ok
 }
@@ -102,6 +110,7 @@ func (st *state) capture() *Snapshot {
 		swaps:            st.swaps,
 		sessions:         st.sessions.copy(),
 		scripts:          st.scripts.copy(),
+		waits:            st.waits.Copy(),
 		sweeps:           st.sweeps,
 		notifies:         st.notifies,
 	}

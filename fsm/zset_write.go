@@ -274,32 +274,44 @@ func (c *call) popExtremes(key string, at extreme, count int) (pairs []protocol.
 }
 
 func zmpopOp(c *call) protocol.Value {
-	m, end, problem, ok := parseManyKeys(c.args[1:])
+	m, at, problem, ok := parseScoredPop(c.args[1:])
 	if !ok {
 		return problem
 	}
-	at := extreme(isWord(end, "MAX"))
+	reply, _ := c.popManyScored(&m, at)
+	return reply
+}
+
+// parseScoredPop reads the words of ZMPOP behind the name.
+func parseScoredPop(words []string) (m manyKeys, at extreme, problem protocol.Value, ok bool) {
+	m, end, problem, ok := parseManyKeys(words)
+	if !ok {
+		return m, at, problem, false
+	}
+	at = extreme(isWord(end, "MAX"))
 	if at == lowest && !isWord(end, "MIN") {
-		return errSyntax
+		return m, at, errSyntax, false
 	}
-	if problem.IsError() {
-		return problem
-	}
+	return m, at, problem, !problem.IsError()
+}
+
+// popManyScored takes members off the first sorted set that is there. none: there is no sorted set.
+func (c *call) popManyScored(m *manyKeys, at extreme) (reply protocol.Value, none bool) {
 	for _, key := range m.keys {
 		z, there, ok := look[*collection.SortedSet](c, key)
 		if !ok {
-			return errWrongType
+			return errWrongType, false
 		}
 		if !there {
 			continue
 		}
 		pairs, problem, ok := c.popExtremes(key, at, int(min(m.count, int64(z.Len()))))
 		if !ok {
-			return problem
+			return problem, false
 		}
-		return protocol.Array(protocol.Bulk(key), nested(pairs))
+		return protocol.Array(protocol.Bulk(key), nested(pairs)), false
 	}
-	return protocol.NullArray
+	return protocol.NullArray, true
 }
 
 // nested is an array of arrays of two, in RESP2 as well.

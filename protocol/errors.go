@@ -57,6 +57,7 @@ var (
 	ErrNoProto        = &Error{Prefix: "NOPROTO", Text: "unsupported protocol version"}
 	ErrOOM            = &Error{Prefix: "OOM", Text: "command not allowed when used memory > 'maxmemory'."}
 	ErrLoading        = &Error{Prefix: "LOADING", Text: "Redis is loading the dataset in memory"}
+	ErrUnblocked      = &Error{Prefix: "UNBLOCKED", Text: "client unblocked via CLIENT UNBLOCK"}
 	ErrNotBusy        = &Error{Prefix: "NOTBUSY", Text: "No scripts in execution right now."}
 )
 
@@ -64,10 +65,14 @@ var (
 // or TRYAGAIN, so both mean that the command surely was not applied. No client knows the prefix
 // UNCERTAIN, so no client repeats the command.
 var (
-	ErrNoLeader  = &Error{Prefix: "CLUSTERDOWN", Text: "No leader is known, the command was not applied"}
-	ErrStopping  = &Error{Prefix: "CLUSTERDOWN", Text: "This node is stopping, the command was not applied"}
-	ErrBusy      = &Error{Prefix: "TRYAGAIN", Text: "Too many commands wait on this node, the command was not applied"}
-	ErrNoRoom    = &Error{Prefix: "TRYAGAIN", Text: "The work of other commands left no room for this one in time, it was not applied"}
+	ErrNoLeader = &Error{Prefix: "CLUSTERDOWN", Text: "No leader is known, the command was not applied"}
+	ErrStopping = &Error{Prefix: "CLUSTERDOWN", Text: "This node is stopping, the command was not applied"}
+	ErrBusy     = &Error{Prefix: "TRYAGAIN", Text: "Too many commands wait on this node, the command was not applied"}
+	ErrNoRoom   = &Error{Prefix: "TRYAGAIN", Text: "The work of other commands left no room for this one in time, it was not applied"}
+	// ErrTooManyWait: the waiters of the cluster take as much memory as they may.
+	ErrTooManyWait = &Error{Prefix: "TRYAGAIN", Text: "Too many clients wait for keys, the command was not applied"}
+	// ErrCutOff is for a client that waited on a node from which the leader did not hear for long.
+	ErrCutOff    = &Error{Prefix: "CLUSTERDOWN", Text: "This node was cut off from the cluster while the client waited, the command was not applied"}
 	ErrUncertain = &Error{Prefix: "UNCERTAIN", Text: "The command may or may not have been applied", Outcome: OutcomeUnknown}
 )
 

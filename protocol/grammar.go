@@ -80,6 +80,11 @@ func keysFrom(index, step int, flags KeyFlags) KeySpec {
 	return KeySpec{Index: index, Last: -1, Step: step, Flags: flags}
 }
 
+// keysBefore are keys up to the word before the last so many, every step words.
+func keysBefore(index, last int, flags KeyFlags) KeySpec {
+	return KeySpec{Index: index, Last: -1 - last, Step: 1, Flags: flags}
+}
+
 // countedKeys are keys behind the number that counts them, every step words.
 func countedKeys(index, step int, flags KeyFlags) KeySpec {
 	return KeySpec{Index: index, Step: step, Counted: true, Flags: flags}

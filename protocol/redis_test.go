@@ -194,7 +194,14 @@ func TestDifferentialGrammar(t *testing.T) {
 			}
 			conn := redis.dial(t)
 			conn.ask(t, split("flushall"))
-			reply := conn.ask(t, line)
+			var reply protocol.Value
+			if c.Has(protocol.FlagBlocking) {
+				conn.ask(t, split("multi")) // where it does not wait
+				conn.ask(t, line)
+				reply = conn.ask(t, split("exec")).Elems[0]
+			} else {
+				reply = conn.ask(t, line)
+			}
 			if reply.IsError() {
 				require.NotContains(t, reply.Str, "syntax", "%q", line)
 				require.NotContains(t, reply.Str, "wrong number", "%q", line)

@@ -25,6 +25,7 @@ var (
 func buildRows() []Command {
 	rows := slices.Concat(stringCommands(),
 		bitmapCommands(), sortCommands(), hashCommands(), setCommands(), listCommands(), sortedSetCommands(),
+		blockingListCommands(), blockingSortedSetCommands(),
 		keysCommands(), scriptingCommands(),
 		transactionsCommands(), pubsubCommands(), connectionCommands(), serverCommands(),
 		clusterCommands(), moduleCommands(), observeCommands())

@@ -91,6 +91,13 @@ func connectionCommands() []Command {
 							oneOf("skipme", token("YES"), token("NO")).after("SKIPME")).many())},
 				},
 				{
+					Name: "client|unblock", Group: GroupConnection, Since: "5.0.0", Arity: -3,
+					Summary:    "End the wait of a connection of this node",
+					Complexity: "O(log N), N being the number of connections",
+					Route:      Local, Flags: FlagAdmin | FlagNoScript | FlagLoading | FlagStale,
+					Args: []Arg{integer("client-id"), oneOf("timeout_error", token("TIMEOUT"), token("ERROR")).opt()},
+				},
+				{
 					Name: "client|list", Group: GroupConnection, Since: "2.4.0", Arity: -2,
 					Summary:    "List the connections of this node",
 					Complexity: "O(N), N being the number of connections",

@@ -43,6 +43,7 @@ lcs setbit getbit bitcount bitpos bitop bitfield bitfield_ro sort sort_ro
 zadd zincrby zrem zscore zmscore zcard zcount zlexcount zrank zrevrank zrange zrangestore zrangebyscore zrevrangebyscore
 zrangebylex zrevrangebylex zrevrange zremrangebyrank zremrangebyscore zremrangebylex zpopmin zpopmax zmpop zrandmember
 zscan zunion zinter zdiff zunionstore zinterstore zdiffstore zintercard
+blpop brpop blmove brpoplpush blmpop bzpopmin bzpopmax bzmpop
 hset hsetnx hmset hget hmget hgetall hdel hexists hincrby hincrbyfloat hkeys hvals hlen hstrlen hrandfield hscan
 sadd srem sismember smismember smembers scard spop srandmember smove sinter sinterstore sintercard sunion sunionstore
 sdiff sdiffstore sscan
@@ -52,7 +53,7 @@ eval evalsha eval_ro evalsha_ro script script|load script|exists script|flush sc
 multi exec discard watch unwatch
 publish spublish
 ping echo hello auth reset quit client client|id client|info client|list client|setname client|getname client|setinfo
-client|tracking client|caching client|trackinginfo client|getredir client|kill client|no-evict client|no-touch client|reply client|help
+client|tracking client|caching client|trackinginfo client|getredir client|kill client|unblock client|no-evict client|no-touch client|reply client|help
 command command|count command|docs command|info command|list command|getkeys command|getkeysandflags command|help
 info role time config config|get config|help config|resetstat config|rewrite config|set lolwut wait waitaof debug
 cluster cluster|count-failure-reports cluster|countkeysinslot cluster|getkeysinslot cluster|help cluster|info cluster|keyslot
@@ -163,6 +164,7 @@ func TestWritesThatGrowAreDeniedBeyondMaxMemory(t *testing.T) {
 		"linsert", "lmove", "lpush", "lpushx", "lset", "rpoplpush", "rpush", "rpushx",
 		"bitfield", "bitop", "setbit", "sort",
 		"zadd", "zdiffstore", "zincrby", "zinterstore", "zrangestore", "zunionstore",
+		"blmove", "brpoplpush",
 		"hincrby", "hincrbyfloat", "hmset", "hset", "hsetnx", "sadd", "sdiffstore", "sinterstore", "sunionstore",
 	}
 	for _, c := range allRows() {
@@ -185,7 +187,7 @@ func TestKeySpecsAreInsideTheArity(t *testing.T) {
 			require.GreaterOrEqual(t, s.Index, nameWords, c.Name)
 			require.Less(t, s.Index, least+optionalKeys[c.Name], c.Name)
 			require.Positive(t, s.Step, c.Name)
-			require.True(t, s.Last == 0 || s.Last == -1 || s.Index+s.Last < least, c.Name)
+			require.True(t, s.Last == 0 || s.Last == -1 || s.Last == -2 || s.Index+s.Last < least, c.Name)
 			if c.Arity > 0 {
 				require.Zero(t, s.Last, c.Name)
 				require.False(t, s.Counted, c.Name)

@@ -134,9 +134,10 @@ var rooms = map[string][]string{
 	"server/store":     {"server/store/"},
 	"server/raftnode":  {"server/peer/wire"},
 	"server/forward":   {"server/peer/wire"},
-	"server/replica":   {"server/raftnode", "server/forward", "server/peer/wire"},
-	"server/frontend":  {"server/replica", "server/push", "server/pubsub", "server/tracking"},
+	"server/replica":   {"server/raftnode", "server/forward", "server/parking", "server/peer/wire"},
+	"server/frontend":  {"server/replica", "server/parking", "server/push", "server/pubsub", "server/tracking"},
 	"server/pubsub":    {"server/push"},
+	"server/parking":   {},
 	"server/push":      {},
 	"server/tracking":  {"server/push"},
 }

@@ -20,7 +20,7 @@ type Ready struct {
 // readiness is the keys that are ready, in the order in which they became so. What one entry has no room
 // to serve stays for the next, so readiness is part of the state.
 //
-// Invariant: the same keys stand in queue and in known.
+// Invariant: known has the keys of the queue whose turn has not begun (From is 0).
 type readiness struct {
 	queue *btree.Map[uint64, Ready] // by turn
 	known *btree.BTreeG[Ready]
@@ -40,8 +40,8 @@ func (r *readiness) copy() readiness {
 	return readiness{queue: r.queue.IsoCopy(), known: r.known.IsoCopy(), turn: r.turn}
 }
 
-// Wake notes that a key may serve waiters. A key without waiters is not noted, and a key that is ready
-// already keeps its turn.
+// Wake notes that a key may serve waiters. A key without waiters is not noted, and a key whose turn
+// is to come keeps the turn.
 func (t *Table) Wake(db int, key string) {
 	if !t.Any(db, key) {
 		return
@@ -76,18 +76,27 @@ func (r *readiness) Ready() (first Ready, ok bool) {
 	return first, ok
 }
 
-// Tried notes that the waiters of the first ready key were tried up to the order from, exclusively.
+// Tried notes that of the first ready key the waiters from the order from on are left. Once a turn has begun
+// the key can become ready again. Requires: the first that is ready is a key, and from is not 0.
 func (r *readiness) Tried(from uint64) {
 	turn, first, _ := r.queue.Min()
+	r.begun(first)
 	first.From = from
 	r.queue.Set(turn, first)
+}
+
+// begun notes that the turn of a key begins, if the turn has not begun before.
+func (r *readiness) begun(first Ready) {
+	if first.From == 0 && !first.Whole {
+		r.known.Delete(first)
+	}
 }
 
 // Served ends the turn of the first ready key.
 func (r *readiness) Served() {
 	_, first, ok := r.queue.PopMin()
-	if ok && !first.Whole {
-		r.known.Delete(first)
+	if ok {
+		r.begun(first)
 	}
 	if r.queue.Len() == 0 {
 		r.turn = 0

@@ -61,10 +61,12 @@ func (r *Restorer) Add(w *Waiter) error {
 
 // Ready adds what is ready next.
 func (r *Restorer) Ready(ready Ready) error {
-	if _, known := r.table.known.Get(ready); known && !ready.Whole || ready.Whole && ready.From != 0 {
+	_, known := r.table.known.Get(ready)
+	coming := !ready.Whole && ready.From == 0
+	switch {
+	case coming && known, ready.Whole && ready.From != 0, ready.From != 0 && r.table.HasReady():
 		return errReady
-	}
-	if !ready.Whole {
+	case coming:
 		r.table.known.Set(ready)
 	}
 	r.table.enqueue(ready)

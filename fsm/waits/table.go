@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // Table is all waiters. The trees are copied on write, so a copy of the table takes constant time.
@@ -137,3 +138,22 @@ func (t *Table) Len() int { return t.names.Len() }
 
 // Bytes is what all waiters count for.
 func (t *Table) Bytes() int64 { return t.bytes }
+
+// Lives returns the lives of nodes from which requests wait.
+func (t *Table) Lives() (lives []protocol.Origin) {
+	next := Name{}
+	for more := true; more; {
+		more = false
+		t.names.Ascend(&Waiter{Name: next}, func(w *Waiter) bool {
+			more = true
+			if !t.dropped(w) {
+				lives = append(lives, w.Origin)
+				next = Name{Origin: w.Origin, Ticket: ^uint64(0)}
+			} else {
+				next = Name{Origin: w.Origin, Ticket: w.Ticket + 1}
+			}
+			return false
+		})
+	}
+	return lives
+}

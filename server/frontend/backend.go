@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/server/parking"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
@@ -15,6 +16,8 @@ type Backend interface {
 	// Body is free for reuse. After an error the backend may still hold Body. Replies never share
 	// memory with Body.
 	Execute(u *replica.Batch) error
+	// Parking is the lot of this node's clients that wait for keys.
+	Parking() *parking.Lot
 	// Status is the node's view of the cluster.
 	Status() replica.Status
 	// WatchLeadership calls f with the leadership as the node knows it and with all members, and again

@@ -19,6 +19,7 @@ const (
 	slotLocal slotKind = iota // bytes of work.local
 	slotData                  // the next reply of the batch
 	slotWatch                 // the same, with the marks of watched keys
+	slotBlock                 // the same, or the mark of a command that waits
 	slotExec                  // the same, to be merged with the replies of this node inside MULTI
 )
 
@@ -36,6 +37,7 @@ type slot struct {
 	row        *row
 	// published is set when this node makes the reply.
 	published *published
+	wait      *ticket // of a slotBlock
 }
 
 // batchBytes is the size above which a pipeline is split into several batches, so that no client
@@ -157,6 +159,10 @@ func (c *conn) placeReply(s *slot, v protocol.Value) {
 	switch s.kind {
 	case slotWatch:
 		v = c.noteMarks(s, v)
+	case slotBlock:
+		if c.placeBlocked(s, v) {
+			return
+		}
 	case slotExec:
 		c.finishTransaction(s, v)
 		return
@@ -174,13 +180,15 @@ func (c *conn) placeReply(s *slot, v protocol.Value) {
 var errReplyCount = errors.New("the batch has not as many replies as requests")
 
 // errorReply is the reply to every command of a batch that failed with err.
-func (c *conn) errorReply(err error) protocol.Value {
+func (c *conn) errorReply(err error) protocol.Value { return c.srv.errorReply(err) }
+
+func (s *Server) errorReply(err error) protocol.Value {
 	var row *protocol.Error
 	if errors.As(err, &row) {
 		return row.Value()
 	}
 	// Nothing is known about the outcome, so the reply must not invite a retry.
-	c.srv.cfg.Logger.Error("cannot execute commands", "error", err)
+	s.cfg.Logger.Error("cannot execute commands", "error", err)
 	return protocol.ErrUncertain.Value()
 }
 

@@ -16,6 +16,7 @@ func clientHandlers() map[string]handler {
 		"client|no-evict": {reply: clientNoEvict},
 		"client|no-touch": {reply: clientNoTouch},
 		"client|kill":     {reply: clientKill},
+		"client|unblock":  {reply: clientUnblock, barrier: true},
 	}
 }
 

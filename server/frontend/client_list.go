@@ -20,6 +20,7 @@ func clientListHandlers() map[string]handler {
 type shown struct {
 	name, libName, libVersion   string
 	noEvict, noTouch, blocked   bool
+	ticket                      uint64 // under which the client waits, 0: none
 	command                     string // the last command
 	active                      time.Time
 	db, resp                    int

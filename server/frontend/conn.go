@@ -30,7 +30,7 @@ type conn struct {
 	ending
 	outbox outbox
 	// parked: the last command is answered later. nil most of the time.
-	parked *parking
+	parked *pause
 	// delivering: messages are being written, not replies.
 	delivering bool
 	// w is the memory of the pipeline under way, nil when there is none.

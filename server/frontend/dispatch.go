@@ -41,10 +41,12 @@ func (c *conn) dispatch(args [][]byte) {
 // runCommand runs a command outside MULTI.
 func (c *conn) runCommand(row *row, args [][]byte) {
 	row.calls.Add(1)
-	if row.handler.barrier {
+	if row.handler.barrier || row.blocks {
 		c.runBatch()
 	}
 	switch {
+	case row.blocks:
+		c.block(row, args)
 	case row.handler.run != nil:
 		row.handler.run(c, args)
 	case row.handler.reply != nil:

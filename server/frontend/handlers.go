@@ -48,8 +48,8 @@ type row struct {
 	nameArgs int
 	// source is the position of the Lua source among the arguments; 0: none.
 	source int
-	// write: the command goes through the log.
-	write bool
+	// write: the command goes through the log. blocks: it waits if it cannot be served.
+	write, blocks bool
 
 	calls, rejected, failed atomic.Uint64
 	times                   atomic.Pointer[times]
@@ -67,7 +67,8 @@ func newRows() map[*protocol.Command]*row {
 		}
 		rows[command] = &row{
 			Command: command, handler: l, nameArgs: nameWords, source: sourcePosition(command.Name),
-			write: command.Route == protocol.Write || command.Route == protocol.Script && !command.Has(protocol.FlagReadOnly),
+			blocks: command.Route == protocol.Write && command.Has(protocol.FlagBlocking),
+			write:  command.Route == protocol.Write || command.Route == protocol.Script && !command.Has(protocol.FlagReadOnly),
 		}
 	}
 	for _, table := range tables() {

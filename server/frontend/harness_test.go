@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/parking"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/tracking"
@@ -40,6 +41,7 @@ type cluster struct {
 	// watchers and lead are WatchLeadership's.
 	watchers []func(replica.Leadership, []replica.Member)
 	lead     replica.Leadership
+	lot      *parking.Lot
 }
 
 func newCluster() *cluster {
@@ -52,8 +54,33 @@ func newCluster() *cluster {
 			Followers: twoFollowers(),
 		},
 	}
-	cl.machine.SeedReads(protocol.Origin{Node: "n1", Epoch: 1})
+	cl.machine.SeedReads(here)
+	cl.lot = parking.New(parking.Cluster{
+		Propose: func(body []byte, count int) error {
+			return cl.Execute(&replica.Batch{Body: body, Count: count, Write: true})
+		},
+		Waits:   func(ticket uint64) bool { return cl.machine.Waits(here, ticket) },
+		Applied: func(number uint64) bool { return cl.machine.Applied(here, number) },
+		Attend:  func(bool) {},
+	})
 	return cl
+}
+
+// here is the node of a cluster.
+var here = protocol.Origin{Node: "n1", Epoch: 1}
+
+func (cl *cluster) Parking() *parking.Lot { return cl.lot }
+
+// tick has cluster time come to now, if something is due.
+func (cl *cluster) tick() {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	now := time.Since(cl.started).Milliseconds()
+	for due, ok := cl.machine.NextDue(); ok && due <= now; due, ok = cl.machine.NextDue() {
+		if err := cl.machine.Apply(protocol.NewEntry(nil, now, time.Now().UnixMilli()-now, 0).Bytes(), &sink{cl: cl}); err != nil {
+			panic(err)
+		}
+	}
 }
 
 func member(n string) replica.Member {
@@ -99,9 +126,8 @@ func (cl *cluster) Execute(u *replica.Batch) error {
 	if u.OnNumber != nil {
 		u.OnNumber(cl.seq)
 	}
-	origin := protocol.Origin{Node: "n1", Epoch: 1}
 	entry := protocol.NewEntry(nil, now, wall, 0)
-	entry.Add(origin, cl.seq, cl.seq, u.Body)
+	entry.Add(here, cl.seq, cl.seq, u.Body)
 	sink := &sink{cl: cl}
 	if err := cl.machine.Apply(entry.Bytes(), sink); err != nil {
 		return err
@@ -207,6 +233,11 @@ func (s *sink) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, appli
 func (s *sink) Events(events []fsm.Event) {
 	s.cl.hub.Events(events)
 	s.cl.caches.Events(events)
+	for _, e := range events {
+		if e.Kind == fsm.Woken {
+			s.cl.lot.Woken(e.Seq, *e.Reply)
+		}
+	}
 }
 
 // memListener hands out one side of net.Pipe.
@@ -287,11 +318,13 @@ func startOver(t testing.TB, cfg Config, backend Backend, ln net.Listener) *test
 	s := &testServer{Server: New(cfg, backend), t: t}
 	s.ln, _ = ln.(*memListener)
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
+	done, left := make(chan error, 1), make(chan error, 1)
 	go func() { done <- s.Serve(ctx, ln) }()
+	go func() { left <- backend.Parking().Run(ctx) }()
 	s.stop = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(t, <-done)
+		require.NoError(t, <-left)
 	})
 	t.Cleanup(s.stop)
 	return s

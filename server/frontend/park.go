@@ -35,8 +35,8 @@ func (l *lateReply) give(v protocol.Value) {
 	}
 }
 
-// parking is what a parked connection waits for.
-type parking struct {
+// pause is what a parked connection waits for.
+type pause struct {
 	late *lateReply
 	row  *row
 	mute bool
@@ -51,7 +51,7 @@ var errTooMuchInput = errors.New("too much input behind a command that waits")
 // dispatch, after the batch has been executed. left is called on the connection's goroutine if the
 // connection ends first, and may then take as long as a command.
 func (c *conn) park(row *row, late *lateReply, left func()) {
-	c.parked = &parking{late: late, row: row, mute: c.replyMode.muted(), left: left}
+	c.parked = &pause{late: late, row: row, mute: c.replyMode.muted(), left: left}
 	c.setBlocked(true)
 }
 

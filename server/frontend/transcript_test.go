@@ -27,6 +27,7 @@ import (
 //	advance 5s                      time passes
 //	leader no                       this node follows, or knows no leader (none), or leads (yes)
 //	fail UNCERTAIN no quorum        the cluster answers every batch so; without text: no longer
+//	leave a                         client a closes its connection
 //	closed                          (a reply) the server has closed the connection
 //
 // Each file runs in virtual time, on a state machine of its own.
@@ -80,6 +81,10 @@ func (p *player) line(line string) {
 		d, err := time.ParseDuration(rest)
 		require.NoError(p.t, err)
 		time.Sleep(d)
+		p.server.cluster.tick()
+	case verb == "leave":
+		p.clients[rest].nc.Close()
+		delete(p.clients, rest)
 	case verb == "leader":
 		p.lead(rest)
 	case verb == "fail":
@@ -193,7 +198,7 @@ func (p *player) collect() {
 	synctest.Wait()
 	// A pooled buffer may be larger than a new buffer.
 	pooled := regexp.MustCompile(`(qbuf-free|argv-mem|tot-mem)=\d+`)
-	for _, name := range []string{"a", "b", "c"} {
+	for _, name := range []string{"a", "b", "c", "d"} {
 		c := p.clients[name]
 		if c == nil {
 			continue

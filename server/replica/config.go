@@ -77,6 +77,9 @@ type Timing struct {
 	// RefusalDelay is how long after a useful entry polls for a held lock wait for the next useful entry;
 	// a timer may add a little. Negative: not at all.
 	RefusalDelay time.Duration
+	// AbsentAfter is how long the leader may not hear of a node before clients that wait on that node leave
+	// the queues.
+	AbsentAfter time.Duration
 	// ClockStep caps what cluster time advances at once. Zero: ElectionTimeout.
 	ClockStep time.Duration
 }
@@ -105,6 +108,7 @@ const (
 	DefaultCommitTimeout    = 50 * time.Millisecond
 	DefaultRefusalDelay     = time.Millisecond
 	DefaultCommandTimeout   = 1750 * time.Millisecond
+	DefaultAbsentAfter      = 10 * time.Second
 
 	DefaultEntryBytes     = 1 << 20
 	DefaultBatchBytes     = 32 << 20
@@ -134,6 +138,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.CommitTimeout, DefaultCommitTimeout)
 	orDefault(&c.RefusalDelay, DefaultRefusalDelay)
 	orDefault(&c.CommandTimeout, DefaultCommandTimeout)
+	orDefault(&c.AbsentAfter, DefaultAbsentAfter)
 	orDefault(&c.ClockStep, c.ElectionTimeout)
 	orDefault(&c.Limits.EntryBytes, DefaultEntryBytes)
 	orDefault(&c.Limits.BatchBytes, DefaultBatchBytes)

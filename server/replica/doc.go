@@ -43,6 +43,8 @@
 //	rounds.run       leadership checks for reads
 //	ticker.run       looks at cluster time and has it stamped, while leading
 //	timeouts.run     time limits of what waits
+//	waiting.run      clients that wait for keys, on nodes that are silent
+//	parking          one: waiters leave
 //	forward          several for each link, see there
 //	raftnode         several, see there; one of them calls state
 //
@@ -51,7 +53,9 @@
 // A lock is held only while locks to its right are taken:
 //
 //	state.digesting ─► fsm.Machine ─► forward.Receiver ─► queue.mu
-//	                               └► forward's outbox
+//	                               ├► forward's outbox
+//	                               ├► parking.Lot
+//	                               └► what Config.OnStateEvents and the clients of the lot take
 //	forward.Client ─► queue.mu
 //
 // All others (rounds, watermark, gate, clock, addresses, health, and raftnode's) are

@@ -45,6 +45,12 @@ type (
 // ProposalStalled: an entry proposed by this node has been uncommitted for Age.
 type ProposalStalled struct{ Age time.Duration }
 
+// WaitersDropped: Node was silent for so long that the clients that wait there left the queues.
+type WaitersDropped struct {
+	Node  string
+	After time.Duration
+}
+
 // Restored: the state was replaced by a snapshot's.
 type Restored struct{ Took time.Duration }
 
@@ -68,6 +74,9 @@ func (LinkDown) Event() {}
 
 // Event implements [Event].
 func (ProposalStalled) Event() {}
+
+// Event implements [Event].
+func (WaitersDropped) Event() {}
 
 // Event implements [Event].
 func (Restored) Event() {}

@@ -169,6 +169,9 @@ func (ls *leadership) follow() {
 }
 
 func (ls *leadership) see(leader string, term uint64) {
+	if leader != "" {
+		ls.r.waiting.led.Store(true)
+	}
 	if leader == ls.leader && (term == ls.seenTerm || leader == "") {
 		return
 	}

@@ -44,6 +44,7 @@ type traffic struct {
 	reader        *reader
 	ticker        *ticker
 	timeouts      *timeouts
+	waiting       *waiting
 	toLeader      *forward.Client
 	fromFollowers *forward.Receiver
 }
@@ -112,10 +113,18 @@ func (r *Replica) open() {
 		memoryLimitBytes: c.MaxMemoryBytes,
 	}, c.Limits.EntryBytes, c.RefusalDelay)
 	r.ticker = newTicker(&r.serving, r.machine, r.proposer.want)
+	r.waiting = newWaiting(r)
 	r.state.sink = r.newSink()
 	r.state.stateHooks = stateHooks{
-		entered: r.leadership.look, landed: r.proposer.landed, reached: r.ticker.nudge,
-		restored: func(took time.Duration) { r.event(Restored{Took: took}) },
+		entered: r.leadership.look, landed: r.proposer.landed,
+		reached: func() {
+			r.ticker.nudge()
+			r.waiting.reached()
+		},
+		restored: func(took time.Duration) {
+			r.event(Restored{Took: took})
+			r.waiting.lot.Restored()
+		},
 	}
 	r.timeouts.timeoutsConfig = timeoutsConfig{
 		serving: &r.serving, writes: r.writes, reads: reads, command: c.CommandTimeout,
@@ -133,7 +142,7 @@ func (r *Replica) Listen(i fsm.Interest) {
 }
 
 func (r *Replica) newSink() sink {
-	return sink{writes: r.writes, followers: r.fromFollowers.Peer, events: r.config.OnStateEvents, runsReads: r.config.RunsReads}
+	return sink{writes: r.writes, followers: r.fromFollowers.Peer, events: r.waiting.events, runsReads: r.config.RunsReads}
 }
 
 func (r *Replica) nodeConfig() raftnode.Config {
@@ -172,6 +181,8 @@ func (r *Replica) Run(ctx context.Context) error {
 	start("check leadership", r.rounds.run)
 	start("tick", r.ticker.run)
 	start("end what waits too long", r.timeouts.run)
+	start("look after waiters", r.waiting.run)
+	start("let waiters leave", r.waiting.lot.Run)
 	start("forward", r.toLeader.Run)
 	start("accept links", r.fromFollowers.Run)
 	select {
@@ -217,6 +228,7 @@ func (r *Replica) Shutdown(ctx context.Context) error {
 	if err := r.TransferLeadership(ctx); err != nil {
 		r.config.Logger.Warn("stop while leading", "error", err)
 	}
+	r.waiting.lot.Drained(ctx)
 	r.writes.drained(ctx)
 	r.stop()
 	select {

@@ -1,0 +1,163 @@
+package fsm
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/waits"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// maxWaitingBytes bounds what all waiters together count for. Nodes must agree on it.
+const maxWaitingBytes = 256 << 20
+
+// waitOps are requests about waiting, which only nodes write: see protocol/waiting.go.
+var waitOps = map[string]op{
+	"block":   blockOp,
+	"drop":    dropOp,
+	"unblock": unblockOp,
+}
+
+// parking is what [call.wait] needs to know of the request under way.
+type parking struct {
+	// parks: the request came by "block", under the ticket, so it may wait.
+	parks  bool
+	ticket uint64
+	// retries: the request is a waiter's, tried again. It waits already.
+	retries bool
+	// waited: the request could not be served.
+	waited bool
+}
+
+// wait is the last thing that a blocking op does, if it cannot be served: the request waits for a value of
+// a kind under the words c.args[from : from+count]. The reply is none where a request may not wait: in a
+// transaction, in a script, and without a ticket.
+func (c *call) wait(kind keyspace.Kind, from, count int, deadlineMillis int64, none protocol.Value) protocol.Value {
+	if c.retries {
+		c.waited = true
+		return none
+	}
+	if !c.parks {
+		return none
+	}
+	w := waits.Waiter{
+		Name: waits.Name{Origin: c.origin, Ticket: c.ticket}, DB: c.db, Kind: kind, DeadlineMillis: deadlineMillis,
+		Words: c.args, KeyFrom: from, KeyCount: count,
+	}
+	bytes := w.Bytes()
+	if !c.fits(bytes + int64(count)*writeWork) {
+		return errOverWork
+	}
+	c.spend(bytes + int64(count)*writeWork)
+	switch {
+	case c.full():
+		return errOOM
+	case c.st.waits.Bytes()+bytes > maxWaitingBytes:
+		return protocol.ErrTooManyWait.Value()
+	}
+	w.Own()
+	w.Origin.Node = c.st.sessions.nameOf(w.Origin.Node)
+	if !c.st.waits.Add(&w) {
+		return protocol.Err("the ticket is taken")
+	}
+	return protocol.Parked
+}
+
+// blockOp is "block <ticket> <command> <word>…": a request that nodes write, for a command that waits if it
+// cannot be served. The reply is the command's, or [protocol.Parked].
+func blockOp(c *call) protocol.Value {
+	if len(c.args) < 3 {
+		return errArity("block")
+	}
+	ticket, ok := parseTicket(c.args[1])
+	words := c.args[2:]
+	b := c.lookup(words[0])
+	switch {
+	case !ok, c.undo != nil, b == nil, !b.blocks:
+		return protocol.Err("request to wait is corrupt")
+	case !b.takes(len(words)):
+		return errArity(words[0])
+	case b.grows && c.full():
+		return errOOM
+	}
+	args := c.args
+	c.args, c.parks, c.ticket = words, true, ticket
+	reply := b.run(c)
+	c.args, c.parks = args, false
+	return reply
+}
+
+func parseTicket(s string) (uint64, bool) {
+	n, err := strconv.ParseUint(s, 10, 64)
+	return n, err == nil && n != ^uint64(0)
+}
+
+// unblockOp is "unblock <how> <ticket>…": waiters of the node that wrote the request leave. The reply is
+// their number.
+func unblockOp(c *call) protocol.Value {
+	if len(c.args) < 2 || c.undo != nil {
+		return errArity("unblock")
+	}
+	if !c.affords(len(c.args) - 2) {
+		return errOverWork
+	}
+	left := int64(0)
+	for _, word := range c.args[2:] {
+		ticket, _ := parseTicket(word)
+		w := c.st.waits.Find(waits.Name{Origin: c.origin, Ticket: ticket})
+		if w == nil {
+			continue
+		}
+		c.spend(int64(w.KeyCount) * writeWork)
+		c.st.waits.Remove(w)
+		left++
+		switch protocol.Leave(c.args[1]) {
+		case protocol.LeaveTimeout:
+			c.tellWoken(w, protocol.NullArray)
+		case protocol.LeaveError:
+			c.tellWoken(w, protocol.ErrUnblocked.Value())
+		}
+	}
+	return protocol.Integer(left)
+}
+
+// dropOp is "drop <node> <epoch>": a node was silent for long, in its life with that epoch. Its waiters are
+// gone. Should the node come back, it tells its clients.
+func dropOp(c *call) protocol.Value {
+	if len(c.args) != 3 || c.undo != nil {
+		return errArity("drop")
+	}
+	epoch, err := strconv.ParseUint(c.args[2], 10, 64)
+	if err != nil {
+		return errNotInteger
+	}
+	c.st.waits.DropLife(c.args[1], epoch)
+	return protocol.OK
+}
+
+// dropFormerLives is called before a batch: the node has begun a new life, so nobody waits from an older.
+func (c *call) dropFormerLives(o protocol.Origin) {
+	if c.st.waits.Len() > 0 {
+		c.st.waits.Drop(waits.Name{Origin: o})
+	}
+}
+
+// waitUntil reads the timeout of a blocking command, in seconds with a fraction, as the deadline.
+func (c *call) waitUntil(word string) (deadlineMillis int64, problem protocol.Value, ok bool) {
+	millis, problem, ok := parseSeconds(word)
+	if !ok {
+		return 0, problem, false
+	}
+	if millis == 0 {
+		return waits.Never, problem, true
+	}
+	if now := c.wallNow(); now > 0 && millis > math.MaxInt64-now {
+		return 0, errTimeoutRange, false
+	}
+	deadlineMillis = saturatingAdd(c.nowMillis, millis)
+	if deadlineMillis == waits.Never {
+		deadlineMillis = 1
+	}
+	return deadlineMillis, problem, true
+}

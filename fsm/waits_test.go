@@ -1,0 +1,204 @@
+package fsm
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+)
+
+// TestWaiting runs testdata/waits/*.txt on the machines of three nodes, which must stay alike. Lines:
+//
+//	n1#7 BLPOP q 0        a client of n1 sends a command that may wait, under ticket 7
+//	n1 RPUSH q a          a client of n1 sends a command
+//	n1 leave 7 8          clients of n1 have gone
+//	n1 unblock error 7    CLIENT UNBLOCK … ERROR
+//	n1 drop n2 1          the leader has not heard of n2 in its life 1
+//	restart n1            n1 begins a new life
+//	advance 500           a bare stamp, so much later
+//	room 4000             how much work an entry may spend on serving waiters
+//	snapshot n2           n2's machine is replaced by its own snapshot
+//	due                   when an entry is due
+//
+// Below a line are the reply, and what clients that waited are told.
+func TestWaiting(t *testing.T) {
+	protocoltest.Transcripts(t, "testdata/waits/*.txt", func(t *testing.T, script []byte) []byte {
+		s := newTrio(t)
+		var out bytes.Buffer
+		lines := bufio.NewScanner(bytes.NewReader(script))
+		for lines.Scan() {
+			text := lines.Text()
+			if strings.HasPrefix(text, "  ") {
+				continue // a former reply
+			}
+			out.WriteString(text + "\n")
+			words := protocoltest.Words(t, text)
+			if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+				continue
+			}
+			s.line(words)
+			for _, said := range s.said {
+				out.WriteString("  " + said + "\n")
+			}
+			s.said = nil
+		}
+		return out.Bytes()
+	})
+}
+
+// trio is the machines of three nodes, with a log that the test writes.
+type trio struct {
+	t         *testing.T
+	machines  [3]*Machine
+	epochs    [3]uint64
+	seqs      [3]uint64
+	nowMillis int64
+	said      []string
+}
+
+func newTrio(t *testing.T) *trio {
+	s := &trio{t: t, nowMillis: 1000, epochs: [3]uint64{1, 1, 1}}
+	for i := range s.machines {
+		s.machines[i] = newWaitMachine(s.origin(i))
+	}
+	return s
+}
+
+// newWaitMachine is a machine that has, beside the real commands, "TAKE key… timeout", which waits for
+// strings.
+func newWaitMachine(o protocol.Origin) *Machine {
+	m := New()
+	m.ops["take"] = &binding{name: "take", run: takeOp, writes: true, blocks: true}
+	m.SeedReads(o)
+	return m
+}
+
+func takeOp(c *call) protocol.Value {
+	deadline, problem, ok := c.waitUntil(c.args[len(c.args)-1])
+	if !ok {
+		return problem
+	}
+	keys := c.args[1 : len(c.args)-1]
+	for _, key := range keys {
+		if it := c.find(key); it != nil {
+			value := it.Value()
+			c.remove(it)
+			return protocol.Strings(key, value)
+		}
+	}
+	return c.wait(keyspace.KindString, 1, len(keys), deadline, protocol.NullArray)
+}
+
+func (s *trio) origin(i int) protocol.Origin {
+	return protocol.Origin{Node: fmt.Sprint("n", i+1), Epoch: s.epochs[i]}
+}
+
+func (s *trio) line(words []string) {
+	number := func(i int) int64 {
+		n, err := strconv.ParseInt(words[i], 10, 64)
+		require.NoError(s.t, err)
+		return n
+	}
+	node := func(name string) int { return int(name[1] - '1') }
+	switch words[0] {
+	case "advance":
+		s.nowMillis += number(1)
+		s.apply(0, nil)
+	case "room":
+		for _, m := range s.machines {
+			m.budgets.serving = number(1)
+		}
+	case "restart":
+		i := node(words[1])
+		s.epochs[i]++
+		s.seqs[i] = 0
+		s.machines[i].SeedReads(s.origin(i))
+	case "snapshot":
+		i := node(words[1])
+		m := newWaitMachine(s.origin(i))
+		m.budgets = s.machines[i].budgets
+		require.NoError(s.t, m.Restore(bytes.NewReader(dump(s.t, s.machines[i]))))
+		s.machines[i] = m
+	case "due":
+		s.said = append(s.said, "never")
+		if due, ok := s.machines[0].NextDue(); ok {
+			s.said[0] = fmt.Sprint("in ", due-s.nowMillis)
+		}
+	default:
+		name, ticket, waits := strings.Cut(words[0], "#")
+		s.apply(node(name), s.request(words[1:], ticket, waits))
+	}
+}
+
+func (s *trio) request(words []string, ticket string, waits bool) []byte {
+	name := strings.ToLower(words[0])
+	args := make([][]byte, len(words)-1)
+	for i, w := range words[1:] {
+		args[i] = []byte(w)
+	}
+	numbers := func(from int) (ns []uint64) {
+		for _, w := range words[from:] {
+			n, err := strconv.ParseUint(w, 10, 64)
+			require.NoError(s.t, err)
+			ns = append(ns, n)
+		}
+		return ns
+	}
+	switch {
+	case waits:
+		n, err := strconv.ParseUint(ticket, 10, 64)
+		require.NoError(s.t, err)
+		return protocol.AppendBlock(nil, 0, n, name, args)
+	case name == "leave":
+		return protocol.AppendUnblock(nil, protocol.LeaveGone, numbers(1)...)
+	case name == "unblock":
+		return protocol.AppendUnblock(nil, protocol.Leave(words[1]), numbers(2)...)
+	case name == "drop":
+		return protocol.AppendDrop(nil, protocol.Origin{Node: words[1], Epoch: numbers(2)[0]})
+	}
+	return request(nil, 0, words...)
+}
+
+// hearing is a sink that keeps the replies, and what clients are told that waited.
+type hearing struct {
+	recorder
+	told []Event
+}
+
+func (h *hearing) Events(events []Event) { h.told = append(h.told, events...) }
+
+// apply has all machines apply a batch of a node, without a body a bare stamp.
+func (s *trio) apply(node int, body []byte) {
+	entry := binary.AppendVarint(binary.AppendVarint([]byte{protocol.EntryVersion}, s.nowMillis), 1_700_000_000_000)
+	entry = binary.AppendUvarint(entry, 0)
+	if body != nil {
+		s.seqs[node]++
+		entry = protocol.AppendBatch(entry, s.origin(node), s.seqs[node], s.seqs[node], body)
+	}
+	for i, m := range s.machines {
+		var h hearing
+		require.NoError(s.t, m.Apply(entry, &h))
+		if i == node && body != nil {
+			said := "(no room)"
+			if len(h.replies) > 0 {
+				said = line(h.replies[0])
+			}
+			s.said = append([]string{said}, s.said...)
+		}
+		for _, e := range h.told {
+			if e.Kind == Woken {
+				s.said = append(s.said, fmt.Sprintf("%s#%d: %s", s.origin(i).Node, e.Seq, line(*e.Reply)))
+			}
+		}
+		require.Equal(s.t, s.machines[0].Hash(), m.Hash())
+	}
+}

@@ -1,0 +1,162 @@
+package fsm
+
+import (
+	"math/big"
+
+	"github.com/holdfast/holdfast/fsm/waits"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// tellWoken tells the client of a waiter, if it is this node's, that the wait is over.
+func (c *call) tellWoken(w *waits.Waiter, reply protocol.Value) {
+	if w.Origin == c.own {
+		c.events = append(c.events, Event{Kind: Woken, Seq: w.Ticket, Reply: &reply})
+	}
+}
+
+// noteKey notes that a key got a value, which may be what somebody waits for.
+func (c *call) noteKey(db int, key string) {
+	if c.st.waits.Len() > 0 {
+		c.st.waits.Wake(db, key)
+	}
+}
+
+// removalLimit is the number of places in queues that an entry frees, of waiters whose time is over or
+// whose node is gone. What is left counts as gone, or waits a little longer.
+const removalLimit = 10_000
+
+// beginWaits does what is due as an entry begins: it serves what the last entry had no room for, and ends
+// waits.
+func (c *call) beginWaits() {
+	t := c.st.waits
+	if t.Len() == 0 {
+		return
+	}
+	if c.serve(); t.HasReady() {
+		return // who is about to be served is not told that the time is over
+	}
+	for n := 0; n < removalLimit && t.Sweeping(); {
+		if w := t.Sweep(); w != nil {
+			n += w.KeyCount
+			c.tellWoken(w, protocol.ErrCutOff.Value())
+		}
+	}
+	for n := 0; n < removalLimit; {
+		w := t.First()
+		if w == nil || w.DeadlineMillis >= c.nowMillis {
+			return
+		}
+		n += w.KeyCount
+		t.Remove(w)
+		c.tellWoken(w, protocol.NullArray)
+	}
+}
+
+// serve tries the waiters of all keys that are ready, in the order of Redis: key after key as they became
+// ready, the waiters of a key by arrival. What the entry has no room for stays ready. The machine runs no
+// other request before that, so nobody overtakes a waiter.
+func (c *call) serve() {
+	ownSeq := c.ownSeq
+	c.ownSeq = 0 // what waiters change is not by the batch under way
+	defer func() { c.ownSeq = ownSeq }()
+	for c.st.waits.HasReady() && c.serves.left > 0 {
+		if !c.serveNext() {
+			return
+		}
+	}
+}
+
+// serveNext takes one step, and reports whether there was room.
+func (c *call) serveNext() bool {
+	t := c.st.waits
+	ready, _ := t.Ready()
+	if ready.Whole {
+		c.serves.left -= keyWork
+		t.Spread()
+		return true
+	}
+	c.db = ready.DB
+	it := c.find(ready.Key)
+	if it == nil {
+		c.serves.left -= keyWork
+		t.Served()
+		return true
+	}
+	w := t.Next(ready.DB, ready.Key, it.Kind(), ready.From)
+	switch {
+	case w == nil:
+		c.serves.left -= keyWork
+		t.Served()
+		return true
+	case t.Dropped(w):
+		c.serves.left -= keyWork
+		t.Tried(w.Order + 1)
+		return true
+	}
+	t.Tried(w.Order)
+	reply, waits, ok := c.retry(w)
+	switch {
+	case !ok:
+		return false
+	case waits:
+		t.Tried(w.Order + 1)
+	default:
+		t.Remove(w)
+		c.tellWoken(w, reply)
+	}
+	return true
+}
+
+// retry runs the request of a waiter. waits: it still cannot be served. If ok is false there was no room,
+// and nothing was done.
+func (c *call) retry(w *waits.Waiter) (reply protocol.Value, waits, ok bool) {
+	c.db, c.args, c.origin, c.seq = w.DB, w.Words, w.Origin, 0
+	c.work, c.ceiling = requestWork, c.serves.ceiling()
+	b := c.lookup(w.Words[0])
+	if b == nil || !b.blocks {
+		return protocol.Err("the waiting request is corrupt"), false, true
+	}
+	told := len(c.events)
+	c.retries, c.waited = true, false
+	reply = b.run(c)
+	waits, ok = c.waited, !c.over
+	c.serves.left -= c.work
+	c.retries, c.over = false, false
+	if !ok {
+		c.dropSince(told)
+	}
+	return reply, waits, ok
+}
+
+var (
+	errTimeoutNoFloat  = protocol.Err("timeout is not a float or out of range")
+	errTimeoutNegative = protocol.Err("timeout is negative")
+	errTimeoutRange    = protocol.Err("timeout is out of range")
+)
+
+// parseSeconds reads a timeout in seconds, rounded up to milliseconds as in Redis: a timeout above -1 ms is
+// none.
+func parseSeconds(word string) (millis int64, problem protocol.Value, ok bool) {
+	f, ok := parseLongDouble(word)
+	if !ok {
+		return 0, errTimeoutNoFloat, false
+	}
+	f.Mul(f, big.NewFloat(1000))
+	if f.IsInf() && !f.Signbit() {
+		return 0, errTimeoutRange, false
+	}
+	if f.Sign() < 0 && f.Cmp(big.NewFloat(-1)) > 0 {
+		return 0, problem, true
+	}
+	if f.Sign() < 0 {
+		return 0, errTimeoutNegative, false
+	}
+	millis, accuracy := f.Int64()
+	switch {
+	case accuracy == big.Below && millis < 1<<63-1:
+		millis++
+	case accuracy == big.Below:
+		return 0, errTimeoutRange, false
+	}
+	return millis, problem, true
+}

@@ -1,0 +1,97 @@
+package frontend
+
+import (
+	"strings"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+)
+
+// block runs a command that waits if it cannot be served: BLPOP and its like. The command is a batch of its
+// own, with a ticket that is known before the batch is executed, as the reply may come at any time then.
+// Inside MULTI such a command is queued like any other, and does not wait.
+func (c *conn) block(row *row, args [][]byte) {
+	if refusal := c.validate(row, args); refusal != nil {
+		c.reply(row, refusal.Value())
+		return
+	}
+	t := &ticket{late: c.newLate()}
+	t.number = c.srv.backend.Parking().Enter(t.late.give)
+	c.setTicket(t.number)
+	batch := &c.w.batch
+	batch.Body = protocol.AppendBlock(batch.Body, c.db, t.number, row.Name, args[row.nameArgs:])
+	c.addRequest(slot{kind: slotBlock, row: row, wait: t}, true)
+	c.runBatch()
+}
+
+// ticket is what a command that may wait is called by.
+type ticket struct {
+	number uint64
+	late   *lateReply
+}
+
+// placeBlocked places the reply of a command that may wait, or parks the connection.
+func (c *conn) placeBlocked(s *slot, v protocol.Value) (parked bool) {
+	lot, t := c.srv.backend.Parking(), s.wait
+	switch {
+	case protocol.IsParked(v):
+		c.park(s.row, t.late, func() { lot.Leave(t.number) })
+		lot.Parked(t.number, c.lastWrite)
+		return true
+	case v.IsError() && protocol.OutcomeOf(v.Str) == protocol.OutcomeUnknown:
+		lot.Leave(t.number)
+	default:
+		lot.Forget(t.number)
+	}
+	return false
+}
+
+// setTicket notes under which ticket the client waits, 0: none.
+func (c *conn) setTicket(ticket uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shown.ticket = ticket
+}
+
+// clientUnblock is CLIENT UNBLOCK. It answers 1 if it was this command that ended the wait.
+func clientUnblock(c *conn, args [][]byte) protocol.Value {
+	how := protocol.LeaveTimeout
+	if len(args) > 4 {
+		return protocol.Err("unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try CLIENT HELP.")
+	}
+	if len(args) == 4 {
+		switch strings.ToLower(string(args[3])) {
+		case "timeout":
+		case "error":
+			how = protocol.LeaveError
+		default:
+			return protocol.Err("CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
+		}
+	}
+	id, ok := protocol.ParseInt(string(args[2]))
+	if !ok {
+		return protocol.ErrNotInteger.Value()
+	}
+	return c.srv.unblock(id, how)
+}
+
+// unblock ends the wait of a client: under a ticket by the cluster, else by the connection itself.
+func (s *Server) unblock(id int64, how protocol.Leave) protocol.Value {
+	s.mu.Lock()
+	target := s.conns[id]
+	s.mu.Unlock()
+	if target == nil {
+		return protocol.Integer(0)
+	}
+	target.mu.Lock()
+	blocked, ticket := target.shown.blocked, target.shown.ticket
+	target.mu.Unlock()
+	if !blocked || ticket == 0 {
+		return protocol.Integer(0)
+	}
+	batch := &replica.Batch{Body: protocol.AppendUnblock(nil, how, ticket), Count: 1, Write: true}
+	if err := s.backend.Execute(batch); err != nil {
+		return s.errorReply(err)
+	}
+	return batch.Replies[0]
+}

@@ -1,0 +1,26 @@
+// Package parking keeps the clients of this node that wait for keys: who is to be told the reply of a
+// command that was answered with "parked", and which waiters of the cluster nobody waits for any more.
+//
+// It promises:
+//   - a client is told one reply, the first that is known, and none after it has left;
+//   - a waiter whose client has left is taken out of the cluster's queues, sooner or later, as long as this
+//     node lives: also if there is no leader for a while;
+//   - a client costs an entry in a map, no goroutine and no timer;
+//   - a client whose reply was lost with the entries that a snapshot stands for is told so.
+//
+// The package does not know what a client waits for, nor what a connection is.
+//
+// # The way of a wait
+//
+//	Enter: a ticket ─► the command goes to the cluster, under the ticket
+//	                     ├─► it is served at once:  Forget
+//	                     ├─► it is parked:          Parked ─► Woken, from this node's log
+//	                     └─► nobody knows:          Leave
+//	the client goes:       Leave ─► Run has the cluster forget the ticket
+//
+// Woken may come before Parked, as the reply of a forwarded command comes from the leader, and Woken from
+// this node's own log.
+//
+// Goroutines: Run is the only one. Under Lot.mu nothing is called but Cluster.Attend, and nothing is waited
+// for. So Woken may be called by the state machine.
+package parking

@@ -1,0 +1,156 @@
+package parking
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// cluster is a state that has waiters.
+type cluster struct {
+	down    bool
+	waits   map[uint64]bool
+	applied uint64
+	asked   []string // the requests proposed
+	// attended is what Attend was told.
+	attended []bool
+}
+
+func (c *cluster) lot() *Lot {
+	return New(Cluster{
+		Propose: func(body []byte, count int) error {
+			if c.down {
+				return protocol.ErrNoLeader
+			}
+			var r protocol.Request
+			if _, err := protocol.NextRequest(string(body), &r); err != nil || count != 1 {
+				return errors.New("not a request")
+			}
+			c.asked = append(c.asked, r.Args...)
+			return nil
+		},
+		Waits:   func(ticket uint64) bool { return c.waits[ticket] },
+		Applied: func(number uint64) bool { return number <= c.applied },
+		Attend:  func(yes bool) { c.attended = append(c.attended, yes) },
+	})
+}
+
+// told collects replies.
+type told []string
+
+func (t *told) give(v protocol.Value) { *t = append(*t, v.Str) }
+
+func TestWoken(t *testing.T) {
+	var c cluster
+	var told told
+	l := c.lot()
+	early, late, never := l.Enter(told.give), l.Enter(told.give), l.Enter(told.give)
+	require.True(t, l.Woken(early, protocol.Simple("before Execute returned")))
+	l.Parked(early, 1)
+	l.Parked(late, 2)
+	require.True(t, l.Woken(late, protocol.Simple("later")))
+	require.False(t, l.Woken(late, protocol.Simple("twice")))
+	l.Forget(never)
+	require.False(t, l.Woken(never, protocol.Simple("served at once")))
+	require.EqualValues(t, []string{"before Execute returned", "later"}, told)
+	require.Zero(t, l.Len())
+	require.Equal(t, []bool{true}, c.attended)
+	l.Rest()
+	l.Rest()
+	require.Equal(t, []bool{true, false}, c.attended)
+}
+
+// TestSnapshot: a snapshot may stand for the entry that woke a client. The client is told that the outcome
+// is uncertain; a client that the snapshot has waits on, and so does a client whose entry comes later.
+func TestSnapshot(t *testing.T) {
+	var lost, waits, later, after told
+	c := cluster{waits: map[uint64]bool{2: true}}
+	l := c.lot()
+	for i, told := range []*told{&lost, &waits, &later} {
+		l.Parked(l.Enter(told.give), uint64(i+1))
+	}
+	under := l.Enter(after.give)
+	c.applied = 2
+	l.Restored()
+	require.EqualValues(t, []string{protocol.ErrUncertain.Error()}, lost)
+	require.Empty(t, waits)
+	require.Empty(t, later)
+
+	// The leader's word that a client was parked may come after the snapshot.
+	require.Empty(t, after)
+	c.applied = 4
+	l.Parked(under, 4)
+	require.EqualValues(t, []string{protocol.ErrUncertain.Error()}, after)
+}
+
+// TestLeave: who leaves is taken out of the queues, together, also after a time without a leader.
+func TestLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cluster{down: true}
+		var told told
+		l := c.lot()
+		first, second, third := l.Enter(told.give), l.Enter(told.give), l.Enter(told.give)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- l.Run(ctx) }()
+		l.Leave(second)
+		l.Leave(second)
+		synctest.Wait()
+		l.Leave(first)
+		require.False(t, l.Woken(first, protocol.OK), "a client that has left is told nothing")
+		time.Sleep(time.Minute)
+		require.Empty(t, c.asked)
+		c.down = false
+		l.Drained(t.Context())
+		require.Equal(t, []string{"unblock", "gone", "2", "1"}, c.asked)
+
+		l.Renounce()
+		synctest.Wait()
+		require.Equal(t, []string{"unblock", "gone"}, c.asked[4:])
+
+		// A node that is cut off tells all that were parked, but not those under way.
+		l.Parked(third, 9)
+		c.waits = map[uint64]bool{third: true}
+		fourth := l.Enter(told.give)
+		l.LeaveAll(protocol.Simple("cut off"))
+		require.EqualValues(t, []string{"cut off"}, told)
+		synctest.Wait()
+		require.Equal(t, []string{"unblock", "gone", "3"}, c.asked[6:])
+		require.True(t, l.Woken(fourth, protocol.OK))
+
+		stop()
+		require.NoError(t, <-done)
+		c.down = true
+		l.Leave(l.Enter(told.give))
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		l.Drained(short)
+	})
+}
+
+// TestLeaveMany: who leaves while others are asked for is not forgotten.
+func TestLeaveMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c cluster
+		var told told
+		l := c.lot()
+		go l.Run(t.Context())
+		for range 2*leaveTogether + 1 {
+			l.Leave(l.Enter(told.give))
+		}
+		l.Drained(t.Context())
+		synctest.Wait()
+		words := map[string]int{}
+		for _, word := range c.asked {
+			words[word]++
+		}
+		require.Len(t, words, 2*leaveTogether+1+2)
+		require.Equal(t, words["unblock"], words["gone"])
+	})
+}

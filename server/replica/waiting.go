@@ -1,0 +1,146 @@
+package replica
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/parking"
+)
+
+// waiting looks after the clients that wait for keys: this node's, and while this node leads also those of
+// nodes that are silent. While nobody waits it sleeps.
+type waiting struct {
+	r    *Replica
+	lot  *parking.Lot
+	wake chan struct{}
+	// awake: run looks every second.
+	awake atomic.Bool
+	// led: a leader was seen since the last look.
+	led atomic.Bool
+	silence
+}
+
+// silence is since when something is so, as far as run has seen. The zero time: it is not so.
+type silence struct {
+	term     uint64    // the leadership of this node
+	leading  time.Time // this node leads in that term
+	leadless time.Time // no node leads, as far as this node knows
+	looked   time.Time // run looked last
+}
+
+// lookEvery is the time between two looks at who is silent.
+const lookEvery = time.Second
+
+func newWaiting(r *Replica) *waiting {
+	w := &waiting{r: r, wake: make(chan struct{}, 1)}
+	w.lot = parking.New(parking.Cluster{
+		Propose: w.propose,
+		Waits:   func(ticket uint64) bool { return r.machine.Waits(r.origin, ticket) },
+		Applied: func(number uint64) bool { return r.machine.Applied(r.origin, number) },
+		Attend: func(yes bool) {
+			r.Attend(yes)
+			if yes {
+				notify(w.wake)
+			}
+		},
+	})
+	return w
+}
+
+// Parking is the lot of this node's clients.
+func (r *Replica) Parking() *parking.Lot { return r.waiting.lot }
+
+func (w *waiting) propose(body []byte, count int) error {
+	return w.r.Execute(&Batch{Body: body, Count: count, Write: true})
+}
+
+// events tells clients of this node that their wait is over.
+func (w *waiting) events(events []fsm.Event) {
+	for i := range events {
+		if e := &events[i]; e.Kind == fsm.Woken {
+			w.lot.Woken(e.Seq, *e.Reply)
+		}
+	}
+	w.r.config.OnStateEvents(events)
+}
+
+// reached is called when the state has changed.
+func (w *waiting) reached() {
+	if !w.awake.Load() && w.r.machine.Waiting() {
+		notify(w.wake)
+	}
+}
+
+func (w *waiting) run(ctx context.Context) error {
+	timer := time.NewTimer(lookEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-w.wake:
+		case <-ctx.Done():
+			return nil
+		}
+		w.look(time.Now())
+		w.lot.Rest()
+		some := w.r.machine.Waiting() || w.lot.Len() > 0
+		w.awake.Store(some)
+		if some {
+			timer.Reset(lookEvery)
+		} else if w.r.machine.Waiting() {
+			notify(w.wake) // somebody came before awake was set
+		}
+	}
+}
+
+// look judges who is silent. After a pause, as when this process was frozen, all get their time again.
+func (w *waiting) look(now time.Time) {
+	if now.Sub(w.looked) > 3*lookEvery {
+		w.silence = silence{}
+	}
+	w.looked = now
+	l := w.r.serving.Load()
+	switch {
+	case l == nil:
+		w.leading = time.Time{}
+	case w.leading.IsZero() || w.term != l.term:
+		w.term, w.leading = l.term, now
+	}
+	w.lookForLeader(l, now)
+	for _, life := range w.r.machine.WaitingLives() {
+		switch {
+		case life.Node == w.r.origin.Node:
+			if life.Epoch < w.r.origin.Epoch {
+				w.lot.Renounce()
+			}
+		case l != nil && w.silent(life.Node, l.term, now):
+			if err := w.propose(protocol.AppendDrop(nil, life), 1); err == nil {
+				w.r.event(WaitersDropped{Node: life.Node, After: w.r.config.AbsentAfter})
+			}
+		}
+	}
+}
+
+// silent reports whether this leader has not heard of a node for long.
+func (w *waiting) silent(node string, term uint64, now time.Time) bool {
+	_, _, heard := w.r.node.Heard(node, term, now.Add(-w.r.config.AbsentAfter))
+	return !heard && now.Sub(w.leading) >= w.r.config.AbsentAfter
+}
+
+// lookForLeader tells this node's clients, after a long time without a leader, that nobody knows whether
+// they were served: the majority may have dropped them, or may be serving them.
+func (w *waiting) lookForLeader(l *leaderTerm, now time.Time) {
+	if _, leader := w.r.node.Leader(); l != nil || leader != "" {
+		w.leadless = time.Time{}
+		return
+	}
+	if w.led.Swap(false) || w.leadless.IsZero() {
+		w.leadless = now
+	}
+	if now.Sub(w.leadless) >= w.r.config.AbsentAfter {
+		w.lot.LeaveAll(protocol.ErrUncertain.Value())
+	}
+}
