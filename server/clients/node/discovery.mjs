@@ -32,10 +32,14 @@ async function within (millis, run) {
   }
 }
 
-// overTheKill has the client take a lock, kills the leader, and looks for the lock by the same client.
-async function overTheKill (name, client) {
+// whole has all nodes run. A client that connects while a node is newly dead waits for that node.
+async function whole () {
   execSync(process.env.HOLDFAST_START)
   await sleep(3000)
+}
+
+// overTheKill has the client take a lock, kills the leader, and looks for the lock by the same client.
+async function overTheKill (name, client) {
   try {
     await within(soon, () => client.set('node:held', 'token'))
     const fence = Number(await within(soon, () => client.incr('node:fence')))
@@ -51,11 +55,13 @@ async function overTheKill (name, client) {
 
 const suites = {
   async sentinel () {
+    await whole()
     const io = new Redis6({ sentinels, name: 'mymaster', role: 'master' })
     io.on('error', () => {})
     await overTheKill('ioredis 6 by Sentinel', io)
     io.disconnect()
     for (const RESP of [2, 3]) {
+      await whole()
       const nr = createSentinel({ name: 'mymaster', sentinelRootNodes: sentinels, RESP, scanInterval: 1000, nodeClientOptions: { RESP }, sentinelClientOptions: { RESP } })
       nr.on('error', () => {})
       await nr.connect()
@@ -64,11 +70,13 @@ const suites = {
     }
   },
   async cluster () {
+    await whole()
     const io = new Cluster6(nodes, { scaleReads: 'all' })
     io.on('error', () => {})
     await overTheKill('ioredis 6 as a Cluster', io)
     io.disconnect()
     for (const RESP of [2, 3]) {
+      await whole()
       const nr = createCluster({ rootNodes: nodes.map(n => ({ url: `redis://${n.host}:${n.port}` })), useReplicas: true, RESP })
       nr.on('error', () => {})
       await nr.connect()
