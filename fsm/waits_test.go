@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 //
 //	n1#7 BLPOP q 0        a client of n1 sends a command that may wait, under ticket 7
 //	n1 RPUSH q a          a client of n1 sends a command
+//	n1 SET q a ; GET q    two requests in one batch
 //	n1 leave 7 8          clients of n1 have gone
 //	n1 unblock error 7    CLIENT UNBLOCK … ERROR
 //	n1 drop n2 1          the leader has not heard of n2 in its life 1
@@ -135,7 +137,16 @@ func (s *trio) line(words []string) {
 		}
 	default:
 		name, ticket, waits := strings.Cut(words[0], "#")
-		s.apply(node(name), s.request(words[1:], ticket, waits))
+		var body []byte
+		for rest := words[1:]; len(rest) > 0; {
+			end := slices.Index(rest, ";")
+			if end < 0 {
+				end = len(rest)
+			}
+			body = append(body, s.request(rest[:end], ticket, waits)...)
+			rest = rest[min(end+1, len(rest)):]
+		}
+		s.apply(node(name), body)
 	}
 }
 
@@ -188,11 +199,14 @@ func (s *trio) apply(node int, body []byte) {
 		var h hearing
 		require.NoError(s.t, m.Apply(entry, &h))
 		if i == node && body != nil {
-			said := "(no room)"
-			if len(h.replies) > 0 {
-				said = line(h.replies[0])
+			var said []string
+			for _, reply := range h.replies {
+				said = append(said, line(reply))
 			}
-			s.said = append([]string{said}, s.said...)
+			if len(h.replies) == 0 {
+				said = []string{"(no room)"}
+			}
+			s.said = append(said, s.said...)
 		}
 		for _, e := range h.told {
 			if e.Kind == Woken {
