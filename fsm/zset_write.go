@@ -98,6 +98,7 @@ func (c *call) addScored(words []string, f *zaddFlags) protocol.Value {
 
 func (c *call) applyScores(key string, words []string, scores []float64, longest int, f *zaddFlags) protocol.Value {
 	e, _ := open(c, key, collection.NewSortedSet)
+	was := e.V.Encoding()
 	if e.V.Len() == 0 {
 		e.V.Expect(len(scores), longest)
 	} else {
@@ -109,8 +110,11 @@ func (c *call) applyScores(key string, words []string, scores []float64, longest
 			return protocol.Err("resulting score is not a number (NaN)")
 		}
 	}
-	e.keep()
-	if done.added+done.updated > 0 {
+	changed := done.added+done.updated > 0
+	if changed || e.V.Encoding() != was {
+		e.keep()
+	}
+	if changed {
 		name := "zadd"
 		if f.increment {
 			name = "zincr"

@@ -2,6 +2,7 @@ package protocol_test
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"net"
 	"os"
@@ -192,6 +193,9 @@ func TestDifferentialGrammar(t *testing.T) {
 			if strings.Contains(strings.ToLower(fmt.Sprintf("%q", line)), `"weights"`) {
 				continue // as many as there are keys, which the grammar cannot say
 			}
+			if beyondGrammar(c.Name, strings.Fields(strings.ToLower(string(bytes.Join(line, []byte(" ")))))) {
+				continue
+			}
 			conn := redis.dial(t)
 			conn.ask(t, split("flushall"))
 			var reply protocol.Value
@@ -210,6 +214,21 @@ func TestDifferentialGrammar(t *testing.T) {
 			}
 		}
 	}
+}
+
+// beyondGrammar reports whether Redis 7.0 refuses words that the grammar allows.
+func beyondGrammar(name string, words []string) bool {
+	has := func(word string) bool { return slices.Contains(words, word) }
+	switch name {
+	case "bitop":
+		return has("diff") || has("diff1") || has("andor") || has("one") // operations of Redis 8.2
+	case "zrank", "zrevrank":
+		return has("withscore") // of Redis 7.2
+	case "zrange", "zrangestore":
+		// Without BY a range is of integers and has no LIMIT; names come without scores.
+		return !has("byscore") && !has("bylex") || has("bylex") && has("withscores")
+	}
+	return false
 }
 
 func TestDifferentialMatch(t *testing.T) {
