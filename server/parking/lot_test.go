@@ -3,6 +3,7 @@ package parking
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +15,7 @@ import (
 
 // cluster is a state that has waiters.
 type cluster struct {
-	down    bool
+	down    atomic.Bool
 	waits   map[uint64]bool
 	applied uint64
 	asked   []string // the requests proposed
@@ -25,7 +26,7 @@ type cluster struct {
 func (c *cluster) lot() *Lot {
 	return New(Cluster{
 		Propose: func(body []byte, count int) error {
-			if c.down {
+			if c.down.Load() {
 				return protocol.ErrNoLeader
 			}
 			var r protocol.Request
@@ -92,7 +93,8 @@ func TestSnapshot(t *testing.T) {
 // TestLeave: who leaves is taken out of the queues, together, also after a time without a leader.
 func TestLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := cluster{down: true}
+		var c cluster
+		c.down.Store(true)
 		var told told
 		l := c.lot()
 		first, second, third := l.Enter(told.give), l.Enter(told.give), l.Enter(told.give)
@@ -106,7 +108,7 @@ func TestLeave(t *testing.T) {
 		require.False(t, l.Woken(first, protocol.OK), "a client that has left is told nothing")
 		time.Sleep(time.Minute)
 		require.Empty(t, c.asked)
-		c.down = false
+		c.down.Store(false)
 		l.Drained(t.Context())
 		require.Equal(t, []string{"unblock", "gone", "2", "1"}, c.asked)
 
@@ -126,7 +128,7 @@ func TestLeave(t *testing.T) {
 
 		stop()
 		require.NoError(t, <-done)
-		c.down = true
+		c.down.Store(true)
 		l.Leave(l.Enter(told.give))
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
