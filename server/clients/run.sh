@@ -10,8 +10,8 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 here=$PWD
-default='redis_cli go python node discovery java redislock redis_py rslock'
-every="$default redsync asynq rueidislock rueidis python_redis_lock redis_py_more semaphore pushed java_pushed redisson"
+default='redis_cli go python node discovery java redislock asynq redis_py rslock semaphore redisson'
+every="$default pushed java_pushed redsync rueidislock rueidis python_redis_lock redis_py_more"
 [ "${CLIENTS:-}" = all ] && default=$every
 wanted=${*:-${CLIENTS_WANTED:-$default}}
 
