@@ -169,11 +169,11 @@ async function survived (name, kind, holders, waiters, alive) {
   for (const holder of holders) await within(soon, () => holder._refresh())
   assert.equal(await Promise.race([...waiters.map(({ got }) => got), sleep(100, 'waits')]), 'waits')
   for (const holder of holders) await within(soon, () => holder.release().then(() => true))
-  for (const { lock, got } of waiters) {
+  await Promise.all(waiters.map(async ({ lock, got }) => {
     const found = await got
     if (found === true) await lock.release()
     else assert.match(String(found), /UNCERTAIN|TRYAGAIN|CLUSTERDOWN/) // it asked while no node led
-  }
+  }))
   for (const i of alive) {
     const fresh = kind.make(i, key, { acquireTimeout: 30_000 })
     await fresh.acquire()
