@@ -17,11 +17,15 @@ import (
 )
 
 // TestDifferential sends the same conversations to Redis and to this package, and requires the same
-// bytes. Each conversation, a paragraph of testdata/differential, is sent at once: "! text" as raw
-// text, any other line as a command. If the first line is "# password", the server has a password.
+// bytes. Each conversation, a paragraph of testdata/differential or testdata/differential_libraries,
+// is sent at once: "! text" as raw text, any other line as a command. If the first line is
+// "# password", the server has a password.
 func TestDifferential(t *testing.T) {
 	text, err := os.ReadFile("testdata/differential")
 	require.NoError(t, err)
+	libraries, err := os.ReadFile("testdata/differential_libraries")
+	require.NoError(t, err)
+	text = append(append(text, "\n\n"...), libraries...)
 	for _, password := range []string{"", "sesame"} {
 		redis := protocoltest.StartRedis(t, "--requirepass", password)
 		ours := startTCP(t, Config{Password: password})
