@@ -10,10 +10,11 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 here=$PWD
-default='redis_cli go python node discovery java redislock asynq redis_py rslock semaphore redisson'
-every="$default pushed java_pushed redsync rueidislock rueidis python_redis_lock redis_py_more"
+default='redis_cli go pushed python node discovery java java_pushed redislock redsync asynq rueidislock
+	redis_py python_redis_lock rslock semaphore redisson'
+every="$default rueidis redis_py_more"
 [ "${CLIENTS:-}" = all ] && default=$every
-wanted=${*:-${CLIENTS_WANTED:-$default}}
+wanted=$(echo ${*:-${CLIENTS_WANTED:-$default}})
 
 work=${CLIENTS_WORK:-${CLIENTS_KEEP:-$(mktemp -d "${TMPDIR:-/tmp}/holdfast-clients.XXXXXX")}}
 export HOLDFAST_STATE=$work/cluster HOLDFAST_PORT=${HOLDFAST_PORT:-18101}
