@@ -189,8 +189,8 @@ echo "installed in $SECONDS s"
 export CLIENTS_WORK=$work CLIENTS_WANTED=$wanted 
 for apart in 'unshare -n -p -f --mount-proc' 'unshare -r -n -p -f --mount-proc'; do
 	if $apart ip link set lo up 2>/dev/null; then
-		$apart "$0"
+		$apart "$here/run.sh"
 		exit
 	fi
 done
-"$0"
+"$here/run.sh"
