@@ -186,7 +186,7 @@ trap clean_up EXIT
 trap 'exit 130' INT TERM
 install
 echo "installed in $SECONDS s"
-export CLIENTS_WORK=$work CLIENTS_WANTED=$wanted 
+export HOLDFAST_BIN=${HOLDFAST_BIN:-$work/holdfast} CLIENTS_WORK=$work CLIENTS_WANTED=$wanted
 for apart in 'unshare -n -p -f --mount-proc' 'unshare -r -n -p -f --mount-proc'; do
 	if $apart ip link set lo up 2>/dev/null; then
 		$apart "$here/run.sh"
