@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bufio"
 	"errors"
 	"net"
 	"os"
@@ -25,15 +26,18 @@ func (r Reply) NoScript() bool { return strings.HasPrefix(r.Why, "NOSCRIPT ") }
 
 // Conn is a connection of a client. A Conn is not safe for concurrent use.
 type Conn struct {
+	// OnPush, if not nil, gets what the server sends unasked (RESP3), in the order of arrival.
+	OnPush func(protocol.Value)
+
 	nc      net.Conn
-	resp    *protocol.Conn
+	in      *bufio.Reader
 	timeout time.Duration
 	broken  bool
 }
 
 // New wraps a connection; timeout bounds each exchange.
 func New(nc net.Conn, timeout time.Duration) *Conn {
-	return &Conn{nc: nc, resp: protocol.NewConn(nc), timeout: timeout}
+	return &Conn{nc: nc, in: bufio.NewReader(nc), timeout: timeout}
 }
 
 // Broken reports whether the connection is of no use any more: a reply is missing.
@@ -48,20 +52,79 @@ func (c *Conn) Close() error {
 // Do sends a command and waits for the reply.
 func (c *Conn) Do(words ...string) Reply { return c.Pipeline([][]string{words})[0] }
 
+// DoWithin is [Conn.Do] of a command that the server may answer later than others: wait more is allowed.
+func (c *Conn) DoWithin(wait time.Duration, words ...string) Reply {
+	usual := c.timeout
+	defer func() { c.timeout = usual }()
+	c.timeout += wait
+	return c.Do(words...)
+}
+
+// Listen waits for pushes until d is over or done says that they are enough, and reports whether the
+// connection still stands.
+func (c *Conn) Listen(d time.Duration, done func() bool) bool {
+	end := time.Now().Add(d)
+	for !c.broken && !done() {
+		if c.in.Buffered() == 0 && !time.Now().Before(end) {
+			break
+		}
+		if err := c.nc.SetReadDeadline(end); err != nil {
+			c.Close()
+			break
+		}
+		if _, err := c.in.Peek(1); errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+		if _, err := c.receive(c.timeout, false); err != nil {
+			c.Close()
+		}
+	}
+	return !c.broken
+}
+
+var errUnasked = errors.New("a reply that was not asked for")
+
+// receive reads up to the next reply, or no further than the next push where no reply is due. Pushes
+// come between replies.
+func (c *Conn) receive(within time.Duration, reply bool) (protocol.Value, error) {
+	if err := c.nc.SetReadDeadline(time.Now().Add(within)); err != nil {
+		return protocol.Value{}, err
+	}
+	for {
+		v, err := protocol.ReadValue(c.in)
+		switch {
+		case err != nil:
+			return v, err
+		case v.Kind != protocol.KindPush && reply:
+			return v, nil
+		case v.Kind != protocol.KindPush:
+			return v, errUnasked
+		}
+		if c.OnPush != nil {
+			c.OnPush(v)
+		}
+		if !reply {
+			return v, nil
+		}
+	}
+}
+
 // Pipeline sends all commands in one write, then reads as many replies.
 func (c *Conn) Pipeline(commands [][]string) []Reply {
 	replies := make([]Reply, len(commands))
 	if c.broken {
 		return fill(replies, Reply{Outcome: history.Fail, Why: "connection is closed", Retried: true})
 	}
+	var out []byte
 	for _, words := range commands {
-		c.resp.Append(words...)
+		out = protocol.AppendCommand(out, words...)
 	}
-	if err := c.nc.SetDeadline(time.Now().Add(c.timeout)); err != nil {
+	end := time.Now().Add(c.timeout)
+	if err := c.nc.SetDeadline(end); err != nil {
 		c.Close()
 		return fill(replies, Reply{Outcome: history.Fail, Why: err.Error(), Retried: true})
 	}
-	if n, err := c.resp.Flush(); err != nil {
+	if n, err := c.nc.Write(out); err != nil {
 		c.Close()
 		lost := lostReply(err)
 		if n == 0 {
@@ -70,7 +133,7 @@ func (c *Conn) Pipeline(commands [][]string) []Reply {
 		return fill(replies, lost)
 	}
 	for i := range replies {
-		v, err := c.resp.Receive()
+		v, err := c.receive(time.Until(end), true)
 		if err != nil {
 			c.Close()
 			fill(replies[i:], lostReply(err))

@@ -75,3 +75,54 @@ func TestPipelineKeepsOrderAndLosesOnlyWhatIsMissing(t *testing.T) {
 	require.Equal(t, protocol.Array(protocol.Bulk("a"), protocol.NullArray), got[2].Value)
 	require.Equal(t, history.Info, got[3].Outcome)
 }
+
+const lostPush = ">2\r\n$4\r\nlock\r\n$4\r\nlost\r\n"
+
+var lostValue = protocol.Push(protocol.Bulk("lock"), protocol.Bulk("lost"))
+
+func TestPushesAreNoReplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := serve(t, lostPush+":1\r\n"+lostPush+lostPush+"+OK\r\n", false)
+		var heard []protocol.Value
+		conn.OnPush = func(v protocol.Value) { heard = append(heard, v) }
+		require.Equal(t, protocol.Integer(1), conn.Do("A").Value)
+		require.Equal(t, []protocol.Value{lostValue}, heard)
+		require.True(t, conn.Listen(time.Minute, func() bool { return len(heard) == 2 }))
+		require.False(t, conn.Listen(time.Minute, func() bool { return len(heard) == 4 }), "a reply that nobody asked for")
+		require.Len(t, heard, 3)
+	})
+}
+
+func TestListenEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		conn := New(client, time.Second)
+		never := func() bool { return false }
+		began := time.Now()
+		require.True(t, conn.Listen(3*time.Second, never))
+		require.Equal(t, 3*time.Second, time.Since(began))
+		go func() {
+			time.Sleep(2 * time.Second)
+			_, _ = io.WriteString(server, lostPush[:5])
+		}()
+		require.False(t, conn.Listen(2500*time.Millisecond, never), "half a push and no more for as long as an exchange may take")
+		require.Equal(t, 6*time.Second, time.Since(began))
+	})
+}
+
+func TestSlowCommandsHaveMoreTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		conn := New(client, time.Second)
+		go func() { _, _ = server.Read(make([]byte, 99)) }()
+		go func() {
+			time.Sleep(3 * time.Second)
+			_, _ = io.WriteString(server, "+OK\r\n")
+		}()
+		require.Equal(t, history.OK, conn.DoWithin(3*time.Second, "BLPOP").Outcome)
+		go func() { _, _ = server.Read(make([]byte, 99)) }()
+		began := time.Now()
+		require.Equal(t, history.Info, conn.Do("GET").Outcome)
+		require.Equal(t, time.Second, time.Since(began))
+	})
+}

@@ -11,5 +11,7 @@
 //   - any other error (raised by a script, or unknown), a time-out, a connection lost after
 //     the request was written, bytes that are no reply: info.
 //
+// Pushes of RESP3 come between replies and are none: [Conn.OnPush] gets them, whenever the connection is read.
+//
 // Start reading at [Conn.Pipeline].
 package wire

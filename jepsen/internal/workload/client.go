@@ -82,15 +82,22 @@ func (c *Client) conn(ctx context.Context) (*wire.Conn, error) {
 		return conn, nil
 	}
 	delete(c.conns, c.node)
+	conn, err := c.dial(ctx)
+	if err == nil {
+		c.conns[c.node] = conn
+	}
+	return conn, err
+}
+
+// dial makes a connection of its own to the client's node, which the caller closes.
+func (c *Client) dial(ctx context.Context) (*wire.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
 	nc, err := c.o.Service.Dial(ctx, c.worker%c.o.Service.Sides(), c.node)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", c.node, err)
 	}
-	conn := wire.New(nc, c.o.Timeout)
-	c.conns[c.node] = conn
-	return conn, nil
+	return wire.New(nc, c.o.Timeout), nil
 }
 
 // invoke records that the client is about to do o on the present node.
@@ -136,6 +143,11 @@ func (c *Client) op(ctx context.Context, o history.Op, do func(exchange) result)
 		p.Complete(history.Fail, err.Error())
 		return result{outcome: history.Fail, why: err.Error(), retried: true}
 	}
+	return c.opOn(p, conn, o, do)
+}
+
+// opOn does an operation that is on record on a connection.
+func (c *Client) opOn(p *history.Pending, conn *wire.Conn, o history.Op, do func(exchange) result) result {
 	r := do(exchange{conn, c})
 	c.settle(p, r)
 	if r.retried {
