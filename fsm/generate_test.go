@@ -74,6 +74,9 @@ func newGenerator(seed int64, release string, skip ...string) *generator {
 }
 
 func (g *generator) add(row *protocol.Command, skip []string) {
+	if row.Group == protocol.GroupModule && g.release != "" {
+		return
+	}
 	if row.Route != protocol.Local && g.known(row.Since) && !slices.Contains(skip, row.Name) {
 		g.rows = append(g.rows, row)
 	}

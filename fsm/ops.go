@@ -32,6 +32,7 @@ type bindings map[string]*binding
 
 var families = []map[string]op{
 	stringOps, bitOps, sortOps, hashOps, listOps, setOps, sortedSetOps, keyOps, messageOps, clusterOps, usageOps, scriptOps, scriptLocals,
+	lockOps, fenceOps,
 }
 
 // newBindings joins the behaviours with the rows of protocol's table.

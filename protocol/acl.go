@@ -2,11 +2,13 @@ package protocol
 
 import "slices"
 
-// categoryNames are the ACL categories in Redis's order, of all types, also types that Holdfast lacks.
+// categoryNames are the ACL categories in Redis's order, of all types, also types that Holdfast lacks. The
+// category of the module comes last.
 var categoryNames = []string{
 	"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string",
 	"bitmap", "hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow",
 	"blocking", "dangerous", "connection", "transaction", "scripting",
+	ModuleName,
 }
 
 // groupCategories are the categories of a group's rows that name none.
@@ -21,6 +23,7 @@ var groupCategories = map[Group]string{
 	GroupScripting:    "scripting",
 	GroupTransactions: "transaction",
 	GroupConnection:   "connection",
+	GroupModule:       ModuleName,
 }
 
 // ACLCategories are the row's categories, without @, in Redis's order.

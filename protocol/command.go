@@ -43,7 +43,7 @@ const (
 // Group is the group of commands a row is listed under, in the words of Redis.
 type Group string
 
-// The groups.
+// The groups. The commands of GroupModule are those of [ModuleName].
 const (
 	GroupString       Group = "string"
 	GroupList         Group = "list"
@@ -59,6 +59,7 @@ const (
 	GroupServer       Group = "server"
 	GroupCluster      Group = "cluster"
 	GroupSentinel     Group = "sentinel"
+	GroupModule       Group = "module"
 )
 
 // KeyFlags say what a command does with a key, in the words of COMMAND INFO.

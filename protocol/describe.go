@@ -108,6 +108,9 @@ func (c *Command) flagNames() []string {
 		if c.Has(f.flag) {
 			names = append(names, f.name)
 		}
+		if f.flag == FlagDenyOOM && c.Group == GroupModule {
+			names = append(names, "module")
+		}
 	}
 	if c.MovableKeys() {
 		names = append(names, "movablekeys")
@@ -170,7 +173,7 @@ func (t *Table) ListCommands(args [][]byte) Value {
 		value := string(args[2])
 		switch strings.ToLower(string(args[1])) {
 		case "module":
-			keep = func(*Command) bool { return false }
+			keep = func(c *Command) bool { return c.Group == GroupModule && value == ModuleName }
 		case "aclcat":
 			keep = func(c *Command) bool { return c.InCategory(strings.ToLower(value)) }
 		case "pattern":

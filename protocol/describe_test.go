@@ -58,6 +58,7 @@ var conversations = []struct{ line, reply string }{
 	{"command list filterby aclcat nope", `[]`},
 	{"command list FILTERBY aclcat @connection", `[]`},
 	{"command list filterby module json", `[]`},
+	{"!command list filterby module lock", `["fence.get" "fence.pass" "lock.acquire" "lock.acquireall" "lock.break" "lock.cancel" "lock.check" "lock.downgrade" "lock.info" "lock.list" "lock.release" "lock.releaseall" "lock.renew" "session.attach" "session.close" "session.info" "session.keepalive" "session.list" "session.open"]`},
 	{"command list filterby foo x", `-ERR syntax error`},
 	{"command list filterby pattern", `-ERR syntax error`},
 	{"command list foo", `-ERR syntax error`},
@@ -175,16 +176,18 @@ func TestDescribeAndDocumentAll(t *testing.T) {
 func TestACLCategories(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"get":         "read string fast",
-		"set":         "write string slow",
-		"keys":        "keyspace read slow dangerous",
-		"flushall":    "keyspace write slow dangerous",
-		"client":      "slow",
-		"client|kill": "admin slow dangerous connection",
-		"eval_ro":     "slow scripting",
-		"wait":        "slow connection",
-		"time":        "fast",
-		"role":        "admin fast dangerous",
+		"get":          "read string fast",
+		"set":          "write string slow",
+		"keys":         "keyspace read slow dangerous",
+		"flushall":     "keyspace write slow dangerous",
+		"client":       "slow",
+		"client|kill":  "admin slow dangerous connection",
+		"eval_ro":      "slow scripting",
+		"wait":         "slow connection",
+		"time":         "fast",
+		"role":         "admin fast dangerous",
+		"lock.acquire": "write fast blocking lock",
+		"session.list": "read slow lock",
 	} {
 		c, ok := protocol.Lookup(name)
 		require.True(t, ok, name)
@@ -235,6 +238,9 @@ func TestUsage(t *testing.T) {
 		"script|kill": "SCRIPT KILL",
 		"client|list": "CLIENT LIST [TYPE <NORMAL | MASTER | REPLICA | PUBSUB> | " +
 			"ID client-id [client-id ...]]",
+		"lock.acquire": "LOCK.ACQUIRE key owner <PX milliseconds | SESSION session-id> [SHARED | LIMIT limit [PERMITS permits]] " +
+			"[WAIT milliseconds [NOTIFY]] [DELAY delay-milliseconds] [REENTRANT [CALL call-id]] [NOTE note]",
+		"lock.list":    "LOCK.LIST [MATCH pattern] [OWNER owner] [SESSION session-id] [HELD | WAITING] [CURSOR cursor] [COUNT count]",
 		"command|list": "COMMAND LIST [FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
 	} {
 		c, ok := protocol.Lookup(name)

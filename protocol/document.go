@@ -42,6 +42,9 @@ func (c *Command) document() Value {
 		Bulk("group"), Bulk(string(c.Group)),
 		Bulk("complexity"), Bulk(c.Complexity),
 	}
+	if c.Group == GroupModule {
+		elems = append(elems, Bulk("module"), Bulk(ModuleName))
+	}
 	if c.Deprecated != nil {
 		elems = append(elems,
 			Bulk("doc_flags"), simpleSet([]string{"deprecated"}),

@@ -58,6 +58,9 @@ var (
 	ErrOOM            = &Error{Prefix: "OOM", Text: "command not allowed when used memory > 'maxmemory'."}
 	ErrLoading        = &Error{Prefix: "LOADING", Text: "Redis is loading the dataset in memory"}
 	ErrUnblocked      = &Error{Prefix: "UNBLOCKED", Text: "client unblocked via CLIENT UNBLOCK"}
+	ErrOwnerTooLong   = &Error{Prefix: "OWNERTOOLONG", Text: "an owner is at most 1024 bytes"}
+	ErrLockMode       = &Error{Prefix: "LOCKMODE", Text: "the owner holds the lock in another mode, which does not become this one"}
+	ErrNoSession      = &Error{Prefix: "NOSESSION", Text: "no such session"}
 	ErrNotBusy        = &Error{Prefix: "NOTBUSY", Text: "No scripts in execution right now."}
 )
 
@@ -143,4 +146,5 @@ var refusals = map[string]refusal{
 	"NOPERM": reported, "NOPROTO": reported, "OOM": reported, "BUSY": reported, "NOTBUSY": reported, "BUSYKEY": reported,
 	"BUSYGROUP": reported, "NOGROUP": reported, "MISCONF": reported, "MOVED": reported, "ASK": reported, "CROSSSLOT": reported,
 	"REDIRECT": reported, "DENIED": reported,
+	"OWNERTOOLONG": reported, "LOCKMODE": reported, "NOSESSION": reported,
 }

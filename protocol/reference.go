@@ -119,6 +119,7 @@ var groupTitles = []struct {
 	{GroupTransactions, "Transactions"},
 	{GroupConnection, "Connection"},
 	{GroupServer, "Server"},
+	{GroupModule, "Native locks, the module " + ModuleName},
 	{GroupCluster, "Clients of Redis Cluster"},
 	{GroupSentinel, "Clients of Sentinel, on a port of their own"},
 }

@@ -28,7 +28,8 @@ func buildRows() []Command {
 		blockingListCommands(), blockingSortedSetCommands(),
 		keysCommands(), scriptingCommands(),
 		transactionsCommands(), pubsubCommands(), connectionCommands(), serverCommands(),
-		clusterCommands(), moduleCommands(), observeCommands())
+		clusterCommands(), moduleCommands(), observeCommands(),
+		lockCommands(), sessionCommands(), fenceCommands())
 	sortRows(rows)
 	for i := range rows {
 		sortRows(rows[i].Subcommands)

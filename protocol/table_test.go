@@ -63,7 +63,9 @@ subscribe unsubscribe psubscribe punsubscribe ssubscribe sunsubscribe
 pubsub pubsub|channels pubsub|help pubsub|numpat pubsub|numsub pubsub|shardchannels pubsub|shardnumsub
 latency latency|doctor latency|graph latency|help latency|histogram latency|history latency|latest latency|reset
 memory memory|doctor memory|help memory|malloc-stats memory|purge memory|stats memory|usage
-slowlog slowlog|get slowlog|help slowlog|len slowlog|reset`
+slowlog slowlog|get slowlog|help slowlog|len slowlog|reset
+lock.acquire lock.acquireall lock.renew lock.release lock.cancel lock.releaseall lock.check lock.downgrade lock.info lock.list
+lock.break session.open session.keepalive session.attach session.close session.info session.list fence.pass fence.get`
 
 func TestTableIsComplete(t *testing.T) {
 	t.Parallel()
@@ -101,6 +103,7 @@ func TestRowsReadWell(t *testing.T) {
 		protocol.GroupBitmap, protocol.GroupHash, protocol.GroupSet, protocol.GroupList, protocol.GroupSortedSet,
 		protocol.GroupString, protocol.GroupGeneric, protocol.GroupScripting,
 		protocol.GroupTransactions, protocol.GroupConnection, protocol.GroupServer, protocol.GroupPubSub, protocol.GroupCluster,
+		protocol.GroupModule,
 	}
 	for _, c := range allRows() {
 		require.Equal(t, strings.ToLower(c.Name), c.Name)
@@ -166,6 +169,7 @@ func TestWritesThatGrowAreDeniedBeyondMaxMemory(t *testing.T) {
 		"zadd", "zdiffstore", "zincrby", "zinterstore", "zrangestore", "zunionstore",
 		"blmove", "brpoplpush",
 		"hincrby", "hincrbyfloat", "hmset", "hset", "hsetnx", "sadd", "sdiffstore", "sinterstore", "sunionstore",
+		"lock.acquire", "lock.acquireall", "session.open", "fence.pass",
 	}
 	for _, c := range allRows() {
 		require.Equal(t, slices.Contains(grow, c.Name), c.Has(protocol.FlagDenyOOM), c.Name)

@@ -1,0 +1,70 @@
+package fsm
+
+import (
+	"strconv"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// fenceOps are the words of fences.
+var fenceOps = map[string]op{
+	"fence.get":  fenceGetOp,
+	"fence.pass": fencePassOp,
+}
+
+// maxFence is the largest fence: the largest integer that programs in JavaScript can count to.
+const maxFence = 1<<53 - 1
+
+// parseFence reads a fence.
+func parseFence(word string) (fence int64, ok bool) {
+	fence, ok = protocol.ParseInt(word)
+	return fence, ok && fence >= 1 && fence <= maxFence
+}
+
+// fencePassOp lets a fence pass unless a larger one has passed: the resource takes the write of who holds
+// the lock, and not of who held it before. The key keeps its deadline.
+func fencePassOp(c *call) protocol.Value {
+	key := c.args[1]
+	fence, ok := parseFence(c.args[2])
+	if !ok {
+		return errNotInteger
+	}
+	it, ok := c.findString(key)
+	if !ok {
+		return errWrongType
+	}
+	deadlineMillis := int64(never)
+	if it != nil {
+		passed, ok := parseFence(it.Value())
+		switch {
+		case !ok:
+			return errNoFence
+		case fence < passed:
+			return zero
+		case fence == passed:
+			return one
+		}
+		deadlineMillis = it.DeadlineMillis
+	}
+	c.set(key, strconv.FormatInt(fence, 10), deadlineMillis)
+	c.notify(classModule, "fence.pass", key)
+	return one
+}
+
+var errNoFence = protocol.Err("the value at the key is not a fence")
+
+// fenceGetOp is the largest fence that has passed, nil if none has.
+func fenceGetOp(c *call) protocol.Value {
+	it, ok := c.findString(c.args[1])
+	switch {
+	case !ok:
+		return errWrongType
+	case it == nil:
+		return protocol.Null
+	}
+	fence, ok := parseFence(it.Value())
+	if !ok {
+		return errNoFence
+	}
+	return protocol.Integer(fence)
+}
