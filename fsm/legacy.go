@@ -28,5 +28,25 @@ waitaof watch
 	return names
 }()
 
+// versionLocks is the first version of the entry with native locks.
+const versionLocks = 5
+
 // knows reports whether the release that wrote the entry knew a command.
-func (c *call) knows(name string) bool { return c.entryVersion >= versionKinds || namesBefore[name] }
+func (c *call) knows(name string) bool {
+	switch {
+	case c.entryVersion >= versionLocks:
+		return true
+	case c.entryVersion >= versionKinds:
+		return !ofLocks(name)
+	}
+	return namesBefore[name]
+}
+
+// ofLocks reports whether a request came with native locks: a word with a dot, or what nodes write for one.
+func ofLocks(name string) bool {
+	switch name {
+	case "native", "alive", "gone", "giveback":
+		return true
+	}
+	return strings.IndexByte(name, '.') >= 0
+}

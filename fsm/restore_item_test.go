@@ -112,3 +112,19 @@ func TestOldEntriesKnowOldCommands(t *testing.T) {
 	}
 	require.Equal(t, `"known"`, line(d.applyAs(protocol.EntryVersion, script)[0]))
 }
+
+// TestOldEntriesKnowNoLocks: what came with native locks is unknown in an entry from before.
+func TestOldEntriesKnowNoLocks(t *testing.T) {
+	d := newDriver(t)
+	for _, words := range [][]string{
+		{"fence.pass", "f", "1"},
+		{"eval", "return redis.call('fence.pass', 'f', 1)", "0"},
+		{"native", "1", "0", "0", "lock.acquire", "k", "o", "px", "1000"},
+	} {
+		for version := byte(1); version < versionLocks; version++ {
+			require.Contains(t, strings.ToLower(line(d.applyAs(version, request(nil, 0, words...))[0])), "unknown", words)
+		}
+	}
+	require.Equal(t, zero, d.do("exists", "f"))
+	require.Equal(t, one, d.do("fence.pass", "f", "1"))
+}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// The log entry, version 4:
+// The log entry, version 5:
 //
 //	byte    version
 //	varint  stamp        the leader's instant, milliseconds of cluster time
@@ -29,14 +29,14 @@ import (
 // where bytes = uvarint length, then that many bytes. A pipeline of one client
 // is one batch; many batches of many clients make one entry.
 //
-// Version 3 looks the same. Its requests have fewer commands: see legacy.go in fsm.
+// Versions 3 and 4 look the same. Their requests have fewer commands: see legacy.go in fsm.
 // Versions 1 and 2 have no memory limit. In version 1 EXEC compares the versions
 // of keys alone: see watch.go in fsm.
 
 // EntryVersion is the version of the entry format, and of everything that the meaning of an entry rests
 // on: the script engine and the budgets of fsm. A node applies older entries as the releases that
 // wrote them did. At an entry of a higher version it stops with a clear message.
-const EntryVersion = 4
+const EntryVersion = 5
 
 // versionMemoryLimit is the first version of the entry that has a memory limit.
 const versionMemoryLimit = 3

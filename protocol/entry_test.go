@@ -141,14 +141,14 @@ func TestCorruptEntriesAreRefused(t *testing.T) {
 	overflow := "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"
 	for _, data := range []string{
 		"", "\x00\x00\x00", "\x01", "\x01\x00", "\x01" + varint11 + "\x00", "\x01" + overflow + "\x00", "\x01\x00\x00\x05n1", "\x01\x00\x00" + varint11,
-		"\x03\x00\x00", "\x03\x00\x00" + varint11, "\x03\x00\x00\x00\x05n1", "\x04\x00\x00", "\x04\x00\x00" + varint11, "\x04\x00\x00\x00\x05n1",
+		"\x03\x00\x00", "\x03\x00\x00" + varint11, "\x03\x00\x00\x00\x05n1", "\x04\x00\x00", "\x04\x00\x00" + varint11, "\x04\x00\x00\x00\x05n1", "\x05\x00\x00", "\x05\x00\x00\x00\x05n1",
 	} {
 		_, _, err := decodeAll(data)
 		require.ErrorIs(t, err, ErrCorruptEntry, "%q", data)
 	}
-	_, err := DecodeEntry("\x05\x00\x00\x00")
+	_, err := DecodeEntry("\x06\x00\x00\x00")
 	require.NotErrorIs(t, err, ErrCorruptEntry)
-	require.ErrorContains(t, err, "version 5")
+	require.ErrorContains(t, err, "version 6")
 	require.ErrorContains(t, err, "newer release")
 
 	var r Request
