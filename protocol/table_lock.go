@@ -1,7 +1,6 @@
 package protocol
 
 // ModuleName is the module of the commands that Redis lacks: the words of native locks, sessions and fences.
-// server/LOCKS.md has the words.
 const ModuleName = "lock"
 
 // How long the words take.
