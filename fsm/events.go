@@ -27,6 +27,19 @@ const (
 	Looked
 	// Ran: a batch of this node was run. Its other events stand before.
 	Ran
+	// LockTold: Payload happened to the lock Key in DB, for who listens to the channel of the lock.
+	LockTold
+	// LockLost: a hold of the lock Key in DB is lost, and the connection Lock.Conn of this node is to be
+	// told.
+	LockLost
+	// LockSlow: the connection Lock.Conn of this node waited long for the lock Key in DB, or held the lock for most
+	// of its lease.
+	LockSlow
+	// SessionKept: the session Lock.Session lives with the connection Lock.Conn of this node, under the lease
+	// Lock.LeaseMillis.
+	SessionKept
+	// SessionLeft: the session has ended, or lives with another connection.
+	SessionLeft
 )
 
 // Event is something that an entry did and that others than the client hear of. The strings may share
@@ -45,6 +58,25 @@ type Event struct {
 	// Of a Woken event it is the ticket.
 	Seq   uint64
 	Reply *protocol.Value // of a Woken event
+	// Lock is what a LockLost or LockSlow event says of the hold, a SessionKept or SessionLeft event of the
+	// session, or a Woken event of a waiter for a lock: then DB and Key are set too.
+	Lock *LockNews
+}
+
+// LockNews is what a client hears of a hold, or of a wait for one.
+type LockNews struct {
+	Owner string
+	// Fence is the hold's. Of a wait that ended without a grant it is 0.
+	Fence int64
+	// Reason is why a hold was lost: "expired", "session", "broken", "flushed", or "unknown" if this node
+	// skipped the entries that say why.
+	Reason string
+	// Conn is the connection of this node that is to be told.
+	Conn    int64
+	Session uint64
+	// WaitedMillis, HeldMillis and LeaseMillis are how long the owner waited, held the lock, and might have held it.
+	// 0: not known.
+	WaitedMillis, HeldMillis, LeaseMillis int64
 }
 
 // Messages calls f with the messages that subscribers hear of the event, in the order of Redis.
@@ -59,6 +91,8 @@ func (e *Event) Messages(f func(channel, payload string)) {
 		if e.Classes&ClassKeyevent != 0 {
 			f("__keyevent@"+strconv.Itoa(e.DB)+"__:"+e.Name, e.Key)
 		}
+	case LockTold:
+		f("__lock@"+strconv.Itoa(e.DB)+"__:"+e.Key, e.Payload)
 	}
 }
 
@@ -66,7 +100,7 @@ func (e *Event) Messages(f func(channel, payload string)) {
 type Interest uint32
 
 const (
-	// InMessages is Published and Notified.
+	// InMessages is Published, Notified and LockTold.
 	InMessages Interest = 1 << iota
 	// InChanges is Changed, Flushed, Swapped, Looked and Ran.
 	InChanges
