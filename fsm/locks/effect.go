@@ -1,0 +1,85 @@
+package locks
+
+import "github.com/holdfast/holdfast/fsm/waits"
+
+// EffectKind says what happened.
+type EffectKind uint8
+
+// The kinds of effects.
+const (
+	// Came, Went: the lock is there now, or is gone: the key's marker. After [Table.Flush] all locks of the
+	// database count as gone; of those that stay (somebody waits, a delay runs) Came tells again.
+	Came EffectKind = iota + 1
+	Went
+	// Granted: Owner got the lock with Fence. A request for many locks is told for each of them.
+	Granted
+	// Released: Owner gave its hold back.
+	Released
+	// Lost: Owner lost its hold, for Reason.
+	Lost
+	// TimedOut: a wait of Owner for this lock ended by time.
+	TimedOut
+	// Waiting: somebody joined the queue, which has Waiters places now.
+	Waiting
+	// Told: a wait is over: of the client with the name Name. Fence is the grant, 0: none; or Err says why.
+	// Key is the first of the request's keys. One Told a wait, behind the effects that it goes with.
+	Told
+	// SessionEnded: the session Session ended. Its holds may be told later.
+	SessionEnded
+)
+
+// Reason says why a hold was lost.
+type Reason uint8
+
+// The reasons.
+const (
+	Expired Reason = iota + 1
+	SessionGone
+	Broken
+	Flushed
+)
+
+var reasons = [...]string{Expired: "expired", SessionGone: "session", Broken: "broken", Flushed: "flushed"}
+
+// String is the word of the reason in notices.
+func (r Reason) String() string {
+	if int(r) < len(reasons) {
+		return reasons[r]
+	}
+	return ""
+}
+
+// Effect is something that the owner of the table tells others.
+type Effect struct {
+	Kind   EffectKind
+	Reason Reason
+	// Notify: the waiter asked to be told beside its commands.
+	Notify     bool
+	DB         int
+	Key, Owner string
+	Fence      uint64
+	Session    uint64
+	// Client is the connection that acquired last, or that waits. Attached is the one that the hold's
+	// session lives with, if any.
+	Client, Attached Client
+	// Name and Err are for Told.
+	Name waits.Name
+	Err  error
+	// Waiters is the length of the queue.
+	Waiters int
+	// WaitedMillis is, at a grant and the end of a wait, how long the request waited (0: not at all).
+	// HeldMillis is how long an ended hold lasted. SinceRenewedMillis of its lease, LeaseMillis long (0: a
+	// session), were used up since the last renewal.
+	WaitedMillis, HeldMillis, SinceRenewedMillis, LeaseMillis int64
+}
+
+// Effects are the effects since the last TakeEffects.
+func (t *Table) Effects() []Effect { return t.effects }
+
+// TakeEffects returns the effects and forgets them. The slice is good until the next call that changes
+// the table.
+func (t *Table) TakeEffects() []Effect {
+	taken := t.effects
+	t.effects = t.effects[:0]
+	return taken
+}

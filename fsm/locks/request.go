@@ -1,0 +1,120 @@
+package locks
+
+import (
+	"errors"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Client is a connection of a node. The zero Client is none: scripts and transactions have one too, if the
+// owner of the table says so.
+type Client struct {
+	Origin protocol.Origin
+	Conn   int64
+}
+
+// Mode says what stands beside a hold.
+type Mode uint8
+
+// The modes.
+const (
+	// Exclusive: nothing stands beside.
+	Exclusive Mode = iota
+	// Shared: other shared holds.
+	Shared
+	// Permits: other holds with permits, while the sum is at most a request's own limit.
+	Permits
+)
+
+// The bounds. Nodes must agree on them.
+const (
+	// MaxText is the most bytes of an owner, a note, the id of a call and the name of a session.
+	MaxText = 1 << 10
+	// MaxKeys is the most keys of a request.
+	MaxKeys = 128
+	// MaxHolders is the most holds of a lock, MaxWaiters the most requests in a queue.
+	MaxHolders, MaxWaiters = 100_000, 100_000
+	// MaxLimit is the largest limit of permits.
+	MaxLimit = 1<<31 - 1
+	// MaxWaitingBytes is what all waiters together count for at most.
+	MaxWaitingBytes = 256 << 20
+	// MaxAttached is the most sessions of one connection.
+	MaxAttached = 1000
+	// MaxFence is the largest fence: clients keep fences as doubles, too.
+	MaxFence = 1<<53 - 1
+	// Forever is a delay or a lease beyond every end.
+	Forever = 1 << 62
+)
+
+// What a request is refused for. Nothing was changed then.
+var (
+	// ErrMode: the owner holds the lock in a mode that does not cover the one asked for.
+	ErrMode = errors.New("the owner holds the lock in another mode")
+	// ErrNoSession: no such session, or no more.
+	ErrNoSession = errors.New("no such session")
+	// ErrTooLong: an owner, a note, a call or a name has more than MaxText bytes.
+	ErrTooLong = errors.New("text too long")
+	// ErrRequest: a number is out of range, or a key is missing. The caller should have looked.
+	ErrRequest = errors.New("the request is corrupt")
+	// ErrTicket: somebody waits under the ticket.
+	ErrTicket = errors.New("the ticket is taken")
+	// ErrFull: too many wait for the lock, or in all; or the connection has too many sessions; or no fence
+	// is left.
+	ErrFull = errors.New("too many wait")
+	// ErrDropped is what waiters are told whose node was silent for long, should it come back.
+	ErrDropped = errors.New("the node was cut off")
+	// ErrUnblocked is what waiters are told that left by CLIENT UNBLOCK ERROR.
+	ErrUnblocked = errors.New("unblocked")
+)
+
+// Request asks for one lock, or for many as a whole.
+type Request struct {
+	DB int
+	// Keys are the locks. A key that is named twice counts once.
+	Keys  []string
+	Owner string
+	// Session is the session that the hold is bound to. 0: the hold is bound to LeaseMillis.
+	Session     uint64
+	LeaseMillis int64
+	Mode        Mode
+	// Limit is the most permits that may be held with this request granted, Permits how many the request
+	// wants: with mode Permits alone. A limit of 1 is exclusive.
+	Limit, Permits int64
+	// Waits: the request may wait, if it has a ticket. Then WaitMillis is how long (0: for ever).
+	Waits      bool
+	WaitMillis int64
+	// Notify: the client hears of the end of the wait beside its commands. The table only keeps this.
+	Notify bool
+	// DelayMillis is how long nobody gets the lock after the hold is lost.
+	DelayMillis int64
+	// Reentrant: the hold counts how often it was acquired; a Call that repeats the last counted one does
+	// not count.
+	Reentrant  bool
+	Call, Note string
+	Client     Client
+	// Ticket names the wait among those of the client's node. 0: the request may not wait.
+	Ticket uint64
+	// GraceMillis is how long the place in the queue is kept after the wait ended by time.
+	GraceMillis int64
+}
+
+// Answer is what became of a request: a grant (Fence is not 0), a place in the queue (Waiting), or neither.
+type Answer struct {
+	Fence   uint64
+	Waiting bool
+}
+
+// Break says which holds of a lock end by force.
+type Break struct {
+	DB  int
+	Key string
+	// ByOwner: only the hold of Owner. Fence other than 0: only the hold with that fence.
+	ByOwner bool
+	Owner   string
+	Fence   uint64
+	// ByDelay: the delay afterwards is DelayMillis, whatever the holds asked for.
+	ByDelay     bool
+	DelayMillis int64
+	// Reason is what the holders are told: Broken or Flushed.
+	Reason Reason
+}
