@@ -134,6 +134,7 @@ func (c *Config) Validate() error {
 	check(c.LogFormat == "text" || c.LogFormat == "json", "log-format %q: use text or json", c.LogFormat)
 	check(c.SnapshotThreshold > 0, "snapshot-threshold is 0")
 	check(c.SnapshotInterval >= 5*time.Millisecond, "snapshot-interval %v: at least 5ms", c.SnapshotInterval)
+	check(c.LockQueueGrace >= 0 && c.LockQueueGrace <= time.Hour, "lock-queue-grace %v: from 0s to 1h", c.LockQueueGrace)
 	check(c.DebugPeerDial == "" || c.Debug, "debug-peer-dial needs debug")
 	errs = append(errs, c.validateLimits()...)
 	errs = append(errs, c.validateCluster()...)

@@ -61,6 +61,7 @@ func options(c *server.Config) []option {
 		{name: "heartbeat-timeout", value: &c.HeartbeatTimeout, help: "silence of the leader after which a follower starts an election (one to two times this)"},
 		{name: "election-timeout", value: &c.ElectionTimeout, help: "time after which a candidate tries again; also the longest step of cluster time"},
 		{name: "command-timeout", value: &c.CommandTimeout, help: "time after which a command is answered with CLUSTERDOWN, TRYAGAIN or UNCERTAIN"},
+		{name: "lock-queue-grace", value: &c.LockQueueGrace, help: "how long a place in a lock's queue is kept after a WAIT that ended by time-out, for a client that waits in slices; at most 1h"},
 		{name: "disk-stall-limit", value: &c.DiskStallLimit, help: "a disk call that takes longer ends the process, so that others can lead"},
 		{name: "shutdown-timeout", value: &c.ShutdownTimeout, help: "limit of a graceful shutdown"},
 		{heading: "Limits"},

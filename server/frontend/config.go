@@ -75,7 +75,7 @@ type Limits struct {
 	PubSub OutputLimit
 }
 
-// Timeouts holds the durations. A value of zero takes the default, except IdleTimeout.
+// Timeouts holds the durations. A value of zero takes the default, except IdleTimeout and LockQueueGrace.
 type Timeouts struct {
 	IdleTimeout      time.Duration // a silent client is disconnected after it; 0: never
 	TCPKeepAlive     time.Duration // interval of TCP keep-alive probes
@@ -83,6 +83,7 @@ type Timeouts struct {
 	GraceTimeout     time.Duration // the same, for a client that has more than MaxOutputBytes unread
 	ShutdownTimeout  time.Duration // how long Serve waits for commands in flight after its context ended
 	HandshakeTimeout time.Duration // limit of a TLS handshake
+	LockQueueGrace   time.Duration // how long a lock keeps the place of a waiter whose time was over
 }
 
 // Memory is what the shares of the machine's memory come to in bytes.
@@ -112,6 +113,7 @@ func DefaultTimeouts() Timeouts {
 		GraceTimeout:     time.Second,
 		ShutdownTimeout:  10 * time.Second,
 		HandshakeTimeout: 10 * time.Second,
+		LockQueueGrace:   2 * time.Second,
 	}
 }
 

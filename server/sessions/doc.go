@@ -1,0 +1,29 @@
+// Package sessions keeps the sessions of locks that live with connections of this node, and knows which
+// connection is told of a loss.
+//
+// It promises:
+//   - a session lives for as long as its connection is open and this node reaches the majority: the [Keeper]
+//     has all of this node's sessions renewed by one request, three times in the shortest lease;
+//   - a session ends when its connection closes, sooner or later, as long as this node lives: also if there
+//     is no leader for a while, and if the session was opened by a request that nobody knew the outcome of;
+//   - a client does not believe in a session that others may take for ended: where no renewal was acknowledged
+//     for seven eighths of the lease, the connection is closed. The session is not ended then, so that the
+//     client may attach the session to a connection of another node;
+//   - a node that ends in good order ends no session;
+//   - a session costs an entry in a tree, no goroutine and no timer. Without sessions nothing is proposed.
+//
+// The package does not know what a session is for, nor what a connection is.
+//
+// # The way of a session
+//
+//	Enter: a connection may get sessions ─► the command goes to the cluster
+//	                     ├─► the reply came:      Expect, until this node's log tells
+//	                     └─► this node's log:     Kept, for a connection that is not there: it is told as closed
+//	Run has the sessions renewed, or cuts connections
+//	the session ends or goes elsewhere:           Left
+//	the connection closes:  Leave ─► Run has the cluster end the sessions of the connection
+//
+// Goroutines: Run, and one that cuts connections while a renewal is under way. Under Keeper.mu no function
+// of the cluster is called and nothing is waited for, but clients are told. So Kept, Left and Lost may be
+// called by the state machine.
+package sessions

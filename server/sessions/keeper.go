@@ -1,0 +1,273 @@
+package sessions
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/holdfast/holdfast/server/push"
+)
+
+// Cluster is what a keeper needs of the node.
+type Cluster struct {
+	// Propose has the sessions of closed connections ended, and then, if renew is set, all other sessions of
+	// this life of the node renewed. An error means that neither may have been applied.
+	Propose func(closed []int64, renew bool) error
+	// Applied reports whether the state of this node has the batch of this node with that number.
+	Applied func(number uint64) bool
+}
+
+// Client is a connection. Both methods are called by any goroutine, and must not block or call the keeper.
+type Client interface {
+	// Post sends a message.
+	Post(m *push.Message)
+	// Cut closes the connection.
+	Cut(why string)
+}
+
+// Keeper has the connections of this node that have to do with locks. Create it with [New].
+type Keeper struct {
+	cluster Cluster
+	// wakeRenewer and wakeCutter end the sleep of Run's goroutines.
+	wakeRenewer, wakeCutter chan struct{}
+
+	mu      sync.Mutex
+	clients map[int64]*client
+	// sessions are ordered by their leases.
+	sessions *btree.BTreeG[*session]
+	expected map[*session]struct{}
+	// renewed is when the last renewal began that was acknowledged.
+	renewed time.Time
+	// closed are connections whose sessions are to be ended.
+	closed []int64
+	// later are connections that were cut: their sessions have time to be attached elsewhere.
+	later []cut
+	cuts  uint64
+	// ends: this node ends.
+	ends bool
+}
+
+// client is a connection with its sessions.
+type client struct {
+	to       Client
+	sessions map[uint64]*session // by id
+	// expected are sessions that this node's log has not told of, as far as it has not told of others.
+	expected []*session
+	// cut: the connection is being closed, and lease is the longest of the sessions that it had.
+	cut   bool
+	lease time.Duration
+}
+
+// session is a session of a connection. It does not change.
+type session struct {
+	id    uint64 // 0: not told by the log yet
+	conn  int64
+	lease time.Duration
+	// since is when it surely had its whole lease.
+	since time.Time
+	// number is the batch behind an expected session.
+	number uint64
+}
+
+// cut is a connection that was cut, and when its sessions are to be ended.
+type cut struct {
+	conn int64
+	at   time.Time
+}
+
+// LeastLease is the shortest lease of a session that lives with a connection.
+const LeastLease = time.Second
+
+// New is a keeper without connections.
+func New(c Cluster) *Keeper {
+	return &Keeper{
+		cluster: c, wakeRenewer: make(chan struct{}, 1), wakeCutter: make(chan struct{}, 1),
+		clients: make(map[int64]*client), expected: make(map[*session]struct{}), sessions: btree.NewBTreeGOptions(before, btree.Options{NoLocks: true}),
+	}
+}
+
+func before(a, b *session) bool {
+	switch {
+	case a.lease != b.lease:
+		return a.lease < b.lease
+	case a.conn != b.conn:
+		return a.conn < b.conn
+	case a.id != b.id:
+		return a.id < b.id
+	}
+	return a.number < b.number
+}
+
+// Enter notes a connection that may get sessions or locks. It must be called before the first command for
+// that goes to the cluster.
+func (k *Keeper) Enter(conn int64, to Client) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.clients[conn] = &client{to: to, sessions: make(map[uint64]*session)}
+}
+
+// Leave notes that a connection has closed. ended: its sessions end with it. Else this node ends, and leaves
+// the sessions the time that they have.
+func (k *Keeper) Leave(conn int64, ended bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := k.clients[conn]
+	if c == nil {
+		return
+	}
+	delete(k.clients, conn)
+	some := len(c.sessions)+len(c.expected) > 0
+	k.drop(c)
+	k.ends = k.ends || !ended
+	switch {
+	case !ended:
+	case c.cut:
+		k.later = append(k.later, cut{conn, time.Now().Add(c.lease)})
+		wake(k.wakeRenewer)
+	case some:
+		k.closed = append(k.closed, conn)
+		wake(k.wakeRenewer)
+	}
+}
+
+// Has reports whether a connection has entered, and not left.
+func (k *Keeper) Has(conn int64) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.clients[conn] != nil
+}
+
+// drop forgets the sessions of a connection. The caller holds k.mu.
+func (k *Keeper) drop(c *client) {
+	for _, s := range c.sessions {
+		k.sessions.Delete(s)
+	}
+	for _, s := range c.expected {
+		k.sessions.Delete(s)
+		delete(k.expected, s)
+	}
+	clear(c.sessions)
+	c.expected = nil
+}
+
+// Expect notes that the batch with that number, executed since began, made or attached a session of this
+// connection, or may have: until this node's log tells, the session is renewed as one with that lease.
+func (k *Keeper) Expect(conn int64, lease time.Duration, number uint64, began time.Time) {
+	if k.cluster.Applied(number) {
+		return // the log has told
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := k.clients[conn]
+	if c == nil || c.cut {
+		return
+	}
+	s := &session{conn: conn, lease: max(lease, LeastLease), since: began, number: number}
+	if old, replaced := k.sessions.Set(s); replaced {
+		k.forget(c, old)
+	}
+	c.expected = append(c.expected, s)
+	k.expected[s] = struct{}{}
+	k.came()
+}
+
+// forget drops an expected session that is no longer in the tree. The caller holds k.mu.
+func (k *Keeper) forget(c *client, s *session) {
+	delete(k.expected, s)
+	c.expected = slices.DeleteFunc(c.expected, func(other *session) bool { return other == s })
+}
+
+// Kept notes, by this node's log, that a session lives with a connection.
+func (k *Keeper) Kept(conn int64, id uint64, lease time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := k.clients[conn]
+	switch {
+	case c == nil && k.ends:
+		return
+	case c == nil:
+		// The connection closed before its command was applied.
+		k.closed = append(k.closed, conn)
+		wake(k.wakeRenewer)
+		return
+	case c.cut:
+		c.lease = max(c.lease, lease)
+		return
+	}
+	since := time.Now()
+	for _, s := range c.expected {
+		if s.since.Before(since) {
+			since = s.since
+		}
+	}
+	if old := c.sessions[id]; old != nil {
+		k.sessions.Delete(old)
+		since = old.since
+	}
+	s := &session{id: id, conn: conn, lease: lease, since: since}
+	c.sessions[id] = s
+	k.sessions.Set(s)
+	k.came()
+}
+
+// came wakes what waits for sessions. The caller holds k.mu.
+func (k *Keeper) came() {
+	wake(k.wakeRenewer)
+	wake(k.wakeCutter)
+}
+
+// Left notes, by this node's log, that a session does not live with a connection any more.
+func (k *Keeper) Left(conn int64, id uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c := k.clients[conn]; c != nil && c.sessions[id] != nil {
+		k.sessions.Delete(c.sessions[id])
+		delete(c.sessions, id)
+	}
+}
+
+// Restored is called after the state was replaced by a snapshot's. each calls back with all sessions that
+// live with connections of this node then.
+func (k *Keeper) Restored(each func(func(conn int64, id uint64, lease time.Duration))) {
+	k.mu.Lock()
+	for _, c := range k.clients {
+		for id, s := range c.sessions {
+			k.sessions.Delete(s)
+			delete(c.sessions, id)
+		}
+	}
+	k.mu.Unlock()
+	each(k.Kept)
+}
+
+// Tell sends a message to a connection, if it is there.
+func (k *Keeper) Tell(conn int64, m *push.Message) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c := k.clients[conn]; c != nil {
+		c.to.Post(m)
+	}
+}
+
+// Len is the number of sessions that this node keeps.
+func (k *Keeper) Len() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.sessions.Len()
+}
+
+// Cuts is the number of connections that were closed since their sessions could not be renewed.
+func (k *Keeper) Cuts() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.cuts
+}
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

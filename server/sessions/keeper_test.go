@@ -1,0 +1,286 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/push"
+)
+
+// story is a keeper with a cluster that notes what is proposed, and when.
+type story struct {
+	*Keeper
+	began time.Time
+
+	mu      sync.Mutex
+	down    bool
+	applied uint64
+	lines   []string
+}
+
+func newStory(t *testing.T) *story {
+	s := &story{began: time.Now()}
+	s.Keeper = New(Cluster{Propose: s.propose, Applied: func(number uint64) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return number <= s.applied
+	}})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-done)
+	})
+	return s
+}
+
+func (s *story) propose(closed []int64, renew bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down {
+		return errors.New("no leader")
+	}
+	line := fmt.Sprintf("%v:", time.Since(s.began))
+	if len(closed) > 0 {
+		line += fmt.Sprintf(" closed %v", closed)
+	}
+	if renew {
+		line += " renew"
+	}
+	s.lines = append(s.lines, line)
+	return nil
+}
+
+// told is what was noted since the last call.
+func (s *story) told() []string {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lines := s.lines
+	s.lines = nil
+	return lines
+}
+
+func (s *story) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+// conn is a connection that notes what happens to it.
+type conn struct {
+	s    *story
+	id   int64
+	gone bool
+}
+
+func (s *story) open(id int64) *conn {
+	c := &conn{s: s, id: id}
+	s.Enter(id, c)
+	return c
+}
+
+func (c *conn) note(what string) {
+	c.s.set(func() {
+		c.s.lines = append(c.s.lines, fmt.Sprintf("%v: connection %d: %s", time.Since(c.s.began), c.id, what))
+	})
+}
+
+func (c *conn) Post(m *push.Message) {
+	c.note(string(m.AppendFrom(nil, protocol.RESP3, 0, 100)))
+}
+
+func (c *conn) Cut(why string) {
+	c.gone = true
+	c.note("cut, " + why)
+}
+
+// TestRenewals: one request renews all, three times in the shortest lease, and none is made for nobody.
+func TestRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t)
+		time.Sleep(time.Hour)
+		require.Empty(t, s.told())
+		s.began = time.Now()
+		s.open(1)
+		s.open(2)
+		s.Kept(1, 11, 30*time.Second)
+		s.Kept(2, 12, 60*time.Second)
+		time.Sleep(21 * time.Second)
+		require.Equal(t, []string{"0s: renew", "10s: renew", "20s: renew"}, s.told())
+		s.Kept(2, 13, 3*time.Second)
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"21s: renew", "22s: renew"}, s.told())
+		require.Equal(t, 3, s.Len())
+		s.Left(2, 13)
+		s.Left(1, 11)
+		s.Left(1, 11)
+		s.Left(9, 9)
+		time.Sleep(20 * time.Second)
+		require.Equal(t, []string{"42s: renew"}, s.told())
+		s.Left(2, 12)
+		time.Sleep(time.Hour)
+		require.Empty(t, s.told())
+		require.Zero(t, s.Len())
+	})
+}
+
+// TestCloses: a closed connection ends its sessions, and is not forgotten while there is no leader. A node
+// that ends leaves them.
+func TestCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t)
+		s.set(func() { s.down = true })
+		for id := range int64(4) {
+			s.open(id)
+			s.Kept(id, uint64(id), time.Minute)
+		}
+		s.open(4)
+		s.Leave(4, true) // no sessions
+		s.Leave(1, true)
+		s.Leave(1, true)
+		s.Leave(2, true)
+		time.Sleep(10*time.Second + renewAgain/2)
+		s.set(func() { s.down = false })
+		time.Sleep(time.Second - renewAgain/2)
+		require.Equal(t, []string{"10.1s: closed [1 2] renew"}, s.told())
+		require.True(t, s.Has(0))
+		require.False(t, s.Has(1))
+
+		// A command of a connection that had closed is applied.
+		s.Kept(1, 5, time.Minute)
+		require.Equal(t, []string{"11s: closed [1]"}, s.told())
+
+		s.Leave(0, false)
+		s.Leave(3, false)
+		s.Kept(3, 9, time.Minute)
+		time.Sleep(time.Hour)
+		require.Empty(t, s.told())
+	})
+}
+
+// TestCut: a node that is cut off closes connections before their sessions may be taken for ended, the
+// shortest lease first, and gives the clients the time to go elsewhere.
+func TestCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t)
+		short, long := s.open(1), s.open(2)
+		s.Kept(1, 1, 8*time.Second)
+		s.Kept(1, 2, 16*time.Second)
+		s.Kept(2, 3, 24*time.Second)
+		time.Sleep(6 * time.Second)
+		require.Len(t, s.told(), 3)
+		s.set(func() { s.down = true })
+		s.open(3)
+		time.Sleep(4 * time.Second)
+		s.Kept(3, 4, 8*time.Second) // a log that lags
+		time.Sleep(2 * time.Second)
+		require.Len(t, s.told(), 0)
+		time.Sleep(time.Second) // 13s; renewed last at 5.33s
+		require.Equal(t, []string{"12.333333332s: connection 1: cut, its session could not be renewed in time"}, s.told())
+		require.False(t, long.gone)
+		require.True(t, short.gone)
+		require.EqualValues(t, 1, s.Cuts())
+		s.Kept(1, 5, 20*time.Second) // too late
+		s.Leave(1, true)
+		time.Sleep(4*time.Second + 500*time.Millisecond)
+		require.Equal(t, []string{"17s: connection 3: cut, its session could not be renewed in time"}, s.told())
+		s.Leave(3, false)
+		s.set(func() { s.down = false })
+		time.Sleep(14 * time.Second)
+		require.Equal(t, []string{"17.599999998s: renew", "25.599999998s: renew"}, s.told())
+		time.Sleep(2 * time.Second)
+		require.Equal(t, []string{"33s: closed [1]"}, s.told())
+		require.False(t, long.gone)
+	})
+}
+
+// TestExpected: a session that this node's log has not told of is renewed as well, until the log has passed
+// its batch.
+func TestExpected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t)
+		s.open(1)
+		s.Expect(1, 30*time.Second, 7, time.Now())
+		s.Expect(1, 30*time.Second, 7, time.Now())
+		s.Expect(2, time.Second, 8, time.Now()) // gone already
+		time.Sleep(11 * time.Second)
+		require.Equal(t, []string{"0s: renew", "10s: renew"}, s.told())
+		s.Kept(1, 1, 60*time.Second)
+		s.set(func() { s.applied = 7 })
+		time.Sleep(39 * time.Second)
+		require.Equal(t, []string{"30s: renew", "50s: renew"}, s.told())
+		require.Equal(t, 1, s.Len())
+		s.Expect(1, time.Second, 6, time.Now()) // the log was quicker
+		require.Equal(t, 1, s.Len())
+
+		// The lease of an attached session is not known.
+		s.Expect(1, 0, 9, time.Now())
+		time.Sleep(time.Second)
+		require.Len(t, s.told(), 3)
+		s.Leave(1, true)
+		require.Equal(t, []string{"51s: closed [1]"}, s.told())
+		require.Zero(t, s.Len())
+	})
+}
+
+// TestRestored: a snapshot says which sessions there are.
+func TestRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t)
+		s.open(1)
+		s.open(2)
+		s.Kept(1, 1, 30*time.Second)
+		s.Kept(1, 2, 3*time.Second)
+		s.Restored(func(each func(int64, uint64, time.Duration)) {
+			each(1, 1, 30*time.Second)
+			each(2, 3, 60*time.Second)
+			each(7, 4, time.Second)
+		})
+		require.Equal(t, 2, s.Len())
+		time.Sleep(20 * time.Second)
+		require.Equal(t, []string{"0s: closed [7] renew", "10s: renew", "20s: renew"}, s.told())
+	})
+}
+
+// TestTold: a loss is told to the connection that it is for.
+func TestTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t)
+		s.open(1)
+		s.Tell(1, push.New(protocol.Push(protocol.Bulk("lock"))))
+		s.Tell(2, push.New(protocol.Push(protocol.Bulk("lock"))))
+		require.Equal(t, []string{"0s: connection 1: >1\r\n$4\r\nlock\r\n"}, s.told())
+	})
+}
+
+// TestManyClose: those who close while others are asked for are not forgotten.
+func TestManyClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t)
+		const many = 2*closedTogether + 1
+		for id := range int64(many) {
+			s.open(id)
+			s.Kept(id, 1, time.Hour)
+		}
+		require.NotEmpty(t, s.told())
+		s.set(func() { s.down = true })
+		for id := range int64(many) {
+			s.Leave(id, true)
+		}
+		time.Sleep(time.Second)
+		s.set(func() { s.down = false })
+		time.Sleep(time.Second)
+		require.Len(t, s.told(), 3)
+		require.Empty(t, s.closed)
+	})
+}
