@@ -16,7 +16,7 @@ func (c *call) tellWoken(w *waits.Waiter, reply protocol.Value) {
 
 // noteKey notes that a key got a value, which may be what somebody waits for.
 func (c *call) noteKey(db int, key string) {
-	if c.st.waits.Len() > 0 {
+	if wakesWaiters && c.st.waits.Len() > 0 {
 		c.st.waits.Wake(db, key)
 	}
 }
@@ -101,7 +101,9 @@ func (c *call) serveNext() bool {
 	case waits:
 		t.Tried(w.Order + 1)
 	default:
-		t.Remove(w)
+		if servesOnce {
+			t.Remove(w)
+		}
 		c.tellWoken(w, reply)
 	}
 	return true

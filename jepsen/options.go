@@ -36,7 +36,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	fs.StringVar(&o.workload, "workload", "all", "what clients do, separated by commas: "+strings.Join(workload.Names(), ", ")+"; all: every one but onelock and unfencedset")
 	fs.StringVar(&o.nemesis, "nemesis", "mixed", "what is broken, separated by commas: names or groups of faults (see --help), mixed (all but hostile), all, none")
 	fs.IntVar(&o.nodes, "nodes", 3, "nodes of a holdfast cluster")
-	fs.IntVar(&o.concurrency, "concurrency", 24, "clients, dealt out to the workloads")
+	fs.IntVar(&o.concurrency, "concurrency", 36, "clients, dealt out to the workloads")
 	fs.DurationVar(&o.time, "time", time.Minute, "how long clients run")
 	fs.DurationVar(&o.timeout, "timeout", 3*time.Second, "how long a client waits for a reply")
 	fs.Float64Var(&o.rate, "rate", 250, "rounds a second that all clients together begin, at most")

@@ -72,14 +72,16 @@ var (
 
 const noOrder = "no order of its"
 
-// histories are wrong on purpose where finds is not empty, and right on purpose otherwise: those
+// sample is a history that is wrong on purpose where finds is not empty, and right on purpose otherwise: those
 // are the ones that a checker with too little patience would call wrong.
-var histories = []struct {
+type sample struct {
 	name  string
 	check Func
 	text  string
 	finds string
-}{
+}
+
+var histories = []sample{
 	{"register: lost update", register, `
 		0-10   write r 1
 		20-30  cas   r 1 2 -> 1
@@ -338,8 +340,11 @@ var histories = []struct {
 		4000-4010 alive k -> 1`, ""},
 }
 
-func TestHistoriesWrongOnPurposeAreFound(t *testing.T) {
-	for _, c := range histories {
+func TestHistoriesWrongOnPurposeAreFound(t *testing.T) { judge(t, histories) }
+
+func judge(t *testing.T, samples []sample) {
+	t.Helper()
+	for _, c := range samples {
 		t.Run(c.name, func(t *testing.T) {
 			r := c.check(script(t, c.text))
 			if c.finds == "" {

@@ -33,6 +33,9 @@ type runOptions struct {
 	broken            func(node string, b frontend.Backend) frontend.Backend
 }
 
+// clients are enough for every workload.
+const clients = 36
+
 // run is one run, within a bubble, and its verdict.
 func run(t *testing.T, o runOptions) (checker.Verdict, string) {
 	t.Helper()
@@ -44,7 +47,7 @@ func run(t *testing.T, o runOptions) (checker.Verdict, string) {
 	require.NoError(t, err)
 	steps := schedule.Generate(schedule.Options{Seed: o.seed, Nodes: o.nodes, Time: o.time, Faults: faults})
 	settings := &workload.Options{
-		Service: tgt.service, Seed: o.seed, Concurrency: 24, Rate: 150, Timeout: 3 * time.Second,
+		Service: tgt.service, Seed: o.seed, Concurrency: clients, Rate: 150, Timeout: 3 * time.Second,
 		Features: tgt.Features(ctx), Settle: 6 * time.Second,
 	}
 	if schedule.Has(faults, "clock-rate") {

@@ -26,7 +26,7 @@ func (r Reply) NoScript() bool { return strings.HasPrefix(r.Why, "NOSCRIPT ") }
 
 // Conn is a connection of a client. A Conn is not safe for concurrent use.
 type Conn struct {
-	// OnPush, if not nil, gets what the server sends unasked (RESP3), in the order of arrival.
+	// OnPush, if not nil, gets what the server sends unasked, in the order of arrival: see [Unasked].
 	OnPush func(protocol.Value)
 
 	nc      net.Conn
@@ -82,6 +82,21 @@ func (c *Conn) Listen(d time.Duration, done func() bool) bool {
 	return !c.broken
 }
 
+// Unasked reports whether a value is no reply: a push of RESP3, or a message of RESP2. That a subscription
+// begins or ends is a reply.
+func Unasked(v protocol.Value) bool {
+	if len(v.Elems) == 0 || v.Kind != protocol.KindPush && v.Kind != protocol.KindArray {
+		return v.Kind == protocol.KindPush
+	}
+	switch v.Elems[0].Str {
+	case "message", "pmessage", "smessage":
+		return true
+	case "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe":
+		return false
+	}
+	return v.Kind == protocol.KindPush
+}
+
 var errUnasked = errors.New("a reply that was not asked for")
 
 // receive reads up to the next reply, or no further than the next push where no reply is due. Pushes
@@ -95,9 +110,9 @@ func (c *Conn) receive(within time.Duration, reply bool) (protocol.Value, error)
 		switch {
 		case err != nil:
 			return v, err
-		case v.Kind != protocol.KindPush && reply:
+		case !Unasked(v) && reply:
 			return v, nil
-		case v.Kind != protocol.KindPush:
+		case !Unasked(v):
 			return v, errUnasked
 		}
 		if c.OnPush != nil {

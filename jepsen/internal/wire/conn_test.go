@@ -126,3 +126,15 @@ func TestSlowCommandsHaveMoreTime(t *testing.T) {
 		require.Equal(t, time.Second, time.Since(began))
 	})
 }
+
+func TestSubscribersHearMessages(t *testing.T) {
+	const said = "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n1\r\n>3\r\n$9\r\nsubscribe\r\n$1\r\nd\r\n:2\r\n"
+	conn := serve(t, said+"*0\r\n", false)
+	var heard []protocol.Value
+	conn.OnPush = func(v protocol.Value) { heard = append(heard, v) }
+	got := conn.Pipeline([][]string{{"SUBSCRIBE", "c"}, {"SUBSCRIBE", "d"}, {"KEYS", "*"}})
+	require.Equal(t, "c", got[0].Value.Elems[1].Str)
+	require.Equal(t, "d", got[1].Value.Elems[1].Str)
+	require.Empty(t, got[2].Value.Elems)
+	require.Len(t, heard, 1)
+}

@@ -46,10 +46,20 @@ func TestClientsAreDealtOut(t *testing.T) {
 		}
 	}
 	require.Len(t, seen, 30)
-	loads, err = Build("all", &Options{Concurrency: 24})
-	require.NoError(t, err)
+	sum := 0
 	for _, l := range loads {
-		require.Len(t, l.clients, builders[l.Name()].share, l.Name())
+		sum += builders[l.Name()].share
+	}
+	for _, clients := range []int{2 * len(loads), sum} {
+		loads, err = Build("all", &Options{Concurrency: clients})
+		require.NoError(t, err)
+		for _, l := range loads {
+			want := 2
+			if clients == sum {
+				want = builders[l.Name()].share
+			}
+			require.Len(t, l.clients, want, l.Name())
+		}
 	}
 	_, err = Build("all", &Options{Concurrency: 7})
 	require.ErrorContains(t, err, "too few")

@@ -66,8 +66,7 @@ type builder struct {
 	build func(*Options) Workload
 }
 
-// builders are the workloads by name. Locks get more clients, as locks are held; no workload gets
-// less than two, as one client alone never meets another.
+// builders are the workloads by name. Locks get more clients, as locks are held.
 var builders = map[string]builder{
 	"register":    {3, newRegister},
 	"counter":     {2, newCounter},
@@ -79,6 +78,7 @@ var builders = map[string]builder{
 	"fencedset":   {4, func(o *Options) Workload { return newGuardedSet(o, true) }},
 	"unfencedset": {4, func(o *Options) Workload { return newGuardedSet(o, false) }},
 	"onelock":     {4, newOneLock},
+	"queue":       {4, newQueue},
 }
 
 // byName are the workloads that "all" leaves out: unfencedset is expected to fail, onelock is drawn.
@@ -110,17 +110,7 @@ func Build(list string, o *Options) ([]Load, error) {
 	if o.Concurrency < len(names) {
 		return nil, fmt.Errorf("%d clients are too few for %d workloads", o.Concurrency, len(names))
 	}
-	// The next client goes to the workload that has the smallest part of its share.
-	counts := make([]int, len(names))
-	for range o.Concurrency {
-		least := 0
-		for n, name := range names {
-			if counts[n]*builders[names[least]].share < counts[least]*builders[name].share {
-				least = n
-			}
-		}
-		counts[least]++
-	}
+	counts := deal(names, o.Concurrency)
 	loads := make([]Load, len(names))
 	client := 0
 	for n := range names {
@@ -135,6 +125,24 @@ func Build(list string, o *Options) ([]Load, error) {
 		loads[n].Workload = builders[name].build(&own)
 	}
 	return loads, nil
+}
+
+// deal says how many clients each workload gets. One client alone never meets another: each gets two, then
+// the next client goes to the workload that has the smallest part of its share.
+func deal(names []string, clients int) []int {
+	counts := make([]int, len(names))
+	for given := range clients {
+		least := given % len(names)
+		if given >= 2*len(names) {
+			for n, name := range names {
+				if counts[n]*builders[names[least]].share < counts[least]*builders[name].share {
+					least = n
+				}
+			}
+		}
+		counts[least]++
+	}
+	return counts
 }
 
 // Run lets the clients go round until ctx is done.
