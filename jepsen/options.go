@@ -33,7 +33,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	fs := flag.NewFlagSet("jepsen", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.StringVar(&o.target, "target", "holdfast", "what is tested: holdfast, redis or redis-sentinel")
-	fs.StringVar(&o.workload, "workload", "all", "what clients do, separated by commas: "+strings.Join(workload.Names(), ", ")+"; all: every one but onelock and unfencedset")
+	fs.StringVar(&o.workload, "workload", "all", "what clients do, separated by commas: "+strings.Join(workload.Names(), ", ")+"; all: every one that is valid by itself")
 	fs.StringVar(&o.nemesis, "nemesis", "mixed", "what is broken, separated by commas: names or groups of faults (see --help), mixed (all but hostile), all, none")
 	fs.IntVar(&o.nodes, "nodes", 3, "nodes of a holdfast cluster")
 	fs.IntVar(&o.concurrency, "concurrency", 36, "clients, dealt out to the workloads")

@@ -90,3 +90,27 @@ func describe(input, _ any) string {
 	}
 	return fmt.Sprintf("%s%v -> %v", o.F, o.Input, o.Output)
 }
+
+// PassFunctions is what [Passes] knows.
+var PassFunctions = Functions{Writes: []string{"pass"}, Reads: []string{"passed"}}
+
+// Passes is a gate for fences.
+//
+//	pass   fence -> [1], or [0] when a larger one has passed
+//	passed       -> [1, the largest], or [0] when none has
+func Passes() porcupine.Model {
+	return porcupine.Model{
+		Init:              func() any { return int64(0) },
+		Step:              stepPasses,
+		DescribeOperation: describe,
+	}
+}
+
+func stepPasses(state, input, _ any) (bool, any) {
+	largest, o := state.(int64), input.(*history.Op)
+	if o.F == "passed" {
+		return o.Out(1) == largest && (o.Out(0) == 1) == (largest > 0), largest
+	}
+	fits := o.In(0) >= largest
+	return o.Outcome == history.Info || fits == (o.Out(0) == 1), max(largest, o.In(0))
+}

@@ -125,7 +125,8 @@ func (h *Holdfast) Debug(ctx context.Context, member string, words ...string) (p
 func (h *Holdfast) Features(context.Context) workload.Features {
 	_, hashes := protocol.Lookup("hincrby")
 	_, ifEq := protocol.Lookup("delex")
-	return workload.Features{Hashes: hashes, IfEq: ifEq, Budget: true}
+	_, native := protocol.Lookup("lock.acquire")
+	return workload.Features{Hashes: hashes, IfEq: ifEq, Budget: true, Native: native}
 }
 
 // Supports implements [Target].

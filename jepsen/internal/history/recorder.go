@@ -51,6 +51,13 @@ func (r *Recorder) Invoke(worker int, o Op) *Pending {
 	return &Pending{r: r, index: o.Index, worker: worker}
 }
 
+// Since records that something happened at some time from start (by [Recorder.Now]) until now. Requires: nothing
+// else is on record for the worker since then.
+func (r *Recorder) Since(worker int, o Op, start int64) {
+	p := r.Invoke(worker, o)
+	p.complete(OK, "", func(o *Op) { o.Call = min(start, o.Call) })
+}
+
 // NewPipe numbers a pipeline.
 func (r *Recorder) NewPipe() int {
 	r.mu.Lock()

@@ -107,7 +107,8 @@ func (t target) Serving(context.Context) error { t.cluster.Leader(); return nil 
 
 func (t target) Features(context.Context) workload.Features {
 	_, hashes := protocol.Lookup("hincrby")
-	return workload.Features{Hashes: hashes, IfEq: true, Budget: true}
+	_, native := protocol.Lookup("lock.acquire")
+	return workload.Features{Hashes: hashes, IfEq: true, Budget: true, Native: native}
 }
 
 // Supports is all but what needs a kernel or a real disk: lost packets, which a connection in memory does not

@@ -29,6 +29,8 @@ type Client struct {
 	conns  map[string]*wire.Conn
 	node   string
 	moved  bool // the node said that another is to be asked
+
+	locks map[string]*lockConn // for native locks
 }
 
 func newClient(o *Options, worker int) *Client {
@@ -43,6 +45,9 @@ func newClient(o *Options, worker int) *Client {
 func (c *Client) close() {
 	for _, conn := range c.conns {
 		conn.Close()
+	}
+	for _, l := range c.locks {
+		l.close()
 	}
 }
 

@@ -30,6 +30,7 @@ type Features struct {
 	Hashes bool // HSET and the rest
 	IfEq   bool // SET … IFEQ, DELEX
 	Budget bool // a script that runs over the budget is stopped and leaves nothing behind
+	Native bool // LOCK.ACQUIRE and the rest
 }
 
 // Workload is what clients do, and which checkers judge that.
@@ -79,10 +80,20 @@ var builders = map[string]builder{
 	"unfencedset": {4, func(o *Options) Workload { return newGuardedSet(o, false) }},
 	"onelock":     {4, newOneLock},
 	"queue":       {4, newQueue},
+
+	"native":        {6, newNative},
+	"nativequeue":   {4, newNativeQueue},
+	"nativeall":     {3, newNativeAll},
+	"nativesession": {4, newNativeSession},
+}
+
+// leftOut reports whether "all" does not stand for a workload: byName, and what the target cannot do.
+func leftOut(name string, f Features) bool {
+	return slices.Contains(byName, name) || strings.HasPrefix(name, "native") && !f.Native
 }
 
 // byName are the workloads that "all" leaves out: unfencedset is expected to fail, onelock is drawn.
-var byName = []string{"unfencedset", "onelock"}
+var byName = []string{"unfencedset", "onelock", "native", "nativequeue", "nativeall", "nativesession"}
 
 // Names are the workloads that there are. All but unfencedset are expected to be valid.
 func Names() []string { return slices.Sorted(maps.Keys(builders)) }
@@ -94,12 +105,12 @@ type Load struct {
 }
 
 // Build makes workloads from a list of names, and deals the clients out to them; "all" stands for
-// every workload but byName.
+// every workload but those left out.
 func Build(list string, o *Options) ([]Load, error) {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
 		if name == "all" {
-			names = append(names, slices.DeleteFunc(Names(), func(n string) bool { return slices.Contains(byName, n) })...)
+			names = append(names, slices.DeleteFunc(Names(), func(n string) bool { return leftOut(n, o.Features) })...)
 			continue
 		}
 		if builders[name].build == nil {

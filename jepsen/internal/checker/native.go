@@ -1,0 +1,369 @@
+package checker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+)
+
+// The inputs of an operation on a native lock. The first two are those of [OwnerLock], so the rest stands behind.
+const (
+	InOwner   = iota
+	InTTL     // milliseconds; of a session: what the client knows to be left
+	InMode    // Exclusive, Shared or Counted
+	InLimit   // of Counted
+	InPermits // of Counted
+	InWait    // milliseconds, NoWait, or 0: for ever
+	InDelay   // milliseconds
+	InCall    // the id of a reentrant call; 0: not reentrant
+	InStrict  // 1: on this key nobody waits and no loss delays, so a refusal needs a hold that excludes
+)
+
+// Modes of a native lock.
+const (
+	Exclusive = iota
+	Shared
+	Counted
+)
+
+// NoWait is the wait of an acquire that does not wait.
+const NoWait = -1
+
+// NativeFunctions is what [NativeLock] knows.
+var NativeFunctions = Functions{
+	Writes: []string{"acquire", "extend", "release", "downgrade", "break", "close"}, Reads: []string{"check"},
+}
+
+// nativeHold is an owner's part in a lock.
+type nativeHold struct {
+	owner, mode, permits, limit, count, call, delay int64
+	fence                                           int64 // 0: not known, larger than above
+	above                                           int64
+	until                                           int64 // the earliest instant at which the hold may end by itself
+}
+
+// nativeState is a native lock as the model sees it. A hold whose lease may be over stays until an operation
+// saw the lock without it.
+type nativeState struct {
+	holds  []nativeHold // by owner
+	closed int64        // nobody is granted anything before
+	now    int64        // no operation from here on took place before
+	fence  int64        // the largest given out
+}
+
+// NativeLock is a native lock: exclusive, shared or counted, reentrant or not, with fences and delays. With
+// other inputs left out it is each of Hazelcast's five: owner-aware, reentrant, fenced,
+// reentrant and fenced, permits.
+//
+//	acquire   owner, ttl, …   -> [1, fence], [0] refused or not granted in time
+//	extend    owner, ttl      -> [1, fence], [0] not the owner's
+//	check     owner           -> [1, fence], [0]
+//	downgrade owner           -> [1, fence], [0]
+//	release   owner, all      -> [1, how often it is still held], [0]
+//	break     owner, fence    -> [number of holds]
+//	close     owner           at some time until it returns the hold's session may have ended
+//
+// An acquire of unknown outcome may have been applied and be given back at any time, as a node does that finds
+// the client gone; the owner that asks again makes the hold sure.
+func NativeLock(c Clocks) porcupine.Model {
+	m := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{nativeState{}} },
+		Step: func(state, input, _ any) []any {
+			var next []any
+			for _, s := range state.(nativeState).step(c, input.(*history.Op)) {
+				next = append(next, s)
+			}
+			return next
+		},
+		Equal: func(a, b any) bool {
+			s, t := a.(nativeState), b.(nativeState)
+			return s.closed == t.closed && s.now == t.now && s.fence == t.fence && slices.Equal(s.holds, t.holds)
+		},
+		DescribeOperation: describe,
+		DescribeState:     func(state any) string { return state.(nativeState).String() },
+	}
+	return m.ToModel()
+}
+
+func (s nativeState) String() string {
+	var b strings.Builder
+	for _, h := range s.holds {
+		fmt.Fprintf(&b, "%d has %d (mode %d, %d times, until %.3f) ", h.owner, h.fence, h.mode, h.count, time.Duration(h.until).Seconds())
+	}
+	return fmt.Sprintf("%sclosed until %.3f", b.String(), time.Duration(s.closed).Seconds())
+}
+
+// step gives the states that o may leave behind; none: o cannot have seen this.
+func (s nativeState) step(c Clocks, o *history.Op) []nativeState {
+	end := o.Return
+	if o.Outcome == history.Info {
+		end = 1<<63 - 1
+	}
+	s.now = max(s.now, o.Call)
+	if s.now > end {
+		return nil
+	}
+	x := nativeStep{o: o, c: c, end: end}
+	if o.Outcome == history.Info {
+		return x.unknown(s)
+	}
+	switch {
+	case o.F == "break":
+		return x.broken(s)
+	case o.F == "close":
+		if i, held := s.find(o.In(InOwner)); held {
+			h := s.holds[i]
+			h.until = min(h.until, o.Call)
+			s = s.with(h)
+		}
+		return []nativeState{s}
+	case o.Out(0) == 0:
+		return x.denied(s)
+	case o.F == "acquire":
+		return x.granted(s)
+	}
+	return x.confirmed(s)
+}
+
+// nativeStep is an operation that is placed at some instant until end.
+type nativeStep struct {
+	o   *history.Op
+	c   Clocks
+	end int64
+}
+
+// find is the place of an owner's hold.
+func (s nativeState) find(owner int64) (int, bool) {
+	return slices.BinarySearchFunc(s.holds, owner, func(h nativeHold, o int64) int { return cmp.Compare(h.owner, o) })
+}
+
+// with is the state with another hold in the place of an owner's.
+func (s nativeState) with(h nativeHold) nativeState {
+	i, found := s.find(h.owner)
+	s.holds = slices.Clone(s.holds)
+	if found {
+		s.holds[i] = h
+	} else {
+		s.holds = slices.Insert(s.holds, i, h)
+	}
+	return s
+}
+
+func (s nativeState) without(i int) nativeState {
+	s.holds = slices.Delete(slices.Clone(s.holds), i, i+1)
+	return s
+}
+
+// lost is the state when a hold has ended by itself.
+func (s nativeState) lost(i int, end int64) (nativeState, bool) {
+	h := s.holds[i]
+	s.now = max(s.now, h.until)
+	s.closed = max(s.closed, h.until+h.delay*int64(time.Millisecond))
+	return s.without(i), h.until <= end
+}
+
+// denied: the owner has no hold, and something excludes the owner if the refusal is strict.
+func (x nativeStep) denied(s nativeState) []nativeState {
+	if i, held := s.find(x.o.In(InOwner)); held {
+		var may bool
+		if s, may = s.lost(i, x.end); !may {
+			return nil
+		}
+	}
+	if x.o.F == "acquire" && x.o.In(InStrict) == 1 && x.fits(s) {
+		return nil
+	}
+	return []nativeState{s}
+}
+
+// fits reports whether a request is compatible with all holds of others.
+func (x nativeStep) fits(s nativeState) bool {
+	mode, sum := x.o.In(InMode), x.o.In(InPermits)
+	for _, h := range s.holds {
+		if h.owner == x.o.In(InOwner) {
+			continue
+		}
+		if mode == Exclusive || h.mode == Exclusive || mode != h.mode {
+			return false
+		}
+		sum += h.permits
+	}
+	return mode != Counted || sum <= x.o.In(InLimit)
+}
+
+// granted is what a grant may mean: the hold that the owner had, or a new one.
+func (x nativeStep) granted(s nativeState) []nativeState {
+	o := x.o
+	fence := o.Out(1)
+	var next []nativeState
+	i, held := s.find(o.In(InOwner))
+	if held {
+		if n, ok := x.same(s, i); ok {
+			h := n.holds[i]
+			if o.In(InCall) != 0 && o.In(InCall) != h.call {
+				h.count, h.call = h.count+1, o.In(InCall)
+			}
+			h.until = o.Call + x.c.shortest(o.In(InTTL))
+			next = append(next, n.with(h))
+		}
+	}
+	if fence <= s.fence {
+		return next
+	}
+	if held {
+		var may bool
+		if s, may = s.lost(i, x.end); !may {
+			return next
+		}
+	}
+	for _, free := range x.makeRoom(s, 0) {
+		h := x.hold(free)
+		h.fence, h.until = fence, o.Call+x.c.shortest(o.In(InTTL))
+		free.fence = fence
+		next = append(next, free.with(h))
+	}
+	return next
+}
+
+// hold is the hold that o asks for.
+func (x nativeStep) hold(s nativeState) nativeHold {
+	o := x.o
+	return nativeHold{
+		owner: o.In(InOwner), mode: o.In(InMode), permits: o.In(InPermits), limit: o.In(InLimit), count: 1, call: o.In(InCall),
+		delay: o.In(InDelay), above: s.fence, until: o.Call,
+	}
+}
+
+// same is the state in which an owner's hold is surely the one that the reply names.
+func (x nativeStep) same(s nativeState, i int) (nativeState, bool) {
+	h, fence := s.holds[i], x.o.Out(1)
+	if h.fence == 0 && fence > h.above {
+		h.fence = fence
+		s.fence = max(s.fence, fence)
+		return s.with(h), true
+	}
+	return s, h.fence == fence
+}
+
+// makeRoom gives the states in which a request fits, because holds from the given place on have ended.
+func (x nativeStep) makeRoom(s nativeState, from int) []nativeState {
+	if x.fits(s) {
+		if s.closed > x.end {
+			return nil
+		}
+		s.now = max(s.now, s.closed)
+		return []nativeState{s}
+	}
+	var all []nativeState
+	for i := from; i < len(s.holds); i++ {
+		if n, may := s.lost(i, x.end); may {
+			all = append(all, x.makeRoom(n, i)...)
+		}
+	}
+	return all
+}
+
+// confirmed is what follows an operation that found the owner's hold.
+func (x nativeStep) confirmed(s nativeState) []nativeState {
+	i, held := s.find(x.o.In(InOwner))
+	if !held {
+		return nil
+	}
+	if x.o.F == "release" {
+		return x.released(s, i)
+	}
+	s, ok := x.same(s, i)
+	if !ok {
+		return nil
+	}
+	h := s.holds[i]
+	switch x.o.F {
+	case "extend":
+		h.until = x.o.Call + x.c.shortest(x.o.In(InTTL))
+	case "downgrade":
+		h.mode = Shared
+	}
+	return []nativeState{s.with(h)}
+}
+
+func (x nativeStep) released(s nativeState, i int) []nativeState {
+	h := s.holds[i]
+	h.count--
+	if x.o.In(1) == 1 {
+		h.count = 0
+	}
+	switch {
+	case x.o.Outcome == history.OK && x.o.Out(1) != h.count:
+		return nil
+	case h.count > 0:
+		return []nativeState{s.with(h)}
+	}
+	return []nativeState{s.without(i)}
+}
+
+// broken is what follows a break of one owner's hold with a fence.
+func (x nativeStep) broken(s nativeState) []nativeState {
+	i, held := s.find(x.o.In(InOwner))
+	if held = held && (s.holds[i].fence == x.o.In(1) || s.holds[i].fence == 0); !held {
+		if x.o.Out(0) == 0 {
+			return []nativeState{s}
+		}
+		return nil
+	}
+	if x.o.Out(0) == 1 {
+		return []nativeState{s.without(i)}
+	}
+	n, may := s.lost(i, x.end)
+	if s.holds[i].fence == 0 {
+		return []nativeState{s, n} // another hold than the one that was to be broken
+	}
+	if !may {
+		return nil
+	}
+	return []nativeState{n}
+}
+
+// unknown is what an operation of unknown outcome may leave behind: nothing, or its effect.
+func (x nativeStep) unknown(s nativeState) []nativeState {
+	o := x.o
+	next := []nativeState{s}
+	i, held := s.find(o.In(InOwner))
+	switch {
+	case o.F == "acquire" && !held:
+		for _, free := range x.makeRoom(s, 0) {
+			next = append(next, free.with(x.hold(free)))
+		}
+	case !held:
+	case o.F == "acquire":
+		h := s.holds[i]
+		if o.In(InCall) != 0 && o.In(InCall) != h.call {
+			h.count, h.call = h.count+1, o.In(InCall)
+		}
+		h.until = min(h.until, o.Call+x.c.shortest(o.In(InTTL)))
+		next = append(next, s.with(h))
+		if n, may := s.lost(i, x.end); may {
+			for _, free := range x.makeRoom(n, 0) {
+				next = append(next, free.with(x.hold(free)))
+			}
+		}
+	case o.F == "release":
+		next = append(next, x.released(s, i)...)
+	case o.F == "extend":
+		h := s.holds[i]
+		h.until = min(h.until, o.Call+x.c.shortest(o.In(InTTL)))
+		next = append(next, s.with(h))
+	case o.F == "downgrade":
+		h := s.holds[i]
+		h.mode = Shared
+		next = append(next, s.with(h))
+	case o.F == "break" && (s.holds[i].fence == o.In(1) || s.holds[i].fence == 0):
+		next = append(next, s.without(i))
+	}
+	return next
+}

@@ -1,0 +1,171 @@
+package checker
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+)
+
+// part is a time in which an owner may act as a holder: from the reply that said so until the lease ends by the
+// owner's own clock, or until the owner or an operator sends what ends the hold.
+type part struct {
+	Belief
+	mode, permits, limit, count int64
+}
+
+// Capacity checks what native locks are for: an exclusive holder is alone, never are more permits out than the
+// limit, and nobody is told that a hold is gone that surely lasts. It reads the operations of [NativeLock].
+func Capacity(c Clocks) Func {
+	return func(h *history.History) Result {
+		keys, byKey := h.ByKey()
+		r := newResult("exclusion", countGrants(h))
+		for _, key := range keys {
+			parts := holdsOf(r, key, byKey[key], c)
+			r.Counts["grants"] += len(parts)
+			findTooMany(r, key, parts)
+		}
+		return *r
+	}
+}
+
+// breaksOf are the instants at which breaks of each owner's hold were sent.
+func breaksOf(ops []history.Op) map[int64][]int64 {
+	breaks := map[int64][]int64{}
+	for i := range ops {
+		if o := &ops[i]; (o.F == "break" || o.F == "close") && o.Outcome != history.Fail {
+			breaks[o.In(InOwner)] = append(breaks[o.In(InOwner)], o.Call)
+		}
+	}
+	return breaks
+}
+
+// cut is the first instant from a time on at which something was sent that may end an owner's hold.
+func cut(breaks []int64, from, until int64) int64 {
+	for _, at := range breaks {
+		if at >= from {
+			return min(at, until)
+		}
+	}
+	return until
+}
+
+// holdsOf gives the parts of one key's holders in the order they began, and reports what was lost too early.
+func holdsOf(r *Result, key string, ops []history.Op, c Clocks) []part {
+	var parts []part
+	last := map[int64]int{}
+	breaks := breaksOf(ops)
+	for i := range ops {
+		o := &ops[i]
+		owner := o.In(InOwner)
+		n, held := last[owner]
+		said := o.Outcome == history.OK && o.Out(0) == 1
+		switch {
+		case o.F == "break" || o.F == "close":
+		case said && (o.F == "acquire" || o.F == "extend"):
+			until := cut(breaks[owner], o.Call, o.Call+c.shortest(o.In(InTTL)))
+			if held && parts[n].Until >= o.Return {
+				parts[n].Until = until
+				parts[n].count += min(1, o.In(InCall))
+			} else if until > o.Return {
+				last[owner] = len(parts)
+				parts = append(parts, newPart(o, until, parts, n, held))
+			}
+		case !held:
+		case o.Outcome == history.OK && o.Out(0) == 0:
+			if b := &parts[n]; b.From <= o.Call && o.Return < b.Until {
+				r.Counts["lost"]++
+				r.find("%s: lost a hold that ran until %.3f: %s", key, seconds(b.Until), o)
+			}
+			parts[n].Until = min(parts[n].Until, o.Call)
+			delete(last, owner)
+		case o.F == "release" && (o.Outcome == history.Info || said && o.Out(1) == 0):
+			parts[n].Until = min(parts[n].Until, o.Call)
+			delete(last, owner)
+		case o.F == "downgrade" && o.Outcome != history.Fail:
+			shared := parts[n]
+			shared.mode, shared.From = Shared, o.Return
+			parts[n].Until = min(parts[n].Until, o.Call)
+			last[owner] = len(parts)
+			parts = append(parts, shared)
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(a.From, b.From) })
+	return parts
+}
+
+// newPart is the part that an operation begins. One that only says that the lease goes on has the mode of the
+// acquire before.
+func newPart(o *history.Op, until int64, parts []part, n int, held bool) part {
+	p := part{Belief: Belief{o.In(InOwner), o.Return, until, o}, mode: o.In(InMode), limit: o.In(InLimit), permits: o.In(InPermits)}
+	if o.F != "acquire" && held {
+		p.mode, p.limit, p.permits = parts[n].mode, parts[n].limit, parts[n].permits
+	}
+	return p
+}
+
+// findTooMany looks at each moment at which somebody begins to hold.
+func findTooMany(r *Result, key string, parts []part) {
+	for i, b := range parts {
+		permits := b.permits
+		for _, a := range parts[:i] {
+			until := min(a.Until, b.Until)
+			if until <= b.From || a.Owner == b.Owner {
+				continue
+			}
+			permits += a.permits
+			if a.mode == b.mode && (b.mode == Shared || b.mode == Counted && permits <= b.limit) {
+				continue
+			}
+			r.Counts["double grants"]++
+			r.find("%s: too many holders for %s: %s, held until %.3f; then %s", key,
+				time.Duration(until-b.From), a.Grant, seconds(a.Until), b.Grant)
+			break
+		}
+	}
+}
+
+// Fences checks fencing tokens over all keys: a fence belongs to one owner; and a new hold has a larger fence
+// than any that was told before its owner asked.
+func Fences(h *history.History) Result {
+	r := newResult("fences", countGrants(h))
+	type place struct {
+		key   string
+		owner int64
+	}
+	owners := map[int64]*history.Op{}
+	open := map[place]bool{}         // the owner has asked before: the hold may be older than the question
+	floor := map[*history.Op]int64{} // the largest that was told before the question
+	source := map[int64]*history.Op{0: nil}
+	var largest int64
+	for _, m := range moments(h.Ops) {
+		o := m.op
+		if o.F != "acquire" {
+			continue
+		}
+		at := place{o.Key, o.In(InOwner)}
+		if !m.end {
+			if floor[o] = largest; open[at] {
+				floor[o] = math.MinInt64
+			}
+			open[at] = true
+			continue
+		}
+		if o.Outcome != history.OK || o.Out(0) != 1 {
+			continue
+		}
+		fence := o.Out(1)
+		if p := owners[fence]; p != nil && p.In(InOwner) != o.In(InOwner) {
+			r.find("fence %d was given twice: %s, and %s", fence, p, o)
+		} else if p == nil && fence <= floor[o] {
+			r.find("fence %d of %s is not larger than the fence of %s", fence, o, source[floor[o]])
+		}
+		owners[fence] = o
+		if fence > largest {
+			largest, source[fence] = fence, o
+		}
+	}
+	return *r
+}

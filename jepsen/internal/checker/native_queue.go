@@ -1,0 +1,118 @@
+package checker
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+)
+
+// outInLine is the output of an acquire that says when the client was told that it is in line, in nanoseconds
+// on the run's clock; 0: granted at once.
+const outInLine = 2
+
+// InLine checks that a queue is one: who was told to be in line before another asked is granted first, unless
+// it left. It reads acquires of one mode (Exclusive) with the output
+//
+//	[1, fence, when it was told to be in line]
+func InLine(h *history.History) Result {
+	keys, byKey := h.ByKey()
+	r := newResult("in line", countGrants(h))
+	for _, key := range keys {
+		var grants []*history.Op
+		ops := byKey[key]
+		for i := range ops {
+			if o := &ops[i]; o.F == "acquire" && o.Outcome == history.OK && o.Out(0) == 1 {
+				grants = append(grants, o)
+			}
+		}
+		for _, a := range grants {
+			if a.Out(outInLine) == 0 {
+				continue
+			}
+			r.Counts["waited"]++
+			for _, b := range grants {
+				if a.Out(outInLine) < b.Call && b.Out(1) < a.Out(1) && !asked(ops, b) {
+					r.find("%s: overtaken: %s was in line at %.3f, then came %s", key, a, seconds(a.Out(outInLine)), b)
+				}
+			}
+		}
+	}
+	return *r
+}
+
+// asked reports whether the owner of b had asked before: its place or its hold may be as old as that.
+func asked(ops []history.Op, b *history.Op) bool {
+	return slices.ContainsFunc(ops, func(o history.Op) bool {
+		return o.F == "acquire" && o.Call < b.Call && o.In(InOwner) == b.In(InOwner)
+	})
+}
+
+// WaitBounds say how long waits may take.
+type WaitBounds struct {
+	Clocks
+	// Late and Settle are those of [TTLBounds].
+	Late, Settle time.Duration
+	// Vain: who waits for so many milliseconds is granted the lock, as nobody keeps it for long; 0: not known.
+	Vain int64
+}
+
+// Waits checks that nobody gives up waiting before the time, that each wait is answered in time, and that nobody
+// waits in vain in front of a lock that is free. It reads acquires as [NativeLock] does.
+func Waits(b WaitBounds) Func {
+	return func(h *history.History) Result {
+		r := newResult("waits", h.Count(history.OK))
+		excused := excuses(h, TTLBounds{Clocks: b.Clocks, Settle: b.Settle})
+		for i := range h.Ops {
+			if o := &h.Ops[i]; o.F == "acquire" && o.In(InWait) > 0 && o.Outcome != history.Fail {
+				checkWait(r, o, b, excused)
+			}
+		}
+		return *r
+	}
+}
+
+func checkWait(r *Result, o *history.Op, b WaitBounds, excused []history.Span) {
+	pardon := within(excused, o.Call, o.Return)
+	late := o.Call + b.longest(o.In(InWait)) + int64(b.Late) + pardon
+	refused := o.Outcome == history.OK && o.Out(0) == 0
+	timedOut := o.Outcome == history.Info && strings.HasPrefix(o.Error, "timed out")
+	if refused {
+		r.Counts["ended by time"]++
+	}
+	switch {
+	case refused && o.Return < o.Call+b.shortest(o.In(InWait)):
+		r.find("%s: a wait ended early: %s", o.Key, o)
+	case refused && b.Vain > 0 && o.In(InWait) >= b.Vain && pardon == 0:
+		r.find("%s: waited in vain: %s", o.Key, o)
+	case (o.Outcome == history.OK && o.Out(0) == 1 || refused) && o.Return > late:
+		r.find("%s: a wait ended late: %s", o.Key, o)
+	case timedOut && o.Return > late:
+		r.find("%s: a wait was never answered: %s", o.Key, o)
+	}
+}
+
+// Leftovers checks that nothing is left once every hold, wait and session must be over.
+//
+//	left -> [number of locks, rows of LOCK.LIST, rows of SESSION.LIST, keys]
+func Leftovers(h *history.History) Result {
+	r := Result{Name: "nothing left", Verdict: Unknown, Counts: map[string]int{}}
+	for i := range h.Ops {
+		o := &h.Ops[i]
+		if o.F != "left" || o.Outcome != history.OK {
+			continue
+		}
+		r.Looked++
+		if r.Verdict == Unknown {
+			r.Verdict = Valid
+		}
+		if slices.ContainsFunc(o.Output, func(n int64) bool { return n != 0 }) {
+			r.find("left behind (locks, holders and waiters, sessions, keys): %s", o)
+		}
+	}
+	if r.Verdict == Unknown {
+		r.Findings = append(r.Findings, "nobody looked: nothing was shown")
+	}
+	return r
+}

@@ -1,0 +1,303 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/checker"
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+	"github.com/holdfast/holdfast/jepsen/internal/wire"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Native locks have a database of their own, which is empty in the end.
+const nativeDB = "9"
+
+// patience is how much longer than a wait a client listens for the end of the wait: longer than any fault.
+const patience = 12 * time.Second
+
+// noticeSlot is the slot, among those of a pipeline, in which notices are on record: they come at any time.
+const noticeSlot = maxPipe - 1
+
+// lockConn is a RESP3 connection of a client of native locks, with what came unasked.
+type lockConn struct {
+	*wire.Conn
+	c    *Client
+	told map[string]int64 // by key and owner: the fence that a wait came to, 0: it ended by time
+	lost map[string]int64 // by key and owner: the fence of the last hold that was lost
+}
+
+func (l *lockConn) close() {
+	if l != nil {
+		l.Close()
+	}
+}
+
+func party(key string, owner int64) string { return key + " " + ownerToken(owner) }
+
+// push takes in what the server sends unasked: "lock", what, key, owner, and more.
+func (l *lockConn) push(v protocol.Value) {
+	if len(v.Elems) < 4 || v.Elems[0].Str != "lock" {
+		return
+	}
+	key, owner := v.Elems[2].Str, v.Elems[3].Str
+	var fence int64
+	if len(v.Elems) > 4 {
+		fence = v.Elems[4].Num
+	}
+	switch v.Elems[1].Str {
+	case "granted", "timeout":
+		l.told[key+" "+owner] = fence
+	case "lost":
+		l.lost[key+" "+owner] = fence
+		var n int64
+		_, err := fmt.Sscanf(owner, "owner-%d", &n)
+		if err != nil || len(v.Elems) < 6 {
+			return
+		}
+		o := history.Op{F: "lost", Key: key, Input: []int64{n, fence, reasons[v.Elems[5].Str]}}
+		l.c.invoke(noticeSlot, o).OK()
+	}
+}
+
+var reasons = map[string]int64{
+	"expired": checker.ReasonExpired, "session": checker.ReasonSession, "broken": checker.ReasonBroken,
+	"flushed": checker.ReasonFlushed, "unknown": checker.ReasonUnknown,
+}
+
+// roam makes a client of native locks change its node, now and then, or when the last one was no good.
+func (c *Client) roam() {
+	if conn := c.locks[c.node]; c.moved || conn == nil || conn.Broken() || c.chance(hopChance) {
+		c.moved = false
+		nodes := c.o.Service.Nodes()
+		c.node = nodes[c.rng.IntN(len(nodes))]
+	}
+}
+
+// lockConn is the client's connection to its node for native locks, made when there is none.
+func (c *Client) lockConn(ctx context.Context) (*lockConn, error) {
+	if l := c.locks[c.node]; l != nil && !l.Broken() {
+		return l, nil
+	}
+	l, err := c.freshLockConn(ctx)
+	if err == nil {
+		if c.locks == nil {
+			c.locks = map[string]*lockConn{}
+		}
+		c.locks[c.node] = l
+	}
+	return l, err
+}
+
+// freshLockConn makes a connection of its own.
+func (c *Client) freshLockConn(ctx context.Context) (*lockConn, error) {
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &lockConn{Conn: conn, c: c, told: map[string]int64{}, lost: map[string]int64{}}
+	conn.OnPush = l.push
+	for _, words := range [][]string{{"HELLO", "3"}, {"SELECT", nativeDB}} {
+		if r := conn.Do(words...); r.Outcome != history.OK {
+			conn.Close()
+			return nil, fmt.Errorf("%s: %s", words[0], r.Why)
+		}
+	}
+	return l, nil
+}
+
+// ask is an acquire of a native lock.
+type ask struct {
+	keys                []string
+	owner, ttl          int64
+	session             int64 // 0: the lease is ttl
+	mode, limit, permit int64
+	wait, delay, call   int64
+	strict              int64
+	notify              bool
+}
+
+func (a *ask) words() []string {
+	words := []string{"LOCK.ACQUIRE", a.keys[0], ownerToken(a.owner)}
+	if len(a.keys) > 1 {
+		words = append([]string{"LOCK.ACQUIREALL", decimal(int64(len(a.keys)))}, append(a.keys, ownerToken(a.owner))...)
+	}
+	if a.session != 0 {
+		words = append(words, "SESSION", decimal(a.session))
+	} else {
+		words = append(words, "PX", decimal(a.ttl))
+	}
+	switch a.mode {
+	case checker.Shared:
+		words = append(words, "SHARED")
+	case checker.Counted:
+		words = append(words, "LIMIT", decimal(a.limit), "PERMITS", decimal(a.permit))
+	}
+	if a.wait >= 0 {
+		words = append(words, "WAIT", decimal(a.wait))
+		if a.notify {
+			words = append(words, "NOTIFY")
+		}
+	}
+	if a.delay > 0 {
+		words = append(words, "DELAY", decimal(a.delay))
+	}
+	if a.call > 0 {
+		words = append(words, "REENTRANT", "CALL", decimal(a.call))
+	}
+	return words
+}
+
+func (a *ask) op(key string) history.Op {
+	return history.Op{F: "acquire", Key: key, Input: []int64{
+		a.owner, a.ttl, a.mode, a.limit, a.permit, a.wait, a.delay, a.call, a.strict,
+	}}
+}
+
+// acquire asks on a connection, and waits as long as it takes.
+func (a *ask) acquire(ctx context.Context, l *lockConn) result {
+	delete(l.told, party(a.keys[0], a.owner))
+	r := l.DoWithin(time.Duration(max(0, a.wait))*time.Millisecond, a.words()...)
+	switch {
+	case r.Outcome != history.OK:
+		return not(r)
+	case r.Value.IsNull():
+		return ok(0)
+	case r.Value.Kind == protocol.KindInteger && r.Value.Num > 0:
+		return ok(1, r.Value.Num, 0)
+	case r.Value.Kind == protocol.KindInteger && a.notify:
+		return a.listen(ctx, l)
+	}
+	return unexpected(r)
+}
+
+// listen waits in line to be told.
+func (a *ask) listen(ctx context.Context, l *lockConn) result {
+	inLine := l.c.o.Recorder.Now()
+	name := party(a.keys[0], a.owner)
+	done := func() bool { _, told := l.told[name]; return told }
+	until := time.Now().Add(time.Duration(a.wait)*time.Millisecond + patience)
+	for ctx.Err() == nil && time.Now().Before(until) && l.Listen(200*time.Millisecond, done) && !done() {
+	}
+	fence, told := l.told[name]
+	switch {
+	case told && fence == 0:
+		return ok(0)
+	case told:
+		return ok(1, fence, inLine)
+	case l.Broken():
+		return result{outcome: history.Info, why: "connection lost in line"}
+	}
+	l.Close()
+	if ctx.Err() != nil {
+		return result{outcome: history.Info, why: "the run ended"}
+	}
+	return result{outcome: history.Info, why: "timed out in line"}
+}
+
+// lockOp does and records an operation on one or several locks, which come to the same.
+func (c *Client) lockOp(l *lockConn, ops []history.Op, do func() result) result {
+	pending := make([]*history.Pending, len(ops))
+	for i, o := range ops {
+		pending[i] = c.invoke(i, o)
+	}
+	r := do()
+	for _, p := range pending {
+		c.settle(p, r)
+	}
+	if r.outcome != history.OK && strings.HasPrefix(r.why, "CLUSTERDOWN") || l.Broken() {
+		c.moved = true
+	}
+	return r
+}
+
+// lockAsk records and does an acquire on the client's present node.
+func (c *Client) lockAsk(ctx context.Context, a *ask) (*lockConn, result) {
+	l, err := c.lockConn(ctx)
+	if err != nil {
+		c.moved = true
+		return nil, failed(err.Error())
+	}
+	var ops []history.Op
+	for _, key := range a.keys {
+		ops = append(ops, a.op(key))
+	}
+	return l, c.lockOp(l, ops, func() result { return a.acquire(ctx, l) })
+}
+
+// lockWord records and does another word on one lock; read makes the outputs of a reply that is not null.
+func (c *Client) lockWord(ctx context.Context, o history.Op, read func(protocol.Value) []int64, words ...string) result {
+	l, err := c.lockConn(ctx)
+	if err != nil {
+		c.moved = true
+		return failed(err.Error())
+	}
+	return c.lockOp(l, []history.Op{o}, func() result { return onLock(l.Do(words...), read) })
+}
+
+// onLock reads the reply of a word on a lock: null is "not the owner's".
+func onLock(r wire.Reply, read func(protocol.Value) []int64) result {
+	switch {
+	case r.Outcome != history.OK:
+		return not(r)
+	case r.Value.IsNull():
+		return ok(0)
+	case r.Value.Kind != protocol.KindInteger:
+		return unexpected(r)
+	}
+	return ok(read(r.Value)...)
+}
+
+// oneAnd is the output of a reply that stands beside "yes".
+func oneAnd(v protocol.Value) []int64 { return []int64{1, v.Num} }
+
+// leftLimit is how long after a run the last lease, wait, delay and session may take to end.
+const leftLimit = 40 * time.Second
+
+// finalLeft records what is left of native locks, when all must be over.
+func finalLeft(ctx context.Context, c *Client, name string) {
+	until := time.Now().Add(leftLimit)
+	for {
+		p := c.invoke(0, history.Op{F: "left", Key: name + ":left"})
+		left, err := c.left(ctx)
+		none := err == nil
+		for _, n := range left {
+			none = none && n == 0
+		}
+		switch {
+		case ctx.Err() != nil || time.Now().After(until) && err != nil:
+			p.Complete(history.Fail, fmt.Sprint("nobody answers: ", err))
+			return
+		case none || time.Now().After(until):
+			p.OK(left...)
+			return
+		}
+		p.Complete(history.Fail, "not yet")
+		c.moved = err != nil
+		c.roam()
+		Sleep(ctx, 500*time.Millisecond)
+	}
+}
+
+// left is the number of lock keys, rows of LOCK.LIST and of SESSION.LIST, and of all keys of the database.
+func (c *Client) left(ctx context.Context) ([]int64, error) {
+	l, err := c.lockConn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var left []int64
+	for _, words := range [][]string{{"SCAN", "0", "TYPE", "lock", "COUNT", "1000"}, {"LOCK.LIST"}, {"SESSION.LIST"}, {"DBSIZE"}} {
+		r := l.Do(words...)
+		switch {
+		case r.Outcome != history.OK:
+			return nil, fmt.Errorf("%s: %s", words[0], r.Why)
+		case r.Value.Kind == protocol.KindInteger:
+			left = append(left, r.Value.Num)
+		case len(r.Value.Elems) == 2:
+			left = append(left, int64(len(r.Value.Elems[1].Elems)))
+		}
+	}
+	return left, nil
+}

@@ -1,0 +1,294 @@
+package workload
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/checker"
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// nativeKind is how the clients of a key use the lock. What a refusal tells depends on this, so all clients
+// of a key agree.
+type nativeKind struct {
+	mode      int64
+	waits     bool
+	delay     int64
+	reentrant bool
+}
+
+// nativeLimit is the limit of counted locks.
+const nativeLimit = 3
+
+var nativeKinds = []nativeKind{
+	{mode: checker.Exclusive},
+	{mode: checker.Exclusive, waits: true},
+	{mode: checker.Shared, waits: true},
+	{mode: checker.Counted},
+	{mode: checker.Exclusive, waits: true, delay: 300},
+	{mode: checker.Exclusive, reentrant: true},
+	{mode: checker.Shared},
+	{mode: checker.Counted, waits: true},
+	{mode: checker.Exclusive, waits: true, reentrant: true},
+}
+
+// native is clients of native locks of all modes, with leases: they wait or do not, ask again when they do not
+// know, keep what they have, give it back, crash, are late, and are broken by operators.
+type native struct {
+	o             *Options
+	keys          *Rotation
+	owners, calls atomic.Int64
+}
+
+func newNative(o *Options) Workload {
+	return &native{o: o, keys: NewRotation("native", max(2, o.Concurrency/3), 60, 5)}
+}
+
+func (w *native) Name() string { return "native" }
+
+func (w *native) Checkers() []checker.Func {
+	clocks := checker.Clocks{Drift: w.o.Drift}
+	return []checker.Func{
+		checker.Capacity(clocks),
+		checker.Fences,
+		checker.Linear("lock", checker.NativeLock(clocks), checker.NativeFunctions),
+		checker.Linear("passed fences", checker.Passes(), checker.PassFunctions),
+		checker.Waits(checker.WaitBounds{Clocks: clocks, Late: lateBound, Settle: w.o.Settle}),
+		checker.Notices(checker.TTLBounds{Clocks: clocks, Late: lateBound, Settle: w.o.Settle}),
+		checker.Leftovers,
+	}
+}
+
+// kindOf is the kind of a key, by slot and generation.
+func kindOf(key string) nativeKind {
+	words := strings.Split(key, ":")
+	slot, _ := strconv.Atoi(words[1])
+	generation, _ := strconv.Atoi(words[2])
+	return nativeKinds[(2*slot+generation)%len(nativeKinds)]
+}
+
+// nativeHold is an owner's attempt at a lock.
+type nativeHold struct {
+	w     *native
+	c     *Client
+	kind  nativeKind
+	slot  int
+	ask   ask
+	conn  *lockConn // that acquired last
+	fence int64
+	count int64
+	until time.Time // the lease's end by the client's own clock
+}
+
+func (h *nativeHold) key() string { return h.ask.keys[0] }
+
+func (w *native) Step(ctx context.Context, c *Client) {
+	c.roam()
+	n, key := w.keys.Pick(c.rng)
+	h := &nativeHold{w: w, c: c, kind: kindOf(key), slot: n}
+	h.ask = w.draw(c, key, h.kind)
+	if !h.acquire(ctx) {
+		Sleep(ctx, c.between(5*time.Millisecond, 60*time.Millisecond))
+		return
+	}
+	if h.kind.mode == checker.Exclusive && c.chance(0.4) {
+		h.pass(ctx)
+	}
+	if c.chance(0.1) {
+		return // a holder that crashed: the lease ends by itself
+	}
+	h.keep(ctx)
+	if c.chance(0.02) {
+		h.broken(ctx)
+	}
+	over := 0.6
+	if c.chance(0.15) {
+		over = 1.6 // it is late, and does not know that the lease is over
+	}
+	h.listen(ctx, over)
+	h.release(ctx)
+}
+
+// draw is an acquire of the kind.
+func (w *native) draw(c *Client, key string, kind nativeKind) ask {
+	a := ask{
+		keys: []string{key}, owner: w.owners.Add(1), ttl: leaseChoices[c.rng.IntN(3)], mode: kind.mode, wait: checker.NoWait, delay: kind.delay,
+	}
+	switch {
+	case kind.mode == checker.Shared && c.chance(0.4):
+		a.mode = checker.Exclusive
+	case kind.mode == checker.Counted:
+		a.limit, a.permit = nativeLimit, 1+int64(c.rng.IntN(2))
+	}
+	if kind.reentrant {
+		a.call = w.calls.Add(1)
+	}
+	if kind.waits && c.chance(0.8) {
+		a.wait = []int64{400, 400, 1500, 4000}[c.rng.IntN(4)]
+		a.notify = c.chance(0.4)
+	}
+	if !kind.waits {
+		a.strict = 1
+	}
+	return a
+}
+
+// acquire asks, and asks again with the same words when nothing is known, or when a slice of a wait is over.
+func (h *nativeHold) acquire(ctx context.Context) bool {
+	for range 4 {
+		asked := time.Now()
+		l, r := h.c.lockAsk(ctx, &h.ask)
+		h.count1(r)
+		switch {
+		case r.outcome == history.OK && r.output[0] == 1:
+			h.conn, h.fence, h.count = l, r.output[1], max(h.count, 1)
+			h.until = asked.Add(time.Duration(h.ask.ttl) * time.Millisecond)
+			if h.ask.wait >= 0 && time.Since(asked) > time.Duration(h.ask.ttl/4)*time.Millisecond {
+				return h.extend(ctx)
+			}
+			return true
+		case r.outcome == history.OK && h.ask.wait == 400:
+			pause := 100 * time.Millisecond
+			if h.c.chance(0.1) {
+				pause = 3 * time.Second // the place in the queue is gone
+			}
+			Sleep(ctx, h.c.between(0, pause))
+		case r.outcome == history.OK || h.c.chance(0.2):
+			return false
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		h.c.roam()
+	}
+	return false
+}
+
+// count1 counts an outcome that is not known.
+func (h *nativeHold) count1(r result) {
+	if r.outcome == history.Info {
+		h.w.keys.Unknown(h.slot)
+	}
+}
+
+// word does a word of the owner on the lock. When the answer is no, a push must have come or come soon.
+func (h *nativeHold) word(ctx context.Context, f, word string, input []int64, rest ...string) result {
+	r := h.c.lockWord(ctx, history.Op{F: f, Key: h.key(), Input: input}, oneAnd,
+		append([]string{word, h.key(), ownerToken(h.ask.owner)}, rest...)...)
+	h.count1(r)
+	if r.outcome == history.OK && r.output[0] == 0 {
+		h.missing()
+	}
+	return r
+}
+
+// noticeLimit is how long after a reply that says so the push of a loss may take.
+const noticeLimit = 3 * time.Second
+
+// missing waits for the push that tells of a loss, and records if none comes.
+func (h *nativeHold) missing() {
+	name := party(h.key(), h.ask.owner)
+	done := func() bool { return h.conn.lost[name] == h.fence }
+	if h.conn.Listen(noticeLimit, done) && !done() {
+		h.c.invoke(noticeSlot, history.Op{F: "untold", Key: h.key(), Input: []int64{h.ask.owner, h.fence}}).OK()
+	}
+}
+
+func (h *nativeHold) extend(ctx context.Context) bool {
+	asked := time.Now()
+	ttl := h.ask.ttl
+	r := h.word(ctx, "extend", "LOCK.RENEW", []int64{h.ask.owner, ttl}, "PX", decimal(ttl))
+	if r.outcome != history.OK || r.output[0] == 0 {
+		return false
+	}
+	h.until = asked.Add(time.Duration(ttl) * time.Millisecond)
+	return true
+}
+
+// keep does what holders do while they hold.
+func (h *nativeHold) keep(ctx context.Context) {
+	if h.kind.reentrant {
+		h.again(ctx)
+	}
+	if h.c.chance(0.3) && h.listen(ctx, 0.8) {
+		h.c.roam()
+		h.extend(ctx)
+	}
+	if h.c.chance(0.3) && h.listen(ctx, 0.5) {
+		h.c.roam()
+		h.word(ctx, "check", "LOCK.CHECK", []int64{h.ask.owner})
+	}
+	if h.kind.mode == checker.Shared && h.ask.mode == checker.Exclusive && h.c.chance(0.4) {
+		h.word(ctx, "downgrade", "LOCK.DOWNGRADE", []int64{h.ask.owner})
+	}
+}
+
+// again acquires once or twice more, each with a call of its own, which is repeated when nothing is known.
+func (h *nativeHold) again(ctx context.Context) {
+	for range h.c.rng.IntN(3) {
+		h.ask.call = h.w.calls.Add(1)
+		if !h.acquire(ctx) {
+			return
+		}
+		h.count++
+	}
+}
+
+// listen waits for a part of what is left of the lease, and hears notices meanwhile.
+func (h *nativeHold) listen(ctx context.Context, share float64) bool {
+	left := time.Until(h.until)
+	if left <= 0 || ctx.Err() != nil {
+		return false
+	}
+	d := time.Duration(h.c.rng.Float64() * share * float64(left))
+	name := party(h.key(), h.ask.owner)
+	end := time.Now().Add(d)
+	h.conn.Listen(d, func() bool { return h.conn.lost[name] == h.fence })
+	return Sleep(ctx, time.Until(end))
+}
+
+// release gives the lock back, count by count or at once.
+func (h *nativeHold) release(ctx context.Context) {
+	for range 4 {
+		h.c.roam()
+		input, rest := []int64{h.ask.owner, 0}, []string(nil)
+		if h.count > 1 && h.c.chance(0.3) {
+			input[1], rest = 1, []string{"ALL"}
+		}
+		r := h.word(ctx, "release", "LOCK.RELEASE", input, rest...)
+		if r.outcome != history.OK || r.output[0] == 0 || r.output[1] == 0 {
+			return
+		}
+	}
+}
+
+// broken is an operator who breaks this very hold.
+func (h *nativeHold) broken(ctx context.Context) {
+	h.c.roam()
+	r := h.c.lockWord(ctx, history.Op{F: "break", Key: h.key(), Input: []int64{h.ask.owner, h.fence}},
+		func(v protocol.Value) []int64 { return []int64{v.Num} },
+		"LOCK.BREAK", h.key(), "OWNER", ownerToken(h.ask.owner), "FENCE", decimal(h.fence), "REASON", "jepsen")
+	h.count1(r)
+}
+
+// pass shows the fence to a resource that the cluster guards.
+func (h *nativeHold) pass(ctx context.Context) {
+	c, key := h.c, h.key()+"/passed"
+	c.hop()
+	if r := c.op(ctx, history.Op{F: "pass", Key: key, Input: []int64{h.fence}}, func(x exchange) result {
+		return onLock(x.do("FENCE.PASS", key, decimal(h.fence)), func(v protocol.Value) []int64 { return []int64{v.Num} })
+	}); r.outcome != history.OK {
+		h.count1(r)
+		return
+	}
+	c.op(ctx, history.Op{F: "passed", Key: key}, func(x exchange) result {
+		return onLock(x.do("FENCE.GET", key), func(v protocol.Value) []int64 { return []int64{v.Num} })
+	})
+}
+
+// Final waits until all leases are over.
+func (w *native) Final(ctx context.Context, c *Client) { finalLeft(ctx, c, w.Name()) }

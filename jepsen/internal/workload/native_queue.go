@@ -1,0 +1,130 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/checker"
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+const (
+	// queueLease is the lease of those who hold as they should: for a tenth of it.
+	queueLease = 1000
+	// deadLease is the lease of those who leave the queue without a word: if one of them were granted the lock,
+	// the others would wait in vain.
+	deadLease = 20_000
+	// queueVain is longer than any wait with nothing broken takes, if all others hold for their whole lease.
+	queueVain = 8000
+)
+
+// nativeQueue is clients in line for a few locks. Some leave without a word: their connection ends. Some think
+// better of it.
+type nativeQueue struct {
+	o      *Options
+	keys   *Rotation
+	owners atomic.Int64
+}
+
+func newNativeQueue(o *Options) Workload {
+	return &nativeQueue{o: o, keys: NewRotation("nativequeue", max(1, o.Concurrency/5), 60, 5)}
+}
+
+func (w *nativeQueue) Name() string { return "nativequeue" }
+
+func (w *nativeQueue) Checkers() []checker.Func {
+	clocks := checker.Clocks{Drift: w.o.Drift}
+	return []checker.Func{
+		checker.Capacity(clocks),
+		checker.Fences,
+		checker.InLine,
+		checker.Waits(checker.WaitBounds{Clocks: clocks, Late: lateBound, Settle: w.o.Settle, Vain: queueVain}),
+		checker.Linear("lock", checker.NativeLock(clocks), checker.NativeFunctions),
+		checker.Leftovers,
+	}
+}
+
+func (w *nativeQueue) Step(ctx context.Context, c *Client) {
+	c.roam()
+	n, key := w.keys.Pick(c.rng)
+	a := ask{keys: []string{key}, owner: w.owners.Add(1), ttl: queueLease, wait: queueVain, notify: c.chance(0.75)}
+	if c.chance(0.2) {
+		w.desert(ctx, c, a, n)
+		return
+	}
+	for range 3 {
+		_, r := c.lockAsk(ctx, &a)
+		if r.outcome == history.Info {
+			w.keys.Unknown(n)
+		}
+		if r.outcome == history.OK {
+			if r.output[0] == 1 {
+				w.hold(ctx, c, key, a.owner, n)
+			}
+			return
+		}
+		if ctx.Err() != nil || c.chance(0.3) {
+			return
+		}
+		c.roam()
+	}
+}
+
+func (w *nativeQueue) hold(ctx context.Context, c *Client, key string, owner int64, slot int) {
+	Sleep(ctx, c.between(0, queueLease/10*time.Millisecond))
+	c.roam()
+	o := history.Op{F: "release", Key: key, Input: []int64{owner, 0}}
+	if r := c.lockWord(ctx, o, oneAnd, "LOCK.RELEASE", key, ownerToken(owner)); r.outcome == history.Info {
+		w.keys.Unknown(slot)
+	}
+}
+
+// desert gets in line and leaves: by a word, or with the connection.
+func (w *nativeQueue) desert(ctx context.Context, c *Client, a ask, slot int) {
+	a.ttl, a.notify = deadLease, true
+	l, err := c.freshLockConn(ctx)
+	if err != nil {
+		c.moved = true
+		return
+	}
+	defer l.close()
+	r := c.lockOp(l, []history.Op{a.op(a.keys[0])}, func() result {
+		reply := l.Do(a.words()...)
+		switch {
+		case reply.Outcome != history.OK:
+			return not(reply)
+		case reply.Value.Kind == protocol.KindInteger && reply.Value.Num > 0:
+			return ok(1, reply.Value.Num, 0)
+		case reply.Value.IsNull():
+			return ok(0)
+		}
+		Sleep(ctx, c.between(0, 50*time.Millisecond))
+		if c.chance(0.3) {
+			return cancel(l, a.keys[0], a.owner)
+		}
+		l.Close()
+		return result{outcome: history.Info, why: "left the line with its connection"}
+	})
+	switch {
+	case r.outcome == history.OK && r.output[0] == 1:
+		w.hold(ctx, c, a.keys[0], a.owner, slot)
+	case r.outcome == history.Info && c.chance(0.3):
+		w.keys.Unknown(slot)
+	}
+}
+
+// cancel leaves the line by a word. The grant may have come before.
+func cancel(l *lockConn, key string, owner int64) result {
+	reply := l.Do("LOCK.CANCEL", key, ownerToken(owner))
+	if reply.Outcome == history.OK && reply.Value.Num == 1 {
+		return failed("cancelled")
+	}
+	l.Close()
+	return result{outcome: history.Info, why: fmt.Sprintf("cancel: %+v", reply)}
+}
+
+// Final waits until all leases are over.
+func (w *nativeQueue) Final(ctx context.Context, c *Client) { finalLeft(ctx, c, w.Name()) }
