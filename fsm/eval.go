@@ -219,10 +219,12 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	h.words = append(h.words[:0], row.Name)
 	h.words = append(h.words, words[1+b.subcommand:]...)
 	c.args = h.words
-	if reply := b.run(c); c.fits(0) && !c.over {
-		return reply
+	reply := b.run(c)
+	c.called(words)
+	if !c.fits(0) || c.over {
+		return errOverWork
 	}
-	return errOverWork
+	return reply
 }
 
 // CheckACL allows every command: there are no other users yet.

@@ -40,6 +40,9 @@ const (
 	SessionKept
 	// SessionLeft: the session has ended, or lives with another connection.
 	SessionLeft
+	// Called: a script in a batch of this node called a command in DB. Payload has the words, quoted. Without
+	// Payload the scripts of the entry called too much to tell more.
+	Called
 )
 
 // Event is something that an entry did and that others than the client hear of. The strings may share
@@ -104,6 +107,8 @@ const (
 	InMessages Interest = 1 << iota
 	// InChanges is Changed, Flushed, Swapped, Looked and Ran.
 	InChanges
+	// InCalls is Called.
+	InCalls
 )
 
 // Classes are the flags of notify-keyspace-events: which events are told, and on which channels.
@@ -142,14 +147,19 @@ type listening struct {
 	// node's and somebody is interested.
 	own    protocol.Origin
 	ownSeq uint64
+	// calledBytes is the size of the Called events so far.
+	calledBytes int
 }
+
+// mostCalledBytes bounds the Called events of an entry.
+const mostCalledBytes = 16 << 20
 
 // keptEvents is the number of events that the memory is kept for.
 const keptEvents = 1 << 10
 
 // listen begins an entry.
 func (l *listening) listen(i Interest) {
-	l.interest = i
+	l.interest, l.calledBytes = i, 0
 	clear(l.events)
 	if l.events = l.events[:0]; cap(l.events) > keptEvents {
 		l.events = nil
@@ -189,14 +199,14 @@ func (c *call) changed(db int, key string) {
 // beginBatch notes which batch is next.
 func (l *listening) beginBatch(b *protocol.Batch) {
 	l.ownSeq = 0
-	if l.interest&InChanges != 0 && b.Origin == l.own {
+	if l.interest&(InChanges|InCalls) != 0 && b.Origin == l.own {
 		l.ownSeq = b.Seq
 	}
 }
 
 // endBatch tells that a batch of this node was run.
 func (l *listening) endBatch() {
-	if l.ownSeq != 0 {
+	if l.ownSeq != 0 && l.interest&InChanges != 0 {
 		l.events = append(l.events, Event{Kind: Ran, Seq: l.ownSeq})
 	}
 	l.ownSeq = 0
@@ -204,7 +214,7 @@ func (l *listening) endBatch() {
 
 // looked tells which keys a command in a script reads. words is the command line.
 func (c *call) looked(row *protocol.Command, words []string) {
-	if c.ownSeq == 0 || row.Flags&protocol.FlagReadOnly == 0 {
+	if c.ownSeq == 0 || c.interest&InChanges == 0 || row.Flags&protocol.FlagReadOnly == 0 {
 		return
 	}
 	line := make([][]byte, len(words))
@@ -215,6 +225,24 @@ func (c *call) looked(row *protocol.Command, words []string) {
 	for _, p := range positions {
 		c.events = append(c.events, Event{Kind: Looked, DB: c.db, Key: words[p], Seq: c.ownSeq})
 	}
+}
+
+// called tells which command a script calls. The work is the same on nodes without listeners: Call has
+// charged for the words.
+func (c *call) called(words []string) {
+	if c.ownSeq == 0 || c.interest&InCalls == 0 || c.calledBytes > mostCalledBytes {
+		return
+	}
+	var line []byte
+	for _, w := range words {
+		line = append(protocol.AppendQuoted(line, w), ' ')
+	}
+	c.calledBytes += len(line) + eventWork
+	e := Event{Kind: Called, DB: c.db}
+	if c.calledBytes <= mostCalledBytes {
+		e.Payload = string(line[:len(line)-1])
+	}
+	c.events = append(c.events, e)
 }
 
 // changedDatabase tells that a database was replaced by an empty one, or exchanged with other.

@@ -30,6 +30,8 @@ func told(events []Event) string {
 			fmt.Fprintf(&b, "looked %s by %d\n", e.Key, e.Seq)
 		case Ran:
 			fmt.Fprintf(&b, "ran %d\n", e.Seq)
+		case Called:
+			fmt.Fprintf(&b, "called %d %.60s\n", e.DB, e.Payload)
 		}
 	}
 	return b.String()
@@ -121,4 +123,30 @@ looked e by 2
 ran 2
 `, d.events(protocol.EntryVersion, body))
 	require.Empty(t, d.advance(1))
+}
+
+// TestCalls: events name the commands that scripts of this node call, up to a limit for each entry.
+func TestCalls(t *testing.T) {
+	d := newDriver(t)
+	d.m.Listen(InCalls)
+	body := pipeline("set a 1", `eval redis.call('SET',KEYS[1],'\n')~redis.call('select','2')~redis.pcall('lpush',KEYS[1])~redis.call('nosuch') 1 k`,
+		"eval redis.pcall('lpush',KEYS[1],'1') 1 a")
+	require.Empty(t, d.events(protocol.EntryVersion, body), "another node's")
+	d.m.SeedReads(protocol.Origin{Node: "n1", Epoch: 1})
+	require.Equal(t, `called 0 "SET" "k" "\n"
+called 2 "select" "2"
+called 0 "lpush" "a" "1"
+`, d.events(protocol.EntryVersion, body))
+	require.Empty(t, d.events(protocol.EntryVersion, pipeline("eval redis.call('set','a','1')~while~true~do~end 0")), "undone")
+
+	const million = `"set" "k" "xxxxxxxx`
+	long := pipeline("eval for~i=1,30~do~redis.call('set','k',string.rep('x',1000000))~end 0", "eval redis.call('get','k') 0")
+	for range 2 {
+		told := d.record(protocol.EntryVersion, long).events
+		require.Len(t, told, 17)
+		for _, e := range told[:16] {
+			require.Contains(t, e.Payload, million)
+		}
+		require.Empty(t, told[16].Payload)
+	}
 }

@@ -138,6 +138,12 @@ func serverCommands() []Command {
 			Args: []Arg{integer("version").after("VERSION").opt()},
 		},
 		{
+			Name: "monitor", Group: GroupServer, Since: "1.0.0", Arity: 1,
+			Summary:    "Show every command that the node's clients send",
+			Complexity: "O(N) for each command shown, N being the number of monitors",
+			Route:      Local, Flags: FlagAdmin | FlagNoScript | FlagLoading | FlagStale,
+		},
+		{
 			Name: "role", Group: GroupServer, Since: "2.8.12", Arity: 1,
 			Summary:    "Return whether the node leads, and its peers",
 			Complexity: "O(1)",

@@ -63,7 +63,7 @@ subscribe unsubscribe psubscribe punsubscribe ssubscribe sunsubscribe
 pubsub pubsub|channels pubsub|help pubsub|numpat pubsub|numsub pubsub|shardchannels pubsub|shardnumsub
 latency latency|doctor latency|graph latency|help latency|histogram latency|history latency|latest latency|reset
 memory memory|doctor memory|help memory|malloc-stats memory|purge memory|stats memory|usage
-slowlog slowlog|get slowlog|help slowlog|len slowlog|reset
+slowlog slowlog|get slowlog|help slowlog|len slowlog|reset monitor
 lock.acquire lock.acquireall lock.renew lock.release lock.cancel lock.releaseall lock.check lock.downgrade lock.info lock.list
 lock.break session.open session.keepalive session.attach session.close session.info session.list fence.pass fence.get`
 

@@ -48,4 +48,5 @@ func (s *Server) onEvent(event replica.Event) {
 func (s *Server) onStateEvents(events []fsm.Event) {
 	s.hub.Events(events)
 	s.caches.Events(events)
+	s.monitors.Events(events)
 }

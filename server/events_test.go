@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/push"
 	"github.com/holdfast/holdfast/server/replica"
@@ -70,6 +71,7 @@ func (c told) Invalidate(*push.Message) { c.times <- struct{}{} }
 func TestSkippedEntriesAreTold(t *testing.T) {
 	s := &Server{
 		logger: slog.New(slog.DiscardHandler), hub: pubsub.New(slog.New(slog.DiscardHandler)), caches: tracking.New(tracking.DefaultLimits()),
+		monitors: frontend.NewMonitors(),
 	}
 	c := told{make(chan struct{}, 1)}
 	s.caches.Client(c).Start(tracking.Options{})

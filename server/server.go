@@ -32,6 +32,7 @@ type Server struct {
 	replica  *replica.Replica
 	hub      *pubsub.Hub
 	caches   *tracking.Table
+	monitors *frontend.Monitors
 	front    *frontend.Server
 	// fatal gets the error after which the process must end and leave its disk alone.
 	fatal chan error
@@ -85,6 +86,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	}
 	s.hub = pubsub.New(logger)
 	s.caches = tracking.New(tracking.DefaultLimits())
+	s.monitors = frontend.NewMonitors()
 	if s.replica, err = replica.Open(s.replicaConfig(faults)); err != nil {
 		return nil, err
 	}
@@ -276,6 +278,7 @@ func (s *Server) frontConfig(secrets *secrets, f *faults) frontend.Config {
 		Sentinel: SentinelView(&s.config),
 		Hub:      s.hub,
 		Tracking: s.caches,
+		Monitors: s.monitors,
 		Options:  frontend.Options{Debug: s.config.Debug, Faults: f.handler(), ClusterMode: s.config.ClusterMode},
 		TLS:      secrets.clientTLS,
 		Password: secrets.password,

@@ -37,7 +37,8 @@ type slot struct {
 	row        *row
 	// published is set when this node makes the reply.
 	published *published
-	wait      *ticket // of a slotBlock
+	wait      *ticket      // of a slotBlock
+	shown     *transaction // shown to monitors according to the reply
 }
 
 // batchBytes is the size above which a pipeline is split into several batches, so that no client
@@ -156,6 +157,9 @@ func (c *conn) failAll(err error) {
 
 // placeReply places the reply of a request.
 func (c *conn) placeReply(s *slot, v protocol.Value) {
+	if s.shown != nil {
+		c.showExec(s.shown, v.Kind == protocol.KindArray)
+	}
 	switch s.kind {
 	case slotWatch:
 		v = c.noteMarks(s, v)

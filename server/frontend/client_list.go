@@ -31,6 +31,7 @@ type shown struct {
 	output, replies, replyBytes int    // bytes to be written, replies behind these bytes, bytes of these replies
 	subs                        [3]int // subscriptions by pubsub.Kind
 	track                       trackMode
+	monitoring                  bool
 	held                        int // bytes beyond the cost of an idle connection
 }
 
@@ -44,7 +45,7 @@ func (c *conn) publish() {
 	if c.tx != nil {
 		s.queued, s.queuedBytes = c.tx.queued, c.tx.bytes
 	}
-	s.subs = c.subs.counts
+	s.subs, s.monitoring = c.subs.counts, c.monitoring
 	s.command, s.active = c.lastCommand, c.arrived
 	s.input, s.inputFree, s.argBytes, s.output, s.replies, s.replyBytes = 0, 0, 0, 0, 0, 0
 	s.held = c.footprint()
@@ -151,7 +152,7 @@ func (s *shown) flags() string {
 	for _, f := range []struct {
 		on   bool
 		mark byte
-	}{{s.kind() == pubsubClient, 'P'}, {s.queued >= 0, 'x'}, {s.blocked, 'b'}, {s.track.on, 't'}, {s.track.broken, 'R'}, {s.track.bcast, 'B'}, {s.noEvict, 'e'}, {s.noTouch, 'T'}} {
+	}{{s.monitoring, 'O'}, {s.kind() == pubsubClient, 'P'}, {s.queued >= 0, 'x'}, {s.blocked, 'b'}, {s.track.on, 't'}, {s.track.broken, 'R'}, {s.track.bcast, 'B'}, {s.noEvict, 'e'}, {s.noTouch, 'T'}} {
 		if f.on {
 			flags.WriteByte(f.mark)
 		}

@@ -64,6 +64,7 @@ func reset(c *conn, _ [][]byte) protocol.Value {
 		c.deliverFirst()
 	}
 	c.stopTracking()
+	c.stopMonitoring()
 	c.db = 0
 	c.setProtocol(protocol.RESP2)
 	c.replyMode = replyMode{}

@@ -26,6 +26,8 @@ type Config struct {
 	Hub *pubsub.Hub
 	// Tracking has what clients track, and must be told the events, too; nil: New makes one.
 	Tracking *tracking.Table
+	// Monitors are the clients of MONITOR, and must be told the events, too; nil: New makes it.
+	Monitors *Monitors
 	// TLS, when set, is spoken on every connection.
 	TLS *tls.Config
 	// Password is asked of every client when it is not empty (the user is "default").
@@ -152,6 +154,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Tracking == nil {
 		c.Tracking = tracking.New(tracking.DefaultLimits())
+	}
+	if c.Monitors == nil {
+		c.Monitors = NewMonitors()
 	}
 	if c.Hub == nil {
 		c.Hub = pubsub.New(c.Logger)

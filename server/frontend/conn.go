@@ -64,6 +64,7 @@ type clientState struct {
 	watches       watches
 	track         track
 	subs          subscriptions
+	monitoring    bool // the client gets the commands of the node: MONITOR
 	lastCommand   string
 }
 

@@ -29,6 +29,8 @@ func (c *conn) dispatch(args [][]byte) {
 		c.reject(row, errNotInMulti)
 	case c.restricted() && !forSubscribers(command):
 		c.reject(row, errRestricted(command))
+	case c.monitoring && touchesKeys(row):
+		c.reject(row, errMonitors)
 	case c.tx != nil && !row.handler.inMulti:
 		c.enqueue(row, args)
 	case c.sentinel() && command.Name == "publish":
@@ -41,6 +43,9 @@ func (c *conn) dispatch(args [][]byte) {
 // runCommand runs a command outside MULTI.
 func (c *conn) runCommand(row *row, args [][]byte) {
 	row.calls.Add(1)
+	if !row.shownLater() {
+		c.show(row, args)
+	}
 	if row.handler.barrier || row.blocks {
 		c.runBatch()
 	}
@@ -49,10 +54,14 @@ func (c *conn) runCommand(row *row, args [][]byte) {
 		c.block(row, args)
 	case row.handler.run != nil:
 		row.handler.run(c, args)
+		c.show(row, args)
 	case row.handler.reply != nil:
 		began := time.Now()
 		v := row.handler.reply(c, args)
 		c.timeLocal(row, args, time.Since(began))
+		if row.shownLater() {
+			c.show(row, args)
+		}
 		c.reply(row, v)
 	default:
 		c.addToBatch(row, args)

@@ -39,7 +39,7 @@
 // meanwhile. Input is kept up to MaxQueryBytes and served behind the reply. The end of the input ends the
 // connection at once, as does the end of the node.
 //
-// Locks: Server.mu guards the set of connections, conn.mu guards what CLIENT LIST shows of a
+// Locks: Monitors.mu comes first. Server.mu guards the set of connections, conn.mu guards what CLIENT LIST shows of a
 // connection, outbox.mu guards the messages and the late reply. None is held while calling anything that
 // blocks. Server.mu may be held while taking conn.mu or outbox.mu, never the reverse.
 //

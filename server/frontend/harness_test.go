@@ -36,8 +36,10 @@ type cluster struct {
 	gate   chan struct{}
 	hub    *pubsub.Hub
 	caches *tracking.Table
-	status replica.Status
-	acks   int
+	// monitors are told the events of calls.
+	monitors *Monitors
+	status   replica.Status
+	acks     int
 	// watchers and lead are WatchLeadership's.
 	watchers []func(replica.Leadership, []replica.Member)
 	lead     replica.Leadership
@@ -46,8 +48,9 @@ type cluster struct {
 
 func newCluster() *cluster {
 	cl := &cluster{
-		lead:    replica.Leadership{Leader: member("1"), Present: true},
-		machine: fsm.New(), hub: pubsub.New(slog.New(slog.DiscardHandler)), caches: tracking.New(tracking.DefaultLimits()), started: time.Now(), acks: 2,
+		monitors: NewMonitors(),
+		lead:     replica.Leadership{Leader: member("1"), Present: true},
+		machine:  fsm.New(), hub: pubsub.New(slog.New(slog.DiscardHandler)), caches: tracking.New(tracking.DefaultLimits()), started: time.Now(), acks: 2,
 		status: replica.Status{
 			Name: "n1", Leading: true, Leader: member("1"), Term: 3, Committed: 42, Applied: 42, LastLog: 42,
 			Members:   []replica.Member{member("1"), member("2"), member("3")},
@@ -233,6 +236,7 @@ func (s *sink) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, appli
 func (s *sink) Events(events []fsm.Event) {
 	s.cl.hub.Events(events)
 	s.cl.caches.Events(events)
+	s.cl.monitors.Events(events)
 	for _, e := range events {
 		if e.Kind == fsm.Woken {
 			s.cl.lot.Woken(e.Seq, *e.Reply)
@@ -302,7 +306,7 @@ func start(t testing.TB, cfg Config, cl *cluster) *testServer {
 
 func startOn(t testing.TB, cfg Config, cl *cluster, ln net.Listener) *testServer {
 	t.Helper()
-	cfg.Hub, cfg.Tracking = cl.hub, cl.caches
+	cfg.Hub, cfg.Tracking, cfg.Monitors = cl.hub, cl.caches, cl.monitors
 	s := startOver(t, cfg, cl, ln)
 	s.cluster = cl
 	return s

@@ -34,6 +34,8 @@ type transaction struct {
 	// among the commands.
 	looks   looks
 	caching bool
+	// shown are the commands as monitors see them when EXEC runs.
+	shown []shownCommand
 }
 
 // step is one queued command: a data command of the body (command is nil and answered false), a
@@ -109,6 +111,7 @@ func (c *conn) enqueue(row *row, args [][]byte) {
 			size += tx.looks.add(row, args)
 		}
 	}
+	size += c.showQueued(row, args)
 	tx.caching = tx.caching || row.Name == "client|caching"
 	tx.queued++
 	tx.bytes += size
@@ -145,9 +148,12 @@ func copyArgs(args [][]byte) [][]byte {
 }
 
 // exec turns the queue into one request, which checks the watched keys first.
-func exec(c *conn, _ [][]byte) {
+func exec(c *conn, args [][]byte) {
 	tx := c.tx
 	if tx == nil {
+		tx = &transaction{db: c.db}
+		c.noteExec(tx, args)
+		c.showExec(tx, true)
 		c.reply(nil, protocol.ErrExecNoMulti.Value())
 		return
 	}
@@ -156,6 +162,11 @@ func exec(c *conn, _ [][]byte) {
 	}
 	watched, lost := c.watches.keys, c.watches.broken
 	c.endTransaction()
+	c.noteExec(tx, args)
+	if tx.aborted || lost || len(watched) == 0 {
+		c.showExec(tx, !tx.aborted && !lost)
+		tx.shown = nil
+	}
 	switch {
 	case tx.aborted:
 		c.reply(nil, protocol.ErrExecAbort.Value())
@@ -180,14 +191,22 @@ func exec(c *conn, _ [][]byte) {
 	}
 	batch := &c.w.batch
 	batch.Body = protocol.AppendTransaction(batch.Body, c.db, watched, tx.body)
+	s := slot{kind: slotData, row: c.srv.execRow}
+	if len(tx.shown) > 0 {
+		s.shown = tx
+	}
 	if tx.steps == nil {
-		c.addRequest(slot{kind: slotData, row: c.srv.execRow}, true)
+		c.addRequest(s, true)
+		if s.shown != nil {
+			c.runBatch() // before later commands are shown
+		}
 		return
 	}
 	// This node's replies come between the batch's replies, and may change the settings for the
 	// commands after EXEC. So nothing else goes into this batch.
 	c.w.tx, c.w.publishes = tx, true // or may publish
-	c.addRequest(slot{kind: slotExec, row: c.srv.execRow}, true)
+	s.kind = slotExec
+	c.addRequest(s, true)
 	c.runBatch()
 }
 

@@ -96,6 +96,7 @@ func (c *conn) leave() {
 	c.closeOutbox()
 	c.stopTracking()
 	c.unsubscribeAll()
+	c.stopMonitoring()
 	if p := c.parked; p != nil {
 		c.unpark()
 		p.left()

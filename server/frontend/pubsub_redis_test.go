@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -19,9 +20,11 @@ import (
 // after each command. Each conversation is played in RESP2 and in RESP3.
 func TestDifferentialPubSub(t *testing.T) { differ(t, "testdata/differential_pubsub") }
 
-// TestDifferentialEvents is the same for keyspace events, and TestDifferentialTracking for CLIENT TRACKING.
+// TestDifferentialEvents is the same for keyspace events, TestDifferentialTracking for CLIENT TRACKING, and
+// TestDifferentialMonitor for MONITOR.
 func TestDifferentialEvents(t *testing.T)   { differ(t, "testdata/differential_events") }
 func TestDifferentialTracking(t *testing.T) { differ(t, "testdata/differential_tracking") }
+func TestDifferentialMonitor(t *testing.T)  { differ(t, "testdata/differential_monitor") }
 
 // differ compares conversations.
 func differ(t *testing.T, file string) {
@@ -101,6 +104,12 @@ func (k *talk) client(name, resp string) net.Conn {
 	return k.clients[name]
 }
 
+// monitored and sender are the places where lines of MONITOR differ.
+var (
+	monitored = regexp.MustCompile(`^\+\d+\.\d{6} \[(\d+) `)
+	sender    = regexp.MustCompile(`^(\+time \[\d+) (?:unix|127)\S+\]`)
+)
+
 // fence is what a PING of this text is answered with, in subscribe mode too.
 const fence = "$7\r\nthe end\r\n"
 
@@ -128,6 +137,11 @@ func (k *talk) hear(name string) string {
 	}
 	var lines string
 	for _, line := range show(string(got)) {
+		if strings.HasSuffix(line, `"PING" "the end"`) {
+			continue // what a monitor is shown of the above
+		}
+		line = monitored.ReplaceAllString(line, "+time [$1 ")
+		line = sender.ReplaceAllString(line, "$1 address]")
 		lines += "    " + name + ": " + different.ReplaceAllString(line, "$1 differs") + "\n"
 	}
 	return lines

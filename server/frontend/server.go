@@ -71,7 +71,7 @@ func New(cfg Config, backend Backend) *Server {
 	backend.WatchLeadership(s.led)
 	cfg.Hub.OnInterest(func(on bool) { s.listenTo(fsm.InMessages, on) })
 	cfg.Tracking.OnInterest(func(on bool) { s.listenTo(fsm.InChanges, on) })
-	cfg.Tracking.OnInterest(func(on bool) { s.listenTo(fsm.InChanges, on) })
+	cfg.Monitors.onInterest = func(on bool) { s.listenTo(fsm.InCalls, on) }
 	for _, row := range s.rows {
 		switch row.Name {
 		case "watch":

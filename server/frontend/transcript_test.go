@@ -198,7 +198,9 @@ func (p *player) collect() {
 	synctest.Wait()
 	// A pooled buffer may be larger than a new buffer.
 	pooled := regexp.MustCompile(`(qbuf-free|argv-mem|tot-mem)=\d+`)
-	for _, name := range []string{"a", "b", "c", "d"} {
+	// MONITOR tells when a command came.
+	instant := regexp.MustCompile(`\+\d+\.\d{6} \[`)
+	for _, name := range []string{"a", "b", "c", "d", "m"} {
 		c := p.clients[name]
 		if c == nil {
 			continue
@@ -210,7 +212,7 @@ func (p *player) collect() {
 			lines = append(lines, "closed")
 		}
 		for _, line := range lines {
-			line = pooled.ReplaceAllString(line, "$1=*")
+			line = instant.ReplaceAllString(pooled.ReplaceAllString(line, "$1=*"), "+* [")
 			if len(p.clients) > 1 {
 				line = name + ": " + line
 			}

@@ -8,8 +8,8 @@ import (
 
 // Message is a message for clients. It is immutable, and may wait for many clients at a time.
 type Message struct {
-	// encoded are the bytes for RESP3. In RESP2 a message whose elements are all bulk strings and integers
-	// has other bytes at the start alone; other messages have resp2.
+	// encoded are the bytes for RESP3. In RESP2 a push whose elements are all bulk strings and integers has
+	// another first byte, and a simple string has the same bytes; other messages have resp2.
 	encoded, resp2 []byte
 	holders        atomic.Int64
 }
@@ -40,9 +40,13 @@ func encode(v *protocol.Value, resp int) []byte {
 // mostBytes is more than any message: a command's arguments are bounded by far less.
 const mostBytes = 1 << 30
 
-// flat reports whether the two versions of RESP have the same bytes behind the first.
+// flat reports whether the two versions of RESP differ in the mark of a push alone.
 func flat(v *protocol.Value) bool {
-	if v.Kind != protocol.KindPush {
+	switch v.Kind {
+	case protocol.KindSimple:
+		return true
+	case protocol.KindPush:
+	default:
 		return false
 	}
 	for i := range v.Elems {
@@ -72,7 +76,7 @@ func (m *Message) AppendFrom(dst []byte, resp, from, n int) []byte {
 	}
 	at := len(dst)
 	dst = append(dst, b[from:min(len(b), from+n)]...)
-	if resp < protocol.RESP3 && m.resp2 == nil && from == 0 && len(dst) > at {
+	if resp < protocol.RESP3 && from == 0 && len(dst) > at && dst[at] == '>' {
 		dst[at] = '*'
 	}
 	return dst

@@ -84,11 +84,13 @@ func (m maker) config(name string) server.Config {
 // server makes a server of a replica.
 func (m maker) server(node string) replicatest.Server {
 	conf, hub, caches := m.config(node), pubsub.New(m.Logs), tracking.New(tracking.DefaultLimits())
+	monitors := frontend.NewMonitors()
 	return replicatest.Server{
 		Listen: func(c *replica.Config) {
 			c.OnStateEvents = func(events []fsm.Event) {
 				hub.Events(events)
 				caches.Events(events)
+				monitors.Events(events)
 			}
 			c.RunsReads = caches.Wants
 			hear := c.OnEvent
@@ -108,7 +110,7 @@ func (m maker) server(node string) replicatest.Server {
 				backend = m.Backend(node, backend)
 			}
 			front := m.front(&conf)
-			front.Hub, front.Tracking = hub, caches
+			front.Hub, front.Tracking, front.Monitors = hub, caches, monitors
 			return frontend.New(front, backend)
 		},
 	}

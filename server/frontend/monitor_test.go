@@ -1,0 +1,118 @@
+package frontend
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm"
+)
+
+// TestMonitorThatDoesNotRead: a monitor that reads nothing is cut off, and holds nobody up meanwhile.
+func TestMonitorThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Limits: Limits{MaxOutputBytes: 1 << 20}}, newCluster())
+		m, err := s.ln.dial()
+		require.NoError(t, err)
+		defer m.Close()
+		_, err = m.Write(command("MONITOR"))
+		require.NoError(t, err)
+		c := s.dial()
+		for range 3 {
+			for range 20 {
+				c.send(command("SET", "k", strings.Repeat("x", 100_000)))
+				settle()
+			}
+			time.Sleep(time.Second)
+		}
+		got, _ := c.take()
+		require.Equal(t, strings.Repeat("+OK\r\n", 60), got)
+		require.Equal(t, 1, s.clientCount())
+		require.Equal(t, uint64(1), s.stats.cutOff.Load())
+		require.False(t, s.cfg.Monitors.watch())
+		c.send(command("PING"))
+		settle()
+		require.Less(t, s.memory.total.Load(), int64(1<<20), "the lines are forgotten")
+		s.stop()
+	})
+}
+
+// TestMonitorsOfLongScripts: a script that calls more than can be told ends the monitors' connections.
+func TestMonitorsOfLongScripts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{}, newCluster())
+		m, c := s.dial(), s.dial()
+		m.send(command("MONITOR"))
+		settle()
+		c.send(command("EVAL", "for i = 1, ARGV[1] do redis.call('set', 'k', string.rep('x', 1000000)) end", "0", "15"))
+		settle()
+		got, closed := m.take()
+		require.False(t, closed)
+		require.Equal(t, 15, strings.Count(got, `[0 lua] "set" "k" "xxx`))
+		c.send(command("EVAL", "for i = 1, ARGV[1] do redis.call('set', 'k', string.rep('x', 1000000)) end", "0", "17"))
+		settle()
+		_, closed = m.take()
+		require.True(t, closed)
+		got, _ = c.take()
+		require.Equal(t, "$-1\r\n$-1\r\n", got)
+		s.stop()
+	})
+}
+
+// TestLastMonitorLeaves: the state machine tells what scripts call while there is a monitor.
+func TestLastMonitorLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{}, newCluster())
+		listens := func() bool {
+			settle()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.interest&fsm.InCalls != 0
+		}
+		a, b := s.dial(), s.dial()
+		require.False(t, listens())
+		a.send(command("MONITOR"))
+		b.send(command("MONITOR"))
+		require.True(t, listens())
+		a.nc.Close()
+		require.True(t, listens())
+		b.send(command("RESET"))
+		require.False(t, listens())
+		b.send(command("MONITOR"))
+		require.True(t, listens())
+		b.nc.Close()
+		require.False(t, listens())
+		s.stop()
+	})
+}
+
+// TestMonitorsMicroseconds: a time has six digits behind the point.
+func TestMonitorsMicroseconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{}, newCluster())
+		m, c := s.dial(), s.dial()
+		m.send(command("MONITOR"))
+		settle()
+		m.take()
+		time.Sleep(70*time.Microsecond - time.Duration(time.Now().Nanosecond())%time.Second + time.Second)
+		c.send(command("PING", "\x00é"))
+		settle()
+		got, _ := m.take()
+		require.Regexp(t, `^\+\d{9}\.000070 \[0 pipe\] "PING" "\\x00\\xc3\\xa9"\r\n$`, got)
+		s.stop()
+	})
+}
+
+// BenchmarkNoMonitor shows what a command pays for MONITOR on a node that has no monitor.
+func BenchmarkNoMonitor(b *testing.B) {
+	s := New(Config{}, newCluster())
+	c := &conn{srv: s}
+	row := s.rows[s.watchRow.Command]
+	args := [][]byte{[]byte("WATCH"), []byte("k")}
+	for b.Loop() {
+		c.show(row, args)
+	}
+}
