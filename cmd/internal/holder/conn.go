@@ -1,0 +1,203 @@
+package holder
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Servers are the nodes of a cluster, and what each of them wants to see.
+type Servers struct {
+	Addrs    []string
+	Password string      // "": none
+	TLS      *tls.Config // nil: none
+	DB       int
+}
+
+// Refusal is an error that a node replied, and that another try would meet again.
+type Refusal struct{ Text string }
+
+// Error is the reply's text.
+func (r *Refusal) Error() string { return r.Text }
+
+// passing are the beginnings of errors that another node or another moment may spare.
+var passing = []string{"CLUSTERDOWN", "TRYAGAIN", "UNCERTAIN", "LOADING", "MASTERDOWN", "ERR max number of clients reached"}
+
+const noSession = "NOSESSION"
+
+// errorOf is the error of an error reply.
+func errorOf(v protocol.Value) error {
+	if slices.ContainsFunc(passing, func(p string) bool { return strings.HasPrefix(v.Str, p) }) {
+		return errors.New(v.Str)
+	}
+	return &Refusal{v.Str}
+}
+
+func isRefusal(err error) bool { return errors.As(err, new(*Refusal)) }
+
+// maxPushes is how many notices may wait to be read. One lock gets a handful.
+const maxPushes = 64
+
+// Conn is a connection to one node, for one goroutine.
+type Conn struct {
+	nc       net.Conn
+	resp     *protocol.Conn
+	patience time.Duration
+	replies  chan protocol.Value
+	pushes   chan protocol.Value // the words behind "lock"
+	down     chan struct{}       // closed when the connection is
+	err      error               // why; valid once down is closed
+	late     bool                // a reply is missing: the next ones would be taken for it
+}
+
+// Dial connects to one node. No exchange takes longer than patience.
+func (s *Servers) Dial(ctx context.Context, addr string, patience time.Duration) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	nc, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if s.TLS != nil {
+		if nc, err = encrypt(ctx, nc, s.TLS, addr); err != nil {
+			return nil, err
+		}
+	}
+	c := &Conn{
+		nc: nc, resp: protocol.NewConn(nc), patience: patience, replies: make(chan protocol.Value, 16),
+		pushes: make(chan protocol.Value, maxPushes), down: make(chan struct{}),
+	}
+	go c.read()
+	if err := c.greet(ctx, s); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("%s: %w", addr, err)
+	}
+	return c, nil
+}
+
+func encrypt(ctx context.Context, nc net.Conn, config *tls.Config, addr string) (net.Conn, error) {
+	config = config.Clone()
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	encrypted := tls.Client(nc, config)
+	if err := encrypted.HandshakeContext(ctx); err != nil {
+		nc.Close()
+		if errors.As(err, new(*tls.CertificateVerificationError)) {
+			return nil, fmt.Errorf("%s: %w", addr, &Refusal{err.Error()}) // another try meets the same certificate
+		}
+		return nil, fmt.Errorf("%s: TLS: %w", addr, err)
+	}
+	return encrypted, nil
+}
+
+// greet asks for RESP3, which has pushes, and says who is there.
+func (c *Conn) greet(ctx context.Context, s *Servers) error {
+	hello := []string{"HELLO", "3"}
+	if s.Password != "" {
+		hello = append(hello, "AUTH", "default", s.Password)
+	}
+	if _, err := c.Do(ctx, append(hello, "SETNAME", "holdfast-lock")...); err != nil {
+		return err
+	}
+	if s.DB == 0 {
+		return nil
+	}
+	_, err := c.Do(ctx, "SELECT", strconv.Itoa(s.DB))
+	return err
+}
+
+// read hands on what the node sends until the connection ends.
+func (c *Conn) read() {
+	defer close(c.down)
+	defer c.nc.Close()
+	for {
+		v, err := c.resp.Receive()
+		if err != nil {
+			c.err = err
+			return
+		}
+		to := c.replies
+		if v.Kind == protocol.KindPush {
+			if len(v.Elems) < 2 || v.Elems[0].Str != "lock" {
+				continue
+			}
+			to = c.pushes
+		}
+		select {
+		case to <- v:
+		default:
+			c.err = errors.New("the node sent more than it was asked for")
+			return
+		}
+	}
+}
+
+// Close ends the connection, and with it the session that lives with it.
+func (c *Conn) Close() { _ = c.nc.Close() }
+
+// Do sends a command and waits for the reply.
+func (c *Conn) Do(ctx context.Context, words ...string) (protocol.Value, error) {
+	vs, err := c.Pipeline(ctx, words)
+	if err != nil {
+		return protocol.Value{}, err
+	}
+	if vs[0].IsError() {
+		return vs[0], errorOf(vs[0])
+	}
+	return vs[0], nil
+}
+
+// Pipeline sends commands at once, and waits for all replies. An error among the replies is not an error
+// of the exchange.
+func (c *Conn) Pipeline(ctx context.Context, commands ...[]string) ([]protocol.Value, error) {
+	if c.late {
+		return nil, errLate
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
+	for _, words := range commands {
+		c.resp.Append(words...)
+	}
+	c.late = true // until all replies are there
+	deadline, _ := ctx.Deadline()
+	if err := c.nc.SetWriteDeadline(deadline); err != nil {
+		return nil, err
+	}
+	if _, err := c.resp.Flush(); err != nil {
+		return nil, err
+	}
+	vs := make([]protocol.Value, 0, len(commands))
+	for range commands {
+		select {
+		case v := <-c.replies:
+			vs = append(vs, v)
+		case <-c.down:
+			return nil, fmt.Errorf("connection lost: %w", c.err)
+		case <-ctx.Done():
+			return nil, errLate
+		}
+	}
+	c.late = false
+	return vs, nil
+}
+
+var errLate = errors.New("the node does not answer")
+
+// DialAny connects to the first node that answers.
+func (s *Servers) DialAny(ctx context.Context, patience time.Duration) (c *Conn, err error) {
+	for _, addr := range s.Addrs {
+		if c, err = s.Dial(ctx, addr, patience); err == nil || isRefusal(err) {
+			return c, err
+		}
+	}
+	return nil, err
+}

@@ -1,0 +1,339 @@
+package holder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Lock is what is asked for.
+type Lock struct {
+	Name, Owner, Note string
+	Shared            bool
+	Limit, Permits    int           // 0: not a semaphore
+	Wait              time.Duration // 0: not at all; negative: for ever
+	TTL               time.Duration // what is left of the session when its node dies
+	Delay             time.Duration // how long nobody gets the lock after a loss
+}
+
+// ErrNotGranted: the time to wait is over.
+var ErrNotGranted = errors.New("not granted in time")
+
+// Lost says that the lock is the owner's no more, or may soon not be.
+type Lost struct {
+	Why string
+	// Until is when the session may end, where no node could be asked; zero: it has ended.
+	Until time.Time
+}
+
+// Error is the reason.
+func (l *Lost) Error() string { return l.Why }
+
+// A Holder takes and keeps one lock. It is for one goroutine.
+type Holder struct {
+	servers *Servers
+	lock    Lock
+	next    int     // the server to try next
+	reached bool    // a server has answered
+	conn    *Conn   // nil: none
+	former  []*Conn // closed once the session lives with conn: closing them earlier could end it
+	session string  // "": none
+	fence   int64   // 0: not held
+	ends    time.Time
+}
+
+// New makes a holder, which connects when it must.
+func New(servers *Servers, lock Lock) *Holder { return &Holder{servers: servers, lock: lock} }
+
+// Fence is the hold's.
+func (h *Holder) Fence() int64 { return h.fence }
+
+// patience is for one exchange: a failover fits in, and several nodes fit into the TTL.
+func (h *Holder) patience() time.Duration {
+	return min(h.lock.TTL/5, 3*time.Second)
+}
+
+// interval is between two proofs that the session lives.
+func (h *Holder) interval() time.Duration { return h.lock.TTL / 4 }
+
+// pause is between two tries.
+const pause = 50 * time.Millisecond
+
+// slack is what the cluster may be late to say that the wait is over.
+const slack = 3 * time.Second
+
+// Acquire waits for the lock. It gives up at once when no server answers at the beginning.
+func (h *Holder) Acquire(ctx context.Context) error {
+	if err := h.connect(ctx); err != nil && !h.reached {
+		return err
+	}
+	end := context.CancelFunc(func() {})
+	until, limit := time.Now().Add(h.lock.Wait), ctx
+	if h.lock.Wait >= 0 {
+		limit, end = context.WithDeadline(ctx, until.Add(slack))
+	}
+	defer end()
+	for {
+		err := h.try(limit, until)
+		switch {
+		case err == nil, isRefusal(err), errors.Is(err, ErrNotGranted):
+			return err
+		case errors.As(err, new(*Lost)):
+			h.fence = 0 // granted and lost again: back into the line
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case limit.Err() != nil, h.lock.Wait >= 0 && time.Now().After(until):
+			return fmt.Errorf("%w: %w", ErrNotGranted, err)
+		}
+		sleep(limit, pause)
+	}
+}
+
+// try asks once, and proves what was granted.
+func (h *Holder) try(ctx context.Context, until time.Time) error {
+	err := h.connect(ctx)
+	if err == nil {
+		err = h.ask(ctx, until)
+	}
+	if err == nil {
+		err = h.confirm(ctx)
+	}
+	return err
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// connect makes sure of a connection with which the session lives; each server is tried once.
+func (h *Holder) connect(ctx context.Context) error {
+	if h.conn != nil {
+		return nil
+	}
+	var last error
+	for range h.servers.Addrs {
+		addr := h.servers.Addrs[h.next%len(h.servers.Addrs)]
+		h.next++
+		c, err := h.servers.Dial(ctx, addr, h.patience())
+		if err == nil {
+			h.reached = true
+			err = h.bind(ctx, c)
+		}
+		switch {
+		case err == nil:
+			h.adopt(c)
+			return nil
+		case isRefusal(err), errors.As(err, new(*Lost)):
+			return err
+		}
+		last = err
+	}
+	return last
+}
+
+// adopt makes c the only connection.
+func (h *Holder) adopt(c *Conn) {
+	h.conn = c
+	for _, former := range h.former {
+		former.Close()
+	}
+	h.former = nil
+}
+
+// leave gives up on the connection, which stays open until the session lives with another.
+func (h *Holder) leave() {
+	if h.conn != nil {
+		h.former = append(h.former, h.conn)
+		h.conn = nil
+	}
+}
+
+// bind makes the session live with c, or begins one.
+func (h *Holder) bind(ctx context.Context, c *Conn) error {
+	if h.session != "" {
+		v, err := c.Do(ctx, "SESSION.ATTACH", h.session)
+		switch {
+		case err != nil:
+			h.former = append(h.former, c) // the session may live with it
+			return err
+		case !v.IsNull():
+			return nil
+		case h.fence != 0:
+			c.Close()
+			return &Lost{Why: "the session ended"}
+		}
+		h.session = ""
+	}
+	begun := time.Now()
+	v, err := c.Do(ctx, "SESSION.OPEN", "PX", millis(h.lock.TTL), "CONNECTION", "NAME", h.lock.Owner)
+	if err != nil {
+		c.Close()
+		return err
+	}
+	h.session, h.ends = Text(v), begun.Add(h.lock.TTL)
+	return nil
+}
+
+func millis(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+}
+
+// Text is an integer or a string as a word.
+func Text(v protocol.Value) string {
+	if v.Kind == protocol.KindInteger {
+		return strconv.FormatInt(v.Num, 10)
+	}
+	return v.Str
+}
+
+// confirm proves that the session lives and the lock is held, on whichever node, and notes for how long
+// that is good. It tries until ctx ends.
+func (h *Holder) confirm(ctx context.Context) error {
+	for {
+		err := h.connect(ctx)
+		if err == nil {
+			err = h.prove(ctx)
+		}
+		if err == nil || errors.As(err, new(*Lost)) {
+			return err
+		}
+		h.leave()
+		if ctx.Err() != nil {
+			return err
+		}
+		sleep(ctx, pause)
+	}
+}
+
+func (h *Holder) prove(ctx context.Context) error {
+	begun := time.Now()
+	vs, err := h.conn.Pipeline(ctx, []string{"SESSION.KEEPALIVE", h.session}, []string{"LOCK.CHECK", h.lock.Name, h.lock.Owner})
+	switch {
+	case err != nil:
+		return err
+	case vs[0].IsError():
+		return errorOf(vs[0])
+	case vs[1].IsError():
+		return errorOf(vs[1])
+	case vs[0].IsNull():
+		return &Lost{Why: h.reason("the session ended")}
+	case vs[1].IsNull(), vs[1].Num != h.fence:
+		return &Lost{Why: h.reason("it is no longer this owner's")}
+	}
+	h.ends = begun.Add(min(h.lock.TTL, time.Duration(vs[0].Num)*time.Millisecond))
+	return nil
+}
+
+// reason is what a notice said, if one has come.
+func (h *Holder) reason(otherwise string) string {
+	for {
+		select {
+		case v := <-h.conn.pushes:
+			if why, lost := h.isLoss(v); lost {
+				return why
+			}
+		default:
+			return otherwise
+		}
+	}
+}
+
+// isLoss reports whether v says that this hold is lost, and why.
+func (h *Holder) isLoss(v protocol.Value) (why string, lost bool) {
+	if e := v.Elems; len(e) > 5 && e[1].Str == "lost" && e[2].Str == h.lock.Name && e[3].Str == h.lock.Owner && Text(e[4]) == strconv.FormatInt(h.fence, 10) {
+		return e[5].Str, true
+	}
+	return "", false
+}
+
+// Resume proves the hold after the process slept, as long as it takes, at most the TTL: whatever the
+// lock protects must not run meanwhile.
+func (h *Holder) Resume(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, h.lock.TTL)
+	defer cancel()
+	err := h.confirm(ctx)
+	if err != nil && !errors.As(err, new(*Lost)) {
+		err = &Lost{Why: "no node could be asked: " + err.Error()}
+	}
+	return err
+}
+
+// Keep keeps the lock until ctx ends, and then returns nil; or until the lock is lost, and then returns a
+// [Lost]. A third of the TTL is left when no node could be reached.
+func (h *Holder) Keep(ctx context.Context) error {
+	tick := time.NewTimer(h.interval())
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case v := <-h.conn.pushes:
+			if why, lost := h.isLoss(v); lost {
+				return &Lost{Why: why}
+			}
+			continue
+		case <-h.conn.down:
+			h.leave()
+		case <-tick.C:
+		}
+		limit, cancel := context.WithDeadline(ctx, h.ends.Add(-h.lock.TTL/3))
+		err := h.confirm(limit)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, new(*Lost)):
+			return err
+		case err != nil:
+			return &Lost{Why: "no node could be asked for too long: " + err.Error(), Until: h.ends}
+		}
+		tick.Reset(h.interval())
+	}
+}
+
+// Release gives the lock back. It tells a loss of which nothing was known yet.
+func (h *Holder) Release(ctx context.Context) error {
+	for again := false; ; again = true {
+		err := h.connect(ctx)
+		if err == nil {
+			err = h.release(ctx)
+		}
+		switch {
+		case err == nil, again && errors.As(err, new(*Lost)): // given back, and the reply was lost
+			return nil
+		case isRefusal(err), errors.As(err, new(*Lost)), ctx.Err() != nil:
+			return err
+		}
+		h.leave()
+		sleep(ctx, pause)
+	}
+}
+
+func (h *Holder) release(ctx context.Context) error {
+	vs, err := h.conn.Pipeline(ctx, []string{"LOCK.RELEASE", h.lock.Name, h.lock.Owner}, []string{"SESSION.CLOSE", h.session})
+	switch {
+	case err != nil:
+		return err
+	case vs[0].IsError():
+		return errorOf(vs[0])
+	case vs[0].IsNull():
+		return &Lost{Why: h.reason("it was no longer this owner's when the command ended")}
+	}
+	return nil
+}
+
+// Close ends the connections, and with them the session.
+func (h *Holder) Close() {
+	h.leave()
+	for _, c := range h.former {
+		c.Close()
+	}
+	h.former, h.session, h.fence = nil, "", 0
+}
