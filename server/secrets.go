@@ -57,7 +57,7 @@ func clientTLS(c SecretsConfig) (*tls.Config, error) {
 	}
 	t := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	if c.TLSClientCA != "" {
-		if t.ClientCAs, err = loadCA(c.TLSClientCA); err != nil {
+		if t.ClientCAs, err = LoadCA(c.TLSClientCA); err != nil {
 			return nil, err
 		}
 		t.ClientAuth = tls.RequireAndVerifyClientCert
@@ -79,7 +79,7 @@ func peerTLS(c SecretsConfig) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load peer-tls-cert and peer-tls-key: %w", err)
 	}
-	ca, err := loadCA(c.PeerTLSCA)
+	ca, err := LoadCA(c.PeerTLSCA)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,8 @@ func peerTLS(c SecretsConfig) (*tls.Config, error) {
 	}, nil
 }
 
-func loadCA(file string) (*x509.CertPool, error) {
+// LoadCA reads the PEM certificates of a file.
+func LoadCA(file string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("read CA: %w", err)

@@ -16,7 +16,10 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "serve" {
 		setTimerSlack()
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := context.Background(), context.CancelFunc(func() {})
+	if len(os.Args) > 1 && os.Args[1] != "lock" { // which hands signals on
+		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	}
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
@@ -32,9 +35,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "holdfast: unknown command %q\n\n%s", args[0], usage)
 		return 2
 	}
+	own := exitStatus{}
 	switch err := c.run(ctx, args[1:], stdout, stderr); {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return 0
+	case errors.As(err, &own):
+		if own.text != "" {
+			fmt.Fprintf(stderr, "holdfast %s: %s\n", c.name, own.text)
+		}
+		return own.status
 	case errors.As(err, new(usageError)):
 		fmt.Fprintf(stderr, "holdfast %s: %v\n", c.name, err)
 		return 2
@@ -54,6 +63,8 @@ func commands() []command {
 	return []command{
 		{"serve", nil, serve},
 		{"demo", nil, demo},
+		{"lock", nil, lock},
+		{"locks", nil, locks},
 		{"docs", nil, docs},
 		{"version", []string{"--version", "-version"}, version},
 		{"help", []string{"--help", "-help", "-h"}, help},
@@ -75,6 +86,8 @@ usage: holdfast command [flags]
 
   demo       run three nodes on this machine, to try it: ports 6379 to 6381
   serve      run one node: alone, or with --name, --peer-addr and --initial-cluster as a member of a cluster
+  lock       run a command while holding a lock: 'holdfast lock NAME -- command'
+  locks      list who holds locks and who waits for them, or break one: 'holdfast locks break NAME --reason TEXT'
   docs       print the reference in Markdown: 'docs flags' or 'docs commands'
   version    print the version
   help       print this, or the flags of a command: 'help serve'

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -21,13 +22,33 @@ import (
 
 // These tests run the real binary as real processes and kill them.
 
-// build compiles the program once for a test.
+// build compiles the program, once for all tests.
 func build(t *testing.T) string {
 	t.Helper()
-	exe := filepath.Join(t.TempDir(), "holdfast")
-	out, err := exec.Command("go", "build", "-o", exe, ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	exe, err := built()
+	require.NoError(t, err)
 	return exe
+}
+
+var buildFolder string // removed at the end
+
+var built = sync.OnceValues(func() (string, error) {
+	exe := filepath.Join(buildFolder, "holdfast")
+	out, err := exec.Command("go", "build", "-o", exe, ".").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out)
+	}
+	return exe, err
+})
+
+func TestMain(m *testing.M) {
+	var err error
+	if buildFolder, err = os.MkdirTemp("", "holdfast-test-"); err != nil {
+		panic(err)
+	}
+	status := m.Run()
+	_ = os.RemoveAll(buildFolder)
+	os.Exit(status)
 }
 
 // node is a `holdfast serve` process that can be killed and started again.

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/server"
+)
+
+// clientFlags say how `holdfast lock` and `holdfast locks` reach a cluster.
+type clientFlags struct {
+	server                 string
+	password               server.SecretsConfig
+	tls                    bool
+	tlsCA, tlsCert, tlsKey string
+	db                     int
+}
+
+func newClientFlags() clientFlags { return clientFlags{server: server.DefaultConfig().Addr} }
+
+// connecting is the heading of the rows that are environment variables, too.
+const connecting = "The cluster"
+
+func (c *clientFlags) rows() []option {
+	return []option{
+		{heading: connecting},
+		{name: "server", value: &c.server, help: "addresses of nodes, host:port,…; another is asked when one is gone"},
+		{name: "password", value: &c.password.Password, help: "password to give by AUTH"},
+		{name: "password-file", value: &c.password.PasswordFile, help: "file that holds the password"},
+		{name: "tls", value: &c.tls, help: "encrypt; the other flags of TLS turn this on"},
+		{name: "tls-ca", value: &c.tlsCA, help: "PEM certificates of the CA that nodes' certificates must come from; default: the system's"},
+		{name: "tls-cert", value: &c.tlsCert, help: "PEM certificate to show to nodes"},
+		{name: "tls-key", value: &c.tlsKey, help: "PEM key of tls-cert"},
+		{name: "db", value: &c.db, help: "database of the lock"},
+	}
+}
+
+// servers is what the flags mean.
+func (c *clientFlags) servers() (*holder.Servers, error) {
+	s := &holder.Servers{DB: c.db}
+	for addr := range strings.SplitSeq(c.server, ",") {
+		full, err := withPort(addr)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		s.Addrs = append(s.Addrs, full)
+	}
+	var err error
+	if s.Password, err = c.password.ClientPassword(); err != nil {
+		return nil, err
+	}
+	if !c.tls && c.tlsCA == "" && c.tlsCert == "" && c.tlsKey == "" {
+		return s, nil
+	}
+	s.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.tlsCert != "" || c.tlsKey != "" {
+		cert, err := tls.LoadX509KeyPair(c.tlsCert, c.tlsKey)
+		if err != nil {
+			return nil, fmt.Errorf("load tls-cert and tls-key: %w", err)
+		}
+		s.TLS.Certificates = []tls.Certificate{cert}
+	}
+	if c.tlsCA != "" {
+		s.TLS.RootCAs, err = server.LoadCA(c.tlsCA)
+	}
+	return s, err
+}
+
+// withPort adds the port of Redis where there is none: "[::1]", "::1" and "node1" are addresses, too.
+func withPort(addr string) (string, error) {
+	addr = strings.TrimSpace(addr)
+	if _, port, err := net.SplitHostPort(addr); err == nil && port != "" {
+		return addr, nil
+	}
+	_, port, _ := net.SplitHostPort(server.DefaultConfig().Addr)
+	host := strings.TrimSuffix(strings.TrimPrefix(addr, "["), "]")
+	if host == "" || strings.Contains(host, ":") && net.ParseIP(host) == nil {
+		return "", fmt.Errorf("server %q: use host:port,…", addr)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// parseRows sets rows from the environment and from args, and returns the arguments behind the flags.
+// When args ask for help parseRows prints the flags and returns flag.ErrHelp.
+func parseRows(rows []option, args []string, stdout io.Writer, usage string) ([]string, error) {
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	shared := false
+	for _, o := range rows {
+		if o.heading != "" {
+			shared = o.heading == connecting
+			continue
+		}
+		fs.Var(newFlagValue(o.value), o.name, o.help)
+		text, ok := os.LookupEnv(o.env())
+		if !ok || !shared {
+			continue
+		}
+		if err := fs.Set(o.name, text); err != nil {
+			return nil, usageError{fmt.Errorf("%s=%q: %w", o.env(), text, err)}
+		}
+	}
+	err := fs.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		printRows(stdout, rows, usage)
+		return nil, err
+	case err != nil:
+		return nil, usageError{err}
+	}
+	return fs.Args(), nil
+}
+
+// printRows is the help of a command.
+func printRows(w io.Writer, rows []option, usage string) {
+	fmt.Fprint(w, usage)
+	for _, o := range rows {
+		if o.heading != "" {
+			fmt.Fprintf(w, "\n%s\n", o.heading)
+			continue
+		}
+		printFlag(w, o, shownDefault(o))
+	}
+	fmt.Fprintf(w, "\nThe flags of the cluster are also environment variables, as those of serve: --password-file is HOLDFAST_PASSWORD_FILE.\n")
+}
+
+// shownDefault is what stands in documents; zeroes say nothing.
+func shownDefault(o option) string {
+	value := newFlagValue(o.value).String()
+	if n, err := strconv.Atoi(value); err == nil && n == 0 || value == "0s" {
+		return ""
+	}
+	return value
+}
+
+// clientTable is the documents' table of the flags of `holdfast lock` and `holdfast locks`.
+func clientTable() string {
+	var b strings.Builder
+	shared := false
+	for _, o := range newLockOwn().rows() {
+		if o.heading != "" {
+			shared = o.heading == connecting
+			of := "`holdfast lock`"
+			if shared {
+				of += " and `holdfast locks`"
+			}
+			fmt.Fprintf(&b, "\n## %s, for %s\n\n| flag | environment | default | |\n|---|---|---|---|\n", o.heading, of)
+			continue
+		}
+		env, def := "", shownDefault(o)
+		if shared {
+			env = "`" + o.env() + "`"
+		}
+		if def != "" && def != "false" {
+			def = "`" + def + "`"
+		} else {
+			def = ""
+		}
+		fmt.Fprintf(&b, "| `--%s` | %s | %s | %s |\n", o.name, env, def, o.help)
+	}
+	return b.String()
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast/holdfast/cmd/internal/holder"
+)
+
+// The exit statuses of `holdfast lock` beside the command's own. Status 75 is EX_TEMPFAIL of sysexits(3),
+// the others are the shells'.
+const (
+	statusLost          = 75
+	statusNotExecutable = 126
+	statusNotFound      = 127
+	statusSignal        = 128 // plus the signal's number
+)
+
+// exitStatus is an error that has a status of its own; text is "" where nothing is to be said.
+type exitStatus struct {
+	status int
+	text   string
+}
+
+func (e exitStatus) Error() string { return e.text }
+
+// lockOwn are the flags of `holdfast lock`.
+type lockOwn struct {
+	clientFlags
+	lock  holder.Lock
+	grace time.Duration
+}
+
+func newLockOwn() *lockOwn {
+	return &lockOwn{
+		clientFlags: newClientFlags(),
+		lock:        holder.Lock{TTL: 10 * time.Second, Wait: 30 * time.Second},
+		grace:       10 * time.Second,
+	}
+}
+
+func (o *lockOwn) rows() []option {
+	return append([]option{
+		{heading: "The lock"},
+		{name: "ttl", value: &o.lock.TTL, help: "how long the lock stays taken when this machine, or the node it talks to, is gone; at least 1s"},
+		{name: "wait", value: &o.lock.Wait, help: "how long to wait in line; 0: not at all; negative: for ever"},
+		{name: "shared", value: &o.lock.Shared, help: "share the lock with others that do"},
+		{name: "limit", value: &o.lock.Limit, help: "at most so many at a time, as everybody who wants the lock must say; 0: one"},
+		{name: "permits", value: &o.lock.Permits, help: "how many of limit to take; 0: one"},
+		{name: "delay", value: &o.lock.Delay, help: "how long nobody gets the lock after it is lost: with grace or more the command has surely ended by then"},
+		{name: "grace", value: &o.grace, help: "after a loss, from SIGTERM to SIGKILL"},
+		{name: "note", value: &o.lock.Note, help: "what 'holdfast locks' shows beside the owner; default: the command's name"},
+	}, o.clientFlags.rows()...)
+}
+
+const lockUsage = `usage: holdfast lock [flags] NAME -- command [arguments]
+
+Takes the lock NAME, runs the command, and gives the lock back when the command ends. The command has HOLDFAST_LOCK,
+HOLDFAST_OWNER and HOLDFAST_FENCE in its environment, and its exit status is this program's; 128 + n after signal n.
+Status 75: the lock was lost, and the command was ended. 1: the lock was not granted, with one line that says why.
+`
+
+// lock runs a command while it holds a lock.
+func lock(ctx context.Context, args []string, stdout, _ io.Writer) error {
+	o := newLockOwn()
+	words, err := parseRows(o.rows(), args, stdout, lockUsage)
+	if err == nil && len(words) > 1 && strings.HasPrefix(words[1], "-") { // NAME [flags] -- command
+		var command []string
+		command, err = parseRows(o.rows(), words[1:], stdout, lockUsage)
+		words = append(words[:1:1], command...)
+	}
+	if err != nil {
+		return err
+	}
+	if err := o.check(words); err != nil {
+		return err
+	}
+	servers, err := o.servers()
+	if err != nil {
+		return err
+	}
+	path, err := findCommand(words[1])
+	if err != nil {
+		return err
+	}
+	o.lock.Name, o.lock.Owner = words[0], newOwner()
+	if o.lock.Note == "" {
+		o.lock.Note = filepath.Base(words[1])
+	}
+	h := holder.New(servers, o.lock)
+	defer h.Close()
+	if err := acquire(ctx, h, o.lock.Name); err != nil {
+		return err
+	}
+	g := &guard{
+		holder: h, name: o.lock.Name, grace: o.grace, margin: o.lock.TTL / 20,
+		job: newJob(path, words[1:], lockEnvironment(o.lock, h.Fence())),
+	}
+	return g.run()
+}
+
+func (o *lockOwn) check(words []string) error {
+	var wrong error
+	switch {
+	case len(words) == 0:
+		wrong = errors.New("say which lock: holdfast lock NAME -- command")
+	case len(words) == 1:
+		wrong = errors.New("say which command: holdfast lock NAME -- command")
+	case words[0] == "":
+		wrong = errors.New("the name is empty")
+	case o.lock.TTL < time.Second:
+		wrong = fmt.Errorf("ttl %v: at least 1s", o.lock.TTL)
+	case o.lock.Limit < 0, o.lock.Permits < 0, o.lock.Permits > max(1, o.lock.Limit):
+		wrong = fmt.Errorf("permits %d of limit %d: use 1 to limit", o.lock.Permits, o.lock.Limit)
+	case o.lock.Shared && o.lock.Limit > 0:
+		wrong = errors.New("shared and limit exclude each other")
+	case o.lock.Delay < 0, o.grace < 0:
+		wrong = errors.New("delay and grace are not negative")
+	default:
+		return nil
+	}
+	return usageError{wrong}
+}
+
+// findCommand finds the program before anybody waits for the lock, and fails as shells do.
+func findCommand(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	switch {
+	case err == nil:
+		return path, nil
+	case errors.Is(err, fs.ErrPermission):
+		return "", exitStatus{statusNotExecutable, err.Error()}
+	default:
+		return "", exitStatus{statusNotFound, err.Error()}
+	}
+}
+
+// newOwner is never the same twice: two processes with one owner would share the lock.
+func newOwner() string {
+	host, _ := os.Hostname()
+	random := make([]byte, 8)
+	_, _ = rand.Read(random)
+	return host[:min(len(host), 200)] + ":" + strconv.Itoa(os.Getpid()) + ":" + hex.EncodeToString(random)
+}
+
+func lockEnvironment(l holder.Lock, fence int64) []string {
+	return append(os.Environ(), "HOLDFAST_LOCK="+l.Name, "HOLDFAST_OWNER="+l.Owner, "HOLDFAST_FENCE="+strconv.FormatInt(fence, 10))
+}
+
+// acquire waits for the lock until a signal says that nobody wants it any more.
+func acquire(ctx context.Context, h *holder.Holder, name string) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, heeded(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)...)
+	defer signal.Stop(signals)
+	go func() {
+		select {
+		case s := <-signals:
+			cancel(exitStatus{status: statusSignal + int(s.(syscall.Signal))})
+		case <-ctx.Done():
+		}
+	}()
+	err := h.Acquire(ctx)
+	if cause := (exitStatus{}); errors.As(context.Cause(ctx), &cause) {
+		h.Close()
+		if cause.status == statusSignal+int(syscall.SIGINT) {
+			dieOf(syscall.SIGINT, os.Getpid())
+		}
+		return cause
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// heeded leaves out the signals that this process was started to ignore, as by nohup.
+func heeded(signals ...os.Signal) []os.Signal {
+	var heeded []os.Signal
+	for _, s := range signals {
+		if !signal.Ignored(s) {
+			heeded = append(heeded, s)
+		}
+	}
+	return heeded
+}

@@ -1,0 +1,250 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
+)
+
+// lockRun is a `holdfast lock` process.
+type lockRun struct {
+	cmd            *exec.Cmd
+	stdout, stderr *lockedBuffer
+	done           chan struct{}
+}
+
+// locking starts `holdfast lock` with the words of args.
+func locking(t *testing.T, exe string, addrs []string, args ...string) *lockRun {
+	t.Helper()
+	r := &lockRun{stdout: new(lockedBuffer), stderr: new(lockedBuffer), done: make(chan struct{})}
+	r.cmd = exec.Command(exe, append([]string{"lock", "--server", strings.Join(addrs, ",")}, args...)...)
+	r.cmd.Stdout, r.cmd.Stderr, r.cmd.WaitDelay = r.stdout, r.stderr, time.Second
+	require.NoError(t, r.cmd.Start())
+	go func() {
+		_ = r.cmd.Wait()
+		close(r.done)
+	}()
+	t.Cleanup(func() {
+		_ = r.cmd.Process.Kill()
+		<-r.done
+		if t.Failed() {
+			t.Logf("said:\n%s%s", r.stdout, r.stderr)
+		}
+	})
+	return r
+}
+
+// says waits until the command has written text.
+func (r *lockRun) says(t *testing.T, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return strings.Contains(r.stdout.String(), text) }, 20*time.Second, time.Millisecond, "%s", r.stderr)
+}
+
+// status waits for the end.
+func (r *lockRun) status(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-r.done:
+	case <-time.After(30 * time.Second):
+		require.Fail(t, "it does not end")
+	}
+	return r.cmd.ProcessState.ExitCode()
+}
+
+// oneLine requires that it said one line, which has text.
+func (r *lockRun) oneLine(t *testing.T, text string) {
+	t.Helper()
+	require.Contains(t, r.stderr.String(), text)
+	require.Equal(t, 1, strings.Count(r.stderr.String(), "holdfast lock: "), r.stderr)
+	require.Contains(t, r.stderr.String(), "holdfast lock: ")
+	require.True(t, strings.HasSuffix(r.stderr.String(), "\n"), r.stderr)
+}
+
+// TestLockGivesItsCommandsStatus: the statuses are those of a shell, and the lock is free afterwards.
+func TestLockGivesItsCommandsStatus(t *testing.T) {
+	exe, c := build(t), holdertest.Start(t, 1)
+	plain := filepath.Join(t.TempDir(), "plain")
+	require.NoError(t, os.WriteFile(plain, nil, 0o600))
+	for want, command := range map[int]string{
+		0:   `sh -c true`,
+		7:   `sh -c exit§7`,
+		126: plain,
+		127: `no-such-command`,
+		130: `sh -c kill§-INT§$$`,
+		143: `sh -c kill§-TERM§$$`,
+	} {
+		words := strings.Fields(command)
+		for i := range words {
+			words[i] = strings.ReplaceAll(words[i], "§", " ")
+		}
+		r := locking(t, exe, c.Addrs(), append([]string{"job", "--"}, words...)...)
+		require.Equal(t, want, r.status(t), command)
+		require.Empty(t, c.Holder("job"))
+		require.Equal(t, want == 126 || want == 127, r.stderr.String() != "", r.stderr)
+	}
+	r := locking(t, exe, c.Addrs(), "job", "--ttl", "5s", "--", "sh", "-c", `echo "$HOLDFAST_LOCK $HOLDFAST_FENCE $1"; echo "$HOLDFAST_OWNER" >&2`, "sh", "--ttl")
+	require.Zero(t, r.status(t))
+	require.Regexp(t, `^job \d+ --ttl\n$`, r.stdout.String())
+	require.Contains(t, r.stderr.String(), ":"+strconv.Itoa(r.cmd.Process.Pid)+":")
+}
+
+// TestLockSaysInOneLineWhyNot: and with status 1, or 2 for bad usage.
+func TestLockSaysInOneLineWhyNot(t *testing.T) {
+	exe, c := build(t), holdertest.Start(t, 1)
+	c.Take("taken")
+	c.Password = "open sesame"
+	file := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(file, []byte("open sesame\n"), 0o600))
+	nobody := freeAddrs(t, 1)
+	for _, tc := range []struct {
+		addrs  []string
+		flags  string
+		status int
+		want   string
+	}{
+		{c.Addrs(), "--password guess", 1, "WRONGPASS"},
+		{c.Addrs(), "", 1, "NOAUTH"},
+		{nobody, "", 1, "connection refused"},
+		{c.Addrs(), "--password-file " + file + ".not", 1, "no such file"},
+		{c.Addrs(), "--tls --password x", 1, "TLS: "},
+		{c.Addrs(), "--tls-ca " + file, 1, "holds no PEM certificate"},
+		{c.Addrs(), "--password-file " + file + " --wait 0", 1, "taken: not granted in time"},
+		{c.Addrs(), "--password-file " + file + " --wait 5ms", 1, "taken: not granted in time"},
+		{c.Addrs(), "--nonsense", 2, "flag provided but not defined"},
+		{c.Addrs(), "--ttl 1ms", 2, "at least 1s"},
+		{[]string{"a:b:c"}, "", 2, `server "a:b:c"`},
+	} {
+		r := locking(t, exe, tc.addrs, append(strings.Fields(tc.flags), "taken", "--", "true")...)
+		require.Equal(t, tc.status, r.status(t), "%v: %s", tc, r.stderr)
+		r.oneLine(t, tc.want)
+	}
+	r := locking(t, exe, c.Addrs(), "--password-file", file, "free", "--", "true")
+	require.Zero(t, r.status(t), r.stderr)
+}
+
+// loop is a shell's command that runs until it is told to end, and says so.
+const loop = `trap "echo told; exit 0" TERM; trap "echo interrupted; exit 5" INT; echo ready; while :; do sleep 0.05; done`
+
+// deaf is a command that heeds no SIGTERM.
+const deaf = `trap "" TERM; echo ready; while :; do sleep 0.05; done`
+
+// TestLockHandsSignalsOn: to the command while it runs; before, a signal ends the wait.
+func TestLockHandsSignalsOn(t *testing.T) {
+	exe, c := build(t), holdertest.Start(t, 1)
+	r := locking(t, exe, c.Addrs(), "job", "--", "sh", "-c", loop)
+	r.says(t, "ready")
+	waits := locking(t, exe, c.Addrs(), "job", "--", "echo", "never")
+	require.Eventually(t, func() bool { return c.Waiters("job") == 1 }, 20*time.Second, time.Millisecond)
+	require.NoError(t, waits.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 143, waits.status(t))
+	require.Eventually(t, func() bool { return c.Waiters("job") == 0 }, 20*time.Second, time.Millisecond)
+	require.Empty(t, waits.stdout.String())
+	require.NoError(t, r.cmd.Process.Signal(syscall.SIGINT))
+	require.Equal(t, 5, r.status(t))
+	require.Contains(t, r.stdout.String(), "interrupted")
+	require.Empty(t, c.Holder("job"))
+}
+
+// TestLockEndsACommandThatLost: SIGTERM, after the grace SIGKILL, for the command and its children.
+func TestLockEndsACommandThatLost(t *testing.T) {
+	exe, c := build(t), holdertest.Start(t, 1)
+	t.Run("it heeds", func(t *testing.T) {
+		r := locking(t, exe, c.Addrs(), "--grace", "1h", "job", "--", "sh", "-c", loop)
+		r.says(t, "ready")
+		c.Break("job", "broken")
+		require.Equal(t, statusLost, r.status(t))
+		r.says(t, "told")
+		r.oneLine(t, ": broken")
+	})
+	t.Run("it does not", func(t *testing.T) {
+		r := locking(t, exe, c.Addrs(), "--grace", "10ms", "job", "--", "sh", "-c", deaf)
+		r.says(t, "ready")
+		c.Break("job", "broken")
+		require.Equal(t, statusLost, r.status(t))
+	})
+	t.Run("its child does not", func(t *testing.T) {
+		r := locking(t, exe, c.Addrs(), "--grace", "500ms", "job", "--", "sh", "-c", `sh -c '`+deaf+`' & echo child $!.; wait`)
+		r.says(t, "ready")
+		r.says(t, ".")
+		_, rest, _ := strings.Cut(r.stdout.String(), "child ")
+		pid, _, _ := strings.Cut(rest, ".")
+		c.Break("job", "broken")
+		require.Equal(t, statusLost, r.status(t))
+		require.Eventually(t, func() bool { return gone(t, pid) }, 20*time.Second, time.Millisecond)
+	})
+	t.Run("it had stopped", func(t *testing.T) {
+		r := locking(t, exe, c.Addrs(), "--grace", "1h", "job", "--", "sh", "-c", `echo ready; kill -STOP $$`)
+		r.says(t, "ready")
+		c.Break("job", "broken")
+		require.Equal(t, statusLost, r.status(t))
+	})
+}
+
+// TestLockTellsALateLoss: when nobody told, it comes to light at the release.
+func TestLockTellsALateLoss(t *testing.T) {
+	exe, c := build(t), holdertest.Start(t, 1)
+	file := filepath.Join(t.TempDir(), "go on")
+	r := locking(t, exe, c.Addrs(), "--ttl", "1h", "job", "--", "sh", "-c", `echo ready; while [ ! -e "$1" ]; do sleep 0.05; done`, "sh", file)
+	r.says(t, "ready")
+	c.Take("job")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.Equal(t, statusLost, r.status(t))
+	r.oneLine(t, "no longer this owner's")
+}
+
+// gone reports whether no process of that pid runs; one that is dead and not yet fetched by init counts.
+func gone(t *testing.T, pid string) bool {
+	t.Helper()
+	number, err := strconv.Atoi(pid)
+	require.NoError(t, err)
+	stat, _ := os.ReadFile("/proc/" + pid + "/stat")
+	return errors.Is(syscall.Kill(number, 0), syscall.ESRCH) || strings.Contains(string(stat), ") Z ")
+}
+
+// TestLockEndsACommandBeforeItsSession: where no node can be asked, whatever the grace.
+func TestLockEndsACommandBeforeItsSession(t *testing.T) {
+	exe, c := build(t), holdertest.Start(t, 1)
+	r := locking(t, exe, c.Addrs(), "--ttl", "1s", "--grace", "1h", "job", "--", "sh", "-c", deaf)
+	r.says(t, "ready")
+	c.Kill(0)
+	require.Equal(t, statusLost, r.status(t))
+	require.NotEmpty(t, c.Holder("job"), "the session has not ended yet")
+	r.oneLine(t, "no node could be asked")
+}
+
+// TestLockLeavesChildrenOfACommandThatEnded: they are not the lock's, which is free when the command ends.
+func TestLockLeavesChildrenOfACommandThatEnded(t *testing.T) {
+	exe, c := build(t), holdertest.Start(t, 1)
+	r := locking(t, exe, c.Addrs(), "job", "--", "sh", "-c", `sleep 1000 </dev/null >/dev/null 2>&1 & echo child $!.`)
+	require.Zero(t, r.status(t))
+	_, rest, _ := strings.Cut(r.stdout.String(), "child ")
+	pid, _, _ := strings.Cut(rest, ".")
+	require.False(t, gone(t, pid))
+	require.Empty(t, c.Holder("job"))
+	number, _ := strconv.Atoi(pid)
+	require.NoError(t, syscall.Kill(number, syscall.SIGKILL))
+}
+
+// TestLockPassesInput: the command's standard input is this program's.
+func TestLockPassesInput(t *testing.T) {
+	exe, c := build(t), holdertest.Start(t, 1)
+	cmd := exec.Command(exe, "lock", "job", "--", "cat")
+	cmd.Env = append(os.Environ(), "HOLDFAST_SERVER="+c.Addrs()[0])
+	cmd.Stdin = io.LimitReader(strings.NewReader("some text"), 9)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err)
+	require.Equal(t, "some text", string(out))
+}
