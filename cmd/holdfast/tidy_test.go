@@ -134,7 +134,7 @@ var rooms = map[string][]string{
 	"server/store":     {"server/store/"},
 	"server/raftnode":  {"server/peer/wire"},
 	"server/forward":   {"server/peer/wire"},
-	"server/replica":   {"server/raftnode", "server/forward", "server/parking", "server/sessions", "server/push", "server/peer/wire"},
+	"server/replica":   {"server/raftnode", "server/forward", "server/parking", "server/sessions", "server/peer/wire"},
 	"server/frontend":  {"server/replica", "server/parking", "server/sessions", "server/push", "server/pubsub", "server/tracking"},
 	"server/pubsub":    {"server/push"},
 	"server/sessions":  {"server/push"},

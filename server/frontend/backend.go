@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/server/parking"
 	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/sessions"
 )
 
 // Backend is the cluster, as a connection sees it. [replica.Replica] is one.
@@ -18,6 +19,10 @@ type Backend interface {
 	Execute(u *replica.Batch) error
 	// Parking is the lot of this node's clients that wait for keys.
 	Parking() *parking.Lot
+	// Sessions is the keeper of the sessions that live with connections of this node.
+	Sessions() *sessions.Keeper
+	// LockStats counts locks, for INFO.
+	LockStats() fsm.LockStats
 	// Status is the node's view of the cluster.
 	Status() replica.Status
 	// WatchLeadership calls f with the leadership as the node knows it and with all members, and again

@@ -37,7 +37,8 @@ type slot struct {
 	row        *row
 	// published is set when this node makes the reply.
 	published *published
-	wait      *ticket      // of a slotBlock
+	wait      *ticket      // of a command that may wait
+	native    *nativeCall  // of a word of native locks, or of a transaction with one
 	shown     *transaction // shown to monitors according to the reply
 }
 
@@ -168,9 +169,11 @@ func (c *conn) placeReply(s *slot, v protocol.Value) {
 			return
 		}
 	case slotExec:
+		s.native.answered(c, v)
 		c.finishTransaction(s, v)
 		return
 	}
+	s.native.answered(c, v)
 	if s.published != nil {
 		v = s.published.answer(c.srv, v)
 	}

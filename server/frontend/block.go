@@ -15,12 +15,15 @@ func (c *conn) block(row *row, args [][]byte) {
 		c.reply(row, refusal.Value())
 		return
 	}
-	t := &ticket{late: c.newLate()}
-	t.number = c.srv.backend.Parking().Enter(t.late.give)
+	c.runWaiting(row, args, c.newLate())
+}
+
+// runWaiting is block for a command that was validated.
+func (c *conn) runWaiting(row *row, args [][]byte, late *lateReply) {
+	t := &ticket{late: late}
+	t.number = c.srv.backend.Parking().Enter(late.give)
 	c.setTicket(t.number)
-	batch := &c.w.batch
-	batch.Body = protocol.AppendBlock(batch.Body, c.db, t.number, row.Name, args[row.nameArgs:])
-	c.addRequest(slot{kind: slotBlock, row: row, wait: t}, true)
+	c.addValid(row, args, slot{kind: slotBlock, row: row, wait: t})
 	c.runBatch()
 }
 
@@ -30,12 +33,24 @@ type ticket struct {
 	late   *lateReply
 }
 
+// ticket is the number, 0: there is none.
+func (t *ticket) ticket() uint64 {
+	if t == nil {
+		return 0
+	}
+	return t.number
+}
+
 // placeBlocked places the reply of a command that may wait, or parks the connection.
 func (c *conn) placeBlocked(s *slot, v protocol.Value) (parked bool) {
 	lot, t := c.srv.backend.Parking(), s.wait
 	switch {
 	case protocol.IsParked(v):
-		c.park(s.row, t.late, func() { lot.Leave(t.number) })
+		c.park(s.row, t.late, func() {
+			if !t.late.lose() {
+				lot.Leave(t.number)
+			}
+		})
 		lot.Parked(t.number, c.lastWrite)
 		return true
 	case v.IsError() && protocol.OutcomeOf(v.Str) == protocol.OutcomeUnknown:

@@ -63,6 +63,7 @@ func reset(c *conn, _ [][]byte) protocol.Value {
 		c.unsubscribeAll()
 		c.deliverFirst()
 	}
+	c.resetLocks()
 	c.stopTracking()
 	c.stopMonitoring()
 	c.db = 0

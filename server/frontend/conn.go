@@ -29,6 +29,7 @@ type conn struct {
 	input
 	ending
 	outbox outbox
+	locks  lockClient
 	// parked: the last command is answered later. nil most of the time.
 	parked *pause
 	// delivering: messages are being written, not replies.
@@ -151,6 +152,9 @@ func (c *conn) servePipelines() bool {
 		}
 		c.runBatch()
 		c.write()
+		if c.locks.saying {
+			c.said()
+		}
 		c.settleTracked()
 		c.srv.stats.commands.Add(uint64(c.w.commands))
 		c.w.commands, c.readMoreUntil = 0, time.Time{}

@@ -52,6 +52,8 @@ func (c *conn) runCommand(row *row, args [][]byte) {
 	switch {
 	case row.blocks:
 		c.block(row, args)
+	case row.native:
+		c.native(row, args)
 	case row.handler.run != nil:
 		row.handler.run(c, args)
 		c.show(row, args)
@@ -74,10 +76,14 @@ func (c *conn) addToBatch(row *row, args [][]byte) {
 		c.reply(row, refusal.Value())
 		return
 	}
+	c.addValid(row, args, slot{kind: slotData, row: row})
+}
+
+// addValid is addToBatch for a command that was validated.
+func (c *conn) addValid(row *row, args [][]byte, s slot) {
 	c.makeRoom(args)
 	batch := &c.w.batch
-	batch.Body = protocol.AppendRequest(batch.Body, c.db, row.Name, args[row.nameArgs:])
-	s := slot{kind: slotData, row: row}
+	batch.Body = c.appendCommand(batch.Body, c.db, s.wait.ticket(), row, args)
 	if row.publishes() {
 		s.published = newPublished(row, args)
 		c.w.publishes = true
@@ -87,6 +93,19 @@ func (c *conn) addToBatch(row *row, args [][]byte) {
 		write = c.trackCommand(row, args) || write
 	}
 	c.addRequest(s, write)
+}
+
+// appendCommand appends a data command for the state machine, which may wait under a ticket; 0: it may not.
+func (c *conn) appendCommand(body []byte, db int, ticket uint64, row *row, args [][]byte) []byte {
+	words := args[row.nameArgs:]
+	switch {
+	case row.native:
+		from := protocol.Caller{Conn: c.id, Ticket: ticket, GraceMillis: c.srv.cfg.LockQueueGrace.Milliseconds()}
+		return protocol.AppendNative(body, db, from, row.Name, words)
+	case ticket != 0:
+		return protocol.AppendBlock(body, db, ticket, row.Name, words)
+	}
+	return protocol.AppendRequest(body, db, row.Name, words)
 }
 
 // reject answers a command that failed a check of dispatch, and aborts the open transaction.

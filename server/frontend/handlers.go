@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// handler is the behaviour of a command that this package implements. Either reply or run is set.
+// handler is the behaviour of a command that this package implements. Either reply or run is set, or native
+// for a command that the state machine implements.
 type handler struct {
 	// reply makes the reply.
 	reply func(c *conn, args [][]byte) protocol.Value
@@ -18,6 +19,8 @@ type handler struct {
 	inMulti bool
 	// barrier commands wait until all commands before them in the pipeline have been executed.
 	barrier bool
+	// native looks at a word of native locks before it goes to the cluster: see native.go.
+	native func(c *conn, row *row, args [][]byte) *nativeCall
 	// queued: inside MULTI a run is queued as a reply is, and places its replies when EXEC runs it.
 	queued bool
 }
@@ -36,7 +39,7 @@ func handlerFamilies() []map[string]handler {
 	return []map[string]handler{
 		connectionHandlers(), authHandlers(), clientHandlers(), clientListHandlers(), commandHandlers(), helpHandlers(),
 		configHandlers(), infoHandlers(), roleHandlers(), waitHandlers(), transactionHandlers(), debugHandlers(), clusterHandlers(), sentinelHandlers(),
-		pubsubHandlers(), slowlogHandlers(), latencyHandlers(), memoryHandlers(), trackingHandlers(), monitorHandlers(),
+		pubsubHandlers(), slowlogHandlers(), latencyHandlers(), memoryHandlers(), trackingHandlers(), monitorHandlers(), nativeHandlers(),
 	}
 }
 
@@ -48,8 +51,9 @@ type row struct {
 	nameArgs int
 	// source is the position of the Lua source among the arguments; 0: none.
 	source int
-	// write: the command goes through the log. blocks: it waits if it cannot be served.
-	write, blocks bool
+	// write: the command goes through the log. blocks: it waits if it cannot be served. native: the state
+	// machine must know which connection sends the command.
+	write, blocks, native bool
 
 	calls, rejected, failed atomic.Uint64
 	times                   atomic.Pointer[times]
@@ -65,9 +69,11 @@ func newRows() map[*protocol.Command]*row {
 		if command.Route == protocol.Local && !bound && len(command.Subcommands) == 0 {
 			panic("frontend: no behaviour for the command " + command.Name)
 		}
+		native := command.Route == protocol.Write && command.Group == protocol.GroupModule
 		rows[command] = &row{
 			Command: command, handler: l, nameArgs: nameWords, source: sourcePosition(command.Name),
-			blocks: command.Route == protocol.Write && command.Has(protocol.FlagBlocking),
+			blocks: command.Route == protocol.Write && command.Has(protocol.FlagBlocking) && !native,
+			native: native,
 			write:  command.Route == protocol.Write || command.Route == protocol.Script && !command.Has(protocol.FlagReadOnly),
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast/holdfast/server/parking"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/sessions"
 	"github.com/holdfast/holdfast/server/tracking"
 	"github.com/stretchr/testify/require"
 )
@@ -44,6 +45,7 @@ type cluster struct {
 	watchers []func(replica.Leadership, []replica.Member)
 	lead     replica.Leadership
 	lot      *parking.Lot
+	keeper   *sessions.Keeper
 }
 
 func newCluster() *cluster {
@@ -66,6 +68,19 @@ func newCluster() *cluster {
 		Applied: func(number uint64) bool { return cl.machine.Applied(here, number) },
 		Attend:  func(bool) {},
 	})
+	cl.keeper = sessions.New(sessions.Cluster{
+		Propose: func(closed []int64, renew bool) error {
+			b := &replica.Batch{Write: true}
+			if len(closed) > 0 {
+				b.Body, b.Count = protocol.AppendGone(b.Body, closed...), b.Count+1
+			}
+			if renew {
+				b.Body, b.Count = protocol.AppendAlive(b.Body), b.Count+1
+			}
+			return cl.Execute(b)
+		},
+		Applied: func(number uint64) bool { return cl.machine.Applied(here, number) },
+	})
 	return cl
 }
 
@@ -73,6 +88,10 @@ func newCluster() *cluster {
 var here = protocol.Origin{Node: "n1", Epoch: 1}
 
 func (cl *cluster) Parking() *parking.Lot { return cl.lot }
+
+func (cl *cluster) Sessions() *sessions.Keeper { return cl.keeper }
+
+func (cl *cluster) LockStats() fsm.LockStats { return cl.machine.LockStats() }
 
 // tick has cluster time come to now, if something is due.
 func (cl *cluster) tick() {
@@ -237,6 +256,7 @@ func (s *sink) Events(events []fsm.Event) {
 	s.cl.hub.Events(events)
 	s.cl.caches.Events(events)
 	s.cl.monitors.Events(events)
+	s.cl.keeper.Events(events)
 	for _, e := range events {
 		if e.Kind == fsm.Woken {
 			s.cl.lot.Woken(e.Seq, *e.Reply)
@@ -322,13 +342,15 @@ func startOver(t testing.TB, cfg Config, backend Backend, ln net.Listener) *test
 	s := &testServer{Server: New(cfg, backend), t: t}
 	s.ln, _ = ln.(*memListener)
 	ctx, cancel := context.WithCancel(context.Background())
-	done, left := make(chan error, 1), make(chan error, 1)
+	done, left, kept := make(chan error, 1), make(chan error, 1), make(chan error, 1)
 	go func() { done <- s.Serve(ctx, ln) }()
 	go func() { left <- backend.Parking().Run(ctx) }()
+	go func() { kept <- backend.Sessions().Run(ctx) }()
 	s.stop = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(t, <-done)
 		require.NoError(t, <-left)
+		require.NoError(t, <-kept)
 	})
 	t.Cleanup(s.stop)
 	return s

@@ -50,6 +50,7 @@ func (c *conn) footprint() int {
 	if c.tx != nil {
 		n += c.tx.bytes
 	}
+	n += int(c.locks.bytes.Load())
 	if w := c.w; w != nil {
 		n += cap(w.in) + cap(w.out) + cap(w.local) + cap(w.batch.Body) + cap(w.slots)*slotBytes + w.reader.Memory() + w.replyBytes
 	}

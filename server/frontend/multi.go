@@ -30,6 +30,8 @@ type transaction struct {
 	db int
 	// aborted: a command was refused, so EXEC refuses the transaction.
 	aborted bool
+	// natives are the words of native locks that this node looks after, with their places in the body.
+	natives []queuedNative
 	// looks are the keys that the client's cache may get from the replies. caching: CLIENT CACHING is
 	// among the commands.
 	looks   looks
@@ -100,7 +102,10 @@ func (c *conn) enqueue(row *row, args [][]byte) {
 			tx.addStep(step{answered: true, reply: refusal.Value()})
 			break
 		}
-		tx.body = protocol.AppendRequest(tx.body, tx.db, row.Name, args[row.nameArgs:])
+		if row.native {
+			size += tx.addNative(c, row, args)
+		}
+		tx.body = c.appendCommand(tx.body, tx.db, 0, row, args)
 		if row.publishes() {
 			tx.addStep(step{published: newPublished(row, args)})
 		} else if tx.steps != nil {
@@ -191,7 +196,7 @@ func exec(c *conn, args [][]byte) {
 	}
 	batch := &c.w.batch
 	batch.Body = protocol.AppendTransaction(batch.Body, c.db, watched, tx.body)
-	s := slot{kind: slotData, row: c.srv.execRow}
+	s := slot{kind: slotData, row: c.srv.execRow, native: tx.nativeCall()}
 	if len(tx.shown) > 0 {
 		s.shown = tx
 	}

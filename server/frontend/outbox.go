@@ -22,6 +22,8 @@ type outbox struct {
 	written  int // bytes of messages[0] that are written
 	// over is when the messages grew beyond the soft limit, zero while they are below.
 	over time.Time
+	// unsaid are grants of locks that the client is being told.
+	unsaid []unsaid
 	// subscriber: the limits are PubSub's, else the limits of replies. Only the connection's goroutine
 	// changes it.
 	subscriber bool
@@ -64,22 +66,30 @@ func (c *conn) pushLimit() OutputLimit {
 // Post sends the client a message, in the order of the calls. The message leaves between two pipelines:
 // behind the replies of the commands that the connection is executing. Any goroutine may call Post, and
 // Post never blocks. A connection that has ended, or does not read, ignores messages.
-func (c *conn) Post(m *push.Message) {
+func (c *conn) Post(m *push.Message) { c.post(m, nil) }
+
+// post is Post for a message with a grant, or nil. It reports whether the connection was still there.
+func (c *conn) post(m *push.Message, grant *unsaid) bool {
 	if m.Hold() {
 		c.srv.addMemory(int64(m.Size()))
 	}
-	if !c.addMessage(m) {
+	if !c.addMessage(m, grant) {
 		c.srv.letGo(m)
+		return false
 	}
+	return true
 }
 
 // addMessage appends m to the outbox and wakes the connection's goroutine.
-func (c *conn) addMessage(m *push.Message) bool {
+func (c *conn) addMessage(m *push.Message, grant *unsaid) bool {
 	o := &c.outbox
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
 		return false
+	}
+	if grant != nil {
+		o.unsaid = append(o.unsaid, *grant)
 	}
 	o.messages = append(o.messages, m)
 	o.count.Add(1)
@@ -185,6 +195,7 @@ func (c *conn) takeMessages(dst []byte, n int) []byte {
 			break
 		}
 		o.written = 0
+		o.writing(m)
 		o.messages[taken] = nil
 		taken++
 		o.held.Add(-int64(m.Size()))
@@ -210,6 +221,7 @@ func (c *conn) deliver() (more bool) {
 		c.delivering = true
 		c.write()
 		c.delivering = false
+		c.said()
 	}
 	return held.Load() > 0
 }

@@ -18,6 +18,8 @@ type lateReply struct {
 	// value counts when given. Both are guarded by outbox.mu.
 	value protocol.Value
 	given bool
+	// claim is what a lock's reply gives the client; nil: not a lock's.
+	claim *claim
 }
 
 // newLate is a reply that is not known yet.
@@ -28,11 +30,28 @@ func (c *conn) newLate() *lateReply { return &lateReply{c: c} }
 func (l *lateReply) give(v protocol.Value) {
 	o := &l.c.outbox
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !l.given {
+	closed := o.closed
+	if !closed && !l.given {
 		l.value, l.given = v, true
 		l.c.wake()
 	}
+	o.mu.Unlock()
+	if closed {
+		l.claim.giveBack(v)
+	}
+}
+
+// lose is called when the connection has ended without a word of the reply, and reports whether the reply was
+// given already.
+func (l *lateReply) lose() bool {
+	o := &l.c.outbox
+	o.mu.Lock()
+	given, v := l.given, l.value
+	o.mu.Unlock()
+	if given {
+		l.claim.giveBack(v)
+	}
+	return given
 }
 
 // pause is what a parked connection waits for.
@@ -78,6 +97,7 @@ func (c *conn) resume() bool {
 	v = c.limitReply(p.row, v)
 	c.count(p.row, v)
 	if !p.mute {
+		c.says(p.late.claim, v)
 		c.encode(v, c.resp)
 	}
 	return true
@@ -94,6 +114,7 @@ func (c *conn) leave() {
 		c.srv.cfg.Logger.Warn("cut off a client", "client", c.nc.RemoteAddr(), "id", c.id, "reason", why)
 	}
 	c.closeOutbox()
+	c.leaveLocks()
 	c.stopTracking()
 	c.unsubscribeAll()
 	c.stopMonitoring()

@@ -5,6 +5,7 @@
 //   - a client is told one reply, the first that is known, and none after it has left;
 //   - a waiter whose client has left is taken out of the cluster's queues, sooner or later, as long as this
 //     node lives: also if there is no leader for a while;
+//   - a lock that was granted to a client that has left is given back, in the same way;
 //   - a client costs an entry in a map, no goroutine and no timer;
 //   - a client whose reply was lost with the entries that a snapshot stands for is told so.
 //
@@ -17,6 +18,7 @@
 //	                     ├─► it is parked:          Parked ─► Woken, from this node's log
 //	                     └─► nobody knows:          Leave
 //	the client goes:       Leave ─► Run has the cluster forget the ticket
+//	                                  └─► Woken before that: the client's side gives a lock back
 //
 // Woken may come before Parked, as the reply of a forwarded command comes from the leader, and Woken from
 // this node's own log.

@@ -2,6 +2,7 @@ package parking
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -11,8 +12,9 @@ import (
 
 // Cluster is what a lot needs of the node.
 type Cluster struct {
-	// Propose has requests of this node applied: count requests in a batch's body. An error means that
-	// they may not have been.
+	// Propose has requests of this node applied, by this node's copy of the state, too: count requests in a
+	// batch's body. An error means that they may not have been: a *protocol.Error for reasons that are not
+	// the requests', such as their number.
 	Propose func(body []byte, count int) error
 	// Waits reports whether the state has a waiter of this node with the ticket.
 	Waits func(ticket uint64) bool
@@ -30,11 +32,18 @@ type Lot struct {
 	mu      sync.Mutex
 	tickets uint64 // given out
 	clients map[uint64]*client
+	// gone are clients that have left, until the cluster has forgotten them: one may be served before that.
+	gone map[uint64]*client
+	// holds are locks to be given back.
+	holds []protocol.Hold
 	// leaving are tickets that the cluster is to forget. renounced: the cluster is to forget former lives
 	// of this node.
 	leaving   []uint64
 	renounced bool
-	asked     int // how many of leaving are in the request under way
+	// askedTickets and askedHolds are how many of leaving and of holds are in the request under way.
+	askedTickets, askedHolds int
+	// together is how many leave in one request.
+	together int
 	// attends is what Attend was told last.
 	attends bool
 	// empty is closed when nothing leaves any more; nil while no caller waits for this.
@@ -50,7 +59,7 @@ type client struct {
 
 // New returns an empty lot.
 func New(c Cluster) *Lot {
-	return &Lot{cluster: c, wake: make(chan struct{}, 1), clients: make(map[uint64]*client)}
+	return &Lot{cluster: c, wake: make(chan struct{}, 1), clients: make(map[uint64]*client), gone: make(map[uint64]*client), together: leaveTogether}
 }
 
 // Enter gives a ticket to a client whose command may wait. give is called once at most, by any goroutine,
@@ -111,14 +120,34 @@ func (l *Lot) check(ticket, number uint64) {
 	l.Woken(ticket, protocol.ErrUncertain.Value())
 }
 
-// Woken tells a client the reply, and reports whether the client is still there.
+// Woken tells a client the reply, and reports whether the client is still there. A client that has left, and
+// that the cluster has not forgotten yet, is told as well, since the reply may be a lock to be given back.
 func (l *Lot) Woken(ticket uint64, reply protocol.Value) bool {
 	c := l.take(ticket)
-	if c == nil {
-		return false
+	there := c != nil
+	if !there {
+		c = l.takeGone(ticket)
 	}
-	c.give(reply)
-	return true
+	if c != nil {
+		c.give(reply)
+	}
+	return there
+}
+
+func (l *Lot) takeGone(ticket uint64) *client {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.gone[ticket]
+	delete(l.gone, ticket)
+	return c
+}
+
+// GiveBack has the cluster take locks back whose client had gone before it was told.
+func (l *Lot) GiveBack(holds ...protocol.Hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holds = append(l.holds, holds...)
+	l.poke()
 }
 
 // Restored is called after the state was replaced by a snapshot's.
@@ -140,10 +169,12 @@ func (l *Lot) Restored() {
 func (l *Lot) Leave(ticket uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.clients[ticket] == nil {
+	c := l.clients[ticket]
+	if c == nil {
 		return
 	}
 	delete(l.clients, ticket)
+	l.gone[ticket] = c
 	l.leaving = append(l.leaving, ticket)
 	l.poke()
 }
@@ -204,10 +235,12 @@ func (l *Lot) Run(ctx context.Context) error {
 			return nil
 		}
 		for l.leaveSome() {
-			if l.cluster.Propose(l.request()) == nil {
+			err := l.cluster.Propose(l.request())
+			if err == nil {
 				l.left()
 				continue
 			}
+			l.halve(err)
 			select {
 			case <-time.After(leaveAgain):
 			case <-ctx.Done():
@@ -217,11 +250,21 @@ func (l *Lot) Run(ctx context.Context) error {
 	}
 }
 
+// halve has fewer leave in the next request, if the last one was refused.
+func (l *Lot) halve(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if down := new(protocol.Error); errors.As(err, &down) {
+		return
+	}
+	l.together = max(1, l.together/2)
+}
+
 // leaveSome reports whether something is to be proposed.
 func (l *Lot) leaveSome() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	some := len(l.leaving) > 0 || l.renounced
+	some := len(l.leaving)+len(l.holds) > 0 || l.renounced
 	if !some && l.empty != nil {
 		close(l.empty)
 		l.empty = nil
@@ -233,8 +276,12 @@ func (l *Lot) leaveSome() bool {
 func (l *Lot) request() (body []byte, count int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asked = min(len(l.leaving), leaveTogether)
-	return protocol.AppendUnblock(nil, protocol.LeaveGone, l.leaving[:l.asked]...), 1
+	l.askedTickets, l.askedHolds = min(len(l.leaving), l.together), min(len(l.holds), l.together)
+	body = protocol.AppendUnblock(nil, protocol.LeaveGone, l.leaving[:l.askedTickets]...)
+	for _, h := range l.holds[:l.askedHolds] {
+		body = protocol.AppendGiveBack(body, h)
+	}
+	return body, 1 + l.askedHolds
 }
 
 // left notes that the last request was applied.
@@ -242,16 +289,23 @@ func (l *Lot) left() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.renounced = false
-	l.leaving = slices.Delete(l.leaving, 0, l.asked) // others were appended at most
+	for _, ticket := range l.leaving[:l.askedTickets] {
+		delete(l.gone, ticket)
+	}
+	l.together = leaveTogether
+	l.leaving = slices.Delete(l.leaving, 0, l.askedTickets) // others were appended at most
 	if len(l.leaving) == 0 {
 		l.leaving = nil
+	}
+	if l.holds = slices.Delete(l.holds, 0, l.askedHolds); len(l.holds) == 0 {
+		l.holds = nil
 	}
 }
 
 // Drained waits until nothing leaves any more, or ctx ends.
 func (l *Lot) Drained(ctx context.Context) {
 	l.mu.Lock()
-	if len(l.leaving) == 0 {
+	if len(l.leaving)+len(l.holds) == 0 {
 		l.mu.Unlock()
 		return
 	}

@@ -29,11 +29,17 @@ func (c *cluster) lot() *Lot {
 			if c.down.Load() {
 				return protocol.ErrNoLeader
 			}
-			var r protocol.Request
-			if _, err := protocol.NextRequest(string(body), &r); err != nil || count != 1 {
-				return errors.New("not a request")
+			for rest := string(body); rest != ""; count-- {
+				var r protocol.Request
+				var err error
+				if rest, err = protocol.NextRequest(rest, &r); err != nil {
+					return err
+				}
+				c.asked = append(c.asked, r.Args...)
 			}
-			c.asked = append(c.asked, r.Args...)
+			if count != 0 {
+				return errors.New("another number of requests")
+			}
 			return nil
 		},
 		Waits:   func(ticket uint64) bool { return c.waits[ticket] },
@@ -105,12 +111,17 @@ func TestLeave(t *testing.T) {
 		l.Leave(second)
 		synctest.Wait()
 		l.Leave(first)
-		require.False(t, l.Woken(first, protocol.OK), "a client that has left is told nothing")
+		require.False(t, l.Woken(first, protocol.Simple("behind the client's back")))
+		require.False(t, l.Woken(first, protocol.Simple("twice")))
+		require.EqualValues(t, []string{"behind the client's back"}, told)
+		told = nil
 		time.Sleep(time.Minute)
 		require.Empty(t, c.asked)
 		c.down.Store(false)
 		l.Drained(t.Context())
 		require.Equal(t, []string{"unblock", "gone", "2", "1"}, c.asked)
+		require.False(t, l.Woken(second, protocol.OK), "the cluster has forgotten the client")
+		require.Empty(t, told)
 
 		l.Renounce()
 		synctest.Wait()
@@ -154,5 +165,22 @@ func TestLeaveMany(t *testing.T) {
 		}
 		require.Len(t, words, 2*leaveTogether+1+2)
 		require.Equal(t, words["unblock"], words["gone"])
+	})
+}
+
+// TestGiveBack: locks are given back, together, also after a time without a leader.
+func TestGiveBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c cluster
+		c.down.Store(true)
+		l := c.lot()
+		go l.Run(t.Context())
+		l.GiveBack(protocol.Hold{Key: "k", Owner: "me", Fence: 7, Conn: 3}, protocol.Hold{Key: "l", Owner: "me", Fence: 7, Conn: 3})
+		time.Sleep(time.Minute)
+		require.Empty(t, c.asked)
+		c.down.Store(false)
+		l.Drained(t.Context())
+		require.Equal(t, []string{"unblock", "gone", "giveback", "k", "me", "7", "3", "giveback", "l", "me", "7", "3"}, c.asked)
+		l.Drained(t.Context())
 	})
 }

@@ -31,6 +31,13 @@ func NewPair(v3, v2 protocol.Value) *Message {
 	return &Message{encoded: encode(&v3, protocol.RESP3), resp2: encode(&v2, protocol.RESP2)}
 }
 
+// ForRESP3 is a push of RESP3. A client that speaks RESP2, where a push cannot be told from a reply, gets
+// nothing.
+func ForRESP3(elems ...protocol.Value) *Message {
+	v := protocol.Push(elems...)
+	return &Message{encoded: encode(&v, protocol.RESP3), resp2: []byte{}}
+}
+
 // encode makes the bytes without room to spare.
 func encode(v *protocol.Value, resp int) []byte {
 	size, _ := v.SizeWithin(mostBytes)

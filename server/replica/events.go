@@ -3,6 +3,7 @@ package replica
 import (
 	"time"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
@@ -51,6 +52,13 @@ type WaitersDropped struct {
 	After time.Duration
 }
 
+// LockSlow: a client of this node waited long for a lock, or held a lock for most of its lease.
+type LockSlow struct {
+	DB  int
+	Key string
+	fsm.LockNews
+}
+
 // Restored: the state was replaced by a snapshot's.
 type Restored struct{ Took time.Duration }
 
@@ -77,6 +85,9 @@ func (ProposalStalled) Event() {}
 
 // Event implements [Event].
 func (WaitersDropped) Event() {}
+
+// Event implements [Event].
+func (LockSlow) Event() {}
 
 // Event implements [Event].
 func (Restored) Event() {}

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/raftnode"
+	"github.com/holdfast/holdfast/server/sessions"
 )
 
 // Replica is a member of the cluster. Comments at the types describe the parts, and doc.go the
@@ -45,6 +46,7 @@ type traffic struct {
 	ticker        *ticker
 	timeouts      *timeouts
 	waiting       *waiting
+	keeper        *sessions.Keeper
 	toLeader      *forward.Client
 	fromFollowers *forward.Receiver
 }
@@ -113,7 +115,7 @@ func (r *Replica) open() {
 		memoryLimitBytes: c.MaxMemoryBytes,
 	}, c.Limits.EntryBytes, c.RefusalDelay)
 	r.ticker = newTicker(&r.serving, r.machine, r.proposer.want)
-	r.waiting = newWaiting(r)
+	r.waiting, r.keeper = newWaiting(r), newKeeper(r)
 	r.state.sink = r.newSink()
 	r.state.stateHooks = stateHooks{
 		entered: r.leadership.look, landed: r.proposer.landed,
@@ -123,7 +125,7 @@ func (r *Replica) open() {
 		},
 		restored: func(took time.Duration) {
 			r.event(Restored{Took: took})
-			r.waiting.lot.Restored()
+			r.resync()
 		},
 	}
 	r.timeouts.timeoutsConfig = timeoutsConfig{
@@ -142,7 +144,7 @@ func (r *Replica) Listen(i fsm.Interest) {
 }
 
 func (r *Replica) newSink() sink {
-	return sink{writes: r.writes, followers: r.fromFollowers.Peer, events: r.waiting.events, runsReads: r.config.RunsReads}
+	return sink{writes: r.writes, followers: r.fromFollowers.Peer, events: r.stateEvents, runsReads: r.config.RunsReads}
 }
 
 func (r *Replica) nodeConfig() raftnode.Config {
@@ -183,6 +185,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	start("end what waits too long", r.timeouts.run)
 	start("look after waiters", r.waiting.run)
 	start("let waiters leave", r.waiting.lot.Run)
+	start("keep sessions", r.keeper.Run)
 	start("forward", r.toLeader.Run)
 	start("accept links", r.fromFollowers.Run)
 	select {

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -37,7 +38,16 @@ const lookEvery = time.Second
 func newWaiting(r *Replica) *waiting {
 	w := &waiting{r: r, wake: make(chan struct{}, 1)}
 	w.lot = parking.New(parking.Cluster{
-		Propose: w.propose,
+		Propose: func(body []byte, count int) error {
+			b := Batch{Body: body, Count: count, Write: true}
+			if err := r.executeAll(&b); err != nil {
+				return err
+			}
+			if !r.AwaitApplied(context.Background(), b.Number) {
+				return errLags
+			}
+			return nil
+		},
 		Waits:   func(ticket uint64) bool { return r.machine.Waits(r.origin, ticket) },
 		Applied: func(number uint64) bool { return r.machine.Applied(r.origin, number) },
 		Attend: func(yes bool) {
@@ -57,6 +67,9 @@ func (w *waiting) propose(body []byte, count int) error {
 	return w.r.Execute(&Batch{Body: body, Count: count, Write: true})
 }
 
+// errLags: this node's copy of the state did not come to a request in time.
+var errLags = errors.New("this node lags")
+
 // events tells clients of this node that their wait is over.
 func (w *waiting) events(events []fsm.Event) {
 	for i := range events {
@@ -64,7 +77,6 @@ func (w *waiting) events(events []fsm.Event) {
 			w.lot.Woken(e.Seq, *e.Reply)
 		}
 	}
-	w.r.config.OnStateEvents(events)
 }
 
 // reached is called when the state has changed.

@@ -18,12 +18,11 @@
 //
 //	Enter: a connection may get sessions ─► the command goes to the cluster
 //	                     ├─► the reply came:      Expect, until this node's log tells
-//	                     └─► this node's log:     Kept, for a connection that is not there: it is told as closed
+//	                     └─► this node's log:     Events; for a connection that is not there: its sessions end
 //	Run has the sessions renewed, or cuts connections
-//	the session ends or goes elsewhere:           Left
 //	the connection closes:  Leave ─► Run has the cluster end the sessions of the connection
 //
 // Goroutines: Run, and one that cuts connections while a renewal is under way. Under Keeper.mu no function
-// of the cluster is called and nothing is waited for, but clients are told. So Kept, Left and Lost may be
-// called by the state machine.
+// of the cluster is called and nothing is waited for, but clients are told. So Events may be called by
+// the state machine.
 package sessions

@@ -13,7 +13,8 @@ import (
 // Cluster is what a keeper needs of the node.
 type Cluster struct {
 	// Propose has the sessions of closed connections ended, and then, if renew is set, all other sessions of
-	// this life of the node renewed. An error means that neither may have been applied.
+	// this life of the node renewed. An error means that neither may have been applied: a *protocol.Error for
+	// reasons that are not the request's, such as the number of connections.
 	Propose func(closed []int64, renew bool) error
 	// Applied reports whether the state of this node has the batch of this node with that number.
 	Applied func(number uint64) bool
@@ -42,6 +43,8 @@ type Keeper struct {
 	renewed time.Time
 	// closed are connections whose sessions are to be ended.
 	closed []int64
+	// together is how many of closed go into a request.
+	together int
 	// later are connections that were cut: their sessions have time to be attached elsewhere.
 	later []cut
 	cuts  uint64
@@ -83,7 +86,7 @@ const LeastLease = time.Second
 // New is a keeper without connections.
 func New(c Cluster) *Keeper {
 	return &Keeper{
-		cluster: c, wakeRenewer: make(chan struct{}, 1), wakeCutter: make(chan struct{}, 1),
+		cluster: c, together: closedTogether, wakeRenewer: make(chan struct{}, 1), wakeCutter: make(chan struct{}, 1),
 		clients: make(map[int64]*client), expected: make(map[*session]struct{}), sessions: btree.NewBTreeGOptions(before, btree.Options{NoLocks: true}),
 	}
 }
@@ -132,11 +135,15 @@ func (k *Keeper) Leave(conn int64, ended bool) {
 	}
 }
 
-// Has reports whether a connection has entered, and not left.
-func (k *Keeper) Has(conn int64) bool {
+// Sessions is the number of sessions that live with a connection, or may.
+func (k *Keeper) Sessions(conn int64) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.clients[conn] != nil
+	c := k.clients[conn]
+	if c == nil {
+		return 0
+	}
+	return len(c.sessions) + len(c.expected)
 }
 
 // drop forgets the sessions of a connection. The caller holds k.mu.
@@ -179,8 +186,9 @@ func (k *Keeper) forget(c *client, s *session) {
 	c.expected = slices.DeleteFunc(c.expected, func(other *session) bool { return other == s })
 }
 
-// Kept notes, by this node's log, that a session lives with a connection.
-func (k *Keeper) Kept(conn int64, id uint64, lease time.Duration) {
+// kept notes, by this node's log, that a session lives with a connection.
+func (k *Keeper) kept(conn int64, id uint64, leaseMillis int64) {
+	lease := lease(leaseMillis)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.clients[conn]
@@ -218,8 +226,8 @@ func (k *Keeper) came() {
 	wake(k.wakeCutter)
 }
 
-// Left notes, by this node's log, that a session does not live with a connection any more.
-func (k *Keeper) Left(conn int64, id uint64) {
+// left notes, by this node's log, that a session does not live with a connection any more.
+func (k *Keeper) left(conn int64, id uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if c := k.clients[conn]; c != nil && c.sessions[id] != nil {
@@ -230,7 +238,7 @@ func (k *Keeper) Left(conn int64, id uint64) {
 
 // Restored is called after the state was replaced by a snapshot's. each calls back with all sessions that
 // live with connections of this node then.
-func (k *Keeper) Restored(each func(func(conn int64, id uint64, lease time.Duration))) {
+func (k *Keeper) Restored(each func(func(conn int64, id uint64, leaseMillis int64))) {
 	k.mu.Lock()
 	for _, c := range k.clients {
 		for id, s := range c.sessions {
@@ -239,11 +247,11 @@ func (k *Keeper) Restored(each func(func(conn int64, id uint64, lease time.Durat
 		}
 	}
 	k.mu.Unlock()
-	each(k.Kept)
+	each(k.kept)
 }
 
-// Tell sends a message to a connection, if it is there.
-func (k *Keeper) Tell(conn int64, m *push.Message) {
+// tell sends a message to a connection, if it is there.
+func (k *Keeper) tell(conn int64, m *push.Message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if c := k.clients[conn]; c != nil {

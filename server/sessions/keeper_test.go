@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/push"
 )
@@ -22,6 +23,7 @@ type story struct {
 
 	mu      sync.Mutex
 	down    bool
+	most    int // closed connections at a time
 	applied uint64
 	lines   []string
 }
@@ -46,8 +48,11 @@ func newStory(t *testing.T) *story {
 func (s *story) propose(closed []int64, renew bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.most > 0 && len(closed) > s.most {
+		return errors.New("too much work")
+	}
 	if s.down {
-		return errors.New("no leader")
+		return protocol.ErrNoLeader
 	}
 	line := fmt.Sprintf("%v:", time.Since(s.began))
 	if len(closed) > 0 {
@@ -74,6 +79,15 @@ func (s *story) set(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
+}
+
+// keep and part are what the log tells.
+func (s *story) keep(conn int64, id uint64, lease time.Duration) {
+	s.Events([]fsm.Event{{Kind: fsm.SessionKept, Lock: &fsm.LockNews{Conn: conn, Session: id, LeaseMillis: lease.Milliseconds()}}})
+}
+
+func (s *story) part(conn int64, id uint64) {
+	s.Events([]fsm.Event{{Kind: fsm.SessionLeft, Lock: &fsm.LockNews{Conn: conn, Session: id}}})
 }
 
 // conn is a connection that notes what happens to it.
@@ -113,21 +127,21 @@ func TestRenewals(t *testing.T) {
 		s.began = time.Now()
 		s.open(1)
 		s.open(2)
-		s.Kept(1, 11, 30*time.Second)
-		s.Kept(2, 12, 60*time.Second)
+		s.keep(1, 11, 30*time.Second)
+		s.keep(2, 12, 60*time.Second)
 		time.Sleep(21 * time.Second)
 		require.Equal(t, []string{"0s: renew", "10s: renew", "20s: renew"}, s.told())
-		s.Kept(2, 13, 3*time.Second)
+		s.keep(2, 13, 3*time.Second)
 		time.Sleep(time.Second)
 		require.Equal(t, []string{"21s: renew", "22s: renew"}, s.told())
 		require.Equal(t, 3, s.Len())
-		s.Left(2, 13)
-		s.Left(1, 11)
-		s.Left(1, 11)
-		s.Left(9, 9)
+		s.part(2, 13)
+		s.part(1, 11)
+		s.part(1, 11)
+		s.part(9, 9)
 		time.Sleep(20 * time.Second)
 		require.Equal(t, []string{"42s: renew"}, s.told())
-		s.Left(2, 12)
+		s.part(2, 12)
 		time.Sleep(time.Hour)
 		require.Empty(t, s.told())
 		require.Zero(t, s.Len())
@@ -142,7 +156,7 @@ func TestCloses(t *testing.T) {
 		s.set(func() { s.down = true })
 		for id := range int64(4) {
 			s.open(id)
-			s.Kept(id, uint64(id), time.Minute)
+			s.keep(id, uint64(id), time.Minute)
 		}
 		s.open(4)
 		s.Leave(4, true) // no sessions
@@ -153,16 +167,16 @@ func TestCloses(t *testing.T) {
 		s.set(func() { s.down = false })
 		time.Sleep(time.Second - renewAgain/2)
 		require.Equal(t, []string{"10.1s: closed [1 2] renew"}, s.told())
-		require.True(t, s.Has(0))
-		require.False(t, s.Has(1))
+		require.Equal(t, 1, s.Sessions(0))
+		require.Zero(t, s.Sessions(1))
 
 		// A command of a connection that had closed is applied.
-		s.Kept(1, 5, time.Minute)
+		s.keep(1, 5, time.Minute)
 		require.Equal(t, []string{"11s: closed [1]"}, s.told())
 
 		s.Leave(0, false)
 		s.Leave(3, false)
-		s.Kept(3, 9, time.Minute)
+		s.keep(3, 9, time.Minute)
 		time.Sleep(time.Hour)
 		require.Empty(t, s.told())
 	})
@@ -174,15 +188,15 @@ func TestCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t)
 		short, long := s.open(1), s.open(2)
-		s.Kept(1, 1, 8*time.Second)
-		s.Kept(1, 2, 16*time.Second)
-		s.Kept(2, 3, 24*time.Second)
+		s.keep(1, 1, 8*time.Second)
+		s.keep(1, 2, 16*time.Second)
+		s.keep(2, 3, 24*time.Second)
 		time.Sleep(6 * time.Second)
 		require.Len(t, s.told(), 3)
 		s.set(func() { s.down = true })
 		s.open(3)
 		time.Sleep(4 * time.Second)
-		s.Kept(3, 4, 8*time.Second) // a log that lags
+		s.keep(3, 4, 8*time.Second) // a log that lags
 		time.Sleep(2 * time.Second)
 		require.Len(t, s.told(), 0)
 		time.Sleep(time.Second) // 13s; renewed last at 5.33s
@@ -190,7 +204,7 @@ func TestCut(t *testing.T) {
 		require.False(t, long.gone)
 		require.True(t, short.gone)
 		require.EqualValues(t, 1, s.Cuts())
-		s.Kept(1, 5, 20*time.Second) // too late
+		s.keep(1, 5, 20*time.Second) // too late
 		s.Leave(1, true)
 		time.Sleep(4*time.Second + 500*time.Millisecond)
 		require.Equal(t, []string{"17s: connection 3: cut, its session could not be renewed in time"}, s.told())
@@ -215,7 +229,7 @@ func TestExpected(t *testing.T) {
 		s.Expect(2, time.Second, 8, time.Now()) // gone already
 		time.Sleep(11 * time.Second)
 		require.Equal(t, []string{"0s: renew", "10s: renew"}, s.told())
-		s.Kept(1, 1, 60*time.Second)
+		s.keep(1, 1, 60*time.Second)
 		s.set(func() { s.applied = 7 })
 		time.Sleep(39 * time.Second)
 		require.Equal(t, []string{"30s: renew", "50s: renew"}, s.told())
@@ -239,12 +253,12 @@ func TestRestored(t *testing.T) {
 		s := newStory(t)
 		s.open(1)
 		s.open(2)
-		s.Kept(1, 1, 30*time.Second)
-		s.Kept(1, 2, 3*time.Second)
-		s.Restored(func(each func(int64, uint64, time.Duration)) {
-			each(1, 1, 30*time.Second)
-			each(2, 3, 60*time.Second)
-			each(7, 4, time.Second)
+		s.keep(1, 1, 30*time.Second)
+		s.keep(1, 2, 3*time.Second)
+		s.Restored(func(each func(int64, uint64, int64)) {
+			each(1, 1, 30_000)
+			each(2, 3, 60_000)
+			each(7, 4, 1000)
 		})
 		require.Equal(t, 2, s.Len())
 		time.Sleep(20 * time.Second)
@@ -257,9 +271,10 @@ func TestTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t)
 		s.open(1)
-		s.Tell(1, push.New(protocol.Push(protocol.Bulk("lock"))))
-		s.Tell(2, push.New(protocol.Push(protocol.Bulk("lock"))))
-		require.Equal(t, []string{"0s: connection 1: >1\r\n$4\r\nlock\r\n"}, s.told())
+		for conn := range int64(2) {
+			s.Events([]fsm.Event{{Kind: fsm.LockLost, Key: "k", Lock: &fsm.LockNews{Owner: "me", Fence: 7, Reason: "broken", Conn: conn}}})
+		}
+		require.Equal(t, []string{"0s: connection 1: >6\r\n$4\r\nlock\r\n$4\r\nlost\r\n$1\r\nk\r\n$2\r\nme\r\n:7\r\n$6\r\nbroken\r\n"}, s.told())
 	})
 }
 
@@ -270,7 +285,7 @@ func TestManyClose(t *testing.T) {
 		const many = 2*closedTogether + 1
 		for id := range int64(many) {
 			s.open(id)
-			s.Kept(id, 1, time.Hour)
+			s.keep(id, 1, time.Hour)
 		}
 		require.NotEmpty(t, s.told())
 		s.set(func() { s.down = true })
@@ -280,7 +295,16 @@ func TestManyClose(t *testing.T) {
 		time.Sleep(time.Second)
 		s.set(func() { s.down = false })
 		time.Sleep(time.Second)
-		require.Len(t, s.told(), 3)
+		require.Equal(t, 3, len(s.told()))
+		require.Empty(t, s.closed)
+		for id := range int64(many) {
+			s.open(id)
+			s.keep(id, 1, time.Hour)
+			s.Leave(id, true)
+		}
+		s.set(func() { s.most = 300 })
+		time.Sleep(time.Minute)
+		require.Less(t, len(s.told()), 15)
 		require.Empty(t, s.closed)
 	})
 }

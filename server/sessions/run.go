@@ -2,11 +2,14 @@ package sessions
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/holdfast/holdfast/protocol"
 )
 
 const (
@@ -50,8 +53,12 @@ func (k *Keeper) renew(ctx context.Context) {
 			continue
 		}
 		began := time.Now()
-		if err := k.cluster.Propose(closed, renew); err == nil {
+		err := k.cluster.Propose(closed, renew)
+		if err == nil {
 			k.proposed(len(closed), renew, began)
+			continue
+		}
+		if k.halve(err) {
 			continue
 		}
 		select {
@@ -80,7 +87,7 @@ func (k *Keeper) next(now time.Time) (closed []int64, renew bool, sleep time.Dur
 		k.later = nil
 	}
 	// The renewer alone takes from the front of closed, once the request is through.
-	closed = k.closed[:min(len(k.closed), closedTogether)]
+	closed = k.closed[:min(len(k.closed), k.together)]
 	if shortest, some := k.sessions.Min(); some {
 		left := k.renewed.Add(renewAfter(shortest.lease)).Sub(now)
 		renew = left <= 0
@@ -89,10 +96,23 @@ func (k *Keeper) next(now time.Time) (closed []int64, renew bool, sleep time.Dur
 	return closed, renew, sleep
 }
 
+// halve has fewer connections in the next request, if the last one was refused, and reports whether that
+// may help.
+func (k *Keeper) halve(err error) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if down := new(protocol.Error); errors.As(err, &down) || k.together == 1 {
+		return false
+	}
+	k.together /= 2
+	return true
+}
+
 // proposed notes that a request was applied.
 func (k *Keeper) proposed(closed int, renew bool, began time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.together = closedTogether
 	if k.closed = k.closed[closed:]; len(k.closed) == 0 {
 		k.closed = nil
 	}

@@ -1,0 +1,242 @@
+package frontend
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/push"
+	"github.com/holdfast/holdfast/server/replica"
+)
+
+// lockClient is a connection as far as native locks go.
+type lockClient struct {
+	// entered: the keeper of sessions knows the connection.
+	entered bool
+	// saying: the output has a grant that the client waited for.
+	saying bool
+	// notices are the waits with NOTIFY by their tickets, guarded by outbox.mu. bytes is their memory.
+	notices map[uint64]*notice
+	bytes   atomic.Int64
+}
+
+const (
+	// mostNotices and mostNoticeBytes bound the waits with NOTIFY of a connection.
+	mostNotices     = 10_000
+	mostNoticeBytes = 16 << 20
+	// noticeBytes is the cost of a wait beside its words: entries of three maps, here and in the lot.
+	noticeBytes = 400
+)
+
+var errNotices = newError("too many waits with NOTIFY on this connection")
+
+// claim is what a request that waits gives the client, if it is granted.
+type claim struct {
+	c     *conn
+	db    int
+	keys  []string
+	owner string
+}
+
+// giveBack gives a grant back whose client has gone. v is the reply of the request, granted or not.
+func (cl *claim) giveBack(v protocol.Value) {
+	if cl == nil || v.Kind != protocol.KindInteger || v.Num == 0 {
+		return
+	}
+	holds := make([]protocol.Hold, len(cl.keys))
+	for i, key := range cl.keys {
+		holds[i] = protocol.Hold{DB: cl.db, Key: key, Owner: cl.owner, Fence: v.Num, Conn: cl.c.id}
+	}
+	cl.c.srv.backend.Parking().GiveBack(holds...)
+}
+
+func (cl *claim) bytes() int64 {
+	n := noticeBytes + len(cl.owner)
+	for _, key := range cl.keys {
+		n += len(key) + 16
+	}
+	return int64(n)
+}
+
+// unsaid is a grant that the client waited for, and that may not have reached the socket.
+type unsaid struct {
+	claim *claim
+	reply protocol.Value
+	// m is the message of the grant. nil: it is being written, or the grant is a command's reply.
+	m *push.Message
+}
+
+// enterLocks makes the connection known to the keeper of sessions.
+func (c *conn) enterLocks() {
+	if !c.locks.entered {
+		c.locks.entered = true
+		c.srv.backend.Sessions().Enter(c.id, c)
+	}
+}
+
+// leaveLocks is the end of the connection, after the outbox was closed: places in queues are left, and grants
+// that the client has not heard of are given back. The sessions of the connection end, unless it is the node
+// that ends.
+func (c *conn) leaveLocks() {
+	if !c.locks.entered {
+		return
+	}
+	c.srv.backend.Sessions().Leave(c.id, c.ctx.Err() == nil)
+	c.leaveQueues()
+	o := &c.outbox
+	o.mu.Lock()
+	unsaid := o.unsaid
+	o.unsaid = nil
+	o.mu.Unlock()
+	for _, u := range unsaid {
+		u.claim.giveBack(u.reply)
+	}
+}
+
+// leaveQueues ends the waits with NOTIFY, and reports whether there were any.
+func (c *conn) leaveQueues() bool {
+	c.outbox.mu.Lock()
+	notices := c.locks.notices
+	c.locks.notices = nil
+	c.locks.bytes.Store(0)
+	c.outbox.mu.Unlock()
+	for ticket := range notices {
+		c.srv.backend.Parking().Leave(ticket)
+	}
+	return len(notices) > 0
+}
+
+// resetLocks is RESET: waits with NOTIFY and sessions of the connection end, as if the client had gone. Should
+// nobody know whether they did, the connection ends.
+func (c *conn) resetLocks() {
+	if !c.locks.entered {
+		return
+	}
+	c.runBatch()
+	if !c.leaveQueues() && c.srv.backend.Sessions().Sessions(c.id) == 0 {
+		return
+	}
+	batch := &replica.Batch{Body: protocol.AppendGone(nil, c.id), Count: 1, Write: true}
+	if c.srv.backend.Execute(batch) != nil {
+		c.closing = true
+	}
+}
+
+// notice is a wait with NOTIFY.
+type notice struct {
+	*claim
+	ticket uint64
+}
+
+// awaitNotice runs a request whose wait, if it comes to that, ends by a message.
+func (c *conn) awaitNotice(row *row, args [][]byte, call *nativeCall) {
+	n := &notice{claim: call.claim}
+	if !c.addNotice(n) {
+		c.reply(row, errNotices.Value())
+		return
+	}
+	lot := c.srv.backend.Parking()
+	call.then = func(c *conn, v protocol.Value) {
+		switch {
+		case v.Kind == protocol.KindInteger && v.Num == 0:
+			lot.Parked(n.ticket, c.lastWrite)
+			return
+		case v.IsError() && protocol.OutcomeOf(v.Str) == protocol.OutcomeUnknown:
+			lot.Leave(n.ticket)
+		default:
+			lot.Forget(n.ticket)
+		}
+		c.outbox.mu.Lock()
+		c.dropNotice(n)
+		c.outbox.mu.Unlock()
+	}
+	c.addValid(row, args, slot{kind: slotData, row: row, wait: &ticket{number: n.ticket}, native: call})
+}
+
+// addNotice gives a wait its ticket, unless there are too many.
+func (c *conn) addNotice(n *notice) bool {
+	o, l := &c.outbox, &c.locks
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(l.notices) >= mostNotices || l.bytes.Load()+n.bytes() > mostNoticeBytes {
+		return false
+	}
+	n.ticket = c.srv.backend.Parking().Enter(n.give)
+	if l.notices == nil {
+		l.notices = make(map[uint64]*notice)
+	}
+	l.notices[n.ticket] = n
+	l.bytes.Add(n.bytes())
+	return true
+}
+
+// dropNotice forgets a wait. The caller holds outbox.mu.
+func (c *conn) dropNotice(n *notice) {
+	if c.locks.notices[n.ticket] == n {
+		delete(c.locks.notices, n.ticket)
+		c.locks.bytes.Add(-n.bytes())
+	}
+}
+
+// give tells the client the end of a wait, by any goroutine: one message for each key.
+func (n *notice) give(v protocol.Value) {
+	c := n.c
+	c.outbox.mu.Lock()
+	c.dropNotice(n)
+	c.outbox.mu.Unlock()
+	granted := v.Kind == protocol.KindInteger && v.Num > 0
+	for i, key := range n.keys {
+		words := []protocol.Value{protocol.Bulk("lock"), protocol.Bulk("timeout"), protocol.Bulk(key), protocol.Bulk(n.owner)}
+		switch {
+		case granted:
+			words[1] = protocol.Bulk("granted")
+			words = append(words, protocol.Integer(v.Num))
+		case v.IsError():
+			words[1] = protocol.Bulk("failed")
+			words = append(words, protocol.Bulk(v.Str))
+		}
+		m := push.ForRESP3(words...)
+		var u *unsaid
+		if granted && i == len(n.keys)-1 {
+			u = &unsaid{n.claim, v, m}
+		}
+		if !c.post(m, u) {
+			n.giveBack(v)
+			return
+		}
+	}
+}
+
+// says notes that a grant that the client waited for is put into the output as a reply.
+func (c *conn) says(cl *claim, v protocol.Value) {
+	if cl != nil {
+		c.outbox.mu.Lock()
+		c.outbox.unsaid = append(c.outbox.unsaid, unsaid{claim: cl, reply: v})
+		c.outbox.mu.Unlock()
+		c.locks.saying = true
+	}
+}
+
+// said notes that all output was written.
+func (c *conn) said() {
+	c.locks.saying = false
+	o := &c.outbox
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c.gone || o.unsaid == nil {
+		return
+	}
+	if o.unsaid = slices.DeleteFunc(o.unsaid, func(u unsaid) bool { return u.m == nil }); len(o.unsaid) == 0 {
+		o.unsaid = nil
+	}
+}
+
+// writing notes that a message goes into the output. The caller holds outbox.mu.
+func (o *outbox) writing(m *push.Message) {
+	for i := range o.unsaid {
+		if o.unsaid[i].m == m {
+			o.unsaid[i].m = nil
+			return
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package frontend
+
+import (
+	"bytes"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Words of native locks go to the state machine with the number of the connection, so that a session can
+// live with the connection, a loss is told to the connection, and a place in a queue ends with it. A word with
+// WAIT parks the connection, as BLPOP does; with NOTIFY the end of the wait is a message: see locks.go.
+
+// nativeHandlers are about what this node has to do with a word, beside having it executed.
+func nativeHandlers() map[string]handler {
+	return map[string]handler{
+		"lock.acquire":    {native: nativeAcquire},
+		"lock.acquireall": {native: nativeAcquire},
+		"lock.break":      {native: nativeBreak},
+		"session.attach":  {native: nativeAttach},
+		"session.open":    {native: nativeOpen},
+	}
+}
+
+// nativeCall is what this node does about a word.
+type nativeCall struct {
+	// claim is set if the word may wait. notify: without parking the connection.
+	claim  *claim
+	notify bool
+	// then is called with the reply.
+	then func(c *conn, v protocol.Value)
+}
+
+// answered is called with the reply, also of a call that is nil.
+func (n *nativeCall) answered(c *conn, v protocol.Value) {
+	if n != nil && n.then != nil {
+		n.then(c, v)
+	}
+}
+
+// native runs a word of native locks outside MULTI.
+func (c *conn) native(row *row, args [][]byte) {
+	if refusal := c.validate(row, args); refusal != nil {
+		c.reply(row, refusal.Value())
+		return
+	}
+	call := c.prepareNative(row, args)
+	switch {
+	case call == nil || call.claim == nil:
+		c.addValid(row, args, slot{kind: slotData, row: row, native: call})
+	case call.notify:
+		c.awaitNotice(row, args, call)
+	default:
+		c.runBatch()
+		late := c.newLate()
+		late.claim = call.claim
+		c.runWaiting(row, args, late)
+	}
+}
+
+// prepareNative is what this node does about a word; nil: nothing.
+func (c *conn) prepareNative(row *row, args [][]byte) *nativeCall {
+	c.enterLocks()
+	if row.handler.native == nil {
+		return nil
+	}
+	return row.handler.native(c, row, args)
+}
+
+// queuedNative is a word in a transaction, with its place among the data commands.
+type queuedNative struct {
+	at   int
+	call *nativeCall
+}
+
+// addNative looks at a word that is queued. A word in a transaction does not wait.
+func (tx *transaction) addNative(c *conn, row *row, args [][]byte) (bytes int) {
+	call := c.prepareNative(row, args)
+	if call == nil || call.then == nil {
+		return 0
+	}
+	tx.natives = append(tx.natives, queuedNative{tx.count, call})
+	return 128
+}
+
+// nativeCall is what this node does about the words of a transaction.
+func (tx *transaction) nativeCall() *nativeCall {
+	if len(tx.natives) == 0 {
+		return nil
+	}
+	return &nativeCall{then: func(c *conn, v protocol.Value) {
+		for _, q := range tx.natives {
+			switch {
+			case v.IsError():
+				q.call.answered(c, v)
+			case q.at < len(v.Elems):
+				q.call.answered(c, v.Elems[q.at])
+			}
+		}
+	}}
+}
+
+// nativeAcquire finds out whether a request may wait.
+func nativeAcquire(c *conn, row *row, args [][]byte) *nativeCall {
+	positions, err := row.KeyPositions(args)
+	if err != nil || len(positions) == 0 {
+		return nil
+	}
+	owner := positions[len(positions)-1] + 1
+	if owner >= len(args) {
+		return nil
+	}
+	waits, notify := false, false
+	row.eachOption(args, owner+1, func(token string, _ []byte) {
+		waits = waits || token == "WAIT"
+		notify = notify || token == "NOTIFY"
+	})
+	if !waits {
+		return nil
+	}
+	cl := &claim{c: c, db: c.db, owner: string(args[owner])}
+	for _, p := range positions {
+		cl.keys = append(cl.keys, string(args[p]))
+	}
+	return &nativeCall{claim: cl, notify: notify}
+}
+
+// nativeOpen looks after a session that is to live with the connection.
+func nativeOpen(_ *conn, row *row, args [][]byte) *nativeCall {
+	var lease time.Duration
+	lives := false
+	row.eachOption(args, 1, func(token string, value []byte) {
+		switch token {
+		case "PX":
+			millis, _ := protocol.ParseInt(string(value))
+			lease = time.Duration(min(max(millis, 0), int64(time.Hour/time.Millisecond))) * time.Millisecond
+		case "CONNECTION":
+			lives = true
+		}
+	})
+	if !lives {
+		return nil
+	}
+	return keeping(lease)
+}
+
+// nativeAttach is nativeOpen for a session whose lease only the state knows.
+func nativeAttach(*conn, *row, [][]byte) *nativeCall { return keeping(0) }
+
+// keeping has the keeper expect a session, unless there surely is none.
+func keeping(lease time.Duration) *nativeCall {
+	began := time.Now()
+	return &nativeCall{then: func(c *conn, v protocol.Value) {
+		if v.IsNull() || v.IsError() && protocol.OutcomeOf(v.Str) != protocol.OutcomeUnknown {
+			return
+		}
+		if number := c.w.batch.Number; number != 0 {
+			c.srv.backend.Sessions().Expect(c.id, lease, number, began)
+		}
+	}}
+}
+
+// nativeBreak logs who takes locks away.
+func nativeBreak(_ *conn, row *row, args [][]byte) *nativeCall {
+	attrs := []any{"key", string(args[1])}
+	row.eachOption(args, 2, func(token string, value []byte) {
+		if token != "DELAY" {
+			attrs = append(attrs, strings.ToLower(token), string(value))
+		}
+	})
+	return &nativeCall{then: func(c *conn, v protocol.Value) {
+		if v.Kind != protocol.KindInteger || v.Num == 0 {
+			return
+		}
+		c.mu.Lock()
+		name := c.shown.name
+		c.mu.Unlock()
+		c.srv.cfg.Logger.Warn("lock broken by force", append(attrs,
+			"db", c.db, "holds", v.Num, "client", c.nc.RemoteAddr(), "id", c.id, "name", name)...)
+	}}
+}
+
+// eachOption calls visit with the options among a word's arguments, and with what stands behind those that have
+// a value. It ends at what is no option: the state machine will refuse it.
+func (r *row) eachOption(args [][]byte, from int, visit func(token string, value []byte)) {
+	for i := from; i < len(args); i++ {
+		arg := findOption(r.Args, args[i])
+		if arg == nil {
+			return
+		}
+		var value []byte
+		if arg.Type != protocol.ArgPureToken {
+			if i++; i == len(args) {
+				return
+			}
+			value = args[i]
+		}
+		visit(arg.Token, value)
+	}
+}
+
+// findOption finds the argument with a token.
+func findOption(among []protocol.Arg, word []byte) *protocol.Arg {
+	for i := range among {
+		arg := &among[i]
+		if arg.Token != "" && len(arg.Token) == len(word) && bytes.EqualFold([]byte(arg.Token), word) {
+			return arg
+		}
+		if found := findOption(arg.Args, word); found != nil {
+			return found
+		}
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package replica
+
+import (
+	"errors"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/sessions"
+)
+
+// newKeeper makes the keeper of the sessions that live with connections of this node.
+func newKeeper(r *Replica) *sessions.Keeper {
+	return sessions.New(sessions.Cluster{
+		Propose: func(closed []int64, renew bool) error {
+			b := Batch{Write: true}
+			if len(closed) > 0 {
+				b.Body, b.Count = protocol.AppendGone(b.Body, closed...), b.Count+1
+			}
+			if renew {
+				b.Body, b.Count = protocol.AppendAlive(b.Body), b.Count+1
+			}
+			return r.executeAll(&b)
+		},
+		Applied: func(number uint64) bool { return r.machine.Applied(r.origin, number) },
+	})
+}
+
+// executeAll executes a batch. A request that was answered with an error is an error, too.
+func (r *Replica) executeAll(b *Batch) error {
+	if err := r.Execute(b); err != nil {
+		return err
+	}
+	for i := range b.Replies {
+		if b.Replies[i].IsError() {
+			return errors.New(b.Replies[i].Str)
+		}
+	}
+	return nil
+}
+
+// Sessions is the keeper of this node's sessions.
+func (r *Replica) Sessions() *sessions.Keeper { return r.keeper }
+
+// LockStats counts locks, and what became of them since the start of this node.
+func (r *Replica) LockStats() fsm.LockStats { return r.machine.LockStats() }
+
+// stateEvents takes what an entry did to those whom it concerns.
+func (r *Replica) stateEvents(events []fsm.Event) {
+	r.waiting.events(events)
+	r.keeper.Events(events)
+	for i := range events {
+		if e := &events[i]; e.Kind == fsm.LockSlow {
+			r.event(LockSlow{DB: e.DB, Key: e.Key, LockNews: *e.Lock})
+		}
+	}
+	r.config.OnStateEvents(events)
+}
+
+// resync has the keeper and the lot look at a state that a snapshot brought.
+func (r *Replica) resync() {
+	r.keeper.Restored(r.machine.KeptSessions)
+	r.waiting.lot.Restored()
+}

@@ -1,0 +1,31 @@
+package sessions
+
+import (
+	"time"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/push"
+)
+
+// Events takes what an entry did: which sessions live with connections of this node, and what these have lost.
+func (k *Keeper) Events(events []fsm.Event) {
+	for i := range events {
+		e := &events[i]
+		switch e.Kind {
+		case fsm.SessionKept:
+			k.kept(e.Lock.Conn, e.Lock.Session, e.Lock.LeaseMillis)
+		case fsm.SessionLeft:
+			k.left(e.Lock.Conn, e.Lock.Session)
+		case fsm.LockLost:
+			k.tell(e.Lock.Conn, push.ForRESP3(protocol.Bulk("lock"), protocol.Bulk("lost"),
+				protocol.Bulk(e.Key), protocol.Bulk(e.Lock.Owner), protocol.Integer(e.Lock.Fence), protocol.Bulk(e.Lock.Reason)))
+		}
+	}
+}
+
+// lease is a lease of the state, of at most some centuries.
+func lease(millis int64) time.Duration {
+	const most = int64(1<<62) / int64(time.Millisecond)
+	return time.Duration(min(millis, most)) * time.Millisecond
+}
