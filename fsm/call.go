@@ -21,6 +21,7 @@ type call struct {
 	meter
 	listening
 	parking
+	from caller
 
 	// quiet: no client on this node waits for the replies.
 	quiet bool
@@ -109,6 +110,9 @@ func (c *call) findIn(db int, key string) *keyspace.Item {
 		c.dueMet = c.dueMet || it.DeadlineMillis >= c.st.clockMillis
 		return nil
 	}
+	if it.IsLock() && c.reading {
+		c.meetLock(db, key)
+	}
 	return it
 }
 
@@ -123,6 +127,7 @@ func (c *call) hashOf(key string) uint64 {
 // meetAll is [call.find] for ops that look at all keys of the database.
 func (c *call) meetAll() {
 	c.dueMet = c.dueMet || c.st.databases[c.db].EndsBetween(c.st.clockMillis, c.nowMillis)
+	c.meetLocks()
 }
 
 // maxPassed is the number of ended items that the call of an old entry may pass before it sweeps them.

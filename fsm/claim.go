@@ -29,5 +29,5 @@ func (m *Machine) WouldRefuse(c Claim, nowMillis int64) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	it := m.st.databases[c.db].Find(keyspace.Hash(c.key), c.key)
-	return it != nil && !it.Ended(nowMillis)
+	return it != nil && !it.Ended(nowMillis) && !it.IsLock()
 }

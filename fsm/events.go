@@ -143,6 +143,8 @@ type listening struct {
 	events   []Event
 	// ended counts the ended keys that the entry removed.
 	ended int
+	// locked counts for [LockStats].
+	locked LockCounts
 	// own is this node's session, and ownSeq the number of the batch under way, if the batch is this
 	// node's and somebody is interested.
 	own    protocol.Origin

@@ -108,31 +108,33 @@ func persistOp(c *call) protocol.Value {
 }
 
 func ttlOp(c *call) protocol.Value {
-	return c.remaining(func(it *keyspace.Item) int64 { return roundToSeconds(it.DeadlineMillis - c.nowMillis) })
+	return c.remaining(func(deadlineMillis int64) int64 { return roundToSeconds(deadlineMillis - c.nowMillis) })
 }
 
 func pttlOp(c *call) protocol.Value {
-	return c.remaining(func(it *keyspace.Item) int64 { return it.DeadlineMillis - c.nowMillis })
+	return c.remaining(func(deadlineMillis int64) int64 { return deadlineMillis - c.nowMillis })
 }
 
 func expiretimeOp(c *call) protocol.Value {
-	return c.remaining(func(it *keyspace.Item) int64 { return roundToSeconds(c.toWall(it.DeadlineMillis)) })
+	return c.remaining(func(deadlineMillis int64) int64 { return roundToSeconds(c.toWall(deadlineMillis)) })
 }
 
-func pexpiretimeOp(c *call) protocol.Value {
-	return c.remaining(func(it *keyspace.Item) int64 { return c.toWall(it.DeadlineMillis) })
-}
+func pexpiretimeOp(c *call) protocol.Value { return c.remaining(c.toWall) }
 
 // remaining is the frame of the TTL commands: -2 for no key, -1 for no deadline.
-func (c *call) remaining(f func(it *keyspace.Item) int64) protocol.Value {
+func (c *call) remaining(f func(deadlineMillis int64) int64) protocol.Value {
 	it := c.find(c.args[1])
-	switch {
-	case it == nil:
+	if it == nil {
 		return protocol.Integer(-2)
-	case it.DeadlineMillis == never:
+	}
+	deadlineMillis := it.DeadlineMillis
+	if it.IsLock() {
+		deadlineMillis = c.lockDeadline(it.Key())
+	}
+	if deadlineMillis == never {
 		return protocol.Integer(-1)
 	}
-	return protocol.Integer(f(it))
+	return protocol.Integer(f(deadlineMillis))
 }
 
 // roundToSeconds rounds as Redis does: half a second up.

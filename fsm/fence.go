@@ -40,6 +40,7 @@ func fencePassOp(c *call) protocol.Value {
 		case !ok:
 			return errNoFence
 		case fence < passed:
+			c.locked.FencesRefused++
 			return zero
 		case fence == passed:
 			return one

@@ -24,6 +24,7 @@ type Machine struct {
 	expired uint64 // ended keys removed since the start
 	peak    int64  // most bytes of keys and scripts after an entry, since the start
 	budgets budgets
+	skipped []Event // of Restore
 
 	// readers are the calls that Read runs commands with.
 	readers sync.Pool
@@ -90,6 +91,7 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 	c.pays, c.looks, c.serves = newPurse(c.bounds.entry), newPurse(c.bounds.reads), newPurse(c.bounds.serving)
 	c.prefetch.start(entry, m.st)
 	c.beginWaits()
+	c.beginLocks()
 	err = c.runEntry(&entry, sink)
 	m.expired += uint64(c.ended)
 	m.peak = max(m.peak, m.st.usedBytes())

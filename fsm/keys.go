@@ -8,11 +8,17 @@ import (
 )
 
 func delOp(c *call) protocol.Value {
-	if !c.affords(len(c.args) - 1) {
+	if !c.affords(len(c.args)-1) || !c.fits(c.holdsWork(c.args[1:])) {
 		return errOverWork
 	}
 	var n int64
 	for _, key := range c.args[1:] {
+		if c.lockAt(c.db, key) {
+			if c.breakLock(key) {
+				n++
+			}
+			continue
+		}
 		if it := c.find(key); it != nil {
 			c.remove(it)
 			c.notify(classGeneric, "del", key)
@@ -111,6 +117,9 @@ func copyOp(c *call) protocol.Value {
 	if from == to && db == c.db {
 		return errSameObject
 	}
+	if db != c.db && c.lockAt(db, to) {
+		return errWrongType
+	}
 	it := c.find(from)
 	if it == nil || c.findIn(db, to) != nil && !replace {
 		return zero
@@ -157,8 +166,9 @@ func moveOp(c *call) protocol.Value {
 	if db == c.db {
 		return errSameObject
 	}
+	there := c.lockAt(db, c.args[1]) || c.findIn(db, c.args[1]) != nil
 	it := c.find(c.args[1])
-	if it == nil || c.findIn(db, c.args[1]) != nil {
+	if it == nil || there {
 		return zero
 	}
 	was := *it
@@ -213,6 +223,7 @@ func (c *call) flush(db int) {
 	if c.st.databases[db].Len(c.st.clockMillis) > 0 {
 		c.replaceDatabase(db, keyspace.New(c.st.clockMillis))
 		c.changedDatabase(Flushed, db, db)
+		c.flushLocks(db)
 	}
 }
 
@@ -233,6 +244,9 @@ func swapdbOp(c *call) protocol.Value {
 	}
 	if min(a, b) < 0 || max(a, b) >= protocol.MaxDatabases {
 		return errDBRange
+	}
+	if c.swapsLocks(int(a), int(b)) {
+		return errSwapLocks
 	}
 	c.swapDatabases(int(a), int(b))
 	return protocol.OK

@@ -1,9 +1,17 @@
 package fsm
 
+import (
+	"math/bits"
+
+	"github.com/holdfast/holdfast/fsm/locks"
+	"github.com/holdfast/holdfast/protocol"
+)
+
 // LockStats are numbers about native locks.
 type LockStats struct {
-	// Locks, Holds, Waiting and Sessions are how many there are.
+	// Locks, Holds, Waiting and Sessions are how many there are, and Bytes what they count for.
 	Locks, Holds, Waiting, Sessions int
+	Bytes                           int64
 	LockCounts
 }
 
@@ -12,7 +20,7 @@ type LockCounts struct {
 	// Grants are new holds. Refusals are requests that were answered nil at once, Timeouts waits that ended
 	// without a grant.
 	Grants, Refusals, Timeouts uint64
-	// Lost counts the losses by reason.
+	// Lost… count the losses by reason.
 	LostExpired, LostSession, LostBroken, LostFlushed uint64
 	// Breaks counts LOCK.BREAK, and FencesRefused the fences that did not pass.
 	Breaks, FencesRefused uint64
@@ -29,15 +37,68 @@ type LockTimes struct {
 	Steps [32]uint64
 }
 
+func (t *LockTimes) add(millis int64) {
+	n := uint64(max(0, millis))
+	t.Count++
+	t.SumMillis += n
+	t.Steps[min(bits.Len64(n), len(t.Steps)-1)]++
+}
+
 // LockStats counts the locks.
 func (m *Machine) LockStats() LockStats {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return LockStats{}
+	now := m.st.locks.Stats()
+	return LockStats{
+		Locks: now.Locks, Holds: now.Holds, Waiting: now.Waiters, Sessions: now.Sessions, Bytes: now.Bytes,
+		LockCounts: m.call.locked,
+	}
 }
 
 // KeptSessions calls f with the sessions that live with connections of this node: see [Machine.SeedReads].
 func (m *Machine) KeptSessions(f func(conn int64, session uint64, leaseMillis int64)) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
+	now := m.st.clockMillis
+	for cursor := uint64(0); ; {
+		rows, next := m.st.locks.Sessions(cursor, maxListed, now)
+		for i := range rows {
+			if s := &rows[i]; s.Connection && s.Client.Origin == m.call.own {
+				f(s.Client.Conn, s.ID, s.LeaseMillis)
+			}
+		}
+		if next == 0 {
+			return
+		}
+		cursor = next
+	}
+}
+
+// lostBetween are events for the holds of this node's clients that before has and after has not: the node
+// skipped the entries that say why they ended.
+func lostBetween(before, after *state, own protocol.Origin) (events []Event) {
+	for db := range before.databases {
+		if !before.locks.Any(db) {
+			continue
+		}
+		q := locks.Query{DB: db, Count: maxListed, Most: locks.MaxHolders, Held: true}
+		for {
+			rows, next, _ := before.locks.List(&q, before.clockMillis)
+			for i := range rows {
+				for _, h := range rows[i].Holds {
+					if h.Client.Origin != own || h.Client.Conn == 0 || after.locks.Check(db, rows[i].Key, h.Owner, after.clockMillis) == h.Fence {
+						continue
+					}
+					events = append(events, Event{Kind: LockLost, DB: db, Key: rows[i].Key, Lock: &LockNews{
+						Owner: h.Owner, Fence: int64(h.Fence), Reason: "unknown", Conn: h.Client.Conn, Session: h.Session,
+					}})
+				}
+			}
+			if next == 0 {
+				break
+			}
+			q.Cursor = next
+		}
+	}
+	return events
 }

@@ -1,26 +1,276 @@
 package fsm
 
-import "github.com/holdfast/holdfast/protocol"
+import (
+	"math"
+
+	"github.com/holdfast/holdfast/fsm/locks"
+	"github.com/holdfast/holdfast/protocol"
+)
 
 // lockOps are the words of native locks and of sessions.
 var lockOps = map[string]op{
-	"lock.acquire":      unreadyOp,
-	"lock.acquireall":   unreadyOp,
-	"lock.break":        unreadyOp,
-	"lock.cancel":       unreadyOp,
-	"lock.check":        unreadyOp,
-	"lock.downgrade":    unreadyOp,
-	"lock.info":         unreadyOp,
-	"lock.list":         unreadyOp,
-	"lock.release":      unreadyOp,
-	"lock.releaseall":   unreadyOp,
-	"lock.renew":        unreadyOp,
-	"session.attach":    unreadyOp,
-	"session.close":     unreadyOp,
-	"session.info":      unreadyOp,
-	"session.keepalive": unreadyOp,
-	"session.list":      unreadyOp,
-	"session.open":      unreadyOp,
+	"lock.acquire":      acquireOp,
+	"lock.acquireall":   acquireallOp,
+	"lock.break":        breakOp,
+	"lock.cancel":       cancelOp,
+	"lock.check":        checkOp,
+	"lock.downgrade":    downgradeOp,
+	"lock.info":         lockInfoOp,
+	"lock.list":         lockListOp,
+	"lock.release":      releaseOp,
+	"lock.releaseall":   releaseallOp,
+	"lock.renew":        renewOp,
+	"session.attach":    sessionAttachOp,
+	"session.close":     sessionCloseOp,
+	"session.info":      sessionInfoOp,
+	"session.keepalive": sessionKeepaliveOp,
+	"session.list":      sessionListOp,
+	"session.open":      sessionOpenOp,
 }
 
-func unreadyOp(*call) protocol.Value { return protocol.Err("native locks are not there yet") }
+// strange reports whether a key has a value that is no lock: the reply is then errWrongType.
+func (c *call) strange(key string) bool {
+	it := c.find(key)
+	return it != nil && !it.IsLock()
+}
+
+func acquireOp(c *call) protocol.Value {
+	r := locks.Request{DB: c.db, Keys: c.args[1:2], Owner: c.args[2]}
+	o := lockOptions{words: c.args[3:], request: &r, command: c.args[0]}
+	return c.acquire(&o)
+}
+
+func acquireallOp(c *call) protocol.Value {
+	keys, rest, problem := parseKeys(c.args[1:], locks.MaxKeys)
+	switch {
+	case problem.IsError():
+		return problem
+	case len(rest) == 0:
+		return errSyntax
+	}
+	r := locks.Request{DB: c.db, Keys: keys, Owner: rest[0]}
+	o := lockOptions{words: rest[1:], request: &r, command: c.args[0], many: true}
+	return c.acquire(&o)
+}
+
+// acquire asks the table for a request whose options are still words.
+func (c *call) acquire(o *lockOptions) protocol.Value {
+	r := o.request
+	if len(r.Owner) > locks.MaxText {
+		return protocol.ErrOwnerTooLong.Value()
+	}
+	if problem := o.parse(); problem.IsError() {
+		return problem
+	}
+	for _, key := range r.Keys {
+		if c.strange(key) {
+			return errWrongType
+		}
+	}
+	if !c.worksOn(len(r.Keys)) {
+		return errOverWork
+	}
+	r.Client, r.Ticket, r.GraceMillis = c.from.client, c.from.ticket, c.from.graceMillis
+	answer, err := c.changeLocks().Acquire(r)
+	c.tellLocks()
+	switch {
+	case err != nil:
+		return refusalOf(err)
+	case answer.Fence != 0:
+		return protocol.Integer(int64(answer.Fence))
+	case !answer.Waiting:
+		c.locked.Refusals++
+		return protocol.Null
+	case r.Notify:
+		return zero
+	}
+	return protocol.Parked
+}
+
+// worksOn charges for so many keys of the lock table. If the result is false the request does not fit.
+func (c *call) worksOn(keys int) bool {
+	if !c.fits(int64(keys) * lockWork) {
+		return false
+	}
+	c.spend(int64(keys) * lockWork)
+	return true
+}
+
+// ownerOf reads "<word> <key> <owner>", with which most words begin.
+func (c *call) ownerOf() (key, owner string, problem protocol.Value) {
+	key, owner = c.args[1], c.args[2]
+	switch {
+	case len(owner) > locks.MaxText:
+		return key, owner, protocol.ErrOwnerTooLong.Value()
+	case c.strange(key):
+		return key, owner, errWrongType
+	case !c.worksOn(1):
+		return key, owner, errOverWork
+	}
+	return key, owner, problem
+}
+
+// fenceOrNull is the reply of words that answer with the fence of the owner's hold.
+func fenceOrNull(fence uint64) protocol.Value {
+	if fence == 0 {
+		return protocol.Null
+	}
+	return protocol.Integer(int64(fence))
+}
+
+func renewOp(c *call) protocol.Value {
+	if !isWord(c.args[3], "PX") {
+		return errSyntax
+	}
+	millis, problem := parseLease(c.args[4], c.args[0])
+	if problem.IsError() {
+		return problem
+	}
+	key, owner, problem := c.ownerOf()
+	if problem.IsError() {
+		return problem
+	}
+	fence := c.changeLocks().Renew(c.db, key, owner, millis)
+	c.tellLocks()
+	if fence != 0 {
+		c.touchLock(lockKey{c.db, key})
+	}
+	return fenceOrNull(fence)
+}
+
+func releaseOp(c *call) protocol.Value {
+	all := false
+	for _, word := range c.args[3:] {
+		if !isWord(word, "ALL") {
+			return errSyntax
+		}
+		all = true
+	}
+	key, owner, problem := c.ownerOf()
+	if problem.IsError() {
+		return problem
+	}
+	left, ok := c.changeLocks().Release(c.db, key, owner, all)
+	c.tellLocks()
+	if !ok {
+		return protocol.Null
+	}
+	if left > 0 {
+		c.touchLock(lockKey{c.db, key})
+	}
+	return protocol.Integer(left)
+}
+
+func releaseallOp(c *call) protocol.Value {
+	keys, rest, problem := parseKeys(c.args[1:], math.MaxInt64)
+	switch {
+	case problem.IsError():
+		return problem
+	case len(rest) != 1:
+		return errSyntax
+	case len(rest[0]) > locks.MaxText:
+		return protocol.ErrOwnerTooLong.Value()
+	}
+	for _, key := range keys {
+		if c.strange(key) {
+			return errWrongType
+		}
+	}
+	if !c.worksOn(len(keys)) {
+		return errOverWork
+	}
+	n := c.changeLocks().ReleaseAll(c.db, keys, rest[0])
+	c.tellLocks()
+	return protocol.Integer(int64(n))
+}
+
+func cancelOp(c *call) protocol.Value {
+	key, owner, problem := c.ownerOf()
+	if problem.IsError() {
+		return problem
+	}
+	left := c.changeLocks().Cancel(c.db, key, owner)
+	c.tellLocks()
+	return boolean(left)
+}
+
+func checkOp(c *call) protocol.Value {
+	key, owner, problem := c.ownerOf()
+	if problem.IsError() {
+		return problem
+	}
+	return fenceOrNull(c.st.locks.Check(c.db, key, owner, c.nowMillis))
+}
+
+func downgradeOp(c *call) protocol.Value {
+	key, owner, problem := c.ownerOf()
+	if problem.IsError() {
+		return problem
+	}
+	fence, err := c.changeLocks().Downgrade(c.db, key, owner)
+	c.tellLocks()
+	if err != nil {
+		return refusalOf(err)
+	}
+	if fence != 0 {
+		c.touchLock(lockKey{c.db, key})
+	}
+	return fenceOrNull(fence)
+}
+
+func breakOp(c *call) protocol.Value {
+	b := locks.Break{DB: c.db, Key: c.args[1], Reason: locks.Broken}
+	if problem := parseBreak(&b, c.args[2:]); problem.IsError() {
+		return problem
+	}
+	if c.strange(b.Key) {
+		return errWrongType
+	}
+	n, ok := c.breakHolds(&b)
+	if !ok {
+		return errOverWork
+	}
+	c.locked.Breaks++
+	return protocol.Integer(int64(n))
+}
+
+func parseBreak(b *locks.Break, words []string) (problem protocol.Value) {
+	for ; len(words) > 0 && !problem.IsError(); words = words[2:] {
+		if len(words) < 2 {
+			return errSyntax
+		}
+		switch value := words[1]; {
+		case isWord(words[0], "OWNER"):
+			if b.ByOwner, b.Owner = true, value; len(value) > locks.MaxText {
+				problem = protocol.ErrOwnerTooLong.Value()
+			}
+		case isWord(words[0], "FENCE"):
+			n, ok := protocol.ParseInt(value)
+			if b.Fence = uint64(n); !ok {
+				problem = errNotInteger
+			} else if n < 1 {
+				problem = errFence
+			}
+		case isWord(words[0], "DELAY"):
+			b.ByDelay = true
+			b.DelayMillis, problem = parseDelay(value)
+		case isWord(words[0], "REASON"): // for the log of the node that took the command
+			_, problem = parseText("REASON", value)
+		default:
+			return errSyntax
+		}
+	}
+	return problem
+}
+
+// breakHolds ends holds by force. ok: they fitted into the budget.
+func (c *call) breakHolds(b *locks.Break) (n int, ok bool) {
+	work := lockWork + int64(c.st.locks.Holders(b.DB, b.Key))*holdWork
+	if !c.fits(work) {
+		return 0, false
+	}
+	c.spend(work)
+	n = c.changeLocks().Break(b)
+	c.tellLocks()
+	return n, true
+}

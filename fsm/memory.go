@@ -16,7 +16,9 @@ const (
 )
 
 // usedBytes is what counts against the limit, without the sessions.
-func (st *state) usedBytes() int64 { return st.itemBytes + st.scripts.usedBytes() + st.waits.Bytes() }
+func (st *state) usedBytes() int64 {
+	return st.itemBytes + st.scripts.usedBytes() + st.waits.Bytes() + st.locks.Bytes()
+}
 
 func (sc *scriptCache) usedBytes() int64 {
 	return int64(sc.bySHA.Len())*scriptBytes + int64(sc.loadedBytes+sc.rememberedBytes)*scriptFactor
@@ -66,7 +68,7 @@ func (c *call) refusesQueued(queued string) bool {
 	var r protocol.Request
 	for queued != "" {
 		queued, _ = protocol.NextRequest(queued, &r) // parsed before without error
-		if b := c.lookup(r.Args[0]); b != nil && b.grows {
+		if b := c.lookup(wordOf(r.Args)); b != nil && b.grows {
 			return true
 		}
 	}

@@ -41,8 +41,10 @@ func newBindings() bindings {
 		"exec":   {name: "exec", run: execOp, writes: true},
 		"notify": {name: "notify", run: notifyOp, writes: true},
 	}
-	for name, run := range waitOps { // unordered: fills another map
-		t[name] = &binding{name: name, run: run, writes: true}
+	for _, requests := range []map[string]op{waitOps, lockRequests} {
+		for name, run := range requests { // unordered: fills another map
+			t[name] = &binding{name: name, run: run, writes: true}
+		}
 	}
 	for _, family := range families {
 		for name, run := range family { // unordered: fills another map
@@ -52,7 +54,10 @@ func newBindings() bindings {
 				script := row.Route == protocol.Script && row.Flags&protocol.FlagReadOnly == 0
 				b.writes = script || row.Route == protocol.Write
 				b.grows = row.Flags&protocol.FlagDenyOOM != 0
-				b.blocks = b.writes && row.Flags&protocol.FlagBlocking != 0
+				b.blocks = b.writes && row.Flags&protocol.FlagBlocking != 0 && row.Group != protocol.GroupModule
+				if isGuarded(row) {
+					b.run = guarded(row, run)
+				}
 			}
 			t[name] = b
 		}

@@ -105,8 +105,10 @@ func unblockOp(c *call) protocol.Value {
 	left := int64(0)
 	for _, word := range c.args[2:] {
 		ticket, _ := parseTicket(word)
-		w := c.st.waits.Find(waits.Name{Origin: c.origin, Ticket: ticket})
+		name := waits.Name{Origin: c.origin, Ticket: ticket}
+		w := c.st.waits.Find(name)
 		if w == nil {
+			left += c.unblockLock(name)
 			continue
 		}
 		c.spend(int64(w.KeyCount) * writeWork)
@@ -133,6 +135,8 @@ func dropOp(c *call) protocol.Value {
 		return errNotInteger
 	}
 	c.st.waits.DropLife(c.args[1], epoch)
+	c.changeLocks().DropLife(c.args[1], epoch)
+	c.tellLocks()
 	return protocol.OK
 }
 
@@ -140,6 +144,10 @@ func dropOp(c *call) protocol.Value {
 func (c *call) dropFormerLives(o protocol.Origin) {
 	if c.st.waits.Len() > 0 {
 		c.st.waits.Drop(waits.Name{Origin: o})
+	}
+	if c.st.locks.Stats().Waiters > 0 {
+		c.changeLocks().Drop(waits.Name{Origin: o})
+		c.tellLocks()
 	}
 }
 

@@ -77,5 +77,8 @@ func likelyKey(r *protocol.Request) int {
 	if strings.HasPrefix(r.Args[0], "eval") {
 		return 3
 	}
+	if r.Args[0] == "native" {
+		return 5
+	}
 	return 1
 }

@@ -21,7 +21,7 @@ import (
 var ErrCorruptSnapshot = errors.New("corrupt snapshot")
 
 // Restore replaces the state by the state in the stream. Restore returns an error and changes
-// nothing if the stream is truncated, damaged, or of a newer release.
+// nothing if the stream is truncated, damaged, or of a newer release. [Machine.Skipped] has events then.
 func (m *Machine) Restore(r io.Reader) error {
 	st, err := readState(r)
 	if err != nil {
@@ -29,8 +29,18 @@ func (m *Machine) Restore(r io.Reader) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.skipped = append(m.skipped, lostBetween(m.st, st, m.call.own)...)
 	m.st = st
 	return nil
+}
+
+// Skipped are events about what ended in entries that Restore skipped. Each is returned once.
+func (m *Machine) Skipped() []Event {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	events := m.skipped
+	m.skipped = nil
+	return events
 }
 
 // readState reads and checks a whole stream.
@@ -66,6 +76,8 @@ type snapshotReader struct {
 	// readError tells a failed read from a varint that is too long. taken counts the bytes of a varint.
 	readError error
 	taken     int
+	// marked are the items that stand for locks.
+	marked []lockKey
 }
 
 func (r *snapshotReader) fail(what string) {
@@ -186,8 +198,11 @@ func (r *snapshotReader) state() *state {
 	for i := range protocol.MaxDatabases {
 		r.database(st, i, version)
 	}
-	if version > 2 {
+	if version >= versionOfKinds {
 		r.waits(st)
+	}
+	if version >= versionOfLocks {
+		r.locks(st)
 	}
 	st.sumItems()
 	return st
@@ -278,6 +293,9 @@ func (r *snapshotReader) database(st *state, db int, version uint64) {
 		if prev.Version != 0 && !prev.Before(&it) {
 			r.fail("keys are out of order")
 			return
+		}
+		if it.IsLock() {
+			r.marked = append(r.marked, lockKey{db, it.Key()})
 		}
 		prev = it
 		d.Put(&it)

@@ -26,6 +26,8 @@ func (r *snapshotReader) item(st *state, version uint64) (it keyspace.Item) {
 		r.bytes("value")
 		enc := r.encoding()
 		it = keyspace.ItemOf(r.buf, keyLen, enc)
+	case kind == uint64(keyspace.KindLock) && version >= versionOfLocks:
+		return r.marker(st)
 	default:
 		key := string(r.buf)
 		v := r.collection(kind)

@@ -9,11 +9,12 @@ import (
 	"io"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The snapshot stream, version 3. Numbers are varints (signed) and uvarints;
+// The snapshot stream, version 4. Numbers are varints (signed) and uvarints;
 // bytes = uvarint length, then that many bytes.
 //
 //	8 bytes   "HOLDFAST"
@@ -35,15 +36,17 @@ import (
 //	            bytes key, uvarint kind, the value, uvarint deadline, version
 //	            a string:     bytes value, uvarint encoding
 //	            a collection: uvarint number of words, bytes each: see keyspace.Collection.Save
+//	            a lock:       uvarint 0
 //	the requests that wait: see waits_stream.go
+//	the lock table: see locks_stream.go
 //	32 bytes  SHA-256 of all bytes before
 //
 // Equal states give equal bytes.
-// Version 1 had neither swaps nor new keys. Versions 1 and 2 had no waits, ended keys and flags, and had
+// Version 3 had no locks. Version 1 had neither swaps nor new keys. Versions 1 and 2 had no waits, ended keys and flags, and had
 // strings alone: bytes key, bytes value, uvarint deadline, version, encoding.
 const (
 	snapshotMagic   = "HOLDFAST"
-	snapshotVersion = 3
+	snapshotVersion = 4
 )
 
 // Snapshot is a state at one moment, and does not change.
@@ -54,6 +57,7 @@ type Snapshot struct {
 	sessions         sessions
 	scripts          scriptCache
 	waits            *waits.Table
+	locks            *locks.Table
 	databases        [protocol.MaxDatabases]keyspace.Captured
 	swaps            [protocol.MaxDatabases]uint64
 	newKeys          newKeyVersions
@@ -155,6 +159,7 @@ func (w *snapshotWriter) state(s *Snapshot) {
 		w.database(&s.databases[i])
 	}
 	w.waits(s.waits)
+	s.locks.Save(lockWriter{w})
 	w.flush(0)
 }
 

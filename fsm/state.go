@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -29,6 +30,7 @@ type state struct {
 	sessions  sessions
 	scripts   scriptCache
 	waits     *waits.Table
+	locks     *locks.Table
 	// swaps are the versions at which the databases were last swapped.
 	swaps   [protocol.MaxDatabases]uint64
 	newKeys newKeyVersions
@@ -53,7 +55,7 @@ func (st *state) nextVersion() uint64 {
 }
 
 func newState() *state {
-	st := &state{scripts: newScriptCache(), waits: waits.New()}
+	st := &state{scripts: newScriptCache(), waits: waits.New(), locks: locks.New()}
 	for i := range st.databases {
 		st.databases[i] = keyspace.New(0)
 	}
@@ -90,6 +92,9 @@ func (st *state) nextDue() (dueMillis int64, ok bool) {
 			}
 		}
 	}
+	if due, some := st.locks.NextDue(); some && (!ok || due < dueMillis) {
+		dueMillis, ok = due, true
+	}
 	switch w := st.waits.First(); {
 	case st.waits.HasReady(), st.waits.Sweeping():
 		return st.clockMillis, true
@@ -111,6 +116,7 @@ func (st *state) capture() *Snapshot {
 		sessions:         st.sessions.copy(),
 		scripts:          st.scripts.copy(),
 		waits:            st.waits.Copy(),
+		locks:            st.locks.Copy(),
 		sweeps:           st.sweeps,
 		notifies:         st.notifies,
 	}

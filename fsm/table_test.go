@@ -49,7 +49,7 @@ func TestRowsWriteAsTheyAreRouted(t *testing.T) {
 			continue
 		}
 		if b.row == nil {
-			require.Contains(t, []string{"exec", "block", "drop", "notify", "unblock"}, name)
+			require.Contains(t, []string{"exec", "block", "drop", "notify", "unblock", "native", "alive", "gone", "giveback"}, name)
 			require.True(t, b.writes, name)
 			continue
 		}

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -12,6 +13,8 @@ type journal struct {
 	newKeys []notedVersion
 	// scripts is the script cache from before, if it has changed.
 	scripts *scriptCache
+	// locksKept: a copy of the lock table was noted since the last savepoint.
+	locksKept bool
 }
 
 // savepoint is a place in the journal, with the counters of the state at that moment. A script in a
@@ -33,6 +36,7 @@ type change struct {
 	replaced bool // an item was there before
 	before   keyspace.Item
 	item     keyspace.Item // what came there where nothing was
+	locks    *locks.Table  // the lock table from before, if the change is of that
 }
 
 // notedVersion is what stood in a place of [newKeyVersions].
@@ -63,6 +67,7 @@ func (c *call) begins() (from savepoint) {
 		c.undo = &c.journal
 	}
 	c.st.generation++
+	c.undo.locksKept = false
 	from.changes, from.newKeys = len(c.undo.changes), len(c.undo.newKeys)
 	from.versions, from.swaps = c.st.versions, c.st.swaps
 	from.events, from.notifies = len(c.events), c.st.notifies
@@ -88,6 +93,8 @@ func (c *call) undoTo(from *savepoint) {
 	for i := len(j.changes) - 1; i >= from.changes; i-- {
 		ch := &j.changes[i]
 		switch {
+		case ch.locks != nil:
+			st.locks = ch.locks
 		case ch.whole:
 			st.databases[ch.number] = ch.database
 		case ch.replaced:
@@ -99,6 +106,7 @@ func (c *call) undoTo(from *savepoint) {
 	for i := len(j.newKeys) - 1; i >= from.newKeys; i-- {
 		st.newKeys[j.newKeys[i].place] = j.newKeys[i].version
 	}
+	j.locksKept = false
 	clear(j.changes[from.changes:])
 	j.changes, j.newKeys = j.changes[:from.changes], j.newKeys[:from.newKeys]
 	st.versions, st.swaps = from.versions, from.swaps

@@ -33,8 +33,14 @@ import (
 //
 // Below a line are the reply, and what clients that waited are told.
 func TestWaiting(t *testing.T) {
-	protocoltest.Transcripts(t, "testdata/waits/*.txt", func(t *testing.T, script []byte) []byte {
+	protocoltest.Transcripts(t, "testdata/waits/*.txt", playTrio(false))
+}
+
+// playTrio plays a script on a trio. If hears, all that the machines tell is written.
+func playTrio(hears bool) func(t *testing.T, script []byte) []byte {
+	return func(t *testing.T, script []byte) []byte {
 		s := newTrio(t)
+		s.hears = hears
 		var out bytes.Buffer
 		lines := bufio.NewScanner(bytes.NewReader(script))
 		for lines.Scan() {
@@ -54,7 +60,7 @@ func TestWaiting(t *testing.T) {
 			s.said = nil
 		}
 		return out.Bytes()
-	})
+	}
 }
 
 // trio is the machines of three nodes, with a log that the test writes.
@@ -65,6 +71,7 @@ type trio struct {
 	seqs      [3]uint64
 	nowMillis int64
 	said      []string
+	hears     bool
 }
 
 func newTrio(t *testing.T) *trio {
@@ -130,6 +137,8 @@ func (s *trio) line(words []string) {
 		m.budgets = s.machines[i].budgets
 		require.NoError(s.t, m.Restore(bytes.NewReader(dump(s.t, s.machines[i]))))
 		s.machines[i] = m
+	case "read":
+		s.read(words[1:])
 	case "due":
 		s.said = append(s.said, "never")
 		if due, ok := s.machines[0].NextDue(); ok {
@@ -137,14 +146,26 @@ func (s *trio) line(words []string) {
 		}
 	default:
 		name, ticket, waits := strings.Cut(words[0], "#")
+		name, conn, native := strings.Cut(name, "@")
 		var body []byte
-		for rest := words[1:]; len(rest) > 0; {
+		rest, queued := words[1:], words[1] == "exec"
+		if queued {
+			rest = rest[1:]
+		}
+		for len(rest) > 0 {
 			end := slices.Index(rest, ";")
 			if end < 0 {
 				end = len(rest)
 			}
-			body = append(body, s.request(rest[:end], ticket, waits)...)
+			if native {
+				body = s.native(body, conn, ticket, rest[:end])
+			} else {
+				body = append(body, s.request(rest[:end], ticket, waits)...)
+			}
 			rest = rest[min(end+1, len(rest)):]
+		}
+		if queued {
+			body = protocol.AppendTransaction(nil, 0, nil, body)
 		}
 		s.apply(node(name), body)
 	}
@@ -173,6 +194,13 @@ func (s *trio) request(words []string, ticket string, waits bool) []byte {
 		return protocol.AppendUnblock(nil, protocol.LeaveGone, numbers(1)...)
 	case name == "unblock":
 		return protocol.AppendUnblock(nil, protocol.Leave(words[1]), numbers(2)...)
+	case name == "alive":
+		return protocol.AppendAlive(nil)
+	case name == "gone":
+		return protocol.AppendGone(nil, int64(numbers(1)[0]))
+	case name == "giveback":
+		ns := numbers(3)
+		return protocol.AppendGiveBack(nil, protocol.Hold{Key: words[1], Owner: words[2], Fence: int64(ns[0]), Conn: int64(ns[1])})
 	case name == "drop":
 		return protocol.AppendDrop(nil, protocol.Origin{Node: words[1], Epoch: numbers(2)[0]})
 	}
@@ -196,6 +224,9 @@ func (s *trio) apply(node int, body []byte) {
 		entry = protocol.AppendBatch(entry, s.origin(node), s.seqs[node], s.seqs[node], body)
 	}
 	for i, m := range s.machines {
+		if s.hears {
+			m.Listen(InMessages)
+		}
 		var h hearing
 		require.NoError(s.t, m.Apply(entry, &h))
 		if i == node && body != nil {
@@ -211,6 +242,9 @@ func (s *trio) apply(node int, body []byte) {
 		for _, e := range h.told {
 			if e.Kind == Woken {
 				s.said = append(s.said, fmt.Sprintf("%s#%d: %s", s.origin(i).Node, e.Seq, line(*e.Reply)))
+			}
+			if s.hears {
+				s.hear(i, &e)
 			}
 		}
 		require.Equal(s.t, s.machines[0].Hash(), m.Hash())

@@ -74,6 +74,8 @@ var (
 	ErrNoRoom   = &Error{Prefix: "TRYAGAIN", Text: "The work of other commands left no room for this one in time, it was not applied"}
 	// ErrTooManyWait: the waiters of the cluster take as much memory as they may.
 	ErrTooManyWait = &Error{Prefix: "TRYAGAIN", Text: "Too many clients wait for keys, the command was not applied"}
+	// ErrLocksFull: the holds or waiters of a lock, or the waiters of the cluster, are as many as they may be.
+	ErrLocksFull = &Error{Prefix: "TRYAGAIN", Text: "Too many clients hold the lock or wait for locks, the command was not applied"}
 	// ErrCutOff is for a client that waited on a node from which the leader did not hear for long.
 	ErrCutOff    = &Error{Prefix: "CLUSTERDOWN", Text: "This node was cut off from the cluster while the client waited, the command was not applied"}
 	ErrUncertain = &Error{Prefix: "UNCERTAIN", Text: "The command may or may not have been applied", Outcome: OutcomeUnknown}

@@ -64,19 +64,33 @@ func (c *Command) KeyPositions(words [][]byte) ([]int, error) {
 			continue
 		}
 		var ok bool
-		if positions, ok = c.KeySpecs[i].appendPositions(positions, words); !ok {
+		if positions, ok = appendPositions(&c.KeySpecs[i], positions, words); !ok {
 			return nil, errKeysArguments
 		}
 	}
 	return positions, nil
 }
 
+// AppendKeyPositions is [Command.KeyPositions] for words that are strings. A part of the line that does not
+// say where keys are adds none.
+func (c *Command) AppendKeyPositions(dst []int, words []string) []int {
+	for i := range c.KeySpecs {
+		if c.KeySpecs[i].Flags&KeyNotKey != 0 {
+			continue
+		}
+		if more, ok := appendPositions(&c.KeySpecs[i], dst, words); ok {
+			dst = more
+		}
+	}
+	return dst
+}
+
 // appendPositions appends the positions of the spec's keys.
-func (s *KeySpec) appendPositions(dst []int, words [][]byte) ([]int, bool) {
+func appendPositions[W ~string | ~[]byte](s *KeySpec, dst []int, words []W) ([]int, bool) {
 	first, last := s.Index, s.Index+s.Last
 	switch {
 	case s.Hidden:
-		return s.appendOption(dst, words), true
+		return appendOption(s, dst, words), true
 	case s.Counted:
 		if s.Index >= len(words) {
 			return dst, false
@@ -101,7 +115,7 @@ func (s *KeySpec) appendPositions(dst []int, words [][]byte) ([]int, bool) {
 
 // appendOption appends the position of the key behind the last option of a hidden spec, as Redis looks for
 // it: what stands behind BY, GET and LIMIT is no option.
-func (s *KeySpec) appendOption(dst []int, words [][]byte) []int {
+func appendOption[W ~string | ~[]byte](s *KeySpec, dst []int, words []W) []int {
 	at := 0
 	for i := 2; s.Option != "" && i < len(words); i++ {
 		switch word := strings.ToUpper(string(words[i])); {
@@ -152,7 +166,7 @@ func GetKeys(line [][]byte, withFlags bool) Value {
 		if spec.Flags&KeyNotKey != 0 {
 			continue
 		}
-		positions, ok := spec.appendPositions(nil, line)
+		positions, ok := appendPositions(spec, nil, line)
 		switch {
 		case !ok && c.Has(FlagNoMandatoryKeys):
 			return Array()

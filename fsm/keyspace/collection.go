@@ -10,11 +10,13 @@ const (
 	KindList
 	KindSet
 	KindSortedSet
+	// KindLock is a marker: the owner keeps what belongs to the key elsewhere.
+	KindLock
 )
 
 // String is the reply of TYPE.
 func (k Kind) String() string {
-	return [...]string{"string", "hash", "list", "set", "zset"}[k]
+	return [...]string{"string", "hash", "list", "set", "zset", "lock"}[k]
 }
 
 // Collection is a value that is not a string. Package collection has the kinds.

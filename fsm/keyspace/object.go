@@ -24,6 +24,30 @@ func NewCollection(hash uint64, key string, v Collection, deadlineMillis int64, 
 	return it
 }
 
+// lock is the object of all items of [KindLock]. It never changes.
+var lock = &Object{collection: lockMarker{}, generation: ^uint64(0)}
+
+// lockMarker is an empty collection, which counts for nothing.
+type lockMarker struct{}
+
+func (lockMarker) Kind() Kind             { return KindLock }
+func (lockMarker) Len() int               { return 1 }
+func (lockMarker) Bytes() int64           { return 0 }
+func (m lockMarker) Clone() Collection    { return m }
+func (lockMarker) Encoding() string       { return "raw" }
+func (lockMarker) SavedWords() int        { return 0 }
+func (lockMarker) Save(func(string) bool) {}
+
+// NewLock makes an item of [KindLock]. hash is [Hash] of the key.
+func NewLock(hash uint64, key string) Item {
+	it := NewItem(hash, key, "", Never, EncodingAuto)
+	it.object = lock
+	return it
+}
+
+// IsLock reports whether the item is of [KindLock].
+func (it *Item) IsLock() bool { return it.object == lock }
+
 // Collection is the item's value if the value is not a string, else nil. A collection may be changed
 // only by the rules of [Object].
 func (it *Item) Collection() Collection {

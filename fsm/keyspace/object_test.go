@@ -50,7 +50,7 @@ func TestObjects(t *testing.T) {
 	require.Equal(t, KindString, text.Kind())
 	require.False(t, text.OwnedBy(0))
 	require.False(t, text.Shares(&text), "there is nothing to share")
-	for kind, name := range map[Kind]string{KindString: "string", KindHash: "hash", KindList: "list", KindSet: "set", KindSortedSet: "zset"} {
+	for kind, name := range map[Kind]string{KindString: "string", KindHash: "hash", KindList: "list", KindSet: "set", KindSortedSet: "zset", KindLock: "lock"} {
 		require.Equal(t, name, kind.String())
 	}
 }
@@ -71,4 +71,23 @@ func TestHead(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLocks: all locks share an object, which keeps nothing of any of them.
+func TestLocks(t *testing.T) {
+	k := New(0)
+	short, long := NewLock(Hash("k"), "k"), NewLock(Hash("key"), strings.Repeat("key", 100))
+	require.True(t, short.IsLock())
+	require.True(t, short.Shares(&long))
+	for _, it := range []Item{short, long, short} {
+		k.Put(&it)
+	}
+	require.Equal(t, short.Bytes()+long.Bytes(), k.Bytes())
+	require.Less(t, short.Bytes(), long.Bytes())
+	text := NewItem(Hash("k"), "k", "v", Never, EncodingAuto)
+	require.False(t, text.IsLock())
+	k.Remove(short.Hash, "k")
+	k.Remove(long.Hash, long.Key())
+	require.Zero(t, k.Bytes())
+	require.False(t, short.OwnedBy(0))
 }

@@ -32,10 +32,10 @@ func (c sizeClass) bytes() int64 {
 
 // class is what the item counts for: of a collection, since the item was stored.
 func (it *Item) class() sizeClass {
-	if it.object != nil {
-		return it.object.class
+	if it.object == nil || it.object == lock {
+		return classOf(it.contentLen())
 	}
-	return classOf(it.contentLen())
+	return it.object.class
 }
 
 // Bytes is what the item counts for in [Database.Bytes].
@@ -43,7 +43,7 @@ func (it *Item) Bytes() int64 { return it.class().bytes() }
 
 // measure is class by the present size of a collection, and notes it.
 func (it *Item) measure() sizeClass {
-	if it.object == nil {
+	if it.object == nil || it.object == lock {
 		return classOf(it.contentLen())
 	}
 	class := classOf(it.contentLen() + objectBytes + int(it.object.collection.Bytes()))

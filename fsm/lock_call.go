@@ -1,0 +1,257 @@
+package fsm
+
+import (
+	"strconv"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// What the lock table costs.
+const (
+	// lockWork is what a word does with a key, and holdWork a hold that ends or is told.
+	lockWork = 1 << 10
+	holdWork = 512
+	// grantWork is a step of granting and sweeping: see [locks.Table.Begin].
+	grantWork = 512
+)
+
+// caller is who sends the word under way.
+type caller struct {
+	client      locks.Client // zero: a script, or a node of a former release
+	ticket      uint64       // 0: the word may not wait
+	graceMillis int64
+}
+
+// locksThere reports whether there is anything in the lock table. Else no command need look at it.
+func (c *call) locksThere() bool {
+	_, due := c.st.locks.NextDue()
+	return due || c.st.locks.Stats().Locks > 0
+}
+
+// beginLocks does what is due in the lock table as an entry begins.
+func (c *call) beginLocks() {
+	t := c.st.locks
+	if due, ok := t.NextDue(); !ok || due > c.nowMillis {
+		return
+	}
+	c.turnLocks()
+	t.Sweep()
+	c.tellLocks()
+}
+
+// turnLocks gives the lock table the instant, and the steps that the entry has room for.
+func (c *call) turnLocks() {
+	c.st.locks.Begin(c.nowMillis, int(max(0, c.serves.left)/grantWork))
+}
+
+// changeLocks is called before a word changes the lock table. A script or a transaction keeps a copy of
+// the table then, which takes constant time.
+func (c *call) changeLocks() *locks.Table {
+	if c.undo != nil && !c.undo.locksKept {
+		c.undo.note(change{locks: c.st.locks.Copy()})
+		c.undo.locksKept = true
+	}
+	c.turnLocks()
+	return c.st.locks
+}
+
+// settleLock does what is due at a key, as every command does that may write the key.
+func (c *call) settleLock(db int, key string) {
+	c.changeLocks().Settle(db, key)
+	c.tellLocks()
+}
+
+// lockAt reports whether a key is a lock. Requires: the request writes.
+func (c *call) lockAt(db int, key string) bool {
+	if !c.locksThere() {
+		return false
+	}
+	c.settleLock(db, key)
+	it := c.findIn(db, key)
+	return it != nil && it.IsLock()
+}
+
+// tellLocks does what the lock table wants done, and charges the entry for that and for the steps.
+func (c *call) tellLocks() {
+	t := c.st.locks
+	left := int64(t.Steps()) * grantWork
+	room := max(0, c.serves.left) / grantWork * grantWork
+	c.serves.left -= max(0, room-left)
+	effects := t.TakeEffects()
+	touch := lockKey{db: -1}
+	for i := range effects {
+		e := &effects[i]
+		c.serves.left -= eventWork
+		at := lockKey{e.DB, e.Key}
+		if touch != at && e.Kind <= locks.Waiting {
+			c.touchLock(touch)
+			touch = at
+		}
+		switch e.Kind {
+		case locks.Came, locks.Went:
+			c.markLock(e.DB, e.Key, e.Kind == locks.Came)
+			touch.db = -1
+		}
+		c.countLock(e)
+		c.tellLock(e)
+	}
+	c.touchLock(touch)
+}
+
+// lockKey is a key of a database.
+type lockKey struct {
+	db  int
+	key string
+}
+
+// markLock stores or removes the item of a lock.
+func (c *call) markLock(db int, key string, there bool) {
+	if there {
+		c.store(db, keyspace.NewLock(c.hashOf(key), key))
+		return
+	}
+	if it := c.findIn(db, key); it != nil && it.IsLock() {
+		c.removeFrom(db, it)
+		c.notifyIn(db, classGeneric, "del", key)
+	}
+}
+
+// touchLock gives the item of a lock another version: for EXEC the key has changed.
+func (c *call) touchLock(at lockKey) {
+	if at.db < 0 {
+		return
+	}
+	if it := c.findIn(at.db, at.key); it != nil && it.IsLock() {
+		c.store(at.db, *it)
+	}
+}
+
+// countLock counts an effect for [LockStats].
+func (c *call) countLock(e *locks.Effect) {
+	n := &c.locked
+	switch e.Kind {
+	case locks.Granted:
+		n.Grants++
+		if e.WaitedMillis > 0 {
+			n.Waited.add(e.WaitedMillis)
+		}
+	case locks.Released:
+		n.Held.add(e.HeldMillis)
+	case locks.Lost:
+		n.Held.add(e.HeldMillis)
+		switch e.Reason {
+		case locks.Expired:
+			n.LostExpired++
+		case locks.SessionGone:
+			n.LostSession++
+		case locks.Broken:
+			n.LostBroken++
+		case locks.Flushed:
+			n.LostFlushed++
+		}
+	case locks.Told:
+		if e.Fence == 0 && e.Err == nil {
+			n.Timeouts++
+		}
+	}
+}
+
+// tellLock gathers the events of an effect.
+func (c *call) tellLock(e *locks.Effect) {
+	if c.interest&InMessages != 0 {
+		if said := saidOf(e); said != "" {
+			c.events = append(c.events, Event{Kind: LockTold, DB: e.DB, Key: e.Key, Payload: said})
+		}
+	}
+	switch e.Kind {
+	case locks.Granted:
+		if e.WaitedMillis > slowWaitMillis {
+			c.tellClient(LockSlow, e, e.Client)
+		}
+	case locks.Released, locks.Lost:
+		if e.Kind == locks.Lost {
+			c.tellClient(LockLost, e, e.Client)
+			if e.Attached != e.Client {
+				c.tellClient(LockLost, e, e.Attached)
+			}
+		}
+		if e.LeaseMillis > 0 && e.SinceRenewedMillis > e.LeaseMillis/5*4 {
+			c.tellClient(LockSlow, e, e.Client)
+		}
+	case locks.Told:
+		c.tellWaiter(e)
+	case locks.SessionEnded:
+		c.tellClient(SessionLeft, e, e.Attached)
+	}
+}
+
+// slowWaitMillis is a wait that is told as slow.
+const slowWaitMillis = 1000
+
+// saidOf is what listeners to the channel of a lock hear of an effect.
+func saidOf(e *locks.Effect) string {
+	switch e.Kind {
+	case locks.Granted:
+		return "granted " + e.Owner + " " + formatUint(e.Fence)
+	case locks.Released:
+		return "released " + e.Owner + " " + formatUint(e.Fence)
+	case locks.Lost:
+		return "lost " + e.Owner + " " + formatUint(e.Fence) + " " + e.Reason.String()
+	case locks.TimedOut:
+		return "timeout " + e.Owner
+	case locks.Waiting:
+		return "waiting " + strconv.Itoa(e.Waiters)
+	}
+	return ""
+}
+
+// tellClient tells a connection of this node.
+func (c *call) tellClient(kind EventKind, e *locks.Effect, to locks.Client) {
+	if to.Origin != c.own || to.Conn == 0 {
+		return
+	}
+	c.events = append(c.events, Event{Kind: kind, DB: e.DB, Key: e.Key, Lock: &LockNews{
+		Owner: e.Owner, Fence: int64(e.Fence), Reason: e.Reason.String(), Conn: to.Conn, Session: e.Session,
+		WaitedMillis: e.WaitedMillis, HeldMillis: e.HeldMillis, LeaseMillis: e.LeaseMillis,
+	}})
+}
+
+// tellWaiter tells a client of this node that its wait is over.
+func (c *call) tellWaiter(e *locks.Effect) {
+	if e.Name.Origin != c.own {
+		return
+	}
+	reply := protocol.Null
+	switch {
+	case e.Fence != 0:
+		reply = protocol.Integer(int64(e.Fence))
+	case e.Err != nil:
+		reply = refusalOf(e.Err)
+	}
+	c.events = append(c.events, Event{Kind: Woken, Seq: e.Name.Ticket, Reply: &reply, DB: e.DB, Key: e.Key, Lock: &LockNews{
+		Owner: e.Owner, Fence: int64(e.Fence), Conn: e.Client.Conn, WaitedMillis: e.WaitedMillis,
+	}})
+}
+
+// refusalOf is the reply for what the lock table refuses a request for.
+func refusalOf(err error) protocol.Value {
+	switch err {
+	case locks.ErrMode:
+		return protocol.ErrLockMode.Value()
+	case locks.ErrNoSession:
+		return protocol.ErrNoSession.Value()
+	case locks.ErrTooLong:
+		return protocol.ErrOwnerTooLong.Value()
+	case locks.ErrFull:
+		return protocol.ErrLocksFull.Value()
+	case locks.ErrDropped:
+		return protocol.ErrCutOff.Value()
+	case locks.ErrUnblocked:
+		return protocol.ErrUnblocked.Value()
+	case locks.ErrTicket:
+		return protocol.Err("the ticket is taken")
+	}
+	return protocol.Err("the request for a lock is corrupt")
+}

@@ -1,0 +1,198 @@
+package fsm
+
+import (
+	"math"
+
+	"github.com/holdfast/holdfast/fsm/locks"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// maxDuration is the longest duration that the words take, in milliseconds: clients keep numbers as doubles.
+const maxDuration = 1<<53 - 1
+
+var (
+	errTimeoutNoInteger = protocol.Err("timeout is not an integer or out of range")
+	errManyPermits      = protocol.Err("PERMITS can't be greater than LIMIT")
+	errNumkeys          = protocol.Err("numkeys should be greater than 0")
+	errManyKeys         = protocol.Err("Number of keys can't be greater than number of args")
+	errTooManyKeys      = protocol.Err("Number of keys can't be greater than 128")
+	errFence            = protocol.Err("value is out of range, must be a fence")
+)
+
+// lockOptions are the options of LOCK.ACQUIRE and LOCK.ACQUIREALL.
+type lockOptions struct {
+	words   []string
+	request *locks.Request
+	// many: the options of ACQUIREALL, which are fewer.
+	many                                     bool
+	leased, limited, permitted, noted, calls bool
+	// command is the name, for errors.
+	command string
+	problem protocol.Value
+}
+
+// parse reads the options, in any order. The last value of a repeated option counts.
+func (o *lockOptions) parse() protocol.Value {
+	for len(o.words) > 0 {
+		n := o.flag(o.words[0])
+		if n == 0 && len(o.words) > 1 {
+			n = o.valued(o.words[0], o.words[1])
+		}
+		if o.problem.IsError() {
+			return o.problem
+		}
+		if n == 0 {
+			return errSyntax
+		}
+		o.words = o.words[n:]
+	}
+	return o.check()
+}
+
+// check looks at what options mean together.
+func (o *lockOptions) check() protocol.Value {
+	r := o.request
+	switch {
+	case o.leased == (r.Session != 0), // one of them has to be there
+		o.limited && r.Mode == locks.Shared, o.permitted && !o.limited, r.Notify && !r.Waits, o.calls && !r.Reentrant:
+		return errSyntax
+	case o.permitted && r.Permits > r.Limit:
+		return errManyPermits
+	}
+	if o.limited {
+		r.Mode = locks.Permits
+		if !o.permitted {
+			r.Permits = 1
+		}
+	}
+	return protocol.Value{}
+}
+
+// flag takes an option without a value, and returns the number of words taken.
+func (o *lockOptions) flag(word string) int {
+	r := o.request
+	switch {
+	case isWord(word, "SHARED"):
+		r.Mode = locks.Shared
+	case isWord(word, "NOTIFY"):
+		r.Notify = true
+	case !o.many && isWord(word, "REENTRANT"):
+		r.Reentrant = true
+	default:
+		return 0
+	}
+	return 1
+}
+
+// valued takes an option with a value.
+func (o *lockOptions) valued(word, value string) int {
+	r := o.request
+	switch {
+	case isWord(word, "PX"):
+		o.leased = true
+		r.LeaseMillis, o.problem = parseLease(value, o.command)
+	case isWord(word, "SESSION"):
+		r.Session, o.problem = parseSession(value)
+	case isWord(word, "WAIT"):
+		r.Waits = true
+		r.WaitMillis, o.problem = parseWait(value)
+	case isWord(word, "DELAY"):
+		r.DelayMillis, o.problem = parseDelay(value)
+	case isWord(word, "NOTE"):
+		r.Note, o.problem = parseText("NOTE", value)
+	case !o.many && isWord(word, "CALL"):
+		o.calls = true
+		r.Call, o.problem = parseText("CALL", value)
+	case !o.many && isWord(word, "LIMIT"):
+		o.limited = true
+		r.Limit, o.problem = parsePlaces(value)
+	case !o.many && isWord(word, "PERMITS"):
+		o.permitted = true
+		r.Permits, o.problem = parsePlaces(value)
+	default:
+		return 0
+	}
+	return 2
+}
+
+// parseLease reads PX.
+func parseLease(word, command string) (millis int64, problem protocol.Value) {
+	millis, ok := protocol.ParseInt(word)
+	switch {
+	case !ok:
+		return 0, errNotInteger
+	case millis <= 0, millis > maxDuration:
+		return 0, errExpireTime(command)
+	}
+	return millis, problem
+}
+
+// parseSession reads the id of a session. No session has an id below 1.
+func parseSession(word string) (id uint64, problem protocol.Value) {
+	n, ok := protocol.ParseInt(word)
+	switch {
+	case !ok:
+		return 0, errNotInteger
+	case n < 1:
+		return 0, protocol.ErrNoSession.Value()
+	}
+	return uint64(n), problem
+}
+
+func parseWait(word string) (millis int64, problem protocol.Value) {
+	millis, ok := protocol.ParseInt(word)
+	switch {
+	case !ok, millis > maxDuration:
+		return 0, errTimeoutNoInteger
+	case millis < 0:
+		return 0, errTimeoutNegative
+	}
+	return millis, problem
+}
+
+func parseDelay(word string) (millis int64, problem protocol.Value) {
+	millis, ok := protocol.ParseInt(word)
+	switch {
+	case !ok, millis > maxDuration:
+		return 0, errNotInteger
+	case millis < 0:
+		return 0, errNotPositive
+	}
+	return millis, problem
+}
+
+// parsePlaces reads LIMIT and PERMITS.
+func parsePlaces(word string) (n int64, problem protocol.Value) {
+	n, ok := protocol.ParseInt(word)
+	switch {
+	case !ok, n > math.MaxInt32:
+		return 0, errNotInteger
+	case n < 1:
+		return 0, errNotPositive
+	}
+	return n, problem
+}
+
+// parseText checks the length of a text that is kept.
+func parseText(option, text string) (string, protocol.Value) {
+	if len(text) > locks.MaxText {
+		return "", protocol.Err(option + " is longer than 1024 bytes")
+	}
+	return text, protocol.Value{}
+}
+
+// parseKeys reads "numkeys key …" and returns the words behind. most is the largest number.
+func parseKeys(words []string, most int64) (keys, rest []string, problem protocol.Value) {
+	n, ok := protocol.ParseInt(words[0])
+	switch {
+	case !ok:
+		return nil, nil, errNotInteger
+	case n < 1:
+		return nil, nil, errNumkeys
+	case n > int64(len(words)-1):
+		return nil, nil, errManyKeys
+	case n > most:
+		return nil, nil, errTooManyKeys
+	}
+	return words[1 : 1+n], words[1+n:], problem
+}

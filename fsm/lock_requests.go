@@ -1,0 +1,149 @@
+package fsm
+
+import (
+	"strconv"
+
+	"github.com/holdfast/holdfast/fsm/locks"
+	"github.com/holdfast/holdfast/fsm/waits"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// lockRequests are requests about native locks, which only nodes write: see protocol/native.go.
+var lockRequests = map[string]op{
+	"alive":    aliveOp,
+	"giveback": givebackOp,
+	"gone":     goneOp,
+	"native":   nativeOp,
+}
+
+// nativeWords is the number of words before the word of a "native" request.
+const nativeWords = 4
+
+// wordOf is the name of the command in a request, which may be wrapped.
+func wordOf(args []string) string {
+	if args[0] == "native" && len(args) > nativeWords {
+		return args[nativeWords]
+	}
+	return args[0]
+}
+
+var errNative = protocol.Err("request about locks is corrupt")
+
+// nativeOp is "native <conn> <ticket> <grace ms> <command> <word>…": a word of locks, by a connection of the
+// node that wrote the request. In a transaction the word may not wait.
+func nativeOp(c *call) protocol.Value {
+	if len(c.args) <= nativeWords {
+		return errArity("native")
+	}
+	from, ok := c.callerOf(c.args[1:nativeWords])
+	words := c.args[nativeWords:]
+	b := c.lookup(words[0])
+	switch {
+	case !ok, b == nil, b.row == nil, b.row.Group != protocol.GroupModule, !b.writes:
+		return errNative
+	case !b.takes(len(words)):
+		return errArity(words[0])
+	case b.grows && c.full():
+		return errOOM
+	}
+	args := c.args
+	c.args, c.from = words, from
+	reply := b.run(c)
+	c.args, c.from = args, caller{}
+	return reply
+}
+
+// callerOf reads the words before the word of a "native" request.
+func (c *call) callerOf(words []string) (from caller, ok bool) {
+	if from.client, ok = c.clientOf(words[0]); !ok {
+		return from, false
+	}
+	if from.ticket, ok = parseTicket(words[1]); !ok {
+		return from, false
+	}
+	if c.undo != nil {
+		from.ticket = 0
+	}
+	from.graceMillis, ok = protocol.ParseInt(words[2])
+	return from, ok && from.graceMillis >= 0 && from.graceMillis <= maxDuration
+}
+
+// clientOf is a connection of the node whose batch is under way.
+func (c *call) clientOf(word string) (cl locks.Client, ok bool) {
+	conn, err := strconv.ParseInt(word, 10, 64)
+	if err != nil || conn < 0 {
+		return cl, false
+	}
+	if conn > 0 {
+		cl = locks.Client{Origin: protocol.Origin{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch}, Conn: conn}
+	}
+	return cl, true
+}
+
+// aliveOp renews all sessions that live with connections of this life of the node.
+func aliveOp(c *call) protocol.Value {
+	if len(c.args) != 1 || c.undo != nil {
+		return errArity("alive")
+	}
+	c.changeLocks().Alive(protocol.Origin{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch})
+	c.tellLocks()
+	return protocol.OK
+}
+
+// goneOp is "gone <conn>…": the sessions that live with these connections of the node end. The reply is
+// their number.
+func goneOp(c *call) protocol.Value {
+	if c.undo != nil {
+		return errArity("gone")
+	}
+	clients, work := make([]locks.Client, len(c.args)-1), 0
+	for i, word := range c.args[1:] {
+		client, ok := c.clientOf(word)
+		if !ok || client.Conn == 0 {
+			return errNative
+		}
+		clients[i] = client
+		work += 1 + c.st.locks.Attached(client)
+	}
+	if !c.worksOn(work) {
+		return errOverWork
+	}
+	ended := 0
+	for _, client := range clients {
+		ended += c.changeLocks().Gone(client)
+		c.tellLocks()
+	}
+	return protocol.Integer(int64(ended))
+}
+
+// givebackOp is "giveback <key> <owner> <fence> <conn>": the client of a waiter had gone before it heard of
+// the grant. The reply is 1, or 0 if the hold is no more, or another connection's.
+func givebackOp(c *call) protocol.Value {
+	if len(c.args) != 5 || c.undo != nil {
+		return errArity("giveback")
+	}
+	fence, ok := parseFence(c.args[3])
+	client, known := c.clientOf(c.args[4])
+	if !ok || !known {
+		return errNative
+	}
+	if !c.worksOn(1) {
+		return errOverWork
+	}
+	given := c.changeLocks().GiveBack(c.db, c.args[1], c.args[2], uint64(fence), client)
+	c.tellLocks()
+	return boolean(given)
+}
+
+// unblockLock ends a wait for a lock, and returns how many ended.
+func (c *call) unblockLock(name waits.Name) (left int64) {
+	if c.st.locks.Stats().Waiters == 0 {
+		return 0
+	}
+	if c.changeLocks().Unblock(name, protocol.Leave(c.args[1])) {
+		left = 1
+	}
+	c.tellLocks()
+	c.spend(lockWork)
+	return left
+}

@@ -1,0 +1,206 @@
+package fsm
+
+import (
+	"github.com/holdfast/holdfast/fsm/locks"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// leastConnectionMillis is the shortest lease of a session that lives with a connection: nodes renew such
+// sessions.
+const leastConnectionMillis = 1000
+
+var (
+	errNoConnection = protocol.Err("a session lives with the connection of a client, and here is none")
+	errShortSession = protocol.Err("a session that lives with a connection has PX 1000 at least")
+	errManySessions = protocol.Err("too many sessions live with this connection")
+)
+
+func sessionOpenOp(c *call) protocol.Value {
+	var millis int64
+	var name string
+	connection, leased := false, false
+	for words := c.args[1:]; len(words) > 0; {
+		var problem protocol.Value
+		switch {
+		case isWord(words[0], "CONNECTION"):
+			connection = true
+			words = words[1:]
+			continue
+		case len(words) < 2:
+			return errSyntax
+		case isWord(words[0], "PX"):
+			leased = true
+			millis, problem = parseLease(words[1], c.args[0])
+		case isWord(words[0], "NAME"):
+			name, problem = parseText("NAME", words[1])
+		default:
+			return errSyntax
+		}
+		if problem.IsError() {
+			return problem
+		}
+		words = words[2:]
+	}
+	switch {
+	case !leased:
+		return errSyntax
+	case connection && c.from.client.Conn == 0:
+		return errNoConnection
+	case connection && millis < leastConnectionMillis:
+		return errShortSession
+	case !c.worksOn(1):
+		return errOverWork
+	}
+	id, err := c.changeLocks().OpenSession(millis, c.from.client, connection, name)
+	c.tellLocks()
+	if err != nil {
+		return sessionRefusal(err)
+	}
+	if connection {
+		c.tellKept(id, millis)
+	}
+	return protocol.Integer(int64(id))
+}
+
+func sessionRefusal(err error) protocol.Value {
+	if err == locks.ErrFull {
+		return errManySessions
+	}
+	return refusalOf(err)
+}
+
+// tellKept tells this node that a session lives with one of its connections.
+func (c *call) tellKept(id uint64, leaseMillis int64) {
+	if c.from.client.Origin == c.own {
+		c.events = append(c.events, Event{Kind: SessionKept, Lock: &LockNews{Conn: c.from.client.Conn, Session: id, LeaseMillis: leaseMillis}})
+	}
+}
+
+// sessionOf reads "<word> <id>".
+func (c *call) sessionOf() (id uint64, problem protocol.Value) {
+	n, ok := protocol.ParseInt(c.args[1])
+	switch {
+	case !ok:
+		return 0, errNotInteger
+	case !c.worksOn(1):
+		return 0, errOverWork
+	}
+	return uint64(max(0, n)), problem
+}
+
+func sessionKeepaliveOp(c *call) protocol.Value {
+	id, problem := c.sessionOf()
+	if problem.IsError() {
+		return problem
+	}
+	left, ok := c.changeLocks().KeepAlive(id)
+	c.tellLocks()
+	if !ok {
+		return protocol.Null
+	}
+	return protocol.Integer(left)
+}
+
+func sessionAttachOp(c *call) protocol.Value {
+	id, problem := c.sessionOf()
+	if problem.IsError() {
+		return problem
+	}
+	if c.from.client.Conn == 0 {
+		return errNoConnection
+	}
+	before := c.st.locks.Session(id, c.nowMillis)
+	switch {
+	case before == nil:
+		return protocol.Null
+	case before.LeaseMillis < leastConnectionMillis:
+		return errShortSession
+	}
+	ok, err := c.changeLocks().Attach(id, c.from.client)
+	c.tellLocks()
+	switch {
+	case err != nil:
+		return sessionRefusal(err)
+	case !ok:
+		return protocol.Null
+	}
+	if before.Connection && before.Client != c.from.client && before.Client.Origin == c.own {
+		c.events = append(c.events, Event{Kind: SessionLeft, Lock: &LockNews{Conn: before.Client.Conn, Session: id}})
+	}
+	c.tellKept(id, before.LeaseMillis)
+	return one
+}
+
+func sessionCloseOp(c *call) protocol.Value {
+	id, problem := c.sessionOf()
+	if problem.IsError() {
+		return problem
+	}
+	n, ok := c.changeLocks().CloseSession(id)
+	c.tellLocks()
+	if !ok {
+		return protocol.Null
+	}
+	return protocol.Integer(int64(n))
+}
+
+func sessionInfoOp(c *call) protocol.Value {
+	id, problem := c.sessionOf()
+	if problem.IsError() {
+		return problem
+	}
+	s := c.st.locks.Session(id, c.nowMillis)
+	if s == nil {
+		c.dueMet = c.dueMet || c.reading && c.st.locks.Session(id, c.st.clockMillis) != nil
+		return protocol.Null
+	}
+	return c.showSession(s)
+}
+
+// maxListed is the most rows of a reply.
+const maxListed = 1000
+
+func sessionListOp(c *call) protocol.Value {
+	var cursor uint64
+	count := int64(defaultListed)
+	for words := c.args[1:]; len(words) > 0; words = words[2:] {
+		if len(words) < 2 {
+			return errSyntax
+		}
+		var problem protocol.Value
+		switch {
+		case isWord(words[0], "CURSOR"):
+			cursor, problem = parseListCursor(words[1])
+		case isWord(words[0], "COUNT"):
+			count, problem = parseListCount(words[1])
+		default:
+			return errSyntax
+		}
+		if problem.IsError() {
+			return problem
+		}
+	}
+	if !c.worksOn(int(count)) {
+		return errOverWork
+	}
+	c.meetLocks()
+	rows, next := c.st.locks.Sessions(cursor, int(count), c.nowMillis)
+	shown := make([]protocol.Value, len(rows))
+	for i := range rows {
+		shown[i] = c.showSession(&rows[i])
+	}
+	return protocol.Array(protocol.Bulk(formatUint(next)), protocol.Array(shown...))
+}
+
+func (c *call) showSession(s *locks.SessionInfo) protocol.Value {
+	return protocol.Map(
+		protocol.Bulk("id"), protocol.Integer(int64(s.ID)),
+		protocol.Bulk("name"), protocol.Bulk(s.Name),
+		protocol.Bulk("px"), protocol.Integer(s.LeaseMillis),
+		protocol.Bulk("left"), protocol.Integer(s.LeftMillis),
+		protocol.Bulk("opened"), protocol.Integer(c.toWall(s.OpenedMillis)),
+		protocol.Bulk("connection"), boolean(s.Connection),
+		protocol.Bulk("client"), protocol.Bulk(showClient(s.Client)),
+		protocol.Bulk("holds"), protocol.Integer(int64(s.Holds)),
+		protocol.Bulk("waiters"), protocol.Integer(int64(s.Waiters)))
+}

@@ -1,0 +1,90 @@
+package fsm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+)
+
+// TestLockWords runs testdata/locks/*.txt, as [TestWaiting] does, with these lines besides:
+//
+//	n1@5 LOCK.CHECK k me          connection 5 of n1 sends a word of locks, which may not wait
+//	n1@5#7 LOCK.ACQUIRE …         under ticket 7, so it may
+//	n1@5 exec word … ; word …     in a transaction
+//	n1 alive | gone 5             n1 renews what lives with its connections | connection 5 has closed
+//	n1 giveback k me 3 5          the client had gone
+//	read LOCK.CHECK k me [at +5]  a read, beside the log, so much later than the log
+//
+// Below a line are the reply, what listeners to channels hear (~), and what nodes hear.
+func TestLockWords(t *testing.T) {
+	protocoltest.Transcripts(t, "testdata/locks/*.txt", playTrio(true))
+}
+
+// native appends a word of a connection: commands that are no such words as they are.
+func (s *trio) native(body []byte, conn, ticket string, words []string) []byte {
+	row, _ := protocol.Find(words)
+	if row == nil || row.Group != protocol.GroupModule || row.Route != protocol.Write {
+		return append(body, s.request(words, "", false)...)
+	}
+	from := protocol.Caller{GraceMillis: 2000}
+	var err error
+	from.Conn, err = strconv.ParseInt(conn, 10, 64)
+	require.NoError(s.t, err)
+	if ticket != "" {
+		from.Ticket, err = strconv.ParseUint(ticket, 10, 64)
+		require.NoError(s.t, err)
+	}
+	args := make([][]byte, len(words)-1)
+	for i, w := range words[1:] {
+		args[i] = []byte(w)
+	}
+	return protocol.AppendNative(body, 0, from, row.Name, args)
+}
+
+// read runs a command as a read on the first machine.
+func (s *trio) read(words []string) {
+	now := s.nowMillis
+	if n := len(words); n > 2 && words[n-2] == "at" {
+		later, err := strconv.ParseInt(words[n-1], 10, 64)
+		require.NoError(s.t, err)
+		words, now = words[:n-2], now+later
+	}
+	replies, _, due, err := s.machines[0].Read(string(request(nil, 0, words...)), 1, now, 1_700_000_000_000, Turn)
+	require.NoError(s.t, err)
+	if due {
+		s.said = append(s.said, "(due)")
+		return
+	}
+	s.said = append(s.said, line(replies[0]))
+}
+
+// hear writes an event of the machine of a node. Messages are the same on all.
+func (s *trio) hear(i int, e *Event) {
+	if i == 0 {
+		e.Messages(func(channel, payload string) { s.said = append(s.said, "~ "+channel+" "+strconv.Quote(payload)) })
+	}
+	name, ok := map[EventKind]string{LockLost: "lost", LockSlow: "slow", SessionKept: "kept", SessionLeft: "left"}[e.Kind]
+	if !ok {
+		return
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s@%d: %s", s.origin(i).Node, e.Lock.Conn, name)
+	for _, part := range []struct {
+		name  string
+		value any
+	}{
+		{"key", e.Key}, {"owner", e.Lock.Owner}, {"fence", e.Lock.Fence}, {"reason", e.Lock.Reason}, {"session", e.Lock.Session},
+		{"waited", e.Lock.WaitedMillis}, {"held", e.Lock.HeldMillis}, {"lease", e.Lock.LeaseMillis},
+	} {
+		if text := fmt.Sprint(part.value); text != "" && text != "0" {
+			b.WriteString(" " + part.name + " " + text)
+		}
+	}
+	s.said = append(s.said, b.String())
+}
