@@ -84,6 +84,9 @@ func (s *state) Restore(snapshot io.Reader, index uint64) error {
 		}
 	}
 	s.restored(time.Since(start)) // before a client hears of the consequences
+	if skipped := s.machine.Skipped(); len(skipped) > 0 {
+		s.sink.events(skipped)
+	}
 	s.sink.writes.Complete(lost)
 	return nil
 }
