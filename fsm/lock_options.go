@@ -24,8 +24,8 @@ type lockOptions struct {
 	words   []string
 	request *locks.Request
 	// many: the options of ACQUIREALL, which are fewer.
-	many                                     bool
-	leased, limited, permitted, noted, calls bool
+	many                              bool
+	leased, limited, permitted, calls bool
 	// command is the name, for errors.
 	command string
 	problem protocol.Value

@@ -79,8 +79,14 @@ func (s *trio) hear(i int, e *Event) {
 		name  string
 		value any
 	}{
-		{"key", e.Key}, {"owner", e.Lock.Owner}, {"fence", e.Lock.Fence}, {"reason", e.Lock.Reason}, {"session", e.Lock.Session},
-		{"waited", e.Lock.WaitedMillis}, {"held", e.Lock.HeldMillis}, {"lease", e.Lock.LeaseMillis},
+		{"key", e.Key},
+		{"owner", e.Lock.Owner},
+		{"fence", e.Lock.Fence},
+		{"reason", e.Lock.Reason},
+		{"session", e.Lock.Session},
+		{"waited", e.Lock.WaitedMillis},
+		{"held", e.Lock.HeldMillis},
+		{"lease", e.Lock.LeaseMillis},
 	} {
 		if text := fmt.Sprint(part.value); text != "" && text != "0" {
 			b.WriteString(" " + part.name + " " + text)
