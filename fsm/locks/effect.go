@@ -83,3 +83,5 @@ func (t *Table) TakeEffects() []Effect {
 	t.effects = t.effects[:0]
 	return taken
 }
+
+func (t *Table) tell(e Effect) { t.effects = append(t.effects, e) }

@@ -1,0 +1,244 @@
+package locks
+
+import (
+	"slices"
+	"strings"
+)
+
+// Acquire asks for the locks of a request. The caller may change r afterwards.
+func (t *Table) Acquire(r *Request) (Answer, error) {
+	defer t.finish()
+	q := *r
+	if err := t.check(&q); err != nil {
+		return Answer{}, err
+	}
+	for _, key := range q.Keys {
+		if l := t.settled(q.DB, key); l != nil {
+			t.loseOver(l, q.Owner)
+			t.pump(l)
+		}
+	}
+	fence, err := t.ask(&q)
+	if fence != 0 || err != nil {
+		return Answer{Fence: fence}, err
+	}
+	same := t.sameAs(&q)
+	order := uint64(noOrder)
+	if same != nil {
+		order = same.order
+	}
+	at, blocked := t.blockedAt(&q, order, 0)
+	switch {
+	case blocked && !q.Waits:
+		return Answer{}, nil
+	case blocked:
+		return t.enqueue(&q, same, at)
+	case t.fences >= MaxFence:
+		return Answer{}, ErrFull
+	}
+	since := t.now
+	if same != nil {
+		since = same.since
+	}
+	t.dismissAll(&q)
+	q.own()
+	return Answer{Fence: t.grant(&q, since)}, nil
+}
+
+// check brings a request into its one form, and says what is wrong with it.
+func (t *Table) check(q *Request) error {
+	if q.Mode == Permits && q.Limit == 1 {
+		q.Mode = Exclusive
+	}
+	if q.Mode != Permits {
+		q.Limit, q.Permits = 0, 0
+	}
+	if q.Session != 0 {
+		q.LeaseMillis = 0
+	}
+	q.Waits = q.Waits && q.Ticket != 0
+	if !q.Reentrant {
+		q.Call = ""
+	}
+	if len(q.Keys) > 1 {
+		q.Keys = distinct(q.Keys)
+	}
+	switch {
+	case len(q.Keys) < 1, len(q.Keys) > MaxKeys, q.DB < 0, q.DB >= databases,
+		q.Mode > Permits, q.Mode == Permits && (q.Permits < 1 || q.Permits > q.Limit || q.Limit > MaxLimit),
+		q.Session == 0 && q.LeaseMillis < 1, q.WaitMillis < 0, q.DelayMillis < 0, q.GraceMillis < 0,
+		q.Ticket == ^uint64(0):
+		return ErrRequest
+	case len(q.Owner) > MaxText, len(q.Note) > MaxText, len(q.Call) > MaxText:
+		return ErrTooLong
+	case q.Session != 0 && t.opened(q.Session) == nil:
+		return ErrNoSession
+	}
+	q.LeaseMillis, q.DelayMillis = min(q.LeaseMillis, Forever), min(q.DelayMillis, Forever)
+	q.WaitMillis, q.GraceMillis = min(q.WaitMillis, Forever), min(q.GraceMillis, Forever)
+	return nil
+}
+
+// distinct is keys without those that stand in them before.
+func distinct(keys []string) []string {
+	var kept []string
+	known := make(map[string]struct{}, len(keys))
+	for _, key := range keys {
+		if _, twice := known[key]; !twice {
+			known[key] = struct{}{}
+			kept = append(kept, key)
+		}
+	}
+	return kept
+}
+
+// loseOver ends the owner's hold if its time is over, though there were no steps to settle the lock.
+func (t *Table) loseOver(l *lock, owner string) {
+	h := t.holdOf(l, owner)
+	if h == nil || !t.over(l, h, t.now) {
+		return
+	}
+	why := t.lossOf(h)
+	if m := l.more; m != nil && h.fence < m.lost.below {
+		why = m.lost
+	}
+	t.lose(l, h, why)
+}
+
+// ask looks at what the owner holds already: all of it (the fence is not 0), or something in a mode that
+// does not do. All was renewed then.
+func (t *Table) ask(q *Request) (fence uint64, err error) {
+	all := true
+	for _, key := range q.Keys {
+		l := t.find(q.DB, key)
+		if l == nil {
+			all = false
+			continue
+		}
+		h := t.holdOf(l, q.Owner)
+		switch {
+		case h == nil:
+			all = false
+		case !covers(h, q):
+			return 0, ErrMode
+		case fence != 0 && fence != h.fence:
+			all = false
+		default:
+			fence = h.fence
+		}
+	}
+	if !all {
+		return 0, nil
+	}
+	for _, key := range q.Keys {
+		l := t.take(q.DB, key)
+		t.again(l, t.holdOf(l, q.Owner), q)
+	}
+	return fence, nil
+}
+
+// again renews a hold whose owner has asked for the lock again.
+func (t *Table) again(l *lock, old *hold, q *Request) {
+	h := *old
+	h.bind(t.now, q)
+	h.origin, h.conn = t.origin(q.Client.Origin), q.Client.Conn
+	x := extra{}
+	if h.extra != nil {
+		x = *h.extra
+	}
+	if q.Reentrant && h.count < maxCount && (q.Call == "" || q.Call != x.call) {
+		h.count++
+		x.call = cloned(q.Call)
+	}
+	if q.Note != "" {
+		x.note = cloned(q.Note)
+	}
+	if q.DelayMillis != 0 {
+		x.delay = q.DelayMillis
+	}
+	if x != (extra{}) && (h.extra == nil || x != *h.extra) {
+		h.extra = &x
+	}
+	t.replaceHold(l, old, &h)
+}
+
+const maxCount = 1<<32 - 1
+
+// sameAs is the place that the owner has in line for the very locks of a request, in the same way; nil if
+// there is none.
+func (t *Table) sameAs(q *Request) *waiter {
+	w := t.waiterOf(t.find(q.DB, q.Keys[0]), q.Owner)
+	if w == nil || w.Mode != q.Mode || w.Limit != q.Limit || w.Permits != q.Permits || len(w.Keys) != len(q.Keys) || t.lapsed(w) != nil {
+		return nil
+	}
+	for _, key := range q.Keys {
+		if t.waiterOf(t.find(q.DB, key), q.Owner) != w {
+			return nil
+		}
+	}
+	return w
+}
+
+// dismissAll ends the waits that the owner of a request has for any of its locks.
+func (t *Table) dismissAll(q *Request) {
+	for _, key := range q.Keys {
+		if w := t.waiterOf(t.find(q.DB, key), q.Owner); w != nil {
+			t.dismiss(w, t.lapsed(w))
+		}
+	}
+}
+
+// enqueue lets a request wait: at the place that the owner has, or behind all others. blocked is the index
+// of a key that blocks the request.
+func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
+	w := &waiter{Request: *q, since: t.now, deadline: never, blocked: blocked}
+	if w.WaitMillis > 0 {
+		w.deadline = saturated(t.now, w.WaitMillis)
+	}
+	if _, taken := t.names.Get(w); taken {
+		return Answer{}, ErrTicket
+	}
+	if t.waitingBytes+w.bytes() > MaxWaitingBytes {
+		return Answer{}, ErrFull
+	}
+	for _, key := range q.Keys {
+		if l := t.find(q.DB, key); l != nil && l.waiters() >= MaxWaiters && t.waiterOf(l, q.Owner) == nil {
+			return Answer{}, ErrFull
+		}
+	}
+	w.own()
+	w.Client.Origin = *t.origin(q.Client.Origin)
+	if same != nil {
+		w.order, w.since = same.order, same.since
+		w.Keys, w.blocked = same.Keys, slices.Index(same.Keys, q.Keys[blocked])
+		t.relined(same, w)
+		t.tellEnd(same, 0, nil)
+		return Answer{Waiting: true}, nil
+	}
+	t.dismissAll(q)
+	t.orders++
+	w.order = t.orders
+	w.Keys = make([]string, len(q.Keys))
+	for i, key := range q.Keys {
+		w.Keys[i] = t.make(q.DB, key).key
+	}
+	t.line(w)
+	for _, key := range w.Keys {
+		t.tell(Effect{
+			Kind: Waiting, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client,
+			Waiters: t.find(w.DB, key).waiters(),
+		})
+	}
+	return Answer{Waiting: true}, nil
+}
+
+// own makes the texts of a request copies that share no memory with a log entry, in one allocation. The
+// table makes copies of keys itself.
+func (r *Request) own() {
+	all := strings.Join([]string{r.Owner, r.Note, r.Call}, "")
+	r.Owner, all = all[:len(r.Owner)], all[len(r.Owner):]
+	r.Note, r.Call = all[:len(r.Note)], all[len(r.Note):]
+}
+
+// cloned is a copy of s that shares no memory with a log entry.
+func cloned(s string) string { return strings.Clone(s) }

@@ -1,0 +1,66 @@
+package locks
+
+import "math"
+
+// Raise makes all fences, and all ids of sessions, that are given out from now on larger by so much.
+func (t *Table) Raise(by uint64) {
+	by = min(by, MaxFence)
+	t.fences, t.sessionIDs = min(t.fences+by, MaxFence), min(t.sessionIDs+by, MaxFence)
+}
+
+// Empty drops all locks and sessions, and keeps what was given out: for a restore from a backup. No effect
+// tells.
+func (t *Table) Empty() {
+	empty := New()
+	empty.now, empty.generation = t.now, t.generation
+	empty.fences, empty.orders, empty.sessionIDs = t.fences, t.orders, t.sessionIDs
+	*t = *empty
+}
+
+// Refresh drops all waiters, and gives all leases, of holds and of sessions, anew: for a restore from a
+// backup, where no connection is left. No effect tells. The time is proportional to the table.
+func (t *Table) Refresh() {
+	t.steps = math.MaxInt
+	for s, ok := t.waiting.Min(); ok; s, ok = t.waiting.Min() {
+		t.unline(s.waiter)
+	}
+	t.finish()
+	t.drops = nil
+	t.Sweep()
+	var locks []*lock
+	t.locks.Scan(func(l *lock) bool {
+		locks = append(locks, l)
+		return true
+	})
+	for _, l := range locks {
+		t.refresh(t.own(l))
+	}
+	t.finish()
+	var ids []uint64
+	t.sessions.Scan(func(s *session) bool {
+		ids = append(ids, s.id)
+		return true
+	})
+	for _, id := range ids {
+		s := t.ownSession(id)
+		t.detach(s)
+		t.lend(s)
+	}
+	t.steps, t.effects = 0, nil
+}
+
+// refresh gives the leases of a lock anew.
+func (t *Table) refresh(l *lock) {
+	var holds []*hold
+	t.eachHold(l, func(h *hold) bool {
+		holds = append(holds, h)
+		return true
+	})
+	for _, old := range holds {
+		h := *old
+		if h.origin, h.conn = &noOrigin, 0; h.deadline != never {
+			h.deadline = saturated(t.now, h.lease())
+		}
+		t.replaceHold(l, old, &h)
+	}
+}

@@ -1,0 +1,111 @@
+package locks
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/holdfast/holdfast/fsm/waits"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// before is a name: all waiters of its node with lower ones are gone, and not all removed.
+type before = waits.Name
+
+// dropped reports whether a waiter is gone with its node.
+func (t *Table) dropped(w *waiter) bool {
+	if w.absent {
+		return false // nobody waits there; the grace ends it
+	}
+	for i := range t.drops {
+		if t.drops[i].Origin.Node == w.Client.Origin.Node {
+			return compareNames(w.name(), t.drops[i]) < 0
+		}
+	}
+	return false
+}
+
+// Drop drops the waiters of a node that have a lower name: of an earlier life, or in the same life with a
+// lower ticket. They are gone from now on, and removed by Sweep.
+func (t *Table) Drop(name waits.Name) {
+	w := t.firstOf(name.Origin.Node)
+	if w == nil || compareNames(w.name(), name) >= 0 {
+		return
+	}
+	i, known := slices.BinarySearchFunc(t.drops, name, func(a, b before) int { return strings.Compare(a.Origin.Node, b.Origin.Node) })
+	switch {
+	case !known:
+		name.Origin.Node = t.origin(w.Client.Origin).Node // memory of the table
+		t.drops = slices.Insert(t.drops, i, name)
+	case compareNames(t.drops[i], name) < 0:
+		name.Origin.Node = t.drops[i].Origin.Node
+		t.drops[i] = name
+	}
+}
+
+// DropLife drops all waiters of a node up to an epoch.
+func (t *Table) DropLife(node string, epoch uint64) {
+	last := waits.Name{Origin: protocol.Origin{Node: node, Epoch: epoch}, Ticket: ^uint64(0)}
+	t.names.Descend(named(last), func(w *waiter) bool {
+		if w.Client.Origin.Node == node {
+			name := w.name()
+			name.Ticket++
+			t.Drop(name)
+		}
+		return false
+	})
+}
+
+// named is what waiters are searched by.
+func named(n waits.Name) *waiter {
+	return &waiter{Request: Request{Client: Client{Origin: n.Origin}, Ticket: n.Ticket}}
+}
+
+// firstOf is the waiter of a node with the lowest name, nil if there is none.
+func (t *Table) firstOf(node string) *waiter {
+	w, ok := seek(t.names, named(waits.Name{Origin: protocol.Origin{Node: node}}))
+	if !ok || w.Client.Origin.Node != node {
+		return nil
+	}
+	return w
+}
+
+// workDropped takes a step: it removes a waiter of the first node, or finds that none is left.
+func (t *Table) workDropped() {
+	t.steps--
+	if w := t.firstOf(t.drops[0].Origin.Node); w != nil && t.dropped(w) {
+		t.dismiss(w, ErrDropped)
+		return
+	}
+	t.drops = slices.Delete(t.drops, 0, 1)
+}
+
+// Unblock ends a wait by its name: LeaveGone tells nobody.
+func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
+	w, ok := t.names.Get(named(name))
+	if !ok || t.dropped(w) {
+		return false
+	}
+	defer t.finish()
+	switch how {
+	case protocol.LeaveTimeout:
+		t.dismiss(w, nil)
+	case protocol.LeaveError:
+		t.dismiss(w, ErrUnblocked)
+	default:
+		t.unline(w)
+		t.wakeAll(w)
+	}
+	return true
+}
+
+// Cancel takes the owner's request out of the queue of a key, and with it out of those of its other keys.
+func (t *Table) Cancel(db int, key, owner string) bool {
+	defer t.finish()
+	w := t.waiterOf(t.settled(db, key), owner)
+	if w == nil {
+		return false
+	}
+	err := t.lapsed(w)
+	t.dismiss(w, err)
+	return err == nil
+}

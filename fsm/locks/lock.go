@@ -1,0 +1,255 @@
+package locks
+
+import (
+	"cmp"
+	"math"
+	"strings"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+)
+
+// lock is a key that somebody holds or waits for, or whose delay runs.
+//
+// A lock is changed between take and finish alone. A lock that another generation of the table may know is
+// copied by take.
+type lock struct {
+	key  string
+	hash uint64
+	// head is the lock's id, which is a number of the table's and the database, and the flags.
+	head       uint64
+	generation uint64
+	due        int64 // as in the tree dues; never: in none
+	hold       *hold // the only hold, if there is one only
+	// more is what a lock needs beyond one hold. Nil: nobody waits, no delay runs, nothing is unfinished.
+	more *crowd
+}
+
+// crowd is what a lock has beyond one hold.
+type crowd struct {
+	holders int
+	// sessionHolds and sessionWaits are how many of the holds and the waiters are bound to sessions.
+	sessionHolds, sessionWaits int
+	permits                    int64 // held
+	ranks                      [rankCount]int
+	// delay is the last instant at which nobody gets the lock; 0: no delay.
+	delay int64
+	// unfinished: somebody may be granted, and there were no steps left.
+	unfinished bool
+	// born is the last fence when the crowd was made, or the flush that the lock went through last.
+	born uint64
+	// lost: the holds with lower fences are lost, and not worked off.
+	lost loss
+}
+
+// loss is what ends the holds with lower fences.
+type loss struct {
+	below  uint64
+	reason Reason
+	at     int64
+	delays bool // delay is the delay afterwards, whatever the holds asked for
+	delay  int64
+}
+
+const (
+	flagTouched = 1 << iota // the lock is in Table.touched
+	flagWake                // somebody in the queue may be granted
+	flagPresent             // Came was told
+	flagBits    = 0xff
+	databases   = 256
+)
+
+// never is the due of what is not due.
+const never = math.MaxInt64
+
+// past is the due of what is unfinished.
+const past = math.MinInt64
+
+func (l *lock) id() uint64 { return l.head &^ flagBits }
+func (l *lock) db() int    { return int(l.head >> 8 & (databases - 1)) }
+
+func lockBefore(a, b *lock) bool {
+	return cmp.Or(cmp.Compare(a.db(), b.db()), cmp.Compare(a.hash, b.hash), strings.Compare(a.key, b.key)) < 0
+}
+
+func dueBefore(a, b *lock) bool {
+	return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.db(), b.db()), cmp.Compare(a.hash, b.hash), strings.Compare(a.key, b.key)) < 0
+}
+
+// holders is the number of holds.
+func (l *lock) holders() int {
+	switch {
+	case l.more != nil:
+		return l.more.holders
+	case l.hold != nil:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// waiters is the length of the queue.
+func (l *lock) waiters() (n int) {
+	if l.more != nil {
+		for _, count := range l.more.ranks {
+			n += count
+		}
+	}
+	return n
+}
+
+func (l *lock) delayed() bool { return l.more != nil && l.more.delay != 0 }
+
+// pivot is what locks are searched by.
+func pivot(db int, key string) *lock {
+	return &lock{key: key, hash: keyspace.Hash(key), head: uint64(db) << 8}
+}
+
+// find is a lock to be looked at, nil if there is none.
+func (t *Table) find(db int, key string) *lock {
+	if t.locks.Len() == 0 {
+		return nil
+	}
+	l, _ := t.locks.Get(pivot(db, key))
+	return l
+}
+
+// take is a lock to be changed, nil if there is none.
+func (t *Table) take(db int, key string) *lock {
+	l := t.find(db, key)
+	if l == nil {
+		return nil
+	}
+	return t.own(l)
+}
+
+// make is take, and makes a lock that is missing.
+func (t *Table) make(db int, key string) *lock {
+	if l := t.take(db, key); l != nil {
+		return l
+	}
+	t.lockIDs++
+	l := &lock{
+		key: cloned(key), hash: keyspace.Hash(key), due: never, generation: t.generation,
+		head: t.lockIDs<<16 | uint64(db)<<8 | flagTouched,
+	}
+	t.locks.Set(l)
+	t.bytes += l.bytes()
+	t.touched = append(t.touched, l)
+	return l
+}
+
+// own is the lock l of the table to be changed.
+func (t *Table) own(l *lock) *lock {
+	if l.generation != t.generation {
+		c := *l
+		c.generation = t.generation
+		if l.more != nil {
+			more := *l.more
+			c.more = &more
+		}
+		l = &c
+		t.locks.Set(l)
+		if l.due != never {
+			t.dues.Set(l)
+		}
+	}
+	if l.head&flagTouched == 0 {
+		l.head |= flagTouched
+		t.touched = append(t.touched, l)
+		t.flushed(l)
+	}
+	return l
+}
+
+// crowd is the lock's crowd, which is made if need be.
+func (t *Table) crowd(l *lock) *crowd {
+	if l.more == nil {
+		l.more = &crowd{born: t.fences, holders: l.holders()}
+		if l.hold != nil {
+			l.more.permits = l.hold.permits()
+			l.more.sessionHolds = l.hold.sessions()
+			l.more.born = l.hold.fence
+		}
+		t.bytes += crowdBytes
+	}
+	return l.more
+}
+
+// wake notes that somebody in the queue may be granted.
+func (l *lock) wake() { l.head |= flagWake }
+
+// finish does what follows from the changes of a call: it grants, removes locks without a purpose, and
+// notes when locks are due. Every call that takes locks ends with it.
+func (t *Table) finish() {
+	for i := 0; i < len(t.touched); i++ {
+		t.pump(t.touched[i]) // may touch more
+	}
+	for _, l := range t.touched {
+		l.head &^= flagTouched
+		t.settleDown(l)
+	}
+	clear(t.touched)
+	t.touched = t.touched[:0]
+}
+
+// settleDown puts a lock into its least form, and tells whether it is there.
+func (t *Table) settleDown(l *lock) {
+	m := l.more
+	idle := m == nil || m.delay == 0 && !m.unfinished && m.ranks == [rankCount]int{}
+	if idle && m != nil && m.holders <= 1 && (l.hold == nil || l.hold.fence >= m.lost.below) {
+		l.more = nil
+		t.bytes -= crowdBytes
+	}
+	gone := idle && l.holders() == 0
+	due := int64(never)
+	if !gone {
+		due = t.dueOf(l)
+	}
+	if due != l.due {
+		if l.due != never {
+			t.dues.Delete(l)
+		}
+		if l.due = due; due != never {
+			t.dues.Set(l)
+		}
+	}
+	switch {
+	case gone:
+		t.locks.Delete(l)
+		t.bytes -= l.bytes()
+		if l.head&flagPresent != 0 {
+			t.tell(Effect{Kind: Went, DB: l.db(), Key: l.key})
+		}
+	case l.head&flagPresent == 0:
+		l.head |= flagPresent
+		t.tell(Effect{Kind: Came, DB: l.db(), Key: l.key})
+	}
+}
+
+// dueOf is the first instant behind which something is to be done with the lock. What sessions do to it is
+// not among that.
+func (t *Table) dueOf(l *lock) int64 {
+	due := int64(never)
+	if l.hold != nil {
+		due = l.hold.deadline
+	}
+	m := l.more
+	if m == nil {
+		return due
+	}
+	if m.unfinished || t.lostOf(l) != nil {
+		return past
+	}
+	if m.holders > 1 {
+		due = t.firstEnd(l)
+	}
+	if m.delay != 0 {
+		due = min(due, m.delay)
+	}
+	if l.waiters() > 0 {
+		if w := t.firstWaitEnd(l); w != nil {
+			due = min(due, w.deadline)
+		}
+	}
+	return due
+}

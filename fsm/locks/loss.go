@@ -1,0 +1,163 @@
+package locks
+
+import (
+	"cmp"
+	"slices"
+)
+
+// flush is a database whose holds with lower fences are lost, and not all worked off.
+type flush struct {
+	db   int
+	mark uint64
+	at   int64
+	// hash and key are where to go on.
+	hash uint64
+	key  string
+}
+
+// lose ends a hold against its owner's will.
+func (t *Table) lose(l *lock, h *hold, why loss) {
+	e := t.aboutEnd(Lost, h, why.at)
+	e.Reason = why.reason
+	t.tell(e)
+	t.removeHold(l, h)
+	delay := h.delay()
+	if why.delays {
+		delay = why.delay
+	}
+	if delay > 0 {
+		m := t.crowd(l)
+		m.delay = max(m.delay, saturated(why.at, delay), 1)
+	}
+}
+
+// lostOf is a hold that was lost with others of its lock, and is not worked off; nil if there is none.
+func (t *Table) lostOf(l *lock) *hold {
+	if l.more == nil || l.more.lost.below == 0 || l.holders() == 0 {
+		return nil
+	}
+	if h := t.firstHold(l); h.fence < l.more.lost.below {
+		return h
+	}
+	return nil
+}
+
+// over reports whether a hold has ended by an instant, and is not worked off.
+func (t *Table) over(l *lock, h *hold, now int64) bool {
+	if f := t.pendingFlush(l); f != nil || l.more != nil && h.fence < l.more.lost.below {
+		return true
+	}
+	if h.deadline == never {
+		return !t.openAt(h.bound, now)
+	}
+	return h.deadline < now
+}
+
+// Break ends holds by force, and returns how many.
+func (t *Table) Break(b *Break) (broken int) {
+	defer t.finish()
+	l := t.settled(b.DB, b.Key)
+	if l == nil || l.holders() == 0 {
+		return 0
+	}
+	why := loss{below: t.fences + 1, reason: b.Reason, at: t.now, delays: b.ByDelay, delay: b.DelayMillis}
+	if !b.ByOwner && b.Fence == 0 {
+		broken = l.holders()
+		t.crowd(l).lost = why
+		t.workLost(l)
+		return broken
+	}
+	h := t.holdBy(l, b.Fence)
+	if b.ByOwner {
+		h = t.holdOf(l, b.Owner)
+	}
+	if h == nil || b.Fence != 0 && h.fence != b.Fence || t.over(l, h, t.now) {
+		return 0
+	}
+	t.lose(l, h, why)
+	return 1
+}
+
+// workLost works off what was lost with others of the lock, while there are steps.
+func (t *Table) workLost(l *lock) {
+	for h := t.lostOf(l); h != nil && t.steps > 0; h = t.lostOf(l) {
+		t.steps--
+		t.lose(l, h, l.more.lost)
+	}
+}
+
+// Flush ends all holds of a database. They count as lost at once, and are worked off by Sweep. The owner
+// of the table forgets all markers of the database: see Came.
+func (t *Table) Flush(db int) {
+	if !t.Any(db) {
+		return
+	}
+	t.fences++ // so that each fence is either before or behind
+	f := flush{db: db, mark: t.fences, at: t.now}
+	i, known := slices.BinarySearchFunc(t.flushes, db, func(f flush, db int) int { return cmp.Compare(f.db, db) })
+	if known {
+		t.flushes[i] = f
+	} else {
+		t.flushes = slices.Insert(t.flushes, i, f)
+	}
+	for t.steps > 0 && len(t.flushes) > 0 {
+		t.workFlush()
+		t.finish()
+	}
+	t.finish()
+}
+
+// pendingFlush is the flush that a lock has still to go through.
+func (t *Table) pendingFlush(l *lock) *flush {
+	for i := range t.flushes {
+		if f := &t.flushes[i]; f.db == l.db() && t.bornOf(l) < f.mark {
+			return f
+		}
+	}
+	return nil
+}
+
+// bornOf is a fence: flushes before it are over for the lock.
+func (t *Table) bornOf(l *lock) uint64 {
+	if l.more != nil {
+		return l.more.born
+	}
+	if l.hold != nil {
+		return l.hold.fence
+	}
+	return t.fences // it is being made
+}
+
+// flushed is called with each lock that is to be changed: the lock goes through the flush that waits for it.
+func (t *Table) flushed(l *lock) {
+	f := t.pendingFlush(l)
+	if f == nil {
+		return
+	}
+	m := t.crowd(l)
+	m.born = f.mark
+	m.lost = loss{below: f.mark, reason: Flushed, at: f.at}
+	l.head &^= flagPresent
+}
+
+// workFlush takes a step of the first flush: a hold of the first lock that is left.
+func (t *Table) workFlush() {
+	f := &t.flushes[0]
+	t.steps--
+	l, ok := seek(t.locks, &lock{key: f.key, hash: f.hash, head: uint64(f.db) << 8})
+	if !ok || l.db() != f.db {
+		t.flushes = slices.Delete(t.flushes, 0, 1)
+		return
+	}
+	l = t.own(l)
+	t.workLost(l)
+	if t.lostOf(l) == nil {
+		f.hash, f.key = l.hash, l.key+"\x00" // the next key that there can be
+	}
+}
+
+// Any reports whether any lock is there in a database.
+func (t *Table) Any(db int) bool {
+	l, ok := seek(t.locks, &lock{head: uint64(db) << 8})
+	return ok && l.db() == db
+}

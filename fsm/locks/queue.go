@@ -1,0 +1,226 @@
+package locks
+
+// joins reports whether a request is compatible with the holds of a lock.
+func joins(l *lock, r *Request, first *hold) bool {
+	holders := l.holders()
+	switch {
+	case holders == 0:
+		return true
+	case first.mode != r.Mode || holders >= MaxHolders:
+		return false
+	case r.Mode == Shared:
+		return true
+	case r.Mode == Permits:
+		held := first.permits()
+		if l.more != nil {
+			held = l.more.permits
+		}
+		return held+r.Permits <= r.Limit
+	default:
+		return false
+	}
+}
+
+// anyHold is some hold of the lock: all have one mode.
+func (t *Table) anyHold(l *lock) *hold {
+	if l.hold != nil || l.holders() == 0 {
+		return l.hold
+	}
+	return t.firstHold(l)
+}
+
+// covers reports whether a hold is what its owner asks for.
+func covers(h *hold, r *Request) bool {
+	return h.mode == Exclusive || h.mode == r.Mode && (h.mode != Permits || r.Permits <= h.permits())
+}
+
+// clear reports whether nobody who stands in the queue before order is in the way of a request.
+func (t *Table) clear(l *lock, r *Request, order uint64) bool {
+	if l.more == nil {
+		return true
+	}
+	if order > t.first(l, awakeOther) || order > t.first(l, asleepOther) || order > t.first(l, awakeShared) {
+		return false
+	}
+	return r.Mode == Shared || order <= t.first(l, asleepShared)
+}
+
+// grantable reports whether a lock does not block a request at a place of its queue.
+func (t *Table) grantable(key string, r *Request, order uint64) bool {
+	l := t.find(r.DB, key)
+	if l == nil {
+		return true
+	}
+	h := t.holdOf(l, r.Owner)
+	if t.unsettled(l) || h != nil && t.over(l, h, t.now) {
+		// What is due first may free the lock. Whatever happens, the request must be looked at again.
+		l = t.own(l)
+		t.crowd(l).unfinished = true
+		return false
+	}
+	if h != nil {
+		return covers(h, r)
+	}
+	return !l.delayed() && joins(l, r, t.anyHold(l)) && t.clear(l, r, order)
+}
+
+// blockedAt is the index of the first key, from the index from on and around, that blocks a request. ok:
+// there is one.
+func (t *Table) blockedAt(r *Request, order uint64, from int) (index int, ok bool) {
+	for i := range r.Keys {
+		t.steps--
+		if i = (from + i) % len(r.Keys); !t.grantable(r.Keys[i], r, order) {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// candidate is the waiter whom nothing of this lock blocks, and who is not known to be blocked elsewhere.
+func (t *Table) candidate(l *lock) *waiter {
+	m := l.more
+	if m == nil || m.delay != 0 || m.ranks[awakeShared]+m.ranks[awakeOther] == 0 {
+		return nil
+	}
+	first := t.anyHold(l)
+	if first != nil && first.mode == Exclusive {
+		return nil
+	}
+	shared, isShared := t.firstPlace(l, awakeShared)
+	other, isOther := t.firstPlace(l, awakeOther)
+	switch {
+	case isShared && t.clear(l, &shared.waiter.Request, shared.order()) && joins(l, &shared.waiter.Request, first):
+		return shared.waiter
+	case isOther && t.clear(l, &other.waiter.Request, other.order()) && joins(l, &other.waiter.Request, first):
+		return other.waiter
+	}
+	return nil
+}
+
+// pump grants the lock to those in the queue who can have it, while there are steps.
+func (t *Table) pump(l *lock) {
+	if l.head&flagWake == 0 {
+		return
+	}
+	l.head &^= flagWake
+	if l.more == nil {
+		return
+	}
+	for {
+		w := t.candidate(l)
+		if l.more.unfinished = w != nil && t.steps <= 0; w == nil || t.steps <= 0 {
+			return
+		}
+		t.try(w)
+	}
+}
+
+// try serves a waiter who is free to go at the lock that blocked it last: it is granted, blocked elsewhere,
+// or gone.
+func (t *Table) try(w *waiter) {
+	t.steps--
+	if err := t.lapsed(w); err != nil {
+		t.dismiss(w, err)
+		return
+	}
+	if len(w.Keys) > 1 {
+		// The lock at hand is not looked at again: it is free for w.
+		for i := 1; i < len(w.Keys); i++ {
+			t.steps--
+			at := (w.blocked + i) % len(w.Keys)
+			if t.grantable(w.Keys[at], &w.Request, w.order) {
+				continue
+			}
+			moved := *w
+			moved.blocked = at
+			t.relined(w, &moved)
+			return
+		}
+	}
+	if t.fences >= MaxFence {
+		t.dismiss(w, ErrFull)
+		return
+	}
+	t.unline(w)
+	fence := t.grant(&w.Request, w.since)
+	t.tellEnd(w, fence, nil)
+}
+
+// lapsed says why a waiter is gone that is not removed yet. Nil: it is not gone.
+func (t *Table) lapsed(w *waiter) error {
+	switch {
+	case t.dropped(w):
+		return ErrDropped
+	case w.Session != 0 && !t.open(w.Session):
+		return ErrNoSession
+	}
+	return nil
+}
+
+// grant gives all locks of a request to its owner, and returns the fence. Requires: nothing blocks it.
+// since is when the owner began to wait.
+func (t *Table) grant(r *Request, since int64) (fence uint64) {
+	t.fences++
+	for _, key := range r.Keys {
+		l := t.make(r.DB, key)
+		h := t.newHold(l, r)
+		h.fence = t.fences
+		if old := t.holdOf(l, r.Owner); old != nil {
+			h.mode, h.count, h.since, h.owner = old.mode, old.count, old.since, old.owner
+			if old.mode == Permits {
+				h.extra = old.extra
+			}
+			t.replaceHold(l, old, h)
+		} else {
+			t.addHold(l, h)
+		}
+		e := t.about(Granted, h)
+		e.WaitedMillis = t.now - since
+		t.tell(e)
+	}
+	return t.fences
+}
+
+// newHold is the hold that a request asks for, without a fence.
+func (t *Table) newHold(l *lock, r *Request) *hold {
+	h := &hold{
+		key: l.key, owner: r.Owner, since: t.now, origin: t.origin(r.Client.Origin), conn: r.Client.Conn,
+		count: 1, mode: r.Mode, db: uint8(l.db()),
+	}
+	h.bind(t.now, r)
+	if r.Note != "" || r.Call != "" || r.DelayMillis != 0 || r.Mode == Permits {
+		h.extra = &extra{note: r.Note, call: r.Call, delay: r.DelayMillis, permits: r.Permits}
+	}
+	return h
+}
+
+// bind binds the hold to what a request says.
+func (h *hold) bind(now int64, r *Request) {
+	if r.Session != 0 {
+		h.bound, h.deadline = r.Session, never
+	} else {
+		h.bound, h.deadline = uint64(r.LeaseMillis), saturated(now, r.LeaseMillis)
+	}
+}
+
+// about is an effect on a hold.
+func (t *Table) about(kind EffectKind, h *hold) Effect {
+	e := Effect{
+		Kind: kind, DB: int(h.db), Key: h.key, Owner: h.owner, Fence: h.fence, Session: h.session(),
+		Client: h.client(), LeaseMillis: h.lease(),
+	}
+	if e.Session != 0 {
+		e.Attached = t.clientOf(e.Session)
+	}
+	return e
+}
+
+// aboutEnd is an effect on a hold that ends at an instant.
+func (t *Table) aboutEnd(kind EffectKind, h *hold, at int64) Effect {
+	e := t.about(kind, h)
+	e.HeldMillis = at - h.since
+	if h.deadline != never {
+		e.SinceRenewedMillis = min(e.LeaseMillis, at-(h.deadline-e.LeaseMillis))
+	}
+	return e
+}

@@ -1,0 +1,336 @@
+package locks
+
+// cursorShift makes a cursor of a hash: its upper 53 bits, as in SCAN.
+const cursorShift = 64 - 53
+
+// Has reports whether the lock is there: somebody holds it, waits for it, or its delay runs. It is what
+// Came and Went tell.
+func (t *Table) Has(db int, key string) bool {
+	l := t.find(db, key)
+	return l != nil && t.pendingFlush(l) == nil
+}
+
+// Holders is how many hold a lock, at most: the price of a Break, and of Info.
+func (t *Table) Holders(db int, key string) int {
+	l := t.find(db, key)
+	if l == nil {
+		return 0
+	}
+	return l.holders()
+}
+
+// Check returns the fence of the owner's hold at an instant, 0: not the owner's. It changes nothing.
+func (t *Table) Check(db int, key, owner string, nowMillis int64) uint64 {
+	l := t.find(db, key)
+	if l == nil {
+		return 0
+	}
+	h := t.holdOf(l, owner)
+	if h == nil || t.over(l, h, nowMillis) {
+		return 0
+	}
+	return h.fence
+}
+
+// LeftMillis is what is left of the longest hold of a lock, -1 if a hold is a session's. ok: somebody holds
+// the lock.
+func (t *Table) LeftMillis(db int, key string, nowMillis int64) (millis int64, ok bool) {
+	l := t.find(db, key)
+	switch {
+	case l == nil, l.holders() == 0:
+		return 0, false
+	case l.hold != nil:
+		if t.over(l, l.hold, nowMillis) {
+			return 0, false
+		}
+		return l.hold.leftMillis(nowMillis), true
+	case l.more.sessionHolds > 0:
+		return -1, true
+	}
+	last := t.lastEnd(l)
+	if last == nil || t.over(l, last, nowMillis) {
+		return 0, false
+	}
+	return last.leftMillis(nowMillis), true
+}
+
+// lastEnd is the hold whose lease ends last. Requires: there are several holds.
+func (t *Table) lastEnd(l *lock) (last *hold) {
+	t.byEnd.Descend(member{l.id(), &hold{deadline: never, fence: ^uint64(0)}}, func(m member) bool {
+		if m.lock == l.id() {
+			last = m.hold
+		}
+		return false
+	})
+	return last
+}
+
+func (h *hold) leftMillis(now int64) int64 {
+	if h.deadline == never {
+		return -1
+	}
+	return max(0, h.deadline-now)
+}
+
+// show describes a hold.
+func (h *hold) show(now int64) Hold {
+	shown := Hold{
+		Owner: h.owner, Fence: h.fence, Mode: h.mode, Count: int64(h.count), Permits: h.permits(),
+		Session: h.session(), LeftMillis: h.leftMillis(now), SinceMillis: h.since, Client: h.client(),
+	}
+	if h.extra != nil {
+		shown.Note = h.extra.note
+	}
+	return shown
+}
+
+// show describes a waiter.
+func (w *waiter) show(now int64) Wait {
+	shown := Wait{
+		Owner: w.Owner, Mode: w.Mode, Limit: w.Limit, Permits: w.Permits, Session: w.Session, SinceMillis: w.since,
+		LeftMillis: -1, Absent: w.absent, Notify: w.Notify, Keys: len(w.Keys), Note: w.Note, Client: w.Client,
+	}
+	if w.deadline != never {
+		shown.LeftMillis = max(0, w.deadline-now)
+	}
+	return shown
+}
+
+// shows reports whether a waiter still stands in line at an instant.
+func (t *Table) shows(w *waiter, now int64) bool {
+	return w.deadline >= now && !t.dropped(w) && (w.Session == 0 || t.openAt(w.Session, now))
+}
+
+// eachWaiter calls f with the places of a queue in line, until f returns false.
+func (t *Table) eachWaiter(l *lock, f func(w *waiter) bool) {
+	var heads [rankCount]place
+	var left [rankCount]bool
+	for r := range rankCount {
+		heads[r], left[r] = t.firstPlace(l, r)
+	}
+	for {
+		least := rankCount
+		for r := range rankCount {
+			if left[r] && (least == rankCount || heads[r].order() < heads[least].order()) {
+				least = r
+			}
+		}
+		if least == rankCount || !f(heads[least].waiter) {
+			return
+		}
+		from := placeAt(l, least, heads[least].order()+1)
+		next, ok := seek(t.places, from)
+		heads[least], left[least] = next, ok && next.lock == l.id() && rank(next.at>>orderBits) == least
+	}
+}
+
+// describe is what a query shows of a lock, and how many holds and waits were looked at.
+func (t *Table) describe(l *lock, q *Query, now int64) (shown Info, looked int) {
+	shown = Info{DB: l.db(), Key: l.key, Holders: l.holders(), Waiters: l.waiters()}
+	if first := t.anyHold(l); first != nil {
+		shown.Mode = first.mode
+	}
+	if l.more != nil {
+		shown.Permits = l.more.permits
+		if l.more.delay != 0 {
+			shown.DelayLeftMillis = max(0, l.more.delay-now)
+		}
+	} else if l.hold != nil {
+		shown.Permits = l.hold.permits()
+	}
+	seen := 0
+	addHold := func(h *hold) bool {
+		seen++
+		switch {
+		case t.over(l, h, now):
+			shown.Holders--
+			shown.Permits -= h.permits()
+		case (!q.ByOwner || h.owner == q.Owner) && (q.Session == 0 || h.session() == q.Session):
+			shown.Holds = append(shown.Holds, h.show(now))
+		}
+		return seen < q.Most
+	}
+	addWait := func(w *waiter) bool {
+		seen++
+		switch {
+		case !t.shows(w, now):
+			shown.Waiters--
+		case (!q.ByOwner || w.Owner == q.Owner) && (q.Session == 0 || w.Session == q.Session):
+			shown.Waits = append(shown.Waits, w.show(now))
+		}
+		return seen < q.Most
+	}
+	if !q.Waiting || q.Held {
+		if q.ByOwner {
+			if h := t.holdOf(l, q.Owner); h != nil {
+				addHold(h)
+			}
+		} else {
+			t.eachHold(l, addHold)
+		}
+	}
+	looked, seen = seen, 0
+	if !q.Held || q.Waiting {
+		if q.ByOwner {
+			if w := t.waiterOf(l, q.Owner); w != nil {
+				addWait(w)
+			}
+		} else {
+			t.eachWaiter(l, addWait)
+		}
+	}
+	return shown, looked + seen
+}
+
+// Info describes a lock, with so many of its holds and of its waits at most. Nil: there is none.
+func (t *Table) Info(db int, key string, nowMillis int64, most int) *Info {
+	l := t.find(db, key)
+	if l == nil {
+		return nil
+	}
+	shown, _ := t.describe(l, &Query{Most: most}, nowMillis)
+	if shown.Holders == 0 && shown.Waiters == 0 && shown.DelayLeftMillis == 0 && !(l.delayed() && l.more.delay >= nowMillis) {
+		return nil
+	}
+	return &shown
+}
+
+// List describes the locks of a database in the order of (hash of the key, key). next is the cursor to go
+// on from, 0 at the end; looked is how many locks, holds and waits were looked at.
+//
+// With a session, the cursor goes through the session's holds by fence instead, and then its waits.
+func (t *Table) List(q *Query, nowMillis int64) (rows []Info, next uint64, looked int) {
+	if q.Session != 0 {
+		return t.listSession(q, nowMillis)
+	}
+	if q.Cursor >= 1<<53 {
+		return nil, 0, 0
+	}
+	last, locks := uint64(0), 0
+	t.locks.Ascend(&lock{hash: q.Cursor << cursorShift, head: uint64(q.DB) << 8}, func(l *lock) bool {
+		at := l.hash >> cursorShift
+		switch {
+		case l.db() != q.DB:
+			return false
+		case locks >= max(q.Count, 1) && at != last:
+			next = at
+			return false
+		}
+		locks++
+		last = at
+		if q.Match != nil && !q.Match(l.key) {
+			return true
+		}
+		row, seen := t.describe(l, q, nowMillis)
+		if looked += seen; len(row.Holds)+len(row.Waits) > 0 {
+			rows = append(rows, row)
+		}
+		return true
+	})
+	return rows, next, looked + locks
+}
+
+// listSession is List of a session.
+func (t *Table) listSession(q *Query, now int64) (rows []Info, next uint64, looked int) {
+	id := q.Session
+	if !t.openAt(id, now) {
+		return nil, 0, 0
+	}
+	one := func(db int, key string, each func(l *lock, row *Info)) {
+		looked++
+		if db != q.DB || q.Match != nil && !q.Match(key) {
+			return
+		}
+		l := t.find(db, key)
+		row := Info{DB: db, Key: l.key, Holders: l.holders(), Waiters: l.waiters()}
+		if each(l, &row); len(row.Holds)+len(row.Waits) > 0 {
+			rows = append(rows, row)
+		}
+	}
+	full := func(last, at uint64) bool { return looked >= max(q.Count, 1) && at != last }
+	last := uint64(0)
+	if q.Cursor&1 == 0 && (!q.Waiting || q.Held) {
+		t.bySession.Ascend(&hold{bound: id, fence: q.Cursor / 2}, func(h *hold) bool {
+			if h.bound != id {
+				return false
+			}
+			if full(last, h.fence) {
+				next = h.fence * 2
+				return false
+			}
+			last = h.fence
+			one(int(h.db), h.key, func(l *lock, row *Info) {
+				row.Mode = h.mode
+				if !t.over(l, h, now) && (!q.ByOwner || h.owner == q.Owner) {
+					row.Holds = []Hold{h.show(now)}
+				}
+			})
+			return true
+		})
+	}
+	if next != 0 || q.Held && !q.Waiting {
+		return rows, next, looked
+	}
+	from := uint64(0)
+	if q.Cursor&1 == 1 {
+		from = q.Cursor / 2
+	}
+	last = 0
+	t.waitsBySession.Ascend(&waiter{Request: Request{Session: id}, order: from}, func(w *waiter) bool {
+		if w.Session != id {
+			return false
+		}
+		if full(last, w.order) {
+			next = w.order*2 + 1
+			return false
+		}
+		last = w.order
+		for _, key := range w.Keys {
+			one(w.DB, key, func(l *lock, row *Info) {
+				if t.shows(w, now) && (!q.ByOwner || w.Owner == q.Owner) {
+					row.Waits = []Wait{w.show(now)}
+				}
+			})
+		}
+		return true
+	})
+	return rows, next, looked
+}
+
+// Session describes a session. Nil: there is none.
+func (t *Table) Session(id uint64, nowMillis int64) *SessionInfo {
+	if !t.openAt(id, nowMillis) {
+		return nil
+	}
+	shown := t.showSession(t.session(id), nowMillis)
+	return &shown
+}
+
+func (t *Table) showSession(s *session, now int64) SessionInfo {
+	shown := SessionInfo{
+		ID: s.id, Name: s.name, LeaseMillis: s.lease, LeftMillis: t.endOf(s) - now, OpenedMillis: s.opened,
+		Holds: s.holds, Waiters: s.waiters,
+	}
+	if s.origin != nil {
+		shown.Connection, shown.Client = true, Client{*s.origin, s.conn}
+	}
+	return shown
+}
+
+// Sessions describes the sessions from the id cursor on, so many at most. next is the cursor to go on
+// from, 0 at the end.
+func (t *Table) Sessions(cursor uint64, count int, nowMillis int64) (rows []SessionInfo, next uint64) {
+	looked := 0
+	t.sessions.Ascend(&session{id: cursor}, func(s *session) bool {
+		if looked >= max(count, 1) {
+			next = s.id
+			return false
+		}
+		looked++
+		if !s.over && t.endOf(s) >= nowMillis {
+			rows = append(rows, t.showSession(s, nowMillis))
+		}
+		return true
+	})
+	return rows, next
+}

@@ -1,0 +1,94 @@
+package locks
+
+// held is a lock that was settled, and the owner's hold, nil if the lock is not the owner's.
+func (t *Table) held(db int, key, owner string) (*lock, *hold) {
+	l := t.settled(db, key)
+	if l == nil {
+		return nil, nil
+	}
+	t.loseOver(l, owner)
+	return l, t.holdOf(l, owner)
+}
+
+// Renew gives a hold its lease anew. A hold of a session stays with the session. fence 0: not the owner's.
+func (t *Table) Renew(db int, key, owner string, leaseMillis int64) (fence uint64) {
+	defer t.finish()
+	l, old := t.held(db, key, owner)
+	if old == nil {
+		return 0
+	}
+	if old.session() == 0 && leaseMillis > 0 {
+		h := *old
+		h.bind(t.now, &Request{LeaseMillis: min(leaseMillis, Forever)})
+		t.replaceHold(l, old, &h)
+	}
+	return old.fence
+}
+
+// Release gives a hold back once, or altogether. left is how often the owner still holds the lock. ok: the
+// lock was the owner's.
+func (t *Table) Release(db int, key, owner string, all bool) (left int64, ok bool) {
+	defer t.finish()
+	l, old := t.held(db, key, owner)
+	if old == nil {
+		return 0, false
+	}
+	if old.count > 1 && !all {
+		h := *old
+		h.count--
+		t.replaceHold(l, old, &h)
+		return int64(h.count), true
+	}
+	t.release(l, old)
+	return 0, true
+}
+
+func (t *Table) release(l *lock, h *hold) {
+	t.tell(t.aboutEnd(Released, h, t.now))
+	t.removeHold(l, h)
+}
+
+// ReleaseAll gives holds back altogether, and returns how many there were.
+func (t *Table) ReleaseAll(db int, keys []string, owner string) (released int) {
+	for _, key := range keys {
+		if _, ok := t.Release(db, key, owner, true); ok {
+			released++
+		}
+	}
+	return released
+}
+
+// GiveBack gives a hold back altogether whose grant found no client: only if the fence and the client are
+// still the hold's.
+func (t *Table) GiveBack(db int, key, owner string, fence uint64, client Client) bool {
+	defer t.finish()
+	l, h := t.held(db, key, owner)
+	if h == nil || h.fence != fence || h.client() != client {
+		return false
+	}
+	t.release(l, h)
+	return true
+}
+
+// Downgrade makes an exclusive hold a shared one. fence 0: not the owner's. A shared hold stays one; one of
+// permits is ErrMode.
+func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
+	defer t.finish()
+	l, old := t.held(db, key, owner)
+	switch {
+	case old == nil:
+		return 0, nil
+	case old.mode == Shared:
+		return old.fence, nil
+	case old.mode == Permits:
+		return 0, ErrMode
+	}
+	if w := t.waiterOf(l, owner); w != nil && w.Mode != Shared {
+		t.dismiss(w, ErrMode) // it waits for others beside this lock, which would not do any more
+	}
+	h := *old
+	h.mode = Shared
+	t.replaceHold(l, old, &h)
+	l.wake()
+	return h.fence, nil
+}

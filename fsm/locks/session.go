@@ -1,0 +1,347 @@
+package locks
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// session groups holds and waiters that live and die together. A session is changed by ownSession alone.
+type session struct {
+	id         uint64
+	generation uint64
+	name       string
+	lease      int64
+	deadline   int64 // the last instant of its own lease
+	opened     int64
+	// origin is the life of the node with whose connection the session lives; nil: with none.
+	origin *protocol.Origin
+	conn   int64
+	// leased: the session stands in sessionEnds, by its own lease. Else it stands in attached, and lives
+	// while its node is heard of.
+	leased bool
+	// over: the session ended after the instant deadline, and its holds and waiters are not worked off.
+	over           bool
+	holds, waiters int
+}
+
+// ending is the end of a session's own lease.
+type ending struct {
+	deadline int64
+	id       uint64
+}
+
+func sessionEndBefore(a, b ending) bool {
+	return cmp.Or(cmp.Compare(a.deadline, b.deadline), cmp.Compare(a.id, b.id)) < 0
+}
+
+// bound is a session that lives with a connection.
+type bound struct {
+	origin *protocol.Origin
+	by     int64 // the lease in attached, the connection in connections
+	id     uint64
+}
+
+func compareOrigins(a, b protocol.Origin) int {
+	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.Epoch, b.Epoch))
+}
+
+func attachedBefore(a, b bound) bool {
+	return cmp.Or(compareOrigins(*a.origin, *b.origin), cmp.Compare(a.by, b.by), cmp.Compare(a.id, b.id)) < 0
+}
+
+func connectionBefore(a, b bound) bool { return attachedBefore(a, b) }
+
+// life is a life of a node, with sessions that live with its connections.
+type life struct {
+	origin   protocol.Origin
+	alive    int64 // when the node was heard of last
+	sessions int
+}
+
+func (t *Table) lifeAt(o protocol.Origin) (index int, ok bool) {
+	return slices.BinarySearchFunc(t.lives, o, func(l life, o protocol.Origin) int { return compareOrigins(l.origin, o) })
+}
+
+// alive notes that a life of a node was heard of now. The life has one session more.
+func (t *Table) alive(o *protocol.Origin) {
+	i, known := t.lifeAt(*o)
+	if !known {
+		t.lives = slices.Insert(t.lives, i, life{origin: *o})
+	}
+	t.lives[i].alive = t.now
+	t.lives[i].sessions++
+}
+
+// ownSession is a session to be changed. Requires: there is one.
+func (t *Table) ownSession(id uint64) *session {
+	s := t.session(id)
+	if s.generation != t.generation {
+		c := *s
+		c.generation = t.generation
+		s = &c
+		t.sessions.Set(s)
+	}
+	return s
+}
+
+// session is a session to be looked at, also if it is over. Nil: there is none.
+func (t *Table) session(id uint64) *session {
+	s, _ := t.sessions.Get(&session{id: id})
+	return s
+}
+
+// endOf is the last instant of a session, as far as is known.
+func (t *Table) endOf(s *session) int64 {
+	end := s.deadline
+	if s.origin != nil && !s.over {
+		if i, ok := t.lifeAt(*s.origin); ok {
+			end = max(end, saturated(t.lives[i].alive, s.lease))
+		}
+	}
+	return end
+}
+
+// openAt reports whether a session is there at an instant.
+func (t *Table) openAt(id uint64, now int64) bool {
+	s := t.session(id)
+	return s != nil && !s.over && t.endOf(s) >= now
+}
+
+// open is openAt now.
+func (t *Table) open(id uint64) bool { return t.openAt(id, t.now) }
+
+// clientOf is the connection with which a session lives.
+func (t *Table) clientOf(id uint64) Client {
+	s := t.session(id)
+	if s == nil || s.origin == nil {
+		return Client{}
+	}
+	return Client{*s.origin, s.conn}
+}
+
+// OpenSession opens a session with a lease. connection: it lives with the client's connection.
+func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, name string) (id uint64, err error) {
+	switch {
+	case len(name) > MaxText:
+		return 0, ErrTooLong
+	case leaseMillis < 1 || connection && client == (Client{}):
+		return 0, ErrRequest
+	case connection && t.Attached(client) >= MaxAttached, t.sessionIDs >= MaxFence:
+		return 0, ErrFull
+	}
+	t.sessionIDs++
+	s := &session{
+		id: t.sessionIDs, generation: t.generation, name: cloned(name), lease: min(leaseMillis, Forever), opened: t.now,
+	}
+	t.sessions.Set(s)
+	t.bytes += s.bytes()
+	if connection {
+		t.attach(s, client)
+	} else {
+		t.lend(s)
+	}
+	return s.id, nil
+}
+
+// lend gives a session its own lease from now on.
+func (t *Table) lend(s *session) {
+	s.deadline, s.leased = saturated(t.now, s.lease), true
+	t.sessionEnds.Set(ending{s.deadline, s.id})
+}
+
+// attach makes a session, which stands in no tree of ends, live with a connection.
+func (t *Table) attach(s *session, c Client) {
+	o := t.origin(c.Origin)
+	t.endLife(*o)
+	t.alive(o)
+	s.origin, s.conn, s.deadline = o, c.Conn, t.now
+	t.attached.Set(bound{o, s.lease, s.id})
+	t.connections.Set(bound{o, s.conn, s.id})
+}
+
+// detach takes a session out of the trees of ends.
+func (t *Table) detach(s *session) {
+	if s.leased {
+		t.sessionEnds.Delete(ending{s.deadline, s.id})
+		s.leased = false
+	} else {
+		t.attached.Delete(bound{s.origin, s.lease, s.id})
+	}
+	if s.origin == nil {
+		return
+	}
+	t.connections.Delete(bound{s.origin, s.conn, s.id})
+	if i, ok := t.lifeAt(*s.origin); ok {
+		if t.lives[i].sessions--; t.lives[i].sessions == 0 {
+			t.lives = slices.Delete(t.lives, i, i+1)
+		}
+	}
+	s.origin, s.conn = nil, 0
+}
+
+// opened is a session to be changed, nil if there is none or its time is over.
+func (t *Table) opened(id uint64) *session {
+	s := t.session(id)
+	if s == nil || s.over {
+		return nil
+	}
+	if end := t.endOf(s); end < t.now {
+		t.endSession(id, end)
+		return nil
+	}
+	return t.ownSession(id)
+}
+
+// KeepAlive renews a session, and returns its lease. ok: it is there.
+func (t *Table) KeepAlive(id uint64) (leftMillis int64, ok bool) {
+	defer t.finish()
+	s := t.opened(id)
+	if s == nil {
+		return 0, false
+	}
+	if s.leased {
+		t.sessionEnds.Delete(ending{s.deadline, s.id})
+	} else if i, _ := t.lifeAt(*s.origin); t.lives[i].alive == t.now {
+		return s.lease, true
+	} else {
+		t.attached.Delete(bound{s.origin, s.lease, s.id})
+	}
+	t.lend(s)
+	return s.lease, true
+}
+
+// Attach makes a session live with a connection. ok: it is there.
+func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
+	defer t.finish()
+	if client == (Client{}) {
+		return false, ErrRequest
+	}
+	s := t.opened(id)
+	switch {
+	case s == nil:
+		return false, nil
+	case s.origin != nil && client == (Client{*s.origin, s.conn}):
+		// Renewed below, and no session more.
+	case t.Attached(client) >= MaxAttached:
+		return false, ErrFull
+	}
+	t.detach(s)
+	t.attach(s, client)
+	return true, nil
+}
+
+// CloseSession ends a session, and returns how many holds end with it. ok: it was there.
+func (t *Table) CloseSession(id uint64) (holds int, ok bool) {
+	defer t.finish()
+	s := t.opened(id)
+	if s == nil {
+		return 0, false
+	}
+	holds = s.holds
+	t.endSession(id, t.now)
+	t.workEnded()
+	return holds, true
+}
+
+// endSession ends a session, of which at was the last instant. Its holds count as lost, and its waiters
+// as gone; workEnded works them off.
+func (t *Table) endSession(id uint64, at int64) {
+	s := t.ownSession(id)
+	e := Effect{Kind: SessionEnded, Session: id, LeaseMillis: s.lease, HeldMillis: at - s.opened}
+	if s.origin != nil {
+		e.Client = Client{*s.origin, s.conn}
+		e.Attached = e.Client
+	}
+	t.tell(e)
+	origin, conn := s.origin, s.conn
+	t.detach(s)
+	s.over, s.deadline, s.origin, s.conn = true, at, origin, conn
+	t.ended.Set(id)
+}
+
+// workEnded works off sessions that have ended, while there are steps.
+func (t *Table) workEnded() {
+	for t.steps > 0 {
+		id, ok := t.ended.Min()
+		if !ok {
+			return
+		}
+		t.workSession(t.session(id))
+	}
+}
+
+// workSession takes a step: it takes a waiter or a hold from a session that has ended, or the session away.
+func (t *Table) workSession(s *session) {
+	t.steps--
+	switch {
+	case s.waiters > 0:
+		w, _ := seek(t.waitsBySession, &waiter{Request: Request{Session: s.id}})
+		t.dismiss(w, ErrNoSession)
+	case s.holds > 0:
+		h, _ := seek(t.bySession, &hold{bound: s.id})
+		l := t.take(int(h.db), h.key)
+		t.lose(l, h, loss{reason: SessionGone, at: s.deadline})
+	default:
+		t.ended.Delete(s.id)
+		t.sessions.Delete(s)
+		t.bytes -= s.bytes()
+	}
+	t.finish()
+}
+
+// Alive renews all sessions that are attached to connections of a life of a node.
+func (t *Table) Alive(o protocol.Origin) {
+	defer t.finish()
+	t.endLife(o)
+	if i, ok := t.lifeAt(o); ok {
+		t.lives[i].alive = t.now
+	}
+}
+
+// endLife ends the sessions of a life whose time is over, before the life is renewed. If the steps do not
+// suffice, the rest lives on: late, not early.
+func (t *Table) endLife(o protocol.Origin) {
+	for t.steps > 0 {
+		i, ok := t.lifeAt(o)
+		if !ok {
+			return
+		}
+		b, _ := seek(t.attached, bound{origin: &o})
+		end := saturated(t.lives[i].alive, b.by)
+		if b.origin == nil || *b.origin != o || end >= t.now {
+			return
+		}
+		t.steps--
+		t.endSession(b.id, end)
+	}
+}
+
+// Gone ends the sessions that are attached to a connection, and returns how many. Attached says it before.
+func (t *Table) Gone(c Client) (sessions int) {
+	defer t.finish()
+	for {
+		b, ok := seek(t.connections, bound{origin: &c.Origin, by: c.Conn})
+		if !ok || *b.origin != c.Origin || b.by != c.Conn {
+			t.workEnded()
+			return sessions
+		}
+		t.steps--
+		sessions++
+		t.endSession(b.id, min(t.now, t.endOf(t.session(b.id))))
+	}
+}
+
+// Attached is how many sessions are attached to a connection.
+func (t *Table) Attached(c Client) (sessions int) {
+	t.connections.Ascend(bound{origin: &c.Origin, by: c.Conn}, func(b bound) bool {
+		if *b.origin != c.Origin || b.by != c.Conn {
+			return false
+		}
+		sessions++
+		return true
+	})
+	return sessions
+}
