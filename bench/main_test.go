@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -59,6 +60,35 @@ func TestRunMeasuresByTurns(t *testing.T) {
 	require.Contains(t, stdout.String(), "## uncontended")
 	require.Contains(t, stdout.String(), "| 1 connection | 4 connections |")
 	require.NotContains(t, stdout.String(), "## Errors")
+}
+
+// Clients that wait are measured against a real server: there is no other that has messages.
+func TestRunOfThoseWhoWait(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("no redis-server")
+	}
+	dir := t.TempDir()
+	var stdout, stderr bytes.Buffer
+	err := run(t.Context(), short(dir, "--peers", "redis-redisson", "--rounds", "1", "--client", "raw",
+		"--workloads", "uncontended:1,hot:4,contended:4,renewals:1,handoffs:4,publish:4"), &stdout, &stderr)
+	require.NoError(t, err, stderr.String())
+	require.NotContains(t, stdout.String(), "## Errors")
+	for _, title := range []string{"## handoffs", "## publish", "The longest as a multiple of the mean", "Messages that subscribers got, a second"} {
+		require.Contains(t, stdout.String(), title)
+	}
+	require.NotContains(t, stdout.String(), "Log entries for each", "Redis has no log of entries")
+}
+
+// Workloads of native locks are left out where there are none.
+func TestNativeWorkloads(t *testing.T) {
+	t.Parallel()
+	w, err := workload.Named("native-sessions")
+	require.NoError(t, err)
+	native, err := target.Parse("a=h:1@leader@native")
+	require.NoError(t, err)
+	require.True(t, w.Suits(native))
+	require.False(t, w.Suits(target.Target{Name: "b"}))
 }
 
 func TestRunWithARate(t *testing.T) {
@@ -131,6 +161,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		"--targets a=h:1 --depth 0":         "--depth",
 		"--targets a=h:1 --held 0":          "--held",
 		"--targets a=h:1 --steady 0":        "--steady",
+		"--targets a=h:1 --sessions 0":      "--sessions",
+		"--targets a=h:1@norwegian":         `unknown option "norwegian"`,
 	} {
 		var stdout, stderr bytes.Buffer
 		err := run(t.Context(), append([]string{"--out", t.TempDir()}, strings.Fields(args)...), &stdout, &stderr)

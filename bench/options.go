@@ -55,7 +55,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var targets, peerNames, pids, workloads, connections, rates, depths, held, library string
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	fs.StringVar(&targets, "targets", "", "what to measure: name=host:port[+host:port…][@leader|@followers|@spread|@redlock][@wait=N],…")
+	fs.StringVar(&targets, "targets", "", "what to measure: name=host:port[+host:port…][@leader|@followers|@spread|@redlock][@native|@redisson][@wait=N],…")
 	fs.StringVar(&peerNames, "peers", "", "servers to start and measure, any of: "+strings.Join(peers.Names(), ", "))
 	fs.StringVar(&o.holdfast, "holdfast", "", "binary of holdfast for --peers; default: built from this tree")
 	fs.StringVar(&pids, "pids", "", "the targets' processes, for CPU and memory: name=pid[+pid…],…")
@@ -78,7 +78,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&held, "held", "10,1000,1000000", "numbers of locks that are held in growth, each a run of its own")
 	fs.Float64Var(&sizes.Steady, "steady", 1000, "pairs a second that snapshot offers")
 	fs.IntVar(&sizes.Locks, "locks", 1_000_000, "locks that memory, snapshot and restart hold")
-	fs.IntVar(&sizes.Idle, "idle", 10_000, "connections that idle opens")
+	fs.IntVar(&sizes.Idle, "idle", 10_000, "connections that idle, parked and native-connections open")
+	fs.IntVar(&sizes.Sessions, "sessions", 100_000, "sessions that native-sessions keeps alive")
 	fs.IntVar(&sizes.Failover, "kills", 5, "times that failover kills the leader, and freeze stops it, a round")
 	fs.DurationVar(&sizes.Poll, "poll", 10*time.Millisecond, "pause of a worker that polls for a lock, give or take a half")
 	if err := fs.Parse(args); err != nil {
@@ -105,7 +106,7 @@ func (o *options) validate() error {
 	}
 	s := o.env.Sizes
 	for name, n := range map[string]int{
-		"rounds": o.rounds, "keys": s.Keys, "shared": s.Shared, "locks": s.Locks, "idle": s.Idle, "kills": s.Failover,
+		"rounds": o.rounds, "keys": s.Keys, "shared": s.Shared, "locks": s.Locks, "idle": s.Idle, "sessions": s.Sessions, "kills": s.Failover,
 	} {
 		if n < 1 {
 			errs = errors.Join(errs, fmt.Errorf("--%s %d: want at least 1", name, n))

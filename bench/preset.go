@@ -25,6 +25,13 @@ var presets = map[string]map[string]string{
 		"workloads": "uncontended:1+64+256,hot:64,pipelined:50,reads:256",
 		"depth":     "16,64", "keys": "10000", "client": "raw", "rounds": "3", "warmup": "700ms", "measure": "3s",
 	},
+	// Native locks beside other forms and other servers' queues: about 25 minutes, and once a few more to build etcd.
+	"native": {
+		"peers": "holdfast-native,holdfast,holdfast-redisson,redis-always,redis-redisson,redis-wait,etcd-mutex,zookeeper-lock",
+		"workloads": "uncontended:1+16+64,hot:64+1000,contended:256,handoffs:64@holdfast+redis-always,publish:1000@holdfast+redis-always," +
+			"memory@holdfast-native+holdfast,parked@holdfast-native+holdfast+redis-always,native-sessions,native-connections",
+		"shared": "16", "keys": "10000", "client": "raw", "rounds": "3", "warmup": "700ms", "measure": "3s", "timeout": "30s",
+	},
 	// What the table does not show, once each: ten minutes.
 	"limits": {
 		"peers": "holdfast,holdfast-debug,redis-always,redis-sentinel,etcd",
@@ -49,7 +56,7 @@ var presets = map[string]map[string]string{
 }
 
 // presetOrder is the order in which [readResults] has them; the first has the table.
-var presetOrder = []string{"table", "limits", "growth", "busy", "long"}
+var presetOrder = []string{"table", "native", "limits", "growth", "busy", "long"}
 
 // applyPreset sets the flags of a preset that were not given.
 func applyPreset(fs *flag.FlagSet, name string) error {

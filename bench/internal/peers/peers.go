@@ -22,6 +22,7 @@ type Row struct {
 	Cluster string
 	Via     target.Via
 	Kind    target.Kind
+	Form    target.Form
 	Wait    int
 	// Primary: clients know the first server alone.
 	Primary bool
@@ -44,6 +45,9 @@ func Rows() []Row {
 		{Name: "holdfast", Via: target.ViaLeader, Failover: true, servers: holdfast(3), About: "three nodes, clients at the leader"},
 		{Name: "holdfast-followers", Cluster: "holdfast", Via: target.ViaFollowers, servers: holdfast(3), About: "the same three nodes, clients at the followers"},
 		{Name: "holdfast-spread", Cluster: "holdfast", Via: target.ViaSpread, servers: holdfast(3), About: "the same three nodes, clients at all of them"},
+		{Name: "holdfast-native", Cluster: "holdfast", Via: target.ViaLeader, Form: target.Native, servers: holdfast(3), About: "the same three nodes, native locks: LOCK.ACQUIRE with WAIT"},
+		{Name: "holdfast-redisson", Cluster: "holdfast", Via: target.ViaLeader, Form: target.Redisson, servers: holdfast(3), About: "the same three nodes, locks as Redisson's: a hash, scripts and messages"},
+		{Name: "redis-redisson", Cluster: "redis-always", Via: target.ViaSpread, Form: target.Redisson, servers: redisAlways, About: "the redis-server of redis-always, locks as Redisson's"},
 		{Name: "holdfast-bolt", Via: target.ViaLeader, Failover: true, servers: holdfast(3, "--log-store", "bolt"), About: "three nodes with --log-store bolt"},
 		{Name: "zookeeper", Via: target.ViaLeader, Kind: target.ZooKeeper, servers: zookeeper, About: "ZooKeeper of Debian's package, three servers, an ephemeral node is created and deleted; clients at the leader"},
 		{Name: "zookeeper-lock", Cluster: "zookeeper", Via: target.ViaLeader, Kind: target.ZooKeeperLock, servers: zookeeper, About: "the same servers, the lock recipe"},
@@ -134,7 +138,7 @@ func (p *Peers) add(ctx context.Context, name string, b *builder) error {
 	if row.Primary {
 		addrs = addrs[:1]
 	}
-	t := target.Target{Name: name, About: row.About, Addrs: addrs, Via: row.Via, Kind: row.Kind, Wait: row.Wait, PIDs: c.pids, Driver: c.driver, Dir: c.dir, Own: true}
+	t := target.Target{Name: name, About: row.About, Addrs: addrs, Via: row.Via, Kind: row.Kind, Form: row.Form, Wait: row.Wait, PIDs: c.pids, Driver: c.driver, Dir: c.dir, Own: true}
 	p.Subjects = append(p.Subjects, Subject{Target: t, Cluster: c, Failover: row.Failover})
 	return nil
 }

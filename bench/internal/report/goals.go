@@ -51,6 +51,79 @@ func goals() []goal {
 	}
 }
 
+// nativeGoals are the aims of native locks.
+func nativeGoals() []goal {
+	const native = "holdfast-native"
+	return []goal{
+		{"native locks, nobody waits, 1 connection: at least the pairs/s of SET NX PX", atLeast(1, "uncontended", 1, 0, native, "holdfast")},
+		{"native locks, nobody waits, 64 connections: at least the pairs/s of SET NX PX", atLeast(1, "uncontended", 64, 0, native, "holdfast")},
+		{"native hot lock, 64 waiters: at least 0.9 hand-offs for each command that one connection alone gets answered", perCommand(0.9, native)},
+		{"native hot lock, 64 waiters: at least 8 × the hand-offs of `etcd-mutex`", atLeast(8, "hot", 64, 0, native, "etcd-mutex")},
+		{"native hot lock, 64 waiters: at most 1.1 log entries a hand-off", numberAt("hot", 64, "log_entries_each", native, 1.1)},
+		{"native hot lock, 64 waiters: CPU of all nodes a hand-off at most a quarter of polling's", cpuOf(0.25, "hot", 64, native, "holdfast")},
+		{"native hot lock, 64 waiters: the longest wait at most 1.5 × the mean", numberAt("hot", 64, "longest_by_mean", native, 1.5)},
+		{"16 native hot locks, 256 workers: at least 0.8 × the pairs/s of 16 connections that nobody disturbs", apart(0.8, native, "contended", 256, "uncontended", 16)},
+		{"a held native lock, over key and owner: at most 350 bytes a node", numberOf("memory", "bytes_per_lock", native, "%.0f bytes", 350)},
+		{"a waiter in line: at most 500 bytes on a node that it is not connected to", numberOf("parked", "bytes_elsewhere", native, "%.0f bytes", 500)},
+	}
+}
+
+// numberAt judges a number of runs at a point.
+func numberAt(name string, connections int, number, of string, atMost float64) func(evidence) (string, bool, bool) {
+	return func(e evidence) (string, bool, bool) {
+		for _, r := range e {
+			var all []float64
+			for _, f := range r.at(Point{Workload: name, Target: of, Connections: connections}) {
+				if v, ok := f.Numbers[number]; ok {
+					all = append(all, v)
+				}
+			}
+			if s, ok := spreadOf(all); ok {
+				return strings.ReplaceAll(s.String(), " ×", ""), s.median <= atMost, true
+			}
+		}
+		return "", false, false
+	}
+}
+
+// numberOf judges a number of a workload that is run once, of one target.
+func numberOf(name, number, of, format string, atMost float64) func(evidence) (string, bool, bool) {
+	return func(e evidence) (string, bool, bool) {
+		v, ok := e.numbers(name, number)[of]
+		return fmt.Sprintf(format, v), v <= atMost, ok
+	}
+}
+
+// perCommand compares hand-offs with what one connection alone gets answered: two commands a pair.
+func perCommand(aim float64, of string) func(evidence) (string, bool, bool) {
+	judge := apart(2*aim, of, "hot", 64, "uncontended", 1)
+	return func(e evidence) (string, bool, bool) {
+		text, met, ok := judge(e)
+		return text + " the pairs", met, ok
+	}
+}
+
+// apart compares two workloads of one target in the same rounds.
+func apart(aim float64, of, name string, connections int, baseName string, baseConnections int) func(evidence) (string, bool, bool) {
+	wl, _ := workload.Named(name)
+	baseWorkload, _ := workload.Named(baseName)
+	return func(e evidence) (string, bool, bool) {
+		for _, r := range e {
+			bases := r.at(Point{Workload: baseName, Target: of, Connections: baseConnections})
+			var all []float64
+			for round, f := range r.at(Point{Workload: name, Target: of, Connections: connections}) {
+				if base := bases[round]; base != nil && RateOf(baseWorkload, base) > 0 {
+					all = append(all, RateOf(wl, f)/RateOf(baseWorkload, base))
+				}
+			}
+			if s, ok := spreadOf(all); ok {
+				return s.against(aim), s.median >= aim, true
+			}
+		}
+		return "", false, false
+	}
+}
+
 // beside is what is shown after the goals: there is no aim.
 func beside() []goal {
 	return []goal{{"failover by SIGSTOP of the leader, when nothing but silence tells", number("freeze", "median_ms", "%.0f ms", math.Inf(1))}}
@@ -128,7 +201,11 @@ func acquireBelow(aim float64, connections int, of, base string) func(evidence) 
 }
 
 func cpuBelow(aim float64, connections int, of, base string) func(evidence) (string, bool, bool) {
-	wl, _ := workload.Named("uncontended")
+	return cpuOf(aim, "uncontended", connections, of, base)
+}
+
+func cpuOf(aim float64, name string, connections int, of, base string) func(evidence) (string, bool, bool) {
+	wl, _ := workload.Named(name)
 	return func(e evidence) (string, bool, bool) {
 		p := Point{Workload: wl.Name, Target: of, Connections: connections}
 		s, ok := e.quotients(p, base, func(f *workload.Figures) (float64, bool) { return cpuPerThousand(wl, f) })
@@ -228,7 +305,7 @@ func lasting(e evidence) (string, bool, bool) {
 // goalTable is every goal, what was measured, and whether the goal is met.
 func (e evidence) goalTable(b *strings.Builder) {
 	b.WriteString("\n| target | measured | |\n|---|---|---|\n")
-	for _, g := range goals() {
+	for _, g := range append(goals(), nativeGoals()...) {
 		measured, met, ok := g.judge(e)
 		verdict := "**not met**"
 		switch {

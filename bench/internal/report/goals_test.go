@@ -94,6 +94,36 @@ func TestGoals(t *testing.T) {
 	requireGoal(t, busy(1, 10), "no election", "1 in 10.0 minutes", "**not met**")
 }
 
+func TestGoalsOfNativeLocks(t *testing.T) {
+	t.Parallel()
+	r := &Result{Targets: []target.Target{{Name: "holdfast-native"}, {Name: "holdfast"}}, Machine: Machine{Revision: "abc"}}
+	add := func(name, of string, connections int, step string, rate float64, numbers map[string]float64) {
+		r.Runs = append(r.Runs, Run{
+			Point:   Point{Workload: name, Target: of, Connections: connections},
+			Figures: &workload.Figures{Steps: map[string]load.Latency{step: {PerSecond: rate}}, Numbers: numbers},
+		})
+	}
+	add("uncontended", "holdfast-native", 1, "pair", 500, nil)
+	add("uncontended", "holdfast", 1, "pair", 400, nil)
+	add("uncontended", "holdfast-native", 16, "pair", 1000, nil)
+	add("contended", "holdfast-native", 256, "pair", 790, nil)
+	add("hot", "holdfast-native", 64, "handoff", 950, map[string]float64{
+		"log_entries_each": 1.05, "longest_by_mean": 1.6, "server_cpu_seconds": 1, "window_seconds": 1,
+	})
+	add("hot", "holdfast", 64, "handoff", 100, map[string]float64{"server_cpu_seconds": 1, "window_seconds": 1})
+	e := evidence{r}
+	requireGoal(t, e, "native locks, nobody waits, 1 connection", "1.25 ×", "met")
+	requireGoal(t, e, "native hot lock, 64 waiters: at least 0.9 hand-offs", "1.90 × the pairs", "met")
+	requireGoal(t, e, "native hot lock, 64 waiters: at most 1.1 log entries", "1.05", "met")
+	requireGoal(t, e, "native hot lock, 64 waiters: CPU of all nodes", "0.11 ×", "met")
+	requireGoal(t, e, "native hot lock, 64 waiters: the longest wait", "1.60", "**not met**")
+	requireGoal(t, e, "16 native hot locks", "0.79 ×", "**not met**")
+	requireGoal(t, e, "a held native lock", "", "not measured")
+	text := Summary([]*Result{tableResult(1), r})
+	require.Contains(t, text, "\n| `holdfast` | 1.25 |")
+	require.Contains(t, text, "| 1.05 | 1.60 |")
+}
+
 func TestGoalOfGrowth(t *testing.T) {
 	t.Parallel()
 	r := &Result{Targets: []target.Target{{Name: "holdfast"}}}

@@ -30,6 +30,11 @@ func (r *Result) WriteMarkdown(w io.Writer, workloads []workload.Workload) error
 		if r.knowsCPU(wl) {
 			r.table(&b, wl, columns, "CPU seconds of the servers per 1,000", r.cpuCell)
 		}
+		for _, also := range alsoShown {
+			if r.knows(wl, also.number) {
+				r.table(&b, wl, columns, also.title, r.numberCell(also.number))
+			}
+		}
 		if len(r.Targets) > 1 {
 			r.table(&b, wl, columns, "Rate as a multiple of "+r.Targets[0].Name+"'s", r.ratioCell)
 		}
@@ -155,10 +160,35 @@ func (r *Result) latencyCell(wl workload.Workload, p Point) string {
 	return millis(l.P50Micros) + " / " + millis(l.P99Micros) + " / " + millis(l.P999Micros)
 }
 
-func (r *Result) knowsCPU(wl workload.Workload) bool {
+func (r *Result) knowsCPU(wl workload.Workload) bool { return r.knows(wl, "server_cpu_seconds") }
+
+// knows reports whether a number was measured.
+func (r *Result) knows(wl workload.Workload, number string) bool {
 	return slices.ContainsFunc(r.Runs, func(run Run) bool {
-		return run.Workload == wl.Name && run.Figures != nil && run.Figures.Numbers["server_cpu_seconds"] > 0
+		return run.Workload == wl.Name && run.Figures != nil && run.Figures.Numbers[number] > 0
 	})
+}
+
+// alsoShown are numbers that some workloads have beside their steps.
+var alsoShown = []struct{ number, title string }{
+	{"log_entries_each", "Log entries for each"},
+	{"longest_by_mean", "The longest as a multiple of the mean"},
+	{"messages_per_second", "Messages that subscribers got, a second"},
+}
+
+func (r *Result) numberCell(number string) cell {
+	return func(_ workload.Workload, p Point) string {
+		var all []float64
+		for _, f := range r.at(p) {
+			if v, ok := f.Numbers[number]; ok {
+				all = append(all, v)
+			}
+		}
+		if len(all) == 0 {
+			return "-"
+		}
+		return thousands(median(all))
+	}
 }
 
 func (r *Result) cpuCell(wl workload.Workload, p Point) string {

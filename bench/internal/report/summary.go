@@ -3,8 +3,10 @@ package report
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/holdfast/holdfast/bench/internal/target"
 	"github.com/holdfast/holdfast/bench/internal/workload"
 )
 
@@ -50,6 +52,47 @@ func summaryColumns() []column {
 	}
 }
 
+const nativeTarget = "holdfast-native"
+
+// nativeColumns are the table of native locks.
+func nativeColumns() []column {
+	rate := func(wl workload.Workload, f *workload.Figures) (float64, bool) { return RateOf(wl, f), true }
+	of := func(number string) func(workload.Workload, *workload.Figures) (float64, bool) {
+		return func(_ workload.Workload, f *workload.Figures) (float64, bool) {
+			v, ok := f.Numbers[number]
+			return v, ok
+		}
+	}
+	cell := func(number string) func(*Result, workload.Workload, Point) string {
+		return func(r *Result, wl workload.Workload, p Point) string { return r.numberCell(number)(wl, p) }
+	}
+	hot, many := Point{Workload: "hot", Connections: 64}, Point{Workload: "hot", Connections: 1000}
+	return []column{
+		{"pairs/s by 1 connection", Point{Workload: "uncontended", Connections: 1}, (*Result).pairsCell, rate},
+		{"by 64", Point{Workload: "uncontended", Connections: 64}, (*Result).pairsCell, rate},
+		{"hot lock: hand-offs/s among 64", hot, (*Result).rateCell, rate},
+		{"among 1,000", many, (*Result).rateCell, rate},
+		{"CPU s per 1,000 hand-offs among 64", hot, (*Result).cpuCell, cpuPerThousand},
+		{"log entries a hand-off", hot, cell("log_entries_each"), of("log_entries_each")},
+		{"longest wait by the mean", hot, cell("longest_by_mean"), of("longest_by_mean")},
+		{"16 hot locks: pairs/s of 256", Point{Workload: "contended", Connections: 256}, (*Result).rateCell, rate},
+		{"BLPOP hand-offs/s among 64", Point{Workload: "handoffs", Connections: 64}, (*Result).rateCell, rate},
+		{"messages/s to 1,000 subscribers", Point{Workload: "publish", Connections: 1000}, cell("messages_per_second"), of("messages_per_second")},
+	}
+}
+
+// native is the table of native locks, where they were measured.
+func (r *Result) native(b *strings.Builder) {
+	if !slices.ContainsFunc(r.Targets, func(t target.Target) bool { return t.Name == nativeTarget }) {
+		return
+	}
+	columns := r.shown(nativeColumns())
+	fmt.Fprintf(b, "\nNative locks (`%s`, revision %s, %s), beside polling and other forms:\n", r.Command, r.Machine.Revision, r.Started.Format("2006-01-02"))
+	r.summaryTable(b, columns)
+	b.WriteString("\nNative locks as a multiple of each:\n")
+	r.quotientTable(b, columns, nativeTarget)
+}
+
 // pairsCell is the rate, the rate's spread, and the median of an acquire.
 func (r *Result) pairsCell(wl workload.Workload, p Point) string {
 	return fmt.Sprintf("%s (%s)", r.rateCell(wl, p), millis(r.median(p).Steps[latencyStep(wl)].P50Micros))
@@ -65,10 +108,14 @@ func Summary(results []*Result) string {
 %.0f µs, a loopback round trip %.0f µs. Medians of %d rounds by turns, ± half the distance between the best and the worst; in brackets the median
 milliseconds of an acquire. A pair is SET NX PX and a compare-and-delete by EVALSHA. Rows differ in what they promise, see [README.md](README.md).
 `, m.CPU, m.CPUs, m.Kernel, m.Go, m.Revision, r.Started.Format("2006-01-02"), m.Floors.AppendSyncMicros, m.Floors.RoundTripMicros, r.rounds())
-	r.summaryTable(&b)
+	columns := r.shown(summaryColumns())
+	r.summaryTable(&b, columns)
 	r.floor(&b)
 	b.WriteString("\nHoldfast as a multiple of each, median of the rounds' quotients (of CPU, less is better):\n")
-	r.quotientTable(&b)
+	r.quotientTable(&b, columns, nodes[0])
+	for _, one := range results[1:] {
+		one.native(&b)
+	}
 	fmt.Fprintf(&b, "\nThe targets, judged by the same runs and, for what the table does not show, by %s; in brackets the least and the most of a round, or others' figures:\n", origins(results[1:]))
 	evidence(results).goalTable(&b)
 	var remarks strings.Builder
@@ -113,9 +160,9 @@ func (r *Result) rounds() int {
 }
 
 // shown are the columns that something was measured for.
-func (r *Result) shown() []column {
+func (r *Result) shown(columns []column) []column {
 	var shown []column
-	for _, c := range summaryColumns() {
+	for _, c := range columns {
 		for _, t := range r.Targets {
 			c.point.Target = t.Name
 			if len(r.at(c.point)) > 0 {
@@ -135,8 +182,7 @@ func header(b *strings.Builder, columns []column) {
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(columns)) + "\n")
 }
 
-func (r *Result) summaryTable(b *strings.Builder) {
-	columns := r.shown()
+func (r *Result) summaryTable(b *strings.Builder, columns []column) {
 	header(b, columns)
 	for _, t := range r.Targets {
 		fmt.Fprintf(b, "| `%s`: %s |", t.Name, t.About)
@@ -153,17 +199,17 @@ func (r *Result) summaryTable(b *strings.Builder) {
 	}
 }
 
-func (r *Result) quotientTable(b *strings.Builder) {
-	columns := r.shown()
+// quotientTable divides what a target did by what each other did.
+func (r *Result) quotientTable(b *strings.Builder, columns []column, mine string) {
 	header(b, columns)
 	for _, t := range r.Targets {
-		if t.Name == nodes[0] {
+		if t.Name == mine {
 			continue
 		}
 		fmt.Fprintf(b, "| `%s` |", t.Name)
 		for _, c := range columns {
 			wl, _ := workload.Named(c.point.Workload)
-			c.point.Target = nodes[0]
+			c.point.Target = mine
 			text := "-"
 			if s, ok := (evidence{r}).quotients(c.point, t.Name, func(f *workload.Figures) (float64, bool) { return c.of(wl, f) }); ok {
 				text = fmt.Sprintf("%.2f", s.median)

@@ -30,6 +30,14 @@ func newScript(source string) script {
 }
 
 func dialRaw(ctx context.Context, addr string, o Options) (Client, error) {
+	r, err := newRaw(ctx, addr, o)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func newRaw(ctx context.Context, addr string, o Options) (*raw, error) {
 	r := &raw{addr: addr, o: o, release: newScript(releaseScript), renew: newScript(renewScript)}
 	if _, err := r.do(ctx, "PING"); err != nil {
 		return nil, errors.Join(fmt.Errorf("reach %s: %w", addr, err), r.Close())
@@ -98,15 +106,21 @@ func (r *raw) Renew(ctx context.Context, key, token string) (bool, error) {
 	return r.eval(ctx, r.renew, key, token, r.o.ttlMillis())
 }
 
-// eval runs a script by hash, and by source when the server does not know the hash.
+// eval runs a script that answers 1 or 0.
 func (r *raw) eval(ctx context.Context, s script, key string, args ...string) (bool, error) {
+	v, err := r.run(ctx, s, key, args...)
+	return v.Num == 1, err
+}
+
+// run runs a script by hash, and by source when the server does not know the hash.
+func (r *raw) run(ctx context.Context, s script, key string, args ...string) (protocol.Value, error) {
 	words := append([]string{"evalsha", s.hash, "1", key}, args...)
 	v, err := r.do(ctx, words...)
 	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT ") {
 		words[0], words[1] = "eval", s.source
 		v, err = r.do(ctx, words...)
 	}
-	return v.Num == 1, err
+	return v, err
 }
 
 func (r *raw) Read(ctx context.Context, key string) (string, error) {

@@ -36,6 +36,16 @@ const (
 	ZooKeeperLock Kind = "zookeeper-lock" // the lock recipe: a queue of sequential nodes
 )
 
+// Form is how clients of RESP servers take a lock.
+type Form string
+
+// The forms. Clients of the last two wait for a lock that is held; with the first a refused client polls.
+const (
+	Stock    Form = ""         // SET NX PX, and a compare-and-delete
+	Native   Form = "native"   // LOCK.ACQUIRE with WAIT, LOCK.RELEASE
+	Redisson Form = "redisson" // a hash and scripts, as Redisson's RLock; a waiter is told by a message
+)
+
 // Target is a thing that is measured.
 type Target struct {
 	Name  string   `json:"name"`
@@ -43,6 +53,7 @@ type Target struct {
 	Addrs []string `json:"addrs"`
 	Via   Via      `json:"via"`
 	Kind  Kind     `json:"kind,omitempty"`
+	Form  Form     `json:"form,omitempty"`
 	// Wait is the number of replicas that clients wait for after an acquire.
 	Wait int `json:"wait,omitempty"`
 	// PIDs are the servers' processes now; nil when not known.
@@ -55,11 +66,11 @@ type Target struct {
 	Own bool `json:"-"`
 }
 
-// Parse reads a target: name=host:port[+host:port…][@spread|@leader|@followers|@redlock][@wait=N].
+// Parse reads a target: name=host:port[+host:port…][@spread|@leader|@followers|@redlock][@native|@redisson][@wait=N].
 func Parse(spec string) (Target, error) {
 	name, rest, ok := strings.Cut(spec, "=")
 	if !ok || name == "" || rest == "" {
-		return Target{}, fmt.Errorf("target %q: want name=host:port[+host:port…][@leader|@followers|@spread|@redlock][@wait=N]", spec)
+		return Target{}, fmt.Errorf("target %q: want name=host:port[+host:port…][@leader|@followers|@spread|@redlock][@native|@redisson][@wait=N]", spec)
 	}
 	addrs, options, _ := strings.Cut(rest, "@")
 	t := Target{Name: name, Addrs: strings.Split(addrs, "+"), Via: ViaSpread}
@@ -68,6 +79,8 @@ func Parse(spec string) (Target, error) {
 		case option == "":
 		case slices.Contains([]Via{ViaSpread, ViaLeader, ViaFollowers, ViaRedlock}, via):
 			t.Via = via
+		case Form(option) == Native || Form(option) == Redisson:
+			t.Form = Form(option)
 		default:
 			if _, err := fmt.Sscanf(option, "wait=%d", &t.Wait); err != nil {
 				return Target{}, fmt.Errorf("target %q: unknown option %q", spec, option)
@@ -178,7 +191,12 @@ var dialers = map[Kind]Dial{}
 func Register(kind Kind, dial Dial) { dialers[kind] = dial }
 
 func (t Target) dialer() (Dial, error) {
-	if t.Kind == RESP {
+	switch {
+	case t.Kind == RESP && t.Form == Native:
+		return dialNative, nil
+	case t.Kind == RESP && t.Form == Redisson:
+		return dialRedisson, nil
+	case t.Kind == RESP:
 		return dialOne, nil
 	}
 	if dial := dialers[t.Kind]; dial != nil {

@@ -31,7 +31,7 @@ func memory(ctx context.Context, e Env) (*Figures, error) {
 		return nil, err
 	}
 	start := time.Now()
-	if err := fill(ctx, e, e.Sizes.Locks, lockKey); err != nil {
+	if err := fillLocks(ctx, e, e.Sizes.Locks); err != nil {
 		return nil, err
 	}
 	took := time.Since(start)
@@ -105,47 +105,10 @@ func flush(ctx context.Context, e Env) error {
 
 // idle opens connections that say PING once, and then nothing for the time that is measured.
 func idle(ctx context.Context, e Env) (*Figures, error) {
-	endpoints, err := e.Target.Endpoints(ctx)
-	if err != nil {
-		return nil, err
-	}
-	before, err := resident(ctx, e)
-	if err != nil {
-		return nil, err
-	}
-	conns := make([]*resp.Conn, 0, e.Sizes.Idle)
-	defer func() {
-		for _, c := range conns {
-			_ = c.Close()
-		}
-	}()
-	for i := range e.Sizes.Idle {
-		c, err := resp.Dial(ctx, endpoints[i%len(endpoints)], e.Client.Timeout)
-		if err != nil {
-			return nil, fmt.Errorf("open connection %d of %d: %w", i, e.Sizes.Idle, err)
-		}
-		conns = append(conns, c)
-		if _, err := c.Do("PING"); err != nil {
-			return nil, fmt.Errorf("ping on connection %d of %d: %w", i, e.Sizes.Idle, err)
-		}
-	}
-	after, err := resident(ctx, e)
-	if err != nil {
-		return nil, err
-	}
-	m := newMeter(e)
-	m.begin()
-	if err := rest(ctx, e.Measure); err != nil {
-		return nil, err
-	}
-	m.end()
-	f := &Figures{}
-	f.merge(map[string]float64{
-		"connections":             float64(e.Sizes.Idle),
-		"bytes_per_connection":    totalGrown(before, after) / float64(e.Sizes.Idle),
-		"idle_cpu_percent_of_one": 100 * (m.last.CPUSeconds - m.server.CPUSeconds) / e.Measure.Seconds(),
-	})
-	return f, nil
+	return quiet(ctx, e, func(c *resp.Conn, _ int) error {
+		_, err := c.Do("PING")
+		return err
+	}, nil)
 }
 
 // totalGrown is the growth of all processes: connections are spread over them.

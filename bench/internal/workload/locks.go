@@ -98,7 +98,7 @@ func release(ctx context.Context, c target.Client, key, token string, start, acq
 func hot(ctx context.Context, e Env) (*Figures, error) {
 	var last atomic.Int64
 	last.Store(-1)
-	return loop(ctx, e, func(worker int, c target.Client) load.Op {
+	f, err := loop(ctx, e, func(worker int, c target.Client) load.Op {
 		random, tokens := newRandom(worker), newTokens()
 		return func(ctx context.Context, start time.Time, r *load.Recorder) error {
 			key, token := prefix+"hot", tokens.token()
@@ -115,6 +115,10 @@ func hot(ctx context.Context, e Env) (*Figures, error) {
 			return rest(ctx, pollPause(e, random))
 		}
 	})
+	if err == nil {
+		f.each("handoff")
+	}
+	return f, err
 }
 
 func contended(ctx context.Context, e Env) (*Figures, error) {

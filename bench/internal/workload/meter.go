@@ -1,13 +1,23 @@
 package workload
 
 import (
+	"context"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/holdfast/holdfast/bench/internal/proc"
+	"github.com/holdfast/holdfast/bench/internal/resp"
+	"github.com/holdfast/holdfast/bench/internal/target"
 )
 
 // meter reads what the servers, and this process, use while the window is open.
 type meter struct {
+	entries func() (float64, bool) // of the log, so far
+
+	firstEntry, lastEntry float64
+	counted               bool
+
 	pids         []int
 	server, last proc.Usage
 	self, ended  float64
@@ -15,13 +25,30 @@ type meter struct {
 }
 
 func newMeter(e Env) *meter {
-	if e.Target.PIDs == nil {
-		return &meter{}
+	m := &meter{entries: func() (float64, bool) { return logEntries(e.Target) }}
+	if e.Target.PIDs != nil {
+		m.pids = e.Target.PIDs()
 	}
-	return &meter{pids: e.Target.PIDs()}
+	return m
+}
+
+// logEntries is how many entries the leader's log has had; false: the target is not known to have a log.
+func logEntries(t target.Target) (float64, bool) {
+	if t.Kind != target.RESP || t.Via == target.ViaRedlock || len(t.Addrs) < 3 {
+		return 0, false
+	}
+	info, err := resp.Ask(context.Background(), t.Addrs[0], infoTimeout, "INFO")
+	if err != nil {
+		return 0, false
+	}
+	_, rest, ok := strings.Cut(info.Str, "raft_commit_index:")
+	line, _, _ := strings.Cut(rest, "\r\n")
+	n, err := strconv.ParseFloat(line, 64)
+	return n, ok && err == nil
 }
 
 func (m *meter) begin() {
+	m.firstEntry, m.counted = m.entries()
 	m.server, m.err = proc.Read(m.pids...)
 	m.self, _ = proc.Self()
 }
@@ -33,6 +60,9 @@ func (m *meter) end() {
 	}
 	m.last = u
 	m.ended, _ = proc.Self()
+	if m.counted {
+		m.lastEntry, m.counted = m.entries()
+	}
 }
 
 // numbers leaves out what could not be read.
@@ -42,5 +72,20 @@ func (m *meter) numbers() map[string]float64 {
 		n["server_cpu_seconds"] = m.last.CPUSeconds - m.server.CPUSeconds
 		n["server_rss_bytes_max"] = float64(slices.Max(m.last.RSSBytes))
 	}
+	if m.counted {
+		n["log_entries"] = m.lastEntry - m.firstEntry
+	}
 	return n
+}
+
+// each adds what one of a step cost, and how the longest compares with the mean.
+func (f *Figures) each(step string) {
+	s := f.Steps[step]
+	count := s.PerSecond * f.Numbers["window_seconds"]
+	if entries, ok := f.Numbers["log_entries"]; ok && count > 0 {
+		f.Numbers["log_entries_each"] = entries / count
+	}
+	if s.MeanMicros > 0 {
+		f.Numbers["longest_by_mean"] = s.MaxMicros / s.MeanMicros
+	}
 }

@@ -31,7 +31,8 @@ type Sizes struct {
 	Shared   int           // keys that contended workers fight for
 	Depth    int           // commands in a pipeline
 	Locks    int           // locks that memory, snapshot and restart hold
-	Idle     int           // connections that idle
+	Idle     int           // connections that idle, wait, or have a session
+	Sessions int           // sessions that sessions keeps alive
 	Failover int           // kills
 	Poll     time.Duration // between two tries to get a lock that another worker has
 	Steady   float64       // pairs a second that are offered while snapshots are taken
@@ -82,6 +83,8 @@ type Workload struct {
 	Holds bool
 	// RESP: the workload needs servers that speak RESP, and is left out for others.
 	RESP bool
+	// Native: the workload is of native locks alone.
+	Native bool
 	// Fresh: servers are started anew before the workload, where that can be done: memory that a
 	// process freed and kept hides what the process needs.
 	Fresh bool
@@ -152,6 +155,26 @@ func All() []Workload {
 			About: "what a connection that says nothing takes in memory, and all of them in CPU",
 		},
 		{
+			Name: "handoffs", RESP: true, Step: "handoff", Run: handoffs,
+			About: "all workers wait for one element by BLPOP, and put it back",
+		},
+		{
+			Name: "publish", RESP: true, Step: "publish", Run: publish,
+			About: "one PUBLISH after another to as many subscribers as there are connections; the next when all have the last",
+		},
+		{
+			Name: "parked", RESP: true, Fresh: true, Once: true, Run: parked,
+			About: "what a connection takes that waits by BLPOP, or in line for a native lock, and all of them in CPU",
+		},
+		{
+			Name: "native-sessions", RESP: true, Native: true, Fresh: true, Once: true, Run: sessions,
+			About: "many sessions that hold a lock each and are kept alive by SESSION.KEEPALIVE: CPU, log entries and memory",
+		},
+		{
+			Name: "native-connections", RESP: true, Native: true, Fresh: true, Once: true, Run: bound,
+			About: "connections with a session of their own that holds a lock: CPU, log entries and memory while nothing is said",
+		},
+		{
 			Name: "failover", Once: true, Control: true, Failover: true, Run: failover,
 			About: "kill -9 of the leader until the first acquire is acknowledged anywhere",
 		},
@@ -184,6 +207,9 @@ func Names() []string {
 // Suits reports whether the workload says anything of a target. What one server of a Redlock
 // answers is no promise of the Redlock's: no client reads or pipelines that way.
 func (w Workload) Suits(t target.Target) bool {
+	if w.Native && t.Form != target.Native {
+		return false
+	}
 	if t.Via == target.ViaRedlock {
 		return !w.RESP && !w.Reads
 	}
