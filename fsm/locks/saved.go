@@ -7,7 +7,8 @@ type Writer interface {
 	String(s string)
 }
 
-// Reader reads what a Writer wrote. The first error stays; what is read after it is zero.
+// Reader reads what a Writer wrote. The first error stays; what is read after it is zero. Its strings
+// share no memory with others.
 type Reader interface {
 	Uint() uint64
 	Int() int64
@@ -15,8 +16,179 @@ type Reader interface {
 	Err() error
 }
 
-// Save writes the table. Equal tables write the same.
-func (t *Table) Save(w Writer) {}
+// Save writes the table. Equal tables write the same:
+//
+//	fences, orders and ids of sessions given out
+//	lives, in order:      node, epoch, when it was heard of last
+//	sessions, by id:      id, name, lease, since, deadline, flags, life and connection
+//	flushes, by database: database, fence, instant, where to go on
+//	drops, by node:       node, epoch, ticket
+//	locks, in order:      database, key, flags, crowd, holds by fence, waiters in line whose first key it is
+//
+// Each list begins with its length.
+func (t *Table) Save(w Writer) {
+	w.Uint(t.fences)
+	w.Uint(t.orders)
+	w.Uint(t.sessionIDs)
+	w.Uint(uint64(len(t.lives)))
+	for i := range t.lives {
+		w.String(t.lives[i].origin.Node)
+		w.Uint(t.lives[i].origin.Epoch)
+		w.Int(t.lives[i].alive)
+	}
+	w.Uint(uint64(t.sessions.Len()))
+	t.sessions.Scan(func(s *session) bool {
+		s.save(w)
+		return true
+	})
+	w.Uint(uint64(len(t.flushes)))
+	for i := range t.flushes {
+		f := &t.flushes[i]
+		w.Uint(uint64(f.db))
+		w.Uint(f.mark)
+		w.Int(f.at)
+		w.Uint(f.hash)
+		w.String(f.key)
+	}
+	w.Uint(uint64(len(t.drops)))
+	for _, name := range t.drops {
+		w.String(name.Origin.Node)
+		w.Uint(name.Origin.Epoch)
+		w.Uint(name.Ticket)
+	}
+	w.Uint(uint64(t.locks.Len()))
+	t.locks.Scan(func(l *lock) bool {
+		t.saveLock(w, l)
+		return true
+	})
+}
 
-// Load reads a table, and believes nothing.
-func Load(r Reader) (*Table, error) { return New(), r.Err() }
+func bit(set bool, flag uint64) uint64 {
+	if set {
+		return flag
+	}
+	return 0
+}
+
+// The flags of a session, a lock, a hold, a waiter.
+const (
+	savedAttached = 1 << iota
+	savedLeased
+	savedOver
+)
+
+const (
+	savedCrowd = 1 << iota
+	savedUnfinished
+	savedDelays
+)
+
+const savedExtra = 1
+
+const (
+	savedNotify = 1 << iota
+	savedReentrant
+	savedAbsent
+	savedEnds
+)
+
+func (s *session) save(w Writer) {
+	w.Uint(s.id)
+	w.String(s.name)
+	w.Int(s.lease)
+	w.Int(s.opened)
+	w.Int(s.deadline)
+	w.Uint(bit(s.origin != nil, savedAttached) | bit(s.leased, savedLeased) | bit(s.over, savedOver))
+	if s.origin != nil {
+		saveClient(w, Client{*s.origin, s.conn})
+	}
+}
+
+func saveClient(w Writer, c Client) {
+	w.String(c.Origin.Node)
+	w.Uint(c.Origin.Epoch)
+	w.Int(c.Conn)
+}
+
+func (t *Table) saveLock(w Writer, l *lock) {
+	w.Uint(uint64(l.db()))
+	w.String(l.key)
+	m := l.more
+	if m == nil {
+		w.Uint(0)
+	} else {
+		w.Uint(savedCrowd | bit(m.unfinished, savedUnfinished) | bit(m.lost.delays, savedDelays))
+		w.Uint(m.born)
+		w.Int(m.delay)
+		w.Uint(m.lost.below)
+		w.Uint(uint64(m.lost.reason))
+		w.Int(m.lost.at)
+		w.Int(m.lost.delay)
+	}
+	w.Uint(uint64(l.holders()))
+	t.eachHold(l, func(h *hold) bool {
+		h.save(w)
+		return true
+	})
+	var homed []*waiter
+	t.eachWaiter(l, func(each *waiter) bool {
+		if each.Keys[0] == l.key {
+			homed = append(homed, each)
+		}
+		return true
+	})
+	w.Uint(uint64(len(homed)))
+	for _, each := range homed {
+		each.save(w)
+	}
+}
+
+func (h *hold) save(w Writer) {
+	w.String(h.owner)
+	w.Uint(h.fence)
+	w.Uint(uint64(h.mode))
+	w.Uint(uint64(h.count))
+	w.Uint(h.session())
+	if h.session() == 0 {
+		w.Int(h.lease())
+		w.Int(h.deadline)
+	}
+	w.Int(h.since)
+	saveClient(w, h.client())
+	if h.extra == nil {
+		w.Uint(0)
+		return
+	}
+	w.Uint(savedExtra)
+	w.String(h.extra.note)
+	w.String(h.extra.call)
+	w.Int(h.extra.delay)
+	w.Int(h.extra.permits)
+}
+
+func (w *waiter) save(to Writer) {
+	to.Uint(uint64(len(w.Keys)))
+	for _, key := range w.Keys {
+		to.String(key)
+	}
+	to.Uint(w.order)
+	to.Uint(bit(w.Notify, savedNotify) | bit(w.Reentrant, savedReentrant) | bit(w.absent, savedAbsent) | bit(w.deadline != never, savedEnds))
+	to.Int(w.since)
+	if w.deadline != never {
+		to.Int(w.deadline)
+	}
+	to.Uint(uint64(w.blocked))
+	to.String(w.Owner)
+	to.String(w.Note)
+	to.String(w.Call)
+	to.Uint(w.Session)
+	to.Int(w.LeaseMillis)
+	to.Uint(uint64(w.Mode))
+	to.Int(w.Limit)
+	to.Int(w.Permits)
+	to.Int(w.WaitMillis)
+	to.Int(w.DelayMillis)
+	to.Int(w.GraceMillis)
+	saveClient(to, w.Client)
+	to.Uint(w.Ticket)
+}

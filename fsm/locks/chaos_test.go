@@ -1,0 +1,324 @@
+package locks
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm/waits"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// stream is a Writer, and source reads what it wrote.
+type stream struct{ buf []byte }
+
+func (s *stream) Uint(n uint64) { s.buf = binary.AppendUvarint(s.buf, n) }
+func (s *stream) Int(n int64)   { s.buf = binary.AppendVarint(s.buf, n) }
+func (s *stream) String(text string) {
+	s.Uint(uint64(len(text)))
+	s.buf = append(s.buf, text...)
+}
+
+type source struct {
+	left *bytes.Reader
+	err  error
+}
+
+func (s *source) Err() error { return s.err }
+
+func (s *source) Uint() uint64 {
+	n, err := binary.ReadUvarint(s.left)
+	if s.err == nil {
+		s.err = err
+	}
+	if s.err != nil {
+		return 0
+	}
+	return n
+}
+
+func (s *source) Int() int64 {
+	n, err := binary.ReadVarint(s.left)
+	if s.err == nil {
+		s.err = err
+	}
+	if s.err != nil {
+		return 0
+	}
+	return n
+}
+
+func (s *source) String() string {
+	n := s.Uint()
+	if n > uint64(s.left.Len()) {
+		s.err = fmt.Errorf("a text of %d bytes, %d left", n, s.left.Len())
+		return ""
+	}
+	text := make([]byte, n)
+	_, _ = s.left.Read(text)
+	return string(text)
+}
+
+func saved(t *Table) []byte {
+	var s stream
+	t.Save(&s)
+	return s.buf
+}
+
+func loaded(b []byte) (*Table, error) { return Load(&source{left: bytes.NewReader(b)}) }
+
+func must(t *testing.T, ok bool) {
+	if !ok {
+		t.Helper()
+		t.Fatal("not so")
+	}
+}
+
+// checkAll compares everything that is kept twice, and every promise about a moment.
+func checkAll(t *testing.T, table *Table) {
+	t.Helper()
+	must(t, len(table.touched) == 0)
+	var holds, waiters, due int
+	sum := int64(0)
+	sessionHolds, seen := map[uint64]int{}, map[*waiter]bool{}
+	table.locks.Scan(func(l *lock) bool {
+		must(t, l.head&(flagTouched|flagWake) == 0)
+		must(t, l.head&flagPresent != 0)
+		must(t, l.holders() > 0 || l.waiters() > 0 || l.delayed())
+		must(t, table.dueOf(l) == l.due)
+		if l.due != never {
+			due++
+			same, ok := table.dues.Get(l)
+			must(t, ok && same == l)
+		}
+		if l.more != nil {
+			sum += crowdBytes
+			if !l.more.unfinished {
+				must(t, table.candidate(l) == nil)
+			}
+		}
+		var n, sessions int
+		var permits int64
+		last := uint64(0)
+		table.eachHold(l, func(h *hold) bool {
+			n++
+			must(t, h.fence > last)
+			last = h.fence
+			must(t, table.anyHold(l).mode == h.mode)
+			must(t, h == table.holdOf(l, h.owner))
+			must(t, h == table.holdBy(l, h.fence))
+			sum += h.bytes()
+			permits += h.permits()
+			if s := h.session(); s != 0 {
+				sessions++
+				sessionHolds[s]++
+			}
+			if l.hold == nil {
+				sum += memberBytes
+			}
+			must(t, n == 1 || h.mode != Exclusive)
+			return true
+		})
+		holds += n
+		must(t, n == l.holders())
+		must(t, (n == 1) == (l.hold != nil))
+		if l.more != nil {
+			must(t, permits == l.more.permits)
+			must(t, sessions == l.more.sessionHolds)
+		}
+		order, places := uint64(0), 0
+		table.eachWaiter(l, func(w *waiter) bool {
+			places++
+			must(t, w.order > order)
+			order = w.order
+			must(t, w == table.waiterOf(l, w.Owner))
+			seen[w] = true
+			return true
+		})
+		must(t, l.waiters() == places)
+		sum += l.bytes()
+		return true
+	})
+	ofSessions := 0
+	for w := range seen {
+		waiters++
+		sum += w.bytes()
+		if w.Session != 0 {
+			ofSessions++
+		}
+	}
+	must(t, holds == table.holdCount)
+	must(t, waiters == table.waiterCount)
+	must(t, ofSessions == table.waitsBySession.Len())
+	must(t, due == table.dues.Len())
+	table.sessions.Scan(func(s *session) bool {
+		must(t, sessionHolds[s.id] == s.holds)
+		sum += s.bytes()
+		return true
+	})
+	must(t, sum == table.Bytes())
+}
+
+// chaos draws calls.
+type chaos struct {
+	r        *rand.Rand
+	table    *Table
+	ticket   uint64
+	sessions []uint64
+}
+
+func (c *chaos) key() string   { return string(rune('a' + c.r.IntN(4))) }
+func (c *chaos) owner() string { return fmt.Sprint("o", c.r.IntN(6)) }
+func (c *chaos) client() Client {
+	return Client{protocol.Origin{Node: fmt.Sprint("n", c.r.IntN(2)), Epoch: 1 + c.r.Uint64N(2)}, 1 + c.r.Int64N(3)}
+}
+
+func (c *chaos) id() uint64 {
+	if len(c.sessions) == 0 || c.r.IntN(3) > 0 {
+		return 0
+	}
+	return c.sessions[c.r.IntN(len(c.sessions))]
+}
+
+func (c *chaos) request() *Request {
+	r := &Request{
+		Keys: []string{c.key()}, Owner: c.owner(), LeaseMillis: 1 + c.r.Int64N(300), Session: c.id(), Mode: Mode(c.r.IntN(3)),
+		Limit: 1 + c.r.Int64N(4), DelayMillis: c.r.Int64N(2) * c.r.Int64N(50), Reentrant: c.r.IntN(2) == 0,
+		Waits: c.r.IntN(4) > 0, WaitMillis: c.r.Int64N(2) * (1 + c.r.Int64N(200)), GraceMillis: c.r.Int64N(2) * c.r.Int64N(60),
+		Client: c.client(), Notify: c.r.IntN(2) == 0,
+	}
+	r.Permits = 1 + c.r.Int64N(r.Limit)
+	for range c.r.IntN(4) {
+		r.Keys = append(r.Keys, c.key())
+	}
+	if r.Mode == Permits && len(r.Keys) > 1 {
+		r.Mode = Exclusive
+	}
+	if c.r.IntN(5) > 0 {
+		c.ticket++
+		r.Ticket = c.ticket
+	}
+	if c.r.IntN(2) == 0 {
+		r.Call, r.Note = fmt.Sprint(c.r.IntN(2)), "note"
+	}
+	return r
+}
+
+func (c *chaos) step() {
+	t := c.table
+	switch c.r.IntN(24) {
+	case 0, 1, 2, 3, 4, 5, 6, 7:
+		_, _ = t.Acquire(c.request())
+	case 8, 9:
+		t.Release(0, c.key(), c.owner(), c.r.IntN(2) == 0)
+	case 10:
+		t.Renew(0, c.key(), c.owner(), 1+c.r.Int64N(300))
+	case 11:
+		t.Cancel(0, c.key(), c.owner())
+	case 12:
+		_, _ = t.Downgrade(0, c.key(), c.owner())
+	case 13:
+		t.Break(&Break{Key: c.key(), ByOwner: c.r.IntN(2) == 0, Owner: c.owner(), ByDelay: c.r.IntN(2) == 0, DelayMillis: c.r.Int64N(20), Reason: Broken})
+	case 14:
+		if id, err := t.OpenSession(1+c.r.Int64N(200), c.client(), c.r.IntN(2) == 0, "s"); err == nil {
+			c.sessions = append(c.sessions, id)
+			c.sessions = c.sessions[max(0, len(c.sessions)-5):]
+		}
+	case 15:
+		t.KeepAlive(c.id())
+	case 16:
+		_, _ = t.Attach(c.id(), c.client())
+	case 17:
+		t.CloseSession(c.id())
+	case 18:
+		t.Alive(c.client().Origin)
+	case 19:
+		t.Gone(c.client())
+	case 20:
+		t.Unblock(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)}, protocol.LeaveTimeout)
+	case 21:
+		if c.r.IntN(4) == 0 {
+			t.DropLife("n0", 1+c.r.Uint64N(2))
+		}
+	case 22:
+		if c.r.IntN(4) == 0 {
+			t.Flush(0)
+		}
+	case 23:
+		t.Settle(0, c.key())
+	}
+}
+
+// TestChaos draws calls, with few steps or many, and looks at everything after each: also that a copy does
+// not change, that a loaded table goes on as the saved one, and that nothing is left in the end.
+func TestChaos(t *testing.T) {
+	for seed := range uint64(24) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			c := &chaos{r: rand.New(rand.NewPCG(seed, 7)), table: New()}
+			now := int64(1000)
+			for range 250 {
+				if c.r.IntN(3) == 0 {
+					now += c.r.Int64N(60)
+				}
+				steps := plenty
+				if seed%2 == 1 {
+					steps = c.r.IntN(6)
+				}
+				var kept *Table
+				var before []byte
+				if c.r.IntN(4) == 0 {
+					kept = c.table.Copy()
+					before = saved(kept)
+				}
+				c.table.Begin(now, steps)
+				c.table.Sweep()
+				c.table.Begin(now, steps)
+				c.step()
+				checkAll(t, c.table)
+				if kept != nil {
+					require.Equal(t, before, saved(kept))
+					checkAll(t, kept)
+				}
+				if c.r.IntN(8) == 0 {
+					b := saved(c.table)
+					again, err := loaded(b)
+					require.NoError(t, err)
+					checkAll(t, again)
+					require.Equal(t, b, saved(again))
+					if c.r.IntN(2) == 0 {
+						c.table = again
+					}
+				}
+				c.table.TakeEffects()
+			}
+			drain(t, c.table, now)
+		})
+	}
+}
+
+// drain lets the time pass until nothing is left but waits without an end, and their locks.
+func drain(t *testing.T, table *Table, now int64) {
+	for n := 0; ; n++ {
+		require.Less(t, n, 100_000, "something is due for ever")
+		due, ok := table.NextDue()
+		if !ok {
+			break
+		}
+		now = max(now, due)
+		table.Begin(now, 3)
+		table.Sweep()
+	}
+	var names []waits.Name
+	table.names.Scan(func(w *waiter) bool {
+		names = append(names, w.name())
+		return true
+	})
+	require.Empty(t, slices.Clip(names), "who waits is granted when all others are gone")
+	require.Zero(t, table.Bytes())
+	require.Zero(t, table.locks.Len()+table.sessions.Len()+len(table.lives)+len(table.drops)+len(table.flushes))
+}

@@ -1,0 +1,307 @@
+package locks
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/waits"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// What is wrong with a stream.
+var (
+	errNumbers = errors.New("a number of the lock table is out of range")
+	errLife    = errors.New("a life of a node is damaged")
+	errSession = errors.New("a lock session is damaged")
+	errFlush   = errors.New("a flush of locks is damaged")
+	errDrop    = errors.New("dropped waiters of locks are damaged")
+	errLock    = errors.New("a lock is damaged")
+	errHold    = errors.New("a hold is damaged")
+	errWaiter  = errors.New("a waiter for a lock is damaged")
+	errStuck   = errors.New("a waiter could be granted, and nobody would")
+)
+
+// loader makes a table of what a snapshot says.
+type loader struct {
+	Reader
+	t       *Table
+	err     error
+	waiters []*waiter
+}
+
+// Load reads a table, and believes nothing.
+func Load(r Reader) (*Table, error) {
+	d := &loader{Reader: r, t: New()}
+	t := d.t
+	t.fences, t.orders, t.sessionIDs = r.Uint(), r.Uint(), r.Uint()
+	d.must(t.fences <= MaxFence && t.sessionIDs <= MaxFence && t.orders < noOrder, errNumbers)
+	d.each(d.life)
+	d.each(d.session)
+	for i := range t.lives {
+		d.must(t.lives[i].sessions > 0, errLife)
+	}
+	d.each(d.flush)
+	d.each(d.drop)
+	d.each(d.lock)
+	d.line()
+	if d.err != nil {
+		return nil, d.err
+	}
+	d.settle()
+	t.effects = nil
+	return t, d.err
+}
+
+// must notes what is wrong, unless something was before.
+func (d *loader) must(ok bool, wrong error) {
+	if d.err == nil {
+		if d.err = d.Err(); d.err == nil && !ok {
+			d.err = wrong
+		}
+	}
+}
+
+// each reads a list.
+func (d *loader) each(read func()) {
+	for n := d.Uint(); n > 0; n-- {
+		if d.must(true, nil); d.err != nil {
+			return
+		}
+		read()
+	}
+}
+
+// millis reads a number that is not negative.
+func (d *loader) millis(most int64, wrong error) int64 {
+	n := d.Int()
+	d.must(n >= 0 && n <= most, wrong)
+	return n
+}
+
+func (d *loader) text(wrong error) string {
+	s := d.String()
+	d.must(len(s) <= MaxText, wrong)
+	return s
+}
+
+func (d *loader) flags(most uint64, wrong error) uint64 {
+	n := d.Uint()
+	d.must(n <= most, wrong)
+	return n
+}
+
+func (d *loader) client() Client {
+	return Client{protocol.Origin{Node: d.String(), Epoch: d.Uint()}, d.Int()}
+}
+
+func (d *loader) life() {
+	l := life{origin: protocol.Origin{Node: d.String(), Epoch: d.Uint()}, alive: d.Int()}
+	n := len(d.t.lives)
+	d.must(n == 0 || compareOrigins(d.t.lives[n-1].origin, l.origin) < 0, errLife)
+	d.t.lives = append(d.t.lives, l)
+}
+
+func (d *loader) session() {
+	s := &session{
+		id: d.Uint(), name: d.text(errSession), lease: d.millis(Forever, errSession), opened: d.Int(), deadline: d.Int(),
+	}
+	flags := d.flags(savedAttached|savedLeased|savedOver, errSession)
+	s.leased, s.over = flags&savedLeased != 0, flags&savedOver != 0
+	last, _ := d.t.sessions.Max()
+	d.must(s.id <= d.t.sessionIDs && s.id > 0 && (last == nil || s.id > last.id) && s.lease > 0, errSession)
+	d.must(s.over != s.leased || !s.over && flags&savedAttached != 0, errSession)
+	d.must(s.deadline < never, errSession)
+	if flags&savedAttached != 0 {
+		c := d.client()
+		s.origin, s.conn = d.t.origin(c.Origin), c.Conn
+		if !s.over {
+			i, ok := d.t.lifeAt(c.Origin)
+			if d.must(ok && c != (Client{}) && d.t.Attached(c) < MaxAttached, errSession); d.err != nil {
+				return
+			}
+			d.t.lives[i].sessions++
+			d.t.connections.Set(bound{s.origin, s.conn, s.id})
+		}
+	}
+	switch {
+	case s.over:
+		d.t.ended.Set(s.id)
+	case s.leased:
+		d.t.sessionEnds.Set(ending{s.deadline, s.id})
+	case s.origin != nil:
+		d.t.attached.Set(bound{s.origin, s.lease, s.id})
+	}
+	d.t.sessions.Set(s)
+	d.t.bytes += s.bytes()
+}
+
+func (d *loader) flush() {
+	f := flush{db: int(d.flags(databases-1, errFlush)), mark: d.Uint(), at: d.Int(), hash: d.Uint(), key: d.String()}
+	n := len(d.t.flushes)
+	d.must(f.mark <= d.t.fences && (n == 0 || d.t.flushes[n-1].db < f.db), errFlush)
+	d.t.flushes = append(d.t.flushes, f)
+}
+
+func (d *loader) drop() {
+	name := waits.Name{Origin: protocol.Origin{Node: d.String(), Epoch: d.Uint()}, Ticket: d.Uint()}
+	n := len(d.t.drops)
+	d.must(n == 0 || d.t.drops[n-1].Origin.Node < name.Origin.Node, errDrop)
+	d.t.drops = append(d.t.drops, name)
+}
+
+func (d *loader) lock() {
+	db := d.flags(databases-1, errLock)
+	l := &lock{key: d.String(), due: never}
+	l.hash = keyspace.Hash(l.key)
+	d.t.lockIDs++
+	l.head = d.t.lockIDs<<16 | db<<8 | flagPresent | flagTouched // nothing happens to the lock before settle
+	last, _ := d.t.locks.Max()
+	d.must(last == nil || lockBefore(last, l), errLock)
+	flags := d.flags(savedCrowd|savedUnfinished|savedDelays, errLock)
+	if flags&savedCrowd != 0 {
+		l.more = &crowd{unfinished: flags&savedUnfinished != 0, born: d.Uint(), delay: d.millis(Forever, errLock)}
+		lost := loss{
+			below: d.Uint(), reason: Reason(d.flags(uint64(Flushed), errLock)), at: d.Int(),
+			delays: flags&savedDelays != 0, delay: d.millis(Forever, errLock),
+		}
+		l.more.lost = lost
+		d.must(l.more.born <= d.t.fences && lost.below <= d.t.fences+1 && (lost.below == 0) == (lost.reason == 0), errLock)
+		d.must(lost.below != 0 || lost == loss{}, errLock)
+		d.t.bytes += crowdBytes
+	} else {
+		d.must(flags&(savedUnfinished|savedDelays) == 0, errLock)
+	}
+	d.t.locks.Set(l)
+	d.t.bytes += l.bytes()
+	d.each(func() { d.hold(l) })
+	d.each(func() { d.waiter(l) })
+}
+
+func (d *loader) hold(l *lock) {
+	h := &hold{key: l.key, owner: d.text(errHold), fence: d.Uint(), db: uint8(l.db())}
+	h.mode = Mode(d.flags(uint64(Permits), errHold))
+	h.count = uint32(d.flags(maxCount, errHold))
+	h.bound, h.deadline = d.Uint(), never
+	if h.bound == 0 {
+		h.bound, h.deadline = uint64(d.millis(Forever, errHold)), d.Int()
+		d.must(h.bound > 0 && h.deadline < never, errHold)
+	} else {
+		d.must(d.t.session(h.bound) != nil, errHold)
+	}
+	h.since = d.Int()
+	c := d.client()
+	h.origin, h.conn = d.t.origin(c.Origin), c.Conn
+	if d.flags(savedExtra, errHold) == savedExtra {
+		h.extra = &extra{d.text(errHold), d.text(errHold), d.millis(Forever, errHold), d.millis(MaxLimit, errHold)}
+	}
+	d.must(h.count > 0 && h.fence > 0 && h.fence <= d.t.fences, errHold)
+	d.must(h.mode != Permits || h.extra != nil && h.extra.permits > 0, errHold)
+	if d.err != nil {
+		return
+	}
+	if first := d.t.anyHold(l); first != nil {
+		last := d.t.lastFence(l)
+		d.must(h.fence > last && first.mode == h.mode && h.mode != Exclusive, errHold)
+		d.must(l.more != nil && l.more.holders < MaxHolders && d.t.holdOf(l, h.owner) == nil, errHold)
+		d.must(l.more == nil || l.more.permits+h.permits() <= MaxLimit, errHold)
+	}
+	if d.err == nil {
+		d.t.addHold(l, h)
+	}
+}
+
+// lastFence is the largest fence of the holds. Requires: there is one.
+func (t *Table) lastFence(l *lock) (fence uint64) {
+	if l.hold != nil {
+		return l.hold.fence
+	}
+	t.byFence.Descend(member{l.id(), &hold{fence: ^uint64(0)}}, func(m member) bool {
+		fence = m.hold.fence
+		return false
+	})
+	return fence
+}
+
+func (d *loader) waiter(home *lock) {
+	w := &waiter{deadline: never}
+	w.DB = home.db()
+	d.each(func() {
+		d.must(len(w.Keys) < MaxKeys, errWaiter)
+		w.Keys = append(w.Keys, d.String())
+	})
+	w.order = d.Uint()
+	flags := d.flags(savedNotify|savedReentrant|savedAbsent|savedEnds, errWaiter)
+	w.Waits, w.Notify, w.Reentrant, w.absent = true, flags&savedNotify != 0, flags&savedReentrant != 0, flags&savedAbsent != 0
+	w.since = d.Int()
+	if flags&savedEnds != 0 {
+		w.deadline = d.Int()
+	}
+	w.blocked = int(d.flags(MaxKeys, errWaiter))
+	w.Owner, w.Note, w.Call = d.text(errWaiter), d.text(errWaiter), d.text(errWaiter)
+	w.Session, w.LeaseMillis = d.Uint(), d.Int()
+	w.Mode, w.Limit, w.Permits = Mode(d.flags(uint64(Permits), errWaiter)), d.Int(), d.Int()
+	w.WaitMillis, w.DelayMillis, w.GraceMillis = d.millis(Forever, errWaiter), d.millis(Forever, errWaiter), d.millis(Forever, errWaiter)
+	w.Client = d.client()
+	w.Client.Origin = *d.t.origin(w.Client.Origin)
+	w.Ticket = d.Uint()
+	d.must(len(w.Keys) > 0 && w.blocked < len(w.Keys) && w.Keys[0] == home.key && w.order > 0 && w.order <= d.t.orders, errWaiter)
+	d.must(!w.absent || w.deadline != never, errWaiter)
+	d.must(flags&savedEnds == 0 || w.deadline < never, errWaiter)
+	d.must(w.LeaseMillis <= Forever && (w.Session == 0 || d.t.session(w.Session) != nil && w.LeaseMillis == 0), errWaiter)
+	if d.err == nil {
+		w.Keys[0] = home.key
+		q := w.Request
+		if q.Session != 0 {
+			q.Session, q.LeaseMillis = 0, 1
+		}
+		ok := d.t.check(&q) == nil
+		d.must(ok && len(q.Keys) == len(w.Keys) && q.Mode == w.Mode && q.Limit == w.Limit && q.Permits == w.Permits && q.Waits && q.Call == w.Call, errWaiter)
+	}
+	d.waiters = append(d.waiters, w)
+}
+
+// line puts the waiters into the queues, when all locks are known.
+func (d *loader) line() {
+	slices.SortFunc(d.waiters, func(a, b *waiter) int {
+		if a.order < b.order {
+			return -1
+		}
+		return 1
+	})
+	last := uint64(0)
+	for _, w := range d.waiters {
+		d.must(w.order > last, errWaiter)
+		last = w.order
+		_, taken := d.t.names.Get(w)
+		d.must(w.absent || !taken, errWaiter)
+		for i, key := range w.Keys {
+			l := d.t.find(w.DB, key)
+			if d.must(l != nil && l.more != nil && l.waiters() < MaxWaiters && d.t.waiterOf(l, w.Owner) == nil, errWaiter); d.err != nil {
+				return
+			}
+			w.Keys[i] = l.key
+		}
+		d.t.line(w)
+	}
+	d.must(d.t.waitingBytes <= MaxWaitingBytes, errWaiter)
+}
+
+// settle notes when locks are due. A lock must be in its least form, and stuck it must not be.
+func (d *loader) settle() {
+	clear(d.t.touched)
+	d.t.touched = d.t.touched[:0]
+	var locks []*lock
+	d.t.locks.Scan(func(l *lock) bool {
+		locks = append(locks, l)
+		return true
+	})
+	for _, l := range locks {
+		l.head &^= flagTouched | flagWake
+		d.must(l.more == nil || l.more.unfinished || d.t.candidate(l) == nil, errStuck)
+		crowded := l.more != nil
+		d.t.settleDown(l)
+		d.must((l.more != nil) == crowded, errLock)
+	}
+	d.must(d.t.locks.Len() == len(locks), errLock)
+}
