@@ -292,7 +292,7 @@ func TestManyClose(t *testing.T) {
 		for id := range int64(many) {
 			s.Leave(id, true)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second + renewAgain/2)
 		s.set(func() { s.down = false })
 		time.Sleep(time.Second)
 		require.Equal(t, 3, len(s.told()))
