@@ -17,7 +17,7 @@ func moduleCommands() []Command {
 				},
 				{
 					Name: "module|list", Group: GroupServer, Since: "4.0.0", Arity: 2,
-					Summary:    "Return an empty list, as there are no modules",
+					Summary:    "List the modules: the words of native locks are one",
 					Complexity: "O(1)",
 					Route:      Local, Flags: FlagAdmin | FlagNoScript,
 					Tips: []string{"nondeterministic_output_order"},

@@ -28,6 +28,8 @@ func (s *Server) onEvent(event replica.Event) {
 		s.logger.Info("follower makes progress again", "follower", e.Name, "log_index", e.LogIndex, "after", e.After)
 	case replica.WaitersDropped:
 		s.logger.Warn("clients that wait for keys dropped: their node is silent", "node", e.Node, "after", e.After)
+	case replica.LockSlow:
+		s.slowLocks.log(s.logger, e)
 	case replica.SnapshotTaken:
 		if e.Err != nil {
 			s.logger.Error("snapshot failed", "error", e.Err)

@@ -26,14 +26,15 @@ type Server struct {
 	logger  *slog.Logger
 	clients net.Listener
 	// sentinel is the port for Sentinel's clients; nil: there is none.
-	sentinel net.Listener
-	store    *store.Store
-	peers    *peer.Mux
-	replica  *replica.Replica
-	hub      *pubsub.Hub
-	caches   *tracking.Table
-	monitors *frontend.Monitors
-	front    *frontend.Server
+	sentinel  net.Listener
+	store     *store.Store
+	peers     *peer.Mux
+	replica   *replica.Replica
+	hub       *pubsub.Hub
+	caches    *tracking.Table
+	monitors  *frontend.Monitors
+	front     *frontend.Server
+	slowLocks slowLocks
 	// fatal gets the error after which the process must end and leave its disk alone.
 	fatal chan error
 }

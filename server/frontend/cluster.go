@@ -31,7 +31,6 @@ func clusterHandlers() map[string]handler {
 		"cluster|shards":                {reply: clusterReply(clusterShards)},
 		"cluster|slaves":                {reply: clusterReply(clusterReplicas)},
 		"cluster|slots":                 {reply: clusterReply(clusterSlots)},
-		"module|list":                   {reply: func(*conn, [][]byte) protocol.Value { return protocol.Array() }},
 	}
 }
 

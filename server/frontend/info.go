@@ -89,6 +89,7 @@ type report struct {
 	sentinel   bool // asked through the port for Sentinel's clients
 	status     replica.Status
 	stateStats *fsm.Stats
+	lockStats  *fsm.LockStats
 	heapStats  *heapStats
 }
 

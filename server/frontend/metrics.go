@@ -52,7 +52,7 @@ func sections() []section {
 		{"Replication", false, replicationMetrics()},
 		{"CPU", false, cpuMetrics()},
 		{"Sentinel", false, []metric{{name: "masterN", kind: text, lines: sentinelLines}}},
-		{"Modules", false, nil},
+		{"Modules", false, []metric{{name: "module", kind: text, lines: moduleLines}}},
 		{"Commandstats", true, []metric{
 			{
 				name: "cmdstat_NAME", kind: counter, lines: commandStats,
@@ -72,6 +72,7 @@ func sections() []section {
 			{name: "cluster_enabled", kind: text, value: func(r *report) any { return oneIf(r.srv.cfg.Options.ClusterMode) }},
 		}},
 		{"Holdfast", false, holdfastMetrics()},
+		{"Locks", false, lockMetrics()},
 		{"Keyspace", false, []metric{
 			{name: "dbN", kind: gauge, lines: keyspaceLines, help: "keys of the database, and how many of them have a deadline"},
 		}},
@@ -109,7 +110,7 @@ func clientMetrics() []metric {
 	return []metric{
 		{name: "connected_clients", kind: gauge, value: func(r *report) any { return r.srv.clientCount() }, help: "clients that are connected"},
 		{name: "maxclients", kind: gauge, value: func(r *report) any { return r.srv.cfg.MaxClients }, help: "how many may be: `--max-clients`, or what the limit of open files leaves room for"},
-		{name: "blocked_clients", kind: gauge, value: func(r *report) any { return r.srv.stats.blocked.Load() }, help: "clients that wait in WAIT or WAITAOF"},
+		{name: "blocked_clients", kind: gauge, value: func(r *report) any { return r.srv.stats.blocked.Load() }, help: "clients that wait: in BLPOP and its like, in LOCK.ACQUIRE with WAIT, in WAIT or WAITAOF"},
 		{name: "tracking_clients", kind: gauge, value: func(r *report) any { return r.srv.cfg.Tracking.Stats().Clients }, help: "clients that are told which keys change: CLIENT TRACKING"},
 		{name: "pubsub_clients", kind: gauge, value: func(r *report) any { return r.srv.cfg.Hub.Clients() }, help: "clients with subscriptions"},
 	}

@@ -20,6 +20,7 @@ func nativeHandlers() map[string]handler {
 		"lock.break":      {native: nativeBreak},
 		"session.attach":  {native: nativeAttach},
 		"session.open":    {native: nativeOpen},
+		"module|list":     {reply: moduleList},
 	}
 }
 

@@ -1,0 +1,43 @@
+package server
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/server/replica"
+)
+
+// TestSlowLocksAreLogged: as long as there are few, and how many were left out.
+func TestSlowLocksAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines strings.Builder
+		drop := func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}
+		s := &Server{logger: slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{ReplaceAttr: drop}))}
+		event := func(news fsm.LockNews) {
+			news.Owner, news.Fence, news.Conn = "me", 7, 3
+			s.onEvent(replica.LockSlow{DB: 1, Key: "k", LockNews: news})
+		}
+		event(fsm.LockNews{HeldMillis: 9000, LeaseMillis: 10_000})
+		for range 6 {
+			event(fsm.LockNews{WaitedMillis: 1500})
+		}
+		require.Equal(t, slowLines, strings.Count(lines.String(), "\n"))
+		time.Sleep(time.Second)
+		event(fsm.LockNews{WaitedMillis: 2500})
+		shown := strings.Split(lines.String(), "\n")
+		require.Equal(t, `level=WARN msg="a lock was held for more than four fifths of its lease" key=k db=1 owner=me fence=7 id=3 held=9s lease=10s`, shown[0])
+		require.Equal(t, `level=WARN msg="waited long for a lock" key=k db=1 owner=me fence=7 id=3 waited=1.5s`, shown[1])
+		require.Equal(t, `level=WARN msg="waited long for a lock" key=k db=1 owner=me fence=7 id=3 not_logged=2 waited=2.5s`, shown[5])
+	})
+}
