@@ -20,8 +20,8 @@ type freshness struct {
 	mu sync.Mutex
 	// changes counts the changes of the leadership, upTo is the count for which the node is abreast.
 	changes, upTo uint64
-	// catching is held while an entry is waited for.
-	catching sync.Mutex
+	// catching is full while an entry is waited for.
+	catching chan struct{}
 }
 
 // changed notes that the node may be behind from now on.
@@ -50,8 +50,12 @@ func (s *Server) catchUp(ctx context.Context) *protocol.Error {
 	if _, stale := s.fresh.stale(); !stale {
 		return nil
 	}
-	s.fresh.catching.Lock()
-	defer s.fresh.catching.Unlock()
+	select {
+	case s.fresh.catching <- struct{}{}:
+		defer func() { <-s.fresh.catching }()
+	case <-ctx.Done():
+		return protocol.ErrLoading
+	}
 	changes, stale := s.fresh.stale()
 	if !stale {
 		return nil

@@ -67,6 +67,7 @@ func New(cfg Config, backend Backend) *Server {
 	s.pool.New = func() any {
 		return &work{in: make([]byte, 0, pooledIn), reader: protocol.NewReader(protocol.DefaultLimits())}
 	}
+	s.fresh.catching = make(chan struct{}, 1)
 	s.slow.init()
 	backend.WatchLeadership(s.led)
 	cfg.Hub.OnInterest(func(on bool) { s.listenTo(fsm.InMessages, on) })
