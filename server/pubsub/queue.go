@@ -1,6 +1,7 @@
 package pubsub
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/holdfast/holdfast/fsm"
@@ -103,6 +104,9 @@ func (q *queue) take() (items []item, left int) {
 	for i := range items {
 		q.bytes -= items[i].bytes()
 		q.taken = items[i].number
+	}
+	if !keepsOrder {
+		slices.Reverse(items)
 	}
 	if n == 0 {
 		q.items, q.bytes, q.running = nil, 0, false

@@ -80,6 +80,7 @@ var builders = map[string]builder{
 	"unfencedset": {4, func(o *Options) Workload { return newGuardedSet(o, false) }},
 	"onelock":     {4, newOneLock},
 	"queue":       {4, newQueue},
+	"pubsub":      {3, newPubSub},
 
 	"native":        {6, newNative},
 	"nativequeue":   {4, newNativeQueue},
