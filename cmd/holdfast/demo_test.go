@@ -105,6 +105,10 @@ func TestDemoTellsWhatHappened(t *testing.T) {
 	follower := d.await(t, `(n\d)  127\.0\.0\.1:\d+  pid (\d+)  follows`)
 	folder := d.await(t, `Data and logs are in (.*)\.\n`)[1]
 	require.FileExists(t, filepath.Join(folder, "n1.log"))
+	line := strings.Fields(d.await(t, `redis-cli -p (\d+ LOCK\.ACQUIRE .*)\n`)[1])
+	fence, err := ask(t.Context(), "127.0.0.1:"+line[0], line[1:]...)
+	require.NoError(t, err)
+	require.Positive(t, fence.Num, fence)
 
 	d.kill(t, follower[2])
 	d.await(t, follower[1]+` is gone \(signal: killed\), `+leader[1]+` still leads\.`)

@@ -12,25 +12,19 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// columns of the list: a heading, and the field of the reply.
-var columns = []struct{ heading, field string }{
-	{"LOCK", "key"},
-	{"STATE", "state"},
-	{"OWNER", "owner"},
-	{"FENCE", "fence"},
-	{"MODE", "mode"},
-	{"FOR", "age"},
-	{"LEFT", "left"},
-	{"NOTE", "note"},
-}
-
-// listLocks prints a line for each hold and each waiter.
+// listLocks prints a line for each hold and each waiter, in line.
 func listLocks(ctx context.Context, conn *holder.Conn, pattern []string, stdout io.Writer) error {
-	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	for _, c := range columns {
-		fmt.Fprintf(w, "%s\t", c.heading)
+	now, err := conn.Do(ctx, "TIME")
+	if err != nil {
+		return err
 	}
-	fmt.Fprintln(w)
+	l := &lockList{w: tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)}
+	if len(now.Elems) == 2 {
+		seconds, _ := strconv.ParseInt(now.Elems[0].Str, 10, 64)
+		micros, _ := strconv.ParseInt(now.Elems[1].Str, 10, 64)
+		l.now = seconds*1000 + micros/1000
+	}
+	l.line("LOCK", "STATE", "OWNER", "FENCE", "MODE", "FOR", "LEFT", "NOTE")
 	for cursor := ""; cursor != "0"; {
 		words := []string{"LOCK.LIST", "COUNT", "1000"}
 		if len(pattern) > 0 {
@@ -47,41 +41,99 @@ func listLocks(ctx context.Context, conn *holder.Conn, pattern []string, stdout 
 			return fmt.Errorf("LOCK.LIST answered %v", v)
 		}
 		for _, row := range v.Elems[1].Elems {
-			printLock(w, row)
+			l.lock(fieldsOf(row))
 		}
 		cursor = holder.Text(v.Elems[0])
 	}
-	return w.Flush()
+	return l.w.Flush()
 }
 
-func printLock(w io.Writer, row protocol.Value) {
-	fields := make(map[string]string)
-	for i := 0; i+1 < len(row.Elems); i += 2 {
-		fields[row.Elems[i].Str] = holder.Text(row.Elems[i+1])
+// lockList is the table.
+type lockList struct {
+	w   *tabwriter.Writer
+	now int64 // cluster time in milliseconds
+}
+
+// fields are a map that a node answered.
+type fields map[string]protocol.Value
+
+func fieldsOf(v protocol.Value) fields {
+	f := make(fields)
+	for i := 0; i+1 < len(v.Elems); i += 2 {
+		f[v.Elems[i].Str] = v.Elems[i+1]
 	}
-	if fields["session"] != "" && fields["session"] != "0" && fields["state"] == "held" {
-		fields["left"] = "session " + fields["session"]
+	return f
+}
+
+func (f fields) text(name string) string { return printable(holder.Text(f[name])) }
+
+func (l *lockList) line(cells ...string) {
+	for i, c := range cells {
+		if c == "" {
+			c = "-"
+		}
+		if i < len(cells)-1 {
+			c += "\t"
+		}
+		fmt.Fprint(l.w, c)
 	}
-	for _, c := range columns {
-		fmt.Fprintf(w, "%s\t", printable(c.field, fields[c.field]))
+	fmt.Fprintln(l.w)
+}
+
+func (l *lockList) lock(f fields) {
+	name := f.text("key")
+	for _, row := range f["holders"].Elems {
+		h := fieldsOf(row)
+		left := "its session, " + h.text("session")
+		if h["session"].Num == 0 {
+			left = duration(h["lease-left"].Num)
+		}
+		l.line(name, "held", h.text("owner"), h.text("fence"), h.mode(), l.since(h), left, h.text("note"))
 	}
-	fmt.Fprintln(w)
+	l.more(name, "held", f["holders-count"].Num, f["holders"])
+	for _, row := range f["waiters"].Elems {
+		w := fieldsOf(row)
+		state := "waits"
+		if w["absent"].Num != 0 {
+			state = "away" // the place is kept for a while
+		}
+		l.line(name, state, w.text("owner"), "", w.mode(), l.since(w), duration(w["wait-left"].Num), w.text("note"))
+	}
+	l.more(name, "waits", f["waiters-count"].Num, f["waiters"])
+}
+
+// more says how many rows the node left out.
+func (l *lockList) more(name, state string, count int64, shown protocol.Value) {
+	if n := count - int64(len(shown.Elems)); n > 0 {
+		l.line(name, state, fmt.Sprintf("and %d more", n))
+	}
+}
+
+func (f fields) mode() string {
+	if permits := f["permits"].Num; permits > 0 {
+		return fmt.Sprintf("permits %d", permits)
+	}
+	return f.text("mode")
+}
+
+func (l *lockList) since(f fields) string { return duration(max(0, l.now-f["since"].Num)) }
+
+// duration is "" for what has no end.
+func duration(millis int64) string {
+	if millis < 0 {
+		return ""
+	}
+	d := time.Duration(millis) * time.Millisecond
+	if d > time.Minute {
+		d = d.Round(time.Second)
+	}
+	return d.String()
 }
 
 // printable is text for a terminal: names and notes are other people's.
-func printable(field, text string) string {
-	switch field {
-	case "age", "left":
-		if ms, err := strconv.ParseInt(text, 10, 64); err == nil && ms >= 0 {
-			return (time.Duration(ms) * time.Millisecond).String()
-		}
+func printable(text string) string {
+	if quoted := strconv.Quote(text); quoted[1:len(quoted)-1] != text {
+		return quoted
 	}
-	if text == "" || text == "-1" {
-		return "-"
-	}
-	quoted := strconv.Quote(text)
-	if plain := quoted[1 : len(quoted)-1]; plain == text {
-		return text
-	}
-	return quoted
+	return text
 }
