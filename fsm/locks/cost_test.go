@@ -1,0 +1,228 @@
+package locks
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+)
+
+// measured is what f keeps on the heap, for each of n.
+func measured(n int, f func() any) int64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	kept := f()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(kept)
+	return int64(after.HeapAlloc-before.HeapAlloc) / int64(n)
+}
+
+// TestMemory: nothing takes more than it counts for. A held lock takes at most 350 bytes, the item of the
+// keyspace included, and a waiter at most 500.
+func TestMemory(t *testing.T) {
+	const many = 20_000
+	var table *Table
+	markers := measured(many, func() any {
+		space := keyspace.New(0)
+		for i := range many {
+			key := fmt.Sprint("lock:", i)
+			it := keyspace.NewLock(keyspace.Hash(key), key)
+			space.Put(&it)
+		}
+		return space
+	})
+	check := func(name string, most int64, fill func()) int64 {
+		t.Helper()
+		table = at(New(), 1000)
+		each := measured(many, func() any {
+			fill()
+			table.TakeEffects()
+			table.effects, table.touched = nil, nil
+			return table
+		})
+		counted := table.Bytes() / many
+		t.Logf("%s: %d bytes, counted as %d", name, each, counted)
+		require.LessOrEqual(t, each, counted, name)
+		require.LessOrEqual(t, counted, 3*each, "the count is far above the truth")
+		require.LessOrEqual(t, each, most, name)
+		return each
+	}
+	t.Logf("the item of a lock: %d bytes", markers)
+	check("a lock with a lease", 350-markers, func() {
+		for i := range many {
+			r := asks(fmt.Sprint("worker-", i), fmt.Sprint("lock:", i))
+			r.LeaseMillis = int64(10_000 + i*7919%many)
+			_, _ = table.Acquire(r)
+			table.TakeEffects()
+		}
+	})
+	check("a lock of a session", 350-markers, func() {
+		id, _ := table.OpenSession(1000, Client{}, false, "")
+		for i := range many {
+			r := asks(fmt.Sprint("worker-", i), fmt.Sprint("lock:", i))
+			r.Session = id
+			_, _ = table.Acquire(r)
+			table.TakeEffects()
+		}
+	})
+	check("a shared hold", 350, func() {
+		for i := range many {
+			r := asks(fmt.Sprint("worker-", i), "lock")
+			r.Mode = Shared
+			_, _ = table.Acquire(r)
+			table.TakeEffects()
+		}
+	})
+	check("a waiter", 500, func() {
+		for i := range many {
+			r := waiting(asks(fmt.Sprint("worker-", i), "lock"))
+			r.WaitMillis = int64(10_000 + i*7919%many)
+			_, _ = table.Acquire(r)
+			table.TakeEffects()
+		}
+	})
+	check("a lock with a holder and a waiter", 900, func() {
+		for i := range many {
+			key := fmt.Sprint("lock:", i)
+			_, _ = table.Acquire(asks("holder", key))
+			_, _ = table.Acquire(waiting(asks("waiter", key)))
+			table.TakeEffects()
+		}
+	})
+	check("a session", 350, func() {
+		for i := range many {
+			_, _ = table.OpenSession(1000+int64(i), client(int64(i)), i%2 == 0, "")
+		}
+	})
+}
+
+// TestSteps: what a call looks at grows with the logarithm of the table alone, wherever the call is.
+func TestSteps(t *testing.T) {
+	const many = 100_000
+	compared := 0
+	table := at(newTable(&compared), 1000)
+	price := func(name string, most int, f func()) {
+		t.Helper()
+		compared = 0
+		table.Begin(table.now, plenty)
+		f()
+		t.Logf("%s: %d comparisons, %d steps", name, compared, plenty-table.Steps())
+		require.LessOrEqual(t, compared, most, name)
+		require.LessOrEqual(t, plenty-table.Steps(), 4, name)
+		table.TakeEffects()
+	}
+	table.mustAcquire(t, asks("holder", "hot"))
+	for i := range many {
+		_, err := table.Acquire(waiting(asks(fmt.Sprint("w", i), "hot")))
+		require.NoError(t, err)
+		if i%5 == 0 {
+			table.mustAcquire(t, asks("a", fmt.Sprint("lock:", i)))
+		}
+		table.TakeEffects()
+	}
+	_, err := table.Acquire(waiting(asks("one more", "hot")))
+	require.ErrorIs(t, err, ErrFull)
+	price("asking again in line", 1200, func() { _, _ = table.Acquire(waiting(asks("w50000", "hot"))) })
+	price("leaving the line", 600, func() { table.Cancel(0, "hot", "w50001") })
+	price("a release with 100,000 behind", 1200, func() { table.Release(0, "hot", "holder", false) })
+	price("a refusal", 200, func() { _, _ = table.Acquire(asks("nobody", "hot")) })
+	price("a grant", 300, func() { _, _ = table.Acquire(asks("somebody", "free")) })
+	price("a release", 300, func() { table.Release(0, "free", "somebody", false) })
+	price("a renewal", 300, func() { table.Renew(0, "hot", "w0", 5000) })
+	price("a copy", 0, func() { table.Copy() })
+	price("a flush", 2000, func() {
+		table.Begin(table.now, 3)
+		table.Flush(0)
+		table.Begin(table.now, plenty)
+	})
+}
+
+// TestPieces: what becomes possible or due for many at once is done in pieces, and counts at once.
+func TestPieces(t *testing.T) {
+	const many = 2000
+	table := at(New(), 1000)
+	table.mustAcquire(t, asks("writer", "k"))
+	for i := range many {
+		r := waiting(asks(fmt.Sprint("r", i), "k"))
+		r.Mode = Shared
+		_, _ = table.Acquire(r)
+	}
+	table.TakeEffects()
+	table.Begin(1000, 100)
+	table.Release(0, "k", "writer", false)
+	require.Equal(t, 100, table.Stats().Holds)
+	// Who comes now stands behind: an answer before those in line would break the order.
+	late := asks("late", "k")
+	late.Mode = Shared
+	table.Begin(1000, 0)
+	a, _ := table.Acquire(late)
+	require.Zero(t, a)
+	due, ok := table.NextDue()
+	require.True(t, ok)
+	require.LessOrEqual(t, due, int64(1000))
+	for entries := 0; table.Stats().Waiters > 0; entries++ {
+		require.Less(t, entries, 2*many/100)
+		table.Begin(1000, 100)
+		table.Sweep()
+	}
+	require.Equal(t, many, table.Stats().Holds)
+
+	// A session with many holds.
+	id, err := table.OpenSession(500, Client{}, false, "")
+	require.NoError(t, err)
+	for i := range many {
+		r := asks("s", fmt.Sprint("lock:", i))
+		r.Session, r.DelayMillis = id, 100
+		table.mustAcquire(t, r)
+	}
+	table.TakeEffects()
+	table.Begin(1501, 10)
+	table.Sweep()
+	require.Zero(t, table.Check(0, "lock:1999", "s", 1501), "lost at once")
+	require.Nil(t, table.Session(id, 1501))
+	table.Begin(1501, 10)
+	a, err = table.Acquire(asks("next", "lock:1999"))
+	require.NoError(t, err)
+	require.Zero(t, a, "the delay of the lost hold runs")
+	table.Begin(1601, 2)
+	table.mustAcquire(t, asks("next", "lock:1998"))
+}
+
+// BenchmarkHandOff is a release and the next in line, with 100,000 in line, and another who joins.
+func BenchmarkHandOff(b *testing.B) {
+	table := at(New(), 1000)
+	_, _ = table.Acquire(asks("0", "hot"))
+	for i := range 100_000 {
+		_, _ = table.Acquire(waiting(asks(fmt.Sprint(i+1), "hot")))
+		table.TakeEffects()
+	}
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		table.Begin(1000, 100)
+		table.Release(0, "hot", fmt.Sprint(n), false)
+		_, _ = table.Acquire(waiting(asks(fmt.Sprint(n+100_001), "hot")))
+		table.TakeEffects()
+	}
+}
+
+// BenchmarkUncontended is an acquire and a release, beside 100,000 held locks.
+func BenchmarkUncontended(b *testing.B) {
+	table := at(New(), 1000)
+	for i := range 100_000 {
+		_, _ = table.Acquire(asks("a", fmt.Sprint(i)))
+		table.TakeEffects()
+	}
+	r := asks("b", "one")
+	b.ReportAllocs()
+	for b.Loop() {
+		table.Begin(1000, 100)
+		_, _ = table.Acquire(r)
+		table.Release(0, "one", "b", false)
+		table.TakeEffects()
+	}
+}
