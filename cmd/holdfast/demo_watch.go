@@ -159,6 +159,10 @@ Take a lock on one node, see it on another, release it with the script that ever
   redis-cli -p %[2]s INCR fence:a
   redis-cli -p %[1]s EVAL "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end" 1 lock:a token-1
 
+Take a native lock, which answers with a fencing token; with another owner the same line waits for its turn:
+
+  redis-cli -p %[2]s LOCK.ACQUIRE job owner-1 PX 30000 WAIT 60000
+
 Kill the leader; what was acknowledged is still there:
 
   kill -9 %[3]d
