@@ -110,7 +110,7 @@ func (g *generator) next() []string {
 		words = append(words, g.scriptWords(row.Name)...)
 	case "msetex":
 		words = append(words, g.msetexWords(row)...)
-	case "sintercard", "lmpop", "zmpop", "zunion", "zinter", "zdiff", "zunionstore", "zinterstore", "zdiffstore", "zintercard":
+	case "lock.acquireall", "lock.releaseall", "sintercard", "lmpop", "zmpop", "zunion", "zinter", "zdiff", "zunionstore", "zinterstore", "zdiffstore", "zintercard":
 		words = append(words, g.numbered(row)...)
 	default:
 		for i := range row.Args {
@@ -209,6 +209,8 @@ func (g *generator) value(a *protocol.Arg) string {
 	switch {
 	case a.Name == "script":
 		return pick(g.rng, generatedScripts)
+	case a.Name == "owner":
+		return pick(g.rng, []string{"me", "you", "them"})
 	case strings.HasPrefix(a.Name, "sha1"):
 		return scriptSHA(pick(g.rng, generatedScripts))
 	}
@@ -225,6 +227,8 @@ func (g *generator) integer(name string) string {
 		return pick(g.rng, generatedIntegers)
 	}
 	switch {
+	case name == "session-id", name == "limit", name == "permits", name == "fence":
+		return strconv.Itoa(1 + g.rng.Intn(5))
 	case strings.Contains(name, "milliseconds"):
 		return strconv.Itoa(1_000_000 + g.rng.Intn(1_000_000_000))
 	case strings.Contains(name, "seconds"):

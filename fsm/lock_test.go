@@ -94,3 +94,46 @@ func (s *trio) hear(i int, e *Event) {
 	}
 	s.said = append(s.said, b.String())
 }
+
+// lockRequest appends a word of locks by a connection, or another request that nodes write about locks.
+func (l *log) lockRequest(body []byte, db int) []byte {
+	key, owner := pick(l.rng, generatedKeys[:3]), pick(l.rng, []string{"me", "you", "them"})
+	conn := int64(1 + l.rng.Intn(3))
+	from := protocol.Caller{Conn: conn, Ticket: uint64(l.rng.Intn(50)), GraceMillis: int64(l.rng.Intn(100))}
+	say := func(words ...string) []byte {
+		args := make([][]byte, len(words)-1)
+		for i, w := range words[1:] {
+			args[i] = []byte(w)
+		}
+		return protocol.AppendNative(body, db, from, words[0], args)
+	}
+	number := func(n int) string { return strconv.Itoa(1 + l.rng.Intn(n)) }
+	wait := []string{"wait", strconv.Itoa(l.rng.Intn(300))}[:2*l.rng.Intn(2)]
+	switch l.rng.Intn(14) {
+	case 0:
+		return protocol.AppendAlive(body)
+	case 1:
+		return protocol.AppendGone(body, conn, 4)
+	case 2:
+		return protocol.AppendGiveBack(body, protocol.Hold{DB: db, Key: key, Owner: owner, Fence: int64(1 + l.rng.Intn(200)), Conn: conn})
+	case 3:
+		return protocol.AppendUnblock(body, pick(l.rng, []protocol.Leave{protocol.LeaveGone, protocol.LeaveError, protocol.LeaveTimeout}), from.Ticket)
+	case 4:
+		return say("session.open", "px", number(2000), "connection")
+	case 5:
+		return say("session.attach", number(9))
+	case 6:
+		return say("lock.release", key, owner)
+	case 7:
+		return say("lock.break", key, "delay", number(100))
+	case 8:
+		return say(append([]string{"lock.acquireall", "2", key, pick(l.rng, generatedKeys[:3]), owner, "px", number(500)}, wait...)...)
+	case 9:
+		return say(append([]string{"lock.acquire", key, owner, "session", number(9), "delay", number(50)}, wait...)...)
+	case 10:
+		return say(append([]string{"lock.acquire", key, owner, "px", number(500), "shared"}, wait...)...)
+	case 11:
+		return say(append([]string{"lock.acquire", key, owner, "px", number(500), "limit", number(4)}, wait...)...)
+	}
+	return say(append([]string{"lock.acquire", key, owner, "px", number(500)}, wait...)...)
+}

@@ -71,12 +71,18 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 		return errOverWork
 	}
 	r.Client, r.Ticket, r.GraceMillis = c.from.client, c.from.ticket, c.from.graceMillis
+	grants := c.locked.Grants
 	answer, err := c.changeLocks().Acquire(r)
 	c.tellLocks()
 	switch {
 	case err != nil:
 		return refusalOf(err)
 	case answer.Fence != 0:
+		if c.locked.Grants == grants { // the owner has it already
+			for _, key := range r.Keys {
+				c.touchLock(lockKey{c.db, key})
+			}
+		}
 		return protocol.Integer(int64(answer.Fence))
 	case !answer.Waiting:
 		c.locked.Refusals++

@@ -134,7 +134,9 @@ func (l *log) body() []byte {
 	var body []byte
 	for range 1 + l.rng.Intn(4) {
 		db := l.rng.Intn(3)
-		switch l.rng.Intn(12) {
+		switch l.rng.Intn(15) {
+		case 3, 4, 5:
+			body = l.lockRequest(body, db)
 		case 0:
 			watches := []protocol.Watch{{DB: db, Key: pick(l.rng, generatedKeys), Mark: l.mark()}}
 			body = protocol.AppendTransaction(body, db, watches[:l.rng.Intn(2)], l.requests(db))
