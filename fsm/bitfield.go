@@ -72,6 +72,7 @@ func (c *call) bitfield(readOnly bool) protocol.Value {
 }
 
 func (c *call) readFields(ops []fieldOp) protocol.Value {
+	c.counting = !c.quiet
 	it, ok := c.findString(c.args[1])
 	if !ok {
 		return errWrongType

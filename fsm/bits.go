@@ -301,7 +301,7 @@ func bitopOp(c *call) protocol.Value {
 		return problem
 	}
 	if longest == 0 {
-		if it := c.find(target); it != nil {
+		if it := c.findIn(c.db, target); it != nil {
 			c.remove(it)
 			c.notify(classGeneric, "del", target)
 		}

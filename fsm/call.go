@@ -25,6 +25,7 @@ type call struct {
 
 	// quiet: no client on this node waits for the replies.
 	quiet bool
+	lookups
 	// reading: other reads may look at the state at the same time.
 	reading bool
 	// dueMet: the op met a key that is due at nowMillis but not yet by the clock of the state. The
@@ -70,6 +71,7 @@ func (c *call) run() protocol.Value {
 	if b.grows && c.full() {
 		return errOOM
 	}
+	c.counting = b.counts && !c.quiet
 	return b.run(c)
 }
 
@@ -99,8 +101,15 @@ func (c *call) begin(r *protocol.Request, number uint64) {
 
 // find returns the item of key, nil if the key is absent. The pointer is good until the database
 // changes; an op that needs the item longer copies it.
-func (c *call) find(key string) *keyspace.Item { return c.findIn(c.db, key) }
+func (c *call) find(key string) *keyspace.Item {
+	it := c.findIn(c.db, key)
+	if c.counting {
+		c.countLookup(it != nil)
+	}
+	return it
+}
 
+// findIn is find in another database. The lookup does not count as a hit or a miss.
 func (c *call) findIn(db int, key string) *keyspace.Item {
 	it := c.st.databases[db].Find(c.hashOf(key), key)
 	if it == nil {

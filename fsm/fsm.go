@@ -30,6 +30,8 @@ type Machine struct {
 	readers sync.Pool
 	// interest is an [Interest].
 	interest atomic.Uint32
+	// hits and misses are the lookups of keys since the start, by clients of this node.
+	hits, misses atomic.Uint64
 	// draws makes RANDOMKEY and math.random differ from one read to the next.
 	draws atomic.Uint64
 }
@@ -93,6 +95,7 @@ func (m *Machine) Apply(data []byte, sink Sink) error {
 	c.beginWaits()
 	c.beginLocks()
 	err = c.runEntry(&entry, sink)
+	m.countLookups(c)
 	m.expired += uint64(c.ended)
 	m.peak = max(m.peak, m.st.usedBytes())
 	if err != nil {
@@ -159,6 +162,7 @@ func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error)
 		}
 		c.begin(&r, number)
 		var reply protocol.Value
+		counted := c.lookups
 		if writes {
 			reply = c.run()
 		} else {
@@ -166,7 +170,7 @@ func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error)
 		}
 		c.pays.left -= c.work
 		if c.over {
-			c.over = false
+			c.over, c.lookups = false, counted
 			break
 		}
 		if !c.quiet {
@@ -208,6 +212,7 @@ func (m *Machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 	c := m.readers.Get().(*call)
 	defer func() {
 		c.st = nil // a state that was replaced meanwhile must not be kept
+		c.lookups = lookups{}
 		m.readers.Put(c)
 	}()
 	m.mu.RLock()
@@ -236,18 +241,20 @@ func (m *Machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 		}
 		c.pays.left -= work
 		c.begin(&r, m.draws.Add(1))
+		counted := c.lookups
 		reply := c.runRead()
 		if c.dueMet {
 			c.over = false
 			return nil, "", true, nil
 		}
 		if c.over {
-			c.over = false
+			c.over, c.lookups = false, counted
 			break
 		}
 		replies, body = append(replies, reply), rest
 	}
 	c.args = r.Args
+	m.countLookups(c)
 	return replies, body, false, nil
 }
 

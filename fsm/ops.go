@@ -20,6 +20,8 @@ type binding struct {
 	// grows: the request may make the state grow, and is refused while memory is full: Redis's
 	// denyoom.
 	grows bool
+	// counts: the keys that the command looks for count as hits and misses.
+	counts bool
 }
 
 // takes reports whether the command may have n words in a request.
@@ -54,6 +56,7 @@ func newBindings() bindings {
 				script := row.Route == protocol.Script && row.Flags&protocol.FlagReadOnly == 0
 				b.writes = script || row.Route == protocol.Write
 				b.grows = row.Flags&protocol.FlagDenyOOM != 0
+				b.counts = row.Flags&protocol.FlagReadOnly != 0 || countingWrites[name]
 				b.blocks = b.writes && row.Flags&protocol.FlagBlocking != 0 && row.Group != protocol.GroupModule
 				if isGuarded(row) {
 					b.run = guarded(row, run)

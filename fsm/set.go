@@ -57,6 +57,7 @@ func (c *call) setWith(key, value string, o *options) protocol.Value {
 	}
 	var old *keyspace.Item
 	if o.condition != always || o.get || o.keepTTL {
+		c.counting = o.get && !c.quiet
 		old = c.find(key)
 	}
 	if (o.get || o.condition.compares()) && old != nil && !old.IsString() {

@@ -53,7 +53,7 @@ func (c *call) storeCollection(key, event string, v keyspace.Collection, class C
 		c.notify(class, event, key)
 		return
 	}
-	if it := c.find(key); it != nil {
+	if it := c.findIn(c.db, key); it != nil {
 		c.remove(it)
 		c.notify(classGeneric, "del", key)
 	}

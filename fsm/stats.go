@@ -13,6 +13,9 @@ type Stats struct {
 	Scripts int
 	// Expired counts the ended keys that this node has removed since its start.
 	Expired uint64
+	// Hits and Misses count the keys that this node's clients looked for in order to read them, since the
+	// node's start.
+	Hits, Misses uint64
 	// UsedBytes is the size of the state, as compared with the limit.
 	UsedBytes int64
 	// PeakBytes is the most that UsedBytes was since this node's start.
@@ -23,7 +26,7 @@ type Stats struct {
 func (m *Machine) Stats() Stats {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	s := Stats{Notifies: m.st.notifies, Scripts: m.st.scripts.bySHA.Len(), Expired: m.expired}
+	s := Stats{Notifies: m.st.notifies, Scripts: m.st.scripts.bySHA.Len(), Expired: m.expired, Hits: m.hits.Load(), Misses: m.misses.Load()}
 	sessions := m.st.sessions.usedBytes()
 	s.UsedBytes = m.st.usedBytes() + sessions
 	s.PeakBytes = max(s.UsedBytes, m.peak+sessions)

@@ -19,7 +19,7 @@ func memoryUsageOp(c *call) protocol.Value {
 			return errSyntax
 		}
 	}
-	it := c.find(c.args[1])
+	it := c.findIn(c.db, c.args[1]) // which Redis does not count
 	if it == nil {
 		return protocol.Null
 	}

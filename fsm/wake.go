@@ -76,7 +76,7 @@ func (c *call) serveNext() bool {
 		return true
 	}
 	c.db = ready.DB
-	it := c.find(ready.Key)
+	it := c.findIn(c.db, ready.Key)
 	if it == nil {
 		c.serves.left -= keyWork
 		t.Served()
@@ -120,6 +120,7 @@ func (c *call) retry(w *waits.Waiter) (reply protocol.Value, waits, ok bool) {
 	}
 	told := len(c.events)
 	c.retries, c.waited = true, false
+	c.counting = false
 	reply = b.run(c)
 	waits, ok = c.waited, !c.over
 	c.serves.left -= c.work

@@ -270,7 +270,7 @@ func (s *Server) frontConfig(secrets *secrets, f *faults) frontend.Config {
 	return frontend.Config{
 		Limits:   s.config.Limits,
 		Timeouts: s.config.Timeouts,
-		Memory:   frontend.Memory{MaxMemoryBytes: s.memory.limitBytes, MaxMemoryClientsBytes: s.memory.clientsBytes},
+		Memory:   frontend.Memory{MaxMemoryBytes: s.memory.limitBytes, MachineBytes: s.memory.machineBytes, MaxMemoryClientsBytes: s.memory.clientsBytes},
 		Node: frontend.Node{
 			Name:     s.config.Name,
 			Settings: []frontend.Setting{{Name: "dir", Value: absolute(s.config.DataDir)}},

@@ -102,6 +102,7 @@ func (c *conn) runBatch() {
 		batch.OnNumber = c.track.client.Numbered
 	}
 	began := time.Now()
+	c.srv.noteRates(began)
 	err := c.srv.backend.Execute(batch)
 	c.timeBatch(time.Since(began))
 	if err == nil && len(batch.Replies) != batch.Count {

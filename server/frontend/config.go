@@ -92,6 +92,8 @@ type Timeouts struct {
 type Memory struct {
 	// MaxMemoryBytes is what keys and scripts may take while this node leads, for INFO; 0: no limit.
 	MaxMemoryBytes uint64
+	// MachineBytes is what the process may use at most, for INFO; 0: not known.
+	MachineBytes uint64
 	// MaxMemoryClientsBytes bounds the buffers, queues and replies of all connections together:
 	// beyond it the connection that holds most is cut off. A value of zero takes the default.
 	MaxMemoryClientsBytes int

@@ -59,6 +59,7 @@ func (c *conn) runCommand(row *row, args [][]byte) {
 		c.show(row, args)
 	case row.handler.reply != nil:
 		began := time.Now()
+		c.srv.noteRates(began)
 		v := row.handler.reply(c, args)
 		c.timeLocal(row, args, time.Since(began))
 		if row.shownLater() {

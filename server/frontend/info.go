@@ -91,6 +91,7 @@ type report struct {
 	stateStats *fsm.Stats
 	lockStats  *fsm.LockStats
 	heapStats  *heapStats
+	rateStats  *rateStats
 }
 
 // state counts what the state machine holds.
@@ -116,6 +117,14 @@ func (r *report) heap() *heapStats {
 		r.heapStats = &heapStats{samples[0].Value.Uint64(), samples[1].Value.Uint64() - samples[2].Value.Uint64()}
 	}
 	return r.heapStats
+}
+
+func (r *report) rates() *rateStats {
+	if r.rateStats == nil {
+		rates := r.srv.perSecond(time.Now())
+		r.rateStats = &rates
+	}
+	return r.rateStats
 }
 
 func human(n uint64) string {

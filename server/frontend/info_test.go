@@ -216,3 +216,43 @@ func TestKillByAddressOfThisSide(t *testing.T) {
 	require.Equal(t, ":0\r\n", ask(one, "CLIENT", "KILL", "LADDR", two.LocalAddr().String()))
 	require.Equal(t, ":1\r\n", ask(one, "CLIENT", "KILL", "LADDR", ln.Addr().String()))
 }
+
+// TestInfoHasWhatToolsRead: the lines that redis-cli --stat, RedisInsight and redis_exporter read are there, with
+// numbers.
+func TestInfoHasWhatToolsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Memory: Memory{MachineBytes: 8 << 30}}, newCluster())
+		c := s.dial()
+		for _, line := range []string{"SET k v", "GET k", "MGET k none none"} {
+			c.send(command(strings.Fields(line)...))
+			settle()
+			c.take()
+		}
+		fields := infoFields(t, c)
+		require.Equal(t, "2", fields["keyspace_hits"])
+		require.Equal(t, "2", fields["keyspace_misses"])
+		require.Equal(t, "8589934592", fields["total_system_memory"])
+		require.Equal(t, "8.00G", fields["total_system_memory_human"])
+		for _, name := range []string{
+			"uptime_in_seconds", "process_id", "connected_clients", "blocked_clients", "maxclients", "tracking_clients", "pubsub_clients",
+			"used_memory", "used_memory_peak", "used_memory_rss", "maxmemory", "mem_clients_normal", "mem_fragmentation_ratio",
+			"mem_fragmentation_bytes", "number_of_cached_scripts", "allocator_allocated", "loading", "rdb_changes_since_last_save",
+			"rdb_bgsave_in_progress", "aof_enabled", "aof_rewrite_in_progress", "total_connections_received", "total_commands_processed",
+			"instantaneous_ops_per_sec", "total_net_input_bytes", "total_net_output_bytes", "instantaneous_input_kbps",
+			"instantaneous_output_kbps", "rejected_connections", "expired_keys", "evicted_keys", "pubsub_channels", "pubsub_patterns",
+			"acl_access_denied_auth", "total_error_replies", "connected_slaves", "master_repl_offset", "used_cpu_sys", "used_cpu_user",
+			"cluster_enabled",
+		} {
+			n, err := strconv.ParseFloat(fields[name], 64)
+			require.NoError(t, err, name)
+			require.GreaterOrEqual(t, n, 0.0, name)
+		}
+		c.send(command("CONFIG", "RESETSTAT"))
+		settle()
+		c.take()
+		fields = infoFields(t, c)
+		require.Equal(t, "0", fields["keyspace_hits"])
+		require.Equal(t, "0", fields["keyspace_misses"])
+		s.stop()
+	})
+}

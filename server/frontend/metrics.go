@@ -129,12 +129,18 @@ func memoryMetrics() []metric {
 		}},
 		{name: "used_memory_rss", kind: gauge, value: func(r *report) any { return r.heap().mapped }, help: "bytes that the process has from the system"},
 		{name: "used_memory_rss_human", kind: text, value: func(r *report) any { return human(r.heap().mapped) }},
+		{name: "total_system_memory", kind: gauge, value: func(r *report) any { return r.srv.cfg.MachineBytes }, help: "bytes that the process may use at most: the machine's, or fewer by a limit of the control group or the address space; 0: not known"},
+		{name: "total_system_memory_human", kind: text, value: func(r *report) any { return human(r.srv.cfg.MachineBytes) }},
 		{name: "maxmemory", kind: gauge, value: func(r *report) any { return r.srv.cfg.MaxMemoryBytes }, help: "bytes that `--max-memory` came to; 0: no limit"},
 		{name: "maxmemory_human", kind: text, value: func(r *report) any { return human(r.srv.cfg.MaxMemoryBytes) }},
 		constant("maxmemory_policy", "noeviction"),
 		{name: "mem_clients_normal", kind: gauge, value: func(r *report) any { return r.srv.memory.total.Load() }, help: "bytes that all clients hold together, as they are compared with `--max-memory-clients`"},
 		{name: "number_of_cached_scripts", kind: gauge, value: func(r *report) any { return r.state().Scripts }, help: "scripts that EVALSHA finds"},
 		{name: "allocator_allocated", kind: gauge, value: func(r *report) any { return r.heap().objects }, help: "bytes of the heap that are in use or not yet collected"},
+		{name: "mem_fragmentation_ratio", kind: gauge, value: func(r *report) any {
+			return fmt.Sprintf("%.2f", float64(r.heap().mapped)/float64(max(1, r.heap().objects)))
+		}, help: "`used_memory_rss` for each byte of `allocator_allocated`"},
+		{name: "mem_fragmentation_bytes", kind: gauge, value: func(r *report) any { return int64(r.heap().mapped) - int64(r.heap().objects) }, help: "`used_memory_rss` less `allocator_allocated`"},
 		constant("mem_allocator", runtime.Version()),
 	}
 }
@@ -144,6 +150,7 @@ func persistenceMetrics() []metric {
 	return []metric{
 		constant("loading", 0),
 		constant("async_loading", 0),
+		constant("rdb_changes_since_last_save", 0),
 		constant("rdb_bgsave_in_progress", 0),
 		constant("rdb_last_bgsave_status", "ok"),
 		constant("aof_enabled", 1),
@@ -157,11 +164,16 @@ func statsMetrics() []metric {
 	return []metric{
 		{name: "total_connections_received", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.connections }, help: "connections that were accepted"},
 		{name: "total_commands_processed", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.commands }, help: "commands that were read"},
+		{name: "instantaneous_ops_per_sec", kind: gauge, value: func(r *report) any { return int64(r.rates().commands) }, help: "commands per second that were read, over the latest 1.6 seconds"},
 		{name: "total_net_input_bytes", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.bytesIn }, help: "bytes from clients"},
 		{name: "total_net_output_bytes", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.bytesOut }, help: "bytes to clients"},
+		{name: "instantaneous_input_kbps", kind: gauge, value: func(r *report) any { return fmt.Sprintf("%.2f", r.rates().in/1024) }, help: "KiB per second from clients, over the same time"},
+		{name: "instantaneous_output_kbps", kind: gauge, value: func(r *report) any { return fmt.Sprintf("%.2f", r.rates().out/1024) }, help: "KiB per second to clients"},
 		{name: "rejected_connections", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.rejected }, help: "connections refused because `maxclients` were connected"},
 		{name: "expired_keys", kind: counter, value: func(r *report) any { return r.state().Expired }, help: "keys that this node removed because their time was over; CONFIG RESETSTAT leaves it"},
 		constant("evicted_keys", 0),
+		{name: "keyspace_hits", kind: counter, value: func(r *report) any { return r.state().Hits - r.srv.forgotten.hits.Load() }, help: "keys that were there when a command looked for them in order to read. Counted where the command runs for its client: on the leader, for the clients of all nodes; of a client with CLIENT TRACKING on that client's node, too"},
+		{name: "keyspace_misses", kind: counter, value: func(r *report) any { return r.state().Misses - r.srv.forgotten.misses.Load() }, help: "those that were not there"},
 		{name: "pubsub_channels", kind: gauge, value: func(r *report) any { return r.srv.cfg.Hub.Topics(pubsub.Channel) }, help: "channels with subscribers on this node"},
 		{name: "pubsub_patterns", kind: gauge, value: func(r *report) any { return r.srv.cfg.Hub.Topics(pubsub.Pattern) }, help: "patterns with subscribers on this node"},
 		{name: "pubsubshard_channels", kind: gauge, value: func(r *report) any { return r.srv.cfg.Hub.Topics(pubsub.Shard) }, help: "shard channels with subscribers on this node"},
@@ -170,6 +182,7 @@ func statsMetrics() []metric {
 		{name: "tracking_total_prefixes", kind: gauge, value: func(r *report) any { return r.srv.cfg.Tracking.Stats().Prefixes }, help: "prefixes of CLIENT TRACKING BCAST"},
 		{name: "evicted_clients", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.evicted }, help: "clients cut off because they held most when all together held too much"},
 		{name: "client_output_buffer_limit_disconnections", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.cutOff }, help: "clients cut off because they did not read"},
+		{name: "acl_access_denied_auth", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.refused }, help: "wrong passwords"},
 		{name: "total_error_replies", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.failures }, help: "error replies"},
 	}
 }

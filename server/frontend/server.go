@@ -34,8 +34,11 @@ type Server struct {
 	refusals          atomic.Int32
 	fresh             freshness
 	// lead is what the backend said last about the leader.
-	lead atomic.Pointer[lead]
-	slow slowlog
+	lead  atomic.Pointer[lead]
+	slow  slowlog
+	rates rates
+	// forgotten are the lookups of keys before CONFIG RESETSTAT.
+	forgotten struct{ hits, misses atomic.Uint64 }
 
 	mu    sync.Mutex
 	conns map[int64]*conn
@@ -69,6 +72,7 @@ func New(cfg Config, backend Backend) *Server {
 	}
 	s.fresh.catching = make(chan struct{}, 1)
 	s.slow.init()
+	s.rates.since = s.started
 	backend.WatchLeadership(s.led)
 	cfg.Hub.OnInterest(func(on bool) { s.listenTo(fsm.InMessages, on) })
 	cfg.Tracking.OnInterest(func(on bool) { s.listenTo(fsm.InChanges, on) })

@@ -4,11 +4,12 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // stats are what this package counts for INFO; metrics.go says what each stands for.
 type stats struct {
-	connections, rejected, commands, failures, cutOff, evicted, bytesIn, bytesOut atomic.Uint64
+	connections, rejected, commands, failures, cutOff, evicted, refused, bytesIn, bytesOut atomic.Uint64
 	// blocked counts the clients that wait now, so CONFIG RESETSTAT leaves it.
 	blocked atomic.Int64
 
@@ -65,6 +66,10 @@ func (s *Server) resetStats() {
 	st.mu.Lock()
 	st.errors = nil
 	st.mu.Unlock()
+	s.rates.reset(time.Now())
+	state := s.backend.Stats()
+	s.forgotten.hits.Store(state.Hits)
+	s.forgotten.misses.Store(state.Misses)
 	for _, row := range s.rows {
 		row.calls.Store(0)
 		row.rejected.Store(0)
