@@ -1,0 +1,373 @@
+package locks
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm/waits"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// TestModel draws programs and compares a table with the naive one after each call: replies, effects, what the
+// table says of each lock and session, and when something is due. Every third program leaves the table few
+// steps at a time, so work is done in pieces; then only what comes out in the end must be alike.
+func TestModel(t *testing.T) {
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 7))
+			runModel(t, &dice{rand: r}, 300, seed%3 == 2)
+		})
+	}
+}
+
+// FuzzModel is TestModel with programs that a fuzzer makes.
+func FuzzModel(f *testing.F) {
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 8))
+		program := make([]byte, 400)
+		for i := range program {
+			program[i] = byte(r.Uint32())
+		}
+		f.Add(program, seed%2 == 0)
+	}
+	f.Fuzz(func(t *testing.T, program []byte, pieces bool) {
+		if len(program) > 4000 {
+			return
+		}
+		runModel(t, &dice{bytes: program}, 2000, pieces)
+	})
+}
+
+// dice draw numbers, from chance or from a fuzzer's bytes.
+type dice struct {
+	rand  *rand.Rand
+	bytes []byte
+	over  bool
+}
+
+func (d *dice) n(n int) int {
+	if d.rand != nil {
+		return d.rand.IntN(n)
+	}
+	if len(d.bytes) == 0 {
+		d.over = true
+		return 0
+	}
+	b := d.bytes[0]
+	d.bytes = d.bytes[1:]
+	return int(b) % n
+}
+
+func (d *dice) one(in int) bool { return d.n(in) == 0 }
+
+// twins are a table and the model of it.
+type twins struct {
+	t       *testing.T
+	d       *dice
+	table   *Table
+	model   *naive
+	pieces  bool
+	tickets uint64
+	log     []string
+	kept    *Table
+	old     *naive
+	// present are the locks that came and did not go, as the table told.
+	present, keptPresent map[string]bool
+}
+
+var (
+	modelKeys   = []string{"a", "b", "c"}
+	modelOwners = []string{"ann", "bob", "cid", "dot", "eve"}
+)
+
+func runModel(t *testing.T, d *dice, calls int, pieces bool) {
+	p := &twins{t: t, d: d, table: New(), model: newNaive(), pieces: pieces, present: map[string]bool{}}
+	defer func() {
+		if t.Failed() {
+			t.Logf("the program:\n%s", strings.Join(p.log[max(0, len(p.log)-40):], "\n"))
+		}
+	}()
+	p.model.now = 1000
+	for range calls {
+		p.pass()
+		p.copies()
+		p.call()
+		p.compare()
+		if d.over {
+			break
+		}
+	}
+	p.end()
+}
+
+// pass lets time pass, mostly little.
+func (p *twins) pass() {
+	switch p.d.n(6) {
+	case 0, 1:
+		p.model.now += int64(p.d.n(40))
+	case 2:
+		p.model.now += int64(p.d.n(250))
+	case 3:
+		// Up to the very instant at which something is due.
+		if due, ok := p.table.NextDue(); ok {
+			p.model.now = max(p.model.now, due-int64(p.d.n(2)))
+		}
+	}
+	p.model.catchUp()
+	p.drain()
+	p.match("time " + fmt.Sprint(p.model.now))
+}
+
+// steps is what the table gets for a call.
+func (p *twins) steps() int {
+	if p.pieces {
+		return p.d.n(3)
+	}
+	return enough
+}
+
+// leastSteps are the fewest that get on: one to find that a lock was not finished, one to grant it.
+const leastSteps = 2
+
+// drain lets the table do all that is due.
+func (p *twins) drain() {
+	for i := 0; ; i++ {
+		require.Less(p.t, i, 10_000, "the work never ends")
+		p.table.Begin(p.model.now, max(leastSteps, p.steps()))
+		p.table.Sweep()
+		if due, ok := p.table.NextDue(); !ok || due > p.model.now {
+			return
+		}
+	}
+}
+
+// copies goes back to an old table now and then, or through a snapshot.
+func (p *twins) copies() {
+	switch p.d.n(40) {
+	case 0:
+		p.log = append(p.log, "copy")
+		p.kept, p.old, p.keptPresent = p.table.Copy(), p.model.copy(), maps.Clone(p.present)
+	case 1:
+		if p.kept != nil && p.old.now == p.model.now {
+			p.log = append(p.log, "back")
+			p.table, p.model, p.present = p.kept, p.old, p.keptPresent
+			p.kept = nil
+		}
+	case 2:
+		p.log = append(p.log, "snapshot")
+		p.table = reloaded(p.t, p.table)
+		p.table.Begin(p.model.now, enough)
+	}
+}
+
+func (p *twins) key() string   { return modelKeys[p.d.n(len(modelKeys))] }
+func (p *twins) owner() string { return modelOwners[p.d.n(len(modelOwners))] }
+
+func (p *twins) db() int {
+	if p.d.one(8) {
+		return 1
+	}
+	return 0
+}
+
+func (p *twins) client() Client {
+	node := []string{"n1", "n2"}[p.d.n(2)]
+	return Client{protocol.Origin{Node: node, Epoch: 1}, int64(1 + p.d.n(3))}
+}
+
+func (p *twins) session() uint64 {
+	if n := len(p.model.sessions); n > 0 && !p.d.one(6) {
+		return p.model.sessions[p.d.n(n)].id
+	}
+	return uint64(1 + p.d.n(5))
+}
+
+// call draws a call and does it to both.
+func (p *twins) call() {
+	words := []func() (string, reply, reply){
+		p.acquire, p.acquire, p.acquire, p.acquire, p.acquire, p.acquire, p.release, p.release, p.renew, p.cancel, p.breaks, p.downgrade,
+		p.releaseAll, p.giveBack, p.open, p.keepAlive, p.attach, p.close, p.alive, p.gone, p.unblock, p.dropped, p.flush,
+	}
+	p.table.Begin(p.model.now, p.steps())
+	text, want, got := words[p.d.n(len(words))]()
+	p.model.pump()
+	p.model.tidy()
+	p.log = append(p.log, fmt.Sprintf("%d: %s -> %+v", p.model.now, text, got))
+	if p.pieces {
+		p.drain()
+	}
+	p.match(text)
+	if want.grant != nil {
+		want.fence, want.grant = want.grant.fence, nil
+	}
+	require.Equal(p.t, fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got), text)
+}
+
+// end lets everything end: nothing is left behind.
+func (p *twins) end() {
+	p.model.now += 10_000
+	p.model.catchUp()
+	p.drain()
+	for _, w := range slices.Clone(p.model.queue) {
+		p.table.Begin(p.model.now, enough)
+		name := waits.Name{Origin: w.Client.Origin, Ticket: w.Ticket}
+		require.Equal(p.t, p.model.unblock(name, protocol.LeaveGone).ok, p.table.Unblock(name, protocol.LeaveGone))
+	}
+	for range 200 {
+		p.model.now += 1000
+		p.model.catchUp()
+		p.drain()
+	}
+	p.match("the end")
+	p.compare()
+	stats := p.table.Stats()
+	stats.Fences = 0
+	require.Equal(p.t, Stats{Bytes: New().Bytes()}, stats)
+	_, ok := p.table.NextDue()
+	require.False(p.t, ok)
+}
+
+// line is an effect in a form that compares. Told stands apart from what is told of keys: it has a name.
+func line(e *Effect) string {
+	f := *e
+	f.Key, f.DB, f.Err = "", 0, nil
+	return fmt.Sprintf("%+v %v", f, e.Err)
+}
+
+func sequence(e *Effect) string {
+	switch e.Kind {
+	case Told:
+		return fmt.Sprintf("told %+v", e.Name)
+	case SessionEnded:
+		return fmt.Sprint("session ", e.Session)
+	}
+	return fmt.Sprintf("%d %s", e.DB, e.Key)
+}
+
+// match compares the effects of both, in the order of each lock, and gives the model's grants their fences.
+func (p *twins) match(text string) {
+	want, got := map[string][]string{}, map[string][]string{}
+	grants := map[string][]*nGrant{}
+	for i := range p.model.effects {
+		if e := &p.model.effects[i]; e.Kind == Granted {
+			name := sequence(&e.Effect) + e.Owner
+			grants[name] = append(grants[name], e.grant)
+		}
+	}
+	effects := p.table.TakeEffects()
+	for i := range effects {
+		e := &effects[i]
+		if e.Kind != Granted {
+			continue
+		}
+		name := sequence(e) + e.Owner
+		require.NotEmpty(p.t, grants[name], "%s: %s got %s", text, e.Owner, e.Key)
+		g := grants[name][0]
+		grants[name] = grants[name][1:]
+		if g.fence == 0 {
+			g.fence = e.Fence
+		}
+		require.Equal(p.t, g.fence, e.Fence, "one fence for all of a request")
+	}
+	for i := range effects {
+		if p.cameOrWent(&effects[i]) {
+			continue
+		}
+		got[sequence(&effects[i])] = append(got[sequence(&effects[i])], line(&effects[i]))
+	}
+	for i := range p.model.effects {
+		e := &p.model.effects[i]
+		if e.Kind == Came || e.Kind == Went {
+			continue
+		}
+		if e.grant != nil {
+			e.Fence = e.grant.fence
+		}
+		want[sequence(&e.Effect)] = append(want[sequence(&e.Effect)], line(&e.Effect))
+	}
+	p.model.effects = nil
+	p.order(effects)
+	require.Equal(p.t, want, got, text)
+}
+
+// cameOrWent keeps account of what is there. In pieces of work a lock may come and go that the model never sees.
+func (p *twins) cameOrWent(e *Effect) bool {
+	name := sequence(e)
+	switch e.Kind {
+	case Came:
+		require.False(p.t, p.present[name], "%s came twice", name)
+		p.present[name] = true
+	case Went:
+		require.True(p.t, p.present[name], "%s went and had not come", name)
+		delete(p.present, name)
+	}
+	return e.Kind == Came || e.Kind == Went
+}
+
+// order: fences only grow.
+func (p *twins) order(effects []Effect) {
+	var last uint64
+	for i := range effects {
+		if e := &effects[i]; e.Kind == Granted {
+			require.GreaterOrEqual(p.t, e.Fence, last, "fences in the order of grants")
+			last = e.Fence
+		}
+	}
+}
+
+// compare compares what both say of themselves.
+func (p *twins) compare() {
+	now := p.model.now
+	for db := range 2 {
+		for _, key := range modelKeys {
+			want := p.model.info(db, key)
+			got := p.table.Info(db, key, now, enough)
+			require.Equal(p.t, want, got, "%d %s", db, key)
+			require.Equal(p.t, want != nil, p.table.Has(db, key))
+			require.Equal(p.t, want != nil, p.present[fmt.Sprintf("%d %s", db, key)], "%d %s", db, key)
+			if got != nil {
+				safe(p.t, got)
+			}
+			for _, owner := range modelOwners {
+				held := p.model.checkHold(db, key, owner)
+				var fence uint64
+				if held.grant != nil {
+					fence = held.grant.fence
+				}
+				require.Equal(p.t, fence, p.table.Check(db, key, owner, now))
+			}
+		}
+	}
+	for id := range p.model.lastID + 1 {
+		require.Equal(p.t, p.model.sessionInfo(id), p.table.Session(id, now), "session %d", id)
+	}
+	want := int64(never)
+	if all := p.model.dues(); len(all) > 0 {
+		want = slices.MinFunc(all, func(a, b nDue) int { return cmp.Compare(a.at, b.at) }).at
+	}
+	due, ok := p.table.NextDue()
+	if want == never {
+		require.False(p.t, ok, "due %d", due)
+	} else {
+		require.True(p.t, ok)
+		require.LessOrEqual(p.t, due, want+1, "a thing due is not known")
+	}
+	p.model.tidy()
+}
+
+// safe: an exclusive hold is alone, modes do not mix, an owner holds once.
+func safe(t *testing.T, i *Info) {
+	owners := map[string]bool{}
+	for _, h := range i.Holds {
+		require.False(t, owners[h.Owner], "%s holds %s twice", h.Owner, i.Key)
+		owners[h.Owner] = true
+		require.True(t, len(i.Holds) == 1 || h.Mode != Exclusive && h.Mode == i.Holds[0].Mode, "%+v", i)
+	}
+}

@@ -1,0 +1,395 @@
+package locks
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/waits"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// naive is a table as one would write it without a thought for time: slices, and loops over everything. It is
+// written from the words' contract, and does all that is due before anything else.
+//
+// Fences are the exception: in which order several locks are granted in one instant is the table's affair. A
+// grant of the model gets its fence when the table tells it (see match in model_test.go).
+type naive struct {
+	now      int64
+	locks    []*nLock
+	queue    []*nWait // in line, by order, for any keys
+	sessions []*nSession
+	lastID   uint64
+	alive    map[protocol.Origin]int64
+	effects  []nEffect
+}
+
+// nEffect is an effect whose fence the table chooses.
+type nEffect struct {
+	Effect
+	grant *nGrant
+}
+
+type nGrant struct{ fence uint64 }
+
+type nLock struct {
+	db    int
+	key   string
+	holds []*nHold
+	delay int64 // the last instant of it; 0: none
+	there bool  // Came was told
+}
+
+type nHold struct {
+	owner, call, note     string
+	grant                 *nGrant
+	mode                  Mode
+	permits, count, delay int64
+	session               uint64
+	lease, deadline       int64 // of no session
+	since                 int64
+	client                Client
+}
+
+type nWait struct {
+	Request
+	since, deadline int64
+	absent          bool
+}
+
+type nSession struct {
+	id                      uint64
+	name                    string
+	lease, deadline, opened int64
+	client                  Client // zero: it lives with none
+}
+
+func newNaive() *naive { return &naive{alive: map[protocol.Origin]int64{}} }
+
+// copy is a copy down to the last hold.
+func (n *naive) copy() *naive {
+	c := *n
+	c.locks, c.queue, c.sessions, c.alive = nil, nil, nil, map[protocol.Origin]int64{}
+	for _, l := range n.locks {
+		m := *l
+		m.holds = nil
+		for _, h := range l.holds {
+			g := *h
+			m.holds = append(m.holds, &g)
+		}
+		c.locks = append(c.locks, &m)
+	}
+	for _, w := range n.queue {
+		v := *w
+		c.queue = append(c.queue, &v)
+	}
+	for _, s := range n.sessions {
+		r := *s
+		c.sessions = append(c.sessions, &r)
+	}
+	for o, at := range n.alive {
+		c.alive[o] = at
+	}
+	c.effects = nil
+	return &c
+}
+
+func (n *naive) tell(e Effect, g *nGrant) { n.effects = append(n.effects, nEffect{e, g}) }
+
+// lock is the lock of a key, made if need be.
+func (n *naive) lock(db int, key string) *nLock {
+	for _, l := range n.locks {
+		if l.db == db && l.key == key {
+			return l
+		}
+	}
+	l := &nLock{db: db, key: key}
+	n.locks = append(n.locks, l)
+	return l
+}
+
+func (n *naive) session(id uint64) *nSession {
+	for _, s := range n.sessions {
+		if s.id == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// endOf is the last instant of a session as far as is known.
+func (n *naive) endOf(s *nSession) int64 {
+	if s.client == (Client{}) {
+		return s.deadline
+	}
+	return max(s.deadline, n.alive[s.client.Origin]+s.lease)
+}
+
+func (n *naive) attachedTo(id uint64) Client {
+	if s := n.session(id); s != nil {
+		return s.client
+	}
+	return Client{}
+}
+
+func (l *nLock) holdOf(owner string) *nHold {
+	for _, h := range l.holds {
+		if h.owner == owner {
+			return h
+		}
+	}
+	return nil
+}
+
+// waitOf is the owner's place in the queue of a key.
+func (n *naive) waitOf(db int, key, owner string) *nWait {
+	for _, w := range n.queue {
+		if w.DB == db && w.Owner == owner && slices.Contains(w.Keys, key) {
+			return w
+		}
+	}
+	return nil
+}
+
+// joins reports whether a request is compatible with all holds.
+func (l *nLock) joins(r *Request) bool {
+	sum := r.Permits
+	for _, h := range l.holds {
+		if h.mode == Exclusive || r.Mode == Exclusive || h.mode != r.Mode {
+			return false
+		}
+		sum += h.permits
+	}
+	return r.Mode != Permits || sum <= r.Limit
+}
+
+// free reports whether nothing is in the way of a request that stands at a place of the queue.
+func (n *naive) free(r *Request, place int) bool {
+	for _, key := range r.Keys {
+		l := n.lock(r.DB, key)
+		if l.holdOf(r.Owner) != nil {
+			continue // it covers: see Acquire
+		}
+		if l.delay != 0 || !l.joins(r) {
+			return false
+		}
+		for _, w := range n.queue[:place] {
+			before := !w.absent && w.DB == r.DB && slices.Contains(w.Keys, key)
+			if before && !(w.Mode == Shared && r.Mode == Shared) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// pump grants who can be granted, from the front.
+func (n *naive) pump() {
+	for i := 0; i < len(n.queue); i++ {
+		w := n.queue[i]
+		if w.absent || !n.free(&w.Request, i) {
+			continue
+		}
+		n.queue = slices.Delete(n.queue, i, i+1)
+		if n.lapsed(w) {
+			n.tellEnd(w, nil, ErrNoSession)
+		} else {
+			n.tellEnd(w, n.grant(&w.Request, w.since), nil)
+		}
+		i = -1
+	}
+}
+
+// lapsed: much may have been due in the meantime, and a session that is over by now gets nothing any more.
+func (n *naive) lapsed(w *nWait) bool {
+	return w.Session != 0 && n.endOf(n.session(w.Session)) < n.now
+}
+
+func (n *naive) grant(r *Request, since int64) *nGrant {
+	g := &nGrant{}
+	for _, key := range r.Keys {
+		l := n.lock(r.DB, key)
+		h := &nHold{owner: r.Owner, mode: r.Mode, permits: r.Permits, count: 1, since: n.now, grant: g}
+		if old := l.holdOf(r.Owner); old != nil {
+			*h = *old
+			h.grant = g
+			l.holds = slices.DeleteFunc(l.holds, func(o *nHold) bool { return o == old })
+		}
+		n.bind(h, r)
+		l.holds = append(l.holds, h)
+		e := n.about(Granted, l, h)
+		e.WaitedMillis = n.now - since
+		n.tell(e, g)
+	}
+	return g
+}
+
+// bind gives a hold what its owner asked for last.
+func (n *naive) bind(h *nHold, r *Request) {
+	h.session, h.lease, h.deadline = r.Session, r.LeaseMillis, n.now+r.LeaseMillis
+	if r.Session != 0 {
+		h.lease, h.deadline = 0, never
+	}
+	h.delay, h.note, h.client, h.call = r.DelayMillis, r.Note, r.Client, r.Call
+}
+
+func (n *naive) about(kind EffectKind, l *nLock, h *nHold) Effect {
+	e := Effect{Kind: kind, DB: l.db, Key: l.key, Owner: h.owner, Session: h.session, Client: h.client, LeaseMillis: h.lease}
+	if h.session != 0 {
+		e.Attached = n.attachedTo(h.session)
+	}
+	return e
+}
+
+// tellEnd tells the client of a waiter that the wait is over.
+func (n *naive) tellEnd(w *nWait, g *nGrant, err error) {
+	if w.absent {
+		return
+	}
+	n.tell(Effect{
+		Kind: Told, DB: w.DB, Key: w.Keys[0], Owner: w.Owner, Session: w.Session, Client: w.Client, Notify: w.Notify,
+		Name: waits.Name{Origin: w.Client.Origin, Ticket: w.Ticket}, Err: err, WaitedMillis: n.now - w.since,
+	}, g)
+}
+
+func (n *naive) leave(w *nWait) {
+	n.queue = slices.DeleteFunc(n.queue, func(o *nWait) bool { return o == w })
+}
+
+// drop takes a hold away, which lasted until at.
+func (n *naive) drop(kind EffectKind, reason Reason, l *nLock, h *nHold, at int64) {
+	l.holds = slices.DeleteFunc(l.holds, func(o *nHold) bool { return o == h })
+	e := n.about(kind, l, h)
+	e.Reason, e.HeldMillis = reason, at-h.since
+	if h.session == 0 {
+		e.SinceRenewedMillis = min(h.lease, at-(h.deadline-h.lease))
+	}
+	n.tell(e, h.grant)
+}
+
+// lose is a loss at an instant, with the delay that follows.
+func (n *naive) lose(reason Reason, l *nLock, h *nHold, at, delay int64) {
+	n.drop(Lost, reason, l, h, at)
+	if delay > 0 {
+		l.delay = max(l.delay, at+delay)
+	}
+}
+
+// nDue is what is due at an instant.
+type nDue struct {
+	at   int64
+	rank int // of what is due at one instant: sessions, then holds, delays and waits of each lock
+	lock *nLock
+	do   func()
+}
+
+// before: locks have an order, in which they come at one instant.
+func (d nDue) before(e nDue) int {
+	if d.at != e.at || d.lock == nil || e.lock == nil {
+		return cmp.Or(cmp.Compare(d.at, e.at), cmp.Compare(d.rank, e.rank))
+	}
+	return cmp.Or(cmp.Compare(d.lock.db, e.lock.db), cmp.Compare(keyspace.Hash(d.lock.key), keyspace.Hash(e.lock.key)),
+		cmp.Compare(d.lock.key, e.lock.key), cmp.Compare(d.rank, e.rank))
+}
+
+// dues are everything that ends some day, by time.
+func (n *naive) dues() (all []nDue) {
+	for _, s := range n.sessions {
+		all = append(all, nDue{at: n.endOf(s), do: func() { n.endSession(s, n.endOf(s)) }})
+	}
+	for _, l := range n.locks {
+		for _, h := range l.holds {
+			if h.session == 0 {
+				all = append(all, nDue{h.deadline, 1, l, func() { n.lose(Expired, l, h, h.deadline, h.delay) }})
+			}
+		}
+		if l.delay != 0 {
+			all = append(all, nDue{l.delay, 2, l, func() { l.delay = 0 }})
+		}
+	}
+	for _, w := range n.queue {
+		if w.deadline != never {
+			all = append(all, nDue{w.deadline, 3, n.lock(w.DB, w.Keys[0]), func() { n.endWait(w) }})
+		}
+	}
+	slices.SortStableFunc(all, nDue.before)
+	return all
+}
+
+// catchUp does what is due, in the order of time.
+func (n *naive) catchUp() {
+	n.pump()
+	for {
+		all := n.dues()
+		if len(all) == 0 || all[0].at >= n.now {
+			break
+		}
+		all[0].do()
+		n.pump()
+	}
+	n.tidy()
+}
+
+// tidy forgets locks without a purpose, and tells what came and went.
+func (n *naive) tidy() {
+	for _, l := range slices.Clone(n.locks) {
+		there := len(l.holds) > 0 || l.delay != 0 ||
+			slices.ContainsFunc(n.queue, func(w *nWait) bool { return w.DB == l.db && slices.Contains(w.Keys, l.key) })
+		switch {
+		case there && !l.there:
+			n.tell(Effect{Kind: Came, DB: l.db, Key: l.key}, nil)
+		case !there && l.there:
+			n.tell(Effect{Kind: Went, DB: l.db, Key: l.key}, nil)
+		}
+		if l.there = there; !there {
+			n.locks = slices.DeleteFunc(n.locks, func(o *nLock) bool { return o == l })
+		}
+	}
+}
+
+func (n *naive) endWait(w *nWait) {
+	if n.lapsed(w) {
+		n.leave(w)
+		n.tellEnd(w, nil, ErrNoSession)
+		return
+	}
+	if !w.absent {
+		n.timedOut(w)
+		n.tellEnd(w, nil, nil)
+	}
+	if w.absent || w.GraceMillis <= 0 {
+		n.leave(w)
+		return
+	}
+	w.absent, w.deadline = true, w.deadline+w.GraceMillis
+}
+
+func (n *naive) timedOut(w *nWait) {
+	for _, key := range w.Keys {
+		n.tell(Effect{Kind: TimedOut, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client, WaitedMillis: n.now - w.since}, nil)
+	}
+}
+
+// endSession ends a session that lasted until at, with its waits and its holds.
+func (n *naive) endSession(s *nSession, at int64) {
+	n.tell(Effect{Kind: SessionEnded, Session: s.id, LeaseMillis: s.lease, HeldMillis: at - s.opened, Client: s.client, Attached: s.client}, nil)
+	for _, w := range slices.Clone(n.queue) {
+		if w.Session == s.id {
+			n.leave(w)
+			n.tellEnd(w, nil, ErrNoSession)
+		}
+	}
+	for _, l := range n.locks {
+		for _, h := range slices.Clone(l.holds) {
+			if h.session == s.id {
+				n.lose(SessionGone, l, h, at, h.delay)
+			}
+		}
+	}
+	n.sessions = slices.DeleteFunc(n.sessions, func(o *nSession) bool { return o == s })
+}
+
+func (n *naive) String() string {
+	return fmt.Sprintf("%d locks, %d in line, %d sessions", len(n.locks), len(n.queue), len(n.sessions))
+}

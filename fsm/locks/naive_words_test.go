@@ -1,0 +1,350 @@
+package locks
+
+import (
+	"slices"
+
+	"github.com/holdfast/holdfast/fsm/waits"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// The words of the naive table. All that is due was done before each.
+
+// reply is what a word answers, as the model compares it. The grant stands for its fence.
+type reply struct {
+	grant *nGrant
+	fence uint64
+	n     int64
+	ok    bool
+	err   error
+}
+
+func (n *naive) acquire(asked *Request) reply {
+	r := *asked
+	if err := n.check(&r); err != nil {
+		return reply{err: err}
+	}
+	if g, err := n.again(&r); g != nil || err != nil {
+		return reply{grant: g, err: err}
+	}
+	same, place := n.placeOf(&r)
+	switch {
+	case !n.free(&r, place) && !r.Waits:
+		return reply{}
+	case !n.free(&r, place):
+		n.enqueue(&r, same)
+		return reply{ok: true}
+	}
+	since := n.now
+	if same != nil {
+		since = same.since
+	}
+	n.dismissAll(&r)
+	return reply{grant: n.grant(&r, since)}
+}
+
+// check brings a request into its one form.
+func (n *naive) check(r *Request) error {
+	if r.Mode == Permits && r.Limit == 1 {
+		r.Mode = Exclusive
+	}
+	if r.Mode != Permits {
+		r.Limit, r.Permits = 0, 0
+	}
+	if r.Session != 0 {
+		if r.LeaseMillis = 0; n.session(r.Session) == nil {
+			return ErrNoSession
+		}
+	}
+	if r.Waits = r.Waits && r.Ticket != 0; !r.Reentrant {
+		r.Call = ""
+	}
+	var keys []string
+	for _, key := range r.Keys {
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	r.Keys = keys
+	return nil
+}
+
+// again renews what the owner holds, if that is all it asks for by one grant.
+func (n *naive) again(r *Request) (*nGrant, error) {
+	var grant *nGrant
+	all := true
+	for _, key := range r.Keys {
+		h := n.lock(r.DB, key).holdOf(r.Owner)
+		switch {
+		case h == nil:
+			all = false
+		case h.mode != Exclusive && (h.mode != r.Mode || r.Permits > h.permits):
+			return nil, ErrMode
+		case grant != nil && grant != h.grant:
+			all = false
+		default:
+			grant = h.grant
+		}
+	}
+	if !all {
+		return nil, nil
+	}
+	for _, key := range r.Keys {
+		h := n.lock(r.DB, key).holdOf(r.Owner)
+		note, call, delay := h.note, h.call, h.delay
+		n.bind(h, r)
+		if r.Note == "" {
+			h.note = note
+		}
+		if r.DelayMillis == 0 {
+			h.delay = delay
+		}
+		if h.call = call; r.Reentrant && (r.Call == "" || r.Call != call) {
+			h.count++
+			h.call = r.Call
+		}
+	}
+	return grant, nil
+}
+
+// placeOf is the owner's place in line for the same, and where in the queue a request would stand.
+func (n *naive) placeOf(r *Request) (*nWait, int) {
+	for i, w := range n.queue {
+		alike := w.DB == r.DB && w.Owner == r.Owner && w.Mode == r.Mode && w.Limit == r.Limit && w.Permits == r.Permits && len(w.Keys) == len(r.Keys)
+		for _, key := range r.Keys {
+			alike = alike && slices.Contains(w.Keys, key)
+		}
+		if alike {
+			return w, i
+		}
+	}
+	return nil, len(n.queue)
+}
+
+func (n *naive) dismissAll(r *Request) {
+	for _, key := range r.Keys {
+		if w := n.waitOf(r.DB, key, r.Owner); w != nil {
+			n.leave(w)
+			n.tellEnd(w, nil, nil)
+		}
+	}
+}
+
+func (n *naive) enqueue(r *Request, same *nWait) {
+	deadline := int64(never)
+	if r.WaitMillis > 0 {
+		deadline = n.now + r.WaitMillis
+	}
+	if same != nil {
+		n.tellEnd(same, nil, nil)
+		keys := same.Keys
+		same.Request, same.deadline, same.absent = *r, deadline, false
+		same.Keys = keys
+		return
+	}
+	n.dismissAll(r)
+	w := &nWait{Request: *r, since: n.now, deadline: deadline}
+	n.queue = append(n.queue, w)
+	for _, key := range w.Keys {
+		waiters := 0
+		for _, v := range n.queue {
+			if v.DB == w.DB && slices.Contains(v.Keys, key) {
+				waiters++
+			}
+		}
+		n.tell(Effect{Kind: Waiting, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client, Waiters: waiters}, nil)
+	}
+}
+
+func (n *naive) renew(db int, key, owner string, lease int64) reply {
+	h := n.lock(db, key).holdOf(owner)
+	if h == nil {
+		return reply{}
+	}
+	if h.session == 0 {
+		h.lease, h.deadline = lease, n.now+lease
+	}
+	return reply{grant: h.grant}
+}
+
+func (n *naive) release(db int, key, owner string, all bool) reply {
+	l := n.lock(db, key)
+	h := l.holdOf(owner)
+	if h == nil {
+		return reply{}
+	}
+	if h.count--; h.count > 0 && !all {
+		return reply{n: h.count, ok: true}
+	}
+	n.drop(Released, 0, l, h, n.now)
+	return reply{ok: true}
+}
+
+func (n *naive) releaseAll(db int, keys []string, owner string) (r reply) {
+	for _, key := range keys {
+		if n.release(db, key, owner, true).ok {
+			r.n++
+		}
+		n.pump() // what is free is granted before the next is given back
+	}
+	return r
+}
+
+func (n *naive) giveBack(db int, key, owner string, fence uint64, client Client) reply {
+	l := n.lock(db, key)
+	h := l.holdOf(owner)
+	if h == nil || h.grant.fence != fence || h.client != client {
+		return reply{}
+	}
+	n.drop(Released, 0, l, h, n.now)
+	return reply{ok: true}
+}
+
+func (n *naive) cancel(db int, key, owner string) reply {
+	w := n.waitOf(db, key, owner)
+	if w == nil {
+		return reply{}
+	}
+	n.leave(w)
+	n.tellEnd(w, nil, nil)
+	return reply{ok: true}
+}
+
+func (n *naive) checkHold(db int, key, owner string) reply {
+	if h := n.lock(db, key).holdOf(owner); h != nil {
+		return reply{grant: h.grant}
+	}
+	return reply{}
+}
+
+func (n *naive) downgrade(db int, key, owner string) reply {
+	h := n.lock(db, key).holdOf(owner)
+	switch {
+	case h == nil:
+		return reply{}
+	case h.mode == Permits:
+		return reply{err: ErrMode}
+	case h.mode == Exclusive:
+		if w := n.waitOf(db, key, owner); w != nil && w.Mode != Shared {
+			n.leave(w)
+			n.tellEnd(w, nil, ErrMode)
+		}
+		h.mode = Shared
+	}
+	return reply{grant: h.grant}
+}
+
+func (n *naive) breaks(b *Break) (r reply) {
+	l := n.lock(b.DB, b.Key)
+	for _, h := range slices.Clone(l.holds) {
+		if b.ByOwner && h.owner != b.Owner || b.Fence != 0 && h.grant.fence != b.Fence {
+			continue
+		}
+		delay := h.delay
+		if b.ByDelay {
+			delay = b.DelayMillis
+		}
+		n.lose(b.Reason, l, h, n.now, delay)
+		r.n++
+	}
+	return r
+}
+
+func (n *naive) flush(db int) reply {
+	for _, l := range n.locks {
+		if l.db != db {
+			continue
+		}
+		l.there = false
+		for _, h := range slices.Clone(l.holds) {
+			n.lose(Flushed, l, h, n.now, h.delay)
+		}
+	}
+	return reply{}
+}
+
+func (n *naive) unblock(name waits.Name, how protocol.Leave) reply {
+	for _, w := range n.queue {
+		if w.absent || w.Client.Origin != name.Origin || w.Ticket != name.Ticket {
+			continue
+		}
+		n.leave(w)
+		switch how {
+		case protocol.LeaveTimeout:
+			n.tellEnd(w, nil, nil)
+		case protocol.LeaveError:
+			n.tellEnd(w, nil, ErrUnblocked)
+		}
+		return reply{ok: true}
+	}
+	return reply{}
+}
+
+func (n *naive) dropWaits(node string, gone func(w *nWait) bool) reply {
+	for _, w := range slices.Clone(n.queue) {
+		if !w.absent && w.Client.Origin.Node == node && gone(w) {
+			n.leave(w)
+			n.tellEnd(w, nil, ErrDropped)
+		}
+	}
+	return reply{}
+}
+
+func (n *naive) openSession(lease int64, client Client, connection bool, name string) reply {
+	n.lastID++
+	s := &nSession{id: n.lastID, name: name, lease: lease, deadline: n.now + lease, opened: n.now}
+	n.sessions = append(n.sessions, s)
+	if connection {
+		n.attachTo(s, client)
+	}
+	return reply{fence: s.id}
+}
+
+func (n *naive) attachTo(s *nSession, client Client) {
+	s.client, s.deadline = client, n.now
+	n.alive[client.Origin] = n.now
+}
+
+func (n *naive) keepAlive(id uint64) reply {
+	s := n.session(id)
+	if s == nil {
+		return reply{}
+	}
+	s.deadline = n.now + s.lease
+	return reply{n: s.lease, ok: true}
+}
+
+func (n *naive) attach(id uint64, client Client) reply {
+	s := n.session(id)
+	if s == nil {
+		return reply{}
+	}
+	n.attachTo(s, client)
+	return reply{ok: true}
+}
+
+func (n *naive) closeSession(id uint64) reply {
+	s := n.session(id)
+	if s == nil {
+		return reply{}
+	}
+	holds := 0
+	for _, l := range n.locks {
+		for _, h := range l.holds {
+			if h.session == id {
+				holds++
+			}
+		}
+	}
+	n.endSession(s, n.now)
+	return reply{n: int64(holds), ok: true}
+}
+
+func (n *naive) gone(c Client) (r reply) {
+	for _, s := range slices.Clone(n.sessions) {
+		if s.client == c {
+			n.endSession(s, n.now)
+			r.n++
+		}
+	}
+	return r
+}

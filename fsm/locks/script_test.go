@@ -1,0 +1,354 @@
+package locks
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm/waits"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+)
+
+// TestScripts runs testdata/*.txt, which tell the rules one by one: a step a line, and indented below what is
+// answered and who is told what.
+//
+//	acquire door ann 5s          ann wants the lock door for 5 s; door+gate are two locks as a whole. Options: shared,
+//	                             limit 3, permits 2, delay 2s, reentrant [c1], note x, session 1 (in place of 5s)
+//	wait door bob 5s             the same, and bob waits. More options: for 10s, notify, grace 2s
+//	renew door ann 5s            ann's lease begins anew
+//	release door ann [all]       ann gives back
+//	releaseall door+gate ann     ann gives several back
+//	giveback door ann 1 bob      bob's node found that nobody took the grant with fence 1 on bob's connection
+//	cancel door bob              bob leaves the queue
+//	check door ann               does ann hold it?
+//	downgrade door ann           ann's exclusive hold becomes a shared one
+//	break door [ann] [fence 3] [delay 5s]
+//	flush                        all holds are lost
+//	open 10s [with ann]          a session; it lives with ann's connection
+//	keepalive 1 | attach 1 ann | close 1
+//	alive n1                     the node renews the sessions of its connections
+//	hangup ann                   ann's connection is closed: the sessions attached to it end, ann's wait ends
+//	unblock bob                  CLIENT UNBLOCK
+//	drop n1                      n1 is silent: its waiters are gone
+//	advance 5s                   time passes, and what is due is done when it is due
+//	jump 5s                      time passes, and nobody looked meanwhile
+//	steps 2                      from now on a step of this script may do so much besides, and no sweep follows
+//	sweep                        what is unfinished goes on
+//	copy | original              what follows is done to a copy | to the table that was copied
+//	save                         the table goes through a snapshot
+//	info door | sessions | empty who holds and who waits | the sessions | is nothing left?
+//
+// Each name is an owner with a connection of its own to node n1; ann@n2 says to which node else.
+func TestScripts(t *testing.T) { protocoltest.Transcripts(t, "testdata/*.txt", play) }
+
+// stage is where a script is played.
+type stage struct {
+	t               *testing.T
+	table, original *Table
+	now             int64
+	steps           int
+	nodes           map[string]string // by owner
+	conns           map[string]int64
+	tickets         map[string]uint64
+	ticket          uint64
+	names           map[waits.Name]string
+}
+
+const enough = 1 << 20
+
+func play(t *testing.T, script []byte) []byte {
+	s := &stage{
+		t: t, table: New(), now: 1000, steps: enough, nodes: map[string]string{}, conns: map[string]int64{},
+		tickets: map[string]uint64{}, names: map[waits.Name]string{},
+	}
+	var out bytes.Buffer
+	lines := bufio.NewScanner(bytes.NewReader(script))
+	for lines.Scan() {
+		text := lines.Text()
+		if strings.HasPrefix(text, "  ") {
+			continue // a former answer
+		}
+		out.WriteString(text + "\n")
+		if words := strings.Fields(text); len(words) > 0 && words[0] != "#" {
+			for _, line := range s.line(words) {
+				out.WriteString("  " + line + "\n")
+			}
+		}
+	}
+	return out.Bytes()
+}
+
+// line plays a line: the answer, and what others are told.
+func (s *stage) line(words []string) []string {
+	s.table.Begin(s.now, s.steps)
+	do, known := verbs[words[0]]
+	require.True(s.t, known, "unknown line %q", words)
+	answer := do(s, words[1:])
+	if s.steps == enough {
+		s.table.Sweep()
+	}
+	var told []string
+	for _, e := range s.table.TakeEffects() {
+		told = append(told, s.show(e)...)
+	}
+	return append(answer, told...)
+}
+
+var verbs map[string]func(s *stage, words []string) []string
+
+func init() {
+	verbs = map[string]func(s *stage, words []string) []string{
+		"acquire": func(s *stage, w []string) []string { return s.acquire(w, false) },
+		"wait":    func(s *stage, w []string) []string { return s.acquire(w, true) },
+		"renew": func(s *stage, w []string) []string {
+			return fenceOrNot(s.table.Renew(0, w[0], s.owner(w[1]), s.millis(w[2])))
+		},
+		"release":    (*stage).release,
+		"releaseall": func(s *stage, w []string) []string { return count(s.table.ReleaseAll(0, keysOf(w[0]), s.owner(w[1]))) },
+		"giveback": func(s *stage, w []string) []string {
+			return yesNo(s.table.GiveBack(0, w[0], s.owner(w[1]), uint64(s.number(w[2])), s.client(w[3])))
+		},
+		"cancel": func(s *stage, w []string) []string { return yesNo(s.table.Cancel(0, w[0], s.owner(w[1]))) },
+		"check":  func(s *stage, w []string) []string { return fenceOrNot(s.table.Check(0, w[0], s.owner(w[1]), s.now)) },
+		"downgrade": func(s *stage, w []string) []string {
+			fence, err := s.table.Downgrade(0, w[0], s.owner(w[1]))
+			return append(fenceOrNot(fence), failure(err)...)
+		},
+		"break": (*stage).breaks,
+		"flush": func(s *stage, _ []string) []string {
+			s.table.Flush(0)
+			return nil
+		},
+		"open": (*stage).open,
+		"keepalive": func(s *stage, w []string) []string {
+			left, ok := s.table.KeepAlive(uint64(s.number(w[0])))
+			return append(yesNo(ok), time.Duration(left*1e6).String())
+		},
+		"attach": func(s *stage, w []string) []string {
+			ok, err := s.table.Attach(uint64(s.number(w[0])), s.client(w[1]))
+			return append(yesNo(ok), failure(err)...)
+		},
+		"close": func(s *stage, w []string) []string {
+			n, ok := s.table.CloseSession(uint64(s.number(w[0])))
+			return append(yesNo(ok), count(n)...)
+		},
+		"alive": func(s *stage, w []string) []string {
+			s.table.Alive(protocol.Origin{Node: w[0], Epoch: 1})
+			return nil
+		},
+		"hangup": (*stage).hangUp,
+		"unblock": func(s *stage, w []string) []string {
+			return yesNo(s.table.Unblock(s.waitName(w[0]), protocol.LeaveTimeout))
+		},
+		"drop": func(s *stage, w []string) []string {
+			s.table.DropLife(w[0], 1)
+			return nil
+		},
+		"advance": (*stage).advance,
+		"jump": func(s *stage, w []string) []string {
+			s.now += s.millis(w[0])
+			s.table.Begin(s.now, s.steps)
+			return nil
+		},
+		"steps": func(s *stage, w []string) []string {
+			s.steps = int(s.number(w[0]))
+			return nil
+		},
+		"sweep": func(s *stage, _ []string) []string {
+			s.table.Sweep()
+			return nil
+		},
+		"copy": func(s *stage, _ []string) []string {
+			s.original = s.table
+			s.table = s.original.Copy()
+			return nil
+		},
+		"original": func(s *stage, _ []string) []string {
+			s.table = s.original
+			return nil
+		},
+		"save": func(s *stage, _ []string) []string {
+			s.table = reloaded(s.t, s.table)
+			return nil
+		},
+		"info":     func(s *stage, w []string) []string { return s.info(w[0]) },
+		"sessions": (*stage).sessions,
+		"empty": func(s *stage, _ []string) []string {
+			stats := s.table.Stats()
+			return yesNo(stats.Locks == 0 && stats.Holds == 0 && stats.Waiters == 0 && stats.Sessions == 0)
+		},
+	}
+}
+
+func keysOf(word string) []string { return strings.Split(word, "+") }
+
+func (s *stage) number(word string) int64 {
+	n, err := strconv.ParseInt(word, 10, 64)
+	require.NoError(s.t, err)
+	return n
+}
+
+func (s *stage) millis(word string) int64 {
+	d, err := time.ParseDuration(word)
+	require.NoError(s.t, err)
+	return d.Milliseconds()
+}
+
+// owner is a name without the node.
+func (s *stage) owner(word string) string {
+	name, node, found := strings.Cut(word, "@")
+	if found || s.nodes[name] == "" {
+		s.nodes[name] = "n1"
+		s.conns[name] = int64(len(s.conns)) + 1
+		if found {
+			s.nodes[name] = node
+		}
+	}
+	return name
+}
+
+func (s *stage) client(word string) Client {
+	name := s.owner(word)
+	return Client{protocol.Origin{Node: s.nodes[name], Epoch: 1}, s.conns[name]}
+}
+
+func (s *stage) waitName(word string) waits.Name {
+	return waits.Name{Origin: s.client(word).Origin, Ticket: s.tickets[s.owner(word)]}
+}
+
+// acquire reads "key owner lease options".
+func (s *stage) acquire(w []string, waiting bool) []string {
+	r := &Request{Keys: keysOf(w[0]), Owner: s.owner(w[1]), Client: s.client(w[1]), Waits: waiting, GraceMillis: 0}
+	w = w[2:]
+	if w[0] != "session" {
+		r.LeaseMillis = s.millis(w[0])
+		w = w[1:]
+	}
+	if waiting {
+		s.ticket++
+		r.Ticket = s.ticket
+		s.tickets[r.Owner] = s.ticket
+		s.names[waits.Name{Origin: r.Client.Origin, Ticket: s.ticket}] = r.Owner
+	}
+	for len(w) > 0 {
+		w = s.option(r, w)
+	}
+	a, err := s.table.Acquire(r)
+	switch {
+	case err != nil:
+		return failure(err)
+	case a.Waiting:
+		return []string{"waits"}
+	}
+	return fenceOrNot(a.Fence)
+}
+
+// option reads an option of a request, and returns the words behind.
+func (s *stage) option(r *Request, w []string) []string {
+	switch w[0] {
+	case "shared":
+		r.Mode = Shared
+		return w[1:]
+	case "notify":
+		r.Notify = true
+		return w[1:]
+	case "reentrant":
+		r.Reentrant = true
+		if len(w) == 1 {
+			return nil
+		}
+		r.Call = w[1]
+	case "session":
+		r.Session = uint64(s.number(w[1]))
+	case "limit":
+		r.Mode, r.Limit, r.Permits = Permits, s.number(w[1]), 1
+	case "permits":
+		r.Permits = s.number(w[1])
+	case "delay":
+		r.DelayMillis = s.millis(w[1])
+	case "for":
+		r.WaitMillis = s.millis(w[1])
+	case "grace":
+		r.GraceMillis = s.millis(w[1])
+	case "note":
+		r.Note = w[1]
+	default:
+		s.t.Fatalf("unknown option %q", w)
+	}
+	return w[2:]
+}
+
+func (s *stage) release(w []string) []string {
+	left, ok := s.table.Release(0, w[0], s.owner(w[1]), len(w) > 2)
+	if !ok {
+		return []string{"not the owner's"}
+	}
+	if left > 0 {
+		return []string{fmt.Sprintf("held %d times yet", left)}
+	}
+	return []string{"given back"}
+}
+
+func (s *stage) breaks(w []string) []string {
+	b := &Break{Key: w[0], Reason: Broken}
+	for w = w[1:]; len(w) > 0; {
+		switch w[0] {
+		case "fence":
+			b.Fence = uint64(s.number(w[1]))
+			w = w[2:]
+		case "delay":
+			b.ByDelay, b.DelayMillis = true, s.millis(w[1])
+			w = w[2:]
+		default:
+			b.ByOwner, b.Owner = true, s.owner(w[0])
+			w = w[1:]
+		}
+	}
+	return count(s.table.Break(b))
+}
+
+func (s *stage) open(w []string) []string {
+	var client Client
+	if len(w) > 1 {
+		client = s.client(w[2])
+	}
+	id, err := s.table.OpenSession(s.millis(w[0]), client, len(w) > 1, "")
+	if err != nil {
+		return failure(err)
+	}
+	return []string{fmt.Sprint("session ", id)}
+}
+
+// hangUp does what a node does for a connection that closes.
+func (s *stage) hangUp(w []string) []string {
+	s.table.Unblock(s.waitName(w[0]), protocol.LeaveGone)
+	return []string{fmt.Sprintf("%d sessions end", s.table.Gone(s.client(w[0])))}
+}
+
+// advance lets time pass from one due instant to the next, as a leader does.
+func (s *stage) advance(w []string) []string {
+	until := s.now + s.millis(w[0])
+	var told []string
+	for {
+		due, ok := s.table.NextDue()
+		if !ok || due > until {
+			break
+		}
+		s.now = max(s.now, due)
+		s.table.Begin(s.now, enough)
+		s.table.Sweep()
+		for _, e := range s.table.TakeEffects() {
+			told = append(told, s.show(e)...)
+		}
+	}
+	s.now = until
+	s.table.Begin(s.now, enough)
+	return told
+}
