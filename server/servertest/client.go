@@ -110,6 +110,13 @@ func (c *Client) Close() {
 	}
 }
 
+// HangUp closes the connection under a command that another goroutine waits for.
+func (c *Client) HangUp() {
+	if c.conn != nil {
+		c.conn.Close()
+	}
+}
+
 // Send sends commands in a single write.
 func (c *Client) Send(commands ...[]string) error {
 	if err := c.connect(); err != nil {

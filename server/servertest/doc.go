@@ -33,6 +33,7 @@
 //	pipeline a@n1 { A ; B }   several commands in one write
 //	async a@n1 A          a command whose reply is not waited for
 //	await a [1s..2s]      the reply to it, which must come that long after the command; 0s: is there a reply?
+//	hang-up a             the client closes its connection, also while it waits for a reply
 //	hear a                what the client has got beside replies, such as messages that it has subscribed to
 //	raw a@n1 A            a reply as the bytes that came
 //	advance 5s            time passes

@@ -94,6 +94,7 @@ var words = map[string]word{
 	"log":        {"log", (*player).log},
 	"async":      {"async a@n1 INCR k", (*player).async},
 	"await":      {"await a [2s..3s]", (*player).await},
+	"hang-up":    {"hang-up a", (*player).hangUp},
 	"pipeline":   {"pipeline a@n1 { SET k v ; GET k }", (*player).pipeline},
 	"hear":       {"hear a", (*player).hear},
 	"raw":        {"raw a@n1 GET k", (*player).raw},
@@ -321,6 +322,21 @@ func (p *player) async(args []string) []string {
 		a.show = answered(c.Do(args[1:]...))
 		a.took = time.Since(a.sent)
 	}()
+	return nil
+}
+
+// hangUp ends a client, also one that waits for a reply.
+func (p *player) hangUp(args []string) []string {
+	p.need(len(args) == 1)
+	c := p.clients[args[0]]
+	require.NotNil(p.t, c, "no client %s", args[0])
+	synctest.Wait()
+	c.HangUp()
+	if a := p.awaited[args[0]]; a != nil {
+		<-a.done
+		delete(p.awaited, args[0])
+	}
+	delete(p.clients, args[0])
 	return nil
 }
 
