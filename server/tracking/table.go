@@ -75,6 +75,9 @@ func (t *Table) Events(events []fsm.Event) {
 	for i := range events {
 		switch e := &events[i]; e.Kind {
 		case fsm.Changed:
+			if !tellsOfOwn && e.Seq != 0 {
+				continue
+			}
 			by := t.batches[e.Seq]
 			t.forget(e.Key, by)
 			if len(t.prefixes) > 0 {

@@ -9,7 +9,8 @@
 // Two kinds stand side by side. Models of package porcupine (models.go, lock.go,
 // txn.go) decide linearizability exactly, key by key. Direct checks look at a whole history in one
 // pass and say in words what is wrong: exclusion.go (two holders, lost
-// leases), ttl.go, counter.go, list.go, set.go, queue.go, messages.go. availability.go only counts.
+// leases), ttl.go, counter.go, list.go, set.go, queue.go, messages.go,
+// caches.go, sharing.go. availability.go only counts.
 //
 // What a lease promises, and what the checkers therefore hold the server to:
 // a holder counts a lease from before the request was sent, on the holder's own

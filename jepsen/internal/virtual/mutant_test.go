@@ -53,13 +53,14 @@ var built = map[string]struct {
 	nemesis  string
 	checker  string
 }{
-	"mutant_stale_read":    {"register", "partition-leader,pause-leader", "register: linearizable"},
-	"mutant_early_ack":     {"append", "partition-leader,kill-leader", "append: list"},
-	"mutant_wall_lease":    {"ttl", "clock-leader", "ttl: ttl"},
-	"mutant_no_dedup":      {"counter", "packets-reset", "counter: increments"},
-	"mutant_lost_wakeup":   {"queue", "kill-leader", "queue: first in, first out"},
-	"mutant_served_twice":  {"queue", "kill-leader", "queue: deliveries"},
-	"mutant_message_order": {"pubsub", "kill-leader", "pubsub: messages"},
+	"mutant_stale_read":          {"register", "partition-leader,pause-leader", "register: linearizable"},
+	"mutant_early_ack":           {"append", "partition-leader,kill-leader", "append: list"},
+	"mutant_wall_lease":          {"ttl", "clock-leader", "ttl: ttl"},
+	"mutant_no_dedup":            {"counter", "packets-reset", "counter: increments"},
+	"mutant_lost_wakeup":         {"queue", "kill-leader", "queue: first in, first out"},
+	"mutant_served_twice":        {"queue", "kill-leader", "queue: deliveries"},
+	"mutant_missed_invalidation": {"cache", "kill-leader", "cache: caches"},
+	"mutant_message_order":       {"pubsub", "kill-leader", "pubsub: messages"},
 }
 
 // mutantEnv names the tag that the tests were built with: .ci/mutants sets it.

@@ -81,6 +81,9 @@ var builders = map[string]builder{
 	"onelock":     {4, newOneLock},
 	"queue":       {4, newQueue},
 	"pubsub":      {3, newPubSub},
+	"cache":       {3, newCache},
+	"redisson":    {4, newRedisson},
+	"rwlock":      {4, newRWLock},
 
 	"native":        {6, newNative},
 	"nativequeue":   {4, newNativeQueue},

@@ -1,0 +1,134 @@
+package checker
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+)
+
+// Sharing checks read-write locks: who believes to write believes so alone, and no client is told that it has
+// no lease while it runs. It reads acquire, extend and release of a writer as [OwnerLock], and of a reader
+//
+//	share owner, ttl -> [1] or [0]   extend-shared owner, ttl -> [1] or [0]   release-shared owner -> [1] or [0]
+func Sharing(c Clocks) Func {
+	return func(h *history.History) Result {
+		keys, byKey := h.ByKey()
+		r := newResult("sharing", h.Count(history.OK))
+		for _, key := range keys {
+			beliefs := holds(r, key, byKey[key], c)
+			r.Counts["grants"] += len(beliefs)
+			findShared(r, key, beliefs)
+		}
+		return *r
+	}
+}
+
+// holding is a [Belief] that others may share, if shared is set.
+type holding struct {
+	Belief
+	shared bool
+}
+
+// holds gives the beliefs of one key's clients, in the order they began. An extension counts if it was answered
+// while the lease ran: Redisson's extension of a reader's lease that is over holds nobody off.
+func holds(r *Result, key string, ops []history.Op, c Clocks) []*holding {
+	var all []*holding
+	last := map[int64]*holding{}
+	for i := range ops {
+		o := &ops[i]
+		b := last[o.In(0)]
+		said := o.Outcome == history.OK && o.Out(0) == 1
+		switch o.F {
+		case "acquire", "share":
+			if end := o.Call + c.shortest(o.In(1)); said && end > o.Return {
+				b = &holding{Belief{o.In(0), o.Return, end, o}, o.F == "share"}
+				last[o.In(0)] = b
+				all = append(all, b)
+			}
+		case "extend", "extend-shared", "release", "release-shared":
+			if b == nil {
+				continue
+			}
+			if o.Outcome == history.OK && !said && o.Return < b.Until {
+				r.find("%s: lost a lease that ran until %.3f: %s", key, seconds(b.Until), o)
+			}
+			extends := o.F == "extend" || o.F == "extend-shared"
+			if extends && said && o.Return <= b.Until {
+				b.Until = o.Call + c.shortest(o.In(1))
+			}
+			if !extends || !said {
+				b.Until = min(b.Until, o.Call)
+				delete(last, o.In(0))
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *holding) int { return cmp.Compare(a.From, b.From) })
+	return all
+}
+
+// findShared looks for beliefs that overlap, of which one is a writer's.
+func findShared(r *Result, key string, beliefs []*holding) {
+	var longest, writer *holding // of all so far, of the writers so far
+	for _, b := range beliefs {
+		if b.Until <= b.From {
+			continue
+		}
+		for _, a := range []*holding{longest, writer} {
+			if a != nil && a.Until > b.From && a.Owner != b.Owner && !(a.shared && b.shared) {
+				r.Counts["double grants"]++
+				r.find("%s: two holders for %s: %s, held until %.3f; then %s", key,
+					time.Duration(min(a.Until, b.Until)-b.From), a.Grant, seconds(a.Until), b.Grant)
+				break
+			}
+		}
+		if longest == nil || b.Until > longest.Until {
+			longest = b
+		}
+		if !b.shared && (writer == nil || b.Until > writer.Until) {
+			writer = b
+		}
+	}
+}
+
+// Wakes checks that clients that wait for a lock hear of its release.
+//
+//	release owner            -> [1]
+//	wait    owner, from -> [1], a message came, or [0]: none came until now
+//
+// A client listens since the time from, through a connection that stands until the wait ends.
+func Wakes(b TTLBounds) Func {
+	return func(h *history.History) Result {
+		r := newResult("wake-ups", h.Count(history.OK))
+		excused := excuses(h, b)
+		keys, byKey := h.ByKey()
+		for _, key := range keys {
+			ops := byKey[key]
+			for i := range ops {
+				if o := &ops[i]; o.F == "wait" {
+					r.Counts["waits"]++
+					findAsleep(r, key, ops, o, int64(b.Late), excused)
+				}
+			}
+		}
+		return *r
+	}
+}
+
+// findAsleep looks for a release that a client did not hear of.
+func findAsleep(r *Result, key string, ops []history.Op, wait *history.Op, late int64, excused []history.Span) {
+	if wait.Out(0) == 1 {
+		return
+	}
+	for i := range ops {
+		o := &ops[i]
+		if o.F != "release" || o.Outcome != history.OK || o.Out(0) != 1 || o.Call <= wait.In(1) {
+			continue
+		}
+		if asleep := wait.Call - o.Return; asleep > late+within(excused, o.Return, wait.Call) {
+			r.find("%s: %s is waited for %s behind %s", key, wait, time.Duration(asleep), o)
+			return
+		}
+	}
+}
