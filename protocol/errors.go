@@ -132,6 +132,12 @@ func Retried(line string) bool {
 	return refusals[prefix] == retried
 }
 
+// KnownPrefix reports whether errors of this program or of Redis begin with prefix. A script can make up
+// others.
+func KnownPrefix(prefix string) bool {
+	return refusals[prefix] != 0 || prefix == ErrUncertain.Prefix || prefix == ErrUnblocked.Prefix
+}
+
 // refusal says what stock clients do about an error whose command was not tried.
 type refusal uint8
 

@@ -1,0 +1,230 @@
+package frontend
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// The rows of metrics.go for Prometheus. A scrape reads them as INFO does, and between scrapes nothing is done
+// for Prometheus.
+
+// prefix begins the names of Holdfast's metrics.
+const prefix = "holdfast_"
+
+// promNames are the names of rows whose name in INFO does not follow Prometheus's conventions. A row without a
+// name here is called as in INFO; a counter gets "_total". The empty name leaves a row out.
+var promNames = map[string]string{
+	"server_time_usec":   "", // Prometheus has a clock
+	"uptime_in_seconds":  "", // process_start_time_seconds
+	"uptime_in_days":     "",
+	"used_cpu_sys":       "", // process_cpu_seconds_total
+	"used_cpu_user":      "",
+	"slave_repl_offset":  "", // raft_applied_index
+	"master_repl_offset": "", // raft_commit_index
+
+	"maxclients":               "max_clients",
+	"used_memory":              "memory_used_bytes",
+	"used_memory_peak":         "memory_used_peak_bytes",
+	"used_memory_rss":          "memory_mapped_bytes",
+	"maxmemory":                "memory_max_bytes",
+	"mem_clients_normal":       "memory_clients_bytes",
+	"number_of_cached_scripts": "cached_scripts",
+	"allocator_allocated":      "memory_heap_bytes",
+
+	"total_connections_received":                "connections_received_total",
+	"total_commands_processed":                  "commands_received_total",
+	"total_net_input_bytes":                     "network_input_bytes_total",
+	"total_net_output_bytes":                    "network_output_bytes_total",
+	"tracking_total_keys":                       "tracking_keys",
+	"tracking_total_items":                      "tracking_items",
+	"tracking_total_prefixes":                   "tracking_prefixes",
+	"client_output_buffer_limit_disconnections": "output_limit_disconnections_total",
+	"total_error_replies":                       "", // error_replies_total, by prefix
+
+	"connected_slaves":  "raft_connected_followers",
+	"stalled_followers": "raft_stalled_followers",
+	"leading":           "raft_is_leader",
+	"members":           "raft_members",
+}
+
+// promName is the metric's name for Prometheus; empty: left out.
+func (m metric) promName() string {
+	if m.help == "" || m.kind == text || m.lines != nil {
+		return ""
+	}
+	name, is := promNames[m.name]
+	switch {
+	case is && name == "":
+		return ""
+	case is:
+		return prefix + name
+	case m.kind == counter && !strings.HasSuffix(m.name, "_total"):
+		return prefix + m.name + "_total"
+	}
+	return prefix + m.name
+}
+
+// number is the metric's value; ok is false when it has none now.
+func (m metric) number(r *report) (value float64, ok bool) {
+	if m.counted != nil {
+		return float64(m.counted(&r.srv.stats).Load()), true
+	}
+	switch v := m.value(r).(type) {
+	case int:
+		return float64(v), true
+	case int64:
+		return float64(v), true
+	case uint64:
+		return float64(v), true
+	case float64:
+		return v, true
+	}
+	return 0, false
+}
+
+// desc describes a metric that is no row of metrics.go.
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prefix+name, help, labels, nil)
+}
+
+var (
+	commandsDesc = desc("commands_total",
+		"Calls of the command: ok, failed (an error was the reply) or rejected (refused before it ran).", "command", "outcome")
+	commandTimeDesc = desc("command_duration_seconds",
+		"What calls took, from the side of this node's clients: commands of the log with the journey to the leader and to the disks. Commands of a pipeline share its time.", "command")
+	errorsDesc     = desc("error_replies_total", "Error replies by their prefix; prefixes that scripts made up are \"other\".", "prefix")
+	keysDesc       = desc("keys", "Keys of the database.", "db")
+	deadlinesDesc  = desc("keys_with_deadline", "Keys of the database that have a deadline.", "db")
+	hasLeaderDesc  = desc("raft_has_leader", "1 while this node knows a leader.")
+	lagDesc        = desc("raft_follower_lag_entries", "On the leader: committed log entries that the follower lacks.", "follower")
+	silenceDesc    = desc("raft_follower_silence_seconds", "On the leader: time since the follower's last answer, at most an election timeout.", "follower")
+	reachableDesc  = desc("raft_follower_up", "On the leader: 1 if the follower has answered within an election timeout.", "follower")
+	stalledForDesc = desc("raft_follower_stalled_seconds", "On the leader: how long the follower's log has stood still although it lacks committed entries.", "follower")
+)
+
+// Collector has the server's metrics for Prometheus.
+func (s *Server) Collector() prometheus.Collector { return collector{s} }
+
+type collector struct{ srv *Server }
+
+// Describe says nothing: which metrics there are depends on the node's role and on the commands that were called.
+func (c collector) Describe(chan<- *prometheus.Desc) {}
+
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	r := &report{srv: c.srv, status: c.srv.backend.Status()}
+	for _, s := range sections() {
+		for _, m := range s.metrics {
+			name := m.promName()
+			if name == "" {
+				continue
+			}
+			if value, ok := m.number(r); ok {
+				kind := prometheus.GaugeValue
+				if m.kind == counter {
+					kind = prometheus.CounterValue
+				}
+				ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, sentence(m.help), nil, nil), kind, value)
+			}
+		}
+	}
+	r.collectCommands(ch)
+	r.collectErrors(ch)
+	r.collectKeys(ch)
+	r.collectFollowers(ch)
+}
+
+// sentence is a row's help as Prometheus shows it.
+func sentence(help string) string {
+	help = strings.ReplaceAll(help, "`", "")
+	return strings.ToUpper(help[:1]) + help[1:] + "."
+}
+
+func (r *report) collectCommands(ch chan<- prometheus.Metric) {
+	for _, row := range r.srv.sortedRows() {
+		// failed first: a call is counted before it fails.
+		failed := row.failed.Load()
+		calls, rejected := row.calls.Load(), row.rejected.Load()
+		if calls+rejected == 0 {
+			continue
+		}
+		for outcome, n := range map[string]uint64{"ok": calls - min(failed, calls), "failed": failed, "rejected": rejected} {
+			ch <- prometheus.MustNewConstMetric(commandsDesc, prometheus.CounterValue, float64(n), row.Name, outcome)
+		}
+		if t := row.times.Load(); t != nil {
+			count, sum, buckets := t.histogram()
+			ch <- prometheus.MustNewConstHistogram(commandTimeDesc, count, sum, buckets, row.Name)
+		}
+	}
+}
+
+// bucketSteps is how many doublings a bucket for Prometheus has: each bucket is a series, of each command.
+const bucketSteps = 2
+
+// histogram counts the calls that took no longer than each limit, in seconds.
+func (t *times) histogram() (count uint64, sum float64, buckets map[float64]uint64) {
+	buckets = make(map[float64]uint64)
+	for i := range t.steps {
+		count += t.steps[i].Load()
+		if i%bucketSteps == 0 && i < timeSteps-1 {
+			buckets[float64(stepLimit(i))/float64(time.Second)] = count
+		}
+	}
+	return count, time.Duration(t.nanos.Load()).Seconds(), buckets
+}
+
+// collectErrors has the prefixes that this program knows: a script may put a key into a prefix.
+func (r *report) collectErrors(ch chan<- prometheus.Metric) {
+	other := r.srv.stats.failures.Load()
+	for prefix, n := range r.srv.stats.errorCounts() {
+		if protocol.KnownPrefix(prefix) {
+			ch <- prometheus.MustNewConstMetric(errorsDesc, prometheus.CounterValue, float64(n), prefix)
+			other -= min(n, other)
+		}
+	}
+	ch <- prometheus.MustNewConstMetric(errorsDesc, prometheus.CounterValue, float64(other), "other")
+}
+
+func (r *report) collectKeys(ch chan<- prometheus.Metric) {
+	stats := r.state()
+	for db, keys := range stats.Keys {
+		if keys > 0 || db == 0 {
+			label := strconv.Itoa(db)
+			ch <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, float64(keys), label)
+			ch <- prometheus.MustNewConstMetric(deadlinesDesc, prometheus.GaugeValue, float64(stats.Expires[db]), label)
+		}
+	}
+}
+
+func (r *report) collectFollowers(ch chan<- prometheus.Metric) {
+	st := &r.status
+	one := func(d *prometheus.Desc, value float64, follower string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, follower)
+	}
+	hasLeader := 0.0
+	if st.Leader.Name != "" {
+		hasLeader = 1
+	}
+	ch <- prometheus.MustNewConstMetric(hasLeaderDesc, prometheus.GaugeValue, hasLeader)
+	if !st.Leading {
+		return
+	}
+	up := make(map[string]float64)
+	for _, f := range st.Followers {
+		up[f.Name] = 1
+		one(silenceDesc, f.Silent.Seconds(), f.Name)
+	}
+	for _, m := range st.Members {
+		if m.Name != st.Name {
+			one(reachableDesc, up[m.Name], m.Name)
+			one(lagDesc, float64(st.Committed-min(m.LogIndex, st.Committed)), m.Name)
+		}
+	}
+	for _, f := range st.Stalled {
+		one(stalledForDesc, f.For.Seconds(), f.Name)
+	}
+}
