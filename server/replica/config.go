@@ -39,6 +39,9 @@ type Config struct {
 	Logger     *slog.Logger // nil: none
 	RaftLogger hclog.Logger // nil: none
 	OnEvent    func(Event)  // nil: no listener; must be quick, and safe for many goroutines
+	// OnEntry, when not nil, is told how long an entry of this node as leader took, from the proposal until it
+	// was applied. It must be quick.
+	OnEntry func(took time.Duration)
 	// OnStateEvents is told what an entry did, before the clients of the entry's batches are answered;
 	// nil: no listener. See [Replica.Listen]. It must be quick, and not call the replica. The slice is
 	// good during the call.

@@ -36,6 +36,7 @@ type proposerConfig struct {
 	// propose gives an entry to raft; proposed is called when the first is on its way.
 	propose          func(term uint64, entry []byte, flags ...byte)
 	proposed         func()
+	took             func(time.Duration) // Config.OnEntry
 	memoryLimitBytes uint64
 }
 
@@ -148,7 +149,12 @@ func (p *proposer) landed(term uint64) {
 	if l == nil || l.term != term {
 		return
 	}
-	l.progress.Store(time.Now().UnixNano())
+	now := time.Now()
+	if p.took != nil {
+		// One entry is in flight at a time, so the last progress was the proposal.
+		p.took(now.Sub(time.Unix(0, l.progress.Load())))
+	}
+	l.progress.Store(now.UnixNano())
 	l.inFlight.Add(-1)
 	notify(l.landed)
 	notify(p.wake)

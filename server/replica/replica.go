@@ -112,7 +112,7 @@ func (r *Replica) open() {
 	r.proposer = newProposer(proposerConfig{
 		serving: &r.serving, sources: [2]source{own{r.writes}, forwarded{r.fromFollowers}}, wake: wake,
 		wouldRefuse: r.machine.WouldRefuse, propose: r.propose, proposed: r.timeouts.poke,
-		memoryLimitBytes: c.MaxMemoryBytes,
+		took: c.OnEntry, memoryLimitBytes: c.MaxMemoryBytes,
 	}, c.Limits.EntryBytes, c.RefusalDelay)
 	r.ticker = newTicker(&r.serving, r.machine, r.proposer.want)
 	r.waiting, r.keeper = newWaiting(r), newKeeper(r)

@@ -23,6 +23,36 @@ type guard struct {
 	stalled sync.Once
 	faulted sync.Once
 	watches sync.Pool // of *watch: one timer per call in flight, used again
+	// appends and sets are the calls under way that commands wait for.
+	appends, sets underWay
+}
+
+// underWay is the calls of a kind that are under way. Raft makes one at a time.
+type underWay struct {
+	calls atomic.Int32
+	begun atomic.Int64 // nanoseconds of Unix time
+}
+
+func (u *underWay) since(now time.Time) time.Duration {
+	if u.calls.Load() == 0 {
+		return 0
+	}
+	return now.Sub(time.Unix(0, u.begun.Load()))
+}
+
+func (g *guard) hanging(now time.Time) time.Duration {
+	return max(g.appends.since(now), g.sets.since(now))
+}
+
+// of is what counts calls of that kind; nil: nothing does.
+func (g *guard) of(op Op) *underWay {
+	switch op {
+	case OpStoreLogs:
+		return &g.appends
+	case OpSet:
+		return &g.sets
+	}
+	return nil
 }
 
 func newGuard(h Hooks) *guard {
@@ -88,7 +118,17 @@ func (g *guard) tick(w *watch) {
 
 func (g *guard) do(op Op, call func() error) error {
 	w := g.begin(op)
+	if u := g.of(op); u != nil {
+		if u.calls.Load() == 0 {
+			u.begun.Store(w.begun.UnixNano())
+		}
+		u.calls.Add(1)
+		defer u.calls.Add(-1)
+	}
 	err := g.hooks.Faults.run(op, call)
+	if op == OpStoreLogs && g.hooks.OnSync != nil {
+		g.hooks.OnSync(time.Since(w.begun))
+	}
 	g.end(w)
 	if err != nil && isFault(op, err) && g.hooks.OnFault != nil && !g.closing.Load() {
 		g.faulted.Do(func() { go g.hooks.OnFault(op, err) })

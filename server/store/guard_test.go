@@ -62,6 +62,41 @@ func TestWatchdogReportsACallThatHangs(t *testing.T) {
 	})
 }
 
+// TestHanging: how long a command has waited for the disk is known before the call comes back, and what an append
+// took is told when it does.
+func TestHanging(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		faults := store.NewFaults()
+		var took []time.Duration
+		s := open(t, store.Hooks{Faults: faults, OnSync: func(d time.Duration) { took = append(took, d) }})
+		require.Zero(t, s.Hanging())
+		faults.Inject(store.Fault{Op: store.OpStoreLogs, Hang: true})
+		returned := make(chan error)
+		go func() { returned <- s.Log.StoreLog(&raft.Log{Index: 2}) }()
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 2*time.Second, s.Hanging())
+		require.Len(t, took, 1)
+		faults.Clear()
+		require.NoError(t, <-returned)
+		require.Zero(t, s.Hanging())
+		require.Equal(t, []time.Duration{0, 2 * time.Second}, took)
+
+		faults.Inject(store.Fault{Op: store.OpSet, Hang: true})
+		go func() { returned <- s.Stable.SetUint64([]byte("term"), 2) }()
+		time.Sleep(time.Second)
+		require.Equal(t, time.Second, s.Hanging())
+		faults.Clear()
+		require.NoError(t, <-returned)
+		faults.Inject(store.Fault{Op: store.OpSnapshot, Hang: true})
+		go func() { _, err := s.Snapshots.List(); returned <- err }()
+		time.Sleep(time.Second)
+		require.Zero(t, s.Hanging(), "no command waits for a snapshot")
+		faults.Clear()
+		require.NoError(t, <-returned)
+		require.Len(t, took, 2)
+	})
+}
+
 func TestWatchdogIgnoresCallsThatAreMerelySlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faults := store.NewFaults()

@@ -2,7 +2,6 @@ package store
 
 import (
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -36,6 +35,9 @@ type Hooks struct {
 	// for another reason than a missing entry. The disk cannot be trusted then, and neither store
 	// recovers without being opened again: the owner should end the process.
 	OnFault func(op Op, err error)
+	// OnSync, when not nil, is told how long each append to the log took, from the write until the disk has
+	// it. It must be quick.
+	OnSync func(took time.Duration)
 	// Faults, when not nil, may delay, hang or fail calls. For tests.
 	Faults *Faults
 }
@@ -67,9 +69,12 @@ type Store struct {
 	// Epoch grows with every Open: no two lives of a node have the same.
 	Epoch uint64
 
-	closing *atomic.Bool
-	close   func() error
+	guard *guard
+	close func() error
 }
+
+// Hanging is how long the oldest append to the log, or write of a term or vote, has been under way; 0: none is.
+func (s *Store) Hanging() time.Duration { return s.guard.hanging(time.Now()) }
 
 // Parts are bare stores, from a disk or from memory.
 type Parts struct {
@@ -94,7 +99,7 @@ func New(p Parts, h Hooks) (*Store, error) {
 		Stable:    &guardedStable{guard: g, stable: p.Stable},
 		Snapshots: &guardedSnapshots{guard: g, snapshots: p.Snapshots, completed: done},
 		Epoch:     p.Epoch,
-		closing:   &g.closing,
+		guard:     g,
 		close:     p.Close,
 	}, nil
 }
@@ -102,7 +107,7 @@ func New(p Parts, h Hooks) (*Store, error) {
 // Close closes all files and frees the folder. Raft must have been shut down
 // before. Errors of calls that are still under way are no longer faults.
 func (s *Store) Close() error {
-	if s.closing.Swap(true) || s.close == nil {
+	if s.guard.closing.Swap(true) || s.close == nil {
 		return nil
 	}
 	return s.close()
