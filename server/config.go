@@ -52,6 +52,8 @@ type ListenConfig struct {
 	// the port of SentinelAddr.
 	SentinelAdvertiseAddr string
 	SentinelName          string // the name of the only master
+	HTTPAddr              string // monitoring; empty: nowhere
+	HTTPPprof             bool   // open Go's profiles there
 	// ClusterMode answers clients of Redis Cluster.
 	ClusterMode bool
 	Insecure    bool // allow non-loopback addresses without password, secret or TLS
@@ -125,6 +127,7 @@ func (c *Config) Validate() error {
 	check(validName(c.Name), "name %q: use 1 to 64 letters, digits, '-', '_' or '.'", c.Name)
 	check(validName(c.SentinelName), "sentinel-name %q: use 1 to 64 letters, digits, '-', '_' or '.'", c.SentinelName)
 	check(c.SentinelAdvertiseAddr == "" || c.SentinelAddr != "", "sentinel-advertise-addr needs sentinel-addr")
+	check(!c.HTTPPprof || c.HTTPAddr != "", "http-pprof needs http-addr")
 	check(c.DataDir != "", "data-dir is empty")
 	check(c.LogStore == store.KindWAL || c.LogStore == store.KindBolt, "log-store %q: use wal or bolt", c.LogStore)
 	check(c.HeartbeatTimeout >= 10*time.Millisecond, "heartbeat-timeout %v: at least 10ms", c.HeartbeatTimeout)
@@ -200,7 +203,7 @@ func (c *Config) validateExposure() []error {
 		return nil
 	}
 	var errs []error
-	for _, port := range []struct{ flag, addr string }{{"addr", c.Addr}, {"sentinel-addr", c.SentinelAddr}} {
+	for _, port := range []struct{ flag, addr string }{{"addr", c.Addr}, {"sentinel-addr", c.SentinelAddr}, {"http-addr", c.HTTPAddr}} {
 		if port.addr != "" && !loopback(port.addr) && c.Password == "" && c.PasswordFile == "" && c.TLSClientCA == "" {
 			errs = append(errs, fmt.Errorf("%s %s is not loopback: set password, password-file or tls-client-ca, or say insecure", port.flag, port.addr))
 		}

@@ -9,6 +9,7 @@ import (
 
 // onEvent writes each event of the replica to the log. After replica.Failed the node ends.
 func (s *Server) onEvent(event replica.Event) {
+	s.observed.event(event)
 	switch e := event.(type) {
 	case replica.LeadershipGained:
 		s.logger.Info("leadership gained", "term", e.Term, "took", e.Took)

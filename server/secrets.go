@@ -1,6 +1,8 @@
 package server
 
 import (
+	"crypto/sha256"
+	"crypto/subtle"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -127,4 +129,16 @@ func readSecret(value, file string) (string, error) {
 		return "", fmt.Errorf("read secret: %s is empty", file)
 	}
 	return line, nil
+}
+
+// webPassword reports whether clients of HTTP gave the password; nil: none is asked for.
+func (s *secrets) webPassword() func(given string) bool {
+	if s.password == "" {
+		return nil
+	}
+	want := sha256.Sum256([]byte(s.password))
+	return func(given string) bool {
+		got := sha256.Sum256([]byte(given))
+		return subtle.ConstantTimeCompare(want[:], got[:]) == 1
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/store"
 	"github.com/holdfast/holdfast/server/tracking"
+	"github.com/holdfast/holdfast/server/web"
 )
 
 // Server is one node.
@@ -26,15 +27,19 @@ type Server struct {
 	logger  *slog.Logger
 	clients net.Listener
 	// sentinel is the port for Sentinel's clients; nil: there is none.
-	sentinel  net.Listener
-	store     *store.Store
-	peers     *peer.Mux
-	replica   *replica.Replica
-	hub       *pubsub.Hub
-	caches    *tracking.Table
-	monitors  *frontend.Monitors
-	front     *frontend.Server
-	slowLocks slowLocks
+	sentinel net.Listener
+	// monitoring is the port for HTTP, and observed what is counted for it; nil: there is none.
+	monitoring net.Listener
+	observed   *observed
+	store      *store.Store
+	peers      *peer.Mux
+	replica    *replica.Replica
+	hub        *pubsub.Hub
+	caches     *tracking.Table
+	monitors   *frontend.Monitors
+	front      *frontend.Server
+	slowLocks  slowLocks
+	web        *web.Server // nil without monitoring
 	// fatal gets the error after which the process must end and leave its disk alone.
 	fatal chan error
 }
@@ -69,6 +74,13 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 		}
 		opened.add(s.sentinel.Close)
 	}
+	if c.HTTPAddr != "" {
+		if s.monitoring, err = net.Listen("tcp", c.HTTPAddr); err != nil {
+			return nil, fmt.Errorf("open http port: %w", err)
+		}
+		opened.add(s.monitoring.Close)
+		s.observed = newObserved()
+	}
 	peerListener, err := net.Listen("tcp", c.PeerAddr)
 	if err != nil {
 		return nil, fmt.Errorf("open peer port: %w", err)
@@ -95,6 +107,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 		faults.node = s.replica
 	}
 	s.front = frontend.New(s.frontConfig(secrets, faults), s.replica)
+	s.web = s.newWeb(secrets)
 	return s, nil
 }
 
@@ -102,7 +115,11 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 func (s *Server) fitClients() error {
 	peers, _ := s.config.Peers() // validated by New
 	wanted, limit := s.config.MaxClients, openFiles()
-	fit, err := fitClients(wanted, len(peers), 2*frontend.Refusals, limit)
+	others := 2 * frontend.Refusals
+	if s.config.HTTPAddr != "" {
+		others += web.MaxConnections
+	}
+	fit, err := fitClients(wanted, len(peers), others, limit)
 	if err != nil {
 		return err
 	}
@@ -154,21 +171,30 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// serveClients serves the ports for clients.
+// serveClients serves the ports for clients, and the port for monitoring, which ends with them: the clients' port is
+// what those who monitor wait for.
 func (s *Server) serveClients(ctx context.Context) error {
-	if s.sentinel == nil {
-		return s.front.Serve(ctx, s.clients)
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	served := make(chan error, 1)
-	go func() {
-		defer cancel() // a port that fails ends the other
-		served <- s.front.ServeSentinel(ctx, s.sentinel)
-	}()
-	err := s.front.Serve(ctx, s.clients)
-	cancel()
-	return errors.Join(err, <-served)
+	ports := []func(context.Context) error{func(ctx context.Context) error { return s.front.Serve(ctx, s.clients) }}
+	if s.sentinel != nil {
+		ports = append(ports, func(ctx context.Context) error { return s.front.ServeSentinel(ctx, s.sentinel) })
+	}
+	if s.web != nil {
+		ports = append(ports, s.serveMonitoring)
+	}
+	served := make(chan error, len(ports))
+	for _, serve := range ports {
+		go func() {
+			defer cancel() // a port that fails ends the others
+			served <- serve(ctx)
+		}()
+	}
+	var errs []error
+	for range ports {
+		errs = append(errs, <-served)
+	}
+	return errors.Join(errs...)
 }
 
 // shutdown ends the parts in good order, and closes the store.
@@ -239,6 +265,7 @@ func (s *Server) replicaConfig(f *faults) replica.Config {
 		Logger:         s.logger,
 		RaftLogger:     hclogger.New(s.logger),
 		OnEvent:        s.onEvent,
+		OnEntry:        s.observed.onEntry(),
 		OnStateEvents:  s.onStateEvents,
 		RunsReads:      s.caches.Wants,
 	}

@@ -44,6 +44,7 @@ func demoFlags(own *demoOwn) flagSet {
 		refused: map[string]string{
 			"name": perNode, "addr": perNode, "advertise-addr": perNode, "peer-addr": perNode, "initial-cluster": perNode,
 			"debug-peer-dial": perNode, "sentinel-addr": perNode, "sentinel-advertise-addr": perNode,
+			"http-addr": "the demo's nodes have no port for monitoring", "http-pprof": "the demo's nodes have no port for monitoring",
 			"tls-cert": inClear, "tls-key": inClear, "tls-client-ca": inClear,
 			"insecure": "the demo's nodes listen on loopback only",
 		},

@@ -141,6 +141,7 @@ var rooms = map[string][]string{
 	"server/parking":   {},
 	"server/push":      {},
 	"server/tracking":  {"server/push"},
+	"server/web":       {},
 }
 
 func TestServerArrows(t *testing.T) {

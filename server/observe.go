@@ -1,0 +1,203 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/web"
+)
+
+// observed is what the node counts for Prometheus alone, because it is over when somebody asks. All methods work on
+// nil: nobody can ask.
+type observed struct {
+	syncs, entries, snapshots, restores prometheus.Histogram
+	snapshotBytes                       prometheus.Gauge
+	failedSnapshots, leaderChanges      prometheus.Counter
+	leaderships, linkLosses             prometheus.Counter
+	stalledProposals, droppedWaiters    prometheus.Counter
+}
+
+// Buckets of histograms, in seconds. An fsync takes from tens of microseconds to --disk-stall-limit.
+func shortTimes() []float64 { return prometheus.ExponentialBuckets(32e-6, 2, 20) } // to 16.8 s
+func longTimes() []float64  { return prometheus.ExponentialBuckets(0.001, 4, 10) } // to 262 s
+
+func newObserved() *observed {
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "holdfast_" + name, Help: help, Buckets: buckets})
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "holdfast_" + name, Help: help})
+	}
+	return &observed{
+		syncs:         histogram("log_sync_duration_seconds", "What an append to the log took, from the write until the disk has it.", shortTimes()),
+		entries:       histogram("raft_entry_duration_seconds", "What an entry of this node as leader took, from the proposal until it was applied.", shortTimes()),
+		snapshots:     histogram("snapshot_duration_seconds", "What a snapshot of the state took.", longTimes()),
+		restores:      histogram("restore_duration_seconds", "What replacing the state by a snapshot's took.", longTimes()),
+		snapshotBytes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "holdfast_snapshot_size_bytes", Help: "Size of the last snapshot that this node took."}),
+
+		failedSnapshots:  counter("snapshot_failures_total", "Snapshots that could not be taken."),
+		leaderChanges:    counter("raft_leader_changes_total", "How often this node learnt of another leader."),
+		leaderships:      counter("raft_leaderships_lost_total", "How often this node lost its leadership."),
+		linkLosses:       counter("raft_leader_link_losses_total", "How often this node lost its connection to the leader."),
+		stalledProposals: counter("raft_stalled_proposals_total", "How often an entry of this node as leader was not committed for long."),
+		droppedWaiters:   counter("raft_silent_nodes_total", "How often clients that wait at another node lost their places, as the node was silent."),
+	}
+}
+
+func (o *observed) collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		o.syncs, o.entries, o.snapshots, o.restores, o.snapshotBytes,
+		o.failedSnapshots, o.leaderChanges, o.leaderships, o.linkLosses, o.stalledProposals, o.droppedWaiters,
+	}
+}
+
+func (o *observed) onSync() func(time.Duration) {
+	if o == nil {
+		return nil
+	}
+	return func(took time.Duration) { o.syncs.Observe(took.Seconds()) }
+}
+
+func (o *observed) onEntry() func(time.Duration) {
+	if o == nil {
+		return nil
+	}
+	return func(took time.Duration) { o.entries.Observe(took.Seconds()) }
+}
+
+func (o *observed) event(event replica.Event) {
+	if o == nil {
+		return
+	}
+	switch e := event.(type) {
+	case replica.LeadershipLost:
+		o.leaderships.Inc()
+	case replica.LeaderChanged:
+		if e.Leader != "" {
+			o.leaderChanges.Inc()
+		}
+	case replica.LinkDown:
+		o.linkLosses.Inc()
+	case replica.ProposalStalled:
+		o.stalledProposals.Inc()
+	case replica.WaitersDropped:
+		o.droppedWaiters.Inc()
+	case replica.SnapshotTaken:
+		if e.Err != nil {
+			o.failedSnapshots.Inc()
+			return
+		}
+		o.snapshots.Observe(e.Took.Seconds())
+		o.snapshotBytes.Set(float64(e.Bytes))
+	case replica.Restored:
+		o.restores.Observe(e.Took.Seconds())
+	}
+}
+
+// buildInfo is a metric whose labels say what runs.
+func buildInfo(node string) prometheus.Collector {
+	revision := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				revision = s.Value
+			}
+		}
+	}
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "holdfast_build_info", Help: "1, with the node's name and what it runs as labels.",
+		ConstLabels: prometheus.Labels{
+			"node": node, "version": protocol.HoldfastVersion, "revision": revision, "goversion": runtime.Version(),
+			"log_format": strconv.Itoa(int(protocol.EntryVersion)),
+		},
+	})
+	g.Set(1)
+	return g
+}
+
+// registry has all metrics of the node.
+func (s *Server) registry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		buildInfo(s.config.Name), s.front.Collector(),
+	)
+	r.MustRegister(s.observed.collectors()...)
+	return r
+}
+
+// newWeb makes the port for monitoring; nil: the node has none.
+func (s *Server) newWeb(secrets *secrets) *web.Server {
+	if s.monitoring == nil {
+		return nil
+	}
+	return web.New(web.Config{
+		Gatherer: s.registry(), Live: s.liveChecks(), Ready: s.readyChecks(),
+		Access: web.Access{TLS: secrets.clientTLS, Password: secrets.webPassword()}, Profiles: s.config.HTTPPprof, Logger: s.logger,
+	})
+}
+
+// serveMonitoring never fails: a node serves clients, whoever looks.
+func (s *Server) serveMonitoring(ctx context.Context) error {
+	if err := s.web.Serve(ctx, s.monitoring); err != nil {
+		s.logger.Error("http port ended", "error", err)
+		<-ctx.Done()
+	}
+	return nil
+}
+
+// liveChecks are about this process alone. A restart mends none of what readyChecks find, and a node that is
+// started again for nothing makes it worse: a disk that hangs already ends the process by itself.
+func (s *Server) liveChecks() []web.Check {
+	return []web.Check{{Name: "process", Run: func(context.Context) error { return nil }}}
+}
+
+// hangingDisk is how long an append may take before the node is not ready.
+const hangingDisk = time.Second
+
+func (s *Server) readyChecks() []web.Check {
+	return []web.Check{
+		{Name: "voter", Run: func(context.Context) error { return isVoter(s.replica.Status()) }},
+		{Name: "disk", Run: func(context.Context) error { return diskAnswers(s.store.Hanging()) }},
+		{Name: "log", Run: func(context.Context) error { return s.replica.Healthy() }},
+		{Name: "linearizable_read", Run: func(context.Context) error { return s.read() }},
+	}
+}
+
+func isVoter(st replica.Status) error {
+	for _, m := range st.Members {
+		if m.Name == st.Name {
+			return nil
+		}
+	}
+	return errors.New("this node is no voter")
+}
+
+func diskAnswers(hanging time.Duration) error {
+	if hanging > hangingDisk {
+		return fmt.Errorf("a write has been under way for %v", hanging.Round(time.Millisecond))
+	}
+	return nil
+}
+
+// read is what a client's EXISTS does: the leader answers after a majority has confirmed it.
+func (s *Server) read() error {
+	b := replica.Batch{Body: protocol.AppendRequest(nil, 0, "exists", [][]byte{[]byte("readyz")}), Count: 1}
+	if err := s.replica.Execute(&b); err != nil {
+		return err
+	}
+	if len(b.Replies) != 1 || b.Replies[0].IsError() {
+		return fmt.Errorf("answered with %v", b.Replies)
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+	"github.com/holdfast/holdfast/server/frontend"
+	"github.com/holdfast/holdfast/server/replica"
+)
+
+// runNode is a node alone, on ports of its own, until the test ends.
+func runNode(t *testing.T, change func(c *Config)) *Server {
+	t.Helper()
+	c := DefaultConfig()
+	c.Addr, c.PeerAddr, c.HTTPAddr, c.DataDir = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", t.TempDir()
+	if change != nil {
+		change(&c)
+	}
+	s, err := New(c, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-ended)
+	})
+	return s
+}
+
+// client waits until the node serves.
+func (s *Server) client(t *testing.T, password string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: s.clients.Addr().String(), Password: password})
+	t.Cleanup(func() { c.Close() })
+	require.Eventually(t, func() bool { return c.Set(t.Context(), "k", "v", 0).Err() == nil }, 20*time.Second, 10*time.Millisecond)
+	return c
+}
+
+func (s *Server) get(t *testing.T, path, password string) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodGet, "http://"+s.monitoring.Addr().String()+path, nil)
+	require.NoError(t, err)
+	if password != "" {
+		r.SetBasicAuth("default", password)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return answer.StatusCode, string(text)
+}
+
+// families are the metrics of a node.
+func families(t *testing.T, s *Server) []*dto.MetricFamily {
+	t.Helper()
+	problems, err := testutil.GatherAndLint(s.registry())
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	all, err := s.registry().Gather()
+	require.NoError(t, err)
+	return all
+}
+
+// metricsTable is ../monitoring/METRICS.md.
+func metricsTable(all []*dto.MetricFamily) string {
+	var b strings.Builder
+	b.WriteString("# Metrics for Prometheus\n\nMade by `make rewrite` from what `/metrics` answers (`--http-addr`). The metrics of Go's runtime and of the process\n(`go_…`, `process_…`) stand beside these. A counter grows from the start of the process, or from CONFIG RESETSTAT.\n\n| metric | kind | labels | |\n|---|---|---|---|\n")
+	for _, f := range all {
+		if !strings.HasPrefix(f.GetName(), "holdfast_") {
+			continue
+		}
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, l.GetName())
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "), f.GetHelp())
+	}
+	return b.String()
+}
+
+// leaderOfTwo is a backend that leads a follower which stands still.
+type leaderOfTwo struct{ frontend.Backend }
+
+func (leaderOfTwo) WatchLeadership(func(replica.Leadership, []replica.Member)) {}
+func (leaderOfTwo) Stats() fsm.Stats                                           { return fsm.Stats{} }
+
+func (leaderOfTwo) Status() replica.Status {
+	n1, n2 := replica.Member{Name: "n1"}, replica.Member{Name: "n2"}
+	return replica.Status{
+		Name: "n1", Leading: true, Leader: n1, Members: []replica.Member{n1, n2},
+		Followers: []replica.Follower{{Member: n2}}, Stalled: []replica.Stalled{{Member: n2}},
+	}
+}
+
+// allFamilies are what nodes have, in every role.
+func allFamilies(t *testing.T, s *Server) []*dto.MetricFamily {
+	t.Helper()
+	all := families(t, s)
+	r := prometheus.NewRegistry()
+	r.MustRegister(frontend.New(frontend.Config{}, leaderOfTwo{}).Collector())
+	leaders, err := r.Gather()
+	require.NoError(t, err)
+	for _, f := range leaders {
+		if !slices.ContainsFunc(all, func(other *dto.MetricFamily) bool { return other.GetName() == f.GetName() }) {
+			all = append(all, f)
+		}
+	}
+	slices.SortFunc(all, func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return all
+}
+
+// TestMetrics: a node answers a scrape with what it did, and METRICS.md of monitoring/ has each metric.
+func TestMetrics(t *testing.T) {
+	s := runNode(t, nil)
+	c := s.client(t, "")
+	require.Error(t, c.HGet(t.Context(), "k", "f").Err())
+	status, text := s.get(t, "/metrics", "")
+	require.Equal(t, http.StatusOK, status)
+	for _, line := range []string{
+		"holdfast_raft_is_leader 1", "holdfast_raft_has_leader 1", "holdfast_raft_members 1", `holdfast_keys{db="0"} 1`,
+		`holdfast_commands_total{command="hget",outcome="failed"} 1`, `holdfast_commands_total{command="set",outcome="ok"} 1`,
+		"holdfast_snapshot_failures_total 0", "go_goroutines ", "process_start_time_seconds ",
+	} {
+		require.Contains(t, text, "\n"+line)
+	}
+	for _, never := range []string{"holdfast_log_sync_duration_seconds_count 0\n", "holdfast_raft_entry_duration_seconds_count 0\n"} {
+		require.NotContains(t, text, "\n"+never)
+	}
+	document := metricsTable(allFamilies(t, s))
+	path := filepath.Join("monitoring", "METRICS.md")
+	if protocoltest.Rewriting() {
+		require.NoError(t, os.WriteFile(path, []byte(document), 0o644))
+	}
+	there, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(there), document, "run 'make rewrite' and look at the change")
+}
+
+// TestReadyz: what the checks ask of a node that serves, and of what they are told.
+func TestReadyz(t *testing.T) {
+	s := runNode(t, func(c *Config) { c.Password = "open sesame" })
+	s.client(t, "open sesame")
+	status, body := s.get(t, "/readyz?verbose", "")
+	require.Equal(t, "[+]voter ok\n[+]disk ok\n[+]log ok\n[+]linearizable_read ok\nok\n", body)
+	require.Equal(t, http.StatusOK, status)
+	status, _ = s.get(t, "/metrics", "")
+	require.Equal(t, http.StatusUnauthorized, status)
+	status, _ = s.get(t, "/metrics", "open sesame")
+	require.Equal(t, http.StatusOK, status)
+
+	st := s.replica.Status()
+	require.NoError(t, isVoter(st))
+	st.Members = nil
+	require.ErrorContains(t, isVoter(st), "no voter")
+	require.NoError(t, diskAnswers(hangingDisk))
+	require.ErrorContains(t, diskAnswers(1500*time.Millisecond), "under way for 1.5s")
+}
+
+// TestObservedEvents: what is over when somebody looks is counted.
+func TestObservedEvents(t *testing.T) {
+	o := newObserved()
+	for _, e := range []replica.Event{
+		replica.LeaderChanged{Leader: "n2"},
+		replica.LeaderChanged{},
+		replica.LeaderChanged{Leader: "n3"},
+		replica.LeadershipLost{},
+		replica.SnapshotTaken{Err: errors.New("no room")},
+		replica.SnapshotTaken{Bytes: 77, Took: time.Second},
+	} {
+		o.event(e)
+	}
+	require.Equal(t, 2.0, testutil.ToFloat64(o.leaderChanges))
+	require.Equal(t, 1.0, testutil.ToFloat64(o.leaderships))
+	require.Equal(t, 1.0, testutil.ToFloat64(o.failedSnapshots))
+	require.Equal(t, 77.0, testutil.ToFloat64(o.snapshotBytes))
+	require.Nil(t, (*observed)(nil).onSync(), "nobody asks: nothing is measured")
+	require.Nil(t, (*observed)(nil).onEntry())
+	(*observed)(nil).event(replica.LeadershipLost{})
+}

@@ -1,0 +1,123 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Check is a part of /livez or /readyz. Run returns nil, or one line about what is wrong. Run may take longer than
+// its context lasts, and is then run by nobody else.
+type Check struct {
+	Name string
+	Run  func(ctx context.Context) error
+}
+
+// checkTimeout is how long those who ask wait for a check. A kubelet must wait longer.
+const checkTimeout = 3 * time.Second
+
+var errNoAnswer = errors.New("no answer within " + checkTimeout.String())
+
+// health runs checks, each once at a time.
+type health struct {
+	checks []Check
+
+	mu      sync.Mutex
+	running map[string]*outcome
+}
+
+// outcome is a check under way.
+type outcome struct {
+	done chan struct{}
+	err  error // good once done is closed
+}
+
+func newHealth(checks []Check) *health {
+	return &health{checks: checks, running: make(map[string]*outcome)}
+}
+
+// start begins the check, or joins the run that is under way.
+func (h *health) start(c Check) *outcome {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if o := h.running[c.Name]; o != nil {
+		return o
+	}
+	o := &outcome{done: make(chan struct{})}
+	h.running[c.Name] = o
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+		defer cancel()
+		o.err = c.Run(ctx)
+		h.mu.Lock()
+		delete(h.running, c.Name)
+		h.mu.Unlock()
+		close(o.done)
+	}()
+	return o
+}
+
+// await is the check's result, or errNoAnswer when ctx ends first.
+func (o *outcome) await(ctx context.Context) error {
+	select {
+	case <-o.done:
+		return o.err
+	case <-ctx.Done():
+		return errNoAnswer
+	}
+}
+
+// health answers as etcd does: "ok", or a line for each check. ?verbose shows the lines of a success, too, and
+// ?exclude=NAME leaves a check out.
+func (s *Server) health(h *health) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		left := query["exclude"]
+		asked := slices.DeleteFunc(slices.Clone(h.checks), func(c Check) bool {
+			only := r.PathValue("check")
+			return slices.Contains(left, c.Name) || only != "" && only != c.Name
+		})
+		if only := r.PathValue("check"); only != "" && len(asked) == 0 {
+			http.Error(w, "no such check", http.StatusNotFound)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
+		defer cancel()
+		var outcomes []*outcome
+		for _, c := range asked {
+			outcomes = append(outcomes, h.start(c))
+		}
+		known := s.isKnown(r)
+		var lines bytes.Buffer
+		failed := false
+		for i, c := range asked {
+			switch err := outcomes[i].await(ctx); {
+			case err == nil:
+				fmt.Fprintf(&lines, "[+]%s ok\n", c.Name)
+			case known:
+				failed = true
+				fmt.Fprintf(&lines, "[-]%s failed: %v\n", c.Name, err)
+			default:
+				failed = true
+				fmt.Fprintf(&lines, "[-]%s failed: reason withheld\n", c.Name)
+			}
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		switch {
+		case failed:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write(lines.Bytes())
+		case query.Has("verbose"):
+			_, _ = w.Write(append(lines.Bytes(), "ok\n"...))
+		default:
+			_, _ = w.Write([]byte("ok\n"))
+		}
+	})
+}

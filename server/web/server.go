@@ -1,0 +1,169 @@
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Config is what a [Server] is told.
+type Config struct {
+	// Gatherer has the metrics.
+	Gatherer prometheus.Gatherer
+	// Live and Ready are the checks of /livez and /readyz, in the order in which they are shown.
+	Live, Ready []Check
+	Access      Access
+	// Profiles opens /debug/pprof.
+	Profiles bool
+	Logger   *slog.Logger
+}
+
+// Access says who is told metrics, profiles, and why a check failed.
+type Access struct {
+	// TLS, when set, is spoken on every connection. A client certificate that it demands is demanded for the
+	// same.
+	TLS *tls.Config
+	// Password, when set, reports whether a password is right.
+	Password func(given string) bool
+}
+
+// MaxConnections is how many connections there are at a time.
+const MaxConnections = 64
+
+// What a client may cost.
+const (
+	maxHeaderBytes   = 8 << 10
+	readTimeout      = 5 * time.Second
+	writeTimeout     = 10 * time.Second
+	idleTimeout      = time.Minute
+	maxScrapes       = 4 // at a time
+	maxProfileTime   = 2 * time.Minute
+	maxProfiles      = 2 // at a time
+	userOfTheDefault = "default"
+)
+
+// Server answers on the port for monitoring. Create it with [New].
+type Server struct {
+	config      Config
+	live, ready *health
+	http        *http.Server
+	demandsCert bool
+}
+
+// New makes a server. Nothing is served before Serve.
+func New(c Config) *Server {
+	s := &Server{config: c, live: newHealth(c.Live), ready: newHealth(c.Ready)}
+	mux := http.NewServeMux()
+	mux.Handle("GET /livez", s.health(s.live))
+	mux.Handle("GET /livez/{check}", s.health(s.live))
+	mux.Handle("GET /readyz", s.health(s.ready))
+	mux.Handle("GET /readyz/{check}", s.health(s.ready))
+	mux.Handle("GET /metrics", s.known(promhttp.HandlerFor(c.Gatherer, promhttp.HandlerOpts{
+		MaxRequestsInFlight: maxScrapes, Timeout: writeTimeout, EnableOpenMetrics: true,
+		// A metric that cannot be had must not hide the others.
+		ErrorHandling: promhttp.ContinueOnError, ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn),
+	})))
+	if c.Profiles {
+		mux.Handle("GET /debug/pprof/", s.known(profiles()))
+	}
+	s.http = &http.Server{
+		Handler: mux, MaxHeaderBytes: maxHeaderBytes,
+		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		// HTTP/2 has many requests on a connection, which nothing here bounds.
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
+		ErrorLog:     log.New(debugWriter{c.Logger}, "", 0),
+	}
+	return s
+}
+
+// profiles are Go's, without the command line, which may have a password in it.
+func profiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", http.NotFound)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	room := make(chan struct{}, maxProfiles)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case room <- struct{}{}:
+			defer func() { <-room }()
+		default:
+			http.Error(w, "other profiles are being taken", http.StatusServiceUnavailable)
+			return
+		}
+		// A profile is written when its time is over. pprof refuses a time beyond the server's own WriteTimeout,
+		// which it finds in the context, so the context has another server.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxProfileTime))
+		limits := &http.Server{WriteTimeout: maxProfileTime}
+		mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, limits)))
+	})
+}
+
+// Serve answers on ln until ctx ends, and closes ln. What is under way then is cut off: nobody loses by it.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	ln = limit(ln, MaxConnections)
+	if t := s.config.Access.TLS; t != nil {
+		ln = tls.NewListener(ln, s.certificatesIfGiven(t))
+	}
+	s.http.BaseContext = func(net.Listener) context.Context { return ctx }
+	stop := context.AfterFunc(ctx, func() { _ = s.http.Close() })
+	defer stop()
+	err := s.http.Serve(ln)
+	if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// certificatesIfGiven lets clients without a certificate ask /livez and /readyz.
+func (s *Server) certificatesIfGiven(c *tls.Config) *tls.Config {
+	c = c.Clone()
+	c.NextProtos = []string{"http/1.1"}
+	if c.ClientAuth == tls.RequireAndVerifyClientCert {
+		s.demandsCert, c.ClientAuth = true, tls.VerifyClientCertIfGiven
+	}
+	return c
+}
+
+// isKnown reports whether the client has proved what a client of Redis must.
+func (s *Server) isKnown(r *http.Request) bool {
+	if s.demandsCert && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
+		return false
+	}
+	if right := s.config.Access.Password; right != nil {
+		user, password, given := r.BasicAuth()
+		return given && (user == userOfTheDefault || user == "") && right(password)
+	}
+	return true
+}
+
+// known answers only clients that are known.
+func (s *Server) known(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.isKnown(r) {
+			w.Header().Set("WWW-Authenticate", `Basic realm="holdfast"`)
+			http.Error(w, "the password of the user \"default\" is needed, or a client certificate", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// debugWriter logs what net/http says of clients.
+type debugWriter struct{ logger *slog.Logger }
+
+func (d debugWriter) Write(line []byte) (int, error) {
+	d.logger.Debug("http", "says", string(line))
+	return len(line), nil
+}
