@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/sessions"
 )
 
 // runNode is a node alone, on ports of its own, until the test ends.
@@ -103,7 +104,11 @@ func metricsTable(all []*dto.MetricFamily) string {
 type leaderOfTwo struct{ frontend.Backend }
 
 func (leaderOfTwo) WatchLeadership(func(replica.Leadership, []replica.Member)) {}
-func (leaderOfTwo) Stats() fsm.Stats                                           { return fsm.Stats{} }
+func (leaderOfTwo) LockStats() fsm.LockStats                                   { return fsm.LockStats{} }
+
+func (leaderOfTwo) Sessions() *sessions.Keeper { return sessions.New(sessions.Cluster{}) }
+
+func (leaderOfTwo) Stats() fsm.Stats { return fsm.Stats{} }
 
 func (leaderOfTwo) Status() replica.Status {
 	n1, n2 := replica.Member{Name: "n1"}, replica.Member{Name: "n2"}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -97,6 +98,8 @@ var (
 		"Calls of the command: ok, failed (an error was the reply) or rejected (refused before it ran).", "command", "outcome")
 	commandTimeDesc = desc("command_duration_seconds",
 		"What calls took, from the side of this node's clients: commands of the log with the journey to the leader and to the disks. Commands of a pipeline share its time.", "command")
+	waitedDesc     = desc("lock_wait_duration_seconds", "How long granted requests had waited, if they had to.")
+	heldDesc       = desc("lock_hold_duration_seconds", "How long holds lasted that have ended.")
 	errorsDesc     = desc("error_replies_total", "Error replies by their prefix; prefixes that scripts made up are \"other\".", "prefix")
 	keysDesc       = desc("keys", "Keys of the database.", "db")
 	deadlinesDesc  = desc("keys_with_deadline", "Keys of the database that have a deadline.", "db")
@@ -134,6 +137,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	r.collectCommands(ch)
 	r.collectErrors(ch)
+	r.collectLocks(ch)
 	r.collectKeys(ch)
 	r.collectFollowers(ch)
 }
@@ -187,6 +191,20 @@ func (r *report) collectErrors(ch chan<- prometheus.Metric) {
 		}
 	}
 	ch <- prometheus.MustNewConstMetric(errorsDesc, prometheus.CounterValue, float64(other), "other")
+}
+
+func (r *report) collectLocks(ch chan<- prometheus.Metric) {
+	s := r.locks()
+	for d, t := range map[*prometheus.Desc]*fsm.LockTimes{waitedDesc: &s.Waited, heldDesc: &s.Held} {
+		buckets, below := make(map[float64]uint64), uint64(0)
+		for i, n := range t.Steps[:len(t.Steps)-1] { // the last step has no limit
+			below += n
+			if i%bucketSteps == 0 {
+				buckets[float64(uint64(1)<<i)/1000] = below
+			}
+		}
+		ch <- prometheus.MustNewConstHistogram(d, t.Count, float64(t.SumMillis)/1000, buckets)
+	}
 }
 
 func (r *report) collectKeys(ch chan<- prometheus.Metric) {
