@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 here=$PWD
 default='redis_cli go pushed python node discovery java java_pushed redislock redsync asynq rueidislock
-	redis_py python_redis_lock rslock semaphore redisson'
+	redis_py python_redis_lock rslock semaphore redisson exporter'
 every="$default rueidis redis_py_more"
 [ "${CLIENTS:-}" = all ] && default=$every
 wanted=$(echo ${*:-${CLIENTS_WANTED:-$default}})
@@ -45,6 +45,7 @@ programs() {
 	discovery) echo go python3 node npm ;;
 	java | java_pushed | redisson) echo java javac mvn ;;
 	rslock) echo cargo ;;
+	exporter) echo go redis-cli curl ;;
 	*) echo go ;;
 	esac
 }
@@ -123,6 +124,9 @@ test_redisson() {
 	[ "$HOLDFAST_TARGET" = redis ] || redisson replicated || bad=1
 	"$here/cluster.sh" start && modes redisson && return "$bad"
 }
+
+install_exporter() { cd "$here/exporter" && go build -o "$work/redis_exporter" github.com/oliver006/redis_exporter; }
+test_exporter() { [ "$HOLDFAST_TARGET" = redis ] || EXPORTER=$work/redis_exporter "$here/exporter/suite.sh"; }
 
 # install fetches and builds what the suites need, and leaves a line for each in $work/installed.
 install() {
