@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"github.com/holdfast/holdfast/fsm/collection"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -9,30 +8,32 @@ import (
 // The commands of this file take elements, or wait for elements: see [call.wait]. A waiter runs the command
 // again.
 
-func blpopOp(c *call) protocol.Value { return c.popFirst(left) }
-func brpopOp(c *call) protocol.Value { return c.popFirst(right) }
+func blpopOp(c *call) protocol.Value    { return c.popFirst(popsList(left)) }
+func brpopOp(c *call) protocol.Value    { return c.popFirst(popsList(right)) }
+func bzpopminOp(c *call) protocol.Value { return c.popFirst(popsScored(lowest)) }
+func bzpopmaxOp(c *call) protocol.Value { return c.popFirst(popsScored(highest)) }
 
-// popFirst is BLPOP and BRPOP: "<key>… <timeout>".
-func (c *call) popFirst(at side) protocol.Value {
+// popFirst is BLPOP and its like: "<key>… <timeout>".
+func (c *call) popFirst(p pops) protocol.Value {
 	last := len(c.args) - 1
 	deadlineMillis, problem, ok := c.waitUntil(c.args[last])
 	if !ok {
 		return problem
 	}
 	for _, key := range c.args[1:last] {
-		_, there, ok := look[*collection.List](c, key)
+		n, ok := c.count(key, p.kind)
 		if !ok {
 			return errWrongType
 		}
-		if there {
-			elems, problem, ok := c.pop(key, at, 1)
+		if n > 0 {
+			elems, problem, ok := p.take(c, key, 1)
 			if !ok {
 				return problem
 			}
-			return protocol.Array(protocol.Bulk(key), elems[0])
+			return protocol.Array(append([]protocol.Value{protocol.Bulk(key)}, elems...)...)
 		}
 	}
-	return c.wait(keyspace.KindList, 1, last-1, deadlineMillis, protocol.NullArray)
+	return c.wait(p.kind, 1, last-1, deadlineMillis, protocol.NullArray)
 }
 
 // blmoveOp is "<source> <destination> <side> <side> <timeout>".
@@ -59,9 +60,12 @@ func (c *call) moveFirst(from, to side, timeout string) protocol.Value {
 	return c.wait(keyspace.KindList, 1, 1, deadlineMillis, protocol.Null)
 }
 
-// blmpopOp is "<timeout> <numkeys> <key>… <side> [COUNT <n>]".
-func blmpopOp(c *call) protocol.Value {
-	m, at, problem, ok := parseListPop(c.args[2:])
+func blmpopOp(c *call) protocol.Value { return c.popManyOrWait(parseSidePop) }
+func bzmpopOp(c *call) protocol.Value { return c.popManyOrWait(parseExtremePop) }
+
+// popManyOrWait is BLMPOP and BZMPOP: "<timeout> <numkeys> <key>… <end> [COUNT <n>]".
+func (c *call) popManyOrWait(parseEnd func(word string) (p pops, ok bool)) protocol.Value {
+	m, problem, ok := parseManyKeys(c.args[2:], parseEnd)
 	if !ok {
 		return problem
 	}
@@ -69,9 +73,9 @@ func blmpopOp(c *call) protocol.Value {
 	if !ok {
 		return problem
 	}
-	reply, none := c.popMany(&m, at)
+	reply, none := c.popMany(&m)
 	if !none {
 		return reply
 	}
-	return c.wait(keyspace.KindList, 3, len(m.keys), deadlineMillis, protocol.NullArray)
+	return c.wait(m.kind, 3, len(m.keys), deadlineMillis, protocol.NullArray)
 }

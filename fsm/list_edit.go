@@ -102,12 +102,9 @@ func lremOp(c *call) protocol.Value {
 	}
 	e, _ := open(c, key, collection.NewList)
 	e.V.RemoveAll(indexes)
-	emptied := e.V.Len() == 0
 	e.keep()
 	c.notify(classList, "lrem", key)
-	if emptied {
-		c.notify(classGeneric, "del", key)
-	}
+	c.notifyGone(key, e.V)
 	return protocol.Integer(int64(len(indexes)))
 }
 
@@ -158,21 +155,19 @@ func ltrimOp(c *call) protocol.Value {
 		return protocol.OK
 	}
 	from, to := stretch(first, last, l.Len())
-	switch {
-	case from == to && l.Len() > 0:
-		e, _ := open(c, key, collection.NewList)
-		e.V = collection.NewList()
-		e.keep()
-		c.notify(classList, "ltrim", key)
-		c.notify(classGeneric, "del", key)
-	default:
+	if from < to {
 		if problem, ok := c.charge(int64(l.Len()-(to-from)) * passWork); !ok {
 			return problem
 		}
-		e, _ := open(c, key, collection.NewList)
-		e.V.Trim(from, to)
-		e.keep()
-		c.notify(classList, "ltrim", key)
 	}
+	e, _ := open(c, key, collection.NewList)
+	if from < to {
+		e.V.Trim(from, to)
+	} else {
+		e.V = collection.NewList()
+	}
+	e.keep()
+	c.notify(classList, "ltrim", key)
+	c.notifyGone(key, e.V)
 	return protocol.OK
 }

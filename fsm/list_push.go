@@ -1,8 +1,6 @@
 package fsm
 
 import (
-	"math"
-
 	"github.com/holdfast/holdfast/fsm/collection"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -85,13 +83,9 @@ func (c *call) popOne(at side) protocol.Value {
 	if len(c.args) > 3 {
 		return errArity(c.args[0])
 	}
-	counted := len(c.args) == 3
-	count := int64(1)
-	if counted {
-		var ok bool
-		if count, ok = protocol.ParseInt(c.args[2]); !ok || count < 0 {
-			return errNotPositive
-		}
+	count, counted, ok := c.popCount()
+	if !ok {
+		return errNotPositive
 	}
 	l, there, ok := look[*collection.List](c, c.args[1])
 	switch {
@@ -129,12 +123,9 @@ func (c *call) take(key string, at side, count int) []protocol.Value {
 	for i := range elems {
 		elems[i] = protocol.Bulk(at.pop(e.V))
 	}
-	emptied := e.V.Len() == 0
 	e.keep()
 	c.notify(classList, at.event("lpop", "rpop"), key)
-	if emptied {
-		c.notify(classGeneric, "del", key)
-	}
+	c.notifyGone(key, e.V)
 	return elems
 }
 
@@ -204,84 +195,4 @@ func (c *call) rotate(key string, from, to side) protocol.Value {
 	c.notify(classList, to.event("lpush", "rpush"), key)
 	c.notify(classList, from.event("lpop", "rpop"), key)
 	return protocol.Bulk(v)
-}
-
-// manyKeys are the keys of LMPOP and ZMPOP, and how many elements are asked for.
-type manyKeys struct {
-	keys  []string
-	count int64
-}
-
-// parseManyKeys reads the words of LMPOP and ZMPOP behind the name: numkeys, keys, which end, and COUNT.
-// end is the word between.
-func parseManyKeys(words []string) (m manyKeys, end string, problem protocol.Value, ok bool) {
-	n, ok := protocol.ParseInt(words[0])
-	if !ok || n < 1 {
-		return m, "", protocol.Err("numkeys should be greater than 0"), false
-	}
-	if n > int64(len(words)-2) {
-		return m, "", errSyntax, false
-	}
-	m.keys, end, m.count = words[1:1+n], words[1+n], 1
-	rest := words[2+n:]
-	return m, end, m.parseCount(rest), true
-}
-
-// parseCount reads COUNT and a number.
-func (m *manyKeys) parseCount(words []string) (problem protocol.Value) {
-	if len(words) == 0 {
-		return problem
-	}
-	if len(words) < 2 || !isWord(words[0], "COUNT") {
-		return errSyntax
-	}
-	n, ok := protocol.ParseInt(words[1])
-	if !ok || n < 1 {
-		return protocol.Err("count should be greater than 0")
-	}
-	if len(words) > 2 {
-		return errSyntax
-	}
-	m.count = min(n, math.MaxInt32)
-	return problem
-}
-
-func lmpopOp(c *call) protocol.Value {
-	m, at, problem, ok := parseListPop(c.args[1:])
-	if !ok {
-		return problem
-	}
-	reply, _ := c.popMany(&m, at)
-	return reply
-}
-
-// parseListPop reads the words of LMPOP behind the name.
-func parseListPop(words []string) (m manyKeys, at side, problem protocol.Value, ok bool) {
-	m, end, problem, ok := parseManyKeys(words)
-	if !ok {
-		return m, at, problem, false
-	}
-	if at, ok = parseSide(end); !ok {
-		return m, at, errSyntax, false
-	}
-	return m, at, problem, !problem.IsError()
-}
-
-// popMany takes elements off the first list that is there. none: there is no list.
-func (c *call) popMany(m *manyKeys, at side) (reply protocol.Value, none bool) {
-	for _, key := range m.keys {
-		l, there, ok := look[*collection.List](c, key)
-		if !ok {
-			return errWrongType, false
-		}
-		if !there {
-			continue
-		}
-		elems, problem, ok := c.pop(key, at, int(min(m.count, int64(l.Len()))))
-		if !ok {
-			return problem, false
-		}
-		return protocol.Array(protocol.Bulk(key), protocol.Array(elems...)), false
-	}
-	return protocol.NullArray, true
 }

@@ -108,19 +108,15 @@ func spopOp(c *call) protocol.Value {
 	if len(c.args) > 3 {
 		return errSyntax
 	}
-	single := len(c.args) == 2
-	count := int64(1)
-	if !single {
-		var ok bool
-		if count, ok = protocol.ParseInt(c.args[2]); !ok || count < 0 {
-			return protocol.Err("value is out of range, must be positive")
-		}
+	count, counted, ok := c.popCount()
+	if !ok {
+		return errNotPositive
 	}
 	s, there, ok := c.lookSet()
 	switch {
 	case !ok:
 		return errWrongType
-	case !there && single:
+	case !there && !counted:
 		return protocol.Null
 	case !there, count == 0:
 		return protocol.Set()
@@ -129,7 +125,7 @@ func spopOp(c *call) protocol.Value {
 	if problem, ok := c.charge(int64(n)*elementWork + searchesIn(s, n) + changesIn(s, n, 0)); !ok {
 		return problem
 	}
-	return c.popMembers(s, n, single)
+	return c.popMembers(s, n, !counted)
 }
 
 // popMembers takes n random members out of the set that the command names.

@@ -226,12 +226,9 @@ func (c *call) popScored(at extreme) protocol.Value {
 	if len(c.args) > 3 {
 		return errSyntax
 	}
-	counted, count := len(c.args) == 3, int64(1)
-	if counted {
-		var ok bool
-		if count, ok = protocol.ParseInt(c.args[2]); !ok || count < 0 {
-			return errNotPositive
-		}
+	count, counted, ok := c.popCount()
+	if !ok {
+		return errNotPositive
 	}
 	z, there, ok := look[*collection.SortedSet](c, c.args[1])
 	switch {
@@ -277,49 +274,8 @@ func (c *call) popExtremes(key string, at extreme, count int) (pairs []protocol.
 	return pairs, problem, true
 }
 
-func zmpopOp(c *call) protocol.Value {
-	m, at, problem, ok := parseScoredPop(c.args[1:])
-	if !ok {
-		return problem
-	}
-	reply, _ := c.popManyScored(&m, at)
-	return reply
-}
-
-// parseScoredPop reads the words of ZMPOP behind the name.
-func parseScoredPop(words []string) (m manyKeys, at extreme, problem protocol.Value, ok bool) {
-	m, end, problem, ok := parseManyKeys(words)
-	if !ok {
-		return m, at, problem, false
-	}
-	at = extreme(isWord(end, "MAX"))
-	if at == lowest && !isWord(end, "MIN") {
-		return m, at, errSyntax, false
-	}
-	return m, at, problem, !problem.IsError()
-}
-
-// popManyScored takes members off the first sorted set that is there. none: there is no sorted set.
-func (c *call) popManyScored(m *manyKeys, at extreme) (reply protocol.Value, none bool) {
-	for _, key := range m.keys {
-		z, there, ok := look[*collection.SortedSet](c, key)
-		if !ok {
-			return errWrongType, false
-		}
-		if !there {
-			continue
-		}
-		pairs, problem, ok := c.popExtremes(key, at, int(min(m.count, int64(z.Len()))))
-		if !ok {
-			return problem, false
-		}
-		return protocol.Array(protocol.Bulk(key), nested(pairs)), false
-	}
-	return protocol.NullArray, true
-}
-
 // nested is an array of arrays of two, in RESP2 as well.
-func nested(pairs []protocol.Value) protocol.Value {
+func nested(pairs ...protocol.Value) protocol.Value {
 	elems := make([]protocol.Value, len(pairs)/2)
 	for i := range elems {
 		elems[i] = protocol.Array(pairs[2*i : 2*i+2]...)
