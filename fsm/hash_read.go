@@ -12,6 +12,11 @@ func (c *call) lookHash() (h *collection.Hash, there, ok bool) {
 	return look[*collection.Hash](c, c.args[1])
 }
 
+// theHash is [lookOr] for a hash.
+func (c *call) theHash(missing protocol.Value) (h *collection.Hash, reply protocol.Value, ok bool) {
+	return lookOr[*collection.Hash](c, c.args[1], missing)
+}
+
 // field returns the value of the field that the command names.
 func (c *call) field() (value string, there, ok bool) {
 	h, there, ok := c.lookHash()
@@ -50,12 +55,9 @@ func hstrlenOp(c *call) protocol.Value {
 }
 
 func hlenOp(c *call) protocol.Value {
-	h, there, ok := c.lookHash()
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return zero
+	h, reply, ok := c.theHash(zero)
+	if !ok {
+		return reply
 	}
 	return protocol.Integer(int64(h.Len()))
 }
@@ -87,12 +89,9 @@ func hvalsOp(c *call) protocol.Value   { return c.hashWalk(false, true, protocol
 
 // hashWalk returns all names, all values or both.
 func (c *call) hashWalk(names, values bool, reply func(...protocol.Value) protocol.Value) protocol.Value {
-	h, there, ok := c.lookHash()
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return reply()
+	h, problem, ok := c.theHash(reply())
+	if !ok {
+		return problem
 	}
 	n := h.Len()
 	if names && values {
@@ -141,12 +140,9 @@ func hrandfieldOp(c *call) protocol.Value {
 }
 
 func (c *call) drawFields(count int64, withValues bool) protocol.Value {
-	h, there, ok := c.lookHash()
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return protocol.Array()
+	h, problem, ok := c.theHash(protocol.Array())
+	if !ok {
+		return problem
 	}
 	returned, reply := 1, protocol.Array
 	if withValues {

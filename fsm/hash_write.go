@@ -81,12 +81,9 @@ func (c *call) setField(value, event string, done protocol.Value) protocol.Value
 }
 
 func hdelOp(c *call) protocol.Value {
-	h, there, ok := c.lookHash()
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return zero
+	h, reply, ok := c.theHash(zero)
+	if !ok {
+		return reply
 	}
 	names := c.args[2:]
 	if problem, ok := c.charge(searchesIn(h, len(names))); !ok {

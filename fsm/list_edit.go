@@ -13,12 +13,9 @@ func lsetOp(c *call) protocol.Value {
 	if tooLong(v) {
 		return errTooLong
 	}
-	l, there, ok := look[*collection.List](c, key)
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return errNoSuchKey
+	l, reply, ok := c.theList(errNoSuchKey)
+	if !ok {
+		return reply
 	}
 	i, ok := protocol.ParseInt(c.args[2])
 	if !ok {
@@ -47,12 +44,9 @@ func linsertOp(c *call) protocol.Value {
 	if tooLong(v) {
 		return errTooLong
 	}
-	l, there, ok := look[*collection.List](c, key)
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return zero
+	l, reply, ok := c.theList(zero)
+	if !ok {
+		return reply
 	}
 	found, problem, ok := c.positions(l, pivot, &positions{rank: 1, count: 1})
 	switch {
@@ -86,12 +80,9 @@ func lremOp(c *call) protocol.Value {
 	if !ok {
 		return errNotInteger
 	}
-	l, there, ok := look[*collection.List](c, key)
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return zero
+	l, reply, ok := c.theList(zero)
+	if !ok {
+		return reply
 	}
 	indexes, problem, ok := c.equals(l, word, count)
 	switch {
@@ -147,12 +138,9 @@ func ltrimOp(c *call) protocol.Value {
 	if !ok {
 		return errNotInteger
 	}
-	l, there, ok := look[*collection.List](c, key)
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return protocol.OK
+	l, reply, ok := c.theList(protocol.OK)
+	if !ok {
+		return reply
 	}
 	from, to := stretch(first, last, l.Len())
 	if from < to {

@@ -37,7 +37,7 @@ func (c *call) pushAll(at side, onlyIfThere bool) protocol.Value {
 		bytes += len(v)
 	}
 	if onlyIfThere {
-		if _, there, ok := look[*collection.List](c, key); !ok {
+		if _, there, ok := c.lookList(); !ok {
 			return errWrongType
 		} else if !there {
 			return zero
@@ -87,7 +87,7 @@ func (c *call) popOne(at side) protocol.Value {
 	if !ok {
 		return errNotPositive
 	}
-	l, there, ok := look[*collection.List](c, c.args[1])
+	l, there, ok := c.lookList()
 	switch {
 	case !ok:
 		return errWrongType

@@ -7,24 +7,28 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
+// lookList is [look] for a list.
+func (c *call) lookList() (l *collection.List, there, ok bool) {
+	return look[*collection.List](c, c.args[1])
+}
+
+// theList is [lookOr] for a list.
+func (c *call) theList(missing protocol.Value) (l *collection.List, reply protocol.Value, ok bool) {
+	return lookOr[*collection.List](c, c.args[1], missing)
+}
+
 func llenOp(c *call) protocol.Value {
-	l, there, ok := look[*collection.List](c, c.args[1])
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return zero
+	l, reply, ok := c.theList(zero)
+	if !ok {
+		return reply
 	}
 	return protocol.Integer(int64(l.Len()))
 }
 
 func lindexOp(c *call) protocol.Value {
-	l, there, ok := look[*collection.List](c, c.args[1])
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return protocol.Null
+	l, reply, ok := c.theList(protocol.Null)
+	if !ok {
+		return reply
 	}
 	i, ok := protocol.ParseInt(c.args[2])
 	if !ok {
@@ -71,12 +75,9 @@ func lrangeOp(c *call) protocol.Value {
 	if !ok {
 		return errNotInteger
 	}
-	l, there, ok := look[*collection.List](c, c.args[1])
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return protocol.Array()
+	l, reply, ok := c.theList(protocol.Array())
+	if !ok {
+		return reply
 	}
 	from, to := stretch(first, last, l.Len())
 	if from == to {
@@ -143,7 +144,7 @@ func lposOp(c *call) protocol.Value {
 	if !ok {
 		return problem
 	}
-	l, there, ok := look[*collection.List](c, c.args[1])
+	l, there, ok := c.lookList()
 	switch {
 	case !ok:
 		return errWrongType

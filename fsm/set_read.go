@@ -10,13 +10,15 @@ func (c *call) lookSet() (s *collection.Set, there, ok bool) {
 	return look[*collection.Set](c, c.args[1])
 }
 
+// theSet is [lookOr] for a set.
+func (c *call) theSet(missing protocol.Value) (s *collection.Set, reply protocol.Value, ok bool) {
+	return lookOr[*collection.Set](c, c.args[1], missing)
+}
+
 func scardOp(c *call) protocol.Value {
-	s, there, ok := c.lookSet()
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return zero
+	s, reply, ok := c.theSet(zero)
+	if !ok {
+		return reply
 	}
 	return protocol.Integer(int64(s.Len()))
 }
@@ -48,12 +50,9 @@ func smismemberOp(c *call) protocol.Value {
 }
 
 func smembersOp(c *call) protocol.Value {
-	s, there, ok := c.lookSet()
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return protocol.Set()
+	s, reply, ok := c.theSet(protocol.Set())
+	if !ok {
+		return reply
 	}
 	return c.membersOf(s)
 }

@@ -41,12 +41,9 @@ func saddOp(c *call) protocol.Value {
 
 func sremOp(c *call) protocol.Value {
 	names := c.args[2:]
-	s, there, ok := c.lookSet()
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return zero
+	s, reply, ok := c.theSet(zero)
+	if !ok {
+		return reply
 	}
 	if problem, ok := c.charge(changesIn(s, len(names), 0)); !ok {
 		return problem

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // findString returns the item of key, nil if the key is absent. ok is false if the value is not a
@@ -20,6 +21,19 @@ func look[T keyspace.Collection](c *call, key string) (v T, there, ok bool) {
 	}
 	v, ok = it.Collection().(T)
 	return v, ok, ok
+}
+
+// lookOr is look for an op that needs the collection. If ok is false, reply is the op's: missing if the key is
+// absent.
+func lookOr[T keyspace.Collection](c *call, key string, missing protocol.Value) (v T, reply protocol.Value, ok bool) {
+	v, there, ok := look[T](c, key)
+	switch {
+	case !ok:
+		return v, errWrongType, false
+	case !there:
+		return v, missing, false
+	}
+	return v, reply, true
 }
 
 // edit is a change of a collection that is under way. Only V changes until keep, and V may change in

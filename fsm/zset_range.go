@@ -210,12 +210,9 @@ func (c *call) rangeMembers(m *memberRange) protocol.Value {
 	if problem, ok := m.parseRange(c.args[2:]); !ok {
 		return problem
 	}
-	z, there, ok := look[*collection.SortedSet](c, c.args[1])
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return protocol.Array()
+	z, reply, ok := c.theScored(protocol.Array())
+	if !ok {
+		return reply
 	}
 	from, to := m.limited(z)
 	each := int64(elementWork)
@@ -271,12 +268,9 @@ func (c *call) countMembers(m *memberRange) protocol.Value {
 	if problem, ok := m.parseBounds(c.args[2], c.args[3]); !ok {
 		return problem
 	}
-	z, there, ok := look[*collection.SortedSet](c, c.args[1])
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return zero
+	z, reply, ok := c.theScored(zero)
+	if !ok {
+		return reply
 	}
 	if problem, ok := c.charge(searchesIn(z, 2)); !ok {
 		return problem
@@ -296,12 +290,9 @@ func (c *call) removeScored(m *memberRange) protocol.Value {
 	if problem, ok := m.parseBounds(c.args[2], c.args[3]); !ok {
 		return problem
 	}
-	z, there, ok := look[*collection.SortedSet](c, key)
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return zero
+	z, reply, ok := c.theScored(zero)
+	if !ok {
+		return reply
 	}
 	from, to := m.span(z)
 	if to <= from {

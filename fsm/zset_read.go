@@ -12,24 +12,23 @@ func (c *call) lookScored() (z *collection.SortedSet, there, ok bool) {
 	return look[*collection.SortedSet](c, c.args[1])
 }
 
+// theScored is [lookOr] for a sorted set.
+func (c *call) theScored(missing protocol.Value) (z *collection.SortedSet, reply protocol.Value, ok bool) {
+	return lookOr[*collection.SortedSet](c, c.args[1], missing)
+}
+
 func zcardOp(c *call) protocol.Value {
-	z, there, ok := c.lookScored()
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return zero
+	z, reply, ok := c.theScored(zero)
+	if !ok {
+		return reply
 	}
 	return protocol.Integer(int64(z.Len()))
 }
 
 func zscoreOp(c *call) protocol.Value {
-	z, there, ok := c.lookScored()
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return protocol.Null
+	z, reply, ok := c.theScored(protocol.Null)
+	if !ok {
+		return reply
 	}
 	return scoreOf(z, c.args[2])
 }
@@ -74,12 +73,9 @@ func (c *call) rank(reverse bool) protocol.Value {
 	case withScore:
 		missing = protocol.NullArray
 	}
-	z, there, ok := c.lookScored()
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return missing
+	z, reply, ok := c.theScored(missing)
+	if !ok {
+		return reply
 	}
 	if problem, ok := c.charge(searchesIn(z, 2)); !ok {
 		return problem
@@ -101,12 +97,9 @@ func zrandmemberOp(c *call) protocol.Value {
 	if len(c.args) > 2 {
 		return c.randomMembers()
 	}
-	z, there, ok := c.lookScored()
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return protocol.Null
+	z, reply, ok := c.theScored(protocol.Null)
+	if !ok {
+		return reply
 	}
 	member, _ := z.At(c.draw(z.Len()))
 	return protocol.Bulk(member)

@@ -80,7 +80,7 @@ func (c *call) addScored(words []string, f *zaddFlags) protocol.Value {
 		}
 		longest = max(longest, len(words[2*i+1]))
 	}
-	z, there, ok := look[*collection.SortedSet](c, key)
+	z, there, ok := c.lookScored()
 	if !ok {
 		return errWrongType
 	}
@@ -185,12 +185,9 @@ func (f *zaddFlags) reply(d *zadded) protocol.Value {
 
 func zremOp(c *call) protocol.Value {
 	key, members := c.args[1], c.args[2:]
-	z, there, ok := look[*collection.SortedSet](c, key)
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return zero
+	z, reply, ok := c.theScored(zero)
+	if !ok {
+		return reply
 	}
 	if problem, ok := c.charge(scoredChanges(z, len(members), 0)); !ok {
 		return problem
@@ -230,7 +227,7 @@ func (c *call) popScored(at extreme) protocol.Value {
 	if !ok {
 		return errNotPositive
 	}
-	z, there, ok := look[*collection.SortedSet](c, c.args[1])
+	z, there, ok := c.lookScored()
 	switch {
 	case !ok:
 		return errWrongType
