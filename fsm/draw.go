@@ -54,7 +54,22 @@ func (c *call) chargeDrawn(count int64, v sized, returned int) (problem protocol
 	return c.charge(n * (searchesIn(v, 1) + int64(returned)*elementWork))
 }
 
-// drawCount reads the count of SRANDMEMBER and HRANDFIELD.
+// drawPairs reads the count of HRANDFIELD and ZRANDMEMBER, and the word that asks for pairs.
+func (c *call) drawPairs(word string) (count int64, pairs bool, problem protocol.Value, ok bool) {
+	if count, problem, ok = drawCount(c.args[2]); !ok {
+		return 0, false, problem, false
+	}
+	pairs = len(c.args) == 4 && isWord(c.args[3], word)
+	switch {
+	case len(c.args) > 3 && !pairs:
+		return 0, false, errSyntax, false
+	case pairs && (count < -math.MaxInt64/2 || count > math.MaxInt64/2):
+		return 0, false, protocol.Err("value is out of range"), false
+	}
+	return count, pairs, problem, true
+}
+
+// drawCount reads the count of SRANDMEMBER and the like.
 func drawCount(word string) (count int64, problem protocol.Value, ok bool) {
 	count, ok = protocol.ParseInt(word)
 	switch {

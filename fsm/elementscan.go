@@ -3,10 +3,35 @@ package fsm
 import (
 	"slices"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// elementScan is HSCAN or SSCAN under way, by the cursors of scan.go.
+// scanned is a collection whose elements can be scanned.
+type scanned interface {
+	keyspace.Collection
+	sized
+}
+
+// scanElements is HSCAN, SSCAN and ZSCAN. walk visits the elements from a cursor on.
+func scanElements[T scanned](c *call, walk func(v T, cursor uint64, s *elementScan)) protocol.Value {
+	cursor, ok := parseCursor(c.args[2])
+	if !ok {
+		return protocol.ErrInvalidCursor.Value()
+	}
+	v, reply, ok := lookOr[T](c, c.args[1], emptyScan())
+	if !ok {
+		return reply
+	}
+	s, problem, ok := c.startScan(v)
+	if !ok {
+		return problem
+	}
+	walk(v, cursor, &s)
+	return s.finish()
+}
+
+// elementScan is a scan of elements under way, by the cursors of scan.go.
 type elementScan struct {
 	scanOptions
 	c          *call

@@ -1,8 +1,6 @@
 package fsm
 
 import (
-	"math"
-
 	"github.com/holdfast/holdfast/fsm/collection"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -115,26 +113,16 @@ func (c *call) hashWalk(names, values bool, reply func(...protocol.Value) protoc
 
 func hrandfieldOp(c *call) protocol.Value {
 	if len(c.args) == 2 {
-		h, there, ok := c.lookHash()
-		switch {
-		case !ok:
-			return errWrongType
-		case !there:
-			return protocol.Null
+		h, reply, ok := c.theHash(protocol.Null)
+		if !ok {
+			return reply
 		}
 		name, _ := h.At(c.draw(h.Len()))
 		return protocol.Bulk(name)
 	}
-	count, problem, ok := drawCount(c.args[2])
+	count, withValues, problem, ok := c.drawPairs("WITHVALUES")
 	if !ok {
 		return problem
-	}
-	withValues := len(c.args) == 4 && isWord(c.args[3], "WITHVALUES")
-	switch {
-	case len(c.args) > 3 && !withValues:
-		return errSyntax
-	case withValues && (count < -math.MaxInt64/2 || count > math.MaxInt64/2):
-		return protocol.Err("value is out of range")
 	}
 	return c.drawFields(count, withValues)
 }
@@ -163,23 +151,9 @@ func (c *call) drawFields(count int64, withValues bool) protocol.Value {
 }
 
 func hscanOp(c *call) protocol.Value {
-	cursor, ok := parseCursor(c.args[2])
-	if !ok {
-		return protocol.ErrInvalidCursor.Value()
-	}
-	h, there, ok := c.lookHash()
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return emptyScan()
-	}
-	s, problem, ok := c.startScan(h)
-	if !ok {
-		return problem
-	}
-	if from, ok := scanFrom(cursor); ok {
-		h.Ascend(from, s.visit)
-	}
-	return s.finish()
+	return scanElements(c, func(h *collection.Hash, cursor uint64, s *elementScan) {
+		if from, ok := scanFrom(cursor); ok {
+			h.Ascend(from, s.visit)
+		}
+	})
 }

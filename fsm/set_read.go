@@ -104,23 +104,9 @@ func srandmemberOp(c *call) protocol.Value {
 }
 
 func sscanOp(c *call) protocol.Value {
-	cursor, ok := parseCursor(c.args[2])
-	if !ok {
-		return protocol.ErrInvalidCursor.Value()
-	}
-	v, there, ok := c.lookSet()
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return emptyScan()
-	}
-	s, problem, ok := c.startScan(v)
-	if !ok {
-		return problem
-	}
-	if from, ok := scanFrom(cursor); ok {
-		v.Ascend(from, func(order uint64, name string) bool { return s.visit(order, name, "") })
-	}
-	return s.finish()
+	return scanElements(c, func(v *collection.Set, cursor uint64, s *elementScan) {
+		if from, ok := scanFrom(cursor); ok {
+			v.Ascend(from, func(order uint64, name string) bool { return s.visit(order, name, "") })
+		}
+	})
 }

@@ -107,16 +107,9 @@ func zrandmemberOp(c *call) protocol.Value {
 
 // randomMembers is ZRANDMEMBER with a count.
 func (c *call) randomMembers() protocol.Value {
-	count, problem, ok := drawCount(c.args[2])
+	count, withScores, problem, ok := c.drawPairs("WITHSCORES")
 	if !ok {
 		return problem
-	}
-	withScores := len(c.args) == 4 && isWord(c.args[3], "WITHSCORES")
-	switch {
-	case len(c.args) > 3 && !withScores:
-		return errSyntax
-	case withScores && (count < -(1<<62-1) || count > 1<<62-1):
-		return protocol.Err("value is out of range")
 	}
 	z, there, ok := c.lookScored()
 	switch {
@@ -150,31 +143,17 @@ func (c *call) randomMembers() protocol.Value {
 }
 
 func zscanOp(c *call) protocol.Value {
-	cursor, ok := parseCursor(c.args[2])
-	if !ok {
-		return protocol.ErrInvalidCursor.Value()
-	}
-	z, there, ok := c.lookScored()
-	switch {
-	case !ok:
-		return errWrongType
-	case !there:
-		return emptyScan()
-	}
-	s, problem, ok := c.startScan(z)
-	if !ok {
-		return problem
-	}
-	s.takesPairs, s.count = true, min(s.count, maxScanned)
-	from, ok := scanFrom(cursor)
-	if !ok && !z.Small() {
-		return emptyScan()
-	}
-	z.Scan(from, func(hash uint64, member string, score float64) bool {
-		c.spend(formatWork)
-		return s.visit(hash, member, scannedScore(z, score))
+	return scanElements(c, func(z *collection.SortedSet, cursor uint64, s *elementScan) {
+		s.takesPairs, s.count = true, min(s.count, maxScanned)
+		from, ok := scanFrom(cursor)
+		if !ok && !z.Small() {
+			return
+		}
+		z.Scan(from, func(hash uint64, member string, score float64) bool {
+			c.spend(formatWork)
+			return s.visit(hash, member, scannedScore(z, score))
+		})
 	})
-	return s.finish()
 }
 
 const (
