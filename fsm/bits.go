@@ -153,23 +153,12 @@ func parseBitRange(words []string) (r bitRange, problem protocol.Value, ok bool)
 
 // in is the range in a string of n bytes: the bits from from to before to.
 func (r bitRange) in(n int) (from, to int64) {
-	unit := int64(8)
-	length := int64(n)
+	unit := 8
 	if r.inBits {
-		unit, length = 1, 8*length
+		unit, n = 1, 8*n
 	}
-	first, last := r.first, r.last
-	if first < 0 {
-		first = max(0, first+length)
-	}
-	if last < 0 {
-		last = max(0, last+length)
-	}
-	last = min(last, length-1)
-	if first > last {
-		return 0, 0
-	}
-	return first * unit, (last + 1) * unit
+	first, behind := stretchOfBytes(r.first, r.last, n)
+	return int64(first * unit), int64(behind * unit)
 }
 
 // countShare is how many bytes are looked at for a unit of work.
@@ -301,10 +290,7 @@ func bitopOp(c *call) protocol.Value {
 		return problem
 	}
 	if longest == 0 {
-		if it := c.findIn(c.db, target); it != nil {
-			c.remove(it)
-			c.notify(classGeneric, "del", target)
-		}
+		c.removeTarget(target)
 		return zero
 	}
 	c.store(c.db, c.newItem(target, combineBits(op, values, longest), never, keyspace.EncodingRaw))

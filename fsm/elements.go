@@ -93,6 +93,29 @@ func (c *call) notifyGone(key string, v keyspace.Collection) {
 	}
 }
 
+// shared charges for the members of a collection that others are searched for too: for those that are looked at
+// in any case at once, and for each further one by itself, since a limit may be reached after few.
+type shared struct {
+	c                 *call
+	ahead, seen, work int64
+}
+
+// searchShared begins a search that passes n members, or ends once so many as limit were found, at so much work
+// for each.
+func (c *call) searchShared(n, limit, work int64) (s shared, problem protocol.Value, ok bool) {
+	s = shared{c: c, ahead: min(n, limit), work: work}
+	problem, ok = c.charge(s.ahead * work)
+	return s, problem, ok
+}
+
+// next charges for the next member.
+func (s *shared) next() (problem protocol.Value, ok bool) {
+	if s.seen++; s.seen > s.ahead {
+		return s.c.chargeNext(s.seen, s.work)
+	}
+	return problem, true
+}
+
 // search charges for one search after another, until a search is too long.
 type search struct {
 	c    *call

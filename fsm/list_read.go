@@ -63,6 +63,11 @@ func stretch(first, last int64, n int) (from, to int) {
 	return int(first), int(min(last, int64(n)-1)) + 1
 }
 
+// stretchOfBytes is stretch for strings: a last index before the beginning is the first.
+func stretchOfBytes(first, last int64, n int) (from, to int) {
+	return stretch(first, max(last, -int64(n)), n)
+}
+
 // parseIndexes reads two indexes.
 func parseIndexes(first, last string) (a, b int64, ok bool) {
 	a, ok1 := protocol.ParseInt(first)

@@ -63,7 +63,7 @@ type manyKeys struct {
 func parseManyKeys(words []string, parseEnd func(word string) (p pops, ok bool)) (m manyKeys, problem protocol.Value, ok bool) {
 	n, ok := protocol.ParseInt(words[0])
 	if !ok || n < 1 {
-		return m, protocol.Err("numkeys should be greater than 0"), false
+		return m, errNumKeys, false
 	}
 	if n > int64(len(words)-2) {
 		return m, errSyntax, false

@@ -12,6 +12,7 @@ var (
 	errSyntax      = protocol.ErrSyntax.Value()
 	errNotInteger  = protocol.ErrNotInteger.Value()
 	errNotPositive = protocol.Err("value is out of range, must be positive")
+	errNumKeys     = protocol.Err("numkeys should be greater than 0")
 	errNotFloat    = protocol.ErrNotFloat.Value()
 	errNoSuchKey   = protocol.ErrNoSuchKey.Value()
 	errSameObject  = protocol.Err("source and destination objects are the same")

@@ -53,6 +53,11 @@ func (c *call) storeCollection(key, event string, v keyspace.Collection, class C
 		c.notify(class, event, key)
 		return
 	}
+	c.removeTarget(key)
+}
+
+// removeTarget removes key, if it is there, since a command with an empty result would store the result there.
+func (c *call) removeTarget(key string) {
 	if it := c.findIn(c.db, key); it != nil {
 		c.remove(it)
 		c.notify(classGeneric, "del", key)
@@ -89,26 +94,18 @@ func (c *call) intersect(sets []*collection.Set) (result *collection.Set, proble
 
 // eachShared calls f for at most so many members that all sets have. The smallest set is the first. f costs
 // work for each.
-//
-// A limit may be reached after few members, so a search with a limit is charged as it goes.
 func (c *call) eachShared(sets []*collection.Set, limit, work int64, f func(name string)) (problem protocol.Value, ok bool) {
 	work += elementWork
 	for _, s := range sets[1:] {
 		work += searchesIn(s, 1)
 	}
-	ahead := int64(sets[0].Len()) // members that are paid for
-	if limit < ahead {
-		ahead = limit
-	}
-	if problem, ok = c.charge(ahead * work); !ok {
+	search, problem, ok := c.searchShared(int64(sets[0].Len()), limit, work)
+	if !ok {
 		return problem, false
 	}
-	seen := int64(0)
 	sets[0].All(func(name string) bool {
-		if seen++; seen > ahead {
-			if problem, ok = c.chargeNext(seen, work); !ok {
-				return false
-			}
+		if problem, ok = search.next(); !ok {
+			return false
 		}
 		for _, s := range sets[1:] {
 			if !s.Has(name) {
@@ -180,7 +177,7 @@ func sintercardOp(c *call) protocol.Value {
 	n, ok := protocol.ParseInt(c.args[1])
 	switch {
 	case !ok || n < 1:
-		return protocol.Err("numkeys should be greater than 0")
+		return errNumKeys
 	case n > int64(len(c.args)-2):
 		return protocol.Err("Number of keys can't be greater than number of args")
 	}

@@ -178,9 +178,8 @@ func appendOp(c *call) protocol.Value {
 }
 
 func getrangeOp(c *call) protocol.Value {
-	first, ok1 := protocol.ParseInt(c.args[2])
-	last, ok2 := protocol.ParseInt(c.args[3])
-	if !ok1 || !ok2 {
+	first, last, ok := parseIndexes(c.args[2], c.args[3])
+	if !ok {
 		return errNotInteger
 	}
 	it, ok := c.findString(c.args[1])
@@ -191,21 +190,11 @@ func getrangeOp(c *call) protocol.Value {
 		return protocol.Bulk("")
 	}
 	value := it.Value()
-	n := int64(len(value))
 	if first < 0 && last < 0 && first > last {
 		return protocol.Bulk("")
 	}
-	if first < 0 {
-		first = max(0, n+first)
-	}
-	if last < 0 {
-		last = max(0, n+last)
-	}
-	last = min(last, n-1)
-	if first > last {
-		return protocol.Bulk("")
-	}
-	return protocol.Bulk(value[first : last+1])
+	from, to := stretchOfBytes(first, last, len(value))
+	return protocol.Bulk(value[from:to])
 }
 
 func setrangeOp(c *call) protocol.Value {

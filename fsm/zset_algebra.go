@@ -246,19 +246,17 @@ func (c *call) calculate(a *scoredAlgebra) (count int64, problem protocol.Value,
 	for i := range a.sources[1:] {
 		work += a.sources[1+i].searches(1)
 	}
-	looked, ahead := int64(0), int64(first.len())
-	if a.limit > 0 {
-		ahead = min(ahead, a.limit)
+	limit := a.limit
+	if limit == 0 {
+		limit = math.MaxInt64
 	}
-	if problem, ok = c.charge(ahead * work); !ok {
+	search, problem, ok := c.searchShared(int64(first.len()), limit, work)
+	if !ok {
 		return 0, problem, false
 	}
 	first.all(func(member string, score float64) bool {
-		// Beyond the limit each member is charged for itself: the limit may be reached after few.
-		if looked++; looked > ahead {
-			if problem, ok = c.chargeNext(looked, work); !ok {
-				return false
-			}
+		if problem, ok = search.next(); !ok {
+			return false
 		}
 		if score, in := a.scoreOf(member, score); in {
 			count++
@@ -266,7 +264,7 @@ func (c *call) calculate(a *scoredAlgebra) (count int64, problem protocol.Value,
 				a.result.Add(member, score)
 			}
 		}
-		return a.limit == 0 || count < a.limit
+		return count < limit
 	})
 	return count, problem, ok
 }
