@@ -15,6 +15,9 @@ const (
 	holdWork = 512
 	// grantWork is a step of granting and sweeping: see [locks.Table.Begin].
 	grantWork = 512
+	// leastSteps are the steps that each entry has for what is due, so that waiters for other keys never hold
+	// up locks for good.
+	leastSteps = 16
 )
 
 // caller is who sends the word under way.
@@ -35,6 +38,9 @@ func (c *call) beginLocks() {
 	t := c.st.locks
 	if due, ok := t.NextDue(); !ok || due > c.nowMillis {
 		return
+	}
+	if c.serves.left < leastSteps*grantWork {
+		c.serves.left = leastSteps * grantWork
 	}
 	c.turnLocks()
 	t.Sweep()
@@ -59,18 +65,23 @@ func (c *call) changeLocks() *locks.Table {
 
 // settleLock does what is due at a key, as every command does that may write the key.
 func (c *call) settleLock(db int, key string) {
-	c.changeLocks().Settle(db, key)
+	t := c.changeLocks()
+	if t.Steps() < leastSteps {
+		t.Begin(c.nowMillis, leastSteps)
+		c.spend(leastSteps * grantWork)
+	}
+	t.Settle(db, key)
 	c.tellLocks()
 }
 
-// lockAt reports whether a key is a lock. Requires: the request writes.
+// lockAt reports whether a key is a lock, or may become one again: it was flushed, and somebody waits. Requires:
+// the request writes.
 func (c *call) lockAt(db int, key string) bool {
 	if !c.locksThere() {
 		return false
 	}
 	c.settleLock(db, key)
-	it := c.findIn(db, key)
-	return it != nil && it.IsLock()
+	return c.st.locks.Known(db, key)
 }
 
 // tellLocks does what the lock table wants done, and charges the entry for that and for the steps.

@@ -36,8 +36,7 @@ func (c *call) meetsLock(row *protocol.Command) bool {
 // breakLock is DEL of a lock: its holds end by force. The lock stays while somebody waits for it, or its
 // delay runs.
 func (c *call) breakLock(key string) (removed bool) {
-	n, _ := c.breakHolds(&locks.Break{DB: c.db, Key: key, Reason: locks.Broken})
-	return n > 0
+	return c.breakHolds(&locks.Break{DB: c.db, Key: key, Reason: locks.Broken}) > 0
 }
 
 // holdsWork is the work of DEL with the locks among the keys.
@@ -46,7 +45,7 @@ func (c *call) holdsWork(keys []string) (work int64) {
 		return 0
 	}
 	for _, key := range keys {
-		work += lockWork + int64(c.st.locks.Holders(c.db, key))*holdWork
+		work += c.breakWork(key)
 	}
 	return work
 }

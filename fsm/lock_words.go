@@ -232,10 +232,10 @@ func breakOp(c *call) protocol.Value {
 	if c.strange(b.Key) {
 		return errWrongType
 	}
-	n, ok := c.breakHolds(&b)
-	if !ok {
+	if !c.fits(c.breakWork(b.Key)) {
 		return errOverWork
 	}
+	n := c.breakHolds(&b)
 	c.locked.Breaks++
 	return protocol.Integer(int64(n))
 }
@@ -269,14 +269,15 @@ func parseBreak(b *locks.Break, words []string) (problem protocol.Value) {
 	return problem
 }
 
-// breakHolds ends holds by force. ok: they fitted into the budget.
-func (c *call) breakHolds(b *locks.Break) (n int, ok bool) {
-	work := lockWork + int64(c.st.locks.Holders(b.DB, b.Key))*holdWork
-	if !c.fits(work) {
-		return 0, false
-	}
-	c.spend(work)
+// breakWork is the work of breakHolds.
+func (c *call) breakWork(key string) int64 {
+	return lockWork + int64(c.st.locks.Holders(c.db, key))*holdWork
+}
+
+// breakHolds ends holds by force, and returns how many. The caller has asked whether that fits.
+func (c *call) breakHolds(b *locks.Break) (n int) {
+	c.spend(c.breakWork(b.Key))
 	n = c.changeLocks().Break(b)
 	c.tellLocks()
-	return n, true
+	return n
 }

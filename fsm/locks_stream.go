@@ -42,7 +42,7 @@ func (r *snapshotReader) locks(st *state) {
 			return
 		}
 	}
-	if len(r.marked) != t.Stats().Locks {
+	if len(r.marked) != t.Standing() {
 		r.fail("no item stands for a lock")
 	}
 }

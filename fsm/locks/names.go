@@ -28,3 +28,21 @@ func (t *Table) Lives() (lives []protocol.Origin) {
 		next.Ticket = ^uint64(0)
 	}
 }
+
+// Known is Has, and says yes of a lock that was flushed and is not worked off, too.
+func (t *Table) Known(db int, key string) bool { return t.find(db, key) != nil }
+
+// Standing is how many locks [Table.Has] says are there. While a database is being flushed it takes time in
+// proportion to the table.
+func (t *Table) Standing() (n int) {
+	if len(t.flushes) == 0 {
+		return t.locks.Len()
+	}
+	t.locks.Scan(func(l *lock) bool {
+		if t.pendingFlush(l) == nil {
+			n++
+		}
+		return true
+	})
+	return n
+}

@@ -1,0 +1,166 @@
+package fsm
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+)
+
+// native runs a word of a connection of n1.
+func (d *driver) native(conn int64, ticket uint64, words ...string) protocol.Value {
+	d.t.Helper()
+	args := make([][]byte, len(words)-1)
+	for i, w := range words[1:] {
+		args[i] = []byte(w)
+	}
+	from := protocol.Caller{Conn: conn, Ticket: ticket, GraceMillis: 500}
+	return d.apply(protocol.AppendNative(nil, d.db, from, words[0], args))[0]
+}
+
+// sampledLocks is a machine with a little of everything that version 4 of the snapshot knows.
+func sampledLocks(t *testing.T) *driver {
+	d := sampledKinds(t)
+	d.do("flushall")
+	d.native(1, 0, "session.open", "px", "5000", "name", "s")
+	d.native(2, 0, "session.open", "px", "2000", "connection")
+	d.native(1, 0, "lock.acquire", "a", "me", "session", "1", "note", "text", "delay", "300")
+	d.native(2, 0, "lock.acquire", "b", "me", "session", "2")
+	d.native(1, 0, "lock.acquire", "c", "x", "px", "4000", "shared", "reentrant", "call", "q")
+	d.native(1, 0, "lock.acquire", "c", "y", "px", "6000", "shared")
+	d.native(1, 0, "lock.acquire", "d", "x", "px", "100", "delay", "8000")
+	d.native(1, 0, "lock.acquire", "e", "x", "px", "9000", "limit", "4", "permits", "2")
+	d.native(3, 1, "lock.acquire", "a", "you", "px", "1000", "wait", "0")
+	d.native(3, 2, "lock.acquireall", "2", "a", "c", "all", "px", "1000", "wait", "1000")
+	d.native(4, 3, "lock.acquire", "c", "z", "px", "1000", "wait", "100")
+	d.native(4, 4, "lock.acquire", "e", "w", "px", "1000", "limit", "3", "permits", "2", "wait", "0", "notify")
+	d.advance(101)
+	d.db = 1
+	d.do("lock.acquire", "f", "me", "px", "1000")
+	d.native(5, 5, "lock.acquire", "f", "you", "px", "1000", "wait", "0")
+	d.do("lock.acquire", "g", "me", "px", "1000")
+	d.m.budgets.serving = 0
+	d.do("flushdb")
+	return d
+}
+
+// TestSnapshotOfVersion4 reads a stream that an earlier build wrote: what nodes have on their disks must stay
+// readable, and equal states equal bytes. After a change on purpose, -rewrite writes it anew, with a new
+// version.
+func TestSnapshotOfVersion4(t *testing.T) {
+	const golden = "testdata/snapshot-v4.bin"
+	d := sampledLocks(t)
+	if protocoltest.Rewriting() {
+		require.NoError(t, os.WriteFile(golden, dump(t, d.m), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(want, dump(t, d.m)))
+	m := restored(t, d.m)
+	require.True(t, bytes.Equal(want, dump(t, m)))
+	m.budgets = d.m.budgets
+	for _, millis := range []int64{1, 400, 1000, 2000, 4000, 9000, 9000, 9000} {
+		d.nowMillis += millis
+		entry := protocol.NewEntry(nil, d.nowMillis, d.wallOffset, 0).Bytes()
+		require.NoError(t, d.m.Apply(entry, nobody{}))
+		require.NoError(t, m.Apply(entry, nobody{}))
+		require.Equal(t, d.m.Hash(), m.Hash())
+	}
+	require.Zero(t, d.m.LockStats().Locks)
+}
+
+// TestMarkersOfRestoredLocks: a stream whose keys and locks do not belong together is refused.
+func TestMarkersOfRestoredLocks(t *testing.T) {
+	d := newDriver(t)
+	d.do("lock.acquire", "k", "me", "px", "1000")
+	good := dump(t, d.m)
+	require.NoError(t, New().Restore(bytes.NewReader(good)))
+	at := bytes.Index(good, []byte("\x01k\x05\x00\x00"))
+	require.Positive(t, at)
+	for what, spoil := range map[string]func(b []byte) []byte{
+		"another key":  func(b []byte) []byte { b[at+1] = 'l'; return b },
+		"a string":     func(b []byte) []byte { b[at+2] = 0; return b },
+		"a collection": func(b []byte) []byte { b[at+2] = 1; return b },
+		"words":        func(b []byte) []byte { b[at+3] = 1; return b },
+		"a deadline":   func(b []byte) []byte { b[at+4] = 0x70; return b },
+	} {
+		b := spoil(bytes.Clone(good))
+		require.ErrorIs(t, New().Restore(bytes.NewReader(resum(b))), ErrCorruptSnapshot, what)
+	}
+}
+
+// TestHoldsLostInARestore: a node that skips entries tells its clients of the holds that are gone.
+func TestHoldsLostInARestore(t *testing.T) {
+	d := newDriver(t)
+	ahead := newDriver(t)
+	mine := protocol.Origin{Node: "n1", Epoch: 1}
+	d.m.SeedReads(mine)
+	for _, each := range []*driver{d, ahead} {
+		each.native(7, 0, "session.open", "px", "100000", "connection")
+		each.native(7, 0, "lock.acquire", "kept", "me", "px", "100000")
+		each.native(7, 0, "lock.acquire", "lost", "me", "px", "100000")
+		each.native(8, 0, "lock.acquire", "other", "me", "session", "1")
+		each.do("lock.acquire", "nobodys", "me", "px", "100000")
+	}
+	ahead.do("lock.break", "lost")
+	ahead.do("lock.break", "nobodys")
+	ahead.do("lock.break", "other")
+	ahead.do("lock.acquire", "other", "me", "px", "1000")
+	require.NoError(t, d.m.Restore(bytes.NewReader(dump(t, ahead.m))))
+	var told []string
+	for _, e := range d.m.Skipped() {
+		require.Equal(t, LockLost, e.Kind)
+		require.Equal(t, "unknown", e.Lock.Reason)
+		told = append(told, e.Key)
+	}
+	require.ElementsMatch(t, []string{"lost", "other"}, told)
+	require.Empty(t, d.m.Skipped())
+	kept := 0
+	d.m.KeptSessions(func(conn int64, session uint64, leaseMillis int64) {
+		kept++
+		require.Equal(t, []int64{7, 1, 100000}, []int64{conn, int64(session), leaseMillis})
+	})
+	require.Equal(t, 1, kept)
+}
+
+// TestLockStats counts what happens.
+func TestLockStats(t *testing.T) {
+	d := newDriver(t)
+	d.native(1, 0, "lock.acquire", "k", "me", "px", "1000")
+	d.native(1, 0, "lock.acquire", "k", "you", "px", "1000")
+	d.native(1, 1, "lock.acquire", "k", "you", "px", "1000", "wait", "5000")
+	d.native(1, 2, "lock.acquire", "k", "them", "px", "1000", "wait", "10")
+	d.advance(11)
+	d.do("lock.acquire", "l", "me", "px", "1000")
+	d.do("lock.break", "l")
+	d.do("fence.pass", "f", "5")
+	d.do("fence.pass", "f", "4")
+	d.do("session.open", "px", "1000")
+	d.advance(990)
+	s := d.m.LockStats()
+	require.Equal(t, []int{1, 1, 0, 1}, []int{s.Locks, s.Holds, s.Waiting, s.Sessions})
+	require.Equal(t, []uint64{3, 1, 1, 1, 1, 1, 1}, []uint64{s.Grants, s.Refusals, s.Timeouts, s.LostExpired, s.LostBroken, s.Breaks, s.FencesRefused})
+	require.Equal(t, []uint64{1, 1001, 2, 1000}, []uint64{s.Waited.Count, s.Waited.SumMillis, s.Held.Count, s.Held.SumMillis})
+	require.Equal(t, uint64(1), s.Waited.Steps[10])
+}
+
+// TestLocksOfNestedScripts: a script in a transaction that is stopped takes back what it did to locks, and
+// nothing of what the transaction did before.
+func TestLocksOfNestedScripts(t *testing.T) {
+	d := newDriver(t)
+	queued := request(nil, 0, "lock.acquire", "before", "me", "px", "1000")
+	queued = request(queued, 0, "eval", "redis.call('lock.acquire','inside','me','px','1000') redis.call('lock.release','before','me') while true do end", "0")
+	queued = request(queued, 0, "lock.check", "before", "me")
+	queued = request(queued, 0, "lock.acquire", "after", "me", "px", "1000")
+	replies := d.apply(protocol.AppendTransaction(nil, 0, nil, queued))[0].Elems
+	require.Len(t, replies, 4)
+	require.True(t, replies[1].IsError())
+	require.Equal(t, []protocol.Value{one, one, protocol.Integer(2)}, []protocol.Value{replies[0], replies[2], replies[3]})
+	require.Equal(t, protocol.Integer(2), d.do("dbsize"))
+	require.Equal(t, zero, d.do("exists", "inside"))
+	require.Equal(t, dump(t, d.m), dump(t, restored(t, d.m)))
+}
