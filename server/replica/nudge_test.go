@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // hearing is what the nodes of a cluster heard, and when.
@@ -150,6 +151,28 @@ func TestSlowFollowerHearsWithItsLog(t *testing.T) {
 		time.Sleep(far + hop + far - 2*hop)
 		synctest.Wait()
 		require.Equal(t, "x", h.last(slow.Name).payload)
+	})
+}
+
+// TestFollowersHearThoughTheLeadersDiskIsSlow: followers acknowledge an entry long before the leader has it on its
+// own disk, and hear one hop after the leader's client is answered.
+func TestFollowersHearThoughTheLeadersDiskIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h hearing
+		c := listeners(t, &h, hop, nil)
+		leader := c.Leader()
+		listen(c.Followers()...)
+		warm(c)
+		leader.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: 8 * hop})
+		for i := range 5 {
+			payload := fmt.Sprint(i)
+			require.Equal(t, protocol.KindInteger, leader.Do("PUBLISH", "ch", payload).Kind)
+			time.Sleep(hop)
+			synctest.Wait()
+			for _, f := range c.Followers() {
+				require.Equal(t, payload, h.last(f.Name).payload, f.Name)
+			}
+		}
 	})
 }
 
