@@ -92,17 +92,19 @@ func distinct(keys []string) []string {
 	return kept
 }
 
-// loseOver ends the owner's hold if its time is over, though there were no steps to settle the lock.
-func (t *Table) loseOver(l *lock, owner string) {
+// loseOver ends the owner's hold if its time is over, though there were no steps to settle the lock. It
+// reports whether that was so.
+func (t *Table) loseOver(l *lock, owner string) bool {
 	h := t.holdOf(l, owner)
-	if h == nil || !t.over(l, h, t.now) {
-		return
+	if h == nil || !t.over(l, h, t.as) {
+		return false
 	}
 	why := t.lossOf(h)
 	if m := l.more; m != nil && h.fence < m.lost.below {
 		why = m.lost
 	}
 	t.lose(l, h, why)
+	return true
 }
 
 // ask looks at what the owner holds already: all of it (the fence is not 0), or something in a mode that
@@ -220,7 +222,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	w.order = t.orders
 	w.Keys = make([]string, len(q.Keys))
 	for i, key := range q.Keys {
-		w.Keys[i] = t.make(q.DB, key).key
+		w.Keys[i] = t.takeNew(q.DB, key).key
 	}
 	t.line(w)
 	for _, key := range w.Keys {

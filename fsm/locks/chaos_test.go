@@ -98,8 +98,8 @@ func checkAll(t *testing.T, table *Table) {
 		}
 		if l.more != nil {
 			sum += crowdBytes
-			if !l.more.unfinished {
-				must(t, table.candidate(l) == nil)
+			if l.more.unfinished == 0 && !table.unsettled(l) && l.more.sessionHolds == 0 {
+				must(t, table.candidate(l) == nil) // or nobody serves the first in line
 			}
 		}
 		var n, sessions int
@@ -257,11 +257,11 @@ func (c *chaos) step() {
 // TestChaos draws calls, with few steps or many, and looks at everything after each: also that a copy does
 // not change, that a loaded table goes on as the saved one, and that nothing is left in the end.
 func TestChaos(t *testing.T) {
-	for seed := range uint64(24) {
+	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			c := &chaos{r: rand.New(rand.NewPCG(seed, 7)), table: New()}
 			now := int64(1000)
-			for range 250 {
+			for range 400 {
 				if c.r.IntN(3) == 0 {
 					now += c.r.Int64N(60)
 				}
@@ -277,6 +277,7 @@ func TestChaos(t *testing.T) {
 				}
 				c.table.Begin(now, steps)
 				c.table.Sweep()
+				require.True(t, steps < plenty || c.table.Steps() > plenty/2, "a sweep does not end")
 				c.table.Begin(now, steps)
 				c.step()
 				checkAll(t, c.table)
@@ -288,6 +289,7 @@ func TestChaos(t *testing.T) {
 					b := saved(c.table)
 					again, err := loaded(b)
 					require.NoError(t, err)
+					again.Begin(now, steps)
 					checkAll(t, again)
 					require.Equal(t, b, saved(again))
 					if c.r.IntN(2) == 0 {
@@ -304,13 +306,13 @@ func TestChaos(t *testing.T) {
 // drain lets the time pass until nothing is left but waits without an end, and their locks.
 func drain(t *testing.T, table *Table, now int64) {
 	for n := 0; ; n++ {
-		require.Less(t, n, 100_000, "something is due for ever")
+		require.Less(t, n, 5000, "something is due for ever")
 		due, ok := table.NextDue()
 		if !ok {
 			break
 		}
 		now = max(now, due)
-		table.Begin(now, 3)
+		table.Begin(now, 1)
 		table.Sweep()
 	}
 	var names []waits.Name

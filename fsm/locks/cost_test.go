@@ -42,7 +42,7 @@ func TestMemory(t *testing.T) {
 		each := measured(many, func() any {
 			fill()
 			table.TakeEffects()
-			table.effects, table.touched = nil, nil
+			table.effects, table.touched, table.woken = nil, nil, nil
 			return table
 		})
 		counted := table.Bytes() / many

@@ -87,35 +87,41 @@ func (t *Table) settled(db int, key string) *lock {
 		t.step(l)
 		t.pump(l)
 	}
+	t.as = t.now
 	return l
 }
 
 // unsettled reports whether something is to be done with a lock.
-func (t *Table) unsettled(l *lock) bool {
-	return t.pendingFlush(l) != nil || t.dueOf(l) < t.now
+func (t *Table) unsettled(l *lock) bool { return t.unsettledAt(l, t.now) }
+
+func (t *Table) unsettledAt(l *lock, now int64) bool {
+	return t.pendingFlush(l) != nil || t.dueOf(l) < now
 }
+
+// behind makes the call under way look at locks as of just behind an instant.
+func (t *Table) behind(instant int64) { t.as = min(t.now, instant+1) }
 
 // holderOver reports whether the only hold of a lock is one of a session whose time is over.
 func (t *Table) holderOver(l *lock) bool {
 	return l.hold != nil && l.hold.deadline == never && !t.open(l.hold.bound)
 }
 
-// step does the first thing that is due at a lock. Requires: something is.
+// step does the first thing that is due at a lock. Requires: something is. Then the queue is looked at: who
+// came to the lock before it was settled waits for that.
 func (t *Table) step(l *lock) {
 	t.steps--
+	t.wake(l)
 	if h := t.lostOf(l); h != nil {
+		t.behind(l.more.lost.at - 1)
 		t.lose(l, h, l.more.lost)
 		return
 	}
-	const nothing = never
 	hold, end := t.firstHoldEnd(l)
-	delay, wait := int64(nothing), int64(nothing)
+	delay, grant, wait := int64(never), int64(never), int64(never)
 	var w *waiter
 	if m := l.more; m != nil {
-		if m.unfinished {
-			m.unfinished = false
-			l.wake()
-			return
+		if m.unfinished != 0 {
+			grant = m.unfinished - 1
 		}
 		if m.delay != 0 {
 			delay = m.delay
@@ -124,14 +130,20 @@ func (t *Table) step(l *lock) {
 			wait = w.deadline
 		}
 	}
-	// At one instant holds end first, then the delay, then waits: who waits until the very end is granted.
+	// At one instant holds end first, then the delay, then somebody is granted, then waits end: who waits
+	// until the very instant is granted.
 	switch {
-	case end <= delay && end <= wait && end < t.now:
+	case end <= min(delay, grant, wait) && end < t.now:
+		t.behind(end)
 		t.lose(l, hold, t.lossOf(hold))
-	case delay <= wait && delay < t.now:
+	case delay <= min(grant, wait) && delay < t.now:
+		t.behind(delay)
 		l.more.delay = 0
-		l.wake()
+	case grant <= wait && grant < t.now:
+		t.behind(grant)
+		t.steps++ // pump pays
 	case wait < t.now:
+		t.behind(wait)
 		t.endWait(w)
 	}
 }

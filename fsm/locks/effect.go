@@ -80,7 +80,9 @@ func (t *Table) Effects() []Effect { return t.effects }
 // the table.
 func (t *Table) TakeEffects() []Effect {
 	taken := t.effects
-	t.effects = t.effects[:0]
+	if t.effects = t.effects[:0]; cap(taken) > 1<<8 {
+		t.effects = nil
+	}
 	return taken
 }
 

@@ -197,7 +197,7 @@ func (t *Table) removeHold(l *lock, h *hold) {
 		t.bySession.Delete(h)
 		t.ownSession(s).holds--
 	}
-	l.wake()
+	t.wake(l)
 	if l.more == nil {
 		l.hold = nil
 		return

@@ -158,9 +158,9 @@ func (d *loader) lock() {
 	l.head = d.t.lockIDs<<16 | db<<8 | flagPresent | flagTouched // nothing happens to the lock before settle
 	last, _ := d.t.locks.Max()
 	d.must(last == nil || lockBefore(last, l), errLock)
-	flags := d.flags(savedCrowd|savedUnfinished|savedDelays, errLock)
+	flags := d.flags(savedCrowd|savedDelays, errLock)
 	if flags&savedCrowd != 0 {
-		l.more = &crowd{unfinished: flags&savedUnfinished != 0, born: d.Uint(), delay: d.millis(Forever, errLock)}
+		l.more = &crowd{unfinished: d.millis(never-1, errLock), born: d.Uint(), delay: d.millis(Forever, errLock)}
 		lost := loss{
 			below: d.Uint(), reason: Reason(d.flags(uint64(Flushed), errLock)), at: d.Int(),
 			delays: flags&savedDelays != 0, delay: d.millis(Forever, errLock),
@@ -170,7 +170,7 @@ func (d *loader) lock() {
 		d.must(lost.below != 0 || lost == loss{}, errLock)
 		d.t.bytes += crowdBytes
 	} else {
-		d.must(flags&(savedUnfinished|savedDelays) == 0, errLock)
+		d.must(flags&savedDelays == 0, errLock)
 	}
 	d.t.locks.Set(l)
 	d.t.bytes += l.bytes()
@@ -289,8 +289,6 @@ func (d *loader) line() {
 
 // settle notes when locks are due. A lock must be in its least form, and stuck it must not be.
 func (d *loader) settle() {
-	clear(d.t.touched)
-	d.t.touched = d.t.touched[:0]
 	var locks []*lock
 	d.t.locks.Scan(func(l *lock) bool {
 		locks = append(locks, l)
@@ -298,10 +296,15 @@ func (d *loader) settle() {
 	})
 	for _, l := range locks {
 		l.head &^= flagTouched | flagWake
-		d.must(l.more == nil || l.more.unfinished || d.t.candidate(l) == nil, errStuck)
 		crowded := l.more != nil
 		d.t.settleDown(l)
 		d.must((l.more != nil) == crowded, errLock)
+		d.must(!d.t.stuck(l), errStuck)
 	}
 	d.must(d.t.locks.Len() == len(locks), errLock)
+}
+
+// stuck reports whether somebody could be granted, and nothing will ever look.
+func (t *Table) stuck(l *lock) bool {
+	return l.more != nil && l.due == never && l.more.sessionHolds == 0 && t.pendingFlush(l) == nil && t.candidate(l) != nil
 }

@@ -33,8 +33,8 @@ type crowd struct {
 	ranks                      [rankCount]int
 	// delay is the last instant at which nobody gets the lock; 0: no delay.
 	delay int64
-	// unfinished: somebody may be granted, and there were no steps left.
-	unfinished bool
+	// unfinished: somebody could be granted as of this instant, and there were no steps left. 0: no.
+	unfinished int64
 	// born is the last fence when the crowd was made, or the flush that the lock went through last.
 	born uint64
 	// lost: the holds with lower fences are lost, and not worked off.
@@ -122,8 +122,8 @@ func (t *Table) take(db int, key string) *lock {
 	return t.own(l)
 }
 
-// make is take, and makes a lock that is missing.
-func (t *Table) make(db int, key string) *lock {
+// takeNew is take, and makes a lock that is missing.
+func (t *Table) takeNew(db int, key string) *lock {
 	if l := t.take(db, key); l != nil {
 		return l
 	}
@@ -176,26 +176,34 @@ func (t *Table) crowd(l *lock) *crowd {
 }
 
 // wake notes that somebody in the queue may be granted.
-func (l *lock) wake() { l.head |= flagWake }
+func (t *Table) wake(l *lock) {
+	if l.head&flagWake == 0 {
+		l.head |= flagWake
+		t.woken = append(t.woken, l)
+	}
+}
 
 // finish does what follows from the changes of a call: it grants, removes locks without a purpose, and
 // notes when locks are due. Every call that takes locks ends with it.
 func (t *Table) finish() {
-	for i := 0; i < len(t.touched); i++ {
-		t.pump(t.touched[i]) // may touch more
+	for i := 0; i < len(t.woken); i++ {
+		t.pump(t.woken[i]) // may wake more
 	}
+	clear(t.woken)
+	t.woken = t.woken[:0]
 	for _, l := range t.touched {
 		l.head &^= flagTouched
 		t.settleDown(l)
 	}
 	clear(t.touched)
 	t.touched = t.touched[:0]
+	t.as = t.now
 }
 
 // settleDown puts a lock into its least form, and tells whether it is there.
 func (t *Table) settleDown(l *lock) {
 	m := l.more
-	idle := m == nil || m.delay == 0 && !m.unfinished && m.ranks == [rankCount]int{}
+	idle := m == nil || m.delay == 0 && m.unfinished == 0 && m.ranks == [rankCount]int{}
 	if idle && m != nil && m.holders <= 1 && (l.hold == nil || l.hold.fence >= m.lost.below) {
 		l.more = nil
 		t.bytes -= crowdBytes
@@ -237,7 +245,7 @@ func (t *Table) dueOf(l *lock) int64 {
 	if m == nil {
 		return due
 	}
-	if m.unfinished || t.lostOf(l) != nil {
+	if t.lostOf(l) != nil {
 		return past
 	}
 	if m.holders > 1 {
@@ -245,6 +253,9 @@ func (t *Table) dueOf(l *lock) int64 {
 	}
 	if m.delay != 0 {
 		due = min(due, m.delay)
+	}
+	if m.unfinished != 0 {
+		due = min(due, m.unfinished-1)
 	}
 	if l.waiters() > 0 {
 		if w := t.firstWaitEnd(l); w != nil {

@@ -138,9 +138,10 @@ func (t *Table) flushed(l *lock) {
 	m.born = f.mark
 	m.lost = loss{below: f.mark, reason: Flushed, at: f.at}
 	l.head &^= flagPresent
+	t.wake(l)
 }
 
-// workFlush takes a step of the first flush: a hold of the first lock that is left.
+// workFlush takes a step of the first flush: a hold of the first lock that is left, or the lock.
 func (t *Table) workFlush() {
 	f := &t.flushes[0]
 	t.steps--
@@ -150,10 +151,11 @@ func (t *Table) workFlush() {
 		return
 	}
 	l = t.own(l)
-	t.workLost(l)
-	if t.lostOf(l) == nil {
-		f.hash, f.key = l.hash, l.key+"\x00" // the next key that there can be
+	if h := t.lostOf(l); h != nil {
+		t.lose(l, h, l.more.lost)
+		return
 	}
+	f.hash, f.key = l.hash, l.key+"\x00" // the next key that there can be
 }
 
 // Any reports whether any lock is there in a database.

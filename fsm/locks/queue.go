@@ -34,8 +34,8 @@ func covers(h *hold, r *Request) bool {
 	return h.mode == Exclusive || h.mode == r.Mode && (h.mode != Permits || r.Permits <= h.permits())
 }
 
-// clear reports whether nobody who stands in the queue before order is in the way of a request.
-func (t *Table) clear(l *lock, r *Request, order uint64) bool {
+// unobstructed reports whether nobody who stands in the queue before order is in the way of a request.
+func (t *Table) unobstructed(l *lock, r *Request, order uint64) bool {
 	if l.more == nil {
 		return true
 	}
@@ -52,16 +52,13 @@ func (t *Table) grantable(key string, r *Request, order uint64) bool {
 		return true
 	}
 	h := t.holdOf(l, r.Owner)
-	if t.unsettled(l) || h != nil && t.over(l, h, t.now) {
-		// What is due first may free the lock. Whatever happens, the request must be looked at again.
-		l = t.own(l)
-		t.crowd(l).unfinished = true
-		return false
+	if t.unsettledAt(l, t.as) || h != nil && t.over(l, h, t.as) {
+		return false // whatever is due there wakes the queue: see step
 	}
 	if h != nil {
 		return covers(h, r)
 	}
-	return !l.delayed() && joins(l, r, t.anyHold(l)) && t.clear(l, r, order)
+	return !l.delayed() && joins(l, r, t.anyHold(l)) && t.unobstructed(l, r, order)
 }
 
 // blockedAt is the index of the first key, from the index from on and around, that blocks a request. ok:
@@ -89,9 +86,9 @@ func (t *Table) candidate(l *lock) *waiter {
 	shared, isShared := t.firstPlace(l, awakeShared)
 	other, isOther := t.firstPlace(l, awakeOther)
 	switch {
-	case isShared && t.clear(l, &shared.waiter.Request, shared.order()) && joins(l, &shared.waiter.Request, first):
+	case isShared && t.unobstructed(l, &shared.waiter.Request, shared.order()) && joins(l, &shared.waiter.Request, first):
 		return shared.waiter
-	case isOther && t.clear(l, &other.waiter.Request, other.order()) && joins(l, &other.waiter.Request, first):
+	case isOther && t.unobstructed(l, &other.waiter.Request, other.order()) && joins(l, &other.waiter.Request, first):
 		return other.waiter
 	}
 	return nil
@@ -108,7 +105,12 @@ func (t *Table) pump(l *lock) {
 	}
 	for {
 		w := t.candidate(l)
-		if l.more.unfinished = w != nil && t.steps <= 0; w == nil || t.steps <= 0 {
+		l.more.unfinished = 0
+		switch {
+		case w == nil:
+			return
+		case t.steps <= 0:
+			l.more.unfinished = max(t.as, 1)
 			return
 		}
 		t.try(w)
@@ -122,6 +124,9 @@ func (t *Table) try(w *waiter) {
 	if err := t.lapsed(w); err != nil {
 		t.dismiss(w, err)
 		return
+	}
+	if l := t.take(w.DB, w.Keys[w.blocked]); t.loseOver(l, w.Owner) {
+		return // perhaps with a delay
 	}
 	if len(w.Keys) > 1 {
 		// The lock at hand is not looked at again: it is free for w.
@@ -162,7 +167,7 @@ func (t *Table) lapsed(w *waiter) error {
 func (t *Table) grant(r *Request, since int64) (fence uint64) {
 	t.fences++
 	for _, key := range r.Keys {
-		l := t.make(r.DB, key)
+		l := t.takeNew(r.DB, key)
 		h := t.newHold(l, r)
 		h.fence = t.fences
 		if old := t.holdOf(l, r.Owner); old != nil {

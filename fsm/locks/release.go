@@ -89,6 +89,6 @@ func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
 	h := *old
 	h.mode = Shared
 	t.replaceHold(l, old, &h)
-	l.wake()
+	t.wake(l)
 	return h.fence, nil
 }

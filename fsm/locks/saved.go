@@ -79,7 +79,6 @@ const (
 
 const (
 	savedCrowd = 1 << iota
-	savedUnfinished
 	savedDelays
 )
 
@@ -117,7 +116,8 @@ func (t *Table) saveLock(w Writer, l *lock) {
 	if m == nil {
 		w.Uint(0)
 	} else {
-		w.Uint(savedCrowd | bit(m.unfinished, savedUnfinished) | bit(m.lost.delays, savedDelays))
+		w.Uint(savedCrowd | bit(m.lost.delays, savedDelays))
+		w.Int(m.unfinished)
 		w.Uint(m.born)
 		w.Int(m.delay)
 		w.Uint(m.lost.below)

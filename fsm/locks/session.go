@@ -276,6 +276,7 @@ func (t *Table) workEnded() {
 // workSession takes a step: it takes a waiter or a hold from a session that has ended, or the session away.
 func (t *Table) workSession(s *session) {
 	t.steps--
+	t.behind(s.deadline)
 	switch {
 	case s.waiters > 0:
 		w, _ := seek(t.waitsBySession, &waiter{Request: Request{Session: s.id}})

@@ -11,7 +11,10 @@ import (
 // Table is all locks, sessions and fences.
 type Table struct {
 	trees
-	now   int64
+	now int64
+	// as is the instant as of which the call under way looks at locks: now, or just behind the instant of
+	// what is due and happens.
+	as    int64
 	steps int
 	// generation is counted up by Copy. Locks and sessions of an older generation may be a copy's too, so
 	// they are copied before they change.
@@ -28,6 +31,8 @@ type Table struct {
 	flushes []flush            // databases that are not worked off, in order
 	// touched are the locks that the call under way may have changed: see finish.
 	touched []*lock
+	// woken are those of them whose queues are to be looked at.
+	woken   []*lock
 	effects []Effect
 }
 
@@ -105,7 +110,7 @@ func (t *Table) Copy() *Table {
 	}
 	c.lives, c.drops, c.flushes = slices.Clone(t.lives), slices.Clone(t.drops), slices.Clone(t.flushes)
 	c.origins = slices.Clone(t.origins)
-	c.touched, c.effects = nil, nil
+	c.touched, c.woken, c.effects = nil, nil, nil
 	return &c
 }
 
@@ -113,6 +118,7 @@ func (t *Table) Copy() *Table {
 // goes back. To be called as an entry begins and before each request.
 func (t *Table) Begin(nowMillis int64, steps int) {
 	t.now, t.steps = max(t.now, nowMillis), steps
+	t.as = t.now
 }
 
 // Steps is what is left of the steps; below zero if the last thing took more than was left.

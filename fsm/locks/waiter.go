@@ -198,7 +198,7 @@ func (t *Table) relined(old, w *waiter) {
 // wakeAll notes that others in the queues of a waiter may be granted.
 func (t *Table) wakeAll(w *waiter) {
 	for _, key := range w.Keys {
-		t.take(w.DB, key).wake()
+		t.wake(t.take(w.DB, key))
 	}
 }
 
