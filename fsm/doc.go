@@ -40,12 +40,15 @@
 //	events.go      what others than the client hear of
 //	undo.go        the changes of a script or a transaction
 //	chance.go      where math.random begins
+//	lock_….go      native locks: the words, and what the lock table wants done; fence.go
 //	sweep.go       keys whose time is over
 //	prefetch.go    memory read ahead of the requests
 //	scriptcache.go the sources of scripts
 //	snapshot.go    the stream; restore.go and restore_item.go read it
 //	keyspace/      items, their order, their deadlines
 //	collection/    hashes, sets, lists and sorted sets
+//	locks/         who holds which lock, and who waits
+//	waits/         who waits for keys
 //	lua/           the script engine
 //
 // DESIGN.md says why it is so and what was refused.
