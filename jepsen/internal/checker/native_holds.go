@@ -56,12 +56,16 @@ func cut(breaks []int64, from, until int64) int64 {
 func holdsOf(r *Result, key string, ops []history.Op, c Clocks) []part {
 	var parts []part
 	last := map[int64]int{}
+	acquires := map[int64]*history.Op{}
 	breaks := breaksOf(ops)
 	for i := range ops {
 		o := &ops[i]
 		owner := o.In(InOwner)
 		n, held := last[owner]
 		said := o.Outcome == history.OK && o.Out(0) == 1
+		if o.F == "acquire" {
+			acquires[owner] = o
+		}
 		switch {
 		case o.F == "break" || o.F == "close":
 		case said && (o.F == "acquire" || o.F == "extend"):
@@ -71,7 +75,7 @@ func holdsOf(r *Result, key string, ops []history.Op, c Clocks) []part {
 				parts[n].count += min(1, o.In(InCall))
 			} else if until > o.Return {
 				last[owner] = len(parts)
-				parts = append(parts, newPart(o, until, parts, n, held))
+				parts = append(parts, newPart(o, until, acquires[owner]))
 			}
 		case !held:
 		case o.Outcome == history.OK && o.Out(0) == 0:
@@ -96,12 +100,11 @@ func holdsOf(r *Result, key string, ops []history.Op, c Clocks) []part {
 	return parts
 }
 
-// newPart is the part that an operation begins. One that only says that the lease goes on has the mode of the
-// acquire before.
-func newPart(o *history.Op, until int64, parts []part, n int, held bool) part {
-	p := part{Belief: Belief{o.In(InOwner), o.Return, until, o}, mode: o.In(InMode), limit: o.In(InLimit), permits: o.In(InPermits)}
-	if o.F != "acquire" && held {
-		p.mode, p.limit, p.permits = parts[n].mode, parts[n].limit, parts[n].permits
+// newPart is the part that an operation begins, with what the owner's last acquire asked for.
+func newPart(o *history.Op, until int64, a *history.Op) part {
+	p := part{Belief: Belief{o.In(InOwner), o.Return, until, o}}
+	if a != nil {
+		p.mode, p.limit, p.permits = a.In(InMode), a.In(InLimit), a.In(InPermits)
 	}
 	return p
 }

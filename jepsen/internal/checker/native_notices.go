@@ -46,7 +46,7 @@ func checkNotices(r *Result, key string, ops []history.Op, b TTLBounds, excused 
 				r.find("%s: told twice: %s, and %s", key, p, o)
 			}
 			told[name] = o
-			checkLost(r, key, ops, o, b, len(breaks[o.In(0)]) > 0 && breaks[o.In(0)][0] < o.Return)
+			checkLost(r, key, ops, o, b, len(breaks[o.In(0)]) > 0 && breaks[o.In(0)][0] <= o.Return)
 		case "untold":
 			from := o.Call - int64(10*time.Second)
 			if within(excused, from, o.Return) == 0 {

@@ -49,6 +49,54 @@ func asked(ops []history.Op, b *history.Op) bool {
 	})
 }
 
+// Deserted is why nothing is known of an acquire whose client left the line by closing its connection.
+const Deserted = "left the line with its connection"
+
+// NoneDeserted checks that nobody is granted a lock long after their connection was closed. A grant at that very
+// moment may not be known to be in vain; but then no other holds the lock later, and with a smaller fence.
+func NoneDeserted(b TTLBounds) Func {
+	return func(h *history.History) Result {
+		r := newResult("none deserted", countGrants(h))
+		excused := excuses(h, b)
+		keys, byKey := h.ByKey()
+		for _, key := range keys {
+			ops := byKey[key]
+			for i := range ops {
+				if o := &ops[i]; o.F == "acquire" && o.Error == Deserted {
+					r.Counts["deserted"]++
+					findDeserted(r, key, ops, o, b, excused)
+				}
+			}
+		}
+		return *r
+	}
+}
+
+// findDeserted looks for a hold of an owner that left, and for others that held the lock before and too late.
+func findDeserted(r *Result, key string, ops []history.Op, left *history.Op, b TTLBounds, excused []history.Span) {
+	for i := range ops {
+		seen := &ops[i]
+		if seen.F != "check" || seen.In(0) != left.In(0) || seen.Outcome != history.OK || seen.Out(0) == 0 {
+			continue
+		}
+		for j := range ops {
+			o := &ops[j]
+			if o.F != "acquire" || o.Outcome != history.OK || o.Out(0) == 0 || o.Out(1) >= seen.Out(1) {
+				continue
+			}
+			for k := range ops {
+				gone := &ops[k]
+				if gone.F == "release" && gone.In(0) == o.In(0) && gone.Outcome == history.OK && gone.Out(0) == 1 &&
+					gone.Call > left.Return+int64(b.Late) && within(excused, left.Call, seen.Return) == 0 {
+					r.find("%s: granted to one who had left: %s at %.3f, though %s gave the lock back later and had the fence %d: %s",
+						key, left, seconds(left.Return), gone, o.Out(1), seen)
+					return
+				}
+			}
+		}
+	}
+}
+
 // WaitBounds say how long waits may take.
 type WaitBounds struct {
 	Clocks

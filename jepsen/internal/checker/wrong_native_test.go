@@ -15,6 +15,7 @@ var (
 	bounds   = TTLBounds{Late: 500 * time.Millisecond, Settle: time.Second}
 	waits    = Waits(WaitBounds{Late: bounds.Late, Settle: bounds.Settle, Vain: 2000})
 	notices  = Notices(bounds)
+	deserted = NoneDeserted(bounds)
 )
 
 // The inputs of an acquire are owner, ttl, mode (0: exclusive, 1: shared, 2: counted), limit, permits, wait (-1: none),
@@ -236,6 +237,16 @@ var nativeHistories = []struct {
 		0-1     acquire l 2 1000 info
 		2-100   acquire l 1 1000 -> 1 9 5000000
 		10-50   acquire l 2 1000 -> 1 8 12000000`, ""},
+	{"none deserted: granted at the same moment", deserted, `
+		0-10      acquire l 1 1000 -> 1 7
+		20-100    acquire l 2 1000 left
+		105-110   release l 1 -> 1 0
+		1200-1210 check l 2 -> 1 8`, ""},
+	{"none deserted: granted later", deserted, `
+		0-10      acquire l 1 1000 -> 1 7
+		20-100    acquire l 2 1000 left
+		805-810   release l 1 -> 1 0
+		1200-1210 check l 2 -> 1 8`, "granted to one who had left"},
 	{"waits: early", waits, `0-999 acquire l 1 1000 0 0 0 1000 -> 0`, "ended early"},
 	{"waits: on time", waits, `0-1200 acquire l 1 1000 0 0 0 1000 -> 0`, ""},
 	{"waits: late", waits, `0-1600 acquire l 1 1000 0 0 0 1000 -> 0`, "ended late"},
@@ -286,7 +297,7 @@ func TestNativeHistoriesWrongOnPurposeAreFound(t *testing.T) {
 			require.Contains(t, r.String(), c.finds)
 		})
 	}
-	for _, check := range []Func{native, capacity, Fences, InLine, waits, notices, Leftovers} {
+	for _, check := range []Func{native, capacity, Fences, InLine, deserted, waits, notices, Leftovers} {
 		require.Equal(t, Unknown, check(&history.History{}).Verdict)
 	}
 }

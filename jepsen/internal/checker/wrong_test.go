@@ -45,6 +45,8 @@ func script(t *testing.T, text string) *history.History {
 				into = &o.Output
 			case "fail", "info":
 				o.Outcome, o.Error = history.Outcome(w), "told so"
+			case "left":
+				o.Outcome, o.Error = history.Info, Deserted
 			case "pipe":
 				o.Pipe, err = strconv.Atoi(words[i+1])
 				require.NoError(t, err)

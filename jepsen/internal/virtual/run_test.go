@@ -82,9 +82,16 @@ func run(t *testing.T, o runOptions) (checker.Verdict, string) {
 	return checker.Worst(results), describe(o, h, results)
 }
 
-// describe is a run in words, for a failure.
+// describe is a run in words, for a failure. HOLDFAST_JEPSEN_DUMP names a file for the whole history.
 func describe(o runOptions, h *history.History, results []checker.Result) string {
 	var b strings.Builder
+	if path := os.Getenv("HOLDFAST_JEPSEN_DUMP"); path != "" && checker.Worst(results) != checker.Valid {
+		var lines strings.Builder
+		for i := range h.Ops {
+			fmt.Fprintln(&lines, &h.Ops[i])
+		}
+		_ = os.WriteFile(path, []byte(lines.String()), 0o644)
+	}
 	fmt.Fprintf(&b, "%s under %s, %d nodes, seed %d: %d operations, %d unknown\n",
 		o.workload, o.nemesis, o.nodes, o.seed, len(h.Ops), h.Count(history.Info))
 	for _, r := range results {

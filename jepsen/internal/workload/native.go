@@ -25,8 +25,8 @@ const noticeSlot = maxPipe - 1
 type lockConn struct {
 	*wire.Conn
 	c    *Client
-	told map[string]int64 // by key and owner: the fence that a wait came to, 0: it ended by time
-	lost map[string]int64 // by key and owner: the fence of the last hold that was lost
+	told map[string]result // by key and owner: what a wait came to
+	lost map[string]int64  // by key and owner: the fence of the last hold that was lost
 }
 
 func (l *lockConn) close() {
@@ -48,8 +48,16 @@ func (l *lockConn) push(v protocol.Value) {
 		fence = v.Elems[4].Num
 	}
 	switch v.Elems[1].Str {
-	case "granted", "timeout":
-		l.told[key+" "+owner] = fence
+	case "granted":
+		l.told[key+" "+owner] = ok(1, fence)
+	case "timeout":
+		l.told[key+" "+owner] = ok(0)
+	case "failed":
+		why := v.Elems[min(4, len(v.Elems)-1)].Str
+		l.told[key+" "+owner] = result{outcome: history.Info, why: why}
+		if protocol.OutcomeOf(why) == protocol.OutcomeNone {
+			l.told[key+" "+owner] = failed(why)
+		}
 	case "lost":
 		l.lost[key+" "+owner] = fence
 		var n int64
@@ -97,7 +105,7 @@ func (c *Client) freshLockConn(ctx context.Context) (*lockConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lockConn{Conn: conn, c: c, told: map[string]int64{}, lost: map[string]int64{}}
+	l := &lockConn{Conn: conn, c: c, told: map[string]result{}, lost: map[string]int64{}}
 	conn.OnPush = l.push
 	for _, words := range [][]string{{"HELLO", "3"}, {"SELECT", nativeDB}} {
 		if r := conn.Do(words...); r.Outcome != history.OK {
@@ -181,12 +189,12 @@ func (a *ask) listen(ctx context.Context, l *lockConn) result {
 	until := time.Now().Add(time.Duration(a.wait)*time.Millisecond + patience)
 	for ctx.Err() == nil && time.Now().Before(until) && l.Listen(200*time.Millisecond, done) && !done() {
 	}
-	fence, told := l.told[name]
+	r, told := l.told[name]
 	switch {
-	case told && fence == 0:
-		return ok(0)
+	case told && r.outcome == history.OK && r.output[0] == 1:
+		return ok(1, r.output[1], inLine)
 	case told:
-		return ok(1, fence, inLine)
+		return r
 	case l.Broken():
 		return result{outcome: history.Info, why: "connection lost in line"}
 	}

@@ -286,7 +286,7 @@ func (h *nativeHold) pass(ctx context.Context) {
 		return
 	}
 	c.op(ctx, history.Op{F: "passed", Key: key}, func(x exchange) result {
-		return onLock(x.do("FENCE.GET", key), func(v protocol.Value) []int64 { return []int64{v.Num} })
+		return onLock(x.do("FENCE.GET", key), oneAnd)
 	})
 }
 

@@ -14,9 +14,10 @@ import (
 const (
 	// queueLease is the lease of those who hold as they should: for a tenth of it.
 	queueLease = 1000
-	// deadLease is the lease of those who leave the queue without a word: if one of them were granted the lock,
-	// the others would wait in vain.
-	deadLease = 20_000
+	// deadLease is the lease of those who leave the queue without a word.
+	deadLease = 4000
+	// deadLook is how long after that they look whether they have been granted the lock all the same.
+	deadLook = 1200 * time.Millisecond
 	// queueVain is longer than any wait with nothing broken takes, if all others hold for their whole lease.
 	queueVain = 8000
 )
@@ -30,7 +31,7 @@ type nativeQueue struct {
 }
 
 func newNativeQueue(o *Options) Workload {
-	return &nativeQueue{o: o, keys: NewRotation("nativequeue", max(1, o.Concurrency/5), 60, 5)}
+	return &nativeQueue{o: o, keys: NewRotation("nativequeue", max(1, o.Concurrency/5), 60, 8)}
 }
 
 func (w *nativeQueue) Name() string { return "nativequeue" }
@@ -41,6 +42,7 @@ func (w *nativeQueue) Checkers() []checker.Func {
 		checker.Capacity(clocks),
 		checker.Fences,
 		checker.InLine,
+		checker.NoneDeserted(checker.TTLBounds{Clocks: clocks, Late: deadLook / 2, Settle: w.o.Settle}),
 		checker.Waits(checker.WaitBounds{Clocks: clocks, Late: lateBound, Settle: w.o.Settle, Vain: queueVain}),
 		checker.Linear("lock", checker.NativeLock(clocks), checker.NativeFunctions),
 		checker.Leftovers,
@@ -74,7 +76,15 @@ func (w *nativeQueue) Step(ctx context.Context, c *Client) {
 }
 
 func (w *nativeQueue) hold(ctx context.Context, c *Client, key string, owner int64, slot int) {
-	Sleep(ctx, c.between(0, queueLease/10*time.Millisecond))
+	long := time.Duration(queueLease/10) * time.Millisecond
+	if c.chance(0.15) {
+		long *= 8
+	}
+	Sleep(ctx, c.between(0, long))
+	w.release(ctx, c, key, owner, slot)
+}
+
+func (w *nativeQueue) release(ctx context.Context, c *Client, key string, owner int64, slot int) {
 	c.roam()
 	o := history.Op{F: "release", Key: key, Input: []int64{owner, 0}}
 	if r := c.lockWord(ctx, o, oneAnd, "LOCK.RELEASE", key, ownerToken(owner)); r.outcome == history.Info {
@@ -106,13 +116,27 @@ func (w *nativeQueue) desert(ctx context.Context, c *Client, a ask, slot int) {
 			return cancel(l, a.keys[0], a.owner)
 		}
 		l.Close()
-		return result{outcome: history.Info, why: "left the line with its connection"}
+		return result{outcome: history.Info, why: checker.Deserted}
 	})
 	switch {
 	case r.outcome == history.OK && r.output[0] == 1:
 		w.hold(ctx, c, a.keys[0], a.owner, slot)
-	case r.outcome == history.Info && c.chance(0.3):
+	case r.outcome == history.Info:
 		w.keys.Unknown(slot)
+		w.lookBack(ctx, c, a.keys[0], a.owner, slot)
+	}
+}
+
+// lookBack looks whether one who left was granted the lock, as may be if that was at the same moment, and gives
+// it back.
+func (w *nativeQueue) lookBack(ctx context.Context, c *Client, key string, owner int64, slot int) {
+	if !Sleep(ctx, deadLook) {
+		return
+	}
+	c.roam()
+	r := c.lockWord(ctx, history.Op{F: "check", Key: key, Input: []int64{owner}}, oneAnd, "LOCK.CHECK", key, ownerToken(owner))
+	if r.outcome == history.OK && r.output[0] == 1 {
+		w.release(ctx, c, key, owner, slot)
 	}
 }
 
