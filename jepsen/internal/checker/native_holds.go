@@ -52,6 +52,9 @@ func cut(breaks []int64, from, until int64) int64 {
 	return until
 }
 
+// wordsOfHolders are the operations of holders on their own holds.
+var wordsOfHolders = []string{"acquire", "extend", "check", "release", "downgrade"}
+
 // holdsOf gives the parts of one key's holders in the order they began, and reports what was lost too early.
 func holdsOf(r *Result, key string, ops []history.Op, c Clocks) []part {
 	var parts []part
@@ -67,7 +70,7 @@ func holdsOf(r *Result, key string, ops []history.Op, c Clocks) []part {
 			acquires[owner] = o
 		}
 		switch {
-		case o.F == "break" || o.F == "close":
+		case !slices.Contains(wordsOfHolders, o.F):
 		case said && (o.F == "acquire" || o.F == "extend"):
 			until := cut(breaks[owner], o.Call, o.Call+c.shortest(o.In(InTTL)))
 			if held && parts[n].Until >= o.Return {

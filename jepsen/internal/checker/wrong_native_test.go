@@ -269,6 +269,10 @@ var nativeHistories = []struct {
 		0-10  acquire l 1 1000 -> 1 7
 		20-50 break l 1 7 -> 1
 		30-30 lost l 1 7 3`, ""},
+	{"notices: released meanwhile, and the node does not know", notices, `
+		0-10  acquire l 1 1000 -> 1 7
+		20-50 release l 1 -> 1 0
+		60-60 lost l 1 7 5`, ""},
 	{"notices: twice", notices, `
 		0-10      acquire l 1 1000 -> 1 7
 		1030-1030 lost l 1 7 1

@@ -11,7 +11,7 @@ import (
 )
 
 // sessionLeases are the leases of sessions, in milliseconds.
-var sessionLeases = []int64{1000, 2000, 3000}
+var sessionLeases = []int64{1000, 1000, 2500}
 
 // nativeSession is clients whose holds live with a session: the client keeps it alive, or the node does for as
 // long as the connection stands. Clients freeze, hang up, lose their node, and take a session along to another.
@@ -56,6 +56,7 @@ type lockSession struct {
 	until      time.Time // the session's end, by the client's own clock, as far as it knows
 	opened     int64     // when the connection was made, on the run's clock
 	heard      int64     // when the connection surely stood
+	closed     int64     // when an end was recorded last
 }
 
 func (w *nativeSession) Step(ctx context.Context, c *Client) {
@@ -69,7 +70,7 @@ func (w *nativeSession) Step(ctx context.Context, c *Client) {
 	if c.chance(0.05) || !s.acquire(ctx) {
 		return // an empty session, and soon one without a client: it ends by itself
 	}
-	for range 1 + c.rng.IntN(6) {
+	for range 1 + c.rng.IntN(4) {
 		if ctx.Err() != nil || !s.live(ctx) {
 			return
 		}
@@ -150,8 +151,8 @@ func (s *lockSession) isLost() bool { return s.conn.lost[party(s.key, s.owner)] 
 
 // live is a part of the life of a session. It reports whether it goes on.
 func (s *lockSession) live(ctx context.Context) bool {
-	d := s.c.between(0, time.Duration(s.lease)*time.Millisecond/2)
-	if s.connection && s.c.chance(0.3) {
+	d := s.c.between(0, time.Duration(s.lease)*time.Millisecond/3)
+	if s.connection && s.c.chance(0.2) {
 		d = 2 * time.Duration(s.lease) * time.Millisecond // only the node keeps it
 	}
 	if !s.conn.Listen(d, s.isLost) {
@@ -242,7 +243,8 @@ func (s *lockSession) move(ctx context.Context) bool {
 // closing records that what the hold is bound to may have ended at any time since start.
 func (s *lockSession) closing(start int64) {
 	o := history.Op{F: "close", Key: s.key, Input: []int64{s.owner}}
-	s.c.o.Recorder.Since(s.c.worker*maxPipe+closeSlot, o, start)
+	s.c.o.Recorder.Since(s.c.worker*maxPipe+closeSlot, o, max(start, s.closed))
+	s.closed = s.c.o.Recorder.Now()
 }
 
 // closeSlot is the slot, among those of a pipeline, in which ends of sessions are on record.

@@ -51,9 +51,11 @@ type process struct {
 	server  *Server // nil: only a replica and a peer port
 
 	parts *lifecycle.Parts
-	dying atomic.Bool   // the process is ending because of a failure
-	over  chan struct{} // closed when the replica has ended
-	ended chan struct{}
+	dying atomic.Bool // the process is ending because of a failure
+	// stopping: the process was told to end. What its parts say then is no failure.
+	stopping bool
+	over     chan struct{} // closed when the replica has ended
+	ended    chan struct{}
 }
 
 // Replica returns the running replica, or nil.
@@ -217,7 +219,7 @@ func (n *Node) run(p *process) error {
 		go func() {
 			select {
 			case err := <-p.parts.Failed():
-				n.die(err)
+				n.dieAs(p, err)
 			case <-p.ended:
 			}
 		}()
@@ -263,9 +265,19 @@ func (n *Node) hear(e replica.Event) {
 // die ends the process of a server because of err, and does not wait.
 func (n *Node) die(err error) {
 	n.mu.Lock()
+	p := n.process
+	n.mu.Unlock()
+	n.dieAs(p, err)
+}
+
+// dieAs is die, if p is the running process: parts of a former one fail when the net is gone from under them.
+func (n *Node) dieAs(p *process, err error) {
+	n.mu.Lock()
 	defer n.mu.Unlock()
-	if p := n.process; p != nil && p.dying.CompareAndSwap(false, true) {
-		n.deaths = append(n.deaths, err)
+	if p != nil && n.process == p && p.dying.CompareAndSwap(false, true) {
+		if !p.stopping {
+			n.deaths = append(n.deaths, err)
+		}
 		go func() {
 			p.parts.Abandon()
 			n.end(p)
@@ -330,6 +342,7 @@ func (n *Node) Stop() error {
 	n.mu.Lock()
 	p := n.process
 	n.life++
+	p.stopping = true
 	n.mu.Unlock()
 	limit := shutdown
 	if p.server != nil {
