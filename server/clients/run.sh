@@ -11,7 +11,8 @@ set -euo pipefail
 cd "$(dirname "$0")"
 here=$PWD
 default='redis_cli go pushed python node discovery java java_pushed redislock redsync asynq rueidislock
-	redis_py python_redis_lock rslock semaphore redisson exporter'
+	redis_py python_redis_lock rslock semaphore redisson exporter
+	recipes_go recipes_python recipes_node recipes_java recipes_rust'
 every="$default rueidis redis_py_more"
 [ "${CLIENTS:-}" = all ] && default=$every
 wanted=$(echo ${*:-${CLIENTS_WANTED:-$default}})
@@ -27,6 +28,8 @@ export HOLDFAST_REDIS
 
 # shellcheck source=others.sh
 . "$here/others.sh"
+# shellcheck source=recipes.sh
+. "$here/recipes.sh"
 
 # missing prints the first of the named programs that is not installed.
 missing() {
@@ -40,11 +43,11 @@ missing() {
 programs() {
 	case $1 in
 	redis_cli) echo redis-cli ;;
-	python | redis_py | redis_py_more | python_redis_lock) echo python3 ;;
-	node | semaphore) echo node npm ;;
+	python | recipes_python | redis_py | redis_py_more | python_redis_lock) echo python3 ;;
+	node | recipes_node | semaphore) echo node npm ;;
 	discovery) echo go python3 node npm ;;
-	java | java_pushed | redisson) echo java javac mvn ;;
-	rslock) echo cargo ;;
+	java | java_pushed | recipes_java | redisson) echo java javac mvn ;;
+	rslock | recipes_rust) echo cargo ;;
 	exporter) echo go redis-cli curl ;;
 	*) echo go ;;
 	esac

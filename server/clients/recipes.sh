@@ -1,0 +1,28 @@
+# shellcheck shell=bash disable=SC2154
+# The recipes for native locks: each is a file to copy, and a program that checks it. Sourced by run.sh.
+
+# native COMMAND…: the checks of a recipe, where there are native locks.
+native() {
+	if [ "$HOLDFAST_TARGET" = redis ]; then
+		echo "  skip  all of it: Redis has no native locks"
+		return
+	fi
+	"$@"
+}
+
+install_recipes_go() { install_go; }
+test_recipes_go() { native "$work/go-suite" recipes; }
+
+install_recipes_python() { [ -d "$work/venv" ] || install_python; }
+test_recipes_python() { native "$work/venv/bin/python" "$here/python/recipes.py"; }
+
+install_recipes_node() { [ -d "$work/node" ] || install_node; }
+test_recipes_node() { cp "$here/node/recipes.mjs" "$work/node/" && cd "$work/node" && native node recipes.mjs; }
+
+install_recipes_java() { install_java; }
+test_recipes_java() { native java -Xmx512m -XX:+UseSerialGC -cp "$work/classes:$work/jars/*" Recipes; }
+
+install_recipes_rust() {
+	CARGO_HOME=$work/cargo CARGO_TARGET_DIR=$work/rust-recipes cargo build --quiet --manifest-path "$here/rust/recipes/Cargo.toml"
+}
+test_recipes_rust() { native "$work/rust-recipes/debug/recipes"; }
