@@ -226,3 +226,38 @@ func BenchmarkUncontended(b *testing.B) {
 		table.TakeEffects()
 	}
 }
+
+// TestGoneAtOnce: who is gone is not granted, though there was no time to remove it.
+func TestGoneAtOnce(t *testing.T) {
+	table := at(New(), 1000)
+	table.mustAcquire(t, asks("holder", "k"))
+	id, err := table.OpenSession(500, Client{}, false, "")
+	require.NoError(t, err)
+	for _, owner := range []string{"dead", "dead too", "of a session", "alive"} {
+		r := waiting(asks(owner, "k"))
+		switch owner {
+		case "of a session":
+			r.Session = id
+		case "alive":
+			r.Client.Origin.Node = "n2"
+		}
+		_, err := table.Acquire(r)
+		require.NoError(t, err)
+	}
+	table.Begin(1400, 0)
+	table.DropLife("n1", 1)
+	table.CloseSession(id)
+	table.TakeEffects()
+	table.Begin(1400, 10)
+	table.Release(0, "k", "holder", false)
+	var told []string
+	for _, e := range table.TakeEffects() {
+		if e.Kind == Told {
+			told = append(told, fmt.Sprint(e.Owner, " ", e.Fence, " ", e.Err))
+		}
+	}
+	require.Equal(t, []string{
+		"dead 0 the node was cut off", "dead too 0 the node was cut off",
+		"of a session 0 the node was cut off", "alive 2 <nil>",
+	}, told)
+}
