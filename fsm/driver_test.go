@@ -31,7 +31,7 @@ func (r *recorder) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, a
 
 func (r *recorder) Events(events []Event) { r.events = append(r.events, events...) }
 
-// nobody is a sink that wants nothing.
+// nobody is the sink of a node without clients: it wants nothing.
 type nobody struct{}
 
 func (nobody) Wanted(protocol.Origin, uint64) bool { return false }

@@ -146,7 +146,7 @@ type listening struct {
 	// locked counts for [LockStats].
 	locked LockCounts
 	// own is this node's session, and ownSeq the number of the batch under way, if the batch is this
-	// node's and somebody is interested.
+	// node's and the node listens to such events.
 	own    protocol.Origin
 	ownSeq uint64
 	// calledBytes is the size of the Called events so far.
@@ -184,7 +184,7 @@ func (c *call) notifyIn(db int, class Classes, name, key string) {
 	}
 }
 
-// tellNotified charges alike on all nodes, and gathers the event where somebody listens.
+// tellNotified charges alike on all nodes, and gathers the event on nodes that listen.
 func (c *call) tellNotified(db int, class Classes, name, key string) {
 	c.spend(eventWork)
 	if c.interest&InMessages != 0 {

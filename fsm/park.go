@@ -140,7 +140,7 @@ func dropOp(c *call) protocol.Value {
 	return protocol.OK
 }
 
-// dropFormerLives is called before a batch: the node has begun a new life, so nobody waits from an older.
+// dropFormerLives is called before a batch: the node has begun a new life, so the waiters of its older lives leave.
 func (c *call) dropFormerLives(o protocol.Origin) {
 	if c.st.waits.Len() > 0 {
 		c.st.waits.Drop(waits.Name{Origin: o})

@@ -14,7 +14,7 @@ func (c *call) tellWoken(w *waits.Waiter, reply protocol.Value) {
 	}
 }
 
-// noteKey notes that a key got a value, which may be what somebody waits for.
+// noteKey notes that a key got a value. A client may wait for that.
 func (c *call) noteKey(db int, key string) {
 	if wakesWaiters && c.st.waits.Len() > 0 {
 		c.st.waits.Wake(db, key)
@@ -54,7 +54,7 @@ func (c *call) beginWaits() {
 
 // serve tries the waiters of all keys that are ready, in the order of Redis: key after key as they became
 // ready, the waiters of a key by arrival. What the entry has no room for stays ready. The machine runs no
-// other request before that, so nobody overtakes a waiter.
+// other request before that, so no request overtakes a waiter.
 func (c *call) serve() {
 	ownSeq := c.ownSeq
 	c.ownSeq = 0 // what waiters change is not by the batch under way

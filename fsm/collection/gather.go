@@ -68,8 +68,8 @@ func (g *Gathering) All(f func(member string, score float64)) {
 	}
 }
 
-// SortedSet is a sorted set of the members, no two of which are equal: a small one if they are few and
-// short. It shares no memory with the gathering.
+// SortedSet makes a sorted set of the members: a small one if the members are few and short. Requires: all
+// members are different. The sorted set shares no memory with the gathering.
 func (g *Gathering) SortedSet() *SortedSet {
 	z := NewSortedSet()
 	tooLong := func(m named) bool { return len(m.member) > maxPackedWord }

@@ -195,7 +195,7 @@ func TestListEncoding(t *testing.T) {
 	}
 }
 
-// The sizes are those of Redis's listpack.c.
+// TestListpackLen compares with the sizes that Redis's listpack.c gives.
 func TestListpackLen(t *testing.T) {
 	t.Parallel()
 	for v, want := range map[string]int{
@@ -274,7 +274,7 @@ func listOf(n, bytes int) *List {
 	return l
 }
 
-// scattered is a long list of which every thirtieth element is left.
+// scattered is a long list after all elements but every thirtieth were removed.
 func scattered(n, bytes int) *List {
 	l := listOf(n, bytes)
 	var out []int

@@ -183,7 +183,7 @@ func (b *buffer) popBack() []byte {
 	return run[from:to]
 }
 
-// shrink counts an element off, and gives back memory of which the elements take little.
+// shrink notes that an element was removed, and takes a smaller buffer if the elements fill little of this one.
 func (b *buffer) shrink() {
 	b.count--
 	used := int(b.to - b.from)

@@ -306,8 +306,8 @@ func (z *SortedSet) Descend(i int, f func(member string, score float64) bool) {
 	}
 }
 
-// Scan calls f with the members of a large set in the order of their hashes, from hash from on, and with
-// those of a small set in their order, until f returns false.
+// Scan calls f with members until f returns false. The members of a large set come in the order of their hashes,
+// from hash from on. The members of a small set all come, in the set's order.
 func (z *SortedSet) Scan(from uint64, f func(hash uint64, member string, score float64) bool) {
 	if !z.large() {
 		z.Ascend(0, func(member string, score float64) bool { return f(0, member, score) })
