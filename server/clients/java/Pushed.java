@@ -170,8 +170,9 @@ public final class Pushed {
                     .topologyRefreshOptions(io.lettuce.core.cluster.ClusterTopologyRefreshOptions.builder()
                             .enablePeriodicRefresh(Duration.ofMillis(500)).enableAllAdaptiveRefreshTriggers().build())
                     .build());
+            // A command that was sent to a node that is gone waits for the node until its time-out.
             var connection = client.connect();
-            connection.setTimeout(Duration.ofSeconds(40));
+            connection.setTimeout(Duration.ofSeconds(5));
             commands = connection.sync();
         }
 
@@ -184,8 +185,11 @@ public final class Pushed {
         }
 
         public String pop(String key, int seconds) {
-            KeyValue<String, String> reply = commands.blpop(seconds, key);
-            return reply == null ? null : reply.getValue();
+            try (var blocking = client.connect()) {
+                blocking.setTimeout(Duration.ofSeconds(40));
+                KeyValue<String, String> reply = blocking.sync().blpop(seconds, key);
+                return reply == null ? null : reply.getValue();
+            }
         }
 
         public void publish(String channel, String message) {
@@ -325,7 +329,7 @@ public final class Pushed {
     }
 
     /** Blocked clients and subscribers stay over the kill: at a node that is left, or by finding the leader. */
-    private static void overTheKill(Map<String, Connect> connects, boolean finds, int doomed) throws Exception {
+    private static void overTheKill(Map<String, Connect> connects, boolean finds, Set<String> deaf, int doomed) throws Exception {
         int first = finds ? 0 : (doomed + 1) % 3;
         int second = finds ? 1 : (doomed + 2) % 3;
         Map<String, List<Client>> clients = new LinkedHashMap<>();
@@ -351,10 +355,12 @@ public final class Pushed {
             check(name.replace(":", " over the "), () -> {
                 within(20_000, () -> !theirs.take(name, "stranger"));
                 expect(theirs.take(name, "stranger"), false);
-                within(20_000, () -> {
-                    theirs.publish(name + ":channel", "after");
-                    return messages.get(name).poll(200, TimeUnit.MILLISECONDS) != null;
-                });
+                if (!deaf.contains(name)) {
+                    within(20_000, () -> {
+                        theirs.publish(name + ":channel", "after");
+                        return messages.get(name).poll(200, TimeUnit.MILLISECONDS) != null;
+                    });
+                }
                 if (!finds) {
                     theirs.push(name + ":queue", "element");
                     expect(waiters.get(name).get(10, TimeUnit.SECONDS), "element");
@@ -396,9 +402,9 @@ public final class Pushed {
         while (doomed > 0 && !leads(doomed)) {
             doomed--;
         }
-        if (!mode.equals("cluster")) { // see README.md
-            overTheKill(connects, !mode.isEmpty(), doomed);
-        }
+        // Jedis 8.0.0 sends commands without keys to the leader of the time of its start: see README.md.
+        Set<String> deaf = mode.equals("cluster") ? Set.of("Jedis:kill") : Set.of();
+        overTheKill(connects, !mode.isEmpty(), deaf, doomed);
         System.out.printf("  %d of %d pass%n", ran - failures, ran);
         System.exit(failures > 0 ? 1 : 0);
     }
