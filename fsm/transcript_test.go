@@ -1,8 +1,6 @@
 package fsm
 
 import (
-	"bufio"
-	"bytes"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,18 +25,7 @@ func TestTranscripts(t *testing.T) { protocoltest.Transcripts(t, "testdata/ops/*
 // play runs a transcript and returns it with the replies it had.
 func play(t *testing.T, script []byte) []byte {
 	d := newDriver(t)
-	var out bytes.Buffer
-	lines := bufio.NewScanner(bytes.NewReader(script))
-	for lines.Scan() {
-		text := lines.Text()
-		if strings.HasPrefix(text, "  ") {
-			continue // a former reply
-		}
-		out.WriteString(text + "\n")
-		words := protocoltest.Words(t, text)
-		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
-			continue
-		}
+	return protocoltest.Lines(t, script, func(words []string) (answers []string) {
 		switch words[0] {
 		case "advance", "wall":
 			n, err := strconv.ParseInt(words[1], 10, 64)
@@ -47,7 +34,7 @@ func play(t *testing.T, script []byte) []byte {
 				d.wallOffset += n
 				n = 0
 			}
-			out.WriteString(messages(d.advance(n)))
+			return messages(d.advance(n))
 		case "fresh":
 			d = newDriver(t)
 		case "listen":
@@ -56,22 +43,21 @@ func play(t *testing.T, script []byte) []byte {
 		case "read":
 			reply, due := d.read(words[1:]...)
 			require.False(t, due)
-			out.WriteString("  " + line(reply) + "\n")
+			return []string{line(reply)}
 		default:
 			r := d.record(protocol.EntryVersion, request(nil, d.db, words...))
-			out.WriteString("  " + line(r.replies[0]) + "\n" + messages(r.events))
+			return append([]string{line(r.replies[0])}, messages(r.events)...)
 		}
-	}
-	return out.Bytes()
+		return nil
+	})
 }
 
 // messages are the messages of events, in lines of a transcript.
-func messages(events []Event) string {
-	var b strings.Builder
+func messages(events []Event) (lines []string) {
 	for i := range events {
 		events[i].Messages(func(channel, payload string) {
-			b.WriteString("  ~ " + channel + " " + strconv.Quote(payload) + "\n")
+			lines = append(lines, "~ "+channel+" "+strconv.Quote(payload))
 		})
 	}
-	return b.String()
+	return lines
 }

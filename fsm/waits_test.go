@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"fmt"
@@ -41,25 +40,11 @@ func playTrio(hears bool) func(t *testing.T, script []byte) []byte {
 	return func(t *testing.T, script []byte) []byte {
 		s := newTrio(t)
 		s.hears = hears
-		var out bytes.Buffer
-		lines := bufio.NewScanner(bytes.NewReader(script))
-		for lines.Scan() {
-			text := lines.Text()
-			if strings.HasPrefix(text, "  ") {
-				continue // a former reply
-			}
-			out.WriteString(text + "\n")
-			words := protocoltest.Words(t, text)
-			if len(words) == 0 || strings.HasPrefix(words[0], "#") {
-				continue
-			}
-			s.line(words)
-			for _, said := range s.said {
-				out.WriteString("  " + said + "\n")
-			}
+		return protocoltest.Lines(t, script, func(words []string) []string {
 			s.said = nil
-		}
-		return out.Bytes()
+			s.line(words)
+			return s.said
+		})
 	}
 }
 

@@ -1,8 +1,6 @@
 package waits
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -32,30 +30,17 @@ func TestScripts(t *testing.T) { protocoltest.Transcripts(t, "testdata/*.txt", p
 func play(t *testing.T, script []byte) []byte {
 	table := New()
 	var original *Table
-	var out bytes.Buffer
-	lines := bufio.NewScanner(bytes.NewReader(script))
-	for lines.Scan() {
-		text := lines.Text()
-		if strings.HasPrefix(text, "  ") {
-			continue // a former answer
-		}
-		out.WriteString(text + "\n")
-		words := strings.Fields(text)
-		if len(words) == 0 || words[0] == "#" {
-			continue
-		}
+	return protocoltest.Lines(t, script, func(words []string) []string {
 		switch words[0] {
 		case "copy":
 			original, table = table, table.Copy()
 		case "original":
 			table = original
 		default:
-			for _, line := range step(t, table, words) {
-				out.WriteString("  " + line + "\n")
-			}
+			return step(t, table, words)
 		}
-	}
-	return out.Bytes()
+		return nil
+	})
 }
 
 // step does a line of a script, and returns the answer.

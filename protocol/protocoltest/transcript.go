@@ -1,6 +1,7 @@
 package protocoltest
 
 import (
+	"bytes"
 	"flag"
 	"os"
 	"path/filepath"
@@ -37,6 +38,28 @@ func Transcripts(t *testing.T, glob string, play func(t *testing.T, script []byt
 			SameLines(t, string(want), string(got))
 		})
 	}
+}
+
+// Lines plays the lines of a script one by one, each with the answers of step below, indented. The answers
+// that the script has already, empty lines and comments are not for step.
+func Lines(t testing.TB, script []byte, step func(words []string) (answers []string)) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	for line := range strings.Lines(string(script)) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "  ") {
+			continue
+		}
+		out.WriteString(line + "\n")
+		words := Words(t, line)
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		for _, answer := range step(words) {
+			out.WriteString("  " + answer + "\n")
+		}
+	}
+	return out.Bytes()
 }
 
 // SameLines requires two texts to be equal. A failure shows the lines around the first difference,
