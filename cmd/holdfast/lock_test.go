@@ -217,7 +217,7 @@ func gone(t *testing.T, pid string) bool {
 // TestLockEndsACommandBeforeItsSession: where no node can be asked, whatever the grace.
 func TestLockEndsACommandBeforeItsSession(t *testing.T) {
 	exe, c := build(t), holdertest.Start(t, 1)
-	r := locking(t, exe, c.Addrs(), "--ttl", "1s", "--grace", "1h", "job", "--", "sh", "-c", deaf)
+	r := locking(t, exe, c.Addrs(), "--ttl", "3s", "--grace", "1h", "job", "--", "sh", "-c", deaf)
 	r.says(t, "ready")
 	c.Kill(0)
 	require.Equal(t, statusLost, r.status(t))

@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
 )
 
-const ttl = time.Second
+// ttl is long enough for a machine that is busy with other things.
+const ttl = 2 * time.Second
 
 func newHolder(t *testing.T, c *holdertest.Cluster, owner string, wait time.Duration) *holder.Holder {
 	t.Helper()
@@ -35,6 +36,7 @@ func inLine(t *testing.T, c *holdertest.Cluster, n int) {
 
 // TestTakesAndGivesBack: one after the other, with fences that grow.
 func TestTakesAndGivesBack(t *testing.T) {
+	t.Parallel()
 	c := holdertest.Start(t, 1)
 	first, second := newHolder(t, c, "first", -1), newHolder(t, c, "second", -1)
 	require.NoError(t, first.Acquire(t.Context()))
@@ -50,6 +52,7 @@ func TestTakesAndGivesBack(t *testing.T) {
 
 // TestNotGranted: at once without a wait, at its end with one; a cluster without a leader is asked until then.
 func TestNotGranted(t *testing.T) {
+	t.Parallel()
 	c := holdertest.Start(t, 2)
 	c.Take("job")
 	require.ErrorIs(t, newHolder(t, c, "a", 0).Acquire(t.Context()), holder.ErrNotGranted)
@@ -62,6 +65,7 @@ func TestNotGranted(t *testing.T) {
 
 // TestRefusedAtOnce: another try would meet the same.
 func TestRefusedAtOnce(t *testing.T) {
+	t.Parallel()
 	c := holdertest.Start(t, 1)
 	c.Refuse("WRONGTYPE Operation against a key holding the wrong kind of value")
 	require.ErrorContains(t, newHolder(t, c, "a", -1).Acquire(t.Context()), "WRONGTYPE")
@@ -75,8 +79,10 @@ func TestRefusedAtOnce(t *testing.T) {
 
 // TestNodeDiesWhileWaiting: the place in line is kept.
 func TestNodeDiesWhileWaiting(t *testing.T) {
+	t.Parallel()
 	for what, end := range map[string]func(*holdertest.Cluster, int){"killed": (*holdertest.Cluster).Kill, "frozen": (*holdertest.Cluster).Freeze} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			c := holdertest.Start(t, 2)
 			c.Take("job")
 			h := newHolder(t, c, "first", -1)
@@ -102,8 +108,10 @@ func asked(c *holdertest.Cluster) (n int) {
 
 // TestNodeDiesWhileHolding: the session goes on at the other node, with the same hold.
 func TestNodeDiesWhileHolding(t *testing.T) {
+	t.Parallel()
 	for what, end := range map[string]func(*holdertest.Cluster, int){"killed": (*holdertest.Cluster).Kill, "frozen": (*holdertest.Cluster).Freeze} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			c := holdertest.Start(t, 2)
 			h := newHolder(t, c, "first", 0)
 			require.NoError(t, h.Acquire(t.Context()))
@@ -133,6 +141,7 @@ func TestNodeDiesWhileHolding(t *testing.T) {
 
 // TestMovesWithoutEndingTheSession: the connection to a node that hangs ends when the session lives with another.
 func TestMovesWithoutEndingTheSession(t *testing.T) {
+	t.Parallel()
 	c := holdertest.Start(t, 2)
 	h := newHolder(t, c, "first", 0)
 	require.NoError(t, h.Acquire(t.Context()))
@@ -143,6 +152,7 @@ func TestMovesWithoutEndingTheSession(t *testing.T) {
 
 // TestReleaseWithoutReply: a release is asked for again, and to find the lock free is no loss then.
 func TestReleaseWithoutReply(t *testing.T) {
+	t.Parallel()
 	c := holdertest.Start(t, 2)
 	h := newHolder(t, c, "first", 0)
 	require.NoError(t, h.Acquire(t.Context()))
@@ -153,6 +163,7 @@ func TestReleaseWithoutReply(t *testing.T) {
 
 // TestToldOfLoss: by the notice, at once and with its reason.
 func TestToldOfLoss(t *testing.T) {
+	t.Parallel()
 	c := holdertest.Start(t, 1)
 	h := newHolder(t, c, "first", 0)
 	require.NoError(t, h.Acquire(t.Context()))
@@ -168,12 +179,14 @@ func TestToldOfLoss(t *testing.T) {
 
 // TestGivesUpInTime: where no node can be asked, Keep ends before the session can have ended.
 func TestGivesUpInTime(t *testing.T) {
+	t.Parallel()
 	for what, end := range map[string]func(*holdertest.Cluster){
 		"killed":    func(c *holdertest.Cluster) { c.Kill(0) },
 		"frozen":    func(c *holdertest.Cluster) { c.Freeze(0) },
 		"no leader": func(c *holdertest.Cluster) { c.Refuse("CLUSTERDOWN No leader is known, the command was not applied") },
 	} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			c := holdertest.Start(t, 1)
 			h := newHolder(t, c, "first", 0)
 			require.NoError(t, h.Acquire(t.Context()))
@@ -190,6 +203,7 @@ func TestGivesUpInTime(t *testing.T) {
 
 // TestResumes: after a sleep longer than the TTL the hold goes on if the session lives.
 func TestResumes(t *testing.T) {
+	t.Parallel()
 	c := holdertest.Start(t, 1)
 	h := newHolder(t, c, "first", 0)
 	require.NoError(t, h.Acquire(t.Context()))
