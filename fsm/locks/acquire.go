@@ -142,6 +142,7 @@ func (t *Table) ask(q *Request) (fence uint64, err error) {
 // again renews a hold whose owner has asked for the lock again.
 func (t *Table) again(l *lock, old *hold, q *Request) {
 	h := *old
+	h.asked = true
 	h.bind(t.now, q)
 	h.origin, h.conn = t.origin(q.Client.Origin), q.Client.Conn
 	x := extra{}

@@ -21,6 +21,8 @@ type hold struct {
 	count    uint32 // acquires that were not given back
 	mode     Mode
 	db       uint8
+	// asked: the owner has asked again since the grant, so it knows of the hold.
+	asked bool
 }
 
 // extra is what few holds have.

@@ -192,7 +192,9 @@ func (d *loader) hold(l *lock) {
 	h.since = d.Int()
 	c := d.client()
 	h.origin, h.conn = d.t.origin(c.Origin), c.Conn
-	if d.flags(savedExtra, errHold) == savedExtra {
+	flags := d.flags(savedExtra|savedAsked, errHold)
+	h.asked = flags&savedAsked != 0
+	if flags&savedExtra != 0 {
 		h.extra = &extra{d.text(errHold), d.text(errHold), d.millis(Forever, errHold), d.millis(MaxLimit, errHold)}
 	}
 	d.must(h.count > 0 && h.fence > 0 && h.fence <= d.t.fences, errHold)

@@ -44,6 +44,7 @@ type nLock struct {
 type nHold struct {
 	owner, call, note     string
 	grant                 *nGrant
+	asked                 bool // again, since the grant
 	mode                  Mode
 	permits, count, delay int64
 	session               uint64
@@ -213,7 +214,7 @@ func (n *naive) grant(r *Request, since int64) *nGrant {
 		h := &nHold{owner: r.Owner, mode: r.Mode, permits: r.Permits, count: 1, since: n.now, grant: g}
 		if old := l.holdOf(r.Owner); old != nil {
 			*h = *old
-			h.grant = g
+			h.grant, h.asked = g, false
 			l.holds = slices.DeleteFunc(l.holds, func(o *nHold) bool { return o == old })
 		}
 		n.bind(h, r)

@@ -90,6 +90,7 @@ func (n *naive) again(r *Request) (*nGrant, error) {
 	}
 	for _, key := range r.Keys {
 		h := n.lock(r.DB, key).holdOf(r.Owner)
+		h.asked = true
 		note, call, delay := h.note, h.call, h.delay
 		n.bind(h, r)
 		if r.Note == "" {
@@ -160,6 +161,7 @@ func (n *naive) renew(db int, key, owner string, lease int64) reply {
 	if h == nil {
 		return reply{}
 	}
+	h.asked = true
 	if h.session == 0 {
 		h.lease, h.deadline = lease, n.now+lease
 	}
@@ -192,7 +194,7 @@ func (n *naive) releaseAll(db int, keys []string, owner string) (r reply) {
 func (n *naive) giveBack(db int, key, owner string, fence uint64, client Client) reply {
 	l := n.lock(db, key)
 	h := l.holdOf(owner)
-	if h == nil || h.grant.fence != fence || h.client != client {
+	if h == nil || h.grant.fence != fence || h.client != client || h.asked {
 		return reply{}
 	}
 	n.drop(Released, 0, l, h, n.now)

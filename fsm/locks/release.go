@@ -17,11 +17,12 @@ func (t *Table) Renew(db int, key, owner string, leaseMillis int64) (fence uint6
 	if old == nil {
 		return 0
 	}
+	h := *old
+	h.asked = true
 	if old.session() == 0 && leaseMillis > 0 {
-		h := *old
 		h.bind(t.now, &Request{LeaseMillis: min(leaseMillis, Forever)})
-		t.replaceHold(l, old, &h)
 	}
+	t.replaceHold(l, old, &h)
 	return old.fence
 }
 
@@ -59,11 +60,11 @@ func (t *Table) ReleaseAll(db int, keys []string, owner string) (released int) {
 }
 
 // GiveBack gives a hold back altogether whose grant found no client: only if the fence and the client are
-// still the hold's.
+// still the hold's, and the owner has not asked again since: then the hold is known to the owner.
 func (t *Table) GiveBack(db int, key, owner string, fence uint64, client Client) bool {
 	defer t.finish()
 	l, h := t.held(db, key, owner)
-	if h == nil || h.fence != fence || h.client() != client {
+	if h == nil || h.fence != fence || h.client() != client || h.asked {
 		return false
 	}
 	t.release(l, h)

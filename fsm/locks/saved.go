@@ -82,7 +82,10 @@ const (
 	savedDelays
 )
 
-const savedExtra = 1
+const (
+	savedExtra = 1 << iota
+	savedAsked
+)
 
 const (
 	savedNotify = 1 << iota
@@ -155,11 +158,10 @@ func (h *hold) save(w Writer) {
 	}
 	w.Int(h.since)
 	saveClient(w, h.client())
+	w.Uint(bit(h.extra != nil, savedExtra) | bit(h.asked, savedAsked))
 	if h.extra == nil {
-		w.Uint(0)
 		return
 	}
-	w.Uint(savedExtra)
 	w.String(h.extra.note)
 	w.String(h.extra.call)
 	w.Int(h.extra.delay)

@@ -137,18 +137,18 @@ func (c *conn) awaitNotice(row *row, args [][]byte, call *nativeCall) {
 	}
 	lot := c.srv.backend.Parking()
 	call.then = func(c *conn, v protocol.Value) {
-		switch {
-		case v.Kind == protocol.KindInteger && v.Num == 0:
+		if v.Kind == protocol.KindInteger && v.Num == 0 {
 			lot.Parked(n.ticket, c.lastWrite)
 			return
-		case v.IsError() && protocol.OutcomeOf(v.Str) == protocol.OutcomeUnknown:
-			lot.Leave(n.ticket)
-		default:
-			lot.Forget(n.ticket)
 		}
 		c.outbox.mu.Lock()
 		c.dropNotice(n)
 		c.outbox.mu.Unlock()
+		if v.IsError() && protocol.OutcomeOf(v.Str) == protocol.OutcomeUnknown {
+			lot.Leave(n.ticket)
+		} else {
+			lot.Forget(n.ticket)
+		}
 	}
 	c.addValid(row, args, slot{kind: slotData, row: row, wait: &ticket{number: n.ticket}, native: call})
 }
@@ -170,20 +170,27 @@ func (c *conn) addNotice(n *notice) bool {
 	return true
 }
 
-// dropNotice forgets a wait. The caller holds outbox.mu.
-func (c *conn) dropNotice(n *notice) {
-	if c.locks.notices[n.ticket] == n {
+// dropNotice forgets a wait, and reports whether the client waited for it. The caller holds outbox.mu.
+func (c *conn) dropNotice(n *notice) (waited bool) {
+	if waited = c.locks.notices[n.ticket] == n; waited {
 		delete(c.locks.notices, n.ticket)
 		c.locks.bytes.Add(-n.bytes())
 	}
+	return waited
 }
 
-// give tells the client the end of a wait, by any goroutine: one message for each key.
+// give tells the client the end of a wait, by any goroutine: one message for each key. A client that has left the
+// line, or was told that nothing is known, hears nothing: it may wait for the same lock again, and would take
+// the message for the end of that.
 func (n *notice) give(v protocol.Value) {
 	c := n.c
 	c.outbox.mu.Lock()
-	c.dropNotice(n)
+	waited := c.dropNotice(n)
 	c.outbox.mu.Unlock()
+	if !waited {
+		n.giveBack(v)
+		return
+	}
 	granted := v.Kind == protocol.KindInteger && v.Num > 0
 	for i, key := range n.keys {
 		words := []protocol.Value{protocol.Bulk("lock"), protocol.Bulk("timeout"), protocol.Bulk(key), protocol.Bulk(n.owner)}
