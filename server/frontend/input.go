@@ -93,6 +93,9 @@ func (c *conn) await() error {
 			return net.ErrClosed
 		case c.resume():
 			return nil
+		case c.fresh && c.parked == nil:
+			c.arrived = time.Now() // a command came while a message was not taken
+			return nil
 		case c.pendingErr != nil:
 			return c.pendingErr
 		}

@@ -43,7 +43,7 @@ func (k *Keeper) renew(ctx context.Context) {
 		k.settleExpected()
 		closed, renew, sleep := k.next(time.Now())
 		if len(closed) == 0 && !renew {
-			timer.Reset(sleep)
+			set(timer, sleep)
 			select {
 			case <-timer.C:
 			case <-k.wakeRenewer:
@@ -67,6 +67,15 @@ func (k *Keeper) renew(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// set has the timer end a sleep; a sleep for ever has none.
+func set(timer *time.Timer, sleep time.Duration) {
+	if sleep == forever {
+		timer.Stop()
+		return
+	}
+	timer.Reset(sleep)
 }
 
 // next is what is to be proposed now, or how long there is nothing.
@@ -147,7 +156,7 @@ func (k *Keeper) cutLate(ctx context.Context) {
 	timer := time.NewTimer(forever)
 	defer timer.Stop()
 	for {
-		timer.Reset(k.look(time.Now()))
+		set(timer, k.look(time.Now()))
 		select {
 		case <-timer.C:
 		case <-k.wakeCutter:
