@@ -39,6 +39,10 @@
 // meanwhile. Input is kept up to MaxQueryBytes and served behind the reply. The end of the input ends the
 // connection at once, as does the end of the node.
 //
+// Words of native locks (native.go, locks.go) take the number of the connection along. A wait with NOTIFY has a
+// ticket beside the connection, and its end is a message. A grant that the client waited for, and that was
+// not written before the connection ended, is given back.
+//
 // Locks: Monitors.mu comes first. Server.mu guards the set of connections, conn.mu guards what CLIENT LIST shows of a
 // connection, outbox.mu guards the messages and the late reply. None is held while calling anything that
 // blocks. Server.mu may be held while taking conn.mu or outbox.mu, never the reverse.
