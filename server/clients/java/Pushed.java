@@ -13,10 +13,8 @@ import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.BlockingQueue;
-import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -38,7 +36,7 @@ import redis.clients.jedis.params.SetParams;
  * messages, on every node and over the kill. Argument single, or sentinel or
  * cluster: the clients that find the leader, also after the kill.
  */
-public final class Pushed {
+public final class Pushed extends Checks {
     /** What the clients have in common. */
     interface Client extends AutoCloseable {
         boolean take(String key, String token);
@@ -219,8 +217,6 @@ public final class Pushed {
     }
 
     private static final List<String> NODES = List.of(System.getenv("HOLDFAST_NODES").split(","));
-    private static int ran;
-    private static int failures;
 
     private static Set<HostAndPort> addresses(String list) {
         return Stream.of(list.split(",")).map(HostAndPort::from).collect(Collectors.toCollection(HashSet::new));
@@ -266,44 +262,6 @@ public final class Pushed {
             Thread.sleep(millis);
         } catch (InterruptedException e) {
             throw new IllegalStateException(e);
-        }
-    }
-
-    interface Step {
-        void run() throws Exception;
-    }
-
-    private static void check(String name, Step step) {
-        ran++;
-        try {
-            step.run();
-            System.out.println("  ok    " + name);
-        } catch (Exception | AssertionError e) {
-            failures++;
-            System.out.println("  FAIL  " + name + ": " + e);
-            e.printStackTrace(System.out);
-        }
-    }
-
-    static void expect(Object found, Object wanted) {
-        if (!Objects.equals(found, wanted)) {
-            throw new AssertionError("found " + found + ", expected " + wanted);
-        }
-    }
-
-    private static void within(long millis, Callable<Boolean> attempt) throws Exception {
-        long deadline = System.nanoTime() + millis * 1_000_000;
-        for (String failure = "it answered false";; Thread.sleep(50)) {
-            try {
-                if (attempt.call()) {
-                    return;
-                }
-            } catch (Exception e) {
-                failure = e.toString();
-            }
-            if (System.nanoTime() > deadline) {
-                throw new AssertionError("not within " + millis + " ms: " + failure);
-            }
         }
     }
 

@@ -16,8 +16,6 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
-import java.util.concurrent.Callable;
 import redis.clients.jedis.AbstractTransaction;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
@@ -35,7 +33,7 @@ import redis.clients.jedis.params.SetParams;
  * <p>Environment: HOLDFAST_NODES (host:port,...) and HOLDFAST_KILL, a command that kills the leader and
  * prints the address it had.
  */
-public final class Suite {
+public final class Suite extends Checks {
     static final String RELEASE =
             "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
     static final String EXTEND =
@@ -239,28 +237,6 @@ public final class Suite {
     }
 
     private final List<String> nodes = List.of(System.getenv("HOLDFAST_NODES").split(","));
-    private int failures;
-
-    private interface Step {
-        void run() throws Exception;
-    }
-
-    private void check(String name, Step step) {
-        try {
-            step.run();
-            System.out.println("  ok    " + name);
-        } catch (Exception | AssertionError e) {
-            failures++;
-            System.out.println("  FAIL  " + name + ": " + e);
-            e.printStackTrace(System.out);
-        }
-    }
-
-    private static void expect(Object found, Object wanted) {
-        if (!Objects.equals(found, wanted)) {
-            throw new AssertionError("found " + found + ", expected " + wanted);
-        }
-    }
 
     private static void expectError(String text, Step step) throws Exception {
         try {
@@ -272,25 +248,6 @@ public final class Suite {
             return;
         }
         throw new AssertionError("no error, expected \"" + text + "\"");
-    }
-
-    /** Repeats attempt until it answers true; errors count as not yet. */
-    private static void within(long millis, Callable<Boolean> attempt) throws Exception {
-        long deadline = System.nanoTime() + millis * 1_000_000;
-        while (true) {
-            String failure = "it answered false";
-            try {
-                if (attempt.call()) {
-                    return;
-                }
-            } catch (RuntimeException e) {
-                failure = e.toString();
-            }
-            if (System.nanoTime() > deadline) {
-                throw new AssertionError("not within " + millis + " ms: " + failure);
-            }
-            Thread.sleep(50);
-        }
     }
 
     private void commands(String name, Connect connect, String node, String other) throws Exception {
@@ -379,6 +336,6 @@ public final class Suite {
         java.util.logging.LogManager.getLogManager().reset(); // Lettuce reports every try to reconnect to the killed node
         Suite suite = new Suite();
         suite.run();
-        System.exit(suite.failures > 0 ? 1 : 0);
+        System.exit(failures > 0 ? 1 : 0);
     }
 }

@@ -12,37 +12,11 @@ import { Redis } from 'ioredis'
 import {
   LostLockError, MultiSemaphore, Mutex, RedlockMultiSemaphore, RedlockMutex, RedlockSemaphore, Semaphore, TimeoutError
 } from 'redis-semaphore'
+import { check, tally, within } from './checks.mjs'
 
 const nodes = process.env.HOLDFAST_NODES.split(',')
 const soon = 10_000 // milliseconds within which a lock can be taken after the kill
 const opened = []
-let ran = 0
-let failures = 0
-
-async function check (name, run) {
-  ran++
-  try {
-    await run()
-    console.log(`  ok    ${name}`)
-  } catch (e) {
-    failures++
-    console.log(`  FAIL  ${name}\n`, e)
-  }
-}
-
-async function within (millis, run) {
-  const deadline = Date.now() + millis
-  for (;;) {
-    let failure = 'it answered false'
-    try {
-      if (await run()) return
-    } catch (e) {
-      failure = e
-    }
-    if (Date.now() > deadline) assert.fail(`not within ${millis} ms: ${failure}`)
-    await sleep(20)
-  }
-}
 
 function connect (node, db) {
   const [host, port] = node.split(':')
@@ -189,5 +163,5 @@ for (const [name, kind] of Object.entries(classes)) {
 await Promise.all(Object.entries(classes).map(([name, kind]) => check(`${name}: refresh keeps, no refresh loses`, () => refreshed(kind, `node:${name}:refreshed`))))
 await overTheKill()
 for (const redis of opened) redis.disconnect()
-console.log(`  ${ran - failures} of ${ran} pass`)
-process.exit(failures ? 1 : 0)
+console.log(`  ${tally.ran - tally.failures} of ${tally.ran} pass`)
+process.exit(tally.failures ? 1 : 0)

@@ -7,12 +7,12 @@ import assert from 'node:assert/strict'
 import { execSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis as Redis6 } from 'ioredis'
 import { Redis as Redis5 } from 'ioredis5'
 import { createClient, WatchError } from 'redis'
 import { Mutex } from 'redis-semaphore'
 import { Redlock as SesameRedlock } from '@sesamecare-oss/redlock'
+import { check, tally, within } from './checks.mjs'
 
 // The types of redlock 5 are for import, its exports for require.
 const Redlock = createRequire(import.meta.url)('redlock').default
@@ -22,33 +22,7 @@ const release = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('d
 const extend = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end"
 const long = 120_000 // TTL of what is held over the kill, in milliseconds
 const soon = 5_000 // milliseconds within which a lock can be taken after the kill
-let failures = 0
 const opened = []
-
-async function check (name, run) {
-  try {
-    await run()
-    console.log(`  ok    ${name}`)
-  } catch (e) {
-    failures++
-    console.log(`  FAIL  ${name}\n`, e)
-  }
-}
-
-// within repeats run until it answers something true; errors count as not yet.
-async function within (millis, run) {
-  const deadline = Date.now() + millis
-  for (;;) {
-    let failure = 'it answered false'
-    try {
-      if (await run()) return
-    } catch (e) {
-      failure = e
-    }
-    if (Date.now() > deadline) assert.fail(`not within ${millis} ms: ${failure}`)
-    await sleep(50)
-  }
-}
 
 // Connecting: every client becomes {send(...words), pipeline, transaction, watched, select}.
 
@@ -253,7 +227,7 @@ async function main () {
   const fence = await clients['ioredis 5'][nodes[0]].send('INCR', 'node:fence')
   await killed(held, fence, clients)
   for (const close of opened) close()
-  process.exitCode = failures ? 1 : 0
+  process.exitCode = tally.failures ? 1 : 0
 }
 
 await main()
