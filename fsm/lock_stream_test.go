@@ -164,3 +164,30 @@ func TestLocksOfNestedScripts(t *testing.T) {
 	require.Equal(t, zero, d.do("exists", "inside"))
 	require.Equal(t, dump(t, d.m), dump(t, restored(t, d.m)))
 }
+
+// TestCapturedLocksStay: what a snapshot captured does not change with the state.
+func TestCapturedLocksStay(t *testing.T) {
+	log := newLog(7)
+	log.bodies = func() (body []byte) {
+		for range 1 + log.rng.Intn(4) {
+			body = log.lockRequest(body, log.rng.Intn(2))
+		}
+		return body
+	}
+	m := New()
+	captured := map[*Snapshot]string{}
+	most := 0
+	for i := range 600 {
+		require.NoError(t, m.Apply(log.next(), nobody{}))
+		if i%20 == 0 {
+			s := m.Snapshot()
+			captured[s] = s.Hash()
+		}
+		most = max(most, m.LockStats().Holds+m.LockStats().Waiting)
+	}
+	require.Greater(t, most, 5)
+	for s, want := range captured {
+		require.Equal(t, want, s.Hash())
+	}
+	require.Equal(t, m.Hash(), restored(t, m).Hash())
+}
