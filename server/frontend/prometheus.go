@@ -34,6 +34,9 @@ var promNames = map[string]string{
 	"used_memory_rss":          "memory_mapped_bytes",
 	"maxmemory":                "memory_max_bytes",
 	"mem_clients_normal":       "memory_clients_bytes",
+	"total_system_memory":      "memory_system_bytes",
+	"mem_fragmentation_ratio":  "", // of two others
+	"mem_fragmentation_bytes":  "",
 	"number_of_cached_scripts": "cached_scripts",
 	"allocator_allocated":      "memory_heap_bytes",
 
@@ -46,6 +49,13 @@ var promNames = map[string]string{
 	"tracking_total_prefixes":                   "tracking_prefixes",
 	"client_output_buffer_limit_disconnections": "output_limit_disconnections_total",
 	"total_error_replies":                       "", // error_replies_total, by prefix
+
+	"acl_access_denied_auth": "wrong_passwords_total",
+
+	// Prometheus computes rates.
+	"instantaneous_ops_per_sec": "",
+	"instantaneous_input_kbps":  "",
+	"instantaneous_output_kbps": "",
 
 	"connected_slaves":  "raft_connected_followers",
 	"stalled_followers": "raft_stalled_followers",
