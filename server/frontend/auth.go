@@ -35,7 +35,7 @@ func (c *conn) authenticate(user, password []byte) protocol.Value {
 	want, got := sha256.Sum256([]byte(c.srv.cfg.Password)), sha256.Sum256(password)
 	same := subtle.ConstantTimeCompare(want[:], got[:]) == 1 || c.srv.cfg.Password == ""
 	if string(user) != defaultUser || !same {
-		c.srv.stats.refused.Add(1)
+		c.noteFailedAuth(user)
 		return protocol.ErrWrongPass.Value()
 	}
 	c.setAuthenticated(true)

@@ -34,9 +34,10 @@ type Server struct {
 	refusals          atomic.Int32
 	fresh             freshness
 	// lead is what the backend said last about the leader.
-	lead  atomic.Pointer[lead]
-	slow  slowlog
-	rates rates
+	lead       atomic.Pointer[lead]
+	slow       slowlog
+	failedAuth failedAuth
+	rates      rates
 	// forgotten are the lookups of keys before CONFIG RESETSTAT.
 	forgotten struct{ hits, misses atomic.Uint64 }
 
