@@ -58,7 +58,7 @@ func (t *Table) nextSession() (id uint64, end int64) {
 // session live with the node again.
 func (t *Table) endDue(id uint64, end int64) {
 	s := t.ownSession(id)
-	if last := t.endOf(s); last > end {
+	if last := t.endOf(s); s.leased && last > end {
 		t.sessionEnds.Delete(ending{s.deadline, s.id})
 		s.leased = false
 		t.attached.Set(bound{s.origin, s.lease, s.id})

@@ -44,13 +44,17 @@ func Load(r Reader) (*Table, error) {
 	d.each(d.flush)
 	d.each(d.drop)
 	d.each(d.lock)
-	d.line()
+	if d.err == nil {
+		d.line()
+	}
+	if d.err == nil {
+		d.settle()
+	}
 	if d.err != nil {
 		return nil, d.err
 	}
-	d.settle()
 	t.effects = nil
-	return t, d.err
+	return t, nil
 }
 
 // must notes what is wrong, unless something was before.
@@ -120,6 +124,7 @@ func (d *loader) session() {
 			if d.must(ok && c != (Client{}) && d.t.Attached(c) < MaxAttached, errSession); d.err != nil {
 				return
 			}
+			d.must(s.leased || s.deadline <= saturated(d.t.lives[i].alive, s.lease), errSession)
 			d.t.lives[i].sessions++
 			d.t.connections.Set(bound{s.origin, s.conn, s.id})
 		}
@@ -276,7 +281,9 @@ func (d *loader) line() {
 		d.must(w.order > last, errWaiter)
 		last = w.order
 		_, taken := d.t.names.Get(w)
-		d.must(w.absent || !taken, errWaiter)
+		if d.must(w.absent || !taken, errWaiter); d.err != nil {
+			return
+		}
 		for i, key := range w.Keys {
 			l := d.t.find(w.DB, key)
 			if d.must(l != nil && l.more != nil && l.waiters() < MaxWaiters && d.t.waiterOf(l, w.Owner) == nil, errWaiter); d.err != nil {
