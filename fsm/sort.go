@@ -84,10 +84,7 @@ func (s *sorting) parse(words []string, readOnly bool) (problem protocol.Value, 
 		case isWord(words[0], "ALPHA"):
 			s.alpha = true
 		case isWord(words[0], "LIMIT") && left >= 2:
-			var ok1, ok2 bool
-			s.from, ok1 = protocol.ParseInt(words[1])
-			s.count, ok2 = protocol.ParseInt(words[2])
-			if !ok1 || !ok2 {
+			if s.from, s.count, ok = parseIndexes(words[1], words[2]); !ok {
 				return errNotInteger, false
 			}
 			used = 3
@@ -126,10 +123,11 @@ func (s *sorting) load(key string) (problem protocol.Value, ok bool) {
 	}
 	var visit func(from int, f func(element string) bool)
 	n := 0
+	backwards := s.desc && s.unsorted // which is no order of a set
 	switch v := it.Collection().(type) {
 	case *collection.List:
 		n, visit = v.Len(), v.Ascend
-		if s.desc && s.unsorted {
+		if backwards {
 			visit = func(from int, f func(string) bool) { v.Descend(n-1-from, f) }
 		}
 	case *collection.Set:
@@ -142,7 +140,7 @@ func (s *sorting) load(key string) (problem protocol.Value, ok bool) {
 		n, visit = v.Len(), func(from int, f func(string) bool) {
 			v.Ascend(from, func(member string, _ float64) bool { return f(member) })
 		}
-		if s.desc && s.unsorted {
+		if backwards {
 			visit = func(from int, f func(string) bool) {
 				v.Descend(n-1-from, func(member string, _ float64) bool { return f(member) })
 			}

@@ -27,6 +27,8 @@
 // messages: behind the replies of the batch in flight, or at once when the connection is idle. A message
 // that a command's handler causes for its own client therefore stands behind the command's reply.
 //
+// Monitors (monitor.go) are shown each command by a message, when dispatch takes the command up.
+//
 // A command that is answered later than executed parks the connection (park.go). The handler, a run with
 // barrier, does this:
 //
