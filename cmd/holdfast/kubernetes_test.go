@@ -1,0 +1,145 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/holdfast/holdfast/server"
+)
+
+// manifest is what the test looks at in an object of Kubernetes.
+type manifest struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string
+	Metadata   struct{ Name string }
+	Spec       struct {
+		ClusterIP                string `yaml:"clusterIP"`
+		PublishNotReadyAddresses bool   `yaml:"publishNotReadyAddresses"`
+		Selector                 map[string]any
+		Ports                    []struct {
+			Port       int
+			TargetPort string `yaml:"targetPort"`
+		}
+		MaxUnavailable       int    `yaml:"maxUnavailable"`
+		ServiceName          string `yaml:"serviceName"`
+		Replicas             int
+		PodManagementPolicy  string                                     `yaml:"podManagementPolicy"`
+		VolumeClaimTemplates []struct{ Metadata struct{ Name string } } `yaml:"volumeClaimTemplates"`
+		Template             struct {
+			Metadata struct{ Labels map[string]string }
+			Spec     podSpec
+		}
+	}
+}
+
+type podSpec struct {
+	Grace      int `yaml:"terminationGracePeriodSeconds"`
+	Containers []struct {
+		Args  []string
+		Ports []struct {
+			Name          string
+			ContainerPort int `yaml:"containerPort"`
+		}
+		Env             []struct{ Name, Value string }
+		StartupProbe    probe                              `yaml:"startupProbe"`
+		LivenessProbe   probe                              `yaml:"livenessProbe"`
+		ReadinessProbe  probe                              `yaml:"readinessProbe"`
+		VolumeMounts    []struct{ Name, MountPath string } `yaml:"volumeMounts"`
+		SecurityContext struct {
+			ReadOnlyRootFilesystem bool `yaml:"readOnlyRootFilesystem"`
+		} `yaml:"securityContext"`
+	}
+	Volumes []struct{ Name string }
+}
+
+type probe struct {
+	HTTPGet        struct{ Path, Port string } `yaml:"httpGet"`
+	TimeoutSeconds int                         `yaml:"timeoutSeconds"`
+}
+
+// TestKubernetes: the manifests start three nodes that find each other, are probed where they answer, and set flags
+// that there are.
+func TestKubernetes(t *testing.T) {
+	file, err := os.Open(filepath.Join("packaging", "kubernetes.yaml"))
+	require.NoError(t, err)
+	defer file.Close()
+	objects := make(map[string]manifest)
+	for decoder := yaml.NewDecoder(file); ; {
+		var m manifest
+		err := decoder.Decode(&m)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		require.NotEmpty(t, m.APIVersion)
+		objects[m.Kind+"/"+m.Metadata.Name] = m
+	}
+	require.Len(t, objects, 4)
+	set := objects["StatefulSet/holdfast"].Spec
+	nodes := objects["Service/"+set.ServiceName].Spec
+	require.Equal(t, "None", nodes.ClusterIP)
+	require.True(t, nodes.PublishNotReadyAddresses, "nobody is ready before a majority has found each other")
+	require.Equal(t, "Parallel", set.PodManagementPolicy)
+	require.Equal(t, 1, objects["PodDisruptionBudget/holdfast"].Spec.MaxUnavailable)
+
+	pod := set.Template.Spec
+	c := pod.Containers[0]
+	require.Equal(t, []string{"serve"}, c.Args)
+	require.True(t, c.SecurityContext.ReadOnlyRootFilesystem)
+	require.Greater(t, time.Duration(pod.Grace)*time.Second, server.DefaultConfig().ShutdownTimeout)
+	ports := make(map[string]int)
+	for _, p := range c.Ports {
+		ports[p.Name] = p.ContainerPort
+	}
+	for _, service := range []string{"holdfast", set.ServiceName} {
+		for _, p := range objects["Service/"+service].Spec.Ports {
+			require.Equal(t, ports[p.TargetPort], p.Port)
+		}
+		for label, value := range objects["Service/"+service].Spec.Selector {
+			require.Equal(t, set.Template.Metadata.Labels[label], value)
+		}
+	}
+	require.Equal(t, "/livez", c.StartupProbe.HTTPGet.Path)
+	require.Equal(t, "/livez", c.LivenessProbe.HTTPGet.Path)
+	require.Equal(t, "/readyz", c.ReadinessProbe.HTTPGet.Path)
+	for _, p := range []probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+		require.NotZero(t, ports[p.HTTPGet.Port])
+		require.Greater(t, p.TimeoutSeconds, 3, "a check that hangs is answered after 3 s")
+	}
+	volumes := map[string]bool{set.VolumeClaimTemplates[0].Metadata.Name: true}
+	for _, v := range pod.Volumes {
+		volumes[v.Name] = true
+	}
+	for _, v := range c.VolumeMounts {
+		require.True(t, volumes[v.Name], v.Name)
+	}
+
+	config := server.DefaultConfig()
+	for _, e := range c.Env {
+		for _, o := range options(&config) {
+			if o.heading == "" && o.env() == e.Name {
+				require.NoError(t, newFlagValue(o.value).Set(strings.ReplaceAll(e.Value, "$(HOLDFAST_NAME)", "holdfast-0")), e.Name)
+			}
+		}
+	}
+	config.Name = "holdfast-0" // the pod's
+	require.NoError(t, config.Validate())
+	peers, err := config.Peers()
+	require.NoError(t, err)
+	require.Len(t, peers, set.Replicas)
+	for name, addr := range peers {
+		require.Equal(t, name+"."+set.ServiceName+":7379", addr)
+	}
+	require.Equal(t, "holdfast-0."+set.ServiceName+":6379", config.AdvertiseAddr)
+	for addr, port := range map[string]string{config.Addr: "redis", config.PeerAddr: "peer", config.HTTPAddr: "http"} {
+		require.Contains(t, addr, ":"+map[int]string{6379: "6379", 7379: "7379", 8379: "8379"}[ports[port]])
+	}
+}
