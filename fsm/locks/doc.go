@@ -49,7 +49,7 @@
 //	loss.go     holds that end against their owner's will: one, a lock's, a database's
 //	due.go      what happens by time, and what is unfinished
 //	session.go  sessions, and the connections that they live with
-//	dropped.go  waiters that leave
+//	dropped.go  waiters that leave; names.go finds them by name
 //	lock.go     a lock: hold.go its holds, waiter.go its queue
 //	read.go     what changes nothing
 //	saved.go    the table in a snapshot; load.go reads it; backup.go is for backups

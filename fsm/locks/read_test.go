@@ -1,0 +1,116 @@
+package locks
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// listed goes through all pages of a list, and returns the keys and owners.
+func listed(t *testing.T, table *Table, q Query, now int64) (rows []string) {
+	q.Most = 10
+	for pages := 0; ; pages++ {
+		require.Less(t, pages, 100)
+		page, next, looked := table.List(&q, now)
+		require.LessOrEqual(t, looked, 3*(q.Count+MaxKeys))
+		for _, row := range page {
+			for _, h := range row.Holds {
+				rows = append(rows, fmt.Sprint(row.Key, " held by ", h.Owner))
+			}
+			for _, w := range row.Waits {
+				rows = append(rows, fmt.Sprint(row.Key, " waited for by ", w.Owner))
+			}
+		}
+		if q.Cursor = next; next == 0 {
+			return rows
+		}
+	}
+}
+
+// TestList: a list in pages has every hold and every wait once, by all filters.
+func TestList(t *testing.T) {
+	table := at(New(), 1000)
+	id, err := table.OpenSession(500, Client{}, false, "")
+	require.NoError(t, err)
+	var plain, ofSession, ofOwner []string
+	for i := range 20 {
+		key, owner := fmt.Sprint("k", i), fmt.Sprint("o", i%4)
+		r := asks(owner, key)
+		if i%2 == 0 {
+			r.Session = id
+			ofSession = append(ofSession, key+" held by "+owner)
+		}
+		table.mustAcquire(t, r)
+		plain = append(plain, key+" held by "+owner)
+		if i%4 == 1 {
+			ofOwner = append(ofOwner, key+" held by "+owner)
+		}
+	}
+	w := waiting(asks("waits", "k1", "k3", "k5"))
+	w.Session = id
+	_, err = table.Acquire(w)
+	require.NoError(t, err)
+	other := asks("elsewhere", "k1")
+	other.DB = 1
+	table.mustAcquire(t, other)
+	var waits []string
+	for _, key := range w.Keys {
+		waits = append(waits, key+" waited for by waits")
+	}
+	for _, count := range []int{1, 3, 100} {
+		require.ElementsMatch(t, append(waits[:3:3], plain...), listed(t, table, Query{Count: count}, 1000))
+		require.ElementsMatch(t, plain, listed(t, table, Query{Count: count, Held: true}, 1000))
+		require.ElementsMatch(t, waits, listed(t, table, Query{Count: count, Waiting: true}, 1000))
+		require.ElementsMatch(t, ofOwner, listed(t, table, Query{Count: count, ByOwner: true, Owner: "o1"}, 1000))
+		require.ElementsMatch(t, append(waits[:3:3], ofSession...), listed(t, table, Query{Count: count, Session: id}, 1000))
+		require.ElementsMatch(t, waits, listed(t, table, Query{Count: count, Session: id, Waiting: true}, 1000))
+		require.ElementsMatch(t, plain[7:8], listed(t, table, Query{Count: count, Match: func(key string) bool { return key == "k7" }, Held: true}, 1000))
+	}
+	require.Empty(t, listed(t, table, Query{Count: 9, Session: id}, 1501), "the session is over")
+	require.Len(t, listed(t, table, Query{Count: 9}, 1501), 10, "what is over is not shown, whenever it is removed")
+}
+
+// TestDueAt: a read at a later instant learns whether the table would change until then.
+func TestDueAt(t *testing.T) {
+	table := at(New(), 1000)
+	id, err := table.OpenSession(500, Client{}, false, "")
+	require.NoError(t, err)
+	table.mustAcquire(t, asks("a", "lease"))
+	r := asks("a", "session")
+	r.Session = id
+	table.mustAcquire(t, r)
+	for _, row := range []struct {
+		key   string
+		until int64
+		due   bool
+	}{
+		{"lease", 2000, false},
+		{"lease", 2001, true},
+		{"session", 1500, false},
+		{"session", 1501, true},
+		{"none", 9999, false},
+	} {
+		require.Equal(t, row.due, table.DueAt(0, row.key, 1000, row.until), "%+v", row)
+	}
+	require.False(t, table.DueBetween(1000, 1500))
+	require.True(t, table.DueBetween(1000, 1501))
+	require.False(t, table.DueAt(0, "lease", 2001, 2001), "what is due by now is no news")
+	left, ok := table.LeftMillis(0, "lease", 1200)
+	require.True(t, ok)
+	require.EqualValues(t, 800, left)
+	left, ok = table.LeftMillis(0, "session", 1200)
+	require.True(t, ok)
+	require.EqualValues(t, -1, left)
+	_, ok = table.LeftMillis(0, "lease", 2001)
+	require.False(t, ok)
+	for i := range 3 {
+		r := asks(fmt.Sprint("s", i), "shared")
+		r.Mode, r.LeaseMillis = Shared, int64(100+100*i)
+		table.mustAcquire(t, r)
+	}
+	left, ok = table.LeftMillis(0, "shared", 1000)
+	require.True(t, ok)
+	require.EqualValues(t, 300, left)
+	require.Equal(t, 3, table.Holders(0, "shared"))
+}
