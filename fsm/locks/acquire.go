@@ -36,13 +36,13 @@ func (t *Table) Acquire(r *Request) (Answer, error) {
 	case t.fences >= MaxFence:
 		return Answer{}, ErrFull
 	}
-	since := t.now
+	since, place := t.now, uint64(0)
 	if same != nil {
-		since = same.since
+		since, place = same.since, same.order
 	}
 	t.dismissAll(&q)
 	q.own()
-	return Answer{Fence: t.grant(&q, since)}, nil
+	return Answer{Fence: t.grant(&q, since, place)}, nil
 }
 
 // check brings a request into its one form, and says what is wrong with it.
@@ -197,6 +197,9 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	w := &waiter{Request: *q, since: t.now, deadline: never, blocked: blocked}
 	if w.WaitMillis > 0 {
 		w.deadline = saturated(t.now, w.WaitMillis)
+		if !wholeWaits {
+			w.deadline -= w.WaitMillis / 8
+		}
 	}
 	if _, taken := t.names.Get(w); taken {
 		return Answer{}, ErrTicket

@@ -147,7 +147,7 @@ func (t *Table) try(w *waiter) {
 		return
 	}
 	t.unline(w)
-	fence := t.grant(&w.Request, w.since)
+	fence := t.grant(&w.Request, w.since, w.order)
 	t.tellEnd(w, fence, nil)
 }
 
@@ -163,13 +163,13 @@ func (t *Table) lapsed(w *waiter) error {
 }
 
 // grant gives all locks of a request to its owner, and returns the fence. Requires: nothing blocks it.
-// since is when the owner began to wait.
-func (t *Table) grant(r *Request, since int64) (fence uint64) {
-	t.fences++
+// since is when the owner began to wait, order its place in line, 0: it had none.
+func (t *Table) grant(r *Request, since int64, order uint64) (fence uint64) {
+	fence = t.nextFence(order)
 	for _, key := range r.Keys {
 		l := t.takeNew(r.DB, key)
 		h := t.newHold(l, r)
-		h.fence = t.fences
+		h.fence = fence
 		if old := t.holdOf(l, r.Owner); old != nil {
 			h.mode, h.count, h.since, h.owner = old.mode, old.count, old.since, old.owner
 			if old.mode == Permits {
@@ -183,7 +183,20 @@ func (t *Table) grant(r *Request, since int64) (fence uint64) {
 		e.WaitedMillis = t.now - since
 		t.tell(e)
 	}
-	return t.fences
+	return fence
+}
+
+func (t *Table) nextFence(order uint64) uint64 {
+	if fencesAtGrant {
+		t.fences++
+		return t.fences
+	}
+	if order == 0 {
+		t.orders++
+		order = t.orders
+	}
+	t.fences = max(t.fences, order)
+	return order
 }
 
 // newHold is the hold that a request asks for, without a fence.

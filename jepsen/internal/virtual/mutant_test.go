@@ -61,6 +61,9 @@ var built = map[string]struct {
 	"mutant_served_twice":        {"queue", "kill-leader", "queue: deliveries"},
 	"mutant_missed_invalidation": {"cache", "kill-leader", "cache: caches"},
 	"mutant_message_order":       {"pubsub", "kill-leader", "pubsub: messages"},
+
+	"mutant_lock_fence":      {"native", "none", "native: lock"},
+	"mutant_lock_short_wait": {"nativequeue,native", "none", "native: waits"},
 }
 
 // mutantEnv names the tag that the tests were built with: .ci/mutants sets it.
