@@ -21,7 +21,7 @@ func streamOf(item string) []byte {
 	b = append(b, make([]byte, protocol.MaxDatabases+6)...) // swaps, new keys, sessions, scripts, settings
 	b = append(b, 1)
 	b = append(b, item...)
-	b = append(b, make([]byte, protocol.MaxDatabases-1+4)...) // databases, waits
+	b = append(b, make([]byte, protocol.MaxDatabases-1+4+8)...) // databases, waits, locks
 	return resum(append(b, make([]byte, sha256.Size)...))
 }
 
