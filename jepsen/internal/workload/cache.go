@@ -31,8 +31,6 @@ type cache struct {
 	conn   *wire.Conn
 	node   string
 	values map[string]int64
-	// calls are when the last exchanges that have ended began, the newest last.
-	calls []int64
 }
 
 // trackings are ways to track.
@@ -120,37 +118,24 @@ func (k *cache) read(ctx context.Context, c *Client, key string) {
 		return // what was in the cache is good no more
 	}
 	if value, cached := k.values[key]; cached {
-		op := history.Op{F: "cached", Key: key, Input: []int64{k.asOf()}}
+		op := history.Op{F: "cached", Key: key}
 		c.o.Recorder.Invoke(c.worker*maxPipe, op).OK(value)
 		if c.chance(0.5) {
 			return
 		}
-		key += "/else" // an exchange, so that time goes on
+		key += "/else"
 	}
 	k.ask(c, key)
-}
-
-// asOf is a time: what was acknowledged before, this client has heard of. News may come behind the reply of a
-// read, and before the reply of the next but one.
-func (k *cache) asOf() int64 {
-	if len(k.calls) < 3 {
-		return 0
-	}
-	return k.calls[0]
 }
 
 // ask reads a key from the node.
 func (k *cache) ask(c *Client, key string) {
 	p := c.o.Recorder.Invoke(c.worker*maxPipe, history.Op{F: "read", Key: key, Node: k.node})
-	call := c.o.Recorder.Now()
 	r := onSum(k.get(c, key))
 	c.settle(p, r)
 	if r.outcome != history.OK {
 		k.conn.Close()
 		return
-	}
-	if k.calls = append(k.calls, call); len(k.calls) > 3 {
-		k.calls = k.calls[1:]
 	}
 	k.values[key] = r.output[0]
 }
