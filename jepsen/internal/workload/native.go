@@ -268,6 +268,7 @@ const leftLimit = 40 * time.Second
 func finalLeft(ctx context.Context, c *Client, name string) {
 	until := time.Now().Add(leftLimit)
 	for {
+		c.roam()
 		p := c.invoke(0, history.Op{F: "left", Key: name + ":left"})
 		left, err := c.left(ctx)
 		none := err == nil
@@ -284,7 +285,6 @@ func finalLeft(ctx context.Context, c *Client, name string) {
 		}
 		p.Complete(history.Fail, "not yet")
 		c.moved = err != nil
-		c.roam()
 		Sleep(ctx, 500*time.Millisecond)
 	}
 }
