@@ -92,8 +92,17 @@ func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
 	case protocol.LeaveError:
 		t.dismiss(w, ErrUnblocked)
 	default:
-		t.unline(w)
-		t.wakeAll(w)
+		if removesGone {
+			t.unline(w)
+			t.wakeAll(w)
+			return true
+		}
+		dead := *w
+		dead.Client, dead.Ticket = Client{Origin: *t.origin(protocol.Origin{})}, w.order
+		if blocksGone {
+			dead.Mode, dead.Limit, dead.Permits = Permits, 1, 2
+		}
+		t.relined(w, &dead)
 	}
 	return true
 }

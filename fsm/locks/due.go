@@ -43,6 +43,9 @@ func (t *Table) nextSession() (id uint64, end int64) {
 		id, end = e.id, e.deadline
 	}
 	for i := range t.lives {
+		if !endsAttached {
+			break
+		}
 		b, _ := seek(t.attached, bound{origin: &t.lives[i].origin})
 		if b.origin == nil || *b.origin != t.lives[i].origin {
 			continue // all of them have leases of their own at the moment

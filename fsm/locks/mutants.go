@@ -1,4 +1,4 @@
-//go:build !mutant_lock_fence && !mutant_lock_short_wait
+//go:build !mutant_lock_fence && !mutant_lock_short_wait && !mutant_lock_dead_waiter && !mutant_lock_leak && !mutant_lock_session
 
 package locks
 
@@ -9,4 +9,9 @@ const (
 	fencesAtGrant = true
 	// wholeWaits: a wait lasts as long as its client asked for.
 	wholeWaits = true
+	// removesGone: a waiter whose client is gone leaves the line. Else, blocksGone: nobody behind it is served; or
+	// it is granted like others.
+	removesGone, blocksGone = true, false
+	// endsAttached: a session that lives with a connection ends when its node was silent for its lease.
+	endsAttached = true
 )

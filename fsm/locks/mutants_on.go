@@ -1,4 +1,4 @@
-//go:build mutant_lock_fence || mutant_lock_short_wait
+//go:build mutant_lock_fence || mutant_lock_short_wait || mutant_lock_dead_waiter || mutant_lock_leak || mutant_lock_session
 
 package locks
 
@@ -13,6 +13,9 @@ import (
 var (
 	fencesAtGrant = !builtWith("mutant_lock_fence")
 	wholeWaits    = !builtWith("mutant_lock_short_wait")
+	removesGone   = !builtWith("mutant_lock_leak") && !blocksGone
+	blocksGone    = builtWith("mutant_lock_dead_waiter")
+	endsAttached  = !builtWith("mutant_lock_session")
 )
 
 func builtWith(tag string) bool {

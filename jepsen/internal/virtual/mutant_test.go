@@ -62,8 +62,11 @@ var built = map[string]struct {
 	"mutant_missed_invalidation": {"cache", "kill-leader", "cache: caches"},
 	"mutant_message_order":       {"pubsub", "kill-leader", "pubsub: messages"},
 
-	"mutant_lock_fence":      {"native", "none", "native: lock"},
-	"mutant_lock_short_wait": {"nativequeue,native", "none", "native: waits"},
+	"mutant_lock_fence":       {"native", "none", "native: lock"},
+	"mutant_lock_dead_waiter": {"nativequeue", "none", "nativequeue: waits"},
+	"mutant_lock_leak":        {"nativequeue", "none", "nativequeue: none deserted"},
+	"mutant_lock_session":     {"nativesession", "kill", "nativesession: nothing left"},
+	"mutant_lock_short_wait":  {"nativequeue,native", "none", "native: waits"},
 }
 
 // mutantEnv names the tag that the tests were built with: .ci/mutants sets it.
