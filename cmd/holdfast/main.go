@@ -66,6 +66,7 @@ func commands() []command {
 		{"lock", nil, lock},
 		{"locks", nil, locks},
 		{"docs", nil, docs},
+		{"completion", nil, completion},
 		{"version", []string{"--version", "-version"}, version},
 		{"help", []string{"--help", "-help", "-h"}, help},
 	}
@@ -89,6 +90,7 @@ usage: holdfast command [flags]
   lock       run a command while holding a lock: 'holdfast lock NAME -- command'
   locks      list who holds locks and who waits for them, or break one: 'holdfast locks break NAME --reason TEXT'
   docs       print the reference in Markdown: 'docs flags' or 'docs commands'
+  completion print a script that completes words in a shell: 'source <(holdfast completion bash)'
   version    print the version
   help       print this, or the flags of a command: 'help serve'
 `
