@@ -261,6 +261,8 @@ func refusalOf(err error) protocol.Value {
 		return protocol.ErrCutOff.Value()
 	case locks.ErrUnblocked:
 		return protocol.ErrUnblocked.Value()
+	case locks.ErrAskedAgain:
+		return protocol.ErrAskedAgain.Value()
 	case locks.ErrTicket:
 		return protocol.Err("the ticket is taken")
 	}

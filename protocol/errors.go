@@ -79,6 +79,8 @@ var (
 	// ErrCutOff is for a client that waited on a node from which the leader did not hear for long.
 	ErrCutOff    = &Error{Prefix: "CLUSTERDOWN", Text: "This node was cut off from the cluster while the client waited, the command was not applied"}
 	ErrUncertain = &Error{Prefix: "UNCERTAIN", Text: "The command may or may not have been applied", Outcome: OutcomeUnknown}
+	// ErrAskedAgain is for a client that waited for a lock. The owner's last request counts, and may be granted.
+	ErrAskedAgain = &Error{Prefix: "UNCERTAIN", Text: "The owner has asked for the lock again, and that request counts", Outcome: OutcomeUnknown}
 )
 
 // errRow is a row with prefix ERR: surely not applied.

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -186,7 +187,7 @@ func (t *Table) sameAs(q *Request) *waiter {
 func (t *Table) dismissAll(q *Request) {
 	for _, key := range q.Keys {
 		if w := t.waiterOf(t.find(q.DB, key), q.Owner); w != nil {
-			t.dismiss(w, t.lapsed(w))
+			t.dismiss(w, cmp.Or(t.lapsed(w), ErrAskedAgain))
 		}
 	}
 }
@@ -218,7 +219,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 		w.order, w.since = same.order, same.since
 		w.Keys, w.blocked = same.Keys, slices.Index(same.Keys, q.Keys[blocked])
 		t.relined(same, w)
-		t.tellEnd(same, 0, nil)
+		t.tellEnd(same, 0, ErrAskedAgain)
 		return Answer{Waiting: true}, nil
 	}
 	t.dismissAll(q)

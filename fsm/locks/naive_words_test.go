@@ -125,7 +125,7 @@ func (n *naive) dismissAll(r *Request) {
 	for _, key := range r.Keys {
 		if w := n.waitOf(r.DB, key, r.Owner); w != nil {
 			n.leave(w)
-			n.tellEnd(w, nil, nil)
+			n.tellEnd(w, nil, ErrAskedAgain)
 		}
 	}
 }
@@ -136,7 +136,7 @@ func (n *naive) enqueue(r *Request, same *nWait) {
 		deadline = n.now + r.WaitMillis
 	}
 	if same != nil {
-		n.tellEnd(same, nil, nil)
+		n.tellEnd(same, nil, ErrAskedAgain)
 		keys := same.Keys
 		same.Request, same.deadline, same.absent = *r, deadline, false
 		same.Keys = keys

@@ -65,6 +65,9 @@ var (
 	ErrDropped = errors.New("the node was cut off")
 	// ErrUnblocked is what waiters are told that left by CLIENT UNBLOCK ERROR.
 	ErrUnblocked = errors.New("unblocked")
+	// ErrAskedAgain is what a waiter is told whose owner asks again: the wait is not over by time. Who is told
+	// may have asked last, as requests can enter the log in another order.
+	ErrAskedAgain = errors.New("the owner asked again")
 )
 
 // Request asks for one lock, or for many as a whole.
