@@ -46,7 +46,7 @@ type Lot struct {
 	together int
 	// attends is what Attend was told last.
 	attends bool
-	// empty is closed when nothing leaves any more; nil while no caller waits for this.
+	// empty is closed when nothing leaves any more, or nothing can; nil while no caller waits for this.
 	empty chan struct{}
 }
 
@@ -235,12 +235,16 @@ func (l *Lot) Run(ctx context.Context) error {
 			return nil
 		}
 		for l.leaveSome() {
+			waits := l.drain()
 			err := l.cluster.Propose(l.request())
 			if err == nil {
 				l.left()
 				continue
 			}
 			l.halve(err)
+			if errors.Is(err, protocol.ErrNoLeader) || errors.Is(err, protocol.ErrUncertain) {
+				l.giveUp(waits)
+			}
 			select {
 			case <-time.After(leaveAgain):
 			case <-ctx.Done():
@@ -270,6 +274,23 @@ func (l *Lot) leaveSome() bool {
 		l.empty = nil
 	}
 	return some
+}
+
+// drain is what who waits for an empty lot waits on, nil: nobody waits.
+func (l *Lot) drain() chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.empty
+}
+
+// giveUp ends Drained: nothing can leave now. waits is what drain said before the try that failed.
+func (l *Lot) giveUp(waits chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if waits != nil && l.empty == waits {
+		close(l.empty)
+		l.empty = nil
+	}
 }
 
 // request is for the tickets that leave next.
@@ -302,7 +323,8 @@ func (l *Lot) left() {
 	}
 }
 
-// Drained waits until nothing leaves any more, or ctx ends.
+// Drained waits until nothing leaves any more, or a try found no leader for as long as a command takes, or ctx
+// ends. Where all nodes stop at once, no leader comes.
 func (l *Lot) Drained(ctx context.Context) {
 	l.mu.Lock()
 	if len(l.leaving)+len(l.holds) == 0 {

@@ -184,3 +184,21 @@ func TestGiveBack(t *testing.T) {
 		l.Drained(t.Context())
 	})
 }
+
+// TestDrainedWithoutLeader: a node that stops does not wait for a leader that does not come.
+func TestDrainedWithoutLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c cluster
+		c.down.Store(true)
+		l := c.lot()
+		go l.Run(t.Context())
+		l.GiveBack(protocol.Hold{Key: "k", Owner: "me", Fence: 7, Conn: 3})
+		synctest.Wait()
+		start := time.Now()
+		l.Drained(t.Context())
+		require.LessOrEqual(t, time.Since(start), leaveAgain)
+		c.down.Store(false)
+		l.Drained(t.Context())
+		require.Contains(t, c.asked, "giveback")
+	})
+}
