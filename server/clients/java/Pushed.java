@@ -286,6 +286,9 @@ public final class Pushed extends Checks {
         }
     }
 
+    /** Behind the keys of a run, since the cluster keeps those of the run before. */
+    private static final String RUN = ":" + System.currentTimeMillis();
+
     /** Blocked clients and subscribers stay over the kill: at a node that is left, or by finding the leader. */
     private static void overTheKill(Map<String, Connect> connects, boolean finds, Set<String> deaf, int doomed) throws Exception {
         int first = finds ? 0 : (doomed + 1) % 3;
@@ -298,9 +301,9 @@ public final class Pushed extends Checks {
             clients.put(name, List.of(connect.getValue().to(first), connect.getValue().to(second)));
             Client mine = clients.get(name).get(0);
             check(connect.getKey() + " holds and waits before the kill", () -> {
-                expect(mine.take(name, "token"), true);
-                messages.put(name, mine.subscribe(name + ":channel"));
-                waiters.put(name, blocked(mine, name + ":queue"));
+                expect(mine.take(name + RUN, "token"), true);
+                messages.put(name, mine.subscribe(name + RUN + ":channel"));
+                waiters.put(name, blocked(mine, name + RUN + ":queue"));
             });
         }
         Thread.sleep(300);
@@ -311,24 +314,24 @@ public final class Pushed extends Checks {
         for (String name : clients.keySet()) {
             Client theirs = clients.get(name).get(1);
             check(name.replace(":", " over the "), () -> {
-                within(20_000, () -> !theirs.take(name, "stranger"));
-                expect(theirs.take(name, "stranger"), false);
+                within(20_000, () -> !theirs.take(name + RUN, "stranger"));
+                expect(theirs.take(name + RUN, "stranger"), false);
                 if (!deaf.contains(name)) {
                     within(20_000, () -> {
-                        theirs.publish(name + ":channel", "after");
+                        theirs.publish(name + RUN + ":channel", "after");
                         return messages.get(name).poll(200, TimeUnit.MILLISECONDS) != null;
                     });
                 }
                 if (!finds) {
-                    theirs.push(name + ":queue", "element");
+                    theirs.push(name + RUN + ":queue", "element");
                     expect(waiters.get(name).get(10, TimeUnit.SECONDS), "element");
                     return;
                 }
                 // The waiter's connection was to the killed leader, whose place in the queue takes what
                 // comes until the others know that it is gone.
                 within(40_000, () -> {
-                    theirs.push(name + ":queue", "element");
-                    return "element".equals(theirs.pop(name + ":queue", 1));
+                    theirs.push(name + RUN + ":queue", "element");
+                    return "element".equals(theirs.pop(name + RUN + ":queue", 1));
                 });
             });
         }
