@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,9 +91,10 @@ func TestHealth(t *testing.T) {
 // TestCheckRunsOnce: however many ask for a check that hangs, it runs once, and each of them gets an answer.
 func TestCheckRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		runs, hang := 0, make(chan struct{})
+		var runs atomic.Int32
+		hang := make(chan struct{})
 		s := newServer(func(c *Config) {
-			c.Ready = []Check{{"disk", func(context.Context) error { runs++; <-hang; return nil }}}
+			c.Ready = []Check{{"disk", func(context.Context) error { runs.Add(1); <-hang; return nil }}}
 		})
 		began := time.Now()
 		answers := make(chan string)
@@ -107,12 +109,12 @@ func TestCheckRunsOnce(t *testing.T) {
 			require.Equal(t, "[-]disk failed: no answer within 3s\n", <-answers)
 		}
 		require.Equal(t, checkTimeout, time.Since(began))
-		require.Equal(t, 1, runs)
+		require.EqualValues(t, 1, runs.Load())
 		close(hang)
 		synctest.Wait()
 		_, body := get(s, "/readyz", "")
 		require.Equal(t, "ok\n", body)
-		require.Equal(t, 2, runs)
+		require.EqualValues(t, 2, runs.Load())
 	})
 }
 
