@@ -77,6 +77,9 @@ func newWaitMachine(o protocol.Origin) *Machine {
 }
 
 func takeOp(c *call) protocol.Value {
+	if len(c.args) < 3 {
+		return errArity("take")
+	}
 	deadline, problem, ok := c.waitUntil(c.args[len(c.args)-1])
 	if !ok {
 		return problem
