@@ -37,7 +37,7 @@ type cache struct {
 var trackings = [][]string{{}, {"BCAST", "PREFIX", "cache:"}, {"OPTOUT"}, {"NOLOOP"}}
 
 func newCache(o *Options) Workload {
-	return &caching{o: o, keys: NewRotation("cache", max(2, o.Concurrency/6), 300, 300), caches: map[int]*cache{}}
+	return &caching{o: o, keys: NewRotation("cache", max(2, o.Concurrency), 3000, 3000), caches: map[int]*cache{}}
 }
 
 func (w *caching) Name() string { return "cache" }
@@ -47,7 +47,7 @@ func (w *caching) Checkers() []checker.Func {
 }
 
 func (w *caching) Step(ctx context.Context, c *Client) {
-	if c.chance(0.15) {
+	if c.chance(0.03) {
 		_, key := w.keys.Pick(c.rng)
 		c.hop()
 		w.write(ctx, c, key)
