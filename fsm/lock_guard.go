@@ -62,7 +62,7 @@ var errSwapLocks = protocol.Err("a database with locks cannot be swapped")
 
 // swapsLocks reports whether one of two databases has locks, or may have.
 func (c *call) swapsLocks(a, b int) bool {
-	if a == b || !c.locksThere() {
+	if a == b {
 		return false
 	}
 	due, ok := c.st.locks.NextDue()

@@ -127,6 +127,9 @@ func (t *Table) Steps() int { return t.steps }
 // Bytes is what the table counts for.
 func (t *Table) Bytes() int64 { return t.bytes }
 
+// Len is the number of locks, also of those that were flushed and are not worked off.
+func (t *Table) Len() int { return t.locks.Len() }
+
 // Stats are numbers of the moment.
 func (t *Table) Stats() Stats {
 	return Stats{
