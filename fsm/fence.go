@@ -3,6 +3,7 @@ package fsm
 import (
 	"strconv"
 
+	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -12,13 +13,10 @@ var fenceOps = map[string]op{
 	"fence.pass": fencePassOp,
 }
 
-// maxFence is the largest fence: the largest integer that programs in JavaScript can count to.
-const maxFence = 1<<53 - 1
-
 // parseFence reads a fence.
 func parseFence(word string) (fence int64, ok bool) {
 	fence, ok = protocol.ParseInt(word)
-	return fence, ok && fence >= 1 && fence <= maxFence
+	return fence, ok && fence >= 1 && fence <= locks.MaxFence
 }
 
 // fencePassOp lets a fence pass unless a larger one has passed: the resource takes the write of who holds

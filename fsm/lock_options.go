@@ -127,50 +127,36 @@ func parseLease(word, command string) (millis int64, problem protocol.Value) {
 	return millis, problem
 }
 
-// parseSession reads the id of a session. No session has an id below 1.
-func parseSession(word string) (id uint64, problem protocol.Value) {
+// parseNumber reads a number of at least least. The problem is strange if the word is no number or above most,
+// and small if the number is below least.
+func parseNumber(word string, least, most int64, strange, small protocol.Value) (n int64, problem protocol.Value) {
 	n, ok := protocol.ParseInt(word)
 	switch {
-	case !ok:
-		return 0, errNotInteger
-	case n < 1:
-		return 0, protocol.ErrNoSession.Value()
+	case !ok, n > most:
+		return 0, strange
+	case n < least:
+		return 0, small
 	}
+	return n, problem
+}
+
+// parseSession reads the id of a session. No session has an id below 1.
+func parseSession(word string) (id uint64, problem protocol.Value) {
+	n, problem := parseNumber(word, 1, math.MaxInt64, errNotInteger, protocol.ErrNoSession.Value())
 	return uint64(n), problem
 }
 
 func parseWait(word string) (millis int64, problem protocol.Value) {
-	millis, ok := protocol.ParseInt(word)
-	switch {
-	case !ok, millis > maxDuration:
-		return 0, errTimeoutNoInteger
-	case millis < 0:
-		return 0, errTimeoutNegative
-	}
-	return millis, problem
+	return parseNumber(word, 0, maxDuration, errTimeoutNoInteger, errTimeoutNegative)
 }
 
 func parseDelay(word string) (millis int64, problem protocol.Value) {
-	millis, ok := protocol.ParseInt(word)
-	switch {
-	case !ok, millis > maxDuration:
-		return 0, errNotInteger
-	case millis < 0:
-		return 0, errNotPositive
-	}
-	return millis, problem
+	return parseNumber(word, 0, maxDuration, errNotInteger, errNotPositive)
 }
 
 // parsePlaces reads LIMIT and PERMITS.
 func parsePlaces(word string) (n int64, problem protocol.Value) {
-	n, ok := protocol.ParseInt(word)
-	switch {
-	case !ok, n > math.MaxInt32:
-		return 0, errNotInteger
-	case n < 1:
-		return 0, errNotPositive
-	}
-	return n, problem
+	return parseNumber(word, 1, math.MaxInt32, errNotInteger, errNotPositive)
 }
 
 // parseText checks the length of a text that is kept.

@@ -28,10 +28,14 @@ var lockOps = map[string]op{
 	"session.open":      sessionOpenOp,
 }
 
-// strange reports whether a key has a value that is no lock: the reply is then errWrongType.
-func (c *call) strange(key string) bool {
-	it := c.find(key)
-	return it != nil && !it.IsLock()
+// strange reports whether one of the keys has a value that is no lock: the reply is then errWrongType.
+func (c *call) strange(keys ...string) bool {
+	for _, key := range keys {
+		if it := c.find(key); it != nil && !it.IsLock() {
+			return true
+		}
+	}
+	return false
 }
 
 func acquireOp(c *call) protocol.Value {
@@ -62,10 +66,8 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 	if problem := o.parse(); problem.IsError() {
 		return problem
 	}
-	for _, key := range r.Keys {
-		if c.strange(key) {
-			return errWrongType
-		}
+	if c.strange(r.Keys...) {
+		return errWrongType
 	}
 	if !c.worksOn(len(r.Keys)) {
 		return errOverWork
@@ -177,10 +179,8 @@ func releaseallOp(c *call) protocol.Value {
 	case len(rest[0]) > locks.MaxText:
 		return protocol.ErrOwnerTooLong.Value()
 	}
-	for _, key := range keys {
-		if c.strange(key) {
-			return errWrongType
-		}
+	if c.strange(keys...) {
+		return errWrongType
 	}
 	if !c.worksOn(len(keys)) {
 		return errOverWork
