@@ -129,12 +129,13 @@ func TestRedconOnlyEncodes(t *testing.T) {
 // what it needs as functions and interfaces.
 var rooms = map[string][]string{
 	"server/lifecycle": {},
-	"server/peer":      {"server/peer/wire"},
+	"server/members":   {},
+	"server/peer":      {"server/peer/wire", "server/members"},
 	"server/peer/wire": {},
 	"server/store":     {"server/store/"},
-	"server/raftnode":  {"server/peer/wire"},
-	"server/forward":   {"server/peer/wire"},
-	"server/replica":   {"server/raftnode", "server/forward", "server/parking", "server/sessions", "server/peer/wire"},
+	"server/raftnode":  {"server/peer/wire", "server/members"},
+	"server/forward":   {"server/peer/wire", "server/members"},
+	"server/replica":   {"server/members", "server/raftnode", "server/forward", "server/parking", "server/sessions", "server/peer/wire"},
 	"server/frontend":  {"server/replica", "server/parking", "server/sessions", "server/push", "server/pubsub", "server/tracking"},
 	"server/pubsub":    {"server/push"},
 	"server/sessions":  {"server/push"},

@@ -1,0 +1,89 @@
+package members
+
+import (
+	"slices"
+	"strings"
+)
+
+// Member is a node of the cluster, as the configuration has it.
+type Member struct {
+	ID   string // raft's server ID
+	Addr string // where other nodes dial the member
+	// Voter: the member counts for majorities and may lead. Any other member only follows.
+	Voter bool
+}
+
+// Name is the member's name.
+func (m Member) Name() string { return Name(m.ID) }
+
+// Configuration is who the members are.
+type Configuration struct {
+	Index   uint64   // of the log entry that made the configuration
+	Members []Member // sorted by ID
+}
+
+// NewConfiguration returns the configuration of those members.
+func NewConfiguration(index uint64, members ...Member) Configuration {
+	sorted := slices.Clone(members)
+	slices.SortFunc(sorted, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+	return Configuration{Index: index, Members: sorted}
+}
+
+// Find returns the member of that ID.
+func (c Configuration) Find(id string) (Member, bool) {
+	for _, m := range c.Members { // few
+		if m.ID == id {
+			return m, true
+		}
+	}
+	return Member{}, false
+}
+
+// Named returns the member of that name.
+func (c Configuration) Named(name string) (Member, bool) {
+	for _, m := range c.Members {
+		if m.Name() == name {
+			return m, true
+		}
+	}
+	return Member{}, false
+}
+
+// At returns the member with that address.
+func (c Configuration) At(addr string) (Member, bool) {
+	for _, m := range c.Members {
+		if m.Addr == addr {
+			return m, true
+		}
+	}
+	return Member{}, false
+}
+
+// Has reports whether id is a member.
+func (c Configuration) Has(id string) bool {
+	_, ok := c.Find(id)
+	return ok
+}
+
+// IsVoter reports whether id is a member with a vote.
+func (c Configuration) IsVoter(id string) bool {
+	m, ok := c.Find(id)
+	return ok && m.Voter
+}
+
+// Voters returns how many members have a vote.
+func (c Configuration) Voters() int {
+	n := 0
+	for _, m := range c.Members {
+		if m.Voter {
+			n++
+		}
+	}
+	return n
+}
+
+// Quorum returns how many voters make a majority.
+func (c Configuration) Quorum() int { return c.Voters()/2 + 1 }
+
+// Same reports whether both have the same members, with the same addresses and votes.
+func (c Configuration) Same(other Configuration) bool { return slices.Equal(c.Members, other.Members) }

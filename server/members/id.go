@@ -1,0 +1,23 @@
+package members
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"strings"
+)
+
+// idMark stands between the name and the random part of an ID. No name contains the mark.
+const idMark = "@"
+
+// NewID mints the ID of a node: the name, '@' and twelve random hexadecimal digits.
+func NewID(name string) string {
+	var random [6]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return name + idMark + hex.EncodeToString(random[:])
+}
+
+// Name returns the name in an ID. The ID of a folder of an early release is the name alone.
+func Name(id string) string {
+	name, _, _ := strings.Cut(id, idMark)
+	return name
+}
