@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/lifecycle"
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/raftnode/hclogger"
@@ -228,23 +229,22 @@ func (s *Server) peerConfig(ln net.Listener, secrets *secrets) peer.Config {
 		Listener:  ln,
 		Dial:      func(ctx context.Context, addr string) (net.Conn, error) { return dial(ctx, "tcp", addr) },
 		Advertise: peers[s.config.Name],
-		ClusterID: clusterID(peers),
-		Name:      s.config.Name,
-		NameOf:    nameOf(peers),
-		Members:   peers,
+		ClusterID: func() string { return clusterID(peers) },
+		ID:        s.config.Name,
+		Book:      bookOf(peers),
 		Secret:    secrets.cluster,
 		TLS:       secrets.peerTLS,
 		Logger:    s.logger,
 	}
 }
 
-// nameOf returns a function that finds the node that should answer at a peer address.
-func nameOf(peers map[string]string) func(addr string) string {
-	names := make(map[string]string, len(peers))
-	for name, addr := range peers {
-		names[addr] = name
+// bookOf says where the nodes of the initial cluster are.
+func bookOf(peers map[string]string) *members.Book {
+	b := &members.Book{}
+	for name, addr := range peers { // unordered
+		b.Hint(name, addr)
 	}
-	return func(addr string) string { return names[addr] }
+	return b
 }
 
 func (s *Server) replicaConfig(f *faults) replica.Config {

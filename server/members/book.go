@@ -70,3 +70,17 @@ func (b *Book) Addr(id string) string {
 	}
 	return b.addresses[id]
 }
+
+// Addrs returns all addresses, in no order.
+func (b *Book) Addrs() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	addrs := make([]string, 0, len(b.addresses)+len(b.hints))
+	for _, addr := range b.addresses { // unordered
+		addrs = append(addrs, addr)
+	}
+	for _, addr := range b.hints { // unordered
+		addrs = append(addrs, addr)
+	}
+	return addrs
+}

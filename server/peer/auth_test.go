@@ -61,7 +61,7 @@ func TestRecordedDialerIsNotBelievedAgain(t *testing.T) {
 		net := peertest.New()
 		var p tape
 		one, two := start(t, net, "n1", recording(&p)), start(t, net, "n2")
-		_ = dial(t, one, KindRaft, "n2:1")
+		_ = dial(t, one, KindRaft, "n2")
 		c, err := net.Dial("stranger")(t.Context(), "n2:1")
 		require.NoError(t, err)
 		_, err = c.Write(p.sent.Bytes())
@@ -80,7 +80,7 @@ func TestRecordedAcceptorIsNotBelievedAgain(t *testing.T) {
 		net := peertest.New()
 		var p tape
 		one, two := start(t, net, "n1", recording(&p)), start(t, net, "n2")
-		_ = dial(t, one, KindRaft, "n2:1")
+		_ = dial(t, one, KindRaft, "n2")
 		two.stop()
 		l, err := net.Listen("n2:1")
 		require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestRecordedAcceptorIsNotBelievedAgain(t *testing.T) {
 		}()
 		replayed := append([]byte(nil), p.read.Bytes()...)
 		require.NotEmpty(t, replayed)
-		_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2:1")
+		_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2")
 		require.ErrorContains(t, err, "could not prove")
 		_ = l.Close()
 	})
@@ -127,7 +127,7 @@ func TestImpostorCannotReflectProofs(t *testing.T) {
 			_, _ = io.Copy(mirror, victim)
 			_ = mirror.Close()
 		}()
-		_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2:1")
+		_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2")
 		require.ErrorContains(t, err, "another cluster secret")
 		synctest.Wait()
 		require.Contains(t, one.log.lines()[0], "could not prove")
@@ -191,7 +191,7 @@ func TestMutualTLS(t *testing.T) {
 		one := start(t, net, "n1", ca.with(t, "n1"), noSecret)
 		two := start(t, net, "n2", ca.with(t, "n2"), noSecret)
 		for range 2 { // the second could resume the first's session, if it were let
-			c := dial(t, one, KindRaft, "n2:1")
+			c := dial(t, one, KindRaft, "n2")
 			other := accept(t, two, KindRaft)
 			time.Sleep(10 * time.Minute)
 			talk(t, c, other, "over TLS")
@@ -247,7 +247,7 @@ func TestTLSConfigurationIsChecked(t *testing.T) {
 	n := peertest.New()
 	l, err := n.Listen("n1:1")
 	require.NoError(t, err)
-	c := Config{Listener: l, Dial: n.Dial("n1"), ClusterID: "c", Name: "n", TLS: &tls.Config{}}
+	c := Config{Listener: l, Dial: n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Book: book(), TLS: &tls.Config{}}
 	_, err = New(c)
 	require.ErrorContains(t, err, "no certificate authority")
 	c.TLS = &tls.Config{RootCAs: ca.pool()}
@@ -261,7 +261,10 @@ func TestSecretIsBoundToTheTLSSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
 		ca := newAuthority(t)
-		one, two := start(t, net, "n1", ca.with(t, "n1")), start(t, net, "n2", ca.with(t, "n2"))
+		misled := book()
+		misled.Hint("n2", "middle:1")
+		one := start(t, net, "n1", ca.with(t, "n1"), func(c *Config) { c.Book = misled })
+		two := start(t, net, "n2", ca.with(t, "n2"))
 		l, err := net.Listen("middle:1")
 		require.NoError(t, err)
 		configs, err := newTLSConfigs(&tls.Config{RootCAs: ca.pool(), Certificates: []tls.Certificate{ca.issue(t, "m", time.Now().Add(time.Hour))}})
@@ -280,7 +283,7 @@ func TestSecretIsBoundToTheTLSSession(t *testing.T) {
 			_, _ = io.Copy(out, in)
 			_ = out.Close()
 		}()
-		_, err = one.Layer(KindRaft).DialContext(t.Context(), "middle:1")
+		_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2")
 		require.ErrorContains(t, err, "another cluster secret")
 		synctest.Wait()
 		require.Contains(t, two.log.lines()[0], "could not prove")
@@ -289,7 +292,7 @@ func TestSecretIsBoundToTheTLSSession(t *testing.T) {
 }
 
 func FuzzHello(f *testing.F) {
-	f.Add(appendHello(nil, introduction{kind: KindRaft, cluster: "c1", name: "n1"}))
+	f.Add(appendHello(nil, introduction{kind: KindRaft, cluster: "c1", id: "n1"}))
 	f.Add([]byte("GET / HTTP/1.1\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := bytes.NewReader(b)
@@ -299,7 +302,7 @@ func FuzzHello(f *testing.F) {
 			return
 		}
 		require.Equal(t, b[:len(b)-r.Len()], raw, "the transcript is what was read")
-		require.LessOrEqual(t, len(raw), len(magic)+2+nonceSize+2+maxCluster+1+maxName)
+		require.LessOrEqual(t, len(raw), len(magic)+2+nonceSize+2+maxCluster+1+maxID)
 		again := appendHello(nil, peer)
 		copy(again[len(magic)+2:], raw[len(magic)+2:len(magic)+2+nonceSize])
 		require.Equal(t, raw, again)
@@ -314,7 +317,7 @@ func FuzzChallenge(f *testing.F) {
 		raw, name, err := readChallenge(r)
 		if err == nil {
 			require.Equal(t, b[:len(b)-r.Len()], raw)
-			require.LessOrEqual(t, len(name), maxName)
+			require.LessOrEqual(t, len(name), maxID)
 		}
 	})
 }

@@ -15,14 +15,14 @@ import (
 
 // The handshake, inside TLS if there is TLS. D dials, A accepts:
 //
-//	D→A  hello      "HOLDFAST" version kind nonce[32] length(2) cluster length(1) name
-//	A→D  challenge  status version [nonce[32] length(1) name]    the rest only if status is ok
+//	D→A  hello      "HOLDFAST" version kind nonce[32] length(2) cluster length(1) ID
+//	A→D  challenge  status version [nonce[32] length(1) ID]    the rest only if status is ok
 //	D→A  proof      HMAC-SHA256(secret, "dial" transcript)
 //	A→D  verdict    status [HMAC-SHA256(secret, "accept" transcript)]
 //
 // The transcript is SHA-256 over hello, challenge and, with TLS, keying material
 // of the TLS session: so a proof is worth nothing on another connection, in the
-// other direction, for another kind, cluster or name, or on the other side
+// other direction, for another kind, cluster or ID, or on the other side
 // of a man in the middle that terminates TLS. The dialer proves itself first: a dialer that only
 // knows the port gets nothing to guess the secret from. Without a secret the same
 // bytes travel, keyed with nothing, and prove nothing.
@@ -30,8 +30,10 @@ const (
 	magic      = "HOLDFAST"
 	version    = 1
 	nonceSize  = 32
-	maxName    = 255  // bytes
+	maxID      = 255  // bytes
 	maxCluster = 4096 // bytes
+	// anyCluster is said by a dialer that does not know the cluster yet. Only KindMember takes it.
+	anyCluster = "?"
 )
 
 // status tells the dialer the reason of a refusal.
@@ -42,42 +44,59 @@ const (
 	statusVersion
 	statusCluster
 	statusKind
-	statusName
+	statusSelf
 	statusSecret
+	statusRemoved
+	statusFresh
 )
 
 // Reasons for refusing, on either side.
 var (
 	errTooMany   = errors.New("too many connections that have not said who they are")
 	errCluster   = errors.New("it belongs to another cluster")
+	errFresh     = errors.New("it belongs to no cluster yet")
+	errNoCluster = errors.New("this node belongs to no cluster yet")
 	errSecret    = errors.New("it has another cluster secret, or none")
-	errSameName  = errors.New("it has the same name as this node: names must differ, or the address leads back here")
 	errImpostor  = errors.New("it could not prove that it knows the cluster secret")
 	errMalformed = errors.New("its introduction is malformed")
 )
+
+// ErrSelf is why a node does not talk to itself, or to a copy of itself.
+var ErrSelf = errors.New("it has the same ID as this node: the address leads back here, or a data folder was copied")
+
+// ErrRemoved is the reason of a node that was removed from the cluster.
+var ErrRemoved = errors.New("it was removed from the cluster")
 
 // introduction is what the dialer says of itself.
 type introduction struct {
 	kind    Kind
 	cluster string
-	name    string
+	id      string
 }
 
-// introduce is the dialer's side, and returns the name of the node at addr.
-func (m *Mux) introduce(conn net.Conn, k Kind, addr string) (net.Conn, string, error) {
+// introduce is the dialer's side, and returns the ID of the node that answers. Unless want is empty no other
+// node may.
+func (m *Mux) introduce(conn net.Conn, k Kind, want string) (net.Conn, string, error) {
+	cluster := m.config.ClusterID()
+	if cluster == "" {
+		cluster = anyCluster
+	}
 	conn, binding, err := m.tls.client(conn)
 	if err != nil {
 		return nil, "", err
 	}
-	hello := appendHello(nil, introduction{kind: k, cluster: m.config.ClusterID, name: m.config.Name})
+	hello := appendHello(nil, introduction{kind: k, cluster: cluster, id: m.config.ID})
 	if _, err := conn.Write(hello); err != nil {
 		return nil, "", fmt.Errorf("write hello: %w", err)
 	}
-	challenge, name, err := readChallenge(conn)
+	challenge, id, err := readChallenge(conn)
+	if errors.Is(err, errYouRemoved) && m.config.OnRemoved != nil {
+		m.config.OnRemoved()
+	}
 	if err != nil {
 		return nil, "", err
 	}
-	if err := m.checkName(name, addr); err != nil {
+	if err := m.checkID(id, want); err != nil {
 		return nil, "", err
 	}
 	transcript := hash(hello, challenge, binding)
@@ -89,24 +108,22 @@ func (m *Mux) introduce(conn net.Conn, k Kind, addr string) (net.Conn, string, e
 		return nil, "", fmt.Errorf("read verdict: %w", silence(err, 0))
 	}
 	if s := status(verdict[0]); s != statusOK {
-		return nil, "", refusedBy(name, s, version)
+		return nil, "", refusedBy(id, s, version)
 	}
 	if err := m.checkProof(conn, "accept", transcript); err != nil {
-		return nil, "", fmt.Errorf("node %q: %w", name, err)
+		return nil, "", fmt.Errorf("node %q: %w", id, err)
 	}
-	return conn, name, nil
+	return conn, id, nil
 }
 
-// checkName makes sure that the node that answered is the node that was meant.
-func (m *Mux) checkName(name, addr string) error {
-	if name == m.config.Name {
-		return errSameName
-	}
-	if m.config.NameOf == nil {
-		return nil
-	}
-	if want := m.config.NameOf(addr); want != "" && want != name {
-		return fmt.Errorf("node %q answers where node %q was expected", name, want)
+// checkID makes sure that the node that answered is the node that was meant: else a node with an emptied folder
+// would get what was meant for the node that it was, such as raft's requests for votes.
+func (m *Mux) checkID(id, want string) error {
+	switch {
+	case id == m.config.ID:
+		return ErrSelf
+	case want != "" && want != id:
+		return fmt.Errorf("node %q answers where node %q was expected", id, want)
 	}
 	return nil
 }
@@ -130,7 +147,7 @@ func (m *Mux) answer(conn net.Conn) (net.Conn, introduction, error) {
 		_, _ = conn.Write([]byte{byte(s), version})
 		return nil, peer, &peerError{peer: peer, err: err}
 	}
-	challenge := appendChallenge(nil, m.config.Name)
+	challenge := appendChallenge(nil, m.config.ID)
 	if _, err := conn.Write(challenge); err != nil {
 		return nil, peer, fmt.Errorf("write challenge: %w", err)
 	}
@@ -155,15 +172,21 @@ func drain(conn net.Conn) {
 }
 
 func (m *Mux) judge(peer introduction) (status, error) {
-	switch {
-	case peer.cluster != m.config.ClusterID:
+	member := peer.kind == KindMember
+	switch own := m.config.ClusterID(); {
+	case member && peer.cluster == anyCluster: // any other check of the cluster is void
+	case own == "":
+		return statusFresh, errNoCluster
+	case peer.cluster != own:
 		return statusCluster, fmt.Errorf("%w: %q", errCluster, truncate(peer.cluster))
-	case m.config.Members != nil && m.config.Members[peer.name] == "":
-		return statusCluster, fmt.Errorf("%w: no member of this one is called %q", errCluster, truncate(peer.name))
+	}
+	switch {
 	case m.layers[peer.kind] == nil:
 		return statusKind, fmt.Errorf("it wants a connection of an unknown kind (%s)", peer.kind)
-	case peer.name == m.config.Name:
-		return statusName, errSameName
+	case peer.id == m.config.ID:
+		return statusSelf, ErrSelf
+	case !member && m.config.Removed != nil && m.config.Removed(peer.id):
+		return statusRemoved, ErrRemoved
 	default:
 		return statusOK, nil
 	}
@@ -207,8 +230,8 @@ func appendHello(dst []byte, who introduction) []byte {
 	dst = appendNonce(dst)
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(who.cluster)))
 	dst = append(dst, who.cluster...)
-	dst = append(dst, byte(len(who.name)))
-	return append(dst, who.name...)
+	dst = append(dst, byte(len(who.id)))
+	return append(dst, who.id...)
 }
 
 // readHello reads no more than a hello can hold, and stops at the first byte
@@ -242,7 +265,7 @@ func readHello(r io.Reader) (raw []byte, peer introduction, err error) {
 	if raw, err = readMore(r, raw, size); err != nil {
 		return nil, peer, err
 	}
-	peer.name = string(raw[len(raw)-size:])
+	peer.id = string(raw[len(raw)-size:])
 	return raw, peer, nil
 }
 
@@ -270,14 +293,14 @@ func readMore(r io.Reader, raw []byte, n int) ([]byte, error) {
 	return raw, nil
 }
 
-func appendChallenge(dst []byte, name string) []byte {
+func appendChallenge(dst []byte, id string) []byte {
 	dst = append(dst, byte(statusOK), version)
 	dst = appendNonce(dst)
-	dst = append(dst, byte(len(name)))
-	return append(dst, name...)
+	dst = append(dst, byte(len(id)))
+	return append(dst, id...)
 }
 
-func readChallenge(r io.Reader) (raw []byte, name string, err error) {
+func readChallenge(r io.Reader) (raw []byte, id string, err error) {
 	if raw, err = readMore(r, nil, 2); err != nil {
 		return nil, "", fmt.Errorf("read challenge: %w", err)
 	}

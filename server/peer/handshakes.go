@@ -12,7 +12,7 @@ const (
 	// of the cluster has as many for itself.
 	maxHandshakes        = 128
 	maxHandshakesPerHost = 32
-	// maxKnown bounds how many hosts beside the configured ones are known as the cluster's own.
+	// maxKnown bounds how many hosts beside the book's are known as the cluster's own.
 	maxKnown = 64
 )
 
@@ -21,8 +21,9 @@ const (
 // than that.
 type handshakes struct {
 	mu sync.Mutex
-	// own are the cluster's hosts: the configured hosts, and hosts that a node was found at or came from.
+	// own are hosts of the cluster that a node was found at or came from; book has the addresses of others.
 	own       map[string]bool
+	book      func() []string
 	learned   int
 	strangers list.List // of *handshake, the oldest first
 	hosts     map[string]*list.List
@@ -37,21 +38,28 @@ type handshake struct {
 	atHost, among *list.Element
 }
 
-func newHandshakes(members map[string]string) *handshakes {
-	hs := &handshakes{own: make(map[string]bool), hosts: make(map[string]*list.List)}
-	for _, addr := range members {
-		host, _, _ := net.SplitHostPort(addr)
-		if ip := net.ParseIP(host); ip != nil { // a name is known by its address, once a node was met there
-			hs.own[ip.String()] = true
+func newHandshakes(book func() []string) *handshakes {
+	return &handshakes{own: make(map[string]bool), book: book, hosts: make(map[string]*list.List)}
+}
+
+// inBook reports whether the book has an address at host. A name in the book counts for nothing: its host is
+// known once a node was met there.
+func (hs *handshakes) inBook(host string) bool {
+	for _, addr := range hs.book() {
+		at, _, _ := net.SplitHostPort(addr)
+		if ip := net.ParseIP(at); ip != nil && ip.String() == host {
+			return true
 		}
 	}
-	return hs
+	return false
 }
 
 // begin enters conn, and gives up the oldest if there are too many.
 func (hs *handshakes) begin(conn net.Conn) *handshake {
 	h := &handshake{conn: conn, host: hostOf(conn.RemoteAddr())}
+	booked := hs.inBook(h.host)
 	hs.mu.Lock()
+	own := booked || hs.own[h.host]
 	var old *handshake
 	at := hs.hosts[h.host]
 	if at == nil {
@@ -61,7 +69,7 @@ func (hs *handshakes) begin(conn net.Conn) *handshake {
 	switch {
 	case at.Len() >= maxHandshakesPerHost:
 		old = at.Front().Value.(*handshake)
-	case !hs.own[h.host] && hs.strangers.Len() >= maxHandshakes:
+	case !own && hs.strangers.Len() >= maxHandshakes:
 		old = hs.strangers.Front().Value.(*handshake)
 	}
 	if old != nil {
@@ -70,7 +78,7 @@ func (hs *handshakes) begin(conn net.Conn) *handshake {
 		hs.hosts[h.host] = at
 	}
 	h.atHost = at.PushBack(h)
-	if !hs.own[h.host] {
+	if !own {
 		h.among = hs.strangers.PushBack(h)
 	}
 	hs.mu.Unlock()

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/members"
 )
 
 // knocking is a connection that has an address and is of no use.
@@ -19,7 +21,7 @@ func (k knocking) Close() error         { return nil }
 
 // TestOldestOfItsOwnHost: a newcomer's host may be the oldest stranger's, and have no other connection.
 func TestOldestOfItsOwnHost(t *testing.T) {
-	hs := newHandshakes(nil)
+	hs := newHandshakes((&members.Book{}).Addrs)
 	begin := func(host int) *handshake { return hs.begin(knocking{from: address(fmt.Sprintf("10.0.0.%d:1", host))}) }
 	all := []*handshake{begin(0)}
 	for host := 1; host < maxHandshakes; host++ {

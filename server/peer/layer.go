@@ -59,7 +59,7 @@ func (l *Layer) offer(ctx context.Context, c *Conn, patience time.Duration) bool
 	case l.queue <- c:
 		return true
 	case <-timer.C:
-		l.mux.config.Logger.Warn("nobody accepts connections of other nodes", "kind", l.kind, "from", c.name)
+		l.mux.config.Logger.Warn("nobody accepts connections of other nodes", "kind", l.kind, "from", c.id)
 	case <-ctx.Done():
 	case <-l.closed.Done():
 	}
@@ -88,24 +88,44 @@ func (l *Layer) Addr() net.Addr {
 	return l.mux.config.Listener.Addr()
 }
 
-// Dial is what raft calls; see DialContext.
-func (l *Layer) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+// Dial is what raft calls, with a node's ID for the address; see DialContext.
+func (l *Layer) Dial(id raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx := context.Background()
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	return l.DialContext(ctx, string(addr))
+	return l.DialContext(ctx, string(id))
 }
 
-// DialContext connects to the node at addr and authenticates both sides. The
-// result is a *Conn without deadlines.
-func (l *Layer) DialContext(ctx context.Context, addr string) (net.Conn, error) {
+// DialContext connects to the node of that ID, where the book says that the node is, and authenticates both
+// sides. The result is a *Conn without deadlines.
+func (l *Layer) DialContext(ctx context.Context, id string) (net.Conn, error) {
+	addr := l.mux.config.Book.Addr(id)
+	if addr == "" {
+		return nil, fmt.Errorf("dial peer %s: its address is not known", id)
+	}
+	return l.dialAs(ctx, addr, id)
+}
+
+// DialAddr connects to the node at an address, whatever its ID, and authenticates both sides. Only connections
+// of [KindMember] can be made so. The result is a *Conn without deadlines.
+func (l *Layer) DialAddr(ctx context.Context, addr string) (net.Conn, error) {
+	if l.kind != KindMember {
+		return nil, fmt.Errorf("dial peer %s: a connection of kind %s is with a certain node", addr, l.kind)
+	}
+	return l.dialAs(ctx, addr, "")
+}
+
+func (l *Layer) dialAs(ctx context.Context, addr, id string) (net.Conn, error) {
+	if l.kind != KindMember && l.mux.config.ClusterID() == "" {
+		return nil, fmt.Errorf("dial peer %s: %w", addr, errNoCluster)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.closed, cancel)()
-	c, err := l.dial(ctx, addr)
+	c, err := l.dial(ctx, addr, id)
 	switch {
 	case err == nil && !l.adopt(c):
 		_ = c.Conn.Close()
@@ -118,7 +138,7 @@ func (l *Layer) DialContext(ctx context.Context, addr string) (net.Conn, error) 
 	return c, nil
 }
 
-func (l *Layer) dial(ctx context.Context, addr string) (*Conn, error) {
+func (l *Layer) dial(ctx context.Context, addr, id string) (*Conn, error) {
 	conn, err := l.mux.config.Dial(ctx, addr)
 	if err != nil {
 		return nil, err
@@ -129,7 +149,7 @@ func (l *Layer) dial(ctx context.Context, addr string) (*Conn, error) {
 	}
 	_ = conn.SetDeadline(deadline)
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	secured, name, err := l.mux.introduce(conn, l.kind, addr)
+	secured, answered, err := l.mux.introduce(conn, l.kind, id)
 	if !stop() {
 		err = context.Cause(ctx) // what the closed connection says is only a consequence
 	}
@@ -139,7 +159,7 @@ func (l *Layer) dial(ctx context.Context, addr string) (*Conn, error) {
 	}
 	l.mux.handshakes.know(conn)
 	_ = secured.SetDeadline(time.Time{})
-	return &Conn{Conn: secured, name: name}, nil
+	return &Conn{Conn: secured, id: answered}, nil
 }
 
 // adopt enters c among the open connections; false if the layer is closed.
@@ -153,11 +173,11 @@ func (l *Layer) adopt(c *Conn) bool {
 	c.layer = l
 	var oldest *Conn
 	if c.accepted {
-		made := append(l.from[c.name], c)
+		made := append(l.from[c.id], c)
 		if len(made) > maxPerNode {
 			oldest = made[0]
 		}
-		l.from[c.name] = made
+		l.from[c.id] = made
 	}
 	l.mu.Unlock()
 	if oldest != nil {
@@ -170,12 +190,12 @@ func (l *Layer) forget(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c) // of a nil map too
-	if made := l.from[c.name]; c.accepted {
+	if made := l.from[c.id]; c.accepted {
 		if i := slices.Index(made, c); i >= 0 {
 			made = slices.Delete(made, i, i+1)
 		}
-		if l.from[c.name] = made; len(made) == 0 {
-			delete(l.from, c.name)
+		if l.from[c.id] = made; len(made) == 0 {
+			delete(l.from, c.id)
 		}
 	}
 }
@@ -183,14 +203,14 @@ func (l *Layer) forget(c *Conn) {
 // Conn is an authenticated connection to another node.
 type Conn struct {
 	net.Conn
-	name  string
+	id    string
 	layer *Layer // nil until adopted
 	// accepted says that the other node made the connection.
 	accepted bool
 }
 
-// PeerName is the name of the node at the other end.
-func (c *Conn) PeerName() string { return c.name }
+// PeerName is what the node at the other end is called among nodes: its ID.
+func (c *Conn) PeerName() string { return c.id }
 
 // Close closes the connection.
 func (c *Conn) Close() error {

@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/holdfast/holdfast/server/members"
 )
 
 // Kind says what a connection between nodes is for.
@@ -18,7 +20,11 @@ const (
 	KindRaft    Kind = 'R' // raft's other requests
 	KindAppend  Kind = 'A' // a leader's log entries and heartbeats
 	KindForward Kind = 'F' // clients' requests on their way to the leader
+	KindMember  Kind = 'M' // questions and requests about who the members are
 )
+
+// kinds are all kinds of connections.
+var kinds = []Kind{KindRaft, KindAppend, KindForward, KindMember}
 
 func (k Kind) String() string {
 	switch k {
@@ -28,6 +34,8 @@ func (k Kind) String() string {
 		return "append"
 	case KindForward:
 		return "forward"
+	case KindMember:
+		return "member"
 	default:
 		return fmt.Sprintf("kind %#02x", byte(k))
 	}
@@ -44,22 +52,25 @@ const (
 type Config struct {
 	// Listener takes connections of other nodes. The Mux closes the listener.
 	Listener net.Listener
-	// Dial opens a plain connection to another node's peer address.
+	// Dial opens a plain connection to a host and port.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// Advertise is the address that others know this node by; empty: the listener's.
 	Advertise string
 
-	ClusterID string
-	Name      string
-	// NameOf, when not nil, is the name of the node that should answer at an address,
-	// or "" if any may. Raft counts votes by address: two addresses that lead to the
-	// same node by mistake would give it two votes.
-	NameOf func(addr string) string
-
-	// Members, when not nil, are the peer addresses of the cluster's nodes, by name. Nodes of other
-	// names are refused, and connections from these addresses do not compete with strangers'; a
-	// node may come from another address.
-	Members map[string]string
+	// ID is this node's. Another node with the same ID is this node at another address, or a copy of its folder.
+	ID string
+	// ClusterID is the cluster that this node belongs to; empty: none yet. Until then the node has connections of
+	// [KindMember] alone. ClusterID must be quick.
+	ClusterID func() string
+	// Book says where other nodes are. Connections from these addresses do not compete with strangers'; a node
+	// may come from another address.
+	Book *members.Book
+	// Removed, when not nil, reports whether the node of that ID was a member and is none any more: its
+	// connections are refused, but for those of KindMember. Removed must be quick.
+	Removed func(id string) bool
+	// OnRemoved, when not nil, is told that another node says that this node was removed. That node has not
+	// proved yet who it is: the owner asks the cluster. OnRemoved must be quick.
+	OnRemoved func()
 
 	// Secret, when not empty, must be known to both sides of every connection.
 	Secret []byte
@@ -88,12 +99,10 @@ type Mux struct {
 // New checks c. Nothing is accepted before Run.
 func New(c Config) (*Mux, error) {
 	switch {
-	case c.Listener == nil, c.Dial == nil:
-		return nil, errors.New("configure peer port: listener and dial function are needed")
-	case c.Name == "" || len(c.Name) > maxName:
-		return nil, fmt.Errorf("configure peer port: node name %q: use 1 to %d bytes", c.Name, maxName)
-	case c.ClusterID == "" || len(c.ClusterID) > maxCluster:
-		return nil, fmt.Errorf("configure peer port: cluster id %q: use 1 to %d bytes", c.ClusterID, maxCluster)
+	case c.Listener == nil, c.Dial == nil, c.ClusterID == nil, c.Book == nil:
+		return nil, errors.New("configure peer port: listener, dial function, cluster id and book are needed")
+	case c.ID == "" || len(c.ID) > maxID:
+		return nil, fmt.Errorf("configure peer port: node id %q: use 1 to %d bytes", c.ID, maxID)
 	}
 	if c.HandshakeTimeout == 0 {
 		c.HandshakeTimeout = defaultHandshakeTimeout
@@ -105,7 +114,7 @@ func New(c Config) (*Mux, error) {
 		config:     c,
 		layers:     make(map[Kind]*Layer),
 		refusals:   refusals{logger: c.Logger},
-		handshakes: newHandshakes(c.Members),
+		handshakes: newHandshakes(c.Book.Addrs),
 	}
 	if c.TLS != nil {
 		t, err := newTLSConfigs(c.TLS)
@@ -114,7 +123,7 @@ func New(c Config) (*Mux, error) {
 		}
 		m.tls = t
 	}
-	for _, k := range []Kind{KindRaft, KindAppend, KindForward} {
+	for _, k := range kinds {
 		m.layers[k] = newLayer(m, k)
 	}
 	return m, nil
@@ -181,7 +190,7 @@ func (m *Mux) welcome(ctx context.Context, h *handshake) {
 	}
 	m.handshakes.know(conn)
 	_ = secured.SetDeadline(time.Time{})
-	c := &Conn{Conn: secured, name: peer.name, accepted: true}
+	c := &Conn{Conn: secured, id: peer.id, accepted: true}
 	if !m.layers[peer.kind].offer(ctx, c, time.Until(deadline)) {
 		_ = c.Close()
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer/peertest"
 )
 
@@ -54,6 +55,17 @@ type node struct {
 	stop func()
 }
 
+func cluster(id string) func() string { return func() string { return id } }
+
+// book says that each node is at port 1 of the host of its name.
+func book(ids ...string) *members.Book {
+	b := &members.Book{}
+	for _, id := range ids {
+		b.Hint(id, id+":1")
+	}
+	return b
+}
+
 // start runs a node named like its address's host. It stops at the end of the test at the latest.
 func start(t *testing.T, n *peertest.Network, name string, change ...func(*Config)) *node {
 	t.Helper()
@@ -61,7 +73,7 @@ func start(t *testing.T, n *peertest.Network, name string, change ...func(*Confi
 	require.NoError(t, err)
 	log := &logBuffer{}
 	c := Config{
-		Listener: l, Dial: n.Dial(name + ":1"), ClusterID: "c1", Name: name,
+		Listener: l, Dial: n.Dial(name + ":1"), ClusterID: cluster("c1"), ID: name, Book: book("n1", "n2", "n3"),
 		Secret: []byte("s3cret"), HandshakeTimeout: 2 * time.Second, Logger: log.logger(),
 	}
 	for _, f := range change {
@@ -112,8 +124,8 @@ func TestConnectionsReachTheLayerOfTheirKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
 		one, two := start(t, net, "n1"), start(t, net, "n2", func(c *Config) { c.Advertise = "two.example:1" })
-		forward := dial(t, one, KindForward, "n2:1")
-		raft := dial(t, one, KindRaft, "n2:1")
+		forward := dial(t, one, KindForward, "n2")
+		raft := dial(t, one, KindRaft, "n2")
 		forwarded, rafted := accept(t, two, KindForward), accept(t, two, KindRaft)
 		require.Equal(t, "n2", forward.PeerName())
 		require.Equal(t, "n1", forwarded.PeerName())
@@ -198,7 +210,7 @@ func refusal(t *testing.T, changeOne, changeTwo func(*Config)) (line string, err
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
 		one, two := start(t, net, "n1", changeOne), start(t, net, "n2", changeTwo)
-		_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2:1")
+		_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2")
 		require.Error(t, err)
 		synctest.Wait()
 		lines := two.log.lines()
@@ -213,7 +225,7 @@ func TestNodesOfOtherClustersAreRefused(t *testing.T) {
 	same := func(*Config) {}
 	secret := func(s string) func(*Config) { return func(c *Config) { c.Secret = []byte(s) } }
 	t.Run("cluster", func(t *testing.T) {
-		line, err := refusal(t, func(c *Config) { c.ClusterID = strings.Repeat("other", 100) }, same)
+		line, err := refusal(t, func(c *Config) { c.ClusterID = cluster(strings.Repeat("other", 100)) }, same)
 		require.ErrorContains(t, err, "dial peer n2:1: refused: it belongs to another cluster")
 		require.Contains(t, line, `reason="it belongs to another cluster: \"otherother`)
 		require.Contains(t, line, `from=n1 kind=raft`)
@@ -232,24 +244,97 @@ func TestNodesOfOtherClustersAreRefused(t *testing.T) {
 		_, err := refusal(t, same, secret(""))
 		require.ErrorContains(t, err, "another cluster secret")
 	})
-	t.Run("name", func(t *testing.T) {
-		line, err := refusal(t, func(c *Config) { c.Name = "n2" }, same)
-		require.ErrorContains(t, err, "same name")
-		require.Contains(t, line, "same name")
+	t.Run("itself", func(t *testing.T) {
+		line, err := refusal(t, func(c *Config) { c.ID = "n2" }, same)
+		require.ErrorContains(t, err, "same ID")
+		require.Contains(t, line, "same ID")
 	})
 	t.Run("wrong node", func(t *testing.T) {
-		line, err := refusal(t, func(c *Config) { c.NameOf = func(string) string { return "n3" } }, same)
-		require.ErrorContains(t, err, `node "n2" answers where node "n3" was expected`)
+		line, err := refusal(t, same, func(c *Config) { c.ID = "n2@new" })
+		require.ErrorContains(t, err, `node "n2@new" answers where node "n2" was expected`)
 		require.Contains(t, line, "hung up")
+	})
+	t.Run("no cluster there", func(t *testing.T) {
+		line, err := refusal(t, same, func(c *Config) { c.ClusterID = cluster("") })
+		require.ErrorContains(t, err, "refused: it belongs to no cluster yet")
+		require.Contains(t, line, "this node belongs to no cluster yet")
+	})
+	t.Run("removed", func(t *testing.T) {
+		told := 0
+		line, err := refusal(t, func(c *Config) { c.OnRemoved = func() { told++ } },
+			func(c *Config) { c.Removed = func(id string) bool { return id == "n1" } })
+		require.ErrorContains(t, err, "refused: this node was removed from the cluster")
+		require.Contains(t, line, "it was removed from the cluster")
+		require.Equal(t, 1, told)
+	})
+}
+
+// TestNodeWithoutClusterDialsNobody: nothing but questions about members leaves a node before it belongs to a cluster.
+func TestNodeWithoutClusterDialsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		one := start(t, net, "n1", func(c *Config) { c.ClusterID = cluster("") })
+		_ = start(t, net, "n2")
+		_, err := one.Layer(KindRaft).DialContext(t.Context(), "n2")
+		require.ErrorContains(t, err, "this node belongs to no cluster yet")
+		require.Zero(t, net.Connections())
+	})
+}
+
+// TestConnectionsAboutMembers are open to nodes that know neither the cluster nor who answers, and to removed
+// ones; never to strangers.
+func TestConnectionsAboutMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		fresh := func(c *Config) { c.ClusterID, c.Book = cluster(""), book() }
+		one := start(t, net, "n1", fresh)
+		two := start(t, net, "n2", func(c *Config) { c.Removed = func(string) bool { return true } })
+		three := start(t, net, "n3", fresh)
+		other := start(t, net, "n4", func(c *Config) { c.ClusterID = cluster("c2") })
+		stranger := start(t, net, "n5", fresh, func(c *Config) { c.Secret = []byte("guess") })
+		for at, n := range map[string]*node{"n2:1": two, "n3:1": three} {
+			c, err := one.Layer(KindMember).DialAddr(t.Context(), at)
+			require.NoError(t, err)
+			talk(t, c, accept(t, n, KindMember), "x")
+		}
+		_, err := one.Layer(KindMember).DialAddr(t.Context(), "n1:1")
+		require.ErrorIs(t, err, ErrSelf)
+		_, err = other.Layer(KindMember).DialAddr(t.Context(), "n2:1")
+		require.ErrorContains(t, err, "another cluster")
+		_, err = other.Layer(KindMember).DialAddr(t.Context(), "n3:1")
+		require.ErrorContains(t, err, "belongs to no cluster yet")
+		_, err = stranger.Layer(KindMember).DialAddr(t.Context(), "n2:1")
+		require.ErrorContains(t, err, "another cluster secret")
+		for _, k := range []Kind{KindRaft, KindAppend, KindForward} {
+			_, err = two.Layer(k).DialAddr(t.Context(), "n3:1")
+			require.ErrorContains(t, err, "with a certain node")
+		}
+	})
+}
+
+// TestNodeThatMovedIsFound: the book is asked at each dial.
+func TestNodeThatMovedIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		b := book("n2")
+		one := start(t, net, "n1", func(c *Config) { c.Book = b })
+		_, err := one.Layer(KindRaft).DialContext(t.Context(), "n4")
+		require.ErrorContains(t, err, "dial peer n4: its address is not known")
+		four := start(t, net, "n4")
+		b.Hint("n4", "n4:1")
+		talk(t, dial(t, one, KindRaft, "n4"), accept(t, four, KindRaft), "x")
+		b.Hint("n2", "n4:1")
+		_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2")
+		require.ErrorContains(t, err, `node "n4" answers where node "n2" was expected`)
 	})
 }
 
 func TestNodesWithoutSecretTrustEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
-		none := func(c *Config) { c.Secret = nil; c.NameOf = func(string) string { return "" } }
+		none := func(c *Config) { c.Secret = nil }
 		one, two := start(t, net, "n1", none), start(t, net, "n2", none)
-		c := dial(t, one, KindRaft, "n2:1")
+		c := dial(t, one, KindRaft, "n2")
 		talk(t, c, accept(t, two, KindRaft), "x")
 	})
 }
@@ -267,7 +352,7 @@ func TestOlderAcceptorIsNamed(t *testing.T) {
 					_, _ = io.WriteString(c, reply)
 				}
 			}()
-			_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2:1")
+			_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2")
 			require.ErrorContains(t, err, "it speaks version 9 of the peer protocol, this node speaks 1")
 			_ = l.Close()
 		}
@@ -299,20 +384,20 @@ func TestDialGivesUpInTime(t *testing.T) {
 		l, err := net.Listen("n2:1") // and nobody answers there
 		require.NoError(t, err)
 		begun := time.Now()
-		_, err = one.Layer(KindRaft).Dial("n2:1", time.Second)
+		_, err = one.Layer(KindRaft).Dial("n2", time.Second)
 		require.Error(t, err)
 		require.Equal(t, time.Second, time.Since(begun))
-		_, err = one.Layer(KindRaft).Dial("n2:1", 0)
+		_, err = one.Layer(KindRaft).Dial("n2", 0)
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		require.Equal(t, 3*time.Second, time.Since(begun), "the handshake's own limit")
 
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		_, err = one.Layer(KindRaft).DialContext(ctx, "n2:1")
+		_, err = one.Layer(KindRaft).DialContext(ctx, "n2")
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, 4*time.Second, time.Since(begun))
 		_ = l.Close()
-		_, err = one.Layer(KindRaft).Dial("n2:1", time.Second)
+		_, err = one.Layer(KindRaft).Dial("n2", time.Second)
 		require.ErrorContains(t, err, "connection refused")
 		require.Zero(t, net.Connections())
 	})
@@ -322,21 +407,21 @@ func TestCloseEndsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
 		one, two := start(t, net, "n1"), start(t, net, "n2")
-		c := dial(t, one, KindRaft, "n2:1")
+		c := dial(t, one, KindRaft, "n2")
 		other := accept(t, two, KindRaft)
-		idle := dial(t, one, KindForward, "n2:1")
+		idle := dial(t, one, KindForward, "n2")
 		failures := make(chan error, 4)
 		go func() { _, err := two.Layer(KindRaft).Accept(); failures <- err }()
 		go func() { _, err := other.Read(make([]byte, 1)); failures <- err }()
 		net.Cut("n2", "n1")
-		go func() { _, err := two.Layer(KindForward).DialContext(context.Background(), "n1:1"); failures <- err }()
+		go func() { _, err := two.Layer(KindForward).DialContext(context.Background(), "n1"); failures <- err }()
 		synctest.Wait()
 		require.Empty(t, failures)
 
 		require.NoError(t, two.Layer(KindRaft).Close())
 		require.Error(t, <-failures)
 		require.Error(t, <-failures)
-		_, err := two.Layer(KindRaft).Dial("n1:1", time.Second)
+		_, err := two.Layer(KindRaft).Dial("n1", time.Second)
 		require.ErrorIs(t, err, ErrClosed)
 		two.stop()
 		require.ErrorIs(t, <-failures, ErrClosed)
@@ -358,7 +443,7 @@ func TestRunSaysWhenTheListenerFails(t *testing.T) {
 		n := peertest.New()
 		l, err := n.Listen("n1:1")
 		require.NoError(t, err)
-		m, err := New(Config{Listener: l, Dial: n.Dial("n1"), ClusterID: "c", Name: "n"})
+		m, err := New(Config{Listener: l, Dial: n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Book: book()})
 		require.NoError(t, err)
 		go func() { _ = l.Close() }()
 		require.ErrorIs(t, m.Run(t.Context()), net.ErrClosed)
@@ -386,7 +471,7 @@ func TestRunSurvivesFailedAccepts(t *testing.T) {
 		one := start(t, net, "n1")
 		two := start(t, net, "n2", func(c *Config) { c.Listener = &flaky{Listener: c.Listener, left: 3} })
 		begun := time.Now()
-		_ = dial(t, one, KindRaft, "n2:1")
+		_ = dial(t, one, KindRaft, "n2")
 		require.Equal(t, 3*acceptPause, time.Since(begun))
 		require.Len(t, two.log.lines(), 3)
 	})
@@ -420,7 +505,7 @@ func TestStrangersDoNotKeepNodesOut(t *testing.T) {
 		require.Equal(t, maxHandshakesPerHost, two.handshakes.strangers.Len())
 		require.True(t, closed(t, strangers[0]), "the oldest are given up")
 		require.False(t, closed(t, strangers[499]))
-		c := dial(t, one, KindRaft, "n2:1")
+		c := dial(t, one, KindRaft, "n2")
 		talk(t, c, accept(t, two, KindRaft), "x")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -446,7 +531,7 @@ func TestStrangersOfManyHostsDoNotKeepNodesOut(t *testing.T) {
 		}
 		require.Equal(t, maxHandshakes, two.handshakes.strangers.Len())
 		begun := time.Now()
-		talk(t, dial(t, one, KindAppend, "n2:1"), accept(t, two, KindAppend), "x")
+		talk(t, dial(t, one, KindAppend, "n2"), accept(t, two, KindAppend), "x")
 		require.Zero(t, time.Since(begun))
 		require.Len(t, two.handshakes.hosts, maxHandshakes-1, "nothing is kept of those that were given up")
 	})
@@ -456,10 +541,11 @@ func TestStrangersOfManyHostsDoNotKeepNodesOut(t *testing.T) {
 func TestClusterHasItsShareOfHandshakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
-		members := map[string]string{"n1": "n1:1", "n2": "n2:1", "n3": "10.0.0.3:1"}
-		join := func(c *Config) { c.Members = members }
+		known := book("n1", "n2")
+		known.Hint("n3", "10.0.0.3:1")
+		join := func(c *Config) { c.Book = known }
 		one, two := start(t, net, "n1", join), start(t, net, "n2", join)
-		talk(t, dial(t, one, KindForward, "n2:1"), accept(t, two, KindForward), "two knows where one comes from")
+		talk(t, dial(t, one, KindForward, "n2"), accept(t, two, KindForward), "two knows where one comes from")
 		configured := knock(t, net, "10.0.0.3", "n2:1", maxHandshakesPerHost)
 		met := knock(t, net, "n1", "n2:1", maxHandshakesPerHost)
 		found := knock(t, net, "n2", "n1:1", maxHandshakesPerHost)
@@ -478,13 +564,6 @@ func TestClusterHasItsShareOfHandshakes(t *testing.T) {
 	})
 }
 
-// Nodes of other names than the cluster's are none of it.
-func TestNodeThatIsNoMemberIsRefused(t *testing.T) {
-	line, err := refusal(t, func(*Config) {}, func(c *Config) { c.Members = map[string]string{"n2": "n2:1", "n3": "n3:1"} })
-	require.ErrorContains(t, err, "another cluster")
-	require.Contains(t, line, "no member")
-}
-
 // What one other node may have open is bounded, and what is closed is forgotten.
 func TestConnectionsOfOneNodeAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -492,19 +571,19 @@ func TestConnectionsOfOneNodeAreBounded(t *testing.T) {
 		one, two := start(t, net, "n1"), start(t, net, "n2")
 		var dialed, accepted []*Conn
 		for range maxPerNode + 3 {
-			dialed = append(dialed, dial(t, one, KindRaft, "n2:1"))
+			dialed = append(dialed, dial(t, one, KindRaft, "n2"))
 			accepted = append(accepted, accept(t, two, KindRaft))
 		}
 		for i := range dialed {
 			require.Equal(t, i < 3, closed(t, dialed[i]), "the oldest are closed")
 		}
-		other := dial(t, one, KindForward, "n2:1")
+		other := dial(t, one, KindForward, "n2")
 		talk(t, other, accept(t, two, KindForward), "each kind has its own")
 		for i := range dialed {
 			_, _ = dialed[i].Close(), accepted[i].Close()
 		}
 		for range 100 {
-			_ = dial(t, one, KindRaft, "n2:1").Close()
+			_ = dial(t, one, KindRaft, "n2").Close()
 			_ = accept(t, two, KindRaft).Close()
 		}
 		for _, n := range []*node{one, two} {
@@ -518,7 +597,7 @@ func TestConnectionThatNobodyAcceptsIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
 		one, two := start(t, net, "n1"), start(t, net, "n2")
-		c := dial(t, one, KindForward, "n2:1")
+		c := dial(t, one, KindForward, "n2")
 		_, err := c.Read(make([]byte, 1))
 		require.Equal(t, io.EOF, err)
 		require.Contains(t, two.log.lines()[0], "nobody accepts")
@@ -529,11 +608,12 @@ func TestConfigurationIsChecked(t *testing.T) {
 	n := peertest.New()
 	l, err := n.Listen("n1:1")
 	require.NoError(t, err)
-	good := Config{Listener: l, Dial: n.Dial("n1"), ClusterID: "c", Name: "n"}
+	good := Config{Listener: l, Dial: n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Book: book()}
 	for want, spoil := range map[string]func(*Config){
 		"listener":   func(c *Config) { c.Listener = nil },
-		"node name":  func(c *Config) { c.Name = strings.Repeat("n", 256) },
-		"cluster id": func(c *Config) { c.ClusterID = "" },
+		"node id":    func(c *Config) { c.ID = strings.Repeat("n", 256) },
+		"cluster id": func(c *Config) { c.ClusterID = nil },
+		"book":       func(c *Config) { c.Book = nil },
 	} {
 		c := good
 		spoil(&c)

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer/peertest"
 	"github.com/holdfast/holdfast/server/raftnode/hclogger"
 	"github.com/holdfast/holdfast/server/store"
@@ -25,7 +26,7 @@ func startRaft(t *testing.T, n *node, peers raft.Configuration) *raft.Raft {
 	s, err := storetest.NewDisk().Open(store.Config{})
 	require.NoError(t, err)
 	c := raft.DefaultConfig()
-	c.LocalID = raft.ServerID(n.config.Name)
+	c.LocalID = raft.ServerID(n.config.ID)
 	c.Logger = hclogger.New(slog.New(slog.DiscardHandler))
 	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: n.Layer(KindRaft), MaxPool: 3, Timeout: time.Second, MaxRPCsInFlight: 1, Logger: c.Logger,
@@ -64,7 +65,7 @@ func TestRaftRunsOverTheLayer(t *testing.T) {
 		var peers raft.Configuration
 		for i := range 3 {
 			name := fmt.Sprintf("n%d", i+1)
-			peers.Servers = append(peers.Servers, raft.Server{ID: raft.ServerID(name), Address: raft.ServerAddress(name + ":1")})
+			peers.Servers = append(peers.Servers, raft.Server{ID: raft.ServerID(name), Address: raft.ServerAddress(name)})
 		}
 		var nodes []*raft.Raft
 		byID := make(map[raft.ServerID]*raft.Raft)
@@ -97,13 +98,15 @@ func TestOverTCP(t *testing.T) {
 	ca := newAuthority(t)
 	for _, security := range []func(*Config){func(*Config) {}, ca.with(t, "x")} {
 		var nodes []*Mux
+		known := &members.Book{}
 		ctx, cancel := context.WithCancel(t.Context())
 		var ends []chan error
 		for _, name := range []string{"n1", "n2"} {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
+			known.Hint(name, l.Addr().String())
 			c := Config{
-				Listener: l, ClusterID: "c1", Name: name, Secret: []byte("s"),
+				Listener: l, ClusterID: cluster("c1"), ID: name, Book: known, Secret: []byte("s"),
 				Dial: func(ctx context.Context, addr string) (net.Conn, error) {
 					return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 				},
@@ -116,7 +119,7 @@ func TestOverTCP(t *testing.T) {
 			nodes, ends = append(nodes, m), append(ends, end)
 		}
 		addr := nodes[1].Layer(KindRaft).Addr().String()
-		c, err := nodes[0].Layer(KindRaft).Dial(raft.ServerAddress(addr), 5*time.Second)
+		c, err := nodes[0].Layer(KindRaft).Dial("n2", 5*time.Second)
 		require.NoError(t, err)
 		other, err := nodes[1].Layer(KindRaft).Accept()
 		require.NoError(t, err)

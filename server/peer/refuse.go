@@ -43,7 +43,7 @@ func guess(said []byte) string {
 	return fmt.Sprintf("said %q", said)
 }
 
-// peerError: the other side gave a name, and is refused all the same.
+// peerError: the other side gave an ID, and is refused all the same.
 type peerError struct {
 	peer introduction
 	err  error
@@ -64,16 +64,23 @@ func silence(err error, got int) error {
 	}
 }
 
+// errYouRemoved is ErrRemoved as the dialer learns it.
+var errYouRemoved = errors.New("this node was removed from the cluster")
+
 // refusedBy is what the dialer learns of a refusal.
-func refusedBy(name string, s status, theirs byte) error {
+func refusedBy(id string, s status, theirs byte) error {
 	var why error
 	switch s {
 	case statusVersion:
 		why = &versionError{theirs: theirs}
 	case statusCluster:
 		why = errCluster
-	case statusName:
-		why = errSameName
+	case statusSelf:
+		why = ErrSelf
+	case statusRemoved:
+		why = errYouRemoved
+	case statusFresh:
+		why = errFresh
 	case statusSecret:
 		why = errSecret
 	case statusKind:
@@ -81,8 +88,8 @@ func refusedBy(name string, s status, theirs byte) error {
 	default:
 		why = fmt.Errorf("for an unknown reason (%d)", s)
 	}
-	if name != "" {
-		return fmt.Errorf("node %q refused: %w", name, why)
+	if id != "" {
+		return fmt.Errorf("node %q refused: %w", id, why)
 	}
 	return fmt.Errorf("refused: %w", why)
 }
@@ -118,7 +125,7 @@ func (r *refusals) log(remote net.Addr, err error) {
 	attrs := []any{"remote", remote.String(), "reason", err.Error()}
 	var known *peerError
 	if errors.As(err, &known) {
-		attrs = append(attrs, "from", truncate(known.peer.name), "kind", known.peer.kind.String())
+		attrs = append(attrs, "from", truncate(known.peer.id), "kind", known.peer.kind.String())
 	}
 	if suppressed > 0 {
 		attrs = append(attrs, "notLogged", suppressed)

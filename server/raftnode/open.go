@@ -147,13 +147,12 @@ func sameMembers(opened *raft.Raft, cluster map[string]string) error {
 	return nil
 }
 
-// provider tells raft where the nodes are: where the configuration says, not the log.
+// provider tells raft where the nodes are: the peer port finds a node by its ID.
 type provider map[string]string
 
 func (p provider) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
-	addr, ok := p[string(id)]
-	if !ok {
+	if p[string(id)] == "" {
 		return "", fmt.Errorf("node %q is not a member", id)
 	}
-	return raft.ServerAddress(addr), nil
+	return raft.ServerAddress(id), nil
 }

@@ -43,7 +43,7 @@ func isProposal(frame []byte) bool { return len(frame) > 0 && frame[0] == propos
 
 // send asks a node.
 func (f *fastFailover) send(ctx context.Context, name string, p proposal) (c candidate, agrees bool, err error) {
-	conn, err := f.dial(ctx, f.members[name])
+	conn, err := f.dial(ctx, name)
 	if err != nil {
 		return c, false, err
 	}

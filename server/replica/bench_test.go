@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	membership "github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
@@ -30,6 +31,10 @@ func realCluster(b *testing.B) (leader, follower *replica.Replica) {
 		require.NoError(b, err)
 		listeners[name], members[name] = l, l.Addr().String()
 	}
+	book := &membership.Book{}
+	for name, addr := range members { // unordered
+		book.Hint(name, addr)
+	}
 	var replicas []*replica.Replica
 	var stores []*store.Store
 	dir := b.TempDir()
@@ -39,7 +44,7 @@ func realCluster(b *testing.B) (leader, follower *replica.Replica) {
 		stores = append(stores, disk)
 		dialer := &net.Dialer{}
 		port, err := peer.New(peer.Config{
-			Listener: listener, ClusterID: "bench", Name: name,
+			Listener: listener, ClusterID: func() string { return "bench" }, ID: name, Book: book,
 			Dial: func(ctx context.Context, addr string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) },
 		})
 		require.NoError(b, err)

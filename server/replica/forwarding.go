@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"context"
 	"net"
 	"time"
 
@@ -20,10 +19,8 @@ func (r *Replica) identity() forward.Identity {
 // newToLeader makes the end that forwards this node's batches to the leader.
 func newToLeader(r *Replica) *forward.Client {
 	return forward.NewClient(forward.ClientConfig{
-		Self: r.identity(),
-		Dial: func(ctx context.Context, node string) (net.Conn, error) {
-			return r.config.Peers.Forward.DialContext(ctx, r.config.InitialCluster[node])
-		},
+		Self:       r.identity(),
+		Dial:       r.config.Peers.Forward.DialContext,
 		Writes:     r.writes,
 		Reads:      r.reader.elsewhere,
 		ReplyBytes: r.config.Limits.ReplyBytes,

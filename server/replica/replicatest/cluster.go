@@ -6,12 +6,12 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer/peertest"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/store"
@@ -89,8 +89,14 @@ func (c *Cluster) Stop() {
 	}
 }
 
-// nameAt is the node that should answer at a peer address.
-func (c *Cluster) nameAt(addr string) string { return strings.TrimSuffix(addr, peerPort) }
+// book says where the nodes are.
+func (c *Cluster) book() *members.Book {
+	b := &members.Book{}
+	for id, addr := range c.members { // unordered
+		b.Hint(id, addr)
+	}
+	return b
+}
 
 // Node returns the node of that name.
 func (c *Cluster) Node(name string) *Node {
