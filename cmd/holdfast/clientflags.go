@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast/holdfast/server"
 )
 
-// clientFlags say how `holdfast lock` and `holdfast locks` reach a cluster.
+// clientFlags say how `holdfast lock`, `holdfast locks` and `holdfast cluster` reach a cluster.
 type clientFlags struct {
 	server                 string
 	password               server.SecretsConfig
@@ -141,22 +141,30 @@ func shownDefault(o option) string {
 	return value
 }
 
-// clientTable is the documents' table of the flags of `holdfast lock` and `holdfast locks`.
+// clientTable is the documents' table of the flags of the commands that are clients.
 func clientTable() string {
+	all := "`holdfast lock`, `holdfast locks` and `holdfast cluster`"
+	own := newLockOwn()
+	return flagSection(own.rows(), "The lock", "`holdfast lock`") +
+		flagSection(newClusterOwn().rows(), clusterHeading, "`holdfast cluster`") +
+		flagSection(own.rows(), connecting, all)
+}
+
+// flagSection is the table of the flags below a heading.
+func flagSection(rows []option, heading, of string) string {
 	var b strings.Builder
-	shared := false
-	for _, o := range newLockOwn().rows() {
+	fmt.Fprintf(&b, "\n## %s, for %s\n\n| flag | environment | default | |\n|---|---|---|---|\n", heading, of)
+	inside := false
+	for _, o := range rows {
 		if o.heading != "" {
-			shared = o.heading == connecting
-			of := "`holdfast lock`"
-			if shared {
-				of += " and `holdfast locks`"
-			}
-			fmt.Fprintf(&b, "\n## %s, for %s\n\n| flag | environment | default | |\n|---|---|---|---|\n", o.heading, of)
+			inside = o.heading == heading
+			continue
+		}
+		if !inside {
 			continue
 		}
 		env, def := "", shownDefault(o)
-		if shared {
+		if heading == connecting {
 			env = "`" + o.env() + "`"
 		}
 		if def != "" && def != "false" {

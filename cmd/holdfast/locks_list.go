@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/holder"
@@ -18,13 +17,12 @@ func listLocks(ctx context.Context, conn *holder.Conn, pattern []string, stdout 
 	if err != nil {
 		return err
 	}
-	l := &lockList{w: tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)}
+	l := &lockList{table: newTable("LOCK", "STATE", "OWNER", "FENCE", "MODE", "FOR", "LEFT", "NOTE")}
 	if len(now.Elems) == 2 {
 		seconds, _ := strconv.ParseInt(now.Elems[0].Str, 10, 64)
 		micros, _ := strconv.ParseInt(now.Elems[1].Str, 10, 64)
 		l.now = seconds*1000 + micros/1000
 	}
-	l.line("LOCK", "STATE", "OWNER", "FENCE", "MODE", "FOR", "LEFT", "NOTE")
 	for cursor := ""; cursor != "0"; {
 		words := []string{"LOCK.LIST", "COUNT", "1000"}
 		if len(pattern) > 0 {
@@ -45,12 +43,13 @@ func listLocks(ctx context.Context, conn *holder.Conn, pattern []string, stdout 
 		}
 		cursor = holder.Text(v.Elems[0])
 	}
-	return l.w.Flush()
+	_, err = io.WriteString(stdout, l.String())
+	return err
 }
 
 // lockList is the table.
 type lockList struct {
-	w   *tabwriter.Writer
+	*table
 	now int64 // cluster time in milliseconds
 }
 
@@ -66,19 +65,6 @@ func fieldsOf(v protocol.Value) fields {
 }
 
 func (f fields) text(name string) string { return printable(holder.Text(f[name])) }
-
-func (l *lockList) line(cells ...string) {
-	for i, c := range cells {
-		if c == "" {
-			c = "-"
-		}
-		if i < len(cells)-1 {
-			c += "\t"
-		}
-		fmt.Fprint(l.w, c)
-	}
-	fmt.Fprintln(l.w)
-}
 
 func (l *lockList) lock(f fields) {
 	name := f.text("key")

@@ -65,6 +65,7 @@ func commands() []command {
 		{"demo", nil, demo},
 		{"lock", nil, lock},
 		{"locks", nil, locks},
+		{"cluster", nil, manage},
 		{"docs", nil, docs},
 		{"completion", nil, completion},
 		{"version", []string{"--version", "-version"}, version},
@@ -89,6 +90,7 @@ usage: holdfast command [flags]
   serve      run one node: alone, or with --name, --peer-addr and --initial-cluster as a member of a cluster
   lock       run a command while holding a lock: 'holdfast lock NAME -- command'
   locks      list who holds locks and who waits for them, or break one: 'holdfast locks break NAME --reason TEXT'
+  cluster    describe the members of a cluster: 'holdfast cluster status'
   docs       print the reference in Markdown: 'docs flags' or 'docs commands'
   completion print a script that completes words in a shell: 'source <(holdfast completion bash)'
   version    print the version

@@ -1,6 +1,7 @@
 package holder
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -20,6 +21,7 @@ type Servers struct {
 	Password string      // "": none
 	TLS      *tls.Config // nil: none
 	DB       int
+	Name     string // by which nodes know the client; "": holdfast-lock
 }
 
 // Refusal is an error that a node replied, and that another try would meet again.
@@ -105,7 +107,7 @@ func (c *Conn) greet(ctx context.Context, s *Servers) error {
 	if s.Password != "" {
 		hello = append(hello, "AUTH", "default", s.Password)
 	}
-	if _, err := c.Do(ctx, append(hello, "SETNAME", "holdfast-lock")...); err != nil {
+	if _, err := c.Do(ctx, append(hello, "SETNAME", cmp.Or(s.Name, "holdfast-lock"))...); err != nil {
 		return err
 	}
 	if s.DB == 0 {

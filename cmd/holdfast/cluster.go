@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/cmd/internal/holder"
+)
+
+const clusterUsage = `usage: holdfast cluster [flags] status | members
+
+Describes the members of a cluster, through any node.
+
+  status    the members: who leads, who votes, who answers, who lags
+  members   the members, with their IDs and addresses
+
+Status 0: there is a leader, and one more voter may fail. 1: no node answered. 3: no leader is known, or the cluster
+stops when one more voter fails. A cluster of a single voter has nothing to spare, and status 0.
+`
+
+// statusAtRisk is the exit status of `holdfast cluster status` when the cluster stands still, or has no voter to spare.
+const statusAtRisk = 3
+
+const clusterHeading = "The request"
+
+// clusterOwn are the flags of `holdfast cluster`.
+type clusterOwn struct {
+	clientFlags
+	timeout time.Duration
+}
+
+func newClusterOwn() *clusterOwn {
+	return &clusterOwn{clientFlags: newClientFlags(), timeout: 30 * time.Second}
+}
+
+func (o *clusterOwn) rows() []option {
+	return append([]option{
+		{heading: clusterHeading},
+		{name: "timeout", value: &o.timeout, help: "how long all of it may take"},
+	}, o.clientFlags.rows()...)
+}
+
+// clusterWord is a subcommand.
+type clusterWord struct {
+	name string
+	run  func(o *clusterOwn, ctx context.Context, words []string, stdout io.Writer) error
+}
+
+func clusterWords() []clusterWord {
+	return []clusterWord{
+		{"status", (*clusterOwn).status},
+		{"members", (*clusterOwn).members},
+	}
+}
+
+// manage is `holdfast cluster`: the members of a cluster are shown or changed.
+func manage(ctx context.Context, args []string, stdout, _ io.Writer) error {
+	o := newClusterOwn()
+	words, err := parseAnywhere(o.rows(), args, stdout, clusterUsage)
+	switch {
+	case err != nil:
+		return err
+	case len(words) == 0:
+		return usageError{errors.New("say what: " + strings.Join(clusterNames(), ", "))}
+	case o.timeout <= 0:
+		return usageError{fmt.Errorf("timeout %v: more than nothing", o.timeout)}
+	}
+	for _, w := range clusterWords() {
+		if w.name == words[0] {
+			ctx, cancel := context.WithTimeout(ctx, o.timeout)
+			defer cancel()
+			return w.run(o, ctx, words[1:], stdout)
+		}
+	}
+	return usageError{fmt.Errorf("%q: say one of %s", words[0], strings.Join(clusterNames(), ", "))}
+}
+
+func clusterNames() (names []string) {
+	for _, w := range clusterWords() {
+		names = append(names, w.name)
+	}
+	return names
+}
+
+// nodePatience is for one node: another one may answer.
+const nodePatience = 5 * time.Second
+
+// connect connects to the first node that answers.
+func (o *clusterOwn) connect(ctx context.Context) (*holder.Conn, error) {
+	servers, err := o.servers()
+	if err != nil {
+		return nil, err
+	}
+	servers.Name = clientName()
+	return servers.DialAny(ctx, min(o.timeout, nodePatience))
+}
+
+// clientName is what nodes log of who asked.
+func clientName() string {
+	name := "holdfast-cluster"
+	if user := os.Getenv("USER"); user != "" {
+		host, _ := os.Hostname()
+		name += ":" + user + "@" + host
+	}
+	return strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' {
+			return '_' // a client's name has no blanks
+		}
+		return r
+	}, name[:min(len(name), 200)])
+}
+
+// look asks any node what it knows.
+func (o *clusterOwn) look(ctx context.Context) (fields, error) {
+	conn, err := o.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	v, err := conn.Do(ctx, "RAFT.STATUS")
+	if err != nil {
+		return nil, err
+	}
+	return fieldsOf(v), nil
+}
+
+func (o *clusterOwn) status(ctx context.Context, words []string, stdout io.Writer) error {
+	if len(words) > 0 {
+		return unexpected(words[0])
+	}
+	f, err := o.look(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(stdout, clusterFrame(f)); err != nil {
+		return err
+	}
+	if atRisk(f) {
+		return exitStatus{status: statusAtRisk}
+	}
+	return nil
+}
+
+func (o *clusterOwn) members(ctx context.Context, words []string, stdout io.Writer) error {
+	if len(words) > 0 {
+		return unexpected(words[0])
+	}
+	f, err := o.look(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(stdout, memberTable(f))
+	return err
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// reply makes fields from names and values.
+func reply(words ...any) fields {
+	f := make(fields)
+	for i := 0; i < len(words); i += 2 {
+		switch v := words[i+1].(type) {
+		case string:
+			f[words[i].(string)] = protocol.Bulk(v)
+		case int:
+			f[words[i].(string)] = protocol.Integer(int64(v))
+		case []fields:
+			var rows []protocol.Value
+			for _, row := range v {
+				var elems []protocol.Value
+				for name, value := range row {
+					elems = append(elems, protocol.Bulk(name), value)
+				}
+				rows = append(rows, protocol.Map(elems...))
+			}
+			f[words[i].(string)] = protocol.Array(rows...)
+		}
+	}
+	return f
+}
+
+func TestClusterFrame(t *testing.T) {
+	three := []fields{
+		reply("name", "n1", "id", "n1@0123456789ab", "role", "follower", "voter", 1, "silent", 0, "lag", 3, "match-index", 97, "client-address", "10.0.0.1:6379", "peer-address", "10.0.0.1:7379"),
+		reply("name", "n2", "id", "n2@0123456789ab", "role", "leader", "voter", 1, "silent", 0, "lag", 0, "match-index", 100, "client-address", "10.0.0.2:6379", "peer-address", "10.0.0.2:7379", "version", "0.1.0"),
+		reply("name", "n3", "id", "n3@0123456789ab", "role", "non-voter", "voter", 0, "silent", 1, "lag", -1, "match-index", 0, "client-address", "", "peer-address", "10.0.0.3:7379\x1b[2J"),
+	}
+	for _, c := range []struct {
+		name   string
+		reply  fields
+		said   string
+		atRisk bool
+	}{
+		{"well", reply("node", "n1", "leader", "n2", "term", 7, "voters", 3, "live-voters", 3, "quorum", 2, "margin", 1), "n2 leads in term 7: 3 of 3 voters answer, 1 may fail.", false},
+		{"five", reply("node", "n1", "leader", "n2", "term", 7, "voters", 5, "live-voters", 5, "quorum", 3, "margin", 2), "n2 leads in term 7: 5 of 5 voters answer, 2 may fail.", false},
+		{"nothing to spare", reply("node", "n1", "leader", "n2", "term", 7, "voters", 3, "live-voters", 2, "quorum", 2, "margin", 0), "n2 leads in term 7: 2 of 3 voters answer, the cluster stops when one more fails.", true},
+		{"alone", reply("node", "n1", "leader", "n1", "term", 2, "voters", 1, "live-voters", 1, "quorum", 1, "margin", 0), "n1 leads alone, in term 2.", false},
+		{"no leader", reply("node", "n1", "leader", "", "term", 9, "voters", 3, "live-voters", 1, "quorum", 2, "margin", -1), "No leader is known to n1, in term 9: 3 voters, of which 2 must answer.", true},
+	} {
+		require.Equal(t, c.said, clusterSentence(c.reply), c.name)
+		require.Equal(t, c.atRisk, atRisk(c.reply), c.name)
+	}
+	f := reply("node", "n1", "leader", "n2", "term", 7, "voters", 2, "live-voters", 2, "quorum", 2, "margin", 0, "members", three)
+	require.Equal(t, `n2 leads in term 7: 2 of 2 voters answer, the cluster stops when one more fails.
+
+NAME  ROLE       ANSWERS  LAG  MATCH  CLIENTS        PEERS                   VERSION
+n1    follower   yes      3    97     10.0.0.1:6379  10.0.0.1:7379           -
+n2    leader     yes      0    100    10.0.0.2:6379  10.0.0.2:7379           0.1.0
+n3    non-voter  no       -    -      -              "10.0.0.3:7379\x1b[2J"  -
+`, clusterFrame(f))
+	require.Equal(t, `NAME  ID               ROLE       VOTES  CLIENTS        PEERS
+n1    n1@0123456789ab  follower   yes    10.0.0.1:6379  10.0.0.1:7379
+n2    n2@0123456789ab  leader     yes    10.0.0.2:6379  10.0.0.2:7379
+n3    n3@0123456789ab  non-voter  no     -              "10.0.0.3:7379\x1b[2J"
+`, memberTable(f))
+}

@@ -1,0 +1,54 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// clusterOf is what `holdfast cluster` says through a node.
+func clusterOf(exe, servers string, args ...string) (status int, stdout, stderr string) {
+	var out, complaint bytes.Buffer
+	cmd := exec.Command(exe, append([]string{"cluster", "--server", servers}, args...)...)
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	_ = cmd.Run()
+	return cmd.ProcessState.ExitCode(), out.String(), complaint.String()
+}
+
+// TestClusterStatus: the exit status says whether the cluster has a voter to spare.
+func TestClusterStatus(t *testing.T) {
+	exe := build(t)
+	nodes := startNodes(t, exe, 3)
+	said := func(n *node, status int, like string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			got, out, complaint := clusterOf(exe, n.addr, "status")
+			t.Logf("%d: %s%s", got, out, complaint)
+			return got == status && bytes.Contains([]byte(out+complaint), []byte(like))
+		}, 20*time.Second, 20*time.Millisecond, like)
+	}
+	leader := leaderOf(t, nodes)
+	for _, n := range nodes {
+		said(n, 0, "3 of 3 voters answer, 1 may fail.")
+	}
+	var others []*node
+	for _, n := range nodes {
+		if n != leader {
+			others = append(others, n)
+		}
+	}
+	others[0].kill()
+	for _, n := range []*node{leader, others[1]} {
+		said(n, statusAtRisk, "2 of 3 voters answer, the cluster stops when one more fails.")
+	}
+	said(&node{addr: others[0].addr + "," + leader.addr}, statusAtRisk, "2 of 3")
+	leader.kill()
+	said(others[1], statusAtRisk, "No leader is known to "+others[1].name)
+	others[1].kill()
+	said(others[1], 1, "connection refused")
+}

@@ -1,0 +1,154 @@
+package frontend
+
+import (
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+)
+
+// The words RAFT.… are about the members of the cluster. A word that looks answers from what this node knows, also
+// while there is no leader.
+
+func memberHandlers() map[string]handler {
+	return map[string]handler{
+		"raft.members": {reply: func(c *conn, _ [][]byte) protocol.Value { return newCensus(c.srv).members() }},
+		"raft.status":  {reply: func(c *conn, _ [][]byte) protocol.Value { return newCensus(c.srv).status() }},
+	}
+}
+
+// census is the cluster as this node knows it, at one instant.
+type census struct {
+	st     replica.Status
+	leader replica.Member // zero: none is known
+}
+
+func newCensus(s *Server) *census {
+	c := &census{st: s.backend.Status()}
+	c.leader = c.st.Leader
+	for _, m := range c.st.Members {
+		if m.Name == c.leader.Name {
+			c.leader = m
+		}
+	}
+	return c
+}
+
+func (c *census) leads(m replica.Member) bool { return c.leader.Name != "" && m.Name == c.leader.Name }
+
+// silent reports whether the member does not answer the leader, as far as is known. Without a leader only this node
+// surely answers.
+func (c *census) silent(m replica.Member) bool {
+	switch {
+	case m.Name == c.st.Name, c.leads(m):
+		return false
+	case c.leader.Name == "":
+		return true
+	}
+	return m.Silent
+}
+
+// lag is how many entries of the leader's log the member lacks; -1: not known.
+func (c *census) lag(m replica.Member) int64 {
+	switch {
+	case c.leads(m):
+		return 0
+	case c.leader.LogIndex == 0, m.LogIndex == 0:
+		return -1
+	}
+	return max(0, int64(c.leader.LogIndex)-int64(m.LogIndex))
+}
+
+// memberID is the ID of a member.
+func memberID(m replica.Member) string { return m.Name }
+
+func (c *census) role(m replica.Member) string {
+	if c.leads(m) {
+		return "leader"
+	}
+	return "follower"
+}
+
+// majority counts: voters, voters that answer, and how many must.
+func (c *census) majority() (voters, live, quorum int) {
+	for _, m := range c.st.Members {
+		voters++
+		if !c.silent(m) {
+			live++
+		}
+	}
+	return voters, live, voters/2 + 1
+}
+
+func (c *census) status() protocol.Value {
+	voters, live, quorum := c.majority()
+	self := replica.Member{Name: c.st.Name}
+	return protocol.Map(pairs(
+		"node", protocol.Bulk(c.st.Name),
+		"node-id", protocol.Bulk(memberID(self)),
+		"role", protocol.Bulk(c.role(self)),
+		"leader", protocol.Bulk(c.leader.Name),
+		"term", number(c.st.Term),
+		"commit-index", number(c.st.Committed),
+		"applied-index", number(c.st.Applied),
+		"last-index", number(c.st.LastLog),
+		"voters", protocol.Integer(int64(voters)),
+		"non-voters", protocol.Integer(int64(len(c.st.Members)-voters)),
+		"live-voters", protocol.Integer(int64(live)),
+		"quorum", protocol.Integer(int64(quorum)),
+		"margin", protocol.Integer(int64(c.margin())),
+		"members", c.members(),
+	)...)
+}
+
+// margin is how many voters more may fail before the cluster stops; negative: it has stopped.
+func (c *census) margin() int {
+	_, live, quorum := c.majority()
+	if c.leader.Name == "" {
+		return min(-1, live-quorum)
+	}
+	return max(0, live-quorum)
+}
+
+func (c *census) members() protocol.Value {
+	shown := make([]protocol.Value, len(c.st.Members))
+	for i, m := range c.st.Members {
+		version := ""
+		if m.Name == c.st.Name {
+			version = protocol.HoldfastVersion
+		}
+		shown[i] = protocol.Map(pairs(
+			"name", protocol.Bulk(m.Name),
+			"id", protocol.Bulk(memberID(m)),
+			"peer-address", protocol.Bulk(m.PeerAddr),
+			"client-address", protocol.Bulk(m.ClientAddr),
+			"voter", protocol.Integer(1),
+			"role", protocol.Bulk(c.role(m)),
+			"silent", flag(c.silent(m)),
+			"match-index", number(m.LogIndex),
+			"lag", protocol.Integer(c.lag(m)),
+			"version", protocol.Bulk(version),
+		)...)
+	}
+	return protocol.Array(shown...)
+}
+
+// pairs are the elements of a map; names and values take turns.
+func pairs(words ...any) []protocol.Value {
+	elems := make([]protocol.Value, len(words))
+	for i, w := range words {
+		if name, ok := w.(string); ok {
+			elems[i] = protocol.Bulk(name)
+			continue
+		}
+		elems[i] = w.(protocol.Value)
+	}
+	return elems
+}
+
+func number(n uint64) protocol.Value { return protocol.Integer(int64(n)) }
+
+func flag(yes bool) protocol.Value {
+	if yes {
+		return protocol.Integer(1)
+	}
+	return protocol.Integer(0)
+}
