@@ -95,6 +95,9 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 		return nil, err
 	}
 	opened.add(s.store.Close)
+	if err = s.belong(); err != nil {
+		return nil, err
+	}
 	if s.peers, err = peer.New(s.peerConfig(peerListener, secrets)); err != nil {
 		return nil, err
 	}
@@ -110,6 +113,19 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	s.front = frontend.New(s.frontConfig(secrets, faults), s.replica)
 	s.web = s.newWeb(secrets)
 	return s, nil
+}
+
+// belong makes sure that the folder belongs to the cluster that is configured.
+func (s *Server) belong() error {
+	peers, _ := s.config.Peers() // validated by New
+	switch id, own := s.store.Identity(), clusterID(peers); id.ClusterID {
+	case own:
+		return nil
+	case "":
+		return s.store.SetIdentity(func(id *store.Identity) { id.ClusterID = own })
+	default:
+		return fmt.Errorf("open store: data folder %s belongs to cluster %q, this node is configured for %q", s.config.DataDir, id.ClusterID, own)
+	}
 }
 
 // fitClients lowers max-clients to what the limit of open files allows.
@@ -211,14 +227,12 @@ func (s *Server) shutdown(parts *lifecycle.Parts) error {
 }
 
 func (s *Server) storeConfig(f *faults) store.Config {
-	peers, _ := s.config.Peers() // validated by New
 	return store.Config{
-		DataDir:   s.config.DataDir,
-		Name:      s.config.Name,
-		ClusterID: clusterID(peers),
-		LogStore:  s.config.LogStore,
-		Logger:    s.logger,
-		Hooks:     s.storeHooks(f),
+		DataDir:  s.config.DataDir,
+		Name:     s.config.Name,
+		LogStore: s.config.LogStore,
+		Logger:   s.logger,
+		Hooks:    s.storeHooks(f),
 	}
 }
 

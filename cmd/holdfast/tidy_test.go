@@ -132,7 +132,7 @@ var rooms = map[string][]string{
 	"server/members":   {},
 	"server/peer":      {"server/peer/wire", "server/members"},
 	"server/peer/wire": {},
-	"server/store":     {"server/store/"},
+	"server/store":     {"server/store/", "server/members"},
 	"server/raftnode":  {"server/peer/wire", "server/members"},
 	"server/forward":   {"server/peer/wire", "server/members"},
 	"server/replica":   {"server/members", "server/raftnode", "server/forward", "server/parking", "server/sessions", "server/peer/wire"},

@@ -7,10 +7,10 @@ import (
 
 // Member is a node of the cluster, as the configuration has it.
 type Member struct {
-	ID   string // raft's server ID
-	Addr string // where other nodes dial the member
+	ID   string `json:"id"`   // raft's server ID
+	Addr string `json:"addr"` // where other nodes dial the member
 	// Voter: the member counts for majorities and may lead. Any other member only follows.
-	Voter bool
+	Voter bool `json:"voter"`
 }
 
 // Name is the member's name.

@@ -17,7 +17,7 @@ func BenchmarkAppend(b *testing.B) {
 	for _, kind := range kinds {
 		for _, batch := range []int{1, 64, 256} {
 			b.Run(fmt.Sprintf("%s/%d", kind, batch), func(b *testing.B) {
-				s, err := Open(Config{DataDir: b.TempDir(), Name: "n1", ClusterID: "c1", LogStore: kind, Logger: slog.New(slog.DiscardHandler)})
+				s, err := Open(Config{DataDir: b.TempDir(), Name: "n1", LogStore: kind, Logger: slog.New(slog.DiscardHandler)})
 				require.NoError(b, err)
 				defer func() { _ = s.Close() }()
 				data := make([]byte, 128)
@@ -48,7 +48,7 @@ func BenchmarkAppend(b *testing.B) {
 func BenchmarkOpen(b *testing.B) {
 	for _, kind := range kinds {
 		b.Run(kind, func(b *testing.B) {
-			c := Config{DataDir: b.TempDir(), Name: "n1", ClusterID: "c1", LogStore: kind}
+			c := Config{DataDir: b.TempDir(), Name: "n1", LogStore: kind}
 			s, err := Open(c)
 			require.NoError(b, err)
 			data := make([]byte, 1024)

@@ -4,7 +4,10 @@
 // It promises:
 //   - [Open] gives a Store whose contents were checked, or one line that names the file and
 //     says what to do; a store never starts half, and never silently without something that was
-//     acknowledged. The folder is locked, and belongs to one node of one cluster;
+//     acknowledged. The folder is locked, and belongs to one node, whose ID is minted with the folder, and to one
+//     cluster at most;
+//   - a change of the [Identity] is durable before [Store.SetIdentity] returns, and the identity that Open shows is
+//     there after each power cut;
 //   - [Store].Epoch is another number each time, durable before Open returns;
 //   - a call on Log or Stable that does not come back in time is reported to [Hooks].OnStall,
 //     a failing call to OnFault, each once; a late call is never turned into a failed call;
@@ -16,7 +19,7 @@
 // The folder:
 //
 //	LOCK            locked while a process has the folder open; holds the pid
-//	identity.json   format, node, cluster, kind of log
+//	identity.json   format, the node's name and ID, cluster, kind of log; see [Identity]
 //	stable.db       raft's terms and votes, our epoch: raft-boltdb, each value with a checksum
 //	wal/            the log, kind "wal": package wal
 //	log.db          the log, kind "bolt": raft-boltdb, each entry with a checksum

@@ -2,17 +2,20 @@ package store
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"time"
 
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 const (
 	identityName   = "identity.json"
-	identityFormat = 1
+	identityFormat = 2
 )
 
 // Names in a data folder.
@@ -23,12 +26,34 @@ const (
 	snapshotName = "snapshots"
 )
 
-// identity says whose a data folder is. The identity is the first file of a new folder, and
-// says "ready" only when all others are there: from then on a missing file was lost.
+// Identity says whose a data folder is.
+type Identity struct {
+	// Name is the node's name, for people.
+	Name string `json:"node"`
+	// ID is the node's in raft, minted with the folder: no two folders have the same. In a folder of an early
+	// release ID is the name.
+	ID string `json:"nodeID"`
+	// ClusterID is of the cluster that the node belongs to; empty: of none yet.
+	ClusterID string `json:"clusterID"`
+	// Founders are the first members of the cluster, if this node was one of them: raft's first entry is made of
+	// Founders while raft has none.
+	Founders []members.Member `json:"founders,omitempty"`
+	// Joins: the node may have asked the cluster to take it in, and has not been told that it is in.
+	Joins bool `json:"joins,omitempty"`
+	// Votes: the node still wants a vote. It asks for one until the node sees itself a voter.
+	Votes bool `json:"votes,omitempty"`
+	// Restored: the folder was made from a backup or from what was left of another cluster.
+	Restored bool `json:"restored,omitempty"`
+}
+
+// ErrRemoved is the error of [Open] for a folder whose node was removed from its cluster.
+var ErrRemoved = errors.New("this node was removed from its cluster, and the folder cannot be used again: empty it, and start the node with --join to add it as a new one")
+
+// identity is the file of an [Identity]. The file is the first of a new folder, and says "ready" only
+// when all others are there: from then on a missing file was lost.
 type identity struct {
-	Format    int       `json:"format"`
-	Node      string    `json:"node"`
-	Cluster   string    `json:"cluster"`
+	Format int `json:"format"`
+	Identity
 	LogStore  string    `json:"logStore"`
 	State     string    `json:"state"`
 	CreatedAt time.Time `json:"createdAt"`
@@ -36,9 +61,19 @@ type identity struct {
 }
 
 const (
-	stateCreating = "creating"
+	stateCreating = "creating" // the parts are being made: no Open has returned
+	stateFilling  = "filling"  // Make fills the parts
 	stateReady    = "ready"
+	stateRemoved  = "removed" // the node was removed from the cluster
 )
+
+// newIdentity mints the identity of a folder.
+func newIdentity(c *Config) *identity {
+	return &identity{
+		Format: identityFormat, Identity: Identity{Name: c.Name, ID: members.NewID(c.Name)}, LogStore: c.LogStore,
+		State: stateCreating, CreatedAt: time.Now().UTC(), CreatedBy: release(),
+	}
+}
 
 func (id *identity) save(fs vfs.FS, dir string) error {
 	text, err := json.MarshalIndent(id, "", "  ")
@@ -68,24 +103,109 @@ func loadIdentity(fs vfs.FS, dir string) (*identity, error) {
 	if id.Format > identityFormat {
 		return nil, fmt.Errorf("data folder %s has format %d, this release knows formats up to %d: use the release that wrote it, or a newer one", dir, id.Format, identityFormat)
 	}
-	if id.Format != identityFormat || id.State != stateCreating && id.State != stateReady {
-		return nil, &damageError{path: path, reason: fmt.Sprintf("format %d and state %q do not exist", id.Format, id.State)}
+	if id.Format == 1 {
+		if err := id.takeOver(text); err != nil {
+			return nil, &damageError{path: path, reason: err.Error()}
+		}
+	}
+	if reason := id.fault(); reason != "" {
+		return nil, &damageError{path: path, reason: reason}
 	}
 	return id, nil
+}
+
+// takeOver reads format 1, where the node's name was its ID, and the cluster's ID a digest of the first
+// members' addresses. Format 2 is written when something has changed: until then the release before can go on.
+func (id *identity) takeOver(text []byte) error {
+	var old struct {
+		Cluster string `json:"cluster"`
+	}
+	err := json.Unmarshal(text, &old)
+	id.ID, id.ClusterID = id.Name, old.Cluster
+	return err
+}
+
+// fault says what is wrong with an identity, if anything.
+func (id *identity) fault() string {
+	switch {
+	case id.Format < 1:
+		return fmt.Sprintf("format %d does not exist", id.Format)
+	case id.State != stateCreating && id.State != stateReady && (id.Format == 1 || id.State != stateFilling && id.State != stateRemoved):
+		return fmt.Sprintf("state %q does not exist", id.State)
+	case id.Name == "" || members.Name(id.ID) != id.Name:
+		return fmt.Sprintf("the node's ID %q does not begin with its name %q", id.ID, id.Name)
+	default:
+		return ""
+	}
+}
+
+// unused: no cluster has heard of the folder, so that it may become another node's.
+func (id *identity) unused() bool {
+	return id.State == stateReady && id.ClusterID == "" && !id.Joins
 }
 
 // mismatch says why the folder in dir is not for c, or nothing.
 func (id *identity) mismatch(c *Config) error {
 	switch {
-	case id.Node != c.Name:
-		return fmt.Errorf("data folder %s belongs to node %q, this node is %q", c.DataDir, id.Node, c.Name)
-	case id.Cluster != c.ClusterID:
-		return fmt.Errorf("data folder %s belongs to cluster %q, this node is configured for %q", c.DataDir, id.Cluster, c.ClusterID)
+	case id.State == stateRemoved:
+		return fmt.Errorf("data folder %s of node %q, cluster %q: %w", c.DataDir, id.ID, id.ClusterID, ErrRemoved)
+	case id.State == stateFilling:
+		return fmt.Errorf("data folder %s was being filled, and is not whole: empty it, and begin again", c.DataDir)
+	case id.Name != c.Name:
+		return fmt.Errorf("data folder %s belongs to node %q, this node is %q", c.DataDir, id.Name, c.Name)
 	case id.LogStore != c.LogStore:
 		return fmt.Errorf("data folder %s keeps its log in a %s store, configured is %s: it cannot be changed", c.DataDir, id.LogStore, c.LogStore)
 	default:
 		return nil
 	}
+}
+
+// owner keeps the identity of an open folder.
+type owner struct {
+	fs  vfs.FS
+	dir string
+
+	mu     sync.Mutex // held over the write
+	id     identity
+	broken error
+}
+
+// Identity is what the folder is known as.
+func (s *Store) Identity() Identity {
+	if s.owner == nil {
+		return Identity{}
+	}
+	s.owner.mu.Lock()
+	defer s.owner.mu.Unlock()
+	return s.owner.id.Identity
+}
+
+// SetIdentity changes the identity. The change is durable when SetIdentity returns. After an error it may be or
+// not: the owner should end the process.
+func (s *Store) SetIdentity(change func(*Identity)) error {
+	return s.owner.set(func(id *identity) { change(&id.Identity) })
+}
+
+// Remove notes for good that the node was removed from its cluster: the folder cannot be opened again.
+func (s *Store) Remove() error {
+	return s.owner.set(func(id *identity) { id.State = stateRemoved })
+}
+
+func (o *owner) set(change func(*identity)) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.broken != nil {
+		return o.broken
+	}
+	next := o.id
+	change(&next)
+	next.Format = identityFormat
+	if err := next.save(o.fs, o.dir); err != nil {
+		o.broken = err
+		return err
+	}
+	o.id = next
+	return nil
 }
 
 // release is the version of this program, as far as known.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -30,10 +29,7 @@ func OpenOn(d Device, c Config) (*Store, error) {
 	if c.LogStore != KindWAL && c.LogStore != KindBolt {
 		return nil, fmt.Errorf("open store: log store %q: use %s or %s", c.LogStore, KindWAL, KindBolt)
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	f := &folder{Device: d, config: c}
+	f := &folder{Device: d, config: c.withDefaults()}
 	if err := f.open(); err != nil {
 		_ = f.close()
 		var boltDamage *damageError
@@ -50,7 +46,15 @@ func OpenOn(d Device, c Config) (*Store, error) {
 		_ = f.close()
 		return nil, fmt.Errorf("open store: %w", err)
 	}
+	s.owner = &owner{fs: f.FS, dir: c.DataDir, id: *f.id}
 	return s, nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
 }
 
 // logStore is what both kinds are.
@@ -64,6 +68,7 @@ type folder struct {
 	Device
 	config    Config
 	lock      io.Closer
+	id        *identity
 	stable    StableStore
 	patient   *vfs.Patient // what the log's files go through
 	log       logStore
@@ -73,7 +78,7 @@ type folder struct {
 
 func (f *folder) path(name string) string { return filepath.Join(f.config.DataDir, name) }
 
-func (f *folder) open() error {
+func (f *folder) lockFolder() error {
 	if err := makeFolder(f.FS, filepath.Clean(f.config.DataDir)); err != nil {
 		return fmt.Errorf("make data folder: %w", err)
 	}
@@ -82,28 +87,43 @@ func (f *folder) open() error {
 		return err
 	}
 	f.lock = lock
+	return nil
+}
+
+func (f *folder) open() error {
+	if err := f.lockFolder(); err != nil {
+		return err
+	}
 	id, err := loadIdentity(f.FS, f.config.DataDir)
 	if err != nil {
 		return err
 	}
-	if id != nil {
-		if err := id.mismatch(&f.config); err != nil {
-			return err
-		}
+	f.id = id
+	known := id != nil
+	mismatch := error(nil)
+	if known {
+		mismatch = id.mismatch(&f.config)
 	}
-	isNew := id == nil || id.State == stateCreating
+	switch {
+	case !known, mismatch != nil && id.unused():
+		f.id = newIdentity(&f.config)
+	case mismatch != nil:
+		return mismatch
+	}
+	isNew := f.id.State == stateCreating
 	if isNew {
-		if err := f.create(id); err != nil {
+		if err := f.create(f.id, known, stateReady); err != nil {
 			return err
 		}
 	}
 	if err := f.openParts(); err != nil {
 		return err
 	}
-	if f.epoch == 0 && !isNew {
-		// No Open has returned yet. A crash may have come between the writing of "ready" and
-		// the sync: a power cut would bring back "creating", and the next Open begin again.
-		if err := id.save(f.FS, f.config.DataDir); err != nil {
+	if !isNew && (f.epoch == 0 || f.id.Format == identityFormat) {
+		// A crash may have come between the writing of what was read and the sync: a power cut would bring back
+		// what was there before, such as "creating", or a folder without a cluster. With an epoch an Open has
+		// passed here, and format 1 has not changed since.
+		if err := f.id.save(f.FS, f.config.DataDir); err != nil {
 			return err
 		}
 	}
@@ -141,21 +161,18 @@ func makeFolder(fs vfs.FS, dir string) error {
 	return err
 }
 
-// create makes all parts. If id is not nil an earlier attempt was interrupted: no Open
-// has ever returned this folder, so that what is there can go.
-func (f *folder) create(id *identity) error {
+// create makes all parts, and says that the folder is in the state then. again: there is an identity already, and no
+// Open has ever returned this folder, or no cluster has heard of it, so that what is there can go.
+func (f *folder) create(id *identity, again bool, then string) error {
 	parts := []string{stableName, walName, boltLogName, snapshotName}
-	if id == nil {
-		for _, name := range parts {
-			if exists, err := f.FS.Exists(f.path(name)); err != nil {
-				return fmt.Errorf("look at data folder: %w", err)
-			} else if exists {
-				return &damageError{path: f.path(identityName), reason: "it is missing, and the node's data is there"}
-			}
+	for _, name := range parts {
+		if again {
+			break
 		}
-		id = &identity{
-			Format: identityFormat, Node: f.config.Name, Cluster: f.config.ClusterID, LogStore: f.config.LogStore,
-			State: stateCreating, CreatedAt: time.Now().UTC(), CreatedBy: release(),
+		if exists, err := f.FS.Exists(f.path(name)); err != nil {
+			return fmt.Errorf("look at data folder: %w", err)
+		} else if exists {
+			return &damageError{path: f.path(identityName), reason: "it is missing, and the node's data is there"}
 		}
 	}
 	// Also when the identity was read: parts without an identity are taken for a node that lost it.
@@ -170,7 +187,7 @@ func (f *folder) create(id *identity) error {
 	if err := f.createParts(); err != nil {
 		return err
 	}
-	id.State = stateReady
+	id.State = then
 	return id.save(f.FS, f.config.DataDir)
 }
 

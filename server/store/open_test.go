@@ -33,7 +33,7 @@ func memoryDir(t testing.TB) string {
 }
 
 func config(dir, kind string) Config {
-	return Config{DataDir: dir, Name: "n1", ClusterID: "c1", LogStore: kind}
+	return Config{DataDir: dir, Name: "n1", LogStore: kind}
 }
 
 func mustOpen(t testing.TB, c Config) *Store {
@@ -184,12 +184,12 @@ func TestFoldersOfOthersAreRefused(t *testing.T) {
 	dir := memoryDir(t)
 	s := mustOpen(t, config(dir, KindWAL))
 	fill(t, s)
+	require.NoError(t, s.SetIdentity(func(id *Identity) { id.ClusterID = "c1" }))
 	require.NoError(t, s.Close())
 	for want, change := range map[string]func(*Config){
-		`belongs to node "n1", this node is "n2"`:                   func(c *Config) { c.Name = "n2" },
-		`belongs to cluster "c1", this node is configured for "c2"`: func(c *Config) { c.ClusterID = "c2" },
-		"keeps its log in a wal store, configured is bolt":          func(c *Config) { c.LogStore = KindBolt },
-		`log store "paper": use wal or bolt`:                        func(c *Config) { c.LogStore = "paper" },
+		`belongs to node "n1", this node is "n2"`:          func(c *Config) { c.Name = "n2" },
+		"keeps its log in a wal store, configured is bolt": func(c *Config) { c.LogStore = KindBolt },
+		`log store "paper": use wal or bolt`:               func(c *Config) { c.LogStore = "paper" },
 	} {
 		c := config(dir, KindWAL)
 		change(&c)
@@ -215,10 +215,13 @@ func TestIdentityIsChecked(t *testing.T) {
 		return text
 	}
 	for want, text := range map[string][]byte{
-		"has format 2, this release knows formats up to 1": change(func(id *identity) { id.Format = 2 }),
-		"format 0 and state":                   change(func(id *identity) { id.Format = 0 }),
-		`state "reddy" do not exist`:           change(func(id *identity) { id.State = "reddy" }),
-		"identity.json is damaged: unexpected": good[:len(good)/2],
+		"has format 3, this release knows formats up to 2": change(func(id *identity) { id.Format = 3 }),
+		"format 0 does not exist":                          change(func(id *identity) { id.Format = 0 }),
+		`state "reddy" does not exist`:                     change(func(id *identity) { id.State = "reddy" }),
+		`"n2@0" does not begin with its name`:              change(func(id *identity) { id.ID = "n2@0" }),
+		"was being filled, and is not whole":               change(func(id *identity) { id.State = stateFilling }),
+		"empty it, and start the node with --join":         change(func(id *identity) { id.State = stateRemoved }),
+		"identity.json is damaged: unexpected":             good[:len(good)/2],
 	} {
 		require.NoError(t, os.WriteFile(path, text, 0o600))
 		requireRefused(t, config(dir, KindWAL), want)

@@ -132,7 +132,7 @@ func TestRaftOverRealFolders(t *testing.T) {
 				var peers raft.Configuration
 				for i := range 3 {
 					name := fmt.Sprintf("n%d", i+1)
-					c := Config{DataDir: dir + "/" + name, Name: name, ClusterID: "c1", LogStore: kind}
+					c := Config{DataDir: dir + "/" + name, Name: name, LogStore: kind}
 					c.Hooks.OnFault = func(op Op, err error) { t.Errorf("%s: %s: %v", name, op, err) }
 					c.Hooks.OnStall = func(op Op, elapsed time.Duration) { t.Errorf("%s: %s takes %v", name, op, elapsed) }
 					members = append(members, &member{config: c})
@@ -214,7 +214,7 @@ func TestRaftSurvivesALateSnapshot(t *testing.T) {
 		var peers raft.Configuration
 		for i := range 3 {
 			name := fmt.Sprintf("n%d", i+1)
-			members = append(members, &member{config: Config{DataDir: dir + "/" + name, Name: name, ClusterID: "c1", LogStore: KindWAL}})
+			members = append(members, &member{config: Config{DataDir: dir + "/" + name, Name: name, LogStore: KindWAL}})
 			peers.Servers = append(peers.Servers, raft.Server{ID: raft.ServerID(name), Address: raft.ServerAddress(name)})
 		}
 		for _, m := range members {

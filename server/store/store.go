@@ -15,9 +15,9 @@ const (
 
 // Config says which folder, whose, and what to do when the disk misbehaves.
 type Config struct {
-	DataDir   string
-	Name      string
-	ClusterID string
+	DataDir string
+	// Name is the node's. A folder that belongs to a node of another name is refused.
+	Name string
 	// LogStore is KindWAL or KindBolt.
 	LogStore string
 	Hooks    Hooks
@@ -70,6 +70,7 @@ type Store struct {
 	Epoch uint64
 
 	guard *guard
+	owner *owner // nil: the store is bare stores
 	close func() error
 }
 

@@ -49,7 +49,7 @@ func NewDisk() *Disk {
 	return d
 }
 
-// Open is like store.Open on this disk. Only c.Hooks matters. A Store that
+// Open is like store.Open on this disk. Only c.Hooks and c.Name matter. A Store that
 // was opened earlier is cut off as by Crash.
 func (d *Disk) Open(c store.Config) (*store.Store, error) {
 	d.Crash()
@@ -92,14 +92,22 @@ func (l *turns) DeleteRange(lo, hi uint64) error {
 
 // openOn opens the folder as a process on a disk finds it.
 func openOn(p *memdisk.Process, c store.Config) (*store.Store, error) {
-	c.DataDir, c.Name, c.ClusterID, c.LogStore = dataDir, "node", "cluster", store.KindWAL
-	return store.OpenOn(store.Device{
+	c.DataDir, c.LogStore = dataDir, store.KindWAL
+	if c.Name == "" {
+		c.Name = "node"
+	}
+	return store.OpenOn(device(p), c)
+}
+
+// device is the disk as a process finds it.
+func device(p *memdisk.Process) store.Device {
+	return store.Device{
 		FS:           p,
 		Lock:         func(string) (io.Closer, error) { return io.NopCloser(nil), nil },
 		CreateStable: func(path string) error { return createStable(p, path) },
 		OpenStable:   func(path string) (store.StableStore, error) { return openStable(p, path) },
 		SegmentSize:  segmentSize,
-	}, c)
+	}
 }
 
 // Crash is the death of the process: calls on the Store fail from here on, also

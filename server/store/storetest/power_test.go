@@ -94,7 +94,11 @@ func (l *life) shows() string {
 	}
 	vote, err := s.Stable.Get([]byte("vote"))
 	require.NoError(t, err)
-	return text + ", vote " + string(vote)
+	text += ", vote " + string(vote)
+	if id := s.Identity(); id.ClusterID != "" {
+		text += ", cluster " + id.ClusterID
+	}
+	return text
 }
 
 // logEntry is of many sizes.
@@ -128,6 +132,12 @@ func votes(name, then string) step {
 	return step{func(s *store.Store) error { return s.Stable.Set([]byte("vote"), []byte(name)) }, then}
 }
 
+func belongs(cluster, then string) step {
+	return step{func(s *store.Store) error {
+		return s.SetIdentity(func(id *store.Identity) { id.ClusterID = cluster })
+	}, then}
+}
+
 // snapshots takes one of 600 bytes.
 func snapshots(index uint64, then string) step {
 	return step{func(s *store.Store) error {
@@ -152,6 +162,9 @@ var histories = []struct {
 	steps  []step
 }{
 	{"vote", nil, []step{votes("n1", "entries 0 to 0, vote n1"), votes("n2", "entries 0 to 0, vote n2")}},
+	{"found a cluster", nil, []step{
+		belongs("c1", "entries 0 to 0, vote , cluster c1"), appends(1, 1, "entries 1 to 1, vote , cluster c1"),
+	}},
 	{"take a snapshot", []step{appends(1, 30, "entries 1 to 30, vote ")}, []step{
 		snapshots(20, "entries 1 to 30, snapshot 20 of 600 bytes, vote "),
 		deletes(1, 20, "entries 21 to 30, snapshot 20 of 600 bytes, vote "),

@@ -1,0 +1,133 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/members"
+)
+
+// TestNodeIDIsMintedWithTheFolder: an emptied folder is another node, whatever its name.
+func TestNodeIDIsMintedWithTheFolder(t *testing.T) {
+	c := config(memoryDir(t), KindWAL)
+	s := mustOpen(t, c)
+	first := s.Identity()
+	require.Regexp(t, `^n1@[0-9a-f]{12}$`, first.ID)
+	require.Empty(t, first.ClusterID)
+	require.NoError(t, s.Close())
+	s = mustOpen(t, c)
+	require.Equal(t, first, s.Identity())
+	require.NoError(t, s.Close())
+	require.NoError(t, os.RemoveAll(c.DataDir))
+	require.NotEqual(t, first.ID, mustOpen(t, c).Identity().ID)
+}
+
+// TestIdentityChanges are there after each Open.
+func TestIdentityChanges(t *testing.T) {
+	c := config(memoryDir(t), KindWAL)
+	s := mustOpen(t, c)
+	want := s.Identity()
+	want.ClusterID, want.Votes, want.Joins, want.Restored = "c1", true, true, true
+	want.Founders = []members.Member{{ID: want.ID, Addr: "h:1", Voter: true}, {ID: "n2@2", Addr: "h:2", Voter: true}}
+	require.NoError(t, s.SetIdentity(func(id *Identity) { *id = want }))
+	require.Equal(t, want, s.Identity())
+	for range 2 {
+		require.NoError(t, s.Close())
+		s = mustOpen(t, c)
+		require.Equal(t, want, s.Identity())
+	}
+	require.NoError(t, s.Remove())
+	require.NoError(t, s.Close())
+	_, err := Open(c)
+	require.ErrorIs(t, err, ErrRemoved)
+	require.ErrorContains(t, err, want.ID)
+}
+
+// TestFolderOfTheReleaseBefore keeps its form until something changes, so that the release before can go on.
+func TestFolderOfTheReleaseBefore(t *testing.T) {
+	c := config(memoryDir(t), KindWAL)
+	s := mustOpen(t, c)
+	fill(t, s)
+	require.NoError(t, s.Close())
+	path := filepath.Join(c.DataDir, identityName)
+	old := `{"format":1,"node":"n1","cluster":"5000aa","logStore":"wal","state":"ready","createdAt":"2026-01-02T03:04:05Z","createdBy":"x"}`
+	require.NoError(t, os.WriteFile(path, []byte(old), 0o600))
+	for range 2 {
+		s = mustOpen(t, c)
+		requireFilled(t, s)
+		require.Equal(t, Identity{Name: "n1", ID: "n1", ClusterID: "5000aa"}, s.Identity())
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, old, string(text))
+		require.NoError(t, s.Close())
+	}
+	s = mustOpen(t, c)
+	require.NoError(t, s.SetIdentity(func(id *Identity) { id.Votes = true }))
+	require.NoError(t, s.Close())
+	s = mustOpen(t, c)
+	requireFilled(t, s)
+	require.Equal(t, Identity{Name: "n1", ID: "n1", ClusterID: "5000aa", Votes: true}, s.Identity())
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var written struct{ Format int }
+	require.NoError(t, json.Unmarshal(text, &written))
+	require.Equal(t, 2, written.Format)
+}
+
+// TestUnusedFolderMayBecomeAnotherNodes: a mistyped name at the first start costs nothing. A folder that a cluster may
+// have heard of stays.
+func TestUnusedFolderMayBecomeAnotherNodes(t *testing.T) {
+	c := config(memoryDir(t), KindWAL)
+	s := mustOpen(t, c)
+	require.NoError(t, s.Close())
+	c.Name, c.LogStore = "n2", KindBolt
+	s = mustOpen(t, c)
+	require.Equal(t, "n2", members.Name(s.Identity().ID))
+	require.NoError(t, s.SetIdentity(func(id *Identity) { id.Joins = true }))
+	require.NoError(t, s.Close())
+	c.Name = "n3"
+	requireRefused(t, c, `belongs to node "n2", this node is "n3"`)
+}
+
+func TestMake(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			c := config(filepath.Join(memoryDir(t), "made"), kind)
+			failed := errors.New("no more room")
+			err := Make(c, Identity{Name: "n1", ClusterID: "c1"}, func(s *Store) error {
+				takeSnapshot(t, s.Snapshots, 10, "ten")
+				return failed
+			})
+			require.ErrorIs(t, err, failed)
+			requireRefused(t, c, "was being filled, and is not whole")
+			require.ErrorContains(t, Make(c, Identity{Name: "n1"}, nil), `belongs to node "n1": use an empty one`)
+
+			c.DataDir += "2"
+			require.NoError(t, Make(c, Identity{Name: "n1", ClusterID: "c1", Restored: true}, func(s *Store) error {
+				takeSnapshot(t, s.Snapshots, 10, "ten")
+				return s.Stable.SetUint64([]byte("CurrentTerm"), 7)
+			}))
+			for epoch := range uint64(2) {
+				s := mustOpen(t, c)
+				id := s.Identity()
+				require.Equal(t, Identity{Name: "n1", ID: id.ID, ClusterID: "c1", Restored: true}, id)
+				require.NotEmpty(t, id.ID)
+				require.Equal(t, epoch+1, s.Epoch)
+				list, err := s.Snapshots.List()
+				require.NoError(t, err)
+				require.Len(t, list, 1)
+				require.NoError(t, s.Close())
+			}
+			require.ErrorContains(t, Make(c, Identity{Name: "n1"}, nil), "use an empty one")
+			s := mustOpen(t, c)
+			require.ErrorContains(t, Make(c, Identity{Name: "n1"}, nil), fmt.Sprintf("in use by another process (pid %d)", os.Getpid()))
+			require.NoError(t, s.Close())
+		})
+	}
+}

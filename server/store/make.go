@@ -1,0 +1,57 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Make makes a whole folder at once, of what fill stores: a restored backup, or what is left of another cluster.
+// id's ID may be empty: then one is minted. Until Make returns the folder cannot be opened, also after a crash, and
+// after an error; a folder with anything of a node in it is refused.
+func Make(c Config, id Identity, fill func(*Store) error) error { return MakeOn(system(), c, id, fill) }
+
+// MakeOn is Make of a folder on that device.
+func MakeOn(d Device, c Config, id Identity, fill func(*Store) error) error {
+	c.Name = id.Name
+	f := &folder{Device: d, config: c.withDefaults()}
+	err := f.makeWhole(id, fill)
+	if err := errors.Join(err, f.close()); err != nil {
+		return fmt.Errorf("make data folder: %w", err)
+	}
+	return nil
+}
+
+func (f *folder) makeWhole(id Identity, fill func(*Store) error) error {
+	if err := f.lockFolder(); err != nil {
+		return err
+	}
+	old, err := loadIdentity(f.FS, f.config.DataDir)
+	if err != nil {
+		return err
+	}
+	if old != nil && !old.unused() {
+		return fmt.Errorf("data folder %s belongs to node %q: use an empty one", f.config.DataDir, old.Name)
+	}
+	made := newIdentity(&f.config)
+	if id.ID == "" {
+		id.ID = made.ID
+	}
+	made.Identity = id
+	if err := f.create(made, old != nil, stateFilling); err != nil {
+		return err
+	}
+	if err := f.openParts(); err != nil {
+		return err
+	}
+	f.patient.Start()
+	s, err := New(Parts{Log: f.log, Stable: f.stable, Snapshots: f.snapshots}, f.config.Hooks)
+	if err != nil {
+		return err
+	}
+	if err := fill(s); err != nil {
+		return err
+	}
+	// The epoch stays 0: the first Open makes sure that "ready" is on the disk.
+	made.State = stateReady
+	return made.save(f.FS, f.config.DataDir)
+}
