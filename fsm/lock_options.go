@@ -31,6 +31,27 @@ type lockOptions struct {
 	problem protocol.Value
 }
 
+// read reads a request, from the word's name on.
+func (o *lockOptions) read(words []string) (problem protocol.Value) {
+	r := o.request
+	if o.many {
+		r.Keys, words, problem = parseKeys(words[1:], locks.MaxKeys)
+		switch {
+		case problem.IsError():
+			return problem
+		case len(words) == 0:
+			return errSyntax
+		}
+	} else {
+		r.Keys, words = words[1:2], words[2:]
+	}
+	r.Owner, o.words = words[0], words[1:]
+	if len(r.Owner) > locks.MaxText {
+		return protocol.ErrOwnerTooLong.Value()
+	}
+	return o.parse()
+}
+
 // parse reads the options, in any order. The last value of a repeated option counts.
 func (o *lockOptions) parse() protocol.Value {
 	for len(o.words) > 0 {

@@ -39,31 +39,19 @@ func (c *call) strange(keys ...string) bool {
 }
 
 func acquireOp(c *call) protocol.Value {
-	r := locks.Request{DB: c.db, Keys: c.args[1:2], Owner: c.args[2]}
-	o := lockOptions{words: c.args[3:], request: &r, command: c.args[0]}
-	return c.acquire(&o)
+	r := locks.Request{DB: c.db}
+	return c.acquire(&lockOptions{request: &r, command: c.args[0]})
 }
 
 func acquireallOp(c *call) protocol.Value {
-	keys, rest, problem := parseKeys(c.args[1:], locks.MaxKeys)
-	switch {
-	case problem.IsError():
-		return problem
-	case len(rest) == 0:
-		return errSyntax
-	}
-	r := locks.Request{DB: c.db, Keys: keys, Owner: rest[0]}
-	o := lockOptions{words: rest[1:], request: &r, command: c.args[0], many: true}
-	return c.acquire(&o)
+	r := locks.Request{DB: c.db}
+	return c.acquire(&lockOptions{request: &r, command: c.args[0], many: true})
 }
 
-// acquire asks the table for a request whose options are still words.
+// acquire asks the table for the request under way.
 func (c *call) acquire(o *lockOptions) protocol.Value {
 	r := o.request
-	if len(r.Owner) > locks.MaxText {
-		return protocol.ErrOwnerTooLong.Value()
-	}
-	if problem := o.parse(); problem.IsError() {
+	if problem := o.read(c.args); problem.IsError() {
 		return problem
 	}
 	if c.strange(r.Keys...) {

@@ -64,14 +64,17 @@ func (c *call) wait(kind keyspace.Kind, from, count int, deadlineMillis int64, n
 	return protocol.Parked
 }
 
+// blockWords is the number of words before the command of a "block" request.
+const blockWords = 2
+
 // blockOp is "block <ticket> <command> <word>…": a request that nodes write, for a command that waits if it
 // cannot be served. The reply is the command's, or [protocol.Parked].
 func blockOp(c *call) protocol.Value {
-	if len(c.args) < 3 {
+	if len(c.args) <= blockWords {
 		return errArity("block")
 	}
 	ticket, ok := parseTicket(c.args[1])
-	words := c.args[2:]
+	words := c.args[blockWords:]
 	b := c.lookup(words[0])
 	switch {
 	case !ok, c.undo != nil, b == nil, !b.blocks:

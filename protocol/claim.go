@@ -25,6 +25,27 @@ func SetNXKey(body []byte) (db int, key []byte, ok bool) {
 	return int(database), key, true
 }
 
+// MayWait reports whether body is a single request that may wait: "block", or "native" with a request for locks.
+func MayWait(body []byte) bool {
+	c := cutter{rest: body}
+	database, words := c.number(), c.number()
+	name, n := c.word(), uint64(1)
+	if string(name) == "native" {
+		for ; n <= 4 && !c.failed; n++ { // the caller, and the name of the word
+			name = c.word()
+		}
+		if string(name) != "lock.acquire" && string(name) != "lock.acquireall" {
+			return false
+		}
+	} else if string(name) != "block" {
+		return false
+	}
+	for ; n < words && !c.failed; n++ {
+		c.word()
+	}
+	return !c.failed && len(c.rest) == 0 && database < MaxDatabases
+}
+
 // cutter takes numbers and words from the front of bytes.
 type cutter struct {
 	rest   []byte

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -48,7 +50,11 @@ func (p *twins) acquire() (string, reply, reply) {
 	}
 	text := fmt.Sprintf("acquire %+v", *r)
 	want := p.model.acquire(r)
+	blocked := p.table.Blocked(r, p.table.now)
 	a, err := p.table.Acquire(r)
+	if blocked {
+		require.Zero(p.t, a.Fence, "Blocked is sure")
+	}
 	return text, want, reply{fence: a.Fence, ok: a.Waiting, err: err}
 }
 

@@ -32,6 +32,27 @@ func (t *Table) Check(db int, key, owner string, nowMillis int64) uint64 {
 	return h.fence
 }
 
+// Blocked reports whether a request would not be granted at an instant: others hold the lock, or stand in line. An
+// owner that has the lock, or a place in line, asks again, and is not blocked. Where something is due, and in
+// doubt, the answer is no. It changes nothing.
+func (t *Table) Blocked(r *Request, nowMillis int64) (blocked bool) {
+	for _, key := range r.Keys {
+		l := t.find(r.DB, key)
+		if l == nil {
+			continue
+		}
+		h := t.anyHold(l)
+		switch {
+		case t.unsettledAt(l, nowMillis), h != nil && t.over(l, h, nowMillis),
+			t.holdOf(l, r.Owner) != nil, t.waiterOf(l, r.Owner) != nil:
+			return false
+		case l.delayed(), !joins(l, r, h), !t.unobstructed(l, r, noOrder):
+			blocked = true
+		}
+	}
+	return blocked
+}
+
 // LeftMillis is what is left of the longest hold of a lock, -1 if a hold is a session's. ok: somebody holds
 // the lock.
 func (t *Table) LeftMillis(db int, key string, nowMillis int64) (millis int64, ok bool) {

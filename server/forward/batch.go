@@ -9,8 +9,9 @@ type Batch struct {
 	Seq    uint64
 	Body   []byte
 	Count  int // of the requests in Body; 0 where the number is not needed
-	// Claim: the batch only takes a free key. This is decided once, when the batch is queued.
-	Claim bool
+	// Claim: the batch only takes a free key. Patient: the batch is a single command that waits, or is refused,
+	// while another client has what the command asks for. Both are decided once, when the batch is queued.
+	Claim, Patient bool
 }
 
 // Completion answers a batch: with replies, or with an error.

@@ -68,7 +68,7 @@ func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func([]Batch) e
 			switch kind := f.Kind(); kind {
 			case kindWrite:
 				w := Batch{Origin: p.origin, Seq: f.Number(), Low: f.Number(), Body: f.Bytes()}
-				w.Claim = p.config.Claims(w.Body)
+				p.config.Judge(&w)
 				writes = append(writes, w)
 			case kindRead:
 				reads = append(reads, forwardedRead{

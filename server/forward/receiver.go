@@ -41,8 +41,8 @@ type ReceiverConfig struct {
 	Met func(Member)
 	// Beacon returns what to tell each follower, at the start of a link and then every second.
 	Beacon func() Beacon
-	// Claims reports whether a write only takes a free key.
-	Claims func(body []byte) bool
+	// Judge sets the fields of a write that its body decides.
+	Judge func(*Batch)
 	// Hears is told whether someone on a follower waits for entries; on a follower without a link nobody does.
 	// Hears is called while the queue is locked.
 	Hears func(name string, yes bool)

@@ -61,7 +61,7 @@ func newFromFollowers(r *Replica, wake chan<- struct{}) *forward.Receiver {
 		Member:   r.authentic,
 		Met:      r.met,
 		Beacon:   r.beacon,
-		Claims:   fsm.IsClaim,
+		Judge:    judge,
 		Hears:    func(name string, yes bool) { r.node.SetListener(name, yes) },
 		Wake:     wake,
 		Confirm:  r.reader.confirm,
@@ -78,6 +78,12 @@ func newFromFollowers(r *Replica, wake chan<- struct{}) *forward.Receiver {
 		Followers:      len(r.config.InitialCluster) - 1,
 		Logger:         r.config.Logger,
 	})
+}
+
+// judge finds out what a batch asks for, as far as the proposer wants to know.
+func judge(b *forward.Batch) {
+	b.Claim = fsm.IsClaim(b.Body)
+	b.Patient = !b.Claim && fsm.IsPatient(b.Body)
 }
 
 // authentic reports whether conn comes from the other member of that name.

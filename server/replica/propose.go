@@ -31,8 +31,9 @@ type proposerConfig struct {
 	serving *atomic.Pointer[leaderTerm]
 	sources [2]source
 	wake    chan struct{} // something waits that can be taken
-	// wouldRefuse asks the state machine.
+	// wouldRefuse and wouldWait ask the state machine.
 	wouldRefuse func(c fsm.Claim, nowMillis int64) bool
+	wouldWait   func(body string, nowMillis int64) bool
 	// propose gives an entry to raft; proposed is called when the first is on its way.
 	propose          func(term uint64, entry []byte, flags ...byte)
 	proposed         func()

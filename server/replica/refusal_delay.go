@@ -8,14 +8,16 @@ import (
 	"github.com/holdfast/holdfast/server/forward"
 )
 
-// refusalDelay holds back entries of refusals alone, for a moment.
+// refusalDelay holds back entries of refusals alone, for a moment. A command that would only stand in line
+// counts as a refusal.
 //
 // A poll for a held lock is a command that changes nothing, and an entry of such polls costs as
 // much as any other entry. On a contended lock a refused SET NX is usually in flight when the
-// release arrives, so the release waits for two entries. Therefore, for a moment after a useful
-// entry, polls that would be refused wait for the next useful batch. Without useful batches polls
+// release arrives, so the release waits for two entries. So it is with clients that come back to the line of a
+// lock: each asks again right after its release, and the next holder's release arrives a moment later. Therefore,
+// for a moment after a useful entry, such commands wait for the next useful batch. Without useful batches they
 // do not wait. Kafka's linger.ms and PostgreSQL's commit_delay hold back all writes; this delay
-// holds back refusals only.
+// holds back commands that are in no hurry.
 type refusalDelay struct {
 	most time.Duration // after an entry that was of use; a timer may be late. Not above 0: no time
 	late *time.Timer   // wakes the proposer when that time is over
@@ -26,10 +28,11 @@ type refusalDelay struct {
 	landed time.Time // when the last useful entry landed
 	holds  bool      // late is set
 	looked [2]uint64 // how far each source was looked at
-	// claims are the claims under examination; others is set when there was another batch.
-	claims []fsm.Claim
-	others bool
-	see    func(*forward.Batch) bool
+	// claims and patient are the batches under examination; others is set when there was another batch.
+	claims  []fsm.Claim
+	patient []string
+	others  bool
+	see     func(*forward.Batch) bool
 }
 
 // mostRefusals is how many batches wait at most.
@@ -72,8 +75,8 @@ func (d *refusalDelay) propose(useful bool) {
 	}
 }
 
-// onlyRefusals reports whether every waiting batch claims a taken key. The answer is a guess: the
-// state at the time when the entry is applied decides. A key that was found stays there, but for
+// onlyRefusals reports whether every waiting batch claims a taken key, or would stand in line. The answer is a
+// guess: the state at the time when the entry is applied decides. What others have stays theirs, but for
 // its deadline, until an entry is proposed. So while batches are held back only new batches are
 // looked at.
 func (p *proposer) onlyRefusals(nowMillis int64) bool {
@@ -92,7 +95,7 @@ func (p *proposer) onlyRefusals(nowMillis int64) bool {
 		// Mostly an early batch says no: so the search begins with few batches.
 		for n := uint64(1); from < until; n *= 2 {
 			to := min(until, from+n)
-			d.claims, d.others = d.claims[:0], false
+			d.claims, d.patient, d.others = d.claims[:0], d.patient[:0], false
 			source.look(d.term, from, to, d.see)
 			if !p.refused(nowMillis) {
 				return false
@@ -108,16 +111,25 @@ func (p *proposer) onlyRefusals(nowMillis int64) bool {
 
 // note sees a batch.
 func (d *refusalDelay) note(b *forward.Batch) bool {
-	d.others = !b.Claim
-	if b.Claim {
+	switch {
+	case b.Claim:
 		d.claims = append(d.claims, fsm.ClaimOf(b.Body))
+	case b.Patient:
+		d.patient = append(d.patient, string(b.Body))
+	default:
+		d.others = true
 	}
-	return b.Claim
+	return !d.others
 }
 
-// refused reports whether every batch that was seen claims a taken key.
+// refused reports whether every batch that was seen claims a taken key, or would stand in line.
 func (p *proposer) refused(nowMillis int64) bool {
 	d := p.delay
-	defer clear(d.claims)
-	return !d.others && !slices.ContainsFunc(d.claims, func(c fsm.Claim) bool { return !p.wouldRefuse(c, nowMillis) })
+	defer func() {
+		clear(d.claims)
+		clear(d.patient)
+	}()
+	return !d.others &&
+		!slices.ContainsFunc(d.claims, func(c fsm.Claim) bool { return !p.wouldRefuse(c, nowMillis) }) &&
+		!slices.ContainsFunc(d.patient, func(body string) bool { return !p.wouldWait(body, nowMillis) })
 }

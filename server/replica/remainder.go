@@ -3,7 +3,6 @@ package replica
 import (
 	"time"
 
-	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 )
@@ -23,7 +22,11 @@ type piece struct {
 
 // whole is a piece of all of b.
 func whole(b *Batch) piece {
-	return piece{Batch: forward.Batch{Body: b.Body, Count: b.Count, Claim: b.Write && fsm.IsClaim(b.Body)}}
+	p := piece{Batch: forward.Batch{Body: b.Body, Count: b.Count}}
+	if b.Write {
+		judge(&p.Batch)
+	}
+	return p
 }
 
 // take notes the replies to the piece that was proposed, and reports whether b has all now.
@@ -43,7 +46,7 @@ func (p *piece) next(b *Batch) {
 	rest := b.Body[p.from:]
 	p.Count = min(b.Count-p.answered, 2*p.ran+1)
 	p.Body = rest[:protocol.BodyLen(rest, p.Count)]
-	p.Claim = fsm.IsClaim(p.Body)
+	judge(&p.Batch)
 }
 
 // fill answers the requests of b without a reply with err. It returns nil if b has a true reply.

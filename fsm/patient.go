@@ -1,0 +1,68 @@
+package fsm
+
+import (
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// maxPatientBytes is the size of a body above which it is not looked at.
+const maxPatientBytes = 4 << 10
+
+// IsPatient reports whether body is a single command that waits, or is refused, while another has what the command
+// asks for: a blocking command, or a request for a lock.
+func IsPatient(body []byte) bool {
+	return len(body) <= maxPatientBytes && protocol.MayWait(body)
+}
+
+// WouldWait reports whether a patient command would only stand in line, or be refused, if applied now: it changes
+// nothing for any other client. Entries that are applied before may change the answer. The answer is no for a
+// request with NOTIFY: other callers share its connection, and wait behind it.
+func (m *Machine) WouldWait(body string, nowMillis int64) bool {
+	var r protocol.Request
+	if rest, err := protocol.NextRequest(body, &r); err != nil || rest != "" {
+		return false
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	switch name := r.Args[0]; {
+	case name == "native" && len(r.Args) > nativeWords:
+		return m.wouldWaitForLock(r.DB, r.Args[nativeWords:], nowMillis)
+	case name == "block" && len(r.Args) > blockWords:
+		return m.wouldBlock(r.DB, r.Args[blockWords:], nowMillis)
+	}
+	return false
+}
+
+func (m *Machine) wouldWaitForLock(db int, words []string, nowMillis int64) bool {
+	b := m.ops[words[0]]
+	if b == nil || b.row == nil || !b.takes(len(words)) {
+		return false
+	}
+	r := locks.Request{DB: db}
+	o := lockOptions{request: &r, command: words[0], many: words[0] == "lock.acquireall"}
+	if o.read(words).IsError() || r.Notify {
+		return false
+	}
+	return m.st.locks.Blocked(&r, nowMillis)
+}
+
+// wouldBlock reports whether none of the keys is there that a blocking command takes from.
+func (m *Machine) wouldBlock(db int, words []string, nowMillis int64) bool {
+	b := m.ops[words[0]]
+	if b == nil || !b.blocks || !b.takes(len(words)) {
+		return false
+	}
+	var room [4]int
+	keys := b.row.AppendKeyPositions(room[:0], words)
+	if words[0] == "blmove" || words[0] == "brpoplpush" {
+		keys = keys[:min(1, len(keys))] // the second key is the destination
+	}
+	for _, at := range keys {
+		key := words[at]
+		if it := m.st.databases[db].Find(keyspace.Hash(key), key); it != nil && !it.Ended(nowMillis) {
+			return false
+		}
+	}
+	return len(keys) > 0
+}

@@ -1,0 +1,118 @@
+package replica_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+)
+
+// words are the words of a line.
+func words(format string, args ...any) []string { return strings.Fields(fmt.Sprintf(format, args...)) }
+
+// quietLog has an entry of use land, so that what is in no hurry waits from now on, and returns the end of the log.
+func quietLog(leader *replicatest.Node) uint64 {
+	leader.Do("INCR", "n")
+	return leader.Replica().Status().LastLog
+}
+
+// TestWaitersComeWithTheNextEntry: a request that would only stand in line goes with the next useful entry, in the
+// order of arrival, or after the delay. Where nothing happens it stands in line at once.
+func TestWaitersComeWithTheNextEntry(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		lastLog := func() uint64 { return leader.Replica().Status().LastLog }
+		acquire := func(i int, more string) []string {
+			return words("native %d %d 0 lock.acquire k o%d px 60000 %s", i, i, i, more)
+		}
+		release := func(i int) protocol.Value { return leader.Do(words("native %d 0 0 lock.release k o%d", i, i)...) }
+		require.Equal(t, protocol.Integer(1), leader.Do(acquire(1, "wait 0")...))
+		time.Sleep(1500 * time.Millisecond) // the heartbeat of leases, each second, is an entry of use
+		start := time.Now()
+		require.Equal(t, protocol.Parked, leader.Do(acquire(2, "wait 0")...))
+		require.Zero(t, time.Since(start))
+
+		before := quietLog(leader)
+		start = time.Now()
+		var waiters []<-chan protocol.Value
+		for i := 3; i <= 6; i++ {
+			waiters = append(waiters, later(leader, acquire(i, "wait 0")...))
+			time.Sleep(100 * time.Microsecond)
+			require.Equal(t, before, lastLog())
+		}
+		require.Equal(t, protocol.Integer(0), release(1))
+		for _, waiter := range waiters {
+			require.Equal(t, protocol.Parked, <-waiter)
+		}
+		require.Equal(t, before+1, lastLog())
+		require.Less(t, time.Since(start), replica.DefaultRefusalDelay)
+		for i := 2; i <= 6; i++ {
+			require.Equal(t, protocol.Integer(int64(i)), leader.Do("lock.check", "k", fmt.Sprint("o", i)), "the order of arrival")
+			release(i)
+		}
+
+		// Without a useful entry the wait is short, and only the first has to wait at all.
+		require.Equal(t, protocol.KindInteger, leader.Do(acquire(1, "wait 0")...).Kind)
+		time.Sleep(500 * time.Millisecond)
+		quietLog(leader)
+		for i, most := range []time.Duration{replica.DefaultRefusalDelay, 0} {
+			start = time.Now()
+			require.Equal(t, protocol.Parked, leader.Do(acquire(7+i, "wait 0")...))
+			require.Equal(t, most, time.Since(start))
+		}
+	})
+}
+
+// TestHasteOfRequests: a request that is granted, or that others on its connection wait for, makes an entry at once.
+func TestHasteOfRequests(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		for _, n := range []*replicatest.Node{leader, follower} {
+			for _, line := range []string{
+				"native 1 2 0 lock.acquire k you px 60000 wait 0 notify",
+				"native 1 3 0 lock.acquire k me px 60000 wait 0",
+				"native 1 3 0 lock.acquire free you px 1 wait 0",
+				"native 1 0 0 lock.release k me",
+			} {
+				require.Equal(t, protocol.KindInteger, leader.Do(words("native 1 0 0 lock.acquire k me px 60000")...).Kind)
+				quietLog(leader)
+				start := time.Now()
+				require.Equal(t, protocol.KindInteger, n.Do(strings.Fields(line)...).Kind, line)
+				require.Zero(t, time.Since(start), line)
+				leader.Do(words("native 1 0 0 lock.cancel k you")...)
+				leader.Do("DEL", "k")
+			}
+		}
+	})
+}
+
+// TestBlockedPopsComeWithTheElement: a pop of what is not there goes with the push, through whichever node.
+func TestBlockedPopsComeWithTheElement(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		for i, n := range []*replicatest.Node{leader, c.Followers()[0]} {
+			before := quietLog(leader)
+			popped := later(n, words("block %d blpop q 0", i)...)
+			time.Sleep(100 * time.Microsecond)
+			synctest.Wait()
+			require.Equal(t, before, leader.Replica().Status().LastLog)
+			require.Equal(t, protocol.Integer(1), leader.Do("RPUSH", "q", "x"))
+			<-popped
+			require.Equal(t, before+1, leader.Replica().Status().LastLog)
+			leader.Do("DEL", "q")
+
+			quietLog(leader)
+			leader.Do("RPUSH", "q", "x")
+			start := time.Now()
+			require.Equal(t, protocol.KindArray, n.Do(words("block %d blpop q 0", i)...).Kind)
+			require.Zero(t, time.Since(start))
+		}
+	})
+}
