@@ -128,21 +128,22 @@ func TestRedconOnlyEncodes(t *testing.T) {
 // rooms lists, for packages of the server, which others of the server they may import. The rest gets
 // what it needs as functions and interfaces.
 var rooms = map[string][]string{
-	"server/lifecycle": {},
-	"server/members":   {},
-	"server/peer":      {"server/peer/wire", "server/members"},
-	"server/peer/wire": {},
-	"server/store":     {"server/store/", "server/members"},
-	"server/raftnode":  {"server/peer/wire", "server/members"},
-	"server/forward":   {"server/peer/wire", "server/members"},
-	"server/replica":   {"server/members", "server/raftnode", "server/forward", "server/parking", "server/sessions", "server/peer/wire"},
-	"server/frontend":  {"server/replica", "server/parking", "server/sessions", "server/push", "server/pubsub", "server/tracking"},
-	"server/pubsub":    {"server/push"},
-	"server/sessions":  {"server/push"},
-	"server/parking":   {},
-	"server/push":      {},
-	"server/tracking":  {"server/push"},
-	"server/web":       {},
+	"server/lifecycle":  {},
+	"server/members":    {},
+	"server/peer":       {"server/peer/wire", "server/members"},
+	"server/peer/wire":  {},
+	"server/membership": {"server/members", "server/peer/wire"},
+	"server/store":      {"server/store/", "server/members"},
+	"server/raftnode":   {"server/peer/wire", "server/members"},
+	"server/forward":    {"server/peer/wire", "server/members"},
+	"server/replica":    {"server/members", "server/raftnode", "server/forward", "server/parking", "server/sessions", "server/peer/wire"},
+	"server/frontend":   {"server/replica", "server/parking", "server/sessions", "server/push", "server/pubsub", "server/tracking"},
+	"server/pubsub":     {"server/push"},
+	"server/sessions":   {"server/push"},
+	"server/parking":    {},
+	"server/push":       {},
+	"server/tracking":   {"server/push"},
+	"server/web":        {},
 }
 
 func TestServerArrows(t *testing.T) {

@@ -159,7 +159,7 @@ func (l *Layer) dial(ctx context.Context, addr, id string) (*Conn, error) {
 	}
 	l.mux.handshakes.know(conn)
 	_ = secured.SetDeadline(time.Time{})
-	return &Conn{Conn: secured, id: answered}, nil
+	return &Conn{Conn: secured, id: answered, anyCluster: l.mux.config.ClusterID() == ""}, nil
 }
 
 // adopt enters c among the open connections; false if the layer is closed.
@@ -207,7 +207,13 @@ type Conn struct {
 	layer *Layer // nil until adopted
 	// accepted says that the other node made the connection.
 	accepted bool
+	// anyCluster: the other node made the connection without knowing the cluster.
+	anyCluster bool
 }
+
+// KnowsCluster reports whether the node at the other end knows the cluster, as far as this node can tell: a node
+// that was dialed without knowing the cluster, and a node that dials so, need not.
+func (c *Conn) KnowsCluster() bool { return !c.anyCluster }
 
 // PeerName is what the node at the other end is called among nodes: its ID.
 func (c *Conn) PeerName() string { return c.id }

@@ -190,7 +190,7 @@ func (m *Mux) welcome(ctx context.Context, h *handshake) {
 	}
 	m.handshakes.know(conn)
 	_ = secured.SetDeadline(time.Time{})
-	c := &Conn{Conn: secured, id: peer.id, accepted: true}
+	c := &Conn{Conn: secured, id: peer.id, accepted: true, anyCluster: peer.cluster == anyCluster}
 	if !m.layers[peer.kind].offer(ctx, c, time.Until(deadline)) {
 		_ = c.Close()
 	}

@@ -1,0 +1,39 @@
+// Package membership lets nodes ask each other about who the members are, and for changes: a request and a reply
+// over a connection of its own (peer.KindMember). Package founding and package operations say what can be asked.
+//
+// It promises:
+//   - a request reaches a handler only from a node that has proved that it knows the cluster secret, and has a
+//     certificate if the cluster has an authority; a node that does not know the cluster reaches only handlers that
+//     were given to [Server.HandleAny];
+//   - a request and a reply have 64 KiB at most, and come within 5 s; a reply is waited for as long as the asker's
+//     context lasts, and a handler's context ends when the asker has gone;
+//   - 64 requests are handled at a time, 16 of a node, and others refused;
+//   - what a reply says is believed as far as its type goes: the asker checks the values.
+//
+// The package does not know what a request means, and does not try again.
+//
+// # How to add an operation
+//
+// Say what is asked and answered, as types with JSON tags, and give the server a handler before Run:
+//
+//	type Question struct{ Name string `json:"name"` }
+//	type Answer struct{ Voter bool `json:"voter"` }
+//
+//	membership.Handle(server, "votes", func(ctx context.Context, from membership.Asker, q Question) (Answer, error) {
+//		…
+//	})
+//
+// Ask for it by a node's ID, or at an address when the ID is not known:
+//
+//	answer, err := membership.Ask[Answer](ctx, client, id, "votes", Question{"n1"})
+//	answer, id, err := membership.AskAt[Answer](ctx, client, "host:7379", "votes", Question{"n1"})
+//
+// A handler's error comes to the asker as a [RemoteError] with the error's text in one line. Names of operations and
+// of fields stay: two releases run in a cluster while it is upgraded. An operation that the other node does not know is a
+// [RemoteError] with Unknown. Fields that are not known are ignored.
+//
+// # Goroutines
+//
+// [Server.Run] accepts connections on its caller's goroutine, and has two more for each: one handles the request, the
+// other notices that the asker has gone. All of them end with the context of Run. A Server's lock is a leaf.
+package membership

@@ -1,0 +1,148 @@
+package membership
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/server/peer/wire"
+)
+
+const (
+	// messageWithin is how long a message may take on its way.
+	messageWithin = 5 * time.Second
+	// maxRequests bounds the requests that are handled at a time, and maxOfNode those of a node.
+	maxRequests = 64
+	maxOfNode   = 16
+)
+
+// Asker is the node that asks, as its connection proves.
+type Asker struct {
+	ID   string
+	Addr string // where the connection comes from
+}
+
+// handler answers requests of one kind.
+type handler struct {
+	answer func(ctx context.Context, from Asker, body []byte) (any, error)
+	// any: nodes that do not know the cluster may ask.
+	any bool
+}
+
+// Server answers other nodes.
+type Server struct {
+	listener net.Listener
+	logger   *slog.Logger
+	handlers map[string]handler
+
+	mu   sync.Mutex
+	busy map[string]int // requests under way, by node
+	all  int            // of all nodes
+}
+
+// NewServer makes a server of the connections that l takes. Its handlers are given before Run.
+func NewServer(l net.Listener, logger *slog.Logger) *Server {
+	return &Server{listener: l, logger: logger, handlers: make(map[string]handler), busy: make(map[string]int)}
+}
+
+// Handle has h answer what nodes of the cluster ask by op. h may be called by many goroutines.
+func Handle[Q, R any](s *Server, op string, h func(ctx context.Context, from Asker, q Q) (R, error)) {
+	s.handlers[op] = handler{answer: typed(h)}
+}
+
+// HandleAny is [Handle], also of nodes that do not know the cluster.
+func HandleAny[Q, R any](s *Server, op string, h func(ctx context.Context, from Asker, q Q) (R, error)) {
+	s.handlers[op] = handler{answer: typed(h), any: true}
+}
+
+// typed reads the question for h.
+func typed[Q, R any](h func(ctx context.Context, from Asker, q Q) (R, error)) func(context.Context, Asker, []byte) (any, error) {
+	return func(ctx context.Context, from Asker, body []byte) (any, error) {
+		var q Q
+		if err := json.Unmarshal(body, &q); err != nil {
+			return nil, fmt.Errorf("malformed request: %w", err)
+		}
+		return h(ctx, from, q)
+	}
+}
+
+// Run answers until ctx ends.
+func (s *Server) Run(ctx context.Context) error { return wire.Accept(ctx, s.listener, s.serve) }
+
+// serve answers the only request of a connection.
+func (s *Server) serve(ctx context.Context, conn net.Conn) {
+	from := Asker{Addr: conn.RemoteAddr().String()}
+	if peer, ok := conn.(interface{ PeerName() string }); ok {
+		from.ID = peer.PeerName()
+	}
+	var q request
+	r := bufio.NewReader(conn)
+	_ = conn.SetReadDeadline(time.Now().Add(messageWithin))
+	if err := read(r, &q); err != nil {
+		s.logger.Warn("refused a request about members", "from", from.ID, "remote", from.Addr, "error", line(err.Error()))
+		return
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	ctx, gone := context.WithCancel(ctx)
+	defer gone()
+	go func() { // ends with the connection, which serve's caller closes
+		defer gone()
+		_, _ = r.ReadByte()
+	}()
+	said := s.answer(ctx, conn, from, q)
+	_ = conn.SetWriteDeadline(time.Now().Add(messageWithin))
+	if err := write(conn, said); errors.Is(err, errTooLong) {
+		_ = write(conn, reply{Error: "the answer is too long"})
+	}
+}
+
+// answer has a request handled.
+func (s *Server) answer(ctx context.Context, conn net.Conn, from Asker, q request) reply {
+	h, known := s.handlers[q.Op]
+	foreign, ok := conn.(interface{ KnowsCluster() bool })
+	switch {
+	case !known:
+		return reply{Error: fmt.Sprintf("this node does not know the request %q: run the same release everywhere", line(q.Op)), Unknown: true}
+	case !h.any && ok && !foreign.KnowsCluster():
+		return reply{Error: "only nodes of the cluster may ask that"}
+	case !s.begin(from.ID):
+		return reply{Error: "too many requests about members at a time"}
+	}
+	defer s.end(from.ID)
+	answer, err := h.answer(ctx, from, q.Body)
+	if err != nil {
+		return reply{Error: line(err.Error())}
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		return reply{Error: line(err.Error())}
+	}
+	return reply{Body: body}
+}
+
+// begin counts a request, if there is room for it.
+func (s *Server) begin(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= maxRequests || s.busy[id] >= maxOfNode {
+		return false
+	}
+	s.all++
+	s.busy[id]++
+	return true
+}
+
+func (s *Server) end(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all--
+	if s.busy[id]--; s.busy[id] == 0 {
+		delete(s.busy, id)
+	}
+}
