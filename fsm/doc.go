@@ -45,6 +45,7 @@
 //	prefetch.go    memory read ahead of the requests
 //	scriptcache.go the sources of scripts
 //	snapshot.go    the stream; restore.go and restore_item.go read it
+//	renew.go       a state as the beginning of another cluster; survey.go says what is in a state
 //	keyspace/      items, their order, their deadlines
 //	collection/    hashes, sets, lists and sorted sets
 //	locks/         who holds which lock, and who waits

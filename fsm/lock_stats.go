@@ -48,11 +48,9 @@ func (t *LockTimes) add(millis int64) {
 func (m *Machine) LockStats() LockStats {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	now := m.st.locks.Stats()
-	return LockStats{
-		Locks: now.Locks, Holds: now.Holds, Waiting: now.Waiters, Sessions: now.Sessions, Bytes: now.Bytes,
-		LockCounts: m.call.locked,
-	}
+	s := lockStatsOf(m.st.locks)
+	s.LockCounts = m.call.locked
+	return s
 }
 
 // KeptSessions calls f with the sessions that live with connections of this node: see [Machine.SeedReads].

@@ -73,6 +73,20 @@ func (m *Machine) Snapshot() *Snapshot {
 	return m.st.capture()
 }
 
+// Keys counts the keys, also those that have ended and are not removed.
+func (s *Snapshot) Keys() (n int) {
+	for i := range s.databases {
+		n += s.databases[i].Len()
+	}
+	return n
+}
+
+// Locks counts the native locks.
+func (s *Snapshot) Locks() int { return s.locks.Len() }
+
+// ClockMillis is the state's cluster time.
+func (s *Snapshot) ClockMillis() int64 { return s.clockMillis }
+
 // WriteTo writes the stream that [Machine.Restore] reads.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	sw := snapshotWriter{sum: sha256.New(), out: bufio.NewWriterSize(w, 1<<16)}

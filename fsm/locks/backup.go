@@ -2,6 +2,22 @@ package locks
 
 import "math"
 
+// LongestLease is the longest lease of a hold or a session, as it was given.
+func (t *Table) LongestLease() (longest int64) {
+	t.locks.Scan(func(l *lock) bool {
+		t.eachHold(l, func(h *hold) bool {
+			longest = max(longest, h.lease())
+			return true
+		})
+		return true
+	})
+	t.sessions.Scan(func(s *session) bool {
+		longest = max(longest, s.lease)
+		return true
+	})
+	return longest
+}
+
 // Raise makes all fences, and all ids of sessions, that are given out from now on larger by so much.
 func (t *Table) Raise(by uint64) {
 	by = min(by, MaxFence)

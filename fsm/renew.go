@@ -1,0 +1,184 @@
+package fsm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/waits"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// FenceJump is by how much the fences and the session ids of native locks grow when a state begins anew. No
+// cluster gives out so many between a backup and its end.
+const FenceJump = 1 << 32
+
+// Renewal says how a state begins anew in another cluster.
+type Renewal struct {
+	// MinLeaseMillis is the least that is left of a key with a deadline. The state does not know how long a lease
+	// was given, only its end.
+	MinLeaseMillis int64
+	// DropLeases removes all keys with a deadline.
+	DropLeases bool
+	// KeepLocks keeps holds and sessions of native locks, with their full leases.
+	KeepLocks bool
+	Raises    []Raise
+}
+
+// Raise adds By to the integers in the strings whose keys match Pattern, in all databases.
+type Raise struct {
+	Pattern string
+	By      int64
+}
+
+// Renewed says what a renewal did.
+type Renewed struct {
+	// Ended are keys whose time was over, Dropped keys with a deadline that were removed, Extended keys whose
+	// deadline is later now.
+	Ended, Dropped, Extended int
+	// Raised is how many keys each Raise has raised, and Passed over, as they hold no integer.
+	Raised, Passed []int
+	// Locks are the native locks before, Kept after.
+	Locks, Kept LockStats
+	// Waiters are the clients that waited for keys, Nodes the nodes whose batches were remembered.
+	Waiters, Nodes int
+}
+
+// errRaised is the end of a line about a number.
+var errRaised = errors.New("the sum is beyond 2^63-1")
+
+// renewStep bounds the items that a renewal holds at a time.
+const renewStep = 10_000
+
+// Renew makes the state the beginning of another cluster: no client waits, no node has a session, no lease is
+// shorter than it was, and no fence of a native lock was given out before. After an error the machine is good for
+// nothing.
+func (m *Machine) Renew(r Renewal) (Renewed, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	st := m.st
+	n := &renewal{Renewal: r, st: st}
+	n.done.Raised, n.done.Passed = make([]int, len(r.Raises)), make([]int, len(r.Raises))
+	n.done.Waiters, n.done.Nodes = st.waits.Len(), len(st.sessions)
+	st.sessions, st.waits = nil, waits.New()
+	n.locks()
+	for db := range st.databases {
+		if err := n.database(db); err != nil {
+			return Renewed{}, err
+		}
+	}
+	st.sumItems()
+	return n.done, nil
+}
+
+// renewal is a renewal under way.
+type renewal struct {
+	Renewal
+	st   *state
+	done Renewed
+}
+
+func (n *renewal) locks() {
+	t := n.st.locks
+	t.Begin(n.st.clockMillis, 0)
+	n.done.Locks = lockStatsOf(t)
+	t.Raise(FenceJump)
+	if n.KeepLocks {
+		t.Refresh()
+	} else {
+		t.Empty()
+	}
+	n.done.Kept = lockStatsOf(t)
+}
+
+// database renews the items of a database, some at a time: items do not change while they are looked at.
+func (n *renewal) database(db int) error {
+	d := n.st.databases[db]
+	n.done.Ended += d.SweepAll(n.st.clockMillis)
+	for from, more := uint64(0), true; more; {
+		var stored, removed []keyspace.Item
+		var last uint64
+		var problem error
+		passed := 0
+		more = false
+		d.Ascend(from, n.st.clockMillis, 0, func(it *keyspace.Item) bool {
+			if passed >= renewStep && it.Hash != last {
+				more = true
+				return false
+			}
+			passed++
+			last = it.Hash
+			next, keep, err := n.item(db, it)
+			switch {
+			case err != nil:
+				problem = fmt.Errorf("raise %q of database %d: %w", it.Key(), db, err)
+				return false
+			case !keep:
+				removed = append(removed, *it)
+			case next != nil:
+				stored = append(stored, *next)
+			}
+			return true
+		})
+		if problem != nil {
+			return problem
+		}
+		for i := range removed {
+			d.Remove(removed[i].Hash, removed[i].Key())
+		}
+		for i := range stored {
+			stored[i].Version = n.st.nextVersion()
+			d.Put(&stored[i])
+		}
+		from = last + 1
+	}
+	return nil
+}
+
+// item is what becomes of an item: next is nil if it stays as it is.
+func (n *renewal) item(db int, it *keyspace.Item) (next *keyspace.Item, keep bool, err error) {
+	if it.IsLock() {
+		return nil, n.st.locks.Has(db, it.Key()), nil
+	}
+	if it.DeadlineMillis != never && n.DropLeases {
+		n.done.Dropped++
+		return nil, false, nil
+	}
+	changed := *it
+	if least := saturatingAdd(n.st.clockMillis, n.MinLeaseMillis); it.DeadlineMillis != never && it.DeadlineMillis < least {
+		n.done.Extended++
+		changed.DeadlineMillis, next = least, &changed
+	}
+	by, err := n.raise(it)
+	if err != nil || by == 0 {
+		return next, true, err
+	}
+	value, _ := protocol.ParseInt(it.Value())
+	raised := keyspace.NewItem(it.Hash, it.Key(), strconv.FormatInt(value+by, 10), changed.DeadlineMillis, keyspace.EncodingAuto)
+	return &raised, true, nil
+}
+
+// raise is by how much an item's number grows: the most that a pattern says.
+func (n *renewal) raise(it *keyspace.Item) (by int64, err error) {
+	for i, r := range n.Raises {
+		if !protocol.Match(r.Pattern, it.Key(), false) {
+			continue
+		}
+		value, ok := int64(0), it.IsString()
+		if ok {
+			value, ok = protocol.ParseInt(it.Value())
+		}
+		switch {
+		case !ok:
+			n.done.Passed[i]++
+			continue
+		case value > math.MaxInt64-r.By:
+			return 0, fmt.Errorf("%d by %d: %w", value, r.By, errRaised)
+		}
+		n.done.Raised[i]++
+		by = max(by, r.By)
+	}
+	return by, nil
+}

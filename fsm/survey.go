@@ -1,0 +1,110 @@
+package fsm
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Survey says what is in a state.
+type Survey struct {
+	ClockMillis int64
+	// Kinds counts the keys of each database by the word that TYPE answers, of those that have not ended.
+	Kinds [protocol.MaxDatabases]map[string]int
+	// Leases counts the keys with a deadline, and LongestMillis is the most that is left of one.
+	Leases        int
+	LongestMillis int64
+	Locks         LockStats
+	// LongestHoldMillis is the longest lease of a hold or a session of native locks, as it was given.
+	LongestHoldMillis int64
+	// Fences is how many fences native locks were given.
+	Fences uint64
+	// Waiters are the clients that wait for keys. Nodes are the nodes whose batches are remembered.
+	Waiters, Scripts int
+	Nodes            []string
+	// FenceKeys are keys that look like fences, at most as many as were asked for: first those whose names say so.
+	// FenceCount counts all of them.
+	FenceKeys  []FenceKey
+	FenceCount int
+}
+
+// Keys counts the keys of all databases.
+func (s Survey) Keys() (n int) {
+	for _, kinds := range s.Kinds {
+		for _, count := range kinds {
+			n += count
+		}
+	}
+	return n
+}
+
+// FenceKey is a key that looks like a fence.
+type FenceKey struct {
+	DB    int
+	Key   string
+	Value int64
+	named bool
+}
+
+// fenceWords are in the names of keys that recipes and libraries count fences with.
+var fenceWords = []string{"fence", "fencing", "token", "epoch", "generation", "sequence", "seq", "version", "counter", "term"}
+
+// looksLikeFence reports whether an item could be the counter behind fencing tokens: a string without a deadline
+// that holds a positive integer, as INCR writes it. The state cannot tell such counters from other numbers.
+func looksLikeFence(it *keyspace.Item) (FenceKey, bool) {
+	if !it.IsString() || it.DeadlineMillis != never {
+		return FenceKey{}, false
+	}
+	n, ok := protocol.ParseInt(it.Value())
+	if !ok || n <= 0 {
+		return FenceKey{}, false
+	}
+	name := strings.ToLower(it.Key())
+	named := slices.ContainsFunc(fenceWords, func(w string) bool { return strings.Contains(name, w) })
+	return FenceKey{Key: it.Key(), Value: n, named: named}, true
+}
+
+// Survey looks at the whole state, with at most so many keys that look like fences. No entry is applied meanwhile.
+func (m *Machine) Survey(fenceKeys int) Survey {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	st := m.st
+	s := Survey{
+		ClockMillis: st.clockMillis, Locks: lockStatsOf(st.locks), Fences: st.locks.Stats().Fences,
+		Waiters: st.waits.Len(), Scripts: st.scripts.bySHA.Len(), LongestHoldMillis: st.locks.LongestLease(),
+	}
+	for _, each := range st.sessions {
+		s.Nodes = append(s.Nodes, each.node)
+	}
+	var others []FenceKey
+	for db, d := range st.databases {
+		s.Kinds[db] = make(map[string]int)
+		d.Ascend(0, st.clockMillis, d.Stored(), func(it *keyspace.Item) bool {
+			s.Kinds[db][it.Kind().String()]++
+			if it.DeadlineMillis != never {
+				s.Leases++
+				s.LongestMillis = max(s.LongestMillis, it.DeadlineMillis-st.clockMillis)
+			}
+			if f, ok := looksLikeFence(it); ok {
+				f.DB = db
+				s.FenceCount++
+				if f.named && len(s.FenceKeys) < fenceKeys {
+					s.FenceKeys = append(s.FenceKeys, f)
+				} else if !f.named && len(others) < fenceKeys {
+					others = append(others, f)
+				}
+			}
+			return true
+		})
+	}
+	s.FenceKeys = append(s.FenceKeys, others[:min(len(others), fenceKeys-len(s.FenceKeys))]...)
+	return s
+}
+
+func lockStatsOf(t *locks.Table) LockStats {
+	now := t.Stats()
+	return LockStats{Locks: now.Locks, Holds: now.Holds, Waiting: now.Waiters, Sessions: now.Sessions, Bytes: now.Bytes}
+}
