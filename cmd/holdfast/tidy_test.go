@@ -144,6 +144,7 @@ var rooms = map[string][]string{
 	"server/push":       {},
 	"server/tracking":   {"server/push"},
 	"server/web":        {},
+	"server/backup":     {},
 }
 
 func TestServerArrows(t *testing.T) {

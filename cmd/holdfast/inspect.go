@@ -1,0 +1,121 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/server/backup"
+)
+
+const inspectUsage = `usage: holdfast inspect [flags] FILE
+
+Proves all checksums of a backup, and says what is in it. A file that was cut off, damaged, or written by a newer
+release is an error.
+`
+
+// inspectOwn are the flags of `holdfast inspect`.
+type inspectOwn struct{ fences int }
+
+func (o *inspectOwn) rows() []option {
+	return []option{
+		{heading: "The report"},
+		{name: "fences", value: &o.fences, help: "most keys to list that look like fences"},
+	}
+}
+
+// inspect says what is in a backup.
+func inspect(_ context.Context, args []string, stdout, _ io.Writer) error {
+	o := &inspectOwn{fences: 20}
+	words, err := parseAnywhere(o.rows(), args, stdout, inspectUsage)
+	switch {
+	case err != nil:
+		return err
+	case len(words) == 0:
+		return usageError{errors.New("say which file")}
+	case len(words) > 1:
+		return unexpected(words[1])
+	case o.fences < 0:
+		return usageError{fmt.Errorf("fences %d: not negative", o.fences)}
+	}
+	f, err := os.Open(words[0])
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r, err := backup.Inspect(f, o.fences)
+	if err != nil {
+		return fmt.Errorf("%s: %w", words[0], err)
+	}
+	p := &paper{w: stdout}
+	p.source(r.Meta)
+	p.line("checksums", "right: %d bytes, sha256 %s", r.Summary.FileBytes, r.Summary.SHA256)
+	p.state(&r.Survey)
+	p.fences(&r.Survey)
+	return p.err
+}
+
+// paper is a report of lines, each with a name.
+type paper struct {
+	w   io.Writer
+	err error
+}
+
+func (p *paper) line(name, format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, "%-14s %s\n", name, fmt.Sprintf(format, args...))
+	}
+}
+
+// source says where a backup comes from.
+func (p *paper) source(m backup.Meta) {
+	p.line("taken", "%s, by node %s of cluster %s", m.TakenAt.UTC().Format(time.RFC3339), printable(m.NodeID), printable(cmp.Or(m.ClusterID, "(none)")))
+	if m.Stale {
+		p.line("stale", "the node had not asked the leader: acknowledged writes may be missing")
+	}
+	p.line("log", "index %d, term %d", m.Index, m.Term)
+	p.line("release", "%s, log format %d", printable(m.Release), m.EntryVersion)
+}
+
+// state says what a state holds.
+func (p *paper) state(s *fsm.Survey) {
+	p.line("keys", "%d", s.Keys())
+	for db, kinds := range s.Kinds {
+		var names []string
+		for name := range kinds {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for i, name := range names {
+			label := ""
+			if i == 0 {
+				label = fmt.Sprintf("  database %d", db)
+			}
+			p.line(label, "%-7s %d", name, kinds[name])
+		}
+	}
+	p.line("leases", "%d keys with a time to live, the longest %v", s.Leases, millis(s.LongestMillis))
+	p.line("locks", "%d native: %d holds, %d sessions, the longest lease %v, %d fences given out",
+		s.Locks.Locks, s.Locks.Holds, s.Locks.Sessions, millis(s.LongestHoldMillis), s.Fences)
+	p.line("waiting", "%d clients for keys, %d for native locks", s.Waiters, s.Locks.Waiting)
+	p.line("scripts", "%d", s.Scripts)
+}
+
+// fences lists keys that look like fences.
+func (p *paper) fences(s *fsm.Survey) {
+	p.line("fences", "%d keys look like fences: strings without a time to live that hold a positive integer", s.FenceCount)
+	for _, f := range s.FenceKeys {
+		p.line("", "%s (database %d): %d", printable(f.Key), f.DB, f.Value)
+	}
+	if more := s.FenceCount - len(s.FenceKeys); more > 0 {
+		p.line("", "and %d more", more)
+	}
+}
+
+func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
