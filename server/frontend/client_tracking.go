@@ -45,6 +45,11 @@ func clientTracking(c *conn, args [][]byte) protocol.Value {
 	}
 	next.on = true
 	c.setTrackMode(next)
+	before := c.track.bytes
+	for _, p := range prefixes {
+		c.track.bytes += len(p) + prefixBytes
+	}
+	c.accountQueue(before, c.track.bytes)
 	if c.executing {
 		// The transaction's reads were executed before. What they read was not noted.
 		c.beginTracked()
@@ -108,6 +113,9 @@ func (c *conn) refuseTracking(next *trackMode, prefixes []string) *protocol.Erro
 	if now.on {
 		had = now.client.Prefixes()
 	}
+	if len(had)+len(prefixes) > tracking.MaxPrefixes {
+		return newError("too many prefixes")
+	}
 	for i, p := range prefixes {
 		if len(p) > tracking.MaxPrefixBytes {
 			return newError("a prefix is too long")
@@ -125,6 +133,9 @@ func (c *conn) refuseTracking(next *trackMode, prefixes []string) *protocol.Erro
 	}
 	return nil
 }
+
+// prefixBytes is the cost of a prefix beside its bytes.
+const prefixBytes = 300
 
 // overlap reports whether a key may have both prefixes.
 func overlap(p, q string) bool { return strings.HasPrefix(p, q) || strings.HasPrefix(q, p) }

@@ -46,7 +46,7 @@ type memoryShare struct {
 
 // footprint is the memory that the connection holds beyond the cost of an idle connection.
 func (c *conn) footprint() int {
-	n := c.watches.bytes + c.subs.bytes
+	n := c.watches.bytes + c.subs.bytes + c.track.bytes
 	if c.tx != nil {
 		n += c.tx.bytes
 	}

@@ -115,7 +115,7 @@ func (c *conn) leave() {
 	}
 	c.closeOutbox()
 	c.leaveLocks()
-	c.stopTracking()
+	c.endTracking()
 	c.unsubscribeAll()
 	c.stopMonitoring()
 	if p := c.parked; p != nil {

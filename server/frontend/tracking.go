@@ -13,6 +13,8 @@ type track struct {
 	trackMode
 	// caching: CLIENT CACHING holds for the next command.
 	caching bool
+	// bytes is the memory of the prefixes.
+	bytes int
 	// busy: commands are under way, and messages are held back until their replies are written.
 	busy bool
 }
@@ -166,7 +168,15 @@ func (c *conn) stopTracking() {
 	if c.track.on {
 		c.track.client.Stop()
 		c.setTrackMode(trackMode{})
-		c.track.caching = false
+		c.track.caching, c.track.bytes = false, 0
+	}
+}
+
+// endTracking is stopTracking at the end of the connection.
+func (c *conn) endTracking() {
+	c.stopTracking()
+	if c.track.client != nil {
+		c.track.client.End()
 	}
 }
 

@@ -35,14 +35,20 @@ func (t *Table) broadcast(changed []change) {
 			all = append(all, key)
 		}
 		slices.Sort(all)
+		own := make(map[*Client]int) // how many of the keys a client of NOLOOP changed
+		for _, by := range keys {
+			if by != nil && by.options.NoLoop {
+				own[by]++
+			}
+		}
 		toAll := newNews(all)
 		for c := range t.prefixes[prefix] {
-			told := toAll
-			if c.options.NoLoop {
-				told = newNews(slices.DeleteFunc(slices.Clone(all), func(key string) bool { return keys[key] == c }))
-			}
-			if len(told.keys) > 0 {
-				t.add(message{to: c, news: told})
+			switch n := own[c]; n {
+			case 0:
+				t.add(message{to: c, news: toAll})
+			case len(all):
+			default:
+				t.add(message{to: c, news: &news{keys: all, bytes: toAll.bytes, changed: keys, but: c}})
 			}
 		}
 	}

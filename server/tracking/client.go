@@ -27,11 +27,11 @@ type Target interface {
 // Client is the client of one connection, whose goroutine alone calls the methods.
 type Client struct {
 	table   *Table
-	to      Target
 	options Options // guarded by Table.mu
 	tracks  bool    // the connection's
 
 	mu sync.Mutex
+	to Target // nil: the connection has ended
 	// busy: commands are under way, and messages are held back in held. heldAll: all keys.
 	busy    bool
 	held    []*news
@@ -45,15 +45,17 @@ const maxHeld = 1 << 14
 // Client is a client that tracks nothing yet.
 func (t *Table) Client(to Target) *Client { return &Client{table: t, to: to} }
 
-// The bounds of prefixes: a changed key is looked up once for each length.
+// The bounds of prefixes: a changed key is looked up once for each length. MaxPrefixes is a client's number
+// of prefixes, each of which is compared with all others.
 const (
+	MaxPrefixes      = 1 << 10
 	MaxPrefixBytes   = 4 << 10
 	maxPrefixLengths = 64
 )
 
 // Start begins to track, or changes the options; prefixes are added. It returns false, and changes nothing,
 // if the prefixes of all clients would have too many lengths. Requires: no prefix is longer than
-// MaxPrefixBytes.
+// MaxPrefixBytes, and the client's are at most MaxPrefixes.
 func (c *Client) Start(o Options) bool {
 	t := c.table
 	t.mu.Lock()
@@ -74,8 +76,7 @@ func (c *Client) Start(o Options) bool {
 	prefixes := c.options.Prefixes
 	if c.options = o; o.Broadcast {
 		for _, p := range o.Prefixes {
-			if !slices.Contains(prefixes, p) {
-				t.addPrefix(p, c)
+			if t.addPrefix(p, c) {
 				prefixes = append(prefixes, p)
 			}
 		}
@@ -104,6 +105,15 @@ func (c *Client) Stop() {
 	}
 }
 
+// End is Stop at the end of the connection. The table may know the client for as long as keys do not change,
+// and must not keep the connection in memory.
+func (c *Client) End() {
+	c.Stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.to, c.held = nil, nil
+}
+
 // Prefixes are the prefixes of BCAST, in order.
 func (c *Client) Prefixes() []string {
 	c.table.mu.Lock()
@@ -111,13 +121,17 @@ func (c *Client) Prefixes() []string {
 	return slices.Sorted(slices.Values(c.options.Prefixes))
 }
 
-func (t *Table) addPrefix(p string, c *Client) {
-	p = strings.Clone(p)
+// addPrefix reports whether the prefix is new to the client.
+func (t *Table) addPrefix(p string, c *Client) bool {
+	if _, had := t.prefixes[p][c]; had {
+		return false
+	}
 	if t.prefixes[p] == nil {
-		t.prefixes[p] = make(clientSet)
+		t.prefixes[strings.Clone(p)] = make(clientSet)
 		t.lengths[len(p)]++
 	}
 	t.prefixes[p][c] = struct{}{}
+	return true
 }
 
 func (t *Table) dropPrefix(p string, c *Client) {
@@ -140,15 +154,14 @@ func (c *Client) Begin() {
 // Settle sends what was held back: the replies of all commands have been written.
 func (c *Client) Settle() {
 	c.mu.Lock()
-	held, all := c.held, c.heldAll
+	to, held := c.to, c.held
+	if c.heldAll {
+		held = []*news{everything}
+	}
 	c.busy, c.held, c.heldAll, c.count = false, nil, false, 0
 	c.mu.Unlock()
-	if all {
-		c.to.Invalidate(everything.message())
-		return
-	}
 	for _, n := range held {
-		c.to.Invalidate(n.message())
+		to.Invalidate(n.message())
 	}
 }
 
@@ -189,16 +202,24 @@ func (c *Client) Numbered(number uint64) {
 
 // tell sends a message, or holds it back.
 func (c *Client) tell(n *news) {
-	c.mu.Lock()
-	if c.busy {
-		if c.count += len(n.keys); len(n.keys) == 0 || c.count > maxHeld {
-			c.held, c.heldAll = nil, true
-		} else if !c.heldAll {
-			c.held = append(c.held, n)
-		}
-		c.mu.Unlock()
-		return
+	if to := c.hold(n); to != nil {
+		to.Invalidate(n.message())
 	}
-	c.mu.Unlock()
-	c.to.Invalidate(n.message())
+}
+
+// hold holds a message back while commands are under way, or says whom to tell.
+func (c *Client) hold(n *news) Target {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !c.busy || c.to == nil:
+		return c.to
+	case c.heldAll:
+	case len(n.keys) == 0, c.count+len(n.keys) > maxHeld:
+		c.held, c.heldAll = nil, true
+	default:
+		c.count += len(n.keys)
+		c.held = append(c.held, n)
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package tracking
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -17,8 +18,12 @@ type message struct {
 type news struct {
 	keys  []string // none: all keys
 	bytes int
-	once  sync.Once
-	m     *push.Message
+	// changed says who changed each of keys, and the keys that but changed are left out. Which ones is not
+	// found out before the message is made: that is work in proportion to the keys, for each such client.
+	changed map[string]*Client
+	but     *Client
+	once    sync.Once
+	m       *push.Message
 }
 
 // everything says that all keys must be dropped.
@@ -43,7 +48,11 @@ func (n *news) message() *push.Message {
 	n.once.Do(func() {
 		keys, keys2 := protocol.Null, protocol.Null
 		if len(n.keys) > 0 {
-			keys = protocol.Strings(n.keys...)
+			told := n.keys
+			if n.but != nil {
+				told = slices.DeleteFunc(slices.Clone(told), func(key string) bool { return n.changed[key] == n.but })
+			}
+			keys = protocol.Strings(told...)
 			keys2 = keys
 		}
 		n.m = push.NewPair(protocol.Push(protocol.Bulk("invalidate"), keys),

@@ -153,6 +153,58 @@ func TestOwnChanges(t *testing.T) {
 	})
 }
 
+// TestNewsAreShared: an entry is not copied for each client with NOLOOP, which would hold up the log.
+func TestNewsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := New(DefaultLimits())
+		o := Options{Broadcast: true, Prefixes: []string{""}, NoLoop: true}
+		a, heardA := client(table, o)
+		b, heardB := client(table, o)
+		_, heardC := client(table, o)
+		_, heardD := client(table, o)
+		a.Numbered(1)
+		b.Numbered(2)
+		events := []fsm.Event{{Kind: fsm.Changed, Key: "x", Seq: 1}, {Kind: fsm.Changed, Key: "y", Seq: 2}}
+		table.mu.Lock()
+		table.broadcast([]change{{"x", a}, {"y", b}})
+		distinct := make(map[*news]bool)
+		for _, m := range table.queue.messages {
+			distinct[m.news] = true
+			require.Nil(t, m.news.m, "encoding is the work of another goroutine")
+		}
+		require.Len(t, distinct, 3)
+		table.queue.messages = nil
+		table.mu.Unlock()
+		table.Events(events)
+		require.Equal(t, []string{"y"}, heardA.told())
+		require.Equal(t, []string{"x"}, heardB.told())
+		require.Equal(t, []string{"x y"}, heardC.told())
+		require.Equal(t, []string{"x y"}, heardD.told())
+	})
+}
+
+// TestEndedClientIsLetGo: the table may know of a client long after its connection, and keeps the connection
+// no longer in memory, nor what was held back for it.
+func TestEndedClientIsLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := New(DefaultLimits())
+		client(table, Options{})
+		a, h := client(table, Options{})
+		a.look("x", "y")
+		a.Begin()
+		table.Events(changed("x"))
+		require.Empty(t, h.told())
+		a.End()
+		require.Equal(t, 1, table.Stats().Keys)
+		require.Nil(t, a.to)
+		require.Nil(t, a.held)
+		table.Events(changed("y"))
+		a.tell(everything)
+		require.Empty(t, h.told())
+		a.Settle()
+	})
+}
+
 func TestBroadcast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := New(DefaultLimits())
