@@ -133,6 +133,7 @@ var rooms = map[string][]string{
 	"server/peer":       {"server/peer/wire", "server/members"},
 	"server/peer/wire":  {},
 	"server/membership": {"server/members", "server/peer/wire"},
+	"server/operations": {"server/members"},
 	"server/store":      {"server/store/", "server/members"},
 	"server/raftnode":   {"server/peer/wire", "server/members"},
 	"server/forward":    {"server/peer/wire", "server/members"},

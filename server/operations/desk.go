@@ -1,0 +1,75 @@
+package operations
+
+import (
+	"context"
+	"errors"
+)
+
+// Peers are the other nodes.
+type Peers interface {
+	// Ask has the node of that ID carry the request out. An error leaves open whether it did.
+	Ask(ctx context.Context, id string, q Request) (Reply, error)
+}
+
+// Desk takes requests on any node, and sees that the leader carries them out.
+type Desk struct {
+	*Executor
+	peers Peers
+}
+
+// NewDesk makes the desk of a node.
+func NewDesk(e *Executor, peers Peers) *Desk { return &Desk{e, peers} }
+
+// Errors of a request whose end is not known.
+var (
+	// ErrNoLeader: no leader could be asked; nothing was done.
+	ErrNoLeader = errors.New("no leader is known")
+	// ErrUncertain: the last step may have been taken. Asking again completes the request.
+	ErrUncertain = errors.New("the change may or may not have been made: ask again")
+)
+
+// Ask carries a request out, wherever the leader is, and goes on at the next leader when one is lost. The lines say
+// what was done, also when there is an error.
+func (d *Desk) Ask(ctx context.Context, q Request) (said []string, err error) {
+	sent, pinned := false, q.Op == Join
+	for {
+		v := d.cluster.Look()
+		if !pinned && (v.Leads || v.Leader != "") {
+			q, pinned = v.Pin(q), true
+		}
+		reply, asked := d.once(ctx, v, q)
+		said, sent = append(said, reply.Said...), sent || asked
+		switch {
+		case reply.Refused != "":
+			return said, &Refusal{Text: reply.Refused}
+		case reply.Uncertain:
+			return said, ErrUncertain
+		case asked && !reply.Elsewhere:
+			return said, nil
+		}
+		if reply.Request != nil {
+			q = *reply.Request
+		}
+		if !pause(ctx) {
+			if sent {
+				return said, ErrUncertain
+			}
+			return said, ErrNoLeader
+		}
+	}
+}
+
+// once asks the leader that this node knows. asked: the reply, or the lack of one, is the leader's.
+func (d *Desk) once(ctx context.Context, v View, q Request) (reply Reply, asked bool) {
+	switch {
+	case v.Leads:
+		return d.Do(ctx, q), true
+	case v.Leader == "" || v.Leader == v.Self:
+		return Reply{Elsewhere: true}, false
+	}
+	reply, err := d.peers.Ask(ctx, v.Leader, q)
+	if err != nil {
+		return Reply{Elsewhere: true}, true
+	}
+	return reply, true
+}

@@ -1,0 +1,339 @@
+package operations
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast/holdfast/server/members"
+)
+
+// maxMembers bounds the configuration, which every change of members writes to the log.
+const maxMembers = 32
+
+// Action is the kind of a step.
+type Action int
+
+// The actions.
+const (
+	Nothing    Action = iota // all is done
+	Watch                    // find out whether the member keeps up
+	HandOver                 // the member leads
+	AddMember                // the member is one, without a vote
+	GiveVote                 // the member gets a vote
+	TakeVote                 // the member loses its vote
+	TakeOut                  // the member is one no more
+	SetAddress               // the member has the address
+)
+
+// Step is the next thing to do. Says is what to tell when the step is done.
+type Step struct {
+	Do     Action
+	Member members.Member
+	Says   string
+}
+
+// Next decides the next step towards what is asked, on the leader whose view is v. The step depends on nothing else, so
+// that any leader goes on where another one was lost.
+func Next(v View, q Request) (Step, *Refusal) {
+	decide, ok := deciders[q.Op]
+	if !ok {
+		return Step{}, refuse("%q is no operation on members", q.Op)
+	}
+	return decide(&v, q)
+}
+
+var deciders = map[Op]func(v *View, q Request) (Step, *Refusal){
+	Join: join, Promote: promote, Demote: demote, Remove: remove, Replace: replace, Transfer: transfer, Readdress: readdress,
+}
+
+func done(format string, args ...any) (Step, *Refusal) {
+	return Step{Says: fmt.Sprintf(format, args...)}, nil
+}
+
+// member finds the node that a request is about.
+func (v *View) member(who string) (members.Member, *Refusal) {
+	if m, ok := v.find(who); ok {
+		return m, nil
+	}
+	return members.Member{}, refuse("no member is called %q", who)
+}
+
+// join takes a node in as a member without a vote.
+func join(v *View, q Request) (Step, *Refusal) {
+	name := members.Name(q.Member)
+	if q.Cluster != "" && q.Cluster != v.Cluster {
+		return Step{}, refuse("the folder of %s belongs to cluster %s, and this is cluster %s: join with an empty folder", name, q.Cluster, v.Cluster)
+	}
+	if m, ok := v.Find(q.Member); ok {
+		if m.Addr == q.Addr {
+			return done("%s is a member already", name)
+		}
+		return readdress(v, q)
+	}
+	if !validName(name) || q.Member == "" {
+		return Step{}, refuse("name %q: use 1 to 64 letters, digits, '-', '_' or '.'", name)
+	}
+	if refusal := v.addressFree(q.Addr); refusal != nil {
+		return Step{}, refusal
+	}
+	if m, ok := v.Named(name); ok {
+		return Step{}, refuse("the name %s is in use: take another name, or remove that member first (holdfast cluster remove %s)", name, m.ID)
+	}
+	if len(v.Members) >= maxMembers {
+		return Step{}, refuse("the cluster has %d members, which is the most: remove one first", len(v.Members))
+	}
+	return Step{
+		AddMember,
+		members.Member{ID: q.Member, Addr: q.Addr},
+		fmt.Sprintf("%s joined at %s, without a vote", name, q.Addr),
+	}, nil
+}
+
+// addressFree reports why no node can have the address.
+func (v *View) addressFree(addr string) *Refusal {
+	host, port, err := net.SplitHostPort(addr)
+	if n, wrong := strconv.ParseUint(port, 10, 16); err != nil || wrong != nil || n == 0 || host == "" {
+		return refuse("address %q: use host:port", addr)
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		return refuse("address %s: other nodes cannot dial it; say the address of one interface", addr)
+	}
+	if m, ok := v.At(addr); ok {
+		return refuse("the address %s is in use by %s", addr, m.Name())
+	}
+	return nil
+}
+
+func readdress(v *View, q Request) (Step, *Refusal) {
+	m, refusal := v.member(q.Member)
+	if refusal != nil {
+		return Step{}, refusal
+	}
+	if m.Addr == q.Addr {
+		return done("%s has the address %s", m.Name(), m.Addr)
+	}
+	if refusal := v.addressFree(q.Addr); refusal != nil {
+		return Step{}, refusal
+	}
+	was := m.Addr
+	m.Addr = q.Addr
+	return Step{SetAddress, m, fmt.Sprintf("%s moved from %s to %s", m.Name(), was, m.Addr)}, nil
+}
+
+func promote(v *View, q Request) (Step, *Refusal) {
+	m, refusal := v.member(q.Member)
+	if refusal != nil {
+		return Step{}, refusal
+	}
+	if m.Voter {
+		return done("%s has a vote", m.Name())
+	}
+	return v.giveVote(m)
+}
+
+// giveVote makes a voter of a member that keeps up.
+func (v *View) giveVote(m members.Member) (Step, *Refusal) {
+	n := v.Nodes[m.ID]
+	switch {
+	case !v.live(m.ID):
+		return Step{}, &Refusal{Text: fmt.Sprintf("%s does not answer the leader", m.Name()), Passing: true}
+	case n.Pace == Lags:
+		return Step{}, refuse("%s does not keep up: its log is %d entries behind the leader's", m.Name(), max(0, int64(v.Last)-int64(n.Match)))
+	case n.Pace == Unseen:
+		return Step{Watch, m, ""}, nil
+	}
+	m.Voter = true
+	return Step{GiveVote, m, fmt.Sprintf("%s got a vote: %s", m.Name(), v.tally(v.Voters()+1, v.liveVoters("")+1))}, nil
+}
+
+func demote(v *View, q Request) (Step, *Refusal) {
+	m, refusal := v.member(q.Member)
+	if refusal != nil {
+		return Step{}, refusal
+	}
+	if !m.Voter {
+		return done("%s has no vote", m.Name())
+	}
+	if refusal := v.spare(m, q.Force); refusal != nil {
+		return Step{}, refusal
+	}
+	if step, ok := v.leaveFirst(m); ok {
+		return step, nil
+	}
+	return Step{TakeVote, m, fmt.Sprintf("%s lost its vote: %s", m.Name(), v.tallyWithout(m))}, nil
+}
+
+func remove(v *View, q Request) (Step, *Refusal) {
+	m, ok := v.find(q.Member)
+	if !ok && isID(q.Member) {
+		return done("%s is no member", q.Member)
+	}
+	if !ok {
+		_, refusal := v.member(q.Member)
+		return Step{}, refusal
+	}
+	return v.takeOut(m, q.Force)
+}
+
+// takeOut removes a member.
+func (v *View) takeOut(m members.Member, force bool) (Step, *Refusal) {
+	if !m.Voter {
+		return Step{TakeOut, m, fmt.Sprintf("%s was removed: it had no vote", m.Name())}, nil
+	}
+	if refusal := v.spare(m, force); refusal != nil {
+		return Step{}, refusal
+	}
+	if step, ok := v.leaveFirst(m); ok {
+		return step, nil
+	}
+	return Step{TakeOut, m, fmt.Sprintf("%s was removed: %s", m.Name(), v.tallyWithout(m))}, nil
+}
+
+// replace gives By the place of Member. By has joined before. If the old member answers, the new one gets its vote
+// first, so that as many voters as before answer at any time. If the old one is silent, it goes first: until it is
+// gone, its vote only raises the number of voters that must answer.
+func replace(v *View, q Request) (Step, *Refusal) {
+	by, joined := v.find(q.By)
+	old, there := v.find(q.Member)
+	switch {
+	case !joined:
+		return Step{}, refuse("no member is called %q: start that node with --join first", q.By)
+	case !there && !isID(q.Member):
+		_, refusal := v.member(q.Member)
+		return Step{}, refusal
+	case there && old.ID == by.ID:
+		return Step{}, refuse("%s cannot replace itself", by.Name())
+	case there && !old.Voter: // an observer, whose place has no vote
+		return v.takeOut(old, q.Force)
+	case !by.Voter:
+		step, refusal := v.giveVote(by)
+		if refusal == nil && step.Do == GiveVote && there && !v.live(old.ID) {
+			return v.takeOut(old, q.Force)
+		}
+		return step, refusal
+	case there:
+		return v.takeOut(old, q.Force)
+	}
+	return done("%s has the place of %s", by.Name(), members.Name(q.Member))
+}
+
+func transfer(v *View, q Request) (Step, *Refusal) {
+	if q.Member == "" {
+		best, ok := v.best("")
+		if !ok {
+			return Step{}, &Refusal{Text: "no other voter answers that could lead", Passing: true}
+		}
+		return handOver(v, best), nil
+	}
+	m, refusal := v.member(q.Member)
+	switch {
+	case refusal != nil:
+		return Step{}, refusal
+	case m.ID == v.Self:
+		return done("%s leads", m.Name())
+	case !m.Voter:
+		return Step{}, refuse("%s has no vote, and cannot lead", m.Name())
+	case !v.live(m.ID):
+		return Step{}, &Refusal{Text: fmt.Sprintf("%s does not answer the leader", m.Name()), Passing: true}
+	}
+	return handOver(v, m), nil
+}
+
+func handOver(v *View, to members.Member) Step {
+	return Step{HandOver, to, fmt.Sprintf("%s handed the leadership over to %s", members.Name(v.Self), to.Name())}
+}
+
+// leaveFirst has the leader hand over before it loses its vote, if another voter answers.
+func (v *View) leaveFirst(m members.Member) (Step, bool) {
+	if m.ID != v.Self {
+		return Step{}, false
+	}
+	best, ok := v.best(m.ID)
+	return handOver(v, best), ok
+}
+
+// best is the voter that answers and has most of the log, other than this node.
+func (v *View) best(except string) (best members.Member, ok bool) {
+	for _, m := range v.Members {
+		if !m.Voter || m.ID == v.Self || m.ID == except || !v.live(m.ID) {
+			continue
+		}
+		if !ok || v.Nodes[m.ID].Match > v.Nodes[best.ID].Match {
+			best, ok = m, true
+		}
+	}
+	return best, ok
+}
+
+// liveVoters counts the voters that answer, but for one.
+func (v *View) liveVoters(without string) (n int) {
+	for _, m := range v.Members {
+		if m.Voter && m.ID != without && v.live(m.ID) {
+			n++
+		}
+	}
+	return n
+}
+
+// spare reports why the cluster cannot do without a voter.
+func (v *View) spare(m members.Member, force bool) *Refusal {
+	voters, live := v.Voters()-1, v.liveVoters(m.ID)
+	if voters == 0 {
+		return refuse("%s is the last voter", m.Name())
+	}
+	if quorum := voters/2 + 1; live < quorum && !force {
+		var silent []string
+		for _, other := range v.Members {
+			if other.Voter && other.ID != m.ID && !v.live(other.ID) {
+				silent = append(silent, other.Name())
+			}
+		}
+		return &Refusal{
+			Text: fmt.Sprintf("without %s %d of %d voters would answer, and %d must: mend or remove %s first, or use force",
+				m.Name(), live, voters, quorum, strings.Join(silent, ", ")),
+			Passing: true,
+		}
+	}
+	return nil
+}
+
+// tallyWithout says what the cluster bears without a voter.
+func (v *View) tallyWithout(m members.Member) string {
+	return v.tally(v.Voters()-1, v.liveVoters(m.ID))
+}
+
+func (v *View) tally(voters, live int) string {
+	spare := live - (voters/2 + 1)
+	switch {
+	case voters == 1:
+		return "1 voter, and its loss stops the cluster"
+	case spare < 0:
+		return fmt.Sprintf("%d voters, of which %d answer: the cluster stands still", voters, live)
+	case spare == 0:
+		return fmt.Sprintf("%d voters, and the loss of one that answers stops the cluster", voters)
+	case spare == 1:
+		return fmt.Sprintf("%d voters, of which 1 may fail", voters)
+	}
+	return fmt.Sprintf("%d voters, of which %d may fail", voters, spare)
+}
+
+func validName(name string) bool {
+	if name == "" || len(name) > 64 {
+		return false
+	}
+	for _, r := range name {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r) {
+			return false
+		}
+	}
+	return true
+}
+
+// String is the action in a few words.
+func (a Action) String() string {
+	return [...]string{
+		"nothing", "watch", "hand over", "add", "give a vote", "take the vote", "take out", "set the address",
+	}[a]
+}

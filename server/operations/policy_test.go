@@ -1,0 +1,245 @@
+package operations
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+	"github.com/holdfast/holdfast/server/members"
+)
+
+// TestPolicy plays testdata/policy.txt. The words:
+//
+//	members n1* n2 n3? n4- n5-~   n1 leads, n3 does not answer, n4 has no vote, n5 lags
+//	remove n3 force               a request, and below it the steps that it takes, one a line
+//
+// An address is the name with a port unless the line says "at". What the requests did is there for the next line.
+func TestPolicy(t *testing.T) {
+	protocoltest.Transcripts(t, "testdata/*.txt", func(t *testing.T, script []byte) []byte {
+		var out bytes.Buffer
+		var w world
+		for line := range strings.Lines(string(script)) {
+			if strings.HasPrefix(line, "    ") {
+				continue
+			}
+			out.WriteString(line)
+			line = strings.TrimSpace(line)
+			switch verb, rest, _ := strings.Cut(line, " "); {
+			case line == "" || verb == "#":
+			case verb == "members":
+				w = newWorld(t, rest)
+			default:
+				for _, step := range w.play(requestOf(t, line)) {
+					out.WriteString("    " + step + "\n")
+				}
+			}
+		}
+		return out.Bytes()
+	})
+}
+
+// world is a cluster without time: what a step does is done at once.
+type world struct {
+	View
+	lags map[string]bool
+}
+
+func idOf(name string) string { return name + "@0000000000aa" }
+
+func newWorld(t *testing.T, line string) world {
+	w := world{View: View{Cluster: "c1", Leads: true, Last: 100, Nodes: map[string]Node{}}, lags: map[string]bool{}}
+	var all []members.Member
+	for i, word := range strings.Fields(line) {
+		name := strings.TrimRight(word, "*?-~")
+		marks := word[len(name):]
+		id := idOf(name)
+		all = append(all, members.Member{ID: id, Addr: name + ":7379", Voter: !strings.Contains(marks, "-")})
+		w.Nodes[id] = Node{Silent: strings.Contains(marks, "?"), Match: uint64(90 - i)}
+		w.lags[id] = strings.Contains(marks, "~")
+		if strings.Contains(marks, "*") {
+			w.Self, w.Leader = id, id
+		}
+	}
+	w.Configuration = members.NewConfiguration(1, all...)
+	require.NotEmpty(t, w.Self, "nobody leads: %s", line)
+	return w
+}
+
+// requestOf reads a request: an operation, names, and words with a meaning.
+func requestOf(t *testing.T, line string) Request {
+	words := strings.Fields(line)
+	q := Request{Op: Op(words[0])}
+	for i := 1; i < len(words); i++ {
+		switch word := words[i]; {
+		case word == "force":
+			q.Force = true
+		case word == "at" || word == "to":
+			i++
+			q.Addr = words[i]
+		case word == "from":
+			i++
+			q.Cluster = words[i]
+		case q.Member == "":
+			q.Member = word
+		case q.By == "":
+			q.By = word
+		default:
+			require.Fail(t, "what does this word mean?", "%s in %s", word, line)
+		}
+	}
+	if q.Op == Join && !isID(q.Member) {
+		q.Member = idOf(q.Member)
+	}
+	return q
+}
+
+// play carries a request out as an executor does, and returns a line for each step.
+func (w *world) play(q Request) (lines []string) {
+	q = w.Pin(q)
+	for range mostSteps {
+		step, refusal := Next(w.View, q)
+		switch {
+		case refusal != nil:
+			return append(lines, "refused: "+refusal.Text)
+		case step.Do == Nothing:
+			return append(lines, "done: "+step.Says, w.String())
+		case step.Do == Watch:
+			lines = append(lines, "does "+step.Member.Name()+" keep up?")
+		case step.Do == HandOver && q.Op == Transfer:
+			w.take(step)
+			return append(lines, "hand over: "+step.Says)
+		default:
+			lines = append(lines, step.Do.String()+": "+step.Says)
+		}
+		w.take(step)
+	}
+	return append(lines, "there is no end")
+}
+
+// take does what a step says.
+func (w *world) take(s Step) {
+	n, all := w.Nodes[s.Member.ID], w.Members
+	switch s.Do {
+	case Watch:
+		n.Pace = KeepsUp
+		if w.lags[s.Member.ID] {
+			n.Pace = Lags
+		}
+		w.Nodes[s.Member.ID] = n
+		return
+	case HandOver:
+		w.Self, w.Leader = s.Member.ID, s.Member.ID
+		for id, n := range w.Nodes {
+			n.Pace = Unseen // another leader has not looked
+			w.Nodes[id] = n
+		}
+		return
+	}
+	var changed []members.Member
+	for _, m := range all {
+		if m.ID != s.Member.ID {
+			changed = append(changed, m)
+		}
+	}
+	if s.Do != TakeOut {
+		m := s.Member
+		m.Voter = s.Do == GiveVote || s.Do == SetAddress && w.IsVoter(m.ID)
+		changed = append(changed, m)
+	}
+	w.Configuration = members.NewConfiguration(w.Index+1, changed...)
+	if _, known := w.Nodes[s.Member.ID]; !known {
+		w.Nodes[s.Member.ID] = Node{}
+	}
+}
+
+// String is the cluster in the words of a transcript.
+func (w *world) String() string {
+	var words []string
+	for _, m := range w.Members {
+		word := m.Name()
+		if m.ID == w.Self {
+			word += "*"
+		}
+		if w.Nodes[m.ID].Silent {
+			word += "?"
+		}
+		if !m.Voter {
+			word += "-"
+		}
+		words = append(words, word)
+	}
+	return "members " + strings.Join(words, " ")
+}
+
+// TestAskingAgainCompletes: whatever small cluster, request and moment of a leader's loss: asked again of any voter that
+// answers the request ends as it would have ended, and at no time fewer voters answer than must.
+func TestAskingAgainCompletes(t *testing.T) {
+	requests := []string{"remove n1", "remove n2", "remove n3", "remove n4", "demote n1", "demote n2", "promote n4", "replace n1 n4", "replace n2 n4", "replace n3 n4", "join n5 at n5:7379", "readdress"}
+	for _, start := range []string{"n1* n2 n3 n4-", "n1* n2 n3? n4-", "n1* n2? n3 n4-", "n1* n2 n4-", "n1* n4-", "n1* n2 n3 n4", "n1* n2 n3? n4", "n1* n2 n3 n5- n4-?"} {
+		for _, line := range requests {
+			if line == "readdress" {
+				line = "address n2 to elsewhere:7379"
+			}
+			whole := newWorld(t, start)
+			end := whole.play(requestOf(t, line))
+			refused := strings.HasPrefix(end[len(end)-1], "refused")
+			for stop := range mostSteps {
+				w := newWorld(t, start)
+				q := w.Pin(requestOf(t, line))
+				if !w.some(t, q, stop) {
+					break
+				}
+				for _, leader := range w.Members {
+					if !leader.Voter || !w.live(leader.ID) {
+						continue
+					}
+					again := w
+					again.Self, again.Leader = leader.ID, leader.ID
+					again.Nodes = map[string]Node{}
+					for id, n := range w.Nodes {
+						n.Pace = Unseen
+						again.Nodes[id] = n
+					}
+					got := again.play(q)
+					name := fmt.Sprintf("%s: %s, after %d steps at %s", start, line, stop, leader.Name())
+					if refused {
+						require.Contains(t, got[len(got)-1], "refused", name)
+						continue
+					}
+					require.True(t, again.Same(whole.Configuration), "%s: %v", name, got)
+				}
+			}
+		}
+	}
+}
+
+// some takes so many steps, and reports whether there were as many.
+func (w *world) some(t *testing.T, q Request, steps int) bool {
+	for range steps {
+		step, refusal := Next(w.View, q)
+		if refusal != nil || step.Do == Nothing {
+			return false
+		}
+		before := w.liveVoters("") >= w.Quorum()
+		w.take(step)
+		require.GreaterOrEqual(t, w.Voters(), 1)
+		if before {
+			require.GreaterOrEqual(t, w.liveVoters(""), w.Quorum(), "%v: %s", q, step.Says)
+		}
+	}
+	return true
+}
+
+func TestRequestsAreBounded(t *testing.T) {
+	var all []string
+	for i := range maxMembers {
+		all = append(all, fmt.Sprintf("m%d-", i))
+	}
+	w := newWorld(t, "n1* "+strings.Join(all[1:], " "))
+	_, refusal := Next(w.View, requestOf(t, "join n9 at n9:7379"))
+	require.ErrorContains(t, refusal, "the cluster has 32 members, which is the most")
+}

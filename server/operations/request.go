@@ -1,0 +1,136 @@
+package operations
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/server/members"
+)
+
+// Op is what is asked for.
+type Op string
+
+// The operations.
+const (
+	Join      Op = "join"     // a node asks to be a member, without a vote
+	Promote   Op = "promote"  // a member gets a vote
+	Demote    Op = "demote"   // a voter loses its vote
+	Remove    Op = "remove"   // a member is one no more
+	Replace   Op = "replace"  // By takes the place of Member
+	Transfer  Op = "transfer" // Member leads; "": another node than now
+	Readdress Op = "address"  // a node has another address
+)
+
+// Request is an operation. Member and By are names or IDs.
+type Request struct {
+	Op     Op     `json:"op"`
+	Member string `json:"member,omitempty"`
+	By     string `json:"by,omitempty"`
+	// Addr is where other nodes dial the member: for [Join] and [Readdress].
+	Addr string `json:"addr,omitempty"`
+	// Cluster is the cluster that the folder of a joining node belongs to; "": none yet.
+	Cluster string `json:"cluster,omitempty"`
+	Force   bool   `json:"force,omitempty"`
+	Asker   Asker  `json:"asker"`
+}
+
+// Asker is who asks, and from where.
+type Asker struct {
+	Node string `json:"node,omitempty"` // the name of the node that was asked
+	User string `json:"user,omitempty"`
+	Addr string `json:"addr,omitempty"` // of the client, or of the node that joins
+	Name string `json:"name,omitempty"` // by CLIENT SETNAME
+}
+
+// Reply is what became of a request.
+type Reply struct {
+	// Said is what was done, a line each, also before a refusal.
+	Said []string `json:"said,omitempty"`
+	// Refused is why nothing more is done, in one line; "": all is done, or Elsewhere or Uncertain is set.
+	Refused string `json:"refused,omitempty"`
+	// Elsewhere: the asked node does not lead, and Leader, if it is known, does. Request is the request with IDs for
+	// names.
+	Elsewhere bool     `json:"elsewhere,omitempty"`
+	Leader    string   `json:"leader,omitempty"`
+	Request   *Request `json:"request,omitempty"`
+	// Uncertain: the last step may have been taken, or may still be.
+	Uncertain bool `json:"uncertain,omitempty"`
+	// Cluster and Configuration are for a node that joins.
+	Cluster       string                `json:"cluster,omitempty"`
+	Configuration members.Configuration `json:"configuration,omitempty"`
+}
+
+// Refusal is why a request is not carried out.
+type Refusal struct {
+	Text string
+	// Passing: the refusal is for nodes that do not answer, which may be over in a moment.
+	Passing bool
+}
+
+// Error is the text.
+func (r *Refusal) Error() string { return r.Text }
+
+func refuse(format string, args ...any) *Refusal { return &Refusal{Text: fmt.Sprintf(format, args...)} }
+
+// View is the cluster as a node sees it at one instant.
+type View struct {
+	Self, Cluster string // IDs
+	Leader        string // ID; "": not known
+	Leads         bool   // this node leads and serves
+	// Configuration is in effect. Changing: it is not committed yet.
+	members.Configuration
+	Changing bool
+	Last     uint64 // index of this node's last entry
+	Nodes    map[string]Node
+}
+
+// Node is what the leader knows of a member.
+type Node struct {
+	Silent bool      // the member has not answered for an election timeout
+	Match  uint64    // the member's log agrees with the leader's up to here
+	Heard  time.Time // when the member last answered
+	// Pace is whether the member keeps up, as far as this was looked at.
+	Pace Pace
+}
+
+// Pace says whether a member keeps up with the log.
+type Pace int
+
+// The paces.
+const (
+	Unseen Pace = iota // not looked at
+	KeepsUp
+	Lags
+)
+
+// live reports whether the member answers.
+func (v *View) live(id string) bool {
+	n, ok := v.Nodes[id]
+	return id == v.Self || ok && !n.Silent
+}
+
+// find finds a member by ID or name.
+func (v *View) find(who string) (members.Member, bool) {
+	if m, ok := v.Find(who); ok {
+		return m, true
+	}
+	return v.Named(who)
+}
+
+// Pin puts IDs in the place of names, so that the request means the same nodes from here on.
+func (v *View) Pin(q Request) Request {
+	if q.Op == Join {
+		return q
+	}
+	if m, ok := v.find(q.Member); ok {
+		q.Member = m.ID
+	}
+	if m, ok := v.find(q.By); ok {
+		q.By = m.ID
+	}
+	return q
+}
+
+// isID reports whether who is an ID and no name.
+func isID(who string) bool { return strings.Contains(who, "@") }
