@@ -3,7 +3,6 @@ package virtual
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -16,21 +15,19 @@ func TestNativeLocksUnderMixedFaults(t *testing.T) {
 	for seed := first; seed < first+count; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				o := runOptions{workload: "native,nativequeue,nativeall,nativesession", nemesis: trueRates, nodes: 3, seed: seed, time: 30 * time.Second}
-				switch seed % 4 {
-				case 0:
-					o.nemesis = "mixed"
-				case 1:
-					o.nemesis = "none"
-				}
-				o.stubborn = seed%2 == 0
-				verdict, text := run(t, o)
-				if testing.Verbose() || verdict != checker.Valid {
-					t.Log(text)
-				}
-				require.Equal(t, checker.Valid, verdict, text)
-			})
+			o := runOptions{workload: "native,nativequeue,nativeall,nativesession", nemesis: trueRates, nodes: 3, seed: seed, time: 30 * time.Second}
+			switch seed % 4 {
+			case 0:
+				o.nemesis = "mixed"
+			case 1:
+				o.nemesis = "none"
+			}
+			o.stubborn = seed%2 == 0
+			verdict, text := run(t, o)
+			if testing.Verbose() || verdict != checker.Valid {
+				t.Log(text)
+			}
+			require.Equal(t, checker.Valid, verdict, text)
 		})
 	}
 }

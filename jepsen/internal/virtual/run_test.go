@@ -33,13 +33,39 @@ type runOptions struct {
 	broken            func(node string, b frontend.Backend) frontend.Backend
 }
 
-// clients are enough for every workload.
+// clients are enough for every workload by itself, or for some.
 const clients = 36
 
-// run is one run, within a bubble, and its verdict.
+// run is one run in a bubble of its own, and its verdict.
 func run(t *testing.T, o runOptions) (checker.Verdict, string) {
 	t.Helper()
-	ctx := context.Background()
+	return drive(t, o).judge()
+}
+
+// driven is a run that is over. It is judged outside of the bubble, where the limits of searches are real.
+type driven struct {
+	o      runOptions
+	loads  []workload.Load
+	h      *history.History
+	others []checker.Result // beside those of workloads
+}
+
+// judge gives the verdict, and the run in words.
+func (d *driven) judge() (checker.Verdict, string) {
+	results := append(workload.Check(d.loads, d.h), d.others...)
+	return checker.Worst(results), describe(d.o, d.h, results)
+}
+
+// drive runs clients and faults, mends everything and does the last reads.
+func drive(t *testing.T, o runOptions) *driven {
+	t.Helper()
+	d := &driven{o: o}
+	synctest.Test(t, d.drive)
+	return d
+}
+
+func (d *driven) drive(t *testing.T) {
+	ctx, o := context.Background(), d.o
 	w := newWorld(t, worldOptions{nodes: o.nodes, seed: o.seed, stubborn: o.stubborn, broken: o.broken})
 	tgt := target{service{w}}
 	require.NoError(t, tgt.Start(ctx))
@@ -50,12 +76,15 @@ func run(t *testing.T, o runOptions) (checker.Verdict, string) {
 		Service: tgt.service, Seed: o.seed, Concurrency: clients, Rate: 150, Timeout: 3 * time.Second,
 		Features: tgt.Features(ctx), Settle: 6 * time.Second,
 	}
+	if o.workload == "all" {
+		settings.Concurrency, settings.Rate = 48, 200
+	}
 	if schedule.Has(faults, "clock-rate") {
 		settings.Drift = 0.12
 	}
-	loads, err := workload.Build(o.workload, settings)
+	d.loads, err = workload.Build(o.workload, settings)
 	require.NoError(t, err)
-	settings.Recorder = history.NewRecorder(workload.Slots(settings.Concurrency + len(loads)))
+	settings.Recorder = history.NewRecorder(workload.Slots(settings.Concurrency + len(d.loads)))
 	n := &nemesis.Nemesis{
 		Target: tgt, Net: w, Disks: w, Recorder: settings.Recorder,
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
@@ -67,19 +96,19 @@ func run(t *testing.T, o runOptions) (checker.Verdict, string) {
 		defer close(done)
 		n.Run(running, steps)
 	}()
-	workload.Run(running, loads, settings)
+	workload.Run(running, d.loads, settings)
 	<-done
 	require.NoError(t, n.Heal())
 	require.NoError(t, tgt.Serving(ctx))
-	workload.Final(ctx, loads, settings)
+	workload.Final(ctx, d.loads, settings)
 	looked, disagree := tgt.Agree(ctx)
 
-	h := settings.Recorder.History()
-	require.NoError(t, h.Validate())
-	results := append(workload.Check(loads, h),
+	d.h = settings.Recorder.History()
+	require.NoError(t, d.h.Validate())
+	d.others = []checker.Result{
 		checker.External("replicas agree", looked, disagree),
-		checker.External("processes", o.nodes, slices.Concat(w.Findings(), n.Findings())))
-	return checker.Worst(results), describe(o, h, results)
+		checker.External("processes", o.nodes, slices.Concat(w.Findings(), n.Findings())),
+	}
 }
 
 // describe is a run in words, for a failure. HOLDFAST_JEPSEN_DUMP names a file for the whole history.
@@ -131,21 +160,19 @@ func TestWorkloadsUnderMixedFaults(t *testing.T) {
 	for seed := first; seed < first+count; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				o := runOptions{workload: "all", nemesis: trueRates, nodes: 3, seed: seed, time: 30 * time.Second}
-				if seed%3 == 0 {
-					o.nemesis = "mixed"
-				}
-				if seed%4 == 0 {
-					o.nodes = 5
-				}
-				o.stubborn = seed%2 == 0
-				verdict, text := run(t, o)
-				if testing.Verbose() || verdict != checker.Valid {
-					t.Log(text)
-				}
-				require.Equal(t, checker.Valid, verdict, text)
-			})
+			o := runOptions{workload: "all", nemesis: trueRates, nodes: 3, seed: seed, time: 30 * time.Second}
+			if seed%3 == 0 {
+				o.nemesis = "mixed"
+			}
+			if seed%4 == 0 {
+				o.nodes = 5
+			}
+			o.stubborn = seed%2 == 0
+			verdict, text := run(t, o)
+			if testing.Verbose() || verdict != checker.Valid {
+				t.Log(text)
+			}
+			require.Equal(t, checker.Valid, verdict, text)
 		})
 	}
 }
@@ -157,15 +184,13 @@ func TestPowerCutsOfWhatWasFound(t *testing.T) {
 		for _, nodes := range []int{3, 5} {
 			t.Run(fmt.Sprintf("nodes=%d/seed=%d", nodes, seed), func(t *testing.T) {
 				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					verdict, text := run(t, runOptions{
-						workload: "append,register", nemesis: "power-append,power-sync", nodes: nodes, seed: seed, time: 30 * time.Second,
-					})
-					if testing.Verbose() {
-						t.Log(text)
-					}
-					require.Equal(t, checker.Valid, verdict, text)
+				verdict, text := run(t, runOptions{
+					workload: "append,register", nemesis: "power-append,power-sync", nodes: nodes, seed: seed, time: 30 * time.Second,
 				})
+				if testing.Verbose() {
+					t.Log(text)
+				}
+				require.Equal(t, checker.Valid, verdict, text)
 			})
 		}
 	}

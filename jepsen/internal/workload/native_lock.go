@@ -95,7 +95,7 @@ func (w *native) Step(ctx context.Context, c *Client) {
 		Sleep(ctx, c.between(5*time.Millisecond, 60*time.Millisecond))
 		return
 	}
-	if h.kind.mode == checker.Exclusive && c.chance(0.4) {
+	if h.kind.mode == checker.Exclusive && c.chance(0.7) {
 		h.pass(ctx)
 	}
 	if c.chance(0.1) {

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"net"
 	"slices"
@@ -97,7 +98,7 @@ func leftOut(name string, f Features) bool {
 }
 
 // byName are the workloads that "all" leaves out: unfencedset is expected to fail, onelock is drawn.
-var byName = []string{"unfencedset", "onelock", "native", "nativequeue", "nativeall", "nativesession"}
+var byName = []string{"unfencedset", "onelock"}
 
 // Names are the workloads that there are. All but unfencedset are expected to be valid.
 func Names() []string { return slices.Sorted(maps.Keys(builders)) }
@@ -191,16 +192,23 @@ func Final(ctx context.Context, loads []Load, o *Options) {
 	wg.Wait()
 }
 
-// Check judges a history: each workload's checkers see the workload's operations.
-func Check(loads []Load, h *history.History) []checker.Result {
-	var results []checker.Result
-	for _, w := range loads {
-		own := h.Filter(func(o *history.Op) bool { return strings.HasPrefix(o.Key, w.Name()+":") })
-		for _, check := range w.Checkers() {
-			r := check(own)
-			r.Name = w.Name() + ": " + r.Name
-			results = append(results, r)
+// Results judges a history, one checker after the other: each workload's checkers see the workload's operations.
+func Results(loads []Load, h *history.History) iter.Seq[checker.Result] {
+	return func(yield func(checker.Result) bool) {
+		for _, w := range loads {
+			own := h.Filter(func(o *history.Op) bool { return strings.HasPrefix(o.Key, w.Name()+":") })
+			for _, check := range w.Checkers() {
+				r := check(own)
+				r.Name = w.Name() + ": " + r.Name
+				if !yield(r) {
+					return
+				}
+			}
 		}
 	}
-	return results
+}
+
+// Check judges a history by all checkers.
+func Check(loads []Load, h *history.History) []checker.Result {
+	return slices.Collect(Results(loads, h))
 }
