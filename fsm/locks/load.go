@@ -53,6 +53,9 @@ func Load(r Reader) (*Table, error) {
 	if d.err != nil {
 		return nil, d.err
 	}
+	if !loadsQueues {
+		d.desert()
+	}
 	t.effects = nil
 	return t, nil
 }
@@ -294,6 +297,15 @@ func (d *loader) line() {
 		d.t.line(w)
 	}
 	d.must(d.t.waitingBytes <= MaxWaitingBytes, errWaiter)
+}
+
+// desert takes all waiters out of the queues: see mutants.go.
+func (d *loader) desert() {
+	for _, w := range d.waiters {
+		d.t.unline(w)
+		d.t.wakeAll(w)
+	}
+	d.t.finish()
 }
 
 // settle notes when locks are due. A lock must be in its least form, and stuck it must not be.

@@ -1,4 +1,4 @@
-//go:build !mutant_lock_fence && !mutant_lock_short_wait && !mutant_lock_dead_waiter && !mutant_lock_leak && !mutant_lock_session
+//go:build !mutant_lock_fence && !mutant_lock_short_wait && !mutant_lock_dead_waiter && !mutant_lock_leak && !mutant_lock_session && !mutant_lock_queue_lost
 
 package locks
 
@@ -14,4 +14,6 @@ const (
 	removesGone, blocksGone = true, false
 	// endsAttached: a session that lives with a connection ends when its node was silent for its lease.
 	endsAttached = true
+	// loadsQueues: who waits is in line after a snapshot.
+	loadsQueues = true
 )

@@ -1,4 +1,4 @@
-//go:build mutant_lock_fence || mutant_lock_short_wait || mutant_lock_dead_waiter || mutant_lock_leak || mutant_lock_session
+//go:build mutant_lock_fence || mutant_lock_short_wait || mutant_lock_dead_waiter || mutant_lock_leak || mutant_lock_session || mutant_lock_queue_lost
 
 package locks
 
@@ -16,6 +16,7 @@ var (
 	removesGone   = !builtWith("mutant_lock_leak") && !blocksGone
 	blocksGone    = builtWith("mutant_lock_dead_waiter")
 	endsAttached  = !builtWith("mutant_lock_session")
+	loadsQueues   = !builtWith("mutant_lock_queue_lost")
 )
 
 func builtWith(tag string) bool {
