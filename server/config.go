@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/secrets"
 	"github.com/holdfast/holdfast/server/store"
 )
 
@@ -60,16 +61,7 @@ type ListenConfig struct {
 }
 
 // SecretsConfig holds credentials, or the files that have them.
-type SecretsConfig struct {
-	Password          string // clients' AUTH
-	PasswordFile      string
-	ClusterSecret     string // nodes to nodes
-	ClusterSecretFile string
-	// TLS for clients: certificate and key, and a CA when client certificates are demanded.
-	TLSCert, TLSKey, TLSClientCA string
-	// TLS between nodes, always mutual.
-	PeerTLSCert, PeerTLSKey, PeerTLSCA string
-}
+type SecretsConfig = secrets.Config
 
 // LogConfig is about the lines that the program logs; raft's log is in StorageConfig.
 type LogConfig struct {

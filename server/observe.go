@@ -133,17 +133,18 @@ func (s *Server) registry() *prometheus.Registry {
 		buildInfo(s.config.Name), s.front.Collector(),
 	)
 	r.MustRegister(s.observed.collectors()...)
+	r.MustRegister(credentials{s.secrets})
 	return r
 }
 
 // newWeb makes the port for monitoring; nil: the node has none.
-func (s *Server) newWeb(secrets *secrets) *web.Server {
+func (s *Server) newWeb() *web.Server {
 	if s.monitoring == nil {
 		return nil
 	}
 	return web.New(web.Config{
 		Gatherer: s.registry(), Live: s.liveChecks(), Ready: s.readyChecks(),
-		Access: web.Access{TLS: secrets.clientTLS, Password: secrets.webPassword()}, Profiles: s.config.HTTPPprof, Logger: s.logger,
+		Access: web.Access{TLS: s.secrets.ClientTLS(), Password: s.secrets.Password()}, Profiles: s.config.HTTPPprof, Logger: s.logger,
 	})
 }
 

@@ -137,7 +137,8 @@ func allFamilies(t *testing.T, s *Server) []*dto.MetricFamily {
 
 // TestMetrics: a node answers a scrape with what it did, and METRICS.md of monitoring/ has each metric.
 func TestMetrics(t *testing.T) {
-	s := runNode(t, nil)
+	cert, key := certificate(t, time.Now().Add(time.Hour))
+	s := runNode(t, func(c *Config) { c.PeerTLSCert, c.PeerTLSKey, c.PeerTLSCA = cert, key, cert })
 	c := s.client(t, "")
 	require.Error(t, c.HGet(t.Context(), "k", "f").Err())
 	status, text := s.get(t, "/metrics", "")

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/raftnode/hclogger"
 	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/secrets"
 	"github.com/holdfast/holdfast/server/store"
 	"github.com/holdfast/holdfast/server/tracking"
 	"github.com/holdfast/holdfast/server/web"
@@ -32,6 +33,7 @@ type Server struct {
 	// monitoring is the port for HTTP, and observed what is counted for it; nil: there is none.
 	monitoring net.Listener
 	observed   *observed
+	secrets    *secrets.Keyring
 	store      *store.Store
 	peers      *peer.Mux
 	replica    *replica.Replica
@@ -61,8 +63,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 			opened.close()
 		}
 	}()
-	secrets, err := loadSecrets(c.SecretsConfig)
-	if err != nil {
+	if s.secrets, err = secrets.Open(c.SecretsConfig, logger); err != nil {
 		return nil, err
 	}
 	if s.clients, err = net.Listen("tcp", c.Addr); err != nil {
@@ -98,7 +99,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	if err = s.belong(); err != nil {
 		return nil, err
 	}
-	if s.peers, err = peer.New(s.peerConfig(peerListener, secrets)); err != nil {
+	if s.peers, err = peer.New(s.peerConfig(peerListener)); err != nil {
 		return nil, err
 	}
 	s.hub = pubsub.New(logger)
@@ -110,8 +111,8 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	if faults != nil {
 		faults.node = s.replica
 	}
-	s.front = frontend.New(s.frontConfig(secrets, faults), s.replica)
-	s.web = s.newWeb(secrets)
+	s.front = frontend.New(s.frontConfig(faults), s.replica)
+	s.web = s.newWeb()
 	return s, nil
 }
 
@@ -127,6 +128,10 @@ func (s *Server) belong() error {
 		return fmt.Errorf("open store: data folder %s belongs to cluster %q, this node is configured for %q", s.config.DataDir, id.ClusterID, own)
 	}
 }
+
+// Reload reads certificates, authorities, passwords and secrets again; by says on whose account, for the log. Nothing
+// that is connected is cut off.
+func (s *Server) Reload(by string) { s.secrets.Reload(by) }
 
 // fitClients lowers max-clients to what the limit of open files allows.
 func (s *Server) fitClients() error {
@@ -236,7 +241,7 @@ func (s *Server) storeConfig(f *faults) store.Config {
 	}
 }
 
-func (s *Server) peerConfig(ln net.Listener, secrets *secrets) peer.Config {
+func (s *Server) peerConfig(ln net.Listener) peer.Config {
 	peers, _ := s.config.Peers()
 	dial := rewriteDial(s.config.DebugPeerDial, new(net.Dialer).DialContext)
 	return peer.Config{
@@ -246,8 +251,8 @@ func (s *Server) peerConfig(ln net.Listener, secrets *secrets) peer.Config {
 		ClusterID: func() string { return clusterID(peers) },
 		ID:        s.config.Name,
 		Book:      bookOf(peers),
-		Secret:    secrets.cluster,
-		TLS:       secrets.peerTLS,
+		Secrets:   s.secrets.Cluster(),
+		TLS:       s.secrets.PeerTLS(),
 		Logger:    s.logger,
 	}
 }
@@ -307,7 +312,7 @@ func (s *Server) advertisedSentinel() string {
 	return net.JoinHostPort(host, port)
 }
 
-func (s *Server) frontConfig(secrets *secrets, f *faults) frontend.Config {
+func (s *Server) frontConfig(f *faults) frontend.Config {
 	return frontend.Config{
 		Limits:   s.config.Limits,
 		Timeouts: s.config.Timeouts,
@@ -322,8 +327,8 @@ func (s *Server) frontConfig(secrets *secrets, f *faults) frontend.Config {
 		Tracking: s.caches,
 		Monitors: s.monitors,
 		Options:  frontend.Options{Debug: s.config.Debug, Faults: f.handler(), ClusterMode: s.config.ClusterMode},
-		TLS:      secrets.clientTLS,
-		Password: secrets.password,
+		TLS:      s.secrets.ClientTLS(),
+		Password: s.secrets.Password(),
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast/holdfast/cmd/internal/holder"
 	"github.com/holdfast/holdfast/server"
+	"github.com/holdfast/holdfast/server/secrets"
 )
 
 // clientFlags say how `holdfast lock`, `holdfast locks` and `holdfast cluster` reach a cluster.
@@ -69,7 +70,7 @@ func (c *clientFlags) servers() (*holder.Servers, error) {
 		s.TLS.Certificates = []tls.Certificate{cert}
 	}
 	if c.tlsCA != "" {
-		s.TLS.RootCAs, err = server.LoadCA(c.tlsCA)
+		s.TLS.RootCAs, err = secrets.LoadCA(c.tlsCA)
 	}
 	return s, err
 }

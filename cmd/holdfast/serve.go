@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/holdfast/holdfast/server"
 )
@@ -22,6 +25,9 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return usageError{err}
 	}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP) // which would end the process
+	defer signal.Stop(hangup)
 	s, err := server.New(c, logger.With("node", c.Name))
 	if err != nil {
 		return err
@@ -33,8 +39,25 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 	}
 	defer context.AfterFunc(ctx, func() { tell("STOPPING=1") })()
+	defer reloadOnHangup(hangup, s)()
 	tell("READY=1")
 	return s.Run(ctx)
+}
+
+// reloadOnHangup has the node read its credentials again at each signal, until stop is called.
+func reloadOnHangup(signals <-chan os.Signal, s *server.Server) (stop func()) {
+	stopped := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-signals:
+				s.Reload("SIGHUP")
+			case <-stopped:
+				return
+			}
+		}
+	}()
+	return func() { close(stopped) }
 }
 
 func serveFlags() flagSet { return flagSet{command: "serve"} }

@@ -146,6 +146,7 @@ var rooms = map[string][]string{
 	"server/tracking":   {"server/push"},
 	"server/web":        {},
 	"server/backup":     {},
+	"server/secrets":    {},
 }
 
 func TestServerArrows(t *testing.T) {

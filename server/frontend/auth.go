@@ -1,8 +1,6 @@
 package frontend
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -21,7 +19,7 @@ func auth(c *conn, args [][]byte) protocol.Value {
 	switch {
 	case len(args) > 3:
 		return protocol.ErrSyntax.Value()
-	case len(args) == 2 && c.srv.cfg.Password == "":
+	case len(args) == 2 && c.srv.cfg.Password == nil:
 		return protocol.ErrPasswordNotSet.Value()
 	case len(args) == 2:
 		return c.authenticate([]byte(defaultUser), args[1])
@@ -32,9 +30,8 @@ func auth(c *conn, args [][]byte) protocol.Value {
 // authenticate opens the connection for the only user, "default". Where no password is set any
 // password is right, as for a "nopass" user of Redis.
 func (c *conn) authenticate(user, password []byte) protocol.Value {
-	want, got := sha256.Sum256([]byte(c.srv.cfg.Password)), sha256.Sum256(password)
-	same := subtle.ConstantTimeCompare(want[:], got[:]) == 1 || c.srv.cfg.Password == ""
-	if string(user) != defaultUser || !same {
+	right := c.srv.cfg.Password == nil || c.srv.cfg.Password(string(password))
+	if string(user) != defaultUser || !right {
 		c.noteFailedAuth(user)
 		return protocol.ErrWrongPass.Value()
 	}

@@ -69,7 +69,7 @@ func reset(c *conn, _ [][]byte) protocol.Value {
 	c.db = 0
 	c.setProtocol(protocol.RESP2)
 	c.replyMode = replyMode{}
-	c.setAuthenticated(c.srv.cfg.Password == "")
+	c.setAuthenticated(c.srv.cfg.Password == nil)
 	c.memory.noEvict.Store(false)
 	c.mu.Lock()
 	c.shown.name, c.shown.noEvict, c.shown.noTouch = "", false, false

@@ -30,8 +30,9 @@ type Config struct {
 	Monitors *Monitors
 	// TLS, when set, is spoken on every connection.
 	TLS *tls.Config
-	// Password is asked of every client when it is not empty (the user is "default").
-	Password string
+	// Password, when set, reports whether a client gave a right password, which every client is asked for (the
+	// user is "default").
+	Password func(given string) bool
 }
 
 // Node describes this node to clients.

@@ -102,7 +102,7 @@ type work struct {
 func newConn(s *Server, nc net.Conn, table *protocol.Table) *conn {
 	c := &conn{
 		srv: s, table: table, id: s.nextID.Add(1), born: time.Now(), socket: newSocket(nc, s.cfg.TLS),
-		clientState: clientState{resp: protocol.RESP2, authenticated: s.cfg.Password == ""},
+		clientState: clientState{resp: protocol.RESP2, authenticated: s.cfg.Password == nil},
 	}
 	c.arrived = c.born
 	c.publish()

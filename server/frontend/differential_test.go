@@ -28,7 +28,7 @@ func TestDifferential(t *testing.T) {
 	text = append(append(text, "\n\n"...), libraries...)
 	for _, password := range []string{"", "sesame"} {
 		redis := protocoltest.StartRedis(t, "--requirepass", password)
-		ours := startTCP(t, Config{Password: password})
+		ours := startTCP(t, Config{Password: asks(password)})
 		for i, conversation := range strings.Split(string(text), "\n\n") {
 			if strings.HasPrefix(conversation, "# password") != (password != "") {
 				continue

@@ -35,7 +35,7 @@ func FuzzConnection(f *testing.F) {
 			Logger:  slog.New(failOnPanic{t}),
 		}
 		if password {
-			cfg.Password = "sesame"
+			cfg.Password = asks("sesame")
 		}
 		cl := newCluster()
 		cfg.Hub = cl.hub

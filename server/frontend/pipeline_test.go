@@ -329,7 +329,7 @@ func TestCutsChangeNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cfg := Config{}
 				if strings.HasPrefix(conversation, "# password") {
-					cfg.Password = "sesame"
+					cfg.Password = asks("sesame")
 				}
 				_, all := conversationBytes(t, conversation)
 				whole := converseInPieces(t, cfg, [][]byte{all})

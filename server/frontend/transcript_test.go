@@ -116,7 +116,7 @@ func (p *player) serve(verb, options string) {
 			n, _ := strconv.Atoi(value)
 			switch name {
 			case "password":
-				cfg.Password = value
+				cfg.Password = asks(value)
 			case "debug":
 				cfg.Options.Debug = true
 			case "faults":

@@ -35,7 +35,7 @@ func start(t *testing.T, n *peertest.Network, id, cluster string, handle func(*S
 		b.Hint(other, other+":1")
 	}
 	mux, err := peer.New(peer.Config{
-		Listener: l, Dial: n.Dial(id + ":1"), ID: id, ClusterID: func() string { return cluster }, Book: b, Secret: []byte("s"),
+		Listener: l, Dial: n.Dial(id + ":1"), ID: id, ClusterID: func() string { return cluster }, Book: b, Secrets: func() [][]byte { return [][]byte{[]byte("s")} },
 	})
 	require.NoError(t, err)
 	layer := mux.Layer(peer.KindMember)

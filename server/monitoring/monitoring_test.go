@@ -69,7 +69,7 @@ func checkQuery(t *testing.T, metrics map[string][]string, query string) {
 		}
 	}
 	for _, m := range function.FindAllStringSubmatch(query, -1) {
-		require.Contains(t, []string{"sum", "max", "rate", "increase", "floor", "histogram_quantile", "by", "and"}, m[1], query)
+		require.Contains(t, []string{"sum", "max", "rate", "increase", "floor", "histogram_quantile", "time", "by", "and"}, m[1], query)
 	}
 }
 

@@ -176,10 +176,13 @@ func (a *authority) issue(t *testing.T, name string, until time.Time) tls.Certif
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
+// always is TLS that never changes.
+func always(c *tls.Config) func() *tls.Config { return func() *tls.Config { return c } }
+
 // with makes a node speak TLS with a certificate of a.
 func (a *authority) with(t *testing.T, name string) func(*Config) {
 	return func(c *Config) {
-		c.TLS = &tls.Config{RootCAs: a.pool(), Certificates: []tls.Certificate{a.issue(t, name, time.Now().Add(time.Hour))}}
+		c.TLS = always(&tls.Config{RootCAs: a.pool(), Certificates: []tls.Certificate{a.issue(t, name, time.Now().Add(time.Hour))}})
 	}
 }
 
@@ -187,7 +190,7 @@ func TestMutualTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
 		ca := newAuthority(t)
-		noSecret := func(c *Config) { c.Secret = nil }
+		noSecret := func(c *Config) { c.Secrets = nil }
 		one := start(t, net, "n1", ca.with(t, "n1"), noSecret)
 		two := start(t, net, "n2", ca.with(t, "n2"), noSecret)
 		for range 2 { // the second could resume the first's session, if it were let
@@ -202,11 +205,51 @@ func TestMutualTLS(t *testing.T) {
 	})
 }
 
+// TestCertificatesAreReplaced: a handshake takes what is in force, and connections from before stay.
+func TestCertificatesAreReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		older, newer := newAuthority(t), newAuthority(t)
+		until := time.Now().Add(time.Hour)
+		configs := map[string]*tls.Config{}
+		node := func(name string) *node {
+			return start(t, net, name, func(c *Config) { c.TLS = func() *tls.Config { return configs[name] } })
+		}
+		use := func(name string, own *authority, trusted ...*authority) {
+			roots := x509.NewCertPool()
+			for _, a := range trusted {
+				roots.AddCert(a.cert)
+			}
+			configs[name] = &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own.issue(t, name, until)}}
+		}
+		use("n1", older, older)
+		use("n2", older, older)
+		one, two := node("n1"), node("n2")
+		first, other := dial(t, one, KindRaft, "n2"), accept(t, two, KindRaft)
+		both := func() {
+			talk(t, dial(t, one, KindRaft, "n2"), accept(t, two, KindRaft), "x")
+			talk(t, dial(t, two, KindRaft, "n1"), accept(t, one, KindRaft), "x")
+		}
+		use("n1", older, older, newer)
+		both()
+		use("n2", older, older, newer)
+		both()
+		use("n1", newer, older, newer)
+		both()
+		use("n2", newer, newer)
+		both()
+		use("n1", older, older)
+		_, err := one.Layer(KindRaft).DialContext(t.Context(), "n2")
+		require.Error(t, err)
+		talk(t, first, other, "still connected")
+	})
+}
+
 func TestTLSRefuses(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	certificate := func(a *authority, until time.Time) func(*Config) {
 		return func(c *Config) {
-			c.TLS = &tls.Config{RootCAs: ca.pool(), Certificates: []tls.Certificate{a.issue(t, "x", until)}}
+			c.TLS = always(&tls.Config{RootCAs: ca.pool(), Certificates: []tls.Certificate{a.issue(t, "x", until)}})
 		}
 	}
 	good := certificate(ca, time.Now().Add(24*time.Hour))
@@ -216,7 +259,7 @@ func TestTLSRefuses(t *testing.T) {
 		return func(c *Config) {
 			f(c)
 			if c.TLS != nil {
-				c.TLS.Time = func() time.Time { return now }
+				c.TLS().Time = func() time.Time { return now }
 			}
 		}
 	}
@@ -230,7 +273,7 @@ func TestTLSRefuses(t *testing.T) {
 		{"a certificate that ran out", certificate(ca, time.Now().Add(-time.Minute)), good, "", "expired"},
 		{"a node without TLS", func(*Config) {}, good, "", "a node without TLS"},
 		{"TLS where there is none", good, func(*Config) {}, "", "speaks TLS"},
-		{"another name than the one demanded", func(c *Config) { good(c); c.TLS.ServerName = "n2.example" }, good, "not n2.example", ""},
+		{"another name than the one demanded", func(c *Config) { good(c); c.TLS().ServerName = "n2.example" }, good, "not n2.example", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			line, err := refusal(t, clock(row.one), clock(row.two))
@@ -247,10 +290,10 @@ func TestTLSConfigurationIsChecked(t *testing.T) {
 	n := peertest.New()
 	l, err := n.Listen("n1:1")
 	require.NoError(t, err)
-	c := Config{Listener: l, Dial: n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Book: book(), TLS: &tls.Config{}}
+	c := Config{Listener: l, Dial: n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Book: book(), TLS: always(&tls.Config{})}
 	_, err = New(c)
 	require.ErrorContains(t, err, "no certificate authority")
-	c.TLS = &tls.Config{RootCAs: ca.pool()}
+	c.TLS = always(&tls.Config{RootCAs: ca.pool()})
 	_, err = New(c)
 	require.ErrorContains(t, err, "no certificate given")
 }

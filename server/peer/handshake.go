@@ -2,7 +2,6 @@ package peer
 
 import (
 	"bytes"
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
@@ -17,7 +16,7 @@ import (
 //
 //	D→A  hello      "HOLDFAST" version kind nonce[32] length(2) cluster length(1) ID
 //	A→D  challenge  status version [nonce[32] length(1) ID]    the rest only if status is ok
-//	D→A  proof      HMAC-SHA256(secret, "dial" transcript)
+//	D→A  proof      HMAC-SHA256(secret, "dial" transcript)     by one of the secrets that A knows
 //	A→D  verdict    status [HMAC-SHA256(secret, "accept" transcript)]
 //
 // The transcript is SHA-256 over hello, challenge and, with TLS, keying material
@@ -75,8 +74,8 @@ type introduction struct {
 }
 
 // introduce is the dialer's side, and returns the ID of the node that answers. Unless want is empty no other
-// node may.
-func (m *Mux) introduce(conn net.Conn, k Kind, want string) (net.Conn, string, error) {
+// node may. The dialer proves that it knows secret.
+func (m *Mux) introduce(conn net.Conn, k Kind, want string, secret []byte) (net.Conn, string, error) {
 	cluster := m.config.ClusterID()
 	if cluster == "" {
 		cluster = anyCluster
@@ -100,7 +99,7 @@ func (m *Mux) introduce(conn net.Conn, k Kind, want string) (net.Conn, string, e
 		return nil, "", err
 	}
 	transcript := hash(hello, challenge, binding)
-	if _, err := conn.Write(m.proof("dial", transcript)); err != nil {
+	if _, err := conn.Write(proof(secret, "dial", transcript)); err != nil {
 		return nil, "", fmt.Errorf("write proof: %w", err)
 	}
 	var verdict [1]byte
@@ -110,7 +109,7 @@ func (m *Mux) introduce(conn net.Conn, k Kind, want string) (net.Conn, string, e
 	if s := status(verdict[0]); s != statusOK {
 		return nil, "", refusedBy(id, s, version)
 	}
-	if err := m.checkProof(conn, "accept", transcript); err != nil {
+	if _, err := checkProof(conn, [][]byte{secret}, "accept", transcript); err != nil {
 		return nil, "", fmt.Errorf("node %q: %w", id, err)
 	}
 	return conn, id, nil
@@ -152,13 +151,14 @@ func (m *Mux) answer(conn net.Conn) (net.Conn, introduction, error) {
 		return nil, peer, fmt.Errorf("write challenge: %w", err)
 	}
 	transcript := hash(hello, challenge, binding)
-	if err := m.checkProof(conn, "dial", transcript); err != nil {
+	secret, err := checkProof(conn, m.secrets(), "dial", transcript)
+	if err != nil {
 		if errors.Is(err, errImpostor) {
 			_, _ = conn.Write([]byte{byte(statusSecret)})
 		}
 		return nil, peer, &peerError{peer: peer, err: err}
 	}
-	verdict := append([]byte{byte(statusOK)}, m.proof("accept", transcript)...)
+	verdict := append([]byte{byte(statusOK)}, proof(secret, "accept", transcript)...)
 	if _, err := conn.Write(verdict); err != nil {
 		return nil, peer, fmt.Errorf("write verdict: %w", err)
 	}
@@ -190,24 +190,6 @@ func (m *Mux) judge(peer introduction) (status, error) {
 	default:
 		return statusOK, nil
 	}
-}
-
-func (m *Mux) proof(label string, transcript []byte) []byte {
-	mac := hmac.New(sha256.New, m.config.Secret)
-	mac.Write([]byte(label))
-	mac.Write(transcript)
-	return mac.Sum(nil)
-}
-
-func (m *Mux) checkProof(r io.Reader, label string, transcript []byte) error {
-	var got [sha256.Size]byte
-	if n, err := io.ReadFull(r, got[:]); err != nil {
-		return fmt.Errorf("read proof: %w", silence(err, n))
-	}
-	if !hmac.Equal(got[:], m.proof(label, transcript)) {
-		return errImpostor
-	}
-	return nil
 }
 
 func hash(parts ...[]byte) []byte {

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -138,7 +139,18 @@ func (l *Layer) dialAs(ctx context.Context, addr, id string) (net.Conn, error) {
 	return c, nil
 }
 
-func (l *Layer) dial(ctx context.Context, addr, id string) (*Conn, error) {
+// dial proves this node's own secret, and the next that it knows where that is refused: while the secret of a cluster is
+// replaced, nodes differ in which they know.
+func (l *Layer) dial(ctx context.Context, addr, id string) (c *Conn, err error) {
+	for _, secret := range l.mux.secrets() {
+		if c, err = l.dialWith(ctx, addr, id, secret); !errors.Is(err, errSecret) {
+			break
+		}
+	}
+	return c, err
+}
+
+func (l *Layer) dialWith(ctx context.Context, addr, id string, secret []byte) (*Conn, error) {
 	conn, err := l.mux.config.Dial(ctx, addr)
 	if err != nil {
 		return nil, err
@@ -149,7 +161,7 @@ func (l *Layer) dial(ctx context.Context, addr, id string) (*Conn, error) {
 	}
 	_ = conn.SetDeadline(deadline)
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	secured, answered, err := l.mux.introduce(conn, l.kind, id)
+	secured, answered, err := l.mux.introduce(conn, l.kind, id, secret)
 	if !stop() {
 		err = context.Cause(ctx) // what the closed connection says is only a consequence
 	}

@@ -72,11 +72,12 @@ type Config struct {
 	// proved yet who it is: the owner asks the cluster. OnRemoved must be quick.
 	OnRemoved func()
 
-	// Secret, when not empty, must be known to both sides of every connection.
-	Secret []byte
-	// TLS, when not nil, is spoken on every connection. A TLS configuration needs a certificate and
-	// RootCAs; both sides' certificates must come from there.
-	TLS *tls.Config
+	// Secrets, when not nil, returns the secrets that this node knows, its own first. Both sides of every connection
+	// must know the same one. A handshake takes what Secrets returns then.
+	Secrets func() [][]byte
+	// TLS, when not nil, is spoken on every connection. A handshake takes the configuration that TLS returns then,
+	// which needs a certificate and RootCAs; both sides' certificates must come from there.
+	TLS func() *tls.Config
 
 	// HandshakeTimeout bounds everything before a connection is handed over. 0: 5 s.
 	HandshakeTimeout time.Duration
@@ -89,7 +90,7 @@ var ErrClosed = fmt.Errorf("peer port: %w", net.ErrClosed)
 // Mux shares a port between the kinds of traffic.
 type Mux struct {
 	config   Config
-	tls      *tlsConfigs // nil without TLS
+	tls      currentTLS // nil without TLS
 	layers   map[Kind]*Layer
 	refusals refusals
 
@@ -117,11 +118,10 @@ func New(c Config) (*Mux, error) {
 		handshakes: newHandshakes(c.Book.Addrs),
 	}
 	if c.TLS != nil {
-		t, err := newTLSConfigs(c.TLS)
-		if err != nil {
+		if _, err := newTLSConfigs(c.TLS()); err != nil {
 			return nil, fmt.Errorf("configure peer port: %w", err)
 		}
-		m.tls = t
+		m.tls = c.TLS
 	}
 	for _, k := range kinds {
 		m.layers[k] = newLayer(m, k)

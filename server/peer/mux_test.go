@@ -67,6 +67,15 @@ func book(ids ...string) *members.Book {
 }
 
 // start runs a node named like its address's host. It stops at the end of the test at the latest.
+// knows is a node with those secrets, its own first.
+func knows(secrets ...string) func() [][]byte {
+	var all [][]byte
+	for _, s := range secrets {
+		all = append(all, []byte(s))
+	}
+	return func() [][]byte { return all }
+}
+
 func start(t *testing.T, n *peertest.Network, name string, change ...func(*Config)) *node {
 	t.Helper()
 	l, err := n.Listen(name + ":1")
@@ -74,7 +83,7 @@ func start(t *testing.T, n *peertest.Network, name string, change ...func(*Confi
 	log := &logBuffer{}
 	c := Config{
 		Listener: l, Dial: n.Dial(name + ":1"), ClusterID: cluster("c1"), ID: name, Book: book("n1", "n2", "n3"),
-		Secret: []byte("s3cret"), HandshakeTimeout: 2 * time.Second, Logger: log.logger(),
+		Secrets: knows("s3cret"), HandshakeTimeout: 2 * time.Second, Logger: log.logger(),
 	}
 	for _, f := range change {
 		f(&c)
@@ -223,7 +232,7 @@ func refusal(t *testing.T, changeOne, changeTwo func(*Config)) (line string, err
 
 func TestNodesOfOtherClustersAreRefused(t *testing.T) {
 	same := func(*Config) {}
-	secret := func(s string) func(*Config) { return func(c *Config) { c.Secret = []byte(s) } }
+	secret := func(s string) func(*Config) { return func(c *Config) { c.Secrets = knows(s) } }
 	t.Run("cluster", func(t *testing.T) {
 		line, err := refusal(t, func(c *Config) { c.ClusterID = cluster(strings.Repeat("other", 100)) }, same)
 		require.ErrorContains(t, err, "dial peer n2:1: refused: it belongs to another cluster")
@@ -291,7 +300,7 @@ func TestConnectionsAboutMembers(t *testing.T) {
 		two := start(t, net, "n2", func(c *Config) { c.Removed = func(string) bool { return true } })
 		three := start(t, net, "n3", fresh)
 		other := start(t, net, "n4", func(c *Config) { c.ClusterID = cluster("c2") })
-		stranger := start(t, net, "n5", fresh, func(c *Config) { c.Secret = []byte("guess") })
+		stranger := start(t, net, "n5", fresh, func(c *Config) { c.Secrets = knows("guess") })
 		for at, n := range map[string]*node{"n2:1": two, "n3:1": three} {
 			c, err := one.Layer(KindMember).DialAddr(t.Context(), at)
 			require.NoError(t, err)
@@ -329,10 +338,47 @@ func TestNodeThatMovedIsFound(t *testing.T) {
 	})
 }
 
+// TestSecretsAreReplaced: nodes that share any of their secrets are one cluster, in whatever order each knows them, and
+// what a node knows may change between two connections.
+func TestSecretsAreReplaced(t *testing.T) {
+	for _, tc := range []struct {
+		one, two []string
+		refusals int // a dialer does not know which secret is known there
+		err      string
+	}{
+		{one: []string{"old"}, two: []string{"old", "new"}},
+		{one: []string{"new"}, two: []string{"old", "new"}},
+		{one: []string{"old", "new"}, two: []string{"new", "old"}},
+		{one: []string{"old", "new"}, two: []string{"new"}, refusals: 1},
+		{one: []string{"new", "old"}, two: []string{"old"}, refusals: 1},
+		{one: []string{"new", "newer"}, two: []string{"old", "older"}, refusals: 2, err: "another cluster secret"},
+		{one: []string{"old"}, two: []string{"new"}, refusals: 1, err: "another cluster secret"},
+		{one: []string{"old", ""}, two: []string{"new"}, refusals: 2, err: "another cluster secret"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			net := peertest.New()
+			known := tc.one
+			one := start(t, net, "n1", func(c *Config) { c.Secrets = func() [][]byte { return knows(known...)() } })
+			two := start(t, net, "n2", func(c *Config) { c.Secrets = knows(tc.two...) })
+			if tc.err == "" {
+				talk(t, dial(t, one, KindRaft, "n2"), accept(t, two, KindRaft), "x")
+			} else {
+				_, err := one.Layer(KindRaft).DialContext(t.Context(), "n2")
+				require.ErrorContains(t, err, tc.err)
+				known = append([]string{"other"}, tc.two...)
+				talk(t, dial(t, one, KindRaft, "n2"), accept(t, two, KindRaft), "x")
+				tc.refusals++
+			}
+			synctest.Wait()
+			require.Equal(t, tc.refusals, strings.Count(strings.Join(two.log.lines(), "\n"), "refused a connection"))
+		})
+	}
+}
+
 func TestNodesWithoutSecretTrustEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
-		none := func(c *Config) { c.Secret = nil }
+		none := func(c *Config) { c.Secrets = nil }
 		one, two := start(t, net, "n1", none), start(t, net, "n2", none)
 		c := dial(t, one, KindRaft, "n2")
 		talk(t, c, accept(t, two, KindRaft), "x")

@@ -106,7 +106,7 @@ func TestOverTCP(t *testing.T) {
 			require.NoError(t, err)
 			known.Hint(name, l.Addr().String())
 			c := Config{
-				Listener: l, ClusterID: cluster("c1"), ID: name, Book: known, Secret: []byte("s"),
+				Listener: l, ClusterID: cluster("c1"), ID: name, Book: known, Secrets: knows("s"),
 				Dial: func(ctx context.Context, addr string) (net.Conn, error) {
 					return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 				},

@@ -10,8 +10,11 @@ import (
 	"time"
 )
 
-// tlsConfigs are the two roles of a node. All methods work on nil: no TLS.
+// tlsConfigs are the two roles of a node.
 type tlsConfigs struct{ asClient, asServer *tls.Config }
+
+// currentTLS returns what is in force. All methods work on nil: no TLS.
+type currentTLS func() *tls.Config
 
 // newTLSConfigs makes mutual TLS of c. Both sides check that the other's
 // certificate comes from c.RootCAs, and nothing else unless c.ServerName is set: the certificate
@@ -68,18 +71,26 @@ func verifyChain(s tls.ConnectionState, c *tls.Config) error {
 	return err
 }
 
-func (t *tlsConfigs) client(conn net.Conn) (net.Conn, []byte, error) {
+func (t currentTLS) client(conn net.Conn) (net.Conn, []byte, error) {
 	if t == nil {
 		return conn, nil, nil
 	}
-	return secure(tls.Client(conn, t.asClient))
+	c, err := newTLSConfigs(t())
+	if err != nil {
+		return nil, nil, err
+	}
+	return secure(tls.Client(conn, c.asClient))
 }
 
-func (t *tlsConfigs) server(conn net.Conn) (net.Conn, []byte, error) {
+func (t currentTLS) server(conn net.Conn) (net.Conn, []byte, error) {
 	if t == nil {
 		return conn, nil, nil
 	}
-	return secure(tls.Server(conn, t.asServer))
+	c, err := newTLSConfigs(t())
+	if err != nil {
+		return nil, nil, err
+	}
+	return secure(tls.Server(conn, c.asServer))
 }
 
 func secure(c *tls.Conn) (net.Conn, []byte, error) {

@@ -62,6 +62,7 @@ type Server struct {
 // New makes a server. Nothing is served before Serve.
 func New(c Config) *Server {
 	s := &Server{config: c, live: newHealth(c.Live), ready: newHealth(c.Ready)}
+	s.demandsCert = c.Access.TLS != nil && c.Access.TLS.ClientAuth == tls.RequireAndVerifyClientCert
 	mux := http.NewServeMux()
 	mux.Handle("GET /livez", s.health(s.live))
 	mux.Handle("GET /livez/{check}", s.health(s.live))
@@ -114,7 +115,7 @@ func profiles() http.Handler {
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	ln = limit(ln, MaxConnections)
 	if t := s.config.Access.TLS; t != nil {
-		ln = tls.NewListener(ln, s.certificatesIfGiven(t))
+		ln = tls.NewListener(ln, certificatesIfGiven(t))
 	}
 	s.http.BaseContext = func(net.Listener) context.Context { return ctx }
 	stop := context.AfterFunc(ctx, func() { _ = s.http.Close() })
@@ -127,11 +128,20 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 }
 
 // certificatesIfGiven lets clients without a certificate ask /livez and /readyz.
-func (s *Server) certificatesIfGiven(c *tls.Config) *tls.Config {
+func certificatesIfGiven(c *tls.Config) *tls.Config {
 	c = c.Clone()
 	c.NextProtos = []string{"http/1.1"}
 	if c.ClientAuth == tls.RequireAndVerifyClientCert {
-		s.demandsCert, c.ClientAuth = true, tls.VerifyClientCertIfGiven
+		c.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	if current := c.GetConfigForClient; current != nil {
+		c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			now, err := current(hello)
+			if now == nil || err != nil {
+				return nil, err
+			}
+			return certificatesIfGiven(now), nil
+		}
 	}
 	return c
 }

@@ -146,7 +146,7 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	}
 	p.peers, err = peer.New(peer.Config{
 		Listener: listener, Dial: c.Net.Dial(n.Name + peerPort), Advertise: n.Name + peerPort,
-		ClusterID: func() string { return "test" }, ID: n.Name, Book: c.book(), Secret: []byte("secret"), Logger: c.options.Logs,
+		ClusterID: func() string { return "test" }, ID: n.Name, Book: c.book(), Secrets: func() [][]byte { return [][]byte{[]byte("secret")} }, Logger: c.options.Logs,
 	})
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())

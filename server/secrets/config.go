@@ -1,0 +1,76 @@
+package secrets
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Config holds credentials, or the files that have them.
+type Config struct {
+	Password          string // clients' AUTH
+	PasswordFile      string
+	ClusterSecret     string // nodes to nodes
+	ClusterSecretFile string
+	// TLS for clients: certificate and key, and a CA when client certificates are demanded.
+	TLSCert, TLSKey, TLSClientCA string
+	// TLS between nodes, always mutual.
+	PeerTLSCert, PeerTLSKey, PeerTLSCA string
+}
+
+// ClientPassword is the password that a client gives by AUTH: the first of the file, if there is a file. Empty:
+// there is none.
+func (c Config) ClientPassword() (string, error) {
+	words, err := readWords(c.Password, c.PasswordFile, readFile)
+	if len(words) == 0 {
+		return "", err
+	}
+	return words[0], err
+}
+
+// mostWords is how many passwords or secrets are valid at a time: the one that goes and the one that comes.
+const mostWords = 2
+
+// readWords returns value, or the words of file: one a line, up to the first line that is blank. What follows a blank
+// line is a note.
+func readWords(value, file string, read reader) ([]string, error) {
+	switch {
+	case file == "" && value == "":
+		return nil, nil
+	case file == "":
+		return []string{value}, nil
+	case value != "":
+		return nil, fmt.Errorf("%s: give the secret or the file, not both", file)
+	}
+	text, err := read(file)
+	if err != nil {
+		return nil, fmt.Errorf("read secret: %w", err)
+	}
+	var words []string
+	for line := range strings.SplitSeq(string(text), "\n") {
+		line = strings.TrimRight(line, "\r")
+		if strings.TrimSpace(line) == "" {
+			break
+		}
+		words = append(words, line)
+	}
+	switch {
+	case len(words) == 0:
+		return nil, fmt.Errorf("read secret: %s is empty", file)
+	case len(words) > mostWords:
+		return nil, fmt.Errorf("read secret: %s has %d lines before the first blank one: %d secrets at a time, one a line", file, len(words), mostWords)
+	}
+	return words, nil
+}
+
+// check finds settings that need one another.
+func (c Config) check() error {
+	peers := c.PeerTLSCert != "" || c.PeerTLSKey != "" || c.PeerTLSCA != ""
+	switch {
+	case c.TLSCert == "" && c.TLSKey == "" && c.TLSClientCA != "":
+		return errors.New("tls-client-ca needs tls-cert and tls-key")
+	case peers && (c.PeerTLSCert == "" || c.PeerTLSKey == "" || c.PeerTLSCA == ""):
+		return errors.New("peer-tls-cert, peer-tls-key and peer-tls-ca go together")
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package secrets
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
+func open(c Config) (*Keyring, error) { return Open(c, slog.New(slog.DiscardHandler)) }
+
+// authority signs certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  string
+}
+
+var serial atomic.Int64
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: "CA"}, NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	a := &authority{}
+	a.cert, a.key, a.pem, _ = a.sign(t, template)
+	return a
+}
+
+func (a *authority) sign(t *testing.T, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, string, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template.SerialNumber = big.NewInt(serial.Add(1))
+	parent, parentKey := a.cert, a.key
+	if parent == nil {
+		parent, parentKey = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
+	require.NoError(t, err)
+	cert, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	require.NoError(t, err)
+	return cert, key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}))
+}
+
+// issue makes a certificate for localhost, and its key.
+func (a *authority) issue(t *testing.T, until time.Time) (cert, key string) {
+	t.Helper()
+	_, _, cert, key = a.sign(t, &x509.Certificate{
+		DNSNames: []string{"localhost"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: until, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	})
+	return cert, key
+}
+
+// certificate writes one, and its key.
+func certificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	cert, key = newAuthority(t).issue(t, time.Now().Add(time.Hour))
+	return write(t, "crt", cert), write(t, "key", key)
+}
+
+// TestSecretOfAFile: it is the first line to the letter, whatever system wrote it.
+func TestSecretOfAFile(t *testing.T) {
+	for text, want := range map[string]string{
+		"open sesame":         "open sesame",
+		"open sesame\n":       "open sesame",
+		"open sesame\r\n":     "open sesame",
+		" open sesame \n":     " open sesame ",
+		"open\nsesame\n":      "open",
+		"open\n\t \nnote\n":   "open",
+		"open sesame\n\nnote": "open sesame",
+	} {
+		got, err := Config{PasswordFile: write(t, "secret", text)}.ClientPassword()
+		require.NoError(t, err)
+		require.Equal(t, want, got, "%q", text)
+	}
+	for _, text := range []string{"", "\n", "\r\n", " \n", "\nsecond line"} {
+		_, err := Config{PasswordFile: write(t, "secret", text)}.ClientPassword()
+		require.ErrorContains(t, err, "is empty", "%q", text)
+	}
+	_, err := Config{PasswordFile: "x", Password: "y"}.ClientPassword()
+	require.ErrorContains(t, err, "not both")
+	_, err = open(Config{ClusterSecretFile: "x", ClusterSecret: "y"})
+	require.ErrorContains(t, err, "not both")
+	s, err := open(Config{Password: "p", ClusterSecret: "c"})
+	require.NoError(t, err)
+	require.Equal(t, [][]byte{[]byte("c")}, s.Cluster()())
+	require.True(t, s.Password()("p"))
+	require.False(t, s.Password()("c"))
+	s, err = open(Config{})
+	require.NoError(t, err)
+	require.Nil(t, s.Password())
+	require.Empty(t, s.Cluster()())
+}
+
+// TestTwoSecretsAtATime: one a line, and no third by mistake.
+func TestTwoSecretsAtATime(t *testing.T) {
+	file := write(t, "secret", "new one\r\nold one\n\na note, and no password\n")
+	k, err := open(Config{PasswordFile: file, ClusterSecretFile: file})
+	require.NoError(t, err)
+	require.True(t, k.Password()("new one"))
+	require.True(t, k.Password()("old one"))
+	for _, wrong := range []string{"", "new one\nold one", "new one\r", "a note, and no password"} {
+		require.False(t, k.Password()(wrong), "%q", wrong)
+	}
+	require.Equal(t, [][]byte{[]byte("new one"), []byte("old one")}, k.Cluster()())
+	_, err = open(Config{PasswordFile: write(t, "secret", "one\ntwo\nthree\n")})
+	require.ErrorContains(t, err, "has 3 lines before the first blank one: 2 secrets at a time")
+}
+
+// TestFilesAreBounded: a wrong name does not fill the memory.
+func TestFilesAreBounded(t *testing.T) {
+	_, err := open(Config{PasswordFile: write(t, "secret", strings.Repeat("x", maxFileBytes+1))})
+	require.ErrorContains(t, err, "is larger than")
+}
+
+// TestTLSNeedsAllItsParts: half of TLS is refused, where it would mean none.
+func TestTLSNeedsAllItsParts(t *testing.T) {
+	cert, key := certificate(t)
+	none := write(t, "empty", "no PEM\n")
+	for _, tc := range []struct {
+		c    Config
+		want string
+	}{
+		{Config{TLSClientCA: cert}, "tls-client-ca needs tls-cert and tls-key"},
+		{Config{TLSCert: cert}, "load tls-cert and tls-key"},
+		{Config{TLSKey: key}, "load tls-cert and tls-key"},
+		{Config{TLSCert: cert, TLSKey: key, TLSClientCA: none}, "holds no PEM certificate"},
+		{Config{PeerTLSCert: cert, PeerTLSKey: key}, "go together"},
+		{Config{PeerTLSCert: cert, PeerTLSCA: cert}, "go together"},
+		{Config{PeerTLSKey: key, PeerTLSCA: cert}, "go together"},
+		{Config{PeerTLSCA: cert}, "go together"},
+		{Config{PeerTLSCert: key, PeerTLSKey: cert, PeerTLSCA: cert}, "load peer-tls-cert and peer-tls-key"},
+		{Config{PeerTLSCert: cert, PeerTLSKey: key, PeerTLSCA: none}, "holds no PEM certificate"},
+	} {
+		_, err := open(tc.c)
+		require.ErrorContains(t, err, tc.want)
+	}
+}
+
+// TestTLSDemandsCertificates: of clients when there is a CA for them, of nodes always.
+func TestTLSDemandsCertificates(t *testing.T) {
+	cert, key := certificate(t)
+	k, err := open(Config{TLSCert: cert, TLSKey: key})
+	require.NoError(t, err)
+	require.Nil(t, k.PeerTLS())
+	require.Equal(t, tls.NoClientCert, k.ClientTLS().ClientAuth)
+	require.Equal(t, uint16(tls.VersionTLS12), k.ClientTLS().MinVersion)
+
+	k, err = open(Config{TLSCert: cert, TLSKey: key, TLSClientCA: cert, PeerTLSCert: cert, PeerTLSKey: key, PeerTLSCA: cert})
+	require.NoError(t, err)
+	require.Equal(t, tls.RequireAndVerifyClientCert, k.ClientTLS().ClientAuth)
+	require.NotNil(t, k.ClientTLS().ClientCAs)
+	peers := k.PeerTLS()()
+	require.Equal(t, tls.RequireAndVerifyClientCert, peers.ClientAuth)
+	require.Equal(t, uint16(tls.VersionTLS13), peers.MinVersion)
+	require.NotNil(t, peers.RootCAs)
+	require.NotNil(t, peers.ClientCAs)
+}

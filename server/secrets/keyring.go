@@ -1,0 +1,222 @@
+package secrets
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Keyring has the credentials in force. Its methods, and the functions that they return, are safe for many goroutines.
+type Keyring struct {
+	config Config
+	logger *slog.Logger
+	began  time.Time
+	due    atomic.Int64 // when the files are looked at next, in nanoseconds since began
+	held   atomic.Pointer[credentials]
+
+	mu    sync.Mutex // held while files are read
+	parts []*part    // guarded by mu
+}
+
+// credentials are immutable once they are in force.
+type credentials struct {
+	passwords [][sha256.Size]byte // hashes of the valid passwords
+	cluster   [][]byte            // the first is this node's own
+	clientTLS *tls.Config         // nil: no TLS
+	peerTLS   *tls.Config         // nil: no TLS
+	expiries  map[string]time.Time
+	Status
+}
+
+// Status is how reading went.
+type Status struct {
+	ReadAt time.Time // when all files were right at last
+	Failed bool      // something that is there was not taken
+}
+
+func (c *credentials) clone() *credentials {
+	next := *c
+	next.expiries = maps.Clone(c.expiries)
+	return &next
+}
+
+func (c *credentials) expires(flag string, at time.Time) {
+	if c.expiries == nil {
+		c.expiries = make(map[string]time.Time)
+	}
+	c.expiries[flag] = at
+}
+
+// outOfDate refuses a certificate that has run out in place of one that has not.
+func (c *credentials) outOfDate(old *credentials, now time.Time) error {
+	for flag, at := range c.expiries {
+		if at.Before(now) && old.expiries[flag].After(now) {
+			return fmt.Errorf("%s ran out at %s", flag, at.UTC().Format(time.RFC3339))
+		}
+	}
+	return nil
+}
+
+// interval is the least time between two looks at the files.
+const interval = time.Second
+
+// Open reads all that c names.
+func Open(c Config, logger *slog.Logger) (*Keyring, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	k := &Keyring{config: c, logger: logger, began: time.Now()}
+	k.due.Store(int64(interval))
+	add := func(name string, load func(Config, reader, *credentials) error, files ...string) {
+		p := &part{name: name, load: load}
+		for _, file := range files {
+			if file != "" {
+				p.files = append(p.files, file)
+			}
+		}
+		k.parts = append(k.parts, p)
+	}
+	add("password", loadPasswords, c.PasswordFile)
+	add("cluster-secret", loadClusterSecrets, c.ClusterSecretFile)
+	if c.TLSCert != "" || c.TLSKey != "" {
+		add("tls", loadClientTLS, c.TLSCert, c.TLSKey, c.TLSClientCA)
+	}
+	if c.PeerTLSCert != "" {
+		add("peer-tls", loadPeerTLS, c.PeerTLSCert, c.PeerTLSKey, c.PeerTLSCA)
+	}
+	all := &credentials{Status: Status{ReadAt: time.Now()}}
+	for _, p := range k.parts {
+		var err error
+		if all, _, err = p.read(c, all, true); err != nil {
+			return nil, err
+		}
+	}
+	k.held.Store(all)
+	return k, nil
+}
+
+func loadPasswords(c Config, read reader, to *credentials) error {
+	words, err := readWords(c.Password, c.PasswordFile, read)
+	to.passwords = nil
+	for _, word := range words {
+		to.passwords = append(to.passwords, sha256.Sum256([]byte(word)))
+	}
+	return err
+}
+
+func loadClusterSecrets(c Config, read reader, to *credentials) error {
+	words, err := readWords(c.ClusterSecret, c.ClusterSecretFile, read)
+	to.cluster = nil
+	for _, word := range words {
+		to.cluster = append(to.cluster, []byte(word))
+	}
+	return err
+}
+
+// Reload reads all files now; by says in the log on whose account.
+func (k *Keyring) Reload(by string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.look(by, true)
+}
+
+// current looks at the files, unless that was done within the last second or is being done.
+func (k *Keyring) current() *credentials {
+	if int64(time.Since(k.began)) >= k.due.Load() && k.mu.TryLock() {
+		k.look("a change of the files", false)
+		k.due.Store(int64(time.Since(k.began) + interval))
+		k.mu.Unlock()
+	}
+	return k.held.Load()
+}
+
+// look takes what is new and right. The caller holds k.mu.
+func (k *Keyring) look(by string, all bool) {
+	old := k.held.Load()
+	next, failed := old, false
+	var changed []string
+	for _, p := range k.parts {
+		before := p.failure
+		if (!all || p.once) && !p.changed() {
+			continue
+		}
+		taken, fresh, err := p.read(k.config, next, false)
+		next = taken
+		switch {
+		case err != nil && (all || before != p.failure):
+			k.logger.Warn("credentials not taken: the old ones stay", "part", p.name, "error", err, "by", by)
+		case err == nil && (fresh || before != ""):
+			changed = append(changed, p.name)
+		}
+	}
+	for _, p := range k.parts {
+		failed = failed || p.failure != ""
+	}
+	if len(changed) > 0 || all && !failed {
+		k.logger.Info("credentials read again", "changed", strings.Join(changed, ","), "by", by)
+	}
+	if len(changed) == 0 && failed == old.Failed && !all {
+		return
+	}
+	next = next.clone()
+	if next.Failed = failed; !failed {
+		next.ReadAt = time.Now()
+	}
+	k.held.Store(next)
+}
+
+// Password returns a function that reports whether a client gave a valid password; nil: none is asked for.
+func (k *Keyring) Password() func(given string) bool {
+	if len(k.held.Load().passwords) == 0 {
+		return nil
+	}
+	return func(given string) bool {
+		got, right := sha256.Sum256([]byte(given)), 0
+		for _, want := range k.current().passwords {
+			right |= subtle.ConstantTimeCompare(want[:], got[:])
+		}
+		return right == 1
+	}
+}
+
+// Cluster returns a function that has the cluster secrets that are valid, this node's own first; none: none is asked
+// for.
+func (k *Keyring) Cluster() func() [][]byte {
+	return func() [][]byte { return k.current().cluster }
+}
+
+// ClientTLS is TLS for clients; nil: none. A handshake takes what is in force when the handshake begins.
+func (k *Keyring) ClientTLS() *tls.Config {
+	first := k.held.Load().clientTLS
+	if first == nil {
+		return nil
+	}
+	live := first.Clone()
+	live.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return k.current().clientTLS, nil }
+	return live
+}
+
+// PeerTLS returns a function that has TLS between nodes, for each handshake anew; nil: none.
+func (k *Keyring) PeerTLS() func() *tls.Config {
+	if k.held.Load().peerTLS == nil {
+		return nil
+	}
+	return func() *tls.Config { return k.current().peerTLS }
+}
+
+// Expiries are when certificates and authorities run out, and how reading went.
+func (k *Keyring) Expiries() ([]Expiry, Status) {
+	c := k.current()
+	var all []Expiry
+	for flag, at := range c.expiries {
+		all = append(all, Expiry{flag, at})
+	}
+	return all, c.Status
+}

@@ -1,0 +1,141 @@
+package secrets
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"time"
+)
+
+// Expiry is when what a flag names runs out: a certificate with the first of its chain, a CA file with the last of its
+// authorities.
+type Expiry struct {
+	Flag string
+	At   time.Time
+}
+
+// loadClientTLS demands client certificates when there is a CA to check them with.
+func loadClientTLS(c Config, read reader, to *credentials) error {
+	cert, err := loadPair(pair{c.TLSCert, c.TLSKey, "tls-cert", "tls-key"}, read, to)
+	if err != nil {
+		return err
+	}
+	t := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	if c.TLSClientCA != "" {
+		if t.ClientCAs, err = loadCA("tls-client-ca", c.TLSClientCA, read, to); err != nil {
+			return err
+		}
+		t.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	to.clientTLS = t
+	return nil
+}
+
+// loadPeerTLS is mutual: the same certificate serves both directions. Package peer verifies the chain on both sides.
+// Host names are not compared, since nodes move.
+func loadPeerTLS(c Config, read reader, to *credentials) error {
+	cert, err := loadPair(pair{c.PeerTLSCert, c.PeerTLSKey, "peer-tls-cert", "peer-tls-key"}, read, to)
+	if err != nil {
+		return err
+	}
+	ca, err := loadCA("peer-tls-ca", c.PeerTLSCA, read, to)
+	if err != nil {
+		return err
+	}
+	to.peerTLS = &tls.Config{
+		Certificates: []tls.Certificate{cert},
+		RootCAs:      ca,
+		ClientCAs:    ca,
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+		MinVersion:   tls.VersionTLS13,
+	}
+	return nil
+}
+
+// pair is a certificate's file, its key's, and the flags that name them.
+type pair struct{ cert, key, certFlag, keyFlag string }
+
+func loadPair(p pair, read reader, to *credentials) (tls.Certificate, error) {
+	fail := func(err error) (tls.Certificate, error) {
+		return tls.Certificate{}, fmt.Errorf("load %s and %s: %w", p.certFlag, p.keyFlag, err)
+	}
+	certText, err := read(p.cert)
+	if err != nil {
+		return fail(err)
+	}
+	keyText, err := read(p.key)
+	if err != nil {
+		return fail(err)
+	}
+	if _, err := certificates(p.cert, certText); err != nil {
+		return fail(err)
+	}
+	cert, err := tls.X509KeyPair(certText, keyText)
+	if err != nil {
+		return fail(err)
+	}
+	var first time.Time
+	for _, der := range cert.Certificate {
+		one, err := x509.ParseCertificate(der)
+		if err != nil {
+			return fail(err)
+		}
+		if first.IsZero() || one.NotAfter.Before(first) {
+			first = one.NotAfter
+		}
+	}
+	to.expires(p.certFlag, first)
+	return cert, nil
+}
+
+func loadCA(flag, file string, read reader, to *credentials) (*x509.CertPool, error) {
+	text, err := read(file)
+	if err != nil {
+		return nil, fmt.Errorf("read CA: %w", err)
+	}
+	blocks, err := certificates(file, text)
+	if err != nil {
+		return nil, fmt.Errorf("read CA: %w", err)
+	}
+	pool, last := x509.NewCertPool(), time.Time{}
+	for _, der := range blocks {
+		cert, err := x509.ParseCertificate(der)
+		if err != nil {
+			continue // the bundles of systems have a few that Go refuses
+		}
+		pool.AddCert(cert)
+		if cert.NotAfter.After(last) {
+			last = cert.NotAfter
+		}
+	}
+	if last.IsZero() {
+		return nil, fmt.Errorf("read CA: %s holds no PEM certificate", file)
+	}
+	to.expires(flag, last)
+	return pool, nil
+}
+
+// certificates are those of a PEM file; an error if one is cut off or damaged, which the packages of Go skip.
+func certificates(file string, text []byte) (ders [][]byte, err error) {
+	begun := bytes.Count(text, []byte("-----BEGIN CERTIFICATE-----"))
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			break
+		}
+		if block.Type == "CERTIFICATE" {
+			ders = append(ders, block.Bytes)
+		}
+	}
+	if len(ders) != begun {
+		return nil, fmt.Errorf("%s is cut off or damaged", file)
+	}
+	return ders, nil
+}
+
+// LoadCA reads the PEM certificates of a file.
+func LoadCA(file string) (*x509.CertPool, error) {
+	return loadCA("", file, readFile, new(credentials))
+}
