@@ -138,6 +138,16 @@ func startNodes(t *testing.T, exe string, count int, flags ...string) []*node {
 // launch starts a cluster's processes, which end with the test.
 func launch(t *testing.T, exe string, count int, flags ...string) []*node {
 	t.Helper()
+	nodes := plan(t, exe, count, flags...)
+	for _, n := range nodes {
+		n.start(t)
+	}
+	return nodes
+}
+
+// plan is a cluster's processes before they are started. "{node}" in a flag is the node's name.
+func plan(t *testing.T, exe string, count int, flags ...string) []*node {
+	t.Helper()
 	addrs := freeAddrs(t, 2*count)
 	var members []string
 	for i := range count {
@@ -152,11 +162,16 @@ func launch(t *testing.T, exe string, count int, flags ...string) []*node {
 			"--data-dir", filepath.Join(dir, n.name), "--initial-cluster", strings.Join(members, ","),
 			"--log-level", "info",
 		}, flags...)
-		n.start(t)
+		for i, arg := range n.args {
+			n.args[i] = strings.ReplaceAll(arg, "{node}", n.name)
+		}
 		nodes = append(nodes, n)
 	}
 	t.Cleanup(func() {
 		for _, n := range nodes {
+			if n.cmd == nil {
+				continue
+			}
 			n.kill()
 			if t.Failed() {
 				t.Logf("%s said:\n%s", n.name, n.stderr)
