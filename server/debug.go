@@ -196,7 +196,7 @@ func (f *faults) transfer() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), transferLimit)
 	defer cancel()
-	return f.node.TransferLeadership(ctx)
+	return f.node.TransferLeadership(ctx, "")
 }
 
 type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -266,13 +266,22 @@ func bookOf(peers map[string]string) *members.Book {
 	return b
 }
 
+// firstMembers are the nodes of the initial cluster.
+func firstMembers(peers map[string]string) []members.Member {
+	var all []members.Member
+	for name, addr := range peers { // unordered
+		all = append(all, members.Member{ID: name, Addr: addr, Voter: true})
+	}
+	return all
+}
+
 func (s *Server) replicaConfig(f *faults) replica.Config {
 	peers, _ := s.config.Peers()
 	return replica.Config{
-		Name:           s.config.Name,
-		ClientAddr:     s.advertised(),
-		SentinelAddr:   s.advertisedSentinel(),
-		InitialCluster: peers,
+		ID:           s.config.Name,
+		ClientAddr:   s.advertised(),
+		SentinelAddr: s.advertisedSentinel(),
+		Bootstrap:    firstMembers(peers),
 		Stores: replica.Stores{
 			Log: s.store.Log, Stable: s.store.Stable, Snapshots: s.store.Snapshots, Epoch: s.store.Epoch,
 		},

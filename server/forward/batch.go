@@ -41,7 +41,7 @@ type Batches interface {
 
 // Identity is what a node says about itself when opening or accepting a link.
 type Identity struct {
-	Name  string
+	ID    string
 	Epoch uint64
 	Addresses
 }
@@ -58,7 +58,7 @@ type Beacon struct {
 
 // Member is a node, and where clients reach the node.
 type Member struct {
-	Name string
+	ID string
 	Addresses
 	Silent   bool   // the leader has not heard from the node for an election timeout
 	LogIndex uint64 // the node's log is known to agree with the leader's up to here; 0: not known

@@ -243,7 +243,7 @@ var errHungUp = errors.New("the leader hung up")
 func (c *connection) beacon(kind byte, f *wire.Fields[string]) {
 	b := Beacon{Term: f.Number(), Commit: f.Number()}
 	for range f.Number() {
-		m := Member{Name: f.Bytes(), Addresses: Addresses{ClientAddr: f.Bytes()}}
+		m := Member{ID: f.Bytes(), Addresses: Addresses{ClientAddr: f.Bytes()}}
 		if kind == kindRoll {
 			m.SentinelAddr, m.Silent, m.LogIndex = f.Bytes(), f.Number() != 0, f.Number()
 		}

@@ -13,8 +13,8 @@ import (
 //
 // The first frame of each side is its greeting alone:
 //
-//	follower  hello    version, bytes name, epoch, bytes client address, features, bytes sentinel address
-//	leader    welcome  version, verdict, bytes name, bytes client address, bytes sentinel address, features
+//	follower  hello    version, bytes ID, epoch, bytes client address, features, bytes sentinel address
+//	leader    welcome  version, verdict, bytes ID, bytes client address, bytes sentinel address, features
 //
 // Then, from the follower:
 //
@@ -29,8 +29,8 @@ import (
 //	answer  number, count, values
 //	refuse  number, outcome, bytes prefix, bytes text     (of a read)
 //	waited  number, nodes
-//	beacon  term, commit index, count, (bytes name, bytes client address)*
-//	roll    term, commit index, count, (bytes name, bytes client address, bytes sentinel address, silent: 0 or 1,
+//	beacon  term, commit index, count, (bytes ID, bytes client address)*
+//	roll    term, commit index, count, (bytes ID, bytes client address, bytes sentinel address, silent: 0 or 1,
 //	        log index)*
 //	part    kind (wrote or answer), state (more, last, dropped), number, then up to the frame's end
 //
@@ -120,7 +120,7 @@ func appendValues(dst []byte, vs []protocol.Value) []byte {
 type greeting struct {
 	version   uint64
 	verdict   uint64 // of a welcome
-	name      string
+	id        string
 	epoch     uint64 // of a hello
 	addresses Addresses
 	features  uint64
@@ -132,7 +132,7 @@ func (g greeting) append(dst []byte, kind byte) []byte {
 	if kind == kindWelcome {
 		dst = binary.AppendUvarint(dst, g.verdict)
 	}
-	dst = wire.AppendBytes(dst, g.name)
+	dst = wire.AppendBytes(dst, g.id)
 	if kind == kindHello {
 		dst = binary.AppendUvarint(dst, g.epoch)
 		dst = binary.AppendUvarint(wire.AppendBytes(dst, g.addresses.ClientAddr), g.features)
@@ -165,7 +165,7 @@ func parseGreeting(frame []byte, kind byte) (g greeting, err error) {
 	if kind == kindWelcome {
 		g.verdict = f.Number()
 	}
-	g.name = f.Bytes()
+	g.id = f.Bytes()
 	if kind == kindHello {
 		g.epoch = f.Number()
 	}

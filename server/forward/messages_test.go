@@ -12,7 +12,7 @@ import (
 )
 
 func TestFrames(t *testing.T) {
-	hello := greeting{version: 1, name: "n1", epoch: 1 << 40, addresses: Addresses{ClientAddr: "[::1]:6379", SentinelAddr: "s"}}
+	hello := greeting{version: 1, id: "n1", epoch: 1 << 40, addresses: Addresses{ClientAddr: "[::1]:6379", SentinelAddr: "s"}}
 	var stream []byte
 	stream = append(stream, wire.Seal(hello.append(make([]byte, wire.Head), kindHello))...)
 	big := bytes.Repeat([]byte("x"), 3*wire.Step)

@@ -199,7 +199,7 @@ func TestFollowerThatKnowsNoParts(t *testing.T) {
 	frame, _ = o.take(make([]byte, wire.Head))
 	require.Len(t, frame, wire.Head, "it is too late, and nothing is said of it")
 
-	old := greeting{version: linkVersion, name: "n2", epoch: 7, addresses: Addresses{ClientAddr: "a"}}.append(nil, kindHello)
+	old := greeting{version: linkVersion, id: "n2", epoch: 7, addresses: Addresses{ClientAddr: "a"}}.append(nil, kindHello)
 	hello, err := parseGreeting(old[:len(old)-2], kindHello)
 	require.NoError(t, err)
 	require.Zero(t, hello.features)
@@ -208,7 +208,7 @@ func TestFollowerThatKnowsNoParts(t *testing.T) {
 
 // What waits at the leader for one follower is bounded, however slowly that one reads.
 func TestLinkIsBoundedAtTheLeader(t *testing.T) {
-	config := &ReceiverConfig{ReplyBytes: 8 << 20, QueueBytes: 10_000, Followers: 2, CommandTimeout: time.Second}
+	config := &ReceiverConfig{ReplyBytes: 8 << 20, QueueBytes: 10_000, Followers: func() int { return 2 }, CommandTimeout: time.Second}
 	p := newPeer(config, nil, greeting{features: featureParts})
 	for seq := range uint64(1 << 18) {
 		p.Reply(seq, replyOf(50))

@@ -44,7 +44,7 @@ type Peer struct {
 
 func newPeer(config *ReceiverConfig, conn net.Conn, hello greeting) *Peer {
 	return &Peer{
-		config: config, conn: conn, origin: protocol.Origin{Node: hello.name, Epoch: hello.epoch},
+		config: config, conn: conn, origin: protocol.Origin{Node: hello.id, Epoch: hello.epoch},
 		wake: make(chan struct{}, 1), asked: make(chan struct{}, 1),
 		out:        newOutbox(config.ReplyBytes, hello.features&featureParts == 0),
 		takesRolls: hello.features&featureRoll != 0,
@@ -159,7 +159,7 @@ func (p *Peer) beacon() {
 		dst = binary.AppendUvarint(dst, b.Commit)
 		dst = binary.AppendUvarint(dst, uint64(len(b.Members)))
 		for _, m := range b.Members {
-			dst = wire.AppendBytes(wire.AppendBytes(dst, m.Name), m.ClientAddr)
+			dst = wire.AppendBytes(wire.AppendBytes(dst, m.ID), m.ClientAddr)
 			if kind == kindRoll {
 				dst = binary.AppendUvarint(appendBool(wire.AppendBytes(dst, m.SentinelAddr), m.Silent), m.LogIndex)
 			}

@@ -42,7 +42,7 @@ var (
 // ask queues reads. A read without room is refused: writes come over the same connection, and go
 // on.
 func (p *Peer) ask(reads []forwardedRead) {
-	bound := p.config.QueueBytes / max(p.config.Followers, 1)
+	bound := p.config.QueueBytes / max(p.config.Followers(), 1)
 	p.mu.Lock()
 	var refused []uint64
 	for _, f := range reads {

@@ -35,8 +35,8 @@ type ReceiverConfig struct {
 	// Other is shown the first frame of a connection. Other reports whether the frame is no
 	// greeting of a link, and was answered.
 	Other func(conn net.Conn, frame []byte) bool
-	// Member reports whether conn comes from the other member of that name.
-	Member func(conn net.Conn, name string) bool
+	// Member reports whether conn comes from the other member of that ID.
+	Member func(conn net.Conn, id string) bool
 	// Met is told where clients reach a node.
 	Met func(Member)
 	// Beacon returns what to tell each follower, at the start of a link and then every second.
@@ -45,7 +45,7 @@ type ReceiverConfig struct {
 	Judge func(*Batch)
 	// Hears is told whether someone on a follower waits for entries; on a follower without a link nobody does.
 	// Hears is called while the queue is locked.
-	Hears func(name string, yes bool)
+	Hears func(id string, yes bool)
 	// Wake gets a word when writes have come.
 	Wake chan<- struct{}
 
@@ -63,9 +63,11 @@ type ReceiverConfig struct {
 	// CommandTimeout is how long a command may take.
 	CommandTimeout time.Duration
 	// BatchBytes is the largest batch that is taken, ReplyBytes bounds the replies to a batch.
-	// QueueBytes bounds the writes that wait, and the reads; each of so many Followers has an equal
+	// QueueBytes bounds the writes that wait, and the reads; each of the Followers has an equal
 	// share for reads.
-	BatchBytes, ReplyBytes, QueueBytes, Followers int
+	BatchBytes, ReplyBytes, QueueBytes int
+	// Followers is how many other members there are.
+	Followers func() int
 
 	Logger *slog.Logger
 }
@@ -115,11 +117,11 @@ func (r *Receiver) greet(conn net.Conn, frame []byte) (*Peer, error) {
 		return nil, err
 	}
 	p := newPeer(&r.config, conn, hello)
-	welcome := greeting{version: linkVersion, name: r.config.Self.Name, addresses: r.config.Self.Addresses, features: featureEars}
+	welcome := greeting{version: linkVersion, id: r.config.Self.ID, addresses: r.config.Self.Addresses, features: featureEars}
 	switch {
 	case hello.version != linkVersion:
 		welcome.verdict = verdictVersion
-	case !r.config.Member(conn, hello.name):
+	case !r.config.Member(conn, hello.id):
 		welcome.verdict = verdictStranger
 	case !r.admit(p):
 		welcome.verdict = verdictNotLeading
@@ -129,10 +131,14 @@ func (r *Receiver) greet(conn net.Conn, frame []byte) (*Peer, error) {
 		return nil, err
 	}
 	if welcome.verdict != verdictOK {
-		return nil, fmt.Errorf("refuse node %q: verdict %d", hello.name, welcome.verdict)
+		return nil, fmt.Errorf("refuse node %q: verdict %d", hello.id, welcome.verdict)
+	}
+	if !r.config.Member(conn, hello.id) { // removed, and Cut did not see the link yet
+		r.dismiss(p)
+		return nil, fmt.Errorf("refuse node %q: it was removed", hello.id)
 	}
 	_ = conn.SetDeadline(time.Time{})
-	r.config.Met(Member{Name: hello.name, Addresses: hello.addresses})
+	r.config.Met(Member{ID: hello.id, Addresses: hello.addresses})
 	return p, nil
 }
 
@@ -155,6 +161,17 @@ func (r *Receiver) Shut() {
 		r.config.Hears(name, false)
 	}
 	r.room.Broadcast()
+}
+
+// Cut ends the links of nodes that are members no more.
+func (r *Receiver) Cut(member func(id string) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, p := range r.peers {
+		if !member(id) {
+			_ = p.conn.Close() // which ends the link: see receive
+		}
+	}
 }
 
 // hears notes whether someone on p's node waits for entries.

@@ -9,10 +9,13 @@ const maxHints = 64
 //
 // A member's address is the configuration's, or a hint's: a node that comes back with another address tells the
 // other nodes, before the cluster has agreed on the address, so that there is a majority to agree at all. A hint
-// is good until a configuration gives the member another address than the configuration before.
+// is good until a configuration gives the member another address than the configuration before. A member that
+// was removed stays until the next configuration: the leader tells it.
 type Book struct {
 	mu        sync.Mutex
+	newest    Configuration
 	addresses map[string]string // by ID, of the configuration
+	left      map[string]string // by ID, of members that the newest configuration has no more
 	hints     map[string]string // by ID
 }
 
@@ -20,8 +23,11 @@ type Book struct {
 func (b *Book) SetConfiguration(c Configuration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.addresses != nil && c.Index == b.newest.Index && c.Same(b.newest) {
+		return
+	}
 	before := b.addresses
-	b.addresses = make(map[string]string, len(c.Members))
+	b.newest, b.addresses, b.left = c, make(map[string]string, len(c.Members)), nil
 	for _, m := range c.Members {
 		b.addresses[m.ID] = m.Addr
 		if was, known := before[m.ID]; known && was != m.Addr {
@@ -30,6 +36,10 @@ func (b *Book) SetConfiguration(c Configuration) {
 	}
 	for id := range before {
 		if _, stays := b.addresses[id]; !stays {
+			if b.left == nil {
+				b.left = make(map[string]string)
+			}
+			b.left[id] = b.addr(id, before)
 			delete(b.hints, id)
 		}
 	}
@@ -65,10 +75,17 @@ func (b *Book) strangers() int {
 func (b *Book) Addr(id string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if addr, ok := b.left[id]; ok {
+		return addr
+	}
+	return b.addr(id, b.addresses)
+}
+
+func (b *Book) addr(id string, addresses map[string]string) string {
 	if addr, ok := b.hints[id]; ok {
 		return addr
 	}
-	return b.addresses[id]
+	return addresses[id]
 }
 
 // Addrs returns all addresses, in no order.

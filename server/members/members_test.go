@@ -58,7 +58,9 @@ func TestHintIsGoodUntilTheConfigurationGivesAnotherAddress(t *testing.T) {
 	require.Equal(t, "b:2", b.Addr("b"))
 	b.SetConfiguration(NewConfiguration(3, Member{"a", "newest:1", true}))
 	require.Equal(t, "newest:1", b.Addr("a"))
-	require.Empty(t, b.Addr("b"), "not a member any more")
+	require.Equal(t, "b:2", b.Addr("b"), "not a member any more, and still to be told")
+	b.SetConfiguration(NewConfiguration(4, Member{"a", "newest:1", true}))
+	require.Empty(t, b.Addr("b"))
 }
 
 func TestARemovedMembersHintGoes(t *testing.T) {
@@ -66,7 +68,13 @@ func TestARemovedMembersHintGoes(t *testing.T) {
 	b.SetConfiguration(NewConfiguration(1, Member{"a", "a:1", true}, Member{"b", "b:1", true}))
 	b.Hint("b", "b:2")
 	b.SetConfiguration(NewConfiguration(2, Member{"a", "a:1", true}))
+	require.Equal(t, "b:2", b.Addr("b"))
+	b.SetConfiguration(NewConfiguration(2, Member{"a", "a:1", true}))
+	require.Equal(t, "b:2", b.Addr("b"), "the same configuration")
+	b.SetConfiguration(NewConfiguration(3, Member{"a", "a:1", true}))
 	require.Empty(t, b.Addr("b"))
+	b.SetConfiguration(NewConfiguration(4, Member{"a", "a:1", true}, Member{"b", "b:3", true}))
+	require.Equal(t, "b:3", b.Addr("b"))
 }
 
 func TestHintsOfStrangersAreBounded(t *testing.T) {

@@ -1,6 +1,8 @@
 package raftnode
 
 import (
+	"maps"
+	"math"
 	"sync"
 	"time"
 
@@ -15,17 +17,23 @@ import (
 // Raft's VerifyLeader also takes acknowledgements of requests from before. A leader that was frozen
 // between sending and receiving could then take old acknowledgements as confirmation, although
 // another leader has been elected meanwhile, and serve a stale read.
+//
+// Acknowledgements are counted by the configuration in effect. A round is confirmed under a single configuration:
+// a round during which the configuration changes has moved, and the caller begins another.
 type acks struct {
-	quorum int // acknowledgements of others that make a majority with this node's own
+	self raft.ServerID
 
 	mu      sync.Mutex
+	view    *view
+	least   int    // the smallest majority so far: see mutants.go
 	round   uint64 // the newest that began
 	peers   map[raft.ServerID]*peerAck
 	waiters []*Acknowledgement
 }
 
-// peerAck is the other node's acknowledgement in the newest term of that node.
+// peerAck is another member's acknowledgement in the newest term of that node.
 type peerAck struct {
+	voter bool
 	term  uint64
 	round uint64 // the newest round that had begun when an acknowledged request was sent
 	match uint64 // the other log agrees with the leader's up to here
@@ -36,25 +44,56 @@ type peerAck struct {
 // Acknowledgement is a wait until enough nodes are far enough.
 type Acknowledgement struct {
 	acks    *acks
-	need    int
+	nodes   int // how many others; majority: as many as make a majority with this node
 	reached func(*peerAck) bool
+	moved   bool
 	done    chan struct{}
 }
 
-// Done returns a channel that is closed when enough nodes have acknowledged.
+// majority stands for as many other voters as make a majority with this node.
+const majority = -1
+
+// Done returns a channel that is closed when enough nodes have acknowledged, or the round has moved.
 func (w *Acknowledgement) Done() <-chan struct{} { return w.done }
 
-// End ends the wait, and returns how many nodes have acknowledged. The caller must call End.
+// Moved reports, after Done, that the members changed during the round, which confirms nothing.
+func (w *Acknowledgement) Moved() bool { return w.moved }
+
+// End ends the wait, and returns how many voters have acknowledged. The caller must call End.
 func (w *Acknowledgement) End() int { return w.acks.forget(w) }
 
-func newAcks(c *Config) *acks {
-	a := &acks{quorum: c.quorum(), peers: make(map[raft.ServerID]*peerAck, len(c.InitialCluster)-1)}
-	for name := range c.InitialCluster {
-		if name != c.Name {
-			a.peers[raft.ServerID(name)] = &peerAck{}
+func newAcks(self string) *acks {
+	return &acks{self: raft.ServerID(self), peers: make(map[raft.ServerID]*peerAck), view: &view{}, least: math.MaxInt}
+}
+
+// reconfigure goes over to another configuration. What a node that is no member acknowledged is forgotten: as a
+// member again it begins anew.
+func (a *acks) reconfigure(v *view) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.peers, func(id raft.ServerID, _ *peerAck) bool { return !v.Has(string(id)) })
+	for _, m := range v.Members {
+		id := raft.ServerID(m.ID)
+		if id == a.self {
+			continue
 		}
+		if a.peers[id] == nil {
+			a.peers[id] = &peerAck{}
+		}
+		a.peers[id].voter = m.Voter
 	}
-	return a
+	a.view, a.least = v, min(a.least, v.others)
+	for _, w := range a.waiters {
+		w.moved = w.nodes == majority && roundsMove
+	}
+	a.look()
+}
+
+// knows reports whether id is another member.
+func (a *acks) knows(id raft.ServerID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.peers[id] != nil
 }
 
 // sending returns the round to note when a request that is sent now is acknowledged.
@@ -91,7 +130,7 @@ func (a *acks) untold(peer raft.ServerID, term, committed uint64) uint64 {
 // inTerm begins anew in a newer term, and reports whether term is not over.
 func (p *peerAck) inTerm(term uint64) bool {
 	if term > p.term {
-		*p = peerAck{term: term}
+		*p = peerAck{voter: p.voter, term: term}
 	}
 	return term == p.term
 }
@@ -106,9 +145,14 @@ func (a *acks) note(peer raft.ServerID, term, round, match uint64) {
 		return
 	}
 	p.round, p.match, p.heard = max(p.round, round), max(p.match, match), time.Now()
+	a.look()
+}
+
+// look ends the waits that are over.
+func (a *acks) look() {
 	kept := a.waiters[:0]
 	for _, w := range a.waiters {
-		if a.count(w.reached) >= w.need {
+		if w.moved || a.enough(w) {
 			close(w.done)
 			continue
 		}
@@ -118,10 +162,28 @@ func (a *acks) note(peer raft.ServerID, term, round, match uint64) {
 	a.waiters = kept
 }
 
+// enough reports whether enough voters have acknowledged.
+func (a *acks) enough(w *Acknowledgement) bool {
+	need := a.quorum()
+	if w.nodes != majority {
+		need = min(w.nodes, a.view.otherVoters)
+	}
+	return a.count(w.reached) >= need
+}
+
+// quorum is how many other voters make a majority.
+func (a *acks) quorum() int {
+	if oldQuorumConfirms {
+		return a.least
+	}
+	return a.view.others
+}
+
+// count counts voters.
 func (a *acks) count(reached func(*peerAck) bool) int {
 	n := 0
 	for _, p := range a.peers {
-		if reached(p) {
+		if (p.voter || nonVotersCount) && reached(p) {
 			n++
 		}
 	}
@@ -135,19 +197,19 @@ func (a *acks) beginRound(term uint64) *Acknowledgement {
 	defer a.mu.Unlock()
 	a.round++
 	round := a.round
-	return a.wait(a.quorum, func(p *peerAck) bool { return p.term == term && p.round >= round })
+	return a.wait(majority, func(p *peerAck) bool { return p.term == term && p.round >= round })
 }
 
-// awaitMatch waits until n others have the log up to index in term.
+// awaitMatch waits until n others have the log up to index in term, or all other voters.
 func (a *acks) awaitMatch(term, index uint64, n int) *Acknowledgement {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.wait(n, func(p *peerAck) bool { return p.term == term && p.match >= index })
 }
 
-func (a *acks) wait(need int, reached func(*peerAck) bool) *Acknowledgement {
-	w := &Acknowledgement{acks: a, need: need, reached: reached, done: make(chan struct{})}
-	if a.count(reached) >= need {
+func (a *acks) wait(nodes int, reached func(*peerAck) bool) *Acknowledgement {
+	w := &Acknowledgement{acks: a, nodes: nodes, reached: reached, done: make(chan struct{})}
+	if a.enough(w) {
 		close(w.done)
 	} else {
 		a.waiters = append(a.waiters, w)
@@ -168,16 +230,16 @@ func (a *acks) forget(w *Acknowledgement) int {
 	return a.count(w.reached)
 }
 
-// matches returns, for each of the other nodes, how far the log is known to agree in term; 0: not
+// matches returns, for each of the other members, how far the log is known to agree in term; 0: not
 // known.
 func (a *acks) matches(term uint64) map[string]uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	m := make(map[string]uint64, len(a.peers))
-	for name, p := range a.peers {
-		m[string(name)] = 0
+	for id, p := range a.peers {
+		m[string(id)] = 0
 		if p.term == term {
-			m[string(name)] = p.match
+			m[string(id)] = p.match
 		}
 	}
 	return m

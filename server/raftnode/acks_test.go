@@ -1,16 +1,36 @@
 package raftnode
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/members"
 )
+
+// acksOf are the acknowledgements of a cluster of voters, whose first leads.
+func acksOf(ids ...string) *acks {
+	a := newAcks(ids[0])
+	a.reconfigure(viewOf(ids[0], ids[1:]...))
+	return a
+}
+
+// viewOf is a configuration as a voter sees it; others that begin with '-' have no vote.
+func viewOf(self string, others ...string) *view {
+	all := []members.Member{{ID: self, Voter: true}}
+	for _, id := range others {
+		id, without := strings.CutPrefix(id, "-")
+		all = append(all, members.Member{ID: id, Voter: !without})
+	}
+	return newConfigurations(self).see(members.NewConfiguration(1, all...))
+}
 
 // An acknowledgement does not count for a round when its request was sent before the round began,
 // or in another term. raft's own check accepts earlier requests.
 func TestOldAcknowledgementsConfirmNothing(t *testing.T) {
-	a := newAcks(&Config{Name: "n1", InitialCluster: map[string]string{"n1": "", "n2": "", "n3": ""}})
+	a := acksOf("n1", "n2", "n3")
 	before := a.sending()
 	round := a.beginRound(7)
 	confirmed := func() bool {
@@ -45,7 +65,7 @@ func TestOldAcknowledgementsConfirmNothing(t *testing.T) {
 }
 
 func TestFiveNodesNeedTwoAcknowledgements(t *testing.T) {
-	a := newAcks(&Config{Name: "n1", InitialCluster: map[string]string{"n1": "", "n2": "", "n3": "", "n4": "", "n5": ""}})
+	a := acksOf("n1", "n2", "n3", "n4", "n5")
 	round := a.beginRound(1)
 	a.note("n2", 1, a.sending(), 0)
 	a.note("n2", 1, a.sending(), 0)
@@ -55,7 +75,7 @@ func TestFiveNodesNeedTwoAcknowledgements(t *testing.T) {
 }
 
 func TestMatchOfAFormerTermDoesNotCount(t *testing.T) {
-	a := newAcks(&Config{Name: "n1", InitialCluster: map[string]string{"n1": "", "n2": "", "n3": ""}})
+	a := acksOf("n1", "n2", "n3")
 	a.note("n2", 6, a.sending(), 9)
 	require.Zero(t, a.forget(a.awaitMatch(7, 5, 1)))
 	a.note("n2", 7, a.sending(), 4)

@@ -18,8 +18,7 @@ import (
 // and every leadership check waits for AppendEntries; raft's own transport carries everything else
 // that raft asks of other nodes.
 type appender struct {
-	stream    wire.Stream
-	addresses provider
+	stream wire.Stream
 
 	mu     sync.Mutex
 	idle   map[raft.ServerID][]*appendConn
@@ -37,8 +36,8 @@ type appendConn struct {
 	until time.Time
 }
 
-func newAppender(stream wire.Stream, addresses provider) *appender {
-	return &appender{stream: stream, addresses: addresses, idle: make(map[raft.ServerID][]*appendConn)}
+func newAppender(stream wire.Stream) *appender {
+	return &appender{stream: stream, idle: make(map[raft.ServerID][]*appendConn)}
 }
 
 // call sends args to a node and waits for the answer.
@@ -78,13 +77,9 @@ func (a *appender) take(id raft.ServerID) (*appendConn, error) {
 		return conn, nil
 	}
 	a.mu.Unlock()
-	addr, err := a.addresses.ServerAddr(id)
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), rpcTimeout)
 	defer cancel()
-	conn, err := a.stream.DialContext(ctx, string(addr))
+	conn, err := a.stream.DialContext(ctx, string(id))
 	if err != nil {
 		return nil, err
 	}
@@ -99,6 +94,17 @@ func (a *appender) give(id raft.ServerID, conn *appendConn) {
 		return
 	}
 	a.idle[id] = append(a.idle[id], conn)
+}
+
+// hangUp closes the idle connections to a node.
+func (a *appender) hangUp(id raft.ServerID) {
+	a.mu.Lock()
+	conns := a.idle[id]
+	delete(a.idle, id)
+	a.mu.Unlock()
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
 }
 
 // close ends all connections, and the calls that wait for an answer.

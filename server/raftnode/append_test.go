@@ -169,9 +169,9 @@ func TestAppendSucceedsAsAWhole(t *testing.T) {
 				return &raft.AppendEntriesResponse{Term: uint64(c.term), LastLog: uint64(4 + n), Success: n != c.refused}
 			}}
 			tr := &transport{
-				nudges: &nudges{},
-				acks:   newAcks(&Config{Name: "n1", InitialCluster: map[string]string{"n1": "", "n2": "", "n3": ""}}), log: newParallelLog(raft.NewInmemStore(), 256<<20, nil),
-				appender: newAppender(node, provider{"n2": "n2:7379"}), stopped: make(chan struct{}),
+				nudges: newNudges(nil),
+				acks:   acksOf("n1", "n2", "n3"), log: newParallelLog(raft.NewInmemStore(), 256<<20, nil),
+				appender: newAppender(node), stopped: make(chan struct{}),
 			}
 			tr.leads.Store(func(uint64) bool { return c.leads })
 			var resp raft.AppendEntriesResponse

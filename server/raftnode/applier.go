@@ -26,10 +26,12 @@ type applier struct {
 	stopped   <-chan struct{}
 	raft      *raft.Raft // set before cutLog runs
 
-	broken atomic.Bool   // an entry could not be applied: nothing is any more
-	index  atomic.Uint64 // of the newest entry applied
-	bytes  int64         // of entries since the last snapshot
-	cut    chan struct{}
+	configurations *configurations
+	opened         atomic.Bool   // raft is open: a snapshot that is restored comes from a leader
+	broken         atomic.Bool   // an entry could not be applied: nothing is any more
+	index          atomic.Uint64 // of the newest entry applied
+	bytes          int64         // of entries since the last snapshot
+	cut            chan struct{}
 }
 
 var _ raft.BatchingFSM = (*applier)(nil)
@@ -47,6 +49,9 @@ func (a *applier) Apply(l *raft.Log) any { return a.ApplyBatch([]*raft.Log{l})[0
 // ApplyBatch applies committed entries, in order.
 func (a *applier) ApplyBatch(logs []*raft.Log) []any {
 	for _, l := range logs {
+		if l.Type == raft.LogConfiguration {
+			a.configurations.reached(l.Index)
+		}
 		if l.Type == raft.LogCommand && !a.broken.Load() {
 			whole, err := a.log.whole(l)
 			if err == nil {
@@ -99,7 +104,8 @@ func (a *applier) Snapshot() (raft.FSMSnapshot, error) {
 func (a *applier) Restore(rc io.ReadCloser) error {
 	var index uint64
 	// Raft does not say which snapshot this is: raft restores the newest readable snapshot.
-	if stored, err := a.snapshots.List(); err == nil && len(stored) > 0 {
+	stored, err := a.snapshots.List()
+	if err == nil && len(stored) > 0 {
 		index = stored[0].Index
 	}
 	if err := a.machine.Restore(rc, index); err != nil {
@@ -107,6 +113,9 @@ func (a *applier) Restore(rc io.ReadCloser) error {
 	}
 	a.bytes = 0
 	a.index.Store(index)
+	if a.opened.Load() && index > 0 {
+		a.configurations.installed(stored[0])
+	}
 	return nil
 }
 

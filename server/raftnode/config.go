@@ -10,25 +10,28 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 // Config is what a node needs from the owner. All fields must be set.
 type Config struct {
-	// Name is this node's name.
-	Name string
-	// InitialCluster holds the peer address of every voter by name, this node's too.
-	InitialCluster map[string]string
+	// ID is this node's, and never changes: another folder is another node.
+	ID string
+	// Bootstrap are the first members of a cluster, this node among them: an empty store is made to begin so. Without
+	// them an empty store stays empty until a leader adds this node.
+	Bootstrap []members.Member
 
 	Log       raft.LogStore
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
 
-	// Raft and Append are raft's own streams of connections: Append carries AppendEntries, Raft the rest.
+	// Raft and Append are raft's own streams of connections: Append carries AppendEntries, Raft the rest. What
+	// they dial is the ID of a node.
 	Raft   raft.StreamLayer
 	Append wire.Stream
 	// Dial connects to another node's listener for proposals, see [Node.AnswerProposal].
-	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	Dial func(ctx context.Context, id string) (net.Conn, error)
 
 	Timing
 	SnapshotPolicy
@@ -40,15 +43,17 @@ type Config struct {
 	Machine Machine
 	// OnChange is called after raft's role, term or leader changed, and must be quick.
 	OnChange func()
+	// OnConfiguration is called after the members, their addresses or their votes changed, or the change was found
+	// committed, and must be quick: raft waits.
+	OnConfiguration func()
+	// OnRemoved is called when this node finds that it is a member no more, and must be quick.
+	OnRemoved func()
 	// OnEvent is told what an operator may want to know, and must be quick, and safe for many
 	// goroutines.
 	OnEvent func(Event)
 	// Fail is called when the node cannot go on, and must be quick, and safe for many goroutines.
 	Fail func(error)
 }
-
-// quorum is how many other nodes make a majority with this node.
-func (c *Config) quorum() int { return len(c.InitialCluster) / 2 }
 
 // Timing is raft's.
 type Timing struct {
@@ -109,11 +114,11 @@ type SnapshotTaken struct {
 	Err   error
 }
 
-// FollowerStalled: this leader finds that the log of follower Name has stood still at LogIndex
+// FollowerStalled: this leader finds that the log of the follower has stood still at LogIndex
 // since Since, although entries behind LogIndex are committed. LogIndex is 0 if the follower has
 // not agreed with this leader yet.
 type FollowerStalled struct {
-	Name                string
+	ID, Name            string
 	LogIndex, Committed uint64
 	Since               time.Time
 }
@@ -121,7 +126,7 @@ type FollowerStalled struct {
 // FollowerMoves: a follower that FollowerStalled named makes progress again. After is how long the
 // follower's log stood still. A leadership that ends before tells nothing: each leader begins anew.
 type FollowerMoves struct {
-	Name     string
+	ID, Name string
 	LogIndex uint64
 	After    time.Duration
 }

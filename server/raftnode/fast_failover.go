@@ -20,13 +20,12 @@ import (
 // A nomination can harm no more than an election does: votes and logs are as ever. The majority
 // keeps a node that a healthy leader refuses from deposing that leader again and again.
 type fastFailover struct {
-	self    string
-	members map[string]string
-	quorum  int // other nodes that make a majority with this node
-	dial    func(ctx context.Context, addr string) (net.Conn, error)
-	raft    raftView
+	self           string
+	configurations *configurations
+	dial           func(ctx context.Context, id string) (net.Conn, error)
+	raft           raftView
 	// nominate sends TimeoutNow to a node.
-	nominate func(name string) error
+	nominate func(id string) error
 	wake     chan struct{}
 
 	mu   sync.Mutex
@@ -53,9 +52,9 @@ const (
 	askWithin = 500 * time.Millisecond
 )
 
-func newFastFailover(c *Config, opened raftView, nominate func(name string) error) *fastFailover {
+func newFastFailover(c *Config, known *configurations, opened raftView, nominate func(id string) error) *fastFailover {
 	return &fastFailover{
-		self: c.Name, members: c.InitialCluster, quorum: c.quorum(),
+		self: c.ID, configurations: known,
 		dial: c.Dial, raft: opened, nominate: nominate, wake: make(chan struct{}, 1),
 	}
 }
@@ -106,9 +105,13 @@ func (f *fastFailover) run(ctx context.Context) error {
 	}
 }
 
-// ask asks the other nodes, and has this node nominated if a majority agrees and none is more up to
-// date.
+// ask asks the other voters, and has this node nominated if a majority agrees and none is more up to
+// date. A node without a vote does not ask.
 func (f *fastFailover) ask(ctx context.Context, dead deadLeader) {
+	view := f.configurations.view()
+	if !view.voter {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	own := proposal{candidate: f.candidate(), deadLeader: dead}
@@ -116,23 +119,23 @@ func (f *fastFailover) ask(ctx context.Context, dead deadLeader) {
 	var agree []string
 	best := true
 	var asks sync.WaitGroup
-	for name := range f.members {
-		if name == own.name || name == dead.leader {
+	for _, m := range view.Members {
+		if !m.Voter || m.ID == own.id || m.ID == dead.leader {
 			continue
 		}
 		asks.Go(func() {
-			other, agrees, err := f.send(ctx, name, own)
+			other, agrees, err := f.send(ctx, m.ID, own)
 			if err != nil || !agrees {
 				return
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			agree = append(agree, name)
+			agree = append(agree, m.ID)
 			best = best && own.moreUpToDate(other)
 		})
 	}
 	asks.Wait()
-	if !best || len(agree) < f.quorum || f.vacant() != dead {
+	if !best || len(agree) < max(view.others, 1) || f.vacant() != dead || f.configurations.view() != view {
 		return
 	}
 	own.nominate = true
@@ -141,19 +144,19 @@ func (f *fastFailover) ask(ctx context.Context, dead deadLeader) {
 
 // candidate is a node that may be elected.
 type candidate struct {
-	name    string
+	id      string
 	length  uint64 // of the candidate's log
 	applied uint64 // how much of the log, as far as the node tells
 	tells   bool   // older releases do not
 }
 
 func (f *fastFailover) candidate() candidate {
-	return candidate{name: f.self, length: f.raft.LastIndex(), applied: f.raft.AppliedIndex(), tells: true}
+	return candidate{id: f.self, length: f.raft.LastIndex(), applied: f.raft.AppliedIndex(), tells: true}
 }
 
 // moreUpToDate reports whether c rather than o is to be elected. The node with the longer log is,
 // since the other would not win. Then comes the node that has applied more: a node that started a
-// moment ago may need seconds to apply the log before serving. The names decide between equals.
+// moment ago may need seconds to apply the log before serving. The IDs decide between equals.
 func (c candidate) moreUpToDate(o candidate) bool {
 	switch {
 	case c.length != o.length:
@@ -161,6 +164,6 @@ func (c candidate) moreUpToDate(o candidate) bool {
 	case c.tells && o.tells && c.applied != o.applied:
 		return c.applied > o.applied
 	default:
-		return c.name < o.name
+		return c.id < o.id
 	}
 }

@@ -6,7 +6,8 @@ import (
 )
 
 // BeginRound starts a leadership check of term. The result is done when a majority has confirmed that this
-// node led term after the call began. All that was acknowledged to a client before is committed up to index.
+// node led term after the call began, or when the members have changed. All that was acknowledged to a client
+// before is committed up to index.
 func (n *Node) BeginRound(term uint64) (confirmed *Acknowledgement, index uint64) {
 	confirmed = n.acks.beginRound(term)
 	index = n.raft.CommitIndex()
@@ -16,19 +17,26 @@ func (n *Node) BeginRound(term uint64) (confirmed *Acknowledgement, index uint64
 	return confirmed, index
 }
 
-// AwaitMatch waits until so many other nodes have what is committed now on their disks, as this node, the leader of
-// term, knows.
+// AwaitMatch waits until so many other voters, or all, have what is committed now on their disks, as this node,
+// the leader of term, knows.
 func (n *Node) AwaitMatch(term uint64, nodes int) *Acknowledgement {
-	return n.acks.awaitMatch(term, n.raft.CommitIndex(), min(nodes, len(n.acks.peers)))
+	return n.acks.awaitMatch(term, n.raft.CommitIndex(), max(nodes, 0))
 }
 
-// Quorum returns how many other nodes make a majority with this node.
-func (n *Node) Quorum() int { return n.config.quorum() }
+// Quorum returns how many other voters have every committed entry at least: as many as make a majority with this
+// node. While the members change it is the smaller of two numbers, as the entry may be older than the change.
+func (n *Node) Quorum() int {
+	committed := n.configurations.see(n.CommittedConfiguration())
+	return min(n.configurations.view().others, committed.others)
+}
+
+// OtherVoters returns how many other members have a vote.
+func (n *Node) OtherVoters() int { return n.configurations.view().otherVoters }
 
 // Heard returns how far a node's log agrees with this leader's, and when the node last acknowledged something, if
 // that was in term and not before since.
-func (n *Node) Heard(name string, term uint64, since time.Time) (match uint64, at time.Time, ok bool) {
-	ack, ok := n.acks.heardSince(name, term, since)
+func (n *Node) Heard(id string, term uint64, since time.Time) (match uint64, at time.Time, ok bool) {
+	ack, ok := n.acks.heardSince(id, term, since)
 	return ack.match, ack.heard, ok
 }
 
@@ -38,9 +46,9 @@ func (n *Node) Look(term uint64) { n.progress.look(term, n.raft.CommitIndex(), n
 
 // Stalled returns where the log of a follower stands still, and since when, if that was told in
 // this leadership.
-func (n *Node) Stalled(name string, term uint64) (at uint64, since time.Time, ok bool) {
-	l, ok := n.progress.stalled(name, term)
-	return l.at, l.since, ok && n.acks.matches(term)[name] == l.at
+func (n *Node) Stalled(id string, term uint64) (at uint64, since time.Time, ok bool) {
+	l, ok := n.progress.stalled(id, term)
+	return l.at, l.since, ok && n.acks.matches(term)[id] == l.at
 }
 
 // Refused is told that leader's port refused a connection.

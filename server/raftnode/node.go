@@ -3,24 +3,30 @@ package raftnode
 import (
 	"context"
 	"encoding/binary"
-	"time"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 )
 
 // Node is a member's raft and everything around raft.
 type Node struct {
-	config    Config
-	raft      *raft.Raft
-	stable    *stable
-	transport *transport
-	filter    *rpcFilter
-	log       *parallelLog
-	acks      *acks
-	applier   *applier
-	failover  *fastFailover
-	progress  *progress
-	nudges    *nudges
+	config         Config
+	raft           *raft.Raft
+	configurations *configurations
+	stable         *stable
+	transport      *transport
+	filter         *rpcFilter
+	log            *parallelLog
+	acks           *acks
+	applier        *applier
+	failover       *fastFailover
+	progress       *progress
+	nudges         *nudges
+
+	running   atomic.Bool          // the owner hears of changes
+	gone      atomic.Bool          // this node was removed
+	farewells chan committedChange // members that may not know that they are gone
+	changing  chan struct{}        // held by Change, and by a transfer: one at a time
 
 	stopped chan struct{} // closed when the node begins to stop
 	down    raft.Future   // raft's end, once asked for
@@ -29,12 +35,17 @@ type Node struct {
 // Start starts what runs beside raft, each part until its context ends. Start must follow [Open].
 func (n *Node) Start(start func(name string, run func(context.Context) error)) {
 	n.stable.running.Store(true)
+	n.running.Store(true)
+	if n.gone.Load() {
+		n.config.OnRemoved()
+	}
+	n.config.OnConfiguration() // what has changed since Open
 	start("take entries", func(ctx context.Context) error { return n.filter.acceptAppends(ctx, n.config.Append) })
 	start("filter requests", func(ctx context.Context) error { return n.filter.run(ctx, n.transport.inner.Consumer()) })
 	start("replace a dead leader", n.failover.run)
-	for name := range n.nudges.peers { // unordered: each on a goroutine of its own
-		start("nudge "+name, func(ctx context.Context) error { return n.nudges.run(ctx, name) })
-	}
+	start("nudge followers", n.nudges.run)
+	start("tell removed members", n.sayFarewells)
+	start("elect a lone voter", n.electAlone)
 	start("cut log", func(ctx context.Context) error { return n.applier.cutLog(ctx, n.config.Logger) })
 }
 
@@ -80,9 +91,9 @@ func (n *Node) Leads(term uint64) bool {
 	return leading && t == term
 }
 
-// Leader returns the term and the leader, as of one instant: raft forgets a leader before going to
-// the next term. The name is empty while no leader is known.
-func (n *Node) Leader() (term uint64, name string) {
+// Leader returns the term and the leader's ID, as of one instant: raft forgets a leader before going to
+// the next term. The ID is empty while no leader is known.
+func (n *Node) Leader() (term uint64, leader string) {
 	for {
 		term = n.raft.CurrentTerm()
 		_, id := n.raft.LeaderWithID()
@@ -110,23 +121,6 @@ func (n *Node) Broken() bool { return n.applier.broken.Load() }
 
 // TakeSnapshot captures the state into a snapshot now, whatever the policy says.
 func (n *Node) TakeSnapshot() error { return n.raft.Snapshot().Error() }
-
-// Transfer has raft hand the leadership over, and returns when gone is closed, or raft has given up. Raft refuses
-// entries meanwhile, and tells only their futures.
-func (n *Node) Transfer(ctx context.Context, gone <-chan struct{}) error {
-	n.raft.LeadershipTransfer()
-	// Raft gives up after two election timeouts at most, as [transport.TimeoutNow] does not take
-	// longer than one timeout; until then raft refuses entries.
-	timer := time.NewTimer(2*n.config.ElectionTimeout + 100*time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-gone:
-	case <-timer.C:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return nil
-}
 
 // notify wakes the goroutine that listens on c, a channel with a buffer of one.
 func notify(c chan<- struct{}) {

@@ -3,37 +3,41 @@ package raftnode
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/members"
 )
 
-// Open builds raft over the node's stores, which starts to take part in elections; a fresh
-// store is made a member of the initial cluster first. [Node.Start] must follow.
+// Open builds raft over the node's stores, which starts to take part in elections. [Node.Start] must follow.
 func Open(c Config) (*Node, error) {
-	n := &Node{config: c, acks: newAcks(&c), progress: newProgress(&c), stopped: make(chan struct{})}
+	n := &Node{
+		config: c, configurations: newConfigurations(c.ID), acks: newAcks(c.ID), progress: newProgress(&c),
+		farewells: make(chan committedChange, maxFarewells), changing: make(chan struct{}, 1), stopped: make(chan struct{}),
+	}
 	n.log = newParallelLog(c.Log, c.TrailingBytes, c.Fail)
+	n.log.configurations = n.configurations
 	n.stable = newStable(c.Stable, c.Fail)
 	n.applier = newApplier(&c, n.log, n.stopped)
-	members := provider(c.InitialCluster)
+	n.applier.configurations = n.configurations
 	inner := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		ServerAddressProvider: members,
+		ServerAddressProvider: provider{},
 		Logger:                c.RaftLogger,
 		Stream:                c.Raft,
 		MaxPool:               connsPerPeer,
 		MaxRPCsInFlight:       1,
 		Timeout:               rpcTimeout,
 	})
-	n.filter = &rpcFilter{requests: make(chan raft.RPC), log: n.log, snapshots: c.Snapshots}
+	n.filter = &rpcFilter{requests: make(chan raft.RPC), log: n.log, configurations: n.configurations, snapshots: c.Snapshots}
 	n.transport = &transport{
-		inner: inner, appender: newAppender(c.Append, members), filter: n.filter, acks: n.acks,
+		self: c.ID, inner: inner, appender: newAppender(c.Append), filter: n.filter, acks: n.acks,
 		log: n.log, election: c.ElectionTimeout, stopped: n.stopped,
 	}
 	n.nudges = newNudges(n)
 	n.transport.nudges, n.applier.applied = n.nudges, n.nudges.lookAll
 	n.transport.leads.Store(func(uint64) bool { return true })
+	n.configurations.changed, n.configurations.committed = n.reconfigure, n.settled
 	if err := n.openRaft(); err != nil {
 		_ = inner.Close()
 		return nil, err
@@ -47,22 +51,63 @@ func (n *Node) openRaft() error {
 	if err := bootstrap(conf, c, t); err != nil {
 		return err
 	}
+	if err := n.configurations.open(n.log, c.Snapshots); err != nil {
+		return fmt.Errorf("inspect stores: %w", err)
+	}
+	n.reconfigure(n.configurations.view())
 	opened, err := raft.NewRaft(conf, n.applier, n.log, n.stable, c.Snapshots, t)
 	if err != nil {
 		return fmt.Errorf("open raft: %w", err)
 	}
 	n.raft, n.filter.raft, n.applier.raft = opened, opened, opened
-	n.failover = newFastFailover(c, opened, t.nominate)
+	n.failover = newFastFailover(c, n.configurations, opened, t.nominate)
 	t.leads.Store(n.Leads)
-	if err := sameMembers(opened, c.InitialCluster); err != nil {
+	if err := n.agrees(); err != nil {
 		return errors.Join(err, opened.Shutdown().Error())
 	}
 	opened.RegisterObserver(n.observer())
-	if len(c.InitialCluster) > 1 {
-		leads := func() bool { return opened.State() == raft.Leader }
-		n.log.leads.Store(&leads)
+	leads := func() bool { return opened.State() == raft.Leader && n.configurations.view().others > 0 }
+	n.log.leads.Store(&leads)
+	n.applier.opened.Store(true)
+	return nil
+}
+
+// agrees compares the members that raft found in the stores with the members that were found on the way.
+func (n *Node) agrees() error {
+	future := n.raft.GetConfiguration()
+	if err := future.Error(); err != nil {
+		return fmt.Errorf("read members: %w", err)
+	}
+	if theirs, ours := fromRaft(future.Configuration(), 0), n.Configuration(); !ours.Same(theirs) {
+		return fmt.Errorf("the store has the members %v, and raft found %v", ours.Members, theirs.Members)
 	}
 	return nil
+}
+
+// reconfigure goes over to another configuration, before raft does.
+func (n *Node) reconfigure(v *view) {
+	n.acks.reconfigure(v)
+	n.nudges.reconfigure(v)
+	if n.running.Load() {
+		n.config.OnConfiguration()
+	}
+}
+
+// settled is told of a configuration that is committed.
+func (n *Node) settled(change committedChange) {
+	select {
+	case n.farewells <- change:
+	default: // the node hears at the next handshake
+	}
+	if change.removed {
+		n.gone.Store(true)
+	}
+	if n.running.Load() {
+		if change.removed {
+			n.config.OnRemoved()
+		}
+		n.config.OnConfiguration()
+	}
 }
 
 // observer tells the owner of raft's changes. Events are not queued: the owner
@@ -88,7 +133,7 @@ const (
 // raft is raft's own configuration.
 func (c *Config) raft() *raft.Config {
 	conf := raft.DefaultConfig()
-	conf.LocalID = raft.ServerID(c.Name)
+	conf.LocalID = raft.ServerID(c.ID)
 	conf.Logger = c.RaftLogger
 	conf.HeartbeatTimeout, conf.ElectionTimeout = c.HeartbeatTimeout, c.ElectionTimeout
 	conf.LeaderLeaseTimeout, conf.CommitTimeout = c.LeaseTimeout, c.CommitTimeout
@@ -96,63 +141,29 @@ func (c *Config) raft() *raft.Config {
 	conf.SnapshotThreshold, conf.SnapshotInterval, conf.TrailingLogs = c.SnapshotThreshold, c.SnapshotInterval, c.TrailingLogs
 	conf.ShutdownOnRemove = false
 	conf.NoLegacyTelemetry = true
-	if len(c.InitialCluster) == 1 {
-		// A single node waits for no other.
-		conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = aloneTimeout, aloneTimeout, aloneTimeout
-	}
 	return conf
 }
 
-const aloneTimeout = 50 * time.Millisecond
-
-// bootstrap writes the members of the initial cluster to a fresh store. Every
-// node writes the same first entry.
+// bootstrap writes the first members of a cluster to a fresh store. Every
+// one of them writes the same first entry.
 func bootstrap(conf *raft.Config, c *Config, t raft.Transport) error {
 	exists, err := raft.HasExistingState(c.Log, c.Stable, c.Snapshots)
 	if err != nil {
 		return fmt.Errorf("inspect stores: %w", err)
 	}
-	if exists {
+	if exists || len(c.Bootstrap) == 0 {
 		return nil
 	}
-	var members raft.Configuration
-	for _, name := range slices.Sorted(maps.Keys(c.InitialCluster)) {
-		members.Servers = append(members.Servers, raft.Server{
-			Suffrage: raft.Voter, ID: raft.ServerID(name), Address: raft.ServerAddress(c.InitialCluster[name]),
-		})
-	}
-	if err := raft.BootstrapCluster(conf, c.Log, c.Stable, c.Snapshots, t, members); err != nil {
+	first := toRaft(members.NewConfiguration(1, c.Bootstrap...).Members)
+	if err := raft.BootstrapCluster(conf, c.Log, c.Stable, c.Snapshots, t, first); err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
 	}
 	return nil
 }
 
-// sameMembers compares the members in the store with the configured ones, by name. Raft uses the
-// configured addresses; package store has refused a folder whose cluster had other ones.
-func sameMembers(opened *raft.Raft, cluster map[string]string) error {
-	future := opened.GetConfiguration()
-	if err := future.Error(); err != nil {
-		return fmt.Errorf("read members: %w", err)
-	}
-	stored := future.Configuration().Servers
-	same := len(stored) == len(cluster)
-	var names []string
-	for _, s := range stored {
-		names = append(names, string(s.ID))
-		same = same && cluster[string(s.ID)] != "" && s.Suffrage == raft.Voter
-	}
-	if !same {
-		return fmt.Errorf("the store is of a cluster with the members %v, not of the initial cluster given", names)
-	}
-	return nil
-}
+// provider has raft dial a node by the ID, wherever the node is.
+type provider struct{}
 
-// provider tells raft where the nodes are: the peer port finds a node by its ID.
-type provider map[string]string
-
-func (p provider) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
-	if p[string(id)] == "" {
-		return "", fmt.Errorf("node %q is not a member", id)
-	}
+func (provider) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	return raft.ServerAddress(id), nil
 }

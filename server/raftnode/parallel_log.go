@@ -2,6 +2,7 @@ package raftnode
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -24,7 +25,8 @@ const recentLogs = 32
 //   - A former leader may acknowledge as a follower what the same node appended as a leader. So raft gets another
 //     leader's request when everything appended before is on the disk ([rpcFilter.pass]).
 //
-// A single node appends as usual: no acknowledgement could be held back.
+// A single voter appends as usual: no acknowledgement could be held back. So does a leader that appends a
+// configuration: under the new one this node may be all that is needed for what was appended before.
 type parallelLog struct {
 	store raft.LogStore
 	// fail tells the owner: an append that failed cannot be taken back from raft.
@@ -43,6 +45,9 @@ type parallelLog struct {
 	err    error // of the write that failed
 
 	mark []byte // in place of the data of a lean entry
+
+	// configurations is told of what comes and goes; nil in tests.
+	configurations *configurations
 }
 
 var _ raft.MonotonicLogStore = (*parallelLog)(nil)
@@ -93,6 +98,9 @@ func (l *parallelLog) GetLog(index uint64, log *raft.Log) error {
 	if err := l.store.GetLog(index, log); err != nil {
 		return err
 	}
+	if l.configurations != nil {
+		l.configurations.read(log)
+	}
 	if log.Type == raft.LogCommand && len(log.Data) > leanBytes {
 		log.Data = l.mark
 	}
@@ -116,8 +124,13 @@ func (l *parallelLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft
 
 // StoreLogs appends: to the disk, or, while this node leads, to the queue for the disk.
 func (l *parallelLog) StoreLogs(logs []*raft.Log) error {
-	if leads := l.leads.Load(); leads == nil || !(*leads)() {
-		return l.storeNow(logs)
+	changes := slices.ContainsFunc(logs, func(log *raft.Log) bool { return log.Type == raft.LogConfiguration })
+	if leads := l.leads.Load(); changes || leads == nil || !(*leads)() {
+		err := l.storeNow(logs)
+		if err == nil && changes && l.configurations != nil {
+			l.configurations.appended(logs)
+		}
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -215,5 +228,15 @@ func (l *parallelLog) DeleteRange(lo, hi uint64) error {
 		}
 	}
 	l.mu.Unlock()
-	return l.store.DeleteRange(lo, hi)
+	last, err := l.store.LastIndex()
+	if err != nil {
+		return err
+	}
+	if err := l.store.DeleteRange(lo, hi); err != nil {
+		return err
+	}
+	if hi >= last && l.configurations != nil {
+		l.configurations.truncated(lo)
+	}
+	return nil
 }

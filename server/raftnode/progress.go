@@ -6,19 +6,20 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast/holdfast/server/members"
 )
 
 // progress knows which followers make no progress, while this node leads. The logs alone count: a
 // follower that can no longer append answers heartbeats all the same.
 type progress struct {
-	others  []string // the other members, by name
 	tell    func(Event)
 	looking atomic.Bool // so that events are told in the order of their causes
 
 	mu     sync.Mutex
 	term   uint64 // of the leadership that the rest is about
 	last   time.Time
-	behind map[string]lag
+	behind map[string]lag // by ID
 }
 
 // lag is a follower that lacks committed entries.
@@ -35,10 +36,7 @@ const (
 	lookAgain = 2 * time.Second
 )
 
-func newProgress(c *Config) *progress {
-	others := slices.Sorted(maps.Keys(c.InitialCluster))
-	return &progress{others: slices.DeleteFunc(others, func(name string) bool { return name == c.Name }), tell: c.OnEvent}
-}
+func newProgress(c *Config) *progress { return &progress{tell: c.OnEvent} }
 
 // look compares the followers' logs with what the leader of term has committed, and tells what has changed.
 func (p *progress) look(term, committed uint64, acks *acks) {
@@ -48,8 +46,9 @@ func (p *progress) look(term, committed uint64, acks *acks) {
 	defer p.looking.Store(false)
 	now, matches := time.Now(), acks.matches(term)
 	p.begin(term, now)
-	for _, name := range p.others {
-		if e := p.judge(name, matches[name], committed, now); e != nil {
+	p.forget(matches)
+	for _, id := range slices.Sorted(maps.Keys(matches)) {
+		if e := p.judge(id, matches[id], committed, now); e != nil {
 			p.tell(e)
 		}
 	}
@@ -68,33 +67,40 @@ func (p *progress) begin(term uint64, now time.Time) {
 	p.last = now
 }
 
-// judge notes how far the log of a follower is, and returns what there is to tell, or nil.
-func (p *progress) judge(name string, match, committed uint64, now time.Time) Event {
+// forget drops what is known of nodes that are members no more.
+func (p *progress) forget(others map[string]uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l, known := p.behind[name]
+	maps.DeleteFunc(p.behind, func(id string, _ lag) bool { _, member := others[id]; return !member })
+}
+
+// judge notes how far the log of a follower is, and returns what there is to tell, or nil.
+func (p *progress) judge(id string, match, committed uint64, now time.Time) Event {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l, known := p.behind[id]
 	if known && match == l.at {
 		if l.told || now.Sub(l.since) < StalledAfter {
 			return nil
 		}
 		l.told = true
-		p.behind[name] = l
-		return FollowerStalled{Name: name, LogIndex: match, Committed: committed, Since: l.since}
+		p.behind[id] = l
+		return FollowerStalled{ID: id, Name: members.Name(id), LogIndex: match, Committed: committed, Since: l.since}
 	}
-	delete(p.behind, name)
+	delete(p.behind, id)
 	if match < committed {
-		p.behind[name] = lag{at: match, since: now}
+		p.behind[id] = lag{at: match, since: now}
 	}
 	if l.told {
-		return FollowerMoves{Name: name, LogIndex: match, After: now.Sub(l.since)}
+		return FollowerMoves{ID: id, Name: members.Name(id), LogIndex: match, After: now.Sub(l.since)}
 	}
 	return nil
 }
 
 // stalled returns where the log of a follower of term has stood still, and since when, if that was told.
-func (p *progress) stalled(name string, term uint64) (l lag, ok bool) {
+func (p *progress) stalled(id string, term uint64) (l lag, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l = p.behind[name]
+	l = p.behind[id]
 	return l, p.term == term && l.told
 }

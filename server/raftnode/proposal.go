@@ -14,7 +14,7 @@ import (
 // clients' requests to the leader, which tells them apart by the first byte. Nodes of older releases leave out
 // the last number of the answer.
 //
-//	question  kind, version, bytes name, length of log, bytes leader, term, whether to nominate
+//	question  kind, version, bytes ID, length of log, bytes leader, term, whether to nominate
 //	answer    kind, whether that node agrees, length of its log, how much of it is applied
 const (
 	proposalKind    = 'b'
@@ -31,7 +31,7 @@ type proposal struct {
 
 func (p proposal) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(append(dst, proposalKind), proposalVersion)
-	dst = binary.AppendUvarint(wire.AppendBytes(dst, p.name), p.length)
+	dst = binary.AppendUvarint(wire.AppendBytes(dst, p.id), p.length)
 	dst = binary.AppendUvarint(wire.AppendBytes(dst, p.leader), p.term)
 	if p.nominate {
 		return append(dst, 1)
@@ -42,8 +42,8 @@ func (p proposal) append(dst []byte) []byte {
 func isProposal(frame []byte) bool { return len(frame) > 0 && frame[0] == proposalKind }
 
 // send asks a node.
-func (f *fastFailover) send(ctx context.Context, name string, p proposal) (c candidate, agrees bool, err error) {
-	conn, err := f.dial(ctx, name)
+func (f *fastFailover) send(ctx context.Context, id string, p proposal) (c candidate, agrees bool, err error) {
+	conn, err := f.dial(ctx, id)
 	if err != nil {
 		return c, false, err
 	}
@@ -62,7 +62,7 @@ func (f *fastFailover) send(ctx context.Context, name string, p proposal) (c can
 		return c, false, fmt.Errorf("%w: answer to a proposal", wire.ErrCorrupt)
 	}
 	agrees = in.Number() == 1
-	c = candidate{name: name, length: in.Number()}
+	c = candidate{id: id, length: in.Number()}
 	if c.tells = in.More(); c.tells {
 		c.applied = in.Number()
 	}
@@ -74,19 +74,19 @@ func (f *fastFailover) answer(conn net.Conn, frame []byte) error {
 	in := wire.Fields[string]{Rest: string(frame)}
 	in.Kind()
 	version := in.Number()
-	p := proposal{candidate: candidate{name: in.Bytes(), length: in.Number()}, deadLeader: deadLeader{leader: in.Bytes(), term: in.Number()}}
+	p := proposal{candidate: candidate{id: in.Bytes(), length: in.Number()}, deadLeader: deadLeader{leader: in.Bytes(), term: in.Number()}}
 	p.nominate = in.Number() == 1
 	switch {
 	case in.Err != nil:
 		return in.Err
-	case version != proposalVersion || !f.fromOther(conn, p.name):
-		return fmt.Errorf("proposal of %q, version %d: not taken", p.name, version)
+	case version != proposalVersion || !f.fromOther(conn, p.id):
+		return fmt.Errorf("proposal of %q, version %d: not taken", p.id, version)
 	}
 	reply := append(make([]byte, wire.Head), proposalKind, 0)
-	if dead := f.vacant(); dead == p.deadLeader && dead != (deadLeader{}) {
+	if dead := f.vacant(); dead == p.deadLeader && dead != (deadLeader{}) && f.configurations.view().voter {
 		reply[len(reply)-1] = 1
 		if p.nominate {
-			_ = f.nominate(p.name) // the asking node sees whether it leads
+			_ = f.nominate(p.id) // the asking node sees whether it leads
 		}
 	}
 	own := f.candidate()
@@ -95,7 +95,7 @@ func (f *fastFailover) answer(conn net.Conn, frame []byte) error {
 	return err
 }
 
-// fromOther reports whether conn comes from the other member of that name.
-func (f *fastFailover) fromOther(conn net.Conn, name string) bool {
-	return wire.MayBe(conn, name) && f.members[name] != "" && name != f.self
+// fromOther reports whether conn comes from the other voter of that ID.
+func (f *fastFailover) fromOther(conn net.Conn, id string) bool {
+	return wire.MayBe(conn, id) && id != f.self && f.configurations.view().IsVoter(id)
 }

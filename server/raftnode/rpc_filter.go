@@ -2,6 +2,7 @@ package raftnode
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 
@@ -11,10 +12,12 @@ import (
 // rpcFilter stands between the other nodes and raft: rpcFilter hands raft their requests, one after
 // the other, and changes or answers requests that raft would take wrongly.
 type rpcFilter struct {
-	requests  chan raft.RPC // for raft
-	log       *parallelLog
-	raft      *raft.Raft // set before run and acceptAppends
-	snapshots raft.SnapshotStore
+	requests chan raft.RPC // for raft
+	log      *parallelLog
+	// configurations says whether this node may lead.
+	configurations *configurations
+	raft           *raft.Raft // set before run and acceptAppends
+	snapshots      raft.SnapshotStore
 	// installing is held while a snapshot is handed to raft, and while a request is judged by the
 	// newest snapshot.
 	installing sync.Mutex
@@ -61,15 +64,28 @@ func (f *rpcFilter) install(ctx context.Context, rpc raft.RPC, req *raft.Install
 	return true
 }
 
-// late reports whether raft has applied everything up to the snapshot's end. Raft refuses a
+// late reports whether raft has everything up to the snapshot's end: applied, or in the log. Raft refuses a
 // snapshot of an older term without help.
+//
+// Raft would go back to the snapshot's configuration, and stay there, although the log has another behind the
+// snapshot's end that is in effect (paper, figure 13, step 6: what follows is retained).
 func (f *rpcFilter) late(ctx context.Context, req *raft.InstallSnapshotRequest) bool {
 	if f.raft.CurrentTerm() == 0 {
 		return false
 	}
 	f.drain(ctx)
-	return req.Term >= f.raft.CurrentTerm() && req.LastLogIndex <= f.raft.AppliedIndex()
+	if req.Term < f.raft.CurrentTerm() {
+		return false
+	}
+	if req.LastLogIndex <= f.raft.AppliedIndex() {
+		return true
+	}
+	var end raft.Log
+	return f.log.GetLog(req.LastLogIndex, &end) == nil && end.Term == req.LastLogTerm && f.log.await(end.Index) == nil
 }
+
+// errNoVote answers a nomination.
+var errNoVote = errors.New("this node has no vote")
 
 // drain returns when raft is through with all requests so far. Raft takes a request after finishing
 // the request before, and refuses this last request, which is of no term.
@@ -88,6 +104,10 @@ func (f *rpcFilter) drain(ctx context.Context) {
 // enough.
 func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
+	if _, nominates := rpc.Command.(*raft.TimeoutNowRequest); nominates && !f.configurations.view().voter {
+		rpc.Respond(nil, errNoVote) // raft would stand for election
+		return
+	}
 	if !ok {
 		f.hand(ctx, rpc)
 		return

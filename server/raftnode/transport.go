@@ -13,6 +13,7 @@ import (
 // transport is raft's, for sending: transport notes what the other nodes acknowledge. Incoming
 // requests go through filter.
 type transport struct {
+	self     string
 	inner    *raft.NetworkTransport
 	appender *appender // in place of raft's transport for AppendEntries
 	filter   *rpcFilter
@@ -37,7 +38,7 @@ const resendAfter = 100 * time.Millisecond
 
 // AppendEntries sends a heartbeat or entries.
 //
-// Entries are sent until they arrive, as long as this node leads. Raft would wait twice as long
+// Entries are sent until they arrive, as long as this node leads and the other is a member. Raft would wait twice as long
 // after each failure, up to 10 s, and nothing would end the wait. A follower that comes back after
 // a minute would get nothing for up to 10 s, and a cluster that needs the follower for a majority
 // would stand still.
@@ -85,7 +86,7 @@ func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, re
 			}
 			return nil
 		}
-		if heartbeat || !t.pause(args.Term) {
+		if heartbeat || !t.pause(args.Term) || !t.acks.knows(id) {
 			return err
 		}
 	}
@@ -173,10 +174,12 @@ func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args
 }
 
 // nominate has a node elected.
-func (t *transport) nominate(name string) error {
-	id := raft.ServerID(name)
-	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
-	return t.TimeoutNow(id, "", req, &raft.TimeoutNowResponse{})
+func (t *transport) nominate(id string) error {
+	return t.TimeoutNow(raft.ServerID(id), "", nomination(), &raft.TimeoutNowResponse{})
+}
+
+func nomination() *raft.TimeoutNowRequest {
+	return &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
 }
 
 // Close ends all connections. After Close no heartbeat is handled any more.
@@ -187,10 +190,15 @@ func (t *transport) Close() error {
 	return err
 }
 
-func (t *transport) SetHeartbeatHandler(f func(raft.RPC))   { t.filter.heartbeats.handler.Store(&f) }
-func (t *transport) Consumer() <-chan raft.RPC              { return t.filter.requests }
-func (t *transport) LocalAddr() raft.ServerAddress          { return t.inner.LocalAddr() }
-func (t *transport) DecodePeer(b []byte) raft.ServerAddress { return t.inner.DecodePeer(b) }
-func (t *transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte {
-	return t.inner.EncodePeer(id, addr)
-}
+func (t *transport) SetHeartbeatHandler(f func(raft.RPC)) { t.filter.heartbeats.handler.Store(&f) }
+func (t *transport) Consumer() <-chan raft.RPC            { return t.filter.requests }
+
+// LocalAddr is the ID: raft compares candidates and leaders by what it takes for their addresses, and a node stays
+// the same candidate when its address changes.
+func (t *transport) LocalAddr() raft.ServerAddress { return raft.ServerAddress(t.self) }
+
+// EncodePeer is the ID, see LocalAddr.
+func (t *transport) EncodePeer(id raft.ServerID, _ raft.ServerAddress) []byte { return []byte(id) }
+
+// DecodePeer is what EncodePeer was given, or the address of a node of an early release.
+func (t *transport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }

@@ -40,9 +40,9 @@ func (a memberStub) DialContext(context.Context, string) (net.Conn, error) {
 // newLeaderTransport is n1's, in a cluster of three; n2 answers as told.
 func newLeaderTransport(log *parallelLog, answer func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse) *transport {
 	return &transport{
-		nudges:   &nudges{},
-		appender: newAppender(memberStub{answer: answer}, provider{"n2": "n2"}),
-		acks:     newAcks(&Config{Name: "n1", InitialCluster: map[string]string{"n1": "", "n2": "", "n3": ""}}),
+		nudges:   newNudges(nil),
+		appender: newAppender(memberStub{answer: answer}),
+		acks:     acksOf("n1", "n2", "n3"),
 		log:      log,
 	}
 }

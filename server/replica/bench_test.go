@@ -32,7 +32,9 @@ func realCluster(b *testing.B) (leader, follower *replica.Replica) {
 		listeners[name], members[name] = l, l.Addr().String()
 	}
 	book := &membership.Book{}
+	var first []membership.Member
 	for name, addr := range members { // unordered
+		first = append(first, membership.Member{ID: name, Addr: addr, Voter: true})
 		book.Hint(name, addr)
 	}
 	var replicas []*replica.Replica
@@ -49,7 +51,7 @@ func realCluster(b *testing.B) (leader, follower *replica.Replica) {
 		})
 		require.NoError(b, err)
 		r, err := replica.Open(replica.Config{
-			Name: name, InitialCluster: members,
+			ID: name, Bootstrap: first,
 			Stores: replica.Stores{Log: disk.Log, Stable: disk.Stable, Snapshots: disk.Snapshots, Epoch: disk.Epoch},
 			Peers:  replica.Peers{Raft: port.Layer(peer.KindRaft), Append: port.Layer(peer.KindAppend), Forward: port.Layer(peer.KindForward)},
 			OnEvent: func(e replica.Event) {

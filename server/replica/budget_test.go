@@ -135,7 +135,7 @@ func TestHeavyReadThatFailsGivesItsTurnBack(t *testing.T) {
 		leader.Replica().HoldTurn()
 		first := read()
 		synctest.Wait()
-		require.NoError(t, leader.Replica().TransferLeadership(t.Context()))
+		require.NoError(t, leader.Replica().TransferLeadership(t.Context(), ""))
 		leader.Replica().LetTurn()
 		require.Equal(t, []protocol.Value{protocol.Integer(1)}, <-first, "the next leader's answer")
 		lead(t, c, leader)

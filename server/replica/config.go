@@ -10,22 +10,23 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer/wire"
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
 // Config is what a member of the cluster needs from the owner.
 type Config struct {
-	// Name is this node's name, which never changes.
-	Name string
+	// ID is this node's: raft's server ID, and the name of the node's sessions. The ID never changes, and says the name.
+	ID string
 	// ClientAddr is the host:port that clients reach this node by. Other nodes
 	// learn it from this node.
 	ClientAddr string
 	// SentinelAddr is the same for clients that speak to a Sentinel; empty: the node is none.
 	SentinelAddr string
-	// InitialCluster holds the peer address of every voter by name, this node's
-	// too. All members must be given the same names.
-	InitialCluster map[string]string
+	// Bootstrap are the first members of a cluster, this node among them, for a node with empty stores. All of them
+	// must be given the same. Without them an empty node waits until a leader adds it.
+	Bootstrap []members.Member
 
 	Stores Stores
 	Peers  Peers
@@ -46,6 +47,11 @@ type Config struct {
 	// nil: no listener. See [Replica.Listen]. It must be quick, and not call the replica. The slice is
 	// good during the call.
 	OnStateEvents func([]fsm.Event)
+	// OnConfiguration, when not nil, is called after the members, their addresses or their votes changed, or the
+	// change was found committed. It must be quick: raft waits. See [Replica.Configuration].
+	OnConfiguration func()
+	// OnRemoved, when not nil, is called when this node finds that it is a member no more. It must be quick.
+	OnRemoved func()
 	// RunsReads, if not nil, says that the reads in this node's batch with that number must be run although
 	// nobody waits for them. It must be quick, and not call the replica.
 	RunsReads func(number uint64) bool
@@ -60,14 +66,14 @@ type Stores struct {
 	Epoch uint64
 }
 
-// Peers are the streams of connections to other nodes. The replica closes
+// Peers are the streams of connections to other nodes, which are dialed by ID. The replica closes
 // them, which must end all connections that came from them.
 type Peers struct {
 	Raft raft.StreamLayer
 	// Append carries the entries of the log, and the questions which node leads.
 	Append wire.Stream
 	// Forward carries clients' requests to the leader. When a connection has a method
-	// PeerName() string, only the node of that name may forward over it.
+	// PeerName() string, only the node of that ID may forward over it.
 	Forward wire.Stream
 }
 
@@ -168,6 +174,12 @@ func (c Config) withDefaults() Config {
 	if c.RunsReads == nil {
 		c.RunsReads = func(uint64) bool { return false }
 	}
+	if c.OnConfiguration == nil {
+		c.OnConfiguration = func() {}
+	}
+	if c.OnRemoved == nil {
+		c.OnRemoved = func() {}
+	}
 	if c.OnStateEvents == nil {
 		c.OnStateEvents = func([]fsm.Event) {}
 	}
@@ -182,10 +194,11 @@ func (c *Config) validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(c.Name != "", "name is empty")
-	check(c.InitialCluster[c.Name] != "", "initial cluster does not name this node, %q", c.Name)
-	for name, addr := range c.InitialCluster {
-		check(name != "" && addr != "", "initial cluster has a member without name or address: %q=%q", name, addr)
+	check(c.ID != "", "ID is empty")
+	first := members.NewConfiguration(0, c.Bootstrap...)
+	check(len(c.Bootstrap) == 0 || first.IsVoter(c.ID), "the first members do not have this node, %q, as a voter", c.ID)
+	for _, m := range c.Bootstrap {
+		check(m.ID != "" && m.Addr != "", "the first members have one without ID or address: %q=%q", m.ID, m.Addr)
 	}
 	check(c.Stores.Log != nil && c.Stores.Stable != nil && c.Stores.Snapshots != nil, "a store is missing")
 	check(c.Stores.Epoch > 0, "epoch is 0")

@@ -40,9 +40,8 @@ func (r *Replica) SendSnapshot(to string) (resp raft.InstallSnapshotResponse, er
 	stream := dialing{r.config.Peers.Raft, make(chan struct{})}
 	transport := raft.NewNetworkTransport(stream, 1, time.Second, io.Discard)
 	defer transport.Close()
-	addr := raft.ServerAddress(r.config.InitialCluster[to])
-	err = transport.InstallSnapshot(raft.ServerID(to), addr, &raft.InstallSnapshotRequest{
-		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(r.config.Name)}, SnapshotVersion: meta.Version,
+	err = transport.InstallSnapshot(raft.ServerID(to), raft.ServerAddress(to), &raft.InstallSnapshotRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(r.config.ID)}, SnapshotVersion: meta.Version,
 		Term: r.node.Term(), LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: meta.Size,
 		Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex,
 	}, &resp, data)

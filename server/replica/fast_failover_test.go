@@ -39,7 +39,7 @@ func TestDeathOfTheLeaderIsNoticed(t *testing.T) {
 	}
 }
 
-// refusing is a way to the others on which one address refuses everything.
+// refusing is a way to the others on which one node refuses everything.
 type refusing struct {
 	wire.Stream
 	addr atomic.Value
@@ -56,14 +56,14 @@ func (r *refusing) DialContext(ctx context.Context, addr string) (net.Conn, erro
 func TestOneNodeDoesNotDeposeTheLeader(t *testing.T) {
 	ways := make(map[string]*refusing)
 	configure := func(c *replica.Config) {
-		ways[c.Name] = &refusing{Stream: c.Peers.Forward}
-		c.Peers.Forward = ways[c.Name]
+		ways[c.ID] = &refusing{Stream: c.Peers.Forward}
+		c.Peers.Forward = ways[c.ID]
 	}
 	inBubble(t, configure, func(t *testing.T, c *replicatest.Cluster) {
 		leader, alone := c.Leader(), c.Followers()[0]
 		term := leader.Replica().Status().Term
 		time.Sleep(time.Second)
-		ways[alone.Name].addr.Store(leader.Name + ":7379")
+		ways[alone.Name].addr.Store(leader.Name)
 		c.Net.Break(alone.Name, leader.Name)
 		time.Sleep(10 * time.Second)
 		require.Equal(t, protocol.ErrNoLeader.Value(), alone.Do("GET", "k"))

@@ -7,13 +7,14 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 // What package forward is handed of this node.
 
 func (r *Replica) identity() forward.Identity {
-	return forward.Identity{Name: r.config.Name, Epoch: r.origin.Epoch, Addresses: forward.Addresses{ClientAddr: r.config.ClientAddr, SentinelAddr: r.config.SentinelAddr}}
+	return forward.Identity{ID: r.config.ID, Epoch: r.origin.Epoch, Addresses: forward.Addresses{ClientAddr: r.config.ClientAddr, SentinelAddr: r.config.SentinelAddr}}
 }
 
 // newToLeader makes the end that forwards this node's batches to the leader.
@@ -26,8 +27,8 @@ func newToLeader(r *Replica) *forward.Client {
 		ReplyBytes: r.config.Limits.ReplyBytes,
 		Reached:    func(leader string) { r.node.Reached(leader) },
 		Refused:    func(leader string) { r.node.Refused(leader) },
-		Up:         func(leader string) { r.event(LinkUp{Leader: leader}) },
-		Down:       func(leader string, err error) { r.event(LinkDown{Leader: leader, Err: err}) },
+		Up:         func(leader string) { r.event(LinkUp{Leader: members.Name(leader)}) },
+		Down:       func(leader string, err error) { r.event(LinkDown{Leader: members.Name(leader), Err: err}) },
 		Met:        r.met,
 		Heard:      r.heard,
 		Logger:     r.config.Logger,
@@ -37,8 +38,8 @@ func newToLeader(r *Replica) *forward.Client {
 // heard takes the leader's beacon.
 func (r *Replica) heard(b forward.Beacon) {
 	for _, m := range b.Members {
-		r.addresses.set(m.Name, m.Addresses)
-		r.addresses.setHeard(m.Name, m.Silent, m.LogIndex)
+		r.addresses.set(m.ID, m.Addresses)
+		r.addresses.setHeard(m.ID, m.Silent, m.LogIndex)
 	}
 	r.leaders.moved(r.addresses.all())
 	r.health.heard(b.Commit, r.state.index.load())
@@ -46,8 +47,8 @@ func (r *Replica) heard(b forward.Beacon) {
 
 // met notes what another node said of itself.
 func (r *Replica) met(m forward.Member) {
-	r.addresses.set(m.Name, m.Addresses)
-	r.addresses.setHeard(m.Name, false, 0)
+	r.addresses.set(m.ID, m.Addresses)
+	r.addresses.setHeard(m.ID, false, 0)
 	r.leaders.moved(r.addresses.all())
 }
 
@@ -62,7 +63,7 @@ func newFromFollowers(r *Replica, wake chan<- struct{}) *forward.Receiver {
 		Met:      r.met,
 		Beacon:   r.beacon,
 		Judge:    judge,
-		Hears:    func(name string, yes bool) { r.node.SetListener(name, yes) },
+		Hears:    func(id string, yes bool) { r.node.SetListener(id, yes) },
 		Wake:     wake,
 		Confirm:  r.reader.confirm,
 		Glance: func(body string, count int, deadline time.Time) ([]protocol.Value, string, error) {
@@ -75,7 +76,7 @@ func newFromFollowers(r *Replica, wake chan<- struct{}) *forward.Receiver {
 		BatchBytes:     limits.BatchBytes,
 		ReplyBytes:     limits.ReplyBytes,
 		QueueBytes:     limits.PendingBytes,
-		Followers:      len(r.config.InitialCluster) - 1,
+		Followers:      func() int { return len(r.node.Configuration().Members) - 1 },
 		Logger:         r.config.Logger,
 	})
 }
@@ -86,9 +87,9 @@ func judge(b *forward.Batch) {
 	b.Patient = !b.Claim && fsm.IsPatient(b.Body)
 }
 
-// authentic reports whether conn comes from the other member of that name.
-func (r *Replica) authentic(conn net.Conn, name string) bool {
-	return wire.MayBe(conn, name) && r.config.InitialCluster[name] != "" && name != r.config.Name
+// authentic reports whether conn comes from the other member of that ID.
+func (r *Replica) authentic(conn net.Conn, id string) bool {
+	return wire.MayBe(conn, id) && id != r.config.ID && r.node.Configuration().Has(id)
 }
 
 // beacon is what followers are told. The leader also looks at every beacon whether they make
@@ -100,7 +101,7 @@ func (r *Replica) beacon() forward.Beacon {
 	b := forward.Beacon{Term: r.node.Term(), Commit: r.node.Committed()}
 	for _, m := range r.members() {
 		b.Members = append(b.Members, forward.Member{
-			Name: m.Name, Addresses: forward.Addresses{ClientAddr: m.ClientAddr, SentinelAddr: m.SentinelAddr},
+			ID: m.ID, Addresses: forward.Addresses{ClientAddr: m.ClientAddr, SentinelAddr: m.SentinelAddr},
 			Silent: m.Silent, LogIndex: m.LogIndex,
 		})
 	}

@@ -220,7 +220,7 @@ func TestTransferWaitsForWhatIsInFlight(t *testing.T) {
 		l.inFlight.Store(1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.ErrorIs(t, r.transfer(ctx, l), context.DeadlineExceeded) // and raft, which is not there, is not asked
+		require.ErrorIs(t, r.transfer(ctx, l, ""), context.DeadlineExceeded) // and raft, which is not there, is not asked
 		require.Empty(t, r.proposer.held)
 	})
 }

@@ -13,7 +13,7 @@ type Leadership struct {
 // leaders tells watchers about every change of the leadership, in order.
 type leaders struct {
 	mu       sync.Mutex
-	name     string // of the present leader; empty: none is known
+	id       string // of the present leader; empty: none is known
 	told     Leadership
 	watchers []func(Leadership, []Member)
 }
@@ -30,10 +30,10 @@ func (r *Replica) WatchLeadership(f func(Leadership, []Member)) {
 }
 
 // see notes who leads at present; empty: nobody who is known.
-func (ls *leaders) see(name string, members []Member) {
+func (ls *leaders) see(id string, members []Member) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.name = name
+	ls.id = id
 	ls.tell(members)
 }
 
@@ -49,7 +49,7 @@ func (ls *leaders) moved(members []Member) {
 func (ls *leaders) tell(members []Member) {
 	now := Leadership{Leader: ls.told.Leader}
 	for _, m := range members {
-		if m.Name == ls.name && m.ClientAddr != "" {
+		if m.ID == ls.id && m.ClientAddr != "" {
 			m.Silent, m.LogIndex = false, 0
 			now = Leadership{Leader: m, Present: true}
 		}

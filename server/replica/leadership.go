@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/members"
 )
 
 // leaderTerm is one leadership of this node, from when it may serve until it ends.
@@ -35,7 +36,7 @@ type leadership struct {
 	asserted   uint64 // the last term in which this node proposed a first entry
 	restart    atomic.Bool
 	assertedAt time.Time
-	leader     string
+	leader     string // ID
 	seenTerm   uint64 // the term in which leader was seen to lead
 }
 
@@ -138,7 +139,7 @@ func (ls *leadership) serve(term uint64) {
 	ls.r.reader.elsewhere.divert(errReroute)
 	ls.r.writes.Attach(l, ls.r.proposer.wake)
 	notify(ls.r.ticker.wake)
-	ls.see(ls.r.config.Name, term)
+	ls.see(ls.r.config.ID, term)
 	ls.r.event(LeadershipGained{Term: term, Took: time.Since(ls.assertedAt)})
 }
 
@@ -161,7 +162,7 @@ func (ls *leadership) lose() {
 // follow has the link lead where raft says the leader is.
 func (ls *leadership) follow() {
 	term, leader := ls.r.node.Leader()
-	if leader == ls.r.config.Name {
+	if leader == ls.r.config.ID {
 		leader = "" // not yet, or no longer
 	}
 	ls.see(leader, term)
@@ -177,5 +178,5 @@ func (ls *leadership) see(leader string, term uint64) {
 	}
 	ls.leader, ls.seenTerm = leader, term
 	ls.r.leaders.see(leader, ls.r.addresses.all())
-	ls.r.event(LeaderChanged{Leader: leader, Term: term})
+	ls.r.event(LeaderChanged{Leader: members.Name(leader), Term: term})
 }

@@ -160,19 +160,6 @@ func TestFollowersAreThoseThatAnswer(t *testing.T) {
 	})
 }
 
-// A store that belongs to a cluster of other members is refused.
-func TestOtherMembersAreRefused(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
-		c.Leader()
-		n := c.Node("n3")
-		n.Crash()
-		err := n.Open(func(c *replica.Config) {
-			c.InitialCluster = map[string]string{"n3": "n3:7379", "n4": "n4:7379", "n5": "n5:7379"}
-		})
-		require.ErrorContains(t, err, "the members [n1 n2 n3]")
-	})
-}
-
 // Who writes through a follower finds the write in that follower's state, once it has waited for it: the leader's
 // reply comes first.
 func TestOwnWritesAreInTheStateOfTheNode(t *testing.T) {

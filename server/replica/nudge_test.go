@@ -38,9 +38,9 @@ func listeners(t *testing.T, h *hearing, hop time.Duration, configure func(*repl
 		c.CommitTimeout = time.Minute
 		all := new([]heard)
 		h.mu.Lock()
-		h.lives[all] = c.Name
+		h.lives[all] = c.ID
 		h.mu.Unlock()
-		c.OnStateEvents = func(events []fsm.Event) { h.hear(c.Name, all, events) }
+		c.OnStateEvents = func(events []fsm.Event) { h.hear(c.ID, all, events) }
 		if configure != nil {
 			configure(c)
 		}
@@ -185,7 +185,7 @@ func TestNextLeaderKnowsWhoListens(t *testing.T) {
 		for i := range 4 {
 			old := c.Leader()
 			if i%2 == 0 {
-				require.NoError(t, old.Replica().TransferLeadership(t.Context()))
+				require.NoError(t, old.Replica().TransferLeadership(t.Context(), ""))
 			} else {
 				old.Crash()
 			}

@@ -111,7 +111,7 @@ func TestDelayedPollsSurviveTheirLeader(t *testing.T) {
 			polls = append(polls, later(n, "SET", "lock", "b", "NX"))
 		}
 		time.Sleep(time.Millisecond)
-		require.NoError(t, leader.Replica().TransferLeadership(t.Context()))
+		require.NoError(t, leader.Replica().TransferLeadership(t.Context(), ""))
 		start := time.Now()
 		for _, poll := range polls {
 			require.Equal(t, protocol.Null, <-poll)

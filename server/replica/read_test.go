@@ -32,7 +32,7 @@ func TestDeposedLeaderServesNoStaleRead(t *testing.T) {
 func deposedLeaderReads(t *testing.T, underWay bool) (answered bool) {
 	stubborn := func(c *replica.Config) {
 		patience(c)
-		if c.Name == "n1" {
+		if c.ID == "n1" {
 			c.HeartbeatTimeout, c.LeaseTimeout = 1500*time.Millisecond, 1500*time.Millisecond
 		}
 	}

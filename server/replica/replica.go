@@ -59,8 +59,7 @@ type life struct {
 	ended   chan struct{} // closed when Run returns
 }
 
-// Open restores the node's state from the stores, and starts to take part in elections; a fresh
-// store is made a member of the initial cluster first. Commands are answered while [Replica.Run]
+// Open restores the node's state from the stores, and starts to take part in elections. Commands are answered while [Replica.Run]
 // runs, and Run must follow.
 func Open(c Config) (*Replica, error) {
 	c = c.withDefaults()
@@ -69,9 +68,9 @@ func Open(c Config) (*Replica, error) {
 	}
 	r := &Replica{
 		config:    c,
-		origin:    protocol.Origin{Node: c.Name, Epoch: c.Stores.Epoch},
+		origin:    protocol.Origin{Node: c.ID, Epoch: c.Stores.Epoch},
 		machine:   fsm.New(),
-		addresses: newAddresses(&c),
+		addresses: &addresses{},
 	}
 	r.machine.SeedReads(r.origin)
 	r.stopped, r.failed, r.ended = make(chan struct{}), make(chan error, 1), make(chan struct{})
@@ -80,6 +79,7 @@ func Open(c Config) (*Replica, error) {
 	if r.node, err = raftnode.Open(r.nodeConfig()); err != nil {
 		return nil, err
 	}
+	r.addresses.follow(r.node.Configuration(), &r.config)
 	return r, nil
 }
 
@@ -150,15 +150,15 @@ func (r *Replica) newSink() sink {
 func (r *Replica) nodeConfig() raftnode.Config {
 	c := &r.config
 	return raftnode.Config{
-		Name: c.Name, InitialCluster: c.InitialCluster,
+		ID: c.ID, Bootstrap: c.Bootstrap,
 		Log: c.Stores.Log, Stable: c.Stores.Stable, Snapshots: c.Stores.Snapshots,
 		Raft: c.Peers.Raft, Append: c.Peers.Append, Dial: c.Peers.Forward.DialContext,
 		Timing: c.Timing.Timing, SnapshotPolicy: c.SnapshotPolicy,
 		Logger: c.Logger, RaftLogger: c.RaftLogger,
 		Machine:  r.state,
-		OnChange: r.leadership.look,
-		OnEvent:  c.OnEvent,
-		Fail:     r.fail,
+		OnChange: r.leadership.look, OnConfiguration: r.reconfigured, OnRemoved: c.OnRemoved,
+		OnEvent: c.OnEvent,
+		Fail:    r.fail,
 	}
 }
 
@@ -228,7 +228,7 @@ func (r *Replica) event(e Event) { r.config.OnEvent(e) }
 // before ctx ends. If no node takes the leadership, the others will find the leadership vacant. The
 // error says that Run has not ended.
 func (r *Replica) Shutdown(ctx context.Context) error {
-	if err := r.TransferLeadership(ctx); err != nil {
+	if err := r.TransferLeadership(ctx, ""); err != nil {
 		r.config.Logger.Warn("stop while leading", "error", err)
 	}
 	r.waiting.lot.Drained(ctx)

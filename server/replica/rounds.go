@@ -115,14 +115,9 @@ func (rs *rounds) check(ctx context.Context) error {
 	// A write that was acknowledged to a client before now is committed up to index. Every entry of
 	// this term reaches the state machine, and an entry of this term is applied: so index will be
 	// reached.
-	confirmed, index := rs.begin(l.term)
-	defer confirmed.End()
-	select {
-	case <-confirmed.Done():
-	case <-l.gone:
-		return errReroute
-	case <-ctx.Done():
-		return protocol.ErrNoLeader
+	index, err := rs.majority(ctx, l)
+	if err != nil {
+		return err
 	}
 	if !rs.leads(l.term) {
 		// The leadership has not noticed yet. Readers that ask again too early would spin.
@@ -133,4 +128,23 @@ func (rs *rounds) check(ctx context.Context) error {
 		return errReroute
 	}
 	return rs.reached(index, l.gone, ctx.Done())
+}
+
+// majority waits until a majority has confirmed l. A change of the members begins the check anew: a majority of
+// the former members says nothing of what the present members have elected.
+func (rs *rounds) majority(ctx context.Context, l *leaderTerm) (index uint64, err error) {
+	for moved := true; moved; {
+		var confirmed *raftnode.Acknowledgement
+		confirmed, index = rs.begin(l.term)
+		select {
+		case <-confirmed.Done():
+			moved = confirmed.Moved()
+		case <-l.gone:
+			moved, err = false, errReroute
+		case <-ctx.Done():
+			moved, err = false, protocol.ErrNoLeader
+		}
+		confirmed.End()
+	}
+	return index, err
 }

@@ -38,7 +38,7 @@ func lead(t *testing.T, c *replicatest.Cluster, n *replicatest.Node) {
 		if leader == n {
 			return
 		}
-		require.NoError(t, leader.Replica().TransferLeadership(t.Context()))
+		require.NoError(t, leader.Replica().TransferLeadership(t.Context(), ""))
 	}
 	require.FailNow(t, "it does not become leader", n.Name)
 }

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,12 +11,14 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/server/forward"
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
-// Member is a voter of the cluster as this node knows it.
+// Member is a member of the cluster as this node knows it.
 type Member struct {
-	Name       string
+	ID, Name   string
+	Voter      bool
 	PeerAddr   string // host:port of the peer port
 	ClientAddr string // host:port that clients use; empty while unknown
 	// SentinelAddr is the same for clients that speak to a Sentinel; empty also if the node is none.
@@ -43,11 +46,11 @@ type Stalled struct {
 
 // Status is a snapshot of a node's view, for INFO, ROLE, logs and health.
 type Status struct {
-	Name      string
+	ID, Name  string
 	Leading   bool   // this node leads and serves
 	Leader    Member // zero while none is known
 	Members   []Member
-	Followers []Follower // empty unless this node leads; by name
+	Followers []Follower // with and without votes; empty unless this node leads; by name
 	Stalled   []Stalled  // followers without progress, also silent followers; empty unless this node leads; by name
 	Term      uint64
 	Committed uint64 // raft log index
@@ -59,7 +62,8 @@ type Status struct {
 func (r *Replica) Status() Status {
 	l := r.serving.Load()
 	s := Status{
-		Name:      r.config.Name,
+		ID:        r.config.ID,
+		Name:      members.Name(r.config.ID),
 		Leading:   l != nil,
 		Members:   r.members(),
 		Term:      r.node.Term(),
@@ -72,7 +76,7 @@ func (r *Replica) Status() Status {
 	}
 	_, leader := r.node.Leader()
 	for _, m := range s.Members {
-		if m.Name == leader {
+		if m.ID == leader {
 			s.Leader = m
 		}
 	}
@@ -88,10 +92,10 @@ func (r *Replica) members() []Member {
 	for i := range all {
 		m := &all[i]
 		switch {
-		case m.Name == r.config.Name:
+		case m.ID == r.config.ID:
 			m.Silent, m.LogIndex = false, r.node.Last()
 		case l != nil:
-			match, _, heard := r.node.Heard(m.Name, l.term, since)
+			match, _, heard := r.node.Heard(m.ID, l.term, since)
 			m.Silent, m.LogIndex = !heard, match
 		}
 	}
@@ -109,7 +113,7 @@ func (r *Replica) followers(term uint64) []Follower {
 	now := time.Now()
 	var fs []Follower
 	for _, m := range r.addresses.all() {
-		if match, heard, ok := r.node.Heard(m.Name, term, now.Add(-r.config.ElectionTimeout)); ok {
+		if match, heard, ok := r.node.Heard(m.ID, term, now.Add(-r.config.ElectionTimeout)); ok {
 			fs = append(fs, Follower{Member: m, LogIndex: match, Silent: now.Sub(heard)})
 		}
 	}
@@ -120,7 +124,7 @@ func (r *Replica) followers(term uint64) []Follower {
 func (r *Replica) stalled(term uint64) []Stalled {
 	var found []Stalled
 	for _, m := range r.addresses.all() {
-		if at, since, ok := r.node.Stalled(m.Name, term); ok {
+		if at, since, ok := r.node.Stalled(m.ID, term); ok {
 			found = append(found, Stalled{Member: m, LogIndex: at, For: time.Since(since)})
 		}
 	}
@@ -196,25 +200,34 @@ type addresses struct {
 	members []Member // sorted by name
 }
 
-func newAddresses(c *Config) *addresses {
-	a := &addresses{}
-	for name, addr := range c.InitialCluster {
-		m := Member{Name: name, PeerAddr: addr}
-		if name == c.Name {
-			m.ClientAddr, m.SentinelAddr = c.ClientAddr, c.SentinelAddr
+// follow goes over to another configuration.
+func (a *addresses) follow(conf members.Configuration, self *Config) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := make([]Member, 0, len(conf.Members))
+	for _, is := range conf.Members {
+		m := Member{ID: is.ID}
+		if i := slices.IndexFunc(a.members, func(m Member) bool { return m.ID == is.ID }); i >= 0 {
+			m = a.members[i]
 		}
-		a.members = append(a.members, m)
+		m.Name, m.PeerAddr, m.Voter = is.Name(), is.Addr, is.Voter
+		if m.ID == self.ID {
+			m.ClientAddr, m.SentinelAddr = self.ClientAddr, self.SentinelAddr
+		}
+		all = append(all, m)
 	}
-	slices.SortFunc(a.members, func(x, y Member) int { return strings.Compare(x.Name, y.Name) })
-	return a
+	slices.SortFunc(all, func(x, y Member) int {
+		return cmp.Or(strings.Compare(x.Name, y.Name), strings.Compare(x.ID, y.ID))
+	})
+	a.members = all
 }
 
-func (a *addresses) set(name string, addr forward.Addresses) {
+func (a *addresses) set(id string, addr forward.Addresses) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.members {
 		m := &a.members[i]
-		if m.Name != name || addr.ClientAddr == "" {
+		if m.ID != id || addr.ClientAddr == "" {
 			continue // an empty address is one that the other node does not know either
 		}
 		if m.ClientAddr != addr.ClientAddr || m.SentinelAddr != addr.SentinelAddr {
@@ -223,11 +236,11 @@ func (a *addresses) set(name string, addr forward.Addresses) {
 	}
 }
 
-func (a *addresses) setHeard(name string, silent bool, index uint64) {
+func (a *addresses) setHeard(id string, silent bool, index uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.members {
-		if a.members[i].Name == name {
+		if a.members[i].ID == id {
 			a.members[i].Silent, a.members[i].LogIndex = silent, max(index, a.members[i].LogIndex)
 		}
 	}

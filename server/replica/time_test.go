@@ -109,7 +109,7 @@ func TestLeasesNeverEndEarly(t *testing.T) {
 				time.Sleep(500 * time.Millisecond)
 				old.Clock.Thaw()
 			case 3:
-				require.NoError(t, old.Replica().TransferLeadership(t.Context()))
+				require.NoError(t, old.Replica().TransferLeadership(t.Context(), ""))
 			}
 			time.Sleep(500 * time.Millisecond)
 		}

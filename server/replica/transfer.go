@@ -4,19 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/holdfast/holdfast/server/raftnode"
 )
 
-// TransferLeadership has another node lead, if this node leads and there is another.
-func (r *Replica) TransferLeadership(ctx context.Context) error {
-	if len(r.config.InitialCluster) == 1 {
-		return nil
+// TransferLeadership has the voter of that ID lead, or any other voter, if this node leads. Without an ID
+// and without another voter nothing is done.
+func (r *Replica) TransferLeadership(ctx context.Context, to string) error {
+	if err := r.mayTransfer(to); err != nil || to == "" && r.node.OtherVoters() == 0 {
+		return err
 	}
 	for range transferAttempts {
 		l := r.serving.Load()
 		if l == nil {
 			return nil
 		}
-		if err := r.transfer(ctx, l); err != nil {
+		if err := r.transfer(ctx, l, to); err != nil {
 			return fmt.Errorf("transfer leadership: %w", err)
 		}
 	}
@@ -26,11 +29,26 @@ func (r *Replica) TransferLeadership(ctx context.Context) error {
 	return nil
 }
 
+// mayTransfer says why the node of that ID cannot lead.
+func (r *Replica) mayTransfer(to string) error {
+	switch m, ok := r.node.Configuration().Find(to); {
+	case to == "":
+		return nil
+	case !ok:
+		return fmt.Errorf("transfer leadership to %s: %w", to, raftnode.ErrNotMember)
+	case !m.Voter:
+		return fmt.Errorf("transfer leadership to %s: %w", to, raftnode.ErrNotVoter)
+	case to == r.config.ID && r.serving.Load() != nil:
+		return fmt.Errorf("transfer leadership to %s: that node leads already", to)
+	}
+	return nil
+}
+
 const transferAttempts = 3
 
 // transfer tries once to end l. Meanwhile nothing is proposed: raft would refuse the entry and tell
 // only the future, which has no reader.
-func (r *Replica) transfer(ctx context.Context, l *leaderTerm) error {
+func (r *Replica) transfer(ctx context.Context, l *leaderTerm, to string) error {
 	if err := r.proposer.hold(ctx); err != nil {
 		return err
 	}
@@ -45,5 +63,5 @@ func (r *Replica) transfer(ctx context.Context, l *leaderTerm) error {
 			return ctx.Err()
 		}
 	}
-	return r.node.Transfer(ctx, l.gone)
+	return r.node.TransferTo(ctx, to, l.gone)
 }

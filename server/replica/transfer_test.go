@@ -24,7 +24,7 @@ func TestLeadsAgainDuringItsOwnTransfer(t *testing.T) {
 		for _, n := range []*replicatest.Node{first, second, third} {
 			// The next one is the first of those that have the whole log, as far as n knows.
 			require.Equal(t, n.Name, c.Leader().Name)
-			require.NoError(t, n.Replica().TransferLeadership(t.Context()))
+			require.NoError(t, n.Replica().TransferLeadership(t.Context(), ""))
 		}
 		require.Less(t, time.Since(start), 400*time.Millisecond, "the test needs n2's answer to be awaited still")
 		require.Equal(t, protocol.OK, third.Do("SET", "k", "v"))

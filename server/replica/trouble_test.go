@@ -96,7 +96,7 @@ var troubles = []namedTrouble{
 			// Raft hands over to the first of those that are up to date: that is mostly n1.
 			if r := c.Leader().Replica(); r != nil && r.Status().Name != stubborn {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-				_ = r.TransferLeadership(ctx)
+				_ = r.TransferLeadership(ctx, "")
 				cancel()
 			}
 		}
@@ -121,7 +121,7 @@ var troubles = []namedTrouble{
 			if r != nil {
 				ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 				defer cancel()
-				_ = r.TransferLeadership(ctx)
+				_ = r.TransferLeadership(ctx, "")
 			}
 		}()
 		return func() { <-done }
@@ -205,7 +205,7 @@ func TestHistories(t *testing.T) {
 func troubledHistory(t *testing.T, nodes int, seed uint64, rounds int, troubles []namedTrouble, final *string) *recorder {
 	c := replicatest.New(t, replicatest.Options{Nodes: nodes, Configure: func(c *replica.Config) {
 		c.SnapshotPolicy = replica.SnapshotPolicy{SnapshotThreshold: 64, SnapshotInterval: 2 * time.Second, TrailingLogs: 8}
-		if c.Name == stubborn {
+		if c.ID == stubborn {
 			c.HeartbeatTimeout, c.LeaseTimeout = 1200*time.Millisecond, 1200*time.Millisecond
 		}
 	}})

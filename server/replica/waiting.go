@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/parking"
 )
 
@@ -130,7 +131,7 @@ func (w *waiting) look(now time.Time) {
 			}
 		case l != nil && w.silent(life.Node, l.term, now):
 			if err := w.propose(protocol.AppendDrop(nil, life), 1); err == nil {
-				w.r.event(WaitersDropped{Node: life.Node, After: w.r.config.AbsentAfter})
+				w.r.event(WaitersDropped{Node: members.Name(life.Node), After: w.r.config.AbsentAfter})
 			}
 		}
 	}

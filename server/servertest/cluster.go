@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/frontend"
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/raftnode/hclogger"
 	"github.com/holdfast/holdfast/server/replica"
@@ -121,17 +122,18 @@ const stubbornness = 3 * time.Second
 
 // configure configures a replica.
 func (m maker) configure(c *replica.Config) {
-	conf := m.config(c.Name)
+	name := members.Name(c.ID)
+	conf := m.config(name)
 	c.Timing, c.SnapshotPolicy = conf.Timing, conf.SnapshotPolicy
 	if m.NoRefusalDelay {
 		c.RefusalDelay = -1
 	}
-	if c.Name == m.Stubborn {
+	if name == m.Stubborn {
 		c.HeartbeatTimeout, c.ElectionTimeout, c.LeaseTimeout = stubbornness, stubbornness, stubbornness
 		c.ClockStep = conf.ElectionTimeout
 	}
 	c.MaxMemoryBytes = m.memoryLimit(&conf)
-	c.Logger = m.Logs.With("node", c.Name)
+	c.Logger = m.Logs.With("node", name)
 	c.RaftLogger = hclogger.New(c.Logger)
 }
 

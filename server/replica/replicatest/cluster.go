@@ -14,8 +14,6 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer/peertest"
 	"github.com/holdfast/holdfast/server/replica"
-	"github.com/holdfast/holdfast/server/store"
-	"github.com/holdfast/holdfast/server/store/storetest"
 )
 
 // Options shape a cluster. The zero value is three nodes with default settings.
@@ -54,9 +52,9 @@ type Cluster struct {
 	T   testing.TB
 	Net *peertest.Network
 
-	options Options
-	nodes   []*Node
-	members map[string]string // peer addresses by name
+	options  Options
+	nodes    []*Node
+	founders []members.Member
 }
 
 // New starts a cluster, named n1, n2 and so on, and stops the cluster when the test ends.
@@ -65,14 +63,11 @@ func New(t testing.TB, o Options) *Cluster {
 	if o.Nodes == 0 {
 		o.Nodes = 3
 	}
-	c := &Cluster{T: t, Net: peertest.New(), options: o, members: make(map[string]string)}
+	c := &Cluster{T: t, Net: peertest.New(), options: o}
 	for i := range o.Nodes {
-		name := fmt.Sprintf("n%d", i+1)
-		c.members[name] = name + peerPort
-		c.nodes = append(c.nodes, &Node{
-			Name: name, Clock: newClock(), Disk: storetest.NewDisk(), Faults: store.NewFaults(),
-			cluster: c, power: make(chan struct{}, 1),
-		})
+		n := c.node(fmt.Sprintf("n%d", i+1))
+		n.ID = n.Name // as in a folder of an early release
+		c.founders = append(c.founders, members.Member{ID: n.ID, Addr: n.PeerAddr, Voter: true})
 	}
 	t.Cleanup(c.Stop)
 	for _, n := range c.nodes {
@@ -87,15 +82,6 @@ func (c *Cluster) Stop() {
 	for _, n := range c.nodes {
 		n.Crash()
 	}
-}
-
-// book says where the nodes are.
-func (c *Cluster) book() *members.Book {
-	b := &members.Book{}
-	for id, addr := range c.members { // unordered
-		b.Hint(id, addr)
-	}
-	return b
 }
 
 // Node returns the node of that name.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/server/lifecycle"
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/store"
@@ -27,10 +28,14 @@ const (
 // Node is a member of a cluster, and outlives its processes: [Node.Crash] ends a process,
 // [Node.Start] begins another on the same disk.
 type Node struct {
-	Name   string
-	Clock  *Clock
-	Disk   *storetest.Disk
-	Faults *store.Faults // of the disk
+	Name string
+	// ID is the name for the first members, and minted with the disk for others.
+	ID string
+	// PeerAddr is where the node listens for other nodes from the next start on.
+	PeerAddr string
+	Clock    *Clock
+	Disk     *storetest.Disk
+	Faults   *store.Faults // of the disk
 
 	cluster *Cluster
 	power   chan struct{} // held while the node is being started or ended
@@ -41,12 +46,14 @@ type Node struct {
 	err     error
 	deaths  []error
 	events  []replica.Event
+	removed atomic.Bool
 }
 
 // process is a life of a node.
 type process struct {
 	store   *store.Store
 	peers   *peer.Mux
+	book    *members.Book
 	replica *replica.Replica
 	server  *Server // nil: only a replica and a peer port
 
@@ -137,31 +144,42 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 		p.server = &server
 	}
 	var err error
-	if p.store, err = n.Disk.Open(store.Config{Hooks: n.hooks(p.server)}); err != nil {
+	if p.store, err = n.Disk.Open(store.Config{Name: n.Name, Hooks: n.hooks(p.server)}); err != nil {
 		return nil, err
 	}
-	listener, err := c.Net.Listen(n.Name + peerPort)
+	if n.ID == "" {
+		n.ID = p.store.Identity().ID
+	}
+	p.book = &members.Book{}
+	var bootstrap []members.Member
+	if n.founds() {
+		bootstrap = c.founders
+		p.book.SetConfiguration(members.NewConfiguration(0, bootstrap...))
+	}
+	listener, err := c.Net.Listen(n.PeerAddr)
 	if err != nil {
 		return nil, err
 	}
 	p.peers, err = peer.New(peer.Config{
-		Listener: listener, Dial: c.Net.Dial(n.Name + peerPort), Advertise: n.Name + peerPort,
-		ClusterID: func() string { return "test" }, ID: n.Name, Book: c.book(), Secrets: func() [][]byte { return [][]byte{[]byte("secret")} }, Logger: c.options.Logs,
+		Listener: listener, Dial: c.Net.Dial(n.PeerAddr), Advertise: n.PeerAddr,
+		ClusterID: func() string { return "test" }, ID: n.ID, Book: p.book, Secrets: func() [][]byte { return [][]byte{[]byte("secret")} }, Logger: c.options.Logs,
 	})
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	disk, port := p.store, p.peers
 	config := replica.Config{
-		Name:           n.Name,
-		ClientAddr:     n.Name + clientPort,
-		SentinelAddr:   n.Name + sentinelPort,
-		InitialCluster: c.members,
-		Stores:         replica.Stores{Log: disk.Log, Stable: disk.Stable, Snapshots: disk.Snapshots, Epoch: disk.Epoch},
-		Peers:          replica.Peers{Raft: port.Layer(peer.KindRaft), Append: port.Layer(peer.KindAppend), Forward: port.Layer(peer.KindForward)},
-		Clock:          n.Clock,
-		Logger:         c.options.Logs,
-		OnEvent:        n.hear,
+		ID:              n.ID,
+		ClientAddr:      n.Name + clientPort,
+		SentinelAddr:    n.Name + sentinelPort,
+		Bootstrap:       bootstrap,
+		Stores:          replica.Stores{Log: disk.Log, Stable: disk.Stable, Snapshots: disk.Snapshots, Epoch: disk.Epoch},
+		Peers:           replica.Peers{Raft: port.Layer(peer.KindRaft), Append: port.Layer(peer.KindAppend), Forward: port.Layer(peer.KindForward)},
+		Clock:           n.Clock,
+		Logger:          c.options.Logs,
+		OnEvent:         n.hear,
+		OnConfiguration: func() { p.book.SetConfiguration(p.replica.Configuration()) },
+		OnRemoved:       func() { n.removed.Store(true) },
 	}
 	if c.options.Configure != nil {
 		c.options.Configure(&config)
@@ -366,5 +384,5 @@ func (n *Node) Transfer() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	return r.TransferLeadership(ctx)
+	return r.TransferLeadership(ctx, "")
 }

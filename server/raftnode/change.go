@@ -1,0 +1,256 @@
+package raftnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/members"
+)
+
+// ChangeKind is what a [Change] does.
+type ChangeKind uint8
+
+const (
+	// AddNonvoter adds a member without a vote.
+	AddNonvoter ChangeKind = iota
+	// AddVoter gives a member a vote, or adds a member with a vote.
+	AddVoter
+	// Demote takes a member's vote.
+	Demote
+	// Remove removes a member.
+	Remove
+	// Move changes a member's address.
+	Move
+)
+
+// Change is a change of a single member. The kind says which fields of Member count: the ID always, the address of
+// a new member and of a member that moves.
+type Change struct {
+	Kind   ChangeKind
+	Member members.Member
+	// After is the index of the configuration that the change is meant for, and is not 0: in any other the change
+	// is refused.
+	After uint64
+}
+
+// What [Node.Change] and [Node.TransferTo] refuse.
+var (
+	ErrNotLeader            = errors.New("this node does not lead")
+	ErrConfigurationChanged = errors.New("the members have changed meanwhile")
+	ErrNotMember            = errors.New("no such member")
+	ErrMember               = errors.New("that node is a member already")
+	ErrAddressInUse         = errors.New("another member has that address")
+	ErrLastVoter            = errors.New("no voter would be left")
+	ErrNotVoter             = errors.New("that member has no vote")
+	// ErrOutcomeUnknown: the leadership or the time ended before the change was committed, or lost.
+	ErrOutcomeUnknown = errors.New("the change may or may not be made")
+)
+
+// in returns the members after the change.
+func (ch Change) in(conf members.Configuration) ([]members.Member, error) {
+	all := slices.Clone(conf.Members)
+	at := slices.IndexFunc(all, func(m members.Member) bool { return m.ID == ch.Member.ID })
+	switch adds := ch.Kind == AddNonvoter || ch.Kind == AddVoter; {
+	case ch.Kind == AddNonvoter && at >= 0:
+		return nil, fmt.Errorf("%s: %w", ch.Member.ID, ErrMember)
+	case !adds && at < 0:
+		return nil, fmt.Errorf("%s: %w", ch.Member.ID, ErrNotMember)
+	case adds && at < 0:
+		all = append(all, members.Member{ID: ch.Member.ID, Addr: ch.Member.Addr, Voter: ch.Kind == AddVoter})
+	case ch.Kind == Remove:
+		all = slices.Delete(all, at, at+1)
+	case ch.Kind == Move:
+		all[at].Addr = ch.Member.Addr
+	default:
+		all[at].Voter = ch.Kind == AddVoter
+	}
+	next := members.NewConfiguration(0, all...)
+	for i, m := range next.Members {
+		if other := slices.IndexFunc(next.Members, func(o members.Member) bool { return o.Addr == m.Addr }); other != i {
+			return nil, fmt.Errorf("%s: %w", m.Addr, ErrAddressInUse)
+		}
+		if m.ID == "" || m.Addr == "" {
+			return nil, fmt.Errorf("a member without an ID or an address: %q at %q", m.ID, m.Addr)
+		}
+	}
+	if next.Voters() == 0 {
+		return nil, ErrLastVoter
+	}
+	return next.Members, nil
+}
+
+// Configuration returns the configuration in effect on this node: the newest in the log, committed or not.
+func (n *Node) Configuration() members.Configuration { return n.configurations.view().Configuration }
+
+// CommittedConfiguration returns the newest configuration that this node knows to be committed.
+func (n *Node) CommittedConfiguration() members.Configuration {
+	return n.configurations.settled(max(n.raft.CommitIndex(), n.raft.AppliedIndex()))
+}
+
+// changeAgain is the time between two attempts to have raft take a change: raft tells a future alone that
+// it did not.
+const changeAgain = time.Second
+
+// look is how often Change looks for what became of the change.
+const lookForChange = 2 * time.Millisecond
+
+// Change changes a member while this node leads, and returns the index of the configuration once that is
+// committed. One change at a time is under way. A change that makes no difference is no entry.
+func (n *Node) Change(ctx context.Context, ch Change) (index uint64, err error) {
+	if err := n.hold(ctx); err != nil {
+		return 0, err
+	}
+	defer n.release()
+	term, leading := n.Leading()
+	conf := n.Configuration()
+	switch {
+	case !leading:
+		return 0, ErrNotLeader
+	case ch.After == 0 || ch.After != conf.Index:
+		return 0, fmt.Errorf("%w: since %d, to %d", ErrConfigurationChanged, ch.After, conf.Index)
+	}
+	next, err := ch.in(conf)
+	if err != nil {
+		return 0, err
+	}
+	want := members.Configuration{Members: next}
+	if conf.Same(want) {
+		return conf.Index, n.awaitChange(ctx, term, conf.Index, want)
+	}
+	return n.append(ctx, term, ch, want)
+}
+
+// append has raft append the change, and waits until the change is committed. Raft takes a change once: what
+// follows After is a single configuration.
+func (n *Node) append(ctx context.Context, term uint64, ch Change, want members.Configuration) (uint64, error) {
+	for {
+		if !n.Leads(term) || ctx.Err() != nil {
+			return 0, n.unknown(ctx)
+		}
+		n.give(ch)
+		limit, stop := context.WithTimeout(ctx, changeAgain)
+		found := n.until(limit, func() bool {
+			_, ok := n.configurations.following(ch.After)
+			return ok || !n.Leads(term)
+		})
+		stop()
+		if got, ok := n.configurations.following(ch.After); ok {
+			if !got.Same(want) {
+				return 0, fmt.Errorf("%w: since %d, to %d", ErrConfigurationChanged, ch.After, got.Index)
+			}
+			return got.Index, n.awaitChange(ctx, term, got.Index, want)
+		}
+		if found {
+			return 0, n.unknown(ctx)
+		}
+	}
+}
+
+// give hands raft the change. The future is not looked at: see [Node.Propose].
+func (n *Node) give(ch Change) {
+	id, addr := raft.ServerID(ch.Member.ID), raft.ServerAddress(ch.Member.Addr)
+	is, known := n.Configuration().Find(ch.Member.ID)
+	if addr == "" || known && ch.Kind != Move {
+		addr = raft.ServerAddress(is.Addr)
+	}
+	switch {
+	case ch.Kind == Remove:
+		n.raft.RemoveServer(id, ch.After, changeAgain)
+	case ch.Kind == Demote:
+		n.raft.DemoteVoter(id, ch.After, changeAgain)
+	case ch.Kind == AddVoter || ch.Kind == Move && is.Voter:
+		n.raft.AddVoter(id, addr, ch.After, changeAgain)
+	default:
+		n.raft.AddNonvoter(id, addr, ch.After, changeAgain)
+	}
+}
+
+// awaitChange waits until the configuration at index is committed. After the end of the leadership another leader
+// may commit the configuration, or take it out of the log.
+func (n *Node) awaitChange(ctx context.Context, term, index uint64, want members.Configuration) error {
+	there := func() bool {
+		c := n.CommittedConfiguration()
+		return c.Index > index || c.Index == index && c.Same(want)
+	}
+	n.until(ctx, func() bool { return there() || !n.Leads(term) && n.Configuration().Index < index })
+	switch c := n.CommittedConfiguration(); {
+	case c.Index == index && c.Same(want):
+		return nil
+	case c.Index > index && n.Leads(term):
+		return nil // and another change since
+	default:
+		return n.unknown(ctx)
+	}
+}
+
+func (n *Node) unknown(ctx context.Context) error {
+	return errors.Join(ErrOutcomeUnknown, ctx.Err())
+}
+
+// until looks until done, and reports whether that was before the end of ctx and of this node.
+func (n *Node) until(ctx context.Context, done func() bool) bool {
+	ticker := time.NewTicker(lookForChange)
+	defer ticker.Stop()
+	for !done() {
+		select {
+		case <-ticker.C:
+		case <-n.stopped:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+func (n *Node) hold(ctx context.Context) error {
+	select {
+	case n.changing <- struct{}{}:
+		return nil
+	case <-n.stopped:
+		return ErrNotLeader
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (n *Node) release() { <-n.changing }
+
+// TransferTo has raft hand the leadership over to a voter, or, without an ID, to the voter with the longest log. It
+// returns when gone is closed, or raft has given up. Raft refuses entries meanwhile, and tells only their futures.
+func (n *Node) TransferTo(ctx context.Context, id string, gone <-chan struct{}) error {
+	if err := n.hold(ctx); err != nil {
+		return err
+	}
+	defer n.release()
+	if id == "" {
+		n.raft.LeadershipTransfer()
+	} else {
+		m, ok := n.Configuration().Find(id)
+		switch { // raft does not look at the vote
+		case !ok:
+			return fmt.Errorf("%s: %w", id, ErrNotMember)
+		case !m.Voter:
+			return fmt.Errorf("%s: %w", id, ErrNotVoter)
+		case id == n.config.ID:
+			return nil
+		}
+		n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(m.Addr))
+	}
+	// Raft gives up after two election timeouts at most, as [transport.TimeoutNow] does not take
+	// longer than one timeout; until then raft refuses entries.
+	timer := time.NewTimer(2*n.config.ElectionTimeout + 100*time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-gone:
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package replica_test
+
+import (
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/raftnode"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+)
+
+// ofNodes runs a test of a cluster of so many nodes in virtual time.
+func ofNodes(t *testing.T, nodes int, test func(t *testing.T, c *replicatest.Cluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		test(t, replicatest.New(t, replicatest.Options{Nodes: nodes, Configure: patience}))
+	})
+}
+
+// join adds a node and gives it a vote once it has the log.
+func join(t *testing.T, c *replicatest.Cluster, name string) *replicatest.Node {
+	t.Helper()
+	n := c.Add(name)
+	require.NoError(t, c.Change(raftnode.AddNonvoter, n))
+	c.Settle(c.Leader(), n)
+	require.NoError(t, c.Change(raftnode.AddVoter, n))
+	return n
+}
+
+// voters are the names of the voters, as a node knows them.
+func voters(n *replicatest.Node) (names []string) {
+	for _, m := range n.Replica().Status().Members {
+		if m.Voter {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// One, three, five, three: every write stays, and each size survives the loss of what it says it survives.
+func TestClusterGrowsAndShrinks(t *testing.T) {
+	ofNodes(t, 1, func(t *testing.T, c *replicatest.Cluster) {
+		written := 0
+		write := func(n *replicatest.Node) {
+			written++
+			require.Equal(t, protocol.OK, n.Do("SET", "k"+strconv.Itoa(written), "v"))
+		}
+		write(c.Leader())
+		join(t, c, "n2")
+		join(t, c, "n3")
+		c.Settle()
+		require.Equal(t, []string{"n1", "n2", "n3"}, voters(c.Node("n3")))
+		first := c.Leader()
+		first.Crash()
+		write(c.Followers()[0])
+		first.Start()
+		join(t, c, "n4")
+		join(t, c, "n5")
+		c.Settle()
+		down := c.Followers()[:2]
+		for _, n := range down {
+			n.Crash()
+			write(c.Leader())
+		}
+		for _, n := range down {
+			n.Start()
+		}
+		c.Settle()
+		for _, n := range c.Followers()[:2] {
+			require.NoError(t, c.Change(raftnode.Remove, n))
+			time.Sleep(time.Second)
+			require.True(t, n.Removed(), "%s", n.Name)
+			n.Crash()
+			write(c.Leader())
+		}
+		require.Len(t, voters(c.Leader()), 3)
+		c.Followers()[0].Crash()
+		write(c.Leader())
+		require.Equal(t, protocol.Integer(int64(written)), c.Leader().Do("DBSIZE"))
+	})
+}
+
+// What the flag of the first start says does not count any more.
+func TestFirstMembersAreForTheFirstStart(t *testing.T) {
+	others := false
+	configure := func(c *replica.Config) {
+		if others {
+			c.Bootstrap = c.Bootstrap[2:]
+		}
+	}
+	inBubble(t, configure, func(t *testing.T, c *replicatest.Cluster) {
+		c.Leader()
+		n := c.Node("n3")
+		n.Crash()
+		others = true
+		n.Start()
+		c.Settle()
+		require.Equal(t, []string{"n1", "n2", "n3"}, voters(n))
+	})
+}

@@ -1,0 +1,69 @@
+package replicatest
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/raftnode"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/store"
+	"github.com/holdfast/holdfast/server/store/storetest"
+)
+
+// node makes a node with an empty disk.
+func (c *Cluster) node(name string) *Node {
+	n := &Node{
+		Name: name, PeerAddr: name + peerPort, Clock: newClock(), Disk: storetest.NewDisk(), Faults: store.NewFaults(),
+		cluster: c, power: make(chan struct{}, 1),
+	}
+	c.nodes = append(c.nodes, n)
+	return n
+}
+
+// Add starts a node with an empty disk, which is no member yet: see [Cluster.Change].
+func (c *Cluster) Add(name string) *Node {
+	c.T.Helper()
+	n := c.node(name)
+	n.Start()
+	return n
+}
+
+// Member is the node as a member.
+func (n *Node) Member() members.Member { return members.Member{ID: n.ID, Addr: n.PeerAddr} }
+
+// founds reports whether the node is one of the first members.
+func (n *Node) founds() bool {
+	_, ok := members.Configuration{Members: n.cluster.founders}.Find(n.ID)
+	return ok
+}
+
+// Removed reports whether the node has found that it is a member no more.
+func (n *Node) Removed() bool { return n.removed.Load() }
+
+// Change has the leader change a member, and returns what the leader says.
+func (c *Cluster) Change(kind raftnode.ChangeKind, n *Node) error {
+	c.T.Helper()
+	return c.Leader().Change(kind, n)
+}
+
+// Change has the node change a member.
+func (n *Node) Change(kind raftnode.ChangeKind, of *Node) error {
+	r := n.Replica()
+	if r == nil {
+		return errNotRunning
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_, err := r.Change(ctx, replica.Change{Kind: kind, Member: of.Member(), After: r.Configuration().Index})
+	return err
+}
+
+// Hint tells the node where another is.
+func (n *Node) Hint(of *Node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.process != nil {
+		n.process.book.Hint(of.ID, of.PeerAddr)
+	}
+}
