@@ -184,12 +184,20 @@ func (t target) Debug(ctx context.Context, member string, words ...string) (prot
 	return protocol.OK, err
 }
 
-func (t target) ask(ctx context.Context, member string, words []string) (protocol.Value, error) {
+// dial connects to a node as the harness, whom no fault of the net cuts off.
+func (t target) dial(ctx context.Context, member string) (*wire.Conn, error) {
 	nc, err := t.world.Dial(ctx, "", member, "")
+	if err != nil {
+		return nil, err
+	}
+	return wire.New(nc, time.Second), nil
+}
+
+func (t target) ask(ctx context.Context, member string, words []string) (protocol.Value, error) {
+	conn, err := t.dial(ctx, member)
 	if err != nil {
 		return protocol.Value{}, err
 	}
-	conn := wire.New(nc, time.Second)
 	defer conn.Close()
 	r := conn.Do(words...)
 	if r.Outcome != history.OK {

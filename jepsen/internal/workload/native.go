@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Native locks have a database of their own, which is empty in the end.
-const nativeDB = "9"
+// NativeDB is the database of native locks alone, which is empty in the end.
+const NativeDB = "9"
 
 // patience is how much longer than a wait a client listens for the end of the wait: longer than any fault.
 const patience = 12 * time.Second
@@ -107,7 +107,7 @@ func (c *Client) freshLockConn(ctx context.Context) (*lockConn, error) {
 	}
 	l := &lockConn{Conn: conn, c: c, told: map[string]result{}, lost: map[string]int64{}}
 	conn.OnPush = l.push
-	for _, words := range [][]string{{"HELLO", "3"}, {"SELECT", nativeDB}} {
+	for _, words := range [][]string{{"HELLO", "3"}, {"SELECT", NativeDB}} {
 		if r := conn.Do(words...); r.Outcome != history.OK {
 			conn.Close()
 			return nil, fmt.Errorf("%s: %s", words[0], r.Why)
