@@ -84,7 +84,7 @@ var serverFaults = []fault{
 	{kind("disk-torn", schedule.Disk, 1*second, 4*second, nil, "one node ends in the middle of an append"), drawn, disk("TORN")},
 	{kind("transfer", schedule.Raft, 0, 0, nil, "the leadership is handed over"), drawn, (*Nemesis).transfer},
 	{kind("snapshot", schedule.Raft, 0, 0, nil, "all nodes take a snapshot"), drawn, (*Nemesis).snapshot},
-	{alone(kind("snapshot-tail", schedule.Raft, 15*second, 20*second, nil, "a follower returns by a snapshot, then its leader is lost with the one entry behind it")), drawn, (*Nemesis).loseTail},
+	{alone(kind("snapshot-tail", schedule.Raft, 18*second, 25*second, nil, "a follower returns by a snapshot, then its leader is lost with the one entry behind it")), drawn, (*Nemesis).loseTail},
 }
 
 // Kinds is the table as schedules see it.

@@ -15,8 +15,8 @@ import (
 const (
 	// awayFor is how long a follower is away while clients write: longer than the log behind a snapshot.
 	awayFor = 1500 * time.Millisecond
-	// quietLimit bounds the wait for a log that does not grow: leases of the workloads end in it.
-	quietLimit = 12 * time.Second
+	// quietLimit bounds the wait for a log that does not grow: leases of the workloads end in it, and places in line.
+	quietLimit = 18 * time.Second
 	// stillFor is how long a quiet log stands still: longer than the time between two stamps of the leader.
 	stillFor = 1300 * time.Millisecond
 	// stepLimit bounds each step that should take a moment.
@@ -77,6 +77,10 @@ func (n *Nemesis) tail(ctx context.Context, returned, leader string, others []st
 	workload.Sleep(ctx, awayFor)
 	if err := n.Net.Set(network.State{Cut: n.clientsOff()}); err != nil {
 		return nil, err
+	}
+	for _, m := range append([]string{leader}, others...) {
+		// Sessions of native locks live with connections, and write as they do: nodes do not know that clients are cut off.
+		_, _ = n.Target.Debug(ctx, m, "CLIENT", "KILL", "TYPE", "normal")
 	}
 	end, err := n.still(ctx, append([]string{leader}, others...))
 	if err != nil {
