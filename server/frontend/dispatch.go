@@ -93,6 +93,7 @@ func (c *conn) addValid(row *row, args [][]byte, s slot) {
 	if c.track.on {
 		write = c.trackCommand(row, args) || write
 	}
+	c.foretell(row, args)
 	c.addRequest(s, write)
 }
 

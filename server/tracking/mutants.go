@@ -1,4 +1,4 @@
-//go:build !mutant_missed_invalidation
+//go:build !mutant_missed_invalidation && !mutant_early_invalidation
 
 package tracking
 

@@ -60,6 +60,7 @@ var built = map[string]struct {
 	"mutant_lost_wakeup":         {"queue", "kill-leader", "queue: first in, first out"},
 	"mutant_served_twice":        {"queue", "kill-leader", "queue: deliveries"},
 	"mutant_missed_invalidation": {"cache", "none", "cache: caches"},
+	"mutant_early_invalidation":  {"cache", "none", "cache: caches"},
 	"mutant_message_order":       {"pubsub", "kill-leader", "pubsub: messages"},
 
 	"mutant_lock_fence":       {"native", "none", "native: lock"},
@@ -83,7 +84,7 @@ func TestBuiltMutantIsCaught(t *testing.T) {
 	for seed := uint64(1); seed <= 12; seed++ {
 		d := drive(t, runOptions{
 			workload: m.workload, nemesis: m.nemesis, nodes: 3, stubborn: tag == "mutant_stale_read",
-			seed: seed, time: time.Minute,
+			seed: seed, time: time.Minute, slow: tag == "mutant_early_invalidation",
 		})
 		if d.invalid(m.checker) {
 			t.Logf("%s: found by %s under %s, seed %d in virtual time", tag, m.checker, m.nemesis, seed)

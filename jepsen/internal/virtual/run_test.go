@@ -28,6 +28,7 @@ type runOptions struct {
 	workload, nemesis string
 	nodes             int
 	stubborn          bool
+	slow              bool // the net takes a moment
 	seed              uint64
 	time              time.Duration
 	broken            func(node string, b frontend.Backend) frontend.Backend
@@ -66,7 +67,7 @@ func drive(t *testing.T, o runOptions) *driven {
 
 func (d *driven) drive(t *testing.T) {
 	ctx, o := context.Background(), d.o
-	w := newWorld(t, worldOptions{nodes: o.nodes, seed: o.seed, stubborn: o.stubborn, broken: o.broken})
+	w := newWorld(t, worldOptions{nodes: o.nodes, seed: o.seed, stubborn: o.stubborn, slow: o.slow, broken: o.broken})
 	tgt := target{service{w}}
 	require.NoError(t, tgt.Start(ctx))
 	faults, err := schedule.Select(nemesis.Kinds(), o.nemesis, tgt.Supports(ctx))

@@ -32,6 +32,7 @@ import (
 type world struct {
 	cluster *servertest.Cluster
 	names   []string
+	delay   time.Duration // of messages between nodes when nothing is broken
 
 	mu      sync.Mutex
 	excused map[string]int // deaths that a fault explains
@@ -51,6 +52,8 @@ type worldOptions struct {
 	seed  uint64 // of what power cuts leave
 	// stubborn: the first node believes for seconds that it leads when it does not any more.
 	stubborn bool
+	// slow: messages between nodes take usualDelay, as they do in a real net.
+	slow bool
 	// broken, if not nil, stands between clients and a node's replica.
 	broken func(node string, b frontend.Backend) frontend.Backend
 }
@@ -72,8 +75,14 @@ func newWorld(t *testing.T, o worldOptions) *world {
 		options.Stubborn = w.names[0]
 	}
 	w.cluster = servertest.New(t, options)
+	if o.slow {
+		w.delay = usualDelay
+		_ = w.Set(network.State{})
+	}
 	return w
 }
+
+const usualDelay = 20 * time.Millisecond
 
 // As a service.
 
@@ -343,7 +352,7 @@ func (w *world) Set(s network.State) error {
 				}
 			}
 			if a != b {
-				w.cluster.Net.Delay(a, b, s.Delay)
+				w.cluster.Net.Delay(a, b, max(s.Delay, w.delay))
 			}
 		}
 	}
