@@ -22,7 +22,7 @@ const entries = 40
 func killed(t *testing.T, kind string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "n1")
-	s, err := store.Open(store.Config{DataDir: dir, Name: "n1", ClusterID: "c", LogStore: kind})
+	s, err := store.Open(store.Config{DataDir: dir, Name: "n1", LogStore: kind})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	for i := range uint64(entries) {
@@ -40,7 +40,7 @@ func killed(t *testing.T, kind string) string {
 
 // contents reads a folder's store whole; an error is the store's refusal.
 func contents(dir, kind string) (text string, err error) {
-	s, err := store.Open(store.Config{DataDir: dir, Name: "n1", ClusterID: "c", LogStore: kind})
+	s, err := store.Open(store.Config{DataDir: dir, Name: "n1", LogStore: kind})
 	if err != nil {
 		return "", err
 	}
