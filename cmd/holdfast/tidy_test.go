@@ -134,6 +134,7 @@ var rooms = map[string][]string{
 	"server/peer/wire":  {},
 	"server/membership": {"server/members", "server/peer/wire"},
 	"server/operations": {"server/members"},
+	"server/founding":   {"server/members", "server/membership", "server/peer", "server/store"},
 	"server/store":      {"server/store/", "server/members"},
 	"server/raftnode":   {"server/peer/wire", "server/members"},
 	"server/forward":    {"server/peer/wire", "server/members"},

@@ -1,0 +1,34 @@
+// Package founding brings a node into a cluster: the node founds one together with the other nodes of its initial
+// cluster, or asks a cluster to take it in; and it looks after the node's place in the cluster afterwards.
+//
+// It promises:
+//   - a cluster is founded once: by one of the nodes of the initial cluster, when each of them has shown an empty folder
+//     and the same initial cluster, and with the IDs of these folders. An emptied folder has no part in a cluster that
+//     was founded before, whatever its name: the node says so and ends;
+//   - a node can be killed between any two steps, and started again: what is on its disk leads on;
+//   - a node asks to be taken in until it is, and is told why not in one line;
+//   - a node that comes back at another address tells the others, who find it there at once, and has the cluster agree
+//     on the address, so that all nodes can move at the same time as long as they find one another by an address given
+//     at the start;
+//   - a node that was removed learns so: from a node that has proved itself, and that knows a newer committed
+//     configuration without the node.
+//
+// # Founding
+//
+// All nodes of the initial cluster ask each other "introduce", again and again, and answer. There is no other message:
+// what a node does follows from what is on the others' disks.
+//
+//	the founder (the smallest name)                    another node
+//	all others are fresh, and agree ─► its identity:   a node belongs to a cluster that has this
+//	cluster ID and founders, durable                   node's ID among its founders ─► the same identity
+//	      └────────── "introduce" shows it ──────────────────┘
+//	raft's first entry, of the founders                raft's first entry, of the founders
+//
+// Raft's first entry is made of the founders whenever raft has none, so that a power cut between identity and
+// entry does no harm. A node whose folder was restored founds before it starts: the others join it.
+//
+// Goroutines: [Node.Settle] and [Node.Stay] run on their callers', and have one for each node that they ask. Locks:
+// Node.mu is a leaf.
+//
+// Package server runs it. Start reading at settle.go.
+package founding

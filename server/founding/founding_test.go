@@ -1,0 +1,307 @@
+package founding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/membership"
+	"github.com/holdfast/holdfast/server/peer"
+	"github.com/holdfast/holdfast/server/peer/peertest"
+	"github.com/holdfast/holdfast/server/store"
+	"github.com/holdfast/holdfast/server/store/storetest"
+)
+
+// world is nodes with disks, on a network.
+type world struct {
+	t     *testing.T
+	net   *peertest.Network
+	disks map[string]*storetest.Disk
+	lives map[string]*life
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, net: peertest.New(), disks: make(map[string]*storetest.Disk), lives: make(map[string]*life)}
+	t.Cleanup(func() {
+		for name := range w.lives {
+			w.kill(name)
+		}
+	})
+	return w
+}
+
+// life is a process of a node.
+type life struct {
+	*Node
+	store  *store.Store
+	folder *folder
+	ctx    context.Context
+	cancel context.CancelFunc
+	port   net.Listener
+	ended  sync.WaitGroup
+	// settled gets what Settle returned.
+	settled chan error
+	log     *lines
+}
+
+// lines are what a node has logged, without times.
+type lines struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, text, _ := strings.Cut(string(b), "level=")
+	l.all = append(l.all, strings.TrimSpace(text))
+	return len(b), nil
+}
+
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.all, "\n")
+}
+
+// folder is a store whose process can be killed at a change of the identity: before the nth, or after.
+type folder struct {
+	*store.Store
+	left  int // changes until the process is killed
+	after bool
+	die   func()
+}
+
+var errKilled = errors.New("killed")
+
+func (f *folder) SetIdentity(change func(*store.Identity)) error {
+	if f.left--; f.left == 0 && !f.after {
+		f.die()
+		return errKilled
+	}
+	err := f.Store.SetIdentity(change)
+	if f.left == 0 {
+		f.die()
+		return errKilled
+	}
+	return err
+}
+
+// cluster3 is an initial cluster of three.
+var cluster3 = map[string]string{"n1": "n1:1", "n2": "n2:1", "n3": "n3:1"}
+
+// start starts a process of a node on the node's disk, at port 1 of the host of its name.
+func (w *world) start(name string, change ...func(*Config)) *life {
+	w.t.Helper()
+	w.kill(name)
+	if w.disks[name] == nil {
+		w.disks[name] = storetest.NewDisk()
+	}
+	s, err := w.disks[name].Open(store.Config{Name: name})
+	require.NoError(w.t, err)
+	l := &life{store: s, settled: make(chan error, 1), log: &lines{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	l.ctx, l.cancel = ctx, cancel
+	l.folder = &folder{Store: s, die: cancel}
+	c := Config{
+		Folder: l.folder, Addr: name + ":1", Initial: cluster3, Book: &members.Book{},
+		Logger: slog.New(slog.NewTextHandler(l.log, nil)),
+		Cluster: Cluster{
+			Committed: func() members.Configuration { return members.Configuration{} },
+			Led:       func() bool { return true },
+		},
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	listener, err := w.net.Listen(port(c.Addr, name))
+	require.NoError(w.t, err)
+	l.port = listener
+	mux, err := peer.New(peer.Config{
+		Listener: listener, Dial: w.net.Dial(name + ":1"), ID: s.Identity().ID, Secrets: func() [][]byte { return [][]byte{[]byte("s")} },
+		ClusterID: func() string { return s.Identity().ClusterID }, Book: c.Book,
+	})
+	require.NoError(w.t, err)
+	layer := mux.Layer(peer.KindMember)
+	c.Client = membership.NewClient(layer)
+	l.Node = New(c)
+	server := membership.NewServer(layer, c.Logger)
+	l.Serve(server)
+	l.ended.Go(func() { _ = mux.Run(ctx) })
+	l.ended.Go(func() { _ = server.Run(ctx) })
+	l.ended.Go(func() { l.settled <- l.Settle(ctx) })
+	w.lives[name] = l
+	return l
+}
+
+// port is where a node that is at addr listens.
+func port(addr, name string) string {
+	if CheckAddr(addr) != nil {
+		return name + ":1"
+	}
+	return addr
+}
+
+// kill ends a process, and cuts the power of its machine.
+func (w *world) kill(name string) {
+	if l := w.lives[name]; l != nil {
+		delete(w.lives, name)
+		l.cancel()
+		l.ended.Wait()
+		_ = l.port.Close()
+		w.disks[name].PowerCut(1)
+	}
+}
+
+func (w *world) wipe(name string) {
+	w.kill(name)
+	w.disks[name] = nil
+}
+
+// requireSettled finds that all nodes have settled in one cluster of these folders.
+func (w *world) requireSettled(lives ...*life) store.Identity {
+	w.t.Helper()
+	first := lives[0].store.Identity()
+	for _, l := range lives {
+		require.NoError(w.t, <-l.settled)
+		id := l.store.Identity()
+		require.NotEmpty(w.t, id.ClusterID)
+		require.Equal(w.t, lives[0].store.Identity().ClusterID, id.ClusterID)
+		require.Equal(w.t, lives[0].store.Identity().Founders, id.Founders)
+		self, ok := members.NewConfiguration(0, id.Founders...).Find(id.ID)
+		require.True(w.t, ok)
+		require.True(w.t, self.Voter)
+		first = id
+	}
+	return first
+}
+
+func TestThreeNodesFoundACluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		begun := time.Now()
+		id := w.requireSettled(w.start("n2"), w.start("n3"), w.start("n1"))
+		require.Less(t, time.Since(begun), time.Second)
+		require.Regexp(t, "^[0-9a-f]{16}$", id.ClusterID)
+		require.Len(t, id.Founders, 3)
+		again := w.requireSettled(w.start("n3"), w.start("n1"))
+		require.Equal(t, id.ClusterID, again.ClusterID)
+	})
+}
+
+func TestNodeAloneFoundsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		begun := time.Now()
+		alone := func(c *Config) { c.Initial = map[string]string{"n1": "n1:1"} }
+		one := w.start("n1", alone)
+		id := w.requireSettled(one)
+		require.Zero(t, time.Since(begun))
+		require.Equal(t, []members.Member{{ID: id.ID, Addr: "n1:1", Voter: true}}, id.Founders)
+		require.Equal(t, id.ClusterID, w.requireSettled(w.start("n1", alone)).ClusterID)
+	})
+}
+
+// TestNodeThatIsDownIsNamed once, and nothing is founded without it.
+func TestNodeThatIsDownIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		one, two := w.start("n1"), w.start("n2")
+		time.Sleep(50 * time.Second)
+		require.Empty(t, one.store.Identity().ClusterID)
+		for _, l := range []*life{one, two} {
+			require.Equal(t, `INFO msg="waiting for nodes of the initial cluster: n3" why="n3: dial peer n3:1: dial mem n3:1: connection refused"`, l.log.text())
+			require.Equal(t, "waiting for nodes of the initial cluster: n3", l.Waiting())
+		}
+		other := w.start("n3", func(c *Config) { c.Initial = map[string]string{"n1": "n1:1", "n2": "n2:2", "n3": "n3:1"} })
+		time.Sleep(50 * time.Second)
+		require.Contains(t, one.log.text(), `n3 was given the initial cluster \"n1=n1:1,n2=n2:2,n3=n3:1\", this node \"n1=n1:1,n2=n2:1,n3=n3:1\"`)
+		require.Empty(t, other.store.Identity().ClusterID)
+		w.requireSettled(w.start("n3"), one, two)
+	})
+}
+
+// TestEmptiedNodeHasNoPart in the cluster that it was in, whatever its flags.
+func TestEmptiedNodeHasNoPart(t *testing.T) {
+	for _, name := range []string{"n1", "n2"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			id := w.requireSettled(w.start("n1"), w.start("n2"), w.start("n3"))
+			w.wipe(name)
+			err := <-w.start(name).settled
+			require.ErrorContains(t, err, fmt.Sprintf("is a member of cluster %s already, and this node's folder is empty: add it with --join", id.ClusterID))
+			require.NotContains(t, err.Error(), "\n")
+		})
+	}
+}
+
+// TestEmptiedFounder finds no trace of what nobody else has heard of.
+func TestEmptiedFounder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		two, three := w.start("n2"), w.start("n3")
+		one := w.start("n1", func(c *Config) { c.Folder.(*folder).left, c.Folder.(*folder).after = 1, true })
+		require.ErrorIs(t, <-one.settled, errKilled)
+		lost := one.store.Identity().ClusterID
+		require.NotEmpty(t, lost)
+		w.wipe("n1")
+		require.NotEqual(t, lost, w.requireSettled(w.start("n1"), two, three).ClusterID)
+	})
+}
+
+// TestKilledWhileFounding: nodes are killed before and after each change of their folders, and at any other instant; the
+// power goes each time. Started again, all of them found one cluster.
+func TestKilledWhileFounding(t *testing.T) {
+	for seed := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) {
+			w, random := newWorld(t), rand.New(rand.NewPCG(seed, 1))
+			for range 8 {
+				name := fmt.Sprintf("n%d", 1+random.IntN(3))
+				switch random.IntN(3) {
+				case 0:
+					w.kill(name)
+				case 1:
+					w.start(name)
+				case 2:
+					after := random.IntN(2) == 0
+					w.start(name, func(c *Config) { c.Folder.(*folder).left, c.Folder.(*folder).after = 1, after })
+				}
+				time.Sleep(time.Duration(random.IntN(200)) * time.Millisecond)
+			}
+			w.requireSettled(w.start("n1"), w.start("n2"), w.start("n3"))
+		})
+	}
+}
+
+// TestNodesOfTwoClustersDoNotMix.
+func TestNodesOfTwoClustersDoNotMix(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for _, name := range []string{"n1", "n2"} {
+			alone := func(c *Config) { c.Initial = map[string]string{name: name + ":1"} }
+			w.requireSettled(w.start(name, alone))
+		}
+		require.ErrorContains(t, <-w.start("n3").settled, "the nodes of an initial cluster belong to one cluster, or to none yet")
+	})
+}
+
+// TestConnectionsOfSettlingNodesEnd: nothing is left behind.
+func TestConnectionsOfSettlingNodesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.requireSettled(w.start("n1"), w.start("n2"), w.start("n3"))
+		synctest.Wait()
+		require.Zero(t, w.net.Connections())
+	})
+}

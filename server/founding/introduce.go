@@ -1,0 +1,146 @@
+package founding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/membership"
+	"github.com/holdfast/holdfast/server/peer"
+)
+
+// opIntroduce is the request by which two nodes say who they are.
+const opIntroduce = "introduce"
+
+// Introduction is what a node says of itself.
+type Introduction struct {
+	ID   string `json:"id"`
+	Addr string `json:"addr"` // where other nodes dial this one
+	// Cluster is the cluster that the node belongs to; empty: none yet.
+	Cluster string `json:"cluster,omitempty"`
+	// Initial is the initial cluster, while the node waits to found it.
+	Initial string `json:"initial,omitempty"`
+	// Founders are the first members of Cluster.
+	Founders []members.Member `json:"founders,omitempty"`
+	// Restored: the node's folder was restored, and other nodes join it.
+	Restored bool `json:"restored,omitempty"`
+	// Configuration is the newest committed configuration that the node knows.
+	Configuration members.Configuration `json:"configuration"`
+}
+
+const (
+	maxWord    = 512 // bytes of an ID and of an address
+	maxMembers = 128
+)
+
+// check finds what a node would not say. id is the ID that it has proved.
+func (i *Introduction) check(id string) error {
+	bad := i.ID != id || len(i.Cluster) > maxWord || len(i.Founders) > maxMembers || len(i.Configuration.Members) > maxMembers
+	for _, m := range slices.Concat(i.Founders, i.Configuration.Members, []members.Member{{ID: i.ID, Addr: i.Addr}}) {
+		bad = bad || m.ID == "" || len(m.ID) > maxWord || m.Addr == "" || len(m.Addr) > maxWord
+	}
+	if bad {
+		return errors.New("its introduction makes no sense")
+	}
+	return nil
+}
+
+// CheckAddr reports why other nodes cannot dial addr.
+func CheckAddr(addr string) error {
+	host, port, err := net.SplitHostPort(addr)
+	switch ip := net.ParseIP(host); {
+	case err != nil || port == "" || len(addr) > maxWord:
+		return fmt.Errorf("address %q: use host:port", addr)
+	case host == "" || ip != nil && ip.IsUnspecified():
+		return fmt.Errorf("address %s: other nodes cannot dial it", addr)
+	}
+	return nil
+}
+
+// initial is an initial cluster in one line, the same on every node.
+func initial(peers map[string]string) string {
+	var items []string
+	for _, name := range slices.Sorted(maps.Keys(peers)) {
+		items = append(items, name+"="+peers[name])
+	}
+	return strings.Join(items, ",")
+}
+
+// introduction is what this node says of itself.
+func (n *Node) introduction() Introduction {
+	id := n.config.Folder.Identity()
+	i := Introduction{
+		ID: id.ID, Addr: n.config.Addr, Cluster: id.ClusterID, Founders: id.Founders, Restored: id.Restored,
+		Configuration: n.config.Committed(),
+	}
+	if id.Joins {
+		i.Cluster = "" // the cluster may refuse
+	}
+	if i.Cluster == "" {
+		i.Initial = initial(n.config.Initial)
+	}
+	return i
+}
+
+// introduced answers another node, and notes where a node of this cluster is.
+func (n *Node) introduced(_ context.Context, from membership.Asker, other Introduction) (Introduction, error) {
+	if err := other.check(from.ID); err != nil {
+		return Introduction{}, err
+	}
+	own := n.introduction()
+	n.hint(own.Cluster, other)
+	return own, nil
+}
+
+// hint notes where a node of this cluster is. Both nodes have proved themselves.
+func (n *Node) hint(cluster string, other Introduction) {
+	if cluster != "" && other.Cluster == cluster && CheckAddr(other.Addr) == nil && n.config.Book.Addr(other.ID) != other.Addr {
+		n.config.Book.Hint(other.ID, other.Addr)
+	}
+}
+
+// askWithin is how long another node may take to introduce itself.
+const askWithin = 3 * time.Second
+
+// meeting is what became of an attempt to meet the node at an address.
+type meeting struct {
+	Introduction
+	addr string
+	err  error
+}
+
+// meet introduces this node to the nodes at those addresses, at once. This node itself is left out.
+func (n *Node) meet(ctx context.Context, addrs []string) []meeting {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	met := make([]meeting, len(addrs))
+	done := make(chan struct{})
+	for i, addr := range addrs {
+		go func() {
+			met[i] = n.meetAt(ctx, addr)
+			done <- struct{}{}
+		}()
+	}
+	for range addrs {
+		<-done
+	}
+	return slices.DeleteFunc(met, func(m meeting) bool { return errors.Is(m.err, peer.ErrSelf) })
+}
+
+func (n *Node) meetAt(ctx context.Context, addr string) meeting {
+	own := n.introduction()
+	other, id, err := membership.AskAt[Introduction](ctx, n.config.Client, addr, opIntroduce, own)
+	if err == nil {
+		err = other.check(id)
+	}
+	if err == nil {
+		n.hint(own.Cluster, other)
+	}
+	return meeting{other, addr, err}
+}

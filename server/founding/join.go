@@ -1,0 +1,80 @@
+package founding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/store"
+)
+
+// join asks the cluster of one of those nodes to take this node in, until it has.
+func (n *Node) join(ctx context.Context, contacts []string) error {
+	if err := CheckAddr(n.config.Addr); err != nil {
+		return fmt.Errorf("%w: say --peer-advertise-addr", err)
+	}
+	p := &patience{node: n}
+	for {
+		var reasons []string
+		for _, m := range n.meet(ctx, contacts) {
+			reason := ""
+			switch {
+			case m.err != nil:
+				reason = m.err.Error()
+			case m.Cluster == "":
+				reason = "it belongs to no cluster yet"
+			default:
+				joined, err := n.joinAt(ctx, m)
+				if joined || err != nil && !errors.As(err, new(*delayError)) {
+					return err
+				}
+				reason = err.Error()
+			}
+			reasons = append(reasons, m.addr+": "+reason)
+		}
+		if len(reasons) == 0 {
+			return errors.New("join: all addresses given lead back to this node")
+		}
+		if !p.wait(ctx, "waiting to join by "+strings.Join(contacts, ", "), strings.Join(reasons, "; ")) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// delayError is why a cluster has not taken this node in yet.
+type delayError struct{ err error }
+
+func (e *delayError) Error() string { return e.err.Error() }
+
+// joinAt asks the cluster of the node that was met. The identity says so before: the cluster may take this node in
+// although this node hears nothing of that.
+func (n *Node) joinAt(ctx context.Context, m meeting) (joined bool, err error) {
+	own := n.config.Folder.Identity()
+	if own.Joins && own.ClusterID != m.Cluster {
+		return false, fmt.Errorf("this node was about to join cluster %s, and %s belongs to cluster %s: empty this node's folder", own.ClusterID, m.addr, m.Cluster)
+	}
+	if !own.Joins {
+		err := n.config.Folder.SetIdentity(func(id *store.Identity) {
+			id.ClusterID, id.Joins, id.Votes = m.Cluster, true, !n.config.NonVoter
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	refused, err := n.config.Join(ctx, m.addr, m.Cluster, members.Member{ID: own.ID, Addr: n.config.Addr})
+	switch {
+	case err != nil:
+		return false, &delayError{err}
+	case refused != "":
+		// The cluster has not taken this node in, now or before: the folder is as it was.
+		err := n.config.Folder.SetIdentity(func(id *store.Identity) { id.ClusterID, id.Joins, id.Votes = "", false, false })
+		return false, errors.Join(fmt.Errorf("join cluster %s by %s: refused: %s", m.Cluster, m.addr, refused), err)
+	}
+	if err := n.config.Folder.SetIdentity(func(id *store.Identity) { id.Joins = false }); err != nil {
+		return false, err
+	}
+	n.config.Logger.Info("joined", "cluster", m.Cluster, "by", m.addr, "wants_vote", !n.config.NonVoter)
+	return true, nil
+}

@@ -1,0 +1,246 @@
+package founding
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/store"
+)
+
+func alone(c *Config) {
+	name := c.Folder.Identity().Name
+	c.Initial = map[string]string{name: name + ":1"}
+}
+
+// joins has a node join by n1, as asked says.
+func joins(asked func(cluster string, self members.Member) (string, error)) func(*Config) {
+	return func(c *Config) {
+		c.Initial, c.Contacts = nil, []string{"n4:1", "n9:1", "n1:1"}
+		c.Join = func(_ context.Context, contact, cluster string, self members.Member) (string, error) {
+			if contact != "n1:1" {
+				panic("the node at " + contact + " is in no cluster")
+			}
+			return asked(cluster, self)
+		}
+	}
+}
+
+func TestNodeJoins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var four *life
+		asked := 0
+		four = w.start("n4", joins(func(cluster string, self members.Member) (string, error) {
+			id := four.store.Identity()
+			require.Equal(t, store.Identity{Name: "n4", ID: id.ID, ClusterID: cluster, Joins: true, Votes: true}, id, "before it asks")
+			require.Equal(t, members.Member{ID: id.ID, Addr: "n4:1"}, self)
+			if asked++; asked < 3 {
+				return "", errors.New("no leader")
+			}
+			return "", nil
+		}))
+		time.Sleep(10 * time.Second)
+		require.Equal(t, `INFO msg="waiting to join by n4:1, n9:1, n1:1" why="n9:1: dial peer n9:1: dial mem n9:1: connection refused; n1:1: dial peer n1:1: dial mem n1:1: connection refused"`, four.log.text())
+		one := w.start("n1", alone)
+		require.NoError(t, <-one.settled)
+		require.NoError(t, <-four.settled)
+		id := four.store.Identity()
+		require.Equal(t, store.Identity{Name: "n4", ID: id.ID, ClusterID: one.store.Identity().ClusterID, Votes: true}, id)
+		require.Equal(t, 3, asked)
+		require.NoError(t, <-w.start("n4", func(c *Config) { c.Initial = nil }).settled, "it belongs to the cluster for good")
+	})
+}
+
+func TestNodeThatIsNotTakenIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		require.NoError(t, <-w.start("n1", alone).settled)
+		four := w.start("n4", joins(func(string, members.Member) (string, error) { return "the name n4 is in use", nil }))
+		require.ErrorContains(t, <-four.settled, "by n1:1: refused: the name n4 is in use")
+		require.Equal(t, store.Identity{Name: "n4", ID: four.store.Identity().ID}, four.store.Identity(), "it may be another's")
+
+		five := w.start("n5", joins(nil), func(c *Config) { c.Contacts = []string{c.Addr} })
+		require.EqualError(t, <-five.settled, "join: all addresses given lead back to this node")
+		six := w.start("n6", joins(nil), func(c *Config) {
+			c.Addr = "0.0.0.0:1"
+		})
+		require.EqualError(t, <-six.settled, "address 0.0.0.0:1: other nodes cannot dial it: say --peer-advertise-addr")
+	})
+}
+
+// TestKilledWhileJoining: the cluster may have taken the node in. It goes on joining, or says what it was about.
+func TestKilledWhileJoining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		one := w.start("n1", alone)
+		require.NoError(t, <-one.settled)
+		var asked []string
+		taken := joins(func(_ string, self members.Member) (string, error) { asked = append(asked, self.ID); return "", nil })
+		four := w.start("n4", taken, func(c *Config) { c.NonVoter, c.Folder.(*folder).left = true, 2 })
+		require.ErrorIs(t, <-four.settled, errKilled)
+		err := <-w.start("n4", func(c *Config) { c.Initial = nil }).settled
+		require.ErrorContains(t, err, "about to join cluster "+one.store.Identity().ClusterID+": start it with --join again")
+		require.NoError(t, <-w.start("n2", alone).settled)
+		four = w.start("n4", taken, func(c *Config) { c.Contacts = []string{"n2:1"} })
+		time.Sleep(time.Second)
+		require.Contains(t, four.log.text(), "n2:1: dial peer n2:1: refused: it belongs to another cluster")
+		four = w.start("n4", taken)
+		require.NoError(t, <-four.settled)
+		id := four.store.Identity()
+		require.Equal(t, []string{id.ID, id.ID}, asked)
+		require.False(t, id.Joins)
+		require.False(t, id.Votes, "as it was started first")
+	})
+}
+
+// TestOthersJoinARestoredNode, with empty folders, though it is not the first by name.
+func TestOthersJoinARestoredNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		two := w.start("n2", func(c *Config) {
+			require.NoError(t, c.Folder.SetIdentity(func(id *store.Identity) { id.ClusterID, id.Restored = "c7", true }))
+		})
+		require.NoError(t, <-two.settled)
+		join := func(c *Config) {
+			c.Join = func(_ context.Context, contact, cluster string, _ members.Member) (string, error) {
+				require.Equal(t, "n2:1", contact)
+				require.Equal(t, "c7", cluster)
+				return "", nil
+			}
+		}
+		for _, name := range []string{"n1", "n3"} {
+			l := w.start(name, join)
+			require.NoError(t, <-l.settled)
+			require.Equal(t, store.Identity{Name: name, ID: l.store.Identity().ID, ClusterID: "c7", Votes: true}, l.store.Identity())
+		}
+	})
+}
+
+// stay runs Stay until the node's process ends.
+func (l *life) stay() { l.ended.Go(func() { _ = l.Stay(l.ctx) }) }
+
+// TestAllNodesMoveAtOnce: they find each other by the addresses of the initial cluster, and each has the cluster agree
+// on its own.
+func TestAllNodesMoveAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.requireSettled(w.start("n1"), w.start("n2"), w.start("n3"))
+		var agreed atomic.Pointer[members.Configuration]
+		first := members.NewConfiguration(1, id.Founders...)
+		agreed.Store(&first)
+		moved := map[string]string{"n1": "n1:2", "n2": "n2:2", "n3": "n3:2"}
+		move := func(c *Config) {
+			self, book := c.Folder.Identity().ID, c.Book
+			c.Addr, c.Initial = moved[c.Folder.Identity().Name], moved
+			book.SetConfiguration(first)
+			c.Committed = func() members.Configuration { return *agreed.Load() }
+			c.Led = func() bool { // a majority can be reached
+				reached := 0
+				for _, f := range id.Founders {
+					if f.ID != self && book.Addr(f.ID) == moved[f.Name()] {
+						reached++
+					}
+				}
+				return reached > 0
+			}
+			c.Move = func(_ context.Context, addr string) error {
+				next := members.NewConfiguration(agreed.Load().Index+1, agreed.Load().Members...)
+				for i := range next.Members {
+					if next.Members[i].ID == self {
+						next.Members[i].Addr = addr
+					}
+				}
+				agreed.Store(&next)
+				return nil
+			}
+		}
+		for _, name := range []string{"n1", "n2", "n3"} {
+			w.kill(name)
+		}
+		for _, name := range []string{"n1", "n2", "n3"} {
+			w.start(name, move).stay()
+		}
+		time.Sleep(3 * time.Second)
+		for _, m := range agreed.Load().Members {
+			require.Equal(t, moved[m.Name()], m.Addr)
+		}
+		require.Equal(t, uint64(4), agreed.Load().Index, "each moves once")
+	})
+}
+
+// TestRemovedNodeLearnsSo from any node that knows a newer configuration, and from no older one.
+func TestRemovedNodeLearnsSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.requireSettled(w.start("n1"), w.start("n2"), w.start("n3"))
+		three := w.lives["n3"].store.Identity().ID
+		knows := func(index uint64, without string) func(*Config) {
+			conf := members.Configuration{Index: index}
+			for _, m := range id.Founders {
+				if m.ID != without {
+					conf.Members = append(conf.Members, m)
+				}
+			}
+			return func(c *Config) {
+				c.Committed = func() members.Configuration { return conf }
+				c.Led = func() bool { return false }
+			}
+		}
+		removed := make(chan struct{}, 10)
+		w.start("n1", knows(4, three))
+		w.start("n2", knows(5, ""))
+		w.start("n3", knows(5, ""), func(c *Config) { c.Removed = func() { removed <- struct{}{} } }).stay()
+		time.Sleep(time.Minute)
+		require.Empty(t, removed, "n1 is behind")
+		w.start("n1", knows(6, three))
+		time.Sleep(lookEvery + strayedAfter)
+		require.NotEmpty(t, removed)
+		require.Contains(t, w.lives["n3"].log.text(), `msg="this node was removed from the cluster" told_by=n1 configuration=6`)
+	})
+}
+
+// TestNodeAsksForItsVote until it has one, and never again.
+func TestNodeAsksForItsVote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var voter atomic.Bool
+		asked := 0
+		w.requireSettled(w.start("n1", alone))
+		one := w.start("n1", alone, func(c *Config) {
+			id := c.Folder.Identity().ID
+			require.NoError(t, c.Folder.SetIdentity(func(id *store.Identity) { id.Votes = true }))
+			c.Committed = func() members.Configuration {
+				return members.NewConfiguration(7, members.Member{ID: id, Addr: "n1:1", Voter: voter.Load()})
+			}
+			c.Promote = func(context.Context) error {
+				if asked++; asked == 3 {
+					voter.Store(true)
+				}
+				return errors.New("lags")
+			}
+		})
+		one.stay()
+		time.Sleep(time.Minute)
+		require.Equal(t, 3, asked)
+		require.False(t, one.store.Identity().Votes)
+		voter.Store(false) // an administrator takes it
+		time.Sleep(time.Minute)
+		require.Equal(t, 3, asked)
+	})
+}
+
+func TestCheckAddr(t *testing.T) {
+	for addr, ok := range map[string]bool{
+		"10.0.0.1:7379": true, "[::1]:1": true, "host.domain:7379": true, "": false, "host": false, ":7379": false,
+		"0.0.0.0:1": false, "[::]:1": false, "host:": false,
+	} {
+		require.Equal(t, ok, CheckAddr(addr) == nil, addr)
+	}
+}

@@ -1,0 +1,131 @@
+package founding
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/membership"
+	"github.com/holdfast/holdfast/server/store"
+)
+
+// Folder is the node's data folder.
+type Folder interface {
+	Identity() store.Identity
+	SetIdentity(change func(*store.Identity)) error
+}
+
+// Config is what a node needs of its owner.
+type Config struct {
+	Folder Folder
+	// Addr is where other nodes dial this one.
+	Addr string
+	// Initial are the peer addresses of the nodes that found a cluster together, by name, this node's too; empty: the
+	// node founds none.
+	Initial map[string]string
+	// Contacts are peer addresses of nodes whose cluster is to take this node in; empty: none is.
+	Contacts []string
+	// NonVoter: the node does not ask for a vote.
+	NonVoter bool
+
+	Client *membership.Client
+	Book   *members.Book
+	Logger *slog.Logger
+	Cluster
+}
+
+// Cluster is what is asked of the node's cluster, and of its raft once that is open.
+type Cluster struct {
+	// Join has the cluster of the node at contact take a node in, without a vote. refused is why it does not, in one
+	// line; an error leaves open whether it did.
+	Join func(ctx context.Context, contact, cluster string, self members.Member) (refused string, err error)
+	// Committed is the newest configuration that this node knows to be committed. It must be quick.
+	Committed func() members.Configuration
+	// Led reports whether this node knows a leader. It must be quick.
+	Led func() bool
+	// Move has the cluster agree on this node's address.
+	Move func(ctx context.Context, addr string) error
+	// Promote asks for a vote.
+	Promote func(ctx context.Context) error
+	// Removed is told that this node was removed from the cluster. It must be quick.
+	Removed func()
+}
+
+// Node is a node on its way into a cluster, and in it.
+type Node struct {
+	config Config
+	wake   chan struct{}
+
+	mu      sync.Mutex
+	waiting string // what the node waits for
+}
+
+// New makes a node.
+func New(c Config) *Node { return &Node{config: c, wake: make(chan struct{}, 1)} }
+
+// Serve has s answer what other nodes ask of this package.
+func (n *Node) Serve(s *membership.Server) { membership.HandleAny(s, opIntroduce, n.introduced) }
+
+// Look has [Node.Stay] look at once what has changed.
+func (n *Node) Look() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Waiting says what the node waits for before it belongs to a cluster.
+func (n *Node) Waiting() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.waiting
+}
+
+// newClusterID mints the ID of a cluster.
+func newClusterID() string {
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return hex.EncodeToString(random[:])
+}
+
+const (
+	// The pause between two attempts grows from first by first, up to most.
+	firstPause = 50 * time.Millisecond
+	mostPause  = time.Second
+	// After quiet attempts is said for what the node waits, and every remindEvery again.
+	quiet       = 3
+	remindEvery = time.Minute
+)
+
+// patience counts attempts, and says from time to time why there are more.
+type patience struct {
+	node     *Node
+	attempts int
+	said     string
+	saidAt   time.Time
+}
+
+// wait pauses before the next attempt, and reports whether to make it. what is the same as long as nothing has changed
+// for the operator; why are the details.
+func (p *patience) wait(ctx context.Context, what, why string) bool {
+	p.node.mu.Lock()
+	p.node.waiting = what
+	p.node.mu.Unlock()
+	if now := time.Now(); p.attempts >= quiet && (p.said != what || now.Sub(p.saidAt) >= remindEvery) {
+		p.node.config.Logger.Info(what, "why", why)
+		p.said, p.saidAt = what, now
+	}
+	p.attempts++
+	timer := time.NewTimer(min(time.Duration(p.attempts)*firstPause, mostPause))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

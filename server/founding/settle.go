@@ -1,0 +1,177 @@
+package founding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/store"
+)
+
+// Settle returns when the node belongs to a cluster, and its folder says so. Raft may be opened then. An error is one
+// line for the operator.
+func (n *Node) Settle(ctx context.Context) error {
+	id := n.config.Folder.Identity()
+	_, named := n.config.Initial[id.Name]
+	switch {
+	case id.ClusterID != "" && !id.Joins:
+		return nil
+	case id.Joins && len(n.config.Contacts) == 0:
+		return fmt.Errorf("this node was about to join cluster %s: start it with --join again, or empty its folder", id.ClusterID)
+	case id.Joins, !named:
+		return n.join(ctx, n.config.Contacts)
+	case len(n.config.Initial) == 1:
+		return n.found(members.Member{ID: id.ID, Addr: n.config.Initial[id.Name], Voter: true})
+	default:
+		return n.foundTogether(ctx)
+	}
+}
+
+// Alone reports whether the node belongs to a cluster already, or needs no other node for that.
+func (n *Node) Alone() bool {
+	id := n.config.Folder.Identity()
+	_, named := n.config.Initial[id.Name]
+	return id.ClusterID != "" && !id.Joins || named && len(n.config.Initial) == 1
+}
+
+// found notes that this node belongs to a new cluster of those members.
+func (n *Node) found(founders ...members.Member) error {
+	cluster := newClusterID()
+	founders = members.NewConfiguration(0, founders...).Members
+	err := n.config.Folder.SetIdentity(func(id *store.Identity) { id.ClusterID, id.Founders = cluster, founders })
+	if err == nil {
+		n.config.Logger.Info("cluster founded", "cluster", cluster, "members", names(founders))
+	}
+	return err
+}
+
+func names(all []members.Member) string {
+	var found []string
+	for _, m := range all {
+		found = append(found, m.Name())
+	}
+	return strings.Join(found, ", ")
+}
+
+// foundTogether meets the other nodes of the initial cluster until one of them has founded it.
+func (n *Node) foundTogether(ctx context.Context) error {
+	own := n.config.Folder.Identity()
+	var addrs []string
+	for _, name := range slices.Sorted(maps.Keys(n.config.Initial)) {
+		if name != own.Name {
+			addrs = append(addrs, n.config.Initial[name])
+		}
+	}
+	p := &patience{node: n}
+	for {
+		met := n.meet(ctx, addrs)
+		settled, err := n.follow(ctx, own, met)
+		if settled || err != nil {
+			return err
+		}
+		missing, why := n.missing(met)
+		switch {
+		case len(missing) == 0 && n.founder() == own.Name:
+			return n.found(n.founders(own, met)...)
+		case len(missing) == 0:
+			missing = []string{n.founder() + " to found it"}
+		}
+		if !p.wait(ctx, "waiting for nodes of the initial cluster: "+strings.Join(missing, ", "), why) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// founder is the name of the node that founds.
+func (n *Node) founder() string { return slices.Min(slices.Collect(maps.Keys(n.config.Initial))) }
+
+// follow looks whether a node that was met belongs to a cluster already. Then this node is one of the founders, too;
+// or it joins; or it has no place there.
+func (n *Node) follow(ctx context.Context, own store.Identity, met []meeting) (settled bool, err error) {
+	var there []meeting
+	for _, m := range met {
+		if m.err != nil || m.Cluster == "" {
+			continue
+		}
+		there = append(there, m)
+		if slices.ContainsFunc(m.Founders, func(f members.Member) bool { return f.ID == own.ID }) {
+			return true, n.adopt(m)
+		}
+	}
+	if len(there) == 0 {
+		return false, nil
+	}
+	first := there[0]
+	for _, m := range there[1:] {
+		if m.Cluster != first.Cluster {
+			return false, fmt.Errorf("%s is a member of cluster %s, and %s of cluster %s: the nodes of an initial cluster belong to one cluster, or to none yet",
+				members.Name(first.ID), first.Cluster, members.Name(m.ID), m.Cluster)
+		}
+	}
+	switch restored := slices.IndexFunc(there, func(m meeting) bool { return m.Restored }); {
+	case len(n.config.Contacts) > 0:
+		return true, n.join(ctx, n.config.Contacts)
+	case restored >= 0:
+		return true, n.join(ctx, []string{there[restored].addr})
+	}
+	return false, fmt.Errorf("%s is a member of cluster %s already, and this node's folder is empty: add it with --join; if it is to take the place of a member that is lost, see 'holdfast cluster replace'",
+		members.Name(first.ID), first.Cluster)
+}
+
+// adopt notes that this node is one of the founders of the cluster of a node that was met.
+func (n *Node) adopt(m meeting) error {
+	if got, want := names(m.Founders), strings.Join(slices.Sorted(maps.Keys(n.config.Initial)), ", "); got != want {
+		return fmt.Errorf("%s has founded a cluster of %s, and this node was given the initial cluster %s", members.Name(m.ID), got, want)
+	}
+	err := n.config.Folder.SetIdentity(func(id *store.Identity) { id.ClusterID, id.Founders = m.Cluster, m.Founders })
+	if err == nil {
+		n.config.Logger.Info("cluster founded", "cluster", m.Cluster, "members", names(m.Founders), "by", members.Name(m.ID))
+	}
+	return err
+}
+
+// missing names the nodes that are not ready to found, and why.
+func (n *Node) missing(met []meeting) (missing []string, why string) {
+	var reasons []string
+	own := initial(n.config.Initial)
+	for _, m := range met {
+		name := n.nameAt(m.addr)
+		err := m.err
+		switch {
+		case err == nil && members.Name(m.ID) != name:
+			err = fmt.Errorf("%s answers at %s", members.Name(m.ID), m.addr)
+		case err == nil && m.Initial != own:
+			err = fmt.Errorf("%s was given the initial cluster %q, this node %q", name, m.Initial, own)
+		}
+		if err != nil {
+			missing, reasons = append(missing, name), append(reasons, name+": "+err.Error())
+		}
+	}
+	if len(met) < len(n.config.Initial)-1 {
+		err := errors.New("an address of the initial cluster leads back to this node")
+		missing, reasons = append(missing, "another address"), append(reasons, err.Error())
+	}
+	return missing, strings.Join(reasons, "; ")
+}
+
+func (n *Node) nameAt(addr string) string {
+	for name, at := range n.config.Initial { // unordered: addresses differ
+		if at == addr {
+			return name
+		}
+	}
+	return addr
+}
+
+// founders are this node and those that were met, all of them fresh.
+func (n *Node) founders(own store.Identity, met []meeting) []members.Member {
+	founders := []members.Member{{ID: own.ID, Addr: n.config.Initial[own.Name], Voter: true}}
+	for _, m := range met {
+		founders = append(founders, members.Member{ID: m.ID, Addr: m.addr, Voter: true})
+	}
+	return founders
+}

@@ -1,0 +1,109 @@
+package founding
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/store"
+)
+
+const (
+	// lookEvery is how often the node looks after its place without being told.
+	lookEvery = time.Second
+	// strayedAfter is how long the node may know no leader before it asks the others how things are: it may have been
+	// removed, or the others may have moved.
+	strayedAfter = 3 * time.Second
+	// requestWithin is how long a request to the cluster may take.
+	requestWithin = 10 * time.Second
+)
+
+// Stay looks after the node's place in the cluster until ctx ends. Raft is open.
+func (n *Node) Stay(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	led := time.Now()
+	n.greet(ctx)
+	for {
+		select {
+		case <-timer.C:
+			timer.Reset(lookEvery)
+		case <-n.wake:
+		case <-ctx.Done():
+			return nil
+		}
+		if n.config.Led() {
+			led = time.Now()
+		}
+		if err := n.look(ctx, time.Since(led) >= strayedAfter); err != nil {
+			return err
+		}
+	}
+}
+
+// look does what is due.
+func (n *Node) look(ctx context.Context, strayed bool) error {
+	id, conf := n.config.Folder.Identity(), n.config.Committed()
+	self, member := conf.Find(id.ID)
+	moved := member && self.Addr != n.config.Addr && CheckAddr(n.config.Addr) == nil
+	if strayed || moved {
+		n.greet(ctx)
+	}
+	switch {
+	case !member || !n.config.Led():
+	case moved:
+		n.request(ctx, "move to "+n.config.Addr, func(ctx context.Context) error { return n.config.Move(ctx, n.config.Addr) })
+	case self.Voter && id.Votes:
+		n.config.Logger.Info("this node votes", "cluster", id.ClusterID)
+		return n.config.Folder.SetIdentity(func(id *store.Identity) { id.Votes = false })
+	case id.Votes:
+		n.request(ctx, "get a vote", n.config.Promote)
+	}
+	return nil
+}
+
+// request asks the cluster for something. What fails is tried again at the next look.
+func (n *Node) request(ctx context.Context, what string, ask func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(ctx, requestWithin)
+	defer cancel()
+	if err := ask(ctx); err != nil && ctx.Err() == nil {
+		n.config.Logger.Debug("cannot "+what+" yet", "error", err)
+	}
+}
+
+// greet introduces the node to all that may be members: the others learn where this node is, and this node where they
+// are and whether it is a member still.
+func (n *Node) greet(ctx context.Context) {
+	own := n.config.Committed()
+	self := n.config.Folder.Identity()
+	addrs := make(map[string]bool)
+	for _, m := range own.Members {
+		if m.ID != self.ID {
+			addrs[m.Addr], addrs[n.config.Book.Addr(m.ID)] = true, true
+		}
+	}
+	for name, addr := range n.config.Initial {
+		addrs[addr] = name != self.Name
+	}
+	for _, addr := range n.config.Contacts {
+		addrs[addr] = true
+	}
+	var known []string
+	for addr, ask := range addrs { // unordered: they are asked at once
+		if ask && addr != "" && addr != n.config.Addr {
+			known = append(known, addr)
+		}
+	}
+	for _, m := range n.meet(ctx, known) {
+		if m.err == nil && m.Cluster == self.ClusterID && gone(self.ID, own, m.Configuration) {
+			n.config.Logger.Warn("this node was removed from the cluster", "told_by", members.Name(m.ID), "configuration", m.Configuration.Index)
+			n.config.Removed()
+			return
+		}
+	}
+}
+
+// gone reports whether a member of one committed configuration is none in a newer one.
+func gone(id string, own, newer members.Configuration) bool {
+	return newer.Index > own.Index && own.Has(id) && !newer.Has(id)
+}
