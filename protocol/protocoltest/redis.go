@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,20 +17,53 @@ import (
 // of the program. Without that variable the test is skipped.
 func StartRedis(t testing.TB, flags ...string) (socket string) {
 	t.Helper()
-	path := os.Getenv("HOLDFAST_REDIS_SERVER")
-	if path == "" {
+	dir := redisFolder(t)
+	return startRedis(t, dir, append([]string{"--port", "0", "--unixsocket", filepath.Join(dir, "s"), "--save", "", "--dir", dir}, flags...)...)
+}
+
+// StartSentinel is StartRedis for a redis-sentinel. config are lines of its configuration.
+func StartSentinel(t testing.TB, config ...string) (socket string) {
+	t.Helper()
+	dir := redisFolder(t)
+	config = append(config, "port "+FreePort(t), "unixsocket "+filepath.Join(dir, "s"), "dir "+dir, "")
+	file := filepath.Join(dir, "sentinel.conf")
+	require.NoError(t, os.WriteFile(file, []byte(strings.Join(config, "\n")), 0o600))
+	return startRedis(t, dir, file, "--sentinel")
+}
+
+// FreePort is a port of the loopback interface that is free for now.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, ln.Close())
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	return port
+}
+
+// redisFolder is a folder of a redis-server, until the test ends. The paths of t.TempDir are too long for a
+// socket.
+func redisFolder(t testing.TB) string {
+	t.Helper()
+	if os.Getenv("HOLDFAST_REDIS_SERVER") == "" {
 		t.Skip("set HOLDFAST_REDIS_SERVER to the path of a redis-server to compare with it")
 	}
-	dir, err := os.MkdirTemp("", "redis") // t.TempDir's paths are too long for a socket
+	dir, err := os.MkdirTemp("", "redis")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	socket = filepath.Join(dir, "s")
-	cmd := exec.Command(path, append([]string{"--port", "0", "--unixsocket", socket, "--save", "", "--dir", dir}, flags...)...)
+	return dir
+}
+
+// startRedis starts a redis-server whose socket is named s, and waits for the socket.
+func startRedis(t testing.TB, dir string, args ...string) (socket string) {
+	t.Helper()
+	cmd := exec.Command(os.Getenv("HOLDFAST_REDIS_SERVER"), args...)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
+	socket = filepath.Join(dir, "s")
 	require.Eventually(t, func() bool {
 		conn, err := net.Dial("unix", socket)
 		if err == nil {

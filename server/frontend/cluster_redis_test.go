@@ -17,11 +17,7 @@ import (
 // TestDifferentialCluster sends the lines of testdata/differential_cluster to a Redis Cluster of one
 // node and to a node in cluster mode, and requires the same bytes but for IDs and counters.
 func TestDifferentialCluster(t *testing.T) {
-	bus, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	_, port, _ := net.SplitHostPort(bus.Addr().String())
-	require.NoError(t, bus.Close())
-	redis := protocoltest.StartRedis(t, "--cluster-enabled", "yes", "--cluster-port", port,
+	redis := protocoltest.StartRedis(t, "--cluster-enabled", "yes", "--cluster-port", protocoltest.FreePort(t),
 		"--cluster-announce-ip", "10.0.0.1", "--cluster-announce-port", "6379", "--cluster-announce-bus-port", "7379")
 	converse(t, "unix", redis, command("CLUSTER", "ADDSLOTSRANGE", "0", "16383"))
 	require.Eventually(t, func() bool {

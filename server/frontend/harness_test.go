@@ -359,9 +359,13 @@ func startOver(t testing.TB, cfg Config, backend Backend, ln net.Listener) *test
 // serveSentinel has later clients come through a port for Sentinel's clients.
 func (s *testServer) serveSentinel() {
 	s.ln = newMemListener()
+	s.serveSentinelOn(s.ln)
+}
+
+func (s *testServer) serveSentinelOn(ln net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.ServeSentinel(ctx, s.ln) }()
+	go func() { done <- s.ServeSentinel(ctx, ln) }()
 	stop := s.stop
 	s.stop = func() {
 		cancel()
