@@ -22,7 +22,7 @@ var (
 // lockOptions are the options of LOCK.ACQUIRE and LOCK.ACQUIREALL.
 type lockOptions struct {
 	words   []string
-	request *locks.Request
+	request locks.Request
 	// many: the options of ACQUIREALL, which are fewer.
 	many                              bool
 	leased, limited, permitted, calls bool
@@ -33,7 +33,7 @@ type lockOptions struct {
 
 // read reads a request, from the word's name on.
 func (o *lockOptions) read(words []string) (problem protocol.Value) {
-	r := o.request
+	r := &o.request
 	if o.many {
 		r.Keys, words, problem = parseKeys(words[1:], locks.MaxKeys)
 		switch {
@@ -72,7 +72,7 @@ func (o *lockOptions) parse() protocol.Value {
 
 // check looks at what options mean together.
 func (o *lockOptions) check() protocol.Value {
-	r := o.request
+	r := &o.request
 	switch {
 	case o.leased == (r.Session != 0), // one of them has to be there
 		o.limited && r.Mode == locks.Shared, o.permitted && !o.limited, r.Notify && !r.Waits, o.calls && !r.Reentrant:
@@ -91,7 +91,7 @@ func (o *lockOptions) check() protocol.Value {
 
 // flag takes an option without a value, and returns the number of words taken.
 func (o *lockOptions) flag(word string) int {
-	r := o.request
+	r := &o.request
 	switch {
 	case isWord(word, "SHARED"):
 		r.Mode = locks.Shared
@@ -107,7 +107,7 @@ func (o *lockOptions) flag(word string) int {
 
 // valued takes an option with a value.
 func (o *lockOptions) valued(word, value string) int {
-	r := o.request
+	r := &o.request
 	switch {
 	case isWord(word, "PX"):
 		o.leased = true

@@ -39,18 +39,16 @@ func (c *call) strange(keys ...string) bool {
 }
 
 func acquireOp(c *call) protocol.Value {
-	r := locks.Request{DB: c.db}
-	return c.acquire(&lockOptions{request: &r, command: c.args[0]})
+	return c.acquire(&lockOptions{request: locks.Request{DB: c.db}, command: c.args[0]})
 }
 
 func acquireallOp(c *call) protocol.Value {
-	r := locks.Request{DB: c.db}
-	return c.acquire(&lockOptions{request: &r, command: c.args[0], many: true})
+	return c.acquire(&lockOptions{request: locks.Request{DB: c.db}, command: c.args[0], many: true})
 }
 
 // acquire asks the table for the request under way.
 func (c *call) acquire(o *lockOptions) protocol.Value {
-	r := o.request
+	r := &o.request
 	if problem := o.read(c.args); problem.IsError() {
 		return problem
 	}

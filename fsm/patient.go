@@ -39,12 +39,11 @@ func (m *Machine) wouldWaitForLock(db int, words []string, nowMillis int64) bool
 	if b == nil || b.row == nil || !b.takes(len(words)) {
 		return false
 	}
-	r := locks.Request{DB: db}
-	o := lockOptions{request: &r, command: words[0], many: words[0] == "lock.acquireall"}
-	if o.read(words).IsError() || r.Notify {
+	o := lockOptions{request: locks.Request{DB: db}, command: words[0], many: words[0] == "lock.acquireall"}
+	if o.read(words).IsError() || o.request.Notify {
 		return false
 	}
-	return m.st.locks.Blocked(&r, nowMillis)
+	return m.st.locks.Blocked(&o.request, nowMillis)
 }
 
 // wouldBlock reports whether none of the keys is there that a blocking command takes from.

@@ -50,7 +50,7 @@
 //	due.go      what happens by time, and what is unfinished
 //	session.go  sessions, and the connections that they live with
 //	dropped.go  waiters that leave; names.go finds them by name
-//	lock.go     a lock: hold.go its holds, waiter.go its queue
+//	lock.go     a lock: hold.go its holds, waiter.go its queue; find.go finds one
 //	read.go     what changes nothing
 //	saved.go    the table in a snapshot; load.go reads it; backup.go is for backups
 //	size.go     what counts for how much memory

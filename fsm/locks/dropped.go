@@ -45,7 +45,7 @@ func (t *Table) Drop(name waits.Name) {
 // DropLife drops all waiters of a node up to an epoch.
 func (t *Table) DropLife(node string, epoch uint64) {
 	last := waits.Name{Origin: protocol.Origin{Node: node, Epoch: epoch}, Ticket: ^uint64(0)}
-	t.names.Descend(named(last), func(w *waiter) bool {
+	t.names.Descend(new(waiter).named(last), func(w *waiter) bool {
 		if w.Client.Origin.Node == node {
 			name := w.name()
 			name.Ticket++
@@ -55,14 +55,9 @@ func (t *Table) DropLife(node string, epoch uint64) {
 	})
 }
 
-// named is what waiters are searched by.
-func named(n waits.Name) *waiter {
-	return &waiter{Request: Request{Client: Client{Origin: n.Origin}, Ticket: n.Ticket}}
-}
-
 // firstOf is the waiter of a node with the lowest name, nil if there is none.
 func (t *Table) firstOf(node string) *waiter {
-	w, ok := seek(t.names, named(waits.Name{Origin: protocol.Origin{Node: node}}))
+	w, ok := seek(t.names, t.mine().waiter.named(waits.Name{Origin: protocol.Origin{Node: node}}))
 	if !ok || w.Client.Origin.Node != node {
 		return nil
 	}
@@ -81,7 +76,7 @@ func (t *Table) workDropped() {
 
 // Unblock ends a wait by its name: LeaveGone tells nobody.
 func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
-	w, ok := t.names.Get(named(name))
+	w, ok := t.names.Get(t.mine().waiter.named(name))
 	if !ok || t.dropped(w) {
 		return false
 	}

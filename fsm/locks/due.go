@@ -163,7 +163,7 @@ func (t *Table) firstHoldEnd(l *lock) (*hold, int64) {
 		}
 		return l.hold, t.endOf(s)
 	case l.holders() > 1:
-		if m, ok := seek(t.byEnd, member{l.id(), &hold{deadline: past}}); ok && m.lock == l.id() {
+		if m, ok := seek(t.byEnd, member{l.id(), firstEnding}); ok && m.lock == l.id() {
 			return m.hold, m.hold.deadline
 		}
 	}
@@ -237,7 +237,7 @@ func (t *Table) DueAt(db int, key string, after, until int64) bool {
 	if after >= until {
 		return false
 	}
-	l := t.find(db, key)
+	l := t.peek(db, key)
 	switch {
 	case l == nil:
 		return false

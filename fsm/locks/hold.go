@@ -91,18 +91,6 @@ func bySessionBefore(a, b *hold) bool {
 	return cmp.Or(cmp.Compare(a.bound, b.bound), cmp.Compare(a.fence, b.fence), cmp.Compare(a.db, b.db), strings.Compare(a.key, b.key)) < 0
 }
 
-// holdOf is the owner's hold, also if its time is over; nil if there is none.
-func (t *Table) holdOf(l *lock, owner string) *hold {
-	switch {
-	case l.hold != nil && l.hold.owner == owner:
-		return l.hold
-	case l.hold == nil && l.holders() > 0:
-		m, _ := t.byOwner.Get(member{l.id(), &hold{owner: owner}})
-		return m.hold
-	}
-	return nil
-}
-
 // holdBy is the hold with a fence.
 func (t *Table) holdBy(l *lock, fence uint64) *hold {
 	switch {
@@ -121,7 +109,7 @@ func (t *Table) eachHold(l *lock, f func(h *hold) bool) {
 	case l.hold != nil:
 		f(l.hold)
 	case l.holders() > 0:
-		t.byFence.Ascend(member{l.id(), &hold{}}, func(m member) bool { return m.lock == l.id() && f(m.hold) })
+		t.byFence.Ascend(member{l.id(), firstFence}, func(m member) bool { return m.lock == l.id() && f(m.hold) })
 	}
 }
 
@@ -136,7 +124,7 @@ func (t *Table) firstHold(l *lock) (first *hold) {
 
 // firstEnd is the first end of a lease. Requires: there are several holds.
 func (t *Table) firstEnd(l *lock) int64 {
-	m, ok := seek(t.byEnd, member{l.id(), &hold{deadline: past}})
+	m, ok := seek(t.byEnd, member{l.id(), firstEnding})
 	if !ok || m.lock != l.id() {
 		return never
 	}
@@ -222,7 +210,7 @@ func (t *Table) removeHold(l *lock, h *hold) {
 
 // lastHold is the one hold that is left in the trees.
 func (t *Table) lastHold(l *lock) *hold {
-	m, _ := seek(t.byFence, member{l.id(), &hold{}})
+	m, _ := seek(t.byFence, member{l.id(), firstFence})
 	return m.hold
 }
 

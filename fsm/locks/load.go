@@ -288,7 +288,7 @@ func (d *loader) line() {
 			return
 		}
 		for i, key := range w.Keys {
-			l := d.t.find(w.DB, key)
+			l := d.t.peek(w.DB, key)
 			if d.must(l != nil && l.more != nil && l.waiters() < MaxWaiters && d.t.waiterOf(l, w.Owner) == nil, errWaiter); d.err != nil {
 				return
 			}

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"math"
 	"strings"
-
-	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
 // lock is a key that somebody holds or waits for, or whose delay runs.
@@ -99,20 +97,6 @@ func (l *lock) waiters() (n int) {
 
 func (l *lock) delayed() bool { return l.more != nil && l.more.delay != 0 }
 
-// pivot is what locks are searched by.
-func pivot(db int, key string) *lock {
-	return &lock{key: key, hash: keyspace.Hash(key), head: uint64(db) << 8}
-}
-
-// find is a lock to be looked at, nil if there is none.
-func (t *Table) find(db int, key string) *lock {
-	if t.locks.Len() == 0 {
-		return nil
-	}
-	l, _ := t.locks.Get(pivot(db, key))
-	return l
-}
-
 // take is a lock to be changed, nil if there is none.
 func (t *Table) take(db int, key string) *lock {
 	l := t.find(db, key)
@@ -129,10 +113,11 @@ func (t *Table) takeNew(db int, key string) *lock {
 	}
 	t.lockIDs++
 	l := &lock{
-		key: cloned(key), hash: keyspace.Hash(key), due: never, generation: t.generation,
+		key: cloned(key), hash: t.near.hash, due: never, generation: t.generation,
 		head: t.lockIDs<<16 | uint64(db)<<8 | flagTouched,
 	}
 	t.locks.Set(l)
+	t.near.lock = l
 	t.bytes += l.bytes()
 	t.touched = append(t.touched, l)
 	return l
@@ -146,6 +131,9 @@ func (t *Table) own(l *lock) *lock {
 		if l.more != nil {
 			more := *l.more
 			c.more = &more
+		}
+		if t.near.lock == l {
+			t.near.lock = &c
 		}
 		l = &c
 		t.locks.Set(l)
@@ -197,7 +185,7 @@ func (t *Table) finish() {
 	}
 	clear(t.touched)
 	t.touched = t.touched[:0]
-	t.as = t.now
+	t.as, t.near = t.now, near{}
 }
 
 // settleDown puts a lock into its least form, and tells whether it is there.

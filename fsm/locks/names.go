@@ -7,7 +7,7 @@ import (
 
 // Waits reports whether a client waits under a name.
 func (t *Table) Waits(name waits.Name) bool {
-	w, ok := t.names.Get(named(name))
+	w, ok := t.names.Get(new(waiter).named(name))
 	return ok && !t.dropped(w)
 }
 
@@ -15,7 +15,7 @@ func (t *Table) Waits(name waits.Name) bool {
 func (t *Table) Lives() (lives []protocol.Origin) {
 	next := waits.Name{}
 	for {
-		w, ok := seek(t.names, named(next))
+		w, ok := seek(t.names, new(waiter).named(next))
 		if !ok {
 			return lives
 		}
@@ -30,7 +30,7 @@ func (t *Table) Lives() (lives []protocol.Origin) {
 }
 
 // Known is Has, and says yes of a lock that was flushed and is not worked off, too.
-func (t *Table) Known(db int, key string) bool { return t.find(db, key) != nil }
+func (t *Table) Known(db int, key string) bool { return t.peek(db, key) != nil }
 
 // Standing is how many locks [Table.Has] says are there. While a database is being flushed it takes time in
 // proportion to the table.

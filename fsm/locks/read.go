@@ -6,13 +6,13 @@ const cursorShift = 64 - 53
 // Has reports whether the lock is there: somebody holds it, waits for it, or its delay runs. It is what
 // Came and Went tell.
 func (t *Table) Has(db int, key string) bool {
-	l := t.find(db, key)
+	l := t.peek(db, key)
 	return l != nil && t.pendingFlush(l) == nil
 }
 
 // Holders is how many hold a lock, at most: the price of a Break, and of Info.
 func (t *Table) Holders(db int, key string) int {
-	l := t.find(db, key)
+	l := t.peek(db, key)
 	if l == nil {
 		return 0
 	}
@@ -21,11 +21,11 @@ func (t *Table) Holders(db int, key string) int {
 
 // Check returns the fence of the owner's hold at an instant, 0: not the owner's. It changes nothing.
 func (t *Table) Check(db int, key, owner string, nowMillis int64) uint64 {
-	l := t.find(db, key)
+	l := t.peek(db, key)
 	if l == nil {
 		return 0
 	}
-	h := t.holdOf(l, owner)
+	h := t.searchHold(new(hold), l, owner)
 	if h == nil || t.over(l, h, nowMillis) {
 		return 0
 	}
@@ -37,14 +37,14 @@ func (t *Table) Check(db int, key, owner string, nowMillis int64) uint64 {
 // doubt, the answer is no. It changes nothing.
 func (t *Table) Blocked(r *Request, nowMillis int64) (blocked bool) {
 	for _, key := range r.Keys {
-		l := t.find(r.DB, key)
+		l := t.peek(r.DB, key)
 		if l == nil {
 			continue
 		}
 		h := t.anyHold(l)
 		switch {
 		case t.unsettledAt(l, nowMillis), h != nil && t.over(l, h, nowMillis),
-			t.holdOf(l, r.Owner) != nil, t.waiterOf(l, r.Owner) != nil:
+			t.searchHold(new(hold), l, r.Owner) != nil, t.searchWaiter(new(waiter), l, r.Owner) != nil:
 			return false
 		case l.delayed(), !joins(l, r, h), !t.unobstructed(l, r, noOrder):
 			blocked = true
@@ -56,7 +56,7 @@ func (t *Table) Blocked(r *Request, nowMillis int64) (blocked bool) {
 // LeftMillis is what is left of the longest hold of a lock, -1 if a hold is a session's. ok: somebody holds
 // the lock.
 func (t *Table) LeftMillis(db int, key string, nowMillis int64) (millis int64, ok bool) {
-	l := t.find(db, key)
+	l := t.peek(db, key)
 	switch {
 	case l == nil, l.holders() == 0:
 		return 0, false
@@ -183,7 +183,7 @@ func (t *Table) describe(l *lock, q *Query, now int64) (shown Info, looked int) 
 	}
 	if !q.Waiting || q.Held {
 		if q.ByOwner {
-			if h := t.holdOf(l, q.Owner); h != nil {
+			if h := t.searchHold(new(hold), l, q.Owner); h != nil {
 				addHold(h)
 			}
 		} else {
@@ -193,7 +193,7 @@ func (t *Table) describe(l *lock, q *Query, now int64) (shown Info, looked int) 
 	looked, seen = seen, 0
 	if !q.Held || q.Waiting {
 		if q.ByOwner {
-			if w := t.waiterOf(l, q.Owner); w != nil {
+			if w := t.searchWaiter(new(waiter), l, q.Owner); w != nil {
 				addWait(w)
 			}
 		} else {
@@ -205,7 +205,7 @@ func (t *Table) describe(l *lock, q *Query, now int64) (shown Info, looked int) 
 
 // Info describes a lock, with so many of its holds and of its waits at most. Nil: there is none.
 func (t *Table) Info(db int, key string, nowMillis int64, most int) *Info {
-	l := t.find(db, key)
+	l := t.peek(db, key)
 	if l == nil {
 		return nil
 	}
@@ -262,7 +262,7 @@ func (t *Table) listSession(q *Query, now int64) (rows []Info, next uint64, look
 		if db != q.DB || q.Match != nil && !q.Match(key) {
 			return
 		}
-		l := t.find(db, key)
+		l := t.peek(db, key)
 		row := Info{DB: db, Key: l.key, Holders: l.holders(), Waiters: l.waiters()}
 		if each(l, &row); len(row.Holds)+len(row.Waits) > 0 {
 			rows = append(rows, row)

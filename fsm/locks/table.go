@@ -34,6 +34,8 @@ type Table struct {
 	// woken are those of them whose queues are to be looked at.
 	woken   []*lock
 	effects []Effect
+	near    near
+	probe   *probe // nil until the first use
 }
 
 // trees are copied on write, so a copy of all of them takes constant time.
@@ -110,7 +112,7 @@ func (t *Table) Copy() *Table {
 	}
 	c.lives, c.drops, c.flushes = slices.Clone(t.lives), slices.Clone(t.drops), slices.Clone(t.flushes)
 	c.origins = slices.Clone(t.origins)
-	c.touched, c.woken, c.effects = nil, nil, nil
+	c.touched, c.woken, c.effects, c.near, c.probe = nil, nil, nil, near{}, nil
 	return &c
 }
 

@@ -94,15 +94,6 @@ func waitBySessionBefore(a, b *waiter) bool {
 	return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.order, b.order)) < 0
 }
 
-// waiterOf is the owner's place in a queue, nil if there is none.
-func (t *Table) waiterOf(l *lock, owner string) *waiter {
-	if l == nil || l.waiters() == 0 {
-		return nil
-	}
-	s, _ := t.waiting.Get(stand{l.id(), &waiter{Request: Request{Owner: owner}}})
-	return s.waiter
-}
-
 // first is the order of the first place of a rank, or beyond every order.
 func (t *Table) first(l *lock, r rank) uint64 {
 	p, ok := t.firstPlace(l, r)
@@ -124,7 +115,7 @@ func (t *Table) firstPlace(l *lock, r rank) (place, bool) {
 
 // firstWaitEnd is the waiter whose wait ends first, of those whose first key this is.
 func (t *Table) firstWaitEnd(l *lock) *waiter {
-	s, ok := seek(t.waitEnds, stand{l.id(), &waiter{deadline: past}})
+	s, ok := seek(t.waitEnds, stand{l.id(), firstWaiter})
 	if !ok || s.lock != l.id() {
 		return nil
 	}
