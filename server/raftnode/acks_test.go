@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/server/members"
@@ -82,4 +83,63 @@ func TestMatchOfAFormerTermDoesNotCount(t *testing.T) {
 	require.Zero(t, a.forget(a.awaitMatch(7, 5, 1)), "what it had agreed with another leader on may be gone")
 	a.note("n2", 7, a.sending(), 5)
 	require.Equal(t, 1, a.forget(a.awaitMatch(7, 5, 1)))
+}
+
+func (w *Acknowledgement) isDone() bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// A member without a vote confirms nothing, and counts for no WAIT.
+func TestOnlyVotersAreCounted(t *testing.T) {
+	a := acksOf("n1", "n2", "n3", "-n4", "-n5")
+	round, match := a.beginRound(7), a.awaitMatch(7, 5, 4)
+	for _, id := range []raft.ServerID{"n4", "n5"} {
+		a.note(id, 7, a.sending(), 5)
+	}
+	require.False(t, round.isDone())
+	require.Zero(t, a.forget(match))
+	match = a.awaitMatch(7, 5, 4)
+	a.note("n2", 7, a.sending(), 5)
+	require.True(t, round.isDone())
+	require.False(t, round.Moved())
+	require.False(t, match.isDone())
+	a.note("n3", 7, a.sending(), 5)
+	require.True(t, match.isDone(), "all voters")
+}
+
+// A round belongs to one configuration: a change of the members confirms nothing and ends the round.
+func TestRoundMovesWithTheMembers(t *testing.T) {
+	a := acksOf("n1", "n2", "n3")
+	for _, next := range []*view{viewOf("n1", "n2", "n3", "n4"), viewOf("n1", "n2", "n3", "n4", "n5"), viewOf("n1", "n2"), viewOf("n1")} {
+		round := a.beginRound(7)
+		require.False(t, round.isDone())
+		a.reconfigure(next)
+		require.True(t, round.isDone())
+		require.True(t, round.Moved())
+		a.forget(round)
+	}
+	require.Empty(t, a.waiters)
+	round := a.beginRound(7)
+	require.True(t, round.isDone(), "a lone voter")
+	require.False(t, round.Moved())
+}
+
+// What a member acknowledged before it was removed does not count when it is a member again; a voter's word counts
+// although the voter got the vote later.
+func TestAcknowledgementsOfMembersThatComeAndGo(t *testing.T) {
+	a := acksOf("n1", "n2", "n3")
+	a.note("n2", 7, a.sending(), 5)
+	a.reconfigure(viewOf("n1", "n3"))
+	a.note("n2", 7, a.sending(), 9)
+	a.reconfigure(viewOf("n1", "-n2", "n3"))
+	require.Zero(t, a.matches(7)["n2"])
+	a.note("n2", 7, a.sending(), 4)
+	require.Zero(t, a.forget(a.awaitMatch(7, 4, 1)))
+	a.reconfigure(viewOf("n1", "n2", "n3"))
+	require.Equal(t, 1, a.forget(a.awaitMatch(7, 4, 1)))
 }

@@ -100,12 +100,8 @@ const changeAgain = time.Second
 const lookForChange = 2 * time.Millisecond
 
 // Change changes a member while this node leads, and returns the index of the configuration once that is
-// committed. One change at a time is under way. A change that makes no difference is no entry.
+// committed. One change at a time is under way. A change that makes no difference makes no entry.
 func (n *Node) Change(ctx context.Context, ch Change) (index uint64, err error) {
-	if err := n.hold(ctx); err != nil {
-		return 0, err
-	}
-	defer n.release()
 	term, leading := n.Leading()
 	conf := n.Configuration()
 	switch {
@@ -118,16 +114,22 @@ func (n *Node) Change(ctx context.Context, ch Change) (index uint64, err error) 
 	if err != nil {
 		return 0, err
 	}
-	want := members.Configuration{Members: next}
-	if conf.Same(want) {
-		return conf.Index, n.awaitChange(ctx, term, conf.Index, want)
+	want := members.Configuration{Index: conf.Index, Members: next}
+	if !conf.Same(want) {
+		if want.Index, err = n.append(ctx, term, ch, want); err != nil {
+			return 0, err
+		}
 	}
-	return n.append(ctx, term, ch, want)
+	return want.Index, n.awaitChange(ctx, term, want)
 }
 
-// append has raft append the change, and waits until the change is committed. Raft takes a change once: what
-// follows After is a single configuration.
+// append has raft append the change, and returns the index. Raft takes a change once: what follows After is a
+// single configuration.
 func (n *Node) append(ctx context.Context, term uint64, ch Change, want members.Configuration) (uint64, error) {
+	if err := n.hold(ctx); err != nil {
+		return 0, err
+	}
+	defer n.release()
 	for {
 		if !n.Leads(term) || ctx.Err() != nil {
 			return 0, n.unknown(ctx)
@@ -143,7 +145,7 @@ func (n *Node) append(ctx context.Context, term uint64, ch Change, want members.
 			if !got.Same(want) {
 				return 0, fmt.Errorf("%w: since %d, to %d", ErrConfigurationChanged, ch.After, got.Index)
 			}
-			return got.Index, n.awaitChange(ctx, term, got.Index, want)
+			return got.Index, nil
 		}
 		if found {
 			return 0, n.unknown(ctx)
@@ -170,18 +172,16 @@ func (n *Node) give(ch Change) {
 	}
 }
 
-// awaitChange waits until the configuration at index is committed. After the end of the leadership another leader
+// awaitChange waits until a configuration is committed. After the end of the leadership another leader
 // may commit the configuration, or take it out of the log.
-func (n *Node) awaitChange(ctx context.Context, term, index uint64, want members.Configuration) error {
-	there := func() bool {
-		c := n.CommittedConfiguration()
-		return c.Index > index || c.Index == index && c.Same(want)
-	}
-	n.until(ctx, func() bool { return there() || !n.Leads(term) && n.Configuration().Index < index })
+func (n *Node) awaitChange(ctx context.Context, term uint64, want members.Configuration) error {
+	n.until(ctx, func() bool {
+		return n.CommittedConfiguration().Index >= want.Index || !n.Leads(term) && n.Configuration().Index < want.Index
+	})
 	switch c := n.CommittedConfiguration(); {
-	case c.Index == index && c.Same(want):
+	case c.Index == want.Index && c.Same(want):
 		return nil
-	case c.Index > index && n.Leads(term):
+	case c.Index > want.Index && n.Leads(term):
 		return nil // and another change since
 	default:
 		return n.unknown(ctx)

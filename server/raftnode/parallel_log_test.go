@@ -307,3 +307,24 @@ func TestFollowerAppendsBehindWhatIsOnItsWay(t *testing.T) {
 		require.NoError(t, <-done)
 	})
 }
+
+// A configuration goes to the disk before raft counts by it, with all that was appended before: under it this node
+// may be all that is needed.
+func TestConfigurationIsOnTheDiskFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 5)
+		log.configurations, _ = watched()
+		append1(t, log, 6)
+		require.Equal(t, 1, <-store.calls)
+		stored := waits(t, func() error { return log.StoreLog(configurationAt(7, "n1")) })
+		require.Empty(t, log.configurations.ids())
+		store.let <- nil
+		require.Equal(t, 1, <-store.calls)
+		synctest.Wait()
+		require.Empty(t, stored)
+		require.Empty(t, log.configurations.ids())
+		store.let <- nil
+		require.NoError(t, <-stored)
+		require.Equal(t, []string{"n1"}, log.configurations.ids())
+	})
+}

@@ -48,6 +48,14 @@ func (r *Replica) SendSnapshot(to string) (resp raft.InstallSnapshotResponse, er
 	return resp, err
 }
 
+// SendTimeoutNow tells another node to stand for election.
+func (r *Replica) SendTimeoutNow(to string) error {
+	transport := raft.NewNetworkTransport(dialing{r.config.Peers.Raft, make(chan struct{})}, 1, time.Second, io.Discard)
+	defer transport.Close()
+	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
+	return transport.TimeoutNow(raft.ServerID(to), raft.ServerAddress(to), req, &raft.TimeoutNowResponse{})
+}
+
 // dialing is a stream over which connections only go out.
 type dialing struct {
 	raft.StreamLayer

@@ -154,7 +154,6 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	var bootstrap []members.Member
 	if n.founds() {
 		bootstrap = c.founders
-		p.book.SetConfiguration(members.NewConfiguration(0, bootstrap...))
 	}
 	listener, err := c.Net.Listen(n.PeerAddr)
 	if err != nil {
@@ -194,6 +193,7 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 		n.Disk.Crash()
 		return nil, errors.Join(err, listener.Close())
 	}
+	p.book.SetConfiguration(p.replica.Configuration()) // before hints
 	return p, nil
 }
 

@@ -1,0 +1,148 @@
+package raftnode
+
+import (
+	"testing"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/members"
+)
+
+// configurationAt is the entry of a configuration of voters.
+func configurationAt(index uint64, ids ...string) *raft.Log {
+	var all []members.Member
+	for _, id := range ids {
+		all = append(all, members.Member{ID: id, Addr: id + ":1", Voter: true})
+	}
+	return &raft.Log{Index: index, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(toRaft(all))}
+}
+
+// watched are the configurations of n1, and the removals that were told.
+func watched() (c *configurations, removed *bool) {
+	c, removed = newConfigurations("n1"), new(bool)
+	c.committed = func(change committedChange) { *removed = *removed || change.removed }
+	return c, removed
+}
+
+func (c *configurations) ids() (ids []string) {
+	for _, m := range c.view().Members {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+// A configuration is in effect from when it is in the log until it is taken out again.
+func TestConfigurationInEffect(t *testing.T) {
+	c, _ := watched()
+	c.appended([]*raft.Log{configurationAt(1, "n1"), {Index: 2}, configurationAt(3, "n1", "n2"), {Index: 4}, configurationAt(5, "n1", "n2", "n3")})
+	require.Equal(t, []string{"n1", "n2", "n3"}, c.ids())
+	require.Equal(t, uint64(3), c.settled(4).Index)
+	require.Equal(t, uint64(1), c.settled(0).Index, "the first is")
+	require.Equal(t, uint64(5), c.settled(9).Index)
+	c.truncated(6)
+	require.Equal(t, uint64(5), c.view().Index)
+	c.truncated(4)
+	require.Equal(t, []string{"n1", "n2"}, c.ids())
+	c.reached(3)
+	c.truncated(1)
+	require.Equal(t, []string{"n1", "n2"}, c.ids(), "committed: a snapshot took the place of the log")
+	next, ok := c.following(1)
+	require.True(t, ok)
+	require.Equal(t, uint64(3), next.Index)
+	_, ok = c.following(3)
+	require.False(t, ok)
+}
+
+// Raft reads the log once while it is opened, from the snapshot on; what it reads later is no news.
+func TestConfigurationsAreReadOnce(t *testing.T) {
+	log, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
+	require.NoError(t, log.StoreLogs([]*raft.Log{configurationAt(1, "n1"), {Index: 2}, configurationAt(3, "n1", "n2")}))
+	c, _ := watched()
+	require.NoError(t, c.open(log, snapshots))
+	read := func(index uint64) {
+		var entry raft.Log
+		require.NoError(t, log.GetLog(index, &entry))
+		c.read(&entry)
+	}
+	read(3) // raft looks at the end first
+	require.Empty(t, c.ids())
+	for i := range uint64(3) {
+		read(i + 1)
+	}
+	require.Equal(t, uint64(3), c.view().Index)
+	c.appended([]*raft.Log{configurationAt(4, "n1", "n2", "n3")})
+	read(3)
+	require.Equal(t, uint64(4), c.view().Index)
+}
+
+func TestWhoIsRemoved(t *testing.T) {
+	snapshot := func(index uint64, ids ...string) *raft.SnapshotMeta {
+		return &raft.SnapshotMeta{Index: 100, Configuration: raft.DecodeConfiguration(configurationAt(index, ids...).Data), ConfigurationIndex: index}
+	}
+	for name, test := range map[string]struct {
+		happens func(c *configurations)
+		removed bool
+	}{
+		"a member that leaves": {func(c *configurations) {
+			c.appended([]*raft.Log{configurationAt(1, "n1", "n2"), configurationAt(5, "n2")})
+			c.reached(1)
+			c.reached(5)
+		}, true},
+		"a removal that is not committed": {func(c *configurations) {
+			c.appended([]*raft.Log{configurationAt(1, "n1", "n2"), configurationAt(5, "n2")})
+			c.reached(1)
+		}, false},
+		"a joiner that reads what was before": {func(c *configurations) {
+			c.appended([]*raft.Log{configurationAt(1, "n2"), configurationAt(5, "n2", "n3"), configurationAt(9, "n1", "n2", "n3")})
+			c.reached(1)
+			c.reached(5)
+			c.reached(9)
+		}, false},
+		"a joiner that installs what was before": {func(c *configurations) {
+			c.installed(snapshot(5, "n2", "n3"))
+		}, false},
+		"an addition that is taken back": {func(c *configurations) {
+			c.appended([]*raft.Log{configurationAt(1, "n2"), configurationAt(5, "n1", "n2")})
+			c.truncated(5)
+			c.appended([]*raft.Log{configurationAt(5, "n2", "n3")})
+			c.reached(1)
+			c.reached(5)
+		}, false},
+		"a former life of the ID": {func(c *configurations) {
+			c.appended([]*raft.Log{configurationAt(1, "n1", "n2"), configurationAt(5, "n2"), configurationAt(9, "n1", "n2")})
+			c.reached(1)
+			c.reached(5)
+			c.reached(9)
+		}, false},
+		"a snapshot without a member": {func(c *configurations) {
+			c.appended([]*raft.Log{configurationAt(1, "n1", "n2")})
+			c.reached(1)
+			c.installed(snapshot(5, "n2"))
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, removed := watched()
+			test.happens(c)
+			require.Equal(t, test.removed, *removed)
+		})
+	}
+}
+
+func TestMajorityOfOthers(t *testing.T) {
+	for _, test := range []struct {
+		view             *view
+		others, allOther int
+	}{
+		{viewOf("n1"), 0, 0},
+		{viewOf("n1", "-n2", "-n3"), 0, 0},
+		{viewOf("n1", "n2"), 1, 1},
+		{viewOf("n1", "n2", "n3"), 1, 2},
+		{viewOf("n1", "n2", "n3", "n4", "n5", "-n6"), 2, 4},
+		{newConfigurations("n1").see(members.NewConfiguration(1, members.Member{ID: "n1"}, members.Member{ID: "n2", Voter: true})), 1, 1},
+		{newConfigurations("n9").see(viewOf("n1", "n2", "n3").Configuration), 2, 3},
+	} {
+		require.Equal(t, test.others, test.view.others, "%v", test.view)
+		require.Equal(t, test.allOther, test.view.otherVoters, "%v", test.view)
+	}
+}

@@ -1,0 +1,113 @@
+package replica_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/raftnode"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+)
+
+// A single voter waits for nobody, although its timeouts are a cluster's.
+func TestLoneVoterIsElectedAtOnce(t *testing.T) {
+	ofNodes(t, 1, func(t *testing.T, c *replicatest.Cluster) {
+		n := c.Leader()
+		require.NoError(t, c.Change(raftnode.AddNonvoter, c.Add("n2")))
+		require.Equal(t, protocol.OK, n.Do("SET", "k", "v"))
+		n.Crash()
+		n.Start()
+		began := time.Now()
+		require.Equal(t, n, c.Leader())
+		require.Less(t, time.Since(began), 20*time.Millisecond)
+	})
+}
+
+// A node that was added after the leader's log was cut gets the members in a snapshot, and so does a node that
+// starts again.
+func TestMembersAreInSnapshots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := replicatest.New(t, replicatest.Options{Configure: shortLog})
+		var names []string
+		for _, name := range []string{"n4", "n5"} {
+			for range 60 {
+				require.Equal(t, protocol.Null, c.Leader().Do("GET", "k"))
+				require.NotEqual(t, protocol.KindError, c.Leader().Do("INCR", "n").Kind)
+				time.Sleep(20 * time.Millisecond)
+			}
+			join(t, c, name)
+		}
+		for range 60 {
+			require.NotEqual(t, protocol.KindError, c.Leader().Do("INCR", "n").Kind)
+			time.Sleep(20 * time.Millisecond)
+		}
+		c.Settle()
+		names = voters(c.Leader())
+		require.Len(t, names, 5)
+		for _, n := range c.Nodes() {
+			n.Crash()
+		}
+		for _, n := range c.Nodes() {
+			n.Start()
+			require.False(t, n.Removed())
+			require.Equal(t, names, voters(n), "before anybody has told %s", n.Name)
+		}
+		require.Equal(t, protocol.Bulk("180"), c.Leader().Do("GET", "n"))
+	})
+}
+
+// A node that was never a member, or is about to be one, does not take itself for removed while it gets a log in
+// which it is none.
+func TestJoiningIsNotRemoval(t *testing.T) {
+	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
+		for range 3 {
+			other := c.Add("x")
+			require.NoError(t, c.Change(raftnode.AddNonvoter, other))
+			require.NoError(t, c.Change(raftnode.Remove, other))
+			other.Crash()
+			require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))
+		}
+		n := join(t, c, "n4")
+		n.Crash()
+		n.Start()
+		c.Settle(n, c.Leader())
+		require.False(t, n.Removed())
+		require.NoError(t, c.Change(raftnode.Remove, n))
+		time.Sleep(time.Second)
+		require.True(t, n.Removed())
+	})
+}
+
+// A snapshot that ends before a configuration in the log does not take the node back to the configuration before.
+func TestLateSnapshotKeepsTheMembers(t *testing.T) {
+	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		late, other := c.Followers()[0], c.Followers()[1]
+		require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
+		require.NoError(t, leader.Replica().TakeSnapshot())
+		learner := c.Add("n4")
+		require.NoError(t, c.Change(raftnode.AddNonvoter, learner))
+		c.Settle()
+		learner.Crash()
+		other.Crash()
+		late.Crash()
+		c.Net.Isolate(leader.Name)
+		time.Sleep(10 * time.Second) // leader leads no more
+		late.Start()
+		require.True(t, late.Replica().Configuration().Has(learner.ID))
+		require.Zero(t, late.Replica().Status().Applied)
+		c.Net.Heal()
+		for range 3 { // connections from before the partition are closed
+			if resp, err := leader.Replica().SendSnapshot(late.ID); err == nil {
+				require.True(t, resp.Success)
+				break
+			}
+		}
+		require.True(t, late.Replica().Configuration().Has(learner.ID))
+		c.Settle(leader, late)
+		require.Equal(t, leader.Replica().Configuration(), late.Replica().Configuration())
+	})
+}
