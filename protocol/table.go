@@ -28,7 +28,7 @@ func buildRows() []Command {
 		blockingListCommands(), blockingSortedSetCommands(),
 		keysCommands(), scriptingCommands(),
 		transactionsCommands(), pubsubCommands(), connectionCommands(), serverCommands(),
-		clusterCommands(), moduleCommands(), observeCommands(), raftCommands(),
+		clusterCommands(), moduleCommands(), observeCommands(), raftCommands(), backupCommands(),
 		lockCommands(), sessionCommands(), fenceCommands())
 	sortRows(rows)
 	for i := range rows {

@@ -335,6 +335,7 @@ func (s *Server) frontConfig(f *faults) frontend.Config {
 		Hub:      s.hub,
 		Tracking: s.caches,
 		Monitors: s.monitors,
+		Backups:  newBackups(s, s.config.MaxOutputBytes),
 		Options:  frontend.Options{Debug: s.config.Debug, Faults: f.handler(), ClusterMode: s.config.ClusterMode},
 		TLS:      s.secrets.ClientTLS(),
 		Password: s.secrets.Password(),

@@ -144,10 +144,11 @@ func shownDefault(o option) string {
 
 // clientTable is the documents' table of the flags of the commands that are clients.
 func clientTable() string {
-	all := "`holdfast lock`, `holdfast locks` and `holdfast cluster`"
+	all := "`holdfast lock`, `holdfast locks`, `holdfast cluster` and `holdfast backup`"
 	own := newLockOwn()
 	return flagSection(own.rows(), "The lock", "`holdfast lock`") +
 		flagSection(newClusterOwn().rows(), clusterHeading, "`holdfast cluster`") +
+		flagSection((&backupOwn{clientFlags: newClientFlags()}).rows(), backupHeading, "`holdfast backup`") +
 		flagSection(own.rows(), connecting, all)
 }
 

@@ -66,6 +66,7 @@ func commands() []command {
 		{"lock", nil, lock},
 		{"locks", nil, locks},
 		{"cluster", nil, manage},
+		{"backup", nil, takeBackup},
 		{"inspect", nil, inspect},
 		{"docs", nil, docs},
 		{"completion", nil, completion},
@@ -92,6 +93,7 @@ usage: holdfast command [flags]
   lock       run a command while holding a lock: 'holdfast lock NAME -- command'
   locks      list who holds locks and who waits for them, or break one: 'holdfast locks break NAME --reason TEXT'
   cluster    describe the members of a cluster: 'holdfast cluster status'
+  backup     write the state of a cluster that serves to a file: 'holdfast backup FILE'
   inspect    say what is in a backup, and prove its checksums: 'holdfast inspect FILE'
   docs       print the reference in Markdown: 'docs flags' or 'docs commands'
   completion print a script that completes words in a shell: 'source <(holdfast completion bash)'

@@ -33,7 +33,7 @@ type Meta struct {
 	EntryVersion int    `json:"entryVersion"`
 	ClusterID    string `json:"clusterId"`
 	NodeID       string `json:"nodeId"`
-	// Index and Term are of the newest log entry in the state.
+	// Index is of the newest log entry that changed the state, and Term raft's at that time.
 	Index uint64 `json:"index"`
 	Term  uint64 `json:"term"`
 	// TakenAt is the node's wall clock before the backup was begun.

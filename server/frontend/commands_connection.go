@@ -66,6 +66,7 @@ func reset(c *conn, _ [][]byte) protocol.Value {
 	c.resetLocks()
 	c.stopTracking()
 	c.stopMonitoring()
+	c.closeBackup()
 	c.db = 0
 	c.setProtocol(protocol.RESP2)
 	c.replyMode = replyMode{}

@@ -28,6 +28,8 @@ type Config struct {
 	Tracking *tracking.Table
 	// Monitors are the clients of MONITOR, and must be told the events, too; nil: New makes it.
 	Monitors *Monitors
+	// Backups gives clients backups; nil: there are none.
+	Backups Backups
 	// TLS, when set, is spoken on every connection.
 	TLS *tls.Config
 	// Password, when set, reports whether a client gave a right password, which every client is asked for (the

@@ -30,6 +30,8 @@ type conn struct {
 	ending
 	outbox outbox
 	locks  lockClient
+	// backup is under way; nil most of the time.
+	backup Backup
 	// parked: the last command is answered later. nil most of the time.
 	parked *pause
 	// delivering: messages are being written, not replies.

@@ -39,7 +39,7 @@ func handlerFamilies() []map[string]handler {
 	return []map[string]handler{
 		connectionHandlers(), authHandlers(), clientHandlers(), clientListHandlers(), commandHandlers(), helpHandlers(),
 		configHandlers(), infoHandlers(), roleHandlers(), waitHandlers(), transactionHandlers(), debugHandlers(), clusterHandlers(), sentinelHandlers(),
-		pubsubHandlers(), slowlogHandlers(), latencyHandlers(), memoryHandlers(), trackingHandlers(), monitorHandlers(), nativeHandlers(), memberHandlers(),
+		pubsubHandlers(), slowlogHandlers(), latencyHandlers(), memoryHandlers(), trackingHandlers(), monitorHandlers(), nativeHandlers(), memberHandlers(), backupHandlers(),
 	}
 }
 

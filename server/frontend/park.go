@@ -113,6 +113,7 @@ func (c *conn) leave() {
 	if why := c.whyEnded(); why != "" {
 		c.srv.cfg.Logger.Warn("cut off a client", "client", c.nc.RemoteAddr(), "id", c.id, "reason", why)
 	}
+	c.closeBackup()
 	c.closeOutbox()
 	c.leaveLocks()
 	c.endTracking()

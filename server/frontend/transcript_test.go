@@ -146,6 +146,7 @@ func (p *player) serve(verb, options string) {
 	}
 	clear(p.clients)
 	clear(p.gone)
+	cfg.Backups = &twoParts{}
 	cfg.Sentinel = Sentinel{Name: "mymaster", DownAfter: time.Second, FailoverTimeout: 2 * time.Second}
 	p.server = start(p.t, cfg, newCluster())
 	if p.sentinel {

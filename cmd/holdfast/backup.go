@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/server/backup"
+)
+
+const backupUsage = `usage: holdfast backup [flags] FILE|-
+
+Takes a backup through any node, while the cluster serves. Every write that was acknowledged before is in it. FILE
+appears when it is whole, and takes the place of an older one; - is the standard output.
+`
+
+// backupOwn are the flags of `holdfast backup`.
+type backupOwn struct {
+	clientFlags
+	stale bool
+}
+
+const backupHeading = "The backup"
+
+func (o *backupOwn) rows() []option {
+	return append([]option{
+		{heading: backupHeading},
+		{name: "stale", value: &o.stale, help: "take what the node has, without asking the leader: for a node whose cluster has lost its majority"},
+	}, o.clientFlags.rows()...)
+}
+
+// backupPatience is for one part of the file.
+const backupPatience = 20 * time.Second
+
+// progressEvery is the time between two lines about a backup that takes long.
+const progressEvery = 5 * time.Second
+
+// takeBackup is `holdfast backup`.
+func takeBackup(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o := &backupOwn{clientFlags: newClientFlags()}
+	words, err := parseAnywhere(o.rows(), args, stdout, backupUsage)
+	switch {
+	case err != nil:
+		return err
+	case len(words) == 0:
+		return usageError{errors.New("say which file, or - for the standard output")}
+	case len(words) > 1:
+		return unexpected(words[1])
+	}
+	servers, err := o.servers()
+	if err != nil {
+		return err
+	}
+	servers.Name = "holdfast-backup"
+	p := &puller{servers: servers, stale: o.stale, stderr: stderr}
+	if words[0] == "-" {
+		return p.pull(ctx, stdout, stderr)
+	}
+	return intoFile(words[0], func(w io.Writer) error { return p.pull(ctx, w, stdout) })
+}
+
+// intoFile gives path what write writes, durably and as a whole; or leaves path as it is.
+func intoFile(path string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".partial-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if err = write(f); err != nil {
+		return err
+	}
+	if err = errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// puller takes a backup from the first node that gives one.
+type puller struct {
+	servers *holder.Servers
+	stale   bool
+	stderr  io.Writer
+}
+
+// pull writes the file to w, and what it is to said.
+func (p *puller) pull(ctx context.Context, w, said io.Writer) error {
+	conn, begun, err := p.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	proof := newProof()
+	err = p.parts(ctx, conn, io.MultiWriter(w, proof), begun["about-bytes"].Num)
+	summary, proved := proof.end(err)
+	if err != nil {
+		return err
+	}
+	if proved != nil {
+		return fmt.Errorf("what the node sent is no backup: %w", proved)
+	}
+	v, err := conn.Do(ctx, "RAFT.BACKUP", "END")
+	if err != nil {
+		return err
+	}
+	if f := fieldsOf(v); f["bytes"].Num != summary.FileBytes || holder.Text(f["sha256"]) != summary.SHA256 {
+		return errors.New("what the node sent did not arrive as it was")
+	}
+	_, err = fmt.Fprintf(said, "backup of index %d by %s: %d keys, %d bytes, sha256 %s\n",
+		begun["index"].Num, begun.text("node-id"), begun["keys"].Num, summary.FileBytes, summary.SHA256)
+	return err
+}
+
+// begin asks one node after the other.
+func (p *puller) begin(ctx context.Context) (*holder.Conn, fields, error) {
+	words := []string{"RAFT.BACKUP", "BEGIN"}
+	if p.stale {
+		words = append(words, "STALE")
+	}
+	var failures []string
+	for _, addr := range p.servers.Addrs {
+		conn, err := p.servers.Dial(ctx, addr, backupPatience)
+		if err == nil {
+			v, refused := conn.Do(ctx, words...)
+			if refused == nil {
+				return conn, fieldsOf(v), nil
+			}
+			conn.Close()
+			err = fmt.Errorf("%s: %w", addr, refused)
+		}
+		failures = append(failures, err.Error())
+	}
+	return nil, nil, errors.New(strings.Join(failures, "; "))
+}
+
+// parts copies all parts to w.
+func (p *puller) parts(ctx context.Context, conn *holder.Conn, w io.Writer, about int64) error {
+	started := time.Now()
+	said, got := started, int64(0)
+	for {
+		v, err := conn.Do(ctx, "RAFT.BACKUP", "NEXT")
+		if err != nil || v.IsNull() {
+			return err
+		}
+		n, err := io.WriteString(w, v.Str)
+		if err != nil {
+			return err
+		}
+		got += int64(n)
+		if now := time.Now(); now.Sub(said) >= progressEvery {
+			said = now
+			rate := float64(got) / now.Sub(started).Seconds()
+			fmt.Fprintf(p.stderr, "holdfast backup: %d MiB of about %d MiB, %.0f MiB/s\n", got>>20, max(about, got)>>20, rate/(1<<20))
+		}
+	}
+}
+
+// proof reads the file as it comes by.
+type proof struct {
+	*io.PipeWriter
+	done    chan struct{}
+	summary backup.Summary
+	err     error
+}
+
+func newProof() *proof {
+	r, w := io.Pipe()
+	p := &proof{PipeWriter: w, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		file, err := backup.NewReader(r)
+		if err == nil {
+			_, err = io.Copy(io.Discard, file)
+		}
+		if err == nil {
+			p.summary = file.Summary()
+		}
+		p.err = err
+		_ = r.CloseWithError(err) // the writer hears of it
+	}()
+	return p
+}
+
+// end says whether the file was whole. failed is why writing ended, if not by the end.
+func (p *proof) end(failed error) (backup.Summary, error) {
+	_ = p.CloseWithError(failed)
+	<-p.done
+	return p.summary, p.err
+}

@@ -1,0 +1,134 @@
+package frontend
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Backups are the backups that clients of this node take.
+type Backups interface {
+	// Begin captures the state. Without stale, every write that was acknowledged before is in it. A
+	// *protocol.Error is sent to the client as it is.
+	Begin(ctx context.Context, stale bool) (Backup, error)
+}
+
+// Backup is a file on its way to one client. It ends by itself when the client does not go on.
+type Backup interface {
+	Source() BackupSource
+	// Next returns the next part, and [io.EOF] behind the last.
+	Next(ctx context.Context) ([]byte, error)
+	// Totals is good after [io.EOF].
+	Totals() BackupTotals
+	// Close gives up what is left. It may be called more than once.
+	Close()
+}
+
+// BackupSource says what a backup is of.
+type BackupSource struct {
+	ClusterID, NodeID string
+	Index, Term       uint64
+	TakenAt           time.Time
+	Keys, Locks       int
+	// AboutBytes is about the length of the file, for progress.
+	AboutBytes int64
+}
+
+// BackupTotals describe the whole file.
+type BackupTotals struct {
+	Bytes  int64
+	SHA256 string
+}
+
+var (
+	errNoBackup  = newError("no backup is being taken on this connection: RAFT.BACKUP BEGIN")
+	errNotWhole  = newError("the backup was given up: it had not been taken to its end")
+	errNoBackups = newError("this node takes no backups")
+)
+
+func backupHandlers() map[string]handler {
+	return map[string]handler{"raft.backup": {reply: raftBackup, barrier: true}}
+}
+
+// raftBackup gives the client a backup: BEGIN [STALE], NEXT until nil, END. The backup belongs to the connection and
+// ends with it.
+func raftBackup(c *conn, args [][]byte) protocol.Value {
+	word := strings.ToLower(string(args[1]))
+	stale := word == "begin" && len(args) == 3 && strings.EqualFold(string(args[2]), "stale")
+	switch {
+	case len(args) > 2 && !stale:
+		return protocol.Err(errSyntax)
+	case word == "begin":
+		return c.beginBackup(stale)
+	case word != "next" && word != "end":
+		return protocol.Err(errSyntax)
+	case c.backup == nil:
+		return errNoBackup.Value()
+	case word == "end":
+		return c.endBackup()
+	}
+	part, err := c.backup.Next(c.ctx)
+	switch {
+	case err == io.EOF:
+		return protocol.Null
+	case err != nil:
+		c.closeBackup()
+		return protocol.Err(err.Error())
+	}
+	return protocol.Bulk(string(part))
+}
+
+func (c *conn) beginBackup(stale bool) protocol.Value {
+	c.closeBackup()
+	if c.srv.cfg.Backups == nil {
+		return errNoBackups.Value()
+	}
+	var b Backup
+	var err error
+	c.whileConnected(func(ctx context.Context) { b, err = c.srv.cfg.Backups.Begin(ctx, stale) })
+	var row *protocol.Error
+	switch {
+	case errors.As(err, &row):
+		return row.Value()
+	case err != nil:
+		return protocol.Err(err.Error())
+	}
+	c.backup = b
+	s := b.Source()
+	c.srv.cfg.Logger.Info("backup begun", "client", c.nc.RemoteAddr(), "index", s.Index, "stale", stale)
+	return protocol.Map(pairs(
+		"cluster-id", protocol.Bulk(s.ClusterID),
+		"node-id", protocol.Bulk(s.NodeID),
+		"index", number(s.Index),
+		"term", number(s.Term),
+		"taken-at-ms", protocol.Integer(s.TakenAt.UnixMilli()),
+		"keys", protocol.Integer(int64(s.Keys)),
+		"locks", protocol.Integer(int64(s.Locks)),
+		"about-bytes", protocol.Integer(s.AboutBytes),
+	)...)
+}
+
+// endBackup answers what the file should be, if all of it was taken.
+func (c *conn) endBackup() protocol.Value {
+	b := c.backup
+	_, err := b.Next(c.ctx)
+	c.closeBackup()
+	if err != io.EOF {
+		return errNotWhole.Value()
+	}
+	t := b.Totals()
+	c.srv.cfg.Logger.Info("backup taken", "client", c.nc.RemoteAddr(), "bytes", t.Bytes, "sha256", t.SHA256)
+	return protocol.Map(pairs("bytes", protocol.Integer(t.Bytes), "sha256", protocol.Bulk(t.SHA256))...)
+}
+
+// closeBackup gives up the connection's backup, if there is one.
+func (c *conn) closeBackup() {
+	if c.backup != nil {
+		c.backup.Close()
+		c.backup = nil
+	}
+}
