@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -40,6 +41,9 @@ const (
 	SessionKept
 	// SessionLeft: the session has ended, or lives with another connection.
 	SessionLeft
+	// LocksForced: the command Name in the batch Seq of this node ended all holds of Other locks in DB, Key the first
+	// of them; or, without Key, of all locks in DB or, by FLUSHALL, in all databases.
+	LocksForced
 	// Called: a script in a batch of this node called a command in DB. Payload has the words, quoted. Without
 	// Payload the scripts of the entry called too much to tell more.
 	Called
@@ -146,7 +150,7 @@ type listening struct {
 	// locked counts for [LockStats].
 	locked LockCounts
 	// own is this node's session, and ownSeq the number of the batch under way, if the batch is this
-	// node's and the node listens to such events.
+	// node's.
 	own    protocol.Origin
 	ownSeq uint64
 	// calledBytes is the size of the Called events so far.
@@ -201,7 +205,7 @@ func (c *call) changed(db int, key string) {
 // beginBatch notes which batch is next.
 func (l *listening) beginBatch(b *protocol.Batch) {
 	l.ownSeq = 0
-	if l.interest&(InChanges|InCalls) != 0 && b.Origin == l.own {
+	if b.Origin == l.own {
 		l.ownSeq = b.Seq
 	}
 }
@@ -212,6 +216,13 @@ func (l *listening) endBatch() {
 		l.events = append(l.events, Event{Kind: Ran, Seq: l.ownSeq})
 	}
 	l.ownSeq = 0
+}
+
+// forced tells that a command ended holds of others by force; locks is 0 where they are not counted.
+func (c *call) forced(key string, locks int) {
+	if c.ownSeq != 0 {
+		c.events = append(c.events, Event{Kind: LocksForced, DB: c.db, Key: key, Name: strings.ToLower(c.args[0]), Other: locks, Seq: c.ownSeq})
+	}
 }
 
 // looked tells which keys a command in a script reads. words is the command line.

@@ -12,9 +12,14 @@ func delOp(c *call) protocol.Value {
 		return errOverWork
 	}
 	var n int64
+	var first string
+	broken := 0
 	for _, key := range c.args[1:] {
 		if c.lockAt(c.db, key) {
 			if c.breakLock(key) {
+				if broken++; broken == 1 {
+					first = key
+				}
 				n++
 			}
 			continue
@@ -24,6 +29,9 @@ func delOp(c *call) protocol.Value {
 			c.notify(classGeneric, "del", key)
 			n++
 		}
+	}
+	if broken > 0 {
+		c.forced(first, broken)
 	}
 	return protocol.Integer(n)
 }
@@ -203,7 +211,9 @@ func flushdbOp(c *call) protocol.Value {
 	if !flushMode(c.args[1:]) {
 		return errSyntax
 	}
-	c.flush(c.db)
+	if c.flush(c.db) {
+		c.forced("", 0)
+	}
 	return protocol.OK
 }
 
@@ -211,20 +221,25 @@ func flushallOp(c *call) protocol.Value {
 	if !flushMode(c.args[1:]) {
 		return errSyntax
 	}
+	locks := false
 	for db := range c.st.databases {
-		c.flush(db)
+		locks = c.flush(db) || locks
+	}
+	if locks {
+		c.forced("", 0)
 	}
 	return protocol.OK
 }
 
 // flush empties a database. A database without keys stays, or a script could fill its journal with a
-// million of them. Its ended items are swept in time.
-func (c *call) flush(db int) {
-	if c.st.databases[db].Len(c.st.clockMillis) > 0 {
-		c.replaceDatabase(db, keyspace.New(c.st.clockMillis))
-		c.changedDatabase(Flushed, db, db)
-		c.flushLocks(db)
+// million of them. Its ended items are swept in time. flush reports whether there were locks.
+func (c *call) flush(db int) (locks bool) {
+	if c.st.databases[db].Len(c.st.clockMillis) == 0 {
+		return false
 	}
+	c.replaceDatabase(db, keyspace.New(c.st.clockMillis))
+	c.changedDatabase(Flushed, db, db)
+	return c.flushLocks(db)
 }
 
 // flushMode reads ASYNC or SYNC of FLUSHALL. Both mean the same here, as the garbage collector frees

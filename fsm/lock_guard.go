@@ -51,11 +51,12 @@ func (c *call) holdsWork(keys []string) (work int64) {
 }
 
 // flushLocks is FLUSHDB for the locks of a database: all are lost. The lock table works that off in time.
-func (c *call) flushLocks(db int) {
-	if c.st.locks.Any(db) {
+func (c *call) flushLocks(db int) (any bool) {
+	if any = c.st.locks.Any(db); any {
 		c.changeLocks().Flush(db)
 		c.tellLocks()
 	}
+	return any
 }
 
 var errSwapLocks = protocol.Err("a database with locks cannot be swapped")

@@ -30,7 +30,7 @@ func (s *Server) onEvent(event replica.Event) {
 	case replica.WaitersDropped:
 		s.logger.Warn("clients that wait for keys dropped: their node is silent", "node", e.Node, "after", e.After)
 	case replica.LockSlow:
-		s.slowLocks.log(s.logger, e)
+		s.logSlowLock(e)
 	case replica.SnapshotTaken:
 		if e.Err != nil {
 			s.logger.Error("snapshot failed", "error", e.Err)
@@ -52,4 +52,9 @@ func (s *Server) onStateEvents(events []fsm.Event) {
 	s.hub.Events(events)
 	s.caches.Events(events)
 	s.monitors.Events(events)
+	for i := range events {
+		if e := &events[i]; e.Kind == fsm.LocksForced {
+			s.front.LocksForced(e)
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/lifecycle"
+	"github.com/holdfast/holdfast/server/loglimit"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/pubsub"
@@ -41,7 +42,7 @@ type Server struct {
 	caches     *tracking.Table
 	monitors   *frontend.Monitors
 	front      *frontend.Server
-	slowLocks  slowLocks
+	slowLocks  *loglimit.Limit
 	web        *web.Server // nil without monitoring
 	// fatal gets the error after which the process must end and leave its disk alone.
 	fatal chan error
@@ -53,7 +54,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{config: c, logger: logger, fatal: make(chan error, 1)}
+	s := &Server{config: c, logger: logger, slowLocks: newSlowLocks(), fatal: make(chan error, 1)}
 	if err := s.fitClients(); err != nil {
 		return nil, err
 	}

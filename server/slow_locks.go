@@ -1,28 +1,22 @@
 package server
 
 import (
-	"log/slog"
-	"sync"
 	"time"
 
+	"github.com/holdfast/holdfast/server/loglimit"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// slowLocks logs locks that clients of this node held for most of their lease, or waited for long: one line
-// each, as long as there are few.
-type slowLocks struct {
-	mu sync.Mutex
-	// second is the second of the last line, lines how many were logged in it, and silent how many were not
-	// since the last line.
-	second        int64
-	lines, silent int
+// newSlowLocks limits the lines about locks that clients of this node held for most of their lease, or waited for
+// long: five at once, and five a second.
+func newSlowLocks() *loglimit.Limit {
+	return &loglimit.Limit{Burst: slowLines, Every: time.Second / slowLines}
 }
 
-// slowLines is the most lines in a second.
 const slowLines = 5
 
-func (l *slowLocks) log(logger *slog.Logger, e replica.LockSlow) {
-	silent, ok := l.admit(time.Now().Unix())
+func (s *Server) logSlowLock(e replica.LockSlow) {
+	silent, ok := s.slowLocks.Admit(time.Now())
 	if !ok {
 		return
 	}
@@ -31,26 +25,10 @@ func (l *slowLocks) log(logger *slog.Logger, e replica.LockSlow) {
 		attrs = append(attrs, "not_logged", silent)
 	}
 	if e.HeldMillis == 0 && e.WaitedMillis > 0 {
-		logger.Warn("waited long for a lock", append(attrs, "waited", millis(e.WaitedMillis))...)
+		s.logger.Warn("waited long for a lock", append(attrs, "waited", millis(e.WaitedMillis))...)
 		return
 	}
-	logger.Warn("a lock was held for more than four fifths of its lease", append(attrs, "held", millis(e.HeldMillis), "lease", millis(e.LeaseMillis))...)
-}
-
-// admit reports whether there may be a line, and how many there were not since the last.
-func (l *slowLocks) admit(second int64) (silent int, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if second != l.second {
-		l.second, l.lines = second, 0
-	}
-	if l.lines >= slowLines {
-		l.silent++
-		return 0, false
-	}
-	l.lines++
-	silent, l.silent = l.silent, 0
-	return silent, true
+	s.logger.Warn("a lock was held for more than four fifths of its lease", append(attrs, "held", millis(e.HeldMillis), "lease", millis(e.LeaseMillis))...)
 }
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

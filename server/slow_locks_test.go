@@ -23,7 +23,7 @@ func TestSlowLocksAreLogged(t *testing.T) {
 			}
 			return a
 		}
-		s := &Server{logger: slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{ReplaceAttr: drop}))}
+		s := &Server{logger: slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{ReplaceAttr: drop})), slowLocks: newSlowLocks()}
 		event := func(news fsm.LockNews) {
 			news.Owner, news.Fence, news.Conn = "me", 7, 3
 			s.onEvent(replica.LockSlow{DB: 1, Key: "k", LockNews: news})

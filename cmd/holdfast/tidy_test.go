@@ -130,7 +130,7 @@ func TestRedconOnlyEncodes(t *testing.T) {
 var rooms = map[string][]string{
 	"server/lifecycle":  {},
 	"server/members":    {},
-	"server/peer":       {"server/peer/wire", "server/members"},
+	"server/peer":       {"server/peer/wire", "server/members", "server/loglimit"},
 	"server/peer/wire":  {},
 	"server/membership": {"server/members", "server/peer/wire"},
 	"server/operations": {"server/members"},
@@ -139,7 +139,7 @@ var rooms = map[string][]string{
 	"server/raftnode":   {"server/peer/wire", "server/members"},
 	"server/forward":    {"server/peer/wire", "server/members"},
 	"server/replica":    {"server/members", "server/raftnode", "server/forward", "server/parking", "server/sessions", "server/peer/wire"},
-	"server/frontend":   {"server/replica", "server/parking", "server/sessions", "server/push", "server/pubsub", "server/tracking"},
+	"server/frontend":   {"server/loglimit", "server/replica", "server/parking", "server/sessions", "server/push", "server/pubsub", "server/tracking"},
 	"server/pubsub":     {"server/push"},
 	"server/sessions":   {"server/push"},
 	"server/parking":    {},
@@ -148,6 +148,7 @@ var rooms = map[string][]string{
 	"server/web":        {},
 	"server/backup":     {},
 	"server/secrets":    {},
+	"server/loglimit":   {},
 }
 
 func TestServerArrows(t *testing.T) {

@@ -98,9 +98,7 @@ func (c *conn) runBatch() {
 	}
 	batch := &w.batch
 	c.account()
-	if w.numbered {
-		batch.OnNumber = c.track.client.Numbered
-	}
+	batch.OnNumber = c.onNumber
 	began := time.Now()
 	c.srv.noteRates(began)
 	err := c.srv.backend.Execute(batch)

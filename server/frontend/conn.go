@@ -37,7 +37,10 @@ type conn struct {
 	// delivering: messages are being written, not replies.
 	delivering bool
 	// w is the memory of the pipeline under way, nil when there is none.
-	w *work
+	w       *work
+	numbers batchNumbers
+	// onNumber is conn.numbered, made once.
+	onNumber func(number uint64)
 	// lastWrite is the number of the last write that was acknowledged.
 	lastWrite uint64
 	// lastPublish is the same for the last that published something, 0 when the subscriptions know of it.
@@ -106,7 +109,7 @@ func newConn(s *Server, nc net.Conn, table *protocol.Table) *conn {
 		srv: s, table: table, id: s.nextID.Add(1), born: time.Now(), socket: newSocket(nc, s.cfg.TLS),
 		clientState: clientState{resp: protocol.RESP2, authenticated: s.cfg.Password == nil},
 	}
-	c.arrived = c.born
+	c.arrived, c.onNumber = c.born, c.numbered
 	c.publish()
 	return c
 }

@@ -46,6 +46,8 @@ type cluster struct {
 	lead     replica.Leadership
 	lot      *parking.Lot
 	keeper   *sessions.Keeper
+	// onForced, when set, is told of locks that were broken.
+	onForced func(*fsm.Event)
 }
 
 func newCluster() *cluster {
@@ -258,8 +260,13 @@ func (s *sink) Events(events []fsm.Event) {
 	s.cl.monitors.Events(events)
 	s.cl.keeper.Events(events)
 	for _, e := range events {
-		if e.Kind == fsm.Woken {
+		switch e.Kind {
+		case fsm.Woken:
 			s.cl.lot.Woken(e.Seq, *e.Reply)
+		case fsm.LocksForced:
+			if s.cl.onForced != nil {
+				s.cl.onForced(&e)
+			}
 		}
 	}
 }

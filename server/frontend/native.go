@@ -174,11 +174,7 @@ func nativeBreak(_ *conn, row *row, args [][]byte) *nativeCall {
 		if v.Kind != protocol.KindInteger || v.Num == 0 {
 			return
 		}
-		c.mu.Lock()
-		name := c.shown.name
-		c.mu.Unlock()
-		c.srv.cfg.Logger.Warn("lock broken by force", append(attrs,
-			"db", c.db, "holds", v.Num, "client", c.nc.RemoteAddr(), "id", c.id, "name", name)...)
+		c.srv.cfg.Logger.Warn(lockBroken, append(append(attrs, "db", c.db, "holds", v.Num), c.who()...)...)
 	}}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/loglimit"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/replica"
 )
@@ -36,7 +37,8 @@ type Server struct {
 	// lead is what the backend said last about the leader.
 	lead       atomic.Pointer[lead]
 	slow       slowlog
-	failedAuth failedAuth
+	failedAuth *loglimit.Limit
+	forced     *loglimit.Limit
 	rates      rates
 	// forgotten are the lookups of keys before CONFIG RESETSTAT.
 	forgotten struct{ hits, misses atomic.Uint64 }
@@ -67,6 +69,7 @@ func New(cfg Config, backend Backend) *Server {
 		cfg: cfg, backend: backend, started: time.Now(), rows: newRows(),
 		compiled: newCompileCache(fsm.CheckScript), conns: make(map[int64]*conn),
 		sentinelHub: pubsub.New(cfg.Logger), memory: clientMemory{limit: int64(cfg.MaxMemoryClientsBytes)},
+		failedAuth: newFailedAuth(), forced: newForced(),
 	}
 	s.pool.New = func() any {
 		return &work{in: make([]byte, 0, pooledIn), reader: protocol.NewReader(protocol.DefaultLimits())}

@@ -364,25 +364,3 @@ func FuzzChallenge(f *testing.F) {
 		}
 	})
 }
-
-// TestRefusalsTellOnceHowManyWereNotLogged: the count begins anew with each line that names it.
-func TestRefusalsTellOnceHowManyWereNotLogged(t *testing.T) {
-	var r refusals
-	now := time.Unix(1000, 0)
-	take := func() (suppressed int, ok bool) { return r.take(now) }
-	for range refusalBurst {
-		suppressed, ok := take()
-		require.True(t, ok)
-		require.Zero(t, suppressed)
-	}
-	for range 3 {
-		_, ok := take()
-		require.False(t, ok)
-	}
-	for _, want := range []int{3, 0} {
-		now = now.Add(refusalEvery)
-		suppressed, ok := take()
-		require.True(t, ok)
-		require.Equal(t, want, suppressed)
-	}
-}

@@ -30,7 +30,7 @@
 //	| one per handshake         | Run        | handover, refusal, timeout, context |
 //
 // Established connections have none. Lock order: none of handshakes.mu, Layer.mu and
-// refusals.mu is held while another is taken, or over I/O.
+// the limit of log lines is held while another is taken, or over I/O.
 //
 // package server makes the Mux; package server/replica uses the layers. Package wire is what their streams
 // have in common. Start reading at the drawing in handshake.go, then [Mux.Run].

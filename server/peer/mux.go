@@ -92,7 +92,7 @@ type Mux struct {
 	config   Config
 	tls      currentTLS // nil without TLS
 	layers   map[Kind]*Layer
-	refusals refusals
+	refusals *refusals
 
 	handshakes *handshakes
 }
@@ -114,7 +114,7 @@ func New(c Config) (*Mux, error) {
 	m := &Mux{
 		config:     c,
 		layers:     make(map[Kind]*Layer),
-		refusals:   refusals{logger: c.Logger},
+		refusals:   newRefusals(c.Logger),
 		handshakes: newHandshakes(c.Book.Addrs),
 	}
 	if c.TLS != nil {

@@ -8,8 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"sync"
 	"time"
+
+	"github.com/holdfast/holdfast/server/loglimit"
 )
 
 // versionError: the other side speaks another version of this protocol.
@@ -103,22 +104,20 @@ func truncate(s string) string {
 	return s
 }
 
-const (
-	refusalBurst = 10          // lines at once
-	refusalEvery = time.Second // then a line a second
-)
-
 // refusals logs refused connections, but not so often that a port scanner fills a disk.
 type refusals struct {
 	logger *slog.Logger
+	limit  loglimit.Limit
+}
 
-	mu         sync.Mutex
-	next       time.Time // when the bucket would be empty of all lines
-	suppressed int
+const refusalBurst = 10 // lines at once; then a line a second
+
+func newRefusals(logger *slog.Logger) *refusals {
+	return &refusals{logger: logger, limit: loglimit.Limit{Burst: refusalBurst, Every: time.Second}}
 }
 
 func (r *refusals) log(remote net.Addr, err error) {
-	suppressed, ok := r.take(time.Now())
+	suppressed, ok := r.limit.Admit(time.Now())
 	if !ok {
 		return
 	}
@@ -131,20 +130,4 @@ func (r *refusals) log(remote net.Addr, err error) {
 		attrs = append(attrs, "notLogged", suppressed)
 	}
 	r.logger.Warn("refused a connection on the peer port", attrs...)
-}
-
-// take asks for a line, and says how many were not logged before.
-func (r *refusals) take(now time.Time) (suppressed int, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.next.Before(now) {
-		r.next = now
-	}
-	if r.next.Sub(now) >= refusalBurst*refusalEvery {
-		r.suppressed++
-		return 0, false
-	}
-	r.next = r.next.Add(refusalEvery)
-	suppressed, r.suppressed = r.suppressed, 0
-	return suppressed, true
 }
