@@ -11,6 +11,8 @@
 //   - a follower whose log lacks what a snapshot stands for can follow any leader;
 //   - a request to a follower, the entries in memory and the log behind a snapshot are bounded by bytes;
 //   - a follower with listeners hears of a commit as soon as the leader has applied it, a hop later;
+//   - majorities are of the voters in the configuration in effect: the newest in this node's log; a member without a vote
+//     confirms nothing and does not lead;
 //   - a leader whose process died is replaced without waiting for silence, if a majority sees that the process is gone;
 //   - a node that cannot store what raft believes stored tells the owner, and lets raft conclude nothing from such entries.
 //
@@ -35,7 +37,9 @@
 //	rpcFilter.run            hands raft what else other nodes ask of it
 //	fastFailover.run         asks around when the leader's process is gone; one more per node asked
 //	applier.cutLog           snapshots of large entries
-//	nudges.run               tells a follower with listeners what is committed; one per other node
+//	nudges.run               tells a follower with listeners what is committed; one more per other member
+//	sayFarewells             tells removed members that they are
+//	electAlone               has a lone voter elected, and ends
 //
 //	parallelLog.write        brings what a leader appended to the disk; ends when all is there
 //	raft                     several; one of them calls the Machine, several call transport and parallelLog
@@ -44,9 +48,10 @@
 //
 // rpcFilter.installing is held until raft takes the request that is judged, and raft takes a request when
 // the request before is done. heartbeats.handling is held, shared, while raft handles a heartbeat. All others (acks,
-// parallelLog, appender, fastFailover, progress) are leaves: nothing else is locked, called or waited for
+// configurations, parallelLog, appender, fastFailover, progress) are leaves: nothing else is locked, called or waited for
 // under them, but raft's term and leader, and the first and last index of the store. Events are told without any
 // lock held.
 //
-// Start reading at [Open], then node.go, transport.go, rpc_filter.go, parallel_log.go, acks.go. DESIGN.md has the reasons.
+// Start reading at [Open], then node.go, transport.go, rpc_filter.go, parallel_log.go, acks.go, configurations.go,
+// change.go. DESIGN.md has the reasons.
 package raftnode
