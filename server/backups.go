@@ -31,12 +31,12 @@ func (b *backups) Begin(ctx context.Context, stale bool) (frontend.Backup, error
 	if err != nil {
 		return nil, err
 	}
-	return &clientBackup{Stream: stream, aboutBytes: b.s.replica.Stats().UsedBytes}, nil
+	return &clientBackup{Stream: stream, aboutBytes: b.s.member.Load().Stats().UsedBytes}, nil
 }
 
 func (b *backups) capture(ctx context.Context, stale bool) (backup.Meta, io.WriterTo, error) {
 	began := time.Now()
-	c, err := b.s.replica.Capture(ctx, stale)
+	c, err := b.s.member.Load().Capture(ctx, stale) // clients of a node without a cluster get no further
 	if err != nil {
 		return backup.Meta{}, nil, err
 	}

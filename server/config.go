@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast/holdfast/server/founding"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/secrets"
@@ -37,8 +39,12 @@ type Config struct {
 type NodeConfig struct {
 	// Name is unique in the cluster and never changes.
 	Name string
-	// InitialCluster is "name=host:port,…" over all voters' peer addresses; empty for a cluster of one.
+	// InitialCluster is "name=host:port,…" over the peer addresses of the nodes that found the cluster together; empty
+	// for a cluster of one. After the first start the cluster itself knows its members.
 	InitialCluster string
+	// Join is "host:port,…" of nodes whose cluster is to take this node in.
+	Join     string
+	NonVoter bool // join without ever asking for a vote
 }
 
 // ListenConfig says where the node listens.
@@ -47,6 +53,8 @@ type ListenConfig struct {
 	// AdvertiseAddr is the client address told to other nodes and to clients; empty: Addr.
 	AdvertiseAddr string
 	PeerAddr      string // nodes
+	// PeerAdvertiseAddr is the address told to other nodes; empty: this node's in InitialCluster, else PeerAddr.
+	PeerAdvertiseAddr string
 	// SentinelAddr is where clients find the leader as at a Sentinel; empty: nowhere.
 	SentinelAddr string
 	// SentinelAdvertiseAddr is SentinelAddr as clients are told it; empty: the host of AdvertiseAddr with
@@ -180,13 +188,45 @@ func (c *Config) validateCluster() []error {
 		return []error{err}
 	}
 	var errs []error
-	if peers[c.Name] == "" {
+	if peers[c.Name] == "" && c.Join == "" {
 		errs = append(errs, fmt.Errorf("initial-cluster does not name this node, %q", c.Name))
 	}
-	if n := len(peers); n%2 == 0 {
+	if n := len(peers); n > 0 && n%2 == 0 {
 		errs = append(errs, fmt.Errorf("initial-cluster has %d nodes: use 1, 3 or 5 (an even number tolerates no more failures than one less)", n))
 	}
+	for _, contact := range c.contacts() {
+		if err := founding.CheckAddr(contact); err != nil {
+			errs = append(errs, fmt.Errorf("join: %w", err))
+		}
+	}
+	if c.NonVoter && c.Join == "" {
+		errs = append(errs, errors.New("non-voter needs join"))
+	}
+	if c.PeerAdvertiseAddr != "" {
+		if err := founding.CheckAddr(c.PeerAdvertiseAddr); err != nil {
+			errs = append(errs, fmt.Errorf("peer-advertise-addr: %w", err))
+		}
+	}
+	if own := c.peerAddress(peers); c.Join != "" && founding.CheckAddr(own) != nil {
+		errs = append(errs, fmt.Errorf("join: other nodes cannot dial peer-addr %s: set peer-advertise-addr", own))
+	}
 	return errs
+}
+
+// contacts are the addresses in Join.
+func (c *Config) contacts() []string {
+	var all []string
+	for addr := range strings.SplitSeq(c.Join, ",") {
+		if addr = strings.TrimSpace(addr); addr != "" || c.Join != "" {
+			all = append(all, addr)
+		}
+	}
+	return all
+}
+
+// peerAddress is where other nodes dial this one.
+func (c *Config) peerAddress(peers map[string]string) string {
+	return cmp.Or(c.PeerAdvertiseAddr, peers[c.Name], c.PeerAddr)
 }
 
 // validateExposure refuses to listen beyond loopback when clients or nodes need no credentials.
@@ -206,10 +246,14 @@ func (c *Config) validateExposure() []error {
 	return errs
 }
 
-// Peers returns the peer addresses of the initial cluster by name; without InitialCluster, of this node alone.
+// Peers returns the peer addresses of the initial cluster by name. Without InitialCluster these are of this node alone,
+// or of no node, if this one joins others.
 func (c *Config) Peers() (map[string]string, error) {
-	if c.InitialCluster == "" {
-		return map[string]string{c.Name: c.PeerAddr}, nil
+	switch {
+	case c.InitialCluster == "" && c.Join != "":
+		return nil, nil
+	case c.InitialCluster == "":
+		return map[string]string{c.Name: cmp.Or(c.PeerAdvertiseAddr, c.PeerAddr)}, nil
 	}
 	peers := make(map[string]string)
 	addrs := make(map[string]string)
@@ -232,9 +276,8 @@ func (c *Config) Peers() (map[string]string, error) {
 	return peers, nil
 }
 
-// clusterID names the cluster: its first members. Two clusters with the same
-// members and addresses are the same cluster.
-func clusterID(peers map[string]string) string {
+// firstClusterID is the ID that the first releases gave a cluster with that initial cluster.
+func firstClusterID(peers map[string]string) string {
 	items := make([]string, 0, len(peers))
 	for name, addr := range peers {
 		items = append(items, name+"="+addr)

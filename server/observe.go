@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
@@ -128,13 +129,28 @@ func buildInfo(node string) prometheus.Collector {
 // registry has all metrics of the node.
 func (s *Server) registry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
+	s.registerProcess(r)
+	r.MustRegister(s.front.Collector())
+	r.MustRegister(s.observed.collectors()...)
+	return r
+}
+
+// registerProcess registers what there is from the start.
+func (s *Server) registerProcess(r *prometheus.Registry) {
 	r.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		buildInfo(s.config.Name), s.front.Collector(),
+		buildInfo(s.config.Name), credentials{s.secrets},
 	)
-	r.MustRegister(s.observed.collectors()...)
-	r.MustRegister(credentials{s.secrets})
-	return r
+}
+
+// gather is about the process alone until the node belongs to a cluster.
+func (s *Server) gather() ([]*dto.MetricFamily, error) {
+	if r := s.metrics.Load(); r != nil {
+		return r.Gather()
+	}
+	r := prometheus.NewRegistry()
+	s.registerProcess(r)
+	return r.Gather()
 }
 
 // newWeb makes the port for monitoring; nil: the node has none.
@@ -143,7 +159,7 @@ func (s *Server) newWeb() *web.Server {
 		return nil
 	}
 	return web.New(web.Config{
-		Gatherer: s.registry(), Live: s.liveChecks(), Ready: s.readyChecks(),
+		Gatherer: prometheus.GathererFunc(s.gather), Live: s.liveChecks(), Ready: s.readyChecks(),
 		Access: web.Access{TLS: s.secrets.ClientTLS(), Password: s.secrets.Password()}, Profiles: s.config.HTTPPprof, Logger: s.logger,
 	})
 }
@@ -168,16 +184,17 @@ const hangingDisk = time.Second
 
 func (s *Server) readyChecks() []web.Check {
 	return []web.Check{
-		{Name: "voter", Run: func(context.Context) error { return isVoter(s.replica.Status()) }},
+		{Name: "cluster", Run: s.inCluster},
+		{Name: "voter", Run: s.asMember(func(r *replica.Replica) error { return isVoter(r.Status()) })},
 		{Name: "disk", Run: func(context.Context) error { return diskAnswers(s.store.Hanging()) }},
-		{Name: "log", Run: func(context.Context) error { return s.replica.Healthy() }},
-		{Name: "linearizable_read", Run: func(context.Context) error { return s.read() }},
+		{Name: "log", Run: s.asMember((*replica.Replica).Healthy)},
+		{Name: "linearizable_read", Run: s.asMember(read)},
 	}
 }
 
 func isVoter(st replica.Status) error {
 	for _, m := range st.Members {
-		if m.Name == st.Name {
+		if m.ID == st.ID && m.Voter {
 			return nil
 		}
 	}
@@ -192,9 +209,9 @@ func diskAnswers(hanging time.Duration) error {
 }
 
 // read is what a client's EXISTS does: the leader answers after a majority has confirmed it.
-func (s *Server) read() error {
+func read(r *replica.Replica) error {
 	b := replica.Batch{Body: protocol.AppendRequest(nil, 0, "exists", [][]byte{[]byte("readyz")}), Count: 1}
-	if err := s.replica.Execute(&b); err != nil {
+	if err := r.Execute(&b); err != nil {
 		return err
 	}
 	if len(b.Replies) != 1 || b.Replies[0].IsError() {

@@ -168,14 +168,14 @@ func TestReadyz(t *testing.T) {
 	s := runNode(t, func(c *Config) { c.Password = "open sesame" })
 	s.client(t, "open sesame")
 	status, body := s.get(t, "/readyz?verbose", "")
-	require.Equal(t, "[+]voter ok\n[+]disk ok\n[+]log ok\n[+]linearizable_read ok\nok\n", body)
+	require.Equal(t, "[+]cluster ok\n[+]voter ok\n[+]disk ok\n[+]log ok\n[+]linearizable_read ok\nok\n", body)
 	require.Equal(t, http.StatusOK, status)
 	status, _ = s.get(t, "/metrics", "")
 	require.Equal(t, http.StatusUnauthorized, status)
 	status, _ = s.get(t, "/metrics", "open sesame")
 	require.Equal(t, http.StatusOK, status)
 
-	st := s.replica.Status()
+	st := s.member.Load().Status()
 	require.NoError(t, isVoter(st))
 	st.Members = nil
 	require.ErrorContains(t, isVoter(st), "no voter")

@@ -8,11 +8,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/lifecycle"
 	"github.com/holdfast/holdfast/server/loglimit"
-	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/raftnode/hclogger"
@@ -36,16 +39,33 @@ type Server struct {
 	observed   *observed
 	secrets    *secrets.Keyring
 	store      *store.Store
+	faults     *faults // nil without --debug
 	peers      *peer.Mux
-	replica    *replica.Replica
+	place      place
 	hub        *pubsub.Hub
 	caches     *tracking.Table
 	monitors   *frontend.Monitors
-	front      *frontend.Server
 	slowLocks  *loglimit.Limit
 	web        *web.Server // nil without monitoring
+	settling
 	// fatal gets the error after which the process must end and leave its disk alone.
 	fatal chan error
+}
+
+// settling is what there is once the node belongs to a cluster, and how it comes to that.
+type settling struct {
+	// opened is closed when member and front are there. member is there a little before.
+	opened chan struct{}
+	member atomic.Pointer[replica.Replica]
+	front  *frontend.Server
+	// waitingFront serves clients until then.
+	waitingFront func() *frontend.Server
+	metrics      atomic.Pointer[prometheus.Registry]
+	opening      sync.Mutex // held while member is opened
+	// ending ends with endSettling: the node is not to come into a cluster any more.
+	ending      context.Context
+	endSettling context.CancelFunc
+	removal     sync.Once
 }
 
 // New opens the node's ports and its data folder. Nothing is served before Run. When New fails,
@@ -55,6 +75,10 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 		return nil, err
 	}
 	s := &Server{config: c, logger: logger, slowLocks: newSlowLocks(), fatal: make(chan error, 1)}
+	s.opened = make(chan struct{})
+	s.ending, s.endSettling = context.WithCancel(context.Background())
+	s.waitingFront = sync.OnceValue(s.newWaitingFront)
+	s.place.gone = make(map[string]bool)
 	if err := s.fitClients(); err != nil {
 		return nil, err
 	}
@@ -92,42 +116,23 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	if s.memory, err = newMemory(c.MemoryConfig, os.DirFS("/")); err != nil {
 		return nil, err
 	}
-	faults := newFaults(c.DebugConfig)
-	if s.store, err = store.Open(s.storeConfig(faults)); err != nil {
+	s.faults = newFaults(c.DebugConfig)
+	if s.store, err = store.Open(s.storeConfig()); err != nil {
 		return nil, err
 	}
 	opened.add(s.store.Close)
-	if err = s.belong(); err != nil {
-		return nil, err
-	}
 	if s.peers, err = peer.New(s.peerConfig(peerListener)); err != nil {
 		return nil, err
 	}
+	s.newPlace()
 	s.hub = pubsub.New(logger)
 	s.caches = tracking.New(tracking.DefaultLimits())
 	s.monitors = frontend.NewMonitors()
-	if s.replica, err = replica.Open(s.replicaConfig(faults)); err != nil {
-		return nil, err
-	}
-	if faults != nil {
-		faults.node = s.replica
-	}
-	s.front = frontend.New(s.frontConfig(faults), s.replica)
 	s.web = s.newWeb()
-	return s, nil
-}
-
-// belong makes sure that the folder belongs to the cluster that is configured.
-func (s *Server) belong() error {
-	peers, _ := s.config.Peers() // validated by New
-	switch id, own := s.store.Identity(), clusterID(peers); id.ClusterID {
-	case own:
-		return nil
-	case "":
-		return s.store.SetIdentity(func(id *store.Identity) { id.ClusterID = own })
-	default:
-		return fmt.Errorf("open store: data folder %s belongs to cluster %q, this node is configured for %q", s.config.DataDir, id.ClusterID, own)
+	if s.place.founding.Alone() {
+		err = s.settle(context.Background())
 	}
+	return s, err
 }
 
 // Reload reads certificates, authorities, passwords and secrets again; by says on whose account, for the log. Nothing
@@ -171,14 +176,17 @@ func (s *Server) Run(ctx context.Context) error {
 	s.logMemory()
 	parts := lifecycle.New(
 		s.serveClients,
-		s.replica.Run,
-		s.peers.Run,
+		s.runReplica,
+		s.runPeers,
 	)
 	parts.Start()
 	var cause error
 	select {
 	case <-ctx.Done():
 	case cause = <-parts.Failed():
+		if unsettled := (unsettledError{}); errors.As(cause, &unsettled) {
+			cause = unsettled.error
+		}
 	case err := <-s.fatal:
 		parts.Abandon()
 		return err
@@ -199,9 +207,11 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) serveClients(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ports := []func(context.Context) error{func(ctx context.Context) error { return s.front.Serve(ctx, s.clients) }}
+	ports := []func(context.Context) error{func(ctx context.Context) error { return s.servePort(ctx, s.clients, (*frontend.Server).Serve) }}
 	if s.sentinel != nil {
-		ports = append(ports, func(ctx context.Context) error { return s.front.ServeSentinel(ctx, s.sentinel) })
+		ports = append(ports, func(ctx context.Context) error {
+			return s.servePort(ctx, s.sentinel, (*frontend.Server).ServeSentinel)
+		})
 	}
 	if s.web != nil {
 		ports = append(ports, s.serveMonitoring)
@@ -222,23 +232,19 @@ func (s *Server) serveClients(ctx context.Context) error {
 
 // shutdown ends the parts in good order, and closes the store.
 func (s *Server) shutdown(parts *lifecycle.Parts) error {
-	err := parts.Shutdown(func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownTimeout)
-		defer cancel()
-		return s.replica.Shutdown(ctx)
-	})
+	err := parts.Shutdown(s.stopReplica)
 	err = errors.Join(err, s.store.Close())
 	s.logger.Info("stopped")
 	return err
 }
 
-func (s *Server) storeConfig(f *faults) store.Config {
+func (s *Server) storeConfig() store.Config {
 	return store.Config{
 		DataDir:  s.config.DataDir,
 		Name:     s.config.Name,
 		LogStore: s.config.LogStore,
 		Logger:   s.logger,
-		Hooks:    s.storeHooks(f),
+		Hooks:    s.storeHooks(s.faults),
 	}
 }
 
@@ -248,46 +254,30 @@ func (s *Server) peerConfig(ln net.Listener) peer.Config {
 	return peer.Config{
 		Listener:  ln,
 		Dial:      func(ctx context.Context, addr string) (net.Conn, error) { return dial(ctx, "tcp", addr) },
-		Advertise: peers[s.config.Name],
-		ClusterID: func() string { return clusterID(peers) },
-		ID:        s.config.Name,
-		Book:      bookOf(peers),
+		Advertise: s.config.peerAddress(peers),
+		ClusterID: func() string { return s.store.Identity().ClusterID },
+		ID:        s.store.Identity().ID,
+		Book:      &s.place.book,
+		Removed:   s.place.isGone,
+		OnRemoved: func() { s.place.founding.Suspect() },
 		Secrets:   s.secrets.Cluster(),
 		TLS:       s.secrets.PeerTLS(),
 		Logger:    s.logger,
 	}
 }
 
-// bookOf says where the nodes of the initial cluster are.
-func bookOf(peers map[string]string) *members.Book {
-	b := &members.Book{}
-	for name, addr := range peers { // unordered
-		b.Hint(name, addr)
-	}
-	return b
-}
-
-// firstMembers are the nodes of the initial cluster.
-func firstMembers(peers map[string]string) []members.Member {
-	var all []members.Member
-	for name, addr := range peers { // unordered
-		all = append(all, members.Member{ID: name, Addr: addr, Voter: true})
-	}
-	return all
-}
-
-func (s *Server) replicaConfig(f *faults) replica.Config {
-	peers, _ := s.config.Peers()
+func (s *Server) replicaConfig() replica.Config {
+	id := s.store.Identity()
 	return replica.Config{
-		ID:           s.config.Name,
+		ID:           id.ID,
 		ClientAddr:   s.advertised(),
 		SentinelAddr: s.advertisedSentinel(),
-		Bootstrap:    firstMembers(peers),
+		Bootstrap:    s.firstMembers(id),
 		Stores: replica.Stores{
 			Log: s.store.Log, Stable: s.store.Stable, Snapshots: s.store.Snapshots, Epoch: s.store.Epoch,
 		},
 		Peers:          replica.Peers{Raft: s.peers.Layer(peer.KindRaft), Append: s.peers.Layer(peer.KindAppend), Forward: s.peers.Layer(peer.KindForward)},
-		Clock:          f.clock(),
+		Clock:          s.faults.clock(),
 		Timing:         s.config.Timing,
 		SnapshotPolicy: s.config.SnapshotPolicy,
 		MaxMemoryBytes: s.memory.limitBytes,
@@ -297,6 +287,9 @@ func (s *Server) replicaConfig(f *faults) replica.Config {
 		OnEntry:        s.observed.onEntry(),
 		OnStateEvents:  s.onStateEvents,
 		RunsReads:      s.caches.Wants,
+
+		OnConfiguration: s.reconfigured,
+		OnRemoved:       s.removed,
 	}
 }
 
@@ -322,7 +315,7 @@ func (s *Server) advertisedSentinel() string {
 	return net.JoinHostPort(host, port)
 }
 
-func (s *Server) frontConfig(f *faults) frontend.Config {
+func (s *Server) frontConfig() frontend.Config {
 	return frontend.Config{
 		Limits:   s.config.Limits,
 		Timeouts: s.config.Timeouts,
@@ -337,7 +330,7 @@ func (s *Server) frontConfig(f *faults) frontend.Config {
 		Tracking: s.caches,
 		Monitors: s.monitors,
 		Backups:  newBackups(s, s.config.MaxOutputBytes),
-		Options:  frontend.Options{Debug: s.config.Debug, Faults: f.handler(), ClusterMode: s.config.ClusterMode},
+		Options:  frontend.Options{Debug: s.config.Debug, Faults: s.faults.handler(), ClusterMode: s.config.ClusterMode},
 		TLS:      s.secrets.ClientTLS(),
 		Password: s.secrets.Password(),
 	}

@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
+
+	"github.com/holdfast/holdfast/server"
 )
 
 func main() {
@@ -23,6 +25,9 @@ func main() {
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
+
+// statusRemoved is the exit status of a node that was removed from its cluster: to start it again is of no use.
+const statusRemoved = 4
 
 // run is the whole program: it returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -44,6 +49,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			fmt.Fprintf(stderr, "holdfast %s: %s\n", c.name, own.text)
 		}
 		return own.status
+	case errors.Is(err, server.ErrRemoved):
+		fmt.Fprintf(stderr, "holdfast %s: %v\n", c.name, err)
+		return statusRemoved
 	case errors.As(err, new(usageError)):
 		fmt.Fprintf(stderr, "holdfast %s: %v\n", c.name, err)
 		return 2

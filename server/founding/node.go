@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast/holdfast/server/members"
@@ -60,6 +61,8 @@ type Node struct {
 	config Config
 	wake   chan struct{}
 
+	suspects atomic.Bool // see Suspect
+
 	mu      sync.Mutex
 	waiting string // what the node waits for
 }
@@ -76,6 +79,12 @@ func (n *Node) Look() {
 	case n.wake <- struct{}{}:
 	default:
 	}
+}
+
+// Suspect has [Node.Stay] ask the others whether this node is a member still.
+func (n *Node) Suspect() {
+	n.suspects.Store(true)
+	n.Look()
 }
 
 // Waiting says what the node waits for before it belongs to a cluster.

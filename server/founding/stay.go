@@ -46,7 +46,7 @@ func (n *Node) look(ctx context.Context, strayed bool) error {
 	id, conf := n.config.Folder.Identity(), n.config.Committed()
 	self, member := conf.Find(id.ID)
 	moved := member && self.Addr != n.config.Addr && CheckAddr(n.config.Addr) == nil
-	if strayed || moved {
+	if n.suspects.Swap(false) || strayed || moved {
 		n.greet(ctx)
 	}
 	switch {

@@ -1,0 +1,123 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/membership"
+	"github.com/holdfast/holdfast/server/operations"
+	"github.com/holdfast/holdfast/server/raftnode"
+	"github.com/holdfast/holdfast/server/replica"
+)
+
+// operateWithin bounds a request about members from another node.
+const operateWithin = 30 * time.Second
+
+// newDesk makes what takes requests about members.
+func (s *Server) newDesk() *operations.Desk {
+	told := func(t operations.Taken) {
+		s.logger.Info("members changed", "what", t.Says, "index", t.Index, "request", string(t.Request.Op),
+			"by_node", t.Request.Asker.Node, "by_user", t.Request.Asker.User, "by_addr", t.Request.Asker.Addr, "by_name", t.Request.Asker.Name)
+	}
+	return operations.NewDesk(operations.NewExecutor((*raftMembers)(s), told), (*otherDesks)(s))
+}
+
+// serveOperations answers other nodes that ask for changes of members.
+func (s *Server) serveOperations() {
+	membership.Handle(s.place.requests, opOperate, func(ctx context.Context, _ membership.Asker, q operations.Request) (operations.Reply, error) {
+		ctx, cancel := context.WithTimeout(ctx, operateWithin)
+		defer cancel()
+		return s.place.desk.Do(ctx, q), nil
+	})
+	membership.HandleAny(s.place.requests, opJoin, s.takeIn)
+}
+
+// takeIn has the leader take in the node that asks, whichever node that asked.
+func (s *Server) takeIn(ctx context.Context, from membership.Asker, q join) (joined, error) {
+	ctx, cancel := context.WithTimeout(ctx, operateWithin)
+	defer cancel()
+	if s.isOpen() && s.place.isGone(from.ID) {
+		return joined{Refused: fmt.Sprintf("%s was removed: empty its folder", from.ID)}, nil
+	}
+	_, err := s.place.desk.Ask(ctx, operations.Request{
+		Op: operations.Join, Member: from.ID, Addr: q.Addr, Cluster: q.Cluster, Asker: operations.Asker{Node: members.Name(from.ID), Addr: from.Addr},
+	})
+	var refusal *operations.Refusal
+	if errors.As(err, &refusal) {
+		return joined{Refused: refusal.Text}, nil
+	}
+	return joined{}, err
+}
+
+// otherDesks are the desks of the other nodes.
+type otherDesks Server
+
+func (o *otherDesks) Ask(ctx context.Context, id string, q operations.Request) (operations.Reply, error) {
+	return membership.Ask[operations.Reply](ctx, o.place.client, id, opOperate, q)
+}
+
+// raftMembers is this node's raft, as package operations knows it.
+type raftMembers Server
+
+// Look implements [operations.Cluster].
+func (m *raftMembers) Look() operations.View {
+	id := m.store.Identity()
+	v := operations.View{Self: id.ID, Cluster: id.ClusterID, Nodes: make(map[string]operations.Node)}
+	r := m.member.Load()
+	if r == nil {
+		return v
+	}
+	st, committed := r.Status(), r.CommittedConfiguration()
+	v.Configuration = r.Configuration()
+	v.Changing = committed.Index != v.Index || !committed.Same(v.Configuration)
+	v.Leader, v.Leads, v.Last = st.Leader.ID, st.Leading, st.LastLog
+	for _, node := range st.Members {
+		v.Nodes[node.ID] = operations.Node{Silent: node.Silent, Match: node.LogIndex}
+	}
+	now := time.Now()
+	for _, f := range st.Followers {
+		v.Nodes[f.ID] = operations.Node{Silent: f.Member.Silent, Match: f.LogIndex, Heard: now.Add(-f.Silent)}
+	}
+	return v
+}
+
+// changes are raft's words for steps.
+var changes = map[operations.Action]raftnode.ChangeKind{
+	operations.AddMember: raftnode.AddNonvoter, operations.GiveVote: raftnode.AddVoter, operations.TakeVote: raftnode.Demote,
+	operations.TakeOut: raftnode.Remove, operations.SetAddress: raftnode.Move,
+}
+
+var errNoChange = errors.New("that is no change of members")
+
+// Change implements [operations.Cluster].
+func (m *raftMembers) Change(ctx context.Context, do operations.Action, member members.Member, after uint64) (uint64, error) {
+	r, kind, err := m.change(do)
+	if err != nil {
+		return 0, err
+	}
+	return r.Change(ctx, replica.Change{Kind: kind, Member: member, After: after})
+}
+
+func (m *raftMembers) change(do operations.Action) (*replica.Replica, raftnode.ChangeKind, error) {
+	kind, known := changes[do]
+	r := m.member.Load()
+	switch {
+	case r == nil:
+		return nil, 0, errNoCluster
+	case !known:
+		return nil, 0, errNoChange
+	}
+	return r, kind, nil
+}
+
+// HandOver implements [operations.Cluster].
+func (m *raftMembers) HandOver(ctx context.Context, to string) error {
+	r := m.member.Load()
+	if r == nil {
+		return errNoCluster
+	}
+	return r.TransferLeadership(ctx, to)
+}

@@ -1,0 +1,296 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/holdfast/holdfast/server/founding"
+	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/membership"
+	"github.com/holdfast/holdfast/server/operations"
+	"github.com/holdfast/holdfast/server/peer"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/store"
+)
+
+// ErrRemoved is the error of a node that was removed from its cluster.
+var ErrRemoved = store.ErrRemoved
+
+// place is the node's place among the nodes: who and where they are, its way into the cluster, and changes of members.
+type place struct {
+	book     members.Book
+	client   *membership.Client
+	requests *membership.Server
+	founding *founding.Node
+	desk     *operations.Desk
+
+	mu   sync.Mutex // guards all below, and orders calls of book.SetConfiguration
+	last members.Configuration
+	gone map[string]bool // IDs of members that were removed since this process started
+}
+
+// maxGone bounds the removed members that are remembered.
+const maxGone = 1024
+
+// newPlace makes the node's place. The folder and the peer port are open.
+func (s *Server) newPlace() {
+	p := &s.place
+	layer := s.peers.Layer(peer.KindMember)
+	p.client, p.requests = membership.NewClient(layer), membership.NewServer(layer, s.logger)
+	p.desk = s.newDesk()
+	initial, _ := s.config.Peers() // validated by New
+	p.founding = founding.New(founding.Config{
+		Folder: s.store, Addr: s.config.peerAddress(initial), Initial: initial, Contacts: s.config.contacts(), NonVoter: s.config.NonVoter,
+		Client: p.client, Book: &p.book, Logger: s.logger,
+		Cluster: founding.Cluster{
+			Join: s.askToJoin, Committed: s.committed, Led: s.led, Move: s.askToMove, Promote: s.askForVote, Removed: s.removed,
+		},
+	})
+	p.founding.Serve(p.requests)
+	s.serveOperations()
+}
+
+// isGone reports whether a node was removed while this process watched.
+func (p *place) isGone(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gone[id]
+}
+
+// follow takes what the replica knows of the members.
+func (p *place) follow(r *replica.Replica) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.book.SetConfiguration(r.Configuration())
+	committed := r.CommittedConfiguration()
+	for _, m := range p.last.Members {
+		if !committed.Has(m.ID) && committed.Index > p.last.Index && len(p.gone) < maxGone {
+			p.gone[m.ID] = true
+		}
+	}
+	if committed.Index >= p.last.Index {
+		p.last = committed
+	}
+	p.founding.Look()
+}
+
+// reconfigured is called by the replica when members, addresses or votes changed.
+func (s *Server) reconfigured() {
+	if r := s.member.Load(); r != nil {
+		s.place.follow(r)
+	}
+}
+
+func (s *Server) committed() members.Configuration {
+	if r := s.member.Load(); r != nil {
+		return r.CommittedConfiguration()
+	}
+	return members.Configuration{}
+}
+
+func (s *Server) led() bool {
+	r := s.member.Load()
+	return r != nil && r.Status().Leader.ID != ""
+}
+
+// removed ends the node for good. The disk is not written by the caller, which may be raft.
+func (s *Server) removed() {
+	s.removal.Do(func() {
+		go func() {
+			id := s.store.Identity()
+			s.logger.Error("this node was removed from the cluster: it ends, and its folder cannot be used again", "id", id.ID, "cluster", id.ClusterID)
+			s.fail(errors.Join(ErrRemoved, s.store.Remove()))
+		}()
+	})
+}
+
+// firstMembers are the members of raft's first entry, if raft has none: the founders. A folder of the first releases
+// whose node was killed at its first start has the initial cluster.
+func (s *Server) firstMembers(id store.Identity) []members.Member {
+	initial, _ := s.config.Peers()
+	if len(id.Founders) > 0 || id.ID != id.Name || id.ClusterID != firstClusterID(initial) {
+		return id.Founders
+	}
+	var all []members.Member
+	for name, addr := range initial { // unordered: raftnode sorts them
+		all = append(all, members.Member{ID: name, Addr: addr, Voter: true})
+	}
+	return all
+}
+
+// openReplica opens the replica of a node that belongs to a cluster, and what serves its clients.
+func (s *Server) openReplica() error {
+	r, err := replica.Open(s.replicaConfig())
+	if err != nil {
+		return err
+	}
+	s.member.Store(r)
+	s.reconfigured()
+	if s.faults != nil {
+		s.faults.node = r
+	}
+	s.front = newFront(s, r)
+	if s.monitoring != nil {
+		s.metrics.Store(s.registry())
+	}
+	s.tellDifference(r.Configuration())
+	close(s.opened)
+	return nil
+}
+
+// tellDifference says so when the initial cluster is not the cluster of today: an operator who changes the flag may
+// expect something of it.
+func (s *Server) tellDifference(conf members.Configuration) {
+	initial, _ := s.config.Peers()
+	var today []string
+	for _, m := range conf.Members {
+		today = append(today, m.Name())
+	}
+	if given := slices.Sorted(maps.Keys(initial)); s.config.InitialCluster != "" && len(today) > 0 && !slices.Equal(given, today) {
+		s.logger.Info("initial-cluster is for the first start alone: the cluster knows its members", "initial_cluster", strings.Join(given, ", "), "members", strings.Join(today, ", "))
+	}
+}
+
+// unsettledError is why the node came to no cluster.
+type unsettledError struct{ error }
+
+// runReplica runs the replica, once the node belongs to a cluster.
+func (s *Server) runReplica(ctx context.Context) error {
+	if !s.isOpen() {
+		if err := s.settle(ctx); err != nil || !s.isOpen() {
+			return err
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var stays sync.WaitGroup
+	stays.Go(func() {
+		if err := s.place.founding.Stay(ctx); err != nil {
+			s.fail(err)
+		}
+	})
+	defer stays.Wait()
+	defer cancel()
+	return s.member.Load().Run(ctx)
+}
+
+// settle waits until the node belongs to a cluster, and opens the replica, unless ctx or the node ends before.
+func (s *Server) settle(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ending, cancel)()
+	if err := s.place.founding.Settle(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return unsettledError{err}
+	}
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return s.openReplica()
+}
+
+func (s *Server) isOpen() bool {
+	select {
+	case <-s.opened:
+		return true
+	default:
+		return false
+	}
+}
+
+// stopReplica ends the replica in good order, or the way there.
+func (s *Server) stopReplica() error {
+	s.endSettling()
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if !s.isOpen() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownTimeout)
+	defer cancel()
+	return s.member.Load().Shutdown(ctx)
+}
+
+// runPeers runs the port between nodes, and answers questions about members.
+func (s *Server) runPeers(ctx context.Context) error {
+	var answers sync.WaitGroup
+	defer answers.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers.Go(func() { _ = s.place.requests.Run(ctx) }) // ends with its port
+	return s.peers.Run(ctx)
+}
+
+// inCluster is the check of readiness that a node without a cluster fails.
+func (s *Server) inCluster(context.Context) error {
+	if s.isOpen() {
+		return nil
+	}
+	if waiting := s.place.founding.Waiting(); waiting != "" {
+		return errors.New(waiting)
+	}
+	return errNoCluster
+}
+
+var errNoCluster = errors.New("this node belongs to no cluster yet")
+
+// asMember runs a check that needs the replica.
+func (s *Server) asMember(check func(*replica.Replica) error) func(context.Context) error {
+	return func(context.Context) error {
+		if !s.isOpen() {
+			return errNoCluster
+		}
+		return check(s.member.Load())
+	}
+}
+
+// join is what a node asks to be taken in, by any member.
+type join struct {
+	Addr    string `json:"addr"`
+	Cluster string `json:"cluster"`
+}
+
+// joined is the answer. Refused is why not, in one line.
+type joined struct {
+	Refused string `json:"refused,omitempty"`
+}
+
+const (
+	opJoin    = "join"
+	opOperate = "operate"
+)
+
+func (s *Server) askToJoin(ctx context.Context, contact, cluster string, self members.Member) (refused string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, operateWithin)
+	defer cancel()
+	answer, _, err := membership.AskAt[joined](ctx, s.place.client, contact, opJoin, join{self.Addr, cluster})
+	return answer.Refused, err
+}
+
+func (s *Server) askToMove(ctx context.Context, addr string) error {
+	return s.ask(ctx, operations.Request{Op: operations.Readdress, Addr: addr})
+}
+
+func (s *Server) askForVote(ctx context.Context) error {
+	return s.ask(ctx, operations.Request{Op: operations.Promote})
+}
+
+// ask asks the cluster for something about this node.
+func (s *Server) ask(ctx context.Context, q operations.Request) error {
+	initial, _ := s.config.Peers()
+	q.Member = s.store.Identity().ID
+	q.Asker = operations.Asker{Node: s.config.Name, Addr: s.config.peerAddress(initial)}
+	_, err := s.place.desk.Ask(ctx, q)
+	if err != nil {
+		return fmt.Errorf("%s: %w", q.Op, err)
+	}
+	return nil
+}

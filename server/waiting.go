@@ -1,0 +1,130 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/frontend"
+	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/parking"
+	"github.com/holdfast/holdfast/server/pubsub"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/sessions"
+	"github.com/holdfast/holdfast/server/tracking"
+)
+
+// newFront makes what serves clients of a member.
+func newFront(s *Server, r *replica.Replica) *frontend.Server {
+	return frontend.New(s.frontConfig(), r)
+}
+
+// newWaitingFront makes what serves clients while the node belongs to no cluster: commands on keys are answered with
+// CLUSTERDOWN at once. The connections end when the node belongs to one: their clients come again.
+func (s *Server) newWaitingFront() *frontend.Server {
+	c := s.frontConfig()
+	c.Hub, c.Tracking, c.Monitors = pubsub.New(s.logger), tracking.New(tracking.DefaultLimits()), frontend.NewMonitors()
+	c.Options.Debug, c.Options.Faults, c.Backups = false, nil, nil
+	c.Logger = slog.New(slog.DiscardHandler)
+	return frontend.New(c, newWaitingBackend(s.store.Identity().ID))
+}
+
+// waitingBackend is what a node without a cluster answers with.
+type waitingBackend struct {
+	id      string
+	machine *fsm.Machine
+	lot     *parking.Lot
+	keeper  *sessions.Keeper
+}
+
+func newWaitingBackend(id string) *waitingBackend {
+	none := func(uint64) bool { return false }
+	return &waitingBackend{
+		id: id, machine: fsm.New(),
+		lot: parking.New(parking.Cluster{
+			Propose: func([]byte, int) error { return protocol.ErrNoLeader }, Waits: none, Applied: none, Attend: func(bool) {},
+		}),
+		keeper: sessions.New(sessions.Cluster{
+			Propose: func([]int64, bool) error { return protocol.ErrNoLeader }, Applied: none,
+		}),
+	}
+}
+
+func (b *waitingBackend) Execute(*replica.Batch) error { return protocol.ErrNoLeader }
+
+func (b *waitingBackend) Parking() *parking.Lot { return b.lot }
+
+func (b *waitingBackend) Sessions() *sessions.Keeper { return b.keeper }
+
+func (b *waitingBackend) LockStats() fsm.LockStats { return b.machine.LockStats() }
+
+func (b *waitingBackend) Stats() fsm.Stats { return b.machine.Stats() }
+
+func (b *waitingBackend) Listen(fsm.Interest) {}
+
+func (b *waitingBackend) Status() replica.Status {
+	return replica.Status{ID: b.id, Name: members.Name(b.id), Members: []replica.Member{{ID: b.id, Name: members.Name(b.id), Silent: true}}}
+}
+
+func (b *waitingBackend) WatchLeadership(f func(replica.Leadership, []replica.Member)) {
+	f(replica.Leadership{}, b.Status().Members)
+}
+
+func (b *waitingBackend) AwaitApplied(context.Context, uint64) bool { return false }
+
+func (b *waitingBackend) WaitReplicated(context.Context, int, time.Duration) int { return 0 }
+
+// lent is a listener that is used for a while: closing it leaves the port open.
+type lent struct {
+	*net.TCPListener
+	over atomic.Bool
+}
+
+// Accept implements net.Listener.
+func (l *lent) Accept() (net.Conn, error) {
+	if l.over.Load() {
+		return nil, net.ErrClosed
+	}
+	conn, err := l.TCPListener.Accept()
+	if l.over.Load() && err != nil {
+		return nil, net.ErrClosed
+	}
+	return conn, err
+}
+
+// Close ends Accept.
+func (l *lent) Close() error {
+	l.over.Store(true)
+	return l.SetDeadline(time.Unix(1, 0))
+}
+
+// servePort serves a port of clients: as a node without a cluster at first, if it is one.
+func (s *Server) servePort(ctx context.Context, ln net.Listener, serve func(*frontend.Server, context.Context, net.Listener) error) error {
+	if tcp, ok := ln.(*net.TCPListener); ok && !s.isOpen() {
+		err := s.serveWaiting(ctx, tcp, serve)
+		if ctx.Err() != nil || err != nil {
+			return errors.Join(err, ln.Close())
+		}
+	}
+	return serve(s.front, ctx, ln)
+}
+
+// serveWaiting serves until the node belongs to a cluster.
+func (s *Server) serveWaiting(ctx context.Context, ln *net.TCPListener, serve func(*frontend.Server, context.Context, net.Listener) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-s.opened:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err := serve(s.waitingFront(), ctx, &lent{TCPListener: ln})
+	return errors.Join(err, ln.SetDeadline(time.Time{}))
+}
