@@ -1,0 +1,74 @@
+package monitoring
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+// TestPromtool: Prometheus's own tool accepts the rules and the dashboard's queries, and alerts_test.yaml passes.
+// check.sh brings the tool.
+func TestPromtool(t *testing.T) {
+	tool := os.Getenv("HOLDFAST_PROMTOOL")
+	if tool == "" {
+		t.Skip("HOLDFAST_PROMTOOL does not name promtool: see check.sh")
+	}
+	promtool := func(args ...string) {
+		t.Helper()
+		out, err := exec.Command(tool, args...).CombinedOutput()
+		require.NoError(t, err, "promtool %v:\n%s", args, out)
+	}
+	promtool("check", "rules", "alerts.yaml")
+	promtool("test", "rules", "alerts_test.yaml")
+
+	// A query of the dashboard as a rule: Grafana fills in the variables.
+	text, err := os.ReadFile("dashboard.json")
+	require.NoError(t, err)
+	var d struct{ Panels []panel }
+	require.NoError(t, json.Unmarshal(text, &d))
+	fill := strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*", "$job", "holdfast", "$node", ".*")
+	type rule struct{ Record, Expr string }
+	var rules []rule
+	for _, p := range d.Panels {
+		for _, target := range p.Targets {
+			rules = append(rules, rule{fmt.Sprintf("dashboard:%d:%s", p.ID, strings.ToLower(target.RefID)), fill.Replace(target.Expr)})
+		}
+	}
+	require.Greater(t, len(rules), 30)
+	file, err := yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "dashboard", "rules": rules}}})
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "dashboard.yaml")
+	require.NoError(t, os.WriteFile(path, file, 0o600))
+	promtool("check", "rules", path)
+}
+
+// TestAlertsHaveTests: alerts_test.yaml names alerts that there are.
+func TestAlertsHaveTests(t *testing.T) {
+	rules, err := os.ReadFile("alerts.yaml")
+	require.NoError(t, err)
+	text, err := os.ReadFile("alerts_test.yaml")
+	require.NoError(t, err)
+	var file struct {
+		Tests []struct {
+			Alerts []struct {
+				Name string `yaml:"alertname"`
+			} `yaml:"alert_rule_test"`
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(text, &file))
+	tested := map[string]bool{}
+	for _, test := range file.Tests {
+		for _, a := range test.Alerts {
+			require.Contains(t, string(rules), "- alert: "+a.Name+"\n")
+			tested[a.Name] = true
+		}
+	}
+	require.GreaterOrEqual(t, len(tested), 5)
+}
