@@ -19,6 +19,11 @@ import (
 // Options shape a cluster. The zero value is three nodes with default settings.
 type Options struct {
 	Nodes int // 0: three
+	// Spares is how many nodes there are beside the first members. They do not run, and have empty disks.
+	Spares int
+	// Minted: the IDs of the first members are minted, as those of other nodes always are. Otherwise they are the
+	// names, as in folders of an early release.
+	Minted bool
 	// Configure, if not nil, changes a node's configuration at each start.
 	Configure func(*replica.Config)
 	// Logs, if not nil, gets what the nodes log.
@@ -66,12 +71,18 @@ func New(t testing.TB, o Options) *Cluster {
 	c := &Cluster{T: t, Net: peertest.New(), options: o}
 	for i := range o.Nodes {
 		n := c.node(fmt.Sprintf("n%d", i+1))
-		n.ID = n.Name // as in a folder of an early release
+		n.ID = n.Name
+		if o.Minted {
+			n.ID = members.NewID(n.Name)
+		}
 		c.founders = append(c.founders, members.Member{ID: n.ID, Addr: n.PeerAddr, Voter: true})
 	}
 	t.Cleanup(c.Stop)
 	for _, n := range c.nodes {
 		n.Start()
+	}
+	for i := range o.Spares {
+		c.node(fmt.Sprintf("n%d", o.Nodes+i+1))
 	}
 	return c
 }

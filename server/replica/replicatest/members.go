@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/raftnode"
 	"github.com/holdfast/holdfast/server/replica"
@@ -27,6 +29,17 @@ func (c *Cluster) Add(name string) *Node {
 	n := c.node(name)
 	n.Start()
 	return n
+}
+
+// Wipe empties the disk of a node that does not run. The node is another from then on, with the old name and address.
+func (n *Node) Wipe() {
+	n.power <- struct{}{}
+	defer func() { <-n.power }()
+	require.Nil(n.cluster.T, n.Replica(), "%s runs", n.Name)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.Disk, n.ID = storetest.NewDisk(), members.NewID(n.Name)
+	n.removed.Store(false)
 }
 
 // Member is the node as a member.
