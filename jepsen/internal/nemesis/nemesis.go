@@ -71,6 +71,9 @@ func (n *Nemesis) Run(ctx context.Context, steps []schedule.Step) {
 			taken := lanes[:]
 			if f := faultOf(s.Fault); !f.Alone {
 				taken = lanes[f.Lane : f.Lane+1]
+				if f.Ends { // the lane of processes comes first
+					taken = []chan struct{}{lanes[schedule.Process], lanes[f.Lane]}
+				}
 			}
 			for i, lane := range taken {
 				select {
@@ -134,7 +137,12 @@ func (n *Nemesis) Heal() error {
 func (n *Nemesis) ordered(ctx context.Context, s step) (members []string, leader string) {
 	all := n.Target.Members()
 	for _, i := range s.Order {
-		members = append(members, all[i%len(all)])
+		if i < len(all) {
+			members = append(members, all[i])
+		}
+	}
+	if extra := len(s.Order); extra < len(all) {
+		members = append(members, all[extra:]...) // more have joined
 	}
 	leader, known := n.Target.Leader(ctx)
 	if known && s.order != drawn {

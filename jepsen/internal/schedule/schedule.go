@@ -19,6 +19,7 @@ const (
 	Disk
 	Raft
 	Clients
+	Members
 	// Lanes is their number.
 	Lanes
 )
@@ -30,6 +31,8 @@ type Kind struct {
 	Lane  Lane
 	// Alone: the fault takes hold of everything, so nothing is broken beside it.
 	Alone bool
+	// Ends: the fault ends processes for good, so it takes the lane of processes beside its own.
+	Ends bool
 	// Min and Max bound how long a fault lasts; both 0: over at once.
 	Min, Max time.Duration
 	// Draw draws what a step needs beside a time and an order of nodes; nil: nothing.
@@ -152,10 +155,14 @@ func Generate(o Options) []Step {
 			return steps
 		}
 		steps = append(steps, step)
-		if rng.Float64() < 0.3 && step.For > 0 && !k.Alone {
+		beside := 0.3
+		if k.Lane == Members {
+			beside = 0.8 // a change of the members is nothing by itself
+		}
+		if rng.Float64() < beside && step.For > 0 && !k.Alone {
 			from := at + between(rng, 0, step.For)
 			fits := func(other Kind) bool {
-				return other.Lane != k.Lane && !other.Alone && from+other.Max <= o.Time-quiet
+				return other.Lane != k.Lane && !(k.Ends && other.Lane == Process) && !(other.Ends && k.Lane == Process) && !other.Alone && from+other.Max <= o.Time-quiet
 			}
 			if other, found := d.draw(fits); found {
 				second := newStep(rng, other, from, o.Nodes)

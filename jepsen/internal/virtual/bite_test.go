@@ -14,7 +14,7 @@ import (
 // set writes through a node, as a client beside it.
 func set(t *testing.T, tgt target, side int, timeout time.Duration) wire.Reply {
 	t.Helper()
-	nc, err := tgt.service.Dial(t.Context(), side, tgt.names[side])
+	nc, err := tgt.service.Dial(t.Context(), side, tgt.places[side])
 	require.NoError(t, err)
 	conn := wire.New(nc, timeout)
 	defer conn.Close()
@@ -35,7 +35,7 @@ func TestHangingDiskEndsANode(t *testing.T) {
 			}
 			_, err := tgt.Debug(t.Context(), leader, "DEBUG", "DISK", "HANG")
 			require.NoError(t, err)
-			for side, name := range tgt.names {
+			for side, name := range tgt.places[:3] {
 				if name != leader {
 					set(t, tgt, side, 10*time.Second)
 				}

@@ -30,7 +30,7 @@ const (
 	// quietTime is longer than any lease, wait, delay and session of the workloads.
 	quietTime = 40 * time.Second
 
-	churnFaults = "partition,packets,kill,restart,pause,clock-jump,clock-strobe,clock-leader,disk,power,transfer,snapshot"
+	churnFaults = "member,partition,packets,kill,restart,pause,clock-jump,clock-strobe,clock-leader,disk,power,transfer,snapshot"
 	nativeLocks = "native,nativequeue,nativeall,nativesession"
 )
 
@@ -82,7 +82,7 @@ func (c *churn) run(t *testing.T) {
 		require.NoError(t, c.nemesis.Heal())
 		require.NoError(t, tgt.Serving(ctx))
 		time.Sleep(quietTime)
-		for _, node := range tgt.names {
+		for _, node := range tgt.Members() {
 			require.Empty(t, left(ctx, t, tgt, node), "%s, after %d shifts", node, n+1)
 		}
 	}

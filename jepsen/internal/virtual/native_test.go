@@ -11,7 +11,7 @@ import (
 )
 
 func TestNativeLocksUnderMixedFaults(t *testing.T) {
-	first, count := seeds(t, 4)
+	first, count := seeds(t, 2)
 	for seed := first; seed < first+count; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()

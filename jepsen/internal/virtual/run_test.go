@@ -67,7 +67,7 @@ func drive(t *testing.T, o runOptions) *driven {
 
 func (d *driven) drive(t *testing.T) {
 	ctx, o := context.Background(), d.o
-	w := newWorld(t, worldOptions{nodes: o.nodes, seed: o.seed, stubborn: o.stubborn, slow: o.slow, broken: o.broken})
+	w := newWorld(t, worldOptions{nodes: o.nodes, seed: o.seed, early: o.seed%3 == 2, stubborn: o.stubborn, slow: o.slow, broken: o.broken})
 	tgt := target{service{w}}
 	require.NoError(t, tgt.Start(ctx))
 	faults, err := schedule.Select(nemesis.Kinds(), o.nemesis, tgt.Supports(ctx))
@@ -154,7 +154,7 @@ func seeds(t *testing.T, usual int) (first, count uint64) {
 }
 
 // trueRates is everything that leaves clock rates alone, so that leases are held to the millisecond.
-const trueRates = "partition,packets,kill,restart,pause,clock,disk,power,transfer,snapshot"
+const trueRates = "member,partition,packets,kill,restart,pause,clock,disk,power,transfer,snapshot"
 
 func TestWorkloadsUnderMixedFaults(t *testing.T) {
 	first, count := seeds(t, 6)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,12 +32,14 @@ import (
 // within a bubble.
 type world struct {
 	cluster *servertest.Cluster
-	names   []string
-	delay   time.Duration // of messages between nodes when nothing is broken
+	places  []string                 // first members, then spares
+	starts  map[string]chan struct{} // held while the process of a place is started or ended
+	delay   time.Duration            // of messages between nodes when nothing is broken
 
 	mu      sync.Mutex
-	excused map[string]int // deaths that a fault explains
-	rng     *rand.Rand     // what power cuts leave
+	in      map[string]bool // places that are in: see cluster.Membership
+	excused map[string]int  // deaths that a fault explains
+	rng     *rand.Rand      // what power cuts leave
 }
 
 var (
@@ -52,6 +55,8 @@ type worldOptions struct {
 	seed  uint64 // of what power cuts leave
 	// stubborn: the first node believes for seconds that it leads when it does not any more.
 	stubborn bool
+	// early: the IDs of the first members are their names, as in folders of an early release.
+	early bool
 	// slow: messages between nodes take usualDelay, as they do in a real net.
 	slow bool
 	// broken, if not nil, stands between clients and a node's replica.
@@ -63,16 +68,22 @@ const stallLimit = 2 * time.Second
 
 func newWorld(t *testing.T, o worldOptions) *world {
 	t.Helper()
-	w := &world{names: network.Nodes(o.nodes), excused: map[string]int{}, rng: rand.New(rand.NewPCG(o.seed, 2))}
+	w := &world{
+		places: network.Nodes(o.nodes + spares), in: map[string]bool{}, starts: map[string]chan struct{}{},
+		excused: map[string]int{}, rng: rand.New(rand.NewPCG(o.seed, 2)),
+	}
+	for i, place := range w.places {
+		w.in[place], w.starts[place] = i < o.nodes, make(chan struct{}, 1)
+	}
 	options := servertest.Options{
-		Nodes: o.nodes, Backend: o.broken,
+		Nodes: o.nodes, Spares: spares, Minted: !o.early, Backend: o.broken,
 		Tune: func(c *server.Config) {
 			c.SnapshotThreshold, c.SnapshotInterval, c.TrailingLogs = 64, 500*time.Millisecond, 8
 			c.DiskStallLimit = stallLimit
 		},
 	}
 	if o.stubborn {
-		options.Stubborn = w.names[0]
+		options.Stubborn = w.places[0]
 	}
 	w.cluster = servertest.New(t, options)
 	if o.slow {
@@ -86,9 +97,14 @@ const usualDelay = 20 * time.Millisecond
 
 // As a service.
 
-func (w *world) Nodes() []string { return w.names }
+// Nodes are the members now.
+func (w *world) Nodes() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(w.places), func(place string) bool { return !w.in[place] })
+}
 
-func (w *world) Sides() int { return len(w.names) }
+func (w *world) Sides() int { return len(w.places) - spares }
 
 func (w *world) Dial(ctx context.Context, from, node, _ string) (net.Conn, error) {
 	if from == "" {
@@ -101,14 +117,14 @@ func (w *world) Dial(ctx context.Context, from, node, _ string) (net.Conn, error
 type service struct{ *world }
 
 func (s service) Dial(ctx context.Context, side int, node string) (net.Conn, error) {
-	return s.world.Dial(ctx, network.ClientsOf(s.names[side]), node, "client")
+	return s.world.Dial(ctx, network.ClientsOf(s.places[side]), node, "client")
 }
 
 // As a target.
 
 type target struct{ service }
 
-func (t target) Members() []string             { return t.names }
+func (t target) Members() []string             { return t.Nodes() }
 func (t target) Fleet() cluster.Processes      { return t.world }
 func (t target) Close() error                  { return nil }
 func (t target) Start(context.Context) error   { t.cluster.Leader(); return nil }
@@ -129,7 +145,12 @@ func (t target) Supports(context.Context) []string {
 		"pause-leader", "pause-minority", "pause-all", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
 		"disk-slow", "disk-hang", "disk-error", "disk-full", "power-cut", "power-restart", "power-append", "power-sync", "transfer", "snapshot",
 	}
-	if len(t.names) > 3 {
+	for _, k := range nemesis.Kinds() {
+		if k.Group == "member" {
+			faults = append(faults, k.Name)
+		}
+	}
+	if t.Sides() > 3 {
 		faults = append(faults, "partition-bridge")
 	}
 	return faults
@@ -225,23 +246,24 @@ func disturb(n *servertest.Node, f store.Fault) {
 
 // Agree waits until all replicas stand at one index, and compares their states.
 func (t target) Agree(ctx context.Context) (int, []string) {
+	members := t.Members()
 	for range 3000 {
 		indexes, hashes := map[uint64]bool{}, map[string]string{}
-		for _, n := range t.cluster.Nodes() {
-			if r := n.Replica(); r != nil {
+		for _, m := range members {
+			if r := t.cluster.Node(m).Replica(); r != nil {
 				index, hash := r.Digest()
 				indexes[index] = true
-				hashes[n.Name] = hash
+				hashes[m] = hash
 			}
 		}
-		if len(indexes) == 1 && len(hashes) == len(t.names) {
+		if len(indexes) == 1 && len(hashes) == len(members) {
 			var findings []string
-			for _, n := range t.names[1:] {
-				if hashes[n] != hashes[t.names[0]] {
-					findings = append(findings, fmt.Sprintf("%s and %s differ at one index", t.names[0], n))
+			for _, m := range members[1:] {
+				if hashes[m] != hashes[members[0]] {
+					findings = append(findings, fmt.Sprintf("%s and %s differ at one index", members[0], m))
 				}
 			}
-			return len(t.names), findings
+			return len(members), findings
 		}
 		select {
 		case <-ctx.Done():
@@ -256,8 +278,27 @@ func (t target) Agree(ctx context.Context) (int, []string) {
 
 func (w *world) Running(member string) bool { return w.cluster.Node(member).Replica() != nil }
 
+// hold keeps others from starting or ending the process of a place until the returned function is called. No
+// mutex: to wait for one would stop virtual time.
+func (w *world) hold(place string) (release func()) {
+	w.starts[place] <- struct{}{}
+	return func() { <-w.starts[place] }
+}
+
+func (w *world) isIn(place string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.in[place]
+}
+
+// Start leaves places alone that are out.
 func (w *world) Start(member string) error {
-	if !w.Running(member) {
+	defer w.hold(member)()
+	return w.start(member)
+}
+
+func (w *world) start(member string) error {
+	if w.isIn(member) && !w.Running(member) {
 		w.cluster.Node(member).Start()
 	}
 	return nil
@@ -265,11 +306,17 @@ func (w *world) Start(member string) error {
 
 // Kill ends a paused node, too: its next life is not paused.
 func (w *world) Kill(member string) error {
+	defer w.hold(member)()
+	return w.kill(member)
+}
+
+func (w *world) kill(member string) error {
 	w.cluster.Node(member).Crash()
 	return w.Resume(member)
 }
 
 func (w *world) Stop(member string) error {
+	defer w.hold(member)()
 	// A leader that is alone cannot hand over: it ends all the same.
 	_ = w.cluster.Node(member).Stop()
 	return nil
@@ -317,6 +364,7 @@ func (w *world) Cut(member string) error {
 	w.mu.Lock()
 	seed := w.rng.Uint64()
 	w.mu.Unlock()
+	defer w.hold(member)()
 	w.cluster.Node(member).PowerCut(seed)
 	return nil
 }
@@ -344,8 +392,8 @@ func (w *world) Set(s network.State) error {
 			w.cluster.Net.Break(l.From, l.To)
 		}
 	}
-	for _, a := range w.names {
-		for _, b := range w.names {
+	for _, a := range w.places {
+		for _, b := range w.places {
 			for _, l := range []network.Link{{From: a, To: b}, {From: a, To: network.ClientsOf(b)}, {From: network.ClientsOf(a), To: b}} {
 				if !cut[l] {
 					w.cluster.Net.Mend(l.From, l.To)

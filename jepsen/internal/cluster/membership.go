@@ -1,0 +1,27 @@
+package cluster
+
+import "context"
+
+// Membership is what the tests may do about who the members are. A place is in, and among [Target.Members], from
+// [Membership.Add] until [Membership.Out]. The node there need not have a vote meanwhile, or be a member at all.
+//
+// What takes a change of the cluster is tried until it is done or ctx ends.
+type Membership interface {
+	// Spares are the places that are out.
+	Spares() []string
+	// Add starts a node with an empty folder at any place, and has the node made a member.
+	Add(ctx context.Context, place string, vote bool) error
+	// Remove has the others remove the member that has the name of a place. The node there goes on until it knows.
+	Remove(ctx context.Context, place string) error
+	// Vote gives a member a vote, or takes it.
+	Vote(ctx context.Context, place string, vote bool) error
+	// Lead hands the leadership to a member with a vote.
+	Lead(ctx context.Context, place string) error
+	// Move ends a node, and starts it with another address for other nodes.
+	Move(ctx context.Context, place string) error
+	// Empty kills a node and empties its folder. Started again, the node has the name, the addresses and the flags
+	// that it had.
+	Empty(place string) error
+	// Out ends a node and empties its folder. Nothing starts a node at that place but Add.
+	Out(place string) error
+}
