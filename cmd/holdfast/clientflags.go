@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -130,7 +131,9 @@ func printRows(w io.Writer, rows []option, usage string) {
 		}
 		printFlag(w, o, shownDefault(o))
 	}
-	fmt.Fprintf(w, "\nThe flags of the cluster are also environment variables, as those of serve: --password-file is HOLDFAST_PASSWORD_FILE.\n")
+	if slices.ContainsFunc(rows, func(o option) bool { return o.heading == connecting }) {
+		fmt.Fprint(w, "\nThe flags of the cluster are also environment variables, as those of serve: --password-file is HOLDFAST_PASSWORD_FILE.\n")
+	}
 }
 
 // shownDefault is what stands in documents; zeroes say nothing.
@@ -149,7 +152,10 @@ func clientTable() string {
 	return flagSection(own.rows(), "The lock", "`holdfast lock`") +
 		flagSection(newClusterOwn().rows(), clusterHeading, "`holdfast cluster`") +
 		flagSection((&backupOwn{clientFlags: newClientFlags()}).rows(), backupHeading, "`holdfast backup`") +
-		flagSection(own.rows(), connecting, all)
+		flagSection(own.rows(), connecting, all) +
+		flagSection((&inspectOwn{fences: shownFences}).rows(), "The report", "`holdfast inspect`") +
+		flagSection(newRestoreOwn().rows(), restoreHeading, "`holdfast restore`") +
+		flagSection(newRestoreOwn().rows(), renewalHeading, "`holdfast restore`")
 }
 
 // flagSection is the table of the flags below a heading.

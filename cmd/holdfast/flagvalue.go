@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -31,6 +32,8 @@ func (v flagValue) String() string {
 		return strconv.FormatUint(*t, 10)
 	case *time.Duration:
 		return t.String()
+	case *[]string:
+		return strings.Join(*t, " ")
 	default: // the flag package makes a zero flagValue to compare defaults with
 		return ""
 	}
@@ -49,6 +52,8 @@ func (v flagValue) Set(s string) error {
 		*t, err = strconv.ParseUint(s, 10, 64)
 	case *time.Duration:
 		*t, err = time.ParseDuration(s)
+	case *[]string: // given several times
+		*t = append(*t, s)
 	default:
 		panic(fmt.Sprintf("flag value of type %T", v.target))
 	}

@@ -32,7 +32,7 @@ func (o *inspectOwn) rows() []option {
 
 // inspect says what is in a backup.
 func inspect(_ context.Context, args []string, stdout, _ io.Writer) error {
-	o := &inspectOwn{fences: 20}
+	o := &inspectOwn{fences: shownFences}
 	words, err := parseAnywhere(o.rows(), args, stdout, inspectUsage)
 	switch {
 	case err != nil:
@@ -51,7 +51,7 @@ func inspect(_ context.Context, args []string, stdout, _ io.Writer) error {
 	defer f.Close()
 	r, err := backup.Inspect(f, o.fences)
 	if err != nil {
-		return fmt.Errorf("%s: %w", words[0], err)
+		return aboutFile(words[0], err)
 	}
 	p := &paper{w: stdout}
 	p.source(r.Meta)

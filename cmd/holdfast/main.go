@@ -76,6 +76,7 @@ func commands() []command {
 		{"cluster", nil, manage},
 		{"backup", nil, takeBackup},
 		{"inspect", nil, inspect},
+		{"restore", nil, restore},
 		{"docs", nil, docs},
 		{"completion", nil, completion},
 		{"version", []string{"--version", "-version"}, version},
@@ -103,6 +104,7 @@ usage: holdfast command [flags]
   cluster    describe the members of a cluster: 'holdfast cluster status'
   backup     write the state of a cluster that serves to a file: 'holdfast backup FILE'
   inspect    say what is in a backup, and prove its checksums: 'holdfast inspect FILE'
+  restore    make the data folder of a new cluster of a backup: 'holdfast restore FILE --data-dir DIR'
   docs       print the reference in Markdown: 'docs flags' or 'docs commands'
   completion print a script that completes words in a shell: 'source <(holdfast completion bash)'
   version    print the version

@@ -146,7 +146,7 @@ var rooms = map[string][]string{
 	"server/push":       {},
 	"server/tracking":   {"server/push"},
 	"server/web":        {},
-	"server/backup":     {},
+	"server/backup":     {"server/members", "server/store"},
 	"server/secrets":    {},
 	"server/loglimit":   {},
 }

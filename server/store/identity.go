@@ -150,7 +150,7 @@ func (id *identity) mismatch(c *Config) error {
 	case id.State == stateRemoved:
 		return fmt.Errorf("data folder %s of node %q, cluster %q: %w", c.DataDir, id.ID, id.ClusterID, ErrRemoved)
 	case id.State == stateFilling:
-		return fmt.Errorf("data folder %s was being filled, and is not whole: empty it, and begin again", c.DataDir)
+		return fmt.Errorf("data folder %s was being filled, and is not whole: make it again as before, or empty it", c.DataDir)
 	case id.Name != c.Name:
 		return fmt.Errorf("data folder %s belongs to node %q, this node is %q", c.DataDir, id.Name, c.Name)
 	case id.LogStore != c.LogStore:

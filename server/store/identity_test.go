@@ -106,9 +106,7 @@ func TestMake(t *testing.T) {
 			})
 			require.ErrorIs(t, err, failed)
 			requireRefused(t, c, "was being filled, and is not whole")
-			require.ErrorContains(t, Make(c, Identity{Name: "n1"}, nil), `belongs to node "n1": use an empty one`)
-
-			c.DataDir += "2"
+			// It can be made again, as another's too.
 			require.NoError(t, Make(c, Identity{Name: "n1", ClusterID: "c1", Restored: true}, func(s *Store) error {
 				takeSnapshot(t, s.Snapshots, 10, "ten")
 				return s.Stable.SetUint64([]byte("CurrentTerm"), 7)
@@ -124,7 +122,12 @@ func TestMake(t *testing.T) {
 				require.Len(t, list, 1)
 				require.NoError(t, s.Close())
 			}
-			require.ErrorContains(t, Make(c, Identity{Name: "n1"}, nil), "use an empty one")
+			require.ErrorContains(t, Make(c, Identity{Name: "n1"}, nil), `belongs to node "n1": use an empty one`)
+			other := c
+			other.DataDir += "2"
+			require.NoError(t, os.Mkdir(other.DataDir, 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(other.DataDir, "photos"), nil, 0o600))
+			require.ErrorContains(t, Make(other, Identity{Name: "n1"}, nil), "is not empty, photos is there")
 			s := mustOpen(t, c)
 			require.ErrorContains(t, Make(c, Identity{Name: "n1"}, nil), fmt.Sprintf("in use by another process (pid %d)", os.Getpid()))
 			require.NoError(t, s.Close())

@@ -7,7 +7,7 @@ import (
 
 // Make makes a whole folder at once, of what fill stores: a restored backup, or what is left of another cluster.
 // id's ID may be empty: then one is minted. Until Make returns the folder cannot be opened, also after a crash, and
-// after an error; a folder with anything of a node in it is refused.
+// after an error; Make can make it again. A folder with anything of a node in it is refused.
 func Make(c Config, id Identity, fill func(*Store) error) error { return MakeOn(system(), c, id, fill) }
 
 // MakeOn is Make of a folder on that device.
@@ -29,8 +29,13 @@ func (f *folder) makeWhole(id Identity, fill func(*Store) error) error {
 	if err != nil {
 		return err
 	}
-	if old != nil && !old.unused() {
+	if old != nil && !old.unused() && old.State != stateFilling {
 		return fmt.Errorf("data folder %s belongs to node %q: use an empty one", f.config.DataDir, old.Name)
+	}
+	if old == nil {
+		if err := f.mustBeEmpty(); err != nil {
+			return err
+		}
 	}
 	made := newIdentity(&f.config)
 	if id.ID == "" {
@@ -54,4 +59,18 @@ func (f *folder) makeWhole(id Identity, fill func(*Store) error) error {
 	// The epoch stays 0: the first Open makes sure that "ready" is on the disk.
 	made.State = stateReady
 	return made.save(f.FS, f.config.DataDir)
+}
+
+// mustBeEmpty refuses a folder with files in it that are no node's.
+func (f *folder) mustBeEmpty() error {
+	names, err := f.FS.List(f.config.DataDir)
+	if err != nil {
+		return fmt.Errorf("look at data folder: %w", err)
+	}
+	for _, name := range names {
+		if name != lockName && name != "lost+found" {
+			return fmt.Errorf("data folder %s is not empty, %s is there: use an empty one", f.config.DataDir, name)
+		}
+	}
+	return nil
 }

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/server"
+	"github.com/holdfast/holdfast/server/backup"
+)
+
+const restoreUsage = `usage: holdfast restore FILE --data-dir DIR [flags]
+
+Makes the data folder of a node that is a new cluster of its own, of a backup. The node is started by 'serve' with the
+same --name and --data-dir; other nodes, with empty folders, join it. Leases begin anew: they only get longer. Native
+locks are dropped, and no fence of theirs is given out twice.
+`
+
+// renewalOwn are the flags of commands that begin a new cluster.
+type renewalOwn struct {
+	minLease              time.Duration
+	dropLeases, keepLocks bool
+	raise                 []string
+}
+
+// defaultMinLease is longer than the leases that common libraries give.
+const defaultMinLease = time.Minute
+
+func (o *renewalOwn) rows() []option {
+	return []option{
+		{heading: renewalHeading},
+		{name: "min-lease", value: &o.minLease, help: "least time to live that a key has left: no shorter than the leases that your clients ask for"},
+		{name: "drop-leases", value: &o.dropLeases, help: "drop all keys with a time to live"},
+		{name: "keep-locks", value: &o.keepLocks, help: "keep holds and sessions of native locks, with their full leases"},
+		{name: "raise", value: &o.raise, help: "PATTERN[=BY]: add BY, else 4294967296, to the integers in keys that match; may be given several times"},
+	}
+}
+
+const renewalHeading = "The new cluster"
+
+// renewal is what the flags mean.
+func (o *renewalOwn) renewal() (fsm.Renewal, error) {
+	r := fsm.Renewal{MinLeaseMillis: o.minLease.Milliseconds(), DropLeases: o.dropLeases, KeepLocks: o.keepLocks}
+	if o.minLease < 0 {
+		return r, usageError{fmt.Errorf("min-lease %v: not negative", o.minLease)}
+	}
+	for _, word := range o.raise {
+		raise := fsm.Raise{Pattern: word, By: fsm.FenceJump}
+		if at := strings.LastIndexByte(word, '='); at >= 0 {
+			by, err := strconv.ParseInt(word[at+1:], 10, 64)
+			if err != nil || by < 1 || by > math.MaxInt64/2 {
+				return r, usageError{fmt.Errorf("raise %q: BY is a positive integer", word)}
+			}
+			raise.Pattern, raise.By = word[:at], by
+		}
+		if raise.Pattern == "" {
+			return r, usageError{fmt.Errorf("raise %q: use PATTERN[=BY]", word)}
+		}
+		r.Raises = append(r.Raises, raise)
+	}
+	return r, nil
+}
+
+// restoreOwn are the flags of `holdfast restore`.
+type restoreOwn struct {
+	renewalOwn
+	name, peerAddr, dataDir, initialCluster, logStore string
+}
+
+func newRestoreOwn() *restoreOwn {
+	c := server.DefaultConfig()
+	return &restoreOwn{
+		renewalOwn: renewalOwn{minLease: defaultMinLease},
+		name:       c.Name, peerAddr: c.PeerAddr, logStore: c.LogStore,
+	}
+}
+
+const restoreHeading = "The node"
+
+func (o *restoreOwn) rows() []option {
+	return append([]option{
+		{heading: restoreHeading},
+		{name: "data-dir", value: &o.dataDir, help: "folder to make: it must be empty, or not be there"},
+		{name: "name", value: &o.name, help: "name of the node, as for serve"},
+		{name: "peer-addr", value: &o.peerAddr, help: "where other nodes dial the node, as for serve"},
+		{name: "initial-cluster", value: &o.initialCluster, help: "as for serve: instead of peer-addr"},
+		{name: "log-store", value: &o.logStore, help: "as for serve: wal or bolt"},
+	}, o.renewalOwn.rows()...)
+}
+
+// restoration is what the flags mean.
+func (o *restoreOwn) restoration() (backup.Restoration, error) {
+	if o.dataDir == "" {
+		return backup.Restoration{}, usageError{errors.New("say where to: --data-dir")}
+	}
+	c := server.DefaultConfig()
+	c.Name, c.PeerAddr, c.InitialCluster, c.DataDir, c.LogStore = o.name, o.peerAddr, o.initialCluster, o.dataDir, o.logStore
+	c.Insecure = true // nothing listens
+	if err := c.Validate(); err != nil {
+		return backup.Restoration{}, usageError{err}
+	}
+	peers, err := c.Peers()
+	if err != nil {
+		return backup.Restoration{}, usageError{err}
+	}
+	renewal, err := o.renewal()
+	return backup.Restoration{DataDir: o.dataDir, LogStore: o.logStore, Name: o.name, Addr: peers[o.name], Renewal: renewal}, err
+}
+
+// restore is `holdfast restore`.
+func restore(_ context.Context, args []string, stdout, _ io.Writer) error {
+	o := newRestoreOwn()
+	words, err := parseAnywhere(o.rows(), args, stdout, restoreUsage)
+	switch {
+	case err != nil:
+		return err
+	case len(words) == 0:
+		return usageError{errors.New("say which file")}
+	case len(words) > 1:
+		return unexpected(words[1])
+	}
+	r, err := o.restoration()
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(words[0])
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r.FenceKeys = shownFences
+	r.Begins = func(_ backup.Report, done fsm.Renewed) error { return raisedSome(&r.Renewal, &done) }
+	done, err := backup.Restore(bufio.NewReaderSize(f, 1<<20), r)
+	if err != nil {
+		return aboutFile(words[0], err)
+	}
+	p := &paper{w: stdout}
+	p.source(done.Report.Meta)
+	p.renewed(&r.Renewal, &done.Renewed)
+	p.fences(&done.Report.Survey)
+	p.line("folder", "%s: node %s, the only member of cluster %s, at %s", o.dataDir, done.NodeID, done.ClusterID, r.Addr)
+	if o.initialCluster != "" {
+		p.line("next", "start this node, then the others with empty folders and the same --initial-cluster")
+	} else {
+		p.line("next", "start this node, then others with empty folders and --join %s", r.Addr)
+	}
+	return p.err
+}
+
+// renewed says what became of a state.
+func (p *paper) renewed(r *fsm.Renewal, done *fsm.Renewed) {
+	if r.DropLeases {
+		p.line("leases", "%d keys with a time to live dropped", done.Dropped)
+	} else {
+		p.line("leases", "%d keys were given more time, so that each has %v left at least", done.Extended, millis(r.MinLeaseMillis))
+	}
+	p.line("locks", "%d of %d holds and %d of %d sessions kept; the fences of native locks go on %d higher",
+		done.Kept.Holds, done.Locks.Holds, done.Kept.Sessions, done.Locks.Sessions, int64(fsm.FenceJump))
+	p.line("dropped", "%d clients that waited, what %d nodes had sent", done.Waiters+done.Locks.Waiting, done.Nodes)
+	for i, raise := range r.Raises {
+		passed := ""
+		if n := done.Passed[i]; n > 0 {
+			passed = fmt.Sprintf("; %d more keys match and hold no integer", n)
+		}
+		p.line("raised", "%d keys that match %s, by %d%s", done.Raised[i], printable(cmp.Or(raise.Pattern, "(none)")), raise.By, passed)
+	}
+}
+
+// shownFences is how many keys are listed that look like fences.
+const shownFences = 20
+
+// raisedSome refuses a pattern that raises nothing: it is a mistake, and would let fences repeat.
+func raisedSome(r *fsm.Renewal, done *fsm.Renewed) error {
+	for i, raise := range r.Raises {
+		if done.Raised[i] == 0 {
+			return fmt.Errorf("raise %q: no key that matches holds an integer", raise.Pattern)
+		}
+	}
+	return nil
+}
+
+// aboutFile names the file in an error that is about the file.
+func aboutFile(path string, err error) error {
+	for _, what := range []error{backup.ErrNoBackup, backup.ErrCutOff, backup.ErrDamaged, backup.ErrNewer} {
+		if errors.Is(err, what) {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return err
+}

@@ -1,0 +1,126 @@
+package backup
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/store"
+)
+
+// restoration is into a folder that is not there yet.
+func restoration(t *testing.T) Restoration {
+	return Restoration{
+		DataDir: filepath.Join(t.TempDir(), "data"), LogStore: store.KindWAL, Name: "n1", Addr: "10.0.0.1:7379",
+		Renewal: fsm.Renewal{MinLeaseMillis: 60_000},
+	}
+}
+
+// opened is the folder and the state in it.
+func opened(t *testing.T, o Restoration) (store.Identity, *fsm.Machine, *store.Store) {
+	t.Helper()
+	s, err := store.Open(store.Config{DataDir: o.DataDir, Name: o.Name, LogStore: o.LogStore})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	list, err := s.Snapshots.List()
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, alone(s.Identity().ID, o.Addr), list[0].Configuration)
+	require.LessOrEqual(t, list[0].ConfigurationIndex, list[0].Index)
+	term, err := s.Stable.GetUint64([]byte(currentTerm))
+	require.NoError(t, err)
+	require.Equal(t, list[0].Term, term, "entries to come have no smaller term than the snapshot")
+	_, stream, err := s.Snapshots.Open(list[0].ID)
+	require.NoError(t, err)
+	defer stream.Close()
+	m := fsm.New()
+	require.NoError(t, m.Restore(stream))
+	return s.Identity(), m, s
+}
+
+func TestRestoreMakesAClusterOfItsOwn(t *testing.T) {
+	state := stateOf(t, []string{"incr", "fence"}, []string{"set", "lease", "x", "px", "5000"})
+	file, _ := fileOf(t, state)
+	o := restoration(t)
+	done, err := Restore(bytes.NewReader(file), o)
+	require.NoError(t, err)
+	require.Equal(t, 1, done.Renewed.Extended)
+	id, m, s := opened(t, o)
+	require.Equal(t, store.Identity{Name: "n1", ID: done.NodeID, ClusterID: done.ClusterID, Restored: true}, id)
+	require.Equal(t, "n1", members.Name(id.ID))
+	require.NotEqual(t, someMeta.NodeID, id.ID)
+	require.NotEqual(t, someMeta.ClusterID, id.ClusterID)
+	survey := m.Survey(0)
+	require.Equal(t, 2, survey.Keys())
+	require.Empty(t, survey.Nodes)
+	require.Equal(t, int64(60_000), survey.LongestMillis)
+	require.Equal(t, uint64(fsm.FenceJump), survey.Fences)
+	list, err := s.Snapshots.List()
+	require.NoError(t, err)
+	require.Equal(t, someMeta.Index, list[0].Index)
+	require.NoError(t, s.Close())
+
+	_, err = Restore(bytes.NewReader(file), o)
+	require.ErrorContains(t, err, "use an empty one")
+	again := restoration(t)
+	other, err := Restore(bytes.NewReader(file), again)
+	require.NoError(t, err)
+	require.NotEqual(t, done.ClusterID, other.ClusterID, "two restores are two clusters")
+	require.NotEqual(t, done.NodeID, other.NodeID)
+}
+
+func TestRestoreThatIsRefusedWritesNothing(t *testing.T) {
+	whole, _ := fileOf(t, stateOf(t, []string{"incr", "fence"}))
+	newer := bytes.Clone(whole)
+	newer[len(magic)]++
+	flipped := bytes.Clone(whole)
+	flipped[len(flipped)/2] ^= 1
+	for _, bad := range [][]byte{newer, flipped, whole[:len(whole)-1], nil, []byte("no backup")} {
+		o := restoration(t)
+		_, err := Restore(bytes.NewReader(bad), o)
+		require.Error(t, err)
+		require.NoDirExists(t, o.DataDir)
+	}
+	refusal := errors.New("not wanted")
+	o := restoration(t)
+	o.Begins = func(Report, fsm.Renewed) error { return refusal }
+	_, err := Restore(bytes.NewReader(whole), o)
+	require.ErrorIs(t, err, refusal)
+	require.NoDirExists(t, o.DataDir)
+
+	o = restoration(t)
+	require.NoError(t, os.Mkdir(o.DataDir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(o.DataDir, "photos"), nil, 0o600))
+	_, err = Restore(bytes.NewReader(whole), o)
+	require.ErrorContains(t, err, "is not empty")
+}
+
+// TestRestoreHalfWay: what a killed restore leaves, serve refuses, and another restore makes whole.
+func TestRestoreHalfWay(t *testing.T) {
+	file, _ := fileOf(t, stateOf(t, []string{"incr", "fence"}))
+	o := restoration(t)
+	killed := errors.New("killed")
+	err := store.Make(store.Config{DataDir: o.DataDir, LogStore: o.LogStore}, store.Identity{Name: "n1", ClusterID: "c"}, func(s *store.Store) error {
+		require.NoError(t, s.Stable.SetUint64([]byte(currentTerm), 99))
+		sink, err := s.Snapshots.Create(1, 500, 99, alone("n1", "x:1"), 500, nil)
+		require.NoError(t, err)
+		_, err = io.WriteString(sink, "half")
+		require.NoError(t, err)
+		return killed
+	})
+	require.ErrorIs(t, err, killed)
+	_, err = store.Open(store.Config{DataDir: o.DataDir, Name: "n1", LogStore: o.LogStore})
+	require.ErrorContains(t, err, "is not whole")
+	done, err := Restore(bytes.NewReader(file), o)
+	require.NoError(t, err)
+	id, m, _ := opened(t, o)
+	require.Equal(t, done.ClusterID, id.ClusterID)
+	require.Equal(t, 1, m.Survey(0).Keys())
+}
