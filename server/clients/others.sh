@@ -33,10 +33,17 @@ standing() {
 	export PATH=$work/bin:$PATH
 }
 
+# strike kills the leader and starts it again.
+strike() {
+	echo "  killed the leader, $($HOLDFAST_KILL), after $1 tests"
+	sleep 2
+	$HOLDFAST_START
+}
+
 # results NAME [PREFIX] reads what a test runner says and appends a line for each test to the results
 # of NAME. After $kill_after tests it kills the leader.
 results() {
-	local line found='' tests=0
+	local line found='' tests=0 striking=
 	local go='^--- (PASS|FAIL|SKIP): ([^ ]+)' pytest='^([^ ]+::.*[^ ]) (PASSED|FAILED|SKIPPED|ERROR|XFAIL)' cargo='^test (.*) \.\.\. (ok|FAILED|ignored)'
 	while IFS= read -r line; do
 		printf '%s\n' "$line" >>"$work/results/$1.log"
@@ -55,10 +62,15 @@ results() {
 		printf '%s\n' "$found" >>"$work/results/$1"
 		tests=$((tests + 1))
 		if [ "$tests" = "${kill_after:-}" ]; then
-			echo "  killed the leader, $($HOLDFAST_KILL), after $tests tests"
+			strike "$tests" 4<&- &
+			striking=$!
 		fi
 	done
+	[ -z "$striking" ] || wait "$striking"
 }
+
+# broken NAME: the runner of NAME has ended before its time.
+broken() { grep -q -e '^INTERNALERROR' -e '^panic: ' "$work/results/$1.log"; }
 
 # judge NAME: the failures in the results of NAME are those that expected.txt names.
 judge() {
@@ -70,7 +82,7 @@ judge() {
 	gone=$(comm -13 <(sed -n 's/^FAIL //p' "$file" | sort -u) <(echo "$known") | sed '/^$/d')
 	echo "  $1: $counts"
 	[ -z "$gone" ] || echo "$gone" | sed 's/^/  passes or did not run, although expected.txt names it: /'
-	if [ -n "$unknown" ] || ! grep -q ^PASS "$file"; then
+	if [ -n "$unknown" ] || broken "$1" || ! grep -q ^PASS "$file"; then
 		echo "$unknown" | sed 's/^/  FAIL  /'
 		grep -v -e '^=== ' -e '^--- PASS' -e ' PASSED' "$work/results/$1.log" | tail -n "${CLIENTS_LINES:-60}"
 		return 1
@@ -119,6 +131,47 @@ test_asynq() {
 	judge asynq
 }
 
+# judge_killed NAME AGAIN…: in the results of NAME, whose leader was killed, a test or two may fail that the
+# kill struck. AGAIN, with a pattern of their names, runs these again, and they must pass.
+judge_killed() {
+	local name=$1 struck
+	shift
+	struck=$(sed -n 's/^FAIL //p' "$work/results/$name" | sort -u)
+	echo "  $name: $(grep -c ^PASS "$work/results/$name") pass, $(echo "$struck" | grep -c .) struck by the kill" $struck
+	if broken "$name" || [ "$(echo "$struck" | wc -l)" -gt 4 ]; then
+		tail -n "${CLIENTS_LINES:-60}" "$work/results/$name.log"
+		return 1
+	fi
+	[ -z "$struck" ] && return
+	"$@" "$(echo "$struck" | sed 's|.*[/:]||' | sort -u | paste -sd '|')" | results "${name}_again"
+	judge "${name}_again"
+}
+
+redsync_v9() { HOLDFAST_DATABASES=8 go_tests redsync redsync -test.run "^($1)\$/^goredis_v9\$"; }
+asynq_rdb() { go_tests asynq asynq/internal/rdb -test.run "^($1)\$"; }
+redis_py_locks() { py_tests redis-py tests/test_lock.py tests/test_asyncio/test_lock.py -k "$(echo "$1" | sed 's/\[[^|]*//g; s/|/ or /g')"; }
+
+install_killed() {
+	local name
+	for name in redsync asynq redis_py; do
+		[ -e "$work/ready-$name" ] || "install_$name" || return
+	done
+}
+# Suites of others whose leader is killed half-way, and started again.
+test_killed() {
+	local bad=0
+	standing
+	flush
+	redsync_v9 '.*' | kill_after=7 results redsync_killed
+	judge_killed redsync_killed redsync_v9 || bad=1
+	front 127.0.0.1:6379
+	asynq_rdb '.*' | kill_after=54 results asynq_killed
+	judge_killed asynq_killed asynq_rdb || bad=1
+	redis_py_locks test | kill_after=46 results redis_py_killed
+	judge_killed redis_py_killed redis_py_locks || bad=1
+	return "$bad"
+}
+
 install_rueidis() { module rueidis github.com/redis/rueidis@v1.0.79 && cd "$work/rueidis" && go test -c -o "$work/rueidis.test" .; }
 test_rueidis() {
 	front 127.0.0.1:6379
@@ -160,11 +213,18 @@ test_redis_py() {
 }
 
 install_redis_py_more() { others && { [ -d "$work/redis-py" ] || sdist redis-py redis==8.1.0; }; }
+# Of the commands, those without users, streams, places on a map and what else Holdfast has not; and without
+# a local digest, for which the test itself lacks an encoding.
+redis_py_words='not acl and not xadd and not xread and not xgroup and not xinfo and not xpending and not xclaim and not xautoclaim
+	and not xrange and not xlen and not xtrim and not xdel and not xack and not xcfgset and not xrevrange and not stream
+	and not geo and not pf and not function and not vset and not hexpire and not module and not local_digest'
+redis_py_words=$(echo $redis_py_words)
 # At one node: the tests expect that PUBLISH counts subscribers of other connections.
 test_redis_py_more() {
 	HOLDFAST_NODES=${HOLDFAST_NODES%%,*}
 	front 127.0.0.1:6379
-	py_tests redis-py tests/test_{scripting,pipeline,pubsub,commands,keyspace_notifications,monitor,cache,encoding}.py -m 'not onlycluster and not redismod' | results redis_py_more
+	py_tests redis-py tests/test_{scripting,pipeline,pubsub,keyspace_notifications,monitor,cache,encoding,commands}.py \
+		-m 'not onlycluster and not redismod' -k "$redis_py_words" | results redis_py_more
 	judge redis_py_more
 }
 

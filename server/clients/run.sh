@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 here=$PWD
 default='redis_cli go pushed python node discovery java java_pushed redislock redsync asynq rueidislock
-	redis_py python_redis_lock rslock semaphore redisson exporter
+	redis_py python_redis_lock rslock killed semaphore redisson exporter
 	recipes_go recipes_python recipes_node recipes_java recipes_rust'
 every="$default rueidis redis_py_more"
 [ "${CLIENTS:-}" = all ] && default=$every
@@ -44,6 +44,7 @@ programs() {
 	case $1 in
 	redis_cli) echo redis-cli ;;
 	python | recipes_python | redis_py | redis_py_more | python_redis_lock) echo python3 ;;
+	killed) echo go python3 ;;
 	node | recipes_node | semaphore) echo node npm ;;
 	discovery) echo go python3 node npm ;;
 	java | java_pushed | recipes_java | redisson) echo java javac mvn ;;
