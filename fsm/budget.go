@@ -39,6 +39,8 @@ type budgets struct {
 	reads int64
 	// serving is what all waiters of an entry that are served may do. The first may do anything.
 	serving int64
+	// waiting is what all waiters together count for, in bytes.
+	waiting int64
 	// transaction bounds an EXEC.
 	transaction int64
 	// glance and turn bound a call of [Machine.Read].
@@ -46,7 +48,10 @@ type budgets struct {
 }
 
 func defaultBudgets() budgets {
-	return budgets{batch: 1 << 16, entry: 1 << 26, reads: 1 << 25, serving: 1 << 24, transaction: 1 << 28, glance: 1 << 23, turn: 1 << 24}
+	return budgets{
+		batch: 1 << 16, entry: 1 << 26, reads: 1 << 25, serving: 1 << 24, waiting: maxWaitingBytes, transaction: 1 << 28,
+		glance: 1 << 23, turn: 1 << 24,
+	}
 }
 
 // boundless is above every sum of work.
@@ -54,7 +59,7 @@ const boundless = 1 << 62
 
 // noBudgets are the budgets of entries of versions 1 and 2.
 func noBudgets() budgets {
-	return budgets{entry: boundless, reads: boundless, serving: boundless, transaction: boundless}
+	return budgets{entry: boundless, reads: boundless, serving: boundless, waiting: maxWaitingBytes, transaction: boundless}
 }
 
 // price is what any request of n bytes in the entry costs before running.

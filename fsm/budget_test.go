@@ -64,7 +64,7 @@ func spin(key string, n int) string {
 
 // smallBudgets are so small that tests can go over them in no time.
 func smallBudgets() budgets {
-	return budgets{batch: 20_000, entry: 100_000, reads: 50_000, serving: 1 << 24, transaction: 200_000, glance: 20_000, turn: 20_000}
+	return budgets{batch: 20_000, entry: 100_000, reads: 50_000, serving: 1 << 24, waiting: maxWaitingBytes, transaction: 200_000, glance: 20_000, turn: 20_000}
 }
 
 // Of a batch everything up to the first request that does not fit is applied, and nothing from there on. Batches that keep

@@ -53,7 +53,7 @@ func (c *call) wait(kind keyspace.Kind, from, count int, deadlineMillis int64, n
 	switch {
 	case c.full():
 		return errOOM
-	case c.st.waits.Bytes()+bytes > maxWaitingBytes:
+	case c.st.waits.Bytes()+bytes > c.bounds.waiting:
 		return protocol.ErrTooManyWait.Value()
 	}
 	w.Own()

@@ -27,6 +27,7 @@ import (
 //	restart n1            n1 begins a new life
 //	advance 500           a bare stamp, so much later
 //	room 4000             how much work an entry may spend on serving waiters
+//	seats 1000            how many bytes all waiters may count for
 //	snapshot n2           n2's machine is replaced by its own snapshot
 //	due                   when an entry is due
 //
@@ -113,6 +114,10 @@ func (s *trio) line(words []string) {
 	case "room":
 		for _, m := range s.machines {
 			m.budgets.serving = number(1)
+		}
+	case "seats":
+		for _, m := range s.machines {
+			m.budgets.waiting = number(1)
 		}
 	case "restart":
 		i := node(words[1])
