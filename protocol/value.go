@@ -138,6 +138,20 @@ func SizesWithin(vs []Value, limit int) (size int, ok bool) {
 	return limit - left, ok
 }
 
+// MemoryWithin bounds the memory that vs take, as if no element shared memory with another. Of small elements
+// that is many times the size. Counting stops once the memory is more than limit.
+func MemoryWithin(vs []Value, limit int) (memory int) {
+	for i := range vs {
+		if memory += valueBytes + len(vs[i].Str); memory > limit {
+			break
+		}
+		if elems := vs[i].Elems; len(elems) > 0 {
+			memory += MemoryWithin(elems, limit-memory)
+		}
+	}
+	return memory
+}
+
 // charge takes the size of v from left, and reports whether it was there.
 func (v *Value) charge(left *int) bool {
 	switch v.Kind {

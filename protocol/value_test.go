@@ -131,6 +131,24 @@ func TestSizeWithinGivesUpEarly(t *testing.T) {
 	require.False(t, ok, "elements without text count too")
 }
 
+// TestMemoryWithin: small elements take many times the memory of their size. Counting stops, too.
+func TestMemoryWithin(t *testing.T) {
+	t.Parallel()
+	nulls := Array(make([]Value, 1000)...)
+	require.Equal(t, 1001*valueBytes, MemoryWithin([]Value{nulls}, math.MaxInt))
+	require.Equal(t, 2*valueBytes+3, MemoryWithin([]Value{Bulk("abc"), Null}, math.MaxInt))
+	nested := Array(Bulk("ab"), Array(Bulk("c")))
+	require.Equal(t, 4*valueBytes+3, MemoryWithin([]Value{nested}, math.MaxInt))
+	for range 10 {
+		elems := make([]Value, 1000)
+		for i := range elems {
+			elems[i] = nulls
+		}
+		nulls = Array(elems...)
+	}
+	require.InDelta(t, 1<<20, MemoryWithin([]Value{nulls}, 1<<20), 1000)
+}
+
 func TestValueQuestions(t *testing.T) {
 	t.Parallel()
 	require.True(t, Err("x").IsError())

@@ -112,7 +112,7 @@ func (c *conn) runBatch() {
 			c.lastPublish = batch.Number
 		}
 	}
-	w.replyBytes, _ = protocol.SizesWithin(batch.Replies, c.srv.cfg.MaxOutputBytes)
+	w.replyBytes = c.memoryOf(batch.Replies...)
 	c.account()
 	if err != nil {
 		c.failAll(err)

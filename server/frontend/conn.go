@@ -94,7 +94,7 @@ type work struct {
 	out    []byte // bytes of replies to be written
 	// unencoded bounds the bytes of a large reply that are not in out yet.
 	unencoded int
-	// replyBytes bounds the size of the batch's replies.
+	// replyBytes bounds the memory of the batch's replies, or of a large reply of the node's own.
 	replyBytes int
 	// publishes: the batch has a PUBLISH.
 	publishes bool

@@ -93,6 +93,8 @@ func TestAllThatAClientHoldsCounts(t *testing.T) {
 		{name: "watched keys", send: watches, limit: 3 << 20, reads: true},
 		{name: "a command under way", send: command("SET", "k", big), limit: 5 << 20, reads: true, gated: true},
 		{name: "replies that are not read", send: command("GET", "k"), limit: 2 << 20, reply: protocol.Bulk(big)},
+		{name: "many small elements that are not read", send: command("LRANGE", "l", "0", "-1"), limit: 2 << 20, reply: protocol.Array(make([]protocol.Value, 60_000)...)},
+		{name: "what the node itself answers", send: command("COMMAND", "DOCS"), limit: 500 << 10},
 		{name: "what is sent behind replies that are not read", send: append(command("PING"), bytes.Repeat(command("PING", key), 50)...), limit: 2 << 20},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -56,9 +56,23 @@ func (c *conn) encode(v protocol.Value, resp int) {
 		return
 	}
 	w.unencoded, _ = v.SizeWithin(c.srv.cfg.MaxOutputBytes)
+	own := w.replyBytes == 0 // not of the batch
+	if own {
+		w.replyBytes = c.memoryOf(v)
+		c.accountQueue(0, w.replyBytes)
+	}
 	w.out = v.AppendPieces(w.out, resp, limit, c.writePiece)
 	w.unencoded = 0
+	if own {
+		w.replyBytes = 0
+	}
 	c.writeIfFull()
+}
+
+// memoryOf is the memory of replies while a client takes them. Counting has an end, since elements that share
+// memory may seem to be without one.
+func (c *conn) memoryOf(replies ...protocol.Value) int {
+	return protocol.MemoryWithin(replies, 4*c.srv.cfg.MaxOutputBytes)
 }
 
 // outputChunk is the size of output that is written at once.
