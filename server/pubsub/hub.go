@@ -107,11 +107,16 @@ func (c *Client) unsubscribe(kind Kind, name string) bool {
 	if empty := h.topics[kind].remove(c, kind, name); empty != nil && kind == Pattern {
 		h.patterns.remove(empty)
 	}
+	if len(h.topics[kind]) == 0 {
+		h.topics[kind] = make(topics)
+	}
 	if len(c.names[kind]) == 0 {
-		c.names[kind] = nil // a large map stays large
+		c.names[kind] = nil // a map that was large stays large, so empty ones here and below are replaced
 	}
 	if c.total--; c.total == 0 {
-		delete(h.clients, c)
+		if delete(h.clients, c); len(h.clients) == 0 {
+			h.clients = make(map[*Client]struct{})
+		}
 	}
 	if h.subscriptions.Add(-1) == 0 {
 		h.listen(false)

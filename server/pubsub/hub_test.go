@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -306,6 +307,34 @@ func TestInterest(t *testing.T) {
 	b.Leave()
 	a.Subscribe(Shard, "a")
 	require.Equal(t, []bool{true, false, true}, calls)
+}
+
+// TestNothingStaysBehind: the memory of many subscriptions is free when they have ended.
+func TestNothingStaysBehind(t *testing.T) {
+	heap := func() int64 {
+		runtime.GC()
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	h := newHub()
+	before := heap()
+	clients := make([]*Client, 1000)
+	for i := range clients {
+		clients[i] = h.Client(&listener{})
+		for n := range 30 {
+			for kind := range kinds {
+				clients[i].Subscribe(kind, fmt.Sprintf("%d:%d:*", i, n))
+			}
+		}
+	}
+	full := heap()
+	for _, c := range clients {
+		c.Leave()
+	}
+	clear(clients)
+	require.Less(t, heap()-before, (full-before)/20)
+	runtime.KeepAlive(h)
 }
 
 // TestNames lists what is active.

@@ -93,8 +93,10 @@ func (p *patterns) remove(t *topic) {
 		p.lists[key] = list[:last]
 		return
 	}
-	delete(p.lists, key)
 	p.lengths[len(key)]--
+	if delete(p.lists, key); len(p.lists) == 0 {
+		p.lists = nil
+	}
 }
 
 // each calls f with every pattern that may match the channel, until f returns false.

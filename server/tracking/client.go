@@ -100,8 +100,7 @@ func (c *Client) Stop() {
 	c.options, c.tracks = Options{}, false
 	if len(t.clients) == 0 {
 		t.listen(false)
-		clear(t.keys)
-		t.items, t.bytes = 0, 0
+		t.empty()
 	}
 }
 

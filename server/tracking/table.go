@@ -111,7 +111,12 @@ func (t *Table) invalidateAll() {
 	for c := range t.clients {
 		t.add(message{to: c, news: everything})
 	}
-	clear(t.keys)
+	t.empty()
+}
+
+// empty forgets all keys. A map that was large would stay large. The caller holds t.mu.
+func (t *Table) empty() {
+	t.keys = make(map[string]clientSet)
 	t.items, t.bytes = 0, 0
 }
 
