@@ -71,12 +71,12 @@ func TestMembersWithoutAVoteAreNotNominated(t *testing.T) {
 // A vote that was taken does not count from then on, and counts again when it is given back.
 func TestDemotedVoter(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
-		demoted, other := c.Followers()[0], c.Followers()[1]
+		leader, demoted, other := c.Leader(), c.Followers()[0], c.Followers()[1]
 		require.NoError(t, c.Change(raftnode.Demote, demoted))
 		require.False(t, demoted.Removed())
 		require.Equal(t, protocol.OK, demoted.Do("SET", "k", "v"))
 		other.Crash()
-		lacksMajority(t, c.Leader())
+		lacksMajority(t, leader)
 		other.Start()
 		c.Settle()
 		require.NoError(t, c.Change(raftnode.AddVoter, demoted))
