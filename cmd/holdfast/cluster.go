@@ -32,6 +32,7 @@ const clusterHeading = "The request"
 type clusterOwn struct {
 	clientFlags
 	timeout time.Duration
+	watch   bool
 }
 
 func newClusterOwn() *clusterOwn {
@@ -42,6 +43,7 @@ func (o *clusterOwn) rows() []option {
 	return append([]option{
 		{heading: clusterHeading},
 		{name: "timeout", value: &o.timeout, help: "how long all of it may take"},
+		{name: "watch", value: &o.watch, help: "status: show it again each second, with what each node does, until ^C"},
 	}, o.clientFlags.rows()...)
 }
 
@@ -70,10 +72,16 @@ func manage(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	case o.timeout <= 0:
 		return usageError{fmt.Errorf("timeout %v: more than nothing", o.timeout)}
 	}
+	if o.watch && words[0] != "status" {
+		return usageError{errors.New("watch is for 'status'")}
+	}
 	for _, w := range clusterWords() {
 		if w.name == words[0] {
-			ctx, cancel := context.WithTimeout(ctx, o.timeout)
-			defer cancel()
+			if !o.watch {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, o.timeout)
+				defer cancel()
+			}
 			return w.run(o, ctx, words[1:], stdout)
 		}
 	}
@@ -132,6 +140,9 @@ func (o *clusterOwn) look(ctx context.Context) (fields, error) {
 func (o *clusterOwn) status(ctx context.Context, words []string, stdout io.Writer) error {
 	if len(words) > 0 {
 		return unexpected(words[0])
+	}
+	if o.watch {
+		return o.watchStatus(ctx, stdout)
 	}
 	f, err := o.look(ctx)
 	if err != nil {

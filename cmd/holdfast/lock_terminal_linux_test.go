@@ -135,3 +135,16 @@ func TestLockAtATerminal(t *testing.T) {
 		s.shows(t, fmt.Sprintf("status-%d", statusLost), 1)
 	})
 }
+
+// TestWatchAtATerminal: the status is shown in place, and Ctrl-C gives the terminal back as it was.
+func TestWatchAtATerminal(t *testing.T) {
+	exe, c := build(t), holdertest.Start(t, 1)
+	s := atTerminal(t, exe, c)
+	s.enter(t, "$holdfast cluster status --watch; echo status-$?\n")
+	s.shows(t, "\x1b[?1049h", 1)
+	s.shows(t, "\x1b[HNo ", 1) // the test's node has no members
+	s.shows(t, "\x1b[H", 2)
+	s.enter(t, ctrlC)
+	s.shows(t, "\x1b[?25h\x1b[?1049l", 1)
+	s.shows(t, "status-0", 1)
+}

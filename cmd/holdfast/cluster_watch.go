@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/cmd/internal/holder"
+)
+
+// watchEvery is how often `holdfast cluster status --watch` asks.
+const watchEvery = time.Second
+
+// watch shows the status and what each node does, until ctx ends.
+func (o *clusterOwn) watchStatus(ctx context.Context, stdout io.Writer) error {
+	servers, err := o.servers()
+	if err != nil {
+		return err
+	}
+	servers.Name = clientName()
+	w := &watcher{servers: servers, conns: make(map[string]*holder.Conn), before: make(map[string]sample)}
+	defer w.close()
+	s := newScreen(stdout)
+	defer s.leave()
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		frame := w.frame(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := s.show(frame); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// watcher keeps a connection to each node, and what each node said a frame ago.
+type watcher struct {
+	servers *holder.Servers
+	any     *holder.Conn // to the node that is asked about the others
+	mu      sync.Mutex
+	conns   map[string]*holder.Conn // by address; guarded by mu
+	before  map[string]sample       // by node
+}
+
+func (w *watcher) close() {
+	if w.any != nil {
+		w.any.Close()
+	}
+	for _, c := range w.conns {
+		c.Close()
+	}
+}
+
+// frame is what is shown now.
+func (w *watcher) frame(ctx context.Context) string {
+	status, err := w.status(ctx)
+	if err != nil {
+		return "No node answers: " + printable(err.Error()) + "\n"
+	}
+	rows := status["members"].Elems
+	samples := make([]sample, len(rows))
+	var asked sync.WaitGroup
+	for i, row := range rows {
+		m := fieldsOf(row)
+		asked.Go(func() { samples[i] = w.ask(ctx, m.text("name"), m["client-address"].Str) })
+	}
+	asked.Wait()
+	frame := clusterFrame(status) + "\n" + rateTable(samples, w.before)
+	clear(w.before)
+	for _, s := range samples {
+		w.before[s.node] = s
+	}
+	return frame
+}
+
+// status asks the node of the last time, or any other.
+func (w *watcher) status(ctx context.Context) (fields, error) {
+	if w.any != nil {
+		if v, err := w.any.Do(ctx, "RAFT.STATUS"); err == nil {
+			return fieldsOf(v), nil
+		}
+		w.any.Close()
+	}
+	w.any = nil
+	c, err := w.servers.DialAny(ctx, nodePatience)
+	if err != nil {
+		return nil, err
+	}
+	w.any = c
+	v, err := c.Do(ctx, "RAFT.STATUS")
+	return fieldsOf(v), err
+}
+
+// sample is what a node said of itself. at is zero if the node did not answer.
+type sample struct {
+	node string
+	at   time.Time
+	info string
+}
+
+// ask asks a node what it did.
+func (w *watcher) ask(ctx context.Context, node, addr string) sample {
+	s := sample{node: node}
+	w.mu.Lock()
+	c := w.conns[addr]
+	w.mu.Unlock()
+	if c == nil {
+		var err error
+		if c, err = w.servers.Dial(ctx, addr, watchEvery); err != nil {
+			return s
+		}
+		w.mu.Lock()
+		w.conns[addr] = c
+		w.mu.Unlock()
+	}
+	v, err := c.Do(ctx, "INFO", "everything")
+	if err != nil {
+		c.Close()
+		w.mu.Lock()
+		delete(w.conns, addr)
+		w.mu.Unlock()
+		return s
+	}
+	s.at, s.info = time.Now(), v.Str
+	return s
+}
+
+// rateTable says what each node did since the frame before.
+func rateTable(samples []sample, before map[string]sample) string {
+	t := newTable("NAME", "COMMANDS/S", "ENTRIES/S", "GRANTS/S", "CLIENTS", "HOLDS", "WAITERS", "MEMORY")
+	for _, s := range samples {
+		then := before[s.node]
+		rate := func(field string) string { return s.rate(then, field) }
+		t.line(s.node, rate("total_commands_processed"), rate("raft_applied_index"), rate("lock_grants"),
+			infoField(s.info, "connected_clients"), infoField(s.info, "lock_holds"), infoField(s.info, "lock_waiters"),
+			infoField(s.info, "used_memory_human"))
+	}
+	return t.String()
+}
+
+// rate is how fast a counter grew; empty when that is not known, as after a restart.
+func (s sample) rate(then sample, field string) string {
+	now, err := strconv.ParseFloat(infoField(s.info, field), 64)
+	if err != nil {
+		return ""
+	}
+	was, err := strconv.ParseFloat(infoField(then.info, field), 64)
+	passed := s.at.Sub(then.at).Seconds()
+	if err != nil || now < was || passed <= 0 {
+		return ""
+	}
+	return strconv.FormatFloat((now-was)/passed, 'f', 0, 64)
+}
+
+// screen is where frames are shown: in place at a terminal, else one after the other.
+type screen struct {
+	w    io.Writer
+	size func() (rows, columns int, terminal bool)
+	on   bool // the terminal's other screen is shown
+}
+
+func newScreen(w io.Writer) *screen { return &screen{w: w, size: terminalSize(w)} }
+
+func (s *screen) show(frame string) error {
+	rows, columns, terminal := s.size()
+	if !terminal {
+		_, err := fmt.Fprintf(s.w, "%s\n%s\n", time.Now().Format(time.TimeOnly), frame)
+		return err
+	}
+	var b strings.Builder
+	if !s.on {
+		b.WriteString("\x1b[?1049h\x1b[?25l") // the other screen, no cursor
+		s.on = true
+	}
+	b.WriteString("\x1b[H")
+	lines := strings.Split(strings.TrimRight(frame, "\n"), "\n")
+	for i, line := range lines[:min(len(lines), max(rows, 1))] {
+		if i > 0 {
+			b.WriteString("\r\n")
+		}
+		if cut := []rune(line); len(cut) > columns {
+			line = string(cut[:columns])
+		}
+		b.WriteString(line + "\x1b[K") // and nothing of the last frame behind it
+	}
+	b.WriteString("\x1b[J") // nor below
+	_, err := io.WriteString(s.w, b.String())
+	return err
+}
+
+// leave brings the terminal back as it was.
+func (s *screen) leave() {
+	if s.on {
+		_, _ = io.WriteString(s.w, "\x1b[?25h\x1b[?1049l")
+	}
+}

@@ -1,0 +1,107 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRates: what a counter grew by in the time between two frames; nothing after a restart, and of a node that was not
+// asked before or does not answer.
+func TestRates(t *testing.T) {
+	began := time.Unix(1000, 0)
+	info := func(commands, entries, grants string) string {
+		return "total_commands_processed:" + commands + "\r\nraft_applied_index:" + entries + "\r\nlock_grants:" + grants +
+			"\r\nconnected_clients:7\r\nlock_holds:3\r\nlock_waiters:0\r\nused_memory_human:1.5M\r\n"
+	}
+	before := map[string]sample{
+		"n1": {node: "n1", at: began, info: info("100", "50", "10")},
+		"n2": {node: "n2", at: began, info: info("100", "50", "10")},
+		"n3": {node: "n3"},
+	}
+	now := began.Add(2 * time.Second)
+	got := rateTable([]sample{
+		{node: "n1", at: now, info: info("300", "51", "10")},
+		{node: "n2", at: now, info: info("20", "5", "0")},
+		{node: "n3", at: now, info: info("1", "1", "1")},
+		{node: "n4"},
+	}, before)
+	require.Equal(t, strings.Join([]string{
+		"NAME  COMMANDS/S  ENTRIES/S  GRANTS/S  CLIENTS  HOLDS  WAITERS  MEMORY",
+		"n1    100         0          0         7        3      0        1.5M",
+		"n2    -           -          -         7        3      0        1.5M",
+		"n3    -           -          -         7        3      0        1.5M",
+		"n4    -           -          -         -        -      -        -",
+		"",
+	}, "\n"), got)
+}
+
+// TestScreen: a frame takes the place of the one before, within the terminal, and the terminal gets its own screen back.
+func TestScreen(t *testing.T) {
+	var out bytes.Buffer
+	rows, columns := 3, 5
+	s := &screen{w: &out, size: func() (int, int, bool) { return rows, columns, true }}
+	require.NoError(t, s.show("one\ntwo is long\nthree\nfour\n"))
+	require.Equal(t, "\x1b[?1049h\x1b[?25l\x1b[Hone\x1b[K\r\ntwo i\x1b[K\r\nthree\x1b[K\x1b[J", out.String())
+	out.Reset()
+	rows = 1
+	require.NoError(t, s.show("äöüßé!\nb\n"))
+	require.Equal(t, "\x1b[Häöüßé\x1b[K\x1b[J", out.String())
+	out.Reset()
+	s.leave()
+	require.Equal(t, "\x1b[?25h\x1b[?1049l", out.String())
+}
+
+// TestWatchWithoutATerminal: frames in plain lines, also over the loss of nodes, until a signal; then status 0.
+func TestWatchWithoutATerminal(t *testing.T) {
+	exe := build(t)
+	nodes := startNodes(t, exe, 3)
+	leader := leaderOf(t, nodes)
+	var out, complaint lockedBuffer
+	cmd := exec.Command(exe, "cluster", "--server", leader.addr+","+nodes[0].addr+","+nodes[1].addr+","+nodes[2].addr, "status", "--watch")
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	require.NoError(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	shows := func(like string) {
+		t.Helper()
+		at := len(out.String())
+		require.Eventually(t, func() bool { return strings.Contains(out.String()[at:], like) }, 30*time.Second, 5*time.Millisecond, "%q is not in\n%s%s", like, &out, &complaint)
+	}
+	shows("3 of 3 voters answer")
+	_, err := ask(context.Background(), leader.addr, "SET", "k", "v")
+	require.NoError(t, err)
+	shows("\n" + leader.name + "  ")
+	leader.kill()
+	shows("2 of 3 voters answer")
+	for _, n := range nodes {
+		if n != leader {
+			n.kill()
+		}
+	}
+	shows("No node answers: ")
+	leader.start(t)
+	shows("No leader is known to " + leader.name)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+	require.NoError(t, <-ended)
+	require.NotContains(t, out.String(), "\x1b")
+	require.Empty(t, complaint.String())
+}
+
+// TestWatchIsForStatus: and for nothing else.
+func TestWatchIsForStatus(t *testing.T) {
+	var out bytes.Buffer
+	err := manage(context.Background(), []string{"members", "--watch"}, &out, &out)
+	require.ErrorContains(t, err, "watch is for 'status'")
+	require.True(t, errors.As(err, new(usageError)))
+}
