@@ -75,12 +75,20 @@ type Request struct {
 // AppendRequest appends a command to a batch's body.
 // Requires: name is in lower case.
 func AppendRequest(body []byte, db int, name string, args [][]byte) []byte {
+	return appendWords(appendRequestHead(body, db, len(args)+1, name), args)
+}
+
+// appendRequestHead appends what a request of so many words begins with, its name included.
+func appendRequestHead(body []byte, db, words int, name string) []byte {
 	body = binary.AppendUvarint(body, uint64(db))
-	body = binary.AppendUvarint(body, uint64(len(args)+1))
-	body = appendString(body, name)
-	for _, a := range args {
-		body = binary.AppendUvarint(body, uint64(len(a)))
-		body = append(body, a...)
+	body = binary.AppendUvarint(body, uint64(words))
+	return appendString(body, name)
+}
+
+func appendWords(body []byte, words [][]byte) []byte {
+	for _, w := range words {
+		body = binary.AppendUvarint(body, uint64(len(w)))
+		body = append(body, w...)
 	}
 	return body
 }

@@ -1,6 +1,9 @@
 package protocol
 
-import "strconv"
+import (
+	"encoding/binary"
+	"strconv"
+)
 
 // Requests about native locks, which only nodes write. A connection's number is the node's name for the
 // connection, which no other connection of this life of the node has.
@@ -18,10 +21,18 @@ type Caller struct {
 // the word's arguments. If the word waits the reply is [Parked], or 0 with NOTIFY, and the reply of the
 // word itself comes later, as an event of the state machine. A transaction may contain the request.
 func AppendNative(body []byte, db int, from Caller, name string, args [][]byte) []byte {
-	words := make([][]byte, 0, len(args)+4)
-	words = append(words,
-		strconv.AppendInt(nil, from.Conn, 10), strconv.AppendUint(nil, from.Ticket, 10), strconv.AppendInt(nil, from.GraceMillis, 10), []byte(name))
-	return AppendRequest(body, db, "native", append(words, args...))
+	body = appendRequestHead(body, db, len(args)+5, "native")
+	body = appendDecimal(body, uint64(max(0, from.Conn)))
+	body = appendDecimal(body, from.Ticket)
+	body = appendDecimal(body, uint64(max(0, from.GraceMillis)))
+	return appendWords(appendString(body, name), args)
+}
+
+// appendDecimal appends a number as a word.
+func appendDecimal(body []byte, n uint64) []byte {
+	var room [20]byte
+	digits := strconv.AppendUint(room[:0], n, 10)
+	return append(binary.AppendUvarint(body, uint64(len(digits))), digits...)
 }
 
 // AppendAlive appends the request that renews all sessions that live with connections of this life of the

@@ -14,9 +14,8 @@ func IsParked(v Value) bool { return v.Kind == KindSimple && v.Str == Parked.Str
 // AppendBlock appends a command that may wait under a ticket: the request "block" with the ticket, the
 // command's name, and the command's arguments.
 func AppendBlock(body []byte, db int, ticket uint64, name string, args [][]byte) []byte {
-	words := make([][]byte, 0, len(args)+2)
-	words = append(words, strconv.AppendUint(nil, ticket, 10), []byte(name))
-	return AppendRequest(body, db, "block", append(words, args...))
+	body = appendDecimal(appendRequestHead(body, db, len(args)+3, "block"), ticket)
+	return appendWords(appendString(body, name), args)
 }
 
 // Leave says how waiters leave.
