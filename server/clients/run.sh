@@ -10,10 +10,10 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 here=$PWD
-default='redis_cli go pushed python node discovery java java_pushed redislock redsync asynq rueidislock
-	redis_py python_redis_lock rslock killed semaphore redisson exporter
+default='redis_cli go pushed python node discovery java java_pushed redislock redsync rueidislock
+	python_redis_lock rslock killed semaphore redisson exporter
 	recipes_go recipes_python recipes_node recipes_java recipes_rust'
-every="$default rueidis redis_py_more"
+every="$default asynq redis_py rueidis redis_py_more" # killed has all tests of asynq and redis_py
 [ "${CLIENTS:-}" = all ] && default=$every
 wanted=$(echo ${*:-${CLIENTS_WANTED:-$default}})
 
