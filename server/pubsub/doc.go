@@ -14,6 +14,6 @@
 // subscribers by a goroutine that runs while there are messages. A [Client] belongs to one connection.
 //
 // Locks: Hub.mu guards the subscriptions, queue.mu the queue. Hub.mu may be held while taking queue.mu, never
-// the reverse.
+// the reverse. Hub.listing is taken before Hub.mu.
 // Subscribers are called with Hub.mu held for reading, so they must not call the hub.
 package pubsub

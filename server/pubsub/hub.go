@@ -23,6 +23,9 @@ type Hub struct {
 	clients  map[*Client]struct{} // that have subscriptions
 
 	queue queue
+	// listing: lists of names are made one at a time. A list of a million takes 16 MB, and its client is
+	// charged when the list is there.
+	listing sync.Mutex
 }
 
 // Subscriber is the connection of a client. Both methods are called by any goroutine, and must not block.
@@ -188,6 +191,8 @@ func (h *Hub) Subscribers(kind Kind, name string) int {
 // Active are the names of a kind that have subscribers and match a pattern, in order. ok is false if that
 // takes too long to find out.
 func (h *Hub) Active(kind Kind, pattern string) (names []string, ok bool) {
+	h.listing.Lock()
+	defer h.listing.Unlock()
 	h.mu.RLock()
 	all := make([]string, 0, len(h.topics[kind]))
 	for name := range h.topics[kind] {
