@@ -8,6 +8,7 @@
 //   - a read sees every write that was acknowledged before it began, on any node;
 //   - an error row's outcome is true: "none" is only for requests that surely were not applied
 //     and are not under way;
+//   - reads and writes are confirmed by a majority of the voters that the log names at that instant;
 //   - leases are counted in cluster time, which only a leader's stamps advance,
 //     and never faster than that leader's monotonic clock;
 //   - when there is nothing to do nothing is written, and what waits is bounded;
@@ -46,7 +47,7 @@
 //	waiting.run      clients that wait for keys, on nodes that are silent
 //	parking          one: waiters leave
 //	forward          several for each link, see there
-//	raftnode         several, see there; one of them calls state
+//	raftnode         several, see there; one of them calls state, and raft's own tells of other members
 //
 // # Lock order
 //
