@@ -155,7 +155,8 @@ func clientTable() string {
 		flagSection(own.rows(), connecting, all) +
 		flagSection((&inspectOwn{fences: shownFences}).rows(), "The report", "`holdfast inspect`") +
 		flagSection(newRestoreOwn().rows(), restoreHeading, "`holdfast restore`") +
-		flagSection(newRestoreOwn().rows(), renewalHeading, "`holdfast restore`")
+		flagSection(newRecoverOwn().rows(), recoverHeading, "`holdfast recover`") +
+		flagSection(newRestoreOwn().rows(), renewalHeading, "`holdfast restore` and `holdfast recover`, which keeps locks unless told otherwise")
 }
 
 // flagSection is the table of the flags below a heading.

@@ -32,7 +32,7 @@ func docs(_ context.Context, args []string, stdout, _ io.Writer) error {
 
 // flagDocument is FLAGS.md beside this file.
 func flagDocument() string {
-	return "# Flags\n\nMade by `make rewrite` from the table in [flags.go](flags.go). Every flag of `holdfast serve` is also an environment\nvariable; a flag wins. The flags of `holdfast lock`, `holdfast locks`, `holdfast cluster`, `holdfast backup`,\n`holdfast inspect` and `holdfast restore` stand at the end.\n\n" + flagTable() + clientTable()
+	return "# Flags\n\nMade by `make rewrite` from the table in [flags.go](flags.go). Every flag of `holdfast serve` is also an environment\nvariable; a flag wins. The flags of `holdfast lock`, `holdfast locks`, `holdfast cluster`, `holdfast backup`,\n`holdfast inspect`, `holdfast restore` and `holdfast recover` stand at the end.\n\n" + flagTable() + clientTable()
 }
 
 // commandDocument is COMMANDS.md of package protocol.

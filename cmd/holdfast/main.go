@@ -77,6 +77,7 @@ func commands() []command {
 		{"backup", nil, takeBackup},
 		{"inspect", nil, inspect},
 		{"restore", nil, restore},
+		{"recover", nil, recovery},
 		{"docs", nil, docs},
 		{"completion", nil, completion},
 		{"version", []string{"--version", "-version"}, version},
@@ -105,6 +106,7 @@ usage: holdfast command [flags]
   backup     write the state of a cluster that serves to a file: 'holdfast backup FILE'
   inspect    say what is in a backup, and prove its checksums: 'holdfast inspect FILE'
   restore    make the data folder of a new cluster of a backup: 'holdfast restore FILE --data-dir DIR'
+  recover    make the last node of a cluster that lost its majority a new cluster: 'holdfast recover --data-dir DIR'
   docs       print the reference in Markdown: 'docs flags' or 'docs commands'
   completion print a script that completes words in a shell: 'source <(holdfast completion bash)'
   version    print the version

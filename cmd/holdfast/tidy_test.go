@@ -146,7 +146,7 @@ var rooms = map[string][]string{
 	"server/push":       {},
 	"server/tracking":   {"server/push"},
 	"server/web":        {},
-	"server/backup":     {"server/members", "server/store"},
+	"server/backup":     {"server/members", "server/store", "server/raftnode"},
 	"server/secrets":    {},
 	"server/loglimit":   {},
 }

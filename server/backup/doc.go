@@ -1,5 +1,6 @@
 // Package backup is the copy of a cluster's state in a file: how a node makes the copy while it serves, how the
-// file is read, and how a data folder is made of the file.
+// file is read, how a data folder is made of the file; and how the folder of a last survivor is made another
+// cluster's.
 //
 // It promises:
 //   - a file holds the state at one index of the log. Every write that was acknowledged before [Meta.TakenAt] is in

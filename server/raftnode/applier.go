@@ -74,14 +74,11 @@ func (a *applier) ApplyBatch(logs []*raft.Log) []any {
 }
 
 func (a *applier) apply(l *raft.Log) error {
-	term, n := binary.Uvarint(l.Extensions)
-	if n <= 0 {
-		return errors.New("the entry does not say for which term it was stamped")
+	void, flags, err := stampOf(l)
+	if err != nil || void {
+		return err
 	}
-	if term != l.Term {
-		return nil // stamped by a clock of another leadership, see Propose: void on every node
-	}
-	if err := a.machine.Apply(Entry{Index: l.Index, Term: l.Term, Data: l.Data, Flags: l.Extensions[n:]}); err != nil {
+	if err := a.machine.Apply(Entry{Index: l.Index, Term: l.Term, Data: l.Data, Flags: flags}); err != nil {
 		return err
 	}
 	if a.bytes += int64(len(l.Data)); a.bytes > a.policy.SnapshotBytes {
@@ -89,6 +86,16 @@ func (a *applier) apply(l *raft.Log) error {
 		notify(a.cut)
 	}
 	return nil
+}
+
+// stampOf returns the flags of an entry. Void: stamped by a clock of another leadership, see Propose, and so void on
+// every node.
+func stampOf(l *raft.Log) (void bool, flags []byte, err error) {
+	term, n := binary.Uvarint(l.Extensions)
+	if n <= 0 {
+		return false, nil, errors.New("the entry does not say for which term it was stamped")
+	}
+	return term != l.Term, l.Extensions[n:], nil
 }
 
 // Snapshot captures the state; what takes time is in Persist.

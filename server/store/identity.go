@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -56,6 +57,7 @@ type identity struct {
 	Identity
 	LogStore  string    `json:"logStore"`
 	State     string    `json:"state"`
+	Recovery  uint64    `json:"recovery,omitempty"` // see [Recovery]
 	CreatedAt time.Time `json:"createdAt"`
 	CreatedBy string    `json:"createdBy"`
 }
@@ -65,6 +67,8 @@ const (
 	stateFilling  = "filling"  // Make fills the parts
 	stateReady    = "ready"
 	stateRemoved  = "removed" // the node was removed from the cluster
+	// stateRecovering: the folder is being made another cluster's, see [Recovery].
+	stateRecovering = "recovering"
 )
 
 // newIdentity mints the identity of a folder.
@@ -130,7 +134,7 @@ func (id *identity) fault() string {
 	switch {
 	case id.Format < 1:
 		return fmt.Sprintf("format %d does not exist", id.Format)
-	case id.State != stateCreating && id.State != stateReady && (id.Format == 1 || id.State != stateFilling && id.State != stateRemoved):
+	case id.State != stateCreating && id.State != stateReady && (id.Format == 1 || !slices.Contains([]string{stateFilling, stateRemoved, stateRecovering}, id.State)):
 		return fmt.Sprintf("state %q does not exist", id.State)
 	case id.Name == "" || members.Name(id.ID) != id.Name:
 		return fmt.Sprintf("the node's ID %q does not begin with its name %q", id.ID, id.Name)
@@ -151,6 +155,8 @@ func (id *identity) mismatch(c *Config) error {
 		return fmt.Errorf("data folder %s of node %q, cluster %q: %w", c.DataDir, id.ID, id.ClusterID, ErrRemoved)
 	case id.State == stateFilling:
 		return fmt.Errorf("data folder %s was being filled, and is not whole: make it again as before, or empty it", c.DataDir)
+	case id.State == stateRecovering && !c.recovers:
+		return fmt.Errorf("data folder %s is being recovered, and is not whole: run 'holdfast recover' again", c.DataDir)
 	case id.Name != c.Name:
 		return fmt.Errorf("data folder %s belongs to node %q, this node is %q", c.DataDir, id.Name, c.Name)
 	case id.LogStore != c.LogStore:

@@ -22,6 +22,8 @@ type Config struct {
 	LogStore string
 	Hooks    Hooks
 	Logger   *slog.Logger
+	// recovers: also a folder that is being recovered.
+	recovers bool
 }
 
 // Hooks tell the owner what the disk does.

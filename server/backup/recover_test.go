@@ -1,0 +1,180 @@
+package backup
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+	"github.com/holdfast/holdfast/server/store"
+)
+
+const survivorID = "n2@0000000000aa"
+
+// entryOf is a log entry with commands, stamped for a term.
+func entryOf(index, term, stamped uint64, commands ...[]string) *raft.Log {
+	var body []byte
+	for _, words := range commands {
+		body = protocoltest.AppendRequest(body, 0, words...)
+	}
+	w := protocol.NewEntry(nil, int64(1000+index), 0, 0)
+	w.Add(protocol.Origin{Node: "n1", Epoch: 1}, index, index, body)
+	return &raft.Log{Index: index, Term: term, Type: raft.LogCommand, Data: w.Bytes(), Extensions: binary.AppendUvarint(nil, stamped)}
+}
+
+func three() raft.Configuration {
+	var c raft.Configuration
+	for i := range 3 {
+		id := fmt.Sprintf("n%d@0000000000aa", i+1)
+		c.Servers = append(c.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(fmt.Sprintf("10.0.0.%d:7379", i+1))})
+	}
+	return c
+}
+
+// survivorFolder is the folder of one of three nodes.
+func survivorFolder(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	id := store.Identity{Name: "n2", ID: survivorID, ClusterID: "old"}
+	require.NoError(t, store.Make(store.Config{DataDir: dir, LogStore: store.KindWAL}, id, func(s *store.Store) error {
+		require.NoError(t, s.Stable.SetUint64([]byte(currentTerm), 4))
+		return s.Log.StoreLogs([]*raft.Log{
+			{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(three())},
+			entryOf(2, 2, 2, []string{"set", "lease", "x", "px", "20000"}, []string{"incr", "fence"}),
+			{Index: 3, Term: 3, Type: raft.LogNoop},
+			entryOf(4, 3, 2, []string{"set", "void", "x"}),
+			entryOf(5, 3, 3, []string{"incr", "fence"}),
+		})
+	}))
+	return dir
+}
+
+func survive(t *testing.T, dir string) *Survivor {
+	t.Helper()
+	s, err := Survive(dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestPreviewOfARecoveryChangesNothing(t *testing.T) {
+	dir := survivorFolder(t)
+	for range 2 {
+		s := survive(t, dir)
+		require.Equal(t, uint64(5), s.Log.Last)
+		require.Equal(t, uint64(3), s.Log.Term)
+		require.Zero(t, s.Log.Snapshot)
+		require.Len(t, s.Log.Members.Members, 3)
+		require.Equal(t, "10.0.0.2:7379", s.Addr())
+		require.Equal(t, 2, s.Survey.Keys(), "without what was stamped for another term")
+		require.Equal(t, int64(2), s.Survey.FenceKeys[0].Value)
+		require.NoError(t, s.Close())
+	}
+	o, err := store.Open(store.Config{DataDir: dir, Name: "n2", LogStore: store.KindWAL})
+	require.NoError(t, err)
+	defer o.Close()
+	require.Equal(t, "old", o.Identity().ClusterID)
+	last, err := o.Log.LastIndex()
+	require.NoError(t, err)
+	require.Equal(t, uint64(5), last)
+}
+
+// requireRecovered looks at a folder as serve does.
+func requireRecovered(t *testing.T, dir string) {
+	t.Helper()
+	id, m, s := opened(t, Restoration{DataDir: dir, Name: "n2", Addr: "10.0.0.2:7379", LogStore: store.KindWAL})
+	defer s.Close()
+	require.Equal(t, survivorID, id.ID)
+	require.NotEqual(t, "old", id.ClusterID)
+	require.True(t, id.Restored)
+	survey := m.Survey(5)
+	require.Equal(t, 2, survey.Keys())
+	require.Equal(t, int64(60_000), survey.LongestMillis)
+	require.Equal(t, uint64(fsm.FenceJump), survey.Fences)
+	require.Equal(t, int64(2+1000), survey.FenceKeys[0].Value)
+	require.Empty(t, survey.Nodes)
+	last, err := s.Log.LastIndex()
+	require.NoError(t, err)
+	require.Zero(t, last, "the snapshot stands for all of the log")
+	list, err := s.Snapshots.List()
+	require.NoError(t, err)
+	require.Equal(t, uint64(6), list[0].Index)
+	require.Greater(t, list[0].Term, uint64(4))
+}
+
+var aRenewal = fsm.Renewal{MinLeaseMillis: 60_000, KeepLocks: true, Raises: []fsm.Raise{{Pattern: "fence", By: 1000}}}
+
+func TestRecover(t *testing.T) {
+	dir := survivorFolder(t)
+	s := survive(t, dir)
+	refusal := errors.New("not wanted")
+	_, err := s.Recover(s.Addr(), aRenewal, func(fsm.Renewed) error { return refusal })
+	require.ErrorIs(t, err, refusal)
+	require.NoError(t, s.Close())
+	s = survive(t, dir)
+	require.Equal(t, "old", s.Identity.ClusterID, "a refusal changes nothing")
+	done, err := s.Recover(s.Addr(), aRenewal, nil)
+	require.NoError(t, err)
+	require.Equal(t, []int{1}, done.Raised)
+	require.NoError(t, s.Close())
+	requireRecovered(t, dir)
+}
+
+// TestRecoverIsBegunAgain after each step at which a recovery may be killed.
+func TestRecoverIsBegunAgain(t *testing.T) {
+	steps := map[string]func(t *testing.T, s *Survivor){
+		"said":    func(*testing.T, *Survivor) {},
+		"in term": func(t *testing.T, s *Survivor) { require.NoError(t, s.folder.Stable.SetUint64([]byte(currentTerm), 5)) },
+		"written": func(t *testing.T, s *Survivor) {
+			_, err := s.machine.Renew(aRenewal)
+			require.NoError(t, err)
+			require.NoError(t, begin(s.folder.Store, alone(survivorID, s.Addr()), 6, 5, s.machine))
+		},
+	}
+	for name, step := range steps {
+		t.Run(name, func(t *testing.T) {
+			dir := survivorFolder(t)
+			s := survive(t, dir)
+			require.NoError(t, s.folder.Begin("new", 6))
+			step(t, s)
+			require.NoError(t, s.Close())
+			_, err := store.Open(store.Config{DataDir: dir, Name: "n2", LogStore: store.KindWAL})
+			require.ErrorContains(t, err, "run 'holdfast recover' again")
+			s = survive(t, dir)
+			require.Equal(t, name == "written", s.Begun)
+			require.NoError(t, s.Close(), "a preview")
+			s = survive(t, dir)
+			_, err = s.Recover("10.0.0.2:7379", aRenewal, nil)
+			require.NoError(t, err)
+			require.NoError(t, s.Close())
+			requireRecovered(t, dir)
+		})
+	}
+}
+
+func TestWhatCannotBeRecovered(t *testing.T) {
+	_, err := Survive(filepath.Join(t.TempDir(), "nowhere"))
+	require.ErrorContains(t, err, "is no node's")
+	c := store.Config{DataDir: filepath.Join(t.TempDir(), "fresh"), Name: "n1", LogStore: store.KindWAL}
+	s, err := store.Open(c)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	_, err = Survive(c.DataDir)
+	require.ErrorContains(t, err, "belongs to no cluster yet")
+	dir := survivorFolder(t)
+	s, err = store.Open(store.Config{DataDir: dir, Name: "n2", LogStore: store.KindWAL})
+	require.NoError(t, err)
+	_, err = Survive(dir)
+	require.ErrorContains(t, err, "in use by another process")
+	require.NoError(t, s.Remove())
+	require.NoError(t, s.Close())
+	_, err = Survive(dir)
+	require.ErrorContains(t, err, "was removed")
+}

@@ -1,0 +1,70 @@
+package raftnode
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/members"
+)
+
+// Replayed is what the stores of a node hold that does not run.
+type Replayed struct {
+	// Snapshot is the index of the newest snapshot: what it stands for is committed. The log goes on to Last.
+	Snapshot, Last uint64
+	Term           uint64 // of the last entry
+	// Members are the newest in snapshot and log, committed or not.
+	Members members.Configuration
+}
+
+// Replay gives a machine the newest snapshot and all entries behind, also those of which nothing says that they are
+// committed.
+func Replay(log raft.LogStore, snapshots raft.SnapshotStore, m interface {
+	Restore(snapshot io.Reader) error
+	Apply(data []byte) error
+},
+) (r Replayed, err error) {
+	list, err := snapshots.List()
+	if err != nil {
+		return r, err
+	}
+	if len(list) > 0 {
+		meta, state, err := snapshots.Open(list[0].ID)
+		if err != nil {
+			return r, err
+		}
+		defer state.Close()
+		if err := m.Restore(state); err != nil {
+			return r, fmt.Errorf("restore snapshot %s: %w", meta.ID, err)
+		}
+		r = Replayed{Snapshot: meta.Index, Last: meta.Index, Term: meta.Term, Members: fromRaft(meta.Configuration, meta.ConfigurationIndex)}
+	}
+	last, err := log.LastIndex()
+	for i := r.Last + 1; err == nil && i <= last; i++ {
+		err = r.entry(log, i, m.Apply)
+	}
+	return r, err
+}
+
+// entry replays one entry.
+func (r *Replayed) entry(log raft.LogStore, index uint64, apply func([]byte) error) error {
+	var l raft.Log
+	if err := log.GetLog(index, &l); err != nil {
+		return fmt.Errorf("read log entry %d: %w", index, err)
+	}
+	r.Last, r.Term = index, l.Term
+	switch l.Type {
+	case raft.LogConfiguration:
+		r.Members = fromRaft(raft.DecodeConfiguration(l.Data), index)
+	case raft.LogCommand:
+		void, _, err := stampOf(&l)
+		if err == nil && !void {
+			err = apply(l.Data)
+		}
+		if err != nil {
+			return fmt.Errorf("apply log entry %d of term %d: %w", index, l.Term, err)
+		}
+	}
+	return nil
+}
