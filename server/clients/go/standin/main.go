@@ -22,6 +22,7 @@ func main() {
 	c := &cluster{nodes: nodes}
 	var err error
 	if filepath.Base(os.Args[0]) == "redis-server" {
+		go endWith(os.Getppid())
 		err = asServer(c, os.Args[1:])
 	} else {
 		err = c.listen("tcp", os.Args[1:])
@@ -31,6 +32,15 @@ func main() {
 		os.Exit(1)
 	}
 	select {} // until a signal ends the process
+}
+
+// endWith ends this process when the harness has ended without ending its servers, as after a panic. The next
+// run needs their addresses.
+func endWith(parent int) {
+	for os.Getppid() == parent {
+		time.Sleep(100 * time.Millisecond)
+	}
+	os.Exit(1)
 }
 
 // cluster deals connections out to nodes by turns.
