@@ -43,3 +43,44 @@ func TestCompletion(t *testing.T) {
 	require.Equal(t, "--port", complete(exe, "demo", "--keep", "--port"))
 	require.Empty(t, complete(exe, "serve", "--tls-cert", "/etc/"), "the shell completes files")
 }
+
+// TestCompletionOfOtherShells: where zsh and fish are, their scripts complete commands and flags.
+func TestCompletionOfOtherShells(t *testing.T) {
+	exe := build(t)
+	var script bytes.Buffer
+	in := func(t *testing.T, shell string) func(code string) string {
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			t.Skip("there is no " + shell)
+		}
+		script.Reset()
+		require.Equal(t, 0, run(t.Context(), []string{"completion", shell}, &script, &script))
+		return func(code string) string {
+			t.Helper()
+			c := exec.Command(path, map[string][]string{"zsh": {"-f", "-c"}, "fish": {"--no-config", "-c"}}[shell]...)
+			c.Args = append(c.Args, code)
+			c.Env = append(c.Environ(), "PATH="+filepath.Dir(exe)+":/usr/bin:/bin", "HOME="+t.TempDir())
+			out, err := c.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			return strings.Join(strings.Fields(string(out)), " ")
+		}
+	}
+	t.Run("fish", func(t *testing.T) {
+		fish := in(t, "fish")
+		complete := func(line string) string { return fish(script.String() + "\ncomplete -C '" + line + "'") }
+		require.Equal(t, "serve", complete("holdfast se"))
+		require.Equal(t, "--http-addr --http-pprof", complete("holdfast serve --http"))
+		require.Equal(t, "--port", complete("holdfast demo --keep --port"))
+	})
+	t.Run("zsh", func(t *testing.T) {
+		zsh := in(t, "zsh")
+		complete := func(words ...string) string { // compadd itself leaves what the word does not begin
+			return zsh("compdef() {}; _files() { print files }; compadd() { shift; print -l -- $@ }\n" + script.String() +
+				"\nwords=('" + strings.Join(words, "' '") + "'); CURRENT=${#words}; _holdfast")
+		}
+		require.Contains(t, complete("holdfast", "se"), "serve demo lock")
+		require.Contains(t, complete("holdfast", "serve", "--http"), "--http-addr --http-pprof")
+		require.NotContains(t, complete("holdfast", "demo", "--"), "--initial-cluster")
+		require.Equal(t, "files", complete("holdfast", "serve", "--tls-cert", "/etc/"))
+	})
+}
