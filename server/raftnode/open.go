@@ -146,19 +146,40 @@ func (c *Config) raft() *raft.Config {
 
 // bootstrap writes the first members of a cluster to a fresh store. Every
 // one of them writes the same first entry.
+//
+// raft.BootstrapCluster writes the term and then the entry. Between them the power may go: then there is a term, and
+// nothing else, and the entry is written here. A node with an empty log has acknowledged nothing.
 func bootstrap(conf *raft.Config, c *Config, t raft.Transport) error {
 	exists, err := raft.HasExistingState(c.Log, c.Stable, c.Snapshots)
 	if err != nil {
 		return fmt.Errorf("inspect stores: %w", err)
 	}
-	if exists || len(c.Bootstrap) == 0 {
+	if len(c.Bootstrap) == 0 {
 		return nil
 	}
 	first := toRaft(members.NewConfiguration(1, c.Bootstrap...).Members)
-	if err := raft.BootstrapCluster(conf, c.Log, c.Stable, c.Snapshots, t, first); err != nil {
+	if !exists {
+		err = raft.BootstrapCluster(conf, c.Log, c.Stable, c.Snapshots, t, first)
+	} else if empty, look := isEmpty(c); look != nil || empty {
+		err = look
+		if empty {
+			err = c.Log.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(first)})
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
 	}
 	return nil
+}
+
+// isEmpty reports whether the stores hold neither an entry nor a snapshot.
+func isEmpty(c *Config) (bool, error) {
+	last, err := c.Log.LastIndex()
+	if err != nil || last > 0 {
+		return false, err
+	}
+	snapshots, err := c.Snapshots.List()
+	return err == nil && len(snapshots) == 0, err
 }
 
 // provider has raft dial a node by the ID, wherever the node is.
