@@ -6,21 +6,31 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/holder"
 )
 
-const clusterUsage = `usage: holdfast cluster [flags] status | members
+const clusterUsage = `usage: holdfast cluster status | members | remove NAME | replace OLD NEW | promote NAME | demote NAME | transfer [NAME]
 
-Describes the members of a cluster, through any node.
+Describes the members of a cluster, or changes them, through any node. NAME is a member's name or ID.
 
-  status    the members: who leads, who votes, who answers, who lags
-  members   the members, with their IDs and addresses
+  status           who leads, who votes, who answers, who lags
+  members          the members, with their IDs and addresses
+  remove NAME      take a member out; the node ends, and its folder is of no more use
+  replace OLD NEW  give NEW, which has joined, the vote of OLD, and take OLD out
+  promote NAME     give a member that keeps up a vote
+  demote NAME      take a member's vote; the member goes on to serve clients
+  transfer [NAME]  have another voter lead
 
-Status 0: there is a leader, and one more voter may fail. 1: no node answered. 3: no leader is known, or the cluster
-stops when one more voter fails. A cluster of a single voter has nothing to spare, and status 0.
+A change that would leave fewer voters that answer than a majority is refused, except with --force. A change that was
+interrupted is completed by asking for it again.
+
+The exit status of 'status' is 0 if there is a leader, and one more voter may fail; 1 if no node answers; 3 if no leader
+is known, or if the cluster stops when one more voter fails. A cluster of one voter has none to spare, and status 0. The
+other commands end with 0 when all is done, else with 1 and one line that says why.
 `
 
 // statusAtRisk is the exit status of `holdfast cluster status` when the cluster stands still, or has no voter to spare.
@@ -33,6 +43,7 @@ type clusterOwn struct {
 	clientFlags
 	timeout time.Duration
 	watch   bool
+	force   bool
 }
 
 func newClusterOwn() *clusterOwn {
@@ -44,6 +55,7 @@ func (o *clusterOwn) rows() []option {
 		{heading: clusterHeading},
 		{name: "timeout", value: &o.timeout, help: "how long all of it may take"},
 		{name: "watch", value: &o.watch, help: "status: show it again each second, with what each node does, until ^C"},
+		{name: "force", value: &o.force, help: "remove, replace or demote although fewer voters than a majority would answer: the cluster may stop"},
 	}, o.clientFlags.rows()...)
 }
 
@@ -57,6 +69,11 @@ func clusterWords() []clusterWord {
 	return []clusterWord{
 		{"status", (*clusterOwn).status},
 		{"members", (*clusterOwn).members},
+		{"remove", changing("RAFT.REMOVE", 1, 1, "which member")},
+		{"replace", changing("RAFT.REPLACE", 2, 2, "which member, and by which")},
+		{"promote", changing("RAFT.PROMOTE", 1, 1, "which member")},
+		{"demote", changing("RAFT.DEMOTE", 1, 1, "which member")},
+		{"transfer", changing("RAFT.TRANSFER", 0, 1, "at most one member")},
 	}
 }
 
@@ -77,6 +94,9 @@ func manage(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	}
 	for _, w := range clusterWords() {
 		if w.name == words[0] {
+			if forces := []string{"remove", "replace", "demote"}; o.force && !slices.Contains(forces, w.name) {
+				return usageError{fmt.Errorf("%s: there is nothing to force", w.name)}
+			}
 			if !o.watch {
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, o.timeout)

@@ -102,7 +102,7 @@ usage: holdfast command [flags]
   serve      run one node: alone, or with --name, --peer-addr and --initial-cluster as a member of a cluster
   lock       run a command while holding a lock: 'holdfast lock NAME -- command'
   locks      list who holds locks and who waits for them, or break one: 'holdfast locks break NAME --reason TEXT'
-  cluster    describe the members of a cluster: 'holdfast cluster status'
+  cluster    describe the members of a cluster, or change them: 'holdfast cluster status', 'cluster remove NAME'
   backup     write the state of a cluster that serves to a file: 'holdfast backup FILE'
   inspect    say what is in a backup, and prove its checksums: 'holdfast inspect FILE'
   restore    make the data folder of a new cluster of a backup: 'holdfast restore FILE --data-dir DIR'

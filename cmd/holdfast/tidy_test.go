@@ -139,7 +139,7 @@ var rooms = map[string][]string{
 	"server/raftnode":   {"server/peer/wire", "server/members"},
 	"server/forward":    {"server/peer/wire", "server/members"},
 	"server/replica":    {"server/members", "server/raftnode", "server/forward", "server/parking", "server/sessions", "server/peer/wire"},
-	"server/frontend":   {"server/loglimit", "server/replica", "server/parking", "server/sessions", "server/push", "server/pubsub", "server/tracking"},
+	"server/frontend":   {"server/loglimit", "server/replica", "server/operations", "server/parking", "server/sessions", "server/push", "server/pubsub", "server/tracking"},
 	"server/pubsub":     {"server/push"},
 	"server/sessions":   {"server/push"},
 	"server/parking":    {},

@@ -17,6 +17,8 @@ type Config struct {
 	Timeouts
 	Memory
 	Node Node
+	// Administration changes the members; nil: this node cannot.
+	Administration Administration
 	// Sentinel is about the port for Sentinel's clients.
 	Sentinel Sentinel
 	Logger   *slog.Logger

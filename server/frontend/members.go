@@ -1,7 +1,13 @@
 package frontend
 
 import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/operations"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
@@ -12,7 +18,96 @@ func memberHandlers() map[string]handler {
 	return map[string]handler{
 		"raft.members": {reply: func(c *conn, _ [][]byte) protocol.Value { return newCensus(c.srv).members() }},
 		"raft.status":  {reply: func(c *conn, _ [][]byte) protocol.Value { return newCensus(c.srv).status() }},
+
+		"raft.demote":   changeOfMembers(operations.Demote),
+		"raft.promote":  changeOfMembers(operations.Promote),
+		"raft.remove":   changeOfMembers(operations.Remove),
+		"raft.replace":  changeOfMembers(operations.Replace),
+		"raft.transfer": changeOfMembers(operations.Transfer),
 	}
+}
+
+// Administration changes the members of the cluster. [operations.Desk] is one.
+type Administration interface {
+	// Ask carries a request out, wherever the leader is. The lines say what was done, also when there is an error.
+	Ask(ctx context.Context, q operations.Request) (said []string, err error)
+}
+
+// changeWithin is how long a change may take before the client is told that its end is not known.
+const changeWithin = 25 * time.Second
+
+// mostOfWord bounds what is passed on of a word, in bytes. No name or ID is as long.
+const mostOfWord = 256
+
+var (
+	errNoAdministration = newError("this node cannot change the members")
+	errLongMember       = newError("no member has so long a name")
+)
+
+// changeOfMembers is a word that changes who the members are, or who leads.
+func changeOfMembers(op operations.Op) handler {
+	return handler{barrier: true, reply: func(c *conn, args [][]byte) protocol.Value {
+		q, refusal := c.changeAsked(op, args)
+		if refusal != nil {
+			return refusal.Value()
+		}
+		desk := c.srv.cfg.Administration
+		if desk == nil {
+			return errNoAdministration.Value()
+		}
+		var said []string
+		var err error
+		c.whileConnected(func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, changeWithin)
+			defer cancel()
+			said, err = desk.Ask(ctx, q)
+		})
+		return changed(said, err)
+	}}
+}
+
+// changeAsked reads a word that changes members.
+func (c *conn) changeAsked(op operations.Op, args [][]byte) (q operations.Request, refusal *protocol.Error) {
+	c.mu.Lock()
+	name := c.shown.name
+	c.mu.Unlock()
+	q = operations.Request{Op: op, Asker: operations.Asker{
+		Node: c.srv.cfg.Node.Name, User: "default", Addr: c.nc.RemoteAddr().String(), Name: name[:min(len(name), mostOfWord)],
+	}}
+	for i, word := range args[1:] {
+		if len(word) > mostOfWord {
+			return q, errLongMember
+		}
+		forces := op == operations.Remove || op == operations.Demote || op == operations.Replace
+		switch {
+		case i == 0:
+			q.Member = string(word)
+		case i == 1 && op == operations.Replace:
+			q.By = string(word)
+		case forces && strings.EqualFold(string(word), "force") && !q.Force:
+			q.Force = true
+		default:
+			return q, protocol.ErrSyntax
+		}
+	}
+	return q, nil
+}
+
+// changed is the reply to a change: a line for each step, or why there are no more.
+func changed(said []string, err error) protocol.Value {
+	done := ""
+	if len(said) > 0 {
+		done = " (done before: " + strings.Join(said, "; ") + ")"
+	}
+	switch {
+	case err == nil:
+		return protocol.Strings(said...)
+	case errors.Is(err, operations.ErrNoLeader) && len(said) == 0:
+		return protocol.ErrNoLeader.Value()
+	case errors.As(err, new(*operations.Refusal)):
+		return protocol.Err(err.Error() + done)
+	}
+	return protocol.ErrValue("UNCERTAIN The change of members may or may not have been made, ask again" + done)
 }
 
 // census is the cluster as this node knows it, at one instant.

@@ -2,6 +2,8 @@ package frontend
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
+	"github.com/holdfast/holdfast/server/operations"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
@@ -147,11 +150,31 @@ func (p *player) serve(verb, options string) {
 	clear(p.clients)
 	clear(p.gone)
 	cfg.Backups = &twoParts{}
+	cfg.Administration = askedDesk{}
 	cfg.Sentinel = Sentinel{Name: "mymaster", DownAfter: time.Second, FailoverTimeout: 2 * time.Second}
 	p.server = start(p.t, cfg, newCluster())
 	if p.sentinel {
 		p.server.serveSentinel()
 	}
+}
+
+// askedDesk repeats what it is asked. What happens depends on who the member is.
+type askedDesk struct{}
+
+func (askedDesk) Ask(ctx context.Context, q operations.Request) ([]string, error) {
+	said := []string{fmt.Sprintf("%s %q by %q force %v, asked of %s by %s at %s named %q", q.Op, q.Member, q.By, q.Force, q.Asker.Node, q.Asker.User, q.Asker.Addr, q.Asker.Name)}
+	switch q.Member {
+	case "refused":
+		return nil, &operations.Refusal{Text: "no member is called \"refused\""}
+	case "half":
+		return said, &operations.Refusal{Text: "no more of that"}
+	case "leaderless":
+		return nil, operations.ErrNoLeader
+	case "slow":
+		<-ctx.Done()
+		return said, operations.ErrUncertain
+	}
+	return said, nil
 }
 
 func (p *player) lead(word string) {

@@ -143,6 +143,9 @@ func (c *Conn) read() {
 	}
 }
 
+// Allow sets how long an exchange may take from now on.
+func (c *Conn) Allow(patience time.Duration) { c.patience = patience }
+
 // Close ends the connection, and with it the session that lives with it.
 func (c *Conn) Close() { _ = c.nc.Close() }
 
