@@ -93,7 +93,7 @@ type shard struct {
 
 func (s *Server) shard() *shard {
 	st, lead := s.backend.Status(), s.leadership()
-	sh := &shard{self: st.Name, leader: lead.Leader, serves: lead.Present, term: st.Term, commit: st.Committed, portKey: "port"}
+	sh := &shard{self: st.ID, leader: lead.Leader, serves: lead.Present, term: st.Term, commit: st.Committed, portKey: "port"}
 	if s.cfg.TLS != nil {
 		sh.portKey = "tls-port"
 	}
@@ -107,7 +107,7 @@ func (s *Server) shard() *shard {
 
 // leaderFirst are the nodes that answer, the leader first; nil before the first leader is known.
 func (s *shard) leaderFirst() (nodes []replica.Member) {
-	if s.leader.Name == "" {
+	if s.leader.ID == "" {
 		return nil
 	}
 	nodes = append(nodes, s.leader)
@@ -119,7 +119,7 @@ func (s *shard) leaderFirst() (nodes []replica.Member) {
 	return nodes
 }
 
-func (s *shard) isLeader(m replica.Member) bool { return m.Name == s.leader.Name }
+func (s *shard) isLeader(m replica.Member) bool { return m.ID == s.leader.ID }
 
 // offset is how much of what is committed the node's log has.
 func (s *shard) offset(m replica.Member) int64 {
@@ -129,10 +129,10 @@ func (s *shard) offset(m replica.Member) int64 {
 	return int64(min(m.LogIndex, s.commit))
 }
 
-// nodeID names a node as Redis Cluster and Sentinel do, in 40 hex digits. The ID follows from the name,
-// which never changes, so all nodes agree.
-func nodeID(name string) string {
-	sum := sha1.Sum([]byte("holdfast node " + name))
+// nodeID names a node as Redis Cluster and Sentinel do, in 40 hex digits. They follow from the ID, which never
+// changes, so all nodes agree.
+func nodeID(id string) string {
+	sum := sha1.Sum([]byte("holdfast node " + id))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -170,7 +170,7 @@ func clusterSlots(s *shard, _ [][]byte) protocol.Value {
 			continue
 		}
 		e := endpointOf(m)
-		slots = append(slots, protocol.Array(protocol.Bulk(e.host), e.number(), protocol.Bulk(nodeID(m.Name)), protocol.Map()))
+		slots = append(slots, protocol.Array(protocol.Bulk(e.host), e.number(), protocol.Bulk(nodeID(m.ID)), protocol.Map()))
 	}
 	return protocol.Array(protocol.Array(slots...))
 }
@@ -184,7 +184,7 @@ func clusterShards(s *shard, _ [][]byte) protocol.Value {
 	for i, m := range nodes {
 		e := endpointOf(m)
 		fields := []protocol.Value{
-			protocol.Bulk("id"), protocol.Bulk(nodeID(m.Name)),
+			protocol.Bulk("id"), protocol.Bulk(nodeID(m.ID)),
 			protocol.Bulk(s.portKey), e.number(),
 			protocol.Bulk("ip"), protocol.Bulk(e.host),
 			protocol.Bulk("endpoint"), protocol.Bulk(e.host),
@@ -231,7 +231,7 @@ func (s *shard) line(m replica.Member) string {
 	}
 	var flags []string
 	link := "connected"
-	if m.Name == s.self {
+	if m.ID == s.self {
 		flags = append(flags, "myself")
 	}
 	of, slots := "-", ""
@@ -241,10 +241,10 @@ func (s *shard) line(m replica.Member) string {
 		if !s.serves {
 			flags = append(flags, "fail?")
 		}
-	case s.leader.Name == "":
+	case s.leader.ID == "":
 		flags = append(flags, "slave")
 	default:
-		flags, of = append(flags, "slave"), nodeID(s.leader.Name)
+		flags, of = append(flags, "slave"), nodeID(s.leader.ID)
 	}
 	if s.health(m) == "fail" {
 		link = "disconnected"
@@ -252,13 +252,13 @@ func (s *shard) line(m replica.Member) string {
 			flags = append(flags, "fail")
 		}
 	}
-	return fmt.Sprintf("%s %s %s %s 0 0 %d %s%s", nodeID(m.Name), addr, strings.Join(flags, ","), of, s.term, link, slots)
+	return fmt.Sprintf("%s %s %s %s 0 0 %d %s%s", nodeID(m.ID), addr, strings.Join(flags, ","), of, s.term, link, slots)
 }
 
 // find finds a node by the ID.
 func (s *shard) find(id []byte) (m replica.Member, refusal *protocol.Error) {
 	for _, m := range s.nodes {
-		if nodeID(m.Name) == string(id) {
+		if nodeID(m.ID) == string(id) {
 			return m, nil
 		}
 	}
@@ -299,7 +299,7 @@ func clusterInfo(s *shard, _ [][]byte) protocol.Value {
 	if !s.serves {
 		state, fine, doubtful = "fail", 0, protocol.Slots
 	}
-	if s.leader.Name == "" {
+	if s.leader.ID == "" {
 		assigned, doubtful, size = 0, 0, 0
 	}
 	var b strings.Builder

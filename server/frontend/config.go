@@ -43,6 +43,8 @@ type Config struct {
 type Node struct {
 	// Name is the node's name in the cluster.
 	Name string
+	// ClusterID is the ID of the cluster that the node belongs to, "" while there is none; nil: not known.
+	ClusterID func() string
 	// RunID is 40 hex digits, new with every start; empty: drawn by New.
 	RunID string
 	// Settings are further rows for CONFIG GET, such as "dir".

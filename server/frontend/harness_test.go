@@ -56,7 +56,7 @@ func newCluster() *cluster {
 		lead:     replica.Leadership{Leader: member("1"), Present: true},
 		machine:  fsm.New(), hub: pubsub.New(slog.New(slog.DiscardHandler)), caches: tracking.New(tracking.DefaultLimits()), started: time.Now(), acks: 2,
 		status: replica.Status{
-			Name: "n1", Leading: true, Leader: member("1"), Term: 3, Committed: 42, Applied: 42, LastLog: 42,
+			ID: "n1", Name: "n1", Leading: true, Leader: member("1"), Term: 3, Committed: 42, Applied: 42, LastLog: 42,
 			Members:   []replica.Member{member("1"), member("2"), member("3")},
 			Followers: twoFollowers(),
 		},
@@ -109,7 +109,7 @@ func (cl *cluster) tick() {
 
 func member(n string) replica.Member {
 	host := "10.0.0." + n
-	return replica.Member{Name: "n" + n, PeerAddr: host + ":7379", ClientAddr: host + ":6379", SentinelAddr: host + ":26379"}
+	return replica.Member{ID: "n" + n, Name: "n" + n, Voter: true, PeerAddr: host + ":7379", ClientAddr: host + ":6379", SentinelAddr: host + ":26379"}
 }
 
 // twoFollowers are a follower that has an entry beyond the committed ones, and a follower that is

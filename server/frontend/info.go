@@ -226,13 +226,10 @@ func stalledLines(r *report) (lines []string) {
 // offset is how far a follower has what is committed.
 func offset(st *replica.Status, f replica.Follower) uint64 { return min(f.LogIndex, st.Committed) }
 
-// replicationID is the same on all nodes of a cluster: a hash of its members.
-func replicationID(st *replica.Status) string {
-	h := sha1.New()
-	for _, m := range st.Members {
-		fmt.Fprintf(h, "%s=%s\n", m.Name, m.PeerAddr)
-	}
-	return hex.EncodeToString(h.Sum(nil))
+// replicationID is the same on all nodes of a cluster.
+func replicationID(cluster string) string {
+	sum := sha1.Sum([]byte("holdfast cluster " + cluster))
+	return hex.EncodeToString(sum[:])
 }
 
 // commandStats has Redis's fields.

@@ -110,32 +110,71 @@ func changed(said []string, err error) protocol.Value {
 	return protocol.ErrValue("UNCERTAIN The change of members may or may not have been made, ask again" + done)
 }
 
+// voters counts the members with a vote.
+func voters(all []replica.Member) (n int) {
+	for _, m := range all {
+		if m.Voter {
+			n++
+		}
+	}
+	return n
+}
+
+// votes reports whether the node votes.
+func votes(st *replica.Status) bool {
+	for _, m := range st.Members {
+		if m.ID == st.ID {
+			return m.Voter
+		}
+	}
+	return false
+}
+
+// clusterID is the ID of the cluster that this node belongs to; "": none yet.
+func (s *Server) clusterID() string {
+	if s.cfg.Node.ClusterID == nil {
+		return ""
+	}
+	return s.cfg.Node.ClusterID()
+}
+
 // census is the cluster as this node knows it, at one instant.
 type census struct {
-	st     replica.Status
-	leader replica.Member // zero: none is known
+	st      replica.Status
+	leader  replica.Member // zero: none is known
+	cluster string
 }
 
 func newCensus(s *Server) *census {
-	c := &census{st: s.backend.Status()}
+	c := &census{st: s.backend.Status(), cluster: s.clusterID()}
 	c.leader = c.st.Leader
 	for _, m := range c.st.Members {
-		if m.Name == c.leader.Name {
+		if m.ID == c.leader.ID {
 			c.leader = m
 		}
 	}
 	return c
 }
 
-func (c *census) leads(m replica.Member) bool { return c.leader.Name != "" && m.Name == c.leader.Name }
+func (c *census) leads(m replica.Member) bool { return c.leader.ID != "" && m.ID == c.leader.ID }
+
+// self is this node, which may be no member yet, or no more.
+func (c *census) self() replica.Member {
+	for _, m := range c.st.Members {
+		if m.ID == c.st.ID {
+			return m
+		}
+	}
+	return replica.Member{ID: c.st.ID, Name: c.st.Name}
+}
 
 // silent reports whether the member does not answer the leader, as far as is known. Without a leader only this node
 // surely answers.
 func (c *census) silent(m replica.Member) bool {
 	switch {
-	case m.Name == c.st.Name, c.leads(m):
+	case m.ID == c.st.ID, c.leads(m):
 		return false
-	case c.leader.Name == "":
+	case c.leader.ID == "":
 		return true
 	}
 	return m.Silent
@@ -152,19 +191,22 @@ func (c *census) lag(m replica.Member) int64 {
 	return max(0, int64(c.leader.LogIndex)-int64(m.LogIndex))
 }
 
-// memberID is the ID of a member.
-func memberID(m replica.Member) string { return m.Name }
-
 func (c *census) role(m replica.Member) string {
-	if c.leads(m) {
+	switch {
+	case c.leads(m):
 		return "leader"
+	case m.Voter:
+		return "follower"
 	}
-	return "follower"
+	return "non-voter"
 }
 
 // majority counts: voters, voters that answer, and how many must.
 func (c *census) majority() (voters, live, quorum int) {
 	for _, m := range c.st.Members {
+		if !m.Voter {
+			continue
+		}
 		voters++
 		if !c.silent(m) {
 			live++
@@ -175,11 +217,11 @@ func (c *census) majority() (voters, live, quorum int) {
 
 func (c *census) status() protocol.Value {
 	voters, live, quorum := c.majority()
-	self := replica.Member{Name: c.st.Name}
 	return protocol.Map(pairs(
 		"node", protocol.Bulk(c.st.Name),
-		"node-id", protocol.Bulk(memberID(self)),
-		"role", protocol.Bulk(c.role(self)),
+		"node-id", protocol.Bulk(c.st.ID),
+		"cluster-id", protocol.Bulk(c.cluster),
+		"role", protocol.Bulk(c.role(c.self())),
 		"leader", protocol.Bulk(c.leader.Name),
 		"term", number(c.st.Term),
 		"commit-index", number(c.st.Committed),
@@ -197,7 +239,7 @@ func (c *census) status() protocol.Value {
 // margin is how many voters more may fail before the cluster stops; negative: it has stopped.
 func (c *census) margin() int {
 	_, live, quorum := c.majority()
-	if c.leader.Name == "" {
+	if c.leader.ID == "" {
 		return min(-1, live-quorum)
 	}
 	return max(0, live-quorum)
@@ -207,15 +249,15 @@ func (c *census) members() protocol.Value {
 	shown := make([]protocol.Value, len(c.st.Members))
 	for i, m := range c.st.Members {
 		version := ""
-		if m.Name == c.st.Name {
+		if m.ID == c.st.ID {
 			version = protocol.HoldfastVersion
 		}
 		shown[i] = protocol.Map(pairs(
 			"name", protocol.Bulk(m.Name),
-			"id", protocol.Bulk(memberID(m)),
+			"id", protocol.Bulk(m.ID),
 			"peer-address", protocol.Bulk(m.PeerAddr),
 			"client-address", protocol.Bulk(m.ClientAddr),
-			"voter", protocol.Integer(1),
+			"voter", flag(m.Voter),
 			"role", protocol.Bulk(c.role(m)),
 			"silent", flag(c.silent(m)),
 			"match-index", number(m.LogIndex),

@@ -54,13 +54,13 @@ type watched struct {
 // watched returns nil before this node has heard of a leader: then it watches no master.
 func (s *Server) watched() *watched {
 	lead := s.lead.Load()
-	if lead.Leader.Name == "" {
+	if lead.Leader.ID == "" {
 		return nil
 	}
 	st := s.backend.Status()
 	return &watched{
 		cfg: &s.cfg.Sentinel, leader: lead.Leader, up: lead.Present, since: lead.since,
-		self: st.Name, nodes: st.Members, term: st.Term, commit: st.Committed,
+		self: st.ID, nodes: st.Members, term: st.Term, commit: st.Committed,
 	}
 }
 
@@ -97,7 +97,7 @@ func sentinelMasters(c *conn, _ [][]byte) protocol.Value {
 }
 
 func sentinelID(c *conn, _ [][]byte) protocol.Value {
-	return protocol.Bulk(nodeID(c.srv.cfg.Node.Name))
+	return protocol.Bulk(nodeID(c.srv.backend.Status().ID))
 }
 
 // sentinelReset has nothing to reset: a node knows the others at any time.
@@ -117,7 +117,7 @@ func (w *watched) fields(kind, name, addr string, m replica.Member, down bool) [
 		// Never o_down: the node does not ask the others what they see.
 		flags = "s_down," + kind + ",disconnected"
 	}
-	return bulks("name", name, "ip", host, "port", port, "runid", nodeID(m.Name), "flags", flags,
+	return bulks("name", name, "ip", host, "port", port, "runid", nodeID(m.ID), "flags", flags,
 		"link-pending-commands", "0", "link-refcount", "1", "last-ping-sent", "0",
 		"last-ok-ping-reply", "0", "last-ping-reply", "0", "down-after-milliseconds", millis(w.cfg.DownAfter))
 }
@@ -139,7 +139,7 @@ func (w *watched) master() protocol.Value {
 // followers are the members besides the leader whose address is known.
 func (w *watched) followers() (ms []replica.Member) {
 	for _, m := range w.nodes {
-		if m.Name != w.leader.Name && m.ClientAddr != "" {
+		if m.ID != w.leader.ID && m.ClientAddr != "" {
 			ms = append(ms, m)
 		}
 	}
@@ -149,14 +149,14 @@ func (w *watched) followers() (ms []replica.Member) {
 // others are the other nodes that have a port for Sentinel's clients.
 func (w *watched) others() (ms []replica.Member) {
 	for _, m := range w.nodes {
-		if m.Name != w.self && m.SentinelAddr != "" {
+		if m.ID != w.self && m.SentinelAddr != "" {
 			ms = append(ms, m)
 		}
 	}
 	return ms
 }
 
-func (w *watched) majority() int { return len(w.nodes)/2 + 1 }
+func (w *watched) majority() int { return voters(w.nodes)/2 + 1 }
 
 func (w *watched) replicas() protocol.Value {
 	host, port := splitAddress(w.leader.ClientAddr)
@@ -182,9 +182,9 @@ func (w *watched) replicas() protocol.Value {
 func (w *watched) sentinels() protocol.Value {
 	var all []protocol.Value
 	for _, m := range w.others() {
-		leads := m.Name == w.leader.Name
+		leads := m.ID == w.leader.ID
 		down := m.Silent && !leads || leads && !w.up
-		all = append(all, protocol.Map(append(w.fields("sentinel", nodeID(m.Name), m.SentinelAddr, m, down),
+		all = append(all, protocol.Map(append(w.fields("sentinel", nodeID(m.ID), m.SentinelAddr, m, down),
 			bulks("last-hello-message", "0", "voted-leader", "?", "voted-leader-epoch", "0")...)...))
 	}
 	return protocol.Array(all...)
@@ -197,7 +197,7 @@ func (w *watched) usable() int {
 	}
 	n := 0
 	for _, m := range w.nodes {
-		if !m.Silent || m.Name == w.leader.Name || m.Name == w.self {
+		if m.Voter && (!m.Silent || m.ID == w.leader.ID || m.ID == w.self) {
 			n++
 		}
 	}
@@ -250,10 +250,10 @@ func (s *Sentinel) sentinelEvents(was, now replica.Leadership, members []replica
 	}
 	master := "master " + s.Name + " " + words(now.Leader.ClientAddr)
 	switch {
-	case now.Leader.Name == "":
+	case now.Leader.ID == "":
 		return nil
-	case was.Leader.Name == "":
-		return []event{{"+monitor", fmt.Sprintf("%s quorum %d", master, len(members)/2+1)}}
+	case was.Leader.ID == "":
+		return []event{{"+monitor", fmt.Sprintf("%s quorum %d", master, voters(members)/2+1)}}
 	case was.Leader.ClientAddr == now.Leader.ClientAddr && was.Present && !now.Present:
 		return []event{{"+sdown", master}}
 	case was.Leader.ClientAddr == now.Leader.ClientAddr && !was.Present && now.Present:
@@ -264,7 +264,7 @@ func (s *Sentinel) sentinelEvents(was, now replica.Leadership, members []replica
 	to := words(now.Leader.ClientAddr)
 	events := []event{{"+switch-master", strings.Join([]string{s.Name, words(was.Leader.ClientAddr), to}, " ")}}
 	for _, m := range members {
-		if m.Name != now.Leader.Name && m.ClientAddr != "" {
+		if m.ID != now.Leader.ID && m.ClientAddr != "" {
 			events = append(events, event{"+slave", fmt.Sprintf("slave %s %s @ %s %s", m.ClientAddr, words(m.ClientAddr), s.Name, to)})
 		}
 	}

@@ -35,6 +35,7 @@ type Follower struct {
 	Member
 	LogIndex uint64        // the follower's log is known to agree with the leader's up to here
 	Silent   time.Duration // since the last answer, at most an election timeout
+	Heard    time.Time     // when that answer came
 }
 
 // Stalled is a follower that lacks committed entries and does not get them.
@@ -114,7 +115,7 @@ func (r *Replica) followers(term uint64) []Follower {
 	var fs []Follower
 	for _, m := range r.addresses.all() {
 		if match, heard, ok := r.node.Heard(m.ID, term, now.Add(-r.config.ElectionTimeout)); ok {
-			fs = append(fs, Follower{Member: m, LogIndex: match, Silent: now.Sub(heard)})
+			fs = append(fs, Follower{Member: m, LogIndex: match, Silent: now.Sub(heard), Heard: heard})
 		}
 	}
 	return fs
