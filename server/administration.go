@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/holdfast/holdfast/server/members"
@@ -19,8 +20,13 @@ const operateWithin = 30 * time.Second
 // newDesk makes what takes requests about members.
 func (s *Server) newDesk() *operations.Desk {
 	told := func(t operations.Taken) {
-		s.logger.Info("members changed", "what", t.Says, "index", t.Index, "request", string(t.Request.Op),
-			"by_node", t.Request.Asker.Node, "by_user", t.Request.Asker.User, "by_addr", t.Request.Asker.Addr, "by_name", t.Request.Asker.Name)
+		level := slog.LevelInfo
+		if t.Request.Force {
+			level = slog.LevelWarn
+		}
+		by := t.Request.Asker
+		s.logger.Log(context.Background(), level, "members changed", "what", t.Says, "index", t.Index, "request", string(t.Request.Op),
+			"force", t.Request.Force, "by_node", by.Node, "by_user", by.User, "by_addr", by.Addr, "by_name", by.Name)
 	}
 	return operations.NewDesk(operations.NewExecutor((*raftMembers)(s), told), (*otherDesks)(s))
 }
@@ -77,9 +83,8 @@ func (m *raftMembers) Look() operations.View {
 	for _, node := range st.Members {
 		v.Nodes[node.ID] = operations.Node{Silent: node.Silent, Match: node.LogIndex}
 	}
-	now := time.Now()
 	for _, f := range st.Followers {
-		v.Nodes[f.ID] = operations.Node{Silent: f.Member.Silent, Match: f.LogIndex, Heard: now.Add(-f.Silent)}
+		v.Nodes[f.ID] = operations.Node{Silent: f.Member.Silent, Match: f.LogIndex, Heard: f.Heard}
 	}
 	return v
 }

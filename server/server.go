@@ -321,9 +321,12 @@ func (s *Server) frontConfig() frontend.Config {
 		Timeouts: s.config.Timeouts,
 		Memory:   frontend.Memory{MaxMemoryBytes: s.memory.limitBytes, MachineBytes: s.memory.machineBytes, MaxMemoryClientsBytes: s.memory.clientsBytes},
 		Node: frontend.Node{
-			Name:     s.config.Name,
-			Settings: []frontend.Setting{{Name: "dir", Value: absolute(s.config.DataDir)}},
+			Name:      s.config.Name,
+			ClusterID: func() string { return s.store.Identity().ClusterID },
+			Settings:  []frontend.Setting{{Name: "dir", Value: absolute(s.config.DataDir)}},
 		},
+		Administration: s.place.desk,
+
 		Logger:   s.logger,
 		Sentinel: SentinelView(&s.config),
 		Hub:      s.hub,
