@@ -158,9 +158,21 @@ func (t *trial) do(ctx context.Context) (*report.Report, error) {
 	return t.judge(context.WithoutCancel(ctx)), nil
 }
 
+// spares is the number of places at which no node runs at first: for the faults of members.
+func (t *trial) spares() int {
+	asked, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, nemesis.Names())
+	if err != nil || t.o.target != "holdfast" || t.o.nodes < 3 || !slices.ContainsFunc(asked, func(k schedule.Kind) bool { return k.Group == "member" }) {
+		return 0
+	}
+	return 2
+}
+
+// places are where nodes may run.
+func (t *trial) places() []string { return network.Nodes(t.o.nodes + t.spares()) }
+
 // openNet builds the best net that is possible, or the net that was asked for.
 func (t *trial) openNet() error {
-	n := t.o.nodes
+	n := len(t.places())
 	if t.o.target == "redis-sentinel" {
 		n = 3
 	}
@@ -175,7 +187,7 @@ func (t *trial) openNet() error {
 		}
 		t.log.Warn("no kernel net, using proxies", "error", err)
 	}
-	p, err := network.NewProxies(n, "client", "peer", "sentinel")
+	p, err := network.NewProxies(n, "client", "peer", "peer2", "sentinel")
 	if err != nil {
 		return err
 	}
@@ -190,7 +202,7 @@ func (t *trial) openDisks() error {
 	if err != nil || t.o.target != "holdfast" || !slices.ContainsFunc(asked, func(k schedule.Kind) bool { return k.Group == "power" }) {
 		return err
 	}
-	t.disks, err = disks.Open(filepath.Join(t.dir, "disks"), network.Nodes(t.o.nodes))
+	t.disks, err = disks.Open(filepath.Join(t.dir, "disks"), t.places())
 	if err != nil {
 		t.skip("power", err.Error())
 		return nil
@@ -217,7 +229,7 @@ func (t *trial) closeDisks() error {
 	}
 	var errs []error
 	if t.verdict != checker.Valid {
-		for _, m := range network.Nodes(t.o.nodes) {
+		for _, m := range t.places() {
 			errs = append(errs, os.CopyFS(filepath.Join(t.dir, "data", m), os.DirFS(t.disks.Dir(m))))
 		}
 	}
@@ -228,7 +240,7 @@ func (t *trial) closeDisks() error {
 }
 
 func (t *trial) openTarget() (err error) {
-	c := cluster.Config{Net: t.net, Dir: t.dir, Nodes: t.o.nodes, DataDir: t.dataDir, Binary: t.o.binary, Args: t.o.passed()}
+	c := cluster.Config{Net: t.net, Dir: t.dir, Nodes: t.o.nodes, Spares: t.spares(), DataDir: t.dataDir, Binary: t.o.binary, Args: t.o.passed()}
 	if t.hostile() {
 		c.Password = password
 		if c.Limits, err = t.limits(); err != nil {

@@ -38,7 +38,10 @@ type Fleet struct {
 	specs map[string][]spec
 	spawn chan func()
 
+	starts sync.Mutex // of a process at a time
+
 	mu       sync.Mutex
+	out      map[string]bool // members that nothing starts
 	running  map[string][]*process
 	excused  map[string]int
 	findings []string
@@ -47,7 +50,7 @@ type Fleet struct {
 func newFleet(dir string) *Fleet {
 	f := &Fleet{
 		dir: dir, specs: map[string][]spec{}, spawn: make(chan func()),
-		running: map[string][]*process{}, excused: map[string]int{},
+		out: map[string]bool{}, running: map[string][]*process{}, excused: map[string]int{},
 	}
 	go func() {
 		// Pdeathsig ends a child with the thread that started the child: this thread stays.
@@ -62,11 +65,31 @@ func newFleet(dir string) *Fleet {
 // LogFile is where a member's process writes.
 func (f *Fleet) LogFile(name string) string { return filepath.Join(f.dir, name+".log") }
 
-// Start starts what of a member is not running.
+// SetOut says that nothing starts a member from now on, or that it may be started.
+func (f *Fleet) SetOut(member string, out bool) {
+	f.starts.Lock() // no start is under way when this returns
+	defer f.starts.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.out[member] = out
+}
+
+func (f *Fleet) isOut(member string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.out[member]
+}
+
+// Start starts what of a member is not running, unless the member is out.
 func (f *Fleet) Start(member string) error { return f.StartUnder(member) }
 
 // StartUnder implements [Tracers].
 func (f *Fleet) StartUnder(member string, under ...string) error {
+	f.starts.Lock()
+	defer f.starts.Unlock()
+	if f.isOut(member) {
+		return nil
+	}
 	for _, s := range f.specs[member] {
 		if f.find(member, s.name) != nil {
 			continue

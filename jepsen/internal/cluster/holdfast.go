@@ -22,36 +22,31 @@ const agreeLimit = 15 * time.Second
 
 // Holdfast is a cluster of holdfast serve.
 type Holdfast struct {
-	c       Config
-	members []string
-	fleet   *Fleet
+	c      Config
+	places []string
+	fleet  *Fleet
+
+	mu    sync.Mutex
+	nodes map[string]*place
+}
+
+// place is how the node at a place is started.
+type place struct {
+	in     bool
+	peer   string // the purpose of the address for other nodes: "peer" or "peer2"
+	joined bool   // the node joined a cluster that was there
+	vote   bool
+	over   func() // ends the excuse for the end of a removed node; nil without
 }
 
 // NewHoldfast prepares a cluster; nothing runs before Start.
 func NewHoldfast(c Config) *Holdfast {
-	h := &Holdfast{c: c, members: network.Nodes(c.Nodes), fleet: newFleet(c.Dir)}
-	var initial []string
-	for _, m := range h.members {
-		initial = append(initial, m+"="+c.Net.Listen(m, "peer"))
-	}
-	for _, m := range h.members {
-		args := []string{
-			"serve", "--name", m,
-			"--addr", c.Net.Listen(m, "client"),
-			"--peer-addr", c.Net.Listen(m, "peer"),
-			"--data-dir", c.DataDir(m),
-			"--initial-cluster", strings.Join(initial, ","),
-			"--insecure", "--debug", "--disk-stall-limit", "2s",
-		}
-		if table := h.dialTable(m); table != "" {
-			args = append(args, "--debug-peer-dial", table)
-		}
-		if c.Password != "" {
-			args = append(args, "--password", c.Password)
-		}
-		args = append(args, c.Args...)
+	h := &Holdfast{c: c, places: network.Nodes(c.Nodes + c.Spares), fleet: newFleet(c.Dir), nodes: map[string]*place{}}
+	for i, m := range h.places {
+		h.nodes[m] = &place{in: i < c.Nodes, peer: "peer", vote: true}
+		h.fleet.SetOut(m, i >= c.Nodes)
 		h.fleet.specs[m] = []spec{{m, func(under ...string) *exec.Cmd {
-			words := slices.Concat(c.limits(), under, []string{c.Binary}, args)
+			words := slices.Concat(c.limits(), under, []string{c.Binary}, h.args(m))
 			cmd := c.Net.Command(m, words[0], words[1:]...)
 			if c.Limits != (Limits{}) {
 				cmd.Env = append(os.Environ(), c.Limits.environment()...)
@@ -60,6 +55,35 @@ func NewHoldfast(c Config) *Holdfast {
 		}}}
 	}
 	return h
+}
+
+// args are the words that start the node at a place.
+func (h *Holdfast) args(m string) []string {
+	c, p := &h.c, h.node(m)
+	addr := c.Net.Listen(m, p.peer)
+	args := []string{
+		"serve", "--name", m, "--addr", c.Net.Listen(m, "client"), "--peer-addr", addr, "--peer-advertise-addr", addr,
+		"--data-dir", c.DataDir(m), "--insecure", "--debug", "--disk-stall-limit", "2s",
+	}
+	if p.joined {
+		args = append(args, "--join", strings.Join(h.contacts(m), ","))
+		if !p.vote {
+			args = append(args, "--non-voter")
+		}
+	} else {
+		var initial []string
+		for _, m := range h.places[:c.Nodes] {
+			initial = append(initial, m+"="+c.Net.Listen(m, "peer"))
+		}
+		args = append(args, "--initial-cluster", strings.Join(initial, ","))
+	}
+	if table := h.dialTable(m); table != "" {
+		args = append(args, "--debug-peer-dial", table)
+	}
+	if c.Password != "" {
+		args = append(args, "--password", c.Password)
+	}
+	return append(args, c.Args...)
 }
 
 // limits are the words that limit a node's address space and descriptors.
@@ -73,23 +97,22 @@ func (c *Config) limits() []string {
 // dialTable says where a node finds the others, when that is not where the others listen.
 func (h *Holdfast) dialTable(m string) string {
 	var table []string
-	for _, other := range h.members {
-		listen, reach := h.c.Net.Listen(other, "peer"), h.c.Net.Reach(m, other, "peer")
-		if listen != reach {
-			table = append(table, listen+"="+reach)
+	for _, other := range h.places {
+		for _, purpose := range []string{"peer", "peer2"} {
+			listen, reach := h.c.Net.Listen(other, purpose), h.c.Net.Reach(m, other, purpose)
+			if listen != reach {
+				table = append(table, listen+"="+reach)
+			}
 		}
 	}
 	return strings.Join(table, ",")
 }
 
 // Nodes implements [workload.Service].
-func (h *Holdfast) Nodes() []string { return h.members }
+func (h *Holdfast) Nodes() []string { return h.Members() }
 
 // Sides implements [workload.Service].
-func (h *Holdfast) Sides() int { return len(h.members) }
-
-// Members implements [Target].
-func (h *Holdfast) Members() []string { return h.members }
+func (h *Holdfast) Sides() int { return h.c.Nodes }
 
 // Fleet implements [Target].
 func (h *Holdfast) Fleet() Processes { return h.fleet }
@@ -99,12 +122,12 @@ func (h *Holdfast) Close() error { return h.fleet.close() }
 
 // Dial implements [workload.Service].
 func (h *Holdfast) Dial(ctx context.Context, n int, node string) (net.Conn, error) {
-	return dialNode(ctx, &h.c, h.members, n, node)
+	return dialNode(ctx, &h.c, h.places[:h.c.Nodes], n, node)
 }
 
 // Start implements [Target].
 func (h *Holdfast) Start(ctx context.Context) error {
-	for _, m := range h.members {
+	for _, m := range h.Members() {
 		if err := h.fleet.Start(m); err != nil {
 			return err
 		}
@@ -141,7 +164,11 @@ func (h *Holdfast) Supports(context.Context) []string {
 		faults = append(faults, "hostile-scripts", "hostile-reads", "hostile-replies", "hostile-large", "hostile-entries",
 			"hostile-unread", "hostile-drip", "hostile-churn", "hostile-silent", "hostile-stranger", "hostile-handshakes")
 	}
-	if len(h.members) > 3 {
+	if _, changes := protocol.Lookup("raft.remove"); changes && h.c.Spares > 0 {
+		faults = append(faults, "member-join", "member-replace", "member-demote", "member-demote-leader", "member-move",
+			"member-lead", "member-away", "member-wiped", "member-split")
+	}
+	if h.c.Nodes > 3 {
 		faults = append(faults, "partition-bridge")
 	}
 	if h.c.Net.Kind() == "kernel" {
@@ -152,9 +179,10 @@ func (h *Holdfast) Supports(context.Context) []string {
 
 // Leader implements [Target]: of the nodes that say so, the node with the highest term.
 func (h *Holdfast) Leader(ctx context.Context) (string, bool) {
-	terms := make([]int64, len(h.members))
+	members := h.Members()
+	terms := make([]int64, len(members))
 	var wg sync.WaitGroup
-	for i, m := range h.members {
+	for i, m := range members {
 		if !h.fleet.Running(m) {
 			continue
 		}
@@ -171,7 +199,7 @@ func (h *Holdfast) Leader(ctx context.Context) (string, bool) {
 	}
 	wg.Wait()
 	best := slices.Index(terms, slices.Max(terms))
-	return h.members[best], terms[best] > 0
+	return members[best], terms[best] > 0
 }
 
 // InfoInt is a number in the reply of INFO; 0 without the field.
@@ -197,13 +225,14 @@ func (h *Holdfast) Agree(ctx context.Context) (int, []string) {
 	ctx, cancel := context.WithTimeout(ctx, agreeLimit)
 	defer cancel()
 	for {
-		digests, err := h.digests(ctx)
+		members := h.Members()
+		digests, err := h.digests(ctx, members)
 		if err == nil && sameIndex(digests) {
 			var findings []string
 			for i, d := range digests {
 				if d.hash != digests[0].hash {
 					findings = append(findings, fmt.Sprintf("at index %d the state of %s is %s, the state of %s %s",
-						d.index, h.members[0], digests[0].hash, h.members[i], d.hash))
+						d.index, members[0], digests[0].hash, members[i], d.hash))
 				}
 			}
 			return len(digests), findings
@@ -226,11 +255,11 @@ func sameIndex(digests []digest) bool {
 }
 
 // digests asks all members at once, so that an idle cluster's slow stamps rarely come between.
-func (h *Holdfast) digests(ctx context.Context) ([]digest, error) {
-	digests := make([]digest, len(h.members))
-	errs := make([]error, len(h.members))
+func (h *Holdfast) digests(ctx context.Context, members []string) ([]digest, error) {
+	digests := make([]digest, len(members))
+	errs := make([]error, len(members))
 	var wg sync.WaitGroup
-	for i, m := range h.members {
+	for i, m := range members {
 		wg.Go(func() {
 			v, err := h.Debug(ctx, m, "DEBUG", "DIGEST")
 			if err == nil && len(v.Elems) != 2 {

@@ -72,6 +72,8 @@ type Config struct {
 	// Dir is where data and logs go.
 	Dir   string
 	Nodes int
+	// Spares is the number of places at which no node runs at first.
+	Spares int
 	// DataDir is a member's data folder.
 	DataDir func(member string) string
 	// Binary is the program of the server.

@@ -26,7 +26,7 @@ const (
 )
 
 // ports are the same on every node, as each node has an address.
-var ports = map[string]int{"client": 6379, "peer": 7379, "sentinel": 26379}
+var ports = map[string]int{"client": 6379, "peer": 7379, "peer2": 7380, "sentinel": 26379}
 
 // Kernel is a bridge with a namespace for each node.
 type Kernel struct{ nodes []string }
@@ -153,7 +153,9 @@ func (k *Kernel) Set(s State) error {
 	for _, node := range k.nodes {
 		rules := []string{"*filter", ":INPUT ACCEPT [0:0]", ":FORWARD ACCEPT [0:0]", ":OUTPUT ACCEPT [0:0]"}
 		if slices.Contains(s.Refuse, node) {
-			rules = append(rules, fmt.Sprintf("-A INPUT -p tcp --dport %d --syn -j REJECT --reject-with tcp-reset", ports["peer"]))
+			for _, purpose := range []string{"peer", "peer2"} {
+				rules = append(rules, fmt.Sprintf("-A INPUT -p tcp --dport %d --syn -j REJECT --reject-with tcp-reset", ports[purpose]))
+			}
 		}
 		verdict := "DROP"
 		if s.Reset {

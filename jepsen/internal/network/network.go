@@ -33,7 +33,8 @@ type Ports struct{ Client, Peer, Sentinel int }
 type Network interface {
 	// Kind is "kernel" or "proxies".
 	Kind() string
-	// Listen is where the node's process listens for a purpose ("client", "peer", "sentinel").
+	// Listen is where the node's process listens for a purpose ("client", "peer", "sentinel", or "peer2" when
+	// the node has moved).
 	Listen(node, purpose string) string
 	// Reach is where one place finds another. In a kernel net the answer is the same from everywhere.
 	Reach(from, node, purpose string) string

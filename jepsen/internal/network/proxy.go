@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os/exec"
+	"strings"
 	"sync"
 	"time"
 )
@@ -55,7 +56,7 @@ func NewProxies(n int, purposes ...string) (*Proxies, error) {
 			p.listen[to+"/"+purpose] = addr
 			for _, node := range nodes {
 				for _, from := range []string{node, ClientsOf(node)} {
-					if from == to || (purpose == "peer" && from != node) {
+					if from == to || (strings.HasPrefix(purpose, "peer") && from != node) {
 						continue
 					}
 					if err := p.start(proxyKey{from, to, purpose}, addr); err != nil {

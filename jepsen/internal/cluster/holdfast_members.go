@@ -1,0 +1,221 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+	"github.com/holdfast/holdfast/jepsen/internal/wire"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+var _ Membership = (*Holdfast)(nil)
+
+// wordLimit bounds a word that changes the members: the leader waits for what the change needs.
+const wordLimit = 35 * time.Second
+
+// node is a copy of how a node is started.
+func (h *Holdfast) node(place string) place {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return *h.nodes[place]
+}
+
+// set changes how a node is started.
+func (h *Holdfast) set(at string, change func(*place)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change(h.nodes[at])
+}
+
+func (h *Holdfast) which(in bool) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(h.places), func(place string) bool { return h.nodes[place].in != in })
+}
+
+// Members implements [Target].
+func (h *Holdfast) Members() []string { return h.which(true) }
+
+// Spares implements [Membership].
+func (h *Holdfast) Spares() []string { return h.which(false) }
+
+// contacts are the addresses at which a node that joins looks for others.
+func (h *Holdfast) contacts(but string) []string {
+	var contacts []string
+	for _, m := range h.Members() {
+		if m != but {
+			contacts = append(contacts, h.c.Net.Listen(m, h.node(m).peer))
+		}
+	}
+	return contacts
+}
+
+// ask has any other node carry a word out, until that is done or ctx ends.
+func (h *Holdfast) ask(ctx context.Context, done func([]member) bool, about string, words ...string) error {
+	last := errors.New("no node was asked")
+	for n := 0; ctx.Err() == nil; n++ {
+		members := h.Members()
+		via := members[n%len(members)]
+		if via == about && len(members) > 1 {
+			continue
+		}
+		known, err := h.members(ctx, via)
+		if err == nil && done(known) {
+			return nil
+		}
+		if err == nil {
+			err = h.word(ctx, via, words...)
+		}
+		if err != nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return fmt.Errorf("%s: %w", strings.Join(words, " "), last)
+}
+
+// word sends a word that may take long.
+func (h *Holdfast) word(ctx context.Context, via string, words ...string) error {
+	dial, cancel := context.WithTimeout(ctx, debugTimeout)
+	defer cancel()
+	nc, err := h.c.Net.Dial(dial, "", via, "client")
+	if err != nil {
+		return fmt.Errorf("dial %s: %w", via, err)
+	}
+	defer nc.Close()
+	if err := authenticate(nc, h.c.Password); err != nil {
+		return fmt.Errorf("%s: %w", via, err)
+	}
+	if r := wire.New(nc, wordLimit).Do(words...); r.Outcome != history.OK {
+		return errors.New(r.Why)
+	}
+	return nil
+}
+
+// member is a row of RAFT.MEMBERS.
+type member struct {
+	name, address string
+	voter         bool
+}
+
+// members are who a node says the members are.
+func (h *Holdfast) members(ctx context.Context, via string) ([]member, error) {
+	v, err := h.Debug(ctx, via, "RAFT.MEMBERS")
+	if err != nil {
+		return nil, err
+	}
+	var all []member
+	for _, row := range v.Elems {
+		all = append(all, member{field(row, "name").Str, field(row, "peer-address").Str, field(row, "voter").Num == 1})
+	}
+	return all, nil
+}
+
+func field(row protocol.Value, name string) protocol.Value {
+	for i := 0; i+1 < len(row.Elems); i += 2 {
+		if row.Elems[i].Str == name {
+			return row.Elems[i+1]
+		}
+	}
+	return protocol.Value{}
+}
+
+// has reports whether a member is there, as it should be.
+func has(all []member, name string, as func(member) bool) bool {
+	return slices.ContainsFunc(all, func(m member) bool { return m.name == name && as(m) })
+}
+
+func anyhow(member) bool { return true }
+
+// Add implements [Membership].
+func (h *Holdfast) Add(ctx context.Context, at string, vote bool) error {
+	if err := h.Out(at); err != nil {
+		return err
+	}
+	h.set(at, func(p *place) { p.in, p.joined, p.vote = true, true, vote })
+	h.fleet.SetOut(at, false)
+	if err := h.fleet.Start(at); err != nil {
+		return err
+	}
+	return h.ask(ctx, func(all []member) bool { return has(all, at, func(m member) bool { return m.voter == vote }) }, at, "PING")
+}
+
+// Remove implements [Membership].
+func (h *Holdfast) Remove(ctx context.Context, at string) error {
+	over := h.fleet.Excuse(at) // it ends when it learns
+	h.set(at, func(p *place) {
+		if p.over != nil {
+			defer p.over()
+		}
+		p.over = over
+	})
+	return h.ask(ctx, func(all []member) bool { return !has(all, at, anyhow) }, at, "RAFT.REMOVE", at)
+}
+
+// Vote implements [Membership].
+func (h *Holdfast) Vote(ctx context.Context, at string, vote bool) error {
+	word := "RAFT.DEMOTE"
+	if vote {
+		word = "RAFT.PROMOTE"
+	}
+	return h.ask(ctx, func(all []member) bool { return has(all, at, func(m member) bool { return m.voter == vote }) }, at, word, at)
+}
+
+// Lead implements [Membership].
+func (h *Holdfast) Lead(ctx context.Context, at string) error {
+	return h.word(ctx, at, "RAFT.TRANSFER", at)
+}
+
+// Move implements [Membership].
+func (h *Holdfast) Move(ctx context.Context, at string) error {
+	err := h.fleet.Kill(at)
+	h.set(at, func(p *place) { p.peer = map[string]string{"peer": "peer2", "peer2": "peer"}[p.peer] })
+	addr := h.c.Net.Listen(at, h.node(at).peer)
+	if err = errors.Join(err, h.fleet.Kill(at), h.fleet.Start(at)); err != nil {
+		return err
+	}
+	return h.ask(ctx, func(all []member) bool { return has(all, at, func(m member) bool { return m.address == addr }) }, at, "PING")
+}
+
+// Empty implements [Membership].
+func (h *Holdfast) Empty(at string) error {
+	was := h.fleet.isOut(at)
+	h.fleet.SetOut(at, true)
+	defer h.fleet.SetOut(at, was)
+	if err := h.fleet.Kill(at); err != nil {
+		return err
+	}
+	dir := h.c.DataDir(at)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries { // the folder itself may be a disk
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	return err
+}
+
+// Out implements [Membership].
+func (h *Holdfast) Out(at string) error {
+	h.fleet.SetOut(at, true)
+	err := h.Empty(at)
+	h.set(at, func(p *place) {
+		p.in, p.peer = false, "peer"
+		if p.over != nil {
+			p.over()
+			p.over = nil
+		}
+	})
+	return err
+}
