@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/holdfast/holdfast/fsm"
@@ -35,6 +36,13 @@ type silence struct {
 
 // lookEvery is the time between two looks at who is silent.
 const lookEvery = time.Second
+
+const (
+	// deadAfter is how long a node is silent before this leader finds out whether its process is gone, and
+	// dialWithin how long that may take.
+	deadAfter  = time.Second
+	dialWithin = 200 * time.Millisecond
+)
 
 func newWaiting(r *Replica) *waiting {
 	w := &waiting{r: r, wake: make(chan struct{}, 1)}
@@ -130,17 +138,42 @@ func (w *waiting) look(now time.Time) {
 				w.lot.Renounce()
 			}
 		case l != nil && w.silent(life.Node, l.term, now):
-			if err := w.propose(protocol.AppendDrop(nil, life), 1); err == nil {
-				w.r.event(WaitersDropped{Node: members.Name(life.Node), After: w.r.config.AbsentAfter})
-			}
+			w.drop(life, w.r.config.AbsentAfter)
+		case l != nil && w.dead(life.Node, l.term, now):
+			w.drop(life, deadAfter)
 		}
+	}
+}
+
+func (w *waiting) drop(life protocol.Origin, after time.Duration) {
+	if err := w.propose(protocol.AppendDrop(nil, life), 1); err == nil {
+		w.r.event(WaitersDropped{Node: members.Name(life.Node), After: after})
 	}
 }
 
 // silent reports whether this leader has not heard of a node for long.
 func (w *waiting) silent(node string, term uint64, now time.Time) bool {
-	_, _, heard := w.r.node.Heard(node, term, now.Add(-w.r.config.AbsentAfter))
-	return !heard && now.Sub(w.leading) >= w.r.config.AbsentAfter
+	return w.unheard(node, term, now, w.r.config.AbsentAfter)
+}
+
+// dead reports whether a node's process is gone: nothing was heard of the node for a moment, and its port refuses a
+// connection. A node that is cut off or frozen refuses nothing.
+func (w *waiting) dead(node string, term uint64, now time.Time) bool {
+	if !w.unheard(node, term, now, deadAfter) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), dialWithin)
+	defer cancel()
+	conn, err := w.r.config.Peers.Forward.DialContext(ctx, node)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}
+
+func (w *waiting) unheard(node string, term uint64, now time.Time, long time.Duration) bool {
+	_, _, heard := w.r.node.Heard(node, term, now.Add(-long))
+	return !heard && now.Sub(w.leading) >= long
 }
 
 // lookForLeader tells this node's clients, after a long time without a leader, that nobody knows whether
