@@ -3,7 +3,7 @@ GO ?= go
 BIN := bin
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race check fmt fuzz rewrite demo jepsen picture mutants mutations soak bench bench-results bench-limits bench-compare differential clients dist clean
+.PHONY: help build test race check fmt fuzz rewrite demo jepsen picture mutants mutations soak bench bench-results bench-limits bench-compare differential clients dist monitoring clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ clients: ## stock clients and lock libraries against three nodes; installs them 
 
 dist: ## archives of static binaries, Debian packages and their checksums, in dist/
 	./cmd/holdfast/packaging/dist.sh
+
+monitoring: ## promtool checks alerts and dashboard, where there is promtool or Debian's package
+	./server/monitoring/check.sh
 
 clean: ## remove what the targets made
 	rm -rf $(BIN) dist store bench-results
