@@ -92,7 +92,10 @@ func TestDamageIsRecognised(t *testing.T) {
 
 // TestBlocksAreProvedTogether: each block alone is whole.
 func TestBlocksAreProvedTogether(t *testing.T) {
-	state := bytes.Repeat([]byte("0123456789abcdef"), 3*pieceBytes/16)
+	state := make([]byte, 3*pieceBytes)
+	for i := range 3 {
+		state[i*pieceBytes] = byte(i)
+	}
 	file, _ := fileOf(t, state)
 	var blocks [][]byte
 	for at := headBytes; at < len(file); {
@@ -110,7 +113,7 @@ func TestBlocksAreProvedTogether(t *testing.T) {
 	}
 	_, _, err := read(joined(0, 1, 2, 3, 4))
 	require.NoError(t, err)
-	for _, order := range [][]int{{0, 1, 2, 4}, {0, 1, 2, 2, 3, 4}, {0, 1, 2, 3, 0, 4}, {1, 0, 2, 3, 4}, {0, 1, 2, 3, 4, 4}, {0, 4}} {
+	for _, order := range [][]int{{0, 1, 2, 4}, {0, 2, 1, 3, 4}, {0, 1, 2, 2, 3, 4}, {0, 1, 2, 3, 0, 4}, {1, 0, 2, 3, 4}, {0, 1, 2, 3, 4, 4}, {0, 4}} {
 		_, _, err := read(joined(order...))
 		require.ErrorIs(t, err, ErrDamaged, "%v", order)
 	}
