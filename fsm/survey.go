@@ -34,7 +34,7 @@ type Survey struct {
 // Keys counts the keys of all databases.
 func (s Survey) Keys() (n int) {
 	for _, kinds := range s.Kinds {
-		for _, count := range kinds {
+		for _, count := range kinds { // unordered: a sum
 			n += count
 		}
 	}
