@@ -61,13 +61,20 @@ func (s *Streams) Begin(ctx context.Context, stale bool) (*Stream, error) {
 		Meta: m, idle: s.limits.Idle, chunkBytes: s.limits.ChunkBytes,
 		chunks: make(chan []byte, 1), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
-	t.idleTimer = time.AfterFunc(t.idle, func() { t.end(errIdle) })
-	t.totalTimer = time.AfterFunc(s.limits.Total, func() { t.end(errTotal) })
+	t.start(s.limits.Total)
 	go func() {
 		defer s.leave()
 		t.encode(state)
 	}()
 	return t, nil
+}
+
+// start has the stream end when a client is idle, and when all takes too long.
+func (t *Stream) start(total time.Duration) {
+	t.mu.Lock() // else a timer could end the stream before both are there
+	defer t.mu.Unlock()
+	t.idleTimer = time.AfterFunc(t.idle, func() { t.end(errIdle) })
+	t.totalTimer = time.AfterFunc(total, func() { t.end(errTotal) })
 }
 
 func (s *Streams) enter() bool {

@@ -211,7 +211,7 @@ func TestNodeAsksForItsVote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var voter atomic.Bool
-		asked := 0
+		var asked atomic.Int64
 		w.requireSettled(w.start("n1", alone))
 		one := w.start("n1", alone, func(c *Config) {
 			id := c.Folder.Identity().ID
@@ -220,7 +220,7 @@ func TestNodeAsksForItsVote(t *testing.T) {
 				return members.NewConfiguration(7, members.Member{ID: id, Addr: "n1:1", Voter: voter.Load()})
 			}
 			c.Promote = func(context.Context) error {
-				if asked++; asked == 3 {
+				if asked.Add(1) == 3 {
 					voter.Store(true)
 				}
 				return errors.New("lags")
@@ -228,11 +228,11 @@ func TestNodeAsksForItsVote(t *testing.T) {
 		})
 		one.stay()
 		time.Sleep(time.Minute)
-		require.Equal(t, 3, asked)
+		require.EqualValues(t, 3, asked.Load())
 		require.False(t, one.store.Identity().Votes)
 		voter.Store(false) // an administrator takes it
 		time.Sleep(time.Minute)
-		require.Equal(t, 3, asked)
+		require.EqualValues(t, 3, asked.Load())
 	})
 }
 
