@@ -142,7 +142,7 @@ func (g *guard) end() error {
 	return g.job.status()
 }
 
-// release gives the lock back; a loss that nobody knew of comes to light then.
+// release gives the lock back; a loss that this process had not heard of comes to light then.
 func (g *guard) release() *holder.Lost {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()

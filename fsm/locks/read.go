@@ -19,6 +19,38 @@ func (t *Table) Holders(db int, key string) int {
 	return l.holders()
 }
 
+// Standers is how many hold a lock or stand in line: the price of Usage.
+func (t *Table) Standers(db int, key string) int {
+	l := t.peek(db, key)
+	if l == nil {
+		return 0
+	}
+	return l.holders() + l.waiters()
+}
+
+// Usage is what a lock counts for, its holds and waiters included. A waiter for several locks counts at each.
+func (t *Table) Usage(db int, key string) (bytes int64) {
+	l := t.peek(db, key)
+	if l == nil {
+		return 0
+	}
+	bytes = l.bytes()
+	if l.more != nil {
+		bytes += crowdBytes
+	}
+	t.eachHold(l, func(h *hold) bool {
+		if bytes += h.bytes(); l.hold == nil {
+			bytes += memberBytes
+		}
+		return true
+	})
+	t.eachWaiter(l, func(w *waiter) bool {
+		bytes += w.bytes()
+		return true
+	})
+	return bytes
+}
+
 // Check returns the fence of the owner's hold at an instant, 0: not the owner's. It changes nothing.
 func (t *Table) Check(db int, key, owner string, nowMillis int64) uint64 {
 	l := t.peek(db, key)

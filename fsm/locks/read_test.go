@@ -114,3 +114,29 @@ func TestDueAt(t *testing.T) {
 	require.EqualValues(t, 300, left)
 	require.Equal(t, 3, table.Holders(0, "shared"))
 }
+
+// TestUsage: what a lock counts for is all that the table counts, if there is no other lock.
+func TestUsage(t *testing.T) {
+	table := at(New(), 1000)
+	require.Zero(t, table.Usage(0, "k"))
+	same := func(standers int) {
+		t.Helper()
+		require.Equal(t, table.Bytes(), table.Usage(0, "k"))
+		require.Equal(t, standers, table.Standers(0, "k"))
+	}
+	for i, owner := range []string{"a", "another", "c"} {
+		r := asks(owner, "k")
+		r.Mode, r.Note = Shared, owner[:i%2]
+		table.mustAcquire(t, r)
+		same(i + 1)
+	}
+	for i, owner := range []string{"d", "the last"} {
+		r := waiting(asks(owner, "k"))
+		r.Note = "why"
+		_, err := table.Acquire(r)
+		require.NoError(t, err)
+		same(4 + i)
+	}
+	table.Release(0, "k", "a", false)
+	same(4)
+}

@@ -119,7 +119,7 @@ func listen(c *resp.Conn, got chan<- error) {
 		_, err := c.Read()
 		select {
 		case got <- err:
-		default: // nobody waits any more
+		default: // no consumer waits any more
 		}
 		if err != nil {
 			return

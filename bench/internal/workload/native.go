@@ -69,7 +69,7 @@ func sessions(ctx context.Context, e Env) (*Figures, error) {
 	return f, flush(ctx, e)
 }
 
-// atRest is what servers use while the window is open and nobody but a keeper does anything.
+// atRest is what servers use while the window is open and keepers alone do anything.
 func atRest(ctx context.Context, e Env) (*Figures, error) {
 	m := newMeter(e)
 	m.begin()
