@@ -16,7 +16,8 @@ type Outage struct {
 	// overlaps the fault or the time until all nodes served again.
 	Silence time.Duration `json:"silence"`
 	// Recovery is the time from the fault's end, and from the end of faults that overlap, to the first success
-	// on the slowest node; negative: a node was not heard of again before the next fault or the end.
+	// on the slowest node; negative: a node was not heard of again before the next fault, and
+	// was later.
 	Recovery time.Duration `json:"recovery"`
 	Slowest  string        `json:"slowest,omitempty"` // that node
 }
@@ -56,6 +57,9 @@ func Availability(h *history.History) []Outage {
 		o := Outage{Fault: f}
 		for _, n := range nodes {
 			took := firstSuccess(good, n, mended, horizon)
+			if took < 0 && !stays(good, n, f) {
+				continue
+			}
 			if took < 0 || took > o.Recovery {
 				o.Recovery, o.Slowest = took, n
 			}
@@ -67,6 +71,12 @@ func Availability(h *history.History) []Outage {
 		outages = append(outages, o)
 	}
 	return outages
+}
+
+// stays reports whether a node served before a fault and serves at some time behind: members come and go.
+func stays(good []history.Op, node string, f history.Fault) bool {
+	before := slices.ContainsFunc(good, func(o history.Op) bool { return o.Node == node && o.Return < f.Start })
+	return before && slices.ContainsFunc(good, func(o history.Op) bool { return o.Node == node && o.Call >= f.Stop })
 }
 
 // firstSuccess is the time from since to the end of the first success at node that began after since.

@@ -428,6 +428,25 @@ func TestAvailabilityCountsSilenceAndRecovery(t *testing.T) {
 	require.Equal(t, "n2", got[0].Slowest)
 }
 
+// A node that came after a fault, or left before its end, is not waited for.
+func TestMembersThatComeAndGoDoNotRecover(t *testing.T) {
+	h := script(t, `
+		fault 1000-2000
+		fault 5000-6000
+		900-950    read r -> 1
+		2100-2200  read r -> 1
+		5500-6100  read r -> 1
+		6150-6200  read r -> 1
+		500-600    read r -> 1
+		7000-7100  read r -> 1`)
+	for i := range h.Ops {
+		h.Ops[i].Node = []string{"n1", "n1", "n1", "n1", "left", "came"}[i]
+	}
+	got := Availability(h)
+	require.Equal(t, []time.Duration{200 * time.Millisecond, 1100 * time.Millisecond}, []time.Duration{got[0].Recovery, got[1].Recovery})
+	require.Equal(t, []string{"n1", "came"}, []string{got[0].Slowest, got[1].Slowest})
+}
+
 func TestRecoveryCountsFromWhenAllIsMended(t *testing.T) {
 	h := script(t, `
 		fault 1000-2000
