@@ -80,7 +80,7 @@ func (w *witness) judge(ctx context.Context) {
 			return // a silent service is found elsewhere
 		}
 		if missing {
-			w.n.find("lost: SET %s was answered with OK before the power was cut, and is not there", key)
+			w.n.find("lost: SET %s was answered with OK before the fault, and is not there", key)
 		}
 	}
 }
