@@ -132,13 +132,13 @@ func (t target) Vote(ctx context.Context, place string, vote bool) error {
 
 // Lead implements cluster.Membership.
 func (t target) Lead(ctx context.Context, place string) error {
-	leader, known := t.Leader(ctx)
 	m, found := t.named(ctx, place)
-	r := t.cluster.Node(leader).Replica()
-	if !known || !found || r == nil {
-		return errors.New("no leader, or no member")
+	if leader, known := t.Leader(ctx); known && found {
+		if r := t.cluster.Node(leader).Replica(); r != nil {
+			return r.TransferLeadership(ctx, m.ID)
+		}
 	}
-	return r.TransferLeadership(ctx, m.ID)
+	return errors.New("no leader, or no member")
 }
 
 // Move has the node tell all others, which take its word until the configuration has the address.
