@@ -57,21 +57,19 @@ func (h *Holdfast) contacts(but string) []string {
 	return contacts
 }
 
-// ask has any other node carry a word out, until that is done or ctx ends.
+// ask has nodes carry a word out in turn, except the one that it is about, until the leader says that it is done or
+// ctx ends.
 func (h *Holdfast) ask(ctx context.Context, done func([]member) bool, about string, words ...string) error {
 	last := errors.New("no node was asked")
 	for n := 0; ctx.Err() == nil; n++ {
 		members := h.Members()
 		via := members[n%len(members)]
-		if via == about && len(members) > 1 {
-			continue
-		}
-		known, err := h.members(ctx, via)
+		known, err := h.members(ctx)
 		if err == nil && done(known) {
 			return nil
 		}
-		if err == nil {
-			err = h.word(ctx, via, words...)
+		if via != about || len(members) == 1 {
+			err = errors.Join(err, h.word(ctx, via, words...))
 		}
 		if err != nil {
 			last = err
@@ -108,11 +106,21 @@ type member struct {
 	voter         bool
 }
 
-// members are who a node says the members are.
-func (h *Holdfast) members(ctx context.Context, via string) ([]member, error) {
-	v, err := h.Debug(ctx, via, "RAFT.MEMBERS")
+// members are who the members are, as a leader says that leads indeed: what any other node knows may be old.
+func (h *Holdfast) members(ctx context.Context) ([]member, error) {
+	leader, known := h.Leader(ctx)
+	if !known {
+		return nil, errors.New("no leader")
+	}
+	v, err := h.Debug(ctx, leader, "RAFT.MEMBERS")
+	if err == nil {
+		_, err = h.Debug(ctx, leader, "GET", "jepsen-probe")
+	}
 	if err != nil {
 		return nil, err
+	}
+	if role, err := h.Debug(ctx, leader, "ROLE"); err != nil || len(role.Elems) == 0 || role.Elems[0].Str != "master" {
+		return nil, errors.Join(errors.New(leader+" leads no more"), err)
 	}
 	var all []member
 	for _, row := range v.Elems {

@@ -95,17 +95,21 @@ func (t target) change(ctx context.Context, kind raftnode.ChangeKind, m members.
 	return fmt.Errorf("%v of %s: %w (%w)", kind, m.ID, err, ctx.Err())
 }
 
-// named waits for a leader, and finds the member with the name of a place.
+// named finds the member with the name of a place, as a leader knows that leads indeed: what another one has may be old.
 func (t target) named(ctx context.Context, place string) (m members.Member, found bool) {
 	for ctx.Err() == nil {
 		if leader, known := t.Leader(ctx); known {
-			if r := t.cluster.Node(leader).Replica(); r != nil {
-				return r.Configuration().Named(place)
+			n := t.cluster.Node(leader)
+			if r := n.Replica(); r != nil {
+				m, found = r.Configuration().Named(place)
+				if term := r.Status().Term; !n.Do("GET", "jepsen-probe").IsError() && r.Status().Leading && r.Status().Term == term {
+					return m, found
+				}
 			}
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	return m, false
+	return members.Member{}, false
 }
 
 // Remove implements cluster.Membership.
