@@ -141,7 +141,10 @@ func asServer(c *cluster, args []string) error {
 		}
 	}
 	if port != "0" {
-		if err := c.listen("tcp", []string{"127.0.0.1:" + port}); err != nil {
+		// A harness that asks for a socket uses the socket. Its port may be taken by a connection of another
+		// program, as ports are that lie in the system's range for those.
+		err := c.listen("tcp", []string{"127.0.0.1:" + port})
+		if err != nil && (socket == "" || !errors.Is(err, syscall.EADDRINUSE)) {
 			return err
 		}
 	}
