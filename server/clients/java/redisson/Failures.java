@@ -28,7 +28,7 @@ final class Failures {
 
     /** A client ends without a release: its locks end with the watchdog, not before, and waiters get them. */
     void holderKilled() {
-        RedissonClient holder = Support.client(mode, 2);
+        RedissonClient holder = Support.client(mode, 2, Support.WATCHDOG_MILLIS);
         Map<String, Future<Boolean>> waiters = new LinkedHashMap<>();
         long[] ended = {0};
         Support.check(mode + ": a client takes a lock of each kind and ends", () -> {
@@ -90,25 +90,25 @@ final class Failures {
             return true;
         }));
         System.out.printf("  killed the leader, %s; a new lock was taken %d ms later%n", dead, (System.nanoTime() - started) / 1_000_000);
-        Thread.sleep(Support.WATCHDOG_MILLIS); // the holder renews with the new leader
+        Thread.sleep(Support.PATIENT_WATCHDOG_MILLIS); // the holder renews with the new leader
         Locks.KINDS.forEach((label, kind) -> Support.check(mode + ": " + label + " over the kill", () -> {
-            Support.expect(waiters.get(label).isDone(), false);
+            Support.expectWaits(waiters.get(label));
             release.get(label).countDown();
             Support.result(holders.get(label));
             Support.expect(Support.result(waiters.get(label)), true);
         }));
         Support.check(mode + ": semaphore over the kill", () -> {
-            Support.expect(semaphoreWaiter.isDone(), false);
+            Support.expectWaits(semaphoreWaiter);
             Support.within(Support.SOON_MILLIS, () -> { semaphore.release(); return true; });
             Support.expect(Support.result(semaphoreWaiter), true);
         });
         Support.check(mode + ": permit-expirable semaphore over the kill", () -> {
-            Support.expect(expirableWaiter.isDone(), false);
+            Support.expectWaits(expirableWaiter);
             Support.within(Support.SOON_MILLIS, () -> { expirable.release(permit); return true; });
             Support.expect(Support.result(expirableWaiter), true);
         });
         Support.check(mode + ": count-down latch over the kill", () -> {
-            Support.expect(latchWaiter.isDone(), false);
+            Support.expectWaits(latchWaiter);
             Support.within(Support.SOON_MILLIS, () -> { latch.countDown(); return true; });
             Support.expect(Support.result(latchWaiter), true);
         });

@@ -152,7 +152,7 @@ final class Locks {
             return got;
         });
         Thread.sleep(300);
-        Support.expect(waiter.isDone(), false);
+        Support.expectWaits(waiter);
         mine.unlock();
         // The lease has a minute left: only the release's message can wake the waiter so soon.
         Support.expect(waiter.get(20, TimeUnit.SECONDS), true);
@@ -232,7 +232,7 @@ final class Locks {
             return seen;
         });
         Thread.sleep(Support.WATCHDOG_MILLIS + 1_000); // readers are renewed
-        Support.expect(writer.isDone(), false);
+        Support.expectWaits(writer);
         leave.countDown();
         for (Future<Void> one : all) {
             Support.result(one);

@@ -67,7 +67,7 @@ final class Permits {
         Thread.sleep(200);
         mine.release(2);
         Thread.sleep(200);
-        Support.expect(waiter.isDone(), false);
+        Support.expectWaits(waiter);
         clients.get(2).getSemaphore(name).addPermits(2);
         Support.expect(Support.result(waiter), true);
         Support.expect(mine.drainPermits(), 1);
@@ -126,7 +126,7 @@ final class Permits {
         }
         for (RedissonClient client : clients) {
             for (Future<Boolean> waiter : waiters) {
-                Support.expect(waiter.isDone(), false);
+                Support.expectWaits(waiter);
             }
             client.getCountDownLatch(name).countDown();
         }

@@ -18,24 +18,34 @@ public final class RedissonSuite {
     public static void main(String[] modes) throws Exception {
         System.out.println("  redisson " + Redisson.class.getPackage().getImplementationVersion());
         for (String mode : modes) {
-            List<RedissonClient> clients = new ArrayList<>();
-            Support.check(mode + ": three clients connect", () -> {
-                for (int i = 0; i < 3; i++) {
-                    clients.add(Support.client(mode, i));
-                }
-            });
-            if (clients.size() == 3) {
+            with(mode, Support.WATCHDOG_MILLIS, clients -> {
                 new Locks(clients, mode + ": ").run();
                 new Permits(clients, mode + ": ").run();
-                Failures failures = new Failures(clients, mode);
-                failures.holderKilled();
-                failures.leaderKilled();
-            }
-            for (RedissonClient client : clients) {
-                client.shutdown(0, 2, TimeUnit.SECONDS);
-            }
+                new Failures(clients, mode).holderKilled();
+            });
+            with(mode, Support.PATIENT_WATCHDOG_MILLIS, clients -> new Failures(clients, mode).leaderKilled());
             new ProcessBuilder("sh", "-c", System.getenv("HOLDFAST_START")).inheritIO().start().waitFor();
         }
         System.exit(Support.finish() > 0 ? 1 : 0);
+    }
+
+    interface Cases {
+        void run(List<RedissonClient> clients) throws Exception;
+    }
+
+    /** Runs cases with three clients, one for each node, if all three connect. */
+    private static void with(String mode, long watchdogMillis, Cases cases) throws Exception {
+        List<RedissonClient> clients = new ArrayList<>();
+        Support.check(mode + ": three clients connect", () -> {
+            for (int i = 0; i < 3; i++) {
+                clients.add(Support.client(mode, i, watchdogMillis));
+            }
+        });
+        if (clients.size() == 3) {
+            cases.run(clients);
+        }
+        for (RedissonClient client : clients) {
+            client.shutdown(0, 2, TimeUnit.SECONDS);
+        }
     }
 }

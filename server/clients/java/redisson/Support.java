@@ -16,8 +16,14 @@ import org.redisson.config.Config;
 
 /** What the cases share: clients, threads, expectations. */
 final class Support {
-    /** A lock that nobody renews ends after this; renewal comes three times as often. */
+    /** A lock that is no longer renewed ends after this; renewal comes three times as often. */
     static final long WATCHDOG_MILLIS = 6_000;
+    /**
+     * The same where the leader is killed. It is longer than a client needs to find the next leader: one
+     * that asks a node for its role while the node dies waits 3 s for the answer and up to 2 s before it
+     * asks again, and renews nothing meanwhile.
+     */
+    static final long PATIENT_WATCHDOG_MILLIS = 18_000;
     /** Within which a waiter has a lock that is free, the leader killed or not. */
     static final long SOON_MILLIS = 30_000;
 
@@ -122,10 +128,17 @@ final class Support {
         }
     }
 
+    /** Fails with the result of future if there is one. */
+    static void expectWaits(Future<?> future) throws Exception {
+        if (future.isDone()) {
+            throw new AssertionError("the wait is over: " + future.get());
+        }
+    }
+
     /** A client of one node in mode single, otherwise of the whole cluster. */
-    static RedissonClient client(String mode, int node) {
+    static RedissonClient client(String mode, int node, long watchdogMillis) {
         Config config = new Config();
-        config.setLockWatchdogTimeout(WATCHDOG_MILLIS).setThreads(4).setNettyThreads(4);
+        config.setLockWatchdogTimeout(watchdogMillis).setThreads(4).setNettyThreads(4);
         String[] urls = NODES.stream().map(n -> "redis://" + n).toArray(String[]::new);
         switch (mode) {
             case "single" -> config.useSingleServer().setAddress(urls[node])
