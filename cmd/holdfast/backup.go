@@ -44,14 +44,9 @@ const progressEvery = 5 * time.Second
 // takeBackup is `holdfast backup`.
 func takeBackup(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o := &backupOwn{clientFlags: newClientFlags()}
-	words, err := parseAnywhere(o.rows(), args, stdout, backupUsage)
-	switch {
-	case err != nil:
+	path, err := parseFile(o.rows(), args, stdout, backupUsage, "say which file, or - for the standard output")
+	if err != nil {
 		return err
-	case len(words) == 0:
-		return usageError{errors.New("say which file, or - for the standard output")}
-	case len(words) > 1:
-		return unexpected(words[1])
 	}
 	servers, err := o.servers()
 	if err != nil {
@@ -59,10 +54,10 @@ func takeBackup(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	}
 	servers.Name = "holdfast-backup"
 	p := &puller{servers: servers, stale: o.stale, stderr: stderr}
-	if words[0] == "-" {
+	if path == "-" {
 		return p.pull(ctx, stdout, stderr)
 	}
-	return intoFile(words[0], func(w io.Writer) error { return p.pull(ctx, w, stdout) })
+	return intoFile(path, func(w io.Writer) error { return p.pull(ctx, w, stdout) })
 }
 
 // intoFile gives path what write writes, durably and as a whole; or leaves path as it is.

@@ -41,8 +41,12 @@ func (c *clientFlags) rows() []option {
 		{name: "tls-ca", value: &c.tlsCA, help: "PEM certificates of the CA that nodes' certificates must come from; default: the system's"},
 		{name: "tls-cert", value: &c.tlsCert, help: "PEM certificate to show to nodes"},
 		{name: "tls-key", value: &c.tlsKey, help: "PEM key of tls-cert"},
-		{name: "db", value: &c.db, help: "database of the lock"},
 	}
+}
+
+// lockRows are the rows of commands that are about locks, in a database.
+func (c *clientFlags) lockRows() []option {
+	return append(c.rows(), option{name: "db", value: &c.db, help: "database of the lock"})
 }
 
 // servers is what the flags mean.

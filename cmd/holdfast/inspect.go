@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -33,25 +32,21 @@ func (o *inspectOwn) rows() []option {
 // inspect says what is in a backup.
 func inspect(_ context.Context, args []string, stdout, _ io.Writer) error {
 	o := &inspectOwn{fences: shownFences}
-	words, err := parseAnywhere(o.rows(), args, stdout, inspectUsage)
+	path, err := parseFile(o.rows(), args, stdout, inspectUsage, "say which file")
 	switch {
 	case err != nil:
 		return err
-	case len(words) == 0:
-		return usageError{errors.New("say which file")}
-	case len(words) > 1:
-		return unexpected(words[1])
 	case o.fences < 0:
 		return usageError{fmt.Errorf("fences %d: not negative", o.fences)}
 	}
-	f, err := os.Open(words[0])
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	r, err := backup.Inspect(f, o.fences)
 	if err != nil {
-		return aboutFile(words[0], err)
+		return aboutFile(path, err)
 	}
 	p := &paper{w: stdout}
 	p.source(r.Meta)

@@ -63,7 +63,7 @@ func (o *lockOwn) rows() []option {
 		{name: "delay", value: &o.lock.Delay, help: "how long nobody gets the lock after it is lost: with grace or more the command has surely ended by then"},
 		{name: "grace", value: &o.grace, help: "after a loss, from SIGTERM to SIGKILL"},
 		{name: "note", value: &o.lock.Note, help: "what 'holdfast locks' shows beside the owner; default: the command's name"},
-	}, o.clientFlags.rows()...)
+	}, o.lockRows()...)
 }
 
 const lockUsage = `usage: holdfast lock [flags] NAME -- command [arguments]

@@ -31,7 +31,7 @@ func (o *locksOwn) rows() []option {
 		{name: "reason", value: &o.reason, help: "why, for the holder and the log"},
 		{name: "fence", value: &o.fence, help: "break only the hold with this fence; 0: all holds"},
 		{name: "owner", value: &o.owner, help: "break only this owner's hold"},
-	}, o.clientFlags.rows()...)
+	}, o.lockRows()...)
 }
 
 const askLimit = 10 * time.Second
@@ -83,6 +83,20 @@ func parseAnywhere(rows []option, args []string, stdout io.Writer, usage string)
 		}
 		words, args = append(words, rest[0]), rest[1:]
 	}
+}
+
+// parseFile is parseAnywhere for exactly one word, the name of a file; missing asks for one.
+func parseFile(rows []option, args []string, stdout io.Writer, usage, missing string) (string, error) {
+	words, err := parseAnywhere(rows, args, stdout, usage)
+	switch {
+	case err != nil:
+		return "", err
+	case len(words) == 0:
+		return "", usageError{errors.New(missing)}
+	case len(words) > 1:
+		return "", unexpected(words[1])
+	}
+	return words[0], nil
 }
 
 func (o *locksOwn) breakLock(ctx context.Context, conn *holder.Conn, name string, stdout io.Writer) error {

@@ -119,20 +119,15 @@ func (o *restoreOwn) restoration() (backup.Restoration, error) {
 // restore is `holdfast restore`.
 func restore(_ context.Context, args []string, stdout, _ io.Writer) error {
 	o := newRestoreOwn()
-	words, err := parseAnywhere(o.rows(), args, stdout, restoreUsage)
-	switch {
-	case err != nil:
+	path, err := parseFile(o.rows(), args, stdout, restoreUsage, "say which file")
+	if err != nil {
 		return err
-	case len(words) == 0:
-		return usageError{errors.New("say which file")}
-	case len(words) > 1:
-		return unexpected(words[1])
 	}
 	r, err := o.restoration()
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(words[0])
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
@@ -141,7 +136,7 @@ func restore(_ context.Context, args []string, stdout, _ io.Writer) error {
 	r.Begins = func(_ backup.Report, done fsm.Renewed) error { return raisedSome(&r.Renewal, &done) }
 	done, err := backup.Restore(bufio.NewReaderSize(f, 1<<20), r)
 	if err != nil {
-		return aboutFile(words[0], err)
+		return aboutFile(path, err)
 	}
 	p := &paper{w: stdout}
 	p.source(done.Report.Meta)
