@@ -54,11 +54,13 @@ func (c *Command) takesKeys() bool {
 // KeyPositions returns the positions of the keys in a command line. words[0] is the command's name, and
 // words[1] the subcommand's, if there is any. The error, an [*Error], is for a line that does not fit
 // the row's arity or the line's own count of keys.
-func (c *Command) KeyPositions(words [][]byte) ([]int, error) {
+func (c *Command) KeyPositions(words [][]byte) ([]int, error) { return c.KeyPositionsIn(nil, words) }
+
+// KeyPositionsIn is [Command.KeyPositions] in memory of the caller's.
+func (c *Command) KeyPositionsIn(positions []int, words [][]byte) ([]int, error) {
 	if !c.CheckArity(len(words)) {
 		return nil, errKeysArity
 	}
-	var positions []int
 	for i := range c.KeySpecs {
 		if c.KeySpecs[i].Flags&KeyNotKey != 0 {
 			continue

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"testing"
@@ -44,16 +45,22 @@ func roundTrips(t testing.TB, pipeline []byte, commands int) (roundTrip func()) 
 	}
 }
 
-// TestNoAllocations: at steady state neither a command nor a pipeline costs memory.
+// acquire is a request for a lock that may wait.
+func acquire() []byte {
+	return command("LOCK.ACQUIRE", "lock:1234567890", "0123456789abcdef0123456789abcdef", "PX", "30000", "WAIT", "5000")
+}
+
+// TestNoAllocations: at steady state neither a command nor a pipeline costs memory, nor does a request that might wait
+// and is granted at once.
 func TestNoAllocations(t *testing.T) {
 	if raced {
 		t.Skip("the race detector makes pools forget")
 	}
-	for _, commands := range []int{1, 1000} {
-		roundTrip := roundTrips(t, sets(commands), commands)
+	for name, pipeline := range map[string][]byte{"a command": sets(1), "a pipeline": sets(1000), "a request for a lock": acquire()} {
+		roundTrip := roundTrips(t, pipeline, bytes.Count(pipeline, []byte("*")))
 		roundTrip()
 		// A pool that the collector has emptied is filled again.
-		require.Less(t, testing.AllocsPerRun(500, roundTrip), 2.0, "%d commands", commands)
+		require.Less(t, testing.AllocsPerRun(500, roundTrip), 2.0, name)
 	}
 }
 
@@ -69,5 +76,7 @@ func benchmark(b *testing.B, pipeline []byte, commands int) {
 func BenchmarkOneCommand(b *testing.B) {
 	benchmark(b, command("SET", "lock:1234567890", "0123456789abcdef0123456789abcdef", "NX", "PX", "30000"), 1)
 }
+
+func BenchmarkAcquire(b *testing.B) { benchmark(b, acquire(), 1) }
 
 func BenchmarkPipeline(b *testing.B) { benchmark(b, sets(1000), 1000) }

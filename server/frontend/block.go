@@ -15,22 +15,18 @@ func (c *conn) block(row *row, args [][]byte) {
 		c.reply(row, refusal.Value())
 		return
 	}
-	c.runWaiting(row, args, c.newLate())
+	c.runWaiting(row, args)
 }
 
-// runWaiting is block for a command that was validated.
-func (c *conn) runWaiting(row *row, args [][]byte, late *lateReply) {
-	t := &ticket{late: late}
-	t.number = c.srv.backend.Parking().Enter(late.give)
-	c.setTicket(t.number)
-	c.addValid(row, args, slot{kind: slotBlock, row: row, wait: t})
-	c.runBatch()
-}
-
-// ticket is what a command that may wait is called by.
+// ticket is what a command that may wait is called by. A connection keeps one for its next such command: a
+// command that is served at once leaves nothing behind.
 type ticket struct {
 	number uint64
 	late   *lateReply
+	// give is late.give, made once.
+	give func(protocol.Value)
+	// args are the command's, while the batch is executed.
+	args [][]byte
 }
 
 // ticket is the number, 0: there is none.
@@ -41,22 +37,53 @@ func (t *ticket) ticket() uint64 {
 	return t.number
 }
 
+// takeTicket is a ticket for a command that may wait.
+func (c *conn) takeTicket(args [][]byte) *ticket {
+	t := c.spareTicket
+	if c.spareTicket = nil; t == nil {
+		t = &ticket{late: c.newLate()}
+		t.give = t.late.give
+	}
+	t.number, t.args = c.srv.backend.Parking().Enter(t.give), args
+	return t
+}
+
+// keepTicket keeps a ticket that no other goroutine knows any more.
+func (c *conn) keepTicket(t *ticket) {
+	t.late.value, t.late.given, t.late.claim = protocol.Value{}, false, nil
+	c.spareTicket = t
+}
+
+// runWaiting is block for a command that was validated.
+func (c *conn) runWaiting(row *row, args [][]byte) {
+	t := c.takeTicket(args)
+	c.addValid(row, args, slot{kind: slotBlock, row: row, wait: t})
+	c.runBatch()
+	t.args = nil
+}
+
 // placeBlocked places the reply of a command that may wait, or parks the connection.
 func (c *conn) placeBlocked(s *slot, v protocol.Value) (parked bool) {
 	lot, t := c.srv.backend.Parking(), s.wait
 	switch {
 	case protocol.IsParked(v):
+		t.late.setClaim(c.newClaim(s.row, t.args))
+		c.setTicket(t.number)
 		c.park(s.row, t.late, func() {
 			if !t.late.lose() {
 				lot.Leave(t.number)
 			}
 		})
+		c.parked.ticket = t
 		lot.Parked(t.number, c.lastWrite)
 		return true
 	case v.IsError() && protocol.OutcomeOf(v.Str) == protocol.OutcomeUnknown:
+		if closed := t.late.setClaim(c.newClaim(s.row, t.args)); closed {
+			t.late.lose()
+		}
 		lot.Leave(t.number)
-	default:
-		lot.Forget(t.number)
+	case lot.Forget(t.number):
+		c.keepTicket(t)
 	}
 	return false
 }

@@ -34,6 +34,8 @@ type conn struct {
 	backup Backup
 	// parked: the last command is answered later. nil most of the time.
 	parked *pause
+	// spareTicket is for the next command that may wait; nil: there is none.
+	spareTicket *ticket
 	// delivering: messages are being written, not replies.
 	delivering bool
 	// w is the memory of the pipeline under way, nil when there is none.

@@ -21,6 +21,8 @@ type handler struct {
 	barrier bool
 	// native looks at a word of native locks before it goes to the cluster: see native.go.
 	native func(c *conn, row *row, args [][]byte) *nativeCall
+	// acquires: a word that may wait in line.
+	acquires bool
 	// queued: inside MULTI a run is queued as a reply is, and places its replies when EXEC runs it.
 	queued bool
 }

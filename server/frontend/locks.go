@@ -48,6 +48,20 @@ type claim struct {
 	owner string
 }
 
+// newClaim is what a request gives the client; nil: the command does not ask for locks.
+func (c *conn) newClaim(row *row, args [][]byte) *claim {
+	if !row.handler.acquires {
+		return nil
+	}
+	var room [4]int
+	positions := row.lockedKeys(room[:0], args)
+	cl := &claim{c: c, db: c.db, keys: make([]string, len(positions)), owner: string(args[ownerAt(positions, args)])}
+	for i, p := range positions {
+		cl.keys[i] = string(args[p])
+	}
+	return cl
+}
+
 // giveBack gives a grant back whose client has gone. v is the reply of the request, granted or not.
 func (cl *claim) giveBack(v protocol.Value) {
 	if cl == nil || v.Kind != protocol.KindInteger || v.Num == 0 {
@@ -139,14 +153,14 @@ type notice struct {
 }
 
 // awaitNotice runs a request whose wait, if it comes to that, ends by a message.
-func (c *conn) awaitNotice(row *row, args [][]byte, call *nativeCall) {
-	n := &notice{claim: call.claim}
+func (c *conn) awaitNotice(row *row, args [][]byte) {
+	n := &notice{claim: c.newClaim(row, args)}
 	if !c.addNotice(n) {
 		c.reply(row, errNotices.Value())
 		return
 	}
 	lot := c.srv.backend.Parking()
-	call.then = func(c *conn, v protocol.Value) {
+	call := &nativeCall{then: func(c *conn, v protocol.Value) {
 		if v.Kind == protocol.KindInteger && v.Num == 0 {
 			lot.Parked(n.ticket, c.lastWrite)
 			return
@@ -159,7 +173,7 @@ func (c *conn) awaitNotice(row *row, args [][]byte, call *nativeCall) {
 		} else {
 			lot.Forget(n.ticket)
 		}
-	}
+	}}
 	c.addValid(row, args, slot{kind: slotData, row: row, wait: &ticket{number: n.ticket}, native: call})
 }
 

@@ -15,8 +15,8 @@ import (
 // nativeHandlers are about what this node has to do with a word, beside having it executed.
 func nativeHandlers() map[string]handler {
 	return map[string]handler{
-		"lock.acquire":    {native: nativeAcquire},
-		"lock.acquireall": {native: nativeAcquire},
+		"lock.acquire":    {acquires: true},
+		"lock.acquireall": {acquires: true},
 		"lock.break":      {native: nativeBreak},
 		"session.attach":  {native: nativeAttach},
 		"session.open":    {native: nativeOpen},
@@ -26,9 +26,6 @@ func nativeHandlers() map[string]handler {
 
 // nativeCall is what this node does about a word.
 type nativeCall struct {
-	// claim is set if the word may wait. notify: without parking the connection.
-	claim  *claim
-	notify bool
 	// then is called with the reply.
 	then func(c *conn, v protocol.Value)
 }
@@ -46,17 +43,16 @@ func (c *conn) native(row *row, args [][]byte) {
 		c.reply(row, refusal.Value())
 		return
 	}
-	call := c.prepareNative(row, args)
-	switch {
-	case call == nil || call.claim == nil:
-		c.addValid(row, args, slot{kind: slotData, row: row, native: call})
-	case call.notify:
-		c.awaitNotice(row, args, call)
-	default:
+	switch waits, notify := howItWaits(row, args); {
+	case notify:
+		c.enterLocks()
+		c.awaitNotice(row, args)
+	case waits:
+		c.enterLocks()
 		c.runBatch()
-		late := c.newLate()
-		late.claim = call.claim
-		c.runWaiting(row, args, late)
+		c.runWaiting(row, args)
+	default:
+		c.addValid(row, args, slot{kind: slotData, row: row, native: c.prepareNative(row, args)})
 	}
 }
 
@@ -102,29 +98,38 @@ func (tx *transaction) nativeCall() *nativeCall {
 	}}
 }
 
-// nativeAcquire finds out whether a request may wait.
-func nativeAcquire(c *conn, row *row, args [][]byte) *nativeCall {
-	positions, err := row.KeyPositions(args)
-	if err != nil || len(positions) == 0 {
-		return nil
+// howItWaits finds out whether a request may wait, and whether without parking the connection.
+func howItWaits(row *row, args [][]byte) (waits, notify bool) {
+	if !row.handler.acquires {
+		return false, false
 	}
-	owner := positions[len(positions)-1] + 1
-	if owner >= len(args) {
-		return nil
+	var room [4]int
+	owner := ownerAt(row.lockedKeys(room[:0], args), args)
+	if owner == 0 {
+		return false, false
 	}
-	waits, notify := false, false
 	row.eachOption(args, owner+1, func(token string, _ []byte) {
 		waits = waits || token == "WAIT"
 		notify = notify || token == "NOTIFY"
 	})
-	if !waits {
+	return waits, waits && notify
+}
+
+// lockedKeys is where the keys of a request for locks stand.
+func (r *row) lockedKeys(room []int, args [][]byte) []int {
+	positions, err := r.KeyPositionsIn(room, args)
+	if err != nil {
 		return nil
 	}
-	cl := &claim{c: c, db: c.db, owner: string(args[owner])}
-	for _, p := range positions {
-		cl.keys = append(cl.keys, string(args[p]))
+	return positions
+}
+
+// ownerAt is where the owner stands, behind the keys; 0: the request has none.
+func ownerAt(keys []int, args [][]byte) int {
+	if len(keys) == 0 || keys[len(keys)-1]+1 >= len(args) {
+		return 0
 	}
-	return &nativeCall{claim: cl, notify: notify}
+	return keys[len(keys)-1] + 1
 }
 
 // nativeOpen looks after a session that is to live with the connection.

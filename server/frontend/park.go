@@ -15,10 +15,11 @@ import (
 // lateReply is the reply of a parked command. Make it with [conn.newLate].
 type lateReply struct {
 	c *conn
-	// value counts when given. Both are guarded by outbox.mu.
+	// value counts when given.
 	value protocol.Value
 	given bool
-	// claim is what a lock's reply gives the client; nil: not a lock's.
+	// claim is what a lock's reply gives the client; nil: not a lock's, or the command is being executed. Guarded
+	// by outbox.mu, as value and given are. Only the connection's goroutine sets it.
 	claim *claim
 }
 
@@ -30,15 +31,25 @@ func (c *conn) newLate() *lateReply { return &lateReply{c: c} }
 func (l *lateReply) give(v protocol.Value) {
 	o := &l.c.outbox
 	o.mu.Lock()
-	closed := o.closed
-	if !closed && !l.given {
+	var lost *claim
+	if o.closed {
+		lost = l.claim
+	}
+	if lost == nil && !l.given {
 		l.value, l.given = v, true
 		l.c.wake()
 	}
 	o.mu.Unlock()
-	if closed {
-		l.claim.giveBack(v)
-	}
+	lost.giveBack(v)
+}
+
+// setClaim says what the reply gives the client, when it is known that the reply comes later, and reports whether
+// the connection has ended: then lose gives back what came before.
+func (l *lateReply) setClaim(cl *claim) (closed bool) {
+	l.c.outbox.mu.Lock()
+	defer l.c.outbox.mu.Unlock()
+	l.claim = cl
+	return l.c.outbox.closed
 }
 
 // lose is called when the connection has ended without a word of the reply, and reports whether the reply was
@@ -59,6 +70,8 @@ type pause struct {
 	late *lateReply
 	row  *row
 	mute bool
+	// ticket is kept for the next wait; nil: there is none.
+	ticket *ticket
 	// left is called, by the connection's goroutine, when the connection ends without the reply.
 	left func()
 }
@@ -99,6 +112,9 @@ func (c *conn) resume() bool {
 	if !p.mute {
 		c.says(p.late.claim, v)
 		c.encode(v, c.resp)
+	}
+	if p.ticket != nil {
+		c.keepTicket(p.ticket)
 	}
 	return true
 }

@@ -31,9 +31,9 @@ type Lot struct {
 
 	mu      sync.Mutex
 	tickets uint64 // given out
-	clients map[uint64]*client
+	clients map[uint64]client
 	// gone are clients that have left, until the cluster has forgotten them: one may be served before that.
-	gone map[uint64]*client
+	gone map[uint64]client
 	// holds are locks to be given back.
 	holds []protocol.Hold
 	// leaving are tickets that the cluster is to forget. renounced: the cluster is to forget former lives
@@ -59,7 +59,7 @@ type client struct {
 
 // New returns an empty lot.
 func New(c Cluster) *Lot {
-	return &Lot{cluster: c, wake: make(chan struct{}, 1), clients: make(map[uint64]*client), gone: make(map[uint64]*client), together: leaveTogether}
+	return &Lot{cluster: c, wake: make(chan struct{}, 1), clients: make(map[uint64]client), gone: make(map[uint64]client), together: leaveTogether}
 }
 
 // Enter gives a ticket to a client whose command may wait. give is called once at most, by any goroutine,
@@ -68,7 +68,7 @@ func (l *Lot) Enter(give func(protocol.Value)) (ticket uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tickets++
-	l.clients[l.tickets] = &client{give: give}
+	l.clients[l.tickets] = client{give: give}
 	l.attend(true)
 	return l.tickets
 }
@@ -89,23 +89,28 @@ func (l *Lot) Rest() {
 	}
 }
 
-// take removes a client, and returns nil if the client is not there.
-func (l *Lot) take(ticket uint64) *client {
+// take removes a client, and reports whether the client was there.
+func (l *Lot) take(ticket uint64) (c client, there bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := l.clients[ticket]
+	c, there = l.clients[ticket]
 	delete(l.clients, ticket)
-	return c
+	return c, there
 }
 
-// Forget ends a wait that did not begin: the command was served at once, or surely not applied.
-func (l *Lot) Forget(ticket uint64) { l.take(ticket) }
+// Forget ends a wait that did not begin: the command was served at once, or surely not applied. It reports whether
+// the client was told nothing, and will be told nothing.
+func (l *Lot) Forget(ticket uint64) (untold bool) {
+	_, untold = l.take(ticket)
+	return untold
+}
 
 // Parked notes that the batch with that number has parked the client.
 func (l *Lot) Parked(ticket, number uint64) {
 	l.mu.Lock()
-	if c := l.clients[ticket]; c != nil {
+	if c, there := l.clients[ticket]; there {
 		c.number = number
+		l.clients[ticket] = c
 	}
 	l.mu.Unlock()
 	l.check(ticket, number)
@@ -123,18 +128,17 @@ func (l *Lot) check(ticket, number uint64) {
 // Woken tells a client the reply, and reports whether the client is still there. A client that has left, and
 // that the cluster has not forgotten yet, is told as well, since the reply may be a lock to be given back.
 func (l *Lot) Woken(ticket uint64, reply protocol.Value) bool {
-	c := l.take(ticket)
-	there := c != nil
+	c, there := l.take(ticket)
 	if !there {
 		c = l.takeGone(ticket)
 	}
-	if c != nil {
+	if c.give != nil {
 		c.give(reply)
 	}
 	return there
 }
 
-func (l *Lot) takeGone(ticket uint64) *client {
+func (l *Lot) takeGone(ticket uint64) client {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.gone[ticket]
@@ -169,8 +173,8 @@ func (l *Lot) Restored() {
 func (l *Lot) Leave(ticket uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := l.clients[ticket]
-	if c == nil {
+	c, there := l.clients[ticket]
+	if !there {
 		return
 	}
 	delete(l.clients, ticket)
@@ -182,7 +186,7 @@ func (l *Lot) Leave(ticket uint64) {
 // LeaveAll tells all clients that were parked the reply, and has the cluster forget them.
 func (l *Lot) LeaveAll(reply protocol.Value) {
 	l.mu.Lock()
-	var gone []*client
+	var gone []client
 	for ticket, c := range l.clients {
 		if c.number != 0 {
 			delete(l.clients, ticket)
