@@ -3,7 +3,7 @@ GO ?= go
 BIN := bin
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race check fmt fuzz rewrite demo jepsen picture mutants mutations soak bench bench-results bench-limits bench-compare differential clients dist monitoring clean
+.PHONY: help build test race check fmt fuzz rewrite demo jepsen picture mutants mutations soak bench bench-results bench-native bench-limits bench-compare differential clients dist monitoring clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,11 @@ bench: ## closed-loop acquire and release against a three-node cluster it starts
 
 bench-results: ## measure the table of bench/RESULTS.md and write it there, about 12 minutes
 	$(GO) run ./bench --preset table
+	$(GO) run ./bench --write bench/RESULTS.md
+
+bench-native: ## measure native locks beside other queues and write their section of bench/RESULTS.md, 25 minutes
+	$(GO) run ./bench --preset native
+	$(GO) run ./bench --preset native-limits
 	$(GO) run ./bench --write bench/RESULTS.md
 
 bench-limits: ## measure what the table does not show (memory, snapshots, restart, failover, growth, elections), half an hour

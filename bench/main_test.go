@@ -199,6 +199,11 @@ func (s *servers) Kill(addr string) error {
 	return nil
 }
 
+func (s *servers) Empty(addr string) error {
+	s.did = append(s.did, "empty "+addr)
+	return nil
+}
+
 func (s *servers) Start(_ context.Context, addr string) error {
 	s.did = append(s.did, "start "+addr)
 	return nil
@@ -220,18 +225,19 @@ func TestPrepare(t *testing.T) {
 	require.NoError(t, prepare(t.Context(), workload.Workload{}, e))
 	require.Equal(t, []string{"ready"}, s.did)
 	require.NoError(t, prepare(t.Context(), workload.Workload{Fresh: true}, e))
-	require.Equal(t, []string{"ready", "kill a", "kill b", "start a", "start b", "ready"}, s.did)
+	require.Equal(t, []string{"ready", "kill a", "kill b", "empty a", "empty b", "start a", "start b", "ready"}, s.did)
 	require.NoError(t, prepare(t.Context(), workload.Workload{Fresh: true}, workload.Env{}))
 }
 
-func TestReadme(t *testing.T) {
+func TestWrite(t *testing.T) {
 	t.Parallel()
 	s := fakeredis.Start(t)
 	out := t.TempDir()
 	results := filepath.Join(out, "RESULTS.md")
-	require.NoError(t, os.WriteFile(results, []byte("a\n<!-- performance -->\nold\n<!-- /performance -->\nb\n"), 0o644))
+	const native = "<!-- native -->\nstays\n<!-- /native -->\n"
+	require.NoError(t, os.WriteFile(results, []byte("a\n<!-- performance -->\nold\n<!-- /performance -->\n"+native), 0o644))
 	var stdout, stderr bytes.Buffer
-	require.ErrorContains(t, run(t.Context(), []string{"--write", results, "--out", out}, &stdout, &stderr), "read what --preset table left")
+	require.ErrorContains(t, run(t.Context(), []string{"--write", results, "--out", out}, &stdout, &stderr), "neither --preset table nor --preset native")
 	require.NoError(t, run(t.Context(), short(out, "--preset", "table", "--peers", "", "--targets", "holdfast="+s.Addr,
 		"--workloads", "uncontended:64"), &stdout, &stderr), stderr.String())
 	require.NoError(t, run(t.Context(), []string{"--write", results, "--out", out}, &stdout, &stderr))
@@ -240,4 +246,17 @@ func TestReadme(t *testing.T) {
 	require.NotContains(t, string(text), "\nold\n")
 	require.Contains(t, string(text), "| `holdfast`:")
 	require.Contains(t, string(text), "| pairs/s, 64 connections: at least `redis-always` |  | not measured |")
+	require.Contains(t, string(text), native)
+}
+
+// Native locks are measured by themselves and have a section of their own.
+func TestSections(t *testing.T) {
+	t.Parallel()
+	all, err := sections(map[string]*report.Result{"native": {}, "limits": {}})
+	require.NoError(t, err)
+	require.Contains(t, all[report.NativeLocks], "native hot lock, 64 waiters")
+	require.NotContains(t, all, report.Performance)
+	all, err = sections(map[string]*report.Result{"native": {}, "table": {}})
+	require.NoError(t, err)
+	require.NotContains(t, all[report.Performance], "native hot lock")
 }

@@ -151,7 +151,7 @@ func runPoint(ctx context.Context, o options, w workload.Workload, s subject, p 
 const prepareLimit = 30 * time.Second
 
 // prepare waits until all servers of a peer take part, as after an election that a busy machine brought
-// about, and starts them anew for a workload that needs that.
+// about, and starts them anew and empty for a workload that needs that.
 func prepare(ctx context.Context, w workload.Workload, e workload.Env) error {
 	if e.Control == nil {
 		return nil
@@ -161,6 +161,11 @@ func prepare(ctx context.Context, w workload.Workload, e workload.Env) error {
 	if w.Fresh {
 		for _, addr := range e.Target.Addrs {
 			if err := e.Control.Kill(addr); err != nil {
+				return err
+			}
+		}
+		for _, addr := range e.Target.Addrs {
+			if err := e.Control.Empty(addr); err != nil {
 				return err
 			}
 		}

@@ -25,12 +25,17 @@ var presets = map[string]map[string]string{
 		"workloads": "uncontended:1+64+256,hot:64,pipelined:50,reads:256",
 		"depth":     "16,64", "keys": "10000", "client": "raw", "rounds": "3", "warmup": "700ms", "measure": "3s",
 	},
-	// Native locks beside other forms and other servers' queues: about 25 minutes, and once a few more to build etcd.
+	// Native locks beside other forms and other servers' queues: 20 minutes, and once a few more to build etcd.
 	"native": {
-		"peers": "holdfast-native,holdfast,holdfast-redisson,redis-always,redis-redisson,redis-wait,etcd-mutex,zookeeper-lock",
-		"workloads": "uncontended:1+16+64,hot:64+1000,contended:256,handoffs:64@holdfast+redis-always,publish:1000@holdfast+redis-always," +
-			"memory@holdfast-native+holdfast,parked@holdfast-native+holdfast+redis-always,native-sessions,native-connections",
-		"shared": "16", "keys": "10000", "client": "raw", "rounds": "3", "warmup": "700ms", "measure": "3s", "timeout": "30s",
+		"peers":     "holdfast-native,holdfast,holdfast-redisson,redis-always,redis-redisson,redis-wait,etcd-mutex,zookeeper-lock",
+		"workloads": "uncontended:1+16+64,hot:64+1000,contended:256,handoffs:64@holdfast+redis-always,publish:1000@holdfast+redis-always",
+		"shared":    "16", "keys": "10000", "client": "raw", "rounds": "3", "warmup": "700ms", "measure": "3s", "timeout": "30s",
+	},
+	// What native locks, waiters and sessions hold, once each: five minutes.
+	"native-limits": {
+		"peers":     "holdfast-native,holdfast,redis-always",
+		"workloads": "memory@holdfast-native+holdfast,parked,native-sessions,native-connections",
+		"client":    "raw", "rounds": "1", "warmup": "2s", "measure": "10s", "timeout": "30s",
 	},
 	// What the table does not show, once each: ten minutes.
 	"limits": {
@@ -55,8 +60,8 @@ var presets = map[string]map[string]string{
 	},
 }
 
-// presetOrder is the order in which [readResults] has them; the first has the table.
-var presetOrder = []string{"table", "native", "limits", "growth", "busy", "long"}
+// presetOrder is the order in which results are told of.
+var presetOrder = []string{"table", "limits", "growth", "busy", "long", "native", "native-limits"}
 
 // applyPreset sets the flags of a preset that were not given.
 func applyPreset(fs *flag.FlagSet, name string) error {
@@ -78,40 +83,73 @@ func applyPreset(fs *flag.FlagSet, name string) error {
 	return errs
 }
 
-// readResults are those that presets left in a folder, the table's first.
-func readResults(dir string) ([]*report.Result, error) {
-	var all []*report.Result
-	for i, name := range presetOrder {
+// readResults are those that presets left in a folder, by preset.
+func readResults(dir string) (map[string]*report.Result, error) {
+	all := make(map[string]*report.Result)
+	for _, name := range presetOrder {
 		text, err := os.ReadFile(filepath.Join(dir, name+".json"))
-		switch {
-		case i > 0 && errors.Is(err, fs.ErrNotExist):
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
-		case err != nil:
+		}
+		if err != nil {
 			return nil, fmt.Errorf("read what --preset %s left: %w", name, err)
 		}
 		r := &report.Result{}
 		if err := json.Unmarshal(text, r); err != nil {
 			return nil, fmt.Errorf("read %s.json: %w", name, err)
 		}
-		all = append(all, r)
+		all[name] = r
 	}
 	return all, nil
 }
 
-// rewriteReadme writes the section of performance from the presets' results.
+// sections are the parts of bench/RESULTS.md that results suffice for. Native locks are a part of their
+// own, as measuring takes long and the parts are rarely measured together.
+func sections(results map[string]*report.Result) (map[string]string, error) {
+	var performance, native []*report.Result
+	for _, name := range presetOrder {
+		r := results[name]
+		switch {
+		case r == nil:
+		case strings.HasPrefix(name, "native"):
+			native = append(native, r)
+		default:
+			performance = append(performance, r)
+		}
+	}
+	all := make(map[string]string)
+	if results["table"] != nil {
+		all[report.Performance] = report.Summary(performance)
+	}
+	if results["native"] != nil {
+		all[report.NativeLocks] = report.Native(native)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("neither --preset table nor --preset native left a result")
+	}
+	return all, nil
+}
+
+// rewriteResults writes the sections of a document that the presets' results suffice for, and leaves the others.
 func rewriteResults(file, dir string, stderr io.Writer) error {
 	results, err := readResults(dir)
 	if err != nil {
 		return err
 	}
+	parts, err := sections(results)
+	if err != nil {
+		return fmt.Errorf("in %s %w", dir, err)
+	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	rewritten, err := report.Rewrite(string(text), report.Summary(results))
-	if err != nil {
-		return fmt.Errorf("rewrite %s: %w", file, err)
+	document := string(text)
+	for _, section := range slices.Sorted(maps.Keys(parts)) {
+		if document, err = report.Rewrite(document, section, parts[section]); err != nil {
+			return fmt.Errorf("rewrite %s: %w", file, err)
+		}
+		fmt.Fprintln(stderr, "rewrote section", section, "of", file)
 	}
-	fmt.Fprintln(stderr, "rewrote", file)
-	return os.WriteFile(file, []byte(rewritten), 0o644)
+	return os.WriteFile(file, []byte(document), 0o644)
 }

@@ -28,31 +28,43 @@ type Cluster struct {
 
 // server is a process that can be started again.
 type server struct {
-	name    string
-	addr    string // where clients connect; "" for a sentinel
-	command []string
-	log     string
-	cmd     *exec.Cmd
-	done    chan struct{} // closed when the process has ended
+	name string
+	addr string // where clients connect; "" for a sentinel
+	dir  string // what the server stores, and its output
+	// configure writes configuration to an empty folder and makes the command.
+	configure func(dir string) ([]string, error)
+	command   []string
+	cmd       *exec.Cmd
+	done      chan struct{} // closed when the process has ended
 }
 
 // add starts a server by the command that is made for the server's folder, which also gets the output.
-func (c *Cluster) add(name, addr string, command func(dir string) ([]string, error)) error {
-	dir := filepath.Join(c.dir, name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+func (c *Cluster) add(name, addr string, configure func(dir string) ([]string, error)) error {
+	s := &server{name: name, addr: addr, dir: filepath.Join(c.dir, name), configure: configure}
+	if err := s.empty(); err != nil {
 		return err
 	}
-	words, err := command(dir)
-	if err != nil {
-		return err
-	}
-	s := &server{name: name, addr: addr, command: words, log: filepath.Join(dir, "output.log")}
 	c.servers = append(c.servers, s)
 	return s.start()
 }
 
+// empty makes the folder as it was before the server's first start.
+func (s *server) empty() error {
+	if err := os.RemoveAll(s.dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.dir, 0o755); err != nil {
+		return err
+	}
+	var err error
+	s.command, err = s.configure(s.dir)
+	return err
+}
+
+func (s *server) log() string { return filepath.Join(s.dir, "output.log") }
+
 func (s *server) start() error {
-	out, err := os.OpenFile(s.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	out, err := os.OpenFile(s.log(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
@@ -151,6 +163,15 @@ func (c *Cluster) Thaw(addr string) error {
 	return s.cmd.Process.Signal(syscall.SIGCONT)
 }
 
+// Empty removes what a killed server stored.
+func (c *Cluster) Empty(addr string) error {
+	s, err := c.at(addr)
+	if err != nil {
+		return err
+	}
+	return s.empty()
+}
+
 // Start starts a killed server again.
 func (c *Cluster) Start(_ context.Context, addr string) error {
 	s, err := c.at(addr)
@@ -225,7 +246,7 @@ func (c *Cluster) stop() error {
 func (c *Cluster) logTails() string {
 	var b strings.Builder
 	for _, s := range c.servers {
-		text, _ := os.ReadFile(s.log)
+		text, _ := os.ReadFile(s.log())
 		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 		fmt.Fprintf(&b, "%s wrote:\n  %s\n", s.name, strings.Join(lines[max(0, len(lines)-8):], "\n  "))
 	}

@@ -302,10 +302,10 @@ func lasting(e evidence) (string, bool, bool) {
 	return text, v >= 0.8, ok
 }
 
-// goalTable is every goal, what was measured, and whether the goal is met.
-func (e evidence) goalTable(b *strings.Builder) {
+// goalTable is each goal, what was measured, and whether the goal is met.
+func (e evidence) goalTable(b *strings.Builder, goals []goal) {
 	b.WriteString("\n| target | measured | |\n|---|---|---|\n")
-	for _, g := range append(goals(), nativeGoals()...) {
+	for _, g := range goals {
 		measured, met, ok := g.judge(e)
 		verdict := "**not met**"
 		switch {
@@ -316,6 +316,10 @@ func (e evidence) goalTable(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "| %s | %s | %s |\n", g.aim, measured, verdict)
 	}
+}
+
+// besideTable goes on with what has no aim, where it was measured.
+func (e evidence) besideTable(b *strings.Builder) {
 	for _, g := range beside() {
 		if measured, _, ok := g.judge(e); ok {
 			fmt.Fprintf(b, "| %s | %s | no aim |\n", g.aim, measured)

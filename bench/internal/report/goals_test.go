@@ -2,6 +2,7 @@ package report
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,8 @@ func once(name string, numbers map[string]map[string]float64) *Result {
 func requireGoal(t *testing.T, e evidence, aim, measured, verdict string) {
 	t.Helper()
 	var b strings.Builder
-	e.goalTable(&b)
+	e.goalTable(&b, slices.Concat(goals(), nativeGoals()))
+	e.besideTable(&b)
 	for line := range strings.Lines(b.String()) {
 		if strings.HasPrefix(line, "| "+aim) {
 			require.True(t, strings.HasSuffix(line, " | "+measured+" | "+verdict+" |\n"), line)
@@ -119,7 +121,7 @@ func TestGoalsOfNativeLocks(t *testing.T) {
 	requireGoal(t, e, "native hot lock, 64 waiters: the longest wait", "1.60", "**not met**")
 	requireGoal(t, e, "16 native hot locks", "0.79 ×", "**not met**")
 	requireGoal(t, e, "a held native lock", "", "not measured")
-	text := Summary([]*Result{tableResult(1), r})
+	text := Native([]*Result{r})
 	require.Contains(t, text, "\n| `holdfast` | 1.25 |")
 	require.Contains(t, text, "| 1.05 | 1.60 |")
 }
@@ -155,9 +157,11 @@ func TestSummary(t *testing.T) {
 
 func TestRewrite(t *testing.T) {
 	t.Parallel()
-	got, err := Rewrite("a\n<!-- performance -->\nold\n<!-- /performance -->\nb\n", "new\n")
+	got, err := Rewrite("a\n<!-- performance -->\nold\n<!-- /performance -->\nb\n", Performance, "new\n")
 	require.NoError(t, err)
 	require.Equal(t, "a\n<!-- performance -->\nnew\n<!-- /performance -->\nb\n", got)
-	_, err = Rewrite("a\n<!-- performance -->\nb\n", "new\n")
-	require.ErrorIs(t, err, errNoSection)
+	_, err = Rewrite("a\n<!-- performance -->\nb\n", Performance, "new\n")
+	require.EqualError(t, err, "there is no <!-- performance --> … <!-- /performance -->")
+	_, err = Rewrite(got, NativeLocks, "new\n")
+	require.ErrorContains(t, err, "<!-- native -->")
 }

@@ -1,31 +1,27 @@
 package report
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
-	"github.com/holdfast/holdfast/bench/internal/target"
 	"github.com/holdfast/holdfast/bench/internal/workload"
 )
 
-// The section of a document that figures stand in.
+// The sections of bench/RESULTS.md.
 const (
-	sectionBegin = "<!-- performance -->\n"
-	sectionEnd   = "<!-- /performance -->"
+	Performance = "performance" // what [Summary] writes
+	NativeLocks = "native"      // what [Native] writes
 )
 
-var errNoSection = errors.New("the file has no <!-- performance --> … <!-- /performance -->")
-
-// Rewrite puts text between the markers of a document.
-func Rewrite(document, text string) (string, error) {
-	before, rest, ok := strings.Cut(document, sectionBegin)
-	_, after, ended := strings.Cut(rest, sectionEnd)
+// Rewrite puts text between the markers of a section: <!-- section --> … <!-- /section -->.
+func Rewrite(document, section, text string) (string, error) {
+	begin, end := "<!-- "+section+" -->\n", "<!-- /"+section+" -->"
+	before, rest, ok := strings.Cut(document, begin)
+	_, after, ended := strings.Cut(rest, end)
 	if !ok || !ended {
-		return "", errNoSection
+		return "", fmt.Errorf("there is no %s … %s", strings.TrimSpace(begin), end)
 	}
-	return before + sectionBegin + text + sectionEnd + after, nil
+	return before + begin + text + end + after, nil
 }
 
 // column is a column of the table of results.
@@ -81,16 +77,29 @@ func nativeColumns() []column {
 	}
 }
 
-// native is the table of native locks, where they were measured.
-func (r *Result) native(b *strings.Builder) {
-	if !slices.ContainsFunc(r.Targets, func(t target.Target) bool { return t.Name == nativeTarget }) {
-		return
-	}
+// Native is the section of native locks: the first result's table, native locks as a multiple of each other
+// target there, and the goals judged by all results.
+func Native(results []*Result) string {
+	var b strings.Builder
+	r := results[0]
+	m := r.Machine
+	fmt.Fprintf(&b, "%s, %d cores, revision %s, %s; all servers of a row and the load generator share it. Medians of %d rounds by turns,\n"+
+		"± half the distance between the best and the worst; in brackets the median milliseconds of an acquire.\n",
+		m.CPU, m.CPUs, m.Revision, r.Started.Format("2006-01-02"), r.rounds())
 	columns := r.shown(nativeColumns())
-	fmt.Fprintf(b, "\nNative locks (`%s`, revision %s, %s), beside polling and other forms:\n", r.Command, r.Machine.Revision, r.Started.Format("2006-01-02"))
-	r.summaryTable(b, columns)
-	b.WriteString("\nNative locks as a multiple of each:\n")
-	r.quotientTable(b, columns, nativeTarget)
+	r.summaryTable(&b, columns)
+	b.WriteString("\nNative locks as a multiple of each, median of the rounds' quotients (of CPU, entries and waits, less is better):\n")
+	r.quotientTable(&b, columns, nativeTarget)
+	judged(&b, results, "the runs of `make bench-native`")
+	evidence(results).goalTable(&b, nativeGoals())
+	leftOut(&b, results)
+	return b.String()
+}
+
+// judged leads to the goals. missing is where results come from that are not there.
+func judged(b *strings.Builder, results []*Result, missing string) {
+	fmt.Fprintf(b, "\nThe targets, judged by the same runs and, for what the table does not show, by %s; in brackets the least and the most of a round, or others' figures:\n",
+		origins(results[1:], missing))
 }
 
 // pairsCell is the rate, the rate's spread, and the median of an acquire.
@@ -98,7 +107,7 @@ func (r *Result) pairsCell(wl workload.Workload, p Point) string {
 	return fmt.Sprintf("%s (%s)", r.rateCell(wl, p), millis(r.median(p).Steps[latencyStep(wl)].P50Micros))
 }
 
-// Summary is the section of bench/RESULTS.md: the first result's table, what Holdfast is as a multiple of each
+// Summary is the section of performance: the first result's table, what Holdfast is as a multiple of each
 // other target there, and the goals judged by all results.
 func Summary(results []*Result) string {
 	var b strings.Builder
@@ -113,25 +122,28 @@ milliseconds of an acquire. A pair is SET NX PX and a compare-and-delete by EVAL
 	r.floor(&b)
 	b.WriteString("\nHoldfast as a multiple of each, median of the rounds' quotients (of CPU, less is better):\n")
 	r.quotientTable(&b, columns, nodes[0])
-	for _, one := range results[1:] {
-		one.native(&b)
-	}
-	fmt.Fprintf(&b, "\nThe targets, judged by the same runs and, for what the table does not show, by %s; in brackets the least and the most of a round, or others' figures:\n", origins(results[1:]))
-	evidence(results).goalTable(&b)
+	judged(&b, results, "the runs of `make bench-limits`")
+	evidence(results).goalTable(&b, goals())
+	evidence(results).besideTable(&b)
+	leftOut(&b, results)
+	return b.String()
+}
+
+// leftOut says what failed.
+func leftOut(b *strings.Builder, results []*Result) {
 	var remarks strings.Builder
-	for _, one := range results {
-		one.faults(&remarks)
+	for _, r := range results {
+		r.faults(&remarks)
 	}
 	if remarks.Len() > 0 {
 		b.WriteString("\nLeft out or failed:\n" + strings.ReplaceAll(remarks.String(), "\n## Errors\n", ""))
 	}
-	return b.String()
 }
 
 // origins says where the results come from that speak of what the table does not show.
-func origins(results []*Result) string {
+func origins(results []*Result, missing string) string {
 	if len(results) == 0 {
-		return "the runs of `make bench-limits`"
+		return missing
 	}
 	var each []string
 	for _, r := range results {

@@ -16,7 +16,9 @@ import (
 type Control interface {
 	// Kill ends the server that listens at addr as a crash would, at once.
 	Kill(addr string) error
-	// Start starts the server again on the data that was left.
+	// Empty removes what the server stored that was killed.
+	Empty(addr string) error
+	// Start starts the server again on the data that is left.
 	Start(ctx context.Context, addr string) error
 	// Freeze stops the server as a machine that hangs would: connections stay open. Thaw ends that.
 	Freeze(addr string) error
@@ -85,8 +87,8 @@ type Workload struct {
 	RESP bool
 	// Native: the workload is of native locks alone.
 	Native bool
-	// Fresh: servers are started anew before the workload, where that can be done: memory that a
-	// process freed and kept hides what the process needs.
+	// Fresh: servers are started anew and empty before the workload, where that can be done: memory that
+	// a process freed, or needed to read its log, hides what the process needs.
 	Fresh bool
 	// Control: the workload kills and starts servers, and watches them from outside.
 	Control bool

@@ -103,6 +103,8 @@ func (c *control) Kill(string) error {
 	return nil
 }
 
+func (c *control) Empty(string) error { return nil }
+
 func (c *control) Start(context.Context, string) error {
 	c.started.Add(1)
 	return nil
