@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBackup: after a restore from a backup nobody waits, and holds and sessions are gone, or have their full
+// TestBackup: after a restore from a backup no request waits, and holds and sessions are gone, or have their full
 // lease. What is given out then was not given out before.
 func TestBackup(t *testing.T) {
 	for seed := range uint64(20) {

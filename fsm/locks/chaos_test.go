@@ -85,7 +85,7 @@ func checkAll(t *testing.T, table *Table) {
 	checkTable(t, table, true)
 }
 
-// checkTable is checkAll. served: nobody in line waits without need.
+// checkTable is checkAll. served: no request in line waits without need.
 func checkTable(t *testing.T, table *Table, served bool) {
 	t.Helper()
 	must(t, len(table.touched) == 0)
@@ -105,7 +105,7 @@ func checkTable(t *testing.T, table *Table, served bool) {
 		if l.more != nil {
 			sum += crowdBytes
 			if served && l.more.unfinished == 0 && !table.unsettled(l) && l.more.sessionHolds == 0 {
-				must(t, table.candidate(l) == nil) // or nobody serves the first in line
+				must(t, table.candidate(l) == nil) // or the first in line is never served
 			}
 		}
 		var n, sessions int

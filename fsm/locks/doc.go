@@ -38,7 +38,7 @@
 // Words: an *owner* is who holds or waits, by a string of the client's; a *hold* is an owner's part in a lock;
 // a *waiter* is a request in line. A waiter is *awake* at the lock that blocked it last, and *asleep* in the
 // queues of its other locks. A *place* is kept while the waiter is *absent*. A lock is *settled* when nothing
-// is due at it, and *unfinished* while somebody could be granted and no steps were left.
+// is due at it, and *unfinished* while a waiter could be granted and no steps were left.
 //
 // Start reading at request.go and effect.go, then acquire.go and queue.go. The parts:
 //

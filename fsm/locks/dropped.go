@@ -14,7 +14,7 @@ type before = waits.Name
 // dropped reports whether a waiter is gone with its node.
 func (t *Table) dropped(w *waiter) bool {
 	if w.absent {
-		return false // nobody waits there; the grace ends it
+		return false // no client waits there; the grace ends it
 	}
 	for i := range t.drops {
 		if t.drops[i].Origin.Node == w.Client.Origin.Node {
@@ -74,7 +74,7 @@ func (t *Table) workDropped() {
 	t.drops = slices.Delete(t.drops, 0, 1)
 }
 
-// Unblock ends a wait by its name: LeaveGone tells nobody.
+// Unblock ends a wait by its name: with LeaveGone no client is told.
 func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
 	w, ok := t.names.Get(t.mine().waiter.named(name))
 	if !ok || t.dropped(w) {

@@ -133,7 +133,7 @@ func (t *Table) step(l *lock) {
 			wait = w.deadline
 		}
 	}
-	// At one instant holds end first, then the delay, then somebody is granted, then waits end: who waits
+	// At one instant holds end first, then the delay, then a waiter is granted, then waits end: who waits
 	// until the very instant is granted.
 	switch {
 	case end <= min(delay, grant, wait) && end < t.now:

@@ -19,7 +19,7 @@ var (
 	errLock    = errors.New("a lock is damaged")
 	errHold    = errors.New("a hold is damaged")
 	errWaiter  = errors.New("a waiter for a lock is damaged")
-	errStuck   = errors.New("a waiter could be granted, and nobody would")
+	errStuck   = errors.New("a waiter could be granted, and never would")
 )
 
 // loader makes a table of what a snapshot says.
@@ -325,7 +325,7 @@ func (d *loader) settle() {
 	d.must(d.t.locks.Len() == len(locks), errLock)
 }
 
-// stuck reports whether somebody could be granted, and nothing will ever look.
+// stuck reports whether a waiter could be granted, and nothing will ever look.
 func (t *Table) stuck(l *lock) bool {
 	return l.more != nil && l.due == never && l.more.sessionHolds == 0 && t.pendingFlush(l) == nil && t.candidate(l) != nil
 }

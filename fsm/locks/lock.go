@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// lock is a key that somebody holds or waits for, or whose delay runs.
+// lock is a key that an owner holds or waits for, or whose delay runs.
 //
 // A lock is changed between take and finish alone. A lock that another generation of the table may know is
 // copied by take.
@@ -18,7 +18,7 @@ type lock struct {
 	generation uint64
 	due        int64 // as in the tree dues; never: in none
 	hold       *hold // the only hold, if there is one only
-	// more is what a lock needs beyond one hold. Nil: nobody waits, no delay runs, nothing is unfinished.
+	// more is what a lock needs beyond one hold. Nil: no request waits, no delay runs, nothing is unfinished.
 	more *crowd
 }
 
@@ -29,9 +29,9 @@ type crowd struct {
 	sessionHolds, sessionWaits int
 	permits                    int64 // held
 	ranks                      [rankCount]int
-	// delay is the last instant at which nobody gets the lock; 0: no delay.
+	// delay is the last instant at which no request is granted; 0: no delay.
 	delay int64
-	// unfinished: somebody could be granted as of this instant, and there were no steps left. 0: no.
+	// unfinished: a waiter could be granted as of this instant, and there were no steps left. 0: no.
 	unfinished int64
 	// born is the last fence when the crowd was made, or the flush that the lock went through last.
 	born uint64
@@ -50,7 +50,7 @@ type loss struct {
 
 const (
 	flagTouched = 1 << iota // the lock is in Table.touched
-	flagWake                // somebody in the queue may be granted
+	flagWake                // a waiter in the queue may be granted
 	flagPresent             // Came was told
 	flagBits    = 0xff
 	databases   = 256
@@ -163,7 +163,7 @@ func (t *Table) crowd(l *lock) *crowd {
 	return l.more
 }
 
-// wake notes that somebody in the queue may be granted.
+// wake notes that a waiter in the queue may be granted.
 func (t *Table) wake(l *lock) {
 	if l.head&flagWake == 0 {
 		l.head |= flagWake

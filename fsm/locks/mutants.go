@@ -9,7 +9,7 @@ const (
 	fencesAtGrant = true
 	// wholeWaits: a wait lasts as long as its client asked for.
 	wholeWaits = true
-	// removesGone: a waiter whose client is gone leaves the line. Else, blocksGone: nobody behind it is served; or
+	// removesGone: a waiter whose client is gone leaves the line. Else, blocksGone: no waiter behind it is served; or
 	// it is granted like others.
 	removesGone, blocksGone = true, false
 	// endsAttached: a session that lives with a connection ends when its node was silent for its lease.

@@ -3,7 +3,7 @@ package locks
 // cursorShift makes a cursor of a hash: its upper 53 bits, as in SCAN.
 const cursorShift = 64 - 53
 
-// Has reports whether the lock is there: somebody holds it, waits for it, or its delay runs. It is what
+// Has reports whether the lock is there: an owner holds it or waits for it, or its delay runs. It is what
 // Came and Went tell.
 func (t *Table) Has(db int, key string) bool {
 	l := t.peek(db, key)
@@ -85,7 +85,7 @@ func (t *Table) Blocked(r *Request, nowMillis int64) (blocked bool) {
 	return blocked
 }
 
-// LeftMillis is what is left of the longest hold of a lock, -1 if a hold is a session's. ok: somebody holds
+// LeftMillis is what is left of the longest hold of a lock, -1 if a hold is a session's. ok: an owner holds
 // the lock.
 func (t *Table) LeftMillis(db int, key string, nowMillis int64) (millis int64, ok bool) {
 	l := t.peek(db, key)

@@ -56,7 +56,7 @@ var (
 	ErrTooLong = errors.New("text too long")
 	// ErrRequest: a number is out of range, or a key is missing. The caller should have looked.
 	ErrRequest = errors.New("the request is corrupt")
-	// ErrTicket: somebody waits under the ticket.
+	// ErrTicket: another request waits under the ticket.
 	ErrTicket = errors.New("the ticket is taken")
 	// ErrFull: too many wait for the lock, or in all; or the connection has too many sessions; or no fence
 	// is left.
@@ -88,7 +88,7 @@ type Request struct {
 	WaitMillis int64
 	// Notify: the client hears of the end of the wait beside its commands. The table only keeps this.
 	Notify bool
-	// DelayMillis is how long nobody gets the lock after the hold is lost.
+	// DelayMillis is how long no request is granted after the hold is lost.
 	DelayMillis int64
 	// Reentrant: the hold counts how often it was acquired; a Call that repeats the last counted one does
 	// not count.

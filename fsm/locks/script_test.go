@@ -25,7 +25,7 @@ import (
 //	renew door ann 5s            ann's lease begins anew
 //	release door ann [all]       ann gives back
 //	releaseall door+gate ann     ann gives several back
-//	giveback door ann 1 bob      bob's node found that nobody took the grant with fence 1 on bob's connection
+//	giveback door ann 1 bob      bob's node found no client on bob's connection for the grant with fence 1
 //	cancel door bob              bob leaves the queue
 //	check door ann               does ann hold it?
 //	downgrade door ann           ann's exclusive hold becomes a shared one
@@ -38,7 +38,7 @@ import (
 //	unblock bob                  CLIENT UNBLOCK
 //	drop n1                      n1 is silent: its waiters are gone
 //	advance 5s                   time passes, and what is due is done when it is due
-//	jump 5s                      time passes, and nobody looked meanwhile
+//	jump 5s                      time passes, without a sweep meanwhile
 //	steps 2                      from now on a step of this script may do so much besides, and no sweep follows
 //	sweep                        what is unfinished goes on
 //	copy | original              what follows is done to a copy | to the table that was copied

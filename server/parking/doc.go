@@ -1,5 +1,5 @@
 // Package parking keeps the clients of this node that wait for keys: who is to be told the reply of a
-// command that was answered with "parked", and which waiters of the cluster nobody waits for any more.
+// command that was answered with "parked", and which waiters of the cluster have no client any more.
 //
 // It promises:
 //   - a client is told one reply, the first that is known, and none after it has left;
@@ -16,7 +16,7 @@
 //	Enter: a ticket ─► the command goes to the cluster, under the ticket
 //	                     ├─► it is served at once:  Forget
 //	                     ├─► it is parked:          Parked ─► Woken, from this node's log
-//	                     └─► nobody knows:          Leave
+//	                     └─► it is not known:       Leave
 //	the client goes:       Leave ─► Run has the cluster forget the ticket
 //	                                  └─► Woken before that: the client's side gives a lock back
 //

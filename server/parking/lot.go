@@ -280,7 +280,7 @@ func (l *Lot) leaveSome() bool {
 	return some
 }
 
-// drain is what who waits for an empty lot waits on, nil: nobody waits.
+// drain is the channel for callers that wait for an empty lot, nil: no caller waits.
 func (l *Lot) drain() chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

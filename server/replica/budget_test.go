@@ -16,7 +16,7 @@ import (
 // heavy counts, and is most of what an entry may cost.
 const heavy = "local n = redis.call('incr',KEYS[1]) for i=1,4000000 do end return n"
 
-// Clients that pipeline heavy scripts, on the leader and through a follower, hold up nobody: a client with ordinary
+// Clients that pipeline heavy scripts, on the leader and through a follower, hold up no other client: one with ordinary
 // commands is in the next entry or the one after. Their own pipelines are applied over several entries, each
 // command once and in order.
 func TestHeavyPipelinesHoldUpNobody(t *testing.T) {

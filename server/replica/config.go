@@ -53,7 +53,7 @@ type Config struct {
 	// OnRemoved, when not nil, is called when this node finds that it is a member no more. It must be quick.
 	OnRemoved func()
 	// RunsReads, if not nil, says that the reads in this node's batch with that number must be run although
-	// nobody waits for them. It must be quick, and not call the replica.
+	// no client waits for them. It must be quick, and not call the replica.
 	RunsReads func(number uint64) bool
 }
 

@@ -42,7 +42,7 @@ func TestNodeStopsAtWhatItCannotApply(t *testing.T) {
 				require.Len(t, events[replica.Failed](n), 1)
 			}
 		}
-		// Whoever is left alone never learns that the entry is committed.
+		// The node that is left alone never learns that the entry is committed.
 		require.Nil(t, leader.Replica())
 		require.GreaterOrEqual(t, stopped, 2)
 	})

@@ -44,7 +44,7 @@ func TestWriteMovesToTheNextLeader(t *testing.T) {
 		old := c.Leader()
 		follower := c.Followers()[0]
 		require.Equal(t, protocol.Integer(1), follower.Do("INCR", "n"))
-		// Requests still reach the leader; what it sends reaches nobody.
+		// Requests still reach the leader; what it sends reaches no node.
 		for _, n := range c.Followers() {
 			c.Net.Cut(old.Name, n.Name)
 		}
@@ -145,7 +145,7 @@ func TestAllNodesRestart(t *testing.T) {
 		for _, n := range c.Nodes() {
 			n.Crash()
 		}
-		time.Sleep(time.Hour) // does not count: nobody led
+		time.Sleep(time.Hour) // does not count: no node led
 		for _, n := range c.Nodes() {
 			n.Start()
 		}
@@ -259,7 +259,7 @@ func TestElectionAfterARestart(t *testing.T) {
 	})
 }
 
-// All nodes can be shut down at once: the last ones have nobody to hand over to.
+// All nodes can be shut down at once: the last ones have no node to hand over to.
 func TestAllNodesShutDown(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))

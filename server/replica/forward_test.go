@@ -65,7 +65,7 @@ func TestLargeReplyIsRefusedBeforeItIsMade(t *testing.T) {
 	})
 }
 
-// Large reads through a follower take turns; they break no link, and hold up nobody who asks for little.
+// Large reads through a follower take turns; they break no link, and hold up no client that asks for little.
 func TestSmallReadsPassLargeOnes(t *testing.T) {
 	const clients, rate, reply = 6, 4 << 20, 6 << 20
 	limits := func(c *replica.Config) { c.Limits.ReplyBytes = 8 << 20 }

@@ -19,7 +19,7 @@ import (
 
 // Clients work on three kinds of keys.
 //
-// A log: APPEND adds a token that nobody else adds, GET reads all. What is there in
+// A log: APPEND adds a token that no other client adds, GET reads all. What is there in
 // the end orders all that ever was, so that each history can be judged, however long.
 // A counter (INCR, GET) and a register (SET, GET) are judged by porcupine.
 const (
@@ -97,7 +97,7 @@ func newRecorder() *recorder { return &recorder{start: time.Now()} }
 
 func (r *recorder) now() int64 { return time.Since(r.start).Nanoseconds() }
 
-// forever is when an operation returns of which nobody was told the end.
+// forever is when an operation returns whose end no client was told.
 const forever = 1 << 62
 
 // do runs one operation on n and records it.
@@ -180,7 +180,7 @@ func (r *recorder) check(t *testing.T, final string) {
 
 // checkLog judges operations on the log. Its final content gives every write a
 // place; every read saw the log up to some place. The history is linearizable
-// if that order does not contradict time: whoever began after another had ended
+// if that order does not contradict time: an operation that began after another had ended
 // must not have an earlier place.
 func checkLog(t *testing.T, ops []porcupine.Operation, final string) {
 	t.Helper()

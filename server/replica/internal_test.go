@@ -68,7 +68,7 @@ func TestTableKeepsOrder(t *testing.T) {
 		return ns
 	}
 	wake := make(chan struct{}, 1)
-	require.Empty(t, taken("a"), "nobody is attached")
+	require.Empty(t, taken("a"), "no link is attached")
 	queue.Attach("a", wake)
 	require.Len(t, taken("a"), batches)
 	require.Empty(t, taken("a"))
@@ -95,7 +95,7 @@ func TestTableKeepsOrder(t *testing.T) {
 	require.Zero(t, queue.bytes)
 }
 
-// Whether a batch was handed to anybody decides what its client is told.
+// Whether a batch was handed to a link decides what its client is told.
 func TestTableOutcomes(t *testing.T) {
 	queue := newQueue(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 	start := time.Now()

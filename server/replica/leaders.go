@@ -29,7 +29,7 @@ func (r *Replica) WatchLeadership(f func(Leadership, []Member)) {
 	f(ls.told, r.addresses.all())
 }
 
-// see notes who leads at present; empty: nobody who is known.
+// see notes who leads at present; empty: no leader is known.
 func (ls *leaders) see(id string, members []Member) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
-// A single voter waits for nobody, although its timeouts are a cluster's.
+// A single voter waits for no other node, although its timeouts are a cluster's.
 func TestLoneVoterIsElectedAtOnce(t *testing.T) {
 	ofNodes(t, 1, func(t *testing.T, c *replicatest.Cluster) {
 		n := c.Leader()
@@ -53,7 +53,7 @@ func TestMembersAreInSnapshots(t *testing.T) {
 		for _, n := range c.Nodes() {
 			n.Start()
 			require.False(t, n.Removed())
-			require.Equal(t, names, voters(n), "before anybody has told %s", n.Name)
+			require.Equal(t, names, voters(n), "before a node has told %s", n.Name)
 		}
 		require.Equal(t, protocol.Bulk("180"), c.Leader().Do("GET", "n"))
 	})

@@ -93,8 +93,8 @@ func warm(c *replicatest.Cluster) {
 
 const hop = 5 * time.Millisecond
 
-// TestFollowersHearAtOnce: a follower on which someone listens hears of a commit one hop after the leader's
-// client is answered. Where nobody listens nothing is sent.
+// TestFollowersHearAtOnce: a follower on which a client listens hears of a commit one hop after the leader's
+// client is answered. Where no client listens nothing is sent.
 func TestFollowersHearAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hearing

@@ -28,7 +28,7 @@ func slowDisks(c *replicatest.Cluster) (fast func()) {
 }
 
 // A lock that is released goes to who asked for it while the release waited for
-// the same entry, whoever asked first and through whichever node.
+// the same entry, in any order of the requests and through any node.
 func TestReleasedLockIsAcquiredInTheSameEntry(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -47,7 +47,7 @@ func TestReleasedLockIsAcquiredInTheSameEntry(t *testing.T) {
 	})
 }
 
-// Polls for a lock that somebody has wait for others right after an entry that was of
+// Polls for a lock that a client has wait for others right after an entry that was of
 // use, a millisecond at most; where nothing happens they are refused at once.
 func TestRefusedPollsAreDelayed(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {

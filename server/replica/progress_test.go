@@ -100,7 +100,7 @@ func TestFollowersWithProgress(t *testing.T) {
 		leader, n := c.Leader(), c.Followers()[0]
 		time.Sleep(time.Minute)
 
-		// A node that is missed by nobody: it has all that is committed.
+		// The other nodes miss nothing of this one: it has all that is committed.
 		c.Net.Isolate(n.Name)
 		time.Sleep(time.Minute)
 		heal(c)

@@ -26,7 +26,7 @@ func TestDeposedLeaderServesNoStaleRead(t *testing.T) {
 	})
 }
 
-// deposedLeaderReads asks a leader that does not know yet that there is another. If underWay, somebody has asked
+// deposedLeaderReads asks a leader that does not know yet that there is another. If underWay, a client has asked
 // before, so that acknowledgements are on their way that came about before the other leader did. It
 // reports whether these answered who asked before.
 func deposedLeaderReads(t *testing.T, underWay bool) (answered bool) {

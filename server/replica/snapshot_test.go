@@ -19,7 +19,7 @@ func shortLog(c *replica.Config) {
 }
 
 // A follower forwarded a write, was cut off, and comes back to a snapshot in
-// which the write is: nobody knows its reply any more, and it took effect once.
+// which the write is: no node knows its reply any more, and it took effect once.
 func TestSnapshotSwallowsAReply(t *testing.T) {
 	inBubble(t, shortLog, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()

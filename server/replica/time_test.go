@@ -49,7 +49,7 @@ func TestDistantDeadlineIsNotDue(t *testing.T) {
 	})
 }
 
-// A lease ends when it should, without anybody looking.
+// A lease ends when it should, without a request that looks.
 func TestLeasesEnd(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()

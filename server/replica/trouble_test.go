@@ -43,7 +43,7 @@ func victim(c *replicatest.Cluster, rng *rand.Rand) *replicatest.Node {
 }
 
 // stubborn is a node that believes that it leads long after the others have
-// elected somebody else, as a leader does that was frozen.
+// elected another leader, as a leader does that was frozen.
 const stubborn = "n1"
 
 type namedTrouble struct {

@@ -14,7 +14,7 @@ import (
 )
 
 // waiting looks after the clients that wait for keys: this node's, and while this node leads also those of
-// nodes that are silent. While nobody waits it sleeps.
+// nodes that are silent. While no client waits it sleeps.
 type waiting struct {
 	r    *Replica
 	lot  *parking.Lot
@@ -112,7 +112,7 @@ func (w *waiting) run(ctx context.Context) error {
 		if some {
 			timer.Reset(lookEvery)
 		} else if w.r.machine.Waiting() {
-			notify(w.wake) // somebody came before awake was set
+			notify(w.wake) // a client came before awake was set
 		}
 	}
 }
@@ -176,7 +176,7 @@ func (w *waiting) unheard(node string, term uint64, now time.Time, long time.Dur
 	return !heard && now.Sub(w.leading) >= long
 }
 
-// lookForLeader tells this node's clients, after a long time without a leader, that nobody knows whether
+// lookForLeader tells this node's clients, after a long time without a leader, that it is not known whether
 // they were served: the majority may have dropped them, or may be serving them.
 func (w *waiting) lookForLeader(l *leaderTerm, now time.Time) {
 	if _, leader := w.r.node.Leader(); l != nil || leader != "" {

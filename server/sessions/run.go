@@ -169,7 +169,7 @@ func (k *Keeper) cutLate(ctx context.Context) {
 // whyCut is logged with the connection.
 const whyCut = "its session could not be renewed in time"
 
-// look cuts who is late, and returns how long nobody will be.
+// look cuts the connections that are late, and returns how long none will be.
 func (k *Keeper) look(now time.Time) (sleep time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
