@@ -132,48 +132,50 @@ func parseListCursor(word string) (cursor uint64, problem protocol.Value) {
 	return cursor, problem
 }
 
-func parseListCount(word string) (count int64, problem protocol.Value) {
-	count, ok := protocol.ParseInt(word)
+func parseListCount(word string) (count int, problem protocol.Value) {
+	n, ok := protocol.ParseInt(word)
 	switch {
 	case !ok:
 		return 0, errNotInteger
-	case count < 1:
+	case n < 1:
 		return 0, errSyntax
 	}
-	return min(count, maxListed), problem
+	return int(min(n, maxListed)), problem
+}
+
+// parsePage reads the options of LOCK.LIST and SESSION.LIST that say which rows are wanted.
+func parsePage(word, value string, cursor *uint64, count *int) (known bool, problem protocol.Value) {
+	switch {
+	case isWord(word, "CURSOR"):
+		*cursor, problem = parseListCursor(value)
+	case isWord(word, "COUNT"):
+		*count, problem = parseListCount(value)
+	default:
+		return false, problem
+	}
+	return true, problem
 }
 
 // parseQuery reads the options of LOCK.LIST.
-func parseQuery(q *locks.Query, m *matcher, words []string) (problem protocol.Value) {
-	for len(words) > 0 {
+func parseQuery(q *locks.Query, m *matcher, words []string) protocol.Value {
+	problem := parseLockOptions(words, func(word string) bool {
+		held, waiting := isWord(word, "HELD"), isWord(word, "WAITING")
+		q.Held, q.Waiting = q.Held || held, q.Waiting || waiting
+		return held || waiting
+	}, func(word, value string) (known bool, problem protocol.Value) {
 		switch {
-		case isWord(words[0], "HELD"), isWord(words[0], "WAITING"):
-			q.Held, q.Waiting = q.Held || isWord(words[0], "HELD"), q.Waiting || isWord(words[0], "WAITING")
-			words = words[1:]
-			continue
-		case len(words) < 2:
-			return errSyntax
-		case isWord(words[0], "MATCH"):
-			m.pattern = words[1]
-		case isWord(words[0], "OWNER"):
-			q.ByOwner, q.Owner = true, words[1]
-		case isWord(words[0], "SESSION"):
-			q.Session, problem = parseSession(words[1])
-		case isWord(words[0], "CURSOR"):
-			q.Cursor, problem = parseListCursor(words[1])
-		case isWord(words[0], "COUNT"):
-			var n int64
-			n, problem = parseListCount(words[1])
-			q.Count = int(n)
+		case isWord(word, "MATCH"):
+			m.pattern = value
+		case isWord(word, "OWNER"):
+			q.ByOwner, q.Owner = true, value
+		case isWord(word, "SESSION"):
+			q.Session, problem = parseSession(value)
 		default:
-			return errSyntax
+			return parsePage(word, value, &q.Cursor, &q.Count)
 		}
-		if problem.IsError() {
-			return problem
-		}
-		words = words[2:]
-	}
-	if q.Held && q.Waiting {
+		return true, problem
+	})
+	if !problem.IsError() && q.Held && q.Waiting {
 		return errSyntax
 	}
 	return problem

@@ -21,14 +21,12 @@ var (
 
 // lockOptions are the options of LOCK.ACQUIRE and LOCK.ACQUIREALL.
 type lockOptions struct {
-	words   []string
 	request locks.Request
 	// many: the options of ACQUIREALL, which are fewer.
 	many                              bool
 	leased, limited, permitted, calls bool
 	// command is the name, for errors.
 	command string
-	problem protocol.Value
 }
 
 // read reads a request, from the word's name on.
@@ -45,30 +43,40 @@ func (o *lockOptions) read(words []string) (problem protocol.Value) {
 	} else {
 		r.Keys, words = words[1:2], words[2:]
 	}
-	r.Owner, o.words = words[0], words[1:]
-	if len(r.Owner) > locks.MaxText {
+	if r.Owner = words[0]; len(r.Owner) > locks.MaxText {
 		return protocol.ErrOwnerTooLong.Value()
 	}
-	return o.parse()
-}
-
-// parse reads the options, in any order. The last value of a repeated option counts.
-func (o *lockOptions) parse() protocol.Value {
-	for len(o.words) > 0 {
-		n := o.flag(o.words[0])
-		if n == 0 && len(o.words) > 1 {
-			n = o.valued(o.words[0], o.words[1])
-		}
-		if o.problem.IsError() {
-			return o.problem
-		}
-		if n == 0 {
-			return errSyntax
-		}
-		o.words = o.words[n:]
+	if problem = parseLockOptions(words[1:], o.flag, o.valued); problem.IsError() {
+		return problem
 	}
 	return o.check()
 }
+
+// parseLockOptions reads options in any order. The last value of a repeated option counts. flag takes an option without
+// a value, valued one with its value; each reports whether it knows the option.
+func parseLockOptions(words []string, flag func(word string) bool, valued func(word, value string) (known bool, problem protocol.Value)) protocol.Value {
+	for len(words) > 0 {
+		if flag(words[0]) {
+			words = words[1:]
+			continue
+		}
+		if len(words) < 2 {
+			return errSyntax
+		}
+		known, problem := valued(words[0], words[1])
+		switch {
+		case problem.IsError():
+			return problem
+		case !known:
+			return errSyntax
+		}
+		words = words[2:]
+	}
+	return protocol.Value{}
+}
+
+// noFlag is for words whose options all have values.
+func noFlag(string) bool { return false }
 
 // check looks at what options mean together.
 func (o *lockOptions) check() protocol.Value {
@@ -89,8 +97,8 @@ func (o *lockOptions) check() protocol.Value {
 	return protocol.Value{}
 }
 
-// flag takes an option without a value, and returns the number of words taken.
-func (o *lockOptions) flag(word string) int {
+// flag takes an option without a value.
+func (o *lockOptions) flag(word string) (known bool) {
 	r := &o.request
 	switch {
 	case isWord(word, "SHARED"):
@@ -100,40 +108,40 @@ func (o *lockOptions) flag(word string) int {
 	case !o.many && isWord(word, "REENTRANT"):
 		r.Reentrant = true
 	default:
-		return 0
+		return false
 	}
-	return 1
+	return true
 }
 
 // valued takes an option with a value.
-func (o *lockOptions) valued(word, value string) int {
+func (o *lockOptions) valued(word, value string) (known bool, problem protocol.Value) {
 	r := &o.request
 	switch {
 	case isWord(word, "PX"):
 		o.leased = true
-		r.LeaseMillis, o.problem = parseLease(value, o.command)
+		r.LeaseMillis, problem = parseLease(value, o.command)
 	case isWord(word, "SESSION"):
-		r.Session, o.problem = parseSession(value)
+		r.Session, problem = parseSession(value)
 	case isWord(word, "WAIT"):
 		r.Waits = true
-		r.WaitMillis, o.problem = parseWait(value)
+		r.WaitMillis, problem = parseWait(value)
 	case isWord(word, "DELAY"):
-		r.DelayMillis, o.problem = parseDelay(value)
+		r.DelayMillis, problem = parseDelay(value)
 	case isWord(word, "NOTE"):
-		r.Note, o.problem = parseText("NOTE", value)
+		r.Note, problem = parseText("NOTE", value)
 	case !o.many && isWord(word, "CALL"):
 		o.calls = true
-		r.Call, o.problem = parseText("CALL", value)
+		r.Call, problem = parseText("CALL", value)
 	case !o.many && isWord(word, "LIMIT"):
 		o.limited = true
-		r.Limit, o.problem = parsePlaces(value)
+		r.Limit, problem = parsePlaces(value)
 	case !o.many && isWord(word, "PERMITS"):
 		o.permitted = true
-		r.Permits, o.problem = parsePlaces(value)
+		r.Permits, problem = parsePlaces(value)
 	default:
-		return 0
+		return false, problem
 	}
-	return 2
+	return true, problem
 }
 
 // parseLease reads PX.

@@ -19,29 +19,25 @@ func sessionOpenOp(c *call) protocol.Value {
 	var millis int64
 	var name string
 	connection, leased := false, false
-	for words := c.args[1:]; len(words) > 0; {
-		var problem protocol.Value
+	problem := parseLockOptions(c.args[1:], func(word string) bool {
+		lives := isWord(word, "CONNECTION")
+		connection = connection || lives
+		return lives
+	}, func(word, value string) (known bool, problem protocol.Value) {
 		switch {
-		case isWord(words[0], "CONNECTION"):
-			connection = true
-			words = words[1:]
-			continue
-		case len(words) < 2:
-			return errSyntax
-		case isWord(words[0], "PX"):
+		case isWord(word, "PX"):
 			leased = true
-			millis, problem = parseLease(words[1], c.args[0])
-		case isWord(words[0], "NAME"):
-			name, problem = parseText("NAME", words[1])
+			millis, problem = parseLease(value, c.args[0])
+		case isWord(word, "NAME"):
+			name, problem = parseText("NAME", value)
 		default:
-			return errSyntax
+			return false, problem
 		}
-		if problem.IsError() {
-			return problem
-		}
-		words = words[2:]
-	}
+		return true, problem
+	})
 	switch {
+	case problem.IsError():
+		return problem
 	case !leased:
 		return errSyntax
 	case connection && c.from.client.Conn == 0:
@@ -162,29 +158,18 @@ const maxListed = 1000
 
 func sessionListOp(c *call) protocol.Value {
 	var cursor uint64
-	count := int64(defaultListed)
-	for words := c.args[1:]; len(words) > 0; words = words[2:] {
-		if len(words) < 2 {
-			return errSyntax
-		}
-		var problem protocol.Value
-		switch {
-		case isWord(words[0], "CURSOR"):
-			cursor, problem = parseListCursor(words[1])
-		case isWord(words[0], "COUNT"):
-			count, problem = parseListCount(words[1])
-		default:
-			return errSyntax
-		}
-		if problem.IsError() {
-			return problem
-		}
-	}
-	if !c.worksOn(int(count)) {
+	count := defaultListed
+	problem := parseLockOptions(c.args[1:], noFlag, func(word, value string) (known bool, problem protocol.Value) {
+		return parsePage(word, value, &cursor, &count)
+	})
+	switch {
+	case problem.IsError():
+		return problem
+	case !c.worksOn(count):
 		return errOverWork
 	}
 	c.meetLocks()
-	rows, next := c.st.locks.Sessions(cursor, int(count), c.nowMillis)
+	rows, next := c.st.locks.Sessions(cursor, count, c.nowMillis)
 	shown := make([]protocol.Value, len(rows))
 	for i := range rows {
 		shown[i] = c.showSession(&rows[i])

@@ -226,33 +226,27 @@ func breakOp(c *call) protocol.Value {
 	return protocol.Integer(int64(n))
 }
 
-func parseBreak(b *locks.Break, words []string) (problem protocol.Value) {
-	for ; len(words) > 0 && !problem.IsError(); words = words[2:] {
-		if len(words) < 2 {
-			return errSyntax
-		}
-		switch value := words[1]; {
-		case isWord(words[0], "OWNER"):
+func parseBreak(b *locks.Break, words []string) protocol.Value {
+	return parseLockOptions(words, noFlag, func(word, value string) (known bool, problem protocol.Value) {
+		switch {
+		case isWord(word, "OWNER"):
 			if b.ByOwner, b.Owner = true, value; len(value) > locks.MaxText {
 				problem = protocol.ErrOwnerTooLong.Value()
 			}
-		case isWord(words[0], "FENCE"):
-			n, ok := protocol.ParseInt(value)
-			if b.Fence = uint64(n); !ok {
-				problem = errNotInteger
-			} else if n < 1 {
-				problem = errFence
-			}
-		case isWord(words[0], "DELAY"):
+		case isWord(word, "FENCE"):
+			var n int64
+			n, problem = parseNumber(value, 1, math.MaxInt64, errNotInteger, errFence)
+			b.Fence = uint64(n)
+		case isWord(word, "DELAY"):
 			b.ByDelay = true
 			b.DelayMillis, problem = parseDelay(value)
-		case isWord(words[0], "REASON"): // for the log of the node that took the command
+		case isWord(word, "REASON"): // for the log of the node that took the command
 			_, problem = parseText("REASON", value)
 		default:
-			return errSyntax
+			return false, problem
 		}
-	}
-	return problem
+		return true, problem
+	})
 }
 
 // breakWork is the work of breakHolds.
