@@ -77,7 +77,7 @@ func (h *Holder) stand(ctx context.Context, until time.Time) error {
 				return nil
 			case e[1].Str == "timeout" && h.lock.Wait > 0 && time.Until(until) < slack/10:
 				return ErrNotGranted
-			case e[1].Str == "timeout":
+			case e[1].Str == "timeout", e[1].Str == "failed":
 				return errOutOfLine
 			}
 		case <-h.conn.down:

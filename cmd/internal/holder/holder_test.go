@@ -97,6 +97,19 @@ func TestNodeDiesWhileWaiting(t *testing.T) {
 	}
 }
 
+// TestAsksAgainWhenTheWaitFails: a node says so when the session ended, or when it lost sight of the cluster.
+func TestAsksAgainWhenTheWaitFails(t *testing.T) {
+	t.Parallel()
+	c := holdertest.Start(t, 1)
+	c.Take("job")
+	waits := acquire(t, newHolder(t, c, "first", -1))
+	inLine(t, c, 1)
+	c.Fail("job")
+	inLine(t, c, 1)
+	c.Break("job", "broken")
+	require.NoError(t, <-waits)
+}
+
 func asked(c *holdertest.Cluster) (n int) {
 	for _, name := range c.Sent() {
 		if name == "LOCK.ACQUIRE" {

@@ -146,6 +146,17 @@ func (c *Cluster) Break(name, reason string) {
 	c.lose(name, reason)
 }
 
+// Fail ends the waits for a lock, as a node does that lost sight of the cluster.
+func (c *Cluster) Fail(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.lock(name)
+	for _, w := range l.queue {
+		w.at.send(push("failed", name, w.owner, "UNCERTAIN The outcome is not known"))
+	}
+	l.queue = nil
+}
+
 // Take takes a lock for a stranger; a holder is not told.
 func (c *Cluster) Take(name string) {
 	c.mu.Lock()
