@@ -106,7 +106,9 @@ type leaderOfTwo struct{ frontend.Backend }
 func (leaderOfTwo) WatchLeadership(func(replica.Leadership, []replica.Member)) {}
 func (leaderOfTwo) LockStats() fsm.LockStats                                   { return fsm.LockStats{} }
 
-func (leaderOfTwo) Sessions() *sessions.Keeper { return sessions.New(sessions.Cluster{}) }
+func (leaderOfTwo) Sessions() *sessions.Keeper {
+	return sessions.New(sessions.Cluster{Attend: func(bool) {}})
+}
 
 func (leaderOfTwo) Stats() fsm.Stats { return fsm.Stats{} }
 

@@ -50,7 +50,7 @@ func newWaitingBackend(id string) *waitingBackend {
 			Propose: func([]byte, int) error { return protocol.ErrNoLeader }, Waits: none, Applied: none, Attend: func(bool) {},
 		}),
 		keeper: sessions.New(sessions.Cluster{
-			Propose: func([]int64, bool) error { return protocol.ErrNoLeader }, Applied: none,
+			Propose: func([]int64, bool) error { return protocol.ErrNoLeader }, Applied: none, Attend: func(bool) {},
 		}),
 	}
 }

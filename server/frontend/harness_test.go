@@ -82,6 +82,7 @@ func newCluster() *cluster {
 			return cl.Execute(b)
 		},
 		Applied: func(number uint64) bool { return cl.machine.Applied(here, number) },
+		Attend:  func(bool) {},
 	})
 	return cl
 }

@@ -5,9 +5,10 @@ import "sync"
 // ears are the reasons for this node to hear of commits at once. While there is one, the leader nudges this
 // node: see package raftnode.
 type ears struct {
-	mu             sync.Mutex
-	events, parked bool
-	tell           func(listens bool)
+	mu sync.Mutex
+	// locking: clients of this node have used words of native locks, and may have holds to lose.
+	events, parked, locking bool
+	tell                    func(listens bool)
 }
 
 // set notes whether a reason holds.
@@ -15,7 +16,7 @@ func (e *ears) set(reason *bool, holds bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	*reason = holds
-	e.tell(e.events || e.parked)
+	e.tell(e.events || e.parked || e.locking)
 }
 
 // Attend says whether clients of this node are parked, until some entry wakes them.

@@ -22,6 +22,7 @@ func newKeeper(r *Replica) *sessions.Keeper {
 			return r.executeAll(&b)
 		},
 		Applied: func(number uint64) bool { return r.machine.Applied(r.origin, number) },
+		Attend:  func(yes bool) { r.ears.set(&r.ears.locking, yes) },
 	})
 }
 

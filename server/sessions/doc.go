@@ -5,10 +5,12 @@
 //   - a session lives for as long as its connection is open and this node reaches the majority: the [Keeper]
 //     has all of this node's sessions renewed by one request, three times in the shortest lease;
 //   - a session ends when its connection closes, sooner or later, as long as this node lives: also if there
-//     is no leader for a while, and if the session was opened by a request that nobody knew the outcome of;
+//     is no leader for a while, and if the session was opened by a request whose outcome was not known;
 //   - a client does not believe in a session that others may take for ended: where no renewal was acknowledged
 //     for seven eighths of the lease, the connection is closed. The session is not ended then, so that the
 //     client may attach the session to a connection of another node;
+//   - a client hears of a loss as soon as the clients of the leader hear of what came with it: while there are
+//     clients, this node attends to the log;
 //   - a node that ends in good order ends no session;
 //   - a session costs an entry in a tree, no goroutine and no timer. Without sessions nothing is proposed.
 //
@@ -23,6 +25,6 @@
 //	the connection closes:  Leave ─► Run has the cluster end the sessions of the connection
 //
 // Goroutines: Run, and one that cuts connections while a renewal is under way. Under Keeper.mu no function
-// of the cluster is called and nothing is waited for, but clients are told. So Events may be called by
+// of the cluster but Attend is called and nothing is waited for, but clients are told. So Events may be called by
 // the state machine.
 package sessions

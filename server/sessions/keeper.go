@@ -18,6 +18,8 @@ type Cluster struct {
 	Propose func(closed []int64, renew bool) error
 	// Applied reports whether the state of this node has the batch of this node with that number.
 	Applied func(number uint64) bool
+	// Attend says whether there are connections that may have something to lose. It must be quick.
+	Attend func(bool)
 }
 
 // Client is a connection. Both methods are called by any goroutine, and must not block or call the keeper.
@@ -109,6 +111,9 @@ func (k *Keeper) Enter(conn int64, to Client) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.clients[conn] = &client{to: to, sessions: make(map[uint64]*session)}
+	if len(k.clients) == 1 {
+		k.cluster.Attend(true)
+	}
 }
 
 // Leave notes that a connection has closed. ended: its sessions end with it. Else this node ends, and leaves
@@ -121,6 +126,9 @@ func (k *Keeper) Leave(conn int64, ended bool) {
 		return
 	}
 	delete(k.clients, conn)
+	if len(k.clients) == 0 {
+		k.cluster.Attend(false)
+	}
 	some := len(c.sessions)+len(c.expected) > 0
 	k.drop(c)
 	k.ends = k.ends || !ended

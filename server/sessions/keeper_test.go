@@ -27,6 +27,8 @@ type story struct {
 	most    int // closed connections at a time
 	applied uint64
 	lines   []string
+	// attended is what Attend was told.
+	attended []bool
 }
 
 func newStory(t *testing.T) *story {
@@ -35,7 +37,7 @@ func newStory(t *testing.T) *story {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return number <= s.applied
-	}})
+	}, Attend: func(yes bool) { s.set(func() { s.attended = append(s.attended, yes) }) }})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -130,7 +132,7 @@ func (c *conn) isGone() (yes bool) {
 	return yes
 }
 
-// TestRenewals: one request renews all, three times in the shortest lease, and none is made for nobody.
+// TestRenewals: one request renews all, three times in the shortest lease, and none is made without a session.
 func TestRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t)
@@ -304,6 +306,21 @@ func TestTold(t *testing.T) {
 			s.Events([]fsm.Event{{Kind: fsm.LockLost, Key: "k", Lock: &fsm.LockNews{Owner: "me", Fence: 7, Reason: "broken", Conn: conn}}})
 		}
 		require.Equal(t, []string{"0s: connection 1: >6\r\n$4\r\nlock\r\n$4\r\nlost\r\n$1\r\nk\r\n$2\r\nme\r\n:7\r\n$6\r\nbroken\r\n"}, s.told())
+	})
+}
+
+// TestAttends: while there are clients, whatever they hold.
+func TestAttends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t)
+		s.open(1)
+		s.open(2)
+		s.Leave(1, true)
+		s.set(func() { require.Equal(t, []bool{true}, s.attended) })
+		s.Leave(2, false)
+		s.Leave(2, true)
+		s.open(3)
+		s.set(func() { require.Equal(t, []bool{true, false, true}, s.attended) })
 	})
 }
 
