@@ -253,7 +253,7 @@ func sequence(e *Effect) string {
 
 // match compares the effects of both, in the order of each lock, and gives the model's grants their fences.
 func (p *twins) match(text string) {
-	want, got := map[string][]string{}, map[string][]string{}
+	want, got, beside := map[string][]string{}, map[string][]string{}, map[string][]string{}
 	grants := map[string][]*nGrant{}
 	for i := range p.model.effects {
 		if e := &p.model.effects[i]; e.Kind == Granted {
@@ -290,11 +290,31 @@ func (p *twins) match(text string) {
 		if e.grant != nil {
 			e.Fence = e.grant.fence
 		}
-		want[sequence(&e.Effect)] = append(want[sequence(&e.Effect)], line(&e.Effect))
+		name := sequence(&e.Effect)
+		want[name], beside[name] = append(want[name], line(&e.Effect)), append(beside[name], e.beside)
+	}
+	for name := range want {
+		sortBeside(beside[name], want[name], got[name])
 	}
 	p.model.effects = nil
 	p.order(effects)
 	require.Equal(p.t, want, got, text)
+}
+
+// sortBeside sorts what may come in any order: the lines of the runs that have one text.
+func sortBeside(runs []string, lines ...[]string) {
+	for from := 0; from < len(runs); {
+		to := from + 1
+		for to < len(runs) && runs[to] == runs[from] {
+			to++
+		}
+		for _, l := range lines {
+			if runs[from] != "" && to <= len(l) {
+				slices.Sort(l[from:to])
+			}
+		}
+		from = to
+	}
 }
 
 // cameOrWent keeps account of what is there. In pieces of work a lock may come and go that the model never sees.

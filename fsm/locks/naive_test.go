@@ -14,7 +14,8 @@ import (
 // written from the words' contract, and does all that is due before anything else.
 //
 // Fences are the exception: in which order several locks are granted in one instant is the table's affair. A
-// grant of the model gets its fence when the table tells it (see match in model_test.go).
+// grant of the model gets its fence when the table tells it (see match in model_test.go). So is the order of shared
+// grants of one lock that stand side by side, and of holds that are lost at one instant for one reason.
 type naive struct {
 	now      int64
 	locks    []*nLock
@@ -29,6 +30,8 @@ type naive struct {
 type nEffect struct {
 	Effect
 	grant *nGrant
+	// beside is not "" for effects of a lock that may come in any order among those beside them with the same text.
+	beside string
 }
 
 type nGrant struct{ fence uint64 }
@@ -96,7 +99,14 @@ func (n *naive) copy() *naive {
 	return &c
 }
 
-func (n *naive) tell(e Effect, g *nGrant) { n.effects = append(n.effects, nEffect{e, g}) }
+func (n *naive) tell(e Effect, g *nGrant) {
+	n.effects = append(n.effects, nEffect{Effect: e, grant: g})
+}
+
+// tellBeside is tell for an effect that may change places.
+func (n *naive) tellBeside(e Effect, g *nGrant, beside string) {
+	n.effects = append(n.effects, nEffect{Effect: e, grant: g, beside: beside})
+}
 
 // lock is the lock of a key, made if need be.
 func (n *naive) lock(db int, key string) *nLock {
@@ -221,7 +231,11 @@ func (n *naive) grant(r *Request, since int64) *nGrant {
 		l.holds = append(l.holds, h)
 		e := n.about(Granted, l, h)
 		e.WaitedMillis = n.now - since
-		n.tell(e, g)
+		if h.mode == Shared {
+			n.tellBeside(e, g, "shared")
+		} else {
+			n.tell(e, g)
+		}
 	}
 	return g
 }
@@ -266,7 +280,11 @@ func (n *naive) drop(kind EffectKind, reason Reason, l *nLock, h *nHold, at int6
 	if h.session == 0 {
 		e.SinceRenewedMillis = min(h.lease, at-(h.deadline-h.lease))
 	}
-	n.tell(e, h.grant)
+	if kind == Lost {
+		n.tellBeside(e, h.grant, fmt.Sprint(reason, " ", at))
+	} else {
+		n.tell(e, h.grant)
+	}
 }
 
 // lose is a loss at an instant, with the delay that follows.

@@ -34,7 +34,7 @@ func covers(h *hold, r *Request) bool {
 	return h.mode == Exclusive || h.mode == r.Mode && (h.mode != Permits || r.Permits <= h.permits())
 }
 
-// unobstructed reports whether nobody who stands in the queue before order is in the way of a request.
+// unobstructed reports whether no waiter before order in the queue is in the way of a request.
 func (t *Table) unobstructed(l *lock, r *Request, order uint64) bool {
 	if l.more == nil {
 		return true
@@ -73,10 +73,11 @@ func (t *Table) blockedAt(r *Request, order uint64, from int) (index int, ok boo
 	return 0, false
 }
 
-// candidate is the waiter whom nothing of this lock blocks, and who is not known to be blocked elsewhere.
+// candidate is the waiter whom nothing of this lock blocks, and who is not known to be blocked elsewhere. Holds that were
+// lost together are worked off before: the last of them may bring a delay.
 func (t *Table) candidate(l *lock) *waiter {
 	m := l.more
-	if m == nil || m.delay != 0 || m.ranks[awakeShared]+m.ranks[awakeOther] == 0 {
+	if m == nil || m.delay != 0 || t.lostOf(l) != nil || m.ranks[awakeShared]+m.ranks[awakeOther] == 0 {
 		return nil
 	}
 	first := t.anyHold(l)

@@ -273,22 +273,25 @@ func (t *Table) workEnded() {
 	}
 }
 
-// workSession takes a step: it takes a waiter or a hold from a session that has ended, or the session away.
+// workSession takes waiters and holds from a session that has ended, and at last the session away, while there are
+// steps. Nothing is granted before: the last hold may bring a delay.
 func (t *Table) workSession(s *session) {
-	t.steps--
 	t.behind(s.deadline)
-	switch {
-	case s.waiters > 0:
-		w, _ := seek(t.waitsBySession, &waiter{Request: Request{Session: s.id}})
-		t.dismiss(w, ErrNoSession)
-	case s.holds > 0:
-		h, _ := seek(t.bySession, &hold{bound: s.id})
-		l := t.take(int(h.db), h.key)
-		t.lose(l, h, loss{reason: SessionGone, at: s.deadline})
-	default:
-		t.ended.Delete(s.id)
-		t.sessions.Delete(s)
-		t.bytes -= s.bytes()
+	for ; s != nil && t.steps > 0; s = t.session(s.id) {
+		t.steps--
+		switch {
+		case s.waiters > 0:
+			w, _ := seek(t.waitsBySession, &waiter{Request: Request{Session: s.id}})
+			t.dismiss(w, ErrNoSession)
+		case s.holds > 0:
+			h, _ := seek(t.bySession, &hold{bound: s.id})
+			l := t.take(int(h.db), h.key)
+			t.lose(l, h, loss{reason: SessionGone, at: s.deadline})
+		default:
+			t.ended.Delete(s.id)
+			t.sessions.Delete(s)
+			t.bytes -= s.bytes()
+		}
 	}
 	t.finish()
 }
