@@ -238,6 +238,9 @@ func (c *call) tellWaiter(e *locks.Effect) {
 	case e.Err != nil:
 		reply = refusalOf(e.Err)
 	}
+	for _, key := range e.Again {
+		reply.Elems = append(reply.Elems, protocol.Bulk(key))
+	}
 	c.events = append(c.events, Event{Kind: Woken, Seq: e.Name.Ticket, Reply: &reply, DB: e.DB, Key: e.Key, Lock: &LockNews{
 		Owner: e.Owner, Fence: int64(e.Fence), Conn: e.Client.Conn, WaitedMillis: e.WaitedMillis,
 	}})

@@ -80,6 +80,7 @@ var (
 	ErrCutOff    = &Error{Prefix: "CLUSTERDOWN", Text: "This node was cut off from the cluster while the client waited, the command was not applied"}
 	ErrUncertain = &Error{Prefix: "UNCERTAIN", Text: "The command may or may not have been applied", Outcome: OutcomeUnknown}
 	// ErrAskedAgain is for a client that waited for a lock. The owner's last request counts, and may be granted.
+	// The elements of the event's reply are the keys that the same connection asked for.
 	ErrAskedAgain = &Error{Prefix: "UNCERTAIN", Text: "The owner has asked for the lock again, and that request counts", Outcome: OutcomeUnknown}
 )
 

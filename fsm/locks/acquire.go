@@ -1,7 +1,6 @@
 package locks
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 )
@@ -186,9 +185,28 @@ func (t *Table) sameAs(q *Request) *waiter {
 // dismissAll ends the waits that the owner of a request has for any of its locks.
 func (t *Table) dismissAll(q *Request) {
 	for _, key := range q.Keys {
-		if w := t.waiterOf(t.find(q.DB, key), q.Owner); w != nil {
-			t.dismiss(w, cmp.Or(t.lapsed(w), ErrAskedAgain))
+		w := t.waiterOf(t.find(q.DB, key), q.Owner)
+		if w == nil {
+			continue
 		}
+		if err := t.lapsed(w); err != nil {
+			t.dismiss(w, err)
+			continue
+		}
+		t.unline(w)
+		t.wakeAll(w)
+		t.tellAgain(w, q)
+	}
+}
+
+// tellAgain tells the client of a waiter that its owner has asked again, by the request q.
+func (t *Table) tellAgain(w *waiter, q *Request) {
+	e := t.endOfWait(w, 0, ErrAskedAgain)
+	if w.Client == q.Client {
+		e.Again = q.Keys
+	}
+	if !w.absent {
+		t.tell(e)
 	}
 }
 
@@ -219,7 +237,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 		w.order, w.since = same.order, same.since
 		w.Keys, w.blocked = same.Keys, slices.Index(same.Keys, q.Keys[blocked])
 		t.relined(same, w)
-		t.tellEnd(same, 0, ErrAskedAgain)
+		t.tellAgain(same, q)
 		return Answer{Waiting: true}, nil
 	}
 	t.dismissAll(q)

@@ -8,7 +8,7 @@ type EffectKind uint8
 // The kinds of effects.
 const (
 	// Came, Went: the lock is there now, or is gone: the key's marker. After [Table.Flush] all locks of the
-	// database count as gone; of those that stay (somebody waits, a delay runs) Came tells again.
+	// database count as gone; of those that stay (a request waits, a delay runs) Came tells again.
 	Came EffectKind = iota + 1
 	Went
 	// Granted: Owner got the lock with Fence. A request for many locks is told for each of them.
@@ -19,7 +19,7 @@ const (
 	Lost
 	// TimedOut: a wait of Owner for this lock ended by time.
 	TimedOut
-	// Waiting: somebody joined the queue, which has Waiters places now.
+	// Waiting: a request joined the queue, which has Waiters places now.
 	Waiting
 	// Told: a wait is over: of the client with the name Name. Fence is the grant, 0: none; or Err says why.
 	// Key is the first of the request's keys. One Told a wait, behind the effects that it goes with.
@@ -62,9 +62,11 @@ type Effect struct {
 	// Client is the connection that acquired last, or that waits. Attached is the one that the hold's
 	// session lives with, if any.
 	Client, Attached Client
-	// Name and Err are for Told.
-	Name waits.Name
-	Err  error
+	// Name and Err are for Told. Again are the keys of the later request if Err is ErrAskedAgain and the same
+	// connection asked: it hears of those by that request. Good as long as the request's words are.
+	Name  waits.Name
+	Err   error
+	Again []string
 	// Waiters is the length of the queue.
 	Waiters int
 	// WaitedMillis is, at a grant and the end of a wait, how long the request waited (0: not at all).

@@ -125,8 +125,17 @@ func (n *naive) dismissAll(r *Request) {
 	for _, key := range r.Keys {
 		if w := n.waitOf(r.DB, key, r.Owner); w != nil {
 			n.leave(w)
-			n.tellEnd(w, nil, ErrAskedAgain)
+			n.tellAgain(w, r)
 		}
+	}
+}
+
+// tellAgain tells the client of a waiter that its owner has asked again; of which keys, if by the same connection.
+func (n *naive) tellAgain(w *nWait, r *Request) {
+	told := len(n.effects)
+	n.tellEnd(w, nil, ErrAskedAgain)
+	if len(n.effects) > told && w.Client == r.Client {
+		n.effects[told].Again = r.Keys
 	}
 }
 
@@ -136,7 +145,7 @@ func (n *naive) enqueue(r *Request, same *nWait) {
 		deadline = n.now + r.WaitMillis
 	}
 	if same != nil {
-		n.tellEnd(same, nil, ErrAskedAgain)
+		n.tellAgain(same, r)
 		keys := same.Keys
 		same.Request, same.deadline, same.absent = *r, deadline, false
 		same.Keys = keys

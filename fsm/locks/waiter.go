@@ -202,11 +202,14 @@ func (t *Table) dismiss(w *waiter, err error) {
 
 // tellEnd tells the client of a waiter that the wait is over.
 func (t *Table) tellEnd(w *waiter, fence uint64, err error) {
-	if w.absent {
-		return
+	if !w.absent {
+		t.tell(t.endOfWait(w, fence, err))
 	}
-	t.tell(Effect{
+}
+
+func (t *Table) endOfWait(w *waiter, fence uint64, err error) Effect {
+	return Effect{
 		Kind: Told, DB: w.DB, Key: w.Keys[0], Owner: w.Owner, Fence: fence, Session: w.Session, Notify: w.Notify,
 		Client: w.Client, Name: w.name(), Err: err, WaitedMillis: t.now - w.since,
-	})
+	}
 }

@@ -15,27 +15,19 @@ type lockClient struct {
 	entered bool
 	// saying: the output has a grant that the client waited for.
 	saying bool
-	// notices are the waits with NOTIFY by their tickets, and latest the tickets of the last wait for each place,
-	// guarded by outbox.mu. bytes is their memory.
+	// notices are the waits with NOTIFY by their tickets, guarded by outbox.mu. bytes is their memory.
 	notices map[uint64]*notice
-	latest  map[place]uint64
 	bytes   atomic.Int64
-}
-
-// place is what an owner may wait for.
-type place struct {
-	db         int
-	key, owner string
 }
 
 const (
 	// mostNotices and mostNoticeBytes bound the waits with NOTIFY of a connection.
 	mostNotices     = 10_000
 	mostNoticeBytes = 16 << 20
-	// noticeBytes is the cost of a wait beside its words: entries of three maps, here and in the lot. placeBytes
+	// noticeBytes is the cost of a wait beside its words: entries of two maps, here and in the lot. keyBytes
 	// is the cost of a key beside its bytes.
 	noticeBytes = 400
-	placeBytes  = 150
+	keyBytes    = 32
 )
 
 var errNotices = newError("too many waits with NOTIFY on this connection")
@@ -77,7 +69,7 @@ func (cl *claim) giveBack(v protocol.Value) {
 func (cl *claim) bytes() int64 {
 	n := noticeBytes + len(cl.owner)
 	for _, key := range cl.keys {
-		n += len(key) + placeBytes
+		n += len(key) + keyBytes
 	}
 	return int64(n)
 }
@@ -121,7 +113,7 @@ func (c *conn) leaveLocks() {
 func (c *conn) leaveQueues() bool {
 	c.outbox.mu.Lock()
 	notices := c.locks.notices
-	c.locks.notices, c.locks.latest = nil, nil
+	c.locks.notices = nil
 	c.locks.bytes.Store(0)
 	c.outbox.mu.Unlock()
 	for ticket := range notices {
@@ -187,12 +179,9 @@ func (c *conn) addNotice(n *notice) bool {
 	}
 	n.ticket = c.srv.backend.Parking().Enter(n.give)
 	if l.notices == nil {
-		l.notices, l.latest = make(map[uint64]*notice), make(map[place]uint64)
+		l.notices = make(map[uint64]*notice)
 	}
 	l.notices[n.ticket] = n
-	for _, key := range n.keys {
-		l.latest[place{n.db, key, n.owner}] = n.ticket
-	}
 	l.bytes.Add(n.bytes())
 	return true
 }
@@ -204,24 +193,14 @@ func (c *conn) dropNotice(n *notice) (waited bool) {
 		return false
 	}
 	delete(l.notices, n.ticket)
-	for _, key := range n.keys {
-		if at := (place{n.db, key, n.owner}); l.latest[at] == n.ticket {
-			delete(l.latest, at)
-		}
-	}
 	l.bytes.Add(-n.bytes())
 	return true
 }
 
-// stale reports whether the connection has asked for the place again, so that the end of this wait is no news: the
-// client hears of the later wait. v is the end.
-func (n *notice) stale(key string, v protocol.Value) bool {
-	if !v.IsError() || v.Str != protocol.ErrAskedAgain.Value().Str {
-		return false
-	}
-	n.c.outbox.mu.Lock()
-	defer n.c.outbox.mu.Unlock()
-	return n.c.locks.latest[place{n.db, key, n.owner}] > n.ticket
+// isAskedAgain reports whether the end of a wait says that this connection has asked for a key again: the client hears
+// of that request.
+func isAskedAgain(key string, end protocol.Value) bool {
+	return end.IsError() && slices.ContainsFunc(end.Elems, func(k protocol.Value) bool { return k.Str == key })
 }
 
 // give tells the client the end of a wait, by any goroutine: one message for each key. A client that has left the
@@ -238,7 +217,7 @@ func (n *notice) give(v protocol.Value) {
 	}
 	granted := v.Kind == protocol.KindInteger && v.Num > 0
 	for i, key := range n.keys {
-		if n.stale(key, v) {
+		if isAskedAgain(key, v) {
 			continue
 		}
 		words := []protocol.Value{protocol.Bulk("lock"), protocol.Bulk("timeout"), protocol.Bulk(key), protocol.Bulk(n.owner)}
