@@ -28,7 +28,7 @@ func (s *Server) newDesk() *operations.Desk {
 		s.logger.Log(context.Background(), level, "members changed", "what", t.Says, "index", t.Index, "request", string(t.Request.Op),
 			"force", t.Request.Force, "by_node", by.Node, "by_user", by.User, "by_addr", by.Addr, "by_name", by.Name)
 	}
-	return operations.NewDesk(operations.NewExecutor((*raftMembers)(s), told), (*otherDesks)(s))
+	return operations.NewDesk(operations.NewExecutor(s.raft(), told), (*otherDesks)(s))
 }
 
 // serveOperations answers other nodes that ask for changes of members.
@@ -65,14 +65,31 @@ func (o *otherDesks) Ask(ctx context.Context, id string, q operations.Request) (
 	return membership.Ask[operations.Reply](ctx, o.place.client, id, opOperate, q)
 }
 
-// raftMembers is this node's raft, as package operations knows it.
-type raftMembers Server
+// Raft is a node's raft, as package operations knows it.
+type Raft struct {
+	// Identity returns the IDs of the node and of the cluster.
+	Identity func() (id, cluster string)
+	// Replica returns nil while the node has none.
+	Replica func() *replica.Replica
+}
+
+var _ operations.Cluster = Raft{}
+
+func (s *Server) raft() Raft {
+	return Raft{
+		Identity: func() (id, cluster string) {
+			is := s.store.Identity()
+			return is.ID, is.ClusterID
+		},
+		Replica: s.member.Load,
+	}
+}
 
 // Look implements [operations.Cluster].
-func (m *raftMembers) Look() operations.View {
-	id := m.store.Identity()
-	v := operations.View{Self: id.ID, Cluster: id.ClusterID, Nodes: make(map[string]operations.Node)}
-	r := m.member.Load()
+func (m Raft) Look() operations.View {
+	v := operations.View{Nodes: make(map[string]operations.Node)}
+	v.Self, v.Cluster = m.Identity()
+	r := m.Replica()
 	if r == nil {
 		return v
 	}
@@ -98,7 +115,7 @@ var changes = map[operations.Action]raftnode.ChangeKind{
 var errNoChange = errors.New("that is no change of members")
 
 // Change implements [operations.Cluster].
-func (m *raftMembers) Change(ctx context.Context, do operations.Action, member members.Member, after uint64) (uint64, error) {
+func (m Raft) Change(ctx context.Context, do operations.Action, member members.Member, after uint64) (uint64, error) {
 	r, kind, err := m.change(do)
 	if err != nil {
 		return 0, err
@@ -106,9 +123,9 @@ func (m *raftMembers) Change(ctx context.Context, do operations.Action, member m
 	return r.Change(ctx, replica.Change{Kind: kind, Member: member, After: after})
 }
 
-func (m *raftMembers) change(do operations.Action) (*replica.Replica, raftnode.ChangeKind, error) {
+func (m Raft) change(do operations.Action) (*replica.Replica, raftnode.ChangeKind, error) {
 	kind, known := changes[do]
-	r := m.member.Load()
+	r := m.Replica()
 	switch {
 	case r == nil:
 		return nil, 0, errNoCluster
@@ -119,8 +136,8 @@ func (m *raftMembers) change(do operations.Action) (*replica.Replica, raftnode.C
 }
 
 // HandOver implements [operations.Cluster].
-func (m *raftMembers) HandOver(ctx context.Context, to string) error {
-	r := m.member.Load()
+func (m Raft) HandOver(ctx context.Context, to string) error {
+	r := m.Replica()
 	if r == nil {
 		return errNoCluster
 	}

@@ -22,9 +22,10 @@ import (
 // Options shape a cluster. The zero value is three nodes, as an operator gets them without flags.
 type Options struct {
 	Nodes int // 0: three
-	// Spares and Minted are those of [replicatest.Options].
+	// For Spares, Minted and Undead see [replicatest.Options].
 	Spares int
 	Minted bool
+	Undead bool
 	// Tune, if not nil, changes the configuration that all nodes start with.
 	Tune func(*server.Config)
 	// Stubborn, if not empty, names a node that believes for seconds in its own leadership, long
@@ -59,7 +60,7 @@ func New(t testing.TB, o Options) *Cluster {
 	m := maker{t, o}
 	return &Cluster{
 		Cluster: replicatest.New(t, replicatest.Options{
-			Nodes: o.Nodes, Spares: o.Spares, Minted: o.Minted, Logs: o.Logs, Configure: m.configure, Server: m.server,
+			Nodes: o.Nodes, Spares: o.Spares, Minted: o.Minted, Undead: o.Undead, Logs: o.Logs, Configure: m.configure, Server: m.server,
 		}),
 	}
 }

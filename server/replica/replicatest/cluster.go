@@ -24,6 +24,8 @@ type Options struct {
 	// Minted: the IDs of the first members are minted, as those of other nodes always are. Otherwise they are the
 	// names, as in folders of an early release.
 	Minted bool
+	// Undead: a server that was removed goes on, which is wrong.
+	Undead bool
 	// Configure, if not nil, changes a node's configuration at each start.
 	Configure func(*replica.Config)
 	// Logs, if not nil, gets what the nodes log.

@@ -54,6 +54,54 @@ func (n *Node) founds() bool {
 // Removed reports whether the node has found that it is a member no more.
 func (n *Node) Removed() bool { return n.removed.Load() }
 
+// leave is called when the node finds that it is a member no more. A server ends for good, as the program does: its
+// disk is not to be started again before [Node.Wipe].
+func (n *Node) leave(p *process) {
+	n.removed.Store(true)
+	if p.server != nil && !n.cluster.options.Undead {
+		n.dieAs(p, nil)
+	}
+}
+
+// suspect is called when another node says that this node was removed. The program asks the others then (package
+// founding); here the others are looked at.
+func (n *Node) suspect(p *process) {
+	if p.replica == nil || p.server == nil {
+		return
+	}
+	own := p.replica.CommittedConfiguration()
+	for _, other := range n.cluster.nodes {
+		if r := other.Replica(); r != nil && other != n {
+			if c := r.CommittedConfiguration(); c.Index > own.Index && own.Has(n.ID) && !c.Has(n.ID) {
+				n.leave(p)
+			}
+		}
+	}
+}
+
+// reconfigured takes what the replica knows of the members.
+func (p *process) reconfigured() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.book.SetConfiguration(p.replica.Configuration())
+	committed := p.replica.CommittedConfiguration()
+	for _, m := range p.last.Members {
+		if !committed.Has(m.ID) && committed.Index > p.last.Index {
+			p.gone[m.ID] = true
+		}
+	}
+	if committed.Index >= p.last.Index {
+		p.last = committed
+	}
+}
+
+// isGone reports whether a node was removed during this life.
+func (p *process) isGone(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gone[id]
+}
+
 // Change has the leader change a member, and returns what the leader says.
 func (c *Cluster) Change(kind raftnode.ChangeKind, n *Node) error {
 	c.T.Helper()

@@ -63,6 +63,10 @@ type process struct {
 	stopping bool
 	over     chan struct{} // closed when the replica has ended
 	ended    chan struct{}
+
+	mu   sync.Mutex // guards what follows
+	last members.Configuration
+	gone map[string]bool // members that were removed during this life
 }
 
 // Replica returns the running replica, or nil.
@@ -138,7 +142,7 @@ func (n *Node) Open(change func(*replica.Config)) error {
 
 func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	c := n.cluster
-	p := &process{over: make(chan struct{}), ended: make(chan struct{})}
+	p := &process{over: make(chan struct{}), ended: make(chan struct{}), gone: map[string]bool{}}
 	if c.options.Server != nil {
 		server := c.options.Server(n.Name)
 		p.server = &server
@@ -162,6 +166,7 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	p.peers, err = peer.New(peer.Config{
 		Listener: listener, Dial: c.Net.Dial(n.PeerAddr), Advertise: n.PeerAddr,
 		ClusterID: func() string { return "test" }, ID: n.ID, Book: p.book, Secrets: func() [][]byte { return [][]byte{[]byte("secret")} }, Logger: c.options.Logs,
+		Removed: p.isGone, OnRemoved: func() { n.suspect(p) },
 	})
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
@@ -177,8 +182,8 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 		Clock:           n.Clock,
 		Logger:          c.options.Logs,
 		OnEvent:         n.hear,
-		OnConfiguration: func() { p.book.SetConfiguration(p.replica.Configuration()) },
-		OnRemoved:       func() { n.removed.Store(true) },
+		OnConfiguration: p.reconfigured,
+		OnRemoved:       func() { n.leave(p) },
 	}
 	if c.options.Configure != nil {
 		c.options.Configure(&config)
@@ -193,7 +198,7 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 		n.Disk.Crash()
 		return nil, errors.Join(err, listener.Close())
 	}
-	p.book.SetConfiguration(p.replica.Configuration()) // before hints
+	p.reconfigured() // before hints
 	return p, nil
 }
 
@@ -288,12 +293,13 @@ func (n *Node) die(err error) {
 	n.dieAs(p, err)
 }
 
-// dieAs is die, if p is the running process: parts of a former one fail when the net is gone from under them.
+// dieAs is die, if p is the running process: parts of a former one fail when the net is gone from under them. Without
+// an error it is no death.
 func (n *Node) dieAs(p *process, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if p != nil && n.process == p && p.dying.CompareAndSwap(false, true) {
-		if !p.stopping {
+		if !p.stopping && err != nil {
 			n.deaths = append(n.deaths, err)
 		}
 		go func() {
