@@ -321,6 +321,9 @@ func (t *trial) drive(ctx context.Context) {
 	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalLimit)
 	defer cancel()
 	workload.Final(final, t.loads, t.settings)
+	if t.spares() > 0 {
+		n.Whole(context.WithoutCancel(ctx), t.o.nodes)
+	}
 }
 
 func (t *trial) dataDir(member string) string {

@@ -213,7 +213,7 @@ func replace(v *View, q Request) (Step, *Refusal) {
 			return v.takeOut(old, q.Force)
 		}
 		return step, refusal
-	case there:
+	case there && replacedGo:
 		return v.takeOut(old, q.Force)
 	}
 	return done("%s has the place of %s", by.Name(), members.Name(q.Member))

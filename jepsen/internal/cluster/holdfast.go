@@ -165,7 +165,7 @@ func (h *Holdfast) Supports(context.Context) []string {
 			"hostile-unread", "hostile-drip", "hostile-churn", "hostile-silent", "hostile-stranger", "hostile-handshakes")
 	}
 	if _, changes := protocol.Lookup("raft.remove"); changes && h.c.Spares > 0 {
-		faults = append(faults, "member-join", "member-replace", "member-demote", "member-demote-leader", "member-move",
+		faults = append(faults, "member-join", "member-replace", "member-swap", "member-lost", "member-force", "member-demote", "member-demote-leader", "member-move",
 			"member-lead", "member-away", "member-wiped", "member-split")
 	}
 	if h.c.Nodes > 3 {

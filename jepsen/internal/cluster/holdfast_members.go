@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -94,7 +95,11 @@ func (h *Holdfast) word(ctx context.Context, via string, words ...string) error 
 	if err := authenticate(nc, h.c.Password); err != nil {
 		return fmt.Errorf("%s: %w", via, err)
 	}
-	if r := wire.New(nc, wordLimit).Do(words...); r.Outcome != history.OK {
+	limit := wordLimit
+	if deadline, bounded := ctx.Deadline(); bounded {
+		limit = max(time.Millisecond, min(limit, time.Until(deadline)))
+	}
+	if r := wire.New(nc, limit).Do(words...); r.Outcome != history.OK {
 		return errors.New(r.Why)
 	}
 	return nil
@@ -158,16 +163,61 @@ func (h *Holdfast) Add(ctx context.Context, at string, vote bool) error {
 	return h.ask(ctx, func(all []member) bool { return has(all, at, func(m member) bool { return m.voter == vote }) }, at, "PING")
 }
 
-// Remove implements [Membership].
-func (h *Holdfast) Remove(ctx context.Context, at string) error {
-	over := h.fleet.Excuse(at) // it ends when it learns
+// leaves makes the end of a node no finding, as it ends when it learns that it was removed.
+func (h *Holdfast) leaves(at string) {
+	over := h.fleet.Excuse(at)
 	h.set(at, func(p *place) {
 		if p.over != nil {
 			defer p.over()
 		}
 		p.over = over
 	})
+}
+
+// Remove implements [Membership].
+func (h *Holdfast) Remove(ctx context.Context, at string) error {
+	h.leaves(at)
 	return h.ask(ctx, func(all []member) bool { return !has(all, at, anyhow) }, at, "RAFT.REMOVE", at)
+}
+
+// Replace implements [Membership].
+func (h *Holdfast) Replace(ctx context.Context, at, by string) error {
+	h.leaves(at)
+	done := func(all []member) bool {
+		return !has(all, at, anyhow) && has(all, by, func(m member) bool { return m.voter })
+	}
+	return h.ask(ctx, done, at, "RAFT.REPLACE", at, by)
+}
+
+// Force implements [Membership].
+func (h *Holdfast) Force(ctx context.Context, at string, remove bool) error {
+	leader, known := h.Leader(ctx)
+	if !known {
+		return errors.New("no leader")
+	}
+	word := "RAFT.DEMOTE"
+	if remove {
+		h.leaves(at)
+		word = "RAFT.REMOVE"
+	}
+	return h.word(ctx, leader, word, at, "FORCE")
+}
+
+// Removed implements [Membership].
+func (h *Holdfast) Removed(at string) bool {
+	data, err := os.ReadFile(filepath.Join(h.c.DataDir(at), "identity.json"))
+	var is struct{ State string }
+	return err == nil && !h.fleet.Running(at) && json.Unmarshal(data, &is) == nil && is.State == "removed"
+}
+
+// Roll implements [Membership].
+func (h *Holdfast) Roll(ctx context.Context) (map[string]bool, error) {
+	all, err := h.members(ctx)
+	roll := map[string]bool{}
+	for _, m := range all {
+		roll[m.name] = m.voter
+	}
+	return roll, err
 }
 
 // Vote implements [Membership].

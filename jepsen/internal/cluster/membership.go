@@ -13,6 +13,15 @@ type Membership interface {
 	Add(ctx context.Context, place string, vote bool) error
 	// Remove has the others remove the member that has the name of a place. The node there goes on until it knows.
 	Remove(ctx context.Context, place string) error
+	// Replace has the member at a place take the place of another member.
+	Replace(ctx context.Context, place, by string) error
+	// Force asks once, by force, that a member be removed, or else that it lose its vote. After an error, and when ctx
+	// ends, the change may be made or not.
+	Force(ctx context.Context, place string, remove bool) error
+	// Removed reports whether the node at a place has ended, and its folder says that it was removed.
+	Removed(place string) bool
+	// Roll is the members by name, and whether they have a vote, as a leader knows that leads indeed.
+	Roll(ctx context.Context) (map[string]bool, error)
 	// Vote gives a member a vote, or takes it.
 	Vote(ctx context.Context, place string, vote bool) error
 	// Lead hands the leadership to a member with a vote.

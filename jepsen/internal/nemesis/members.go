@@ -25,8 +25,11 @@ var memberFaults = []fault{
 	{kind("member-demote-leader", schedule.Members, 1*second, 5*second, nil, "the leader loses its vote, and gets it back"), leaderFirst, (*Nemesis).demote},
 	{kind("member-move", schedule.Members, second/2, 2*second, nil, "a node ends and comes back with another address"), drawn, (*Nemesis).moveMember},
 	{kind("member-lead", schedule.Members, 0, 0, nil, "the leadership is handed to a named member"), drawn, (*Nemesis).lead},
+	{kind("member-swap", schedule.Members, 1*second, 4*second, nil, "a node at a spare place takes the place of a member that runs"), drawn, (*Nemesis).swap},
+	{ending(kind("member-lost", schedule.Members, 1*second, 4*second, size(0, 2), "a member is lost with its disk; a new node takes its place, under another name or under the old one")), drawn, (*Nemesis).loseMember},
 	{ending(kind("member-replace", schedule.Members, 1*second, 4*second, nil, "a member is removed, its folder emptied, and it joins under the old name")), drawn, (*Nemesis).replaceMember},
-	{alone(kind("member-away", schedule.Members, 5*second, 9*second, nil, "a member is cut off and removed meanwhile; it comes back, and a new node takes its place")), drawn, (*Nemesis).removeAway},
+	{alone(kind("member-away", schedule.Members, 5*second, 9*second, size(0, 2), "a member is cut off and removed meanwhile; it comes back, to all or to the leader alone, and ends; a new node takes its place")), drawn, (*Nemesis).removeAway},
+	{alone(kind("member-force", schedule.Members, 6*second, 9*second, size(0, 2), "as many as can fail are cut off, and another one is removed or loses its vote by force: all stands still until they are back")), leaderFirst, (*Nemesis).force},
 	{alone(kind("member-wiped", schedule.Members, 6*second, 9*second, nil, "a follower is cut off; another one's folder is emptied, and it comes back as it was started first; the leader is cut off then, and those two could elect a leader if the emptied one voted")), leaderFirst, (*Nemesis).wipe},
 	{alone(kind("member-split", schedule.Members, 6*second, 9*second, size(0, 2), "two nodes join, with a vote or without, and are cut off with the leader from all others: they are no majority")), leaderFirst, (*Nemesis).split},
 }
@@ -82,7 +85,7 @@ func (n *Nemesis) joinAndLeave(ctx context.Context, s step) (effect, error) {
 
 // leave removes some member: the leader, a new one, any.
 func (n *Nemesis) leave(rng *rand.Rand, left *[]string) error {
-	m, members := n.membership(), n.Target.Members()
+	members := n.Target.Members()
 	place := members[rng.IntN(len(members))]
 	if rng.IntN(3) == 0 {
 		if leader, known := n.Target.Leader(context.Background()); known {
@@ -90,7 +93,17 @@ func (n *Nemesis) leave(rng *rand.Rand, left *[]string) error {
 		}
 	}
 	*left = append(*left, place)
-	return n.changed(place+" leaves", func(ctx context.Context) error { return m.Remove(ctx, place) }, func(context.Context) error { return m.Out(place) })
+	return n.changed(place+" leaves", n.takeOut(place))
+}
+
+// takeOut removes the member with a place's name, if there is one, and ends the node there.
+func (n *Nemesis) takeOut(place string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := n.membership().Remove(ctx, place); err != nil {
+			return err
+		}
+		return n.membership().Out(place)
+	}
 }
 
 // refill gives every member a vote: one that joined without may have stayed while a voter left.
@@ -139,14 +152,13 @@ func (n *Nemesis) replaceMember(ctx context.Context, s step) (effect, error) {
 	e := effect{detail: role(place, leader), mend: func() error {
 		return n.changed(place+" joins anew", func(ctx context.Context) error { return m.Add(ctx, place, true) })
 	}}
-	return e, n.changed(place+" leaves", func(ctx context.Context) error { return m.Remove(ctx, place) }, func(context.Context) error { return m.Out(place) })
+	return e, n.changed(place+" leaves", n.takeOut(place))
 }
 
 // renewed removes the member with a place's name, if there is one, and has a new node join there.
 func (n *Nemesis) renewed(place string) error {
 	m := n.membership()
-	return n.changed(place+" is replaced", func(ctx context.Context) error { return m.Remove(ctx, place) },
-		func(context.Context) error { return m.Out(place) }, func(ctx context.Context) error { return m.Add(ctx, place, true) })
+	return n.changed(place+" is replaced", n.takeOut(place), func(ctx context.Context) error { return m.Add(ctx, place, true) })
 }
 
 // off are the links between some members and all others.
@@ -165,29 +177,6 @@ func (n *Nemesis) off(some ...string) network.State {
 // part is a fraction of the time that a step is to take.
 func (s step) part(ctx context.Context, percent int) {
 	workload.Sleep(ctx, s.For*time.Duration(percent)/100)
-}
-
-func (n *Nemesis) removeAway(ctx context.Context, s step) (effect, error) {
-	members, leader := n.ordered(ctx, s)
-	place, m := members[0], n.membership()
-	mend := func() error { return errors.Join(n.wholeNet(), n.renewed(place)) }
-	e := effect{detail: role(place, leader), mend: mend}
-	if err := n.Net.Set(n.off(place)); err != nil {
-		return e, err
-	}
-	s.part(ctx, 20)
-	over := n.Target.Fleet().Excuse(place) // it ends when it learns
-	e.mend = func() error {
-		defer over()
-		return mend()
-	}
-	if err := n.changed(place+" is removed", func(ctx context.Context) error { return m.Remove(ctx, place) }); err != nil {
-		return e, err
-	}
-	s.part(ctx, 40)
-	err := n.wholeNet()
-	s.part(ctx, 40)
-	return e, err
 }
 
 func (n *Nemesis) wipe(ctx context.Context, s step) (effect, error) {
@@ -221,7 +210,7 @@ func (n *Nemesis) wipe(ctx context.Context, s step) (effect, error) {
 	e.details = func() string {
 		w.end()
 		w.judge(context.Background())
-		return fmt.Sprintf("%d writes", len(w.acked))
+		return fmt.Sprintf("%d writes", w.count())
 	}
 	return e, err
 }
@@ -235,7 +224,7 @@ func (n *Nemesis) split(ctx context.Context, s step) (effect, error) {
 	e.mend = func() error {
 		err := n.wholeNet()
 		for _, place := range joined {
-			err = errors.Join(err, n.changed(place+" leaves", func(ctx context.Context) error { return m.Remove(ctx, place) }, func(context.Context) error { return m.Out(place) }))
+			err = errors.Join(err, n.changed(place+" leaves", n.takeOut(place)))
 		}
 		return err
 	}

@@ -64,6 +64,13 @@ func (w *witness) end() {
 	w.wg.Wait()
 }
 
+// count is how many writes were acknowledged so far.
+func (w *witness) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.acked)
+}
+
 // judge sees whether what was acknowledged is there, and deletes it.
 func (w *witness) judge(ctx context.Context) {
 	for _, key := range w.acked {

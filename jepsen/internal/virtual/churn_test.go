@@ -88,6 +88,7 @@ func (c *churn) run(t *testing.T) {
 	}
 	workload.Final(ctx, c.loads, c.settings)
 	looked, disagree := tgt.Agree(ctx)
+	c.nemesis.Whole(ctx, c.o.nodes)
 	c.h = c.settings.Recorder.History()
 	require.NoError(t, c.h.Validate())
 	c.others = []checker.Result{

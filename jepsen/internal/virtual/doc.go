@@ -18,8 +18,8 @@
 // until the power is cut. The faults power-append and power-sync, which only these disks can make,
 // do to each entry what power-window does to a real disk with luck.
 //
-// Members come and go by raft's own changes: what stands above those, package operations and founding, needs the
-// program.
+// Members come and go as package operations has it, and for a third of the seeds by raft's own changes, which nothing
+// refuses. Founding and the wire need the program.
 //
 // Start reading at world_test.go.
 package virtual

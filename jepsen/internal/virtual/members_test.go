@@ -5,19 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
-	"github.com/holdfast/holdfast/jepsen/internal/checker"
 	"github.com/holdfast/holdfast/jepsen/internal/cluster"
+	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/operations"
 	"github.com/holdfast/holdfast/server/raftnode"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// spares is the number of places beside those of the first members.
+// spares is how many places are empty at first.
 const spares = 2
 
 var _ cluster.Membership = target{}
@@ -45,11 +43,15 @@ func (t target) Add(ctx context.Context, place string, vote bool) error {
 	err := t.start(place)
 	release()
 	m := n.Member()
-	err = errors.Join(err, t.change(ctx, raftnode.AddNonvoter, m, func(c members.Configuration) bool { return c.Has(m.ID) }))
+	a := asked{operations.Request{Op: operations.Join, Member: m.ID, Addr: m.Addr}, raftnode.AddNonvoter, m}
+	err = errors.Join(err, t.change(ctx, a, func(c members.Configuration) bool { return c.Has(m.ID) }))
 	if err != nil || !vote {
 		return err
 	}
-	if err := t.caughtUp(ctx, place); err != nil {
+	if t.raw {
+		err = t.caughtUp(ctx, place)
+	}
+	if err != nil {
 		return err
 	}
 	return t.Vote(ctx, place, true)
@@ -72,44 +74,118 @@ func (t target) caughtUp(ctx context.Context, place string) error {
 	return fmt.Errorf("%s does not catch up: %w", place, ctx.Err())
 }
 
+// sight is what a leader knows that leads indeed: what another one has may be old.
+type sight struct {
+	replica         *replica.Replica
+	conf, committed members.Configuration
+}
+
+func (t target) look(ctx context.Context) (s sight, ok bool) {
+	leader, known := t.Leader(ctx)
+	if !known {
+		return s, false
+	}
+	n := t.cluster.Node(leader)
+	if s.replica = n.Replica(); s.replica == nil {
+		return s, false
+	}
+	term := s.replica.Status().Term
+	s.conf, s.committed = s.replica.Configuration(), s.replica.CommittedConfiguration()
+	if n.Do("GET", "jepsen-probe").IsError() {
+		return s, false
+	}
+	now := s.replica.Status()
+	return s, now.Leading && now.Term == term
+}
+
+// asked is a change: as a request, which package operations carries out step by step, and as a single change of raft's.
+type asked struct {
+	operations.Request
+	kind   raftnode.ChangeKind
+	member members.Member
+}
+
+// carryOut has a leader take a request as far as it can.
+func (t target) carryOut(ctx context.Context, r *replica.Replica, a asked) error {
+	if t.raw {
+		try, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		_, err := r.Change(try, replica.Change{Kind: a.kind, Member: a.member, After: r.Configuration().Index})
+		return err
+	}
+	switch reply := t.executor(r).Do(ctx, a.Request); {
+	case reply.Refused != "":
+		return errors.New(reply.Refused)
+	case reply.Uncertain, reply.Elsewhere:
+		return errors.New("the leader was lost")
+	}
+	return nil
+}
+
+// executor is the executor of a node's present life.
+func (t target) executor(r *replica.Replica) *operations.Executor {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.executors[r] == nil {
+		id := r.Status().ID
+		t.executors[r] = operations.NewExecutor(server.Raft{
+			Identity: func() (string, string) { return id, "test" }, Replica: func() *replica.Replica { return r },
+		}, func(operations.Taken) {})
+	}
+	return t.executors[r]
+}
+
 // change has the leader of the moment make a change, until the change is made.
-func (t target) change(ctx context.Context, kind raftnode.ChangeKind, m members.Member, made func(members.Configuration) bool) error {
+func (t target) change(ctx context.Context, a asked, made func(members.Configuration) bool) error {
 	err := errors.New("no leader")
 	for ctx.Err() == nil {
-		if leader, known := t.Leader(ctx); known {
-			if r := t.cluster.Node(leader).Replica(); r != nil {
-				conf := r.Configuration()
-				if made(r.CommittedConfiguration()) && made(conf) {
-					return nil
-				}
-				try, cancel := context.WithTimeout(ctx, 3*time.Second)
-				_, err = r.Change(try, replica.Change{Kind: kind, Member: m, After: conf.Index})
-				cancel()
-				if err == nil {
-					return nil
-				}
+		if s, ok := t.look(ctx); ok {
+			if made(s.committed) && made(s.conf) {
+				return nil
 			}
+			err = t.carryOut(ctx, s.replica, a)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	return fmt.Errorf("%v of %s: %w (%w)", kind, m.ID, err, ctx.Err())
+	return fmt.Errorf("%s of %s: %w (%w)", a.Op, a.Member, err, ctx.Err())
 }
 
-// named finds the member with the name of a place, as a leader knows that leads indeed: what another one has may be old.
+// named finds the member with the name of a place.
 func (t target) named(ctx context.Context, place string) (m members.Member, found bool) {
 	for ctx.Err() == nil {
-		if leader, known := t.Leader(ctx); known {
-			n := t.cluster.Node(leader)
-			if r := n.Replica(); r != nil {
-				m, found = r.Configuration().Named(place)
-				if term := r.Status().Term; !n.Do("GET", "jepsen-probe").IsError() && r.Status().Leading && r.Status().Term == term {
-					return m, found
-				}
-			}
+		if s, ok := t.look(ctx); ok {
+			return s.conf.Named(place)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 	return members.Member{}, false
+}
+
+// Roll implements cluster.Membership.
+func (t target) Roll(ctx context.Context) (map[string]bool, error) {
+	s, ok := t.look(ctx)
+	switch {
+	case !ok:
+		return nil, errors.New("no leader")
+	case s.conf.Index != s.committed.Index:
+		return nil, errors.New("a change is under way")
+	}
+	roll := map[string]bool{}
+	for _, m := range s.conf.Members {
+		roll[m.Name()] = m.Voter
+	}
+	return roll, nil
+}
+
+func removal(m members.Member) asked {
+	return asked{operations.Request{Op: operations.Remove, Member: m.ID}, raftnode.Remove, m}
+}
+
+func suffrage(m members.Member, vote bool) asked {
+	if vote {
+		return asked{operations.Request{Op: operations.Promote, Member: m.ID}, raftnode.AddVoter, m}
+	}
+	return asked{operations.Request{Op: operations.Demote, Member: m.ID}, raftnode.Demote, m}
 }
 
 // Remove implements cluster.Membership.
@@ -118,7 +194,7 @@ func (t target) Remove(ctx context.Context, place string) error {
 	if !found {
 		return ctx.Err()
 	}
-	return t.change(ctx, raftnode.Remove, m, func(c members.Configuration) bool { return !c.Has(m.ID) })
+	return t.change(ctx, removal(m), func(c members.Configuration) bool { return !c.Has(m.ID) })
 }
 
 // Vote implements cluster.Membership.
@@ -127,20 +203,51 @@ func (t target) Vote(ctx context.Context, place string, vote bool) error {
 	if !found {
 		return fmt.Errorf("%s is no member: %w", place, ctx.Err())
 	}
-	kind := raftnode.Demote
-	if vote {
-		kind = raftnode.AddVoter
+	return t.change(ctx, suffrage(m, vote), func(c members.Configuration) bool { return c.Has(m.ID) && c.IsVoter(m.ID) == vote })
+}
+
+// Replace implements cluster.Membership.
+func (t target) Replace(ctx context.Context, place, by string) error {
+	old, _ := t.named(ctx, place)
+	m, found := t.named(ctx, by)
+	switch {
+	case !found:
+		return fmt.Errorf("%s is no member: %w", by, ctx.Err())
+	case t.raw:
+		return errors.Join(t.caughtUp(ctx, by), t.Vote(ctx, by, true), t.Remove(ctx, place))
 	}
-	return t.change(ctx, kind, m, func(c members.Configuration) bool { return c.Has(m.ID) && c.IsVoter(m.ID) == vote })
+	a := asked{Request: operations.Request{Op: operations.Replace, Member: old.ID, By: m.ID}}
+	return t.change(ctx, a, func(c members.Configuration) bool { return c.IsVoter(m.ID) && !c.Has(old.ID) })
+}
+
+// Force implements cluster.Membership.
+func (t target) Force(ctx context.Context, place string, remove bool) error {
+	s, ok := t.look(ctx)
+	m, found := s.conf.Named(place)
+	if !ok || !found {
+		return errors.New("no leader, or no member")
+	}
+	a := suffrage(m, false)
+	if remove {
+		a = removal(m)
+	}
+	a.Force = true
+	return t.carryOut(ctx, s.replica, a)
+}
+
+// Removed implements cluster.Membership.
+func (t target) Removed(place string) bool {
+	return t.cluster.Node(place).Removed() && !t.Running(place)
 }
 
 // Lead implements cluster.Membership.
 func (t target) Lead(ctx context.Context, place string) error {
 	m, found := t.named(ctx, place)
-	if leader, known := t.Leader(ctx); known && found {
-		if r := t.cluster.Node(leader).Replica(); r != nil {
-			return r.TransferLeadership(ctx, m.ID)
+	if s, ok := t.look(ctx); ok && found {
+		if t.raw {
+			return s.replica.TransferLeadership(ctx, m.ID)
 		}
+		return t.carryOut(ctx, s.replica, asked{Request: operations.Request{Op: operations.Transfer, Member: m.ID}})
 	}
 	return errors.New("no leader, or no member")
 }
@@ -166,7 +273,8 @@ func (t target) Move(ctx context.Context, place string) error {
 		}
 	}()
 	m := n.Member()
-	return errors.Join(err, t.change(ctx, raftnode.Move, m, func(c members.Configuration) bool {
+	a := asked{operations.Request{Op: operations.Readdress, Member: m.ID, Addr: m.Addr}, raftnode.Move, m}
+	return errors.Join(err, t.change(ctx, a, func(c members.Configuration) bool {
 		is, _ := c.Find(m.ID)
 		return is.Addr == m.Addr
 	}))
@@ -187,24 +295,4 @@ func (t target) Out(place string) error {
 	err := t.kill(place)
 	t.cluster.Node(place).Wipe()
 	return err
-}
-
-func TestMembersComeAndGoUnderFaults(t *testing.T) {
-	first, count := seeds(t, 3)
-	for seed := first; seed < first+count; seed++ {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			t.Parallel()
-			o := runOptions{
-				workload: "append,register,counter,lock,native,queue", nemesis: "member", nodes: 3, seed: seed, time: time.Minute, stubborn: seed%2 == 0,
-			}
-			if seed%2 == 0 {
-				o.nemesis = "member," + trueRates
-			}
-			verdict, text := run(t, o)
-			if testing.Verbose() || verdict != checker.Valid {
-				t.Log(text)
-			}
-			require.Equal(t, checker.Valid, verdict, text)
-		})
-	}
 }

@@ -67,6 +67,8 @@ var built = map[string]struct {
 	"mutant_old_quorum":   {"register", "member-split", "register: linearizable"},
 	"mutant_kept_id":      {"append", "member-wiped", "append: list"},
 
+	"mutant_replace_keeps": {"append", "member-swap", "processes"},
+
 	"mutant_lock_fence":       {"native", "none", "native: lock"},
 	"mutant_lock_dead_waiter": {"nativequeue", "none", "nativequeue: waits"},
 	"mutant_lock_leak":        {"nativequeue", "none", "nativequeue: none deserted"},
@@ -99,6 +101,14 @@ func TestBuiltMutantIsCaught(t *testing.T) {
 		}
 	}
 	require.Fail(t, "not caught")
+}
+
+// A removed node that goes on, as if it were a member still.
+func TestRemovedNodesThatGoOnAreFound(t *testing.T) {
+	for _, nemesis := range []string{"member-away", "member-swap"} {
+		d := drive(t, runOptions{workload: "register", nemesis: nemesis, nodes: 3, seed: 2, time: 30 * time.Second, light: true, undead: true})
+		require.True(t, d.invalid("processes"), nemesis)
+	}
 }
 
 // invalid reports whether a checker finds the run invalid. Checkers that are not asked do not search in vain.

@@ -29,6 +29,8 @@ type runOptions struct {
 	nodes             int
 	stubborn          bool
 	slow              bool // the net takes a moment
+	undead            bool // removed nodes go on
+	light             bool // few clients
 	seed              uint64
 	time              time.Duration
 	broken            func(node string, b frontend.Backend) frontend.Backend
@@ -67,7 +69,9 @@ func drive(t *testing.T, o runOptions) *driven {
 
 func (d *driven) drive(t *testing.T) {
 	ctx, o := context.Background(), d.o
-	w := newWorld(t, worldOptions{nodes: o.nodes, seed: o.seed, early: o.seed%3 == 2, stubborn: o.stubborn, slow: o.slow, broken: o.broken})
+	w := newWorld(t, worldOptions{
+		nodes: o.nodes, seed: o.seed, early: o.seed%3 == 2, raw: o.seed%3 == 1, stubborn: o.stubborn, slow: o.slow, undead: o.undead, broken: o.broken,
+	})
 	tgt := target{service{w}}
 	require.NoError(t, tgt.Start(ctx))
 	faults, err := schedule.Select(nemesis.Kinds(), o.nemesis, tgt.Supports(ctx))
@@ -79,6 +83,9 @@ func (d *driven) drive(t *testing.T) {
 	}
 	if o.workload == "all" {
 		settings.Concurrency, settings.Rate = 48, 200
+	}
+	if o.light {
+		settings.Concurrency, settings.Rate = 6, 10
 	}
 	if schedule.Has(faults, "clock-rate") {
 		settings.Drift = 0.12
@@ -103,6 +110,7 @@ func (d *driven) drive(t *testing.T) {
 	require.NoError(t, tgt.Serving(ctx))
 	workload.Final(ctx, d.loads, settings)
 	looked, disagree := tgt.Agree(ctx)
+	n.Whole(ctx, o.nodes)
 
 	d.h = settings.Recorder.History()
 	require.NoError(t, d.h.Validate())

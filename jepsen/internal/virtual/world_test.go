@@ -24,6 +24,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/frontend"
+	"github.com/holdfast/holdfast/server/operations"
+	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/servertest"
 	"github.com/holdfast/holdfast/server/store"
 )
@@ -36,10 +38,13 @@ type world struct {
 	starts  map[string]chan struct{} // held while the process of a place is started or ended
 	delay   time.Duration            // of messages between nodes when nothing is broken
 
-	mu      sync.Mutex
-	in      map[string]bool // places that are in: see cluster.Membership
-	excused map[string]int  // deaths that a fault explains
-	rng     *rand.Rand      // what power cuts leave
+	mu sync.Mutex
+	in map[string]bool // places that are in: see cluster.Membership
+	// executors are the nodes' executors of changes of members. raw: the changes are raft's own, which nothing refuses.
+	executors map[*replica.Replica]*operations.Executor
+	raw       bool
+	excused   map[string]int // deaths that a fault explains
+	rng       *rand.Rand     // what power cuts leave
 }
 
 var (
@@ -59,6 +64,10 @@ type worldOptions struct {
 	early bool
 	// slow: messages between nodes take usualDelay, as they do in a real net.
 	slow bool
+	// raw: members change by raft's own changes, without the rules of package operations.
+	raw bool
+	// undead: a node that was removed goes on.
+	undead bool
 	// broken, if not nil, stands between clients and a node's replica.
 	broken func(node string, b frontend.Backend) frontend.Backend
 }
@@ -70,13 +79,13 @@ func newWorld(t *testing.T, o worldOptions) *world {
 	t.Helper()
 	w := &world{
 		places: network.Nodes(o.nodes + spares), in: map[string]bool{}, starts: map[string]chan struct{}{},
-		excused: map[string]int{}, rng: rand.New(rand.NewPCG(o.seed, 2)),
+		excused: map[string]int{}, rng: rand.New(rand.NewPCG(o.seed, 2)), executors: map[*replica.Replica]*operations.Executor{}, raw: o.raw,
 	}
 	for i, place := range w.places {
 		w.in[place], w.starts[place] = i < o.nodes, make(chan struct{}, 1)
 	}
 	options := servertest.Options{
-		Nodes: o.nodes, Spares: spares, Minted: !o.early, Backend: o.broken,
+		Nodes: o.nodes, Spares: spares, Minted: !o.early, Undead: o.undead, Backend: o.broken,
 		Tune: func(c *server.Config) {
 			c.SnapshotThreshold, c.SnapshotInterval, c.TrailingLogs = 64, 500*time.Millisecond, 8
 			c.DiskStallLimit = stallLimit
@@ -214,7 +223,7 @@ func (t target) Debug(ctx context.Context, member string, words ...string) (prot
 	return protocol.OK, err
 }
 
-// dial connects to a node as the harness, whom no fault of the net cuts off.
+// dial connects to a node. No fault of the net cuts the connection off.
 func (t target) dial(ctx context.Context, member string) (*wire.Conn, error) {
 	nc, err := t.world.Dial(ctx, "", member, "")
 	if err != nil {
@@ -298,8 +307,9 @@ func (w *world) Start(member string) error {
 }
 
 func (w *world) start(member string) error {
-	if w.isIn(member) && !w.Running(member) {
-		w.cluster.Node(member).Start()
+	n := w.cluster.Node(member)
+	if w.isIn(member) && !w.Running(member) && !n.Removed() { // the folder of a removed node is refused
+		n.Start()
 	}
 	return nil
 }

@@ -1,0 +1,215 @@
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/cluster"
+)
+
+// The faults in which a member leaves for good: replaced, lost, removed while away, removed by force.
+
+// swap has a new node take the place of a member that runs.
+func (n *Nemesis) swap(ctx context.Context, s step) (effect, error) {
+	members, leader := n.ordered(ctx, s)
+	place, m := members[0], n.membership()
+	spares := m.Spares()
+	if len(spares) == 0 {
+		return effect{detail: "no place is free"}, nil
+	}
+	e := effect{detail: fmt.Sprintf("%s for %s", spares[0], role(place, leader))}
+	err := n.replace(place, spares[0])
+	e.mend = func() error {
+		if err == nil {
+			n.expectEnd(place)
+		}
+		return m.Out(place)
+	}
+	return e, err
+}
+
+// replace has a node join without a vote at a spare place, and take the place of a member.
+func (n *Nemesis) replace(place, by string) error {
+	m := n.membership()
+	return n.changed(by+" takes the place of "+place,
+		func(ctx context.Context) error { return m.Add(ctx, by, false) }, func(ctx context.Context) error { return m.Replace(ctx, place, by) })
+}
+
+// loseMember has a node and its disk vanish. Nothing of them comes back.
+func (n *Nemesis) loseMember(ctx context.Context, s step) (effect, error) {
+	members, leader := n.ordered(ctx, s)
+	place, m := members[0], n.membership()
+	spares := m.Spares()
+	if s.Size == 0 && len(spares) > 0 {
+		e := effect{detail: role(place, leader) + ", by " + spares[0], mend: func() error { return n.replace(place, spares[0]) }}
+		return e, m.Out(place)
+	}
+	return effect{detail: role(place, leader), mend: func() error { return n.renewed(place) }}, m.Out(place)
+}
+
+// removeAway removes a member that is cut off. The removed node comes back, to all or to the leader alone, and must
+// neither serve nor count, and end.
+func (n *Nemesis) removeAway(ctx context.Context, s step) (effect, error) {
+	members, leader := n.ordered(ctx, s)
+	place, m := members[0], n.membership()
+	mend := func() error { return errors.Join(n.wholeNet(), n.renewed(place)) }
+	e := effect{detail: role(place, leader), mend: mend}
+	if err := n.Net.Set(n.off(place)); err != nil {
+		return e, err
+	}
+	s.part(ctx, 20)
+	over := n.Target.Fleet().Excuse(place) // it ends when it learns
+	e.mend = func() error {
+		defer over()
+		return mend()
+	}
+	if err := n.changed(place+" is removed", func(ctx context.Context) error { return m.Remove(ctx, place) }); err != nil {
+		return e, err
+	}
+	through := n.witness(place)
+	if s.Size == 1 {
+		detail, err := n.backToLeader(ctx, s, place)
+		e.detail += detail
+		if err != nil {
+			through.end()
+			return e, err
+		}
+	} else {
+		s.part(ctx, 40)
+	}
+	err := n.wholeNet()
+	s.part(ctx, 20)
+	n.expectEnd(place)
+	through.end()
+	if served := through.count(); served > 0 {
+		n.find("members: %s acknowledged %d writes after it was removed", place, served)
+	}
+	return e, err
+}
+
+// backToLeader has a removed node come back to the leader alone: those two are no majority.
+func (n *Nemesis) backToLeader(ctx context.Context, s step, place string) (detail string, err error) {
+	leader, known := n.Target.Leader(ctx)
+	if !known || leader == place {
+		s.part(ctx, 40)
+		return "", nil
+	}
+	if err := n.Net.Set(n.off(leader, place)); err != nil {
+		return "", err
+	}
+	w := n.witness(leader)
+	s.part(ctx, 40)
+	served := w.count()
+	w.stop()
+	if served > 0 {
+		n.find("members: %s acknowledged %d writes while it heard none but %s, which had been removed", leader, served, place)
+	}
+	err = n.wholeNet()
+	w.end()
+	return fmt.Sprintf("; back to %s (leader) alone", leader), err
+}
+
+// expectEnd waits until a node that was removed has ended, starts it again, and expects it to end again. It must not
+// be a member.
+func (n *Nemesis) expectEnd(place string) {
+	ctx, cancel := context.WithTimeout(context.Background(), changeLimit)
+	defer cancel()
+	m, fleet := n.membership(), n.Target.Fleet()
+	ended := func() bool { return m.Removed(place) }
+	if n.until(ctx, changeLimit, "", ended) != nil {
+		n.find("members: %s was removed, and goes on", place)
+		return
+	}
+	if fleet.Start(place) != nil || n.until(ctx, changeLimit, "", ended) != nil {
+		n.find("members: %s was removed, and can be started again", place)
+	}
+	if roll, err := m.Roll(ctx); err == nil {
+		if _, again := roll[place]; again {
+			n.find("members: %s was removed, and is a member again", place)
+		}
+	}
+}
+
+// force removes a member, or takes its vote, when fewer than a majority of the others answer. Force gives up that the
+// cluster goes on: the change, and all writes, wait for those that are away. What was acknowledged stays.
+func (n *Nemesis) force(ctx context.Context, s step) (effect, error) {
+	members, leader := n.ordered(ctx, s)
+	if leader == "" || len(members) < 3 {
+		return effect{detail: "no leader"}, nil
+	}
+	spare := (len(members) - 1) / 2
+	away, place, remove := members[1:1+spare], members[1+spare], s.Size == 1
+	m := n.membership()
+	what := "loses its vote"
+	if remove {
+		what = "is removed"
+	}
+	e := effect{detail: fmt.Sprintf("%s %s; %s away; led by %s", place, what, strings.Join(away, ", "), leader)}
+	e.mend = func() error {
+		if remove {
+			return errors.Join(n.wholeNet(), n.renewed(place))
+		}
+		return errors.Join(n.wholeNet(), n.changed(place+" gets its vote back", func(ctx context.Context) error { return m.Vote(ctx, place, true) }))
+	}
+	if err := n.Net.Set(n.off(away...)); err != nil {
+		return e, err
+	}
+	w := n.witness(leader)
+	s.part(ctx, 30)
+	limit, cancel := context.WithTimeout(ctx, s.For/2)
+	defer cancel()
+	if err := m.Force(limit, place, remove); err != nil {
+		e.detail += ": " + err.Error()
+	}
+	<-limit.Done()
+	w.stop()
+	e.details = func() string {
+		w.end()
+		w.judge(context.Background())
+		return fmt.Sprintf("%d writes", w.count())
+	}
+	return e, nil
+}
+
+// wholeLimit is how long the members may take, when all is mended, to be those that the tests made.
+const wholeLimit = 15 * time.Second
+
+// Whole finds, when all is mended, whether the members are the places that are in, with so many votes: no change is
+// stuck, no removed node is left, no node was forgotten.
+func (n *Nemesis) Whole(ctx context.Context, voters int) {
+	m, ok := n.Target.(cluster.Membership)
+	if !ok {
+		return
+	}
+	want := n.Target.Members()
+	slices.Sort(want)
+	why := ""
+	_ = n.until(ctx, wholeLimit, "", func() bool {
+		roll, err := m.Roll(ctx)
+		var are []string
+		votes := 0
+		for name, vote := range roll { // unordered: sorted below
+			are = append(are, name)
+			if vote {
+				votes++
+			}
+		}
+		slices.Sort(are)
+		switch {
+		case err != nil:
+			why = err.Error()
+		case !slices.Equal(are, want) || votes != voters:
+			why = fmt.Sprintf("they are %v, %d with a vote", are, votes)
+		default:
+			why = ""
+		}
+		return why == ""
+	})
+	if why != "" {
+		n.find("members: %s after all was mended, they should be %v, %d with a vote: %s", wholeLimit, want, voters, why)
+	}
+}
