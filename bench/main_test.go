@@ -74,7 +74,7 @@ func TestRunOfThoseWhoWait(t *testing.T) {
 		"--workloads", "uncontended:1,hot:4,contended:4,renewals:1,handoffs:4,publish:4"), &stdout, &stderr)
 	require.NoError(t, err, stderr.String())
 	require.NotContains(t, stdout.String(), "## Errors")
-	for _, title := range []string{"## handoffs", "## publish", "The longest as a multiple of the mean", "Messages that subscribers got, a second"} {
+	for _, title := range []string{"## handoffs", "## publish", "The longest as a multiple of the mean", "Others that were served while one waited", "Messages that subscribers got, a second"} {
 		require.Contains(t, stdout.String(), title)
 	}
 	require.NotContains(t, stdout.String(), "Log entries for each", "Redis has no log of entries")

@@ -173,6 +173,7 @@ func (r *Result) knows(wl workload.Workload, number string) bool {
 var alsoShown = []struct{ number, title string }{
 	{"log_entries_each", "Log entries for each"},
 	{"longest_by_mean", "The longest as a multiple of the mean"},
+	{"most_served_before", "Others that were served while one waited, at most"},
 	{"messages_per_second", "Messages that subscribers got, a second"},
 }
 
