@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/lifecycle"
 	"github.com/holdfast/holdfast/server/loglimit"
@@ -272,6 +273,7 @@ func (s *Server) replicaConfig() replica.Config {
 		ID:           id.ID,
 		ClientAddr:   s.advertised(),
 		SentinelAddr: s.advertisedSentinel(),
+		Release:      protocol.HoldfastVersion,
 		Bootstrap:    s.firstMembers(id),
 		Stores: replica.Stores{
 			Log: s.store.Log, Stable: s.store.Stable, Snapshots: s.store.Snapshots, Epoch: s.store.Epoch,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,7 +15,7 @@ func clusterFrame(f fields) string {
 	for _, row := range f["members"].Elems {
 		m := fieldsOf(row)
 		t.line(m.text("name"), m.text("role"), m.answers(), m.lag(), m.number("match-index"), m.text("client-address"),
-			m.text("peer-address"), m.text("version"))
+			m.text("peer-address"), cmp.Or(m.text("version"), "unknown"))
 	}
 	return clusterSentence(f) + "\n\n" + t.String()
 }

@@ -57,9 +57,9 @@ func TestClusterFrame(t *testing.T) {
 	require.Equal(t, `n2 leads in term 7: 2 of 2 voters answer, the cluster stops when one more fails.
 
 NAME  ROLE       ANSWERS  LAG  MATCH  CLIENTS        PEERS                   VERSION
-n1    follower   yes      3    97     10.0.0.1:6379  10.0.0.1:7379           -
+n1    follower   yes      3    97     10.0.0.1:6379  10.0.0.1:7379           unknown
 n2    leader     yes      0    100    10.0.0.2:6379  10.0.0.2:7379           0.1.0
-n3    non-voter  no       -    -      -              "10.0.0.3:7379\x1b[2J"  -
+n3    non-voter  no       -    -      -              "10.0.0.3:7379\x1b[2J"  unknown
 `, clusterFrame(f))
 	require.Equal(t, `NAME  ID               ROLE       VOTES  CLIENTS        PEERS
 n1    n1@0123456789ab  follower   yes    10.0.0.1:6379  10.0.0.1:7379

@@ -43,23 +43,25 @@ type Batches interface {
 type Identity struct {
 	ID    string
 	Epoch uint64
-	Addresses
+	About
 }
 
-// Addresses are where clients reach a node. SentinelAddr is empty if the node has no port for
-// Sentinel's commands.
-type Addresses struct{ ClientAddr, SentinelAddr string }
+// About is what others are told of a node: where clients reach the node, and which release runs there. SentinelAddr is
+// empty if the node has no port for Sentinel's commands, and Release if that is not known.
+type About struct{ ClientAddr, SentinelAddr, Release string }
 
 // Beacon is what the leader tells followers now and then.
 type Beacon struct {
 	Term, Commit uint64
 	Members      []Member
+	// Releases: the leader says the members' releases, as far as it knows them. Older leaders do not.
+	Releases bool
 }
 
-// Member is a node, and where clients reach the node.
+// Member is a node, and what is told of the node.
 type Member struct {
 	ID string
-	Addresses
+	About
 	Silent   bool   // the leader has not heard from the node for an election timeout
 	LogIndex uint64 // the node's log is known to agree with the leader's up to here; 0: not known
 }

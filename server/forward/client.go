@@ -204,7 +204,7 @@ func (c *Client) attach(conn *connection) bool {
 func (c *Client) greet(conn net.Conn, br *bufio.Reader, leader string) (features uint64, err error) {
 	_ = conn.SetWriteDeadline(time.Now().Add(greetWithin))
 	self := c.config.Self
-	hello := greeting{version: linkVersion, id: self.ID, epoch: self.Epoch, addresses: self.Addresses, features: allFeatures}
+	hello := greeting{version: linkVersion, id: self.ID, epoch: self.Epoch, about: self.About, features: allFeatures}
 	if _, err := conn.Write(wire.Seal(hello.append(make([]byte, wire.Head), kindHello))); err != nil {
 		return 0, err
 	}
@@ -223,7 +223,7 @@ func (c *Client) greet(conn net.Conn, br *bufio.Reader, leader string) (features
 	case welcome.id != leader:
 		return 0, fmt.Errorf("the node at the address of %q is %q", leader, welcome.id)
 	}
-	c.config.Met(Member{ID: leader, Addresses: welcome.addresses})
+	c.config.Met(Member{ID: leader, About: welcome.about})
 	return welcome.features, nil
 }
 

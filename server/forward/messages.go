@@ -13,8 +13,8 @@ import (
 //
 // The first frame of each side is its greeting alone:
 //
-//	follower  hello    version, bytes ID, epoch, bytes client address, features, bytes sentinel address
-//	leader    welcome  version, verdict, bytes ID, bytes client address, bytes sentinel address, features
+//	follower  hello    version, bytes ID, epoch, bytes client address, features, bytes sentinel address, bytes release
+//	leader    welcome  version, verdict, bytes ID, bytes client address, bytes sentinel address, features, bytes release
 //
 // Then, from the follower:
 //
@@ -32,11 +32,13 @@ import (
 //	beacon  term, commit index, count, (bytes ID, bytes client address)*
 //	roll    term, commit index, count, (bytes ID, bytes client address, bytes sentinel address, silent: 0 or 1,
 //	        log index)*
+//	muster  a roll with one more field of each member: bytes release
 //	part    kind (wrote or answer), state (more, last, dropped), number, then up to the frame's end
 //
 // A large wrote or answer comes in parts, with other messages between them: the bytes behind the number are
 // cut into pieces. A dropped reply is too late to be of use, and the rest of it is not sent. Parts go to
-// followers whose hello has featureParts. A roll takes a beacon's place for followers whose hello has featureRoll.
+// followers whose hello has featureParts. A roll takes a beacon's place for followers whose hello has featureRoll,
+// and a muster for followers whose hello has featureMuster.
 // Ears go to leaders whose welcome has featureEars.
 //
 // A first frame of another kind is not a link's: see [ReceiverConfig.Other].
@@ -61,6 +63,7 @@ const (
 	kindWaited  = 'N'
 	kindBeacon  = 'B'
 	kindRoll    = 'L'
+	kindMuster  = 'M'
 	kindPart    = 'P'
 )
 
@@ -70,7 +73,10 @@ const featureParts uint64 = 1
 // featureRoll, in a hello, says that the follower takes rolls.
 const featureRoll uint64 = 2
 
-const allFeatures = featureParts | featureRoll
+// featureMuster, in a hello, says that the follower takes musters.
+const featureMuster uint64 = 4
+
+const allFeatures = featureParts | featureRoll | featureMuster
 
 // featureEars, in a welcome, says that the leader takes ears.
 const featureEars uint64 = 1
@@ -118,12 +124,12 @@ func appendValues(dst []byte, vs []protocol.Value) []byte {
 
 // greeting is the first message of either side.
 type greeting struct {
-	version   uint64
-	verdict   uint64 // of a welcome
-	id        string
-	epoch     uint64 // of a hello
-	addresses Addresses
-	features  uint64
+	version  uint64
+	verdict  uint64 // of a welcome
+	id       string
+	epoch    uint64 // of a hello
+	about    About
+	features uint64
 }
 
 func (g greeting) append(dst []byte, kind byte) []byte {
@@ -135,15 +141,15 @@ func (g greeting) append(dst []byte, kind byte) []byte {
 	dst = wire.AppendBytes(dst, g.id)
 	if kind == kindHello {
 		dst = binary.AppendUvarint(dst, g.epoch)
-		dst = binary.AppendUvarint(wire.AppendBytes(dst, g.addresses.ClientAddr), g.features)
+		dst = binary.AppendUvarint(wire.AppendBytes(dst, g.about.ClientAddr), g.features)
 	} else {
-		dst = wire.AppendBytes(dst, g.addresses.ClientAddr)
+		dst = wire.AppendBytes(dst, g.about.ClientAddr)
 	}
-	dst = wire.AppendBytes(dst, g.addresses.SentinelAddr)
+	dst = wire.AppendBytes(dst, g.about.SentinelAddr)
 	if kind == kindWelcome {
 		dst = binary.AppendUvarint(dst, g.features)
 	}
-	return dst
+	return wire.AppendBytes(dst, g.about.Release)
 }
 
 // readGreeting reads a frame that holds a greeting of the given kind. Fields
@@ -169,15 +175,18 @@ func parseGreeting(frame []byte, kind byte) (g greeting, err error) {
 	if kind == kindHello {
 		g.epoch = f.Number()
 	}
-	g.addresses.ClientAddr = f.Bytes()
+	g.about.ClientAddr = f.Bytes()
 	if kind == kindHello && f.More() {
 		g.features = f.Number()
 	}
 	if f.More() {
-		g.addresses.SentinelAddr = f.Bytes()
+		g.about.SentinelAddr = f.Bytes()
 	}
 	if kind == kindWelcome && f.More() {
 		g.features = f.Number()
+	}
+	if f.More() {
+		g.about.Release = f.Bytes()
 	}
 	return g, f.Err
 }

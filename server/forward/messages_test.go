@@ -12,7 +12,7 @@ import (
 )
 
 func TestFrames(t *testing.T) {
-	hello := greeting{version: 1, id: "n1", epoch: 1 << 40, addresses: Addresses{ClientAddr: "[::1]:6379", SentinelAddr: "s"}}
+	hello := greeting{version: 1, id: "n1", epoch: 1 << 40, about: About{ClientAddr: "[::1]:6379", SentinelAddr: "s", Release: "0.1.0"}}
 	var stream []byte
 	stream = append(stream, wire.Seal(hello.append(make([]byte, wire.Head), kindHello))...)
 	big := bytes.Repeat([]byte("x"), 3*wire.Step)
@@ -29,6 +29,44 @@ func TestFrames(t *testing.T) {
 	require.ErrorIs(t, err, wire.ErrCorrupt)
 	_, err = readGreeting(bufio.NewReader(bytes.NewReader(stream)), kindWelcome)
 	require.ErrorIs(t, err, wire.ErrCorrupt)
+}
+
+// A follower is told of the members in the words of its own release, and a greeting without a release is one of an
+// older node's.
+func TestMembersAreToldToOlderNodes(t *testing.T) {
+	about := About{ClientAddr: "a", SentinelAddr: "s", Release: "0.2.0"}
+	said := Beacon{Term: 3, Commit: 9, Releases: true, Members: []Member{{ID: "n1", About: about, Silent: true, LogIndex: 7}}}
+	for _, c := range []struct {
+		features uint64
+		kind     byte
+		heard    Beacon
+	}{
+		{0, kindBeacon, Beacon{Term: 3, Commit: 9, Members: []Member{{ID: "n1", About: About{ClientAddr: "a"}}}}},
+		{featureParts | featureRoll, kindRoll, Beacon{Term: 3, Commit: 9, Members: []Member{
+			{ID: "n1", About: About{ClientAddr: "a", SentinelAddr: "s"}, Silent: true, LogIndex: 7},
+		}}},
+		{allFeatures, kindMuster, said},
+	} {
+		p := newPeer(&ReceiverConfig{Beacon: func() Beacon { return said }}, nil, greeting{features: c.features})
+		p.beacon()
+		frame, _ := p.out.take(make([]byte, wire.Head))
+		f := wire.Fields[string]{Rest: string(frame[wire.Head:])}
+		require.Equal(t, c.kind, f.Kind())
+		var heard []Beacon
+		follower := connection{config: &ClientConfig{Heard: func(b Beacon) { heard = append(heard, b) }}}
+		follower.beacon(c.kind, &f)
+		require.Equal(t, []Beacon{c.heard}, heard)
+		require.False(t, f.More())
+	}
+	for _, kind := range []byte{kindHello, kindWelcome} {
+		g := greeting{version: linkVersion, id: "n1", about: about, features: 1}
+		older := g.append(nil, kind)
+		older = older[:len(older)-len("0.2.0")-1]
+		g.about.Release = ""
+		got, err := parseGreeting(older, kind)
+		require.NoError(t, err)
+		require.Equal(t, g, got)
+	}
 }
 
 // Whatever a peer sends, reading it ends, and without a panic.

@@ -199,11 +199,11 @@ func TestFollowerThatKnowsNoParts(t *testing.T) {
 	frame, _ = o.take(make([]byte, wire.Head))
 	require.Len(t, frame, wire.Head, "it is too late, and nothing is said of it")
 
-	old := greeting{version: linkVersion, id: "n2", epoch: 7, addresses: Addresses{ClientAddr: "a"}}.append(nil, kindHello)
-	hello, err := parseGreeting(old[:len(old)-2], kindHello)
+	old := greeting{version: linkVersion, id: "n2", epoch: 7, about: About{ClientAddr: "a"}}.append(nil, kindHello)
+	hello, err := parseGreeting(old[:len(old)-3], kindHello)
 	require.NoError(t, err)
 	require.Zero(t, hello.features)
-	require.Equal(t, "a", hello.addresses.ClientAddr)
+	require.Equal(t, "a", hello.about.ClientAddr)
 }
 
 // What waits at the leader for one follower is bounded, however slowly that one reads.

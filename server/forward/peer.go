@@ -33,8 +33,8 @@ type Peer struct {
 	wake   chan struct{} // there is something to send
 	asked  chan struct{} // there are reads
 	parts  sync.WaitGroup
-	// takesRolls: the follower takes rolls in place of beacons.
-	takesRolls bool
+	// tells is what the follower takes of beacon, roll and muster: the one that says most.
+	tells byte
 
 	mu        sync.Mutex
 	reads     []forwardedRead
@@ -46,8 +46,8 @@ func newPeer(config *ReceiverConfig, conn net.Conn, hello greeting) *Peer {
 	return &Peer{
 		config: config, conn: conn, origin: protocol.Origin{Node: hello.id, Epoch: hello.epoch},
 		wake: make(chan struct{}, 1), asked: make(chan struct{}, 1),
-		out:        newOutbox(config.ReplyBytes, hello.features&featureParts == 0),
-		takesRolls: hello.features&featureRoll != 0,
+		out:   newOutbox(config.ReplyBytes, hello.features&featureParts == 0),
+		tells: tells(hello.features),
 	}
 }
 
@@ -147,21 +147,31 @@ func (p *Peer) send(ctx context.Context) {
 	}
 }
 
+// tells is the message with which a follower with those features is told of the members.
+func tells(features uint64) byte {
+	switch {
+	case features&featureMuster != 0:
+		return kindMuster
+	case features&featureRoll != 0:
+		return kindRoll
+	}
+	return kindBeacon
+}
+
 // beacon says that the leader is there, how far the leader is, and where clients find each node.
 func (p *Peer) beacon() {
 	b := p.config.Beacon()
-	kind := byte(kindBeacon)
-	if p.takesRolls {
-		kind = kindRoll
-	}
 	p.out.add(func(dst []byte) []byte {
-		dst = binary.AppendUvarint(append(dst, kind), b.Term)
+		dst = binary.AppendUvarint(append(dst, p.tells), b.Term)
 		dst = binary.AppendUvarint(dst, b.Commit)
 		dst = binary.AppendUvarint(dst, uint64(len(b.Members)))
 		for _, m := range b.Members {
 			dst = wire.AppendBytes(wire.AppendBytes(dst, m.ID), m.ClientAddr)
-			if kind == kindRoll {
+			if p.tells != kindBeacon {
 				dst = binary.AppendUvarint(appendBool(wire.AppendBytes(dst, m.SentinelAddr), m.Silent), m.LogIndex)
+			}
+			if p.tells == kindMuster {
+				dst = wire.AppendBytes(dst, m.Release)
 			}
 		}
 		return dst

@@ -117,7 +117,7 @@ func (r *Receiver) greet(conn net.Conn, frame []byte) (*Peer, error) {
 		return nil, err
 	}
 	p := newPeer(&r.config, conn, hello)
-	welcome := greeting{version: linkVersion, id: r.config.Self.ID, addresses: r.config.Self.Addresses, features: featureEars}
+	welcome := greeting{version: linkVersion, id: r.config.Self.ID, about: r.config.Self.About, features: featureEars}
 	switch {
 	case hello.version != linkVersion:
 		welcome.verdict = verdictVersion
@@ -138,7 +138,7 @@ func (r *Receiver) greet(conn net.Conn, frame []byte) (*Peer, error) {
 		return nil, fmt.Errorf("refuse node %q: it was removed", hello.id)
 	}
 	_ = conn.SetDeadline(time.Time{})
-	r.config.Met(Member{ID: hello.id, Addresses: hello.addresses})
+	r.config.Met(Member{ID: hello.id, About: hello.about})
 	return p, nil
 }
 

@@ -110,7 +110,12 @@ func (cl *cluster) tick() {
 
 func member(n string) replica.Member {
 	host := "10.0.0." + n
-	return replica.Member{ID: "n" + n, Name: "n" + n, Voter: true, PeerAddr: host + ":7379", ClientAddr: host + ":6379", SentinelAddr: host + ":26379"}
+	// n3 runs a release that does not say its name.
+	releases := map[string]string{"1": protocol.HoldfastVersion, "2": "0.0.9"}
+	return replica.Member{
+		ID: "n" + n, Name: "n" + n, Voter: true, PeerAddr: host + ":7379", ClientAddr: host + ":6379", SentinelAddr: host + ":26379",
+		Release: releases[n],
+	}
 }
 
 // twoFollowers are a follower that has an entry beyond the committed ones, and a follower that is

@@ -248,10 +248,6 @@ func (c *census) margin() int {
 func (c *census) members() protocol.Value {
 	shown := make([]protocol.Value, len(c.st.Members))
 	for i, m := range c.st.Members {
-		version := ""
-		if m.ID == c.st.ID {
-			version = protocol.HoldfastVersion
-		}
 		shown[i] = protocol.Map(pairs(
 			"name", protocol.Bulk(m.Name),
 			"id", protocol.Bulk(m.ID),
@@ -262,7 +258,7 @@ func (c *census) members() protocol.Value {
 			"silent", flag(c.silent(m)),
 			"match-index", number(m.LogIndex),
 			"lag", protocol.Integer(c.lag(m)),
-			"version", protocol.Bulk(version),
+			"version", protocol.Bulk(m.Release),
 		)...)
 	}
 	return protocol.Array(shown...)

@@ -24,6 +24,8 @@ type Config struct {
 	ClientAddr string
 	// SentinelAddr is the same for clients that speak to a Sentinel; empty: the node is none.
 	SentinelAddr string
+	// Release is what this node runs, as others are told.
+	Release string
 	// Bootstrap are the first members of a cluster, this node among them, for a node with empty stores. All of them
 	// must be given the same. Without them an empty node waits until a leader adds it.
 	Bootstrap []members.Member

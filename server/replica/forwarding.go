@@ -14,7 +14,9 @@ import (
 // What package forward is handed of this node.
 
 func (r *Replica) identity() forward.Identity {
-	return forward.Identity{ID: r.config.ID, Epoch: r.origin.Epoch, Addresses: forward.Addresses{ClientAddr: r.config.ClientAddr, SentinelAddr: r.config.SentinelAddr}}
+	return forward.Identity{ID: r.config.ID, Epoch: r.origin.Epoch, About: forward.About{
+		ClientAddr: r.config.ClientAddr, SentinelAddr: r.config.SentinelAddr, Release: r.config.Release,
+	}}
 }
 
 // newToLeader makes the end that forwards this node's batches to the leader.
@@ -38,8 +40,11 @@ func newToLeader(r *Replica) *forward.Client {
 // heard takes the leader's beacon.
 func (r *Replica) heard(b forward.Beacon) {
 	for _, m := range b.Members {
-		r.addresses.set(m.ID, m.Addresses)
+		r.addresses.set(m.ID, m.About)
 		r.addresses.setHeard(m.ID, m.Silent, m.LogIndex)
+		if b.Releases && m.ID != r.config.ID {
+			r.addresses.setRelease(m.ID, m.Release)
+		}
 	}
 	r.leaders.moved(r.addresses.all())
 	r.health.heard(b.Commit, r.state.index.load())
@@ -47,7 +52,8 @@ func (r *Replica) heard(b forward.Beacon) {
 
 // met notes what another node said of itself.
 func (r *Replica) met(m forward.Member) {
-	r.addresses.set(m.ID, m.Addresses)
+	r.addresses.set(m.ID, m.About)
+	r.addresses.setRelease(m.ID, m.Release)
 	r.addresses.setHeard(m.ID, false, 0)
 	r.leaders.moved(r.addresses.all())
 }
@@ -98,10 +104,10 @@ func (r *Replica) beacon() forward.Beacon {
 	if l := r.serving.Load(); l != nil {
 		r.node.Look(l.term)
 	}
-	b := forward.Beacon{Term: r.node.Term(), Commit: r.node.Committed()}
+	b := forward.Beacon{Term: r.node.Term(), Commit: r.node.Committed(), Releases: true}
 	for _, m := range r.members() {
 		b.Members = append(b.Members, forward.Member{
-			ID: m.ID, Addresses: forward.Addresses{ClientAddr: m.ClientAddr, SentinelAddr: m.SentinelAddr},
+			ID: m.ID, About: forward.About{ClientAddr: m.ClientAddr, SentinelAddr: m.SentinelAddr, Release: m.Release},
 			Silent: m.Silent, LogIndex: m.LogIndex,
 		})
 	}

@@ -117,6 +117,34 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
+// Every node knows the release of each, but for a member of a release that does not say it.
+func TestReleases(t *testing.T) {
+	next := map[string]string{"n1": "0.2.1", "n2": "0.2.2"}
+	inBubble(t, func(c *replica.Config) { c.Release = next[c.ID] }, func(t *testing.T, c *replicatest.Cluster) {
+		releases := func(n *replicatest.Node) (all []string) {
+			for _, m := range n.Replica().Status().Members {
+				all = append(all, m.Release)
+			}
+			return all
+		}
+		time.Sleep(3 * time.Second)
+		for _, n := range c.Nodes() {
+			require.Equal(t, []string{"0.2.1", "0.2.2", ""}, releases(n))
+		}
+		moved := c.Followers()[0]
+		moved.Crash()
+		next[moved.ID] = strings.Repeat("x", 1000)
+		moved.Start()
+		c.Settle()
+		time.Sleep(3 * time.Second)
+		for _, n := range c.Nodes() {
+			if n != moved {
+				require.Contains(t, releases(n), strings.Repeat("x", 64), "%s: what runs now, cut to what is shown", n.Name)
+			}
+		}
+	})
+}
+
 // Health is how far a node's log has come.
 func TestHealth(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {

@@ -23,6 +23,8 @@ type Member struct {
 	ClientAddr string // host:port that clients use; empty while unknown
 	// SentinelAddr is the same for clients that speak to a Sentinel; empty also if the node is none.
 	SentinelAddr string
+	// Release is what the member runs, as it told this node or the leader; empty while unknown.
+	Release string
 	// Silent: the leader has not heard from the member for an election timeout, by the leader's last
 	// word to this node.
 	Silent bool
@@ -195,7 +197,7 @@ func (h *health) stalled(l *leaderTerm, now time.Time) error {
 	return nil
 }
 
-// addresses knows where clients reach each node.
+// addresses knows where clients reach each node, and what the node runs.
 type addresses struct {
 	mu      sync.Mutex
 	members []Member // sorted by name
@@ -213,7 +215,7 @@ func (a *addresses) follow(conf members.Configuration, self *Config) {
 		}
 		m.Name, m.PeerAddr, m.Voter = is.Name(), is.Addr, is.Voter
 		if m.ID == self.ID {
-			m.ClientAddr, m.SentinelAddr = self.ClientAddr, self.SentinelAddr
+			m.ClientAddr, m.SentinelAddr, m.Release = self.ClientAddr, self.SentinelAddr, self.Release
 		}
 		all = append(all, m)
 	}
@@ -223,7 +225,7 @@ func (a *addresses) follow(conf members.Configuration, self *Config) {
 	a.members = all
 }
 
-func (a *addresses) set(id string, addr forward.Addresses) {
+func (a *addresses) set(id string, addr forward.About) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.members {
@@ -233,6 +235,20 @@ func (a *addresses) set(id string, addr forward.Addresses) {
 		}
 		if m.ClientAddr != addr.ClientAddr || m.SentinelAddr != addr.SentinelAddr {
 			m.ClientAddr, m.SentinelAddr = strings.Clone(addr.ClientAddr), strings.Clone(addr.SentinelAddr)
+		}
+	}
+}
+
+// maxRelease bounds what another node may call its release, in bytes.
+const maxRelease = 64
+
+func (a *addresses) setRelease(id, release string) {
+	release = release[:min(len(release), maxRelease)]
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.members {
+		if m := &a.members[i]; m.ID == id && m.Release != release {
+			m.Release = strings.Clone(release)
 		}
 	}
 }
