@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/holdfast/holdfast/server/backup"
 	"github.com/holdfast/holdfast/server/founding"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/membership"
@@ -125,6 +127,9 @@ func (s *Server) firstMembers(id store.Identity) []members.Member {
 
 // openReplica opens the replica of a node that belongs to a cluster, and what serves its clients.
 func (s *Server) openReplica() error {
+	if err := errors.Join(backup.Found(s.store), s.tellBeginning()); err != nil {
+		return err
+	}
 	r, err := replica.Open(s.replicaConfig())
 	if err != nil {
 		return err
@@ -141,6 +146,20 @@ func (s *Server) openReplica() error {
 	s.tellDifference(r.Configuration())
 	close(s.opened)
 	return nil
+}
+
+// tellBeginning says once, at the first start, that the cluster began with the state of another, and on whose account.
+func (s *Server) tellBeginning() error {
+	id := s.store.Identity()
+	b := id.Beginning
+	if b == nil || b.Told {
+		return nil
+	}
+	s.logger.Warn("cluster begun with the state of another", "command", b.Command, "by_user", b.User, "by_host", b.Host, "at", b.At.Format(time.RFC3339),
+		"cluster", id.ClusterID, "of_cluster", b.Cluster, "of_node", b.Node, "of_index", b.Index)
+	told := *b
+	told.Told = true
+	return s.store.SetIdentity(func(id *store.Identity) { id.Beginning = &told })
 }
 
 // tellDifference says so when the initial cluster is not the cluster of today: an operator who changes the flag may

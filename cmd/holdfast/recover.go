@@ -73,6 +73,7 @@ func recovery(_ context.Context, args []string, stdout, _ io.Writer) (err error)
 		p.line("next", "make sure that no other member runs, copy the folder, then say --yes")
 		return p.err
 	}
+	s.User, s.Host = whoAndWhere()
 	done, err := s.Recover(addr, renewal, func(done fsm.Renewed) error { return raisedSome(&renewal, &done) })
 	if err != nil {
 		return err

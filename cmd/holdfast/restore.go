@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"os/user"
 	"strconv"
 	"strings"
 	"time"
@@ -92,7 +93,7 @@ func (o *restoreOwn) rows() []option {
 		{name: "data-dir", value: &o.dataDir, help: "folder to make: it must be empty, or not be there"},
 		{name: "name", value: &o.name, help: "name of the node, as for serve"},
 		{name: "peer-addr", value: &o.peerAddr, help: "where other nodes dial the node, as for serve"},
-		{name: "initial-cluster", value: &o.initialCluster, help: "as for serve: instead of peer-addr"},
+		{name: "initial-cluster", value: &o.initialCluster, help: "as for serve, instead of peer-addr: all nodes restored from the file with the same flags found one cluster, or one of them takes in the others with empty folders"},
 		{name: "log-store", value: &o.logStore, help: "as for serve: wal or bolt"},
 	}, o.renewalOwn.rows()...)
 }
@@ -113,7 +114,11 @@ func (o *restoreOwn) restoration() (backup.Restoration, error) {
 		return backup.Restoration{}, usageError{err}
 	}
 	renewal, err := o.renewal()
-	return backup.Restoration{DataDir: o.dataDir, LogStore: o.logStore, Name: o.name, Addr: peers[o.name], Renewal: renewal}, err
+	who, host := whoAndWhere()
+	return backup.Restoration{
+		DataDir: o.dataDir, LogStore: o.logStore, Name: o.name, Addr: peers[o.name], Together: len(peers) > 1,
+		User: who, Host: host, Renewal: renewal,
+	}, err
 }
 
 // restore is `holdfast restore`.
@@ -142,13 +147,27 @@ func restore(_ context.Context, args []string, stdout, _ io.Writer) error {
 	p.source(done.Report.Meta)
 	p.renewed(&r.Renewal, &done.Renewed)
 	p.fences(&done.Report.Survey)
-	p.line("folder", "%s: node %s, the only member of cluster %s, at %s", o.dataDir, done.NodeID, done.ClusterID, r.Addr)
-	if o.initialCluster != "" {
-		p.line("next", "start this node, then the others with empty folders and the same --initial-cluster")
+	if r.Together {
+		p.line("folder", "%s: node %s, of a cluster that is founded when all nodes of --initial-cluster run", o.dataDir, done.NodeID)
+		p.line("next", "restore the others from the same file with the same flags, or none of them; then start all with the same --initial-cluster")
 	} else {
+		p.line("folder", "%s: node %s, the only member of cluster %s, at %s", o.dataDir, done.NodeID, done.ClusterID, r.Addr)
 		p.line("next", "start this node, then others with empty folders and --join %s", r.Addr)
 	}
 	return p.err
+}
+
+// whoAndWhere says who runs this program, and on which machine, for the log of a node.
+func whoAndWhere() (name, host string) {
+	host, _ = os.Hostname()
+	name = fmt.Sprint("uid ", os.Getuid())
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if who := os.Getenv("SUDO_USER"); who != "" {
+		name = who + " as " + name
+	}
+	return printable(name), printable(host)
 }
 
 // renewed says what became of a state.

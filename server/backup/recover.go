@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
@@ -18,6 +19,8 @@ type Survivor struct {
 	// Log says what the folder has. It is zero if a recovery was begun before and has only to be ended.
 	Log    raftnode.Replayed
 	Survey fsm.Survey
+	// User and Host say who recovers, for the log.
+	User, Host string
 	// Begun: a recovery was killed when all was written but the last word.
 	Begun bool
 
@@ -86,7 +89,13 @@ func (s *Survivor) Recover(addr string, r fsm.Renewal, check func(fsm.Renewed) e
 	// The snapshot goes on behind all that the folder has, so that it stands for the log.
 	index := s.Log.Last + 1
 	term = max(term, s.Log.Term) + 1
-	if err := s.folder.Begin(newClusterID(), index); err != nil {
+	from := store.Beginning{
+		Command: "recover", User: s.User, Host: s.Host, At: time.Now().UTC(), Cluster: s.Identity.ClusterID, Node: s.Identity.ID, Index: s.Log.Last,
+	}
+	if b := s.Identity.Beginning; s.folder.Index != 0 && b != nil {
+		from.Cluster = b.Cluster // a recovery was begun before
+	}
+	if err := s.folder.Begin(newClusterID(), index, from); err != nil {
 		return done, err
 	}
 	s.Identity = s.folder.Identity()

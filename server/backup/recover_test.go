@@ -142,7 +142,7 @@ func TestRecoverIsBegunAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := survivorFolder(t)
 			s := survive(t, dir)
-			require.NoError(t, s.folder.Begin("new", 6))
+			require.NoError(t, s.folder.Begin("new", 6, store.Beginning{}))
 			step(t, s)
 			require.NoError(t, s.Close())
 			_, err := store.Open(store.Config{DataDir: dir, Name: "n2", LogStore: store.KindWAL})

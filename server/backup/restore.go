@@ -2,12 +2,18 @@ package backup
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"io"
+	"slices"
+	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/store"
 )
@@ -17,7 +23,12 @@ type Restoration struct {
 	DataDir, LogStore string
 	Name              string // the node's
 	Addr              string // where other nodes dial it
-	Renewal           fsm.Renewal
+	// Together: the node founds a cluster together with others that are restored of the same file in the same way, or
+	// alone if the others' folders are empty. Else it is a cluster of its own at once.
+	Together bool
+	// User and Host say who restores, for the log.
+	User, Host string
+	Renewal    fsm.Renewal
 	// FenceKeys is how many keys that look like fences are listed at most, as they were before.
 	FenceKeys int
 	// Begins, when not nil, is told what was read before anything is written, and may refuse it.
@@ -28,7 +39,7 @@ type Restoration struct {
 type Restored struct {
 	Report    Report
 	Renewed   fsm.Renewed
-	ClusterID string
+	ClusterID string // empty: the cluster is to be founded
 	NodeID    string
 }
 
@@ -52,12 +63,78 @@ func Restore(in io.Reader, o Restoration) (Restored, error) {
 			return Restored{}, err
 		}
 	}
-	id := store.Identity{Name: o.Name, ID: done.NodeID, ClusterID: done.ClusterID, Restored: true}
+	// Clients that saw an index see larger ones.
+	index, term := max(r.Meta.Index, 1), max(r.Meta.Term, 1)
+	id := store.Identity{Name: o.Name, ID: done.NodeID, Restored: true, Beginning: &store.Beginning{
+		Command: "restore", User: o.User, Host: o.Host, At: time.Now().UTC(), Cluster: r.Meta.ClusterID, Node: r.Meta.NodeID, Index: r.Meta.Index,
+	}}
+	if o.Together {
+		done.ClusterID = ""
+		if id.Seed, err = seed(index, term, m); err != nil {
+			return done, err
+		}
+	}
+	id.ClusterID = done.ClusterID
 	err = store.Make(store.Config{DataDir: o.DataDir, LogStore: o.LogStore}, id, func(s *store.Store) error {
-		// Clients that saw an index see larger ones.
-		return begin(s, alone(id.ID, o.Addr), max(r.Meta.Index, 1), max(r.Meta.Term, 1), m)
+		return begin(s, alone(id.ID, o.Addr), index, term, m)
 	})
 	return done, err
+}
+
+// seed is the same for two states if, and only if, the states and their places in the log are.
+func seed(index, term uint64, m *fsm.Machine) (string, error) {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d %d %d\n", protocol.EntryVersion, index, term)
+	if _, err := m.Snapshot().WriteTo(h); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16]), nil
+}
+
+// Found makes the state of a restored folder the beginning of the cluster that was founded since: a snapshot with the
+// founders as its members is written behind the one that has this node alone. Raft must not be open. Killed between any
+// two steps, Found can be called again; it does nothing to a folder that began before.
+func Found(s *store.Store) error {
+	id := s.Identity()
+	if id.Seed == "" || id.ClusterID == "" {
+		return nil
+	}
+	if err := found(s, id.Founders); err != nil {
+		return fmt.Errorf("found the cluster with the restored state: %w", err)
+	}
+	return s.SetIdentity(func(id *store.Identity) { id.Seed = "" })
+}
+
+func found(s *store.Store, founders []members.Member) error {
+	list, err := s.Snapshots.List()
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return errors.New("the snapshot is missing")
+	}
+	var first raft.Configuration
+	for _, m := range members.NewConfiguration(0, founders...).Members {
+		first.Servers = append(first.Servers, alone(m.ID, m.Addr).Servers...)
+	}
+	if slices.Equal(list[0].Configuration.Servers, first.Servers) {
+		return nil
+	}
+	_, state, err := s.Snapshots.Open(list[0].ID)
+	if err != nil {
+		return err
+	}
+	defer state.Close()
+	index := list[0].Index + 1
+	sink, err := s.Snapshots.Create(raft.SnapshotVersionMax, index, list[0].Term, first, index, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(sink, state); err != nil {
+		_ = sink.Cancel()
+		return err
+	}
+	return sink.Close()
 }
 
 // alone is the configuration of a cluster of one node.

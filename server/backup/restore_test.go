@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,6 +20,7 @@ import (
 func restoration(t *testing.T) Restoration {
 	return Restoration{
 		DataDir: filepath.Join(t.TempDir(), "data"), LogStore: store.KindWAL, Name: "n1", Addr: "10.0.0.1:7379",
+		User: "ann", Host: "desk",
 		Renewal: fsm.Renewal{MinLeaseMillis: 60_000},
 	}
 }
@@ -53,7 +55,14 @@ func TestRestoreMakesAClusterOfItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, done.Renewed.Extended)
 	id, m, s := opened(t, o)
-	require.Equal(t, store.Identity{Name: "n1", ID: done.NodeID, ClusterID: done.ClusterID, Restored: true}, id)
+	at := id.Beginning.At
+	require.WithinDuration(t, time.Now(), at, time.Minute)
+	require.Equal(t, store.Identity{
+		Name: "n1", ID: done.NodeID, ClusterID: done.ClusterID, Restored: true,
+		Beginning: &store.Beginning{
+			Command: "restore", User: "ann", Host: "desk", At: at, Cluster: someMeta.ClusterID, Node: someMeta.NodeID, Index: someMeta.Index,
+		},
+	}, id)
 	require.Equal(t, "n1", members.Name(id.ID))
 	require.NotEqual(t, someMeta.NodeID, id.ID)
 	require.NotEqual(t, someMeta.ClusterID, id.ClusterID)
@@ -74,6 +83,58 @@ func TestRestoreMakesAClusterOfItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, done.ClusterID, other.ClusterID, "two restores are two clusters")
 	require.NotEqual(t, done.NodeID, other.NodeID)
+}
+
+// TestRestoredTogether: folders that were restored of one file in one way have the same seed and no cluster yet. When
+// their cluster is founded all of them begin with the same snapshot, which has all of them as members.
+func TestRestoredTogether(t *testing.T) {
+	file, _ := fileOf(t, stateOf(t, []string{"incr", "fence"}, []string{"set", "lease", "x", "px", "5000"}))
+	fileOfLess, _ := fileOf(t, stateOf(t, []string{"incr", "fence"}))
+	restored := func(file []byte, change func(*Restoration)) (*store.Store, Restored) {
+		o := restoration(t)
+		o.Together = true
+		change(&o)
+		done, err := Restore(bytes.NewReader(file), o)
+		require.NoError(t, err)
+		require.Empty(t, done.ClusterID)
+		_, _, s := opened(t, o)
+		return s, done
+	}
+	one, _ := restored(file, func(*Restoration) {})
+	two, other := restored(file, func(o *Restoration) { o.Name, o.Addr = "n2", "10.0.0.2:7379" })
+	less, _ := restored(fileOfLess, func(*Restoration) {})
+	dropping, _ := restored(file, func(o *Restoration) { o.Renewal.DropLeases = true })
+	require.NotEmpty(t, one.Identity().Seed)
+	require.Equal(t, one.Identity().Seed, two.Identity().Seed)
+	require.NotEqual(t, one.Identity().ID, two.Identity().ID)
+	require.NotEqual(t, one.Identity().Seed, less.Identity().Seed)
+	require.NotEqual(t, one.Identity().Seed, dropping.Identity().Seed)
+
+	require.NoError(t, Found(two))
+	require.NotEmpty(t, two.Identity().Seed, "the cluster is to be founded yet")
+	seed := two.Identity().Seed
+	founders := []members.Member{{ID: other.NodeID, Addr: "10.0.0.2:7379", Voter: true}, {ID: one.Identity().ID, Addr: "10.0.0.1:7379", Voter: true}}
+	for range 2 { // the second time as after a kill before the identity was written
+		require.NoError(t, two.SetIdentity(func(id *store.Identity) { id.ClusterID, id.Founders, id.Seed = "c", founders, seed }))
+		require.NoError(t, Found(two))
+		require.Empty(t, two.Identity().Seed)
+		list, err := two.Snapshots.List()
+		require.NoError(t, err)
+		require.Len(t, list, 2)
+		require.Equal(t, someMeta.Index+1, list[0].Index)
+		require.Equal(t, list[1].Term, list[0].Term)
+		require.Equal(t, append(alone(founders[1].ID, founders[1].Addr).Servers, alone(founders[0].ID, founders[0].Addr).Servers...), list[0].Configuration.Servers)
+		var states []string
+		for _, meta := range list {
+			_, stream, err := two.Snapshots.Open(meta.ID)
+			require.NoError(t, err)
+			state, err := io.ReadAll(stream)
+			require.NoError(t, err)
+			require.NoError(t, stream.Close())
+			states = append(states, string(state))
+		}
+		require.Equal(t, states[1], states[0])
+	}
 }
 
 func TestRestoreThatIsRefusedWritesNothing(t *testing.T) {

@@ -30,6 +30,8 @@ type Introduction struct {
 	Founders []members.Member `json:"founders,omitempty"`
 	// Restored: the node's folder was restored, and other nodes join it.
 	Restored bool `json:"restored,omitempty"`
+	// Seed is of the state in a restored folder that has to found a cluster yet.
+	Seed string `json:"seed,omitempty"`
 	// Configuration is the newest committed configuration that the node knows.
 	Configuration members.Configuration `json:"configuration"`
 }
@@ -41,7 +43,7 @@ const (
 
 // check finds what a node would not say. id is the ID that it has proved.
 func (i *Introduction) check(id string) error {
-	bad := i.ID != id || len(i.Cluster) > maxWord || len(i.Founders) > maxMembers || len(i.Configuration.Members) > maxMembers
+	bad := i.ID != id || len(i.Cluster) > maxWord || len(i.Seed) > maxWord || len(i.Founders) > maxMembers || len(i.Configuration.Members) > maxMembers
 	for _, m := range slices.Concat(i.Founders, i.Configuration.Members, []members.Member{{ID: i.ID, Addr: i.Addr}}) {
 		bad = bad || m.ID == "" || len(m.ID) > maxWord || m.Addr == "" || len(m.Addr) > maxWord
 	}
@@ -77,7 +79,7 @@ func (n *Node) introduction() Introduction {
 	id := n.config.Folder.Identity()
 	i := Introduction{
 		ID: id.ID, Addr: n.config.Addr, Cluster: id.ClusterID, Founders: id.Founders, Restored: id.Restored,
-		Configuration: n.config.Committed(),
+		Configuration: n.config.Committed(), Seed: id.Seed,
 	}
 	if id.Joins {
 		i.Cluster = "" // the cluster may refuse

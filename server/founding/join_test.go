@@ -3,6 +3,7 @@ package founding
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -120,6 +121,69 @@ func TestOthersJoinARestoredNode(t *testing.T) {
 			require.NoError(t, <-l.settled)
 			require.Equal(t, store.Identity{Name: name, ID: l.store.Identity().ID, ClusterID: "c7", Votes: true}, l.store.Identity())
 		}
+	})
+}
+
+// restored is a node whose folder has a state, and no cluster yet.
+func restored(t *testing.T, seed string) func(*Config) {
+	return func(c *Config) {
+		require.NoError(t, c.Folder.SetIdentity(func(id *store.Identity) { id.Seed, id.Restored = seed, true }))
+	}
+}
+
+// TestRestoredNodesFoundTogether if all were restored of one file. A node that was emptied or restored since has no part.
+func TestRestoredNodesFoundTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		same := restored(t, "s")
+		id := w.requireSettled(w.start("n2", same), w.start("n3", same), w.start("n1", same))
+		require.Len(t, id.Founders, 3)
+		w.wipe("n2")
+		err := <-w.start("n2", same).settled
+		require.ErrorContains(t, err, "is a member of cluster "+id.ClusterID+" already, and this node's folder was restored: empty it, and add the node with --join")
+		w.wipe("n2")
+		require.ErrorContains(t, <-w.start("n2").settled, "and this node's folder is empty: add it with --join")
+	})
+}
+
+// TestOneRestoredNodeFoundsAlone when all have answered, and the others, with empty folders, join it.
+func TestOneRestoredNodeFoundsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		join := func(c *Config) {
+			c.Join = func(context.Context, string, string, members.Member) (string, error) { return "", nil }
+		}
+		two, three := w.start("n2", restored(t, "s")), w.start("n3", join)
+		time.Sleep(time.Minute)
+		require.Empty(t, two.store.Identity().ClusterID, "n1 may have been restored, too")
+		one := w.start("n1", join)
+		for _, l := range []*life{one, two, three} {
+			require.NoError(t, <-l.settled)
+			require.Equal(t, two.store.Identity().ClusterID, l.store.Identity().ClusterID)
+		}
+		require.Equal(t, []members.Member{{ID: two.store.Identity().ID, Addr: "n2:1", Voter: true}}, two.store.Identity().Founders)
+		require.Empty(t, one.store.Identity().Founders)
+	})
+}
+
+// TestRestoredNodesThatDiffer found nothing, and say why.
+func TestRestoredNodesThatDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start("n1", restored(t, "s"))
+		w.start("n2", restored(t, "another"))
+		w.start("n3")
+		time.Sleep(time.Minute)
+		for name, other := range map[string]string{"n1": "n2", "n2": "n1"} {
+			text := w.lives[name].log.text()
+			require.Contains(t, text, other+" was restored from another backup than this node, or with other flags: restore all nodes from one file with the same flags, or one node alone")
+			require.Contains(t, text, "n3 has an empty folder, and others were restored: restore one node, or all of them")
+			require.Equal(t, 1, strings.Count(text, "waiting for"))
+			require.Empty(t, w.lives[name].store.Identity().ClusterID)
+		}
+		require.Empty(t, w.lives["n3"].store.Identity().ClusterID)
+		err := <-w.start("n1", func(c *Config) { c.Contacts = []string{"n2:1"} }).settled
+		require.ErrorContains(t, err, "this node's folder was restored, and joins no cluster")
 	})
 }
 

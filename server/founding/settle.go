@@ -22,6 +22,8 @@ func (n *Node) Settle(ctx context.Context) error {
 		return nil
 	case id.Joins && len(n.config.Contacts) == 0:
 		return fmt.Errorf("this node was about to join cluster %s: start it with --join again, or empty its folder", id.ClusterID)
+	case id.Seed != "" && (!named || len(n.config.Contacts) > 0):
+		return errors.New("this node's folder was restored, and joins no cluster: start it with the initial cluster and without --join, or empty its folder to have it join")
 	case id.Joins, !named:
 		return n.join(ctx, n.config.Contacts)
 	case len(n.config.Initial) == 1:
@@ -73,21 +75,18 @@ func (n *Node) foundTogether(ctx context.Context) error {
 		if settled || err != nil {
 			return err
 		}
-		missing, why := n.missing(met)
-		switch {
-		case len(missing) == 0 && n.founder() == own.Name:
-			return n.found(n.founders(own, met)...)
-		case len(missing) == 0:
-			missing = []string{n.founder() + " to found it"}
+		missing, why := n.missing(own, met)
+		if founders := n.founders(own, met); len(missing) == 0 {
+			if founders[0].ID == own.ID {
+				return n.found(founders...)
+			}
+			missing = []string{founders[0].Name() + " to found it"}
 		}
 		if !p.wait(ctx, "waiting for nodes of the initial cluster: "+strings.Join(missing, ", "), why) {
 			return context.Cause(ctx)
 		}
 	}
 }
-
-// founder is the name of the node that founds.
-func (n *Node) founder() string { return slices.Min(slices.Collect(maps.Keys(n.config.Initial))) }
 
 // follow looks whether a node that was met belongs to a cluster already. Then this node is one of the founders, too;
 // or it joins; or it has no place there.
@@ -112,7 +111,9 @@ func (n *Node) follow(ctx context.Context, own store.Identity, met []meeting) (s
 				members.Name(first.ID), first.Cluster, members.Name(m.ID), m.Cluster)
 		}
 	}
-	switch restored := slices.IndexFunc(there, func(m meeting) bool { return m.Restored }); {
+	switch restored := slices.IndexFunc(there, func(m meeting) bool { return m.Restored && len(m.Founders) <= 1 }); {
+	case own.Seed != "":
+		return false, fmt.Errorf("%s is a member of cluster %s already, and this node's folder was restored: empty it, and add the node with --join", members.Name(first.ID), first.Cluster)
 	case len(n.config.Contacts) > 0:
 		return true, n.join(ctx, n.config.Contacts)
 	case restored >= 0:
@@ -135,9 +136,10 @@ func (n *Node) adopt(m meeting) error {
 }
 
 // missing names the nodes that are not ready to found, and why.
-func (n *Node) missing(met []meeting) (missing []string, why string) {
+func (n *Node) missing(self store.Identity, met []meeting) (missing []string, why string) {
 	var reasons []string
 	own := initial(n.config.Initial)
+	restored := self.Seed != "" && slices.ContainsFunc(met, func(m meeting) bool { return m.err == nil && m.Seed != "" })
 	for _, m := range met {
 		name := n.nameAt(m.addr)
 		err := m.err
@@ -146,6 +148,10 @@ func (n *Node) missing(met []meeting) (missing []string, why string) {
 			err = fmt.Errorf("%s answers at %s", members.Name(m.ID), m.addr)
 		case err == nil && m.Initial != own:
 			err = fmt.Errorf("%s was given the initial cluster %q, this node %q", name, m.Initial, own)
+		case err == nil && restored && m.Seed == "":
+			err = fmt.Errorf("%s has an empty folder, and others were restored: restore one node, or all of them", name)
+		case err == nil && restored && m.Seed != self.Seed:
+			err = fmt.Errorf("%s was restored from another backup than this node, or with other flags: restore all nodes from one file with the same flags, or one node alone", name)
 		}
 		if err != nil {
 			missing, reasons = append(missing, name), append(reasons, name+": "+err.Error())
@@ -167,11 +173,19 @@ func (n *Node) nameAt(addr string) string {
 	return addr
 }
 
-// founders are this node and those that were met, all of them fresh.
+// founders are the first members, and the first of them is who founds: of this node and those that were met the ones
+// that were restored, if any were, else all. Requires: none is missing.
 func (n *Node) founders(own store.Identity, met []meeting) []members.Member {
-	founders := []members.Member{{ID: own.ID, Addr: n.config.Initial[own.Name], Voter: true}}
+	seeds := map[string]string{own.ID: own.Seed}
+	all := []members.Member{{ID: own.ID, Addr: n.config.Initial[own.Name], Voter: true}}
 	for _, m := range met {
-		founders = append(founders, members.Member{ID: m.ID, Addr: m.addr, Voter: true})
+		seeds[m.ID] = m.Seed
+		all = append(all, members.Member{ID: m.ID, Addr: m.addr, Voter: true})
 	}
-	return founders
+	slices.SortFunc(all, func(a, b members.Member) int { return strings.Compare(a.Name(), b.Name()) })
+	restored := slices.Clone(all)
+	if restored = slices.DeleteFunc(restored, func(m members.Member) bool { return seeds[m.ID] == "" }); len(restored) > 0 {
+		return restored
+	}
+	return all
 }

@@ -45,6 +45,25 @@ type Identity struct {
 	Votes bool `json:"votes,omitempty"`
 	// Restored: the folder was made from a backup or from what was left of another cluster.
 	Restored bool `json:"restored,omitempty"`
+	// Seed is a digest of the state in a restored folder that has to found a cluster yet, together with nodes whose
+	// folders have the same, or alone.
+	Seed string `json:"seed,omitempty"`
+	// Beginning says how the folder became another cluster's.
+	Beginning *Beginning `json:"beginning,omitempty"`
+}
+
+// Beginning is the beginning of a cluster with the state of another.
+type Beginning struct {
+	Command string    `json:"command"` // restore or recover
+	User    string    `json:"user"`    // who ran it
+	Host    string    `json:"host"`    // where
+	At      time.Time `json:"at"`
+	// Node, of the former Cluster, had the state at Index.
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	Index   uint64 `json:"index"`
+	// Told: a start of the node has said so.
+	Told bool `json:"told,omitempty"`
 }
 
 // ErrRemoved is the error of [Open] for a folder whose node was removed from its cluster.
@@ -145,7 +164,7 @@ func (id *identity) fault() string {
 
 // unused: no cluster has heard of the folder, so that it may become another node's.
 func (id *identity) unused() bool {
-	return id.State == stateReady && id.ClusterID == "" && !id.Joins
+	return id.State == stateReady && id.ClusterID == "" && !id.Joins && id.Seed == ""
 }
 
 // mismatch says why the folder in dir is not for c, or nothing.

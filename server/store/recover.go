@@ -25,6 +25,8 @@ func OpenForRecovery(dir string) (*Recovery, error) {
 		return nil, fmt.Errorf("data folder %s is no node's", dir)
 	case id.State == stateRemoved:
 		return nil, fmt.Errorf("data folder %s belongs to a node that was removed from its cluster: recover a member's", dir)
+	case id.Seed != "":
+		return nil, fmt.Errorf("data folder %s was restored and never started: there is nothing to recover", dir)
 	case id.State == stateCreating, id.ClusterID == "" || id.Joins:
 		return nil, fmt.Errorf("data folder %s belongs to no cluster yet: nothing is in it", dir)
 	}
@@ -37,11 +39,11 @@ func OpenForRecovery(dir string) (*Recovery, error) {
 
 // Begin notes that the folder becomes another cluster's, which begins with a snapshot that ends at index. From here on
 // the folder cannot be opened by [Open], also after a crash, until End.
-func (r *Recovery) Begin(clusterID string, index uint64) error {
+func (r *Recovery) Begin(clusterID string, index uint64, b Beginning) error {
 	r.Index = index
 	return r.owner.set(func(id *identity) {
 		id.State, id.Recovery = stateRecovering, index
-		id.ClusterID, id.Founders, id.Votes, id.Restored = clusterID, nil, false, true
+		id.ClusterID, id.Founders, id.Votes, id.Restored, id.Beginning = clusterID, nil, false, true, &b
 	})
 }
 

@@ -1,0 +1,331 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// These tests run the release before beside this one: `make upgrade`.
+
+// releaseBefore builds the revision that the environment names, from the history of this repository.
+func releaseBefore(t *testing.T) string {
+	t.Helper()
+	rev := os.Getenv("HOLDFAST_UPGRADE_FROM")
+	if rev == "" {
+		t.Skip("HOLDFAST_UPGRADE_FROM names no revision: see 'make upgrade'")
+	}
+	dir := t.TempDir()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	if out, err := exec.Command("git", "-C", root, "cat-file", "-e", rev+"^{commit}").CombinedOutput(); err != nil {
+		t.Skipf("the release before cannot be built: revision %s is not in the history here, as in a shallow clone or an archive (%s)", rev, strings.TrimSpace(string(out)))
+	}
+	out, err := exec.Command("sh", "-c", `git -C "$1" archive "$2" | tar -x -C "$3"`, "sh", root, rev, dir).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	exe := filepath.Join(dir, "holdfast-before")
+	cmd := exec.Command("go", "build", "-o", exe, "./cmd/holdfast")
+	cmd.Dir = dir
+	out, err = cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return exe
+}
+
+// claim is what a command that takes, or looks, said. The same is said ever after.
+type claim struct{ words, want string }
+
+// claimAll takes locks of every kind, for an hour, and returns how each is asked for.
+func claimAll(t *testing.T, c *redis.Client, mark string) (claims []claim) {
+	t.Helper()
+	do := func(words string) any {
+		v, err := c.Do(t.Context(), redisWords(strings.ReplaceAll(words, "$", mark))...).Result()
+		require.NoError(t, err, words)
+		return v
+	}
+	keep := func(format string, args ...any) {
+		words := strings.ReplaceAll(fmt.Sprintf(format, args...), "$", mark)
+		claims = append(claims, claim{words, fmt.Sprint(do(words))})
+	}
+	for take, checks := range map[string][]string{
+		"LOCK.ACQUIRE alone$ me PX 3600000 NOTE why":                          {"LOCK.CHECK alone$ me"},
+		"LOCK.ACQUIRE shared$ me PX 3600000 SHARED":                           {"LOCK.CHECK shared$ me"},
+		"LOCK.ACQUIRE shared$ you PX 3600000 SHARED":                          {"LOCK.CHECK shared$ you"},
+		"LOCK.ACQUIRE places$ me PX 3600000 LIMIT 5 PERMITS 2":                {"LOCK.CHECK places$ me"},
+		"LOCK.ACQUIRE places$ you PX 3600000 LIMIT 5 PERMITS 3":               {"LOCK.CHECK places$ you"},
+		"LOCK.ACQUIRE again$ me PX 3600000 REENTRANT CALL 1":                  {"LOCK.CHECK again$ me"},
+		"LOCK.ACQUIRE late$ me PX 3600000 DELAY 1000":                         {"LOCK.CHECK late$ me"},
+		"LOCK.ACQUIREALL 3 all1$ all2$ all3$ me PX 3600000":                   {"LOCK.CHECK all1$ me", "LOCK.CHECK all3$ me"},
+		"FENCE.PASS resource$ 77":                                             {"FENCE.GET resource$", "FENCE.PASS resource$ 76"},
+		"SET plain$ token NX PX 3600000":                                      {"GET plain$"},
+		"HINCRBY redisson$ thread:1 1":                                        {"HGETALL redisson$"},
+		"RPUSH queue$ a b c":                                                  {"LRANGE queue$ 0 -1"},
+		"ZADD order$ 1 a 2 b":                                                 {"ZRANGE order$ 0 -1 WITHSCORES"},
+		"SADD set$ a b":                                                       {"SCARD set$"},
+		"EVAL return(redis.call('set',KEYS[1],'s','px','3600000')) 1 script$": {"GET script$"},
+	} {
+		do(take)
+		for _, check := range checks {
+			keep("%s", check)
+		}
+	}
+	session := do("SESSION.OPEN PX 3600000 NAME job$")
+	do(fmt.Sprintf("LOCK.ACQUIRE held$ me SESSION %v", session))
+	keep("LOCK.CHECK held$ me")
+	return claims
+}
+
+func redisWords(line string) (words []any) {
+	for _, word := range strings.Fields(line) {
+		words = append(words, word)
+	}
+	return words
+}
+
+// requireClaims finds all claims, through every node.
+func requireClaims(t *testing.T, nodes []*node, claims []claim) {
+	t.Helper()
+	for _, n := range nodes {
+		c := client(t, n)
+		for _, claim := range claims {
+			v, err := c.Do(t.Context(), redisWords(claim.words)...).Result()
+			require.NoError(t, err, "%s of %s", claim.words, n.name)
+			require.Equal(t, claim.want, fmt.Sprint(v), "%s of %s", claim.words, n.name)
+		}
+	}
+}
+
+// load is clients that take locks on all nodes, and what they were told.
+type load struct {
+	*acknowledged
+	clients []*redis.Client
+
+	mu     sync.Mutex
+	native map[string]int64 // fences of native locks, by key
+	fences map[int64]int    // grants of a lock for which clients stand in line
+
+	cancel  context.CancelFunc
+	workers sync.WaitGroup
+}
+
+func newLoad(t *testing.T, nodes []*node) *load {
+	l := &load{acknowledged: &acknowledged{locks: map[string]string{}, fence: map[int64]int{}}, native: map[string]int64{}, fences: map[int64]int{}}
+	for _, n := range nodes {
+		l.clients = append(l.clients, client(t, n))
+	}
+	return l
+}
+
+func (l *load) start(t *testing.T, round string) {
+	ctx, cancel := context.WithCancel(t.Context())
+	l.cancel = cancel
+	for w := range 3 {
+		l.workers.Go(func() { l.lockUntil(ctx, 100*len(round)+w, l.clients) })
+		l.workers.Go(func() { l.nativeUntil(ctx, fmt.Sprint(round, w), l.clients[w]) })
+		l.workers.Go(func() { l.standInLineUntil(ctx, fmt.Sprint(round, w), l.clients[w]) })
+	}
+}
+
+func (l *load) stop() {
+	l.cancel()
+	l.workers.Wait()
+}
+
+func (l *load) nativeUntil(ctx context.Context, owner string, c *redis.Client) {
+	for i := 0; ctx.Err() == nil; i++ {
+		key := fmt.Sprint("native:", owner, ":", i)
+		if fence, err := c.Do(ctx, "LOCK.ACQUIRE", key, owner, "PX", "3600000").Int64(); err == nil {
+			l.mu.Lock()
+			l.native[owner+" "+key] = fence
+			l.mu.Unlock()
+		}
+	}
+}
+
+func (l *load) standInLineUntil(ctx context.Context, owner string, c *redis.Client) {
+	for ctx.Err() == nil {
+		fence, err := c.Do(ctx, "LOCK.ACQUIRE", "line", owner, "PX", "2000", "WAIT", "1000").Int64()
+		if err != nil || fence == 0 {
+			continue
+		}
+		l.mu.Lock()
+		l.fences[fence]++
+		l.mu.Unlock()
+		_ = c.Do(ctx, "FENCE.PASS", "guarded", fence).Err()
+		_ = c.Do(ctx, "LOCK.RELEASE", "line", owner).Err()
+	}
+}
+
+// goesOn waits until the load has taken more locks of each kind.
+func (l *load) goesOn(t *testing.T) {
+	t.Helper()
+	counts := func() [3]int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return [3]int{l.count(), len(l.native), len(l.fences)}
+	}
+	before := counts()
+	require.Eventually(t, func() bool {
+		now := counts()
+		return now[0] > before[0]+20 && now[1] > before[1]+20 && now[2] > before[2]+5
+	}, 60*time.Second, 10*time.Millisecond, "%v", before)
+}
+
+// verifyAll finds what was acknowledged, through every node. Requires: the load has stopped.
+func (l *load) verifyAll(t *testing.T) {
+	t.Helper()
+	l.verify(t, l.clients)
+	for fence, times := range l.fences {
+		require.Equal(t, 1, times, "fence %d", fence)
+	}
+	for _, c := range l.clients {
+		_, err := c.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			for name := range l.native {
+				owner, key, _ := strings.Cut(name, " ")
+				p.Do(t.Context(), "LOCK.CHECK", key, owner)
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		for name, fence := range l.native {
+			owner, key, _ := strings.Cut(name, " ")
+			got, err := c.Do(t.Context(), "LOCK.CHECK", key, owner).Int64()
+			require.NoError(t, err)
+			require.Equal(t, fence, got, name)
+		}
+	}
+}
+
+// walk gives all nodes another program, one after the other, under load.
+func (l *load) walk(t *testing.T, nodes []*node, exe string) {
+	t.Helper()
+	for _, n := range nodes {
+		n.stop(t)
+		n.exe = exe
+		n.start(t)
+		waitServing(t, n)
+		waitFollowing(t, n, nodes)
+		l.goesOn(t)
+	}
+}
+
+// waitFollowing is what OPERATING.md says to wait for between two nodes.
+func waitFollowing(t *testing.T, n *node, nodes []*node) {
+	t.Helper()
+	applied := func(n *node) (index int) {
+		info, err := ask(t.Context(), n.addr, "INFO", "holdfast")
+		if err == nil {
+			_, _ = fmt.Sscan(infoField(info.Str, "raft_applied_index"), &index)
+		}
+		return index
+	}
+	most := 0
+	for _, other := range nodes {
+		most = max(most, applied(other))
+	}
+	require.Eventually(t, func() bool { return applied(n) >= most }, 30*time.Second, 10*time.Millisecond, "%s does not keep up", n.name)
+}
+
+// holdings are what the nodes hold, as far as it does not depend on time: the same on all.
+func holdings(t *testing.T, exe string, nodes []*node) {
+	t.Helper()
+	var first string
+	for _, n := range nodes {
+		file := filepath.Join(t.TempDir(), "backup")
+		tool(t, exe, "backup", "--server", n.addr, file)
+		var same []string
+		for line := range strings.Lines(tool(t, exe, "inspect", file)) {
+			switch name, _, _ := strings.Cut(line, " "); name {
+			case "taken", "checksums", "log", "leases":
+			default:
+				same = append(same, line)
+			}
+		}
+		if first == "" {
+			first = strings.Join(same, "")
+		}
+		require.Equal(t, first, strings.Join(same, ""), n.name)
+	}
+}
+
+// TestUpgradeNodeByNode replaces the program of each node under load, and then back: no acknowledged lock is lost, no
+// fence is given out twice.
+func TestUpgradeNodeByNode(t *testing.T) {
+	before, after := releaseBefore(t), build(t)
+	nodes := startNodes(t, before, 3)
+	claims := claimAll(t, client(t, nodes[0]), "-old")
+	l := newLoad(t, nodes)
+	l.start(t, "u")
+	l.goesOn(t)
+	l.walk(t, nodes, after)
+	l.stop()
+	l.verifyAll(t)
+	requireClaims(t, nodes, claims)
+	holdings(t, after, nodes)
+	claims = append(claims, claimAll(t, client(t, nodes[1]), "-new")...)
+
+	l.start(t, "dn")
+	l.walk(t, nodes, before)
+	l.stop()
+	l.verifyAll(t)
+	requireClaims(t, nodes, claims)
+}
+
+// TestUpgradeFolderAlone: a folder of the release before is opened by this one alone, and has all; the cluster grows.
+func TestUpgradeFolderAlone(t *testing.T) {
+	before, after := releaseBefore(t), build(t)
+	nodes := startNodes(t, before, 1)
+	n := nodes[0]
+	claims := claimAll(t, client(t, n), "")
+	n.kill()
+	n.exe = after
+	n.start(t)
+	waitServing(t, n)
+	requireClaims(t, nodes, claims)
+	four := newcomer(t, "n4", nodes)
+	waitServing(t, four)
+	four.logs(t, "this node votes")
+	requireClaims(t, append(nodes, four), claims)
+}
+
+// TestUpgradeIsNotUndoneByAccident: the release before refuses a folder that this one has made, with a line that says
+// why, and leaves the folder as it is.
+func TestUpgradeIsNotUndoneByAccident(t *testing.T) {
+	before, after := releaseBefore(t), build(t)
+	nodes := startNodes(t, after, 1)
+	n := nodes[0]
+	claims := claimAll(t, client(t, n), "")
+	n.stop(t)
+	files := func() map[string]string {
+		all := make(map[string]string)
+		dir := *n.flag("data-dir")
+		require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() || d.Name() == "LOCK" {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			all[path] = string(text)
+			return err
+		}))
+		return all
+	}
+	kept := files()
+	n.exe = before
+	n.start(t)
+	n.fails(t, 1, "has format 2, this release knows formats up to 1: use the release that wrote it, or a newer one")
+	require.Equal(t, kept, files())
+	n.exe = after
+	n.start(t)
+	waitServing(t, n)
+	requireClaims(t, nodes, claims)
+}
