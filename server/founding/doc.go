@@ -25,7 +25,12 @@
 //	raft's first entry, of the founders                raft's first entry, of the founders
 //
 // Raft's first entry is made of the founders whenever raft has none, so that a power cut between identity and
-// entry does no harm. A node whose folder was restored founds before it starts: the others join it.
+// entry does no harm.
+//
+// Folders that were restored from a backup with --initial-cluster show a digest of their state, the seed. If all have
+// the same they found as above, with the restored state in the place of raft's first entry. If one alone has a seed, it
+// founds alone, once all have answered, and the others join it. Else they wait, and say for what. A folder that was
+// restored without --initial-cluster belongs to a cluster of its own from the start.
 //
 // Goroutines: [Node.Settle] and [Node.Stay] run on their callers', and have one for each node that they ask. Locks:
 // Node.mu is a leaf.
