@@ -166,8 +166,8 @@ func demote(v *View, q Request) (Step, *Refusal) {
 }
 
 func remove(v *View, q Request) (Step, *Refusal) {
-	m, ok := v.find(q.Member)
-	if !ok && isID(q.Member) {
+	m, ok := v.about(q)
+	if !ok && q.removed() {
 		return done("%s is no member", q.Member)
 	}
 	if !ok {
@@ -196,12 +196,15 @@ func (v *View) takeOut(m members.Member, force bool) (Step, *Refusal) {
 // gone, its vote only raises the number of voters that must answer.
 func replace(v *View, q Request) (Step, *Refusal) {
 	by, joined := v.find(q.By)
-	old, there := v.find(q.Member)
+	old, there := v.about(q)
 	switch {
 	case !joined:
 		return Step{}, refuse("no member is called %q: start that node with --join first", q.By)
-	case !there && !isID(q.Member):
+	case !there && !q.removed():
 		_, refusal := v.member(q.Member)
+		if !by.Voter {
+			refusal.Text += fmt.Sprintf("; if it is removed already, give %s its vote (holdfast cluster promote %s)", by.Name(), by.Name())
+		}
 		return Step{}, refusal
 	case there && old.ID == by.ID:
 		return Step{}, refuse("%s cannot replace itself", by.Name())

@@ -15,6 +15,7 @@ import (
 // TestPolicy plays testdata/policy.txt. The words:
 //
 //	members n1* n2 n3? n4- n5-~   n1 leads, n3 does not answer, n4 has no vote, n5 lags
+//	members n1*= n2=              the IDs are the names, as in folders of the first releases
 //	remove n3 force               a request, and below it the steps that it takes, one a line
 //
 // An address is the name with a port unless the line says "at". What the requests did is there for the next line.
@@ -54,9 +55,12 @@ func newWorld(t *testing.T, line string) world {
 	w := world{View: View{Cluster: "c1", Leads: true, Last: 100, Nodes: map[string]Node{}}, lags: map[string]bool{}}
 	var all []members.Member
 	for i, word := range strings.Fields(line) {
-		name := strings.TrimRight(word, "*?-~")
+		name := strings.TrimRight(word, "*?-~=")
 		marks := word[len(name):]
 		id := idOf(name)
+		if strings.Contains(marks, "=") {
+			id = name
+		}
 		all = append(all, members.Member{ID: id, Addr: name + ":7379", Voter: !strings.Contains(marks, "-")})
 		w.Nodes[id] = Node{Silent: strings.Contains(marks, "?"), Match: uint64(90 - i)}
 		w.lags[id] = strings.Contains(marks, "~")
@@ -179,7 +183,7 @@ func (w *world) String() string {
 // answers the request ends as it would have ended, and at no time fewer voters answer than must.
 func TestAskingAgainCompletes(t *testing.T) {
 	requests := []string{"remove n1", "remove n2", "remove n3", "remove n4", "demote n1", "demote n2", "promote n4", "replace n1 n4", "replace n2 n4", "replace n3 n4", "join n5 at n5:7379", "readdress"}
-	for _, start := range []string{"n1* n2 n3 n4-", "n1* n2 n3? n4-", "n1* n2? n3 n4-", "n1* n2 n4-", "n1* n4-", "n1* n2 n3 n4", "n1* n2 n3? n4", "n1* n2 n3 n5- n4-?"} {
+	for _, start := range []string{"n1* n2 n3 n4-", "n1* n2 n3? n4-", "n1* n2? n3 n4-", "n1* n2 n4-", "n1* n4-", "n1* n2 n3 n4", "n1* n2 n3? n4", "n1* n2 n3 n5- n4-?", "n1*= n2= n3= n4-=", "n1*= n2= n3?= n4-"} {
 		for _, line := range requests {
 			if line == "readdress" {
 				line = "address n2 to elsewhere:7379"
@@ -232,6 +236,15 @@ func (w *world) some(t *testing.T, q Request, steps int) bool {
 		}
 	}
 	return true
+}
+
+// A folder of the first releases has its name for an ID. The next member of that name is not taken for it.
+func TestTheNextOfANameIsAnother(t *testing.T) {
+	w := newWorld(t, "n1* n2 n3= n4-")
+	remove, replace := w.Pin(requestOf(t, "remove n3")), w.Pin(requestOf(t, "replace n3 n4"))
+	w = newWorld(t, "n1* n2 n3 n4")
+	require.Equal(t, "done: n3 is no member", w.play(remove)[0])
+	require.Equal(t, "done: n4 has the place of n3", w.play(replace)[0])
 }
 
 func TestRequestsAreBounded(t *testing.T) {

@@ -32,7 +32,10 @@ type Request struct {
 	// Cluster is the cluster that the folder of a joining node belongs to; "": none yet.
 	Cluster string `json:"cluster,omitempty"`
 	Force   bool   `json:"force,omitempty"`
-	Asker   Asker  `json:"asker"`
+	// Known: Member was found. A member that was found and is there no more has been removed since; otherwise there may
+	// be no such member, since the ID of a node of the first releases is its name.
+	Known bool  `json:"known,omitempty"`
+	Asker Asker `json:"asker"`
 }
 
 // Asker is who asks, and from where.
@@ -118,19 +121,30 @@ func (v *View) find(who string) (members.Member, bool) {
 	return v.Named(who)
 }
 
+// about finds the member that a request is about. Another one may have the name of a member that was found before.
+func (v *View) about(q Request) (members.Member, bool) {
+	if q.Known {
+		return v.Find(q.Member)
+	}
+	return v.find(q.Member)
+}
+
 // Pin puts IDs in the place of names, so that the request means the same nodes from here on.
 func (v *View) Pin(q Request) Request {
 	if q.Op == Join {
 		return q
 	}
-	if m, ok := v.find(q.Member); ok {
-		q.Member = m.ID
+	if m, ok := v.about(q); ok {
+		q.Member, q.Known = m.ID, true
 	}
 	if m, ok := v.find(q.By); ok {
 		q.By = m.ID
 	}
 	return q
 }
+
+// removed reports whether the member that is asked about was removed, rather than never there: an ID is not mistyped.
+func (q Request) removed() bool { return q.Known || isID(q.Member) }
 
 // isID reports whether who is an ID and no name.
 func isID(who string) bool { return strings.Contains(who, "@") }

@@ -107,8 +107,8 @@ func (h *Holdfast) word(ctx context.Context, via string, words ...string) error 
 
 // member is a row of RAFT.MEMBERS.
 type member struct {
-	name, address string
-	voter         bool
+	name, id, address string
+	voter             bool
 }
 
 // members are who the members are, as a leader says that leads indeed: what any other node knows may be old.
@@ -129,7 +129,7 @@ func (h *Holdfast) members(ctx context.Context) ([]member, error) {
 	}
 	var all []member
 	for _, row := range v.Elems {
-		all = append(all, member{field(row, "name").Str, field(row, "peer-address").Str, field(row, "voter").Num == 1})
+		all = append(all, member{field(row, "name").Str, field(row, "id").Str, field(row, "peer-address").Str, field(row, "voter").Num == 1})
 	}
 	return all, nil
 }
@@ -180,13 +180,22 @@ func (h *Holdfast) Remove(ctx context.Context, at string) error {
 	return h.ask(ctx, func(all []member) bool { return !has(all, at, anyhow) }, at, "RAFT.REMOVE", at)
 }
 
-// Replace implements [Membership].
+// Replace implements [Membership]. With IDs the word can be said again when half of it is done.
 func (h *Holdfast) Replace(ctx context.Context, at, by string) error {
 	h.leaves(at)
+	ids := map[string]string{}
+	if err := h.ask(ctx, func(all []member) bool {
+		for _, m := range all {
+			ids[m.name] = m.id
+		}
+		return true
+	}, at, "PING"); err != nil {
+		return err
+	}
 	done := func(all []member) bool {
 		return !has(all, at, anyhow) && has(all, by, func(m member) bool { return m.voter })
 	}
-	return h.ask(ctx, done, at, "RAFT.REPLACE", at, by)
+	return h.ask(ctx, done, at, "RAFT.REPLACE", ids[at], ids[by])
 }
 
 // Force implements [Membership].
