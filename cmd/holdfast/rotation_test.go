@@ -170,7 +170,7 @@ func (d *drill) work(ctx context.Context, what string, turn func() error) (done 
 	return &wg
 }
 
-// options are those of a client of n.
+// options are what a client needs to connect to n.
 func (d *drill) options(n *node) *redis.Options {
 	o := *d.client.Load()
 	o.Addr, o.MaxRetries, o.ReadTimeout = n.addr, -1, 10*time.Second

@@ -112,11 +112,11 @@ func (s *Survivor) Close() error { return s.folder.Close() }
 type replayed struct{ m *fsm.Machine }
 
 func (r replayed) Restore(snapshot io.Reader) error { return r.m.Restore(snapshot) }
-func (r replayed) Apply(data []byte) error          { return r.m.Apply(data, nobody{}) }
+func (r replayed) Apply(data []byte) error          { return r.m.Apply(data, noClients{}) }
 
-// nobody waits for replies.
-type nobody struct{}
+// noClients are the clients of a replay: none waits for replies.
+type noClients struct{}
 
-func (nobody) Wanted(protocol.Origin, uint64) bool                  { return false }
-func (nobody) Done(protocol.Origin, uint64, []protocol.Value, bool) {}
-func (nobody) Events([]fsm.Event)                                   {}
+func (noClients) Wanted(protocol.Origin, uint64) bool                  { return false }
+func (noClients) Done(protocol.Origin, uint64, []protocol.Value, bool) {}
+func (noClients) Events([]fsm.Event)                                   {}

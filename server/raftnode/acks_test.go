@@ -46,7 +46,7 @@ func TestOldAcknowledgementsConfirmNothing(t *testing.T) {
 	require.False(t, confirmed(), "sent before")
 	a.note("n2", 6, a.sending(), 0)
 	require.False(t, confirmed(), "of a former term")
-	a.note("nobody", 7, a.sending(), 0)
+	a.note("stranger", 7, a.sending(), 0)
 	require.False(t, confirmed(), "of a stranger")
 	a.note("n2", 7, a.sending(), 0)
 	require.True(t, confirmed())

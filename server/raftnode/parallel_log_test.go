@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// heldStore is a log store whose appends wait for somebody to let them through.
+// heldStore is a log store whose appends wait until the test lets them through.
 type heldStore struct {
 	*raft.InmemStore
 	calls chan int   // how many entries an append that began has
@@ -99,7 +99,7 @@ func TestLeaderIsNotFarAhead(t *testing.T) {
 }
 
 // Raft, which might find in its log what another leader sends, gets to see the request when
-// the disk has all: whoever tells raft first that it does not lead any more.
+// the disk has all, whatever tells raft first that it does not lead any more.
 func TestFormerLeaderSettlesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 5)
@@ -237,7 +237,7 @@ func TestDeletedHeadLeavesTheQueue(t *testing.T) {
 	})
 }
 
-// After a failed append nothing is found of it, nobody is told that it succeeded, and the node ends.
+// After a failed append nothing is found of it, no caller is told that it succeeded, and the node ends.
 func TestFailedAppendAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, failed := newHeldLog(t, 5)

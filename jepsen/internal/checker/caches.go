@@ -67,7 +67,7 @@ func checkCaches(r *Result, key string, ops []history.Op, late int64, excused []
 			r.Counts["cached"]++
 		}
 		if w := raises[o.Out(0)]; o.Out(0) != 0 && (w == nil || w.Outcome == history.Fail) {
-			r.find("%s: nobody wrote that: %s", key, o)
+			r.find("%s: no client wrote that: %s", key, o)
 		}
 	}
 }

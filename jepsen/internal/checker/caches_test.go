@@ -52,6 +52,6 @@ func TestCachesWrongOnPurposeAreFound(t *testing.T) {
 			60-70   read  k -> 2`, ""},
 		{"what failed is there", caches, `
 			20-30   raise k 2 fail
-			40-50   read  k -> 2`, "nobody wrote"},
+			40-50   read  k -> 2`, "no client wrote"},
 	})
 }

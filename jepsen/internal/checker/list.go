@@ -66,7 +66,7 @@ func checkAppends(r *Result, key string, ops []history.Op, place map[int64]int, 
 	}
 	for _, v := range longest.Output {
 		if !asked[v] {
-			r.find("%s: nobody appended %d, which is in %s", key, v, longest)
+			r.find("%s: no client appended %d, which is in %s", key, v, longest)
 		}
 	}
 }

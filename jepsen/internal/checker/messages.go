@@ -14,7 +14,7 @@ import (
 //	publish channel, messages    (in that order)
 //	heard   channels, from, until -> messages
 //
-// Channels are bits: somebody listened to these through one connection. What was published from the time from on
+// Channels are bits: one connection listened to these. What was published from the time from on
 // and before what was heard last is to be heard; if until is not 0, also what was acknowledged by then.
 func Messages(h *history.History) Result {
 	r := newResult("messages", h.Count(history.OK))
@@ -33,7 +33,7 @@ func Messages(h *history.History) Result {
 // publication is a message.
 type publication struct {
 	*history.Op
-	place int // among those of the operation
+	place int // among the messages of the operation
 }
 
 // surely is when it was acknowledged, never if it was not.
@@ -75,7 +75,7 @@ func (m *messages) judge(o *history.Op) bool {
 		p, known := m.published[id]
 		switch {
 		case !known:
-			m.r.find("%s: nobody published %d: %s", m.key, id, o)
+			m.r.find("%s: no client published %d: %s", m.key, id, o)
 			return false
 		case p.Outcome == history.Fail:
 			m.r.find("%s: what failed was heard: %s, %s", m.key, p, o)

@@ -87,7 +87,7 @@ func TestMessagesWrongOnPurposeAreFound(t *testing.T) {
 			10-20 publish c 0 1 fail
 			70-70 heard   c 1 0 0 -> 1`, "what failed"},
 		{"out of nowhere", Messages, `
-			70-70 heard   c 1 0 0 -> 1`, "nobody published"},
+			70-70 heard   c 1 0 0 -> 1`, "no client published"},
 		{"another channel", Messages, `
 			10-20 publish c 1 1
 			70-70 heard   c 1 0 0 -> 1`, "another channel"},

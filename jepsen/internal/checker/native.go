@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// The inputs of an operation on a native lock. The first two are those of [OwnerLock], so the rest stands behind.
+// The inputs of an operation on a native lock. The first two are the same as in [OwnerLock], so the rest stands behind.
 const (
 	InOwner   = iota
 	InTTL     // milliseconds; of a session: what the client knows to be left
@@ -22,7 +22,7 @@ const (
 	InWait    // milliseconds, NoWait, or 0: for ever
 	InDelay   // milliseconds
 	InCall    // the id of a reentrant call; 0: not reentrant
-	InStrict  // 1: on this key nobody waits and no loss delays, so a refusal needs a hold that excludes
+	InStrict  // 1: on this key no client waits and no loss delays, so a refusal needs a hold that excludes
 )
 
 // Modes of a native lock.
@@ -52,7 +52,7 @@ type nativeHold struct {
 // saw the lock without it.
 type nativeState struct {
 	holds  []nativeHold // by owner
-	closed int64        // nobody is granted anything before
+	closed int64        // nothing is granted before
 	now    int64        // no operation from here on took place before
 	fence  int64        // the largest given out
 }

@@ -17,7 +17,7 @@ type part struct {
 }
 
 // Capacity checks what native locks are for: an exclusive holder is alone, never are more permits out than the
-// limit, and nobody is told that a hold is gone that surely lasts. It reads the operations of [NativeLock].
+// limit, and no client is told that its hold is gone while the hold surely lasts. It reads the operations of [NativeLock].
 func Capacity(c Clocks) Func {
 	return func(h *history.History) Result {
 		keys, byKey := h.ByKey()
@@ -112,7 +112,7 @@ func newPart(o *history.Op, until int64, a *history.Op) part {
 	return p
 }
 
-// findTooMany looks at each moment at which somebody begins to hold.
+// findTooMany looks at each moment at which a hold begins.
 func findTooMany(r *Result, key string, parts []part) {
 	for i, b := range parts {
 		permits := b.permits

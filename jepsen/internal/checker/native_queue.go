@@ -12,8 +12,8 @@ import (
 // on the run's clock; 0: granted at once.
 const outInLine = 2
 
-// InLine checks that a queue is one: who was told to be in line before another asked is granted first, unless
-// it left. It reads acquires of one mode (Exclusive) with the output
+// InLine checks that a queue is one: a client that was told to be in line before another one asked is granted
+// first, unless it left. It reads acquires of one mode (Exclusive) with the output
 //
 //	[1, fence, when it was told to be in line]
 func InLine(h *history.History) Result {
@@ -52,7 +52,7 @@ func asked(ops []history.Op, b *history.Op) bool {
 // Deserted is why nothing is known of an acquire whose client left the line by closing its connection.
 const Deserted = "left the line with its connection"
 
-// NoneDeserted checks that nobody is granted a lock long after their connection was closed. A grant at that very
+// NoneDeserted checks that no client is granted a lock long after its connection was closed. A grant at that very
 // moment may not be known to be in vain; but then no other holds the lock later, and with a smaller fence.
 func NoneDeserted(b TTLBounds) Func {
 	return func(h *history.History) Result {
@@ -100,13 +100,13 @@ func findDeserted(r *Result, key string, ops []history.Op, left *history.Op, b T
 // WaitBounds say how long waits may take.
 type WaitBounds struct {
 	Clocks
-	// Late and Settle are those of [TTLBounds].
+	// For Late and Settle see [TTLBounds].
 	Late, Settle time.Duration
-	// Vain: who waits for so many milliseconds is granted the lock, as nobody keeps it for long; 0: not known.
+	// Vain: a client that waits for so many milliseconds is granted the lock, as no client keeps it for long; 0: not known.
 	Vain int64
 }
 
-// Waits checks that nobody gives up waiting before the time, that each wait is answered in time, and that nobody
+// Waits checks that no wait ends before the time, that each wait is answered in time, and that no client
 // waits in vain in front of a lock that is free. It reads acquires as [NativeLock] does.
 func Waits(b WaitBounds) Func {
 	return func(h *history.History) Result {
@@ -160,7 +160,7 @@ func Leftovers(h *history.History) Result {
 		}
 	}
 	if r.Verdict == Unknown {
-		r.Findings = append(r.Findings, "nobody looked: nothing was shown")
+		r.Findings = append(r.Findings, "no client looked: nothing was shown")
 	}
 	return r
 }

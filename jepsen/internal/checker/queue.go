@@ -15,7 +15,7 @@ import (
 //
 //	push  values             -> [the length behind them]
 //	pop   wait, 1 if it moves -> [value], or [] when the wait was over
-//	left                     -> the values, when nobody pops any more
+//	left                     -> the values, when no client pops any more
 //
 // A pop that waited in vain saw the queue empty when the wait was over, or later: a client that waits
 // beside a value is found.
@@ -72,7 +72,7 @@ func valueWords(values []int64) string {
 // what is done, in the order of the queue; and no wait ends before its time. It reads the operations of
 // [Queue], and
 //
-//	done -> the values that were moved, when nobody moves any more
+//	done -> the values that were moved, when no client moves any more
 func Deliveries(c Clocks) Func {
 	return func(h *history.History) Result {
 		r := newResult("deliveries", h.Count(history.OK))
@@ -139,7 +139,7 @@ func (d *delivered) deliver(v int64, to *history.Op) {
 	push := d.pushes[v]
 	switch {
 	case push == nil:
-		d.r.find("%s: nobody pushed %d: %s", d.key, v, to)
+		d.r.find("%s: no client pushed %d: %s", d.key, v, to)
 	case push.Outcome == history.Fail:
 		d.r.find("%s: what failed is there: %s, in %s", d.key, push, to)
 	case d.to[v] != nil:
@@ -148,7 +148,7 @@ func (d *delivered) deliver(v int64, to *history.Op) {
 	d.to[v] = to
 }
 
-// findLost finds values that nobody got, more than pops whose outcome is unknown.
+// findLost finds values that no client got, more than pops whose outcome is unknown.
 func (d *delivered) findLost() {
 	if d.left == nil || d.done == nil {
 		return
@@ -160,7 +160,7 @@ func (d *delivered) findLost() {
 		}
 	}
 	if slices.Sort(lost); len(lost) > d.unknown {
-		d.r.find("%s: lost: nobody got %v, though the outcome of only %d pops is unknown", d.key, lost, d.unknown)
+		d.r.find("%s: lost: no client got %v, though the outcome of only %d pops is unknown", d.key, lost, d.unknown)
 	}
 }
 

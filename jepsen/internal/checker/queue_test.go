@@ -85,7 +85,7 @@ func TestQueuesWrongOnPurposeAreFound(t *testing.T) {
 			0-10    push q 1 fail
 			20-30   pop  q 0 0 -> 1`, "what failed"},
 		{"out of nowhere", deliveries, `
-			20-30   pop  q 0 0 -> 1`, "nobody pushed"},
+			20-30   pop  q 0 0 -> 1`, "no client pushed"},
 		{"the wait was too short", deliveries, `
 			0-400   pop  q 500 0 ->`, "100ms early"},
 		{"moved, and not there", deliveries, `

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// Sharing checks read-write locks: who believes to write believes so alone, and no client is told that it has
+// Sharing checks read-write locks: while a client believes to write, no other believes to read or write, and no client is told that it has
 // no lease while it runs. It reads acquire, extend and release of a writer as [OwnerLock], and of a reader
 //
 //	share owner, ttl -> [1] or [0]   extend-shared owner, ttl -> [1] or [0]   release-shared owner -> [1] or [0]
@@ -32,7 +32,7 @@ type holding struct {
 }
 
 // holds gives the beliefs of one key's clients, in the order they began. An extension counts if it was answered
-// while the lease ran: Redisson's extension of a reader's lease that is over holds nobody off.
+// while the lease ran: Redisson's extension of a reader's lease that is over keeps no writer out.
 func holds(r *Result, key string, ops []history.Op, c Clocks) []*holding {
 	var all []*holding
 	last := map[int64]*holding{}

@@ -286,7 +286,7 @@ var histories = []sample{
 		0-10      append l 1 fail
 		40-50     read-list l -> 1`, "what failed is there"},
 	{"list: out of nowhere", List, `
-		40-50     read-list l -> 1`, "nobody appended"},
+		40-50     read-list l -> 1`, "no client appended"},
 	{"list: before what was there", List, `
 		0-10      append l 1 -> 2
 		20-30     append l 2 -> 1
@@ -465,8 +465,8 @@ func TestRecoveryCountsFromWhenAllIsMended(t *testing.T) {
 	require.Equal(t, 450*time.Millisecond, got[2].Recovery)
 }
 
-// A machine so busy that the leader steps down: no fault, but nobody is answered for a second. A
-// pause in which nobody asked is no excuse.
+// A machine so busy that the leader steps down: no fault, but no client is answered for a second. A
+// pause in which no client asked is no excuse.
 func TestALeaseLastsLongerByTheTimeWithoutALeader(t *testing.T) {
 	served := script(t, `
 		0-10       set k 400 ->

@@ -47,7 +47,7 @@ var netFaults = []fault{
 	{kind("partition-ring", schedule.Net, 2*second, 8*second, sides, "each node hears a majority, and no two hear the same"), drawn, (*Nemesis).partition},
 	{kind("partition-bridge", schedule.Net, 2*second, 8*second, sides, "two halves meet in one node only"), drawn, (*Nemesis).partition},
 	{kind("partition-oneway", schedule.Net, 2*second, 8*second, sides, "nothing gets from one node to the others, but all of theirs gets to it"), drawn, (*Nemesis).partition},
-	{kind("partition-deaf", schedule.Net, 2*second, 8*second, sides, "the leader hears nobody, but all hear it"), leaderFirst, (*Nemesis).partition},
+	{kind("partition-deaf", schedule.Net, 2*second, 8*second, sides, "the leader hears no other, but all hear it"), leaderFirst, (*Nemesis).partition},
 	{kind("packets-lost", schedule.Net, 3*second, 8*second, size(5, 30), "a share of all packets between nodes is lost"), drawn, (*Nemesis).lose},
 	{kind("packets-slow", schedule.Net, 3*second, 8*second, size(20, 300), "everything between nodes is delayed"), drawn, (*Nemesis).delay},
 	{kind("packets-reset", schedule.Net, 2*second, 6*second, size(100, 400), "all connections between nodes are reset again and again, and may be made anew"), drawn, (*Nemesis).flap},

@@ -132,8 +132,8 @@ const (
 // flap resets all connections between members again and again, until the effect is mended. Whatever was
 // under way is sent again by a member that hears no reply.
 func (n *Nemesis) flap(_ context.Context, s step) (effect, error) {
-	nobody := func(to, from int) bool { return false }
-	down := network.State{Cut: cuts(n.Target.Members(), nobody, false), Reset: true}
+	none := func(to, from int) bool { return false }
+	down := network.State{Cut: cuts(n.Target.Members(), none, false), Reset: true}
 	up := network.State{Delay: resetDelay}
 	period := time.Duration(s.Size) * time.Millisecond
 	return n.resets(fmt.Sprintf("every %s", period), down, up, period), nil

@@ -244,7 +244,7 @@ func doubled(r *rng, b frontend.Backend, u *replica.Batch) error {
 	return b.Execute(u)
 }
 
-// certain tells clients that a command was not applied when nobody knows.
+// certain tells clients that a command was not applied when that is not known.
 func certain(_ *rng, b frontend.Backend, u *replica.Batch) error {
 	err := b.Execute(u)
 	var row *protocol.Error

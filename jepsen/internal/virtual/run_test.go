@@ -50,7 +50,7 @@ type driven struct {
 	o      runOptions
 	loads  []workload.Load
 	h      *history.History
-	others []checker.Result // beside those of workloads
+	others []checker.Result // beside the results of the workloads
 }
 
 // judge gives the verdict, and the run in words.

@@ -18,7 +18,7 @@ const NativeDB = "9"
 // patience is how much longer than a wait a client listens for the end of the wait: longer than any fault.
 const patience = 12 * time.Second
 
-// noticeSlot is the slot, among those of a pipeline, in which notices are on record: they come at any time.
+// noticeSlot is the slot, among the slots of a pipeline, in which notices are on record: they come at any time.
 const noticeSlot = maxPipe - 1
 
 // lockConn is a RESP3 connection of a client of native locks, with what came unasked.
@@ -277,7 +277,7 @@ func finalLeft(ctx context.Context, c *Client, name string) {
 		}
 		switch {
 		case ctx.Err() != nil || time.Now().After(until) && err != nil:
-			p.Complete(history.Fail, fmt.Sprint("nobody answers: ", err))
+			p.Complete(history.Fail, fmt.Sprint("no node answers: ", err))
 			return
 		case none || time.Now().After(until):
 			p.OK(left...)

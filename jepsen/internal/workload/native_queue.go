@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// queueLease is the lease of those who hold as they should: for a tenth of it.
+	// queueLease is the lease of clients that hold as they should: for a tenth of it.
 	queueLease = 1000
-	// deadLease is the lease of those who leave the queue without a word.
+	// deadLease is the lease of clients that leave the queue without a word.
 	deadLease = 4000
 	// deadLook is how long after that they look whether they have been granted the lock all the same.
 	deadLook = 1200 * time.Millisecond
@@ -127,7 +127,7 @@ func (w *nativeQueue) desert(ctx context.Context, c *Client, a ask, slot int) {
 	}
 }
 
-// lookBack looks whether one who left was granted the lock, as may be if that was at the same moment, and gives
+// lookBack looks whether a client that left was granted the lock, as may be if that was at the same moment, and gives
 // it back.
 func (w *nativeQueue) lookBack(ctx context.Context, c *Client, key string, owner int64, slot int) {
 	if !Sleep(ctx, deadLook) {

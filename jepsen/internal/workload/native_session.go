@@ -228,7 +228,7 @@ func (s *lockSession) move(ctx context.Context) bool {
 	r := l.Do("SESSION.ATTACH", decimal(s.id))
 	if r.Outcome != history.OK || r.Value.Num != 1 {
 		if r.Outcome == history.Info {
-			s.closing(asked) // nobody knows with which connection it lives
+			s.closing(asked) // with which connection it lives is not known
 		}
 		l.Close()
 		return false
@@ -247,7 +247,7 @@ func (s *lockSession) closing(start int64) {
 	s.closed = s.c.o.Recorder.Now()
 }
 
-// closeSlot is the slot, among those of a pipeline, in which ends of sessions are on record.
+// closeSlot is the slot, among the slots of a pipeline, in which ends of sessions are on record.
 const closeSlot = noticeSlot - 1
 
 // end is how sessions end: in good order, with the connection (which Step closes), or by silence.
@@ -263,7 +263,7 @@ func (s *lockSession) end(ctx context.Context) {
 		s.closing(s.c.o.Recorder.Now())
 		s.conn.Do("SESSION.CLOSE", decimal(s.id))
 	case 2:
-		// Frozen: nobody renews it but the node of the connection.
+		// Frozen: only the node of the connection renews it.
 		if Sleep(ctx, 2*time.Duration(s.lease)*time.Millisecond) {
 			s.check()
 		}

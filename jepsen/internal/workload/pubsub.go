@@ -211,7 +211,7 @@ func (s *session) run() {
 	}
 }
 
-// Final publishes once more on all channels that somebody listens to, and waits until all have heard that.
+// Final publishes once more on all channels that have a listener, and waits until all have heard that.
 func (w *pubsub) Final(ctx context.Context, c *Client) {
 	w.mu.Lock()
 	sessions := map[*session]struct{}{}

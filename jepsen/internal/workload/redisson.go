@@ -95,8 +95,8 @@ var writeKind = rKind{
 	},
 }
 
-// redisson is clients that take locks as Redisson does: who does not get the lock listens to the lock's channel,
-// and tries again when the lock is given back, or its lease is over.
+// redisson is clients that take locks as Redisson does: a client that does not get the lock listens to the lock's
+// channel, and tries again when the lock is given back, or its lease is over.
 type redisson struct {
 	o      *Options
 	name   string
@@ -246,7 +246,7 @@ func (h *rHold) read(f string, r wire.Reply) result {
 	case r.Value.IsNull():
 		return ok(0)
 	}
-	return ok(1) // 0: others read, 1: nobody has the lock
+	return ok(1) // 0: others read, 1: the lock is free
 }
 
 // Final reads nothing: the checkers need no more than what clients were told.
