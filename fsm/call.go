@@ -22,6 +22,8 @@ type call struct {
 	listening
 	parking
 	from caller
+	// life is the life of a node whose former lives were dropped last. Empty: look at the next batch's.
+	life protocol.Origin
 
 	// quiet: no client on this node waits for the replies.
 	quiet bool

@@ -144,7 +144,12 @@ func dropOp(c *call) protocol.Value {
 }
 
 // dropFormerLives is called before a batch: the node has begun a new life, so the waiters of its older lives leave.
+// No batch of an older life comes any more, so the next batches of the life find none.
 func (c *call) dropFormerLives(o protocol.Origin) {
+	if o == c.life {
+		return
+	}
+	c.life = protocol.Origin{Node: c.st.sessions.nameOf(o.Node), Epoch: o.Epoch}
 	if c.st.waits.Len() > 0 {
 		c.st.waits.Drop(waits.Name{Origin: o})
 	}

@@ -30,7 +30,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.skipped = append(m.skipped, lostBetween(m.st, st, m.call.own)...)
-	m.st = st
+	m.st, m.call.life = st, protocol.Origin{}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"math/rand"
 	"testing"
 
@@ -107,4 +108,27 @@ func TestNewLifeBeginsWithNothingApplied(t *testing.T) {
 	require.True(t, batch(2, 3))
 	require.True(t, batch(2, 1))
 	require.False(t, batch(1, 4))
+}
+
+// TestFormerLivesLeave: who waited in a former life of a node leaves with the first batch of the next, also in a
+// snapshot's state, which may be older than what the machine has seen.
+func TestFormerLivesLeave(t *testing.T) {
+	d := newDriver(t)
+	require.Equal(t, protocol.Integer(1), d.doLine("native 1 0 0 lock.acquire k me px 60000"))
+	require.Equal(t, protocol.Parked, d.doLine("native 2 7 0 lock.acquire k you px 60000 wait 0"))
+	require.Equal(t, protocol.Parked, d.doLine("block 8 blpop q 0"))
+	snapshot := dump(t, d.m)
+	for range 2 {
+		for _, ticket := range []uint64{7, 8} {
+			require.True(t, d.m.Waits(protocol.Origin{Node: "n1", Epoch: 1}, ticket))
+		}
+		d.seq++
+		entry := protocol.NewEntry(nil, d.nowMillis, d.wallOffset, 0)
+		entry.Add(protocol.Origin{Node: "n1", Epoch: 2}, d.seq, d.seq, request(nil, 0, "set", "x", "1"))
+		require.NoError(t, d.m.Apply(entry.Bytes(), nobody{}))
+		for _, ticket := range []uint64{7, 8} {
+			require.False(t, d.m.Waits(protocol.Origin{Node: "n1", Epoch: 1}, ticket))
+		}
+		require.NoError(t, d.m.Restore(bytes.NewReader(snapshot)))
+	}
 }
