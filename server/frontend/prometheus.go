@@ -191,10 +191,18 @@ func (t *times) histogram() (count uint64, sum float64, buckets map[float64]uint
 	return count, time.Duration(t.nanos.Load()).Seconds(), buckets
 }
 
+// alarming are the prefixes that alerts are about. These are counted from 0: Prometheus sees no growth in a series whose
+// first number is the first error.
+var alarming = []string{protocol.ErrUncertain.Prefix, "OOM", "TRYAGAIN"}
+
 // collectErrors has the prefixes that this program knows: a script may put a key into a prefix.
 func (r *report) collectErrors(ch chan<- prometheus.Metric) {
 	other := r.srv.stats.failures.Load()
-	for prefix, n := range r.srv.stats.errorCounts() {
+	counts := r.srv.stats.errorCounts()
+	for _, prefix := range alarming {
+		counts[prefix] += 0
+	}
+	for prefix, n := range counts {
 		if protocol.KnownPrefix(prefix) {
 			ch <- prometheus.MustNewConstMetric(errorsDesc, prometheus.CounterValue, float64(n), prefix)
 			other -= min(n, other)

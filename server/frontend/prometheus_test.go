@@ -1,6 +1,9 @@
 package frontend
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -91,7 +94,7 @@ func TestPrometheusCommands(t *testing.T) {
 			"set ok": 2, "set failed": 0, "set rejected": 1, "hget ok": 0, "hget failed": 1, "hget rejected": 0,
 			"eval ok": 0, "eval failed": 1, "eval rejected": 0,
 		}, series(found["holdfast_commands_total"]))
-		require.Equal(t, map[string]float64{"ERR": 1, "WRONGTYPE": 1, "other": 1}, series(found["holdfast_error_replies_total"]))
+		require.Equal(t, map[string]float64{"ERR": 1, "WRONGTYPE": 1, "other": 1, "OOM": 0, "TRYAGAIN": 0, "UNCERTAIN": 0}, series(found["holdfast_error_replies_total"]))
 		for _, m := range found["holdfast_command_duration_seconds"].GetMetric() {
 			h := m.GetHistogram()
 			require.Positive(t, h.GetSampleCount())
@@ -102,6 +105,17 @@ func TestPrometheusCommands(t *testing.T) {
 		}
 		s.stop()
 	})
+}
+
+// TestPrometheusCountsFromZero: what an alert looks for is there before the first error.
+func TestPrometheusCountsFromZero(t *testing.T) {
+	rules, err := os.ReadFile(filepath.Join("..", "monitoring", "alerts.yaml"))
+	require.NoError(t, err)
+	named := regexp.MustCompile(`prefix="(\w+)"`).FindAllStringSubmatch(string(rules), -1)
+	require.NotEmpty(t, named)
+	for _, m := range named {
+		require.Contains(t, alarming, m[1])
+	}
 }
 
 // TestPrometheusHistogram: a bucket counts what took no longer than its limit.

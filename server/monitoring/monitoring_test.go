@@ -14,6 +14,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// counted matches the names of what only grows.
+var counted = regexp.MustCompile(`_(total|bucket|count|sum)$`)
+
 // known are the labels of each metric of METRICS.md, under all names that queries have for it.
 func known(t *testing.T) map[string][]string {
 	t.Helper()
@@ -59,9 +62,8 @@ func checkQuery(t *testing.T, metrics map[string][]string, query string) {
 			require.NotNil(t, parts, "%s: %s", query, one)
 			require.Contains(t, append([]string{"job", "instance"}, has...), parts[1], query)
 		}
-		if strings.HasSuffix(m[1], "_total") || strings.HasSuffix(m[1], "_bucket") {
-			require.Regexp(t, `(rate|increase)\(`+regexp.QuoteMeta(m[0]), query, "a counter alone says nothing")
-		}
+		grows := regexp.MustCompile(`(rate|increase)\(` + regexp.QuoteMeta(m[0])).MatchString(query)
+		require.Equal(t, counted.MatchString(m[1]), grows, "%s: a counter alone says nothing, and what falls has no rate: %s", query, m[1])
 	}
 	for _, m := range grouping.FindAllStringSubmatch(query, -1) {
 		for _, label := range strings.Split(m[1], ", ") {
@@ -69,7 +71,7 @@ func checkQuery(t *testing.T, metrics map[string][]string, query string) {
 		}
 	}
 	for _, m := range function.FindAllStringSubmatch(query, -1) {
-		require.Contains(t, []string{"sum", "max", "rate", "increase", "floor", "histogram_quantile", "time", "by", "and"}, m[1], query)
+		require.Contains(t, []string{"sum", "max", "rate", "increase", "floor", "histogram_quantile", "time", "by", "and", "absent", "count"}, m[1], query)
 	}
 }
 
