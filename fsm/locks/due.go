@@ -101,6 +101,11 @@ func (t *Table) unsettledAt(l *lock, now int64) bool {
 	return t.pendingFlush(l) != nil || t.dueOf(l) < now
 }
 
+// dueFirst reports whether something is due at a lock that comes before a grant: at one instant waits end last.
+func (t *Table) dueFirst(l *lock) bool {
+	return t.pendingFlush(l) != nil || t.grantsDueOf(l) < t.as || t.waitsDueOf(l) < t.as-1
+}
+
 // behind makes the call under way look at locks as of just behind an instant.
 func (t *Table) behind(instant int64) { t.as = min(t.now, instant+1) }
 

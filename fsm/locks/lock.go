@@ -224,7 +224,20 @@ func (t *Table) settleDown(l *lock) {
 
 // dueOf is the first instant behind which something is to be done with the lock. What sessions do to it is
 // not among that.
-func (t *Table) dueOf(l *lock) int64 {
+func (t *Table) dueOf(l *lock) int64 { return min(t.grantsDueOf(l), t.waitsDueOf(l)) }
+
+// waitsDueOf is the first end of a wait.
+func (t *Table) waitsDueOf(l *lock) int64 {
+	if l.waiters() > 0 {
+		if w := t.firstWaitEnd(l); w != nil {
+			return w.deadline
+		}
+	}
+	return never
+}
+
+// grantsDueOf is dueOf without the ends of waits: what may let a waiter be granted.
+func (t *Table) grantsDueOf(l *lock) int64 {
 	due := int64(never)
 	if l.hold != nil {
 		due = l.hold.deadline
@@ -244,11 +257,6 @@ func (t *Table) dueOf(l *lock) int64 {
 	}
 	if m.unfinished != 0 {
 		due = min(due, m.unfinished-1)
-	}
-	if l.waiters() > 0 {
-		if w := t.firstWaitEnd(l); w != nil {
-			due = min(due, w.deadline)
-		}
 	}
 	return due
 }

@@ -52,7 +52,7 @@ func (t *Table) grantable(key string, r *Request, order uint64) bool {
 		return true
 	}
 	h := t.holdOf(l, r.Owner)
-	if t.unsettledAt(l, t.as) || h != nil && t.over(l, h, t.as) {
+	if t.dueFirst(l) || h != nil && t.over(l, h, t.as) {
 		return false // whatever is due there wakes the queue: see step
 	}
 	if h != nil {
