@@ -21,7 +21,7 @@ func (t *Table) LongestLease() (longest int64) {
 // Raise makes all fences, and all ids of sessions, that are given out from now on larger by so much.
 func (t *Table) Raise(by uint64) {
 	by = min(by, MaxFence)
-	t.fences, t.sessionIDs = min(t.fences+by, MaxFence), min(t.sessionIDs+by, MaxFence)
+	t.fences, t.sessionIDs = max(t.fences, min(t.fences+by, MaxFence)), min(t.sessionIDs+by, MaxFence)
 }
 
 // Empty drops all locks and sessions, and keeps what was given out: for a restore from a backup. No effect

@@ -1,0 +1,148 @@
+package locks
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// TestFencesRunOut: the last fence is 2^53-1, and none comes after it: who asks is refused, and who waits is told.
+func TestFencesRunOut(t *testing.T) {
+	table := at(New(), 1000)
+	table.Raise(MaxFence - 2)
+	require.EqualValues(t, MaxFence-1, table.mustAcquire(t, asks("a", "k")))
+	require.EqualValues(t, MaxFence, table.mustAcquire(t, asks("b", "l")))
+	_, err := table.Acquire(asks("c", "m"))
+	require.ErrorIs(t, err, ErrFull)
+	a, err := table.Acquire(waiting(asks("c", "k")))
+	require.NoError(t, err)
+	require.True(t, a.Waiting)
+	require.EqualValues(t, MaxFence, table.mustAcquire(t, asks("b", "l")), "asking again takes none")
+	table.TakeEffects()
+	table.Release(0, "k", "a", false)
+	effects := table.TakeEffects()
+	require.Equal(t, []EffectKind{Released, Told, Went}, kinds(effects))
+	require.ErrorIs(t, effects[1].Err, ErrFull)
+
+	table.Flush(0)
+	_, err = table.Acquire(asks("c", "m"))
+	require.ErrorIs(t, err, ErrFull)
+	_, err = loaded(saved(table))
+	require.NoError(t, err, "a flush takes a fence of its own, and there is none left")
+	table.Raise(1 << 32)
+	_, err = table.Acquire(asks("c", "m"))
+	require.ErrorIs(t, err, ErrFull)
+	require.Zero(t, table.Bytes())
+	_, err = table.OpenSession(1000, Client{}, false, "")
+	require.ErrorIs(t, err, ErrFull)
+}
+
+// TestManyHoldAndWait: 100,000 owners hold a lock and as many wait, and no more. An owner that is in asks again, and
+// a place that becomes free is there for others. The counts are written by hand, but for the last few.
+func TestManyHoldAndWait(t *testing.T) {
+	table := at(New(), 1000)
+	shared := func(owner string) *Request {
+		r := asks(owner, "k")
+		r.Mode = Shared
+		return r
+	}
+	table.mustAcquire(t, shared("a"))
+	table.mustAcquire(t, shared("b"))
+	_, err := table.Acquire(waiting(asks("w", "k")))
+	require.NoError(t, err)
+	m := table.find(0, "k").more
+	const more = MaxHolders - 2
+	m.holders += more
+	a, err := table.Acquire(waiting(shared("c")))
+	require.NoError(t, err)
+	require.True(t, a.Waiting)
+	require.True(t, table.Cancel(0, "k", "w"))
+	require.Zero(t, table.Check(0, "k", "c", 1000))
+	require.EqualValues(t, 2, table.mustAcquire(t, shared("b")))
+	table.Release(0, "k", "b", false)
+	require.NotZero(t, table.Check(0, "k", "c", 1000))
+
+	m.holders -= more
+	_, err = table.Acquire(waiting(asks("w", "k")))
+	require.NoError(t, err)
+	m.ranks[absent] += MaxWaiters - 1
+	_, err = table.Acquire(waiting(asks("one more", "k")))
+	require.ErrorIs(t, err, ErrFull)
+	_, err = table.Acquire(waiting(asks("one more", "other", "k")))
+	require.ErrorIs(t, err, ErrFull)
+	require.False(t, table.Has(0, "other"), "what is refused leaves nothing")
+	_, err = table.Acquire(waiting(asks("w", "k")))
+	require.NoError(t, err)
+	m.ranks[absent]--
+	_, err = table.Acquire(waiting(asks("one more", "k")))
+	require.NoError(t, err)
+}
+
+// TestWaitersAreBounded: all waiters together, in bytes.
+func TestWaitersAreBounded(t *testing.T) {
+	table := at(New(), 1000)
+	table.mustAcquire(t, asks("a", "k"))
+	table.waitingBytes = MaxWaitingBytes - 1500
+	long := waiting(asks(strings.Repeat("o", MaxText), "k"))
+	_, err := table.Acquire(long)
+	require.ErrorIs(t, err, ErrFull)
+	_, err = table.Acquire(waiting(asks("b", "k")))
+	require.NoError(t, err)
+	require.True(t, table.Cancel(0, "k", "b"))
+	require.EqualValues(t, MaxWaitingBytes-1500, table.waitingBytes)
+}
+
+// TestSessionsOfAConnection: a thousand, opened or attached, and another when one of them ends.
+func TestSessionsOfAConnection(t *testing.T) {
+	table := at(New(), 1000)
+	open := func(c Client) error {
+		_, err := table.OpenSession(1000, c, c != Client{}, "")
+		return err
+	}
+	for range MaxAttached {
+		require.NoError(t, open(client(1)))
+	}
+	require.ErrorIs(t, open(client(1)), ErrFull)
+	require.NoError(t, open(client(2)))
+	_, err := table.Attach(MaxAttached+1, client(1))
+	require.ErrorIs(t, err, ErrFull)
+	ok, err := table.Attach(7, client(1))
+	require.NoError(t, err)
+	require.True(t, ok, "it lives there already")
+	_, ok = table.CloseSession(1)
+	require.True(t, ok)
+	ok, err = table.Attach(MaxAttached+1, client(1))
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.EqualValues(t, MaxAttached, table.Gone(client(1)))
+	table.Sweep()
+	require.Zero(t, table.Bytes())
+}
+
+// TestTextsAreBounded: owners, notes, calls and names of 1 KiB, and no longer.
+func TestTextsAreBounded(t *testing.T) {
+	table := at(New(), 1000)
+	fits, long := strings.Repeat("x", MaxText), strings.Repeat("x", MaxText+1)
+	for _, set := range []func(r *Request, text string){
+		func(r *Request, text string) { r.Owner = text },
+		func(r *Request, text string) { r.Note = text },
+		func(r *Request, text string) { r.Reentrant, r.Call = true, text },
+	} {
+		r := asks("o", "k")
+		set(r, long)
+		_, err := table.Acquire(r)
+		require.ErrorIs(t, err, ErrTooLong)
+		set(r, fits)
+		table.mustAcquire(t, r)
+		_, ok := table.Release(0, "k", r.Owner, true)
+		require.True(t, ok)
+	}
+	_, err := table.OpenSession(1000, Client{}, false, long)
+	require.ErrorIs(t, err, ErrTooLong)
+	_, err = table.Acquire(&Request{Owner: "o", LeaseMillis: 1000, Client: Client{Origin: protocol.Origin{Node: "n1"}}})
+	require.ErrorIs(t, err, ErrRequest)
+	require.Zero(t, table.Bytes())
+}
