@@ -140,6 +140,8 @@ func (p *player) serve(verb, options string) {
 				cfg.MaxValueBytes = n
 			case "query":
 				cfg.MaxQueryBytes = n
+			case "grace":
+				cfg.LockQueueGrace = time.Duration(n) * time.Millisecond
 			case "idle":
 				cfg.IdleTimeout = time.Duration(n) * time.Second
 			default:
