@@ -1,18 +1,13 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,18 +17,6 @@ func tool(t *testing.T, exe string, words ...string) string {
 	out, err := exec.Command(exe, words...).CombinedOutput()
 	require.NoError(t, err, "%v: %s", words, out)
 	return string(out)
-}
-
-// restarted is another set of processes: the same nodes, with other folders.
-func restarted(t *testing.T, nodes []*node, dir string) {
-	t.Helper()
-	for _, n := range nodes {
-		n.set("--data-dir", "--data-dir", filepath.Join(dir, n.name))
-		n.start(t)
-	}
-	for _, n := range nodes {
-		waitServing(t, n)
-	}
 }
 
 // set puts a flag in the place of another.
@@ -55,87 +38,37 @@ func (n *node) setting(name string) string {
 	return ""
 }
 
-// TestRestoreDrill takes a backup under load from a follower, loses all nodes, and restores. Every lock that was
-// acknowledged before the backup was begun is there, no lease is shorter, and fences only grow.
-func TestRestoreDrill(t *testing.T) {
+// TestRestoredFromTwoFiles: nodes that were restored from different files found nothing, and say why. When one of them is
+// emptied, the other, which is the only one that was restored then, takes in all nodes.
+func TestRestoredFromTwoFiles(t *testing.T) {
 	exe := build(t)
-	nodes := startNodes(t, exe, 3)
-	var clients []*redis.Client
-	for _, n := range nodes {
-		clients = append(clients, client(t, n))
+	source := startNodes(t, exe, 1)[0]
+	files := []string{filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "second")}
+	for _, file := range files {
+		require.NoError(t, client(t, source).Incr(t.Context(), "n").Err())
+		tool(t, exe, "backup", "--server", source.addr, file)
 	}
-	a := &acknowledged{locks: map[string]string{}, fence: map[int64]int{}}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var workers sync.WaitGroup
-	for w := range 4 {
-		workers.Go(func() { a.lockUntil(ctx, w, clients) })
-	}
-	enough := func(n int) func() bool {
-		return func() bool {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			return len(a.locks) >= n
-		}
-	}
-	require.Eventually(t, enough(100), 30*time.Second, time.Millisecond)
-	native := int64(0)
-	for range 3 {
-		v, err := ask(ctx, nodes[0].addr, "LOCK.ACQUIRE", "native", "me", "PX", "60000")
-		require.NoError(t, err)
-		native = v.Num
-	}
-	require.NoError(t, clients[0].Set(ctx, "short", "x", 5*time.Second).Err())
-
-	follower := nodes[0]
-	if leaderOf(t, nodes) == follower {
-		follower = nodes[1]
-	}
-	file := filepath.Join(t.TempDir(), "backup")
-	a.mu.Lock()
-	before := maps.Clone(a.locks)
-	a.mu.Unlock()
-	tool(t, exe, "backup", "--server", follower.addr, file)
-	require.Eventually(t, enough(len(before)+20), 30*time.Second, time.Millisecond, "the load goes on")
-	cancel()
-	workers.Wait()
-	largest := int64(0)
-	for fence := range a.fence {
-		largest = max(largest, fence)
+	source.kill()
+	nodes := plan(t, exe, 3)
+	for i, file := range files {
+		said := tool(t, exe, "restore", file, "--data-dir", nodes[i].setting("--data-dir"), "--name", nodes[i].name, "--initial-cluster", nodes[i].setting("--initial-cluster"))
+		require.Contains(t, said, "of a cluster that is founded when all nodes of --initial-cluster run")
 	}
 	for _, n := range nodes {
-		n.kill()
+		n.start(t)
 	}
-	require.Contains(t, tool(t, exe, "inspect", file), "fence (database 0)")
-
-	dir := t.TempDir()
-	said := tool(t, exe, "restore", file, "--data-dir", filepath.Join(dir, "n1"), "--name", "n1",
-		"--initial-cluster", nodes[0].setting("--initial-cluster"), "--raise", "fence")
-	require.Contains(t, said, "1 keys that match fence")
-	restarted(t, nodes, dir)
+	nodes[0].logs(t, "n2 was restored from another backup than this node, or with other flags")
+	nodes[1].logs(t, "n1 was restored from another backup than this node, or with other flags")
+	nodes[0].kill()
+	require.NoError(t, os.RemoveAll(nodes[0].setting("--data-dir")))
+	nodes[0].start(t)
 	for _, n := range nodes {
-		c := client(t, n)
-		var keys []string
-		for key := range before {
-			keys = append(keys, key)
-		}
-		values, err := c.MGet(t.Context(), keys...).Result()
+		waitServing(t, n)
+		v, err := client(t, n).Get(t.Context(), "n").Result()
 		require.NoError(t, err)
-		for i, key := range keys {
-			require.Equal(t, before[key], values[i], "%s through %s", key, n.name)
-		}
-		fence, err := c.Incr(t.Context(), "fence").Result()
-		require.NoError(t, err)
-		require.Greater(t, fence, largest)
-		largest = fence
-		v, err := ask(t.Context(), n.addr, "LOCK.ACQUIRE", "of "+n.name, "me", "PX", "60000")
-		require.NoError(t, err)
-		require.Greater(t, v.Num, native)
-		native = v.Num
-		left, err := c.PTTL(t.Context(), "short").Result()
-		require.NoError(t, err)
-		require.Greater(t, left, 5*time.Second, "the lease begins anew")
+		require.Equal(t, "2", v, n.name)
 	}
+	nodes[1].logs(t, `msg="cluster begun with the state of another" node=n2 command=restore`)
 }
 
 // TestSurvivorGoesOn loses two of three nodes for good. The third is recovered with all acknowledged writes that it had

@@ -73,7 +73,7 @@ func chapter(t *testing.T, name string) (blocks []block) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "server", "OPERATING.md"))
 	require.NoError(t, err)
 	_, inside, _ := section(t, string(text), name)
-	for _, m := range regexp.MustCompile("(?ms)^```sh (once|each-node)\n(.*?)^```$").FindAllStringSubmatch(inside, -1) {
+	for _, m := range regexp.MustCompile("(?ms)^```sh (once|each-node|others|root)\n(.*?)^```$").FindAllStringSubmatch(inside, -1) {
 		blocks = append(blocks, block{m[1], m[2]})
 	}
 	require.Equal(t, strings.Count(inside, "```")/2, len(blocks), "a block does not say where it is run")
