@@ -32,6 +32,8 @@ type Lot struct {
 	mu      sync.Mutex
 	tickets uint64 // given out
 	clients map[uint64]client
+	// restored counts the snapshots that took the place of the state.
+	restored uint64
 	// gone are clients that have left, until the cluster has forgotten them: one may be served before that.
 	gone map[uint64]client
 	// holds are locks to be given back.
@@ -55,6 +57,8 @@ type client struct {
 	give func(protocol.Value)
 	// number is the number of the batch that parked the client, 0 until that is known.
 	number uint64
+	// restored is the lot's count when the client entered.
+	restored uint64
 }
 
 // New returns an empty lot.
@@ -68,7 +72,7 @@ func (l *Lot) Enter(give func(protocol.Value)) (ticket uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tickets++
-	l.clients[l.tickets] = client{give: give}
+	l.clients[l.tickets] = client{give: give, restored: l.restored}
 	l.attend(true)
 	return l.tickets
 }
@@ -105,15 +109,20 @@ func (l *Lot) Forget(ticket uint64) (untold bool) {
 	return untold
 }
 
-// Parked notes that the batch with that number has parked the client.
+// Parked notes that the batch with that number has parked the client. Replies are lost in snapshots alone: those that
+// came while the command was under way are looked at here, later ones by Restored.
 func (l *Lot) Parked(ticket, number uint64) {
 	l.mu.Lock()
-	if c, there := l.clients[ticket]; there {
+	c, there := l.clients[ticket]
+	if there {
 		c.number = number
 		l.clients[ticket] = c
 	}
+	lost := there && c.restored != l.restored
 	l.mu.Unlock()
-	l.check(ticket, number)
+	if lost {
+		l.check(ticket, number)
+	}
 }
 
 // check tells a client whose reply was lost that the outcome is uncertain: the state has the batch, but no
@@ -157,6 +166,7 @@ func (l *Lot) GiveBack(holds ...protocol.Hold) {
 // Restored is called after the state was replaced by a snapshot's.
 func (l *Lot) Restored() {
 	l.mu.Lock()
+	l.restored++
 	numbers := make(map[uint64]uint64, len(l.clients))
 	for ticket, c := range l.clients {
 		if c.number != 0 {
