@@ -167,16 +167,17 @@ func TestRestoreThatIsRefusedWritesNothing(t *testing.T) {
 func TestRestoreHalfWay(t *testing.T) {
 	file, _ := fileOf(t, stateOf(t, []string{"incr", "fence"}))
 	o := restoration(t)
-	killed := errors.New("killed")
-	err := store.Make(store.Config{DataDir: o.DataDir, LogStore: o.LogStore}, store.Identity{Name: "n1", ClusterID: "c"}, func(s *store.Store) error {
+	failed, first := errors.New("failed"), filepath.Join(t.TempDir(), "first")
+	err := store.Make(store.Config{DataDir: first, LogStore: o.LogStore}, store.Identity{Name: "n1", ClusterID: "c"}, func(s *store.Store) error {
 		require.NoError(t, s.Stable.SetUint64([]byte(currentTerm), 99))
 		sink, err := s.Snapshots.Create(1, 500, 99, alone("n1", "x:1"), 500, nil)
 		require.NoError(t, err)
 		_, err = io.WriteString(sink, "half")
 		require.NoError(t, err)
-		return killed
+		require.NoError(t, os.CopyFS(o.DataDir, os.DirFS(first))) // what a kill leaves at this time
+		return failed
 	})
-	require.ErrorIs(t, err, killed)
+	require.ErrorIs(t, err, failed)
 	_, err = store.Open(store.Config{DataDir: o.DataDir, Name: "n1", LogStore: o.LogStore})
 	require.ErrorContains(t, err, "is not whole")
 	done, err := Restore(bytes.NewReader(file), o)

@@ -6,8 +6,8 @@ import (
 )
 
 // Make makes a whole folder at once, of what fill stores: a restored backup, or what is left of another cluster.
-// id's ID may be empty: then one is minted. Until Make returns the folder cannot be opened, also after a crash, and
-// after an error; Make can make it again. A folder with anything of a node in it is refused.
+// id's ID may be empty: then one is minted. Until Make returns the folder cannot be opened, also after a crash, and Make
+// can make it again. After an error the folder is empty. A folder with anything of a node in it is refused.
 func Make(c Config, id Identity, fill func(*Store) error) error { return MakeOn(system(), c, id, fill) }
 
 // MakeOn is Make of a folder on that device.
@@ -16,9 +16,28 @@ func MakeOn(d Device, c Config, id Identity, fill func(*Store) error) error {
 	f := &folder{Device: d, config: c.withDefaults()}
 	err := f.makeWhole(id, fill)
 	if err := errors.Join(err, f.close()); err != nil {
-		return fmt.Errorf("make data folder: %w", err)
+		return errors.Join(fmt.Errorf("make data folder: %w", err), emptied(d, c))
 	}
 	return nil
+}
+
+// emptied takes away what Make did not finish: on a full disk it is in the way. A kill leaves it, and Open refuses it.
+func emptied(d Device, c Config) (err error) {
+	f := &folder{Device: d, config: c.withDefaults()}
+	if f.lockFolder() != nil {
+		return nil // another process has the folder
+	}
+	defer func() { err = errors.Join(err, f.close()) }()
+	id, err := loadIdentity(f.FS, f.config.DataDir)
+	if err != nil || id == nil || id.State != stateFilling {
+		return nil // whatever it is, Make did not begin it
+	}
+	for _, name := range append(parts(), identityName) { // until all of it is gone, "filling" is there
+		if err := f.FS.RemoveAll(f.path(name)); err != nil {
+			return fmt.Errorf("empty data folder: %w", err)
+		}
+	}
+	return f.FS.SyncDir(f.config.DataDir)
 }
 
 func (f *folder) makeWhole(id Identity, fill func(*Store) error) error {
@@ -42,6 +61,7 @@ func (f *folder) makeWhole(id Identity, fill func(*Store) error) error {
 		id.ID = made.ID
 	}
 	made.Identity = id
+	made.State = stateFilling // before there is any part: serve would take a folder that is being created for a new one
 	if err := f.create(made, old != nil, stateFilling); err != nil {
 		return err
 	}

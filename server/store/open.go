@@ -164,8 +164,7 @@ func makeFolder(fs vfs.FS, dir string) error {
 // create makes all parts, and says that the folder is in the state then. again: there is an identity already, and no
 // Open has ever returned this folder, or no cluster has heard of it, so that what is there can go.
 func (f *folder) create(id *identity, again bool, then string) error {
-	parts := []string{stableName, walName, boltLogName, snapshotName}
-	for _, name := range parts {
+	for _, name := range parts() {
 		if again {
 			break
 		}
@@ -179,7 +178,7 @@ func (f *folder) create(id *identity, again bool, then string) error {
 	if err := id.save(f.FS, f.config.DataDir); err != nil {
 		return err
 	}
-	for _, name := range parts {
+	for _, name := range parts() {
 		if err := f.FS.RemoveAll(f.path(name)); err != nil {
 			return fmt.Errorf("make data folder: %w", err)
 		}
@@ -190,6 +189,9 @@ func (f *folder) create(id *identity, again bool, then string) error {
 	id.State = then
 	return id.save(f.FS, f.config.DataDir)
 }
+
+// parts are the names of all that a folder may have beside its identity.
+func parts() []string { return []string{stableName, walName, boltLogName, snapshotName} }
 
 func (f *folder) createParts() error {
 	if err := f.CreateStable(f.path(stableName)); err != nil {
