@@ -57,7 +57,26 @@ func takeBackup(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	if path == "-" {
 		return p.pull(ctx, stdout, stderr)
 	}
+	if err := replaceable(path); err != nil {
+		return err
+	}
 	return intoFile(path, func(w io.Writer) error { return p.pull(ctx, w, stdout) })
+}
+
+// replaceable refuses to put a file in the place of what is none: a device such as /dev/null would be gone.
+func replaceable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.IsDir():
+		return usageError{fmt.Errorf("%s is a folder: say which file", path)}
+	case !info.Mode().IsRegular():
+		return usageError{fmt.Errorf("%s is no regular file: use - and redirect the output", path)}
+	}
+	return nil
 }
 
 // intoFile gives path what write writes, durably and as a whole; or leaves path as it is.

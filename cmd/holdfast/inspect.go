@@ -30,7 +30,7 @@ func (o *inspectOwn) rows() []option {
 }
 
 // inspect says what is in a backup.
-func inspect(_ context.Context, args []string, stdout, _ io.Writer) error {
+func inspect(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	o := &inspectOwn{fences: shownFences}
 	path, err := parseFile(o.rows(), args, stdout, inspectUsage, "say which file")
 	switch {
@@ -39,7 +39,7 @@ func inspect(_ context.Context, args []string, stdout, _ io.Writer) error {
 	case o.fences < 0:
 		return usageError{fmt.Errorf("fences %d: not negative", o.fences)}
 	}
-	f, err := os.Open(path)
+	f, err := openFile(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -54,6 +54,28 @@ func inspect(_ context.Context, args []string, stdout, _ io.Writer) error {
 	p.state(&r.Survey)
 	p.fences(&r.Survey)
 	return p.err
+}
+
+// openFile opens a file to read, and waits for a pipe's writer only until ctx ends; so do reads.
+func openFile(ctx context.Context, path string) (*os.File, error) {
+	type opened struct {
+		f   *os.File
+		err error
+	}
+	done := make(chan opened, 1)
+	go func() { // it may be left behind: a pipe that has no writer cannot be given up
+		f, err := os.Open(path)
+		done <- opened{f, err}
+	}()
+	select {
+	case o := <-done:
+		if o.err == nil {
+			context.AfterFunc(ctx, func() { _ = o.f.SetReadDeadline(time.Now()) }) // a regular file needs none
+		}
+		return o.f, o.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // paper is a report of lines, each with a name.

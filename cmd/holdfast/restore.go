@@ -122,7 +122,7 @@ func (o *restoreOwn) restoration() (backup.Restoration, error) {
 }
 
 // restore is `holdfast restore`.
-func restore(_ context.Context, args []string, stdout, _ io.Writer) error {
+func restore(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	o := newRestoreOwn()
 	path, err := parseFile(o.rows(), args, stdout, restoreUsage, "say which file")
 	if err != nil {
@@ -132,7 +132,7 @@ func restore(_ context.Context, args []string, stdout, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(path)
+	f, err := openFile(ctx, path)
 	if err != nil {
 		return err
 	}
