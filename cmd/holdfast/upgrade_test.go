@@ -26,21 +26,24 @@ func releaseBefore(t *testing.T) string {
 	if rev == "" {
 		t.Skip("HOLDFAST_UPGRADE_FROM names no revision: see 'make upgrade'")
 	}
-	dir := t.TempDir()
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	require.NoError(t, err)
-	if out, err := exec.Command("git", "-C", root, "cat-file", "-e", rev+"^{commit}").CombinedOutput(); err != nil {
+	if out, err := exec.Command("git", "cat-file", "-e", rev+"^{commit}").CombinedOutput(); err != nil {
 		t.Skipf("the release before cannot be built: revision %s is not in the history here, as in a shallow clone or an archive (%s)", rev, strings.TrimSpace(string(out)))
 	}
-	out, err := exec.Command("sh", "-c", `git -C "$1" archive "$2" | tar -x -C "$3"`, "sh", root, rev, dir).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	exe := filepath.Join(dir, "holdfast-before")
-	cmd := exec.Command("go", "build", "-o", exe, "./cmd/holdfast")
-	cmd.Dir = dir
-	out, err = cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	exe, err := builtBefore()
+	require.NoError(t, err)
 	return exe
 }
+
+var builtBefore = sync.OnceValues(func() (string, error) {
+	dir := filepath.Join(buildFolder, "before")
+	exe := filepath.Join(dir, "holdfast-before")
+	const steps = `mkdir "$1" && git -C "$(git rev-parse --show-toplevel)" archive "$2" | tar -x -C "$1" && cd "$1" && go build -trimpath -o "$3" ./cmd/holdfast`
+	out, err := exec.Command("sh", "-c", steps, "sh", dir, os.Getenv("HOLDFAST_UPGRADE_FROM"), exe).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out)
+	}
+	return exe, err
+})
 
 // claim is what a command that takes, or looks, said. The same is said ever after.
 type claim struct{ words, want string }
@@ -57,7 +60,7 @@ func claimAll(t *testing.T, c *redis.Client, mark string) (claims []claim) {
 		words := strings.ReplaceAll(fmt.Sprintf(format, args...), "$", mark)
 		claims = append(claims, claim{words, fmt.Sprint(do(words))})
 	}
-	for take, checks := range map[string][]string{
+	for take, checks := range map[string][]string{ // unordered: of different keys
 		"LOCK.ACQUIRE alone$ me PX 3600000 NOTE why":                          {"LOCK.CHECK alone$ me"},
 		"LOCK.ACQUIRE shared$ me PX 3600000 SHARED":                           {"LOCK.CHECK shared$ me"},
 		"LOCK.ACQUIRE shared$ you PX 3600000 SHARED":                          {"LOCK.CHECK shared$ you"},
@@ -152,8 +155,10 @@ func (l *load) nativeUntil(ctx context.Context, owner string, c *redis.Client) {
 	}
 }
 
-func (l *load) standInLineUntil(ctx context.Context, owner string, c *redis.Client) {
-	for ctx.Err() == nil {
+// standInLineUntil takes each turn as another owner: who asks again for what it holds gets the same fence.
+func (l *load) standInLineUntil(ctx context.Context, name string, c *redis.Client) {
+	for i := 0; ctx.Err() == nil; i++ {
+		owner := fmt.Sprint(name, ":", i)
 		fence, err := c.Do(ctx, "LOCK.ACQUIRE", "line", owner, "PX", "2000", "WAIT", "1000").Int64()
 		if err != nil || fence == 0 {
 			continue
@@ -209,12 +214,19 @@ func (l *load) verifyAll(t *testing.T) {
 // walk gives all nodes another program, one after the other, under load.
 func (l *load) walk(t *testing.T, nodes []*node, exe string) {
 	t.Helper()
-	for _, n := range nodes {
-		n.stop(t)
+	for i, n := range nodes {
+		if i == 1 {
+			n.kill()
+		} else {
+			n.stop(t)
+		}
 		n.exe = exe
 		n.start(t)
 		waitServing(t, n)
 		waitFollowing(t, n, nodes)
+		if exe == build(t) { // which is what the runbook waits for
+			require.Eventually(t, func() bool { return exec.Command(exe, "cluster", "status", "--server", n.addr).Run() == nil }, 30*time.Second, 50*time.Millisecond)
+		}
 		l.goesOn(t)
 	}
 }
@@ -262,7 +274,8 @@ func holdings(t *testing.T, exe string, nodes []*node) {
 // fence is given out twice.
 func TestUpgradeNodeByNode(t *testing.T) {
 	before, after := releaseBefore(t), build(t)
-	nodes := startNodes(t, before, 3)
+	// Nodes that come back get snapshots, from leaders of the other release, too.
+	nodes := startNodes(t, before, 3, "--cluster-secret", "open sesame", "--snapshot-threshold", "64", "--snapshot-interval", "300ms", "--trailing-logs", "16")
 	claims := claimAll(t, client(t, nodes[0]), "-old")
 	l := newLoad(t, nodes)
 	l.start(t, "u")
@@ -273,12 +286,36 @@ func TestUpgradeNodeByNode(t *testing.T) {
 	requireClaims(t, nodes, claims)
 	holdings(t, after, nodes)
 	claims = append(claims, claimAll(t, client(t, nodes[1]), "-new")...)
+	for _, n := range nodes {
+		text, err := os.ReadFile(filepath.Join(*n.flag("data-dir"), "identity.json"))
+		require.NoError(t, err)
+		require.Contains(t, string(text), `"format": 1`, "the way back is open until members change")
+	}
 
 	l.start(t, "dn")
 	l.walk(t, nodes, before)
 	l.stop()
 	l.verifyAll(t)
 	requireClaims(t, nodes, claims)
+}
+
+// TestUpgradeWithTLS: nodes of both releases know each other by certificates.
+func TestUpgradeWithTLS(t *testing.T) {
+	before, after := releaseBefore(t), build(t)
+	a, dir := newAuthority(t), t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	ca := write("ca", a.text(t, "ca.crt"))
+	cert, key := a.pair(t, "node")
+	nodes := startNodes(t, before, 3, "--peer-tls-ca", ca, "--peer-tls-cert", write("cert", cert), "--peer-tls-key", write("key", key))
+	l := newLoad(t, nodes)
+	l.start(t, "t")
+	l.walk(t, nodes, after)
+	l.stop()
+	l.verifyAll(t)
 }
 
 // TestUpgradeFolderAlone: a folder of the release before is opened by this one alone, and has all; the cluster grows.
@@ -295,7 +332,20 @@ func TestUpgradeFolderAlone(t *testing.T) {
 	four := newcomer(t, "n4", nodes)
 	waitServing(t, four)
 	four.logs(t, "this node votes")
-	requireClaims(t, append(nodes, four), claims)
+	nodes = append(nodes, four)
+	requireClaims(t, nodes, claims)
+
+	// The release before does not know the member. Nothing is destroyed if it is started all the same.
+	n.stop(t)
+	n.exe = before
+	n.start(t)
+	n.fails(t, 1, "not of the initial cluster given")
+	n.exe = after
+	n.start(t)
+	for _, n := range nodes {
+		waitServing(t, n)
+	}
+	requireClaims(t, nodes, claims)
 }
 
 // TestUpgradeIsNotUndoneByAccident: the release before refuses a folder that this one has made, with a line that says
