@@ -40,7 +40,16 @@ func (j *job) start() error {
 		j.cmd.SysProcAttr.Foreground, j.cmd.SysProcAttr.Ctty = true, j.terminal.fd
 	}
 	diesWithParent(j.cmd.SysProcAttr)
-	if err := j.cmd.Start(); err != nil {
+	err := j.cmd.Start()
+	if errors.Is(err, syscall.ENOEXEC) { // a script that does not say by what: a shell's, as for execvp(3)
+		words := append([]string{"sh", j.cmd.Path}, j.cmd.Args[1:]...)
+		j.cmd = &exec.Cmd{
+			Path: "/bin/sh", Args: words, Env: j.cmd.Env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+			SysProcAttr: j.cmd.SysProcAttr,
+		}
+		err = j.cmd.Start()
+	}
+	if err != nil {
 		return err
 	}
 	if j.terminal != nil {

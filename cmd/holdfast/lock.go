@@ -139,13 +139,25 @@ func (o *lockOwn) check(words []string) error {
 func findCommand(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, exec.ErrDot): // the path names the present folder
 		return path, nil
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EISDIR):
 		return "", exitStatus{statusNotExecutable, err.Error()}
+	case errors.Is(err, exec.ErrNotFound) && isInPath(name):
+		return "", exitStatus{statusNotExecutable, fmt.Sprintf("%s: no program", name)}
 	default:
 		return "", exitStatus{statusNotFound, err.Error()}
 	}
+}
+
+// isInPath reports whether a folder of the path has a file of that name.
+func isInPath(name string) bool {
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode().IsRegular() {
+			return true
+		}
+	}
+	return false
 }
 
 // newOwner is never the same twice: two processes with one owner would share the lock.

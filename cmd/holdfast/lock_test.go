@@ -95,10 +95,29 @@ func TestLockGivesItsCommandsStatus(t *testing.T) {
 		require.Empty(t, c.Holder("job"))
 		require.Equal(t, want == 126 || want == 127, r.stderr.String() != "", r.stderr)
 	}
-	r := locking(t, exe, c.Addrs(), "job", "--ttl", "5s", "--", "sh", "-c", `echo "$HOLDFAST_LOCK $HOLDFAST_FENCE $1"; echo "$HOLDFAST_OWNER" >&2`, "sh", "--ttl")
+	r := locking(t, exe, c.Addrs(), "job", "--", filepath.Dir(plain))
+	require.Equal(t, 126, r.status(t), "a folder")
+	r = locking(t, exe, c.Addrs(), "job", "--ttl", "5s", "--", "sh", "-c", `echo "$HOLDFAST_LOCK $HOLDFAST_FENCE $1"; echo "$HOLDFAST_OWNER" >&2`, "sh", "--ttl")
 	require.Zero(t, r.status(t))
 	require.Regexp(t, `^job \d+ --ttl\n$`, r.stdout.String())
 	require.Contains(t, r.stderr.String(), ":"+strconv.Itoa(r.cmd.Process.Pid)+":")
+}
+
+// TestLockFindsItsCommandAsShellsDo: a script without a first line that names its program is a shell's; a file of the
+// path that is no program is not missing.
+func TestLockFindsItsCommandAsShellsDo(t *testing.T) {
+	exe, c := build(t), holdertest.Start(t, 1)
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "plain"), nil, 0o600))
+	require.Equal(t, 126, locking(t, exe, c.Addrs(), "job", "--", "plain").status(t))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "script"), []byte("echo \"$0 $1 $HOLDFAST_LOCK\"; exit 9\n"), 0o700))
+	r := locking(t, exe, c.Addrs(), "job", "--", "script", "two words")
+	require.Equal(t, 9, r.status(t), r.stderr)
+	require.Equal(t, filepath.Join(dir, "script")+" two words job\n", r.stdout.String())
+	t.Setenv("PATH", ".:"+os.Getenv("PATH"))
+	t.Chdir(dir)
+	require.Equal(t, 9, locking(t, exe, c.Addrs(), "job", "--", "script").status(t))
 }
 
 // TestLockSaysInOneLineWhyNot: and with status 1, or 2 for bad usage.
