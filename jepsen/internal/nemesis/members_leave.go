@@ -22,14 +22,14 @@ func (n *Nemesis) swap(ctx context.Context, s step) (effect, error) {
 		return effect{detail: "no place is free"}, nil
 	}
 	e := effect{detail: fmt.Sprintf("%s for %s", spares[0], role(place, leader))}
-	err := n.replace(place, spares[0])
+	if err := n.replace(place, spares[0]); err != nil {
+		return e, err
+	}
 	e.mend = func() error {
-		if err == nil {
-			n.expectEnd(place)
-		}
+		n.expectEnd(place)
 		return m.Out(place)
 	}
-	return e, err
+	return e, nil
 }
 
 // replace has a node join without a vote at a spare place, and take the place of a member.

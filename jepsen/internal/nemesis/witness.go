@@ -3,6 +3,7 @@ package nemesis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,23 +72,46 @@ func (w *witness) count() int {
 	return len(w.acked)
 }
 
+// atATime is how many keys a witness looks at with one command.
+const atATime = 200
+
 // judge sees whether what was acknowledged is there, and deletes it.
 func (w *witness) judge(ctx context.Context) {
-	for _, key := range w.acked {
-		var missing bool
+	for keys := range slices.Chunk(w.acked, atATime) {
+		var missing []string
 		if err := w.n.until(ctx, stepLimit, "there is a leader", func() bool {
 			leader, known := w.n.Target.Leader(ctx)
 			if !known {
 				return false
 			}
-			v, err := w.n.Target.Debug(ctx, leader, "GETDEL", key)
-			missing = err == nil && v.IsNull()
-			return err == nil
+			v, err := w.n.Target.Debug(ctx, leader, append([]string{"MGET"}, keys...)...)
+			if err != nil || len(v.Elems) != len(keys) {
+				return false
+			}
+			for i, key := range keys {
+				if v.Elems[i].IsNull() {
+					missing = append(missing, key)
+				}
+			}
+			return true
 		}); err != nil {
 			return // a silent service is found elsewhere
 		}
-		if missing {
+		for _, key := range missing {
 			w.n.find("lost: SET %s was answered with OK before the fault, and is not there", key)
 		}
+		w.forget(ctx, keys)
 	}
+}
+
+// forget deletes keys, if that is possible now.
+func (w *witness) forget(ctx context.Context, keys []string) {
+	_ = w.n.until(ctx, stepLimit, "the keys are deleted", func() bool {
+		leader, known := w.n.Target.Leader(ctx)
+		if !known {
+			return false
+		}
+		_, err := w.n.Target.Debug(ctx, leader, append([]string{"DEL"}, keys...)...)
+		return err == nil
+	})
 }

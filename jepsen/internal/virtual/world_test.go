@@ -133,11 +133,35 @@ func (s service) Dial(ctx context.Context, side int, node string) (net.Conn, err
 
 type target struct{ service }
 
-func (t target) Members() []string             { return t.Nodes() }
-func (t target) Fleet() cluster.Processes      { return t.world }
-func (t target) Close() error                  { return nil }
-func (t target) Start(context.Context) error   { t.cluster.Leader(); return nil }
-func (t target) Serving(context.Context) error { t.cluster.Leader(); return nil }
+func (t target) Members() []string           { return t.Nodes() }
+func (t target) Fleet() cluster.Processes    { return t.world }
+func (t target) Close() error                { return nil }
+func (t target) Start(context.Context) error { t.cluster.Leader(); return nil }
+
+// patience is how long the cluster may take to have a leader when all was mended.
+const patience = time.Minute
+
+// Serving waits until a node leads indeed.
+func (t target) Serving(ctx context.Context) error {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if _, ok := t.look(ctx); ok {
+			return nil
+		}
+	}
+	return fmt.Errorf("no leader within %s, the members that run: %s", patience, t.shown())
+}
+
+// shown is what each running node believes of the members.
+func (t target) shown() string {
+	var b strings.Builder
+	for _, n := range t.cluster.Nodes() {
+		if r := n.Replica(); r != nil {
+			st := r.Status()
+			fmt.Fprintf(&b, "%s term %d, %d of %d committed, members %v; ", n.ID, st.Term, st.Committed, st.LastLog, r.Configuration())
+		}
+	}
+	return b.String()
+}
 
 func (t target) Features(context.Context) workload.Features {
 	_, hashes := protocol.Lookup("hincrby")

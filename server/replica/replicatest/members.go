@@ -83,12 +83,16 @@ func (n *Node) suspect(p *process) {
 func (p *process) reconfigured() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.book.SetConfiguration(p.replica.Configuration())
+	conf := p.replica.Configuration()
+	p.book.SetConfiguration(conf)
 	committed := p.replica.CommittedConfiguration()
 	for _, m := range p.last.Members {
 		if !committed.Has(m.ID) && committed.Index > p.last.Index {
 			p.gone[m.ID] = true
 		}
+	}
+	for _, m := range conf.Members {
+		delete(p.gone, m.ID) // an ID comes back in a server that is wrong on purpose
 	}
 	if committed.Index >= p.last.Index {
 		p.last = committed
