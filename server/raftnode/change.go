@@ -222,7 +222,8 @@ func (n *Node) hold(ctx context.Context) error {
 func (n *Node) release() { <-n.changing }
 
 // TransferTo has raft hand the leadership over to a voter, or, without an ID, to the voter with the longest log. It
-// returns when gone is closed, or raft has given up. Raft refuses entries meanwhile, and tells only their futures.
+// returns when gone is closed, or raft has given up, whatever becomes of ctx meanwhile: until then raft refuses entries,
+// and tells only their futures.
 func (n *Node) TransferTo(ctx context.Context, id string, gone <-chan struct{}) error {
 	if err := n.hold(ctx); err != nil {
 		return err
@@ -249,8 +250,7 @@ func (n *Node) TransferTo(ctx context.Context, id string, gone <-chan struct{}) 
 	select {
 	case <-gone:
 	case <-timer.C:
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-n.stopped:
 	}
 	return nil
 }

@@ -72,10 +72,13 @@ func (p *proposer) run(ctx context.Context) error {
 func (p *proposer) hold(ctx context.Context) error {
 	select {
 	case p.held <- struct{}{}:
-		return ctx.Err()
+		if ctx.Err() == nil {
+			return nil
+		}
+		p.release()
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return ctx.Err()
 }
 
 func (p *proposer) release() { <-p.held }

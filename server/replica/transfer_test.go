@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -46,4 +47,24 @@ func TestFirstEntryIsNotInFlight(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.NoError(t, r.Healthy())
 	})
+}
+
+// TestTransferThatIsGivenUp: the one who asked is gone before the other node has taken the leadership. Raft goes on with
+// the transfer, and takes no entry meanwhile: the leader proposes nothing until raft has given up, and serves again then.
+func TestTransferThatIsGivenUp(t *testing.T) {
+	for _, after := range []time.Duration{0, time.Millisecond, 100 * time.Millisecond} {
+		inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+			for range 10 {
+				leader, to := c.Leader(), c.Followers()[0]
+				require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
+				c.Net.Cut(leader.Name, to.Name)
+				ctx, cancel := context.WithTimeout(t.Context(), after)
+				require.ErrorIs(t, leader.Replica().TransferLeadership(ctx, to.ID), context.DeadlineExceeded)
+				cancel()
+				require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
+				c.Net.Heal()
+				time.Sleep(5 * time.Second)
+			}
+		})
+	}
 }
