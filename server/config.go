@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast/holdfast/server/founding"
 	"github.com/holdfast/holdfast/server/frontend"
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/secrets"
 	"github.com/holdfast/holdfast/server/store"
@@ -124,8 +125,8 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(validName(c.Name), "name %q: use 1 to 64 letters, digits, '-', '_' or '.'", c.Name)
-	check(validName(c.SentinelName), "sentinel-name %q: use 1 to 64 letters, digits, '-', '_' or '.'", c.SentinelName)
+	check(members.ValidName(c.Name), "name %q: use 1 to 64 letters, digits, '-', '_' or '.'", c.Name)
+	check(members.ValidName(c.SentinelName), "sentinel-name %q: use 1 to 64 letters, digits, '-', '_' or '.'", c.SentinelName)
 	check(c.SentinelAdvertiseAddr == "" || c.SentinelAddr != "", "sentinel-advertise-addr needs sentinel-addr")
 	check(!c.HTTPPprof || c.HTTPAddr != "", "http-pprof needs http-addr")
 	check(c.DataDir != "", "data-dir is empty")
@@ -259,7 +260,7 @@ func (c *Config) Peers() (map[string]string, error) {
 	addrs := make(map[string]string)
 	for item := range strings.SplitSeq(c.InitialCluster, ",") {
 		name, addr, ok := strings.Cut(strings.TrimSpace(item), "=")
-		if !ok || !validName(name) {
+		if !ok || !members.ValidName(name) {
 			return nil, fmt.Errorf("initial-cluster: %q is not name=host:port", item)
 		}
 		if _, _, err := net.SplitHostPort(addr); err != nil {
@@ -285,18 +286,6 @@ func firstClusterID(peers map[string]string) string {
 	sort.Strings(items)
 	sum := sha256.Sum256([]byte(strings.Join(items, ",")))
 	return hex.EncodeToString(sum[:8])
-}
-
-func validName(name string) bool {
-	if name == "" || len(name) > 64 {
-		return false
-	}
-	for _, r := range name {
-		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r) {
-			return false
-		}
-	}
-	return true
 }
 
 // loopback reports whether only this machine can reach addr.

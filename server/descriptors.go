@@ -1,6 +1,10 @@
 package server
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/holdfast/holdfast/server/members"
+)
 
 // Descriptors that a node keeps for itself.
 const (
@@ -18,15 +22,16 @@ const (
 // fitClients returns how many clients a node can have at a time: as many as wanted, or as the limit
 // of open files leaves room for. The node's own reserve takes at most half of a low limit. refusals
 // are connections that are open until they have been refused. Go's runtime has raised the soft limit to the hard one.
-func fitClients(wanted, nodes, refusals int, limit uint64) (int, error) {
+func fitClients(wanted, refusals int, limit uint64) (int, error) {
 	if limit < minDescriptors {
 		return 0, fmt.Errorf("the limit of open files is %d, which is not enough: raise it (ulimit -n) to at least %d, better %d",
-			limit, minDescriptors, wanted+reserve(nodes, refusals))
+			limit, minDescriptors, wanted+reserve(refusals))
 	}
-	kept := min(uint64(reserve(nodes, refusals)), limit/2)
+	kept := min(uint64(reserve(refusals)), limit/2)
 	return int(min(uint64(wanted), limit-kept)), nil
 }
 
-func reserve(nodes, refusals int) int {
-	return nodeDescriptors + (nodes-1)*peerDescriptors + strangerDescriptors + refusals
+// reserve is for as many members as there may be, since they come while clients are connected.
+func reserve(refusals int) int {
+	return nodeDescriptors + (members.Max-1)*peerDescriptors + strangerDescriptors + refusals
 }

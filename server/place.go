@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast/holdfast/server/backup"
 	"github.com/holdfast/holdfast/server/founding"
+	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/membership"
 	"github.com/holdfast/holdfast/server/operations"
@@ -70,12 +71,12 @@ func (p *place) follow(r *replica.Replica) {
 	defer p.mu.Unlock()
 	p.book.SetConfiguration(r.Configuration())
 	committed := r.CommittedConfiguration()
-	for _, m := range p.last.Members {
-		if !committed.Has(m.ID) && committed.Index > p.last.Index && len(p.gone) < maxGone {
-			p.gone[m.ID] = true
-		}
-	}
 	if committed.Index >= p.last.Index {
+		for _, id := range p.last.Gone(committed) {
+			if len(p.gone) < maxGone {
+				p.gone[id] = true
+			}
+		}
 		p.last = committed
 	}
 	p.founding.Look()
@@ -139,7 +140,7 @@ func (s *Server) openReplica() error {
 	if s.faults != nil {
 		s.faults.node = r
 	}
-	s.front = newFront(s, r)
+	s.front = frontend.New(s.frontConfig(), r)
 	if s.monitoring != nil {
 		s.metrics.Store(s.registry())
 	}

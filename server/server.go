@@ -142,13 +142,12 @@ func (s *Server) Reload(by string) { s.secrets.Reload(by) }
 
 // fitClients lowers max-clients to what the limit of open files allows.
 func (s *Server) fitClients() error {
-	peers, _ := s.config.Peers() // validated by New
 	wanted, limit := s.config.MaxClients, openFiles()
 	others := 2 * frontend.Refusals
 	if s.config.HTTPAddr != "" {
 		others += web.MaxConnections
 	}
-	fit, err := fitClients(wanted, len(peers), others, limit)
+	fit, err := fitClients(wanted, others, limit)
 	if err != nil {
 		return err
 	}
@@ -256,7 +255,7 @@ func (s *Server) peerConfig(ln net.Listener) peer.Config {
 		Listener:  ln,
 		Dial:      func(ctx context.Context, addr string) (net.Conn, error) { return dial(ctx, "tcp", addr) },
 		Advertise: s.config.peerAddress(peers),
-		ClusterID: func() string { return s.store.Identity().ClusterID },
+		ClusterID: s.clusterID,
 		ID:        s.store.Identity().ID,
 		Book:      &s.place.book,
 		Removed:   s.place.isGone,
@@ -324,7 +323,7 @@ func (s *Server) frontConfig() frontend.Config {
 		Memory:   frontend.Memory{MaxMemoryBytes: s.memory.limitBytes, MachineBytes: s.memory.machineBytes, MaxMemoryClientsBytes: s.memory.clientsBytes},
 		Node: frontend.Node{
 			Name:      s.config.Name,
-			ClusterID: func() string { return s.store.Identity().ClusterID },
+			ClusterID: s.clusterID,
 			Settings:  []frontend.Setting{{Name: "dir", Value: absolute(s.config.DataDir)}},
 		},
 		Administration: s.place.desk,
@@ -340,6 +339,9 @@ func (s *Server) frontConfig() frontend.Config {
 		Password: s.secrets.Password(),
 	}
 }
+
+// clusterID is the ID of the cluster that this node belongs to, or is about to join; "": none yet.
+func (s *Server) clusterID() string { return s.store.Identity().ClusterID }
 
 func absolute(dir string) string {
 	if path, err := filepath.Abs(dir); err == nil {

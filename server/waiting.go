@@ -19,11 +19,6 @@ import (
 	"github.com/holdfast/holdfast/server/tracking"
 )
 
-// newFront makes what serves clients of a member.
-func newFront(s *Server, r *replica.Replica) *frontend.Server {
-	return frontend.New(s.frontConfig(), r)
-}
-
 // newWaitingFront makes what serves clients while the node belongs to no cluster: commands on keys are answered with
 // CLUSTERDOWN at once. The connections end when the node belongs to one: their clients come again.
 func (s *Server) newWaitingFront() *frontend.Server {
@@ -31,6 +26,7 @@ func (s *Server) newWaitingFront() *frontend.Server {
 	c.Hub, c.Tracking, c.Monitors = pubsub.New(s.logger), tracking.New(tracking.DefaultLimits()), frontend.NewMonitors()
 	c.Options.Debug, c.Options.Faults, c.Backups = false, nil, nil
 	c.Logger = slog.New(slog.DiscardHandler)
+	c.Node.Waiting = s.place.founding.Waiting
 	return frontend.New(c, newWaitingBackend(s.store.Identity().ID))
 }
 

@@ -24,6 +24,8 @@ func clusterFrame(f fields) string {
 func clusterSentence(f fields) string {
 	voters, live, margin := f["voters"].Num, f["live-voters"].Num, f["margin"].Num
 	switch leader := f.text("leader"); {
+	case f.text("waiting") != "":
+		return fmt.Sprintf("%s belongs to no cluster yet: %s.", f.text("node"), f.text("waiting"))
 	case leader == "":
 		return fmt.Sprintf("No leader is known to %s, in term %d: %d voters, of which %d must answer.",
 			f.text("node"), f["term"].Num, voters, f["quorum"].Num)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/operations"
 	"github.com/holdfast/holdfast/server/replica"
 )
@@ -120,16 +121,6 @@ func voters(all []replica.Member) (n int) {
 	return n
 }
 
-// votes reports whether the node votes.
-func votes(st *replica.Status) bool {
-	for _, m := range st.Members {
-		if m.ID == st.ID {
-			return m.Voter
-		}
-	}
-	return false
-}
-
 // clusterID is the ID of the cluster that this node belongs to; "": none yet.
 func (s *Server) clusterID() string {
 	if s.cfg.Node.ClusterID == nil {
@@ -143,10 +134,14 @@ type census struct {
 	st      replica.Status
 	leader  replica.Member // zero: none is known
 	cluster string
+	waiting string // for what, while this node belongs to no cluster
 }
 
 func newCensus(s *Server) *census {
 	c := &census{st: s.backend.Status(), cluster: s.clusterID()}
+	if s.cfg.Node.Waiting != nil {
+		c.waiting = s.cfg.Node.Waiting()
+	}
 	c.leader = c.st.Leader
 	for _, m := range c.st.Members {
 		if m.ID == c.leader.ID {
@@ -202,22 +197,19 @@ func (c *census) role(m replica.Member) string {
 }
 
 // majority counts: voters, voters that answer, and how many must.
-func (c *census) majority() (voters, live, quorum int) {
+func (c *census) majority() (all, live, quorum int) {
 	for _, m := range c.st.Members {
-		if !m.Voter {
-			continue
-		}
-		voters++
-		if !c.silent(m) {
+		if m.Voter && !c.silent(m) {
 			live++
 		}
 	}
-	return voters, live, voters/2 + 1
+	all = voters(c.st.Members)
+	return all, live, members.Quorum(all)
 }
 
 func (c *census) status() protocol.Value {
 	voters, live, quorum := c.majority()
-	return protocol.Map(pairs(
+	all := pairs(
 		"node", protocol.Bulk(c.st.Name),
 		"node-id", protocol.Bulk(c.st.ID),
 		"cluster-id", protocol.Bulk(c.cluster),
@@ -233,7 +225,11 @@ func (c *census) status() protocol.Value {
 		"quorum", protocol.Integer(int64(quorum)),
 		"margin", protocol.Integer(int64(c.margin())),
 		"members", c.members(),
-	)...)
+	)
+	if c.waiting != "" {
+		all = append(all, pairs("waiting", protocol.Bulk(c.waiting))...)
+	}
+	return protocol.Map(all...)
 }
 
 // margin is how many voters more may fail before the cluster stops; negative: it has stopped.

@@ -232,7 +232,7 @@ func holdfastMetrics() []metric {
 		{name: "members", kind: gauge, value: func(r *report) any { return len(r.status.Members) }, help: "how many nodes the cluster has"},
 		{name: "voters", kind: gauge, value: func(r *report) any { return voters(r.status.Members) }, help: "how many of them vote"},
 		{name: "non_voters", kind: gauge, value: func(r *report) any { return len(r.status.Members) - voters(r.status.Members) }, help: "how many only follow"},
-		{name: "voting", kind: gauge, value: func(r *report) any { return oneIf(votes(&r.status)) }, help: "1 if this node votes"},
+		{name: "voting", kind: gauge, value: func(r *report) any { return oneIf((&census{st: r.status}).self().Voter) }, help: "1 if this node votes"},
 		{name: "raft_term", kind: gauge, value: func(r *report) any { return r.status.Term }, help: "grows with every election"},
 		{name: "raft_commit_index", kind: gauge, value: func(r *report) any { return r.status.Committed }, help: "the last log entry that this node knows to be on a majority's disks"},
 		{name: "raft_applied_index", kind: gauge, value: func(r *report) any { return r.status.Applied }, help: "the last log entry in this node's state; a follower that lags for long has a slow disk or network"},

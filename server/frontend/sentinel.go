@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
@@ -156,7 +157,7 @@ func (w *watched) others() (ms []replica.Member) {
 	return ms
 }
 
-func (w *watched) majority() int { return voters(w.nodes)/2 + 1 }
+func (w *watched) majority() int { return members.Quorum(voters(w.nodes)) }
 
 func (w *watched) replicas() protocol.Value {
 	host, port := splitAddress(w.leader.ClientAddr)
@@ -243,7 +244,7 @@ func sentinelLines(r *report) []string {
 type event struct{ channel, payload string }
 
 // sentinelEvents are the messages about a change of the leadership, in Sentinel's words.
-func (s *Sentinel) sentinelEvents(was, now replica.Leadership, members []replica.Member) []event {
+func (s *Sentinel) sentinelEvents(was, now replica.Leadership, all []replica.Member) []event {
 	words := func(addr string) string {
 		host, port := splitAddress(addr)
 		return host + " " + port
@@ -253,7 +254,7 @@ func (s *Sentinel) sentinelEvents(was, now replica.Leadership, members []replica
 	case now.Leader.ID == "":
 		return nil
 	case was.Leader.ID == "":
-		return []event{{"+monitor", fmt.Sprintf("%s quorum %d", master, voters(members)/2+1)}}
+		return []event{{"+monitor", fmt.Sprintf("%s quorum %d", master, members.Quorum(voters(all)))}}
 	case was.Leader.ClientAddr == now.Leader.ClientAddr && was.Present && !now.Present:
 		return []event{{"+sdown", master}}
 	case was.Leader.ClientAddr == now.Leader.ClientAddr && !was.Present && now.Present:
@@ -263,7 +264,7 @@ func (s *Sentinel) sentinelEvents(was, now replica.Leadership, members []replica
 	}
 	to := words(now.Leader.ClientAddr)
 	events := []event{{"+switch-master", strings.Join([]string{s.Name, words(was.Leader.ClientAddr), to}, " ")}}
-	for _, m := range members {
+	for _, m := range all {
 		if m.ID != now.Leader.ID && m.ClientAddr != "" {
 			events = append(events, event{"+slave", fmt.Sprintf("slave %s %s @ %s %s", m.ClientAddr, words(m.ClientAddr), s.Name, to)})
 		}

@@ -5,6 +5,10 @@ import (
 	"strings"
 )
 
+// Max is how many members a cluster can have: every change of members writes all of them to the log, and nodes keep
+// descriptors for each other.
+const Max = 32
+
 // Member is a node of the cluster, as the configuration has it.
 type Member struct {
 	ID   string `json:"id"`   // raft's server ID
@@ -83,7 +87,20 @@ func (c Configuration) Voters() int {
 }
 
 // Quorum returns how many voters make a majority.
-func (c Configuration) Quorum() int { return c.Voters()/2 + 1 }
+func (c Configuration) Quorum() int { return Quorum(c.Voters()) }
+
+// Quorum returns how many of so many voters make a majority.
+func Quorum(voters int) int { return voters/2 + 1 }
+
+// Gone returns the IDs of the members that next does not have.
+func (c Configuration) Gone(next Configuration) (ids []string) {
+	for _, m := range c.Members {
+		if !next.Has(m.ID) {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
 
 // Same reports whether both have the same members, with the same addresses and votes.
 func (c Configuration) Same(other Configuration) bool { return slices.Equal(c.Members, other.Members) }

@@ -18,6 +18,19 @@ func NewID(name string) string {
 	return name + idMark + hex.EncodeToString(random[:])
 }
 
+// ValidName reports whether a node can have the name: 1 to 64 letters, digits, '-', '_' or '.'.
+func ValidName(name string) bool {
+	if name == "" || len(name) > 64 {
+		return false
+	}
+	for _, r := range name {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r) {
+			return false
+		}
+	}
+	return true
+}
+
 // Name returns the name in an ID. The ID of a folder of an early release is the name alone.
 func Name(id string) string {
 	name, _, _ := strings.Cut(id, idMark)

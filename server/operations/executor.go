@@ -2,7 +2,6 @@ package operations
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/holdfast/holdfast/server/members"
@@ -75,6 +74,7 @@ type work struct {
 	q     Request
 	left  int // steps
 	began time.Time
+	due   time.Time       // when the step at hand was begun
 	paces map[string]Pace // by ID
 	reply Reply
 }
@@ -89,10 +89,8 @@ func (w *work) turn() (watch string, over bool) {
 		return "", true
 	}
 	for ; w.left > 0; w.left-- {
-		for w.hesitates() {
-			if !w.pause() {
-				break
-			}
+		w.due = time.Now()
+		for w.hesitates() && w.pause() {
 		}
 		if watch, over = w.step(); watch != "" || over {
 			w.left--
@@ -103,15 +101,31 @@ func (w *work) turn() (watch string, over bool) {
 	return "", true
 }
 
-// hesitates reports whether what a request is refused for may be over in a moment.
+// hesitates reports whether what a request is refused for may be over in a moment, or a voter that counts as one that
+// answers may have died a moment ago.
 func (w *work) hesitates() bool {
 	v := w.cluster.Look()
-	if !v.Leads || v.Changing || time.Since(w.began) > hesitation {
+	switch {
+	case !v.Leads || v.Changing || time.Since(w.due) > hesitation:
+		return false
+	case !w.heard(&v):
+		return true
+	case time.Since(w.began) > hesitation:
 		return false
 	}
 	w.know(v)
 	_, refusal := Next(v, v.Pin(w.q))
 	return refusal != nil && refusal.Passing
+}
+
+// heard reports whether each voter has answered since the step was begun, or is known to be silent.
+func (w *work) heard(v *View) bool {
+	for _, m := range v.Members {
+		if n := v.Nodes[m.ID]; m.Voter && m.ID != v.Self && !n.Silent && n.Heard.Before(w.due) {
+			return false
+		}
+	}
+	return true
 }
 
 // step takes the next step, and reports whether it was the last, or which member is to be watched before.
@@ -189,7 +203,8 @@ func pause(ctx context.Context) bool {
 // take takes a step that changes something.
 func (w *work) take(v View, step Step) (over bool) {
 	if step.Do == HandOver {
-		return w.handOver(step)
+		w.handOver(step)
+		return true
 	}
 	index, err := w.cluster.Change(w.ctx, step.Do, step.Member, v.Index)
 	switch now := w.cluster.Look(); {
@@ -209,25 +224,23 @@ func (w *work) take(v View, step Step) (over bool) {
 	return true
 }
 
-func (w *work) handOver(step Step) (over bool) {
+// handOver ends the request on this node. What is left of the request is the next leader's.
+func (w *work) handOver(step Step) {
 	err := w.cluster.HandOver(w.ctx, step.Member.ID)
 	v := w.cluster.Look()
 	switch {
 	case !v.Leads:
 		w.done(step, 0)
-		if w.q.Op == Transfer {
-			return true
+		if w.q.Op != Transfer {
+			w.elsewhere(v)
 		}
-		w.elsewhere(v)
-		return true
 	case w.ctx.Err() != nil:
 		w.reply.Refused = "the leader could not hand over in time"
-		return true
-	case err == nil:
-		err = errors.New("it leads on")
+	case err != nil:
+		w.reply.Refused = step.Member.Name() + " did not take the leadership: " + err.Error()
+	default:
+		w.reply.Refused = step.Member.Name() + " did not take the leadership"
 	}
-	w.reply.Refused = step.Member.Name() + " did not take the leadership: " + err.Error()
-	return true
 }
 
 func (w *work) done(step Step, index uint64) {

@@ -9,9 +9,6 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// maxMembers bounds the configuration, which every change of members writes to the log.
-const maxMembers = 32
-
 // Action is the kind of a step.
 type Action int
 
@@ -72,16 +69,16 @@ func join(v *View, q Request) (Step, *Refusal) {
 		}
 		return readdress(v, q)
 	}
-	if !validName(name) || q.Member == "" {
+	if !members.ValidName(name) || q.Member == "" {
 		return Step{}, refuse("name %q: use 1 to 64 letters, digits, '-', '_' or '.'", name)
-	}
-	if refusal := v.addressFree(q.Addr); refusal != nil {
-		return Step{}, refusal
 	}
 	if m, ok := v.Named(name); ok {
 		return Step{}, refuse("the name %s is in use: take another name, or remove that member first (holdfast cluster remove %s)", name, m.ID)
 	}
-	if len(v.Members) >= maxMembers {
+	if refusal := v.addressFree(q.Addr); refusal != nil {
+		return Step{}, refusal
+	}
+	if len(v.Members) >= members.Max {
 		return Step{}, refuse("the cluster has %d members, which is the most: remove one first", len(v.Members))
 	}
 	return Step{
@@ -286,7 +283,7 @@ func (v *View) spare(m members.Member, force bool) *Refusal {
 	if voters == 0 {
 		return refuse("%s is the last voter", m.Name())
 	}
-	if quorum := voters/2 + 1; live < quorum && !force {
+	if quorum := members.Quorum(voters); live < quorum && !force {
 		var silent []string
 		for _, other := range v.Members {
 			if other.Voter && other.ID != m.ID && !v.live(other.ID) {
@@ -308,7 +305,7 @@ func (v *View) tallyWithout(m members.Member) string {
 }
 
 func (v *View) tally(voters, live int) string {
-	spare := live - (voters/2 + 1)
+	spare := live - members.Quorum(voters)
 	switch {
 	case voters == 1:
 		return "1 voter, and its loss stops the cluster"
@@ -320,18 +317,6 @@ func (v *View) tally(voters, live int) string {
 		return fmt.Sprintf("%d voters, of which 1 may fail", voters)
 	}
 	return fmt.Sprintf("%d voters, of which %d may fail", voters, spare)
-}
-
-func validName(name string) bool {
-	if name == "" || len(name) > 64 {
-		return false
-	}
-	for _, r := range name {
-		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r) {
-			return false
-		}
-	}
-	return true
 }
 
 // String is the action in a few words.

@@ -249,7 +249,7 @@ func TestTheNextOfANameIsAnother(t *testing.T) {
 
 func TestRequestsAreBounded(t *testing.T) {
 	var all []string
-	for i := range maxMembers {
+	for i := range members.Max {
 		all = append(all, fmt.Sprintf("m%d-", i))
 	}
 	w := newWorld(t, "n1* "+strings.Join(all[1:], " "))

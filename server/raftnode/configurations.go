@@ -164,12 +164,8 @@ func (c *configurations) reached(index uint64) {
 // either. Requires c.mu.
 func (c *configurations) pass(to members.Configuration) committedChange {
 	change := committedChange{index: to.Index}
-	for _, m := range c.known[:min(1, len(c.known))] {
-		for _, was := range m.Members {
-			if !to.Has(was.ID) {
-				change.gone = append(change.gone, was.ID)
-			}
-		}
+	if len(c.known) > 0 {
+		change.gone = c.known[0].Gone(to)
 	}
 	if to.Has(c.self) {
 		c.joined = true
