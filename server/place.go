@@ -51,7 +51,7 @@ func (s *Server) newPlace() {
 		Folder: s.store, Addr: s.config.peerAddress(initial), Initial: initial, Contacts: s.config.contacts(), NonVoter: s.config.NonVoter,
 		Client: p.client, Book: &p.book, Logger: s.logger,
 		Cluster: founding.Cluster{
-			Join: s.askToJoin, Committed: s.committed, Led: s.led, Move: s.askToMove, Promote: s.askForVote, Removed: s.removed,
+			Join: s.askToJoin, Committed: s.committed, Newest: s.newest, Led: s.led, Move: s.askToMove, Promote: s.askForVote, Removed: s.removed,
 		},
 	})
 	p.founding.Serve(p.requests)
@@ -92,6 +92,13 @@ func (s *Server) reconfigured() {
 func (s *Server) committed() members.Configuration {
 	if r := s.member.Load(); r != nil {
 		return r.CommittedConfiguration()
+	}
+	return members.Configuration{}
+}
+
+func (s *Server) newest() members.Configuration {
+	if r := s.member.Load(); r != nil {
+		return r.Configuration()
 	}
 	return members.Configuration{}
 }

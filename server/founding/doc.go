@@ -6,6 +6,8 @@
 //     and the same initial cluster, and with the IDs of these folders. An emptied folder has no part in a cluster that
 //     was founded before, whatever its name: the node says so and ends;
 //   - a node can be killed between any two steps, and started again: what is on its disk leads on;
+//   - a node with contacts joins if any node that it was told of belongs to a cluster. It founds one only with the nodes
+//     of its initial cluster, and only when its contacts have said that they belong to none;
 //   - a node asks to be taken in until it is, and is told why not in one line;
 //   - a node that comes back at another address tells the others, who find it there at once, and has the cluster agree
 //     on the address, so that all nodes can move at the same time as long as they find one another by an address given
@@ -23,6 +25,12 @@
 //	cluster ID and founders, durable                   node's ID among its founders ─► the same identity
 //	      └────────── "introduce" shows it ──────────────────┘
 //	raft's first entry, of the founders                raft's first entry, of the founders
+//
+// A majority of the initial cluster does not suffice, although it would for raft: an empty folder may be an emptied one.
+// Say that n1 and n2 found a cluster, and n3 is not there yet. If n1 loses its disk, and n2 is down for a while, then n1
+// and n3 are a majority, both are fresh, and would found another cluster. Locks that n2 knows of would be given away
+// again. With all nodes, a single folder that is left prevents that. A cluster that is to begin with fewer nodes begins
+// with one, which the others join.
 //
 // Raft's first entry is made of the founders whenever raft has none, so that a power cut between identity and
 // entry does no harm.

@@ -119,6 +119,7 @@ func (w *world) start(name string, change ...func(*Config)) *life {
 		Logger: slog.New(slog.NewTextHandler(l.log, nil)),
 		Cluster: Cluster{
 			Committed: func() members.Configuration { return members.Configuration{} },
+			Newest:    func() members.Configuration { return members.Configuration{} },
 			Led:       func() bool { return true },
 		},
 	}

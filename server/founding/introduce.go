@@ -26,6 +26,8 @@ type Introduction struct {
 	Cluster string `json:"cluster,omitempty"`
 	// Initial is the initial cluster, while the node waits to found it.
 	Initial string `json:"initial,omitempty"`
+	// Waiting is what the node waits for, while it belongs to no cluster.
+	Waiting string `json:"waiting,omitempty"`
 	// Founders are the first members of Cluster.
 	Founders []members.Member `json:"founders,omitempty"`
 	// Restored: the node's folder was restored, and other nodes join it.
@@ -85,7 +87,7 @@ func (n *Node) introduction() Introduction {
 		i.Cluster = "" // the cluster may refuse
 	}
 	if i.Cluster == "" {
-		i.Initial = initial(n.config.Initial)
+		i.Initial, i.Waiting = initial(n.config.Initial), n.Waiting()
 	}
 	return i
 }

@@ -15,6 +15,9 @@ func (n *Node) join(ctx context.Context, contacts []string) error {
 	if err := CheckAddr(n.config.Addr); err != nil {
 		return fmt.Errorf("%w: say --peer-advertise-addr", err)
 	}
+	if len(contacts) == 0 {
+		return errNowhere
+	}
 	p := &patience{node: n}
 	for {
 		var reasons []string
@@ -35,13 +38,15 @@ func (n *Node) join(ctx context.Context, contacts []string) error {
 			reasons = append(reasons, m.addr+": "+reason)
 		}
 		if len(reasons) == 0 {
-			return errors.New("join: all addresses given lead back to this node")
+			return errNowhere
 		}
 		if !p.wait(ctx, "waiting to join by "+strings.Join(contacts, ", "), strings.Join(reasons, "; ")) {
 			return context.Cause(ctx)
 		}
 	}
 }
+
+var errNowhere = errors.New("join: all addresses given lead back to this node")
 
 // delayError is why a cluster has not taken this node in yet.
 type delayError struct{ err error }

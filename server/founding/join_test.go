@@ -48,7 +48,7 @@ func TestNodeJoins(t *testing.T) {
 			return "", nil
 		}))
 		time.Sleep(10 * time.Second)
-		require.Equal(t, `INFO msg="waiting to join by n4:1, n9:1, n1:1" why="n9:1: dial peer n9:1: dial mem n9:1: connection refused; n1:1: dial peer n1:1: dial mem n1:1: connection refused"`, four.log.text())
+		require.Equal(t, `INFO msg="waiting to join by n9:1, n1:1" why="n9:1: dial peer n9:1: dial mem n9:1: connection refused; n1:1: dial peer n1:1: dial mem n1:1: connection refused"`, four.log.text())
 		one := w.start("n1", alone)
 		require.NoError(t, <-one.settled)
 		require.NoError(t, <-four.settled)
@@ -267,6 +267,37 @@ func TestRemovedNodeLearnsSo(t *testing.T) {
 		time.Sleep(lookEvery + strayedAfter)
 		require.NotEmpty(t, removed)
 		require.Contains(t, w.lives["n3"].log.text(), `msg="this node was removed from the cluster" told_by=n1 configuration=6`)
+	})
+}
+
+// TestRemovedNodeStartedAgain: it joined, was killed and removed. What it knows to be committed is of before it joined.
+func TestRemovedNodeStartedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.requireSettled(w.start("n1"), w.start("n2"), w.start("n3"))
+		first := members.NewConfiguration(1, id.Founders...)
+		knows := func(index uint64) func(*Config) {
+			return func(c *Config) {
+				c.Committed = func() members.Configuration { return members.NewConfiguration(index, id.Founders...) }
+			}
+		}
+		w.start("n1", knows(4))
+		removed := make(chan struct{}, 100)
+		four := w.start("n4", func(c *Config) {
+			require.NoError(t, c.Folder.SetIdentity(func(own *store.Identity) { own.ClusterID = id.ClusterID }))
+			self := members.Member{ID: c.Folder.Identity().ID, Addr: "n4:1"}
+			c.Initial = nil
+			c.Committed = func() members.Configuration { return first }
+			c.Newest = func() members.Configuration { return members.NewConfiguration(5, append(id.Founders, self)...) }
+			c.Led, c.Removed = func() bool { return false }, func() { removed <- struct{}{} }
+		})
+		require.NoError(t, <-four.settled)
+		four.stay()
+		time.Sleep(time.Minute)
+		require.Empty(t, removed, "n1 is behind")
+		w.start("n1", knows(6))
+		time.Sleep(lookEvery + strayedAfter)
+		require.NotEmpty(t, removed)
 	})
 }
 

@@ -46,6 +46,9 @@ type Cluster struct {
 	Join func(ctx context.Context, contact, cluster string, self members.Member) (refused string, err error)
 	// Committed is the newest configuration that this node knows to be committed. It must be quick.
 	Committed func() members.Configuration
+	// Newest is the newest configuration in this node's log. It must be quick. A node that was started again does not
+	// know of the last ones whether they are committed.
+	Newest func() members.Configuration
 	// Led reports whether this node knows a leader. It must be quick.
 	Led func() bool
 	// Move has the cluster agree on this node's address.

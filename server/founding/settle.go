@@ -20,24 +20,45 @@ func (n *Node) Settle(ctx context.Context) error {
 	switch {
 	case id.ClusterID != "" && !id.Joins:
 		return nil
-	case id.Joins && len(n.config.Contacts) == 0:
+	case id.Joins && len(n.others()) == 0:
 		return fmt.Errorf("this node was about to join cluster %s: start it with --join again, or empty its folder", id.ClusterID)
 	case id.Seed != "" && (!named || len(n.config.Contacts) > 0):
 		return errors.New("this node's folder was restored, and joins no cluster: start it with the initial cluster and without --join, or empty its folder to have it join")
-	case id.Joins, !named:
-		return n.join(ctx, n.config.Contacts)
-	case len(n.config.Initial) == 1:
+	case n.foundsAlone(id):
 		return n.found(members.Member{ID: id.ID, Addr: n.config.Initial[id.Name], Voter: true})
+	case id.Joins, !named, len(n.config.Initial) == 1:
+		return n.join(ctx, n.others())
 	default:
 		return n.foundTogether(ctx)
 	}
 }
 
+// foundsAlone reports whether the node founds a cluster of its own. A node that is to join others never does.
+func (n *Node) foundsAlone(id store.Identity) bool {
+	_, named := n.config.Initial[id.Name]
+	return named && len(n.config.Initial) == 1 && len(n.config.Contacts) == 0 && !id.Joins
+}
+
+// others are the addresses of the initial cluster's other nodes, and the contacts.
+func (n *Node) others() (addrs []string) {
+	name := n.config.Folder.Identity().Name
+	for _, other := range slices.Sorted(maps.Keys(n.config.Initial)) {
+		if other != name {
+			addrs = append(addrs, n.config.Initial[other])
+		}
+	}
+	for _, addr := range n.config.Contacts {
+		if addr != n.config.Addr && addr != n.config.Initial[name] && !slices.Contains(addrs, addr) {
+			addrs = append(addrs, addr)
+		}
+	}
+	return addrs
+}
+
 // Alone reports whether the node belongs to a cluster already, or needs no other node for that.
 func (n *Node) Alone() bool {
 	id := n.config.Folder.Identity()
-	_, named := n.config.Initial[id.Name]
-	return id.ClusterID != "" && !id.Joins || named && len(n.config.Initial) == 1
+	return id.ClusterID != "" && !id.Joins || n.foundsAlone(id)
 }
 
 // found notes that this node belongs to a new cluster of those members.
@@ -62,15 +83,9 @@ func names(all []members.Member) string {
 // foundTogether meets the other nodes of the initial cluster until one of them has founded it.
 func (n *Node) foundTogether(ctx context.Context) error {
 	own := n.config.Folder.Identity()
-	var addrs []string
-	for _, name := range slices.Sorted(maps.Keys(n.config.Initial)) {
-		if name != own.Name {
-			addrs = append(addrs, n.config.Initial[name])
-		}
-	}
 	p := &patience{node: n}
 	for {
-		met := n.meet(ctx, addrs)
+		met := n.meet(ctx, n.others())
 		settled, err := n.follow(ctx, own, met)
 		if settled || err != nil {
 			return err
@@ -80,7 +95,7 @@ func (n *Node) foundTogether(ctx context.Context) error {
 			if founders[0].ID == own.ID {
 				return n.found(founders...)
 			}
-			missing = []string{founders[0].Name() + " to found it"}
+			missing = []string{founders[0].Name() + " to found it" + said(founders[0].Name(), met)}
 		}
 		if !p.wait(ctx, "waiting for nodes of the initial cluster: "+strings.Join(missing, ", "), why) {
 			return context.Cause(ctx)
@@ -115,7 +130,7 @@ func (n *Node) follow(ctx context.Context, own store.Identity, met []meeting) (s
 	case own.Seed != "":
 		return false, fmt.Errorf("%s is a member of cluster %s already, and this node's folder was restored: empty it, and add the node with --join", members.Name(first.ID), first.Cluster)
 	case len(n.config.Contacts) > 0:
-		return true, n.join(ctx, n.config.Contacts)
+		return true, n.join(ctx, n.others())
 	case restored >= 0:
 		return true, n.join(ctx, []string{there[restored].addr})
 	}
@@ -138,12 +153,18 @@ func (n *Node) adopt(m meeting) error {
 // missing names the nodes that are not ready to found, and why.
 func (n *Node) missing(self store.Identity, met []meeting) (missing []string, why string) {
 	var reasons []string
-	own := initial(n.config.Initial)
+	own, there := initial(n.config.Initial), 0
 	restored := self.Seed != "" && slices.ContainsFunc(met, func(m meeting) bool { return m.err == nil && m.Seed != "" })
 	for _, m := range met {
-		name := n.nameAt(m.addr)
+		name, ours := n.nameAt(m.addr)
+		if ours {
+			there++
+		} else {
+			name = m.addr + " of --join" // its cluster is to take this node in, if there is one
+		}
 		err := m.err
 		switch {
+		case err == nil && !ours:
 		case err == nil && members.Name(m.ID) != name:
 			err = fmt.Errorf("%s answers at %s", members.Name(m.ID), m.addr)
 		case err == nil && m.Initial != own:
@@ -157,20 +178,31 @@ func (n *Node) missing(self store.Identity, met []meeting) (missing []string, wh
 			missing, reasons = append(missing, name), append(reasons, name+": "+err.Error())
 		}
 	}
-	if len(met) < len(n.config.Initial)-1 {
+	if there < len(n.config.Initial)-1 {
 		err := errors.New("an address of the initial cluster leads back to this node")
 		missing, reasons = append(missing, "another address"), append(reasons, err.Error())
 	}
 	return missing, strings.Join(reasons, "; ")
 }
 
-func (n *Node) nameAt(addr string) string {
-	for name, at := range n.config.Initial { // unordered: addresses differ
-		if at == addr {
-			return name
+// said is what a node that was met says that it waits for.
+func said(name string, met []meeting) string {
+	for _, m := range met {
+		if members.Name(m.ID) == name && m.Waiting != "" {
+			return " (" + m.Waiting[:min(len(m.Waiting), maxWord)] + ")"
 		}
 	}
-	return addr
+	return ""
+}
+
+// nameAt is the name of the initial cluster's node at an address.
+func (n *Node) nameAt(addr string) (name string, ok bool) {
+	for name, at := range n.config.Initial { // unordered: addresses differ
+		if at == addr {
+			return name, true
+		}
+	}
+	return "", false
 }
 
 // founders are the first members, and the first of them is who founds: of this node and those that were met the ones
@@ -179,8 +211,10 @@ func (n *Node) founders(own store.Identity, met []meeting) []members.Member {
 	seeds := map[string]string{own.ID: own.Seed}
 	all := []members.Member{{ID: own.ID, Addr: n.config.Initial[own.Name], Voter: true}}
 	for _, m := range met {
-		seeds[m.ID] = m.Seed
-		all = append(all, members.Member{ID: m.ID, Addr: m.addr, Voter: true})
+		if _, ours := n.nameAt(m.addr); ours {
+			seeds[m.ID] = m.Seed
+			all = append(all, members.Member{ID: m.ID, Addr: m.addr, Voter: true})
+		}
 	}
 	slices.SortFunc(all, func(a, b members.Member) int { return strings.Compare(a.Name(), b.Name()) })
 	restored := slices.Clone(all)

@@ -2,6 +2,7 @@ package founding
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/holdfast/holdfast/server/members"
@@ -74,10 +75,10 @@ func (n *Node) request(ctx context.Context, what string, ask func(context.Contex
 // greet introduces the node to all that may be members: the others learn where this node is, and this node where they
 // are and whether it is a member still.
 func (n *Node) greet(ctx context.Context) {
-	own := n.config.Committed()
+	own, newest := n.config.Committed(), n.config.Newest()
 	self := n.config.Folder.Identity()
 	addrs := make(map[string]bool)
-	for _, m := range own.Members {
+	for _, m := range slices.Concat(own.Members, newest.Members) {
 		if m.ID != self.ID {
 			addrs[m.Addr], addrs[n.config.Book.Addr(m.ID)] = true, true
 		}
@@ -95,7 +96,7 @@ func (n *Node) greet(ctx context.Context) {
 		}
 	}
 	for _, m := range n.meet(ctx, known) {
-		if m.err == nil && m.Cluster == self.ClusterID && gone(self.ID, own, m.Configuration) {
+		if m.err == nil && m.Cluster == self.ClusterID && (gone(self.ID, own, m.Configuration) || gone(self.ID, newest, m.Configuration)) {
 			n.config.Logger.Warn("this node was removed from the cluster", "told_by", members.Name(m.ID), "configuration", m.Configuration.Index)
 			n.config.Removed()
 			return
@@ -103,7 +104,8 @@ func (n *Node) greet(ctx context.Context) {
 	}
 }
 
-// gone reports whether a member of one committed configuration is none in a newer one.
+// gone reports whether a member of one configuration is none in a newer one, which is committed. The former one need not
+// be: a node whose raft is open has been a member in a committed configuration.
 func gone(id string, own, newer members.Configuration) bool {
 	return newer.Index > own.Index && own.Has(id) && !newer.Has(id)
 }

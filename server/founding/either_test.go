@@ -1,0 +1,137 @@
+package founding
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/store"
+)
+
+// both gives a node contacts beside its initial cluster. asked gets the clusters that the node asks to be taken in.
+func both(asked *[]string, contacts ...string) func(*Config) {
+	return func(c *Config) {
+		c.Contacts = contacts
+		c.Join = func(_ context.Context, _, cluster string, _ members.Member) (string, error) {
+			*asked = append(*asked, cluster)
+			return "", nil
+		}
+	}
+}
+
+// within returns what Settle returned, if it returned in time.
+func (l *life) within(t *testing.T, d time.Duration) error {
+	t.Helper()
+	select {
+	case err := <-l.settled:
+		return err
+	case <-time.After(d):
+		require.FailNow(t, "it waits", l.log.text())
+		return nil
+	}
+}
+
+// TestContactsInAllFlags: nodes that have both flags, and all of them alike, found one cluster.
+func TestContactsInAllFlags(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var asked []string
+		flags := both(&asked, "n1:1", "n2:1", "n3:1")
+		w.requireSettled(w.start("n1", flags), w.start("n2", flags), w.start("n3", flags))
+		require.Empty(t, asked)
+	})
+}
+
+// TestEmptiedNodeWithContactsJoins, also if it finds its cluster by the contacts alone.
+func TestEmptiedNodeWithContactsJoins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.requireSettled(w.start("n1"), w.start("n2"), w.start("n3"))
+		stale := func(c *Config) { c.Initial = map[string]string{"n1": "n1:9", "n2": "n2:1", "n3": "n3:9"} }
+		for _, flags := range [][]func(*Config){{both(new([]string), "n8:1")}, {both(new([]string), "n1:1"), stale}} {
+			w.wipe("n2")
+			two := w.start("n2", flags...)
+			require.NoError(t, two.within(t, time.Minute))
+			require.Equal(t, store.Identity{Name: "n2", ID: two.store.Identity().ID, ClusterID: id.ClusterID, Votes: true}, two.store.Identity())
+		}
+	})
+}
+
+// TestNodeWithContactsFoundsNotAlone: it is to join them.
+func TestNodeWithContactsFoundsNotAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var asked []string
+		five := w.start("n5", alone, both(&asked, "n1:1"))
+		time.Sleep(10 * time.Second)
+		require.False(t, five.Alone())
+		require.Empty(t, five.store.Identity().ClusterID)
+		one := w.start("n1", alone)
+		require.NoError(t, one.within(t, time.Minute))
+		require.NoError(t, five.within(t, time.Minute))
+		require.Equal(t, []string{one.store.Identity().ClusterID}, asked)
+	})
+}
+
+// TestContactThatIsDown may be a member of a cluster: without it nothing is founded.
+func TestContactThatIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var asked []string
+		flags := both(&asked, "n9:1")
+		lives := []*life{w.start("n1", flags), w.start("n2", flags), w.start("n3", flags)}
+		time.Sleep(10 * time.Second)
+		require.Equal(t, "waiting for nodes of the initial cluster: n9:1 of --join", lives[0].Waiting())
+		nine := w.start("n9", alone)
+		require.NoError(t, nine.within(t, time.Minute))
+		cluster := nine.store.Identity().ClusterID
+		for _, l := range lives {
+			require.NoError(t, l.within(t, time.Minute))
+		}
+		require.Equal(t, []string{cluster, cluster, cluster}, asked)
+
+		w = newWorld(t)
+		fresh := w.start("n9", both(&asked, "n1:1"), func(c *Config) { c.Initial = nil })
+		id := w.requireSettled(w.start("n1", flags), w.start("n2", flags), w.start("n3", flags))
+		require.Len(t, id.Founders, 3, "n9 is none of them")
+		require.Empty(t, fresh.store.Identity().Founders)
+	})
+}
+
+// TestFounderThatWaitsIsHeard: the others say for whom the founder waits.
+func TestFounderThatWaitsIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.net.Cut("n1", "n3")
+		w.net.Cut("n3", "n1")
+		one, two := w.start("n1"), w.start("n2")
+		w.start("n3")
+		time.Sleep(30 * time.Second)
+		require.Equal(t, "waiting for nodes of the initial cluster: n3", one.Waiting())
+		require.Equal(t, "waiting for nodes of the initial cluster: n1 to found it (waiting for nodes of the initial cluster: n3)", two.Waiting())
+		require.Contains(t, two.log.text(), two.Waiting())
+	})
+}
+
+// TestKilledWhileJoiningARestoredNode: the node has no contacts, and goes on with its initial cluster.
+func TestKilledWhileJoiningARestoredNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		two := w.start("n2", func(c *Config) {
+			require.NoError(t, c.Folder.SetIdentity(func(id *store.Identity) { id.ClusterID, id.Restored = "c7", true }))
+		})
+		require.NoError(t, two.within(t, time.Minute))
+		var asked []string
+		taken := both(&asked)
+		one := w.start("n1", taken, func(c *Config) { c.Folder.(*folder).left = 2 })
+		require.ErrorIs(t, one.within(t, time.Minute), errKilled)
+		one = w.start("n1", taken)
+		require.NoError(t, one.within(t, time.Minute))
+		require.Equal(t, []string{"c7", "c7"}, asked)
+		require.False(t, one.store.Identity().Joins)
+	})
+}
