@@ -90,6 +90,7 @@ func TestFirstStartWithoutANode(t *testing.T) {
 	require.ErrorContains(t, err, "CLUSTERDOWN")
 	status, _ := httpGet(t, "http://"+monitoring+"/livez")
 	require.Equal(t, http.StatusOK, status)
+	changes(t, nodes[0].addr, statusAtRisk, "n1 belongs to no cluster yet: waiting for nodes of the initial cluster: n3.", "status")
 	status, body := httpGet(t, "http://"+monitoring+"/readyz")
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Contains(t, body, "waiting for nodes of the initial cluster: n3")
@@ -126,6 +127,11 @@ func TestWipedNode(t *testing.T) {
 	require.NoError(t, os.RemoveAll(*lost.flag("data-dir")))
 	lost.start(t)
 	lost.fails(t, 1, "and this node's folder is empty: add it with --join")
+
+	join := []string{"--join", *rest[0].flag("peer-addr") + "," + *rest[1].flag("peer-addr")}
+	lost.args = append(lost.args, join...)
+	lost.start(t)
+	lost.fails(t, 1, "the name n2 is in use: take another name, or remove that member first (holdfast cluster remove n2@")
 
 	same := newcomer(t, "n2", rest)
 	same.fails(t, 1, "the name n2 is in use")

@@ -1,0 +1,183 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// votes says what a node knows of a member's vote: "yes", "no", or "" if there is no such member.
+func votes(through *node, member string) string {
+	all, err := ask(context.Background(), through.addr, "RAFT.MEMBERS")
+	if err != nil {
+		return err.Error()
+	}
+	for _, row := range all.Elems {
+		if m := fieldsOf(row); m.text("name") == member {
+			return yesNo(m["voter"].Num != 0)
+		}
+	}
+	return ""
+}
+
+// all waits until all those nodes know the same of a member's vote.
+func all(t *testing.T, nodes []*node, member, vote string) {
+	t.Helper()
+	for _, n := range nodes {
+		require.Eventually(t, func() bool { return votes(n, member) == vote }, 30*time.Second, 5*time.Millisecond, "%s of %s", member, n.name)
+	}
+}
+
+// changes runs `holdfast cluster` through nodes, and requires how it ends and what it says.
+func changes(t *testing.T, servers string, status int, like string, args ...string) {
+	t.Helper()
+	got, out, complaint := clusterOf(build(t), servers, args...)
+	require.Equal(t, status, got, "%v: %s%s", args, out, complaint)
+	require.Contains(t, out+complaint, like)
+}
+
+// begun runs the same in the background.
+func begun(t *testing.T, servers string, args ...string) (ended func(like string)) {
+	t.Helper()
+	over := make(chan struct{})
+	var status int
+	var out, complaint string
+	exe := build(t)
+	go func() {
+		defer close(over)
+		status, out, complaint = clusterOf(exe, servers, args...)
+	}()
+	return func(like string) {
+		t.Helper()
+		<-over
+		require.Zero(t, status, "%v: %s%s", args, out, complaint)
+		require.Contains(t, out, like)
+	}
+}
+
+// parts are the leader and the others.
+func parts(t *testing.T, nodes []*node) (leader, one, other *node) {
+	t.Helper()
+	leader = leaderOf(t, nodes)
+	rest := slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return n == leader })
+	return leader, rest[0], rest[1]
+}
+
+// staysOut waits until a node has ended as one that was removed, and requires that it does not start again.
+func staysOut(t *testing.T, n *node) {
+	t.Helper()
+	n.fails(t, statusRemoved, "this node was removed from its cluster")
+	n.start(t)
+	n.fails(t, statusRemoved, "this node was removed from its cluster, and the folder cannot be used again")
+}
+
+// TestMembersByCommand: votes are taken and given; a removal that leaves too few is refused, or waits for the others if
+// it is forced; and the leader, removed through a follower, hands over before it ends.
+func TestMembersByCommand(t *testing.T) {
+	nodes := startNodes(t, build(t), 3)
+	leader, one, other := parts(t, nodes)
+	require.NoError(t, client(t, one).Set(t.Context(), "k", "v", 0).Err())
+	changes(t, other.addr, 0, one.name+" lost its vote: 2 voters, and the loss of one that answers stops the cluster", "demote", one.name)
+	all(t, nodes, one.name, "no")
+	changes(t, one.addr, 0, one.name+" got a vote: 3 voters, of which 1 may fail", "promote", one.name)
+	all(t, nodes, one.name, "yes")
+
+	other.kill()
+	changes(t, one.addr, 1, "without "+one.name+" 1 of 2 voters would answer, and 2 must: mend or remove "+other.name+" first, or use force", "remove", one.name)
+	all(t, []*node{leader, one}, one.name, "yes")
+	forced := begun(t, leader.addr, "remove", one.name, "--force")
+	all(t, []*node{leader}, one.name, "")
+	changes(t, leader.addr, statusAtRisk, "", "status")
+	other.start(t)
+	forced(one.name + " was removed: 2 voters, of which 1 answer: the cluster stands still")
+	staysOut(t, one)
+
+	waitServing(t, other)
+	leader = leaderOf(t, []*node{leader, other})
+	if leader == other {
+		other = nodes[slices.IndexFunc(nodes, func(n *node) bool { return n != leader && n != one })]
+	}
+	changes(t, other.addr, 0, leader.name+" handed the leadership over to "+other.name+"\n"+leader.name+" was removed: 1 voter, and its loss stops the cluster", "remove", leader.name)
+	staysOut(t, leader)
+	require.Equal(t, "v", client(t, other).Get(t.Context(), "k").Val())
+	changes(t, other.addr, 1, other.name+" is the last voter", "remove", other.name, "--force")
+}
+
+// TestReplaceOfALostDisk: the silent member goes, the new one votes, and the emptied folder has no part.
+func TestReplaceOfALostDisk(t *testing.T) {
+	nodes := startNodes(t, build(t), 3)
+	_, lost, rest := parts(t, nodes)
+	lost.kill()
+	require.NoError(t, os.RemoveAll(*lost.flag("data-dir")))
+	n4 := newcomer(t, "n4", []*node{rest}, "--non-voter")
+	all(t, []*node{rest}, "n4", "no")
+	changes(t, rest.addr, 0, lost.name+" was removed", "replace", lost.name, "n4")
+	waitServing(t, n4)
+	all(t, []*node{rest, n4}, "n4", "yes")
+	all(t, []*node{rest, n4}, lost.name, "")
+	changes(t, rest.addr, 0, "3 of 3 voters answer", "status")
+	lost.start(t)
+	lost.fails(t, 1, "and this node's folder is empty: add it with --join")
+}
+
+// TestKilledInTheMiddle: a node is killed while the members change. The change is completed by the nodes, or by the
+// command, which asks again; and all nodes agree on it.
+func TestKilledInTheMiddle(t *testing.T) {
+	nodes := startNodes(t, build(t), 3, "--debug")
+	leader, one, other := parts(t, nodes)
+
+	// The node that joins, before it has a vote: it is seen, and goes on when it is back, or is removed.
+	n4 := newcomer(t, "n4", nodes)
+	require.Eventually(t, func() bool { return votes(leader, "n4") != "" }, 30*time.Second, time.Millisecond)
+	n4.kill()
+	require.NotEmpty(t, votes(leader, "n4"))
+	n4.start(t)
+	all(t, append(nodes, n4), "n4", "yes")
+
+	// The node that is removed, before it learns so.
+	n4.kill()
+	changes(t, other.addr, 0, "n4 was removed", "remove", "n4")
+	n4.start(t)
+	staysOut(t, n4)
+
+	slow := func(nodes ...*node) (over func()) {
+		for _, n := range nodes {
+			require.NoError(t, client(t, n).Do(t.Context(), "DEBUG", "DISK", "DELAY", "200").Err())
+		}
+		return func() {
+			for _, n := range nodes {
+				require.NoError(t, client(t, n).Do(t.Context(), "DEBUG", "DISK", "OK").Err())
+			}
+		}
+	}
+	// The leader, when the change is on its disk and on no other.
+	over := slow(one, other)
+	ended := begun(t, one.addr+","+other.addr, "demote", other.name)
+	require.Eventually(t, func() bool { return votes(leader, other.name) == "no" }, 30*time.Second, time.Millisecond)
+	leader.kill()
+	over()
+	leader.start(t) // its vote may be one of two by now
+	ended(other.name)
+	all(t, nodes, other.name, "no")
+	changes(t, other.addr, 0, other.name+" got a vote", "promote", other.name)
+
+	// The node that was asked.
+	waitServing(t, leader)
+	leader, one, other = parts(t, nodes)
+	over = slow(other)
+	ended = begun(t, one.addr+","+other.addr+","+leader.addr, "demote", one.name)
+	require.Eventually(t, func() bool { return votes(leader, one.name) == "no" }, 30*time.Second, time.Millisecond)
+	one.kill()
+	over()
+	ended(one.name)
+	one.start(t)
+	all(t, nodes, one.name, "no")
+	changes(t, one.addr, 0, one.name+" got a vote", "promote", one.name)
+	changes(t, one.addr, 0, "3 of 3 voters answer", "status")
+}
