@@ -25,6 +25,8 @@ type cell struct {
 	before, after func(Action) error
 	// lost are the nodes whose replies to others get lost.
 	lost map[string]bool
+	// died is when nodes last answered, by ID. It takes the leader a while to call them silent.
+	died map[string]time.Time
 }
 
 func newCell(t *testing.T, line string) *cell {
@@ -52,6 +54,9 @@ func (s seat) Look() View {
 	v.Nodes = maps.Clone(v.Nodes)
 	for id, n := range v.Nodes {
 		n.Heard = time.Now()
+		if died, dead := s.died[id]; dead {
+			n.Heard, n.Silent = died, time.Since(died) > 400*time.Millisecond
+		}
 		if !s.lags[id] {
 			n.Match = v.Last
 		}
@@ -253,6 +258,19 @@ func TestOneRequestAtATime(t *testing.T) {
 		require.Equal(t, "another change of members is under way", c.desks[idOf("n1")].Do(ctx, requestOf(t, "remove n2")).Refused)
 		close(hang)
 	})
+}
+
+// A voter that died a moment ago does not count as one that answers.
+func TestVoterDiedAMomentAgo(t *testing.T) {
+	for _, line := range []string{"remove n2", "demote n2", "remove n1"} {
+		bubble(t, "n1* n2 n3", func(t *testing.T, c *cell) {
+			c.died = map[string]time.Time{idOf("n3"): time.Now()}
+			time.Sleep(time.Millisecond)
+			_, err := c.ask("n1", line)
+			require.ErrorContains(t, err, "1 of 2 voters would answer, and 2 must")
+			require.Equal(t, "members n1* n2 n3", c.String())
+		})
+	}
 }
 
 // A member that lags does not keep others waiting.
