@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/operations"
 	"github.com/holdfast/holdfast/server/replica"
 )
@@ -112,12 +111,14 @@ func changed(said []string, err error) protocol.Value {
 }
 
 // voters counts the members with a vote.
-func voters(all []replica.Member) (n int) {
-	for _, m := range all {
-		if m.Voter {
-			n++
-		}
-	}
+func voters(all []replica.Member) int {
+	n, _ := replica.Majority(all)
+	return n
+}
+
+// majorityOf is how many of the voters make a majority.
+func majorityOf(all []replica.Member) int {
+	_, n := replica.Majority(all)
 	return n
 }
 
@@ -203,8 +204,8 @@ func (c *census) majority() (all, live, quorum int) {
 			live++
 		}
 	}
-	all = voters(c.st.Members)
-	return all, live, members.Quorum(all)
+	all, quorum = replica.Majority(c.st.Members)
+	return all, live, quorum
 }
 
 func (c *census) status() protocol.Value {

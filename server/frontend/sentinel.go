@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
@@ -157,7 +156,7 @@ func (w *watched) others() (ms []replica.Member) {
 	return ms
 }
 
-func (w *watched) majority() int { return members.Quorum(voters(w.nodes)) }
+func (w *watched) majority() int { return majorityOf(w.nodes) }
 
 func (w *watched) replicas() protocol.Value {
 	host, port := splitAddress(w.leader.ClientAddr)
@@ -254,7 +253,7 @@ func (s *Sentinel) sentinelEvents(was, now replica.Leadership, all []replica.Mem
 	case now.Leader.ID == "":
 		return nil
 	case was.Leader.ID == "":
-		return []event{{"+monitor", fmt.Sprintf("%s quorum %d", master, members.Quorum(voters(all)))}}
+		return []event{{"+monitor", fmt.Sprintf("%s quorum %d", master, majorityOf(all))}}
 	case was.Leader.ClientAddr == now.Leader.ClientAddr && was.Present && !now.Present:
 		return []event{{"+sdown", master}}
 	case was.Leader.ClientAddr == now.Leader.ClientAddr && !was.Present && now.Present:

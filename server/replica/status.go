@@ -32,6 +32,16 @@ type Member struct {
 	LogIndex uint64
 }
 
+// Majority returns how many of the members vote, and how many of those make a majority.
+func Majority(all []Member) (voters, quorum int) {
+	for _, m := range all {
+		if m.Voter {
+			voters++
+		}
+	}
+	return voters, members.Quorum(voters)
+}
+
 // Follower is another member that answers the leader.
 type Follower struct {
 	Member
