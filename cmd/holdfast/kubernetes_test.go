@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,8 +62,10 @@ type podSpec struct {
 }
 
 type probe struct {
-	HTTPGet        struct{ Path, Port string } `yaml:"httpGet"`
-	TimeoutSeconds int                         `yaml:"timeoutSeconds"`
+	HTTPGet          struct{ Path, Port string } `yaml:"httpGet"`
+	PeriodSeconds    int                         `yaml:"periodSeconds"`
+	TimeoutSeconds   int                         `yaml:"timeoutSeconds"`
+	FailureThreshold int                         `yaml:"failureThreshold"`
 }
 
 // TestKubernetes: the manifests start three nodes that find each other, are probed where they answer, and set flags
@@ -114,6 +117,8 @@ func TestKubernetes(t *testing.T) {
 		require.NotZero(t, ports[p.HTTPGet.Port])
 		require.Greater(t, p.TimeoutSeconds, 3, "a check that hangs is answered after 3 s")
 	}
+	require.Greater(t, c.StartupProbe.PeriodSeconds*c.StartupProbe.FailureThreshold, 300, "a large log takes its time")
+	require.Greater(t, c.LivenessProbe.PeriodSeconds*c.LivenessProbe.FailureThreshold, pod.Grace, "a node that is slow is not lost")
 	volumes := map[string]bool{set.VolumeClaimTemplates[0].Metadata.Name: true}
 	for _, v := range pod.Volumes {
 		volumes[v.Name] = true
@@ -124,12 +129,17 @@ func TestKubernetes(t *testing.T) {
 
 	config := server.DefaultConfig()
 	for _, e := range c.Env {
-		for _, o := range options(&config) {
-			if o.heading == "" && o.env() == e.Name {
-				require.NoError(t, newFlagValue(o.value).Set(strings.ReplaceAll(e.Value, "$(HOLDFAST_NAME)", "holdfast-0")), e.Name)
-			}
+		at := slices.IndexFunc(options(&config), func(o option) bool { return o.heading == "" && o.env() == e.Name })
+		require.GreaterOrEqual(t, at, 0, "%s is no flag's", e.Name)
+		if e.Value == "" {
+			require.Equal(t, "HOLDFAST_NAME", e.Name, "it comes from the pod, and is there before others refer to it")
+			require.Equal(t, e, c.Env[0])
+			continue
 		}
+		require.NoError(t, newFlagValue(options(&config)[at].value).Set(strings.ReplaceAll(e.Value, "$(HOLDFAST_NAME)", "holdfast-0")), e.Name)
 	}
+	config.Name = "holdfast-3" // of a pod that is added later
+	require.NoError(t, config.Validate())
 	config.Name = "holdfast-0" // the pod's
 	require.NoError(t, config.Validate())
 	peers, err := config.Peers()
@@ -141,5 +151,44 @@ func TestKubernetes(t *testing.T) {
 	require.Equal(t, "holdfast-0."+set.ServiceName+":6379", config.AdvertiseAddr)
 	for addr, port := range map[string]string{config.Addr: "redis", config.PeerAddr: "peer", config.HTTPAddr: "http"} {
 		require.Contains(t, addr, ":"+map[int]string{6379: "6379", 7379: "7379", 8379: "8379"}[ports[port]])
+	}
+}
+
+// TestCompose: the three nodes of compose.yaml have flags that fit together, and ports that clients are told.
+func TestCompose(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("packaging", "compose.yaml"))
+	require.NoError(t, err)
+	var file struct {
+		Services map[string]struct {
+			Environment map[string]string
+			Ports       []string
+			Volumes     []string
+			Grace       string `yaml:"stop_grace_period"`
+		}
+		Volumes map[string]any
+	}
+	require.NoError(t, yaml.Unmarshal(text, &file))
+	require.Len(t, file.Services, 3)
+	for name, s := range file.Services {
+		config := server.DefaultConfig()
+		for env, value := range s.Environment {
+			at := slices.IndexFunc(options(&config), func(o option) bool { return o.heading == "" && o.env() == env })
+			require.GreaterOrEqual(t, at, 0, "%s is no flag's", env)
+			require.NoError(t, newFlagValue(options(&config)[at].value).Set(value), env)
+		}
+		require.NoError(t, config.Validate())
+		require.Equal(t, name, config.Name)
+		peers, err := config.Peers()
+		require.NoError(t, err)
+		require.Len(t, peers, 3)
+		require.Equal(t, name+":7379", peers[name])
+		port := strings.TrimPrefix(config.AdvertiseAddr, "localhost:")
+		require.Equal(t, []string{"127.0.0.1:" + port + ":6379"}, s.Ports)
+		volume, _, _ := strings.Cut(s.Volumes[0], ":")
+		require.Equal(t, name, volume)
+		require.Contains(t, file.Volumes, volume)
+		grace, err := time.ParseDuration(s.Grace)
+		require.NoError(t, err)
+		require.Greater(t, grace, config.ShutdownTimeout)
 	}
 }
