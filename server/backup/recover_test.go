@@ -94,6 +94,7 @@ func requireRecovered(t *testing.T, dir string) {
 	require.Equal(t, survivorID, id.ID)
 	require.NotEqual(t, "old", id.ClusterID)
 	require.True(t, id.Restored)
+	require.Equal(t, &store.Beginning{Command: "recover", User: "ann", Host: "desk", At: id.Beginning.At, Cluster: "old", Node: survivorID, Index: 5}, id.Beginning)
 	survey := m.Survey(5)
 	require.Equal(t, 2, survey.Keys())
 	require.Equal(t, int64(60_000), survey.LongestMillis)
@@ -120,6 +121,7 @@ func TestRecover(t *testing.T) {
 	require.NoError(t, s.Close())
 	s = survive(t, dir)
 	require.Equal(t, "old", s.Identity.ClusterID, "a refusal changes nothing")
+	s.User, s.Host = "ann", "desk"
 	done, err := s.Recover(s.Addr(), aRenewal, nil)
 	require.NoError(t, err)
 	require.Equal(t, []int{1}, done.Raised)
@@ -142,7 +144,7 @@ func TestRecoverIsBegunAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := survivorFolder(t)
 			s := survive(t, dir)
-			require.NoError(t, s.folder.Begin("new", 6, store.Beginning{}))
+			require.NoError(t, s.folder.Begin("new", 6, store.Beginning{Command: "recover", User: "ann", Host: "desk", Cluster: "old", Node: survivorID, Index: 5}))
 			step(t, s)
 			require.NoError(t, s.Close())
 			_, err := store.Open(store.Config{DataDir: dir, Name: "n2", LogStore: store.KindWAL})
@@ -151,6 +153,7 @@ func TestRecoverIsBegunAgain(t *testing.T) {
 			require.Equal(t, name == "written", s.Begun)
 			require.NoError(t, s.Close(), "a preview")
 			s = survive(t, dir)
+			s.User, s.Host = "ann", "desk"
 			_, err = s.Recover("10.0.0.2:7379", aRenewal, nil)
 			require.NoError(t, err)
 			require.NoError(t, s.Close())

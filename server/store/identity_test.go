@@ -95,6 +95,18 @@ func TestUnusedFolderMayBecomeAnotherNodes(t *testing.T) {
 	requireRefused(t, c, `belongs to node "n2", this node is "n3"`)
 }
 
+// TestRestoredFolderIsInUse before it belongs to a cluster: it has a state.
+func TestRestoredFolderIsInUse(t *testing.T) {
+	c := config(memoryDir(t), KindWAL)
+	made := Identity{Name: "n1", Restored: true, Seed: "s"}
+	require.NoError(t, Make(c, made, func(*Store) error { return nil }))
+	require.ErrorContains(t, Make(c, made, nil), `belongs to node "n1": use an empty one`)
+	_, err := OpenForRecovery(c.DataDir)
+	require.ErrorContains(t, err, "was restored and never started: there is nothing to recover")
+	c.Name = "n2"
+	requireRefused(t, c, `belongs to node "n1", this node is "n2"`)
+}
+
 func TestMake(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
