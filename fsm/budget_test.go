@@ -423,13 +423,16 @@ func TestFlushOfNothingKeepsNothing(t *testing.T) {
 	require.Equal(t, "nil", line(d.do("get", "k")))
 
 	var body []byte
-	for i := range 3 * sweepLimit {
+	for i := range 4 * sweepLimit {
 		body = request(body, 0, "set", fmt.Sprint("k", i), "v", "px", "1")
 	}
 	d.applyAs(2, body)
 	d.nowMillis += 10
 	d.apply(nil)
-	require.Positive(t, d.m.st.databases[0].Stored(), "not all are swept")
+	ended := d.m.st.databases[0]
+	require.Equal(t, "OK", line(d.do("flushdb")))
+	require.Positive(t, ended.Stored(), "not all are swept")
+	require.Same(t, ended, d.m.st.databases[0], "the rest is swept in time, and told")
 	twin := restored(t, d.m)
 	for range 2 {
 		w := protocol.NewEntry(nil, d.nowMillis, d.wallOffset, 1)
