@@ -3,7 +3,7 @@ GO ?= go
 BIN := bin
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race check fmt fuzz rewrite demo jepsen picture mutants mutations soak bench bench-results bench-native bench-limits bench-compare differential clients dist monitoring clean
+.PHONY: help build test race check fmt fuzz rewrite demo jepsen picture mutants mutations soak bench bench-results bench-native bench-limits bench-compare differential upgrade clients dist monitoring clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,10 @@ COUNT ?= 10
 BENCHTIME ?= 200ms
 bench-compare: ## compare Go micro-benchmarks with those of another revision: make bench-compare BASE=main
 	@GO="$(GO)" ./.ci/bench-compare "$(BASE)" $(COUNT) $(BENCHTIME)
+
+FROM ?= e77d2b8f3fb4f184987ec341ffbef8dd1a30885c
+upgrade: ## upgrade the release before (FROM, built from git's history) node by node under load, and back
+	HOLDFAST_UPGRADE_FROM=$(FROM) $(GO) test -count=1 -v -timeout 15m -run '^TestUpgrade' ./cmd/holdfast
 
 clients: ## stock clients and lock libraries against three nodes; installs them into a temporary folder
 	./server/clients/run.sh
