@@ -75,6 +75,36 @@ func TestRecordedDialerIsNotBelievedAgain(t *testing.T) {
 	})
 }
 
+// TestWhatAStrangerLearns: a stranger that knows the protocol, and not the secret, gets the node's ID, and no word more.
+func TestWhatAStrangerLearns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		_ = start(t, net, "n1")
+		ask := func(who introduction) []byte {
+			c, err := net.Dial("stranger")(t.Context(), "n1:1")
+			require.NoError(t, err)
+			defer c.Close()
+			_, err = c.Write(append(appendHello(nil, who), make([]byte, 32)...)) // and no proof
+			require.NoError(t, err)
+			said, err := io.ReadAll(c)
+			require.NoError(t, err)
+			return said
+		}
+		said := ask(introduction{kind: KindMember, cluster: anyCluster, id: "x"})
+		require.Len(t, said, 2+nonceSize+1+len("n1")+1)
+		require.Equal(t, []byte{byte(statusOK), version}, said[:2])
+		require.Equal(t, "\x02n1"+string(rune(statusSecret)), string(said[2+nonceSize:]))
+		require.Len(t, ask(introduction{kind: KindRaft, cluster: "c1", id: "x"}), len(said))
+		for who, status := range map[introduction]status{
+			{kind: KindRaft, cluster: "c2", id: "x"}:       statusCluster,
+			{kind: KindRaft, cluster: anyCluster, id: "x"}: statusCluster,
+			{kind: KindRaft, cluster: "c1", id: "n1"}:      statusSelf,
+		} {
+			require.Equal(t, []byte{byte(status), version}, ask(who))
+		}
+	})
+}
+
 func TestRecordedAcceptorIsNotBelievedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
