@@ -192,9 +192,11 @@ func (s *screen) show(frame string) error {
 		if cut := []rune(line); len(cut) > columns {
 			line = string(cut[:columns])
 		}
-		b.WriteString(line + "\x1b[K") // and nothing of the last frame behind it
+		b.WriteString("\x1b[K" + line) // first, for behind a line that is full the cursor stands on its last letter
 	}
-	b.WriteString("\x1b[J") // nor below
+	if len(lines) < rows {
+		b.WriteString("\r\n\x1b[J") // nothing of the last frame is left below
+	}
 	_, err := io.WriteString(s.w, b.String())
 	return err
 }

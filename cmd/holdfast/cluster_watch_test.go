@@ -51,11 +51,14 @@ func TestScreen(t *testing.T) {
 	rows, columns := 3, 5
 	s := &screen{w: &out, size: func() (int, int, bool) { return rows, columns, true }}
 	require.NoError(t, s.show("one\ntwo is long\nthree\nfour\n"))
-	require.Equal(t, "\x1b[?1049h\x1b[?25l\x1b[Hone\x1b[K\r\ntwo i\x1b[K\r\nthree\x1b[K\x1b[J", out.String())
+	require.Equal(t, "\x1b[?1049h\x1b[?25l\x1b[H\x1b[Kone\r\n\x1b[Ktwo i\r\n\x1b[Kthree", out.String(), "nothing is cleared behind a full line")
+	out.Reset()
+	require.NoError(t, s.show("one\n"))
+	require.Equal(t, "\x1b[H\x1b[Kone\r\n\x1b[J", out.String())
 	out.Reset()
 	rows = 1
 	require.NoError(t, s.show("äöüßé!\nb\n"))
-	require.Equal(t, "\x1b[Häöüßé\x1b[K\x1b[J", out.String())
+	require.Equal(t, "\x1b[H\x1b[Käöüßé", out.String())
 	out.Reset()
 	s.leave()
 	require.Equal(t, "\x1b[?25h\x1b[?1049l", out.String())
