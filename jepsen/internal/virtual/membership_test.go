@@ -36,7 +36,7 @@ func TestNativeLocksWhileMembersComeAndGo(t *testing.T) {
 	for seed := first; seed < first+count; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			o := runOptions{workload: nativeLocks, nemesis: "member", nodes: 3, seed: seed, time: time.Minute, stubborn: seed%2 == 0}
+			o := runOptions{workload: nativeLocks, nemesis: "member", nodes: 3, seed: seed, time: 40 * time.Second, stubborn: seed%2 == 0}
 			if seed%2 == 0 {
 				o.nemesis = churned
 			}
