@@ -2,6 +2,7 @@ package founding
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,9 +15,12 @@ import (
 
 // both gives a node contacts beside its initial cluster. asked gets the clusters that the node asks to be taken in.
 func both(asked *[]string, contacts ...string) func(*Config) {
+	var mu sync.Mutex
 	return func(c *Config) {
 		c.Contacts = contacts
 		c.Join = func(_ context.Context, _, cluster string, _ members.Member) (string, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			*asked = append(*asked, cluster)
 			return "", nil
 		}
