@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks what packaging/ makes: two runs of dist.sh from two folders give the same bytes, the
-# Debian package has the program and a unit that systemd accepts, the program needs no library.
+# Debian package has the program and a unit that systemd accepts, the program needs no library, and Kubernetes and
+# Compose know every word of the manifests.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 work=$(mktemp -d)
@@ -25,4 +26,12 @@ fi
 sed -i "s,^ExecStart=/usr/bin/,ExecStart=$work/root/usr/bin/," "$work/root/usr/lib/systemd/system/holdfast.service"
 systemd-analyze verify --man=no "$work/root/usr/lib/systemd/system/holdfast.service" 2>&1 | tee "$work/verify"
 [ ! -s "$work/verify" ]
+
+# The manifests, decoded strictly. Types and schema come from the Go module proxy: without it they are not checked.
+manifests=cmd/holdfast/packaging/strict
+if (cd "$manifests" && go mod download >"$work/download" 2>&1); then
+	(cd "$manifests" && go run .)
+else
+	echo "packaging: kubernetes.yaml and compose.yaml NOT CHECKED: their types cannot be fetched: $(head -1 "$work/download")" >&2
+fi
 echo "packaging: all well"
