@@ -22,7 +22,7 @@ check: ## vet (for other systems too), staticcheck, gofumpt, go.mod tidiness
 	@for os in darwin freebsd; do echo "GOOS=$$os $(GO) vet ./..."; GOOS=$$os $(GO) vet ./... || exit 1; done
 	$(GO) tool staticcheck ./...
 	@out=$$($(GO) tool gofumpt -l .); if [ -n "$$out" ]; then echo "run 'make fmt', these files differ:"; echo "$$out"; exit 1; fi
-	@for dir in . bench/etcd bench/zookeeper; do echo "$(GO) mod tidy -diff # $$dir"; (cd $$dir && $(GO) mod tidy -diff) || exit 1; done
+	@for dir in . bench/etcd bench/zookeeper cmd/holdfast/packaging/strict; do echo "$(GO) mod tidy -diff # $$dir"; (cd $$dir && $(GO) mod tidy -diff) || exit 1; done
 
 fmt: ## format Go with gofumpt, and wrap Markdown
 	$(GO) tool gofumpt -l -w .
