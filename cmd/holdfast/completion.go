@@ -9,16 +9,20 @@ import (
 )
 
 // Scripts that complete words in a shell. The flags come from the help of the command, so that a script stays right
-// for a program that it was not made by. COMMANDS stands for the names of the commands.
+// for a program that it was not made by. <commands> stands for the names of the commands, <subcommands> for a line for
+// each command that has some.
 const (
 	bashCompletion = `# bash completion for holdfast: source <(holdfast completion bash)
 _holdfast() {
 	local cur=${COMP_WORDS[COMP_CWORD]}
 	COMPREPLY=()
 	if [ "$COMP_CWORD" -eq 1 ]; then
-		COMPREPLY=($(compgen -W 'COMMANDS' -- "$cur"))
+		COMPREPLY=($(compgen -W '<commands>' -- "$cur"))
 	elif [[ $cur == -* ]]; then
 		COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" "${COMP_WORDS[1]}" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]*')" -- "$cur"))
+	elif [ "$COMP_CWORD" -eq 2 ]; then
+		case ${COMP_WORDS[1]} in
+<subcommands>		esac
 	fi
 }
 complete -o default -F _holdfast holdfast
@@ -27,9 +31,13 @@ complete -o default -F _holdfast holdfast
 # zsh completion for holdfast: source <(holdfast completion zsh)
 _holdfast() {
 	if (( CURRENT == 2 )); then
-		compadd -- COMMANDS
+		compadd -- <commands>
 	elif [[ $words[CURRENT] == -* ]]; then
 		compadd -- ${(uf)"$($words[1] $words[2] --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]*')"}
+	elif (( CURRENT == 3 )); then
+		case $words[2] in
+<subcommands>		*) _files;;
+		esac
 	else
 		_files
 	fi
@@ -37,11 +45,23 @@ _holdfast() {
 compdef _holdfast holdfast
 `
 	fishCompletion = `# fish completion for holdfast: holdfast completion fish | source
-complete -c holdfast -n __fish_use_subcommand -f -a 'COMMANDS'
+complete -c holdfast -n __fish_use_subcommand -f -a '<commands>'
 complete -c holdfast -n 'not __fish_use_subcommand; and string match -q -- "-*" (commandline -ct)' -f \
 	-a '(holdfast (commandline -opc)[2] --help 2>/dev/null | string match -ar -- "--[a-z][a-z-]*" | sort -u)'
-`
+<subcommands>`
 )
+
+// wordLine is the line of <subcommands> for one command, by shell: the command, and its subcommands.
+var wordLine = map[string]string{
+	"bash": "\t\t%s) COMPREPLY=($(compgen -W '%s' -- \"$cur\"));;\n",
+	"zsh":  "\t\t%s) compadd -- %s;;\n",
+	"fish": "complete -c holdfast -n 'test (count (commandline -opc)) -eq 2; and test (commandline -opc)[2] = %s' -f -a '%s'\n",
+}
+
+// subcommands are the commands that have some, and these.
+func subcommands() [][]string {
+	return [][]string{append([]string{"cluster"}, clusterNames()...), {"locks", "break"}, {"completion", "bash", "zsh", "fish"}}
+}
 
 // completion prints a script for a shell.
 func completion(_ context.Context, args []string, stdout, _ io.Writer) error {
@@ -61,6 +81,10 @@ func completion(_ context.Context, args []string, stdout, _ io.Writer) error {
 	for _, c := range commands() {
 		names = append(names, c.name)
 	}
-	_, err := io.WriteString(stdout, strings.ReplaceAll(script, "COMMANDS", strings.Join(names, " ")))
+	var lines strings.Builder
+	for _, words := range subcommands() {
+		fmt.Fprintf(&lines, wordLine[args[0]], words[0], strings.Join(words[1:], " "))
+	}
+	_, err := strings.NewReplacer("<commands>", strings.Join(names, " "), "<subcommands>", lines.String()).WriteString(stdout, script)
 	return err
 }

@@ -41,6 +41,9 @@ func TestCompletion(t *testing.T) {
 	require.Equal(t, "serve", complete(exe, "se"))
 	require.Equal(t, "--http-addr --http-pprof", complete(exe, "serve", "--http"))
 	require.Equal(t, "--port", complete(exe, "demo", "--keep", "--port"))
+	require.Equal(t, "remove replace", complete(exe, "cluster", "re"))
+	require.Equal(t, "break", complete(exe, "locks", ""))
+	require.Empty(t, complete(exe, "cluster", "remove", "s"), "a name of the cluster's")
 	require.Empty(t, complete(exe, "serve", "--tls-cert", "/etc/"), "the shell completes files")
 }
 
@@ -71,6 +74,9 @@ func TestCompletionOfOtherShells(t *testing.T) {
 		require.Equal(t, "serve", complete("holdfast se"))
 		require.Equal(t, "--http-addr --http-pprof", complete("holdfast serve --http"))
 		require.Equal(t, "--port", complete("holdfast demo --keep --port"))
+		require.Equal(t, "remove replace", complete("holdfast cluster re"))
+		require.Equal(t, "break", complete("holdfast locks br"))
+		require.NotContains(t, complete("holdfast cluster remove s"), "status")
 	})
 	t.Run("zsh", func(t *testing.T) {
 		zsh := in(t, "zsh")
@@ -81,6 +87,9 @@ func TestCompletionOfOtherShells(t *testing.T) {
 		require.Contains(t, complete("holdfast", "se"), "serve demo lock")
 		require.Contains(t, complete("holdfast", "serve", "--http"), "--http-addr --http-pprof")
 		require.NotContains(t, complete("holdfast", "demo", "--"), "--initial-cluster")
+		require.Contains(t, complete("holdfast", "cluster", "re"), "members remove replace")
+		require.Equal(t, "files", complete("holdfast", "cluster", "remove", "s"))
+		require.Equal(t, "files", complete("holdfast", "backup", "f"))
 		require.Equal(t, "files", complete("holdfast", "serve", "--tls-cert", "/etc/"))
 	})
 }
