@@ -142,7 +142,7 @@ func TestWatchAtATerminal(t *testing.T) {
 	s := atTerminal(t, exe, c)
 	s.enter(t, "$holdfast cluster status --watch; echo status-$?\n")
 	s.shows(t, "\x1b[?1049h", 1)
-	s.shows(t, "\x1b[HNo ", 1) // the test's node has no members
+	s.shows(t, "\x1b[H\x1b[KNo ", 1) // the test's node has no members
 	s.shows(t, "\x1b[H", 2)
 	s.enter(t, ctrlC)
 	s.shows(t, "\x1b[?25h\x1b[?1049l", 1)
