@@ -186,7 +186,11 @@ clean_up() {
 }
 
 if [ -n "${CLIENTS_WORK:-}" ]; then
-	ip link set lo up 2>/dev/null || true
+	if [ -n "${CLIENTS_APART:-}" ]; then
+		ip link set lo up
+		# redsync's servers listen here, within the system's range for ports of connections.
+		echo 51200-51299 2>/dev/null >/proc/sys/net/ipv4/ip_local_reserved_ports || true
+	fi
 	run
 	exit
 fi
@@ -197,7 +201,7 @@ echo "installed in $SECONDS s"
 export HOLDFAST_BIN=${HOLDFAST_BIN:-$work/holdfast} CLIENTS_WORK=$work CLIENTS_WANTED=$wanted
 for apart in 'unshare -n -p -f --mount-proc' 'unshare -r -n -p -f --mount-proc'; do
 	if $apart ip link set lo up 2>/dev/null; then
-		$apart "$here/run.sh"
+		CLIENTS_APART=1 $apart "$here/run.sh"
 		exit
 	fi
 done
