@@ -1,7 +1,6 @@
 package virtual
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -11,23 +10,19 @@ import (
 )
 
 func TestNativeLocksUnderMixedFaults(t *testing.T) {
-	first, count := seeds(t, 2)
-	for seed := first; seed < first+count; seed++ {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			t.Parallel()
-			o := runOptions{workload: "native,nativequeue,nativeall,nativesession", nemesis: trueRates, nodes: 3, seed: seed, time: 30 * time.Second}
-			switch seed % 4 {
-			case 0:
-				o.nemesis = "mixed"
-			case 1:
-				o.nemesis = "none"
-			}
-			o.stubborn = seed%2 == 0
-			verdict, text := run(t, o)
-			if testing.Verbose() || verdict != checker.Valid {
-				t.Log(text)
-			}
-			require.Equal(t, checker.Valid, verdict, text)
-		})
-	}
+	eachSeed(t, 2, func(t *testing.T, seed uint64) {
+		o := runOptions{workload: "native,nativequeue,nativeall,nativesession", nemesis: trueRates, nodes: 3, seed: seed, time: 30 * time.Second}
+		switch seed % 4 {
+		case 0:
+			o.nemesis = "mixed"
+		case 1:
+			o.nemesis = "none"
+		}
+		o.stubborn = seed%2 == 0
+		verdict, text := run(t, o)
+		if testing.Verbose() || verdict != checker.Valid {
+			t.Log(text)
+		}
+		require.Equal(t, checker.Valid, verdict, text)
+	})
 }

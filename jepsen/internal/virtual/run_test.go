@@ -166,29 +166,37 @@ func seeds(t *testing.T, usual int) (first, count uint64) {
 	return first, count
 }
 
+// eachSeed runs a test of each seed, side by side.
+func eachSeed(t *testing.T, usual int, test func(t *testing.T, seed uint64)) {
+	t.Helper()
+	first, count := seeds(t, usual)
+	for seed := first; seed < first+count; seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			t.Parallel()
+			test(t, seed)
+		})
+	}
+}
+
 // trueRates is everything that leaves clock rates alone, so that leases are held to the millisecond.
 const trueRates = "member,partition,packets,kill,restart,pause,clock,disk,power,transfer,snapshot"
 
 func TestWorkloadsUnderMixedFaults(t *testing.T) {
-	first, count := seeds(t, 6)
-	for seed := first; seed < first+count; seed++ {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			t.Parallel()
-			o := runOptions{workload: "all", nemesis: trueRates, nodes: 3, seed: seed, time: 30 * time.Second}
-			if seed%3 == 0 {
-				o.nemesis = "mixed"
-			}
-			if seed%4 == 0 {
-				o.nodes = 5
-			}
-			o.stubborn = seed%2 == 0
-			verdict, text := run(t, o)
-			if testing.Verbose() || verdict != checker.Valid {
-				t.Log(text)
-			}
-			require.Equal(t, checker.Valid, verdict, text)
-		})
-	}
+	eachSeed(t, 6, func(t *testing.T, seed uint64) {
+		o := runOptions{workload: "all", nemesis: trueRates, nodes: 3, seed: seed, time: 30 * time.Second}
+		if seed%3 == 0 {
+			o.nemesis = "mixed"
+		}
+		if seed%4 == 0 {
+			o.nodes = 5
+		}
+		o.stubborn = seed%2 == 0
+		verdict, text := run(t, o)
+		if testing.Verbose() || verdict != checker.Valid {
+			t.Log(text)
+		}
+		require.Equal(t, checker.Valid, verdict, text)
+	})
 }
 
 // What was acknowledged is there after a power cut, also when a process had only found it in the page cache.
