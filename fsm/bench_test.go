@@ -61,7 +61,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	}{
 		{"delifeq", new(lastReply), func(key string) []byte { return request(nil, 0, "delifeq", key, "token") }},
 		{"evalsha", new(lastReply), func(key string) []byte { return request(nil, 0, "evalsha", sha, "1", key, "token") }},
-		{"evalsha-follower", nobody{}, func(key string) []byte { return request(nil, 0, "evalsha", sha, "1", key, "token") }},
+		{"evalsha-follower", clientless{}, func(key string) []byte { return request(nil, 0, "evalsha", sha, "1", key, "token") }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			d := locked(b, 100_000)

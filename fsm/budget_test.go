@@ -129,7 +129,7 @@ func TestTransactionsFitOrLeaveNothing(t *testing.T) {
 		w := protocol.NewEntry(nil, d.nowMillis, d.wallOffset, 0)
 		w.Add(origin, d.seq-1, d.seq-1, blocked)
 		w.Add(origin, d.seq, d.seq, nil)
-		require.NoError(t, twin.Apply(w.Bytes(), nobody{}))
+		require.NoError(t, twin.Apply(w.Bytes(), clientless{}))
 		require.Equal(t, dump(t, twin), dump(t, d.m), why)
 		require.Equal(t, twin.st.versions, d.m.st.versions)
 	}
@@ -292,7 +292,7 @@ func TestTwinsOverBudget(t *testing.T) {
 			entry := log.next()
 			got := answers{}
 			require.NoError(t, loud.Apply(entry, got))
-			require.NoError(t, quiet.Apply(entry, nobody{}))
+			require.NoError(t, quiet.Apply(entry, clientless{}))
 			answered, n := got.of(t, entry)
 			cut += n
 			want := answers{}

@@ -71,7 +71,7 @@ func TestTokensAgree(t *testing.T) {
 	w := protocol.NewEntry(nil, 1000, 0, 0)
 	w.Add(protocol.Origin{Node: "n1", Epoch: 1}, 0, 0, body)
 	require.NoError(t, loud.Apply(w.Bytes(), new(recorder)))
-	require.NoError(t, quiet.Apply(w.Bytes(), nobody{}))
+	require.NoError(t, quiet.Apply(w.Bytes(), clientless{}))
 	require.Equal(t, loud.Hash(), quiet.Hash())
 }
 

@@ -31,18 +31,18 @@ func (r *recorder) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, a
 
 func (r *recorder) Events(events []Event) { r.events = append(r.events, events...) }
 
-// nobody is the sink of a node without clients: it wants nothing.
-type nobody struct{}
+// clientless is the sink of a node without clients: it wants nothing.
+type clientless struct{}
 
-func (nobody) Wanted(protocol.Origin, uint64) bool { return false }
+func (clientless) Wanted(protocol.Origin, uint64) bool { return false }
 
-func (nobody) Done(protocol.Origin, uint64, []protocol.Value, bool) { panic("nobody waits") }
+func (clientless) Done(protocol.Origin, uint64, []protocol.Value, bool) { panic("no client waits") }
 
-func (nobody) Events([]Event) {}
+func (clientless) Events([]Event) {}
 
 // listener is a sink that hears events alone.
 type listener struct {
-	nobody
+	clientless
 	events []Event
 }
 

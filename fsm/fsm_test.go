@@ -146,7 +146,7 @@ func TestUnwantedBatches(t *testing.T) {
 	body = request(body, 0, "nosuch")
 	body = protocol.AppendTransaction(body, 0, nil, request(request(nil, 0, "get", "a"), 0, "incr", "a"))
 	w.Add(origin, 1, 1, body)
-	require.NoError(t, m.Apply(w.Bytes(), nobody{}))
+	require.NoError(t, m.Apply(w.Bytes(), clientless{}))
 	replies, _, _, err := m.Read(string(request(nil, 0, "get", "a")), 1, 0, 0, Turn)
 	require.NoError(t, err)
 	require.Equal(t, "2", replies[0].Str)
@@ -169,7 +169,7 @@ func TestQuietNodesDrawAlike(t *testing.T) {
 		queued = request(queued, 0, "eval", "redis.call('append', 'drawn', redis.call('randomkey'))", "0")
 		body = protocol.AppendTransaction(body, 0, nil, queued)
 		require.NoError(t, loud.m.Apply(w(i, body), new(recorder)))
-		require.NoError(t, quiet.Apply(w(i, body), nobody{}))
+		require.NoError(t, quiet.Apply(w(i, body), clientless{}))
 	}
 	require.Equal(t, loud.m.Hash(), quiet.Hash())
 }
@@ -178,7 +178,7 @@ func TestCorruptEntries(t *testing.T) {
 	good := protocol.NewEntry(nil, 1, 0, 0)
 	good.Add(origin, 1, 1, request(nil, 0, "set", "a", "1"))
 	for n := range len(good.Bytes()) {
-		err := New().Apply(good.Bytes()[:n], nobody{})
+		err := New().Apply(good.Bytes()[:n], clientless{})
 		if n == 4 {
 			require.NoError(t, err, "a bare stamp")
 			continue
@@ -186,7 +186,7 @@ func TestCorruptEntries(t *testing.T) {
 		require.Error(t, err, "%d bytes", n)
 	}
 	newer := append([]byte{protocol.EntryVersion + 1}, good.Bytes()[1:]...)
-	require.ErrorContains(t, New().Apply(newer, nobody{}), "newer release")
+	require.ErrorContains(t, New().Apply(newer, clientless{}), "newer release")
 }
 
 func TestStats(t *testing.T) {

@@ -61,7 +61,7 @@ func FuzzApply(f *testing.F) {
 			require.NoError(t, loud.Apply(w.Bytes(), &r))
 			require.Len(t, r.replies, 1)
 			checkReply(t, r.replies[0])
-			require.NoError(t, quiet.Apply(w.Bytes(), nobody{}))
+			require.NoError(t, quiet.Apply(w.Bytes(), clientless{}))
 			if i%8 == 3 {
 				quiet = restored(t, quiet)
 			}

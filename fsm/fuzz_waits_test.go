@@ -137,7 +137,7 @@ func (p *pair) apply(node string, body []byte, tickets []uint64) {
 	}
 	var h hearing
 	require.NoError(p.t, p.loud.Apply(entry, &h))
-	require.NoError(p.t, p.quiet.Apply(entry, nobody{}))
+	require.NoError(p.t, p.quiet.Apply(entry, clientless{}))
 	for i, reply := range h.replies {
 		checkReply(p.t, reply)
 		if node == "n1" && i < len(tickets) && protocol.IsParked(reply) {

@@ -66,8 +66,8 @@ func TestSnapshotOfVersion4(t *testing.T) {
 	for _, millis := range []int64{1, 400, 1000, 2000, 4000, 9000, 9000, 9000} {
 		d.nowMillis += millis
 		entry := protocol.NewEntry(nil, d.nowMillis, d.wallOffset, 0).Bytes()
-		require.NoError(t, d.m.Apply(entry, nobody{}))
-		require.NoError(t, m.Apply(entry, nobody{}))
+		require.NoError(t, d.m.Apply(entry, clientless{}))
+		require.NoError(t, m.Apply(entry, clientless{}))
 		require.Equal(t, d.m.Hash(), m.Hash())
 	}
 	require.Zero(t, d.m.LockStats().Locks)
@@ -178,7 +178,7 @@ func TestCapturedLocksStay(t *testing.T) {
 	captured := map[*Snapshot]string{}
 	most := 0
 	for i := range 600 {
-		require.NoError(t, m.Apply(log.next(), nobody{}))
+		require.NoError(t, m.Apply(log.next(), clientless{}))
 		if i%20 == 0 {
 			s := m.Snapshot()
 			captured[s] = s.Hash()

@@ -82,7 +82,7 @@ func TestLookupsOfOthers(t *testing.T) {
 	entry := protocol.NewEntry(nil, d.nowMillis, d.wallOffset, 0)
 	body := pipeline("get k", "eval redis.call('get','k')~redis.call('get','l') 0", "getset k w")
 	entry.Add(protocol.Origin{Node: "n2", Epoch: 1}, 1, 1, protocol.AppendTransaction(body, 0, nil, pipeline("get k", "getdel k")))
-	require.NoError(t, d.m.Apply(entry.Bytes(), nobody{}))
+	require.NoError(t, d.m.Apply(entry.Bytes(), clientless{}))
 	require.Zero(t, d.m.Stats().Hits+d.m.Stats().Misses)
 
 	d.do("set", "k", "v", "px", "100")

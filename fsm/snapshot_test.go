@@ -53,7 +53,7 @@ func furnished(t testing.TB) *driver {
 	for _, seq := range []uint64{1, 2, 5, 9} {
 		w := protocol.NewEntry(nil, d.nowMillis, d.wallOffset, 0)
 		w.Add(protocol.Origin{Node: "other", Epoch: 77}, 1, seq, nil)
-		require.NoError(t, d.m.Apply(w.Bytes(), nobody{}))
+		require.NoError(t, d.m.Apply(w.Bytes(), clientless{}))
 	}
 	return d
 }
@@ -304,7 +304,7 @@ func TestSnapshotOfVersion2(t *testing.T) {
 	require.NoError(t, m.Restore(bytes.NewReader(stream)))
 	want := sampled(t)
 	want.advance(1)
-	require.NoError(t, m.Apply(protocol.NewEntry(nil, want.nowMillis, want.wallOffset, 0).Bytes(), nobody{}))
+	require.NoError(t, m.Apply(protocol.NewEntry(nil, want.nowMillis, want.wallOffset, 0).Bytes(), clientless{}))
 	require.Equal(t, dump(t, want.m), dump(t, m))
 }
 

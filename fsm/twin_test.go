@@ -81,7 +81,7 @@ func TestLookingAhead(t *testing.T) {
 	require.Positive(t, looked)
 	require.Equal(t, apart.m.Hash(), together.m.Hash())
 	for entry := log.next(); len(entry) > 20; entry = entry[:len(entry)-1] {
-		_ = together.m.Apply(entry, nobody{})
+		_ = together.m.Apply(entry, clientless{})
 	}
 	var c recorder
 	broken := append(log.next(), 1)

@@ -93,7 +93,7 @@ func (m *machines) here(i int, text string) string {
 	return strings.NewReplacer(words...).Replace(text)
 }
 
-// own gives a node its own name and addresses, where those of n1 stand alone.
+// own puts the name and the addresses of a node in the place of n1's, where n1's stand alone.
 func own(i int, text string) string {
 	n := strconv.Itoa(i + 1)
 	return strings.NewReplacer(

@@ -130,7 +130,7 @@ func (n *naive) dismissAll(r *Request) {
 	}
 }
 
-// tellAgain tells the client of a waiter that its owner has asked again; of which keys, if by the same connection.
+// tellAgain tells the client of a waiter that its owner has asked again. It names the keys if the same connection asked.
 func (n *naive) tellAgain(w *nWait, r *Request) {
 	told := len(n.effects)
 	n.tellEnd(w, nil, ErrAskedAgain)

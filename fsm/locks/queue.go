@@ -73,8 +73,8 @@ func (t *Table) blockedAt(r *Request, order uint64, from int) (index int, ok boo
 	return 0, false
 }
 
-// candidate is the waiter whom nothing of this lock blocks, and who is not known to be blocked elsewhere. Holds that were
-// lost together are worked off before: the last of them may bring a delay.
+// candidate is the waiter that this lock does not block, and that no other lock is known to block. Holds that were lost
+// together are worked off before: the last of them may bring a delay.
 func (t *Table) candidate(l *lock) *waiter {
 	m := l.more
 	if m == nil || m.delay != 0 || t.lostOf(l) != nil || m.ranks[awakeShared]+m.ranks[awakeOther] == 0 {

@@ -106,7 +106,7 @@ func TestContactThatIsDown(t *testing.T) {
 	})
 }
 
-// TestFounderThatWaitsIsHeard: the others say for whom the founder waits.
+// TestFounderThatWaitsIsHeard: the others say which nodes the founder still misses.
 func TestFounderThatWaitsIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -61,7 +61,7 @@ func manifests(path string) error {
 	return nil
 }
 
-// readBack looks at what decoding alone takes: words of which Kubernetes knows a few.
+// readBack checks words that decoding takes unseen, although Kubernetes knows only a few of them.
 func readBack(object any) error {
 	set, is := object.(*appsv1.StatefulSet)
 	if !is {
