@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -84,8 +85,10 @@ func (n *Node) Replica() *replica.Replica {
 	}
 }
 
-// Events returns what the node's replicas have told so far.
+// Events returns what the node's replicas have told, once they have told all that is to be told now.
+// A reply may come before the events of the work behind it.
 func (n *Node) Events() []replica.Event {
+	synctest.Wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.events)
