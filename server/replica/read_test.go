@@ -168,6 +168,7 @@ func TestReadWaitsForTheState(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
 		require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
+		synctest.Wait() // the leader may be busy with what follows the reply still
 		leader.Replica().ForgetApplied()
 		reply := later(leader, "GET", "k")
 		time.Sleep(100 * time.Millisecond)

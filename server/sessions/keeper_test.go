@@ -286,6 +286,7 @@ func TestRestored(t *testing.T) {
 		s.open(2)
 		s.keep(1, 1, 30*time.Second)
 		s.keep(1, 2, 3*time.Second)
+		require.Equal(t, []string{"0s: renew"}, s.told())
 		s.Restored(func(each func(int64, uint64, int64)) {
 			each(1, 1, 30_000)
 			each(2, 3, 60_000)
@@ -293,7 +294,7 @@ func TestRestored(t *testing.T) {
 		})
 		require.Equal(t, 2, s.Len())
 		time.Sleep(20 * time.Second)
-		require.Equal(t, []string{"0s: closed [7] renew", "10s: renew", "20s: renew"}, s.told())
+		require.Equal(t, []string{"0s: closed [7]", "10s: renew", "20s: renew"}, s.told())
 	})
 }
 
