@@ -67,11 +67,12 @@ func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 type heartbeats struct {
 	handler atomic.Pointer[func(raft.RPC)] // raft's
 	// handling is held by heartbeats that are being handled.
-	handling sync.RWMutex
-	closed   bool
+	handling    sync.RWMutex
+	closed      bool
+	nominations int // that raft may not be through with
 }
 
-// handle reports whether there is a handler.
+// handle reports whether the heartbeat was handled. Else raft takes it as any other request.
 func (h *heartbeats) handle(rpc raft.RPC) bool {
 	handler := h.handler.Load()
 	if handler == nil {
@@ -79,12 +80,22 @@ func (h *heartbeats) handle(rpc raft.RPC) bool {
 	}
 	h.handling.RLock()
 	defer h.handling.RUnlock()
-	if h.closed {
+	switch {
+	case h.closed:
 		rpc.Respond(nil, raft.ErrTransportShutdown)
-	} else {
+	case h.nominations > 0:
+		return false
+	default:
 		(*handler)(rpc)
 	}
 	return true
+}
+
+// nominating returns when no heartbeat is being handled, and handles none while the sum is above 0.
+func (h *heartbeats) nominating(more int) {
+	h.handling.Lock()
+	defer h.handling.Unlock()
+	h.nominations += more
 }
 
 // close returns when no heartbeat is being handled, and lets none in.

@@ -47,7 +47,8 @@
 // # Lock order
 //
 // rpcFilter.installing is held until raft takes the request that is judged, and raft takes a request when
-// the request before is done. heartbeats.handling is held, shared, while raft handles a heartbeat. All others (acks,
+// the request before is done. heartbeats.handling is held, shared, while raft handles a heartbeat, and alone for an
+// instant when a nomination comes or is done. All others (acks,
 // configurations, parallelLog, appender, fastFailover, progress) are leaves: nothing else is locked, called or waited for
 // under them, but raft's term and leader, and the first and last index of the store. Events are told without any
 // lock held.

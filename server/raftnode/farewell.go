@@ -70,7 +70,7 @@ func (n *Node) sayFarewell(ctx context.Context, id raft.ServerID, index uint64) 
 // electAlone has the only voter elected at once: there is no other to wait for.
 func (n *Node) electAlone(ctx context.Context) error {
 	if v := n.configurations.view(); v.voter && v.otherVoters == 0 && n.raft.State() == raft.Follower {
-		n.filter.hand(ctx, raft.RPC{Command: nomination(), RespChan: make(chan raft.RPCResponse, 1)})
+		n.filter.nominate(ctx, raft.RPC{Command: nomination(), RespChan: make(chan raft.RPCResponse, 1)})
 	}
 	return nil
 }

@@ -103,12 +103,14 @@ func (f *rpcFilter) drain(ctx context.Context) {
 // was elected, and so before the request came. So the wait for everything appended by now is
 // enough.
 func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
-	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
-	if _, nominates := rpc.Command.(*raft.TimeoutNowRequest); nominates && !f.configurations.view().voter {
-		rpc.Respond(nil, errNoVote) // raft would stand for election
+	var req *raft.AppendEntriesRequest
+	switch command := rpc.Command.(type) {
+	case *raft.AppendEntriesRequest:
+		req = command
+	case *raft.TimeoutNowRequest:
+		f.nominate(ctx, rpc)
 		return
-	}
-	if !ok {
+	default:
 		f.hand(ctx, rpc)
 		return
 	}
@@ -131,6 +133,24 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 		afterSnapshot(req, end)
 	}
 	f.hand(ctx, rpc)
+}
+
+// nominate has raft stand for election if this node has a vote.
+//
+// Raft becomes a candidate first, and notes the nomination second. A heartbeat that raft handles
+// between the two makes raft a follower that keeps the note. The node's next candidacy then asks
+// for no pre-vote, and ends a leadership that all other nodes hear (hashicorp/raft v1.7.3,
+// timeoutNow and appendEntries). So heartbeats queue up with the other requests until raft is
+// through with the nomination.
+func (f *rpcFilter) nominate(ctx context.Context, rpc raft.RPC) {
+	if !f.configurations.view().voter {
+		rpc.Respond(nil, errNoVote)
+		return
+	}
+	f.heartbeats.nominating(1)
+	defer f.heartbeats.nominating(-1)
+	f.hand(ctx, rpc)
+	f.drain(ctx)
 }
 
 func (f *rpcFilter) hand(ctx context.Context, rpc raft.RPC) {
