@@ -43,11 +43,3 @@ func TestNominationAndHeartbeats(t *testing.T) {
 		require.Equal(t, 2, handled)
 	})
 }
-
-// A member without a vote does not stand for election.
-func TestNominationWithoutAVote(t *testing.T) {
-	f := &rpcFilter{requests: make(chan raft.RPC), configurations: newConfigurations("n1")}
-	answer := make(chan raft.RPCResponse, 1)
-	f.pass(t.Context(), raft.RPC{Command: nomination(), RespChan: answer})
-	require.ErrorIs(t, (<-answer).Error, errNoVote)
-}
