@@ -59,9 +59,7 @@ func (n *Nemesis) joinAndLeave(ctx context.Context, s step) (effect, error) {
 	m, rng := n.membership(), s.Rand()
 	spares := m.Spares()
 	votes := s.Size&1 == 0
-	var joined []string
-	detail := func() string { return strings.Join(joined, ", ") + " joined" }
-	var left []string
+	var joined, shown, left []string
 	mend := func() error {
 		var errs []error
 		for range joined {
@@ -69,7 +67,7 @@ func (n *Nemesis) joinAndLeave(ctx context.Context, s step) (effect, error) {
 		}
 		return errors.Join(append(errs, n.refill(joined, left))...)
 	}
-	e := effect{mend: mend, details: func() string { return detail() + "; " + strings.Join(left, ", ") + " left" }}
+	e := effect{mend: mend, details: func() string { return strings.Join(shown, ", ") + " joined; " + strings.Join(left, ", ") + " left" }}
 	for i, place := range spares {
 		if i == 1 && s.Size&2 == 0 {
 			break
@@ -78,7 +76,10 @@ func (n *Nemesis) joinAndLeave(ctx context.Context, s step) (effect, error) {
 		if err := n.changed(place+" joins", func(ctx context.Context) error { return m.Add(ctx, place, vote) }); err != nil {
 			return e, err
 		}
-		joined = append(joined, place)
+		joined, shown = append(joined, place), append(shown, place)
+		if !vote {
+			shown[i] += " without a vote"
+		}
 	}
 	return e, nil
 }
