@@ -33,8 +33,8 @@ const (
 	// LockLost: a hold of the lock Key in DB is lost, and the connection Lock.Conn of this node is to be
 	// told.
 	LockLost
-	// LockSlow: the connection Lock.Conn of this node waited long for the lock Key in DB, or held the lock for most
-	// of its lease.
+	// LockSlow: the connection Lock.Conn of this node waited long for the lock Key in DB, with or without a grant, or
+	// held the lock for most of its lease before renewing or releasing it.
 	LockSlow
 	// SessionKept: the session Lock.Session lives with the connection Lock.Conn of this node, under the lease
 	// Lock.LeaseMillis.
@@ -76,14 +76,15 @@ type LockNews struct {
 	// Fence is the hold's. Of a wait that ended without a grant it is 0.
 	Fence int64
 	// Reason is why a hold was lost: "expired", "session", "broken", "flushed", or "unknown" if this node
-	// skipped the entries that say why.
+	// skipped the entries that say why. Of a LockSlow event of a wait without a grant it is how the wait ended: see
+	// [locks.Departure].
 	Reason string
 	// Conn is the connection of this node that is to be told.
 	Conn    int64
 	Session uint64
-	// WaitedMillis, HeldMillis and LeaseMillis are how long the owner waited, held the lock, and might have held it.
-	// 0: not known.
-	WaitedMillis, HeldMillis, LeaseMillis int64
+	// WaitedMillis, HeldMillis and LeaseMillis are how long the owner waited, held the lock, and might have held it;
+	// SinceRenewedMillis of the lease were used up. 0: not known.
+	WaitedMillis, HeldMillis, SinceRenewedMillis, LeaseMillis int64
 }
 
 // Messages calls f with the messages that subscribers hear of the event, in the order of Redis.

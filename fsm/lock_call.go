@@ -91,7 +91,9 @@ func (c *call) tellLocks() {
 	touch := lockKey{db: -1}
 	for i := range effects {
 		e := &effects[i]
-		c.serves.left -= eventWork
+		if e.Kind <= locks.SessionEnded {
+			c.serves.left -= eventWork
+		}
 		at := lockKey{e.DB, e.Key}
 		if touch != at && e.Kind <= locks.Waiting {
 			c.touchLock(touch)
@@ -160,7 +162,7 @@ func (c *call) countLock(e *locks.Effect) {
 			n.LostFlushed++
 		}
 	case locks.Told:
-		if e.Fence == 0 && e.Err == nil {
+		if e.ByTime {
 			n.Timeouts++
 		}
 	}
@@ -174,18 +176,19 @@ func (c *call) tellLock(e *locks.Effect) {
 		}
 	}
 	switch e.Kind {
-	case locks.Granted:
+	case locks.Granted, locks.Left:
 		if e.WaitedMillis > slowWaitMillis {
 			c.tellClient(LockSlow, e, e.Client)
 		}
-	case locks.Released, locks.Lost:
-		if e.Kind == locks.Lost {
-			c.tellClient(LockLost, e, e.Client)
-			if e.Attached != e.Client {
-				c.tellClient(LockLost, e, e.Attached)
-			}
+	case locks.Lost:
+		c.tellClient(LockLost, e, e.Client)
+		if e.Attached != e.Client {
+			c.tellClient(LockLost, e, e.Attached)
 		}
-		if e.LeaseMillis > 0 && e.SinceRenewedMillis > e.LeaseMillis/5*4 {
+	case locks.Late:
+		if e.Attached.Conn != 0 {
+			c.tellClient(LockSlow, e, e.Attached)
+		} else {
 			c.tellClient(LockSlow, e, e.Client)
 		}
 	case locks.Told:
@@ -209,7 +212,7 @@ func saidOf(e *locks.Effect) string {
 		return "lost " + e.Owner + " " + formatUint(e.Fence) + " " + e.Reason.String()
 	case locks.TimedOut:
 		return "timeout " + e.Owner
-	case locks.Waiting:
+	case locks.Waiting, locks.Left:
 		return "waiting " + strconv.Itoa(e.Waiters)
 	}
 	return ""
@@ -220,9 +223,13 @@ func (c *call) tellClient(kind EventKind, e *locks.Effect, to locks.Client) {
 	if to.Origin != c.own || to.Conn == 0 {
 		return
 	}
+	reason := e.Reason.String()
+	if e.Kind == locks.Left {
+		reason = e.How.String()
+	}
 	c.events = append(c.events, Event{Kind: kind, DB: e.DB, Key: e.Key, Lock: &LockNews{
-		Owner: e.Owner, Fence: int64(e.Fence), Reason: e.Reason.String(), Conn: to.Conn, Session: e.Session,
-		WaitedMillis: e.WaitedMillis, HeldMillis: e.HeldMillis, LeaseMillis: e.LeaseMillis,
+		Owner: e.Owner, Fence: int64(e.Fence), Reason: reason, Conn: to.Conn, Session: e.Session,
+		WaitedMillis: e.WaitedMillis, HeldMillis: e.HeldMillis, SinceRenewedMillis: e.SinceRenewedMillis, LeaseMillis: e.LeaseMillis,
 	}})
 }
 

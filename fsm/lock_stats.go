@@ -17,12 +17,12 @@ type LockStats struct {
 
 // LockCounts count what clients of all nodes did, since the start of this node.
 type LockCounts struct {
-	// Grants are new holds. Refusals are requests that were answered nil at once, Timeouts waits that ended
-	// without a grant.
+	// Grants are new holds. Refusals are requests that were answered nil at once, Timeouts waits that ended by
+	// time.
 	Grants, Refusals, Timeouts uint64
 	// Lost… count the losses by reason.
 	LostExpired, LostSession, LostBroken, LostFlushed uint64
-	// Breaks counts LOCK.BREAK, and FencesRefused the fences that did not pass.
+	// Breaks counts LOCK.BREAK that broke a hold, and FencesRefused the fences that did not pass.
 	Breaks, FencesRefused uint64
 	// Waited is the time that granted requests waited, if they did, and Held the time that ended holds were
 	// held.

@@ -136,6 +136,9 @@ func TestLockStats(t *testing.T) {
 	d.native(1, 2, "lock.acquire", "k", "them", "px", "1000", "wait", "10")
 	d.advance(11)
 	d.do("lock.acquire", "l", "me", "px", "1000")
+	d.native(1, 3, "lock.acquire", "k", "other", "px", "1000", "wait", "0")
+	d.native(1, 0, "lock.cancel", "k", "other")
+	d.do("lock.break", "l")
 	d.do("lock.break", "l")
 	d.do("fence.pass", "f", "5")
 	d.do("fence.pass", "f", "4")
@@ -146,6 +149,15 @@ func TestLockStats(t *testing.T) {
 	require.Equal(t, []uint64{3, 1, 1, 1, 1, 1, 1}, []uint64{s.Grants, s.Refusals, s.Timeouts, s.LostExpired, s.LostBroken, s.Breaks, s.FencesRefused})
 	require.Equal(t, []uint64{1, 1001, 2, 1000}, []uint64{s.Waited.Count, s.Waited.SumMillis, s.Held.Count, s.Held.SumMillis})
 	require.Equal(t, uint64(1), s.Waited.Steps[10])
+}
+
+// TestListeningIsFree: what is told to listeners alone costs an entry nothing. Older entries were run without it.
+func TestListeningIsFree(t *testing.T) {
+	d := newDriver(t)
+	d.native(1, 0, "lock.acquire", "k", "me", "px", "1000")
+	d.native(1, 1, "lock.acquire", "k", "you", "px", "1000", "wait", "0")
+	d.native(1, 0, "lock.cancel", "k", "you")
+	require.EqualValues(t, eventWork, d.m.budgets.serving-d.m.call.serves.left, "the waiter is told")
 }
 
 // TestLocksOfNestedScripts: a script in a transaction that is stopped takes back what it did to locks, and

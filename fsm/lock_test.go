@@ -86,6 +86,7 @@ func (s *trio) hear(i int, e *Event) {
 		{"session", e.Lock.Session},
 		{"waited", e.Lock.WaitedMillis},
 		{"held", e.Lock.HeldMillis},
+		{"used", e.Lock.SinceRenewedMillis},
 		{"lease", e.Lock.LeaseMillis},
 	} {
 		if text := fmt.Sprint(part.value); text != "" && text != "0" {

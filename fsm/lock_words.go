@@ -222,7 +222,9 @@ func breakOp(c *call) protocol.Value {
 		return errOverWork
 	}
 	n := c.breakHolds(&b)
-	c.locked.Breaks++
+	if n > 0 {
+		c.locked.Breaks++
+	}
 	return protocol.Integer(int64(n))
 }
 

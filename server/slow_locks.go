@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/holdfast/holdfast/server/loglimit"
@@ -20,15 +21,22 @@ func (s *Server) logSlowLock(e replica.LockSlow) {
 	if !ok {
 		return
 	}
-	attrs := []any{"key", shortened(e.Key), "db", e.DB, "owner", shortened(e.Owner), "fence", e.Fence, "id", e.Conn}
+	attrs := []any{"key", shortened(e.Key), "db", e.DB, "owner", shortened(e.Owner), "id", e.Conn}
+	if e.Fence != 0 {
+		attrs = append(attrs, "fence", e.Fence)
+	}
+	if e.Session != 0 {
+		attrs = append(attrs, "session", e.Session)
+	}
 	if silent > 0 {
 		attrs = append(attrs, "not_logged", silent)
 	}
 	if e.HeldMillis == 0 && e.WaitedMillis > 0 {
-		s.logger.Warn("waited long for a lock", append(attrs, "waited", millis(e.WaitedMillis))...)
+		s.logger.Warn("waited long for a lock", append(attrs, "waited", millis(e.WaitedMillis), "outcome", cmp.Or(e.Reason, "granted"))...)
 		return
 	}
-	s.logger.Warn("a lock was held for more than four fifths of its lease", append(attrs, "held", millis(e.HeldMillis), "lease", millis(e.LeaseMillis))...)
+	attrs = append(attrs, "held", millis(e.HeldMillis), "unrenewed", millis(e.SinceRenewedMillis), "lease", millis(e.LeaseMillis))
+	s.logger.Warn("a lock was held for more than four fifths of its lease", attrs...)
 }
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -25,19 +25,19 @@ func TestSlowLocksAreLogged(t *testing.T) {
 		}
 		s := &Server{logger: slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{ReplaceAttr: drop})), slowLocks: newSlowLocks()}
 		event := func(news fsm.LockNews) {
-			news.Owner, news.Fence, news.Conn = "me", 7, 3
+			news.Owner, news.Conn = "me", 3
 			s.onEvent(replica.LockSlow{DB: 1, Key: "k", LockNews: news})
 		}
-		event(fsm.LockNews{HeldMillis: 9000, LeaseMillis: 10_000})
+		event(fsm.LockNews{Fence: 7, Session: 5, HeldMillis: 99_000, SinceRenewedMillis: 9000, LeaseMillis: 10_000})
 		for range 6 {
-			event(fsm.LockNews{WaitedMillis: 1500})
+			event(fsm.LockNews{Fence: 7, WaitedMillis: 1500})
 		}
 		require.Equal(t, slowLines, strings.Count(lines.String(), "\n"))
 		time.Sleep(time.Second)
-		event(fsm.LockNews{WaitedMillis: 2500})
+		event(fsm.LockNews{Reason: "timeout", WaitedMillis: 2500})
 		shown := strings.Split(lines.String(), "\n")
-		require.Equal(t, `level=WARN msg="a lock was held for more than four fifths of its lease" key=k db=1 owner=me fence=7 id=3 held=9s lease=10s`, shown[0])
-		require.Equal(t, `level=WARN msg="waited long for a lock" key=k db=1 owner=me fence=7 id=3 waited=1.5s`, shown[1])
-		require.Equal(t, `level=WARN msg="waited long for a lock" key=k db=1 owner=me fence=7 id=3 not_logged=2 waited=2.5s`, shown[5])
+		require.Equal(t, `level=WARN msg="a lock was held for more than four fifths of its lease" key=k db=1 owner=me id=3 fence=7 session=5 held=1m39s unrenewed=9s lease=10s`, shown[0])
+		require.Equal(t, `level=WARN msg="waited long for a lock" key=k db=1 owner=me id=3 fence=7 waited=1.5s outcome=granted`, shown[1])
+		require.Equal(t, `level=WARN msg="waited long for a lock" key=k db=1 owner=me id=3 not_logged=2 waited=2.5s outcome=timeout`, shown[5])
 	})
 }

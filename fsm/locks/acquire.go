@@ -40,7 +40,7 @@ func (t *Table) Acquire(r *Request) (Answer, error) {
 	if same != nil {
 		since, place = same.since, same.order
 	}
-	t.dismissAll(&q)
+	t.dismissAll(&q, same)
 	q.own()
 	return Answer{Fence: t.grant(&q, since, place)}, nil
 }
@@ -142,7 +142,7 @@ func (t *Table) ask(q *Request) (fence uint64, err error) {
 // again renews a hold whose owner has asked for the lock again.
 func (t *Table) again(l *lock, old *hold, q *Request) {
 	h := *old
-	h.asked = true
+	h.asked, h.late = true, t.late(old, t.now)
 	h.bind(t.now, q)
 	h.origin, h.conn = t.origin(q.Client.Origin), q.Client.Conn
 	x := extra{}
@@ -182,8 +182,8 @@ func (t *Table) sameAs(q *Request) *waiter {
 	return w
 }
 
-// dismissAll ends the waits that the owner of a request has for any of its locks.
-func (t *Table) dismissAll(q *Request) {
+// dismissAll ends the waits that the owner of a request has for any of its locks. same is the wait that is granted now.
+func (t *Table) dismissAll(q *Request, same *waiter) {
 	for _, key := range q.Keys {
 		w := t.waiterOf(t.find(q.DB, key), q.Owner)
 		if w == nil {
@@ -196,6 +196,9 @@ func (t *Table) dismissAll(q *Request) {
 		t.unline(w)
 		t.wakeAll(w)
 		t.tellAgain(w, q)
+		if w != same {
+			t.tellLeft(w, Replaced)
+		}
 	}
 }
 
@@ -240,7 +243,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 		t.tellAgain(same, q)
 		return Answer{Waiting: true}, nil
 	}
-	t.dismissAll(q)
+	t.dismissAll(q, nil)
 	t.orders++
 	w.order = t.orders
 	w.Keys = make([]string, len(q.Keys))

@@ -90,6 +90,7 @@ func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
 		if removesGone {
 			t.unline(w)
 			t.wakeAll(w)
+			t.tellLeft(w, Disconnected)
 			return true
 		}
 		dead := *w

@@ -195,9 +195,12 @@ func (t *Table) endWait(w *waiter) {
 			Client: w.Client, WaitedMillis: t.now - w.since,
 		})
 	}
-	t.tellEnd(w, 0, nil)
+	told := t.endOfWait(w, 0, nil)
+	told.ByTime = true
+	t.tell(told)
 	if w.GraceMillis <= 0 {
 		t.unline(w)
+		t.tellLeft(w, OutOfTime)
 	} else {
 		kept := *w
 		kept.absent, kept.deadline = true, saturated(w.deadline, w.GraceMillis)

@@ -26,7 +26,43 @@ const (
 	Told
 	// SessionEnded: the session Session ended. Its holds may be told later.
 	SessionEnded
+	// Left: a request left the queue without a grant, which has Waiters places now. Left and Late are for listeners
+	// alone: neither is work, nor gives a key another version.
+	Left
+	// Late: when a hold was renewed or ended, more than four fifths of its lease were used up since the last renewal.
+	// Told once a hold. Of a session's holds the first is told for all, once a session that holds something. A table
+	// that was loaded has forgotten what was told.
+	Late
 )
+
+// Departure says how a request left the queue without a grant.
+type Departure uint8
+
+// The departures.
+const (
+	// OutOfTime: the wait was over, and so is the grace in which the owner might have come back.
+	OutOfTime Departure = iota + 1
+	Cancelled
+	WithSession
+	Unblocked
+	Disconnected
+	Refused
+	// Replaced: the owner asked for something else, which may stand in the queue now.
+	Replaced
+)
+
+var departures = [...]string{
+	OutOfTime: "timeout", Cancelled: "cancelled", WithSession: "session", Unblocked: "unblocked",
+	Disconnected: "gone", Refused: "refused", Replaced: "replaced",
+}
+
+// String is the word of the departure in logs.
+func (d Departure) String() string {
+	if int(d) < len(departures) {
+		return departures[d]
+	}
+	return ""
+}
 
 // Reason says why a hold was lost.
 type Reason uint8
@@ -53,8 +89,11 @@ func (r Reason) String() string {
 type Effect struct {
 	Kind   EffectKind
 	Reason Reason
-	// Notify: the waiter asked to be told beside its commands.
+	// How a Left request left.
+	How Departure
+	// Notify: the waiter asked to be told beside its commands. ByTime: the wait that is Told ended by time.
 	Notify     bool
+	ByTime     bool
 	DB         int
 	Key, Owner string
 	Fence      uint64
@@ -69,9 +108,9 @@ type Effect struct {
 	Again []string
 	// Waiters is the length of the queue.
 	Waiters int
-	// WaitedMillis is, at a grant and the end of a wait, how long the request waited (0: not at all).
-	// HeldMillis is how long an ended hold lasted. SinceRenewedMillis of its lease, LeaseMillis long (0: a
-	// session), were used up since the last renewal.
+	// WaitedMillis is, at a grant and the end of a wait, how long the request waited (0: not at all). Of a request for
+	// many locks that Left, the first key's effect says it. HeldMillis is how long the hold lasted. SinceRenewedMillis
+	// of its lease, LeaseMillis long (0: a session, except if Late), were used up since the last renewal.
 	WaitedMillis, HeldMillis, SinceRenewedMillis, LeaseMillis int64
 }
 

@@ -23,6 +23,7 @@ type hold struct {
 	db       uint8
 	// asked: the owner has asked again since the grant, so it knows of the hold.
 	asked bool
+	late  bool // Late was told; in no snapshot
 }
 
 // extra is what few holds have.
@@ -137,7 +138,9 @@ func (t *Table) addHold(l *lock, h *hold) {
 	t.bytes += h.bytes()
 	if s := h.session(); s != 0 {
 		t.bySession.Set(h)
-		t.ownSession(s).holds++
+		bound := t.ownSession(s)
+		bound.late = bound.late && bound.holds > 0
+		bound.holds++
 	}
 	if l.hold == nil && l.more == nil {
 		l.hold = h

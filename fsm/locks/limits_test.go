@@ -24,7 +24,7 @@ func TestFencesRunOut(t *testing.T) {
 	table.TakeEffects()
 	table.Release(0, "k", "a", false)
 	effects := table.TakeEffects()
-	require.Equal(t, []EffectKind{Released, Told, Went}, kinds(effects))
+	require.Equal(t, []EffectKind{Released, Told, Left, Went}, kinds(effects))
 	require.ErrorIs(t, effects[1].Err, ErrFull)
 
 	table.Flush(0)

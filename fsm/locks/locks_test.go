@@ -81,8 +81,8 @@ func TestHandOver(t *testing.T) {
 	require.EqualValues(t, 2, effects[2].Fence)
 	at(table, 2001).Sweep()
 	effects = table.TakeEffects()
-	require.Equal(t, []EffectKind{Lost, Granted, Told}, kinds(effects))
-	require.Equal(t, "c", effects[1].Owner)
+	require.Equal(t, []EffectKind{Lost, Late, Granted, Told}, kinds(effects))
+	require.Equal(t, "c", effects[2].Owner)
 	at(table, 5000).Sweep()
 	require.Zero(t, table.Bytes())
 }

@@ -20,6 +20,7 @@ func (t *Table) lose(l *lock, h *hold, why loss) {
 	e := t.aboutEnd(Lost, h, why.at)
 	e.Reason = why.reason
 	t.tell(e)
+	t.late(h, why.at)
 	t.removeHold(l, h)
 	delay := h.delay()
 	if why.delays {

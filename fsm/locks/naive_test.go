@@ -205,6 +205,7 @@ func (n *naive) pump() {
 		n.queue = slices.Delete(n.queue, i, i+1)
 		if n.lapsed(w) {
 			n.tellEnd(w, nil, ErrNoSession)
+			n.tellLeft(w, WithSession)
 		} else {
 			n.tellEnd(w, n.grant(&w.Request, w.since), nil)
 		}
@@ -266,6 +267,30 @@ func (n *naive) tellEnd(w *nWait, g *nGrant, err error) {
 		Kind: Told, DB: w.DB, Key: w.Keys[0], Owner: w.Owner, Session: w.Session, Client: w.Client, Notify: w.Notify,
 		Name: waits.Name{Origin: w.Client.Origin, Ticket: w.Ticket}, Err: err, WaitedMillis: n.now - w.since,
 	}, g)
+}
+
+// tellLeft tells of each key that a waiter, which has left the queue, got nothing.
+func (n *naive) tellLeft(w *nWait, how Departure) {
+	waited := n.now - w.since
+	if w.absent {
+		waited, how = w.deadline-w.GraceMillis-w.since, OutOfTime
+	}
+	for _, key := range w.Keys {
+		e := Effect{Kind: Left, How: how, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client}
+		e.Waiters, e.WaitedMillis = n.inLine(w.DB, key), waited
+		n.tell(e, nil)
+		waited = 0
+	}
+}
+
+// inLine is the length of the queue of a key.
+func (n *naive) inLine(db int, key string) (waiters int) {
+	for _, w := range n.queue {
+		if w.DB == db && slices.Contains(w.Keys, key) {
+			waiters++
+		}
+	}
+	return waiters
 }
 
 func (n *naive) leave(w *nWait) {
@@ -371,14 +396,17 @@ func (n *naive) endWait(w *nWait) {
 	if n.lapsed(w) {
 		n.leave(w)
 		n.tellEnd(w, nil, ErrNoSession)
+		n.tellLeft(w, WithSession)
 		return
 	}
 	if !w.absent {
 		n.timedOut(w)
 		n.tellEnd(w, nil, nil)
+		n.effects[len(n.effects)-1].ByTime = true
 	}
 	if w.absent || w.GraceMillis <= 0 {
 		n.leave(w)
+		n.tellLeft(w, OutOfTime)
 		return
 	}
 	w.absent, w.deadline = true, w.deadline+w.GraceMillis
@@ -397,6 +425,7 @@ func (n *naive) endSession(s *nSession, at int64) {
 		if w.Session == s.id {
 			n.leave(w)
 			n.tellEnd(w, nil, ErrNoSession)
+			n.tellLeft(w, WithSession)
 		}
 	}
 	for _, l := range n.locks {

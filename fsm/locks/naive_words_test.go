@@ -38,7 +38,7 @@ func (n *naive) acquire(asked *Request) reply {
 	if same != nil {
 		since = same.since
 	}
-	n.dismissAll(&r)
+	n.dismissAll(&r, same)
 	return reply{grant: n.grant(&r, since)}
 }
 
@@ -121,11 +121,14 @@ func (n *naive) placeOf(r *Request) (*nWait, int) {
 	return nil, len(n.queue)
 }
 
-func (n *naive) dismissAll(r *Request) {
+func (n *naive) dismissAll(r *Request, same *nWait) {
 	for _, key := range r.Keys {
 		if w := n.waitOf(r.DB, key, r.Owner); w != nil {
 			n.leave(w)
 			n.tellAgain(w, r)
+			if w != same {
+				n.tellLeft(w, Replaced)
+			}
 		}
 	}
 }
@@ -151,17 +154,13 @@ func (n *naive) enqueue(r *Request, same *nWait) {
 		same.Keys = keys
 		return
 	}
-	n.dismissAll(r)
+	n.dismissAll(r, nil)
 	w := &nWait{Request: *r, since: n.now, deadline: deadline}
 	n.queue = append(n.queue, w)
 	for _, key := range w.Keys {
-		waiters := 0
-		for _, v := range n.queue {
-			if v.DB == w.DB && slices.Contains(v.Keys, key) {
-				waiters++
-			}
-		}
-		n.tell(Effect{Kind: Waiting, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client, Waiters: waiters}, nil)
+		n.tell(Effect{
+			Kind: Waiting, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client, Waiters: n.inLine(w.DB, key),
+		}, nil)
 	}
 }
 
@@ -217,6 +216,7 @@ func (n *naive) cancel(db int, key, owner string) reply {
 	}
 	n.leave(w)
 	n.tellEnd(w, nil, nil)
+	n.tellLeft(w, Cancelled)
 	return reply{ok: true}
 }
 
@@ -238,6 +238,7 @@ func (n *naive) downgrade(db int, key, owner string) reply {
 		if w := n.waitOf(db, key, owner); w != nil && w.Mode != Shared {
 			n.leave(w)
 			n.tellEnd(w, nil, ErrMode)
+			n.tellLeft(w, Refused)
 		}
 		h.mode = Shared
 	}
@@ -282,8 +283,12 @@ func (n *naive) unblock(name waits.Name, how protocol.Leave) reply {
 		switch how {
 		case protocol.LeaveTimeout:
 			n.tellEnd(w, nil, nil)
+			n.tellLeft(w, Cancelled)
 		case protocol.LeaveError:
 			n.tellEnd(w, nil, ErrUnblocked)
+			n.tellLeft(w, Unblocked)
+		default:
+			n.tellLeft(w, Disconnected)
 		}
 		return reply{ok: true}
 	}
@@ -295,6 +300,7 @@ func (n *naive) dropWaits(node string, gone func(w *nWait) bool) reply {
 		if !w.absent && w.Client.Origin.Node == node && gone(w) {
 			n.leave(w)
 			n.tellEnd(w, nil, ErrDropped)
+			n.tellLeft(w, Disconnected)
 		}
 	}
 	return reply{}

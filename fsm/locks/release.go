@@ -18,7 +18,7 @@ func (t *Table) Renew(db int, key, owner string, leaseMillis int64) (fence uint6
 		return 0
 	}
 	h := *old
-	h.asked = true
+	h.asked, h.late = true, t.late(old, t.now)
 	if old.session() == 0 && leaseMillis > 0 {
 		h.bind(t.now, &Request{LeaseMillis: min(leaseMillis, Forever)})
 	}
@@ -46,6 +46,7 @@ func (t *Table) Release(db int, key, owner string, all bool) (left int64, ok boo
 
 func (t *Table) release(l *lock, h *hold) {
 	t.tell(t.aboutEnd(Released, h, t.now))
+	t.late(h, t.now)
 	t.removeHold(l, h)
 }
 

@@ -68,6 +68,10 @@ func (s *stage) show(e Effect) []string {
 		return []string{fmt.Sprintf("%s%s waits for %s no more", at, e.Owner, e.Key)}
 	case Waiting:
 		return []string{fmt.Sprintf("%s%d in line for %s", at, e.Waiters, e.Key)}
+	case Left:
+		return []string{fmt.Sprintf("%s%s leaves the line for %s (%s), %d in line", at, e.Owner, e.Key, e.How, e.Waiters)}
+	case Late:
+		return []string{fmt.Sprintf("%s%s is late with %s: %s of %s", at, e.Owner, e.Key, millis(e.SinceRenewedMillis), millis(e.LeaseMillis))}
 	case SessionEnded:
 		return []string{fmt.Sprintf("%ssession %d ends", at, e.Session)}
 	}

@@ -24,6 +24,7 @@ type session struct {
 	leased bool
 	// over: the session ended after the instant deadline, and its holds and waiters are not worked off.
 	over           bool
+	late           bool // Late was told since the session held nothing; in no snapshot
 	holds, waiters int
 }
 
@@ -202,6 +203,7 @@ func (t *Table) KeepAlive(id uint64) (leftMillis int64, ok bool) {
 	if s == nil {
 		return 0, false
 	}
+	t.tellLateSession(s, t.now)
 	if s.leased {
 		t.sessionEnds.Delete(ending{s.deadline, s.id})
 	} else if i, _ := t.lifeAt(*s.origin); t.lives[i].alive == t.now {
@@ -228,6 +230,7 @@ func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	case t.Attached(client) >= MaxAttached:
 		return false, ErrFull
 	}
+	t.tellLateSession(s, t.now)
 	t.detach(s)
 	t.attach(s, client)
 	return true, nil
@@ -256,6 +259,7 @@ func (t *Table) endSession(id uint64, at int64) {
 		e.Attached = e.Client
 	}
 	t.tell(e)
+	t.tellLateSession(s, at)
 	origin, conn := s.origin, s.conn
 	t.detach(s)
 	s.over, s.deadline, s.origin, s.conn = true, at, origin, conn

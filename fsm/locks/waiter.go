@@ -198,6 +198,37 @@ func (t *Table) dismiss(w *waiter, err error) {
 	t.unline(w)
 	t.wakeAll(w)
 	t.tellEnd(w, 0, err)
+	t.tellLeft(w, departureOf(err))
+}
+
+func departureOf(err error) Departure {
+	switch err {
+	case nil:
+		return Cancelled
+	case ErrNoSession:
+		return WithSession
+	case ErrUnblocked:
+		return Unblocked
+	case ErrDropped:
+		return Disconnected
+	}
+	return Refused
+}
+
+// tellLeft tells who listens that a waiter is in its queues no more.
+func (t *Table) tellLeft(w *waiter, how Departure) {
+	waited := t.now - w.since
+	if w.absent { // the wait was over before, and the place kept
+		how, waited = OutOfTime, max(0, w.deadline-w.GraceMillis-w.since)
+	}
+	for _, key := range w.Keys {
+		l := t.find(w.DB, key)
+		t.tell(Effect{
+			Kind: Left, How: how, DB: w.DB, Key: l.key, Owner: w.Owner, Session: w.Session, Client: w.Client,
+			Waiters: l.waiters(), WaitedMillis: waited,
+		})
+		waited = 0
+	}
 }
 
 // tellEnd tells the client of a waiter that the wait is over.

@@ -46,15 +46,15 @@ func lockMetrics() []metric {
 		{name: "lock_sessions_kept", kind: gauge, value: func(r *report) any { return r.srv.backend.Sessions().Len() }, help: "sessions that live with connections of this node"},
 		of("lock_grants", counter, "holds that were granted to clients of all nodes, since this node's start, as in the lines below; CONFIG RESETSTAT leaves them", func(s *fsm.LockStats) any { return s.Grants }),
 		of("lock_refusals", counter, "requests that did not wait and were not granted", func(s *fsm.LockStats) any { return s.Refusals }),
-		of("lock_wait_timeouts", counter, "waits that ended without a grant", func(s *fsm.LockStats) any { return s.Timeouts }),
+		of("lock_wait_timeouts", counter, "waits that ended by time, without a grant; each slice of a wait is one", func(s *fsm.LockStats) any { return s.Timeouts }),
 		of("lock_lost_expired", counter, "holds that were lost since their lease was over", func(s *fsm.LockStats) any { return s.LostExpired }),
 		of("lock_lost_session", counter, "holds that were lost with their session", func(s *fsm.LockStats) any { return s.LostSession }),
 		of("lock_lost_broken", counter, "holds that were lost by LOCK.BREAK or DEL", func(s *fsm.LockStats) any { return s.LostBroken }),
 		of("lock_lost_flushed", counter, "holds that were lost by FLUSHDB or FLUSHALL", func(s *fsm.LockStats) any { return s.LostFlushed }),
-		of("lock_breaks", counter, "calls of LOCK.BREAK", func(s *fsm.LockStats) any { return s.Breaks }),
+		of("lock_breaks", counter, "calls of LOCK.BREAK that broke a hold", func(s *fsm.LockStats) any { return s.Breaks }),
 		of("lock_fences_refused", counter, "fences that were stale at FENCE.PASS", func(s *fsm.LockStats) any { return s.FencesRefused }),
 		{name: "lock_clients_cut", kind: counter, value: func(r *report) any { return r.srv.backend.Sessions().Cuts() }, help: "connections of this node that were closed since their sessions could not be renewed in time; CONFIG RESETSTAT leaves it"},
-		lockTimes("lock_waited", "how long granted requests had waited, if they had to", func(s *fsm.LockStats) *fsm.LockTimes { return &s.Waited }),
+		lockTimes("lock_waited", "how long granted requests had waited, if they had to; a wait without a grant is not among them", func(s *fsm.LockStats) *fsm.LockTimes { return &s.Waited }),
 		lockTimes("lock_held", "how long holds lasted that have ended", func(s *fsm.LockStats) *fsm.LockTimes { return &s.Held }),
 	}
 }
