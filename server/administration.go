@@ -21,7 +21,7 @@ const operateWithin = 30 * time.Second
 func (s *Server) newDesk() *operations.Desk {
 	told := func(t operations.Taken) {
 		level := slog.LevelInfo
-		if t.Request.Force {
+		if t.Request.Force || t.Risky {
 			level = slog.LevelWarn
 		}
 		by := t.Request.Asker

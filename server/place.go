@@ -108,13 +108,20 @@ func (s *Server) led() bool {
 	return r != nil && r.Status().Leader.ID != ""
 }
 
+// lastAnswers is how long a removed node waits for the leader to answer the clients that asked for changes of members.
+const lastAnswers = time.Second
+
 // removed ends the node for good. The disk is not written by the caller, which may be raft.
 func (s *Server) removed() {
 	s.removal.Do(func() {
 		go func() {
 			id := s.store.Identity()
 			s.logger.Error("this node was removed from the cluster: it ends, and its folder cannot be used again", "id", id.ID, "cluster", id.ClusterID)
-			s.fail(errors.Join(ErrRemoved, s.store.Remove()))
+			err := s.store.Remove()
+			ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
+			defer cancel()
+			s.place.desk.Rest(ctx)
+			s.fail(errors.Join(ErrRemoved, err))
 		}()
 	})
 }

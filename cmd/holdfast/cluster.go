@@ -13,17 +13,17 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/holder"
 )
 
-const clusterUsage = `usage: holdfast cluster status | members | remove NAME | replace OLD NEW | promote NAME | demote NAME | transfer [NAME]
+const clusterUsage = `usage: holdfast cluster status | members | remove NAME | replace OLD [NEW] | promote NAME | demote NAME | transfer [NAME]
 
 Describes the members of a cluster, or changes them, through any node. NAME is a member's name or ID.
 
-  status           who leads, who votes, who answers, who lags
-  members          the members, with their IDs and addresses
-  remove NAME      take a member out; the node ends, and its folder is of no more use
-  replace OLD NEW  give NEW, which has joined, the vote of OLD, and take OLD out
-  promote NAME     give a member that keeps up a vote
-  demote NAME      take a member's vote; the member goes on to serve clients
-  transfer [NAME]  have another voter lead
+  status             who leads, who votes, who answers, who lags
+  members            the members, with their IDs and addresses
+  remove NAME        take a member out; the node ends, and its folder is of no more use
+  replace OLD [NEW]  give NEW the vote of OLD, and take OLD out; without NEW, the only member that has no vote yet
+  promote NAME       give a member that keeps up a vote
+  demote NAME        take a member's vote; the member goes on to serve clients
+  transfer [NAME]    have another voter lead
 
 A change that would leave fewer voters that answer than a majority is refused, except with --force. A change that was
 interrupted is completed by asking for it again.
@@ -70,7 +70,7 @@ func clusterWords() []clusterWord {
 		{"status", (*clusterOwn).status},
 		{"members", (*clusterOwn).members},
 		{"remove", changing("RAFT.REMOVE", 1, 1, "which member")},
-		{"replace", changing("RAFT.REPLACE", 2, 2, "which member, and by which")},
+		{"replace", changing("RAFT.REPLACE", 1, 2, "which member, and by which")},
 		{"promote", changing("RAFT.PROMOTE", 1, 1, "which member")},
 		{"demote", changing("RAFT.DEMOTE", 1, 1, "which member")},
 		{"transfer", changing("RAFT.TRANSFER", 0, 1, "at most one member")},

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/holder"
-	"github.com/holdfast/holdfast/protocol"
 )
 
 // changing is a subcommand that changes the members by a word with so many members.
@@ -21,62 +21,112 @@ func changing(word string, least, most int, which string) func(*clusterOwn, cont
 		case len(names) > most:
 			return unexpected(names[most])
 		}
-		return o.change(ctx, word, names, stdout)
+		servers, err := o.servers()
+		if err != nil {
+			return err
+		}
+		servers.Name = clientName()
+		c := &change{clusterOwn: o, servers: servers, word: word, names: names}
+		return c.make(ctx, stdout)
 	}
 }
 
-// againAfter is the pause before a change is asked for again.
-const againAfter = 200 * time.Millisecond
+const (
+	// againAfter is the pause before a change is asked for again.
+	againAfter = 200 * time.Millisecond
+	// leaderPatience is how long nodes may know no leader before a change that was not asked for yet is given up.
+	leaderPatience = 5 * time.Second
+)
 
-// change asks for a change until it surely is made or refused: a node may end in the middle, also because it is the one
-// that is removed. From the first answer on the members are called by their IDs, so that asking again means the same.
-func (o *clusterOwn) change(ctx context.Context, word string, names []string, stdout io.Writer) error {
-	servers, err := o.servers()
-	if err != nil {
-		return err
-	}
-	servers.Name = clientName()
-	pinned := false
+// change is a change of the members under way.
+type change struct {
+	*clusterOwn
+	servers *holder.Servers
+	word    string
+	names   []string
+	// known: a node has answered. From then on the members are called by their IDs, so that asking again means the same,
+	// and servers are all members.
+	known bool
+	sent  bool      // the change may have been made
+	led   time.Time // when a node last knew a leader, or the first one answered
+}
+
+// make asks for a change until it surely is made or refused: a node may end in the middle, also because it is the one
+// that is removed.
+func (c *change) make(ctx context.Context, stdout io.Writer) error {
 	for i := 0; ; i++ {
-		err := o.attempt(ctx, servers, servers.Addrs[i%len(servers.Addrs)], word, names, &pinned, stdout)
+		err := c.attempt(ctx, c.servers.Addrs[i%len(c.servers.Addrs)], stdout)
+		leaderless := errors.As(err, new(*leaderlessError))
 		switch {
 		case err == nil, errors.As(err, new(*holder.Refusal)):
 			return err
-		case i+1 >= len(servers.Addrs) && !pinned:
+		case i+1 >= len(c.servers.Addrs) && !c.known:
 			return err // no node has answered yet: a wrong address, most likely
+		case leaderless && !c.sent && time.Since(c.led) >= leaderPatience:
+			return fmt.Errorf("%w; nothing was changed", err)
 		}
 		timer := time.NewTimer(againAfter)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
+			if !c.sent {
+				return fmt.Errorf("%w; nothing was changed", err)
+			}
 			return fmt.Errorf("%w; ask again to find out, and to complete the change", err)
 		}
 	}
 }
 
-// attempt asks one node.
-func (o *clusterOwn) attempt(ctx context.Context, servers *holder.Servers, addr, word string, names []string, pinned *bool, stdout io.Writer) error {
-	conn, err := servers.Dial(ctx, addr, min(o.timeout, nodePatience))
+// leaderlessError: a node answers, and knows no leader.
+type leaderlessError struct{ status fields }
+
+func (e *leaderlessError) Error() string {
+	return strings.TrimSuffix(clusterSentence(e.status), ".")
+}
+
+// attempt asks one node: first how things are, then for the change if there is a leader to make it.
+func (c *change) attempt(ctx context.Context, addr string, stdout io.Writer) error {
+	conn, err := c.servers.Dial(ctx, addr, min(c.timeout, nodePatience))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if !*pinned {
-		v, err := conn.Do(ctx, "RAFT.MEMBERS")
+	v, err := conn.Do(ctx, "RAFT.STATUS")
+	if err != nil {
+		return err
+	}
+	status := fieldsOf(v)
+	if !c.known {
+		c.known, c.led = true, time.Now()
+		c.learn(status)
+	}
+	if status.text("leader") == "" {
+		return &leaderlessError{status}
+	}
+	c.led = time.Now()
+	if c.word == "RAFT.REPLACE" && len(c.names) == 1 {
+		by, err := successor(status, c.names[0])
 		if err != nil {
 			return err
 		}
-		pin(names, v)
-		*pinned = true
+		c.names = append(c.names, by)
 	}
-	words := append([]string{word}, names...)
-	if o.force {
+	return c.ask(ctx, conn, stdout)
+}
+
+// ask asks for the change, and prints what was done.
+func (c *change) ask(ctx context.Context, conn *holder.Conn, stdout io.Writer) error {
+	words := append([]string{c.word}, c.names...)
+	if c.force {
 		words = append(words, "FORCE")
 	}
-	conn.Allow(o.timeout)
+	conn.Allow(c.timeout)
+	before := c.sent
+	c.sent = true
 	v, err := conn.Do(ctx, words...)
 	if err != nil {
+		c.sent = before || !strings.HasPrefix(v.Str, "CLUSTERDOWN")
 		return err
 	}
 	var said strings.Builder
@@ -87,13 +137,39 @@ func (o *clusterOwn) attempt(ctx context.Context, servers *holder.Servers, addr,
 	return err
 }
 
-// pin puts IDs in the place of the names that members have.
-func pin(names []string, all protocol.Value) {
-	for i, name := range names {
-		for _, row := range all.Elems {
-			if m := fieldsOf(row); m.text("name") == name {
-				names[i] = holder.Text(m["id"])
+// learn takes the members that a node knows: where they can be asked, and IDs in the place of names.
+func (c *change) learn(status fields) {
+	for _, row := range status["members"].Elems {
+		m := fieldsOf(row)
+		for i, name := range c.names {
+			if m.text("name") == name {
+				c.names[i] = holder.Text(m["id"])
 			}
 		}
+		if addr := holder.Text(m["client-address"]); addr != "" && !slices.Contains(c.servers.Addrs, addr) {
+			c.servers.Addrs = append(c.servers.Addrs, addr)
+		}
 	}
+}
+
+// successor is the ID of the one member that can take the place of another: it has no vote, and answers. If the member
+// that goes is not there, the leader says so.
+func successor(status fields, old string) (id string, err error) {
+	var names []string
+	goes := old
+	for _, row := range status["members"].Elems {
+		switch m := fieldsOf(row); {
+		case holder.Text(m["id"]) == old:
+			goes = m.text("name")
+		case m["voter"].Num == 0 && m["silent"].Num == 0:
+			id, names = holder.Text(m["id"]), append(names, m.text("name"))
+		}
+	}
+	switch len(names) {
+	case 0:
+		return "", &holder.Refusal{Text: fmt.Sprintf("no member without a vote answers that could replace %s: start one with --join and --non-voter, or remove %s if the new one votes already", goes, goes)}
+	case 1:
+		return id, nil
+	}
+	return "", &holder.Refusal{Text: fmt.Sprintf("say which member is to replace %s: %s have no vote", goes, strings.Join(names, ", "))}
 }

@@ -181,3 +181,66 @@ func TestKilledInTheMiddle(t *testing.T) {
 	changes(t, one.addr, 0, one.name+" got a vote", "promote", one.name)
 	changes(t, one.addr, 0, "3 of 3 voters answer", "status")
 }
+
+// TestRemovedThroughItself: who has a node remove itself is told so, be it a follower or the leader, although the node
+// ends.
+func TestRemovedThroughItself(t *testing.T) {
+	nodes := startNodes(t, build(t), 5)
+	for len(nodes) > 2 {
+		leader, _, gone := parts(t, nodes)
+		if len(nodes) == 4 {
+			gone = leader
+		}
+		changes(t, gone.addr, 0, gone.name+" was removed: ", "remove", gone.name, "--timeout", "20s")
+		staysOut(t, gone)
+		nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return n == gone })
+	}
+}
+
+// TestAskedNodeDies: the command goes on at the members that it was not given.
+func TestAskedNodeDies(t *testing.T) {
+	nodes := startNodes(t, build(t), 3, "--debug")
+	leader, one, other := parts(t, nodes)
+	require.NoError(t, client(t, other).Do(t.Context(), "DEBUG", "DISK", "DELAY", "300").Err())
+	ended := begun(t, one.addr, "demote", one.name)
+	require.Eventually(t, func() bool { return votes(leader, one.name) == "no" }, 30*time.Second, time.Millisecond)
+	one.kill()
+	ended(one.name + " has no vote")
+}
+
+// TestChangeWithoutMajority is told apart from a node that does not answer, and is not made later.
+func TestChangeWithoutMajority(t *testing.T) {
+	nodes := startNodes(t, build(t), 3)
+	_, one, other := parts(t, nodes)
+	for _, n := range nodes {
+		if n != one {
+			n.kill()
+		}
+	}
+	require.Eventually(t, func() bool { return clusterStatus(one) == statusAtRisk }, 20*time.Second, 20*time.Millisecond)
+	changes(t, one.addr, 1, ": 3 voters, of which 2 must answer; nothing was changed", "remove", other.name)
+	changes(t, one.addr, 1, "No leader is known to "+one.name, "remove", other.name, "--timeout", "1s")
+}
+
+func clusterStatus(n *node) (status int) {
+	status, _, _ = clusterOf(n.exe, n.addr, "status")
+	return status
+}
+
+// TestReplaceByTheOnlyOneThatCan: the member without a vote need not be named, if there is one that answers.
+func TestReplaceByTheOnlyOneThatCan(t *testing.T) {
+	nodes := startNodes(t, build(t), 3)
+	_, old, other := parts(t, nodes)
+	changes(t, other.addr, 1, "no member without a vote answers that could replace "+old.name+": start one with --join", "replace", old.name)
+	n4 := newcomer(t, "n4", nodes, "--non-voter")
+	n5 := newcomer(t, "n5", nodes, "--non-voter")
+	all(t, []*node{other, n4, n5}, "n4", "no")
+	all(t, []*node{other, n4, n5}, "n5", "no")
+	changes(t, other.addr, 1, "say which member is to replace "+old.name+": n4, n5 have no vote", "replace", old.name)
+	changes(t, other.addr, 1, `no member is called "n9"`, "replace", "n9", "n4")
+	changes(t, other.addr, 0, "n5 was removed", "remove", "n5")
+	waitServing(t, n4)
+	changes(t, other.addr, 0, old.name+" was removed", "replace", old.name)
+	all(t, []*node{other, n4}, "n4", "yes")
+	staysOut(t, old)
+}

@@ -73,7 +73,7 @@ func TestBadUsageIsOneLineAndStatusTwo(t *testing.T) {
 		{[]string{"cluster", "fix"}, `"fix": say one of status, members`},
 		{[]string{"cluster", "remove"}, "say which member"},
 		{[]string{"cluster", "remove", "n1", "n2"}, `unexpected argument "n2"`},
-		{[]string{"cluster", "replace", "n1"}, "say which member, and by which"},
+		{[]string{"cluster", "replace"}, "say which member, and by which"},
 		{[]string{"cluster", "transfer", "n1", "n2"}, `unexpected argument "n2"`},
 		{[]string{"cluster", "promote", "n1", "--force"}, "promote: there is nothing to force"},
 		{[]string{"cluster", "status", "n1"}, `unexpected argument "n1"`},

@@ -3,6 +3,8 @@ package operations
 import (
 	"context"
 	"errors"
+	"sync/atomic"
+	"time"
 )
 
 // Peers are the other nodes.
@@ -15,10 +17,21 @@ type Peers interface {
 type Desk struct {
 	*Executor
 	peers Peers
+	asked atomic.Int64 // requests under way
 }
 
 // NewDesk makes the desk of a node.
-func NewDesk(e *Executor, peers Peers) *Desk { return &Desk{e, peers} }
+func NewDesk(e *Executor, peers Peers) *Desk { return &Desk{Executor: e, peers: peers} }
+
+// leaderWithin is how long a request waits for a leader to be known.
+const leaderWithin = 5 * time.Second
+
+// Rest returns when no request that was taken here is under way, or ctx ends. A node that was removed answers whoever
+// asked for that through it.
+func (d *Desk) Rest(ctx context.Context) {
+	for d.asked.Load() > 0 && pause(ctx) {
+	}
+}
 
 // Errors of a request whose end is not known.
 var (
@@ -31,9 +44,14 @@ var (
 // Ask carries a request out, wherever the leader is, and goes on at the next leader when one is lost. The lines say
 // what was done, also when there is an error.
 func (d *Desk) Ask(ctx context.Context, q Request) (said []string, err error) {
-	sent, pinned := false, q.Op == Join
+	d.asked.Add(1)
+	defer d.asked.Add(-1)
+	sent, pinned, led := false, q.Op == Join, time.Now()
 	for {
 		v := d.cluster.Look()
+		if v.Leads || v.Leader != "" {
+			led = time.Now()
+		}
 		if !pinned && (v.Leads || v.Leader != "") {
 			q, pinned = v.Pin(q), true
 		}
@@ -50,7 +68,7 @@ func (d *Desk) Ask(ctx context.Context, q Request) (said []string, err error) {
 		if reply.Request != nil {
 			q = *reply.Request
 		}
-		if !pause(ctx) {
+		if time.Since(led) >= leaderWithin || !pause(ctx) {
 			if sent {
 				return said, ErrUncertain
 			}

@@ -220,14 +220,38 @@ func TestARefusalForSilenceIsNotHasty(t *testing.T) {
 func TestNoLeader(t *testing.T) {
 	bubble(t, "n1* n2 n3", func(t *testing.T, c *cell) {
 		c.lead("")
+		began := time.Now()
 		_, err := c.ask("n1", "remove n3")
 		require.ErrorIs(t, err, ErrNoLeader)
+		require.Less(t, time.Since(began), 6*time.Second, "a client that waits ten seconds learns why")
 		require.Empty(t, c.taken)
 
 		c.lead(idOf("n2"))
 		c.lost[idOf("n2")] = true
 		_, err = c.ask("n1", "remove n3")
 		require.ErrorIs(t, err, ErrUncertain, "it may have got the request")
+	})
+}
+
+// A node that was removed goes on until who asked has the answer, and no longer than it is told.
+func TestRest(t *testing.T) {
+	bubble(t, "n1* n2 n3", func(t *testing.T, c *cell) {
+		began, hang := time.Now(), make(chan struct{})
+		c.before = func(Action) error { <-hang; return nil }
+		rest := func(limit time.Duration) time.Duration {
+			ctx, cancel := context.WithTimeout(context.Background(), limit)
+			defer cancel()
+			c.desks[idOf("n3")].Rest(ctx)
+			return time.Since(began)
+		}
+		require.Zero(t, rest(time.Second), "there is no request")
+		var asked sync.WaitGroup
+		asked.Go(func() { _, _ = c.ask("n3", "remove n3") })
+		synctest.Wait()
+		require.Equal(t, time.Second, rest(time.Second))
+		close(hang)
+		asked.Wait()
+		require.Less(t, rest(time.Hour), 2*time.Second)
 	})
 }
 

@@ -29,6 +29,8 @@ type Step struct {
 	Do     Action
 	Member members.Member
 	Says   string
+	// Risky: a voter does not answer, and after the step the loss of another one stops the cluster.
+	Risky bool
 }
 
 // Next decides the next step towards what is asked, on the leader whose view is v. The step depends on nothing else, so
@@ -82,9 +84,8 @@ func join(v *View, q Request) (Step, *Refusal) {
 		return Step{}, refuse("the cluster has %d members, which is the most: remove one first", len(v.Members))
 	}
 	return Step{
-		AddMember,
-		members.Member{ID: q.Member, Addr: q.Addr},
-		fmt.Sprintf("%s joined at %s, without a vote", name, q.Addr),
+		Do: AddMember, Member: members.Member{ID: q.Member, Addr: q.Addr},
+		Says: fmt.Sprintf("%s joined at %s, without a vote", name, q.Addr),
 	}, nil
 }
 
@@ -116,7 +117,7 @@ func readdress(v *View, q Request) (Step, *Refusal) {
 	}
 	was := m.Addr
 	m.Addr = q.Addr
-	return Step{SetAddress, m, fmt.Sprintf("%s moved from %s to %s", m.Name(), was, m.Addr)}, nil
+	return Step{Do: SetAddress, Member: m, Says: fmt.Sprintf("%s moved from %s to %s", m.Name(), was, m.Addr)}, nil
 }
 
 func promote(v *View, q Request) (Step, *Refusal) {
@@ -139,10 +140,11 @@ func (v *View) giveVote(m members.Member) (Step, *Refusal) {
 	case n.Pace == Lags:
 		return Step{}, refuse("%s does not keep up: its log is %d entries behind the leader's", m.Name(), max(0, int64(v.Last)-int64(n.Match)))
 	case n.Pace == Unseen:
-		return Step{Watch, m, ""}, nil
+		return Step{Do: Watch, Member: m}, nil
 	}
 	m.Voter = true
-	return Step{GiveVote, m, fmt.Sprintf("%s got a vote: %s", m.Name(), v.tally(v.Voters()+1, v.liveVoters("")+1))}, nil
+	voters, live := v.Voters()+1, v.liveVoters("")+1
+	return Step{GiveVote, m, fmt.Sprintf("%s got a vote: %s", m.Name(), v.tally(voters, live)), risky(voters, live)}, nil
 }
 
 func demote(v *View, q Request) (Step, *Refusal) {
@@ -159,7 +161,8 @@ func demote(v *View, q Request) (Step, *Refusal) {
 	if step, ok := v.leaveFirst(m); ok {
 		return step, nil
 	}
-	return Step{TakeVote, m, fmt.Sprintf("%s lost its vote: %s", m.Name(), v.tallyWithout(m))}, nil
+	says, risk := v.tallyWithout(m)
+	return Step{TakeVote, m, fmt.Sprintf("%s lost its vote: %s", m.Name(), says), risk}, nil
 }
 
 func remove(v *View, q Request) (Step, *Refusal) {
@@ -177,7 +180,7 @@ func remove(v *View, q Request) (Step, *Refusal) {
 // takeOut removes a member.
 func (v *View) takeOut(m members.Member, force bool) (Step, *Refusal) {
 	if !m.Voter {
-		return Step{TakeOut, m, fmt.Sprintf("%s was removed: it had no vote", m.Name())}, nil
+		return Step{Do: TakeOut, Member: m, Says: fmt.Sprintf("%s was removed: it had no vote", m.Name())}, nil
 	}
 	if refusal := v.spare(m, force); refusal != nil {
 		return Step{}, refusal
@@ -185,7 +188,8 @@ func (v *View) takeOut(m members.Member, force bool) (Step, *Refusal) {
 	if step, ok := v.leaveFirst(m); ok {
 		return step, nil
 	}
-	return Step{TakeOut, m, fmt.Sprintf("%s was removed: %s", m.Name(), v.tallyWithout(m))}, nil
+	says, risk := v.tallyWithout(m)
+	return Step{TakeOut, m, fmt.Sprintf("%s was removed: %s", m.Name(), says), risk}, nil
 }
 
 // replace gives By the place of Member. By has joined before. If the old member answers, the new one gets its vote
@@ -242,7 +246,7 @@ func transfer(v *View, q Request) (Step, *Refusal) {
 }
 
 func handOver(v *View, to members.Member) Step {
-	return Step{HandOver, to, fmt.Sprintf("%s handed the leadership over to %s", members.Name(v.Self), to.Name())}
+	return Step{Do: HandOver, Member: to, Says: fmt.Sprintf("%s handed the leadership over to %s", members.Name(v.Self), to.Name())}
 }
 
 // leaveFirst has the leader hand over before it loses its vote, if another voter answers.
@@ -299,10 +303,14 @@ func (v *View) spare(m members.Member, force bool) *Refusal {
 	return nil
 }
 
-// tallyWithout says what the cluster bears without a voter.
-func (v *View) tallyWithout(m members.Member) string {
-	return v.tally(v.Voters()-1, v.liveVoters(m.ID))
+// tallyWithout says what the cluster bears without a voter, and whether that is risky.
+func (v *View) tallyWithout(m members.Member) (says string, risk bool) {
+	voters, live := v.Voters()-1, v.liveVoters(m.ID)
+	return v.tally(voters, live), risky(voters, live)
 }
+
+// risky reports whether a voter does not answer, and the loss of another one stops the cluster.
+func risky(voters, live int) bool { return live < voters && live <= members.Quorum(voters) }
 
 func (v *View) tally(voters, live int) string {
 	spare := live - members.Quorum(voters)

@@ -117,7 +117,11 @@ func (w *world) play(q Request) (lines []string) {
 			w.take(step)
 			return append(lines, "hand over: "+step.Says)
 		default:
-			lines = append(lines, step.Do.String()+": "+step.Says)
+			line := step.Do.String() + ": " + step.Says
+			if step.Risky {
+				line += " (a warning)"
+			}
+			lines = append(lines, line)
 		}
 		w.take(step)
 	}
