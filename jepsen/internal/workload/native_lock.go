@@ -45,7 +45,7 @@ type native struct {
 }
 
 func newNative(o *Options) Workload {
-	return &native{o: o, keys: NewRotation("native", max(2, o.Concurrency/3), 60, 5)}
+	return &native{o: o, keys: NewRotation("native", max(2, o.Concurrency/3), 50, 3)}
 }
 
 func (w *native) Name() string { return "native" }
