@@ -1,6 +1,7 @@
 package founding
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,10 +31,13 @@ type world struct {
 	net   *peertest.Network
 	disks map[string]*storetest.Disk
 	lives map[string]*life
+	// secrets are those of nodes that have another one than all others.
+	secrets map[string]string
+	dials   atomic.Int64
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, net: peertest.New(), disks: make(map[string]*storetest.Disk), lives: make(map[string]*life)}
+	w := &world{t: t, net: peertest.New(), disks: make(map[string]*storetest.Disk), lives: make(map[string]*life), secrets: make(map[string]string)}
 	t.Cleanup(func() {
 		for name := range w.lives {
 			w.kill(name)
@@ -129,8 +134,12 @@ func (w *world) start(name string, change ...func(*Config)) *life {
 	listener, err := w.net.Listen(port(c.Addr, name))
 	require.NoError(w.t, err)
 	l.port = listener
+	dial := func(ctx context.Context, addr string) (net.Conn, error) {
+		w.dials.Add(1)
+		return w.net.Dial(name+":1")(ctx, addr)
+	}
 	mux, err := peer.New(peer.Config{
-		Listener: listener, Dial: w.net.Dial(name + ":1"), ID: s.Identity().ID, Secrets: func() [][]byte { return [][]byte{[]byte("s")} },
+		Listener: listener, Dial: dial, ID: s.Identity().ID, Secrets: func() [][]byte { return [][]byte{[]byte(cmp.Or(w.secrets[name], "s"))} },
 		ClusterID: func() string { return s.Identity().ClusterID }, Book: c.Book,
 	})
 	require.NoError(w.t, err)

@@ -20,8 +20,13 @@ func (n *Node) join(ctx context.Context, contacts []string) error {
 	}
 	p := &patience{node: n}
 	for {
+		met := n.meet(ctx, contacts)
+		if a, b, torn := twoClusters(met); torn {
+			return fmt.Errorf("join: %s at %s is a member of cluster %s, and %s at %s of cluster %s: say addresses of one cluster",
+				members.Name(a.ID), a.addr, a.Cluster, members.Name(b.ID), b.addr, b.Cluster)
+		}
 		var reasons []string
-		for _, m := range n.meet(ctx, contacts) {
+		for _, m := range met {
 			reason := ""
 			switch {
 			case m.err != nil:
@@ -40,10 +45,24 @@ func (n *Node) join(ctx context.Context, contacts []string) error {
 		if len(reasons) == 0 {
 			return errNowhere
 		}
-		if !p.wait(ctx, "waiting to join by "+strings.Join(contacts, ", "), strings.Join(reasons, "; ")) {
+		if !p.wait(ctx, met, "waiting to join by "+strings.Join(contacts, ", "), strings.Join(reasons, "; ")) {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// twoClusters finds two nodes of different clusters. One that does not answer now is left out.
+func twoClusters(met []meeting) (a, b meeting, found bool) {
+	for _, m := range met {
+		switch {
+		case m.err != nil || m.Cluster == "":
+		case a.Cluster == "":
+			a = m
+		case m.Cluster != a.Cluster:
+			return a, m, true
+		}
+	}
+	return a, b, false
 }
 
 var errNowhere = errors.New("join: all addresses given lead back to this node")

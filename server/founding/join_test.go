@@ -76,6 +76,44 @@ func TestNodeThatIsNotTakenIn(t *testing.T) {
 	})
 }
 
+// TestContactsOfTwoClusters: a node joins none of them. A contact that does not answer is left out.
+func TestContactsOfTwoClusters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		cluster := make(map[string]string)
+		for _, name := range []string{"n1", "n2"} {
+			cluster[name] = w.requireSettled(w.start(name, func(c *Config) { c.Initial = map[string]string{name: name + ":1"} })).ClusterID
+		}
+		both := func(c *Config) {
+			c.Initial, c.Contacts = nil, []string{"n9:1", "n1:1", "n2:1"}
+			c.Join = func(context.Context, string, string, members.Member) (string, error) { return "", nil }
+		}
+		four := w.start("n4", both)
+		require.EqualError(t, <-four.settled, "join: n1 at n1:1 is a member of cluster "+cluster["n1"]+", and n2 at n2:1 of cluster "+cluster["n2"]+": say addresses of one cluster")
+		require.Empty(t, four.store.Identity().ClusterID)
+		w.kill("n1")
+		four = w.start("n4", both)
+		require.NoError(t, <-four.settled)
+		require.Equal(t, cluster["n2"], four.store.Identity().ClusterID)
+	})
+}
+
+// TestJoinWithAnotherSecret: the operator is warned at once, and the members are not asked all the time.
+func TestJoinWithAnotherSecret(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.requireSettled(w.start("n1", alone))
+		w.secrets["n4"] = "another"
+		four := w.start("n4", joins(func(string, members.Member) (string, error) { return "", nil }), func(c *Config) { c.Contacts = []string{"n1:1"} })
+		time.Sleep(100 * time.Millisecond)
+		require.Regexp(t, `^WARN msg="waiting to join by n1:1, and refused" why="n1:1: dial peer n1:1: node \\"n1@.*\\" refused: it has another cluster secret, or none"$`, four.log.text())
+		before := w.dials.Load()
+		time.Sleep(10 * time.Minute)
+		require.Less(t, w.dials.Load()-before, int64(80))
+		require.LessOrEqual(t, strings.Count(four.log.text(), "WARN"), 11)
+	})
+}
+
 // TestKilledWhileJoining: the cluster may have taken the node in. It goes on joining, or says what it was about.
 func TestKilledWhileJoining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

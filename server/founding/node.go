@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/membership"
+	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/store"
 )
 
@@ -108,6 +110,9 @@ const (
 	// The pause between two attempts grows from first by first, up to most.
 	firstPause = 50 * time.Millisecond
 	mostPause  = time.Second
+	// The same while all that answer refuse this node's proof, which no time mends, and each refusal is logged there.
+	firstRefusedPause = time.Second
+	mostRefusedPause  = 10 * time.Second
 	// After quiet attempts is said for what the node waits, and every remindEvery again.
 	quiet       = 3
 	remindEvery = time.Minute
@@ -117,22 +122,37 @@ const (
 type patience struct {
 	node     *Node
 	attempts int
+	refusals int // in a row: attempts at which no node took this node's proof, and one refused it
 	said     string
 	saidAt   time.Time
 }
 
 // wait pauses before the next attempt, and reports whether to make it. what is the same as long as nothing has changed
-// for the operator; why are the details.
-func (p *patience) wait(ctx context.Context, what, why string) bool {
+// for the operator; why are the details. met are the nodes that were asked: a refused proof is for the operator to mend,
+// so that is said at once, as a warning.
+func (p *patience) wait(ctx context.Context, met []meeting, what, why string) bool {
 	p.node.mu.Lock()
 	p.node.waiting = what
 	p.node.mu.Unlock()
-	if now := time.Now(); p.attempts >= quiet && (p.said != what || now.Sub(p.saidAt) >= remindEvery) {
-		p.node.config.Logger.Info(what, "why", why)
+	level, refused, taken := slog.LevelInfo, false, false
+	for _, m := range met {
+		refused, taken = refused || errors.Is(m.err, peer.ErrSecret), taken || m.err == nil
+	}
+	if refused {
+		level, what = slog.LevelWarn, what+", and refused"
+	}
+	if now := time.Now(); (refused || p.attempts >= quiet) && (p.said != what || now.Sub(p.saidAt) >= remindEvery) {
+		p.node.config.Logger.Log(ctx, level, what, "why", why)
 		p.said, p.saidAt = what, now
 	}
 	p.attempts++
-	timer := time.NewTimer(min(time.Duration(p.attempts)*firstPause, mostPause))
+	pause := min(time.Duration(p.attempts)*firstPause, mostPause)
+	if p.refusals++; taken || !refused {
+		p.refusals = 0
+	} else {
+		pause = min(time.Duration(p.refusals)*firstRefusedPause, mostRefusedPause)
+	}
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

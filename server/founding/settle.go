@@ -97,7 +97,7 @@ func (n *Node) foundTogether(ctx context.Context) error {
 			}
 			missing = []string{founders[0].Name() + " to found it" + said(founders[0].Name(), met)}
 		}
-		if !p.wait(ctx, "waiting for nodes of the initial cluster: "+strings.Join(missing, ", "), why) {
+		if !p.wait(ctx, met, "waiting for nodes of the initial cluster: "+strings.Join(missing, ", "), why) {
 			return context.Cause(ctx)
 		}
 	}
@@ -120,11 +120,9 @@ func (n *Node) follow(ctx context.Context, own store.Identity, met []meeting) (s
 		return false, nil
 	}
 	first := there[0]
-	for _, m := range there[1:] {
-		if m.Cluster != first.Cluster {
-			return false, fmt.Errorf("%s is a member of cluster %s, and %s of cluster %s: the nodes of an initial cluster belong to one cluster, or to none yet",
-				members.Name(first.ID), first.Cluster, members.Name(m.ID), m.Cluster)
-		}
+	if a, b, torn := twoClusters(there); torn {
+		return false, fmt.Errorf("%s is a member of cluster %s, and %s of cluster %s: the nodes of an initial cluster belong to one cluster, or to none yet",
+			members.Name(a.ID), a.Cluster, members.Name(b.ID), b.Cluster)
 	}
 	switch restored := slices.IndexFunc(there, func(m meeting) bool { return m.Restored && len(m.Founders) <= 1 }); {
 	case own.Seed != "":

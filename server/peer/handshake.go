@@ -55,13 +55,15 @@ var (
 	errCluster   = errors.New("it belongs to another cluster")
 	errFresh     = errors.New("it belongs to no cluster yet")
 	errNoCluster = errors.New("this node belongs to no cluster yet")
-	errSecret    = errors.New("it has another cluster secret, or none")
 	errImpostor  = errors.New("it could not prove that it knows the cluster secret")
 	errMalformed = errors.New("its introduction is malformed")
 )
 
 // ErrSelf is why a node does not talk to itself, or to a copy of itself.
 var ErrSelf = errors.New("it has the same ID as this node: the address leads back here, or a data folder was copied")
+
+// ErrSecret is why a node refuses the proof of another.
+var ErrSecret = errors.New("it has another cluster secret, or none")
 
 // ErrRemoved is the reason of a node that was removed from the cluster.
 var ErrRemoved = errors.New("it was removed from the cluster")

@@ -143,7 +143,7 @@ func (l *Layer) dialAs(ctx context.Context, addr, id string) (net.Conn, error) {
 // replaced, nodes differ in which they know.
 func (l *Layer) dial(ctx context.Context, addr, id string) (c *Conn, err error) {
 	for _, secret := range l.mux.secrets() {
-		if c, err = l.dialWith(ctx, addr, id, secret); !errors.Is(err, errSecret) {
+		if c, err = l.dialWith(ctx, addr, id, secret); !errors.Is(err, ErrSecret) {
 			break
 		}
 	}

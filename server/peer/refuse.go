@@ -83,7 +83,7 @@ func refusedBy(id string, s status, theirs byte) error {
 	case statusFresh:
 		why = errFresh
 	case statusSecret:
-		why = errSecret
+		why = ErrSecret
 	case statusKind:
 		why = errors.New("it does not know this kind of connection: run the same release everywhere")
 	default:
@@ -110,10 +110,13 @@ type refusals struct {
 	limit  loglimit.Limit
 }
 
-const refusalBurst = 10 // lines at once; then a line a second
+const (
+	refusalBurst = 10 // lines at once
+	refusalEvery = 10 * time.Second
+)
 
 func newRefusals(logger *slog.Logger) *refusals {
-	return &refusals{logger: logger, limit: loglimit.Limit{Burst: refusalBurst, Every: time.Second}}
+	return &refusals{logger: logger, limit: loglimit.Limit{Burst: refusalBurst, Every: refusalEvery}}
 }
 
 func (r *refusals) log(remote net.Addr, err error) {
