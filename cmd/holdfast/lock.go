@@ -29,6 +29,9 @@ const (
 	statusSignal        = 128 // plus the signal's number
 )
 
+// maxNote is what the cluster takes as a note.
+const maxNote = 1024
+
 // exitStatus is an error that has a status of its own; text is "" where nothing is to be said.
 type exitStatus struct {
 	status int
@@ -66,7 +69,7 @@ func (o *lockOwn) rows() []option {
 	}, o.lockRows()...)
 }
 
-const lockUsage = `usage: holdfast lock [flags] NAME -- command [arguments]
+const lockUsage = `usage: holdfast lock [flags] NAME [flags] [--] command [arguments]
 
 Takes the lock NAME, runs the command, and gives the lock back when the command ends. The command has HOLDFAST_LOCK,
 HOLDFAST_OWNER and HOLDFAST_FENCE in its environment, and its exit status is this program's; 128 + n after signal n.
@@ -99,6 +102,7 @@ func lock(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	o.lock.Name, o.lock.Owner = words[0], newOwner()
 	if o.lock.Note == "" {
 		o.lock.Note = filepath.Base(words[1])
+		o.lock.Note = o.lock.Note[:min(len(o.lock.Note), maxNote)]
 	}
 	h := holder.New(servers, o.lock)
 	defer h.Close()
@@ -123,8 +127,16 @@ func (o *lockOwn) check(words []string) error {
 		wrong = errors.New("the name is empty")
 	case o.lock.TTL < time.Second:
 		wrong = fmt.Errorf("ttl %v: at least 1s", o.lock.TTL)
-	case o.lock.Limit < 0, o.lock.Permits < 0, o.lock.Permits > max(1, o.lock.Limit):
-		wrong = fmt.Errorf("permits %d of limit %d: use 1 to limit", o.lock.Permits, o.lock.Limit)
+	case o.lock.Limit < 0:
+		wrong = fmt.Errorf("--limit %d: at least 1", o.lock.Limit)
+	case o.lock.Permits < 0:
+		wrong = fmt.Errorf("--permits %d: at least 1", o.lock.Permits)
+	case o.lock.Permits > 1 && o.lock.Limit == 0:
+		wrong = fmt.Errorf("--permits %d needs --limit", o.lock.Permits)
+	case o.lock.Permits > max(1, o.lock.Limit):
+		wrong = fmt.Errorf("--permits %d is more than --limit %d", o.lock.Permits, o.lock.Limit)
+	case len(o.lock.Note) > maxNote:
+		wrong = fmt.Errorf("--note has %d bytes: at most %d", len(o.lock.Note), maxNote)
 	case o.lock.Shared && o.lock.Limit > 0:
 		wrong = errors.New("shared and limit exclude each other")
 	case o.lock.Delay < 0, o.grace < 0:

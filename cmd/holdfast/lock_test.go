@@ -136,7 +136,8 @@ func TestLockSaysInOneLineWhyNot(t *testing.T) {
 	}{
 		{c.Addrs(), "--password guess", 1, "WRONGPASS"},
 		{c.Addrs(), "", 1, "NOAUTH"},
-		{nobody, "", 1, "connection refused"},
+		{nobody, "--wait 0", 1, "connection refused"},
+		{nobody, "--wait 1ms", 1, "not granted in time: "},
 		{c.Addrs(), "--password-file " + file + ".not", 1, "no such file"},
 		{c.Addrs(), "--tls --password x", 1, "TLS: "},
 		{c.Addrs(), "--tls-ca " + file, 1, "holds no PEM certificate"},
@@ -144,6 +145,10 @@ func TestLockSaysInOneLineWhyNot(t *testing.T) {
 		{c.Addrs(), "--password-file " + file + " --wait 5ms", 1, "taken: not granted in time"},
 		{c.Addrs(), "--nonsense", 2, "flag provided but not defined"},
 		{c.Addrs(), "--ttl 1ms", 2, "at least 1s"},
+		{c.Addrs(), "--limit -1", 2, "--limit -1: at least 1"},
+		{c.Addrs(), "--permits 2", 2, "--permits 2 needs --limit"},
+		{c.Addrs(), "--permits 3 --limit 2", 2, "--permits 3 is more than --limit 2"},
+		{nobody, "--note " + strings.Repeat("x", 1025), 2, "--note has 1025 bytes: at most 1024"},
 		{[]string{"a:b:c"}, "", 2, `server "a:b:c"`},
 	} {
 		r := locking(t, exe, tc.addrs, append(strings.Fields(tc.flags), "taken", "--", "true")...)

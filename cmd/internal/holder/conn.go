@@ -80,6 +80,9 @@ func (s *Servers) Dial(ctx context.Context, addr string, patience time.Duration)
 	go c.read()
 	if err := c.greet(ctx, s); err != nil {
 		c.Close()
+		if isForGood(err) {
+			err = &Refusal{err.Error()}
+		}
 		return nil, fmt.Errorf("%s: %w", addr, err)
 	}
 	return c, nil
@@ -93,12 +96,19 @@ func encrypt(ctx context.Context, nc net.Conn, config *tls.Config, addr string) 
 	encrypted := tls.Client(nc, config)
 	if err := encrypted.HandshakeContext(ctx); err != nil {
 		nc.Close()
-		if errors.As(err, new(*tls.CertificateVerificationError)) {
-			return nil, fmt.Errorf("%s: %w", addr, &Refusal{err.Error()}) // another try meets the same certificate
+		if err = fmt.Errorf("TLS: %w", err); isForGood(err) {
+			err = &Refusal{err.Error()}
 		}
-		return nil, fmt.Errorf("%s: TLS: %w", addr, err)
+		return nil, fmt.Errorf("%s: %w", addr, err)
 	}
 	return encrypted, nil
+}
+
+// isForGood reports whether another try would meet, or show, the same certificate; or no TLS.
+func isForGood(err error) bool {
+	alert := new(net.OpError)
+	return errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.RecordHeaderError)) ||
+		errors.As(err, &alert) && alert.Op == "remote error"
 }
 
 // greet asks for RESP3, which has pushes, and says who is there.
@@ -173,12 +183,8 @@ func (c *Conn) Pipeline(ctx context.Context, commands ...[]string) ([]protocol.V
 		c.resp.Append(words...)
 	}
 	c.late = true // until all replies are there
-	deadline, _ := ctx.Deadline()
-	if err := c.nc.SetWriteDeadline(deadline); err != nil {
-		return nil, err
-	}
-	if _, err := c.resp.Flush(); err != nil {
-		return nil, err
+	if err := c.flush(ctx); err != nil {
+		return nil, c.why(ctx, err)
 	}
 	vs := make([]protocol.Value, 0, len(commands))
 	for range commands {
@@ -193,6 +199,29 @@ func (c *Conn) Pipeline(ctx context.Context, commands ...[]string) ([]protocol.V
 	}
 	c.late = false
 	return vs, nil
+}
+
+func (c *Conn) flush(ctx context.Context) error {
+	deadline, _ := ctx.Deadline()
+	if err := c.nc.SetWriteDeadline(deadline); err != nil {
+		return err
+	}
+	_, err := c.resp.Flush()
+	return err
+}
+
+// why is why a write failed: what the node said before it closed the connection, if it said anything.
+func (c *Conn) why(ctx context.Context, err error) error {
+	select {
+	case <-c.down:
+	case <-ctx.Done():
+		c.Close()
+		<-c.down
+	}
+	if c.err != nil && !errors.Is(c.err, net.ErrClosed) {
+		err = c.err
+	}
+	return fmt.Errorf("connection lost: %w", err)
 }
 
 var errLate = errors.New("the node does not answer")

@@ -66,19 +66,17 @@ const pause = 50 * time.Millisecond
 // slack is what the cluster may be late to say that the wait is over.
 const slack = 3 * time.Second
 
-// Acquire waits for the lock. It gives up at once when no server answers at the beginning.
+// Acquire waits for the lock until the time to wait is over, also while no server can be reached. Without a time to
+// wait each server is tried once.
 func (h *Holder) Acquire(ctx context.Context) error {
-	if err := h.connect(ctx); err != nil && !h.reached {
-		return err
-	}
-	end := context.CancelFunc(func() {})
-	until, limit := time.Now().Add(h.lock.Wait), ctx
-	if h.lock.Wait >= 0 {
-		limit, end = context.WithDeadline(ctx, until.Add(slack))
-	}
-	defer end()
+	until := time.Now().Add(h.lock.Wait)
+	var why error // of the last try that was not cut short
 	for {
-		err := h.try(limit, until)
+		err := h.try(ctx, until)
+		over := h.lock.Wait >= 0 && !time.Now().Before(until)
+		if why == nil || !over {
+			why = err
+		}
 		switch {
 		case err == nil, isRefusal(err), errors.Is(err, ErrNotGranted):
 			return err
@@ -86,23 +84,36 @@ func (h *Holder) Acquire(ctx context.Context) error {
 			h.fence = 0 // granted and lost again: back into the line
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case limit.Err() != nil, h.lock.Wait >= 0 && time.Now().After(until):
-			return fmt.Errorf("%w: %w", ErrNotGranted, err)
+		case h.lock.Wait == 0 && !h.reached:
+			return err
+		case over:
+			return fmt.Errorf("%w: %w", ErrNotGranted, why)
 		}
-		sleep(limit, pause)
+		sleep(ctx, pause)
 	}
 }
 
-// try asks once, and proves what was granted.
+// try asks once, and proves what was granted. Behind until no server is looked for, and only what the cluster has to say
+// of the wait is waited for.
 func (h *Holder) try(ctx context.Context, until time.Time) error {
-	err := h.connect(ctx)
-	if err == nil {
-		err = h.ask(ctx, until)
+	search, found := ctx, context.CancelFunc(func() {})
+	if h.lock.Wait > 0 {
+		search, found = context.WithDeadline(ctx, until)
 	}
-	if err == nil {
-		err = h.confirm(ctx)
+	err := h.connect(search)
+	found()
+	if err != nil {
+		return err
 	}
-	return err
+	if h.lock.Wait >= 0 {
+		var end context.CancelFunc
+		ctx, end = context.WithTimeout(ctx, max(0, time.Until(until))+slack)
+		defer end()
+	}
+	if err := h.ask(ctx, until); err != nil {
+		return err
+	}
+	return h.confirm(ctx)
 }
 
 func sleep(ctx context.Context, d time.Duration) {
