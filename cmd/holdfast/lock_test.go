@@ -139,7 +139,7 @@ func TestLockSaysInOneLineWhyNot(t *testing.T) {
 		{nobody, "--wait 0", 1, "connection refused"},
 		{nobody, "--wait 1ms", 1, "not granted in time: "},
 		{c.Addrs(), "--password-file " + file + ".not", 1, "no such file"},
-		{c.Addrs(), "--tls --password x", 1, "TLS: "},
+		{c.Addrs(), "--tls --password x --wait 0", 1, "TLS: "},
 		{c.Addrs(), "--tls-ca " + file, 1, "holds no PEM certificate"},
 		{c.Addrs(), "--password-file " + file + " --wait 0", 1, "taken: not granted in time"},
 		{c.Addrs(), "--password-file " + file + " --wait 5ms", 1, "taken: not granted in time"},
