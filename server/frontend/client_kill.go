@@ -6,10 +6,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// clientFilter says which clients CLIENT KILL closes. A zero field matches all clients.
+// clientFilter says which clients CLIENT KILL closes. A field that is not given matches all clients.
 type clientFilter struct {
 	id          int64
-	addr, laddr string
+	addr, laddr *string // a client has no empty address, so an empty one matches none
 	kind        string
 	skipMe      bool
 }
@@ -18,7 +18,8 @@ type clientFilter struct {
 // filters answers the number of closed clients.
 func clientKill(c *conn, args [][]byte) protocol.Value {
 	if len(args) == 3 {
-		if c.killAll(clientFilter{addr: string(args[2])}) == 0 {
+		addr := string(args[2])
+		if c.killAll(clientFilter{addr: &addr}) == 0 {
 			return protocol.Err("No such client")
 		}
 		return protocol.OK
@@ -47,9 +48,9 @@ func (f *clientFilter) set(name, value string) (v protocol.Value, ok bool) {
 			return unknownClientKind(value), false
 		}
 	case "addr":
-		f.addr = value
+		f.addr = &value
 	case "laddr":
-		f.laddr = value
+		f.laddr = &value
 	case "user":
 		if value != defaultUser {
 			return protocol.Err("No such user '" + value + "'"), false
@@ -97,8 +98,8 @@ func (c *conn) killAll(f clientFilter) int {
 	for _, other := range c.srv.clients() {
 		switch {
 		case f.id != 0 && other.id != f.id,
-			f.addr != "" && other.nc.RemoteAddr().String() != f.addr,
-			f.laddr != "" && other.nc.LocalAddr().String() != f.laddr,
+			f.addr != nil && other.nc.RemoteAddr().String() != *f.addr,
+			f.laddr != nil && other.nc.LocalAddr().String() != *f.laddr,
 			f.kind != "" && f.kind != other.kind(),
 			f.skipMe && other == c:
 			continue
