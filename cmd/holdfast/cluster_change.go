@@ -49,6 +49,8 @@ type change struct {
 	known bool
 	sent  bool      // the change may have been made
 	led   time.Time // when a node last knew a leader, or the first one answered
+	// leaderless is what the last node said that answered, if it knew no leader: that tells more than the others' silence.
+	leaderless error
 }
 
 // make asks for a change until it surely is made or refused: a node may end in the middle, also because it is the one
@@ -56,13 +58,16 @@ type change struct {
 func (c *change) make(ctx context.Context, stdout io.Writer) error {
 	for i := 0; ; i++ {
 		err := c.attempt(ctx, c.servers.Addrs[i%len(c.servers.Addrs)], stdout)
-		leaderless := errors.As(err, new(*leaderlessError))
-		switch {
-		case err == nil, errors.As(err, new(*holder.Refusal)):
+		if err == nil || errors.As(err, new(*holder.Refusal)) {
 			return err
+		}
+		if c.leaderless != nil {
+			err = c.leaderless
+		}
+		switch {
 		case i+1 >= len(c.servers.Addrs) && !c.known:
 			return err // no node has answered yet: a wrong address, most likely
-		case leaderless && !c.sent && time.Since(c.led) >= leaderPatience:
+		case c.leaderless != nil && !c.sent && time.Since(c.led) >= leaderPatience:
 			return fmt.Errorf("%w; nothing was changed", err)
 		}
 		timer := time.NewTimer(againAfter)
@@ -76,13 +81,6 @@ func (c *change) make(ctx context.Context, stdout io.Writer) error {
 			return fmt.Errorf("%w; ask again to find out, and to complete the change", err)
 		}
 	}
-}
-
-// leaderlessError: a node answers, and knows no leader.
-type leaderlessError struct{ status fields }
-
-func (e *leaderlessError) Error() string {
-	return strings.TrimSuffix(clusterSentence(e.status), ".")
 }
 
 // attempt asks one node: first how things are, then for the change if there is a leader to make it.
@@ -102,9 +100,10 @@ func (c *change) attempt(ctx context.Context, addr string, stdout io.Writer) err
 		c.learn(status)
 	}
 	if status.text("leader") == "" {
-		return &leaderlessError{status}
+		c.leaderless = errors.New(strings.TrimSuffix(clusterSentence(status), "."))
+		return c.leaderless
 	}
-	c.led = time.Now()
+	c.led, c.leaderless = time.Now(), nil
 	if c.word == "RAFT.REPLACE" && len(c.names) == 1 {
 		by, err := successor(status, c.names[0])
 		if err != nil {
