@@ -50,7 +50,7 @@ func TestClusterIsWholeAfterChanges(t *testing.T) {
 
 func requireValid(t *testing.T, o runOptions) {
 	t.Helper()
-	verdict, text := run(t, o)
+	verdict, text := judged(t, o)
 	if testing.Verbose() || verdict != checker.Valid {
 		t.Log(text)
 	}

@@ -19,7 +19,7 @@ func TestNativeLocksUnderMixedFaults(t *testing.T) {
 			o.nemesis = "none"
 		}
 		o.stubborn = seed%2 == 0
-		verdict, text := run(t, o)
+		verdict, text := judged(t, o)
 		if testing.Verbose() || verdict != checker.Valid {
 			t.Log(text)
 		}

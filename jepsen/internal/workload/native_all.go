@@ -23,7 +23,7 @@ type nativeAll struct {
 }
 
 func newNativeAll(o *Options) Workload {
-	return &nativeAll{o: o, keys: NewRotation("nativeall", allSlots, 60, 5)}
+	return &nativeAll{o: o, keys: NewRotation("nativeall", allSlots, 50, 3)}
 }
 
 func (w *nativeAll) Name() string { return "nativeall" }

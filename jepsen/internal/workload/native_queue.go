@@ -31,7 +31,7 @@ type nativeQueue struct {
 }
 
 func newNativeQueue(o *Options) Workload {
-	return &nativeQueue{o: o, keys: NewRotation("nativequeue", max(1, o.Concurrency/5), 60, 8)}
+	return &nativeQueue{o: o, keys: NewRotation("nativequeue", max(1, o.Concurrency/5), 50, 4)}
 }
 
 func (w *nativeQueue) Name() string { return "nativequeue" }

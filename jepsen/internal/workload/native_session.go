@@ -22,7 +22,7 @@ type nativeSession struct {
 }
 
 func newNativeSession(o *Options) Workload {
-	return &nativeSession{o: o, keys: NewRotation("nativesession", max(2, o.Concurrency/2), 60, 5)}
+	return &nativeSession{o: o, keys: NewRotation("nativesession", max(2, o.Concurrency/2), 50, 3)}
 }
 
 func (w *nativeSession) Name() string { return "nativesession" }
