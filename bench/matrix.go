@@ -30,7 +30,7 @@ func startSubjects(ctx context.Context, o options, result *report.Result, stderr
 	stop = func() error { return nil }
 	if len(o.peers) > 0 {
 		fmt.Fprintln(stderr, "starting", strings.Join(o.peers, ", "))
-		started, err := peers.Start(ctx, o.peers, peers.Options{Dir: o.out, Holdfast: o.holdfast})
+		started, err := peers.Start(ctx, o.peers, peers.Options{Dir: o.out, Holdfast: o.holdfast, Before: o.before})
 		if err != nil {
 			return nil, nil, err
 		}

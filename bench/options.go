@@ -20,6 +20,7 @@ type options struct {
 	targets     []target.Target
 	peers       []string
 	holdfast    string
+	before      string
 	workloads   []planned
 	connections []int
 	rates       []float64
@@ -57,6 +58,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.SetOutput(stderr)
 	fs.StringVar(&targets, "targets", "", "what to measure: name=host:port[+host:port…][@leader|@followers|@spread|@redlock][@native|@redisson][@wait=N],…")
 	fs.StringVar(&peerNames, "peers", "", "servers to start and measure, any of: "+strings.Join(peers.Names(), ", "))
+	fs.StringVar(&o.before, "before", "", "binary of another build, for the peer holdfast-before")
 	fs.StringVar(&o.holdfast, "holdfast", "", "binary of holdfast for --peers; default: built from this tree")
 	fs.StringVar(&pids, "pids", "", "the targets' processes, for CPU and memory: name=pid[+pid…],…")
 	fs.StringVar(&workloads, "workloads", "uncontended", "what is measured, as name[:connections+connections…][@target+target…], any of: "+strings.Join(workload.Names(), ", "))

@@ -28,7 +28,7 @@ var presets = map[string]map[string]string{
 	// Native locks beside other forms and other servers' queues: 20 minutes, and once a few more to build etcd.
 	"native": {
 		"peers":     "holdfast-native,holdfast,holdfast-redisson,redis-always,redis-redisson,redis-wait,etcd-mutex,zookeeper-lock",
-		"workloads": "uncontended:1+16+64,hot:64+1000,contended:256,handoffs:64@holdfast+redis-always,publish:1000@holdfast+redis-always",
+		"workloads": "uncontended:1+16+64,hot:64+1000,contended:256,handoffs:64@holdfast+redis-always+redis-wait,publish:1000@holdfast+redis-always",
 		"shared":    "16", "keys": "10000", "client": "raw", "rounds": "3", "warmup": "700ms", "measure": "3s", "timeout": "30s",
 	},
 	// What native locks, waiters and sessions hold, once each: five minutes.
@@ -50,6 +50,11 @@ var presets = map[string]map[string]string{
 		"peers": "holdfast-1,holdfast,holdfast-5,redis-always", "workloads": "growth:64",
 		"keys": "10000", "client": "raw", "rounds": "4", "warmup": "1s", "measure": "4s",
 	},
+	// Pairs of this build and of another, which --before names, by turns: two minutes.
+	"before": {
+		"peers": "holdfast,holdfast-before", "workloads": "uncontended:1+64+256",
+		"keys": "10000", "client": "raw", "rounds": "5", "warmup": "700ms", "measure": "3s",
+	},
 	// Elections while all cores are busy: ten minutes.
 	"busy": {
 		"peers": "holdfast", "workloads": "busy", "client": "raw", "rounds": "1", "warmup": "2s", "measure": "10m",
@@ -61,7 +66,7 @@ var presets = map[string]map[string]string{
 }
 
 // presetOrder is the order in which results are told of.
-var presetOrder = []string{"table", "limits", "growth", "busy", "long", "native", "native-limits"}
+var presetOrder = []string{"table", "limits", "growth", "before", "busy", "long", "native", "native-limits"}
 
 // applyPreset sets the flags of a preset that were not given.
 func applyPreset(fs *flag.FlagSet, name string) error {

@@ -2,10 +2,21 @@ package peers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 )
+
+// before is three nodes of the binary that the user names, to be compared with those of this tree.
+func before(ctx context.Context, b *builder) error {
+	if b.before == "" {
+		return errors.New("--before names no binary")
+	}
+	other := *b
+	other.holdfast = b.before
+	return holdfast(3)(ctx, &other)
+}
 
 // holdfast is n nodes with their default settings, but for what more says.
 func holdfast(n int, more ...string) func(context.Context, *builder) error {

@@ -52,6 +52,7 @@ func Rows() []Row {
 		{Name: "zookeeper", Via: target.ViaLeader, Kind: target.ZooKeeper, servers: zookeeper, About: "ZooKeeper of Debian's package, three servers, an ephemeral node is created and deleted; clients at the leader"},
 		{Name: "zookeeper-lock", Cluster: "zookeeper", Via: target.ViaLeader, Kind: target.ZooKeeperLock, servers: zookeeper, About: "the same servers, the lock recipe"},
 		{Name: "holdfast-debug", Via: target.ViaLeader, Failover: true, servers: holdfast(3, "--debug"), About: "three nodes that take snapshots on demand"},
+		{Name: "holdfast-before", Via: target.ViaLeader, Failover: true, servers: before, About: "three nodes of another build, clients at the leader"},
 		{Name: "holdfast-1", Via: target.ViaLeader, servers: holdfast(1), About: "a single node"},
 		{Name: "etcd", Via: target.ViaLeader, Kind: target.Etcd, Failover: true, servers: etcd, About: "etcd 3.7, three members, Txn: put if absent with a lease, delete if it has the value; clients at the leader"},
 		{Name: "etcd-mutex", Cluster: "etcd", Via: target.ViaLeader, Kind: target.EtcdMutex, servers: etcd, About: "the same members, concurrency.Mutex of etcd's client"},
@@ -74,6 +75,8 @@ type Options struct {
 	Dir string
 	// Holdfast is a binary to use; empty: build one.
 	Holdfast string
+	// Before is the binary of holdfast-before.
+	Before string
 }
 
 // Subject is a peer that runs.
@@ -107,7 +110,7 @@ func Start(ctx context.Context, names []string, o Options) (*Peers, error) {
 		return nil, err
 	}
 	p := &Peers{dir: dir, clusters: make(map[string]*Cluster)}
-	b := &builder{dir: dir, holdfast: o.Holdfast}
+	b := &builder{dir: dir, holdfast: o.Holdfast, before: o.Before}
 	for _, name := range names {
 		if !slices.Contains(Names(), name) {
 			return nil, errors.Join(fmt.Errorf("there is no peer %q, but %s", name, strings.Join(Names(), ", ")), p.Stop())
@@ -172,6 +175,7 @@ func (p *Peers) Stop() error {
 type builder struct {
 	dir      string
 	holdfast string
+	before   string
 	cluster  *Cluster
 }
 

@@ -134,6 +134,16 @@ func TestPeerThatDoesNotStartIsSkipped(t *testing.T) {
 	require.ErrorContains(t, p.Skipped[0], "holdfast cannot be started: n")
 	require.ErrorContains(t, p.Skipped[0], "no such luck")
 	require.NoError(t, p.Stop())
+
+	// holdfast-before never takes the binary of this tree.
+	p, err = Start(t.Context(), []string{"holdfast-before"}, Options{Dir: dir, Holdfast: broken})
+	require.NoError(t, err)
+	require.EqualError(t, p.Skipped[0], "holdfast-before cannot be started: --before names no binary")
+	require.NoError(t, p.Stop())
+	p, err = Start(t.Context(), []string{"holdfast-before"}, Options{Dir: dir, Holdfast: "/nonexistent", Before: broken})
+	require.NoError(t, err)
+	require.ErrorContains(t, p.Skipped[0], "no such luck")
+	require.NoError(t, p.Stop())
 }
 
 func TestRedisPeers(t *testing.T) {

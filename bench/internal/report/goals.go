@@ -39,6 +39,9 @@ func goals() []goal {
 		{"through a follower, 64 connections: at least 0.7 × the leader's pairs/s", atLeast(0.7, one, 64, 0, "holdfast-followers", "holdfast")},
 		{"through a follower, 256 connections: at least 0.7 × the leader's pairs/s", atLeast(0.7, one, 256, 0, "holdfast-followers", "holdfast")},
 		{"through a follower, 64 connections, p50 of an acquire: at most 1.5 × the leader's", acquireBelow(1.5, 64, "holdfast-followers", "holdfast")},
+		{"pairs/s, 1 connection: at least 0.95 × the build before collections", atLeast(0.95, one, 1, 0, "holdfast", "holdfast-before")},
+		{"pairs/s, 64 connections: at least 0.95 × the build before collections", atLeast(0.95, one, 64, 0, "holdfast", "holdfast-before")},
+		{"pairs/s, 256 connections: at least 0.95 × the build before collections", atLeast(0.95, one, 256, 0, "holdfast", "holdfast-before")},
 		{"CPU of all nodes per pair, 256 connections: at most a quarter of `etcd`'s", cpuBelow(0.25, 256, "holdfast", "etcd")},
 		{"memory of a held lock, over key and value: at most 250 bytes a node", number("memory", "bytes_per_lock", "%.0f bytes", 250)},
 		{"an idle connection: at most 12 KB", number("idle", "bytes_per_connection", "%.0f bytes", 12<<10)},
@@ -63,6 +66,7 @@ func nativeGoals() []goal {
 		{"native hot lock, 64 waiters: CPU of all nodes a hand-off at most a quarter of polling's", cpuOf(0.25, "hot", 64, native, "holdfast")},
 		{"native hot lock, 64 waiters: the longest wait at most 1.5 × the mean", numberAt("hot", 64, "longest_by_mean", native, 1.5)},
 		{"16 native hot locks, 256 workers: at least 0.8 × the pairs/s of 16 connections that nobody disturbs", apart(0.8, native, series{"contended", 256, 1}, series{"uncontended", 16, 1})},
+		{"BLPOP hand-offs, 64 waiters: at least 3 × the hand-offs of `etcd-mutex`", across(3, rateOf)},
 		{"a held native lock, over key and owner: at most 350 bytes a node", numberOf("memory", "bytes_per_lock", native, "%.0f bytes", 350)},
 		{"a waiter in line: at most 500 bytes on a node that it is not connected to", numberOf("parked", "bytes_elsewhere", native, "%.0f bytes", 500)},
 	}
@@ -93,6 +97,34 @@ func numberOf(name, number, of, format string, atMost float64) func(evidence) (s
 		return fmt.Sprintf(format, v), v <= atMost, ok
 	}
 }
+
+// across compares hand-offs of Holdfast by BLPOP with hand-offs of etcd's mutex, among 64 in the same rounds.
+func across(aim float64, of func(workload.Workload, *workload.Figures) (float64, bool)) func(evidence) (string, bool, bool) {
+	queue, _ := workload.Named("handoffs")
+	mutex, _ := workload.Named("hot")
+	return func(e evidence) (string, bool, bool) {
+		for _, r := range e {
+			bases := r.at(Point{Workload: mutex.Name, Target: "etcd-mutex", Connections: 64})
+			var all []float64
+			for round, f := range r.at(Point{Workload: queue.Name, Target: "holdfast", Connections: 64}) {
+				if bases[round] == nil {
+					continue
+				}
+				a, ok := of(queue, f)
+				b, baseOK := of(mutex, bases[round])
+				if ok && baseOK && b > 0 {
+					all = append(all, a/b)
+				}
+			}
+			if s, ok := spreadOf(all); ok {
+				return s.against(aim), s.median >= aim, true
+			}
+		}
+		return "", false, false
+	}
+}
+
+func rateOf(wl workload.Workload, f *workload.Figures) (float64, bool) { return RateOf(wl, f), true }
 
 // perCommand compares hand-offs with the commands that one connection alone gets answered: two a pair.
 func perCommand(aim float64, of string) func(evidence) (string, bool, bool) {
@@ -134,6 +166,16 @@ func (r *Result) ratesOf(target string, s series) map[int]float64 {
 		all[round] = RateOf(wl, f) * s.each
 	}
 	return all
+}
+
+// nativeBeside is what is shown after the goals of native locks: there is no aim.
+func nativeBeside() []goal {
+	const parked = "10,000 clients parked by BLPOP: "
+	return []goal{
+		{"BLPOP hand-offs, 64 waiters: CPU of all nodes a hand-off, by the CPU of `etcd-mutex`", across(0, cpuPerThousand)},
+		{parked + "memory of all nodes for each", number("parked", "bytes_per_connection", "%.0f bytes", math.Inf(1))},
+		{parked + "CPU of all nodes while nothing is said, of one core", number("parked", "idle_cpu_percent_of_one", "%.1f %%", math.Inf(1))},
+	}
 }
 
 // beside is what is shown after the goals: there is no aim.
@@ -199,7 +241,7 @@ func atLeast(aim float64, name string, connections, depth int, of, base string) 
 	wl, _ := workload.Named(name)
 	return func(e evidence) (string, bool, bool) {
 		p := Point{Workload: name, Target: of, Connections: connections, Depth: depth}
-		s, ok := e.quotients(p, base, func(f *workload.Figures) (float64, bool) { return RateOf(wl, f), true })
+		s, ok := e.quotients(p, base, func(f *workload.Figures) (float64, bool) { return rateOf(wl, f) })
 		return s.against(aim), s.median >= aim, ok
 	}
 }
@@ -331,8 +373,8 @@ func (e evidence) goalTable(b *strings.Builder, goals []goal) {
 }
 
 // besideTable goes on with what has no aim, where it was measured.
-func (e evidence) besideTable(b *strings.Builder) {
-	for _, g := range beside() {
+func (e evidence) besideTable(b *strings.Builder, goals []goal) {
+	for _, g := range goals {
 		if measured, _, ok := g.judge(e); ok {
 			fmt.Fprintf(b, "| %s | %s | no aim |\n", g.aim, measured)
 		}

@@ -56,7 +56,7 @@ func requireGoal(t *testing.T, e evidence, aim, measured, verdict string) {
 	t.Helper()
 	var b strings.Builder
 	e.goalTable(&b, slices.Concat(goals(), nativeGoals()))
-	e.besideTable(&b)
+	e.besideTable(&b, slices.Concat(beside(), nativeBeside()))
 	for line := range strings.Lines(b.String()) {
 		if strings.HasPrefix(line, "| "+aim) {
 			require.True(t, strings.HasSuffix(line, " | "+measured+" | "+verdict+" |\n"), line)
@@ -124,6 +124,52 @@ func TestGoalsOfNativeLocks(t *testing.T) {
 	text := Native([]*Result{r})
 	require.Contains(t, text, "\n| `holdfast` | 1.25 |")
 	require.Contains(t, text, "| 1.05 | 1.60 |")
+}
+
+// TestGoalsOfWaiting: hand-offs by BLPOP are judged by etcd's mutex in the same round, whose workload is another.
+func TestGoalsOfWaiting(t *testing.T) {
+	t.Parallel()
+	r := &Result{Targets: []target.Target{{Name: "holdfast"}, {Name: "etcd-mutex"}}}
+	add := func(round int, name, of string, rate float64) {
+		r.Runs = append(r.Runs, Run{
+			Point: Point{Workload: name, Target: of, Connections: 64}, Round: round,
+			Figures: &workload.Figures{
+				Steps:   map[string]load.Latency{"handoff": {PerSecond: rate}},
+				Numbers: map[string]float64{"server_cpu_seconds": 1, "window_seconds": 1},
+			},
+		})
+	}
+	const aim, cpu = "BLPOP hand-offs, 64 waiters: at least 3", "BLPOP hand-offs, 64 waiters: CPU"
+	add(0, "handoffs", "holdfast", 290)
+	requireGoal(t, evidence{r}, aim, "", "not measured")
+	add(1, "hot", "etcd-mutex", 10)
+	requireGoal(t, evidence{r}, aim, "", "not measured")
+	add(0, "hot", "etcd-mutex", 100)
+	requireGoal(t, evidence{r}, aim, "2.90 ×", "**not met**")
+	requireGoal(t, evidence{r}, cpu, "0.34 ×", "no aim")
+	add(1, "handoffs", "holdfast", 40)
+	requireGoal(t, evidence{r}, aim, "3.45 × (2.90 to 4.00), not in every round alike", "met")
+
+	e := evidence{once("parked", map[string]map[string]float64{"redis": {"bytes_per_connection": 9000, "idle_cpu_percent_of_one": 0.1}, "holdfast": {"bytes_per_connection": 8000, "idle_cpu_percent_of_one": 0.25}})}
+	requireGoal(t, e, "10,000 clients parked by BLPOP: memory", "8000 bytes (`redis` 9000 bytes)", "no aim")
+	requireGoal(t, e, "10,000 clients parked by BLPOP: CPU", "0.2 % (`redis` 0.1 %)", "no aim")
+}
+
+// TestGoalOfTheBuildBefore: strings may be a twentieth slower than before collections.
+func TestGoalOfTheBuildBefore(t *testing.T) {
+	t.Parallel()
+	r := &Result{Targets: []target.Target{{Name: "holdfast"}, {Name: "holdfast-before"}}}
+	for of, rate := range map[string]float64{"holdfast": 94, "holdfast-before": 100} {
+		for _, n := range []int{1, 64} {
+			r.Runs = append(r.Runs, Run{
+				Point:   Point{Workload: "uncontended", Target: of, Connections: n},
+				Figures: &workload.Figures{Steps: map[string]load.Latency{"pair": {PerSecond: rate + float64(n)}}},
+			})
+		}
+	}
+	requireGoal(t, evidence{r}, "pairs/s, 1 connection: at least 0.95", "0.94 ×", "**not met**")
+	requireGoal(t, evidence{r}, "pairs/s, 64 connections: at least 0.95", "0.96 ×", "met")
+	requireGoal(t, evidence{r}, "pairs/s, 256 connections: at least 0.95", "", "not measured")
 }
 
 func TestGoalOfGrowth(t *testing.T) {

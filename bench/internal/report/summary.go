@@ -34,16 +34,15 @@ type column struct {
 }
 
 func summaryColumns() []column {
-	rate := func(wl workload.Workload, f *workload.Figures) (float64, bool) { return RateOf(wl, f), true }
 	pairs := func(n int, title string) column {
-		return column{title, Point{Workload: "uncontended", Connections: n}, (*Result).pairsCell, rate}
+		return column{title, Point{Workload: "uncontended", Connections: n}, (*Result).pairsCell, rateOf}
 	}
 	return []column{
 		pairs(1, "pairs/s by 1 connection"), pairs(64, "by 64"), pairs(256, "by 256"),
-		{"hot lock: hand-offs/s among 64", Point{Workload: "hot", Connections: 64}, (*Result).rateCell, rate},
-		{"pipelined SET/s by 50, depth 16", Point{Workload: "pipelined", Connections: 50, Depth: 16}, (*Result).rateCell, rate},
-		{"depth 64", Point{Workload: "pipelined", Connections: 50, Depth: 64}, (*Result).rateCell, rate},
-		{"GET/s by 256", Point{Workload: "reads", Connections: 256}, (*Result).rateCell, rate},
+		{"hot lock: hand-offs/s among 64", Point{Workload: "hot", Connections: 64}, (*Result).rateCell, rateOf},
+		{"pipelined SET/s by 50, depth 16", Point{Workload: "pipelined", Connections: 50, Depth: 16}, (*Result).rateCell, rateOf},
+		{"depth 64", Point{Workload: "pipelined", Connections: 50, Depth: 64}, (*Result).rateCell, rateOf},
+		{"GET/s by 256", Point{Workload: "reads", Connections: 256}, (*Result).rateCell, rateOf},
 		{"CPU s per 1,000 pairs of 256", Point{Workload: "uncontended", Connections: 256}, (*Result).cpuCell, cpuPerThousand},
 	}
 }
@@ -52,7 +51,6 @@ const nativeTarget = "holdfast-native"
 
 // nativeColumns are the table of native locks.
 func nativeColumns() []column {
-	rate := func(wl workload.Workload, f *workload.Figures) (float64, bool) { return RateOf(wl, f), true }
 	of := func(number string) func(workload.Workload, *workload.Figures) (float64, bool) {
 		return func(_ workload.Workload, f *workload.Figures) (float64, bool) {
 			v, ok := f.Numbers[number]
@@ -64,15 +62,16 @@ func nativeColumns() []column {
 	}
 	hot, many := Point{Workload: "hot", Connections: 64}, Point{Workload: "hot", Connections: 1000}
 	return []column{
-		{"pairs/s by 1 connection", Point{Workload: "uncontended", Connections: 1}, (*Result).pairsCell, rate},
-		{"by 64", Point{Workload: "uncontended", Connections: 64}, (*Result).pairsCell, rate},
-		{"hot lock: hand-offs/s among 64", hot, (*Result).rateCell, rate},
-		{"among 1,000", many, (*Result).rateCell, rate},
+		{"pairs/s by 1 connection", Point{Workload: "uncontended", Connections: 1}, (*Result).pairsCell, rateOf},
+		{"by 64", Point{Workload: "uncontended", Connections: 64}, (*Result).pairsCell, rateOf},
+		{"hot lock: hand-offs/s among 64", hot, (*Result).rateCell, rateOf},
+		{"among 1,000", many, (*Result).rateCell, rateOf},
 		{"CPU s per 1,000 hand-offs among 64", hot, (*Result).cpuCell, cpuPerThousand},
 		{"log entries a hand-off", hot, cell("log_entries_each"), of("log_entries_each")},
 		{"longest wait by the mean", hot, cell("longest_by_mean"), of("longest_by_mean")},
-		{"16 hot locks: pairs/s of 256", Point{Workload: "contended", Connections: 256}, (*Result).rateCell, rate},
-		{"BLPOP hand-offs/s among 64", Point{Workload: "handoffs", Connections: 64}, (*Result).rateCell, rate},
+		{"16 hot locks: pairs/s of 256", Point{Workload: "contended", Connections: 256}, (*Result).rateCell, rateOf},
+		{"BLPOP hand-offs/s among 64", Point{Workload: "handoffs", Connections: 64}, (*Result).rateCell, rateOf},
+		{"CPU s per 1,000 of them", Point{Workload: "handoffs", Connections: 64}, (*Result).cpuCell, cpuPerThousand},
 		{"messages/s to 1,000 subscribers", Point{Workload: "publish", Connections: 1000}, cell("messages_per_second"), of("messages_per_second")},
 	}
 }
@@ -92,6 +91,7 @@ func Native(results []*Result) string {
 	r.quotientTable(&b, columns, nativeTarget)
 	judged(&b, results, "the runs of `make bench-native`")
 	evidence(results).goalTable(&b, nativeGoals())
+	evidence(results).besideTable(&b, nativeBeside())
 	leftOut(&b, results)
 	return b.String()
 }
@@ -124,7 +124,7 @@ milliseconds of an acquire. A pair is SET NX PX and a compare-and-delete by EVAL
 	r.quotientTable(&b, columns, nodes[0])
 	judged(&b, results, "the runs of `make bench-limits`")
 	evidence(results).goalTable(&b, goals())
-	evidence(results).besideTable(&b)
+	evidence(results).besideTable(&b, beside())
 	leftOut(&b, results)
 	return b.String()
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/holdfast/holdfast/bench/internal/load"
 	"github.com/holdfast/holdfast/bench/internal/resp"
+	"github.com/holdfast/holdfast/bench/internal/target"
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // handoffs hands one element round: each worker waits for the element by BLPOP and puts it back.
@@ -27,7 +29,7 @@ func handoffs(ctx context.Context, e Env) (*Figures, error) {
 		}
 		defer c.Close()
 		ops = append(ops, func(_ context.Context, start time.Time, r *load.Recorder) error {
-			v, err := c.Do("blpop", prefix+"element", limit)
+			v, err := confirmed(c, e.Target.Wait, "blpop", prefix+"element", limit)
 			got := time.Now()
 			if err == nil && v.IsNull() {
 				err = errors.New("the element did not come round")
@@ -36,7 +38,7 @@ func handoffs(ctx context.Context, e Env) (*Figures, error) {
 				return err
 			}
 			r.Latency("handoff", start, got)
-			_, err = c.Do("rpush", prefix+"element", holder)
+			_, err = confirmed(c, e.Target.Wait, "rpush", prefix+"element", holder)
 			return err
 		})
 	}
@@ -55,6 +57,19 @@ func handoffs(ctx context.Context, e Env) (*Figures, error) {
 		f.each("handoff")
 	}
 	return f, err
+}
+
+// confirmed sends a command and reads the reply, and has so many replicas confirm what was written.
+func confirmed(c *resp.Conn, replicas int, words ...string) (protocol.Value, error) {
+	v, err := c.Do(words...)
+	if err != nil || replicas == 0 {
+		return v, err
+	}
+	n, err := c.Do("wait", strconv.Itoa(replicas), waitMillis)
+	if err == nil && n.Num < int64(replicas) {
+		err = target.ErrNotReplicated
+	}
+	return v, err
 }
 
 // publish sends messages to as many subscribers as there are connections, each when all have the last.

@@ -191,6 +191,22 @@ func TestPipelineWaits(t *testing.T) {
 	require.Contains(t, f.Errors, target.ErrNotReplicated.Error())
 }
 
+// What a hand-off writes is confirmed by replicas, or it is an error.
+func TestConfirmed(t *testing.T) {
+	t.Parallel()
+	s := fakeredis.Start(t)
+	s.Replicas = 1
+	c, err := writer(t.Context(), someEnv(s))
+	require.NoError(t, err)
+	defer c.Close()
+	for replicas, want := range []error{nil, nil, target.ErrNotReplicated} {
+		v, err := confirmed(c, replicas, "ping")
+		require.ErrorIs(t, err, want)
+		require.Equal(t, "PONG", v.Str)
+		require.Equal(t, replicas, s.Count("wait"), "no WAIT where no replica is asked for")
+	}
+}
+
 func TestWorkloadsSuit(t *testing.T) {
 	t.Parallel()
 	suits := func(name string, to target.Target) bool {
