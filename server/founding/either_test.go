@@ -99,7 +99,7 @@ func TestContactThatIsDown(t *testing.T) {
 		require.Equal(t, []string{cluster, cluster, cluster}, asked)
 
 		w = newWorld(t)
-		fresh := w.start("n9", both(&asked, "n1:1"), func(c *Config) { c.Initial = nil })
+		fresh := w.start("n9", both(&asked, "n8:1"), func(c *Config) { c.Initial = nil })
 		id := w.requireSettled(w.start("n1", flags), w.start("n2", flags), w.start("n3", flags))
 		require.Len(t, id.Founders, 3, "n9 is none of them")
 		require.Empty(t, fresh.store.Identity().Founders)

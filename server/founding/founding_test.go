@@ -91,16 +91,14 @@ type folder struct {
 var errKilled = errors.New("killed")
 
 func (f *folder) SetIdentity(change func(*store.Identity)) error {
-	if f.left--; f.left == 0 && !f.after {
-		f.die()
-		return errKilled
+	if f.left--; f.left != 0 {
+		return f.Store.SetIdentity(change)
 	}
-	err := f.Store.SetIdentity(change)
-	if f.left == 0 {
-		f.die()
-		return errKilled
+	f.die() // first, so that no other node hears of the change
+	if f.after {
+		_ = f.Store.SetIdentity(change)
 	}
-	return err
+	return errKilled
 }
 
 // cluster3 is an initial cluster of three.
@@ -118,7 +116,8 @@ func (w *world) start(name string, change ...func(*Config)) *life {
 	l := &life{store: s, settled: make(chan error, 1), log: &lines{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.ctx, l.cancel = ctx, cancel
-	l.folder = &folder{Store: s, die: cancel}
+	w.net.Rejoin(name)
+	l.folder = &folder{Store: s, die: func() { w.net.Isolate(name); cancel() }}
 	c := Config{
 		Folder: l.folder, Addr: name + ":1", Initial: cluster3, Book: &members.Book{},
 		Logger: slog.New(slog.NewTextHandler(l.log, nil)),
