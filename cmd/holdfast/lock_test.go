@@ -127,7 +127,7 @@ func TestLockSaysInOneLineWhyNot(t *testing.T) {
 	c.Password = "open sesame"
 	file := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(file, []byte("open sesame\n"), 0o600))
-	nobody := freeAddrs(t, 1)
+	unused := freeAddrs(t, 1)
 	for _, tc := range []struct {
 		addrs  []string
 		flags  string
@@ -136,8 +136,8 @@ func TestLockSaysInOneLineWhyNot(t *testing.T) {
 	}{
 		{c.Addrs(), "--password guess", 1, "WRONGPASS"},
 		{c.Addrs(), "", 1, "NOAUTH"},
-		{nobody, "--wait 0", 1, "connection refused"},
-		{nobody, "--wait 1ms", 1, "not granted in time: "},
+		{unused, "--wait 0", 1, "connection refused"},
+		{unused, "--wait 1ms", 1, "not granted in time: "},
 		{c.Addrs(), "--password-file " + file + ".not", 1, "no such file"},
 		{c.Addrs(), "--tls --password x --wait 0", 1, "TLS: "},
 		{c.Addrs(), "--tls-ca " + file, 1, "holds no PEM certificate"},
@@ -148,7 +148,7 @@ func TestLockSaysInOneLineWhyNot(t *testing.T) {
 		{c.Addrs(), "--limit -1", 2, "--limit -1: at least 1"},
 		{c.Addrs(), "--permits 2", 2, "--permits 2 needs --limit"},
 		{c.Addrs(), "--permits 3 --limit 2", 2, "--permits 3 is more than --limit 2"},
-		{nobody, "--note " + strings.Repeat("x", 1025), 2, "--note has 1025 bytes: at most 1024"},
+		{unused, "--note " + strings.Repeat("x", 1025), 2, "--note has 1025 bytes: at most 1024"},
 		{[]string{"a:b:c"}, "", 2, `server "a:b:c"`},
 	} {
 		r := locking(t, exe, tc.addrs, append(strings.Fields(tc.flags), "taken", "--", "true")...)
@@ -217,7 +217,7 @@ func TestLockEndsACommandThatLost(t *testing.T) {
 	})
 }
 
-// TestLockTellsALateLoss: when nobody told, it comes to light at the release.
+// TestLockTellsALateLoss: when no notice came, it comes to light at the release.
 func TestLockTellsALateLoss(t *testing.T) {
 	exe, c := build(t), holdertest.Start(t, 1)
 	file := filepath.Join(t.TempDir(), "go on")

@@ -31,7 +31,7 @@ type world struct {
 	net   *peertest.Network
 	disks map[string]*storetest.Disk
 	lives map[string]*life
-	// secrets are those of nodes that have another one than all others.
+	// secrets are by name. A node without an entry has the secret "s".
 	secrets map[string]string
 	dials   atomic.Int64
 }

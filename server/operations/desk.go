@@ -26,8 +26,8 @@ func NewDesk(e *Executor, peers Peers) *Desk { return &Desk{Executor: e, peers: 
 // leaderWithin is how long a request waits for a leader to be known.
 const leaderWithin = 5 * time.Second
 
-// Rest returns when no request that was taken here is under way, or ctx ends. A node that was removed answers whoever
-// asked for that through it.
+// Rest returns when no request that was taken here is under way, or ctx ends. So a node can answer the client that
+// had the node itself removed.
 func (d *Desk) Rest(ctx context.Context) {
 	for d.asked.Load() > 0 && pause(ctx) {
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// before is three nodes of the binary that the user names, to be compared with those of this tree.
+// before is three nodes of the binary of --before. The peer holdfast, of this tree, is compared with them.
 func before(ctx context.Context, b *builder) error {
 	if b.before == "" {
 		return errors.New("--before names no binary")

@@ -73,8 +73,8 @@ func TestRefusedAtOnce(t *testing.T) {
 	c.Password = "open sesame"
 	stranger := holder.New(&holder.Servers{Addrs: c.Addrs(), Password: "guess"}, holder.Lock{Name: "job", Owner: "a", TTL: ttl, Wait: -1})
 	require.ErrorContains(t, stranger.Acquire(t.Context()), "WRONGPASS")
-	nobody := holder.New(&holder.Servers{Addrs: []string{"127.0.0.1:1", "[::1]:1"}}, holder.Lock{Name: "job", Owner: "a", TTL: ttl})
-	require.ErrorContains(t, nobody.Acquire(t.Context()), "connect")
+	unreachable := holder.New(&holder.Servers{Addrs: []string{"127.0.0.1:1", "[::1]:1"}}, holder.Lock{Name: "job", Owner: "a", TTL: ttl})
+	require.ErrorContains(t, unreachable.Acquire(t.Context()), "connect")
 }
 
 // TestNodeDiesWhileWaiting: the place in line is kept.
