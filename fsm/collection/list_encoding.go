@@ -8,6 +8,9 @@ const (
 	maxListpack    = 8 << 10
 	shrunkListpack = maxListpack / 2
 	listpackHead   = 7
+	// maxOverhead is what an element of a listpack takes at most beside its bytes. Redis looks at the bytes
+	// alone before a push, so a listpack exceeds its limit by so much.
+	maxOverhead = 7
 )
 
 // encodingQuicklist is the encoding of a list that is no listpack.
@@ -114,11 +117,18 @@ func (l *loader) list() *List {
 	for l.more() {
 		made.PushBack(l.word())
 	}
-	// Integers are shorter in a listpack than their text. So a list that was expected to grow may be a
-	// quicklist that a listpack has room for.
-	made.quick = made.quick || encoding == encodingQuicklist
-	if made.Encoding() != encoding {
-		l.fail("the elements do not fit the encoding")
+	// The encoding depends on the order in which the elements came, which is lost. So the word is taken
+	// for true, unless no order makes it so.
+	switch encoding {
+	case encodingPacked:
+		made.quick = false
+		if listpackHead+made.packed > maxListpack+maxOverhead {
+			l.fail("the elements do not fit the encoding")
+		}
+	case encodingQuicklist:
+		made.quick = true
+	default:
+		l.fail("unknown encoding")
 	}
 	return made
 }

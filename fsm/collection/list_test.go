@@ -195,6 +195,49 @@ func TestListEncoding(t *testing.T) {
 	}
 }
 
+// The encoding of a list about as long as a listpack can be depends on the order in which the elements came.
+// A snapshot does not have the order.
+func TestListLoadsAtTheLimit(t *testing.T) {
+	t.Parallel()
+	full := strings.Repeat("x", maxListpack-listpackHead)
+	for name, pushes := range map[string][]string{
+		"the longest first":         {full},
+		"the longest last in front": {full[:len(full)-2], ""},
+		"the longest in front":      {"a", full[3:]},
+		"a long integer behind":     {full[20:], "-9223372036854775808"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			front, back := NewList(), NewList()
+			for _, v := range pushes {
+				front.PushFront(v)
+				back.PushBack(v)
+			}
+			checkLoads(t, front)
+			checkLoads(t, back)
+		})
+	}
+	for seed := range int64(50) {
+		rng := rand.New(rand.NewSource(seed))
+		l, m := NewList(), []string(nil)
+		for l.packed < maxListpack-300 {
+			m = listStep(t, rng, l, m, 200, 200)
+		}
+		for range 100 {
+			m = listStep(t, rng, l, m, 4, 40)
+			checkLoads(t, l)
+		}
+	}
+}
+
+// No order of pushes makes a listpack of so much.
+func TestListLoadsNoLongListpack(t *testing.T) {
+	t.Parallel()
+	_, err := load(keyspace.KindList, []string{"listpack", strings.Repeat("x", maxListpack), "a"})
+	require.ErrorContains(t, err, "the elements do not fit the encoding")
+	_, err = load(keyspace.KindList, []string{"linkedlist", "a"})
+	require.ErrorContains(t, err, "unknown encoding")
+}
+
 // TestListpackLen compares with the sizes that Redis's listpack.c gives.
 func TestListpackLen(t *testing.T) {
 	t.Parallel()
