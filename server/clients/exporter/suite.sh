@@ -38,7 +38,17 @@ scrape() {
 	exporter=
 }
 
+# The uptime counts whole seconds: it is zero for a node's first one.
+serves_for_a_second() {
+	local attempt
+	for attempt in {1..100}; do
+		redis-cli -p "$1" INFO server | grep -q '^uptime_in_seconds:[1-9]' && return
+		sleep 0.1
+	done
+}
+
 failed=0
+serves_for_a_second "$port"
 for i in 0 1 2; do traffic $((port + i)); done
 for i in 0 1 2; do
 	scrape $((port + i)) >"$work/metrics.$i"
