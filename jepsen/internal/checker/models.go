@@ -14,7 +14,7 @@ const missing = int64(-1)
 // What the models know.
 var (
 	RegisterFunctions    = Functions{Writes: []string{"write", "cas"}, Reads: []string{"read"}}
-	CounterFunctions     = Functions{Writes: []string{"add"}, Reads: []string{"read"}}
+	CounterFunctions     = Functions{Writes: []string{"add"}, Reads: []string{"read"}, decide: linearOnes}
 	LockFunctions        = Functions{Writes: []string{"acquire", "extend", "release"}, Reads: []string{"holder"}}
 	TransactionFunctions = Functions{Writes: []string{"txn"}}
 )
