@@ -34,6 +34,8 @@ type world struct {
 	// secrets are by name. A node without an entry has the secret "s".
 	secrets map[string]string
 	dials   atomic.Int64
+	// dialing is called by a node that is about to dial another. It may be nil.
+	dialing func(from, addr string)
 }
 
 func newWorld(t *testing.T) *world {
@@ -135,6 +137,9 @@ func (w *world) start(name string, change ...func(*Config)) *life {
 	l.port = listener
 	dial := func(ctx context.Context, addr string) (net.Conn, error) {
 		w.dials.Add(1)
+		if w.dialing != nil {
+			w.dialing(name, addr)
+		}
 		return w.net.Dial(name+":1")(ctx, addr)
 	}
 	mux, err := peer.New(peer.Config{

@@ -204,6 +204,29 @@ func TestOneRestoredNodeFoundsAlone(t *testing.T) {
 	})
 }
 
+// TestAnswerOlderThanAnother: n3 hears from n2 at once, while n2 has founded nothing yet, and late from n1, when n1 has
+// joined n2. It joins n2, too.
+func TestAnswerOlderThanAnother(t *testing.T) {
+	for tick := range time.Duration(40) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.dialing = func(from, addr string) {
+				if from == "n3" && addr == "n1:1" {
+					time.Sleep(400 * time.Millisecond)
+				}
+			}
+			join := func(c *Config) {
+				c.Join = func(context.Context, string, string, members.Member) (string, error) { return "", nil }
+			}
+			two, three := w.start("n2", restored(t, "s")), w.start("n3", join)
+			time.Sleep(tick * 20 * time.Millisecond)
+			for _, l := range []*life{two, w.start("n1", join), three} {
+				require.NoError(t, <-l.settled)
+			}
+		})
+	}
+}
+
 // TestRestoredNodesThatDiffer found nothing, and say why.
 func TestRestoredNodesThatDiffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

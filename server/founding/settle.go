@@ -86,6 +86,9 @@ func (n *Node) foundTogether(ctx context.Context) error {
 	p := &patience{node: n}
 	for {
 		met := n.meet(ctx, n.others())
+		if differ(met) {
+			met = n.meet(ctx, n.others())
+		}
 		settled, err := n.follow(ctx, own, met)
 		if settled || err != nil {
 			return err
@@ -101,6 +104,17 @@ func (n *Node) foundTogether(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// differ reports whether one node belongs to a cluster, and another to none yet. The second may have answered
+// first, and have founded that cluster since.
+func differ(met []meeting) bool {
+	belongs, none := false, false
+	for _, m := range met {
+		belongs = belongs || m.err == nil && m.Cluster != ""
+		none = none || m.err == nil && m.Cluster == ""
+	}
+	return belongs && none
 }
 
 // follow looks whether a node that was met belongs to a cluster already. Then this node is one of the founders, too;
