@@ -3,7 +3,7 @@ GO ?= go
 BIN := bin
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race check fmt fuzz rewrite demo jepsen picture mutants mutations soak bench bench-results bench-native bench-limits bench-compare differential upgrade clients dist monitoring clean
+.PHONY: help build test race check fmt fuzz rewrite demo jepsen picture mutants mutations soak bench bench-results bench-native bench-limits bench-compare differential differential-newer upgrade clients dist monitoring clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ demo: ## three nodes on this machine, ports 6379 to 6381
 
 differential: ## compare replies with a real redis-server 7.0 (installed by you)
 	HOLDFAST_REDIS_SERVER=$${HOLDFAST_REDIS_SERVER:-$$(command -v redis-server)} $(GO) test -count=1 -run Differential ./protocol ./fsm/... ./server/frontend
+
+differential-newer: ## the same with redis-server 8.2, which pip installs into a temporary folder; says so if it cannot
+	@./.ci/differential-newer
 
 jepsen: ## partition tests against a three-node cluster, about three minutes
 	$(GO) run ./jepsen --time 150s

@@ -145,6 +145,18 @@ func excused(release string, words []string, want, got string) bool {
 	return false
 }
 
+// otherNumbers reports whether a release of Redis reads scores among words in another way: from 8.0 on a score has no blank
+// before it, and no hexadecimal digits.
+func otherNumbers(release string, words []string) bool {
+	if compareReleases(release, "8.0") < 0 || !strings.HasPrefix(strings.ToLower(words[0]), "z") {
+		return false
+	}
+	return slices.ContainsFunc(words[1:], func(w string) bool {
+		w = strings.TrimPrefix(w, "(")
+		return strings.TrimLeft(w, " \t\r\n") != w || strings.ContainsAny(w, "xX")
+	})
+}
+
 // numbered makes words of a row that counts the keys.
 func (g *generator) numbered(row *protocol.Command) []string {
 	var words []string
