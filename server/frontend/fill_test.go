@@ -1,0 +1,280 @@
+package frontend
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/pubsub"
+)
+
+// Several connections together fill what all clients share. A bystander goes on meanwhile, and everything is given
+// back when the connections have ended.
+
+// ask is the reply to a command.
+func (c *testClient) ask(words ...string) string {
+	c.send(command(words...))
+	settle()
+	got, _ := c.take()
+	return got
+}
+
+// requireServed requires that a client may write, read and lock.
+func (c *testClient) requireServed() {
+	c.t.Helper()
+	require.Equal(c.t, "+OK\r\n", c.ask("SET", "bystander", "v"))
+	require.Equal(c.t, "$1\r\nv\r\n", c.ask("GET", "bystander"))
+	require.Regexp(c.t, `^:[1-9]\d*\r\n$`, c.ask("LOCK.ACQUIRE", "bystander's", "me", "PX", "10000"))
+	require.Equal(c.t, ":0\r\n", c.ask("LOCK.RELEASE", "bystander's", "me"))
+}
+
+// requireInfo requires lines of INFO.
+func (c *testClient) requireInfo(lines ...string) {
+	c.t.Helper()
+	info := c.ask("INFO", "everything")
+	for _, line := range lines {
+		require.Contains(c.t, info, "\r\n"+line+"\r\n")
+	}
+}
+
+// dialMany are new clients.
+func (s *testServer) dialMany(n int) []*testClient {
+	clients := make([]*testClient, n)
+	for i := range clients {
+		clients[i] = s.dial()
+	}
+	settle()
+	return clients
+}
+
+// leave ends clients: each second one is killed by another client, the others hang up.
+func leave(by *testClient, first int, clients []*testClient) {
+	for i, c := range clients {
+		if i%2 == 0 {
+			by.ask("CLIENT", "KILL", "ID", fmt.Sprint(first+i))
+		} else {
+			c.nc.Close()
+		}
+	}
+	settle()
+}
+
+// requireEmpty requires that the only client left is a client that holds nothing.
+func (s *testServer) requireEmpty() {
+	s.t.Helper()
+	require.Equal(s.t, 1, s.clientCount())
+	require.Equal(s.t, int64(connBytes), s.memory.total.Load())
+	require.Zero(s.t, s.memory.evicting.Load())
+}
+
+// TestFillOfSubscriptions: each connection is far below its own limit. All together are bounded, and the connection
+// that holds most makes room.
+func TestFillOfSubscriptions(t *testing.T) {
+	for kind, verb := range []string{"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"} {
+		t.Run(verb, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const limit, each = 2 << 20, 100
+				s := start(t, Config{Memory: Memory{MaxMemoryClientsBytes: limit}}, newCluster())
+				good := s.dial()
+				settle()
+				hostile := s.dialMany(8)
+				for round := 0; s.stats.evicted.Load() < 2; round++ {
+					require.Less(t, round, 50, "subscriptions are not bounded")
+					for i, c := range hostile {
+						words := []string{verb}
+						for n := range each {
+							words = append(words, fmt.Sprintf("%d:%d:%d", i, round, n))
+						}
+						c.send(command(words...))
+						settle()
+						c.take()
+						require.LessOrEqual(t, s.memory.total.Load(), int64(limit))
+					}
+					good.requireServed()
+				}
+				require.Greater(t, s.cfg.Hub.Topics(pubsub.Kind(kind)), 3000)
+				good.requireInfo("evicted_clients:2", "pubsub_clients:6")
+				leave(good, 2, hostile)
+				s.requireEmpty()
+				require.Zero(t, s.cfg.Hub.Topics(pubsub.Kind(kind)))
+				good.requireInfo("pubsub_clients:0", "pubsub_channels:0", "pubsub_patterns:0", "pubsubshard_channels:0")
+				require.Contains(t, s.dial().ask(verb, "again"), "again\r\n:1\r\n")
+				s.stop()
+			})
+		})
+	}
+}
+
+// TestFillOfPrefixes: the prefixes of all clients that track by BCAST count together.
+func TestFillOfPrefixes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 1 << 20
+		s := start(t, Config{Memory: Memory{MaxMemoryClientsBytes: limit}}, newCluster())
+		good := s.dial()
+		settle()
+		hostile := s.dialMany(8)
+		for i, c := range hostile {
+			words := []string{"CLIENT", "TRACKING", "ON", "REDIRECT", "1", "BCAST"}
+			for n := range 900 {
+				words = append(words, "PREFIX", fmt.Sprintf("%d:%08d", i, n))
+			}
+			c.send(command(words...))
+			settle()
+			require.LessOrEqual(t, s.memory.total.Load(), int64(limit))
+			good.requireServed()
+		}
+		evicted := int(s.stats.evicted.Load())
+		require.Greater(t, evicted, 2)
+		good.requireInfo(fmt.Sprintf("tracking_clients:%d", 8-evicted))
+		leave(good, 2, hostile)
+		s.requireEmpty()
+		require.Zero(t, s.cfg.Tracking.Stats())
+		good.requireInfo("tracking_clients:0")
+		require.Equal(t, "+OK\r\n", s.dial().ask("CLIENT", "TRACKING", "ON", "REDIRECT", "1", "BCAST", "PREFIX", "again"))
+		s.stop()
+	})
+}
+
+// TestFillOfPrefixLengths: the lengths of the prefixes of all clients together are bounded. A length is free again
+// when the last client with such a prefix has gone.
+func TestFillOfPrefixLengths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{}, newCluster())
+		good := s.dial()
+		settle()
+		track := func(c *testClient, length int) string {
+			return c.ask("CLIENT", "TRACKING", "ON", "REDIRECT", "1", "BCAST", "PREFIX", strings.Repeat("p", length))
+		}
+		hostile := s.dialMany(65)
+		for i, c := range hostile[:64] {
+			require.Equal(t, "+OK\r\n", track(c, i+1))
+		}
+		const refused = "-ERR too many different lengths of prefixes\r\n"
+		require.Equal(t, refused, track(hostile[64], 65))
+		require.Equal(t, "+OK\r\n", track(hostile[64], 64), "a length that is there already")
+		good.requireServed()
+		good.requireInfo("tracking_clients:65")
+		hostile[63].nc.Close()
+		settle()
+		another := s.dial()
+		require.Equal(t, refused, track(another, 65), "another client has a prefix of 64 bytes")
+		hostile[64].nc.Close()
+		settle()
+		require.Equal(t, "+OK\r\n", track(another, 65))
+		another.nc.Close()
+		leave(good, 2, hostile[:63])
+		s.requireEmpty()
+		good.requireInfo("tracking_clients:0")
+		require.Equal(t, "+OK\r\n", track(s.dial(), 100))
+		s.stop()
+	})
+}
+
+// TestFillOfWaiters: clients wait until the seats of the cluster are taken. One more is told so, and waits when the
+// others have gone. A name that stands in a request often counts each time, so few clients take many seats.
+func TestFillOfWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		good := s.dial()
+		settle()
+		words := append(append([]string{"BLPOP"}, strings.Split(strings.Repeat("q ", 50_000), " ")[:50_000]...), "0")
+		greedy := command(words...)
+		var hostile []*testClient
+		for got := ""; got == ""; {
+			require.Less(t, len(hostile), 60, "waiters are not bounded")
+			c := s.dial()
+			hostile = append(hostile, c)
+			c.send(greedy)
+			settle()
+			cl.take()
+			if got, _ = c.take(); got != "" {
+				require.Equal(t, "-TRYAGAIN Too many clients wait for keys, the command was not applied\r\n", got)
+			}
+		}
+		require.Greater(t, len(hostile), 40)
+		good.requireServed()
+		good.requireInfo(fmt.Sprintf("blocked_clients:%d", len(hostile)-1))
+		require.Equal(t, "*2\r\n$5\r\nother\r\n$1\r\nx\r\n", func() string { good.ask("RPUSH", "other", "x"); return good.ask("BLPOP", "other", "0") }())
+		leave(good, 2, hostile)
+		s.requireEmpty()
+		good.requireInfo("blocked_clients:0")
+		require.Equal(t, ":1\r\n", good.ask("RPUSH", "q", "x"), "waiters that have gone take nothing")
+		good.ask("DEL", "q")
+		again := s.dial()
+		require.Empty(t, again.ask(words...))
+		good.ask("RPUSH", "q", "y")
+		got, _ := again.take()
+		require.Equal(t, "*2\r\n$1\r\nq\r\n$1\r\ny\r\n", got)
+		s.stop()
+	})
+}
+
+// TestFillOfLockQueues: many clients wait for locks. When they have gone nothing waits, and no grant is lost to them.
+func TestFillOfLockQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		good := s.dial()
+		settle()
+		require.Equal(t, ":1\r\n", good.ask("LOCK.ACQUIRE", "k", "me", "PX", "1000000"))
+		hostile := s.dialMany(200)
+		for i, c := range hostile {
+			require.Empty(t, c.ask("LOCK.ACQUIRE", "k", fmt.Sprint("owner", i), "PX", "1000000", "WAIT", "0"))
+		}
+		good.requireServed()
+		good.requireInfo("blocked_clients:200", "lock_waiters:200")
+		leave(good, 2, hostile)
+		s.requireEmpty()
+		good.requireInfo("blocked_clients:0", "lock_waiters:0")
+		require.Equal(t, ":0\r\n", good.ask("LOCK.RELEASE", "k", "me"))
+		require.Regexp(t, `^:[1-9]\d*\r\n$`, s.dial().ask("LOCK.ACQUIRE", "k", "another", "PX", "1000"))
+		s.stop()
+	})
+}
+
+// TestFillOfMessages: subscribers that do not read are each below the limits of a subscriber. What waits for all
+// together is bounded, the client for which most waits makes room, and a subscriber that reads hears everything.
+func TestFillOfMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit, size = 4 << 20, 100_000
+		cl := newCluster()
+		s := start(t, Config{Memory: Memory{MaxMemoryClientsBytes: limit}}, cl)
+		good := s.dial()
+		reader := s.dial()
+		require.NotEmpty(t, reader.ask("PSUBSCRIBE", "*"))
+		var slow []net.Conn
+		for i := range 8 {
+			nc := s.silent()
+			slow = append(slow, nc)
+			go nc.Write(command("SUBSCRIBE", fmt.Sprint("own", i)))
+			settle()
+		}
+		text := strings.Repeat("x", size)
+		for round := 0; s.stats.evicted.Load() < 2; round++ {
+			require.Less(t, round, 20, "messages are not bounded")
+			for i := range slow {
+				require.Regexp(t, `^:[12]\r\n$`, good.ask("PUBLISH", fmt.Sprint("own", i), text))
+				got, closed := reader.take()
+				require.Equal(t, 1, strings.Count(got, text))
+				require.False(t, closed)
+				require.LessOrEqual(t, s.memory.total.Load(), int64(limit))
+				cl.take()
+			}
+			good.requireServed()
+		}
+		require.Zero(t, s.stats.cutOff.Load(), "none is beyond a limit of its own")
+		for _, nc := range slow {
+			nc.Close()
+		}
+		reader.nc.Close()
+		settle()
+		s.requireEmpty()
+		good.requireInfo("pubsub_clients:0", "pubsub_channels:0")
+		s.stop()
+	})
+}
