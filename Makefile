@@ -3,7 +3,7 @@ GO ?= go
 BIN := bin
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race check fmt fuzz rewrite demo jepsen picture mutants mutations soak bench bench-results bench-native bench-limits bench-compare differential differential-newer upgrade clients dist monitoring clean
+.PHONY: help build test race check fmt fuzz rewrite demo jepsen picture mutants mutations land mutations-sample soak bench bench-results bench-native bench-limits bench-compare differential differential-newer upgrade clients dist monitoring clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,8 +54,17 @@ mutants: ## servers that are wrong on purpose: the partition tests must find eac
 	./.ci/mutants
 
 MUTATIONS ?=
-mutations: ## mistakes in .ci/mutations, one by one: each must fail the test it names (MUTATIONS='fsm-*')
-	@./.ci/mutations/run $(MUTATIONS)
+mutations: ## mistakes made on purpose in the tables beside the code: each must fail the test it names (MUTATIONS='fsm protocol')
+	$(GO) run ./cmd/internal/mutations $(MUTATIONS)
+
+# What origin/main has; in a clone without one, the commit before.
+BASE ?= $(shell git merge-base HEAD origin/main 2>/dev/null || git rev-parse HEAD~1)
+land: test check ## what a change needs before it lands: tests, checks, and mistakes in the lines that BASE does not have
+	$(GO) run ./cmd/internal/mutations -changed $(BASE)
+
+SAMPLE ?= 1000
+mutations-sample: ## mistakes that a machine makes anywhere in the product, SAMPLE (1000) of them by SEED
+	$(GO) run ./cmd/internal/mutations -sample $(SAMPLE) -seed $(SEED) -floor 70
 
 SOAK ?= 1h
 SEED ?= 0

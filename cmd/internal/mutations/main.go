@@ -1,37 +1,32 @@
-// Command mutations applies the mistakes in .ci/mutations one by one to a copy of the tree
-// and expects the test that each names to fail: a mistake that no test notices
-// is a promise that nothing holds. .ci/mutations/README.md has the format.
+// Command mutations makes mistakes in the code and expects a test to notice each.
 //
-// The copy is an overlay of the go command, so the tree is never touched and the
-// build cache is shared. Start at run.go:judge.
+//	go run ./cmd/internal/mutations                     the mistakes in the tables, each with the test that it names
+//	go run ./cmd/internal/mutations -changed main       machine-made mistakes in the lines that main does not have
+//	go run ./cmd/internal/mutations -sample 1000        machine-made mistakes anywhere
+//
+// Folders as arguments limit it to their packages. DESIGN.md has the form of the tables, the operators, and how a
+// verdict comes about. Start reading at prove.go for the tables and at machine.go for the others.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"path"
 	"path/filepath"
+	"slices"
 	"strings"
-	"time"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	parallel := flag.Int("parallel", 2, "tests that run at a time")
-	root := flag.String("root", ".", "root of the tree")
-	verbose := flag.Bool("v", false, "print what go test said of each mutation that is not killed")
-	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: .ci/mutations/run [flags] [pattern…], as in .ci/mutations/run 'server-store-*'")
-		flag.PrintDefaults()
-	}
-	flag.Parse()
-	left, err := run(ctx, *root, flag.Args(), *parallel, *verbose, os.Stdout)
+	left, err := run(ctx, os.Args[1:], os.Stdout)
 	switch {
+	case errors.Is(err, flag.ErrHelp):
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "mutations:", err)
 		os.Exit(2)
@@ -40,99 +35,158 @@ func main() {
 	}
 }
 
-// run judges the mutations that match one of the patterns, all without a pattern. It
-// returns how many were not killed.
-func run(ctx context.Context, root string, patterns []string, parallel int, verbose bool, w io.Writer) (left int, err error) {
-	root, err = filepath.Abs(root)
+// options are what the command line says.
+type options struct {
+	root     string
+	parallel int
+	verbose  bool
+	anew     bool
+	changed  string
+	sample   int
+	most     int
+	seed     uint64
+	floor    float64
+	dirs     []string
+}
+
+func parse(args []string, usage io.Writer) (options, error) {
+	var o options
+	fs := flag.NewFlagSet("mutations", flag.ContinueOnError)
+	fs.SetOutput(usage)
+	fs.StringVar(&o.root, "root", ".", "`folder` with go.mod")
+	fs.IntVar(&o.parallel, "parallel", 2, "tests that run at a time")
+	fs.BoolVar(&o.verbose, "v", false, "print what was killed, too")
+	fs.BoolVar(&o.anew, "anew", false, "prove again what an earlier run has proved")
+	fs.StringVar(&o.changed, "changed", "", "make mistakes in the lines that this `revision` of git does not have; prove the tables of their packages")
+	fs.IntVar(&o.sample, "sample", 0, "make this many mistakes anywhere")
+	fs.IntVar(&o.most, "most", 300, "with -changed: make this many mistakes at most")
+	fs.Uint64Var(&o.seed, "seed", 1, "for the choice of mistakes")
+	fs.Float64Var(&o.floor, "floor", 0, "with -sample: fail only if fewer are killed, in `percent`; 0: fail if one survives")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	for _, dir := range fs.Args() {
+		o.dirs = append(o.dirs, strings.TrimSuffix(strings.TrimPrefix(filepath.ToSlash(dir), "./"), "/"))
+	}
+	if o.changed != "" && o.sample > 0 {
+		return o, errors.New("-changed and -sample exclude each other")
+	}
+	return o, nil
+}
+
+// run returns how many mistakes were not noticed.
+func run(ctx context.Context, args []string, out io.Writer) (left int, err error) {
+	o, err := parse(args, out)
 	if err != nil {
 		return 0, err
 	}
-	files, err := patchFiles(root, patterns)
+	if o.root, err = filepath.Abs(o.root); err != nil {
+		return 0, err
+	}
+	t, err := readTree(ctx, o.root)
 	if err != nil {
 		return 0, err
 	}
-	r, err := newRunner(root)
+	w := &workshop{tree: t, parallel: o.parallel, verbose: o.verbose, out: out}
+	if w.memory, err = newMemory(!o.anew); err != nil {
+		return 0, err
+	}
+	if w.dir, err = os.MkdirTemp("", "holdfast-mutations-"); err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(w.dir)
+	if len(o.dirs) == 0 {
+		o.dirs = t.dirs()
+	}
+	for _, dir := range o.dirs {
+		if _, known := t.packages[dir]; !known {
+			return 0, fmt.Errorf("%q is no package below %s", dir, o.root)
+		}
+	}
+	switch {
+	case o.changed != "":
+		return w.ofChange(ctx, o)
+	case o.sample > 0:
+		return w.ofSample(ctx, o)
+	}
+	return w.ofTables(ctx, o.dirs)
+}
+
+// ofTables proves what stands in the tables of packages.
+func (w *workshop) ofTables(ctx context.Context, dirs []string) (left int, err error) {
+	entries, err := readTables(w.root, dirs)
 	if err != nil {
 		return 0, err
 	}
-	rows := make([]chan row, len(files))
-	for i := range rows {
-		rows[i] = make(chan row, 1)
+	found, missing := findAll(w.root, entries)
+	for _, err := range missing {
+		fmt.Fprintln(w.out, "NOT THERE:", err)
 	}
-	go func() { // in the order in which the rows are printed
-		slots := make(chan struct{}, max(parallel, 1))
-		for i, file := range files {
-			slots <- struct{}{}
-			go func() {
-				rows[i] <- r.row(ctx, file)
-				<-slots
-			}()
-		}
-	}()
-	width := 0
-	for _, file := range files {
-		width = max(width, len(patchName(file)))
-	}
-	for i := range rows {
-		row := <-rows[i]
-		if row.verdict != killed {
-			left++
-		}
-		row.print(w, width, verbose)
-	}
-	fmt.Fprintf(w, "%d mutations, %d killed, %d not\n", len(files), len(files)-left, left)
-	return left, ctx.Err()
+	left, err = w.proveTables(ctx, found)
+	return left + len(missing), err
 }
 
-// patchFiles lists the patches whose names match.
-func patchFiles(root string, patterns []string) ([]string, error) {
-	all, err := filepath.Glob(filepath.Join(root, ".ci", "mutations", "*.patch"))
-	if err != nil || len(patterns) == 0 {
-		return all, err
-	}
-	var files []string
-	for _, file := range all {
-		for _, p := range patterns {
-			ok, err := path.Match(strings.TrimSuffix(path.Base(p), ".patch"), patchName(file))
-			if err != nil {
-				return nil, fmt.Errorf("%q: %w", p, err)
-			}
-			if ok {
-				files = append(files, file)
-				break
-			}
-		}
-	}
-	if len(files) == 0 {
-		return nil, fmt.Errorf("no patch matches %s", strings.Join(patterns, " "))
-	}
-	return files, nil
-}
-
-func patchName(file string) string { return strings.TrimSuffix(filepath.Base(file), ".patch") }
-
-// row is a line of the table.
-type row struct {
-	mutation
-	verdict verdict
-	detail  string
-	took    time.Duration
-}
-
-func (r *runner) row(ctx context.Context, file string) row {
-	begin := time.Now()
-	m, err := readMutation(file)
+// ofChange proves the tables of the packages that a change touches, and judges mistakes in its lines.
+func (w *workshop) ofChange(ctx context.Context, o options) (left int, err error) {
+	lines, err := changedSince(ctx, w.root, o.changed)
 	if err != nil {
-		return row{mutation: mutation{name: patchName(file)}, verdict: notApplied, detail: err.Error()}
+		return 0, err
 	}
-	v, detail := r.judge(ctx, m)
-	return row{m, v, detail, time.Since(begin)}
+	var dirs, tables []string
+	for _, dir := range o.dirs {
+		touched, code := false, false
+		for file := range lines {
+			touched = touched || packageOf(file) == dir
+			code = code || packageOf(file) == dir && !strings.HasSuffix(file, "_test.go")
+		}
+		if touched {
+			tables = append(tables, dir)
+		}
+		if code && product(dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	if left, err = w.ofTables(ctx, tables); err != nil || len(dirs) == 0 {
+		return left, err
+	}
+	units, err := load(ctx, w.root, patterns(dirs)...)
+	if err != nil {
+		return left, err
+	}
+	var all []mutant
+	for _, u := range units {
+		all = append(all, u.machineMade(func(m mutant) bool { return lines.has(m.source.path, m.line) })...)
+	}
+	survivors, _, err := w.ofMachine(ctx, o.pick(all, o.most, w.out))
+	return left + survivors, err
 }
 
-func (r row) print(w io.Writer, width int, verbose bool) {
-	fmt.Fprintf(w, "%-*s  %-14s  %5.1fs  breaks: %s; killed by: %s\n",
-		width, r.name, r.verdict, r.took.Seconds(), r.breaks, strings.Join(r.killedBy, " "))
-	if r.verdict == notApplied || verbose && r.detail != "" {
-		fmt.Fprintln(w, "    "+strings.ReplaceAll(strings.TrimSpace(r.detail), "\n", "\n    "))
+// ofSample judges mistakes anywhere in the product.
+func (w *workshop) ofSample(ctx context.Context, o options) (left int, err error) {
+	dirs := slices.DeleteFunc(slices.Clone(o.dirs), func(dir string) bool { return !product(dir) })
+	units, err := load(ctx, w.root, patterns(dirs)...)
+	if err != nil {
+		return 0, err
 	}
+	var all []mutant
+	for _, u := range units {
+		all = append(all, u.machineMade(func(mutant) bool { return true })...)
+	}
+	left, judged, err := w.ofMachine(ctx, o.pick(all, o.sample, w.out))
+	if err != nil || o.floor == 0 {
+		return left, err
+	}
+	if rate := 100 * float64(judged-left) / float64(max(judged, 1)); rate < o.floor {
+		fmt.Fprintf(w.out, "%.1f %% killed are fewer than %.1f %%\n", rate, o.floor)
+		return left, nil
+	}
+	return 0, nil
+}
+
+func patterns(dirs []string) []string {
+	var all []string
+	for _, dir := range dirs {
+		all = append(all, "./"+dir)
+	}
+	return all
 }
