@@ -141,14 +141,20 @@ func (w *workshop) sound(ctx context.Context, run testRun, reach []reached) []re
 	})
 }
 
-// Tests run together up to this time, then one by one from the quickest to the slowest, up to the other one.
+// Tests run together up to this time, then one by one from the quickest to the slowest, up to the other one: longer for
+// tests of the package itself than for those of packages that import it.
 const (
 	togetherMillis = 1500
-	mostMillis     = 60_000
+	ownMillis      = 20_000
+	othersMillis   = 5_000
 )
 
 func (w *workshop) judge(ctx context.Context, run testRun, reach []reached, t *trial, number int) {
 	run.number = number
+	most := int64(othersMillis)
+	if run.pkg == "./"+t.source.pkg() {
+		most = ownMillis
+	}
 	var quick []string
 	var spent int64
 	try := func(tests []string, millis int64) bool {
@@ -178,7 +184,7 @@ func (w *workshop) judge(ctx context.Context, run testRun, reach []reached, t *t
 	if len(quick) > 0 && try(quick, 4*spent) {
 		return
 	}
-	for ; i < len(reach) && spent < mostMillis; i++ {
+	for ; i < len(reach) && spent < most; i++ {
 		if reach[i].reaches(t.mutant) {
 			t.unseen = false
 			spent += reach[i].Millis
