@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/report"
 	"github.com/holdfast/holdfast/bench/internal/target"
 	"github.com/holdfast/holdfast/bench/internal/workload"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // short are flags for runs that take no time.
@@ -25,6 +26,7 @@ func short(out string, more ...string) []string {
 }
 
 func TestRunMeasuresByTurns(t *testing.T) {
+	protocoltest.SkipShort(t, "starts servers")
 	t.Parallel()
 	a, b := fakeredis.Start(t), fakeredis.Start(t)
 	dir := t.TempDir()
@@ -127,6 +129,7 @@ func TestPoints(t *testing.T) {
 }
 
 func TestErrorsAreReported(t *testing.T) {
+	protocoltest.SkipShort(t, "starts servers")
 	t.Parallel()
 	s := fakeredis.Start(t)
 	s.Refuse("CLUSTERDOWN No leader is known")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -122,6 +123,7 @@ func TestRandomkeyDrawsAll(t *testing.T) {
 }
 
 func TestHostilePattern(t *testing.T) {
+	protocoltest.SkipShort(t, "large values")
 	d := newDriver(t)
 	long := make([]byte, 1<<20)
 	for i := range long {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm/lua"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // eval runs a script with keys and no arguments.
@@ -88,6 +89,7 @@ func TestFailureKeepsWrites(t *testing.T) {
 
 // What commands do inside one call is bounded as well, and pcall does not help.
 func TestWorkOfCommandsIsBounded(t *testing.T) {
+	protocoltest.SkipShort(t, "large values")
 	d := newDriver(t)
 	d.fill("k", 100_000, 1_000_000)
 	d.do("set", "big", strings.Repeat("x", 4<<20))

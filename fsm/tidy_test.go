@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // forbidden imports would let replicas differ, or do what package server does.
@@ -28,6 +30,7 @@ var onlyInMachine = []string{"sync", "sync/atomic"}
 // TestPurity holds this package, keyspace, collection and waits to their promise: no clock, no I/O, no goroutine,
 // no range over a map whose order could show.
 func TestPurity(t *testing.T) {
+	protocoltest.SkipShort(t, "reads the types of the whole package")
 	for folder, least := range map[string]int{".": 10, "keyspace": 5, "collection": 4, "waits": 4} {
 		t.Run(folder, func(t *testing.T) { checkPurity(t, folder, least) })
 	}

@@ -8,12 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // TestTwins runs one random log through three machines: one that answers
 // everything, one that answers nothing, and one that is put away in a snapshot and
 // restored now and then. They must not differ in a byte, and tell the same events.
 func TestTwins(t *testing.T) {
+	protocoltest.SkipShort(t, "many programs; TestModel is one")
 	for seed := range int64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			log := newLog(seed)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/servertest"
 )
@@ -130,6 +131,7 @@ func (c *cache) read(key string, way int) (value int, known bool) {
 // acknowledged write, but for the time in which a node notices that it is cut off. When nothing is written
 // any more, all caches are right.
 func TestCachesAreNotOlderThanWrites(t *testing.T) {
+	protocoltest.SkipShort(t, "a long simulation")
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { playCaches(t, seed) })

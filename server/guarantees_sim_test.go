@@ -4,6 +4,8 @@ import (
 	"flag"
 	"testing"
 	"time"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 var (
@@ -16,6 +18,7 @@ var (
 // what they saw. A seed draws the same troubles and the same requests again; raft's
 // timeouts are drawn by raft, so a failure may need a few runs to come back.
 func TestSim(t *testing.T) {
+	protocoltest.SkipShort(t, "a simulation; TestPromiseLinearizable is one")
 	first, count := uint64(1), *simSeeds
 	if *simSeed != 0 {
 		first, count = *simSeed, 1

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/servertest"
 )
 
@@ -50,6 +51,7 @@ func TestREADMEPromises(t *testing.T) {
 
 // An acknowledged write survives the loss of any minority of nodes, and a power cut on all of them
 func TestPromiseDurable(t *testing.T) {
+	protocoltest.SkipShort(t, "a simulation; TestPromiseLinearizable is one")
 	ordeal{
 		seed: 100, clients: 5, ops: 250, pause: 150 * time.Millisecond, longest: 2 * time.Second,
 		mix:      mix{addToLog, addToLog, addToLog, getLog, setRegister, incr},
@@ -222,6 +224,7 @@ func TestPromiseAtMostOnce(t *testing.T) {
 // The clients of all these tests hold that a living node never closes a connection, and
 // that every error of the cluster is CLUSTERDOWN, TRYAGAIN or UNCERTAIN.
 func TestPromiseErrors(t *testing.T) {
+	protocoltest.SkipShort(t, "a simulation; TestPromiseLinearizable is one")
 	outcomes := make(map[told]int)
 	ordeal{
 		seed: 600, clients: 12, ops: 500, pause: 100 * time.Millisecond, longest: 5 * time.Second,
@@ -244,6 +247,7 @@ func TestPromiseErrors(t *testing.T) {
 
 // Bad input gets Redis's own error; it never stops a node and never makes replicas differ
 func TestPromiseBadInput(t *testing.T) {
+	protocoltest.SkipShort(t, "a simulation; TestPromiseLinearizable is one")
 	for seed := uint64(700); seed < 706; seed++ {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/operations"
@@ -157,6 +158,7 @@ func slowly(t *testing.T, learner bool) (office, *staff) {
 // is not repeated. What is there then is one of the steps, and all nodes agree on it; the cluster serves; and asking again
 // completes the change.
 func TestKilledDuringAChangeOfMembers(t *testing.T) {
+	protocoltest.SkipShort(t, "every change, victim and instant")
 	for _, c := range changes {
 		var took time.Duration
 		synctest.Test(t, func(t *testing.T) {

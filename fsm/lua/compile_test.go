@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // bigSource is a source of about a megabyte that is as hard to compile as its kind can be.
@@ -74,6 +76,7 @@ func (s bigSource) source() string {
 
 // TestCompileBigSources: each compiles, or is refused, without a deep stack and in a moment.
 func TestCompileBigSources(t *testing.T) {
+	protocoltest.SkipShort(t, "megabytes of source")
 	for _, s := range bigSources {
 		t.Run(s.name, func(t *testing.T) {
 			p, err := Compile(s.source(), DefaultLimits())

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // hostileScript is a script that tries to take more than its share. With overruns the budget must
@@ -160,6 +161,7 @@ func runHostile(t testing.TB, s hostileScript, limits Limits) (protocol.Value, U
 // TestHostileScripts: each script ends, within the budget, in the same way every time, as an error
 // of its caller alone.
 func TestHostileScripts(t *testing.T) {
+	protocoltest.SkipShort(t, "scripts that use up every budget")
 	limits := Limits{Steps: 500_000, MemoryBytes: 16 << 20}
 	for _, s := range hostileScripts {
 		t.Run(s.name, func(t *testing.T) {

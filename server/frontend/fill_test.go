@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/pubsub"
 )
 
@@ -177,6 +178,7 @@ func TestFillOfPrefixLengths(t *testing.T) {
 // TestFillOfWaiters: clients wait until the seats of the cluster are taken. One more is told so, and waits when the
 // others have gone. A name that stands in a request often counts each time, so few clients take many seats.
 func TestFillOfWaiters(t *testing.T) {
+	protocoltest.SkipShort(t, "fills a limit")
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
 		s := start(t, Config{}, cl)

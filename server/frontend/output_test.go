@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/stretchr/testify/require"
 )
@@ -67,6 +68,7 @@ func (c *meteredConn) Write(b []byte) (int, error) {
 // TestRepliesAreWrittenInPieces: no reply is encoded as a whole, whatever the reply's shape and
 // source.
 func TestRepliesAreWrittenInPieces(t *testing.T) {
+	protocoltest.SkipShort(t, "megabytes of replies")
 	long := protocol.Bulk(strings.Repeat("x", 1<<20))
 	docs := protocol.Redis().DocumentCommands(nil)
 	for _, test := range []struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
@@ -16,6 +17,7 @@ import (
 // A follower that is behind by many large entries gets them over a slow link that breaks now and
 // then: no deadline is for a request as a whole, and what arrived is not sent again.
 func TestFollowerCatchesUpOverASlowLink(t *testing.T) {
+	protocoltest.SkipShort(t, "hundreds of megabytes")
 	const rate, entries, size = 512 << 10, 24, 1 << 20
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, away := c.Leader(), c.Followers()[0]
@@ -43,6 +45,7 @@ func TestFollowerCatchesUpOverASlowLink(t *testing.T) {
 
 // Large entries that are in no node's memory any more reach a follower that was away, and each node's state when it starts.
 func TestLargeEntriesFromTheDisk(t *testing.T) {
+	protocoltest.SkipShort(t, "hundreds of megabytes")
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, away := c.Leader(), c.Followers()[0]
 		away.Crash()

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/peer/wire"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
@@ -19,6 +20,7 @@ import (
 
 // A leader whose process dies is replaced without waiting for silence.
 func TestDeathOfTheLeaderIsNoticed(t *testing.T) {
+	protocoltest.SkipShort(t, "many elections")
 	for _, nodes := range []int{3, 5} {
 		synctest.Test(t, func(t *testing.T) {
 			c := replicatest.New(t, replicatest.Options{Nodes: nodes})

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
@@ -16,6 +17,7 @@ func lastLog(c *replicatest.Cluster) uint64 { return c.Leader().Replica().Status
 
 // With nothing that expires, an idle cluster writes nothing.
 func TestIdleClusterWritesNothing(t *testing.T) {
+	protocoltest.SkipShort(t, "a day of virtual time")
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))
 		require.Equal(t, protocol.OK, c.Leader().Do("SET", "lease", "v", "PX", "100"))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 	"github.com/holdfast/holdfast/server/store"
@@ -171,6 +172,7 @@ func powerCut(c *replicatest.Cluster, rng *rand.Rand) func() {
 
 // What was acknowledged survives a power cut, also when a node had found it in memory alone.
 func TestPowerCutAfterACrashInAnAppend(t *testing.T) {
+	protocoltest.SkipShort(t, "a power cut at every write")
 	for seed := uint64(1); seed <= 2; seed++ {
 		var rec *recorder
 		var final string
@@ -183,6 +185,7 @@ func TestPowerCutAfterACrashInAnAppend(t *testing.T) {
 
 // What clients are told stays true, whatever happens to nodes, network and clocks.
 func TestHistories(t *testing.T) {
+	protocoltest.SkipShort(t, "many histories; TestSnapshotHistories is one")
 	seeds := []uint64{*seedFlag}
 	if *seedFlag == 0 {
 		seeds = nil

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/store/internal/memdisk"
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
@@ -43,6 +44,7 @@ func damages(content []byte, stride int, try func(what string, at int, b []byte)
 }
 
 func TestDamagedBoltLogIsRefusedOrWhole(t *testing.T) {
+	protocoltest.SkipShort(t, "damage at every place")
 	dir := memoryDir(t)
 	path := filepath.Join(dir, boltLogName)
 	require.NoError(t, createBolt(path))

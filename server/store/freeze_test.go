@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/store"
 )
 
@@ -28,6 +29,7 @@ const (
 // The partition tests found this: SIGSTOP in the middle of an fsync, for longer
 // than the limit, and the node ended itself when it went on.
 func TestWatchdogDoesNotCountTheTimeInWhichTheProcessIsFrozen(t *testing.T) {
+	protocoltest.SkipShort(t, "a process")
 	if os.Getenv(freezeEnv) != "" {
 		appendSlowly(t)
 		return

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/raftnode/hclogger"
 )
 
@@ -124,6 +125,7 @@ func leaderOf(t *testing.T, members []*member) *member {
 // TestRaftOverRealFolders runs three nodes through elections, conflicting tails, snapshots
 // that are installed, and restarts; with each kind of log.
 func TestRaftOverRealFolders(t *testing.T) {
+	protocoltest.SkipShort(t, "real disks")
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			dir := memoryDir(t)

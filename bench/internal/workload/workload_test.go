@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast/holdfast/bench/internal/fakeredis"
 	"github.com/holdfast/holdfast/bench/internal/target"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // someEnv is a short run against a fake.
@@ -43,6 +44,7 @@ func TestGrowthHoldsLocksMeanwhile(t *testing.T) {
 }
 
 func TestLongIsASeries(t *testing.T) {
+	protocoltest.SkipShort(t, "waits for real time")
 	t.Parallel()
 	e := someEnv(fakeredis.Start(t))
 	e.Target.Dir = t.TempDir()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast/holdfast/cmd/internal/holder"
 	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // ttl is long enough for a machine that is busy with other things.
@@ -216,6 +217,7 @@ func TestGivesUpInTime(t *testing.T) {
 
 // TestResumes: after a sleep longer than the TTL the hold goes on if the session lives.
 func TestResumes(t *testing.T) {
+	protocoltest.SkipShort(t, "waits for real time")
 	t.Parallel()
 	c := holdertest.Start(t, 1)
 	h := newHolder(t, c, "first", 0)

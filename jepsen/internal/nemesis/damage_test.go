@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/store"
 )
 
@@ -74,6 +75,7 @@ func contents(dir, kind string) (text string, err error) {
 }
 
 func TestTornStoresComeBackWhole(t *testing.T) {
+	protocoltest.SkipShort(t, "starts servers")
 	for _, kind := range []string{store.KindWAL, store.KindBolt} {
 		hit := damageMany(t, kind, "store-torn", func(got string, err error, whole, what string) {
 			require.NoError(t, err, what)
@@ -84,6 +86,7 @@ func TestTornStoresComeBackWhole(t *testing.T) {
 }
 
 func TestFlippedStoresRefuseOrDoWithout(t *testing.T) {
+	protocoltest.SkipShort(t, "starts servers")
 	for _, kind := range []string{store.KindWAL, store.KindBolt} {
 		refused := 0
 		hit := damageMany(t, kind, "store-flipped", func(got string, err error, whole, what string) {

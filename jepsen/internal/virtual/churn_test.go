@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/nemesis"
 	"github.com/holdfast/holdfast/jepsen/internal/schedule"
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 const (
@@ -46,6 +47,7 @@ type churn struct {
 // After hours of clients that come and go, of kills and of partitions, a quiet minute leaves no key, no hold, no
 // waiter and no session on any node.
 func TestNothingIsLeftAfterChurn(t *testing.T) {
+	protocoltest.SkipShort(t, "a long simulation")
 	length := shift
 	if text := os.Getenv(churnEnv); text != "" {
 		var err error

@@ -7,12 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/jepsen/internal/checker"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // churned are the faults that strike while members come and go.
 const churned = "member,partition,kill,restart,pause,snapshot,transfer"
 
 func TestMembersComeAndGoUnderFaults(t *testing.T) {
+	protocoltest.SkipShort(t, "long simulations")
 	eachSeed(t, 3, func(t *testing.T, seed uint64) {
 		o := runOptions{
 			workload: "append,register,counter,lock,native,queue", nemesis: "member", nodes: 3, seed: seed, time: time.Minute, stubborn: seed%2 == 0,
@@ -27,6 +29,7 @@ func TestMembersComeAndGoUnderFaults(t *testing.T) {
 // The promises of native locks hold while members come and go: each loss is told and none is false, fences grow,
 // sessions end with what they live by, and nothing is left.
 func TestNativeLocksWhileMembersComeAndGo(t *testing.T) {
+	protocoltest.SkipShort(t, "long simulations")
 	eachSeed(t, 2, func(t *testing.T, seed uint64) {
 		o := runOptions{workload: nativeLocks, nemesis: "member", nodes: 3, seed: seed, time: 40 * time.Second, stubborn: seed%2 == 0}
 		if seed%2 == 0 {

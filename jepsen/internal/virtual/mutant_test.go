@@ -143,6 +143,7 @@ type mutant struct {
 func (m *mutant) Execute(u *replica.Batch) error { return m.mutate(m.rng, m.Backend, u) }
 
 func TestMutantsAreCaught(t *testing.T) {
+	protocoltest.SkipShort(t, "every mutant")
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			var text string

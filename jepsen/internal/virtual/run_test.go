@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/nemesis"
 	"github.com/holdfast/holdfast/jepsen/internal/schedule"
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/frontend"
 )
 
@@ -196,6 +197,7 @@ func judged(t *testing.T, o runOptions) (verdict checker.Verdict, text string) {
 const trueRates = "member,partition,packets,kill,restart,pause,clock,disk,power,transfer,snapshot"
 
 func TestWorkloadsUnderMixedFaults(t *testing.T) {
+	protocoltest.SkipShort(t, "long simulations; TestNativeLocksUnderMixedFaults stays")
 	eachSeed(t, 6, func(t *testing.T, seed uint64) {
 		o := runOptions{workload: "all", nemesis: trueRates, nodes: 3, seed: seed, time: 30 * time.Second}
 		if seed%3 == 0 {
@@ -215,6 +217,7 @@ func TestWorkloadsUnderMixedFaults(t *testing.T) {
 
 // What was acknowledged is there after a power cut, also when a process had only found it in the page cache.
 func TestPowerCutsOfWhatWasFound(t *testing.T) {
+	protocoltest.SkipShort(t, "long simulations")
 	first, count := seeds(t, 2)
 	for seed := first; seed < first+count; seed++ {
 		for _, nodes := range []int{3, 5} {

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/store"
 	"github.com/holdfast/holdfast/server/store/internal/memdisk"
 )
@@ -227,6 +228,7 @@ func (l *life) play(last string, steps []step) (allowed []string) {
 // TestPowerCutAfterACrash: a process dies in any operation, or sees the operation fail. The state
 // that the next process finds is there after each later power cut.
 func TestPowerCutAfterACrash(t *testing.T) {
+	protocoltest.SkipShort(t, "a power cut at every write")
 	for _, h := range histories {
 		for name, f := range firstFaults {
 			t.Run(h.name+", "+name, func(t *testing.T) {
@@ -252,6 +254,7 @@ func TestPowerCutAfterACrash(t *testing.T) {
 
 // TestPowerCutAfterACrashInTheFirstOpen is the same while a folder is being made.
 func TestPowerCutAfterACrashInTheFirstOpen(t *testing.T) {
+	protocoltest.SkipShort(t, "a power cut at every write")
 	for name, f := range firstFaults {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/store/internal/memdisk"
 )
 
@@ -199,6 +200,7 @@ func crashed(d *memdisk.Disk, w *WAL) {
 // that the next process finds in its log, and so may acknowledge, are there after each later power
 // cut.
 func TestPowerCutAfterACrash(t *testing.T) {
+	protocoltest.SkipShort(t, "a power cut at every write")
 	for _, row := range powerScenarios {
 		for name, f := range firstFaults {
 			t.Run(row.name+", "+name, func(t *testing.T) {
