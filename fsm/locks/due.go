@@ -252,11 +252,17 @@ func (t *Table) DueAt(db int, key string, after, until int64) bool {
 	case l.due < until:
 		return true
 	case l.hold != nil && l.hold.deadline == never:
-		s := t.session(l.hold.bound)
-		return !s.over && t.endOf(s) < until
-	case l.more != nil && l.more.sessionHolds+l.more.sessionWaits > 0:
-		_, end := t.nextSession()
-		return end < until
+		if s := t.session(l.hold.bound); !s.over && t.endOf(s) < until {
+			return true
+		}
+	case l.more != nil && l.more.sessionHolds > 0:
+		return t.sessionEndsBy(until)
 	}
-	return false
+	return l.more != nil && l.more.sessionWaits > 0 && t.sessionEndsBy(until)
+}
+
+// sessionEndsBy reports whether the time of any session is over by an instant.
+func (t *Table) sessionEndsBy(until int64) bool {
+	_, end := t.nextSession()
+	return end < until
 }

@@ -71,22 +71,39 @@ func TestList(t *testing.T) {
 	require.Len(t, listed(t, table, Query{Count: 9}, 1501), 10, "what is over is not shown, whenever it is removed")
 }
 
-// TestDueAt: a read at a later instant learns whether the table would change until then.
+// TestDueAt: a read at a later instant learns whether the table would change until then, by a hold's end or by the end of
+// a session that holds the lock or waits for it.
 func TestDueAt(t *testing.T) {
 	table := at(New(), 1000)
 	id, err := table.OpenSession(500, Client{}, false, "")
 	require.NoError(t, err)
 	table.mustAcquire(t, asks("a", "lease"))
+	table.mustAcquire(t, asks("a", "other lease"))
 	r := asks("a", "session")
 	r.Session = id
 	table.mustAcquire(t, r)
+	longer, err := table.OpenSession(800, Client{}, false, "")
+	require.NoError(t, err)
+	r = asks("a", "longer session")
+	r.Session = longer
+	table.mustAcquire(t, r)
+	for _, key := range []string{"lease", "longer session"} {
+		r = waiting(asks("b", key))
+		r.Session = id
+		_, err = table.Acquire(r)
+		require.NoError(t, err)
+	}
 	for _, row := range []struct {
 		key   string
 		until int64
 		due   bool
 	}{
-		{"lease", 2000, false},
-		{"lease", 2001, true},
+		{"lease", 1500, false},
+		{"lease", 1501, true},
+		{"longer session", 1500, false},
+		{"longer session", 1501, true},
+		{"other lease", 2000, false},
+		{"other lease", 2001, true},
 		{"session", 1500, false},
 		{"session", 1501, true},
 		{"none", 9999, false},
