@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -81,17 +82,18 @@ func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
 		return false
 	}
 	defer t.finish()
+	err := t.lapsed(w) // its session may be over
 	switch how {
 	case protocol.LeaveTimeout:
-		t.dismiss(w, nil)
+		t.dismiss(w, err)
 	case protocol.LeaveError:
-		t.dismiss(w, ErrUnblocked)
+		t.dismiss(w, cmp.Or(err, ErrUnblocked))
 	default:
 		if removesGone {
 			t.unline(w)
 			t.wakeAll(w)
 			t.tellLeft(w, Disconnected)
-			return true
+			return err == nil
 		}
 		dead := *w
 		dead.Client, dead.Ticket = Client{Origin: *t.origin(protocol.Origin{})}, w.order
@@ -100,7 +102,7 @@ func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
 		}
 		t.relined(w, &dead)
 	}
-	return true
+	return err == nil
 }
 
 // Cancel takes the owner's request out of the queue of a key, and with it out of those of its other keys.

@@ -1,5 +1,7 @@
 package locks
 
+import "cmp"
+
 // held is a lock that was settled, and the owner's hold, nil if the lock is not the owner's.
 func (t *Table) held(db int, key, owner string) (*lock, *hold) {
 	l := t.settled(db, key)
@@ -86,7 +88,7 @@ func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
 		return 0, ErrMode
 	}
 	if w := t.waiterOf(l, owner); w != nil && w.Mode != Shared {
-		t.dismiss(w, ErrMode) // it waits for others beside this lock, which would not do any more
+		t.dismiss(w, cmp.Or(t.lapsed(w), ErrMode)) // it waits for others beside this lock, which would not do any more
 	}
 	h := *old
 	h.mode = Shared
