@@ -24,6 +24,8 @@ type naive struct {
 	lastID   uint64
 	alive    map[protocol.Origin]int64
 	effects  []nEffect
+	// held: nobody is granted but by follow (model_entries_test.go). late: nor is who asks.
+	held, late bool
 }
 
 // nEffect is an effect whose fence the table chooses.
@@ -197,6 +199,9 @@ func (n *naive) free(r *Request, place int) bool {
 
 // pump grants who can be granted, from the front.
 func (n *naive) pump() {
+	if n.held {
+		return
+	}
 	for i := 0; i < len(n.queue); i++ {
 		w := n.queue[i]
 		if w.absent || !n.free(&w.Request, i) {

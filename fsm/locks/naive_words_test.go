@@ -27,10 +27,11 @@ func (n *naive) acquire(asked *Request) reply {
 		return reply{grant: g, err: err}
 	}
 	same, place := n.placeOf(&r)
+	blocked := n.late || !n.free(&r, place)
 	switch {
-	case !n.free(&r, place) && !r.Waits:
+	case blocked && !r.Waits:
 		return reply{}
-	case !n.free(&r, place):
+	case blocked:
 		n.enqueue(&r, same)
 		return reply{ok: true}
 	}

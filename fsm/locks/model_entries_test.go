@@ -1,0 +1,286 @@
+package locks
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestEntriesWithoutSteps draws entries that run out of steps and go on with words, and compares each answer with the
+// naive table's: what has ended has ended for every word, though it is not worked off. Grants alone may come later
+// than the naive table's, and none comes out of turn. In the end all that came out must be alike.
+func TestEntriesWithoutSteps(t *testing.T) {
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 9))
+			runEntries(t, &dice{rand: r}, 60)
+		})
+	}
+}
+
+// FuzzEntries is TestEntriesWithoutSteps with programs that a fuzzer makes.
+func FuzzEntries(f *testing.F) {
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 10))
+		program := make([]byte, 400)
+		for i := range program {
+			program[i] = byte(r.Uint32())
+		}
+		f.Add(program)
+	}
+	f.Fuzz(func(t *testing.T, program []byte) {
+		if len(program) > 4000 {
+			return
+		}
+		runEntries(t, &dice{bytes: program}, 400)
+	})
+}
+
+// runEntries runs rounds: time passes, all that is due is done, and then entries of that instant leave things undone.
+func runEntries(t *testing.T, d *dice, rounds int) {
+	p := newTwins(t, d, false)
+	p.loose = true
+	for range rounds {
+		p.passBy(int64(d.n(4) * d.n(60)))
+		p.copies()
+		p.ragged, p.model.held, p.ghosts = true, true, nil
+		for range 1 + d.n(5) {
+			p.entry()
+		}
+		p.model.held = false
+		p.model.pump()
+		p.model.tidy()
+		p.drain()
+		p.match("the rest")
+		p.ragged = false
+		p.compare()
+		if d.over {
+			break
+		}
+	}
+	p.passBy(10_000)
+	p.end()
+}
+
+// passBy lets time pass from one due instant to the next, as a leader does.
+func (p *twins) passBy(millis int64) {
+	for until := p.model.now + millis; p.model.now < until; {
+		due, ok := p.table.NextDue()
+		if !ok || due > until {
+			due = until
+		}
+		p.model.now = due
+		p.model.catchUp()
+		p.drain()
+		p.match("time " + fmt.Sprint(p.model.now))
+	}
+}
+
+// entry sweeps with few steps, and does words with what they leave.
+func (p *twins) entry() {
+	p.table.Begin(p.model.now, p.d.n(3)*p.d.n(4))
+	p.table.Sweep()
+	p.follow("sweep")
+	for range p.d.n(6) {
+		if p.d.one(20) {
+			steps := p.table.Steps()
+			p.table = reloaded(p.t, p.table)
+			p.table.Begin(p.model.now, steps)
+		}
+		p.settleAll()
+		before := p.parties()
+		if p.aim = nil; len(p.ghosts) > 0 && p.d.one(2) {
+			p.aim = &p.ghosts[p.d.n(len(p.ghosts))]
+		}
+		text, want, got := p.word()
+		p.aim = nil
+		after := p.parties()
+		for _, one := range before {
+			if !slices.Contains(after, one) {
+				p.ghosts = append(p.ghosts, one)
+			}
+		}
+		if want.grant != nil {
+			if want.grant.fence == 0 {
+				want.grant.fence = got.fence
+			}
+			want.fence, want.grant = want.grant.fence, nil
+		}
+		p.log = append(p.log, fmt.Sprintf("%d, %d steps left: %s -> %+v", p.model.now, p.table.Steps(), text, got))
+		require.Equal(p.t, fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got), text)
+		p.follow(text)
+		p.moment()
+	}
+}
+
+// party is an owner that holds a lock, or stands in line for it.
+type party struct {
+	db         int
+	key, owner string
+}
+
+// parties are all owners that the model knows.
+func (p *twins) parties() (all []party) {
+	for _, l := range p.model.locks {
+		for _, h := range l.holds {
+			all = append(all, party{l.db, l.key, h.owner})
+		}
+	}
+	for _, w := range p.model.queue {
+		for _, key := range w.Keys {
+			all = append(all, party{w.DB, key, w.Owner})
+		}
+	}
+	return all
+}
+
+// settleAll settles all locks before a word does, so that it is known who was granted before.
+func (p *twins) settleAll() {
+	for db := range 2 {
+		for _, key := range modelKeys {
+			p.table.Begin(p.model.now, max(0, p.table.Steps()))
+			p.table.Settle(db, key)
+		}
+	}
+	p.table.Begin(p.model.now, max(0, p.table.Steps()))
+	p.follow("settle")
+}
+
+// undone reports whether the table has left something for later.
+func (p *twins) undone() bool {
+	due, ok := p.table.NextDue()
+	return ok && due <= p.table.now
+}
+
+// follow grants to those in the model's queue whom the table has granted: it was their turn.
+func (p *twins) follow(text string) {
+	for _, e := range p.hear() {
+		if e.Kind != Told || e.Fence == 0 {
+			continue
+		}
+		i := slices.IndexFunc(p.model.queue, func(w *nWait) bool {
+			return !w.absent && w.Client.Origin == e.Name.Origin && w.Ticket == e.Name.Ticket
+		})
+		require.GreaterOrEqual(p.t, i, 0, "%s: %s does not wait for %s", text, e.Owner, e.Key)
+		w := p.model.queue[i]
+		require.True(p.t, p.model.free(&w.Request, i), "%s: it is not the turn of %s", text, e.Owner)
+		p.model.leave(w)
+		g := p.model.grant(&w.Request, w.since)
+		g.fence = e.Fence
+		p.model.tellEnd(w, g, nil)
+	}
+}
+
+// soften takes out of an effect what depends on when something was worked off.
+func (p *twins) soften(e *Effect) {
+	e.Waiters, e.Attached = 0, Client{}
+	if e.Kind == Lost {
+		e.Reason = 0 // of several that met
+	}
+	if e.Err == ErrDropped { // the session of a waiter may be over, and its node gone
+		e.Err = ErrNoSession
+	}
+	if e.How == Disconnected {
+		e.How = WithSession
+	}
+}
+
+// moment compares what both say of themselves in the middle of an entry. Delays and numbers are known when what is
+// lost was worked off.
+func (p *twins) moment() {
+	now := p.model.now
+	plain := func(i *Info) *Info {
+		if i == nil || i.Holders+i.Waiters == 0 {
+			return nil
+		}
+		if i.DelayLeftMillis = 0; i.Holders == 0 {
+			i.Mode = 0
+		}
+		return i
+	}
+	for db := range 2 {
+		for _, key := range modelKeys {
+			got := plain(p.table.Info(db, key, now, enough))
+			require.Equal(p.t, plain(p.model.info(db, key)), got, "%d %s", db, key)
+			if got != nil {
+				safe(p.t, got)
+			}
+			for _, owner := range modelOwners {
+				held := p.model.checkHold(db, key, owner)
+				var fence uint64
+				if held.grant != nil {
+					fence = held.grant.fence
+				}
+				require.Equal(p.t, fence, p.table.Check(db, key, owner, now))
+			}
+		}
+	}
+	for id := range p.model.lastID + 1 {
+		want, got := p.model.sessionInfo(id), p.table.Session(id, now)
+		if want != nil && got != nil {
+			require.GreaterOrEqual(p.t, got.Holds, want.Holds)
+			want.Holds, want.Waiters, got.Holds, got.Waiters = 0, 0, 0, 0
+		}
+		require.Equal(p.t, want, got, "session %d", id)
+	}
+}
+
+// estimate compares what a read at a later instant sees with what would be then. What is due until then the table
+// says to be, so that the log comes first.
+func (p *twins) estimate() {
+	now := p.model.now
+	until := now + 1 + int64(p.d.n(120))
+	then := p.model.copy()
+	then.now = until
+	then.catchUp()
+	for db := range 2 {
+		for _, key := range modelKeys {
+			due := p.table.DueAt(db, key, now, until)
+			require.True(p.t, due || !p.model.dueAt(db, key, until), "%d %s is due by %d", db, key, until)
+			if due || p.model.waitsElsewhere(db, key) {
+				continue
+			}
+			require.Equal(p.t, then.info(db, key), p.table.Info(db, key, until, enough), "%d %s at %d", db, key, until)
+			if few := p.table.Info(db, key, until, 1); few != nil {
+				whole := then.info(db, key)
+				require.Equal(p.t, []int{whole.Holders, whole.Waiters}, []int{few.Holders, few.Waiters}, "%d %s at %d", db, key, until)
+			}
+		}
+	}
+	if p.table.DueBetween(now, until) {
+		return
+	}
+	require.Empty(p.t, then.effects)
+	for id := range then.lastID + 1 {
+		require.Equal(p.t, then.sessionInfo(id), p.table.Session(id, until), "session %d at %d", id, until)
+	}
+}
+
+// dueAt reports whether anything ends at a lock until an instant.
+func (n *naive) dueAt(db int, key string, until int64) bool {
+	l := n.lock(db, key)
+	over := func(session uint64, deadline int64) bool {
+		if session != 0 {
+			deadline = n.endOf(n.session(session))
+		}
+		return deadline < until
+	}
+	return l.delay != 0 && l.delay < until ||
+		slices.ContainsFunc(l.holds, func(h *nHold) bool { return over(h.session, h.deadline) }) ||
+		slices.ContainsFunc(n.queue, func(w *nWait) bool {
+			if w.DB != db || !slices.Contains(w.Keys, key) {
+				return false
+			}
+			return w.Keys[0] == key && w.deadline < until || w.Session != 0 && over(w.Session, 0)
+		})
+}
+
+// waitsElsewhere reports whether a request in line for a lock is for others too: what is due there may let it go.
+func (n *naive) waitsElsewhere(db int, key string) bool {
+	return slices.ContainsFunc(n.queue, func(w *nWait) bool {
+		return w.DB == db && slices.Contains(w.Keys, key) && len(w.Keys) > 1
+	})
+}
