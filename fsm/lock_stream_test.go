@@ -2,11 +2,13 @@ package fsm
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -93,6 +95,18 @@ func TestMarkersOfRestoredLocks(t *testing.T) {
 	}
 }
 
+// TestLockWithoutItsMarker: a stream in which no item stands for a lock is refused, also if another lock has one.
+func TestLockWithoutItsMarker(t *testing.T) {
+	for _, gone := range []string{"k", "l"} {
+		d := newDriver(t)
+		d.do("lock.acquire", "k", "me", "px", "1000")
+		d.do("lock.acquire", "l", "me", "px", "1000")
+		require.NoError(t, New().Restore(bytes.NewReader(dump(t, d.m))))
+		d.m.st.databases[0].Remove(keyspace.Hash(gone), gone)
+		require.ErrorIs(t, New().Restore(bytes.NewReader(dump(t, d.m))), ErrCorruptSnapshot, gone)
+	}
+}
+
 // TestHoldsLostInARestore: a node that skips entries tells its clients of the holds that are gone.
 func TestHoldsLostInARestore(t *testing.T) {
 	d := newDriver(t)
@@ -145,10 +159,39 @@ func TestLockStats(t *testing.T) {
 	d.do("session.open", "px", "1000")
 	d.advance(990)
 	s := d.m.LockStats()
+	require.Zero(t, s.LostSession+s.LostFlushed)
 	require.Equal(t, []int{1, 1, 0, 1}, []int{s.Locks, s.Holds, s.Waiting, s.Sessions})
 	require.Equal(t, []uint64{3, 1, 1, 1, 1, 1, 1}, []uint64{s.Grants, s.Refusals, s.Timeouts, s.LostExpired, s.LostBroken, s.Breaks, s.FencesRefused})
 	require.Equal(t, []uint64{1, 1001, 2, 1000}, []uint64{s.Waited.Count, s.Waited.SumMillis, s.Held.Count, s.Held.SumMillis})
 	require.Equal(t, uint64(1), s.Waited.Steps[10])
+}
+
+// TestLossesAreCounted: each by its reason, hold by hold.
+func TestLossesAreCounted(t *testing.T) {
+	d := newDriver(t)
+	hold := func(key string, how ...string) {
+		require.Positive(t, d.do(append([]string{"lock.acquire", key, "me"}, how...)...).Num)
+	}
+	hold("late", "px", "10")
+	d.advance(11)
+	d.do("session.open", "px", "1000")
+	for range 2 {
+		hold(fmt.Sprint("s", d.seq), "session", "1")
+	}
+	d.do("session.close", "1")
+	for range 3 {
+		hold("broken", "px", "1000")
+		d.do("lock.break", "broken")
+	}
+	for range 4 {
+		hold(fmt.Sprint("f", d.seq), "px", "1000")
+	}
+	d.do("flushdb")
+	hold("again", "px", "1000")
+	d.do("flushall")
+	s := d.m.LockStats()
+	require.Equal(t, []uint64{1, 2, 3, 5}, []uint64{s.LostExpired, s.LostSession, s.LostBroken, s.LostFlushed})
+	require.EqualValues(t, 11, s.Held.Count)
 }
 
 // TestListeningIsFree: what is told to listeners alone costs an entry nothing. Older entries were run without it.

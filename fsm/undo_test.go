@@ -8,12 +8,13 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// TestRollBack runs random commands as a transaction would, and undoes them: not a
-// byte of the state may differ, over FLUSHALL, SWAPDB, SCRIPT FLUSH and scripts too, and over keys whose
-// time was over and that waited to be swept.
+// TestRollBack runs random commands as a transaction would, words of locks and scripts with savepoints of their own among
+// them, and undoes them: not a byte of the state may differ, over FLUSHALL, SWAPDB, SCRIPT FLUSH and scripts too, and
+// over keys whose time was over and that waited to be swept.
 func TestRollBack(t *testing.T) {
 	for seed := range int64(100) {
 		g := newGenerator(seed, "")
+		words := newLog(seed)
 		d := newDriver(t)
 		if seed%20 == 0 {
 			d.fill("dead", sweepLimit+5, 100)
@@ -21,6 +22,9 @@ func TestRollBack(t *testing.T) {
 		for range 30 {
 			d.db = g.rng.Intn(3)
 			d.do(g.next()...)
+			if g.rng.Intn(3) == 0 {
+				d.apply(words.lockRequest(nil, d.db))
+			}
 		}
 		d.advance(100)
 		before := dump(t, d.m)
@@ -30,12 +34,28 @@ func TestRollBack(t *testing.T) {
 		c.st, c.ops, c.nowMillis = d.m.st, d.m.ops, d.nowMillis
 		c.ceiling = boundless
 		from := c.begins()
-		for range 1 + g.rng.Intn(40) {
-			var r protocol.Request
-			_, err := protocol.NextRequest(string(request(nil, g.rng.Intn(3), g.next()...)), &r)
-			require.NoError(t, err)
-			c.begin(&r, 1)
-			c.run()
+		some := func(most int) {
+			for range 1 + g.rng.Intn(most) {
+				var r protocol.Request
+				body := request(nil, g.rng.Intn(3), g.next()...)
+				if g.rng.Intn(3) == 0 {
+					body = words.lockRequest(nil, g.rng.Intn(3))
+				}
+				_, err := protocol.NextRequest(string(body), &r)
+				require.NoError(t, err)
+				c.begin(&r, 1)
+				c.run()
+			}
+		}
+		for range 1 + g.rng.Intn(8) {
+			inner := c.begins() // a script
+			some(5)
+			if g.rng.Intn(2) == 0 {
+				c.undoTo(&inner)
+			} else {
+				c.ends(&inner)
+			}
+			some(5)
 		}
 		c.undoTo(&from)
 

@@ -48,7 +48,7 @@ func TestModel(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			table, model := New(), &naive{}
 			for range 400 {
-				drawn(r, table, model)
+				drawn(t, r, table, model)
 				if r.IntN(20) == 0 {
 					table = restored(t, table)
 				}
@@ -64,7 +64,7 @@ func pick(r *rand.Rand) Name {
 	return n
 }
 
-func drawn(r *rand.Rand, table *Table, model *naive) {
+func drawn(t *testing.T, r *rand.Rand, table *Table, model *naive) {
 	key := string(rune('a' + r.IntN(3)))
 	switch r.IntN(9) {
 	case 0, 1, 2, 3:
@@ -81,6 +81,9 @@ func drawn(r *rand.Rand, table *Table, model *naive) {
 	case 5:
 		n := pick(r)
 		table.Drop(n)
+		kept := table.Copy()
+		was := saidOf(kept)
+		defer func() { require.Equal(t, was, saidOf(kept), "a copy changes with its original") }()
 		model.waiters = slices.DeleteFunc(model.waiters, func(w *Waiter) bool {
 			return w.Origin.Node == n.Origin.Node && w.compare(n) < 0
 		})
@@ -97,6 +100,16 @@ func drawn(r *rand.Rand, table *Table, model *naive) {
 			model.ready = model.ready[1:]
 		}
 	}
+}
+
+// saidOf is all that a table says of its waiters, of the keys that are ready, and of nodes that were dropped.
+func saidOf(table *Table) string {
+	var names []string
+	table.Scan(func(w *Waiter) bool {
+		names = append(names, fmt.Sprint(show(w), table.Dropped(w)))
+		return true
+	})
+	return fmt.Sprint(names, readyOf(table), table.DroppedBefore(), table.Len(), table.Bytes())
 }
 
 func compare(t *testing.T, table *Table, model *naive) {
