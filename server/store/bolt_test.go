@@ -234,3 +234,32 @@ func TestFailedVoteIsTheLast(t *testing.T) {
 	s.db = works
 	require.Equal(t, err, s.Set([]byte("vote"), []byte("n1")))
 }
+
+// TestFailedAppendIsTheLast: neither an append nor a deletion is taken after a write that failed, also when the disk
+// works again.
+func TestFailedAppendIsTheLast(t *testing.T) {
+	for what, write := range map[string]func(l *boltLog) error{
+		"append":   func(l *boltLog) error { return l.StoreLogs(entries(6, 7)) },
+		"deletion": func(l *boltLog) error { return l.DeleteRange(1, 2) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			path, other := filepath.Join(memoryDir(t), "a.db"), filepath.Join(memoryDir(t), "b.db")
+			require.NoError(t, createBolt(path))
+			require.NoError(t, createBolt(other))
+			l, err := openBoltLog(path)
+			require.NoError(t, err)
+			require.NoError(t, l.StoreLogs(entries(1, 5)))
+			works := l.db
+			l.db, err = openBolt(other, func(string, []byte, []byte) error { return nil })
+			require.NoError(t, err)
+			require.NoError(t, l.db.Close())
+			err = write(l)
+			require.Error(t, err)
+			l.db = works
+			require.Equal(t, err, l.StoreLogs(entries(6, 6)))
+			require.Equal(t, err, l.DeleteRange(1, 2))
+			requireEntries(t, l, 1, 5)
+			require.NoError(t, l.Close())
+		})
+	}
+}

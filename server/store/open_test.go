@@ -255,6 +255,30 @@ func TestLostPiecesAreNoticed(t *testing.T) {
 	}
 }
 
+// TestLossOfAProvedSnapshotIsNoticed: a crash came between the completion of a snapshot, which a leader had sent, and the
+// note of it. Open proves the snapshot and notes it, so a later loss is noticed, though what is left has no gap.
+func TestLossOfAProvedSnapshotIsNoticed(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			c := config(memoryDir(t), kind)
+			s := mustOpen(t, c)
+			require.NoError(t, s.Log.StoreLogs(entries(1, 15)))
+			takeSnapshot(t, s.Snapshots, 10, "ten")
+			takeSnapshot(t, s.Snapshots, 20, "twenty")
+			list, err := s.Snapshots.List()
+			require.NoError(t, err)
+			require.NoError(t, s.Stable.SetUint64([]byte(keySnapshot), 10))
+			require.NoError(t, s.Close())
+			require.NoError(t, mustOpen(t, c).Close())
+			files, err := filepath.Glob(filepath.Join(c.DataDir, snapshotName, list[0].ID+"*"))
+			require.NoError(t, err)
+			require.Len(t, files, 1)
+			require.NoError(t, os.Remove(files[0]))
+			requireRefused(t, c, "snapshot")
+		})
+	}
+}
+
 // TestGapBehindTheSnapshotIsNoticed: entries that are in no snapshot and not in the log were lost, whatever was
 // recorded of snapshots.
 func TestGapBehindTheSnapshotIsNoticed(t *testing.T) {

@@ -172,6 +172,7 @@ func TestDeleteRange(t *testing.T) {
 			before := len(w.segments)
 			require.NoError(t, w.DeleteRange(row.lo, row.hi))
 			requireRange(t, w, row.first, row.last)
+			requireNoMoreFiles(t, w, dir)
 			crash(w)
 			w = reopen(t, dir, small)
 			requireRange(t, w, row.first, row.last)
@@ -186,9 +187,7 @@ func TestDeleteRange(t *testing.T) {
 			w = reopen(t, dir, small)
 			requireRange(t, w, row.first, next+20)
 			require.LessOrEqual(t, len(w.segments), before+3)
-			files, err := filepath.Glob(filepath.Join(dir, "*.seg"))
-			require.NoError(t, err)
-			require.LessOrEqual(t, len(files), len(w.segments)+1, "no file is left behind but the spare")
+			requireNoMoreFiles(t, w, dir)
 		})
 	}
 	w, _ := create(t, small)
@@ -214,6 +213,14 @@ func TestLargeEntriesGetASegmentOfTheirOwn(t *testing.T) {
 }
 
 // TestSpaceIsInProportionToEntries: of any size, alone and mixed with small ones.
+// requireNoMoreFiles finds the files of the segments, and besides the spare alone.
+func requireNoMoreFiles(t testing.TB, w *WAL, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.seg"))
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(files), len(w.segments)+1, "no file is left behind but the spare")
+}
+
 func TestSpaceIsInProportionToEntries(t *testing.T) {
 	const segment = 64 << 10
 	for _, size := range []int{1 << 10, 20 << 10, 30 << 10, 34 << 10, 40 << 10, 64 << 10, 200 << 10} {
@@ -277,6 +284,7 @@ func TestAgainstAModel(t *testing.T) {
 				require.NoError(t, w.Close())
 				w = reopen(t, dir, o)
 			}
+			requireNoMoreFiles(t, w, dir)
 		}
 		requireRange(t, w, first, last)
 		crash(w)
