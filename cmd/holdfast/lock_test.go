@@ -217,6 +217,42 @@ func TestLockEndsACommandThatLost(t *testing.T) {
 	})
 }
 
+// stopped reports whether a process was stopped; always where the system does not say.
+func stopped(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	return err != nil || strings.Contains(string(stat), ") T ")
+}
+
+// TestLockWakesACommandThatLost: one that was stopped goes on, so that it can end by SIGTERM in its own way.
+func TestLockWakesACommandThatLost(t *testing.T) {
+	exe, c := build(t), holdertest.Start(t, 1)
+	r := locking(t, exe, c.Addrs(), "--grace", "1h", "job", "--", "sh", "-c", `trap "echo told; exit 0" TERM; echo pid $$.; kill -STOP $$`)
+	r.says(t, ".")
+	_, rest, _ := strings.Cut(r.stdout.String(), "pid ")
+	pid, _, _ := strings.Cut(rest, ".")
+	require.Eventually(t, func() bool { return stopped(pid) }, 20*time.Second, time.Millisecond)
+	c.Break("job", "broken")
+	require.Equal(t, statusLost, r.status(t))
+	r.says(t, "told")
+}
+
+// TestLockUnderNohup: a signal that it was started to ignore ends neither the wait nor the command.
+func TestLockUnderNohup(t *testing.T) {
+	exe, c := build(t), holdertest.Start(t, 1)
+	nohup := filepath.Join(t.TempDir(), "nohup")
+	require.NoError(t, os.WriteFile(nohup, []byte("#!/bin/sh\ntrap '' HUP\nexec \""+exe+"\" \"$@\"\n"), 0o700))
+	c.Take("job")
+	r := locking(t, nohup, c.Addrs(), "job", "--", "sh", "-c", loop)
+	require.Eventually(t, func() bool { return c.Waiters("job") == 1 }, 20*time.Second, time.Millisecond)
+	require.NoError(t, r.cmd.Process.Signal(syscall.SIGHUP))
+	c.Break("job", "broken")
+	r.says(t, "ready")
+	require.NoError(t, r.cmd.Process.Signal(syscall.SIGHUP))
+	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
+	require.Zero(t, r.status(t))
+	require.Contains(t, r.stdout.String(), "told")
+}
+
 // TestLockTellsALateLoss: when no notice came, it comes to light at the release.
 func TestLockTellsALateLoss(t *testing.T) {
 	exe, c := build(t), holdertest.Start(t, 1)

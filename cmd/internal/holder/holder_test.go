@@ -111,6 +111,22 @@ func TestAsksAgainWhenTheWaitFails(t *testing.T) {
 	require.NoError(t, <-waits)
 }
 
+// TestAsksAgainWhenTheGrantIsLost: the session ends, with its connection, before the grant was proved.
+func TestAsksAgainWhenTheGrantIsLost(t *testing.T) {
+	t.Parallel()
+	c := holdertest.Start(t, 1)
+	h := newHolder(t, c, "first", -1)
+	c.Cut("LOCK.ACQUIRE")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- h.Acquire(ctx) }()
+	require.Eventually(t, func() bool { return asked(c) == 2 }, 10*time.Second, time.Millisecond, "it asks with another session")
+	require.NoError(t, <-done)
+	require.Equal(t, "first", c.Holder("job"))
+	require.NoError(t, h.Release(t.Context()))
+}
+
 func asked(c *holdertest.Cluster) (n int) {
 	for _, name := range c.Sent() {
 		if name == "LOCK.ACQUIRE" {

@@ -81,6 +81,28 @@ func TestOneRound(t *testing.T) {
 	require.EqualValues(t, 1, two.Load())
 }
 
+// TestAnotherNodeForAPassingRefusal: what a node refuses for the moment, or for itself alone, the next node may take.
+func TestAnotherNodeForAPassingRefusal(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"ERR max number of clients reached", "CLUSTERDOWN No leader is known", "LOADING the node is starting",
+		"MASTERDOWN no link", "TRYAGAIN later",
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			c := holdertest.Start(t, 1)
+			refuses, knocks := door(t, func(_ int64, nc net.Conn) {
+				_, _ = bufio.NewReader(nc).ReadString('\n') // the client has begun to speak
+				_, _ = io.WriteString(nc, "-"+text+"\r\n")
+			})
+			h := locking(0, refuses, c.Addrs()[0])
+			t.Cleanup(h.Close)
+			require.NoError(t, h.Acquire(t.Context()))
+			require.EqualValues(t, 1, knocks.Load())
+		})
+	}
+}
+
 // TestTheWaitIsTheBound: nodes that accept and say nothing do not make it longer.
 func TestTheWaitIsTheBound(t *testing.T) {
 	t.Parallel()

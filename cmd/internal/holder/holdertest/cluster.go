@@ -22,6 +22,7 @@ type Cluster struct {
 	sent     []string
 	refusing string
 	unsaid   string
+	cutting  string
 }
 
 type node struct {
@@ -132,6 +133,13 @@ func (c *Cluster) Swallow(name string) {
 	c.unsaid = name
 }
 
+// Cut has the connection end behind the reply to the next command of that name, and its sessions with it.
+func (c *Cluster) Cut(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cutting = name
+}
+
 // Refuse has all nodes answer every command with an error; "" ends that.
 func (c *Cluster) Refuse(line string) {
 	c.mu.Lock()
@@ -221,13 +229,18 @@ func (at *conn) serve() {
 	defer c.mu.Unlock()
 	if at.node.conns[at] && !at.node.frozen { // the client closed it
 		delete(at.node.conns, at)
-		for id, s := range c.sessions {
-			if s.at == at {
-				c.end(id)
-			}
-		}
+		c.endAll(at)
 	}
 	_ = at.nc.Close()
+}
+
+// endAll ends the sessions that live with a connection.
+func (c *Cluster) endAll(at *conn) {
+	for id, s := range c.sessions {
+		if s.at == at {
+			c.end(id)
+		}
+	}
 }
 
 func (at *conn) answer(words []string) {
@@ -241,6 +254,11 @@ func (at *conn) answer(words []string) {
 		return
 	}
 	at.send(v)
+	if words[0] == at.node.c.cutting {
+		at.node.c.cutting = ""
+		at.node.c.endAll(at)
+		_ = at.nc.Close()
+	}
 }
 
 func (at *conn) send(v protocol.Value) {
