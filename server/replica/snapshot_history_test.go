@@ -98,6 +98,7 @@ func snapshotHistory(t *testing.T, nodes int, seed uint64, final *string) *recor
 		slow(c)
 		requireAllFollow(t, c)
 	}
+	requireAllLead(t, c, rec)
 	c.Settle()
 	reply := c.Leader().Do("GET", logKey)
 	require.False(t, reply.IsError(), reply.Str)

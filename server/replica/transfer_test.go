@@ -3,6 +3,7 @@ package replica_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -67,4 +68,31 @@ func TestTransferThatIsGivenUp(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLeadershipEndsDuringATransfer: the transfer waits for an entry that cannot land, and the leadership ends meanwhile.
+// The node proposes when it leads again.
+func TestLeadershipEndsDuringATransfer(t *testing.T) {
+	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		for n := range int64(3) {
+			require.Equal(t, protocol.Integer(2*n+1), leader.Do("INCR", "n"))
+			c.Net.Isolate(leader.Name)
+			write := later(leader, "INCR", "n")
+			transferred := make(chan error, 1)
+			synctest.Wait() // the entry is in flight
+			go func() { transferred <- leader.Replica().TransferLeadership(t.Context(), "") }()
+			synctest.Wait()
+			require.Equal(t, 1, leader.Replica().InFlight())
+			require.NoError(t, <-transferred)
+			require.False(t, leader.Replica().Status().Leading)
+			c.Net.Heal()
+			require.Equal(t, protocol.Integer(2*n+2), <-write)
+			if next := c.Leader(); next != leader {
+				require.NoError(t, next.Replica().TransferLeadership(t.Context(), leader.ID))
+			}
+			require.Same(t, leader, c.Leader())
+		}
+		require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
+	})
 }

@@ -127,6 +127,7 @@ var troubles = []namedTrouble{
 		}()
 		return func() { <-done }
 	}},
+	{"hand over while cut off", handOverCutOff},
 	{"slow disk", func(c *replicatest.Cluster, rng *rand.Rand) func() {
 		return victim(c, rng).Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: time.Duration(rng.IntN(700)) * time.Millisecond})
 	}},
@@ -167,6 +168,34 @@ func powerCut(c *replicatest.Cluster, rng *rand.Rand) func() {
 		}
 		time.Sleep(time.Duration(1000+rng.IntN(2000)) * time.Millisecond)
 		leader.Start()
+	}
+}
+
+// handOverCutOff cuts the leader off, and asks the leader to hand over while its entries cannot land.
+func handOverCutOff(c *replicatest.Cluster, rng *rand.Rand) func() {
+	leader := c.Leader()
+	c.Net.Isolate(leader.Name)
+	time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
+	handed := make(chan struct{})
+	go func() {
+		defer close(handed)
+		_ = leader.Transfer()
+	}()
+	return func() {
+		c.Net.Heal()
+		<-handed
+	}
+}
+
+// A node that was asked to hand over, and lost its leadership in another way, leads and takes writes later.
+func TestHandOversOfCutOffLeaders(t *testing.T) {
+	for seed := uint64(1); seed <= 2; seed++ {
+		var rec *recorder
+		var final string
+		synctest.Test(t, func(t *testing.T) {
+			rec = troubledHistory(t, 3, seed, 6, []namedTrouble{{"hand over while cut off", handOverCutOff}}, &final)
+		})
+		rec.check(t, final)
 	}
 }
 
@@ -229,9 +258,25 @@ func troubledHistory(t *testing.T, nodes int, seed uint64, rounds int, troubles 
 	time.Sleep(5 * time.Second)
 	close(stop)
 	clients.Wait()
+	requireAllLead(t, c, rec)
 	c.Settle()
 	reply := c.Leader().Do("GET", logKey)
 	require.False(t, reply.IsError(), reply.Str)
 	*final = reply.Str
 	return rec
+}
+
+// requireAllLead requires that each node can lead, and takes writes then, whatever it went through.
+func requireAllLead(t *testing.T, c *replicatest.Cluster, rec *recorder) {
+	t.Helper()
+	for _, n := range c.Nodes() {
+		for i := 0; c.Leader() != n; i++ {
+			require.Less(t, i, 10, "%s does not become leader", n.Name)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			_ = c.Leader().Replica().TransferLeadership(ctx, n.ID)
+			cancel()
+		}
+		failed := rec.do(-1, n, input{key: logKey, write: fmt.Sprintf("%d.%s ", rec.now(), n.Name)})
+		require.False(t, failed, "%s leads and takes no write", n.Name)
+	}
 }
