@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // keysOf counts the keys in a captured state.
@@ -36,6 +38,32 @@ func TestCaptureHasWhatWasAcknowledged(t *testing.T) {
 				require.Positive(t, got.Index)
 			}
 		}
+	})
+}
+
+// TestCaptureOnASlowFollower: the leader answers before the follower has what the other node and the leader have. The
+// follower waits for its own log, and says so if that takes too long.
+func TestCaptureOnASlowFollower(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		for i, delay := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond} {
+			fast := follower.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: delay})
+			require.Equal(t, protocol.OK, leader.Do("SET", fmt.Sprint("k", i), "v"))
+			got, err := follower.Replica().Capture(t.Context(), false)
+			require.NoError(t, err, "appends take %v", delay)
+			require.Equal(t, i+1, keysOf(t, got), "appends take %v", delay)
+			fast()
+		}
+		c.Settle()
+		undo := follower.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Hang: true})
+		require.Equal(t, protocol.OK, leader.Do("SET", "last", "v"))
+		_, err := follower.Replica().Capture(t.Context(), false)
+		require.ErrorContains(t, err, "lags")
+		undo()
+		c.Settle()
+		got, err := follower.Replica().Capture(t.Context(), false)
+		require.NoError(t, err)
+		require.Equal(t, 4, keysOf(t, got))
 	})
 }
 
