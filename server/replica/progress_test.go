@@ -34,6 +34,7 @@ func stalledNames(n *replicatest.Node) (names []string) {
 }
 
 // Whatever keeps a follower's log from growing, its leader tells of it once, shows it, and tells once when that is over.
+// The follower is not healthy meanwhile.
 func TestFollowerWithoutProgress(t *testing.T) {
 	tests := map[string]func(c *replicatest.Cluster, n *replicatest.Node) (undo func()){
 		"hanging disk": func(_ *replicatest.Cluster, n *replicatest.Node) func() {
@@ -77,6 +78,10 @@ func TestFollowerWithoutProgress(t *testing.T) {
 				require.Equal(t, time.Since(told[0].Since), shown[0].For)
 				require.Empty(t, c.Followers()[0].Replica().Status().Stalled, "it does not lead")
 				require.Empty(t, events[replica.FollowerMoves](leader))
+				require.NoError(t, leader.Replica().Healthy())
+				if n.Replica() != nil {
+					require.Error(t, n.Replica().Healthy(), "its log stands still, while the leader's goes on")
+				}
 
 				undo()
 				busy(t, leader, 15*time.Second)
@@ -87,6 +92,7 @@ func TestFollowerWithoutProgress(t *testing.T) {
 				require.Greater(t, moves[0].After, 20*time.Second)
 				require.Len(t, events[replica.FollowerStalled](leader), 1)
 				require.Empty(t, stalledNames(leader))
+				require.NoError(t, n.Replica().Healthy())
 			})
 		})
 	}
@@ -109,6 +115,7 @@ func TestFollowersWithProgress(t *testing.T) {
 		undo := n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: 900 * time.Millisecond})
 		busy(t, leader, 30*time.Second)
 		require.Greater(t, leader.Replica().Status().Committed, n.Replica().Status().LastLog, "it lags")
+		require.NoError(t, n.Replica().Healthy(), "but it goes on")
 		undo()
 		busy(t, leader, 3*time.Second)
 
