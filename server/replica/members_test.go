@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/server/raftnode"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // ofNodes runs a test of a cluster of so many nodes in virtual time.
@@ -101,5 +102,21 @@ func TestFirstMembersAreForTheFirstStart(t *testing.T) {
 		n.Start()
 		c.Settle()
 		require.Equal(t, []string{"n1", "n2", "n3"}, voters(n))
+	})
+}
+
+// WAIT never answers less than a majority: a voter on which an acknowledged write is may lose its vote.
+func TestWaitWhileAVoterGoes(t *testing.T) {
+	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
+		leader, gone, slow := c.Leader(), c.Followers()[0], c.Followers()[1]
+		defer slow.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Hang: true})()
+		require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
+		require.Error(t, c.Change(raftnode.Remove, gone), "the majority of the voters that stay lacks it")
+		require.ElementsMatch(t, []string{leader.Name, slow.Name}, voters(leader))
+		for _, n := range []*replicatest.Node{leader, slow} {
+			for nodes, timeout := range []time.Duration{time.Millisecond, time.Second, time.Second} {
+				require.Equal(t, 1, n.Replica().WaitReplicated(t.Context(), nodes, timeout), "%s, WAIT %d", n.Name, nodes)
+			}
+		}
 	})
 }
