@@ -57,6 +57,20 @@ func TestSizes(t *testing.T) {
 	})
 }
 
+// Where nothing waits a batch may wait, however large: no limit on what waits keeps a batch out for good.
+func TestLargeBatchMayWaitAlone(t *testing.T) {
+	small := func(c *replica.Config) { c.Limits.PendingBytes = 1000 }
+	inBubble(t, small, func(t *testing.T, c *replicatest.Cluster) {
+		large := strings.Repeat("x", 10_000)
+		for _, n := range []*replicatest.Node{c.Leader(), c.Followers()[0], c.Followers()[1]} {
+			for range 3 {
+				require.Equal(t, protocol.OK, n.Do("SET", large, n.Name))
+				require.Equal(t, protocol.Bulk(n.Name), n.Do("GET", large))
+			}
+		}
+	})
+}
+
 // WAIT tells how many other nodes have what was written, on every node alike.
 func TestWaitReplicated(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
