@@ -2,11 +2,13 @@ package replica_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
@@ -53,4 +55,56 @@ func TestWaitersOfAKilledNode(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSilenceAfterAPause: a process that did not run for a while, because the machine slept, say, heard of no other node
+// meanwhile, and of no leader. That counts as no silence: the leader drops no clients of other nodes, and a node without
+// a leader sends none of its clients away, until the time has passed anew.
+func TestSilenceAfterAPause(t *testing.T) {
+	const long = replica.DefaultAbsentAfter
+	for _, c := range []struct {
+		name         string
+		pause, after time.Duration // the time without a look, and the time with one each second
+		gone         bool
+	}{
+		{"no pause", time.Second, long, true},
+		{"right after a pause", time.Minute, 0, false},
+		{"soon after a pause", time.Minute, long - time.Second, false},
+		{"long after a pause", time.Minute, long, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, cluster *replicatest.Cluster) {
+				looks := func(n *replicatest.Node) {
+					synctest.Wait()
+					n.Replica().LookForWaiters(0)
+					for ahead := c.pause; ahead <= c.pause+c.after; ahead += time.Second {
+						n.Replica().LookForWaiters(ahead)
+					}
+				}
+				leader, silent, alone := cluster.Leader(), cluster.Followers()[0], cluster.Followers()[1]
+				park(t, silent)
+				looks(leader)
+				require.Equal(t, c.gone, len(events[replica.WaitersDropped](leader)) > 0, "of the other node")
+
+				told := park(t, alone)
+				cluster.Net.Isolate(alone.Name)
+				time.Sleep(3 * time.Second)
+				require.Empty(t, alone.Replica().Status().Leader)
+				looks(alone)
+				require.Equal(t, c.gone, len(told) > 0, "of the node itself")
+			})
+		})
+	}
+}
+
+// park has a client of n wait for an element, and returns what the client is told.
+func park(t *testing.T, n *replicatest.Node) <-chan protocol.Value {
+	told := make(chan protocol.Value, 1)
+	lot := n.Replica().Parking()
+	ticket := lot.Enter(func(v protocol.Value) { told <- v })
+	b := replicatest.Batch(words("block %d blpop q 0", ticket))
+	require.NoError(t, n.Replica().Execute(b))
+	require.Equal(t, protocol.Parked, b.Replies[0])
+	lot.Parked(ticket, b.Number)
+	return told
 }

@@ -109,3 +109,6 @@ func (r *Replica) HoldTurn() { r.reader.long <- struct{}{} }
 
 // LetTurn ends HoldTurn.
 func (r *Replica) LetTurn() { <-r.reader.long }
+
+// LookForWaiters has the node look at who is silent, as it does each second, with a clock that is ahead by so much.
+func (r *Replica) LookForWaiters(ahead time.Duration) { r.waiting.look(time.Now().Add(ahead)) }
