@@ -1,9 +1,18 @@
 package raftnode
 
 import (
+	"bufio"
+	"context"
+	"net"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 // The longer log is elected, and of equal ones the node that has applied more of it, as far as both tell.
@@ -20,5 +29,152 @@ func TestFitterCandidate(t *testing.T) {
 		for j := range fit {
 			require.Equal(t, i < j, fit[i].moreUpToDate(fit[j]), "%v, %v", fit[i], fit[j])
 		}
+	}
+}
+
+// voterStub is a voter with a stub for raft.
+type voterStub struct {
+	*fastFailover
+	term, length uint64
+	leader       string        // as far as the voter knows
+	slow         time.Duration // until the voter answers
+	nominated    chan string   // which nodes the voter has nominated
+}
+
+func (v *voterStub) CurrentTerm() uint64  { return v.term }
+func (v *voterStub) LastIndex() uint64    { return v.length }
+func (v *voterStub) AppliedIndex() uint64 { return v.length }
+func (v *voterStub) LeaderWithID() (raft.ServerAddress, raft.ServerID) {
+	return "", raft.ServerID(v.leader)
+}
+
+// orphans are the voters that n1, the leader of term 2, leaves behind in a cluster of so many nodes. All have the same
+// log, and have found out.
+func orphans(nodes int) map[string]*voterStub {
+	all, ids := make(map[string]*voterStub), []string{"n1", "n2", "n3", "n4", "n5"}[:nodes]
+	dial := func(_ context.Context, id string) (net.Conn, error) {
+		if all[id] == nil {
+			return nil, syscall.ECONNREFUSED
+		}
+		asking, asked := net.Pipe()
+		go func() {
+			defer asked.Close()
+			time.Sleep(all[id].slow)
+			if frame, err := wire.Read(bufio.NewReader(asked), nil, wire.Short); err == nil {
+				_ = all[id].answer(asked, frame)
+			}
+		}()
+		return asking, nil
+	}
+	for _, id := range ids[1:] {
+		v := &voterStub{term: 2, length: 8, leader: "n1", nominated: make(chan string, nodes)}
+		v.fastFailover = newFastFailover(&Config{ID: id, Dial: dial}, newConfigurations(id), v, func(id string) error {
+			v.nominated <- id
+			return nil
+		})
+		v.configurations.appended([]*raft.Log{configurationAt(1, ids...)})
+		v.refused("n1")
+		all[id] = v
+	}
+	return all
+}
+
+// nominations counts how often the voters have nominated n2 since the last call.
+func nominations(t *testing.T, all map[string]*voterStub) (n int) {
+	t.Helper()
+	for _, v := range all {
+		for ; len(v.nominated) > 0; n++ {
+			require.Equal(t, "n2", <-v.nominated)
+		}
+	}
+	return n
+}
+
+// The node that asks is nominated once, unless any other that answers is more up to date, in whatever order they answer.
+func TestOnlyTheMostUpToDateIsNominated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, nodes := range []int{3, 5} {
+			for _, order := range [][]string{{"n3", "n4", "n5"}, {"n4", "n5", "n3"}, {"n5", "n3", "n4"}} {
+				for _, longer := range []string{"", "n3", "n4", "n5"} {
+					all := orphans(nodes)
+					for i, id := range order {
+						if v := all[id]; v != nil {
+							v.slow = time.Duration(i) * time.Millisecond
+						}
+					}
+					want := 1
+					if v := all[longer]; v != nil {
+						v.length, want = 9, 0
+					}
+					all["n2"].ask(t.Context(), all["n2"].vacant())
+					require.Equal(t, want, nominations(t, all), "%d nodes answer in the order %v, %q has more", nodes, order, longer)
+				}
+			}
+		}
+	})
+}
+
+// A leadership is vacant until its term is over, or another node leads: then there is another election to wait for.
+func TestVacancyEndsWithTheTerm(t *testing.T) {
+	for _, row := range []struct {
+		term   uint64
+		leader string
+		vacant bool
+	}{
+		{2, "n1", true},
+		{2, "", true},
+		{2, "n3", false},
+		{3, "", false},
+		{3, "n1", false}, // it came back, and was elected
+		{3, "n3", false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			all := orphans(3)
+			asking, asked, dead := all["n2"], all["n3"], deadLeader{"n1", 2}
+			asked.term, asked.leader = row.term, row.leader
+			asking.ask(t.Context(), dead)
+			require.Equal(t, row.vacant, nominations(t, all) == 1, "the node that is asked: %v", row)
+
+			asking.term, asking.leader = row.term, row.leader
+			require.Equal(t, row.vacant, asking.vacant() == dead, "%v", row)
+			asking.term, asking.leader = 2, "n1"
+			require.Equal(t, row.vacant, asking.vacant() == dead, "what is over does not come back")
+			asking.ask(t.Context(), dead)
+			require.Equal(t, row.vacant, nominations(t, all) == 1, "the node that asks: %v", row)
+		})
+	}
+}
+
+// A question of another version may mean something else, and one must come from another voter: the rest gets no answer
+// and no nomination.
+func TestProposalsThatAreNotTaken(t *testing.T) {
+	for _, row := range []struct {
+		id      string
+		version byte
+		taken   bool
+	}{
+		{"n2", proposalVersion, true},
+		{"n2", proposalVersion - 1, false},
+		{"n2", proposalVersion + 1, false},
+		{"n3", proposalVersion, false}, // itself
+		{"n4", proposalVersion, false},
+		{"", proposalVersion, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			all := orphans(3)
+			asking, asked := net.Pipe()
+			defer asking.Close()
+			question := proposal{candidate: candidate{id: row.id, length: 8}, deadLeader: deadLeader{"n1", 2}, nominate: true}.append(nil)
+			question[1] = row.version
+			answered := make(chan error, 1)
+			go func() {
+				defer asked.Close()
+				answered <- all["n3"].answer(asked, question)
+			}()
+			frame, err := wire.Read(bufio.NewReader(asking), nil, wire.Short)
+			require.Equal(t, row.taken, err == nil && frame[1] == 1, "%v", row)
+			require.Equal(t, row.taken, <-answered == nil, "%v", row)
+			require.Equal(t, row.taken, nominations(t, all) == 1, "%v", row)
+		})
 	}
 }
