@@ -22,6 +22,50 @@ func TestLinkIsOfOneLife(t *testing.T) {
 	require.Same(t, p, q.Peer(protocol.Origin{Node: "n2", Epoch: 2}))
 }
 
+// A node has one link: an older one, or one of a leadership that is over, says nothing for its node any more.
+func TestOldLinkSaysNothing(t *testing.T) {
+	listens := false
+	q := NewReceiver(ReceiverConfig{Hears: func(_ string, yes bool) { listens = yes }, QueueBytes: 10, Wake: make(chan struct{}, 1)})
+	link := func(epoch uint64) *Peer {
+		conn, other := net.Pipe()
+		t.Cleanup(func() { _ = other.Close() })
+		p := &Peer{origin: protocol.Origin{Node: "n2", Epoch: epoch}, conn: conn}
+		require.True(t, q.admit(p))
+		require.False(t, listens, "a new link has said nothing yet")
+		return p
+	}
+	silent := func(old *Peer) {
+		for _, yes := range []bool{true, false} {
+			before := listens
+			q.hears(old, yes)
+			require.Equal(t, before, listens)
+			require.ErrorIs(t, q.put(old, []Batch{{Body: []byte("x")}}), net.ErrClosed)
+		}
+		q.dismiss(old)
+	}
+	for term := range uint64(2) {
+		q.Open(term + 1)
+		first := link(1)
+		q.hears(first, true)
+		require.True(t, listens)
+		second := link(1) // of the same life
+		silent(first)
+		q.hears(second, true)
+		silent(first)
+		require.True(t, listens)
+		require.Same(t, second, q.Peer(second.origin))
+		third := link(2)
+		q.hears(third, true)
+		silent(second)
+		require.True(t, listens)
+		require.Same(t, third, q.Peer(third.origin))
+		q.Shut()
+		require.False(t, listens)
+		silent(third)
+		require.False(t, listens)
+	}
+}
+
 // What followers had queued when a leadership ended takes no room of the next one.
 func TestInboxIsEmptyWhenItOpens(t *testing.T) {
 	q := NewReceiver(ReceiverConfig{Hears: func(string, bool) {}, QueueBytes: 10, Wake: make(chan struct{}, 1)})
