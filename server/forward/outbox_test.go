@@ -228,4 +228,14 @@ func TestLinkIsBoundedAtTheLeader(t *testing.T) {
 		require.True(t, p.serve(context.Background(), &p.reads[i], protocol.ErrNoLeader))
 	}
 	require.Zero(t, p.readBytes)
+
+	// A read above the share is taken where none waits, and keeps others out until it is answered.
+	for range 3 {
+		p.reads, p.out = nil, newOutbox(8<<20, false)
+		p.ask([]forwardedRead{{number: 4, body: strings.Repeat("x", 6000)}, {number: 5}})
+		require.Len(t, p.reads, 1)
+		require.Equal(t, uint64(4), p.reads[0].number)
+		require.True(t, p.serve(context.Background(), &p.reads[0], protocol.ErrNoLeader))
+		require.Zero(t, p.readBytes)
+	}
 }
