@@ -183,6 +183,20 @@ func TestTableIsDrainedWhenNothingWaits(t *testing.T) {
 	})
 }
 
+// What looks after time limits sleeps for a while, or until it is poked, whatever comes and goes between two looks at what
+// waits.
+func TestTimeoutsSleepUntilPoked(t *testing.T) {
+	for _, looks := range [][]bool{{true, true}, {true, false}, {false, true}, {false, false}} {
+		s, look := newTimeouts(), 0
+		parked := s.park(func() bool {
+			look++
+			return looks[look-1]
+		})
+		s.poke()
+		require.Equal(t, parked, len(s.wake) == 1, "without a timer a poke must wake it: %v", looks)
+	}
+}
+
 func TestWatermark(t *testing.T) {
 	var w watermark
 	require.NoError(t, w.wait(0, nil, nil))

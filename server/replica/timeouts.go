@@ -53,15 +53,23 @@ func (s *timeouts) run(ctx context.Context) error {
 		s.writes.expire(now)
 		s.reads.expire(now)
 		s.stall(now)
-		if s.parkable() {
-			s.parked.Store(true)
-		}
-		// A batch that came before the flag was set did not poke: look once more.
-		if !s.parkable() {
-			s.parked.Store(false)
+		if !s.park(s.parkable) {
 			timer.Reset(every)
 		}
 	}
+}
+
+// park has poke wake the goroutine, which needs no timer then, if there is nothing to look at.
+func (s *timeouts) park(parkable func() bool) bool {
+	if !parkable() {
+		return false
+	}
+	s.parked.Store(true)
+	if parkable() {
+		return true
+	}
+	s.parked.Store(false) // a batch that came before the flag was set did not poke
+	return false
 }
 
 // parkable reports whether there is nothing to look at.
