@@ -84,13 +84,15 @@ func (l *Lot) attend(yes bool) {
 	}
 }
 
-// Rest is called now and then: it ends attending if no client waits.
-func (l *Lot) Rest() {
+// Rest is called now and then: it ends attending if no client waits. It reports whether the lot attends still: if not,
+// the next client has it begin again.
+func (l *Lot) Rest() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.clients) == 0 {
 		l.attend(false)
 	}
+	return l.attends
 }
 
 // take removes a client, and reports whether the client was there.

@@ -69,9 +69,28 @@ func TestWoken(t *testing.T) {
 	require.EqualValues(t, []string{"before Execute returned", "later"}, told)
 	require.Zero(t, l.Len())
 	require.Equal(t, []bool{true}, c.attended)
-	l.Rest()
-	l.Rest()
+	require.False(t, l.Rest())
+	require.False(t, l.Rest())
 	require.Equal(t, []bool{true, false}, c.attended)
+}
+
+// TestRest: what Rest says and what Attend was told are the same, so that after a rest the next client is attended.
+func TestRest(t *testing.T) {
+	var c cluster
+	var told told
+	l := c.lot()
+	require.False(t, l.Rest())
+	for range 2 {
+		first := l.Enter(told.give)
+		require.True(t, l.Rest())
+		second := l.Enter(told.give)
+		l.Forget(first)
+		require.True(t, l.Rest())
+		l.Forget(second)
+		l.Forget(l.Enter(told.give)) // came and went since the last look
+		require.False(t, l.Rest())
+	}
+	require.Equal(t, []bool{true, false, true, false}, c.attended)
 }
 
 // TestSnapshot: a snapshot may stand for the entry that woke a client. The client is told that the outcome

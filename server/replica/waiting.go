@@ -106,8 +106,8 @@ func (w *waiting) run(ctx context.Context) error {
 			return nil
 		}
 		w.look(time.Now())
-		w.lot.Rest()
-		some := w.r.machine.Waiting() || w.lot.Len() > 0
+		// One look at the lot: a client that leaves and one that comes between two would wake nothing.
+		some := w.lot.Rest() || w.r.machine.Waiting()
 		w.awake.Store(some)
 		if some {
 			timer.Reset(lookEvery)
