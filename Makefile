@@ -3,7 +3,7 @@ GO ?= go
 BIN := bin
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race check fmt fuzz rewrite demo jepsen picture mutants mutations land mutations-sample soak bench bench-results bench-native bench-limits bench-compare differential differential-newer upgrade clients dist monitoring clean
+.PHONY: help build test quick race check fmt fuzz rewrite demo jepsen picture mutants mutations land mutations-sample soak bench bench-results bench-native bench-limits bench-compare differential differential-newer upgrade clients dist monitoring clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -13,6 +13,11 @@ build: ## build bin/holdfast
 
 test: ## run all tests; needs nothing but Go
 	$(GO) test ./...
+
+quick: ## an answer to an edit in 90 s: gofumpt, the tests without processes and long runs, vet
+	@out=$$($(GO) tool gofumpt -l .); if [ -n "$$out" ]; then echo "run 'make fmt', these files differ:"; echo "$$out"; exit 1; fi
+	$(GO) test -short -vet=off ./...
+	$(GO) vet ./...
 
 race: ## run all tests under the race detector
 	$(GO) test -race -timeout 30m ./...
