@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // maxRanges bounds the memory of a session. A node has a few dozen batches under way at once, and so
@@ -51,7 +52,7 @@ func (ss *sessions) begin(b *protocol.Batch) bool {
 		s.epoch, s.low, s.applied = b.Origin.Epoch, 0, nil
 	}
 	s.advance(b.Low)
-	return s.add(b.Seq) || !appliesOnce
+	return s.add(b.Seq) || mutant.NoDedup
 }
 
 // nameOf is the name of a node with a session, in memory that may be kept.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // tellWoken tells the client of a waiter, if it is this node's, that the wait is over.
@@ -16,7 +17,7 @@ func (c *call) tellWoken(w *waits.Waiter, reply protocol.Value) {
 
 // noteKey notes that a key got a value. A client may wait for that.
 func (c *call) noteKey(db int, key string) {
-	if wakesWaiters && c.st.waits.Len() > 0 {
+	if !mutant.LostWakeup && c.st.waits.Len() > 0 {
 		c.st.waits.Wake(db, key)
 	}
 }
@@ -101,7 +102,7 @@ func (c *call) serveNext() bool {
 	case waits:
 		t.Tried(w.Order + 1)
 	default:
-		if servesOnce {
+		if !mutant.ServedTwice {
 			t.Remove(w)
 		}
 		c.tellWoken(w, reply)

@@ -44,7 +44,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	fs.StringVar(&o.store, "store", "store", "folder for the reports, one in it for each run")
 	fs.StringVar(&o.net, "net", "auto", "how the net is cut: kernel (namespaces and iptables, as root), proxies, or auto")
 	fs.StringVar(&o.binary, "binary", "", "the holdfast program; default: built from this module")
-	fs.StringVar(&o.tags, "tags", "", "build tags for that, such as mutant_dirty_reads")
+	fs.StringVar(&o.tags, "tags", "", "build tags for that, such as mutants (see README.md)")
 	fs.StringVar(&o.serverArgs, "server-args", "", "more flags for holdfast serve, or lines for redis.conf, separated by semicolons")
 	fs.DurationVar(&o.soak, "soak", 0, "run seed after seed for so long, and keep the reports of those that are not valid")
 	fs.StringVar(&o.check, "check", "", "judge a stored history.jsonl again instead of running anything")

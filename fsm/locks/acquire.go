@@ -3,6 +3,8 @@ package locks
 import (
 	"slices"
 	"strings"
+
+	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // Acquire asks for the locks of a request. The caller may change r afterwards.
@@ -219,7 +221,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	w := &waiter{Request: *q, since: t.now, deadline: never, blocked: blocked}
 	if w.WaitMillis > 0 {
 		w.deadline = saturated(t.now, w.WaitMillis)
-		if !wholeWaits {
+		if mutant.LockShortWait {
 			w.deadline -= w.WaitMillis / 8
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // before is a name: all waiters of its node with lower ones are gone, and not all removed.
@@ -89,7 +90,7 @@ func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
 	case protocol.LeaveError:
 		t.dismiss(w, cmp.Or(err, ErrUnblocked))
 	default:
-		if removesGone {
+		if !mutant.LockLeak && !mutant.LockDeadWaiter {
 			t.unline(w)
 			t.wakeAll(w)
 			t.tellLeft(w, Disconnected)
@@ -97,7 +98,7 @@ func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
 		}
 		dead := *w
 		dead.Client, dead.Ticket = Client{Origin: *t.origin(protocol.Origin{})}, w.order
-		if blocksGone {
+		if mutant.LockDeadWaiter {
 			dead.Mode, dead.Limit, dead.Permits = Permits, 1, 2
 		}
 		t.relined(w, &dead)

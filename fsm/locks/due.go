@@ -1,5 +1,7 @@
 package locks
 
+import "github.com/holdfast/holdfast/protocol/mutant"
+
 // Sweep does what is due or unfinished, in the order of time, while there are steps.
 func (t *Table) Sweep() {
 	for t.steps > 0 && t.sweepOne() {
@@ -43,7 +45,7 @@ func (t *Table) nextSession() (id uint64, end int64) {
 		id, end = e.id, e.deadline
 	}
 	for i := range t.lives {
-		if !endsAttached {
+		if mutant.LockSession {
 			break
 		}
 		b, _ := seek(t.attached, bound{origin: &t.lives[i].origin})

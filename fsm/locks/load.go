@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // What is wrong with a stream.
@@ -54,7 +55,7 @@ func Load(r Reader) (*Table, error) {
 	if d.err != nil {
 		return nil, d.err
 	}
-	if !loadsQueues {
+	if mutant.LockQueueLost {
 		d.desert()
 	}
 	t.effects = nil
@@ -300,7 +301,7 @@ func (d *loader) line() {
 	d.must(d.t.waitingBytes <= MaxWaitingBytes, errWaiter)
 }
 
-// desert takes all waiters out of the queues: see mutants.go.
+// desert takes all waiters out of the queues: see [mutant.LockQueueLost].
 func (d *loader) desert() {
 	for _, w := range d.waiters {
 		d.t.unline(w)

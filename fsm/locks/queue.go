@@ -1,5 +1,7 @@
 package locks
 
+import "github.com/holdfast/holdfast/protocol/mutant"
+
 // joins reports whether a request is compatible with the holds of a lock.
 func joins(l *lock, r *Request, first *hold) bool {
 	holders := l.holders()
@@ -188,7 +190,7 @@ func (t *Table) grant(r *Request, since int64, order uint64) (fence uint64) {
 }
 
 func (t *Table) nextFence(order uint64) uint64 {
-	if fencesAtGrant {
+	if !mutant.LockFence {
 		t.fences++
 		return t.fences
 	}

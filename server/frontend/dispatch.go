@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // dispatch runs a command, queues it, or refuses it. The checks stand in the order of Redis,
@@ -93,7 +94,9 @@ func (c *conn) addValid(row *row, args [][]byte, s slot) {
 	if c.track.on {
 		write = c.trackCommand(row, args) || write
 	}
-	c.foretell(row, args)
+	if mutant.EarlyInvalidation {
+		c.foretell(row, args)
+	}
 	c.addRequest(s, write)
 }
 

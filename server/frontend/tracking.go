@@ -187,3 +187,14 @@ func (c *conn) setProtocol(resp int) {
 	c.shown.resp = resp
 	c.mu.Unlock()
 }
+
+// foretell is [mutant.EarlyInvalidation]: clients hear of a write before the write.
+func (c *conn) foretell(row *row, args [][]byte) {
+	if !row.write {
+		return
+	}
+	positions, _ := row.KeyPositions(args)
+	for _, p := range positions {
+		c.srv.cfg.Tracking.Foretell(string(args[p]))
+	}
+}

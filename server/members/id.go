@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"strings"
+
+	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // idMark stands between the name and the random part of an ID. No name contains the mark.
@@ -12,7 +14,7 @@ const idMark = "@"
 // NewID mints the ID of a node: the name, '@' and twelve random hexadecimal digits.
 func NewID(name string) string {
 	var random [6]byte
-	if mintsIDs {
+	if !mutant.KeptID {
 		_, _ = rand.Read(random[:]) // never fails
 	}
 	return name + idMark + hex.EncodeToString(random[:])

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast/holdfast/protocol/mutant"
 	"github.com/holdfast/holdfast/server/members"
 )
 
@@ -217,7 +218,7 @@ func replace(v *View, q Request) (Step, *Refusal) {
 			return v.takeOut(old, q.Force)
 		}
 		return step, refusal
-	case there && replacedGo:
+	case there && !mutant.ReplaceKeeps:
 		return v.takeOut(old, q.Force)
 	}
 	return done("%s has the place of %s", by.Name(), members.Name(q.Member))

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // queueBytes bounds the messages that wait for the hub's goroutine.
@@ -105,7 +106,7 @@ func (q *queue) take() (items []item, left int) {
 		q.bytes -= items[i].bytes()
 		q.taken = items[i].number
 	}
-	if !keepsOrder {
+	if mutant.MessageOrder {
 		slices.Reverse(items)
 	}
 	if n == 0 {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // acks knows what the other nodes have acknowledged: how far their logs agree with this node's, and
@@ -84,7 +86,7 @@ func (a *acks) reconfigure(v *view) {
 	}
 	a.view, a.least = v, min(a.least, v.others)
 	for _, w := range a.waiters {
-		w.moved = w.nodes == majority && roundsMove
+		w.moved = w.nodes == majority && !mutant.OldQuorum
 	}
 	a.look()
 }
@@ -173,7 +175,7 @@ func (a *acks) enough(w *Acknowledgement) bool {
 
 // quorum is how many other voters make a majority.
 func (a *acks) quorum() int {
-	if oldQuorumConfirms {
+	if mutant.OldQuorum {
 		return a.least
 	}
 	return a.view.others
@@ -183,7 +185,7 @@ func (a *acks) quorum() int {
 func (a *acks) count(reached func(*peerAck) bool) int {
 	n := 0
 	for _, p := range a.peers {
-		if (p.voter || nonVotersCount) && reached(p) {
+		if (p.voter || mutant.NonvoterAck) && reached(p) {
 			n++
 		}
 	}

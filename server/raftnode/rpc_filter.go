@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // rpcFilter stands between the other nodes and raft: rpcFilter hands raft their requests, one after
@@ -129,7 +131,7 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 	f.installing.Lock() // the snapshot stays the newest that raft has installed until raft has the request
 	defer f.installing.Unlock()
 	f.drain(ctx)
-	if end, ok := f.snapshotEnd(); ok && followsBehindSnapshot {
+	if end, ok := f.snapshotEnd(); ok && !mutant.StuckTail {
 		afterSnapshot(req, end)
 	}
 	f.hand(ctx, rpc)

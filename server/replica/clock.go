@@ -3,6 +3,8 @@ package replica
 import (
 	"sync"
 	"time"
+
+	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // Clock is the source of cluster time and of wall time alone, so that tests can skew these.
@@ -55,7 +57,7 @@ func newClusterClock(source Clock, step time.Duration, stampMillis, wallOffsetMi
 
 // passing is the time that leases run by.
 func (c *clusterClock) passing() time.Duration {
-	if leasesByWallClock {
+	if mutant.WallLease {
 		return time.Duration(c.source.Wall().UnixNano())
 	}
 	return c.source.Monotonic()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // maxInFlight is how many entries may be in flight at once. Raft sends a follower one request at a
@@ -167,13 +168,13 @@ func (p *proposer) landed(term uint64) {
 // propose gives an entry to raft. leaderTerm.inFlight leaves out uncounted entries, as this node
 // may serve already when such an entry is applied.
 func (r *Replica) propose(term uint64, entry []byte, flags ...byte) {
-	if answersBeforeCommit {
+	if mutant.EarlyAck {
 		r.answerEarly(entry)
 	}
 	r.node.Propose(term, entry, flags...)
 }
 
-// answerEarly is the mistake of a server that [answersBeforeCommit].
+// answerEarly is [mutant.EarlyAck].
 func (r *Replica) answerEarly(entry []byte) {
 	early := r.newSink()
 	_ = r.machine.Apply(entry, &early)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // reader answers reads: on the leader from the state, elsewhere by forwarding them.
@@ -41,7 +42,7 @@ func (r *reader) readOnce(b *Batch, deadline time.Time) error {
 	if r.serving.Load() == nil {
 		return r.elsewhere.run(b, deadline)
 	}
-	if confirmsLeadership {
+	if !mutant.StaleRead {
 		if err := r.rounds.confirm(); err != nil {
 			return err
 		}

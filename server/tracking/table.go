@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // Table has what the clients of a node track. Create it with [New].
@@ -75,7 +76,7 @@ func (t *Table) Events(events []fsm.Event) {
 	for i := range events {
 		switch e := &events[i]; e.Kind {
 		case fsm.Changed:
-			if !tellsOfOwn && e.Seq != 0 {
+			if (mutant.MissedInvalidation || mutant.EarlyInvalidation) && e.Seq != 0 {
 				continue
 			}
 			by := t.batches[e.Seq]
@@ -188,4 +189,13 @@ func (t *Table) Wants(number uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.batches[number] != nil
+}
+
+// Foretell tells of a change that a client is about to make: it is [mutant.EarlyInvalidation].
+func (t *Table) Foretell(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forget(key, nil)
+	t.broadcast([]change{{key, nil}})
+	t.start()
 }

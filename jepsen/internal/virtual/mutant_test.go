@@ -5,8 +5,11 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,7 +27,7 @@ import (
 
 // A mutant is a server that is wrong in one way, made by standing between the clients and the
 // replica. Each must be found by the workload named with it, within a few seeds. Those that
-// need the inside of the server are built with tags instead (see README.md).
+// need the inside of the server are switches of protocol/mutant instead (see README.md).
 var mutants = []struct {
 	name     string
 	workload string
@@ -47,56 +50,56 @@ var mutants = []struct {
 	{"transactions in two halves", "txn", "packets", torn},
 }
 
-// built are the mutants that have the fault inside, by the tag that builds them (see README.md).
+// built are the mutants that have the fault inside, by their names in [mutant].
 var built = map[string]struct {
 	workload string
 	nemesis  string
 	checker  string
 }{
-	"mutant_stale_read":          {"register", "partition-leader,pause-leader", "register: linearizable"},
-	"mutant_early_ack":           {"append", "partition-leader,kill-leader", "append: list"},
-	"mutant_wall_lease":          {"ttl", "clock-leader", "ttl: ttl"},
-	"mutant_no_dedup":            {"counter", "packets-reset", "counter: increments"},
-	"mutant_lost_wakeup":         {"queue", "kill-leader", "queue: first in, first out"},
-	"mutant_served_twice":        {"queue", "kill-leader", "queue: deliveries"},
-	"mutant_missed_invalidation": {"cache", "none", "cache: caches"},
-	"mutant_early_invalidation":  {"cache", "none", "cache: caches"},
-	"mutant_message_order":       {"pubsub", "kill-leader", "pubsub: messages"},
+	"stale_read":          {"register", "partition-leader,pause-leader", "register: linearizable"},
+	"early_ack":           {"append", "partition-leader,kill-leader", "append: list"},
+	"wall_lease":          {"ttl", "clock-leader", "ttl: ttl"},
+	"no_dedup":            {"counter", "packets-reset", "counter: increments"},
+	"lost_wakeup":         {"queue", "kill-leader", "queue: first in, first out"},
+	"served_twice":        {"queue", "kill-leader", "queue: deliveries"},
+	"missed_invalidation": {"cache", "none", "cache: caches"},
+	"early_invalidation":  {"cache", "none", "cache: caches"},
+	"message_order":       {"pubsub", "kill-leader", "pubsub: messages"},
 
-	"mutant_nonvoter_ack": {"register", "member-split", "register: linearizable"},
-	"mutant_old_quorum":   {"register", "member-split", "register: linearizable"},
-	"mutant_kept_id":      {"append", "member-wiped", "append: list"},
+	"nonvoter_ack": {"register", "member-split", "register: linearizable"},
+	"old_quorum":   {"register", "member-split", "register: linearizable"},
+	"kept_id":      {"append", "member-wiped", "append: list"},
 
-	"mutant_replace_keeps": {"append", "member-swap", "processes"},
+	"replace_keeps": {"append", "member-swap", "processes"},
 
-	"mutant_lock_fence":       {"native", "none", "native: lock"},
-	"mutant_lock_dead_waiter": {"nativequeue", "none", "nativequeue: waits"},
-	"mutant_lock_leak":        {"nativequeue", "none", "nativequeue: none deserted"},
-	"mutant_lock_session":     {"nativesession", "kill", "nativesession: nothing left"},
-	"mutant_lock_short_wait":  {"nativequeue,native", "none", "native: waits"},
-	"mutant_lock_queue_lost":  {"nativequeue", "kill-leader", "nativequeue: in line"},
+	"lock_fence":       {"native", "none", "native: lock"},
+	"lock_dead_waiter": {"nativequeue", "none", "nativequeue: waits"},
+	"lock_leak":        {"nativequeue", "none", "nativequeue: none deserted"},
+	"lock_session":     {"nativesession", "kill", "nativesession: nothing left"},
+	"lock_short_wait":  {"nativequeue,native", "none", "native: waits"},
+	"lock_queue_lost":  {"nativequeue", "kill-leader", "nativequeue: in line"},
 }
 
 // stubborn are the mutants that show while a node goes on leading that leads no more.
-var stubborn = map[string]bool{"mutant_stale_read": true, "mutant_nonvoter_ack": true, "mutant_old_quorum": true}
+var stubborn = map[string]bool{"stale_read": true, "nonvoter_ack": true, "old_quorum": true}
 
-// mutantEnv names the tag that the tests were built with: .ci/mutants sets it.
-const mutantEnv = "HOLDFAST_JEPSEN_MUTANT"
+// mutantEnv chooses one of built, where the tests were built with the tag mutants: .ci/mutants sets it.
+const mutantEnv = "HOLDFAST_MUTANT"
 
 func TestBuiltMutantIsCaught(t *testing.T) {
-	tag := os.Getenv(mutantEnv)
-	if tag == "" {
-		t.Skip("no mutant is built in: see .ci/mutants")
+	name := os.Getenv(mutantEnv)
+	if name == "" {
+		t.Skip("no mutant is chosen: see .ci/mutants")
 	}
-	m, known := built[tag]
-	require.True(t, known, tag)
+	m, known := built[name]
+	require.True(t, known, name)
 	for seed := uint64(1); seed <= 12; seed++ {
 		d := drive(t, runOptions{
-			workload: m.workload, nemesis: m.nemesis, nodes: 3, stubborn: stubborn[tag],
-			seed: seed, time: time.Minute, slow: tag == "mutant_early_invalidation",
+			workload: m.workload, nemesis: m.nemesis, nodes: 3, stubborn: stubborn[name],
+			seed: seed, time: time.Minute, slow: name == "early_invalidation",
 		})
 		if d.invalid(m.checker) {
-			t.Logf("%s: found by %s under %s, seed %d in virtual time", tag, m.checker, m.nemesis, seed)
+			t.Logf("%s: found by %s under %s, seed %d in virtual time", name, m.checker, m.nemesis, seed)
 			return
 		}
 	}
@@ -321,4 +324,32 @@ func torn(_ *rng, b frontend.Backend, u *replica.Batch) error {
 	}
 	u.Replies = []protocol.Value{protocol.Array(replies...)}
 	return nil
+}
+
+// TestEveryMutantIsTried: each switch of protocol/mutant is constant in a release, and is turned on by .ci/mutants.
+func TestEveryMutantIsTried(t *testing.T) {
+	root := filepath.Join("..", "..", "..")
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+		require.NoError(t, err)
+		return string(text)
+	}
+	switches := map[string]string{} // the variable's name by the mutant's
+	for _, m := range regexp.MustCompile(`(\w+) += chosen\("(\w+)"\)`).FindAllStringSubmatch(read("protocol/mutant/on.go"), -1) {
+		switches[m[2]] = m[1]
+	}
+	require.NotEmpty(t, switches)
+	script, off := read(".ci/mutants"), read("protocol/mutant/off.go")
+	for name, variable := range switches {
+		require.Regexp(t, `(?m)^\t`+variable+` += false$`, off)
+		_, virtually := built[name]
+		require.Equal(t, virtually, regexp.MustCompile(`(?m)^(printf|\t).*\b`+name+`\b`).MatchString(script), name)
+		require.True(t, virtually || strings.Contains(script, "\ncatch "+name+" "), name)
+	}
+	for name := range built {
+		require.Contains(t, switches, name)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^catch (\w+) `).FindAllStringSubmatch(script, -1) {
+		require.Contains(t, switches, m[1])
+	}
 }

@@ -1,0 +1,47 @@
+//go:build !mutants
+
+package mutant
+
+// The mistakes that a server can have.
+const (
+	// StaleRead: a leader reads without asking a majority whether it still leads.
+	StaleRead = false
+	// EarlyAck: commands are applied and answered when they are given to raft.
+	EarlyAck = false
+	// WallLease: leases run by the time of day of the leader.
+	WallLease = false
+	// NoDedup: a batch that is in the log twice is applied twice.
+	NoDedup = false
+	// LostWakeup: a key that gets an element does not serve the clients that wait for it.
+	LostWakeup = false
+	// ServedTwice: a waiter that was served stays in the queue.
+	ServedTwice = false
+	// MessageOrder: messages of one entry reach a subscriber the other way round.
+	MessageOrder = false
+	// MissedInvalidation: a node does not tell its clients of what others of its own clients wrote.
+	MissedInvalidation = false
+	// EarlyInvalidation: a node tells its clients of a write before the write, and not again.
+	EarlyInvalidation = false
+	// StuckTail: entries that a snapshot stands for do not count as agreed.
+	StuckTail = false
+	// NonvoterAck: the acknowledgement of a member without a vote confirms a leader.
+	NonvoterAck = false
+	// OldQuorum: a leader is confirmed by the smallest majority that the cluster ever had.
+	OldQuorum = false
+	// KeptID: a node with an emptied folder has the ID that it had.
+	KeptID = false
+	// ReplaceKeeps: a replaced member keeps its vote.
+	ReplaceKeeps = false
+	// LockFence: the fence of a native lock is taken when its owner gets in line.
+	LockFence = false
+	// LockShortWait: a wait for a native lock ends after seven eighths of its time.
+	LockShortWait = false
+	// LockDeadWaiter: a waiter whose client is gone holds up the line.
+	LockDeadWaiter = false
+	// LockLeak: a waiter whose client is gone is granted the lock.
+	LockLeak = false
+	// LockSession: a session outlives its node.
+	LockSession = false
+	// LockQueueLost: a snapshot has the holds of native locks, and not who waits.
+	LockQueueLost = false
+)

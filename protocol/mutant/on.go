@@ -1,0 +1,44 @@
+//go:build mutants
+
+package mutant
+
+import "os"
+
+// The switches of off.go; the variable names one.
+var (
+	StaleRead          = chosen("stale_read")
+	EarlyAck           = chosen("early_ack")
+	WallLease          = chosen("wall_lease")
+	NoDedup            = chosen("no_dedup")
+	LostWakeup         = chosen("lost_wakeup")
+	ServedTwice        = chosen("served_twice")
+	MessageOrder       = chosen("message_order")
+	MissedInvalidation = chosen("missed_invalidation")
+	EarlyInvalidation  = chosen("early_invalidation")
+	StuckTail          = chosen("stuck_tail")
+	NonvoterAck        = chosen("nonvoter_ack")
+	OldQuorum          = chosen("old_quorum")
+	KeptID             = chosen("kept_id")
+	ReplaceKeeps       = chosen("replace_keeps")
+	LockFence          = chosen("lock_fence")
+	LockShortWait      = chosen("lock_short_wait")
+	LockDeadWaiter     = chosen("lock_dead_waiter")
+	LockLeak           = chosen("lock_leak")
+	LockSession        = chosen("lock_session")
+	LockQueueLost      = chosen("lock_queue_lost")
+)
+
+// known is whether a switch has the name that was chosen.
+var known bool
+
+func chosen(name string) bool {
+	is := os.Getenv("HOLDFAST_MUTANT") == name
+	known = known || is
+	return is
+}
+
+func init() {
+	if name := os.Getenv("HOLDFAST_MUTANT"); name != "" && !known {
+		panic("HOLDFAST_MUTANT=" + name + ": there is no such mutant")
+	}
+}
