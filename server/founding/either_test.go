@@ -139,3 +139,18 @@ func TestKilledWhileJoiningARestoredNode(t *testing.T) {
 		require.False(t, one.store.Identity().Joins)
 	})
 }
+
+// TestIntroductionIsOfItsNode: a node speaks for the ID that it has proved, and only the address of a node of the same
+// cluster is noted.
+func TestIntroductionIsOfItsNode(t *testing.T) {
+	other := Introduction{ID: "b", Addr: "host:1", Cluster: "c1"}
+	require.NoError(t, other.check("b"))
+	require.Error(t, other.check("a"))
+
+	for _, c := range []struct{ own, others, addr string }{{"c1", "c1", "host:1"}, {"c1", "c2", ""}, {"c1", "", ""}, {"", "", ""}} {
+		n := &Node{config: Config{Book: &members.Book{}}}
+		other.Cluster = c.others
+		n.hint(c.own, other)
+		require.Equal(t, c.addr, n.config.Book.Addr("b"), c)
+	}
+}

@@ -33,6 +33,8 @@ type cluster struct {
 	seq     uint64
 	// fail, when set, is the result of Execute.
 	fail error
+	// uncertain, when set, is the result of the next batch of a client, which is applied nevertheless.
+	uncertain error
 	// gate, when set, holds up Execute until it is closed.
 	gate   chan struct{}
 	hub    *pubsub.Hub
@@ -160,6 +162,10 @@ func (cl *cluster) Execute(u *replica.Batch) error {
 	entry.Add(here, cl.seq, cl.seq, u.Body)
 	sink := &sink{cl: cl}
 	if err := cl.machine.Apply(entry.Bytes(), sink); err != nil {
+		return err
+	}
+	if err := cl.uncertain; err != nil {
+		cl.uncertain = nil
 		return err
 	}
 	if !sink.applied {

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -69,6 +71,35 @@ func TestUnreadGrantIsGivenBack(t *testing.T) {
 				s.stop()
 			})
 		}
+	}
+}
+
+// TestUncertainWaitLeaves: a wait whose beginning has no known outcome may stand in line. The client was told so and does
+// not wait, so nothing is given to it.
+func TestUncertainWaitLeaves(t *testing.T) {
+	lock := []string{"LOCK.ACQUIRE", "k", "waiter", "PX", "600000", "WAIT", "0"}
+	for name, c := range map[string]struct{ take, wait, give, probe []string }{
+		"key":           {nil, []string{"BLPOP", "k", "0"}, []string{"RPUSH", "k", "v"}, []string{"LLEN", "k"}},
+		"lock":          {[]string{"LOCK.ACQUIRE", "k", "holder", "PX", "600000"}, lock, []string{"LOCK.RELEASE", "k", "holder"}, []string{"LOCK.ACQUIRE", "k", "next", "PX", "600000"}},
+		"lock, noticed": {[]string{"LOCK.ACQUIRE", "k", "holder", "PX", "600000"}, append(lock, "NOTIFY"), []string{"LOCK.RELEASE", "k", "holder"}, []string{"LOCK.ACQUIRE", "k", "next", "PX", "600000"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cl := newCluster()
+				s := start(t, Config{}, cl)
+				waiter, other := s.dial(), s.dial()
+				if c.take != nil {
+					require.Equal(t, ":1\r\n", answer(other, c.take...))
+				}
+				cl.set(func() { cl.uncertain = errors.New("the reply was lost") })
+				require.Equal(t, "-"+protocol.ErrUncertain.Error()+"\r\n", answer(waiter, c.wait...))
+				time.Sleep(time.Second)
+				require.Equal(t, map[bool]string{true: ":1\r\n", false: ":0\r\n"}[name == "key"], answer(other, c.give...))
+				require.Equal(t, "+PONG\r\n", answer(waiter, "PING"))
+				require.Equal(t, map[bool]string{true: ":1\r\n", false: ":2\r\n"}[name == "key"], answer(other, c.probe...), "what was given is there for others")
+				s.stop()
+			})
+		})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -272,6 +273,30 @@ func TestCertificatesAreReplaced(t *testing.T) {
 		_, err := one.Layer(KindRaft).DialContext(t.Context(), "n2")
 		require.Error(t, err)
 		talk(t, first, other, "still connected")
+	})
+}
+
+// TestPeerWithoutCertificateIsRefused: the acceptor itself asks for a certificate, whatever the dialer's program is.
+func TestPeerWithoutCertificateIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net, ca := peertest.New(), newAuthority(t)
+		start(t, net, "n1", ca.with(t, "n1"))
+		for _, own := range []bool{true, false} {
+			conn, err := net.Dial("n2:1")(t.Context(), "n1:1")
+			require.NoError(t, err)
+			c := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}
+			if own {
+				c.Certificates = []tls.Certificate{ca.issue(t, "n2", time.Now().Add(time.Hour))}
+			}
+			// The acceptor's refusal comes with the first read of TLS 1.3.
+			secured := tls.Client(conn, c)
+			_, err = secured.Write([]byte("x"))
+			require.NoError(t, err)
+			_, err = secured.Read(make([]byte, 1))
+			require.Error(t, err)
+			require.Equal(t, !own, strings.Contains(err.Error(), "certificate required"), "%v", err)
+			secured.Close()
+		}
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 func TestEncoding(t *testing.T) {
 	for name, v := range map[string]protocol.Value{
 		"message":       protocol.Push(protocol.Bulk("message"), protocol.Bulk("c"), protocol.Bulk("a\r\nb")),
+		"payload":       protocol.Push(protocol.Bulk("message"), protocol.Bulk(">c"), protocol.Bulk(">>a>")),
 		"subscribe":     protocol.Push(protocol.Bulk("subscribe"), protocol.Bulk("c"), protocol.Integer(1)),
 		"invalidate":    protocol.Push(protocol.Bulk("invalidate"), protocol.Strings("k", "l")),
 		"invalidate, 0": protocol.Push(protocol.Bulk("invalidate"), protocol.Null),
