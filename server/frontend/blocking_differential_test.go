@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -72,22 +73,35 @@ var clientNames = []string{"a", "b", "c", "d"}
 type party struct {
 	t       *testing.T
 	clients map[string]net.Conn
+	after   net.Conn // says nothing but PING
 }
 
 func newParty(t *testing.T, network, addr string) *party {
 	p := &party{t: t, clients: map[string]net.Conn{}}
-	for _, name := range clientNames {
+	dial := func() net.Conn {
 		nc, err := net.Dial(network, addr)
 		require.NoError(t, err)
 		t.Cleanup(func() { nc.Close() })
-		p.clients[name] = nc
+		return nc
 	}
+	for _, name := range clientNames {
+		p.clients[name] = dial()
+	}
+	p.after = dial()
 	return p
 }
 
+// say sends a command. Redis has run the command then, and sent what all clients get: it does both in each turn of its
+// loop, and of two PINGs the second comes a turn later.
 func (p *party) say(name string, words ...string) {
 	_, err := p.clients[name].Write(command(words...))
 	require.NoError(p.t, err)
+	for range 2 {
+		_, err = p.after.Write(command("PING"))
+		require.NoError(p.t, err)
+		_, err = io.ReadFull(p.after, make([]byte, len("+PONG\r\n")))
+		require.NoError(p.t, err)
+	}
 	if words[0] == "FLUSHALL" {
 		p.hear(name, len("+OK\r\n"))
 	}
