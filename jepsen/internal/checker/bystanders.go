@@ -19,7 +19,7 @@ const (
 
 // Bystanders judges what clients saw of hostile clients, whose faults have names with a prefix. A
 // fault during which something else was broken says nothing; a silence after the next fault has
-// begun counts for the next fault.
+// begun counts for the next fault. A node that no client asked meanwhile was no member.
 func Bystanders(h *history.History, prefix string) Result {
 	var good []history.Op
 	nodes := map[string][]history.Op{}
@@ -47,13 +47,18 @@ func Bystanders(h *history.History, prefix string) Result {
 		}
 		for _, n := range sortedKeys(nodes) {
 			of := quietest(nodes[n], f, next)
-			if of > MaxNodeSilence {
+			if of > MaxNodeSilence && wasAsked(h.Ops, n, f.Start, next) {
 				r.find("%s at %.1fs: no client was served by %s for %s; %s is the limit", f.Name, time.Duration(f.Start).Seconds(), n, of.Round(time.Millisecond), MaxNodeSilence)
 			}
 		}
 		r.Counts["longest silence ms"] = max(r.Counts["longest silence ms"], int(worst.Milliseconds()))
 	}
 	return r
+}
+
+// wasAsked reports whether a client asked a node for something within a time.
+func wasAsked(ops []history.Op, node string, from, to int64) bool {
+	return slices.ContainsFunc(ops, func(o history.Op) bool { return o.Node == node && from <= o.Call && o.Call < to })
 }
 
 // next is when the next fault begins after of, or the history ends, and whether another overlaps of.

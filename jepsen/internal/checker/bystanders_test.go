@@ -58,3 +58,18 @@ func TestBystanders(t *testing.T) {
 		})
 	}
 }
+
+// A node that joins after an attack, or left before it, has no clients that the attack could hurt.
+func TestBystandersOfNodesThatAreNoMembers(t *testing.T) {
+	const s = time.Second
+	h := &history.History{Faults: []history.Fault{between("hostile-scripts", 10*s, 15*s)}}
+	for at := time.Duration(0); at < 40*s; at += s / 10 {
+		h.Ops = append(h.Ops, history.Op{Node: "n1", Call: int64(at), Return: int64(at) + 1, Outcome: history.OK})
+		if at < 9*s {
+			h.Ops = append(h.Ops, history.Op{Node: "left", Call: int64(at), Return: int64(at) + 1, Outcome: history.OK})
+		}
+	}
+	require.Equal(t, Valid, Bystanders(h, "hostile-").Verdict)
+	h.Ops = append(h.Ops, history.Op{Node: "left", Call: int64(12 * s), Return: int64(14 * s), Outcome: history.Info})
+	require.Equal(t, Invalid, Bystanders(h, "hostile-").Verdict, "a client asked it")
+}
