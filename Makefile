@@ -3,7 +3,7 @@ GO ?= go
 BIN := bin
 
 .DEFAULT_GOAL := help
-.PHONY: help build test quick race check fmt fuzz rewrite demo jepsen picture mutants mutations land mutations-sample soak bench bench-results bench-native bench-limits bench-compare differential differential-newer upgrade clients dist monitoring clean
+.PHONY: help build test quick race check vet-others fmt fuzz rewrite demo jepsen picture mutants mutations mutations-changed mutations-sample land soak bench bench-results bench-native bench-limits bench-compare differential differential-newer upgrade clients dist monitoring clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,12 +22,14 @@ quick: ## an answer to an edit in 90 s: gofumpt, the tests without processes and
 race: ## run all tests under the race detector
 	$(GO) test -race -timeout 30m ./...
 
-check: ## vet (for other systems too), staticcheck, gofumpt, go.mod tidiness
+check: ## vet, staticcheck, gofumpt, go.mod tidiness
 	$(GO) vet ./...
-	@for os in darwin freebsd; do echo "GOOS=$$os $(GO) vet ./..."; GOOS=$$os $(GO) vet ./... || exit 1; done
 	$(GO) tool staticcheck ./...
 	@out=$$($(GO) tool gofumpt -l .); if [ -n "$$out" ]; then echo "run 'make fmt', these files differ:"; echo "$$out"; exit 1; fi
 	@for dir in . bench/etcd bench/zookeeper cmd/holdfast/packaging/strict; do echo "$(GO) mod tidy -diff # $$dir"; (cd $$dir && $(GO) mod tidy -diff) || exit 1; done
+
+vet-others: ## vet for macOS and FreeBSD
+	@for os in darwin freebsd; do echo "GOOS=$$os $(GO) vet ./..."; GOOS=$$os $(GO) vet ./... || exit 1; done
 
 fmt: ## format Go with gofumpt, and wrap Markdown
 	$(GO) tool gofumpt -l -w .
@@ -64,8 +66,11 @@ mutations: ## mistakes made on purpose in the tables beside the code: each must 
 
 # What origin/main has; in a clone without one, the commit before.
 BASE ?= $(shell git merge-base HEAD origin/main 2>/dev/null || git rev-parse HEAD~1)
-land: test check ## what a change needs before it lands: tests, checks, and mistakes in the lines that BASE does not have
-	$(GO) run ./cmd/internal/mutations -changed $(BASE)
+MOST ?= 300
+mutations-changed: ## MOST (300) mistakes that a machine makes in the lines that BASE does not have, and the tables of their packages
+	$(GO) run ./cmd/internal/mutations -changed $(BASE) -most $(MOST)
+
+land: test check mutations-changed ## what a change needs before it lands
 
 SAMPLE ?= 1000
 mutations-sample: ## mistakes that a machine makes anywhere in the product, SAMPLE (1000) of them by SEED
