@@ -18,7 +18,6 @@ type build struct {
 	root, dir string
 	overlay   string
 	unbuilt   map[int]string // the numbers of mistakes that do not compile, with what the compiler says
-	race      bool
 }
 
 // newBuild writes the sources of mutants, which the numbers choose, and leaves those out that do not compile.
