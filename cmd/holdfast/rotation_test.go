@@ -318,8 +318,9 @@ func TestRotationDrill(t *testing.T) {
 		// Before the first rotation a node refuses others until the cluster is founded.
 		_, said, _ := strings.Cut(n.stderr.String(), "credentials read again")
 		require.NotContains(t, said, "credentials not taken")
-		// A node under load may give up a connection before it has proved anything.
-		said = regexp.MustCompile(`.*refused a connection on the peer port.*( it hung up after 0 bytes|start tls: EOF).*`).ReplaceAllString(said, "")
+		// The gates cut links off in the middle of their handshakes too: a refusal over credentials says something else.
+		cutOff := regexp.MustCompile(`.*refused a connection on the peer port.*(EOF|reset by peer|broken pipe|fell silent after).*`)
+		said = cutOff.ReplaceAllString(said, "")
 		require.NotContains(t, said, "refused a connection on the peer port")
 	}
 }
