@@ -164,7 +164,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	require.NoError(b, err)
 	b.Run("restore", func(b *testing.B) {
 		for range b.N {
-			require.NoError(b, New().Restore(bytes.NewReader(stream.Bytes())))
+			require.NoError(b, newMachine().Restore(bytes.NewReader(stream.Bytes())))
 		}
 	})
 }

@@ -283,7 +283,7 @@ func TestTwinsOverBudget(t *testing.T) {
 	for seed := range int64(15) {
 		log := newHeavyLog(seed)
 		rng := rand.New(rand.NewSource(seed))
-		loud, quiet, model := New(), New(), New()
+		loud, quiet, model := newMachine(), newMachine(), newMachine()
 		small := smallBudgets()
 		small.entry, small.transaction = 50_000+rng.Int63n(100_000), 50_000+rng.Int63n(100_000)
 		model.budgets = noBudgets()
@@ -363,7 +363,7 @@ func (a answers) of(t *testing.T, data []byte) (entry []byte, cut int) {
 }
 
 // restoredSometimes is m, or what a restart makes of it.
-func restoredSometimes(t *testing.T, m *Machine, rng *rand.Rand) *Machine {
+func restoredSometimes(t *testing.T, m *machine, rng *rand.Rand) *machine {
 	if rng.Intn(10) == 0 {
 		return restored(t, m)
 	}

@@ -62,7 +62,7 @@ func TestTokensDiffer(t *testing.T) {
 
 // TestTokensAgree: nodes draw alike, also one where nobody waits and which so skips what only reads.
 func TestTokensAgree(t *testing.T) {
-	loud, quiet := New(), New()
+	loud, quiet := newMachine(), newMachine()
 	var body []byte
 	for range 3 {
 		body = request(body, 0, "eval_ro", tokenScript, "0")

@@ -23,9 +23,7 @@ func ClaimOf(body []byte) Claim {
 	return Claim{db, string(key)}
 }
 
-// WouldRefuse reports whether c's key is there at nowMillis, so that c would change nothing if
-// applied now. Entries that are applied before c may change the answer.
-func (m *Machine) WouldRefuse(c Claim, nowMillis int64) bool {
+func (m *machine) WouldRefuse(c Claim, nowMillis int64) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	it := m.st.databases[c.db].Find(keyspace.Hash(c.key), c.key)

@@ -51,7 +51,7 @@ func (l *listener) Events(events []Event) { l.events = append(l.events, events..
 // driver is one client of a machine, and its only proposer.
 type driver struct {
 	t          testing.TB
-	m          *Machine
+	m          *machine
 	db         int
 	seq        uint64
 	nowMillis  int64
@@ -61,7 +61,7 @@ type driver struct {
 }
 
 func newDriver(t testing.TB) *driver {
-	return &driver{t: t, m: New(), nowMillis: 1000, wallOffset: 1_700_000_000_000}
+	return &driver{t: t, m: newMachine(), nowMillis: 1000, wallOffset: 1_700_000_000_000}
 }
 
 // request appends the words of a command line to a body.
@@ -139,7 +139,7 @@ func (d *driver) advance(millis int64) []Event {
 func wire(v protocol.Value) string { return string(v.AppendTo(nil, protocol.RESP2)) }
 
 // dump is a machine's snapshot.
-func dump(t testing.TB, m *Machine) []byte {
+func dump(t testing.TB, m *machine) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	n, err := m.Snapshot().WriteTo(&b)

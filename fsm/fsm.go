@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,8 +13,81 @@ import (
 )
 
 // Machine is the replicated state machine of a node. A Machine is safe for concurrent use: entries
-// are applied one after another, reads run beside each other and between entries.
-type Machine struct {
+// are applied one after another, reads run beside each other and between entries. A struct here would have the
+// trees in it compiled again in every package that sees it: see DESIGN.md.
+type Machine interface {
+	// Apply runs a log entry. An error means that the entry is corrupt or was written by a newer
+	// release. The node must stop then, as another state than the other nodes' would follow.
+	Apply(data []byte, sink Sink) error
+	// Applied reports whether the batch was applied, or never will be since its node has given it up.
+	Applied(o protocol.Origin, seq uint64) bool
+	// SeedReads makes random decisions in reads differ from other nodes' and from former lives of this node.
+	//
+	// Batches and waiters of o count as this node's own in events.
+	SeedReads(o protocol.Origin)
+	// Listen says which events the sink takes from the next entry on.
+	Listen(i Interest)
+
+	// Read answers count requests of the Read route, and scripts that only read, at cluster time
+	// nowMillis: the leader's estimate, which is not before the clock. rest is the requests that the
+	// attention did not suffice for: the caller asks again, with a turn. due reports that a request met a
+	// key that is due at nowMillis but not yet by the log. The replies are void then: the caller commits
+	// a stamp and asks again.
+	//
+	// An error means that body is corrupt, or that a request in it writes.
+	Read(body string, count int, nowMillis, wallOffsetMillis int64, a Attention) (replies []protocol.Value, rest string, due bool, err error)
+	// WouldRefuse reports whether c's key is there at nowMillis, so that c would change nothing if
+	// applied now. Entries that are applied before c may change the answer.
+	WouldRefuse(c Claim, nowMillis int64) bool
+	// WouldWait reports whether a patient command would only stand in line, or be refused, if applied now: it changes
+	// nothing for any other client. Entries that are applied before may change the answer. The answer is no for a
+	// request with NOTIFY: other callers share its connection, and wait behind it.
+	WouldWait(body string, nowMillis int64) bool
+
+	// Clock returns cluster time, and Unix time less cluster time, both by the newest entry.
+	Clock() (stampMillis, wallOffsetMillis int64)
+	// NextDue returns the first instant of cluster time at which some key or some wait is due, one millisecond
+	// after its deadline. The instant lies in the past while something is left that every entry does some of:
+	// ended keys are removed, waiters are served.
+	NextDue() (dueMillis int64, ok bool)
+
+	// Waits reports whether a client of that life of a node waits under the ticket, for a key or for a lock.
+	Waits(o protocol.Origin, ticket uint64) bool
+	// WaitingLives returns the lives of nodes from which clients wait, ordered by node and epoch.
+	WaitingLives() []protocol.Origin
+	// Waiting reports whether some client waits, of whatever node.
+	Waiting() bool
+	// KeptSessions calls f with the sessions that live with connections of this node: see [Machine.SeedReads].
+	KeptSessions(f func(conn int64, session uint64, leaseMillis int64))
+
+	// Snapshot captures the state: pointers, and the 128 KiB of new keys, which is quick.
+	// [Snapshot.WriteTo] does the work, beside entries that are applied.
+	Snapshot() Snapshot
+	// Restore replaces the state by the state in the stream. Restore returns an error and changes
+	// nothing if the stream is truncated, damaged, or of a newer release. [Machine.Skipped] has events then.
+	Restore(r io.Reader) error
+	// Skipped are events about what ended in entries that Restore skipped. Each is returned once.
+	Skipped() []Event
+	// Renew makes the state the beginning of another cluster: no client waits, no node has a session, no lease is
+	// shorter than it was, and no fence of a native lock was given out before. After an error the machine is good for
+	// nothing.
+	Renew(r Renewal) (Renewed, error)
+
+	// Hash is a hexadecimal hash of the state: equal on nodes that have applied the
+	// same entries.
+	Hash() string
+	// Stats counts what the machine holds.
+	Stats() Stats
+	// LockStats counts the locks.
+	LockStats() LockStats
+	// Survey looks at the whole state, with at most so many keys that look like fences. No entry is applied meanwhile.
+	Survey(fenceKeys int) Survey
+}
+
+// New returns a machine without keys, at cluster time 0.
+func New() Machine { return newMachine() }
+
+type machine struct {
 	ops bindings // never changed
 
 	// mu guards the fields below. While it is held no other lock is taken, and nothing outside the
@@ -52,27 +126,20 @@ type Sink interface {
 	Events(events []Event)
 }
 
-// New returns a machine without keys, at cluster time 0.
-func New() *Machine {
-	m := &Machine{ops: newBindings(), st: newState(), budgets: defaultBudgets()}
+func newMachine() *machine {
+	m := &machine{ops: newBindings(), st: newState(), budgets: defaultBudgets()}
 	m.readers.New = func() any { return new(call) }
 	return m
 }
 
-// SeedReads makes random decisions in reads differ from other nodes' and from former lives of this node.
-//
-// Batches and waiters of o count as this node's own in events.
-func (m *Machine) SeedReads(o protocol.Origin) {
+func (m *machine) SeedReads(o protocol.Origin) {
 	m.draws.Store(xxh3.HashStringSeed(o.Node, o.Epoch))
 	m.call.own = o
 }
 
-// Listen says which events the sink takes from the next entry on.
-func (m *Machine) Listen(i Interest) { m.interest.Store(uint32(i)) }
+func (m *machine) Listen(i Interest) { m.interest.Store(uint32(i)) }
 
-// Apply runs a log entry. An error means that the entry is corrupt or was written by a newer
-// release. The node must stop then, as another state than the other nodes' would follow.
-func (m *Machine) Apply(data []byte, sink Sink) error {
+func (m *machine) Apply(data []byte, sink Sink) error {
 	entry, err := protocol.DecodeEntry(string(data))
 	if err != nil {
 		return err
@@ -201,14 +268,7 @@ const (
 	Turn Attention = true
 )
 
-// Read answers count requests of the Read route, and scripts that only read, at cluster time
-// nowMillis: the leader's estimate, which is not before the clock. rest is the requests that the
-// attention did not suffice for: the caller asks again, with a turn. due reports that a request met a
-// key that is due at nowMillis but not yet by the log. The replies are void then: the caller commits
-// a stamp and asks again.
-//
-// An error means that body is corrupt, or that a request in it writes.
-func (m *Machine) Read(body string, count int, nowMillis, wallOffsetMillis int64, a Attention) (replies []protocol.Value, rest string, due bool, err error) {
+func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64, a Attention) (replies []protocol.Value, rest string, due bool, err error) {
 	c := m.readers.Get().(*call)
 	defer func() {
 		c.st = nil // a state that was replaced meanwhile must not be kept
@@ -258,24 +318,19 @@ func (m *Machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 	return replies, body, false, nil
 }
 
-// Clock returns cluster time, and Unix time less cluster time, both by the newest entry.
-func (m *Machine) Clock() (stampMillis, wallOffsetMillis int64) {
+func (m *machine) Clock() (stampMillis, wallOffsetMillis int64) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.st.clockMillis, m.st.wallOffsetMillis
 }
 
-// NextDue returns the first instant of cluster time at which some key or some wait is due, one millisecond
-// after its deadline. The instant lies in the past while something is left that every entry does some of:
-// ended keys are removed, waiters are served.
-func (m *Machine) NextDue() (dueMillis int64, ok bool) {
+func (m *machine) NextDue() (dueMillis int64, ok bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.st.nextDue()
 }
 
-// Applied reports whether the batch was applied, or never will be since its node has given it up.
-func (m *Machine) Applied(o protocol.Origin, seq uint64) bool {
+func (m *machine) Applied(o protocol.Origin, seq uint64) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.st.sessions.done(o, seq)

@@ -96,7 +96,7 @@ func TestReadsUseTheEstimate(t *testing.T) {
 }
 
 func TestReadRefusesWrites(t *testing.T) {
-	m := New()
+	m := newMachine()
 	for _, words := range [][]string{{"set", "a", "b"}, {"eval", "return 1", "0"}, {"exec", "", ""}, {"script|load", "x"}} {
 		_, _, _, err := m.Read(string(request(nil, 0, words...)), 1, 0, 0, Turn)
 		require.Error(t, err, quote(words))
@@ -106,7 +106,7 @@ func TestReadRefusesWrites(t *testing.T) {
 }
 
 func TestBatchesAreAppliedOnce(t *testing.T) {
-	m := New()
+	m := newMachine()
 	entry := func(o protocol.Origin, low, seq uint64) []byte {
 		w := protocol.NewEntry(nil, 1, 0, 0)
 		w.Add(o, low, seq, request(nil, 0, "incr", "k"))
@@ -139,7 +139,7 @@ func TestBatchesAreAppliedOnce(t *testing.T) {
 }
 
 func TestUnwantedBatches(t *testing.T) {
-	m := New()
+	m := newMachine()
 	w := protocol.NewEntry(nil, 1, 0, 0)
 	body := request(nil, 0, "set", "a", "1")
 	body = request(body, 0, "get", "a")
@@ -154,7 +154,7 @@ func TestUnwantedBatches(t *testing.T) {
 
 // What a script draws must not depend on whether a node answers the reads around it.
 func TestQuietNodesDrawAlike(t *testing.T) {
-	loud, quiet := newDriver(t), New()
+	loud, quiet := newDriver(t), newMachine()
 	w := func(seq uint64, body []byte) []byte {
 		e := protocol.NewEntry(nil, 1, 0, 0)
 		e.Add(origin, 1, seq, body)
@@ -178,7 +178,7 @@ func TestCorruptEntries(t *testing.T) {
 	good := protocol.NewEntry(nil, 1, 0, 0)
 	good.Add(origin, 1, 1, request(nil, 0, "set", "a", "1"))
 	for n := range len(good.Bytes()) {
-		err := New().Apply(good.Bytes()[:n], clientless{})
+		err := newMachine().Apply(good.Bytes()[:n], clientless{})
 		if n == 4 {
 			require.NoError(t, err, "a bare stamp")
 			continue
@@ -186,7 +186,7 @@ func TestCorruptEntries(t *testing.T) {
 		require.Error(t, err, "%d bytes", n)
 	}
 	newer := append([]byte{protocol.EntryVersion + 1}, good.Bytes()[1:]...)
-	require.ErrorContains(t, New().Apply(newer, clientless{}), "newer release")
+	require.ErrorContains(t, newMachine().Apply(newer, clientless{}), "newer release")
 }
 
 func TestStats(t *testing.T) {

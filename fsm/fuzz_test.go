@@ -32,7 +32,7 @@ func FuzzApply(f *testing.F) {
 		f.Add("eval " + strings.ReplaceAll(script, " ", "\t") + " 1 a b")
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		loud, quiet := New(), New()
+		loud, quiet := newMachine(), newMachine()
 		var queued []byte
 		db := 0
 		for i, text := range strings.SplitN(text, "\n", 40) {
@@ -85,7 +85,7 @@ func checkReply(t *testing.T, v protocol.Value) {
 // FuzzRestore reads arbitrary streams: they never panic; what is accepted is
 // written again byte for byte, or, of an older version, is the same state when it is read again.
 func FuzzRestore(f *testing.F) {
-	f.Add(dump(f, New()))
+	f.Add(dump(f, newMachine()))
 	f.Add(dump(f, furnished(f).m)[:2000])
 	small := newDriver(f)
 	small.do("set", "a", "b", "px", "5")
@@ -98,9 +98,9 @@ func FuzzRestore(f *testing.F) {
 		if len(stream) >= 32 {
 			stream = resum(stream)
 		}
-		m := New()
+		m := newMachine()
 		if err := m.Restore(bytes.NewReader(stream)); err != nil {
-			require.Equal(t, New().Hash(), m.Hash())
+			require.Equal(t, newMachine().Hash(), m.Hash())
 			return
 		}
 		if again := dump(t, m); stream[len(snapshotMagic)] == snapshotVersion {

@@ -44,7 +44,7 @@ func FuzzWaits(f *testing.F) {
 // pair is the machines of n1 and n2.
 type pair struct {
 	t           *testing.T
-	loud, quiet *Machine
+	loud, quiet *machine
 	epoch       uint64 // of n1
 	seq         uint64
 	nowMillis   int64

@@ -44,8 +44,7 @@ func (t *LockTimes) add(millis int64) {
 	t.Steps[min(bits.Len64(n), len(t.Steps)-1)]++
 }
 
-// LockStats counts the locks.
-func (m *Machine) LockStats() LockStats {
+func (m *machine) LockStats() LockStats {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	s := lockStatsOf(m.st.locks)
@@ -53,8 +52,7 @@ func (m *Machine) LockStats() LockStats {
 	return s
 }
 
-// KeptSessions calls f with the sessions that live with connections of this node: see [Machine.SeedReads].
-func (m *Machine) KeptSessions(f func(conn int64, session uint64, leaseMillis int64)) {
+func (m *machine) KeptSessions(f func(conn int64, session uint64, leaseMillis int64)) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	now := m.st.clockMillis

@@ -80,7 +80,7 @@ func TestMarkersOfRestoredLocks(t *testing.T) {
 	d := newDriver(t)
 	d.do("lock.acquire", "k", "me", "px", "1000")
 	good := dump(t, d.m)
-	require.NoError(t, New().Restore(bytes.NewReader(good)))
+	require.NoError(t, newMachine().Restore(bytes.NewReader(good)))
 	at := bytes.Index(good, []byte("\x01k\x05\x00\x00"))
 	require.Positive(t, at)
 	for what, spoil := range map[string]func(b []byte) []byte{
@@ -91,7 +91,7 @@ func TestMarkersOfRestoredLocks(t *testing.T) {
 		"a deadline":   func(b []byte) []byte { b[at+4] = 0x70; return b },
 	} {
 		b := spoil(bytes.Clone(good))
-		require.ErrorIs(t, New().Restore(bytes.NewReader(resum(b))), ErrCorruptSnapshot, what)
+		require.ErrorIs(t, newMachine().Restore(bytes.NewReader(resum(b))), ErrCorruptSnapshot, what)
 	}
 }
 
@@ -101,9 +101,9 @@ func TestLockWithoutItsMarker(t *testing.T) {
 		d := newDriver(t)
 		d.do("lock.acquire", "k", "me", "px", "1000")
 		d.do("lock.acquire", "l", "me", "px", "1000")
-		require.NoError(t, New().Restore(bytes.NewReader(dump(t, d.m))))
+		require.NoError(t, newMachine().Restore(bytes.NewReader(dump(t, d.m))))
 		d.m.st.databases[0].Remove(keyspace.Hash(gone), gone)
-		require.ErrorIs(t, New().Restore(bytes.NewReader(dump(t, d.m))), ErrCorruptSnapshot, gone)
+		require.ErrorIs(t, newMachine().Restore(bytes.NewReader(dump(t, d.m))), ErrCorruptSnapshot, gone)
 	}
 }
 
@@ -229,8 +229,8 @@ func TestCapturedLocksStay(t *testing.T) {
 		}
 		return body
 	}
-	m := New()
-	captured := map[*Snapshot]string{}
+	m := newMachine()
+	captured := map[Snapshot]string{}
 	most := 0
 	for i := range 600 {
 		require.NoError(t, m.Apply(log.next(), clientless{}))

@@ -24,7 +24,7 @@ var countingWrites = map[string]bool{
 }
 
 // countLookups adds the lookups of a call, which starts anew.
-func (m *Machine) countLookups(c *call) {
+func (m *machine) countLookups(c *call) {
 	if c.hits > 0 {
 		m.hits.Add(c.hits)
 	}

@@ -15,10 +15,7 @@ func IsPatient(body []byte) bool {
 	return len(body) <= maxPatientBytes && protocol.MayWait(body)
 }
 
-// WouldWait reports whether a patient command would only stand in line, or be refused, if applied now: it changes
-// nothing for any other client. Entries that are applied before may change the answer. The answer is no for a
-// request with NOTIFY: other callers share its connection, and wait behind it.
-func (m *Machine) WouldWait(body string, nowMillis int64) bool {
+func (m *machine) WouldWait(body string, nowMillis int64) bool {
 	var r protocol.Request
 	if rest, err := protocol.NextRequest(body, &r); err != nil || rest != "" {
 		return false
@@ -34,7 +31,7 @@ func (m *Machine) WouldWait(body string, nowMillis int64) bool {
 	return false
 }
 
-func (m *Machine) wouldWaitForLock(db int, words []string, nowMillis int64) bool {
+func (m *machine) wouldWaitForLock(db int, words []string, nowMillis int64) bool {
 	b := m.ops[words[0]]
 	if b == nil || b.row == nil || !b.takes(len(words)) {
 		return false
@@ -47,7 +44,7 @@ func (m *Machine) wouldWaitForLock(db int, words []string, nowMillis int64) bool
 }
 
 // wouldBlock reports whether none of the keys is there that a blocking command takes from.
-func (m *Machine) wouldBlock(db int, words []string, nowMillis int64) bool {
+func (m *machine) wouldBlock(db int, words []string, nowMillis int64) bool {
 	b := m.ops[words[0]]
 	if b == nil || !b.blocks || !b.takes(len(words)) {
 		return false

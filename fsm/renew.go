@@ -52,10 +52,7 @@ var errRaised = errors.New("the sum is beyond 2^63-1")
 // renewStep bounds the items that a renewal holds at a time.
 const renewStep = 10_000
 
-// Renew makes the state the beginning of another cluster: no client waits, no node has a session, no lease is
-// shorter than it was, and no fence of a native lock was given out before. After an error the machine is good for
-// nothing.
-func (m *Machine) Renew(r Renewal) (Renewed, error) {
+func (m *machine) Renew(r Renewal) (Renewed, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st := m.st

@@ -20,9 +20,7 @@ import (
 // ErrCorruptSnapshot is returned for a stream that is not a whole snapshot.
 var ErrCorruptSnapshot = errors.New("corrupt snapshot")
 
-// Restore replaces the state by the state in the stream. Restore returns an error and changes
-// nothing if the stream is truncated, damaged, or of a newer release. [Machine.Skipped] has events then.
-func (m *Machine) Restore(r io.Reader) error {
+func (m *machine) Restore(r io.Reader) error {
 	st, err := readState(r)
 	if err != nil {
 		return fmt.Errorf("restore state: %w", err)
@@ -34,8 +32,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	return nil
 }
 
-// Skipped are events about what ended in entries that Restore skipped. Each is returned once.
-func (m *Machine) Skipped() []Event {
+func (m *machine) Skipped() []Event {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	events := m.skipped

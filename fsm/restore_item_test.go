@@ -55,7 +55,7 @@ func TestRestoreOfCollections(t *testing.T) {
 		key + words(99, "listpack", "x") + tail:                               false,
 		key + "\x81\x02\x02\x01a\x01b" + tail:                                 false,
 	} {
-		m := New()
+		m := newMachine()
 		err := m.Restore(bytes.NewReader(streamOf(item)))
 		if right {
 			require.NoError(t, err, "%q", item)
@@ -77,7 +77,7 @@ func TestRestoreOfLyingCollection(t *testing.T) {
 		} {
 			stream := streamOf(item)
 			allocated := testing.AllocsPerRun(1, func() { // and would run out of memory
-				require.ErrorIs(t, New().Restore(bytes.NewReader(stream)), ErrCorruptSnapshot)
+				require.ErrorIs(t, newMachine().Restore(bytes.NewReader(stream)), ErrCorruptSnapshot)
 			})
 			require.Less(t, allocated, 10_000.0)
 		}

@@ -50,7 +50,20 @@ const (
 )
 
 // Snapshot is a state at one moment, and does not change.
-type Snapshot struct {
+type Snapshot interface {
+	// Keys counts the keys, also those that have ended and are not removed.
+	Keys() (n int)
+	// Locks counts the native locks.
+	Locks() int
+	// ClockMillis is the state's cluster time.
+	ClockMillis() int64
+	// WriteTo writes the stream that [Machine.Restore] reads.
+	WriteTo(w io.Writer) (int64, error)
+	// Hash is [Machine.Hash] of the captured state.
+	Hash() string
+}
+
+type snapshot struct {
 	clockMillis      int64
 	wallOffsetMillis int64
 	versions         uint64
@@ -65,30 +78,24 @@ type Snapshot struct {
 	notifies         Classes
 }
 
-// Snapshot captures the state: pointers, and the 128 KiB of new keys, which is quick.
-// [Snapshot.WriteTo] does the work, beside entries that are applied.
-func (m *Machine) Snapshot() *Snapshot {
+func (m *machine) Snapshot() Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.st.capture()
 }
 
-// Keys counts the keys, also those that have ended and are not removed.
-func (s *Snapshot) Keys() (n int) {
+func (s *snapshot) Keys() (n int) {
 	for i := range s.databases {
 		n += s.databases[i].Len()
 	}
 	return n
 }
 
-// Locks counts the native locks.
-func (s *Snapshot) Locks() int { return s.locks.Len() }
+func (s *snapshot) Locks() int { return s.locks.Len() }
 
-// ClockMillis is the state's cluster time.
-func (s *Snapshot) ClockMillis() int64 { return s.clockMillis }
+func (s *snapshot) ClockMillis() int64 { return s.clockMillis }
 
-// WriteTo writes the stream that [Machine.Restore] reads.
-func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
+func (s *snapshot) WriteTo(w io.Writer) (int64, error) {
 	sw := snapshotWriter{sum: sha256.New(), out: bufio.NewWriterSize(w, 1<<16)}
 	sw.state(s)
 	sw.raw(sw.sum.Sum(nil))
@@ -98,14 +105,11 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	return sw.written, sw.err
 }
 
-// Hash is a hexadecimal hash of the state: equal on nodes that have applied the
-// same entries.
-func (m *Machine) Hash() string {
+func (m *machine) Hash() string {
 	return m.Snapshot().Hash()
 }
 
-// Hash is [Machine.Hash] of the captured state.
-func (s *Snapshot) Hash() string {
+func (s *snapshot) Hash() string {
 	sw := snapshotWriter{sum: sha256.New(), out: bufio.NewWriter(io.Discard)}
 	sw.state(s)
 	return hex.EncodeToString(sw.sum.Sum(nil))
@@ -148,7 +152,7 @@ func (w *snapshotWriter) string(s string) {
 	w.flush(1 << 15)
 }
 
-func (w *snapshotWriter) state(s *Snapshot) {
+func (w *snapshotWriter) state(s *snapshot) {
 	w.buf = append(w.buf, snapshotMagic...)
 	w.uint(snapshotVersion)
 	w.int(s.clockMillis)

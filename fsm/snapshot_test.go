@@ -16,9 +16,9 @@ import (
 )
 
 // restored is another machine with the state of m.
-func restored(t testing.TB, m *Machine) *Machine {
+func restored(t testing.TB, m *machine) *machine {
 	t.Helper()
-	other := New()
+	other := newMachine()
 	require.NoError(t, other.Restore(bytes.NewReader(dump(t, m))))
 	return other
 }
@@ -73,7 +73,7 @@ func TestSnapshotRoundTrip(t *testing.T) {
 	for _, db := range other.st.databases {
 		require.NoError(t, checkDatabase(db))
 	}
-	require.NotEqual(t, d.m.Hash(), New().Hash())
+	require.NotEqual(t, d.m.Hash(), newMachine().Hash())
 	d.do("incr", "counter2")
 	require.NotEqual(t, d.m.Hash(), other.Hash())
 }
@@ -180,10 +180,10 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 	}
 	for what, spoil := range nonsense {
 		t.Run(what, func(t *testing.T) {
-			m := New()
+			m := newMachine()
 			m.st.versions = 1
 			spoil(m.st)
-			require.ErrorIs(t, New().Restore(bytes.NewReader(dump(t, m))), ErrCorruptSnapshot)
+			require.ErrorIs(t, newMachine().Restore(bytes.NewReader(dump(t, m))), ErrCorruptSnapshot)
 		})
 	}
 }
@@ -199,10 +199,10 @@ func putAs(st *state, with keyspace.Item, e keyspace.Encoding) {
 
 func TestRestoreOfTooLongNumber(t *testing.T) {
 	b := []byte(snapshotMagic + "\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")
-	require.ErrorIs(t, New().Restore(bytes.NewReader(b)), ErrCorruptSnapshot)
+	require.ErrorIs(t, newMachine().Restore(bytes.NewReader(b)), ErrCorruptSnapshot)
 	// Equal states have equal bytes, so a number has one spelling alone.
 	b = []byte(snapshotMagic + "\x01\x80\x00" + string(make([]byte, 4+16+sha256.Size)))
-	require.ErrorContains(t, New().Restore(bytes.NewReader(resum(b))), "cluster time")
+	require.ErrorContains(t, newMachine().Restore(bytes.NewReader(resum(b))), "cluster time")
 }
 
 func TestRestoreOfCreations(t *testing.T) {
@@ -219,7 +219,7 @@ func TestRestoreOfCreations(t *testing.T) {
 		"\x01\x80\x80\x01\x01":     false,
 		"\xff\xff\xff\xff\x7f\x01": false,
 	} {
-		err := New().Restore(bytes.NewReader(resum([]byte(head + newKeys + tail))))
+		err := newMachine().Restore(bytes.NewReader(resum([]byte(head + newKeys + tail))))
 		require.Equal(t, right, err == nil, "%q: %v", newKeys, err)
 	}
 }
@@ -227,7 +227,7 @@ func TestRestoreOfCreations(t *testing.T) {
 // A length that lies costs no memory.
 func TestRestoreOfLyingLength(t *testing.T) {
 	b := []byte(snapshotMagic + "\x01\x00\x00\x00\x01\xff\xff\xff\xff\xff\xff\xff\xff\x7f")
-	require.ErrorIs(t, New().Restore(bytes.NewReader(resum(append(b, make([]byte, sha256.Size)...)))), ErrCorruptSnapshot)
+	require.ErrorIs(t, newMachine().Restore(bytes.NewReader(resum(append(b, make([]byte, sha256.Size)...)))), ErrCorruptSnapshot)
 }
 
 type brokenWriter struct{ left int }
@@ -265,15 +265,15 @@ func (r brokenReader) Read(b []byte) (int, error) {
 func TestRestoreReportsReadErrors(t *testing.T) {
 	d := furnished(t)
 	b := dump(t, d.m)
-	require.ErrorIs(t, New().Restore(brokenReader{bytes.NewReader(b[:len(b)/2])}), errDisk)
-	require.ErrorIs(t, New().Restore(brokenReader{bytes.NewReader(b)}), errDisk, "the end must be the end")
+	require.ErrorIs(t, newMachine().Restore(brokenReader{bytes.NewReader(b[:len(b)/2])}), errDisk)
+	require.ErrorIs(t, newMachine().Restore(brokenReader{bytes.NewReader(b)}), errDisk, "the end must be the end")
 }
 
 // TestSnapshotOfVersion3: a stream of a release that had no locks gives the same state.
 func TestSnapshotOfVersion3(t *testing.T) {
 	stream, err := os.ReadFile("testdata/snapshot-v3.bin")
 	require.NoError(t, err)
-	m := New()
+	m := newMachine()
 	require.NoError(t, m.Restore(bytes.NewReader(stream)))
 	require.Equal(t, dump(t, sampledKinds(t).m), dump(t, m))
 }
@@ -300,7 +300,7 @@ func sampledKinds(t *testing.T) *driver {
 func TestSnapshotOfVersion2(t *testing.T) {
 	stream, err := os.ReadFile("testdata/snapshot-v2.bin")
 	require.NoError(t, err)
-	m := New()
+	m := newMachine()
 	require.NoError(t, m.Restore(bytes.NewReader(stream)))
 	want := sampled(t)
 	want.advance(1)

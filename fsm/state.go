@@ -105,9 +105,9 @@ func (st *state) nextDue() (dueMillis int64, ok bool) {
 }
 
 // capture copies what a snapshot needs of the state, in constant time.
-func (st *state) capture() *Snapshot {
+func (st *state) capture() *snapshot {
 	st.generation++
-	s := &Snapshot{
+	s := &snapshot{
 		clockMillis:      st.clockMillis,
 		wallOffsetMillis: st.wallOffsetMillis,
 		versions:         st.versions,

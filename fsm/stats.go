@@ -22,8 +22,7 @@ type Stats struct {
 	PeakBytes int64
 }
 
-// Stats counts what the machine holds.
-func (m *Machine) Stats() Stats {
+func (m *machine) Stats() Stats {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	s := Stats{Notifies: m.st.notifies, Scripts: m.st.scripts.bySHA.Len(), Expired: m.expired, Hits: m.hits.Load(), Misses: m.misses.Load()}

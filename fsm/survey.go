@@ -67,8 +67,7 @@ func looksLikeFence(it *keyspace.Item) (FenceKey, bool) {
 	return FenceKey{Key: it.Key(), Value: n, named: named}, true
 }
 
-// Survey looks at the whole state, with at most so many keys that look like fences. No entry is applied meanwhile.
-func (m *Machine) Survey(fenceKeys int) Survey {
+func (m *machine) Survey(fenceKeys int) Survey {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	st := m.st

@@ -43,7 +43,7 @@ func TestEveryRowIsBoundOnce(t *testing.T) {
 
 // TestRowsWriteAsTheyAreRouted: a read that wrote would make replicas differ.
 func TestRowsWriteAsTheyAreRouted(t *testing.T) {
-	for name, b := range New().ops {
+	for name, b := range newMachine().ops {
 		if _, message := messageOps[name]; message {
 			require.True(t, b.writes, name)
 			continue

@@ -19,7 +19,7 @@ func TestTwins(t *testing.T) {
 	for seed := range int64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			log := newLog(seed)
-			loud, quiet, restless := New(), New(), New()
+			loud, quiet, restless := newMachine(), newMachine(), newMachine()
 			log.machine = loud
 			for i := range 150 {
 				entry := log.next()
@@ -98,7 +98,7 @@ type log struct {
 	stamp int64
 	seqs  map[protocol.Origin]uint64
 	// machine, if not nil, is one that has applied the log so far.
-	machine *Machine
+	machine *machine
 	bodies  func() []byte // what batches hold
 }
 

@@ -204,7 +204,7 @@ func TestCollectionsInTime(t *testing.T) {
 		d.do("bagadd", "b", strconv.Itoa(i))
 	}
 	require.Zero(t, *clones)
-	captured := d.m.Snapshot()
+	captured := d.m.Snapshot().(*snapshot)
 	d.doLine("bagadd b after")
 	d.doLine("bagadd b more")
 	require.Equal(t, 1, *clones)

@@ -52,7 +52,7 @@ func playTrio(hears bool) func(t *testing.T, script []byte) []byte {
 // trio is the machines of three nodes, with a log that the test writes.
 type trio struct {
 	t         *testing.T
-	machines  [3]*Machine
+	machines  [3]*machine
 	epochs    [3]uint64
 	seqs      [3]uint64
 	nowMillis int64
@@ -70,8 +70,8 @@ func newTrio(t *testing.T) *trio {
 
 // newWaitMachine is a machine that has, beside the real commands, "TAKE key… timeout", which waits for
 // strings.
-func newWaitMachine(o protocol.Origin) *Machine {
-	m := New()
+func newWaitMachine(o protocol.Origin) *machine {
+	m := newMachine()
 	m.ops["take"] = &binding{name: "take", run: takeOp, writes: true, blocks: true}
 	m.SeedReads(o)
 	return m

@@ -117,7 +117,7 @@ func TestWatchOverASnapshot(t *testing.T) {
 				d.doLine(line)
 			}
 			b := dump(t, d.m)
-			d.m = New()
+			d.m = newMachine()
 			require.NoError(t, d.m.Restore(bytes.NewReader(b)))
 			require.Equal(t, c.runs, d.exec(watches).Kind == protocol.KindArray)
 		})

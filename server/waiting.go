@@ -33,7 +33,7 @@ func (s *Server) newWaitingFront() *frontend.Server {
 // waitingBackend is what a node without a cluster answers with.
 type waitingBackend struct {
 	id      string
-	machine *fsm.Machine
+	machine fsm.Machine
 	lot     *parking.Lot
 	keeper  *sessions.Keeper
 }

@@ -25,7 +25,7 @@ func Inspect(in io.Reader, fenceKeys int) (Report, error) {
 }
 
 // load reads a whole file into a machine. The machine refuses what is no state, and reads to the end.
-func load(in io.Reader) (*Reader, *fsm.Machine, error) {
+func load(in io.Reader) (*Reader, fsm.Machine, error) {
 	r, err := NewReader(in)
 	if err != nil {
 		return nil, nil, err

@@ -25,7 +25,7 @@ type Survivor struct {
 	Begun bool
 
 	folder  *store.Recovery
-	machine *fsm.Machine
+	machine fsm.Machine
 }
 
 // Survive opens a folder and looks at what it has. The folder stays what it is. The caller must close the survivor.
@@ -109,7 +109,7 @@ func (s *Survivor) Recover(addr string, r fsm.Renewal, check func(fsm.Renewed) e
 func (s *Survivor) Close() error { return s.folder.Close() }
 
 // replayed is the machine of a node that does not run.
-type replayed struct{ m *fsm.Machine }
+type replayed struct{ m fsm.Machine }
 
 func (r replayed) Restore(snapshot io.Reader) error { return r.m.Restore(snapshot) }
 func (r replayed) Apply(data []byte) error          { return r.m.Apply(data, noClients{}) }

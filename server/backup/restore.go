@@ -82,7 +82,7 @@ func Restore(in io.Reader, o Restoration) (Restored, error) {
 }
 
 // seed is the same for two states if, and only if, the states and their places in the log are.
-func seed(index, term uint64, m *fsm.Machine) (string, error) {
+func seed(index, term uint64, m fsm.Machine) (string, error) {
 	h := sha256.New()
 	fmt.Fprintf(h, "%d %d %d\n", protocol.EntryVersion, index, term)
 	if _, err := m.Snapshot().WriteTo(h); err != nil {
@@ -143,7 +143,7 @@ func alone(id, addr string) raft.Configuration {
 }
 
 // begin writes a snapshot of m that a cluster of those members begins with. The snapshot is the last to be written.
-func begin(s *store.Store, c raft.Configuration, index, term uint64, m *fsm.Machine) error {
+func begin(s *store.Store, c raft.Configuration, index, term uint64, m fsm.Machine) error {
 	if err := s.Stable.SetUint64([]byte(currentTerm), term); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func restoration(t *testing.T) Restoration {
 }
 
 // opened is the folder and the state in it.
-func opened(t *testing.T, o Restoration) (store.Identity, *fsm.Machine, *store.Store) {
+func opened(t *testing.T, o Restoration) (store.Identity, fsm.Machine, *store.Store) {
 	t.Helper()
 	s, err := store.Open(store.Config{DataDir: o.DataDir, Name: o.Name, LogStore: o.LogStore})
 	require.NoError(t, err)

@@ -23,7 +23,7 @@ import (
 
 // cluster is a Backend over a single state machine, which never fails unless a test says so.
 type cluster struct {
-	machine *fsm.Machine
+	machine fsm.Machine
 	started time.Time
 
 	mu sync.Mutex

@@ -11,7 +11,7 @@ import (
 type Captured struct {
 	Index uint64 // of the newest entry that changed the state
 	Term  uint64 // raft's, at that time
-	State *fsm.Snapshot
+	State fsm.Snapshot
 }
 
 // Capture captures the state, in constant time. Every write that was acknowledged before the call is in it, on any

@@ -14,7 +14,7 @@ import (
 
 // state is the state machine, driven by [raftnode] on one goroutine.
 type state struct {
-	machine *fsm.Machine
+	machine fsm.Machine
 	sink    sink
 	stateHooks
 

@@ -17,7 +17,7 @@ type reader struct {
 	serves    *gate  // open while serving is not nil
 	elsewhere *queue // reads that wait for a leader elsewhere
 	rounds    *rounds
-	machine   *fsm.Machine
+	machine   fsm.Machine
 	stamps    *watermark // cluster time, as applied
 	// want asks for an entry that brings cluster time to stampMillis.
 	want   func(l *leaderTerm, stampMillis int64)

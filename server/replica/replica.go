@@ -20,7 +20,7 @@ import (
 type Replica struct {
 	config  Config
 	origin  protocol.Origin // this node's session
-	machine *fsm.Machine
+	machine fsm.Machine
 	state   *state
 
 	// serving is the leadership that this node serves, or nil. Only the leadership sets serving.

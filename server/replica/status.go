@@ -116,7 +116,7 @@ func (r *Replica) members() []Member {
 }
 
 // Machine is this node's copy of the state. Only the log changes it.
-func (r *Replica) Machine() *fsm.Machine { return r.machine }
+func (r *Replica) Machine() fsm.Machine { return r.machine }
 
 // Stats describes the state on this node.
 func (r *Replica) Stats() fsm.Stats { return r.machine.Stats() }

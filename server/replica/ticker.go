@@ -24,7 +24,7 @@ const (
 // and the log rests.
 type ticker struct {
 	serving *atomic.Pointer[leaderTerm]
-	machine *fsm.Machine
+	machine fsm.Machine
 	// want asks for an entry that brings cluster time to stampMillis.
 	want func(l *leaderTerm, stampMillis int64)
 	wake chan struct{}
@@ -32,7 +32,7 @@ type ticker struct {
 	armed atomic.Int64
 }
 
-func newTicker(serving *atomic.Pointer[leaderTerm], machine *fsm.Machine, want func(*leaderTerm, int64)) *ticker {
+func newTicker(serving *atomic.Pointer[leaderTerm], machine fsm.Machine, want func(*leaderTerm, int64)) *ticker {
 	t := &ticker{serving: serving, machine: machine, want: want, wake: make(chan struct{}, 1)}
 	t.armed.Store(math.MaxInt64)
 	return t
