@@ -137,6 +137,7 @@ func (cl *cluster) Execute(u *replica.Batch) error {
 		<-gate
 	}
 	if fail != nil {
+		u.Number = 1 << 40 // it was proposed, and never applied
 		return fail
 	}
 	cl.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -74,6 +75,41 @@ func TestUnreadGrantIsGivenBack(t *testing.T) {
 	}
 }
 
+// TestHalfReadGrantIsGivenBack: a grant of several locks was told with the last of its messages, not before.
+func TestHalfReadGrantIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{}, newCluster())
+		nc, err := s.ln.dial()
+		require.NoError(t, err)
+		waiter, other := unread{t, nc}, s.dial()
+		_, err = nc.Write(command("HELLO", "3"))
+		require.NoError(t, err)
+		_, err = io.ReadAtLeast(nc, make([]byte, 4096), 100)
+		require.NoError(t, err)
+		const begin, end, first = ">5\r\n$4\r\nlock\r\n$7\r\ngranted\r\n$65000\r\n", "\r\n$6\r\nwaiter\r\n:2\r\n", 4
+		request, messages := []string{"LOCK.ACQUIREALL", strconv.Itoa(first + 1)}, ""
+		for i := range first { // their messages fill a write
+			key := strings.Repeat(string(rune('a'+i)), clientChunk/first-len(begin)-len(end))
+			messages += strings.Replace(begin, "65000", strconv.Itoa(len(key)), 1) + key + end
+			request = append(request, key)
+		}
+		require.Len(t, messages, clientChunk)
+		request = append(request, "l", "waiter", "PX", "60000", "WAIT", "0", "NOTIFY")
+		require.Equal(t, ":1\r\n", answer(other, "LOCK.ACQUIRE", "l", "holder", "PX", "60000"))
+		waiter.ask(":0\r\n", request...)
+		require.Equal(t, ":0\r\n", answer(other, "LOCK.RELEASE", "l", "holder"))
+		got := make([]byte, clientChunk)
+		_, err = io.ReadFull(nc, got)
+		require.NoError(t, err)
+		require.Equal(t, messages, string(got))
+		settle()
+		nc.Close()
+		time.Sleep(time.Second)
+		require.Equal(t, "$-1\r\n", answer(other, "LOCK.CHECK", "l", "waiter"))
+		s.stop()
+	})
+}
+
 // TestUncertainWaitLeaves: a wait whose beginning has no known outcome may stand in line. The client was told so and does
 // not wait, so nothing is given to it.
 func TestUncertainWaitLeaves(t *testing.T) {
@@ -101,6 +137,28 @@ func TestUncertainWaitLeaves(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestUncertainSessionIsRenewed: it may have been opened.
+func TestUncertainSessionIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		c := s.dial()
+		for _, of := range []struct {
+			failure error
+			reply   string
+			kept    int
+		}{
+			{protocol.ErrNoLeader, protocol.ErrNoLeader.Error(), 0},
+			{errors.New("the reply was lost"), protocol.ErrUncertain.Error(), 1},
+		} {
+			cl.set(func() { cl.fail = of.failure })
+			require.Equal(t, "-"+of.reply+"\r\n", answer(c, "SESSION.OPEN", "PX", "60000", "CONNECTION"))
+			require.Equal(t, of.kept, s.backend.Sessions().Len())
+		}
+		s.stop()
+	})
 }
 
 // answer sends a command and returns the bytes of the reply.

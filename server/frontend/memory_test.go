@@ -67,6 +67,25 @@ func TestGreediestIsCutOff(t *testing.T) {
 	}
 }
 
+// TestSparedClientsRaiseNoLimit: what was over the limit, with nobody to cut off, and is not any more, gives the next
+// client nothing.
+func TestSparedClientsRaiseNoLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Memory: Memory{MaxMemoryClientsBytes: 4 << 20}}, newCluster())
+		spared, next := s.dial(), s.dial()
+		spared.send(command("CLIENT", "NO-EVICT", "ON"))
+		spared.queue(6 << 20)
+		require.NotZero(t, s.memory.retryFrom.Load())
+		spared.send(command("DISCARD"))
+		settle()
+		require.Less(t, s.memory.total.Load(), int64(1<<20))
+		next.queue(5 << 20)
+		_, closed := next.take()
+		require.True(t, closed)
+		s.stop()
+	})
+}
+
 // TestAllThatAClientHoldsCounts: a client that holds much is cut off, by whatever means, and
 // clients that hold little are not.
 func TestAllThatAClientHoldsCounts(t *testing.T) {

@@ -294,6 +294,30 @@ func TestOutputLimits(t *testing.T) {
 	}
 }
 
+// TestSoftLimitCountsAnew: the soft time begins again when a subscriber has read in between.
+func TestSoftLimitCountsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := OutputLimit{HardBytes: 1_000_000, SoftBytes: 300_000, SoftTime: time.Minute}
+		s := start(t, Config{Limits: Limits{PubSub: limit}}, newCluster())
+		nc := s.silent()
+		settle()
+		s.clients()[0].setSubscriber(true)
+		for range 3 {
+			for range 50 {
+				s.postAll(message(strings.Repeat("x", 10_000)))
+			}
+			time.Sleep(50 * time.Second)
+			require.Equal(t, 1, s.clientCount())
+			require.NoError(t, nc.SetReadDeadline(time.Now().Add(time.Second)))
+			_, _ = io.Copy(io.Discard, nc)
+			s.postAll(message("x"))
+			_, _ = io.CopyN(io.Discard, nc, 1)
+		}
+		require.Zero(t, s.stats.cutOff.Load())
+		s.stop()
+	})
+}
+
 // TestMessagesCountOnce: a message for many clients is counted once, until the last client has taken it,
 // and the client for which most waits makes room.
 func TestMessagesCountOnce(t *testing.T) {

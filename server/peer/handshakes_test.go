@@ -35,3 +35,12 @@ func TestOldestOfItsOwnHost(t *testing.T) {
 	require.Empty(t, hs.hosts)
 	require.Zero(t, hs.strangers.Len())
 }
+
+// TestKnownHostsAreBounded: of a cluster's own hosts that were met, not given.
+func TestKnownHostsAreBounded(t *testing.T) {
+	hs := newHandshakes((&members.Book{}).Addrs)
+	for host := range 2 * maxKnown {
+		hs.know(knocking{from: address(fmt.Sprintf("10.0.%d.%d:1", host/250, host%250))})
+	}
+	require.Len(t, hs.own, maxKnown)
+}

@@ -278,6 +278,25 @@ func TestExpected(t *testing.T) {
 	})
 }
 
+// TestExpectedWhenCut: a session that the log has not told of may be there all the same, and keeps its lease.
+func TestExpectedWhenCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t)
+		c := s.open(1)
+		s.set(func() { s.down = true })
+		s.Expect(1, 12*time.Second, 7, time.Now())
+		time.Sleep(11 * time.Second)
+		require.True(t, c.isGone())
+		s.told()
+		s.Leave(1, true)
+		s.set(func() { s.down = false })
+		time.Sleep(11 * time.Second)
+		require.Empty(t, s.told())
+		time.Sleep(2 * time.Second)
+		require.Equal(t, []string{"23s: closed [1]"}, s.told())
+	})
+}
+
 // TestRestored: a snapshot says which sessions there are.
 func TestRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

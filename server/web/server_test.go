@@ -221,12 +221,16 @@ func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
 // nothing else.
 func TestClientCertificate(t *testing.T) {
 	cert, roots := selfSigned(t)
-	s := newServer(func(c *Config) {
-		c.Access.TLS = &tls.Config{
-			Certificates: []tls.Certificate{cert}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert,
-		}
-	})
-	addr := serve(t, s)
+	fixed := &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert}
+	readAnew := fixed.Clone()
+	readAnew.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return fixed, nil }
+	for name, config := range map[string]*tls.Config{"fixed": fixed, "read anew": readAnew} {
+		t.Run(name, func(t *testing.T) { testClientCertificate(t, config, cert, roots) })
+	}
+}
+
+func testClientCertificate(t *testing.T, config *tls.Config, cert tls.Certificate, roots *x509.CertPool) {
+	addr := serve(t, newServer(func(c *Config) { c.Access.TLS = config }))
 	status := func(path string, certs ...tls.Certificate) int {
 		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certs}}
 		defer tr.CloseIdleConnections()
