@@ -72,8 +72,8 @@ mutations-changed: ## MOST (300) mistakes that a machine makes in the lines that
 
 land: test check mutations-changed ## what a change needs before it lands
 
-SAMPLE ?= 1000
-mutations-sample: ## mistakes that a machine makes anywhere in the product, SAMPLE (1000) of them by SEED
+SAMPLE ?= 300
+mutations-sample: ## mistakes that a machine makes anywhere in the product, SAMPLE (300) of them by SEED
 	$(GO) run ./cmd/internal/mutations -sample $(SAMPLE) -seed $(SEED) -floor 70
 
 SOAK ?= 1h

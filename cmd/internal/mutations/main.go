@@ -2,7 +2,7 @@
 //
 //	go run ./cmd/internal/mutations                     the mistakes in the tables, each with the test that it names
 //	go run ./cmd/internal/mutations -changed main       machine-made mistakes in the lines that main does not have
-//	go run ./cmd/internal/mutations -sample 1000        machine-made mistakes anywhere
+//	go run ./cmd/internal/mutations -sample 300         machine-made mistakes anywhere
 //
 // Folders as arguments limit it to their packages. DESIGN.md has the form of the tables, the operators, and how a
 // verdict comes about. Start reading at prove.go for the tables and at machine.go for the others.
