@@ -21,6 +21,8 @@ type cluster struct {
 	asked   []string // the requests proposed
 	// attended is what Attend was told.
 	attended []bool
+	// meanwhile is called while the first request is under way.
+	meanwhile func()
 }
 
 func (c *cluster) lot() *Lot {
@@ -28,6 +30,10 @@ func (c *cluster) lot() *Lot {
 		Propose: func(body []byte, count int) error {
 			if c.down.Load() {
 				return protocol.ErrNoLeader
+			}
+			if f := c.meanwhile; f != nil {
+				c.meanwhile = nil
+				f()
 			}
 			for rest := string(body); rest != ""; count-- {
 				var r protocol.Request
@@ -173,10 +179,14 @@ func TestLeaveMany(t *testing.T) {
 		var c cluster
 		var told told
 		l := c.lot()
-		go l.Run(t.Context())
-		for range 2*leaveTogether + 1 {
-			l.Leave(l.Enter(told.give))
+		leave := func(n int) {
+			for range n {
+				l.Leave(l.Enter(told.give))
+			}
 		}
+		c.meanwhile = func() { leave(leaveTogether) }
+		leave(leaveTogether + 1)
+		go l.Run(t.Context())
 		l.Drained(t.Context())
 		synctest.Wait()
 		words := map[string]int{}
