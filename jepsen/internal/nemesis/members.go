@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
-// changeLimit bounds a change of the members. Faults of other lanes end meanwhile.
-const changeLimit = 40 * time.Second
+// changeLimit bounds a change of the members. Faults of other lanes end meanwhile: pause-minute is the longest.
+const changeLimit = 100 * time.Second
 
 // memberFaults change who the members are. In the end there are as many voters as before.
 var memberFaults = []fault{
