@@ -81,7 +81,7 @@ func options(c *server.Config) []option {
 		{name: "max-memory", value: &c.MaxMemory, help: "what keys and scripts may take while this node leads: bytes, with kb, mb, gb or tb, or a percentage of the machine's or the container's memory; beyond it writes that grow are answered with OOM; 0: no limit"},
 		{name: "max-memory-clients", value: &c.MaxMemoryClients, help: "what the buffers, queues and replies of all clients together may take, in the same units; beyond it the client that holds most is cut off; 0: no limit"},
 		{name: "idle-timeout", value: &c.IdleTimeout, help: "close connections that sent nothing for so long; 0: never"},
-		{name: "tcp-keepalive", value: &c.TCPKeepAlive, help: "interval of TCP keep-alive probes to clients"},
+		{name: "tcp-keepalive", value: &c.TCPKeepAlive, help: "interval of TCP keep-alive probes to clients; a client with a session is asked four times in its lease"},
 		{heading: "For tests only"},
 		{name: "debug", value: &c.Debug, debug: true, help: "open the DEBUG command and its faults"},
 		{name: "debug-peer-dial", value: &c.DebugPeerDial, debug: true, help: "dial other addresses for peers: original=replacement,…"},

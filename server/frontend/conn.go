@@ -134,6 +134,7 @@ func (c *conn) run(ctx context.Context) {
 	}
 	for {
 		if err := c.await(); err != nil {
+			c.noteVanished(err)
 			c.logEnd(err)
 			if c.retired.Load() {
 				// The last reply may still be under way.

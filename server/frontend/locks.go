@@ -97,6 +97,9 @@ func (c *conn) leaveLocks() {
 	if !c.locks.entered {
 		return
 	}
+	if c.vanished {
+		c.srv.backend.Sessions().Vanished(c.id)
+	}
 	c.srv.backend.Sessions().Leave(c.id, c.ctx.Err() == nil)
 	c.leaveQueues()
 	o := &c.outbox

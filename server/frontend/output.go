@@ -135,6 +135,7 @@ func (c *conn) writePlain(out []byte) bool {
 		case err == nil:
 			return true
 		case !errors.Is(err, os.ErrDeadlineExceeded):
+			c.noteVanished(err)
 			return false
 		case !c.authenticated:
 			// The few lines that a stranger is owed fit into the buffers on the way.
@@ -176,6 +177,7 @@ func (c *conn) writeTLS(out []byte) bool {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.cutOff(len(out))
 	}
+	c.noteVanished(err)
 	return err == nil
 }
 

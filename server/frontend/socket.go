@@ -3,6 +3,7 @@ package frontend
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"syscall"
@@ -15,6 +16,8 @@ type socket struct {
 	tls     *tls.Conn       // nc, when the server speaks TLS
 	raw     syscall.RawConn // of nc; nil when nc is not a plain socket
 	writeBy time.Time       // the deadline that is set for writes
+	// vanished: the kernel gave the client up, as nothing was heard of it.
+	vanished bool
 }
 
 func newSocket(nc net.Conn, config *tls.Config) socket {
@@ -51,6 +54,28 @@ func (c *conn) open() error {
 		c.srv.setKnown(c, true)
 	}
 	return nil
+}
+
+// SetLease has the kernel give the client up when it has acknowledged nothing for a session's lease, no bytes and no
+// probe, and no sooner: until then the client may believe in its session.
+func (s *socket) SetLease(lease time.Duration) {
+	t, ok := s.plainConn().(*net.TCPConn)
+	if !ok {
+		return
+	}
+	probe := min(lease/4, longestProbe) // in whole seconds, rounded up
+	t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: probe, Interval: probe, Count: 3})
+	setUserTimeout(t, lease)
+}
+
+// longestProbe is within what systems take.
+const longestProbe = 2 * time.Hour
+
+// noteVanished notes an error of the socket that says that the client was given up.
+func (s *socket) noteVanished(err error) {
+	for _, gone := range []error{syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH} {
+		s.vanished = s.vanished || errors.Is(err, gone)
+	}
 }
 
 // halfClose closes the sending side, and discards for a moment what the client still sends. If a

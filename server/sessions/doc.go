@@ -11,6 +11,7 @@
 //     client may attach the session to a connection of another node;
 //   - a client hears of a loss as soon as the clients of the leader hear of what came with it: while there are
 //     clients, this node attends to the log;
+//   - the connection of a client that vanished without closing it ends soon after the shortest lease of its sessions;
 //   - a node that ends in good order ends no session;
 //   - a session costs an entry in a tree, no goroutine and no timer. Without sessions nothing is proposed.
 //

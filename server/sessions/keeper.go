@@ -22,8 +22,11 @@ type Cluster struct {
 	Attend func(bool)
 }
 
-// Client is a connection. Both methods are called by any goroutine, and must not block or call the keeper.
+// Client is a connection. The methods are called by any goroutine, and must not block or call the keeper.
 type Client interface {
+	// SetLease gives the shortest lease of the connection's sessions. If nothing is heard of the client for that
+	// long, the connection has to end, and no sooner.
+	SetLease(shortest time.Duration)
 	// Post sends a message.
 	Post(m *push.Message)
 	// Cut closes the connection.
@@ -60,6 +63,8 @@ type client struct {
 	sessions map[uint64]*session // by id
 	// expected are sessions that this node's log has not told of, as far as it has not told of others.
 	expected []*session
+	// shortest is the shortest lease that there was, 0 if there was none.
+	shortest time.Duration
 	// cut: the connection is being closed, and lease is the longest of the sessions that it had.
 	cut   bool
 	lease time.Duration
@@ -143,6 +148,30 @@ func (k *Keeper) Leave(conn int64, ended bool) {
 	}
 }
 
+// Vanished notes that a connection ends because nothing was heard of its client for the shortest lease. [Keeper.Leave]
+// follows. A client behind a partition believes in a session with a longer lease: such a session has the rest of it.
+func (k *Keeper) Vanished(conn int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c := k.clients[conn]; c != nil && !c.cut && len(c.sessions)+len(c.expected) > 0 {
+		k.abandon(c, c.shortest)
+	}
+}
+
+// abandon leaves the sessions of a connection that is being closed the longest lease, but for what has passed.
+// The caller holds k.mu.
+func (k *Keeper) abandon(c *client, passed time.Duration) {
+	c.cut = true
+	for _, s := range c.sessions {
+		c.lease = max(c.lease, s.lease)
+	}
+	for _, s := range c.expected {
+		c.lease = max(c.lease, s.lease)
+	}
+	c.lease = max(c.lease-passed, 0)
+	k.drop(c)
+}
+
 // Sessions is the number of sessions that live with a connection, or may.
 func (k *Keeper) Sessions(conn int64) int {
 	k.mu.Lock()
@@ -168,7 +197,7 @@ func (k *Keeper) drop(c *client) {
 }
 
 // Expect notes that the batch with that number, executed since began, made or attached a session of this
-// connection, or may have: until this node's log tells, the session is renewed as one with that lease.
+// connection, or may have: until this node's log tells, the session is renewed as one with that lease. 0: not known.
 func (k *Keeper) Expect(conn int64, lease time.Duration, number uint64, began time.Time) {
 	if k.cluster.Applied(number) {
 		return // the log has told
@@ -185,6 +214,9 @@ func (k *Keeper) Expect(conn int64, lease time.Duration, number uint64, began ti
 	}
 	c.expected = append(c.expected, s)
 	k.expected[s] = struct{}{}
+	if lease > 0 {
+		c.shorten(s.lease)
+	}
 	k.came()
 }
 
@@ -225,7 +257,16 @@ func (k *Keeper) kept(conn int64, id uint64, leaseMillis int64) {
 	s := &session{id: id, conn: conn, lease: lease, since: since}
 	c.sessions[id] = s
 	k.sessions.Set(s)
+	c.shorten(lease)
 	k.came()
+}
+
+// shorten gives the connection a lease that is shorter than those before. The caller holds k.mu.
+func (c *client) shorten(lease time.Duration) {
+	if c.shortest == 0 || lease < c.shortest {
+		c.shortest = lease
+		c.to.SetLease(lease)
+	}
 }
 
 // came wakes what waits for sessions. The caller holds k.mu.

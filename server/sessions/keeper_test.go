@@ -101,9 +101,14 @@ func (s *story) part(conn int64, id uint64) {
 
 // conn is a connection that notes what happens to it.
 type conn struct {
-	s    *story
-	id   int64
-	gone bool
+	s      *story
+	id     int64
+	gone   bool
+	leases []time.Duration
+}
+
+func (c *conn) SetLease(shortest time.Duration) {
+	c.s.set(func() { c.leases = append(c.leases, shortest) })
 }
 
 func (s *story) open(id int64) *conn {
@@ -294,6 +299,34 @@ func TestExpectedWhenCut(t *testing.T) {
 		require.Empty(t, s.told())
 		time.Sleep(2 * time.Second)
 		require.Equal(t, []string{"23s: closed [1]"}, s.told())
+	})
+}
+
+// TestVanished: a connection learns the shortest lease of its sessions. The sessions of a client of which nothing was
+// heard for that long have the rest of the longest.
+func TestVanished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t)
+		both, short, none := s.open(1), s.open(2), s.open(3)
+		s.Expect(1, 30*time.Second, 7, time.Now())
+		s.keep(1, 1, 30*time.Second)
+		s.Expect(1, 0, 8, time.Now()) // the lease is not known
+		s.set(func() { s.applied = 8 })
+		s.keep(1, 2, 8*time.Second)
+		s.keep(1, 3, 20*time.Second)
+		s.keep(2, 4, 8*time.Second)
+		require.Equal(t, []time.Duration{30 * time.Second, 8 * time.Second}, both.leases)
+		require.Equal(t, []time.Duration{8 * time.Second}, short.leases)
+		require.Empty(t, none.leases)
+		time.Sleep(time.Second)
+		s.told()
+		for id := range int64(5) {
+			s.Vanished(id)
+			s.Leave(id, true)
+		}
+		require.Zero(t, s.Len())
+		time.Sleep(30 * time.Second)
+		require.Equal(t, []string{"1s: closed [2]", "23s: closed [1]"}, s.told())
 	})
 }
 

@@ -200,14 +200,7 @@ func (k *Keeper) cutOff(conn int64) {
 	if c.cut {
 		return
 	}
-	c.cut = true
-	for _, s := range c.sessions {
-		c.lease = max(c.lease, s.lease)
-	}
-	for _, s := range c.expected {
-		c.lease = max(c.lease, s.lease)
-	}
-	k.drop(c)
+	k.abandon(c, 0)
 	k.cuts++
 	c.to.Cut(whyCut)
 }
