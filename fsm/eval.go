@@ -26,8 +26,8 @@ type scriptHost struct {
 	// full: the state became full after the script had written. Every further command is refused, and
 	// nothing of the script is kept.
 	full bool
-	// running: a script is under way.
-	running bool
+	// running: a script is under way. looked: it has read a key.
+	running, looked bool
 }
 
 func evalOp(c *call) protocol.Value         { return c.eval(false) }
@@ -125,7 +125,7 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 		return protocol.Err("Can not execute a script with write flag using *_ro command."), false
 	}
 	h := &c.scripts
-	h.call, h.full, h.readOnly = c, false, readOnly || noWrites
+	h.call, h.full, h.looked, h.readOnly = c, false, false, readOnly || noWrites
 	if !h.readOnly && s.program.HasShebang() && s.program.Flags()&lua.FlagAllowOOM == 0 && c.full() {
 		return errOOM, false
 	}
@@ -215,7 +215,7 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	for _, word := range words {
 		c.spend(wordWork + int64(len(word)))
 	}
-	c.looked(row, words)
+	h.look(row, words)
 	h.words = append(h.words[:0], row.Name)
 	h.words = append(h.words, words[1+b.subcommand:]...)
 	c.args = h.words

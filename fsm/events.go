@@ -24,7 +24,7 @@ const (
 	Woken
 	// Swapped: the databases DB and Other were exchanged.
 	Swapped
-	// Looked: a script in a batch of this node read Key.
+	// Looked: a script in a batch of this node read Key, or read something and had declared Key.
 	Looked
 	// Ran: a batch of this node was run. Its other events stand before.
 	Ran
@@ -226,10 +226,18 @@ func (c *call) forced(key string, locks int) {
 	}
 }
 
-// looked tells which keys a command in a script reads. words is the command line.
-func (c *call) looked(row *protocol.Command, words []string) {
+// look tells which keys a command of the script reads. words is the command line. The first such command tells of the
+// declared keys, too: Redis 7.0 has the client track those.
+func (h *scriptHost) look(row *protocol.Command, words []string) {
+	c := h.call
 	if c.ownSeq == 0 || c.interest&InChanges == 0 || row.Flags&protocol.FlagReadOnly == 0 {
 		return
+	}
+	if !h.looked {
+		h.looked = true
+		for _, key := range h.env.Keys {
+			c.looked(key)
+		}
 	}
 	line := make([][]byte, len(words))
 	for i, w := range words {
@@ -237,8 +245,12 @@ func (c *call) looked(row *protocol.Command, words []string) {
 	}
 	positions, _ := row.KeyPositions(line)
 	for _, p := range positions {
-		c.events = append(c.events, Event{Kind: Looked, DB: c.db, Key: words[p], Seq: c.ownSeq})
+		c.looked(words[p])
 	}
+}
+
+func (c *call) looked(key string) {
+	c.events = append(c.events, Event{Kind: Looked, DB: c.db, Key: key, Seq: c.ownSeq})
 }
 
 // called tells which command a script calls. The work is the same on nodes without listeners: Call has

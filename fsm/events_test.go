@@ -107,17 +107,21 @@ func TestUndoneIsNotTold(t *testing.T) {
 // TestOwnBatches: events name the batches of this node, and which keys their scripts read.
 func TestOwnBatches(t *testing.T) {
 	d := newDriver(t)
-	body := pipeline("set a 1", "eval redis.call('get',KEYS[1])~redis.call('mget','x','y')~redis.call('set','z','1') 1 k",
-		"get g", "eval_ro return~redis.call('strlen','s') 0")
+	body := pipeline("set a 1", "eval redis.call('get',KEYS[1])~redis.call('mget','x','y')~redis.call('set','z','1') 2 k d",
+		"eval redis.call('set','z','2') 1 k", "get g", "eval_ro return~redis.call('strlen','s') 1 u")
 	body = protocol.AppendTransaction(body, 0, nil, pipeline("eval redis.call('exists','e') 0"))
 	d.m.Listen(InChanges)
-	require.Equal(t, "changed 0 a by 0\nchanged 0 z by 0\n", d.events(protocol.EntryVersion, body))
+	require.Equal(t, "changed 0 a by 0\nchanged 0 z by 0\nchanged 0 z by 0\n", d.events(protocol.EntryVersion, body))
 	d.m.SeedReads(protocol.Origin{Node: "n1", Epoch: 1})
 	require.Equal(t, `changed 0 a by 2
+looked k by 2
+looked d by 2
 looked k by 2
 looked x by 2
 looked y by 2
 changed 0 z by 2
+changed 0 z by 2
+looked u by 2
 looked s by 2
 looked e by 2
 ran 2
