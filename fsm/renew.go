@@ -11,9 +11,17 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// FenceJump is by how much the fences and the session ids of native locks grow when a state begins anew. No
+// FenceJump is by how much the fences and the session ids of native locks grow at least when a state begins anew. No
 // cluster gives out so many between a backup and its end.
-const FenceJump = 1 << 32
+//
+// Besides they grow by fencesPerMilli for each millisecond since the newest entry of the state. No cluster gives out so
+// many in that time. So a cluster that begins later with the same state gives out larger fences than all that the
+// former one has given out. The numbers stay below 2^53 for 270 years.
+const (
+	FenceJump      = 1 << 32
+	fencesPerMilli = 1 << 10
+	longestGap     = 100 * 365 * 24 * 3600 * 1000
+)
 
 // Renewal says how a state begins anew in another cluster.
 type Renewal struct {
@@ -24,10 +32,15 @@ type Renewal struct {
 	DropLeases bool
 	// KeepLocks keeps holds and sessions of native locks, with their full leases.
 	KeepLocks bool
-	Raises    []Raise
+	// AtMillis is the Unix time of the renewal. A renewal at the same instant of the same state gives the same state.
+	AtMillis int64
+	// FencesAbove is smaller than every native fence and session id to come.
+	FencesAbove uint64
+	Raises      []Raise
 }
 
-// Raise adds By to the integers in the strings whose keys match Pattern, in all databases.
+// Raise adds By to the integers in the strings whose keys match Pattern, in all databases. 0: by what the fences of
+// native locks grow.
 type Raise struct {
 	Pattern string
 	By      int64
@@ -35,6 +48,8 @@ type Raise struct {
 
 // Renewed says what a renewal did.
 type Renewed struct {
+	// Jump is by how much the fences of native locks grew, and keys without a number of their own.
+	Jump int64
 	// Ended are keys whose time was over, Dropped keys with a deadline that were removed, Extended keys whose
 	// deadline is later now.
 	Ended, Dropped, Extended int
@@ -49,6 +64,9 @@ type Renewed struct {
 // errRaised is the end of a line about a number.
 var errRaised = errors.New("the sum is beyond 2^63-1")
 
+// ErrEarlier: the state is newer than the renewal, so the jump of its fences is not known.
+var ErrEarlier = errors.New("the newest entry of the state is later than the time of this machine, so one of two clocks is wrong")
+
 // renewStep bounds the items that a renewal holds at a time.
 const renewStep = 10_000
 
@@ -57,6 +75,11 @@ func (m *machine) Renew(r Renewal) (Renewed, error) {
 	defer m.mu.Unlock()
 	st := m.st
 	n := &renewal{Renewal: r, st: st}
+	since := r.AtMillis - st.clockMillis - st.wallOffsetMillis
+	if since < 0 && r.FencesAbove == 0 {
+		return Renewed{}, fmt.Errorf("%w: by %d ms", ErrEarlier, -since)
+	}
+	n.done.Jump = FenceJump + min(max(since, 0), longestGap)*fencesPerMilli
 	n.done.Raised, n.done.Passed = make([]int, len(r.Raises)), make([]int, len(r.Raises))
 	n.done.Waiters, n.done.Nodes = st.waits.Len(), len(st.sessions)
 	st.sessions, st.waits = nil, waits.New()
@@ -81,7 +104,7 @@ func (n *renewal) locks() {
 	t := n.st.locks
 	t.Begin(n.st.clockMillis, 0)
 	n.done.Locks = lockStatsOf(t)
-	t.Raise(FenceJump)
+	t.Raise(uint64(n.done.Jump), n.FencesAbove)
 	if n.KeepLocks {
 		t.Refresh()
 	} else {
@@ -160,6 +183,9 @@ func (n *renewal) item(db int, it *keyspace.Item) (next *keyspace.Item, keep boo
 // raise is by how much an item's number grows: the most that a pattern says.
 func (n *renewal) raise(it *keyspace.Item) (by int64, err error) {
 	for i, r := range n.Raises {
+		if r.By == 0 {
+			r.By = n.done.Jump
+		}
 		if !protocol.Match(r.Pattern, it.Key(), false) {
 			continue
 		}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -15,6 +17,7 @@ import (
 func renewed(t *testing.T, d *driver, r Renewal) (*driver, Renewed) {
 	t.Helper()
 	m := restored(t, d.m)
+	r.AtMillis = cmp.Or(r.AtMillis, d.nowMillis+d.wallOffset)
 	done, err := m.Renew(r)
 	require.NoError(t, err)
 	m = restored(t, m) // what the new cluster reads
@@ -107,7 +110,7 @@ func TestRenewalRaises(t *testing.T) {
 	require.Equal(t, "1001", after.do("get", "fence:third").Str)
 
 	d.do("set", "fence:a", strconv.FormatInt(math.MaxInt64-5, 10))
-	_, err := restored(t, d.m).Renew(Renewal{Raises: []Raise{{"fence:*", 6}}})
+	_, err := restored(t, d.m).Renew(Renewal{AtMillis: d.nowMillis + d.wallOffset, Raises: []Raise{{"fence:*", 6}}})
 	require.ErrorIs(t, err, errRaised)
 	_, done = renewed(t, d, Renewal{Raises: []Raise{{"fence:*", 5}}})
 	require.Equal(t, 3, done.Raised[0])
@@ -137,6 +140,40 @@ func TestRenewalOfLocks(t *testing.T) {
 	require.Equal(t, int64(30_000), after.do("pttl", "held").Num, "the whole lease")
 	require.Greater(t, after.do("session.open", "PX", "9000").Num, session+FenceJump)
 	require.Greater(t, after.do("lock.acquire", "free", "me", "PX", "1000").Num, fence+FenceJump)
+}
+
+// TestRenewedTwice: of two clusters that begin with one state, the later one gives out larger fences than all that the
+// former one can have given out, however soon it begins.
+func TestRenewedTwice(t *testing.T) {
+	d := newDriver(t)
+	d.do("lock.acquire", "held", "me", "PX", "30000")
+	d.do("set", "fence", "7")
+	d.do("set", "other", "7")
+	newest := d.nowMillis + d.wallOffset
+	const year = 365 * 24 * 3600 * 1000
+	var fence, session, raised int64
+	for _, after := range []int64{0, 1, 1000, 24 * 3600 * 1000, year, 50 * year} {
+		c, done := renewed(t, d, Renewal{AtMillis: newest + after, Raises: []Raise{{"fence", 0}, {"other", 5}}})
+		first := c.do("lock.acquire", "k", "me", "PX", "1").Num
+		require.GreaterOrEqual(t, first, fence+fencesPerMilli, "after %d ms", after)
+		opened := c.do("session.open", "PX", "1000").Num
+		require.Greater(t, opened, session)
+		number, _ := protocol.ParseInt(c.do("get", "fence").Str)
+		require.Equal(t, 7+done.Jump, number)
+		require.GreaterOrEqual(t, number, raised+fencesPerMilli)
+		require.Equal(t, "12", c.do("get", "other").Str)
+		require.Less(t, first, int64(locks.MaxFence)/2)
+		fence, session, raised = first, opened, number
+	}
+	_, err := restored(t, d.m).Renew(Renewal{AtMillis: newest - 1})
+	require.ErrorIs(t, err, ErrEarlier)
+	above := fence + 1<<40
+	c, done := renewed(t, d, Renewal{AtMillis: newest - 1, FencesAbove: uint64(above)})
+	require.Equal(t, int64(FenceJump), done.Jump)
+	require.Equal(t, above+1, c.do("lock.acquire", "k", "me", "PX", "1").Num)
+	require.Equal(t, above+1, c.do("session.open", "PX", "1000").Num)
+	c, _ = renewed(t, d, Renewal{AtMillis: newest + year, FencesAbove: 1})
+	require.Greater(t, c.do("lock.acquire", "k", "me", "PX", "1").Num, int64(year), "the larger counts")
 }
 
 func TestSurvey(t *testing.T) {

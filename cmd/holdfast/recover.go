@@ -76,7 +76,7 @@ func recovery(_ context.Context, args []string, stdout, _ io.Writer) (err error)
 	s.User, s.Host = whoAndWhere()
 	done, err := s.Recover(addr, renewal, func(done fsm.Renewed) error { return raisedSome(&renewal, &done) })
 	if err != nil {
-		return err
+		return aboutTime(err)
 	}
 	if !s.Begun {
 		p.renewed(&renewal, &done)

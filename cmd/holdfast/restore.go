@@ -23,7 +23,7 @@ const restoreUsage = `usage: holdfast restore FILE --data-dir DIR [flags]
 
 Makes the data folder of a node that is a new cluster of its own, of a backup. The node is started by 'serve' with the
 same --name and --data-dir; other nodes, with empty folders, join it. Leases begin anew: they only get longer. Native
-locks are dropped, and no fence of theirs is given out twice.
+locks keep their holders. No fence of theirs is given out twice, also if the same file is restored again.
 `
 
 // renewalOwn are the flags of commands that begin a new cluster.
@@ -31,6 +31,8 @@ type renewalOwn struct {
 	minLease              time.Duration
 	dropLeases, keepLocks bool
 	raise                 []string
+	at                    string
+	fencesAbove           int64
 }
 
 // defaultMinLease is longer than the leases that common libraries give.
@@ -42,7 +44,9 @@ func (o *renewalOwn) rows() []option {
 		{name: "min-lease", value: &o.minLease, help: "least time to live that a key has left: no shorter than the leases that your clients ask for"},
 		{name: "drop-leases", value: &o.dropLeases, help: "drop all keys with a time to live"},
 		{name: "keep-locks", value: &o.keepLocks, help: "keep holds and sessions of native locks, with their full leases"},
-		{name: "raise", value: &o.raise, help: "PATTERN[=BY]: add BY, else 4294967296, to the integers in keys that match; may be given several times"},
+		{name: "raise", value: &o.raise, help: "PATTERN[=BY]: add BY to the integers in keys that match, else what the fences of native locks grow by; may be given several times"},
+		{name: "at", value: &o.at, help: "time of this command, such as 2026-11-24T05:00:00Z, if it is not now: the later, the more the fences of native locks grow"},
+		{name: "fences-above", value: &o.fencesAbove, help: "let no fence of native locks be this number or less"},
 	}
 }
 
@@ -50,12 +54,22 @@ const renewalHeading = "The new cluster"
 
 // renewal is what the flags mean.
 func (o *renewalOwn) renewal() (fsm.Renewal, error) {
-	r := fsm.Renewal{MinLeaseMillis: o.minLease.Milliseconds(), DropLeases: o.dropLeases, KeepLocks: o.keepLocks}
-	if o.minLease < 0 {
+	r := fsm.Renewal{
+		MinLeaseMillis: o.minLease.Milliseconds(), DropLeases: o.dropLeases, KeepLocks: o.keepLocks,
+		AtMillis: time.Now().UnixMilli(), FencesAbove: uint64(o.fencesAbove),
+	}
+	switch at, err := time.Parse(time.RFC3339, o.at); {
+	case o.minLease < 0:
 		return r, usageError{fmt.Errorf("min-lease %v: not negative", o.minLease)}
+	case o.fencesAbove < 0:
+		return r, usageError{fmt.Errorf("fences-above %d: not negative", o.fencesAbove)}
+	case o.at != "" && err != nil:
+		return r, usageError{fmt.Errorf("at %q: use a time such as %s", o.at, time.Now().UTC().Format(time.RFC3339))}
+	case o.at != "":
+		r.AtMillis = at.UnixMilli()
 	}
 	for _, word := range o.raise {
-		raise := fsm.Raise{Pattern: word, By: fsm.FenceJump}
+		raise := fsm.Raise{Pattern: word}
 		if at := strings.LastIndexByte(word, '='); at >= 0 {
 			by, err := strconv.ParseInt(word[at+1:], 10, 64)
 			if err != nil || by < 1 || by > math.MaxInt64/2 {
@@ -80,7 +94,7 @@ type restoreOwn struct {
 func newRestoreOwn() *restoreOwn {
 	c := server.DefaultConfig()
 	return &restoreOwn{
-		renewalOwn: renewalOwn{minLease: defaultMinLease},
+		renewalOwn: renewalOwn{minLease: defaultMinLease, keepLocks: true},
 		name:       c.Name, peerAddr: c.PeerAddr, logStore: c.LogStore,
 	}
 }
@@ -141,7 +155,7 @@ func restore(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	r.Begins = func(_ backup.Report, done fsm.Renewed) error { return raisedSome(&r.Renewal, &done) }
 	done, err := backup.Restore(bufio.NewReaderSize(f, 1<<20), r)
 	if err != nil {
-		return aboutFile(path, err)
+		return aboutFile(path, aboutTime(err))
 	}
 	p := &paper{w: stdout}
 	p.source(done.Report.Meta)
@@ -149,12 +163,24 @@ func restore(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	p.fences(&done.Report.Survey)
 	if r.Together {
 		p.line("folder", "%s: node %s, of a cluster that is founded when all nodes of --initial-cluster run", o.dataDir, done.NodeID)
-		p.line("next", "restore the others from the same file with the same flags, or none of them; then start all with the same --initial-cluster")
+		p.line("next", "start this node, and the others with empty folders and the same --initial-cluster; or restore all others, too, from the same file with the same flags and --at %s",
+			time.UnixMilli(r.Renewal.AtMillis).UTC().Format(atFormat))
 	} else {
 		p.line("folder", "%s: node %s, the only member of cluster %s, at %s", o.dataDir, done.NodeID, done.ClusterID, r.Addr)
 		p.line("next", "start this node, then others with empty folders and --join %s", r.Addr)
 	}
 	return p.err
+}
+
+// atFormat has what --at is exact to.
+const atFormat = "2006-01-02T15:04:05.000Z07:00"
+
+// aboutTime says which flags help against a clock that was wrong.
+func aboutTime(err error) error {
+	if errors.Is(err, fsm.ErrEarlier) {
+		return fmt.Errorf("%w: say --at with the right time, or a later one, or --fences-above", err)
+	}
+	return err
 }
 
 // whoAndWhere says who runs this program, and on which machine, for the log of a node.
@@ -178,14 +204,14 @@ func (p *paper) renewed(r *fsm.Renewal, done *fsm.Renewed) {
 		p.line("leases", "%d keys were given more time, so that each has %v left at least", done.Extended, millis(r.MinLeaseMillis))
 	}
 	p.line("locks", "%d of %d holds and %d of %d sessions kept; the fences of native locks go on %d higher",
-		done.Kept.Holds, done.Locks.Holds, done.Kept.Sessions, done.Locks.Sessions, int64(fsm.FenceJump))
+		done.Kept.Holds, done.Locks.Holds, done.Kept.Sessions, done.Locks.Sessions, done.Jump)
 	p.line("dropped", "%d clients that waited, what %d nodes had sent", done.Waiters+done.Locks.Waiting, done.Nodes)
 	for i, raise := range r.Raises {
 		passed := ""
 		if n := done.Passed[i]; n > 0 {
 			passed = fmt.Sprintf("; %d more keys match and hold no integer", n)
 		}
-		p.line("raised", "%d keys that match %s, by %d%s", done.Raised[i], printable(cmp.Or(raise.Pattern, "(none)")), raise.By, passed)
+		p.line("raised", "%d keys that match %s, by %d%s", done.Raised[i], printable(cmp.Or(raise.Pattern, "(none)")), cmp.Or(raise.By, done.Jump), passed)
 	}
 }
 

@@ -5,9 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -36,6 +38,47 @@ func (n *node) setting(name string) string {
 		}
 	}
 	return ""
+}
+
+// TestRestoredTogether: nodes that were restored from one file, at one time as they are told, found one cluster. Native
+// locks have their holders. When the file is restored again, all fences are larger than those of the first restore.
+func TestRestoredTogether(t *testing.T) {
+	exe := build(t)
+	source := startNodes(t, exe, 1)[0]
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, client(t, source).Do(t.Context(), "LOCK.ACQUIRE", "job", "me", "PX", "600000").Err())
+	tool(t, exe, "backup", "--server", source.addr, file)
+	source.kill()
+	var largest int64
+	for range 2 {
+		nodes := plan(t, exe, 3)
+		restore := func(n *node, more ...string) string {
+			return tool(t, exe, append([]string{
+				"restore", file, "--data-dir", n.setting("--data-dir"), "--name", n.name, "--initial-cluster", n.setting("--initial-cluster"),
+			}, more...)...)
+		}
+		at := regexp.MustCompile(`--at (\S+)`).FindStringSubmatch(restore(nodes[0]))
+		restore(nodes[1], "--at", at[1])
+		restore(nodes[2], "--at", at[1])
+		for _, n := range nodes {
+			n.start(t)
+		}
+		for _, n := range nodes {
+			waitServing(t, n)
+			n.logs(t, `command=restore`)
+		}
+		c := client(t, nodes[1])
+		require.ErrorIs(t, c.Do(t.Context(), "LOCK.ACQUIRE", "job", "other", "PX", "1000").Err(), redis.Nil, "two holders")
+		for range 3 {
+			fence, err := c.Do(t.Context(), "LOCK.ACQUIRE", fmt.Sprint("k", largest), "me", "PX", "600000").Int64()
+			require.NoError(t, err)
+			require.Greater(t, fence, largest)
+			largest = fence
+		}
+		for _, n := range nodes {
+			n.kill()
+		}
+	}
 }
 
 // TestRestoredFromTwoFiles: nodes that were restored from different files found nothing, and say why. When one of them is

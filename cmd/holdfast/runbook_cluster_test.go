@@ -267,10 +267,10 @@ func TestRunbookAsWritten(t *testing.T) {
 	left, err := m.client(t, 1).PTTL(t.Context(), "short").Result()
 	require.NoError(t, err)
 	require.Greater(t, left, 4*time.Minute, "the lease begins anew, and has --min-lease left")
-	for i := range 3 {
+	for i, begun := range []int{1, 0, 0} {
 		log, err := os.ReadFile(m.path(i, "log"))
 		require.NoError(t, err)
-		require.Equal(t, 1, strings.Count(string(log), " command=restore "), "n%d", i+1)
+		require.Equal(t, begun, strings.Count(string(log), " command=restore "), "n%d", i+1)
 	}
 
 	require.NoError(t, m.client(t, 1).Do(t.Context(), "WAIT", "2", "0").Err())

@@ -18,10 +18,11 @@ func (t *Table) LongestLease() (longest int64) {
 	return longest
 }
 
-// Raise makes all fences, and all ids of sessions, that are given out from now on larger by so much.
-func (t *Table) Raise(by uint64) {
-	by = min(by, MaxFence)
-	t.fences, t.sessionIDs = max(t.fences, min(t.fences+by, MaxFence)), min(t.sessionIDs+by, MaxFence)
+// Raise makes all fences, and all ids of sessions, that are given out from now on larger by so much, and larger than
+// above.
+func (t *Table) Raise(by, above uint64) {
+	raised := func(n uint64) uint64 { return max(n, min(max(n+min(by, MaxFence), above), MaxFence)) }
+	t.fences, t.sessionIDs = raised(t.fences), raised(t.sessionIDs)
 }
 
 // Empty drops all locks and sessions, and keeps what was given out: for a restore from a backup. No effect

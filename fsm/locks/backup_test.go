@@ -23,7 +23,7 @@ func TestBackup(t *testing.T) {
 		kept, dropped := c.table.Copy(), c.table
 		kept.Begin(now, 0)
 		before := kept.Stats()
-		kept.Raise(1 << 32)
+		kept.Raise(1<<32, 0)
 		kept.Refresh()
 		checkAll(t, kept)
 		after := kept.Stats()
@@ -50,7 +50,7 @@ func TestBackup(t *testing.T) {
 		require.Equal(t, saved(kept), saved(again))
 
 		dropped.Empty()
-		dropped.Raise(1 << 32)
+		dropped.Raise(1<<32, 0)
 		checkAll(t, dropped)
 		require.Zero(t, dropped.Bytes())
 		require.Greater(t, dropped.mustAcquire(t, asks("a", "k")), before.Fences+1<<32)

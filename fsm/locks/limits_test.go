@@ -12,7 +12,7 @@ import (
 // TestFencesRunOut: the last fence is 2^53-1, and none comes after it: who asks is refused, and who waits is told.
 func TestFencesRunOut(t *testing.T) {
 	table := at(New(), 1000)
-	table.Raise(MaxFence - 2)
+	table.Raise(MaxFence-2, 0)
 	require.EqualValues(t, MaxFence-1, table.mustAcquire(t, asks("a", "k")))
 	require.EqualValues(t, MaxFence, table.mustAcquire(t, asks("b", "l")))
 	_, err := table.Acquire(asks("c", "m"))
@@ -32,7 +32,7 @@ func TestFencesRunOut(t *testing.T) {
 	require.ErrorIs(t, err, ErrFull)
 	_, err = loaded(saved(table))
 	require.NoError(t, err, "a flush takes a fence of its own, and there is none left")
-	table.Raise(1 << 32)
+	table.Raise(1<<32, 0)
 	_, err = table.Acquire(asks("c", "m"))
 	require.ErrorIs(t, err, ErrFull)
 	require.Zero(t, table.Bytes())

@@ -21,7 +21,7 @@ func restoration(t *testing.T) Restoration {
 	return Restoration{
 		DataDir: filepath.Join(t.TempDir(), "data"), LogStore: store.KindWAL, Name: "n1", Addr: "10.0.0.1:7379",
 		User: "ann", Host: "desk",
-		Renewal: fsm.Renewal{MinLeaseMillis: 60_000},
+		Renewal: fsm.Renewal{MinLeaseMillis: 60_000, AtMillis: time.Now().UnixMilli()},
 	}
 }
 
@@ -70,7 +70,7 @@ func TestRestoreMakesAClusterOfItsOwn(t *testing.T) {
 	require.Equal(t, 2, survey.Keys())
 	require.Empty(t, survey.Nodes)
 	require.Equal(t, int64(60_000), survey.LongestMillis)
-	require.Equal(t, uint64(fsm.FenceJump), survey.Fences)
+	require.Equal(t, uint64(done.Renewed.Jump), survey.Fences)
 	list, err := s.Snapshots.List()
 	require.NoError(t, err)
 	require.Equal(t, someMeta.Index, list[0].Index)
@@ -90,9 +90,10 @@ func TestRestoreMakesAClusterOfItsOwn(t *testing.T) {
 func TestRestoredTogether(t *testing.T) {
 	file, _ := fileOf(t, stateOf(t, []string{"incr", "fence"}, []string{"set", "lease", "x", "px", "5000"}))
 	fileOfLess, _ := fileOf(t, stateOf(t, []string{"incr", "fence"}))
+	at := time.Now().UnixMilli()
 	restored := func(file []byte, change func(*Restoration)) (*store.Store, Restored) {
 		o := restoration(t)
-		o.Together = true
+		o.Together, o.Renewal.AtMillis = true, at
 		change(&o)
 		done, err := Restore(bytes.NewReader(file), o)
 		require.NoError(t, err)
@@ -104,11 +105,13 @@ func TestRestoredTogether(t *testing.T) {
 	two, other := restored(file, func(o *Restoration) { o.Name, o.Addr = "n2", "10.0.0.2:7379" })
 	less, _ := restored(fileOfLess, func(*Restoration) {})
 	dropping, _ := restored(file, func(o *Restoration) { o.Renewal.DropLeases = true })
+	later, _ := restored(file, func(o *Restoration) { o.Renewal.AtMillis++ })
 	require.NotEmpty(t, one.Identity().Seed)
 	require.Equal(t, one.Identity().Seed, two.Identity().Seed)
 	require.NotEqual(t, one.Identity().ID, two.Identity().ID)
 	require.NotEqual(t, one.Identity().Seed, less.Identity().Seed)
 	require.NotEqual(t, one.Identity().Seed, dropping.Identity().Seed)
+	require.NotEqual(t, one.Identity().Seed, later.Identity().Seed)
 
 	require.NoError(t, Found(two))
 	require.NotEmpty(t, two.Identity().Seed, "the cluster is to be founded yet")
