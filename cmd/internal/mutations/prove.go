@@ -181,6 +181,9 @@ func (w *workshop) binaries(ctx context.Context, b *build, todo []*handMade) (bi
 	return binaries, broken
 }
 
+// tableTries is how often a test is run to notice a mistake: goroutines take another order each time.
+const tableTries = 3
+
 // tableLimit ends a test that a mistake makes hang, which then counts as killed.
 const tableLimit = 60 * time.Second
 
@@ -224,7 +227,11 @@ func (w *workshop) judgeTable(ctx context.Context, b *build, binaries map[string
 			return
 		}
 	}
-	switch was, out := w.testRun(b, binary, h.killedBy, number).run(ctx); was {
+	was, out := passed, []byte(nil)
+	for try := 0; try < tableTries && was == passed; try++ {
+		was, out = w.testRun(b, binary, h.killedBy, number).run(ctx)
+	}
+	switch was {
 	case failed, hung:
 		h.verdict = killed
 	case noTest:
