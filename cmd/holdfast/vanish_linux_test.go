@@ -37,7 +37,9 @@ func newAway(t *testing.T) away {
 	if out, err := exec.Command("ip", "netns", "add", a.name).CombinedOutput(); err != nil {
 		t.Skipf("no network namespace can be made here: %s", out)
 	}
-	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", a.name).Run() })
+	t.Cleanup(func() { // the namespace lives as long as its processes
+		_ = exec.Command("sh", "-c", `ip netns pids "$0" | xargs -r kill -9; ip netns del "$0"; ip link del "$0"`, a.name).Run()
+	})
 	if out, err := exec.Command("ip", "link", "add", a.name, "type", "veth", "peer", "name", "eth0", "netns", a.name).CombinedOutput(); err != nil {
 		t.Skipf("no link can be made here: %s", out)
 	}
@@ -58,7 +60,6 @@ func (a away) ip(args ...string) {
 func (a away) run(program string, args ...string) {
 	a.t.Helper()
 	cmd := exec.Command("ip", append([]string{"netns", "exec", a.name, program}, args...)...)
-	ownGroup(cmd)
 	require.NoError(a.t, cmd.Start())
 	a.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 }
