@@ -101,6 +101,20 @@ func TestMemory(t *testing.T) {
 	})
 }
 
+// TestKeysAreCharged: a request for many locks takes a step for each key that it looks at.
+func TestKeysAreCharged(t *testing.T) {
+	table := at(New(), 1000)
+	keys := make([]string, 100)
+	for i := range keys {
+		keys[i] = fmt.Sprint("lock:", i)
+	}
+	table.mustAcquire(t, asks("holder", keys[len(keys)-1]))
+	table.Begin(1000, plenty)
+	_, err := table.Acquire(waiting(asks("w", keys...)))
+	require.NoError(t, err)
+	require.LessOrEqual(t, table.Steps(), plenty-len(keys))
+}
+
 // TestSteps: what a call looks at grows with the logarithm of the table alone, wherever the call is.
 func TestSteps(t *testing.T) {
 	const many = 100_000

@@ -170,8 +170,12 @@ func newMemory(recalls bool) (memory, error) {
 	return memory{dir, recalls}, os.MkdirAll(dir, 0o755)
 }
 
+// rules is another number when mistakes are judged otherwise.
+const rules = "2"
+
 func keyOf(parts ...string) string {
 	h := sha256.New()
+	fmt.Fprintln(h, rules)
 	for _, p := range parts {
 		fmt.Fprintf(h, "%d\x00%s", len(p), p)
 	}

@@ -188,11 +188,12 @@ func (m *maker) loop(s ast.Stmt, body *ast.BlockStmt) {
 	if len(body.List) == 0 {
 		return
 	}
-	if _, ok := body.List[len(body.List)-1].(*ast.ReturnStmt); ok {
+	last := body.List[len(body.List)-1]
+	if _, ok := last.(*ast.ReturnStmt); ok {
 		return
 	}
-	end := m.src.offset(body.Rbrace)
-	m.add("loop runs once", s, edit{end, end, "; break "})
+	from, end := m.src.offset(last.Pos()), m.src.offset(body.Rbrace) // tests run the last statement, not the brace
+	m.add("loop runs once", s, edit{from, end, string(m.src.text[from:end]) + "; break "})
 }
 
 // chained reports whether e is made of terms joined by && or ||.
