@@ -68,6 +68,8 @@ func (n *Node) openRaft() error {
 	opened.RegisterObserver(n.observer())
 	leads := func() bool { return opened.State() == raft.Leader && n.configurations.view().others > 0 }
 	n.log.leads.Store(&leads)
+	bounds := n.bounds
+	n.log.bounds.Store(&bounds)
 	n.applier.opened.Store(true)
 	return nil
 }

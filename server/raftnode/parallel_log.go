@@ -34,6 +34,9 @@ type parallelLog struct {
 	// leads reports whether this node leads, as raft's main loop sees it. While leads is not set,
 	// appends are as usual.
 	leads atomic.Pointer[func() bool]
+	// bounds is how far entries are committed, as this node knows, and where its newest snapshot ends. While bounds
+	// is not set, this node knows of none.
+	bounds atomic.Pointer[func() (committed, snapshot uint64, err error)]
 
 	mu      sync.Mutex
 	settled sync.Cond // the queue became shorter, or err was set
@@ -216,9 +219,12 @@ func (l *parallelLog) settle() error {
 	return l.await(last)
 }
 
-// DeleteRange removes entries from the beginning or the end.
+// DeleteRange removes entries from the beginning or the end, none of them committed unless a snapshot has it.
 func (l *parallelLog) DeleteRange(lo, hi uint64) error {
 	if err := l.await(hi); err != nil {
+		return err
+	}
+	if err := l.spareCommitted(lo); err != nil {
 		return err
 	}
 	l.mu.Lock()

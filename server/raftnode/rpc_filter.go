@@ -132,7 +132,11 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 	defer f.installing.Unlock()
 	f.drain(ctx)
 	if end, ok := f.snapshotEnd(); ok && !mutant.StuckTail {
-		afterSnapshot(req, end)
+		if err := f.log.contradicted(req, end, f.raft.CurrentTerm()); err != nil {
+			rpc.Respond(nil, err)
+			return
+		}
+		afterSnapshot(req, end.Index)
 	}
 	f.hand(ctx, rpc)
 }
@@ -162,14 +166,13 @@ func (f *rpcFilter) hand(ctx context.Context, rpc raft.RPC) {
 	}
 }
 
-// snapshotEnd is where the newest snapshot ends, if the state machine has all the snapshot's
-// entries.
-func (f *rpcFilter) snapshotEnd() (index uint64, ok bool) {
+// snapshotEnd is the newest snapshot, if the state machine has all the snapshot's entries.
+func (f *rpcFilter) snapshotEnd() (end *raft.SnapshotMeta, ok bool) {
 	stored, err := f.snapshots.List()
 	if err != nil || len(stored) == 0 || stored[0].Index > f.raft.AppliedIndex() {
-		return 0, false
+		return nil, false
 	}
-	return stored[0].Index, true
+	return stored[0], true
 }
 
 // afterSnapshot changes a request that goes on from an entry which only the snapshot has: raft

@@ -110,6 +110,15 @@ func device(p *memdisk.Process) store.Device {
 	}
 }
 
+// Copy returns a disk with the same files, as a copy of the folder has them. No process may run on d.
+func (d *Disk) Copy() *Disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := &Disk{files: d.files.Clone(3)}
+	c.files.Hook(c.meet)
+	return c
+}
+
 // Crash is the death of the process: calls on the Store fail from here on, also
 // calls that a fault holds up. What was written stays, synced or not.
 func (d *Disk) Crash() { d.end((*memdisk.Disk).Kill) }

@@ -1,0 +1,80 @@
+package replica_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+)
+
+// forget has a follower and the leader acknowledge a write, and the other two nodes elect a leader without the write:
+// the follower's disk is an old copy. The former leader, which forget returns, has applied the write, and is cut off.
+func forget(t *testing.T, c *replicatest.Cluster, captured bool) *replicatest.Node {
+	t.Helper()
+	old, forgetful, away := c.Leader(), c.Followers()[0], c.Followers()[1]
+	forgetful.Crash()
+	disk := forgetful.Disk.Copy()
+	forgetful.Start()
+	requireFollows(t, c, forgetful)
+	away.Crash()
+	require.Equal(t, protocol.OK, old.Do("SET", "acknowledged", "v"))
+	c.Settle(old, forgetful)
+	if captured {
+		require.NoError(t, old.Replica().TakeSnapshot())
+	}
+	c.Net.Isolate(old.Name)
+	forgetful.Crash()
+	forgetful.Disk = disk
+	forgetful.Start()
+	away.Start()
+	return old
+}
+
+// ends waits until n has ended by itself.
+func ends(t *testing.T, n *replicatest.Node) {
+	t.Helper()
+	for range 1000 {
+		if n.Replica() == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	require.FailNow(t, "it runs on", n.Name)
+}
+
+// A node whose applied entries another leader would replace ends: it would differ from the others for good. Started again
+// it has applied nothing of them, and follows, unless they are in its snapshot: then it ends each time.
+func TestAppliedEntriesAreNotReplaced(t *testing.T) {
+	for _, captured := range []bool{false, true} {
+		for _, trailing := range []uint64{1, 100} {
+			t.Run(fmt.Sprintf("captured=%v/trailing=%v", captured, trailing), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := bySnapshot(t, 3, trailing)
+					fill(t, c, 5)
+					old := forget(t, c, captured)
+					last := old.Replica().Status().LastLog
+					for leader := c.Leader(); leader == old; leader = c.Leader() {
+						time.Sleep(10 * time.Millisecond)
+					}
+					require.GreaterOrEqual(t, old.Replica().Status().Applied, last)
+					heal(c)
+					ends(t, old)
+					require.ErrorContains(t, old.Err(), "members have lost entries that they had acknowledged")
+
+					old.Start()
+					if captured {
+						ends(t, old)
+						require.ErrorContains(t, old.Err(), "members have lost entries that they had acknowledged")
+						return
+					}
+					requireFollows(t, c, old)
+				})
+			})
+		}
+	}
+}
