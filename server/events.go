@@ -27,6 +27,9 @@ func (s *Server) onEvent(event replica.Event) {
 		s.logger.Warn("follower makes no progress", "follower", e.Name, "log_index", e.LogIndex, "commit_index", e.Committed, "since", e.Since)
 	case replica.FollowerMoves:
 		s.logger.Info("follower makes progress again", "follower", e.Name, "log_index", e.LogIndex, "after", e.After)
+	case replica.LogShortened:
+		s.logger.Error("a member has lost entries that it had acknowledged: replace it",
+			"member", e.Name, "log_index", e.LogIndex, "acknowledged", e.Acknowledged)
 	case replica.WaitersDropped:
 		s.logger.Warn("clients that wait for keys dropped: their node is silent", "node", e.Node, "after", e.After)
 	case replica.LockSlow:

@@ -29,6 +29,7 @@ func TestLogLinesNameTheirNodeOnce(t *testing.T) {
 		replica.LinkDown{Leader: "n2"},
 		replica.FollowerStalled{Name: "n2"},
 		replica.FollowerMoves{Name: "n2"},
+		replica.LogShortened{Name: "n2"},
 	} {
 		lines.Reset()
 		s.onEvent(event)

@@ -26,6 +26,7 @@ type observed struct {
 	failedSnapshots, leaderChanges      prometheus.Counter
 	leaderships, linkLosses             prometheus.Counter
 	stalledProposals, droppedWaiters    prometheus.Counter
+	shortenedLogs                       prometheus.Counter
 }
 
 // Buckets of histograms, in seconds. An fsync takes from tens of microseconds to --disk-stall-limit.
@@ -52,13 +53,14 @@ func newObserved() *observed {
 		linkLosses:       counter("raft_leader_link_losses_total", "How often this node lost its connection to the leader."),
 		stalledProposals: counter("raft_stalled_proposals_total", "How often an entry of this node as leader was not committed for long."),
 		droppedWaiters:   counter("raft_silent_nodes_total", "How often clients that wait at another node lost their places, as the node was silent."),
+		shortenedLogs:    counter("raft_shortened_logs_total", "How often a member's log was shorter than the member had acknowledged to this node as leader."),
 	}
 }
 
 func (o *observed) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		o.syncs, o.entries, o.snapshots, o.restores, o.snapshotBytes,
-		o.failedSnapshots, o.leaderChanges, o.leaderships, o.linkLosses, o.stalledProposals, o.droppedWaiters,
+		o.failedSnapshots, o.leaderChanges, o.leaderships, o.linkLosses, o.stalledProposals, o.droppedWaiters, o.shortenedLogs,
 	}
 }
 
@@ -93,6 +95,8 @@ func (o *observed) event(event replica.Event) {
 		o.stalledProposals.Inc()
 	case replica.WaitersDropped:
 		o.droppedWaiters.Inc()
+	case replica.LogShortened:
+		o.shortenedLogs.Inc()
 	case replica.SnapshotTaken:
 		if e.Err != nil {
 			o.failedSnapshots.Inc()

@@ -195,6 +195,7 @@ func TestObservedEvents(t *testing.T) {
 		replica.LeadershipLost{},
 		replica.SnapshotTaken{Err: errors.New("no room")},
 		replica.SnapshotTaken{Bytes: 77, Took: time.Second},
+		replica.LogShortened{Name: "n2"},
 	} {
 		o.event(e)
 	}
@@ -202,6 +203,7 @@ func TestObservedEvents(t *testing.T) {
 	require.Equal(t, 1.0, testutil.ToFloat64(o.leaderships))
 	require.Equal(t, 1.0, testutil.ToFloat64(o.failedSnapshots))
 	require.Equal(t, 77.0, testutil.ToFloat64(o.snapshotBytes))
+	require.Equal(t, 1.0, testutil.ToFloat64(o.shortenedLogs))
 	require.Nil(t, (*observed)(nil).onSync(), "nobody asks: nothing is measured")
 	require.Nil(t, (*observed)(nil).onEntry())
 	(*observed)(nil).event(replica.LeadershipLost{})

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/protocol/mutant"
+	"github.com/holdfast/holdfast/server/members"
 )
 
 // acks knows what the other nodes have acknowledged: how far their logs agree with this node's, and
@@ -103,6 +104,30 @@ func (a *acks) sending() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.round
+}
+
+// agreed returns how far peer's log is known to agree in term; 0: not known.
+func (a *acks) agreed(peer raft.ServerID, term uint64) uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.peers[peer]; p != nil && p.term == term {
+		return p.match
+	}
+	return 0
+}
+
+// shortened is told that peer's log ends at last, before match, up to where the log agreed when the peer was asked.
+// What the peer acknowledged is not counted here any more; the result is what to tell, once, or nil.
+func (a *acks) shortened(peer raft.ServerID, term, match, last uint64) Event {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.peers[peer]
+	if p == nil || p.term != term || p.match < match {
+		return nil // another answer said so before
+	}
+	e := LogShortened{ID: string(peer), Name: members.Name(string(peer)), LogIndex: last, Acknowledged: p.match}
+	p.match, p.told = 0, 0
+	return e
 }
 
 // telling notes that a request goes to peer which says, in term, that all up to index is committed.

@@ -143,3 +143,29 @@ func TestAcknowledgementsOfMembersThatComeAndGo(t *testing.T) {
 	a.reconfigure(viewOf("n1", "n2", "n3"))
 	require.Equal(t, 1, a.forget(a.awaitMatch(7, 4, 1)))
 }
+
+// A member whose log has become shorter counts for nothing that it acknowledged, and is told of once, although several
+// answers say so. What it acknowledges later counts again.
+func TestShortenedLogIsForgotten(t *testing.T) {
+	a := acksOf("n1", "n2", "n3")
+	require.Zero(t, a.agreed("n2", 7))
+	a.note("n2", 7, 0, 5)
+	a.telling("n2", 7, 5)
+	require.Equal(t, uint64(5), a.agreed("n2", 7))
+	require.Zero(t, a.agreed("n2", 8), "of another term nothing is known")
+	require.Nil(t, a.shortened("n2", 8, 5, 3))
+	require.Nil(t, a.shortened("stranger", 7, 5, 3))
+	require.Equal(t, LogShortened{ID: "n2", Name: "n2", LogIndex: 3, Acknowledged: 5}, a.shortened("n2", 7, 5, 3))
+	require.Nil(t, a.shortened("n2", 7, 5, 3), "it was told")
+	require.Zero(t, a.agreed("n2", 7))
+	wait := a.awaitMatch(7, 4, 1)
+	select {
+	case <-wait.Done():
+		require.Fail(t, "it counts")
+	default:
+	}
+	a.note("n2", 7, 0, 4)
+	<-wait.Done()
+	require.Nil(t, a.shortened("n2", 7, 5, 3), "an answer of before")
+	require.Equal(t, uint64(4), a.untold("n2", 7, 5), "what it was told it has forgotten, too")
+}

@@ -131,6 +131,13 @@ type FollowerMoves struct {
 	After    time.Duration
 }
 
+// LogShortened: the member's log ends at LogIndex, although the member had acknowledged to this leader all up to
+// Acknowledged. That is told once for each time.
+type LogShortened struct {
+	ID, Name               string
+	LogIndex, Acknowledged uint64
+}
+
 // Event implements [Event].
 func (SnapshotTaken) Event() {}
 
@@ -139,3 +146,6 @@ func (FollowerStalled) Event() {}
 
 // Event implements [Event].
 func (FollowerMoves) Event() {}
+
+// Event implements [Event].
+func (LogShortened) Event() {}

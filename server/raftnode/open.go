@@ -32,7 +32,7 @@ func Open(c Config) (*Node, error) {
 	n.filter = &rpcFilter{requests: make(chan raft.RPC), log: n.log, configurations: n.configurations, snapshots: c.Snapshots}
 	n.transport = &transport{
 		self: c.ID, inner: inner, appender: newAppender(c.Append), filter: n.filter, acks: n.acks,
-		log: n.log, election: c.ElectionTimeout, stopped: n.stopped,
+		log: n.log, tell: c.OnEvent, election: c.ElectionTimeout, stopped: n.stopped,
 	}
 	n.nudges = newNudges(n)
 	n.transport.nudges, n.applier.applied = n.nudges, n.nudges.lookAll

@@ -20,6 +20,7 @@ type transport struct {
 	acks     *acks
 	log      *parallelLog
 	nudges   *nudges
+	tell     func(Event)
 	// leads reports whether this node still leads term: only a leader sends again to a node that
 	// cannot be reached.
 	leads    atomic.Value // func(term uint64) bool
@@ -69,6 +70,7 @@ func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, re
 	}
 	for {
 		var round uint64
+		match := t.acks.agreed(id, args.Term)
 		err := retryStale(func() error {
 			round = t.acks.sending()
 			return t.appender.call(id, args, resp)
@@ -77,6 +79,7 @@ func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, re
 			// A peer that answers with our own term has followed no newer leader until now, whether
 			// the logs fit or not.
 			if resp.Term == args.Term {
+				t.compare(id, args.Term, match, resp.LastLog)
 				t.acks.note(id, args.Term, round, matched(args, resp, heartbeat))
 			}
 			if n := len(args.Entries); n > 0 && resp.Success {
@@ -89,6 +92,18 @@ func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, re
 		if heartbeat || !t.pause(args.Term) || !t.acks.knows(id) {
 			return err
 		}
+	}
+}
+
+// compare looks whether the log of a node that answers in this leadership has become shorter than the node had
+// acknowledged before it was asked. A log loses no entry that agrees with its leader's, so the node is not what it was:
+// an old copy of its folder was put back, or its disk lost what it had synced.
+func (t *transport) compare(id raft.ServerID, term, match, last uint64) {
+	if last >= match {
+		return
+	}
+	if e := t.acks.shortened(id, term, match, last); e != nil {
+		t.tell(e)
 	}
 }
 

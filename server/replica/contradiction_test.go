@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
+	"github.com/holdfast/holdfast/server/store/storetest"
 )
 
 // forget has a follower and the leader acknowledge a write, and the other two nodes elect a leader without the write:
@@ -76,5 +78,45 @@ func TestAppliedEntriesAreNotReplaced(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// The leader tells once that a member has lost what the member had acknowledged, and counts that no more. A member that
+// was killed, or lost its power, has lost nothing; and in another leadership nothing is known.
+func TestShortenedLog(t *testing.T) {
+	for name, row := range map[string]struct {
+		put  func(n *replicatest.Node, copied *storetest.Disk)
+		told int
+	}{
+		"an old copy": {func(n *replicatest.Node, copied *storetest.Disk) { n.Crash(); n.Disk = copied }, 1},
+		"killed":      {func(n *replicatest.Node, _ *storetest.Disk) { n.Crash() }, 0},
+		"power cut":   {func(n *replicatest.Node, _ *storetest.Disk) { n.PowerCut(1) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := bySnapshot(t, 3, 100)
+				leader, n := c.Leader(), c.Followers()[0]
+				fill(t, c, 5)
+				n.Crash()
+				copied := n.Disk.Copy()
+				kept := leader.Replica().Status().LastLog
+				n.Start()
+				fill(t, c, 10)
+				requireFollows(t, c, n)
+				last := leader.Replica().Status().LastLog
+				row.put(n, copied)
+				n.Start()
+				require.Equal(t, leader, c.Leader())
+				requireFollows(t, c, n)
+				time.Sleep(3 * time.Second)
+				told := events[replica.LogShortened](leader)
+				require.Len(t, told, row.told)
+				for _, e := range told {
+					require.Equal(t, n.Name, e.Name)
+					require.LessOrEqual(t, e.LogIndex, kept)
+					require.GreaterOrEqual(t, e.Acknowledged, last)
+				}
+			})
+		})
 	}
 }

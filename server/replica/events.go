@@ -16,6 +16,7 @@ type (
 	SnapshotTaken   = raftnode.SnapshotTaken
 	FollowerStalled = raftnode.FollowerStalled
 	FollowerMoves   = raftnode.FollowerMoves
+	LogShortened    = raftnode.LogShortened
 )
 
 // LeadershipGained: this node serves as leader of Term from now on. Took is the time between
