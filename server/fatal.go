@@ -10,7 +10,7 @@ import (
 // A node ends by itself for one of three reasons. The packages that find one tell it and decide nothing; here it is
 // decided that each ends the node.
 //
-//   - A call to the disk hangs, or fails: the store tells (storeHooks). A failed snapshot is none of these, as
+//   - A call to the disk hangs, or fails, or the data folder is gone: the store tells (storeHooks). A failed snapshot is none of these, as
 //     another is taken later.
 //   - An entry or a term that raft has counted as stored is not on the disk: raftnode tells by way of replica.Failed,
 //     and holds back what raft could conclude (parallel_log.go, stable.go).

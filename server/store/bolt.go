@@ -109,6 +109,7 @@ func recoverAsDamage(path string, err *error) {
 type boltLog struct {
 	path string
 	db   *raftboltdb.BoltStore
+	file os.FileInfo // of the database
 
 	mu     sync.Mutex // held while the log is changed; guards broken
 	broken error
@@ -130,11 +131,25 @@ func openBoltLog(path string) (*boltLog, error) {
 		return nil, err
 	}
 	l := &boltLog{path: path, db: db}
-	if err := l.check(); err != nil {
+	if l.file, err = os.Stat(path); err == nil {
+		err = l.check()
+	}
+	if err != nil {
 		_ = db.Close()
 		return nil, err
 	}
 	return l, nil
+}
+
+// Gone returns which file is not there any more under its name, "" if none is.
+func (l *boltLog) Gone() (path string, err error) {
+	named, err := os.Stat(l.path)
+	switch {
+	case vfs.IsGone(err), err == nil && !os.SameFile(named, l.file):
+		return l.path, nil
+	default:
+		return "", err
+	}
 }
 
 func (l *boltLog) check() error {

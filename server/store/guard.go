@@ -130,10 +130,16 @@ func (g *guard) do(op Op, call func() error) error {
 		g.hooks.OnSync(time.Since(w.begun))
 	}
 	g.end(w)
-	if err != nil && isFault(op, err) && g.hooks.OnFault != nil && !g.closing.Load() {
-		g.faulted.Do(func() { go g.hooks.OnFault(op, err) })
+	if err != nil && isFault(op, err) {
+		g.fault(op, err)
 	}
 	return err
+}
+
+func (g *guard) fault(op Op, err error) {
+	if g.hooks.OnFault != nil && !g.closing.Load() {
+		g.faulted.Do(func() { go g.hooks.OnFault(op, err) })
+	}
 }
 
 // isFault: raft asks for entries that are not there as a matter of course. A

@@ -47,6 +47,7 @@ func OpenOn(d Device, c Config) (*Store, error) {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	s.owner = &owner{fs: f.FS, dir: c.DataDir, id: *f.id}
+	s.presence = s.guard.lookFor(f.gone)
 	return s, nil
 }
 
@@ -61,6 +62,8 @@ func (c Config) withDefaults() Config {
 type logStore interface {
 	raft.LogStore
 	io.Closer
+	// Gone returns which file is not there any more under its name, "" if none is.
+	Gone() (path string, err error)
 }
 
 // folder is a data folder that is being opened, and then is open.

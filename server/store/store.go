@@ -34,7 +34,7 @@ type Hooks struct {
 	// than DiskStallLimit. The owner should end the process.
 	OnStall func(op Op, elapsed time.Duration)
 	// OnFault is called once per Store, on a goroutine of its own, when a call on Log or Stable failed
-	// for another reason than a missing entry. The disk cannot be trusted then, and neither store
+	// for another reason than a missing entry, or the folder is not there any more. The disk cannot be trusted then, and neither store
 	// recovers without being opened again: the owner should end the process.
 	OnFault func(op Op, err error)
 	// OnSync, when not nil, is told how long each append to the log took, from the write until the disk has
@@ -61,6 +61,7 @@ const (
 	OpSet         Op = "set stable value"
 	OpGet         Op = "get stable value"
 	OpSnapshot    Op = "handle snapshot"
+	opLook        Op = "look for data folder" // no raft call: the guard's own
 )
 
 // Store is what a node keeps on its disk.
@@ -71,9 +72,10 @@ type Store struct {
 	// Epoch grows with every Open: no two lives of a node have the same.
 	Epoch uint64
 
-	guard *guard
-	owner *owner // nil: the store is bare stores
-	close func() error
+	guard    *guard
+	owner    *owner      // nil: the store is bare stores
+	presence *time.Timer // looks for the folder; nil likewise
+	close    func() error
 }
 
 // Hanging is how long the oldest append to the log, or write of a term or vote, has been under way; 0: none is.
@@ -112,6 +114,9 @@ func New(p Parts, h Hooks) (*Store, error) {
 func (s *Store) Close() error {
 	if s.guard.closing.Swap(true) || s.close == nil {
 		return nil
+	}
+	if s.presence != nil {
+		s.presence.Stop()
 	}
 	return s.close()
 }

@@ -245,6 +245,25 @@ func (w *WAL) GetLog(index uint64, log *raft.Log) error {
 	return nil
 }
 
+// Gone returns which file is not there any more under its name, "" if none is: of the segments the newest counts, which
+// takes the appends.
+func (w *WAL) Gone() (path string, err error) {
+	w.mu.RLock() // the segment stays listed, and is not removed
+	defer w.mu.RUnlock()
+	path = filepath.Join(w.dir, manifestName)
+	there := false
+	if n := len(w.segments); n > 0 {
+		path = w.segments[n-1].file.Name()
+		there, err = w.fs.Holds(path, w.segments[n-1].file)
+	} else {
+		there, err = w.fs.Exists(path)
+	}
+	if there || err != nil {
+		return "", err
+	}
+	return path, nil
+}
+
 // Close stops the background work and closes the files.
 func (w *WAL) Close() error {
 	w.writing.Lock()

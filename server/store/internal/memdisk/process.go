@@ -195,6 +195,17 @@ func (p *Process) Exists(name string) (bool, error) {
 	return err == nil && dir.names[base] != nil, nil
 }
 
+// Holds implements vfs.FS.
+func (p *Process) Holds(name string, f vfs.File) (bool, error) {
+	p.disk.mu.Lock()
+	defer p.disk.mu.Unlock()
+	if p.dead {
+		return false, ErrKilled
+	}
+	dir, base, err := p.disk.place("stat", name)
+	return err == nil && dir.names[base] == f.(*handle).file, nil
+}
+
 // List implements vfs.FS.
 func (p *Process) List(name string) ([]string, error) {
 	p.disk.mu.Lock()

@@ -36,6 +36,18 @@ func (OS) Exists(name string) (bool, error) {
 	return err == nil, err
 }
 
+func (OS) Holds(name string, f File) (bool, error) {
+	named, err := os.Stat(name)
+	if IsGone(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	own, err := f.(osFile).Stat()
+	return err == nil && os.SameFile(named, own), err
+}
+
 func (OS) List(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // FS is a file system.
@@ -26,6 +27,8 @@ type FS interface {
 	RemoveAll(name string) error
 	// Exists is about any kind of file.
 	Exists(name string) (bool, error)
+	// Holds reports whether f, which is open, is the file of that name: it was neither removed nor replaced.
+	Holds(name string, f File) (bool, error)
 	// List returns the names in a folder, in order.
 	List(dir string) ([]string, error)
 	// SyncDir makes the names in dir durable: what was made, renamed and removed there.
@@ -84,3 +87,8 @@ func Replace(fsys FS, name string, text []byte) error {
 
 // IsMissing says that a file or the file's folder is not there.
 func IsMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// IsGone reports whether err says that there is no such file, or that its folder is none any more.
+func IsGone(err error) bool {
+	return IsMissing(err) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ESTALE)
+}

@@ -1,0 +1,115 @@
+package store
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
+)
+
+// copyOf puts a copy in a file's or a folder's place.
+func copyOf(t *testing.T, path string) {
+	t.Helper()
+	require.NoError(t, os.Rename(path, path+".moved"))
+	stat, err := os.Stat(path + ".moved")
+	require.NoError(t, err)
+	if stat.IsDir() {
+		require.NoError(t, os.CopyFS(path, os.DirFS(path+".moved")))
+		return
+	}
+	content, err := vfs.ReadFile(vfs.OS{}, path+".moved")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+}
+
+// newestLogFile is where appends go.
+func newestLogFile(t *testing.T, dir, kind string) string {
+	t.Helper()
+	if kind == KindBolt {
+		return filepath.Join(dir, boltLogName)
+	}
+	segments, err := filepath.Glob(filepath.Join(dir, walName, "*1.seg"))
+	require.NoError(t, err)
+	require.NotEmpty(t, segments)
+	return segments[0]
+}
+
+// A folder that is removed or replaced under a running node, whole or in part, is a fault within seconds, in one line
+// that names it.
+func TestFolderThatIsGone(t *testing.T) {
+	remove := func(t *testing.T, path string) { require.NoError(t, os.RemoveAll(path)) }
+	for _, kind := range kinds {
+		for name, row := range map[string]struct {
+			part   func(t *testing.T, dir string) string
+			damage func(t *testing.T, path string)
+		}{
+			"removed":               {func(_ *testing.T, dir string) string { return dir }, remove},
+			"replaced":              {func(_ *testing.T, dir string) string { return dir }, copyOf},
+			"log removed":           {func(t *testing.T, dir string) string { return newestLogFile(t, dir, kind) }, remove},
+			"log replaced":          {func(t *testing.T, dir string) string { return newestLogFile(t, dir, kind) }, copyOf},
+			"terms removed":         {func(t *testing.T, dir string) string { return filepath.Join(dir, stableName) }, remove},
+			"identity removed":      {func(t *testing.T, dir string) string { return filepath.Join(dir, identityName) }, remove},
+			"snapshots removed":     {func(t *testing.T, dir string) string { return filepath.Join(dir, snapshotName) }, remove},
+			"a file in their place": {func(_ *testing.T, dir string) string { return dir }, func(t *testing.T, path string) { remove(t, path); require.NoError(t, os.WriteFile(path, nil, 0o600)) }},
+		} {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				dir := filepath.Join(memoryDir(t), "data")
+				synctest.Test(t, func(t *testing.T) {
+					c := config(dir, kind)
+					faults := make(chan error, 1)
+					c.Hooks.OnFault = func(op Op, err error) { faults <- err }
+					s := mustOpen(t, c)
+					require.NoError(t, s.Log.StoreLogs(entries(1, 3)))
+					time.Sleep(5 * time.Second)
+					require.Empty(t, faults)
+					row.damage(t, row.part(t, dir))
+					time.Sleep(2 * lookEvery)
+					synctest.Wait()
+					require.Len(t, faults, 1)
+					require.ErrorContains(t, <-faults, "the data folder "+dir+" is not there any more")
+				})
+			})
+		}
+	}
+}
+
+// Whatever a node does with its own folder is no fault; nor is what happens to the folder after the end.
+func TestFolderThatIsThere(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			dir := filepath.Join(memoryDir(t), "data")
+			synctest.Test(t, func(t *testing.T) {
+				c := config(dir, kind)
+				c.Hooks.OnFault = func(op Op, err error) { require.NoError(t, err) }
+				s := mustOpen(t, c)
+				time.Sleep(lookEvery) // nothing is in the log
+				for i := range uint64(5) {
+					large := entries(10*i+1, 10*i+10)
+					large[0].Data = make([]byte, 12<<20) // in a segment of its own
+					require.NoError(t, s.Log.StoreLogs(large))
+					time.Sleep(lookEvery)
+				}
+				require.NoError(t, s.Log.DeleteRange(41, 50))
+				time.Sleep(lookEvery)
+				sink, err := s.Snapshots.Create(1, 40, 1, raft.Configuration{}, 1, nil)
+				require.NoError(t, err)
+				_, err = io.WriteString(sink, "state")
+				require.NoError(t, err)
+				require.NoError(t, sink.Close())
+				require.NoError(t, s.Log.DeleteRange(1, 40))
+				require.NoError(t, s.SetIdentity(func(id *Identity) { id.ClusterID = "c" }))
+				time.Sleep(lookEvery)
+				require.NoError(t, s.Close())
+				require.NoError(t, os.RemoveAll(dir))
+				time.Sleep(5 * time.Second)
+			})
+		})
+	}
+}
