@@ -40,6 +40,8 @@ func (s *Server) onEvent(event replica.Event) {
 			return
 		}
 		s.logger.Info("snapshot taken", "bytes", e.Bytes, "took", e.Took)
+	case replica.SnapshotDamaged:
+		s.logger.Error("the newest snapshot cannot be read, and a member needs it: taking another", "error", e.Err)
 	case replica.Restored:
 		// What the entries did that the snapshot stands for, nobody was told.
 		s.hub.Gap()

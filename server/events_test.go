@@ -48,6 +48,7 @@ func TestNodeEndsOnWhatItMustNotSurvive(t *testing.T) {
 		"hang":     {func(s *Server) { s.storeHooks(nil).OnStall(store.OpSet, time.Second) }, "disk hangs"},
 		"disk":     {func(s *Server) { s.storeHooks(nil).OnFault(store.OpSet, io.EOF) }, "disk failed"},
 		"snapshot": {func(s *Server) { s.onEvent(replica.SnapshotTaken{Err: io.EOF}) }, ""},
+		"damage":   {func(s *Server) { s.onEvent(replica.SnapshotDamaged{Err: io.EOF}) }, ""},
 		"stall":    {func(s *Server) { s.onEvent(replica.ProposalStalled{Age: time.Second}) }, ""},
 		"link":     {func(s *Server) { s.onEvent(replica.LinkDown{Err: io.EOF}) }, ""},
 	} {

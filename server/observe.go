@@ -26,7 +26,7 @@ type observed struct {
 	failedSnapshots, leaderChanges      prometheus.Counter
 	leaderships, linkLosses             prometheus.Counter
 	stalledProposals, droppedWaiters    prometheus.Counter
-	shortenedLogs                       prometheus.Counter
+	shortenedLogs, damagedSnapshots     prometheus.Counter
 }
 
 // Buckets of histograms, in seconds. An fsync takes from tens of microseconds to --disk-stall-limit.
@@ -53,6 +53,7 @@ func newObserved() *observed {
 		linkLosses:       counter("raft_leader_link_losses_total", "How often this node lost its connection to the leader."),
 		stalledProposals: counter("raft_stalled_proposals_total", "How often an entry of this node as leader was not committed for long."),
 		droppedWaiters:   counter("raft_silent_nodes_total", "How often clients that wait at another node lost their places, as the node was silent."),
+		damagedSnapshots: counter("snapshot_damaged_total", "How often this node as leader could not read the newest snapshot when a member needed it; another is taken then."),
 		shortenedLogs:    counter("raft_shortened_logs_total", "How often a member's log was shorter than the member had acknowledged to this node as leader."),
 	}
 }
@@ -60,7 +61,7 @@ func newObserved() *observed {
 func (o *observed) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		o.syncs, o.entries, o.snapshots, o.restores, o.snapshotBytes,
-		o.failedSnapshots, o.leaderChanges, o.leaderships, o.linkLosses, o.stalledProposals, o.droppedWaiters, o.shortenedLogs,
+		o.failedSnapshots, o.leaderChanges, o.leaderships, o.linkLosses, o.stalledProposals, o.droppedWaiters, o.shortenedLogs, o.damagedSnapshots,
 	}
 }
 
@@ -104,6 +105,8 @@ func (o *observed) event(event replica.Event) {
 		}
 		o.snapshots.Observe(e.Took.Seconds())
 		o.snapshotBytes.Set(float64(e.Bytes))
+	case replica.SnapshotDamaged:
+		o.damagedSnapshots.Inc()
 	case replica.Restored:
 		o.restores.Observe(e.Took.Seconds())
 	}

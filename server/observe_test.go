@@ -196,6 +196,7 @@ func TestObservedEvents(t *testing.T) {
 		replica.SnapshotTaken{Err: errors.New("no room")},
 		replica.SnapshotTaken{Bytes: 77, Took: time.Second},
 		replica.LogShortened{Name: "n2"},
+		replica.SnapshotDamaged{Err: errors.New("damaged")},
 	} {
 		o.event(e)
 	}
@@ -204,6 +205,7 @@ func TestObservedEvents(t *testing.T) {
 	require.Equal(t, 1.0, testutil.ToFloat64(o.failedSnapshots))
 	require.Equal(t, 77.0, testutil.ToFloat64(o.snapshotBytes))
 	require.Equal(t, 1.0, testutil.ToFloat64(o.shortenedLogs))
+	require.Equal(t, 1.0, testutil.ToFloat64(o.damagedSnapshots))
 	require.Nil(t, (*observed)(nil).onSync(), "nobody asks: nothing is measured")
 	require.Nil(t, (*observed)(nil).onEntry())
 	(*observed)(nil).event(replica.LeadershipLost{})

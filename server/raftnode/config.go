@@ -114,6 +114,10 @@ type SnapshotTaken struct {
 	Err   error
 }
 
+// SnapshotDamaged: this leader could not read the newest snapshot, which a member needs. Another is taken. That is told
+// once a minute as long as it is so.
+type SnapshotDamaged struct{ Err error }
+
 // FollowerStalled: this leader finds that the log of the follower has stood still at LogIndex
 // since Since, although entries behind LogIndex are committed. LogIndex is 0 if the follower has
 // not agreed with this leader yet.
@@ -149,3 +153,6 @@ func (FollowerMoves) Event() {}
 
 // Event implements [Event].
 func (LogShortened) Event() {}
+
+// Event implements [Event].
+func (SnapshotDamaged) Event() {}

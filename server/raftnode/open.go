@@ -55,7 +55,7 @@ func (n *Node) openRaft() error {
 		return fmt.Errorf("inspect stores: %w", err)
 	}
 	n.reconfigure(n.configurations.view())
-	opened, err := raft.NewRaft(conf, n.applier, n.log, n.stable, c.Snapshots, t)
+	opened, err := raft.NewRaft(conf, n.applier, n.log, n.stable, newMendedSnapshots(n), t)
 	if err != nil {
 		return fmt.Errorf("open raft: %w", err)
 	}

@@ -17,6 +17,7 @@ type (
 	FollowerStalled = raftnode.FollowerStalled
 	FollowerMoves   = raftnode.FollowerMoves
 	LogShortened    = raftnode.LogShortened
+	SnapshotDamaged = raftnode.SnapshotDamaged
 )
 
 // LeadershipGained: this node serves as leader of Term from now on. Took is the time between

@@ -10,7 +10,9 @@
 package storetest
 
 import (
+	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -36,6 +38,7 @@ const (
 type Disk struct {
 	mu      sync.Mutex    // guards all below
 	files   *memdisk.Disk // what the next process finds
+	process *memdisk.Process
 	left    *memdisk.Disk // what a process that Leave has parted from files goes on with, or nil
 	store   *store.Store
 	held    chan struct{} // closed when syncs of the log need not wait any more; nil: no sync waits
@@ -63,7 +66,7 @@ func (d *Disk) Open(c store.Config) (*store.Store, error) {
 	s.Log = &turns{LogStore: s.Log, turn: make(chan struct{}, 1)}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.store = s
+	d.store, d.process = s, p
 	return s, nil
 }
 
@@ -117,6 +120,43 @@ func (d *Disk) Copy() *Disk {
 	c := &Disk{files: d.files.Clone(3)}
 	c.files.Hook(c.meet)
 	return c
+}
+
+// RotSnapshots changes a bit of each snapshot, under the process that runs.
+func (d *Disk) RotSnapshots() error {
+	d.mu.Lock()
+	p := d.process
+	d.mu.Unlock()
+	folder := filepath.Join(dataDir, "snapshots")
+	names, err := p.List(folder)
+	if err != nil || len(names) == 0 {
+		return errors.Join(err, errors.New("rot snapshots: there are none"))
+	}
+	for _, name := range names {
+		if err := rot(p, filepath.Join(folder, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rot changes a bit in the middle of a file.
+func rot(p *memdisk.Process, path string) error {
+	f, err := p.Open(path, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	b := make([]byte, 1)
+	if _, err := f.ReadAt(b, size/2); err != nil {
+		return err
+	}
+	b[0] ^= 4
+	_, err = f.WriteAt(b, size/2)
+	return errors.Join(err, f.Close())
 }
 
 // Crash is the death of the process: calls on the Store fail from here on, also
