@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -75,6 +76,18 @@ func parse(args []string, usage io.Writer) (options, error) {
 	return o, nil
 }
 
+// shared is a writer for many goroutines.
+type shared struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (s *shared) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.to.Write(p)
+}
+
 // run returns how many mistakes were not noticed.
 func run(ctx context.Context, args []string, out io.Writer) (left int, err error) {
 	o, err := parse(args, out)
@@ -88,7 +101,7 @@ func run(ctx context.Context, args []string, out io.Writer) (left int, err error
 	if err != nil {
 		return 0, err
 	}
-	w := &workshop{tree: t, parallel: o.parallel, verbose: o.verbose, out: out}
+	w := &workshop{tree: t, parallel: o.parallel, verbose: o.verbose, out: &shared{to: out}}
 	if w.memory, err = newMemory(!o.anew); err != nil {
 		return 0, err
 	}

@@ -245,11 +245,12 @@ func (h *handMade) print(w io.Writer, verbose bool) {
 	if h.verdict == killed && !verbose {
 		return
 	}
-	fmt.Fprintf(w, "%-14s %5.1fs  %s %s: %s; killed by: %s\n",
-		h.verdict, h.took.Seconds(), h.entry.name(), h.anchor(), h.breaks, strings.Join(h.killedBy, " "))
+	detail := ""
 	if h.verdict != killed && h.detail != "" {
-		fmt.Fprintln(w, "    "+strings.ReplaceAll(strings.TrimSpace(h.detail), "\n", "\n    "))
+		detail = "    " + strings.ReplaceAll(strings.TrimSpace(h.detail), "\n", "\n    ") + "\n"
 	}
+	fmt.Fprintf(w, "%-14s %5.1fs  %s %s: %s; killed by: %s\n%s",
+		h.verdict, h.took.Seconds(), h.entry.name(), h.anchor(), h.breaks, strings.Join(h.killedBy, " "), detail)
 }
 
 // lastLines are the lines of an output that say why it ended.
