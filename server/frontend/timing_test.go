@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,6 +48,21 @@ func TestPercentiles(t *testing.T) {
 	require.EqualValues(t, 500_500, r.micros())
 	p := r.times.Load().percentiles(50, 99, 99.9)
 	require.Equal(t, []string{"507.903", "1015.807", "1015.807"}, p)
+}
+
+// Connections note their times while others reset the counters.
+func TestTimesBesideAReset(t *testing.T) {
+	var r row
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 50_000 {
+				r.took(time.Microsecond)
+				r.times.Store(nil)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // Slow events are one a second, the slowest, and 160 of a kind.
