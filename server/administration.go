@@ -48,14 +48,17 @@ func (s *Server) takeIn(ctx context.Context, from membership.Asker, q join) (joi
 	if s.isOpen() && s.place.isGone(from.ID) {
 		return joined{Refused: fmt.Sprintf("%s was removed: empty its folder", from.ID)}, nil
 	}
-	_, err := s.place.desk.Ask(ctx, operations.Request{
+	reply, err := s.place.desk.Ask(ctx, operations.Request{
 		Op: operations.Join, Member: from.ID, Addr: q.Addr, Cluster: q.Cluster, Asker: operations.Asker{Node: members.Name(from.ID), Addr: from.Addr},
 	})
 	var refusal *operations.Refusal
 	if errors.As(err, &refusal) {
 		return joined{Refused: refusal.Text}, nil
 	}
-	return joined{}, err
+	if err != nil || !reply.Configuration.Has(from.ID) {
+		return joined{}, err
+	}
+	return joined{Index: reply.Configuration.Index}, nil
 }
 
 // otherDesks are the desks of the other nodes.

@@ -292,9 +292,11 @@ type join struct {
 	Cluster string `json:"cluster"`
 }
 
-// joined is the answer. Refused is why not, in one line.
+// joined is the answer. Refused is why not, in one line. Index is of a committed configuration that has the node; 0: the
+// node that was asked, or the leader, does not say.
 type joined struct {
 	Refused string `json:"refused,omitempty"`
+	Index   uint64 `json:"index,omitempty"`
 }
 
 const (
@@ -302,11 +304,11 @@ const (
 	opOperate = "operate"
 )
 
-func (s *Server) askToJoin(ctx context.Context, contact, cluster string, self members.Member) (refused string, err error) {
+func (s *Server) askToJoin(ctx context.Context, contact, cluster string, self members.Member) (index uint64, refused string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, operateWithin)
 	defer cancel()
 	answer, _, err := membership.AskAt[joined](ctx, s.place.client, contact, opJoin, join{self.Addr, cluster})
-	return answer.Refused, err
+	return answer.Index, answer.Refused, err
 }
 
 func (s *Server) askToMove(ctx context.Context, addr string) error {

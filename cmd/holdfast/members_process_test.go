@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -118,6 +119,10 @@ func TestReplaceOfALostDisk(t *testing.T) {
 	require.NoError(t, os.RemoveAll(*lost.flag("data-dir")))
 	n4 := newcomer(t, "n4", []*node{rest}, "--non-voter")
 	all(t, []*node{rest}, "n4", "no")
+	n4.logs(t, "msg=joined")
+	identity, err := os.ReadFile(filepath.Join(*n4.flag("data-dir"), "identity.json"))
+	require.NoError(t, err)
+	require.Contains(t, string(identity), `"joinedAt"`, "it knows which configuration has it before it gets the entry")
 	changes(t, rest.addr, 0, lost.name+" was removed", "replace", lost.name, "n4")
 	waitServing(t, n4)
 	all(t, []*node{rest, n4}, "n4", "yes")

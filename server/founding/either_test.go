@@ -18,11 +18,11 @@ func both(asked *[]string, contacts ...string) func(*Config) {
 	var mu sync.Mutex
 	return func(c *Config) {
 		c.Contacts = contacts
-		c.Join = func(_ context.Context, _, cluster string, _ members.Member) (string, error) {
+		c.Join = func(_ context.Context, _, cluster string, _ members.Member) (uint64, string, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			*asked = append(*asked, cluster)
-			return "", nil
+			return 0, "", nil
 		}
 	}
 }

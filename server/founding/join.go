@@ -87,7 +87,7 @@ func (n *Node) joinAt(ctx context.Context, m meeting) (joined bool, err error) {
 			return false, err
 		}
 	}
-	refused, err := n.config.Join(ctx, m.addr, m.Cluster, members.Member{ID: own.ID, Addr: n.config.Addr})
+	index, refused, err := n.config.Join(ctx, m.addr, m.Cluster, members.Member{ID: own.ID, Addr: n.config.Addr})
 	switch {
 	case err != nil:
 		return false, &delayError{err}
@@ -96,7 +96,7 @@ func (n *Node) joinAt(ctx context.Context, m meeting) (joined bool, err error) {
 		err := n.config.Folder.SetIdentity(func(id *store.Identity) { id.ClusterID, id.Joins, id.Votes = "", false, false })
 		return false, errors.Join(fmt.Errorf("join cluster %s by %s: refused: %s", m.Cluster, m.addr, refused), err)
 	}
-	if err := n.config.Folder.SetIdentity(func(id *store.Identity) { id.Joins = false }); err != nil {
+	if err := n.config.Folder.SetIdentity(func(id *store.Identity) { id.Joins, id.JoinedAt = false, index }); err != nil {
 		return false, err
 	}
 	n.config.Logger.Info("joined", "cluster", m.Cluster, "by", m.addr, "wants_vote", !n.config.NonVoter)

@@ -20,15 +20,19 @@ func alone(c *Config) {
 	c.Initial = map[string]string{name: name + ":1"}
 }
 
+// joinedAt is the configuration with the node that joins.
+const joinedAt = 5
+
 // joins has a node join by n1, as asked says.
 func joins(asked func(cluster string, self members.Member) (string, error)) func(*Config) {
 	return func(c *Config) {
 		c.Initial, c.Contacts = nil, []string{"n4:1", "n9:1", "n1:1"}
-		c.Join = func(_ context.Context, contact, cluster string, self members.Member) (string, error) {
+		c.Join = func(_ context.Context, contact, cluster string, self members.Member) (uint64, string, error) {
 			if contact != "n1:1" {
 				panic("the node at " + contact + " is in no cluster")
 			}
-			return asked(cluster, self)
+			refused, err := asked(cluster, self)
+			return joinedAt, refused, err
 		}
 	}
 }
@@ -53,7 +57,7 @@ func TestNodeJoins(t *testing.T) {
 		require.NoError(t, <-one.settled)
 		require.NoError(t, <-four.settled)
 		id := four.store.Identity()
-		require.Equal(t, store.Identity{Name: "n4", ID: id.ID, ClusterID: one.store.Identity().ClusterID, Votes: true}, id)
+		require.Equal(t, store.Identity{Name: "n4", ID: id.ID, ClusterID: one.store.Identity().ClusterID, Votes: true, JoinedAt: joinedAt}, id)
 		require.Equal(t, 3, asked)
 		require.NoError(t, <-w.start("n4", func(c *Config) { c.Initial = nil }).settled, "it belongs to the cluster for good")
 	})
@@ -86,7 +90,7 @@ func TestContactsOfTwoClusters(t *testing.T) {
 		}
 		both := func(c *Config) {
 			c.Initial, c.Contacts = nil, []string{"n9:1", "n1:1", "n2:1"}
-			c.Join = func(context.Context, string, string, members.Member) (string, error) { return "", nil }
+			c.Join = func(context.Context, string, string, members.Member) (uint64, string, error) { return 0, "", nil }
 		}
 		four := w.start("n4", both)
 		require.EqualError(t, <-four.settled, "join: n1 at n1:1 is a member of cluster "+cluster["n1"]+", and n2 at n2:1 of cluster "+cluster["n2"]+": say addresses of one cluster")
@@ -148,10 +152,10 @@ func TestOthersJoinARestoredNode(t *testing.T) {
 		})
 		require.NoError(t, <-two.settled)
 		join := func(c *Config) {
-			c.Join = func(_ context.Context, contact, cluster string, _ members.Member) (string, error) {
+			c.Join = func(_ context.Context, contact, cluster string, _ members.Member) (uint64, string, error) {
 				require.Equal(t, "n2:1", contact)
 				require.Equal(t, "c7", cluster)
-				return "", nil
+				return 0, "", nil
 			}
 		}
 		for _, name := range []string{"n1", "n3"} {
@@ -189,7 +193,7 @@ func TestOneRestoredNodeFoundsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		join := func(c *Config) {
-			c.Join = func(context.Context, string, string, members.Member) (string, error) { return "", nil }
+			c.Join = func(context.Context, string, string, members.Member) (uint64, string, error) { return 0, "", nil }
 		}
 		two, three := w.start("n2", restored(t, "s")), w.start("n3", join)
 		time.Sleep(time.Minute)
@@ -216,7 +220,7 @@ func TestAnswerOlderThanAnother(t *testing.T) {
 				}
 			}
 			join := func(c *Config) {
-				c.Join = func(context.Context, string, string, members.Member) (string, error) { return "", nil }
+				c.Join = func(context.Context, string, string, members.Member) (uint64, string, error) { return 0, "", nil }
 			}
 			two, three := w.start("n2", restored(t, "s")), w.start("n3", join)
 			time.Sleep(tick * 20 * time.Millisecond)
@@ -359,6 +363,51 @@ func TestRemovedNodeStartedAgain(t *testing.T) {
 		w.start("n1", knows(6))
 		time.Sleep(lookEvery + strayedAfter)
 		require.NotEmpty(t, removed)
+	})
+}
+
+// TestNodeRemovedBeforeItKnew: it joined, and was removed before it got the entry that added it. It goes by what the
+// cluster said when it took the node in.
+func TestNodeRemovedBeforeItKnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		one := w.requireSettled(w.start("n1", alone))
+		first := members.NewConfiguration(1, one.Founders...)
+		knows := func(index uint64) func(*Config) {
+			return func(c *Config) {
+				c.Committed = func() members.Configuration { return members.NewConfiguration(index, one.Founders...) }
+			}
+		}
+		removed := make(chan struct{}, 100)
+		before := func(c *Config) {
+			c.Committed, c.Newest = func() members.Configuration { return first }, func() members.Configuration { return first }
+			c.Led, c.Removed = func() bool { return false }, func() { removed <- struct{}{} }
+		}
+		w.start("n1", alone, knows(joinedAt-1))
+		four := w.start("n4", joins(func(string, members.Member) (string, error) { return "", nil }), before)
+		require.NoError(t, <-four.settled)
+		four.stay()
+		time.Sleep(time.Minute)
+		require.Empty(t, removed, "n1 is behind")
+		w.start("n1", alone, knows(joinedAt+1))
+		time.Sleep(lookEvery + strayedAfter)
+		require.NotEmpty(t, removed)
+
+		// The node learns it when it is started again, too; one that was not told when it joined cannot know.
+		for _, told := range []bool{true, false} {
+			again := w.start("n4", before, func(c *Config) {
+				if !told {
+					require.NoError(t, c.Folder.SetIdentity(func(own *store.Identity) { own.JoinedAt = 0 }))
+				}
+			})
+			require.NoError(t, <-again.settled)
+			for len(removed) > 0 {
+				<-removed
+			}
+			again.stay()
+			time.Sleep(lookEvery + strayedAfter)
+			require.Equal(t, told, len(removed) > 0)
+		}
 	})
 }
 

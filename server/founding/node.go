@@ -43,9 +43,10 @@ type Config struct {
 
 // Cluster is what is asked of the node's cluster, and of its raft once that is open.
 type Cluster struct {
-	// Join has the cluster of the node at contact take a node in, without a vote. refused is why it does not, in one
-	// line; an error leaves open whether it did.
-	Join func(ctx context.Context, contact, cluster string, self members.Member) (refused string, err error)
+	// Join has the cluster of the node at contact take a node in, without a vote. index is of a committed configuration
+	// that has the node; 0: not known. refused is why the cluster does not, in one line; an error leaves open whether it
+	// did.
+	Join func(ctx context.Context, contact, cluster string, self members.Member) (index uint64, refused string, err error)
 	// Committed is the newest configuration that this node knows to be committed. It must be quick.
 	Committed func() members.Configuration
 	// Newest is the newest configuration in this node's log. It must be quick. A node that was started again does not

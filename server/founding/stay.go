@@ -89,6 +89,14 @@ func (n *Node) greet(ctx context.Context) {
 	for _, addr := range n.config.Contacts {
 		addrs[addr] = true
 	}
+	member := []members.Configuration{own, newest}
+	if self.JoinedAt > 0 {
+		// A node that is removed before it gets the entry that adds it is in no configuration that it knows.
+		member = append(member, members.Configuration{Index: self.JoinedAt, Members: []members.Member{{ID: self.ID}}})
+	}
+	removedBy := func(newer members.Configuration) bool {
+		return slices.ContainsFunc(member, func(older members.Configuration) bool { return gone(self.ID, older, newer) })
+	}
 	var known []string
 	for addr, ask := range addrs { // unordered: they are asked at once
 		if ask && addr != "" && addr != n.config.Addr {
@@ -96,7 +104,7 @@ func (n *Node) greet(ctx context.Context) {
 		}
 	}
 	for _, m := range n.meet(ctx, known) {
-		if m.err == nil && m.Cluster == self.ClusterID && (gone(self.ID, own, m.Configuration) || gone(self.ID, newest, m.Configuration)) {
+		if m.err == nil && m.Cluster == self.ClusterID && removedBy(m.Configuration) {
 			n.config.Logger.Warn("this node was removed from the cluster", "told_by", members.Name(m.ID), "configuration", m.Configuration.Index)
 			n.config.Removed()
 			return

@@ -29,8 +29,8 @@ func memberHandlers() map[string]handler {
 
 // Administration changes the members of the cluster. [operations.Desk] is one.
 type Administration interface {
-	// Ask carries a request out, wherever the leader is. The lines say what was done, also when there is an error.
-	Ask(ctx context.Context, q operations.Request) (said []string, err error)
+	// Ask carries a request out, wherever the leader is. The reply says what was done, also when there is an error.
+	Ask(ctx context.Context, q operations.Request) (operations.Reply, error)
 }
 
 // changeWithin is how long a change may take before the client is told that its end is not known.
@@ -55,14 +55,14 @@ func changeOfMembers(op operations.Op) handler {
 		if desk == nil {
 			return errNoAdministration.Value()
 		}
-		var said []string
+		var reply operations.Reply
 		var err error
 		c.whileConnected(func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, changeWithin)
 			defer cancel()
-			said, err = desk.Ask(ctx, q)
+			reply, err = desk.Ask(ctx, q)
 		})
-		return changed(said, err)
+		return changed(reply.Said, err)
 	}}
 }
 

@@ -163,15 +163,15 @@ func (p *player) serve(verb, options string) {
 // askedDesk repeats what it is asked. What happens depends on who the member is.
 type askedDesk struct{}
 
-func (askedDesk) Ask(ctx context.Context, q operations.Request) ([]string, error) {
-	said := []string{fmt.Sprintf("%s %q by %q force %v, asked of %s by %s at %s named %q", q.Op, q.Member, q.By, q.Force, q.Asker.Node, q.Asker.User, q.Asker.Addr, q.Asker.Name)}
+func (askedDesk) Ask(ctx context.Context, q operations.Request) (operations.Reply, error) {
+	said := operations.Reply{Said: []string{fmt.Sprintf("%s %q by %q force %v, asked of %s by %s at %s named %q", q.Op, q.Member, q.By, q.Force, q.Asker.Node, q.Asker.User, q.Asker.Addr, q.Asker.Name)}}
 	switch q.Member {
 	case "refused":
-		return nil, &operations.Refusal{Text: "no member is called \"refused\""}
+		return operations.Reply{}, &operations.Refusal{Text: "no member is called \"refused\""}
 	case "half":
 		return said, &operations.Refusal{Text: "no more of that"}
 	case "leaderless":
-		return nil, operations.ErrNoLeader
+		return operations.Reply{}, operations.ErrNoLeader
 	case "slow":
 		<-ctx.Done()
 		return said, operations.ErrUncertain

@@ -41,9 +41,11 @@ var (
 	ErrUncertain = errors.New("the change may or may not have been made: ask again")
 )
 
-// Ask carries a request out, wherever the leader is, and goes on at the next leader when one is lost. The lines say
-// what was done, also when there is an error.
-func (d *Desk) Ask(ctx context.Context, q Request) (said []string, err error) {
+// Ask carries a request out, wherever the leader is, and goes on at the next leader when one is lost. The reply is the
+// last one; it says all that was done, also when there is an error.
+func (d *Desk) Ask(ctx context.Context, q Request) (reply Reply, err error) {
+	var said []string
+	defer func() { reply.Said = said }()
 	d.asked.Add(1)
 	defer d.asked.Add(-1)
 	sent, pinned, led := false, q.Op == Join, time.Now()
@@ -55,24 +57,25 @@ func (d *Desk) Ask(ctx context.Context, q Request) (said []string, err error) {
 		if !pinned && (v.Leads || v.Leader != "") {
 			q, pinned = v.Pin(q), true
 		}
-		reply, asked := d.once(ctx, v, q)
+		var asked bool
+		reply, asked = d.once(ctx, v, q)
 		said, sent = append(said, reply.Said...), sent || asked
 		switch {
 		case reply.Refused != "":
-			return said, &Refusal{Text: reply.Refused}
+			return reply, &Refusal{Text: reply.Refused}
 		case reply.Uncertain:
-			return said, ErrUncertain
+			return reply, ErrUncertain
 		case asked && !reply.Elsewhere:
-			return said, nil
+			return reply, nil
 		}
 		if reply.Request != nil {
 			q = *reply.Request
 		}
 		if time.Since(led) >= leaderWithin || !pause(ctx) {
 			if sent {
-				return said, ErrUncertain
+				return reply, ErrUncertain
 			}
-			return said, ErrNoLeader
+			return reply, ErrNoLeader
 		}
 	}
 }

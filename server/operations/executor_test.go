@@ -111,7 +111,8 @@ func (c *cell) ask(at, line string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	q := requestOf(c.t, line)
-	return c.desks[idOf(at)].Ask(ctx, q)
+	reply, err := c.desks[idOf(at)].Ask(ctx, q)
+	return reply.Said, err
 }
 
 func bubble(t *testing.T, line string, f func(t *testing.T, c *cell)) {
