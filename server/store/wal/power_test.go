@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -176,11 +177,9 @@ var firstFaults = map[string]struct {
 // at makes f happen at the nth operation from now on; reached says whether it came to that.
 func at(d *memdisk.Disk, n int, f fault) (reached *bool) {
 	reached = new(bool)
+	var met atomic.Int64 // the next segment is made beside the rest
 	d.Hook(func(op memdisk.Op) error {
-		if op.Kind == memdisk.OpOpen {
-			return nil
-		}
-		if n--; n != 0 {
+		if op.Kind == memdisk.OpOpen || met.Add(1) != int64(n) {
 			return nil
 		}
 		*reached = true
