@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/holder"
@@ -148,7 +147,7 @@ func (p *puller) begin(ctx context.Context) (*holder.Conn, fields, error) {
 	if p.stale {
 		words = append(words, "STALE")
 	}
-	var failures []string
+	var failed error
 	for _, addr := range p.servers.Addrs {
 		conn, err := p.servers.Dial(ctx, addr, backupPatience)
 		if err == nil {
@@ -159,9 +158,9 @@ func (p *puller) begin(ctx context.Context) (*holder.Conn, fields, error) {
 			conn.Close()
 			err = fmt.Errorf("%s: %w", addr, refused)
 		}
-		failures = append(failures, err.Error())
+		failed = holder.Also(failed, err)
 	}
-	return nil, nil, errors.New(strings.Join(failures, "; "))
+	return nil, nil, failed
 }
 
 // parts copies all parts to w.

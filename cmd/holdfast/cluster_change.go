@@ -56,6 +56,7 @@ type change struct {
 // make asks for a change until it surely is made or refused: a node may end in the middle, also because it is the one
 // that is removed.
 func (c *change) make(ctx context.Context, stdout io.Writer) error {
+	var silent error
 	for i := 0; ; i++ {
 		err := c.attempt(ctx, c.servers.Addrs[i%len(c.servers.Addrs)], stdout)
 		if err == nil || errors.As(err, new(*holder.Refusal)) {
@@ -64,9 +65,12 @@ func (c *change) make(ctx context.Context, stdout io.Writer) error {
 		if c.leaderless != nil {
 			err = c.leaderless
 		}
+		if !c.known {
+			silent = holder.Also(silent, err)
+		}
 		switch {
 		case i+1 >= len(c.servers.Addrs) && !c.known:
-			return err // no node has answered yet: a wrong address, most likely
+			return silent // no node has answered yet: wrong addresses, most likely
 		case c.leaderless != nil && !c.sent && time.Since(c.led) >= leaderPatience:
 			return fmt.Errorf("%w; nothing was changed", err)
 		}

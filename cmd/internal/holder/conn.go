@@ -60,9 +60,16 @@ type Conn struct {
 	late     bool                // a reply is missing: the next ones would be taken for it
 }
 
+// reachWithin is how long it may take to reach one of several nodes.
+const reachWithin = 2 * time.Second
+
 // Dial connects to one node. No exchange takes longer than patience.
 func (s *Servers) Dial(ctx context.Context, addr string, patience time.Duration) (*Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	within := patience
+	if len(s.Addrs) > 1 {
+		within = min(patience, reachWithin)
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	nc, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -226,12 +233,23 @@ func (c *Conn) why(ctx context.Context, err error) error {
 
 var errLate = errors.New("the node does not answer")
 
-// DialAny connects to the first node that answers.
-func (s *Servers) DialAny(ctx context.Context, patience time.Duration) (c *Conn, err error) {
+// DialAny connects to the first node that answers. The error says of each why not.
+func (s *Servers) DialAny(ctx context.Context, patience time.Duration) (*Conn, error) {
+	var failed error
 	for _, addr := range s.Addrs {
-		if c, err = s.Dial(ctx, addr, patience); err == nil || isRefusal(err) {
+		c, err := s.Dial(ctx, addr, patience)
+		if err == nil || isRefusal(err) {
 			return c, err
 		}
+		failed = Also(failed, err)
 	}
-	return nil, err
+	return nil, failed
+}
+
+// Also adds the error of a further node to those of the nodes before, which may be nil.
+func Also(before, err error) error {
+	if before == nil {
+		return err
+	}
+	return fmt.Errorf("%w; %w", before, err)
 }

@@ -128,7 +128,7 @@ func (h *Holder) connect(ctx context.Context) error {
 	if h.conn != nil {
 		return nil
 	}
-	var last error
+	var failed error
 	for range h.servers.Addrs {
 		addr := h.servers.Addrs[h.next%len(h.servers.Addrs)]
 		h.next++
@@ -144,9 +144,9 @@ func (h *Holder) connect(ctx context.Context) error {
 		case isRefusal(err), errors.As(err, new(*Lost)):
 			return err
 		}
-		last = err
+		failed = Also(failed, err)
 	}
-	return last
+	return failed
 }
 
 // adopt makes c the only connection.

@@ -67,7 +67,7 @@ func TestNobodyAtFirst(t *testing.T) {
 	}
 }
 
-// TestOneRound: without a time to wait each node is tried once, and the last says why.
+// TestOneRound: without a time to wait each node is tried once, and the error says of each why not.
 func TestOneRound(t *testing.T) {
 	t.Parallel()
 	shut := func(_ int64, nc net.Conn) { nc.Close() }
@@ -76,9 +76,24 @@ func TestOneRound(t *testing.T) {
 	err := locking(0, first, second).Acquire(t.Context())
 	require.Error(t, err)
 	require.NotErrorIs(t, err, holder.ErrNotGranted)
+	require.ErrorContains(t, err, first)
 	require.ErrorContains(t, err, second)
 	require.EqualValues(t, 1, one.Load())
 	require.EqualValues(t, 1, two.Load())
+}
+
+// TestSilentNode: a node that accepts and says nothing is left for the next one, also by an exchange that may take long.
+func TestSilentNode(t *testing.T) {
+	t.Parallel()
+	silent, _ := door(t, func(int64, net.Conn) {})
+	servers := &holder.Servers{Addrs: []string{silent, holdertest.Start(t, 1).Addrs()[0]}}
+	c, err := servers.DialAny(t.Context(), time.Hour)
+	require.NoError(t, err)
+	c.Close()
+
+	servers.Addrs[1], _ = door(t, func(_ int64, nc net.Conn) { nc.Close() })
+	_, err = servers.DialAny(t.Context(), time.Hour)
+	require.ErrorContains(t, err, silent+": the node does not answer; "+servers.Addrs[1]+": ")
 }
 
 // TestAnotherNodeForAPassingRefusal: what a node refuses for the moment, or for itself alone, the next node may take.
