@@ -44,6 +44,7 @@ type clusterOwn struct {
 	timeout time.Duration
 	watch   bool
 	force   bool
+	voters  int
 }
 
 func newClusterOwn() *clusterOwn {
@@ -55,6 +56,7 @@ func (o *clusterOwn) rows() []option {
 		{heading: clusterHeading},
 		{name: "timeout", value: &o.timeout, help: "how long all of it may take"},
 		{name: "watch", value: &o.watch, help: "status: show it again each second, with what each node does, until ^C"},
+		{name: "voters", value: &o.voters, help: "status: end with status 3 while fewer voters than this answer"},
 		{name: "force", value: &o.force, help: "remove, replace or demote although fewer voters than a majority would answer: the cluster may stop"},
 	}, o.clientFlags.rows()...)
 }
@@ -171,7 +173,7 @@ func (o *clusterOwn) status(ctx context.Context, words []string, stdout io.Write
 	if _, err := io.WriteString(stdout, clusterFrame(f)); err != nil {
 		return err
 	}
-	if atRisk(f) {
+	if atRisk(f) || f["live-voters"].Num < int64(o.voters) {
 		return exitStatus{status: statusAtRisk}
 	}
 	return nil

@@ -46,9 +46,10 @@ func spare(margin int64) string {
 	return fmt.Sprintf("%d may fail", margin)
 }
 
-// atRisk reports whether the cluster stands still, or has no voter to spare although it could.
+// atRisk reports whether the cluster stands still, or has no voter to spare although it has several members.
 func atRisk(f fields) bool {
-	return f.text("leader") == "" || f["voters"].Num > 1 && f["margin"].Num <= 0
+	several := f["voters"].Num > 1 || len(f["members"].Elems) > 1
+	return f.text("leader") == "" || several && f["margin"].Num <= 0
 }
 
 // memberTable is what `holdfast cluster members` prints.

@@ -48,6 +48,7 @@ func TestClusterFrame(t *testing.T) {
 		{"five", reply("node", "n1", "leader", "n2", "term", 7, "voters", 5, "live-voters", 5, "quorum", 3, "margin", 2), "n2 leads in term 7: 5 of 5 voters answer, 2 may fail.", false},
 		{"nothing to spare", reply("node", "n1", "leader", "n2", "term", 7, "voters", 3, "live-voters", 2, "quorum", 2, "margin", 0), "n2 leads in term 7: 2 of 3 voters answer, the cluster stops when one more fails.", true},
 		{"alone", reply("node", "n1", "leader", "n1", "term", 2, "voters", 1, "live-voters", 1, "quorum", 1, "margin", 0), "n1 leads alone, in term 2.", false},
+		{"a voter and others", reply("node", "n1", "leader", "n1", "term", 2, "voters", 1, "live-voters", 1, "quorum", 1, "margin", 0, "members", three), "n1 leads alone, in term 2.", true},
 		{"no leader", reply("node", "n1", "leader", "", "term", 9, "voters", 3, "live-voters", 1, "quorum", 2, "margin", -1), "No leader is known to n1, in term 9: 3 voters, of which 2 must answer.", true},
 	} {
 		require.Equal(t, c.said, clusterSentence(c.reply), c.name)

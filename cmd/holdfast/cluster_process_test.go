@@ -36,6 +36,10 @@ func TestClusterStatus(t *testing.T) {
 	for _, n := range nodes {
 		said(n, 0, "3 of 3 voters answer, 1 may fail.")
 	}
+	for voters, want := range map[string]int{"3": 0, "4": statusAtRisk} {
+		status, out, _ := clusterOf(exe, leader.addr, "status", "--voters", voters)
+		require.Equal(t, want, status, "%s", out)
+	}
 	var others []*node
 	for _, n := range nodes {
 		if n != leader {

@@ -239,6 +239,8 @@ func TestReplaceByTheOnlyOneThatCan(t *testing.T) {
 	nodes := startNodes(t, build(t), 3)
 	_, old, other := parts(t, nodes)
 	changes(t, other.addr, 1, "no member without a vote answers that could replace "+old.name+": start one with --join", "replace", old.name)
+	leader := leaderOf(t, nodes)
+	changes(t, other.addr, 1, other.name+" has a vote already, and "+leader.name+" answers: if "+leader.name+" is to go without a successor, remove it", "replace", leader.name, other.name)
 	n4 := newcomer(t, "n4", nodes, "--non-voter")
 	n5 := newcomer(t, "n5", nodes, "--non-voter")
 	all(t, []*node{other, n4, n5}, "n4", "no")

@@ -146,7 +146,7 @@ func (n *Node) follow(ctx context.Context, own store.Identity, met []meeting) (s
 	case restored >= 0:
 		return true, n.join(ctx, []string{there[restored].addr})
 	}
-	return false, fmt.Errorf("%s is a member of cluster %s already, and this node's folder is empty: add it with --join; if it is to take the place of a member that is lost, see 'holdfast cluster replace'",
+	return false, fmt.Errorf("%s is a member of cluster %s already, and this node's folder is empty: add it with --join; if it is to take the place of a member that is lost, see 'holdfast cluster replace'; if the majority is lost, see 'holdfast recover'",
 		members.Name(first.ID), first.Cluster)
 }
 
