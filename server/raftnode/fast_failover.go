@@ -40,6 +40,15 @@ type raftView interface {
 	AppliedIndex() uint64
 }
 
+// appliedView is raft's view, with what the state machine has applied: raft counts what waits for the state machine, too.
+type appliedView struct {
+	*raft.Raft
+	applier *applier
+}
+
+// AppliedIndex is of the newest entry that the state machine has applied.
+func (v appliedView) AppliedIndex() uint64 { return v.applier.index.Load() }
+
 // deadLeader is a leadership whose leader's process is gone. The zero value is none.
 type deadLeader struct {
 	leader string

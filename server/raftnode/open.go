@@ -60,7 +60,7 @@ func (n *Node) openRaft() error {
 		return fmt.Errorf("open raft: %w", err)
 	}
 	n.raft, n.filter.raft, n.applier.raft = opened, opened, opened
-	n.failover = newFastFailover(c, n.configurations, opened, t.nominate)
+	n.failover = newFastFailover(c, n.configurations, appliedView{opened, n.applier}, t.nominate)
 	t.leads.Store(n.Leads)
 	if err := n.agrees(); err != nil {
 		return errors.Join(err, opened.Shutdown().Error())

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/fsm"
 )
 
 // Propose has an entry proposed that says it was stamped for term.
@@ -112,3 +114,16 @@ func (r *Replica) LetTurn() { <-r.reader.long }
 
 // LookForWaiters has the node look at who is silent, as it does each second, with a clock that is ahead by so much.
 func (r *Replica) LookForWaiters(ahead time.Duration) { r.waiting.look(time.Now().Add(ahead)) }
+
+// SlowDown has this node take so long to apply an entry.
+func (r *Replica) SlowDown(d time.Duration) { r.state.machine = slowMachine{r.state.machine, d} }
+
+type slowMachine struct {
+	fsm.Machine
+	each time.Duration
+}
+
+func (m slowMachine) Apply(entry []byte, sink fsm.Sink) error {
+	time.Sleep(m.each)
+	return m.Machine.Apply(entry, sink)
+}

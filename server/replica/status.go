@@ -147,6 +147,10 @@ func (r *Replica) stalled(term uint64) []Stalled {
 // unhealthyAfter is how long a node may lack a need before Healthy reports it.
 const unhealthyAfter = raftnode.StalledAfter
 
+// replayLag is how many of the entries that were committed before a start a healthy node may still have to apply: the
+// state machine does not get every entry.
+const replayLag = 16
+
 // Healthy returns nil if this node can serve, else what is wrong. Healthy judges by how far the log
 // has come, never by when the leader was last heard of: heartbeats go on while a follower can no
 // longer append.
@@ -169,12 +173,16 @@ type health struct {
 	target uint64    // the leader's commit index when this node was last found behind
 	since  time.Time // when that was; zero while this node is up to date
 	last   time.Time // of the last word from the leader
+	first  uint64    // the leader's commit index when this node first heard of it
 }
 
 // heard notes the leader's commit index and how far this node had applied then.
 func (h *health) heard(commit, applied uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.last.IsZero() {
+		h.first = commit
+	}
 	h.last = time.Now()
 	if applied >= h.target {
 		h.since = time.Time{}
@@ -190,6 +198,8 @@ func (h *health) behind(applied uint64, now time.Time) error {
 	switch {
 	case h.last.IsZero() || now.Sub(h.last) > forward.DeafAfter+unhealthyAfter:
 		return errors.New("no link to the leader")
+	case applied+replayLag < h.first:
+		return fmt.Errorf("at log index %d of %d since the start", applied, h.first)
 	case !h.since.IsZero() && applied < h.target && now.Sub(h.since) > unhealthyAfter:
 		return fmt.Errorf("at log index %d of %d for %v", applied, h.target, now.Sub(h.since).Round(time.Second))
 	}

@@ -9,7 +9,8 @@ import (
 )
 
 // TransferLeadership has the voter of that ID lead, or any other voter, if this node leads. Without an ID
-// and without another voter nothing is done.
+// and without another voter nothing is done. The leadership is kept until the other node has applied nearly the whole
+// log.
 func (r *Replica) TransferLeadership(ctx context.Context, to string) error {
 	if err := r.mayTransfer(to); err != nil || to == "" && r.node.OtherVoters() == 0 {
 		return err
@@ -19,7 +20,11 @@ func (r *Replica) TransferLeadership(ctx context.Context, to string) error {
 		if l == nil {
 			return nil
 		}
-		if err := r.transfer(ctx, l, to); err != nil {
+		successor, err := r.node.Successor(ctx, to)
+		if err == nil {
+			err = r.transfer(ctx, l, successor)
+		}
+		if err != nil {
 			return fmt.Errorf("transfer leadership: %w", err)
 		}
 	}

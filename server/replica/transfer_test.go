@@ -96,3 +96,48 @@ func TestLeadershipEndsDuringATransfer(t *testing.T) {
 		require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
 	})
 }
+
+// TestSuccessorHasAppliedTheLog: a node that has the log, and must still apply it, is not handed the leadership before: it
+// would lead without serving anybody. Another one is, if nobody is named. Nor is the node ready for clients after a start.
+func TestSuccessorHasAppliedTheLog(t *testing.T) {
+	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
+		leader, slow, other := c.Leader(), c.Followers()[0], c.Followers()[1]
+		slow.Replica().SlowDown(10 * time.Millisecond)
+		for range 2000 {
+			require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := leader.Replica().TransferLeadership(short, slow.ID)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, slow.Name+" has applied the log up to ")
+		require.Same(t, leader, c.Leader())
+		require.NoError(t, leader.Replica().TransferLeadership(t.Context(), ""))
+		require.Same(t, other, c.Leader())
+
+		began := time.Now()
+		require.NoError(t, other.Replica().TransferLeadership(t.Context(), slow.ID))
+		require.Greater(t, time.Since(began), 5*time.Second, "it had so much to apply")
+		require.Same(t, slow, c.Leader())
+	})
+}
+
+// TestStartIsOverWhenTheLogIsApplied: a node that still applies what was committed before its start is not healthy.
+func TestStartIsOverWhenTheLogIsApplied(t *testing.T) {
+	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
+		n := c.Followers()[0]
+		n.Crash()
+		for range 2000 {
+			require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))
+		}
+		c.Net.Isolate(n.Name)
+		n.Start()
+		time.Sleep(time.Second)
+		n.Replica().SlowDown(10 * time.Millisecond)
+		c.Net.Heal()
+		time.Sleep(2 * time.Second)
+		require.ErrorContains(t, n.Replica().Healthy(), "since the start")
+		time.Sleep(20 * time.Second)
+		require.NoError(t, n.Replica().Healthy())
+	})
+}
