@@ -97,12 +97,22 @@ func TestLeadershipEndsDuringATransfer(t *testing.T) {
 	})
 }
 
+// startSlow starts a node again that takes long to apply an entry.
+func startSlow(c *replicatest.Cluster, n *replicatest.Node) {
+	n.Crash()
+	c.Net.Isolate(n.Name)
+	n.Start()
+	time.Sleep(time.Second)
+	n.Replica().SlowDown(10 * time.Millisecond)
+	c.Net.Heal()
+}
+
 // TestSuccessorHasAppliedTheLog: a node that has the log, and must still apply it, is not handed the leadership before: it
 // would lead without serving anybody. Another one is, if nobody is named. Nor is the node ready for clients after a start.
 func TestSuccessorHasAppliedTheLog(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader, slow, other := c.Leader(), c.Followers()[0], c.Followers()[1]
-		slow.Replica().SlowDown(10 * time.Millisecond)
+		startSlow(c, slow)
 		for range 2000 {
 			require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
 		}
@@ -126,15 +136,10 @@ func TestSuccessorHasAppliedTheLog(t *testing.T) {
 func TestStartIsOverWhenTheLogIsApplied(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		n := c.Followers()[0]
-		n.Crash()
 		for range 2000 {
 			require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))
 		}
-		c.Net.Isolate(n.Name)
-		n.Start()
-		time.Sleep(time.Second)
-		n.Replica().SlowDown(10 * time.Millisecond)
-		c.Net.Heal()
+		startSlow(c, n)
 		time.Sleep(2 * time.Second)
 		require.ErrorContains(t, n.Replica().Healthy(), "since the start")
 		time.Sleep(20 * time.Second)
