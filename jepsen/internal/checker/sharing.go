@@ -31,18 +31,28 @@ type holding struct {
 	shared bool
 }
 
+// lastMilli is what a reader's lease may end early: Redisson's release of another reader takes the lock away when no other
+// lease has a whole millisecond left (maxRemainTime > 0, of PTTL).
+const lastMilli = int64(time.Millisecond)
+
 // holds gives the beliefs of one key's clients, in the order they began. An extension counts if it was answered
 // while the lease ran: Redisson's extension of a reader's lease that is over keeps no writer out.
 func holds(r *Result, key string, ops []history.Op, c Clocks) []*holding {
 	var all []*holding
 	last := map[int64]*holding{}
+	end := func(o *history.Op) int64 {
+		if o.F == "share" || o.F == "extend-shared" {
+			return o.Call + c.shortest(o.In(1)) - lastMilli
+		}
+		return o.Call + c.shortest(o.In(1))
+	}
 	for i := range ops {
 		o := &ops[i]
 		b := last[o.In(0)]
 		said := o.Outcome == history.OK && o.Out(0) == 1
 		switch o.F {
 		case "acquire", "share":
-			if end := o.Call + c.shortest(o.In(1)); said && end > o.Return {
+			if end := end(o); said && end > o.Return {
 				b = &holding{Belief{o.In(0), o.Return, end, o}, o.F == "share"}
 				last[o.In(0)] = b
 				all = append(all, b)
@@ -56,7 +66,7 @@ func holds(r *Result, key string, ops []history.Op, c Clocks) []*holding {
 			}
 			extends := o.F == "extend" || o.F == "extend-shared"
 			if extends && said && o.Return <= b.Until {
-				b.Until = o.Call + c.shortest(o.In(1))
+				b.Until = end(o)
 			}
 			if !extends || !said {
 				b.Until = min(b.Until, o.Call)

@@ -31,6 +31,15 @@ func TestSharingWrongOnPurposeIsFound(t *testing.T) {
 		{"the writer of a reader that is over", sharing, `
 			0-10     share l 1 1000 -> 1
 			999-1050 acquire l 3 1000 -> 1`, ""},
+		{"a reader's lease without its last millisecond", sharing, `
+			0-10    share l 1 1000 -> 1
+			990-999 acquire l 3 1000 -> 1`, ""},
+		{"a reader's lease without its last two milliseconds", sharing, `
+			0-10    share l 1 1000 -> 1
+			990-998 acquire l 3 1000 -> 1`, "two holders"},
+		{"a writer's lease without its last millisecond", sharing, `
+			0-10    acquire l 1 1000 -> 1
+			990-999 share l 3 1000 -> 1`, "two holders"},
 		{"a longer lease was lost", sharing, `
 			0-10     share l 1 1000 -> 1
 			500-510  extend-shared l 1 1000 -> 1
