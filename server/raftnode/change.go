@@ -136,7 +136,7 @@ func (n *Node) append(ctx context.Context, term uint64, ch Change, want members.
 		}
 		n.give(ch)
 		limit, stop := context.WithTimeout(ctx, changeAgain)
-		found := n.until(limit, func() bool {
+		found := n.until(limit, lookForChange, func() bool {
 			_, ok := n.configurations.following(ch.After)
 			return ok || !n.Leads(term)
 		})
@@ -175,7 +175,7 @@ func (n *Node) give(ch Change) {
 // awaitChange waits until a configuration is committed. After the end of the leadership another leader
 // may commit the configuration, or take it out of the log.
 func (n *Node) awaitChange(ctx context.Context, term uint64, want members.Configuration) error {
-	n.until(ctx, func() bool {
+	n.until(ctx, lookForChange, func() bool {
 		return n.CommittedConfiguration().Index >= want.Index || !n.Leads(term) && n.Configuration().Index < want.Index
 	})
 	switch c := n.CommittedConfiguration(); {
@@ -192,9 +192,9 @@ func (n *Node) unknown(ctx context.Context) error {
 	return errors.Join(ErrOutcomeUnknown, ctx.Err())
 }
 
-// until looks until done, and reports whether that was before the end of ctx and of this node.
-func (n *Node) until(ctx context.Context, done func() bool) bool {
-	ticker := time.NewTicker(lookForChange)
+// until looks every so often until done, and reports whether that was before the end of ctx and of this node.
+func (n *Node) until(ctx context.Context, every time.Duration, done func() bool) bool {
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for !done() {
 		select {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/members"
 )
 
 // fastFailover shortens the time without a leader after the leader's process died.
@@ -124,31 +126,41 @@ func (f *fastFailover) ask(ctx context.Context, dead deadLeader) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	own := proposal{candidate: f.candidate(), deadLeader: dead}
-	var mu sync.Mutex
 	var agree []string
 	best := true
-	var asks sync.WaitGroup
-	for _, m := range view.Members {
-		if !m.Voter || m.ID == own.id || m.ID == dead.leader {
-			continue
-		}
-		asks.Go(func() {
-			other, agrees, err := f.send(ctx, m.ID, own)
-			if err != nil || !agrees {
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			agree = append(agree, m.ID)
+	f.poll(ctx, view.Members, own, func(other candidate, agrees bool) {
+		if agrees {
+			agree = append(agree, other.id)
 			best = best && own.moreUpToDate(other)
-		})
-	}
-	asks.Wait()
+		}
+	})
 	if !best || len(agree) < max(view.others, 1) || f.vacant() != dead || f.configurations.view() != view {
 		return
 	}
 	own.nominate = true
 	_, _, _ = f.send(ctx, agree[0], own) // after a failure the next attempt comes in a moment
+}
+
+// poll asks the voters among these members, except this node and the leader that is gone, and gives each answer to take,
+// one at a time.
+func (f *fastFailover) poll(ctx context.Context, of []members.Member, p proposal, take func(c candidate, agrees bool)) {
+	var mu sync.Mutex
+	var asks sync.WaitGroup
+	for _, m := range of {
+		if !m.Voter || m.ID == f.self || m.ID == p.leader {
+			continue
+		}
+		asks.Go(func() {
+			c, agrees, err := f.send(ctx, m.ID, p)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			take(c, agrees)
+		})
+	}
+	asks.Wait()
 }
 
 // candidate is a node that may be elected.

@@ -147,10 +147,6 @@ func (r *Replica) stalled(term uint64) []Stalled {
 // unhealthyAfter is how long a node may lack a need before Healthy reports it.
 const unhealthyAfter = raftnode.StalledAfter
 
-// replayLag is how many of the entries that were committed before a start a healthy node may still have to apply: the
-// state machine does not get every entry.
-const replayLag = 16
-
 // Healthy returns nil if this node can serve, else what is wrong. Healthy judges by how far the log
 // has come, never by when the leader was last heard of: heartbeats go on while a follower can no
 // longer append.
@@ -198,7 +194,7 @@ func (h *health) behind(applied uint64, now time.Time) error {
 	switch {
 	case h.last.IsZero() || now.Sub(h.last) > forward.DeafAfter+unhealthyAfter:
 		return errors.New("no link to the leader")
-	case applied+replayLag < h.first:
+	case applied+raftnode.ReplayLag < h.first:
 		return fmt.Errorf("at log index %d of %d since the start", applied, h.first)
 	case !h.since.IsZero() && applied < h.target && now.Sub(h.since) > unhealthyAfter:
 		return fmt.Errorf("at log index %d of %d for %v", applied, h.target, now.Sub(h.since).Round(time.Second))
