@@ -23,6 +23,11 @@ func alone(c *Config) {
 // joinedAt is the configuration with the node that joins.
 const joinedAt = 5
 
+// takenIn is the answer of a cluster of an older release.
+func takenIn(context.Context, string, string, members.Member) (uint64, string, error) {
+	return 0, "", nil
+}
+
 // joins has a node join by n1, as asked says.
 func joins(asked func(cluster string, self members.Member) (string, error)) func(*Config) {
 	return func(c *Config) {
@@ -90,7 +95,7 @@ func TestContactsOfTwoClusters(t *testing.T) {
 		}
 		both := func(c *Config) {
 			c.Initial, c.Contacts = nil, []string{"n9:1", "n1:1", "n2:1"}
-			c.Join = func(context.Context, string, string, members.Member) (uint64, string, error) { return 0, "", nil }
+			c.Join = takenIn
 		}
 		four := w.start("n4", both)
 		require.EqualError(t, <-four.settled, "join: n1 at n1:1 is a member of cluster "+cluster["n1"]+", and n2 at n2:1 of cluster "+cluster["n2"]+": say addresses of one cluster")
@@ -193,7 +198,7 @@ func TestOneRestoredNodeFoundsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		join := func(c *Config) {
-			c.Join = func(context.Context, string, string, members.Member) (uint64, string, error) { return 0, "", nil }
+			c.Join = takenIn
 		}
 		two, three := w.start("n2", restored(t, "s")), w.start("n3", join)
 		time.Sleep(time.Minute)
@@ -220,7 +225,7 @@ func TestAnswerOlderThanAnother(t *testing.T) {
 				}
 			}
 			join := func(c *Config) {
-				c.Join = func(context.Context, string, string, members.Member) (uint64, string, error) { return 0, "", nil }
+				c.Join = takenIn
 			}
 			two, three := w.start("n2", restored(t, "s")), w.start("n3", join)
 			time.Sleep(tick * 20 * time.Millisecond)

@@ -89,14 +89,6 @@ func (n *Node) greet(ctx context.Context) {
 	for _, addr := range n.config.Contacts {
 		addrs[addr] = true
 	}
-	member := []members.Configuration{own, newest}
-	if self.JoinedAt > 0 {
-		// A node that is removed before it gets the entry that adds it is in no configuration that it knows.
-		member = append(member, members.Configuration{Index: self.JoinedAt, Members: []members.Member{{ID: self.ID}}})
-	}
-	removedBy := func(newer members.Configuration) bool {
-		return slices.ContainsFunc(member, func(older members.Configuration) bool { return gone(self.ID, older, newer) })
-	}
 	var known []string
 	for addr, ask := range addrs { // unordered: they are asked at once
 		if ask && addr != "" && addr != n.config.Addr {
@@ -104,7 +96,7 @@ func (n *Node) greet(ctx context.Context) {
 		}
 	}
 	for _, m := range n.meet(ctx, known) {
-		if m.err == nil && m.Cluster == self.ClusterID && removedBy(m.Configuration) {
+		if m.err == nil && m.Cluster == self.ClusterID && gone(self, m.Configuration, own, newest) {
 			n.config.Logger.Warn("this node was removed from the cluster", "told_by", members.Name(m.ID), "configuration", m.Configuration.Index)
 			n.config.Removed()
 			return
@@ -112,8 +104,13 @@ func (n *Node) greet(ctx context.Context) {
 	}
 }
 
-// gone reports whether a member of one configuration is none in a newer one, which is committed. The former one need not
-// be: a node whose raft is open has been a member in a committed configuration.
-func gone(id string, own, newer members.Configuration) bool {
-	return newer.Index > own.Index && own.Has(id) && !newer.Has(id)
+// gone reports whether a node that was a member is none in a newer configuration, which is committed. The former ones need
+// not be: a node whose raft is open has been a member in a committed configuration. A node that is removed before it gets
+// the entry that adds it is in none of them, and knows when it joined.
+func gone(self store.Identity, newer members.Configuration, former ...members.Configuration) bool {
+	was := self.JoinedAt > 0 && newer.Index > self.JoinedAt
+	for _, conf := range former {
+		was = was || newer.Index > conf.Index && conf.Has(self.ID)
+	}
+	return was && !newer.Has(self.ID)
 }
