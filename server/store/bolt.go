@@ -143,13 +143,10 @@ func openBoltLog(path string) (*boltLog, error) {
 
 // Gone returns which file is not there any more under its name, "" if none is.
 func (l *boltLog) Gone() (path string, err error) {
-	named, err := os.Stat(l.path)
-	switch {
-	case vfs.IsGone(err), err == nil && !os.SameFile(named, l.file):
-		return l.path, nil
-	default:
+	if there, err := vfs.Named(l.path, l.file); there || err != nil {
 		return "", err
 	}
+	return l.path, nil
 }
 
 func (l *boltLog) check() error {

@@ -37,15 +37,20 @@ func (OS) Exists(name string) (bool, error) {
 }
 
 func (OS) Holds(name string, f File) (bool, error) {
+	own, err := f.(osFile).Stat()
+	if err != nil {
+		return false, err
+	}
+	return Named(name, own)
+}
+
+// Named reports whether a file still has a name on the machine's disk.
+func Named(name string, file os.FileInfo) (bool, error) {
 	named, err := os.Stat(name)
 	if IsGone(err) {
 		return false, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	own, err := f.(osFile).Stat()
-	return err == nil && os.SameFile(named, own), err
+	return err == nil && os.SameFile(named, file), err
 }
 
 func (OS) List(dir string) ([]string, error) {
