@@ -61,11 +61,8 @@ func fineLimit(i int) uint64 {
 func (r *row) took(d time.Duration) {
 	t := r.times.Load()
 	for t == nil { // CONFIG RESETSTAT may take away at once what another connection has made
-		if made := new(times); r.times.CompareAndSwap(nil, made) {
-			t = made
-		} else {
-			t = r.times.Load()
-		}
+		r.times.CompareAndSwap(nil, new(times))
+		t = r.times.Load()
 	}
 	nanos := uint64(max(d, 0))
 	t.nanos.Add(nanos)

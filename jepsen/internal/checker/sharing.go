@@ -40,7 +40,7 @@ const lastMilli = int64(time.Millisecond)
 func holds(r *Result, key string, ops []history.Op, c Clocks) []*holding {
 	var all []*holding
 	last := map[int64]*holding{}
-	end := func(o *history.Op) int64 {
+	until := func(o *history.Op) int64 {
 		if o.F == "share" || o.F == "extend-shared" {
 			return o.Call + c.shortest(o.In(1)) - lastMilli
 		}
@@ -52,7 +52,7 @@ func holds(r *Result, key string, ops []history.Op, c Clocks) []*holding {
 		said := o.Outcome == history.OK && o.Out(0) == 1
 		switch o.F {
 		case "acquire", "share":
-			if end := end(o); said && end > o.Return {
+			if end := until(o); said && end > o.Return {
 				b = &holding{Belief{o.In(0), o.Return, end, o}, o.F == "share"}
 				last[o.In(0)] = b
 				all = append(all, b)
@@ -66,7 +66,7 @@ func holds(r *Result, key string, ops []history.Op, c Clocks) []*holding {
 			}
 			extends := o.F == "extend" || o.F == "extend-shared"
 			if extends && said && o.Return <= b.Until {
-				b.Until = end(o)
+				b.Until = until(o)
 			}
 			if !extends || !said {
 				b.Until = min(b.Until, o.Call)
