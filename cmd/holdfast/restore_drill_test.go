@@ -40,8 +40,8 @@ func (n *node) setting(name string) string {
 	return ""
 }
 
-// TestRestoredTogether: nodes that were restored from one file, at one time as they are told, found one cluster. Native
-// locks have their holders. When the file is restored again, all fences are larger than those of the first restore.
+// TestRestoredTogether: nodes that are restored from one file with the same --at found one cluster. Native locks keep their
+// holders. A second restore of the file gives larger fences than the first.
 func TestRestoredTogether(t *testing.T) {
 	exe := build(t)
 	source := startNodes(t, exe, 1)[0]

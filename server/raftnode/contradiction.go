@@ -11,8 +11,8 @@ import (
 // Raft would delete the entry here, and keep what the entry did in the state: this node would differ from the others for
 // good. Such a node ends instead, before anything is deleted, and is the only one to notice.
 //
-// After a restart this node knows as committed what its snapshot has, and learns the rest from a leader: then the
-// entries give way, before they are applied. Those of the snapshot cannot, and the node ends again.
+// After a restart this node knows as committed what its snapshot has, and learns the rest from a leader. Entries behind
+// the snapshot give way then, and are not applied. If the leader has another entry than the snapshot, the node ends again.
 
 // lostMembers is what the operator is told.
 const lostMembers = "a leader would replace them, so members have lost entries that they had acknowledged " +

@@ -18,7 +18,7 @@ func TestCommittedEntriesAreNotDeleted(t *testing.T) {
 	}{
 		"a tail":                                {lo: 8, hi: 10, committed: 7},
 		"a tail right behind the snapshot":      {lo: 6, hi: 10, committed: 5, snapshot: 5},
-		"the whole log, of which none is known": {lo: 3, hi: 10},
+		"the whole log, none known committed":   {lo: 3, hi: 10},
 		"what a snapshot has":                   {lo: 3, hi: 5, committed: 9, snapshot: 6},
 		"the log, when a snapshot is installed": {lo: 3, hi: 10, committed: 12, snapshot: 12},
 		"what a snapshot has, in part gone":     {lo: 2, hi: 5, committed: 9, snapshot: 6},

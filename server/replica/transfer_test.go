@@ -107,8 +107,8 @@ func startSlow(c *replicatest.Cluster, n *replicatest.Node) {
 	c.Net.Heal()
 }
 
-// TestSuccessorHasAppliedTheLog: a node that has the log, and must still apply it, is not handed the leadership before: it
-// would lead without serving anybody. Another one is, if nobody is named. Nor is the node ready for clients after a start.
+// TestSuccessorHasAppliedTheLog: a node that has the log gets the leadership when it has applied the log. If no node is
+// named, another one gets it at once.
 func TestSuccessorHasAppliedTheLog(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader, slow, other := c.Leader(), c.Followers()[0], c.Followers()[1]

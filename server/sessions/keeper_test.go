@@ -302,8 +302,8 @@ func TestExpectedWhenCut(t *testing.T) {
 	})
 }
 
-// TestVanished: a connection learns the shortest lease of its sessions. The sessions of a client of which nothing was
-// heard for that long have the rest of the longest.
+// TestVanished: a connection learns the shortest lease of its sessions. When its client was silent for that long, the
+// sessions have the rest of their longest lease.
 func TestVanished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t)

@@ -34,8 +34,8 @@ type Hooks struct {
 	// than DiskStallLimit. The owner should end the process.
 	OnStall func(op Op, elapsed time.Duration)
 	// OnFault is called once per Store, on a goroutine of its own, when a call on Log or Stable failed
-	// for another reason than a missing entry, or the folder is not there any more. The disk cannot be trusted then, and neither store
-	// recovers without being opened again: the owner should end the process.
+	// for another reason than a missing entry, or the folder is not there any more. The disk cannot be trusted then, and
+	// neither store recovers without being opened again: the owner should end the process.
 	OnFault func(op Op, err error)
 	// OnSync, when not nil, is told how long each append to the log took, from the write until the disk has
 	// it. It must be quick.

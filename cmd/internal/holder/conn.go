@@ -246,7 +246,7 @@ func (s *Servers) DialAny(ctx context.Context, patience time.Duration) (*Conn, e
 	return nil, failed
 }
 
-// Also adds the error of a further node to those of the nodes before, which may be nil.
+// Also joins err to before, the errors of the nodes that were asked earlier, in one line. before is nil for the first node.
 func Also(before, err error) error {
 	if before == nil {
 		return err
