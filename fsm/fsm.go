@@ -21,6 +21,8 @@ type Machine interface {
 	Apply(data []byte, sink Sink) error
 	// Applied reports whether the batch was applied, or never will be since its node has given it up.
 	Applied(o protocol.Origin, seq uint64) bool
+	// Incarnation is the newest epoch of a node of which a batch was applied; 0: none was.
+	Incarnation(node string) uint64
 	// SeedReads makes random decisions in reads differ from other nodes' and from former lives of this node.
 	//
 	// Batches and waiters of o count as this node's own in events.
@@ -328,6 +330,15 @@ func (m *machine) NextDue() (dueMillis int64, ok bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.st.nextDue()
+}
+
+func (m *machine) Incarnation(node string) uint64 {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if i, known := m.st.sessions.find(node); known {
+		return m.st.sessions[i].epoch
+	}
+	return 0
 }
 
 func (m *machine) Applied(o protocol.Origin, seq uint64) bool {

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// A node ends by itself for one of four reasons. The packages that find one tell it and decide nothing; here it is
+// A node ends by itself for one of five reasons. The packages that find one tell it and decide nothing; here it is
 // decided that each ends the node.
 //
 //   - A call to the disk hangs, or fails, or the data folder is gone: the store tells (storeHooks). A failed snapshot is
@@ -16,6 +16,8 @@ import (
 //     and holds back what raft could conclude (parallel_log.go, stable.go).
 //   - An entry cannot be applied: raftnode tells by way of replica.Failed.
 //   - A leader would replace entries that are committed: likewise (contradiction.go).
+//   - Another member, or the log, knows a later incarnation of the node: package peer tells the registry of incarnations,
+//     and the replica by way of replica.Failed.
 //
 // The replica stops after replica.Failed without being told. Run then abandons the rest.
 

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast/holdfast/server/backup"
 	"github.com/holdfast/holdfast/server/founding"
 	"github.com/holdfast/holdfast/server/frontend"
+	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/membership"
 	"github.com/holdfast/holdfast/server/operations"
@@ -23,6 +24,9 @@ import (
 
 // ErrRemoved is the error of a node that was removed from its cluster.
 var ErrRemoved = store.ErrRemoved
+
+// ErrSuperseded is the error of a node of which the cluster knows a later incarnation.
+var ErrSuperseded = incarnation.ErrSuperseded
 
 // place is the node's place among the nodes: who and where they are, its way into the cluster, and changes of members.
 type place struct {
@@ -49,7 +53,7 @@ func (s *Server) newPlace() {
 	initial, _ := s.config.Peers() // validated by New
 	p.founding = founding.New(founding.Config{
 		Folder: s.store, Addr: s.config.peerAddress(initial), Initial: initial, Contacts: s.config.contacts(), NonVoter: s.config.NonVoter,
-		Client: p.client, Book: &p.book, Logger: s.logger,
+		Client: p.client, Book: &p.book, Incarnation: s.incarnations, Logger: s.logger,
 		Cluster: founding.Cluster{
 			Join: s.askToJoin, Committed: s.committed, Newest: s.newest, Led: s.led, Move: s.askToMove, Promote: s.askForVote, Removed: s.removed,
 		},
@@ -123,6 +127,20 @@ func (s *Server) removed() {
 			s.place.desk.Rest(ctx)
 			s.fail(errors.Join(ErrRemoved, err))
 		}()
+	})
+}
+
+// newIncarnations makes the registry. The folder is open.
+func (s *Server) newIncarnations() *incarnation.Registry {
+	return incarnation.New(incarnation.Config{
+		Lineage: s.store.Lineage, Stable: s.store.Stable, Save: s.store.Proved,
+		Logged: func(id string) uint64 {
+			if r := s.member.Load(); r != nil {
+				return r.Incarnation(id)
+			}
+			return 0
+		},
+		OnVouch: func() { s.place.founding.Look() }, OnSuperseded: s.fail,
 	})
 }
 

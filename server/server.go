@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/frontend"
+	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/lifecycle"
 	"github.com/holdfast/holdfast/server/loglimit"
 	"github.com/holdfast/holdfast/server/peer"
@@ -43,11 +44,13 @@ type Server struct {
 	faults     *faults // nil without --debug
 	peers      *peer.Mux
 	place      place
-	hub        *pubsub.Hub
-	caches     *tracking.Table
-	monitors   *frontend.Monitors
-	slowLocks  *loglimit.Limit
-	web        *web.Server // nil without monitoring
+	// incarnations has this node's, and the other members'.
+	incarnations *incarnation.Registry
+	hub          *pubsub.Hub
+	caches       *tracking.Table
+	monitors     *frontend.Monitors
+	slowLocks    *loglimit.Limit
+	web          *web.Server // nil without monitoring
 	settling
 	// fatal gets the error after which the process must end and leave its disk alone.
 	fatal chan error
@@ -122,6 +125,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 		return nil, err
 	}
 	opened.add(s.store.Close)
+	s.incarnations = s.newIncarnations()
 	if s.peers, err = peer.New(s.peerConfig(peerListener)); err != nil {
 		return nil, err
 	}
@@ -263,6 +267,8 @@ func (s *Server) peerConfig(ln net.Listener) peer.Config {
 		Secrets:   s.secrets.Cluster(),
 		TLS:       s.secrets.PeerTLS(),
 		Logger:    s.logger,
+
+		Incarnations: s.incarnations,
 	}
 }
 
@@ -275,7 +281,7 @@ func (s *Server) replicaConfig() replica.Config {
 		Release:      protocol.HoldfastVersion,
 		Bootstrap:    s.firstMembers(id),
 		Stores: replica.Stores{
-			Log: s.store.Log, Stable: s.store.Stable, Snapshots: s.store.Snapshots, Epoch: s.store.Epoch,
+			Log: s.store.Log, Stable: s.store.Stable, Snapshots: s.store.Snapshots, Lineage: s.store.Lineage,
 		},
 		Peers:          replica.Peers{Raft: s.peers.Layer(peer.KindRaft), Append: s.peers.Layer(peer.KindAppend), Forward: s.peers.Layer(peer.KindForward)},
 		Clock:          s.faults.clock(),

@@ -29,6 +29,9 @@ func main() {
 // statusRemoved is the exit status of a node that was removed from its cluster: to start it again is of no use.
 const statusRemoved = 4
 
+// statusSuperseded is the exit status of a node of which the cluster knows a later start: likewise.
+const statusSuperseded = 5
+
 // run is the whole program: it returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
@@ -52,6 +55,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case errors.Is(err, server.ErrRemoved):
 		fmt.Fprintf(stderr, "holdfast %s: %v\n", c.name, err)
 		return statusRemoved
+	case errors.Is(err, server.ErrSuperseded):
+		fmt.Fprintf(stderr, "holdfast %s: %v\n", c.name, err)
+		return statusSuperseded
 	case errors.As(err, new(usageError)):
 		fmt.Fprintf(stderr, "holdfast %s: %v\n", c.name, err)
 		return 2

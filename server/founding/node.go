@@ -37,8 +37,18 @@ type Config struct {
 
 	Client *membership.Client
 	Book   *members.Book
-	Logger *slog.Logger
+	// Incarnation is to be proved; nil: there is none.
+	Incarnation Incarnation
+	Logger      *slog.Logger
 	Cluster
+}
+
+// Incarnation is the node's: an incarnation.Registry.
+type Incarnation interface {
+	// Vouched are the IDs of the nodes that have admitted the incarnation. leader: a leader has.
+	Vouched() (by []string, leader bool)
+	// Prove has the node take part.
+	Prove() error
 }
 
 // Cluster is what is asked of the node's cluster, and of its raft once that is open.
@@ -157,6 +167,8 @@ func (p *patience) wait(ctx context.Context, met []meeting, what, why string) bo
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
+	case <-p.node.wake:
 		return true
 	case <-ctx.Done():
 		return false

@@ -23,8 +23,10 @@ const (
 func (n *Node) Stay(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	if err := n.prove(ctx); err != nil {
+		return err
+	}
 	led := time.Now()
-	n.greet(ctx)
 	for {
 		select {
 		case <-timer.C:
@@ -74,11 +76,13 @@ func (n *Node) request(ctx context.Context, what string, ask func(context.Contex
 
 // greet introduces the node to all that may be members: the others learn where this node is, and this node where they
 // are and whether it is a member still.
-func (n *Node) greet(ctx context.Context) {
-	own, newest := n.config.Committed(), n.config.Newest()
+func (n *Node) greet(ctx context.Context) { n.learn(n.meet(ctx, n.known())) }
+
+// known are the addresses of all that may be members.
+func (n *Node) known() (known []string) {
 	self := n.config.Folder.Identity()
 	addrs := make(map[string]bool)
-	for _, m := range slices.Concat(own.Members, newest.Members) {
+	for _, m := range slices.Concat(n.config.Committed().Members, n.config.Newest().Members) {
 		if m.ID != self.ID {
 			addrs[m.Addr], addrs[n.config.Book.Addr(m.ID)] = true, true
 		}
@@ -89,13 +93,18 @@ func (n *Node) greet(ctx context.Context) {
 	for _, addr := range n.config.Contacts {
 		addrs[addr] = true
 	}
-	var known []string
 	for addr, ask := range addrs { // unordered: they are asked at once
 		if ask && addr != "" && addr != n.config.Addr {
 			known = append(known, addr)
 		}
 	}
-	for _, m := range n.meet(ctx, known) {
+	return known
+}
+
+// learn finds whether a node that was met knows that this one was removed.
+func (n *Node) learn(met []meeting) {
+	self, own, newest := n.config.Folder.Identity(), n.config.Committed(), n.config.Newest()
+	for _, m := range met {
 		if m.err == nil && m.Cluster == self.ClusterID && gone(self, m.Configuration, own, newest) {
 			n.config.Logger.Warn("this node was removed from the cluster", "told_by", members.Name(m.ID), "configuration", m.Configuration.Index)
 			n.config.Removed()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/peer/peertest"
 )
 
@@ -85,6 +86,7 @@ func TestWhatAStrangerLearns(t *testing.T) {
 			c, err := net.Dial("stranger")(t.Context(), "n1:1")
 			require.NoError(t, err)
 			defer c.Close()
+			who.version = version
 			_, err = c.Write(append(appendHello(nil, who), make([]byte, 32)...)) // and no proof
 			require.NoError(t, err)
 			said, err := io.ReadAll(c)
@@ -92,16 +94,19 @@ func TestWhatAStrangerLearns(t *testing.T) {
 			return said
 		}
 		said := ask(introduction{kind: KindMember, cluster: anyCluster, id: "x"})
-		require.Len(t, said, 2+nonceSize+1+len("n1")+1)
+		require.Len(t, said, 2+nonceSize+1+len("n1")+1+1)
 		require.Equal(t, []byte{byte(statusOK), version}, said[:2])
-		require.Equal(t, "\x02n1"+string(rune(statusSecret)), string(said[2+nonceSize:]))
+		require.Equal(t, "\x02n1\x00"+string(rune(statusSecret)), string(said[2+nonceSize:]))
 		require.Len(t, ask(introduction{kind: KindRaft, cluster: "c1", id: "x"}), len(said))
-		for who, status := range map[introduction]status{
-			{kind: KindRaft, cluster: "c2", id: "x"}:       statusCluster,
-			{kind: KindRaft, cluster: anyCluster, id: "x"}: statusCluster,
-			{kind: KindRaft, cluster: "c1", id: "n1"}:      statusSelf,
+		for _, refused := range []struct {
+			who introduction
+			status
+		}{
+			{introduction{kind: KindRaft, cluster: "c2", id: "x"}, statusCluster},
+			{introduction{kind: KindRaft, cluster: anyCluster, id: "x"}, statusCluster},
+			{introduction{kind: KindRaft, cluster: "c1", id: "n1"}, statusSelf},
 		} {
-			require.Equal(t, []byte{byte(status), version}, ask(who))
+			require.Equal(t, []byte{byte(refused.status), version}, ask(refused.who))
 		}
 	})
 }
@@ -146,9 +151,9 @@ func TestImpostorCannotReflectProofs(t *testing.T) {
 			if err != nil {
 				return
 			}
-			hello := make([]byte, 8+2+nonceSize+2+2+1+2)
+			hello := make([]byte, 8+2+nonceSize+2+2+1+2+1)
 			_, _ = io.ReadFull(victim, hello)
-			copy(hello[len(hello)-2:], "n2") // n1 refuses its own name
+			copy(hello[len(hello)-3:], "n2") // n1 refuses its own name
 			_, _ = mirror.Write(hello)
 			challenge := make([]byte, 2+nonceSize+1+2)
 			_, _ = io.ReadFull(mirror, challenge)
@@ -390,7 +395,8 @@ func TestSecretIsBoundToTheTLSSession(t *testing.T) {
 }
 
 func FuzzHello(f *testing.F) {
-	f.Add(appendHello(nil, introduction{kind: KindRaft, cluster: "c1", id: "n1"}))
+	f.Add(appendHello(nil, introduction{version: plain, kind: KindRaft, cluster: "c1", id: "n1"}))
+	f.Add(appendHello(nil, introduction{version: version, kind: KindRaft, cluster: "c1", id: "n1", lineage: incarnation.Lineage{1, 1 << 32}}))
 	f.Add([]byte("GET / HTTP/1.1\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := bytes.NewReader(b)
@@ -400,7 +406,7 @@ func FuzzHello(f *testing.F) {
 			return
 		}
 		require.Equal(t, b[:len(b)-r.Len()], raw, "the transcript is what was read")
-		require.LessOrEqual(t, len(raw), len(magic)+2+nonceSize+2+maxCluster+1+maxID)
+		require.LessOrEqual(t, len(raw), len(magic)+2+nonceSize+2+maxCluster+1+maxID+1+8*incarnation.MaxLineage)
 		again := appendHello(nil, peer)
 		copy(again[len(magic)+2:], raw[len(magic)+2:len(magic)+2+nonceSize])
 		require.Equal(t, raw, again)
@@ -408,14 +414,18 @@ func FuzzHello(f *testing.F) {
 }
 
 func FuzzChallenge(f *testing.F) {
-	f.Add(appendChallenge(nil, "n2"))
+	f.Add(appendChallenge(nil, introduction{version: plain, id: "n2"}))
+	f.Add(appendChallenge(nil, introduction{version: version, id: "n2", lineage: incarnation.Lineage{1, 1 << 32}}))
 	f.Add([]byte{byte(statusCluster), version})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r := bytes.NewReader(b)
-		raw, name, err := readChallenge(r)
-		if err == nil {
-			require.Equal(t, b[:len(b)-r.Len()], raw)
-			require.LessOrEqual(t, len(name), maxID)
+		for _, said := range []byte{plain, version} {
+			r := bytes.NewReader(b)
+			raw, other, err := readChallenge(r, said)
+			if err == nil {
+				require.Equal(t, b[:len(b)-r.Len()], raw)
+				require.LessOrEqual(t, len(other.id), maxID)
+				require.LessOrEqual(t, len(other.lineage), incarnation.MaxLineage)
+			}
 		}
 	})
 }

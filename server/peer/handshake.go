@@ -2,6 +2,7 @@ package peer
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
@@ -10,14 +11,21 @@ import (
 	"fmt"
 	"io"
 	"net"
+
+	"github.com/holdfast/holdfast/server/incarnation"
 )
 
 // The handshake, inside TLS if there is TLS. D dials, A accepts:
 //
-//	D→A  hello      "HOLDFAST" version kind nonce[32] length(2) cluster length(1) ID
-//	A→D  challenge  status version [nonce[32] length(1) ID]    the rest only if status is ok
-//	D→A  proof      HMAC-SHA256(secret, "dial" transcript)     by one of the secrets that A knows
+//	D→A  hello      "HOLDFAST" version kind nonce[32] length(2) cluster length(1) ID lineage
+//	A→D  challenge  status version [nonce[32] length(1) ID lineage]    the rest only if status is ok
+//	D→A  proof      HMAC-SHA256(secret, "dial" transcript)             by one of the secrets that A knows
 //	A→D  verdict    status [HMAC-SHA256(secret, "accept" transcript)]
+//	     or         superseded incarnation(8) HMAC-SHA256(secret, "supersede" transcript incarnation)
+//
+// A lineage is of incarnations: see package incarnation. D judges A's before the proof, so that the proof says that D
+// admits A; A judges D's before the verdict, which only a proved node gets. In version 1 there are no lineages. A dials
+// with version 1 again where version 2 is not known.
 //
 // The transcript is SHA-256 over hello, challenge and, with TLS, keying material
 // of the TLS session: so a proof is worth nothing on another connection, in the
@@ -27,7 +35,8 @@ import (
 // bytes travel, keyed with nothing, and prove nothing.
 const (
 	magic      = "HOLDFAST"
-	version    = 1
+	version    = 2
+	plain      = 1 // the version without lineages
 	nonceSize  = 32
 	maxID      = 255  // bytes
 	maxCluster = 4096 // bytes
@@ -47,6 +56,7 @@ const (
 	statusSecret
 	statusRemoved
 	statusFresh
+	statusSuperseded
 )
 
 // Reasons for refusing, on either side.
@@ -70,51 +80,66 @@ var ErrRemoved = errors.New("it was removed from the cluster")
 
 // introduction is what the dialer says of itself.
 type introduction struct {
+	version byte
 	kind    Kind
 	cluster string
 	id      string
+	lineage incarnation.Lineage
 }
 
-// introduce is the dialer's side, and returns the ID of the node that answers. Unless want is empty no other
-// node may. The dialer proves that it knows secret.
-func (m *Mux) introduce(conn net.Conn, k Kind, want string, secret []byte) (net.Conn, string, error) {
-	cluster := m.config.ClusterID()
-	if cluster == "" {
-		cluster = anyCluster
-	}
+// introduce is the dialer's side, and returns who answers. Unless want is empty no node of another ID may. The dialer
+// proves that it knows secret.
+func (m *Mux) introduce(conn net.Conn, self introduction, want string, secret []byte) (net.Conn, introduction, error) {
+	var other introduction
 	conn, binding, err := m.tls.client(conn)
 	if err != nil {
-		return nil, "", err
+		return nil, other, err
 	}
-	hello := appendHello(nil, introduction{kind: k, cluster: cluster, id: m.config.ID})
+	hello := appendHello(nil, self)
 	if _, err := conn.Write(hello); err != nil {
-		return nil, "", fmt.Errorf("write hello: %w", err)
+		return nil, other, fmt.Errorf("write hello: %w", err)
 	}
-	challenge, id, err := readChallenge(conn)
+	challenge, other, err := readChallenge(conn, self.version)
 	if errors.Is(err, errYouRemoved) && m.config.OnRemoved != nil {
 		m.config.OnRemoved()
 	}
 	if err != nil {
-		return nil, "", err
+		return nil, other, err
 	}
-	if err := m.checkID(id, want); err != nil {
-		return nil, "", err
+	if err := m.checkID(other.id, want); err != nil {
+		return nil, other, err
+	}
+	other.kind, other.cluster = self.kind, self.cluster
+	if err := m.checkIncarnation(other); err != nil {
+		return nil, other, fmt.Errorf("node %q: %w", other.id, err)
 	}
 	transcript := hash(hello, challenge, binding)
 	if _, err := conn.Write(proof(secret, "dial", transcript)); err != nil {
-		return nil, "", fmt.Errorf("write proof: %w", err)
+		return nil, other, fmt.Errorf("write proof: %w", err)
 	}
+	if err := m.readVerdict(conn, other.id, secret, transcript); err != nil {
+		return nil, other, err
+	}
+	return conn, other, m.admit(other)
+}
+
+// readVerdict returns no error if the other side has taken the proof, and has proved itself.
+func (m *Mux) readVerdict(conn net.Conn, id string, secret, transcript []byte) error {
 	var verdict [1]byte
 	if _, err := io.ReadFull(conn, verdict[:]); err != nil {
-		return nil, "", fmt.Errorf("read verdict: %w", silence(err, 0))
+		return fmt.Errorf("read verdict: %w", silence(err, 0))
 	}
-	if s := status(verdict[0]); s != statusOK {
-		return nil, "", refusedBy(id, s, version)
+	switch s := status(verdict[0]); s {
+	case statusOK:
+		if _, err := checkProof(conn, [][]byte{secret}, "accept", transcript); err != nil {
+			return fmt.Errorf("node %q: %w", id, err)
+		}
+		return nil
+	case statusSuperseded:
+		return m.readSuperseded(conn, id, secret, transcript)
+	default:
+		return refusedBy(id, s, version)
 	}
-	if _, err := checkProof(conn, [][]byte{secret}, "accept", transcript); err != nil {
-		return nil, "", fmt.Errorf("node %q: %w", id, err)
-	}
-	return conn, id, nil
 }
 
 // checkID makes sure that the node that answered is the node that was meant: else a node with an emptied folder
@@ -130,7 +155,7 @@ func (m *Mux) checkID(id, want string) error {
 }
 
 // answer is the acceptor's side.
-func (m *Mux) answer(conn net.Conn) (net.Conn, introduction, error) {
+func (m *Mux) answer(ctx context.Context, conn net.Conn) (net.Conn, introduction, error) {
 	conn, binding, err := m.tls.server(conn)
 	if err != nil {
 		return nil, introduction{}, err
@@ -145,10 +170,10 @@ func (m *Mux) answer(conn net.Conn) (net.Conn, introduction, error) {
 		return nil, peer, err
 	}
 	if s, err := m.judge(peer); err != nil {
-		_, _ = conn.Write([]byte{byte(s), version})
+		_, _ = conn.Write([]byte{byte(s), peer.version})
 		return nil, peer, &peerError{peer: peer, err: err}
 	}
-	challenge := appendChallenge(nil, m.config.ID)
+	challenge := appendChallenge(nil, introduction{version: peer.version, id: m.config.ID, lineage: m.lineage()})
 	if _, err := conn.Write(challenge); err != nil {
 		return nil, peer, fmt.Errorf("write challenge: %w", err)
 	}
@@ -159,6 +184,13 @@ func (m *Mux) answer(conn net.Conn) (net.Conn, introduction, error) {
 			_, _ = conn.Write([]byte{byte(statusSecret)})
 		}
 		return nil, peer, &peerError{peer: peer, err: err}
+	}
+	if err := m.admit(peer); err != nil {
+		m.writeSuperseded(conn, err, secret, transcript)
+		return nil, peer, &peerError{peer: peer, err: err}
+	}
+	if err := m.awaitProved(ctx, peer.kind); err != nil {
+		return nil, peer, err
 	}
 	verdict := append([]byte{byte(statusOK)}, proof(secret, "accept", transcript)...)
 	if _, err := conn.Write(verdict); err != nil {
@@ -210,12 +242,21 @@ func appendNonce(dst []byte) []byte {
 
 func appendHello(dst []byte, who introduction) []byte {
 	dst = append(dst, magic...)
-	dst = append(dst, version, byte(who.kind))
+	dst = append(dst, who.version, byte(who.kind))
 	dst = appendNonce(dst)
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(who.cluster)))
 	dst = append(dst, who.cluster...)
+	return appendSelf(dst, who)
+}
+
+// appendSelf appends who a side is.
+func appendSelf(dst []byte, who introduction) []byte {
 	dst = append(dst, byte(len(who.id)))
-	return append(dst, who.id...)
+	dst = append(dst, who.id...)
+	if who.version == plain {
+		return dst
+	}
+	return who.lineage.Append(dst)
 }
 
 // readHello reads no more than a hello can hold, and stops at the first byte
@@ -228,8 +269,9 @@ func readHello(r io.Reader) (raw []byte, peer introduction, err error) {
 	if raw, err = readMore(r, raw, 2); err != nil {
 		return nil, peer, err
 	}
-	if raw[len(magic)] != version {
-		return nil, peer, &versionError{theirs: raw[len(magic)]}
+	peer.version = raw[len(magic)]
+	if peer.version != version && peer.version != plain {
+		return nil, peer, &versionError{theirs: peer.version}
 	}
 	peer.kind = Kind(raw[len(magic)+1])
 	if raw, err = readMore(r, raw, nonceSize+2); err != nil {
@@ -243,14 +285,34 @@ func readHello(r io.Reader) (raw []byte, peer introduction, err error) {
 		return nil, peer, err
 	}
 	peer.cluster = string(raw[len(raw)-1-size : len(raw)-1])
-	if size = int(raw[len(raw)-1]); size == 0 {
+	if raw[len(raw)-1] == 0 {
 		return nil, peer, errMalformed
 	}
+	raw, err = readSelf(r, raw, &peer)
+	return raw, peer, err
+}
+
+// readSelf is the reverse of appendSelf, behind the length of the ID.
+func readSelf(r io.Reader, raw []byte, who *introduction) (_ []byte, err error) {
+	size := int(raw[len(raw)-1])
 	if raw, err = readMore(r, raw, size); err != nil {
-		return nil, peer, err
+		return nil, err
 	}
-	peer.id = string(raw[len(raw)-size:])
-	return raw, peer, nil
+	who.id = string(raw[len(raw)-size:])
+	if who.version == plain {
+		return raw, nil
+	}
+	if raw, err = readMore(r, raw, 1); err != nil {
+		return nil, err
+	}
+	if size, err = incarnation.Size(raw[len(raw)-1]); err != nil {
+		return nil, errMalformed
+	}
+	if raw, err = readMore(r, raw, size); err != nil {
+		return nil, err
+	}
+	who.lineage, err = incarnation.Parse(raw[len(raw)-size-1:])
+	return raw, err
 }
 
 func readMagic(r io.Reader) ([]byte, error) {
@@ -277,31 +339,29 @@ func readMore(r io.Reader, raw []byte, n int) ([]byte, error) {
 	return raw, nil
 }
 
-func appendChallenge(dst []byte, id string) []byte {
-	dst = append(dst, byte(statusOK), version)
-	dst = appendNonce(dst)
-	dst = append(dst, byte(len(id)))
-	return append(dst, id...)
+func appendChallenge(dst []byte, who introduction) []byte {
+	dst = append(dst, byte(statusOK), who.version)
+	return appendSelf(appendNonce(dst), who)
 }
 
-func readChallenge(r io.Reader) (raw []byte, id string, err error) {
+// readChallenge reads the answer to a hello of that version.
+func readChallenge(r io.Reader, said byte) (raw []byte, other introduction, err error) {
 	if raw, err = readMore(r, nil, 2); err != nil {
-		return nil, "", fmt.Errorf("read challenge: %w", err)
+		return nil, other, fmt.Errorf("read challenge: %w", err)
 	}
 	if s := status(raw[0]); s != statusOK {
-		return nil, "", refusedBy("", s, raw[1])
+		return nil, other, refusedBy("", s, raw[1])
 	}
-	if raw[1] != version {
-		return nil, "", &versionError{theirs: raw[1]}
+	if other.version = raw[1]; other.version != said {
+		return nil, other, &versionError{theirs: raw[1]}
 	}
 	if raw, err = readMore(r, raw, nonceSize+1); err != nil {
-		return nil, "", fmt.Errorf("read challenge: %w", err)
+		return nil, other, fmt.Errorf("read challenge: %w", err)
 	}
-	size := int(raw[len(raw)-1])
-	if raw, err = readMore(r, raw, size); err != nil {
-		return nil, "", fmt.Errorf("read challenge: %w", err)
+	if raw, err = readSelf(r, raw, &other); err != nil {
+		return nil, other, fmt.Errorf("read challenge: %w", err)
 	}
-	return raw, string(raw[len(raw)-size:]), nil
+	return raw, other, nil
 }
 
 // bindingOf is keying material that only the two ends of a TLS session have.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/incarnation"
 )
 
 // Layer is the stream of connections of a kind. Layer implements raft.StreamLayer.
@@ -51,7 +53,7 @@ func (l *Layer) Accept() (net.Conn, error) {
 
 // offer gives c to Accept, if there is a call within patience.
 func (l *Layer) offer(ctx context.Context, c *Conn, patience time.Duration) bool {
-	if !l.adopt(c) {
+	if !l.adopt(c) || l.mux.stale(c) {
 		return false
 	}
 	timer := time.NewTimer(patience)
@@ -135,6 +137,9 @@ func (l *Layer) dialAs(ctx context.Context, addr, id string) (net.Conn, error) {
 		return nil, ErrClosed
 	case err != nil:
 		return nil, fmt.Errorf("dial peer %s: %w", addr, err)
+	case l.mux.stale(c):
+		_ = c.Close()
+		return nil, fmt.Errorf("dial peer %s: a later process of node %q has come", addr, id)
 	}
 	return c, nil
 }
@@ -142,15 +147,22 @@ func (l *Layer) dialAs(ctx context.Context, addr, id string) (net.Conn, error) {
 // dial proves this node's own secret, and the next that it knows where that is refused: while the secret of a cluster is
 // replaced, nodes differ in which they know.
 func (l *Layer) dial(ctx context.Context, addr, id string) (c *Conn, err error) {
+	if err := l.mux.awaitProved(ctx, l.kind); err != nil {
+		return nil, err
+	}
 	for _, secret := range l.mux.secrets() {
-		if c, err = l.dialWith(ctx, addr, id, secret); !errors.Is(err, ErrSecret) {
+		c, err = l.dialWith(ctx, addr, id, version, secret)
+		if v := (*versionError)(nil); errors.As(err, &v) && v.theirs == plain {
+			c, err = l.dialWith(ctx, addr, id, plain, secret)
+		}
+		if !errors.Is(err, ErrSecret) {
 			break
 		}
 	}
 	return c, err
 }
 
-func (l *Layer) dialWith(ctx context.Context, addr, id string, secret []byte) (*Conn, error) {
+func (l *Layer) dialWith(ctx context.Context, addr, id string, version byte, secret []byte) (*Conn, error) {
 	conn, err := l.mux.config.Dial(ctx, addr)
 	if err != nil {
 		return nil, err
@@ -161,7 +173,9 @@ func (l *Layer) dialWith(ctx context.Context, addr, id string, secret []byte) (*
 	}
 	_ = conn.SetDeadline(deadline)
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	secured, answered, err := l.mux.introduce(conn, l.kind, id, secret)
+	self := l.mux.self(l.kind)
+	self.version = version
+	secured, other, err := l.mux.introduce(conn, self, id, secret)
 	if !stop() {
 		err = context.Cause(ctx) // what the closed connection says is only a consequence
 	}
@@ -171,7 +185,7 @@ func (l *Layer) dialWith(ctx context.Context, addr, id string, secret []byte) (*
 	}
 	l.mux.handshakes.know(conn)
 	_ = secured.SetDeadline(time.Time{})
-	return &Conn{Conn: secured, id: answered, anyCluster: l.mux.config.ClusterID() == ""}, nil
+	return &Conn{Conn: secured, id: other.id, lineage: other.lineage, anyCluster: self.cluster == anyCluster}, nil
 }
 
 // adopt enters c among the open connections; false if the layer is closed.
@@ -215,8 +229,9 @@ func (l *Layer) forget(c *Conn) {
 // Conn is an authenticated connection to another node.
 type Conn struct {
 	net.Conn
-	id    string
-	layer *Layer // nil until adopted
+	id      string
+	lineage incarnation.Lineage
+	layer   *Layer // nil until adopted
 	// accepted says that the other node made the connection.
 	accepted bool
 	// anyCluster: the other node made the connection without knowing the cluster.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/members"
 )
 
@@ -71,6 +72,9 @@ type Config struct {
 	// OnRemoved, when not nil, is told that another node says that this node was removed. That node has not
 	// proved yet who it is: the owner asks the cluster. OnRemoved must be quick.
 	OnRemoved func()
+
+	// Incarnations, when not nil, has this node's lineage and the other members': see package incarnation.
+	Incarnations *incarnation.Registry
 
 	// Secrets, when not nil, returns the secrets that this node knows, its own first. Both sides of every connection
 	// must know the same one. A handshake takes what Secrets returns then.
@@ -177,7 +181,7 @@ func (m *Mux) welcome(ctx context.Context, h *handshake) {
 	_ = conn.SetDeadline(deadline)
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	secured, peer, err := m.answer(conn)
+	secured, peer, err := m.answer(ctx, conn)
 	if m.handshakes.end(h) {
 		err = errTooMany
 	}
@@ -190,7 +194,7 @@ func (m *Mux) welcome(ctx context.Context, h *handshake) {
 	}
 	m.handshakes.know(conn)
 	_ = secured.SetDeadline(time.Time{})
-	c := &Conn{Conn: secured, id: peer.id, accepted: true, anyCluster: peer.cluster == anyCluster}
+	c := &Conn{Conn: secured, id: peer.id, lineage: peer.lineage, accepted: true, anyCluster: peer.cluster == anyCluster}
 	if !m.layers[peer.kind].offer(ctx, c, time.Until(deadline)) {
 		_ = c.Close()
 	}

@@ -399,7 +399,7 @@ func TestOlderAcceptorIsNamed(t *testing.T) {
 				}
 			}()
 			_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2")
-			require.ErrorContains(t, err, "it speaks version 9 of the peer protocol, this node speaks 1")
+			require.ErrorContains(t, err, "it speaks version 9 of the peer protocol, this node speaks 2")
 			_ = l.Close()
 		}
 	})

@@ -3,6 +3,7 @@ package raftnode
 import (
 	"errors"
 	"io"
+	"net"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -136,12 +137,13 @@ func (t *transport) pause(term uint64) bool {
 }
 
 // retryStale repeats a call that failed on a connection whose other end is gone.
-// Raft keeps connections, and a node that restarted has closed them. Without a second attempt raft
+// Raft keeps connections, and a node that restarted has closed them, or this one has as it met the next incarnation. Without a second attempt raft
 // counts a vote as refused, and the cluster waits for the next election.
 func retryStale(call func() error) error {
 	for range connsPerPeer {
 		err := call()
-		if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+		gone := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+		if !gone && !errors.Is(err, net.ErrClosed) {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer/wire"
 	"github.com/holdfast/holdfast/server/raftnode"
@@ -64,8 +65,8 @@ type Stores struct {
 	Log       raft.LogStore
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
-	// Epoch grows with every start of this node, and is on disk before Open is called.
-	Epoch uint64
+	// Lineage ends with the incarnation of this start, which is on disk before Open is called.
+	Lineage incarnation.Lineage
 }
 
 // Peers are the streams of connections to other nodes, which are dialed by ID. The replica closes
@@ -203,7 +204,7 @@ func (c *Config) validate() error {
 		check(m.ID != "" && m.Addr != "", "the first members have one without ID or address: %q=%q", m.ID, m.Addr)
 	}
 	check(c.Stores.Log != nil && c.Stores.Stable != nil && c.Stores.Snapshots != nil, "a store is missing")
-	check(c.Stores.Epoch > 0, "epoch is 0")
+	check(c.Stores.Lineage.Current() > 0, "there is no incarnation")
 	check(c.Peers.Raft != nil && c.Peers.Append != nil && c.Peers.Forward != nil, "a stream of peer connections is missing")
 	check(c.LeaseTimeout <= c.HeartbeatTimeout, "lease %v is above heartbeat %v", c.LeaseTimeout, c.HeartbeatTimeout)
 	check(c.ElectionTimeout >= c.HeartbeatTimeout, "election %v is below heartbeat %v", c.ElectionTimeout, c.HeartbeatTimeout)

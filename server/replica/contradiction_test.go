@@ -15,7 +15,7 @@ import (
 )
 
 // forget has a follower and the leader acknowledge a write, and the other two nodes elect a leader without the write:
-// the follower's disk is an old copy. The former leader, which forget returns, has applied the write, and is cut off.
+// the follower's disk has lost what it had synced. The former leader, which forget returns, has applied the write, and is cut off.
 func forget(t *testing.T, c *replicatest.Cluster, captured bool) *replicatest.Node {
 	t.Helper()
 	old, forgetful, away := c.Leader(), c.Followers()[0], c.Followers()[1]
@@ -31,7 +31,7 @@ func forget(t *testing.T, c *replicatest.Cluster, captured bool) *replicatest.No
 	}
 	c.Net.Isolate(old.Name)
 	forgetful.Crash()
-	forgetful.Disk = disk
+	forgetful.Disk, forgetful.LosesLog = disk, true
 	forgetful.Start()
 	away.Start()
 	return old
@@ -88,9 +88,9 @@ func TestShortenedLog(t *testing.T) {
 		put  func(n *replicatest.Node, copied *storetest.Disk)
 		told int
 	}{
-		"an old copy": {func(n *replicatest.Node, copied *storetest.Disk) { n.Crash(); n.Disk = copied }, 1},
-		"killed":      {func(n *replicatest.Node, _ *storetest.Disk) { n.Crash() }, 0},
-		"power cut":   {func(n *replicatest.Node, _ *storetest.Disk) { n.PowerCut(1) }, 0},
+		"lost":      {func(n *replicatest.Node, copied *storetest.Disk) { n.Crash(); n.Disk, n.LosesLog = copied, true }, 1},
+		"killed":    {func(n *replicatest.Node, _ *storetest.Disk) { n.Crash() }, 0},
+		"power cut": {func(n *replicatest.Node, _ *storetest.Disk) { n.PowerCut(1) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
+	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
@@ -75,6 +76,7 @@ func (s *state) Restore(snapshot io.Reader, index uint64) error {
 	if err := s.replace(snapshot, index); err != nil {
 		return err
 	}
+	s.sink.descends(s.machine.Incarnation(s.sink.writes.origin.Node))
 	stamp, _ := s.machine.Clock()
 	s.stamps.reach(uint64(max(stamp, 0)))
 	var lost []forward.Completion
@@ -104,6 +106,14 @@ func (s *state) replace(snapshot io.Reader, index uint64) error {
 	return nil
 }
 
+// Incarnation is the newest of a node of which there is a batch in the state; 0: none.
+func (r *Replica) Incarnation(id string) uint64 { return r.machine.Incarnation(id) }
+
+// superseded ends the node.
+func (r *Replica) superseded(known uint64) {
+	r.fail(incarnation.Superseded("the log", known, r.config.Stores.Lineage))
+}
+
 // Digest is a hash of the whole state, and the log index of the last entry that changed the state:
 // replicas that name the same index must name the same hash. Digest holds up the log while
 // capturing the state, which takes no time to speak of.
@@ -121,10 +131,12 @@ func (r *Replica) TakeSnapshot() error { return r.node.TakeSnapshot() }
 // sink takes replies from the state machine to the waiting batches: this node's own batches, and
 // batches that other nodes forwarded.
 type sink struct {
-	writes    *queue
-	followers func(protocol.Origin) *forward.Peer
-	events    func([]fsm.Event)
-	runsReads func(number uint64) bool
+	writes     *queue
+	lineage    incarnation.Lineage
+	superseded func(incarnation uint64)
+	followers  func(protocol.Origin) *forward.Peer
+	events     func([]fsm.Event)
+	runsReads  func(number uint64) bool
 
 	peer    *forward.Peer // of the batch that Wanted was asked of, if another node's
 	own     []forward.Completion
@@ -136,8 +148,19 @@ func (s *sink) Wanted(o protocol.Origin, seq uint64) bool {
 	if o == s.writes.origin {
 		return s.writes.Has(seq) || s.runsReads(seq)
 	}
+	if o.Node == s.writes.origin.Node {
+		s.descends(o.Epoch)
+	}
 	s.peer = s.followers(o)
 	return s.peer != nil
+}
+
+// descends finds an incarnation of this node in the log that is later than its own, or another branch: the node's data
+// folder is an older one, and was put back or copied.
+func (s *sink) descends(known uint64) {
+	if !s.lineage.Follows(known) {
+		s.superseded(known)
+	}
 }
 
 // Done implements fsm.Sink. The call is for the batch that Wanted was asked about last.

@@ -68,7 +68,7 @@ func Open(c Config) (*Replica, error) {
 	}
 	r := &Replica{
 		config:    c,
-		origin:    protocol.Origin{Node: c.ID, Epoch: c.Stores.Epoch},
+		origin:    protocol.Origin{Node: c.ID, Epoch: c.Stores.Lineage.Current()},
 		machine:   fsm.New(),
 		addresses: &addresses{},
 	}
@@ -144,7 +144,10 @@ func (r *Replica) Listen(i fsm.Interest) {
 }
 
 func (r *Replica) newSink() sink {
-	return sink{writes: r.writes, followers: r.fromFollowers.Peer, events: r.stateEvents, runsReads: r.config.RunsReads}
+	return sink{
+		writes: r.writes, lineage: r.config.Stores.Lineage, superseded: r.superseded,
+		followers: r.fromFollowers.Peer, events: r.stateEvents, runsReads: r.config.RunsReads,
+	}
 }
 
 func (r *Replica) nodeConfig() raftnode.Config {
@@ -186,6 +189,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	start("look after waiters", r.waiting.run)
 	start("let waiters leave", r.waiting.lot.Run)
 	start("keep sessions", r.keeper.Run)
+	start("announce incarnation", r.announce)
 	start("forward", r.toLeader.Run)
 	start("accept links", r.fromFollowers.Run)
 	select {

@@ -19,6 +19,8 @@ type Device struct {
 	OpenStable   func(path string) (StableStore, error)
 	// SegmentSize is of the log, in bytes. 0: wal.DefaultSegmentSize.
 	SegmentSize int64
+	// Random is for incarnations. nil: crypto/rand.
+	Random func() uint32
 }
 
 // StableStore is a raft.StableStore of a [Device].

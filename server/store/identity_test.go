@@ -129,7 +129,7 @@ func TestMake(t *testing.T) {
 				id := s.Identity()
 				require.Equal(t, Identity{Name: "n1", ID: id.ID, ClusterID: "c1", Restored: true}, id)
 				require.NotEmpty(t, id.ID)
-				require.Equal(t, epoch+1, s.Epoch)
+				require.Equal(t, epoch+1, s.Lineage.Current()>>32)
 				list, err := s.Snapshots.List()
 				require.NoError(t, err)
 				require.Len(t, list, 1)

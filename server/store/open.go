@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 	"github.com/holdfast/holdfast/server/store/wal"
 )
@@ -40,7 +41,7 @@ func OpenOn(d Device, c Config) (*Store, error) {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	s, err := New(Parts{
-		Log: f.log, Stable: f.stable, Snapshots: f.snapshots, Epoch: f.epoch, Close: f.close,
+		Log: f.log, Stable: f.stable, Snapshots: f.snapshots, Lineage: f.lineage, Close: f.close,
 	}, c.Hooks)
 	if err != nil {
 		_ = f.close()
@@ -76,7 +77,7 @@ type folder struct {
 	patient   *vfs.Patient // what the log's files go through
 	log       logStore
 	snapshots *snapshots
-	epoch     uint64
+	lineage   incarnation.Lineage
 }
 
 func (f *folder) path(name string) string { return filepath.Join(f.config.DataDir, name) }
@@ -122,17 +123,16 @@ func (f *folder) open() error {
 	if err := f.openParts(); err != nil {
 		return err
 	}
-	if !isNew && (f.epoch == 0 || f.id.Format == identityFormat) {
+	if !isNew && (len(f.lineage) == 0 || f.id.Format == identityFormat) {
 		// A crash may have come between the writing of what was read and the sync: a power cut would bring back
-		// what was there before, such as "creating", or a folder without a cluster. With an epoch an Open has
-		// passed here, and format 1 has not changed since.
+		// what was there before, such as "creating", or a folder without a cluster. With a lineage an Open
+		// has passed here, and format 1 has not changed since.
 		if err := f.id.save(f.FS, f.config.DataDir); err != nil {
 			return err
 		}
 	}
 	f.patient.Start()
-	f.epoch++
-	return f.stable.SetUint64([]byte(keyEpoch), f.epoch)
+	return f.startIncarnation()
 }
 
 // makeFolder makes dir and what is missing above, durably: one level after the other, so
@@ -223,7 +223,7 @@ func (f *folder) openParts() (err error) {
 		f.stable = nil
 		return err
 	}
-	if f.epoch, err = f.stable.GetUint64([]byte(keyEpoch)); err != nil {
+	if f.lineage, err = readLineage(f.stable); err != nil {
 		return err
 	}
 	f.patient = vfs.NewPatient(f.FS, f.path(identityName), f.config.Logger)

@@ -125,7 +125,7 @@ func TestOpenAgainFindsEverything(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			dir := filepath.Join(memoryDir(t), "made", "by", "open")
 			s := mustOpen(t, config(dir, kind))
-			require.Equal(t, uint64(1), s.Epoch)
+			require.Equal(t, uint64(1), s.Lineage.Current()>>32)
 			requireEntries(t, s.Log, 0, 0)
 			require.True(t, s.Log.(raft.MonotonicLogStore).IsMonotonic())
 			fill(t, s)
@@ -133,7 +133,7 @@ func TestOpenAgainFindsEverything(t *testing.T) {
 			for epoch := uint64(2); epoch < 5; epoch++ {
 				require.NoError(t, s.Close())
 				s = mustOpen(t, config(dir, kind))
-				require.Equal(t, epoch, s.Epoch)
+				require.Equal(t, epoch, s.Lineage.Current()>>32)
 				requireFilled(t, s)
 			}
 			info, err := os.Stat(dir)
@@ -310,7 +310,7 @@ func TestInterruptedCreationIsBegunAgain(t *testing.T) {
 			}
 			require.NoError(t, os.WriteFile(filepath.Join(dir, stableName+".tmp"), []byte("half"), 0o600))
 			s = mustOpen(t, config(dir, kind))
-			require.Equal(t, uint64(1), s.Epoch)
+			require.Equal(t, uint64(1), s.Lineage.Current()>>32)
 			fill(t, s)
 			requireFilled(t, s)
 			require.NoError(t, s.Close())

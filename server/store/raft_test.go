@@ -83,7 +83,7 @@ func (m *member) start(t *testing.T, peers raft.Configuration) {
 	c.SnapshotThreshold, c.SnapshotInterval, c.TrailingLogs = 40, 100*time.Millisecond, 20
 	m.store, m.fsm = s, &tally{t: t}
 	_, m.transport = raft.NewInmemTransport(raft.ServerAddress(m.config.Name))
-	if s.Epoch == 1 {
+	if s.Lineage.Current()>>32 == 1 {
 		require.NoError(t, raft.BootstrapCluster(c, s.Log, s.Stable, s.Snapshots, m.transport, peers))
 	}
 	m.raft, err = raft.NewRaft(c, m.fsm, s.Log, s.Stable, s.Snapshots, m.transport)

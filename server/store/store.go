@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/incarnation"
 )
 
 // Kinds of log store.
@@ -69,8 +71,8 @@ type Store struct {
 	Log       raft.LogStore
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
-	// Epoch grows with every Open: no two lives of a node have the same.
-	Epoch uint64
+	// Lineage ends with this Open's incarnation: see package incarnation.
+	Lineage incarnation.Lineage
 
 	guard    *guard
 	owner    *owner      // nil: the store is bare stores
@@ -86,7 +88,7 @@ type Parts struct {
 	Log       raft.LogStore
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
-	Epoch     uint64
+	Lineage   incarnation.Lineage
 	// Close, when not nil, is called by Store.Close, once.
 	Close func() error
 }
@@ -103,7 +105,7 @@ func New(p Parts, h Hooks) (*Store, error) {
 		Log:       &guardedLog{guard: g, log: p.Log, completed: done},
 		Stable:    &guardedStable{guard: g, stable: p.Stable},
 		Snapshots: &guardedSnapshots{guard: g, snapshots: p.Snapshots, completed: done},
-		Epoch:     p.Epoch,
+		Lineage:   p.Lineage,
 		guard:     g,
 		close:     p.Close,
 	}, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/lifecycle"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer"
@@ -37,6 +38,9 @@ type Node struct {
 	Clock    *Clock
 	Disk     *storetest.Disk
 	Faults   *store.Faults // of the disk
+	// LosesLog: when the disk is exchanged for an older copy, the node's incarnation goes on as if the disk had lost the
+	// log alone.
+	LosesLog bool
 
 	cluster *Cluster
 	power   chan struct{} // held while the node is being started or ended
@@ -48,6 +52,7 @@ type Node struct {
 	deaths  []error
 	events  []replica.Event
 	removed atomic.Bool
+	lineage incarnation.Lineage // of the newest process
 }
 
 // process is a life of a node.
@@ -56,7 +61,8 @@ type process struct {
 	peers   *peer.Mux
 	book    *members.Book
 	replica *replica.Replica
-	server  *Server // nil: only a replica and a peer port
+	opened  atomic.Pointer[replica.Replica] // the same, for those who may come before
+	server  *Server                         // nil: only a replica and a peer port
 
 	parts *lifecycle.Parts
 	dying atomic.Bool // the process is ending because of a failure
@@ -166,10 +172,18 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
+	if n.LosesLog {
+		p.store.Lineage = incarnation.Lineage{n.lineage.Current()}.Start(0)
+	}
+	n.lineage = p.store.Lineage
+	registry := n.incarnations(p)
+	if err := registry.Prove(); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
 	p.peers, err = peer.New(peer.Config{
 		Listener: listener, Dial: c.Net.Dial(n.PeerAddr), Advertise: n.PeerAddr,
 		ClusterID: func() string { return "test" }, ID: n.ID, Book: p.book, Secrets: func() [][]byte { return [][]byte{[]byte("secret")} }, Logger: c.options.Logs,
-		Removed: p.isGone, OnRemoved: func() { n.suspect(p) },
+		Removed: p.isGone, OnRemoved: func() { n.suspect(p) }, Incarnations: registry,
 	})
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
@@ -180,7 +194,7 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 		ClientAddr:      n.Name + clientPort,
 		SentinelAddr:    n.Name + sentinelPort,
 		Bootstrap:       bootstrap,
-		Stores:          replica.Stores{Log: disk.Log, Stable: disk.Stable, Snapshots: disk.Snapshots, Epoch: disk.Epoch},
+		Stores:          replica.Stores{Log: disk.Log, Stable: disk.Stable, Snapshots: disk.Snapshots, Lineage: disk.Lineage},
 		Peers:           replica.Peers{Raft: port.Layer(peer.KindRaft), Append: port.Layer(peer.KindAppend), Forward: port.Layer(peer.KindForward)},
 		Clock:           n.Clock,
 		Logger:          c.options.Logs,
@@ -197,12 +211,29 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	if change != nil {
 		change(&config)
 	}
-	if p.replica, err = replica.Open(config); err != nil {
+	r, err := replica.Open(config)
+	if err != nil {
 		n.Disk.Crash()
 		return nil, errors.Join(err, listener.Close())
 	}
+	p.replica = r
+	p.opened.Store(r)
 	p.reconfigured() // before hints
 	return p, nil
+}
+
+// incarnations is the registry of a process. Who has admitted the process is not asked: that is package founding's.
+func (n *Node) incarnations(p *process) *incarnation.Registry {
+	return incarnation.New(incarnation.Config{
+		Lineage: p.store.Lineage, Stable: p.store.Stable, Save: p.store.Proved,
+		Logged: func(id string) uint64 {
+			if r := p.opened.Load(); r != nil {
+				return r.Incarnation(id)
+			}
+			return 0
+		},
+		OnSuperseded: func(err error) { n.dieAs(p, err) },
+	})
 }
 
 // hooks watch the disk of a server. Without a server a failure is the replica's affair.

@@ -43,6 +43,7 @@ type Disk struct {
 	store   *store.Store
 	held    chan struct{} // closed when syncs of the log need not wait any more; nil: no sync waits
 	failing int           // the how many-th sync of the log, from now, fails; 0: none
+	draws   uint32        // of random numbers; those of a copy are others
 }
 
 // NewDisk returns an empty disk.
@@ -58,8 +59,10 @@ func (d *Disk) Open(c store.Config) (*store.Store, error) {
 	d.Crash()
 	d.mu.Lock()
 	p := d.files.Boot()
+	d.draws++
+	random := d.draws * 2654435761 // Knuth's multiplicative hash
 	d.mu.Unlock()
-	s, err := openOn(p, c)
+	s, err := openOn(p, c, random)
 	if err != nil {
 		return nil, err
 	}
@@ -94,12 +97,14 @@ func (l *turns) DeleteRange(lo, hi uint64) error {
 }
 
 // openOn opens the folder as a process on a disk finds it.
-func openOn(p *memdisk.Process, c store.Config) (*store.Store, error) {
+func openOn(p *memdisk.Process, c store.Config, random uint32) (*store.Store, error) {
 	c.DataDir, c.LogStore = dataDir, store.KindWAL
 	if c.Name == "" {
 		c.Name = "node"
 	}
-	return store.OpenOn(device(p), c)
+	on := device(p)
+	on.Random = func() uint32 { return random }
+	return store.OpenOn(on, c)
 }
 
 // device is the disk as a process finds it.
@@ -117,7 +122,7 @@ func device(p *memdisk.Process) store.Device {
 func (d *Disk) Copy() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := &Disk{files: d.files.Clone(3)}
+	c := &Disk{files: d.files.Clone(3), draws: d.draws + 1<<16}
 	c.files.Hook(c.meet)
 	return c
 }

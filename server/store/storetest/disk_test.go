@@ -33,7 +33,7 @@ func TestDiskKeepsWhatWasAcknowledgedAndNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, faults := NewDisk(), store.NewFaults()
 		s := open(t, disk, faults)
-		require.Equal(t, uint64(1), s.Epoch)
+		require.Equal(t, uint64(1), s.Lineage.Current()>>32)
 		require.NoError(t, s.Log.StoreLogs([]*raft.Log{{Index: 1, Term: 1}, {Index: 2, Term: 1}}))
 		require.NoError(t, s.Stable.SetUint64([]byte("term"), 7))
 		require.NoError(t, snap(t, s, 1, "whole").Close())
@@ -49,7 +49,7 @@ func TestDiskKeepsWhatWasAcknowledgedAndNothingElse(t *testing.T) {
 		require.ErrorIs(t, s.Stable.SetUint64([]byte("term"), 8), ErrCrashed)
 
 		again := open(t, disk, nil)
-		require.Equal(t, uint64(2), again.Epoch)
+		require.Equal(t, uint64(2), again.Lineage.Current()>>32)
 		last, err := again.Log.LastIndex()
 		require.NoError(t, err)
 		require.Equal(t, uint64(2), last)

@@ -43,14 +43,14 @@ func (l *life) fork(seed uint64) *life {
 
 // begin starts a process.
 func (l *life) begin() error {
-	s, err := openOn(l.files.Boot(), store.Config{})
+	s, err := openOn(l.files.Boot(), store.Config{}, 1)
 	if err != nil {
 		return err
 	}
 	l.store, *l.last = s, s.Close
 	synctest.Wait() // the next segment is ready: operations come in the same order each time
-	require.Greater(l.t, s.Epoch, l.epoch, "no two lives have the same epoch")
-	l.epoch = s.Epoch
+	require.Greater(l.t, s.Lineage.Current(), l.epoch, "no two lives have the same epoch")
+	l.epoch = s.Lineage.Current()
 	return nil
 }
 

@@ -1,0 +1,152 @@
+package incarnation
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Stable keeps numbers on the node's disk: a raft.StableStore does.
+type Stable interface {
+	GetUint64(key []byte) (uint64, error) // 0: it was never set
+	SetUint64(key []byte, value uint64) error
+}
+
+// Config is what a registry needs of its owner.
+type Config struct {
+	// Lineage is this node's.
+	Lineage Lineage
+	// Save notes on the disk that the present incarnation was proved.
+	Save   func() error
+	Stable Stable
+	// Logged, when not nil, is the newest incarnation of a node in the state machine; 0: none.
+	Logged func(id string) uint64
+	// OnVouch, when not nil, is told that [Registry.Vouched] has changed. It must be quick.
+	OnVouch func()
+	// OnSuperseded, when not nil, is told that another member refuses this incarnation, or that the log has a later one: the
+	// owner ends the node. It must be quick.
+	OnSuperseded func(error)
+}
+
+// Registry knows this node's incarnation, and the newest of every other member.
+type Registry struct {
+	config Config
+	proved chan struct{}
+
+	mu      sync.Mutex
+	known   map[string]uint64 // what the disk says, as far as it was asked
+	vouched map[string]bool   // who has admitted this node's incarnation
+	leader  bool              // one of them led
+}
+
+// New makes a registry.
+func New(c Config) *Registry {
+	return &Registry{config: c, proved: make(chan struct{}), known: make(map[string]uint64), vouched: make(map[string]bool)}
+}
+
+// Lineage is this node's.
+func (r *Registry) Lineage() Lineage { return r.config.Lineage }
+
+// ErrSuperseded is why a node ends whose incarnation is not the newest.
+var ErrSuperseded = errors.New("this data folder was put back from an older copy, or was copied, and a later start of this node is known: empty the folder, and start the node with --join to add it as a new one")
+
+// SupersededError is why a member is refused.
+type SupersededError struct{ Known, Given uint64 }
+
+func (e *SupersededError) Error() string {
+	return fmt.Sprintf("its incarnation is %s, and %s is known, from which it does not descend: its data folder was put back or copied, or a later process has its identity",
+		Text(e.Given), Text(e.Known))
+}
+
+// Check returns a [*SupersededError] if a later incarnation of the node is known, or another branch.
+func (r *Registry) Check(id string, l Lineage) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, err := r.check(id, l)
+	return err
+}
+
+func (r *Registry) check(id string, l Lineage) (known uint64, err error) {
+	if len(l) == 0 {
+		return 0, nil
+	}
+	known, ok := r.known[id]
+	if !ok {
+		if known, err = r.config.Stable.GetUint64(key(id)); err != nil {
+			return 0, fmt.Errorf("read incarnation of %s: %w", id, err)
+		}
+		r.known[id] = known
+	}
+	all := []uint64{known}
+	if r.config.Logged != nil {
+		all = append(all, r.config.Logged(id))
+	}
+	for _, each := range all {
+		if !l.Follows(each) {
+			return 0, &SupersededError{Known: each, Given: l.Current()}
+		}
+	}
+	return known, nil
+}
+
+func key(id string) []byte { return []byte("holdfast.incarnation." + id) }
+
+// Admit is [Registry.Check], and has the incarnation on the disk when it returns no error. changed: an earlier one, or
+// none, was known.
+func (r *Registry) Admit(id string, l Lineage) (changed bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known, err := r.check(id, l)
+	if err != nil || len(l) == 0 || known == l.Current() {
+		return false, err
+	}
+	if err := r.config.Stable.SetUint64(key(id), l.Current()); err != nil {
+		return false, fmt.Errorf("write incarnation of %s: %w", id, err)
+	}
+	r.known[id] = l.Current()
+	return true, nil
+}
+
+// Vouch notes that a member has admitted this node's incarnation. leads: it dialed as a leader does.
+func (r *Registry) Vouch(id string, leads bool) {
+	r.mu.Lock()
+	fresh := !r.vouched[id] || leads && !r.leader
+	r.vouched[id], r.leader = true, r.leader || leads
+	r.mu.Unlock()
+	if fresh && r.config.OnVouch != nil {
+		r.config.OnVouch()
+	}
+}
+
+// Vouched are the IDs of the nodes that have admitted this node's incarnation, in order. leader: a leader has.
+func (r *Registry) Vouched() (by []string, leader bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.vouched)), r.leader
+}
+
+// Prove notes on the disk, and in this process, that the incarnation is proved. It is called once.
+func (r *Registry) Prove() error {
+	if err := r.config.Save(); err != nil {
+		return fmt.Errorf("write own incarnation: %w", err)
+	}
+	close(r.proved)
+	return nil
+}
+
+// Proved is closed when this node's incarnation is proved.
+func (r *Registry) Proved() <-chan struct{} { return r.proved }
+
+// Superseded tells the owner that this incarnation is refused; by says where that was learnt.
+func (r *Registry) Superseded(by string, known uint64) {
+	if r.config.OnSuperseded != nil {
+		r.config.OnSuperseded(Superseded(by, known, r.config.Lineage))
+	}
+}
+
+// Superseded is [ErrSuperseded] with what by knows.
+func Superseded(by string, known uint64, own Lineage) error {
+	return fmt.Errorf("%w (%s knows incarnation %s, this is %s)", ErrSuperseded, by, Text(known), Text(own.Current()))
+}

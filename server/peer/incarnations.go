@@ -1,0 +1,125 @@
+package peer
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/holdfast/holdfast/server/incarnation"
+)
+
+// self is what this node says of itself.
+func (m *Mux) self(k Kind) introduction {
+	cluster := m.config.ClusterID()
+	if cluster == "" {
+		cluster = anyCluster
+	}
+	return introduction{kind: k, cluster: cluster, id: m.config.ID, lineage: m.lineage()}
+}
+
+func (m *Mux) lineage() incarnation.Lineage {
+	if m.config.Incarnations == nil {
+		return nil
+	}
+	return m.config.Incarnations.Lineage()
+}
+
+// minds reports whether the incarnation of a node matters: the node is known to be of this cluster.
+func (m *Mux) minds(who introduction) bool {
+	return m.config.Incarnations != nil && who.cluster != anyCluster
+}
+
+func (m *Mux) checkIncarnation(who introduction) error {
+	if !m.minds(who) {
+		return nil
+	}
+	return m.config.Incarnations.Check(who.id, who.lineage)
+}
+
+// admit takes the incarnation of a node that has proved itself for its newest, and the connection for a sign that the node
+// admits this one. What is connected of earlier incarnations is cut off.
+func (m *Mux) admit(who introduction) error {
+	if !m.minds(who) {
+		return nil
+	}
+	changed, err := m.config.Incarnations.Admit(who.id, who.lineage)
+	if err != nil {
+		return err
+	}
+	if changed {
+		for _, l := range m.layers {
+			l.cutOff(who.id, who.lineage.Current())
+		}
+	}
+	m.config.Incarnations.Vouch(who.id, who.kind == KindAppend)
+	return nil
+}
+
+// cutOff closes the connections with all other incarnations of a node.
+func (l *Layer) cutOff(id string, current uint64) {
+	var others []*Conn
+	l.mu.Lock()
+	for c := range l.conns { // unordered: all of them are closed
+		if c.id == id && c.lineage.Current() != current {
+			others = append(others, c)
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range others {
+		_ = c.Close()
+	}
+}
+
+// stale reports whether a later incarnation of a node was admitted since the handshake. Requires: c was adopted, so that a
+// cut from now on finds c.
+func (m *Mux) stale(c *Conn) bool {
+	return m.config.Incarnations != nil && !c.anyCluster && m.config.Incarnations.Check(c.id, c.lineage) != nil
+}
+
+var errUnproved = errors.New("this node has not proved its incarnation yet")
+
+// awaitProved returns when this node may have connections of a kind: until its incarnation is proved, it neither votes nor
+// acknowledges nor serves.
+func (m *Mux) awaitProved(ctx context.Context, k Kind) error {
+	if m.config.Incarnations == nil || k == KindMember {
+		return nil
+	}
+	timer := time.NewTimer(m.config.HandshakeTimeout)
+	defer timer.Stop()
+	select {
+	case <-m.config.Incarnations.Proved():
+		return nil
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return errUnproved
+}
+
+// writeSuperseded refuses a node that has proved itself.
+func (m *Mux) writeSuperseded(conn net.Conn, why error, secret, transcript []byte) {
+	var superseded *incarnation.SupersededError
+	if !errors.As(why, &superseded) {
+		return
+	}
+	verdict := binary.BigEndian.AppendUint64([]byte{byte(statusSuperseded)}, superseded.Known)
+	_, _ = conn.Write(append(verdict, proof(secret, "supersede", hash(transcript, verdict[1:]))...))
+}
+
+// readSuperseded reads the rest of the refusal, and tells the owner if the other side has proved itself.
+func (m *Mux) readSuperseded(conn net.Conn, id string, secret, transcript []byte) error {
+	var known [8]byte
+	if n, err := io.ReadFull(conn, known[:]); err != nil {
+		return fmt.Errorf("read verdict: %w", silence(err, n))
+	}
+	if _, err := checkProof(conn, [][]byte{secret}, "supersede", hash(transcript, known[:])); err != nil {
+		return fmt.Errorf("node %q: %w", id, err)
+	}
+	if m.config.Incarnations != nil {
+		m.config.Incarnations.Superseded(id, binary.BigEndian.Uint64(known[:]))
+	}
+	return fmt.Errorf("node %q refused: %w", id, incarnation.ErrSuperseded)
+}

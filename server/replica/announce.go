@@ -1,0 +1,24 @@
+package replica
+
+import "context"
+
+// announce has the log know this node's incarnation, by a batch without commands: once, as soon as a leader is there. So
+// each member that has the log refuses an earlier incarnation, whoever was there when this one was proved.
+func (r *Replica) announce(ctx context.Context) error {
+	led := make(chan struct{}, 1)
+	r.WatchLeadership(func(l Leadership, _ []Member) {
+		if l.Present {
+			notify(led)
+		}
+	})
+	for {
+		select {
+		case <-led:
+		case <-ctx.Done():
+			return nil
+		}
+		if r.Execute(&Batch{Write: true}) == nil {
+			return nil
+		}
+	}
+}
