@@ -1,0 +1,239 @@
+package peer
+
+import (
+	"context"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/incarnation"
+	"github.com/holdfast/holdfast/server/peer/peertest"
+)
+
+// disk has what a registry keeps.
+type disk map[string]uint64
+
+func (d disk) GetUint64(key []byte) (uint64, error)     { return d[string(key)], nil }
+func (d disk) SetUint64(key []byte, value uint64) error { d[string(key)] = value; return nil }
+
+// alive is a registry of a node of that lineage, with its end.
+type alive struct {
+	*incarnation.Registry
+	ended chan error
+}
+
+func living(l incarnation.Lineage, d disk) *alive {
+	a := &alive{ended: make(chan error, 10)}
+	a.Registry = incarnation.New(incarnation.Config{
+		Lineage: l, Stable: d, Save: func() error { return nil }, OnSuperseded: func(err error) { a.ended <- err },
+	})
+	return a
+}
+
+// proved is living, and takes part.
+func proved(l incarnation.Lineage, d disk) *alive {
+	a := living(l, d)
+	_ = a.Prove()
+	return a
+}
+
+func (a *alive) in(c *Config) { c.Incarnations = a.Registry }
+
+var (
+	firstLife  = incarnation.Lineage(nil).Start(1)
+	secondLife = firstLife.Start(2)
+	otherLife  = firstLife.Start(3) // of a copied folder
+)
+
+// TestLaterLifeWins: whoever dials first. What is connected of the earlier process is cut off, and when that dials again
+// it learns from a node that has proved itself.
+func TestLaterLifeWins(t *testing.T) {
+	for _, earlierDials := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			network := peertest.New()
+			member := proved(firstLife, disk{})
+			one := start(t, network, "n1", member.in)
+			earlier := proved(firstLife, disk{})
+			two := start(t, network, "n2", earlier.in)
+			var connections []net.Conn
+			if earlierDials {
+				connections = append(connections, dial(t, two, KindForward, "n1"), accept(t, one, KindForward))
+			} else {
+				connections = append(connections, dial(t, one, KindAppend, "n2"), accept(t, two, KindAppend))
+			}
+			later := proved(secondLife, disk{})
+			copied := start(t, network, "n2b", later.in, func(c *Config) { c.ID = "n2" })
+			_ = dial(t, copied, KindMember, "n1")
+			for _, c := range connections {
+				_, err := c.Read(make([]byte, 1))
+				require.Error(t, err)
+			}
+			for _, k := range kinds {
+				_, err := two.Layer(k).DialContext(t.Context(), "n1")
+				require.ErrorIs(t, err, incarnation.ErrSuperseded)
+				require.ErrorContains(t, <-earlier.ended, "n1 knows incarnation 2.00000002, this is 1.00000001")
+			}
+			_, err := one.Layer(KindAppend).DialContext(t.Context(), "n2")
+			require.ErrorContains(t, err, "its incarnation is 1.00000001, and 2.00000002 is known")
+			require.Empty(t, later.ended)
+			require.Empty(t, member.ended)
+		})
+	}
+}
+
+// TestOtherBranchIsRefused: the first that was admitted stays.
+func TestOtherBranchIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, d := peertest.New(), disk{}
+		one := start(t, network, "n1", proved(firstLife, d).in)
+		first := proved(secondLife, disk{})
+		two := start(t, network, "n2", first.in)
+		_ = dial(t, two, KindMember, "n1")
+		second := proved(otherLife, disk{})
+		copied := start(t, network, "n2b", second.in, func(c *Config) { c.ID = "n2" })
+		_, err := copied.Layer(KindMember).DialContext(t.Context(), "n1")
+		require.ErrorIs(t, err, incarnation.ErrSuperseded)
+		require.ErrorIs(t, <-second.ended, incarnation.ErrSuperseded)
+		_ = dial(t, two, KindForward, "n1")
+		one.stop()
+		again := start(t, network, "n1", proved(firstLife.Start(9), d).in)
+		_, err = copied.Layer(KindMember).DialContext(t.Context(), "n1")
+		require.ErrorIs(t, err, incarnation.ErrSuperseded, "the disk remembers")
+		require.Contains(t, again.log.lines()[0], "its data folder was put back or copied")
+	})
+}
+
+// TestNodeOutsideHasNoIncarnation: of a node that does not know the cluster nothing is noted.
+func TestNodeOutsideHasNoIncarnation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, d := peertest.New(), disk{}
+		_ = start(t, network, "n1", proved(firstLife, d).in)
+		stranger := proved(firstLife, disk{})
+		two := start(t, network, "n2", stranger.in, func(c *Config) { c.ClusterID = cluster("") })
+		_ = dial(t, two, KindMember, "n1")
+		require.Empty(t, d)
+		by, _ := stranger.Vouched()
+		require.Empty(t, by)
+	})
+}
+
+// TestUnprovedNodeTakesNoPart: it neither dials nor answers but as KindMember. What waits goes on when it is proved, and is
+// given up after the handshake's time.
+func TestUnprovedNodeTakesNoPart(t *testing.T) {
+	for _, dials := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			network := peertest.New()
+			starting := living(secondLife, disk{})
+			from, to := start(t, network, "n1", starting.in), start(t, network, "n2", proved(firstLife, disk{}).in)
+			_ = dial(t, from, KindMember, "n2")
+			by, _ := starting.Vouched()
+			require.Equal(t, []string{"n2"}, by, "an answer vouches")
+			if !dials {
+				from, to = to, from
+			}
+			name := to.config.ID
+			for _, k := range []Kind{KindRaft, KindAppend, KindForward} {
+				begun := time.Now()
+				_, err := from.Layer(k).DialContext(t.Context(), name)
+				require.Error(t, err)
+				require.Equal(t, 2*time.Second, time.Since(begun))
+			}
+			time.AfterFunc(time.Second, func() { _ = starting.Prove() })
+			begun := time.Now()
+			_ = dial(t, from, KindRaft, name)
+			require.Equal(t, time.Second, time.Since(begun))
+			_, leader := starting.Vouched()
+			require.Equal(t, !dials, leader, "only a leader appends")
+		})
+	}
+}
+
+// TestReleaseBefore speaks version 1, without lineages, in both directions.
+func TestReleaseBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := peertest.New()
+		self := proved(secondLife, disk{})
+		one := start(t, network, "n1", self.in)
+		l, err := network.Listen("n2:1")
+		require.NoError(t, err)
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				serveVersion1(c, one.Mux)
+			}
+		}()
+		c := dial(t, one, KindAppend, "n2")
+		require.Empty(t, c.lineage)
+		by, _ := self.Vouched()
+		require.Equal(t, []string{"n2"}, by)
+
+		old := start(t, network, "n3")
+		conn, err := old.Layer(KindForward).dialWith(t.Context(), "n1:1", "n1", plain, []byte("s3cret"))
+		require.NoError(t, err)
+		talk(t, conn, accept(t, one, KindForward), "x")
+		_ = l.Close()
+	})
+}
+
+// serveVersion1 answers as the release before does.
+func serveVersion1(c net.Conn, one *Mux) {
+	head := make([]byte, len(magic)+2)
+	_, _ = io.ReadFull(c, head)
+	if head[len(magic)] != plain {
+		_, _ = c.Write([]byte{byte(statusVersion), plain})
+		drain(c)
+		_ = c.Close()
+		return
+	}
+	rest := make([]byte, nonceSize+2+len("c1")+1+len("n1"))
+	_, _ = io.ReadFull(c, rest)
+	challenge := appendChallenge(nil, introduction{version: plain, id: "n2"})
+	_, _ = c.Write(challenge)
+	transcript := hash(append(head, rest...), challenge, nil)
+	if secret, err := checkProof(c, one.secrets(), "dial", transcript); err == nil {
+		_, _ = c.Write(append([]byte{byte(statusOK)}, proof(secret, "accept", transcript)...))
+	}
+}
+
+// TestRefusalIsProved: a stranger at another node's address does not end this one by a word.
+func TestRefusalIsProved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := peertest.New()
+		self := proved(firstLife, disk{})
+		one := start(t, network, "n1", self.in)
+		l, err := network.Listen("n2:1")
+		require.NoError(t, err)
+		go func() {
+			c, _ := l.Accept()
+			_, _, _ = readHello(c)
+			_, _ = c.Write(appendChallenge(nil, introduction{version: version, id: "n2"}))
+			_, _ = io.ReadFull(c, make([]byte, 32))
+			_, _ = c.Write(append([]byte{byte(statusSuperseded)}, make([]byte, 8+32)...))
+		}()
+		_, err = one.Layer(KindMember).DialContext(t.Context(), "n2")
+		require.ErrorIs(t, err, errImpostor)
+		require.Empty(t, self.ended)
+		_ = l.Close()
+	})
+}
+
+// TestLateHandshake: a connection of an earlier process whose handshake ends behind that of a later one is not handed over.
+func TestLateHandshake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := peertest.New()
+		one := start(t, network, "n1", proved(firstLife, disk{}).in)
+		a, b := net.Pipe()
+		c := &Conn{Conn: a, id: "n2", lineage: firstLife, accepted: true}
+		_, err := one.config.Incarnations.Admit("n2", secondLife)
+		require.NoError(t, err)
+		require.False(t, one.layers[KindRaft].offer(context.Background(), c, time.Second))
+		_ = b.Close()
+	})
+}
