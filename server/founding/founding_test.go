@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/membership"
 	"github.com/holdfast/holdfast/server/peer"
@@ -60,6 +61,9 @@ type life struct {
 	// settled gets what Settle returned.
 	settled chan error
 	log     *lines
+	// incarnation is the process's. superseded gets what ends it.
+	incarnation *incarnation.Registry
+	superseded  chan error
 }
 
 // lines are what a node has logged, without times.
@@ -129,6 +133,12 @@ func (w *world) start(name string, change ...func(*Config)) *life {
 			Led:       func() bool { return true },
 		},
 	}
+	l.superseded = make(chan error, 100)
+	l.incarnation = incarnation.New(incarnation.Config{
+		Lineage: s.Lineage, Stable: s.Stable, Save: s.Proved,
+		OnVouch: func() { l.Look() }, OnSuperseded: func(err error) { l.superseded <- err },
+	})
+	c.Incarnation = l.incarnation
 	for _, f := range change {
 		f(&c)
 	}
@@ -145,6 +155,7 @@ func (w *world) start(name string, change ...func(*Config)) *life {
 	mux, err := peer.New(peer.Config{
 		Listener: listener, Dial: dial, ID: s.Identity().ID, Secrets: func() [][]byte { return [][]byte{[]byte(cmp.Or(w.secrets[name], "s"))} },
 		ClusterID: func() string { return s.Identity().ClusterID }, Book: c.Book,
+		Incarnations: l.incarnation,
 	})
 	require.NoError(w.t, err)
 	layer := mux.Layer(peer.KindMember)

@@ -426,6 +426,7 @@ func TestNodeAsksForItsVote(t *testing.T) {
 		one := w.start("n1", alone, func(c *Config) {
 			id := c.Folder.Identity().ID
 			require.NoError(t, c.Folder.SetIdentity(func(id *store.Identity) { id.Votes = true }))
+			c.Incarnation = nil // nobody is there to admit it
 			c.Committed = func() members.Configuration {
 				return members.NewConfiguration(7, members.Member{ID: id, Addr: "n1:1", Voter: voter.Load()})
 			}

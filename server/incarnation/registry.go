@@ -39,6 +39,7 @@ type Registry struct {
 	known   map[string]uint64 // what the disk says, as far as it was asked
 	vouched map[string]bool   // who has admitted this node's incarnation
 	leader  bool              // one of them led
+	refused error             // a member knows a later incarnation of this node
 }
 
 // New makes a registry.
@@ -127,8 +128,14 @@ func (r *Registry) Vouched() (by []string, leader bool) {
 	return slices.Sorted(maps.Keys(r.vouched)), r.leader
 }
 
-// Prove notes on the disk, and in this process, that the incarnation is proved. It is called once.
+// Prove notes on the disk, and in this process, that the incarnation is proved. It is called once, and refuses if a member
+// has refused the incarnation.
 func (r *Registry) Prove() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refused != nil {
+		return r.refused
+	}
 	if err := r.config.Save(); err != nil {
 		return fmt.Errorf("write own incarnation: %w", err)
 	}
@@ -141,8 +148,12 @@ func (r *Registry) Proved() <-chan struct{} { return r.proved }
 
 // Superseded tells the owner that this incarnation is refused; by says where that was learnt.
 func (r *Registry) Superseded(by string, known uint64) {
+	err := Superseded(by, known, r.config.Lineage)
+	r.mu.Lock()
+	r.refused = err
+	r.mu.Unlock()
 	if r.config.OnSuperseded != nil {
-		r.config.OnSuperseded(Superseded(by, known, r.config.Lineage))
+		r.config.OnSuperseded(err)
 	}
 }
 

@@ -101,4 +101,5 @@ func TestSuperseded(t *testing.T) {
 	r.Superseded("n2", 3<<32|0xcd)
 	require.ErrorIs(t, told, ErrSuperseded)
 	require.ErrorContains(t, told, "(n2 knows incarnation 3.000000cd, this is 2.000000ab)")
+	require.ErrorIs(t, r.Prove(), ErrSuperseded, "the disk is not asked")
 }
