@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/server/incarnation"
+	"github.com/holdfast/holdfast/server/members"
 )
 
 // self is what this node says of itself.
@@ -119,7 +120,7 @@ func (m *Mux) readSuperseded(conn net.Conn, id string, secret, transcript []byte
 		return fmt.Errorf("node %q: %w", id, err)
 	}
 	if m.config.Incarnations != nil {
-		m.config.Incarnations.Superseded(id, binary.BigEndian.Uint64(known[:]))
+		m.config.Incarnations.Superseded(members.Name(id), binary.BigEndian.Uint64(known[:]))
 	}
 	return fmt.Errorf("node %q refused: %w", id, incarnation.ErrSuperseded)
 }
