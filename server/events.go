@@ -28,8 +28,11 @@ func (s *Server) onEvent(event replica.Event) {
 	case replica.FollowerMoves:
 		s.logger.Info("follower makes progress again", "follower", e.Name, "log_index", e.LogIndex, "after", e.After)
 	case replica.LogShortened:
-		s.logger.Error("a member has lost entries that it had acknowledged: replace it",
+		s.logger.Error("a member has lost entries that it had acknowledged, and is refused: replace it",
 			"member", e.Name, "log_index", e.LogIndex, "acknowledged", e.Acknowledged)
+		if err := s.peers.Revoke(e.ID); err != nil {
+			s.fail(err)
+		}
 	case replica.WaitersDropped:
 		s.logger.Warn("clients that wait for keys dropped: their node is silent", "node", e.Node, "after", e.After)
 	case replica.LockSlow:

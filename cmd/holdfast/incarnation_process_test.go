@@ -19,7 +19,7 @@ func copied(t *testing.T, n *node) (dir string) {
 	return dir
 }
 
-const superseded = "this data folder was put back from an older copy, or was copied, and a later start of this node is known"
+const superseded = "this node's data folder is not what it was, and cannot be used again"
 
 // TestFolderPutBack: an older copy of a node's folder does not serve, however often it is started.
 func TestFolderPutBack(t *testing.T) {

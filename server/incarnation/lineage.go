@@ -32,8 +32,14 @@ func (l Lineage) Start(random uint32) Lineage {
 	if len(l) >= MaxLineage {
 		return l
 	}
-	return append(slices.Clone(l), (l.Current()>>startBits+1)<<startBits|uint64(random))
+	return append(slices.Clone(l), after(l.Current())|uint64(max(random, 1)))
 }
+
+// after is an incarnation that no start of a node has, later than a, and that no start descends from: the lower half is 0.
+func after(a uint64) uint64 { return (a>>startBits + 1) << startBits }
+
+// revoked reports whether an incarnation is one that no start has.
+func revoked(a uint64) bool { return a>>startBits != 0 && uint32(a) == 0 }
 
 // Follows reports whether the present incarnation is the one that is known, or descends from it. 0: none is known.
 //

@@ -90,7 +90,7 @@ func TestUnprovedStarts(t *testing.T) {
 	seen := map[uint64]bool{l.Current(): true}
 	for i := range MaxLineage + 3 {
 		last := l.Current()
-		l = l.Start(uint32(i))
+		l = l.Start(uint32(i % 2))
 		require.LessOrEqual(t, len(l), MaxLineage)
 		require.True(t, l.Follows(last))
 		require.True(t, l.Follows(1<<startBits|5))

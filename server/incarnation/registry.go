@@ -51,12 +51,15 @@ func New(c Config) *Registry {
 func (r *Registry) Lineage() Lineage { return r.config.Lineage }
 
 // ErrSuperseded is why a node ends whose incarnation is not the newest.
-var ErrSuperseded = errors.New("this data folder was put back from an older copy, or was copied, and a later start of this node is known: empty the folder, and start the node with --join to add it as a new one")
+var ErrSuperseded = errors.New("this node's data folder is not what it was, and cannot be used again: empty it, and start the node with --join to add it as a new one")
 
 // SupersededError is why a member is refused.
 type SupersededError struct{ Known, Given uint64 }
 
 func (e *SupersededError) Error() string {
+	if revoked(e.Known) {
+		return "its log has lost entries that it had acknowledged: replace it"
+	}
 	return fmt.Sprintf("its incarnation is %s, and %s is known, from which it does not descend: its data folder was put back or copied, or a later process has its identity",
 		Text(e.Given), Text(e.Known))
 }
@@ -73,12 +76,8 @@ func (r *Registry) check(id string, l Lineage) (known uint64, err error) {
 	if len(l) == 0 {
 		return 0, nil
 	}
-	known, ok := r.known[id]
-	if !ok {
-		if known, err = r.config.Stable.GetUint64(key(id)); err != nil {
-			return 0, fmt.Errorf("read incarnation of %s: %w", id, err)
-		}
-		r.known[id] = known
+	if known, err = r.newest(id); err != nil {
+		return 0, err
 	}
 	all := []uint64{known}
 	if r.config.Logged != nil {
@@ -92,6 +91,27 @@ func (r *Registry) check(id string, l Lineage) (known uint64, err error) {
 	return known, nil
 }
 
+// newest is the newest incarnation of a node on the disk.
+func (r *Registry) newest(id string) (known uint64, err error) {
+	known, ok := r.known[id]
+	if !ok {
+		if known, err = r.config.Stable.GetUint64(key(id)); err != nil {
+			return 0, fmt.Errorf("read incarnation of %s: %w", id, err)
+		}
+		r.known[id] = known
+	}
+	return known, nil
+}
+
+// note makes known durable.
+func (r *Registry) note(id string, known uint64) error {
+	if err := r.config.Stable.SetUint64(key(id), known); err != nil {
+		return fmt.Errorf("write incarnation of %s: %w", id, err)
+	}
+	r.known[id] = known
+	return nil
+}
+
 func key(id string) []byte { return []byte("holdfast.incarnation." + id) }
 
 // Admit is [Registry.Check], and has the incarnation on the disk when it returns no error. changed: an earlier one, or
@@ -103,11 +123,7 @@ func (r *Registry) Admit(id string, l Lineage) (changed bool, err error) {
 	if err != nil || len(l) == 0 || known == l.Current() {
 		return false, err
 	}
-	if err := r.config.Stable.SetUint64(key(id), l.Current()); err != nil {
-		return false, fmt.Errorf("write incarnation of %s: %w", id, err)
-	}
-	r.known[id] = l.Current()
-	return true, nil
+	return true, r.note(id, l.Current())
 }
 
 // Vouch notes that a member has admitted this node's incarnation. leads: it dialed as a leader does.
@@ -159,5 +175,20 @@ func (r *Registry) Superseded(by string, known uint64) {
 
 // Superseded is [ErrSuperseded] with what by knows.
 func Superseded(by string, known uint64, own Lineage) error {
-	return fmt.Errorf("%w (%s knows incarnation %s, this is %s)", ErrSuperseded, by, Text(known), Text(own.Current()))
+	if revoked(known) {
+		return fmt.Errorf("%w (%s says that the log has lost entries that this node had acknowledged)", ErrSuperseded, by)
+	}
+	return fmt.Errorf("%w (it was put back from an older copy, or was copied: %s knows incarnation %s, this is %s)",
+		ErrSuperseded, by, Text(known), Text(own.Current()))
+}
+
+// Revoke has no incarnation of a node admitted any more that descends from the ones until now.
+func (r *Registry) Revoke(id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known, err := r.newest(id)
+	if err != nil || revoked(known) {
+		return err
+	}
+	return r.note(id, after(known))
 }

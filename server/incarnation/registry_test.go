@@ -100,6 +100,25 @@ func TestSuperseded(t *testing.T) {
 	r := New(Config{Lineage: Lineage{2<<32 | 0xab}, OnSuperseded: func(err error) { told = err }})
 	r.Superseded("n2", 3<<32|0xcd)
 	require.ErrorIs(t, told, ErrSuperseded)
-	require.ErrorContains(t, told, "(n2 knows incarnation 3.000000cd, this is 2.000000ab)")
+	require.ErrorContains(t, told, "(it was put back from an older copy, or was copied: n2 knows incarnation 3.000000cd, this is 2.000000ab)")
 	require.ErrorIs(t, r.Prove(), ErrSuperseded, "the disk is not asked")
+}
+
+// TestRevoke: neither the process nor a later start is admitted any more.
+func TestRevoke(t *testing.T) {
+	disk := memory{}
+	r := New(Config{Lineage: Lineage{1 << 32}, Stable: disk})
+	first := Lineage(nil).Start(0)
+	_, err := r.Admit("n2", first)
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, r.Revoke("n2"))
+		for _, l := range []Lineage{first, first.Start(1), {first.Start(1).Current(), first.Start(1).Start(2).Current()}} {
+			require.EqualError(t, r.Check("n2", l), "its log has lost entries that it had acknowledged: replace it")
+			_, err := r.Admit("n2", l)
+			require.Error(t, err)
+		}
+		r = New(Config{Lineage: Lineage{1 << 32}, Stable: disk})
+	}
+	require.ErrorContains(t, Superseded("n1", disk["holdfast.incarnation.n2"], first), "n1 says that the log has lost entries that this node had acknowledged")
 }

@@ -60,6 +60,15 @@ func (m *Mux) admit(who introduction) error {
 	return nil
 }
 
+// Revoke cuts a node off for good: no later start of the node is admitted either.
+func (m *Mux) Revoke(id string) error {
+	err := m.config.Incarnations.Revoke(id)
+	for _, l := range m.layers {
+		l.cutOff(id, 0)
+	}
+	return err
+}
+
 // cutOff closes the connections with all other incarnations of a node.
 func (l *Layer) cutOff(id string, current uint64) {
 	var others []*Conn

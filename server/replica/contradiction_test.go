@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 	"github.com/holdfast/holdfast/server/store/storetest"
@@ -81,7 +82,7 @@ func TestAppliedEntriesAreNotReplaced(t *testing.T) {
 	}
 }
 
-// The leader tells once that a member has lost what the member had acknowledged, and counts that no more. A member that
+// The leader tells once that a member has lost what the member had acknowledged, counts that no more, and refuses the member. A member that
 // was killed, or lost its power, has lost nothing; and in another leadership nothing is known.
 func TestShortenedLog(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -107,7 +108,12 @@ func TestShortenedLog(t *testing.T) {
 				row.put(n, copied)
 				n.Start()
 				require.Equal(t, leader, c.Leader())
-				requireFollows(t, c, n)
+				if row.told == 0 {
+					requireFollows(t, c, n)
+				} else {
+					ends(t, n)
+					require.ErrorIs(t, n.Deaths()[0], incarnation.ErrSuperseded)
+				}
 				time.Sleep(3 * time.Second)
 				told := events[replica.LogShortened](leader)
 				require.Len(t, told, row.told)

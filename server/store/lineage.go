@@ -26,7 +26,7 @@ func readLineage(s raft.StableStore) (incarnation.Lineage, error) {
 	}
 	l, err := incarnation.Parse(b)
 	if err == nil && !slices.Contains(l, epoch) {
-		l = incarnation.Lineage{epoch}.Start(0)[1:]
+		l = incarnation.Lineage{epoch}.Start(1)[1:]
 	}
 	return l, err
 }

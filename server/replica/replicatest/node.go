@@ -312,8 +312,13 @@ func (p *process) runPeers(ctx context.Context) error {
 func (n *Node) hear(e replica.Event) {
 	n.mu.Lock()
 	n.events = append(n.events, e)
-	server := n.cluster.options.Server != nil
+	server, p := n.cluster.options.Server != nil, n.process
 	n.mu.Unlock()
+	if lost, ok := e.(replica.LogShortened); ok {
+		if err := p.peers.Revoke(lost.ID); err != nil {
+			n.dieAs(p, err)
+		}
+	}
 	if failed, ok := e.(replica.Failed); ok && server {
 		n.die(failed.Err)
 	}
