@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol/protocoltest"
+	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/servertest"
 )
 
@@ -217,6 +218,24 @@ func TestPromiseAtMostOnce(t *testing.T) {
 		}
 	}})
 	require.Positive(t, retried, "no command outlived a failover")
+}
+
+// A node whose data folder was put back from a copy, or copied, ends before it votes or serves, if a member that answers knows of its later start
+func TestPromiseIncarnation(t *testing.T) {
+	ended := 0
+	ordeal{
+		seed: 550, clients: 6, ops: 400, pause: 100 * time.Millisecond, longest: 2 * time.Second,
+		mix:      mix{addToLog, addToLog, incr, getLog, useLock},
+		troubles: []trouble{putBack, putBack, crashMinority, partition, transfer, snapshot},
+	}.each(t, checks{cluster: func(t *testing.T, c *servertest.Cluster, _ *history) {
+		for _, n := range c.Nodes() {
+			for _, err := range n.Deaths() {
+				require.ErrorIs(t, err, incarnation.ErrSuperseded)
+				ended++
+			}
+		}
+	}})
+	require.Greater(t, ended, 6, "hardly any folder that was put back was noticed")
 }
 
 // An error that clients retry blindly is sent only when the command surely was not applied

@@ -20,11 +20,13 @@ import (
 //	D→A  hello      "HOLDFAST" version kind nonce[32] length(2) cluster length(1) ID lineage
 //	A→D  challenge  status version [nonce[32] length(1) ID lineage]    the rest only if status is ok
 //	D→A  proof      HMAC-SHA256(secret, "dial" transcript)             by one of the secrets that A knows
+//	     or         HMAC-SHA256(secret, "supersede" transcript) incarnation(8), and that is the end
 //	A→D  verdict    status [HMAC-SHA256(secret, "accept" transcript)]
-//	     or         superseded incarnation(8) HMAC-SHA256(secret, "supersede" transcript incarnation)
+//	     or         status HMAC-SHA256(secret, "superseded" transcript) incarnation(8)
 //
-// A lineage is of incarnations: see package incarnation. D judges A's before the proof, so that the proof says that D
-// admits A; A judges D's before the verdict, which only a proved node gets. In version 1 there are no lineages. A dials
+// A lineage is of incarnations: see package incarnation. D judges A's before the proof, so that a proof to dial says that
+// D admits A; A judges D's before the verdict, which only a proved node gets. Each tells the other of a later incarnation
+// with a proof of its own: no stranger ends a node by a word. In version 1 there are no lineages. A dials
 // with version 1 again where version 2 is not known.
 //
 // The transcript is SHA-256 over hello, challenge and, with TLS, keying material
@@ -110,10 +112,11 @@ func (m *Mux) introduce(conn net.Conn, self introduction, want string, secret []
 		return nil, other, err
 	}
 	other.kind, other.cluster = self.kind, self.cluster
+	transcript := hash(hello, challenge, binding)
 	if err := m.checkIncarnation(other); err != nil {
+		tellSuperseded(conn, err, secret, transcript)
 		return nil, other, fmt.Errorf("node %q: %w", other.id, err)
 	}
-	transcript := hash(hello, challenge, binding)
 	if _, err := conn.Write(proof(secret, "dial", transcript)); err != nil {
 		return nil, other, fmt.Errorf("write proof: %w", err)
 	}
@@ -131,12 +134,15 @@ func (m *Mux) readVerdict(conn net.Conn, id string, secret, transcript []byte) e
 	}
 	switch s := status(verdict[0]); s {
 	case statusOK:
-		if _, err := checkProof(conn, [][]byte{secret}, "accept", transcript); err != nil {
+		if _, _, err := checkProof(conn, [][]byte{secret}, transcript, "accept"); err != nil {
 			return fmt.Errorf("node %q: %w", id, err)
 		}
 		return nil
 	case statusSuperseded:
-		return m.readSuperseded(conn, id, secret, transcript)
+		if _, _, err := checkProof(conn, [][]byte{secret}, transcript, "superseded"); err != nil {
+			return fmt.Errorf("node %q: %w", id, err)
+		}
+		return m.readSuperseded(conn, id)
 	default:
 		return refusedBy(id, s, version)
 	}
@@ -178,7 +184,10 @@ func (m *Mux) answer(ctx context.Context, conn net.Conn) (net.Conn, introduction
 		return nil, peer, fmt.Errorf("write challenge: %w", err)
 	}
 	transcript := hash(hello, challenge, binding)
-	secret, err := checkProof(conn, m.secrets(), "dial", transcript)
+	secret, label, err := checkProof(conn, m.secrets(), transcript, "dial", "supersede")
+	if err == nil && label == "supersede" {
+		err = m.readSuperseded(conn, peer.id)
+	}
 	if err != nil {
 		if errors.Is(err, errImpostor) {
 			_, _ = conn.Write([]byte{byte(statusSecret)})
@@ -186,7 +195,7 @@ func (m *Mux) answer(ctx context.Context, conn net.Conn) (net.Conn, introduction
 		return nil, peer, &peerError{peer: peer, err: err}
 	}
 	if err := m.admit(peer); err != nil {
-		m.writeSuperseded(conn, err, secret, transcript)
+		refuseSuperseded(conn, err, secret, transcript)
 		return nil, peer, &peerError{peer: peer, err: err}
 	}
 	if err := m.awaitProved(ctx, peer.kind); err != nil {

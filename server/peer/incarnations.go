@@ -109,24 +109,27 @@ func (m *Mux) awaitProved(ctx context.Context, k Kind) error {
 	return errUnproved
 }
 
-// writeSuperseded refuses a node that has proved itself.
-func (m *Mux) writeSuperseded(conn net.Conn, why error, secret, transcript []byte) {
-	var superseded *incarnation.SupersededError
-	if !errors.As(why, &superseded) {
-		return
-	}
-	verdict := binary.BigEndian.AppendUint64([]byte{byte(statusSuperseded)}, superseded.Known)
-	_, _ = conn.Write(append(verdict, proof(secret, "supersede", hash(transcript, verdict[1:]))...))
+// refuseSuperseded refuses a node that has proved itself, and tellSuperseded one that was dialed: why says what is known.
+func refuseSuperseded(conn net.Conn, why error, secret, transcript []byte) {
+	sayKnown(conn, why, append([]byte{byte(statusSuperseded)}, proof(secret, "superseded", transcript)...))
 }
 
-// readSuperseded reads the rest of the refusal, and tells the owner if the other side has proved itself.
-func (m *Mux) readSuperseded(conn net.Conn, id string, secret, transcript []byte) error {
+func tellSuperseded(conn net.Conn, why error, secret, transcript []byte) {
+	sayKnown(conn, why, proof(secret, "supersede", transcript))
+}
+
+func sayKnown(conn net.Conn, why error, before []byte) {
+	var superseded *incarnation.SupersededError
+	if errors.As(why, &superseded) {
+		_, _ = conn.Write(binary.BigEndian.AppendUint64(before, superseded.Known))
+	}
+}
+
+// readSuperseded reads what is known of this node behind the proof of another that it may say so, and tells the owner.
+func (m *Mux) readSuperseded(conn net.Conn, id string) error {
 	var known [8]byte
 	if n, err := io.ReadFull(conn, known[:]); err != nil {
-		return fmt.Errorf("read verdict: %w", silence(err, n))
-	}
-	if _, err := checkProof(conn, [][]byte{secret}, "supersede", hash(transcript, known[:])); err != nil {
-		return fmt.Errorf("node %q: %w", id, err)
+		return fmt.Errorf("read incarnation: %w", silence(err, n))
 	}
 	if m.config.Incarnations != nil {
 		m.config.Incarnations.Superseded(members.Name(id), binary.BigEndian.Uint64(known[:]))

@@ -79,6 +79,7 @@ func TestLaterLifeWins(t *testing.T) {
 			}
 			_, err := one.Layer(KindAppend).DialContext(t.Context(), "n2")
 			require.ErrorContains(t, err, "its incarnation is 1.00000001, and 2.00000002 is known")
+			require.ErrorIs(t, <-earlier.ended, incarnation.ErrSuperseded, "who is dialed is told, too")
 			require.Empty(t, later.ended)
 			require.Empty(t, member.ended)
 		})
@@ -197,7 +198,7 @@ func serveVersion1(c net.Conn, one *Mux) {
 	challenge := appendChallenge(nil, introduction{version: plain, id: "n2"})
 	_, _ = c.Write(challenge)
 	transcript := hash(append(head, rest...), challenge, nil)
-	if secret, err := checkProof(c, one.secrets(), "dial", transcript); err == nil {
+	if secret, _, err := checkProof(c, one.secrets(), transcript, "dial"); err == nil {
 		_, _ = c.Write(append([]byte{byte(statusOK)}, proof(secret, "accept", transcript)...))
 	}
 }

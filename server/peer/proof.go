@@ -24,16 +24,18 @@ func proof(secret []byte, label string, transcript []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// checkProof returns the secret that the other side proved to know.
-func checkProof(r io.Reader, secrets [][]byte, label string, transcript []byte) ([]byte, error) {
+// checkProof returns the secret that the other side proved to know, and the label that it proved it for.
+func checkProof(r io.Reader, secrets [][]byte, transcript []byte, labels ...string) (secret []byte, label string, err error) {
 	var got [sha256.Size]byte
 	if n, err := io.ReadFull(r, got[:]); err != nil {
-		return nil, fmt.Errorf("read proof: %w", silence(err, n))
+		return nil, "", fmt.Errorf("read proof: %w", silence(err, n))
 	}
 	for _, secret := range secrets {
-		if hmac.Equal(got[:], proof(secret, label, transcript)) {
-			return secret, nil
+		for _, label := range labels {
+			if hmac.Equal(got[:], proof(secret, label, transcript)) {
+				return secret, label, nil
+			}
 		}
 	}
-	return nil, errImpostor
+	return nil, "", errImpostor
 }
