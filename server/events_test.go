@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/pubsub"
+	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/push"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/store"
@@ -22,7 +23,7 @@ import (
 // JSON keep one of two values with the same key.
 func TestLogLinesNameTheirNodeOnce(t *testing.T) {
 	var lines strings.Builder
-	s := &Server{logger: slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", "n1")}
+	s := &Server{logger: slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", "n1"), peers: new(peer.Mux)}
 	for _, event := range []replica.Event{
 		replica.LeaderChanged{Leader: "n2"},
 		replica.LinkUp{Leader: "n2"},
