@@ -11,8 +11,8 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/server/frontend"
-	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/peer"
+	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/push"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/store"
