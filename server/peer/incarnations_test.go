@@ -234,6 +234,7 @@ func TestLateHandshake(t *testing.T) {
 		c := &Conn{Conn: a, id: "n2", lineage: firstLife, accepted: true}
 		_, err := one.config.Incarnations.Admit("n2", secondLife)
 		require.NoError(t, err)
+		go func() { _, _ = one.Layer(KindRaft).Accept() }()
 		require.False(t, one.layers[KindRaft].offer(context.Background(), c, time.Second))
 		_ = b.Close()
 	})

@@ -2,6 +2,7 @@ package replica_test
 
 import (
 	"fmt"
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -48,15 +49,6 @@ func fill(t *testing.T, c *replicatest.Cluster, entries int) {
 	}
 }
 
-func snapshotAll(t *testing.T, c *replicatest.Cluster) {
-	t.Helper()
-	for _, n := range c.Nodes() {
-		if r := n.Replica(); r != nil {
-			require.NoError(t, r.TakeSnapshot())
-		}
-	}
-}
-
 // requireFollows requires that n has applied all that its leader has, within a few seconds.
 func requireFollows(t *testing.T, c *replicatest.Cluster, n *replicatest.Node) {
 	t.Helper()
@@ -70,14 +62,18 @@ func requireFollows(t *testing.T, c *replicatest.Cluster, n *replicatest.Node) {
 	require.FailNow(t, "it does not follow", "at %d of %d", n.Replica().Status().Applied, c.Leader().Replica().Status().LastLog)
 }
 
-// returnBySnapshot makes n one whose log is empty behind the snapshot that it was sent.
+// returnBySnapshot makes n one whose log is empty behind the snapshot that it was sent. A node that starts announces its
+// incarnation, so n was cut off.
 func returnBySnapshot(t *testing.T, c *replicatest.Cluster, n *replicatest.Node) {
 	t.Helper()
-	n.Crash()
+	c.Net.Isolate(n.Name)
 	fill(t, c, 60)
-	c.Settle()
-	snapshotAll(t, c)
-	n.Start()
+	others := slices.DeleteFunc(c.Nodes(), func(other *replicatest.Node) bool { return other == n })
+	c.Settle(others...)
+	for _, other := range others {
+		require.NoError(t, other.Replica().TakeSnapshot())
+	}
+	heal(c)
 	requireFollows(t, c, n)
 	require.NotEmpty(t, events[replica.Restored](n))
 }
