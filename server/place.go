@@ -225,6 +225,7 @@ func (s *Server) runReplica(ctx context.Context) error {
 			s.fail(err)
 		}
 	})
+	stays.Go(func() { s.member.Load().Announce(ctx) })
 	defer stays.Wait()
 	defer cancel()
 	return s.member.Load().Run(ctx)

@@ -2,9 +2,10 @@ package replica
 
 import "context"
 
-// announce has the log know this node's incarnation, by a batch without commands: once, as soon as a leader is there. So
-// each member that has the log refuses an earlier incarnation, whoever was there when this one was proved.
-func (r *Replica) announce(ctx context.Context) error {
+// Announce has the log know this node's incarnation, by a batch without commands: once, as soon as a leader is there, or
+// until ctx ends. So each member that has the log refuses an earlier incarnation, whoever was there when this one was
+// proved.
+func (r *Replica) Announce(ctx context.Context) {
 	led := make(chan struct{}, 1)
 	r.WatchLeadership(func(l Leadership, _ []Member) {
 		if l.Present {
@@ -15,10 +16,10 @@ func (r *Replica) announce(ctx context.Context) error {
 		select {
 		case <-led:
 		case <-ctx.Done():
-			return nil
+			return
 		}
 		if r.Execute(&Batch{Write: true}) == nil {
-			return nil
+			return
 		}
 	}
 }

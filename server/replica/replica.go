@@ -189,7 +189,6 @@ func (r *Replica) Run(ctx context.Context) error {
 	start("look after waiters", r.waiting.run)
 	start("let waiters leave", r.waiting.lot.Run)
 	start("keep sessions", r.keeper.Run)
-	start("announce incarnation", r.announce)
 	start("forward", r.toLeader.Run)
 	start("accept links", r.fromFollowers.Run)
 	select {

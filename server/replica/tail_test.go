@@ -2,7 +2,6 @@ package replica_test
 
 import (
 	"fmt"
-	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -49,6 +48,15 @@ func fill(t *testing.T, c *replicatest.Cluster, entries int) {
 	}
 }
 
+func snapshotAll(t *testing.T, c *replicatest.Cluster) {
+	t.Helper()
+	for _, n := range c.Nodes() {
+		if r := n.Replica(); r != nil {
+			require.NoError(t, r.TakeSnapshot())
+		}
+	}
+}
+
 // requireFollows requires that n has applied all that its leader has, within a few seconds.
 func requireFollows(t *testing.T, c *replicatest.Cluster, n *replicatest.Node) {
 	t.Helper()
@@ -62,18 +70,14 @@ func requireFollows(t *testing.T, c *replicatest.Cluster, n *replicatest.Node) {
 	require.FailNow(t, "it does not follow", "at %d of %d", n.Replica().Status().Applied, c.Leader().Replica().Status().LastLog)
 }
 
-// returnBySnapshot makes n one whose log is empty behind the snapshot that it was sent. A node that starts announces its
-// incarnation, so n was cut off.
+// returnBySnapshot makes n one whose log is empty behind the snapshot that it was sent.
 func returnBySnapshot(t *testing.T, c *replicatest.Cluster, n *replicatest.Node) {
 	t.Helper()
-	c.Net.Isolate(n.Name)
+	n.Crash()
 	fill(t, c, 60)
-	others := slices.DeleteFunc(c.Nodes(), func(other *replicatest.Node) bool { return other == n })
-	c.Settle(others...)
-	for _, other := range others {
-		require.NoError(t, other.Replica().TakeSnapshot())
-	}
-	heal(c)
+	c.Settle()
+	snapshotAll(t, c)
+	n.Start()
 	requireFollows(t, c, n)
 	require.NotEmpty(t, events[replica.Restored](n))
 }

@@ -41,6 +41,8 @@ type Node struct {
 	// LosesLog: when the disk is exchanged for an older copy, the node's incarnation goes on as if the disk had lost the
 	// log alone.
 	LosesLog bool
+	// Plain: the node's handshakes carry no lineage, as those of a release before.
+	Plain bool
 
 	cluster *Cluster
 	power   chan struct{} // held while the node is being started or ended
@@ -179,6 +181,9 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	registry := n.incarnations(p)
 	if err := registry.Prove(); err != nil {
 		return nil, errors.Join(err, listener.Close())
+	}
+	if n.Plain {
+		registry = nil
 	}
 	p.peers, err = peer.New(peer.Config{
 		Listener: listener, Dial: c.Net.Dial(n.PeerAddr), Advertise: n.PeerAddr,
