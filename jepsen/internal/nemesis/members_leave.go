@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -89,6 +90,53 @@ func (n *Nemesis) removeAway(ctx context.Context, s step) (effect, error) {
 		n.find("members: %s acknowledged %d writes after it was removed", place, served)
 	}
 	return e, err
+}
+
+// putBack puts an older copy of a node's folder in the folder's place. The node must neither serve nor count, and end.
+func (n *Nemesis) putBack(ctx context.Context, s step) (effect, error) {
+	members, leader := n.ordered(ctx, s)
+	place, fleet := members[0], n.Target.Fleet()
+	dir := n.DataDir(place)
+	older := dir + ".older"
+	e := effect{detail: role(place, leader), mend: func() error { return errors.Join(os.RemoveAll(older), n.renewed(place)) }}
+	swap := func() error { return errors.Join(os.RemoveAll(dir), os.Rename(older, dir)) }
+	err := firstError(
+		func() error { return fleet.Kill(place) },
+		func() error { return copyTree(older, dir) },
+		func() error { return fleet.Start(place) },
+	)
+	if err != nil {
+		return e, err
+	}
+	w := n.witness(place)
+	s.part(ctx, 40)
+	w.end()
+	over := fleet.Excuse(place) // it ends when it learns
+	defer over()
+	if err := firstError(func() error { return fleet.Kill(place) }, swap); err != nil || w.count() == 0 {
+		e.detail += ": it had served nobody since"
+		return e, err
+	}
+	w = n.witness(place)
+	err = fleet.Start(place)
+	if err == nil && n.until(ctx, changeLimit, "", func() bool { return !fleet.Running(place) }) != nil {
+		n.find("members: %s goes on with an older copy of its folder", place)
+	}
+	w.end()
+	if served := w.count(); served > 0 {
+		n.find("members: %s acknowledged %d writes with an older copy of its folder", place, served)
+	}
+	return e, err
+}
+
+// firstError does one thing after the other, until one fails.
+func firstError(things ...func() error) error {
+	for _, do := range things {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // backToLeader has a removed node come back to the leader alone: those two are no majority.

@@ -43,8 +43,11 @@ func (n *Nemesis) witness(member string) *witness {
 
 func (w *witness) write(ctx context.Context, member string, i int, prefix string) {
 	nc, err := w.n.Target.Dial(ctx, i%w.n.Target.Sides(), member)
-	if err != nil {
-		return
+	for err != nil { // the member is starting, or cut off
+		if !workload.Sleep(ctx, 5*time.Millisecond) {
+			return
+		}
+		nc, err = w.n.Target.Dial(ctx, i%w.n.Target.Sides(), member)
 	}
 	conn := wire.New(nc, witnessTimeout)
 	defer conn.Close()
