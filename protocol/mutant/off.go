@@ -30,6 +30,8 @@ const (
 	OldQuorum = false
 	// KeptID: a node with an emptied folder has the ID that it had.
 	KeptID = false
+	// OldFolder: a member admits every incarnation of another.
+	OldFolder = false
 	// ReplaceKeeps: a replaced member keeps its vote.
 	ReplaceKeeps = false
 	// LockFence: the fence of a native lock is taken when its owner gets in line.

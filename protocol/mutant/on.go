@@ -19,6 +19,7 @@ var (
 	NonvoterAck        = chosen("nonvoter_ack")
 	OldQuorum          = chosen("old_quorum")
 	KeptID             = chosen("kept_id")
+	OldFolder          = chosen("old_folder")
 	ReplaceKeeps       = chosen("replace_keeps")
 	LockFence          = chosen("lock_fence")
 	LockShortWait      = chosen("lock_short_wait")
