@@ -52,6 +52,9 @@ func readWords(value, file string, read reader) ([]string, error) {
 		if strings.TrimSpace(line) == "" {
 			break
 		}
+		if err := typable(line); err != nil {
+			return nil, fmt.Errorf("read secret: %s: %w", file, err)
+		}
 		words = append(words, line)
 	}
 	switch {
@@ -61,6 +64,20 @@ func readWords(value, file string, read reader) ([]string, error) {
 		return nil, fmt.Errorf("read secret: %s has %d lines before the first blank one: %d secrets at a time, one a line", file, len(words), mostWords)
 	}
 	return words, nil
+}
+
+// typable finds what editors and tools put into a file beside the secret, and nobody could type.
+func typable(word string) error {
+	control := strings.IndexFunc(word, func(r rune) bool { return r < ' ' || r == 0x7f })
+	switch {
+	case strings.HasPrefix(word, "\xef\xbb\xbf"):
+		return errors.New("it begins with a byte order mark: save it without one")
+	case strings.HasPrefix(word, "\xff\xfe"), strings.HasPrefix(word, "\xfe\xff"), control >= 0 && word[control] == 0:
+		return errors.New("it is UTF-16, or no text: save it as UTF-8 or ASCII")
+	case control >= 0:
+		return fmt.Errorf("it has a control character, %q, in a secret", word[control])
+	}
+	return nil
 }
 
 // check finds settings that need one another.

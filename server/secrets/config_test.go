@@ -104,6 +104,19 @@ func TestSecretOfAFile(t *testing.T) {
 		_, err := Config{PasswordFile: write(t, "secret", text)}.ClientPassword()
 		require.ErrorContains(t, err, "is empty", "%q", text)
 	}
+	for text, why := range map[string]string{
+		"\xef\xbb\xbfopen sesame\n":      "begins with a byte order mark",
+		"\xff\xfeo\x00p\x00e\x00n\x00":   "is UTF-16",
+		"o\x00p\x00e\x00n\x00\n\x00":     "is UTF-16",
+		"open\tsesame":                   `control character, '\t'`,
+		"open\x1b[Asesame\nold sesame\n": `control character, '\x1b'`,
+		"new sesame\nold\x7fsesame":      `control character, '\x7f'`,
+	} {
+		_, err := Config{PasswordFile: write(t, "secret", text)}.ClientPassword()
+		require.ErrorContains(t, err, why, "%q", text)
+		_, err = open(Config{ClusterSecretFile: write(t, "secret", text)})
+		require.ErrorContains(t, err, why, "%q", text)
+	}
 	_, err := Config{PasswordFile: "x", Password: "y"}.ClientPassword()
 	require.ErrorContains(t, err, "not both")
 	_, err = open(Config{ClusterSecretFile: "x", ClusterSecret: "y"})
