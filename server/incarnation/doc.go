@@ -23,5 +23,5 @@
 // and the incarnation of a member in SWIM (Das, Gupta and Motivala, 2002).
 //
 // Package store keeps a lineage in the data folder, package peer carries it in each handshake, package founding proves
-// it. A [Registry] starts no goroutine; its lock is held over a write to the disk, and no other is taken under it.
+// it. A [Registry] starts no goroutine. Its locks, of which one is held over a write to the disk, are leaves.
 package incarnation

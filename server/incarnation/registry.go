@@ -34,8 +34,9 @@ type Config struct {
 type Registry struct {
 	config Config
 	proved chan struct{}
+	disk   chan struct{} // held while the disk is asked; not a mutex, as virtual time stands still for who waits for one
 
-	mu      sync.Mutex
+	mu      sync.Mutex        // a leaf
 	known   map[string]uint64 // what the disk says, as far as it was asked
 	vouched map[string]bool   // who has admitted this node's incarnation
 	leader  bool              // one of them led
@@ -44,7 +45,7 @@ type Registry struct {
 
 // New makes a registry.
 func New(c Config) *Registry {
-	return &Registry{config: c, proved: make(chan struct{}), known: make(map[string]uint64), vouched: make(map[string]bool)}
+	return &Registry{config: c, proved: make(chan struct{}), disk: make(chan struct{}, 1), known: make(map[string]uint64), vouched: make(map[string]bool)}
 }
 
 // Lineage is this node's.
@@ -66,8 +67,6 @@ func (e *SupersededError) Error() string {
 
 // Check returns a [*SupersededError] if a later incarnation of the node is known, or another branch.
 func (r *Registry) Check(id string, l Lineage) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	_, err := r.check(id, l)
 	return err
 }
@@ -93,21 +92,32 @@ func (r *Registry) check(id string, l Lineage) (known uint64, err error) {
 
 // newest is the newest incarnation of a node on the disk.
 func (r *Registry) newest(id string) (known uint64, err error) {
+	r.mu.Lock()
 	known, ok := r.known[id]
-	if !ok {
-		if known, err = r.config.Stable.GetUint64(key(id)); err != nil {
-			return 0, fmt.Errorf("read incarnation of %s: %w", id, err)
-		}
-		r.known[id] = known
+	r.mu.Unlock()
+	if ok {
+		return known, nil
 	}
+	known, err = r.config.Stable.GetUint64(key(id))
+	if err != nil {
+		return 0, fmt.Errorf("read incarnation of %s: %w", id, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if later, ok := r.known[id]; ok { // it was written meanwhile
+		return later, nil
+	}
+	r.known[id] = known
 	return known, nil
 }
 
-// note makes known durable.
+// note makes known durable. Requires: the caller holds r.disk.
 func (r *Registry) note(id string, known uint64) error {
 	if err := r.config.Stable.SetUint64(key(id), known); err != nil {
 		return fmt.Errorf("write incarnation of %s: %w", id, err)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.known[id] = known
 	return nil
 }
@@ -117,8 +127,8 @@ func key(id string) []byte { return []byte("holdfast.incarnation." + id) }
 // Admit is [Registry.Check], and has the incarnation on the disk when it returns no error. changed: an earlier one, or
 // none, was known.
 func (r *Registry) Admit(id string, l Lineage) (changed bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.disk <- struct{}{}
+	defer func() { <-r.disk }()
 	known, err := r.check(id, l)
 	if err != nil || len(l) == 0 || known == l.Current() {
 		return false, err
@@ -148,9 +158,10 @@ func (r *Registry) Vouched() (by []string, leader bool) {
 // has refused the incarnation.
 func (r *Registry) Prove() error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.refused != nil {
-		return r.refused
+	refused := r.refused
+	r.mu.Unlock()
+	if refused != nil {
+		return refused
 	}
 	if err := r.config.Save(); err != nil {
 		return fmt.Errorf("write own incarnation: %w", err)
@@ -184,8 +195,8 @@ func Superseded(by string, known uint64, own Lineage) error {
 
 // Revoke has no incarnation of a node admitted any more that descends from the ones until now.
 func (r *Registry) Revoke(id string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.disk <- struct{}{}
+	defer func() { <-r.disk }()
 	known, err := r.newest(id)
 	if err != nil || revoked(known) {
 		return err

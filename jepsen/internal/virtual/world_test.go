@@ -170,7 +170,7 @@ func (t target) Features(context.Context) workload.Features {
 }
 
 // Supports is all but what needs a kernel or a real disk: lost packets, which a connection in memory does not
-// know, and torn or changed files.
+// know, and torn, changed or copied files.
 func (t target) Supports(context.Context) []string {
 	faults := []string{
 		"partition-one", "partition-leader", "partition-halves", "partition-ring", "partition-oneway", "partition-deaf",
@@ -179,7 +179,7 @@ func (t target) Supports(context.Context) []string {
 		"disk-slow", "disk-hang", "disk-error", "disk-full", "power-cut", "power-restart", "power-append", "power-sync", "transfer", "snapshot",
 	}
 	for _, k := range nemesis.Kinds() {
-		if k.Group == "member" {
+		if k.Group == "member" && k.Name != "member-back" {
 			faults = append(faults, k.Name)
 		}
 	}
