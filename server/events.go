@@ -2,6 +2,8 @@ package server
 
 import (
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/server/replica"
@@ -23,6 +25,9 @@ func (s *Server) onEvent(event replica.Event) {
 		s.logger.Info("link to leader down", "leader", e.Leader, "error", e.Err)
 	case replica.ProposalStalled:
 		s.logger.Warn("proposal stalled", "age", e.Age)
+	case replica.LeadershipGivenUp:
+		s.logger.Warn("leadership given up: the other voters hear this leader, and have acknowledged nothing",
+			"term", e.Term, "age", e.Age.Round(time.Millisecond), "asked", strings.Join(e.Asked, ", "))
 	case replica.FollowerStalled:
 		s.logger.Warn("follower makes no progress", "follower", e.Name, "log_index", e.LogIndex, "commit_index", e.Committed, "since", e.Since)
 	case replica.FollowerMoves:

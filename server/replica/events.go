@@ -48,6 +48,14 @@ type (
 // ProposalStalled: an entry proposed by this node has been uncommitted for Age.
 type ProposalStalled struct{ Age time.Duration }
 
+// LeadershipGivenUp: no other voter had acknowledged anything to this leader for Age, while all heard its heartbeats. So
+// it had them stand for election, by name, until one was elected.
+type LeadershipGivenUp struct {
+	Term  uint64
+	Age   time.Duration
+	Asked []string
+}
+
 // WaitersDropped: Node was silent for so long that the clients that wait there left the queues.
 type WaitersDropped struct {
 	Node  string
@@ -84,6 +92,9 @@ func (LinkDown) Event() {}
 
 // Event implements [Event].
 func (ProposalStalled) Event() {}
+
+// Event implements [Event].
+func (LeadershipGivenUp) Event() {}
 
 // Event implements [Event].
 func (WaitersDropped) Event() {}

@@ -216,6 +216,8 @@ func TestHungDisk(t *testing.T) {
 		require.Empty(t, reply)
 		require.Error(t, leader.Replica().Healthy())
 		require.Len(t, events[replica.ProposalStalled](leader), 1)
+		time.Sleep(5 * time.Second)
+		require.Len(t, events[replica.ProposalStalled](leader), 2)
 		leader.Crash()
 		require.Equal(t, protocol.Integer(2), <-reply)
 	})

@@ -32,6 +32,7 @@ type Replica struct {
 	life
 	addresses *addresses
 	leaders   leaders
+	givingUp  atomic.Bool
 	health    health
 	ears      ears
 }
@@ -131,6 +132,8 @@ func (r *Replica) open() {
 	r.timeouts.timeoutsConfig = timeoutsConfig{
 		serving: &r.serving, writes: r.writes, reads: reads, command: c.CommandTimeout,
 		stalledAfter: c.ElectionTimeout, stalled: func(age time.Duration) { r.event(ProposalStalled{Age: age}) },
+		unacknowledged: func(term uint64) (uint64, bool) { return r.node.Unacknowledged(term) },
+		transfer:       func() time.Duration { return r.node.TransferTime() }, giveUp: r.giveUp,
 		idle:    func() bool { return r.node.Last() == r.state.index.load() },
 		restart: r.leadership.serveAnew,
 	}

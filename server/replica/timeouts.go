@@ -13,7 +13,15 @@ type timeouts struct {
 	timeoutsConfig
 	wake     chan struct{}
 	parked   atomic.Bool
-	reported bool // the present stall was told of
+	reported time.Time // the present stall was told of; zero: it was not
+	acknowledged
+}
+
+// acknowledged is how far the other voters were when any of them last acknowledged something to the leader of term.
+type acknowledged struct {
+	term, sum uint64
+	since     time.Time
+	patience  time.Duration // from then on
 }
 
 // timeoutsConfig is what timeouts are handed.
@@ -21,9 +29,14 @@ type timeoutsConfig struct {
 	serving       *atomic.Pointer[leaderTerm]
 	writes, reads *queue
 	command       time.Duration // how long a command may take
-	// stalled is told once of each time that proposals hang for that long.
+	// stalled is told of each time that proposals hang for that long, and again every stalledAgain.
 	stalledAfter time.Duration
 	stalled      func(age time.Duration)
+	// unacknowledged reports whether the entries wait for other voters, and counts what these acknowledge. transfer is how
+	// long the entries may take to them. giveUp has another node lead, and must be quick.
+	unacknowledged func(term uint64) (sum uint64, so bool)
+	transfer       func() time.Duration
+	giveUp         func(l *leaderTerm, age time.Duration)
 	// idle reports whether raft has nothing on its way, and restart has the node serve anew.
 	idle    func() bool
 	restart func()
@@ -78,22 +91,43 @@ func (s *timeouts) parkable() bool {
 	return s.writes.empty() && s.reads.empty() && (l == nil || l.inFlight.Load() == 0)
 }
 
-// stall tells once of each time that proposals hang.
+// stalledAgain is how often it is said that proposals hang.
+const stalledAgain = 5 * time.Second
+
+// stall tells of each time that proposals hang, and gives up a leadership whose entries nobody acknowledges any more.
 func (s *timeouts) stall(now time.Time) {
 	l := s.serving.Load()
 	if l == nil || l.inFlight.Load() == 0 {
-		s.reported = false
+		s.reported, s.acknowledged = time.Time{}, acknowledged{}
 		return
 	}
 	age := now.Sub(time.Unix(0, l.progress.Load()))
-	hangs := age >= s.stalledAfter
-	if hangs && !s.reported {
+	switch {
+	case age < s.stalledAfter:
+		s.reported = time.Time{}
+	case now.Sub(s.reported) >= stalledAgain:
 		s.stalled(age)
+		s.reported = now
 	}
-	s.reported = hangs
+	if age >= s.command {
+		s.lookForVoters(l, age, now)
+	}
 	if age >= 2*s.command && s.idle() {
 		// Raft has no entry in flight: raft has refused an entry and told only the future. That
 		// should not happen, see transfer. Serving anew gives everything that waits to raft again.
 		s.restart()
+	}
+}
+
+// lookForVoters gives l up if its entries wait for other voters, and none of these has acknowledged anything for as long
+// as two commands may take, and the entries on the slowest link.
+func (s *timeouts) lookForVoters(l *leaderTerm, age time.Duration, now time.Time) {
+	sum, so := s.unacknowledged(l.term)
+	if !so || l.term != s.acknowledged.term || sum != s.sum {
+		s.acknowledged = acknowledged{l.term, sum, now, 2*s.command + s.transfer()}
+	}
+	if now.Sub(s.since) >= s.patience {
+		s.since = now
+		s.giveUp(l, age)
 	}
 }

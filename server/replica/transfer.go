@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/holdfast/holdfast/server/raftnode"
 )
@@ -50,6 +51,17 @@ func (r *Replica) mayTransfer(to string) error {
 }
 
 const transferAttempts = 3
+
+// giveUp has another voter lead: none has acknowledged anything to l for age.
+func (r *Replica) giveUp(l *leaderTerm, age time.Duration) {
+	if !r.givingUp.CompareAndSwap(false, true) {
+		return
+	}
+	go func() { // ends when all voters were asked, or with the leadership or the node
+		defer r.givingUp.Store(false)
+		r.event(LeadershipGivenUp{Term: l.term, Age: age, Asked: r.node.GiveUp(l.term, l.gone)})
+	}()
+}
 
 // transfer tries once to end l. Meanwhile nothing is proposed: raft would refuse the entry and tell
 // only the future, which has no reader. That is so until raft has given up, also if ctx ends before.

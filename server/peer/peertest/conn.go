@@ -13,6 +13,8 @@ const (
 	// streamLimit is how many bytes may be written and not yet read, in bytes: a
 	// socket's send and receive buffers together.
 	streamLimit = 256 << 10
+	// lost is when a lost packet arrives.
+	lost = 1000 * time.Hour
 	// backlogLimit is how many connections may wait for Accept.
 	backlogLimit = 1024
 )
@@ -63,6 +65,9 @@ func (s *stream) settle() {
 // send puts a packet under way. Requires net.mu.
 func (s *stream) send(data []byte, end error) {
 	at := time.Now().Add(s.net.delayed[s.link])
+	if most := s.net.largest[s.link]; most > 0 && len(data) > most {
+		at = at.Add(lost)
+	}
 	if n := len(s.transit); n > 0 && s.transit[n-1].at.After(at) {
 		at = s.transit[n-1].at // bytes stay in order when a delay ends
 	}

@@ -21,6 +21,7 @@ type Network struct {
 	cut       map[link]bool
 	delayed   map[link]time.Duration
 	rates     map[link]int // bytes a second
+	largest   map[link]int // bytes that are written at a time and arrive
 	isolated  map[string]bool
 	changed   signal // topology changed: dials look again
 }
@@ -36,6 +37,7 @@ func New() *Network {
 		cut:       make(map[link]bool),
 		delayed:   make(map[link]time.Duration),
 		rates:     make(map[link]int),
+		largest:   make(map[link]int),
 		isolated:  make(map[string]bool),
 	}
 }
@@ -171,13 +173,19 @@ func (n *Network) Rejoin(node string) {
 
 // Heal ends all cuts, isolations, delays and limits.
 func (n *Network) Heal() {
-	n.change(func() { clear(n.cut); clear(n.isolated); clear(n.delayed); clear(n.rates) })
+	n.change(func() { clear(n.cut); clear(n.isolated); clear(n.delayed); clear(n.rates); clear(n.largest) })
 }
 
 // Limit makes each connection carry so many bytes a second at most from one node to another.
 // What is already under way keeps its time. 0 ends the limit.
 func (n *Network) Limit(from, to string, bytesPerSecond int) {
 	n.change(func() { n.rates[link{nodeOf(from), nodeOf(to)}] = bytesPerSecond })
+}
+
+// LoseAbove loses whatever more than so many bytes are written at a time from one node to another, and all that follows
+// over the same connection: TCP sends the packet that was lost again and again. 0 ends that for other connections.
+func (n *Network) LoseAbove(from, to string, bytes int) {
+	n.change(func() { n.largest[link{nodeOf(from), nodeOf(to)}] = bytes })
 }
 
 // Delay makes bytes from one node to another arrive d after they were written.
