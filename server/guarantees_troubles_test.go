@@ -144,6 +144,7 @@ var (
 		return func() {
 			for range 300 {
 				if len(n.Deaths()) > deaths {
+					n.Crash() // it is ending, and its disk is in use until it has ended
 					n.Disk = newest
 					n.Start()
 					return

@@ -26,8 +26,8 @@ import (
 //
 // A lineage is of incarnations: see package incarnation. D judges A's before the proof, so that a proof to dial says that
 // D admits A; A judges D's before the verdict, which only a proved node gets. Each tells the other of a later incarnation
-// with a proof of its own: no stranger ends a node by a word. In version 1 there are no lineages. A dials
-// with version 1 again where version 2 is not known.
+// with a proof of its own: no stranger ends a node by a word. In version 1 there are no lineages: D dials
+// again with version 1 where A does not know version 2.
 //
 // The transcript is SHA-256 over hello, challenge and, with TLS, keying material
 // of the TLS session: so a proof is worth nothing on another connection, in the
