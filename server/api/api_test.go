@@ -1,0 +1,177 @@
+package api_test
+
+import (
+	"encoding/json"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/api"
+	"github.com/holdfast/holdfast/server/servertest"
+)
+
+// asks sends a command.
+func asks(t *testing.T, c *servertest.Client, words ...string) protocol.Value {
+	t.Helper()
+	require.NoError(t, c.Send(words))
+	v, err := c.Receive()
+	require.NoError(t, err, words)
+	require.False(t, v.IsError(), "%s: %s", words, v.Str)
+	return v
+}
+
+// nowMillis is cluster time as Unix time.
+func nowMillis(t *testing.T, c *servertest.Client) int64 {
+	v := asks(t, c, "TIME")
+	seconds, err := strconv.ParseInt(v.Elems[0].Str, 10, 64)
+	require.NoError(t, err)
+	micros, err := strconv.ParseInt(v.Elems[1].Str, 10, 64)
+	require.NoError(t, err)
+	return seconds*1000 + micros/1000
+}
+
+// inBoth runs f with clients of a follower, of RESP2 and of RESP3.
+func inBoth(t *testing.T, f func(t *testing.T, c *servertest.Client)) {
+	for _, resp := range []int{protocol.RESP2, protocol.RESP3} {
+		synctest.Test(t, func(t *testing.T) {
+			c := servertest.New(t, servertest.Options{NoRefusalDelay: true})
+			c.Lead(c.Node("n1"))
+			client := c.Client(c.Node("n2"), resp)
+			f(t, client)
+			client.Close()
+			c.Stop()
+		})
+	}
+}
+
+const odd = "\xff\n</script>" // no UTF-8
+
+// TestLocks: a document has what LOCK.LIST and LOCK.INFO say, in RESP2 as in RESP3.
+func TestLocks(t *testing.T) {
+	inBoth(t, func(t *testing.T, c *servertest.Client) {
+		other := *c
+		asks(t, c, "SELECT", "3")
+		fence := asks(t, c, "LOCK.ACQUIRE", odd, odd, "PX", "30000", "NOTE", "why").Num
+		id := asks(t, c, "SESSION.OPEN", "PX", "60000", "NAME", "report").Num
+		asks(t, c, "LOCK.ACQUIRE", "pool", "a", "SESSION", strconv.FormatInt(id, 10), "LIMIT", "5", "PERMITS", "2")
+		asks(t, &other, "SELECT", "3")
+		require.NoError(t, other.Send([]string{"LOCK.ACQUIRE", odd, "next", "PX", "1000", "WAIT", "90000"}))
+		time.Sleep(7 * time.Second)
+
+		now := nowMillis(t, c)
+		cursor, page, err := api.PageOfLocks(asks(t, c, "LOCK.LIST", "MATCH", "\xff*"), 3, now)
+		require.NoError(t, err)
+		require.Equal(t, "0", cursor)
+		require.Len(t, page, 1)
+		left, waits := int64(23_000), int64(83_000)
+		l := page[0]
+		near(t, left, l.Holders[0].LeaseLeftMillis)
+		near(t, waits, l.Waiters[0].WaitLeftMillis)
+		held, waited := l.Holders[0].HeldMillis, l.Waiters[0].WaitedMillis
+		near(t, 7000, &held)
+		near(t, 7000, &waited)
+		require.Equal(t, now-held, l.Holders[0].SinceUnixMillis)
+		require.Equal(t, now-waited, l.Waiters[0].SinceUnixMillis)
+		holder, waiter := l.Holders[0].Client, l.Waiters[0].Client
+		require.Equal(t, "n2", holder.Node)
+		require.Equal(t, "n2", waiter.Node)
+		require.Positive(t, holder.Number)
+		require.NotEqual(t, holder.Number, waiter.Number)
+		require.Equal(t, api.Lock{
+			Key: odd, KeyBase64: []byte(odd), DB: 3, Mode: "exclusive", HoldersCount: 1, WaitersCount: 1,
+			Holders: []api.Hold{{
+				Owner: odd, OwnerBase64: []byte(odd), Fence: fence, Mode: "exclusive", Holds: 1, Note: "why", Client: holder,
+				LeaseLeftMillis: l.Holders[0].LeaseLeftMillis, SinceUnixMillis: now - held, HeldMillis: held,
+			}},
+			Waiters: []api.Wait{{
+				Owner: "next", Mode: "exclusive", Keys: 1, Client: waiter,
+				WaitLeftMillis: l.Waiters[0].WaitLeftMillis, SinceUnixMillis: now - waited, WaitedMillis: waited,
+			}},
+		}, l)
+		again, there, err := api.LockOf(asks(t, c, "LOCK.INFO", odd), odd, 3, nowMillis(t, c))
+		require.NoError(t, err)
+		require.True(t, there)
+		require.Equal(t, l.Holders[0].Owner, again.Holders[0].Owner)
+		require.Equal(t, l.KeyBase64, again.KeyBase64)
+
+		pool, there, err := api.LockOf(asks(t, c, "LOCK.INFO", "pool"), "pool", 3, nowMillis(t, c))
+		require.NoError(t, err)
+		require.True(t, there)
+		require.Equal(t, "permits", pool.Mode)
+		require.EqualValues(t, 2, pool.Permits)
+		require.Nil(t, pool.KeyBase64)
+		require.Nil(t, pool.Holders[0].LeaseLeftMillis)
+		require.Equal(t, &api.Session{ID: id}, pool.Holders[0].Session)
+		s := api.SessionOf(asks(t, c, "SESSION.INFO", strconv.FormatInt(id, 10)))
+		near(t, 53_000, s.LeftMillis)
+		require.Equal(t, &api.Session{ID: id, Name: "report", LeaseMillis: 60_000, LeftMillis: s.LeftMillis, Holds: 1}, s)
+
+		_, there, err = api.LockOf(asks(t, c, "LOCK.INFO", "nope"), "nope", 3, now)
+		require.NoError(t, err)
+		require.False(t, there)
+		require.Nil(t, api.SessionOf(asks(t, c, "SESSION.INFO", "999")))
+		other.Close()
+	})
+}
+
+// near: cluster time is as the entries say, so a duration is a second off at most.
+func near(t *testing.T, want int64, got *int64) {
+	t.Helper()
+	require.NotNil(t, got)
+	require.InDelta(t, want, *got, 1100)
+}
+
+// TestCluster: a document has what RAFT.STATUS says, in RESP2 as in RESP3.
+func TestCluster(t *testing.T) {
+	inBoth(t, func(t *testing.T, c *servertest.Client) {
+		asks(t, c, "SET", "k", "v")
+		doc, err := api.ClusterOf(asks(t, c, "RAFT.STATUS"))
+		require.NoError(t, err)
+		require.Equal(t, api.Format, doc.Format)
+		require.Equal(t, []any{"n2", "n1", "follower"}, []any{doc.Node, doc.Leader, doc.Role})
+		require.Equal(t, []int64{3, 3, 2, 1}, []int64{doc.Voters, doc.LiveVoters, doc.Quorum, doc.Margin})
+		require.Positive(t, doc.Term)
+		require.Positive(t, doc.AppliedIndex)
+		require.GreaterOrEqual(t, doc.LastIndex, doc.AppliedIndex)
+		require.Len(t, doc.Members, 3)
+		for i, m := range doc.Members {
+			require.Equal(t, []string{"n1", "n2", "n3"}[i], m.Name)
+			require.True(t, m.Voter)
+			require.True(t, m.Answers)
+			require.NotEmpty(t, m.PeerAddress)
+		}
+		leader := doc.Members[0]
+		require.Equal(t, "leader", leader.Role)
+		require.NotNil(t, leader.LagEntries)
+		require.Zero(t, *leader.LagEntries)
+	})
+}
+
+// TestText: whatever a client names a lock, a document is JSON, and no part of it ends a script.
+func TestText(t *testing.T) {
+	doc, err := json.Marshal(api.Lock{Key: odd, KeyBase64: []byte(odd)})
+	require.NoError(t, err)
+	require.NotContains(t, string(doc), "<")
+	var back api.Lock
+	require.NoError(t, json.Unmarshal(doc, &back))
+	require.Equal(t, odd, string(back.KeyBase64))
+}
+
+// TestStrangeReplies: a reply that is no map is an error, and no panic.
+func TestStrangeReplies(t *testing.T) {
+	for _, v := range []protocol.Value{protocol.Integer(1), protocol.Bulk("x"), protocol.Array(protocol.Bulk("odd")), protocol.Err("no")} {
+		_, _, err := api.PageOfLocks(v, 0, 0)
+		require.Error(t, err)
+		_, _, err = api.PageOfLocks(protocol.Array(protocol.Bulk("0"), protocol.Array(v)), 0, 0)
+		require.Error(t, err)
+		_, _, err = api.LockOf(v, "k", 0, 0)
+		require.Error(t, err)
+		_, err = api.ClusterOf(v)
+		require.Error(t, err)
+		require.Nil(t, api.SessionOf(v))
+	}
+}

@@ -1,0 +1,71 @@
+package api
+
+import (
+	"fmt"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Cluster is a document about the members, as one node knows them.
+type Cluster struct {
+	Format    int    `json:"format"`
+	Node      string `json:"node"` // which says so
+	NodeID    string `json:"nodeId"`
+	ClusterID string `json:"clusterId"` // empty: the node belongs to none yet
+	Role      string `json:"role"`      // of the node: leader, follower or non-voter
+	Leader    string `json:"leader"`    // empty: none is known
+	Term      int64  `json:"term"`
+	// CommitIndex, AppliedIndex and LastIndex are of the node's log.
+	CommitIndex  int64 `json:"commitIndex"`
+	AppliedIndex int64 `json:"appliedIndex"`
+	LastIndex    int64 `json:"lastIndex"`
+	Voters       int64 `json:"voters"`
+	NonVoters    int64 `json:"nonVoters"`
+	LiveVoters   int64 `json:"liveVoters"` // those that answer the leader
+	Quorum       int64 `json:"quorum"`     // how many of them must
+	// Margin is how many voters more may fail before the cluster stops; negative: it has stopped.
+	Margin  int64    `json:"margin"`
+	Members []Member `json:"members"`
+	// Waiting is for what the node waits while it belongs to no cluster.
+	Waiting string `json:"waiting,omitempty"`
+}
+
+// Member is a member of the cluster.
+type Member struct {
+	Name          string `json:"name"`
+	ID            string `json:"id"`
+	PeerAddress   string `json:"peerAddress"`
+	ClientAddress string `json:"clientAddress"` // empty while unknown
+	Voter         bool   `json:"voter"`
+	Role          string `json:"role"`
+	Answers       bool   `json:"answers"` // the leader has heard from it within an election timeout
+	MatchIndex    int64  `json:"matchIndex"`
+	LagEntries    *int64 `json:"lagEntries"`            // of the leader's log, which the member lacks; null: not known
+	Version       string `json:"version"`               // of the release; empty while unknown
+	Incarnation   int64  `json:"incarnation,omitempty"` // the count of its starts; 0: not known
+}
+
+// ClusterOf makes a document of a reply to RAFT.STATUS.
+func ClusterOf(v protocol.Value) (Cluster, error) {
+	if !isMap(v) {
+		return Cluster{}, fmt.Errorf("RAFT.STATUS: %w", errReply)
+	}
+	f := fieldsOf(v)
+	c := Cluster{
+		Format: Format, Node: f.text("node"), NodeID: f.text("node-id"), ClusterID: f.text("cluster-id"),
+		Role: f.text("role"), Leader: f.text("leader"), Term: f.number("term"),
+		CommitIndex: f.number("commit-index"), AppliedIndex: f.number("applied-index"), LastIndex: f.number("last-index"),
+		Voters: f.number("voters"), NonVoters: f.number("non-voters"), LiveVoters: f.number("live-voters"),
+		Quorum: f.number("quorum"), Margin: f.number("margin"), Waiting: f.text("waiting"),
+		Members: make([]Member, len(f["members"].Elems)),
+	}
+	for i, row := range f["members"].Elems {
+		m := fieldsOf(row)
+		c.Members[i] = Member{
+			Name: m.text("name"), ID: m.text("id"), PeerAddress: m.text("peer-address"), ClientAddress: m.text("client-address"),
+			Voter: m.flag("voter"), Role: m.text("role"), Answers: !m.flag("silent"), MatchIndex: m.number("match-index"),
+			LagEntries: m.limited("lag"), Version: m.text("version"), Incarnation: m.number("incarnation"),
+		}
+	}
+	return c, nil
+}

@@ -1,0 +1,196 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Locks is a document about locks.
+type Locks struct {
+	Format int `json:"format"`
+	// NowUnixMillis is the instant to which the durations refer: cluster time, as Unix time.
+	NowUnixMillis int64  `json:"nowUnixMillis"`
+	Locks         []Lock `json:"locks"`
+}
+
+// Lock is a key that somebody holds as a lock or waits for, or whose delay runs.
+type Lock struct {
+	Key       string `json:"key"`
+	KeyBase64 []byte `json:"keyBase64,omitempty"`
+	DB        int    `json:"db"`
+	// Mode is exclusive, shared, permits or free; stock: a client's own kind of lock, as SET NX PX makes.
+	Mode            string `json:"mode"`
+	HoldersCount    int64  `json:"holdersCount"`
+	WaitersCount    int64  `json:"waitersCount"`
+	Permits         int64  `json:"permits"`
+	DelayLeftMillis int64  `json:"delayLeftMillis"`
+	// Holders and Waiters are the first, the waiters in line. There may be more of them: see the counts.
+	Holders []Hold `json:"holders"`
+	Waiters []Wait `json:"waiters"`
+}
+
+// Hold is an owner's part in a lock.
+type Hold struct {
+	Owner       string `json:"owner"`
+	OwnerBase64 []byte `json:"ownerBase64,omitempty"`
+	Fence       int64  `json:"fence,omitempty"` // 0: a stock lock has none
+	Mode        string `json:"mode"`
+	Holds       int64  `json:"holds"` // acquires that were not given back
+	Permits     int64  `json:"permits"`
+	// LeaseMillis is the lease that the owner asked for last; 0: not known. LeaseLeftMillis is null if the hold lives
+	// with a session, or has no end.
+	LeaseMillis     int64    `json:"leaseMillis,omitempty"`
+	LeaseLeftMillis *int64   `json:"leaseLeftMillis"`
+	Renewals        int64    `json:"renewals,omitempty"`
+	Session         *Session `json:"session"`
+	SinceUnixMillis int64    `json:"sinceUnixMillis"`
+	HeldMillis      int64    `json:"heldMillis"`
+	Note            string   `json:"note"`
+	Client          *Client  `json:"client"`
+}
+
+// Wait is a place in line.
+type Wait struct {
+	Owner           string   `json:"owner"`
+	OwnerBase64     []byte   `json:"ownerBase64,omitempty"`
+	Mode            string   `json:"mode"`
+	Limit           int64    `json:"limit"`
+	Permits         int64    `json:"permits"`
+	Keys            int64    `json:"keys"` // of the request
+	Session         *Session `json:"session"`
+	SinceUnixMillis int64    `json:"sinceUnixMillis"`
+	WaitedMillis    int64    `json:"waitedMillis"`
+	WaitLeftMillis  *int64   `json:"waitLeftMillis"` // null: the wait has no end
+	Absent          bool     `json:"absent"`         // the wait is over, and the place is kept for waitLeftMillis
+	Notify          bool     `json:"notify"`
+	Note            string   `json:"note"`
+	Client          *Client  `json:"client"`
+}
+
+// Session is what a hold lives with. In lists of locks only the ID is known.
+type Session struct {
+	ID   int64  `json:"id"`
+	Name string `json:"name,omitempty"`
+	// LeaseMillis is how long the session lives without a sign of life, and LeftMillis what is left of it.
+	LeaseMillis int64  `json:"leaseMillis,omitempty"`
+	LeftMillis  *int64 `json:"leftMillis,omitempty"`
+	Connection  bool   `json:"connection,omitempty"` // it lives with the connection Client
+	Holds       int64  `json:"holds,omitempty"`
+}
+
+// Client is a connection of a node.
+type Client struct {
+	Node   string `json:"node"`
+	Number int64  `json:"number"` // in CLIENT LIST of that node
+	// Address and Name are empty, and IdleMillis is null, while not known.
+	Address    string `json:"address,omitempty"`
+	Name       string `json:"name,omitempty"`
+	IdleMillis *int64 `json:"idleMillis,omitempty"` // since the client's last command
+	Gone       bool   `json:"gone,omitempty"`       // the connection is closed
+}
+
+var errReply = errors.New("the reply is not what this release expects")
+
+// PageOfLocks makes locks of a reply to LOCK.LIST in a database. cursor is where to go on, "0" at the end.
+func PageOfLocks(v protocol.Value, db int, nowUnixMillis int64) (cursor string, page []Lock, err error) {
+	if len(v.Elems) != 2 || v.Elems[1].Kind != protocol.KindArray {
+		return "", nil, fmt.Errorf("LOCK.LIST: %w", errReply)
+	}
+	page = make([]Lock, len(v.Elems[1].Elems))
+	for i, row := range v.Elems[1].Elems {
+		if page[i], err = lockOf(row, db, nowUnixMillis); err != nil {
+			return "", nil, fmt.Errorf("LOCK.LIST: %w", err)
+		}
+	}
+	return v.Elems[0].Str, page, nil
+}
+
+// LockOf makes a lock of a reply to LOCK.INFO; there: there is such a lock.
+func LockOf(v protocol.Value, key string, db int, nowUnixMillis int64) (l Lock, there bool, err error) {
+	if v.IsNull() {
+		return l, false, nil
+	}
+	if l, err = lockOf(v, db, nowUnixMillis); err != nil {
+		return l, false, fmt.Errorf("LOCK.INFO: %w", err)
+	}
+	l.Key, l.KeyBase64 = key, raw(key)
+	return l, true, nil
+}
+
+func lockOf(v protocol.Value, db int, now int64) (Lock, error) {
+	if !isMap(v) {
+		return Lock{}, errReply
+	}
+	f := fieldsOf(v)
+	l := Lock{
+		Key: f.text("key"), KeyBase64: raw(f.text("key")), DB: db, Mode: f.text("mode"),
+		HoldersCount: f.number("holders-count"), WaitersCount: f.number("waiters-count"),
+		Permits: f.number("permits"), DelayLeftMillis: f.number("delay-left"),
+		Holders: make([]Hold, len(f["holders"].Elems)), Waiters: make([]Wait, len(f["waiters"].Elems)),
+	}
+	if _, said := f["db"]; said {
+		l.DB = int(f.number("db"))
+	}
+	for i, row := range f["holders"].Elems {
+		l.Holders[i] = holdOf(fieldsOf(row), now)
+	}
+	for i, row := range f["waiters"].Elems {
+		l.Waiters[i] = waitOf(fieldsOf(row), now)
+	}
+	return l, nil
+}
+
+func holdOf(f fields, now int64) Hold {
+	return Hold{
+		Owner: f.text("owner"), OwnerBase64: raw(f.text("owner")), Fence: f.number("fence"), Mode: f.text("mode"),
+		Holds: f.number("holds"), Permits: f.number("permits"),
+		LeaseMillis: f.number("lease"), LeaseLeftMillis: f.limited("lease-left"), Renewals: f.number("renewals"),
+		Session: sessionNamed(f), SinceUnixMillis: f.number("since"), HeldMillis: max(0, now-f.number("since")),
+		Note: f.text("note"), Client: clientOf(f),
+	}
+}
+
+func waitOf(f fields, now int64) Wait {
+	return Wait{
+		Owner: f.text("owner"), OwnerBase64: raw(f.text("owner")), Mode: f.text("mode"),
+		Limit: f.number("limit"), Permits: f.number("permits"), Keys: f.number("keys"),
+		Session: sessionNamed(f), SinceUnixMillis: f.number("since"), WaitedMillis: max(0, now-f.number("since")),
+		WaitLeftMillis: f.limited("wait-left"), Absent: f.flag("absent"), Notify: f.flag("notify"),
+		Note: f.text("note"), Client: clientOf(f),
+	}
+}
+
+// sessionNamed is the session of a hold or a wait.
+func sessionNamed(f fields) *Session {
+	if id := f.number("session"); id != 0 {
+		return &Session{ID: id}
+	}
+	return nil
+}
+
+// SessionOf makes a session of a reply to SESSION.INFO. Nil: there is none any more.
+func SessionOf(v protocol.Value) *Session {
+	if !isMap(v) {
+		return nil
+	}
+	f := fieldsOf(v)
+	return &Session{
+		ID: f.number("id"), Name: f.text("name"), LeaseMillis: f.number("px"), LeftMillis: f.limited("left"),
+		Connection: f.flag("connection"), Holds: f.number("holds"),
+	}
+}
+
+// clientOf is the connection of a hold or a wait, "node@folder/number". Nil: not known.
+func clientOf(f fields) *Client {
+	life, number, found := strings.Cut(f.text("client"), "/")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if !found || err != nil {
+		return nil
+	}
+	node, _, _ := strings.Cut(life, "@")
+	return &Client{Node: node, Number: n}
+}
