@@ -55,7 +55,7 @@ type instant struct {
 	// a read.
 	nowMillis        int64
 	wallOffsetMillis int64
-	entryVersion     byte // of a read: the newest
+	entryVersion     byte // of a read: the state's
 }
 
 // op is the behaviour of a command.

@@ -56,12 +56,16 @@ type driver struct {
 	seq        uint64
 	nowMillis  int64
 	wallOffset int64
+	version    byte // of the entries
 	// memoryLimit is what its entries say, in bytes; 0: none.
 	memoryLimit uint64
 }
 
-func newDriver(t testing.TB) *driver {
-	return &driver{t: t, m: newMachine(), nowMillis: 1000, wallOffset: 1_700_000_000_000}
+func newDriver(t testing.TB) *driver { return newDriverOf(t, protocol.EntryVersion) }
+
+// newDriverOf is [newDriver] in a cluster of a version.
+func newDriverOf(t testing.TB, version byte) *driver {
+	return &driver{t: t, m: newMachine(), nowMillis: 1000, wallOffset: 1_700_000_000_000, version: version}
 }
 
 // request appends the words of a command line to a body.
@@ -77,7 +81,7 @@ func request(body []byte, db int, words ...string) []byte {
 // apply runs a body as one batch of one entry.
 func (d *driver) apply(body []byte) []protocol.Value {
 	d.t.Helper()
-	return d.applyAs(protocol.EntryVersion, body)
+	return d.applyAs(d.version, body)
 }
 
 // applyAs is [driver.apply] of an entry of a version.
@@ -131,7 +135,7 @@ func (d *driver) advance(millis int64) []Event {
 	d.t.Helper()
 	d.nowMillis += millis
 	var l listener
-	require.NoError(d.t, d.m.Apply(protocol.NewEntry(nil, d.nowMillis, d.wallOffset, 0).Bytes(), &l))
+	require.NoError(d.t, d.m.Apply(protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0).Bytes(), &l))
 	return l.events
 }
 

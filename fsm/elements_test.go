@@ -121,7 +121,7 @@ func TestRollBackOfCollections(t *testing.T) {
 	for i := range 200 {
 		d.do("sadd", "large", strconv.Itoa(i)+"x")
 	}
-	twin := &driver{t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset}
+	twin := &driver{t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset, version: d.version}
 	const changes = `redis.call('hset','h','a','2') redis.call('hset','new','a','2') redis.call('spop','s')
 		redis.call('smove','large','s','7x') redis.call('sunionstore','h','large','s') redis.call('setbit','bits','7','1')
 		redis.call('sort','large','alpha','store','s') while true do end`

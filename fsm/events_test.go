@@ -44,11 +44,11 @@ func (d *driver) events(version byte, body []byte) string {
 }
 
 func TestPublish(t *testing.T) {
-	d := newDriver(t)
+	d := newDriverOf(t, protocol.OldestEntryVersion)
 	body := pipeline("publish c hello", "spublish s there", "get k",
 		"eval redis.call('publish','c',ARGV[1])~return~redis.call('spublish','s','2') 0 1")
 	body = protocol.AppendTransaction(body, 0, nil, pipeline("publish c 3", "get k"))
-	require.Empty(t, d.events(protocol.EntryVersion, body), "nobody listens")
+	require.Empty(t, d.events(d.version, body), "nobody listens")
 
 	d.m.Listen(InMessages)
 	const want = `c: hello (sharded false)
@@ -57,12 +57,12 @@ c: 1 (sharded false)
 s: 2 (sharded true)
 c: 3 (sharded false)
 `
-	require.Equal(t, want, d.events(protocol.EntryVersion, body))
+	require.Equal(t, want, d.events(d.version, body))
 	require.Equal(t, "[0 0 nil 0 [0 nil]]", lines(d.apply(body)))
 	require.Empty(t, d.events(3, body), "an entry of a release without the command")
 	require.Contains(t, lines(d.applyAs(3, body)), "unknown command 'publish'")
-	require.Empty(t, d.events(protocol.EntryVersion, pipeline("get k")))
-	require.Equal(t, want, d.events(protocol.EntryVersion, body))
+	require.Empty(t, d.events(d.version, pipeline("get k")))
+	require.Equal(t, want, d.events(d.version, body))
 }
 
 func TestPublishIsNoRead(t *testing.T) {
@@ -85,7 +85,7 @@ func TestChanges(t *testing.T) {
 		{"set x 1 pxat 1;set y 1;expire y -1", "changed 0 y by 0\nchanged 0 y by 0\n"},
 		{"eval redis.call('incr','n')~error('x') 0", "changed 0 n by 0\n"},
 	} {
-		require.Equal(t, c.want, d.events(protocol.EntryVersion, pipeline(strings.Split(c.lines, ";")...)), c.lines)
+		require.Equal(t, c.want, d.events(d.version, pipeline(strings.Split(c.lines, ";")...)), c.lines)
 	}
 }
 
@@ -94,14 +94,14 @@ func TestUndoneIsNotTold(t *testing.T) {
 	d := newDriver(t)
 	d.m.Listen(InChanges | InMessages)
 	const endless = "eval redis.call('set','a','1')~redis.call('publish','c','m')~while~true~do~end 0"
-	require.Equal(t, "c: before (sharded false)\n", d.events(protocol.EntryVersion, pipeline("publish c before", endless)))
+	require.Equal(t, "c: before (sharded false)\n", d.events(d.version, pipeline("publish c before", endless)))
 
 	queued := protocol.AppendTransaction(nil, 0, nil, pipeline("publish c kept", endless, "set b 1"))
-	require.Equal(t, "c: kept (sharded false)\nchanged 0 b by 0\n", d.events(protocol.EntryVersion, queued))
+	require.Equal(t, "c: kept (sharded false)\nchanged 0 b by 0\n", d.events(d.version, queued))
 
 	d.m.budgets.transaction = 1 << 14
 	queued = protocol.AppendTransaction(nil, 0, nil, pipeline(strings.Split(strings.Repeat("publish c m,", 100)+"set b 1", ",")...))
-	require.Empty(t, d.events(protocol.EntryVersion, queued))
+	require.Empty(t, d.events(d.version, queued))
 }
 
 // TestOwnBatches: events name the batches of this node, and which keys their scripts read.
@@ -111,7 +111,7 @@ func TestOwnBatches(t *testing.T) {
 		"eval redis.call('set','z','2') 1 k", "get g", "eval_ro return~redis.call('strlen','s') 1 u")
 	body = protocol.AppendTransaction(body, 0, nil, pipeline("eval redis.call('exists','e') 0"))
 	d.m.Listen(InChanges)
-	require.Equal(t, "changed 0 a by 0\nchanged 0 z by 0\nchanged 0 z by 0\n", d.events(protocol.EntryVersion, body))
+	require.Equal(t, "changed 0 a by 0\nchanged 0 z by 0\nchanged 0 z by 0\n", d.events(d.version, body))
 	d.m.SeedReads(protocol.Origin{Node: "n1", Epoch: 1})
 	require.Equal(t, `changed 0 a by 2
 looked k by 2
@@ -125,7 +125,7 @@ looked u by 2
 looked s by 2
 looked e by 2
 ran 2
-`, d.events(protocol.EntryVersion, body))
+`, d.events(d.version, body))
 	require.Empty(t, d.advance(1))
 }
 
@@ -135,18 +135,18 @@ func TestCalls(t *testing.T) {
 	d.m.Listen(InCalls)
 	body := pipeline("set a 1", `eval redis.call('SET',KEYS[1],'\n')~redis.call('select','2')~redis.pcall('lpush',KEYS[1])~redis.call('nosuch') 1 k`,
 		"eval redis.pcall('lpush',KEYS[1],'1') 1 a")
-	require.Empty(t, d.events(protocol.EntryVersion, body), "another node's")
+	require.Empty(t, d.events(d.version, body), "another node's")
 	d.m.SeedReads(protocol.Origin{Node: "n1", Epoch: 1})
 	require.Equal(t, `called 0 "SET" "k" "\n"
 called 2 "select" "2"
 called 0 "lpush" "a" "1"
-`, d.events(protocol.EntryVersion, body))
-	require.Empty(t, d.events(protocol.EntryVersion, pipeline("eval redis.call('set','a','1')~while~true~do~end 0")), "undone")
+`, d.events(d.version, body))
+	require.Empty(t, d.events(d.version, pipeline("eval redis.call('set','a','1')~while~true~do~end 0")), "undone")
 
 	const million = `"set" "k" "xxxxxxxx`
 	long := pipeline("eval for~i=1,30~do~redis.call('set','k',string.rep('x',1000000))~end 0", "eval redis.call('get','k') 0")
 	for range 2 {
-		told := d.record(protocol.EntryVersion, long).events
+		told := d.record(d.version, long).events
 		require.Len(t, told, 17)
 		for _, e := range told[:16] {
 			require.Contains(t, e.Payload, million)

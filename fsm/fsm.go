@@ -46,6 +46,9 @@ type Machine interface {
 	// request with NOTIFY: other callers share its connection, and wait behind it.
 	WouldWait(body string, nowMillis int64) bool
 
+	// Version is the version of the cluster: the version by which reads are answered, and the least that the next
+	// entry may have. It is [protocol.OldestEntryVersion] at least, and never falls. fresh: no entry was applied yet.
+	Version() (version byte, fresh bool)
 	// Clock returns cluster time, and Unix time less cluster time, both by the newest entry.
 	Clock() (stampMillis, wallOffsetMillis int64)
 	// NextDue returns the first instant of cluster time at which some key or some wait is due, one millisecond
@@ -150,6 +153,7 @@ func (m *machine) Apply(data []byte, sink Sink) error {
 	defer m.mu.Unlock()
 	c := &m.call
 	c.listen(Interest(m.interest.Load()))
+	entry.Version = m.st.enter(entry.Version)
 	c.st, c.entryVersion = m.st, entry.Version
 	c.advance(&entry)
 	c.st, c.ops = m.st, m.ops
@@ -281,7 +285,7 @@ func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 	defer m.mu.RUnlock()
 	c.st, c.ops, c.reading, c.dueMet = m.st, m.ops, true, false
 	c.nowMillis, c.wallOffsetMillis = max(nowMillis, m.st.clockMillis), wallOffsetMillis
-	c.entryVersion = protocol.EntryVersion
+	c.entryVersion = m.st.meaning()
 	if a == Glance {
 		c.pays, c.looks = ownPurse(m.budgets.glance), ownPurse(m.budgets.batch)
 	} else {
@@ -318,6 +322,12 @@ func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 	c.args = r.Args
 	m.countLookups(c)
 	return replies, body, false, nil
+}
+
+func (m *machine) Version() (version byte, fresh bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.st.meaning(), m.st.version == 0
 }
 
 func (m *machine) Clock() (stampMillis, wallOffsetMillis int64) {

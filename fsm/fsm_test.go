@@ -108,7 +108,7 @@ func TestReadRefusesWrites(t *testing.T) {
 func TestBatchesAreAppliedOnce(t *testing.T) {
 	m := newMachine()
 	entry := func(o protocol.Origin, low, seq uint64) []byte {
-		w := protocol.NewEntry(nil, 1, 0, 0)
+		w := protocol.NewEntry(nil, protocol.EntryVersion, 1, 0, 0)
 		w.Add(o, low, seq, request(nil, 0, "incr", "k"))
 		return w.Bytes()
 	}
@@ -140,7 +140,7 @@ func TestBatchesAreAppliedOnce(t *testing.T) {
 
 func TestUnwantedBatches(t *testing.T) {
 	m := newMachine()
-	w := protocol.NewEntry(nil, 1, 0, 0)
+	w := protocol.NewEntry(nil, protocol.EntryVersion, 1, 0, 0)
 	body := request(nil, 0, "set", "a", "1")
 	body = request(body, 0, "get", "a")
 	body = request(body, 0, "nosuch")
@@ -156,7 +156,7 @@ func TestUnwantedBatches(t *testing.T) {
 func TestQuietNodesDrawAlike(t *testing.T) {
 	loud, quiet := newDriver(t), newMachine()
 	w := func(seq uint64, body []byte) []byte {
-		e := protocol.NewEntry(nil, 1, 0, 0)
+		e := protocol.NewEntry(nil, protocol.EntryVersion, 1, 0, 0)
 		e.Add(origin, 1, seq, body)
 		return e.Bytes()
 	}
@@ -175,7 +175,7 @@ func TestQuietNodesDrawAlike(t *testing.T) {
 }
 
 func TestCorruptEntries(t *testing.T) {
-	good := protocol.NewEntry(nil, 1, 0, 0)
+	good := protocol.NewEntry(nil, protocol.EntryVersion, 1, 0, 0)
 	good.Add(origin, 1, 1, request(nil, 0, "set", "a", "1"))
 	for n := range len(good.Bytes()) {
 		err := newMachine().Apply(good.Bytes()[:n], clientless{})

@@ -55,7 +55,7 @@ func FuzzApply(f *testing.F) {
 			default:
 				body = protocoltest.AppendRequest(nil, db, words...)
 			}
-			w := protocol.NewEntry(nil, int64(i*50), 1_700_000_000_000, 0)
+			w := protocol.NewEntry(nil, protocol.EntryVersion, int64(i*50), 1_700_000_000_000, 0)
 			w.Add(origin, uint64(i), uint64(i), body)
 			var r recorder
 			require.NoError(t, loud.Apply(w.Bytes(), &r))

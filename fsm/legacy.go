@@ -31,6 +31,9 @@ waitaof watch
 // versionLocks is the first version of the entry with native locks.
 const versionLocks = 5
 
+// Changes of meaning with version 6 of the entry stand behind a constant of their own, beside the code that asks for
+// it: versionOfCluster is the first.
+
 // knows reports whether the release that wrote the entry knew a command.
 func (c *call) knows(name string) bool {
 	switch {

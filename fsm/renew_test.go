@@ -24,7 +24,7 @@ func renewed(t *testing.T, d *driver, r Renewal) (*driver, Renewed) {
 	for _, db := range m.st.databases {
 		require.NoError(t, checkDatabase(db))
 	}
-	return &driver{t: t, m: m, nowMillis: d.nowMillis, wallOffset: d.wallOffset}, done
+	return &driver{t: t, m: m, nowMillis: d.nowMillis, wallOffset: d.wallOffset, version: d.version}, done
 }
 
 func TestRenewalForgetsNodesAndClientsThatWait(t *testing.T) {

@@ -65,11 +65,12 @@ func readState(r io.Reader) (*state, error) {
 // snapshotReader reads the stream and the checksum. The first error stays; afterwards all numbers
 // are 0 and all strings empty.
 type snapshotReader struct {
-	in  *bufio.Reader
-	sum hash.Hash
-	err error
-	one [1]byte
-	buf []byte
+	stream uint64 // the version
+	in     *bufio.Reader
+	sum    hash.Hash
+	err    error
+	one    [1]byte
+	buf    []byte
 	// readError tells a failed read from a varint that is too long. taken counts the bytes of a varint.
 	readError error
 	taken     int
@@ -163,23 +164,26 @@ func (r *snapshotReader) state() *state {
 		return nil
 	}
 	r.sum.Write(magic)
-	version := r.uint("version")
+	r.stream = r.uint("version")
 	switch {
 	case r.err != nil:
-	case version == 0:
+	case r.stream == 0:
 		r.fail("version")
-	case version > snapshotVersion:
-		r.err = fmt.Errorf("snapshot has version %d, this node knows %d: run the newer release on every node", version, snapshotVersion)
+	case r.stream > snapshotVersion:
+		r.err = fmt.Errorf("snapshot has version %d, this node knows %d: %s", r.stream, snapshotVersion, protocol.NewerAdvice)
 		return nil
 	}
 	st := newState()
+	if r.stream >= versionOfHead {
+		r.head(st)
+	}
 	st.clockMillis = r.int("cluster time")
 	st.wallOffsetMillis = r.int("wall offset")
 	for _, d := range st.databases {
 		d.Advance(st.clockMillis)
 	}
 	st.versions = r.uint("versions")
-	if version > 1 {
+	if r.stream > 1 {
 		for i := range st.swaps {
 			st.swaps[i] = r.version(st, "swap")
 		}
@@ -189,20 +193,34 @@ func (r *snapshotReader) state() *state {
 		r.session(st)
 	}
 	r.scripts(st)
-	if version >= versionOfKinds {
+	if r.stream >= versionOfKinds {
 		r.settings(st)
 	}
 	for i := range protocol.MaxDatabases {
-		r.database(st, i, version)
+		r.database(st, i)
 	}
-	if version >= versionOfKinds {
+	if r.stream >= versionOfKinds {
 		r.waits(st)
 	}
-	if version >= versionOfLocks {
+	if r.stream >= versionOfLocks {
 		r.locks(st)
 	}
 	st.sumItems()
 	return st
+}
+
+// head reads the version of the cluster.
+func (r *snapshotReader) head(st *state) {
+	version := r.uint("version of the cluster")
+	switch {
+	case r.err != nil:
+	case version < versionOfCluster || version > math.MaxUint8:
+		r.fail("version of the cluster")
+	case version > protocol.EntryVersion:
+		r.err = protocol.NewerError("snapshot is of a cluster of", byte(version))
+	default:
+		st.version = byte(version)
+	}
 }
 
 // settings reads how the state goes on.
@@ -277,13 +295,13 @@ func (r *snapshotReader) scripts(st *state) {
 	}
 }
 
-func (r *snapshotReader) database(st *state, db int, version uint64) {
+func (r *snapshotReader) database(st *state, db int) {
 	d := st.databases[db]
 	var prev keyspace.Item
 	keys := r.uint("keys")
 	d.Expect(int(min(keys, math.MaxInt)))
 	for n := keys; n > 0 && r.err == nil; n-- {
-		it := r.item(st, version)
+		it := r.item(st)
 		if r.err != nil {
 			return
 		}

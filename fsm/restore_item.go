@@ -12,10 +12,10 @@ import (
 const versionOfKinds = 3
 
 // item reads an item. It is empty after an error.
-func (r *snapshotReader) item(st *state, version uint64) (it keyspace.Item) {
+func (r *snapshotReader) item(st *state) (it keyspace.Item) {
 	r.buf = r.buf[:0]
 	r.bytes("key")
-	if version < versionOfKinds {
+	if r.stream < versionOfKinds {
 		return r.oldString(st)
 	}
 	switch kind := r.uint("kind"); {
@@ -26,7 +26,7 @@ func (r *snapshotReader) item(st *state, version uint64) (it keyspace.Item) {
 		r.bytes("value")
 		enc := r.encoding()
 		it = keyspace.ItemOf(r.buf, keyLen, enc)
-	case kind == uint64(keyspace.KindLock) && version >= versionOfLocks:
+	case kind == uint64(keyspace.KindLock) && r.stream >= versionOfLocks:
 		return r.marker(st)
 	default:
 		key := string(r.buf)

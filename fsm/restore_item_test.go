@@ -17,7 +17,7 @@ import (
 func streamOf(item string) []byte {
 	var b []byte
 	b = append(b, snapshotMagic...)
-	b = append(b, snapshotVersion, 0, 0, 5)
+	b = append(b, versionOfHead-1, 0, 0, 5)
 	b = append(b, make([]byte, protocol.MaxDatabases+6)...) // swaps, new keys, sessions, scripts, settings
 	b = append(b, 1)
 	b = append(b, item...)
@@ -101,7 +101,7 @@ func TestRestoredCollectionsGoOn(t *testing.T) {
 // TestOldEntriesKnowOldCommands: a script in an entry of an older release meets the commands of that
 // release, and no others.
 func TestOldEntriesKnowOldCommands(t *testing.T) {
-	d := newDriver(t)
+	d := newDriverOf(t, protocol.OldestEntryVersion)
 	script := request(nil, 0, "eval", "local r = redis.pcall('object', 'refcount', 'k') redis.call('set', 'said', type(r) == 'table' and r.err or 'known') return redis.call('get', 'said')", "0")
 	old := request(nil, 0, "eval", "return redis.call('incr', 'n')", "0")
 	d.do("set", "k", "v")
@@ -110,7 +110,7 @@ func TestOldEntriesKnowOldCommands(t *testing.T) {
 		require.Equal(t, protocol.Integer(int64(version)), d.applyAs(version, old)[0])
 		require.Contains(t, line(d.applyAs(version, request(nil, 0, "object|refcount", "k"))[0]), "unknown command")
 	}
-	require.Equal(t, `"known"`, line(d.applyAs(protocol.EntryVersion, script)[0]))
+	require.Equal(t, `"known"`, line(d.applyAs(versionLocks, script)[0]))
 }
 
 // TestOldEntriesKnowNoLocks: what came with native locks is unknown in an entry from before.

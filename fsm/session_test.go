@@ -123,7 +123,7 @@ func TestFormerLivesLeave(t *testing.T) {
 			require.True(t, d.m.Waits(protocol.Origin{Node: "n1", Epoch: 1}, ticket))
 		}
 		d.seq++
-		entry := protocol.NewEntry(nil, d.nowMillis, d.wallOffset, 0)
+		entry := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
 		entry.Add(protocol.Origin{Node: "n1", Epoch: 2}, d.seq, d.seq, request(nil, 0, "set", "x", "1"))
 		require.NoError(t, d.m.Apply(entry.Bytes(), clientless{}))
 		for _, ticket := range []uint64{7, 8} {

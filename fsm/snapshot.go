@@ -14,11 +14,12 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The snapshot stream, version 4. Numbers are varints (signed) and uvarints;
+// The snapshot stream, version 5. Numbers are varints (signed) and uvarints;
 // bytes = uvarint length, then that many bytes.
 //
 //	8 bytes   "HOLDFAST"
 //	uvarint   version
+//	uvarint   version of the cluster: the newest version of the entries in the state
 //	varint    cluster time
 //	varint    wall offset
 //	uvarint   versions given out
@@ -42,12 +43,23 @@ import (
 //	32 bytes  SHA-256 of all bytes before
 //
 // Equal states give equal bytes.
-// Version 3 had no locks. Version 1 had neither swaps nor new keys. Versions 1 and 2 had no waits, ended keys and flags, and had
+// Version 4 has no version of the cluster, and is written while that is below 6. Version 3 had no locks. Version 1 had neither swaps nor new keys. Versions 1 and 2 had no waits, ended keys and flags, and had
 // strings alone: bytes key, bytes value, uvarint deadline, version, encoding.
 const (
 	snapshotMagic   = "HOLDFAST"
-	snapshotVersion = 4
+	snapshotVersion = 5
 )
+
+// versionOfHead is the first version of the snapshot that names the version of the cluster.
+const versionOfHead = 5
+
+// stream is the version of the stream that the snapshot is written in: the newest that all members can read.
+func (s *snapshot) stream() uint64 {
+	if s.version < versionOfCluster {
+		return versionOfHead - 1
+	}
+	return snapshotVersion
+}
 
 // Snapshot is a state at one moment, and does not change.
 type Snapshot interface {
@@ -55,6 +67,8 @@ type Snapshot interface {
 	Keys() (n int)
 	// Locks counts the native locks.
 	Locks() int
+	// Version is the version of the cluster: see [Machine.Version].
+	Version() byte
 	// ClockMillis is the state's cluster time.
 	ClockMillis() int64
 	// WriteTo writes the stream that [Machine.Restore] reads.
@@ -64,6 +78,7 @@ type Snapshot interface {
 }
 
 type snapshot struct {
+	version          byte
 	clockMillis      int64
 	wallOffsetMillis int64
 	versions         uint64
@@ -93,6 +108,8 @@ func (s *snapshot) Keys() (n int) {
 
 func (s *snapshot) Locks() int { return s.locks.Len() }
 
+func (s *snapshot) Version() byte { return max(s.version, protocol.OldestEntryVersion) }
+
 func (s *snapshot) ClockMillis() int64 { return s.clockMillis }
 
 func (s *snapshot) WriteTo(w io.Writer) (int64, error) {
@@ -117,6 +134,7 @@ func (s *snapshot) Hash() string {
 
 // snapshotWriter writes the stream and the checksum. The first error stays.
 type snapshotWriter struct {
+	stream  uint64 // the version
 	sum     hash.Hash
 	out     *bufio.Writer
 	written int64
@@ -154,7 +172,11 @@ func (w *snapshotWriter) string(s string) {
 
 func (w *snapshotWriter) state(s *snapshot) {
 	w.buf = append(w.buf, snapshotMagic...)
-	w.uint(snapshotVersion)
+	w.stream = s.stream()
+	w.uint(w.stream)
+	if w.stream >= versionOfHead {
+		w.uint(uint64(s.version))
+	}
 	w.int(s.clockMillis)
 	w.int(s.wallOffsetMillis)
 	w.uint(s.versions)

@@ -51,7 +51,7 @@ func furnished(t testing.TB) *driver {
 	d.do("script", "load", "return 1")
 	d.do("eval", "return 2", "0")
 	for _, seq := range []uint64{1, 2, 5, 9} {
-		w := protocol.NewEntry(nil, d.nowMillis, d.wallOffset, 0)
+		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
 		w.Add(protocol.Origin{Node: "other", Epoch: 77}, 1, seq, nil)
 		require.NoError(t, d.m.Apply(w.Bytes(), clientless{}))
 	}
@@ -123,8 +123,8 @@ func TestRestoreRefusesDamage(t *testing.T) {
 	}
 	for i := range good {
 		for bit := range 8 {
-			if i == len(snapshotMagic) {
-				continue // the version, below
+			if i == len(snapshotMagic) || i == len(snapshotMagic)+1 {
+				continue // the versions, below
 			}
 			bad := bytes.Clone(good)
 			bad[i] ^= 1 << bit
@@ -134,11 +134,19 @@ func TestRestoreRefusesDamage(t *testing.T) {
 	refuse(append(bytes.Clone(good), 0), "a byte too many")
 	refuse(nil, "empty")
 
-	newer := bytes.Clone(good)
-	newer[len(snapshotMagic)]++
-	err := target.m.Restore(bytes.NewReader(newer))
-	require.ErrorContains(t, err, "newer release")
-	require.Equal(t, before, target.m.Hash())
+	for at, want := range map[int]string{
+		len(snapshotMagic):     "snapshot has version 6, this node knows 5",
+		len(snapshotMagic) + 1: "snapshot is of a cluster of version 7, this node knows 6",
+	} {
+		newer := bytes.Clone(good)
+		newer[at]++
+		err := target.m.Restore(bytes.NewReader(resum(newer)))
+		require.EqualError(t, err, "restore state: "+want+": the cluster went over to a newer release, and does not go back: run the newer release on every node")
+		require.Equal(t, before, target.m.Hash())
+		newer[at] = 5
+		newer[len(snapshotMagic)+1] &= 5 // a version that the head never has
+		refuse(resum(newer), "version of the cluster")
+	}
 	require.NoError(t, target.m.Restore(bytes.NewReader(good)))
 	require.Equal(t, d.m.Hash(), target.m.Hash())
 }
@@ -275,12 +283,12 @@ func TestSnapshotOfVersion3(t *testing.T) {
 	require.NoError(t, err)
 	m := newMachine()
 	require.NoError(t, m.Restore(bytes.NewReader(stream)))
-	require.Equal(t, dump(t, sampledKinds(t).m), dump(t, m))
+	require.Equal(t, dump(t, sampledKinds(t, protocol.OldestEntryVersion).m), dump(t, m))
 }
 
 // sampledKinds is a machine with a little of everything that version 3 knew.
-func sampledKinds(t *testing.T) *driver {
-	d := sampled(t)
+func sampledKinds(t *testing.T, version byte) *driver {
+	d := sampled(t, version)
 	d.place("hash", newHash("f", "v"))
 	d.place("large hash", newHash(manyWords(1000)...))
 	d.place("set", newSet("a", "b"))
@@ -302,15 +310,15 @@ func TestSnapshotOfVersion2(t *testing.T) {
 	require.NoError(t, err)
 	m := newMachine()
 	require.NoError(t, m.Restore(bytes.NewReader(stream)))
-	want := sampled(t)
+	want := sampled(t, protocol.EntryVersion)
 	want.advance(1)
-	require.NoError(t, m.Apply(protocol.NewEntry(nil, want.nowMillis, want.wallOffset, 0).Bytes(), clientless{}))
+	require.NoError(t, m.Apply(protocol.NewEntry(nil, protocol.EntryVersion, want.nowMillis, want.wallOffset, 0).Bytes(), clientless{}))
 	require.Equal(t, dump(t, want.m), dump(t, m))
 }
 
 // sampled is a machine with a little of everything that version 2 knew.
-func sampled(t *testing.T) *driver {
-	d := newDriver(t)
+func sampled(t *testing.T, version byte) *driver {
+	d := newDriverOf(t, version)
 	d.do("set", "lock", "token", "px", "30000")
 	d.do("incr", "fence")
 	d.do("append", "raw", "x")
@@ -345,4 +353,36 @@ func TestSnapshotKeepsItsScripts(t *testing.T) {
 	d.do("eval", "return 3", "0")
 	require.Equal(t, want, s.Hash())
 	require.NotEqual(t, want, d.m.Hash())
+}
+
+// TestVersionOfTheCluster: it is the newest version of the entries, never falls, and older entries behind newer ones have
+// the meaning of the newer. Below it the stream is one that earlier releases read.
+func TestVersionOfTheCluster(t *testing.T) {
+	d := newDriver(t)
+	of := func(want byte, wantFresh bool, wantStream byte) {
+		t.Helper()
+		version, fresh := d.m.Version()
+		require.Equal(t, want, version)
+		require.Equal(t, wantFresh, fresh)
+		require.Equal(t, want, d.m.Snapshot().Version())
+		require.Equal(t, wantStream, dump(t, d.m)[len(snapshotMagic)])
+		other := restored(t, d.m)
+		require.Equal(t, d.m.Hash(), other.Hash())
+		version, _ = other.Version()
+		require.Equal(t, want, version)
+	}
+	applied := func(version, meaning byte) {
+		t.Helper()
+		d.applyAs(version, request(nil, 0, "incr", "n"))
+		require.Equal(t, meaning, d.m.call.entryVersion)
+	}
+	of(5, true, 4)
+	for _, version := range []byte{3, 5, 4, 5} { // as the leaders of earlier releases wrote
+		applied(version, version)
+		of(5, false, 4)
+	}
+	applied(6, 6)
+	of(6, false, 5)
+	applied(5, 6)
+	of(6, false, 5)
 }

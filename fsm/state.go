@@ -19,6 +19,9 @@ const versionSweeps = 4
 
 // state is everything that is replicated, and nothing else.
 type state struct {
+	// version is the newest version of the entries applied, 0 before the first. It never falls, and never
+	// matters below versionOfCluster: see [state.enter].
+	version byte
 	// clockMillis is T, the cluster time: the largest stamp applied so far.
 	clockMillis int64
 	// wallOffsetMillis is Unix time less cluster time, by the newest entry.
@@ -61,6 +64,22 @@ func newState() *state {
 	}
 	return st
 }
+
+// versionOfCluster is the first version of the entry that the state remembers, and that snapshots name.
+const versionOfCluster = 6
+
+// enter notes the version of an entry, and returns the version by whose meaning the entry is applied. From
+// versionOfCluster on that is never lower than before: a leader that was elected with entries that it had not
+// applied may put an older version behind them. Older versions followed one another as they came.
+func (st *state) enter(version byte) byte {
+	if st.version < versionOfCluster || version > st.version {
+		st.version = version
+	}
+	return st.version
+}
+
+// meaning is the version by which reads are answered.
+func (st *state) meaning() byte { return max(st.version, protocol.OldestEntryVersion) }
 
 // advance sets the clock to stampMillis, but never back.
 func (st *state) advance(stampMillis, wallOffsetMillis int64) {
@@ -108,6 +127,7 @@ func (st *state) nextDue() (dueMillis int64, ok bool) {
 func (st *state) capture() *snapshot {
 	st.generation++
 	s := &snapshot{
+		version:          st.version,
 		clockMillis:      st.clockMillis,
 		wallOffsetMillis: st.wallOffsetMillis,
 		versions:         st.versions,

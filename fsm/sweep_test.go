@@ -18,7 +18,7 @@ import (
 // fill sets n keys that end in millis, in batches.
 func (d *driver) fill(prefix string, n int, millis int) {
 	d.t.Helper()
-	d.fillAs(protocol.EntryVersion, prefix, n, millis)
+	d.fillAs(d.version, prefix, n, millis)
 }
 
 // fillAs is fill by entries of a version.
@@ -53,7 +53,7 @@ func TestStorm(t *testing.T) {
 	require.Equal(t, 1, d.m.Stats().Keys[0])
 	require.Zero(t, d.m.Stats().Expires[0])
 
-	one := &driver{t: t, m: fresh, seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset}
+	one := &driver{t: t, m: fresh, seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset, version: d.version}
 	for _, text := range []string{
 		"dbsize", "keys *", "scan 0", "randomkey", "exists k1", "get k2", "pttl k3", "rename k4 x", "copy k5 x", "move k6 1",
 		"set k7 new nx", "getset k8 new", "incr k9", "append k10 x", "persist k11", "watch k12", "setnx k13 1", "msetnx k14 1 k15 2",
@@ -72,7 +72,7 @@ func TestEachEndIsToldOnce(t *testing.T) {
 	d.do("notify", "Ex")
 	d.fill("k", n, 100)
 	d.nowMillis += 101
-	other := &driver{t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset}
+	other := &driver{t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset, version: d.version}
 	late := make([]string, n)
 	for i := range late {
 		late[i] = "k" + strconv.Itoa(i)
@@ -85,8 +85,8 @@ func TestEachEndIsToldOnce(t *testing.T) {
 		events := d.advance(0)
 		require.Equal(t, told(events), told(other.advance(0)))
 		for _, key := range late[n-3:] { // which the sweep comes to last
-			r := d.record(protocol.EntryVersion, request(nil, 0, "setnx", key, "v"))
-			require.Equal(t, told(r.events), told(other.record(protocol.EntryVersion, request(nil, 0, "setnx", key, "v")).events))
+			r := d.record(d.version, request(nil, 0, "setnx", key, "v"))
+			require.Equal(t, told(r.events), told(other.record(d.version, request(nil, 0, "setnx", key, "v")).events))
 			events = append(events, r.events...)
 		}
 		changed := 0
@@ -127,7 +127,7 @@ func TestNodesAgreeOnTheSweep(t *testing.T) {
 	d.nowMillis += 101
 	d.applyAs(3, pipeline("set k v"))
 	require.Equal(t, sweepLimit+201, d.m.st.databases[0].Stored())
-	other := &driver{t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset}
+	other := &driver{t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset, version: d.version}
 	require.Equal(t, d.m.Hash(), other.m.Hash())
 	require.Equal(t, sweepLimit+101, other.m.st.databases[0].Stored())
 	for range 4 {

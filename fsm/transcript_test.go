@@ -45,7 +45,7 @@ func play(t *testing.T, script []byte) []byte {
 			require.False(t, due)
 			return []string{line(reply)}
 		default:
-			r := d.record(protocol.EntryVersion, request(nil, d.db, words...))
+			r := d.record(d.version, request(nil, d.db, words...))
 			return append([]string{line(r.replies[0])}, messages(r.events)...)
 		}
 		return nil

@@ -190,7 +190,7 @@ func TestCreationInThePlaceOfEnded(t *testing.T) {
 	d.do("set", "last", "v", "px", "101")
 	d.advance(102)
 	require.NotNil(t, d.m.st.databases[0].Find(keyspace.Hash("last"), "last"), "it waits to be swept")
-	other := &driver{t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset}
+	other := &driver{t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset, version: d.version}
 	require.Equal(t, d.m.Hash(), other.m.Hash())
 	marked := uint64(newMark(d.m.st.versions, true))
 	for _, each := range []*driver{d, other} {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// The log entry, version 5:
+// The log entry, version 6:
 //
 //	byte    version
 //	varint  stamp        the leader's instant, milliseconds of cluster time
@@ -29,14 +29,19 @@ import (
 // where bytes = uvarint length, then that many bytes. A pipeline of one client
 // is one batch; many batches of many clients make one entry.
 //
-// Versions 3 and 4 look the same. Their requests have fewer commands: see legacy.go in fsm.
+// Versions 3 to 5 look the same. Their requests have fewer commands: see legacy.go in fsm.
 // Versions 1 and 2 have no memory limit. In version 1 EXEC compares the versions
 // of keys alone: see watch.go in fsm.
 
 // EntryVersion is the version of the entry format, and of everything that the meaning of an entry rests
-// on: the script engine and the budgets of fsm. A node applies older entries as the releases that
-// wrote them did. At an entry of a higher version it stops with a clear message.
-const EntryVersion = 5
+// on: the script engine and the budgets of fsm. It is the newest that this release writes. A node applies
+// older entries as the releases that wrote them did. At an entry of a higher version it stops with a clear
+// message.
+const EntryVersion = 6
+
+// OldestEntryVersion is the oldest version that this release writes: for clusters with members of earlier
+// releases.
+const OldestEntryVersion = 5
 
 // versionMemoryLimit is the first version of the entry that has a memory limit.
 const versionMemoryLimit = 3
@@ -122,11 +127,11 @@ func NextRequest(body string, r *Request) (rest string, err error) {
 // EntryWriter builds one entry.
 type EntryWriter struct{ buf []byte }
 
-// NewEntry starts an entry. stampMillis is cluster time, wallOffsetMillis Unix time less cluster time,
+// NewEntry starts an entry of a version from [OldestEntryVersion] on. stampMillis is cluster time, wallOffsetMillis Unix time less cluster time,
 // memoryLimitBytes the memory that keys may take (0: no limit). buf is reused from the start and may be
 // nil.
-func NewEntry(buf []byte, stampMillis, wallOffsetMillis int64, memoryLimitBytes uint64) *EntryWriter {
-	buf = append(buf[:0], EntryVersion)
+func NewEntry(buf []byte, version byte, stampMillis, wallOffsetMillis int64, memoryLimitBytes uint64) *EntryWriter {
+	buf = append(buf[:0], version)
 	buf = binary.AppendVarint(buf, stampMillis)
 	buf = binary.AppendVarint(buf, wallOffsetMillis)
 	return &EntryWriter{buf: binary.AppendUvarint(buf, memoryLimitBytes)}
@@ -176,7 +181,7 @@ func DecodeEntry(data string) (Entry, error) {
 	case e.Version == 0:
 		return e, fmt.Errorf("%w: version", ErrCorruptEntry)
 	case e.Version > EntryVersion:
-		return e, fmt.Errorf("log entry has version %d, this node knows %d: run the newer release on every node", e.Version, EntryVersion)
+		return e, NewerError("log entry has", e.Version)
 	}
 	var ok bool
 	if e.StampMillis, data, ok = varint(data[1:]); !ok {
@@ -192,6 +197,14 @@ func DecodeEntry(data string) (Entry, error) {
 	}
 	e.rest = data
 	return e, nil
+}
+
+// NewerAdvice is what the operator of a node of an older release is told.
+const NewerAdvice = "the cluster went over to a newer release, and does not go back: run the newer release on every node"
+
+// NewerError is the error of something that has a version that only a newer release knows.
+func NewerError(what string, version byte) error {
+	return fmt.Errorf("%s version %d, this node knows %d: %s", what, version, EntryVersion, NewerAdvice)
 }
 
 // Next decodes the next batch into b, and returns false at the end.

@@ -47,7 +47,7 @@ func someBody() []byte {
 }
 
 func someEntry() []byte {
-	w := NewEntry(nil, 1<<40, -5, 0)
+	w := NewEntry(nil, EntryVersion, 1<<40, -5, 0)
 	w.Add(Origin{Node: "n1", Epoch: 1}, 0, 1, someBody())
 	w.Add(Origin{Node: "", Epoch: math.MaxUint64}, math.MaxUint64, math.MaxUint64, nil)
 	return w.Bytes()
@@ -57,7 +57,7 @@ func TestEntryRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, millis := range []int64{0, 1, -1, math.MaxInt64, math.MinInt64} {
 		limit := uint64(millis)
-		w := NewEntry([]byte("leftovers"), millis, -millis, limit)
+		w := NewEntry([]byte("leftovers"), EntryVersion, millis, -millis, limit)
 		require.Equal(t, len(w.Bytes()), w.Len())
 		e, batches, err := decodeAll(string(w.Bytes()))
 		require.NoError(t, err)
@@ -121,7 +121,7 @@ func TestRequestReusesItsSlots(t *testing.T) {
 func TestCutEntriesAreCorrupt(t *testing.T) {
 	t.Parallel()
 	data := string(someEntry())
-	w := NewEntry(nil, 1<<40, -5, 0)
+	w := NewEntry(nil, EntryVersion, 1<<40, -5, 0)
 	whole := map[int]bool{w.Len(): true}
 	w.Add(Origin{Node: "n1", Epoch: 1}, 0, 1, someBody())
 	whole[w.Len()] = true
@@ -141,14 +141,14 @@ func TestCorruptEntriesAreRefused(t *testing.T) {
 	overflow := "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"
 	for _, data := range []string{
 		"", "\x00\x00\x00", "\x01", "\x01\x00", "\x01" + varint11 + "\x00", "\x01" + overflow + "\x00", "\x01\x00\x00\x05n1", "\x01\x00\x00" + varint11,
-		"\x03\x00\x00", "\x03\x00\x00" + varint11, "\x03\x00\x00\x00\x05n1", "\x04\x00\x00", "\x04\x00\x00" + varint11, "\x04\x00\x00\x00\x05n1", "\x05\x00\x00", "\x05\x00\x00\x00\x05n1",
+		"\x03\x00\x00", "\x03\x00\x00" + varint11, "\x03\x00\x00\x00\x05n1", "\x04\x00\x00", "\x04\x00\x00" + varint11, "\x04\x00\x00\x00\x05n1", "\x06\x00\x00", "\x06\x00\x00\x00\x05n1",
 	} {
 		_, _, err := decodeAll(data)
 		require.ErrorIs(t, err, ErrCorruptEntry, "%q", data)
 	}
-	_, err := DecodeEntry("\x06\x00\x00\x00")
+	_, err := DecodeEntry("\x07\x00\x00\x00")
 	require.NotErrorIs(t, err, ErrCorruptEntry)
-	require.ErrorContains(t, err, "version 6")
+	require.ErrorContains(t, err, "version 7, this node knows 6")
 	require.ErrorContains(t, err, "newer release")
 
 	var r Request
@@ -177,7 +177,7 @@ func BenchmarkEntryEncode(b *testing.B) {
 	var body, entry []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		w := NewEntry(entry, 1<<40, 1<<40, 0)
+		w := NewEntry(entry, EntryVersion, 1<<40, 1<<40, 0)
 		for i := range 100 {
 			body = AppendRequest(body[:0], 0, "set", args)
 			w.Add(Origin{Node: "node-1", Epoch: 7}, 1000, 1000+uint64(i), body)
@@ -188,7 +188,7 @@ func BenchmarkEntryEncode(b *testing.B) {
 }
 
 func BenchmarkEntryDecode(b *testing.B) {
-	w := NewEntry(nil, 1<<40, 1<<40, 0)
+	w := NewEntry(nil, EntryVersion, 1<<40, 1<<40, 0)
 	for i := range 100 {
 		body := appendRequest(nil, 0, "set", fmt.Sprintf("lock:%d", 1000000+i), "0123456789abcdef", "NX", "PX", "30000")
 		w.Add(Origin{Node: "node-1", Epoch: 7}, 1000, 1000+uint64(i), body)

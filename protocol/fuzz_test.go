@@ -93,7 +93,7 @@ func FuzzEntry(f *testing.F) {
 		if err != nil {
 			return
 		}
-		w := NewEntry(nil, e.StampMillis, e.WallOffsetMillis, e.MemoryLimitBytes)
+		w := NewEntry(nil, EntryVersion, e.StampMillis, e.WallOffsetMillis, e.MemoryLimitBytes)
 		for _, b := range batches {
 			w.Add(b.Origin, b.Low, b.Seq, []byte(b.Body))
 			requireRequestsRoundTrip(t, b.Body)

@@ -42,7 +42,7 @@ func (b *backups) capture(ctx context.Context, stale bool) (backup.Meta, io.Writ
 	}
 	id := b.s.store.Identity()
 	return backup.Meta{
-		Release: protocol.HoldfastVersion, EntryVersion: protocol.EntryVersion,
+		Release: protocol.HoldfastVersion, EntryVersion: int(c.State.Version()),
 		ClusterID: id.ClusterID, NodeID: id.ID, Index: c.Index, Term: c.Term,
 		TakenAt: began, ClusterTimeMillis: c.State.ClockMillis(), Stale: stale,
 		Keys: c.State.Keys(), Locks: c.State.Locks(),

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/backup"
 	"github.com/holdfast/holdfast/server/founding"
 	"github.com/holdfast/holdfast/server/frontend"
@@ -54,6 +55,7 @@ func (s *Server) newPlace() {
 	p.founding = founding.New(founding.Config{
 		Folder: s.store, Addr: s.config.peerAddress(initial), Initial: initial, Contacts: s.config.contacts(), NonVoter: s.config.NonVoter,
 		Client: p.client, Book: &p.book, Incarnation: s.incarnations, Logger: s.logger,
+		NewestVersion: protocol.EntryVersion,
 		Cluster: founding.Cluster{
 			Join: s.askToJoin, Committed: s.committed, Newest: s.newest, Led: s.led, Move: s.askToMove, Promote: s.askForVote, Removed: s.removed,
 		},

@@ -280,6 +280,8 @@ func (s *Server) replicaConfig() replica.Config {
 		SentinelAddr: s.advertisedSentinel(),
 		Release:      protocol.HoldfastVersion,
 		Bootstrap:    s.firstMembers(id),
+
+		NewestVersion: protocol.EntryVersion, FoundingVersion: id.FoundingVersion,
 		Stores: replica.Stores{
 			Log: s.store.Log, Stable: s.store.Stable, Snapshots: s.store.Snapshots, Lineage: s.store.Lineage,
 		},

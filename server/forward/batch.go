@@ -47,8 +47,12 @@ type Identity struct {
 }
 
 // About is what others are told of a node: where clients reach the node, and which release runs there. SentinelAddr is
-// empty if the node has no port for Sentinel's commands, and Release if that is not known.
-type About struct{ ClientAddr, SentinelAddr, Release string }
+// empty if the node has no port for Sentinel's commands, and Release if that is not known. NewestVersion is the newest
+// version of the log that the node can use; 0: it does not say.
+type About struct {
+	ClientAddr, SentinelAddr, Release string
+	NewestVersion                     uint64
+}
 
 // Beacon is what the leader tells followers now and then.
 type Beacon struct {

@@ -170,7 +170,7 @@ func (c *connection) message(f *wire.Fields[string]) error {
 	case kindWaited:
 		number, n := f.Number(), int(f.Number())
 		c.answer(number, n)
-	case kindBeacon, kindRoll, kindMuster:
+	case kindBeacon, kindRoll, kindMuster, kindCensus:
 		c.beacon(kind, f)
 	case kindPart:
 		of, whole, err := c.part(f)
@@ -239,16 +239,19 @@ func (c *connection) forget(of partOf) {
 
 var errHungUp = errors.New("the leader hung up")
 
-// beacon takes a beacon, a roll or a muster.
+// beacon takes a beacon, a roll, a muster or a census.
 func (c *connection) beacon(kind byte, f *wire.Fields[string]) {
-	b := Beacon{Term: f.Number(), Commit: f.Number(), Releases: kind == kindMuster}
+	b := Beacon{Term: f.Number(), Commit: f.Number(), Releases: kind == kindMuster || kind == kindCensus}
 	for range f.Number() {
 		m := Member{ID: f.Bytes(), About: About{ClientAddr: f.Bytes()}}
 		if kind != kindBeacon {
 			m.SentinelAddr, m.Silent, m.LogIndex = f.Bytes(), f.Number() != 0, f.Number()
 		}
-		if kind == kindMuster {
+		if b.Releases {
 			m.Release = f.Bytes()
+		}
+		if kind == kindCensus {
+			m.NewestVersion = f.Number()
 		}
 		if b.Members = append(b.Members, m); f.Err != nil {
 			return

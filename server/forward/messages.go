@@ -13,7 +13,7 @@ import (
 //
 // The first frame of each side is its greeting alone:
 //
-//	follower  hello    version, bytes ID, epoch, bytes client address, features, bytes sentinel address, bytes release
+//	follower  hello    version, bytes ID, epoch, bytes client address, features, bytes sentinel address, bytes release, newest version of the log
 //	leader    welcome  version, verdict, bytes ID, bytes client address, bytes sentinel address, features, bytes release
 //
 // Then, from the follower:
@@ -33,12 +33,13 @@ import (
 //	roll    term, commit index, count, (bytes ID, bytes client address, bytes sentinel address, silent: 0 or 1,
 //	        log index)*
 //	muster  a roll with one more field of each member: bytes release
+//	census  a muster with one more field of each member: newest version of the log; 0: not known
 //	part    kind (wrote or answer), state (more, last, dropped), number, then up to the frame's end
 //
 // A large wrote or answer comes in parts, with other messages between them: the bytes behind the number are
 // cut into pieces. A dropped reply is too late to be of use, and the rest of it is not sent. Parts go to
 // followers whose hello has featureParts. A roll takes a beacon's place for followers whose hello has featureRoll,
-// and a muster for followers whose hello has featureMuster.
+// a muster for followers whose hello has featureMuster, and a census for followers whose hello has featureCensus.
 // Ears go to leaders whose welcome has featureEars.
 //
 // A first frame of another kind is not a link's: see [ReceiverConfig.Other].
@@ -64,6 +65,7 @@ const (
 	kindBeacon  = 'B'
 	kindRoll    = 'L'
 	kindMuster  = 'M'
+	kindCensus  = 'C'
 	kindPart    = 'P'
 )
 
@@ -76,7 +78,10 @@ const featureRoll uint64 = 2
 // featureMuster, in a hello, says that the follower takes musters.
 const featureMuster uint64 = 4
 
-const allFeatures = featureParts | featureRoll | featureMuster
+// featureCensus, in a hello, says that the follower takes censuses.
+const featureCensus uint64 = 8
+
+const allFeatures = featureParts | featureRoll | featureMuster | featureCensus
 
 // featureEars, in a welcome, says that the leader takes ears.
 const featureEars uint64 = 1
@@ -149,7 +154,11 @@ func (g greeting) append(dst []byte, kind byte) []byte {
 	if kind == kindWelcome {
 		dst = binary.AppendUvarint(dst, g.features)
 	}
-	return wire.AppendBytes(dst, g.about.Release)
+	dst = wire.AppendBytes(dst, g.about.Release)
+	if kind == kindHello {
+		dst = binary.AppendUvarint(dst, g.about.NewestVersion)
+	}
+	return dst
 }
 
 // readGreeting reads a frame that holds a greeting of the given kind. Fields
@@ -187,6 +196,9 @@ func parseGreeting(frame []byte, kind byte) (g greeting, err error) {
 	}
 	if f.More() {
 		g.about.Release = f.Bytes()
+	}
+	if kind == kindHello && f.More() {
+		g.about.NewestVersion = f.Number()
 	}
 	return g, f.Err
 }

@@ -34,7 +34,7 @@ func TestFrames(t *testing.T) {
 // A follower is told of the members in the words of its own release, and a greeting without a release is one of an
 // older node's.
 func TestMembersAreToldToOlderNodes(t *testing.T) {
-	about := About{ClientAddr: "a", SentinelAddr: "s", Release: "0.2.0"}
+	about := About{ClientAddr: "a", SentinelAddr: "s", Release: "0.2.0", NewestVersion: 6}
 	said := Beacon{Term: 3, Commit: 9, Releases: true, Members: []Member{{ID: "n1", About: about, Silent: true, LogIndex: 7}}}
 	for _, c := range []struct {
 		features uint64
@@ -45,7 +45,10 @@ func TestMembersAreToldToOlderNodes(t *testing.T) {
 		{featureParts | featureRoll, kindRoll, Beacon{Term: 3, Commit: 9, Members: []Member{
 			{ID: "n1", About: About{ClientAddr: "a", SentinelAddr: "s"}, Silent: true, LogIndex: 7},
 		}}},
-		{allFeatures, kindMuster, said},
+		{featureParts | featureRoll | featureMuster, kindMuster, Beacon{Term: 3, Commit: 9, Releases: true, Members: []Member{
+			{ID: "n1", About: About{ClientAddr: "a", SentinelAddr: "s", Release: "0.2.0"}, Silent: true, LogIndex: 7},
+		}}},
+		{allFeatures, kindCensus, said},
 	} {
 		p := newPeer(&ReceiverConfig{Beacon: func() Beacon { return said }}, nil, greeting{features: c.features})
 		p.beacon()
@@ -61,9 +64,16 @@ func TestMembersAreToldToOlderNodes(t *testing.T) {
 	for _, kind := range []byte{kindHello, kindWelcome} {
 		g := greeting{version: linkVersion, id: "n1", about: about, features: 1}
 		older := g.append(nil, kind)
+		if kind == kindHello {
+			older = older[:len(older)-1]
+		}
+		g.about.NewestVersion = 0
+		got, err := parseGreeting(older, kind)
+		require.NoError(t, err)
+		require.Equal(t, g, got)
 		older = older[:len(older)-len("0.2.0")-1]
 		g.about.Release = ""
-		got, err := parseGreeting(older, kind)
+		got, err = parseGreeting(older, kind)
 		require.NoError(t, err)
 		require.Equal(t, g, got)
 	}

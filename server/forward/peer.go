@@ -33,8 +33,10 @@ type Peer struct {
 	wake   chan struct{} // there is something to send
 	asked  chan struct{} // there are reads
 	parts  sync.WaitGroup
-	// tells is what the follower takes of beacon, roll and muster: the one that says most.
+	// tells is what the follower takes of beacon, roll, muster and census: the one that says most.
 	tells byte
+	// newest is the newest version of the log that the follower can use.
+	newest uint64
 
 	mu        sync.Mutex
 	reads     []forwardedRead
@@ -47,7 +49,7 @@ func newPeer(config *ReceiverConfig, conn net.Conn, hello greeting) *Peer {
 		config: config, conn: conn, origin: protocol.Origin{Node: hello.id, Epoch: hello.epoch},
 		wake: make(chan struct{}, 1), asked: make(chan struct{}, 1),
 		out:   newOutbox(config.ReplyBytes, hello.features&featureParts == 0),
-		tells: tells(hello.features),
+		tells: tells(hello.features), newest: hello.about.NewestVersion,
 	}
 }
 
@@ -150,6 +152,8 @@ func (p *Peer) send(ctx context.Context) {
 // tells is the message with which a follower with those features is told of the members.
 func tells(features uint64) byte {
 	switch {
+	case features&featureCensus != 0:
+		return kindCensus
 	case features&featureMuster != 0:
 		return kindMuster
 	case features&featureRoll != 0:
@@ -170,8 +174,11 @@ func (p *Peer) beacon() {
 			if p.tells != kindBeacon {
 				dst = binary.AppendUvarint(appendBool(wire.AppendBytes(dst, m.SentinelAddr), m.Silent), m.LogIndex)
 			}
-			if p.tells == kindMuster {
+			if p.tells == kindMuster || p.tells == kindCensus {
 				dst = wire.AppendBytes(dst, m.Release)
+			}
+			if p.tells == kindCensus {
+				dst = binary.AppendUvarint(dst, m.NewestVersion)
 			}
 		}
 		return dst

@@ -208,6 +208,17 @@ func (r *Receiver) dismiss(p *Peer) {
 	r.room.Broadcast()
 }
 
+// NewestVersion is the newest version of the log that a node with a link can use; 0: it has no link, or does not say. A
+// link is of the node's present process, so that a node that goes back to an earlier release says so first.
+func (r *Receiver) NewestVersion(id string) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.peers[id]; p != nil {
+		return p.newest
+	}
+	return 0
+}
+
 // Peer returns the link of the session, or nil.
 func (r *Receiver) Peer(o protocol.Origin) *Peer {
 	r.mu.Lock()

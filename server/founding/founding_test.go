@@ -225,6 +225,35 @@ func TestThreeNodesFoundACluster(t *testing.T) {
 	})
 }
 
+// TestClusterBeginsWithWhatAllFoundersCan: each of them notes the version, whoever founds. A release that does not say what
+// it can counts as the oldest.
+func TestClusterBeginsWithWhatAllFoundersCan(t *testing.T) {
+	for _, c := range []struct{ can, want []byte }{
+		{[]byte{6, 6, 6}, []byte{6, 6, 6}},
+		{[]byte{7, 6, 7}, []byte{6, 6, 6}},
+		{[]byte{6, 7, 7}, []byte{6, 6, 6}},
+		{[]byte{7, 7, 0}, []byte{0, 0, 0}},
+		{[]byte{7}, []byte{7}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			initial := make(map[string]string)
+			var lives []*life
+			for i := range c.can {
+				name := fmt.Sprintf("n%d", i+1)
+				initial[name] = cluster3[name]
+			}
+			for i, version := range c.can {
+				lives = append(lives, w.start(fmt.Sprintf("n%d", i+1), func(c *Config) { c.Initial, c.NewestVersion = initial, version }))
+			}
+			w.requireSettled(lives...)
+			for i, l := range lives {
+				require.Equal(t, c.want[i], l.store.Identity().FoundingVersion)
+			}
+		})
+	}
+}
+
 func TestNodeAloneFoundsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -30,6 +30,10 @@ type Introduction struct {
 	Waiting string `json:"waiting,omitempty"`
 	// Founders are the first members of Cluster.
 	Founders []members.Member `json:"founders,omitempty"`
+	// NewestVersion is the newest version of the log that the node can use, and FoundingVersion the one with which Cluster
+	// began; 0: not known.
+	NewestVersion   byte `json:"newestVersion,omitempty"`
+	FoundingVersion byte `json:"foundingVersion,omitempty"`
 	// Restored: the node's folder was restored, and other nodes join it.
 	Restored bool `json:"restored,omitempty"`
 	// Seed is of the state in a restored folder that has to found a cluster yet.
@@ -82,6 +86,7 @@ func (n *Node) introduction() Introduction {
 	i := Introduction{
 		ID: id.ID, Addr: n.config.Addr, Cluster: id.ClusterID, Founders: id.Founders, Restored: id.Restored,
 		Configuration: n.config.Committed(), Seed: id.Seed,
+		NewestVersion: n.config.NewestVersion, FoundingVersion: id.FoundingVersion,
 	}
 	if id.Joins {
 		i.Cluster = "" // the cluster may refuse

@@ -32,6 +32,8 @@ type Config struct {
 	Initial map[string]string
 	// Contacts are peer addresses of nodes whose cluster is to take this node in; empty: none is.
 	Contacts []string
+	// NewestVersion is the newest version of the log that the node can use.
+	NewestVersion byte
 	// NonVoter: the node does not ask for a vote.
 	NonVoter bool
 

@@ -25,7 +25,7 @@ func (n *Node) Settle(ctx context.Context) error {
 	case id.Seed != "" && (!named || len(n.config.Contacts) > 0):
 		return errors.New("this node's folder was restored, and joins no cluster: start it with the initial cluster and without --join, or empty its folder to have it join")
 	case n.foundsAlone(id):
-		return n.found(members.Member{ID: id.ID, Addr: n.config.Initial[id.Name], Voter: true})
+		return n.found(n.config.NewestVersion, members.Member{ID: id.ID, Addr: n.config.Initial[id.Name], Voter: true})
 	case id.Joins, !named, len(n.config.Initial) == 1:
 		return n.join(ctx, n.others())
 	default:
@@ -61,11 +61,13 @@ func (n *Node) Alone() bool {
 	return id.ClusterID != "" && !id.Joins || n.foundsAlone(id)
 }
 
-// found notes that this node belongs to a new cluster of those members.
-func (n *Node) found(founders ...members.Member) error {
+// found notes that this node belongs to a new cluster of those members, whose log begins with a version.
+func (n *Node) found(version byte, founders ...members.Member) error {
 	cluster := newClusterID()
 	founders = members.NewConfiguration(0, founders...).Members
-	err := n.config.Folder.SetIdentity(func(id *store.Identity) { id.ClusterID, id.Founders = cluster, founders })
+	err := n.config.Folder.SetIdentity(func(id *store.Identity) {
+		id.ClusterID, id.Founders, id.FoundingVersion = cluster, founders, version
+	})
 	if err == nil {
 		n.config.Logger.Info("cluster founded", "cluster", cluster, "members", names(founders))
 	}
@@ -96,7 +98,7 @@ func (n *Node) foundTogether(ctx context.Context) error {
 		missing, why := n.missing(own, met)
 		if founders := n.founders(own, met); len(missing) == 0 {
 			if founders[0].ID == own.ID {
-				return n.found(founders...)
+				return n.found(n.common(founders, met), founders...)
 			}
 			missing = []string{founders[0].Name() + " to found it" + said(founders[0].Name(), met)}
 		}
@@ -155,7 +157,9 @@ func (n *Node) adopt(m meeting) error {
 	if got, want := names(m.Founders), strings.Join(slices.Sorted(maps.Keys(n.config.Initial)), ", "); got != want {
 		return fmt.Errorf("%s has founded a cluster of %s, and this node was given the initial cluster %s", members.Name(m.ID), got, want)
 	}
-	err := n.config.Folder.SetIdentity(func(id *store.Identity) { id.ClusterID, id.Founders = m.Cluster, m.Founders })
+	err := n.config.Folder.SetIdentity(func(id *store.Identity) {
+		id.ClusterID, id.Founders, id.FoundingVersion = m.Cluster, m.Founders, m.FoundingVersion
+	})
 	if err == nil {
 		n.config.Logger.Info("cluster founded", "cluster", m.Cluster, "members", names(m.Founders), "by", members.Name(m.ID))
 	}
@@ -215,6 +219,17 @@ func (n *Node) nameAt(addr string) (name string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// common is the newest version of the log that all founders can use, 0 if one of them does not say.
+func (n *Node) common(founders []members.Member, met []meeting) byte {
+	version := n.config.NewestVersion
+	for _, m := range met {
+		if slices.ContainsFunc(founders, func(f members.Member) bool { return f.ID == m.ID }) {
+			version = min(version, m.NewestVersion)
+		}
+	}
+	return version
 }
 
 // founders are the first members, and the first of them is who founds: of this node and those that were met the ones

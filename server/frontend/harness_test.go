@@ -104,7 +104,7 @@ func (cl *cluster) tick() {
 	defer cl.mu.Unlock()
 	now := time.Since(cl.started).Milliseconds()
 	for due, ok := cl.machine.NextDue(); ok && due <= now; due, ok = cl.machine.NextDue() {
-		if err := cl.machine.Apply(protocol.NewEntry(nil, now, time.Now().UnixMilli()-now, 0).Bytes(), &sink{cl: cl}); err != nil {
+		if err := cl.machine.Apply(protocol.NewEntry(nil, protocol.EntryVersion, now, time.Now().UnixMilli()-now, 0).Bytes(), &sink{cl: cl}); err != nil {
 			panic(err)
 		}
 	}
@@ -159,7 +159,7 @@ func (cl *cluster) Execute(u *replica.Batch) error {
 	if u.OnNumber != nil {
 		u.OnNumber(cl.seq)
 	}
-	entry := protocol.NewEntry(nil, now, wall, 0)
+	entry := protocol.NewEntry(nil, protocol.EntryVersion, now, wall, 0)
 	entry.Add(here, cl.seq, cl.seq, u.Body)
 	sink := &sink{cl: cl}
 	if err := cl.machine.Apply(entry.Bytes(), sink); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer/wire"
@@ -27,6 +28,12 @@ type Config struct {
 	SentinelAddr string
 	// Release is what this node runs, as others are told.
 	Release string
+	// NewestVersion is the newest version of the log that this node is to use: at most [protocol.EntryVersion], which 0
+	// stands for, and at least [protocol.OldestEntryVersion].
+	NewestVersion byte
+	// FoundingVersion is the version with which the cluster that Bootstrap founds begins; 0: the oldest. All first members
+	// must be able to use it.
+	FoundingVersion byte
 	// Bootstrap are the first members of a cluster, this node among them, for a node with empty stores. All of them
 	// must be given the same. Without them an empty node waits until a leader adds it.
 	Bootstrap []members.Member
@@ -144,6 +151,7 @@ func orDefault[T comparable](field *T, value T) {
 
 // withDefaults fills what is zero.
 func (c Config) withDefaults() Config {
+	orDefault(&c.NewestVersion, protocol.EntryVersion)
 	orDefault(&c.HeartbeatTimeout, DefaultHeartbeatTimeout)
 	orDefault(&c.ElectionTimeout, max(DefaultElectionTimeout, c.HeartbeatTimeout))
 	orDefault(&c.LeaseTimeout, min(DefaultLeaseTimeout, c.HeartbeatTimeout))
@@ -203,6 +211,8 @@ func (c *Config) validate() error {
 	for _, m := range c.Bootstrap {
 		check(m.ID != "" && m.Addr != "", "the first members have one without ID or address: %q=%q", m.ID, m.Addr)
 	}
+	check(c.NewestVersion >= protocol.OldestEntryVersion && c.NewestVersion <= protocol.EntryVersion,
+		"this release does not write version %d of the log, but %d to %d", c.NewestVersion, protocol.OldestEntryVersion, protocol.EntryVersion)
 	check(c.Stores.Log != nil && c.Stores.Stable != nil && c.Stores.Snapshots != nil, "a store is missing")
 	check(c.Stores.Lineage.Current() > 0, "there is no incarnation")
 	check(c.Peers.Raft != nil && c.Peers.Append != nil && c.Peers.Forward != nil, "a stream of peer connections is missing")

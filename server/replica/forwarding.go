@@ -16,6 +16,7 @@ import (
 func (r *Replica) identity() forward.Identity {
 	return forward.Identity{ID: r.config.ID, Epoch: r.origin.Epoch, About: forward.About{
 		ClientAddr: r.config.ClientAddr, SentinelAddr: r.config.SentinelAddr, Release: r.config.Release,
+		NewestVersion: uint64(r.config.NewestVersion),
 	}}
 }
 
@@ -45,6 +46,7 @@ func (r *Replica) heard(b forward.Beacon) {
 		if b.Releases && m.ID != r.config.ID {
 			r.addresses.setRelease(m.ID, m.Release)
 		}
+		r.addresses.setNewest(m.ID, m.NewestVersion)
 	}
 	r.leaders.moved(r.addresses.all())
 	r.health.heard(b.Commit, r.state.index.load())
@@ -55,6 +57,7 @@ func (r *Replica) met(m forward.Member) {
 	r.addresses.set(m.ID, m.About)
 	r.addresses.setRelease(m.ID, m.Release)
 	r.addresses.setHeard(m.ID, false, 0)
+	notify(r.proposer.wake) // the cluster may go over to a newer version
 	r.leaders.moved(r.addresses.all())
 }
 
@@ -107,7 +110,7 @@ func (r *Replica) beacon() forward.Beacon {
 	b := forward.Beacon{Term: r.node.Term(), Commit: r.node.Committed(), Releases: true}
 	for _, m := range r.members() {
 		b.Members = append(b.Members, forward.Member{
-			ID: m.ID, About: forward.About{ClientAddr: m.ClientAddr, SentinelAddr: m.SentinelAddr, Release: m.Release},
+			ID: m.ID, About: forward.About{ClientAddr: m.ClientAddr, SentinelAddr: m.SentinelAddr, Release: m.Release, NewestVersion: m.NewestVersion},
 			Silent: m.Silent, LogIndex: m.LogIndex,
 		})
 	}

@@ -22,6 +22,7 @@ type leaderTerm struct {
 	progress atomic.Int64
 	wanted   atomic.Int64 // cluster time that an entry is wanted to reach
 	stamped  int64        // the newest stamp proposed; the proposer's own
+	version  byte         // the newest version proposed; the proposer's own
 }
 
 // leadership watches raft and makes this node a leader that serves, a follower
@@ -104,7 +105,7 @@ func (ls *leadership) assert(term uint64) {
 
 func (ls *leadership) proposeFirst(term uint64) {
 	stamp, offset := ls.r.machine.Clock()
-	ls.r.propose(term, protocol.NewEntry(nil, stamp, offset, ls.r.config.MaxMemoryBytes).Bytes(), uncounted)
+	ls.r.propose(term, protocol.NewEntry(nil, ls.r.firstVersion(), stamp, offset, ls.r.config.MaxMemoryBytes).Bytes(), uncounted)
 }
 
 // assertAgain is the time between two checks whether the first entry got lost.
@@ -133,11 +134,13 @@ func (ls *leadership) serve(term uint64) {
 		gone:    make(chan struct{}),
 		landed:  make(chan struct{}, 1),
 		stamped: stamp,
+		version: ls.r.firstVersion(),
 	}
 	ls.r.serving.Store(l)
 	ls.r.reader.serves.open()
 	ls.r.reader.elsewhere.divert(errReroute)
 	ls.r.writes.Attach(l, ls.r.proposer.wake)
+	notify(ls.r.proposer.wake) // all members may be able to use a newer version
 	notify(ls.r.ticker.wake)
 	ls.see(ls.r.config.ID, term)
 	ls.r.event(LeadershipGained{Term: term, Took: time.Since(ls.assertedAt)})

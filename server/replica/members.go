@@ -29,5 +29,6 @@ func (r *Replica) reconfigured() {
 	r.addresses.follow(conf, &r.config)
 	r.fromFollowers.Cut(conf.Has)
 	r.leaders.moved(r.addresses.all())
+	notify(r.proposer.wake) // a member that held the version of the cluster back may be gone
 	r.config.OnConfiguration()
 }

@@ -35,6 +35,8 @@ type proposerConfig struct {
 	// wouldRefuse and wouldWait ask the state machine.
 	wouldRefuse func(c fsm.Claim, nowMillis int64) bool
 	wouldWait   func(body string, nowMillis int64) bool
+	// version is the newest version that entries may have, if that is above the version given.
+	version func(above byte) byte
 	// propose gives an entry to raft; proposed is called when the first is on its way.
 	propose          func(term uint64, entry []byte, flags ...byte)
 	proposed         func()
@@ -115,7 +117,8 @@ func (p *proposer) step() bool {
 	// The clock is read after the sources have named the batches for this entry, and before the
 	// batches are taken: no batch gets a stamp from before its arrival.
 	stamp, offset := l.clock.read()
-	wanted := l.wanted.Load() > l.stamped
+	version := max(l.version, p.version(l.version))
+	wanted := l.wanted.Load() > l.stamped || version > l.version
 	if !some && !wanted {
 		return false
 	}
@@ -124,13 +127,13 @@ func (p *proposer) step() bool {
 		p.delay.hold()
 		return false
 	}
-	p.entry.begin(stamp, offset, p.memoryLimitBytes)
+	p.entry.begin(version, stamp, offset, p.memoryLimitBytes)
 	p.gather(l)
 	entry, some := p.entry.end()
-	if !some && stamp <= l.stamped {
+	if !some && stamp <= l.stamped && version == l.version {
 		return false // all that waited has been answered meanwhile
 	}
-	l.stamped = stamp
+	l.stamped, l.version = stamp, version
 	p.delay.propose(useful)
 	if l.inFlight.Add(1) == 1 {
 		l.progress.Store(time.Now().UnixNano())

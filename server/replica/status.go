@@ -25,6 +25,9 @@ type Member struct {
 	SentinelAddr string
 	// Release is what the member runs, as it told this node or the leader; empty while unknown.
 	Release string
+	// NewestVersion is the newest version of the log that the member can use, by its greeting to the leader; 0: it has no
+	// link to the leader, or is of a release that does not say.
+	NewestVersion uint64
 	// Silent: the leader has not heard from the member for an election timeout, by the leader's last
 	// word to this node.
 	Silent bool
@@ -106,10 +109,10 @@ func (r *Replica) members() []Member {
 		m := &all[i]
 		switch {
 		case m.ID == r.config.ID:
-			m.Silent, m.LogIndex = false, r.node.Last()
+			m.Silent, m.LogIndex, m.NewestVersion = false, r.node.Last(), uint64(r.config.NewestVersion)
 		case l != nil:
 			match, _, heard := r.node.Heard(m.ID, l.term, since)
-			m.Silent, m.LogIndex = !heard, match
+			m.Silent, m.LogIndex, m.NewestVersion = !heard, match, r.fromFollowers.NewestVersion(m.ID)
 		}
 	}
 	return all
@@ -265,6 +268,16 @@ func (a *addresses) setRelease(id, release string) {
 	for i := range a.members {
 		if m := &a.members[i]; m.ID == id && m.Release != release {
 			m.Release = strings.Clone(release)
+		}
+	}
+}
+
+func (a *addresses) setNewest(id string, version uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.members {
+		if a.members[i].ID == id {
+			a.members[i].NewestVersion = version
 		}
 	}
 }

@@ -152,7 +152,7 @@ func TestSnapshotIntoAConflictingTail(t *testing.T) {
 					old := c.Leader()
 					c.Net.Isolate(old.Name)
 					for range tail {
-						old.Replica().Propose(old.Replica().Status().Term, protocol.NewEntry(nil, 0, 0, 0).Bytes())
+						old.Replica().Propose(old.Replica().Status().Term, protocol.NewEntry(nil, protocol.EntryVersion, 0, 0, 0).Bytes())
 					}
 					time.Sleep(5 * time.Second)
 					fill(t, c, 2)

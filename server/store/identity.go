@@ -39,6 +39,8 @@ type Identity struct {
 	// Founders are the first members of the cluster, if this node was one of them: raft's first entry is made of
 	// Founders while raft has none.
 	Founders []members.Member `json:"founders,omitempty"`
+	// FoundingVersion is the version of the log that all founders could use, with which the cluster begins; 0: not known.
+	FoundingVersion byte `json:"foundingVersion,omitempty"`
 	// Joins: the node may have asked the cluster to take it in, and has not been told that it is in.
 	Joins bool `json:"joins,omitempty"`
 	// JoinedAt is the index of a committed configuration that has the node, as the cluster said when it took the node in;

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/lifecycle"
 	"github.com/holdfast/holdfast/server/members"
@@ -199,6 +200,7 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 		ClientAddr:      n.Name + clientPort,
 		SentinelAddr:    n.Name + sentinelPort,
 		Bootstrap:       bootstrap,
+		FoundingVersion: protocol.EntryVersion,
 		Stores:          replica.Stores{Log: disk.Log, Stable: disk.Stable, Snapshots: disk.Snapshots, Lineage: disk.Lineage},
 		Peers:           replica.Peers{Raft: port.Layer(peer.KindRaft), Append: port.Layer(peer.KindAppend), Forward: port.Layer(peer.KindForward)},
 		Clock:           n.Clock,
