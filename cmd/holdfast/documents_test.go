@@ -3,8 +3,10 @@ package main
 import (
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,10 +51,15 @@ func TestREADMEIsShort(t *testing.T) {
 	}
 }
 
-// TestLinks: what a document links to is in the tree.
+// TestLinks: what a document links to is in the tree, and a heading of a document is one that it has.
 func TestLinks(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
-	for _, d := range documents(t) {
+	link := regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?\)`)
+	all := documents(t)
+	text := make(map[string]string)
+	for _, d := range all {
+		text[d.path] = d.text
+	}
+	for _, d := range all {
 		if !strings.HasSuffix(d.path, ".md") {
 			continue
 		}
@@ -60,11 +67,26 @@ func TestLinks(t *testing.T) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join("..", "..", filepath.Dir(d.path), m[1])); err != nil {
+			to := path.Join(path.Dir(d.path), m[1])
+			if m[1] == "" {
+				to = d.path
+			}
+			if _, err := os.Stat(filepath.Join("..", "..", to)); err != nil {
 				t.Errorf("%s links to %s, which is not there", d.path, m[1])
+			} else if m[2] != "" && !slices.Contains(anchors(text[to]), m[2]) {
+				t.Errorf("%s links to %s#%s, and there is no such heading", d.path, m[1], m[2])
 			}
 		}
 	}
+}
+
+// anchors are what GitHub makes of the headings of a document.
+func anchors(text string) (all []string) {
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		plain := regexp.MustCompile(`[^\w\s-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		all = append(all, strings.ReplaceAll(plain, " ", "-"))
+	}
+	return all
 }
 
 // TestReferences: comments and documents name no page that is not in the tree, nor a paragraph of one.

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// memberBook runs the commands of a chapter of OPERATING.md. The machines n1, n2 and so on are folders, and their
+// memberBook runs the commands of a chapter of the operator's pages. The machines n1, n2 and so on are folders, and their
 // addresses are free ports of this one.
 type memberBook struct {
 	t        *testing.T
@@ -50,11 +49,9 @@ func newMemberBook(t *testing.T, machines int) *memberBook {
 
 // chapterCommands are the command lines of a chapter: "n1$ holdfast …".
 func chapterCommands(t *testing.T, chapter string) [][]string {
-	text, err := os.ReadFile("../../server/OPERATING.md")
-	require.NoError(t, err)
-	_, text, ok := bytes.Cut(text, []byte("\n### "+chapter+"\n"))
+	_, text, ok := strings.Cut(operatorPages(t), "\n### "+chapter+"\n")
 	require.True(t, ok, "no chapter %q", chapter)
-	chapterText := regexp.MustCompile(`(?m)^##`).Split(string(text), 2)[0]
+	chapterText := regexp.MustCompile(`(?m)^##`).Split(text, 2)[0]
 	chapterText = strings.ReplaceAll(chapterText, "\\\n", " ")
 	var lines [][]string
 	for _, m := range regexp.MustCompile(`(?m)^(n\d)\$ holdfast (.*)$`).FindAllStringSubmatch(chapterText, -1) {

@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// machines are three machines on which the chapters of OPERATING.md are run: folders in the places of /etc/holdfast,
+// machines are three machines on which the chapters of the operator's pages are run: folders in the places of /etc/holdfast,
 // /var/lib/holdfast and /usr/bin, free ports in the places of addresses, and a systemctl that does what is asked here.
 type machines struct {
 	root  string
@@ -244,7 +244,7 @@ func (h *holders) verify(t *testing.T, m *machines, locks map[string]string) {
 
 // TestRunbookAsWritten installs a cluster, and upgrades and backs it up under load. Then it loses all nodes, and is
 // restored: every lock that was acknowledged before the backup's instant is there, no lease is shorter, fences only
-// grow. Then it loses its majority, and the survivor goes on. All of that by the commands of OPERATING.md.
+// grow. Then it loses its majority, and the survivor goes on. All of that by the commands of the operator's pages.
 func TestRunbookAsWritten(t *testing.T) {
 	m := newMachines(t, build(t))
 	m.run(t, "install", 0, 1, 2)

@@ -67,12 +67,37 @@ func (r *runbook) sh(t *testing.T, node int, code string) {
 // block is a fenced block of a chapter.
 type block struct{ where, code string }
 
-// chapter are the blocks between <!-- name --> and <!-- /name --> of OPERATING.md.
+// operatorPages is the text of all pages of server/operating, one behind the other.
+func operatorPages(t *testing.T) string {
+	t.Helper()
+	pages, err := filepath.Glob(filepath.Join("..", "..", "server", "operating", "*.md"))
+	require.NoError(t, err)
+	require.NotEmpty(t, pages)
+	var all strings.Builder
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		all.Write(text)
+	}
+	return all.String()
+}
+
+// TestOperatorPagesAreShort: a page is what somebody in trouble can read through.
+func TestOperatorPagesAreShort(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join("..", "..", "server", "operating", "*.md"))
+	require.NoError(t, err)
+	require.NotEmpty(t, pages)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		require.LessOrEqual(t, strings.Count(string(text), "\n"), 200, "%s is too long", page)
+	}
+}
+
+// chapter are the blocks between <!-- name --> and <!-- /name --> of the operator's pages.
 func chapter(t *testing.T, name string) (blocks []block) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "server", "OPERATING.md"))
-	require.NoError(t, err)
-	_, inside, _ := section(t, string(text), name)
+	_, inside, _ := section(t, operatorPages(t), name)
 	for _, m := range regexp.MustCompile("(?ms)^```sh (once|each-node|others|root)\n(.*?)^```$").FindAllStringSubmatch(inside, -1) {
 		blocks = append(blocks, block{m[1], m[2]})
 	}
@@ -80,7 +105,7 @@ func chapter(t *testing.T, name string) (blocks []block) {
 	return blocks
 }
 
-// TestRotateAsWritten runs the chapter of OPERATING.md about passwords, secrets and certificates on three nodes, while
+// TestRotateAsWritten runs the chapter of the operator's pages about passwords, secrets and certificates on three nodes, while
 // a client of each stays connected. At the end the new ones are in force, and the old ones are not.
 func TestRotateAsWritten(t *testing.T) {
 	older, newer := newAuthority(t), newAuthority(t)

@@ -231,7 +231,7 @@ func (l *load) walk(t *testing.T, nodes []*node, exe string) {
 	}
 }
 
-// waitFollowing is what OPERATING.md says to wait for between two nodes.
+// waitFollowing is what operating/MEMBERS.md says to wait for between two nodes.
 func waitFollowing(t *testing.T, n *node, nodes []*node) {
 	t.Helper()
 	applied := func(n *node) (index int) {

@@ -75,7 +75,7 @@ func checkQuery(t *testing.T, metrics map[string][]string, query string) {
 	}
 }
 
-// TestAlerts: the rules are what Prometheus reads, over metrics that there are, and OPERATING.md has a line for each.
+// TestAlerts: the rules are what Prometheus reads, over metrics that there are, and TROUBLES.md has a line for each.
 func TestAlerts(t *testing.T) {
 	text, err := os.ReadFile("alerts.yaml")
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestAlerts(t *testing.T) {
 	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
 	decoder.KnownFields(true)
 	require.NoError(t, decoder.Decode(&file))
-	runbook, err := os.ReadFile("../OPERATING.md")
+	runbook, err := os.ReadFile("../operating/TROUBLES.md")
 	require.NoError(t, err)
 	metrics, names := known(t), []string{}
 	for _, group := range file.Groups {
@@ -105,12 +105,13 @@ func TestAlerts(t *testing.T) {
 			}
 			require.Contains(t, []string{"critical", "warning", "info"}, r.Labels["severity"], r.Alert)
 			require.NotEmpty(t, r.Annotations["summary"], r.Alert)
-			require.Contains(t, string(runbook), "| `"+r.Alert+"` |", "OPERATING.md says nothing of %s", r.Alert)
+			require.Contains(t, string(runbook), "| `"+r.Alert+"` |", "TROUBLES.md says nothing of %s", r.Alert)
+			require.Equal(t, "server/operating/TROUBLES.md: "+r.Alert, r.Annotations["runbook"])
 		}
 	}
 	require.Greater(t, len(names), 15)
 	for _, m := range regexp.MustCompile("\\| `(Holdfast\\w+)` \\|").FindAllStringSubmatch(string(runbook), -1) {
-		require.Contains(t, names, m[1], "OPERATING.md has an alert that there is not")
+		require.Contains(t, names, m[1], "TROUBLES.md has an alert that there is not")
 	}
 }
 

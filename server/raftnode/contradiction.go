@@ -16,7 +16,7 @@ import (
 
 // lostMembers is what the operator is told.
 const lostMembers = "a leader would replace them, so members have lost entries that they had acknowledged " +
-	"(an old copy of a data folder put back, or a disk that lost what it had synced); nothing was deleted: replace those members, see OPERATING.md"
+	"(an old copy of a data folder put back, or a disk that lost what it had synced); nothing was deleted: replace those members, see MEMBERS.md"
 
 // bounds is how far entries are committed, as this node knows, and where its newest snapshot ends. Raft takes no note in
 // its commit index of what a snapshot of a leader has committed.

@@ -19,7 +19,7 @@ type Limits struct {
 	AddressSpace int64
 }
 
-// What a node takes beside what the flags bound; server/OPERATING.md says for what.
+// What a node takes beside what the flags bound; server/operating/DAILY.md says for what.
 const (
 	// allowance is for an idle node, a snapshot under way and what is not yet collected.
 	allowance = 256 << 20
