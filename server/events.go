@@ -24,7 +24,11 @@ func (s *Server) onEvent(event replica.Event) {
 	case replica.LinkDown:
 		s.logger.Info("link to leader down", "leader", e.Leader, "error", e.Err)
 	case replica.ProposalStalled:
-		s.logger.Warn("proposal stalled", "age", e.Age)
+		var logs []string
+		for _, m := range e.Members {
+			logs = append(logs, fmt.Sprintf("%s=%d", m.Name, m.LogIndex))
+		}
+		s.logger.Warn("proposal stalled", "age", e.Age.Round(time.Millisecond), "commit_index", e.Committed, "last_index", e.LastLog, "logs", strings.Join(logs, " "))
 	case replica.LeadershipGivenUp:
 		s.logger.Warn("leadership given up: the other voters hear this leader, and have acknowledged nothing",
 			"term", e.Term, "age", e.Age.Round(time.Millisecond), "asked", strings.Join(e.Asked, ", "))

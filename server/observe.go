@@ -146,7 +146,7 @@ func (s *Server) registry() *prometheus.Registry {
 func (s *Server) registerProcess(r *prometheus.Registry) {
 	r.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		buildInfo(s.config.Name), credentials{s.secrets},
+		buildInfo(s.config.Name), credentials{s.secrets, s.place.admissions},
 	)
 }
 

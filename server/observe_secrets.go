@@ -1,13 +1,54 @@
 package server
 
 import (
+	"fmt"
+
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/membership"
+	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/secrets"
 )
 
+// newAdmissions makes the watch over the credentials of the members, which tells the log.
+func (s *Server) newAdmissions() *membership.Admissions {
+	return membership.NewAdmissions(membership.AdmissionsConfig{
+		Client: s.place.client, Self: s.store.Identity().ID, Misfit: peer.Misfit,
+		Members: func() []members.Member { return s.newest().Members },
+		Refused: func(m members.Member, why string) {
+			s.logger.Error("this node and another member do not admit each other: their connections last until the next failover", "member", m.Name(), "reason", why)
+		},
+		Admitted: func(m members.Member) {
+			s.logger.Info("this node and another member admit each other again", "member", m.Name())
+		},
+	}, s.place.requests)
+}
+
+// troubles are what is wrong although a leader is there and voters answer, a sentence each.
+func (s *Server) troubles() []string {
+	var health error
+	if r := s.member.Load(); r != nil && s.led() {
+		health = r.Healthy()
+	}
+	return troubles(s.config.Name, health, s.place.admissions.Refusals())
+}
+
+func troubles(node string, health error, refusals []membership.Refusal) (all []string) {
+	if health != nil {
+		all = append(all, fmt.Sprintf("%s is not ready: %v", node, health))
+	}
+	for _, r := range refusals {
+		all = append(all, fmt.Sprintf("%s and %s do not admit each other: %s", r.A, r.B, r.Text))
+	}
+	return all
+}
+
 // credentials are the metrics of the node's certificates and secrets.
-type credentials struct{ of *secrets.Keyring }
+type credentials struct {
+	of       *secrets.Keyring
+	admitted *membership.Admissions
+}
 
 var (
 	expiryDesc = prometheus.NewDesc("holdfast_tls_certificate_expiry_timestamp_seconds",
@@ -16,12 +57,15 @@ var (
 		"1 while certificates, passwords and secrets are as in their files; 0 while a file is damaged or cannot be read, and what was read before it is in force.", nil, nil)
 	reloadTimeDesc = prometheus.NewDesc("holdfast_credentials_last_reload_success_timestamp_seconds",
 		"When certificates, passwords and secrets were taken from their files at last.", nil, nil)
+	refusalsDesc = prometheus.NewDesc("holdfast_peer_refusals",
+		"How many pairs of members, as far as this node knows, do not admit each other: a secret, a certificate or a release does not fit. They find out by a handshake each minute.", nil, nil)
 )
 
 func (c credentials) Describe(ch chan<- *prometheus.Desc) {
 	ch <- expiryDesc
 	ch <- reloadOKDesc
 	ch <- reloadTimeDesc
+	ch <- refusalsDesc
 }
 
 func (c credentials) Collect(ch chan<- prometheus.Metric) {
@@ -38,4 +82,5 @@ func (c credentials) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(reloadOKDesc, successful)
 	gauge(reloadTimeDesc, float64(status.ReadAt.UnixMilli())/1000)
+	gauge(refusalsDesc, float64(len(c.admitted.Refusals())))
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net/http"
@@ -15,6 +16,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/membership"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // certificate writes one that signs itself, and its key.
@@ -51,4 +55,20 @@ func TestCredentialsAreObserved(t *testing.T) {
 	s.Reload("test")
 	_, text = s.get(t, "/metrics", "")
 	require.Contains(t, text, "\nholdfast_credentials_last_reload_successful 0\n")
+}
+
+// TestTroubles: what `holdfast cluster status` shows beside silent members.
+func TestTroubles(t *testing.T) {
+	require.Empty(t, troubles("n1", nil, nil))
+	require.Equal(t, []string{"n1 is not ready: at log index 5 of 90 since the start", "n2 and n3 do not admit each other: why"},
+		troubles("n1", errors.New("at log index 5 of 90 since the start"), []membership.Refusal{{A: "n2", B: "n3", Text: "why"}}))
+
+	s := runNode(t, func(c *Config) { c.Debug, c.DiskStallLimit = true, time.Minute })
+	client := s.client(t, "")
+	require.Empty(t, s.troubles())
+	s.faults.store.Inject(store.Fault{Op: store.OpStoreLogs, Hang: true})
+	go client.Set(t.Context(), "k", "v", 0)
+	require.Eventually(t, func() bool { return len(s.troubles()) > 0 }, 30*time.Second, 100*time.Millisecond)
+	require.Contains(t, s.troubles()[0], "is not ready: nothing was committed for")
+	s.faults.store.Clear()
 }

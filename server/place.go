@@ -36,6 +36,8 @@ type place struct {
 	requests *membership.Server
 	founding *founding.Node
 	desk     *operations.Desk
+	// admissions watches whether the members admit each other.
+	admissions *membership.Admissions
 
 	mu   sync.Mutex // guards all below, and orders calls of book.SetConfiguration
 	last members.Configuration
@@ -61,6 +63,7 @@ func (s *Server) newPlace() {
 		},
 	})
 	p.founding.Serve(p.requests)
+	p.admissions = s.newAdmissions()
 	s.serveOperations()
 }
 
@@ -228,6 +231,7 @@ func (s *Server) runReplica(ctx context.Context) error {
 		}
 	})
 	stays.Go(func() { s.member.Load().Announce(ctx) })
+	stays.Go(func() { s.place.admissions.Run(ctx) })
 	defer stays.Wait()
 	defer cancel()
 	return s.member.Load().Run(ctx)

@@ -141,8 +141,11 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 }
 
 // Reload reads certificates, authorities, passwords and secrets again; by says on whose account, for the log. Nothing
-// that is connected is cut off.
-func (s *Server) Reload(by string) { s.secrets.Reload(by) }
+// that is connected is cut off; the next look whether the members still admit each other is at once.
+func (s *Server) Reload(by string) {
+	s.secrets.Reload(by)
+	s.place.admissions.Look()
+}
 
 // fitClients lowers max-clients to what the limit of open files allows.
 func (s *Server) fitClients() error {
@@ -264,6 +267,7 @@ func (s *Server) peerConfig(ln net.Listener) peer.Config {
 		Book:      &s.place.book,
 		Removed:   s.place.isGone,
 		OnRemoved: func() { s.place.founding.Suspect() },
+		OnMisfit:  func() { s.place.admissions.Suspect() },
 		Secrets:   s.secrets.Cluster(),
 		TLS:       s.secrets.PeerTLS(),
 		Logger:    s.logger,
@@ -332,6 +336,7 @@ func (s *Server) frontConfig() frontend.Config {
 		Node: frontend.Node{
 			Name:      s.config.Name,
 			ClusterID: s.clusterID,
+			Troubles:  s.troubles,
 			Settings:  []frontend.Setting{{Name: "dir", Value: absolute(s.config.DataDir)}},
 		},
 		Administration: s.place.desk,

@@ -29,7 +29,8 @@ A change that would leave fewer voters that answer than a majority is refused, e
 interrupted is completed by asking for it again.
 
 The exit status of 'status' is 0 if there is a leader, and one more voter may fail; 1 if no node answers; 3 if no leader
-is known, or if the cluster stops when one more voter fails. A cluster of one voter has none to spare, and status 0. The
+is known, if the cluster stops when one more voter fails, if the node that answers is not ready (as after a start, until
+its log is applied), or if members do not admit each other. A cluster of one voter has none to spare, and status 0. The
 other commands end with 0 when all is done, else with 1 and one line that says why.
 `
 

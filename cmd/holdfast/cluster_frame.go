@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode"
+
+	"github.com/holdfast/holdfast/cmd/internal/holder"
 )
 
 // clusterFrame is what `holdfast cluster status` prints of the reply to RAFT.STATUS: a sentence about the cluster, and
@@ -17,7 +20,22 @@ func clusterFrame(f fields) string {
 		t.line(m.text("name"), m.text("role"), m.answers(), m.lag(), m.number("match-index"), m.text("client-address"),
 			m.text("peer-address"), cmp.Or(m.text("version"), "unknown"))
 	}
-	return clusterSentence(f) + "\n\n" + t.String()
+	return clusterSentence(f) + "\n" + troubles(f) + "\n" + t.String()
+}
+
+// troubles are what is wrong beside silent members, a line each.
+func troubles(f fields) string {
+	var b strings.Builder
+	for _, v := range f["troubles"].Elems {
+		text := strings.Map(func(r rune) rune {
+			if !unicode.IsPrint(r) {
+				return '?' // other nodes' words, on a terminal
+			}
+			return r
+		}, holder.Text(v))
+		fmt.Fprintf(&b, "Not well: %s.\n", text)
+	}
+	return b.String()
 }
 
 // clusterSentence says how the cluster is.
@@ -46,10 +64,10 @@ func spare(margin int64) string {
 	return fmt.Sprintf("%d may fail", margin)
 }
 
-// atRisk reports whether the cluster stands still, or has no voter to spare although it has several members.
+// atRisk reports whether the cluster stands still, has no voter to spare although it has several members, or is not well.
 func atRisk(f fields) bool {
 	several := f["voters"].Num > 1 || len(f["members"].Elems) > 1
-	return f.text("leader") == "" || several && f["margin"].Num <= 0
+	return f.text("leader") == "" || several && f["margin"].Num <= 0 || len(f["troubles"].Elems) > 0
 }
 
 // memberTable is what `holdfast cluster members` prints.

@@ -32,6 +32,20 @@ func reply(words ...any) fields {
 	return f
 }
 
+// TestClusterThatIsNotWell: what is wrong beside silent members is shown, and the status is not 0.
+func TestClusterThatIsNotWell(t *testing.T) {
+	f := reply("node", "n1", "leader", "n2", "term", 7, "voters", 3, "live-voters", 3, "quorum", 2, "margin", 1)
+	require.False(t, atRisk(f))
+	f["troubles"] = protocol.Strings("n1 is not ready: at log index 5 of 90 since the start", "n1 and n3 do not admit each other: \x1b[2J\"no\"")
+	require.True(t, atRisk(f))
+	require.Equal(t, `n2 leads in term 7: 3 of 3 voters answer, 1 may fail.
+Not well: n1 is not ready: at log index 5 of 90 since the start.
+Not well: n1 and n3 do not admit each other: ?[2J"no".
+
+NAME  ROLE  ANSWERS  LAG  MATCH  CLIENTS  PEERS  VERSION
+`, clusterFrame(f))
+}
+
 func TestClusterFrame(t *testing.T) {
 	three := []fields{
 		reply("name", "n1", "id", "n1@0123456789ab", "role", "follower", "voter", 1, "silent", 0, "lag", 3, "match-index", 97, "client-address", "10.0.0.1:6379", "peer-address", "10.0.0.1:7379"),

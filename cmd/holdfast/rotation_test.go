@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -323,4 +324,41 @@ func TestRotationDrill(t *testing.T) {
 		said = cutOff.ReplaceAllString(said, "")
 		require.NotContains(t, said, "refused a connection on the peer port")
 	}
+}
+
+// TestSecretOfOneNode: a secret that was changed on one node alone is known at once, on all nodes, while all connections
+// stay; and that it fits again.
+func TestSecretOfOneNode(t *testing.T) {
+	exe, secrets := build(t), t.TempDir()
+	give := func(node, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(secrets, node), []byte(text), 0o600))
+	}
+	nodes := plan(t, exe, 3, "--cluster-secret-file", filepath.Join(secrets, "{node}"), "--http-addr", "127.0.0.1:0")
+	for _, n := range nodes {
+		give(n.name, "one\n")
+		n.start(t)
+	}
+	status := func(n *node) (string, int) {
+		cmd := exec.Command(exe, "cluster", "status", "--server", n.addr)
+		out, _ := cmd.CombinedOutput()
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	become := func(want int) {
+		t.Helper()
+		for _, n := range nodes {
+			require.Eventually(t, func() bool { _, got := status(n); return got == want }, 60*time.Second, 100*time.Millisecond, "%s", n.stderr)
+		}
+	}
+	become(0)
+	give("n3", "another\n")
+	nodes[2].reload(t)
+	become(3)
+	for _, n := range nodes {
+		out, _ := status(n)
+		require.Regexp(t, `3 of 3 voters answer, 1 may fail\.\nNot well: n[12] and n3 do not admit each other: .*secret`, out)
+	}
+	require.Contains(t, nodes[2].stderr.String(), "this node and another member do not admit each other")
+	give("n3", "one\n")
+	nodes[2].reload(t)
+	become(0)
 }

@@ -45,6 +45,8 @@ type Node struct {
 	Name string
 	// ClusterID is the ID of the cluster that the node belongs to, "" while there is none; nil: not known.
 	ClusterID func() string
+	// Troubles, unless nil, is what is wrong although a leader is there and voters answer, a sentence each.
+	Troubles func() []string
 	// Waiting says what the node waits for before it belongs to a cluster; nil: it waits for nothing.
 	Waiting func() string
 	// RunID is 40 hex digits, new with every start; empty: drawn by New.

@@ -136,12 +136,17 @@ type census struct {
 	leader  replica.Member // zero: none is known
 	cluster string
 	waiting string // for what, while this node belongs to no cluster
+	// troubles are what is wrong beside silent members.
+	troubles []string
 }
 
 func newCensus(s *Server) *census {
 	c := &census{st: s.backend.Status(), cluster: s.clusterID()}
 	if s.cfg.Node.Waiting != nil {
 		c.waiting = s.cfg.Node.Waiting()
+	}
+	if s.cfg.Node.Troubles != nil {
+		c.troubles = s.cfg.Node.Troubles()
 	}
 	c.leader = c.st.Leader
 	for _, m := range c.st.Members {
@@ -229,6 +234,9 @@ func (c *census) status() protocol.Value {
 	)
 	if c.waiting != "" {
 		all = append(all, pairs("waiting", protocol.Bulk(c.waiting))...)
+	}
+	if len(c.troubles) > 0 {
+		all = append(all, pairs("troubles", protocol.Strings(c.troubles...))...)
 	}
 	return protocol.Map(all...)
 }

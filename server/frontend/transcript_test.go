@@ -130,6 +130,8 @@ func (p *player) serve(verb, options string) {
 				p.sentinel = true
 			case "cluster":
 				cfg.Options.ClusterMode = true
+			case "unwell":
+				cfg.Node.Troubles = func() []string { return []string{"n1 is not ready: " + value} }
 			case "everynode":
 				cfg.Options.EveryNodeMaster = true
 			case "clients":

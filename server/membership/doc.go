@@ -10,7 +10,10 @@
 //   - 64 requests are handled at a time, 16 of a node, and others refused;
 //   - what a reply says is believed as far as its type goes: the asker checks the values.
 //
-// The package does not know what a request means, and does not try again.
+// Beside these requests, [Admissions] has the members try on each other, each minute, whether their credentials still
+// fit.
+//
+// Otherwise the package does not know what a request means, and does not try again.
 //
 // # How to add an operation
 //
@@ -35,5 +38,7 @@
 // # Goroutines
 //
 // [Server.Run] accepts connections on its caller's goroutine, and has two more for each: one handles the request, the
-// other notices that the asker has gone. All of them end with the context of Run. A Server's lock is a leaf.
+// other notices that the asker has gone. All of them end with the context of Run. [Admissions.Run] has a goroutine for
+// each other member during a round. The locks of a Server and of Admissions are leaves; Refused and Admitted are called
+// with the latter held.
 package membership

@@ -327,13 +327,14 @@ func TestTLSRefuses(t *testing.T) {
 		name         string
 		one, two     func(*Config)
 		err, refused string
+		misfit       bool
 	}{
-		{"a certificate of another authority", certificate(other, time.Now().Add(time.Hour)), good, "", "unknown authority"},
-		{"a certificate of another authority at the acceptor", good, certificate(other, time.Now().Add(time.Hour)), "unknown authority", ""},
-		{"a certificate that ran out", certificate(ca, time.Now().Add(-time.Minute)), good, "", "expired"},
-		{"a node without TLS", func(*Config) {}, good, "", "a node without TLS"},
-		{"TLS where there is none", good, func(*Config) {}, "", "speaks TLS"},
-		{"another name than the one demanded", func(c *Config) { good(c); c.TLS().ServerName = "n2.example" }, good, "not n2.example", ""},
+		{"a certificate of another authority", certificate(other, time.Now().Add(time.Hour)), good, "", "unknown authority", true},
+		{"a certificate of another authority at the acceptor", good, certificate(other, time.Now().Add(time.Hour)), "unknown authority", "", true},
+		{"a certificate that ran out", certificate(ca, time.Now().Add(-time.Minute)), good, "", "expired", true},
+		{"a node without TLS", func(*Config) {}, good, "", "a node without TLS", false},
+		{"TLS where there is none", good, func(*Config) {}, "", "speaks TLS", false},
+		{"another name than the one demanded", func(c *Config) { good(c); c.TLS().ServerName = "n2.example" }, good, "not n2.example", "", true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			line, err := refusal(t, clock(row.one), clock(row.two))
@@ -341,6 +342,7 @@ func TestTLSRefuses(t *testing.T) {
 				require.ErrorContains(t, err, row.err)
 			}
 			require.Contains(t, line, row.refused)
+			require.Equal(t, row.misfit, Misfit(err), "%v", err)
 		})
 	}
 }

@@ -106,7 +106,7 @@ func (m *Mux) introduce(conn net.Conn, self introduction, want string, secret []
 		m.config.OnRemoved()
 	}
 	if err != nil {
-		return nil, other, err
+		return nil, other, m.tls.cutOff(err)
 	}
 	if err := m.checkID(other.id, want); err != nil {
 		return nil, other, err

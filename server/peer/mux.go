@@ -73,6 +73,9 @@ type Config struct {
 	// proved yet who it is: the owner asks the cluster. OnRemoved must be quick.
 	OnRemoved func()
 
+	// OnMisfit, when not nil, is told that a connection was refused for a reason that [Misfit] names. It must be quick.
+	OnMisfit func()
+
 	// Incarnations, when not nil, has this node's lineage and the other members': see package incarnation.
 	Incarnations *incarnation.Registry
 
@@ -189,6 +192,9 @@ func (m *Mux) welcome(ctx context.Context, h *handshake) {
 		_ = conn.Close()
 		if ctx.Err() == nil {
 			m.refusals.log(conn.RemoteAddr(), err)
+			if m.config.OnMisfit != nil && Misfit(err) {
+				m.config.OnMisfit()
+			}
 		}
 		return
 	}

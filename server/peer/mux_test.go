@@ -236,6 +236,7 @@ func TestNodesOfOtherClustersAreRefused(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) {
 		line, err := refusal(t, func(c *Config) { c.ClusterID = cluster(strings.Repeat("other", 100)) }, same)
 		require.ErrorContains(t, err, "dial peer n2:1: refused: it belongs to another cluster")
+		require.True(t, Misfit(err))
 		require.Contains(t, line, `reason="it belongs to another cluster: \"otherother`)
 		require.Contains(t, line, `from=n1 kind=raft`)
 		require.Less(t, len(line), 400)
@@ -243,6 +244,7 @@ func TestNodesOfOtherClustersAreRefused(t *testing.T) {
 	t.Run("secret", func(t *testing.T) {
 		line, err := refusal(t, secret("guess"), same)
 		require.ErrorContains(t, err, `node "n2" refused: it has another cluster secret, or none`)
+		require.True(t, Misfit(err))
 		require.Contains(t, line, "could not prove that it knows the cluster secret")
 	})
 	t.Run("no secret here", func(t *testing.T) {
@@ -256,16 +258,19 @@ func TestNodesOfOtherClustersAreRefused(t *testing.T) {
 	t.Run("itself", func(t *testing.T) {
 		line, err := refusal(t, func(c *Config) { c.ID = "n2" }, same)
 		require.ErrorContains(t, err, "same ID")
+		require.False(t, Misfit(err))
 		require.Contains(t, line, "same ID")
 	})
 	t.Run("wrong node", func(t *testing.T) {
 		line, err := refusal(t, same, func(c *Config) { c.ID = "n2@new" })
 		require.ErrorContains(t, err, `node "n2@new" answers where node "n2" was expected`)
+		require.False(t, Misfit(err))
 		require.Contains(t, line, "hung up")
 	})
 	t.Run("no cluster there", func(t *testing.T) {
 		line, err := refusal(t, same, func(c *Config) { c.ClusterID = cluster("") })
 		require.ErrorContains(t, err, "refused: it belongs to no cluster yet")
+		require.False(t, Misfit(err))
 		require.Contains(t, line, "this node belongs to no cluster yet")
 	})
 	t.Run("removed", func(t *testing.T) {

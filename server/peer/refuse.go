@@ -2,12 +2,15 @@ package peer
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/holdfast/holdfast/server/loglimit"
@@ -93,6 +96,40 @@ func refusedBy(id string, s status, theirs byte) error {
 		return fmt.Errorf("node %q refused: %w", id, why)
 	}
 	return fmt.Errorf("refused: %w", why)
+}
+
+// errCutOff: with TLS 1.3 a dialer has a session before the acceptor has judged the dialer's certificate, and may lose the
+// acceptor's alert with the connection.
+var errCutOff = errors.New("it cut the connection off behind the TLS handshake: it refuses this node's certificate, or is ending")
+
+// cutOff says so of an error of the first read behind TLS.
+func (t currentTLS) cutOff(err error) error {
+	if t != nil && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.ErrUnexpectedEOF)) {
+		return fmt.Errorf("%w (%w)", errCutOff, err)
+	}
+	return err
+}
+
+// Misfit reports whether err, of a dial, says that two nodes do not admit each other for a reason that no waiting mends: a
+// secret, a certificate, a cluster or a release that does not fit. A node that is ending may look so once.
+func Misfit(err error) bool {
+	var (
+		op       *net.OpError
+		chain    *tls.CertificateVerificationError
+		signer   x509.UnknownAuthorityError
+		invalid  x509.CertificateInvalidError
+		name     x509.HostnameError
+		release  *versionError
+		stranger *strangerError
+	)
+	for _, why := range []error{ErrSecret, errImpostor, errCluster, errCutOff} {
+		if errors.Is(err, why) {
+			return true
+		}
+	}
+	alerted := errors.As(err, &op) && op.Op == "remote error" // as package tls calls the other side's alert
+	return alerted || errors.As(err, &chain) || errors.As(err, &signer) || errors.As(err, &invalid) ||
+		errors.As(err, &name) || errors.As(err, &release) || errors.As(err, &stranger)
 }
 
 // truncate keeps what a stranger says from filling the log.

@@ -45,8 +45,13 @@ type (
 	}
 )
 
-// ProposalStalled: an entry proposed by this node has been uncommitted for Age.
-type ProposalStalled struct{ Age time.Duration }
+// ProposalStalled: an entry proposed by this node has been uncommitted for Age. Members are all, with how far their logs
+// are known to agree with this node's, up to LastLog.
+type ProposalStalled struct {
+	Age                time.Duration
+	Committed, LastLog uint64
+	Members            []Member
+}
 
 // LeadershipGivenUp: no other voter had acknowledged anything to this leader for Age, while all heard its heartbeats. So
 // it had them stand for election, by name, until one was elected.

@@ -217,7 +217,12 @@ func TestHungDisk(t *testing.T) {
 		require.Error(t, leader.Replica().Healthy())
 		require.Len(t, events[replica.ProposalStalled](leader), 1)
 		time.Sleep(5 * time.Second)
-		require.Len(t, events[replica.ProposalStalled](leader), 2)
+		stalled := events[replica.ProposalStalled](leader)
+		require.Len(t, stalled, 2)
+		require.Less(t, stalled[1].Committed, stalled[1].LastLog)
+		for _, m := range stalled[1].Members {
+			require.Equal(t, stalled[1].LastLog, m.LogIndex, "the disk of %s does not hang, or the entry is in memory", m.Name)
+		}
 		leader.Crash()
 		require.Equal(t, protocol.Integer(2), <-reply)
 	})

@@ -131,7 +131,9 @@ func (r *Replica) open() {
 	}
 	r.timeouts.timeoutsConfig = timeoutsConfig{
 		serving: &r.serving, writes: r.writes, reads: reads, command: c.CommandTimeout,
-		stalledAfter: c.ElectionTimeout, stalled: func(age time.Duration) { r.event(ProposalStalled{Age: age}) },
+		stalledAfter: c.ElectionTimeout, stalled: func(age time.Duration) {
+			r.event(ProposalStalled{Age: age, Committed: r.node.Committed(), LastLog: r.node.Last(), Members: r.members()})
+		},
 		unacknowledged: func(term uint64) (uint64, bool) { return r.node.Unacknowledged(term) },
 		transfer:       func() time.Duration { return r.node.TransferTime() }, giveUp: r.giveUp,
 		idle:    func() bool { return r.node.Last() == r.state.index.load() },

@@ -1,0 +1,195 @@
+package membership
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/peer"
+	"github.com/holdfast/holdfast/server/peer/peertest"
+)
+
+// watching is a node that watches admissions.
+type watching struct {
+	*Admissions
+	secrets []string // its own first
+	told    []string // by the watch
+	client  *Client
+}
+
+// watch runs nodes n1 to n3, each with a secret of its own choice.
+func watch(t *testing.T, network *peertest.Network) map[string]*watching {
+	t.Helper()
+	all := map[string]*watching{}
+	conf := []members.Member{{ID: "n1"}, {ID: "n2"}, {ID: "n3"}}
+	for _, m := range conf {
+		w := &watching{secrets: []string{"s"}}
+		all[m.ID] = w
+		l, err := network.Listen(m.ID + ":1")
+		require.NoError(t, err)
+		b := &members.Book{}
+		for _, other := range conf {
+			b.Hint(other.ID, other.ID+":1")
+		}
+		mux, err := peer.New(peer.Config{
+			Listener: l, Dial: network.Dial(m.ID + ":1"), ID: m.ID, ClusterID: func() string { return "c1" }, Book: b,
+			OnMisfit: func() { w.Suspect() },
+			Secrets: func() (words [][]byte) {
+				for _, s := range w.secrets {
+					words = append(words, []byte(s))
+				}
+				return words
+			},
+		})
+		require.NoError(t, err)
+		layer := mux.Layer(peer.KindMember)
+		s := NewServer(layer, slog.New(slog.DiscardHandler))
+		w.client = NewClient(layer)
+		w.Admissions = NewAdmissions(AdmissionsConfig{
+			Client: w.client, Self: m.ID, Misfit: peer.Misfit,
+			Members:  func() []members.Member { return conf },
+			Refused:  func(m members.Member, _ string) { w.told = append(w.told, "refused "+m.ID) },
+			Admitted: func(m members.Member) { w.told = append(w.told, "admitted "+m.ID) },
+		}, s)
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 3)
+		go func() { done <- mux.Run(ctx) }()
+		go func() { done <- s.Run(ctx) }()
+		go func() {
+			w.Run(ctx)
+			done <- nil
+		}()
+		t.Cleanup(func() {
+			cancel()
+			for range 3 {
+				require.NoError(t, <-done)
+			}
+		})
+	}
+	return all
+}
+
+// pairs are those that do not admit each other, as a node knows it.
+func (w *watching) pairs() (all []string) {
+	for _, r := range w.Refusals() {
+		all = append(all, r.A+"-"+r.B)
+	}
+	return all
+}
+
+// TestSecretThatFitsNoMore: it is known on all nodes within a minute, or at once when the files are read again, and for
+// as long as it lasts.
+func TestSecretThatFitsNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := peertest.New()
+		n := watch(t, network)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		for _, w := range n {
+			require.Empty(t, w.pairs())
+			require.Empty(t, w.told)
+		}
+		n["n3"].secrets = []string{"other"}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, []string{"n1-n3"}, n["n1"].pairs()[:1])
+		require.Equal(t, []string{"refused n3"}, n["n1"].told[:1])
+		require.Equal(t, []string{"n1-n3", "n2-n3"}, n["n3"].pairs())
+		require.Contains(t, n["n1"].Refusals()[0].Text, "secret")
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"n1-n3", "n2-n3"}, n["n1"].pairs(), "n2 said so")
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		require.GreaterOrEqual(t, len(n["n1"].told), 3, "it is told again while it lasts")
+		require.LessOrEqual(t, len(n["n1"].told), 6)
+
+		n["n3"].secrets = []string{"s"}
+		time.Sleep(2 * admissionsAgain)
+		synctest.Wait()
+		for id, w := range n {
+			require.Empty(t, w.pairs(), id)
+			require.Contains(t, w.told[len(w.told)-1], "admitted")
+		}
+	})
+}
+
+// TestOneSecretOfTwo: two members that know different secrets are found by a third that knows both.
+func TestOneSecretOfTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := watch(t, peertest.New())
+		n["n1"].secrets, n["n2"].secrets, n["n3"].secrets = []string{"old"}, []string{"new"}, []string{"new", "old"}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		require.Equal(t, []string{"n1-n2"}, n["n3"].pairs())
+		require.Empty(t, n["n3"].told, "it is not about that node")
+		n["n2"].secrets = []string{"new", "old"}
+		time.Sleep(3 * admissionsAgain)
+		synctest.Wait()
+		require.Empty(t, n["n3"].pairs())
+	})
+}
+
+// TestChangeOfAllSecrets: a single refusal, and a member that is gone, are not told of.
+func TestChangeOfAllSecrets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := peertest.New()
+		n := watch(t, network)
+		time.Sleep(admissionsAgain - time.Millisecond)
+		n["n3"].secrets = []string{"other"}
+		n["n1"].Look()
+		synctest.Wait()
+		n["n1"].secrets, n["n2"].secrets = []string{"other"}, []string{"other"}
+		time.Sleep(2 * admissionsAgain)
+		network.Isolate("n2")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		for _, w := range n {
+			require.Empty(t, w.told)
+			require.Empty(t, w.Refusals())
+		}
+	})
+}
+
+// TestLookIsAtOnce: the files were read again.
+func TestLookIsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := watch(t, peertest.New())
+		time.Sleep(2 * admissionsAgain)
+		n["n1"].secrets = []string{"other"}
+		n["n1"].Look()
+		time.Sleep(admissionsAgain)
+		synctest.Wait()
+		require.Equal(t, []string{"n1-n2", "n1-n3"}, n["n1"].pairs())
+		time.Sleep(2 * admissionsAgain)
+		synctest.Wait()
+		require.Equal(t, []string{"n1-n2", "n1-n3"}, n["n3"].pairs(), "that node has refused the other")
+	})
+}
+
+// TestRefusalsOfOthersAreBounded: what another node says is cut, and forgotten with the node.
+func TestRefusalsOfOthersAreBounded(t *testing.T) {
+	all := []members.Member{{ID: "n2"}}
+	a := NewAdmissions(AdmissionsConfig{Self: "n1", Members: func() []members.Member { return all }}, NewServer(nil, nil))
+	said := make([]Refusal, 2*maxRefusals)
+	for i := range said {
+		said[i] = Refusal{A: fmt.Sprintf("m%03d", i), B: "x", Text: "two\nlines"}
+	}
+	a.note(all[0], said, nil)
+	require.Len(t, a.Refusals(), maxRefusals)
+	require.Equal(t, "two lines", a.Refusals()[0].Text)
+	a.config.Misfit = peer.Misfit
+	a.note(all[0], nil, context.DeadlineExceeded)
+	require.Len(t, a.Refusals(), maxRefusals, "a member that does not answer is as before")
+	a.note(all[0], nil, &RemoteError{Unknown: true})
+	require.Empty(t, a.Refusals())
+	a.note(all[0], said, nil)
+	a.forget(nil)
+	require.Empty(t, a.Refusals())
+}
