@@ -115,11 +115,6 @@ func (c *change) attempt(ctx context.Context, addr string, stdout io.Writer) err
 		}
 		c.names = append(c.names, by)
 	}
-	if c.word == "RAFT.REPLACE" && !c.sent && !c.force {
-		if err := votesAlready(status, c.names[0], c.names[1]); err != nil {
-			return err
-		}
-	}
 	return c.ask(ctx, conn, stdout)
 }
 
@@ -158,29 +153,6 @@ func (c *change) learn(status fields) {
 			c.servers.Addrs = append(c.servers.Addrs, addr)
 		}
 	}
-}
-
-// votesAlready refuses a replacement by a member that has a vote, while the old one answers: a slip in the second name
-// would take a good voter out. Half way through a replacement of a cluster's usual odd number of voters their number is
-// even; that is completed.
-func votesAlready(status fields, old, by string) error {
-	if status["voters"].Num%2 == 0 {
-		return nil
-	}
-	var goes, stays string
-	for _, row := range status["members"].Elems {
-		switch m := fieldsOf(row); {
-		case m["voter"].Num == 0 || m["silent"].Num != 0:
-		case holder.Text(m["id"]) == old:
-			goes = m.text("name")
-		case holder.Text(m["id"]) == by:
-			stays = m.text("name")
-		}
-	}
-	if goes == "" || stays == "" {
-		return nil
-	}
-	return &holder.Refusal{Text: fmt.Sprintf("%s has a vote already, and %s answers: if %s is to go without a successor, remove it", stays, goes, goes)}
 }
 
 // successor is the ID of the one member that can take the place of another: it has no vote, and answers. If the member

@@ -195,7 +195,8 @@ func (v *View) takeOut(m members.Member, force bool) (Step, *Refusal) {
 
 // replace gives By the place of Member. By has joined before. If the old member answers, the new one gets its vote
 // first, so that as many voters as before answer at any time. If the old one is silent, it goes first: until it is
-// gone, its vote only raises the number of voters that must answer.
+// gone, its vote only raises the number of voters that must answer. A member that has a vote replaces another only to
+// complete what was interrupted, or if the old one is silent: nobody would take the place.
 func replace(v *View, q Request) (Step, *Refusal) {
 	by, joined := v.find(q.By)
 	old, there := v.about(q)
@@ -218,6 +219,8 @@ func replace(v *View, q Request) (Step, *Refusal) {
 			return v.takeOut(old, q.Force)
 		}
 		return step, refusal
+	case there && q.Voted && v.live(old.ID) && !q.Force: // a slip in the second name would take a good voter out
+		return Step{}, refuse("%s has a vote already, and %s answers: if %s is to go without a successor, remove it", by.Name(), old.Name(), old.Name())
 	case there && !mutant.ReplaceKeeps:
 		return v.takeOut(old, q.Force)
 	}

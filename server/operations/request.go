@@ -34,7 +34,9 @@ type Request struct {
 	Force   bool   `json:"force,omitempty"`
 	// Known: Member was found. A member that was found and is there no more has been removed since; otherwise there may
 	// be no such member, since the ID of a node of the first releases is its name.
-	Known bool  `json:"known,omitempty"`
+	Known bool `json:"known,omitempty"`
+	// Voted: By had a vote when the replacement was asked for, and none was under way.
+	Voted bool  `json:"voted,omitempty"`
 	Asker Asker `json:"asker"`
 }
 
@@ -134,11 +136,14 @@ func (v *View) Pin(q Request) Request {
 	if q.Op == Join {
 		return q
 	}
+	by, found := v.find(q.By)
 	if m, ok := v.about(q); ok {
+		// Half way through a replacement of one of an odd number of voters, as is usual, their number is even.
+		q.Voted = q.Voted || !q.Known && found && by.Voter && v.Voters()%2 == 1
 		q.Member, q.Known = m.ID, true
 	}
-	if m, ok := v.find(q.By); ok {
-		q.By = m.ID
+	if found {
+		q.By = by.ID
 	}
 	return q
 }
