@@ -34,11 +34,16 @@ const versionLocks = 5
 // Changes of meaning with version 6 of the entry stand behind a constant of their own, beside the code that asks for
 // it: versionOfCluster is the first.
 
-// knows reports whether the release that wrote the entry knew a command.
+// requestVersions are the first versions of the entry with requests that only nodes write, from versionOfCluster on: what
+// protocol's table says of commands.
+var requestVersions = map[string]byte{}
+
+// knows reports whether the version of the entry has a command.
 func (c *call) knows(name string) bool {
 	switch {
 	case c.entryVersion >= versionLocks:
-		return true
+		b := c.lookup(name)
+		return b == nil || c.entryVersion >= b.version
 	case c.entryVersion >= versionKinds:
 		return !ofLocks(name)
 	}

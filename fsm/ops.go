@@ -11,6 +11,8 @@ type binding struct {
 	name string
 	run  op
 	row  *protocol.Command // nil: a request that only nodes write
+	// version is the first version of the entry that has the command, if that is later than versionLocks.
+	version byte
 	// subcommand is 1 if the row's name stands for two words, else 0.
 	subcommand int
 	// writes: the request may change the state.
@@ -45,7 +47,7 @@ func newBindings() bindings {
 	}
 	for _, requests := range []map[string]op{waitOps, lockRequests} {
 		for name, run := range requests { // unordered: fills another map
-			t[name] = &binding{name: name, run: run, writes: true}
+			t[name] = &binding{name: name, run: run, writes: true, version: requestVersions[name]}
 		}
 	}
 	for _, family := range families {
@@ -53,6 +55,7 @@ func newBindings() bindings {
 			row, _ := protocol.Lookup(name)
 			b := &binding{name: name, run: run, row: row, subcommand: strings.Count(name, "|")}
 			if row != nil {
+				b.version = row.LogVersion
 				script := row.Route == protocol.Script && row.Flags&protocol.FlagReadOnly == 0
 				b.writes = script || row.Route == protocol.Write
 				b.grows = row.Flags&protocol.FlagDenyOOM != 0

@@ -144,6 +144,9 @@ type Command struct {
 	// Since is the release of Redis that has the command (of Valkey for DELIFEQ).
 	Since string
 	Group Group
+	// LogVersion is the first version of the log entry that has the command: a cluster of an earlier version refuses it.
+	// 0: all that this release writes.
+	LogVersion byte
 	// Complexity is the O() sentence of COMMAND DOCS.
 	Complexity string
 	// Arity counts all words, the name's included; negative: at least that many.

@@ -63,6 +63,8 @@ func (b *waitingBackend) Stats() fsm.Stats { return b.machine.Stats() }
 
 func (b *waitingBackend) Listen(fsm.Interest) {}
 
+func (b *waitingBackend) Version() byte { return protocol.OldestEntryVersion }
+
 func (b *waitingBackend) Status() replica.Status {
 	return replica.Status{ID: b.id, Name: members.Name(b.id), Members: []replica.Member{{ID: b.id, Name: members.Name(b.id), Silent: true}}}
 }

@@ -23,6 +23,9 @@ type Backend interface {
 	Sessions() *sessions.Keeper
 	// LockStats counts locks, for INFO.
 	LockStats() fsm.LockStats
+	// Version is the version of the cluster, as this node knows it: commands and forms of requests of later versions must not
+	// be used yet. It must be quick.
+	Version() byte
 	// Status is the node's view of the cluster.
 	Status() replica.Status
 	// WatchLeadership calls f with the leadership as the node knows it and with all members, and again

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -20,6 +21,8 @@ func (c *conn) dispatch(args [][]byte) {
 	row := c.srv.rows[command]
 	c.lastCommand = command.Name
 	switch {
+	case command.LogVersion > 0 && command.LogVersion > c.srv.backend.Version():
+		c.reject(row, errLaterVersion(command, c.srv.backend.Version()))
 	case !command.CheckArity(len(args)):
 		c.reject(row, protocol.WrongArity(command.Name))
 	case command.Name == "debug" && !c.srv.cfg.Options.Debug:
@@ -111,6 +114,13 @@ func (c *conn) appendCommand(body []byte, db int, ticket uint64, row *row, args 
 		return protocol.AppendBlock(body, db, ticket, row.Name, words)
 	}
 	return protocol.AppendRequest(body, db, row.Name, words)
+}
+
+// errLaterVersion refuses a command that comes with a later version of the cluster. It begins as for any other unknown
+// command, for clients that ask so what there is.
+func errLaterVersion(command *protocol.Command, version byte) *protocol.Error {
+	return newError(fmt.Sprintf("unknown command '%s': it comes with version %d of the cluster, which has version %d (see RAFT.STATUS)",
+		command.Name, command.LogVersion, version))
 }
 
 // reject answers a command that failed a check of dispatch, and aborts the open transaction.

@@ -1,7 +1,10 @@
 package frontend
 
 import (
+	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/stretchr/testify/require"
@@ -49,4 +52,35 @@ func rowNamed(name string) *protocol.Command {
 		}
 	}
 	return nil
+}
+
+// TestCommandsOfLaterVersions: a cluster refuses them by name, before anything is proposed, in transactions and scripts,
+// too, until it has gone over to their version.
+func TestCommandsOfLaterVersions(t *testing.T) {
+	write, read := rowNamed("setrange"), rowNamed("strlen")
+	write.LogVersion, read.LogVersion = protocol.EntryVersion, protocol.EntryVersion
+	t.Cleanup(func() { write.LogVersion, read.LogVersion = 0, 0 })
+	const refused = "-ERR unknown command '%s': it comes with version 6 of the cluster, which has version 5 (see RAFT.STATUS)\r\n"
+	synctest.Test(t, func(t *testing.T) {
+		cl := newClusterOf(protocol.OldestEntryVersion)
+		c := start(t, Config{}, cl).dial()
+		for range 2 {
+			for _, words := range [][]string{{"setrange", "k", "0", "v"}, {"STRLEN", "k"}, {"strlen"}} {
+				require.Equal(t, fmt.Sprintf(refused, strings.ToLower(words[0])), answer(c, words...))
+			}
+			require.Empty(t, cl.batches)
+			require.Equal(t, "+OK\r\n", answer(c, "multi"))
+			require.Equal(t, fmt.Sprintf(refused, "strlen"), answer(c, "strlen", "k"))
+			require.Contains(t, answer(c, "exec"), "-EXECABORT")
+			require.Equal(t, "-ERR Unknown Redis command called from script script", strings.Split(answer(c, "eval", "return redis.call('strlen', 'k')", "0"), ":")[0])
+			require.Contains(t, answer(c, "eval_ro", "return redis.call('strlen', 'k')", "0"), "-ERR Unknown Redis command")
+			require.Equal(t, "$-1\r\n", answer(c, "get", "k"))
+			cl.batches = nil
+		}
+		cl.version = protocol.EntryVersion
+		require.Equal(t, "+OK\r\n", answer(c, "set", "other", "v")) // the first entry of the version
+		require.Equal(t, ":1\r\n", answer(c, "setrange", "k", "0", "v"))
+		require.Equal(t, ":1\r\n", answer(c, "strlen", "k"))
+		require.Equal(t, ":1\r\n", answer(c, "eval_ro", "return redis.call('strlen', 'k')", "0"))
+	})
 }

@@ -24,6 +24,7 @@ import (
 // cluster is a Backend over a single state machine, which never fails unless a test says so.
 type cluster struct {
 	machine fsm.Machine
+	version byte // of the entries
 	started time.Time
 
 	mu sync.Mutex
@@ -52,8 +53,12 @@ type cluster struct {
 	onForced func(*fsm.Event)
 }
 
-func newCluster() *cluster {
+func newCluster() *cluster { return newClusterOf(protocol.EntryVersion) }
+
+// newClusterOf is [newCluster] with a version.
+func newClusterOf(version byte) *cluster {
 	cl := &cluster{
+		version:  version,
 		monitors: NewMonitors(),
 		lead:     replica.Leadership{Leader: member("1"), Present: true},
 		machine:  fsm.New(), hub: pubsub.New(slog.New(slog.DiscardHandler)), caches: tracking.New(tracking.DefaultLimits()), started: time.Now(), acks: 2,
@@ -62,6 +67,9 @@ func newCluster() *cluster {
 			Members:   []replica.Member{member("1"), member("2"), member("3")},
 			Followers: twoFollowers(),
 		},
+	}
+	if err := cl.machine.Apply(protocol.NewEntry(nil, version, 0, 0, 0).Bytes(), &sink{cl: cl}); err != nil {
+		panic(err)
 	}
 	cl.machine.SeedReads(here)
 	cl.lot = parking.New(parking.Cluster{
@@ -104,7 +112,7 @@ func (cl *cluster) tick() {
 	defer cl.mu.Unlock()
 	now := time.Since(cl.started).Milliseconds()
 	for due, ok := cl.machine.NextDue(); ok && due <= now; due, ok = cl.machine.NextDue() {
-		if err := cl.machine.Apply(protocol.NewEntry(nil, protocol.EntryVersion, now, time.Now().UnixMilli()-now, 0).Bytes(), &sink{cl: cl}); err != nil {
+		if err := cl.machine.Apply(protocol.NewEntry(nil, cl.version, now, time.Now().UnixMilli()-now, 0).Bytes(), &sink{cl: cl}); err != nil {
 			panic(err)
 		}
 	}
@@ -159,7 +167,7 @@ func (cl *cluster) Execute(u *replica.Batch) error {
 	if u.OnNumber != nil {
 		u.OnNumber(cl.seq)
 	}
-	entry := protocol.NewEntry(nil, protocol.EntryVersion, now, wall, 0)
+	entry := protocol.NewEntry(nil, cl.version, now, wall, 0)
 	entry.Add(here, cl.seq, cl.seq, u.Body)
 	sink := &sink{cl: cl}
 	if err := cl.machine.Apply(entry.Bytes(), sink); err != nil {
@@ -229,6 +237,11 @@ func (cl *cluster) settle() {
 }
 
 func (cl *cluster) Listen(i fsm.Interest) { cl.machine.Listen(i) }
+
+func (cl *cluster) Version() byte {
+	version, _ := cl.machine.Version()
+	return version
+}
 
 func (cl *cluster) Stats() fsm.Stats { return cl.machine.Stats() }
 
