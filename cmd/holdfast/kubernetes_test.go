@@ -2,8 +2,11 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server"
 )
 
@@ -34,18 +38,25 @@ type manifest struct {
 		Replicas             int
 		PodManagementPolicy  string                                     `yaml:"podManagementPolicy"`
 		VolumeClaimTemplates []struct{ Metadata struct{ Name string } } `yaml:"volumeClaimTemplates"`
-		Template             struct {
-			Metadata struct{ Labels map[string]string }
-			Spec     podSpec
-		}
+		JobTemplate          struct {
+			Spec struct{ Template podTemplate }
+		} `yaml:"jobTemplate"`
+		Template podTemplate
 	}
+}
+
+type podTemplate struct {
+	Metadata struct{ Labels map[string]string }
+	Spec     podSpec
 }
 
 type podSpec struct {
 	Grace      int `yaml:"terminationGracePeriodSeconds"`
 	Containers []struct {
-		Args  []string
-		Ports []struct {
+		Image           string
+		ImagePullPolicy string `yaml:"imagePullPolicy"`
+		Args            []string
+		Ports           []struct {
 			Name          string
 			ContainerPort int `yaml:"containerPort"`
 		}
@@ -68,9 +79,9 @@ type probe struct {
 	FailureThreshold int                         `yaml:"failureThreshold"`
 }
 
-// TestKubernetes: the manifests start three nodes that find each other, are probed where they answer, and set flags
-// that there are.
-func TestKubernetes(t *testing.T) {
+// manifests are the objects of kubernetes.yaml by kind and name.
+func manifests(t *testing.T) map[string]manifest {
+	t.Helper()
 	file, err := os.Open(filepath.Join("packaging", "kubernetes.yaml"))
 	require.NoError(t, err)
 	defer file.Close()
@@ -79,13 +90,19 @@ func TestKubernetes(t *testing.T) {
 		var m manifest
 		err := decoder.Decode(&m)
 		if errors.Is(err, io.EOF) {
-			break
+			return objects
 		}
 		require.NoError(t, err)
 		require.NotEmpty(t, m.APIVersion)
 		objects[m.Kind+"/"+m.Metadata.Name] = m
 	}
-	require.Len(t, objects, 4)
+}
+
+// TestKubernetes: the manifests start three nodes that find each other, are probed where they answer, and set flags
+// that there are.
+func TestKubernetes(t *testing.T) {
+	objects := manifests(t)
+	require.Len(t, objects, 6)
 	set := objects["StatefulSet/holdfast"].Spec
 	nodes := objects["Service/"+set.ServiceName].Spec
 	require.Equal(t, "None", nodes.ClusterIP)
@@ -96,6 +113,8 @@ func TestKubernetes(t *testing.T) {
 	pod := set.Template.Spec
 	c := pod.Containers[0]
 	require.Equal(t, []string{"serve"}, c.Args)
+	require.Equal(t, "holdfast:"+protocol.HoldfastVersion, c.Image, "an image without a tag is pulled at each start")
+	require.Equal(t, "IfNotPresent", c.ImagePullPolicy)
 	require.True(t, c.SecurityContext.ReadOnlyRootFilesystem)
 	require.Greater(t, time.Duration(pod.Grace)*time.Second, server.DefaultConfig().ShutdownTimeout)
 	ports := make(map[string]int)
@@ -152,6 +171,98 @@ func TestKubernetes(t *testing.T) {
 	for addr, port := range map[string]string{config.Addr: "redis", config.PeerAddr: "peer", config.HTTPAddr: "http"} {
 		require.Contains(t, addr, ":"+map[int]string{6379: "6379", 7379: "7379", 8379: "8379"}[ports[port]])
 	}
+}
+
+// TestKubernetesPods plays the kubelet's part with the manifest's own flags: three pods start at once, the probes say when
+// they are up and ready, a pod is stopped and comes back with its volume, another loses its volume, and the backup's
+// job runs.
+func TestKubernetesPods(t *testing.T) {
+	exe := build(t)
+	objects := manifests(t)
+	secrets := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(secrets, "password"), []byte("open sesame"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(secrets, "cluster-secret"), []byte("a secret between nodes"), 0o600))
+	pods := podsOf(t, exe, secrets, objects["StatefulSet/holdfast"].Spec.Template.Spec)
+	for _, p := range pods {
+		p.start(t)
+		t.Cleanup(p.kill)
+	}
+	for _, p := range pods {
+		p.probed(t, "/livez")
+		p.probed(t, "/readyz")
+	}
+	credentials := []string{"--password-file", filepath.Join(secrets, "password")}
+
+	pods[1].stop(t)
+	pods[1].start(t)
+	pods[1].probed(t, "/readyz")
+
+	pods[2].kill()
+	require.NoError(t, os.RemoveAll(pods[2].volume))
+	status, _, stderr := clusterOf(exe, pods[0].addr, append([]string{"remove", pods[2].name}, credentials...)...)
+	require.Zero(t, status, stderr)
+	pods[2].start(t)
+	pods[2].probed(t, "/readyz")
+	require.Eventually(t, func() bool {
+		status, _, _ := clusterOf(exe, pods[0].addr, append([]string{"status", "--voters", "3"}, credentials...)...)
+		return status == 0
+	}, 30*time.Second, 50*time.Millisecond)
+
+	job := objects["CronJob/holdfast-backup"].Spec.JobTemplate.Spec.Template.Spec.Containers[0]
+	require.Equal(t, []string{"backup", "/backups/$(POD_NAME).backup"}, job.Args)
+	file := filepath.Join(t.TempDir(), "holdfast-backup-1.backup")
+	cmd := exec.Command(exe, "backup", file)
+	for _, e := range job.Env {
+		value := strings.NewReplacer("holdfast:6379", pods[1].addr, "/etc/holdfast", secrets).Replace(e.Value)
+		cmd.Env = append(cmd.Env, e.Name+"="+value)
+	}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.FileExists(t, file)
+}
+
+// pod is a node with the flags of the manifest.
+type pod struct {
+	*node
+	http, volume string
+}
+
+// podsOf are three pods of the manifest; names become addresses of this machine.
+func podsOf(t *testing.T, exe, secrets string, spec podSpec) (pods []pod) {
+	addrs := freeAddrs(t, 9)
+	local := []string{"/etc/holdfast", secrets}
+	for i := range 3 {
+		name := fmt.Sprintf("holdfast-%d.holdfast-nodes:", i)
+		local = append(local, name+"7379", addrs[3*i+1], name+"6379", addrs[3*i])
+	}
+	for i := range 3 {
+		own := append(slices.Clone(local), "0.0.0.0:6379", addrs[3*i], "0.0.0.0:7379", addrs[3*i+1], "0.0.0.0:8379", addrs[3*i+2])
+		n := &node{name: fmt.Sprintf("holdfast-%d", i), addr: addrs[3*i], exe: exe}
+		p := pod{node: n, http: addrs[3*i+2], volume: filepath.Join(t.TempDir(), "data")}
+		n.args = []string{"serve", "--data-dir", p.volume, "--name", n.name}
+		for _, e := range spec.Containers[0].Env {
+			flag := "--" + strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(e.Name, "HOLDFAST_")), "_", "-")
+			if e.Value != "" {
+				value := strings.ReplaceAll(e.Value, "$(HOLDFAST_NAME)", n.name)
+				n.args = append(n.args, flag, strings.NewReplacer(own...).Replace(value))
+			}
+		}
+		pods = append(pods, p)
+	}
+	return pods
+}
+
+// probed waits until a probe succeeds, as the kubelet does: without a password.
+func (p pod) probed(t *testing.T, path string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		resp, err := http.Get("http://" + p.http + path)
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	}, 30*time.Second, 20*time.Millisecond, "%s of %s", path, p.name)
 }
 
 // TestCompose: the three nodes of compose.yaml have flags that fit together, and ports that clients are told.

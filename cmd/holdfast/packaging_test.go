@@ -14,7 +14,8 @@ import (
 // TestPackagingNamesFlags: the files of packaging/ set variables that the program reads.
 func TestPackagingNamesFlags(t *testing.T) {
 	known := make(map[string]bool)
-	for _, o := range options(new(server.Config)) {
+	client := newClientFlags()
+	for _, o := range append(options(new(server.Config)), client.rows()...) {
 		known[o.env()], known["--"+o.name] = true, true
 	}
 	name := regexp.MustCompile(`\bHOLDFAST_[A-Z_]+|--[a-z]+-(?:timeout|memory|clients)\b`)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +32,8 @@ var kinds = map[metav1.TypeMeta]func() any{
 	{APIVersion: "v1", Kind: "Service"}:                    func() any { return new(corev1.Service) },
 	{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"}: func() any { return new(policyv1.PodDisruptionBudget) },
 	{APIVersion: "apps/v1", Kind: "StatefulSet"}:           func() any { return new(appsv1.StatefulSet) },
+	{APIVersion: "batch/v1", Kind: "CronJob"}:              func() any { return new(batchv1.CronJob) },
+	{APIVersion: "v1", Kind: "PersistentVolumeClaim"}:      func() any { return new(corev1.PersistentVolumeClaim) },
 }
 
 func manifests(path string) error {
@@ -63,6 +66,9 @@ func manifests(path string) error {
 
 // readBack checks words that decoding takes unseen, although Kubernetes knows only a few of them.
 func readBack(object any) error {
+	if job, is := object.(*batchv1.CronJob); is && job.Spec.ConcurrencyPolicy != batchv1.ForbidConcurrent {
+		return fmt.Errorf("concurrency policy %q", job.Spec.ConcurrencyPolicy)
+	}
 	set, is := object.(*appsv1.StatefulSet)
 	if !is {
 		return nil
