@@ -6,28 +6,54 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
 )
 
 // docs prints the documents that derive from tables.
-func docs(_ context.Context, args []string, stdout, _ io.Writer) error {
+func docs(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	if len(args) != 1 {
-		return usageError{errors.New("say 'flags' or 'commands'")}
+		return usageError{errors.New("say 'flags', 'commands' or 'man'")}
 	}
 	var text string
 	switch what := args[0]; {
 	case wantsHelp(args):
-		text = "usage: holdfast docs flags|commands\n"
+		text = "usage: holdfast docs flags|commands|man\n"
 	case what == "flags":
 		text = flagDocument()
 	case what == "commands":
 		text = commandDocument()
+	case what == "man":
+		text = manPage(ctx)
 	default:
-		return usageError{fmt.Errorf("%q: say 'flags' or 'commands'", what)}
+		return usageError{fmt.Errorf("%q: say 'flags', 'commands' or 'man'", what)}
 	}
 	_, err := io.WriteString(stdout, text)
 	return err
+}
+
+// manPage is holdfast(1): the help of each command, which comes from the tables of flags.
+func manPage(ctx context.Context) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, ".TH HOLDFAST 1 \"\" \"holdfast %s\"\n.SH NAME\nholdfast \\- a lock server that speaks the Redis protocol\n",
+		protocol.HoldfastVersion)
+	preformatted(&b, "SYNOPSIS", usage)
+	for _, c := range commands() {
+		if c.name == "help" {
+			continue
+		}
+		var help strings.Builder
+		_ = c.run(ctx, []string{"--help"}, &help, &help) // help is no error, whatever the command makes of it
+		preformatted(&b, "holdfast "+c.name, help.String())
+	}
+	return b.String()
+}
+
+// preformatted appends a section of a man page with text as it stands.
+func preformatted(b *strings.Builder, title, text string) {
+	escape := strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n.", "\n\\&.", "\n'", "\n\\&'")
+	fmt.Fprintf(b, ".SH %s\n.nf\n%s\n.fi\n", escape.Replace(strings.ToUpper(title)), strings.TrimPrefix(escape.Replace("\n"+strings.TrimSpace(text)), "\n"))
 }
 
 // flagDocument is FLAGS.md beside this file.

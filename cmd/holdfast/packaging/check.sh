@@ -31,6 +31,9 @@ fi
 sed -i "s,^ExecStart=/usr/bin/,ExecStart=$work/root/usr/bin/," "$work/root/usr/lib/systemd/system/holdfast.service"
 systemd-analyze verify --man=no "$work/root/usr/lib/systemd/system/holdfast.service" 2>&1 | tee "$work/verify"
 [ ! -s "$work/verify" ]
+for file in man/man1/holdfast.1.gz doc/holdfast/examples/alerts.yaml bash-completion/completions/holdfast; do
+	[ -s "$work/root/usr/share/$file" ] || { echo "packaging: the package lacks $file" >&2 && exit 1; }
+done
 
 # The manifests, decoded strictly. Types and schema come from the Go module proxy: without it they are not checked.
 manifests=cmd/holdfast/packaging/strict

@@ -20,12 +20,21 @@ build() {
 	CGO_ENABLED=0 GOOS=$1 GOARCH=$2 "$go" build -trimpath -ldflags "-s -w -buildid=" -o "$3" ./cmd/holdfast
 }
 
+# What comes with the program: the man page, completions, alerts, the dashboard, manifests. Made by a program for this machine.
+extras=$work/extras
+mkdir -p "$extras/completions"
+"$go" build -o "$work/here" ./cmd/holdfast
+"$work/here" docs man >"$extras/holdfast.1"
+for shell in bash zsh fish; do "$work/here" completion $shell >"$extras/completions/holdfast.$shell"; done
+cp "$files/kubernetes.yaml" "$files/podmonitor.yaml" "$files/compose.yaml" server/monitoring/alerts.yaml \
+	server/monitoring/dashboard.json "$extras"
+
 # archive OS ARCH
 archive() {
 	local name=holdfast-$version-$1-$2
 	mkdir -p "$work/$name"
 	build "$1" "$2" "$work/$name/holdfast"
-	cp LICENSE README.md CHANGELOG.md "$files/holdfast.service" "$files/holdfast.env" "$work/$name"
+	cp -r LICENSE README.md CHANGELOG.md "$files/holdfast.service" "$files/holdfast.env" "$extras"/* "$work/$name"
 	chmod -R u=rwX,go=rX "$work/$name"
 	tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "$name" |
 		gzip -9n >"$out/$name.tar.gz"
@@ -35,12 +44,20 @@ archive() {
 deb() {
 	local root=$work/deb-$1
 	mkdir -p "$root/DEBIAN" "$root/usr/bin" "$root/usr/lib/systemd/system" "$root/usr/lib/sysusers.d" \
-		"$root/etc/holdfast" "$root/usr/share/doc/holdfast"
+		"$root/etc/holdfast" "$root/usr/share/doc/holdfast/examples" "$root/usr/share/man/man1" \
+		"$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/vendor-completions" \
+		"$root/usr/share/fish/vendor_completions.d"
 	cp "$work/holdfast-$version-linux-$1/holdfast" "$root/usr/bin/"
 	cp "$files/holdfast.service" "$root/usr/lib/systemd/system/"
 	cp "$files/holdfast.sysusers" "$root/usr/lib/sysusers.d/holdfast.conf"
 	cp "$files/holdfast.env" "$root/etc/holdfast/"
 	cp LICENSE "$root/usr/share/doc/holdfast/copyright"
+	cp README.md CHANGELOG.md "$root/usr/share/doc/holdfast/"
+	cp "$extras"/*.yaml "$extras"/*.json "$root/usr/share/doc/holdfast/examples/"
+	gzip -9nc "$extras/holdfast.1" >"$root/usr/share/man/man1/holdfast.1.gz"
+	cp "$extras/completions/holdfast.bash" "$root/usr/share/bash-completion/completions/holdfast"
+	cp "$extras/completions/holdfast.zsh" "$root/usr/share/zsh/vendor-completions/_holdfast"
+	cp "$extras/completions/holdfast.fish" "$root/usr/share/fish/vendor_completions.d/holdfast.fish"
 	echo /etc/holdfast/holdfast.env >"$root/DEBIAN/conffiles"
 	sed "s/@VERSION@/$version/; s/@ARCH@/$1/" "$files/deb/control" >"$root/DEBIAN/control"
 	cp "$files/deb/postinst" "$files/deb/prerm" "$files/deb/postrm" "$root/DEBIAN/"
