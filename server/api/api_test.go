@@ -128,6 +128,7 @@ func near(t *testing.T, want int64, got *int64) {
 // TestCluster: a document has what RAFT.STATUS says, in RESP2 as in RESP3.
 func TestCluster(t *testing.T) {
 	inBoth(t, func(t *testing.T, c *servertest.Client) {
+		time.Sleep(10 * time.Second) // all have heard of each other
 		asks(t, c, "SET", "k", "v")
 		doc, err := api.ClusterOf(asks(t, c, "RAFT.STATUS"))
 		require.NoError(t, err)

@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -11,10 +12,39 @@ import (
 
 // Locks is a document about locks.
 type Locks struct {
-	Format int `json:"format"`
+	Format int    `json:"format"`
+	Node   string `json:"node,omitempty"` // whose copy of the state was looked at; empty: the cluster was asked
 	// NowUnixMillis is the instant to which the durations refer: cluster time, as Unix time.
+	NowUnixMillis int64 `json:"nowUnixMillis"`
+	// Sums are of all locks that match, also of those that are left out.
+	Sums  *Sums  `json:"sums,omitempty"`
+	Locks []Lock `json:"locks"`
+	// NextCursor is where to go on; empty: there is no more, or the locks are sorted.
+	NextCursor string `json:"nextCursor,omitempty"`
+}
+
+// Sums counts locks.
+type Sums struct {
+	Locks   int64 `json:"locks"`
+	Stock   int64 `json:"stock"` // of these, those of mode stock
+	Holders int64 `json:"holders"`
+	Waiters int64 `json:"waiters"`
+	// Complete: all locks were looked at. Else the time for it was over before.
+	Complete bool `json:"complete"`
+}
+
+// OneLock is a document about a lock.
+type OneLock struct {
+	Format        int    `json:"format"`
+	Node          string `json:"node,omitempty"`
 	NowUnixMillis int64  `json:"nowUnixMillis"`
-	Locks         []Lock `json:"locks"`
+	Lock          Lock   `json:"lock"`
+}
+
+// Failure is the document of an error.
+type Failure struct {
+	Format int    `json:"format"`
+	Error  string `json:"error"`
 }
 
 // Lock is a key that somebody holds as a lock or waits for, or whose delay runs.
@@ -43,9 +73,12 @@ type Hold struct {
 	Permits     int64  `json:"permits"`
 	// LeaseMillis is the lease that the owner asked for last; 0: not known. LeaseLeftMillis is null if the hold lives
 	// with a session, or has no end.
-	LeaseMillis     int64    `json:"leaseMillis,omitempty"`
-	LeaseLeftMillis *int64   `json:"leaseLeftMillis"`
-	Renewals        int64    `json:"renewals,omitempty"`
+	LeaseMillis     int64  `json:"leaseMillis,omitempty"`
+	LeaseLeftMillis *int64 `json:"leaseLeftMillis"`
+	Renewals        *int64 `json:"renewals,omitempty"` // null: they are not counted
+	// HeardMillis is how long ago the last sign of life was that the cluster knows of: a command of the client, or a
+	// renewal of the lease or the session; null: not known.
+	HeardMillis     *int64   `json:"heardMillis,omitempty"`
 	Session         *Session `json:"session"`
 	SinceUnixMillis int64    `json:"sinceUnixMillis"`
 	HeldMillis      int64    `json:"heldMillis"`
@@ -102,11 +135,16 @@ func PageOfLocks(v protocol.Value, db int, nowUnixMillis int64) (cursor string, 
 	}
 	page = make([]Lock, len(v.Elems[1].Elems))
 	for i, row := range v.Elems[1].Elems {
-		if page[i], err = lockOf(row, db, nowUnixMillis); err != nil {
+		if page[i], err = lockOf(row, db, nowUnixMillis, allRows); err != nil {
 			return "", nil, fmt.Errorf("LOCK.LIST: %w", err)
 		}
 	}
 	return v.Elems[0].Str, page, nil
+}
+
+// RowOf makes a lock of a row of LOCK.LIST, with so many of its holders and waiters at most.
+func RowOf(v protocol.Value, db int, nowUnixMillis int64, most int) (Lock, error) {
+	return lockOf(v, db, nowUnixMillis, most)
 }
 
 // LockOf makes a lock of a reply to LOCK.INFO; there: there is such a lock.
@@ -114,31 +152,36 @@ func LockOf(v protocol.Value, key string, db int, nowUnixMillis int64) (l Lock, 
 	if v.IsNull() {
 		return l, false, nil
 	}
-	if l, err = lockOf(v, db, nowUnixMillis); err != nil {
+	if l, err = lockOf(v, db, nowUnixMillis, allRows); err != nil {
 		return l, false, fmt.Errorf("LOCK.INFO: %w", err)
 	}
 	l.Key, l.KeyBase64 = key, raw(key)
 	return l, true, nil
 }
 
-func lockOf(v protocol.Value, db int, now int64) (Lock, error) {
+// allRows is all that a reply has.
+const allRows = math.MaxInt
+
+func lockOf(v protocol.Value, db int, now int64, most int) (Lock, error) {
 	if !isMap(v) {
 		return Lock{}, errReply
 	}
 	f := fieldsOf(v)
+	holders, waiters := f["holders"].Elems, f["waiters"].Elems
+	holders, waiters = holders[:min(most, len(holders))], waiters[:min(most, len(waiters))]
 	l := Lock{
 		Key: f.text("key"), KeyBase64: raw(f.text("key")), DB: db, Mode: f.text("mode"),
 		HoldersCount: f.number("holders-count"), WaitersCount: f.number("waiters-count"),
 		Permits: f.number("permits"), DelayLeftMillis: f.number("delay-left"),
-		Holders: make([]Hold, len(f["holders"].Elems)), Waiters: make([]Wait, len(f["waiters"].Elems)),
+		Holders: make([]Hold, len(holders)), Waiters: make([]Wait, len(waiters)),
 	}
 	if _, said := f["db"]; said {
 		l.DB = int(f.number("db"))
 	}
-	for i, row := range f["holders"].Elems {
+	for i, row := range holders {
 		l.Holders[i] = holdOf(fieldsOf(row), now)
 	}
-	for i, row := range f["waiters"].Elems {
+	for i, row := range waiters {
 		l.Waiters[i] = waitOf(fieldsOf(row), now)
 	}
 	return l, nil
@@ -148,7 +191,7 @@ func holdOf(f fields, now int64) Hold {
 	return Hold{
 		Owner: f.text("owner"), OwnerBase64: raw(f.text("owner")), Fence: f.number("fence"), Mode: f.text("mode"),
 		Holds: f.number("holds"), Permits: f.number("permits"),
-		LeaseMillis: f.number("lease"), LeaseLeftMillis: f.limited("lease-left"), Renewals: f.number("renewals"),
+		LeaseMillis: f.number("lease"), LeaseLeftMillis: f.limited("lease-left"), Renewals: f.limited("renewals"),
 		Session: sessionNamed(f), SinceUnixMillis: f.number("since"), HeldMillis: max(0, now-f.number("since")),
 		Note: f.text("note"), Client: clientOf(f),
 	}

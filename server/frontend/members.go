@@ -17,7 +17,7 @@ import (
 func memberHandlers() map[string]handler {
 	return map[string]handler{
 		"raft.members": {reply: func(c *conn, _ [][]byte) protocol.Value { return newCensus(c.srv).members() }},
-		"raft.status":  {reply: func(c *conn, _ [][]byte) protocol.Value { return newCensus(c.srv).status() }},
+		"raft.status":  {reply: func(c *conn, _ [][]byte) protocol.Value { return c.srv.ClusterStatus() }},
 
 		"raft.demote":   changeOfMembers(operations.Demote),
 		"raft.promote":  changeOfMembers(operations.Promote),
@@ -26,6 +26,9 @@ func memberHandlers() map[string]handler {
 		"raft.transfer": changeOfMembers(operations.Transfer),
 	}
 }
+
+// ClusterStatus is the reply to RAFT.STATUS.
+func (s *Server) ClusterStatus() protocol.Value { return newCensus(s).status() }
 
 // Administration changes the members of the cluster. [operations.Desk] is one.
 type Administration interface {

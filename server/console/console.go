@@ -1,0 +1,160 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/api"
+)
+
+// Config is what a [Console] needs of its node.
+type Config struct {
+	Node string
+	// Machine is the node's copy of the state; nil while the node belongs to no cluster.
+	Machine func() fsm.Machine
+	// Status is the reply to RAFT.STATUS.
+	Status func() protocol.Value
+}
+
+// Console answers questions. Create it with [New].
+type Console struct {
+	config Config
+	hour   series
+	turn   chan struct{} // held by the survey that runs
+	// reading is held while the state is read: entries wait for one reader at most.
+	reading sync.Mutex
+
+	mu      sync.Mutex
+	surveys map[filter]*survey
+}
+
+// New makes a console. Before [Console.Run] it has no counts of the last hour.
+func New(c Config) *Console {
+	return &Console{config: c, turn: make(chan struct{}, 1), surveys: make(map[filter]*survey)}
+}
+
+// Errors of questions.
+var (
+	ErrNoCluster = errors.New("this node belongs to no cluster yet")
+	ErrNoLock    = errors.New("there is no such lock")
+	ErrBusy      = errors.New("the node is busy with other questions; ask again")
+)
+
+// view is the node's copy of the state, at the instant of its newest entry.
+type view struct {
+	machine     fsm.Machine
+	reading     *sync.Mutex
+	now, offset int64
+	sessions    map[int64]*api.Session // asked for
+}
+
+func (c *Console) open() (*view, error) {
+	m := c.config.Machine()
+	if m == nil {
+		return nil, ErrNoCluster
+	}
+	s := &view{machine: m, reading: &c.reading}
+	s.now, s.offset = m.Clock()
+	return s, nil
+}
+
+// unixMillis is cluster time as Unix time.
+func (s *view) unixMillis() int64 { return s.now + s.offset }
+
+// ask runs a command that reads, in a database.
+func (s *view) ask(db int, name string, words ...string) (protocol.Value, error) {
+	args := make([][]byte, len(words))
+	for i, w := range words {
+		args[i] = []byte(w)
+	}
+	body := protocol.AppendRequest(nil, db, name, args)
+	s.reading.Lock()
+	replies, _, _, err := s.machine.Read(string(body), 1, s.now, s.offset, fsm.Turn)
+	s.reading.Unlock()
+	switch {
+	case err != nil:
+		return protocol.Null, fmt.Errorf("%s: %w", name, err)
+	case len(replies) != 1: // the log has come beyond now, and not all that is due by now was ended
+		return protocol.Null, ErrBusy
+	case strings.HasPrefix(replies[0].Str, "WRONGTYPE ") && replies[0].IsError():
+		return protocol.Null, ErrNoLock
+	case replies[0].IsError():
+		return protocol.Null, fmt.Errorf("%s: %s", name, replies[0].Str)
+	}
+	return replies[0], nil
+}
+
+// Members tells who the members are.
+func (c *Console) Members() (api.Cluster, error) { return api.ClusterOf(c.config.Status()) }
+
+// Lock tells all of a lock.
+func (c *Console) Lock(key string, db int) (api.OneLock, error) {
+	s, err := c.open()
+	if err != nil {
+		return api.OneLock{}, err
+	}
+	v, err := s.ask(db, "lock.info", key)
+	if err != nil {
+		return api.OneLock{}, err
+	}
+	l, there, err := api.LockOf(v, key, db, s.unixMillis())
+	switch {
+	case err != nil:
+		return api.OneLock{}, err
+	case !there:
+		return api.OneLock{}, ErrNoLock
+	}
+	s.enliven(&l)
+	return api.OneLock{Format: api.Format, Node: c.config.Node, NowUnixMillis: s.unixMillis(), Lock: l}, nil
+}
+
+// enliven adds to a lock what sessions tell of the holders' lives.
+func (s *view) enliven(l *api.Lock) {
+	for i := range l.Holders {
+		h := &l.Holders[i]
+		h.Session = s.session(h.Session)
+		switch {
+		case h.Session != nil:
+			h.HeardMillis = sinceRenewal(h.Session.LeaseMillis, h.Session.LeftMillis)
+		default:
+			h.HeardMillis = sinceRenewal(h.LeaseMillis, h.LeaseLeftMillis)
+		}
+	}
+	for i := range l.Waiters {
+		l.Waiters[i].Session = s.session(l.Waiters[i].Session)
+	}
+}
+
+// session is all of a session of which the ID is known.
+func (s *view) session(known *api.Session) *api.Session {
+	if known == nil {
+		return nil
+	}
+	if full, asked := s.sessions[known.ID]; asked {
+		return full
+	}
+	full := known
+	if v, err := s.ask(0, "session.info", fmt.Sprint(known.ID)); err == nil {
+		if told := api.SessionOf(v); told != nil {
+			full = told
+		}
+	}
+	if s.sessions == nil {
+		s.sessions = make(map[int64]*api.Session)
+	}
+	s.sessions[known.ID] = full
+	return full
+}
+
+// sinceRenewal is how long ago a lease was given its length.
+func sinceRenewal(lease int64, left *int64) *int64 {
+	if lease <= 0 || left == nil {
+		return nil
+	}
+	since := max(0, lease-*left)
+	return &since
+}

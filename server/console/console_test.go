@@ -1,0 +1,366 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/api"
+)
+
+// state is a state machine with its only client.
+type state struct {
+	t    testing.TB
+	m    fsm.Machine
+	seq  uint64
+	now  int64
+	conn int64
+}
+
+func newState(t testing.TB) *state {
+	return &state{t: t, m: fsm.New(), now: 1000, conn: 7}
+}
+
+const wallOffset = 1_700_000_000_000
+
+var origin = protocol.Origin{Node: "n1@abc", Epoch: 1}
+
+type sink struct{ replies []protocol.Value }
+
+func (*sink) Wanted(protocol.Origin, uint64) bool { return true }
+func (s *sink) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, _ bool) {
+	s.replies = append(s.replies, replies...)
+}
+func (*sink) Events([]fsm.Event) {}
+
+// batch appends a word of native locks.
+func (s *state) append(body []byte, db int, words ...string) []byte {
+	args := make([][]byte, len(words)-1)
+	for i, w := range words[1:] {
+		args[i] = []byte(w)
+	}
+	return protocol.AppendNative(body, db, protocol.Caller{Conn: s.conn, Ticket: s.seq + 1}, words[0], args)
+}
+
+// apply runs a batch of requests at the present time.
+func (s *state) apply(body []byte) {
+	s.t.Helper()
+	s.seq++
+	entry := protocol.NewEntry(nil, protocol.EntryVersion, s.now, wallOffset, 0)
+	entry.Add(origin, s.seq, s.seq, body)
+	var got sink
+	require.NoError(s.t, s.m.Apply(entry.Bytes(), &got))
+	for _, v := range got.replies {
+		require.False(s.t, v.IsError(), v.Str)
+	}
+}
+
+func (s *state) do(db int, words ...string) { s.t.Helper(); s.apply(s.append(nil, db, words...)) }
+
+// passes lets time pass.
+func (s *state) passes(d time.Duration) {
+	s.now += d.Milliseconds()
+	s.apply(protocol.AppendRequest(nil, 0, "lock.cancel", [][]byte{[]byte("none"), []byte("none")}))
+}
+
+// acquire has an owner hold a lock, or wait for it.
+func (s *state) acquire(db int, key, owner string, more ...string) {
+	s.t.Helper()
+	s.do(db, append([]string{"lock.acquire", key, owner, "PX", "3600000", "WAIT", "3600000"}, more...)...)
+}
+
+func (s *state) console() *Console {
+	return New(Config{Node: "n1", Machine: func() fsm.Machine { return s.m }, Status: func() protocol.Value { return protocol.Map() }})
+}
+
+func all(sort string) Query { return Query{DB: -1, Sort: sort, Limit: MaxLimit} }
+
+func keys(doc api.Locks) (names []string) {
+	for _, l := range doc.Locks {
+		names = append(names, l.Key)
+	}
+	return names
+}
+
+// TestLocks: locks come in their order, filtered, at most so many; sums are of all that match.
+func TestLocks(t *testing.T) {
+	s := newState(t)
+	s.acquire(0, "old", "a")
+	s.passes(time.Minute)
+	s.acquire(3, "mid*dle", "a", "SHARED")
+	s.acquire(3, "mid*dle", "b", "SHARED")
+	s.passes(time.Minute)
+	s.acquire(0, "new", "a")
+	for i := range 15 {
+		s.acquire(0, "new", fmt.Sprint("w", i))
+	}
+	s.acquire(0, "old", "w")
+	c := s.console()
+	ask := func(q Query) api.Locks {
+		t.Helper()
+		doc, err := c.Locks(t.Context(), q)
+		require.NoError(t, err)
+		return doc
+	}
+
+	doc := ask(all(Held))
+	require.Equal(t, []string{"old", "mid*dle", "new"}, keys(doc))
+	require.Equal(t, &api.Sums{Locks: 3, Holders: 4, Waiters: 16, Complete: true}, doc.Sums)
+	require.Equal(t, []any{api.Format, "n1", int64(wallOffset + 121_000)}, []any{doc.Format, doc.Node, doc.NowUnixMillis})
+	require.EqualValues(t, 120_000, doc.Locks[0].Holders[0].HeldMillis)
+	require.Equal(t, 3, doc.Locks[1].DB)
+	require.Len(t, doc.Locks[2].Waiters, rowsOfList)
+	require.EqualValues(t, 15, doc.Locks[2].WaitersCount)
+
+	require.Equal(t, []string{"new", "old"}, keys(ask(all(Queue))))
+	few := ask(Query{DB: -1, Sort: Held, Limit: 1})
+	require.Equal(t, []string{"old"}, keys(few))
+	require.EqualValues(t, 3, few.Sums.Locks)
+	require.Equal(t, []string{"mid*dle"}, keys(ask(Query{DB: -1, Sort: Held, Limit: 9, Match: EscapePattern("mid*") + "*"})))
+	require.Empty(t, ask(Query{DB: -1, Sort: Held, Limit: 9, Match: EscapePattern("m*d") + "*"}).Locks)
+	require.Equal(t, []string{"mid*dle"}, keys(ask(Query{DB: 3, Sort: Held, Limit: 9})))
+	require.Equal(t, []string{"mid*dle"}, keys(ask(Query{DB: -1, Sort: Held, Limit: 9, Mode: "shared"})))
+	require.Len(t, ask(Query{DB: -1, Sort: Held, Limit: 9, Mode: "native"}).Locks, 3)
+	require.NotNil(t, ask(Query{DB: 9, Sort: Held, Limit: 9}).Locks, "an empty list is [], not null")
+}
+
+// TestLock: a lock is told with the life of its session; a key that is no lock is none.
+func TestLock(t *testing.T) {
+	s := newState(t)
+	s.do(0, "session.open", "PX", "60000", "CONNECTION", "NAME", "report")
+	s.do(2, "lock.acquire", "job", "vm", "SESSION", "1", "NOTE", "why")
+	s.acquire(2, "job", "next")
+	s.passes(20 * time.Second)
+	c := s.console()
+	doc, err := c.Lock("job", 2)
+	require.NoError(t, err)
+	h := doc.Lock.Holders[0]
+	left, heard := int64(40_000), int64(20_000)
+	require.Equal(t, &api.Session{ID: 1, Name: "report", LeaseMillis: 60_000, LeftMillis: &left, Connection: true, Holds: 1}, h.Session)
+	require.Equal(t, &heard, h.HeardMillis)
+	require.Equal(t, &api.Client{Node: "n1", Number: 7}, h.Client)
+	require.Equal(t, "next", doc.Lock.Waiters[0].Owner)
+	_, err = c.Lock("job", 0)
+	require.ErrorIs(t, err, ErrNoLock)
+	s.apply(protocol.AppendRequest(nil, 0, "set", [][]byte{[]byte("string"), []byte("v")}))
+	_, err = c.Lock("string", 0)
+	require.ErrorIs(t, err, ErrNoLock)
+}
+
+// TestNoCluster: a node without a state says so.
+func TestNoCluster(t *testing.T) {
+	c := New(Config{Machine: func() fsm.Machine { return nil }})
+	_, err := c.Locks(t.Context(), all(Held))
+	require.ErrorIs(t, err, ErrNoCluster)
+	_, err = c.Lock("k", 0)
+	require.ErrorIs(t, err, ErrNoCluster)
+	_, err = c.History()
+	require.ErrorIs(t, err, ErrNoCluster)
+}
+
+// watched is a machine whose reads are noted.
+type watched struct {
+	fsm.Machine
+	before func()
+	mu     sync.Mutex
+	most   int // rows of a reply
+	reads  int
+}
+
+func (w *watched) Read(body string, count int, now, offset int64, a fsm.Attention) ([]protocol.Value, string, bool, error) {
+	if w.before != nil {
+		w.before()
+	}
+	replies, rest, due, err := w.Machine.Read(body, count, now, offset, a)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reads++
+	if len(replies) == 1 && len(replies[0].Elems) == 2 {
+		w.most = max(w.most, len(replies[0].Elems[1].Elems))
+	}
+	return replies, rest, due, err
+}
+
+func (s *state) watch() *watched {
+	w := &watched{Machine: s.m}
+	s.m = w
+	return w
+}
+
+// TestManyLocks: of 100,000 locks each is counted, the state is read in short pages, and the answer is as long as asked.
+func TestManyLocks(t *testing.T) {
+	s := newState(t)
+	const many = 100_000
+	for i := 0; i < many; {
+		var body []byte
+		for range 1000 {
+			body = s.append(body, 0, "lock.acquire", "shard:"+strconv.Itoa(i), "w", "PX", "3600000")
+			i++
+		}
+		s.apply(body)
+	}
+	s.passes(time.Second)
+	w := s.watch()
+	c := s.console()
+	doc, err := c.Locks(t.Context(), Query{DB: -1, Sort: Held, Limit: 50})
+	require.NoError(t, err)
+	require.Len(t, doc.Locks, 50)
+	require.EqualValues(t, many, doc.Sums.Locks)
+	require.LessOrEqual(t, w.most, mostOfPage+5)
+	require.Greater(t, w.reads, many/mostOfPage)
+	require.Equal(t, "shard:0", doc.Locks[0].Key, "the oldest, then by name")
+	require.Equal(t, "shard:1", doc.Locks[1].Key)
+	require.Equal(t, "shard:10", doc.Locks[2].Key)
+}
+
+// TestCrowdedLocks: pages are smaller where locks have many waiters.
+func TestCrowdedLocks(t *testing.T) {
+	s := newState(t)
+	const locks, waiters = 250, 100
+	for i := range locks {
+		var body []byte
+		for w := range waiters + 1 {
+			body = protocol.AppendNative(body, 0, protocol.Caller{Conn: 7, Ticket: uint64(1 + i*1000 + w)}, "lock.acquire",
+				[][]byte{[]byte(fmt.Sprint("k", i)), []byte(fmt.Sprint(w)), []byte("PX"), []byte("3600000"), []byte("WAIT"), []byte("0")})
+		}
+		s.apply(body)
+	}
+	w := s.watch()
+	doc, err := s.console().Locks(t.Context(), all(Queue))
+	require.NoError(t, err)
+	require.Equal(t, &api.Sums{Locks: locks, Holders: locks, Waiters: locks * waiters, Complete: true}, doc.Sums)
+	require.Less(t, w.most, 2+rowsOfPage/waiters)
+	require.Len(t, doc.Locks, MaxLimit)
+}
+
+// TestSurveysAreShared: those who ask the same share a survey, one runs at a time, and the next comes no sooner than
+// ten times as long as it took.
+func TestSurveysAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newState(t)
+		s.acquire(0, "k", "a")
+		w := s.watch()
+		var at, most atomic.Int32
+		w.before = func() {
+			most.Store(max(most.Load(), at.Add(1)))
+			time.Sleep(10 * time.Millisecond)
+			at.Add(-1)
+		}
+		c := s.console()
+		var asked sync.WaitGroup
+		for i := range 50 {
+			asked.Go(func() {
+				_, err := c.Locks(t.Context(), Query{DB: -1, Sort: []string{Held, Queue}[i%2], Limit: 1 + i})
+				require.NoError(t, err)
+			})
+			asked.Go(func() {
+				_, err := c.Locks(t.Context(), Query{DB: -1, Sort: Held, Limit: 1, Match: "k*"})
+				require.NoError(t, err)
+			})
+		}
+		asked.Wait()
+		const survey = protocol.MaxDatabases // reads
+		require.Equal(t, 2*survey, w.reads)
+		require.EqualValues(t, 1, most.Load())
+
+		alone := Query{DB: -1, Sort: Held, Limit: 1, Mode: "shared"}
+		for _, wait := range []time.Duration{0, restFactor*survey*10*time.Millisecond - time.Millisecond} {
+			time.Sleep(wait)
+			_, err := c.Locks(t.Context(), alone)
+			require.NoError(t, err)
+			require.Equal(t, 3*survey, w.reads, "still fresh after %v", wait)
+		}
+		time.Sleep(2 * time.Millisecond)
+		_, err := c.Locks(t.Context(), alone)
+		require.NoError(t, err)
+		require.Equal(t, 4*survey, w.reads)
+	})
+}
+
+// TestSurveysAreBounded: a survey that takes too long ends with what it has, whoever asks waits no longer than it
+// likes, and few results are kept.
+func TestSurveysAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newState(t)
+		for i := range 3 * mostOfPage {
+			s.do(0, "lock.acquire", strconv.Itoa(i), "w", "PX", "3600000")
+		}
+		w := s.watch()
+		w.before = func() { time.Sleep(surveyWithin/4 + time.Millisecond) }
+		c := s.console()
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.Locks(ctx, all(Held))
+		require.ErrorIs(t, err, ErrBusy)
+		require.Equal(t, time.Second, time.Since(began))
+		doc, err := c.Locks(t.Context(), all(Held))
+		require.NoError(t, err)
+		require.False(t, doc.Sums.Complete)
+		require.Less(t, doc.Sums.Locks, int64(3*mostOfPage))
+		require.Less(t, w.reads, 6)
+
+		w.before = nil
+		for i := range 10 * mostSurveys {
+			_, err := c.Locks(t.Context(), Query{DB: -1, Match: strconv.Itoa(i), Sort: Held, Limit: 1})
+			require.NoError(t, err)
+		}
+		require.LessOrEqual(t, len(c.surveys), mostSurveys)
+	})
+}
+
+// TestHour: a step has what was counted in it, steps before the node's start are not counted, and an hour is all that
+// is kept.
+func TestHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newState(t)
+		c := s.console()
+		time.Sleep(30 * time.Second) // the bubble begins with a minute
+		ctx, cancel := context.WithCancel(t.Context())
+		var ran sync.WaitGroup
+		ran.Go(func() { c.Run(ctx) })
+		synctest.Wait()
+		s.acquire(0, "a", "x")
+		time.Sleep(90 * time.Second) // into the third minute
+		synctest.Wait()
+		s.do(0, "lock.acquire", "b", "x", "PX", "1000")
+		s.acquire(0, "b", "y")
+		s.passes(2 * time.Second) // x loses b, and y gets it
+		doc, err := c.History()
+		require.NoError(t, err)
+		require.EqualValues(t, 60_000, doc.StepMillis)
+		require.Len(t, doc.Steps, 60)
+		last := doc.Steps[57:]
+		require.Equal(t, api.Counts{Grants: 1}, last[0].Counts)
+		require.Equal(t, api.Counts{}, last[1].Counts)
+		require.Equal(t, api.Counts{Grants: 2, Waits: 1, Lost: 1}, last[2].Counts)
+		require.Equal(t, []bool{false, false, true, true}, []bool{doc.Steps[56].Counted, last[0].Counted, last[1].Counted, last[2].Counted})
+		require.Equal(t, doc.NowUnixMillis, last[2].StartUnixMillis)
+
+		time.Sleep(57 * time.Minute)
+		synctest.Wait()
+		doc, err = c.History()
+		require.NoError(t, err)
+		require.Equal(t, last[0].Counts, doc.Steps[0].Counts, "still within the hour")
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		doc, err = c.History()
+		require.NoError(t, err)
+		for _, step := range doc.Steps {
+			require.True(t, step.Counted)
+			require.Equal(t, api.Counts{}, step.Counts)
+		}
+		require.LessOrEqual(t, len(c.hour.notes), steps+1)
+		cancel()
+		ran.Wait()
+	})
+}

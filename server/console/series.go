@@ -1,0 +1,102 @@
+package console
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/server/api"
+)
+
+// The last hour, in steps. Counts of locks are totals since the node's start, so a step is the difference of two
+// notes; one note a minute is all the work.
+
+const (
+	step  = time.Minute
+	steps = 60
+)
+
+// note is what had been counted at an instant of the node's clock.
+type note struct {
+	at     time.Time
+	counts api.Counts
+}
+
+// series has the notes of the last hour.
+type series struct {
+	mu    sync.Mutex
+	notes []note // the oldest first; at most one more than steps
+}
+
+// Run notes the counts at the beginning of each step, until ctx ends.
+func (c *Console) Run(ctx context.Context) {
+	for {
+		now := time.Now()
+		c.hour.add(note{now, c.counts()})
+		timer := time.NewTimer(now.Truncate(step).Add(step).Sub(now))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+func (s *series) add(n note) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.notes = append(s.notes, n); len(s.notes) > steps+1 {
+		s.notes = append(s.notes[:0], s.notes[1:]...)
+	}
+}
+
+// counts are the totals since the node's start.
+func (c *Console) counts() api.Counts {
+	m := c.config.Machine()
+	if m == nil {
+		return api.Counts{}
+	}
+	s := m.LockStats()
+	return api.Counts{
+		Grants: s.Grants, Waits: s.Waited.Count, TimedOut: s.Timeouts,
+		Lost: s.LostExpired + s.LostSession + s.LostBroken + s.LostFlushed,
+	}
+}
+
+// History tells of the last hour.
+func (c *Console) History() (api.History, error) {
+	if c.config.Machine() == nil {
+		return api.History{}, ErrNoCluster
+	}
+	now := note{time.Now(), c.counts()}
+	return api.History{
+		Format: api.Format, Node: c.config.Node, NowUnixMillis: now.at.UnixMilli(), StepMillis: step.Milliseconds(),
+		Steps: c.hour.until(now),
+	}, nil
+}
+
+// until are the steps of the last hour. A step before the first note is not counted.
+func (s *series) until(now note) []api.Step {
+	s.mu.Lock()
+	notes := append(append([]note(nil), s.notes...), now)
+	s.mu.Unlock()
+	all := make([]api.Step, steps)
+	first := now.at.Truncate(step).Add(-(steps - 1) * step)
+	for i := range all {
+		all[i].StartUnixMillis = first.Add(time.Duration(i) * step).UnixMilli()
+	}
+	for i := range len(notes) - 1 {
+		from, to := notes[i], notes[i+1]
+		at := int(from.at.Sub(first) / step)
+		if from.at.Before(first) || at >= steps {
+			continue
+		}
+		all[at].Counted = all[at].Counted || from.at.Sub(first)%step < noteSlack
+		all[at].Add(from.counts, to.counts)
+	}
+	return all
+}
+
+// noteSlack is how late a note may be and its step still be counted in full.
+const noteSlack = time.Second

@@ -1,0 +1,289 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/api"
+)
+
+// Query says which locks are wanted.
+type Query struct {
+	Match string // a pattern, as LOCK.LIST's; empty: all
+	DB    int    // -1: all
+	Mode  string // as in [api.Lock], or native: all but stock; empty: all
+	// Sort is [Held] or [Queue].
+	Sort  string
+	Limit int
+}
+
+// Orders of locks.
+const (
+	Held  = "held"  // held longest first
+	Queue = "queue" // longest queue first; without those in whose line nobody waits
+)
+
+const (
+	// MaxLimit is the most locks in an answer, and rowsOfList the most holders, and the most waiters, of each.
+	MaxLimit   = 200
+	rowsOfList = 10
+	// mostOfPage is how many locks are looked at between two entries at most, and rowsOfPage how many holders and
+	// waiters about.
+	mostOfPage, rowsOfPage = 100, 200
+	// surveyWithin bounds a survey, freshFor is how long its result is good at least, and restFactor how many times
+	// its length it is good.
+	surveyWithin = 5 * time.Second
+	freshFor     = time.Second
+	restFactor   = 10
+	// mostSurveys is how many results are kept.
+	mostSurveys = 8
+)
+
+// EscapePattern is a pattern that matches just the text.
+func EscapePattern(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(text)
+}
+
+// filter says which locks a survey counts.
+type filter struct {
+	match, mode string
+	db          int
+}
+
+func (f *filter) wants(mode string) bool {
+	return f.mode == "" || f.mode == mode || f.mode == "native" && mode != stock
+}
+
+const stock = "stock" // a mode
+
+// survey is a look at all locks, which may be under way.
+type survey struct {
+	filter
+	done chan struct{}
+	// All below is good once done is closed.
+	err         error
+	at          int64 // Unix time of the look
+	sums        api.Sums
+	held, queue ranking
+	until       time.Time // when the result is too old
+}
+
+// Locks tells of locks in an order.
+func (c *Console) Locks(ctx context.Context, q Query) (api.Locks, error) {
+	s := c.survey(filter{q.Match, q.Mode, q.DB})
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+		return api.Locks{}, ErrBusy
+	}
+	if s.err != nil {
+		return api.Locks{}, s.err
+	}
+	ranked := &s.held
+	if q.Sort == Queue {
+		ranked = &s.queue
+	}
+	sums := s.sums
+	return api.Locks{
+		Format: api.Format, Node: c.config.Node, NowUnixMillis: s.at, Sums: &sums,
+		Locks: ranked.first(q.Limit),
+	}, nil
+}
+
+// survey is a fresh survey, or the one that is under way.
+func (c *Console) survey(f filter) *survey {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.surveys[f]; s != nil && s.isFresh() {
+		return s
+	}
+	c.makeRoom()
+	s := &survey{filter: f, done: make(chan struct{}), held: ranking{by: heldLonger}, queue: ranking{by: queuesLonger}}
+	c.surveys[f] = s
+	go func() {
+		defer close(s.done)
+		c.turn <- struct{}{}
+		defer func() { <-c.turn }()
+		began := time.Now()
+		s.err = c.look(s, began.Add(surveyWithin))
+		s.held.cut()
+		s.queue.cut()
+		s.until = time.Now().Add(max(freshFor, restFactor*time.Since(began)))
+	}()
+	return s
+}
+
+// isOver reports whether the survey is not under way.
+func (s *survey) isOver() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *survey) isFresh() bool { return !s.isOver() || s.err == nil && time.Now().Before(s.until) }
+
+// makeRoom forgets results. The caller holds mu.
+func (c *Console) makeRoom() {
+	for f, s := range c.surveys {
+		if len(c.surveys) >= mostSurveys && s.isOver() || !s.isFresh() {
+			delete(c.surveys, f)
+		}
+	}
+}
+
+// look goes through the locks, until the deadline at most.
+func (c *Console) look(s *survey, deadline time.Time) error {
+	for db := range protocol.MaxDatabases {
+		if s.db >= 0 && s.db != db {
+			continue
+		}
+		complete, err := c.lookAt(s, db, deadline)
+		if err != nil || !complete {
+			return err
+		}
+	}
+	s.sums.Complete = true
+	return nil
+}
+
+// lookAt goes through the locks of a database.
+func (c *Console) lookAt(s *survey, db int, deadline time.Time) (complete bool, err error) {
+	count := 1
+	for cursor := "0"; ; {
+		state, err := c.open()
+		if err != nil {
+			return false, err
+		}
+		s.at = state.unixMillis()
+		words := []string{"CURSOR", cursor, "COUNT", strconv.Itoa(count)}
+		if s.match != "" {
+			words = append(words, "MATCH", s.match)
+		}
+		v, err := state.ask(db, "lock.list", words...)
+		if err != nil {
+			return false, err
+		}
+		rows := 0
+		for _, row := range v.Elems[1].Elems {
+			rows += len(field(row, "holders").Elems) + len(field(row, "waiters").Elems)
+			s.add(state, row, db)
+		}
+		count = max(1, min(mostOfPage, 2*count, count*rowsOfPage/max(1, rows)))
+		if cursor = v.Elems[0].Str; cursor == "0" {
+			return true, nil
+		}
+		if time.Now().After(deadline) {
+			return false, nil
+		}
+	}
+}
+
+// add counts a lock, and keeps it if it is among the first of a ranking.
+func (s *survey) add(state *view, row protocol.Value, db int) {
+	if !s.wants(field(row, "mode").Str) {
+		return
+	}
+	holders, waiters := field(row, "holders-count").Num, field(row, "waiters-count").Num
+	s.sums.Locks++
+	s.sums.Holders += holders
+	s.sums.Waiters += waiters
+	if field(row, "mode").Str == stock {
+		s.sums.Stock++
+	}
+	r := rank{since: math.MaxInt64, waiters: waiters, db: db, key: field(row, "key").Str}
+	if v := field(row, "db"); v.Kind == protocol.KindInteger {
+		r.db = int(v.Num)
+	}
+	if first := field(row, "holders").Elems; len(first) > 0 {
+		r.since = field(first[0], "since").Num
+	}
+	inHeld, inQueue := s.held.takes(r), waiters > 0 && s.queue.takes(r)
+	if !inHeld && !inQueue {
+		return
+	}
+	l, err := api.RowOf(row, db, state.unixMillis(), rowsOfList)
+	if err != nil {
+		return
+	}
+	state.enliven(&l)
+	r.lock = &l
+	if inHeld {
+		s.held.add(r)
+	}
+	if inQueue {
+		s.queue.add(r)
+	}
+}
+
+// field is the value of a field in a map.
+func field(v protocol.Value, name string) protocol.Value {
+	for i := 0; i+1 < len(v.Elems); i += 2 {
+		if v.Elems[i].Str == name {
+			return v.Elems[i+1]
+		}
+	}
+	return protocol.Null
+}
+
+// rank is a lock with what decides its place.
+type rank struct {
+	since, waiters int64 // since: of the first holder
+	db             int
+	key            string
+	lock           *api.Lock
+}
+
+func heldLonger(a, b rank) int {
+	return cmp.Or(cmp.Compare(a.since, b.since), byName(a, b))
+}
+
+func queuesLonger(a, b rank) int {
+	return cmp.Or(cmp.Compare(b.waiters, a.waiters), cmp.Compare(a.since, b.since), byName(a, b))
+}
+
+func byName(a, b rank) int { return cmp.Or(cmp.Compare(a.db, b.db), strings.Compare(a.key, b.key)) }
+
+// ranking keeps the first [MaxLimit] of an order.
+type ranking struct {
+	by   func(a, b rank) int
+	kept []rank // sorted up to MaxLimit
+	last *rank  // the last of the first MaxLimit, once there are as many
+}
+
+// takes reports whether a lock may be among the first.
+func (r *ranking) takes(next rank) bool { return r.last == nil || r.by(next, *r.last) < 0 }
+
+func (r *ranking) add(next rank) {
+	if r.kept = append(r.kept, next); len(r.kept) >= 2*MaxLimit {
+		r.cut()
+	}
+}
+
+// cut sorts, and drops what is not among the first.
+func (r *ranking) cut() {
+	slices.SortFunc(r.kept, r.by)
+	if len(r.kept) >= MaxLimit {
+		clear(r.kept[MaxLimit:])
+		r.kept = r.kept[:MaxLimit]
+		last := r.kept[MaxLimit-1]
+		r.last = &last
+	}
+}
+
+// first are the first n locks.
+func (r *ranking) first(n int) []api.Lock {
+	locks := []api.Lock{}
+	for _, k := range r.kept[:min(n, len(r.kept))] {
+		locks = append(locks, *k.lock)
+	}
+	return locks
+}
