@@ -7,13 +7,16 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/console"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/web"
 )
@@ -166,13 +169,37 @@ func (s *Server) newWeb() *web.Server {
 		return nil
 	}
 	return web.New(web.Config{
-		Gatherer: prometheus.GathererFunc(s.gather), Live: s.liveChecks(), Ready: s.readyChecks(),
+		Gatherer: prometheus.GathererFunc(s.gather), Live: s.liveChecks(), Ready: s.readyChecks(), Console: s.console,
 		Access: web.Access{TLS: s.secrets.ClientTLS(), Password: s.secrets.Password()}, Profiles: s.config.HTTPPprof, Logger: s.logger,
+	})
+}
+
+// newConsole makes what the page and /api ask.
+func (s *Server) newConsole() *console.Console {
+	return console.New(console.Config{
+		Node: s.config.Name,
+		Machine: func() fsm.Machine {
+			if r := s.member.Load(); r != nil {
+				return r.Machine()
+			}
+			return nil
+		},
+		Status: func() protocol.Value {
+			if s.isOpen() {
+				return s.front.ClusterStatus()
+			}
+			return s.waitingFront().ClusterStatus()
+		},
 	})
 }
 
 // serveMonitoring never fails: a node serves clients, whoever looks.
 func (s *Server) serveMonitoring(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var noted sync.WaitGroup
+	defer noted.Wait()
+	defer cancel()
+	noted.Go(func() { s.console.Run(ctx) })
 	if err := s.web.Serve(ctx, s.monitoring); err != nil {
 		s.logger.Error("http port ended", "error", err)
 		<-ctx.Done()

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/console"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/lifecycle"
@@ -50,6 +51,7 @@ type Server struct {
 	caches       *tracking.Table
 	monitors     *frontend.Monitors
 	slowLocks    *loglimit.Limit
+	console      *console.Console
 	web          *web.Server // nil without monitoring
 	settling
 	// fatal gets the error after which the process must end and leave its disk alone.
@@ -133,6 +135,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	s.hub = pubsub.New(logger)
 	s.caches = tracking.New(tracking.DefaultLimits())
 	s.monitors = frontend.NewMonitors()
+	s.console = s.newConsole()
 	s.web = s.newWeb()
 	if s.place.founding.Alone() {
 		err = s.settle(context.Background())

@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/holdfast/holdfast/server/console"
 )
 
 // Config is what a [Server] is told.
@@ -22,6 +24,8 @@ type Config struct {
 	// Live and Ready are the checks of /livez and /readyz, in the order in which they are shown.
 	Live, Ready []Check
 	Access      Access
+	// Console, when set, opens the page and /api.
+	Console *console.Console
 	// Profiles opens /debug/pprof.
 	Profiles bool
 	Logger   *slog.Logger
@@ -73,6 +77,10 @@ func New(c Config) *Server {
 		// A metric that cannot be had must not hide the others.
 		ErrorHandling: promhttp.ContinueOnError, ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn),
 	})))
+	if c.Console != nil {
+		s.apiRoutes(mux)
+		s.pageRoutes(mux)
+	}
 	if c.Profiles {
 		mux.Handle("GET /debug/pprof/", s.known(profiles()))
 	}

@@ -1,0 +1,205 @@
+package web
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/api"
+	"github.com/holdfast/holdfast/server/console"
+)
+
+const (
+	maxQuestions = 8 // at a time
+	defaultLimit = 50
+)
+
+// apiRoutes adds the JSON endpoints: API.md describes them.
+func (s *Server) apiRoutes(mux *http.ServeMux) {
+	room := make(chan struct{}, maxQuestions)
+	c := s.config.Console
+	add := func(path string, params []string, answer func(ctx context.Context, q url.Values) (any, error)) {
+		mux.Handle("GET "+path, s.known(s.near(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			q, err := parse(r.URL.RawQuery, params)
+			if err != nil {
+				writeJSON(w, http.StatusBadRequest, failure(err))
+				return
+			}
+			select {
+			case room <- struct{}{}:
+				defer func() { <-room }()
+			default:
+				w.Header().Set("Retry-After", "1")
+				writeJSON(w, http.StatusServiceUnavailable, failure(console.ErrBusy))
+				return
+			}
+			ctx, cancel := context.WithTimeout(r.Context(), writeTimeout*8/10)
+			defer cancel()
+			doc, err := answer(ctx, q)
+			if err != nil {
+				writeJSON(w, statusOf(err), failure(err))
+				return
+			}
+			writeJSON(w, http.StatusOK, doc)
+		}))))
+	}
+	add("/api/locks", []string{"prefix", "match", "db", "mode", "sort", "limit"}, func(ctx context.Context, q url.Values) (any, error) {
+		asked, err := lockQuery(q)
+		if err != nil {
+			return nil, err
+		}
+		return c.Locks(ctx, asked)
+	})
+	add("/api/lock", []string{"key", "keyBase64", "db"}, func(_ context.Context, q url.Values) (any, error) {
+		key, db, err := lockNamed(q)
+		if err != nil {
+			return nil, err
+		}
+		return c.Lock(key, db)
+	})
+	add("/api/members", nil, func(context.Context, url.Values) (any, error) { return c.Members() })
+	add("/api/history", nil, func(context.Context, url.Values) (any, error) { return c.History() })
+}
+
+// badRequest is the caller's mistake.
+type badRequest struct{ error }
+
+func bad(format string, args ...any) error { return badRequest{fmt.Errorf(format, args...)} }
+
+func statusOf(err error) int {
+	switch {
+	case errors.As(err, new(badRequest)):
+		return http.StatusBadRequest
+	case errors.Is(err, console.ErrNoLock):
+		return http.StatusNotFound
+	case errors.Is(err, console.ErrNoCluster), errors.Is(err, console.ErrBusy):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+func failure(err error) api.Failure { return api.Failure{Format: api.Format, Error: err.Error()} }
+
+// writeJSON writes a document. What a client of the cluster named itself is in it, so nothing may take it for a page.
+func writeJSON(w http.ResponseWriter, status int, doc any) {
+	body, err := json.Marshal(doc)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	harden(h)
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// harden sets what keeps other sites out.
+func harden(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Security-Policy", contentPolicy)
+}
+
+// parse reads parameters, each of which may be there once.
+func parse(raw string, known []string) (url.Values, error) {
+	q, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, bad("the query cannot be read")
+	}
+	for name, values := range q {
+		switch {
+		case !slices.Contains(known, name):
+			return nil, bad("no parameter is called %q; known are %v", name, known)
+		case len(values) > 1:
+			return nil, bad("%s is there twice", name)
+		}
+	}
+	return q, nil
+}
+
+var modes = []string{"", "exclusive", "shared", "permits", "free", "native", "stock"}
+
+func lockQuery(q url.Values) (asked console.Query, err error) {
+	asked = console.Query{Match: q.Get("match"), Mode: q.Get("mode"), Sort: q.Get("sort"), DB: -1, Limit: defaultLimit}
+	if q.Has("prefix") {
+		asked.Match = console.EscapePattern(q.Get("prefix")) + "*"
+	}
+	if asked.Match == "*" {
+		asked.Match = ""
+	}
+	if q.Has("db") {
+		asked.DB, err = number(q, "db", 0, protocol.MaxDatabases-1)
+	}
+	if err == nil && q.Has("limit") {
+		asked.Limit, err = number(q, "limit", 1, console.MaxLimit)
+	}
+	switch {
+	case err != nil:
+	case q.Has("prefix") && q.Has("match"):
+		err = bad("prefix and match exclude each other")
+	case !slices.Contains(modes, asked.Mode):
+		err = bad("mode is one of %v", modes[1:])
+	case asked.Sort == "":
+		asked.Sort = console.Held
+	case asked.Sort != console.Held && asked.Sort != console.Queue:
+		err = bad("sort is %s or %s", console.Held, console.Queue)
+	}
+	return asked, err
+}
+
+func lockNamed(q url.Values) (key string, db int, err error) {
+	key = q.Get("key")
+	if q.Has("key") == q.Has("keyBase64") {
+		return "", 0, bad("name the lock by key or by keyBase64")
+	}
+	if q.Has("keyBase64") {
+		raw, err := base64.StdEncoding.DecodeString(q.Get("keyBase64"))
+		if err != nil {
+			return "", 0, bad("keyBase64 is no base64")
+		}
+		key = string(raw)
+	}
+	if q.Has("db") {
+		db, err = number(q, "db", 0, protocol.MaxDatabases-1)
+	}
+	return key, db, err
+}
+
+func number(q url.Values, name string, least, most int) (int, error) {
+	n, err := strconv.Atoi(q.Get(name))
+	if err != nil || n < least || n > most {
+		return 0, bad("%s is a number from %d to %d", name, least, most)
+	}
+	return n, nil
+}
+
+// near answers a port that asks for no password only under a name of this machine: a page from elsewhere could have
+// its own name mean loopback, and read here what it likes.
+func (s *Server) near(next http.Handler) http.Handler {
+	if s.config.Access.Password != nil || s.demandsCert {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+		if local != nil && local.IP.IsLoopback() && host != "localhost" && net.ParseIP(host) == nil {
+			http.Error(w, "without a password this port answers to localhost and to addresses only", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

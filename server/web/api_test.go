@@ -1,0 +1,233 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/api"
+	"github.com/holdfast/holdfast/server/console"
+)
+
+type discard struct{}
+
+func (discard) Wanted(protocol.Origin, uint64) bool                  { return false }
+func (discard) Done(protocol.Origin, uint64, []protocol.Value, bool) {}
+func (discard) Events([]fsm.Event)                                   {}
+
+// oddKey is no UTF-8, and markup beside.
+const oddKey = "\xff</script><script>alert(1)</script>"
+
+// machine is a state in which some hold locks.
+func machine(t *testing.T) fsm.Machine {
+	t.Helper()
+	m := fsm.New()
+	var body []byte
+	for _, words := range [][]string{
+		{"job", "vm-1", "PX", "60000"},
+		{"job", "vm-2", "PX", "60000", "WAIT", "60000"},
+		{oddKey, "<b>", "PX", "60000"},
+		{"", "empty", "PX", "60000"},
+		{"jobs/../a?b#c", "path", "PX", "60000"},
+	} {
+		args := make([][]byte, len(words))
+		for i, w := range words {
+			args[i] = []byte(w)
+		}
+		body = protocol.AppendNative(body, 0, protocol.Caller{Conn: 1, Ticket: 9}, "lock.acquire", args)
+	}
+	entry := protocol.NewEntry(nil, protocol.EntryVersion, 1000, 1_700_000_000_000, 0)
+	entry.Add(protocol.Origin{Node: "n1@abc", Epoch: 1}, 1, 1, body)
+	require.NoError(t, m.Apply(entry.Bytes(), discard{}))
+	return m
+}
+
+func withConsole(m func() fsm.Machine) func(*Config) {
+	return func(c *Config) {
+		c.Console = console.New(console.Config{Node: "n1", Machine: m, Status: func() protocol.Value {
+			return protocol.Map(protocol.Bulk("node"), protocol.Bulk("n1"))
+		}})
+	}
+}
+
+func consoleServer(t *testing.T, change func(*Config)) *Server {
+	m := machine(t)
+	return newServer(func(c *Config) {
+		withConsole(func() fsm.Machine { return m })(c)
+		if change != nil {
+			change(c)
+		}
+	})
+}
+
+var consolePaths = []string{"/", "/page.css", "/page.js", "/icon.svg", "/api/locks", "/api/lock?key=job", "/api/members", "/api/history"}
+
+// TestConsoleAccess: what metrics demand is demanded for the page and for each document, and nothing is there where
+// the node has no console.
+func TestConsoleAccess(t *testing.T) {
+	secured := consoleServer(t, func(c *Config) { c.Access.Password = openSesame })
+	for _, path := range consolePaths {
+		for _, password := range []string{"", "guess"} {
+			status, body := get(secured, path, password)
+			require.Equal(t, 401, status, path)
+			require.NotContains(t, body, "job")
+			require.NotContains(t, body, "<")
+		}
+		status, _ := get(secured, path, "open sesame")
+		require.Equal(t, 200, status, path)
+		status, _ = get(newServer(nil), path, "")
+		require.Equal(t, 404, status, path)
+		w := httptest.NewRecorder()
+		secured.http.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, nil))
+		require.Equal(t, 405, w.Code, path)
+	}
+}
+
+// TestDocuments: a question gets its document, a mistake is told as one, and hostile names come back as they were sent.
+func TestDocuments(t *testing.T) {
+	s := consoleServer(t, nil)
+	for path, want := range map[string]int{
+		"/api/locks": 200, "/api/locks?sort=queue&limit=1": 200, "/api/locks?prefix=&mode=&db=0": 200, "/api/locks?match=jo*": 200,
+		"/api/locks?limit=0": 400, "/api/locks?limit=201": 400, "/api/locks?limit=many": 400, "/api/locks?db=16": 400, "/api/locks?db=-1": 400,
+		"/api/locks?sort=name": 400, "/api/locks?mode=odd": 400, "/api/locks?limits=1": 400, "/api/locks?db=1&db=2": 400,
+		"/api/locks?match=a&prefix=b": 400, "/api/locks?%zz": 400, "/api/members?x=1": 400,
+		"/api/lock?key=job": 200, "/api/lock?key=": 200, "/api/lock?key=job&db=3": 404, "/api/lock?key=nope": 404,
+		"/api/lock": 400, "/api/lock?key=a&keyBase64=YQ==": 400, "/api/lock?keyBase64=!": 400, "/api/lock?db=0": 400,
+		"/api/lock?key=" + url.QueryEscape("jobs/../a?b#c"): 200, "/api/nope": 404, "/api/": 404,
+	} {
+		status, body := get(s, path, "")
+		require.Equal(t, want, status, "%s: %s", path, body)
+		if strings.HasPrefix(path, "/api/lock") || strings.HasPrefix(path, "/api/members") {
+			var doc struct {
+				Format int
+				Error  string
+			}
+			require.NoError(t, json.Unmarshal([]byte(body), &doc), path)
+			require.Equal(t, api.Format, doc.Format)
+			require.Equal(t, want != 200, doc.Error != "", path)
+		}
+	}
+	w := httptest.NewRecorder()
+	s.http.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/locks", nil))
+	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+	require.Equal(t, "nosniff", w.Header().Get("X-Content-Type-Options"))
+	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
+	require.NotContains(t, w.Body.String(), "<")
+	var doc api.Locks
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &doc))
+	require.Len(t, doc.Locks, 4)
+	for _, l := range doc.Locks {
+		if l.KeyBase64 == nil {
+			continue
+		}
+		require.Equal(t, oddKey, string(l.KeyBase64))
+		status, body := get(s, "/api/lock?"+url.Values{"keyBase64": {"/zwvc2NyaXB0PjxzY3JpcHQ+YWxlcnQoMSk8L3NjcmlwdD4="}}.Encode(), "")
+		require.Equal(t, 200, status)
+		require.Contains(t, body, `"owner":"\u003cb\u003e"`)
+	}
+}
+
+// TestNoClusterYet: a node without a cluster says so, and who it is.
+func TestNoClusterYet(t *testing.T) {
+	s := newServer(withConsole(func() fsm.Machine { return nil }))
+	for path, want := range map[string]int{"/api/locks": 503, "/api/lock?key=k": 503, "/api/history": 503, "/api/members": 200, "/": 200} {
+		status, body := get(s, path, "")
+		require.Equal(t, want, status, path)
+		if want == 503 {
+			require.JSONEq(t, `{"format":1,"error":"this node belongs to no cluster yet"}`, body)
+		}
+	}
+}
+
+// TestQuestionsAreBounded: beyond so many at a time the answer is that the node is busy, and a question that is not
+// answered in time is given up.
+func TestQuestionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		s := newServer(withConsole(func() fsm.Machine { <-hang; return nil }))
+		began := time.Now()
+		answers := make(chan int)
+		for range maxQuestions {
+			go func() {
+				status, _ := get(s, "/api/locks", "")
+				answers <- status
+			}()
+		}
+		synctest.Wait()
+		status, body := get(s, "/api/members", "")
+		require.Equal(t, 503, status)
+		require.Contains(t, body, "busy")
+		for range maxQuestions {
+			require.Equal(t, 503, <-answers)
+		}
+		require.Less(t, time.Since(began), writeTimeout)
+		status, _ = get(s, "/api/members", "")
+		require.Equal(t, 200, status)
+		close(hang)
+	})
+}
+
+// TestForeignNames: on loopback without a password the port answers under names of this machine only.
+func TestForeignNames(t *testing.T) {
+	at := func(change func(*Config), local, host string) int {
+		r := httptest.NewRequest(http.MethodGet, "/api/locks", nil)
+		r.Host = host
+		r.SetBasicAuth("default", "open sesame")
+		addr := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(local))
+		w := httptest.NewRecorder()
+		consoleServer(t, change).http.Handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, addr)))
+		return w.Code
+	}
+	for host, want := range map[string]int{
+		"localhost:8379": 200, "127.0.0.1:8379": 200, "[::1]:8379": 200, "localhost": 200, "10.0.0.1": 200,
+		"evil.example:8379": 403, "evil.example": 403, "localhost.evil.example:80": 403,
+	} {
+		require.Equal(t, want, at(nil, "127.0.0.1:8379", host), host)
+	}
+	require.Equal(t, 200, at(nil, "10.0.0.1:8379", "n1.example:8379"))
+	require.Equal(t, 200, at(func(c *Config) { c.Access.Password = openSesame }, "127.0.0.1:8379", "n1.example:8379"))
+}
+
+// TestPageIsWhole: the page asks for nothing but what this port has, has no code in its markup, and its script makes
+// no markup of text.
+func TestPageIsWhole(t *testing.T) {
+	s := consoleServer(t, nil)
+	w := httptest.NewRecorder()
+	s.http.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	policy := w.Header().Get("Content-Security-Policy")
+	require.Contains(t, policy, "default-src 'none'")
+	require.NotContains(t, policy, "unsafe")
+	require.NotContains(t, policy, "http")
+	page := w.Body.String()
+	for _, m := range regexp.MustCompile(`(?:href|src)="([^"#]*)"`).FindAllStringSubmatch(page, -1) {
+		status, _ := get(s, m[1], "")
+		require.Equal(t, 200, status, m[1])
+	}
+	require.NotRegexp(t, `<script(?: [a-z="/.]*)?>[^<]|\son[a-z]+=|style=|javascript:`, page)
+	_, script := get(s, "/page.js", "")
+	require.NotRegexp(t, `innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|https?://(?:[^w]|w[^w])`, script)
+	_, css := get(s, "/page.css", "")
+	require.NotRegexp(t, `url\(|@import`, css)
+
+	tag := w.Header().Get("ETag")
+	require.NotEmpty(t, tag)
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("If-None-Match", tag)
+	w = httptest.NewRecorder()
+	s.http.Handler.ServeHTTP(w, r)
+	require.Equal(t, 304, w.Code)
+	require.Empty(t, w.Body.String())
+}

@@ -1,0 +1,477 @@
+"use strict";
+// The page of a node: it asks the JSON endpoints of its own port while it is visible, and shows what they answer.
+// What clients of the cluster named themselves is hostile: it goes into the page as text alone, never as markup.
+(() => {
+  const every = 2000; // milliseconds between two looks at locks and members
+  const everyHour = 10000; // and at the last hour
+  const rows = 50; // of the list of locks
+  const mostShown = 160; // characters of a name in a table
+
+  const $ = (id) => document.getElementById(id);
+  const state = { members: null, one: null, hourAt: 0, answered: null, timer: 0, running: false, again: false };
+
+  // ---- text
+
+  // el makes an element; text and elements are its children.
+  function el(tag, props, ...children) {
+    const e = document.createElement(tag);
+    for (const [name, value] of Object.entries(props || {})) {
+      if (name === "on") e.addEventListener("click", value);
+      else if (value !== undefined && value !== false) e.setAttribute(name, value === true ? "" : value);
+    }
+    e.append(...children.filter((c) => c !== null && c !== undefined && c !== ""));
+    return e;
+  }
+
+  // unseen are characters that show nothing, or change the order of others.
+  const unseen = /[\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202f\u205f-\u206f\ufeff\ufff9-\ufffb]/g;
+  const escaped = (c) => (c < "\u0100" ? "\\x" + c.charCodeAt(0).toString(16).padStart(2, "0") : "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+
+  // bytesOf are the bytes of a name, of which JSON may have had to leave some out.
+  function bytesOf(text, base64) {
+    return base64 ? Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)) : new TextEncoder().encode(text);
+  }
+
+  // visible is a name as one can read it.
+  function visible(text, base64) {
+    if (!base64) return text.replace(unseen, escaped);
+    return Array.from(bytesOf(text, base64), (b) => (b > 0x20 && b < 0x7f ? String.fromCharCode(b) : "\\x" + b.toString(16).padStart(2, "0"))).join("");
+  }
+
+  function short(text) {
+    return text.length > mostShown ? text.slice(0, mostShown) + "… (" + count(text.length) + " characters)" : text;
+  }
+
+  const count = (n) => Number(n).toLocaleString("en-US");
+  const plural = (n, one, many) => count(n) + " " + (Number(n) === 1 ? one : many);
+
+  function span(millis) {
+    const s = millis / 1000;
+    if (s < 1) return Math.max(0, Math.round(millis)) + " ms";
+    if (s < 60) return Math.floor(s) + " s";
+    const m = Math.floor(s / 60);
+    if (m < 60) return m + "m " + String(Math.floor(s % 60)).padStart(2, "0") + "s";
+    if (m < 48 * 60) return Math.floor(m / 60) + "h " + String(m % 60).padStart(2, "0") + "m";
+    return Math.floor(m / 1440) + "d " + Math.floor((m % 1440) / 60) + "h";
+  }
+
+  function clock(unixMillis) {
+    const d = new Date(unixMillis);
+    const time = d.toTimeString().slice(0, 8);
+    return d.toDateString() === new Date().toDateString() ? time : d.toISOString().slice(0, 10) + " " + time;
+  }
+
+  // sh is a name as a word of a shell's command.
+  function sh(text, base64) {
+    if (!base64 && /^[\w@%+=:,./][\w@%+=:,./-]*$/.test(text)) return text;
+    if (!base64 && text.search(unseen) < 0) return "'" + text.replaceAll("'", "'\\''") + "'";
+    const word = Array.from(bytesOf(text, base64), (b) => {
+      if (b === 0x27 || b === 0x5c) return "\\" + String.fromCharCode(b);
+      return b >= 0x20 && b < 0x7f ? String.fromCharCode(b) : "\\x" + b.toString(16).padStart(2, "0");
+    });
+    return "$'" + word.join("") + "'";
+  }
+
+  // ---- asking
+
+  async function ask(path, params) {
+    const query = new URLSearchParams(params || {}).toString();
+    const answer = await fetch(path + (query ? "?" + query : ""), {
+      cache: "no-store", credentials: "same-origin", signal: AbortSignal.timeout(9000),
+    });
+    let doc = null;
+    try { doc = await answer.json(); } catch { /* no document: the status says enough */ }
+    if (answer.status === 404 && doc) return null;
+    if (!answer.ok) throw new Error(doc && doc.error ? doc.error : "status " + answer.status);
+    return doc;
+  }
+
+  function listParams() {
+    const text = $("find").value;
+    const p = { sort: $("sort").value, limit: String(rows) };
+    if (text) p[/[*?[]/.test(text) ? "match" : "prefix"] = text;
+    if ($("mode").value) p.mode = $("mode").value;
+    if ($("db").value) p.db = $("db").value;
+    return p;
+  }
+
+  const nameOf = (o) => (o.keyBase64 ? { keyBase64: o.keyBase64 } : { key: o.key });
+
+  // look asks for everything that is shown, once at a time.
+  async function look() {
+    clearTimeout(state.timer);
+    if (state.running) { state.again = true; return; }
+    state.running = true;
+    try {
+      const now = Date.now();
+      const one = state.one;
+      const params = listParams();
+      const [members, list, queue, hour, lock] = await Promise.all([
+        ask("/api/members"), ask("/api/locks", params), ask("/api/locks", { sort: "queue", limit: "8" }),
+        now - state.hourAt >= everyHour ? ask("/api/history") : undefined,
+        one ? ask("/api/lock", { db: String(one.db), ...nameOf(one) }) : undefined,
+      ]);
+      state.members = members;
+      state.answered = now;
+      trouble("");
+      showMembers(members);
+      showLocks(list, params);
+      showQueues(queue);
+      if (hour) { state.hourAt = now; showHour(hour); showLosses(hour); }
+      if (one && one === state.one) showOne(lock);
+      $("seen").textContent = "as " + members.node + " knows it, " + clock(now);
+    } catch (err) {
+      trouble(err);
+    } finally {
+      state.running = false;
+      const soon = state.again;
+      state.again = false;
+      if (!document.hidden) state.timer = setTimeout(look, soon ? 0 : every);
+    }
+  }
+
+  function trouble(err) {
+    const t = $("trouble");
+    if (err) {
+      const since = state.answered ? " What is shown is of " + clock(state.answered) + "." : "";
+      const why = err.name === "TimeoutError" || err instanceof TypeError ? "this node does not answer" : err.message;
+      t.textContent = "No answer: " + why + "." + since;
+      tag($("verdict"), "NO ANSWER", "bad");
+    }
+    t.hidden = !err;
+  }
+
+  // ---- showing
+
+  function set(e, text) { if (e.textContent !== text) e.textContent = text; }
+
+  function tag(e, text, kind) { set(e, text); e.className = "tag " + kind; }
+
+  // fill puts rows into a table, unless somebody is selecting text there. The focus stays on its row.
+  function fill(table, made) {
+    const body = table.tBodies[0];
+    const selection = getSelection();
+    if (!selection.isCollapsed && body.contains(selection.anchorNode)) return;
+    const focused = body.contains(document.activeElement) ? document.activeElement.dataset.id : undefined;
+    const heads = Array.from(table.tHead.rows[0].cells, (c) => c.textContent);
+    for (const row of made) for (const [i, cell] of Array.from(row.cells).entries()) cell.dataset.label = heads[i];
+    body.replaceChildren(...made);
+    table.hidden = made.length === 0;
+    if (focused !== undefined) {
+      const again = Array.from(body.querySelectorAll("[data-id]")).find((e) => e.dataset.id === focused);
+      if (again) again.focus({ preventScroll: true });
+    }
+  }
+
+  const td = (kind, ...children) => el("td", { class: kind }, el("div", {}, ...children));
+
+  function sentence(c) {
+    if (c.waiting) return ["NO CLUSTER", "warn", c.node + " belongs to no cluster yet: " + c.waiting + "."];
+    if (!c.leader) return ["NO LEADER", "bad", "No leader is known to " + c.node + " in term " + c.term + ": of " + plural(c.voters, "voter", "voters") + " " + c.quorum + " must answer. No lock is granted, and no lease runs out."];
+    if (c.voters === 1) return ["OK", "good", c.leader + " leads alone in term " + c.term + "."];
+    const spare = c.margin === 0 ? "the cluster stops when one more fails" : c.margin + " may fail";
+    const text = c.leader + " leads in term " + c.term + ": " + c.liveVoters + " of " + c.voters + " voters answer, " + spare + ".";
+    return c.margin > 0 ? ["OK", "good", text] : ["AT RISK", "warn", text];
+  }
+
+  function showMembers(c) {
+    const [verdict, kind, text] = sentence(c);
+    tag($("verdict"), verdict, kind);
+    set($("sentence"), text);
+    document.title = (verdict === "OK" ? "" : verdict + " – ") + "Holdfast " + c.node;
+    fill($("member-list"), c.members.map((m) => el("tr", {},
+      td("", el("span", { class: "mono" }, m.name), m.name === c.node ? el("span", { class: "kind" }, "this node") : "",
+        el("span", { class: "note mono" }, m.clientAddress || "address unknown")),
+      td("", m.role === "leader" ? el("strong", {}, "leader") : m.role),
+      td("", m.answers ? "yes" : el("strong", { class: "tag bad" }, "NO")),
+      td("n", m.lagEntries === null ? "?" : count(m.lagEntries)),
+      td("n", m.version || "unknown", m.incarnation ? el("span", { class: "note" }, "start " + count(m.incarnation)) : ""))));
+    const next = [];
+    if (verdict !== "OK") next.push(command("Watch the members", "holdfast cluster status --watch" + reach()));
+    for (const m of c.members) {
+      if (!m.answers && c.leader) next.push(command("When " + m.name + " is gone for good: a new node joins (serve --join), then takes its place", "holdfast cluster replace " + sh(m.name) + reach()));
+    }
+    $("member-next").replaceChildren(...next);
+  }
+
+  // leaderAddress is where a command finds the cluster best.
+  function leaderAddress() {
+    const c = state.members;
+    const known = c.members.find((m) => m.name === c.leader && m.clientAddress) || c.members.find((m) => m.name === c.node && m.clientAddress);
+    return known ? known.clientAddress : "";
+  }
+
+  // reach are the flags by which a command of this program finds the cluster.
+  function reach() {
+    const addr = leaderAddress();
+    return (addr ? " --server " + addr : "") + (location.protocol === "https:" ? " --tls" : "");
+  }
+
+  // redisCLI begins a command of redis-cli to an address.
+  function redisCLI(addr, db) {
+    const at = addr.lastIndexOf(":");
+    const to = at > 0 ? " -h " + addr.slice(0, at).replace(/^\[|\]$/g, "") + " -p " + addr.slice(at + 1) : "";
+    return "redis-cli" + to + (location.protocol === "https:" ? " --tls" : "") + (db ? " -n " + db : "");
+  }
+
+  // alive says what is known of a holder's life: a word, and whether it is a reason to worry.
+  function alive(h) {
+    const c = h.client;
+    if (c && c.gone) return ["connection is closed", true];
+    if (c && c.idleMillis !== undefined && c.idleMillis !== null) return ["heard of " + span(c.idleMillis) + " ago", false];
+    if (h.heardMillis === undefined || h.heardMillis === null) return ["not known", false];
+    if (h.session && h.session.connection) return ["connected, renewed " + span(h.heardMillis) + " ago", false];
+    if (h.heardMillis + 1500 >= h.heldMillis) return ["not renewed since the grant", false];
+    return ["renewed " + span(h.heardMillis) + " ago", false];
+  }
+
+  function left(h) {
+    if (h.leaseLeftMillis !== null) return span(h.leaseLeftMillis);
+    if (h.session && h.session.leftMillis !== undefined && h.session.leftMillis !== null) return span(h.session.leftMillis) + (h.session.connection ? ", kept by its connection" : "");
+    return h.session ? "its session" : "no end";
+  }
+
+  const leftShort = (h) => left(h).replace(", kept by its connection", " (kept)");
+
+  function aliveCell(h) {
+    const [text, worry] = alive(h);
+    return worry ? el("strong", { class: "tag bad" }, text) : text;
+  }
+
+  function nameCell(l) {
+    const id = l.db + "/" + (l.keyBase64 || l.key);
+    return td("name",
+      el("button", { type: "button", class: "link", "data-id": id, on: () => open(l) }, short(visible(l.key, l.keyBase64)) || "(empty name)"),
+      l.mode === "exclusive" ? "" : el("span", { class: "kind" }, l.mode),
+      l.db ? el("span", { class: "kind" }, "db " + l.db) : "");
+  }
+
+  const isOpen = (l) => state.one && state.one.db === l.db && state.one.key === l.key && state.one.keyBase64 === l.keyBase64;
+
+  function showLocks(doc, params) {
+    const s = doc.sums;
+    set($("sums"), plural(s.locks, "lock", "locks") + (s.stock ? ", " + count(s.stock) + " of them stock" : "") + " · " +
+      plural(s.holders, "holder", "holders") + " · " + count(s.waiters) + " waiting" + (s.complete ? "" : " · not all were looked at"));
+    fill($("list"), doc.locks.map((l) => {
+      const h = l.holders[0];
+      const more = l.holdersCount - 1;
+      const holder = h
+        ? [el("span", { class: "who" }, short(visible(h.owner, h.ownerBase64))), more > 0 ? el("span", { class: "kind" }, "+" + count(more) + " more") : "", h.note ? el("span", { class: "note" }, short(visible(h.note))) : ""]
+        : [el("span", { class: "dim" }, l.delayLeftMillis > 0 ? "nobody: delayed for " + span(l.delayLeftMillis) : "nobody")];
+      return el("tr", { "aria-current": isOpen(l) ? "true" : undefined }, nameCell(l), td("", ...holder),
+        td("n", h ? span(h.heldMillis) : "–"), td("n", h ? leftShort(h) : "–"),
+        td(h && alive(h)[0] !== "not known" ? "" : "none", h ? aliveCell(h) : "–"), td(l.waitersCount ? "n flag" : "n none", count(l.waitersCount)));
+    }));
+    const searched = params.prefix || params.match || params.mode || params.db;
+    $("list-empty").hidden = doc.locks.length > 0;
+    set($("list-empty"), searched ? "No lock matches. A key that no client took as a lock is not shown." : "Nobody holds a lock, and nobody waits for one.");
+    const ranked = params.sort === "queue" ? "with a queue" : "in all";
+    $("list-more").hidden = doc.locks.length < rows;
+    set($("list-more"), "The first " + rows + (params.sort === "queue" ? " " + ranked : " of " + count(s.locks)) + ". Search for the others.");
+  }
+
+  function showQueues(doc) {
+    fill($("queue-list"), doc.locks.map((l) => el("tr", { "aria-current": isOpen(l) ? "true" : undefined }, nameCell(l),
+      td("n", count(l.waitersCount)), td("n", l.waiters.length ? span(l.waiters[0].waitedMillis) : "–"))));
+    $("queues-empty").hidden = doc.locks.length > 0;
+  }
+
+  // ---- one lock
+
+  function open(l) {
+    state.one = { key: l.key, keyBase64: l.keyBase64, db: l.db, shown: false };
+    const hash = new URLSearchParams({ db: String(l.db), ...nameOf(l) }).toString();
+    if (location.hash.slice(1) !== hash) history.replaceState(null, "", "#" + hash);
+    $("one").hidden = false;
+    set($("one-title"), short(visible(l.key, l.keyBase64)) || "(empty name)");
+    set($("one-facts"), "Asking the node.");
+    $("one-body").replaceChildren();
+    look();
+  }
+
+  function close() {
+    state.one = null;
+    $("one").hidden = true;
+    history.replaceState(null, "", location.pathname);
+    look();
+  }
+
+  function openFromAddress() {
+    const p = new URLSearchParams(location.hash.slice(1));
+    const db = Number(p.get("db") || 0);
+    if (!(p.has("key") || p.has("keyBase64")) || !Number.isInteger(db) || db < 0 || db > 15) return;
+    state.one = { key: p.get("key") || "", keyBase64: p.get("keyBase64") || undefined, db, shown: false };
+    $("one").hidden = false;
+    let title = state.one.key;
+    try { title = visible(state.one.key, state.one.keyBase64); } catch { /* no base64: the node will say so */ }
+    set($("one-title"), short(title));
+  }
+
+  const pair = (name, ...value) => [el("dt", {}, name), el("dd", {}, ...value)];
+
+  function clientText(c) {
+    const who = [c.name, c.address].filter(Boolean).map((t) => visible(t)).join(", ");
+    return (who ? who + " – " : "") + "connection " + c.number + " of " + c.node;
+  }
+
+  function showHold(l, h) {
+    const [life, worry] = alive(h);
+    return el("div", { class: "hold" },
+      el("div", {}, el("span", { class: "who" }, visible(h.owner, h.ownerBase64)), h.mode === l.mode || h.mode === "exclusive" ? "" : el("span", { class: "kind" }, h.mode),
+        h.permits ? el("span", { class: "kind" }, plural(h.permits, "permit", "permits")) : "", h.holds > 1 ? el("span", { class: "kind" }, "taken " + h.holds + " times") : ""),
+      h.note ? el("span", { class: "note" }, visible(h.note)) : "",
+      el("dl", {},
+        ...pair("since", clock(h.sinceUnixMillis) + ", for " + span(h.heldMillis)),
+        ...pair("left", left(h) + (h.leaseMillis ? " of " + span(h.leaseMillis) : "") + (h.renewals === undefined || h.renewals === null ? "" : h.renewals ? ", renewed " + plural(h.renewals, "time", "times") : ", never renewed")),
+        ...pair("alive", worry ? el("strong", { class: "tag bad" }, life) : life),
+        ...(h.fence ? pair("fence", el("span", { class: "mono" }, String(h.fence))) : []),
+        ...(h.session ? pair("session", h.session.id + (h.session.name ? " " + visible(h.session.name) : "") + (h.session.connection ? ", lives with its connection" : "")) : []),
+        ...(h.client ? pair("client", el("span", { class: "mono" }, clientText(h.client))) : [])));
+  }
+
+  function showWait(w) {
+    const facts = ["waits for " + span(w.waitedMillis), w.absent ? "away, its place is kept for " + span(w.waitLeftMillis || 0) : w.waitLeftMillis === null ? "without end" : span(w.waitLeftMillis) + " left"];
+    if (w.mode !== "exclusive") facts.push(w.mode + (w.permits ? " " + w.permits + " of " + w.limit : ""));
+    if (w.keys > 1) facts.push("for " + w.keys + " locks at once");
+    if (w.client) facts.push(clientText(w.client));
+    return el("li", {}, el("span", { class: "who" }, visible(w.owner, w.ownerBase64)), " ", el("span", { class: "dim small" }, facts.join(" · ")),
+      w.note ? el("span", { class: "note" }, visible(w.note)) : "");
+  }
+
+  // guarded deletes a stock lock only while the token is still the one that was seen.
+  const guarded = "local k,t=KEYS[1],ARGV[1] if redis.call('type',k).ok=='hash' then return redis.call('hexists',k,t)==1 and redis.call('del',k) or 0 end return redis.call('get',k)==t and redis.call('del',k) or 0";
+
+  function commands(l) {
+    const name = sh(l.key, l.keyBase64);
+    const where = (l.db ? " --db " + l.db : "") + reach();
+    const dashed = name.startsWith("-");
+    const list = [command("The same in a terminal", "holdfast locks" + where + (dashed ? " -- " : " ") + name)];
+    const clients = new Set();
+    for (const h of l.holders.slice(0, 3)) {
+      const c = h.client;
+      const member = c && state.members.members.find((m) => m.name === c.node);
+      if (member && member.clientAddress && !c.gone && !clients.has(c.node + c.number)) {
+        clients.add(c.node + c.number);
+        list.push(command("Who is it? The holder's connection, on " + c.node, redisCLI(member.clientAddress, 0) + " CLIENT LIST ID " + c.number));
+      }
+    }
+    const breaks = l.holders.slice(0, 3).map((h) => (h.mode === "stock" || !h.fence)
+      ? command("Delete the lock, only while " + short(visible(h.owner, h.ownerBase64)) + " has it", redisCLI(leaderAddress(), l.db) + " EVAL " + sh(guarded) + " 1 " + name + " " + sh(h.owner, h.ownerBase64))
+      : command("Break the hold with fence " + h.fence + ", and no later one", "holdfast locks break" + where + " --fence " + h.fence + " --reason " + sh("why, for the holder and the log") + (dashed ? " -- " : " ") + name));
+    if (breaks.length) list.push(el("p", { class: "small gap" }, el("strong", {}, "First stop the holder, "), "or be sure that its resource refuses older fences: who lost a lock does not know it yet."));
+    return [el("h3", {}, "Next"), ...list, ...breaks, el("p", { class: "note" }, "Where clients need a password: --password-file FILE, and REDISCLI_AUTH for redis-cli.")];
+  }
+
+  function command(what, text) {
+    const code = el("code", {}, text);
+    const button = el("button", { type: "button", "data-id": "copy " + text, "aria-label": "Copy: " + what }, "Copy");
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(text);
+        button.textContent = "Copied";
+      } catch {
+        getSelection().selectAllChildren(code);
+        button.textContent = "Selected";
+      }
+    });
+    return el("div", { class: "cmd" }, el("p", {}, what), el("div", {}, code, button));
+  }
+
+  function showOne(doc) {
+    const body = $("one-body");
+    const selection = getSelection();
+    if (!selection.isCollapsed && body.contains(selection.anchorNode)) return;
+    if (!doc) {
+      set($("one-facts"), "Nobody holds this lock or waits for it, by " + clock(Date.now()) + ".");
+      body.replaceChildren();
+      return;
+    }
+    const l = doc.lock;
+    set($("one-title"), short(visible(l.key, l.keyBase64)) || "(empty name)");
+    set($("one-facts"), [l.mode, "database " + l.db, plural(l.holdersCount, "holder", "holders"), count(l.waitersCount) + " waiting"].join(" · "));
+    const parts = [];
+    if (l.delayLeftMillis > 0) parts.push(el("p", {}, "Nobody gets it for " + span(l.delayLeftMillis) + ": the delay after a loss."));
+    parts.push(...l.holders.slice(0, 20).map((h) => showHold(l, h)));
+    if (l.holdersCount > 20) parts.push(el("p", { class: "dim" }, "and " + count(l.holdersCount - 20) + " more"));
+    if (l.waitersCount > 0) parts.push(el("h3", {}, "In line"), el("ol", {}, ...l.waiters.slice(0, 50).map(showWait)));
+    if (l.waitersCount > 50) parts.push(el("p", { class: "dim" }, "and " + count(l.waitersCount - 50) + " more"));
+    parts.push(...commands(l));
+    const focused = body.contains(document.activeElement) ? document.activeElement.dataset.id : undefined;
+    body.replaceChildren(...parts);
+    if (focused) {
+      const again = Array.from(body.querySelectorAll("[data-id]")).find((e) => e.dataset.id === focused);
+      if (again) again.focus({ preventScroll: true });
+    }
+    if (!state.one.shown) {
+      state.one.shown = true;
+      $("one-title").focus();
+    }
+  }
+
+  // ---- the last hour
+
+  function svg(tag, props, ...children) {
+    const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(props)) e.setAttribute(name, String(value));
+    e.append(...children);
+    return e;
+  }
+
+  function showHour(doc) {
+    const bands = [
+      ["Grants", (s) => s.grants], ["Waits that ended with a grant", (s) => s.waits],
+      ["Waits that ended by time", (s) => s.timedOut], ["Holds lost", (s) => s.lost],
+    ];
+    const width = 360, band = 34, gap = 22, wide = width / doc.steps.length;
+    const picture = svg("svg", { viewBox: "0 0 " + width + " " + (bands.length * (band + gap) + 16), role: "img" });
+    const said = [];
+    const first = doc.steps.findIndex((s) => s.counted || bands.some(([, of]) => of(s) > 0));
+    const counted = first < 0 ? doc.steps.length - 1 : first;
+    bands.forEach(([title, of], i) => {
+      const base = i * (band + gap) + gap + band - 6;
+      const values = doc.steps.map(of);
+      const most = Math.max(...values), sum = values.reduce((a, b) => a + b, 0);
+      said.push(title + ": " + count(sum));
+      picture.append(svg("text", { x: 0, y: base - band - 2 }, title),
+        svg("text", { x: width, y: base - band - 2, "text-anchor": "end", class: "sum" }, count(sum) + (most ? ", at most " + count(most) + " a minute" : "")));
+      values.forEach((v, at) => {
+        if (!v) return;
+        const high = Math.max(1.5, (v / most) * (band - 4));
+        picture.append(svg("rect", { x: at * wide + 0.5, y: base - high, width: wide - 1, height: high, class: "bar" },
+          svg("title", {}, clock(doc.steps[at].startUnixMillis).slice(0, -3) + ": " + count(v))));
+      });
+      if (counted > 0) picture.append(svg("line", { x1: 0, x2: counted * wide, y1: base, y2: base, class: "unknown" }));
+      picture.append(svg("line", { x1: counted * wide, x2: width, y1: base, y2: base, class: "base" }));
+    });
+    const bottom = bands.length * (band + gap) + 12;
+    for (const [at, anchor, text] of [[0, "start", "60 min ago"], [width / 2, "middle", "30 min ago"], [width, "end", "now"]]) {
+      picture.append(svg("text", { x: at, y: bottom, "text-anchor": anchor }, text));
+    }
+    picture.setAttribute("aria-label", "In the last hour, of all nodes. " + said.join(". "));
+    const parts = [picture];
+    if (counted > 0) parts.push(el("p", { class: "note" }, doc.node + " counts since " + clock(doc.steps[counted].startUnixMillis).slice(0, -3) + "."));
+    $("hour").replaceChildren(...parts);
+  }
+
+  function showLosses() {}
+
+  // ---- start
+
+  let soon = 0;
+  function lookSoon() {
+    clearTimeout(soon);
+    soon = setTimeout(look, 250);
+  }
+  for (let db = 0; db < 16; db++) $("db").append(el("option", { value: String(db) }, String(db)));
+  $("tools").addEventListener("submit", (e) => { e.preventDefault(); look(); });
+  $("find").addEventListener("input", lookSoon);
+  for (const id of ["mode", "db", "sort"]) $(id).addEventListener("change", look);
+  $("one-close").addEventListener("click", close);
+  addEventListener("keydown", (e) => {
+    if (e.key === "Escape" && state.one && e.target !== $("find")) close();
+    if (e.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName)) { e.preventDefault(); $("find").focus(); }
+  });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); else clearTimeout(state.timer); });
+  openFromAddress();
+  look();
+})();
