@@ -98,6 +98,9 @@ func sessionKeepaliveOp(c *call) protocol.Value {
 }
 
 func sessionAttachOp(c *call) protocol.Value {
+	if len(c.args) > 2 { // HEARTBEAT is for the client's node, and is not in the log
+		return protocol.WrongArity("session.attach").Value()
+	}
 	id, problem := c.sessionOf()
 	if problem.IsError() {
 		return problem

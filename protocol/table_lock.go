@@ -101,14 +101,15 @@ func sessionCommands() []Command {
 	const work = "O(log(N)), N being the number of sessions"
 	id := integer("session-id")
 	return []Command{
-		lockWord("session.attach", 2, Write, FlagFast, "Let a session live with this connection").costing(work).taking(id),
+		lockWord("session.attach", -2, Write, FlagFast, "Let a session live with this connection").costing(work).
+			taking(id, token("HEARTBEAT").opt()),
 		lockWord("session.close", 2, Write, FlagFast, "End a session and with it all its holds").costing(work).taking(id),
 		lockWord("session.info", 2, Read, FlagFast, "Describe a session").costing(work).taking(id),
 		lockWord("session.keepalive", 2, Write, FlagFast, "Renew a session and with it all its holds").costing(work).taking(id),
 		lockWord("session.list", -1, Read, 0, "List the sessions").costing("O(N) for a whole run, N being the number of sessions").
 			taking(integer("cursor").after("CURSOR").opt(), integer("count").after("COUNT").opt()),
 		lockWord("session.open", -3, Write, FlagDenyOOM|FlagFast, "Begin a session and return its id").costing(work).
-			taking(integer("milliseconds").after("PX"), token("CONNECTION").opt(), text("name").after("NAME").opt()),
+			taking(integer("milliseconds").after("PX"), token("CONNECTION").opt(), token("HEARTBEAT").opt(), text("name").after("NAME").opt()),
 	}
 }
 

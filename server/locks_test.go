@@ -169,3 +169,70 @@ func TestLossBehindASnapshot(t *testing.T) {
 		c.Stop()
 	})
 }
+
+// TestHeartbeat: where a client has promised to send something within its lease, and is silent, what its session holds
+// is free when the lease has passed since its last command, and not before. Else the node renews for it.
+func TestHeartbeat(t *testing.T) {
+	const lease = 10 * time.Second
+	type opener = func(c *servertest.Cluster) (holder *servertest.Client, id string)
+	open := func(more ...string) opener {
+		return func(c *servertest.Cluster) (*servertest.Client, string) {
+			return session(t, c, c.Node("n2"), lease, more...)
+		}
+	}
+	attach := func(more ...string) opener {
+		return func(c *servertest.Cluster) (*servertest.Client, string) {
+			first, id := session(t, c, c.Node("n2"), lease, "CONNECTION", "HEARTBEAT")
+			second := c.Client(c.Node("n3"), protocol.RESP3)
+			asks(t, second, append([]string{"SESSION.ATTACH", id}, more...)...)
+			first.Close()
+			return second, id
+		}
+	}
+	inMulti := func(c *servertest.Cluster) (*servertest.Client, string) {
+		client := c.Client(c.Node("n2"), protocol.RESP3)
+		asks(t, client, "MULTI")
+		asks(t, client, "SESSION.OPEN", "NAME", "HEARTBEAT", "PX", "10000", "HEARTBEAT", "CONNECTION", "heartbeat")
+		id := fmt.Sprint(asks(t, client, "EXEC").Elems[0].Num)
+		require.Positive(t, asks(t, client, "LOCK.ACQUIRE", "k", "holder", "SESSION", id).Num)
+		return client, id
+	}
+	for name, of := range map[string]struct {
+		open opener
+		ends bool
+	}{
+		"opened":         {open("CONNECTION", "HEARTBEAT"), true},
+		"attached":       {attach("HEARTBEAT"), true},
+		"in MULTI":       {inMulti, true},
+		"not demanded":   {open("CONNECTION"), false},
+		"a name":         {open("CONNECTION", "NAME", "HEARTBEAT"), false},
+		"attached alone": {attach(), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := servertest.New(t, servertest.Options{NoRefusalDelay: true})
+				holder, id := of.open(c)
+				next := granted(t, c, c.Node("n1"))
+				for range 11 {
+					time.Sleep(3 * time.Second)
+					asks(t, holder, "PING")
+				}
+				last := time.Now()
+				require.Empty(t, next)
+				if of.ends {
+					took := (<-next).Sub(last)
+					require.GreaterOrEqual(t, took, lease)
+					require.Less(t, took, lease+500*time.Millisecond)
+					require.False(t, holder.Connected(), "the client learns of it when it wakes")
+				} else {
+					time.Sleep(3 * time.Minute)
+					require.Empty(t, next)
+					asks(t, holder, "SESSION.ATTACH", id, "HEARTBEAT")
+					time.Sleep(lease + time.Second)
+					require.Len(t, next, 1)
+				}
+				c.Stop()
+			})
+		})
+	}
+}

@@ -58,7 +58,7 @@ func newLockOwn() *lockOwn {
 func (o *lockOwn) rows() []option {
 	return append([]option{
 		{heading: "The lock"},
-		{name: "ttl", value: &o.lock.TTL, help: "how long the lock stays taken when this machine, or the node it talks to, is gone; at least 1s"},
+		{name: "ttl", value: &o.lock.TTL, help: "how long the lock stays taken when this machine or program, or the node it talks to, is gone or frozen; at least 1s"},
 		{name: "wait", value: &o.lock.Wait, help: "how long to wait in line; 0: not at all; negative: for ever"},
 		{name: "shared", value: &o.lock.Shared, help: "share the lock with others that do"},
 		{name: "limit", value: &o.lock.Limit, help: "at most so many at a time, as everybody who wants the lock must say; 0: one"},

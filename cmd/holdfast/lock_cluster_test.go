@@ -138,3 +138,23 @@ func TestLockWithASecuredNode(t *testing.T) {
 		r.oneLine(t, want)
 	}
 }
+
+// TestLockOfAFrozenHolder: a frozen process, whose kernel still answers, loses its lock when the TTL has passed, and
+// ends its command when it thaws.
+func TestLockOfAFrozenHolder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the TTL")
+	}
+	exe := build(t)
+	n := startNodes(t, exe, 1)[0]
+	frozen := locking(t, exe, []string{n.addr}, "--ttl", "5s", "--grace", "100ms", "job", "--", "sh", "-c", loop)
+	frozen.says(t, "ready")
+	waits := locking(t, exe, []string{n.addr}, "--ttl", "1m", "--wait", "1m", "job", "--", "echo", "got")
+	require.Eventually(t, func() bool { return infoOf(t, n, "job", "waiters-count") == 1 }, 20*time.Second, 5*time.Millisecond)
+	require.NoError(t, frozen.cmd.Process.Signal(syscall.SIGSTOP))
+	require.Zero(t, waits.status(t), waits.stderr)
+	require.NoError(t, frozen.cmd.Process.Signal(syscall.SIGCONT))
+	require.Equal(t, statusLost, frozen.status(t))
+	frozen.oneLine(t, "lost job")
+	require.Contains(t, n.stderr.String(), `reason="its client was silent for a session's lease"`)
+}

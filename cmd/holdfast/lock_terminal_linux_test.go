@@ -118,6 +118,7 @@ func TestLockAtATerminal(t *testing.T) {
 		s.enter(t, ctrlZ)
 		s.shows(t, "Stopped", 1)
 		require.NotEmpty(t, c.Holder("job"), "the node keeps the session")
+		require.False(t, c.Demands("job"), "and demands no sign of life")
 		s.enter(t, "fg\n")
 		s.shows(t, "holdfast lock job", 4) // fg says what goes on
 		s.enter(t, "more\n")

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -45,7 +46,25 @@ type input struct {
 	noWait    bool
 	readErr   error
 	readReady func(fd uintptr) bool
+	heard     heard
 }
+
+// heard is when the client sent its last bytes, as the keeper of sessions wants to know.
+type heard struct {
+	// demanded: somebody asks. Set by the connection's goroutine.
+	demanded bool
+	// after is the time from the connection's beginning in nanoseconds.
+	after atomic.Int64
+}
+
+func (h *heard) note(born time.Time) {
+	if h.demanded {
+		h.after.Store(int64(time.Since(born)))
+	}
+}
+
+// Heard is when the client sent its last bytes, since it was demanded. Any goroutine may call Heard.
+func (c *conn) Heard() time.Time { return c.born.Add(time.Duration(c.heard.after.Load())) }
 
 // buffered is the number of bytes that have arrived and are not parsed yet.
 func (w *work) buffered() int { return len(w.in) - w.from }
@@ -81,6 +100,9 @@ func (c *conn) noteRead(n int) {
 	w.filled = n == cap(w.in)-len(w.in)
 	w.in = w.in[:len(w.in)+n]
 	c.srv.stats.bytesIn.Add(uint64(n))
+	if n > 0 {
+		c.heard.note(c.born)
+	}
 }
 
 // await waits until bytes have arrived that can be served, and delivers messages meanwhile. While nothing

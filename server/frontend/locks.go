@@ -132,6 +132,8 @@ func (c *conn) resetLocks() {
 		return
 	}
 	c.runBatch()
+	c.heard.demanded = false
+	c.srv.backend.Sessions().Demand(c.id, false)
 	if !c.leaveQueues() && c.srv.backend.Sessions().Sessions(c.id) == 0 {
 		return
 	}

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -157,6 +158,46 @@ func TestUncertainSessionIsRenewed(t *testing.T) {
 			require.Equal(t, "-"+of.reply+"\r\n", answer(c, "SESSION.OPEN", "PX", "60000", "CONNECTION"))
 			require.Equal(t, of.kept, s.backend.Sessions().Len())
 		}
+		s.stop()
+	})
+}
+
+// TestHeartbeatStaysWithItsNode: the log does not have the word, a word in its place is refused, and RESET takes it back.
+func TestHeartbeatStaysWithItsNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go cl.keeper.Run(ctx)
+		c, other := s.dial(), s.dial()
+		require.Equal(t, "-ERR syntax error\r\n", answer(c, "SESSION.OPEN", "PX", "4000", "HEARTBEAT"))
+		require.Equal(t, "-ERR syntax error\r\n", answer(c, "SESSION.OPEN", "PX", "4000", "CONNECTION", "BEAT", "HEARTBEAT"))
+		require.Equal(t, "$-1\r\n", answer(c, "SESSION.ATTACH", "1", "HEARTBEAT"))
+		require.Equal(t, "-ERR wrong number of arguments for 'session.attach' command\r\n", answer(c, "SESSION.ATTACH", "1", "BEAT"))
+		require.Equal(t, "-ERR wrong number of arguments for 'session.attach' command\r\n", answer(c, "SESSION.ATTACH", "1", "HEARTBEAT", "BEAT"))
+		cl.take()
+		require.Equal(t, ":1\r\n", answer(c, "SESSION.OPEN", "PX", "4000", "HEARTBEAT", "CONNECTION"))
+		require.Equal(t, ":2\r\n", answer(other, "SESSION.OPEN", "PX", "4000", "HEARTBEAT", "CONNECTION"))
+		require.Equal(t, ":1\r\n", answer(other, "SESSION.ATTACH", "2", "HEARTBEAT"))
+		batches := cl.take()
+		require.NotEmpty(t, batches)
+		for _, b := range batches {
+			require.NotContains(t, string(b.Body), "HEARTBEAT")
+		}
+		answer(c, "RESET")
+		require.Equal(t, ":3\r\n", answer(c, "SESSION.OPEN", "PX", "4000", "CONNECTION"))
+		for _, part := range []string{"P", "I", "N"} { // of a command: a sign of life, too
+			time.Sleep(3 * time.Second)
+			other.send([]byte(part))
+			settle()
+		}
+		require.Equal(t, 2, cl.keeper.Len())
+		time.Sleep(3900 * time.Millisecond)
+		require.Equal(t, 2, cl.keeper.Len())
+		time.Sleep(200 * time.Millisecond)
+		require.Equal(t, 1, cl.keeper.Len())
+		require.Equal(t, "+PONG\r\n", answer(c, "PING"))
 		s.stop()
 	})
 }

@@ -103,7 +103,9 @@ func (c *conn) enqueue(row *row, args [][]byte) {
 			break
 		}
 		if row.native {
-			size += tx.addNative(c, row, args)
+			rest, heartbeat := row.takeHeartbeat(args)
+			args = rest
+			size += tx.addNative(c, row, args, heartbeat)
 		}
 		tx.body = c.appendCommand(tx.body, tx.db, 0, row, args)
 		if row.publishes() {

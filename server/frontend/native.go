@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,7 @@ func (c *conn) native(row *row, args [][]byte) {
 		c.reply(row, refusal.Value())
 		return
 	}
+	args, heartbeat := row.takeHeartbeat(args)
 	switch waits, notify := howItWaits(row, args); {
 	case notify:
 		c.enterLocks()
@@ -52,17 +54,21 @@ func (c *conn) native(row *row, args [][]byte) {
 		c.runBatch()
 		c.runWaiting(row, args)
 	default:
-		c.addValid(row, args, slot{kind: slotData, row: row, native: c.prepareNative(row, args)})
+		c.addValid(row, args, slot{kind: slotData, row: row, native: c.prepareNative(row, args, heartbeat)})
 	}
 }
 
 // prepareNative is what this node does about a word; nil: nothing.
-func (c *conn) prepareNative(row *row, args [][]byte) *nativeCall {
+func (c *conn) prepareNative(row *row, args [][]byte, heartbeat bool) *nativeCall {
 	c.enterLocks()
 	if row.handler.native == nil {
 		return nil
 	}
-	return row.handler.native(c, row, args)
+	call := row.handler.native(c, row, args)
+	if row.Name == "session.attach" || heartbeat {
+		call.demanding(heartbeat)
+	}
+	return call
 }
 
 // queuedNative is a word in a transaction, with its place among the data commands.
@@ -72,8 +78,8 @@ type queuedNative struct {
 }
 
 // addNative looks at a word that is queued. A word in a transaction does not wait.
-func (tx *transaction) addNative(c *conn, row *row, args [][]byte) (bytes int) {
-	call := c.prepareNative(row, args)
+func (tx *transaction) addNative(c *conn, row *row, args [][]byte, heartbeat bool) (bytes int) {
+	call := c.prepareNative(row, args, heartbeat)
 	if call == nil || call.then == nil {
 		return 0
 	}
@@ -167,6 +173,47 @@ func keeping(lease time.Duration) *nativeCall {
 	}}
 }
 
+// takeHeartbeat takes HEARTBEAT out of the words of a session that lives with the connection, and reports whether it was
+// there: this node alone needs to know. Elsewhere the state machine refuses the word.
+func (r *row) takeHeartbeat(args [][]byte) (rest [][]byte, demanded bool) {
+	var at []int
+	lives := r.Name == "session.attach"
+	switch {
+	case lives:
+		r.eachOptionAt(args, 2, func(i int, _ string, _ []byte) { at = append(at, i) })
+	case r.Name == "session.open":
+		r.eachOptionAt(args, 1, func(i int, token string, _ []byte) {
+			lives = lives || token == "CONNECTION"
+			if token == "HEARTBEAT" {
+				at = append(at, i)
+			}
+		})
+	}
+	if !lives || at == nil {
+		return args, false
+	}
+	for i, word := range args {
+		if !slices.Contains(at, i) {
+			rest = append(rest, word)
+		}
+	}
+	return rest, true
+}
+
+// demanding has the keeper demand signs of life of the client, or no longer, once the session lives with the connection.
+func (n *nativeCall) demanding(heartbeat bool) {
+	keeping := n.then
+	n.then = func(c *conn, v protocol.Value) {
+		keeping(c, v)
+		if v.IsNull() || v.IsError() && protocol.OutcomeOf(v.Str) != protocol.OutcomeUnknown {
+			return
+		}
+		c.heard.demanded = heartbeat
+		c.heard.note(c.born)
+		c.srv.backend.Sessions().Demand(c.id, heartbeat)
+	}
+}
+
 // nativeBreak logs who takes locks away.
 func nativeBreak(_ *conn, row *row, args [][]byte) *nativeCall {
 	attrs := []any{"key", string(args[1])}
@@ -186,7 +233,13 @@ func nativeBreak(_ *conn, row *row, args [][]byte) *nativeCall {
 // eachOption calls visit with the options among a word's arguments, and with what stands behind those that have
 // a value. It ends at what is no option: the state machine will refuse it.
 func (r *row) eachOption(args [][]byte, from int, visit func(token string, value []byte)) {
+	r.eachOptionAt(args, from, func(_ int, token string, value []byte) { visit(token, value) })
+}
+
+// eachOptionAt is eachOption with where the option stands.
+func (r *row) eachOptionAt(args [][]byte, from int, visit func(at int, token string, value []byte)) {
 	for i := from; i < len(args); i++ {
+		at := i
 		arg := findOption(r.Args, args[i])
 		if arg == nil {
 			return
@@ -198,7 +251,7 @@ func (r *row) eachOption(args [][]byte, from int, visit func(token string, value
 			}
 			value = args[i]
 		}
-		visit(arg.Token, value)
+		visit(at, arg.Token, value)
 	}
 }
 

@@ -12,8 +12,10 @@
 //   - a client hears of a loss as soon as the clients of the leader hear of what came with it: while there are
 //     clients, this node attends to the log;
 //   - the connection of a client that vanished without closing it ends soon after the shortest lease of its sessions;
+//   - where signs of life are demanded, a client that sends nothing for the shortest lease of its sessions loses its
+//     connection then, and each session no sooner than its lease after the last bytes;
 //   - a node that ends in good order ends no session;
-//   - a session costs an entry in a tree, no goroutine and no timer. Without sessions nothing is proposed.
+//   - a session costs an entry in a tree, no goroutine and no timer; a demand one look in a lease. Without sessions nothing is proposed.
 //
 // The package does not know what a session is for, nor what a connection is.
 //
@@ -23,6 +25,7 @@
 //	                     ├─► the reply came:      Expect, until this node's log tells
 //	                     └─► this node's log:     Events; for a connection that is not there: its sessions end
 //	Run has the sessions renewed, or cuts connections
+//	Demand: the client is looked at in time, and its connection cut if it was silent
 //	the connection closes:  Leave ─► Run has the cluster end the sessions of the connection
 //
 // Goroutines: Run, and one that cuts connections while a renewal is under way. Under Keeper.mu no function

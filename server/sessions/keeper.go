@@ -27,6 +27,8 @@ type Client interface {
 	// SetLease gives the shortest lease of the connection's sessions. If nothing is heard of the client for that
 	// long, the connection has to end, and no sooner.
 	SetLease(shortest time.Duration)
+	// Heard is when the client sent something last. It is called only if that was demanded.
+	Heard() time.Time
 	// Post sends a message.
 	Post(m *push.Message)
 	// Cut closes the connection.
@@ -44,6 +46,8 @@ type Keeper struct {
 	// sessions are ordered by their leases.
 	sessions *btree.BTreeG[*session]
 	expected map[*session]struct{}
+	// silent are the connections whose clients have to send something, by when to look for it.
+	silent *btree.BTreeG[*client]
 	// renewed is when the last renewal began that was acknowledged.
 	renewed time.Time
 	// closed are connections whose sessions are to be ended.
@@ -59,6 +63,7 @@ type Keeper struct {
 
 // client is a connection with its sessions.
 type client struct {
+	id       int64
 	to       Client
 	sessions map[uint64]*session // by id
 	// expected are sessions that this node's log has not told of, as far as it has not told of others.
@@ -68,6 +73,10 @@ type client struct {
 	// cut: the connection is being closed, and lease is the longest of the sessions that it had.
 	cut   bool
 	lease time.Duration
+	// demanded: the client has to send something within the shortest lease of its sessions. look is when to look for
+	// that; zero: the client is not in Keeper.silent.
+	demanded bool
+	look     time.Time
 }
 
 // session is a session of a connection. It does not change.
@@ -95,6 +104,7 @@ func New(c Cluster) *Keeper {
 	return &Keeper{
 		cluster: c, together: closedTogether, wakeRenewer: make(chan struct{}, 1), wakeCutter: make(chan struct{}, 1),
 		clients: make(map[int64]*client), expected: make(map[*session]struct{}), sessions: btree.NewBTreeGOptions(before, btree.Options{NoLocks: true}),
+		silent: btree.NewBTreeGOptions(looksBefore, btree.Options{NoLocks: true}),
 	}
 }
 
@@ -115,7 +125,7 @@ func before(a, b *session) bool {
 func (k *Keeper) Enter(conn int64, to Client) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.clients[conn] = &client{to: to, sessions: make(map[uint64]*session)}
+	k.clients[conn] = &client{id: conn, to: to, sessions: make(map[uint64]*session)}
 	if len(k.clients) == 1 {
 		k.cluster.Attend(true)
 	}
@@ -194,6 +204,7 @@ func (k *Keeper) drop(c *client) {
 	}
 	clear(c.sessions)
 	c.expected = nil
+	k.lookAt(c, time.Time{})
 }
 
 // Expect notes that the batch with that number, executed since began, made or attached a session of this
@@ -258,6 +269,7 @@ func (k *Keeper) kept(conn int64, id uint64, leaseMillis int64) {
 	c.sessions[id] = s
 	k.sessions.Set(s)
 	c.shorten(lease)
+	k.awaitSign(c, lease)
 	k.came()
 }
 

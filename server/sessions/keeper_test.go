@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -105,14 +107,23 @@ type conn struct {
 	id     int64
 	gone   bool
 	leases []time.Duration
+	heard  time.Time
 }
+
+func (c *conn) Heard() (at time.Time) {
+	c.s.set(func() { at = c.heard })
+	return at
+}
+
+// sends is a sign of life.
+func (c *conn) sends() { c.s.set(func() { c.heard = time.Now() }) }
 
 func (c *conn) SetLease(shortest time.Duration) {
 	c.s.set(func() { c.leases = append(c.leases, shortest) })
 }
 
 func (s *story) open(id int64) *conn {
-	c := &conn{s: s, id: id}
+	c := &conn{s: s, id: id, heard: time.Now()}
 	s.Enter(id, c)
 	return c
 }
@@ -327,6 +338,94 @@ func TestVanished(t *testing.T) {
 		require.Zero(t, s.Len())
 		time.Sleep(30 * time.Second)
 		require.Equal(t, []string{"1s: closed [2]", "23s: closed [1]"}, s.told())
+	})
+}
+
+// cutIn is when connections were cut for their silence, among what was noted.
+func (s *story) cutIn() (cuts []string) {
+	for _, line := range s.told() {
+		if strings.HasSuffix(line, whySilent) || strings.Contains(line, "closed") {
+			cuts = append(cuts, strings.TrimSuffix(strings.TrimSuffix(line, whySilent), " renew"))
+		}
+	}
+	return cuts
+}
+
+// TestSilence: where signs of life are demanded, a connection ends when its client was silent for the shortest lease of
+// its sessions, and a longer session has the rest of its lease. What sends in time, or was not asked, is left alone.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t)
+		lively, asked, unasked, both := s.open(1), s.open(2), s.open(3), s.open(4)
+		for id := range int64(5) {
+			s.Demand(id, true) // 0 is not there; no sessions yet
+		}
+		s.Demand(3, false)
+		time.Sleep(time.Hour)
+		require.Empty(t, s.cutIn())
+		s.began = time.Now()
+		for _, c := range []*conn{lively, asked, unasked, both} {
+			c.sends()
+			s.keep(c.id, uint64(c.id), 8*time.Second)
+		}
+		s.keep(4, 5, 20*time.Second)
+		for i := range 22 {
+			time.Sleep(time.Second)
+			lively.sends()
+			for _, c := range []*conn{asked, both} {
+				if i == 8 {
+					require.True(t, c.isGone())
+					s.Leave(c.id, true)
+				}
+			}
+		}
+		require.Equal(t, []string{
+			"8s: connection 2: cut, ", "8s: connection 4: cut, ", "9s: closed [2]", "21s: closed [4]",
+		}, s.cutIn())
+		s.Demand(4, true) // gone
+		time.Sleep(7900 * time.Millisecond)
+		require.False(t, lively.isGone())
+		s.part(1, 1)
+		time.Sleep(time.Hour)
+		require.False(t, lively.isGone(), "no session, nothing is demanded")
+		lively.sends()
+		s.keep(1, 6, 30*time.Second)
+		s.keep(1, 7, 4*time.Second)
+		time.Sleep(3900 * time.Millisecond)
+		require.False(t, lively.isGone())
+		s.Demand(1, false)
+		time.Sleep(time.Hour)
+		require.False(t, lively.isGone(), "no longer demanded")
+		lively.sends()
+		time.Sleep(time.Second)
+		s.Demand(1, true)
+		time.Sleep(3100 * time.Millisecond)
+		require.True(t, lively.isGone())
+		require.False(t, unasked.isGone())
+		require.Zero(t, s.Cuts(), "renewals were in time")
+		s.Leave(1, true)
+		time.Sleep(25800 * time.Millisecond)
+		require.Empty(t, slices.DeleteFunc(s.cutIn(), func(line string) bool { return !strings.Contains(line, "closed") }))
+		time.Sleep(200 * time.Millisecond)
+		require.Len(t, s.cutIn(), 1, "the longer session had its lease")
+		require.Zero(t, s.silent.Len())
+	})
+}
+
+// TestSilenceOfANodeThatSlept: what clients sent while the node itself slept may be unread. They have a moment more.
+func TestSilenceOfANodeThatSlept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &story{began: time.Now()}
+		s.Keeper = New(Cluster{Applied: func(uint64) bool { return true }, Attend: func(bool) {}})
+		c := s.open(1)
+		s.keep(1, 1, 8*time.Second)
+		s.Demand(1, true)
+		require.Equal(t, time.Second, s.cutSilent(s.began.Add(7*time.Second)))
+		require.Equal(t, time.Second, s.cutSilent(s.began.Add(9100*time.Millisecond)), "late by more than an eighth")
+		require.False(t, c.isGone())
+		s.cutSilent(s.began.Add(10100 * time.Millisecond))
+		require.True(t, c.isGone())
+		require.Equal(t, time.Duration(forever), s.cutSilent(s.began.Add(time.Hour)))
 	})
 }
 

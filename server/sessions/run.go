@@ -156,7 +156,8 @@ func (k *Keeper) cutLate(ctx context.Context) {
 	timer := time.NewTimer(forever)
 	defer timer.Stop()
 	for {
-		set(timer, k.look(time.Now()))
+		now := time.Now()
+		set(timer, min(k.look(now), k.cutSilent(now)))
 		select {
 		case <-timer.C:
 		case <-k.wakeCutter:

@@ -169,7 +169,7 @@ func (h *Holder) leave() {
 // bind makes the session live with c, or begins one.
 func (h *Holder) bind(ctx context.Context, c *Conn) error {
 	if h.session != "" {
-		v, err := c.Do(ctx, "SESSION.ATTACH", h.session)
+		v, err := c.Do(ctx, "SESSION.ATTACH", h.session, "HEARTBEAT")
 		switch {
 		case err != nil:
 			h.former = append(h.former, c) // the session may live with it
@@ -183,7 +183,7 @@ func (h *Holder) bind(ctx context.Context, c *Conn) error {
 		h.session = ""
 	}
 	begun := time.Now()
-	v, err := c.Do(ctx, "SESSION.OPEN", "PX", millis(h.lock.TTL), "CONNECTION", "NAME", h.lock.Owner)
+	v, err := c.Do(ctx, "SESSION.OPEN", "PX", millis(h.lock.TTL), "CONNECTION", "HEARTBEAT", "NAME", h.lock.Owner)
 	if err != nil {
 		c.Close()
 		return err
@@ -264,11 +264,22 @@ func (h *Holder) isLoss(v protocol.Value) (why string, lost bool) {
 	return "", false
 }
 
+// Suspend has the node keep the session while the process sleeps, however long: no sign of life is demanded until
+// Resume. Where that is not to be had, the session ends when the TTL has passed, and Resume tells.
+func (h *Holder) Suspend(ctx context.Context) {
+	if h.conn != nil {
+		_, _ = h.conn.Do(ctx, "SESSION.ATTACH", h.session)
+	}
+}
+
 // Resume proves the hold after the process slept, as long as it takes, at most the TTL: whatever the
 // lock protects must not run meanwhile.
 func (h *Holder) Resume(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, h.lock.TTL)
 	defer cancel()
+	if h.conn != nil {
+		_, _ = h.conn.Do(ctx, "SESSION.ATTACH", h.session, "HEARTBEAT") // what comes of it is proved now
+	}
 	err := h.confirm(ctx)
 	if err != nil && !errors.As(err, new(*Lost)) {
 		err = &Lost{Why: "no node could be asked: " + err.Error()}

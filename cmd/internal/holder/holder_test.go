@@ -161,6 +161,7 @@ func TestNodeDiesWhileHolding(t *testing.T) {
 			}
 			require.Eventually(t, func() bool { return proofs() >= 3 }, 10*time.Second, time.Millisecond)
 			require.Equal(t, "first", c.Holder("job"))
+			require.True(t, c.Demands("job"), "of the other connection, too")
 			cancel()
 			require.NoError(t, <-kept)
 			require.NoError(t, h.Release(t.Context()))
@@ -238,7 +239,11 @@ func TestResumes(t *testing.T) {
 	c := holdertest.Start(t, 1)
 	h := newHolder(t, c, "first", 0)
 	require.NoError(t, h.Acquire(t.Context()))
+	require.True(t, c.Demands("job"))
+	h.Suspend(t.Context())
+	require.False(t, c.Demands("job"), "who sleeps sends nothing")
 	require.NoError(t, h.Resume(t.Context()))
+	require.True(t, c.Demands("job"))
 	c.Break("job", "broken")
 	var lost *holder.Lost
 	require.ErrorAs(t, h.Resume(t.Context()), &lost)

@@ -52,6 +52,7 @@ type session struct {
 	lease time.Duration
 	at    *conn
 	ends  time.Time // once its node is dead
+	beats bool      // signs of life are demanded of the client
 }
 
 type conn struct {
@@ -179,6 +180,14 @@ func (c *Cluster) Holder(name string) string {
 	defer c.mu.Unlock()
 	c.expire()
 	return c.lock(name).holder
+}
+
+// Demands reports whether the client that holds a lock has to send signs of life.
+func (c *Cluster) Demands(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.sessions[c.lock(name).on]
+	return s != nil && s.beats
 }
 
 // Waiters is how many stand in line for a lock.

@@ -62,7 +62,7 @@ func (c *Cluster) session(at *conn, name string, words []string) protocol.Value 
 	if name == "SESSION.OPEN" {
 		millis, _ := strconv.Atoi(words[2])
 		c.last++
-		c.sessions[c.last] = &session{id: c.last, lease: time.Duration(millis) * time.Millisecond, at: at}
+		c.sessions[c.last] = &session{id: c.last, lease: time.Duration(millis) * time.Millisecond, at: at, beats: slices.Contains(words, "HEARTBEAT")}
 		return protocol.Integer(c.last)
 	}
 	id, _ := strconv.ParseInt(words[1], 10, 64)
@@ -72,7 +72,7 @@ func (c *Cluster) session(at *conn, name string, words []string) protocol.Value 
 	}
 	switch name {
 	case "SESSION.ATTACH":
-		s.at, s.ends = at, time.Time{}
+		s.at, s.ends, s.beats = at, time.Time{}, slices.Contains(words, "HEARTBEAT")
 		return protocol.Integer(1)
 	case "SESSION.KEEPALIVE":
 		s.ends = time.Time{}
