@@ -49,7 +49,7 @@ func (s *Server) takeIn(ctx context.Context, from membership.Asker, q join) (joi
 		return joined{Refused: fmt.Sprintf("%s was removed: empty its folder", from.ID)}, nil
 	}
 	reply, err := s.place.desk.Ask(ctx, operations.Request{
-		Op: operations.Join, Member: from.ID, Addr: q.Addr, Cluster: q.Cluster, Asker: operations.Asker{Node: members.Name(from.ID), Addr: from.Addr},
+		Op: operations.Join, Member: from.ID, Addr: q.Addr, Cluster: q.Cluster, LogFormat: q.LogFormat, Asker: operations.Asker{Node: members.Name(from.ID), Addr: from.Addr},
 	})
 	var refusal *operations.Refusal
 	if errors.As(err, &refusal) {
@@ -99,12 +99,12 @@ func (m Raft) Look() operations.View {
 	st, committed := r.Status(), r.CommittedConfiguration()
 	v.Configuration = r.Configuration()
 	v.Changing = committed.Index != v.Index || !committed.Same(v.Configuration)
-	v.Leader, v.Leads, v.Last = st.Leader.ID, st.Leading, st.LastLog
+	v.Leader, v.Leads, v.Last, v.Version = st.Leader.ID, st.Leading, st.LastLog, st.Version
 	for _, node := range st.Members {
 		v.Nodes[node.ID] = operations.Node{Silent: node.Silent, Match: node.LogIndex}
 	}
 	for _, f := range st.Followers {
-		v.Nodes[f.ID] = operations.Node{Silent: f.Member.Silent, Match: f.LogIndex, Heard: f.Heard}
+		v.Nodes[f.ID] = operations.Node{Silent: f.Outdated(st.Version), Match: f.LogIndex, Heard: f.Heard}
 	}
 	return v
 }

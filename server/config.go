@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/founding"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/members"
@@ -46,6 +47,8 @@ type NodeConfig struct {
 	// Join is "host:port,…" of nodes whose cluster is to take this node in.
 	Join     string
 	NonVoter bool // join without ever asking for a vote
+	// HoldVersion is the newest version that the cluster goes over to while this node is a member; 0: any.
+	HoldVersion int
 }
 
 // ListenConfig says where the node listens.
@@ -139,11 +142,21 @@ func (c *Config) Validate() error {
 	check(c.SnapshotThreshold > 0, "snapshot-threshold is 0")
 	check(c.SnapshotInterval >= 5*time.Millisecond, "snapshot-interval %v: at least 5ms", c.SnapshotInterval)
 	check(c.LockQueueGrace >= 0 && c.LockQueueGrace <= time.Hour, "lock-queue-grace %v: from 0s to 1h", c.LockQueueGrace)
+	check(c.HoldVersion == 0 || c.HoldVersion >= protocol.OldestEntryVersion && c.HoldVersion <= protocol.EntryVersion,
+		"hold-version %d: from %d to %d, or 0", c.HoldVersion, protocol.OldestEntryVersion, protocol.EntryVersion)
 	check(c.DebugPeerDial == "" || c.Debug, "debug-peer-dial needs debug")
 	errs = append(errs, c.validateLimits()...)
 	errs = append(errs, c.validateCluster()...)
 	errs = append(errs, c.validateExposure()...)
 	return errors.Join(errs...)
+}
+
+// foundingVersion is the newest version with which a cluster may begin for this node's sake.
+func (c *Config) foundingVersion() byte {
+	if c.HoldVersion > 0 {
+		return byte(c.HoldVersion)
+	}
+	return protocol.EntryVersion
 }
 
 // SentinelView is what clients of Sentinel are told of the configuration.

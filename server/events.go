@@ -23,6 +23,8 @@ func (s *Server) onEvent(event replica.Event) {
 		s.logger.Debug("link to leader up", "leader", e.Leader)
 	case replica.LinkDown:
 		s.logger.Info("link to leader down", "leader", e.Leader, "error", e.Err)
+	case replica.VersionRaised:
+		s.logger.Info("the cluster goes over to a newer version of the log: earlier releases cannot read it", "from", e.From, "to", e.To)
 	case replica.ProposalStalled:
 		var logs []string
 		for _, m := range e.Members {

@@ -57,7 +57,7 @@ func (s *Server) newPlace() {
 	p.founding = founding.New(founding.Config{
 		Folder: s.store, Addr: s.config.peerAddress(initial), Initial: initial, Contacts: s.config.contacts(), NonVoter: s.config.NonVoter,
 		Client: p.client, Book: &p.book, Incarnation: s.incarnations, Logger: s.logger,
-		NewestVersion: protocol.EntryVersion,
+		NewestVersion: s.config.foundingVersion(),
 		Cluster: founding.Cluster{
 			Join: s.askToJoin, Committed: s.committed, Newest: s.newest, Led: s.led, Move: s.askToMove, Promote: s.askForVote, Removed: s.removed,
 		},
@@ -315,6 +315,8 @@ func (s *Server) asMember(check func(*replica.Replica) error) func(context.Conte
 type join struct {
 	Addr    string `json:"addr"`
 	Cluster string `json:"cluster"`
+	// LogFormat is the newest version of the log that the node can use; 0: its release does not say.
+	LogFormat byte `json:"logFormat,omitempty"`
 }
 
 // joined is the answer. Refused is why not, in one line. Index is of a committed configuration that has the node; 0: the
@@ -332,7 +334,7 @@ const (
 func (s *Server) askToJoin(ctx context.Context, contact, cluster string, self members.Member) (index uint64, refused string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, operateWithin)
 	defer cancel()
-	answer, _, err := membership.AskAt[joined](ctx, s.place.client, contact, opJoin, join{self.Addr, cluster})
+	answer, _, err := membership.AskAt[joined](ctx, s.place.client, contact, opJoin, join{self.Addr, cluster, protocol.EntryVersion})
 	return answer.Index, answer.Refused, err
 }
 

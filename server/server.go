@@ -288,7 +288,7 @@ func (s *Server) replicaConfig() replica.Config {
 		Release:      protocol.HoldfastVersion,
 		Bootstrap:    s.firstMembers(id),
 
-		NewestVersion: protocol.EntryVersion, FoundingVersion: id.FoundingVersion,
+		HoldVersion: byte(s.config.HoldVersion), FoundingVersion: id.FoundingVersion,
 		Stores: replica.Stores{
 			Log: s.store.Log, Stable: s.store.Stable, Snapshots: s.store.Snapshots, Lineage: s.store.Lineage,
 		},

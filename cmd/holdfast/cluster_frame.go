@@ -14,13 +14,40 @@ import (
 // clusterFrame is what `holdfast cluster status` prints of the reply to RAFT.STATUS: a sentence about the cluster, and
 // a line for each member.
 func clusterFrame(f fields) string {
-	t := newTable("NAME", "ROLE", "ANSWERS", "LAG", "MATCH", "CLIENTS", "PEERS", "VERSION")
+	t := newTable("NAME", "ROLE", "ANSWERS", "LAG", "MATCH", "CLIENTS", "PEERS", "VERSION", "FORMAT")
 	for _, row := range f["members"].Elems {
 		m := fieldsOf(row)
 		t.line(m.text("name"), m.text("role"), m.answers(), m.lag(), m.number("match-index"), m.text("client-address"),
-			m.text("peer-address"), cmp.Or(m.text("version"), "unknown"))
+			m.text("peer-address"), cmp.Or(m.text("version"), "unknown"), m.number("log-format"))
 	}
-	return clusterSentence(f) + "\n" + troubles(f) + "\n" + t.String()
+	return clusterSentence(f) + "\n" + heldBack(f) + troubles(f) + "\n" + t.String()
+}
+
+// heldBack says why the cluster does not go over to a newer version; empty: it has the newest that a member can use.
+func heldBack(f fields) string {
+	holds := make(map[string]bool)
+	for _, v := range f["held-back-by"].Elems {
+		holds[holder.Text(v)] = true
+	}
+	var by []string
+	for _, row := range f["members"].Elems {
+		m, why := fieldsOf(row), ""
+		switch {
+		case m["hold-version"].Num > 0:
+			why = fmt.Sprintf("--hold-version %d", m["hold-version"].Num)
+		case m["silent"].Num != 0:
+			why = "does not answer"
+		default:
+			why = fmt.Sprintf("log format %d", m["log-format"].Num)
+		}
+		if holds[m.text("name")] {
+			by = append(by, fmt.Sprintf("%s (%s)", m.text("name"), why))
+		}
+	}
+	if len(by) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("The cluster keeps version %d for %s.\n", f["cluster-version"].Num, strings.Join(by, ", "))
 }
 
 // troubles are what is wrong beside silent members, a line each.

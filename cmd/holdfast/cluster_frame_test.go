@@ -42,14 +42,29 @@ func TestClusterThatIsNotWell(t *testing.T) {
 Not well: n1 is not ready: at log index 5 of 90 since the start.
 Not well: n1 and n3 do not admit each other: ?[2J"no".
 
-NAME  ROLE  ANSWERS  LAG  MATCH  CLIENTS  PEERS  VERSION
+NAME  ROLE  ANSWERS  LAG  MATCH  CLIENTS  PEERS  VERSION  FORMAT
 `, clusterFrame(f))
+}
+
+// TestClusterThatIsHeldBack: who holds the version of the cluster back, and why, is no trouble, and is said.
+func TestClusterThatIsHeldBack(t *testing.T) {
+	f := reply("node", "n1", "leader", "n2", "term", 7, "voters", 3, "live-voters", 3, "quorum", 2, "margin", 1, "cluster-version", 5, "members", []fields{
+		reply("name", "n1", "log-format", 6, "hold-version", 5),
+		reply("name", "n2", "log-format", 6),
+		reply("name", "n3", "log-format", 5),
+		reply("name", "n4", "log-format", 5, "silent", 1),
+	})
+	require.Equal(t, "", heldBack(f))
+	f["held-back-by"] = protocol.Strings("n1", "n3", "n4")
+	require.Equal(t, "The cluster keeps version 5 for n1 (--hold-version 5), n3 (log format 5), n4 (does not answer).\n", heldBack(f))
+	require.Contains(t, clusterFrame(f), heldBack(f))
+	require.False(t, atRisk(f))
 }
 
 func TestClusterFrame(t *testing.T) {
 	three := []fields{
-		reply("name", "n1", "id", "n1@0123456789ab", "role", "follower", "voter", 1, "silent", 0, "lag", 3, "match-index", 97, "client-address", "10.0.0.1:6379", "peer-address", "10.0.0.1:7379"),
-		reply("name", "n2", "id", "n2@0123456789ab", "role", "leader", "voter", 1, "silent", 0, "lag", 0, "match-index", 100, "client-address", "10.0.0.2:6379", "peer-address", "10.0.0.2:7379", "version", "0.1.0"),
+		reply("name", "n1", "id", "n1@0123456789ab", "role", "follower", "voter", 1, "silent", 0, "lag", 3, "match-index", 97, "client-address", "10.0.0.1:6379", "peer-address", "10.0.0.1:7379", "log-format", 5),
+		reply("name", "n2", "id", "n2@0123456789ab", "role", "leader", "voter", 1, "silent", 0, "lag", 0, "match-index", 100, "client-address", "10.0.0.2:6379", "peer-address", "10.0.0.2:7379", "version", "0.1.0", "log-format", 6),
 		reply("name", "n3", "id", "n3@0123456789ab", "role", "non-voter", "voter", 0, "silent", 1, "lag", -1, "match-index", 0, "client-address", "", "peer-address", "10.0.0.3:7379\x1b[2J"),
 	}
 	for _, c := range []struct {
@@ -71,10 +86,10 @@ func TestClusterFrame(t *testing.T) {
 	f := reply("node", "n1", "leader", "n2", "term", 7, "voters", 2, "live-voters", 2, "quorum", 2, "margin", 0, "members", three)
 	require.Equal(t, `n2 leads in term 7: 2 of 2 voters answer, the cluster stops when one more fails.
 
-NAME  ROLE       ANSWERS  LAG  MATCH  CLIENTS        PEERS                   VERSION
-n1    follower   yes      3    97     10.0.0.1:6379  10.0.0.1:7379           unknown
-n2    leader     yes      0    100    10.0.0.2:6379  10.0.0.2:7379           0.1.0
-n3    non-voter  no       -    -      -              "10.0.0.3:7379\x1b[2J"  unknown
+NAME  ROLE       ANSWERS  LAG  MATCH  CLIENTS        PEERS                   VERSION  FORMAT
+n1    follower   yes      3    97     10.0.0.1:6379  10.0.0.1:7379           unknown  5
+n2    leader     yes      0    100    10.0.0.2:6379  10.0.0.2:7379           0.1.0    6
+n3    non-voter  no       -    -      -              "10.0.0.3:7379\x1b[2J"  unknown  -
 `, clusterFrame(f))
 	require.Equal(t, `NAME  ID               ROLE       VOTES  CLIENTS        PEERS
 n1    n1@0123456789ab  follower   yes    10.0.0.1:6379  10.0.0.1:7379

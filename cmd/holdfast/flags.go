@@ -40,6 +40,7 @@ func options(c *server.Config) []option {
 		{name: "initial-cluster", value: &c.InitialCluster, help: "the nodes that found the cluster together, as name=host:port,… of their peer addresses, the same on each; for the first start alone; default: this node alone"},
 		{name: "join", value: &c.Join, help: "peer addresses host:port,… of nodes whose cluster is to take this node in, for the first start; later the node tells them its address"},
 		{name: "non-voter", value: &c.NonVoter, help: "join without a vote, and stay without until an administrator gives one"},
+		{name: "hold-version", value: &c.HoldVersion, help: "newest version that the cluster goes over to while this node is a member, so that its nodes can go back to the release before; 0: any"},
 		{heading: "Who may connect"},
 		{name: "password", value: &c.Password, help: "password that clients must give by AUTH"},
 		{name: "password-file", value: &c.PasswordFile, help: "file that holds the password; a second line is valid, too"},

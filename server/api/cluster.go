@@ -19,10 +19,13 @@ type Cluster struct {
 	CommitIndex  int64 `json:"commitIndex"`
 	AppliedIndex int64 `json:"appliedIndex"`
 	LastIndex    int64 `json:"lastIndex"`
-	Voters       int64 `json:"voters"`
-	NonVoters    int64 `json:"nonVoters"`
-	LiveVoters   int64 `json:"liveVoters"` // those that answer the leader
-	Quorum       int64 `json:"quorum"`     // how many of them must
+	// ClusterVersion is of the log, and HeldBackBy are the names of the members that keep it from going up.
+	ClusterVersion int64    `json:"clusterVersion"`
+	HeldBackBy     []string `json:"heldBackBy"`
+	Voters         int64    `json:"voters"`
+	NonVoters      int64    `json:"nonVoters"`
+	LiveVoters     int64    `json:"liveVoters"` // those that answer the leader
+	Quorum         int64    `json:"quorum"`     // how many of them must
 	// Margin is how many voters more may fail before the cluster stops; negative: it has stopped.
 	Margin  int64    `json:"margin"`
 	Members []Member `json:"members"`
@@ -42,6 +45,8 @@ type Member struct {
 	MatchIndex    int64  `json:"matchIndex"`
 	LagEntries    *int64 `json:"lagEntries"`            // of the leader's log, which the member lacks; null: not known
 	Version       string `json:"version"`               // of the release; empty while unknown
+	LogFormat     int64  `json:"logFormat"`             // the newest that the member can use; 0: not known
+	HoldVersion   int64  `json:"holdVersion,omitempty"` // the newest version that its operator wants; 0: any
 	Incarnation   int64  `json:"incarnation,omitempty"` // the count of its starts; 0: not known
 }
 
@@ -53,18 +58,22 @@ func ClusterOf(v protocol.Value) (Cluster, error) {
 	f := fieldsOf(v)
 	c := Cluster{
 		Format: Format, Node: f.text("node"), NodeID: f.text("node-id"), ClusterID: f.text("cluster-id"),
+		ClusterVersion: f.number("cluster-version"), HeldBackBy: make([]string, len(f["held-back-by"].Elems)),
 		Role: f.text("role"), Leader: f.text("leader"), Term: f.number("term"),
 		CommitIndex: f.number("commit-index"), AppliedIndex: f.number("applied-index"), LastIndex: f.number("last-index"),
 		Voters: f.number("voters"), NonVoters: f.number("non-voters"), LiveVoters: f.number("live-voters"),
 		Quorum: f.number("quorum"), Margin: f.number("margin"), Waiting: f.text("waiting"),
 		Members: make([]Member, len(f["members"].Elems)),
 	}
+	for i, name := range f["held-back-by"].Elems {
+		c.HeldBackBy[i] = name.Str
+	}
 	for i, row := range f["members"].Elems {
 		m := fieldsOf(row)
 		c.Members[i] = Member{
 			Name: m.text("name"), ID: m.text("id"), PeerAddress: m.text("peer-address"), ClientAddress: m.text("client-address"),
 			Voter: m.flag("voter"), Role: m.text("role"), Answers: !m.flag("silent"), MatchIndex: m.number("match-index"),
-			LagEntries: m.limited("lag"), Version: m.text("version"), Incarnation: m.number("incarnation"),
+			LagEntries: m.limited("lag"), Version: m.text("version"), LogFormat: m.number("log-format"), HoldVersion: m.number("hold-version"), Incarnation: m.number("incarnation"),
 		}
 	}
 	return c, nil

@@ -48,10 +48,19 @@ type Identity struct {
 
 // About is what others are told of a node: where clients reach the node, and which release runs there. SentinelAddr is
 // empty if the node has no port for Sentinel's commands, and Release if that is not known. NewestVersion is the newest
-// version of the log that the node can use; 0: it does not say.
+// version of the log that the node can use, 0 if that is not known. HoldVersion is the newest that its operator wants yet;
+// 0: any.
 type About struct {
 	ClientAddr, SentinelAddr, Release string
-	NewestVersion                     uint64
+	NewestVersion, HoldVersion        uint64
+}
+
+// usable is the newest version of the log that the cluster may go over to for the node's sake.
+func (a *About) usable() uint64 {
+	if a.HoldVersion > 0 {
+		return min(a.NewestVersion, a.HoldVersion)
+	}
+	return a.NewestVersion
 }
 
 // Beacon is what the leader tells followers now and then.

@@ -251,7 +251,7 @@ func (c *connection) beacon(kind byte, f *wire.Fields[string]) {
 			m.Release = f.Bytes()
 		}
 		if kind == kindCensus {
-			m.NewestVersion = f.Number()
+			m.NewestVersion, m.HoldVersion = f.Number(), f.Number()
 		}
 		if b.Members = append(b.Members, m); f.Err != nil {
 			return

@@ -13,7 +13,7 @@ import (
 //
 // The first frame of each side is its greeting alone:
 //
-//	follower  hello    version, bytes ID, epoch, bytes client address, features, bytes sentinel address, bytes release, newest version of the log
+//	follower  hello    version, bytes ID, epoch, bytes client address, features, bytes sentinel address, bytes release, newest version of the log, held version
 //	leader    welcome  version, verdict, bytes ID, bytes client address, bytes sentinel address, features, bytes release
 //
 // Then, from the follower:
@@ -33,7 +33,7 @@ import (
 //	roll    term, commit index, count, (bytes ID, bytes client address, bytes sentinel address, silent: 0 or 1,
 //	        log index)*
 //	muster  a roll with one more field of each member: bytes release
-//	census  a muster with one more field of each member: newest version of the log; 0: not known
+//	census  a muster with two more fields of each member: newest version of the log, held version
 //	part    kind (wrote or answer), state (more, last, dropped), number, then up to the frame's end
 //
 // A large wrote or answer comes in parts, with other messages between them: the bytes behind the number are
@@ -156,9 +156,16 @@ func (g greeting) append(dst []byte, kind byte) []byte {
 	}
 	dst = wire.AppendBytes(dst, g.about.Release)
 	if kind == kindHello {
-		dst = binary.AppendUvarint(dst, g.about.NewestVersion)
+		dst = appendVersions(dst, &g.about)
 	}
 	return dst
+}
+
+// quietVersion is the newest version of the log of the releases whose greetings do not say a version.
+const quietVersion = 5
+
+func appendVersions(dst []byte, a *About) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(dst, a.NewestVersion), a.HoldVersion)
 }
 
 // readGreeting reads a frame that holds a greeting of the given kind. Fields
@@ -197,8 +204,11 @@ func parseGreeting(frame []byte, kind byte) (g greeting, err error) {
 	if f.More() {
 		g.about.Release = f.Bytes()
 	}
-	if kind == kindHello && f.More() {
-		g.about.NewestVersion = f.Number()
+	if kind == kindHello {
+		g.about.NewestVersion = quietVersion
+		if f.More() {
+			g.about.NewestVersion, g.about.HoldVersion = f.Number(), f.Number()
+		}
 	}
 	return g, f.Err
 }

@@ -34,7 +34,7 @@ func TestFrames(t *testing.T) {
 // A follower is told of the members in the words of its own release, and a greeting without a release is one of an
 // older node's.
 func TestMembersAreToldToOlderNodes(t *testing.T) {
-	about := About{ClientAddr: "a", SentinelAddr: "s", Release: "0.2.0", NewestVersion: 6}
+	about := About{ClientAddr: "a", SentinelAddr: "s", Release: "0.2.0", NewestVersion: 7, HoldVersion: 6}
 	said := Beacon{Term: 3, Commit: 9, Releases: true, Members: []Member{{ID: "n1", About: about, Silent: true, LogIndex: 7}}}
 	for _, c := range []struct {
 		features uint64
@@ -65,9 +65,13 @@ func TestMembersAreToldToOlderNodes(t *testing.T) {
 		g := greeting{version: linkVersion, id: "n1", about: about, features: 1}
 		older := g.append(nil, kind)
 		if kind == kindHello {
-			older = older[:len(older)-1]
+			older = older[:len(older)-2]
+			require.Equal(t, uint64(6), g.about.usable())
 		}
-		g.about.NewestVersion = 0
+		g.about.NewestVersion, g.about.HoldVersion = 0, 0
+		if kind == kindHello {
+			g.about.NewestVersion = quietVersion
+		}
 		got, err := parseGreeting(older, kind)
 		require.NoError(t, err)
 		require.Equal(t, g, got)

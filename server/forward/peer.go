@@ -35,8 +35,8 @@ type Peer struct {
 	parts  sync.WaitGroup
 	// tells is what the follower takes of beacon, roll, muster and census: the one that says most.
 	tells byte
-	// newest is the newest version of the log that the follower can use.
-	newest uint64
+	// usable is the newest version of the log that the cluster may go over to for the follower's sake.
+	usable uint64
 
 	mu        sync.Mutex
 	reads     []forwardedRead
@@ -49,7 +49,7 @@ func newPeer(config *ReceiverConfig, conn net.Conn, hello greeting) *Peer {
 		config: config, conn: conn, origin: protocol.Origin{Node: hello.id, Epoch: hello.epoch},
 		wake: make(chan struct{}, 1), asked: make(chan struct{}, 1),
 		out:   newOutbox(config.ReplyBytes, hello.features&featureParts == 0),
-		tells: tells(hello.features), newest: hello.about.NewestVersion,
+		tells: tells(hello.features), usable: hello.about.usable(),
 	}
 }
 
@@ -178,7 +178,7 @@ func (p *Peer) beacon() {
 				dst = wire.AppendBytes(dst, m.Release)
 			}
 			if p.tells == kindCensus {
-				dst = binary.AppendUvarint(dst, m.NewestVersion)
+				dst = appendVersions(dst, &m.About)
 			}
 		}
 		return dst

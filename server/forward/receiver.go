@@ -208,13 +208,13 @@ func (r *Receiver) dismiss(p *Peer) {
 	r.room.Broadcast()
 }
 
-// NewestVersion is the newest version of the log that a node with a link can use; 0: it has no link, or does not say. A
+// Usable is the newest version of the log that the cluster may go over to for a node's sake; 0: the node has no link. A
 // link is of the node's present process, so that a node that goes back to an earlier release says so first.
-func (r *Receiver) NewestVersion(id string) uint64 {
+func (r *Receiver) Usable(id string) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p := r.peers[id]; p != nil {
-		return p.newest
+		return p.usable
 	}
 	return 0
 }

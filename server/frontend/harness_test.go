@@ -63,7 +63,7 @@ func newClusterOf(version byte) *cluster {
 		lead:     replica.Leadership{Leader: member("1"), Present: true},
 		machine:  fsm.New(), hub: pubsub.New(slog.New(slog.DiscardHandler)), caches: tracking.New(tracking.DefaultLimits()), started: time.Now(), acks: 2,
 		status: replica.Status{
-			ID: "n1", Name: "n1", Leading: true, Leader: member("1"), Term: 3, Committed: 42, Applied: 42, LastLog: 42,
+			ID: "n1", Name: "n1", Leading: true, Leader: member("1"), Version: protocol.OldestEntryVersion, Term: 3, Committed: 42, Applied: 42, LastLog: 42,
 			Members:   []replica.Member{member("1"), member("2"), member("3")},
 			Followers: twoFollowers(),
 		},
@@ -122,7 +122,10 @@ func member(n string) replica.Member {
 	host := "10.0.0." + n
 	// n3 runs a release that does not say its name.
 	releases := map[string]string{"1": protocol.HoldfastVersion, "2": "0.0.9"}
+	versions := map[string]uint64{"1": protocol.EntryVersion, "2": protocol.EntryVersion, "3": protocol.OldestEntryVersion}
+	holds := map[string]uint64{"2": protocol.OldestEntryVersion}
 	return replica.Member{
+		NewestVersion: versions[n], HoldVersion: holds[n],
 		ID: "n" + n, Name: "n" + n, Voter: true, PeerAddr: host + ":7379", ClientAddr: host + ":6379", SentinelAddr: host + ":26379",
 		Release: releases[n],
 	}

@@ -151,6 +151,11 @@ func newCensus(s *Server) *census {
 	if s.cfg.Node.Troubles != nil {
 		c.troubles = s.cfg.Node.Troubles()
 	}
+	for i := range c.st.Members {
+		if m := &c.st.Members[i]; m.Outdated(c.st.Version) {
+			c.troubles = append(c.troubles, m.Name+" runs an older log format: upgrade it now")
+		}
+	}
 	c.leader = c.st.Leader
 	for _, m := range c.st.Members {
 		if m.ID == c.leader.ID {
@@ -228,6 +233,8 @@ func (c *census) status() protocol.Value {
 		"commit-index", number(c.st.Committed),
 		"applied-index", number(c.st.Applied),
 		"last-index", number(c.st.LastLog),
+		"cluster-version", protocol.Integer(int64(c.st.Version)),
+		"held-back-by", protocol.Strings(c.heldBackBy()...),
 		"voters", protocol.Integer(int64(voters)),
 		"non-voters", protocol.Integer(int64(len(c.st.Members)-voters)),
 		"live-voters", protocol.Integer(int64(live)),
@@ -242,6 +249,14 @@ func (c *census) status() protocol.Value {
 		all = append(all, pairs("troubles", protocol.Strings(c.troubles...))...)
 	}
 	return protocol.Map(all...)
+}
+
+// heldBackBy are the names of the members for whose sake the cluster keeps its version.
+func (c *census) heldBackBy() (names []string) {
+	for _, m := range c.st.HeldBackBy() {
+		names = append(names, m.Name)
+	}
+	return names
 }
 
 // margin is how many voters more may fail before the cluster stops; negative: it has stopped.
@@ -267,6 +282,8 @@ func (c *census) members() protocol.Value {
 			"match-index", number(m.LogIndex),
 			"lag", protocol.Integer(c.lag(m)),
 			"version", protocol.Bulk(m.Release),
+			"log-format", number(m.NewestVersion),
+			"hold-version", number(m.HoldVersion),
 		)...)
 	}
 	return protocol.Array(shown...)

@@ -233,6 +233,8 @@ func holdfastMetrics() []metric {
 		{name: "voters", kind: gauge, value: func(r *report) any { return voters(r.status.Members) }, help: "how many of them vote"},
 		{name: "non_voters", kind: gauge, value: func(r *report) any { return len(r.status.Members) - voters(r.status.Members) }, help: "how many only follow"},
 		{name: "voting", kind: gauge, value: func(r *report) any { return oneIf((&census{st: r.status}).self().Voter) }, help: "1 if this node votes"},
+		{name: "cluster_version", kind: gauge, value: func(r *report) any { return int(r.status.Version) }, help: "the version of the log, and of what its entries mean; it goes up when all members can use a newer one"},
+		{name: "cluster_version_held_back_by", kind: text, value: func(r *report) any { return strings.Join((&census{st: r.status}).heldBackBy(), ",") }, help: "the members that keep it from going up; empty: none, or there is no newer one"},
 		{name: "raft_term", kind: gauge, value: func(r *report) any { return r.status.Term }, help: "grows with every election"},
 		{name: "raft_commit_index", kind: gauge, value: func(r *report) any { return r.status.Committed }, help: "the last log entry that this node knows to be on a majority's disks"},
 		{name: "raft_applied_index", kind: gauge, value: func(r *report) any { return r.status.Applied }, help: "the last log entry in this node's state; a follower that lags for long has a slow disk or network"},

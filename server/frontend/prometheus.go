@@ -114,6 +114,7 @@ var (
 	keysDesc       = desc("keys", "Keys of the database.", "db")
 	deadlinesDesc  = desc("keys_with_deadline", "Keys of the database that have a deadline.", "db")
 	hasLeaderDesc  = desc("raft_has_leader", "1 while this node knows a leader.")
+	heldBackDesc   = desc("cluster_version_held_back", "1 while the member keeps the version of the cluster from going up.", "member")
 	lagDesc        = desc("raft_follower_lag_entries", "On the leader: committed log entries that the follower lacks.", "follower")
 	silenceDesc    = desc("raft_follower_silence_seconds", "On the leader: time since the follower's last answer, at most an election timeout.", "follower")
 	reachableDesc  = desc("raft_follower_up", "On the leader: 1 if the follower has answered within an election timeout.", "follower")
@@ -246,6 +247,13 @@ func (r *report) collectFollowers(ch chan<- prometheus.Metric) {
 		hasLeader = 1
 	}
 	ch <- prometheus.MustNewConstMetric(hasLeaderDesc, prometheus.GaugeValue, hasLeader)
+	held := make(map[string]float64)
+	for _, m := range st.HeldBackBy() {
+		held[m.Name] = 1
+	}
+	for _, m := range st.Members {
+		one(heldBackDesc, held[m.Name], m.Name)
+	}
 	if !st.Leading {
 		return
 	}

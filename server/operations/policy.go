@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/mutant"
 	"github.com/holdfast/holdfast/server/members"
 )
@@ -71,6 +72,9 @@ func join(v *View, q Request) (Step, *Refusal) {
 			return done("%s is a member already", name)
 		}
 		return readdress(v, q)
+	}
+	if format := max(q.LogFormat, protocol.OldestEntryVersion); format < v.Version {
+		return Step{}, refuse("%s runs an older release, with log format %d, and this cluster has version %d: install the newer release there", name, format, v.Version)
 	}
 	if !members.ValidName(name) || q.Member == "" {
 		return Step{}, refuse("name %q: use 1 to 64 letters, digits, '-', '_' or '.'", name)

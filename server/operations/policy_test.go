@@ -260,3 +260,28 @@ func TestRequestsAreBounded(t *testing.T) {
 	_, refusal := Next(w.View, requestOf(t, "join n9 at n9:7379"))
 	require.ErrorContains(t, refusal, "the cluster has 32 members, which is the most")
 }
+
+// TestJoinOfAnOlderRelease: a node that could not read the log is not taken in. One that does not say what it can is of a
+// release with the oldest format.
+func TestJoinOfAnOlderRelease(t *testing.T) {
+	for _, c := range []struct {
+		version, can byte
+		refused      string
+	}{
+		{5, 0, ""},
+		{6, 6, ""},
+		{6, 7, ""},
+		{6, 0, "n4 runs an older release, with log format 5, and this cluster has version 6: install the newer release there"},
+		{7, 6, "n4 runs an older release, with log format 6, and this cluster has version 7: install the newer release there"},
+	} {
+		w := newWorld(t, "n1* n2 n3")
+		w.Version = c.version
+		step, refusal := Next(w.View, Request{Op: Join, Member: idOf("n4"), Addr: "n4:7379", LogFormat: c.can})
+		if c.refused == "" {
+			require.Nil(t, refusal)
+			require.Equal(t, AddMember, step.Do)
+			continue
+		}
+		require.EqualError(t, refusal, c.refused)
+	}
+}

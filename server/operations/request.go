@@ -31,7 +31,9 @@ type Request struct {
 	Addr string `json:"addr,omitempty"`
 	// Cluster is the cluster that the folder of a joining node belongs to; "": none yet.
 	Cluster string `json:"cluster,omitempty"`
-	Force   bool   `json:"force,omitempty"`
+	// LogFormat is the newest version of the log that a joining node can use; 0: its release does not say.
+	LogFormat byte `json:"logFormat,omitempty"`
+	Force     bool `json:"force,omitempty"`
 	// Known: Member was found. A member that was found and is there no more has been removed since; otherwise there may
 	// be no such member, since the ID of a node of the first releases is its name.
 	Known bool `json:"known,omitempty"`
@@ -83,6 +85,7 @@ type View struct {
 	Self, Cluster string // IDs
 	Leader        string // ID; "": not known
 	Leads         bool   // this node leads and serves
+	Version       byte   // of the cluster
 	// Configuration is in effect. Changing: it is not committed yet.
 	members.Configuration
 	Changing bool

@@ -28,9 +28,8 @@ type Config struct {
 	SentinelAddr string
 	// Release is what this node runs, as others are told.
 	Release string
-	// NewestVersion is the newest version of the log that this node is to use: at most [protocol.EntryVersion], which 0
-	// stands for, and at least [protocol.OldestEntryVersion].
-	NewestVersion byte
+	// HoldVersion is the newest version that the cluster goes over to while this node is a member; 0: any.
+	HoldVersion byte
 	// FoundingVersion is the version with which the cluster that Bootstrap founds begins; 0: the oldest. All first members
 	// must be able to use it.
 	FoundingVersion byte
@@ -151,7 +150,6 @@ func orDefault[T comparable](field *T, value T) {
 
 // withDefaults fills what is zero.
 func (c Config) withDefaults() Config {
-	orDefault(&c.NewestVersion, protocol.EntryVersion)
 	orDefault(&c.HeartbeatTimeout, DefaultHeartbeatTimeout)
 	orDefault(&c.ElectionTimeout, max(DefaultElectionTimeout, c.HeartbeatTimeout))
 	orDefault(&c.LeaseTimeout, min(DefaultLeaseTimeout, c.HeartbeatTimeout))
@@ -211,8 +209,8 @@ func (c *Config) validate() error {
 	for _, m := range c.Bootstrap {
 		check(m.ID != "" && m.Addr != "", "the first members have one without ID or address: %q=%q", m.ID, m.Addr)
 	}
-	check(c.NewestVersion >= protocol.OldestEntryVersion && c.NewestVersion <= protocol.EntryVersion,
-		"this release does not write version %d of the log, but %d to %d", c.NewestVersion, protocol.OldestEntryVersion, protocol.EntryVersion)
+	check(c.HoldVersion == 0 || c.HoldVersion >= protocol.OldestEntryVersion && c.HoldVersion <= protocol.EntryVersion,
+		"this release knows no cluster of version %d, but of %d to %d", c.HoldVersion, protocol.OldestEntryVersion, protocol.EntryVersion)
 	check(c.Stores.Log != nil && c.Stores.Stable != nil && c.Stores.Snapshots != nil, "a store is missing")
 	check(c.Stores.Lineage.Current() > 0, "there is no incarnation")
 	check(c.Peers.Raft != nil && c.Peers.Append != nil && c.Peers.Forward != nil, "a stream of peer connections is missing")

@@ -45,6 +45,9 @@ type (
 	}
 )
 
+// VersionRaised: this leader has the cluster go over to a newer version of the log, as all members can use it.
+type VersionRaised struct{ From, To byte }
+
 // ProposalStalled: an entry proposed by this node has been uncommitted for Age. Members are all, with how far their logs
 // are known to agree with this node's, up to LastLog.
 type ProposalStalled struct {
@@ -94,6 +97,9 @@ func (LinkUp) Event() {}
 
 // Event implements [Event].
 func (LinkDown) Event() {}
+
+// Event implements [Event].
+func (VersionRaised) Event() {}
 
 // Event implements [Event].
 func (ProposalStalled) Event() {}

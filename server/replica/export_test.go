@@ -8,10 +8,14 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/server/forward"
 )
 
 // Propose has an entry proposed that says it was stamped for term.
 func (r *Replica) Propose(term uint64, entry []byte) { r.propose(term, entry) }
+
+// Meet has this node take what another says of itself.
+func (r *Replica) Meet(m forward.Member) { r.met(m) }
 
 // ProposeFirst proposes the first entry of a leadership once more.
 func (r *Replica) ProposeFirst() { r.leadership.proposeFirst(r.serving.Load().term) }

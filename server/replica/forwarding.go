@@ -16,7 +16,7 @@ import (
 func (r *Replica) identity() forward.Identity {
 	return forward.Identity{ID: r.config.ID, Epoch: r.origin.Epoch, About: forward.About{
 		ClientAddr: r.config.ClientAddr, SentinelAddr: r.config.SentinelAddr, Release: r.config.Release,
-		NewestVersion: uint64(r.config.NewestVersion),
+		NewestVersion: protocol.EntryVersion, HoldVersion: uint64(r.config.HoldVersion),
 	}}
 }
 
@@ -46,7 +46,9 @@ func (r *Replica) heard(b forward.Beacon) {
 		if b.Releases && m.ID != r.config.ID {
 			r.addresses.setRelease(m.ID, m.Release)
 		}
-		r.addresses.setNewest(m.ID, m.NewestVersion)
+		if m.ID != r.config.ID {
+			r.addresses.setVersions(m.ID, m.About)
+		}
 	}
 	r.leaders.moved(r.addresses.all())
 	r.health.heard(b.Commit, r.state.index.load())
@@ -57,6 +59,9 @@ func (r *Replica) met(m forward.Member) {
 	r.addresses.set(m.ID, m.About)
 	r.addresses.setRelease(m.ID, m.Release)
 	r.addresses.setHeard(m.ID, false, 0)
+	if m.NewestVersion > 0 {
+		r.addresses.setVersions(m.ID, m.About)
+	}
 	notify(r.proposer.wake) // the cluster may go over to a newer version
 	r.leaders.moved(r.addresses.all())
 }
@@ -110,7 +115,7 @@ func (r *Replica) beacon() forward.Beacon {
 	b := forward.Beacon{Term: r.node.Term(), Commit: r.node.Committed(), Releases: true}
 	for _, m := range r.members() {
 		b.Members = append(b.Members, forward.Member{
-			ID: m.ID, About: forward.About{ClientAddr: m.ClientAddr, SentinelAddr: m.SentinelAddr, Release: m.Release, NewestVersion: m.NewestVersion},
+			ID: m.ID, About: forward.About{ClientAddr: m.ClientAddr, SentinelAddr: m.SentinelAddr, Release: m.Release, NewestVersion: m.NewestVersion, HoldVersion: m.HoldVersion},
 			Silent: m.Silent, LogIndex: m.LogIndex,
 		})
 	}

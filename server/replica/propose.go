@@ -35,8 +35,10 @@ type proposerConfig struct {
 	// wouldRefuse and wouldWait ask the state machine.
 	wouldRefuse func(c fsm.Claim, nowMillis int64) bool
 	wouldWait   func(body string, nowMillis int64) bool
-	// version is the newest version that entries may have, if that is above the version given.
+	// version is the newest version that entries may have, if that is above the version given. raised is called when an
+	// entry raises it.
 	version func(above byte) byte
+	raised  func(from, to byte)
 	// propose gives an entry to raft; proposed is called when the first is on its way.
 	propose          func(term uint64, entry []byte, flags ...byte)
 	proposed         func()
@@ -132,6 +134,9 @@ func (p *proposer) step() bool {
 	entry, some := p.entry.end()
 	if !some && stamp <= l.stamped && version == l.version {
 		return false // all that waited has been answered meanwhile
+	}
+	if version > l.version {
+		p.raised(l.version, version)
 	}
 	l.stamped, l.version = stamp, version
 	p.delay.propose(useful)

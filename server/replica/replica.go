@@ -113,6 +113,7 @@ func (r *Replica) open() {
 	r.proposer = newProposer(proposerConfig{
 		serving: &r.serving, sources: [2]source{own{r.writes}, forwarded{r.fromFollowers}}, wake: wake,
 		wouldRefuse: r.machine.WouldRefuse, wouldWait: r.machine.WouldWait, version: r.common,
+		raised:  func(from, to byte) { r.event(VersionRaised{From: from, To: to}) },
 		propose: r.propose, proposed: r.timeouts.poke, took: c.OnEntry, memoryLimitBytes: c.MaxMemoryBytes,
 	}, c.Limits.EntryBytes, c.RefusalDelay)
 	r.ticker = newTicker(&r.serving, r.machine, r.proposer.want)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/raftnode"
@@ -25,11 +26,11 @@ type Member struct {
 	SentinelAddr string
 	// Release is what the member runs, as it told this node or the leader; empty while unknown.
 	Release string
-	// NewestVersion is the newest version of the log that the member can use, by its greeting to the leader; 0: it has no
-	// link to the leader, or is of a release that does not say.
-	NewestVersion uint64
+	// NewestVersion is the newest version of the log that the member can use, by its last greeting; 0: not known. HoldVersion
+	// is the newest that its operator wants yet; 0: any.
+	NewestVersion, HoldVersion uint64
 	// Silent: the leader has not heard from the member for an election timeout, by the leader's last
-	// word to this node.
+	// word to this node, or the member cannot read the log.
 	Silent bool
 	// LogIndex: the member's log is known to agree with the leader's up to here; 0: not known.
 	LogIndex uint64
@@ -68,6 +69,7 @@ type Status struct {
 	Members   []Member
 	Followers []Follower // with and without votes; empty unless this node leads; by name
 	Stalled   []Stalled  // followers without progress, also silent followers; empty unless this node leads; by name
+	Version   byte       // of the cluster, as far as this node has applied the log
 	Term      uint64
 	Committed uint64 // raft log index
 	Applied   uint64 // raft log index
@@ -82,6 +84,7 @@ func (r *Replica) Status() Status {
 		Name:      members.Name(r.config.ID),
 		Leading:   l != nil,
 		Members:   r.members(),
+		Version:   r.Version(),
 		Term:      r.node.Term(),
 		Committed: r.node.Committed(),
 		Applied:   r.node.Applied(),
@@ -102,17 +105,17 @@ func (r *Replica) Status() Status {
 // members are all members. The leader looks how far they are and which of them are silent; a follower
 // knows that from the leader.
 func (r *Replica) members() []Member {
-	all := r.addresses.all()
+	all, version := r.addresses.all(), r.Version()
 	l := r.serving.Load()
 	since := time.Now().Add(-r.config.ElectionTimeout)
 	for i := range all {
 		m := &all[i]
 		switch {
 		case m.ID == r.config.ID:
-			m.Silent, m.LogIndex, m.NewestVersion = false, r.node.Last(), uint64(r.config.NewestVersion)
+			m.Silent, m.LogIndex = false, r.node.Last()
 		case l != nil:
 			match, _, heard := r.node.Heard(m.ID, l.term, since)
-			m.Silent, m.LogIndex, m.NewestVersion = !heard, match, r.fromFollowers.NewestVersion(m.ID)
+			m.Silent, m.LogIndex = !heard || m.Outdated(version), match
 		}
 	}
 	return all
@@ -235,6 +238,7 @@ func (a *addresses) follow(conf members.Configuration, self *Config) {
 		m.Name, m.PeerAddr, m.Voter = is.Name(), is.Addr, is.Voter
 		if m.ID == self.ID {
 			m.ClientAddr, m.SentinelAddr, m.Release = self.ClientAddr, self.SentinelAddr, self.Release
+			m.NewestVersion, m.HoldVersion = protocol.EntryVersion, uint64(self.HoldVersion)
 		}
 		all = append(all, m)
 	}
@@ -272,12 +276,12 @@ func (a *addresses) setRelease(id, release string) {
 	}
 }
 
-func (a *addresses) setNewest(id string, version uint64) {
+func (a *addresses) setVersions(id string, about forward.About) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.members {
 		if a.members[i].ID == id {
-			a.members[i].NewestVersion = version
+			a.members[i].NewestVersion, a.members[i].HoldVersion = about.NewestVersion, about.HoldVersion
 		}
 	}
 }

@@ -1,5 +1,7 @@
 package replica
 
+import "github.com/holdfast/holdfast/protocol"
+
 // Version is the version of the cluster: of the entries that its leader writes, of what they mean, and of the snapshots.
 func (r *Replica) Version() byte {
 	version, _ := r.machine.Version()
@@ -22,17 +24,40 @@ func (r *Replica) firstVersion() byte {
 // It is a matter of service and not of safety that the answer is right: a node that cannot use a version stops at the
 // first entry that has it.
 func (r *Replica) common(above byte) byte {
-	least := r.config.NewestVersion
-	if least <= above {
+	least := uint64(protocol.EntryVersion)
+	if r.config.HoldVersion > 0 {
+		least = uint64(r.config.HoldVersion)
+	}
+	if least <= uint64(above) {
 		return 0
 	}
 	for _, m := range r.node.Configuration().Members {
-		if m.ID == r.config.ID {
-			continue
-		}
-		if newest := r.fromFollowers.NewestVersion(m.ID); newest < uint64(least) {
-			least = byte(newest)
+		if m.ID != r.config.ID {
+			least = min(least, r.fromFollowers.Usable(m.ID))
 		}
 	}
-	return least
+	return byte(least)
+}
+
+// Outdated reports whether the member cannot read the log of a cluster of that version.
+func (m *Member) Outdated(version byte) bool {
+	return m.NewestVersion > 0 && m.NewestVersion < uint64(version)
+}
+
+// HeldBackBy are the members for whose sake the cluster does not go over to the newest version that some member can use:
+// those that cannot use it, whose operators hold it, or that do not answer. There are none if the cluster has it.
+func (s *Status) HeldBackBy() (by []Member) {
+	newest := uint64(0)
+	for i := range s.Members {
+		newest = max(newest, s.Members[i].NewestVersion)
+	}
+	if uint64(s.Version) >= newest {
+		return nil
+	}
+	for _, m := range s.Members {
+		if m.NewestVersion < newest || m.HoldVersion > 0 && m.HoldVersion < newest || m.Silent {
+			by = append(by, m)
+		}
+	}
+	return by
 }

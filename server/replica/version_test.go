@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/raftnode"
 	"github.com/holdfast/holdfast/server/replica"
@@ -16,15 +17,15 @@ import (
 
 const older, newer = protocol.OldestEntryVersion, protocol.EntryVersion
 
-// releases are the newest versions of the log that nodes can use, by name; the newest where none is given.
-type releases map[string]byte
+// holds are the newest versions to which nodes let the cluster go, by name; 0: any.
+type holds map[string]byte
 
-// ofReleases runs a test of three nodes in virtual time, whose log begins with the oldest version.
-func ofReleases(t *testing.T, can releases, test func(t *testing.T, c *replicatest.Cluster)) {
+// ofHolds runs a test of three nodes in virtual time, whose log begins with the oldest version.
+func ofHolds(t *testing.T, can holds, test func(t *testing.T, c *replicatest.Cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		test(t, replicatest.New(t, replicatest.Options{Configure: func(c *replica.Config) {
-			c.NewestVersion, c.FoundingVersion = can[members.Name(c.ID)], 0
+			c.HoldVersion, c.FoundingVersion = can[members.Name(c.ID)], 0
 		}}))
 	})
 }
@@ -45,8 +46,8 @@ func requireVersion(t *testing.T, want byte, c *replicatest.Cluster) {
 // TestVersionWaitsForAllMembers: the log goes over to a newer version when the last member can, whichever that is and
 // whoever leads, and not back. Until then a member can be started with the earlier release again.
 func TestVersionWaitsForAllMembers(t *testing.T) {
-	can := releases{"n1": older, "n2": older, "n3": older}
-	ofReleases(t, can, func(t *testing.T, c *replicatest.Cluster) {
+	can := holds{"n1": older, "n2": older, "n3": older}
+	ofHolds(t, can, func(t *testing.T, c *replicatest.Cluster) {
 		requireVersion(t, older, c)
 		start := func(name string, version byte) {
 			can[name] = version
@@ -63,14 +64,22 @@ func TestVersionWaitsForAllMembers(t *testing.T) {
 		requireVersion(t, older, c)
 		lead(t, c, c.Node("n1"))
 		requireVersion(t, older, c)
-		newest := map[string]uint64{}
-		for _, m := range c.Node("n3").Replica().Status().Members {
-			newest[m.Name] = m.NewestVersion
+		for _, n := range c.Nodes() {
+			st := n.Replica().Status()
+			by := st.HeldBackBy()
+			require.Len(t, by, 1, n.Name)
+			require.Equal(t, "n1", by[0].Name)
+			require.Equal(t, older, int(by[0].HoldVersion))
+			require.Equal(t, newer, int(by[0].NewestVersion))
 		}
-		require.Equal(t, map[string]uint64{"n1": older, "n2": newer, "n3": newer}, newest)
 		start("n1", newer)
 		requireVersion(t, newer, c)
-		start("n2", older)
+		raised := 0
+		for _, n := range c.Nodes() {
+			raised += len(events[replica.VersionRaised](n))
+		}
+		require.Equal(t, 1, raised)
+		start("n2", older) // which holds nothing any more
 		lead(t, c, c.Node("n2"))
 		require.Equal(t, protocol.OK, c.Node("n3").Do("SET", "k", "v"))
 		requireVersion(t, newer, c)
@@ -80,8 +89,8 @@ func TestVersionWaitsForAllMembers(t *testing.T) {
 // TestVersionWaitsForAbsentMembers: what a member could before it went does not count, as it may come back with another
 // release; a member that is removed does not count at all.
 func TestVersionWaitsForAbsentMembers(t *testing.T) {
-	can := releases{"n3": older}
-	ofReleases(t, can, func(t *testing.T, c *replicatest.Cluster) {
+	can := holds{"n3": older}
+	ofHolds(t, can, func(t *testing.T, c *replicatest.Cluster) {
 		requireVersion(t, older, c)
 		if c.Leader() == c.Node("n3") {
 			lead(t, c, c.Node("n1"))
@@ -96,8 +105,8 @@ func TestVersionWaitsForAbsentMembers(t *testing.T) {
 
 // TestVersionWaitsForNonvoters: they apply the log, too.
 func TestVersionWaitsForNonvoters(t *testing.T) {
-	can := releases{"n1": older, "n4": older}
-	ofReleases(t, can, func(t *testing.T, c *replicatest.Cluster) {
+	can := holds{"n1": older, "n4": older}
+	ofHolds(t, can, func(t *testing.T, c *replicatest.Cluster) {
 		n4 := c.Add("n4")
 		require.NoError(t, c.Change(raftnode.AddNonvoter, n4))
 		can["n1"] = newer
@@ -123,7 +132,7 @@ func TestVersionOfAnEmptyLog(t *testing.T) {
 
 // TestVersionIsInTheSnapshot: a node that gets a snapshot instead of the log knows the version.
 func TestVersionIsInTheSnapshot(t *testing.T) {
-	ofReleases(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+	ofHolds(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		requireVersion(t, newer, c)
 		for _, n := range c.Nodes() {
 			require.Equal(t, protocol.OK, c.Leader().Do("SET", n.Name, "v"))
@@ -133,5 +142,28 @@ func TestVersionIsInTheSnapshot(t *testing.T) {
 			c.Settle()
 		}
 		requireVersion(t, newer, c)
+	})
+}
+
+// TestOutdatedMembersDoNotAnswer: a member whose release cannot read the log counts as one that does not answer, on every
+// node, until it is upgraded, whatever raft hears of it.
+func TestOutdatedMembersDoNotAnswer(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		n := c.Followers()[0]
+		for _, version := range []uint64{older, newer, older} {
+			leader.Replica().Meet(forward.Member{ID: n.ID, About: forward.About{ClientAddr: "x:1", NewestVersion: version}})
+			leader.Replica().Meet(forward.Member{ID: n.ID, About: forward.About{ClientAddr: "x:1"}}) // says nothing of it
+			time.Sleep(2 * time.Second)
+			for _, other := range c.Nodes() {
+				st := other.Replica().Status()
+				require.Empty(t, st.HeldBackBy())
+				for _, m := range st.Members {
+					outdated := m.ID == n.ID && version == older && other != n // it knows better of itself
+					require.Equal(t, outdated, m.Outdated(newer), "%s of %s", other.Name, m.Name)
+					require.Equal(t, outdated, m.Silent, "%s of %s", other.Name, m.Name)
+				}
+			}
+		}
 	})
 }
