@@ -260,7 +260,7 @@ func (s *Server) storeConfig() store.Config {
 
 func (s *Server) peerConfig(ln net.Listener) peer.Config {
 	peers, _ := s.config.Peers()
-	dial := rewriteDial(s.config.DebugPeerDial, new(net.Dialer).DialContext)
+	dial := rewriteDial(s.config.DebugPeerDial, dialPeer)
 	return peer.Config{
 		Listener:  ln,
 		Dial:      func(ctx context.Context, addr string) (net.Conn, error) { return dial(ctx, "tcp", addr) },

@@ -1,6 +1,10 @@
 package forward
 
-import "github.com/holdfast/holdfast/protocol"
+import (
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
 
 // Batch is a batch on the way to the leader's log, or a read on the way to the leader.
 type Batch struct {
@@ -31,8 +35,10 @@ type Batches interface {
 	Detach(consumer any)
 	// Take shows consumer the batches that consumer has not taken, in order, until visit returns
 	// false: that batch is not taken. Visit must not keep the batch. Another consumer is shown
-	// nothing.
+	// nothing, and so is one that gets no answers any more: what was not sent is surely not applied.
 	Take(consumer any, visit func(*Batch) bool)
+	// Unanswered is how long consumer has waited for an answer to anything that it took; 0: it waits for none.
+	Unanswered(consumer any) time.Duration
 	// Has reports whether the batch still waits.
 	Has(number uint64) bool
 	// Complete answers batches, and passes over batches that no longer wait.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -179,6 +180,9 @@ func (c *Client) connect(ctx context.Context, leader string) (up bool, err error
 	_ = dialed.Close()
 	if e := <-heard; err == nil {
 		err = e
+	}
+	if errors.Is(err, errUnanswered) || errors.Is(err, os.ErrDeadlineExceeded) {
+		wire.Stuck(dialed)
 	}
 	conn.hangUp()
 	return true, err

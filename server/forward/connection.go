@@ -41,6 +41,7 @@ type connection struct {
 	partBytes int                         // of all of them
 	wrote     []Completion
 	answered  []Completion
+	heardOf   time.Time // when a reply came at last, or the connection was made
 }
 
 // partOf names the reply that a part belongs to.
@@ -52,7 +53,7 @@ type partOf struct {
 func newConnection(config *ClientConfig, leader string, conn net.Conn) *connection {
 	c := &connection{
 		config: config, leader: leader, conn: conn, wake: make(chan struct{}, 1),
-		asks: make(map[uint64]chan int), parts: make(map[partOf]*strings.Builder),
+		asks: make(map[uint64]chan int), parts: make(map[partOf]*strings.Builder), heardOf: time.Now(),
 	}
 	// Made once: each use of a method as a value would allocate.
 	c.addWrite, c.addRead = c.appendWrite, c.appendRead
@@ -147,6 +148,9 @@ func (c *connection) listen(br *bufio.Reader) error {
 		if f.Err != nil {
 			return f.Err
 		}
+		if c.stuck() {
+			return errUnanswered
+		}
 		c.config.Writes.Complete(c.wrote)
 		c.config.Reads.Complete(c.answered)
 		clear(c.wrote)
@@ -155,6 +159,19 @@ func (c *connection) listen(br *bufio.Reader) error {
 			buf = nil
 		}
 	}
+}
+
+// errUnanswered: beacons come, and replies do not. What this node sends is lost, or the leader commits nothing: a new
+// connection helps in the first case, and costs little in the second.
+var errUnanswered = fmt.Errorf("nothing that was sent has been answered for %v", DeafAfter)
+
+// stuck reports whether nothing that was sent is answered any more.
+func (c *connection) stuck() bool {
+	now := time.Now()
+	if len(c.wrote)+len(c.answered) > 0 {
+		c.heardOf = now
+	}
+	return now.Sub(c.heardOf) >= DeafAfter && max(c.config.Writes.Unanswered(c), c.config.Reads.Unanswered(c)) >= DeafAfter
 }
 
 // message takes one message of the leader.
@@ -173,6 +190,7 @@ func (c *connection) message(f *wire.Fields[string]) error {
 	case kindBeacon, kindRoll, kindMuster, kindCensus:
 		c.beacon(kind, f)
 	case kindPart:
+		c.heardOf = time.Now()
 		of, whole, err := c.part(f)
 		switch {
 		case err != nil:

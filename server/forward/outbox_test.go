@@ -38,7 +38,11 @@ func (w *waiting) Detach(consumer any) {
 }
 
 func (w *waiting) Take(any, func(*Batch) bool) {}
-func (w *waiting) Has(number uint64) bool      { return w.numbers[number] }
+
+// Unanswered: an answer is never late.
+func (w *waiting) Unanswered(any) time.Duration { return 0 }
+
+func (w *waiting) Has(number uint64) bool { return w.numbers[number] }
 
 func (w *waiting) Complete(cs []Completion) {
 	for _, c := range cs {

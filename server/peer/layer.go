@@ -163,7 +163,7 @@ func (l *Layer) dial(ctx context.Context, addr, id string) (c *Conn, err error) 
 }
 
 func (l *Layer) dialWith(ctx context.Context, addr, id string, version byte, secret []byte) (*Conn, error) {
-	conn, err := l.mux.config.Dial(ctx, addr)
+	conn, err := l.mux.config.Dial(l.mux.stuck.context(ctx, id), addr)
 	if err != nil {
 		return nil, err
 	}

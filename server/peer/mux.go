@@ -53,7 +53,7 @@ const (
 type Config struct {
 	// Listener takes connections of other nodes. The Mux closes the listener.
 	Listener net.Listener
-	// Dial opens a plain connection to a host and port.
+	// Dial opens a plain connection to a host and port, with small segments if wire.HasSmallSegments says so.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// Advertise is the address that others know this node by; empty: the listener's.
 	Advertise string
@@ -102,6 +102,7 @@ type Mux struct {
 	refusals *refusals
 
 	handshakes *handshakes
+	stuck      stuck
 }
 
 // New checks c. Nothing is accepted before Run.
@@ -123,6 +124,7 @@ func New(c Config) (*Mux, error) {
 		layers:     make(map[Kind]*Layer),
 		refusals:   newRefusals(c.Logger),
 		handshakes: newHandshakes(c.Book.Addrs),
+		stuck:      stuck{until: make(map[string]time.Time)},
 	}
 	if c.TLS != nil {
 		if _, err := newTLSConfigs(c.TLS()); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -47,8 +48,12 @@ func (a *appender) call(id raft.ServerID, args *raft.AppendEntriesRequest, resp 
 		return err
 	}
 	broken, err := conn.call(args, resp)
-	if !broken {
+	switch {
+	case !broken:
 		a.give(id, conn)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		wire.Stuck(conn.Conn)
+		a.hangUp(id) // the path of the idle ones is the same
 	}
 	return err
 }

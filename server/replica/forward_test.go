@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // mget asks for one key many times.
@@ -129,5 +130,69 @@ func TestLinkThatTakesNothingIsGivenUp(t *testing.T) {
 		c.Net.Heal()
 		time.Sleep(5 * time.Second)
 		require.Len(t, follower.Do("GET", "big").Str, 1<<20)
+	})
+}
+
+// A link over which small packets pass and large ones are lost is given up, although beacons come: what stands behind a
+// large batch, and was not sent, is surely not applied; the next link has small segments.
+func TestLinkThatIsNotAnswered(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		require.Equal(t, protocol.Integer(1), follower.Do("INCR", "n"))
+		c.Net.LoseAbove(follower.Name, leader.Name, 600)
+		begun := time.Now()
+		large := later(follower, "SET", "large", strings.Repeat("x", 20<<10))
+		time.Sleep(100 * time.Millisecond)
+		behind := later(follower, "INCR", "n")
+		time.Sleep(replica.DefaultCommandTimeout / 4)
+		unsent := later(follower, "INCR", "n")
+		require.Equal(t, protocol.ErrUncertain.Value(), <-large)
+		require.Equal(t, protocol.ErrUncertain.Value(), <-behind)
+		require.Equal(t, protocol.ErrNoLeader.Value(), <-unsent)
+		for follower.Do("INCR", "n").IsError() {
+			require.Less(t, time.Since(begun), 6*time.Second)
+		}
+		require.Equal(t, protocol.Integer(3), follower.Do("INCR", "n"), "what was not sent, or lost, was not applied")
+		require.Equal(t, protocol.OK, follower.Do("SET", "large", strings.Repeat("x", 20<<10)))
+		up, down := links(follower)
+		require.Equal(t, 1, down)
+		require.Equal(t, 2, up)
+		require.Same(t, leader, c.Leader())
+		time.Sleep(time.Hour)
+		_, down = links(follower)
+		require.Equal(t, 1, down, "a link that waits for nothing is not given up")
+	})
+}
+
+// A follower to which the leader's large packets are lost gets its entries over another connection.
+func TestFollowerBehindABlackHole(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		c.Net.LoseAbove(leader.Name, follower.Name, 600)
+		require.Equal(t, protocol.OK, leader.Do("SET", "large", strings.Repeat("x", 20<<10)))
+		time.Sleep(5 * time.Second)
+		require.Len(t, events[replica.FollowerStalled](leader), 1)
+		time.Sleep(10 * time.Second)
+		require.Len(t, events[replica.FollowerMoves](leader), 1)
+		require.NoError(t, follower.Replica().Healthy())
+		require.Equal(t, protocol.Integer(20<<10), follower.Do("STRLEN", "large"))
+	})
+}
+
+// While the leader commits nothing its links are not held up longer than that, and no read waits.
+func TestLinkOfALeaderThatStandsStill(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		clear := leader.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Hang: true})
+		first := later(follower, "INCR", "n")
+		time.Sleep(replica.DefaultCommandTimeout / 2)
+		second := later(follower, "INCR", "n")
+		require.Equal(t, protocol.Null, follower.Do("GET", "n"), "reads go on")
+		time.Sleep(replica.DefaultCommandTimeout / 4)
+		clear()
+		require.Equal(t, protocol.Integer(1), <-first)
+		require.Equal(t, protocol.Integer(2), <-second, "it was kept here until the first was answered")
+		_, down := links(follower)
+		require.Zero(t, down)
 	})
 }

@@ -42,8 +42,12 @@ type queue struct {
 	// more.
 	consumer any
 	wake     chan<- struct{}
-	refuse   error // what new batches are answered, if not nil
-	closed   bool  // refuse stays
+	// unanswered is since when the link, as consumer, has had no answer to anything that it took; zero: it waits for none.
+	// Batches that run out of time answer nothing. After patience, unless it is 0, the link gets no more batches.
+	unanswered time.Time
+	patience   time.Duration
+	refuse     error // what new batches are answered, if not nil
+	closed     bool  // refuse stays
 	// emptied is closed when no batch waits any more; nil while no caller waits for this.
 	emptied chan struct{}
 
@@ -137,9 +141,46 @@ func (q *queue) grow() {
 	}
 }
 
-// Take hands all waiting batches to consumer, see take.
+// Take hands all waiting batches to consumer, see take, unless consumer gets no answers any more: what stays here is surely
+// not applied, and what would stand behind lost packets might be.
 func (q *queue) Take(consumer any, visit func(*forward.Batch) bool) {
-	q.take(consumer, math.MaxUint64, visit)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.consumer != consumer || q.cursor == q.next {
+		return
+	}
+	now := time.Now()
+	if q.patience > 0 && !q.unanswered.IsZero() && now.Sub(q.unanswered) >= q.patience {
+		return
+	}
+	if q.takeBelow(math.MaxUint64, visit) && q.unanswered.IsZero() {
+		q.unanswered = now
+	}
+}
+
+// Unanswered is how long consumer, a link, has waited for an answer to anything that it took; 0: it waits for none.
+func (q *queue) Unanswered(consumer any) time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.consumer != consumer || q.unanswered.IsZero() {
+		return 0
+	}
+	return time.Since(q.unanswered)
+}
+
+// answered notes that the link gets answers: the batch of that number, or a later one, was taken.
+func (q *queue) answered() {
+	switch {
+	case q.unanswered.IsZero():
+		return
+	case q.low < q.cursor: // more was taken, and waits
+		q.unanswered = time.Now()
+	default:
+		q.unanswered = time.Time{}
+	}
+	if q.wake != nil && q.cursor < q.next {
+		notify(q.wake)
+	}
 }
 
 // take hands the waiting batches below limit to consumer alone, in order, until visit returns false
@@ -148,9 +189,13 @@ func (q *queue) Take(consumer any, visit func(*forward.Batch) bool) {
 func (q *queue) take(consumer any, limit uint64, visit func(*forward.Batch) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.consumer != consumer {
-		return
+	if q.consumer == consumer {
+		q.takeBelow(limit, visit)
 	}
+}
+
+// takeBelow reports whether any batch was taken.
+func (q *queue) takeBelow(limit uint64, visit func(*forward.Batch) bool) (taken bool) {
 	for ; q.cursor < min(limit, q.next); q.cursor++ {
 		s := *q.at(q.cursor)
 		if s == nil {
@@ -158,10 +203,11 @@ func (q *queue) take(consumer any, limit uint64, visit func(*forward.Batch) bool
 		}
 		s.piece.Low = q.low
 		if !visit(&s.piece.Batch) {
-			return
+			break
 		}
-		s.handed = true
+		s.handed, taken = true, true
 	}
+	return taken
 }
 
 // waiting returns the numbers between which consumer would find something to take.
@@ -192,7 +238,7 @@ func (q *queue) look(consumer any, from, until uint64, see func(*forward.Batch) 
 // Attach makes consumer the one that takes batches, from the first that waits.
 func (q *queue) Attach(consumer any, wake chan<- struct{}) {
 	q.mu.Lock()
-	q.consumer, q.wake, q.cursor = consumer, wake, q.low
+	q.consumer, q.wake, q.cursor, q.unanswered = consumer, wake, q.low, time.Time{}
 	q.mu.Unlock()
 	notify(wake)
 }
@@ -202,7 +248,7 @@ func (q *queue) Detach(consumer any) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.consumer == consumer {
-		q.consumer, q.wake, q.cursor = nil, nil, q.low
+		q.consumer, q.wake, q.cursor, q.unanswered = nil, nil, q.low, time.Time{}
 	}
 }
 
@@ -251,7 +297,9 @@ func (q *queue) Complete(cs []forward.Completion) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var again []*pending
+	taken := false
 	for i := range cs {
+		taken = taken || cs[i].Number < q.cursor
 		s := q.find(cs[i].Number)
 		if s == nil {
 			continue
@@ -266,6 +314,9 @@ func (q *queue) Complete(cs []forward.Completion) {
 		q.again(again)
 	}
 	q.trim()
+	if taken {
+		q.answered()
+	}
 }
 
 // finish takes s out of the queue and wakes the goroutine in run. The caller trims.

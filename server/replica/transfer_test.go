@@ -135,9 +135,9 @@ func TestSuccessorHasAppliedTheLog(t *testing.T) {
 // TestStartIsOverWhenTheLogIsApplied: a node that still applies what was committed before its start is not healthy.
 func TestStartIsOverWhenTheLogIsApplied(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
-		n := c.Followers()[0]
+		leader, n := c.Leader(), c.Followers()[0]
 		for range 2000 {
-			require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))
+			require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
 		}
 		startSlow(c, n)
 		time.Sleep(2 * time.Second)

@@ -24,6 +24,7 @@ type stream struct {
 	net *Network
 	link
 	reverse *stream
+	segment int // bytes that a packet has at most
 
 	arrived      []byte   // readable
 	transit      []packet // under way, in order
@@ -65,7 +66,7 @@ func (s *stream) settle() {
 // send puts a packet under way. Requires net.mu.
 func (s *stream) send(data []byte, end error) {
 	at := time.Now().Add(s.net.delayed[s.link])
-	if most := s.net.largest[s.link]; most > 0 && len(data) > most {
+	if most := s.net.largest[s.link]; most > 0 && min(len(data), s.segment) > most {
 		at = at.Add(lost)
 	}
 	if n := len(s.transit); n > 0 && s.transit[n-1].at.After(at) {

@@ -3,12 +3,15 @@ package peertest
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 // Network joins nodes. A node is what stands before the last colon of an
@@ -76,7 +79,11 @@ func (n *Network) dial(ctx context.Context, from, addr string) (*conn, error) {
 		ready := begun.Add(n.delayed[there] + n.delayed[back])
 		blocked := n.blocked(there) || n.blocked(back)
 		if !blocked && !time.Now().Before(ready) {
-			return n.connect(from, addr)
+			segment := math.MaxInt
+			if wire.HasSmallSegments(ctx) {
+				segment = wire.Segment
+			}
+			return n.connect(from, addr, segment)
 		}
 		if blocked {
 			ready = time.Time{}
@@ -88,13 +95,13 @@ func (n *Network) dial(ctx context.Context, from, addr string) (*conn, error) {
 }
 
 // connect requires n.mu.
-func (n *Network) connect(from, addr string) (*conn, error) {
+func (n *Network) connect(from, addr string, segment int) (*conn, error) {
 	l := n.listeners[addr]
 	if l == nil || len(l.backlog) >= backlogLimit {
 		return nil, syscall.ECONNREFUSED
 	}
-	there := &stream{net: n, link: link{nodeOf(from), nodeOf(addr)}}
-	back := &stream{net: n, link: link{nodeOf(addr), nodeOf(from)}}
+	there := &stream{net: n, link: link{nodeOf(from), nodeOf(addr)}, segment: segment}
+	back := &stream{net: n, link: link{nodeOf(addr), nodeOf(from)}, segment: segment}
 	there.reverse, back.reverse = back, there
 	n.streams[there], n.streams[back] = struct{}{}, struct{}{}
 	l.backlog = append(l.backlog, &conn{net: n, local: address(addr), remote: address(from), in: there, out: back})
@@ -183,7 +190,8 @@ func (n *Network) Limit(from, to string, bytesPerSecond int) {
 }
 
 // LoseAbove loses whatever more than so many bytes are written at a time from one node to another, and all that follows
-// over the same connection: TCP sends the packet that was lost again and again. 0 ends that for other connections.
+// over the same connection: TCP sends the packet that was lost again and again. Connections with small segments lose
+// nothing if their segments are small enough. 0 ends that for other connections.
 func (n *Network) LoseAbove(from, to string, bytes int) {
 	n.change(func() { n.largest[link{nodeOf(from), nodeOf(to)}] = bytes })
 }
