@@ -353,6 +353,8 @@ func (a answers) of(t *testing.T, data []byte) (entry []byte, cut int) {
 				cut++
 			case replies[i].Str == errOverTransaction.Str, replies[i].Str == protocol.ErrNoRoom.Error():
 				body = request(body, 0, nothing...)
+			case r.Conn != 0:
+				body = requestFrom(body, r.DB, r.Conn, r.Args...)
 			default:
 				body = protocoltest.AppendRequest(body, r.DB, r.Args...)
 			}

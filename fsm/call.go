@@ -13,6 +13,7 @@ type call struct {
 	st   *state
 	ops  bindings
 	db   int
+	conn uint64   // the client's connection at the batch's node; 0: not told
 	args []string // args[0] is the name; a subcommand's has the container's before
 
 	instant
@@ -97,7 +98,7 @@ func (c *call) writes(name string) bool {
 
 // begin sets c to a request. number differs from request to request.
 func (c *call) begin(r *protocol.Request, number uint64) {
-	c.db, c.args = r.DB, r.Args
+	c.db, c.conn, c.args = r.DB, r.Conn, r.Args
 	c.seed, c.draws = number, 0
 }
 

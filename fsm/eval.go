@@ -28,6 +28,7 @@ type scriptHost struct {
 	full bool
 	// running: a script is under way. looked: it has read a key.
 	running, looked bool
+	made            made
 }
 
 func evalOp(c *call) protocol.Value         { return c.eval(false) }
@@ -140,7 +141,7 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	steps := lua.DefaultLimits().Steps
 	h.env.Limits.Steps = max(1, min(steps, (c.ceiling-c.work)/luaStepWork))
 	outer := c.narrow(maxScriptWork)
-	h.running = true
+	h.running, h.made = true, made{}
 	reply, err := h.runner.Run(s.program, &h.env)
 	h.running = false
 	c.db, c.args = db, words

@@ -84,7 +84,7 @@ func (c *call) expire(it *keyspace.Item, deadlineMillis int64) {
 	case deadlineMillis <= c.nowMillis:
 		deadlineMillis, event = beforeMillis(c.nowMillis), "del"
 	}
-	next := *it
+	next := c.remarked(it, deadlineMillis)
 	next.DeadlineMillis = deadlineMillis
 	c.store(c.db, next)
 	c.notify(classGeneric, event, next.Key())

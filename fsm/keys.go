@@ -149,12 +149,17 @@ func copyWork(it *keyspace.Item) int64 {
 }
 
 // renamed is an item under another key, in the place of the item.
-func (c *call) renamed(it *keyspace.Item, to string) keyspace.Item {
+func (c *call) renamed(it *keyspace.Item, to string) (next keyspace.Item) {
 	if it.IsString() {
-		return c.newItem(to, it.Value(), it.DeadlineMillis, it.Encoding())
+		next = c.newItem(to, it.Value(), it.DeadlineMillis, it.Encoding())
+	} else {
+		c.spend(int64(len(to)))
+		next = it.Renamed(c.hashOf(to), to)
 	}
-	c.spend(int64(len(to)))
-	return it.Renamed(c.hashOf(to), to)
+	if m, ok := it.Mark(); ok {
+		next = next.WithMark(m)
+	}
+	return next
 }
 
 // copied is a copy of an item under another key.

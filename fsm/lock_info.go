@@ -3,6 +3,7 @@ package fsm
 import (
 	"strconv"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -31,8 +32,12 @@ func (c *call) meetLocks() {
 
 func lockInfoOp(c *call) protocol.Value {
 	key := c.args[1]
-	if c.strange(key) {
+	switch it := c.find(key); {
+	case it == nil || it.IsLock():
+	case c.entryVersion < versionMarks || !it.IsMarked():
 		return errWrongType
+	default:
+		return c.stockInfo(it)
 	}
 	info := c.st.locks.Info(c.db, key, c.nowMillis, infoRows)
 	if info == nil {
@@ -42,6 +47,15 @@ func lockInfoOp(c *call) protocol.Value {
 		return errOverWork
 	}
 	return protocol.Map(c.showLock(nil, info)...)
+}
+
+func (c *call) stockInfo(it *keyspace.Item) protocol.Value {
+	work := lockWork + int64(min(infoRows, stockSize(it)))*rowWork
+	if !c.fits(work) {
+		return errOverWork
+	}
+	c.spend(work)
+	return protocol.Map(c.showStock(nil, it, &locks.Query{Most: infoRows})...)
 }
 
 // shows charges for the rows of a lock.
@@ -68,36 +82,55 @@ func (c *call) showLock(dst []protocol.Value, info *locks.Info) []protocol.Value
 	for i := range info.Waits {
 		waiters[i] = c.showWait(&info.Waits[i])
 	}
-	return append(dst,
+	return append(dst, lockFields(mode, info.Holders, info.Waiters, info.Permits, info.DelayLeftMillis, holders, waiters)...)
+}
+
+// lockFields are the fields of a lock.
+func lockFields(mode string, holdersCount, waitersCount int, permits, delayLeft int64, holders, waiters []protocol.Value) []protocol.Value {
+	return []protocol.Value{
 		protocol.Bulk("mode"), protocol.Bulk(mode),
-		protocol.Bulk("holders-count"), protocol.Integer(int64(info.Holders)),
-		protocol.Bulk("waiters-count"), protocol.Integer(int64(info.Waiters)),
-		protocol.Bulk("permits"), protocol.Integer(info.Permits),
-		protocol.Bulk("delay-left"), protocol.Integer(info.DelayLeftMillis),
+		protocol.Bulk("holders-count"), protocol.Integer(int64(holdersCount)),
+		protocol.Bulk("waiters-count"), protocol.Integer(int64(waitersCount)),
+		protocol.Bulk("permits"), protocol.Integer(permits),
+		protocol.Bulk("delay-left"), protocol.Integer(delayLeft),
 		protocol.Bulk("holders"), protocol.Array(holders...),
-		protocol.Bulk("waiters"), protocol.Array(waiters...))
+		protocol.Bulk("waiters"), protocol.Array(waiters...),
+	}
 }
 
 func (c *call) showHold(h *locks.Hold) protocol.Value {
-	left := h.LeftMillis
+	shown := *h
 	if h.Session != 0 {
-		left = -1
+		shown.LeftMillis = -1
 	}
-	return protocol.Map(
+	return c.showHolder(&shown, modeName(h.Mode), -1)
+}
+
+// showHolder is a holder in a reply. renewals is -1 where they are not counted.
+func (c *call) showHolder(h *locks.Hold, mode string, renewals int64) protocol.Value {
+	fields := []protocol.Value{
 		protocol.Bulk("owner"), protocol.Bulk(h.Owner),
 		protocol.Bulk("fence"), protocol.Integer(int64(h.Fence)),
-		protocol.Bulk("mode"), protocol.Bulk(modeName(h.Mode)),
+		protocol.Bulk("mode"), protocol.Bulk(mode),
 		protocol.Bulk("holds"), protocol.Integer(h.Count),
 		protocol.Bulk("permits"), protocol.Integer(h.Permits),
-		protocol.Bulk("lease-left"), protocol.Integer(left),
+		protocol.Bulk("lease-left"), protocol.Integer(h.LeftMillis),
 		protocol.Bulk("session"), protocol.Integer(int64(h.Session)),
 		protocol.Bulk("since"), protocol.Integer(c.toWall(h.SinceMillis)),
 		protocol.Bulk("note"), protocol.Bulk(h.Note),
-		protocol.Bulk("client"), protocol.Bulk(showClient(h.Client)))
+		protocol.Bulk("client"), protocol.Bulk(showClient(h.Client)),
+	}
+	if c.entryVersion < versionMarks {
+		return protocol.Map(fields...)
+	}
+	return protocol.Map(append(fields,
+		protocol.Bulk("incarnation"), protocol.Integer(incarnationOf(h.Client)),
+		protocol.Bulk("lease"), protocol.Integer(h.LeaseMillis),
+		protocol.Bulk("renewals"), protocol.Integer(renewals))...)
 }
 
 func (c *call) showWait(w *locks.Wait) protocol.Value {
-	return protocol.Map(
+	fields := []protocol.Value{
 		protocol.Bulk("owner"), protocol.Bulk(w.Owner),
 		protocol.Bulk("mode"), protocol.Bulk(modeName(w.Mode)),
 		protocol.Bulk("limit"), protocol.Integer(w.Limit),
@@ -109,19 +142,32 @@ func (c *call) showWait(w *locks.Wait) protocol.Value {
 		protocol.Bulk("absent"), boolean(w.Absent),
 		protocol.Bulk("notify"), boolean(w.Notify),
 		protocol.Bulk("note"), protocol.Bulk(w.Note),
-		protocol.Bulk("client"), protocol.Bulk(showClient(w.Client)))
+		protocol.Bulk("client"), protocol.Bulk(showClient(w.Client)),
+	}
+	if c.entryVersion >= versionMarks {
+		fields = append(fields, protocol.Bulk("incarnation"), protocol.Integer(incarnationOf(w.Client)))
+	}
+	return protocol.Map(fields...)
 }
 
 func modeName(m locks.Mode) string {
 	return [...]string{locks.Exclusive: "exclusive", locks.Shared: "shared", locks.Permits: "permits"}[m]
 }
 
-// showClient names a connection by its node, and the number that CLIENT LIST of the node has.
+// showClient names a connection by its node, and the number that CLIENT LIST of the node has; empty: there is none.
 func showClient(cl locks.Client) string {
 	if cl.Conn == 0 {
 		return ""
 	}
 	return cl.Origin.Node + "/" + strconv.FormatInt(cl.Conn, 10)
+}
+
+// incarnationOf is the life of the node that a connection is of, 0 if there is none.
+func incarnationOf(cl locks.Client) int64 {
+	if cl.Conn == 0 {
+		return 0
+	}
+	return int64(cl.Origin.Epoch)
 }
 
 func parseListCursor(word string) (cursor uint64, problem protocol.Value) {
@@ -154,61 +200,4 @@ func parsePage(word, value string, cursor *uint64, count *int) (known bool, prob
 		return false, problem
 	}
 	return true, problem
-}
-
-// parseQuery reads the options of LOCK.LIST.
-func parseQuery(q *locks.Query, m *matcher, words []string) protocol.Value {
-	problem := parseLockOptions(words, func(word string) bool {
-		held, waiting := isWord(word, "HELD"), isWord(word, "WAITING")
-		q.Held, q.Waiting = q.Held || held, q.Waiting || waiting
-		return held || waiting
-	}, func(word, value string) (known bool, problem protocol.Value) {
-		switch {
-		case isWord(word, "MATCH"):
-			m.pattern = value
-		case isWord(word, "OWNER"):
-			q.ByOwner, q.Owner = true, value
-		case isWord(word, "SESSION"):
-			q.Session, problem = parseSession(value)
-		default:
-			return parsePage(word, value, &q.Cursor, &q.Count)
-		}
-		return true, problem
-	})
-	if !problem.IsError() && q.Held && q.Waiting {
-		return errSyntax
-	}
-	return problem
-}
-
-// lockListOp answers with a cursor and locks, each a map as of LOCK.INFO with the key before.
-func lockListOp(c *call) protocol.Value {
-	q := locks.Query{DB: c.db, Count: defaultListed, Most: listedRows}
-	m := matcher{pattern: "*"}
-	if problem := parseQuery(&q, &m, c.args[1:]); problem.IsError() {
-		return problem
-	}
-	if !c.worksOn(q.Count) {
-		return errOverWork
-	}
-	c.meetLocks()
-	m.start(c)
-	q.Match = m.match
-	rows, next, looked := c.st.locks.List(&q, c.nowMillis)
-	m.charge(c)
-	c.spend(int64(looked) * keyWork)
-	if !c.fits(0) {
-		return errOverWork
-	}
-	if m.tired() {
-		return errPattern
-	}
-	var shown []protocol.Value
-	for i := range rows {
-		if !c.shows(&rows[i]) {
-			return errOverWork
-		}
-		shown = append(shown, protocol.Map(c.showLock([]protocol.Value{protocol.Bulk("key"), protocol.Bulk(rows[i].Key)}, &rows[i])...))
-	}
-	return protocol.Array(protocol.Bulk(formatUint(next)), protocol.Array(shown...))
 }

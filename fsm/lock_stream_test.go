@@ -45,6 +45,13 @@ func sampledLocks(t *testing.T, version byte) *driver {
 	d.do("lock.acquire", "f", "me", "px", "1000")
 	d.native(5, 5, "lock.acquire", "f", "you", "px", "1000", "wait", "0")
 	d.do("lock.acquire", "g", "me", "px", "1000")
+	d.db = 2
+	if version >= versionMarks {
+		d.apply(requestFrom(nil, 2, 300, "set", "stock", "token", "nx", "px", "1000"))
+		d.apply(requestFrom(nil, 2, 300, "eval", "redis.call('hset','hash','f',1) redis.call('pexpire','hash',900)", "0"))
+		d.do("pexpire", "stock", "2000")
+	}
+	d.db = 1
 	d.m.budgets.serving = 0
 	d.do("flushdb")
 	return d

@@ -26,11 +26,11 @@ func TestLockWords(t *testing.T) {
 	protocoltest.Transcripts(t, "testdata/locks/*.txt", playTrio(true))
 }
 
-// native appends a word of a connection: commands that are no such words as they are.
+// native appends a word of a connection, or another command with the connection that sends it.
 func (s *trio) native(body []byte, conn, ticket string, words []string) []byte {
 	row, _ := protocol.Find(words)
 	if row == nil || row.Group != protocol.GroupModule || row.Route != protocol.Write {
-		return append(body, s.request(words, "", false)...)
+		return s.from(body, conn, words)
 	}
 	from := protocol.Caller{GraceMillis: 2000}
 	var err error
@@ -45,6 +45,17 @@ func (s *trio) native(body []byte, conn, ticket string, words []string) []byte {
 		args[i] = []byte(w)
 	}
 	return protocol.AppendNative(body, 0, from, row.Name, args)
+}
+
+// from appends a command of a connection.
+func (s *trio) from(body []byte, conn string, words []string) []byte {
+	number, err := strconv.ParseUint(conn, 10, 64)
+	require.NoError(s.t, err)
+	var args [][]byte
+	for _, w := range words[1:] {
+		args = append(args, []byte(w))
+	}
+	return protocol.AppendRequestFrom(body, 0, number, strings.ToLower(words[0]), args)
 }
 
 // read runs a command as a read on the first machine.

@@ -192,6 +192,9 @@ func (r *snapshotReader) state() *state {
 	for n := r.uint("sessions"); n > 0 && r.err == nil; n-- {
 		r.session(st)
 	}
+	if r.stream >= versionOfMarks {
+		r.lives(st)
+	}
 	r.scripts(st)
 	if r.stream >= versionOfKinds {
 		r.settings(st)

@@ -27,7 +27,9 @@ func (r *snapshotReader) item(st *state) (it keyspace.Item) {
 		enc := r.encoding()
 		it = keyspace.ItemOf(r.buf, keyLen, enc)
 	case kind == uint64(keyspace.KindLock) && r.stream >= versionOfLocks:
-		return r.marker(st)
+		it = r.marker(st)
+		r.mark(st, &it)
+		return it
 	default:
 		key := string(r.buf)
 		v := r.collection(kind)
@@ -37,6 +39,7 @@ func (r *snapshotReader) item(st *state) (it keyspace.Item) {
 		it = keyspace.NewCollection(keyspace.Hash(key), key, v, never, st.generation)
 	}
 	r.deadlineAndVersion(st, &it)
+	r.mark(st, &it)
 	return it
 }
 

@@ -17,8 +17,8 @@ import (
 func streamOf(item string) []byte {
 	var b []byte
 	b = append(b, snapshotMagic...)
-	b = append(b, versionOfHead-1, 0, 0, 5)
-	b = append(b, make([]byte, protocol.MaxDatabases+6)...) // swaps, new keys, sessions, scripts, settings
+	b = append(b, snapshotVersion, versionOfCluster, 0, 0, 5)
+	b = append(b, make([]byte, protocol.MaxDatabases+8)...) // swaps, new keys, sessions, lives, scripts, settings
 	b = append(b, 1)
 	b = append(b, item...)
 	b = append(b, make([]byte, protocol.MaxDatabases-1+4+8)...) // databases, waits, locks
@@ -37,10 +37,15 @@ func words(kind keyspace.Kind, all ...string) string {
 
 // TestRestoreOfCollections: words that no collection saves are refused, and nothing else is.
 func TestRestoreOfCollections(t *testing.T) {
-	const key, tail = "\x01k", "\x00\x01" // no deadline, version 1
+	const key, tail = "\x01k", "\x00\x01\x00" // no deadline, version 1, no mark
 	for item, right := range map[string]bool{
 		key + "\x00\x01v\x00" + tail:                                          true,
+		key + "\x00\x01v\x03" + tail:                                          false,
 		key + "\x00\x01v\x04" + tail:                                          false,
+		key + "\x00\x01v\x00\x00\x01\x01\x08\x05\x00\x00\x02":                 true,
+		key + "\x00\x01v\x00\x00\x01\x02\x08\x05\x00\x00\x02":                 false,
+		key + "\x00\x01v\x01\x00\x01\x01\x08\x05\x00\x00\x02":                 false,
+		key + "\x00\x01v\x00\x00\x01\x01\x08\x05\x01\x00\x02":                 false,
 		key + words(keyspace.KindHash, "listpack", "f", "v") + tail:           true,
 		key + words(keyspace.KindHash, "listpack", "f", "v") + "\x00\x00":     false,
 		key + words(keyspace.KindHash, "listpack", "f", "v") + "\x00\x06":     false,

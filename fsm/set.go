@@ -25,7 +25,7 @@ func setnxOp(c *call) protocol.Value {
 	if tooLong(c.args[2]) {
 		return errTooLong
 	}
-	c.set(c.args[1], c.args[2], never)
+	c.claim(c.args[1], c.args[2], never)
 	c.notify(classString, "set", c.args[1])
 	return one
 }
@@ -78,7 +78,7 @@ func (c *call) setWith(key, value string, o *options) protocol.Value {
 		if o.keepTTL && old != nil {
 			deadlineMillis = old.DeadlineMillis
 		}
-		c.set(key, value, deadlineMillis)
+		c.setOrMark(key, value, deadlineMillis, o, old)
 		c.notifySet(key, o, deadlineMillis)
 	}
 	return reply

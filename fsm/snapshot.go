@@ -28,13 +28,16 @@ import (
 //	            uvarint place, version
 //	uvarint   number of sessions, each, in the order of names:
 //	            bytes node, uvarint epoch, low, number of applied ranges, (from, until)*
+//	uvarint   numbers of lives given out, number of known lives, each, in the order of the numbers:
+//	            uvarint number, bytes node, uvarint epoch
 //	uvarint   number of scripts, each, in the order of SHA-1:
 //	            bytes source, uvarint turn (0: loaded for good)
 //	uvarint   script turns given out
 //	uvarint   1 if keys that have ended are there until the log removes them, else 0 and without such keys
 //	uvarint   flags of notify-keyspace-events
 //	16 times  uvarint number of keys, each, in the order of (hash, key):
-//	            bytes key, uvarint kind, the value, uvarint deadline, version
+//	            bytes key, uvarint kind, the value, uvarint deadline, version,
+//	            uvarint 0, or 1 and a mark: varint since, uvarint lease, life, connection, renewals
 //	            a string:     bytes value, uvarint encoding
 //	            a collection: uvarint number of words, bytes each: see keyspace.Collection.Save
 //	            a lock:       uvarint 0
@@ -43,7 +46,8 @@ import (
 //	32 bytes  SHA-256 of all bytes before
 //
 // Equal states give equal bytes.
-// Version 4 has no version of the cluster, and is written while that is below 6. Version 3 had no locks. Version 1 had neither swaps nor new keys. Versions 1 and 2 had no waits, ended keys and flags, and had
+// Version 4 has no version of the cluster, no lives and no marks, and is written while the cluster's version is below 6.
+// Version 3 had no locks. Version 1 had neither swaps nor new keys. Versions 1 and 2 had no waits, ended keys and flags, and had
 // strings alone: bytes key, bytes value, uvarint deadline, version, encoding.
 const (
 	snapshotMagic   = "HOLDFAST"
@@ -83,6 +87,7 @@ type snapshot struct {
 	wallOffsetMillis int64
 	versions         uint64
 	sessions         sessions
+	lives            lives
 	scripts          scriptCache
 	waits            *waits.Table
 	locks            *locks.Table
@@ -188,6 +193,7 @@ func (w *snapshotWriter) state(s *snapshot) {
 	for _, each := range s.sessions {
 		w.session(each)
 	}
+	w.lives(&s.lives)
 	w.scripts(s.scripts)
 	if s.sweeps {
 		w.uint(1)
@@ -248,6 +254,7 @@ func (w *snapshotWriter) database(d *keyspace.Captured) {
 		}
 		w.uint(uint64(it.DeadlineMillis))
 		w.uint(it.Version)
+		w.mark(it)
 		return w.err == nil
 	})
 }

@@ -167,7 +167,6 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 		},
 		"version of the future": func(st *state) { put(st, keyspace.Item{Version: 2}) },
 		"no version":            func(st *state) { put(st, keyspace.Item{}) },
-		"unknown encoding":      func(st *state) { putAs(st, keyspace.Item{Version: 1}, keyspace.EncodingCount) },
 		"wrong order": func(st *state) {
 			for i, key := range []string{"a", "b", "c"} {
 				it := keyspace.NewItem(uint64(i), key, "", never, keyspace.EncodingAuto)

@@ -31,6 +31,7 @@ type state struct {
 	versions  uint64
 	databases [protocol.MaxDatabases]*keyspace.Keyspace
 	sessions  sessions
+	lives     lives
 	scripts   scriptCache
 	waits     *waits.Table
 	locks     *locks.Table
@@ -134,6 +135,7 @@ func (st *state) capture() *snapshot {
 		newKeys:          st.newKeys,
 		swaps:            st.swaps,
 		sessions:         st.sessions.copy(),
+		lives:            st.lives.copy(),
 		scripts:          st.scripts.copy(),
 		waits:            st.waits.Copy(),
 		locks:            st.locks.Copy(),

@@ -134,7 +134,11 @@ func (c *call) setAll(pairs []string, o *options, done protocol.Value) protocol.
 				ends = old.DeadlineMillis
 			}
 		}
-		c.set(pairs[i], pairs[i+1], ends)
+		if o.condition == ifMissing {
+			c.claim(pairs[i], pairs[i+1], ends)
+		} else {
+			c.set(pairs[i], pairs[i+1], ends)
+		}
 		c.notifySet(pairs[i], o, ends)
 	}
 	return done

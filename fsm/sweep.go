@@ -39,5 +39,8 @@ func (c *call) came(db int, it *keyspace.Item, over bool) {
 	if over {
 		c.goes(db, it.Key())
 	}
+	if c.scripts.running {
+		c.scripts.noteCreated(db, it)
+	}
 	c.notifyIn(db, classNew, "new", it.Key())
 }

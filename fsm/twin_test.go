@@ -145,7 +145,7 @@ func (l *log) body() []byte {
 		case 2:
 			body = request(body, 0, "notify", pick(l.rng, []string{"", "KEA", "KEAn", "Exn", "K$g"}))
 		case 1: // leases that do end
-			body = request(body, db, "set", pick(l.rng, generatedKeys), "v", "px", fmt.Sprint(1+l.rng.Intn(500)))
+			body = request(body, db, "set", pick(l.rng, generatedKeys), "v", "px", fmt.Sprint(1+l.rng.Intn(500)), pick(l.rng, []string{"nx", "xx"}))
 		default:
 			body = append(body, l.requests(db)...)
 		}
@@ -172,7 +172,11 @@ func (l *log) mark() uint64 {
 
 func (l *log) requests(db int) (body []byte) {
 	for range 1 + l.rng.Intn(3) {
-		body = request(body, db, l.gen.next()...)
+		if words := l.gen.next(); l.rng.Intn(2) == 0 {
+			body = request(body, db, words...)
+		} else {
+			body = requestFrom(body, db, uint64(l.rng.Intn(300)), words...)
+		}
 	}
 	return body
 }

@@ -26,6 +26,7 @@ type savepoint struct {
 	swaps            [protocol.MaxDatabases]uint64
 	versions         uint64
 	notifies         Classes
+	lives            lives
 }
 
 // change is the change of an item, or of a whole database.
@@ -70,7 +71,7 @@ func (c *call) begins() (from savepoint) {
 	c.undo.locksKept = false
 	from.changes, from.newKeys = len(c.undo.changes), len(c.undo.newKeys)
 	from.versions, from.swaps = c.st.versions, c.st.swaps
-	from.events, from.notifies = len(c.events), c.st.notifies
+	from.events, from.notifies, from.lives = len(c.events), c.st.notifies, c.st.lives.copy()
 	return from
 }
 
@@ -111,7 +112,7 @@ func (c *call) undoTo(from *savepoint) {
 	j.changes, j.newKeys = j.changes[:from.changes], j.newKeys[:from.newKeys]
 	st.versions, st.swaps = from.versions, from.swaps
 	c.dropSince(from.events)
-	st.notifies = from.notifies
+	st.notifies, st.lives = from.notifies, from.lives
 	if from.outermost && j.scripts != nil {
 		st.scripts = *j.scripts
 	}

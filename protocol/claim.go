@@ -6,7 +6,7 @@ package protocol
 // The key shares memory with body.
 func SetNXKey(body []byte) (db int, key []byte, ok bool) {
 	c := cutter{rest: body}
-	database, words := c.number(), c.number()
+	database, words := c.database(), c.number()
 	name := c.word()
 	takes := string(name) == "setnx"
 	if c.failed || !takes && string(name) != "set" || database >= MaxDatabases {
@@ -28,7 +28,7 @@ func SetNXKey(body []byte) (db int, key []byte, ok bool) {
 // MayWait reports whether body is a single request that may wait: "block", or "native" with a request for locks.
 func MayWait(body []byte) bool {
 	c := cutter{rest: body}
-	database, words := c.number(), c.number()
+	database, words := c.database(), c.number()
 	name, n := c.word(), uint64(1)
 	if string(name) == "native" {
 		for ; n <= 4 && !c.failed; n++ { // the caller, and the name of the word
@@ -56,6 +56,16 @@ func (c *cutter) number() uint64 {
 	n, rest, ok := uvarint(c.rest)
 	c.rest, c.failed = rest, c.failed || !ok
 	return n
+}
+
+// database takes what a request has before its words.
+func (c *cutter) database() uint64 {
+	db := c.number()
+	if db >= fromConn && db < 2*MaxDatabases {
+		c.number()
+		db -= fromConn
+	}
+	return db
 }
 
 func (c *cutter) word() []byte {

@@ -22,14 +22,15 @@ import (
 //	bytes   body         request*
 //
 //	request:
-//	uvarint database
+//	uvarint database     16 more if a connection follows
+//	uvarint connection   the node's number of the client's connection
 //	uvarint number of arguments
 //	bytes*  arguments    the first is the command's name in lower case
 //
 // where bytes = uvarint length, then that many bytes. A pipeline of one client
 // is one batch; many batches of many clients make one entry.
 //
-// Versions 3 to 5 look the same. Their requests have fewer commands: see legacy.go in fsm.
+// Versions 3 to 5 have no connections. Their requests have fewer commands: see legacy.go in fsm.
 // Versions 1 and 2 have no memory limit. In version 1 EXEC compares the versions
 // of keys alone: see watch.go in fsm.
 
@@ -72,6 +73,8 @@ type Batch struct {
 // Request is one command in a batch.
 type Request struct {
 	DB int
+	// Conn is the connection that sent the command, by the number that the batch's node gave it; 0: not told.
+	Conn uint64
 	// Args are the command's words; Args[0] is the name in lower case. The words share memory with the
 	// entry: clone a word to keep it beyond Apply.
 	Args []string
@@ -81,6 +84,17 @@ type Request struct {
 // Requires: name is in lower case.
 func AppendRequest(body []byte, db int, name string, args [][]byte) []byte {
 	return appendWords(appendRequestHead(body, db, len(args)+1, name), args)
+}
+
+// fromConn, in a request's database, says that a connection follows.
+const fromConn = MaxDatabases
+
+// AppendRequestFrom is [AppendRequest] of a connection. Requires: the cluster has version 6.
+func AppendRequestFrom(body []byte, db int, conn uint64, name string, args [][]byte) []byte {
+	body = binary.AppendUvarint(body, uint64(db)|fromConn)
+	body = binary.AppendUvarint(body, conn)
+	body = binary.AppendUvarint(body, uint64(len(args)+1))
+	return appendWords(appendString(body, name), args)
 }
 
 // appendRequestHead appends what a request of so many words begins with, its name included.
@@ -102,8 +116,15 @@ func appendWords(body []byte, words [][]byte) []byte {
 // allocates only to grow r.Args.
 func NextRequest(body string, r *Request) (rest string, err error) {
 	db, body, ok := uvarint(body)
-	if !ok || db >= MaxDatabases {
+	if !ok || db >= 2*MaxDatabases {
 		return "", fmt.Errorf("%w: database", ErrCorruptEntry)
+	}
+	r.Conn = 0
+	if db >= fromConn {
+		if r.Conn, body, ok = uvarint(body); !ok {
+			return "", fmt.Errorf("%w: connection", ErrCorruptEntry)
+		}
+		db -= fromConn
 	}
 	n, body, ok := uvarint(body)
 	// Every argument takes at least a length byte, which bounds the cost of a lying count.

@@ -14,7 +14,11 @@ func BodyLen(body []byte, n int) int {
 
 // skipRequest returns the bytes behind the first request.
 func skipRequest(body []byte) (rest []byte, ok bool) {
-	if _, body, ok = uvarint(body); !ok {
+	db, body, ok := uvarint(body)
+	if ok && db >= fromConn && db < 2*MaxDatabases {
+		_, body, ok = uvarint(body)
+	}
+	if !ok {
 		return nil, false
 	}
 	words, body, ok := uvarint(body)

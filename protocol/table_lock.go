@@ -85,7 +85,7 @@ func lockCommands() []Command {
 			costing("O(N) for a whole run, N being the number of holds and waiters").
 			taking(
 				pattern("pattern").after("MATCH").opt(), text("owner").after("OWNER").opt(), integer("session-id").after("SESSION").opt(),
-				oneOf("part", token("HELD"), token("WAITING")).opt(), integer("cursor").after("CURSOR").opt(), integer("count").after("COUNT").opt(),
+				oneOf("part", token("HELD"), token("WAITING")).opt(), integer("database").after("DB").opt(), integer("cursor").after("CURSOR").opt(), integer("count").after("COUNT").opt(),
 			),
 		lockWord("lock.release", -3, Write, FlagFast, "Give a lock back").
 			withKeys(oneKey(1, KeyRW|KeyDelete)).taking(key("key"), text("owner"), token("ALL").opt()),

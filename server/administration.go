@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/membership"
 	"github.com/holdfast/holdfast/server/operations"
@@ -39,6 +40,17 @@ func (s *Server) serveOperations() {
 		return s.place.desk.Do(ctx, q), nil
 	})
 	membership.HandleAny(s.place.requests, opJoin, s.takeIn)
+	membership.Handle(s.place.requests, opClients, func(_ context.Context, _ membership.Asker, q frontend.ClientsQuestion) (frontend.ClientsAnswer, error) {
+		if !s.isOpen() {
+			return frontend.ClientsAnswer{}, errNoCluster
+		}
+		return s.front.Clients(q), nil
+	})
+}
+
+// askClients asks another node about connections.
+func (s *Server) askClients(ctx context.Context, id string, q frontend.ClientsQuestion) (frontend.ClientsAnswer, error) {
+	return membership.Ask[frontend.ClientsAnswer](ctx, s.place.client, id, opClients, q)
 }
 
 // takeIn has the leader take in the node that asks, whichever node that asked.

@@ -329,6 +329,7 @@ type joined struct {
 const (
 	opJoin    = "join"
 	opOperate = "operate"
+	opClients = "clients"
 )
 
 func (s *Server) askToJoin(ctx context.Context, contact, cluster string, self members.Member) (index uint64, refused string, err error) {

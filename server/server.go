@@ -343,6 +343,7 @@ func (s *Server) frontConfig() frontend.Config {
 			Settings:  []frontend.Setting{{Name: "dir", Value: absolute(s.config.DataDir)}},
 		},
 		Administration: s.place.desk,
+		AskClients:     s.askClients,
 
 		Logger:   s.logger,
 		Sentinel: SentinelView(&s.config),

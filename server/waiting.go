@@ -53,6 +53,8 @@ func newWaitingBackend(id string) *waitingBackend {
 
 func (b *waitingBackend) Execute(*replica.Batch) error { return protocol.ErrNoLeader }
 
+func (b *waitingBackend) Origin() protocol.Origin { return protocol.Origin{Node: b.id} }
+
 func (b *waitingBackend) Parking() *parking.Lot { return b.lot }
 
 func (b *waitingBackend) Sessions() *sessions.Keeper { return b.keeper }

@@ -13,7 +13,7 @@ import (
 // Key and value share one string, the one allocation of a held lock. Length of the key and encoding
 // stand in front: in the item they would take 8 bytes of every lock.
 type Item struct {
-	data string // a head, the key, then the value: see join
+	data string // a head, the key, the value, and maybe a mark: see join
 	// object is the value if the value is a collection, else nil.
 	object *Object
 	// Hash is [Hash] of the key.
@@ -38,7 +38,7 @@ const (
 	EncodingRaw
 	// EncodingText: never "int", though the value may look like a number (INCRBYFLOAT).
 	EncodingText
-	// EncodingCount is the number of encodings. There is room in the head for four.
+	// EncodingCount is the number of encodings. There is room in the head for four: the fourth is marked.
 	EncodingCount
 )
 
@@ -114,16 +114,19 @@ func (it *Item) Key() string {
 // Value is the item's value, if the value is a string.
 func (it *Item) Value() string {
 	head, n := it.head()
-	return it.data[n+head>>encodingBits:]
+	return it.data[n+head>>encodingBits : len(it.data)-it.tailLen()]
 }
 
 // Encoding is the encoding of a string.
 func (it *Item) Encoding() Encoding {
 	head, _ := it.head()
-	return Encoding(head & (1<<encodingBits - 1))
+	if e := Encoding(head & (1<<encodingBits - 1)); e != marked {
+		return e
+	}
+	return EncodingAuto
 }
 
-// contentLen is the length of key and value.
+// contentLen is the length of key, value and mark.
 func (it *Item) contentLen() int {
 	_, n := it.head()
 	return len(it.data) - n

@@ -13,6 +13,8 @@ type Keyspace struct {
 	// clock; items that have ended do not count, swept or not.
 	clockMillis int64
 	bytes       int64
+	// marks counts the stored items with a mark.
+	marks int
 }
 
 // New returns an empty keyspace.
@@ -28,6 +30,8 @@ func (k *Keyspace) Find(hash uint64, key string) *Item { return k.items.find(has
 // changed in place since it was stored.
 func (k *Keyspace) Put(it *Item) (prev Item, replaced bool) {
 	prev, replaced = k.items.put(it)
+	k.countMarks(it, 1)
+	k.countMarks(&prev, -1)
 	var was sizeClass
 	if replaced {
 		was = prev.class() // before measure, as the object may be the same
@@ -50,6 +54,7 @@ func (k *Keyspace) Put(it *Item) (prev Item, replaced bool) {
 // Remove takes out the item of a key, and returns the item. Requires: the key is there.
 func (k *Keyspace) Remove(hash uint64, key string) (prev Item) {
 	prev, _ = k.items.remove(hash, key)
+	k.countMarks(&prev, -1)
 	k.bytes -= k.countOf(&prev, prev.class())
 	if prev.DeadlineMillis != Never {
 		k.deadlines.remove(prev.deadline())
@@ -89,6 +94,16 @@ func (k *Keyspace) countOf(it *Item, class sizeClass) int64 {
 
 // Bytes is what the items count for that have not ended by the clock.
 func (k *Keyspace) Bytes() int64 { return k.bytes }
+
+// countMarks adds by to the marks if the item has one.
+func (k *Keyspace) countMarks(it *Item, by int) {
+	if it.IsMarked() {
+		k.marks += by
+	}
+}
+
+// Marks counts the items with a [Mark], also ended items that wait for the sweep.
+func (k *Keyspace) Marks() int { return k.marks }
 
 // Stored counts the items, also ended items that wait for the sweep.
 func (k *Keyspace) Stored() int { return k.items.count }

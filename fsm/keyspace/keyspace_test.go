@@ -18,16 +18,22 @@ func checkInvariants(k *Keyspace) error {
 		return err
 	}
 	var want []deadline
-	bytes := int64(0)
+	bytes, marks := int64(0), 0
 	k.items.ascend(0, func(it *Item) bool {
 		if it.DeadlineMillis != Never {
 			want = append(want, it.deadline())
 		}
 		bytes += k.countOf(it, it.class())
+		if it.IsMarked() {
+			marks++
+		}
 		return true
 	})
 	if bytes != k.bytes {
 		return fmt.Errorf("items of %d bytes are counted as %d", bytes, k.bytes)
+	}
+	if marks != k.Marks() {
+		return fmt.Errorf("%d marks are counted as %d", marks, k.Marks())
 	}
 	slices.SortFunc(want, compareDeadlines)
 	if got := listed(&k.deadlines); !slices.Equal(want, got) {
@@ -59,6 +65,9 @@ func TestKeyspaceModel(t *testing.T) {
 					it.object.collection.(*pile).bytes = rng.Int63n(300)
 				case rng.Intn(3) == 0:
 					it = NewCollection(Hash(key), key, &pile{rng.Int63n(300)}, it.DeadlineMillis, 1)
+				}
+				if rng.Intn(2) == 0 {
+					it = it.WithMark(Mark{SinceMillis: clock, Conn: uint64(rng.Intn(300))})
 				}
 				if there && rng.Intn(2) == 0 {
 					it.DeadlineMillis = m[key].DeadlineMillis // another size under the same deadline
@@ -111,7 +120,7 @@ func checkCounts(t *testing.T, k *Keyspace, m directoryModel, clock int64) {
 		if it.object == nil {
 			bytes += it.class().bytes()
 		} else {
-			bytes += classOf(len(it.Key()) + objectBytes + int(it.object.collection.Bytes())).bytes()
+			bytes += classOf(len(it.Key()) + it.tailLen() + objectBytes + int(it.object.collection.Bytes())).bytes()
 		}
 		if it.DeadlineMillis != Never {
 			expires++

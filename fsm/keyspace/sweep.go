@@ -28,6 +28,11 @@ func (k *Keyspace) SweepAll(nowMillis int64) (swept int) {
 	}
 	k.items.removeEnded(nowMillis)
 	k.deadlines.dropBefore(nowMillis)
+	k.marks = 0
+	k.items.ascend(0, func(it *Item) bool {
+		k.countMarks(it, 1)
+		return true
+	})
 	return ended
 }
 

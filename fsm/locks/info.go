@@ -10,6 +10,7 @@ type Hold struct {
 	// Session is the session that the hold is bound to. 0: LeftMillis of its lease are left.
 	Session     uint64
 	LeftMillis  int64
+	LeaseMillis int64 // 0 with a session
 	SinceMillis int64 // cluster time of the grant
 	Note        string
 	Client      Client

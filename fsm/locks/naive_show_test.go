@@ -9,7 +9,7 @@ func (n *naive) info(db int, key string) *Info {
 	for _, h := range l.holds {
 		i.Holds = append(i.Holds, Hold{
 			Owner: h.owner, Fence: h.grant.fence, Mode: h.mode, Count: h.count, Permits: h.permits, Session: h.session,
-			LeftMillis: h.left(n.now), SinceMillis: h.since, Note: h.note, Client: h.client,
+			LeftMillis: h.left(n.now), LeaseMillis: h.lease, SinceMillis: h.since, Note: h.note, Client: h.client,
 		})
 		i.Mode, i.Permits = h.mode, i.Permits+h.permits
 	}

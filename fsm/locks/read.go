@@ -129,7 +129,7 @@ func (h *hold) leftMillis(now int64) int64 {
 func (h *hold) show(now int64) Hold {
 	shown := Hold{
 		Owner: h.owner, Fence: h.fence, Mode: h.mode, Count: int64(h.count), Permits: h.permits(),
-		Session: h.session(), LeftMillis: h.leftMillis(now), SinceMillis: h.since, Client: h.client(),
+		Session: h.session(), LeftMillis: h.leftMillis(now), LeaseMillis: h.lease(), SinceMillis: h.since, Client: h.client(),
 	}
 	if h.extra != nil {
 		shown.Note = h.extra.note
@@ -291,7 +291,7 @@ func (t *Table) listSession(q *Query, now int64) (rows []Info, next uint64, look
 	}
 	one := func(db int, key string, each func(l *lock, row *Info)) {
 		looked++
-		if db != q.DB || q.Match != nil && !q.Match(key) {
+		if q.DB >= 0 && db != q.DB || q.Match != nil && !q.Match(key) {
 			return
 		}
 		l := t.peek(db, key)

@@ -84,7 +84,7 @@ func TestLocks(t *testing.T) {
 		require.Equal(t, api.Lock{
 			Key: odd, KeyBase64: []byte(odd), DB: 3, Mode: "exclusive", HoldersCount: 1, WaitersCount: 1,
 			Holders: []api.Hold{{
-				Owner: odd, OwnerBase64: []byte(odd), Fence: fence, Mode: "exclusive", Holds: 1, Note: "why", Client: holder,
+				Owner: odd, OwnerBase64: []byte(odd), Fence: fence, Mode: "exclusive", Holds: 1, Note: "why", Client: holder, LeaseMillis: 30_000,
 				LeaseLeftMillis: l.Holders[0].LeaseLeftMillis, SinceUnixMillis: now - held, HeldMillis: held,
 			}},
 			Waiters: []api.Wait{{

@@ -155,6 +155,9 @@ func (c *Console) look(s *survey, deadline time.Time) error {
 	return nil
 }
 
+// versionDB is the first version of the cluster whose LOCK.LIST goes through all databases but for DB.
+const versionDB = 6
+
 // lookAt goes through the locks of a database.
 func (c *Console) lookAt(s *survey, db int, deadline time.Time) (complete bool, err error) {
 	count := 1
@@ -167,6 +170,9 @@ func (c *Console) lookAt(s *survey, db int, deadline time.Time) (complete bool, 
 		words := []string{"CURSOR", cursor, "COUNT", strconv.Itoa(count)}
 		if s.match != "" {
 			words = append(words, "MATCH", s.match)
+		}
+		if version, _ := state.machine.Version(); version >= versionDB {
+			words = append(words, "DB", strconv.Itoa(db))
 		}
 		v, err := state.ask(db, "lock.list", words...)
 		if err != nil {

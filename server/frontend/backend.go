@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/parking"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/sessions"
@@ -17,6 +18,8 @@ type Backend interface {
 	// Body is free for reuse. After an error the backend may still hold Body. Replies never share
 	// memory with Body.
 	Execute(u *replica.Batch) error
+	// Origin is this life of the node, as the log names it.
+	Origin() protocol.Origin
 	// Parking is the lot of this node's clients that wait for keys.
 	Parking() *parking.Lot
 	// Sessions is the keeper of the sessions that live with connections of this node.

@@ -176,6 +176,9 @@ func (c *conn) placeReply(s *slot, v protocol.Value) {
 	if s.published != nil {
 		v = s.published.answer(c.srv, v)
 	}
+	if s.row != nil && s.row.handler.fill != nil && !s.mute {
+		v = s.row.handler.fill(c, v)
+	}
 	v = c.limitReply(s.row, v)
 	c.count(s.row, v)
 	if !s.mute {

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"context"
 	"crypto/tls"
 	"log/slog"
 	"time"
@@ -19,6 +20,8 @@ type Config struct {
 	Node Node
 	// Administration changes the members; nil: this node cannot.
 	Administration Administration
+	// AskClients asks another node about connections: see [Server.Clients]; nil: it cannot be asked.
+	AskClients func(ctx context.Context, node string, q ClientsQuestion) (ClientsAnswer, error)
 	// Sentinel is about the port for Sentinel's clients.
 	Sentinel Sentinel
 	Logger   *slog.Logger

@@ -112,6 +112,8 @@ func (c *conn) appendCommand(body []byte, db int, ticket uint64, row *row, args 
 		return protocol.AppendNative(body, db, from, row.Name, words)
 	case ticket != 0:
 		return protocol.AppendBlock(body, db, ticket, row.Name, words)
+	case row.claims && c.srv.tellsConn() && (row.Name != "set" || hasNX(words)):
+		return protocol.AppendRequestFrom(body, db, uint64(c.id), row.Name, words)
 	}
 	return protocol.AppendRequest(body, db, row.Name, words)
 }
@@ -121,6 +123,40 @@ func (c *conn) appendCommand(body []byte, db int, ticket uint64, row *row, args 
 func errLaterVersion(command *protocol.Command, version byte) *protocol.Error {
 	return newError(fmt.Sprintf("unknown command '%s': it comes with version %d of the cluster, which has version %d (see RAFT.STATUS)",
 		command.Name, command.LogVersion, version))
+}
+
+// mayClaim reports whether a command may take a lock of the forms that the state machine marks, or run one that does.
+func mayClaim(name string) bool {
+	switch name {
+	case "set", "setnx", "msetnx", "msetex", "eval", "evalsha":
+		return true
+	}
+	return false
+}
+
+// hasNX reports whether SET's words contain NX behind the value.
+func hasNX(words [][]byte) bool {
+	for _, w := range words[min(2, len(words)):] {
+		if len(w) == 2 && w[0]|0x20 == 'n' && w[1]|0x20 == 'x' {
+			return true
+		}
+	}
+	return false
+}
+
+// versionConns is the first version of the cluster whose log says which connections send commands.
+const versionConns = 6
+
+// tellsConn reports whether the cluster's log may say which connection sends a command.
+func (s *Server) tellsConn() bool {
+	if s.tellsConns.Load() {
+		return true
+	}
+	if s.backend.Version() < versionConns {
+		return false
+	}
+	s.tellsConns.Store(true)
+	return true
 }
 
 // reject answers a command that failed a check of dispatch, and aborts the open transaction.

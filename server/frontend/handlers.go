@@ -21,6 +21,8 @@ type handler struct {
 	barrier bool
 	// native looks at a word of native locks before it goes to the cluster: see native.go.
 	native func(c *conn, row *row, args [][]byte) *nativeCall
+	// fill adds to the state machine's reply what this node knows. Not in a transaction.
+	fill func(c *conn, v protocol.Value) protocol.Value
 	// acquires: a word that may wait in line.
 	acquires bool
 	// queued: inside MULTI a run is queued as a reply is, and places its replies when EXEC runs it.
@@ -56,6 +58,8 @@ type row struct {
 	// write: the command goes through the log. blocks: it waits if it cannot be served. native: the state
 	// machine must know which connection sends the command.
 	write, blocks, native bool
+	// claims: the command may take a lock, and the state machine is told which connection sends it.
+	claims bool
 
 	calls, rejected, failed atomic.Uint64
 	times                   atomic.Pointer[times]
@@ -75,8 +79,8 @@ func newRows() map[*protocol.Command]*row {
 		rows[command] = &row{
 			Command: command, handler: l, nameArgs: nameWords, source: sourcePosition(command.Name),
 			blocks: command.Route == protocol.Write && command.Has(protocol.FlagBlocking) && !native,
-			native: native,
-			write:  command.Route == protocol.Write || command.Route == protocol.Script && !command.Has(protocol.FlagReadOnly),
+			native: native, claims: mayClaim(command.Name),
+			write: command.Route == protocol.Write || command.Route == protocol.Script && !command.Has(protocol.FlagReadOnly),
 		}
 	}
 	for _, table := range tables() {

@@ -100,6 +100,8 @@ func newClusterOf(version byte) *cluster {
 // here is the node of a cluster.
 var here = protocol.Origin{Node: "n1", Epoch: 1}
 
+func (cl *cluster) Origin() protocol.Origin { return here }
+
 func (cl *cluster) Parking() *parking.Lot { return cl.lot }
 
 func (cl *cluster) Sessions() *sessions.Keeper { return cl.keeper }

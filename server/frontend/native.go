@@ -19,6 +19,8 @@ func nativeHandlers() map[string]handler {
 		"lock.acquire":    {acquires: true},
 		"lock.acquireall": {acquires: true},
 		"lock.break":      {native: nativeBreak},
+		"lock.info":       {fill: (*conn).addDetails},
+		"lock.list":       {fill: (*conn).addDetails},
 		"session.attach":  {native: nativeAttach},
 		"session.open":    {native: nativeOpen},
 		"module|list":     {reply: moduleList},

@@ -40,6 +40,9 @@ type Server struct {
 	failedAuth *loglimit.Limit
 	forced     *loglimit.Limit
 	rates      rates
+	silent     silence
+	// tellsConns: the state machine is told which connection sends a command that may take a lock.
+	tellsConns atomic.Bool
 	// forgotten are the lookups of keys before CONFIG RESETSTAT.
 	forgotten struct{ hits, misses atomic.Uint64 }
 

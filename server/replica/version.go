@@ -2,6 +2,9 @@ package replica
 
 import "github.com/holdfast/holdfast/protocol"
 
+// Origin is this life of the node, as the log names it.
+func (r *Replica) Origin() protocol.Origin { return r.origin }
+
 // Version is the version of the cluster: of the entries that its leader writes, of what they mean, and of the snapshots.
 func (r *Replica) Version() byte {
 	version, _ := r.machine.Version()

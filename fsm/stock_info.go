@@ -1,0 +1,136 @@
+package fsm
+
+import (
+	"math"
+
+	"github.com/holdfast/holdfast/fsm/collection"
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// modeStock is the mode of a stock lock in replies.
+const modeStock = "stock"
+
+// isStockLock reports whether an item is a stock lock. A key that was taken without a time to live is none until it is
+// given one.
+func isStockLock(it *keyspace.Item) bool { return it.DeadlineMillis != never && it.IsMarked() }
+
+// stockOwners are the first owners of a stock lock, as holders in a reply: the value of a string, the fields of a hash,
+// which are the owners in Redisson's locks. count is how many there are.
+func stockOwners(it *keyspace.Item, most int) (owners []locks.Hold, count int) {
+	if it.IsString() {
+		return []locks.Hold{{Owner: it.Value(), Count: 1}}, 1
+	}
+	h, ok := it.Collection().(*collection.Hash)
+	if !ok {
+		return nil, 0
+	}
+	count = h.Len()
+	if _, has := h.Get(modeField); has {
+		count--
+	}
+	h.All(func(name, value string) bool {
+		if len(owners) == most {
+			return false
+		}
+		if name != modeField {
+			times, ok := protocol.ParseInt(value)
+			if !ok || times < 1 || times > math.MaxInt32 {
+				times = 1
+			}
+			owners = append(owners, locks.Hold{Owner: name, Count: times})
+		}
+		return true
+	})
+	return owners, count
+}
+
+// modeField is the field of Redisson's read-write locks that is no owner.
+const modeField = "mode"
+
+// showStock appends the fields of a stock lock, those of native locks. The mark is of the lock, not of an owner.
+func (c *call) showStock(dst []protocol.Value, it *keyspace.Item, q *locks.Query) []protocol.Value {
+	m, _ := it.Mark()
+	left := int64(-1)
+	if it.DeadlineMillis != never {
+		left = max(0, it.DeadlineMillis-c.nowMillis)
+	}
+	var client locks.Client
+	if o, known := c.st.lives.origin(m.Life); known && m.Conn != 0 {
+		client = locks.Client{Origin: o, Conn: int64(m.Conn)}
+	}
+	owners, count := stockOwners(it, q.Most)
+	holders := []protocol.Value{}
+	for i := range owners {
+		h := &owners[i]
+		if q.ByOwner && h.Owner != q.Owner {
+			continue
+		}
+		h.LeftMillis, h.LeaseMillis, h.SinceMillis, h.Client = left, m.LeaseMillis, m.SinceMillis, client
+		holders = append(holders, c.showHolder(h, modeStock, int64(m.Renewals)))
+	}
+	return append(dst, lockFields(modeStock, count, 0, 0, 0, holders, []protocol.Value{})...)
+}
+
+// maxPassedKeys is how many keys a call of LOCK.LIST looks at that are no stock locks.
+const maxPassedKeys = 10_000
+
+// listStock lists the stock locks of a database in the order of SCAN. seen is how many locks it looked at; next
+// is the cursor to go on from, 0 at the end.
+func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
+	if l.query.Waiting && !l.query.Held || l.query.Cursor >= 1<<53 || c.st.databases[db].Marks() == 0 {
+		return 0, 0
+	}
+	outer := c.db
+	c.db = db
+	defer func() { c.db = outer }()
+	c.meetAll()
+	passed, last := 0, uint64(0)
+	c.ascend(l.query.Cursor<<cursorShift, func(it *keyspace.Item) bool {
+		if at := position(it); (seen >= l.query.Count || passed >= maxPassedKeys || c.dueMet) && at != last {
+			next = at
+			return false
+		}
+		last = position(it)
+		c.spend(keyWork)
+		if !isStockLock(it) {
+			passed++
+			return c.fits(0)
+		}
+		if seen++; l.match.match(it.Key()) && l.hasOwner(it) {
+			work := lockWork + int64(min(l.query.Most, stockSize(it)))*rowWork
+			if !c.fits(work) {
+				return false
+			}
+			c.spend(work)
+			l.add(c.showStock(l.head(it.Key(), db), it, &l.query))
+		}
+		return !l.match.tired() && c.fits(0)
+	})
+	return seen, next
+}
+
+// stockSize is the number of owners of a stock lock, at most.
+func stockSize(it *keyspace.Item) int {
+	if v := it.Collection(); v != nil {
+		return v.Len()
+	}
+	return 1
+}
+
+// hasOwner reports whether a stock lock has the owner that is asked for.
+func (l *lockListing) hasOwner(it *keyspace.Item) bool {
+	if !l.query.ByOwner {
+		return true
+	}
+	if it.IsString() {
+		return it.Value() == l.query.Owner
+	}
+	h, ok := it.Collection().(*collection.Hash)
+	if !ok {
+		return false
+	}
+	_, has := h.Get(l.query.Owner)
+	return has && l.query.Owner != modeField
+}

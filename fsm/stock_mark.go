@@ -1,0 +1,179 @@
+package fsm
+
+import (
+	"slices"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// A stock lock is a key that a client takes as a lock by Redis's own commands. Its item has a mark: see
+// [keyspace.Mark]. LOCKS.md says which commands make marks.
+
+// versionMarks is the first version of the entry whose stock locks are marked.
+const versionMarks = 6
+
+// newMark is the mark of an item that the client of the request makes now.
+func (c *call) newMark(deadlineMillis int64) keyspace.Mark {
+	m := keyspace.Mark{SinceMillis: c.nowMillis, LeaseMillis: c.leaseUntil(deadlineMillis)}
+	if c.conn != 0 {
+		m.Life, m.Conn = c.st.lives.number(c.origin, c.st.sessions), c.conn
+	}
+	return m
+}
+
+// leaseUntil is the time until a deadline, 0 for never.
+func (c *call) leaseUntil(deadlineMillis int64) int64 {
+	if deadlineMillis == never {
+		return 0
+	}
+	return max(1, saturatingAdd(deadlineMillis, -c.nowMillis))
+}
+
+// claim stores a string on the condition that the key was missing, which is met.
+func (c *call) claim(key, value string, deadlineMillis int64) {
+	if c.entryVersion < versionMarks {
+		c.set(key, value, deadlineMillis)
+		return
+	}
+	c.setMarked(key, value, deadlineMillis, c.newMark(deadlineMillis))
+	c.scripts.made.claims++
+}
+
+// setMarked is [call.set] with a mark.
+func (c *call) setMarked(key, value string, deadlineMillis int64, m keyspace.Mark) {
+	c.spend(int64(len(key) + len(value)))
+	c.store(c.db, keyspace.NewMarked(c.hashOf(key), key, value, deadlineMillis, m))
+}
+
+// setOrMark stores the string of SET. old is the former item if SET had to look, else nil.
+func (c *call) setOrMark(key, value string, deadlineMillis int64, o *options, old *keyspace.Item) {
+	if c.entryVersion >= versionMarks && o.unit != expiryNone || o.condition == ifMissing {
+		if old == nil && o.condition != ifMissing {
+			old = c.findIn(c.db, key)
+		}
+		switch {
+		case old == nil && (o.condition == ifMissing || c.scripts.claimsOnly(c)):
+			c.claim(key, value, deadlineMillis)
+			return
+		case old != nil && old.IsMarked() && old.IsString() && old.Value() == value:
+			m, _ := old.Mark()
+			c.setMarked(key, value, deadlineMillis, c.renewed(m, deadlineMillis))
+			return
+		}
+	}
+	c.set(key, value, deadlineMillis)
+}
+
+// renewed is the mark of an item that is given another deadline. The first lease of a key that was taken without
+// one is no renewal.
+func (c *call) renewed(m keyspace.Mark, deadlineMillis int64) keyspace.Mark {
+	if m.LeaseMillis != 0 {
+		m.Renewals++
+	}
+	m.LeaseMillis = c.leaseUntil(deadlineMillis)
+	return m
+}
+
+// remarked is an item that is about to get another deadline, with the mark that it has then.
+func (c *call) remarked(it *keyspace.Item, deadlineMillis int64) keyspace.Item {
+	if deadlineMillis != never && deadlineMillis < c.nowMillis {
+		return *it
+	}
+	if m, ok := it.Mark(); ok {
+		return it.WithMark(c.renewed(m, deadlineMillis))
+	}
+	if deadlineMillis != never && c.scripts.running && c.entryVersion >= versionMarks && c.scripts.made.has(c.db, it) {
+		return it.WithMark(c.newMark(deadlineMillis))
+	}
+	return *it
+}
+
+// made is what a script made that may be a lock.
+type made struct {
+	// claims counts the strings that the script stored where nothing was, as SET NX does.
+	claims int
+	// hashes are the last hashes that came, by database and hash of the key.
+	hashes [4]createdHash
+	next   int
+}
+
+type createdHash struct {
+	known bool
+	db    int
+	hash  uint64
+}
+
+// noteCreated notes an item that came while the script runs.
+func (h *scriptHost) noteCreated(db int, it *keyspace.Item) {
+	if it.Kind() == keyspace.KindHash {
+		h.made.hashes[h.made.next%len(h.made.hashes)] = createdHash{true, db, it.Hash}
+		h.made.next++
+	}
+}
+
+// has reports whether an item is one of the last hashes that the script created.
+func (m *made) has(db int, it *keyspace.Item) bool {
+	return it.Kind() == keyspace.KindHash && slices.Contains(m.hashes[:], createdHash{true, db, it.Hash})
+}
+
+// claimsOnly reports whether a script runs that has written nothing yet but claims.
+func (h *scriptHost) claimsOnly(c *call) bool {
+	return h.running && !h.readOnly && len(c.undo.changes)-h.from.changes == h.made.claims &&
+		c.st.versions-h.from.versions == uint64(h.made.claims)
+}
+
+// life is a life of a node whose clients made marks.
+type life struct {
+	number uint64
+	origin protocol.Origin
+}
+
+// lives gives numbers to lives of nodes, since a mark has no room for a name. Of a number that is not known any
+// more, the connections have ended long since.
+type lives struct {
+	given uint64 // numbers
+	known []life // in the order of their numbers
+}
+
+// maxLives bounds the lives that are known: former lives are forgotten first.
+const maxLives = 64
+
+// number is the number of a life.
+func (ls *lives) number(o protocol.Origin, ss sessions) uint64 {
+	for i := len(ls.known) - 1; i >= 0; i-- {
+		if l := &ls.known[i]; l.origin.Epoch == o.Epoch && l.origin.Node == o.Node {
+			return l.number
+		}
+	}
+	if len(ls.known) >= maxLives {
+		former := slices.IndexFunc(ls.known, func(l life) bool {
+			i, known := ss.find(l.origin.Node)
+			return !known || ss[i].epoch > l.origin.Epoch
+		})
+		ls.known = slices.Delete(slices.Clone(ls.known), max(0, former), max(0, former)+1)
+	}
+	ls.given++
+	ls.known = append(slices.Clip(ls.known), life{ls.given, protocol.Origin{Node: ss.nameOf(o.Node), Epoch: o.Epoch}})
+	return ls.given
+}
+
+// origin is the life with a number.
+func (ls *lives) origin(number uint64) (o protocol.Origin, known bool) {
+	i, known := slices.BinarySearchFunc(ls.known, number, func(l life, n uint64) int {
+		switch {
+		case l.number < n:
+			return -1
+		case l.number > n:
+			return 1
+		}
+		return 0
+	})
+	if known {
+		o = ls.known[i].origin
+	}
+	return o, known
+}
+
+// copy is good while the original changes.
+func (ls *lives) copy() lives { return *ls }

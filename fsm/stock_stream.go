@@ -1,0 +1,80 @@
+package fsm
+
+import (
+	"math"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// versionOfMarks is the first version of the snapshot with marks of stock locks, and with the lives that they name.
+const versionOfMarks = 5
+
+func (w *snapshotWriter) lives(ls *lives) {
+	if w.stream < versionOfMarks {
+		return
+	}
+	w.uint(ls.given)
+	w.uint(uint64(len(ls.known)))
+	for _, l := range ls.known {
+		w.uint(l.number)
+		w.string(l.origin.Node)
+		w.uint(l.origin.Epoch)
+	}
+}
+
+func (r *snapshotReader) lives(st *state) {
+	ls := &st.lives
+	ls.given = r.uint("lives")
+	last := uint64(0)
+	for n := r.uint("lives"); n > 0 && r.err == nil; n-- {
+		l := life{number: r.uint("life"), origin: protocol.Origin{Node: r.string("node"), Epoch: r.uint("epoch")}}
+		if l.number <= last || l.number > ls.given || len(ls.known) == maxLives {
+			r.fail("lives")
+			return
+		}
+		last = l.number
+		ls.known = append(ls.known, l)
+	}
+}
+
+func (w *snapshotWriter) mark(it *keyspace.Item) {
+	m, ok := it.Mark()
+	switch {
+	case w.stream < versionOfMarks:
+		return
+	case !ok:
+		w.uint(0)
+		return
+	}
+	w.uint(1)
+	w.int(m.SinceMillis)
+	w.uint(uint64(m.LeaseMillis))
+	w.uint(m.Life)
+	w.uint(m.Conn)
+	w.uint(m.Renewals)
+}
+
+// mark reads the mark of an item, if there is one.
+func (r *snapshotReader) mark(st *state, it *keyspace.Item) {
+	if r.stream < versionOfMarks {
+		return
+	}
+	switch r.uint("mark") {
+	case 0:
+		return
+	case 1:
+	default:
+		r.fail("mark")
+	}
+	m := keyspace.Mark{SinceMillis: r.int("since")}
+	lease := r.uint("lease")
+	m.LeaseMillis = int64(lease)
+	m.Life, m.Conn, m.Renewals = r.uint("life"), r.uint("connection"), r.uint("renewals")
+	if lease > math.MaxInt64 || m.Life > st.lives.given || it.IsLock() || it.Encoding() != keyspace.EncodingAuto {
+		r.fail("mark")
+	}
+	if r.err == nil {
+		*it = it.WithMark(m)
+	}
+}

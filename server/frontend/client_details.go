@@ -1,0 +1,248 @@
+package frontend
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// LOCK.INFO and LOCK.LIST name a client by its node and the number of its connection, as the log does. What else is
+// known of a client, its node alone knows, which is asked.
+
+const (
+	// mostDetailed is how many clients of a reply are asked about, and perQuestion how many of them at a time: the
+	// answer must fit into a message.
+	mostDetailed = 1000
+	perQuestion  = 128
+	// detailsWithin is how long the clients of a reply are asked about. A node that did not answer in time is not asked
+	// again for silentFor.
+	detailsWithin = 300 * time.Millisecond
+	silentFor     = 5 * time.Second
+	// mostOfName bounds what is told of a client's name, in bytes.
+	mostOfName = 64
+)
+
+// The states of a client.
+const (
+	clientConnected = "connected"
+	clientGone      = "gone"
+	clientUnknown   = "unknown"
+)
+
+// ClientsQuestion asks a node about connections.
+type ClientsQuestion struct {
+	// Incarnation is the life of the node that the connections are of.
+	Incarnation uint64  `json:"incarnation"`
+	Conns       []int64 `json:"conns"`
+}
+
+// ClientsAnswer is about each connection of a [ClientsQuestion], in order.
+type ClientsAnswer struct {
+	Clients []ClientDetail `json:"clients"`
+}
+
+// ClientDetail is what a node knows of a connection. Addr is empty if the connection is gone.
+type ClientDetail struct {
+	Addr       string `json:"addr,omitempty"`
+	Name       string `json:"name,omitempty"`
+	IdleMillis int64  `json:"idleMillis,omitempty"`
+}
+
+// Clients answers about connections of this node.
+func (s *Server) Clients(q ClientsQuestion) ClientsAnswer {
+	a := ClientsAnswer{Clients: make([]ClientDetail, min(len(q.Conns), perQuestion))}
+	if q.Incarnation != s.backend.Origin().Epoch {
+		return a
+	}
+	now := time.Now()
+	for i := range a.Clients {
+		s.mu.Lock()
+		c := s.conns[q.Conns[i]]
+		s.mu.Unlock()
+		if c != nil {
+			a.Clients[i] = c.detail(now)
+		}
+	}
+	return a
+}
+
+// detail may be called by any goroutine.
+func (c *conn) detail(now time.Time) ClientDetail {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := c.shown.name
+	if len(name) > mostOfName {
+		name = strings.ToValidUTF8(name[:mostOfName], "")
+	}
+	return ClientDetail{Addr: c.nc.RemoteAddr().String(), Name: name, IdleMillis: max(0, now.Sub(c.shown.active).Milliseconds())}
+}
+
+// clientName is what replies call a client, and the incarnation of its node.
+type clientName struct {
+	node        string
+	incarnation uint64
+	conn        int64
+}
+
+// details are what is known of the clients of a reply.
+type details struct {
+	mu sync.Mutex
+	of map[clientName]ClientDetail
+	// answered are the clients whose nodes have answered.
+	answered map[clientName]bool
+}
+
+// silence remembers which nodes did not answer.
+type silence struct {
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+func (s *silence) has(node string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.Before(s.until[node])
+}
+
+func (s *silence) note(node string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.until == nil {
+		s.until = make(map[string]time.Time)
+	}
+	for other, until := range s.until { // unordered: forgets
+		if now.After(until) {
+			delete(s.until, other)
+		}
+	}
+	s.until[node] = now.Add(silentFor)
+}
+
+func (c *conn) addDetails(v protocol.Value) protocol.Value { return c.srv.AddClients(c.ctx, v) }
+
+// AddClients adds to each holder and waiter in a reply to LOCK.INFO or LOCK.LIST what is known of its client.
+func (s *Server) AddClients(ctx context.Context, v protocol.Value) protocol.Value {
+	var rows []protocol.Value
+	switch {
+	case v.Kind == protocol.KindMap:
+		rows = []protocol.Value{v}
+	case v.Kind == protocol.KindArray && len(v.Elems) == 2:
+		rows = v.Elems[1].Elems
+	}
+	var people []*protocol.Value
+	for i := range rows {
+		for j := 1; j < len(rows[i].Elems); j += 2 {
+			if name := rows[i].Elems[j-1].Str; name != "holders" && name != "waiters" {
+				continue
+			}
+			each := rows[i].Elems[j].Elems
+			for k := range each {
+				people = append(people, &each[k])
+			}
+		}
+	}
+	if len(people) == 0 {
+		return v
+	}
+	found := s.detailsOf(ctx, people)
+	for _, p := range people {
+		found.addTo(p)
+	}
+	return v
+}
+
+// clientIn is the client in the map of a holder or a waiter.
+func clientIn(v *protocol.Value) (name clientName, ok bool) {
+	for i := 1; i < len(v.Elems); i += 2 {
+		switch v.Elems[i-1].Str {
+		case "client":
+			node, number, cut := strings.Cut(v.Elems[i].Str, "/")
+			if !cut {
+				return name, false
+			}
+			name.node = node
+			name.conn, ok = protocol.ParseInt(number)
+		case "incarnation":
+			name.incarnation = uint64(v.Elems[i].Num)
+		}
+	}
+	return name, ok
+}
+
+// detailsOf asks the nodes of the clients.
+func (s *Server) detailsOf(ctx context.Context, people []*protocol.Value) *details {
+	byNode := make(map[string][]clientName)
+	seen := make(map[clientName]bool)
+	for _, p := range people {
+		if name, ok := clientIn(p); ok && !seen[name] && len(seen) < mostDetailed {
+			seen[name] = true
+			byNode[name.node] = append(byNode[name.node], name)
+		}
+	}
+	d := &details{of: make(map[clientName]ClientDetail), answered: make(map[clientName]bool)}
+	ctx, cancel := context.WithTimeout(ctx, detailsWithin)
+	defer cancel()
+	var asking sync.WaitGroup
+	for node, names := range byNode { // unordered: nodes are asked beside each other
+		switch {
+		case node == s.backend.Origin().Node:
+			s.askAbout(names, d, func(q ClientsQuestion) (ClientsAnswer, error) { return s.Clients(q), nil })
+		case s.cfg.AskClients != nil && !s.silent.has(node, time.Now()):
+			asking.Go(func() {
+				s.askAbout(names, d, func(q ClientsQuestion) (ClientsAnswer, error) { return s.cfg.AskClients(ctx, node, q) })
+			})
+		}
+	}
+	asking.Wait()
+	return d
+}
+
+// askAbout asks one node about clients, some at a time, until it does not answer.
+func (s *Server) askAbout(names []clientName, d *details, ask func(ClientsQuestion) (ClientsAnswer, error)) {
+	for len(names) > 0 {
+		var some []clientName
+		q := ClientsQuestion{Incarnation: names[0].incarnation}
+		var rest []clientName
+		for _, name := range names {
+			if name.incarnation == q.Incarnation && len(some) < perQuestion {
+				some, q.Conns = append(some, name), append(q.Conns, name.conn)
+			} else {
+				rest = append(rest, name)
+			}
+		}
+		a, err := ask(q)
+		if err != nil || len(a.Clients) != len(some) {
+			s.silent.note(names[0].node, time.Now())
+			return
+		}
+		d.mu.Lock()
+		for i, name := range some {
+			d.answered[name], d.of[name] = true, a.Clients[i]
+		}
+		d.mu.Unlock()
+		names = rest
+	}
+}
+
+// addTo adds what is known of the client to the map of a holder or a waiter.
+func (d *details) addTo(p *protocol.Value) {
+	name, ok := clientIn(p)
+	detail, state, idle := d.of[name], "", int64(-1)
+	switch {
+	case !ok:
+	case !d.answered[name]:
+		state = clientUnknown
+	case detail.Addr == "":
+		state = clientGone
+	default:
+		state, idle = clientConnected, detail.IdleMillis
+	}
+	p.Elems = append(p.Elems[:len(p.Elems):len(p.Elems)],
+		protocol.Bulk("client-state"), protocol.Bulk(state),
+		protocol.Bulk("client-addr"), protocol.Bulk(detail.Addr),
+		protocol.Bulk("client-name"), protocol.Bulk(detail.Name),
+		protocol.Bulk("client-idle"), protocol.Integer(idle))
+}

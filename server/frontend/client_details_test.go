@@ -1,0 +1,182 @@
+package frontend
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/stretchr/testify/require"
+)
+
+// takenAt has a client of another life of a node take stock locks.
+func (cl *cluster) takenAt(t *testing.T, o protocol.Origin, keys ...string) {
+	var body []byte
+	for i, key := range keys {
+		body = protocol.AppendRequestFrom(body, 0, uint64(i+1), "set", [][]byte{[]byte(key), []byte("t"), []byte("nx"), []byte("px"), []byte("900000")})
+	}
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	now := time.Since(cl.started).Milliseconds()
+	entry := protocol.NewEntry(nil, protocol.EntryVersion, now, time.Now().UnixMilli()-now, 0)
+	entry.Add(o, 0, 1, body)
+	require.NoError(t, cl.machine.Apply(entry.Bytes(), &sink{cl: cl}))
+}
+
+// detailOf is what LOCK.INFO says of the client of the only holder.
+func detailOf(c asker, key string) string {
+	v := c.do("LOCK.INFO", key)
+	holder := v.Elems[11].Elems[0].Elems
+	var b strings.Builder
+	for i := len(holder) - 8; i < len(holder); i += 2 {
+		fmt.Fprintf(&b, "%s%d ", holder[i+1].Str, holder[i+1].Num)
+	}
+	return b.String()
+}
+
+// asker sends commands and reads the replies.
+type asker struct {
+	t *testing.T
+	s *testServer
+}
+
+func (a asker) do(words ...string) protocol.Value {
+	nc, err := a.s.ln.dial()
+	require.NoError(a.t, err)
+	defer nc.Close()
+	go func() { _, _ = nc.Write(command(words...)) }()
+	v, err := protocol.ReadValue(bufio.NewReader(nc))
+	require.NoError(a.t, err)
+	return v
+}
+
+// TestClientDetails: a client is looked up where it is connected, and nowhere longer than allowed.
+func TestClientDetails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		var mu sync.Mutex
+		asked := map[string]int{}
+		var tell func(ctx context.Context, q ClientsQuestion) (ClientsAnswer, error)
+		cfg := Config{AskClients: func(ctx context.Context, node string, q ClientsQuestion) (ClientsAnswer, error) {
+			mu.Lock()
+			asked[node]++
+			mu.Unlock()
+			require.EqualValues(t, 4, q.Incarnation)
+			require.LessOrEqual(t, len(q.Conns), perQuestion)
+			return tell(ctx, q)
+		}}
+		s := start(t, cfg, cl)
+		a := asker{t, s}
+
+		holder := s.dial()
+		require.Equal(t, "+OK\r\n", answer(holder, "CLIENT", "SETNAME", "nightly"))
+		require.Equal(t, "+OK\r\n", answer(holder, "SET", "own", "t", "NX", "PX", "900000"))
+		time.Sleep(7 * time.Second)
+		require.Equal(t, "connected0 pipe0 nightly0 7010 ", detailOf(a, "own"))
+		holder.nc.Close()
+		synctest.Wait()
+		require.Equal(t, "gone0 0 0 -1 ", detailOf(a, "own"))
+		cl.takenAt(t, protocol.Origin{Node: here.Node, Epoch: here.Epoch + 1}, "former")
+		require.Equal(t, "gone0 0 0 -1 ", detailOf(a, "former"), "another life of this node")
+
+		other := protocol.Origin{Node: "n2@25a5", Epoch: 4}
+		cl.takenAt(t, other, "theirs", "gone")
+		tell = func(_ context.Context, q ClientsQuestion) (ClientsAnswer, error) {
+			all := make([]ClientDetail, len(q.Conns))
+			for i, conn := range q.Conns {
+				if conn != 2 {
+					all[i] = ClientDetail{Addr: "10.0.0.7:5", Name: "job", IdleMillis: 2000}
+				}
+			}
+			return ClientsAnswer{all}, nil
+		}
+		require.Equal(t, "connected0 10.0.0.7:50 job0 2000 ", detailOf(a, "theirs"))
+		require.Equal(t, "gone0 0 0 -1 ", detailOf(a, "gone"))
+		require.Equal(t, 2, asked["n2@25a5"])
+
+		tell = func(ctx context.Context, _ ClientsQuestion) (ClientsAnswer, error) {
+			<-ctx.Done()
+			return ClientsAnswer{}, ctx.Err()
+		}
+		began := time.Now()
+		require.Equal(t, "unknown0 0 0 -1 ", detailOf(a, "theirs"))
+		require.Equal(t, detailsWithin, time.Since(began))
+		require.Equal(t, "unknown0 0 0 -1 ", detailOf(a, "theirs"))
+		require.Equal(t, detailsWithin, time.Since(began), "a silent node is not asked again at once")
+		require.Equal(t, 3, asked["n2@25a5"])
+		time.Sleep(silentFor)
+		tell = func(context.Context, ClientsQuestion) (ClientsAnswer, error) {
+			return ClientsAnswer{}, errors.New("no")
+		}
+		require.Equal(t, "unknown0 0 0 -1 ", detailOf(a, "theirs"))
+		require.Equal(t, 4, asked["n2@25a5"])
+		time.Sleep(silentFor)
+		tell = func(context.Context, ClientsQuestion) (ClientsAnswer, error) { return ClientsAnswer{}, nil } // too few
+		require.Equal(t, "unknown0 0 0 -1 ", detailOf(a, "theirs"))
+	})
+}
+
+// TestClientDetailsAreBounded: of a long list the first clients are asked about, so many at a time.
+func TestClientDetailsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		conns := 0
+		s := start(t, Config{
+			AskClients: func(_ context.Context, _ string, q ClientsQuestion) (ClientsAnswer, error) {
+				conns += len(q.Conns)
+				require.LessOrEqual(t, len(q.Conns), perQuestion)
+				all := make([]ClientDetail, len(q.Conns))
+				for i := range all {
+					all[i].Addr = "a"
+				}
+				return ClientsAnswer{all}, nil
+			},
+		}, cl)
+		keys := make([]string, mostDetailed+50)
+		for i := range keys {
+			keys[i] = fmt.Sprint("k", i)
+		}
+		cl.takenAt(t, protocol.Origin{Node: "n2", Epoch: 4}, keys...)
+		a := asker{t, s}
+		states := map[string]int{}
+		for cursor := ""; cursor != "0"; {
+			v := a.do("LOCK.LIST", "COUNT", "1000", "CURSOR", max(cursor, "0"))
+			cursor = v.Elems[0].Str
+			for _, row := range v.Elems[1].Elems {
+				holder := row.Elems[15].Elems[0].Elems
+				states[holder[len(holder)-7].Str]++
+			}
+		}
+		require.Equal(t, map[string]int{"connected": len(keys)}, states, "no page has more than are asked about")
+		require.Equal(t, len(keys), conns)
+		names := make([]*protocol.Value, len(keys))
+		for i := range names {
+			v := protocol.Map(protocol.Bulk("client"), protocol.Bulk(fmt.Sprintf("n2/%d", i+1)), protocol.Bulk("incarnation"), protocol.Integer(4))
+			names[i] = &v
+		}
+		require.Len(t, s.detailsOf(t.Context(), names).of, mostDetailed)
+	})
+}
+
+// TestClientsAnswersAreBounded, and say nothing of another life of the node.
+func TestClientsAnswersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{}, newCluster())
+		c := s.dial()
+		answer(c, "CLIENT", "SETNAME", strings.Repeat("x", 100))
+		q := ClientsQuestion{Incarnation: here.Epoch, Conns: make([]int64, 2*perQuestion)}
+		q.Conns[0] = 1
+		a := s.Clients(q)
+		require.Len(t, a.Clients, perQuestion)
+		require.Equal(t, strings.Repeat("x", mostOfName), a.Clients[0].Name)
+		require.Empty(t, a.Clients[1].Addr)
+		q.Incarnation++
+		require.Empty(t, s.Clients(q).Clients[0].Addr)
+	})
+}
