@@ -124,7 +124,12 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 	// speaks of this leader's entries (paper, figure 2, AppendEntries, step 5). Raft takes the end
 	// of the log for the end of the entries.
 	req.LeaderCommitIndex = tells(req)
-	if req.PrevLogEntry == 0 || f.log.reaches(req.PrevLogEntry) {
+	// A request from the first entry on has nothing before its entries, and raft looks for these in the log.
+	from := req.PrevLogEntry
+	if from == 0 && len(req.Entries) > 0 {
+		from = 1
+	}
+	if from == 0 || f.log.reaches(from) {
 		f.hand(ctx, rpc)
 		return
 	}

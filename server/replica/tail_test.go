@@ -204,3 +204,19 @@ func TestLeaderGoesBackBehindASnapshot(t *testing.T) {
 		require.Empty(t, events[replica.Restored](n))
 	})
 }
+
+// The same with a leader that has never cut its log: it goes back to the first entry.
+func TestLeaderGoesBackToTheFirstEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := bySnapshot(t, 3, 1)
+		n := c.Followers()[0]
+		fill(t, c, 5)
+		c.Settle()
+		require.NoError(t, n.Replica().TakeSnapshot())
+		n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Err: syscall.EIO, Count: 12})
+		fill(t, c, 1)
+		time.Sleep(2 * time.Minute) // raft pauses ever longer between two attempts
+		requireFollows(t, c, n)
+		require.Empty(t, events[replica.Restored](n))
+	})
+}
