@@ -160,6 +160,9 @@ func (h *Holdfast) Supports(context.Context) []string {
 		"pause-leader", "pause-minority", "pause-all", "pause-strobe", "pause-minute", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
 		"disk-slow", "disk-hang", "disk-error", "disk-full", "disk-torn", "store-torn", "store-flipped", "transfer", "snapshot", "snapshot-tail",
 	}
+	if _, native := protocol.Lookup("session.open"); native {
+		faults = append(faults, "holder-frozen", "holder-vanished")
+	}
 	if h.c.Limits != (Limits{}) {
 		faults = append(faults, "hostile-scripts", "hostile-reads", "hostile-replies", "hostile-large", "hostile-entries",
 			"hostile-unread", "hostile-drip", "hostile-churn", "hostile-silent", "hostile-stranger", "hostile-handshakes")

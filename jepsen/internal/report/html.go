@@ -100,7 +100,7 @@ var palette = []struct{ words, colour string }{
 	{"pause", "#cc33cc"},
 	{"clock", "#229922"},
 	{"disk store power", "#aa8800"},
-	{"hostile", "#dd7711"},
+	{"hostile holder", "#dd7711"},
 	{"transfer snapshot", "#777777"},
 }
 

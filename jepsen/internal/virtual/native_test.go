@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -24,5 +25,22 @@ func TestNativeLocksUnderMixedFaults(t *testing.T) {
 			t.Log(text)
 		}
 		require.Equal(t, checker.Valid, verdict, text)
+	})
+}
+
+// TestHoldersThatAreSilent: what holders held that are frozen, or have vanished, is free when their leases are over, and
+// no sooner, beside the load of others.
+func TestHoldersThatAreSilent(t *testing.T) {
+	eachSeed(t, 2, func(t *testing.T, seed uint64) {
+		d := drive(t, runOptions{
+			workload: "nativesession", nemesis: "holder", nodes: 3, light: true, slow: seed%2 == 0, seed: seed, time: 50 * time.Second,
+		})
+		verdict, text := d.judge()
+		require.Equal(t, checker.Valid, verdict, text)
+		require.GreaterOrEqual(t, len(d.h.Faults), 3, text)
+		for _, f := range d.h.Faults {
+			require.Equal(t, 5, strings.Count(f.Detail, ", "), "all were judged: %s", text)
+			require.NotContains(t, f.Detail, "not judged", text)
+		}
 	})
 }

@@ -1,0 +1,210 @@
+package nemesis
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/history"
+	"github.com/holdfast/holdfast/jepsen/internal/network"
+	"github.com/holdfast/holdfast/jepsen/internal/schedule"
+	"github.com/holdfast/holdfast/jepsen/internal/wire"
+	"github.com/holdfast/holdfast/jepsen/internal/workload"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// holderFaults hit clients of their own, which hold locks in sessions that live with their connections. What such a
+// client held must be free soon after its lease, and no sooner. Nothing else is broken meanwhile.
+var holderFaults = []fault{
+	{alone(kind("holder-frozen", schedule.Clients, 8*second, 10*second, nil, "clients that hold locks send nothing any more, while their kernels answer")), drawn, holders(false)},
+	{alone(kind("holder-vanished", schedule.Clients, 8*second, 10*second, nil, "all packets between clients that hold locks and the nodes are lost")), drawn, holders(true)},
+}
+
+const (
+	holderCount = 6
+	// holderSlack is how late a lock may be free beside what the kernel takes: the machine is busy.
+	holderSlack = 3 * second
+	// holderLife is how long holders send signs of life.
+	holderLife = 4 * second
+	// holderWait is longer than any of it.
+	holderWait = 30 * second
+)
+
+// holder is a client with a lock, and another that waits for the lock at another place.
+type holder struct {
+	key       string
+	lease     time.Duration
+	heartbeat bool // it has promised to send something within its lease
+	kept      bool // the node renews its session as long as the connection stands, so the lock stays taken
+	conn      *wire.Conn
+	next      *wire.Conn
+	// sent is when the last command was sent that was answered, and answered when it was.
+	sent, answered time.Time
+	granted        chan time.Time // to the next; closed when it waits no more
+	sockets        []net.Conn
+}
+
+// holders makes a fault of holders that freeze, or whose packets are lost.
+func holders(vanish bool) inject {
+	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
+		members := n.Target.Members()
+		side := s.Rand().IntN(n.Target.Sides())
+		if n.Target.Sides() < 2 || side >= len(members) || members[side] != network.NodeName(side) {
+			return effect{detail: "members have moved"}, nil
+		}
+		place := network.ClientsOf(members[side])
+		all := n.newHolders(s, vanish)
+		e := effect{detail: "clients at " + place, mend: func() error {
+			for _, h := range all {
+				h.close()
+			}
+			return n.wholeNet()
+		}}
+		each := func(do func(i int, h *holder)) {
+			var wg sync.WaitGroup
+			for i, h := range all {
+				wg.Go(func() { do(i, h) })
+			}
+			wg.Wait()
+		}
+		end := time.Now().Add(holderLife)
+		each(func(i int, h *holder) {
+			if h.open(ctx, n, side, i) {
+				h.live(ctx, end)
+			}
+		})
+		if vanish {
+			var state network.State
+			for _, m := range members {
+				state.Cut = append(state.Cut, network.Link{From: place, To: m}, network.Link{From: m, To: place})
+			}
+			if err := n.Net.Set(state); err != nil {
+				return e, err
+			}
+		}
+		free := make([]string, len(all))
+		each(func(i int, h *holder) { free[i] = n.judgeHolder(ctx, s.Fault, h) })
+		e.details = func() string { return "(" + strings.Join(free, ", ") + ")" }
+		return e, nil
+	}
+}
+
+// newHolders draws holders.
+func (n *Nemesis) newHolders(s step, vanish bool) (all []*holder) {
+	rng := s.Rand()
+	for i := range holderCount {
+		h := &holder{
+			key:     fmt.Sprintf("jepsen-holder:%d:%d", s.At.Milliseconds(), i),
+			lease:   time.Duration(1+rng.IntN(2)) * second,
+			granted: make(chan time.Time, 1),
+		}
+		plain := i == 0 && (!vanish || n.Net.Kind() == "kernel") // other nets have no kernel that gives a client up
+		h.heartbeat, h.kept = !plain, plain && !vanish
+		all = append(all, h)
+	}
+	return all
+}
+
+// open has a client of a side take the lock through one node, and a client of another side wait for it through the next.
+// It reports whether both is so.
+func (h *holder) open(ctx context.Context, n *Nemesis, side, at int) bool {
+	members := n.Target.Members()
+	session := func(side, at int, lease time.Duration, more ...string) (conn *wire.Conn, id string) {
+		d, cancel := context.WithTimeout(ctx, stepLimit)
+		defer cancel()
+		nc, err := n.Target.Dial(d, side, members[at%len(members)])
+		if err != nil {
+			return nil, ""
+		}
+		h.sockets = append(h.sockets, nc)
+		conn = wire.New(nc, holderSlack)
+		r := conn.Do(append([]string{"SESSION.OPEN", "PX", millis(lease), "CONNECTION"}, more...)...)
+		if r.Outcome != history.OK {
+			return conn, ""
+		}
+		return conn, strconv.FormatInt(r.Value.Num, 10)
+	}
+	var id, nextID string
+	if h.heartbeat {
+		h.conn, id = session(side, at, h.lease, "HEARTBEAT")
+	} else {
+		h.conn, id = session(side, at, h.lease)
+	}
+	h.next, nextID = session((side+1)%n.Target.Sides(), at+1, holderWait)
+	sent := time.Now()
+	if id == "" || nextID == "" || !isGrant(h.conn.Do("LOCK.ACQUIRE", h.key, "holder", "SESSION", id)) {
+		close(h.granted)
+		return false
+	}
+	h.sent, h.answered = sent, time.Now()
+	go func() {
+		defer close(h.granted)
+		if isGrant(h.next.DoWithin(holderWait, "LOCK.ACQUIRE", h.key, "next", "SESSION", nextID, "WAIT", millis(holderWait))) {
+			h.granted <- time.Now()
+		}
+	}()
+	return true
+}
+
+func isGrant(r wire.Reply) bool {
+	return r.Outcome == history.OK && r.Value.Kind == protocol.KindInteger && r.Value.Num > 0
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// live sends signs of life until end. An answer proves that the session lives, as it lives with the connection.
+func (h *holder) live(ctx context.Context, end time.Time) {
+	for time.Now().Before(end) {
+		began := time.Now()
+		if h.conn.Do("PING").Outcome != history.OK {
+			return
+		}
+		h.sent, h.answered = began, time.Now()
+		if !workload.Sleep(ctx, h.lease/4) {
+			return
+		}
+	}
+}
+
+// judgeHolder waits until the lock is the next client's, and returns how long that took.
+func (n *Nemesis) judgeHolder(ctx context.Context, fault string, h *holder) string {
+	limit := max(h.lease*5/4, 2*second) + holderSlack
+	timer := time.NewTimer(time.Until(h.answered.Add(limit)))
+	defer timer.Stop()
+	var at time.Time
+	ok, over := false, false
+	select {
+	case at, ok = <-h.granted:
+	case <-ctx.Done():
+	case <-timer.C:
+		over = true
+	}
+	took := at.Sub(h.sent).Round(time.Millisecond)
+	switch {
+	case over && h.kept:
+		return "kept"
+	case over:
+		n.find("%s: %s was not free %s after its holder, PX %s, was heard last", fault, h.key, limit, h.lease)
+		return "never"
+	case !ok:
+		return "not judged"
+	case h.kept:
+		n.find("%s: %s was taken from a client whose connection stood, and who had promised nothing", fault, h.key)
+	case took < h.lease:
+		n.find("%s: two holders of %s: the next was granted it %s after a command that was answered, PX %s", fault, h.key, took, h.lease)
+	case took > limit+h.answered.Sub(h.sent):
+		n.find("%s: %s was free after %s only, PX %s", fault, h.key, took, h.lease)
+	}
+	return took.String()
+}
+
+// close ends both sessions with their connections.
+func (h *holder) close() {
+	for _, nc := range h.sockets {
+		nc.Close()
+	}
+}
