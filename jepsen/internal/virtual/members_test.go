@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/jepsen/internal/cluster"
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/operations"
@@ -43,7 +44,7 @@ func (t target) Add(ctx context.Context, place string, vote bool) error {
 	err := t.start(place)
 	release()
 	m := n.Member()
-	a := asked{operations.Request{Op: operations.Join, Member: m.ID, Addr: m.Addr}, raftnode.AddNonvoter, m}
+	a := asked{operations.Request{Op: operations.Join, Member: m.ID, Addr: m.Addr, LogFormat: protocol.EntryVersion}, raftnode.AddNonvoter, m}
 	err = errors.Join(err, t.change(ctx, a, func(c members.Configuration) bool { return c.Has(m.ID) }))
 	if err != nil || !vote {
 		return err
