@@ -143,7 +143,7 @@ func (o *options) passed() []string {
 		return args
 	}
 	for word := range strings.SplitSeq(o.nemesis, ",") {
-		if word == "mixed" || word == "all" || strings.HasPrefix(word, "snapshot") {
+		if word == "mixed" || word == "all" || strings.Contains(word, "snapshot") {
 			args = strings.Fields(snapshots[o.seed%uint64(len(snapshots))])
 			break
 		}

@@ -169,7 +169,7 @@ func (h *Holdfast) Supports(context.Context) []string {
 	}
 	if _, changes := protocol.Lookup("raft.remove"); changes && h.c.Spares > 0 {
 		faults = append(faults, "member-join", "member-replace", "member-swap", "member-lost", "member-force", "member-demote", "member-demote-leader", "member-move",
-			"member-lead", "member-away", "member-back", "member-wiped", "member-split")
+			"member-lead", "member-away", "member-back", "member-wiped", "member-split", "member-snapshot")
 	}
 	if h.c.Nodes > 3 {
 		faults = append(faults, "partition-bridge")

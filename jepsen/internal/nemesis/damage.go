@@ -172,6 +172,42 @@ func flip(s stored, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("a bit at %d of %d in", at, s.used), nil
 }
 
+// rotten changes a bit in the middle of a member's newest snapshot, and returns what changes it back, unless the file is
+// gone; false: there is no snapshot.
+func rotten(dir string) (back func() error, ok bool, err error) {
+	_, others, err := files(dir)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, f := range others {
+		if strings.HasSuffix(f.path, ".snap") {
+			return func() error { return turn(f) }, true, turn(f)
+		}
+	}
+	return nil, false, nil
+}
+
+// turn changes the lowest bit in the middle of a file, if the file is there.
+func turn(s stored) error {
+	f, err := os.OpenFile(s.path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("change a bit: %w", err)
+	}
+	defer f.Close()
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], s.used/2); err != nil {
+		return fmt.Errorf("change a bit: %w", err)
+	}
+	b[0] ^= 1
+	if _, err := f.WriteAt(b[:], s.used/2); err != nil {
+		return fmt.Errorf("change a bit: %w", err)
+	}
+	return nil
+}
+
 // scribble writes garbage where the next write would have gone. In a segment that is behind the sector
 // where the next append would begin: some sectors are there, others are not. In a
 // database the tail is a page that was never used: meta pages are a sector each, and so never half written.

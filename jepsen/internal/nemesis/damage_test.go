@@ -155,6 +155,25 @@ func TestDamageHitsOnlyWhatItMay(t *testing.T) {
 	}
 	require.Equal(t, 1, different)
 
+	_, ok, err := rotten(dir)
+	require.NoError(t, err)
+	require.False(t, ok, "there is no snapshot")
+	snapshot := filepath.Join(dir, "1.snap")
+	require.NoError(t, os.WriteFile(snapshot, []byte("state"), 0o644))
+	back, ok, err := rotten(dir)
+	require.NoError(t, err)
+	require.True(t, ok)
+	content := func() string {
+		text, err := os.ReadFile(snapshot)
+		require.NoError(t, err)
+		return string(text)
+	}
+	require.Equal(t, "st`te", content())
+	require.NoError(t, back())
+	require.Equal(t, "state", content())
+	require.NoError(t, os.Remove(snapshot))
+	require.NoError(t, back(), "the member has taken another snapshot, and removed the rotten one")
+
 	_, err = damage(t.TempDir(), "store-torn", rand.New(rand.NewPCG(1, 2)))
 	require.ErrorContains(t, err, "no log in")
 }

@@ -129,6 +129,29 @@ func (n *Nemesis) putBack(ctx context.Context, s step) (effect, error) {
 	return e, err
 }
 
+// rot changes a bit in the newest snapshot of the leader, which runs, and has a new node join, which needs one: it must
+// get its state all the same.
+func (n *Nemesis) rot(ctx context.Context, s step) (effect, error) {
+	members, leader := n.ordered(ctx, s)
+	if leader == "" || len(members) < 2 {
+		return effect{detail: "no leader"}, nil
+	}
+	e := effect{detail: role(leader, leader)}
+	if _, err := n.Target.Debug(ctx, leader, "DEBUG", "SNAPSHOT"); err != nil {
+		e.detail += ": " + err.Error()
+	}
+	back, ok, err := rotten(n.DataDir(leader))
+	if !ok {
+		e.detail += ": it has no snapshot"
+		return e, err
+	}
+	e.mend = back // of a leader that was not asked for the snapshot; it would not start
+	if err == nil {
+		err = n.renewed(members[1])
+	}
+	return e, err
+}
+
 // firstError does one thing after the other, until one fails.
 func firstError(things ...func() error) error {
 	for _, do := range things {

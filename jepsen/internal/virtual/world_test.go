@@ -179,7 +179,7 @@ func (t target) Supports(context.Context) []string {
 		"disk-slow", "disk-hang", "disk-error", "disk-full", "power-cut", "power-restart", "power-append", "power-sync", "transfer", "snapshot", "holder-frozen", "holder-vanished",
 	}
 	for _, k := range nemesis.Kinds() {
-		if k.Group == "member" && k.Name != "member-back" {
+		if k.Group == "member" && k.Name != "member-back" && k.Name != "member-snapshot" {
 			faults = append(faults, k.Name)
 		}
 	}
