@@ -194,3 +194,78 @@ func TestRotateAsWritten(t *testing.T) {
 	c := dial(last, password)
 	require.Eventually(t, func() bool { return c.Incr(t.Context(), "n").Err() == nil }, 30*time.Second, 20*time.Millisecond, "%s", last.stderr)
 }
+
+// TestAJobHangsAsWritten: three jobs hang, with a native lock, a string and a hash of Redisson's. Each is found and broken
+// by the commands of the chapter, and by none of them if it is held by somebody else meanwhile.
+func TestAJobHangsAsWritten(t *testing.T) {
+	exe := build(t)
+	password := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(password, []byte("open sesame\n"), 0o600))
+	n := plan(t, exe, 1, "--password-file", password)[0]
+	n.start(t)
+	c := redis.NewClient(&redis.Options{Addr: n.addr, Password: "open sesame"})
+	defer c.Close()
+	ctx := t.Context()
+	require.Eventually(t, func() bool { return c.Ping(ctx).Err() == nil && c.Exists(ctx, "nightly").Err() == nil }, 20*time.Second, 10*time.Millisecond)
+	job := locking(t, exe, []string{n.addr}, "--password-file", password, "--grace", "100ms", "nightly", "--", "sh", "-c", loop)
+	job.says(t, "ready")
+	info, err := c.Do(ctx, "LOCK.INFO", "nightly").Result()
+	require.NoError(t, err)
+	fence := info.(map[any]any)["holders"].([]any)[0].(map[any]any)["fence"].(int64)
+	require.NoError(t, c.SetNX(ctx, "report", "3f1c8a90", time.Hour).Err())
+	require.NoError(t, c.Eval(ctx, "redis.call('HINCRBY', KEYS[1], ARGV[2], 1) return redis.call('PEXPIRE', KEYS[1], ARGV[1])",
+		[]string{"import"}, 3_600_000, "8743c9c0:41").Err())
+	woken := c.Subscribe(ctx, "redisson_lock__channel:{import}")
+	defer woken.Close()
+	_, err = woken.Receive(ctx)
+	require.NoError(t, err)
+
+	// redis-cli is there for its words: they are sent by another client.
+	bin := t.TempDir()
+	require.NoError(t, os.Symlink(exe, filepath.Join(bin, "holdfast")))
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "redis-cli"), []byte("#!/bin/sh\nprintf '%s\\0' \"$@\"\n"), 0o700))
+	run := func(line string) string {
+		cmd := exec.Command("sh", "-eu", "-c", line)
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+		out, _ := cmd.CombinedOutput()
+		if !strings.HasPrefix(line, "redis-cli -h 10.0.0.1 ") {
+			return string(out)
+		}
+		var words []any
+		for _, word := range strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")[2:] {
+			words = append(words, word)
+		}
+		v, err := c.Do(ctx, words...).Result()
+		return fmt.Sprint(v, err)
+	}
+	_, inside, _ := section(t, operatorPages(t), "hangs")
+	var lines []string
+	for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(inside, -1) {
+		lines = append(lines, regexp.MustCompile(`(?m)^(?:holdfast|redis-cli) (?:.*\n)(?:  .*\n)*`).FindAllString(m[1], -1)...)
+	}
+	here := strings.NewReplacer("10.0.0.1:6379", n.addr, "/etc/holdfast/password", password)
+	late := strings.NewReplacer("--fence 7", fmt.Sprint("--fence ", fence+1), "3f1c8a90", "another", "8743c9c0:41", "8743c9c0:42")
+	held := strings.NewReplacer("--fence 7", fmt.Sprint("--fence ", fence))
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	want := []struct{ tooLate, said string }{
+		{"", host + ":" + fmt.Sprint(job.cmd.Process.Pid)},
+		{"", "client-state:connected"},
+		{"no such hold", "broke 1 of nightly"},
+		{"0", "1"},
+		{"0", "1"},
+	}
+	require.Len(t, lines, len(want))
+	for i, of := range want {
+		line := here.Replace(lines[i])
+		if of.tooLate != "" {
+			require.Contains(t, run(late.Replace(line)), of.tooLate, line)
+		}
+		require.Contains(t, run(held.Replace(line)), of.said, line)
+	}
+	require.Equal(t, statusLost, job.status(t))
+	require.Zero(t, c.Exists(ctx, "nightly", "report", "import").Val())
+	message, err := woken.ReceiveMessage(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "0", message.Payload)
+}
