@@ -175,7 +175,7 @@ func (h *Holdfast) Supports(context.Context) []string {
 		faults = append(faults, "partition-bridge")
 	}
 	if h.c.Net.Kind() == "kernel" {
-		return append(faults, "packets-lost", "refuse-leader", "refuse-all")
+		return append(faults, "packets-lost", "packets-large", "refuse-leader", "refuse-all")
 	}
 	return append(faults, "packets-slow")
 }

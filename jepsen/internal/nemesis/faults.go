@@ -50,6 +50,7 @@ var netFaults = []fault{
 	{kind("partition-deaf", schedule.Net, 2*second, 8*second, sides, "the leader hears no other, but all hear it"), leaderFirst, (*Nemesis).partition},
 	{kind("packets-lost", schedule.Net, 3*second, 8*second, size(5, 30), "a share of all packets between nodes is lost"), drawn, (*Nemesis).lose},
 	{kind("packets-slow", schedule.Net, 3*second, 8*second, size(20, 300), "everything between nodes is delayed"), drawn, (*Nemesis).delay},
+	{kind("packets-large", schedule.Net, 7*second, 10*second, size(0, 3), "large packets are lost and small ones pass, as on a path with a wrong MTU: from the leader to all others, to the leader, or between the leader and one other"), leaderFirst, (*Nemesis).loseLarge},
 	{kind("packets-reset", schedule.Net, 2*second, 6*second, size(100, 400), "all connections between nodes are reset again and again, and may be made anew"), drawn, (*Nemesis).flap},
 	{kind("refuse-leader", schedule.Net, 3*second, 6*second, size(500, 400), "a firewall answers new connections to the leader's peer port with a reset, and ends the old ones again and again"), leaderFirst, (*Nemesis).refuseOne},
 	{kind("refuse-all", schedule.Net, 3*second, 5*second, size(800, 400), "a firewall answers all new connections between nodes with a reset; the leader's old ones end, too"), leaderFirst, (*Nemesis).refuseAll},

@@ -114,6 +114,31 @@ func (n *Nemesis) delay(_ context.Context, s step) (effect, error) {
 	return n.impair(fmt.Sprintf("%s later", delay), network.State{Delay: delay})
 }
 
+// loseLarge loses large packets from the leader to all others, from all others to the leader, or between the leader and
+// one other.
+func (n *Nemesis) loseLarge(ctx context.Context, s step) (effect, error) {
+	members, leader := n.ordered(ctx, s)
+	one, others := members[0], members[1:]
+	detail := "from " + role(one, leader)
+	switch s.Size {
+	case 1:
+		detail = "to " + role(one, leader)
+	case 2:
+		others = others[:min(1, len(others))]
+		detail = "between " + roles(members[:1+len(others)], leader)
+	}
+	var links []network.Link
+	for _, other := range others {
+		if s.Size != 1 {
+			links = append(links, network.Link{From: one, To: other})
+		}
+		if s.Size != 0 {
+			links = append(links, network.Link{From: other, To: one})
+		}
+	}
+	return n.impair(detail, network.State{Large: links})
+}
+
 // impair puts the net into a state until the effect is mended.
 func (n *Nemesis) impair(detail string, state network.State) (effect, error) {
 	return effect{detail: detail, mend: n.wholeNet}, n.Net.Set(state)

@@ -173,11 +173,22 @@ func (k *Kernel) Set(s State) error {
 				rules = append(rules, fmt.Sprintf("-A OUTPUT -d %s -j DROP", k.address(l.To)))
 			}
 		}
+		for _, l := range s.Large {
+			if l.To == node {
+				rules = append(rules, fmt.Sprintf("-A INPUT -s %s -m length --length %d:65535 -j DROP", k.address(l.From), LargeBytes))
+			}
+		}
 		if s.Loss > 0 {
 			for _, other := range k.nodes {
 				if other != node {
 					rules = append(rules, fmt.Sprintf("-A INPUT -s %s -m statistic --mode random --probability %.3f -j DROP", k.address(other), s.Loss))
 				}
+			}
+		}
+		if len(s.Large) > 0 {
+			// Otherwise several packets of a connection pass the rules as one.
+			if out, err := exec.Command("ip", "-n", node, "link", "set", "eth0", "gso_max_segs", "1").CombinedOutput(); err != nil {
+				return fmt.Errorf("hold packets of %s apart: %w: %s", node, err, out)
 			}
 		}
 		rules = append(rules, "COMMIT", "")

@@ -19,12 +19,17 @@ type State struct {
 	Loss float64
 	// Delay is added to everything between nodes (proxies only).
 	Delay time.Duration
+	// Large are links on which packets of more than [LargeBytes] bytes are lost, and small ones pass (not proxies).
+	Large []Link
 	// Refuse are nodes whose peer port answers new connections with a reset, as a firewall does.
 	// Established connections go on (kernel only).
 	Refuse []string
 	// Reset makes a cut end connections instead of being silent.
 	Reset bool
 }
+
+// LargeBytes is how long a packet is at least that [State.Large] loses. Nodes go down to packets of 576 bytes and a little.
+const LargeBytes = 600
 
 // Ports are those that every node listens on.
 type Ports struct{ Client, Peer, Sentinel int }

@@ -174,7 +174,7 @@ func (t target) Features(context.Context) workload.Features {
 func (t target) Supports(context.Context) []string {
 	faults := []string{
 		"partition-one", "partition-leader", "partition-halves", "partition-ring", "partition-oneway", "partition-deaf",
-		"packets-slow", "packets-reset", "kill-leader", "kill-follower", "kill-minority", "kill-all", "restart-all", "restart-rolling",
+		"packets-slow", "packets-large", "packets-reset", "kill-leader", "kill-follower", "kill-minority", "kill-all", "restart-all", "restart-rolling",
 		"pause-leader", "pause-minority", "pause-all", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
 		"disk-slow", "disk-hang", "disk-error", "disk-full", "power-cut", "power-restart", "power-append", "power-sync", "transfer", "snapshot", "holder-frozen", "holder-vanished",
 	}
@@ -418,7 +418,10 @@ func (w *world) Close() error                                { return nil }
 
 // Set leaves pauses alone, which are cuts here too.
 func (w *world) Set(s network.State) error {
-	cut := map[network.Link]bool{}
+	cut, large := map[network.Link]bool{}, map[network.Link]int{}
+	for _, l := range s.Large {
+		large[l] = network.LargeBytes
+	}
 	for _, l := range s.Cut {
 		cut[l] = true
 		w.cluster.Net.Cut(l.From, l.To)
@@ -434,6 +437,7 @@ func (w *world) Set(s network.State) error {
 				}
 			}
 			if a != b {
+				w.cluster.Net.LoseAbove(a, b, large[network.Link{From: a, To: b}])
 				w.cluster.Net.Delay(a, b, max(s.Delay, w.delay))
 			}
 		}
