@@ -3,7 +3,7 @@ GO ?= go
 BIN := bin
 
 .DEFAULT_GOAL := help
-.PHONY: help build test quick race check vet-others fmt fuzz rewrite demo jepsen picture mutants mutations mutations-changed mutations-sample land soak bench bench-results bench-native bench-limits bench-compare differential differential-newer upgrade clients dist monitoring clean
+.PHONY: help build test quick race check vet-others fmt fuzz rewrite demo jepsen model picture mutants mutations mutations-changed mutations-sample land soak bench bench-results bench-native bench-limits bench-compare differential differential-newer upgrade clients dist monitoring clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ differential-newer: ## the same with redis-server 8.2, which pip installs into a
 
 jepsen: ## partition tests against a three-node cluster, about three minutes
 	$(GO) run ./jepsen --time 150s
+
+model: ## TLA+ models of Raft as it is changed here, sessions and incarnations, minutes; MODEL=large for hours; needs Java and Maven
+	@./jepsen/model/run $(MODEL)
 
 picture: ## draw the README's picture from new runs of Redis with Sentinel and of Holdfast; as root, two minutes
 	$(GO) run ./jepsen --picture jepsen/picture

@@ -1,0 +1,236 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The environment: the jar of TLC, how many threads it may use, and "large" for what takes hours.
+const (
+	jarEnv     = "HOLDFAST_TLC"
+	workersEnv = "HOLDFAST_TLC_WORKERS"
+	sizeEnv    = "HOLDFAST_MODEL"
+)
+
+// atMost is how many seconds TLC explores one module. A large one may not be through by then.
+const atMost = 20 * 60
+
+// settings are the constants of a module by name.
+type settings map[string]string
+
+// with returns s with others in place of its own.
+func (s settings) with(others settings) settings {
+	all := maps.Clone(s)
+	maps.Copy(all, others)
+	return all
+}
+
+// module is a model: what it is explored with unless a row says otherwise.
+type module struct {
+	bounds     settings
+	rules      []string
+	invariants []string
+	symmetry   bool
+}
+
+var modules = map[string]module{
+	"Log": {
+		bounds: settings{
+			"Server": "{n1, n2, n3}", "Nil": "Nil", "MaxTerm": "2", "MaxLen": "2", "MaxCrash": "0", "MaxSnapshot": "0",
+			"MaxRound": "0", "MaxRead": "0", "MaxCandidates": "3", "Led": "0", "Lag": "0", "Refusals": "0", "MaxNudge": "0",
+		},
+		rules: []string{
+			"HoldAcks", "SettleRequest", "SyncFollower", "SyncFound", "StableTerm", "OwnTerm", "CutCommit", "LateSnapshot",
+			"SkipSnapshot", "SkipNoMore", "FromFirst", "KeepTail", "CheckRound", "CountRound", "NextRound", "LeadsAfter",
+			"FirstEntry", "AwaitIndex",
+		},
+		invariants: []string{
+			"ElectionSafety", "LeaderCompleteness", "StateMachineSafety", "CommittedStays", "Durable",
+			"AcknowledgedIsOnDisk", "NeverBack", "ReadsAreLinearizable", "CanFollow",
+		},
+		symmetry: true,
+	},
+	"Sessions": {
+		bounds: settings{
+			"Replica": "{r1, r2}", "Nil": "Nil", "MaxLife": "2", "MaxBatch": "2", "MaxLog": "3", "MaxSnapshot": "1",
+		},
+		rules: []string{
+			"Dedup", "OldLife", "NewLife", "LifeStored", "SessionInSnapshot", "HandedIsUncertain", "FirstHasLow",
+		},
+		invariants: []string{"AtMostOnce", "Agree", "AnsweredIsDone", "RefusedIsNotDone", "NothingLost"},
+	},
+	"Incarnations": {
+		bounds: settings{
+			"Member": "{m1, m2}", "Folder": "{f1, f2}", "Nil": "Nil", "MaxStart": "4", "MaxCopy": "1", "MaxLost": "1",
+		},
+		rules:      []string{"Follows", "Random", "NumberFirst", "KnownStored", "ProveFirst", "CutOff", "InTime"},
+		invariants: []string{"OneAtATime", "NoBranch", "NeverAlone"},
+	},
+}
+
+// configuration is the text of TLC's configuration file.
+func configuration(name string, bounds settings, without string) string {
+	m := modules[name]
+	var b strings.Builder
+	b.WriteString("SPECIFICATION Spec\nCHECK_DEADLOCK FALSE\nCONSTANTS\n")
+	all := m.bounds.with(bounds)
+	for _, constant := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&b, "  %s = %s\n", constant, all[constant])
+	}
+	for _, rule := range m.rules {
+		fmt.Fprintf(&b, "  %s = %s\n", rule, strings.ToUpper(strconv.FormatBool(rule != without)))
+	}
+	fmt.Fprintf(&b, "INVARIANTS %s\n", strings.Join(m.invariants, " "))
+	if m.symmetry {
+		b.WriteString("SYMMETRY Symmetry\n")
+	}
+	return b.String()
+}
+
+// verdict is what TLC found.
+type verdict struct {
+	violated string // an invariant; "": none
+	states   int    // of the counterexample
+	distinct string // how many states were explored
+	left     string // how many were found and not explored
+}
+
+var (
+	violation = regexp.MustCompile(`Invariant (\w+) is violated`)
+	explored  = regexp.MustCompile(`(\d+) distinct states found`)
+	unseen    = regexp.MustCompile(`(\d+) states left on queue`)
+)
+
+// needTLC skips a test where there is no TLC.
+func needTLC(t *testing.T) {
+	t.Helper()
+	if os.Getenv(jarEnv) == "" {
+		t.Skip(jarEnv + " names no jar of TLC: run make model")
+	}
+}
+
+// tlc explores a module, and requires that TLC came to a verdict.
+func tlc(t *testing.T, name, config string) (verdict, string) {
+	t.Helper()
+	needTLC(t)
+	v, text, err := explore(t, name, config, nil)
+	if v.violated == "" {
+		require.NoError(t, err, text)
+		require.Contains(t, text, "No error has been found", text)
+	}
+	return v, text
+}
+
+// explore runs TLC over the modules of this folder and more files, in a folder of their own.
+func explore(t *testing.T, name, config string, more map[string]string) (v verdict, text string, err error) {
+	t.Helper()
+	dir := t.TempDir()
+	files, err := filepath.Glob("*.tla")
+	require.NoError(t, err)
+	for _, file := range files {
+		module, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), module, 0o644))
+	}
+	for file, module := range more {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(module), 0o644))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name+".cfg"), []byte(config), 0o644))
+	cmd := exec.Command("java", "-Djava.io.tmpdir="+dir, fmt.Sprint("-Dtlc2.TLC.stopAfter=", atMost), "-XX:+UseSerialGC",
+		"-Xss64m", "-cp", os.Getenv(jarEnv), "tlc2.TLC", "-workers", cmp.Or(os.Getenv(workersEnv), "1"), "-config", name+".cfg", name)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	text = string(out)
+	v.distinct, v.left = last(explored, text), last(unseen, text)
+	if m := violation.FindStringSubmatch(text); m != nil {
+		v.violated, v.states = m[1], strings.Count(text, "\nState ")
+	}
+	return v, text, err
+}
+
+// last is the last match of an expression's group.
+func last(of *regexp.Regexp, text string) string {
+	all := of.FindAllStringSubmatch(text, -1)
+	if len(all) == 0 {
+		return ""
+	}
+	return all[len(all)-1][1]
+}
+
+// rule is a rule that the code relies on: without it, the model breaks an invariant.
+type rule struct {
+	module, name string
+	bounds       settings
+	violated     string
+	states       int // of the shortest counterexample, the first state among them
+}
+
+// TestRulesAreNeeded: each rule that is left out gives a counterexample, the one of the README.
+func TestRulesAreNeeded(t *testing.T) {
+	for _, r := range rules {
+		t.Run(r.name, func(t *testing.T) {
+			v, _ := tlc(t, r.module, configuration(r.module, r.bounds, r.name))
+			t.Logf("%s after %d states, of %s", v.violated, v.states, v.distinct)
+			require.Equal(t, r.violated, v.violated)
+			require.Equal(t, r.states, v.states)
+		})
+	}
+}
+
+// TestModels: with all rules no invariant breaks.
+func TestModels(t *testing.T) {
+	for _, e := range explorations {
+		t.Run(e.name, func(t *testing.T) {
+			if e.large && os.Getenv(sizeEnv) != "large" {
+				t.Skip("explored at night")
+			}
+			v, text := tlc(t, e.module, configuration(e.module, e.bounds, ""))
+			require.Empty(t, v.violated, text)
+			require.True(t, e.large || v.left == "0", "%s states left", v.left)
+			t.Logf("%s distinct states, %s not explored", v.distinct, v.left)
+		})
+	}
+}
+
+// TestEveryRuleIsTried: each rule of each module has a row here, and a row of the README's table, which names a function
+// that there is.
+func TestEveryRuleIsTried(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	rows := map[string][]string{}
+	for line := range strings.Lines(string(readme)) {
+		cells := strings.Split(line, "|")
+		if len(cells) == 7 {
+			rows[strings.Trim(cells[1], " `")] = cells
+		}
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(modules)) {
+		all = append(all, modules[name].rules...)
+	}
+	var tried []string
+	for _, r := range rules {
+		tried = append(tried, r.name)
+		cells := rows[r.name]
+		require.NotNil(t, cells, r.name)
+		require.Contains(t, cells[5], fmt.Sprintf("`%s`, %d", r.violated, r.states), r.name)
+		for _, place := range regexp.MustCompile("`([\\w/]+\\.go)` ([\\w.]+)").FindAllStringSubmatch(cells[3], -1) {
+			source, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(place[1])))
+			require.NoError(t, err, r.name)
+			function := place[2][strings.LastIndex(place[2], ".")+1:]
+			require.Regexp(t, `(?m)^func (\(\w+ \*?\w+\) )?`+function+`\(`, string(source), r.name)
+		}
+	}
+	require.ElementsMatch(t, all, tried)
+}
