@@ -41,7 +41,7 @@ const (
 	SessionKept
 	// SessionLeft: the session has ended, or lives with another connection.
 	SessionLeft
-	// LocksForced: the command Name in the batch Seq of this node ended all holds of Other locks in DB, Key the first
+	// LocksForced: the command Name in the batch Seq of this node ended holds of Other locks in DB, Key the first
 	// of them; or, without Key, of all locks in DB or, by FLUSHALL, in all databases.
 	LocksForced
 	// Called: a script in a batch of this node called a command in DB. Payload has the words, quoted. Without
@@ -68,6 +68,23 @@ type Event struct {
 	// Lock is what a LockLost or LockSlow event says of the hold, a SessionKept or SessionLeft event of the
 	// session, or a Woken event of a waiter for a lock: then DB and Key are set too.
 	Lock *LockNews
+	// Forced is what a LocksForced event says of holds, as far as they ended by the command at once.
+	Forced *Forced
+}
+
+// Forced is what a command took away by force.
+type Forced struct {
+	Text  string // REASON of LOCK.BREAK
+	Holds int    // all of LOCK.BREAK
+	// Broken are the first of them.
+	Broken []BrokenHold
+}
+
+// BrokenHold is a hold that ended by force.
+type BrokenHold struct {
+	Key, Owner, Note, Client string
+	Fence                    int64
+	SinceMillis              int64 // Unix time
 }
 
 // LockNews is what a client hears of a hold, or of a wait for one.
@@ -79,6 +96,9 @@ type LockNews struct {
 	// skipped the entries that say why. Of a LockSlow event of a wait without a grant it is how the wait ended: see
 	// [locks.Departure].
 	Reason string
+	// Text is the REASON of the LOCK.BREAK that took the hold away, and By who gave that, or another command; empty:
+	// not known.
+	Text, By string
 	// Conn is the connection of this node that is to be told.
 	Conn    int64
 	Session uint64
@@ -154,6 +174,9 @@ type listening struct {
 	// node's.
 	own    protocol.Origin
 	ownSeq uint64
+	// breaking: a command ends holds by force. broken are the first of them.
+	breaking bool
+	broken   []BrokenHold
 	// calledBytes is the size of the Called events so far.
 	calledBytes int
 }
@@ -220,10 +243,14 @@ func (l *listening) endBatch() {
 }
 
 // forced tells that a command ended holds of others by force; locks is 0 where they are not counted.
-func (c *call) forced(key string, locks int) {
+func (c *call) forced(key string, locks int, f Forced) {
 	if c.ownSeq != 0 {
-		c.events = append(c.events, Event{Kind: LocksForced, DB: c.db, Key: key, Name: strings.ToLower(c.args[0]), Other: locks, Seq: c.ownSeq})
+		f.Broken = c.broken
+		c.events = append(c.events, Event{
+			Kind: LocksForced, DB: c.db, Key: key, Name: strings.ToLower(c.args[0]), Other: locks, Seq: c.ownSeq, Forced: &f,
+		})
 	}
+	c.broken = nil
 }
 
 // look tells which keys a command of the script reads. words is the command line. The first such command tells of the

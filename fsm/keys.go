@@ -31,7 +31,7 @@ func delOp(c *call) protocol.Value {
 		}
 	}
 	if broken > 0 {
-		c.forced(first, broken)
+		c.forced(first, broken, Forced{})
 	}
 	return protocol.Integer(n)
 }
@@ -217,7 +217,7 @@ func flushdbOp(c *call) protocol.Value {
 		return errSyntax
 	}
 	if c.flush(c.db) {
-		c.forced("", 0)
+		c.forced("", 0, Forced{})
 	}
 	return protocol.OK
 }
@@ -231,7 +231,7 @@ func flushallOp(c *call) protocol.Value {
 		locks = c.flush(db) || locks
 	}
 	if locks {
-		c.forced("", 0)
+		c.forced("", 0, Forced{})
 	}
 	return protocol.OK
 }

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
@@ -25,6 +26,8 @@ type caller struct {
 	client      locks.Client // zero: a script, or a node of a former release
 	ticket      uint64       // 0: the word may not wait
 	graceMillis int64
+	address     string // of the client; empty: the log does not say it, nor its name
+	name        string
 }
 
 // locksThere reports whether there is any lock. Else no key need be looked at: what is due is about sessions then.
@@ -53,7 +56,8 @@ func (c *call) turnLocks() {
 // the table then, which takes constant time.
 func (c *call) changeLocks() *locks.Table {
 	if c.undo != nil && !c.undo.locksKept {
-		c.undo.note(change{locks: c.st.locks.Copy()})
+		history := c.st.history
+		c.undo.note(change{locks: c.st.locks.Copy(), history: &history})
 		c.undo.locksKept = true
 	}
 	c.turnLocks()
@@ -105,6 +109,9 @@ func (c *call) tellLocks() {
 			touch.db = -1
 		}
 		c.countLock(e)
+		if e.Kind == locks.Lost {
+			c.noteLoss(e)
+		}
 		c.tellLock(e)
 	}
 	c.touchLock(touch)
@@ -171,7 +178,7 @@ func (c *call) countLock(e *locks.Effect) {
 // tellLock gathers the events of an effect.
 func (c *call) tellLock(e *locks.Effect) {
 	if c.interest&InMessages != 0 {
-		if said := saidOf(e); said != "" {
+		if said := c.saidOf(e); said != "" {
 			c.events = append(c.events, Event{Kind: LockTold, DB: e.DB, Key: e.Key, Payload: said})
 		}
 	}
@@ -202,14 +209,15 @@ func (c *call) tellLock(e *locks.Effect) {
 const slowWaitMillis = 1000
 
 // saidOf is what listeners to the channel of a lock hear of an effect.
-func saidOf(e *locks.Effect) string {
+func (c *call) saidOf(e *locks.Effect) string {
 	switch e.Kind {
 	case locks.Granted:
 		return "granted " + e.Owner + " " + formatUint(e.Fence)
 	case locks.Released:
 		return "released " + e.Owner + " " + formatUint(e.Fence)
 	case locks.Lost:
-		return "lost " + e.Owner + " " + formatUint(e.Fence) + " " + e.Reason.String()
+		text, _ := c.whyLost(e)
+		return strings.TrimSuffix("lost "+e.Owner+" "+formatUint(e.Fence)+" "+e.Reason.String()+" "+text, " ")
 	case locks.TimedOut:
 		return "timeout " + e.Owner
 	case locks.Waiting, locks.Left:
@@ -227,8 +235,9 @@ func (c *call) tellClient(kind EventKind, e *locks.Effect, to locks.Client) {
 	if e.Kind == locks.Left {
 		reason = e.How.String()
 	}
+	text, by := c.whyLost(e)
 	c.events = append(c.events, Event{Kind: kind, DB: e.DB, Key: e.Key, Lock: &LockNews{
-		Owner: e.Owner, Fence: int64(e.Fence), Reason: reason, Conn: to.Conn, Session: e.Session,
+		Owner: e.Owner, Fence: int64(e.Fence), Reason: reason, Text: text, By: by, Conn: to.Conn, Session: e.Session,
 		WaitedMillis: e.WaitedMillis, HeldMillis: e.HeldMillis, SinceRenewedMillis: e.SinceRenewedMillis, LeaseMillis: e.LeaseMillis,
 	}})
 }

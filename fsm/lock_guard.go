@@ -36,7 +36,7 @@ func (c *call) meetsLock(row *protocol.Command) bool {
 // breakLock is DEL of a lock: its holds end by force. The lock stays while somebody waits for it, or its
 // delay runs.
 func (c *call) breakLock(key string) (removed bool) {
-	return c.breakHolds(&locks.Break{DB: c.db, Key: key, Reason: locks.Broken}) > 0
+	return c.breakHolds(&locks.Break{DB: c.db, Key: key, Reason: locks.Broken}, "") > 0
 }
 
 // holdsWork is the work of DEL with the locks among the keys.
@@ -53,7 +53,9 @@ func (c *call) holdsWork(keys []string) (work int64) {
 // flushLocks is FLUSHDB for the locks of a database: all are lost. The lock table works that off in time.
 func (c *call) flushLocks(db int) (any bool) {
 	if any = c.st.locks.Any(db); any {
-		c.changeLocks().Flush(db)
+		t := c.changeLocks()
+		t.Flush(db, c.causeOf(""))
+		c.st.history.trimCauses()
 		c.tellLocks()
 	}
 	return any

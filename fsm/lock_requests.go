@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/fsm/waits"
@@ -30,7 +31,8 @@ func wordOf(args []string) string {
 var errNative = protocol.Err("request about locks is corrupt")
 
 // nativeOp is "native <conn> <ticket> <grace ms> <command> <word>…": a word of locks, by a connection of the
-// node that wrote the request. In a transaction the word may not wait.
+// node that wrote the request. In a transaction the word may not wait. Behind the number of the connection may stand
+// the address and the name of the client, parted by blanks.
 func nativeOp(c *call) protocol.Value {
 	if len(c.args) <= nativeWords {
 		return errArity("native")
@@ -55,9 +57,15 @@ func nativeOp(c *call) protocol.Value {
 
 // callerOf reads the words before the word of a "native" request.
 func (c *call) callerOf(words []string) (from caller, ok bool) {
-	if from.client, ok = c.clientOf(words[0]); !ok {
+	conn, address, name := words[0], "", ""
+	if c.entryVersion >= versionHistory {
+		conn, address, _ = strings.Cut(conn, " ")
+		address, name, _ = strings.Cut(address, " ")
+	}
+	if from.client, ok = c.clientOf(conn); !ok {
 		return from, false
 	}
+	from.address, from.name = address, name
 	if from.ticket, ok = parseTicket(words[1]); !ok {
 		return from, false
 	}

@@ -16,6 +16,7 @@ import (
 //
 //	n1@5 LOCK.CHECK k me          connection 5 of n1 sends a word of locks, which may not wait
 //	n1@5#7 LOCK.ACQUIRE …         under ticket 7, so it may
+//	n1@5,10.0.0.7:4,ops …         with the address and the name of the client
 //	n1@5 exec word … ; word …     in a transaction
 //	n1 alive | gone 5             n1 renews what lives with its connections | connection 5 has closed
 //	n1 giveback k me 3 5          the client had gone
@@ -34,6 +35,8 @@ func (s *trio) native(body []byte, conn, ticket string, words []string) []byte {
 	}
 	from := protocol.Caller{GraceMillis: 2000}
 	var err error
+	conn, from.Address, _ = strings.Cut(conn, ",")
+	from.Address, from.Name, _ = strings.Cut(from.Address, ",")
 	from.Conn, err = strconv.ParseInt(conn, 10, 64)
 	require.NoError(s.t, err)
 	if ticket != "" {
@@ -94,6 +97,8 @@ func (s *trio) hear(i int, e *Event) {
 		{"owner", e.Lock.Owner},
 		{"fence", e.Lock.Fence},
 		{"reason", e.Lock.Reason},
+		{"text", e.Lock.Text},
+		{"by", e.Lock.By},
 		{"session", e.Lock.Session},
 		{"waited", e.Lock.WaitedMillis},
 		{"held", e.Lock.HeldMillis},
@@ -137,7 +142,8 @@ func (l *log) lockRequest(body []byte, db int) []byte {
 	case 6:
 		return say("lock.release", key, owner)
 	case 7:
-		return say("lock.break", key, "delay", number(100))
+		from.Address, from.Name = pick(l.rng, []string{"", "10.0.0.7:4", "10.0.0.8:" + number(9)}), pick(l.rng, []string{"", "ops"})
+		return say("lock.break", key, "delay", number(100), "reason", pick(l.rng, []string{"", "gone", owner}))
 	case 8:
 		return say(append([]string{"lock.acquireall", "2", key, pick(l.rng, generatedKeys[:3]), owner, "px", number(500)}, wait...)...)
 	case 9:

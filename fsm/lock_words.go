@@ -15,6 +15,7 @@ var lockOps = map[string]op{
 	"lock.cancel":       cancelOp,
 	"lock.check":        checkOp,
 	"lock.downgrade":    downgradeOp,
+	"lock.history":      lockHistoryOp,
 	"lock.info":         lockInfoOp,
 	"lock.list":         lockListOp,
 	"lock.release":      releaseOp,
@@ -212,7 +213,8 @@ func downgradeOp(c *call) protocol.Value {
 
 func breakOp(c *call) protocol.Value {
 	b := locks.Break{DB: c.db, Key: c.args[1], Reason: locks.Broken}
-	if problem := parseBreak(&b, c.args[2:]); problem.IsError() {
+	text, problem := parseBreak(&b, c.args[2:])
+	if problem.IsError() {
 		return problem
 	}
 	if c.strange(b.Key) {
@@ -221,15 +223,17 @@ func breakOp(c *call) protocol.Value {
 	if !c.fits(c.breakWork(b.Key)) {
 		return errOverWork
 	}
-	n := c.breakHolds(&b)
+	n := c.breakHolds(&b, text)
 	if n > 0 {
 		c.locked.Breaks++
+		c.forced(b.Key, 1, Forced{Text: text, Holds: n})
 	}
 	return protocol.Integer(int64(n))
 }
 
-func parseBreak(b *locks.Break, words []string) protocol.Value {
-	return parseLockOptions(words, noFlag, func(word, value string) (known bool, problem protocol.Value) {
+// parseBreak reads the options of LOCK.BREAK. reason is for who loses the lock, for logs and for the history.
+func parseBreak(b *locks.Break, words []string) (reason string, problem protocol.Value) {
+	problem = parseLockOptions(words, noFlag, func(word, value string) (known bool, problem protocol.Value) {
 		switch {
 		case isWord(word, "OWNER"):
 			if b.ByOwner, b.Owner = true, value; len(value) > locks.MaxText {
@@ -242,13 +246,14 @@ func parseBreak(b *locks.Break, words []string) protocol.Value {
 		case isWord(word, "DELAY"):
 			b.ByDelay = true
 			b.DelayMillis, problem = parseDelay(value)
-		case isWord(word, "REASON"): // for the log of the node that took the command
-			_, problem = parseText("REASON", value)
+		case isWord(word, "REASON"):
+			reason, problem = parseText("REASON", value)
 		default:
 			return false, problem
 		}
 		return true, problem
 	})
+	return reason, problem
 }
 
 // breakWork is the work of breakHolds.
@@ -257,9 +262,23 @@ func (c *call) breakWork(key string) int64 {
 }
 
 // breakHolds ends holds by force, and returns how many. The caller has asked whether that fits.
-func (c *call) breakHolds(b *locks.Break) (n int) {
+func (c *call) breakHolds(b *locks.Break, reason string) (n int) {
 	c.spend(c.breakWork(b.Key))
-	n = c.changeLocks().Break(b)
+	t := c.changeLocks()
+	b.Cause = c.causeOf(reason)
+	n = t.Break(b)
+	logged := len(c.broken)
+	c.breaking = true
 	c.tellLocks()
+	c.breaking = false
+	switch {
+	case n > 0:
+		c.st.history.trimCauses()
+	default:
+		c.broken = c.broken[:logged]
+		if b.Cause != 0 {
+			c.st.history.dropCause()
+		}
+	}
 	return n
 }

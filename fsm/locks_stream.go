@@ -28,7 +28,7 @@ func (l lockReader) Err() error     { return l.r.err }
 
 // locks reads the section, and compares the locks with the items that stand for them.
 func (r *snapshotReader) locks(st *state) {
-	t, err := locks.Load(lockReader{r})
+	t, err := locks.Load(lockReader{r}, r.stream >= versionOfHistory)
 	if err != nil {
 		r.fail("lock table: " + err.Error())
 	}
@@ -57,4 +57,120 @@ func (r *snapshotReader) marker(st *state) (it keyspace.Item) {
 		r.fail("item of a lock")
 	}
 	return it
+}
+
+// The section of the history, since version 5 of the snapshot:
+//
+//	uvarint  ids of losses and of causes given out
+//	uvarint  number of causes, each:
+//	           uvarint id, bytes command, the client, bytes address, name, text
+//	twice, for losses by time and by force:
+//	  uvarint  losses left out behind the last
+//	  uvarint  number of losses, each:
+//	             uvarint id, left out before, cause, reason, database, bytes key, owner, note,
+//	             uvarint fence, session, varint instant, since, wall offset, the client
+//
+// A client is bytes node, uvarint epoch, varint connection.
+
+// versionOfHistory is the first version of the snapshot with a history of locks, and with the causes of losses that are
+// not worked off.
+const versionOfHistory = 5
+
+func (w *snapshotWriter) history(h *lockHistory) {
+	if w.stream < versionOfHistory {
+		return
+	}
+	w.uint(h.lossIDs)
+	w.uint(h.causeIDs)
+	w.uint(uint64(len(h.causes)))
+	for _, each := range h.causes {
+		w.uint(each.id)
+		w.string(each.command)
+		w.client(each.client)
+		w.string(each.address)
+		w.string(each.name)
+		w.string(each.text)
+	}
+	for _, list := range []*lossList{&h.byTime, &h.byForce} {
+		w.uint(list.left)
+		w.uint(uint64(len(list.rows)))
+		for _, each := range list.rows {
+			w.loss(each)
+		}
+	}
+}
+
+func (w *snapshotWriter) client(c locks.Client) {
+	w.string(c.Origin.Node)
+	w.uint(c.Origin.Epoch)
+	w.int(c.Conn)
+}
+
+func (w *snapshotWriter) loss(l *lockLoss) {
+	w.uint(l.id)
+	w.uint(l.left)
+	w.uint(l.cause)
+	w.uint(uint64(l.reason))
+	w.uint(uint64(l.db))
+	w.string(l.key)
+	w.string(l.owner)
+	w.string(l.note)
+	w.uint(l.fence)
+	w.uint(l.session)
+	w.int(l.atMillis)
+	w.int(l.sinceMillis)
+	w.int(l.wallOffset)
+	w.client(l.client)
+}
+
+func (r *snapshotReader) history(st *state) {
+	h := &st.history
+	h.lossIDs, h.causeIDs = r.uint("losses"), r.uint("causes")
+	last := uint64(0)
+	for n := r.uint("causes"); n > 0 && r.err == nil; n-- {
+		cause := &lossCause{
+			id: r.uint("cause"), command: r.string("command"), client: r.client(st),
+			address: r.string("address"), name: r.string("name"), text: r.string("reason"),
+		}
+		h.causes, h.causeBytes = append(h.causes, cause), h.causeBytes+cause.bytes()
+		if cause.id <= last || cause.id > h.causeIDs || len(h.causes) > keptCauses || h.causeBytes > keptCauseBytes {
+			r.fail("cause of a loss")
+		}
+		last = cause.id
+	}
+	for _, list := range []*lossList{&h.byTime, &h.byForce} {
+		list.left = r.uint("losses")
+		last = 0
+		for n := r.uint("losses"); n > 0 && r.err == nil; n-- {
+			loss := r.loss(st)
+			held := len(list.rows)
+			if r.err != nil {
+				return
+			}
+			if list.put(loss); loss.id <= last || loss.id > h.lossIDs || h.list(loss.reason) != list || len(list.rows) != held+1 {
+				r.fail("loss of a lock")
+			}
+			last = loss.id
+		}
+	}
+}
+
+func (r *snapshotReader) client(st *state) (c locks.Client) {
+	c.Origin.Node = st.sessions.nameOf(r.string("node of a client"))
+	c.Origin.Epoch, c.Conn = r.uint("epoch of a client"), r.int("connection")
+	return c
+}
+
+func (r *snapshotReader) loss(st *state) *lockLoss {
+	l := &lockLoss{id: r.uint("loss"), left: r.uint("loss"), cause: r.uint("cause")}
+	reason := r.uint("reason")
+	if reason == 0 || reason > uint64(locks.Flushed) {
+		r.fail("reason of a loss")
+	}
+	l.reason, l.db = locks.Reason(reason), r.databaseNumber()
+	l.key, l.owner, l.note = r.string("key"), r.string("owner"), r.string("note")
+	l.fence, l.session = r.uint("fence"), r.uint("session")
+	l.atMillis, l.sinceMillis, l.wallOffset = r.int("instant"), r.int("instant"), r.int("wall offset")
+	l.client = r.client(st)
+	return l
 }

@@ -17,7 +17,7 @@ const (
 
 // usedBytes is what counts against the limit, without the sessions.
 func (st *state) usedBytes() int64 {
-	return st.itemBytes + st.scripts.usedBytes() + st.waits.Bytes() + st.locks.Bytes()
+	return st.itemBytes + st.scripts.usedBytes() + st.waits.Bytes() + st.locks.Bytes() + st.history.usedBytes()
 }
 
 func (sc *scriptCache) usedBytes() int64 {

@@ -208,6 +208,9 @@ func (r *snapshotReader) state() *state {
 	if r.stream >= versionOfLocks {
 		r.locks(st)
 	}
+	if r.stream >= versionOfHistory {
+		r.history(st)
+	}
 	st.sumItems()
 	return st
 }

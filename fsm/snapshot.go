@@ -42,7 +42,7 @@ import (
 //	            a collection: uvarint number of words, bytes each: see keyspace.Collection.Save
 //	            a lock:       uvarint 0
 //	the requests that wait: see waits_stream.go
-//	the lock table: see locks_stream.go
+//	the lock table, and its history: see locks_stream.go
 //	32 bytes  SHA-256 of all bytes before
 //
 // Equal states give equal bytes.
@@ -91,6 +91,7 @@ type snapshot struct {
 	scripts          scriptCache
 	waits            *waits.Table
 	locks            *locks.Table
+	history          lockHistory
 	databases        [protocol.MaxDatabases]keyspace.Captured
 	swaps            [protocol.MaxDatabases]uint64
 	newKeys          newKeyVersions
@@ -205,7 +206,8 @@ func (w *snapshotWriter) state(s *snapshot) {
 		w.database(&s.databases[i])
 	}
 	w.waits(s.waits)
-	s.locks.Save(lockWriter{w})
+	s.locks.Save(lockWriter{w}, w.stream >= versionOfHistory)
+	w.history(&s.history)
 	w.flush(0)
 }
 

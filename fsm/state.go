@@ -35,6 +35,7 @@ type state struct {
 	scripts   scriptCache
 	waits     *waits.Table
 	locks     *locks.Table
+	history   lockHistory
 	// swaps are the versions at which the databases were last swapped.
 	swaps   [protocol.MaxDatabases]uint64
 	newKeys newKeyVersions
@@ -139,6 +140,7 @@ func (st *state) capture() *snapshot {
 		scripts:          st.scripts.copy(),
 		waits:            st.waits.Copy(),
 		locks:            st.locks.Copy(),
+		history:          st.history,
 		sweeps:           st.sweeps,
 		notifies:         st.notifies,
 	}

@@ -38,6 +38,7 @@ type change struct {
 	before   keyspace.Item
 	item     keyspace.Item // what came there where nothing was
 	locks    *locks.Table  // the lock table from before, if the change is of that
+	history  *lockHistory  // from before, with locks
 }
 
 // notedVersion is what stood in a place of [newKeyVersions].
@@ -95,7 +96,7 @@ func (c *call) undoTo(from *savepoint) {
 		ch := &j.changes[i]
 		switch {
 		case ch.locks != nil:
-			st.locks = ch.locks
+			st.locks, st.history = ch.locks, *ch.history
 		case ch.whole:
 			st.databases[ch.number] = ch.database
 		case ch.replaced:

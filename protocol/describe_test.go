@@ -58,7 +58,7 @@ var conversations = []struct{ line, reply string }{
 	{"command list filterby aclcat nope", `[]`},
 	{"command list FILTERBY aclcat @connection", `[]`},
 	{"command list filterby module json", `[]`},
-	{"!command list filterby module lock", `["fence.get" "fence.pass" "lock.acquire" "lock.acquireall" "lock.break" "lock.cancel" "lock.check" "lock.downgrade" "lock.info" "lock.list" "lock.release" "lock.releaseall" "lock.renew" "session.attach" "session.close" "session.info" "session.keepalive" "session.list" "session.open"]`},
+	{"!command list filterby module lock", `["fence.get" "fence.pass" "lock.acquire" "lock.acquireall" "lock.break" "lock.cancel" "lock.check" "lock.downgrade" "lock.history" "lock.info" "lock.list" "lock.release" "lock.releaseall" "lock.renew" "session.attach" "session.close" "session.info" "session.keepalive" "session.list" "session.open"]`},
 	{"command list filterby foo x", `-ERR syntax error`},
 	{"command list filterby pattern", `-ERR syntax error`},
 	{"command list foo", `-ERR syntax error`},
@@ -240,6 +240,7 @@ func TestUsage(t *testing.T) {
 			"ID client-id [client-id ...]]",
 		"lock.acquire": "LOCK.ACQUIRE key owner <PX milliseconds | SESSION session-id> [SHARED | LIMIT limit [PERMITS permits]] " +
 			"[WAIT milliseconds [NOTIFY]] [DELAY delay-milliseconds] [REENTRANT [CALL call-id]] [NOTE note]",
+		"lock.history": "LOCK.HISTORY [MATCH pattern] [OWNER owner] [DB database] [CURSOR cursor] [COUNT count]",
 		"lock.list":    "LOCK.LIST [MATCH pattern] [OWNER owner] [SESSION session-id] [HELD | WAITING] [DB database] [CURSOR cursor] [COUNT count]",
 		"command|list": "COMMAND LIST [FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
 	} {

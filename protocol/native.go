@@ -15,6 +15,9 @@ type Caller struct {
 	Ticket uint64
 	// GraceMillis is how long a place in a queue is kept for a client whose wait ended by time-out.
 	GraceMillis int64
+	// Address and Name are the client's, for the history of locks; empty: not told. Before version 6 of the entry they
+	// must be. Neither has a blank.
+	Address, Name string
 }
 
 // AppendNative appends a word of native locks: the request "native" with the caller, the word's name and
@@ -22,7 +25,11 @@ type Caller struct {
 // word itself comes later, as an event of the state machine. A transaction may contain the request.
 func AppendNative(body []byte, db int, from Caller, name string, args [][]byte) []byte {
 	body = appendRequestHead(body, db, len(args)+5, "native")
-	body = appendDecimal(body, uint64(max(0, from.Conn)))
+	if from.Address == "" {
+		body = appendDecimal(body, uint64(max(0, from.Conn)))
+	} else {
+		body = appendString(body, strconv.FormatInt(max(0, from.Conn), 10)+" "+from.Address+" "+from.Name)
+	}
 	body = appendDecimal(body, from.Ticket)
 	body = appendDecimal(body, uint64(max(0, from.GraceMillis)))
 	return appendWords(appendString(body, name), args)

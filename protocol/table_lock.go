@@ -46,6 +46,12 @@ func (c Command) withKeys(specs ...KeySpec) Command {
 	return c
 }
 
+// fromLog says with which version of the log a word came.
+func (c Command) fromLog(version byte) Command {
+	c.LogVersion = version
+	return c
+}
+
 func (c Command) costing(complexity string) Command {
 	c.Complexity = complexity
 	return c
@@ -79,6 +85,12 @@ func lockCommands() []Command {
 		lockWord("lock.check", 3, Read, FlagFast, "Return the fence of a hold, if the owner holds the lock").
 			withKeys(oneKey(1, KeyRO|KeyAccess)).taking(key("key"), text("owner")),
 		lockWord("lock.downgrade", 3, Write, FlagFast, "Make an exclusive hold a shared one").withKeys(held).taking(key("key"), text("owner")),
+		lockWord("lock.history", -1, Read, 0, "List how locks were lost lately, and who broke them").fromLog(6).
+			costing("O(N), N being the number of losses kept, about 1000 at most").
+			taking(
+				pattern("pattern").after("MATCH").opt(), text("owner").after("OWNER").opt(), integer("database").after("DB").opt(),
+				integer("cursor").after("CURSOR").opt(), integer("count").after("COUNT").opt(),
+			),
 		lockWord("lock.info", 2, Read, 0, "Tell who holds a lock, and who waits in which order").
 			withKeys(oneKey(1, KeyRO|KeyAccess)).costing("O(N), N being the number of owners that hold or wait").taking(key("key")),
 		lockWord("lock.list", -1, Read, 0, "List who holds locks and who waits for them").

@@ -66,11 +66,11 @@ func (s *source) String() string {
 
 func saved(t *Table) []byte {
 	var s stream
-	t.Save(&s)
+	t.Save(&s, true)
 	return s.buf
 }
 
-func loaded(b []byte) (*Table, error) { return Load(&source{left: bytes.NewReader(b)}) }
+func loaded(b []byte) (*Table, error) { return Load(&source{left: bytes.NewReader(b)}, true) }
 
 func must(t *testing.T, ok bool) {
 	if !ok {
@@ -253,7 +253,7 @@ func (c *chaos) step() {
 		}
 	case 22:
 		if c.r.IntN(4) == 0 {
-			t.Flush(0)
+			t.Flush(0, 0)
 		}
 	case 23:
 		t.Settle(0, c.key())

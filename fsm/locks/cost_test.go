@@ -151,7 +151,7 @@ func TestSteps(t *testing.T) {
 	price("a copy", 0, func() { table.Copy() })
 	price("a flush", 2000, func() {
 		table.Begin(table.now, 3)
-		table.Flush(0)
+		table.Flush(0, 0)
 		table.Begin(table.now, plenty)
 	})
 }

@@ -108,6 +108,10 @@ type Effect struct {
 	Again []string
 	// Waiters is the length of the queue.
 	Waiters int
+	// Of a hold that is Lost: its Note, since when it was held, and what ended it by force, as [Break] or Flush said.
+	Note        string
+	SinceMillis int64
+	Cause       uint64
 	// WaitedMillis is, at a grant and the end of a wait, how long the request waited (0: not at all). Of a request for
 	// many locks that Left, the first key's effect says it. HeldMillis is how long the hold lasted. SinceRenewedMillis
 	// of its lease, LeaseMillis long (0: a session, except if Late), were used up since the last renewal.

@@ -27,7 +27,7 @@ func TestFencesRunOut(t *testing.T) {
 	require.Equal(t, []EffectKind{Released, Told, Left, Went}, kinds(effects))
 	require.ErrorIs(t, effects[1].Err, ErrFull)
 
-	table.Flush(0)
+	table.Flush(0, 0)
 	_, err = table.Acquire(asks("c", "m"))
 	require.ErrorIs(t, err, ErrFull)
 	_, err = loaded(saved(table))
@@ -145,4 +145,42 @@ func TestTextsAreBounded(t *testing.T) {
 	_, err = table.Acquire(&Request{Owner: "o", LeaseMillis: 1000, Client: Client{Origin: protocol.Origin{Node: "n1"}}})
 	require.ErrorIs(t, err, ErrRequest)
 	require.Zero(t, table.Bytes())
+}
+
+// TestCausesOfLateLosses: what is worked off later has the cause of the command that ended it, also behind a snapshot.
+func TestCausesOfLateLosses(t *testing.T) {
+	table := at(New(), 1000)
+	for _, owner := range []string{"a", "b", "c"} {
+		for _, key := range []string{"k", "l"} {
+			r := asks(owner, key)
+			r.Mode, r.Note = Shared, "note of "+owner
+			table.mustAcquire(t, r)
+		}
+	}
+	table.Begin(1010, 1)
+	require.Equal(t, 3, table.Break(&Break{Key: "k", Reason: Broken, Cause: 7}))
+	table.Flush(0, 8)
+	var told []Effect
+	for range 20 {
+		for _, e := range table.TakeEffects() {
+			if e.Kind == Lost {
+				told = append(told, e)
+			}
+		}
+		again, err := loaded(saved(table))
+		require.NoError(t, err)
+		table = again
+		table.Begin(1020, 1)
+		table.Sweep()
+	}
+	require.Len(t, told, 6)
+	reasons := map[string]int{}
+	for _, e := range told {
+		require.Equal(t, map[Reason]uint64{Broken: 7, Flushed: 8}[e.Reason], e.Cause)
+		require.EqualValues(t, 1000, e.SinceMillis)
+		require.EqualValues(t, 10, e.HeldMillis)
+		require.Equal(t, "note of "+e.Owner, e.Note)
+		reasons[e.Key]++
+	}
+	require.Equal(t, map[string]int{"k": 3, "l": 3}, reasons)
 }

@@ -28,12 +28,13 @@ type loader struct {
 	Reader
 	t       *Table
 	err     error
+	caused  bool
 	waiters []*waiter
 }
 
-// Load reads a table, and believes nothing.
-func Load(r Reader) (*Table, error) {
-	d := &loader{Reader: r, t: New()}
+// Load reads a table, and believes nothing. caused is as of Save.
+func Load(r Reader, caused bool) (*Table, error) {
+	d := &loader{Reader: r, t: New(), caused: caused}
 	t := d.t
 	t.fences, t.orders, t.sessionIDs = r.Uint(), r.Uint(), r.Uint()
 	// Flushes may have taken fences beyond MaxFence.
@@ -146,8 +147,15 @@ func (d *loader) session() {
 	d.t.bytes += s.bytes()
 }
 
+func (d *loader) cause() uint64 {
+	if !d.caused {
+		return 0
+	}
+	return d.Uint()
+}
+
 func (d *loader) flush() {
-	f := flush{db: int(d.flags(databases-1, errFlush)), mark: d.Uint(), at: d.Int(), hash: d.Uint(), key: d.String()}
+	f := flush{db: int(d.flags(databases-1, errFlush)), mark: d.Uint(), at: d.Int(), hash: d.Uint(), key: d.String(), cause: d.cause()}
 	n := len(d.t.flushes)
 	d.must(f.mark <= d.t.fences && (n == 0 || d.t.flushes[n-1].db < f.db), errFlush)
 	d.t.flushes = append(d.t.flushes, f)
@@ -173,7 +181,7 @@ func (d *loader) lock() {
 		l.more = &crowd{unfinished: d.millis(never-1, errLock), born: d.Uint(), delay: d.millis(Forever, errLock)}
 		lost := loss{
 			below: d.Uint(), reason: Reason(d.flags(uint64(Flushed), errLock)), at: d.Int(),
-			delays: flags&savedDelays != 0, delay: d.millis(Forever, errLock),
+			delays: flags&savedDelays != 0, delay: d.millis(Forever, errLock), cause: d.cause(),
 		}
 		l.more.lost = lost
 		d.must(l.more.born <= d.t.fences && lost.below <= d.t.fences+1 && (lost.below == 0) == (lost.reason == 0), errLock)

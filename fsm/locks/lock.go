@@ -46,6 +46,7 @@ type loss struct {
 	at     int64
 	delays bool // delay is the delay afterwards, whatever the holds asked for
 	delay  int64
+	cause  uint64
 }
 
 const (

@@ -11,14 +11,18 @@ type flush struct {
 	mark uint64
 	at   int64
 	// hash and key are where to go on.
-	hash uint64
-	key  string
+	hash  uint64
+	key   string
+	cause uint64
 }
 
 // lose ends a hold against its owner's will.
 func (t *Table) lose(l *lock, h *hold, why loss) {
 	e := t.aboutEnd(Lost, h, why.at)
-	e.Reason = why.reason
+	e.Reason, e.Cause, e.SinceMillis = why.reason, why.cause, h.since
+	if h.extra != nil {
+		e.Note = h.extra.note
+	}
 	t.tell(e)
 	t.late(h, why.at)
 	t.removeHold(l, h)
@@ -61,7 +65,7 @@ func (t *Table) Break(b *Break) (broken int) {
 	if l == nil || l.holders() == 0 {
 		return 0
 	}
-	why := loss{below: t.fences + 1, reason: b.Reason, at: t.now, delays: b.ByDelay, delay: b.DelayMillis}
+	why := loss{below: t.fences + 1, reason: b.Reason, at: t.now, delays: b.ByDelay, delay: b.DelayMillis, cause: b.Cause}
 	if !b.ByOwner && b.Fence == 0 {
 		broken = l.holders()
 		t.crowd(l).lost = why
@@ -88,13 +92,13 @@ func (t *Table) workLost(l *lock) {
 }
 
 // Flush ends all holds of a database. They count as lost at once, and are worked off by Sweep. The owner
-// of the table forgets all markers of the database: see Came.
-func (t *Table) Flush(db int) {
+// of the table forgets all markers of the database: see Came. The effects have the cause.
+func (t *Table) Flush(db int, cause uint64) {
 	if !t.Any(db) {
 		return
 	}
 	t.fences++ // so that each fence is either before or behind
-	f := flush{db: db, mark: t.fences, at: t.now}
+	f := flush{db: db, mark: t.fences, at: t.now, cause: cause}
 	i, known := slices.BinarySearchFunc(t.flushes, db, func(f flush, db int) int { return cmp.Compare(f.db, db) })
 	if known {
 		t.flushes[i] = f
@@ -137,7 +141,7 @@ func (t *Table) flushed(l *lock) {
 	}
 	m := t.crowd(l)
 	m.born = f.mark
-	m.lost = loss{below: f.mark, reason: Flushed, at: f.at}
+	m.lost = loss{below: f.mark, reason: Flushed, at: f.at, cause: f.cause}
 	l.head &^= flagPresent
 	t.wake(l)
 }

@@ -253,7 +253,7 @@ func (p *twins) flush() (string, reply, reply) {
 	}
 	db := p.db()
 	want := p.model.flush(db)
-	p.table.Flush(db)
+	p.table.Flush(db, 0)
 	maps.DeleteFunc(p.present, func(name string, _ bool) bool { return strings.HasPrefix(name, fmt.Sprint(db, " ")) })
 	p.goOn()
 	return fmt.Sprint("flush ", db), want, reply{}

@@ -311,6 +311,7 @@ func (n *naive) drop(kind EffectKind, reason Reason, l *nLock, h *nHold, at int6
 		e.SinceRenewedMillis = min(h.lease, at-(h.deadline-h.lease))
 	}
 	if kind == Lost {
+		e.SinceMillis, e.Note = h.since, h.note
 		n.tellBeside(e, h.grant, fmt.Sprint(reason, " ", at))
 	} else {
 		n.tell(e, h.grant)

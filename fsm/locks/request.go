@@ -120,4 +120,6 @@ type Break struct {
 	DelayMillis int64
 	// Reason is what the holders are told: Broken or Flushed.
 	Reason Reason
+	// Cause is a number that the effects have, whenever the holds are worked off. 0: none.
+	Cause uint64
 }

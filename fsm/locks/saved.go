@@ -25,8 +25,8 @@ type Reader interface {
 //	drops, by node:       node, epoch, ticket
 //	locks, in order:      database, key, flags, crowd, holds by fence, waiters in line whose first key it is
 //
-// Each list begins with its length.
-func (t *Table) Save(w Writer) {
+// Each list begins with its length. caused: streams since version 6 of the entry, with the causes of flushes and crowds.
+func (t *Table) Save(w Writer, caused bool) {
 	w.Uint(t.fences)
 	w.Uint(t.orders)
 	w.Uint(t.sessionIDs)
@@ -49,6 +49,9 @@ func (t *Table) Save(w Writer) {
 		w.Int(f.at)
 		w.Uint(f.hash)
 		w.String(f.key)
+		if caused {
+			w.Uint(f.cause)
+		}
 	}
 	w.Uint(uint64(len(t.drops)))
 	for _, name := range t.drops {
@@ -58,7 +61,7 @@ func (t *Table) Save(w Writer) {
 	}
 	w.Uint(uint64(t.locks.Len()))
 	t.locks.Scan(func(l *lock) bool {
-		t.saveLock(w, l)
+		t.saveLock(w, l, caused)
 		return true
 	})
 }
@@ -112,7 +115,7 @@ func saveClient(w Writer, c Client) {
 	w.Int(c.Conn)
 }
 
-func (t *Table) saveLock(w Writer, l *lock) {
+func (t *Table) saveLock(w Writer, l *lock, caused bool) {
 	w.Uint(uint64(l.db()))
 	w.String(l.key)
 	m := l.more
@@ -127,6 +130,9 @@ func (t *Table) saveLock(w Writer, l *lock) {
 		w.Uint(uint64(m.lost.reason))
 		w.Int(m.lost.at)
 		w.Int(m.lost.delay)
+		if caused {
+			w.Uint(m.lost.cause)
+		}
 	}
 	w.Uint(uint64(l.holders()))
 	t.eachHold(l, func(h *hold) bool {

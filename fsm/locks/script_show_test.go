@@ -179,12 +179,12 @@ func (h *head) Err() error     { return h.err }
 func reloaded(t *testing.T, table *Table) *Table {
 	t.Helper()
 	var out tape
-	table.Save(&out)
-	loaded, err := Load(&head{tape: &out})
+	table.Save(&out, true)
+	loaded, err := Load(&head{tape: &out}, true)
 	require.NoError(t, err)
 	require.Equal(t, len(out.words), out.next, "what was written is read")
 	var again tape
-	loaded.Save(&again)
+	loaded.Save(&again, true)
 	require.Equal(t, out.words, again.words, "a table and its like write the same")
 	return loaded
 }

@@ -123,7 +123,7 @@ func init() {
 		},
 		"break": (*stage).breaks,
 		"flush": func(s *stage, _ []string) []string {
-			s.table.Flush(0)
+			s.table.Flush(0, 0)
 			return nil
 		},
 		"open": (*stage).open,

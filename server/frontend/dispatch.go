@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -109,6 +110,9 @@ func (c *conn) appendCommand(body []byte, db int, ticket uint64, row *row, args 
 	switch {
 	case row.native:
 		from := protocol.Caller{Conn: c.id, Ticket: ticket, GraceMillis: c.srv.cfg.LockQueueGrace.Milliseconds()}
+		if row.Name == "lock.break" && c.srv.backend.Version() >= versionBreakers {
+			from.Address, from.Name = c.breaker()
+		}
 		return protocol.AppendNative(body, db, from, row.Name, words)
 	case ticket != 0:
 		return protocol.AppendBlock(body, db, ticket, row.Name, words)
@@ -118,6 +122,15 @@ func (c *conn) appendCommand(body []byte, db int, ticket uint64, row *row, args 
 	return protocol.AppendRequest(body, db, row.Name, words)
 }
 
+// versionBreakers is the first version of the cluster whose log says who gave LOCK.BREAK, for the history of locks.
+const versionBreakers = 6
+
+// breaker is the address and the name of the client, as a log entry has them.
+func (c *conn) breaker() (address, name string) {
+	plain := strings.NewReplacer(" ", "_", "\n", "_")
+	return plain.Replace(cmp.Or(c.nc.RemoteAddr().String(), "?")), plain.Replace(c.name())
+}
+
 // errLaterVersion refuses a command that comes with a later version of the cluster. It begins as for any other unknown
 // command, for clients that ask so what there is.
 func errLaterVersion(command *protocol.Command, version byte) *protocol.Error {
@@ -125,10 +138,11 @@ func errLaterVersion(command *protocol.Command, version byte) *protocol.Error {
 		command.Name, command.LogVersion, version))
 }
 
-// mayClaim reports whether a command may take a lock of the forms that the state machine marks, or run one that does.
+// mayClaim reports whether a command may take a lock of the forms that the state machine marks, or take a native lock
+// away, or run one that does.
 func mayClaim(name string) bool {
 	switch name {
-	case "set", "setnx", "msetnx", "msetex", "eval", "evalsha":
+	case "set", "setnx", "msetnx", "msetex", "eval", "evalsha", "del", "unlink", "flushdb", "flushall":
 		return true
 	}
 	return false

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast/holdfast/server/loglimit"
 )
 
-// LOCK.BREAK says in its reply that holds ended by force. DEL, UNLINK, FLUSHDB and FLUSHALL do not, alone, in a
-// transaction or in a script: the state machine tells the node of the client by the number of the batch.
+// LOCK.BREAK, DEL, UNLINK, FLUSHDB and FLUSHALL end holds by force, alone, in a transaction or in a script: the state
+// machine tells the node of the client by the number of the batch.
 
 // batchNumbers are the numbers of a client's last writes. The event of a batch comes a moment after the reply where
 // another node leads.
@@ -40,21 +40,32 @@ func (c *conn) numbered(number uint64) {
 	}
 }
 
-// newForced limits the lines about locks that were broken by other words than LOCK.BREAK.
+// newForced limits the commands that lines are written about.
 func newForced() *loglimit.Limit { return &loglimit.Limit{Burst: 20, Every: 50 * time.Millisecond} }
 
-// LocksForced logs who took locks away, and from where. The backend's events are told here.
+// LocksForced logs who took locks away, from where, and from whom: a line for each hold that the command ended at once,
+// of the first ten. The backend's events are told here.
 func (s *Server) LocksForced(e *fsm.Event) {
 	silent, ok := s.forced.Admit(time.Now())
 	if !ok {
 		return
 	}
 	attrs := []any{"command", e.Name, "db", e.DB}
-	if e.Other > 0 {
-		attrs = append(attrs, "key", e.Key[:min(len(e.Key), mostOfKey)], "locks", e.Other)
+	if e.Other > 1 {
+		attrs = append(attrs, "locks", e.Other)
+	}
+	if e.Forced.Holds > 0 {
+		attrs = append(attrs, "holds", e.Forced.Holds)
+	}
+	if e.Forced.Text != "" {
+		attrs = append(attrs, "reason", e.Forced.Text)
 	}
 	if silent > 0 {
 		attrs = append(attrs, "not_logged", silent)
+	}
+	broken := e.Forced.Broken
+	if len(broken) == 0 && e.Key != "" { // the holds of a lock that many hold end later
+		broken = []fsm.BrokenHold{{Key: e.Key}}
 	}
 	seq := e.Seq
 	go func() { // the state machine must not wait for the list of clients
@@ -64,20 +75,43 @@ func (s *Server) LocksForced(e *fsm.Event) {
 				break
 			}
 		}
-		s.cfg.Logger.Warn(lockBroken, attrs...)
+		for i := range broken {
+			s.cfg.Logger.Warn(lockBroken, append(ofBroken(&broken[i]), attrs...)...)
+		}
+		if len(broken) == 0 {
+			s.cfg.Logger.Warn(lockBroken, attrs...)
+		}
 	}()
 }
 
+// ofBroken are the attributes of a hold that ended by force.
+func ofBroken(h *fsm.BrokenHold) []any {
+	attrs := []any{"key", shortened(h.Key)}
+	if h.Fence != 0 {
+		attrs = append(attrs, "owner", shortened(h.Owner), "fence", h.Fence, "since", time.UnixMilli(h.SinceMillis).UTC().Format(time.RFC3339), "holder", h.Client)
+	}
+	if h.Note != "" {
+		attrs = append(attrs, "note", shortened(h.Note))
+	}
+	return attrs
+}
+
+func shortened(text string) string { return text[:min(len(text), mostOfText)] }
+
 const (
 	lockBroken = "lock broken by force"
-	// mostOfKey is how much of a key is logged.
-	mostOfKey = 128
+	// mostOfText is how much of a key, an owner and a note is logged.
+	mostOfText = 128
 )
 
 // who are the attributes of a log line that say which client it is about.
 func (c *conn) who() []any {
+	return []any{"client", c.nc.RemoteAddr(), "id", c.id, "name", c.name()}
+}
+
+// name is what the client has called itself.
+func (c *conn) name() string {
 	c.mu.Lock()
-	name := c.shown.name
-	c.mu.Unlock()
-	return []any{"client", c.nc.RemoteAddr(), "id", c.id, "name", name}
+	defer c.mu.Unlock()
+	return c.shown.name
 }

@@ -58,7 +58,7 @@ type row struct {
 	// write: the command goes through the log. blocks: it waits if it cannot be served. native: the state
 	// machine must know which connection sends the command.
 	write, blocks, native bool
-	// claims: the command may take a lock, and the state machine is told which connection sends it.
+	// claims: as mayClaim; the state machine is told which connection sends the command.
 	claims bool
 
 	calls, rejected, failed atomic.Uint64

@@ -245,6 +245,7 @@ func TestNoticesAreBounded(t *testing.T) {
 func TestBreaksAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{}, newCluster())
+		s.cluster.onForced = s.LocksForced
 		var lines bytes.Buffer
 		s.cfg.Logger = slog.New(slog.NewTextHandler(&lines, nil))
 		c := s.dial()
@@ -256,8 +257,8 @@ func TestBreaksAreLogged(t *testing.T) {
 		}
 		logged := lines.String()
 		require.Equal(t, 2, strings.Count(logged, "lock broken by force"), logged)
-		require.Contains(t, logged, "key=k fence=1 reason=stuck db=0 holds=1 client=pipe id=1 name=ops")
-		require.Contains(t, logged, "key=l reason=again db=0 holds=1 client=pipe id=1 name=ops")
+		require.Contains(t, logged, "key=k owner=me fence=1 since=2000-01-01T00:00:00Z holder=n1/1 command=lock.break db=0 holds=1 reason=stuck client=pipe id=1 name=ops")
+		require.Contains(t, logged, "key=l owner=me fence=2 since=2000-01-01T00:00:00Z holder=n1/1 command=lock.break db=0 holds=1 reason=again client=pipe id=1 name=ops")
 		s.stop()
 	})
 }

@@ -3,7 +3,6 @@ package frontend
 import (
 	"bytes"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -18,7 +17,6 @@ func nativeHandlers() map[string]handler {
 	return map[string]handler{
 		"lock.acquire":    {acquires: true},
 		"lock.acquireall": {acquires: true},
-		"lock.break":      {native: nativeBreak},
 		"lock.info":       {fill: (*conn).addDetails},
 		"lock.list":       {fill: (*conn).addDetails},
 		"session.attach":  {native: nativeAttach},
@@ -214,22 +212,6 @@ func (n *nativeCall) demanding(heartbeat bool) {
 		c.heard.note(c.born)
 		c.srv.backend.Sessions().Demand(c.id, heartbeat)
 	}
-}
-
-// nativeBreak logs who takes locks away.
-func nativeBreak(_ *conn, row *row, args [][]byte) *nativeCall {
-	attrs := []any{"key", string(args[1])}
-	row.eachOption(args, 2, func(token string, value []byte) {
-		if token != "DELAY" {
-			attrs = append(attrs, strings.ToLower(token), string(value))
-		}
-	})
-	return &nativeCall{then: func(c *conn, v protocol.Value) {
-		if v.Kind != protocol.KindInteger || v.Num == 0 {
-			return
-		}
-		c.srv.cfg.Logger.Warn(lockBroken, append(append(attrs, "db", c.db, "holds", v.Num), c.who()...)...)
-	}}
 }
 
 // eachOption calls visit with the options among a word's arguments, and with what stands behind those that have

@@ -18,8 +18,14 @@ func (k *Keeper) Events(events []fsm.Event) {
 		case fsm.SessionLeft:
 			k.left(e.Lock.Conn, e.Lock.Session)
 		case fsm.LockLost:
-			k.tell(e.Lock.Conn, push.ForRESP3(protocol.Bulk("lock"), protocol.Bulk("lost"),
-				protocol.Bulk(e.Key), protocol.Bulk(e.Lock.Owner), protocol.Integer(e.Lock.Fence), protocol.Bulk(e.Lock.Reason)))
+			words := []protocol.Value{
+				protocol.Bulk("lock"), protocol.Bulk("lost"),
+				protocol.Bulk(e.Key), protocol.Bulk(e.Lock.Owner), protocol.Integer(e.Lock.Fence), protocol.Bulk(e.Lock.Reason),
+			}
+			if e.Lock.Text != "" || e.Lock.By != "" {
+				words = append(words, protocol.Bulk(e.Lock.Text), protocol.Bulk(e.Lock.By))
+			}
+			k.tell(e.Lock.Conn, push.ForRESP3(words...))
 		}
 	}
 }

@@ -259,9 +259,24 @@ func (h *Holder) reason(otherwise string) string {
 // isLoss reports whether v says that this hold is lost, and why.
 func (h *Holder) isLoss(v protocol.Value) (why string, lost bool) {
 	if e := v.Elems; len(e) > 5 && e[1].Str == "lost" && e[2].Str == h.lock.Name && e[3].Str == h.lock.Owner && Text(e[4]) == strconv.FormatInt(h.fence, 10) {
-		return e[5].Str, true
+		why = e[5].Str
+		if len(e) > 7 { // by a command
+			why = Forced(why, e[6].Str, e[7].Str)
+		}
+		return why, true
 	}
 	return "", false
+}
+
+// Forced is a loss by a command in words: the reason, who gave the command, and the text that LOCK.BREAK had.
+func Forced(reason, text, by string) string {
+	if by != "" {
+		reason += " by " + by
+	}
+	if text != "" {
+		reason += ": " + text
+	}
+	return reason
 }
 
 // Suspend has the node keep the session while the process sleeps, however long: no sign of life is demanded until

@@ -1,0 +1,252 @@
+package fsm
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/holdfast/holdfast/fsm/locks"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// versionHistory is the first version of the entry that keeps a history of locks.
+const versionHistory = 6
+
+// The bounds of the history. Nodes must agree on them.
+const (
+	// keptLosses is the most losses of a list, and keptLossBytes what they count for at most; keptCauses and
+	// keptCauseBytes are those of causes.
+	keptLosses, keptLossBytes   = 500, 512 << 10
+	keptCauses, keptCauseBytes  = 500, 256 << 10
+	lossBytes, causeBytes       = 240, 160
+	mostAlike                   = 10 // losses in a row that are alike; the others are counted
+	mostOfLostKey, mostOfOrigin = 1 << 10, 256
+)
+
+// lockHistory is how native locks were lost lately: by time, and by force, so that many ends of leases do not push
+// out who broke a lock. A copy of the struct stays as it is: lists are appended to, and shortened in front.
+type lockHistory struct {
+	byTime, byForce lossList
+	causes          []*lossCause // by id
+	causeBytes      int64
+	lossIDs         uint64 // given out
+	causeIDs        uint64
+}
+
+// lossList is the last losses, the oldest first.
+type lossList struct {
+	rows  []*lockLoss
+	bytes int64
+	// left is how many losses behind the last row were like it, and were left out.
+	left uint64
+}
+
+// lockLoss is a hold that was lost. Invariant: never changed once in a list.
+type lockLoss struct {
+	id, left    uint64 // left: as lossList.left, of the row before
+	cause       uint64 // 0: none
+	atMillis    int64  // cluster time, as sinceMillis
+	sinceMillis int64
+	wallOffset  int64 // as of the loss
+	db          int
+	key, owner  string
+	note        string
+	fence       uint64
+	session     uint64
+	client      locks.Client
+	reason      locks.Reason
+}
+
+// lossCause is a command that took locks away.
+type lossCause struct {
+	id      uint64
+	command string
+	client  locks.Client // whose connection is 0 where the log does not say it
+	address string
+	name    string // of the client
+	text    string // REASON
+}
+
+func (l *lockLoss) bytes() int64 { return int64(lossBytes + len(l.key) + len(l.owner) + len(l.note)) }
+
+func (l *lossCause) bytes() int64 {
+	return int64(causeBytes + len(l.command) + len(l.address) + len(l.name) + len(l.text))
+}
+
+// by names who gave the command: by name and address, else by node and connection.
+func (l *lossCause) by() string {
+	if l.address == "" {
+		return showOrigin(l.client)
+	}
+	return strings.TrimPrefix(l.name+" "+l.address, " ")
+}
+
+// showOrigin is showClient, or the node alone where the log does not say the connection.
+func showOrigin(cl locks.Client) string { return cmp.Or(showClient(cl), cl.Origin.Node) }
+
+func (h *lockHistory) usedBytes() int64 { return h.byTime.bytes + h.byForce.bytes + h.causeBytes }
+
+// isAlike reports whether two losses are of one event: a command, or the end of a session or of leases at one instant.
+func (l *lockLoss) isAlike(o *lockLoss) bool {
+	return l.atMillis == o.atMillis && l.reason == o.reason && l.cause == o.cause && l.session == o.session
+}
+
+// list is the list in which losses for a reason stand.
+func (h *lockHistory) list(r locks.Reason) *lossList {
+	if r == locks.Broken || r == locks.Flushed {
+		return &h.byForce
+	}
+	return &h.byTime
+}
+
+// add notes a loss. A million holds that end together take ten rows.
+func (h *lockHistory) add(loss lockLoss) {
+	list := h.list(loss.reason)
+	if n := len(list.rows); n >= mostAlike && list.rows[n-mostAlike].isAlike(&loss) && list.rows[n-1].isAlike(&loss) {
+		list.left++
+		return
+	}
+	h.lossIDs++
+	loss.id, loss.left, list.left = h.lossIDs, list.left, 0
+	list.put(&loss)
+}
+
+func (s *lossList) put(l *lockLoss) {
+	s.rows = append(s.rows, l)
+	s.bytes += l.bytes()
+	for len(s.rows) > keptLosses || s.bytes > keptLossBytes {
+		s.bytes -= s.rows[0].bytes()
+		s.rows = s.rows[1:]
+	}
+}
+
+// more is how many losses were like the row with an index, behind it, and were left out.
+func (s *lossList) more(i int) uint64 {
+	if i+1 < len(s.rows) {
+		return s.rows[i+1].left
+	}
+	return s.left
+}
+
+// before is how many rows have an id below another; 0: all.
+func (s *lossList) before(id uint64) int {
+	if id == 0 {
+		return len(s.rows)
+	}
+	i, _ := slices.BinarySearchFunc(s.rows, id, func(l *lockLoss, id uint64) int { return cmp.Compare(l.id, id) })
+	return i
+}
+
+// descend calls f with the losses whose ids are below another, the newest first, until f returns false.
+func (h *lockHistory) descend(below uint64, f func(l *lockLoss, more uint64) bool) {
+	t, b := h.byTime.before(below), h.byForce.before(below)
+	for t+b > 0 {
+		list, at := &h.byTime, &t
+		if t == 0 || b > 0 && h.byForce.rows[b-1].id > h.byTime.rows[t-1].id {
+			list, at = &h.byForce, &b
+		}
+		*at--
+		if !f(list.rows[*at], list.more(*at)) {
+			return
+		}
+	}
+}
+
+// addCause notes a command that takes locks away, and returns its number. The caller calls trimCauses, or dropCause if
+// the command took nothing away.
+func (h *lockHistory) addCause(cause lossCause) uint64 {
+	h.causeIDs++
+	cause.id = h.causeIDs
+	h.causes = append(h.causes, &cause)
+	h.causeBytes += cause.bytes()
+	return cause.id
+}
+
+func (h *lockHistory) trimCauses() {
+	for len(h.causes) > keptCauses || h.causeBytes > keptCauseBytes {
+		h.causeBytes -= h.causes[0].bytes()
+		h.causes = h.causes[1:]
+	}
+}
+
+// dropCause takes the last cause back.
+func (h *lockHistory) dropCause() {
+	last := len(h.causes) - 1
+	h.causeBytes -= h.causes[last].bytes()
+	h.causes, h.causeIDs = h.causes[:last], h.causeIDs-1
+}
+
+// cause is a command by its number; nil: it is not known, or no more.
+func (h *lockHistory) cause(id uint64) *lossCause {
+	i, ok := slices.BinarySearchFunc(h.causes, id, func(l *lossCause, id uint64) int { return cmp.Compare(l.id, id) })
+	if !ok {
+		return nil
+	}
+	return h.causes[i]
+}
+
+// shortText is a text of at most so many bytes.
+func shortText(text string, most int) string {
+	if len(text) > most {
+		return strings.Clone(text[:most])
+	}
+	return text
+}
+
+// causeOf notes the command under way as the cause of losses. 0: entries of this version have no history.
+func (c *call) causeOf(text string) uint64 {
+	if c.entryVersion < versionHistory {
+		return 0
+	}
+	client := c.from.client
+	if client.Conn == 0 {
+		origin := protocol.Origin{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch}
+		client = locks.Client{Origin: origin, Conn: int64(c.conn)}
+	}
+	return c.st.history.addCause(lossCause{
+		command: strings.ToLower(strings.Clone(c.args[0])), client: client, text: strings.Clone(text),
+		address: strings.Clone(shortText(c.from.address, mostOfOrigin)), name: strings.Clone(shortText(c.from.name, mostOfOrigin)),
+	})
+}
+
+// noteLoss notes a hold that was lost.
+func (c *call) noteLoss(e *locks.Effect) {
+	if e.Reason == locks.Broken && c.breaking && c.ownSeq != 0 && len(c.broken) < mostAlike {
+		c.broken = append(c.broken, BrokenHold{
+			Key: e.Key, Owner: e.Owner, Note: e.Note, Fence: int64(e.Fence), SinceMillis: c.toWall(e.SinceMillis), Client: showClient(e.Client),
+		})
+	}
+	if c.entryVersion < versionHistory {
+		return
+	}
+	c.st.history.add(lockLoss{
+		cause: e.Cause, atMillis: e.SinceMillis + e.HeldMillis, sinceMillis: e.SinceMillis, wallOffset: c.wallOffsetMillis,
+		db: e.DB, key: shortText(e.Key, mostOfLostKey), owner: e.Owner, note: e.Note,
+		fence: e.Fence, session: e.Session, client: e.Client, reason: e.Reason,
+	})
+}
+
+// whyLost is what the holder is told beside the reason: the text of LOCK.BREAK, and who gave the command. Empty: not
+// known, or no command took the hold away.
+func (c *call) whyLost(e *locks.Effect) (text, by string) {
+	if e.Cause == 0 {
+		return "", ""
+	}
+	if cause := c.st.history.cause(e.Cause); cause != nil {
+		return cause.text, cause.by()
+	}
+	return "", ""
+}
+
+// byFence is the losses that the history has, by the fences of the holds.
+func (h *lockHistory) byFence() map[uint64]*lockLoss {
+	all := make(map[uint64]*lockLoss)
+	h.descend(0, func(l *lockLoss, _ uint64) bool {
+		all[l.fence] = l
+		return true
+	})
+	return all
+}
+
+// wall turns an instant of cluster time into Unix time, as of the loss.
+func (l *lockLoss) wall(millis int64) int64 { return saturatingAdd(millis, l.wallOffset) }

@@ -1,0 +1,229 @@
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// history is the rows of LOCK.HISTORY with so many rows at most, each with its fields.
+func (d *driver) history(count int, options ...string) (rows []map[string]string) {
+	d.t.Helper()
+	v := d.do(append([]string{"lock.history", "count", strconv.Itoa(count)}, options...)...)
+	require.Len(d.t, v.Elems, 2, v.Str)
+	for _, row := range v.Elems[1].Elems {
+		fields := map[string]string{}
+		for i := 0; i < len(row.Elems); i += 2 {
+			fields[row.Elems[i].Str] = row.Elems[i+1].Str
+			if row.Elems[i+1].Kind == protocol.KindInteger {
+				fields[row.Elems[i].Str] = fmt.Sprint(row.Elems[i+1].Num)
+			}
+		}
+		rows = append(rows, fields)
+	}
+	return rows
+}
+
+// TestHistoryOfMassEnds: what ends together takes ten rows, whatever the number, and what ends by time does not push out
+// who broke a lock.
+func TestHistoryOfMassEnds(t *testing.T) {
+	d := newDriver(t)
+	d.do("lock.acquire", "k", "me", "px", "1000")
+	d.do("lock.break", "k", "reason", "first")
+	const holds = 2000
+	for i := range holds {
+		d.do("lock.acquire", fmt.Sprint("k", i), "me", "px", "1000")
+		d.do("lock.acquire", "shared", fmt.Sprint(i), "px", "100000", "shared")
+	}
+	d.do("lock.break", "shared", "reason", "second")
+	d.advance(1001)
+	rows := d.history(1000)
+	require.Len(t, rows, 1+10+10)
+	sums := map[string]int{}
+	for _, row := range rows {
+		more, err := strconv.Atoi(row["more"])
+		require.NoError(t, err)
+		sums[row["reason"]+row["text"]] += 1 + more
+	}
+	require.Equal(t, map[string]int{"brokenfirst": 1, "brokensecond": holds, "expired": holds}, sums)
+	require.Equal(t, "first", rows[len(rows)-1]["text"])
+
+	for i := range 700 {
+		d.do("lock.acquire", "k", "me", "px", "1", "note", strings.Repeat("n", i))
+		d.advance(2)
+	}
+	rows = d.history(1000)
+	require.Len(t, rows, 500+11)
+	require.Equal(t, "first", rows[len(rows)-1]["text"])
+	ids := map[string]bool{}
+	for cursor := "0"; ; {
+		v := d.do("lock.history", "count", "7", "cursor", cursor)
+		require.LessOrEqual(t, len(v.Elems[1].Elems), 7)
+		for _, row := range v.Elems[1].Elems {
+			ids[fmt.Sprint(row.Elems[1].Num)] = true
+		}
+		if cursor = v.Elems[0].Str; cursor == "0" {
+			break
+		}
+	}
+	require.Len(t, ids, len(rows))
+	m := restored(t, d.m)
+	require.Equal(t, d.m.Hash(), m.Hash())
+	require.Equal(t, d.m.Stats().UsedBytes, m.Stats().UsedBytes)
+}
+
+// TestHistoryIsBounded in bytes, and counts as memory; what took nothing away costs nothing.
+func TestHistoryIsBounded(t *testing.T) {
+	d := newDriver(t)
+	d.do("del", "k")
+	empty := d.m.Stats().UsedBytes
+	long := strings.Repeat("x", 1024)
+	for i := range 600 {
+		key := long + long + fmt.Sprint(i)
+		d.do("lock.acquire", key, long, "px", "1000", "note", long)
+		require.EqualValues(t, 1, d.do("lock.break", key, "reason", long).Num)
+		require.LessOrEqual(t, d.m.Stats().UsedBytes-empty, int64(768<<10))
+	}
+	require.Greater(t, d.m.Stats().UsedBytes-empty, int64(700<<10))
+	h := &d.m.st.history
+	require.Less(t, len(h.byForce.rows), 200)
+	require.Less(t, len(h.causes), 230)
+	require.Greater(t, len(h.causes), len(h.byForce.rows), "the rows that are kept have their causes")
+	rows := d.history(1000)
+	require.Equal(t, []string{long, long, long, long}, []string{rows[0]["key"], rows[0]["owner"], rows[0]["note"], rows[0]["text"]})
+
+	hash := d.m.st.history
+	for range 1000 {
+		d.do("lock.break", "nothing", "reason", long)
+		d.do("del", "nothing")
+		d.do("lock.acquire", "k", "me", "px", "1000")
+		d.do("lock.break", "k", "owner", "nobody", "reason", "no such hold")
+	}
+	require.Equal(t, hash, d.m.st.history)
+	d.m.st.history = lockHistory{}
+	d.do("lock.release", "k", "me")
+	require.Equal(t, empty, d.m.Stats().UsedBytes)
+	for range 600 {
+		d.do("lock.acquire", "k", "me", "px", "1000")
+		d.do("lock.break", "k")
+	}
+	require.Equal(t, []int{500, 500}, []int{len(d.m.st.history.byForce.rows), len(d.m.st.history.causes)})
+}
+
+// TestHistoryBegins with version 6 of the entry: nodes of the release before would count other memory.
+func TestHistoryBegins(t *testing.T) {
+	d := newDriverOf(t, versionHistory-1)
+	d.do("del", "k")
+	used := d.m.Stats().UsedBytes
+	end := func() {
+		d.do("lock.acquire", "k", "me", "px", "1000")
+		d.do("lock.break", "k", "reason", "why")
+		d.do("lock.acquire", "k", "me", "px", "1000")
+		d.do("flushall")
+		d.do("lock.acquire", "k", "me", "px", "1000")
+		d.advance(1001)
+	}
+	end()
+	require.Equal(t, used, d.m.Stats().UsedBytes)
+	require.Equal(t, lockHistory{}, d.m.st.history)
+	require.True(t, d.do("eval", "return redis.call('lock.history')", "0").IsError())
+	other := protocol.Caller{Conn: 1, Address: "10.0.0.7:4"}
+	args := [][]byte{[]byte("k"), []byte("me"), []byte("px"), []byte("1000")}
+	require.True(t, d.apply(protocol.AppendNative(nil, 0, other, "lock.acquire", args))[0].IsError())
+	d.version = versionHistory
+	end()
+	require.Len(t, d.history(10), 3)
+}
+
+// TestHistoryTellsAll: the history of a random log has each loss that was told.
+func TestHistoryTellsAll(t *testing.T) {
+	for seed := range int64(10) {
+		log := newLog(seed)
+		m := newMachine()
+		log.machine = m
+		told := map[string]bool{}
+		losses := 0
+		for range 60 {
+			var heard listener
+			m.Listen(InMessages)
+			require.NoError(t, m.Apply(log.next(), &heard))
+			for _, e := range heard.events {
+				if words := strings.Fields(e.Payload); e.Kind == LockTold && words[0] == "lost" {
+					losses++
+					told[fmt.Sprintf("%d %s %s", e.DB, e.Key, strings.Join(words[1:], " "))] = true
+				}
+			}
+		}
+		h := &m.st.history
+		if len(h.byTime.rows) == keptLosses || len(h.byForce.rows) == keptLosses {
+			t.Skip("a log of so few entries should not end so many")
+		}
+		rows := 0
+		h.descend(0, func(l *lockLoss, more uint64) bool {
+			rows += 1 + int(more)
+			text := ""
+			if c := h.cause(l.cause); c != nil {
+				text = c.text
+			}
+			line := strings.TrimSpace(fmt.Sprintf("%d %s %s %d %s %s", l.db, l.key, l.owner, l.fence, l.reason, text))
+			require.True(t, told[line], line)
+			return true
+		})
+		require.Equal(t, losses, rows)
+	}
+}
+
+// TestRestoredHistory: a history that no log makes is refused.
+func TestRestoredHistory(t *testing.T) {
+	make2 := func() *driver {
+		d := newDriver(t)
+		for _, reason := range []string{"a", "b"} {
+			d.do("lock.acquire", "k", "me", "px", "1000")
+			d.do("lock.break", "k", "reason", reason)
+			d.do("lock.acquire", "k", "me", "px", "1")
+			d.advance(2)
+		}
+		return d
+	}
+	require.NoError(t, newMachine().Restore(bytes.NewReader(dump(t, make2().m))))
+	for what, spoil := range map[string]func(h *lockHistory){
+		"ids of losses":    func(h *lockHistory) { h.lossIDs-- },
+		"ids of causes":    func(h *lockHistory) { h.causeIDs-- },
+		"order of causes":  func(h *lockHistory) { h.causes[1].id = h.causes[0].id },
+		"order of losses":  func(h *lockHistory) { h.byForce.rows[1].id = h.byForce.rows[0].id },
+		"the other list":   func(h *lockHistory) { h.byForce, h.byTime = h.byTime, h.byForce },
+		"no reason":        func(h *lockHistory) { h.byTime.rows[0].reason = 0 },
+		"another reason":   func(h *lockHistory) { h.byTime.rows[0].reason = 9 },
+		"bytes of a loss":  func(h *lockHistory) { h.byTime.rows[1].note = strings.Repeat("x", keptLossBytes) },
+		"bytes of a cause": func(h *lockHistory) { h.causes[1].text = strings.Repeat("x", keptCauseBytes) },
+		"too many losses": func(h *lockHistory) {
+			h.byTime.rows = grown(h.byTime.rows, func(l *lockLoss, id uint64) { l.id = id })
+			h.lossIDs = 1 << 20
+		},
+		"too many causes": func(h *lockHistory) {
+			h.causes = grown(h.causes, func(l *lossCause, id uint64) { l.id = id })
+			h.causeIDs = 1 << 20
+		},
+		"an unknown number": func(h *lockHistory) { h.byTime.rows[0].db = 99 },
+	} {
+		d := make2()
+		spoil(&d.m.st.history)
+		require.ErrorIs(t, newMachine().Restore(bytes.NewReader(dump(t, d.m))), ErrCorruptSnapshot, what)
+	}
+}
+
+// grown is 501 rows, with ids in order.
+func grown[T any](rows []*T, number func(row *T, id uint64)) (all []*T) {
+	for id := range uint64(501) {
+		row := *rows[0]
+		number(&row, id+1)
+		all = append(all, &row)
+	}
+	return all
+}
