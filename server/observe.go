@@ -190,6 +190,12 @@ func (s *Server) newConsole() *console.Console {
 			}
 			return s.waitingFront().ClusterStatus()
 		},
+		AddClients: func(ctx context.Context, v protocol.Value) protocol.Value {
+			if s.isOpen() {
+				return s.front.AddClients(ctx, v)
+			}
+			return v
+		},
 	})
 }
 

@@ -80,6 +80,8 @@ func TestLocks(t *testing.T) {
 		require.Equal(t, "n2", holder.Node)
 		require.Equal(t, "n2", waiter.Node)
 		require.Positive(t, holder.Number)
+		require.NotEmpty(t, holder.Address)
+		require.NotNil(t, holder.IdleMillis)
 		require.NotEqual(t, holder.Number, waiter.Number)
 		require.Equal(t, api.Lock{
 			Key: odd, KeyBase64: []byte(odd), DB: 3, Mode: "exclusive", HoldersCount: 1, WaitersCount: 1,
@@ -152,6 +154,45 @@ func TestCluster(t *testing.T) {
 	})
 }
 
+// TestClients: what a node knows of a client is told, and no more.
+func TestClients(t *testing.T) {
+	idle := int64(7)
+	for state, want := range map[string]*api.Client{
+		"connected": {Node: "n1", Number: 12, Address: "10.0.0.9:1", Name: "billing", IdleMillis: &idle},
+		"gone":      {Node: "n1", Number: 12, Gone: true},
+		"unknown":   {Node: "n1", Number: 12},
+	} {
+		word := protocol.Bulk
+		v := protocol.Map(word("mode"), word("exclusive"), word("holders"), protocol.Array(protocol.Map(
+			word("client"), word("n1@25a515603147/12"), word("client-state"), word(state), word("client-addr"), word("10.0.0.9:1"),
+			word("client-name"), word("billing"), word("client-idle"), protocol.Integer(7))))
+		l, _, err := api.LockOf(v, "k", 0, 0)
+		require.NoError(t, err)
+		require.Equal(t, want, l.Holders[0].Client, state)
+	}
+}
+
+// TestLosses: a document has what LOCK.HISTORY says.
+func TestLosses(t *testing.T) {
+	word, number := protocol.Bulk, protocol.Integer
+	broken := protocol.Map(
+		word("id"), number(8), word("ended"), number(5000), word("key"), word(odd), word("db"), number(3), word("reason"), word("broken"),
+		word("owner"), word("vm"), word("fence"), number(41), word("since"), number(2000), word("note"), word("n"), word("session"), number(0),
+		word("client"), word("n1@a/12"), word("more"), number(2), word("command"), word("lock.break"), word("text"), word("why"),
+		word("by-client"), word("n2@b/7"), word("by-addr"), word("10.0.0.9:1"), word("by-name"), word("ops"))
+	expired := protocol.Map(word("id"), number(7), word("reason"), word("expired"), word("key"), word("k"), word("client"), word(""), word("command"), word(""))
+	doc, err := api.LossesOf(protocol.Array(word("7"), protocol.Array(broken, expired)))
+	require.NoError(t, err)
+	require.Equal(t, api.Losses{Format: api.Format, NextCursor: "7", Losses: []api.Loss{
+		{
+			ID: 8, EndedUnixMillis: 5000, Key: odd, KeyBase64: []byte(odd), DB: 3, Reason: "broken", Owner: "vm", Fence: 41,
+			SinceUnixMillis: 2000, HeldMillis: 3000, Note: "n", Client: &api.Client{Node: "n1", Number: 12}, More: 2,
+			Cause: &api.Cause{Command: "lock.break", Text: "why", By: &api.Client{Node: "n2", Number: 7, Address: "10.0.0.9:1", Name: "ops"}},
+		},
+		{ID: 7, Reason: "expired", Key: "k"},
+	}}, doc)
+}
+
 // TestText: whatever a client names a lock, a document is JSON, and no part of it ends a script.
 func TestText(t *testing.T) {
 	doc, err := json.Marshal(api.Lock{Key: odd, KeyBase64: []byte(odd)})
@@ -174,5 +215,9 @@ func TestStrangeReplies(t *testing.T) {
 		_, err = api.ClusterOf(v)
 		require.Error(t, err)
 		require.Nil(t, api.SessionOf(v))
+		_, err = api.LossesOf(v)
+		require.Error(t, err)
+		_, err = api.LossesOf(protocol.Array(protocol.Bulk("0"), protocol.Array(v)))
+		require.Error(t, err)
 	}
 }

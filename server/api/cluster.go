@@ -27,8 +27,10 @@ type Cluster struct {
 	LiveVoters     int64    `json:"liveVoters"` // those that answer the leader
 	Quorum         int64    `json:"quorum"`     // how many of them must
 	// Margin is how many voters more may fail before the cluster stops; negative: it has stopped.
-	Margin  int64    `json:"margin"`
-	Members []Member `json:"members"`
+	Margin int64 `json:"margin"`
+	// Troubles are what is wrong beside members that do not answer, a line each.
+	Troubles []string `json:"troubles"`
+	Members  []Member `json:"members"`
 	// Waiting is for what the node waits while it belongs to no cluster.
 	Waiting string `json:"waiting,omitempty"`
 }
@@ -47,7 +49,6 @@ type Member struct {
 	Version       string `json:"version"`               // of the release; empty while unknown
 	LogFormat     int64  `json:"logFormat"`             // the newest that the member can use; 0: not known
 	HoldVersion   int64  `json:"holdVersion,omitempty"` // the newest version that its operator wants; 0: any
-	Incarnation   int64  `json:"incarnation,omitempty"` // the count of its starts; 0: not known
 }
 
 // ClusterOf makes a document of a reply to RAFT.STATUS.
@@ -58,22 +59,20 @@ func ClusterOf(v protocol.Value) (Cluster, error) {
 	f := fieldsOf(v)
 	c := Cluster{
 		Format: Format, Node: f.text("node"), NodeID: f.text("node-id"), ClusterID: f.text("cluster-id"),
-		ClusterVersion: f.number("cluster-version"), HeldBackBy: make([]string, len(f["held-back-by"].Elems)),
+		ClusterVersion: f.number("cluster-version"), HeldBackBy: f.texts("held-back-by"), Troubles: f.texts("troubles"),
 		Role: f.text("role"), Leader: f.text("leader"), Term: f.number("term"),
 		CommitIndex: f.number("commit-index"), AppliedIndex: f.number("applied-index"), LastIndex: f.number("last-index"),
 		Voters: f.number("voters"), NonVoters: f.number("non-voters"), LiveVoters: f.number("live-voters"),
 		Quorum: f.number("quorum"), Margin: f.number("margin"), Waiting: f.text("waiting"),
 		Members: make([]Member, len(f["members"].Elems)),
 	}
-	for i, name := range f["held-back-by"].Elems {
-		c.HeldBackBy[i] = name.Str
-	}
 	for i, row := range f["members"].Elems {
 		m := fieldsOf(row)
 		c.Members[i] = Member{
 			Name: m.text("name"), ID: m.text("id"), PeerAddress: m.text("peer-address"), ClientAddress: m.text("client-address"),
 			Voter: m.flag("voter"), Role: m.text("role"), Answers: !m.flag("silent"), MatchIndex: m.number("match-index"),
-			LagEntries: m.limited("lag"), Version: m.text("version"), LogFormat: m.number("log-format"), HoldVersion: m.number("hold-version"), Incarnation: m.number("incarnation"),
+			LagEntries: m.limited("lag"), Version: m.text("version"), LogFormat: m.number("log-format"),
+			HoldVersion: m.number("hold-version"),
 		}
 	}
 	return c, nil

@@ -48,6 +48,14 @@ func (f fields) flag(name string) bool { return f.number(name) != 0 }
 
 func (f fields) text(name string) string { return f[name].Str }
 
+func (f fields) texts(name string) []string {
+	texts := make([]string, len(f[name].Elems))
+	for i, v := range f[name].Elems {
+		texts[i] = v.Str
+	}
+	return texts
+}
+
 // raw is the bytes of a text that JSON cannot have; nil: it can.
 func raw(text string) []byte {
 	if utf8.ValidString(text) {

@@ -1,5 +1,11 @@
 package api
 
+import (
+	"fmt"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
 // History is a document about the last hour, and about losses.
 type History struct {
 	Format int    `json:"format"`
@@ -8,6 +14,77 @@ type History struct {
 	NowUnixMillis int64  `json:"nowUnixMillis"`
 	StepMillis    int64  `json:"stepMillis"`
 	Steps         []Step `json:"steps"`
+	Losses        []Loss `json:"losses"` // the newest first
+}
+
+// Losses is a document about how locks were lost.
+type Losses struct {
+	Format int    `json:"format"`
+	Losses []Loss `json:"losses"` // the newest first
+	// NextCursor is where to go on with older ones; empty: there are none.
+	NextCursor string `json:"nextCursor,omitempty"`
+}
+
+// Loss is a hold that ended before it was released.
+type Loss struct {
+	ID              int64   `json:"id"`
+	EndedUnixMillis int64   `json:"endedUnixMillis"`
+	Key             string  `json:"key"`
+	KeyBase64       []byte  `json:"keyBase64,omitempty"`
+	DB              int     `json:"db"`
+	Reason          string  `json:"reason"` // expired, session, broken or flushed
+	Owner           string  `json:"owner"`
+	OwnerBase64     []byte  `json:"ownerBase64,omitempty"`
+	Fence           int64   `json:"fence,omitempty"`
+	SinceUnixMillis int64   `json:"sinceUnixMillis"`
+	HeldMillis      int64   `json:"heldMillis"`
+	Note            string  `json:"note"`
+	Session         int64   `json:"session,omitempty"`
+	Client          *Client `json:"client"` // that held
+	// More is how many holds were lost just so and at once beside this one, and are not listed.
+	More  int64  `json:"more,omitempty"`
+	Cause *Cause `json:"cause"` // null: time, or a client that went away
+}
+
+// Cause is a command that took a lock away.
+type Cause struct {
+	Command string  `json:"command"`
+	Text    string  `json:"text"` // REASON of LOCK.BREAK
+	By      *Client `json:"by"`
+}
+
+// LossesOf makes losses of a reply to LOCK.HISTORY.
+func LossesOf(v protocol.Value) (Losses, error) {
+	if len(v.Elems) != 2 || v.Elems[1].Kind != protocol.KindArray {
+		return Losses{}, fmt.Errorf("LOCK.HISTORY: %w", errReply)
+	}
+	doc := Losses{Format: Format, Losses: make([]Loss, len(v.Elems[1].Elems))}
+	if cursor := v.Elems[0].Str; cursor != "0" {
+		doc.NextCursor = cursor
+	}
+	for i, row := range v.Elems[1].Elems {
+		if !isMap(row) {
+			return Losses{}, fmt.Errorf("LOCK.HISTORY: %w", errReply)
+		}
+		doc.Losses[i] = lossOf(fieldsOf(row))
+	}
+	return doc, nil
+}
+
+func lossOf(f fields) Loss {
+	l := Loss{
+		ID: f.number("id"), EndedUnixMillis: f.number("ended"), Key: f.text("key"), KeyBase64: raw(f.text("key")), DB: int(f.number("db")),
+		Reason: f.text("reason"), Owner: f.text("owner"), OwnerBase64: raw(f.text("owner")), Fence: f.number("fence"),
+		SinceUnixMillis: f.number("since"), HeldMillis: max(0, f.number("ended")-f.number("since")),
+		Note: f.text("note"), Session: f.number("session"), Client: connection(f.text("client")), More: f.number("more"),
+	}
+	if command := f.text("command"); command != "" {
+		l.Cause = &Cause{Command: command, Text: f.text("text"), By: connection(f.text("by-client"))}
+		if l.Cause.By != nil {
+			l.Cause.By.Address, l.Cause.By.Name = f.text("by-addr"), f.text("by-name")
+		}
+	}
+	return l
 }
 
 // Step counts what clients of all nodes did within a step, as this node applied it.

@@ -118,7 +118,7 @@ type Session struct {
 // Client is a connection of a node.
 type Client struct {
 	Node   string `json:"node"`
-	Number int64  `json:"number"` // in CLIENT LIST of that node
+	Number int64  `json:"number"` // in CLIENT LIST of that node; 0: not known
 	// Address and Name are empty, and IdleMillis is null, while not known.
 	Address    string `json:"address,omitempty"`
 	Name       string `json:"name,omitempty"`
@@ -227,13 +227,28 @@ func SessionOf(v protocol.Value) *Session {
 	}
 }
 
-// clientOf is the connection of a hold or a wait, "node@folder/number". Nil: not known.
+// clientOf is the connection of a hold or a wait, with what its node knows of it.
 func clientOf(f fields) *Client {
-	life, number, found := strings.Cut(f.text("client"), "/")
-	n, err := strconv.ParseInt(number, 10, 64)
-	if !found || err != nil {
+	c := connection(f.text("client"))
+	if c == nil {
 		return nil
 	}
+	switch f.text("client-state") {
+	case "connected":
+		c.Address, c.Name, c.IdleMillis = f.text("client-addr"), f.text("client-name"), f.limited("client-idle")
+	case "gone":
+		c.Gone = true
+	}
+	return c
+}
+
+// connection is what "node@folder/number" names, or "node@folder" where the number is not known. Nil: nothing.
+func connection(text string) *Client {
+	life, number, _ := strings.Cut(text, "/")
 	node, _, _ := strings.Cut(life, "@")
+	if node == "" {
+		return nil
+	}
+	n, _ := strconv.ParseInt(number, 10, 64)
 	return &Client{Node: node, Number: n}
 }

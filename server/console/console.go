@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,6 +19,8 @@ type Config struct {
 	Machine func() fsm.Machine
 	// Status is the reply to RAFT.STATUS.
 	Status func() protocol.Value
+	// AddClients adds to a reply to LOCK.INFO or LOCK.LIST what the nodes know of the clients in it; nil: nobody knows.
+	AddClients func(ctx context.Context, v protocol.Value) protocol.Value
 }
 
 // Console answers questions. Create it with [New].
@@ -88,6 +91,14 @@ func (s *view) ask(db int, name string, words ...string) (protocol.Value, error)
 	return replies[0], nil
 }
 
+// addClients adds to locks what the nodes of their clients know of these, which is asked for a short time.
+func (c *Console) addClients(v protocol.Value) protocol.Value {
+	if c.config.AddClients == nil {
+		return v
+	}
+	return c.config.AddClients(context.Background(), v)
+}
+
 // Members tells who the members are.
 func (c *Console) Members() (api.Cluster, error) { return api.ClusterOf(c.config.Status()) }
 
@@ -101,7 +112,7 @@ func (c *Console) Lock(key string, db int) (api.OneLock, error) {
 	if err != nil {
 		return api.OneLock{}, err
 	}
-	l, there, err := api.LockOf(v, key, db, s.unixMillis())
+	l, there, err := api.LockOf(c.addClients(v), key, db, s.unixMillis())
 	switch {
 	case err != nil:
 		return api.OneLock{}, err
@@ -117,16 +128,27 @@ func (s *view) enliven(l *api.Lock) {
 	for i := range l.Holders {
 		h := &l.Holders[i]
 		h.Session = s.session(h.Session)
-		switch {
-		case h.Session != nil:
-			h.HeardMillis = sinceRenewal(h.Session.LeaseMillis, h.Session.LeftMillis)
-		default:
-			h.HeardMillis = sinceRenewal(h.LeaseMillis, h.LeaseLeftMillis)
-		}
+		h.HeardMillis = heard(h)
 	}
 	for i := range l.Waiters {
 		l.Waiters[i].Session = s.session(l.Waiters[i].Session)
 	}
+}
+
+// heard is how long ago the last sign of a holder's life was.
+func heard(h *api.Hold) *int64 {
+	renewed := sinceRenewal(h.LeaseMillis, h.LeaseLeftMillis)
+	if h.Session != nil {
+		renewed = sinceRenewal(h.Session.LeaseMillis, h.Session.LeftMillis)
+	}
+	if h.Client == nil || h.Client.IdleMillis == nil {
+		return renewed
+	}
+	idle := h.Client.IdleMillis
+	if renewed == nil || *idle < *renewed || h.Session != nil && h.Session.Connection { // the node renews these itself
+		return idle
+	}
+	return renewed
 }
 
 // session is all of a session of which the ID is known.

@@ -198,48 +198,52 @@ func (s *state) watch() *watched {
 
 // TestManyLocks: of 100,000 locks each is counted, the state is read in short pages, and the answer is as long as asked.
 func TestManyLocks(t *testing.T) {
-	s := newState(t)
-	const many = 100_000
-	for i := 0; i < many; {
-		var body []byte
-		for range 1000 {
-			body = s.append(body, 0, "lock.acquire", "shard:"+strconv.Itoa(i), "w", "PX", "3600000")
-			i++
+	synctest.Test(t, func(t *testing.T) { // however slow the machine
+		s := newState(t)
+		const many = 100_000
+		for i := 0; i < many; {
+			var body []byte
+			for range 1000 {
+				body = s.append(body, 0, "lock.acquire", "shard:"+strconv.Itoa(i), "w", "PX", "3600000")
+				i++
+			}
+			s.apply(body)
 		}
-		s.apply(body)
-	}
-	s.passes(time.Second)
-	w := s.watch()
-	c := s.console()
-	doc, err := c.Locks(t.Context(), Query{DB: -1, Sort: Held, Limit: 50})
-	require.NoError(t, err)
-	require.Len(t, doc.Locks, 50)
-	require.EqualValues(t, many, doc.Sums.Locks)
-	require.LessOrEqual(t, w.most, mostOfPage+5)
-	require.Greater(t, w.reads, many/mostOfPage)
-	require.Equal(t, "shard:0", doc.Locks[0].Key, "the oldest, then by name")
-	require.Equal(t, "shard:1", doc.Locks[1].Key)
-	require.Equal(t, "shard:10", doc.Locks[2].Key)
+		s.passes(time.Second)
+		w := s.watch()
+		c := s.console()
+		doc, err := c.Locks(t.Context(), Query{DB: -1, Sort: Held, Limit: 50})
+		require.NoError(t, err)
+		require.Len(t, doc.Locks, 50)
+		require.EqualValues(t, many, doc.Sums.Locks)
+		require.LessOrEqual(t, w.most, mostOfPage+5)
+		require.Greater(t, w.reads, many/mostOfPage)
+		require.Equal(t, "shard:0", doc.Locks[0].Key, "the oldest, then by name")
+		require.Equal(t, "shard:1", doc.Locks[1].Key)
+		require.Equal(t, "shard:10", doc.Locks[2].Key)
+	})
 }
 
 // TestCrowdedLocks: pages are smaller where locks have many waiters.
 func TestCrowdedLocks(t *testing.T) {
-	s := newState(t)
-	const locks, waiters = 250, 100
-	for i := range locks {
-		var body []byte
-		for w := range waiters + 1 {
-			body = protocol.AppendNative(body, 0, protocol.Caller{Conn: 7, Ticket: uint64(1 + i*1000 + w)}, "lock.acquire",
-				[][]byte{[]byte(fmt.Sprint("k", i)), []byte(fmt.Sprint(w)), []byte("PX"), []byte("3600000"), []byte("WAIT"), []byte("0")})
+	synctest.Test(t, func(t *testing.T) { // however slow the machine
+		s := newState(t)
+		const locks, waiters = 250, 100
+		for i := range locks {
+			var body []byte
+			for w := range waiters + 1 {
+				body = protocol.AppendNative(body, 0, protocol.Caller{Conn: 7, Ticket: uint64(1 + i*1000 + w)}, "lock.acquire",
+					[][]byte{[]byte(fmt.Sprint("k", i)), []byte(fmt.Sprint(w)), []byte("PX"), []byte("3600000"), []byte("WAIT"), []byte("0")})
+			}
+			s.apply(body)
 		}
-		s.apply(body)
-	}
-	w := s.watch()
-	doc, err := s.console().Locks(t.Context(), all(Queue))
-	require.NoError(t, err)
-	require.Equal(t, &api.Sums{Locks: locks, Holders: locks, Waiters: locks * waiters, Complete: true}, doc.Sums)
-	require.Less(t, w.most, 2+rowsOfPage/waiters)
-	require.Len(t, doc.Locks, MaxLimit)
+		w := s.watch()
+		doc, err := s.console().Locks(t.Context(), all(Queue))
+		require.NoError(t, err)
+		require.Equal(t, &api.Sums{Locks: locks, Holders: locks, Waiters: locks * waiters, Complete: true}, doc.Sums)
+		require.Less(t, w.most, 2+rowsOfPage/waiters)
+		require.Len(t, doc.Locks, MaxLimit)
+	})
 }
 
 // TestSurveysAreShared: those who ask the same share a survey, one runs at a time, and the next comes no sooner than
@@ -363,4 +367,59 @@ func TestHour(t *testing.T) {
 		cancel()
 		ran.Wait()
 	})
+}
+
+// TestStockLocks: locks that clients take with Redis's own commands stand beside the others, with their lease.
+func TestStockLocks(t *testing.T) {
+	s := newState(t)
+	s.apply(protocol.AppendRequestFrom(nil, 5, 42, "set", [][]byte{[]byte("stock"), []byte("token"), []byte("NX"), []byte("PX"), []byte("60000")}))
+	s.apply(protocol.AppendRequest(nil, 5, "set", [][]byte{[]byte("cache"), []byte("v"), []byte("PX"), []byte("60000")}))
+	s.passes(10 * time.Second)
+	s.acquire(0, "native", "a")
+	s.apply(protocol.AppendRequest(nil, 5, "pexpire", [][]byte{[]byte("stock"), []byte("30000")}))
+	s.passes(5 * time.Second)
+	var told protocol.Value
+	c := New(Config{Node: "n1", Machine: func() fsm.Machine { return s.m }, AddClients: func(_ context.Context, v protocol.Value) protocol.Value {
+		told = v
+		return v
+	}})
+	doc, err := c.Locks(t.Context(), all(Held))
+	require.NoError(t, err)
+	require.Equal(t, []string{"stock", "native"}, keys(doc))
+	require.Equal(t, &api.Sums{Locks: 2, Stock: 1, Holders: 2, Complete: true}, doc.Sums)
+	require.Len(t, told.Elems[1].Elems, 2, "the nodes are asked about the clients of each lock once")
+	left, renewals, heard := int64(25_000), int64(1), int64(5_000)
+	want := api.Hold{
+		Owner: "token", Mode: "stock", Holds: 1, LeaseMillis: 30_000, LeaseLeftMillis: &left, Renewals: &renewals, HeardMillis: &heard,
+		SinceUnixMillis: wallOffset + 1000, HeldMillis: 15_000, Client: &api.Client{Node: "n1", Number: 42},
+	}
+	require.Equal(t, want, doc.Locks[0].Holders[0])
+	require.Equal(t, []any{5, "stock"}, []any{doc.Locks[0].DB, doc.Locks[0].Mode})
+	one, err := c.Lock("stock", 5)
+	require.NoError(t, err)
+	require.Equal(t, want, one.Lock.Holders[0])
+	for mode, names := range map[string][]string{"stock": {"stock"}, "native": {"native"}} {
+		doc, err := c.Locks(t.Context(), Query{DB: -1, Sort: Held, Limit: 9, Mode: mode})
+		require.NoError(t, err)
+		require.Equal(t, names, keys(doc))
+	}
+}
+
+// TestHeard: the last sign of life is the client's, or the renewal's; a renewal that the node makes itself is none.
+func TestHeard(t *testing.T) {
+	n := func(millis int64) *int64 { return &millis }
+	for name, tc := range map[string]struct {
+		hold api.Hold
+		want *int64
+	}{
+		"nothing known":           {api.Hold{}, nil},
+		"a lease":                 {api.Hold{LeaseMillis: 9, LeaseLeftMillis: n(4)}, n(5)},
+		"a later command":         {api.Hold{LeaseMillis: 9, LeaseLeftMillis: n(4), Client: &api.Client{IdleMillis: n(2)}}, n(2)},
+		"an earlier command":      {api.Hold{LeaseMillis: 9, LeaseLeftMillis: n(4), Client: &api.Client{IdleMillis: n(7)}}, n(5)},
+		"a client that is gone":   {api.Hold{LeaseMillis: 9, LeaseLeftMillis: n(4), Client: &api.Client{Gone: true}}, n(5)},
+		"a session":               {api.Hold{Session: &api.Session{LeaseMillis: 9, LeftMillis: n(4)}}, n(5)},
+		"the session of a client": {api.Hold{Session: &api.Session{LeaseMillis: 9, LeftMillis: n(9), Connection: true}, Client: &api.Client{IdleMillis: n(7)}}, n(7)},
+	} {
+		require.Equal(t, tc.want, heard(&tc.hold), name)
+	}
 }

@@ -7,6 +7,7 @@
 //   - entries never wait long for a question: the state is read in pages, each as short as a glance of a client;
 //   - however many ask, one survey of the locks runs at a time, those who ask the same meanwhile share it, and the next
 //     begins no sooner than ten times as long as the last one took: surveys take a tenth of a processor at most;
+//   - what a node knows of its clients is asked of it for a short time, of the clients of so many locks a survey;
 //   - an answer has so many locks, holders and waiters at most; sums are of all;
 //   - while nobody asks nothing is done, but for the counts of locks, which are noted once a minute.
 //

@@ -2,9 +2,11 @@ package console
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/api"
 )
 
@@ -64,15 +66,29 @@ func (c *Console) counts() api.Counts {
 	}
 }
 
-// History tells of the last hour.
+// lossesOfHistory is how many losses an answer has.
+const lossesOfHistory = 50
+
+// History tells of the last hour, and of the last losses.
 func (c *Console) History() (api.History, error) {
-	if c.config.Machine() == nil {
-		return api.History{}, ErrNoCluster
+	state, err := c.open()
+	if err != nil {
+		return api.History{}, err
 	}
 	now := note{time.Now(), c.counts()}
+	lost := api.Losses{Losses: []api.Loss{}}
+	if row, _ := protocol.Find([]string{"lock.history"}); row != nil {
+		v, err := state.ask(0, "lock.history", "COUNT", strconv.Itoa(lossesOfHistory))
+		if err != nil {
+			return api.History{}, err
+		}
+		if lost, err = api.LossesOf(v); err != nil {
+			return api.History{}, err
+		}
+	}
 	return api.History{
 		Format: api.Format, Node: c.config.Node, NowUnixMillis: now.at.UnixMilli(), StepMillis: step.Milliseconds(),
-		Steps: c.hour.until(now),
+		Steps: c.hour.until(now), Losses: lost.Losses,
 	}, nil
 }
 

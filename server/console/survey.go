@@ -30,9 +30,11 @@ const (
 )
 
 const (
-	// MaxLimit is the most locks in an answer, and rowsOfList the most holders, and the most waiters, of each.
-	MaxLimit   = 200
-	rowsOfList = 10
+	// MaxLimit is the most locks in an answer, and rowsOfList the most holders, and the most waiters, of each. The nodes
+	// of the clients of the first detailedLocks are asked about them.
+	MaxLimit      = 200
+	rowsOfList    = 5
+	detailedLocks = 100
 	// mostOfPage is how many locks are looked at between two entries at most, and rowsOfPage how many holders and
 	// waiters about.
 	mostOfPage, rowsOfPage = 100, 200
@@ -114,6 +116,9 @@ func (c *Console) survey(f filter) *survey {
 		s.err = c.look(s, began.Add(surveyWithin))
 		s.held.cut()
 		s.queue.cut()
+		if s.err == nil {
+			s.err = c.finish(s)
+		}
 		s.until = time.Now().Add(max(freshFor, restFactor*time.Since(began)))
 	}()
 	return s
@@ -212,22 +217,43 @@ func (s *survey) add(state *view, row protocol.Value, db int) {
 	if first := field(row, "holders").Elems; len(first) > 0 {
 		r.since = field(first[0], "since").Num
 	}
-	inHeld, inQueue := s.held.takes(r), waiters > 0 && s.queue.takes(r)
-	if !inHeld && !inQueue {
-		return
+	if s.held.takes(r) {
+		s.held.add(r, row)
 	}
-	l, err := api.RowOf(row, db, state.unixMillis(), rowsOfList)
+	if waiters > 0 && s.queue.takes(r) {
+		s.queue.add(r, row)
+	}
+}
+
+// finish makes documents of the locks that are kept.
+func (c *Console) finish(s *survey) error {
+	state, err := c.open()
 	if err != nil {
-		return
+		return err
 	}
-	state.enliven(&l)
-	r.lock = &l
-	if inHeld {
-		s.held.add(r)
+	var rows []protocol.Value
+	asked := make(map[*protocol.Value]bool)
+	for _, kept := range [][]rank{s.held.kept, s.queue.kept} {
+		for _, k := range kept[:min(detailedLocks, len(kept))] {
+			if first := &k.row.Elems[0]; !asked[first] {
+				asked[first] = true
+				rows = append(rows, k.row)
+			}
+		}
 	}
-	if inQueue {
-		s.queue.add(r)
+	c.addClients(protocol.Array(protocol.Bulk("0"), protocol.Array(rows...)))
+	for _, ranked := range []*ranking{&s.held, &s.queue} {
+		for _, k := range ranked.kept {
+			l, err := api.RowOf(k.row, k.db, s.at, rowsOfList)
+			if err != nil {
+				return err
+			}
+			state.enliven(&l)
+			ranked.locks = append(ranked.locks, l)
+		}
+		ranked.kept = nil
 	}
+	return nil
 }
 
 // field is the value of a field in a map.
@@ -245,7 +271,7 @@ type rank struct {
 	since, waiters int64 // since: of the first holder
 	db             int
 	key            string
-	lock           *api.Lock
+	row            protocol.Value // of LOCK.LIST, with no more holders and waiters than are shown
 }
 
 func heldLonger(a, b rank) int {
@@ -263,12 +289,15 @@ type ranking struct {
 	by   func(a, b rank) int
 	kept []rank // sorted up to MaxLimit
 	last *rank  // the last of the first MaxLimit, once there are as many
+	// locks are the kept ones as documents, once the survey is finished.
+	locks []api.Lock
 }
 
 // takes reports whether a lock may be among the first.
 func (r *ranking) takes(next rank) bool { return r.last == nil || r.by(next, *r.last) < 0 }
 
-func (r *ranking) add(next rank) {
+func (r *ranking) add(next rank, row protocol.Value) {
+	next.row = shortened(row)
 	if r.kept = append(r.kept, next); len(r.kept) >= 2*MaxLimit {
 		r.cut()
 	}
@@ -285,11 +314,17 @@ func (r *ranking) cut() {
 	}
 }
 
+// shortened is a row without the holders and waiters that are not shown. The strings of it are kept.
+func shortened(row protocol.Value) protocol.Value {
+	for i := 1; i < len(row.Elems); i += 2 {
+		if v := &row.Elems[i]; v.Kind == protocol.KindArray && len(v.Elems) > rowsOfList {
+			v.Elems = slices.Clone(v.Elems[:rowsOfList])
+		}
+	}
+	return row
+}
+
 // first are the first n locks.
 func (r *ranking) first(n int) []api.Lock {
-	locks := []api.Lock{}
-	for _, k := range r.kept[:min(n, len(r.kept))] {
-		locks = append(locks, *k.lock)
-	}
-	return locks
+	return append([]api.Lock{}, r.locks[:min(n, len(r.locks))]...)
 }
