@@ -61,22 +61,40 @@
     return d.toDateString() === new Date().toDateString() ? time : d.toISOString().slice(0, 10) + " " + time;
   }
 
-  // sh is a name as a word of a shell's command.
-  function sh(text, base64) {
-    if (!base64 && /^[\w@%+=:,./][\w@%+=:,./-]*$/.test(text)) return text;
-    if (!base64 && text.search(unseen) < 0) return "'" + text.replaceAll("'", "'\\''") + "'";
-    const word = Array.from(bytesOf(text, base64), (b) => {
-      if (b === 0x27 || b === 0x5c) return "\\" + String.fromCharCode(b);
-      return b >= 0x20 && b < 0x7f ? String.fromCharCode(b) : "\\x" + b.toString(16).padStart(2, "0");
-    });
-    return "$'" + word.join("") + "'";
+  const hex = (b) => "\\x" + b.toString(16).padStart(2, "0");
+  const isPlain = (b) => b >= 0x20 && b < 0x7f;
+
+  // sh is a name as a word of a shell's command, in which no name becomes a command.
+  const sh = (text, base64) => (base64 ? shBytes(bytesOf(text, base64)) : shText(text));
+
+  function shText(text) {
+    if (/^[\w@%+=:,./][\w@%+=:,./-]*$/.test(text)) return text;
+    return text.search(unseen) < 0 ? "'" + text.replaceAll("'", "'\\''") + "'" : shBytes(bytesOf(text));
   }
+
+  function shBytes(bytes) {
+    return "$'" + Array.from(bytes, (b) => (b === 0x27 || b === 0x5c ? "\\" : "") + (isPlain(b) ? String.fromCharCode(b) : hex(b))).join("") + "'";
+  }
+
+  // shPattern is a pattern that matches the name alone.
+  function shPattern(text, base64) {
+    if (!base64) return sh(text.replace(/[\\*?[]/g, "\\$&"));
+    return shBytes(Array.from(bytesOf(text, base64)).flatMap((b) => ("\\*?[".includes(String.fromCharCode(b)) ? [0x5c, b] : [b])));
+  }
+
+  // Some names have a zero byte, which no word of a command can have. redis-cli reads such words from its input.
+  const hasZero = (text, base64) => bytesOf(text, base64).includes(0);
+
+  const cliWord = (text, base64) => '"' + Array.from(bytesOf(text, base64), (b) => (b === 0x22 || b === 0x5c ? "\\" : "") + (isPlain(b) ? String.fromCharCode(b) : hex(b))).join("") + '"';
+
+  const piped = (words, addr, db) => "printf '%s\\n' " + shText(words.join(" ")) + " | " + redisCLI(addr, db);
 
   // ---- asking
 
   async function ask(path, params) {
     const query = new URLSearchParams(params || {}).toString();
-    const answer = await fetch(path + (query ? "?" + query : ""), {
+    // location.origin, for an address with a password in it is refused.
+    const answer = await fetch(location.origin + path + (query ? "?" + query : ""), {
       cache: "no-store", credentials: "same-origin", signal: AbortSignal.timeout(9000),
     });
     let doc = null;
@@ -185,8 +203,9 @@
       td("", m.role === "leader" ? el("strong", {}, "leader") : m.role),
       td("", m.answers ? "yes" : el("strong", { class: "tag bad" }, "NO")),
       td("n", m.lagEntries === null ? "?" : count(m.lagEntries)),
-      td("n", m.version || "unknown", m.incarnation ? el("span", { class: "note" }, "start " + count(m.incarnation)) : ""))));
-    const next = [];
+      td("n", m.version || "unknown"))));
+    const next = c.troubles.map((t) => el("p", { class: "gap" }, el("strong", { class: "tag warn" }, "NOT WELL"), " " + visible(t) + "."));
+    if (c.heldBackBy.length) next.push(el("p", { class: "note" }, "The cluster keeps version " + c.clusterVersion + " for " + c.heldBackBy.join(", ") + "."));
     if (verdict !== "OK") next.push(command("Watch the members", "holdfast cluster status --watch" + reach()));
     for (const m of c.members) {
       if (!m.answers && c.leader) next.push(command("When " + m.name + " is gone for good: a new node joins (serve --join), then takes its place", "holdfast cluster replace " + sh(m.name) + reach()));
@@ -311,7 +330,7 @@
 
   function clientText(c) {
     const who = [c.name, c.address].filter(Boolean).map((t) => visible(t)).join(", ");
-    return (who ? who + " – " : "") + "connection " + c.number + " of " + c.node;
+    return (who ? who + " – " : "") + (c.number ? "connection " + c.number + " of " : "") + c.node;
   }
 
   function showHold(l, h) {
@@ -342,10 +361,10 @@
   const guarded = "local k,t=KEYS[1],ARGV[1] if redis.call('type',k).ok=='hash' then return redis.call('hexists',k,t)==1 and redis.call('del',k) or 0 end return redis.call('get',k)==t and redis.call('del',k) or 0";
 
   function commands(l) {
-    const name = sh(l.key, l.keyBase64);
+    const list = [], zero = hasZero(l.key, l.keyBase64), key = sh(l.key, l.keyBase64);
     const where = (l.db ? " --db " + l.db : "") + reach();
-    const dashed = name.startsWith("-");
-    const list = [command("The same in a terminal", "holdfast locks" + where + (dashed ? " -- " : " ") + name)];
+    const behind = (word) => (l.key.startsWith("-") ? " -- " : " ") + word; // else it would be a flag
+    if (!zero) list.push(command("The same in a terminal", "holdfast locks" + where + behind(shPattern(l.key, l.keyBase64))));
     const clients = new Set();
     for (const h of l.holders.slice(0, 3)) {
       const c = h.client;
@@ -355,11 +374,20 @@
         list.push(command("Who is it? The holder's connection, on " + c.node, redisCLI(member.clientAddress, 0) + " CLIENT LIST ID " + c.number));
       }
     }
-    const breaks = l.holders.slice(0, 3).map((h) => (h.mode === "stock" || !h.fence)
-      ? command("Delete the lock, only while " + short(visible(h.owner, h.ownerBase64)) + " has it", redisCLI(leaderAddress(), l.db) + " EVAL " + sh(guarded) + " 1 " + name + " " + sh(h.owner, h.ownerBase64))
-      : command("Break the hold with fence " + h.fence + ", and no later one", "holdfast locks break" + where + " --fence " + h.fence + " --reason " + sh("why, for the holder and the log") + (dashed ? " -- " : " ") + name));
-    if (breaks.length) list.push(el("p", { class: "small gap" }, el("strong", {}, "First stop the holder, "), "or be sure that its resource refuses older fences: who lost a lock does not know it yet."));
-    return [el("h3", {}, "Next"), ...list, ...breaks, el("p", { class: "note" }, "Where clients need a password: --password-file FILE, and REDISCLI_AUTH for redis-cli.")];
+    if (l.holders.length) list.push(el("p", { class: "small gap" }, el("strong", {}, "First stop the holder, "), "or be sure that its resource refuses older fences: who lost a lock does not know it yet."));
+    for (const h of l.holders.slice(0, 3)) {
+      const who = short(visible(h.owner, h.ownerBase64));
+      if (h.mode === "stock" || !h.fence) {
+        const what = "Delete the lock, only while " + who + " has it";
+        if (zero || hasZero(h.owner, h.ownerBase64)) list.push(command(what, piped(["EVAL", cliWord(guarded), "1", cliWord(l.key, l.keyBase64), cliWord(h.owner, h.ownerBase64)], leaderAddress(), l.db)));
+        else list.push(command(what, redisCLI(leaderAddress(), l.db) + " EVAL " + sh(guarded) + " 1 " + key + " " + sh(h.owner, h.ownerBase64)));
+        continue;
+      }
+      const what = "Break the hold with fence " + h.fence + ", and no later one", why = "why, for the holder and the log";
+      if (zero) list.push(command(what, piped(["LOCK.BREAK", cliWord(l.key, l.keyBase64), "FENCE", String(h.fence), "REASON", cliWord(why)], leaderAddress(), l.db)));
+      else list.push(command(what, "holdfast locks break" + where + " --fence " + h.fence + " --reason " + sh(why) + behind(key)));
+    }
+    return [el("h3", {}, "Next"), ...list, el("p", { class: "note" }, "Where clients need a password: --password-file FILE, and REDISCLI_AUTH for redis-cli.")];
   }
 
   function command(what, text) {
@@ -453,7 +481,25 @@
     $("hour").replaceChildren(...parts);
   }
 
-  function showLosses() {}
+  // ---- breaks and losses
+
+  const reasons = { expired: "the lease was over", session: "the session was over", broken: "broken", flushed: "flushed" };
+
+  function showLosses(doc) {
+    $("losses").hidden = false;
+    fill($("loss-list"), doc.losses.slice(0, 12).map((l) => {
+      const why = l.cause ? l.cause.command.toUpperCase() + (l.cause.by ? " by " + clientText(l.cause.by) : "") : "";
+      return el("tr", {},
+        td("n", clock(l.endedUnixMillis)),
+        td("name", short(visible(l.key, l.keyBase64)) || "(empty name)", l.db ? el("span", { class: "kind" }, "db " + l.db) : "",
+          el("span", { class: "note" }, short(visible(l.owner, l.ownerBase64)) + (l.fence ? ", fence " + l.fence : ""))),
+        td("", el("strong", {}, reasons[l.reason] || visible(l.reason)), " after " + span(l.heldMillis),
+          l.more ? el("span", { class: "kind" }, "+" + count(l.more) + " just so") : "",
+          l.cause && l.cause.text ? el("span", { class: "note" }, "“" + short(visible(l.cause.text)) + "”") : "",
+          why ? el("span", { class: "note" }, why) : ""));
+    }));
+    $("losses-empty").hidden = doc.losses.length > 0;
+  }
 
   // ---- start
 
