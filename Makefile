@@ -113,6 +113,12 @@ upgrade: ## upgrade the release before (FROM, built from git's history) node by 
 clients: ## stock clients and lock libraries against three nodes; installs them into a temporary folder
 	./server/clients/run.sh
 
+page: ## drive the page of --http-addr in a headless Chromium; needs chromium and redis-cli
+	$(GO) test -count=1 -v -run '^Test(Page|DocumentsOfNodes)' ./cmd/holdfast | grep -v '^=== '
+
+page-picture: ## draw the README's picture of the page, of a cluster that is busy for half an hour
+	HOLDFAST_PAGE_SCENE=30m HOLDFAST_PAGE_PICTURES=$(CURDIR)/server/web $(GO) test -count=1 -timeout 1h -run '^TestPagePicture' ./cmd/holdfast
+
 dist: ## archives of static binaries, Debian packages and their checksums, in dist/
 	./cmd/holdfast/packaging/dist.sh
 
