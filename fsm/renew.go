@@ -186,7 +186,7 @@ func (n *renewal) raise(it *keyspace.Item) (by int64, err error) {
 		if r.By == 0 {
 			r.By = n.done.Jump
 		}
-		if !protocol.Match(r.Pattern, it.Key(), false) {
+		if r.Pattern != "*" && !protocol.Match(r.Pattern, it.Key(), false) {
 			continue
 		}
 		value, ok := int64(0), it.IsString()

@@ -8,8 +8,7 @@ import "math"
 //
 // Redis's own oddities are kept, since clients see them: a class that is not closed ends with the
 // pattern, a range compares signed bytes, an escape in a class heeds the case always, and the empty
-// string matches no pattern of several stars. But * alone matches the empty string too, as Redis's
-// commands treat that pattern before they match.
+// string matches the empty pattern alone. Commands on keys treat * before they match, as in Redis.
 //
 // The time is at most proportional to len(pattern) times len(s): only the last star is tried again. An
 // earlier star need not be: bytes that it could give up, the last star can take as well.
@@ -22,7 +21,7 @@ func Match(pattern, s string, nocase bool) bool {
 // a step off *steps. Without steps left MatchSteps returns false and leaves *steps negative.
 func MatchSteps(pattern, s string, nocase bool, steps *int64) bool {
 	if s == "" {
-		return pattern == "" || pattern == "*"
+		return pattern == ""
 	}
 	p, i := 0, 0
 	star, resume := -1, 0 // the last star, and where in s its rest was tried last

@@ -16,7 +16,7 @@ func TestMatch(t *testing.T) {
 	}{
 		{pattern: "", s: "", want: true},
 		{pattern: "", s: "a"},
-		{pattern: "*", s: "", want: true},
+		{pattern: "*", s: ""},
 		{pattern: "**", s: ""},
 		{pattern: "?", s: ""},
 		{pattern: "*", s: "anything", want: true},

@@ -169,6 +169,7 @@ func GetKeys(line [][]byte, withFlags bool) Value {
 			continue
 		}
 		positions, ok := appendPositions(spec, nil, line)
+		ok = ok && !(spec.Counted && len(positions) == 0)
 		switch {
 		case !ok && c.Has(FlagNoMandatoryKeys):
 			return Array()

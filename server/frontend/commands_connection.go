@@ -44,8 +44,10 @@ func selectDatabase(c *conn, args [][]byte) protocol.Value {
 func (s *Server) parseDatabase(word []byte) (db int, refusal protocol.Value, refused bool) {
 	n, ok := protocol.ParseInt(string(word))
 	switch {
-	case !ok || int64(int32(n)) != n:
+	case !ok:
 		return 0, protocol.ErrNotInteger.Value(), true
+	case int64(int32(n)) != n:
+		return 0, protocol.Err("value is out of range, value must between -2147483648 and 2147483647"), true
 	case n != 0 && s.cfg.Options.ClusterMode:
 		return 0, protocol.Err("SELECT is not allowed in cluster mode"), true
 	case n < 0 || n >= protocol.MaxDatabases:
