@@ -61,7 +61,7 @@ func (c *clientFlags) servers() (*holder.Servers, error) {
 	}
 	var err error
 	if s.Password, err = c.password.ClientPassword(); err != nil {
-		return nil, err
+		return nil, usageError{err}
 	}
 	if !c.tls && c.tlsCA == "" && c.tlsCert == "" && c.tlsKey == "" {
 		return s, nil
@@ -70,14 +70,16 @@ func (c *clientFlags) servers() (*holder.Servers, error) {
 	if c.tlsCert != "" || c.tlsKey != "" {
 		cert, err := tls.LoadX509KeyPair(c.tlsCert, c.tlsKey)
 		if err != nil {
-			return nil, fmt.Errorf("load tls-cert and tls-key: %w", err)
+			return nil, usageError{fmt.Errorf("load tls-cert and tls-key: %w", err)}
 		}
 		s.TLS.Certificates = []tls.Certificate{cert}
 	}
 	if c.tlsCA != "" {
-		s.TLS.RootCAs, err = secrets.LoadCA(c.tlsCA)
+		if s.TLS.RootCAs, err = secrets.LoadCA("tls-ca", c.tlsCA); err != nil {
+			return nil, usageError{err}
+		}
 	}
-	return s, err
+	return s, nil
 }
 
 // withPort adds the port of Redis where there is none: "[::1]", "::1" and "node1" are addresses, too.

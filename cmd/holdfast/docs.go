@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"runtime/debug"
 	"strings"
 
@@ -45,10 +46,13 @@ func manPage(ctx context.Context) string {
 		}
 		var help strings.Builder
 		_ = c.run(ctx, []string{"--help"}, &help, &help) // help is no error, whatever the command makes of it
-		preformatted(&b, "holdfast "+c.name, help.String())
+		preformatted(&b, "holdfast "+c.name, forTests.ReplaceAllString(help.String(), ""))
 	}
 	return b.String()
 }
+
+// forTests are the flags that are in no document.
+var forTests = regexp.MustCompile(`\nFor tests only\n(?:  .*\n)+`)
 
 // preformatted appends a section of a man page with text as it stands.
 func preformatted(b *strings.Builder, title, text string) {
@@ -58,7 +62,7 @@ func preformatted(b *strings.Builder, title, text string) {
 
 // flagDocument is FLAGS.md beside this file.
 func flagDocument() string {
-	return "# Flags\n\nMade by `make rewrite` from the table in [flags.go](flags.go). Every flag of `holdfast serve` is also an environment\nvariable; a flag wins. The flags of `holdfast lock`, `holdfast locks`, `holdfast cluster`, `holdfast backup`,\n`holdfast inspect`, `holdfast restore` and `holdfast recover` stand at the end.\n\n" + flagTable() + clientTable()
+	return "# Flags\n\nMade by `make rewrite` from the table in [flags.go](flags.go). Every flag of `holdfast serve` is also an environment\nvariable; a flag wins. `holdfast serve --check` proves them, and starts nothing. The flags of `holdfast lock`,\n`holdfast locks`, `holdfast cluster`, `holdfast backup`, `holdfast inspect`, `holdfast restore` and `holdfast recover`\nstand at the end.\n\n" + flagTable() + clientTable()
 }
 
 // commandDocument is COMMANDS.md of package protocol.

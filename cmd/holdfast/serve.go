@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,13 +11,22 @@ import (
 	"syscall"
 
 	"github.com/holdfast/holdfast/server"
+	"github.com/holdfast/holdfast/server/secrets"
 )
 
 // serve runs one node until ctx ends or the node must not go on.
 func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	c, err := serveFlags().parse(args, stdout)
+	check := false
+	c, err := serveFlags(&check).parse(args, stdout)
 	if err != nil {
 		return err
+	}
+	strange, err := strangeVariables(os.Environ())
+	if err != nil {
+		return usageError{err}
+	}
+	if check {
+		return checkServe(c, strange, stdout)
 	}
 	if err := c.Validate(); err != nil {
 		return usageError{err}
@@ -25,10 +35,16 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return usageError{err}
 	}
+	for _, note := range strange {
+		logger.Warn("unknown setting", "node", c.Name, "variable", note)
+	}
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP) // which would end the process
 	defer signal.Stop(hangup)
 	s, err := server.New(c, logger.With("node", c.Name))
+	if unusable := new(secrets.Unusable); errors.As(err, unusable) {
+		return usageError{err} // a supervisor that starts it again changes nothing
+	}
 	if err != nil {
 		return err
 	}
@@ -60,7 +76,27 @@ func reloadOnHangup(signals <-chan os.Signal, s *server.Server) (stop func()) {
 	return func() { close(stopped) }
 }
 
-func serveFlags() flagSet { return flagSet{command: "serve"} }
+func serveFlags(check *bool) flagSet {
+	return flagSet{command: "serve", own: []option{
+		{name: "check", value: check, help: "prove flags, environment, files, certificates and addresses, and start nothing; status 2 if something is wrong"},
+	}}
+}
+
+// checkServe says what is wrong with the settings, or that nothing is.
+func checkServe(c server.Config, strange []string, stdout io.Writer) error {
+	notes, err := server.Check(c)
+	if err == nil {
+		_, err = newLogger(c.LogConfig, io.Discard)
+	}
+	if err != nil {
+		return usageError{err}
+	}
+	for _, note := range append(strange, notes...) {
+		fmt.Fprintln(stdout, note)
+	}
+	_, err = fmt.Fprintln(stdout, "nothing is wrong")
+	return err
+}
 
 func newLogger(c server.LogConfig, w io.Writer) (*slog.Logger, error) {
 	var level slog.Level

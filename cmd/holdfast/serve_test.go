@@ -179,6 +179,81 @@ func TestBadEnvironmentIsNamed(t *testing.T) {
 	require.Contains(t, stderr, `HOLDFAST_MAX_CLIENTS="few"`)
 }
 
+// TestStrangeVariables: one that is nearly a flag's would leave the node without the setting, and ends it. Others are told.
+func TestStrangeVariables(t *testing.T) {
+	others, err := strangeVariables([]string{
+		"HOLDFAST_NAME=n1", "HOLDFAST_SERVER=x", "HOLDFAST_TLS_CA=x", "HOLDFAST_DB=1", "HOLDFAST_FENCE=7", "HOLDFAS_PASSWORD=x", "PATH=/bin",
+	})
+	require.NoError(t, err)
+	require.Empty(t, others)
+	for name, nearest := range map[string]string{
+		"PASWORD_FILE": "PASSWORD_FILE", "MAX_MEMRY": "MAX_MEMORY", "TCP_KEEPALIV": "TCP_KEEPALIVE", "ADR": "ADDR",
+		"INITIAL_CLUTSER": "INITIAL_CLUSTER", "PEER_TLS_CERTT": "PEER_TLS_CERT", "CLUSTER_SECRETS_FILE": "CLUSTER_SECRET_FILE",
+	} {
+		_, err := strangeVariables([]string{"HOLDFAST_" + name + "=a secret"})
+		require.ErrorContains(t, err, "HOLDFAST_"+name+": no flag has this variable; the nearest is HOLDFAST_"+nearest+" (--")
+		require.NotContains(t, err.Error(), "a secret")
+	}
+	others, err = strangeVariables([]string{"HOLDFAST_PORT_6379_TCP=tcp://10.0.0.1:6379", "HOLDFAST_SERVICE_HOST=10.0.0.1", "HOLDFAST_VERSION=1"})
+	require.NoError(t, err, "Kubernetes sets such variables for a service of that name")
+	require.Len(t, others, 3)
+	t.Setenv("HOLDFAST_PASWORD_FILE", "/x")
+	t.Setenv("HOLDFAST_MAX_MEMRY", "1gb")
+	status, _, stderr := try(t, "serve", "--data-dir", t.TempDir())
+	require.Equal(t, 2, status)
+	require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+	require.Contains(t, stderr, "HOLDFAST_PASSWORD_FILE (--password-file)")
+	require.Contains(t, stderr, "HOLDFAST_MAX_MEMORY (--max-memory)")
+}
+
+// TestServeCheck: what is wrong is told at once, with status 2, and nothing is started.
+func TestServeCheck(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	older, newer := newAuthority(t), newAuthority(t)
+	older.issue(t, "n1")
+	newer.issue(t, "n1")
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer busy.Close()
+	check := func(args ...string) (status int, stdout, stderr string) {
+		free := freeAddrs(t, 2)
+		return try(t, append([]string{"serve", "--check", "--data-dir", dir, "--addr", free[0], "--peer-addr", free[1]}, args...)...)
+	}
+	peers := func(a, ca *authority) []string {
+		return []string{"--peer-tls-cert", a.file("n1.crt"), "--peer-tls-key", a.file("n1.key"), "--peer-tls-ca", ca.file("ca.crt")}
+	}
+	for _, fine := range [][]string{nil, peers(older, older), {"--addr", busy.Addr().String()}, {"--tls-cert", older.file("n1.crt"), "--tls-key", older.file("n1.key")}} {
+		status, stdout, stderr := check(fine...)
+		require.Zero(t, status, "%v: %s", fine, stderr)
+		require.Contains(t, stdout, "data-dir "+dir+" is not there")
+		require.Equal(t, strings.Contains(stdout, "is in use"), len(fine) == 2, stdout)
+		require.True(t, strings.HasSuffix(stdout, "nothing is wrong\n"), stdout)
+	}
+	require.NoDirExists(t, dir)
+	file := older.file("n1.key")
+	for _, wrong := range []struct {
+		want string
+		args []string
+	}{
+		{"peer-tls-cert does not go with peer-tls-ca", peers(older, newer)},
+		{"load peer-tls-cert and peer-tls-key", append(peers(older, older), "--peer-tls-key", newer.file("n1.key"))},
+		{"peer-tls-ca: open /nonexist", append(peers(older, older), "--peer-tls-ca", "/nonexist")},
+		{"password-file: open /nonexist", []string{"--password-file", "/nonexist"}},
+		{"addr: listen tcp 203.0.113.7:6379", []string{"--addr", "203.0.113.7:6379", "--insecure"}},
+		{"data-dir " + file + " is no folder", []string{"--data-dir", file}},
+		{"max-clients 0", []string{"--max-clients", "0"}},
+		{"log-level", []string{"--log-level", "loud"}},
+	} {
+		status, stdout, stderr := check(wrong.args...)
+		require.Equal(t, 2, status, "%s: %s", wrong.want, stdout)
+		require.Contains(t, stderr, wrong.want)
+	}
+	_, _, stderr := check("--password-file", "/nonexist", "--max-clients", "0", "--http-addr", "203.0.113.7:1", "--insecure")
+	for _, want := range []string{"password-file", "max-clients 0", "http-addr"} {
+		require.Contains(t, stderr, want, "all at once")
+	}
+}
+
 // TestEmptyEnvironmentIsASetting: a variable that is set to nothing is not the default.
 func TestEmptyEnvironmentIsASetting(t *testing.T) {
 	t.Setenv("HOLDFAST_DATA_DIR", "")
@@ -210,7 +285,7 @@ func TestLogger(t *testing.T) {
 func TestEnvironmentIsBelowFlags(t *testing.T) {
 	t.Setenv("HOLDFAST_NAME", "from-env")
 	t.Setenv("HOLDFAST_ADDR", "127.0.0.1:1")
-	c, err := serveFlags().parse([]string{"--addr", "127.0.0.1:2"}, nil)
+	c, err := serveFlags(new(bool)).parse([]string{"--addr", "127.0.0.1:2"}, nil)
 	require.NoError(t, err)
 	require.Equal(t, "from-env", c.Name)
 	require.Equal(t, "127.0.0.1:2", c.Addr)
@@ -273,12 +348,26 @@ func TestLockedFolderIsRefused(t *testing.T) {
 func TestSecretFiles(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(empty, nil, 0o600))
-	status, stderr := serveFor(t, t.TempDir(), "--password-file", empty)
-	require.Equal(t, 1, status)
-	require.Contains(t, stderr, "is empty")
-	status, stderr = serveFor(t, t.TempDir(), "--password-file", empty, "--password", "x")
-	require.Equal(t, 1, status)
-	require.Contains(t, stderr, "not both")
+	for _, wrong := range []struct {
+		want string
+		args []string
+	}{
+		{"password-file: " + empty + " is empty", []string{"--password-file", empty}},
+		{"password-file " + empty + ": give the secret or the file, not both", []string{"--password-file", empty, "--password", "x"}},
+		{"cluster-secret-file: open /nonexist: no such file", []string{"--cluster-secret-file", "/nonexist"}},
+		{"load tls-cert and tls-key: open /nonexist", []string{"--tls-cert", "/nonexist", "--tls-key", "/nonexist"}},
+	} {
+		status, stderr := serveFor(t, t.TempDir(), wrong.args...)
+		require.Equal(t, 2, status, "so that systemd does not start it again: %s", stderr)
+		require.Contains(t, stderr, wrong.want)
+		require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+	}
+	status, _, stderr := try(t, "locks", "--password-file", "/nonexist")
+	require.Equal(t, 2, status)
+	require.Contains(t, stderr, "password-file: open /nonexist")
+	status, _, stderr = try(t, "locks", "--tls-ca", "/nonexist")
+	require.Equal(t, 2, status)
+	require.Contains(t, stderr, "tls-ca: open /nonexist")
 }
 
 func TestLogLevelHoldsForEveryFormat(t *testing.T) {

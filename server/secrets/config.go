@@ -21,7 +21,7 @@ type Config struct {
 // ClientPassword is the password that a client gives by AUTH: the first of the file, if there is a file. Empty:
 // there is none.
 func (c Config) ClientPassword() (string, error) {
-	words, err := readWords(c.Password, c.PasswordFile, readFile)
+	words, err := readWords("password-file", c.Password, c.PasswordFile, readFile)
 	if len(words) == 0 {
 		return "", err
 	}
@@ -31,20 +31,25 @@ func (c Config) ClientPassword() (string, error) {
 // mostWords is how many passwords or secrets are valid at a time: the one that goes and the one that comes.
 const mostWords = 2
 
-// readWords returns value, or the words of file: one a line, up to the first line that is blank. What follows a blank
+// Unusable is why what a flag names cannot be used: another start meets the same.
+type Unusable struct{ error }
+
+func (u Unusable) Unwrap() error { return u.error }
+
+// readWords returns value, or the words of the file that a flag names: one a line, up to the first line that is blank. What follows a blank
 // line is a note.
-func readWords(value, file string, read reader) ([]string, error) {
+func readWords(flag, value, file string, read reader) ([]string, error) {
 	switch {
 	case file == "" && value == "":
 		return nil, nil
 	case file == "":
 		return []string{value}, nil
 	case value != "":
-		return nil, fmt.Errorf("%s: give the secret or the file, not both", file)
+		return nil, fmt.Errorf("%s %s: give the secret or the file, not both", flag, file)
 	}
 	text, err := read(file)
 	if err != nil {
-		return nil, fmt.Errorf("read secret: %w", err)
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	var words []string
 	for line := range strings.SplitSeq(string(text), "\n") {
@@ -53,15 +58,15 @@ func readWords(value, file string, read reader) ([]string, error) {
 			break
 		}
 		if err := typable(line); err != nil {
-			return nil, fmt.Errorf("read secret: %s: %w", file, err)
+			return nil, fmt.Errorf("%s: %s: %w", flag, file, err)
 		}
 		words = append(words, line)
 	}
 	switch {
 	case len(words) == 0:
-		return nil, fmt.Errorf("read secret: %s is empty", file)
+		return nil, fmt.Errorf("%s: %s is empty", flag, file)
 	case len(words) > mostWords:
-		return nil, fmt.Errorf("read secret: %s has %d lines before the first blank one: %d secrets at a time, one a line", file, len(words), mostWords)
+		return nil, fmt.Errorf("%s: %s has %d lines before the first blank one: %d secrets at a time, one a line", flag, file, len(words), mostWords)
 	}
 	return words, nil
 }

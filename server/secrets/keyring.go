@@ -70,7 +70,7 @@ const interval = time.Second
 // Open reads all that c names.
 func Open(c Config, logger *slog.Logger) (*Keyring, error) {
 	if err := c.check(); err != nil {
-		return nil, err
+		return nil, Unusable{err}
 	}
 	k := &Keyring{config: c, logger: logger, began: time.Now()}
 	k.due.Store(int64(interval))
@@ -95,7 +95,7 @@ func Open(c Config, logger *slog.Logger) (*Keyring, error) {
 	for _, p := range k.parts {
 		var err error
 		if all, _, err = p.read(c, all, true); err != nil {
-			return nil, err
+			return nil, Unusable{err}
 		}
 	}
 	k.held.Store(all)
@@ -103,7 +103,7 @@ func Open(c Config, logger *slog.Logger) (*Keyring, error) {
 }
 
 func loadPasswords(c Config, read reader, to *credentials) error {
-	words, err := readWords(c.Password, c.PasswordFile, read)
+	words, err := readWords("password-file", c.Password, c.PasswordFile, read)
 	to.passwords = nil
 	for _, word := range words {
 		to.passwords = append(to.passwords, sha256.Sum256([]byte(word)))
@@ -112,7 +112,7 @@ func loadPasswords(c Config, read reader, to *credentials) error {
 }
 
 func loadClusterSecrets(c Config, read reader, to *credentials) error {
-	words, err := readWords(c.ClusterSecret, c.ClusterSecretFile, read)
+	words, err := readWords("cluster-secret-file", c.ClusterSecret, c.ClusterSecretFile, read)
 	to.cluster = nil
 	for _, word := range words {
 		to.cluster = append(to.cluster, []byte(word))

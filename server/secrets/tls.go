@@ -6,6 +6,8 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -93,11 +95,11 @@ func loadPair(p pair, read reader, to *credentials) (tls.Certificate, error) {
 func loadCA(flag, file string, read reader, to *credentials) (*x509.CertPool, error) {
 	text, err := read(file)
 	if err != nil {
-		return nil, fmt.Errorf("read CA: %w", err)
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	blocks, err := certificates(file, text)
 	if err != nil {
-		return nil, fmt.Errorf("read CA: %w", err)
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	pool, last := x509.NewCertPool(), time.Time{}
 	for _, der := range blocks {
@@ -111,7 +113,7 @@ func loadCA(flag, file string, read reader, to *credentials) (*x509.CertPool, er
 		}
 	}
 	if last.IsZero() {
-		return nil, fmt.Errorf("read CA: %s holds no PEM certificate", file)
+		return nil, fmt.Errorf("%s: %s holds no PEM certificate", flag, file)
 	}
 	to.expires(flag, last)
 	return pool, nil
@@ -135,7 +137,39 @@ func certificates(file string, text []byte) (ders [][]byte, err error) {
 	return ders, nil
 }
 
-// LoadCA reads the PEM certificates of a file.
-func LoadCA(file string) (*x509.CertPool, error) {
-	return loadCA("", file, readFile, new(credentials))
+// LoadCA reads the PEM certificates of the file that a flag names.
+func LoadCA(flag, file string) (*x509.CertPool, error) {
+	return loadCA(flag, file, readFile, new(credentials))
+}
+
+// Misfits are what keeps the certificates in force from doing their work: they have run out, or the nodes' CA does not
+// know this node's own.
+func (k *Keyring) Misfits(now time.Time) (all []error) {
+	held := k.held.Load()
+	for _, flag := range slices.Sorted(maps.Keys(held.expiries)) {
+		if at := held.expiries[flag]; at.Before(now) {
+			all = append(all, fmt.Errorf("%s ran out at %s", flag, at.UTC().Format(time.RFC3339)))
+		}
+	}
+	if held.peerTLS == nil {
+		return all
+	}
+	chain := held.peerTLS.Certificates[0].Certificate
+	leaf, err := x509.ParseCertificate(chain[0])
+	if err != nil {
+		return append(all, fmt.Errorf("peer-tls-cert: %w", err))
+	}
+	others := x509.NewCertPool()
+	for _, der := range chain[1:] {
+		if cert, err := x509.ParseCertificate(der); err == nil {
+			others.AddCert(cert)
+		}
+	}
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} { // it serves both directions
+		o := x509.VerifyOptions{Roots: held.peerTLS.RootCAs, Intermediates: others, CurrentTime: leaf.NotBefore.Add(time.Second), KeyUsages: []x509.ExtKeyUsage{usage}}
+		if _, err := leaf.Verify(o); err != nil {
+			return append(all, fmt.Errorf("peer-tls-cert does not go with peer-tls-ca: %w", err))
+		}
+	}
+	return all
 }

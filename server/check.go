@@ -1,0 +1,50 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/holdfast/holdfast/server/secrets"
+)
+
+// Check proves what a start needs, and starts nothing: the settings, the files and certificates that they name, and that
+// the addresses are this machine's. All mistakes are in err, joined. notes are no mistakes, and may surprise: a node that
+// runs has its ports.
+func Check(c Config) (notes []string, err error) {
+	errs := []error{c.Validate()}
+	keys, err := secrets.Open(c.SecretsConfig, slog.New(slog.DiscardHandler))
+	errs = append(errs, err)
+	if err == nil {
+		errs = append(errs, keys.Misfits(time.Now())...)
+	}
+	for _, port := range []struct{ flag, addr string }{
+		{"addr", c.Addr}, {"peer-addr", c.PeerAddr}, {"sentinel-addr", c.SentinelAddr}, {"http-addr", c.HTTPAddr},
+	} {
+		if port.addr == "" {
+			continue
+		}
+		ln, err := net.Listen("tcp", port.addr)
+		switch {
+		case err == nil:
+			errs = append(errs, ln.Close())
+		case errors.Is(err, syscall.EADDRINUSE):
+			notes = append(notes, fmt.Sprintf("%s %s is in use, by this node if it runs", port.flag, port.addr))
+		default:
+			errs = append(errs, fmt.Errorf("%s: %w", port.flag, err))
+		}
+	}
+	switch folder, err := os.Stat(c.DataDir); {
+	case errors.Is(err, os.ErrNotExist):
+		notes = append(notes, fmt.Sprintf("data-dir %s is not there: the node would begin with an empty one", c.DataDir))
+	case err != nil:
+		errs = append(errs, fmt.Errorf("data-dir: %w", err))
+	case !folder.IsDir():
+		errs = append(errs, fmt.Errorf("data-dir %s is no folder", c.DataDir))
+	}
+	return notes, errors.Join(errs...)
+}
