@@ -22,7 +22,8 @@ type call struct {
 	meter
 	listening
 	parking
-	from caller
+	watch lockWatch
+	from  caller
 	// life is the life of a node whose former lives were dropped last. Empty: look at the next batch's.
 	life protocol.Origin
 
@@ -190,7 +191,9 @@ func (c *call) store(db int, it keyspace.Item) {
 	c.st.itemBytes += d.Bytes()
 	if !replaced || before.Ended(c.nowMillis) {
 		c.noteNewKey(db, &it)
-		c.came(db, &it, replaced)
+		c.came(db, &it, &before, replaced)
+	} else if before.IsMarked() && !it.IsMarked() {
+		c.watch.loses(db, &before)
 	}
 	// A collection that was changed in place has been noted since the last savepoint.
 	if c.undo != nil && !(it.Shares(&before) && it.OwnedBy(c.st.generation)) {
@@ -220,6 +223,9 @@ func (c *call) removeFrom(db int, it *keyspace.Item) {
 	c.st.itemBytes -= d.Bytes()
 	before := d.Remove(it.Hash, it.Key())
 	c.st.itemBytes += d.Bytes()
+	if before.IsMarked() {
+		c.watchRemoval(db, &before)
+	}
 	if c.undo != nil {
 		c.undo.note(change{database: d, before: before, replaced: true})
 	}

@@ -166,6 +166,7 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 		return reply, false
 	}
 	if !h.readOnly {
+		c.watchScript(s, h, c.wroteSince(&h.from))
 		c.ends(&h.from)
 	}
 	return reply, true

@@ -85,6 +85,12 @@ type Machine interface {
 	Stats() Stats
 	// LockStats counts the locks.
 	LockStats() LockStats
+	// ClassifyLocks says by which patterns locks are counted, at most [MaxLockClasses]; the counts begin anew.
+	ClassifyLocks(patterns []string)
+	// LockClasses counts what happened to locks, by class, since the start of this node; the last class is of all others.
+	LockClasses() []LockClass
+	// StockWaiters are the clients that poll for a stock lock, as far as this node remembers them.
+	StockWaiters(db int, key string) []StockWaiter
 	// Survey looks at the whole state, with at most so many keys that look like fences. No entry is applied meanwhile.
 	Survey(fenceKeys int) Survey
 }

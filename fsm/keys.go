@@ -25,6 +25,9 @@ func delOp(c *call) protocol.Value {
 			continue
 		}
 		if it := c.find(key); it != nil {
+			if it.IsMarked() && !c.scripts.running {
+				c.watch.loses(c.db, it) // whoever sends DEL does not say that it is the owner
+			}
 			c.remove(it)
 			c.notify(classGeneric, "del", key)
 			n++

@@ -112,6 +112,7 @@ func (c *call) tellLocks() {
 		if e.Kind == locks.Lost {
 			c.noteLoss(e)
 		}
+		c.watch.watchNative(e)
 		c.tellLock(e)
 	}
 	c.touchLock(touch)

@@ -12,6 +12,8 @@ type LockStats struct {
 	// Locks, Holds, Waiting and Sessions are how many there are, and Bytes what they count for.
 	Locks, Holds, Waiting, Sessions int
 	Bytes                           int64
+	// Stock are the keys with the mark of a stock lock.
+	Stock int
 	LockCounts
 }
 
@@ -49,6 +51,9 @@ func (m *machine) LockStats() LockStats {
 	defer m.mu.RUnlock()
 	s := lockStatsOf(m.st.locks)
 	s.LockCounts = m.call.locked
+	for _, d := range m.st.databases {
+		s.Stock += d.Marks()
+	}
 	return s
 }
 

@@ -148,6 +148,7 @@ func releaseOp(c *call) protocol.Value {
 	left, ok := c.changeLocks().Release(c.db, key, owner, all)
 	c.tellLocks()
 	if !ok {
+		c.watchMismatch(key, owner, nativeLocks)
 		return protocol.Null
 	}
 	if left > 0 {

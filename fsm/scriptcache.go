@@ -34,6 +34,8 @@ type script struct {
 	problem protocol.Value
 	// turn orders the scripts of EVAL by their last use. 0: loaded by SCRIPT LOAD.
 	turn uint64
+	// releases and claims: on this node a run has released a stock lock, or taken one. No part of the state.
+	releases, claims bool
 }
 
 // scriptCache is the replicated cache of Lua sources, in two copy-on-write trees.

@@ -19,7 +19,8 @@ func setOp(c *call) protocol.Value {
 }
 
 func setnxOp(c *call) protocol.Value {
-	if c.find(c.args[1]) != nil {
+	if it := c.find(c.args[1]); it != nil {
+		c.watchRefusal(it, c.args[2])
 		return zero
 	}
 	if tooLong(c.args[2]) {
@@ -80,6 +81,8 @@ func (c *call) setWith(key, value string, o *options) protocol.Value {
 		}
 		c.setOrMark(key, value, deadlineMillis, o, old)
 		c.notifySet(key, o, deadlineMillis)
+	} else if o.condition == ifMissing {
+		c.watchRefusal(old, value)
 	}
 	return reply
 }
@@ -156,6 +159,9 @@ func delexOp(c *call) protocol.Value {
 	}
 	it := c.find(c.args[1])
 	if it == nil {
+		if len(c.args) == 4 && comparison(c.args[2]) == ifEqual {
+			c.watchMismatch(c.args[1], c.args[3], stockLocks)
+		}
 		return zero
 	}
 	if len(c.args) == 4 {
@@ -171,6 +177,9 @@ func delexOp(c *call) protocol.Value {
 			return problem
 		}
 		if !meets {
+			if cond == ifEqual {
+				c.watchMismatch(c.args[1], c.args[3], stockLocks)
+			}
 			return zero
 		}
 	}
@@ -185,6 +194,7 @@ func delifeqOp(c *call) protocol.Value {
 		return errWrongType
 	}
 	if it == nil || it.Value() != c.args[2] {
+		c.watchMismatch(c.args[1], c.args[2], stockLocks)
 		return zero
 	}
 	c.remove(it)

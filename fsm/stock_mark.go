@@ -38,6 +38,9 @@ func (c *call) claim(key, value string, deadlineMillis int64) {
 	}
 	c.setMarked(key, value, deadlineMillis, c.newMark(deadlineMillis))
 	c.scripts.made.claims++
+	if deadlineMillis != never {
+		c.watchClaim(key, value)
+	}
 }
 
 // setMarked is [call.set] with a mark.
@@ -84,6 +87,10 @@ func (c *call) remarked(it *keyspace.Item, deadlineMillis int64) keyspace.Item {
 		return it.WithMark(c.renewed(m, deadlineMillis))
 	}
 	if deadlineMillis != never && c.scripts.running && c.entryVersion >= versionMarks && c.scripts.made.has(c.db, it) {
+		c.scripts.made.marked = true
+		if owners, _ := stockOwners(it, 1); len(owners) > 0 {
+			c.watchClaim(it.Key(), owners[0].Owner)
+		}
 		return it.WithMark(c.newMark(deadlineMillis))
 	}
 	return *it
@@ -96,6 +103,8 @@ type made struct {
 	// hashes are the last hashes that came, by database and hash of the key.
 	hashes [4]createdHash
 	next   int
+	// marked: a hash became a stock lock. released: a stock lock was removed.
+	marked, released bool
 }
 
 type createdHash struct {

@@ -184,3 +184,177 @@ func TestLives(t *testing.T) {
 	require.Equal(t, first.Life, last.Life)
 	require.Equal(t, d.m.Hash(), restored(t, d.m).Hash())
 }
+
+// release is the script with which most libraries give a lock back.
+const release = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
+
+// classes are the counts of a machine, without zeroes.
+func (d *driver) classes() string {
+	var b strings.Builder
+	for _, class := range d.m.LockClasses() {
+		for _, kind := range []struct {
+			name  string
+			n     LockClassCounts
+			queue int
+		}{{"native", class.Native, class.NativeQueue}, {"stock", class.Stock, class.StockQueue}} {
+			if kind.n == (LockClassCounts{}) && kind.queue == 0 {
+				continue
+			}
+			fmt.Fprintf(&b, "%s %s:", kind.name, class.Pattern)
+			for _, c := range []struct {
+				name string
+				n    uint64
+			}{
+				{"granted", kind.n.Grants},
+				{"slow", kind.n.Slow},
+				{"refused", kind.n.Refusals},
+				{"released", kind.n.Releases},
+				{"late", kind.n.Late},
+				{"expired", kind.n.Expired},
+				{"stale", kind.n.Stale},
+				{"queue", uint64(kind.queue)},
+			} {
+				if c.n > 0 {
+					fmt.Fprintf(&b, " %s %d", c.name, c.n)
+				}
+			}
+			b.WriteString("; ")
+		}
+	}
+	return b.String()
+}
+
+// TestLockClasses: what happens to locks is counted, by the class of the name.
+func TestLockClasses(t *testing.T) {
+	for _, c := range []struct{ why, lines, want string }{
+		{"taken and given back", "set k t nx px 1000;wait 800;delifeq k t", "stock : granted 1 released 1; "},
+		{"given back late", "set k t nx px 1000;wait 801;del k", "stock : granted 1 released 1 late 1; "},
+		{"renewed in time", "set k t nx px 1000;wait 801;pexpire k 1000;wait 800;del k", "stock : granted 1 released 1; "},
+		{"run out", "set k t nx px 1000;wait 1001", "stock : granted 1 expired 1; "},
+		{"run out, and taken in the same entry", "set k t nx px 1000;wait 1001;set k u nx px 1000", "stock : granted 2 expired 1; "},
+		{"no time to live, no lock", "setnx k t;setnx k u;del k", ""},
+		{"by script", "release k t;set k t nx px 1000;release k t", "stock : granted 1 released 1; "},
+		{"released by who lost it", "set k t nx px 1000;release k t;set k t nx px 1000;wait 1001;release k t;release k t", "stock : granted 2 released 1 expired 1 stale 1; "},
+		{"while another has it", "set k t nx px 1000;release k t;set k t nx px 1000;wait 1001;set k u nx px 1000;release k t", "stock : granted 3 released 1 expired 1 stale 1; "},
+		{"by a word that compares", "set k t nx px 1000;wait 1001;delifeq k t;delifeq k t", "stock : granted 1 expired 1 stale 1; "},
+		{"by another", "set k t nx px 1000;wait 1001;delex k ifeq u;delex k ifeq t", "stock : granted 1 expired 1 stale 1; "},
+		{"never had it, as redsync after a refusal", "set k t nx px 1000;release k t;set k t nx px 1000;set k u nx px 1000;release k u", "stock : granted 2 refused 1 released 1; "},
+		{"broken by DEL", "set k t nx px 1000;del k;delifeq k t", "stock : granted 1 released 1 stale 1; "},
+		{"overwritten", "set k t nx px 1000;set k u px 1000;delifeq k t", "stock : granted 1 stale 1; "},
+		{"had it again since", "set k t nx px 1000;wait 1001;set k t nx px 1000;delifeq k t;delifeq k t", "stock : granted 2 released 1 expired 1; "},
+		{"polled for long", "set k t nx px 9000;set k u nx px 9000;wait 600;set k u nx px 9000;wait 600;del k;set k u nx px 9000", "stock : granted 2 slow 1 refused 2 released 1; "},
+		{"polled for a moment", "set k t nx px 9000;set k u nx px 9000;wait 600;del k;set k u nx px 9000", "stock : granted 2 refused 1 released 1; "},
+		{"came back later", "set k t nx px 9000;set k u nx px 9000;wait 6000;del k;set k u nx px 9000", "stock : granted 2 refused 1 released 1; "},
+		{"a queue", "set k t nx px 9000;set k u nx px 9000;set k v nx px 9000;wait 100;set k u nx px 9000;set k v nx px 9000;set k w nx px 9000", "stock : granted 1 refused 5 queue 2; "},
+		{"a queue that has gone", "set k t nx px 9000;set k u nx px 9000;set k u nx px 9000;wait 5001", "stock : granted 1 refused 2; "},
+		{"classes", "set jobs:1 t nx px 1000;set job t nx px 1000;set x2y t nx px 1000;lock.acquire jobs:2 t px 1000", "native jobs:*: granted 1; stock jobs:*: granted 1; stock x?y: granted 1; stock : granted 1; "},
+		{"native: late, expired, stale", "lock.acquire k me px 1000;wait 801;lock.release k me;lock.acquire k me px 1000;wait 1001;lock.release k me;lock.release k me", "native : granted 2 released 1 late 1 expired 1 stale 1; "},
+	} {
+		d := newDriver(t)
+		d.m.ClassifyLocks([]string{"jobs:*", "x?y"})
+		for _, text := range strings.Split(c.lines, ";") {
+			switch words := strings.Fields(text); words[0] {
+			case "wait":
+				var millis int64
+				fmt.Sscan(words[1], &millis)
+				d.advance(millis)
+			case "release":
+				d.do("eval", release, "1", words[1], words[2])
+			default:
+				d.do(words...)
+			}
+		}
+		require.Equal(t, c.want, d.classes(), c.why)
+	}
+}
+
+// TestNativeQueues: the longest queue of native locks is of the lock that most wait for.
+func TestNativeQueues(t *testing.T) {
+	d := newDriver(t)
+	d.m.ClassifyLocks([]string{"jobs:*"})
+	ticket := uint64(0)
+	for _, key := range []string{"jobs:1", "other"} {
+		d.native(1, 0, "lock.acquire", key, "holder", "px", "9000")
+		for i := range map[string]int{"jobs:1": 3, "other": 2}[key] {
+			ticket++
+			d.native(2, ticket, "lock.acquire", key, fmt.Sprint(i), "px", "9000", "wait", "0")
+		}
+	}
+	ticket++
+	d.native(2, ticket, "lock.acquireall", "2", "jobs:1", "free", "all", "px", "9000", "wait", "0")
+	require.Equal(t, "native jobs:*: granted 1 queue 4; native : granted 1 queue 2; ", d.classes())
+}
+
+// TestScriptsThatTakeAndRelease: of a script that also takes locks, a run without a change may be a refusal.
+func TestScriptsThatTakeAndRelease(t *testing.T) {
+	d := newDriver(t)
+	both := "if ARGV[2]=='take' then return redis.call('set',KEYS[1],ARGV[1],'NX','PX',1000) elseif redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end"
+	for _, what := range []string{"take", "give", "take"} {
+		d.do("eval", both, "1", "k", "t", what)
+	}
+	d.advance(1001)
+	d.do("set", "k", "u", "nx", "px", "1000")
+	d.do("eval", both, "1", "k", "t", "take")
+	require.NotContains(t, d.classes(), "stale")
+}
+
+// TestStockWaiters: who polls for a lock is told by token, or by connection, and forgotten in time.
+func TestStockWaiters(t *testing.T) {
+	d := newDriver(t)
+	poll := func(conn uint64, token string) {
+		d.apply(requestFrom(nil, 0, conn, "set", "k", token, "nx", "px", "60000"))
+	}
+	poll(1, "holder")
+	for range 2 {
+		poll(2, "same")
+		poll(3, "same")
+		poll(4, fmt.Sprint("other", d.nowMillis))
+		poll(5+uint64(d.nowMillis), "once"+fmt.Sprint(d.nowMillis))
+		d.advance(100)
+	}
+	origin := protocol.Origin{Node: "n1", Epoch: 1}
+	require.Equal(t, []StockWaiter{
+		{Owner: "same", Origin: origin, Conn: 2, SinceMillis: 1_700_000_001_000, Refusals: 4},
+		{Owner: "other1100", Origin: origin, Conn: 4, SinceMillis: 1_700_000_001_000, Refusals: 2},
+	}, d.m.StockWaiters(0, "k"))
+	require.Empty(t, d.m.StockWaiters(1, "k"))
+	d.advance(pollsWithin)
+	require.Empty(t, d.m.StockWaiters(0, "k"))
+}
+
+// TestPollsAreBounded: in number, in all and of a key, and in bytes; who is gone makes room.
+func TestPollsAreBounded(t *testing.T) {
+	d := newDriver(t)
+	long := strings.Repeat("k", maxPolledKey+1)
+	keys := []string{"k", long}
+	for i := range maxPolls {
+		keys = append(keys, fmt.Sprint("k", i))
+	}
+	for _, key := range keys {
+		d.do("set", key, "t", "nx", "px", "600000")
+		d.do("set", key, "u", "nx", "px", "600000")
+	}
+	p := &d.m.call.watch.polls
+	require.Equal(t, maxPolls, p.count)
+	d.do("set", "k", strings.Repeat("t", maxPolledToken+1), "nx", "px", "600000")
+	require.Len(t, p.byKey[lockKey{0, "k"}], 1)
+	d.advance(pollsWithin + 1)
+	for i := range 2 * maxPollsOfKey {
+		d.do("set", "k", fmt.Sprint(i), "nx", "px", "600000")
+	}
+	require.Len(t, p.byKey[lockKey{0, "k"}], maxPollsOfKey)
+	require.Less(t, p.count, maxPolls)
+	n := 0
+	for _, all := range p.byKey {
+		n += len(all)
+	}
+	require.Equal(t, n, p.count)
+	lost := &d.m.call.watch.lost
+	for i := range 3 * maxLost {
+		lost.note(0, "k", fmt.Sprint(i%(2*maxLost)))
+	}
+	require.LessOrEqual(t, len(lost.known), maxLost)
+	require.True(t, lost.forget(0, "k", fmt.Sprint(maxLost-1)))
+	require.False(t, lost.forget(0, "k", fmt.Sprint(maxLost-1)))
+	require.False(t, lost.forget(0, "k", fmt.Sprint(maxLost)))
+}

@@ -17,27 +17,30 @@ func (c *call) advance(e *protocol.Entry) {
 	c.ended = 0
 	left := sweepLimit
 	for db, d := range st.databases {
-		left -= d.Sweep(st.clockMillis, left, func(it *keyspace.Item) { c.goes(db, it.Key()) })
+		left -= d.Sweep(st.clockMillis, left, func(it *keyspace.Item) { c.goes(db, it) })
 	}
 }
 
 // goes counts and tells that the stored item of an ended key is removed.
-func (c *call) goes(db int, key string) {
+func (c *call) goes(db int, it *keyspace.Item) {
 	c.ended++
 	if !c.st.sweeps {
 		return
 	}
-	c.notifyIn(db, classExpired, "expired", key)
+	if it.IsMarked() {
+		c.watch.watchEnd(db, it)
+	}
+	c.notifyIn(db, classExpired, "expired", it.Key())
 	if c.interest&InChanges != 0 {
-		c.changed(db, key)
+		c.changed(db, it.Key())
 	}
 }
 
-// came tells that a key came where none was. If over, it took the place of an ended key, which goes by
+// came tells that a key came where none was. If over, it took the place of an ended key, before, which goes by
 // that.
-func (c *call) came(db int, it *keyspace.Item, over bool) {
+func (c *call) came(db int, it, before *keyspace.Item, over bool) {
 	if over {
-		c.goes(db, it.Key())
+		c.goes(db, before)
 	}
 	if c.scripts.running {
 		c.scripts.noteCreated(db, it)

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sort"
 	"strings"
 	"time"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/founding"
 	"github.com/holdfast/holdfast/server/frontend"
@@ -79,6 +81,29 @@ type SecretsConfig = secrets.Config
 type LogConfig struct {
 	LogLevel  string // debug, info, warn or error
 	LogFormat string // text or json
+	// LockClass are the patterns of names by which locks are counted, each value with one or several between blanks.
+	LockClass []string
+}
+
+func (c *Config) validateLockClasses() (errs []error) {
+	patterns := c.lockClasses()
+	if len(patterns) > fsm.MaxLockClasses {
+		errs = append(errs, fmt.Errorf("lock-class: %d patterns, at most %d", len(patterns), fsm.MaxLockClasses))
+	}
+	for i, p := range patterns {
+		if p == frontend.OtherLocks || slices.Contains(patterns[:i], p) {
+			errs = append(errs, fmt.Errorf("lock-class %q: there is a class of that name already", p))
+		}
+	}
+	return errs
+}
+
+// lockClasses are the patterns one by one.
+func (c *Config) lockClasses() (patterns []string) {
+	for _, some := range c.LockClass {
+		patterns = append(patterns, strings.Fields(some)...)
+	}
+	return patterns
 }
 
 // StorageConfig says where the state lives.
@@ -139,6 +164,7 @@ func (c *Config) Validate() error {
 	check(c.CommandTimeout > 0, "command-timeout %v: use a positive duration", c.CommandTimeout)
 	check(c.DiskStallLimit >= time.Second, "disk-stall-limit %v: at least 1s", c.DiskStallLimit)
 	check(c.LogFormat == "text" || c.LogFormat == "json", "log-format %q: use text or json", c.LogFormat)
+	errs = append(errs, c.validateLockClasses()...)
 	check(c.SnapshotThreshold > 0, "snapshot-threshold is 0")
 	check(c.SnapshotInterval >= 5*time.Millisecond, "snapshot-interval %v: at least 5ms", c.SnapshotInterval)
 	check(c.LockQueueGrace >= 0 && c.LockQueueGrace <= time.Hour, "lock-queue-grace %v: from 0s to 1h", c.LockQueueGrace)

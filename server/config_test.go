@@ -29,6 +29,9 @@ func TestValidate(t *testing.T) {
 		{"a heartbeat of 9ms", func(c *Config) { c.HeartbeatTimeout = 9 * time.Millisecond }, "at least 10ms"},
 		{"no time for commands", func(c *Config) { c.CommandTimeout = 0 }, "use a positive duration"},
 		{"a stall limit below a second", func(c *Config) { c.DiskStallLimit = time.Second - 1 }, "at least 1s"},
+		{"too many classes of locks", func(c *Config) { c.LockClass = []string{strings.Repeat("x* ", 33)} }, "lock-class: 33 patterns, at most 32"},
+		{"a class twice", func(c *Config) { c.LockClass = []string{"a* b*", "a*"} }, `lock-class "a*": there is a class of that name already`},
+		{"a class like the rest", func(c *Config) { c.LockClass = []string{"other"} }, `lock-class "other"`},
 		{"no snapshots", func(c *Config) { c.SnapshotThreshold = 0 }, "snapshot-threshold is 0"},
 		{"snapshots without a pause", func(c *Config) { c.SnapshotInterval = 0 }, "at least 5ms"},
 		{"a log that is neither", func(c *Config) { c.LogFormat = "xml" }, "use text or json"},
@@ -105,6 +108,14 @@ func TestExposure(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLockClassesOfEnvironment: a variable holds several patterns between blanks.
+func TestLockClassesOfEnvironment(t *testing.T) {
+	c := DefaultConfig()
+	c.LockClass = []string{"jobs:* reports:*", "x"}
+	require.NoError(t, c.Validate())
+	require.Equal(t, []string{"jobs:*", "reports:*", "x"}, c.lockClasses())
 }
 
 func TestLoopback(t *testing.T) {

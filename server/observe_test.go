@@ -106,6 +106,8 @@ type leaderOfTwo struct{ frontend.Backend }
 func (leaderOfTwo) WatchLeadership(func(replica.Leadership, []replica.Member)) {}
 func (leaderOfTwo) LockStats() fsm.LockStats                                   { return fsm.LockStats{} }
 
+func (leaderOfTwo) LockClasses() []fsm.LockClass { return make([]fsm.LockClass, 1) }
+
 func (leaderOfTwo) Sessions() *sessions.Keeper {
 	return sessions.New(sessions.Cluster{Attend: func(bool) {}})
 }

@@ -297,6 +297,7 @@ func (s *Server) replicaConfig() replica.Config {
 		Timing:         s.config.Timing,
 		SnapshotPolicy: s.config.SnapshotPolicy,
 		MaxMemoryBytes: s.memory.limitBytes,
+		LockClasses:    s.config.lockClasses(),
 		Logger:         s.logger,
 		RaftLogger:     hclogger.New(s.logger),
 		OnEvent:        s.onEvent,

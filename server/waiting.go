@@ -61,6 +61,10 @@ func (b *waitingBackend) Sessions() *sessions.Keeper { return b.keeper }
 
 func (b *waitingBackend) LockStats() fsm.LockStats { return b.machine.LockStats() }
 
+func (b *waitingBackend) LockClasses() []fsm.LockClass { return b.machine.LockClasses() }
+
+func (b *waitingBackend) StockWaiters(int, string) []fsm.StockWaiter { return nil }
+
 func (b *waitingBackend) Stats() fsm.Stats { return b.machine.Stats() }
 
 func (b *waitingBackend) Listen(fsm.Interest) {}

@@ -58,6 +58,7 @@ func options(c *server.Config) []option {
 		{name: "http-pprof", value: &c.HTTPPprof, help: "answer /debug/pprof on http-addr with Go's profiles"},
 		{name: "log-level", value: &c.LogLevel, help: "debug, info, warn or error"},
 		{name: "log-format", value: &c.LogFormat, help: "text or json"},
+		{name: "lock-class", value: &c.LockClass, help: "pattern of names, such as jobs:*, whose locks are counted apart in the metrics; several between blanks, or the flag several times; at most 32, and a lock belongs to the first that matches"},
 		{heading: "Storage"},
 		{name: "log-store", value: &c.LogStore, help: "raft log: wal (segments, one sync an append) or bolt (raft-boltdb)"},
 		{name: "snapshot-threshold", value: &c.SnapshotThreshold, help: "log entries after which a snapshot is taken"},

@@ -350,6 +350,25 @@ func (t *Table) listSession(q *Query, now int64) (rows []Info, next uint64, look
 	return rows, next, looked
 }
 
+// maxQueues is how many queues EachQueue looks at.
+const maxQueues = 10_000
+
+// EachQueue calls f with the keys that requests wait for, and with the places in line, in no order that means anything.
+func (t *Table) EachQueue(f func(key string, waiters int)) {
+	for id, left := uint64(0), maxQueues; left > 0; left-- {
+		s, ok := seek(t.waiting, stand{id, firstWaiter})
+		if !ok {
+			return
+		}
+		for _, key := range s.waiter.Keys {
+			if l := t.peek(s.waiter.DB, key); l != nil && l.id() == s.lock {
+				f(key, l.waiters())
+			}
+		}
+		id = s.lock + 1
+	}
+}
+
 // Session describes a session. Nil: there is none.
 func (t *Table) Session(id uint64, nowMillis int64) *SessionInfo {
 	if !t.openAt(id, nowMillis) {

@@ -26,6 +26,10 @@ type Backend interface {
 	Sessions() *sessions.Keeper
 	// LockStats counts locks, for INFO.
 	LockStats() fsm.LockStats
+	// LockClasses counts what happened to locks, by class.
+	LockClasses() []fsm.LockClass
+	// StockWaiters are the clients that poll for a stock lock.
+	StockWaiters(db int, key string) []fsm.StockWaiter
 	// Version is the version of the cluster, as this node knows it: commands and forms of requests of later versions must not
 	// be used yet. It must be quick.
 	Version() byte

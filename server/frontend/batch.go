@@ -30,8 +30,10 @@ type slot struct {
 	mute bool
 	// resp is the protocol version that held when the command came.
 	resp uint8
-	// from and to bound the bytes of a slotLocal, and the watches of a slotWatch.
+	// from and to bound the bytes of a slotLocal, and the watches of a slotWatch. from is the database of a reply that this
+	// node adds to, and key the key that was asked about.
 	from, to int
+	key      string
 	// generation is the generation of the watches when a slotWatch was made.
 	generation int
 	row        *row
@@ -177,7 +179,7 @@ func (c *conn) placeReply(s *slot, v protocol.Value) {
 		v = s.published.answer(c.srv, v)
 	}
 	if s.row != nil && s.row.handler.fill != nil && !s.mute {
-		v = s.row.handler.fill(c, v)
+		v = s.row.handler.fill(c, s.from, s.key, v)
 	}
 	v = c.limitReply(s.row, v)
 	c.count(s.row, v)

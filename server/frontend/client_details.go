@@ -121,18 +121,27 @@ func (s *silence) note(node string, now time.Time) {
 	s.until[node] = now.Add(silentFor)
 }
 
-func (c *conn) addDetails(v protocol.Value) protocol.Value { return c.srv.AddClients(c.ctx, v) }
+// addDetails adds to a reply about locks what nodes know and the log does not.
+func (c *conn) addDetails(db int, key string, v protocol.Value) protocol.Value {
+	c.srv.AddPolls(db, key, v)
+	return c.srv.AddClients(c.ctx, v)
+}
+
+// rowsOf are the locks in a reply to LOCK.INFO or LOCK.LIST.
+func rowsOf(v protocol.Value) []protocol.Value {
+	switch {
+	case v.Kind == protocol.KindMap:
+		return []protocol.Value{v}
+	case v.Kind == protocol.KindArray && len(v.Elems) == 2:
+		return v.Elems[1].Elems
+	}
+	return nil
+}
 
 // AddClients adds to each holder and waiter in a reply to LOCK.INFO or LOCK.LIST what is known of its client.
 func (s *Server) AddClients(ctx context.Context, v protocol.Value) protocol.Value {
-	var rows []protocol.Value
-	switch {
-	case v.Kind == protocol.KindMap:
-		rows = []protocol.Value{v}
-	case v.Kind == protocol.KindArray && len(v.Elems) == 2:
-		rows = v.Elems[1].Elems
-	}
 	var people []*protocol.Value
+	rows := rowsOf(v)
 	for i := range rows {
 		for j := 1; j < len(rows[i].Elems); j += 2 {
 			if name := rows[i].Elems[j-1].Str; name != "holders" && name != "waiters" {

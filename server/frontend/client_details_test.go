@@ -180,3 +180,35 @@ func TestClientsAnswersAreBounded(t *testing.T) {
 		require.Empty(t, s.Clients(q).Clients[0].Addr)
 	})
 }
+
+// TestPollsAreShown: who polls for a stock lock is shown as a waiter, beside what is known of the client.
+func TestPollsAreShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{}, newCluster())
+		holder, poller := s.dial(), s.dial()
+		require.Equal(t, "+OK\r\n", answer(holder, "SET", "k", "holder", "NX", "PX", "900000"))
+		answer(poller, "CLIENT", "SETNAME", "next")
+		for range 2 {
+			require.Equal(t, "$-1\r\n", answer(poller, "SET", "k", "poller", "PX", "900000", "NX"))
+			time.Sleep(time.Second)
+		}
+		answer(holder, "SELECT", "3")
+		require.Equal(t, "+OK\r\n", answer(holder, "SET", "k", "other", "NX", "PX", "900000"))
+		a := asker{t, s}
+		list := a.do("LOCK.LIST").Elems[1].Elems
+		require.Len(t, list, 2)
+		require.Equal(t, "waiters-count", list[0].Elems[8].Str)
+		require.EqualValues(t, 1, list[0].Elems[9].Num)
+		require.Zero(t, list[1].Elems[9].Num, "the key of another database")
+		info := a.do("LOCK.INFO", "k")
+		require.EqualValues(t, 1, info.Elems[5].Num)
+		require.Equal(t, list[0].Elems[17].Elems, info.Elems[13].Elems)
+		waiter := info.Elems[13].Elems[0].Elems
+		require.Equal(t, "poller", waiter[1].Str)
+		require.Equal(t, "n1/2", waiter[23].Str)
+		require.Equal(t, "polls", waiter[26].Str)
+		require.EqualValues(t, 2, waiter[27].Num)
+		require.Equal(t, "connected", waiter[29].Str)
+		require.Equal(t, "next", waiter[33].Str)
+	})
+}

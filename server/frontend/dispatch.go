@@ -82,7 +82,11 @@ func (c *conn) addToBatch(row *row, args [][]byte) {
 		c.reply(row, refusal.Value())
 		return
 	}
-	c.addValid(row, args, slot{kind: slotData, row: row})
+	s := slot{kind: slotData, row: row}
+	if row.handler.fill != nil && len(args) > 1 {
+		s.from, s.key = c.db, string(args[1])
+	}
+	c.addValid(row, args, s)
 }
 
 // addValid is addToBatch for a command that was validated.

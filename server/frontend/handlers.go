@@ -22,7 +22,7 @@ type handler struct {
 	// native looks at a word of native locks before it goes to the cluster: see native.go.
 	native func(c *conn, row *row, args [][]byte) *nativeCall
 	// fill adds to the state machine's reply what this node knows. Not in a transaction.
-	fill func(c *conn, v protocol.Value) protocol.Value
+	fill func(c *conn, db int, key string, v protocol.Value) protocol.Value
 	// acquires: a word that may wait in line.
 	acquires bool
 	// queued: inside MULTI a run is queued as a reply is, and places its replies when EXEC runs it.

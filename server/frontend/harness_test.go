@@ -108,6 +108,12 @@ func (cl *cluster) Sessions() *sessions.Keeper { return cl.keeper }
 
 func (cl *cluster) LockStats() fsm.LockStats { return cl.machine.LockStats() }
 
+func (cl *cluster) LockClasses() []fsm.LockClass { return cl.machine.LockClasses() }
+
+func (cl *cluster) StockWaiters(db int, key string) []fsm.StockWaiter {
+	return cl.machine.StockWaiters(db, key)
+}
+
 // tick has cluster time come to now, if something is due.
 func (cl *cluster) tick() {
 	cl.mu.Lock()

@@ -40,6 +40,7 @@ func lockMetrics() []metric {
 	}
 	return []metric{
 		of("lock_keys", gauge, "locks: somebody holds them, waits for them, or their delay runs", func(s *fsm.LockStats) any { return s.Locks }),
+		of("lock_stock_keys", gauge, "keys that clients have taken as locks by Redis's own commands, with those that have no time to live yet", func(s *fsm.LockStats) any { return s.Stock }),
 		of("lock_holds", gauge, "holds; a lock that is shared or counted has several", func(s *fsm.LockStats) any { return s.Holds }),
 		of("lock_waiters", gauge, "requests that wait in line", func(s *fsm.LockStats) any { return s.Waiting }),
 		of("lock_sessions", gauge, "sessions", func(s *fsm.LockStats) any { return s.Sessions }),

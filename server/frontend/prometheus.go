@@ -149,6 +149,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	r.collectCommands(ch)
 	r.collectErrors(ch)
 	r.collectLocks(ch)
+	r.collectLockClasses(ch)
 	r.collectKeys(ch)
 	r.collectFollowers(ch)
 }
@@ -223,6 +224,49 @@ func (r *report) collectLocks(ch chan<- prometheus.Metric) {
 			}
 		}
 		ch <- prometheus.MustNewConstHistogram(d, t.Count, float64(t.SumMillis)/1000, buckets)
+	}
+}
+
+// OtherLocks is the class of locks that no pattern matches.
+const OtherLocks = "other"
+
+// lockClassCounters are the counts of a class of locks.
+var lockClassCounters = []struct {
+	desc *prometheus.Desc
+	of   func(n *fsm.LockClassCounts) uint64
+}{
+	{classDesc("grants_total", "Holds that were granted"), func(n *fsm.LockClassCounts) uint64 { return n.Grants }},
+	{classDesc("slow_grants_total", "Holds that were waited for more than a second: a stock lock from the first refusal of that client on"), func(n *fsm.LockClassCounts) uint64 { return n.Slow }},
+	{classDesc("refusals_total", "Requests for a stock lock that another held"), func(n *fsm.LockClassCounts) uint64 { return n.Refusals }},
+	{classDesc("releases_total", "Holds that were given back; of stock locks all that a command removed"), func(n *fsm.LockClassCounts) uint64 { return n.Releases }},
+	{classDesc("late_releases_total", "Holds that were given back with more than four fifths of their lease used since the last renewal"), func(n *fsm.LockClassCounts) uint64 { return n.Late }},
+	{classDesc("expired_total", "Holds whose lease ran out"), func(n *fsm.LockClassCounts) uint64 { return n.Expired }},
+	{classDesc("stale_releases_total", "Releases by an owner that had lost the lock, and so may have worked without it"), func(n *fsm.LockClassCounts) uint64 { return n.Stale }},
+}
+
+var longestQueueDesc = desc("lock_class_longest_queue", "Most clients that wait for one lock of the class now; for a stock lock those that were refused again and again, as far as the node remembers them.", "class", "kind")
+
+// classDesc describes a counter of a class of locks.
+func classDesc(name, help string) *prometheus.Desc {
+	return desc("lock_class_"+name, help+", of all nodes' clients, since this node's start; class is a pattern of --lock-class or other, kind is native or stock.", "class", "kind")
+}
+
+func (r *report) collectLockClasses(ch chan<- prometheus.Metric) {
+	for _, class := range r.srv.backend.LockClasses() {
+		name := class.Pattern
+		if name == "" {
+			name = OtherLocks
+		}
+		for _, kind := range []struct {
+			name  string
+			n     *fsm.LockClassCounts
+			queue int
+		}{{"native", &class.Native, class.NativeQueue}, {"stock", &class.Stock, class.StockQueue}} {
+			for _, c := range lockClassCounters {
+				ch <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(c.of(kind.n)), name, kind.name)
+			}
+			ch <- prometheus.MustNewConstMetric(longestQueueDesc, prometheus.GaugeValue, float64(kind.queue), name, kind.name)
+		}
 	}
 }
 

@@ -147,3 +147,32 @@ func TestPrometheusFollowers(t *testing.T) {
 	require.Nil(t, found["holdfast_raft_follower_lag_entries"])
 	require.Equal(t, map[string]float64{"": 1}, series(found["holdfast_raft_has_leader"]))
 }
+
+// TestPrometheusLockClasses: locks are counted by class and kind, and each series is there from 0 on.
+func TestPrometheusLockClasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		cl.machine.ClassifyLocks([]string{"jobs:*"})
+		s := start(t, Config{}, cl)
+		c, other := s.dial(), s.dial()
+		require.Equal(t, "+OK\r\n", answer(c, "SET", "jobs:1", "t", "NX", "PX", "1000"))
+		require.Equal(t, "$-1\r\n", answer(other, "SET", "jobs:1", "u", "NX", "PX", "1000"))
+		require.Equal(t, "$-1\r\n", answer(other, "SET", "jobs:1", "u", "NX", "PX", "1000"))
+		require.Equal(t, ":1\r\n", answer(c, "LOCK.ACQUIRE", "native", "me", "PX", "1000"))
+		found := gather(t, s.Server)
+		zero := map[string]float64{"jobs:* native": 0, "jobs:* stock": 0, "other native": 0, "other stock": 0}
+		for name, want := range map[string]map[string]float64{
+			"grants_total":         {"jobs:* native": 0, "jobs:* stock": 1, "other native": 1, "other stock": 0},
+			"refusals_total":       {"jobs:* native": 0, "jobs:* stock": 2, "other native": 0, "other stock": 0},
+			"longest_queue":        {"jobs:* native": 0, "jobs:* stock": 1, "other native": 0, "other stock": 0},
+			"slow_grants_total":    zero,
+			"releases_total":       zero,
+			"late_releases_total":  zero,
+			"expired_total":        zero,
+			"stale_releases_total": zero,
+		} {
+			require.Equal(t, want, series(found["holdfast_lock_class_"+name]), name)
+		}
+		require.Equal(t, map[string]float64{"": 1}, series(found["holdfast_lock_stock_keys"]))
+	})
+}

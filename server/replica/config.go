@@ -43,6 +43,8 @@ type Config struct {
 	Timing
 	SnapshotPolicy
 	Limits Limits
+	// LockClasses are the patterns by which locks are counted: see [fsm.Machine.ClassifyLocks].
+	LockClasses []string
 	// MaxMemoryBytes is what keys and scripts may take while this node leads; 0: no limit.
 	MaxMemoryBytes uint64
 

@@ -42,6 +42,14 @@ func (r *Replica) executeAll(b *Batch) error {
 // Sessions is the keeper of this node's sessions.
 func (r *Replica) Sessions() *sessions.Keeper { return r.keeper }
 
+// LockClasses counts what happened to locks, by class, since the start of this node.
+func (r *Replica) LockClasses() []fsm.LockClass { return r.machine.LockClasses() }
+
+// StockWaiters are the clients that poll for a stock lock, as far as this node remembers them.
+func (r *Replica) StockWaiters(db int, key string) []fsm.StockWaiter {
+	return r.machine.StockWaiters(db, key)
+}
+
 // LockStats counts locks, and what became of them since the start of this node.
 func (r *Replica) LockStats() fsm.LockStats { return r.machine.LockStats() }
 

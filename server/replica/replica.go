@@ -74,6 +74,7 @@ func Open(c Config) (*Replica, error) {
 		addresses: &addresses{},
 	}
 	r.machine.SeedReads(r.origin)
+	r.machine.ClassifyLocks(c.LockClasses)
 	r.stopped, r.failed, r.ended = make(chan struct{}), make(chan error, 1), make(chan struct{})
 	r.open()
 	var err error

@@ -1,0 +1,163 @@
+package fsm
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// A client that polls for a stock lock waits, though the log knows of no line. Each node sees every refused SETNX and
+// SET NX in the log, and remembers who was refused, in bounded memory.
+
+const (
+	// maxPolls is how many waiters are remembered, and maxPollsOfKey of one key.
+	maxPolls, maxPollsOfKey = 1 << 13, 128
+	// maxPolledKey and maxPolledToken bound what is remembered of a waiter, in bytes.
+	maxPolledKey, maxPolledToken = 1024, 256
+	// pollsWithin is how long after a refusal a client is taken to wait, and leastPolls the refusals that make a waiter.
+	pollsWithin, leastPolls = 5000, 2
+)
+
+// polls are those who are refused again and again.
+type polls struct {
+	byKey map[lockKey][]poll
+	count int
+}
+
+// poll is a client that was refused a key.
+type poll struct {
+	token  string
+	origin protocol.Origin
+	conn   uint64
+	// first and last are the instants of refusals, refusals their number since first.
+	first, last int64
+	refusals    int64
+}
+
+// StockWaiter is a client that polls for a stock lock.
+type StockWaiter struct {
+	Owner       string // what it would store
+	Origin      protocol.Origin
+	Conn        int64 // 0: not known
+	SinceMillis int64 // Unix time of the first refusal
+	Refusals    int64
+}
+
+// refused notes that the client of the request was refused a stock lock.
+func (p *polls) refused(c *call, it *keyspace.Item, token string) {
+	if len(it.Key()) > maxPolledKey || len(token) > maxPolledToken {
+		return
+	}
+	at := lockKey{c.db, it.Key()} // shares the memory of the item, which the map keeps
+	all := p.drop(at, c.nowMillis)
+	i := p.find(all, c, token)
+	switch {
+	case i >= 0:
+		all[i].last = c.nowMillis
+		all[i].refusals++
+		if all[i].token != token {
+			all[i].token = strings.Clone(token)
+		}
+		return
+	case len(all) >= maxPollsOfKey:
+		return
+	case p.count >= maxPolls:
+		if p.sweep(c.nowMillis); p.count >= maxPolls {
+			return
+		}
+	}
+	if p.byKey == nil {
+		p.byKey = make(map[lockKey][]poll)
+	}
+	if len(all) == 0 {
+		at.key = strings.Clone(at.key)
+	}
+	node := protocol.Origin{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch}
+	p.byKey[at] = append(p.byKey[at], poll{
+		token: strings.Clone(token), origin: node, conn: c.conn, first: c.nowMillis, last: c.nowMillis, refusals: 1,
+	})
+	p.count++
+}
+
+// find is the place of the client of the request: the same token, or the same connection.
+func (p *polls) find(all []poll, c *call, token string) int {
+	return slices.IndexFunc(all, func(w poll) bool {
+		return w.token == token || w.conn != 0 && w.conn == c.conn && w.origin == c.origin
+	})
+}
+
+// drop forgets those who poll for a key no more, and returns the others.
+func (p *polls) drop(at lockKey, now int64) []poll {
+	all := p.byKey[at]
+	left := slices.DeleteFunc(all, func(w poll) bool { return w.last < now-pollsWithin })
+	if len(left) < len(all) {
+		p.count -= len(all) - len(left)
+		if len(left) == 0 {
+			delete(p.byKey, at)
+		} else {
+			p.byKey[at] = left
+		}
+	}
+	return left
+}
+
+// sweep is drop for all keys.
+func (p *polls) sweep(now int64) {
+	for at := range p.byKey { // unordered: each is looked at for itself
+		p.drop(at, now)
+	}
+}
+
+// granted forgets that a client polled, and returns how long it did.
+func (p *polls) granted(c *call, key, token string) (waitedMillis int64, polled bool) {
+	if p.count == 0 {
+		return 0, false
+	}
+	at := lockKey{c.db, key}
+	all := p.byKey[at]
+	i := p.find(all, c, token)
+	if i < 0 || all[i].last < c.nowMillis-pollsWithin {
+		return 0, false
+	}
+	waitedMillis = c.nowMillis - all[i].first
+	p.count--
+	if all = slices.Delete(all, i, i+1); len(all) == 0 {
+		delete(p.byKey, at)
+	} else {
+		p.byKey[at] = all
+	}
+	return waitedMillis, true
+}
+
+// waits reports whether a client is taken to wait at an instant.
+func (w *poll) waits(now int64) bool { return w.refusals >= leastPolls && w.last >= now-pollsWithin }
+
+// eachQueue calls f with each key that clients poll for, in no order.
+func (p *polls) eachQueue(now int64, f func(key string, waiters int)) {
+	for at, all := range p.byKey { // unordered: f takes the most
+		n := 0
+		for i := range all {
+			if all[i].waits(now) {
+				n++
+			}
+		}
+		f(at.key, n)
+	}
+}
+
+func (m *machine) StockWaiters(db int, key string) (waiters []StockWaiter) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	all := m.call.watch.polls.byKey[lockKey{db, key}]
+	for i := range all {
+		if w := &all[i]; w.waits(m.st.clockMillis) {
+			waiters = append(waiters, StockWaiter{
+				Owner: w.token, Origin: w.origin, Conn: int64(w.conn),
+				SinceMillis: saturatingAdd(w.first, m.st.wallOffsetMillis), Refusals: w.refusals,
+			})
+		}
+	}
+	return waiters
+}

@@ -1,0 +1,280 @@
+package fsm
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// lockWatch is what this node has seen of locks, of native and of stock ones, since it was started. It is no part of the
+// state: no reply to a request of the log rests on it. What a script did that was undone may have been counted.
+type lockWatch struct {
+	patterns []string
+	// counts are by class, the rest last, and by kind.
+	counts [][lockKinds]LockClassCounts
+	lost   lostHolds
+	polls  polls
+}
+
+// Kinds of locks in counts.
+const (
+	nativeLocks = iota
+	stockLocks
+	lockKinds
+)
+
+// LockClassCounts count what happened to the locks of a class.
+type LockClassCounts struct {
+	// Grants are new holds, Slow those that were waited for more than a second: a stock lock from the first refusal on.
+	Grants, Slow uint64
+	// Refusals are requests for a held lock that did not wait for it.
+	Refusals uint64
+	// Releases are holds that were given back, Late those of them that had used more than four fifths of their lease.
+	Releases, Late uint64
+	// Expired are holds whose lease ran out.
+	Expired uint64
+	// Stale are releases by an owner that had lost the lock.
+	Stale uint64
+}
+
+// LockClass are the counts of the locks whose names match a pattern, and that match none before; the pattern of all
+// others is empty.
+type LockClass struct {
+	Pattern       string
+	Native, Stock LockClassCounts
+	// NativeQueue and StockQueue are the most waiters of one lock now.
+	NativeQueue, StockQueue int
+}
+
+// MaxLockClasses is the most patterns of classes.
+const MaxLockClasses = 32
+
+func (m *machine) ClassifyLocks(patterns []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := &m.call.watch
+	w.patterns = slices.Clone(patterns[:min(len(patterns), MaxLockClasses)])
+	w.counts = nil
+}
+
+// class is the number of the class of a key.
+func (w *lockWatch) class(key string) int {
+	for i, p := range w.patterns {
+		if n := len(p) - 1; n >= 0 && p[n] == '*' && !strings.ContainsAny(p[:n], `*?[\`) {
+			if strings.HasPrefix(key, p[:n]) {
+				return i
+			}
+			continue
+		}
+		steps := int64(maxClassSteps)
+		if protocol.MatchSteps(p, key, false, &steps) {
+			return i
+		}
+	}
+	return len(w.patterns)
+}
+
+// maxClassSteps bounds the match of a key with the pattern of a class.
+const maxClassSteps = 10_000
+
+// of are the counts of a key's class.
+func (w *lockWatch) of(key string, kind int) *LockClassCounts {
+	if w.counts == nil {
+		w.counts = make([][lockKinds]LockClassCounts, len(w.patterns)+1)
+	}
+	return &w.counts[w.class(key)][kind]
+}
+
+// isLate reports whether more than four fifths of a lease are used.
+func isLate(used, lease int64) bool { return lease > 0 && used > lease/5*4 }
+
+// watchNative notes what the lock table wants done.
+func (w *lockWatch) watchNative(e *locks.Effect) {
+	switch e.Kind {
+	case locks.Granted:
+		n := w.of(e.Key, nativeLocks)
+		n.Grants++
+		if e.WaitedMillis > slowWaitMillis {
+			n.Slow++
+		}
+	case locks.Released:
+		n := w.of(e.Key, nativeLocks)
+		n.Releases++
+		if isLate(e.SinceRenewedMillis, e.LeaseMillis) {
+			n.Late++
+		}
+	case locks.Lost:
+		if e.Reason == locks.Expired {
+			w.of(e.Key, nativeLocks).Expired++
+		}
+		w.lost.note(e.DB, e.Key, e.Owner)
+	}
+}
+
+// watchClaim notes a new stock lock.
+func (c *call) watchClaim(key, token string) {
+	w := &c.watch
+	n := w.of(key, stockLocks)
+	n.Grants++
+	w.lost.forget(c.db, key, token)
+	if waited, polled := w.polls.granted(c, key, token); polled && waited > slowWaitMillis {
+		n.Slow++
+	}
+}
+
+// watchRefusal notes that a client did not get a stock lock.
+func (c *call) watchRefusal(it *keyspace.Item, token string) {
+	if isStockLock(it) {
+		c.watch.of(it.Key(), stockLocks).Refusals++
+		c.watch.polls.refused(c, it, token)
+	}
+}
+
+// watchRemoval notes that a stock lock was removed by a command.
+func (c *call) watchRemoval(db int, it *keyspace.Item) {
+	m, _ := it.Mark()
+	if it.DeadlineMillis == never || it.Ended(c.nowMillis) {
+		return
+	}
+	n := c.watch.of(it.Key(), stockLocks)
+	n.Releases++
+	if isLate(c.nowMillis-(it.DeadlineMillis-m.LeaseMillis), m.LeaseMillis) {
+		n.Late++
+	}
+	c.scripts.made.released = true
+}
+
+// watchEnd notes that the time of a stock lock is over.
+func (w *lockWatch) watchEnd(db int, it *keyspace.Item) {
+	w.of(it.Key(), stockLocks).Expired++
+	w.loses(db, it)
+}
+
+// loses notes the owners of a stock lock that they have lost.
+func (w *lockWatch) loses(db int, it *keyspace.Item) {
+	if it.IsString() {
+		w.lost.note(db, it.Key(), it.Value())
+		return
+	}
+	owners, _ := stockOwners(it, maxLostOwners)
+	for i := range owners {
+		w.lost.note(db, it.Key(), owners[i].Owner)
+	}
+}
+
+// maxLostOwners bounds the owners of one lock that are remembered.
+const maxLostOwners = 8
+
+// watchMismatch notes that a command would have released a key for an owner, and found another owner or nothing.
+func (c *call) watchMismatch(key, owner string, kind int) {
+	if c.watch.lost.forget(c.db, key, owner) || kind == stockLocks && c.endedUnswept(key, owner) {
+		c.watch.of(key, kind).Stale++
+	}
+}
+
+// endedUnswept reports whether the key's stored item is a stock lock of the owner whose time is over.
+func (c *call) endedUnswept(key, owner string) bool {
+	it := c.st.databases[c.db].Find(c.hashOf(key), key)
+	return it != nil && it.IsMarked() && it.Ended(c.nowMillis) && it.IsString() && it.Value() == owner
+}
+
+// mostScriptWords bounds the keys, and the arguments, of a script that are compared with lost locks.
+const mostScriptWords = 8
+
+// watchScript notes the end of a script. A script that released a stock lock before, that never took one, and that
+// changed nothing now, found another owner or none if one of its arguments is an owner that lost one of its keys.
+func (c *call) watchScript(s *script, h *scriptHost, wrote bool) {
+	s.releases = s.releases || h.made.released
+	s.claims = s.claims || h.made.claims > 0 || h.made.marked
+	if wrote || !s.releases || s.claims || c.watch.lost.empty() {
+		return
+	}
+	for _, key := range h.env.Keys[:min(mostScriptWords, len(h.env.Keys))] {
+		for _, arg := range h.env.Args[:min(mostScriptWords, len(h.env.Args))] {
+			c.watchMismatch(key, arg, stockLocks)
+		}
+	}
+}
+
+// lostHolds remembers the last holds that were lost, by hashes of database, key and owner.
+type lostHolds struct {
+	hashes []uint64
+	next   int
+	known  map[uint64]int // how often in hashes
+}
+
+// maxLost is how many are remembered.
+const maxLost = 1 << 13
+
+func (l *lostHolds) empty() bool { return len(l.known) == 0 }
+
+func lostHash(db int, key, owner string) uint64 {
+	return xxh3.HashStringSeed(owner, xxh3.HashString(key)+uint64(db))
+}
+
+func (l *lostHolds) note(db int, key, owner string) {
+	if l.known == nil {
+		l.known = make(map[uint64]int)
+	}
+	hash := lostHash(db, key, owner)
+	if len(l.hashes) < maxLost {
+		l.hashes = append(l.hashes, hash)
+	} else {
+		at := l.next % maxLost
+		l.drop(l.hashes[at])
+		l.hashes[at] = hash
+		l.next++
+	}
+	l.known[hash]++
+}
+
+func (l *lostHolds) drop(hash uint64) {
+	switch n := l.known[hash]; {
+	case n == 1:
+		delete(l.known, hash)
+	case n > 1:
+		l.known[hash] = n - 1
+	}
+}
+
+// forget reports whether the owner has lost the key, and forgets that.
+func (l *lostHolds) forget(db int, key, owner string) (lost bool) {
+	if l.empty() {
+		return false
+	}
+	hash := lostHash(db, key, owner)
+	if l.known[hash] == 0 {
+		return false
+	}
+	delete(l.known, hash)
+	return true
+}
+
+func (m *machine) LockClasses() []LockClass {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	w := &m.call.watch
+	classes := make([]LockClass, len(w.patterns)+1)
+	for i := range classes {
+		if i < len(w.patterns) {
+			classes[i].Pattern = w.patterns[i]
+		}
+		if w.counts != nil {
+			classes[i].Native, classes[i].Stock = w.counts[i][nativeLocks], w.counts[i][stockLocks]
+		}
+	}
+	m.st.locks.EachQueue(func(key string, waiters int) {
+		n := &classes[w.class(key)].NativeQueue
+		*n = max(*n, waiters)
+	})
+	w.polls.eachQueue(m.st.clockMillis, func(key string, waiters int) {
+		n := &classes[w.class(key)].StockQueue
+		*n = max(*n, waiters)
+	})
+	return classes
+}
