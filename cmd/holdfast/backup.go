@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/api"
 	"github.com/holdfast/holdfast/server/backup"
 )
 
@@ -23,6 +25,7 @@ appears when it is whole, and takes the place of an older one; - is the standard
 type backupOwn struct {
 	clientFlags
 	stale bool
+	json  bool
 }
 
 const backupHeading = "The backup"
@@ -30,6 +33,7 @@ const backupHeading = "The backup"
 func (o *backupOwn) rows() []option {
 	return append([]option{
 		{heading: backupHeading},
+		{name: "json", value: &o.json, help: "say what was written as a JSON document"},
 		{name: "stale", value: &o.stale, help: "take what the node has, without asking the leader: for a node whose cluster has lost its majority"},
 	}, o.clientFlags.rows()...)
 }
@@ -52,7 +56,7 @@ func takeBackup(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return err
 	}
 	servers.Name = "holdfast-backup"
-	p := &puller{servers: servers, stale: o.stale, stderr: stderr}
+	p := &puller{servers: servers, stale: o.stale, json: o.json, file: path, stderr: stderr}
 	if path == "-" {
 		return p.pull(ctx, stdout, stderr)
 	}
@@ -110,6 +114,8 @@ func intoFile(path string, write func(io.Writer) error) (err error) {
 type puller struct {
 	servers *holder.Servers
 	stale   bool
+	json    bool
+	file    string
 	stderr  io.Writer
 }
 
@@ -135,6 +141,12 @@ func (p *puller) pull(ctx context.Context, w, said io.Writer) error {
 	}
 	if f := fieldsOf(v); f["bytes"].Num != summary.FileBytes || holder.Text(f["sha256"]) != summary.SHA256 {
 		return errors.New("what the node sent did not arrive as it was")
+	}
+	if p.json {
+		return writeJSON(said, backupDocument{
+			Format: api.Format, File: p.file, Index: begun["index"].Num, NodeID: holder.Text(begun["node-id"]), Keys: begun["keys"].Num,
+			Bytes: summary.FileBytes, SHA256: summary.SHA256, Stale: p.stale,
+		})
 	}
 	_, err = fmt.Fprintf(said, "backup of index %d by %s: %d keys, %d bytes, sha256 %s\n",
 		begun["index"].Num, begun.text("node-id"), begun["keys"].Num, summary.FileBytes, summary.SHA256)
@@ -217,3 +229,16 @@ func (p *proof) end(failed error) (backup.Summary, error) {
 	<-p.done
 	return p.summary, p.err
 }
+
+// fields are a map that a node answered.
+type fields map[string]protocol.Value
+
+func fieldsOf(v protocol.Value) fields {
+	f := make(fields)
+	for i := 0; i+1 < len(v.Elems); i += 2 {
+		f[v.Elems[i].Str] = v.Elems[i+1]
+	}
+	return f
+}
+
+func (f fields) text(name string) string { return printable(holder.Text(f[name])) }

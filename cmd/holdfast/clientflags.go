@@ -156,6 +156,8 @@ func clientTable() string {
 	all := "`holdfast lock`, `holdfast locks`, `holdfast cluster` and `holdfast backup`"
 	own := newLockOwn()
 	return flagSection(own.rows(), "The lock", "`holdfast lock`") +
+		flagSection(newLocksOwn().rows(), locksHeading, "`holdfast locks`") +
+		flagSection(newLocksOwn().rows(), breakHeading, "`holdfast locks break`") +
 		flagSection(newClusterOwn().rows(), clusterHeading, "`holdfast cluster`") +
 		flagSection((&backupOwn{clientFlags: newClientFlags()}).rows(), backupHeading, "`holdfast backup`") +
 		flagSection(own.rows(), connecting, all) +

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/server/api"
 )
 
 const clusterUsage = `usage: holdfast cluster status | members | remove NAME | replace OLD [NEW] | promote NAME | demote NAME | transfer [NAME]
@@ -44,6 +46,7 @@ type clusterOwn struct {
 	clientFlags
 	timeout time.Duration
 	watch   bool
+	json    bool
 	force   bool
 	voters  int
 }
@@ -57,6 +60,7 @@ func (o *clusterOwn) rows() []option {
 		{heading: clusterHeading},
 		{name: "timeout", value: &o.timeout, help: "how long all of it may take"},
 		{name: "watch", value: &o.watch, help: "status: show it again each second, with what each node does, until ^C"},
+		{name: "json", value: &o.json, help: "status, members: one JSON document in place of the table"},
 		{name: "voters", value: &o.voters, help: "status: end with status 3 while fewer voters than this answer"},
 		{name: "force", value: &o.force, help: "remove, replace or demote although fewer voters than a majority would answer: the cluster may stop"},
 	}, o.clientFlags.rows()...)
@@ -95,6 +99,9 @@ func manage(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	if o.watch && words[0] != "status" {
 		return usageError{errors.New("watch is for 'status'")}
 	}
+	if o.json && (o.watch || words[0] != "status" && words[0] != "members") {
+		return usageError{errors.New("json is for 'status' and 'members'")}
+	}
 	for _, w := range clusterWords() {
 		if w.name == words[0] {
 			if forces := []string{"remove", "replace", "demote"}; o.force && !slices.Contains(forces, w.name) {
@@ -127,14 +134,14 @@ func (o *clusterOwn) connect(ctx context.Context) (*holder.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	servers.Name = clientName()
+	servers.Name = clientName("holdfast-cluster")
 	return servers.DialAny(ctx, min(o.timeout, nodePatience))
 }
 
-// clientName is what nodes log of who asked.
-func clientName() string {
-	name := "holdfast-cluster"
-	if user := os.Getenv("USER"); user != "" {
+// clientName is what nodes log of who asked: the program, and user@host.
+func clientName(program string) string {
+	name := program
+	if user := cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("USER"), os.Getenv("LOGNAME")); user != "" {
 		host, _ := os.Hostname()
 		name += ":" + user + "@" + host
 	}
@@ -147,17 +154,23 @@ func clientName() string {
 }
 
 // look asks any node what it knows.
-func (o *clusterOwn) look(ctx context.Context) (fields, error) {
+func (o *clusterOwn) look(ctx context.Context) (*api.Cluster, error) {
 	conn, err := o.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
+	return statusOf(ctx, conn)
+}
+
+// statusOf is what a node knows of the cluster.
+func statusOf(ctx context.Context, conn *holder.Conn) (*api.Cluster, error) {
 	v, err := conn.Do(ctx, "RAFT.STATUS")
 	if err != nil {
 		return nil, err
 	}
-	return fieldsOf(v), nil
+	status, err := api.ClusterOf(v)
+	return &status, err
 }
 
 func (o *clusterOwn) status(ctx context.Context, words []string, stdout io.Writer) error {
@@ -171,10 +184,10 @@ func (o *clusterOwn) status(ctx context.Context, words []string, stdout io.Write
 	if err != nil {
 		return err
 	}
-	if _, err := io.WriteString(stdout, clusterFrame(f)); err != nil {
+	if err := o.write(stdout, f, clusterFrame); err != nil {
 		return err
 	}
-	if atRisk(f) || f["live-voters"].Num < int64(o.voters) {
+	if atRisk(f) || f.LiveVoters < int64(o.voters) {
 		return exitStatus{status: statusAtRisk}
 	}
 	return nil
@@ -188,6 +201,14 @@ func (o *clusterOwn) members(ctx context.Context, words []string, stdout io.Writ
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(stdout, memberTable(f))
+	return o.write(stdout, f, memberTable)
+}
+
+// write writes what is known as a document, or as text.
+func (o *clusterOwn) write(stdout io.Writer, status *api.Cluster, text func(*api.Cluster) string) error {
+	if o.json {
+		return writeJSON(stdout, status)
+	}
+	_, err := io.WriteString(stdout, text(status))
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/server/api"
 )
 
 // changing is a subcommand that changes the members by a word with so many members.
@@ -25,7 +26,7 @@ func changing(word string, least, most int, which string) func(*clusterOwn, cont
 		if err != nil {
 			return err
 		}
-		servers.Name = clientName()
+		servers.Name = clientName("holdfast-cluster")
 		c := &change{clusterOwn: o, servers: servers, word: word, names: names}
 		return c.make(ctx, stdout)
 	}
@@ -94,16 +95,15 @@ func (c *change) attempt(ctx context.Context, addr string, stdout io.Writer) err
 		return err
 	}
 	defer conn.Close()
-	v, err := conn.Do(ctx, "RAFT.STATUS")
+	status, err := statusOf(ctx, conn)
 	if err != nil {
 		return err
 	}
-	status := fieldsOf(v)
 	if !c.known {
 		c.known, c.led = true, time.Now()
 		c.learn(status)
 	}
-	if status.text("leader") == "" {
+	if status.Leader == "" {
 		c.leaderless = errors.New(strings.TrimSuffix(clusterSentence(status), "."))
 		return c.leaderless
 	}
@@ -141,15 +141,15 @@ func (c *change) ask(ctx context.Context, conn *holder.Conn, stdout io.Writer) e
 }
 
 // learn takes the members that a node knows: where they can be asked, and IDs in the place of names.
-func (c *change) learn(status fields) {
-	for _, row := range status["members"].Elems {
-		m := fieldsOf(row)
+func (c *change) learn(status *api.Cluster) {
+	for j := range status.Members {
+		m := &status.Members[j]
 		for i, name := range c.names {
-			if m.text("name") == name {
-				c.names[i] = holder.Text(m["id"])
+			if m.Name == name {
+				c.names[i] = m.ID
 			}
 		}
-		if addr := holder.Text(m["client-address"]); addr != "" && !slices.Contains(c.servers.Addrs, addr) {
+		if addr := m.ClientAddress; addr != "" && !slices.Contains(c.servers.Addrs, addr) {
 			c.servers.Addrs = append(c.servers.Addrs, addr)
 		}
 	}
@@ -157,15 +157,15 @@ func (c *change) learn(status fields) {
 
 // successor is the ID of the one member that can take the place of another: it has no vote, and answers. If the member
 // that goes is not there, the leader says so.
-func successor(status fields, old string) (id string, err error) {
+func successor(status *api.Cluster, old string) (id string, err error) {
 	var names []string
 	goes := old
-	for _, row := range status["members"].Elems {
-		switch m := fieldsOf(row); {
-		case holder.Text(m["id"]) == old:
-			goes = m.text("name")
-		case m["voter"].Num == 0 && m["silent"].Num == 0:
-			id, names = holder.Text(m["id"]), append(names, m.text("name"))
+	for i := range status.Members {
+		switch m := &status.Members[i]; {
+		case m.ID == old:
+			goes = printable(m.Name)
+		case !m.Voter && m.Answers:
+			id, names = m.ID, append(names, printable(m.Name))
 		}
 	}
 	switch len(names) {

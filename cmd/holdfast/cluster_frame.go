@@ -3,81 +3,79 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"unicode"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/server/api"
 )
 
-// clusterFrame is what `holdfast cluster status` prints of the reply to RAFT.STATUS: a sentence about the cluster, and
-// a line for each member.
-func clusterFrame(f fields) string {
+// clusterFrame is what `holdfast cluster status` prints: a sentence about the cluster, and a line for each member.
+func clusterFrame(c *api.Cluster) string {
 	t := newTable("NAME", "ROLE", "ANSWERS", "LAG", "MATCH", "CLIENTS", "PEERS", "VERSION", "FORMAT")
-	for _, row := range f["members"].Elems {
-		m := fieldsOf(row)
-		t.line(m.text("name"), m.text("role"), m.answers(), m.lag(), m.number("match-index"), m.text("client-address"),
-			m.text("peer-address"), cmp.Or(m.text("version"), "unknown"), m.number("log-format"))
+	for i := range c.Members {
+		m := &c.Members[i]
+		lag := ""
+		if m.LagEntries != nil {
+			lag = strconv.FormatInt(*m.LagEntries, 10)
+		}
+		t.line(printable(m.Name), printable(m.Role), yesNo(m.Answers), lag, known(m.MatchIndex), printable(m.ClientAddress),
+			printable(m.PeerAddress), cmp.Or(printable(m.Version), "unknown"), known(m.LogFormat))
 	}
-	return clusterSentence(f) + "\n" + heldBack(f) + troubles(f) + "\n" + t.String()
+	return clusterSentence(c) + "\n" + heldBack(c) + troubles(c) + "\n" + t.String()
 }
 
 // heldBack says why the cluster does not go over to a newer version; empty: it has the newest that a member can use.
-func heldBack(f fields) string {
-	holds := make(map[string]bool)
-	for _, v := range f["held-back-by"].Elems {
-		holds[holder.Text(v)] = true
-	}
+func heldBack(c *api.Cluster) string {
 	var by []string
-	for _, row := range f["members"].Elems {
-		m, why := fieldsOf(row), ""
+	for i := range c.Members {
+		m, why := &c.Members[i], ""
 		switch {
-		case m["hold-version"].Num > 0:
-			why = fmt.Sprintf("--hold-version %d", m["hold-version"].Num)
-		case m["silent"].Num != 0:
+		case m.HoldVersion > 0:
+			why = fmt.Sprintf("--hold-version %d", m.HoldVersion)
+		case !m.Answers:
 			why = "does not answer"
 		default:
-			why = fmt.Sprintf("log format %d", m["log-format"].Num)
+			why = fmt.Sprintf("log format %d", m.LogFormat)
 		}
-		if holds[m.text("name")] {
-			by = append(by, fmt.Sprintf("%s (%s)", m.text("name"), why))
+		if slices.Contains(c.HeldBackBy, m.Name) {
+			by = append(by, fmt.Sprintf("%s (%s)", printable(m.Name), why))
 		}
 	}
 	if len(by) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("The cluster keeps version %d for %s.\n", f["cluster-version"].Num, strings.Join(by, ", "))
+	return fmt.Sprintf("The cluster keeps version %d for %s.\n", c.ClusterVersion, strings.Join(by, ", "))
 }
 
 // troubles are what is wrong beside silent members, a line each.
-func troubles(f fields) string {
+func troubles(c *api.Cluster) string {
 	var b strings.Builder
-	for _, v := range f["troubles"].Elems {
+	for _, trouble := range c.Troubles {
 		text := strings.Map(func(r rune) rune {
 			if !unicode.IsPrint(r) {
 				return '?' // other nodes' words, on a terminal
 			}
 			return r
-		}, holder.Text(v))
+		}, trouble)
 		fmt.Fprintf(&b, "Not well: %s.\n", text)
 	}
 	return b.String()
 }
 
 // clusterSentence says how the cluster is.
-func clusterSentence(f fields) string {
-	voters, live, margin := f["voters"].Num, f["live-voters"].Num, f["margin"].Num
-	switch leader := f.text("leader"); {
-	case f.text("waiting") != "":
-		return fmt.Sprintf("%s belongs to no cluster yet: %s.", f.text("node"), f.text("waiting"))
+func clusterSentence(c *api.Cluster) string {
+	switch leader := printable(c.Leader); {
+	case c.Waiting != "":
+		return fmt.Sprintf("%s belongs to no cluster yet: %s.", printable(c.Node), printable(c.Waiting))
 	case leader == "":
-		return fmt.Sprintf("No leader is known to %s, in term %d: %d voters, of which %d must answer.",
-			f.text("node"), f["term"].Num, voters, f["quorum"].Num)
-	case voters == 1:
-		return fmt.Sprintf("%s leads alone, in term %d.", leader, f["term"].Num)
+		return fmt.Sprintf("No leader is known to %s, in term %d: %d voters, of which %d must answer.", printable(c.Node), c.Term, c.Voters, c.Quorum)
+	case c.Voters == 1:
+		return fmt.Sprintf("%s leads alone, in term %d.", leader, c.Term)
 	default:
-		return fmt.Sprintf("%s leads in term %d: %d of %d voters answer, %s.", leader, f["term"].Num, live, voters, spare(margin))
+		return fmt.Sprintf("%s leads in term %d: %d of %d voters answer, %s.", leader, c.Term, c.LiveVoters, c.Voters, spare(c.Margin))
 	}
 }
 
@@ -92,35 +90,27 @@ func spare(margin int64) string {
 }
 
 // atRisk reports whether the cluster stands still, has no voter to spare although it has several members, or is not well.
-func atRisk(f fields) bool {
-	several := f["voters"].Num > 1 || len(f["members"].Elems) > 1
-	return f.text("leader") == "" || several && f["margin"].Num <= 0 || len(f["troubles"].Elems) > 0
+func atRisk(c *api.Cluster) bool {
+	several := c.Voters > 1 || len(c.Members) > 1
+	return c.Leader == "" || several && c.Margin <= 0 || len(c.Troubles) > 0
 }
 
 // memberTable is what `holdfast cluster members` prints.
-func memberTable(f fields) string {
+func memberTable(c *api.Cluster) string {
 	t := newTable("NAME", "ID", "ROLE", "VOTES", "CLIENTS", "PEERS")
-	for _, row := range f["members"].Elems {
-		m := fieldsOf(row)
-		t.line(m.text("name"), m.text("id"), m.text("role"), yesNo(m["voter"].Num != 0), m.text("client-address"), m.text("peer-address"))
+	for i := range c.Members {
+		m := &c.Members[i]
+		t.line(printable(m.Name), printable(m.ID), printable(m.Role), yesNo(m.Voter), printable(m.ClientAddress), printable(m.PeerAddress))
 	}
 	return t.String()
 }
 
-func (f fields) answers() string { return yesNo(f["silent"].Num == 0) }
-
-func (f fields) lag() string {
-	if f["lag"].Num < 0 {
-		return "" // not known
-	}
-	return f.number("lag")
-}
-
-func (f fields) number(name string) string {
-	if f[name].Num == 0 && name != "lag" {
+// known is a number, and nothing for 0.
+func known(n int64) string {
+	if n == 0 {
 		return ""
 	}
-	return strconv.FormatInt(f[name].Num, 10)
+	return strconv.FormatInt(n, 10)
 }
 
 func yesNo(yes bool) string {
@@ -133,11 +123,12 @@ func yesNo(yes bool) string {
 // table is text in columns, with a heading.
 type table struct {
 	strings.Builder
-	w *tabwriter.Writer
+	w       *tabwriter.Writer
+	columns int
 }
 
 func newTable(heading ...string) *table {
-	t := &table{}
+	t := &table{columns: len(heading)}
 	t.w = tabwriter.NewWriter(&t.Builder, 0, 0, 2, ' ', 0)
 	t.line(heading...)
 	return t
@@ -153,11 +144,15 @@ func (t *table) line(cells ...string) {
 		}
 		fmt.Fprint(t.w, c)
 	}
-	fmt.Fprintln(t.w)
+	fmt.Fprintln(t.w, strings.Repeat("\t", t.columns-len(cells))) // the columns go on below a short line
 }
 
 // String is the text so far.
 func (t *table) String() string {
 	_ = t.w.Flush() // into memory
-	return t.Builder.String()
+	var b strings.Builder
+	for line := range strings.Lines(t.Builder.String()) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	return b.String()
 }

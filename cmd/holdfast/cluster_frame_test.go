@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/api"
 )
 
 // reply makes fields from names and values.
@@ -32,18 +33,29 @@ func reply(words ...any) fields {
 	return f
 }
 
+// statusIn is what is made of a reply to RAFT.STATUS.
+func statusIn(t *testing.T, f fields) *api.Cluster {
+	var elems []protocol.Value
+	for name, value := range f {
+		elems = append(elems, protocol.Bulk(name), value)
+	}
+	c, err := api.ClusterOf(protocol.Map(elems...))
+	require.NoError(t, err)
+	return &c
+}
+
 // TestClusterThatIsNotWell: what is wrong beside silent members is shown, and the status is not 0.
 func TestClusterThatIsNotWell(t *testing.T) {
 	f := reply("node", "n1", "leader", "n2", "term", 7, "voters", 3, "live-voters", 3, "quorum", 2, "margin", 1)
-	require.False(t, atRisk(f))
+	require.False(t, atRisk(statusIn(t, f)))
 	f["troubles"] = protocol.Strings("n1 is not ready: at log index 5 of 90 since the start", "n1 and n3 do not admit each other: \x1b[2J\"no\"")
-	require.True(t, atRisk(f))
+	require.True(t, atRisk(statusIn(t, f)))
 	require.Equal(t, `n2 leads in term 7: 3 of 3 voters answer, 1 may fail.
 Not well: n1 is not ready: at log index 5 of 90 since the start.
 Not well: n1 and n3 do not admit each other: ?[2J"no".
 
 NAME  ROLE  ANSWERS  LAG  MATCH  CLIENTS  PEERS  VERSION  FORMAT
-`, clusterFrame(f))
+`, clusterFrame(statusIn(t, f)))
 }
 
 // TestClusterThatIsHeldBack: who holds the version of the cluster back, and why, is no trouble, and is said.
@@ -54,11 +66,11 @@ func TestClusterThatIsHeldBack(t *testing.T) {
 		reply("name", "n3", "log-format", 5),
 		reply("name", "n4", "log-format", 5, "silent", 1),
 	})
-	require.Equal(t, "", heldBack(f))
+	require.Equal(t, "", heldBack(statusIn(t, f)))
 	f["held-back-by"] = protocol.Strings("n1", "n3", "n4")
-	require.Equal(t, "The cluster keeps version 5 for n1 (--hold-version 5), n3 (log format 5), n4 (does not answer).\n", heldBack(f))
-	require.Contains(t, clusterFrame(f), heldBack(f))
-	require.False(t, atRisk(f))
+	require.Equal(t, "The cluster keeps version 5 for n1 (--hold-version 5), n3 (log format 5), n4 (does not answer).\n", heldBack(statusIn(t, f)))
+	require.Contains(t, clusterFrame(statusIn(t, f)), heldBack(statusIn(t, f)))
+	require.False(t, atRisk(statusIn(t, f)))
 }
 
 func TestClusterFrame(t *testing.T) {
@@ -80,8 +92,8 @@ func TestClusterFrame(t *testing.T) {
 		{"a voter and others", reply("node", "n1", "leader", "n1", "term", 2, "voters", 1, "live-voters", 1, "quorum", 1, "margin", 0, "members", three), "n1 leads alone, in term 2.", true},
 		{"no leader", reply("node", "n1", "leader", "", "term", 9, "voters", 3, "live-voters", 1, "quorum", 2, "margin", -1), "No leader is known to n1, in term 9: 3 voters, of which 2 must answer.", true},
 	} {
-		require.Equal(t, c.said, clusterSentence(c.reply), c.name)
-		require.Equal(t, c.atRisk, atRisk(c.reply), c.name)
+		require.Equal(t, c.said, clusterSentence(statusIn(t, c.reply)), c.name)
+		require.Equal(t, c.atRisk, atRisk(statusIn(t, c.reply)), c.name)
 	}
 	f := reply("node", "n1", "leader", "n2", "term", 7, "voters", 2, "live-voters", 2, "quorum", 2, "margin", 0, "members", three)
 	require.Equal(t, `n2 leads in term 7: 2 of 2 voters answer, the cluster stops when one more fails.
@@ -90,10 +102,10 @@ NAME  ROLE       ANSWERS  LAG  MATCH  CLIENTS        PEERS                   VER
 n1    follower   yes      3    97     10.0.0.1:6379  10.0.0.1:7379           unknown  5
 n2    leader     yes      0    100    10.0.0.2:6379  10.0.0.2:7379           0.1.0    6
 n3    non-voter  no       -    -      -              "10.0.0.3:7379\x1b[2J"  unknown  -
-`, clusterFrame(f))
+`, clusterFrame(statusIn(t, f)))
 	require.Equal(t, `NAME  ID               ROLE       VOTES  CLIENTS        PEERS
 n1    n1@0123456789ab  follower   yes    10.0.0.1:6379  10.0.0.1:7379
 n2    n2@0123456789ab  leader     yes    10.0.0.2:6379  10.0.0.2:7379
 n3    n3@0123456789ab  non-voter  no     -              "10.0.0.3:7379\x1b[2J"
-`, memberTable(f))
+`, memberTable(statusIn(t, f)))
 }

@@ -4,11 +4,14 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/api"
 )
 
 // clusterOf is what `holdfast cluster` says through a node.
@@ -35,6 +38,12 @@ func TestClusterStatus(t *testing.T) {
 	leader := leaderOf(t, nodes)
 	for _, n := range nodes {
 		said(n, 0, "3 of 3 voters answer, 1 may fail.")
+	}
+	for _, word := range []string{"status", "members"} {
+		_, out, _ := clusterOf(exe, leader.addr, word, "--json")
+		var doc api.Cluster
+		require.NoError(t, json.Unmarshal([]byte(out), &doc), out)
+		require.Equal(t, []any{api.Format, leader.name, int64(3), 3}, []any{doc.Format, doc.Leader, doc.LiveVoters, len(doc.Members)})
 	}
 	for voters, want := range map[string]int{"3": 0, "4": statusAtRisk} {
 		status, out, _ := clusterOf(exe, leader.addr, "status", "--voters", voters)

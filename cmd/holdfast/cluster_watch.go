@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/server/api"
 )
 
 // watchEvery is how often `holdfast cluster status --watch` asks.
@@ -21,15 +22,20 @@ func (o *clusterOwn) watchStatus(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	servers.Name = clientName()
+	servers.Name = clientName("holdfast-cluster")
 	w := &watcher{servers: servers, conns: make(map[string]*holder.Conn), before: make(map[string]sample)}
 	defer w.close()
+	return watchFrames(ctx, stdout, func() string { return w.frame(ctx) })
+}
+
+// watchFrames shows a frame again and again, until ctx ends.
+func watchFrames(ctx context.Context, stdout io.Writer, next func() string) error {
 	s := newScreen(stdout)
 	defer s.leave()
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
-		frame := w.frame(ctx)
+		frame := next()
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -68,12 +74,11 @@ func (w *watcher) frame(ctx context.Context) string {
 	if err != nil {
 		return "No node answers: " + printable(err.Error()) + "\n"
 	}
-	rows := status["members"].Elems
-	samples := make([]sample, len(rows))
+	samples := make([]sample, len(status.Members))
 	var asked sync.WaitGroup
-	for i, row := range rows {
-		m := fieldsOf(row)
-		asked.Go(func() { samples[i] = w.ask(ctx, m.text("name"), m["client-address"].Str) })
+	for i := range status.Members {
+		m := &status.Members[i]
+		asked.Go(func() { samples[i] = w.ask(ctx, printable(m.Name), m.ClientAddress) })
 	}
 	asked.Wait()
 	frame := clusterFrame(status) + "\n" + rateTable(samples, w.before)
@@ -85,10 +90,10 @@ func (w *watcher) frame(ctx context.Context) string {
 }
 
 // status asks the node of the last time, or any other.
-func (w *watcher) status(ctx context.Context) (fields, error) {
+func (w *watcher) status(ctx context.Context) (*api.Cluster, error) {
 	if w.any != nil {
-		if v, err := w.any.Do(ctx, "RAFT.STATUS"); err == nil {
-			return fieldsOf(v), nil
+		if status, err := statusOf(ctx, w.any); err == nil {
+			return status, nil
 		}
 		w.any.Close()
 	}
@@ -98,8 +103,7 @@ func (w *watcher) status(ctx context.Context) (fields, error) {
 		return nil, err
 	}
 	w.any = c
-	v, err := c.Do(ctx, "RAFT.STATUS")
-	return fieldsOf(v), err
+	return statusOf(ctx, c)
 }
 
 // sample is what a node said of itself. at is zero if the node did not answer.

@@ -60,7 +60,7 @@ var wordLine = map[string]string{
 
 // subcommands are the commands that have some, and these.
 func subcommands() [][]string {
-	return [][]string{append([]string{"cluster"}, clusterNames()...), {"locks", "break"}, {"completion", "bash", "zsh", "fish"}, {"docs", "flags", "commands", "man"}}
+	return [][]string{append([]string{"cluster"}, clusterNames()...), {"locks", "break", "history"}, {"completion", "bash", "zsh", "fish"}, {"docs", "flags", "commands", "man"}}
 }
 
 // completion prints a script for a shell.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/api"
 )
 
 // docs prints the documents that derive from tables.
@@ -76,12 +78,14 @@ func commandDocument() string {
 func version(_ context.Context, args []string, stdout, _ io.Writer) error {
 	switch {
 	case wantsHelp(args):
-		_, err := io.WriteString(stdout, "usage: holdfast version\n")
+		_, err := io.WriteString(stdout, "usage: holdfast version [--json]\n")
 		return err
-	case len(args) > 0:
+	case len(args) > 1:
+		return unexpected(args[1])
+	case len(args) == 1 && args[0] != "--json" && args[0] != "-json":
 		return unexpected(args[0])
 	}
-	revision := "unknown revision"
+	revision := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
@@ -89,6 +93,9 @@ func version(_ context.Context, args []string, stdout, _ io.Writer) error {
 			}
 		}
 	}
-	_, err := fmt.Fprintf(stdout, "holdfast %s (%s), log format %d\n", protocol.HoldfastVersion, revision, protocol.EntryVersion)
+	if len(args) == 1 {
+		return writeJSON(stdout, versionDocument{api.Format, protocol.HoldfastVersion, revision, protocol.EntryVersion})
+	}
+	_, err := fmt.Fprintf(stdout, "holdfast %s (%s), log format %d\n", protocol.HoldfastVersion, cmp.Or(revision, "unknown revision"), protocol.EntryVersion)
 	return err
 }

@@ -20,12 +20,16 @@ release is an error.
 `
 
 // inspectOwn are the flags of `holdfast inspect`.
-type inspectOwn struct{ fences int }
+type inspectOwn struct {
+	fences int
+	json   bool
+}
 
 func (o *inspectOwn) rows() []option {
 	return []option{
 		{heading: "The report"},
 		{name: "fences", value: &o.fences, help: "most keys to list that look like fences"},
+		{name: "json", value: &o.json, help: "one JSON document in place of the report"},
 	}
 }
 
@@ -47,6 +51,9 @@ func inspect(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	r, err := backup.Inspect(f, o.fences)
 	if err != nil {
 		return aboutFile(path, err)
+	}
+	if o.json {
+		return writeJSON(stdout, newInspectDocument(path, r.Meta, r.Summary, &r.Survey))
 	}
 	p := &paper{w: stdout}
 	p.source(r.Meta)

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/server/api"
 	"github.com/holdfast/holdfast/server/backup"
 )
 
@@ -34,6 +36,12 @@ func TestInspectSaysWhatIsInABackup(t *testing.T) {
 	for _, want := range []string{"node n1@0123456789ab of cluster 0123456789abcdef", "index 9, term 2", "right: ", "keys           0\n"} {
 		require.Contains(t, stdout.String(), want)
 	}
+
+	stdout.Reset()
+	require.Zero(t, run(t.Context(), []string{"inspect", "--json", path}, &stdout, &stderr), stderr.String())
+	var doc inspectDocument
+	require.NoError(t, json.Unmarshal([]byte(stdout.String()), &doc))
+	require.Equal(t, []any{api.Format, path, "n1@0123456789ab", uint64(9), int64(b.Len()), 0}, []any{doc.Format, doc.File, doc.Backup.NodeID, doc.Backup.Index, doc.Bytes, doc.Keys})
 
 	require.NoError(t, os.WriteFile(path, b.Bytes()[:b.Len()-1], 0o600))
 	stdout.Reset()

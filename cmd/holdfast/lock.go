@@ -20,9 +20,10 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/holder"
 )
 
-// The exit statuses of `holdfast lock` beside the command's own. Status 75 is EX_TEMPFAIL of sysexits(3),
-// the others are the shells'.
+// The exit statuses of `holdfast lock` beside the command's own. 69 and 75 are EX_UNAVAILABLE and EX_TEMPFAIL
+// of sysexits(3), the others are the shells'.
 const (
+	statusNotGranted    = 69 // EX_UNAVAILABLE
 	statusLost          = 75
 	statusNotExecutable = 126
 	statusNotFound      = 127
@@ -43,8 +44,11 @@ func (e exitStatus) Error() string { return e.text }
 // lockOwn are the flags of `holdfast lock`.
 type lockOwn struct {
 	clientFlags
-	lock  holder.Lock
-	grace time.Duration
+	lock       holder.Lock
+	grace      time.Duration
+	now        bool
+	notGranted int
+	verbose    bool
 }
 
 func newLockOwn() *lockOwn {
@@ -52,6 +56,7 @@ func newLockOwn() *lockOwn {
 		clientFlags: newClientFlags(),
 		lock:        holder.Lock{TTL: 10 * time.Second, Wait: 30 * time.Second},
 		grace:       10 * time.Second,
+		notGranted:  statusNotGranted,
 	}
 }
 
@@ -60,6 +65,9 @@ func (o *lockOwn) rows() []option {
 		{heading: "The lock"},
 		{name: "ttl", value: &o.lock.TTL, help: "how long the lock stays taken when this machine or program, or the node it talks to, is gone or frozen; at least 1s"},
 		{name: "wait", value: &o.lock.Wait, help: "how long to wait in line; 0: not at all; negative: for ever"},
+		{name: "n", value: &o.now, help: "do not wait: as --wait 0"},
+		{name: "E", value: &o.notGranted, help: "the exit status if the lock is not granted because others have it"},
+		{name: "verbose", value: &o.verbose, help: "say for whom the lock is waited for, also where the error output is no terminal"},
 		{name: "shared", value: &o.lock.Shared, help: "share the lock with others that do"},
 		{name: "limit", value: &o.lock.Limit, help: "at most so many at a time, as everybody who wants the lock must say; 0: one"},
 		{name: "permits", value: &o.lock.Permits, help: "how many of limit to take; 0: one"},
@@ -73,11 +81,12 @@ const lockUsage = `usage: holdfast lock [flags] NAME [flags] [--] command [argum
 
 Takes the lock NAME, runs the command, and gives the lock back when the command ends. The command has HOLDFAST_LOCK,
 HOLDFAST_OWNER and HOLDFAST_FENCE in its environment, and its exit status is this program's; 128 + n after signal n.
-Status 75: the lock was lost, and the command was ended. 1: the lock was not granted, with one line that says why.
+Status 75: the lock was lost, and the command was ended. 69, or what -E says: others have the lock; the line names one.
+1: no node could be asked, or none lets this client in, with one line that says why.
 `
 
 // lock runs a command while it holds a lock.
-func lock(ctx context.Context, args []string, stdout, _ io.Writer) error {
+func lock(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o := newLockOwn()
 	words, err := parseRows(o.rows(), args, stdout, lockUsage)
 	if err == nil && len(words) > 1 && strings.HasPrefix(words[1], "-") { // NAME [flags] -- command
@@ -104,10 +113,16 @@ func lock(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		o.lock.Note = filepath.Base(words[1])
 		o.lock.Note = o.lock.Note[:min(len(o.lock.Note), maxNote)]
 	}
+	if o.now {
+		o.lock.Wait = 0
+	}
 	h := holder.New(servers, o.lock)
 	defer h.Close()
+	if _, _, terminal := terminalSize(stderr)(); terminal || o.verbose {
+		h.InLine = func(ctx context.Context, c *holder.Conn) { o.sayInLine(ctx, c, stderr) }
+	}
 	if err := acquire(ctx, h, o.lock.Name); err != nil {
-		return err
+		return o.whyNot(ctx, h, err)
 	}
 	g := &guard{
 		holder: h, name: o.lock.Name, grace: o.grace, margin: o.lock.TTL / 20,
@@ -139,6 +154,8 @@ func (o *lockOwn) check(words []string) error {
 		wrong = fmt.Errorf("--note has %d bytes: at most %d", len(o.lock.Note), maxNote)
 	case o.lock.Shared && o.lock.Limit > 0:
 		wrong = errors.New("shared and limit exclude each other")
+	case o.notGranted < 0, o.notGranted > 255:
+		wrong = fmt.Errorf("-E %d: from 0 to 255", o.notGranted)
 	case o.lock.Delay < 0, o.grace < 0:
 		wrong = errors.New("delay and grace are not negative")
 	default:

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/api"
 )
 
 // `holdfast lock` and `holdfast locks` with real nodes.
@@ -92,29 +95,122 @@ func TestLocksListsAndBreaks(t *testing.T) {
 	n := startNodes(t, exe, 1)[0]
 	holds := locking(t, exe, []string{n.addr}, "--note", "the first", "job:a", "--", "sh", "-c", loop)
 	holds.says(t, "ready")
-	waits := locking(t, exe, []string{n.addr}, "job:a", "--", "true")
+	waits := locking(t, exe, []string{n.addr}, "--verbose", "job:a", "--", "true")
 	require.Eventually(t, func() bool { return infoOf(t, n, "job:a", "waiters-count") == 1 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return waits.stderr.String() != "" }, 20*time.Second, 5*time.Millisecond)
+	require.Regexp(t, `^holdfast lock: waiting for job:a: 1st in line, held \S+ by \S+ \(127\.0\.0\.1:\d+ holdfast-lock\), fence \d+, the first\n$`, waits.stderr.String())
+	refused := locking(t, exe, []string{n.addr}, "-n", "job:a", "--", "true")
+	require.Equal(t, statusNotGranted, refused.status(t))
+	refused.oneLine(t, "job:a: not granted in time, held ")
+	require.Zero(t, locking(t, exe, []string{n.addr}, "-n", "-E", "0", "job:a", "--", "false").status(t))
 	_, err := ask(context.Background(), n.addr, "LOCK.ACQUIRE", "sem\x1b[2J", "o", "PX", "3600000", "LIMIT", "3", "PERMITS", "2")
 	require.NoError(t, err)
 
 	status, out, _ := locksOf(t, exe, n)
 	require.Zero(t, status)
-	require.Regexp(t, `(?m)^LOCK +STATE +OWNER +FENCE +MODE +FOR +LEFT +NOTE$`, out)
-	require.Regexp(t, `(?m)^job:a +held +\S+ +\d+ +exclusive +\S+ +its session, \d+ +the first$`, out)
-	require.Regexp(t, `(?m)^job:a +waits +\S+ +- +exclusive +\S+ +\S+ +true$`, out)
-	require.Regexp(t, `(?m)^"sem\\x1b\[2J" +held +o +\d+ +permits 2 +\S+ +\S+ +-$`, out, "names are other people's")
+	client := ` +127\.0\.0\.1:\d+ holdfast-lock +\S+ ago`
+	require.Regexp(t, `^LOCK +STATE +OWNER +FENCE +MODE +FOR +LEFT +CLIENT +HEARD +NOTE\njob:a +held `, out, "held longest first")
+	require.Regexp(t, `(?m)^job:a +held +\S+ +\d+ +exclusive +\S+ +its session, \d+`+client+` +the first$`, out)
+	require.Regexp(t, `(?m)^job:a +waits +\S+ +- +exclusive +\S+ +\S+`+client+` +true$`, out)
+	require.Regexp(t, `(?m)^"sem\\x1b\[2J" +held +o +\d+ +permits 2 +\S+ +\S+ .* +-$`, out, "names are other people's")
+	require.Regexp(t, `\n2 locks, 0 of them stock: 2 holders, 1 waiter, held longest: \S+\n$`, out)
 	_, out, _ = locksOf(t, exe, n, "job:*")
 	require.NotContains(t, out, "sem")
+	for args, want := range map[string]string{
+		"nope": "no lock matches nope; 2 locks in all\n", "--db 3": "no locks in database 3, 2 in others\n",
+		"--db 3 job*": "no lock matches job* in database 3, 1 in others; 2 locks in all\n",
+	} {
+		status, out, _ = locksOf(t, exe, n, strings.Fields(args)...)
+		require.Zero(t, status)
+		require.Equal(t, want, out)
+	}
+	var doc api.Locks
+	_, out, _ = locksOf(t, exe, n, "--json", "job:*")
+	require.NoError(t, json.Unmarshal([]byte(out), &doc), out)
+	require.Equal(t, api.Format, doc.Format)
+	require.Equal(t, api.Sums{Locks: 1, Holders: 1, Waiters: 1, Complete: true}, *doc.Sums)
+	require.Equal(t, []any{"job:a", "the first", "true"}, []any{doc.Locks[0].Key, doc.Locks[0].Holders[0].Note, doc.Locks[0].Waiters[0].Note})
 
 	status, _, complaint := locksOf(t, exe, n, "break", "job:a", "--fence", "999", "--reason", "stuck")
 	require.Equal(t, 1, status)
-	require.Contains(t, complaint, "there is no such hold")
+	require.Regexp(t, `job:a: there is no such hold: held \S+ by \S+ \(127\.0\.0\.1:\d+ holdfast-lock\), fence \d+, the first\n$`, complaint)
+	status, _, complaint = locksOf(t, exe, n, "break", "nope", "--reason", "stuck")
+	require.Equal(t, 1, status)
+	require.Contains(t, complaint, "nope: there is no such hold: nobody holds it in database 0")
 	status, out, _ = locksOf(t, exe, n, "break", "job:a", "--reason", "stuck")
 	require.Zero(t, status)
 	require.Equal(t, "broke 1 of job:a\n", out)
 	require.Equal(t, statusLost, holds.status(t))
-	holds.oneLine(t, ": broken")
+	holds.oneLine(t, ": broken by holdfast-locks")
+	holds.oneLine(t, ": stuck\n")
 	require.Zero(t, waits.status(t))
+	_, out, _ = locksOf(t, exe, n, "history", "job:*")
+	require.Regexp(t, `^ENDED +LOCK +WHY .*\n\S+Z +job:a +broken +\S+ +\d+ +\S+ +n1/\d+ +the first +lock\.break 127\.0\.0\.1:\d+ holdfast-locks\S* +stuck\n$`, out)
+	var losses api.Losses
+	_, out, _ = locksOf(t, exe, n, "history", "--json")
+	require.NoError(t, json.Unmarshal([]byte(out), &losses), out)
+	require.Len(t, losses.Losses, 1)
+	_, out, _ = locksOf(t, exe, n, "history", "nope")
+	require.Equal(t, "no lock that matches was lost, as far as the cluster remembers\n", out)
+}
+
+// TestLocksBreaksStockLocks: of a string and of a hash, if the token that is named is still its holder's.
+func TestLocksBreaksStockLocks(t *testing.T) {
+	exe := build(t)
+	n := startNodes(t, exe, 1)[0]
+	do := func(words ...string) {
+		t.Helper()
+		_, err := ask(context.Background(), n.addr, words...)
+		require.NoError(t, err)
+	}
+	do("SET", "stock", "it's mine", "NX", "PX", "3600000")
+	do("EVAL", "redis.call('HSET', KEYS[1], 'uuid:1', 1) redis.call('PEXPIRE', KEYS[1], 3600000)", "1", "red")
+	do("SET", "text", "no lock")
+	_, out, _ := locksOf(t, exe, n)
+	require.Regexp(t, `(?m)^stock +held +it's mine +- +stock `, out)
+	require.Contains(t, out, "\n2 locks, 2 of them stock: 2 holders, 0 waiters")
+	for args, want := range map[string]string{
+		"text":                      "text: the key holds a value that is no lock",
+		"stock":                     `break it with --owner 'it'\''s mine'`,
+		"stock --fence 3":           "which has no fence: use --owner TOKEN",
+		"stock --owner other":       "there is no such hold: held ",
+		"red --owner uuid:2":        "by uuid:1 (n1/",
+		"red --owner uuid:1 --db 1": "there is no such hold: nobody holds it in database 1",
+	} {
+		status, _, complaint := locksOf(t, exe, n, append([]string{"break", "--reason", "stuck"}, strings.Fields(args)...)...)
+		require.Equal(t, 1, status, args)
+		require.Contains(t, complaint, want, args)
+	}
+	for name, owner := range map[string]string{"stock": "it's mine", "red": "uuid:1"} {
+		status, out, complaint := locksOf(t, exe, n, "break", name, "--owner", owner, "--reason", "stuck")
+		require.Zero(t, status, complaint)
+		require.Equal(t, "broke 1 of "+name+": a stock lock, whose holder is not told\n", out)
+	}
+	_, out, _ = locksOf(t, exe, n)
+	require.Equal(t, "nobody holds a lock or waits for one\n", out)
+}
+
+// TestLocksWatch: frames in plain lines, until a signal; then status 0.
+func TestLocksWatch(t *testing.T) {
+	exe := build(t)
+	n := startNodes(t, exe, 1)[0]
+	var out lockedBuffer
+	cmd := exec.Command(exe, "locks", "--server", n.addr, "--watch")
+	cmd.Stdout = &out
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	shows := func(text string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return strings.Contains(out.String(), text) }, 20*time.Second, 5*time.Millisecond)
+	}
+	shows("nobody holds a lock")
+	_, err := ask(context.Background(), n.addr, "LOCK.ACQUIRE", "seen", "o", "PX", "3600000")
+	require.NoError(t, err)
+	shows("seen")
+	n.kill()
+	shows("No node answers: ")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, cmd.Wait())
 }
 
 // TestLockWithASecuredNode: TLS with certificates on both sides, and a password from its file.

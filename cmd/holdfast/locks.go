@@ -3,62 +3,80 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"strconv"
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/holder"
 )
 
 const locksUsage = `usage: holdfast locks [flags] [PATTERN]
+       holdfast locks history [flags] [PATTERN]
        holdfast locks break [flags] NAME --reason TEXT
 
-Lists who holds the locks whose names match PATTERN, and who waits for them, in order; 'break' takes a lock away.
+Lists who holds the locks whose names match PATTERN, those held longest first, and who waits for them, in order; stock
+locks too. 'history' lists how locks were lost lately, and who broke them. 'break' takes a lock away: a stock lock only
+with --owner, which is its token then.
 `
 
-// locksOwn are the flags of `holdfast locks`, and of its 'break'.
+// locksOwn are the flags of `holdfast locks`, and of its subcommands.
 type locksOwn struct {
 	clientFlags
-	fence  uint64
-	owner  string
-	reason string
+	watch, json bool
+	fence       uint64
+	owner       string
+	reason      string
 }
 
-func (o *locksOwn) rows() []option {
-	return append([]option{
-		{heading: "break"},
-		{name: "reason", value: &o.reason, help: "why, for the holder and the log"},
-		{name: "fence", value: &o.fence, help: "break only the hold with this fence; 0: all holds"},
-		{name: "owner", value: &o.owner, help: "break only this owner's hold"},
-	}, o.lockRows()...)
+func newLocksOwn() *locksOwn {
+	o := &locksOwn{clientFlags: newClientFlags()}
+	o.db = -1
+	return o
 }
+
+const locksHeading = "The list"
+
+func (o *locksOwn) rows() []option {
+	rows := append([]option{
+		{heading: locksHeading},
+		{name: "watch", value: &o.watch, help: "show it again each second, until ^C"},
+		{name: "json", value: &o.json, help: "one JSON document in place of the table"},
+		{heading: breakHeading},
+		{name: "reason", value: &o.reason, help: "why, for the holder, the log and the history"},
+		{name: "fence", value: &o.fence, help: "break only the hold with this fence; 0: all holds"},
+		{name: "owner", value: &o.owner, help: "break only this owner's hold; of a stock lock: its token"},
+	}, o.clientFlags.rows()...)
+	return append(rows, option{name: "db", value: &o.db, help: "database of the locks; -1: all, for break 0"})
+}
+
+const breakHeading = "The break"
 
 const askLimit = 10 * time.Second
 
 // locks lists or breaks locks.
 func locks(ctx context.Context, args []string, stdout, _ io.Writer) error {
-	o := &locksOwn{clientFlags: newClientFlags()}
+	o := newLocksOwn()
 	words, err := parseAnywhere(o.rows(), args, stdout, locksUsage)
 	if err != nil {
 		return err
 	}
-	breaks := len(words) > 0 && words[0] == "break"
-	switch {
-	case breaks && len(words) == 1:
-		return usageError{errors.New("break: say which lock")}
-	case breaks && o.reason == "":
-		return usageError{errors.New("break: say why: --reason TEXT")}
-	case !breaks && o.reason+o.owner != "", !breaks && o.fence != 0:
-		return usageError{errors.New("reason, fence and owner are for 'break'")}
-	case breaks && len(words) > 2:
-		return unexpected(words[2])
-	case !breaks && len(words) > 1:
-		return unexpected(words[1])
+	word := ""
+	if len(words) > 0 && (words[0] == "break" || words[0] == "history") {
+		word, words = words[0], words[1:]
 	}
-	servers, err := o.servers()
+	if err := o.check(word, words); err != nil {
+		return err
+	}
+	servers, err := o.clientFlags.servers()
 	if err != nil {
 		return err
+	}
+	servers.DB, servers.Name = max(0, o.db), clientName("holdfast-locks")
+	q := lockQuery{db: o.db}
+	if len(words) > 0 {
+		q.pattern = words[0]
+	}
+	if o.watch {
+		return watchLocks(ctx, servers, q, stdout)
 	}
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
@@ -67,10 +85,69 @@ func locks(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		return err
 	}
 	defer conn.Close()
-	if breaks {
-		return o.breakLock(ctx, conn, words[1], stdout)
+	switch {
+	case word == "break":
+		return o.breakLock(ctx, conn, words[0], stdout)
+	case word == "history":
+		return o.history(ctx, conn, q, stdout)
+	case o.json:
+		doc, err := q.look(ctx, conn)
+		if err != nil {
+			return err
+		}
+		return writeJSON(stdout, doc)
 	}
-	return listLocks(ctx, conn, words, stdout)
+	frame, err := q.frame(ctx, conn)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(stdout, frame)
+	return err
+}
+
+// check looks at what the words and the flags mean together.
+func (o *locksOwn) check(word string, words []string) error {
+	switch {
+	case word == "break" && len(words) == 0:
+		return usageError{errors.New("break: say which lock")}
+	case word == "break" && o.reason == "":
+		return usageError{errors.New("break: say why: --reason TEXT")}
+	case word != "break" && o.reason+o.owner != "", word != "break" && o.fence != 0:
+		return usageError{errors.New("reason, fence and owner are for 'break'")}
+	case word != "" && o.watch:
+		return usageError{errors.New("watch is for the list")}
+	case o.json && (o.watch || word == "break"):
+		return usageError{errors.New("json is for the list and for 'history'")}
+	case len(words) > 1:
+		return unexpected(words[1])
+	}
+	return nil
+}
+
+// watchLocks shows the list again and again, until ctx ends.
+func watchLocks(ctx context.Context, servers *holder.Servers, q lockQuery, stdout io.Writer) error {
+	var conn *holder.Conn
+	defer func() {
+		if conn != nil {
+			conn.Close()
+		}
+	}()
+	return watchFrames(ctx, stdout, func() string {
+		var err error
+		if conn == nil {
+			if conn, err = servers.DialAny(ctx, nodePatience); err != nil {
+				conn = nil
+				return "No node answers: " + printable(err.Error()) + "\n"
+			}
+		}
+		frame, err := q.frame(ctx, conn)
+		if err != nil {
+			conn.Close()
+			conn = nil
+			return "No node answers: " + printable(err.Error()) + "\n"
+		}
+		return frame
+	})
 }
 
 // parseAnywhere takes flags behind words as well: 'locks break NAME --reason TEXT'.
@@ -97,23 +174,4 @@ func parseFile(rows []option, args []string, stdout io.Writer, usage, missing st
 		return "", unexpected(words[1])
 	}
 	return words[0], nil
-}
-
-func (o *locksOwn) breakLock(ctx context.Context, conn *holder.Conn, name string, stdout io.Writer) error {
-	words := []string{"LOCK.BREAK", name}
-	if o.owner != "" {
-		words = append(words, "OWNER", o.owner)
-	}
-	if o.fence != 0 {
-		words = append(words, "FENCE", strconv.FormatUint(o.fence, 10))
-	}
-	v, err := conn.Do(ctx, append(words, "REASON", o.reason)...)
-	switch {
-	case err != nil:
-		return fmt.Errorf("break %s: %w", name, err)
-	case v.Num == 0:
-		return fmt.Errorf("break %s: there is no such hold", name)
-	}
-	fmt.Fprintf(stdout, "broke %d of %s\n", v.Num, name)
-	return nil
 }

@@ -1,108 +1,249 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/holder"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/api"
 )
 
-// listLocks prints a line for each hold and each waiter, in line.
-func listLocks(ctx context.Context, conn *holder.Conn, pattern []string, stdout io.Writer) error {
-	now, err := conn.Do(ctx, "TIME")
-	if err != nil {
-		return err
-	}
-	l := &lockList{table: newTable("LOCK", "STATE", "OWNER", "FENCE", "MODE", "FOR", "LEFT", "NOTE")}
-	if len(now.Elems) == 2 {
-		seconds, _ := strconv.ParseInt(now.Elems[0].Str, 10, 64)
-		micros, _ := strconv.ParseInt(now.Elems[1].Str, 10, 64)
-		l.now = seconds*1000 + micros/1000
+// lockQuery says which locks are listed.
+type lockQuery struct {
+	pattern string // empty: all
+	db      int    // below 0: all
+}
+
+// look asks for all locks that match, those held longest first.
+func (q lockQuery) look(ctx context.Context, conn *holder.Conn) (api.Locks, error) {
+	doc := api.Locks{Format: api.Format, Sums: &api.Sums{Complete: true}, Locks: []api.Lock{}}
+	var err error
+	if doc.NowUnixMillis, err = clusterNow(ctx, conn); err != nil {
+		return doc, err
 	}
 	for cursor := ""; cursor != "0"; {
 		words := []string{"LOCK.LIST", "COUNT", "1000"}
-		if len(pattern) > 0 {
-			words = append(words, "MATCH", pattern[0])
+		if q.pattern != "" {
+			words = append(words, "MATCH", q.pattern)
+		}
+		if q.db >= 0 {
+			words = append(words, "DB", strconv.Itoa(q.db))
 		}
 		if cursor != "" {
 			words = append(words, "CURSOR", cursor)
 		}
 		v, err := conn.Do(ctx, words...)
 		if err != nil {
-			return err
+			return doc, err
 		}
-		if len(v.Elems) != 2 {
-			return fmt.Errorf("LOCK.LIST answered %v", v)
+		var page []api.Lock
+		if cursor, page, err = api.PageOfLocks(v, max(0, q.db), doc.NowUnixMillis); err != nil {
+			return doc, err
 		}
-		for _, row := range v.Elems[1].Elems {
-			l.lock(fieldsOf(row))
-		}
-		cursor = holder.Text(v.Elems[0])
+		doc.Locks = append(doc.Locks, page...)
 	}
-	_, err = io.WriteString(stdout, l.String())
-	return err
+	for i := range doc.Locks {
+		l := &doc.Locks[i]
+		doc.Sums.Locks++
+		doc.Sums.Holders += l.HoldersCount
+		doc.Sums.Waiters += l.WaitersCount
+		if l.Mode == stockMode {
+			doc.Sums.Stock++
+		}
+	}
+	slices.SortStableFunc(doc.Locks, func(a, b api.Lock) int { return cmp.Compare(oldest(&a), oldest(&b)) })
+	return doc, nil
+}
+
+// stockMode is the mode of a lock that a client took by Redis's own commands.
+const stockMode = "stock"
+
+// oldest is since when a lock is held, or else waited for.
+func oldest(l *api.Lock) int64 {
+	switch {
+	case len(l.Holders) > 0:
+		return l.Holders[0].SinceUnixMillis
+	case len(l.Waiters) > 0:
+		return l.Waiters[0].SinceUnixMillis
+	}
+	return 1<<63 - 1
+}
+
+// clusterNow is cluster time as Unix time.
+func clusterNow(ctx context.Context, conn *holder.Conn) (millis int64, err error) {
+	v, err := conn.Do(ctx, "TIME")
+	if err != nil || len(v.Elems) != 2 {
+		return 0, err
+	}
+	return timeOf(v), nil
+}
+
+// timeOf is a reply to TIME in milliseconds.
+func timeOf(v protocol.Value) int64 {
+	seconds, _ := strconv.ParseInt(v.Elems[0].Str, 10, 64)
+	micros, _ := strconv.ParseInt(v.Elems[1].Str, 10, 64)
+	return seconds*1000 + micros/1000
+}
+
+// frame is the table of the locks, or why there is none.
+func (q lockQuery) frame(ctx context.Context, conn *holder.Conn) (string, error) {
+	doc, err := q.look(ctx, conn)
+	if err != nil {
+		return "", err
+	}
+	if len(doc.Locks) == 0 {
+		return q.none(ctx, conn)
+	}
+	return lockTable(&doc), nil
+}
+
+// none says why no lock is listed.
+func (q lockQuery) none(ctx context.Context, conn *holder.Conn) (string, error) {
+	all, err := lockQuery{db: -1}.look(ctx, conn)
+	switch {
+	case err != nil:
+		return "", err
+	case len(all.Locks) == 0:
+		return "nobody holds a lock or waits for one\n", nil
+	case q.pattern == "":
+		return fmt.Sprintf("no locks in database %d, %d in others\n", q.db, len(all.Locks)), nil
+	}
+	there := ""
+	if q.db >= 0 {
+		elsewhere, err := lockQuery{pattern: q.pattern, db: -1}.look(ctx, conn)
+		if err != nil {
+			return "", err
+		}
+		there = fmt.Sprintf(" in database %d, %d in others", q.db, len(elsewhere.Locks))
+	}
+	return fmt.Sprintf("no lock matches %s%s; %s\n", printable(q.pattern), there, counted(int64(len(all.Locks)), "lock")+" in all"), nil
 }
 
 // lockList is the table.
 type lockList struct {
 	*table
-	now int64 // cluster time in milliseconds
+	dbs bool // names of locks have their databases
 }
 
-// fields are a map that a node answered.
-type fields map[string]protocol.Value
-
-func fieldsOf(v protocol.Value) fields {
-	f := make(fields)
-	for i := 0; i+1 < len(v.Elems); i += 2 {
-		f[v.Elems[i].Str] = v.Elems[i+1]
+// lockTable has a line for each hold and each waiter, in line, and one of sums.
+func lockTable(doc *api.Locks) string {
+	l := &lockList{
+		table: newTable("LOCK", "STATE", "OWNER", "FENCE", "MODE", "FOR", "LEFT", "CLIENT", "HEARD", "NOTE"),
+		dbs:   slices.ContainsFunc(doc.Locks, func(l api.Lock) bool { return l.DB != 0 }),
 	}
-	return f
-}
-
-func (f fields) text(name string) string { return printable(holder.Text(f[name])) }
-
-func (l *lockList) lock(f fields) {
-	name := f.text("key")
-	for _, row := range f["holders"].Elems {
-		h := fieldsOf(row)
-		left := "its session, " + h.text("session")
-		if h["session"].Num == 0 {
-			left = duration(h["lease-left"].Num)
+	longest := int64(0)
+	for i := range doc.Locks {
+		l.lock(&doc.Locks[i])
+		for j := range doc.Locks[i].Holders {
+			longest = max(longest, doc.Locks[i].Holders[j].HeldMillis)
 		}
-		l.line(name, "held", h.text("owner"), h.text("fence"), h.mode(), l.since(h), left, h.text("note"))
 	}
-	l.more(name, "held", f["holders-count"].Num, f["holders"])
-	for _, row := range f["waiters"].Elems {
-		w := fieldsOf(row)
+	s := doc.Sums
+	text := l.String() + fmt.Sprintf("%s, %d of them stock: %s, %s", counted(s.Locks, "lock"), s.Stock, counted(s.Holders, "holder"), counted(s.Waiters, "waiter"))
+	if longest > 0 {
+		text += ", held longest: " + duration(longest)
+	}
+	return text + "\n"
+}
+
+func counted(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// nameOf is the name of a key, with the database where there are several.
+func nameOf(key string, db int, dbs bool) string {
+	if dbs {
+		return printable(key) + " (" + strconv.Itoa(db) + ")"
+	}
+	return printable(key)
+}
+
+func (l *lockList) lock(k *api.Lock) {
+	name := nameOf(k.Key, k.DB, l.dbs)
+	for i := range k.Holders {
+		h := &k.Holders[i]
+		left, fence := limited(h.LeaseLeftMillis), ""
+		if h.Session != nil {
+			left = "its session, " + strconv.FormatInt(h.Session.ID, 10)
+		}
+		if h.Fence != 0 {
+			fence = strconv.FormatInt(h.Fence, 10)
+		}
+		l.line(name, "held", printable(h.Owner), fence, modeOf(h.Mode, h.Permits), duration(h.HeldMillis), left,
+			clientOf(h.Client), heardOf(h.Client), printable(h.Note))
+	}
+	l.more(name, "held", k.HoldersCount-int64(len(k.Holders)))
+	for i := range k.Waiters {
+		w := &k.Waiters[i]
 		state := "waits"
-		if w["absent"].Num != 0 {
+		if w.Absent {
 			state = "away" // the place is kept for a while
 		}
-		l.line(name, state, w.text("owner"), "", w.mode(), l.since(w), duration(w["wait-left"].Num), w.text("note"))
+		l.line(name, state, printable(w.Owner), "", modeOf(w.Mode, w.Permits), duration(w.WaitedMillis), limited(w.WaitLeftMillis),
+			clientOf(w.Client), heardOf(w.Client), printable(w.Note))
 	}
-	l.more(name, "waits", f["waiters-count"].Num, f["waiters"])
+	l.more(name, "waits", k.WaitersCount-int64(len(k.Waiters)))
+	if k.DelayLeftMillis > 0 {
+		l.line(name, "delayed", "", "", "", "", duration(k.DelayLeftMillis))
+	}
 }
 
 // more says how many rows the node left out.
-func (l *lockList) more(name, state string, count int64, shown protocol.Value) {
-	if n := count - int64(len(shown.Elems)); n > 0 {
+func (l *lockList) more(name, state string, n int64) {
+	if n > 0 {
 		l.line(name, state, fmt.Sprintf("and %d more", n))
 	}
 }
 
-func (f fields) mode() string {
-	if permits := f["permits"].Num; permits > 0 {
+func modeOf(mode string, permits int64) string {
+	if permits > 0 {
 		return fmt.Sprintf("permits %d", permits)
 	}
-	return f.text("mode")
+	return mode
 }
 
-func (l *lockList) since(f fields) string { return duration(max(0, l.now-f["since"].Num)) }
+// clientOf is a client by its address and name, or by node and number.
+func clientOf(c *api.Client) string {
+	switch {
+	case c == nil:
+		return ""
+	case c.Address == "" && c.Number == 0:
+		return printable(c.Node)
+	case c.Address == "":
+		return printable(c.Node) + "/" + strconv.FormatInt(c.Number, 10)
+	case c.Name != "":
+		return printable(c.Address) + " " + printable(c.Name)
+	}
+	return printable(c.Address)
+}
+
+// heardOf says how long ago a client was heard of; empty: its node did not say.
+func heardOf(c *api.Client) string {
+	switch {
+	case c == nil:
+		return ""
+	case c.Gone:
+		return "gone"
+	case c.IdleMillis == nil:
+		return ""
+	}
+	return duration(*c.IdleMillis) + " ago"
+}
+
+func limited(millis *int64) string {
+	if millis == nil {
+		return ""
+	}
+	return duration(*millis)
+}
 
 // duration is "" for what has no end.
 func duration(millis int64) string {

@@ -107,7 +107,7 @@ usage: holdfast command [flags]
   demo       run three nodes on this machine, to try it: ports 6379 to 6381
   serve      run one node: alone, or with --name, --peer-addr and --initial-cluster as a member of a cluster
   lock       run a command while holding a lock: 'holdfast lock NAME -- command'
-  locks      list who holds locks and who waits for them, or break one: 'holdfast locks break NAME --reason TEXT'
+  locks      list who holds locks and who waits for them, how they were lost, or break one: 'locks history', 'locks break NAME'
   cluster    describe the members of a cluster, or change them: 'holdfast cluster status', 'cluster remove NAME'
   backup     write the state of a cluster that serves to a file: 'holdfast backup FILE'
   inspect    say what is in a backup, and prove its checksums: 'holdfast inspect FILE'

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/api"
 )
 
 // tool runs a command of the program to its end.
@@ -47,7 +50,13 @@ func TestRestoredTogether(t *testing.T) {
 	source := startNodes(t, exe, 1)[0]
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, client(t, source).Do(t.Context(), "LOCK.ACQUIRE", "job", "me", "PX", "600000").Err())
-	tool(t, exe, "backup", "--server", source.addr, file)
+	var doc backupDocument
+	out := tool(t, exe, "backup", "--json", "--server", source.addr, file)
+	require.NoError(t, json.Unmarshal([]byte(out), &doc), out)
+	require.Equal(t, []any{api.Format, file}, []any{doc.Format, doc.File})
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, info.Size(), doc.Bytes)
 	source.kill()
 	var largest int64
 	for range 2 {

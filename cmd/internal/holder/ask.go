@@ -27,6 +27,9 @@ func (h *Holder) ask(ctx context.Context, until time.Time) error {
 		h.fence = v.Num
 		return nil
 	}
+	if h.InLine != nil {
+		h.InLine(ctx, h.conn)
+	}
 	err = h.stand(ctx, until)
 	if err != nil && !errors.Is(err, ErrNotGranted) {
 		h.leave()

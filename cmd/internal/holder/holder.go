@@ -44,10 +44,15 @@ type Holder struct {
 	session string  // "": none
 	fence   int64   // 0: not held
 	ends    time.Time
+	// InLine, if not nil, is called each time when a place in line was taken, before the wait for the grant.
+	InLine func(ctx context.Context, c *Conn)
 }
 
 // New makes a holder, which connects when it must.
 func New(servers *Servers, lock Lock) *Holder { return &Holder{servers: servers, lock: lock} }
+
+// Conn is the connection, nil if there is none.
+func (h *Holder) Conn() *Conn { return h.conn }
 
 // Fence is the hold's.
 func (h *Holder) Fence() int64 { return h.fence }
