@@ -52,6 +52,8 @@ type Lock struct {
 	Key       string `json:"key"`
 	KeyBase64 []byte `json:"keyBase64,omitempty"`
 	DB        int    `json:"db"`
+	// Type is what TYPE says of the key, lock for a native one; empty in lists.
+	Type string `json:"type,omitempty"`
 	// Mode is exclusive, shared, permits or free; stock: a client's own kind of lock, as SET NX PX makes.
 	Mode            string `json:"mode"`
 	HoldersCount    int64  `json:"holdersCount"`

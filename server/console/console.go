@@ -120,6 +120,9 @@ func (c *Console) Lock(key string, db int) (api.OneLock, error) {
 		return api.OneLock{}, ErrNoLock
 	}
 	s.enliven(&l)
+	if v, err = s.ask(db, "type", key); err == nil {
+		l.Type = v.Str
+	}
 	return api.OneLock{Format: api.Format, Node: c.config.Node, NowUnixMillis: s.unixMillis(), Lock: l}, nil
 }
 

@@ -342,6 +342,8 @@ func TestHour(t *testing.T) {
 		doc, err := c.History()
 		require.NoError(t, err)
 		require.EqualValues(t, 60_000, doc.StepMillis)
+		require.Len(t, doc.Losses, 1)
+		require.Equal(t, []string{"b", "x", "expired"}, []string{doc.Losses[0].Key, doc.Losses[0].Owner, doc.Losses[0].Reason})
 		require.Len(t, doc.Steps, 60)
 		last := doc.Steps[57:]
 		require.Equal(t, api.Counts{Grants: 1}, last[0].Counts)
@@ -398,6 +400,7 @@ func TestStockLocks(t *testing.T) {
 	one, err := c.Lock("stock", 5)
 	require.NoError(t, err)
 	require.Equal(t, want, one.Lock.Holders[0])
+	require.Equal(t, "string", one.Lock.Type)
 	for mode, names := range map[string][]string{"stock": {"stock"}, "native": {"native"}} {
 		doc, err := c.Locks(t.Context(), Query{DB: -1, Sort: Held, Limit: 9, Mode: mode})
 		require.NoError(t, err)

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/api"
 )
 
@@ -76,15 +75,13 @@ func (c *Console) History() (api.History, error) {
 		return api.History{}, err
 	}
 	now := note{time.Now(), c.counts()}
-	lost := api.Losses{Losses: []api.Loss{}}
-	if row, _ := protocol.Find([]string{"lock.history"}); row != nil {
-		v, err := state.ask(0, "lock.history", "COUNT", strconv.Itoa(lossesOfHistory))
-		if err != nil {
-			return api.History{}, err
-		}
-		if lost, err = api.LossesOf(v); err != nil {
-			return api.History{}, err
-		}
+	v, err := state.ask(0, "lock.history", "COUNT", strconv.Itoa(lossesOfHistory))
+	if err != nil {
+		return api.History{}, err
+	}
+	lost, err := api.LossesOf(v)
+	if err != nil {
+		return api.History{}, err
 	}
 	return api.History{
 		Format: api.Format, Node: c.config.Node, NowUnixMillis: now.at.UnixMilli(), StepMillis: step.Milliseconds(),

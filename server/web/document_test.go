@@ -67,6 +67,8 @@ func TestExamples(t *testing.T) {
 			[]string{"lock.acquire", "jobs:nightly", "vm-14:16510", "SESSION", "1", "NOTE", "report --full"},
 			[]string{"lock.acquire", "jobs:nightly", "vm-15:2041", "PX", "30000", "WAIT", "600000"},
 			[]string{"lock.acquire", "jobs:weekly", "vm-14:16511", "PX", "30000"},
+			[]string{"lock.acquire", "jobs:monthly", "vm-09:811", "PX", "30000"},
+			[]string{"lock.break", "jobs:monthly", "REASON", "the host is gone"},
 			[]string{"lock.check", "jobs:nightly", "nobody"})
 		time.Sleep(90 * time.Second)
 		c := console.New(console.Config{Node: "n1", Machine: func() fsm.Machine { return m }, Status: statusExample})

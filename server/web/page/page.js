@@ -55,6 +55,8 @@
     return Math.floor(m / 1440) + "d " + Math.floor((m % 1440) / 60) + "h";
   }
 
+  const ago = (millis) => (millis < 1000 ? "just now" : span(millis) + " ago");
+
   function clock(unixMillis) {
     const d = new Date(unixMillis);
     const time = d.toTimeString().slice(0, 8);
@@ -237,11 +239,11 @@
   function alive(h) {
     const c = h.client;
     if (c && c.gone) return ["connection is closed", true];
-    if (c && c.idleMillis !== undefined && c.idleMillis !== null) return ["heard of " + span(c.idleMillis) + " ago", false];
+    if (c && c.idleMillis !== undefined && c.idleMillis !== null) return ["heard of " + ago(c.idleMillis), false];
     if (h.heardMillis === undefined || h.heardMillis === null) return ["not known", false];
-    if (h.session && h.session.connection) return ["connected, renewed " + span(h.heardMillis) + " ago", false];
+    if (h.session && h.session.connection) return ["connected, renewed " + ago(h.heardMillis), false];
     if (h.heardMillis + 1500 >= h.heldMillis) return ["not renewed since the grant", false];
-    return ["renewed " + span(h.heardMillis) + " ago", false];
+    return ["renewed " + ago(h.heardMillis), false];
   }
 
   function left(h) {
@@ -253,7 +255,7 @@
   const leftShort = (h) => left(h).replace(", kept by its connection", " (kept)");
 
   function aliveCell(h) {
-    const [text, worry] = alive(h);
+    const [said, worry] = alive(h), text = said.replace("heard of ", "");
     return worry ? el("strong", { class: "tag bad" }, text) : text;
   }
 
@@ -357,8 +359,15 @@
       w.note ? el("span", { class: "note" }, visible(w.note)) : "");
   }
 
-  // guarded deletes a stock lock only while the token is still the one that was seen.
-  const guarded = "local k,t=KEYS[1],ARGV[1] if redis.call('type',k).ok=='hash' then return redis.call('hexists',k,t)==1 and redis.call('del',k) or 0 end return redis.call('get',k)==t and redis.call('del',k) or 0";
+  // released deletes a lock of Redisson's form, only while an owner has it, and wakes those who wait for it.
+  const released = "if redis.call('HDEL',KEYS[1],ARGV[1])==0 then return 0 end redis.call('DEL',KEYS[1]) redis.call('PUBLISH','redisson_lock__channel:{'..KEYS[1]..'}',0) return 1";
+
+  // deleting is the command that deletes a stock lock only while the owner that was seen has it.
+  function deleting(l, h, zero) {
+    const words = l.type === "hash" ? ["EVAL", [released], "1", [l.key, l.keyBase64], [h.owner, h.ownerBase64]] : ["DELEX", [l.key, l.keyBase64], "IFEQ", [h.owner, h.ownerBase64]];
+    const as = (quote) => words.map((w) => (typeof w === "string" ? w : quote(...w)));
+    return zero || hasZero(h.owner, h.ownerBase64) ? piped(as(cliWord), leaderAddress(), l.db) : redisCLI(leaderAddress(), l.db) + " " + as(sh).join(" ");
+  }
 
   function commands(l) {
     const list = [], zero = hasZero(l.key, l.keyBase64), key = sh(l.key, l.keyBase64);
@@ -378,9 +387,7 @@
     for (const h of l.holders.slice(0, 3)) {
       const who = short(visible(h.owner, h.ownerBase64));
       if (h.mode === "stock" || !h.fence) {
-        const what = "Delete the lock, only while " + who + " has it";
-        if (zero || hasZero(h.owner, h.ownerBase64)) list.push(command(what, piped(["EVAL", cliWord(guarded), "1", cliWord(l.key, l.keyBase64), cliWord(h.owner, h.ownerBase64)], leaderAddress(), l.db)));
-        else list.push(command(what, redisCLI(leaderAddress(), l.db) + " EVAL " + sh(guarded) + " 1 " + key + " " + sh(h.owner, h.ownerBase64)));
+        list.push(command("Delete the lock, only while " + who + " has it", deleting(l, h, zero)));
         continue;
       }
       const what = "Break the hold with fence " + h.fence + ", and no later one", why = "why, for the holder and the log";
@@ -487,7 +494,7 @@
 
   function showLosses(doc) {
     $("losses").hidden = false;
-    fill($("loss-list"), doc.losses.slice(0, 12).map((l) => {
+    fill($("loss-list"), doc.losses.slice(0, 10).map((l) => {
       const why = l.cause ? l.cause.command.toUpperCase() + (l.cause.by ? " by " + clientText(l.cause.by) : "") : "";
       return el("tr", {},
         td("n", clock(l.endedUnixMillis)),
