@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // These tests run the release before beside this one: `make upgrade`.
@@ -117,6 +120,7 @@ type load struct {
 	native map[string]int64 // fences of native locks, by key
 	fences map[int64]int    // grants of a lock for which clients stand in line
 
+	rounds  int // starts so far
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
 }
@@ -129,7 +133,9 @@ func newLoad(t *testing.T, nodes []*node) *load {
 	return l
 }
 
-func (l *load) start(t *testing.T, round string) {
+func (l *load) start(t *testing.T) {
+	l.rounds++
+	round := strings.Repeat("r", l.rounds)
 	ctx, cancel := context.WithCancel(t.Context())
 	l.cancel = cancel
 	for w := range 3 {
@@ -189,6 +195,9 @@ func (l *load) goesOn(t *testing.T) {
 // verifyAll finds what was acknowledged, through every node. Requires: the load has stopped.
 func (l *load) verifyAll(t *testing.T) {
 	t.Helper()
+	for _, c := range l.clients { // a client may not have noticed yet that its node was started again
+		require.Eventually(t, func() bool { return c.Ping(t.Context()).Err() == nil }, 10*time.Second, 10*time.Millisecond)
+	}
 	l.verify(t, l.clients)
 	for fence, times := range l.fences {
 		require.Equal(t, 1, times, "fence %d", fence)
@@ -211,10 +220,14 @@ func (l *load) verifyAll(t *testing.T) {
 	}
 }
 
-// walk gives all nodes another program, one after the other, under load.
-func (l *load) walk(t *testing.T, nodes []*node, exe string) {
+// walk gives the nodes named another program, one after the other, under load. In each step the leader is killed, and the
+// states of all nodes are compared.
+func (l *load) walk(t *testing.T, nodes []*node, exe string, names ...string) {
 	t.Helper()
 	for i, n := range nodes {
+		if len(names) > 0 && !slices.Contains(names, n.name) {
+			continue
+		}
 		if i == 1 {
 			n.kill()
 		} else {
@@ -227,7 +240,46 @@ func (l *load) walk(t *testing.T, nodes []*node, exe string) {
 		if exe == build(t) { // which is what the runbook waits for
 			require.Eventually(t, func() bool { return exec.Command(exe, "cluster", "status", "--server", n.addr).Run() == nil }, 30*time.Second, 50*time.Millisecond)
 		}
+		leader := leaderOf(t, nodes)
+		leader.kill()
 		l.goesOn(t)
+		leader.start(t)
+		waitServing(t, leader)
+		l.stop()
+		requireSameState(t, nodes)
+		l.start(t)
+	}
+}
+
+// requireSameState waits until all nodes are as far as each other, and finds their states equal. Requires: nobody writes.
+func requireSameState(t *testing.T, nodes []*node) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var first protocol.Value
+		for _, n := range nodes {
+			digest, err := ask(t.Context(), n.addr, "DEBUG", "DIGEST")
+			switch {
+			case err != nil || len(digest.Elems) != 2:
+				return false
+			case n == nodes[0]:
+				first = digest
+			case digest.Elems[0].Num != first.Elems[0].Num:
+				return false
+			}
+			require.Equal(t, first.Elems[1].Str, digest.Elems[1].Str, "%s and %s behind entry %d", nodes[0].name, n.name, first.Elems[0].Num)
+		}
+		return true
+	}, 30*time.Second, time.Millisecond)
+}
+
+// requireVersion waits until all nodes say that the cluster has a version.
+func requireVersion(t *testing.T, nodes []*node, want int) {
+	t.Helper()
+	for _, n := range nodes {
+		require.Eventually(t, func() bool {
+			info, err := ask(t.Context(), n.addr, "INFO", "holdfast")
+			return err == nil && infoField(info.Str, "cluster_version") == fmt.Sprint(want)
+		}, 10*time.Second, 10*time.Millisecond, "%s, version %d", n.name, want)
 	}
 }
 
@@ -270,17 +322,24 @@ func holdings(t *testing.T, exe string, nodes []*node) {
 	}
 }
 
-// TestUpgradeNodeByNode replaces the program of each node under load, and then back: no acknowledged lock is lost, no
-// fence is given out twice.
+// TestUpgradeNodeByNode replaces the program of each node under load. On the way a node goes back, and another one holds the
+// version of the cluster. Then the cluster goes over to the version of this release, and there is no way back: no acknowledged
+// lock is lost, no fence is given out twice, and the states of all nodes are equal at each step.
 func TestUpgradeNodeByNode(t *testing.T) {
 	before, after := releaseBefore(t), build(t)
 	// Nodes that come back get snapshots, from leaders of the other release, too.
-	nodes := startNodes(t, before, 3, "--cluster-secret", "open sesame", "--snapshot-threshold", "64", "--snapshot-interval", "300ms", "--trailing-logs", "16")
+	nodes := startNodes(t, before, 3, "--cluster-secret", "open sesame", "--debug",
+		"--snapshot-threshold", "64", "--snapshot-interval", "300ms", "--trailing-logs", "16")
 	claims := claimAll(t, client(t, nodes[0]), "-old")
 	l := newLoad(t, nodes)
-	l.start(t, "u")
+	l.start(t)
 	l.goesOn(t)
-	l.walk(t, nodes, after)
+	l.walk(t, nodes, after, "n1", "n2")
+	requireVersion(t, nodes[:2], protocol.OldestEntryVersion)
+	l.walk(t, nodes, before, "n2")
+	l.walk(t, nodes, after, "n2")
+	nodes[2].args = append(nodes[2].args, "--hold-version", fmt.Sprint(protocol.OldestEntryVersion))
+	l.walk(t, nodes, after, "n3")
 	l.stop()
 	l.verifyAll(t)
 	requireClaims(t, nodes, claims)
@@ -291,11 +350,28 @@ func TestUpgradeNodeByNode(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, string(text), `"format": 1`, "the way back is open until members change")
 	}
+	requireVersion(t, nodes, protocol.OldestEntryVersion)
+	require.Contains(t, tool(t, after, "cluster", "status", "--server", nodes[0].addr), "The cluster keeps version 5 for n3 (--hold-version 5).")
 
-	l.start(t, "dn")
-	l.walk(t, nodes, before)
+	l.start(t)
+	nodes[2].drop("hold-version")
+	l.walk(t, nodes, after, "n3")
+	requireVersion(t, nodes, protocol.EntryVersion)
+	l.goesOn(t)
+	l.walk(t, nodes, after, "n1")
 	l.stop()
+	requireSameState(t, nodes)
 	l.verifyAll(t)
+	requireClaims(t, nodes, claims)
+	requireVersion(t, nodes, protocol.EntryVersion)
+	nodes[1].stop(t)
+	nodes[1].exe = before
+	nodes[1].start(t)
+	nodes[1].fails(t, 1, "run the newer release on every node")
+	nodes[1].exe = after
+	nodes[1].start(t)
+	waitServing(t, nodes[1])
+	requireSameState(t, nodes)
 	requireClaims(t, nodes, claims)
 }
 
@@ -310,9 +386,9 @@ func TestUpgradeWithTLS(t *testing.T) {
 	}
 	ca := write("ca", a.text(t, "ca.crt"))
 	cert, key := a.pair(t, "node")
-	nodes := startNodes(t, before, 3, "--peer-tls-ca", ca, "--peer-tls-cert", write("cert", cert), "--peer-tls-key", write("key", key))
+	nodes := startNodes(t, before, 3, "--debug", "--peer-tls-ca", ca, "--peer-tls-cert", write("cert", cert), "--peer-tls-key", write("key", key))
 	l := newLoad(t, nodes)
-	l.start(t, "t")
+	l.start(t)
 	l.walk(t, nodes, after)
 	l.stop()
 	l.verifyAll(t)

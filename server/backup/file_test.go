@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -137,4 +138,17 @@ func FuzzReader(f *testing.F) {
 			t.Fatalf("a block of %d bytes", cap(r.body))
 		}
 	})
+}
+
+// TestFileIsFrozen: a file that an earlier build wrote is read, and written alike. A change of the format has another
+// [Version], and a file of its own.
+func TestFileIsFrozen(t *testing.T) {
+	state := bytes.Repeat([]byte("state "), 100)
+	want, err := os.ReadFile("testdata/backup-v1.bin")
+	require.NoError(t, err)
+	file, _ := fileOf(t, state)
+	require.True(t, bytes.Equal(want, file))
+	got, _, err := read(bytes.NewReader(want))
+	require.NoError(t, err)
+	require.Equal(t, state, got)
 }

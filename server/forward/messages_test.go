@@ -3,6 +3,8 @@ package forward
 import (
 	"bufio"
 	"bytes"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -104,4 +106,37 @@ func FuzzFields(f *testing.F) {
 		}
 		_, _ = wire.Read(bufio.NewReader(bytes.NewReader(frame)), nil, 1<<20)
 	})
+}
+
+// TestFramesAreFrozen: what nodes of other releases read and write does not change. A later release adds fields at the end
+// of a greeting, and messages for those whose greeting has a feature.
+func TestFramesAreFrozen(t *testing.T) {
+	about := About{ClientAddr: "a:1", SentinelAddr: "s:2", Release: "0.1.0", NewestVersion: 6, HoldVersion: 5}
+	g := greeting{version: linkVersion, verdict: verdictStranger, id: "n1", epoch: 300, about: about, features: 3}
+	told := Beacon{Term: 3, Commit: 900, Members: []Member{{ID: "n1", About: about, Silent: true, LogIndex: 7}}}
+	frames := map[string][]byte{"hello": g.append(nil, kindHello), "welcome": g.append(nil, kindWelcome)}
+	for name, features := range map[string]uint64{
+		"beacon": 0, "roll": featureRoll, "muster": featureRoll | featureMuster, "census": allFeatures,
+	} {
+		p := newPeer(&ReceiverConfig{Beacon: func() Beacon { return told }}, nil, greeting{features: features})
+		p.beacon()
+		frame, _ := p.out.take(make([]byte, wire.Head))
+		frames[name] = frame[wire.Head:]
+	}
+	frames["sealed"] = wire.Seal(append(make([]byte, wire.Head), kindEar, 1))
+	frames["values"] = appendValues(nil, []protocol.Value{protocol.OK, protocol.Bulk("v"), protocol.Integer(-5), protocol.Array(protocol.Null), protocol.Err("no")})
+	got := make(map[string]string)
+	for name, frame := range frames {
+		got[name] = strings.Trim(fmt.Sprintf("%q", frame), `"`)
+	}
+	require.Equal(t, map[string]string{
+		"hello":   `h\x02\x02n1\xac\x02\x03a:1\x03\x03s:2\x050.1.0\x06\x05`,
+		"welcome": `H\x02\x03\x02n1\x03a:1\x03s:2\x03\x050.1.0`,
+		"beacon":  `B\x03\x84\a\x01\x02n1\x03a:1`,
+		"roll":    `L\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a`,
+		"muster":  `M\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a\x050.1.0`,
+		"census":  `C\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a\x050.1.0\x06\x05`,
+		"sealed":  `\x00\x00\x00\x02e\x01`,
+		"values":  `\x05\x02\x02OK\x05\x01v\x04\t\x06\x01\x00\x03\x06ERR no`,
+	}, got)
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -430,4 +431,23 @@ func FuzzChallenge(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestGreetingsAreFrozen: nodes of other releases read what this one writes, but for the random bytes.
+func TestGreetingsAreFrozen(t *testing.T) {
+	who := introduction{version: version, kind: KindForward, cluster: "c1", id: "n1@0a", lineage: incarnation.Lineage{1<<32 | 0xab, 2 << 32}}
+	older := who
+	older.version = plain
+	var got []string
+	for _, who := range []introduction{older, who} {
+		hello, challenge := appendHello(nil, who), appendChallenge(nil, who)
+		clear(hello[len(magic)+2:][:nonceSize])
+		clear(challenge[2:][:nonceSize])
+		got = append(got, strings.ReplaceAll(fmt.Sprintf("%q %q", hello, challenge), strings.Repeat(`\x00`, nonceSize), "…"))
+	}
+	const lineage = `\x02\x00\x00\x00\x01\x00\x00\x00\xab\x00\x00\x00\x02\x00\x00\x00\x00`
+	require.Equal(t, []string{
+		`"HOLDFAST\x01F…\x00\x02c1\x05n1@0a" "\x00\x01…\x05n1@0a"`,
+		`"HOLDFAST\x02F…\x00\x02c1\x05n1@0a` + lineage + `" "\x00\x02…\x05n1@0a` + lineage + `"`,
+	}, got)
 }
