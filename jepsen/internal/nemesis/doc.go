@@ -5,6 +5,7 @@
 // runs.
 //
 // The faults by lane: net.go, process.go, hooks.go (clocks, disks and raft through the server's
-// debug commands), files.go (damaged stores), holders.go (clients that freeze or vanish). Goroutines: one for each step that has begun.
+// debug commands), files.go (damaged stores), holders.go (clients that freeze or vanish).
+// Goroutines: one for each step that has begun.
 // Start reading at [Nemesis.Run].
 package nemesis
