@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"io"
 	"net"
 	"time"
@@ -118,6 +119,13 @@ func (r *Replica) LetTurn() { <-r.reader.long }
 
 // LookForWaiters has the node look at who is silent, as it does each second, with a clock that is ahead by so much.
 func (r *Replica) LookForWaiters(ahead time.Duration) { r.waiting.look(time.Now().Add(ahead)) }
+
+// CheckLeadership is a check that read requests wait for; leads answers for raft when the check is confirmed.
+func (r *Replica) CheckLeadership(ctx context.Context, leads func(term uint64) bool) error {
+	c := r.rounds.roundsConfig
+	c.leads = leads
+	return newRounds(c).check(ctx)
+}
 
 // SlowDown has this node take so long to apply an entry.
 func (r *Replica) SlowDown(d time.Duration) { r.state.machine = slowMachine{r.state.machine, d} }

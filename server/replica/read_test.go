@@ -177,3 +177,13 @@ func TestReadWaitsForTheState(t *testing.T) {
 		require.Equal(t, protocol.Bulk("w"), <-reply)
 	})
 }
+
+// A node whose raft led no more before the round began may still send for a moment, and its own vote is part of the
+// majority: so the leadership is looked at again after the round.
+func TestLeadershipIsLookedAtAfterTheRound(t *testing.T) {
+	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
+		r := c.Leader().Replica()
+		require.NoError(t, r.CheckLeadership(t.Context(), func(uint64) bool { return true }))
+		require.Error(t, r.CheckLeadership(t.Context(), func(uint64) bool { return false }))
+	})
+}
