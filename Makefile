@@ -24,6 +24,7 @@ race: ## run all tests under the race detector
 
 check: ## vet, staticcheck, gofumpt, go.mod tidiness
 	$(GO) vet ./...
+	$(GO) vet -tags trace ./server/raftnode ./jepsen/model
 	$(GO) tool staticcheck ./...
 	@out=$$($(GO) tool gofumpt -l .); if [ -n "$$out" ]; then echo "run 'make fmt', these files differ:"; echo "$$out"; exit 1; fi
 	@for dir in . bench/etcd bench/zookeeper cmd/holdfast/packaging/strict; do echo "$(GO) mod tidy -diff # $$dir"; (cd $$dir && $(GO) mod tidy -diff) || exit 1; done
@@ -54,7 +55,7 @@ differential-newer: ## the same with redis-server 8.2, which pip installs into a
 jepsen: ## partition tests against a three-node cluster, about three minutes
 	$(GO) run ./jepsen --time 150s
 
-model: ## TLA+ models of Raft as it is changed here, sessions and incarnations, minutes; MODEL=large for hours; needs Java and Maven
+model: ## TLC over the TLA+ models of Raft as it is changed here, and over traces, minutes; MODEL=large: hours; needs Java and Maven
 	@./jepsen/model/run $(MODEL)
 
 picture: ## draw the README's picture from new runs of Redis with Sentinel and of Holdfast; as root, two minutes

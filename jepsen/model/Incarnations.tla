@@ -1,9 +1,9 @@
 ---------------------------- MODULE Incarnations -----------------------------
-(* Processes with one node's identity, and the other members, which remember the newest incarnation: server/incarnation,
-   server/founding (prove.go), server/peer (incarnations.go).
+(* Processes with one node's identity, and the other members, which remember the newest incarnation:
+   server/incarnation, server/founding (prove.go), server/peer (incarnations.go).
 
-   An operator may copy the node's folder, put an old copy back, and start processes on both. An incarnation is a count of
-   starts and a number drawn at random, which is taken to be drawn once. *)
+   An operator may copy the node's folder, put an old copy back, and start processes on both. An incarnation is a count
+   of starts and a number drawn at random, which is taken to be drawn once. *)
 EXTENDS Naturals, Sequences, FiniteSets
 
 CONSTANTS Member,   \* the other voters
@@ -37,7 +37,8 @@ Same(a, b) == a.count = b.count /\ (Random => a.draw = b.draw)
 \* Start: the lineage gets another incarnation, on the disk before anybody hears of it.
 Start(f) ==
     /\ process[f] = Nil /\ folder[f] # <<>> /\ starts < MaxStart /\ starts' = starts + 1
-    /\ LET a == [count |-> Last(folder[f]).count + 1, draw |-> starts', past |-> Last(folder[f]).past \union {Last(folder[f]).draw}]
+    /\ LET before == Last(folder[f])
+           a == [count |-> before.count + 1, draw |-> starts', past |-> before.past \union {before.draw}]
            l == Append(folder[f], a)
        IN /\ process' = [process EXCEPT ![f] = [lineage |-> l, by |-> {}, proved |-> FALSE]]
           /\ folder' = IF NumberFirst THEN [folder EXCEPT ![f] = l] ELSE folder
@@ -56,7 +57,7 @@ Copy(f, g) ==
     /\ folder' = [folder EXCEPT ![g] = folder[f]]
     /\ UNCHANGED <<process, known, linked, lost, starts>>
 
-\* Lineage.Follows: the present incarnation is the known one, or descends from it, or the lineage does not reach so far back.
+\* Lineage.Follows: the present incarnation is the known one, or descends from it, or the lineage begins later.
 Admits(m, l) ==
     \/ ~Follows \/ known[m] = Nil
     \/ \E i \in DOMAIN l : Same(l[i], known[m])
@@ -96,7 +97,8 @@ Lose(m) ==
     /\ UNCHANGED <<folder, process, known, starts, copies>>
 
 Next ==
-    \/ \E f \in Folder : Start(f) \/ Kill(f) \/ Prove(f) \/ (\E g \in Folder : Copy(f, g)) \/ (\E m \in Member : Meet(f, m))
+    \/ \E f \in Folder :
+        Start(f) \/ Kill(f) \/ Prove(f) \/ (\E g \in Folder : Copy(f, g)) \/ (\E m \in Member : Meet(f, m))
     \/ \E m \in Member : Forget(m) \/ Lose(m)
 
 Spec == Init /\ [][Next]_vars

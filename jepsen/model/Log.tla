@@ -148,8 +148,8 @@ Win(n) ==
 ---------------------------------------------------------------------------
 (* The log *)
 
-\* Append: a leader has an entry in memory and may send it. The disk follows (Sync).
-Append1(n) ==
+\* Propose: a leader has an entry in memory and may send it. The disk follows (Sync).
+Propose(n) ==
     /\ role[n] = "leader" /\ Len(log[n]) < MaxLen
     /\ log' = [log EXCEPT ![n] = Append(@, term[n])]
     /\ led' = [led EXCEPT ![term[n]].log = log'[n]]
@@ -167,10 +167,8 @@ Visible(n, i) == i > base[n] \/ i = Len(log[n])
 \* Whether the log itself goes back as far as i (parallelLog.reaches).
 Reaches(n, i) == base[n] < Len(log[n]) /\ base[n] < i
 
-\* Whether raft, given the entries behind prev, finds them to fit; prev = 0: nothing to compare.
-Fits(n, prev, es) ==
-    /\ prev > 0 => (prev <= Len(log[n]) /\ Visible(n, prev))
-    /\ \A i \in 1..Len(es) : prev + i <= Len(log[n]) => prev + i > base[n]
+\* Whether raft finds an entry of that term at i.
+Same(n, i, t) == IF i <= Len(log[n]) /\ Visible(n, i) THEN log[n][i] = t ELSE FALSE
 
 \* The log behind raft's append of es behind prev.
 Appended(n, prev, es) ==
@@ -186,14 +184,16 @@ Skips(n, prev, count) ==
     /\ prev = 0 => (FromFirst /\ count > 0)
     /\ SkipNoMore => prev <= Len(shot[n])
 
+\* Where a request for n that goes on from prev begins for raft.
+From(n, prev, count) ==
+    IF Skips(n, prev, count) THEN Max(prev, Len(shot[n])) ELSE prev
+
 \* Accepts: n, a follower in term t, takes count of the leader's entries behind prev.
 Accepts(n, t, prev, count) ==
-    LET skips == Skips(n, prev, count)
-        end == IF SkipNoMore THEN Len(shot[n]) ELSE Max(Len(shot[n]), prev)
-        from == IF skips THEN Max(prev, end) ELSE prev
+    LET from == From(n, prev, count)
         es == SubSeq(led[t].log, from + 1, prev + count)
-    IN  IF skips THEN Fits(n, 0, <<>>) /\ \A i \in 1..Len(es) : from + i <= Len(log[n]) => from + i > base[n]
-        ELSE Fits(n, prev, es) /\ (prev > 0 => log[n][prev] = led[t].log[prev])
+    IN  /\ \A i \in 1..Len(es) : from + i <= Len(log[n]) => from + i > base[n]
+        /\ IF Skips(n, prev, count) \/ prev = 0 THEN TRUE ELSE Same(n, prev, led[t].log[prev])
 
 \* Commits: node n, with that log, takes c for committed. Where the machine need not lag it applies at once.
 Commits(n, entries, c) ==
@@ -207,7 +207,7 @@ Receive(n, t, prev, count, c) ==
     /\ prev + count <= Len(led[t].log)
     /\ SettleRequest => settled[n] = Len(log[n])
     /\ Accepts(n, t, prev, count)
-    /\ LET from == IF Skips(n, prev, count) THEN Max(prev, IF SkipNoMore THEN Len(shot[n]) ELSE Max(Len(shot[n]), prev)) ELSE prev
+    /\ LET from == From(n, prev, count)
            es == SubSeq(led[t].log, from + 1, prev + count)
            new == Appended(n, from, es)
            tells == IF CutCommit THEN Min(c, prev + count) ELSE c
@@ -221,6 +221,20 @@ Receive(n, t, prev, count, c) ==
     /\ term' = [term EXCEPT ![n] = t]
     /\ role' = [role EXCEPT ![n] = "follower"]
     /\ UNCHANGED <<voted, stood, votes, base, shot, led, readVars, countVars>>
+
+\* Delete: raft deletes the tail from i on, which the leader of t does not have. Its append, in Receive, may never come.
+Delete(n, t, i) ==
+    /\ MaxCrash > 0 /\ led[t] # Nil /\ led[t].node # n /\ t >= term[n]
+    /\ i <= Len(log[n]) /\ i <= Len(led[t].log) /\ i > base[n]
+    /\ log[n][i] # led[t].log[i]
+    /\ SettleRequest => settled[n] = Len(log[n])
+    /\ Accepts(n, t, i - 1, 1)
+    /\ log' = [log EXCEPT ![n] = Prefix(@, i - 1)]
+    /\ synced' = [synced EXCEPT ![n] = Min(@, i - 1)] /\ settled' = [settled EXCEPT ![n] = Min(@, i - 1)]
+    /\ bad' = IF i > commit[n] THEN bad ELSE bad \union {"committed entries replaced"}
+    /\ term' = [term EXCEPT ![n] = t]
+    /\ role' = [role EXCEPT ![n] = "follower"]
+    /\ UNCHANGED <<voted, stood, votes, base, shot, machineVars, saidVars, readVars, countVars>>
 
 \* Commit: a follower's acknowledgement, handed to raft, completes a majority with this node.
 Commit(n, i) ==
@@ -339,7 +353,8 @@ Heartbeat(n, m) ==
     /\ heard' = [heard EXCEPT ![n][m] = round[n]]
     /\ term' = [term EXCEPT ![m] = serving[n]]
     /\ role' = [role EXCEPT ![m] = "follower"]
-    /\ UNCHANGED <<voted, stood, votes, logVars, machineVars, saidVars, serving, round, index, read, reads, countVars, bad>>
+    /\ UNCHANGED <<voted, stood, votes, logVars, machineVars, saidVars, serving, round, index, read, reads, countVars,
+                   bad>>
 
 Confirmed(n, r) ==
     Majority({m \in Server : m = n \/ IF CountRound THEN heard[n][m] >= r ELSE acked[serving[n]][m] + heard[n][m] > 0})
@@ -369,11 +384,12 @@ Next ==
     \/ Election
     \/ Requests
     \/ \E n \in Server :
-        \/ Append1(n) \/ Sync(n) \/ Apply(n)
+        \/ Propose(n) \/ Sync(n) \/ Apply(n)
         \/ \E i \in 1..MaxLen : Commit(n, i)
         \/ \E k \in 0..MaxLen : Crash(n, k)
         \/ \E b \in {base[n], Len(state[n])} : Snapshot(n, b)
         \/ \E t \in Terms : led[t] # Nil /\ \E s \in led[t].ends : Install(n, t, s)
+        \/ \E t \in Terms, i \in 1..MaxLen : Delete(n, t, i)
         \/ Serve(n) \/ Lose(n) \/ Ask(n) \/ Begin(n) \/ Answer(n)
         \/ \E m \in Server : Heartbeat(n, m)
 

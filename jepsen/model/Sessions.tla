@@ -1,6 +1,6 @@
 ------------------------------ MODULE Sessions -------------------------------
-(* Batches of one node's session over the committed log: fsm/session.go, server/replica/queue.go. Log.tla shows that there
-   is one log; here it only grows.
+(* Batches of one node's session over the committed log: fsm/session.go, server/replica/queue.go. Log.tla shows that
+   there is one log; here it only grows.
 
    A node numbers its batches, and hands them to whoever leads until it has the replies. What was handed over may enter
    the log at any later time, any number of times, or never: leaders change, links break, the proposer's entry is lost.
@@ -62,7 +62,8 @@ Dropped(m, b) ==
     \/ OldLife /\ b.life < m.life
     \/ Dedup /\ LET s == Session(m, b) IN b.seq < s.low \/ b.seq \in s.applied
 After(m, b) ==
-    LET s == IF ~OldLife /\ b.life < m.life THEN [m EXCEPT !.life = b.life, !.low = b.low, !.applied = {}] ELSE Session(m, b)
+    LET s == IF ~OldLife /\ b.life < m.life THEN [m EXCEPT !.life = b.life, !.low = b.low, !.applied = {}]
+             ELSE Session(m, b)
     IN IF OldLife /\ b.life < m.life THEN [m EXCEPT !.at = @ + 1]
        ELSE IF Dedup /\ (b.seq < s.low \/ b.seq \in s.applied) THEN [s EXCEPT !.at = @ + 1]
        ELSE [s EXCEPT !.at = @ + 1, !.applied = @ \union {b.seq}, !.effects = Append(@, b.id)]

@@ -55,6 +55,7 @@ type exploration struct {
 
 var explorations = []exploration{
 	{"elections and disks", "Log", settings{"MaxLen": "1", "MaxCrash": "1", "Refusals": "1"}, false},
+	{"conflicts", "Log", settings{"MaxCandidates": "1", "Refusals": "1", "MaxNudge": "1"}, false},
 	{"snapshots", "Log", settings{"MaxSnapshot": "1", "MaxCandidates": "1", "Led": "1"}, false},
 	{"reads", "Log", settings{"MaxRead": "1", "MaxRound": "1", "MaxCandidates": "1", "Led": "1"}, false},
 	{"sessions", "Sessions", settings{}, false},
@@ -64,7 +65,11 @@ var explorations = []exploration{
 	{"crashes", "Log", settings{"MaxCrash": "2", "Refusals": "1", "MaxNudge": "1"}, true},
 	{"tails", "Log", settings{"MaxTerm": "3", "MaxLen": "3", "MaxSnapshot": "2", "Led": "1"}, true},
 	{"crashes and snapshots", "Log", settings{"MaxSnapshot": "1", "MaxCrash": "1", "Led": "1", "Lag": "1"}, true},
-	{"reads over three terms", "Log", settings{"MaxTerm": "3", "MaxRead": "1", "MaxRound": "2", "Led": "1", "Lag": "1"}, true},
+	{
+		"reads over three terms", "Log",
+		settings{"MaxTerm": "3", "MaxRead": "1", "MaxRound": "2", "Led": "1", "Lag": "1"},
+		true,
+	},
 	{"longer sessions", "Sessions", settings{"MaxBatch": "3", "MaxLog": "4", "MaxSnapshot": "2"}, true},
 	{"more copies", "Incarnations", settings{"MaxStart": "5", "MaxCopy": "2"}, true},
 }

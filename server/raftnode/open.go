@@ -45,6 +45,15 @@ func Open(c Config) (*Node, error) {
 	return n, nil
 }
 
+// parts are what raft is opened over.
+type parts struct {
+	machine   raft.FSM
+	log       raft.LogStore
+	stable    raft.StableStore
+	snapshots raft.SnapshotStore
+	transport raft.Transport
+}
+
 func (n *Node) openRaft() error {
 	c, t := &n.config, n.transport
 	conf := c.raft()
@@ -55,7 +64,8 @@ func (n *Node) openRaft() error {
 		return fmt.Errorf("inspect stores: %w", err)
 	}
 	n.reconfigure(n.configurations.view())
-	opened, err := raft.NewRaft(conf, n.applier, n.log, n.stable, newMendedSnapshots(n), t)
+	p := n.traced(parts{machine: n.applier, log: n.log, stable: n.stable, snapshots: newMendedSnapshots(n), transport: t})
+	opened, err := raft.NewRaft(conf, p.machine, p.log, p.stable, p.snapshots, p.transport)
 	if err != nil {
 		return fmt.Errorf("open raft: %w", err)
 	}
