@@ -7,11 +7,7 @@ var rules = []rule{
 	{"Log", "SyncFollower", settings{}, "AcknowledgedIsOnDisk", 6},
 	{"Log", "SyncFound", settings{"MaxCrash": "1", "MaxLen": "1"}, "AcknowledgedIsOnDisk", 11},
 	{"Log", "StableTerm", settings{"MaxCrash": "1"}, "ElectionSafety", 7},
-	{
-		"Log", "OwnTerm",
-		settings{"MaxTerm": "4", "MaxCandidates": "1", "Led": "1", "Refusals": "1"},
-		"LeaderCompleteness", 10,
-	},
+	{"Log", "OwnTerm", settings{"MaxTerm": "4", "Led": "2", "Refusals": "1"}, "LeaderCompleteness", 10},
 	{"Log", "CutCommit", settings{"MaxNudge": "1", "Led": "1"}, "StateMachineSafety", 11},
 	{"Log", "LateSnapshot", settings{"MaxTerm": "1", "MaxSnapshot": "1"}, "NeverBack", 13},
 	{"Log", "SkipSnapshot", settings{"MaxSnapshot": "2"}, "CanFollow", 10},
