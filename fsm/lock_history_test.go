@@ -60,6 +60,7 @@ func TestHistoryOfMassEnds(t *testing.T) {
 	}
 	rows = d.history(1000)
 	require.Len(t, rows, 500+11)
+	require.Equal(t, "0", rows[0]["more"], "what was left out counts for the row before it alone")
 	require.Equal(t, "first", rows[len(rows)-1]["text"])
 	ids := map[string]bool{}
 	for cursor := "0"; ; {
