@@ -18,7 +18,10 @@ const (
 	stepWork    = 8   // a step of a pattern
 	luaStepWork = 20  // a step of a script
 	hashWork    = 2   // a byte of a source that EVAL hashes
-	compileWork = 100 // a byte of a source that is compiled
+	// compileWork is a byte of a source that is compiled, at worst: the longest source is as much as a script may do. Before
+	// versionScripts formerCompileWork stood in its place.
+	compileWork       = 256
+	formerCompileWork = 100
 	// databaseWork is a database that is replaced: a journal may keep a KiB of it.
 	databaseWork = 1 << 10
 )
@@ -39,6 +42,9 @@ type budgets struct {
 	reads int64
 	// serving is what all waiters of an entry that are served may do. The first may do anything.
 	serving int64
+	// endings is what all locks that end or are granted in an entry may do: see [call.beginLocks]. Before version 6 of
+	// the entry that was part of serving.
+	endings int64
 	// waiting is what all waiters together count for, in bytes.
 	waiting int64
 	// transaction bounds an EXEC.
@@ -49,7 +55,7 @@ type budgets struct {
 
 func defaultBudgets() budgets {
 	return budgets{
-		batch: 1 << 16, entry: 1 << 26, reads: 1 << 25, serving: 1 << 24, waiting: maxWaitingBytes, transaction: 1 << 28,
+		batch: 1 << 16, entry: 1 << 26, reads: 1 << 25, serving: 1 << 24, endings: 1 << 23, waiting: maxWaitingBytes, transaction: 1 << 28,
 		glance: 1 << 23, turn: 1 << 24,
 	}
 }
@@ -59,7 +65,7 @@ const boundless = 1 << 62
 
 // noBudgets are the budgets of entries of versions 1 and 2.
 func noBudgets() budgets {
-	return budgets{entry: boundless, reads: boundless, serving: boundless, waiting: maxWaitingBytes, transaction: boundless}
+	return budgets{entry: boundless, reads: boundless, serving: boundless, endings: boundless, waiting: maxWaitingBytes, transaction: boundless}
 }
 
 // price is what any request of n bytes in the entry costs before running.
@@ -99,6 +105,8 @@ type meter struct {
 	// pays is what the batch may spend on requests that write and on the words of all requests. looks
 	// is what reads may spend beyond their words.
 	pays, looks, serves purse
+	// endings is what is left of the work for locks that end or are granted, and turned what the lock table got of it.
+	endings, turned int64
 	// work is the work of the request so far, and ceiling the most that is allowed. over: the
 	// request did more, or would have; then nothing of the request is kept, whatever the reply.
 	work, ceiling int64

@@ -64,7 +64,7 @@ func spin(key string, n int) string {
 
 // smallBudgets are so small that tests can go over them in no time.
 func smallBudgets() budgets {
-	return budgets{batch: 20_000, entry: 100_000, reads: 50_000, serving: 1 << 24, waiting: maxWaitingBytes, transaction: 200_000, glance: 20_000, turn: 20_000}
+	return budgets{batch: 20_000, entry: 100_000, reads: 50_000, serving: 1 << 24, endings: 1 << 24, waiting: maxWaitingBytes, transaction: 200_000, glance: 20_000, turn: 20_000}
 }
 
 // Of a batch everything up to the first request that does not fit is applied, and nothing from there on. Batches that keep
@@ -75,6 +75,9 @@ func TestBatchesShareAnEntry(t *testing.T) {
 	hostile := pipeline("set h 1", spin("h1", 4500), spin("h2", 4500), "set h 2")
 	other := pipeline(spin("o1", 4500), "set o 2")
 	ordinary := pipeline("set lock token nx px 30000", "get lock", "eval if~redis.call('get',KEYS[1])==ARGV[1]~then~return~redis.call('del',KEYS[1])~end 1 lock token", "set after 1")
+	d.m.budgets.batch *= 2
+	d.apply(pipeline("eval if~redis.call('get',KEYS[1])==ARGV[1]~then~return~redis.call('del',KEYS[1])~end 1 lock token")) // compiles it
+	d.m.budgets.batch /= 2
 	replies := d.together(hostile, other, ordinary)
 	require.Equal(t, "[OK 1]", lines(replies[0]), "the rest of the budget is not enough for the second script")
 	require.Empty(t, replies[1], "nor for anybody else's")

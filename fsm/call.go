@@ -115,6 +115,15 @@ func (c *call) find(key string) *keyspace.Item {
 
 // findIn is find in another database. The lookup does not count as a hit or a miss.
 func (c *call) findIn(db int, key string) *keyspace.Item {
+	it := c.findStored(db, key)
+	if it != nil && it.IsLock() && c.lockEnded(db, key) {
+		return nil
+	}
+	return it
+}
+
+// findStored is findIn, and finds the item of a lock that has ended and is not worked off, too.
+func (c *call) findStored(db int, key string) *keyspace.Item {
 	it := c.st.databases[db].Find(c.hashOf(key), key)
 	if it == nil {
 		return nil
@@ -154,6 +163,15 @@ const maxPassed = 1 << 20
 // sweeps them after maxPassed.
 func (c *call) ascend(fromHash uint64, f func(it *keyspace.Item) bool) {
 	d := c.st.databases[c.db]
+	if c.slices() && c.st.locks.BehindAt(c.nowMillis) {
+		every := f
+		f = func(it *keyspace.Item) bool {
+			if it.IsLock() && c.lockEnded(c.db, it.Key()) {
+				return c.fits(0)
+			}
+			return every(it)
+		}
+	}
 	if c.st.sweeps || c.reading {
 		most := max(0, (c.ceiling-c.work)/endedWork)
 		dead := d.Ascend(fromHash, c.nowMillis, int(min(most, math.MaxInt)), f)

@@ -85,10 +85,14 @@ func (c *call) evalsha(readOnly bool) protocol.Value {
 
 // compile makes a script of a source, or returns nil if the budget does not allow that.
 func (c *call) compile(source, sha string) *script {
-	if !c.fits(int64(len(source)) * compileWork) {
+	work := int64(len(source)) * compileWork
+	if c.entryVersion < versionScripts {
+		work = int64(len(source)) * formerCompileWork
+	}
+	if !c.fits(work) {
 		return nil
 	}
-	c.spend(int64(len(source)) * compileWork)
+	c.spend(work)
 	return compile(source, sha, 0)
 }
 
@@ -98,7 +102,9 @@ func (c *call) remember(s *script, known bool) {
 		return
 	}
 	c.noteScripts()
-	c.st.scripts.remember(s)
+	for c.st.scripts.remember(s); c.remembersMore(); {
+		c.st.scripts.forgetOldest()
+	}
 }
 
 // scriptWords cuts KEYS and ARGV out of the words of EVAL.

@@ -170,6 +170,8 @@ func (m *machine) Apply(data []byte, sink Sink) error {
 		c.bounds = noBudgets()
 	}
 	c.pays, c.looks, c.serves = newPurse(c.bounds.entry), newPurse(c.bounds.reads), newPurse(c.bounds.serving)
+	c.endings = c.bounds.endings
+	m.st.locks.Slice(entry.Version >= versionSlices)
 	c.prefetch.start(entry, m.st)
 	c.beginWaits()
 	c.beginLocks()

@@ -16,6 +16,9 @@ func delOp(c *call) protocol.Value {
 	broken := 0
 	for _, key := range c.args[1:] {
 		if c.lockAt(c.db, key) {
+			if c.over {
+				return errOverWork
+			}
 			if c.breakLock(key) {
 				if broken++; broken == 1 {
 					first = key
@@ -129,6 +132,9 @@ func copyOp(c *call) protocol.Value {
 		return errSameObject
 	}
 	if db != c.db && c.lockAt(db, to) {
+		if c.over {
+			return errOverWork
+		}
 		return errWrongType
 	}
 	it := c.find(from)
@@ -277,5 +283,9 @@ func swapdbOp(c *call) protocol.Value {
 
 func dbsizeOp(c *call) protocol.Value {
 	c.meetAll()
-	return protocol.Integer(int64(c.st.databases[c.db].Len(c.nowMillis)))
+	n := c.countKeys(c.db)
+	if c.over {
+		return errOverWork
+	}
+	return protocol.Integer(int64(n))
 }

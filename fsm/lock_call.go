@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
@@ -14,12 +15,26 @@ const (
 	// lockWork is what a word does with a key, and holdWork a hold that ends or is told.
 	lockWork = 1 << 10
 	holdWork = 512
-	// grantWork is a step of granting and sweeping: see [locks.Table.Begin].
+	// grantWork is what the lock table counts: see [locks.Table.Begin]. From versionSlices on a step is
+	// [locks.StepUnits] of that: 8 µs.
 	grantWork = 512
+	// brokenWork is a hold of a lock that is broken: it is counted.
+	brokenWork = 16
+	// endedLockWork is a lock that has ended and is not worked off, and that a command meets.
+	endedLockWork = 128
 	// leastSteps are the steps that each entry has for what is due, so that waiters for other keys never hold
-	// up locks for good.
+	// up locks for good. From versionSlices on each word has as many for its key, and one more for each further key,
+	// so that a lock whose hold has ended is free for the word.
 	leastSteps = 16
+	// aliveSteps are the steps of a life of a node that is renewed, for its sessions that are over.
+	aliveSteps = 1 << 8
 )
+
+// versionSlices is the first version of the entry that ends holds in slices: an entry takes what that costs for the
+// first of them, and runs its batches. What has ended and is not worked off looks ended to every command.
+const versionSlices = 6
+
+func (c *call) slices() bool { return c.entryVersion >= versionSlices }
 
 // caller is who sends the word under way.
 type caller struct {
@@ -39,34 +54,61 @@ func (c *call) beginLocks() {
 	if due, ok := t.NextDue(); !ok || due > c.nowMillis {
 		return
 	}
-	if c.serves.left < leastSteps*grantWork {
+	if !c.slices() && c.serves.left < leastSteps*grantWork {
 		c.serves.left = leastSteps * grantWork
 	}
-	c.turnLocks()
+	c.turnLocks(leastSteps)
 	t.Sweep()
 	c.tellLocks()
 }
 
-// turnLocks gives the lock table the instant, and the steps that the entry has room for.
-func (c *call) turnLocks() {
-	c.st.locks.Begin(c.nowMillis, int(max(0, c.serves.left)/grantWork))
+// turnLocks gives the lock table the instant, and the steps that the entry has room for; from versionSlices on own steps
+// at least, which the request pays.
+func (c *call) turnLocks(own int) {
+	if !c.slices() {
+		c.turned = max(0, c.serves.left) / grantWork * grantWork
+		c.st.locks.Begin(c.nowMillis, int(c.turned/grantWork))
+		return
+	}
+	c.turned = max(c.endings, int64(own)*locks.StepUnits*grantWork)
+	c.st.locks.Begin(c.nowMillis, int(c.turned/grantWork))
 }
 
-// changeLocks is called before a word changes the lock table. A script or a transaction keeps a copy of
-// the table then, which takes constant time.
-func (c *call) changeLocks() *locks.Table {
+// ownWork is what a request pays at most for own steps that the entry has no room for.
+func (c *call) ownWork(own int) int64 {
+	if !c.slices() || c.reading {
+		return 0
+	}
+	return max(0, int64(own)*locks.StepUnits*grantWork-c.endings)
+}
+
+// ownSteps are the steps that a word has for so many keys.
+func ownSteps(keys int) int { return leastSteps - 1 + min(keys, locks.MaxKeys) }
+
+// changeLocks is called before a word changes the lock table, of which it names so many keys. A script or a transaction
+// keeps a copy of the table then, which takes constant time.
+func (c *call) changeLocks(keys int) *locks.Table {
 	if c.undo != nil && !c.undo.locksKept {
 		history := c.st.history
 		c.undo.note(change{locks: c.st.locks.Copy(), history: &history})
 		c.undo.locksKept = true
 	}
-	c.turnLocks()
+	own := 0
+	if keys > 0 {
+		own = ownSteps(keys)
+	}
+	c.turnLocks(own)
 	return c.st.locks
 }
 
 // settleLock does what is due at a key, as every command does that may write the key.
 func (c *call) settleLock(db int, key string) {
-	t := c.changeLocks()
+	if c.slices() {
+		c.changeLocks(1).Settle(db, key)
+		c.tellLocks()
+		return
+	}
+	t := c.changeLocks(0)
 	if t.Steps() < leastSteps {
 		t.Begin(c.nowMillis, leastSteps)
 		c.spend(leastSteps * grantWork)
@@ -75,31 +117,71 @@ func (c *call) settleLock(db int, key string) {
 	c.tellLocks()
 }
 
-// lockAt reports whether a key is a lock, or may become one again: it was flushed, and somebody waits. Requires:
-// the request writes.
+// lockAt reports whether a key is a lock, or may become one again: it was flushed, and somebody waits. If settling the
+// key does not fit the request is over. Requires: the request writes.
 func (c *call) lockAt(db int, key string) bool {
-	if !c.locksThere() {
+	switch {
+	case !c.locksThere():
 		return false
+	case !c.slices():
+		c.settleLock(db, key)
+		return c.st.locks.Known(db, key)
+	case !c.st.locks.Known(db, key):
+		return false
+	case !c.fits(c.ownWork(leastSteps)):
+		return true
 	}
 	c.settleLock(db, key)
-	return c.st.locks.Known(db, key)
+	there, looked := c.st.locks.There(db, key, c.nowMillis)
+	c.spend(int64(looked) * keyWork)
+	if !there {
+		there = !c.changeLocks(0).Vacate(db, key)
+		c.tellLocks()
+	}
+	return there
+}
+
+// lockEnded reports whether a lock that has an item has ended, and is not worked off.
+func (c *call) lockEnded(db int, key string) bool {
+	t := c.st.locks
+	if !c.slices() || !t.BehindAt(c.nowMillis) {
+		return false
+	}
+	there, looked := t.There(db, key, c.nowMillis)
+	c.spend(endedLockWork + int64(looked)*keyWork)
+	return !there
+}
+
+// countKeys is the number of keys of a database. If the locks that have ended are too many to be counted, the request is
+// over.
+func (c *call) countKeys(db int) int {
+	most := int(max(0, min((c.ceiling-c.work)/endedLockWork, math.MaxInt32)))
+	ended, looked := c.st.locks.Ended(db, c.nowMillis, most)
+	c.spend(int64(looked) * endedLockWork)
+	c.fits(0)
+	return c.st.databases[db].Len(c.nowMillis) - ended
 }
 
 // tellLocks does what the lock table wants done, and charges the entry for that and for the steps.
 func (c *call) tellLocks() {
 	t := c.st.locks
-	left := int64(t.Steps()) * grantWork
-	room := max(0, c.serves.left) / grantWork * grantWork
-	c.serves.left -= max(0, room-left)
+	used := max(0, c.turned-int64(t.Steps())*grantWork)
+	if c.slices() {
+		c.spend(max(0, used-c.endings))
+		c.endings = max(0, c.endings-used)
+	} else {
+		c.serves.left -= used
+	}
+	c.turned = int64(t.Steps()) * grantWork
 	effects := t.TakeEffects()
 	touch := lockKey{db: -1}
 	for i := range effects {
 		e := &effects[i]
-		if e.Kind <= locks.SessionEnded {
+		if e.Kind <= locks.SessionEnded && !c.slices() {
 			c.serves.left -= eventWork
 		}
 		at := lockKey{e.DB, e.Key}
-		if touch != at && e.Kind <= locks.Waiting {
+		if touch != at && (e.Kind <= locks.Waiting || e.Kind == locks.Left && c.slices()) {
 			c.touchLock(touch)
 			touch = at
 		}
@@ -130,7 +212,7 @@ func (c *call) markLock(db int, key string, there bool) {
 		c.store(db, keyspace.NewLock(c.hashOf(key), key))
 		return
 	}
-	if it := c.findIn(db, key); it != nil && it.IsLock() {
+	if it := c.findStored(db, key); it != nil && it.IsLock() {
 		c.removeFrom(db, it)
 		c.notifyIn(db, classGeneric, "del", key)
 	}
@@ -141,7 +223,7 @@ func (c *call) touchLock(at lockKey) {
 	if at.db < 0 {
 		return
 	}
-	if it := c.findIn(at.db, at.key); it != nil && it.IsLock() {
+	if it := c.findStored(at.db, at.key); it != nil && it.IsLock() {
 		c.store(at.db, *it)
 	}
 }

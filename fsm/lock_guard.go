@@ -10,6 +10,9 @@ import (
 func guarded(row *protocol.Command, run op) op {
 	return func(c *call) protocol.Value {
 		if c.locksThere() && c.meetsLock(row) {
+			if c.over {
+				return errOverWork
+			}
 			return errWrongType
 		}
 		return run(c)
@@ -53,7 +56,7 @@ func (c *call) holdsWork(keys []string) (work int64) {
 // flushLocks is FLUSHDB for the locks of a database: all are lost. The lock table works that off in time.
 func (c *call) flushLocks(db int) (any bool) {
 	if any = c.st.locks.Any(db); any {
-		t := c.changeLocks()
+		t := c.changeLocks(0)
 		t.Flush(db, c.causeOf(""))
 		c.st.history.trimCauses()
 		c.tellLocks()
@@ -75,6 +78,9 @@ func (c *call) swapsLocks(a, b int) bool {
 // lockDeadline is the deadline of the longest hold of a lock, never if that is bound to a session or nobody
 // holds the lock.
 func (c *call) lockDeadline(key string) int64 {
+	if c.slices() {
+		c.spend(int64(c.st.locks.Holders(c.db, key)) * brokenWork)
+	}
 	left, ok := c.st.locks.LeftMillis(c.db, key, c.nowMillis)
 	if !ok || left < 0 {
 		return never

@@ -43,6 +43,9 @@ func TestHistoryOfMassEnds(t *testing.T) {
 	}
 	d.do("lock.break", "shared", "reason", "second")
 	d.advance(1001)
+	for d.m.LockStats().Locks > 0 { // entries work that off in slices
+		d.advance(0)
+	}
 	rows := d.history(1000)
 	require.Len(t, rows, 1+10+10)
 	sums := map[string]int{}

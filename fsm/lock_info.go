@@ -39,6 +39,9 @@ func lockInfoOp(c *call) protocol.Value {
 	default:
 		return c.stockInfo(it)
 	}
+	if !c.looksAt(c.endedAt(key)) {
+		return errOverWork
+	}
 	info := c.st.locks.Info(c.db, key, c.nowMillis, infoRows)
 	if info == nil {
 		return protocol.Null
@@ -56,6 +59,23 @@ func (c *call) stockInfo(it *keyspace.Item) protocol.Value {
 	}
 	c.spend(work)
 	return protocol.Map(c.showStock(nil, it, &locks.Query{Most: infoRows})...)
+}
+
+// endedAt is how many holds and waiters a look at a lock may have to pass that have ended and are not worked off.
+func (c *call) endedAt(key string) int {
+	if !c.slices() || !c.st.locks.BehindAt(c.nowMillis) {
+		return 0
+	}
+	return c.st.locks.Standers(c.db, key)
+}
+
+// looksAt charges for a look at so many holds and waiters.
+func (c *call) looksAt(n int) bool {
+	if !c.fits(int64(n) * keyWork) {
+		return false
+	}
+	c.spend(int64(n) * keyWork)
+	return true
 }
 
 // shows charges for the rows of a lock.

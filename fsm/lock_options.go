@@ -16,6 +16,7 @@ var (
 	errNumkeys          = protocol.Err("numkeys should be greater than 0")
 	errManyKeys         = protocol.Err("Number of keys can't be greater than number of args")
 	errTooManyKeys      = protocol.Err("Number of keys can't be greater than 128")
+	errLongDelay        = protocol.Err("DELAY can't be greater than 86400000, which is a day")
 	errFence            = protocol.Err("value is out of range, must be a fence")
 )
 
@@ -26,7 +27,8 @@ type lockOptions struct {
 	many                              bool
 	leased, limited, permitted, calls bool
 	// command is the name, for errors.
-	command string
+	command    string
+	parseDelay func(word string) (millis int64, problem protocol.Value)
 }
 
 // read reads a request, from the word's name on.
@@ -126,7 +128,7 @@ func (o *lockOptions) valued(word, value string) (known bool, problem protocol.V
 		r.Waits = true
 		r.WaitMillis, problem = parseWait(value)
 	case isWord(word, "DELAY"):
-		r.DelayMillis, problem = parseDelay(value)
+		r.DelayMillis, problem = o.parseDelay(value)
 	case isWord(word, "NOTE"):
 		r.Note, problem = parseText("NOTE", value)
 	case !o.many && isWord(word, "CALL"):
@@ -179,8 +181,16 @@ func parseWait(word string) (millis int64, problem protocol.Value) {
 	return parseNumber(word, 0, maxDuration, errTimeoutNoInteger, errTimeoutNegative)
 }
 
-func parseDelay(word string) (millis int64, problem protocol.Value) {
-	return parseNumber(word, 0, maxDuration, errNotInteger, errNotPositive)
+// maxDelay is the longest delay. Before versionSlices there was no limit: nothing ended a delay, and a longer one that
+// stands in the state stays.
+const maxDelay = 24 * 3600 * 1000
+
+func (c *call) parseDelay(word string) (millis int64, problem protocol.Value) {
+	millis, problem = parseNumber(word, 0, maxDuration, errNotInteger, errNotPositive)
+	if c.slices() && !problem.IsError() && millis > maxDelay {
+		return 0, errLongDelay
+	}
+	return millis, problem
 }
 
 // parsePlaces reads LIMIT and PERMITS.

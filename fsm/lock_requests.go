@@ -93,7 +93,14 @@ func aliveOp(c *call) protocol.Value {
 	if len(c.args) != 1 || c.undo != nil {
 		return errArity("alive")
 	}
-	c.changeLocks().Alive(protocol.Origin{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch})
+	if !c.fits(c.ownWork(aliveSteps)) {
+		return errOverWork
+	}
+	t := c.changeLocks(0)
+	if c.slices() {
+		c.turnLocks(aliveSteps)
+	}
+	t.Alive(protocol.Origin{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch})
 	c.tellLocks()
 	return protocol.OK
 }
@@ -118,7 +125,7 @@ func goneOp(c *call) protocol.Value {
 	}
 	ended := 0
 	for _, client := range clients {
-		ended += c.changeLocks().Gone(client)
+		ended += c.changeLocks(0).Gone(client)
 		c.tellLocks()
 	}
 	return protocol.Integer(int64(ended))
@@ -135,10 +142,10 @@ func givebackOp(c *call) protocol.Value {
 	if !ok || !known {
 		return errNative
 	}
-	if !c.worksOn(1) {
+	if !c.worksOn(1) || !c.settles(1) {
 		return errOverWork
 	}
-	given := c.changeLocks().GiveBack(c.db, c.args[1], c.args[2], uint64(fence), client)
+	given := c.changeLocks(1).GiveBack(c.db, c.args[1], c.args[2], uint64(fence), client)
 	c.tellLocks()
 	return boolean(given)
 }
@@ -148,7 +155,7 @@ func (c *call) unblockLock(name waits.Name) (left int64) {
 	if c.st.locks.Stats().Waiters == 0 {
 		return 0
 	}
-	if c.changeLocks().Unblock(name, protocol.Leave(c.args[1])) {
+	if c.changeLocks(0).Unblock(name, protocol.Leave(c.args[1])) {
 		left = 1
 	}
 	c.tellLocks()

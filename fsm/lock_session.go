@@ -47,7 +47,7 @@ func sessionOpenOp(c *call) protocol.Value {
 	case !c.worksOn(1):
 		return errOverWork
 	}
-	id, err := c.changeLocks().OpenSession(millis, c.from.client, connection, name)
+	id, err := c.changeLocks(0).OpenSession(millis, c.from.client, connection, name)
 	c.tellLocks()
 	if err != nil {
 		return sessionRefusal(err)
@@ -89,7 +89,7 @@ func sessionKeepaliveOp(c *call) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
-	left, ok := c.changeLocks().KeepAlive(id)
+	left, ok := c.changeLocks(0).KeepAlive(id)
 	c.tellLocks()
 	if !ok {
 		return protocol.Null
@@ -115,7 +115,7 @@ func sessionAttachOp(c *call) protocol.Value {
 	case before.LeaseMillis < leastConnectionMillis:
 		return errShortSession
 	}
-	ok, err := c.changeLocks().Attach(id, c.from.client)
+	ok, err := c.changeLocks(0).Attach(id, c.from.client)
 	c.tellLocks()
 	switch {
 	case err != nil:
@@ -135,7 +135,10 @@ func sessionCloseOp(c *call) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
-	n, ok := c.changeLocks().CloseSession(id)
+	if !c.looksAt(c.st.locks.SessionWork(id)) {
+		return errOverWork
+	}
+	n, ok := c.changeLocks(0).CloseSession(id)
 	c.tellLocks()
 	if !ok {
 		return protocol.Null
@@ -147,6 +150,9 @@ func sessionInfoOp(c *call) protocol.Value {
 	id, problem := c.sessionOf()
 	if problem.IsError() {
 		return problem
+	}
+	if !c.looksAt(c.st.locks.SessionWork(id)) {
+		return errOverWork
 	}
 	s := c.st.locks.Session(id, c.nowMillis)
 	if s == nil {

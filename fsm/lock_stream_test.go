@@ -53,7 +53,7 @@ func sampledLocks(t *testing.T, version byte) *driver {
 		d.do("pexpire", "stock", "2000")
 	}
 	d.db = 1
-	d.m.budgets.serving = 0
+	d.m.budgets.serving, d.m.budgets.endings = 0, 0
 	d.do("flushdb")
 	return d
 }
@@ -210,11 +210,18 @@ func TestLossesAreCounted(t *testing.T) {
 
 // TestListeningIsFree: what is told to listeners alone costs an entry nothing. Older entries were run without it.
 func TestListeningIsFree(t *testing.T) {
-	d := newDriver(t)
-	d.native(1, 0, "lock.acquire", "k", "me", "px", "1000")
-	d.native(1, 1, "lock.acquire", "k", "you", "px", "1000", "wait", "0")
-	d.native(1, 0, "lock.cancel", "k", "you")
-	require.EqualValues(t, eventWork, d.m.budgets.serving-d.m.call.serves.left, "the waiter is told")
+	for _, version := range []byte{versionSlices - 1, versionSlices} {
+		d := newDriverOf(t, version)
+		d.native(1, 0, "lock.acquire", "k", "me", "px", "1000")
+		d.native(1, 1, "lock.acquire", "k", "you", "px", "1000", "wait", "0")
+		d.native(1, 0, "lock.cancel", "k", "you")
+		if version < versionSlices {
+			require.EqualValues(t, eventWork, d.m.budgets.serving-d.m.call.serves.left, "the waiter is told")
+			continue
+		}
+		require.Zero(t, d.m.budgets.serving-d.m.call.serves.left)
+		require.Zero(t, d.m.budgets.endings-d.m.call.endings, "no step was taken")
+	}
 }
 
 // TestLocksOfNestedScripts: a script in a transaction that is stopped takes back what it did to locks, and

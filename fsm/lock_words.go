@@ -32,7 +32,7 @@ var lockOps = map[string]op{
 // strange reports whether one of the keys has a value that is no lock: the reply is then errWrongType.
 func (c *call) strange(keys ...string) bool {
 	for _, key := range keys {
-		if it := c.find(key); it != nil && !it.IsLock() {
+		if it := c.findStored(c.db, key); it != nil && !it.IsLock() {
 			return true
 		}
 	}
@@ -40,11 +40,11 @@ func (c *call) strange(keys ...string) bool {
 }
 
 func acquireOp(c *call) protocol.Value {
-	return c.acquire(&lockOptions{request: locks.Request{DB: c.db}, command: c.args[0]})
+	return c.acquire(&lockOptions{parseDelay: c.parseDelay, request: locks.Request{DB: c.db}, command: c.args[0]})
 }
 
 func acquireallOp(c *call) protocol.Value {
-	return c.acquire(&lockOptions{request: locks.Request{DB: c.db}, command: c.args[0], many: true})
+	return c.acquire(&lockOptions{parseDelay: c.parseDelay, request: locks.Request{DB: c.db}, command: c.args[0], many: true})
 }
 
 // acquire asks the table for the request under way.
@@ -56,12 +56,12 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 	if c.strange(r.Keys...) {
 		return errWrongType
 	}
-	if !c.worksOn(len(r.Keys)) {
+	if !c.worksOn(len(r.Keys)) || !c.settles(len(r.Keys)) {
 		return errOverWork
 	}
 	r.Client, r.Ticket, r.GraceMillis = c.from.client, c.from.ticket, c.from.graceMillis
 	grants := c.locked.Grants
-	answer, err := c.changeLocks().Acquire(r)
+	answer, err := c.changeLocks(len(r.Keys)).Acquire(r)
 	c.tellLocks()
 	switch {
 	case err != nil:
@@ -76,11 +76,19 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 	case !answer.Waiting:
 		c.locked.Refusals++
 		return protocol.Null
-	case r.Notify:
+	case answer.Kept && c.slices():
+		for _, key := range r.Keys {
+			c.touchLock(lockKey{c.db, key})
+		}
+	}
+	if r.Notify {
 		return zero
 	}
 	return protocol.Parked
 }
+
+// settles reports whether the own steps of a word fit that changes so many keys of the lock table.
+func (c *call) settles(keys int) bool { return c.fits(c.ownWork(ownSteps(keys))) }
 
 // worksOn charges for so many keys of the lock table. If the result is false the request does not fit.
 func (c *call) worksOn(keys int) bool {
@@ -99,7 +107,7 @@ func (c *call) ownerOf() (key, owner string, problem protocol.Value) {
 		return key, owner, protocol.ErrOwnerTooLong.Value()
 	case c.strange(key):
 		return key, owner, errWrongType
-	case !c.worksOn(1):
+	case !c.worksOn(1), !c.settles(1):
 		return key, owner, errOverWork
 	}
 	return key, owner, problem
@@ -125,7 +133,7 @@ func renewOp(c *call) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
-	fence := c.changeLocks().Renew(c.db, key, owner, millis)
+	fence := c.changeLocks(1).Renew(c.db, key, owner, millis)
 	c.tellLocks()
 	if fence != 0 {
 		c.touchLock(lockKey{c.db, key})
@@ -145,7 +153,7 @@ func releaseOp(c *call) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
-	left, ok := c.changeLocks().Release(c.db, key, owner, all)
+	left, ok := c.changeLocks(1).Release(c.db, key, owner, all)
 	c.tellLocks()
 	if !ok {
 		c.watchMismatch(key, owner, nativeLocks)
@@ -170,10 +178,10 @@ func releaseallOp(c *call) protocol.Value {
 	if c.strange(keys...) {
 		return errWrongType
 	}
-	if !c.worksOn(len(keys)) {
+	if !c.worksOn(len(keys)) || !c.settles(len(keys)) {
 		return errOverWork
 	}
-	n := c.changeLocks().ReleaseAll(c.db, keys, rest[0])
+	n := c.changeLocks(len(keys)).ReleaseAll(c.db, keys, rest[0])
 	c.tellLocks()
 	return protocol.Integer(int64(n))
 }
@@ -183,7 +191,7 @@ func cancelOp(c *call) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
-	left := c.changeLocks().Cancel(c.db, key, owner)
+	left := c.changeLocks(1).Cancel(c.db, key, owner)
 	c.tellLocks()
 	return boolean(left)
 }
@@ -201,7 +209,7 @@ func downgradeOp(c *call) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
-	fence, err := c.changeLocks().Downgrade(c.db, key, owner)
+	fence, err := c.changeLocks(1).Downgrade(c.db, key, owner)
 	c.tellLocks()
 	if err != nil {
 		return refusalOf(err)
@@ -214,17 +222,20 @@ func downgradeOp(c *call) protocol.Value {
 
 func breakOp(c *call) protocol.Value {
 	b := locks.Break{DB: c.db, Key: c.args[1], Reason: locks.Broken}
-	text, problem := parseBreak(&b, c.args[2:])
+	text, problem := c.parseBreak(&b, c.args[2:])
 	if problem.IsError() {
 		return problem
 	}
 	if c.strange(b.Key) {
 		return errWrongType
 	}
-	if !c.fits(c.breakWork(b.Key)) {
+	if !c.fits(c.breakWork(b.Key)) || !c.settles(1) {
 		return errOverWork
 	}
 	n := c.breakHolds(&b, text)
+	if n == 0 && b.ByDelay && c.slices() {
+		c.touchLock(lockKey{c.db, b.Key})
+	}
 	if n > 0 {
 		c.locked.Breaks++
 		c.forced(b.Key, 1, Forced{Text: text, Holds: n})
@@ -233,7 +244,7 @@ func breakOp(c *call) protocol.Value {
 }
 
 // parseBreak reads the options of LOCK.BREAK. reason is for who loses the lock, for logs and for the history.
-func parseBreak(b *locks.Break, words []string) (reason string, problem protocol.Value) {
+func (c *call) parseBreak(b *locks.Break, words []string) (reason string, problem protocol.Value) {
 	problem = parseLockOptions(words, noFlag, func(word, value string) (known bool, problem protocol.Value) {
 		switch {
 		case isWord(word, "OWNER"):
@@ -246,7 +257,7 @@ func parseBreak(b *locks.Break, words []string) (reason string, problem protocol
 			b.Fence = uint64(n)
 		case isWord(word, "DELAY"):
 			b.ByDelay = true
-			b.DelayMillis, problem = parseDelay(value)
+			b.DelayMillis, problem = c.parseDelay(value)
 		case isWord(word, "REASON"):
 			reason, problem = parseText("REASON", value)
 		default:
@@ -257,15 +268,18 @@ func parseBreak(b *locks.Break, words []string) (reason string, problem protocol
 	return reason, problem
 }
 
-// breakWork is the work of breakHolds.
+// breakWork is the work of breakHolds, from versionSlices on without the steps.
 func (c *call) breakWork(key string) int64 {
+	if c.slices() {
+		return lockWork + int64(c.st.locks.Holders(c.db, key))*brokenWork
+	}
 	return lockWork + int64(c.st.locks.Holders(c.db, key))*holdWork
 }
 
 // breakHolds ends holds by force, and returns how many. The caller has asked whether that fits.
 func (c *call) breakHolds(b *locks.Break, reason string) (n int) {
 	c.spend(c.breakWork(b.Key))
-	t := c.changeLocks()
+	t := c.changeLocks(1)
 	b.Cause = c.causeOf(reason)
 	n = t.Break(b)
 	logged := len(c.broken)

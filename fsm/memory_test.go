@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"math/rand"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -73,6 +74,7 @@ func TestFullScripts(t *testing.T) {
 		renew   = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end"
 	)
 	d := filled(t)
+	d.memoryLimit -= 1000 // a lock less is not enough
 	require.Equal(t, "1", line(d.do("eval", renew, "1", "lock", "token", "5000")))
 	require.Equal(t, "5000", line(d.do("pttl", "lock")))
 
@@ -222,4 +224,59 @@ func TestPeakBytes(t *testing.T) {
 	d.do("del", "big")
 	require.Less(t, d.m.Stats().UsedBytes, most-10_000)
 	require.Equal(t, most, d.m.Stats().PeakBytes)
+}
+
+// TestScriptsAreBounded: scripts count for what they take, SCRIPT LOAD is refused when they fill the state, but not those
+// that are few, and what EVAL leaves takes a share. Entries of older versions refuse none.
+func TestScriptsAreBounded(t *testing.T) {
+	large := func(i int) string { return fmt.Sprintf("return '%d%s'", i, strings.Repeat("x", 45_000)) }
+	for _, version := range []byte{versionScripts - 1, versionScripts} {
+		d := newDriverOf(t, version)
+		d.memoryLimit = 8 << 20
+		refused := 0
+		for i := range 40 {
+			if reply := d.do("script", "load", large(i)); reply.IsError() {
+				require.Equal(t, errOOM, reply)
+				refused++
+			}
+		}
+		if version < versionScripts {
+			require.Zero(t, refused)
+			continue
+		}
+		require.Equal(t, 40-5, refused)
+		require.LessOrEqual(t, d.m.Stats().UsedBytes, int64(8<<20))
+		d.memoryLimit = 1
+		require.Equal(t, errOOM, d.do("script", "load", "return 1"), "the share is of the limit")
+		d.memoryLimit = 8 << 20
+		d.do("script", "flush")
+		for i := range 100 {
+			require.False(t, d.do("eval", large(i), "0").IsError())
+		}
+		require.LessOrEqual(t, d.m.Stats().UsedBytes, int64(1<<20)+1000)
+		d.do("set", "k", strings.Repeat("v", 8<<20))
+		require.Equal(t, errOOM, d.do("set", "k2", "v"))
+		require.False(t, d.do("script", "load", "return 1").IsError(), "a client loads the script that gives its lock back")
+		require.Equal(t, errOOM, d.do("script", "load", large(1000)+strings.Repeat(" ", 30_000)))
+	}
+}
+
+// TestScriptMemory: no source takes more than it counts for.
+func TestScriptMemory(t *testing.T) {
+	repeated := func(unit string) string {
+		function := "x=function() local a " + strings.Repeat(unit, 2000) + " end "
+		return strings.Repeat(function, max(1, 300_000/len(function)))
+	}
+	for _, unit := range []string{"a() ", "a={} ", "a=function()end ", "a=function(a,b,c)end ", "a=function()a=a end ", "do local b,c,d end ", "a=a..a "} {
+		source := repeated(unit)
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		program := compile(source, "", 0)
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		require.NotNil(t, program.program)
+		require.LessOrEqual(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), scriptsBytes(1, len(source), versionScripts)*2/3, unit)
+		runtime.KeepAlive(program)
+	}
 }

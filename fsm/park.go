@@ -138,7 +138,7 @@ func dropOp(c *call) protocol.Value {
 		return errNotInteger
 	}
 	c.st.waits.DropLife(c.args[1], epoch)
-	c.changeLocks().DropLife(c.args[1], epoch)
+	c.changeLocks(0).DropLife(c.args[1], epoch)
 	c.tellLocks()
 	return protocol.OK
 }
@@ -154,7 +154,7 @@ func (c *call) dropFormerLives(o protocol.Origin) {
 		c.st.waits.Drop(waits.Name{Origin: o})
 	}
 	if c.st.locks.Stats().Waiters > 0 {
-		c.changeLocks().Drop(waits.Name{Origin: o})
+		c.changeLocks(0).Drop(waits.Name{Origin: o})
 		c.tellLocks()
 	}
 }

@@ -120,6 +120,9 @@ func (c *call) loadScript(source string) protocol.Value {
 	if old != nil && old.turn == 0 {
 		return protocol.Bulk(old.sha)
 	}
+	if c.refusesLoad(source) {
+		return errOOM
+	}
 	var s *script
 	if old != nil {
 		s = old.withTurn(0)
@@ -146,11 +149,13 @@ func (sc *scriptCache) ages(s *script) bool {
 func (sc *scriptCache) remember(s *script) {
 	sc.turns++
 	sc.add(s.withTurn(sc.turns))
-	for sc.byTurn.Len() > maxRemembered || sc.rememberedBytes > maxRememberedBytes {
-		_, oldest, _ := sc.byTurn.Min()
-		sc.bySHA.Delete(oldest.sha)
-		sc.forget(oldest)
-	}
+}
+
+// forgetOldest forgets the source of EVAL that was used least recently.
+func (sc *scriptCache) forgetOldest() {
+	_, oldest, _ := sc.byTurn.Min()
+	sc.bySHA.Delete(oldest.sha)
+	sc.forget(oldest)
 }
 
 func (s *script) withTurn(turn uint64) *script {

@@ -22,6 +22,9 @@ type Stats struct {
 	PeakBytes int64
 }
 
+// statsLooks is how many locks that have ended and are not worked off Stats leaves out at most: it takes time.
+const statsLooks = 1 << 16
+
 func (m *machine) Stats() Stats {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -30,7 +33,8 @@ func (m *machine) Stats() Stats {
 	s.UsedBytes = m.st.usedBytes() + sessions
 	s.PeakBytes = max(s.UsedBytes, m.peak+sessions)
 	for i, d := range m.st.databases {
-		s.Keys[i], s.Expires[i] = d.Len(m.st.clockMillis), d.Expires(m.st.clockMillis)
+		ended, _ := m.st.locks.Ended(i, m.st.clockMillis, statsLooks)
+		s.Keys[i], s.Expires[i] = d.Len(m.st.clockMillis)-ended, d.Expires(m.st.clockMillis)
 	}
 	return s
 }

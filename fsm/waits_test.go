@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -113,7 +114,7 @@ func (s *trio) line(words []string) {
 		s.apply(0, nil)
 	case "room":
 		for _, m := range s.machines {
-			m.budgets.serving = number(1)
+			m.budgets.serving, m.budgets.endings = number(1), number(1)/grantWork*grantWork*locks.StepUnits
 		}
 	case "seats":
 		for _, m := range s.machines {

@@ -75,7 +75,7 @@ func lockCommands() []Command {
 				integer("numkeys"), key("key").many(), text("owner"), lease(), token("SHARED").opt(),
 				patience(), lockDelay(), text("note").after("NOTE").opt(),
 			),
-		lockWord("lock.break", -2, Write, 0, "End holds of a lock, whoever the owner is").
+		lockWord("lock.break", -2, Write, 0, "End holds of a lock, whoever the owner is, or its delay").
 			withKeys(oneKey(1, KeyRW|KeyDelete)).costing("O(N*log(N)), N being the number of holds that end").
 			taking(
 				key("key"), text("owner").after("OWNER").opt(), integer("fence").after("FENCE").opt(), lockDelay(),

@@ -101,11 +101,7 @@ func (t *Table) loseOver(l *lock, owner string) bool {
 	if h == nil || !t.over(l, h, t.as) {
 		return false
 	}
-	why := t.lossOf(h)
-	if m := l.more; m != nil && h.fence < m.lost.below {
-		why = m.lost
-	}
-	t.lose(l, h, why)
+	t.lose(l, h, t.lossOf(l, h))
 	return true
 }
 
@@ -243,7 +239,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 		w.Keys, w.blocked = same.Keys, slices.Index(same.Keys, q.Keys[blocked])
 		t.relined(same, w)
 		t.tellAgain(same, q)
-		return Answer{Waiting: true}, nil
+		return Answer{Waiting: true, Kept: true}, nil
 	}
 	t.dismissAll(q, nil)
 	t.orders++

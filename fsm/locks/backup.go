@@ -29,7 +29,7 @@ func (t *Table) Raise(by, above uint64) {
 // tells.
 func (t *Table) Empty() {
 	empty := New()
-	empty.now, empty.generation = t.now, t.generation
+	empty.now, empty.generation, empty.sliced = t.now, t.generation, t.sliced
 	empty.fences, empty.orders, empty.sessionIDs = t.fences, t.orders, t.sessionIDs
 	*t = *empty
 }

@@ -45,7 +45,7 @@ func TestBackup(t *testing.T) {
 			require.Zero(t, kept.clientOf(s.id))
 			return true
 		})
-		again, err := loaded(saved(kept))
+		again, err := loaded(saved(kept), kept.sliced)
 		require.NoError(t, err)
 		require.Equal(t, saved(kept), saved(again))
 

@@ -66,11 +66,13 @@ func (s *source) String() string {
 
 func saved(t *Table) []byte {
 	var s stream
-	t.Save(&s, true)
+	t.Save(&s, t.sliced)
 	return s.buf
 }
 
-func loaded(b []byte) (*Table, error) { return Load(&source{left: bytes.NewReader(b)}, true) }
+func loaded(b []byte, sliced bool) (*Table, error) {
+	return Load(&source{left: bytes.NewReader(b)}, sliced)
+}
 
 func must(t *testing.T, ok bool) {
 	if !ok {
@@ -89,14 +91,20 @@ func checkAll(t *testing.T, table *Table) {
 func checkTable(t *testing.T, table *Table, served bool) {
 	t.Helper()
 	must(t, len(table.touched) == 0)
-	var holds, waiters, due int
+	var holds, waiters, due, queued int
 	sum := int64(0)
 	sessionHolds, seen := map[uint64]int{}, map[*waiter]bool{}
 	table.locks.Scan(func(l *lock) bool {
 		must(t, l.head&(flagTouched|flagWake) == 0)
-		must(t, l.head&flagPresent != 0)
+		must(t, l.head&flagPresent != 0 || table.sliced && table.hollow(l))
+		must(t, l.head&flagQueued != 0 == (l.waiters() > 0))
 		must(t, l.holders() > 0 || l.waiters() > 0 || l.delayed())
 		must(t, table.dueOf(l) == l.due)
+		if l.waiters() > 0 {
+			queued++
+			same, ok := table.queued.Get(l)
+			must(t, ok && same == l)
+		}
 		if l.due != never {
 			due++
 			same, ok := table.dues.Get(l)
@@ -162,6 +170,7 @@ func checkTable(t *testing.T, table *Table, served bool) {
 	must(t, waiters == table.waiterCount)
 	must(t, ofSessions == table.waitsBySession.Len())
 	must(t, due == table.dues.Len())
+	must(t, queued == table.queued.Len())
 	table.sessions.Scan(func(s *session) bool {
 		must(t, sessionHolds[s.id] == s.holds)
 		sum += s.bytes()
@@ -266,6 +275,7 @@ func TestChaos(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			c := &chaos{r: rand.New(rand.NewPCG(seed, 7)), table: New()}
+			c.table.Slice(seed%4 > 1)
 			now := int64(1000)
 			for range 400 {
 				if c.r.IntN(3) == 0 {
@@ -273,7 +283,7 @@ func TestChaos(t *testing.T) {
 				}
 				steps := plenty
 				if seed%2 == 1 {
-					steps = c.r.IntN(6)
+					steps = c.r.IntN(6) * c.table.price()
 				}
 				var kept *Table
 				var before []byte
@@ -293,7 +303,7 @@ func TestChaos(t *testing.T) {
 				}
 				if c.r.IntN(8) == 0 {
 					b := saved(c.table)
-					again, err := loaded(b)
+					again, err := loaded(b, c.table.sliced)
 					require.NoError(t, err)
 					again.Begin(now, steps)
 					checkAll(t, again)
@@ -318,7 +328,7 @@ func drain(t *testing.T, table *Table, now int64) {
 			break
 		}
 		now = max(now, due)
-		table.Begin(now, 1)
+		table.Begin(now, 2*table.price())
 		table.Sweep()
 	}
 	var names []waits.Name

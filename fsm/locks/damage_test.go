@@ -14,10 +14,11 @@ func TestDamage(t *testing.T) {
 	accepted := 0
 	for seed := range uint64(30) {
 		c := &chaos{r: rand.New(rand.NewPCG(seed, 9)), table: New()}
+		c.table.Slice(seed%3 > 0)
 		now := int64(1000)
 		for range 60 {
 			now += c.r.Int64N(20)
-			c.table.Begin(now, c.r.IntN(20))
+			c.table.Begin(now, c.r.IntN(20)*c.table.price())
 			c.step()
 		}
 		good := saved(c.table)
@@ -33,7 +34,7 @@ func TestDamage(t *testing.T) {
 					b = append(b[:i], b[min(len(b), i+1):]...)
 				}
 			}
-			table, err := loaded(b)
+			table, err := loaded(b, c.table.sliced)
 			if err != nil {
 				continue
 			}

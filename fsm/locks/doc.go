@@ -48,6 +48,7 @@
 //	queue.go    who is compatible with whom, whose turn it is, grants
 //	loss.go     holds that end against their owner's will: one, a lock's, a database's
 //	due.go      what happens by time, and what is unfinished
+//	slices.go   what ends for many at once, and is worked off in slices
 //	session.go  sessions, and the connections that they live with
 //	dropped.go  waiters that leave; names.go finds them by name
 //	lock.go     a lock: hold.go its holds, waiter.go its queue; find.go finds one

@@ -68,7 +68,7 @@ func (t *Table) firstOf(node string) *waiter {
 
 // workDropped takes a step: it removes a waiter of the first node, or finds that none is left.
 func (t *Table) workDropped() {
-	t.steps--
+	t.pay()
 	if w := t.firstOf(t.drops[0].Origin.Node); w != nil && t.dropped(w) {
 		t.dismiss(w, ErrDropped)
 		return

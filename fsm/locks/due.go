@@ -4,6 +4,14 @@ import "github.com/holdfast/holdfast/protocol/mutant"
 
 // Sweep does what is due or unfinished, in the order of time, while there are steps.
 func (t *Table) Sweep() {
+	if !t.sliced {
+		t.sweep()
+		return
+	}
+	t.sweepSlice()
+}
+
+func (t *Table) sweep() {
 	for t.steps > 0 && t.sweepOne() {
 		t.finish()
 	}
@@ -28,7 +36,7 @@ func (t *Table) sweepOne() bool {
 	id, end := t.nextSession()
 	switch {
 	case end < t.now && !(isLock && l.due < end):
-		t.steps--
+		t.pay()
 		t.endDue(id, end)
 	case isLock && l.due < t.now:
 		t.step(t.own(l))
@@ -81,19 +89,29 @@ func (t *Table) Settle(db int, key string) {
 // settled is take, and does what is due at the key, while there are steps. Nil: nothing is there any more.
 func (t *Table) settled(db int, key string) *lock {
 	l := t.find(db, key)
-	if l == nil || !t.unsettled(l) && !t.holderOver(l) {
+	if l == nil || !t.undone(l) {
 		if l != nil {
 			l = t.own(l)
 		}
 		return l
 	}
 	l = t.own(l)
-	for t.steps > 0 && (t.unsettled(l) || t.holderOver(l)) {
+	t.settleOwn(l, 0)
+	return l
+}
+
+// settleOwn does what is due at a lock while there are more steps than floor.
+func (t *Table) settleOwn(l *lock, floor int) {
+	for t.steps > floor && t.undone(l) {
 		t.step(l)
 		t.pump(l)
 	}
 	t.as = t.now
-	return l
+}
+
+// undone reports whether something is to be done with a lock, as far as the lock knows.
+func (t *Table) undone(l *lock) bool {
+	return t.unsettled(l) || t.holderOver(l) || t.goneMember(l) != nil
 }
 
 // unsettled reports whether something is to be done with a lock.
@@ -119,14 +137,17 @@ func (t *Table) holderOver(l *lock) bool {
 // step does the first thing that is due at a lock. Requires: something is. Then the queue is looked at: who
 // came to the lock before it was settled waits for that.
 func (t *Table) step(l *lock) {
-	t.steps--
+	t.pay()
 	t.wake(l)
 	if h := t.lostOf(l); h != nil {
 		t.behind(l.more.lost.at - 1)
-		t.lose(l, h, l.more.lost)
+		t.lose(l, h, t.lossOf(l, h))
 		return
 	}
 	hold, end := t.firstHoldEnd(l)
+	if h := t.goneMember(l); h != nil && t.lossOf(l, h).at <= end {
+		hold, end = h, t.lossOf(l, h).at
+	}
 	delay, grant, wait := int64(never), int64(never), int64(never)
 	var w *waiter
 	if m := l.more; m != nil {
@@ -145,13 +166,13 @@ func (t *Table) step(l *lock) {
 	switch {
 	case end <= min(delay, grant, wait) && end < t.now:
 		t.behind(end)
-		t.lose(l, hold, t.lossOf(hold))
+		t.lose(l, hold, t.lossOf(l, hold))
 	case delay <= min(grant, wait) && delay < t.now:
 		t.behind(delay)
 		l.more.delay = 0
 	case grant <= wait && grant < t.now:
 		t.behind(grant)
-		t.steps++ // pump pays
+		t.steps += t.price() // pump pays
 	case wait < t.now:
 		t.behind(wait)
 		t.endWait(w)
@@ -177,12 +198,21 @@ func (t *Table) firstHoldEnd(l *lock) (*hold, int64) {
 	return nil, never
 }
 
-// lossOf says how a hold ends whose lease or session is over.
-func (t *Table) lossOf(h *hold) loss {
-	if h.deadline != never {
-		return loss{reason: Expired, at: h.deadline}
+// lossOf says how a hold ends that is over: by what came first.
+func (t *Table) lossOf(l *lock, h *hold) loss {
+	why := loss{reason: Expired, at: h.deadline}
+	if h.deadline == never {
+		why = loss{reason: SessionGone, at: t.endOf(t.session(h.bound))}
 	}
-	return loss{reason: SessionGone, at: t.endOf(t.session(h.bound))}
+	if l.more == nil || h.fence >= l.more.lost.below {
+		return why
+	}
+	mark := l.more.lost
+	if t.sliced && why.at < mark.at {
+		// The mark has said what delay the lock has.
+		mark.reason, mark.at, mark.cause = why.reason, why.at, 0
+	}
+	return mark
 }
 
 // endWait ends a wait by time: the place is kept for the grace, or the grace is over too.

@@ -68,6 +68,14 @@ func (h *hold) delay() int64 {
 	return h.extra.delay
 }
 
+// delays is 1 for a hold that asks for a delay.
+func (h *hold) delays() int {
+	if h.delay() > 0 {
+		return 1
+	}
+	return 0
+}
+
 func (h *hold) client() Client { return Client{*h.origin, h.conn} }
 
 // member is a hold of a lock with several.
@@ -150,6 +158,7 @@ func (t *Table) addHold(l *lock, h *hold) {
 	m.holders++
 	m.permits += h.permits()
 	m.sessionHolds += h.sessions()
+	m.delays += h.delays()
 	if m.holders == 1 {
 		l.hold = h
 		return
@@ -199,6 +208,7 @@ func (t *Table) removeHold(l *lock, h *hold) {
 	m.holders--
 	m.permits -= h.permits()
 	m.sessionHolds -= h.sessions()
+	m.delays -= h.delays()
 	if l.hold != nil {
 		l.hold = nil
 		return
@@ -228,6 +238,7 @@ func (t *Table) replaceHold(l *lock, old, h *hold) {
 		}
 		if l.more != nil {
 			l.more.permits += h.permits() - old.permits()
+			l.more.delays += h.delays() - old.delays()
 		}
 		l.hold = h
 		return

@@ -30,7 +30,7 @@ func TestFencesRunOut(t *testing.T) {
 	table.Flush(0, 0)
 	_, err = table.Acquire(asks("c", "m"))
 	require.ErrorIs(t, err, ErrFull)
-	_, err = loaded(saved(table))
+	_, err = loaded(saved(table), table.sliced)
 	require.NoError(t, err, "a flush takes a fence of its own, and there is none left")
 	table.Raise(1<<32, 0)
 	_, err = table.Acquire(asks("c", "m"))
@@ -150,6 +150,7 @@ func TestTextsAreBounded(t *testing.T) {
 // TestCausesOfLateLosses: what is worked off later has the cause of the command that ended it, also behind a snapshot.
 func TestCausesOfLateLosses(t *testing.T) {
 	table := at(New(), 1000)
+	table.Slice(true)
 	for _, owner := range []string{"a", "b", "c"} {
 		for _, key := range []string{"k", "l"} {
 			r := asks(owner, key)
@@ -167,7 +168,7 @@ func TestCausesOfLateLosses(t *testing.T) {
 				told = append(told, e)
 			}
 		}
-		again, err := loaded(saved(table))
+		again, err := loaded(saved(table), true)
 		require.NoError(t, err)
 		table = again
 		table.Begin(1020, 1)

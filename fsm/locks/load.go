@@ -36,6 +36,7 @@ type loader struct {
 func Load(r Reader, caused bool) (*Table, error) {
 	d := &loader{Reader: r, t: New(), caused: caused}
 	t := d.t
+	t.sliced = caused
 	t.fences, t.orders, t.sessionIDs = r.Uint(), r.Uint(), r.Uint()
 	// Flushes may have taken fences beyond MaxFence.
 	d.must(t.fences < noOrder && t.sessionIDs <= MaxFence && t.orders < noOrder, errNumbers)
@@ -46,6 +47,9 @@ func Load(r Reader, caused bool) (*Table, error) {
 	}
 	d.each(d.flush)
 	d.each(d.drop)
+	if caused {
+		t.queuedAt = spot{int(d.flags(databases-1, errNumbers)), d.Uint(), d.String()}
+	}
 	d.each(d.lock)
 	if d.err == nil {
 		d.line()
@@ -176,7 +180,14 @@ func (d *loader) lock() {
 	l.head = d.t.lockIDs<<16 | db<<8 | flagPresent | flagTouched // nothing happens to the lock before settle
 	last, _ := d.t.locks.Max()
 	d.must(last == nil || lockBefore(last, l), errLock)
-	flags := d.flags(savedCrowd|savedDelays, errLock)
+	known := uint64(savedCrowd | savedDelays)
+	if d.t.sliced {
+		known |= savedAway
+	}
+	flags := d.flags(known, errLock)
+	if flags&savedAway != 0 {
+		l.head &^= flagPresent
+	}
 	if flags&savedCrowd != 0 {
 		l.more = &crowd{unfinished: d.millis(never-1, errLock), born: d.Uint(), delay: d.millis(Forever, errLock)}
 		lost := loss{
@@ -188,7 +199,7 @@ func (d *loader) lock() {
 		d.must(lost.below != 0 || lost == loss{}, errLock)
 		d.t.bytes += crowdBytes
 	} else {
-		d.must(flags&savedDelays == 0, errLock)
+		d.must(flags == 0, errLock)
 	}
 	d.t.locks.Set(l)
 	d.t.bytes += l.bytes()
@@ -327,9 +338,13 @@ func (d *loader) settle() {
 	})
 	for _, l := range locks {
 		l.head &^= flagTouched | flagWake
-		crowded := l.more != nil
+		crowded, away := l.more != nil, l.head&flagPresent == 0
 		d.t.settleDown(l)
 		d.must((l.more != nil) == crowded, errLock)
+		d.must(!away || l.head&flagPresent == 0, errLock)
+		if !away { // the lock was not looked at since what it held was lost
+			l.head |= flagPresent
+		}
 		d.must(!d.t.stuck(l), errStuck)
 	}
 	d.must(d.t.locks.Len() == len(locks), errLock)

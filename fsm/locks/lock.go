@@ -27,6 +27,8 @@ type crowd struct {
 	holders int
 	// sessionHolds and sessionWaits are how many of the holds and the waiters are bound to sessions.
 	sessionHolds, sessionWaits int
+	delays                     int   // of the holds ask for a delay
+	many                       int   // of the waiters want other locks, too
 	permits                    int64 // held
 	ranks                      [rankCount]int
 	// delay is the last instant at which no request is granted; 0: no delay.
@@ -53,6 +55,7 @@ const (
 	flagTouched = 1 << iota // the lock is in Table.touched
 	flagWake                // a waiter in the queue may be granted
 	flagPresent             // Came was told
+	flagQueued              // the lock is in Table.queued
 	flagBits    = 0xff
 	databases   = 256
 )
@@ -141,6 +144,9 @@ func (t *Table) own(l *lock) *lock {
 		if l.due != never {
 			t.dues.Set(l)
 		}
+		if l.head&flagQueued != 0 {
+			t.queued.Set(l)
+		}
 	}
 	if l.head&flagTouched == 0 {
 		l.head |= flagTouched
@@ -157,6 +163,7 @@ func (t *Table) crowd(l *lock) *crowd {
 		if l.hold != nil {
 			l.more.permits = l.hold.permits()
 			l.more.sessionHolds = l.hold.sessions()
+			l.more.delays = l.hold.delays()
 			l.more.born = l.hold.fence
 		}
 		t.bytes += crowdBytes
@@ -210,17 +217,26 @@ func (t *Table) settleDown(l *lock) {
 			t.dues.Set(l)
 		}
 	}
-	switch {
-	case gone:
+	if inLine := m != nil && m.ranks != [rankCount]int{}; inLine != (l.head&flagQueued != 0) {
+		if l.head ^= flagQueued; inLine {
+			t.queued.Set(l)
+		} else {
+			t.queued.Delete(l)
+		}
+	}
+	if gone {
 		t.locks.Delete(l)
 		t.bytes -= l.bytes()
-		if l.head&flagPresent != 0 {
-			t.tell(Effect{Kind: Went, DB: l.db(), Key: l.key})
-		}
-	case l.head&flagPresent == 0:
-		l.head |= flagPresent
-		t.tell(Effect{Kind: Came, DB: l.db(), Key: l.key})
 	}
+	present := !gone && !t.hollow(l)
+	if present == (l.head&flagPresent != 0) {
+		return
+	}
+	kind := Went
+	if l.head ^= flagPresent; present {
+		kind = Came
+	}
+	t.tell(Effect{Kind: kind, DB: l.db(), Key: l.key})
 }
 
 // dueOf is the first instant behind which something is to be done with the lock. What sessions do to it is

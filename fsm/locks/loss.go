@@ -41,10 +41,16 @@ func (t *Table) lostOf(l *lock) *hold {
 	if l.more == nil || l.more.lost.below == 0 || l.holders() == 0 {
 		return nil
 	}
-	if h := t.firstHold(l); h.fence < l.more.lost.below {
-		return h
+	h := t.firstHold(l)
+	if h.fence >= l.more.lost.below {
+		return nil
 	}
-	return nil
+	if t.sliced { // a lease may have ended before
+		if first, end := t.firstHoldEnd(l); first != nil && end < l.more.lost.at {
+			return first
+		}
+	}
+	return h
 }
 
 // over reports whether a hold has ended by an instant, and is not worked off.
@@ -62,13 +68,30 @@ func (t *Table) over(l *lock, h *hold, now int64) bool {
 func (t *Table) Break(b *Break) (broken int) {
 	defer t.finish()
 	l := t.settled(b.DB, b.Key)
+	whole := !b.ByOwner && b.Fence == 0
+	if l != nil && whole && b.ByDelay && t.sliced {
+		if there, _ := t.there(l, t.now); !there {
+			return 0
+		}
+		t.setDelay(l, b.DelayMillis)
+	}
 	if l == nil || l.holders() == 0 {
 		return 0
 	}
 	why := loss{below: t.fences + 1, reason: b.Reason, at: t.now, delays: b.ByDelay, delay: b.DelayMillis, cause: b.Cause}
-	if !b.ByOwner && b.Fence == 0 {
-		broken = l.holders()
-		t.crowd(l).lost = why
+	if whole {
+		if broken = l.holders(); t.sliced {
+			broken -= t.overOf(l)
+			why.delay = 0
+		}
+		if broken == 0 && !b.ByDelay {
+			return 0
+		}
+		t.mark(l, why)
+		if t.sliced && l.hold != nil { // whatever the steps: see holdsOf
+			t.pay()
+			t.lose(l, l.hold, t.lossOf(l, l.hold))
+		}
 		t.workLost(l)
 		return broken
 	}
@@ -83,11 +106,34 @@ func (t *Table) Break(b *Break) (broken int) {
 	return 1
 }
 
+// mark ends all holds of a lock together. What has ended them before counts.
+func (t *Table) mark(l *lock, why loss) {
+	before := t.lostOf(l)
+	m := t.crowd(l)
+	if t.sliced && before != nil {
+		why.reason, why.at, why.cause = m.lost.reason, m.lost.at, m.lost.cause
+		why.delays = why.delays || m.lost.delays
+	}
+	m.lost = why
+}
+
+// setDelay gives a lock a delay from now on, or ends the delay that runs.
+func (t *Table) setDelay(l *lock, millis int64) {
+	if l.more == nil && millis <= 0 {
+		return
+	}
+	m := t.crowd(l)
+	if m.delay = 0; millis > 0 {
+		m.delay = max(saturated(t.now, millis), 1)
+	}
+	t.wake(l)
+}
+
 // workLost works off what was lost with others of the lock, while there are steps.
 func (t *Table) workLost(l *lock) {
 	for h := t.lostOf(l); h != nil && t.steps > 0; h = t.lostOf(l) {
-		t.steps--
-		t.lose(l, h, l.more.lost)
+		t.pay()
+		t.lose(l, h, t.lossOf(l, h))
 	}
 }
 
@@ -141,7 +187,10 @@ func (t *Table) flushed(l *lock) {
 	}
 	m := t.crowd(l)
 	m.born = f.mark
-	m.lost = loss{below: f.mark, reason: Flushed, at: f.at, cause: f.cause}
+	if t.sliced {
+		m.delay = 0
+	}
+	t.mark(l, loss{below: f.mark, reason: Flushed, at: f.at, delays: t.sliced, cause: f.cause})
 	l.head &^= flagPresent
 	t.wake(l)
 }
@@ -149,15 +198,21 @@ func (t *Table) flushed(l *lock) {
 // workFlush takes a step of the first flush: a hold of the first lock that is left, or the lock.
 func (t *Table) workFlush() {
 	f := &t.flushes[0]
-	t.steps--
 	l, ok := seek(t.locks, &lock{key: f.key, hash: f.hash, head: uint64(f.db) << 8})
 	if !ok || l.db() != f.db {
+		t.steps--
 		t.flushes = slices.Delete(t.flushes, 0, 1)
 		return
 	}
+	if t.sliced && t.pendingFlush(l) == nil && t.lostOf(l) == nil {
+		t.steps-- // a look
+		f.hash, f.key = l.hash, l.key+"\x00"
+		return
+	}
+	t.pay()
 	l = t.own(l)
 	if h := t.lostOf(l); h != nil {
-		t.lose(l, h, l.more.lost)
+		t.lose(l, h, t.lossOf(l, h))
 		return
 	}
 	f.hash, f.key = l.hash, l.key+"\x00" // the next key that there can be

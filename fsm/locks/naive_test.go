@@ -26,6 +26,8 @@ type naive struct {
 	effects  []nEffect
 	// held: nobody is granted but by follow (model_entries_test.go). late: nor is who asks.
 	held, late bool
+	// old: the meaning of entries before version 6.
+	old bool
 }
 
 // nEffect is an effect whose fence the table chooses.
@@ -431,7 +433,11 @@ func (n *naive) endSession(s *nSession, at int64) {
 		if w.Session == s.id {
 			n.leave(w)
 			n.tellEnd(w, nil, ErrNoSession)
+			from := len(n.effects)
 			n.tellLeft(w, WithSession)
+			for i := range n.effects[from:] { // a slice may end the hold first
+				n.effects[from+i].beside = fmt.Sprint(SessionGone, " ", at)
+			}
 		}
 	}
 	for _, l := range n.locks {

@@ -248,6 +248,12 @@ func (n *naive) downgrade(db int, key, owner string) reply {
 
 func (n *naive) breaks(b *Break) (r reply) {
 	l := n.lock(b.DB, b.Key)
+	if !b.ByOwner && b.Fence == 0 && b.ByDelay && !n.old {
+		there := len(l.holds) > 0 || n.inLine(b.DB, b.Key) > 0 || l.delay != 0
+		if l.delay = 0; there && b.DelayMillis > 0 {
+			l.delay = n.now + b.DelayMillis
+		}
+	}
 	for _, h := range slices.Clone(l.holds) {
 		if b.ByOwner && h.owner != b.Owner || b.Fence != 0 && h.grant.fence != b.Fence {
 			continue
@@ -269,7 +275,14 @@ func (n *naive) flush(db int) reply {
 		}
 		l.there = false
 		for _, h := range slices.Clone(l.holds) {
-			n.lose(Flushed, l, h, n.now, h.delay)
+			delay := h.delay
+			if !n.old {
+				delay = 0
+			}
+			n.lose(Flushed, l, h, n.now, delay)
+		}
+		if !n.old {
+			l.delay = 0
 		}
 	}
 	return reply{}

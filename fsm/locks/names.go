@@ -32,14 +32,10 @@ func (t *Table) Lives() (lives []protocol.Origin) {
 // Known is Has, and says yes of a lock that was flushed and is not worked off, too.
 func (t *Table) Known(db int, key string) bool { return t.peek(db, key) != nil }
 
-// Standing is how many locks [Table.Has] says are there. While a database is being flushed it takes time in
-// proportion to the table.
+// Standing is how many locks [Table.Has] says are there, in time in proportion to the table.
 func (t *Table) Standing() (n int) {
-	if len(t.flushes) == 0 {
-		return t.locks.Len()
-	}
 	t.locks.Scan(func(l *lock) bool {
-		if t.pendingFlush(l) == nil {
+		if l.head&flagPresent != 0 && t.pendingFlush(l) == nil {
 			n++
 		}
 		return true

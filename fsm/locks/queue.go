@@ -60,7 +60,7 @@ func (t *Table) grantable(key string, r *Request, order uint64) bool {
 	if h != nil {
 		return covers(h, r)
 	}
-	return !l.delayed() && joins(l, r, t.anyHold(l)) && t.unobstructed(l, r, order)
+	return !l.delayed() && !t.delayPending(l) && joins(l, r, t.anyHold(l)) && t.unobstructed(l, r, order)
 }
 
 // blockedAt is the index of the first key, from the index from on and around, that blocks a request. ok:
@@ -79,7 +79,7 @@ func (t *Table) blockedAt(r *Request, order uint64, from int) (index int, ok boo
 // together are worked off before: the last of them may bring a delay.
 func (t *Table) candidate(l *lock) *waiter {
 	m := l.more
-	if m == nil || m.delay != 0 || t.lostOf(l) != nil || m.ranks[awakeShared]+m.ranks[awakeOther] == 0 {
+	if m == nil || m.delay != 0 || t.lostOf(l) != nil || m.ranks[awakeShared]+m.ranks[awakeOther] == 0 || t.delayPending(l) {
 		return nil
 	}
 	first := t.anyHold(l)
@@ -123,7 +123,7 @@ func (t *Table) pump(l *lock) {
 // try serves a waiter who is free to go at the lock that blocked it last: it is granted, blocked elsewhere,
 // or gone.
 func (t *Table) try(w *waiter) {
-	t.steps--
+	t.pay()
 	if err := t.lapsed(w); err != nil {
 		t.dismiss(w, err)
 		return

@@ -4,10 +4,10 @@ package locks
 const cursorShift = 64 - 53
 
 // Has reports whether the lock is there: an owner holds it or waits for it, or its delay runs. It is what
-// Came and Went tell.
+// Came and Went tell, so what has ended may be there until it is worked off: see There.
 func (t *Table) Has(db int, key string) bool {
 	l := t.peek(db, key)
-	return l != nil && t.pendingFlush(l) == nil
+	return l != nil && l.head&flagPresent != 0 && t.pendingFlush(l) == nil
 }
 
 // Holders is how many hold a lock, at most: the price of a Break, and of Info.
@@ -97,6 +97,8 @@ func (t *Table) LeftMillis(db int, key string, nowMillis int64) (millis int64, o
 			return 0, false
 		}
 		return l.hold.leftMillis(nowMillis), true
+	case l.more.sessionHolds > 0 && t.sliced:
+		return t.longestLeft(l, nowMillis)
 	case l.more.sessionHolds > 0:
 		return -1, true
 	}
@@ -105,6 +107,20 @@ func (t *Table) LeftMillis(db int, key string, nowMillis int64) (millis int64, o
 		return 0, false
 	}
 	return last.leftMillis(nowMillis), true
+}
+
+// longestLeft is LeftMillis of a lock with several holds, some of sessions.
+func (t *Table) longestLeft(l *lock, now int64) (millis int64, ok bool) {
+	t.eachHold(l, func(h *hold) bool {
+		if !t.over(l, h, now) {
+			millis, ok = max(millis, h.leftMillis(now)), true
+			if h.deadline == never {
+				millis = -1
+			}
+		}
+		return millis >= 0
+	})
+	return millis, ok
 }
 
 // lastEnd is the hold whose lease ends last. Requires: there are several holds.
@@ -144,14 +160,30 @@ func (w *waiter) show(now int64) Wait {
 		LeftMillis: -1, Absent: w.absent, Notify: w.Notify, Keys: len(w.Keys), Note: w.Note, Client: w.Client,
 	}
 	if w.deadline != never {
+		if end := w.lastInstant(); w.deadline < now && end >= now { // the wait is over, and that is not worked off
+			shown.Absent, shown.LeftMillis = true, end-now
+			return shown
+		}
 		shown.LeftMillis = max(0, w.deadline-now)
 	}
 	return shown
 }
 
+// lastInstant is the last instant at which a waiter has a place.
+func (w *waiter) lastInstant() int64 {
+	if w.absent || w.deadline == never || w.GraceMillis <= 0 {
+		return w.deadline
+	}
+	return saturated(w.deadline, w.GraceMillis)
+}
+
 // shows reports whether a waiter still stands in line at an instant.
 func (t *Table) shows(w *waiter, now int64) bool {
-	return w.deadline >= now && !t.dropped(w) && (w.Session == 0 || t.openAt(w.Session, now))
+	end := w.deadline
+	if t.sliced {
+		end = w.lastInstant()
+	}
+	return end >= now && !t.dropped(w) && (w.Session == 0 || t.openAt(w.Session, now))
 }
 
 // eachWaiter calls f with the places of a queue in line, until f returns false.
@@ -191,15 +223,23 @@ func (t *Table) describe(l *lock, q *Query, now int64) (shown Info, looked int) 
 	} else if l.hold != nil {
 		shown.Permits = l.hold.permits()
 	}
+	if t.sliced {
+		looked = t.count(l, &shown, now)
+	}
 	seen := 0
 	addHold := func(h *hold) bool {
 		seen++
 		switch {
 		case t.over(l, h, now):
-			shown.Holders--
-			shown.Permits -= h.permits()
+			if !t.sliced {
+				shown.Holders--
+				shown.Permits -= h.permits()
+			}
 		case (!q.ByOwner || h.owner == q.Owner) && (q.Session == 0 || h.session() == q.Session):
 			shown.Holds = append(shown.Holds, h.show(now))
+		}
+		if t.sliced {
+			return len(shown.Holds) < min(q.Most, shown.Holders)
 		}
 		return seen < q.Most
 	}
@@ -207,13 +247,18 @@ func (t *Table) describe(l *lock, q *Query, now int64) (shown Info, looked int) 
 		seen++
 		switch {
 		case !t.shows(w, now):
-			shown.Waiters--
+			if !t.sliced {
+				shown.Waiters--
+			}
 		case (!q.ByOwner || w.Owner == q.Owner) && (q.Session == 0 || w.Session == q.Session):
 			shown.Waits = append(shown.Waits, w.show(now))
 		}
+		if t.sliced {
+			return len(shown.Waits) < min(q.Most, shown.Waiters)
+		}
 		return seen < q.Most
 	}
-	if !q.Waiting || q.Held {
+	if (!q.Waiting || q.Held) && shown.Holders > 0 {
 		if q.ByOwner {
 			if h := t.searchHold(new(hold), l, q.Owner); h != nil {
 				addHold(h)
@@ -222,8 +267,8 @@ func (t *Table) describe(l *lock, q *Query, now int64) (shown Info, looked int) 
 			t.eachHold(l, addHold)
 		}
 	}
-	looked, seen = seen, 0
-	if !q.Held || q.Waiting {
+	looked, seen = looked+seen, 0
+	if (!q.Held || q.Waiting) && shown.Waiters > 0 {
 		if q.ByOwner {
 			if w := t.searchWaiter(new(waiter), l, q.Owner); w != nil {
 				addWait(w)
@@ -242,11 +287,20 @@ func (t *Table) Info(db int, key string, nowMillis int64, most int) *Info {
 		return nil
 	}
 	shown, _ := t.describe(l, &Query{Most: most}, nowMillis)
+	if t.sliced {
+		if there, _ := t.there(l, nowMillis); !there {
+			return nil
+		}
+		return &shown
+	}
 	if shown.Holders == 0 && shown.Waiters == 0 && shown.DelayLeftMillis == 0 && !(l.delayed() && l.more.delay >= nowMillis) {
 		return nil
 	}
 	return &shown
 }
+
+// maxLooked is how many holds and waiters List looks at before it ends the page.
+const maxLooked = 200_000
 
 // List describes the locks of a database in the order of (hash of the key, key). next is the cursor to go
 // on from, 0 at the end; looked is how many locks, holds and waits were looked at.
@@ -265,7 +319,7 @@ func (t *Table) List(q *Query, nowMillis int64) (rows []Info, next uint64, looke
 		switch {
 		case l.db() != q.DB:
 			return false
-		case locks >= max(q.Count, 1) && at != last:
+		case (locks >= max(q.Count, 1) || t.sliced && looked > maxLooked) && at != last:
 			next = at
 			return false
 		}
@@ -296,6 +350,9 @@ func (t *Table) listSession(q *Query, now int64) (rows []Info, next uint64, look
 		}
 		l := t.peek(db, key)
 		row := Info{DB: db, Key: l.key, Holders: l.holders(), Waiters: l.waiters()}
+		if t.sliced {
+			looked += t.count(l, &row, now)
+		}
 		if each(l, &row); len(row.Holds)+len(row.Waits) > 0 {
 			rows = append(rows, row)
 		}
@@ -381,7 +438,7 @@ func (t *Table) Session(id uint64, nowMillis int64) *SessionInfo {
 func (t *Table) showSession(s *session, now int64) SessionInfo {
 	shown := SessionInfo{
 		ID: s.id, Name: s.name, LeaseMillis: s.lease, LeftMillis: t.endOf(s) - now, OpenedMillis: s.opened,
-		Holds: s.holds, Waiters: s.waiters,
+		Holds: t.holdsOf(s), Waiters: t.waitersOf(s, now),
 	}
 	if s.origin != nil {
 		shown.Connection, shown.Client = true, Client{*s.origin, s.conn}

@@ -105,6 +105,8 @@ type Request struct {
 type Answer struct {
 	Fence   uint64
 	Waiting bool
+	// Kept: the owner had the place before.
+	Kept bool
 }
 
 // Break says which holds of a lock end by force.

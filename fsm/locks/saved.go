@@ -26,6 +26,7 @@ type Reader interface {
 //	locks, in order:      database, key, flags, crowd, holds by fence, waiters in line whose first key it is
 //
 // Each list begins with its length. caused: streams since version 6 of the entry, with the causes of flushes and crowds.
+// Before the locks stands then where the next pass over those with waiters goes on: database, hash, key.
 func (t *Table) Save(w Writer, caused bool) {
 	w.Uint(t.fences)
 	w.Uint(t.orders)
@@ -59,6 +60,11 @@ func (t *Table) Save(w Writer, caused bool) {
 		w.Uint(name.Origin.Epoch)
 		w.Uint(name.Ticket)
 	}
+	if caused {
+		w.Uint(uint64(t.queuedAt.db))
+		w.Uint(t.queuedAt.hash)
+		w.String(t.queuedAt.key)
+	}
 	w.Uint(uint64(t.locks.Len()))
 	t.locks.Scan(func(l *lock) bool {
 		t.saveLock(w, l, caused)
@@ -83,6 +89,7 @@ const (
 const (
 	savedCrowd = 1 << iota
 	savedDelays
+	savedAway // Went was told, though the lock is not worked off
 )
 
 const (
@@ -122,7 +129,8 @@ func (t *Table) saveLock(w Writer, l *lock, caused bool) {
 	if m == nil {
 		w.Uint(0)
 	} else {
-		w.Uint(savedCrowd | bit(m.lost.delays, savedDelays))
+		away := caused && l.head&flagPresent == 0
+		w.Uint(savedCrowd | bit(m.lost.delays, savedDelays) | bit(away, savedAway))
 		w.Int(m.unfinished)
 		w.Uint(m.born)
 		w.Int(m.delay)

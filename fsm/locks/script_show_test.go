@@ -179,12 +179,12 @@ func (h *head) Err() error     { return h.err }
 func reloaded(t *testing.T, table *Table) *Table {
 	t.Helper()
 	var out tape
-	table.Save(&out, true)
-	loaded, err := Load(&head{tape: &out}, true)
+	table.Save(&out, table.sliced)
+	loaded, err := Load(&head{tape: &out}, table.sliced)
 	require.NoError(t, err)
 	require.Equal(t, len(out.words), out.next, "what was written is read")
 	var again tape
-	loaded.Save(&again, true)
+	loaded.Save(&again, table.sliced)
 	require.Equal(t, out.words, again.words, "a table and its like write the same")
 	return loaded
 }

@@ -243,7 +243,7 @@ func (t *Table) CloseSession(id uint64) (holds int, ok bool) {
 	if s == nil {
 		return 0, false
 	}
-	holds = s.holds
+	holds = t.holdsOf(s)
 	t.endSession(id, t.now)
 	t.workEnded()
 	return holds, true
@@ -282,15 +282,14 @@ func (t *Table) workEnded() {
 func (t *Table) workSession(s *session) {
 	t.behind(s.deadline)
 	for ; s != nil && t.steps > 0; s = t.session(s.id) {
-		t.steps--
+		t.pay()
 		switch {
 		case s.waiters > 0:
 			w, _ := seek(t.waitsBySession, &waiter{Request: Request{Session: s.id}})
 			t.dismiss(w, ErrNoSession)
 		case s.holds > 0:
 			h, _ := seek(t.bySession, &hold{bound: s.id})
-			l := t.take(int(h.db), h.key)
-			t.lose(l, h, loss{reason: SessionGone, at: s.deadline})
+			t.loseWith(s, h)
 		default:
 			t.ended.Delete(s.id)
 			t.sessions.Delete(s)
@@ -298,6 +297,21 @@ func (t *Table) workSession(s *session) {
 		}
 	}
 	t.finish()
+}
+
+// loseWith ends a hold of a session that has ended; or does what was due at the lock before.
+func (t *Table) loseWith(s *session, h *hold) {
+	l := t.take(int(h.db), h.key)
+	switch {
+	case !t.sliced:
+		t.lose(l, h, loss{reason: SessionGone, at: s.deadline})
+	case t.dueOf(l) < s.deadline:
+		t.steps += t.price() // step pays
+		t.step(l)
+		t.behind(s.deadline)
+	default:
+		t.lose(l, h, t.lossOf(l, h))
+	}
 }
 
 // Alive renews all sessions that are attached to connections of a life of a node.
@@ -322,7 +336,7 @@ func (t *Table) endLife(o protocol.Origin) {
 		if b.origin == nil || *b.origin != o || end >= t.now {
 			return
 		}
-		t.steps--
+		t.pay()
 		t.endSession(b.id, end)
 	}
 }
@@ -336,7 +350,7 @@ func (t *Table) Gone(c Client) (sessions int) {
 			t.workEnded()
 			return sessions
 		}
-		t.steps--
+		t.pay()
 		sessions++
 		t.endSession(b.id, min(t.now, t.endOf(t.session(b.id))))
 	}

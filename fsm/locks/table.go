@@ -16,6 +16,10 @@ type Table struct {
 	// what is due and happens.
 	as    int64
 	steps int
+	// sliced is the meaning of entries from version 6 on: see slices.go.
+	sliced bool
+	// queuedAt is where the next pass over those with waiters goes on.
+	queuedAt spot
 	// generation is counted up by Copy. Locks and sessions of an older generation may be a copy's too, so
 	// they are copied before they change.
 	generation uint64
@@ -43,8 +47,9 @@ type Table struct {
 // Locks with one hold, which most are, stand in locks and dues alone; their hold in bySession if it is bound
 // to a session.
 type trees struct {
-	locks *btree.BTreeG[*lock] // by database, hash and key
-	dues  *btree.BTreeG[*lock] // by due: those that have one
+	locks  *btree.BTreeG[*lock] // by database, hash and key
+	dues   *btree.BTreeG[*lock] // by due: those that have one
+	queued *btree.BTreeG[*lock] // as in locks: those with waiters
 
 	// The holds of locks with several: by owner, by fence, and by the end of the lease.
 	byOwner, byFence, byEnd *btree.BTreeG[member]
@@ -71,6 +76,7 @@ func newTable(compared *int) *Table {
 	return &Table{trees: trees{
 		locks:          newTree(lockBefore, compared),
 		dues:           newTree(dueBefore, compared),
+		queued:         newTree(lockBefore, compared),
 		byOwner:        newTree(ownerBefore, compared),
 		byFence:        newTree(fenceBefore, compared),
 		byEnd:          newTree(endBefore, compared),
@@ -105,7 +111,7 @@ func (t *Table) Copy() *Table {
 	t.generation++
 	c := *t
 	c.trees = trees{
-		t.locks.IsoCopy(), t.dues.IsoCopy(),
+		t.locks.IsoCopy(), t.dues.IsoCopy(), t.queued.IsoCopy(),
 		t.byOwner.IsoCopy(), t.byFence.IsoCopy(), t.byEnd.IsoCopy(), t.bySession.IsoCopy(),
 		t.places.IsoCopy(), t.waiting.IsoCopy(), t.waitEnds.IsoCopy(), t.names.IsoCopy(), t.waitsBySession.IsoCopy(),
 		t.sessions.IsoCopy(), t.sessionEnds.IsoCopy(), t.attached.IsoCopy(), t.connections.IsoCopy(), t.ended.IsoCopy(),

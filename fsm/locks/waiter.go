@@ -139,6 +139,9 @@ func (t *Table) line(w *waiter) {
 		if w.Session != 0 {
 			m.sessionWaits++
 		}
+		if len(w.Keys) > 1 {
+			m.many++
+		}
 	}
 	if !w.absent {
 		t.names.Set(w)
@@ -166,6 +169,9 @@ func (t *Table) unline(w *waiter) {
 		}
 		if w.Session != 0 {
 			m.sessionWaits--
+		}
+		if len(w.Keys) > 1 {
+			m.many--
 		}
 	}
 	if !w.absent {
