@@ -41,6 +41,8 @@
 //	undo.go        the changes of a script or a transaction
 //	chance.go      where math.random begins
 //	lock_….go      native locks: the words, and what the lock table wants done; fence.go
+//	stock_….go     marks of stock locks: which keys have one, and how they are shown
+//	lock_watch.go  counts of locks by class, and lock_polls.go who polls: this node's own, no part of the state
 //	sweep.go       keys whose time is over
 //	prefetch.go    memory read ahead of the requests
 //	scriptcache.go the sources of scripts

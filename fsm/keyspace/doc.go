@@ -26,6 +26,7 @@
 //
 //	keyspace.go   the door: items and deadlines together, and what they count for
 //	item.go       a key with its value
+//	mark.go       that an item is taken as a lock, and by whom
 //	object.go     a collection as a value, and who may change it; collection.go says what one is
 //	directory.go  search and change; resize.go splits and joins
 //	bucket.go     up to 20 items whose hashes begin alike

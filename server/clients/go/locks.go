@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 
 	"github.com/bsm/redislock"
@@ -131,6 +132,39 @@ func (l *rueidisLock) script(ctx context.Context, source string) error {
 	return whole(done == 1, err, "the script")
 }
 
+// seen checks that another node lists the library's lock, with the renewal and the client of the holder. Redis cannot.
+func seen(ctx context.Context, node, name string) error {
+	if os.Getenv("HOLDFAST_TARGET") == "redis" {
+		return nil
+	}
+	client := newClient(node, 3)
+	defer client.Close()
+	var found []any
+	for cursor := "0"; ; {
+		page, err := client.Do(ctx, "LOCK.LIST", "MATCH", name, "COUNT", 100, "CURSOR", cursor).Slice()
+		if err != nil {
+			return fmt.Errorf("LOCK.LIST: %w", err)
+		}
+		found = append(found, page[1].([]any)...)
+		if cursor = page[0].(string); cursor == "0" {
+			break
+		}
+	}
+	if len(found) != 1 {
+		return fmt.Errorf("LOCK.LIST says %v", found)
+	}
+	fields, _ := found[0].(map[any]any)
+	holders, _ := fields["holders"].([]any)
+	if fields["mode"] != "stock" || len(holders) != 1 {
+		return fmt.Errorf("LOCK.LIST says %v", fields)
+	}
+	holder, _ := holders[0].(map[any]any)
+	if holder["owner"] == "" || holder["renewals"] != int64(1) || holder["client-state"] != "connected" || holder["client-addr"] == "" {
+		return fmt.Errorf("LOCK.LIST says of the holder %v", holder)
+	}
+	return nil
+}
+
 func roundTrip(ctx context.Context, l library, node, other, name string) error {
 	holder, stranger := l.open(node, name), l.open(other, name)
 	return first(
@@ -143,6 +177,7 @@ func roundTrip(ctx context.Context, l library, node, other, name string) error {
 			return nil
 		},
 		func() error { return holder.extend(ctx) },
+		func() error { return seen(ctx, other, name) },
 		func() error { return equal(stranger.acquire(ctx), errTaken) },
 		func() error { return holder.release(ctx) },
 		func() error { return stranger.acquire(ctx) },
