@@ -223,7 +223,7 @@ type tracedTransport struct {
 func (x *tracedTransport) AppendEntries(
 	id raft.ServerID, a raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse,
 ) error {
-	if isHeartbeat(args) {
+	if isHeartbeat(args) || !x.leads.Load().(func(uint64) bool)(args.Term) {
 		return x.transport.AppendEntries(id, a, args, resp)
 	}
 	x.t.emit(TraceEvent{

@@ -47,7 +47,14 @@ const resendAfter = 100 * time.Millisecond
 //
 // Large entries go in several requests, one after the other, each with an answer. Raft gets the
 // last answer, or the first that is no success. See cutAppend.
+//
+// Raft's senders outlive their leadership for a moment, or for a pause of 10 s, and read a log that has the next leader's
+// entries by then: the entry before of the one log, perhaps, and the entries of the other. Raft is no leader any more when
+// it begins to change the log, so what was read before this look is the leader's.
 func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if !isHeartbeat(args) && !t.leads.Load().(func(uint64) bool)(args.Term) {
+		return raft.ErrLeadershipLost
+	}
 	for {
 		piece, rest, err := cutAppend(args, t.log)
 		if err != nil {

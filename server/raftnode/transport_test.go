@@ -39,12 +39,30 @@ func (a memberStub) DialContext(context.Context, string) (net.Conn, error) {
 
 // newLeaderTransport is n1's, in a cluster of three; n2 answers as told.
 func newLeaderTransport(log *parallelLog, answer func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse) *transport {
-	return &transport{
+	t := &transport{
 		nudges:   newNudges(nil),
 		appender: newAppender(memberStub{answer: answer}),
 		acks:     acksOf("n1", "n2", "n3"),
 		log:      log,
 	}
+	t.leads.Store(func(term uint64) bool { return term != endedTerm })
+	return t
+}
+
+// endedTerm is a term in which the leader of newLeaderTransport does not lead.
+const endedTerm = 99
+
+// What a sender of a former leadership has read may be of two leaders' logs.
+func TestFormerLeaderSendsNoEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		transport := newLeaderTransport(nil, func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse {
+			t.Error("a request was sent")
+			return &raft.AppendEntriesResponse{}
+		})
+		defer transport.hangUp()
+		args := &raft.AppendEntriesRequest{Term: endedTerm, PrevLogEntry: 4, PrevLogTerm: 1, Entries: []*raft.Log{{Index: 5, Term: 100}}}
+		require.ErrorIs(t, transport.AppendEntries("n2", "", args, &raft.AppendEntriesResponse{}), raft.ErrLeadershipLost)
+	})
 }
 
 func (t *transport) hangUp() {
