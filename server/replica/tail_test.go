@@ -209,9 +209,9 @@ func TestLeaderGoesBackBehindASnapshot(t *testing.T) {
 func TestLeaderGoesBackToTheFirstEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := bySnapshot(t, 3, 1)
-		n := c.Followers()[0]
 		fill(t, c, 5)
 		c.Settle()
+		n := c.Followers()[0]
 		require.NoError(t, n.Replica().TakeSnapshot())
 		n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Err: syscall.EIO, Count: 12})
 		fill(t, c, 1)
