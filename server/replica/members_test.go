@@ -74,8 +74,7 @@ func TestClusterGrowsAndShrinks(t *testing.T) {
 		c.Settle()
 		for _, n := range c.Followers()[:2] {
 			require.NoError(t, c.Change(raftnode.Remove, n))
-			time.Sleep(time.Second)
-			require.True(t, n.Removed(), "%s", n.Name)
+			n.WaitRemoved()
 			n.Crash()
 			write(c.Leader())
 		}

@@ -54,6 +54,22 @@ func (n *Node) founds() bool {
 // Removed reports whether the node has found that it is a member no more.
 func (n *Node) Removed() bool { return n.removed.Load() }
 
+// WaitRemoved waits until the node has found that it is a member no more. A node that no other node tells of it asks when
+// it has known no leader for a while, as the program does (package founding).
+func (n *Node) WaitRemoved() {
+	n.cluster.T.Helper()
+	found := eventually(func() bool {
+		n.mu.Lock()
+		p := n.process
+		n.mu.Unlock()
+		if p != nil && p.replica != nil && p.replica.Status().Leader.ID == "" {
+			n.ask(p)
+		}
+		return n.Removed()
+	})
+	require.True(n.cluster.T, found, "%s has not found that it was removed", n.Name)
+}
+
 // leave is called when the node finds that it is a member no more. A server ends for good, as the program does: its
 // disk is not to be started again before [Node.Wipe].
 func (n *Node) leave(p *process) {
@@ -66,9 +82,13 @@ func (n *Node) leave(p *process) {
 // suspect is called when another node says that this node was removed. The program asks the others then (package
 // founding); here the others are looked at.
 func (n *Node) suspect(p *process) {
-	if p.replica == nil || p.server == nil {
-		return
+	if p.replica != nil && p.server != nil {
+		n.ask(p)
 	}
+}
+
+// ask ends the node's part in the cluster if another node has a newer configuration without this node.
+func (n *Node) ask(p *process) {
 	own := p.replica.CommittedConfiguration()
 	for _, other := range n.cluster.nodes {
 		if r := other.Replica(); r != nil && other != n {
