@@ -190,6 +190,11 @@ func (s *Server) newConsole() *console.Console {
 			}
 			return s.waitingFront().ClusterStatus()
 		},
+		AddPolls: func(db int, key string, v protocol.Value) {
+			if s.isOpen() {
+				s.front.AddPolls(db, key, v)
+			}
+		},
 		AddClients: func(ctx context.Context, v protocol.Value) protocol.Value {
 			if s.isOpen() {
 				return s.front.AddClients(ctx, v)

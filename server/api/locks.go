@@ -102,6 +102,7 @@ type Wait struct {
 	WaitLeftMillis  *int64   `json:"waitLeftMillis"` // null: the wait has no end
 	Absent          bool     `json:"absent"`         // the wait is over, and the place is kept for waitLeftMillis
 	Notify          bool     `json:"notify"`
+	Polls           int64    `json:"polls,omitempty"` // how often a client that polls for a stock lock was refused
 	Note            string   `json:"note"`
 	Client          *Client  `json:"client"`
 }
@@ -204,7 +205,7 @@ func waitOf(f fields, now int64) Wait {
 		Owner: f.text("owner"), OwnerBase64: raw(f.text("owner")), Mode: f.text("mode"),
 		Limit: f.number("limit"), Permits: f.number("permits"), Keys: f.number("keys"),
 		Session: sessionNamed(f), SinceUnixMillis: f.number("since"), WaitedMillis: max(0, now-f.number("since")),
-		WaitLeftMillis: f.limited("wait-left"), Absent: f.flag("absent"), Notify: f.flag("notify"),
+		WaitLeftMillis: f.limited("wait-left"), Absent: f.flag("absent"), Notify: f.flag("notify"), Polls: f.number("polls"),
 		Note: f.text("note"), Client: clientOf(f),
 	}
 }

@@ -19,6 +19,8 @@ type Config struct {
 	Machine func() fsm.Machine
 	// Status is the reply to RAFT.STATUS.
 	Status func() protocol.Value
+	// AddPolls adds to a reply to LOCK.LIST, or to LOCK.INFO about a key, who polls for stock locks; nil: nobody knows.
+	AddPolls func(db int, key string, v protocol.Value)
 	// AddClients adds to a reply to LOCK.INFO or LOCK.LIST what the nodes know of the clients in it; nil: nobody knows.
 	AddClients func(ctx context.Context, v protocol.Value) protocol.Value
 }
@@ -91,6 +93,13 @@ func (s *view) ask(db int, name string, words ...string) (protocol.Value, error)
 	return replies[0], nil
 }
 
+// addPolls adds to locks who polls for them.
+func (c *Console) addPolls(db int, key string, v protocol.Value) {
+	if c.config.AddPolls != nil {
+		c.config.AddPolls(db, key, v)
+	}
+}
+
 // addClients adds to locks what the nodes of their clients know of these, which is asked for a short time.
 func (c *Console) addClients(v protocol.Value) protocol.Value {
 	if c.config.AddClients == nil {
@@ -112,6 +121,7 @@ func (c *Console) Lock(key string, db int) (api.OneLock, error) {
 	if err != nil {
 		return api.OneLock{}, err
 	}
+	c.addPolls(db, key, v)
 	l, there, err := api.LockOf(c.addClients(v), key, db, s.unixMillis())
 	switch {
 	case err != nil:

@@ -338,7 +338,8 @@ func TestHour(t *testing.T) {
 		synctest.Wait()
 		s.do(0, "lock.acquire", "b", "x", "PX", "1000")
 		s.acquire(0, "b", "y")
-		s.passes(2 * time.Second) // x loses b, and y gets it
+		s.apply(protocol.AppendRequest(nil, 0, "set", [][]byte{[]byte("stock"), []byte("t"), []byte("NX"), []byte("PX"), []byte("1000")}))
+		s.passes(2 * time.Second) // x loses b, and y gets it; the stock lock runs out, too
 		doc, err := c.History()
 		require.NoError(t, err)
 		require.EqualValues(t, 60_000, doc.StepMillis)
@@ -348,7 +349,7 @@ func TestHour(t *testing.T) {
 		last := doc.Steps[57:]
 		require.Equal(t, api.Counts{Grants: 1}, last[0].Counts)
 		require.Equal(t, api.Counts{}, last[1].Counts)
-		require.Equal(t, api.Counts{Grants: 2, Waits: 1, Lost: 1}, last[2].Counts)
+		require.Equal(t, api.Counts{Grants: 3, Waits: 1, Lost: 2}, last[2].Counts)
 		require.Equal(t, []bool{false, false, true, true}, []bool{doc.Steps[56].Counted, last[0].Counted, last[1].Counted, last[2].Counted})
 		require.Equal(t, doc.NowUnixMillis, last[2].StartUnixMillis)
 
@@ -381,14 +382,28 @@ func TestStockLocks(t *testing.T) {
 	s.apply(protocol.AppendRequest(nil, 5, "pexpire", [][]byte{[]byte("stock"), []byte("30000")}))
 	s.passes(5 * time.Second)
 	var told protocol.Value
-	c := New(Config{Node: "n1", Machine: func() fsm.Machine { return s.m }, AddClients: func(_ context.Context, v protocol.Value) protocol.Value {
+	polled := func(db int, key string, v protocol.Value) {
+		row := v
+		if key == "" && len(v.Elems[1].Elems) == 1 && db == 5 {
+			row = v.Elems[1].Elems[0]
+		} else if key != "stock" {
+			return
+		}
+		for i := range row.Elems {
+			if row.Elems[i].Str == "waiters-count" {
+				row.Elems[i+1] = protocol.Integer(3)
+			}
+		}
+	}
+	c := New(Config{Node: "n1", Machine: func() fsm.Machine { return s.m }, AddPolls: polled, AddClients: func(_ context.Context, v protocol.Value) protocol.Value {
 		told = v
 		return v
 	}})
 	doc, err := c.Locks(t.Context(), all(Held))
 	require.NoError(t, err)
 	require.Equal(t, []string{"stock", "native"}, keys(doc))
-	require.Equal(t, &api.Sums{Locks: 2, Stock: 1, Holders: 2, Complete: true}, doc.Sums)
+	require.Equal(t, &api.Sums{Locks: 2, Stock: 1, Holders: 2, Waiters: 3, Complete: true}, doc.Sums)
+	require.EqualValues(t, 3, doc.Locks[0].WaitersCount)
 	require.Len(t, told.Elems[1].Elems, 2, "the nodes are asked about the clients of each lock once")
 	left, renewals, heard := int64(25_000), int64(1), int64(5_000)
 	want := api.Hold{
@@ -401,6 +416,7 @@ func TestStockLocks(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, one.Lock.Holders[0])
 	require.Equal(t, "string", one.Lock.Type)
+	require.EqualValues(t, 3, one.Lock.WaitersCount)
 	for mode, names := range map[string][]string{"stock": {"stock"}, "native": {"native"}} {
 		doc, err := c.Locks(t.Context(), Query{DB: -1, Sort: Held, Limit: 9, Mode: mode})
 		require.NoError(t, err)

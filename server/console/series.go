@@ -27,6 +27,7 @@ type note struct {
 type series struct {
 	mu    sync.Mutex
 	notes []note // the oldest first; at most one more than steps
+	late  note   // taken last for an answer
 }
 
 // Run notes the counts at the beginning of each step, until ctx ends.
@@ -59,11 +60,32 @@ func (c *Console) counts() api.Counts {
 		return api.Counts{}
 	}
 	s := m.LockStats()
-	return api.Counts{
+	counts := api.Counts{
 		Grants: s.Grants, Waits: s.Waited.Count, TimedOut: s.Timeouts,
 		Lost: s.LostExpired + s.LostSession + s.LostBroken + s.LostFlushed,
 	}
+	for _, class := range m.LockClasses() {
+		counts.Grants += class.Stock.Grants
+		counts.Lost += class.Stock.Expired
+	}
+	return counts
 }
+
+// countsOfLate are counts that may be some seconds old: all queues are looked at for them.
+func (c *Console) countsOfLate() note {
+	c.hour.mu.Lock()
+	late := c.hour.late
+	c.hour.mu.Unlock()
+	if now := time.Now(); late.at.IsZero() || now.Sub(late.at) >= lateFor {
+		late = note{now, c.counts()}
+		c.hour.mu.Lock()
+		c.hour.late = late
+		c.hour.mu.Unlock()
+	}
+	return late
+}
+
+const lateFor = 5 * time.Second
 
 // lossesOfHistory is how many losses an answer has.
 const lossesOfHistory = 50
@@ -74,7 +96,7 @@ func (c *Console) History() (api.History, error) {
 	if err != nil {
 		return api.History{}, err
 	}
-	now := note{time.Now(), c.counts()}
+	now := c.countsOfLate()
 	v, err := state.ask(0, "lock.history", "COUNT", strconv.Itoa(lossesOfHistory))
 	if err != nil {
 		return api.History{}, err

@@ -183,6 +183,7 @@ func (c *Console) lookAt(s *survey, db int, deadline time.Time) (complete bool, 
 		if err != nil {
 			return false, err
 		}
+		c.addPolls(db, "", v)
 		rows := 0
 		for _, row := range v.Elems[1].Elems {
 			rows += len(field(row, "holders").Elems) + len(field(row, "waiters").Elems)

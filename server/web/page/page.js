@@ -351,8 +351,8 @@
   }
 
   function showWait(w) {
-    const facts = ["waits for " + span(w.waitedMillis), w.absent ? "away, its place is kept for " + span(w.waitLeftMillis || 0) : w.waitLeftMillis === null ? "without end" : span(w.waitLeftMillis) + " left"];
-    if (w.mode !== "exclusive") facts.push(w.mode + (w.permits ? " " + w.permits + " of " + w.limit : ""));
+    const facts = ["waits for " + span(w.waitedMillis), w.polls ? "asked " + plural(w.polls, "time", "times") + " in vain" : w.absent ? "away, its place is kept for " + span(w.waitLeftMillis || 0) : w.waitLeftMillis === null ? "without end" : span(w.waitLeftMillis) + " left"];
+    if (w.mode !== "exclusive" && w.mode !== "stock") facts.push(w.mode + (w.permits ? " " + w.permits + " of " + w.limit : ""));
     if (w.keys > 1) facts.push("for " + w.keys + " locks at once");
     if (w.client) facts.push(clientText(w.client));
     return el("li", {}, el("span", { class: "who" }, visible(w.owner, w.ownerBase64)), " ", el("span", { class: "dim small" }, facts.join(" · ")),
@@ -363,10 +363,9 @@
   const released = "if redis.call('HDEL',KEYS[1],ARGV[1])==0 then return 0 end redis.call('DEL',KEYS[1]) redis.call('PUBLISH','redisson_lock__channel:{'..KEYS[1]..'}',0) return 1";
 
   // deleting is the command that deletes a stock lock only while the owner that was seen has it.
-  function deleting(l, h, zero) {
-    const words = l.type === "hash" ? ["EVAL", [released], "1", [l.key, l.keyBase64], [h.owner, h.ownerBase64]] : ["DELEX", [l.key, l.keyBase64], "IFEQ", [h.owner, h.ownerBase64]];
-    const as = (quote) => words.map((w) => (typeof w === "string" ? w : quote(...w)));
-    return zero || hasZero(h.owner, h.ownerBase64) ? piped(as(cliWord), leaderAddress(), l.db) : redisCLI(leaderAddress(), l.db) + " " + as(sh).join(" ");
+  function deleting(l, h) {
+    const key = cliWord(l.key, l.keyBase64), owner = cliWord(h.owner, h.ownerBase64);
+    return piped(l.type === "hash" ? ["EVAL", cliWord(released), "1", key, owner] : ["DELEX", key, "IFEQ", owner], leaderAddress(), l.db);
   }
 
   function commands(l) {
@@ -384,16 +383,16 @@
       }
     }
     if (l.holders.length) list.push(el("p", { class: "small gap" }, el("strong", {}, "First stop the holder, "), "or be sure that its resource refuses older fences: who lost a lock does not know it yet."));
+    const why = "why, for the holder and the log";
     for (const h of l.holders.slice(0, 3)) {
-      const who = short(visible(h.owner, h.ownerBase64));
-      if (h.mode === "stock" || !h.fence) {
-        list.push(command("Delete the lock, only while " + who + " has it", deleting(l, h, zero)));
-        continue;
-      }
-      const what = "Break the hold with fence " + h.fence + ", and no later one", why = "why, for the holder and the log";
-      if (zero) list.push(command(what, piped(["LOCK.BREAK", cliWord(l.key, l.keyBase64), "FENCE", String(h.fence), "REASON", cliWord(why)], leaderAddress(), l.db)));
-      else list.push(command(what, "holdfast locks break" + where + " --fence " + h.fence + " --reason " + sh(why) + behind(key)));
+      const stock = h.mode === "stock", who = short(visible(h.owner, h.ownerBase64));
+      const what = stock ? "Break it, only while " + who + " has it" : "Break the hold with fence " + h.fence + ", and no later one";
+      const which = stock ? " --owner " + sh(h.owner, h.ownerBase64) : " --fence " + h.fence;
+      if (!zero && !(stock && hasZero(h.owner, h.ownerBase64))) list.push(command(what, "holdfast locks break" + where + which + " --reason " + sh(why) + behind(key)));
+      else if (stock) list.push(command(what, deleting(l, h)));
+      else list.push(command(what, piped(["LOCK.BREAK", cliWord(l.key, l.keyBase64), "FENCE", String(h.fence), "REASON", cliWord(why)], leaderAddress(), l.db)));
     }
+    if (!zero) list.push(command("How it was lost before", "holdfast locks history" + where + behind(shPattern(l.key, l.keyBase64))));
     return [el("h3", {}, "Next"), ...list, el("p", { class: "note" }, "Where clients need a password: --password-file FILE, and REDISCLI_AUTH for redis-cli.")];
   }
 
@@ -428,7 +427,7 @@
     if (l.delayLeftMillis > 0) parts.push(el("p", {}, "Nobody gets it for " + span(l.delayLeftMillis) + ": the delay after a loss."));
     parts.push(...l.holders.slice(0, 20).map((h) => showHold(l, h)));
     if (l.holdersCount > 20) parts.push(el("p", { class: "dim" }, "and " + count(l.holdersCount - 20) + " more"));
-    if (l.waitersCount > 0) parts.push(el("h3", {}, "In line"), el("ol", {}, ...l.waiters.slice(0, 50).map(showWait)));
+    if (l.waitersCount > 0) parts.push(el("h3", {}, l.mode === "stock" ? "Polling" : "In line"), el("ol", {}, ...l.waiters.slice(0, 50).map(showWait)));
     if (l.waitersCount > 50) parts.push(el("p", { class: "dim" }, "and " + count(l.waitersCount - 50) + " more"));
     parts.push(...commands(l));
     const focused = body.contains(document.activeElement) ? document.activeElement.dataset.id : undefined;
@@ -454,8 +453,8 @@
 
   function showHour(doc) {
     const bands = [
-      ["Grants", (s) => s.grants], ["Waits that ended with a grant", (s) => s.waits],
-      ["Waits that ended by time", (s) => s.timedOut], ["Holds lost", (s) => s.lost],
+      ["Grants", (s) => s.grants], ["Waits in line that ended with a grant", (s) => s.waits],
+      ["Waits in line that ended by time", (s) => s.timedOut], ["Holds lost", (s) => s.lost],
     ];
     const width = 360, band = 34, gap = 22, wide = width / doc.steps.length;
     const picture = svg("svg", { viewBox: "0 0 " + width + " " + (bands.length * (band + gap) + 16), role: "img" });
