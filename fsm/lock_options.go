@@ -27,8 +27,8 @@ type lockOptions struct {
 	many                              bool
 	leased, limited, permitted, calls bool
 	// command is the name, for errors.
-	command    string
-	parseDelay func(word string) (millis int64, problem protocol.Value)
+	command string
+	version byte // of the entry
 }
 
 // read reads a request, from the word's name on.
@@ -128,7 +128,7 @@ func (o *lockOptions) valued(word, value string) (known bool, problem protocol.V
 		r.Waits = true
 		r.WaitMillis, problem = parseWait(value)
 	case isWord(word, "DELAY"):
-		r.DelayMillis, problem = o.parseDelay(value)
+		r.DelayMillis, problem = parseDelay(value, o.version)
 	case isWord(word, "NOTE"):
 		r.Note, problem = parseText("NOTE", value)
 	case !o.many && isWord(word, "CALL"):
@@ -185,9 +185,9 @@ func parseWait(word string) (millis int64, problem protocol.Value) {
 // stands in the state stays.
 const maxDelay = 24 * 3600 * 1000
 
-func (c *call) parseDelay(word string) (millis int64, problem protocol.Value) {
+func parseDelay(word string, version byte) (millis int64, problem protocol.Value) {
 	millis, problem = parseNumber(word, 0, maxDuration, errNotInteger, errNotPositive)
-	if c.slices() && !problem.IsError() && millis > maxDelay {
+	if version >= versionSlices && !problem.IsError() && millis > maxDelay {
 		return 0, errLongDelay
 	}
 	return millis, problem

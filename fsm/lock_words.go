@@ -40,11 +40,11 @@ func (c *call) strange(keys ...string) bool {
 }
 
 func acquireOp(c *call) protocol.Value {
-	return c.acquire(&lockOptions{parseDelay: c.parseDelay, request: locks.Request{DB: c.db}, command: c.args[0]})
+	return c.acquire(&lockOptions{version: c.entryVersion, request: locks.Request{DB: c.db}, command: c.args[0]})
 }
 
 func acquireallOp(c *call) protocol.Value {
-	return c.acquire(&lockOptions{parseDelay: c.parseDelay, request: locks.Request{DB: c.db}, command: c.args[0], many: true})
+	return c.acquire(&lockOptions{version: c.entryVersion, request: locks.Request{DB: c.db}, command: c.args[0], many: true})
 }
 
 // acquire asks the table for the request under way.
@@ -257,7 +257,7 @@ func (c *call) parseBreak(b *locks.Break, words []string) (reason string, proble
 			b.Fence = uint64(n)
 		case isWord(word, "DELAY"):
 			b.ByDelay = true
-			b.DelayMillis, problem = c.parseDelay(value)
+			b.DelayMillis, problem = parseDelay(value, c.entryVersion)
 		case isWord(word, "REASON"):
 			reason, problem = parseText("REASON", value)
 		default:

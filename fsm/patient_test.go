@@ -31,6 +31,8 @@ func TestPatience(t *testing.T) {
 		"native 1 9 0 lock.acquire free you px 1000 wait 500":                       false,
 		"native 1 9 0 lock.acquire string you px 1000 wait 500":                     false,
 		"native 1 9 0 lock.acquire short you px 1000 wait 500":                      false,
+		"native 1 9 0 lock.acquire held you px 1000 wait 500 delay 20":              true,
+		"native 1 9 0 lock.acquire held you px 1000 wait 500 delay 86400001":        false,
 		"native 1 9 0 lock.acquire held you px 1000 wait":                           false,
 		"native 1 9 0 lock.acquire held":                                            false,
 		"native 1 9 0 lock.acquire shared you px 1000 wait 500":                     true,
