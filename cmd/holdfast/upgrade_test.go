@@ -367,7 +367,8 @@ func TestUpgradeNodeByNode(t *testing.T) {
 	nodes[1].stop(t)
 	nodes[1].exe = before
 	nodes[1].start(t)
-	nodes[1].fails(t, 1, "run the newer release on every node")
+	nodes[1].fails(t, 1, "")
+	require.Contains(t, nodes[1].stderr.String(), "run the newer release on every node")
 	nodes[1].exe = after
 	nodes[1].start(t)
 	waitServing(t, nodes[1])

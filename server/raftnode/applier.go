@@ -27,6 +27,7 @@ type applier struct {
 	raft      *raft.Raft // set before cutLog runs
 
 	configurations *configurations
+	unreadable     error         // of the newest snapshot, before raft was open
 	opened         atomic.Bool   // raft is open: a snapshot that is restored comes from a leader
 	broken         atomic.Bool   // an entry could not be applied: nothing is any more
 	index          atomic.Uint64 // of the newest entry applied
@@ -116,6 +117,9 @@ func (a *applier) Restore(rc io.ReadCloser) error {
 		index = stored[0].Index
 	}
 	if err := a.machine.Restore(rc, index); err != nil {
+		if !a.opened.Load() && a.unreadable == nil {
+			a.unreadable = err
+		}
 		return err
 	}
 	a.bytes = 0

@@ -67,6 +67,9 @@ func (n *Node) openRaft() error {
 	p := n.traced(parts{machine: n.applier, log: n.log, stable: n.stable, snapshots: newMendedSnapshots(n), transport: t})
 	opened, err := raft.NewRaft(conf, p.machine, p.log, p.stable, p.snapshots, p.transport)
 	if err != nil {
+		if n.applier.unreadable != nil {
+			err = fmt.Errorf("%w: %w", err, n.applier.unreadable) // which raft logs, and does not return
+		}
 		return fmt.Errorf("open raft: %w", err)
 	}
 	n.raft, n.filter.raft, n.applier.raft = opened, opened, opened

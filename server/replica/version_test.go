@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -165,5 +166,24 @@ func TestOutdatedMembersDoNotAnswer(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// TestSnapshotOfALaterVersionEndsTheStart: a node that goes back too late says at its start what to do, also when the log
+// begins with a snapshot.
+func TestSnapshotOfALaterVersionEndsTheStart(t *testing.T) {
+	ofNodes(t, 1, func(t *testing.T, c *replicatest.Cluster) {
+		n := c.Leader()
+		n.Crash()
+		later := raft.NewInmemSnapshotStore()
+		_, transport := raft.NewInmemTransport("")
+		conf := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(n.ID), Address: raft.ServerAddress(n.PeerAddr)}}}
+		sink, err := later.Create(1, 1, 1, conf, 1, transport)
+		require.NoError(t, err)
+		_, err = sink.Write(append([]byte("HOLDFAST\x05"), newer+1))
+		require.NoError(t, err)
+		require.NoError(t, sink.Close())
+		require.ErrorContains(t, n.Open(func(c *replica.Config) { c.Stores.Snapshots = later }),
+			"snapshot is of a cluster of version 7, this node knows 6: the cluster went over to a newer release, and does not go back: run the newer release on every node")
 	})
 }
