@@ -23,7 +23,8 @@ CONSTANTS Server, Nil,
 
 (* The rules. Each is TRUE in the code; README.md names the place of each. *)
 CONSTANTS HoldAcks, SettleRequest, SyncFollower, SyncFound, StableTerm, OwnTerm, CutCommit, LateSnapshot, SkipSnapshot,
-          SkipNoMore, FromFirst, KeepTail, CheckRound, CountRound, NextRound, LeadsAfter, FirstEntry, AwaitIndex
+          SkipNoMore, FromFirst, KeepTail, CheckRound, CountRound, NextRound, LeadsAfter, FirstEntry, AwaitIndex,
+          LeaderSends
 
 VARIABLES
     term, voted, role,       \* of each node; term and voted are on its disk
@@ -222,6 +223,18 @@ Receive(n, t, prev, count, c) ==
     /\ role' = [role EXCEPT ![n] = "follower"]
     /\ UNCHANGED <<voted, stood, votes, base, shot, led, readVars, countVars>>
 
+\* Mixed: a sender of a former leadership has read the entry before of its own log, and then entries that the next leader
+\* has put there. Who takes that is still in the former term.
+Mixed(n, t, prev, count) ==
+    /\ ~LeaderSends /\ led[t] # Nil /\ led[t].node # n /\ t >= term[n] /\ term[led[t].node] > t
+    /\ prev <= Len(led[t].log) /\ prev + count <= Len(log[led[t].node])
+    /\ settled[n] = Len(log[n]) /\ Same(n, prev, led[t].log[prev])
+    /\ log' = [log EXCEPT ![n] = Appended(n, prev, SubSeq(log[led[t].node], prev + 1, prev + count))]
+    /\ synced' = [synced EXCEPT ![n] = Len(log'[n])] /\ settled' = [settled EXCEPT ![n] = Len(log'[n])]
+    /\ term' = [term EXCEPT ![n] = t]
+    /\ role' = [role EXCEPT ![n] = "follower"]
+    /\ UNCHANGED <<voted, stood, votes, base, shot, machineVars, saidVars, readVars, countVars, bad>>
+
 \* Delete: raft deletes the tail from i on, which the leader of t does not have. Its append, in Receive, may never come.
 Delete(n, t, i) ==
     /\ MaxCrash > 0 /\ led[t] # Nil /\ led[t].node # n /\ t >= term[n]
@@ -255,10 +268,10 @@ Apply(n) ==
 
 \* Crash: the process or the power goes, and the node starts again. The new process finds k entries: what was written
 \* and not synced may be there, and may be gone after the next crash.
-Crash(n, k) ==
+CrashWith(n, k, entries) ==
     /\ crashes < MaxCrash /\ crashes' = crashes + 1
-    /\ k \in Max(synced[n], Len(shot[n]))..Len(log[n])
-    /\ log' = [log EXCEPT ![n] = [i \in 1..k |-> IF i <= Len(shot[n]) /\ i <= base[n] THEN shot[n][i] ELSE log[n][i]]]
+    /\ k \in Max(synced[n], Len(shot[n]))..Len(entries)
+    /\ log' = [log EXCEPT ![n] = [i \in 1..k |-> IF i <= Len(shot[n]) /\ i <= base[n] THEN shot[n][i] ELSE entries[i]]]
     /\ synced' = [synced EXCEPT ![n] = IF SyncFound THEN k ELSE Max(@, Len(shot[n]))]
     /\ settled' = [settled EXCEPT ![n] = k]
     /\ role' = [role EXCEPT ![n] = "follower"]
@@ -270,6 +283,7 @@ Crash(n, k) ==
     /\ heard' = [heard EXCEPT ![n] = [m \in Server |-> 0]]
     /\ read' = IF read # Nil /\ read.node = n THEN Nil ELSE read
     /\ UNCHANGED <<stood, votes, base, shot, done, saidVars, snapshots, reads, bad>>
+Crash(n, k) == CrashWith(n, k, log[n])
 
 ---------------------------------------------------------------------------
 (* Snapshots *)
@@ -389,7 +403,7 @@ Next ==
         \/ \E k \in 0..MaxLen : Crash(n, k)
         \/ \E b \in {base[n], Len(state[n])} : Snapshot(n, b)
         \/ \E t \in Terms : led[t] # Nil /\ \E s \in led[t].ends : Install(n, t, s)
-        \/ \E t \in Terms, i \in 1..MaxLen : Delete(n, t, i)
+        \/ \E t \in Terms, i \in 1..MaxLen : Delete(n, t, i) \/ \E count \in 1..MaxLen : Mixed(n, t, i, count)
         \/ Serve(n) \/ Lose(n) \/ Ask(n) \/ Begin(n) \/ Answer(n)
         \/ \E m \in Server : Heartbeat(n, m)
 
@@ -405,6 +419,12 @@ LeaderCompleteness ==
     \A n \in Server : role[n] = "leader" /\ (\A m \in Server : term[m] <= term[n]) =>
         /\ Len(log[n]) >= Len(done)
         /\ \A i \in 1..Len(done) : log[n][i] = done[i] \/ i = base[n]
+
+\* An index and a term name an entry, and all before it.
+LogMatching ==
+    \A m, n \in Server : LET from == Max(base[m], base[n]) IN
+        \A i \in from + 1..Min(Len(log[m]), Len(log[n])) :
+            log[m][i] = log[n][i] => \A j \in from + 1..i : log[m][j] = log[n][j]
 
 \* Machines apply the same entries in the same order.
 StateMachineSafety == \A n \in Server : IsPrefix(state[n], done)

@@ -28,8 +28,13 @@ TraceInit ==
     /\ acked = [t \in Terms |-> [n \in Server |-> 0]]
     /\ at = 1 /\ handed = [t \in Terms |-> [n \in Server |-> 0]]
 
+\* Start: the disk may have what a follower was about to store when its process ended.
 Start ==
-    /\ Crash(N, E.i)
+    /\ LET l == led[term[N]] IN
+        IF E.i > Len(log[N]) /\ l # Nil /\ Len(log[N]) > 0
+        THEN /\ E.i <= Len(l.log) /\ l.log[Len(log[N])] = LastTerm(log[N])
+             /\ CrashWith(N, E.i, log[N] \o SubSeq(l.log, Len(log[N]) + 1, E.i))
+        ELSE Crash(N, E.i)
     /\ Len(shot[N]) = E.z /\ base[N] <= E.f /\ term[N] = T
     /\ SubSeq(log[N], E.f + 1, E.i) = E.s
     /\ UNCHANGED handed

@@ -53,10 +53,10 @@ var modules = map[string]module{
 		rules: []string{
 			"HoldAcks", "SettleRequest", "SyncFollower", "SyncFound", "StableTerm", "OwnTerm", "CutCommit", "LateSnapshot",
 			"SkipSnapshot", "SkipNoMore", "FromFirst", "KeepTail", "CheckRound", "CountRound", "NextRound", "LeadsAfter",
-			"FirstEntry", "AwaitIndex",
+			"FirstEntry", "AwaitIndex", "LeaderSends",
 		},
 		invariants: []string{
-			"ElectionSafety", "LeaderCompleteness", "StateMachineSafety", "CommittedStays", "Durable",
+			"ElectionSafety", "LeaderCompleteness", "LogMatching", "StateMachineSafety", "CommittedStays", "Durable",
 			"AcknowledgedIsOnDisk", "NeverBack", "ReadsAreLinearizable", "CanFollow",
 		},
 		symmetry: true,

@@ -24,6 +24,7 @@ var rules = []rule{
 		settings{"MaxTerm": "1", "MaxRead": "1", "MaxRound": "1", "Lag": "1", "Led": "1"},
 		"ReadsAreLinearizable", 12,
 	},
+	{"Log", "LeaderSends", settings{"MaxTerm": "4", "Led": "2", "Refusals": "1"}, "LogMatching", 12},
 
 	{"Sessions", "Dedup", settings{}, "AtMostOnce", 7},
 	{"Sessions", "OldLife", settings{}, "AtMostOnce", 12},

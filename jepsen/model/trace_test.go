@@ -174,7 +174,11 @@ func allows(t *testing.T, steps []raftnode.TraceEvent) (all bool, taken int, tex
 // TestTraces: the model allows what nodes did in runs in virtual time.
 func TestTraces(t *testing.T) {
 	needTLC(t)
-	for seed := uint64(1); seed <= 3; seed++ {
+	seeds := uint64(3)
+	if os.Getenv(sizeEnv) == "large" {
+		seeds = 40
+	}
+	for seed := uint64(1); seed <= seeds; seed++ {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			steps := drama(t, seed)
 			keep(t, fmt.Sprintf("trace-%d.jsonl", seed), steps)

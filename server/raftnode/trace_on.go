@@ -4,6 +4,7 @@ package raftnode
 
 import (
 	"io"
+	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
@@ -37,6 +38,19 @@ type tracer struct {
 	node *Node
 	life uint64
 	vote uint64 // the term of the vote that is being stored; of raft's main loop
+
+	mu  sync.Mutex
+	led uint64 // the newest term that lead was told of
+}
+
+// lead tells, once, that the node leads term: before its first entry, or the first request of a sender.
+func (t *tracer) lead(term uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if term > t.led {
+		t.led = term
+		t.emit(TraceEvent{Kind: "lead", Term: term})
+	}
 }
 
 func (t *tracer) emit(e TraceEvent) {
@@ -122,7 +136,7 @@ func (l *tracedLog) StoreLogs(logs []*raft.Log) error {
 	e := TraceEvent{Kind: "store", From: logs[0].Index - 1, Terms: termsOf(logs)}
 	if leads := l.leads.Load(); leads != nil && (*leads)() {
 		if logs[0].Type == raft.LogNoop {
-			l.t.emit(TraceEvent{Kind: "lead", Term: logs[0].Term})
+			l.t.lead(logs[0].Term)
 		}
 		e.Kind = "append"
 		l.t.emit(e)
@@ -226,6 +240,7 @@ func (x *tracedTransport) AppendEntries(
 	if isHeartbeat(args) || !x.leads.Load().(func(uint64) bool)(args.Term) {
 		return x.transport.AppendEntries(id, a, args, resp)
 	}
+	x.t.lead(args.Term)
 	x.t.emit(TraceEvent{
 		Kind: "send", Other: string(id), Term: args.Term, From: args.PrevLogEntry, Prev: args.PrevLogTerm,
 		Terms: termsOf(args.Entries), Index: args.LeaderCommitIndex,
