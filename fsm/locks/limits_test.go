@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -184,4 +185,33 @@ func TestCausesOfLateLosses(t *testing.T) {
 		reasons[e.Key]++
 	}
 	require.Equal(t, map[string]int{"k": 3, "l": 3}, reasons)
+}
+
+// TestNothingJoinsWithinADelay: a shared hold that ended with its session, and is not worked off, brings a delay. More holds
+// stand before it than a step looks at.
+func TestNothingJoinsWithinADelay(t *testing.T) {
+	table := at(New(), 1000)
+	table.Slice(true)
+	id, err := table.OpenSession(5000, Client{}, false, "")
+	require.NoError(t, err)
+	for i := range 2*memberLooks + 1 {
+		r := asks(fmt.Sprint("o", i), "k")
+		r.Mode, r.LeaseMillis = Shared, 60_000
+		if i == 2*memberLooks {
+			r.Session, r.DelayMillis = id, 500
+		}
+		table.mustAcquire(t, r)
+	}
+	table.Begin(1100, 0)
+	table.CloseSession(id)
+	late := asks("late", "k")
+	late.Mode = Shared
+	for _, now := range []int64{1100, 1600} {
+		table.Begin(now, 0)
+		a, err := table.Acquire(late)
+		require.NoError(t, err)
+		require.Zero(t, a.Fence)
+	}
+	table.Begin(1601, 0)
+	table.mustAcquire(t, late)
 }
