@@ -55,7 +55,9 @@ var changes = []change{
 	{
 		name: "join", half: []string{three}, whole: three + " fourth-",
 		ask: func(s *staff) operations.Request {
-			return operations.Request{Op: operations.Join, Member: s.fourth.ID, Addr: s.fourth.PeerAddr}
+			return operations.Request{
+				Op: operations.Join, Member: s.fourth.ID, Addr: s.fourth.PeerAddr, LogFormat: protocol.EntryVersion,
+			}
 		},
 	},
 	{

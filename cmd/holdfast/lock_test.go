@@ -120,7 +120,7 @@ func TestLockFindsItsCommandAsShellsDo(t *testing.T) {
 	require.Equal(t, 9, locking(t, exe, c.Addrs(), "job", "--", "script").status(t))
 }
 
-// TestLockSaysInOneLineWhyNot: and with status 1, or 2 for bad usage.
+// TestLockSaysInOneLineWhyNot: and with status 1, or 2 for bad usage and for files that cannot be read.
 func TestLockSaysInOneLineWhyNot(t *testing.T) {
 	exe, c := build(t), holdertest.Start(t, 1)
 	c.Take("taken")
@@ -138,9 +138,9 @@ func TestLockSaysInOneLineWhyNot(t *testing.T) {
 		{c.Addrs(), "", 1, "NOAUTH"},
 		{unused, "--wait 0", 1, "connection refused"},
 		{unused, "--wait 1ms", 1, "not granted in time: "},
-		{c.Addrs(), "--password-file " + file + ".not", 1, "no such file"},
+		{c.Addrs(), "--password-file " + file + ".not", 2, "no such file"},
 		{c.Addrs(), "--tls --password x --wait 0", 1, "TLS: "},
-		{c.Addrs(), "--tls-ca " + file, 1, "holds no PEM certificate"},
+		{c.Addrs(), "--tls-ca " + file, 2, "holds no PEM certificate"},
 		{c.Addrs(), "--password-file " + file + " --wait 0", statusNotGranted, "taken: not granted in time"},
 		{c.Addrs(), "--password-file " + file + " --wait 5ms", statusNotGranted, "taken: not granted in time"},
 		{c.Addrs(), "--nonsense", 2, "flag provided but not defined"},
