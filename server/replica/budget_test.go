@@ -5,12 +5,14 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // heavy counts, and is most of what an entry may cost.
@@ -179,5 +181,27 @@ func TestHeavyReads(t *testing.T) {
 				require.Equal(t, want[:len(replies)], replies)
 			}
 		}
+	})
+}
+
+// A read beside many leases that ended together, of which each entry works off some, takes an entry or two, not all.
+func TestReadsBesideABacklog(t *testing.T) {
+	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		const holds, perEntry = 8000, 1024
+		for from := range holds / 1000 {
+			fill := "for i=1,1000 do redis.call('lock.acquire',ARGV[1]..':'..i,'me','px',ARGV[2]) end return 1"
+			left := strconv.Itoa(5000 - 100*from)
+			require.Equal(t, protocol.Integer(1), leader.Do("EVAL", fill, "0", strconv.Itoa(from), left))
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(4000 * time.Millisecond)
+		for _, n := range c.Nodes() {
+			n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: 20 * time.Millisecond})
+		}
+		time.Sleep(200*time.Millisecond + time.Millisecond)
+		before := leader.Replica().Status().Applied
+		require.Equal(t, protocol.Integer(0), leader.Do("DBSIZE"))
+		require.Less(t, leader.Replica().Status().Applied-before, uint64(holds/perEntry/2))
 	})
 }

@@ -92,8 +92,9 @@ func (r *reader) readSome(body string, count int, deadline time.Time, a fsm.Atte
 	if l == nil {
 		return nil, "", errReroute
 	}
+	// One instant for all tries: at a later one more may be due, as long as the log works off what ended together.
+	stamp, offset := l.clock.read()
 	for {
-		stamp, offset := l.clock.read()
 		replies, rest, due, err := r.machine.Read(body, count, stamp, offset, a)
 		if err != nil {
 			r.logger.Error("read state", "error", err)
