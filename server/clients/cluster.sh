@@ -3,9 +3,10 @@
 #   cluster.sh start        start the nodes that are not running, wait until all serve
 #   cluster.sh kill-leader  kill -9 the leader and print the address it had
 #   cluster.sh stop         kill all
+#   cluster.sh stock        print how many stock locks the nodes have counted since the last call
 # HOLDFAST_BIN is the binary, HOLDFAST_STATE a folder for data, logs and pids, HOLDFAST_PORT the first
-# port for clients (18101; peers have ports from 18111, Sentinel's clients from 18121), HOLDFAST_FLAGS
-# one more flag. HOLDFAST_TARGET=redis starts HOLDFAST_REDIS, a real redis-server, and two stand-ins
+# port for clients (18101; peers have ports from 18111, Sentinel's clients from 18121, monitoring from 18131),
+# HOLDFAST_FLAGS one more flag. HOLDFAST_TARGET=redis starts HOLDFAST_REDIS, a real redis-server, and two stand-ins
 # for it (HOLDFAST_STANDIN); kill-leader kills a stand-in.
 set -euo pipefail
 
@@ -35,7 +36,8 @@ serves() { ask "$1" DBSIZE 2>/dev/null | grep -q '^:'; }
 node() {
 	if [ "${HOLDFAST_TARGET:-}" != redis ]; then
 		printf '%s\n' "$HOLDFAST_BIN" serve --name "n$1" --addr "$(address "$1")" --peer-addr "$(peer "$1")" \
-			--data-dir "$state/n$1" --log-level warn --sentinel-addr "127.0.0.1:$((port + 20 + $1))" ${HOLDFAST_FLAGS:+"$HOLDFAST_FLAGS"} \
+			--data-dir "$state/n$1" --log-level warn --sentinel-addr "127.0.0.1:$((port + 20 + $1))" \
+			--http-addr "127.0.0.1:$((port + 30 + $1))" ${HOLDFAST_FLAGS:+"$HOLDFAST_FLAGS"} \
 			--initial-cluster "n0=$(peer 0),n1=$(peer 1),n2=$(peer 2)"
 	elif [ "$1" = 0 ]; then
 		printf '%s\n' "$HOLDFAST_REDIS" --port "$port" --save '' --dir "$state" --loglevel warning
@@ -70,10 +72,35 @@ leads() {
 	[ "$role" = role:master ]
 }
 
+# counted prints the stock locks that node $1 has counted since its start. Each node counts those of all nodes' clients.
+counted() {
+	local line sum=0
+	exec 3<>"/dev/tcp/127.0.0.1/$((port + 30 + $1))" || return 1
+	printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3
+	while IFS= read -r -t 5 line <&3; do
+		case $line in holdfast_lock_class_grants_total{*stock*) sum=$((sum + ${line##* })) ;; esac
+	done
+	exec 3>&-
+	echo "$sum"
+}
+
+# note keeps what node $1 has counted, before the node is killed.
+note() { [ "${HOLDFAST_TARGET:-}" = redis ] || counted "$1" >>"$state/stock" 2>/dev/null || true; }
+
+# stock prints the most that one node has counted in a life, with the lives that were killed.
+stock() {
+	local i most
+	for i in 0 1 2; do ! running "$i" || note "$i"; done
+	most=$(sort -n "$state/stock" 2>/dev/null | tail -1)
+	rm -f "$state/stock"
+	echo "${most:-0}"
+}
+
 kill_leader() {
 	local i
 	for i in 2 1 0; do
 		if running "$i" && leads "$i"; then
+			note "$i"
 			kill -9 "$(cat "$state/n$i.pid")"
 			rm "$state/n$i.pid"
 			address "$i"
@@ -87,7 +114,10 @@ kill_leader() {
 stop() {
 	local i
 	for i in 0 1 2; do
-		if running "$i"; then kill -9 "$(cat "$state/n$i.pid")" || true; fi
+		if running "$i"; then
+			note "$i"
+			kill -9 "$(cat "$state/n$i.pid")" || true
+		fi
 		rm -f "$state/n$i.pid"
 	done
 }
@@ -96,8 +126,9 @@ case ${1:-} in
 start) start ;;
 kill-leader) kill_leader ;;
 stop) stop ;;
+stock) stock ;;
 *)
-	sed -n '2,10s/^# //p' "$0"
+	sed -n '2,11s/^# //p' "$0"
 	exit 2
 	;;
 esac

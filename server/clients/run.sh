@@ -163,6 +163,31 @@ install() {
 	done >"$work/installed"
 }
 
+# takes_locks: suite $1 takes locks by Redis's own commands, which the nodes must see as such.
+takes_locks() {
+	case $1 in
+	go | python | node | java | redislock | redsync | rueidislock | python_redis_lock | rslock | semaphore | redisson) true ;;
+	*) false ;;
+	esac
+}
+
+# fresh: the nodes count since their start, with what they read from the log then. A suite that takes locks has new nodes.
+fresh() {
+	takes_locks "$1" || return 0
+	"$here/cluster.sh" stop
+	"$here/cluster.sh" stock >/dev/null
+	rm -rf "${HOLDFAST_STATE:?}"/n[0-2]
+}
+
+# seen reports whether the nodes have seen the stock locks of suite $1.
+seen() {
+	local count
+	{ [ "$HOLDFAST_TARGET" != redis ] && takes_locks "$1"; } || return 0
+	count=$("$here/cluster.sh" stock)
+	echo "  stock locks seen: $count"
+	[ "$count" -gt 0 ]
+}
+
 # run tests what is installed, suite by suite, on nodes that all run.
 run() {
 	local name how why started passed=() failed=() skipped=()
@@ -175,7 +200,7 @@ run() {
 			skipped+=("$name ($why)")
 		elif [ "$how" = failed ]; then
 			failed+=("$name (could not be installed)")
-		elif "$here/cluster.sh" start && ("test_$name"); then
+		elif fresh "$name" && "$here/cluster.sh" start && ("test_$name") && seen "$name"; then
 			passed+=("$name")
 		else
 			failed+=("$name")
