@@ -15,10 +15,11 @@ import (
 	"github.com/holdfast/holdfast/server"
 )
 
-// demoNodes is the size of the demo's cluster; a peer port is the client port plus peerPortOffset.
+// demoNodes is the size of the demo's cluster; the ports for peers and for monitoring are the client port plus an offset.
 const (
 	demoNodes      = 3
 	peerPortOffset = 1000
+	httpPortOffset = 2000
 )
 
 // demoOwn are the flags that only the demo has.
@@ -44,8 +45,8 @@ func demoFlags(own *demoOwn) flagSet {
 		refused: map[string]string{
 			"name": perNode, "addr": perNode, "advertise-addr": perNode, "peer-addr": perNode, "initial-cluster": perNode,
 			"debug-peer-dial": perNode, "sentinel-addr": perNode, "sentinel-advertise-addr": perNode,
-			"http-addr": "the demo's nodes have no port for monitoring", "http-pprof": "the demo's nodes have no port for monitoring",
-			"tls-cert": inClear, "tls-key": inClear, "tls-client-ca": inClear,
+			"http-addr": perNode,
+			"tls-cert":  inClear, "tls-key": inClear, "tls-client-ca": inClear,
 			"insecure": "the demo's nodes listen on loopback only",
 		},
 		defaults: map[string]ownDefault{
@@ -70,8 +71,8 @@ func demo(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if own.port < 1 || own.port+peerPortOffset+demoNodes > 65535 {
-		return usageError{fmt.Errorf("port %d: use 1 to %d", own.port, 65535-peerPortOffset-demoNodes)}
+	if own.port < 1 || own.port+httpPortOffset+demoNodes > 65535 {
+		return usageError{fmt.Errorf("port %d: use 1 to %d", own.port, 65535-httpPortOffset-demoNodes)}
 	}
 	if own.sentinel < 0 || own.sentinel+demoNodes > 65535 {
 		return usageError{fmt.Errorf("sentinel-port %d: use 1 to %d, or 0", own.sentinel, 65535-demoNodes)}
@@ -115,7 +116,7 @@ func newDemo(c server.Config, own demoOwn, stdout io.Writer) (*cluster, error) {
 	for _, c := range configs {
 		c.DataDir = filepath.Join(d.dir, c.Name)
 		d.nodes = append(d.nodes, &process{
-			name: c.Name, addr: c.Addr, password: password,
+			name: c.Name, addr: c.Addr, http: c.HTTPAddr, password: password,
 			exe: exe, env: nodeEnvironment(c), log: filepath.Join(d.dir, c.Name+".log"),
 			grace: c.ShutdownTimeout + time.Second,
 		})
@@ -147,6 +148,7 @@ func demoConfigs(c server.Config, own *demoOwn) []server.Config {
 		n.DataDir = filepath.Join(c.DataDir, n.Name)
 		n.Addr = "127.0.0.1:" + strconv.Itoa(own.port+i)
 		n.PeerAddr = "127.0.0.1:" + strconv.Itoa(own.port+peerPortOffset+i)
+		n.HTTPAddr = "127.0.0.1:" + strconv.Itoa(own.port+httpPortOffset+i)
 		if own.sentinel != 0 {
 			n.SentinelAddr = "127.0.0.1:" + strconv.Itoa(own.sentinel+i)
 		}
@@ -167,7 +169,7 @@ func checkDemoNode(c server.Config) error {
 	if _, err := newLogger(c.LogConfig, io.Discard); err != nil {
 		return usageError{err}
 	}
-	for _, addr := range []string{c.Addr, c.PeerAddr, c.SentinelAddr} {
+	for _, addr := range []string{c.Addr, c.PeerAddr, c.HTTPAddr, c.SentinelAddr} {
 		if addr == "" {
 			continue
 		}

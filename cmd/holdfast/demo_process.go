@@ -11,6 +11,7 @@ import (
 // process is one node of the demo. It can be started again once it has ended.
 type process struct {
 	name, addr string
+	http       string // where the page is
 	password   string // for requests to it
 	exe        string
 	env        []string

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,7 +67,7 @@ func freeDemoPort(t *testing.T) int {
 		require.NoError(t, err)
 		port := ln.Addr().(*net.TCPAddr).Port
 		require.NoError(t, ln.Close())
-		if port+peerPortOffset+demoNodes > 65535 {
+		if port+httpPortOffset+demoNodes > 65535 {
 			continue
 		}
 		taken := func(c server.Config) bool { return checkDemoNode(c) != nil }
@@ -108,6 +109,10 @@ func TestDemoTellsWhatHappened(t *testing.T) {
 	line := strings.Fields(d.await(t, `redis-cli -p (\d+ LOCK\.ACQUIRE .*)\n`)[1])
 	fence, err := ask(t.Context(), "127.0.0.1:"+line[0], line[1:]...)
 	require.NoError(t, err)
+	page, err := http.Get(d.await(t, `http://127\.0\.0\.1:\d+/`)[0])
+	require.NoError(t, err)
+	require.NoError(t, page.Body.Close())
+	require.Equal(t, http.StatusOK, page.StatusCode)
 	require.Positive(t, fence.Num, fence)
 
 	d.kill(t, follower[2])

@@ -163,6 +163,10 @@ Take a native lock, which answers with a fencing token; with another owner the s
 
   redis-cli -p %[2]s LOCK.ACQUIRE job owner-1 PX 30000 WAIT 60000
 
+See who holds and who waits:
+
+  http://%[5]s/
+
 Kill the leader; what was acknowledged is still there:
 
   kill -9 %[3]d
@@ -170,7 +174,7 @@ Kill the leader; what was acknowledged is still there:
 Data and logs are in %[4]s.
 Enter starts nodes again that have ended, Ctrl-C stops everything.
 
-`, first, last, d.leader.pid(), d.dir)
+`, first, last, d.leader.pid(), d.dir, d.nodes[0].http)
 }
 
 func portOf(addr string) string {
