@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,9 +20,30 @@ import (
 // watching is a node that watches admissions.
 type watching struct {
 	*Admissions
+	client *Client
+
+	mu      sync.Mutex
 	secrets []string // its own first
-	told    []string // by the watch
-	client  *Client
+	events  []string // what the watch reported
+}
+
+// use makes words the node's secrets, its own first.
+func (w *watching) use(words ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.secrets = words
+}
+
+func (w *watching) report(event string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = append(w.events, event)
+}
+
+func (w *watching) reported() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.events)
 }
 
 // watch runs nodes n1 to n3, each with a secret of its own choice.
@@ -41,6 +64,8 @@ func watch(t *testing.T, network *peertest.Network) map[string]*watching {
 			Listener: l, Dial: network.Dial(m.ID + ":1"), ID: m.ID, ClusterID: func() string { return "c1" }, Book: b,
 			OnMisfit: func() { w.Suspect() },
 			Secrets: func() (words [][]byte) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
 				for _, s := range w.secrets {
 					words = append(words, []byte(s))
 				}
@@ -54,8 +79,8 @@ func watch(t *testing.T, network *peertest.Network) map[string]*watching {
 		w.Admissions = NewAdmissions(AdmissionsConfig{
 			Client: w.client, Self: m.ID, Misfit: peer.Misfit,
 			Members:  func() []members.Member { return conf },
-			Refused:  func(m members.Member, _ string) { w.told = append(w.told, "refused "+m.ID) },
-			Admitted: func(m members.Member) { w.told = append(w.told, "admitted "+m.ID) },
+			Refused:  func(m members.Member, _ string) { w.report("refused " + m.ID) },
+			Admitted: func(m members.Member) { w.report("admitted " + m.ID) },
 		}, s)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 3)
@@ -93,13 +118,13 @@ func TestSecretThatFitsNoMore(t *testing.T) {
 		synctest.Wait()
 		for _, w := range n {
 			require.Empty(t, w.pairs())
-			require.Empty(t, w.told)
+			require.Empty(t, w.reported())
 		}
-		n["n3"].secrets = []string{"other"}
+		n["n3"].use("other")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Equal(t, []string{"n1-n3"}, n["n1"].pairs()[:1])
-		require.Equal(t, []string{"refused n3"}, n["n1"].told[:1])
+		require.Equal(t, []string{"refused n3"}, n["n1"].reported()[:1])
 		require.Equal(t, []string{"n1-n3", "n2-n3"}, n["n3"].pairs())
 		require.Contains(t, n["n1"].Refusals()[0].Text, "secret")
 		time.Sleep(5 * time.Second)
@@ -107,15 +132,15 @@ func TestSecretThatFitsNoMore(t *testing.T) {
 		require.Equal(t, []string{"n1-n3", "n2-n3"}, n["n1"].pairs(), "n2 said so")
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
-		require.GreaterOrEqual(t, len(n["n1"].told), 3, "it is told again while it lasts")
-		require.LessOrEqual(t, len(n["n1"].told), 6)
+		require.GreaterOrEqual(t, len(n["n1"].reported()), 3, "it is told again while it lasts")
+		require.LessOrEqual(t, len(n["n1"].reported()), 6)
 
-		n["n3"].secrets = []string{"s"}
+		n["n3"].use("s")
 		time.Sleep(2 * admissionsAgain)
 		synctest.Wait()
 		for id, w := range n {
 			require.Empty(t, w.pairs(), id)
-			require.Contains(t, w.told[len(w.told)-1], "admitted")
+			require.Contains(t, w.reported()[len(w.reported())-1], "admitted")
 		}
 	})
 }
@@ -124,12 +149,14 @@ func TestSecretThatFitsNoMore(t *testing.T) {
 func TestOneSecretOfTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := watch(t, peertest.New())
-		n["n1"].secrets, n["n2"].secrets, n["n3"].secrets = []string{"old"}, []string{"new"}, []string{"new", "old"}
+		n["n1"].use("old")
+		n["n2"].use("new")
+		n["n3"].use("new", "old")
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		require.Equal(t, []string{"n1-n2"}, n["n3"].pairs())
-		require.Empty(t, n["n3"].told, "it is not about that node")
-		n["n2"].secrets = []string{"new", "old"}
+		require.Empty(t, n["n3"].reported(), "it is not about that node")
+		n["n2"].use("new", "old")
 		time.Sleep(3 * admissionsAgain)
 		synctest.Wait()
 		require.Empty(t, n["n3"].pairs())
@@ -142,16 +169,17 @@ func TestChangeOfAllSecrets(t *testing.T) {
 		network := peertest.New()
 		n := watch(t, network)
 		time.Sleep(admissionsAgain - time.Millisecond)
-		n["n3"].secrets = []string{"other"}
+		n["n3"].use("other")
 		n["n1"].Look()
 		synctest.Wait()
-		n["n1"].secrets, n["n2"].secrets = []string{"other"}, []string{"other"}
+		n["n1"].use("other")
+		n["n2"].use("other")
 		time.Sleep(2 * admissionsAgain)
 		network.Isolate("n2")
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		for _, w := range n {
-			require.Empty(t, w.told)
+			require.Empty(t, w.reported())
 			require.Empty(t, w.Refusals())
 		}
 	})
@@ -162,7 +190,7 @@ func TestLookIsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := watch(t, peertest.New())
 		time.Sleep(2 * admissionsAgain)
-		n["n1"].secrets = []string{"other"}
+		n["n1"].use("other")
 		n["n1"].Look()
 		time.Sleep(admissionsAgain)
 		synctest.Wait()
