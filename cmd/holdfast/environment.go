@@ -12,7 +12,7 @@ const variablePrefix = "HOLDFAST_"
 
 // strangeVariables looks at variables that begin as settings do, and belong to no flag. One that a slip of the keyboard
 // makes of a flag's is an error: the node would run without the setting. Others may be somebody else's, such as
-// Kubernetes's for a service of that name, and are told only. Values are not shown: they may be secrets.
+// Kubernetes's for a service of that name, and are only logged. Values are not shown: they may be secrets.
 func strangeVariables(environ []string) (others []string, err error) {
 	var settings, known []string
 	c := server.DefaultConfig()
@@ -25,7 +25,7 @@ func strangeVariables(environ []string) (others []string, err error) {
 	for _, o := range client.lockRows() {
 		known = append(known, o.env())
 	}
-	// Those which `holdfast lock` gives its command, and those of this program's own.
+	// `holdfast lock` gives three to its command; the fourth is this program's own.
 	known = append(known, "HOLDFAST_LOCK", "HOLDFAST_OWNER", "HOLDFAST_FENCE", "HOLDFAST_TIMER_SLACK_IS_SET")
 	var slips []string
 	for _, line := range slices.Sorted(slices.Values(environ)) {

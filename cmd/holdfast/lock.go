@@ -119,7 +119,7 @@ func lock(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	h := holder.New(servers, o.lock)
 	defer h.Close()
 	if _, _, terminal := terminalSize(stderr)(); terminal || o.verbose {
-		h.InLine = func(ctx context.Context, c *holder.Conn) { o.sayInLine(ctx, c, stderr) }
+		h.InLine = func(ctx context.Context, c *holder.Conn) { o.printHolder(ctx, c, stderr) }
 	}
 	if err := acquire(ctx, h, o.lock.Name); err != nil {
 		return o.whyNot(ctx, h, err)

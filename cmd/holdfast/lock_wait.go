@@ -23,8 +23,8 @@ func (o *lockOwn) present(ctx context.Context, c *holder.Conn) (l api.Lock, ther
 	return l, there && err == nil
 }
 
-// sayInLine says for whom the lock is waited for.
-func (o *lockOwn) sayInLine(ctx context.Context, c *holder.Conn, stderr io.Writer) {
+// printHolder prints who holds the lock, and the place in line.
+func (o *lockOwn) printHolder(ctx context.Context, c *holder.Conn, stderr io.Writer) {
 	l, there := o.present(ctx, c)
 	if !there {
 		return
