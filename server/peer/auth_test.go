@@ -294,10 +294,10 @@ func TestPeerWithoutCertificateIsRefused(t *testing.T) {
 			if own {
 				c.Certificates = []tls.Certificate{ca.issue(t, "n2", time.Now().Add(time.Hour))}
 			}
-			// The acceptor's refusal comes with the first read of TLS 1.3.
+			// The acceptor's refusal comes with the first read of TLS 1.3, whether it closes before the write or behind it.
 			secured := tls.Client(conn, c)
-			_, err = secured.Write([]byte("x"))
-			require.NoError(t, err)
+			require.NoError(t, secured.Handshake())
+			_, _ = secured.Write([]byte("x"))
 			_, err = secured.Read(make([]byte, 1))
 			require.Error(t, err)
 			require.Equal(t, !own, strings.Contains(err.Error(), "certificate required"), "%v", err)
@@ -306,6 +306,32 @@ func TestPeerWithoutCertificateIsRefused(t *testing.T) {
 	})
 }
 
+// hesitant writes when no other goroutine has anything to do.
+type hesitant struct{ net.Conn }
+
+func (c hesitant) Write(b []byte) (int, error) {
+	synctest.Wait()
+	return c.Conn.Write(b)
+}
+
+type hesitantListener struct{ net.Listener }
+
+func (l hesitantListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return hesitant{c}, err
+}
+
+func hesitantDialer(c *Config) {
+	dial := c.Dial
+	c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, addr)
+		return hesitant{conn}, err
+	}
+}
+
+func hesitantAcceptor(c *Config) { c.Listener = hesitantListener{c.Listener} }
+
+// TestTLSRefuses: an acceptor's alert is found whether the dialer has written its hello by then or not.
 func TestTLSRefuses(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	certificate := func(a *authority, until time.Time) func(*Config) {
@@ -330,20 +356,22 @@ func TestTLSRefuses(t *testing.T) {
 		err, refused string
 		misfit       bool
 	}{
-		{"a certificate of another authority", certificate(other, time.Now().Add(time.Hour)), good, "", "unknown authority", true},
+		{"a certificate of another authority", certificate(other, time.Now().Add(time.Hour)), good, "remote error: tls", "unknown authority", true},
 		{"a certificate of another authority at the acceptor", good, certificate(other, time.Now().Add(time.Hour)), "unknown authority", "", true},
-		{"a certificate that ran out", certificate(ca, time.Now().Add(-time.Minute)), good, "", "expired", true},
+		{"a certificate that ran out", certificate(ca, time.Now().Add(-time.Minute)), good, "remote error: tls: expired", "expired", true},
 		{"a node without TLS", func(*Config) {}, good, "", "a node without TLS", false},
 		{"TLS where there is none", good, func(*Config) {}, "", "speaks TLS", false},
 		{"another name than the one demanded", func(c *Config) { good(c); c.TLS().ServerName = "n2.example" }, good, "not n2.example", "", true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			line, err := refusal(t, clock(row.one), clock(row.two))
-			if row.err != "" {
+			one, two := clock(row.one), clock(row.two)
+			late := func(node, hesitant func(*Config)) func(*Config) { return func(c *Config) { node(c); hesitant(c) } }
+			for _, pair := range [][2]func(*Config){{late(one, hesitantDialer), two}, {one, late(two, hesitantAcceptor)}} {
+				line, err := refusal(t, pair[0], pair[1])
 				require.ErrorContains(t, err, row.err)
+				require.Contains(t, line, row.refused)
+				require.Equal(t, row.misfit, Misfit(err), "%v", err)
 			}
-			require.Contains(t, line, row.refused)
-			require.Equal(t, row.misfit, Misfit(err), "%v", err)
 		})
 	}
 }

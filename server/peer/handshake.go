@@ -99,7 +99,7 @@ func (m *Mux) introduce(conn net.Conn, self introduction, want string, secret []
 	}
 	hello := appendHello(nil, self)
 	if _, err := conn.Write(hello); err != nil {
-		return nil, other, fmt.Errorf("write hello: %w", err)
+		return nil, other, m.tls.unwritten(conn, err)
 	}
 	challenge, other, err := readChallenge(conn, self.version)
 	if errors.Is(err, errYouRemoved) && m.config.OnRemoved != nil {

@@ -104,6 +104,7 @@ func TestOtherBranchIsRefused(t *testing.T) {
 		again := start(t, network, "n1", proved(firstLife.Start(9), d).in)
 		_, err = copied.Layer(KindMember).DialContext(t.Context(), "n1")
 		require.ErrorIs(t, err, incarnation.ErrSuperseded, "the disk remembers")
+		synctest.Wait()
 		require.Contains(t, again.log.lines()[0], "its data folder was put back or copied")
 	})
 }

@@ -66,7 +66,6 @@ func book(ids ...string) *members.Book {
 	return b
 }
 
-// start runs a node named like its address's host. It stops at the end of the test at the latest.
 // knows is a node with those secrets, its own first.
 func knows(secrets ...string) func() [][]byte {
 	var all [][]byte
@@ -76,6 +75,7 @@ func knows(secrets ...string) func() [][]byte {
 	return func() [][]byte { return all }
 }
 
+// start runs a node named like its address's host. It stops at the end of the test at the latest.
 func start(t *testing.T, n *peertest.Network, name string, change ...func(*Config)) *node {
 	t.Helper()
 	l, err := n.Listen(name + ":1")
@@ -524,6 +524,7 @@ func TestRunSurvivesFailedAccepts(t *testing.T) {
 		begun := time.Now()
 		_ = dial(t, one, KindRaft, "n2")
 		require.Equal(t, 3*acceptPause, time.Since(begun))
+		synctest.Wait()
 		require.Len(t, two.log.lines(), 3)
 	})
 }
@@ -651,6 +652,7 @@ func TestConnectionThatNobodyAcceptsIsClosed(t *testing.T) {
 		c := dial(t, one, KindForward, "n2")
 		_, err := c.Read(make([]byte, 1))
 		require.Equal(t, io.EOF, err)
+		synctest.Wait()
 		require.Contains(t, two.log.lines()[0], "nobody accepts")
 	})
 }

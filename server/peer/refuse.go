@@ -98,23 +98,40 @@ func refusedBy(id string, s status, theirs byte) error {
 	return fmt.Errorf("refused: %w", why)
 }
 
-// errCutOff: with TLS 1.3 a dialer has a session before the acceptor has judged the dialer's certificate, and may lose the
-// acceptor's alert with the connection.
+// errCutOff: with TLS 1.3 a dialer has a session before the acceptor has judged the dialer's certificate. The acceptor closes
+// with the dialer's hello unread, which resets the connection: the acceptor's alert may be lost with it, though Linux
+// keeps what has arrived.
 var errCutOff = errors.New("it cut the connection off behind the TLS handshake: it refuses this node's certificate, or is ending")
 
-// cutOff says so of an error of the first read behind TLS.
+// cutOff is err of the first write or read behind TLS, and says so where the connection was cut off.
 func (t currentTLS) cutOff(err error) error {
-	if t != nil && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.ErrUnexpectedEOF)) {
+	cut := errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrUnexpectedEOF)
+	if t != nil && cut {
 		return fmt.Errorf("%w (%w)", errCutOff, err)
 	}
 	return err
+}
+
+// unwritten is why a hello could not be written: the acceptor's alert, if there is one to read, and else err.
+func (t currentTLS) unwritten(conn net.Conn, err error) error {
+	if t != nil {
+		if _, alert := conn.Read(make([]byte, 1)); isAlert(alert) { // bounded by the connection's deadline
+			return alert
+		}
+	}
+	return t.cutOff(fmt.Errorf("write hello: %w", err))
+}
+
+// isAlert reports whether err is a TLS alert of the other side.
+func isAlert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error" // as package tls calls it
 }
 
 // Misfit reports whether err, of a dial, says that two nodes do not admit each other for a reason that no waiting mends: a
 // secret, a certificate, a cluster or a release that does not fit. A node that is ending may look so once.
 func Misfit(err error) bool {
 	var (
-		op       *net.OpError
 		chain    *tls.CertificateVerificationError
 		signer   x509.UnknownAuthorityError
 		invalid  x509.CertificateInvalidError
@@ -127,8 +144,7 @@ func Misfit(err error) bool {
 			return true
 		}
 	}
-	alerted := errors.As(err, &op) && op.Op == "remote error" // as package tls calls the other side's alert
-	return alerted || errors.As(err, &chain) || errors.As(err, &signer) || errors.As(err, &invalid) ||
+	return isAlert(err) || errors.As(err, &chain) || errors.As(err, &signer) || errors.As(err, &invalid) ||
 		errors.As(err, &name) || errors.As(err, &release) || errors.As(err, &stranger)
 }
 
