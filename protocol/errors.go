@@ -30,24 +30,24 @@ func (e *Error) Value() Value { return Value{Kind: KindError, Str: e.Error()} }
 // The rows without parameters. An error that Redis has too bears Redis's text to the letter, since
 // client libraries match on the text.
 var (
-	ErrSyntax         = errRow("syntax error")
-	ErrNotInteger     = errRow("value is not an integer or out of range")
-	ErrNotFloat       = errRow("value is not a valid float")
-	ErrOverflow       = errRow("increment or decrement would overflow")
-	ErrNotFinite      = errRow("increment would produce NaN or Infinity")
-	ErrNoSuchKey      = errRow("no such key")
-	ErrStringTooBig   = errRow("string exceeds maximum allowed size (proto-max-bulk-len)")
-	ErrDBIndex        = errRow("DB index is out of range")
-	ErrInvalidCursor  = errRow("invalid cursor")
-	ErrMaxClients     = errRow("max number of clients reached")
-	ErrNestedMulti    = errRow("MULTI calls can not be nested")
-	ErrWatchInMulti   = errRow("WATCH inside MULTI is not allowed")
-	ErrExecNoMulti    = errRow("EXEC without MULTI")
-	ErrDiscardNoMulti = errRow("DISCARD without MULTI")
-	ErrNotInScript    = errRow("This Redis command is not allowed from script")
-	ErrReadOnlyScript = errRow("Write commands are not allowed from read-only scripts.")
-	ErrProtoVersion   = errRow("Protocol version is not an integer or out of range")
-	ErrPasswordNotSet = errRow("AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
+	ErrSyntax         = NewError("syntax error")
+	ErrNotInteger     = NewError("value is not an integer or out of range")
+	ErrNotFloat       = NewError("value is not a valid float")
+	ErrOverflow       = NewError("increment or decrement would overflow")
+	ErrNotFinite      = NewError("increment would produce NaN or Infinity")
+	ErrNoSuchKey      = NewError("no such key")
+	ErrStringTooBig   = NewError("string exceeds maximum allowed size (proto-max-bulk-len)")
+	ErrDBIndex        = NewError("DB index is out of range")
+	ErrInvalidCursor  = NewError("invalid cursor")
+	ErrMaxClients     = NewError("max number of clients reached")
+	ErrNestedMulti    = NewError("MULTI calls can not be nested")
+	ErrWatchInMulti   = NewError("WATCH inside MULTI is not allowed")
+	ErrExecNoMulti    = NewError("EXEC without MULTI")
+	ErrDiscardNoMulti = NewError("DISCARD without MULTI")
+	ErrNotInScript    = NewError("This Redis command is not allowed from script")
+	ErrReadOnlyScript = NewError("Write commands are not allowed from read-only scripts.")
+	ErrProtoVersion   = NewError("Protocol version is not an integer or out of range")
+	ErrPasswordNotSet = NewError("AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
 	ErrWrongType      = &Error{Prefix: "WRONGTYPE", Text: "Operation against a key holding the wrong kind of value"}
 	ErrNoScript       = &Error{Prefix: "NOSCRIPT", Text: "No matching script. Please use EVAL."}
 	ErrExecAbort      = &Error{Prefix: "EXECABORT", Text: "Transaction discarded because of previous errors."}
@@ -84,12 +84,12 @@ var (
 	ErrAskedAgain = &Error{Prefix: "UNCERTAIN", Text: "The owner has asked for the lock again, and that request counts", Outcome: OutcomeUnknown}
 )
 
-// errRow is a row with prefix ERR: surely not applied.
-func errRow(text string) *Error { return &Error{Prefix: "ERR", Text: text} }
+// NewError is a row with prefix ERR: surely not applied.
+func NewError(text string) *Error { return &Error{Prefix: "ERR", Text: text} }
 
 // InvalidExpire is the error of a command whose expire time is out of range.
 func InvalidExpire(command string) *Error {
-	return errRow("invalid expire time in '" + command + "' command")
+	return NewError("invalid expire time in '" + command + "' command")
 }
 
 // ExecAbortedBy is the reply to an EXEC that was itself refused with cause.

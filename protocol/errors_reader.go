@@ -16,7 +16,7 @@ var (
 	ErrQueryTooBig = protocolError("too big request")
 )
 
-func protocolError(text string) *Error { return errRow("Protocol error: " + text) }
+func protocolError(text string) *Error { return NewError("Protocol error: " + text) }
 
 // errExpectedDollar answers a word that does not begin with '$'.
 func errExpectedDollar(got byte) *Error {

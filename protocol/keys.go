@@ -4,10 +4,10 @@ import "strings"
 
 // Errors of key extraction, as COMMAND GETKEYS answers them.
 var (
-	errNoSuchCommand = errRow("Invalid command specified")
-	errNoKeys        = errRow("The command has no key arguments")
-	errKeysArity     = errRow("Invalid number of arguments specified for command")
-	errKeysArguments = errRow("Invalid arguments specified for command")
+	errNoSuchCommand = NewError("Invalid command specified")
+	errNoKeys        = NewError("The command has no key arguments")
+	errKeysArity     = NewError("Invalid number of arguments specified for command")
+	errKeysArguments = NewError("Invalid arguments specified for command")
 )
 
 // MovableKeys reports whether only the arguments say which words are keys, so that

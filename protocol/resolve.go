@@ -16,7 +16,7 @@ func (t *Table) Resolve(words [][]byte) (*Command, *Error) {
 	case container == nil:
 		return nil, unknownCommand(words)
 	case c == nil:
-		return nil, errRow("unknown subcommand '" + quote(words[1]) + "'. Try " +
+		return nil, NewError("unknown subcommand '" + quote(words[1]) + "'. Try " +
 			strings.ToUpper(container.Name) + " HELP.")
 	case !c.CheckArity(len(words)):
 		return nil, WrongArity(c.Name)
@@ -26,13 +26,13 @@ func (t *Table) Resolve(words [][]byte) (*Command, *Error) {
 
 // WrongArity is the error of a command line with too few or too many words.
 func WrongArity(name string) *Error {
-	return errRow("wrong number of arguments for '" + name + "' command")
+	return NewError("wrong number of arguments for '" + name + "' command")
 }
 
 // unknownCommand quotes the line's first arguments until they fill quotedBytes.
 func unknownCommand(words [][]byte) *Error {
 	if len(words) == 0 {
-		return errRow("unknown command ''")
+		return NewError("unknown command ''")
 	}
 	var args strings.Builder
 	for _, w := range words[1:] {
@@ -42,7 +42,7 @@ func unknownCommand(words [][]byte) *Error {
 		w = w[:min(len(w), quotedBytes-args.Len())]
 		args.WriteString("'" + quote(w) + "' ")
 	}
-	return errRow("unknown command '" + quote(words[0]) + "', with args beginning with: " + args.String())
+	return NewError("unknown command '" + quote(words[0]) + "', with args beginning with: " + args.String())
 }
 
 // quote makes a client's word fit for an error line: no more than quotedBytes, nothing behind a zero

@@ -76,6 +76,19 @@ func Array(elems ...Value) Value { return Value{Kind: KindArray, Elems: elems} }
 // Map is a map; elems are key, value, key, value, in the order they are sent.
 func Map(elems ...Value) Value { return Value{Kind: KindMap, Elems: elems} }
 
+// Fields is a map of named fields: a name and its value take turns.
+func Fields(words ...any) Value {
+	elems := make([]Value, len(words))
+	for i, w := range words {
+		if name, ok := w.(string); ok {
+			elems[i] = Bulk(name)
+			continue
+		}
+		elems[i] = w.(Value)
+	}
+	return Map(elems...)
+}
+
 // Pairs is an array of pairs, which are flat in RESP2; elems are first, second, first, second.
 func Pairs(elems ...Value) Value { return Value{Kind: KindPairs, Elems: elems} }
 

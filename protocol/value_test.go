@@ -157,7 +157,7 @@ func TestValueQuestions(t *testing.T) {
 	require.True(t, NullArray.IsNull())
 	require.False(t, Bulk("").IsNull())
 	require.Equal(t, 1.5, Double(1.5).Float())
-	require.Equal(t, "ERR x", errRow("x").Error())
+	require.Equal(t, "ERR x", NewError("x").Error())
 }
 
 func TestReadValueReadsWhatIsWritten(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/founding"
 	"github.com/holdfast/holdfast/server/frontend"
+	"github.com/holdfast/holdfast/server/frontend/discovery"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/secrets"
@@ -186,8 +187,8 @@ func (c *Config) foundingVersion() byte {
 }
 
 // SentinelView is what clients of Sentinel are told of the configuration.
-func SentinelView(c *Config) frontend.Sentinel {
-	return frontend.Sentinel{Name: c.SentinelName, DownAfter: c.HeartbeatTimeout, FailoverTimeout: c.ElectionTimeout}
+func SentinelView(c *Config) discovery.Sentinel {
+	return discovery.Sentinel{Name: c.SentinelName, DownAfter: c.HeartbeatTimeout, FailoverTimeout: c.ElectionTimeout}
 }
 
 func (c *Config) validateLimits() []error {

@@ -186,9 +186,9 @@ func (s *Server) newConsole() *console.Console {
 		},
 		Status: func() protocol.Value {
 			if s.isOpen() {
-				return s.front.ClusterStatus()
+				return s.front.Directory().ClusterStatus()
 			}
-			return s.waitingFront().ClusterStatus()
+			return s.waitingFront().Directory().ClusterStatus()
 		},
 		AddPolls: func(db int, key string, v protocol.Value) {
 			if s.isOpen() {

@@ -87,10 +87,10 @@ func hello(c *conn, args [][]byte) protocol.Value {
 		protocol.Bulk("version"), protocol.Bulk(protocol.RedisVersion),
 		protocol.Bulk("proto"), protocol.Integer(int64(version)),
 		protocol.Bulk("id"), protocol.Integer(c.id),
-		protocol.Bulk("mode"), protocol.Bulk(c.srv.mode(c.sentinel())),
+		protocol.Bulk("mode"), protocol.Bulk(c.srv.directory.Mode(c.sentinel())),
 	}
 	if !c.sentinel() {
-		fields = append(fields, protocol.Bulk("role"), protocol.Bulk(c.srv.helloRole()))
+		fields = append(fields, protocol.Bulk("role"), protocol.Bulk(c.srv.directory.HelloRole()))
 	}
 	return protocol.Map(append(fields, protocol.Bulk("modules"), protocol.Array())...)
 }

@@ -45,9 +45,9 @@ type BackupTotals struct {
 }
 
 var (
-	errNoBackup  = newError("no backup is being taken on this connection: RAFT.BACKUP BEGIN")
-	errNotWhole  = newError("the backup was given up: it had not been taken to its end")
-	errNoBackups = newError("this node takes no backups")
+	errNoBackup  = protocol.NewError("no backup is being taken on this connection: RAFT.BACKUP BEGIN")
+	errNotWhole  = protocol.NewError("the backup was given up: it had not been taken to its end")
+	errNoBackups = protocol.NewError("this node takes no backups")
 )
 
 func backupHandlers() map[string]handler {
@@ -100,16 +100,16 @@ func (c *conn) beginBackup(stale bool) protocol.Value {
 	c.backup = b
 	s := b.Source()
 	c.srv.cfg.Logger.Info("backup begun", "client", c.nc.RemoteAddr(), "index", s.Index, "stale", stale)
-	return protocol.Map(pairs(
+	return protocol.Fields(
 		"cluster-id", protocol.Bulk(s.ClusterID),
 		"node-id", protocol.Bulk(s.NodeID),
-		"index", number(s.Index),
-		"term", number(s.Term),
+		"index", protocol.Integer(int64(s.Index)),
+		"term", protocol.Integer(int64(s.Term)),
 		"taken-at-ms", protocol.Integer(s.TakenAt.UnixMilli()),
 		"keys", protocol.Integer(int64(s.Keys)),
 		"locks", protocol.Integer(int64(s.Locks)),
 		"about-bytes", protocol.Integer(s.AboutBytes),
-	)...)
+	)
 }
 
 // endBackup answers what the file should be, if all of it was taken.
@@ -122,7 +122,7 @@ func (c *conn) endBackup() protocol.Value {
 	}
 	t := b.Totals()
 	c.srv.cfg.Logger.Info("backup taken", "client", c.nc.RemoteAddr(), "bytes", t.Bytes, "sha256", t.SHA256)
-	return protocol.Map(pairs("bytes", protocol.Integer(t.Bytes), "sha256", protocol.Bulk(t.SHA256))...)
+	return protocol.Fields("bytes", protocol.Integer(t.Bytes), "sha256", protocol.Bulk(t.SHA256))
 }
 
 // closeBackup gives up the connection's backup, if there is one.

@@ -66,14 +66,14 @@ func (c *conn) parseTracking(words [][]byte) (m trackMode, prefixes []string, re
 		case option == "redirect" && more:
 			i++
 			if m.redirect != 0 {
-				return m, nil, newError("A client can only redirect to a single other client")
+				return m, nil, protocol.NewError("A client can only redirect to a single other client")
 			}
 			id, ok := protocol.ParseInt(string(words[i]))
 			if !ok {
 				return m, nil, protocol.ErrNotInteger
 			}
 			if c.srv.client(id) == nil {
-				return m, nil, newError("The client ID you want redirect to does not exist")
+				return m, nil, protocol.NewError("The client ID you want redirect to does not exist")
 			}
 			m.redirect = id
 		case option == "prefix" && more:
@@ -88,7 +88,7 @@ func (c *conn) parseTracking(words [][]byte) (m trackMode, prefixes []string, re
 		case option == "noloop":
 			m.noloop = true
 		default:
-			return m, nil, newError(errSyntax)
+			return m, nil, protocol.NewError(errSyntax)
 		}
 	}
 	return m, prefixes, nil
@@ -99,35 +99,35 @@ func (c *conn) refuseTracking(next *trackMode, prefixes []string) *protocol.Erro
 	now := &c.track
 	switch {
 	case !next.bcast && len(prefixes) > 0:
-		return newError("PREFIX option requires BCAST mode to be enabled")
+		return protocol.NewError("PREFIX option requires BCAST mode to be enabled")
 	case now.on && now.bcast != next.bcast:
-		return newError("You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.")
+		return protocol.NewError("You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.")
 	case next.bcast && (next.optin || next.optout):
-		return newError("OPTIN and OPTOUT are not compatible with BCAST")
+		return protocol.NewError("OPTIN and OPTOUT are not compatible with BCAST")
 	case next.optin && next.optout:
-		return newError("You can't specify both OPTIN mode and OPTOUT mode")
+		return protocol.NewError("You can't specify both OPTIN mode and OPTOUT mode")
 	case next.optin && now.optout, next.optout && now.optin:
-		return newError("You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.")
+		return protocol.NewError("You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.")
 	}
 	var had []string
 	if now.on {
 		had = now.client.Prefixes()
 	}
 	if len(had)+len(prefixes) > tracking.MaxPrefixes {
-		return newError("too many prefixes")
+		return protocol.NewError("too many prefixes")
 	}
 	for i, p := range prefixes {
 		if len(p) > tracking.MaxPrefixBytes {
-			return newError("a prefix is too long")
+			return protocol.NewError("a prefix is too long")
 		}
 		for _, q := range had {
 			if overlap(p, q) {
-				return newError("Prefix '" + p + "' overlaps with an existing prefix '" + q + "'. Prefixes for a single client must not overlap.")
+				return protocol.NewError("Prefix '" + p + "' overlaps with an existing prefix '" + q + "'. Prefixes for a single client must not overlap.")
 			}
 		}
 		for _, q := range prefixes[i+1:] {
 			if overlap(p, q) {
-				return newError("Prefix '" + p + "' overlaps with another provided prefix '" + q + "'. Prefixes for a single client must not overlap.")
+				return protocol.NewError("Prefix '" + p + "' overlaps with another provided prefix '" + q + "'. Prefixes for a single client must not overlap.")
 			}
 		}
 	}

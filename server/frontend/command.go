@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/frontend/discovery"
 )
 
 // commandHandlers are the COMMAND family, which is derived from the command table.
@@ -35,7 +36,7 @@ func helpHandlers() map[string]handler {
 			if slices.ContainsFunc(container.Subcommands, func(c protocol.Command) bool { return c.Name == container.Name+"|help" }) {
 				locals[container.Name+"|help"] = handler{reply: func(c *conn, _ [][]byte) protocol.Value {
 					if container.Group == protocol.GroupCluster && !c.srv.cfg.Options.ClusterMode {
-						return errNoCluster.Value()
+						return discovery.ErrNoCluster.Value()
 					}
 					return container.Help()
 				}}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/frontend/discovery"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/tracking"
 )
@@ -23,7 +24,7 @@ type Config struct {
 	// AskClients asks another node about connections: see [Server.Clients]; nil: it cannot be asked.
 	AskClients func(ctx context.Context, node string, q ClientsQuestion) (ClientsAnswer, error)
 	// Sentinel is about the port for Sentinel's clients.
-	Sentinel Sentinel
+	Sentinel discovery.Sentinel
 	Logger   *slog.Logger
 	Options  Options
 	// Hub has the subscriptions of the clients. It must be told the events of the state machine; nil: New
@@ -178,4 +179,12 @@ func (c Config) withDefaults() Config {
 		c.Hub = pubsub.New(c.Logger)
 	}
 	return c
+}
+
+// discovery is what the node says of itself to clients that look for the leader.
+func (c *Config) discovery() discovery.Config {
+	return discovery.Config{
+		EveryNodeMaster: c.Options.EveryNodeMaster, ClusterMode: c.Options.ClusterMode, TLS: c.TLS != nil, Sentinel: c.Sentinel,
+		ClusterID: c.Node.ClusterID, Troubles: c.Node.Troubles, Waiting: c.Node.Waiting,
+	}
 }

@@ -138,7 +138,7 @@ func (c *conn) breaker() (address, name string) {
 // errLaterVersion refuses a command that comes with a later version of the cluster. It begins as for any other unknown
 // command, for clients that ask so what there is.
 func errLaterVersion(command *protocol.Command, version byte) *protocol.Error {
-	return newError(fmt.Sprintf("unknown command '%s': it comes with version %d of the cluster, which has version %d (see RAFT.STATUS)",
+	return protocol.NewError(fmt.Sprintf("unknown command '%s': it comes with version %d of the cluster, which has version %d (see RAFT.STATUS)",
 		command.Name, command.LogVersion, version))
 }
 
@@ -211,7 +211,11 @@ func crossProtocol(word []byte) bool {
 	return strings.EqualFold(string(word), "post") || strings.EqualFold(string(word), "host:")
 }
 
+// sentinel reports whether the client came through the port for Sentinel's clients.
+func (c *conn) sentinel() bool { return c.table == protocol.Sentinel() }
+
 var (
-	errNotInMulti    = newError("Command not allowed inside a transaction")
-	errDebugDisabled = newError(`DEBUG command not allowed. If the enable-debug-command option is set to "local", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.`)
+	errOnlyHello     = protocol.NewError("Only HELLO messages are accepted by Sentinel instances.")
+	errNotInMulti    = protocol.NewError("Command not allowed inside a transaction")
+	errDebugDisabled = protocol.NewError(`DEBUG command not allowed. If the enable-debug-command option is set to "local", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.`)
 )

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/frontend/discovery"
 )
 
 // handler is the behaviour of a command that this package implements. Either reply or run is set, or native
@@ -42,9 +43,23 @@ func handlers() map[string]handler {
 func handlerFamilies() []map[string]handler {
 	return []map[string]handler{
 		connectionHandlers(), authHandlers(), clientHandlers(), clientListHandlers(), commandHandlers(), helpHandlers(),
-		configHandlers(), infoHandlers(), roleHandlers(), waitHandlers(), transactionHandlers(), debugHandlers(), clusterHandlers(), sentinelHandlers(),
+		configHandlers(), infoHandlers(), discoveryHandlers(), waitHandlers(), transactionHandlers(), debugHandlers(),
 		pubsubHandlers(), slowlogHandlers(), latencyHandlers(), memoryHandlers(), trackingHandlers(), monitorHandlers(), nativeHandlers(), memberHandlers(), backupHandlers(),
 	}
+}
+
+// discoveryHandlers are the commands by which clients look for the leader and for nodes.
+func discoveryHandlers() map[string]handler {
+	all := map[string]handler{"role": {reply: func(c *conn, _ [][]byte) protocol.Value {
+		if c.sentinel() {
+			return c.srv.directory.SentinelRole()
+		}
+		return c.srv.directory.Role()
+	}}}
+	for name, reply := range discovery.Replies() {
+		all[name] = handler{reply: func(c *conn, args [][]byte) protocol.Value { return reply(c.srv.directory, args) }}
+	}
+	return all
 }
 
 // row is a row of the command table with what dispatch needs.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/frontend/discovery"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
@@ -151,7 +152,7 @@ func oneIf(yes bool) any {
 	return 0
 }
 
-func (r *report) master() bool { return r.srv.master(&r.status) }
+func (r *report) master() bool { return r.srv.directory.Master(&r.status) }
 
 // ofMaster and ofSlave leave a line out on nodes of the other role.
 func ofMaster(value func(*report) any) func(*report) any {
@@ -182,12 +183,12 @@ func (r *report) role() string {
 }
 
 func (r *report) following() (host, port string) {
-	addr, _ := r.srv.following(&r.status)
-	return splitAddress(addr)
+	addr, _ := r.srv.directory.Following(&r.status)
+	return discovery.SplitAddress(addr)
 }
 
 func (r *report) leaderLink() any {
-	if _, up := r.srv.following(&r.status); !up {
+	if _, up := r.srv.directory.Following(&r.status); !up {
 		return "down"
 	}
 	return "up"
@@ -205,9 +206,9 @@ func slaveLines(r *report) (lines []string) {
 		return nil
 	}
 	for i, f := range r.status.Followers {
-		host, port := splitAddress(f.ClientAddr)
+		host, port := discovery.SplitAddress(f.ClientAddr)
 		lines = append(lines, fmt.Sprintf("slave%d:ip=%s,port=%s,state=online,offset=%d,lag=%d",
-			i, host, port, offset(&r.status, f), int64(f.Silent.Seconds())))
+			i, host, port, discovery.Offset(&r.status, f), int64(f.Silent.Seconds())))
 	}
 	return lines
 }
@@ -222,9 +223,6 @@ func stalledLines(r *report) (lines []string) {
 	}
 	return lines
 }
-
-// offset is how far a follower has what is committed.
-func offset(st *replica.Status, f replica.Follower) uint64 { return min(f.LogIndex, st.Committed) }
 
 // replicationID is the same on all nodes of a cluster.
 func replicationID(cluster string) string {

@@ -30,7 +30,7 @@ const (
 	keyBytes    = 32
 )
 
-var errNotices = newError("too many waits with NOTIFY on this connection")
+var errNotices = protocol.NewError("too many waits with NOTIFY on this connection")
 
 // claim is what a request that waits gives the client, if it is granted.
 type claim struct {

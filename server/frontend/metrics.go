@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/frontend/discovery"
 	"github.com/holdfast/holdfast/server/pubsub"
 )
 
@@ -51,7 +52,7 @@ func sections() []section {
 		{"Stats", false, statsMetrics()},
 		{"Replication", false, replicationMetrics()},
 		{"CPU", false, cpuMetrics()},
-		{"Sentinel", false, []metric{{name: "masterN", kind: text, lines: sentinelLines}}},
+		{"Sentinel", false, []metric{{name: "masterN", kind: text, lines: func(r *report) []string { return r.srv.directory.SentinelLines() }}}},
 		{"Modules", false, []metric{{name: "module", kind: text, lines: moduleLines}}},
 		{"Commandstats", true, []metric{
 			{
@@ -91,12 +92,12 @@ func serverMetrics() []metric {
 		constant("redis_git_sha1", "00000000"),
 		constant("redis_git_dirty", 0),
 		constant("redis_build_id", "0"),
-		{name: "redis_mode", kind: text, value: func(r *report) any { return r.srv.mode(r.sentinel) }},
+		{name: "redis_mode", kind: text, value: func(r *report) any { return r.srv.directory.Mode(r.sentinel) }},
 		constant("os", runtime.GOOS+" "+runtime.GOARCH),
 		constant("arch_bits", strconv.IntSize),
 		constant("process_id", os.Getpid()),
 		{name: "run_id", kind: text, value: func(r *report) any { return r.srv.cfg.Node.RunID }},
-		{name: "tcp_port", kind: text, value: func(r *report) any { _, port := splitAddress(r.srv.address(r.sentinel)); return port }},
+		{name: "tcp_port", kind: text, value: func(r *report) any { _, port := discovery.SplitAddress(r.srv.address(r.sentinel)); return port }},
 		{name: "server_time_usec", kind: gauge, value: func(*report) any { return time.Now().UnixMicro() }, help: "this node's wall clock, in microseconds since 1970"},
 		{name: "uptime_in_seconds", kind: gauge, value: func(r *report) any { return int64(time.Since(r.srv.started).Seconds()) }, help: "seconds since the process started to serve"},
 		{name: "uptime_in_days", kind: gauge, value: func(r *report) any { return int64(time.Since(r.srv.started).Hours() / 24) }, help: "the same in days"},
@@ -203,7 +204,7 @@ func replicationMetrics() []metric {
 		{name: "stalled_followers", kind: gauge, value: ofMaster(func(r *report) any { return len(r.status.Stalled) }), help: "on the leader: followers whose logs have stood still for 3 s behind what is committed"},
 		{name: "stalled_followerN", kind: gauge, lines: stalledLines, help: "for each of them: where its log stands, and for how many seconds"},
 		constant("master_failover_state", "no-failover"),
-		{name: "master_replid", kind: text, value: func(r *report) any { return replicationID(r.srv.clusterID()) }},
+		{name: "master_replid", kind: text, value: func(r *report) any { return replicationID(r.srv.directory.ClusterID()) }},
 		constant("master_replid2", strings.Repeat("0", 40)),
 		{name: "master_repl_offset", kind: gauge, value: func(r *report) any { return r.status.Committed }, help: "`raft_commit_index`"},
 		constant("second_repl_offset", -1),
@@ -225,16 +226,16 @@ func holdfastMetrics() []metric {
 	return []metric{
 		{name: "node_name", kind: text, value: func(r *report) any { return r.status.Name }, help: "this node"},
 		{name: "node_id", kind: text, value: func(r *report) any { return r.status.ID }, help: "the ID of this node's folder, which no other folder ever has"},
-		{name: "cluster_id", kind: text, value: func(r *report) any { return r.srv.clusterID() }, help: "the cluster that this node belongs to; empty: none yet"},
+		{name: "cluster_id", kind: text, value: func(r *report) any { return r.srv.directory.ClusterID() }, help: "the cluster that this node belongs to; empty: none yet"},
 		{name: "leading", kind: gauge, value: (*report).leading, help: "1 on the leader"},
 		{name: "leader_name", kind: text, value: func(r *report) any { return r.status.Leader.Name }, help: "the leader, as far as this node knows; empty: no leader"},
 		{name: "leader_addr", kind: text, value: func(r *report) any { return r.status.Leader.ClientAddr }, help: "its address for clients"},
 		{name: "members", kind: gauge, value: func(r *report) any { return len(r.status.Members) }, help: "how many nodes the cluster has"},
-		{name: "voters", kind: gauge, value: func(r *report) any { return voters(r.status.Members) }, help: "how many of them vote"},
-		{name: "non_voters", kind: gauge, value: func(r *report) any { return len(r.status.Members) - voters(r.status.Members) }, help: "how many only follow"},
-		{name: "voting", kind: gauge, value: func(r *report) any { return oneIf((&census{st: r.status}).self().Voter) }, help: "1 if this node votes"},
+		{name: "voters", kind: gauge, value: func(r *report) any { return discovery.Voters(r.status.Members) }, help: "how many of them vote"},
+		{name: "non_voters", kind: gauge, value: func(r *report) any { return len(r.status.Members) - discovery.Voters(r.status.Members) }, help: "how many only follow"},
+		{name: "voting", kind: gauge, value: func(r *report) any { return oneIf(discovery.Self(&r.status).Voter) }, help: "1 if this node votes"},
 		{name: "cluster_version", kind: gauge, value: func(r *report) any { return int(r.status.Version) }, help: "the version of the log, and of what its entries mean; it goes up when all members can use a newer one"},
-		{name: "cluster_version_held_back_by", kind: text, value: func(r *report) any { return strings.Join((&census{st: r.status}).heldBackBy(), ",") }, help: "the members that keep it from going up; empty: none, or there is no newer one"},
+		{name: "cluster_version_held_back_by", kind: text, value: func(r *report) any { return strings.Join(discovery.HeldBackBy(&r.status), ",") }, help: "the members that keep it from going up; empty: none, or there is no newer one"},
 		{name: "raft_term", kind: gauge, value: func(r *report) any { return r.status.Term }, help: "grows with every election"},
 		{name: "raft_commit_index", kind: gauge, value: func(r *report) any { return r.status.Committed }, help: "the last log entry that this node knows to be on a majority's disks"},
 		{name: "raft_applied_index", kind: gauge, value: func(r *report) any { return r.status.Applied }, help: "the last log entry in this node's state; a follower that lags for long has a slow disk or network"},

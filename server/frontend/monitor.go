@@ -106,7 +106,7 @@ func (c *conn) stopMonitoring() {
 }
 
 // errMonitors is Redis's error, to which a monitor is a kind of replica.
-var errMonitors = newError("Replica can't interact with the keyspace")
+var errMonitors = protocol.NewError("Replica can't interact with the keyspace")
 
 // touchesKeys reports whether a monitor may not send the command.
 func touchesKeys(row *row) bool {

@@ -81,7 +81,7 @@ func (c *conn) enqueue(row *row, args [][]byte) {
 		size += len(w)
 	}
 	if tx.bytes+size > c.srv.cfg.MaxQueryBytes {
-		c.reject(row, newError("transaction exceeds the query buffer limit"))
+		c.reject(row, protocol.NewError("transaction exceeds the query buffer limit"))
 		return
 	}
 	row.calls.Add(1)

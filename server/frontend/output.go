@@ -21,7 +21,7 @@ const (
 // Errors that are sent in place of a reply larger than MaxOutputBytes. A write has had its effect,
 // so its client must not take the error for a refusal.
 var (
-	errReplyTooLarge = newError("the reply is larger than max-output-bytes")
+	errReplyTooLarge = protocol.NewError("the reply is larger than max-output-bytes")
 	errWriteTooLarge = &protocol.Error{
 		Prefix: "UNCERTAIN", Text: "The command was applied, but its reply is larger than max-output-bytes", Outcome: protocol.OutcomeUnknown,
 	}

@@ -95,15 +95,15 @@ func (c *conn) refuseSubscriptions(kind pubsub.Kind, names [][]byte) *protocol.E
 	l, more := &c.srv.cfg.Limits, 0
 	for _, name := range names {
 		if len(name) > l.MaxKeyBytes {
-			return newError(fmt.Sprintf("channel exceeds maximum allowed size (%d bytes)", l.MaxKeyBytes))
+			return protocol.NewError(fmt.Sprintf("channel exceeds maximum allowed size (%d bytes)", l.MaxKeyBytes))
 		}
 		more += len(name) + subscriptionBytes
 	}
 	switch {
 	case kind == pubsub.Shard && c.executing:
-		return newError("SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
+		return protocol.NewError("SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
 	case c.subs.bytes+more > l.MaxSubscriptionBytes:
-		return newError(fmt.Sprintf("subscriptions exceed maximum allowed size (%d bytes)", l.MaxSubscriptionBytes))
+		return protocol.NewError(fmt.Sprintf("subscriptions exceed maximum allowed size (%d bytes)", l.MaxSubscriptionBytes))
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func forSubscribers(command *protocol.Command) bool {
 }
 
 func errRestricted(command *protocol.Command) *protocol.Error {
-	return newError("Can't execute '" + command.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
+	return protocol.NewError("Can't execute '" + command.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 }
 
 // pubsubActive lists the channels of this node.

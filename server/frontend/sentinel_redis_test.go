@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol/protocoltest"
+	"github.com/holdfast/holdfast/server/frontend/discovery"
 )
 
 // TestDifferentialSentinel sends the lines of testdata/differential_sentinel to one of two redis-sentinels,
@@ -21,7 +22,7 @@ func TestDifferentialSentinel(t *testing.T) {
 	redis := startSentinels(t)
 	cl := newCluster()
 	cl.status.Members, cl.status.Followers = cl.status.Members[:2], cl.status.Followers[:1]
-	s := start(t, Config{Sentinel: Sentinel{Name: "mymaster", DownAfter: time.Second, FailoverTimeout: time.Second}}, cl)
+	s := start(t, Config{Sentinel: discovery.Sentinel{Name: "mymaster", DownAfter: time.Second, FailoverTimeout: time.Second}}, cl)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s.serveSentinelOn(ln)

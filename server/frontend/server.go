@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/frontend/discovery"
 	"github.com/holdfast/holdfast/server/loglimit"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/replica"
@@ -34,13 +35,12 @@ type Server struct {
 	memory            clientMemory
 	refusals          atomic.Int32
 	fresh             freshness
-	// lead is what the backend said last about the leader.
-	lead       atomic.Pointer[lead]
-	slow       slowlog
-	failedAuth *loglimit.Limit
-	forced     *loglimit.Limit
-	rates      rates
-	silent     silence
+	directory         *discovery.Directory
+	slow              slowlog
+	failedAuth        *loglimit.Limit
+	forced            *loglimit.Limit
+	rates             rates
+	silent            silence
 	// tellsConns: the state machine is told which connection sends a command that may take a lock.
 	tellsConns atomic.Bool
 	// forgotten are the lookups of keys before CONFIG RESETSTAT.
@@ -78,6 +78,7 @@ func New(cfg Config, backend Backend) *Server {
 		return &work{in: make([]byte, 0, pooledIn), reader: protocol.NewReader(protocol.DefaultLimits())}
 	}
 	s.fresh.catching = make(chan struct{}, 1)
+	s.directory = discovery.New(cfg.discovery(), backend.Status)
 	s.slow.init()
 	s.rates.since = s.started
 	backend.WatchLeadership(s.led)
@@ -95,28 +96,22 @@ func New(cfg Config, backend Backend) *Server {
 	return s
 }
 
-// lead is what clients are told about the leader.
-type lead struct {
-	replica.Leadership
-	since time.Time
-}
-
-func (s *Server) leadership() replica.Leadership { return s.lead.Load().Leadership }
-
 // led takes a change of the leadership. What clients can ask for changes before they are told of it.
 func (s *Server) led(l replica.Leadership, members []replica.Member) {
-	was := s.lead.Load()
-	if was == nil || was.Leader != l.Leader || was.Present != l.Present {
+	if !s.directory.Knows(l) {
 		s.fresh.changed()
 	}
-	s.lead.Store(&lead{Leadership: l, since: time.Now()})
+	messages := s.directory.SetLeadership(l, members)
 	if !l.Present {
 		s.cfg.Tracking.InvalidateAll() // the node may not hear of other nodes' writes
 	}
-	if was != nil {
-		s.tellSentinelClients(s.cfg.Sentinel.sentinelEvents(was.Leadership, l, members))
+	for _, m := range messages {
+		s.sentinelHub.Publish(m.Channel, m.Payload)
 	}
 }
+
+// Directory answers who leads the cluster and which nodes there are.
+func (s *Server) Directory() *discovery.Directory { return s.directory }
 
 // Serve accepts clients on ln until ctx ends. Then Serve closes ln, lets the commands in flight be
 // answered, and returns nil when all connections are gone. Commands that take longer than

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
+	"github.com/holdfast/holdfast/server/frontend/discovery"
 	"github.com/holdfast/holdfast/server/operations"
 	"github.com/holdfast/holdfast/server/replica"
 )
@@ -155,7 +156,7 @@ func (p *player) serve(verb, options string) {
 	clear(p.gone)
 	cfg.Backups = &twoParts{}
 	cfg.Administration = askedDesk{}
-	cfg.Sentinel = Sentinel{Name: "mymaster", DownAfter: time.Second, FailoverTimeout: 2 * time.Second}
+	cfg.Sentinel = discovery.Sentinel{Name: "mymaster", DownAfter: time.Second, FailoverTimeout: 2 * time.Second}
 	p.server = start(p.t, cfg, newCluster())
 	if p.sentinel {
 		p.server.serveSentinel()

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/frontend/discovery"
 )
 
 // validate returns why a data command must not reach the log: arguments that are too long, or a Lua
@@ -39,7 +40,7 @@ func tooLong(row *row, args [][]byte, l *Limits) *protocol.Error {
 	}
 	for i, w := range args {
 		if isKey[i] && len(w) > l.MaxKeyBytes {
-			return newError(fmt.Sprintf("key exceeds maximum allowed size (%d bytes)", l.MaxKeyBytes))
+			return protocol.NewError(fmt.Sprintf("key exceeds maximum allowed size (%d bytes)", l.MaxKeyBytes))
 		}
 		if len(w) > l.MaxValueBytes {
 			return protocol.ErrStringTooBig
@@ -57,9 +58,9 @@ func (c *conn) validateScript(row *row, args [][]byte) *protocol.Error {
 		case !ok:
 			return protocol.ErrNotInteger
 		case n > int64(len(args)-3):
-			return newError("Number of keys can't be greater than number of args")
+			return protocol.NewError("Number of keys can't be greater than number of args")
 		case n < 0:
-			return newError("Number of keys can't be negative")
+			return protocol.NewError("Number of keys can't be negative")
 		}
 	}
 	if err := c.srv.compiled.check(args[row.source]); err != nil {
@@ -69,5 +70,29 @@ func (c *conn) validateScript(row *row, args [][]byte) *protocol.Error {
 	return nil
 }
 
-// newError is an error of this package: prefix ERR, and surely not applied.
-func newError(text string) *protocol.Error { return &protocol.Error{Prefix: "ERR", Text: text} }
+// inClusterMode returns why a data command is refused because of the mode that the node is in.
+func (s *Server) inClusterMode(row *row, args [][]byte) *protocol.Error {
+	slots := row.Group == protocol.GroupCluster
+	switch {
+	case !s.cfg.Options.ClusterMode && slots:
+		return discovery.ErrNoCluster
+	case !s.cfg.Options.ClusterMode || slots:
+		return nil
+	case row.Name == "move" || row.Name == "swapdb":
+		return protocol.NewError(strings.ToUpper(row.Name) + " is not allowed in cluster mode")
+	case row.Name == "copy" && copiesElsewhere(args):
+		return protocol.NewError("Copying to another database is not allowed in cluster mode")
+	}
+	return nil
+}
+
+// copiesElsewhere reports whether a COPY names a database other than 0.
+func copiesElsewhere(args [][]byte) bool {
+	for i := 3; i+1 < len(args); i++ {
+		if strings.EqualFold(string(args[i]), "db") {
+			n, ok := protocol.ParseInt(string(args[i+1]))
+			return ok && n > 0 && n < protocol.MaxDatabases
+		}
+	}
+	return false
+}

@@ -49,7 +49,7 @@ func watch(c *conn, args [][]byte) {
 	row, ws := c.srv.watchRow, &c.watches
 	cause := c.validate(row, args)
 	if cause == nil && ws.bytes > c.srv.cfg.MaxQueryBytes {
-		cause = newError("watched keys exceed the query buffer limit")
+		cause = protocol.NewError("watched keys exceed the query buffer limit")
 	}
 	if cause != nil {
 		ws.broken = true

@@ -1,4 +1,4 @@
-package frontend
+package discovery
 
 import (
 	"crypto/sha1"
@@ -15,69 +15,43 @@ import (
 // In cluster mode a node describes the nodes to clients of Redis Cluster: a single shard with all
 // slots, whose master is the leader. Every node takes every command, so no reply redirects a client.
 
-func clusterHandlers() map[string]handler {
-	return map[string]handler{
-		"asking":                        {reply: clusterOK},
-		"readonly":                      {reply: clusterOK},
-		"readwrite":                     {reply: clusterOK},
-		"cluster|count-failure-reports": {reply: clusterReply(clusterFailureReports)},
-		"cluster|info":                  {reply: clusterReply(clusterInfo)},
-		"cluster|keyslot":               {reply: clusterReply(clusterKeySlot)},
-		"cluster|links":                 {reply: clusterReply(func(*shard, [][]byte) protocol.Value { return protocol.Array() })},
-		"cluster|myid":                  {reply: clusterReply(func(s *shard, _ [][]byte) protocol.Value { return protocol.Bulk(nodeID(s.self)) })},
-		"cluster|myshardid":             {reply: clusterReply(func(*shard, [][]byte) protocol.Value { return protocol.Bulk(shardID) })},
-		"cluster|nodes":                 {reply: clusterReply(clusterNodes)},
-		"cluster|replicas":              {reply: clusterReply(clusterReplicas)},
-		"cluster|shards":                {reply: clusterReply(clusterShards)},
-		"cluster|slaves":                {reply: clusterReply(clusterReplicas)},
-		"cluster|slots":                 {reply: clusterReply(clusterSlots)},
+func clusterReplies() map[string]Reply {
+	return map[string]Reply{
+		"asking":                        clusterOK,
+		"readonly":                      clusterOK,
+		"readwrite":                     clusterOK,
+		"cluster|count-failure-reports": inCluster(clusterFailureReports),
+		"cluster|info":                  inCluster(clusterInfo),
+		"cluster|keyslot":               inCluster(clusterKeySlot),
+		"cluster|links":                 inCluster(func(*shard, [][]byte) protocol.Value { return protocol.Array() }),
+		"cluster|myid":                  inCluster(func(s *shard, _ [][]byte) protocol.Value { return protocol.Bulk(nodeID(s.self)) }),
+		"cluster|myshardid":             inCluster(func(*shard, [][]byte) protocol.Value { return protocol.Bulk(shardID) }),
+		"cluster|nodes":                 inCluster(clusterNodes),
+		"cluster|replicas":              inCluster(clusterReplicas),
+		"cluster|shards":                inCluster(clusterShards),
+		"cluster|slaves":                inCluster(clusterReplicas),
+		"cluster|slots":                 inCluster(clusterSlots),
 	}
 }
 
-var errNoCluster = newError("This instance has cluster support disabled")
+// ErrNoCluster is the reply to CLUSTER outside of cluster mode.
+var ErrNoCluster = protocol.NewError("This instance has cluster support disabled")
 
-func clusterOK(c *conn, _ [][]byte) protocol.Value {
-	if !c.srv.cfg.Options.ClusterMode {
-		return errNoCluster.Value()
+func clusterOK(d *Directory, _ [][]byte) protocol.Value {
+	if !d.cfg.ClusterMode {
+		return ErrNoCluster.Value()
 	}
 	return protocol.OK
 }
 
-// clusterReply is a subcommand of CLUSTER, which is refused outside of cluster mode.
-func clusterReply(f func(s *shard, args [][]byte) protocol.Value) func(*conn, [][]byte) protocol.Value {
-	return func(c *conn, args [][]byte) protocol.Value {
-		if !c.srv.cfg.Options.ClusterMode {
-			return errNoCluster.Value()
+// inCluster is a subcommand of CLUSTER, which is refused outside of cluster mode.
+func inCluster(f func(s *shard, args [][]byte) protocol.Value) Reply {
+	return func(d *Directory, args [][]byte) protocol.Value {
+		if !d.cfg.ClusterMode {
+			return ErrNoCluster.Value()
 		}
-		return f(c.srv.shard(), args)
+		return f(d.shard(), args)
 	}
-}
-
-// inClusterMode returns why a data command is refused because of the mode that the node is in.
-func (s *Server) inClusterMode(row *row, args [][]byte) *protocol.Error {
-	slots := row.Group == protocol.GroupCluster
-	switch {
-	case !s.cfg.Options.ClusterMode && slots:
-		return errNoCluster
-	case !s.cfg.Options.ClusterMode || slots:
-		return nil
-	case row.Name == "move" || row.Name == "swapdb":
-		return newError(strings.ToUpper(row.Name) + " is not allowed in cluster mode")
-	case row.Name == "copy" && copiesElsewhere(args):
-		return newError("Copying to another database is not allowed in cluster mode")
-	}
-	return nil
-}
-
-// copiesElsewhere reports whether a COPY names a database other than 0.
-func copiesElsewhere(args [][]byte) bool {
-	for i := 3; i+1 < len(args); i++ {
-		if strings.EqualFold(string(args[i]), "db") {
-			n, ok := protocol.ParseInt(string(args[i+1]))
-			return ok && n > 0 && n < protocol.MaxDatabases
-		}
-	}
-	return false
 }
 
 // shard is the cluster as clients of Redis Cluster see it.
@@ -91,10 +65,10 @@ type shard struct {
 	portKey string // of CLUSTER SHARDS
 }
 
-func (s *Server) shard() *shard {
-	st, lead := s.backend.Status(), s.leadership()
+func (d *Directory) shard() *shard {
+	st, lead := d.status(), d.leadership()
 	sh := &shard{self: st.ID, leader: lead.Leader, serves: lead.Present, term: st.Term, commit: st.Committed, portKey: "port"}
-	if s.cfg.TLS != nil {
+	if d.cfg.TLS {
 		sh.portKey = "tls-port"
 	}
 	for _, m := range st.Members {
@@ -150,7 +124,7 @@ type endpoint struct {
 }
 
 func endpointOf(m replica.Member) endpoint {
-	host, port := splitAddress(m.ClientAddr)
+	host, port := SplitAddress(m.ClientAddr)
 	return endpoint{host: host, port: port, named: net.ParseIP(host) == nil}
 }
 
@@ -224,7 +198,7 @@ func clusterNodes(s *shard, _ [][]byte) protocol.Value {
 // line is a node's line of CLUSTER NODES.
 func (s *shard) line(m replica.Member) string {
 	e := endpointOf(m)
-	_, bus := splitAddress(m.PeerAddr)
+	_, bus := SplitAddress(m.PeerAddr)
 	addr := e.host + ":" + e.port + "@" + bus
 	if e.named {
 		addr += "," + e.host
@@ -262,7 +236,7 @@ func (s *shard) find(id []byte) (m replica.Member, refusal *protocol.Error) {
 			return m, nil
 		}
 	}
-	return m, newError("Unknown node " + string(id))
+	return m, protocol.NewError("Unknown node " + string(id))
 }
 
 func clusterReplicas(s *shard, args [][]byte) protocol.Value {

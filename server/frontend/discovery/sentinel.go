@@ -1,4 +1,4 @@
-package frontend
+package discovery
 
 import (
 	"fmt"
@@ -21,23 +21,20 @@ type Sentinel struct {
 	DownAfter, FailoverTimeout time.Duration
 }
 
-func sentinelHandlers() map[string]handler {
-	return map[string]handler{
-		"sentinel|ckquorum":                {reply: aboutMaster(sentinelQuorum)},
-		"sentinel|get-master-addr-by-name": {reply: sentinelAddress},
-		"sentinel|master":                  {reply: aboutMaster((*watched).master)},
-		"sentinel|masters":                 {reply: sentinelMasters},
-		"sentinel|myid":                    {reply: sentinelID},
-		"sentinel|pending-scripts":         {reply: func(*conn, [][]byte) protocol.Value { return protocol.Array() }},
-		"sentinel|replicas":                {reply: aboutMaster((*watched).replicas)},
-		"sentinel|reset":                   {reply: sentinelReset},
-		"sentinel|sentinels":               {reply: aboutMaster((*watched).sentinels)},
-		"sentinel|slaves":                  {reply: aboutMaster((*watched).replicas)},
+func sentinelReplies() map[string]Reply {
+	return map[string]Reply{
+		"sentinel|ckquorum":                aboutMaster(sentinelQuorum),
+		"sentinel|get-master-addr-by-name": sentinelAddress,
+		"sentinel|master":                  aboutMaster((*watched).master),
+		"sentinel|masters":                 sentinelMasters,
+		"sentinel|myid":                    sentinelID,
+		"sentinel|pending-scripts":         func(*Directory, [][]byte) protocol.Value { return protocol.Array() },
+		"sentinel|replicas":                aboutMaster((*watched).replicas),
+		"sentinel|reset":                   sentinelReset,
+		"sentinel|sentinels":               aboutMaster((*watched).sentinels),
+		"sentinel|slaves":                  aboutMaster((*watched).replicas),
 	}
 }
-
-// sentinel reports whether the client came through the port for Sentinel's clients.
-func (c *conn) sentinel() bool { return c.table == protocol.Sentinel() }
 
 // watched is the cluster as a Sentinel sees it.
 type watched struct {
@@ -52,27 +49,24 @@ type watched struct {
 }
 
 // watched returns nil before this node has heard of a leader: then it watches no master.
-func (s *Server) watched() *watched {
-	lead := s.lead.Load()
+func (d *Directory) watched() *watched {
+	lead := d.lead.Load()
 	if lead.Leader.ID == "" {
 		return nil
 	}
-	st := s.backend.Status()
+	st := d.status()
 	return &watched{
-		cfg: &s.cfg.Sentinel, leader: lead.Leader, up: lead.Present, since: lead.since,
+		cfg: &d.cfg.Sentinel, leader: lead.Leader, up: lead.Present, since: lead.since,
 		self: st.ID, nodes: st.Members, term: st.Term, commit: st.Committed,
 	}
 }
 
-var (
-	errNoMaster  = newError("No such master with that name")
-	errOnlyHello = newError("Only HELLO messages are accepted by Sentinel instances.")
-)
+var errNoMaster = protocol.NewError("No such master with that name")
 
 // aboutMaster is a subcommand of SENTINEL that names the master.
-func aboutMaster(f func(w *watched) protocol.Value) func(*conn, [][]byte) protocol.Value {
-	return func(c *conn, args [][]byte) protocol.Value {
-		w := c.srv.watched()
+func aboutMaster(f func(w *watched) protocol.Value) Reply {
+	return func(d *Directory, args [][]byte) protocol.Value {
+		w := d.watched()
 		if w == nil || string(args[2]) != w.cfg.Name {
 			return errNoMaster.Value()
 		}
@@ -80,29 +74,29 @@ func aboutMaster(f func(w *watched) protocol.Value) func(*conn, [][]byte) protoc
 	}
 }
 
-func sentinelAddress(c *conn, args [][]byte) protocol.Value {
-	w := c.srv.watched()
+func sentinelAddress(d *Directory, args [][]byte) protocol.Value {
+	w := d.watched()
 	if w == nil || string(args[2]) != w.cfg.Name {
 		return protocol.NullArray
 	}
-	host, port := splitAddress(w.leader.ClientAddr)
+	host, port := SplitAddress(w.leader.ClientAddr)
 	return protocol.Strings(host, port)
 }
 
-func sentinelMasters(c *conn, _ [][]byte) protocol.Value {
-	if w := c.srv.watched(); w != nil {
+func sentinelMasters(d *Directory, _ [][]byte) protocol.Value {
+	if w := d.watched(); w != nil {
 		return protocol.Array(w.master())
 	}
 	return protocol.Array()
 }
 
-func sentinelID(c *conn, _ [][]byte) protocol.Value {
-	return protocol.Bulk(nodeID(c.srv.backend.Status().ID))
+func sentinelID(d *Directory, _ [][]byte) protocol.Value {
+	return protocol.Bulk(nodeID(d.status().ID))
 }
 
 // sentinelReset has nothing to reset: a node knows the others at any time.
-func sentinelReset(c *conn, args [][]byte) protocol.Value {
-	if w := c.srv.watched(); w != nil && protocol.Match(string(args[2]), w.cfg.Name, false) {
+func sentinelReset(d *Directory, args [][]byte) protocol.Value {
+	if w := d.watched(); w != nil && protocol.Match(string(args[2]), w.cfg.Name, false) {
 		return protocol.Integer(1)
 	}
 	return protocol.Integer(0)
@@ -111,7 +105,7 @@ func sentinelReset(c *conn, args [][]byte) protocol.Value {
 // fields are the fields with which every entry of a Sentinel's replies begins. Times since the last word
 // are 0: a node knows only whether another answers.
 func (w *watched) fields(kind, name, addr string, m replica.Member, down bool) []protocol.Value {
-	host, port := splitAddress(addr)
+	host, port := SplitAddress(addr)
 	flags := kind
 	if down {
 		// Never o_down: the node does not ask the others what they see.
@@ -159,7 +153,7 @@ func (w *watched) others() (ms []replica.Member) {
 func (w *watched) majority() int { return majorityOf(w.nodes) }
 
 func (w *watched) replicas() protocol.Value {
-	host, port := splitAddress(w.leader.ClientAddr)
+	host, port := SplitAddress(w.leader.ClientAddr)
 	link := "ok"
 	if !w.up {
 		link = "err"
@@ -204,11 +198,11 @@ func (w *watched) usable() int {
 	return n
 }
 
-// sentinelRole is the reply to ROLE: the names of the masters.
-func (s *Server) sentinelRole() protocol.Value {
+// SentinelRole is the reply to ROLE on the port for Sentinel's clients: the names of the masters.
+func (d *Directory) SentinelRole() protocol.Value {
 	var names []string
-	if s.watched() != nil {
-		names = append(names, s.cfg.Sentinel.Name)
+	if d.watched() != nil {
+		names = append(names, d.cfg.Sentinel.Name)
 	}
 	return protocol.Array(protocol.Bulk("sentinel"), protocol.Strings(names...))
 }
@@ -222,10 +216,10 @@ func sentinelQuorum(w *watched) protocol.Value {
 		"the specified quorum for this master. Not enough available Sentinels to reach the majority and authorize a failover", n)}).Value()
 }
 
-// sentinelLines is the section Sentinel of INFO.
-func sentinelLines(r *report) []string {
+// SentinelLines is the section Sentinel of INFO.
+func (d *Directory) SentinelLines() []string {
 	masters, line := 0, []string(nil)
-	if w := r.srv.watched(); w != nil {
+	if w := d.watched(); w != nil {
 		status := "ok"
 		if !w.up {
 			status = "sdown"
@@ -239,13 +233,13 @@ func sentinelLines(r *report) []string {
 	}, line...)
 }
 
-// event is a message that Sentinel's clients may subscribe to.
-type event struct{ channel, payload string }
+// Message is what Sentinel's clients may subscribe to.
+type Message struct{ Channel, Payload string }
 
-// sentinelEvents are the messages about a change of the leadership, in Sentinel's words.
-func (s *Sentinel) sentinelEvents(was, now replica.Leadership, all []replica.Member) []event {
+// messages are the messages about a change of the leadership, in Sentinel's words.
+func (s *Sentinel) messages(was, now replica.Leadership, all []replica.Member) []Message {
 	words := func(addr string) string {
-		host, port := splitAddress(addr)
+		host, port := SplitAddress(addr)
 		return host + " " + port
 	}
 	master := "master " + s.Name + " " + words(now.Leader.ClientAddr)
@@ -253,27 +247,20 @@ func (s *Sentinel) sentinelEvents(was, now replica.Leadership, all []replica.Mem
 	case now.Leader.ID == "":
 		return nil
 	case was.Leader.ID == "":
-		return []event{{"+monitor", fmt.Sprintf("%s quorum %d", master, majorityOf(all))}}
+		return []Message{{"+monitor", fmt.Sprintf("%s quorum %d", master, majorityOf(all))}}
 	case was.Leader.ClientAddr == now.Leader.ClientAddr && was.Present && !now.Present:
-		return []event{{"+sdown", master}}
+		return []Message{{"+sdown", master}}
 	case was.Leader.ClientAddr == now.Leader.ClientAddr && !was.Present && now.Present:
-		return []event{{"-sdown", master}}
+		return []Message{{"-sdown", master}}
 	case was.Leader.ClientAddr == now.Leader.ClientAddr:
 		return nil
 	}
 	to := words(now.Leader.ClientAddr)
-	events := []event{{"+switch-master", strings.Join([]string{s.Name, words(was.Leader.ClientAddr), to}, " ")}}
+	switched := []Message{{"+switch-master", strings.Join([]string{s.Name, words(was.Leader.ClientAddr), to}, " ")}}
 	for _, m := range all {
 		if m.ID != now.Leader.ID && m.ClientAddr != "" {
-			events = append(events, event{"+slave", fmt.Sprintf("slave %s %s @ %s %s", m.ClientAddr, words(m.ClientAddr), s.Name, to)})
+			switched = append(switched, Message{"+slave", fmt.Sprintf("slave %s %s @ %s %s", m.ClientAddr, words(m.ClientAddr), s.Name, to)})
 		}
 	}
-	return events
-}
-
-// tellSentinelClients publishes events to the clients of the port for Sentinel's clients.
-func (s *Server) tellSentinelClients(events []event) {
-	for _, e := range events {
-		s.sentinelHub.Publish(e.channel, e.payload)
-	}
+	return switched
 }

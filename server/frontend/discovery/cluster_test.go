@@ -1,7 +1,6 @@
-package frontend
+package discovery
 
 import (
-	"crypto/tls"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,11 +9,18 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
+func member(n string) replica.Member {
+	host := "10.0.0." + n
+	return replica.Member{ID: "n" + n, Name: "n" + n, Voter: true, PeerAddr: host + ":7379", ClientAddr: host + ":6379"}
+}
+
 // shardOf is what a cluster of the given members looks like; the first leads.
 func shardOf(cfg Config, members ...replica.Member) *shard {
-	cl := newCluster()
-	cl.status.Members, cl.lead = members, replica.Leadership{Leader: members[0], Present: true}
-	return New(cfg, cl).shard()
+	d := New(cfg, func() replica.Status {
+		return replica.Status{ID: "n1", Name: "n1", Term: 3, Committed: 42, Members: members}
+	})
+	d.SetLeadership(replica.Leadership{Leader: members[0], Present: true}, members)
+	return d.shard()
 }
 
 // A follower that is silent is listed as failed, and no client is sent to it. A node whose address is
@@ -40,7 +46,7 @@ func TestClusterLeavesOutWhoIsSilent(t *testing.T) {
 func TestClusterWithNames(t *testing.T) {
 	m := member("1")
 	m.ClientAddr = "n1.example:6379"
-	s := shardOf(Config{TLS: &tls.Config{}}, m)
+	s := shardOf(Config{TLS: true}, m)
 	require.Equal(t, protocol.Bulk("n1.example"), clusterSlots(s, nil).Elems[0].Elems[2].Elems[0])
 	require.Equal(t, nodeID("n1")+" n1.example:6379@7379,n1.example myself,master - 0 0 3 connected 0-16383\n", clusterNodes(s, nil).Str)
 	require.Equal(t, []protocol.Value{

@@ -1,0 +1,195 @@
+package discovery
+
+import (
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+)
+
+// RAFT.MEMBERS and RAFT.STATUS are answered from what this node knows, also while there is no leader.
+
+func memberReplies() map[string]Reply {
+	return map[string]Reply{
+		"raft.members": func(d *Directory, _ [][]byte) protocol.Value { return d.census().members() },
+		"raft.status":  func(d *Directory, _ [][]byte) protocol.Value { return d.ClusterStatus() },
+	}
+}
+
+// ClusterStatus is the reply to RAFT.STATUS.
+func (d *Directory) ClusterStatus() protocol.Value { return d.census().reply() }
+
+// Voters counts the members with a vote.
+func Voters(all []replica.Member) int {
+	n, _ := replica.Majority(all)
+	return n
+}
+
+// majorityOf is how many of the voters make a majority.
+func majorityOf(all []replica.Member) int {
+	_, n := replica.Majority(all)
+	return n
+}
+
+// census is the cluster as this node knows it, at one instant.
+type census struct {
+	st      replica.Status
+	leader  replica.Member // zero: none is known
+	cluster string
+	waiting string // for what, while this node belongs to no cluster
+	// troubles are what is wrong beside silent members.
+	troubles []string
+}
+
+func (d *Directory) census() *census {
+	c := &census{st: d.status(), cluster: d.ClusterID()}
+	if d.cfg.Waiting != nil {
+		c.waiting = d.cfg.Waiting()
+	}
+	if d.cfg.Troubles != nil {
+		c.troubles = d.cfg.Troubles()
+	}
+	for i := range c.st.Members {
+		if m := &c.st.Members[i]; m.Outdated(c.st.Version) {
+			c.troubles = append(c.troubles, m.Name+" runs an older log format: upgrade it now")
+		}
+	}
+	c.leader = c.st.Leader
+	for _, m := range c.st.Members {
+		if m.ID == c.leader.ID {
+			c.leader = m
+		}
+	}
+	return c
+}
+
+func (c *census) leads(m replica.Member) bool { return c.leader.ID != "" && m.ID == c.leader.ID }
+
+// Self is this node, which may be no member yet, or no more.
+func Self(st *replica.Status) replica.Member {
+	for _, m := range st.Members {
+		if m.ID == st.ID {
+			return m
+		}
+	}
+	return replica.Member{ID: st.ID, Name: st.Name}
+}
+
+// silent reports whether the member does not answer the leader, as far as is known. Without a leader only this node
+// surely answers.
+func (c *census) silent(m replica.Member) bool {
+	switch {
+	case m.ID == c.st.ID, c.leads(m):
+		return false
+	case c.leader.ID == "":
+		return true
+	}
+	return m.Silent
+}
+
+// lag is how many entries of the leader's log the member lacks; -1: not known.
+func (c *census) lag(m replica.Member) int64 {
+	switch {
+	case c.leads(m):
+		return 0
+	case c.leader.LogIndex == 0, m.LogIndex == 0:
+		return -1
+	}
+	return max(0, int64(c.leader.LogIndex)-int64(m.LogIndex))
+}
+
+func (c *census) role(m replica.Member) string {
+	switch {
+	case c.leads(m):
+		return "leader"
+	case m.Voter:
+		return "follower"
+	}
+	return "non-voter"
+}
+
+// majority counts: voters, voters that answer, and how many must.
+func (c *census) majority() (all, live, quorum int) {
+	for _, m := range c.st.Members {
+		if m.Voter && !c.silent(m) {
+			live++
+		}
+	}
+	all, quorum = replica.Majority(c.st.Members)
+	return all, live, quorum
+}
+
+func (c *census) reply() protocol.Value {
+	voters, live, quorum := c.majority()
+	all := protocol.Fields(
+		"node", protocol.Bulk(c.st.Name),
+		"node-id", protocol.Bulk(c.st.ID),
+		"cluster-id", protocol.Bulk(c.cluster),
+		"role", protocol.Bulk(c.role(Self(&c.st))),
+		"leader", protocol.Bulk(c.leader.Name),
+		"term", number(c.st.Term),
+		"commit-index", number(c.st.Committed),
+		"applied-index", number(c.st.Applied),
+		"last-index", number(c.st.LastLog),
+		"cluster-version", protocol.Integer(int64(c.st.Version)),
+		"held-back-by", protocol.Strings(HeldBackBy(&c.st)...),
+		"voters", protocol.Integer(int64(voters)),
+		"non-voters", protocol.Integer(int64(len(c.st.Members)-voters)),
+		"live-voters", protocol.Integer(int64(live)),
+		"quorum", protocol.Integer(int64(quorum)),
+		"margin", protocol.Integer(int64(c.margin())),
+		"members", c.members(),
+	)
+	if c.waiting != "" {
+		all.Elems = append(all.Elems, protocol.Bulk("waiting"), protocol.Bulk(c.waiting))
+	}
+	if len(c.troubles) > 0 {
+		all.Elems = append(all.Elems, protocol.Bulk("troubles"), protocol.Strings(c.troubles...))
+	}
+	return all
+}
+
+// HeldBackBy are the names of the members for whose sake the cluster keeps its version.
+func HeldBackBy(st *replica.Status) (names []string) {
+	for _, m := range st.HeldBackBy() {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// margin is how many voters more may fail before the cluster stops; negative: it has stopped.
+func (c *census) margin() int {
+	_, live, quorum := c.majority()
+	if c.leader.ID == "" {
+		return min(-1, live-quorum)
+	}
+	return max(0, live-quorum)
+}
+
+func (c *census) members() protocol.Value {
+	shown := make([]protocol.Value, len(c.st.Members))
+	for i, m := range c.st.Members {
+		shown[i] = protocol.Fields(
+			"name", protocol.Bulk(m.Name),
+			"id", protocol.Bulk(m.ID),
+			"peer-address", protocol.Bulk(m.PeerAddr),
+			"client-address", protocol.Bulk(m.ClientAddr),
+			"voter", flag(m.Voter),
+			"role", protocol.Bulk(c.role(m)),
+			"silent", flag(c.silent(m)),
+			"match-index", number(m.LogIndex),
+			"lag", protocol.Integer(c.lag(m)),
+			"version", protocol.Bulk(m.Release),
+			"log-format", number(m.NewestVersion),
+			"hold-version", number(m.HoldVersion),
+		)
+	}
+	return protocol.Array(shown...)
+}
+
+func number(n uint64) protocol.Value { return protocol.Integer(int64(n)) }
+
+func flag(yes bool) protocol.Value {
+	if yes {
+		return protocol.Integer(1)
+	}
+	return protocol.Integer(0)
+}
