@@ -3,6 +3,9 @@ package protocol
 // ModuleName is the module of the commands that Redis lacks: the words of native locks, sessions and fences.
 const ModuleName = "lock"
 
+// ModuleVersion is the version of the module, as MODULE LIST shows it.
+const ModuleVersion = 1
+
 // How long the words take.
 const (
 	lockWork  = "O(log(N)), N being the number of owners that hold or wait"

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast/holdfast/server/founding"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/frontend/discovery"
+	"github.com/holdfast/holdfast/server/frontend/metrics"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/secrets"
@@ -92,7 +93,7 @@ func (c *Config) validateLockClasses() (errs []error) {
 		errs = append(errs, fmt.Errorf("lock-class: %d patterns, at most %d", len(patterns), fsm.MaxLockClasses))
 	}
 	for i, p := range patterns {
-		if p == frontend.OtherLocks || slices.Contains(patterns[:i], p) {
+		if p == metrics.OtherLocks || slices.Contains(patterns[:i], p) {
 			errs = append(errs, fmt.Errorf("lock-class %q: there is a class of that name already", p))
 		}
 	}

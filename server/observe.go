@@ -140,7 +140,7 @@ func buildInfo(node string) prometheus.Collector {
 func (s *Server) registry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	s.registerProcess(r)
-	r.MustRegister(s.front.Collector())
+	r.MustRegister(s.front.Metrics().Collector())
 	r.MustRegister(s.observed.collectors()...)
 	return r
 }

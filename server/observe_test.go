@@ -127,7 +127,7 @@ func allFamilies(t *testing.T, s *Server) []*dto.MetricFamily {
 	t.Helper()
 	all := families(t, s)
 	r := prometheus.NewRegistry()
-	r.MustRegister(frontend.New(frontend.Config{}, leaderOfTwo{}).Collector())
+	r.MustRegister(frontend.New(frontend.Config{}, leaderOfTwo{}).Metrics().Collector())
 	leaders, err := r.Gather()
 	require.NoError(t, err)
 	for _, f := range leaders {

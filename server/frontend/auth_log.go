@@ -15,7 +15,7 @@ const mostOfUser = 64
 // noteFailedAuth counts a wrong user or password, and logs who gave it and from where.
 func (c *conn) noteFailedAuth(user []byte) {
 	s := c.srv
-	s.stats.refused.Add(1)
+	s.metrics.Refused.Add(1)
 	silent, ok := s.failedAuth.Admit(time.Now())
 	if !ok {
 		return

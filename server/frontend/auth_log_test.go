@@ -42,7 +42,7 @@ func TestFailedAuthIsLogged(t *testing.T) {
 		require.Contains(t, lines[0], "client=")
 		require.Contains(t, lines[1], "user="+strings.Repeat("u", mostOfUser)+" not_logged_before=99")
 		require.NotContains(t, log.String(), "guessed")
-		require.Equal(t, uint64(101), s.stats.refused.Load())
+		require.Equal(t, uint64(101), s.metrics.Refused.Load())
 		s.stop()
 	})
 }

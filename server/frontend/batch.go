@@ -102,7 +102,7 @@ func (c *conn) runBatch() {
 	c.account()
 	batch.OnNumber = c.onNumber
 	began := time.Now()
-	c.srv.noteRates(began)
+	c.srv.metrics.NoteRates(began)
 	err := c.srv.backend.Execute(batch)
 	c.timeBatch(time.Since(began))
 	if err == nil && len(batch.Replies) != batch.Count {
@@ -208,9 +208,9 @@ func (c *conn) count(row *row, v protocol.Value) {
 	if !v.IsError() {
 		return
 	}
-	c.srv.stats.countError(v.Str)
+	c.srv.metrics.CountError(v.Str)
 	if row != nil {
-		row.failed.Add(1)
+		row.stats.Failed.Add(1)
 	}
 }
 

@@ -11,10 +11,9 @@ import (
 
 func configHandlers() map[string]handler {
 	return map[string]handler{
-		"config|get":       {reply: configGet, barrier: true},
-		"config|set":       {reply: configSet, barrier: true},
-		"config|resetstat": {reply: configResetStat},
-		"config|rewrite":   {reply: configRewrite},
+		"config|get":     {reply: configGet, barrier: true},
+		"config|set":     {reply: configSet, barrier: true},
+		"config|rewrite": {reply: configRewrite},
 	}
 }
 
@@ -85,11 +84,6 @@ func configGet(c *conn, args [][]byte) protocol.Value {
 		}
 	}
 	return protocol.Map(found...)
-}
-
-func configResetStat(c *conn, _ [][]byte) protocol.Value {
-	c.srv.resetStats()
-	return protocol.OK
 }
 
 func configRewrite(*conn, [][]byte) protocol.Value {

@@ -164,7 +164,7 @@ func (c *conn) servePipelines() bool {
 			c.said()
 		}
 		c.settleTracked()
-		c.srv.stats.commands.Add(uint64(c.w.commands))
+		c.srv.metrics.Commands.Add(uint64(c.w.commands))
 		c.w.commands, c.readMoreUntil = 0, time.Time{}
 		if c.gone {
 			return false

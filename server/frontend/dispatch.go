@@ -47,7 +47,7 @@ func (c *conn) dispatch(args [][]byte) {
 
 // runCommand runs a command outside MULTI.
 func (c *conn) runCommand(row *row, args [][]byte) {
-	row.calls.Add(1)
+	row.stats.Calls.Add(1)
 	if !row.shownLater() {
 		c.show(row, args)
 	}
@@ -64,7 +64,7 @@ func (c *conn) runCommand(row *row, args [][]byte) {
 		c.show(row, args)
 	case row.handler.reply != nil:
 		began := time.Now()
-		c.srv.noteRates(began)
+		c.srv.metrics.NoteRates(began)
 		v := row.handler.reply(c, args)
 		c.timeLocal(row, args, time.Since(began))
 		if row.shownLater() {
@@ -179,7 +179,7 @@ func (s *Server) tellsConn() bool {
 
 // reject answers a command that failed a check of dispatch, and aborts the open transaction.
 func (c *conn) reject(row *row, cause *protocol.Error) {
-	row.rejected.Add(1)
+	row.stats.Rejected.Add(1)
 	if c.tx != nil {
 		c.tx.aborted = true
 	}

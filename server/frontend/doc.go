@@ -18,7 +18,7 @@
 // connection (name, database, protocol version, the queue of MULTI, the marks of watched keys)
 // ends with the connection.
 //
-// Rooms below: discovery answers who leads and which nodes there are.
+// Rooms below: discovery answers who leads and which nodes there are; metrics counts, times and shows figures.
 //
 // Goroutines: [Server.Serve] starts one for each connection, and waits for all of them. Two things
 // start a second goroutine for a connection, for as long as they last: a command that blocks, such as

@@ -83,7 +83,7 @@ func TestFillOfSubscriptions(t *testing.T) {
 				good := s.dial()
 				settle()
 				hostile := s.dialMany(8)
-				for round := 0; s.stats.evicted.Load() < 2; round++ {
+				for round := 0; s.metrics.Evicted.Load() < 2; round++ {
 					require.Less(t, round, 50, "subscriptions are not bounded")
 					for i, c := range hostile {
 						words := []string{verb}
@@ -128,7 +128,7 @@ func TestFillOfPrefixes(t *testing.T) {
 			require.LessOrEqual(t, s.memory.total.Load(), int64(limit))
 			good.requireServed()
 		}
-		evicted := int(s.stats.evicted.Load())
+		evicted := int(s.metrics.Evicted.Load())
 		require.Greater(t, evicted, 2)
 		good.requireInfo(fmt.Sprintf("tracking_clients:%d", 8-evicted))
 		leave(good, 2, hostile)
@@ -257,7 +257,7 @@ func TestFillOfMessages(t *testing.T) {
 			settle()
 		}
 		text := strings.Repeat("x", size)
-		for round := 0; s.stats.evicted.Load() < 2; round++ {
+		for round := 0; s.metrics.Evicted.Load() < 2; round++ {
 			require.Less(t, round, 20, "messages are not bounded")
 			for i := range slow {
 				require.Regexp(t, `^:[12]\r\n$`, good.ask("PUBLISH", fmt.Sprint("own", i), text))
@@ -269,7 +269,7 @@ func TestFillOfMessages(t *testing.T) {
 			}
 			good.requireServed()
 		}
-		require.Zero(t, s.stats.cutOff.Load(), "none is beyond a limit of its own")
+		require.Zero(t, s.metrics.CutOff.Load(), "none is beyond a limit of its own")
 		for _, nc := range slow {
 			nc.Close()
 		}

@@ -3,10 +3,10 @@ package frontend
 import (
 	"maps"
 	"strings"
-	"sync/atomic"
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/frontend/discovery"
+	"github.com/holdfast/holdfast/server/frontend/metrics"
 )
 
 // handler is the behaviour of a command that this package implements. Either reply or run is set, or native
@@ -43,8 +43,8 @@ func handlers() map[string]handler {
 func handlerFamilies() []map[string]handler {
 	return []map[string]handler{
 		connectionHandlers(), authHandlers(), clientHandlers(), clientListHandlers(), commandHandlers(), helpHandlers(),
-		configHandlers(), infoHandlers(), discoveryHandlers(), waitHandlers(), transactionHandlers(), debugHandlers(),
-		pubsubHandlers(), slowlogHandlers(), latencyHandlers(), memoryHandlers(), trackingHandlers(), monitorHandlers(), nativeHandlers(), memberHandlers(), backupHandlers(),
+		configHandlers(), metricsHandlers(), discoveryHandlers(), waitHandlers(), transactionHandlers(), debugHandlers(),
+		pubsubHandlers(), slowlogHandlers(), latencyHandlers(), trackingHandlers(), monitorHandlers(), nativeHandlers(), memberHandlers(), backupHandlers(),
 	}
 }
 
@@ -58,6 +58,25 @@ func discoveryHandlers() map[string]handler {
 	}}}
 	for name, reply := range discovery.Replies() {
 		all[name] = handler{reply: func(c *conn, args [][]byte) protocol.Value { return reply(c.srv.directory, args) }}
+	}
+	return all
+}
+
+// metricsHandlers are the commands that show figures.
+func metricsHandlers() map[string]handler {
+	all := map[string]handler{
+		"config|resetstat": {reply: func(c *conn, _ [][]byte) protocol.Value {
+			c.srv.metrics.Reset()
+			return protocol.OK
+		}},
+		"info": {barrier: true, reply: func(c *conn, args [][]byte) protocol.Value {
+			c.srv.backend.AwaitApplied(c.ctx, c.lastWrite) // a client finds its own writes counted
+			return c.srv.metrics.Info(args[1:], c.sentinel())
+		}},
+		"memory|purge": {reply: func(*conn, [][]byte) protocol.Value { return protocol.OK }},
+	}
+	for name, reply := range metrics.Replies() {
+		all[name] = handler{barrier: true, reply: func(c *conn, args [][]byte) protocol.Value { return reply(c.srv.metrics, args) }}
 	}
 	return all
 }
@@ -76,8 +95,7 @@ type row struct {
 	// claims: as mayClaim; the state machine is told which connection sends the command.
 	claims bool
 
-	calls, rejected, failed atomic.Uint64
-	times                   atomic.Pointer[times]
+	stats metrics.Command
 }
 
 // newRows binds a handler to every Local row of the table. A Local row without a handler is a
@@ -92,6 +110,7 @@ func newRows() map[*protocol.Command]*row {
 		}
 		native := command.Route == protocol.Write && command.Group == protocol.GroupModule
 		rows[command] = &row{
+			stats:   metrics.Command{Name: command.Name},
 			Command: command, handler: l, nameArgs: nameWords, source: sourcePosition(command.Name),
 			blocks: command.Route == protocol.Write && command.Has(protocol.FlagBlocking) && !native,
 			native: native, claims: mayClaim(command.Name),

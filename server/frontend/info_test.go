@@ -116,12 +116,6 @@ func TestInfoCounts(t *testing.T) {
 	})
 }
 
-func TestHuman(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0B", 1023: "1023B", 1024: "1.00K", 1536: "1.50K", 5 << 20: "5.00M", 3 << 40: "3.00T", 5 << 50: "5120.00T"} {
-		require.Equal(t, want, human(n))
-	}
-}
-
 // TestClientsSeeEachOther: connections list, kill and reset each other while working, under the
 // race detector.
 func TestClientsSeeEachOther(t *testing.T) {
@@ -161,27 +155,6 @@ func TestClientsSeeEachOther(t *testing.T) {
 	all.Wait()
 	s.stop()
 	require.Zero(t, s.clientCount())
-}
-
-// TestResetStatForgetsAll: CONFIG RESETSTAT resets all counters that Redis resets.
-func TestResetStatForgetsAll(t *testing.T) {
-	s := New(Config{}, newCluster())
-	for _, row := range s.rows {
-		row.calls.Add(1)
-		row.rejected.Add(1)
-		row.failed.Add(1)
-	}
-	s.stats.countError("ERR x")
-	s.stats.evicted.Add(1)
-	s.stats.blocked.Add(1)
-	s.resetStats()
-	for _, row := range s.rows {
-		require.Zero(t, row.calls.Load()+row.rejected.Load(), row.Name)
-		require.Zero(t, row.failed.Load(), row.Name)
-	}
-	require.Zero(t, s.stats.failures.Load()+s.stats.evicted.Load())
-	require.Empty(t, s.stats.errorCounts())
-	require.EqualValues(t, 1, s.stats.blocked.Load(), "these wait still")
 }
 
 // TestTimeoutsDoNotWrapAround: the longest timeout is not read as a negative one.
@@ -253,6 +226,29 @@ func TestInfoHasWhatToolsRead(t *testing.T) {
 		fields = infoFields(t, c)
 		require.Equal(t, "0", fields["keyspace_hits"])
 		require.Equal(t, "0", fields["keyspace_misses"])
+		s.stop()
+	})
+}
+
+// TestCommandsCountInRates: INFO tells the commands and bytes per second of late, of commands of the cluster and of the
+// node alone.
+func TestCommandsCountInRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{}, newCluster())
+		c := s.dial()
+		for _, line := range []string{"SET key value4", "ECHO x"} {
+			time.Sleep(5 * time.Second)
+			for range 300 {
+				c.send(command(strings.Fields(line)...))
+				synctest.Wait()
+				time.Sleep(10 * time.Millisecond)
+			}
+			c.take()
+			fields := infoFields(t, c, "stats")
+			require.Contains(t, []string{"99", "100", "101"}, fields["instantaneous_ops_per_sec"], line)
+			require.NotEqual(t, "0.00", fields["instantaneous_input_kbps"])
+			require.NotEqual(t, "0.00", fields["instantaneous_output_kbps"])
+		}
 		s.stop()
 	})
 }

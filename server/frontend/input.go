@@ -99,7 +99,7 @@ func (c *conn) noteRead(n int) {
 	w := c.w
 	w.filled = n == cap(w.in)-len(w.in)
 	w.in = w.in[:len(w.in)+n]
-	c.srv.stats.bytesIn.Add(uint64(n))
+	c.srv.metrics.BytesIn.Add(uint64(n))
 	if n > 0 {
 		c.heard.note(c.born)
 	}

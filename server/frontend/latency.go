@@ -11,12 +11,11 @@ import (
 
 func latencyHandlers() map[string]handler {
 	return map[string]handler{
-		"latency|doctor":    {reply: latencyDoctor, barrier: true},
-		"latency|graph":     {reply: latencyGraph, barrier: true},
-		"latency|histogram": {reply: latencyHistogram, barrier: true},
-		"latency|history":   {reply: latencyHistory, barrier: true},
-		"latency|latest":    {reply: latencyLatest, barrier: true},
-		"latency|reset":     {reply: latencyReset, barrier: true},
+		"latency|doctor":  {reply: latencyDoctor, barrier: true},
+		"latency|graph":   {reply: latencyGraph, barrier: true},
+		"latency|history": {reply: latencyHistory, barrier: true},
+		"latency|latest":  {reply: latencyLatest, barrier: true},
+		"latency|reset":   {reply: latencyReset, barrier: true},
 	}
 }
 
@@ -194,46 +193,4 @@ func age(seconds int64) string {
 		}
 	}
 	return fmt.Sprintf("%ds", seconds)
-}
-
-// latencyHistogram answers for the named commands, or for all that were called. A container stands for the
-// subcommands.
-func latencyHistogram(c *conn, args [][]byte) protocol.Value {
-	var fields []protocol.Value
-	for _, row := range c.srv.sortedRows() {
-		t := row.times.Load()
-		if t == nil || len(args) > 2 && !slices.ContainsFunc(args[2:], row.isNamed) {
-			continue
-		}
-		var calls uint64
-		var steps []protocol.Value
-		for i := range t.steps {
-			if n := t.steps[i].Load(); n > 0 {
-				calls += n
-				steps = append(steps, protocol.Integer(int64(stepLimit(i)/1000)), protocol.Integer(int64(calls)))
-			}
-		}
-		if calls == 0 {
-			continue
-		}
-		fields = append(fields, protocol.Bulk(row.Name), protocol.Map(
-			protocol.Bulk("calls"), protocol.Integer(int64(calls)), protocol.Bulk("histogram_usec"), protocol.Map(steps...)))
-	}
-	return protocol.Map(fields...)
-}
-
-// isNamed reports whether a word names the command or the container.
-func (r *row) isNamed(word []byte) bool {
-	container, _, _ := strings.Cut(r.Name, "|")
-	return strings.EqualFold(string(word), r.Name) || strings.EqualFold(string(word), container)
-}
-
-// sortedRows are all rows by name.
-func (s *Server) sortedRows() []*row {
-	all := make([]*row, 0, len(s.rows))
-	for _, row := range s.rows {
-		all = append(all, row)
-	}
-	slices.SortFunc(all, func(a, b *row) int { return strings.Compare(a.Name, b.Name) })
-	return all
 }

@@ -46,7 +46,7 @@ func TestSlowReader(t *testing.T) {
 				began := time.Now()
 				bad := s.silent()
 				go bad.Write([]byte(strings.Repeat(string(command("GET", "k")), test.replies)))
-				for s.stats.cutOff.Load() == 0 {
+				for s.metrics.CutOff.Load() == 0 {
 					require.Less(t, time.Since(began), time.Minute)
 					good.send(command("PING"))
 					synctest.Wait()
@@ -82,7 +82,7 @@ func TestSlowButSteadyReader(t *testing.T) {
 			total += n
 			time.Sleep(900 * time.Millisecond)
 		}
-		require.Zero(t, s.stats.cutOff.Load())
+		require.Zero(t, s.metrics.CutOff.Load())
 		s.stop()
 	})
 }
@@ -301,7 +301,7 @@ func TestPipelineLargerThanAllBuffers(t *testing.T) {
 			_, err = io.ReadFull(nc, got)
 			require.NoError(t, err)
 			require.Less(t, time.Since(began), time.Second)
-			require.Zero(t, s.stats.cutOff.Load())
+			require.Zero(t, s.metrics.CutOff.Load())
 			s.stop()
 		})
 	}

@@ -96,7 +96,7 @@ func (s *Server) addMemory(bytes int64) {
 // evict cuts off the clients that hold most until the rest is within the limit.
 func (s *Server) evict() {
 	for _, c := range s.chooseVictims() {
-		s.stats.evicted.Add(1)
+		s.metrics.Evicted.Add(1)
 		s.cfg.Logger.Warn("cut off the client that held most memory", "client", c.nc.RemoteAddr(), "id", c.id,
 			"held", c.memory.found, "limit_of_all", s.memory.limit)
 		// Closing TLS would wait for a write that is under way.

@@ -54,7 +54,7 @@ func TestGreediestIsCutOff(t *testing.T) {
 					_, closed := clients[i].take()
 					require.Equal(t, left, !closed, "client %d", i)
 				}
-				require.Equal(t, s.clientCount(), 4-int(s.stats.evicted.Load()))
+				require.Equal(t, s.clientCount(), 4-int(s.metrics.Evicted.Load()))
 				for _, c := range clients {
 					c.nc.Close()
 				}
@@ -135,7 +135,7 @@ func TestAllThatAClientHoldsCounts(t *testing.T) {
 				time.Sleep(time.Second)
 				synctest.Wait()
 				<-ended
-				require.Equal(t, uint64(1), s.stats.evicted.Load())
+				require.Equal(t, uint64(1), s.metrics.Evicted.Load())
 				cl.set(func() {
 					if cl.gate != nil {
 						close(cl.gate)

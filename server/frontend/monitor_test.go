@@ -31,7 +31,7 @@ func TestMonitorThatDoesNotRead(t *testing.T) {
 		got, _ := c.take()
 		require.Equal(t, strings.Repeat("+OK\r\n", 60), got)
 		require.Equal(t, 1, s.clientCount())
-		require.Equal(t, uint64(1), s.stats.cutOff.Load())
+		require.Equal(t, uint64(1), s.metrics.CutOff.Load())
 		require.False(t, s.cfg.Monitors.watch())
 		c.send(command("PING"))
 		settle()

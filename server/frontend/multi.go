@@ -84,7 +84,7 @@ func (c *conn) enqueue(row *row, args [][]byte) {
 		c.reject(row, protocol.NewError("transaction exceeds the query buffer limit"))
 		return
 	}
-	row.calls.Add(1)
+	row.stats.Calls.Add(1)
 	switch {
 	case row.Name == "select":
 		tx.addStep(c.srv.queueSelect(tx, args))

@@ -252,3 +252,11 @@ func findOption(among []protocol.Arg, word []byte) *protocol.Arg {
 	}
 	return nil
 }
+
+// moduleList has one module: the commands that Redis lacks.
+func moduleList(*conn, [][]byte) protocol.Value {
+	return protocol.Array(protocol.Fields(
+		"name", protocol.Bulk(protocol.ModuleName), "ver", protocol.Integer(protocol.ModuleVersion),
+		"path", protocol.Bulk(""), "args", protocol.Array(),
+	))
+}

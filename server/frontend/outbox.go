@@ -95,7 +95,7 @@ func (c *conn) addMessage(m *push.Message, grant *unsaid) bool {
 	o.count.Add(1)
 	o.held.Add(int64(m.Size()))
 	if c.overLimit() {
-		c.srv.stats.cutOff.Add(1)
+		c.srv.metrics.CutOff.Add(1)
 		c.end("messages are not read")
 		return true
 	}

@@ -274,19 +274,19 @@ func TestOutputLimits(t *testing.T) {
 				settle()
 				got, _ := good.take()
 				require.Len(t, got, test.bytes/size*len(messageBytes(strings.Repeat("x", size))))
-				for s.stats.cutOff.Load() == 0 && time.Since(began) < time.Hour {
+				for s.metrics.CutOff.Load() == 0 && time.Since(began) < time.Hour {
 					time.Sleep(100 * time.Millisecond)
 				}
 				took := time.Since(began)
 				if test.to == 0 {
-					require.Zero(t, s.stats.cutOff.Load())
+					require.Zero(t, s.metrics.CutOff.Load())
 				} else {
 					require.GreaterOrEqual(t, took, test.from)
 					require.LessOrEqual(t, took, test.to)
 					settle()
 					require.Equal(t, 1, s.clientCount())
 					require.Equal(t, int64(connBytes), s.memory.total.Load())
-					require.EqualValues(t, 1, s.stats.cutOff.Load())
+					require.EqualValues(t, 1, s.metrics.CutOff.Load())
 				}
 				s.stop()
 			})
@@ -313,7 +313,7 @@ func TestSoftLimitCountsAnew(t *testing.T) {
 			s.postAll(message("x"))
 			_, _ = io.CopyN(io.Discard, nc, 1)
 		}
-		require.Zero(t, s.stats.cutOff.Load())
+		require.Zero(t, s.metrics.CutOff.Load())
 		s.stop()
 	})
 }
@@ -349,7 +349,7 @@ func TestMessagesCountOnce(t *testing.T) {
 			clients[0].Post(message(strings.Repeat("y", size)))
 		}
 		settle()
-		require.EqualValues(t, 1, s.stats.evicted.Load())
+		require.EqualValues(t, 1, s.metrics.Evicted.Load())
 		require.Equal(t, clients[1:], s.clients())
 		require.Less(t, s.memory.total.Load()-idle, int64(2*size))
 		for _, c := range clients[1:3] {
@@ -404,7 +404,7 @@ func TestMessagesOverTLSToSlowSubscriber(t *testing.T) {
 		s.postAll(message("y"))
 		time.Sleep(2 * time.Minute)
 		require.Zero(t, s.clientCount())
-		require.EqualValues(t, 1, s.stats.cutOff.Load())
+		require.EqualValues(t, 1, s.metrics.CutOff.Load())
 		s.stop()
 	})
 }

@@ -129,7 +129,7 @@ func (c *conn) writePlain(out []byte) bool {
 			c.nc.SetWriteDeadline(c.writeBy)
 		}
 		n, err := c.nc.Write(out)
-		c.srv.stats.bytesOut.Add(uint64(n))
+		c.srv.metrics.BytesOut.Add(uint64(n))
 		out = out[n:]
 		switch {
 		case err == nil:
@@ -170,7 +170,7 @@ func (c *conn) writeTLS(out []byte) bool {
 	}
 	c.nc.SetWriteDeadline(time.Now().Add(limit))
 	n, err := c.nc.Write(out)
-	c.srv.stats.bytesOut.Add(uint64(n))
+	c.srv.metrics.BytesOut.Add(uint64(n))
 	if !stall.Stop() {
 		c.join(<-started)
 	}
@@ -186,7 +186,7 @@ func (c *conn) writeTLS(out []byte) bool {
 func (c *conn) writeStranger(out []byte) bool {
 	c.nc.SetWriteDeadline(time.Now().Add(2 * stallTime))
 	n, err := c.nc.Write(out)
-	c.srv.stats.bytesOut.Add(uint64(n))
+	c.srv.metrics.BytesOut.Add(uint64(n))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.cutOff(len(out))
 	}
@@ -215,7 +215,7 @@ func (c *conn) tooSlow(stalled time.Duration, unwritten int) bool {
 }
 
 func (c *conn) cutOff(unwritten int) {
-	c.srv.stats.cutOff.Add(1)
+	c.srv.metrics.CutOff.Add(1)
 	c.srv.cfg.Logger.Warn("cut off a client that does not read", "client", c.nc.RemoteAddr(), "id", c.id, "unread", unwritten+c.unencodedBytes())
 }
 

@@ -227,11 +227,11 @@ func TestStrangersMustRead(t *testing.T) {
 				synctest.Wait()
 				if known {
 					require.NoError(t, <-ended)
-					require.Zero(t, s.stats.cutOff.Load())
+					require.Zero(t, s.metrics.CutOff.Load())
 				} else {
 					require.Error(t, <-ended)
-					require.Equal(t, uint64(1), s.stats.cutOff.Load())
-					require.LessOrEqual(t, s.stats.bytesIn.Load(), uint64(64<<10))
+					require.Equal(t, uint64(1), s.metrics.CutOff.Load())
+					require.LessOrEqual(t, s.metrics.BytesIn.Load(), uint64(64<<10))
 					require.LessOrEqual(t, ln.most.Load(), int64(2*strangerChunk))
 					require.Zero(t, s.clientCount())
 				}

@@ -142,7 +142,7 @@ func TestSlowSubscriber(t *testing.T) {
 			got, _ := good.take()
 			require.Equal(t, 1, strings.Count(got, "message\r\n"), i)
 		}
-		require.EqualValues(t, 1, s.stats.cutOff.Load())
+		require.EqualValues(t, 1, s.metrics.CutOff.Load())
 		require.Equal(t, 1, s.cfg.Hub.Clients())
 		got, _ := publisher.take()
 		require.True(t, strings.HasPrefix(got, ":2\r\n") && strings.HasSuffix(got, ":1\r\n"), got)

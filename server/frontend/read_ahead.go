@@ -53,7 +53,7 @@ func (c *conn) join(a *readAhead) {
 	<-a.done
 	c.setReadDeadline(time.Time{})
 	c.fresh = c.fresh || a.bytes > 0
-	c.srv.stats.bytesIn.Add(uint64(a.bytes))
+	c.srv.metrics.BytesIn.Add(uint64(a.bytes))
 	if !errors.Is(a.failed, os.ErrDeadlineExceeded) {
 		c.pendingErr = a.failed
 	}

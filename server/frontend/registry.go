@@ -15,7 +15,7 @@ import (
 // admitOrRefuse decides about a connection before the next connection is accepted. So at no time
 // are more connections open than the limits allow.
 func (s *Server) admitOrRefuse(ctx context.Context, nc net.Conn, table *protocol.Table, all *sync.WaitGroup) {
-	s.stats.connections.Add(1)
+	s.metrics.Connections.Add(1)
 	c := newConn(s, nc, table)
 	switch err := s.register(c); {
 	case err == nil:
@@ -25,7 +25,7 @@ func (s *Server) admitOrRefuse(ctx context.Context, nc net.Conn, table *protocol
 		})
 		return
 	case errors.Is(err, errFull):
-		s.stats.rejected.Add(1)
+		s.metrics.Rejected.Add(1)
 		if s.refusals.Add(1) <= Refusals {
 			all.Go(func() {
 				defer s.refusals.Add(-1)
@@ -61,7 +61,7 @@ func (s *Server) register(c *conn) error {
 		if oldest == nil || s.dismissed >= Refusals {
 			return errFull
 		}
-		s.stats.rejected.Add(1)
+		s.metrics.Rejected.Add(1)
 		s.dismiss(oldest.Value.(*conn))
 	}
 	s.conns[c.id] = c

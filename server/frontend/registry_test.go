@@ -49,7 +49,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 		settle()
 		f := dial()
 		require.Equal(t, []bool{false, true, true, true}, open(d, e, f, honest), "RESET makes a stranger again")
-		require.Equal(t, uint64(5), s.stats.rejected.Load())
+		require.Equal(t, uint64(5), s.metrics.Rejected.Load())
 		for _, c := range []*testClient{e, f, honest} {
 			c.nc.Close()
 		}
@@ -84,7 +84,7 @@ func TestFewAreToldThatThereIsNoRoom(t *testing.T) {
 		require.Equal(t, 2*Refusals, closed)
 		time.Sleep(time.Minute)
 		require.Zero(t, s.refusals.Load())
-		require.Equal(t, uint64(3*Refusals), s.stats.rejected.Load())
+		require.Equal(t, uint64(3*Refusals), s.metrics.Rejected.Load())
 		s.stop()
 	})
 }

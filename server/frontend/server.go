@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/frontend/discovery"
+	"github.com/holdfast/holdfast/server/frontend/metrics"
 	"github.com/holdfast/holdfast/server/loglimit"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/replica"
@@ -24,12 +27,11 @@ import (
 type Server struct {
 	cfg     Config
 	backend Backend
-	started time.Time
 	// rows never change. watchRow and execRow are two of the rows.
 	rows              map[*protocol.Command]*row
 	watchRow, execRow *row
 	compiled          *compileCache
-	stats             stats
+	metrics           *metrics.Registry
 	nextID            atomic.Int64
 	pool              sync.Pool // of *work
 	memory            clientMemory
@@ -39,12 +41,9 @@ type Server struct {
 	slow              slowlog
 	failedAuth        *loglimit.Limit
 	forced            *loglimit.Limit
-	rates             rates
 	silent            silence
 	// tellsConns: the state machine is told which connection sends a command that may take a lock.
 	tellsConns atomic.Bool
-	// forgotten are the lookups of keys before CONFIG RESETSTAT.
-	forgotten struct{ hits, misses atomic.Uint64 }
 
 	mu    sync.Mutex
 	conns map[int64]*conn
@@ -69,7 +68,7 @@ func New(cfg Config, backend Backend) *Server {
 		cfg.Node.RunID = hex.EncodeToString(id[:])
 	}
 	s := &Server{
-		cfg: cfg, backend: backend, started: time.Now(), rows: newRows(),
+		cfg: cfg, backend: backend, rows: newRows(),
 		compiled: newCompileCache(fsm.CheckScript), conns: make(map[int64]*conn),
 		sentinelHub: pubsub.New(cfg.Logger), memory: clientMemory{limit: int64(cfg.MaxMemoryClientsBytes)},
 		failedAuth: newFailedAuth(), forced: newForced(),
@@ -79,8 +78,8 @@ func New(cfg Config, backend Backend) *Server {
 	}
 	s.fresh.catching = make(chan struct{}, 1)
 	s.directory = discovery.New(cfg.discovery(), backend.Status)
+	s.metrics = s.newMetrics()
 	s.slow.init()
-	s.rates.since = s.started
 	backend.WatchLeadership(s.led)
 	cfg.Hub.OnInterest(func(on bool) { s.listenTo(fsm.InMessages, on) })
 	cfg.Tracking.OnInterest(func(on bool) { s.listenTo(fsm.InChanges, on) })
@@ -94,6 +93,24 @@ func New(cfg Config, backend Backend) *Server {
 		}
 	}
 	return s
+}
+
+// Metrics has the figures of the node's clients and of its copy of the state.
+func (s *Server) Metrics() *metrics.Registry { return s.metrics }
+
+func (s *Server) newMetrics() *metrics.Registry {
+	cfg := &s.cfg
+	commands := make([]*metrics.Command, 0, len(s.rows))
+	for _, row := range s.rows {
+		commands = append(commands, &row.stats)
+	}
+	slices.SortFunc(commands, func(a, b *metrics.Command) int { return strings.Compare(a.Name, b.Name) })
+	return metrics.New(metrics.Config{
+		Backend: s.backend, Directory: s.directory, Hub: cfg.Hub, Tracking: cfg.Tracking, Commands: commands,
+		RunID: cfg.Node.RunID, ClusterMode: cfg.Options.ClusterMode, MaxClients: cfg.MaxClients,
+		MaxMemoryBytes: cfg.MaxMemoryBytes, MachineBytes: cfg.MachineBytes,
+		Clients: s.clientCount, ClientBytes: s.memory.total.Load, Address: s.address,
+	})
 }
 
 // led takes a change of the leadership. What clients can ask for changes before they are told of it.

@@ -114,7 +114,7 @@ func TestTLSSlowReader(t *testing.T) {
 		require.NoError(t, nc.Handshake())
 		go nc.Write([]byte(strings.Repeat(string(command("INFO")), 200)))
 		began := time.Now()
-		for s.stats.cutOff.Load() == 0 && time.Since(began) < 2*time.Minute {
+		for s.metrics.CutOff.Load() == 0 && time.Since(began) < 2*time.Minute {
 			time.Sleep(time.Second)
 		}
 		require.GreaterOrEqual(t, time.Since(began), 30*time.Second)

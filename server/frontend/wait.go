@@ -103,7 +103,7 @@ func (c *conn) setBlocked(blocked bool) {
 	if !blocked {
 		n = -1
 	}
-	c.srv.stats.blocked.Add(n)
+	c.srv.metrics.Blocked.Add(n)
 	c.mu.Lock()
 	c.shown.blocked = blocked
 	c.mu.Unlock()

@@ -1,4 +1,4 @@
-package frontend
+package metrics
 
 import (
 	"fmt"
@@ -8,25 +8,14 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// moduleVersion is the version of the words of native locks, as MODULE LIST shows it.
-const moduleVersion = 1
-
-// moduleList has one module: the words that Redis lacks.
-func moduleList(*conn, [][]byte) protocol.Value {
-	return protocol.Array(protocol.Map(
-		protocol.Bulk("name"), protocol.Bulk(protocol.ModuleName), protocol.Bulk("ver"), protocol.Integer(moduleVersion),
-		protocol.Bulk("path"), protocol.Bulk(""), protocol.Bulk("args"), protocol.Array(),
-	))
-}
-
 func moduleLines(*report) []string {
-	return []string{fmt.Sprintf("module:name=%s,ver=%d,api=1,filters=0,usedby=[],using=[],options=[]", protocol.ModuleName, moduleVersion)}
+	return []string{fmt.Sprintf("module:name=%s,ver=%d,api=1,filters=0,usedby=[],using=[],options=[]", protocol.ModuleName, protocol.ModuleVersion)}
 }
 
 // locks counts the locks of the state.
 func (r *report) locks() *fsm.LockStats {
 	if r.lockStats == nil {
-		s := r.srv.backend.LockStats()
+		s := r.cfg.Backend.LockStats()
 		r.lockStats = &s
 	}
 	return r.lockStats
@@ -44,7 +33,7 @@ func lockMetrics() []metric {
 		of("lock_holds", gauge, "holds; a lock that is shared or counted has several", func(s *fsm.LockStats) any { return s.Holds }),
 		of("lock_waiters", gauge, "requests that wait in line", func(s *fsm.LockStats) any { return s.Waiting }),
 		of("lock_sessions", gauge, "sessions", func(s *fsm.LockStats) any { return s.Sessions }),
-		{name: "lock_sessions_kept", kind: gauge, value: func(r *report) any { return r.srv.backend.Sessions().Len() }, help: "sessions that live with connections of this node"},
+		{name: "lock_sessions_kept", kind: gauge, value: func(r *report) any { return r.cfg.Backend.Sessions().Len() }, help: "sessions that live with connections of this node"},
 		of("lock_grants", counter, "holds that were granted to clients of all nodes, since this node's start, as in the lines below; CONFIG RESETSTAT leaves them", func(s *fsm.LockStats) any { return s.Grants }),
 		of("lock_refusals", counter, "requests that did not wait and were not granted", func(s *fsm.LockStats) any { return s.Refusals }),
 		of("lock_wait_timeouts", counter, "waits that ended by time, without a grant; each slice of a wait is one", func(s *fsm.LockStats) any { return s.Timeouts }),
@@ -54,7 +43,7 @@ func lockMetrics() []metric {
 		of("lock_lost_flushed", counter, "holds that were lost by FLUSHDB or FLUSHALL", func(s *fsm.LockStats) any { return s.LostFlushed }),
 		of("lock_breaks", counter, "calls of LOCK.BREAK that broke a hold", func(s *fsm.LockStats) any { return s.Breaks }),
 		of("lock_fences_refused", counter, "fences that were stale at FENCE.PASS", func(s *fsm.LockStats) any { return s.FencesRefused }),
-		{name: "lock_clients_cut", kind: counter, value: func(r *report) any { return r.srv.backend.Sessions().Cuts() }, help: "connections of this node that were closed since their sessions could not be renewed in time; CONFIG RESETSTAT leaves it"},
+		{name: "lock_clients_cut", kind: counter, value: func(r *report) any { return r.cfg.Backend.Sessions().Cuts() }, help: "connections of this node that were closed since their sessions could not be renewed in time; CONFIG RESETSTAT leaves it"},
 		lockTimes("lock_waited", "how long granted requests had waited, if they had to; a wait without a grant is not among them", func(s *fsm.LockStats) *fsm.LockTimes { return &s.Waited }),
 		lockTimes("lock_held", "how long holds lasted that have ended", func(s *fsm.LockStats) *fsm.LockTimes { return &s.Held }),
 	}

@@ -1,4 +1,4 @@
-package frontend
+package metrics
 
 import (
 	"sync"
@@ -33,9 +33,9 @@ const (
 	rateSamples = 18 // those of a window, and one before
 )
 
-// noteRates takes a sample if one is due at now.
-func (s *Server) noteRates(now time.Time) {
-	r := &s.rates
+// NoteRates takes a sample if one is due at now.
+func (g *Registry) NoteRates(now time.Time) {
+	r := &g.rates
 	at, due := now.Sub(r.since).Nanoseconds(), r.due.Load()
 	if at < due || !r.due.CompareAndSwap(due, at+int64(rateStep)) {
 		return
@@ -43,11 +43,11 @@ func (s *Server) noteRates(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.latest = (r.latest + 1) % rateSamples
-	r.samples[r.latest] = rateSample{at, s.stats.rateCounts()}
+	r.samples[r.latest] = rateSample{at, g.rateCounts()}
 }
 
-func (s *stats) rateCounts() rateCounts {
-	return rateCounts{s.commands.Load(), s.bytesIn.Load(), s.bytesOut.Load()}
+func (s *Counters) rateCounts() rateCounts {
+	return rateCounts{s.Commands.Load(), s.BytesIn.Load(), s.BytesOut.Load()}
 }
 
 // reset begins anew at now, as the counts do.
@@ -62,11 +62,11 @@ func (r *rates) reset(now time.Time) {
 type rateStats struct{ commands, in, out float64 }
 
 // perSecond are the rates at now.
-func (s *Server) perSecond(now time.Time) rateStats {
-	r := &s.rates
+func (g *Registry) perSecond(now time.Time) rateStats {
+	r := &g.rates
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at, counts := now.Sub(r.since).Nanoseconds(), s.stats.rateCounts()
+	at, counts := now.Sub(r.since).Nanoseconds(), g.rateCounts()
 	from := at - int64(rateWindow)
 	then, later := rateCounts{}, counts // counted when the window began
 	for i := range rateSamples {

@@ -1,4 +1,4 @@
-package frontend
+package metrics
 
 import (
 	"fmt"
@@ -8,22 +8,13 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-func memoryHandlers() map[string]handler {
-	return map[string]handler{
-		"memory|doctor":       {reply: memoryDoctor, barrier: true},
-		"memory|malloc-stats": {reply: memoryMallocStats, barrier: true},
-		"memory|purge":        {reply: func(*conn, [][]byte) protocol.Value { return protocol.OK }},
-		"memory|stats":        {reply: memoryStats, barrier: true},
-	}
-}
-
 // memoryStats has the fields of Redis that mean something here.
-func memoryStats(c *conn, _ [][]byte) protocol.Value {
-	r := &report{srv: c.srv}
+func (g *Registry) memoryStats([][]byte) protocol.Value {
+	r := &report{Registry: g}
 	state, heap := r.state(), r.heap()
 	fields := []protocol.Value{
 		protocol.Bulk("total.allocated"), protocol.Integer(int64(heap.objects)),
-		protocol.Bulk("clients.normal"), protocol.Integer(c.srv.memory.total.Load()),
+		protocol.Bulk("clients.normal"), protocol.Integer(g.cfg.ClientBytes()),
 	}
 	keys := 0
 	for db, n := range state.Keys {
@@ -46,9 +37,9 @@ func memoryStats(c *conn, _ [][]byte) protocol.Value {
 		protocol.Bulk("allocator.resident"), protocol.Integer(int64(heap.mapped)))...)
 }
 
-func memoryDoctor(c *conn, _ [][]byte) protocol.Value {
-	r := &report{srv: c.srv}
-	used, limit := uint64(r.state().UsedBytes), c.srv.cfg.MaxMemoryBytes
+func (g *Registry) memoryDoctor([][]byte) protocol.Value {
+	r := &report{Registry: g}
+	used, limit := uint64(r.state().UsedBytes), g.cfg.MaxMemoryBytes
 	if limit > 0 && used > limit/10*9 {
 		return protocol.Verbatim(fmt.Sprintf("Keys and scripts take %s of %s: commands that grow will be refused. Raise --max-memory, or delete keys.\n",
 			human(used), human(limit)))
@@ -60,7 +51,7 @@ func memoryDoctor(c *conn, _ [][]byte) protocol.Value {
 	return protocol.Verbatim("No problem: keys and scripts take " + human(used) + of + ".\n")
 }
 
-func memoryMallocStats(c *conn, _ [][]byte) protocol.Value {
-	heap := (&report{srv: c.srv}).heap()
+func (g *Registry) memoryMallocStats([][]byte) protocol.Value {
+	heap := (&report{Registry: g}).heap()
 	return protocol.Verbatim(fmt.Sprintf("%s\nheap in use or not yet collected: %d bytes\nfrom the system: %d bytes\n", runtime.Version(), heap.objects, heap.mapped))
 }

@@ -1,4 +1,4 @@
-package frontend
+package metrics
 
 import (
 	"crypto/sha1"
@@ -16,17 +16,13 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-func infoHandlers() map[string]handler {
-	return map[string]handler{"info": {reply: info, barrier: true}}
-}
-
-// info answers INFO [section …].
-func info(c *conn, args [][]byte) protocol.Value {
-	c.srv.backend.AwaitApplied(c.ctx, c.lastWrite) // a client finds its own writes counted
-	r := &report{srv: c.srv, sentinel: c.sentinel(), status: c.srv.backend.Status()}
+// Info is the reply to INFO [section …], on the port for Sentinel's clients or not.
+func (g *Registry) Info(names [][]byte, sentinel bool) protocol.Value {
+	r := g.report()
+	r.sentinel = sentinel
 	var b strings.Builder
 	for _, s := range sections() {
-		if !onPort(s.name, r.sentinel) || !wantsSection(args[1:], s) {
+		if !onPort(s.name, r.sentinel) || !wantsSection(names, s) {
 			continue
 		}
 		if b.Len() > 0 {
@@ -75,7 +71,7 @@ func (m metric) appendTo(b *strings.Builder, r *report) {
 			b.WriteString(line + "\r\n")
 		}
 	case m.counted != nil:
-		fmt.Fprintf(b, "%s:%d\r\n", m.name, m.counted(&r.srv.stats).Load())
+		fmt.Fprintf(b, "%s:%d\r\n", m.name, m.counted(&r.Counters).Load())
 	default:
 		if value := m.value(r); value != nil {
 			fmt.Fprintf(b, "%s:%v\r\n", m.name, value)
@@ -86,7 +82,7 @@ func (m metric) appendTo(b *strings.Builder, r *report) {
 // report is what the lines of one INFO reply are made from. What takes time is looked up once, by
 // the first line that needs it.
 type report struct {
-	srv        *Server
+	*Registry
 	sentinel   bool // asked through the port for Sentinel's clients
 	status     replica.Status
 	stateStats *fsm.Stats
@@ -95,10 +91,12 @@ type report struct {
 	rateStats  *rateStats
 }
 
+func (g *Registry) report() *report { return &report{Registry: g, status: g.cfg.Backend.Status()} }
+
 // state counts what the state machine holds.
 func (r *report) state() *fsm.Stats {
 	if r.stateStats == nil {
-		s := r.srv.backend.Stats()
+		s := r.cfg.Backend.Stats()
 		r.stateStats = &s
 	}
 	return r.stateStats
@@ -122,7 +120,7 @@ func (r *report) heap() *heapStats {
 
 func (r *report) rates() *rateStats {
 	if r.rateStats == nil {
-		rates := r.srv.perSecond(time.Now())
+		rates := r.perSecond(time.Now())
 		r.rateStats = &rates
 	}
 	return r.rateStats
@@ -152,7 +150,7 @@ func oneIf(yes bool) any {
 	return 0
 }
 
-func (r *report) master() bool { return r.srv.directory.Master(&r.status) }
+func (r *report) master() bool { return r.cfg.Directory.Master(&r.status) }
 
 // ofMaster and ofSlave leave a line out on nodes of the other role.
 func ofMaster(value func(*report) any) func(*report) any {
@@ -183,12 +181,12 @@ func (r *report) role() string {
 }
 
 func (r *report) following() (host, port string) {
-	addr, _ := r.srv.directory.Following(&r.status)
+	addr, _ := r.cfg.Directory.Following(&r.status)
 	return discovery.SplitAddress(addr)
 }
 
 func (r *report) leaderLink() any {
-	if _, up := r.srv.directory.Following(&r.status); !up {
+	if _, up := r.cfg.Directory.Following(&r.status); !up {
 		return "down"
 	}
 	return "up"
@@ -232,12 +230,12 @@ func replicationID(cluster string) string {
 
 // commandStats has Redis's fields.
 func commandStats(r *report) (lines []string) {
-	for _, row := range r.srv.rows {
-		calls, rejected := row.calls.Load(), row.rejected.Load()
+	for _, c := range r.cfg.Commands {
+		calls, rejected := c.Calls.Load(), c.Rejected.Load()
 		if calls+rejected > 0 {
-			micros := row.micros()
+			micros := c.micros()
 			lines = append(lines, fmt.Sprintf("cmdstat_%s:calls=%d,usec=%d,usec_per_call=%.2f,rejected_calls=%d,failed_calls=%d",
-				row.Name, calls, micros, float64(micros)/float64(max(calls, 1)), rejected, row.failed.Load()))
+				c.Name, calls, micros, float64(micros)/float64(max(calls, 1)), rejected, c.Failed.Load()))
 		}
 	}
 	slices.Sort(lines)
@@ -245,13 +243,13 @@ func commandStats(r *report) (lines []string) {
 }
 
 func latencyStats(r *report) (lines []string) {
-	for _, row := range r.srv.rows {
-		t := row.times.Load()
+	for _, c := range r.cfg.Commands {
+		t := c.times.Load()
 		if t == nil {
 			continue
 		}
 		if p := t.percentiles(50, 99, 99.9); p != nil {
-			lines = append(lines, fmt.Sprintf("latency_percentiles_usec_%s:p50=%s,p99=%s,p99.9=%s", row.Name, p[0], p[1], p[2]))
+			lines = append(lines, fmt.Sprintf("latency_percentiles_usec_%s:p50=%s,p99=%s,p99.9=%s", c.Name, p[0], p[1], p[2]))
 		}
 	}
 	slices.Sort(lines)
@@ -259,7 +257,7 @@ func latencyStats(r *report) (lines []string) {
 }
 
 func errorStats(r *report) (lines []string) {
-	for prefix, n := range r.srv.stats.errorCounts() {
+	for prefix, n := range r.errorCounts() {
 		lines = append(lines, fmt.Sprintf("errorstat_%s:count=%d", prefix, n))
 	}
 	slices.Sort(lines)

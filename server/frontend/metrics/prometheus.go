@@ -1,4 +1,4 @@
-package frontend
+package metrics
 
 import (
 	"strconv"
@@ -83,7 +83,7 @@ func (m metric) promName() string {
 // number is the metric's value; ok is false when it has none now.
 func (m metric) number(r *report) (value float64, ok bool) {
 	if m.counted != nil {
-		return float64(m.counted(&r.srv.stats).Load()), true
+		return float64(m.counted(&r.Counters).Load()), true
 	}
 	switch v := m.value(r).(type) {
 	case int:
@@ -121,16 +121,16 @@ var (
 	stalledForDesc = desc("raft_follower_stalled_seconds", "On the leader: how long the follower's log has stood still although it lacks committed entries.", "follower")
 )
 
-// Collector has the server's metrics for Prometheus.
-func (s *Server) Collector() prometheus.Collector { return collector{s} }
+// Collector has the figures for Prometheus.
+func (g *Registry) Collector() prometheus.Collector { return collector{g} }
 
-type collector struct{ srv *Server }
+type collector struct{ *Registry }
 
 // Describe says nothing: which metrics there are depends on the node's role and on the commands that were called.
 func (c collector) Describe(chan<- *prometheus.Desc) {}
 
 func (c collector) Collect(ch chan<- prometheus.Metric) {
-	r := &report{srv: c.srv, status: c.srv.backend.Status()}
+	r := c.report()
 	for _, s := range sections() {
 		for _, m := range s.metrics {
 			name := m.promName()
@@ -161,19 +161,19 @@ func sentence(help string) string {
 }
 
 func (r *report) collectCommands(ch chan<- prometheus.Metric) {
-	for _, row := range r.srv.sortedRows() {
+	for _, c := range r.cfg.Commands {
 		// failed first: a call is counted before it fails.
-		failed := row.failed.Load()
-		calls, rejected := row.calls.Load(), row.rejected.Load()
+		failed := c.Failed.Load()
+		calls, rejected := c.Calls.Load(), c.Rejected.Load()
 		if calls+rejected == 0 {
 			continue
 		}
 		for outcome, n := range map[string]uint64{"ok": calls - min(failed, calls), "failed": failed, "rejected": rejected} {
-			ch <- prometheus.MustNewConstMetric(commandsDesc, prometheus.CounterValue, float64(n), row.Name, outcome)
+			ch <- prometheus.MustNewConstMetric(commandsDesc, prometheus.CounterValue, float64(n), c.Name, outcome)
 		}
-		if t := row.times.Load(); t != nil {
+		if t := c.times.Load(); t != nil {
 			count, sum, buckets := t.histogram()
-			ch <- prometheus.MustNewConstHistogram(commandTimeDesc, count, sum, buckets, row.Name)
+			ch <- prometheus.MustNewConstHistogram(commandTimeDesc, count, sum, buckets, c.Name)
 		}
 	}
 }
@@ -199,8 +199,8 @@ var alarming = []string{protocol.ErrUncertain.Prefix, "OOM", "TRYAGAIN"}
 
 // collectErrors has the prefixes that this program knows: a script may put a key into a prefix.
 func (r *report) collectErrors(ch chan<- prometheus.Metric) {
-	other := r.srv.stats.failures.Load()
-	counts := r.srv.stats.errorCounts()
+	other := r.Failures.Load()
+	counts := r.errorCounts()
 	for _, prefix := range alarming {
 		counts[prefix] += 0
 	}
@@ -252,7 +252,7 @@ func classDesc(name, help string) *prometheus.Desc {
 }
 
 func (r *report) collectLockClasses(ch chan<- prometheus.Metric) {
-	for _, class := range r.srv.backend.LockClasses() {
+	for _, class := range r.cfg.Backend.LockClasses() {
 		name := class.Pattern
 		if name == "" {
 			name = OtherLocks

@@ -1,4 +1,4 @@
-package frontend
+package metrics
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ const (
 )
 
 // metric is a row of the tables below: a line of INFO, or several of one form. Rows with a help are
-// listed in ../METRICS.md; the others are there because clients of Redis look for them.
+// listed in ../../METRICS.md; the others are there because clients of Redis look for them.
 type metric struct {
 	name string
 	kind kind
@@ -32,7 +32,7 @@ type metric struct {
 	// Exactly one is set. A nil value leaves the line out.
 	value   func(r *report) any
 	lines   func(r *report) []string // whole lines; name shows their form
-	counted func(s *stats) *atomic.Uint64
+	counted func(s *Counters) *atomic.Uint64
 }
 
 // section is a section of INFO. extra ones are shown only when asked for.
@@ -52,7 +52,7 @@ func sections() []section {
 		{"Stats", false, statsMetrics()},
 		{"Replication", false, replicationMetrics()},
 		{"CPU", false, cpuMetrics()},
-		{"Sentinel", false, []metric{{name: "masterN", kind: text, lines: func(r *report) []string { return r.srv.directory.SentinelLines() }}}},
+		{"Sentinel", false, []metric{{name: "masterN", kind: text, lines: func(r *report) []string { return r.cfg.Directory.SentinelLines() }}}},
 		{"Modules", false, []metric{{name: "module", kind: text, lines: moduleLines}}},
 		{"Commandstats", true, []metric{
 			{
@@ -70,7 +70,7 @@ func sections() []section {
 			},
 		}},
 		{"Cluster", false, []metric{
-			{name: "cluster_enabled", kind: text, value: func(r *report) any { return oneIf(r.srv.cfg.Options.ClusterMode) }},
+			{name: "cluster_enabled", kind: text, value: func(r *report) any { return oneIf(r.cfg.ClusterMode) }},
 		}},
 		{"Holdfast", false, holdfastMetrics()},
 		{"Locks", false, lockMetrics()},
@@ -92,15 +92,15 @@ func serverMetrics() []metric {
 		constant("redis_git_sha1", "00000000"),
 		constant("redis_git_dirty", 0),
 		constant("redis_build_id", "0"),
-		{name: "redis_mode", kind: text, value: func(r *report) any { return r.srv.directory.Mode(r.sentinel) }},
+		{name: "redis_mode", kind: text, value: func(r *report) any { return r.cfg.Directory.Mode(r.sentinel) }},
 		constant("os", runtime.GOOS+" "+runtime.GOARCH),
 		constant("arch_bits", strconv.IntSize),
 		constant("process_id", os.Getpid()),
-		{name: "run_id", kind: text, value: func(r *report) any { return r.srv.cfg.Node.RunID }},
-		{name: "tcp_port", kind: text, value: func(r *report) any { _, port := discovery.SplitAddress(r.srv.address(r.sentinel)); return port }},
+		{name: "run_id", kind: text, value: func(r *report) any { return r.cfg.RunID }},
+		{name: "tcp_port", kind: text, value: func(r *report) any { _, port := discovery.SplitAddress(r.cfg.Address(r.sentinel)); return port }},
 		{name: "server_time_usec", kind: gauge, value: func(*report) any { return time.Now().UnixMicro() }, help: "this node's wall clock, in microseconds since 1970"},
-		{name: "uptime_in_seconds", kind: gauge, value: func(r *report) any { return int64(time.Since(r.srv.started).Seconds()) }, help: "seconds since the process started to serve"},
-		{name: "uptime_in_days", kind: gauge, value: func(r *report) any { return int64(time.Since(r.srv.started).Hours() / 24) }, help: "the same in days"},
+		{name: "uptime_in_seconds", kind: gauge, value: func(r *report) any { return int64(time.Since(r.started).Seconds()) }, help: "seconds since the process started to serve"},
+		{name: "uptime_in_days", kind: gauge, value: func(r *report) any { return int64(time.Since(r.started).Hours() / 24) }, help: "the same in days"},
 		constant("executable", executable),
 		constant("config_file", ""),
 		constant("holdfast_version", protocol.HoldfastVersion),
@@ -109,11 +109,11 @@ func serverMetrics() []metric {
 
 func clientMetrics() []metric {
 	return []metric{
-		{name: "connected_clients", kind: gauge, value: func(r *report) any { return r.srv.clientCount() }, help: "clients that are connected"},
-		{name: "maxclients", kind: gauge, value: func(r *report) any { return r.srv.cfg.MaxClients }, help: "how many may be: `--max-clients`, or what the limit of open files leaves room for"},
-		{name: "blocked_clients", kind: gauge, value: func(r *report) any { return r.srv.stats.blocked.Load() }, help: "clients that wait: in BLPOP and its like, in LOCK.ACQUIRE with WAIT, in WAIT or WAITAOF"},
-		{name: "tracking_clients", kind: gauge, value: func(r *report) any { return r.srv.cfg.Tracking.Stats().Clients }, help: "clients that are told which keys change: CLIENT TRACKING"},
-		{name: "pubsub_clients", kind: gauge, value: func(r *report) any { return r.srv.cfg.Hub.Clients() }, help: "clients with subscriptions"},
+		{name: "connected_clients", kind: gauge, value: func(r *report) any { return r.cfg.Clients() }, help: "clients that are connected"},
+		{name: "maxclients", kind: gauge, value: func(r *report) any { return r.cfg.MaxClients }, help: "how many may be: `--max-clients`, or what the limit of open files leaves room for"},
+		{name: "blocked_clients", kind: gauge, value: func(r *report) any { return r.Blocked.Load() }, help: "clients that wait: in BLPOP and its like, in LOCK.ACQUIRE with WAIT, in WAIT or WAITAOF"},
+		{name: "tracking_clients", kind: gauge, value: func(r *report) any { return r.cfg.Tracking.Stats().Clients }, help: "clients that are told which keys change: CLIENT TRACKING"},
+		{name: "pubsub_clients", kind: gauge, value: func(r *report) any { return r.cfg.Hub.Clients() }, help: "clients with subscriptions"},
 	}
 }
 
@@ -130,12 +130,12 @@ func memoryMetrics() []metric {
 		}},
 		{name: "used_memory_rss", kind: gauge, value: func(r *report) any { return r.heap().mapped }, help: "bytes that the process has from the system"},
 		{name: "used_memory_rss_human", kind: text, value: func(r *report) any { return human(r.heap().mapped) }},
-		{name: "total_system_memory", kind: gauge, value: func(r *report) any { return r.srv.cfg.MachineBytes }, help: "bytes that the process may use at most: the machine's, or fewer by a limit of the control group or the address space; 0: not known"},
-		{name: "total_system_memory_human", kind: text, value: func(r *report) any { return human(r.srv.cfg.MachineBytes) }},
-		{name: "maxmemory", kind: gauge, value: func(r *report) any { return r.srv.cfg.MaxMemoryBytes }, help: "bytes that `--max-memory` came to; 0: no limit"},
-		{name: "maxmemory_human", kind: text, value: func(r *report) any { return human(r.srv.cfg.MaxMemoryBytes) }},
+		{name: "total_system_memory", kind: gauge, value: func(r *report) any { return r.cfg.MachineBytes }, help: "bytes that the process may use at most: the machine's, or fewer by a limit of the control group or the address space; 0: not known"},
+		{name: "total_system_memory_human", kind: text, value: func(r *report) any { return human(r.cfg.MachineBytes) }},
+		{name: "maxmemory", kind: gauge, value: func(r *report) any { return r.cfg.MaxMemoryBytes }, help: "bytes that `--max-memory` came to; 0: no limit"},
+		{name: "maxmemory_human", kind: text, value: func(r *report) any { return human(r.cfg.MaxMemoryBytes) }},
 		constant("maxmemory_policy", "noeviction"),
-		{name: "mem_clients_normal", kind: gauge, value: func(r *report) any { return r.srv.memory.total.Load() }, help: "bytes that all clients hold together, as they are compared with `--max-memory-clients`"},
+		{name: "mem_clients_normal", kind: gauge, value: func(r *report) any { return r.cfg.ClientBytes() }, help: "bytes that all clients hold together, as they are compared with `--max-memory-clients`"},
 		{name: "number_of_cached_scripts", kind: gauge, value: func(r *report) any { return r.state().Scripts }, help: "scripts that EVALSHA finds"},
 		{name: "allocator_allocated", kind: gauge, value: func(r *report) any { return r.heap().objects }, help: "bytes of the heap that are in use or not yet collected"},
 		{name: "mem_fragmentation_ratio", kind: gauge, value: func(r *report) any {
@@ -163,28 +163,28 @@ func persistenceMetrics() []metric {
 
 func statsMetrics() []metric {
 	return []metric{
-		{name: "total_connections_received", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.connections }, help: "connections that were accepted"},
-		{name: "total_commands_processed", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.commands }, help: "commands that were read"},
+		{name: "total_connections_received", kind: counter, counted: func(s *Counters) *atomic.Uint64 { return &s.Connections }, help: "connections that were accepted"},
+		{name: "total_commands_processed", kind: counter, counted: func(s *Counters) *atomic.Uint64 { return &s.Commands }, help: "commands that were read"},
 		{name: "instantaneous_ops_per_sec", kind: gauge, value: func(r *report) any { return int64(r.rates().commands) }, help: "commands per second that were read, over the latest 1.6 seconds"},
-		{name: "total_net_input_bytes", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.bytesIn }, help: "bytes from clients"},
-		{name: "total_net_output_bytes", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.bytesOut }, help: "bytes to clients"},
+		{name: "total_net_input_bytes", kind: counter, counted: func(s *Counters) *atomic.Uint64 { return &s.BytesIn }, help: "bytes from clients"},
+		{name: "total_net_output_bytes", kind: counter, counted: func(s *Counters) *atomic.Uint64 { return &s.BytesOut }, help: "bytes to clients"},
 		{name: "instantaneous_input_kbps", kind: gauge, value: func(r *report) any { return fmt.Sprintf("%.2f", r.rates().in/1024) }, help: "KiB per second from clients, over the same time"},
 		{name: "instantaneous_output_kbps", kind: gauge, value: func(r *report) any { return fmt.Sprintf("%.2f", r.rates().out/1024) }, help: "KiB per second to clients"},
-		{name: "rejected_connections", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.rejected }, help: "connections refused because `maxclients` were connected"},
+		{name: "rejected_connections", kind: counter, counted: func(s *Counters) *atomic.Uint64 { return &s.Rejected }, help: "connections refused because `maxclients` were connected"},
 		{name: "expired_keys", kind: counter, value: func(r *report) any { return r.state().Expired }, help: "keys that this node removed because their time was over; CONFIG RESETSTAT leaves it"},
 		constant("evicted_keys", 0),
-		{name: "keyspace_hits", kind: counter, value: func(r *report) any { return r.state().Hits - r.srv.forgotten.hits.Load() }, help: "keys that were there when a command looked for them in order to read. Counted where the command runs for its client: on the leader, for the clients of all nodes; of a client with CLIENT TRACKING on that client's node, too"},
-		{name: "keyspace_misses", kind: counter, value: func(r *report) any { return r.state().Misses - r.srv.forgotten.misses.Load() }, help: "those that were not there"},
-		{name: "pubsub_channels", kind: gauge, value: func(r *report) any { return r.srv.cfg.Hub.Topics(pubsub.Channel) }, help: "channels with subscribers on this node"},
-		{name: "pubsub_patterns", kind: gauge, value: func(r *report) any { return r.srv.cfg.Hub.Topics(pubsub.Pattern) }, help: "patterns with subscribers on this node"},
-		{name: "pubsubshard_channels", kind: gauge, value: func(r *report) any { return r.srv.cfg.Hub.Topics(pubsub.Shard) }, help: "shard channels with subscribers on this node"},
-		{name: "tracking_total_keys", kind: gauge, value: func(r *report) any { return r.srv.cfg.Tracking.Stats().Keys }, help: "keys that clients of this node may have in a cache"},
-		{name: "tracking_total_items", kind: gauge, value: func(r *report) any { return r.srv.cfg.Tracking.Stats().Items }, help: "the same, counted for each client"},
-		{name: "tracking_total_prefixes", kind: gauge, value: func(r *report) any { return r.srv.cfg.Tracking.Stats().Prefixes }, help: "prefixes of CLIENT TRACKING BCAST"},
-		{name: "evicted_clients", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.evicted }, help: "clients cut off because they held most when all together held too much"},
-		{name: "client_output_buffer_limit_disconnections", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.cutOff }, help: "clients cut off because they did not read"},
-		{name: "acl_access_denied_auth", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.refused }, help: "wrong passwords"},
-		{name: "total_error_replies", kind: counter, counted: func(s *stats) *atomic.Uint64 { return &s.failures }, help: "error replies"},
+		{name: "keyspace_hits", kind: counter, value: func(r *report) any { return r.state().Hits - r.forgotten.hits.Load() }, help: "keys that were there when a command looked for them in order to read. Counted where the command runs for its client: on the leader, for the clients of all nodes; of a client with CLIENT TRACKING on that client's node, too"},
+		{name: "keyspace_misses", kind: counter, value: func(r *report) any { return r.state().Misses - r.forgotten.misses.Load() }, help: "those that were not there"},
+		{name: "pubsub_channels", kind: gauge, value: func(r *report) any { return r.cfg.Hub.Topics(pubsub.Channel) }, help: "channels with subscribers on this node"},
+		{name: "pubsub_patterns", kind: gauge, value: func(r *report) any { return r.cfg.Hub.Topics(pubsub.Pattern) }, help: "patterns with subscribers on this node"},
+		{name: "pubsubshard_channels", kind: gauge, value: func(r *report) any { return r.cfg.Hub.Topics(pubsub.Shard) }, help: "shard channels with subscribers on this node"},
+		{name: "tracking_total_keys", kind: gauge, value: func(r *report) any { return r.cfg.Tracking.Stats().Keys }, help: "keys that clients of this node may have in a cache"},
+		{name: "tracking_total_items", kind: gauge, value: func(r *report) any { return r.cfg.Tracking.Stats().Items }, help: "the same, counted for each client"},
+		{name: "tracking_total_prefixes", kind: gauge, value: func(r *report) any { return r.cfg.Tracking.Stats().Prefixes }, help: "prefixes of CLIENT TRACKING BCAST"},
+		{name: "evicted_clients", kind: counter, counted: func(s *Counters) *atomic.Uint64 { return &s.Evicted }, help: "clients cut off because they held most when all together held too much"},
+		{name: "client_output_buffer_limit_disconnections", kind: counter, counted: func(s *Counters) *atomic.Uint64 { return &s.CutOff }, help: "clients cut off because they did not read"},
+		{name: "acl_access_denied_auth", kind: counter, counted: func(s *Counters) *atomic.Uint64 { return &s.Refused }, help: "wrong passwords"},
+		{name: "total_error_replies", kind: counter, counted: func(s *Counters) *atomic.Uint64 { return &s.Failures }, help: "error replies"},
 	}
 }
 
@@ -204,7 +204,7 @@ func replicationMetrics() []metric {
 		{name: "stalled_followers", kind: gauge, value: ofMaster(func(r *report) any { return len(r.status.Stalled) }), help: "on the leader: followers whose logs have stood still for 3 s behind what is committed"},
 		{name: "stalled_followerN", kind: gauge, lines: stalledLines, help: "for each of them: where its log stands, and for how many seconds"},
 		constant("master_failover_state", "no-failover"),
-		{name: "master_replid", kind: text, value: func(r *report) any { return replicationID(r.srv.directory.ClusterID()) }},
+		{name: "master_replid", kind: text, value: func(r *report) any { return replicationID(r.cfg.Directory.ClusterID()) }},
 		constant("master_replid2", strings.Repeat("0", 40)),
 		{name: "master_repl_offset", kind: gauge, value: func(r *report) any { return r.status.Committed }, help: "`raft_commit_index`"},
 		constant("second_repl_offset", -1),
@@ -226,7 +226,7 @@ func holdfastMetrics() []metric {
 	return []metric{
 		{name: "node_name", kind: text, value: func(r *report) any { return r.status.Name }, help: "this node"},
 		{name: "node_id", kind: text, value: func(r *report) any { return r.status.ID }, help: "the ID of this node's folder, which no other folder ever has"},
-		{name: "cluster_id", kind: text, value: func(r *report) any { return r.srv.directory.ClusterID() }, help: "the cluster that this node belongs to; empty: none yet"},
+		{name: "cluster_id", kind: text, value: func(r *report) any { return r.cfg.Directory.ClusterID() }, help: "the cluster that this node belongs to; empty: none yet"},
 		{name: "leading", kind: gauge, value: (*report).leading, help: "1 on the leader"},
 		{name: "leader_name", kind: text, value: func(r *report) any { return r.status.Leader.Name }, help: "the leader, as far as this node knows; empty: no leader"},
 		{name: "leader_addr", kind: text, value: func(r *report) any { return r.status.Leader.ClientAddr }, help: "its address for clients"},
