@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm"
-	"github.com/holdfast/holdfast/server/frontend"
+	"github.com/holdfast/holdfast/server/frontend/observe"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/push"
@@ -75,7 +75,7 @@ func (c told) Invalidate(*push.Message) { c.times <- struct{}{} }
 func TestSkippedEntriesAreTold(t *testing.T) {
 	s := &Server{
 		logger: slog.New(slog.DiscardHandler), hub: pubsub.New(slog.New(slog.DiscardHandler)), caches: tracking.New(tracking.DefaultLimits()),
-		monitors: frontend.NewMonitors(),
+		monitors: observe.NewMonitors(),
 	}
 	c := told{make(chan struct{}, 1)}
 	s.caches.Client(c).Start(tracking.Options{})

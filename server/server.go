@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/console"
 	"github.com/holdfast/holdfast/server/frontend"
+	"github.com/holdfast/holdfast/server/frontend/observe"
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/lifecycle"
 	"github.com/holdfast/holdfast/server/loglimit"
@@ -49,7 +50,7 @@ type Server struct {
 	incarnations *incarnation.Registry
 	hub          *pubsub.Hub
 	caches       *tracking.Table
-	monitors     *frontend.Monitors
+	monitors     *observe.Monitors
 	slowLocks    *loglimit.Limit
 	console      *console.Console
 	web          *web.Server // nil without monitoring
@@ -134,7 +135,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	s.newPlace()
 	s.hub = pubsub.New(logger)
 	s.caches = tracking.New(tracking.DefaultLimits())
-	s.monitors = frontend.NewMonitors()
+	s.monitors = observe.NewMonitors()
 	s.console = s.newConsole()
 	s.web = s.newWeb()
 	if s.place.founding.Alone() {

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/frontend"
+	"github.com/holdfast/holdfast/server/frontend/observe"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/parking"
 	"github.com/holdfast/holdfast/server/pubsub"
@@ -23,7 +24,7 @@ import (
 // CLUSTERDOWN at once. The connections end when the node belongs to one: their clients come again.
 func (s *Server) newWaitingFront() *frontend.Server {
 	c := s.frontConfig()
-	c.Hub, c.Tracking, c.Monitors = pubsub.New(s.logger), tracking.New(tracking.DefaultLimits()), frontend.NewMonitors()
+	c.Hub, c.Tracking, c.Monitors = pubsub.New(s.logger), tracking.New(tracking.DefaultLimits()), observe.NewMonitors()
 	c.Options.Debug, c.Options.Faults, c.Backups = false, nil, nil
 	c.Logger = slog.New(slog.DiscardHandler)
 	c.Node.Waiting = s.place.founding.Waiting

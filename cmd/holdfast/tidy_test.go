@@ -143,6 +143,7 @@ var rooms = map[string][]string{
 	"server/frontend":           {"server/loglimit", "server/replica", "server/operations", "server/parking", "server/sessions", "server/push", "server/pubsub", "server/tracking", "server/frontend/"},
 	"server/frontend/discovery": {"server/replica"},
 	"server/frontend/metrics":   {"server/frontend/discovery", "server/replica", "server/sessions", "server/pubsub", "server/tracking"},
+	"server/frontend/observe":   {"server/push"},
 	"server/pubsub":             {"server/push"},
 	"server/sessions":           {"server/push"},
 	"server/parking":            {},

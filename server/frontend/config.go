@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/frontend/discovery"
+	"github.com/holdfast/holdfast/server/frontend/observe"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/tracking"
 )
@@ -33,7 +34,7 @@ type Config struct {
 	// Tracking has what clients track, and must be told the events, too; nil: New makes one.
 	Tracking *tracking.Table
 	// Monitors are the clients of MONITOR, and must be told the events, too; nil: New makes it.
-	Monitors *Monitors
+	Monitors *observe.Monitors
 	// Backups gives clients backups; nil: there are none.
 	Backups Backups
 	// TLS, when set, is spoken on every connection.
@@ -173,7 +174,7 @@ func (c Config) withDefaults() Config {
 		c.Tracking = tracking.New(tracking.DefaultLimits())
 	}
 	if c.Monitors == nil {
-		c.Monitors = NewMonitors()
+		c.Monitors = observe.NewMonitors()
 	}
 	if c.Hub == nil {
 		c.Hub = pubsub.New(c.Logger)

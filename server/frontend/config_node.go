@@ -20,9 +20,9 @@ type nodeSetting struct {
 
 func (s *Server) nodeSettings() []nodeSetting {
 	return []nodeSetting{
-		{"latency-monitor-threshold", 0, &s.slow.monitorMillis},
-		{"slowlog-log-slower-than", -1, &s.slow.aboveMicros},
-		{"slowlog-max-len", 0, &s.slow.mostEntries},
+		{"latency-monitor-threshold", 0, &s.slow.MonitorMillis},
+		{"slowlog-log-slower-than", -1, &s.slow.AboveMicros},
+		{"slowlog-max-len", 0, &s.slow.MostEntries},
 	}
 }
 

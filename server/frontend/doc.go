@@ -18,7 +18,8 @@
 // connection (name, database, protocol version, the queue of MULTI, the marks of watched keys)
 // ends with the connection.
 //
-// Rooms below: discovery answers who leads and which nodes there are; metrics counts, times and shows figures.
+// Rooms below: discovery answers who leads and which nodes there are; metrics counts, times and shows figures;
+// observe remembers slow commands and shows commands to monitors.
 //
 // Goroutines: [Server.Serve] starts one for each connection, and waits for all of them. Two things
 // start a second goroutine for a connection, for as long as they last: a command that blocks, such as
@@ -29,7 +30,7 @@
 // messages: behind the replies of the batch in flight, or at once when the connection is idle. A message
 // that a command's handler causes for its own client therefore stands behind the command's reply.
 //
-// Monitors (monitor.go) are shown each command by a message, when dispatch takes the command up.
+// Monitors (monitor.go, observe) are shown each command by a message, when dispatch takes the command up.
 //
 // A command that is answered later than executed parks the connection (park.go). The handler, a run with
 // barrier, does this:
@@ -47,7 +48,7 @@
 // ticket beside the connection, and its end is a message. A grant that the client waited for, and that was
 // not written before the connection ended, is given back.
 //
-// Locks: Monitors.mu comes first. Server.mu guards the set of connections, conn.mu guards what CLIENT LIST shows of a
+// Locks: observe.Monitors.mu comes first. Server.mu guards the set of connections, conn.mu guards what CLIENT LIST shows of a
 // connection, outbox.mu guards the messages and the late reply. None is held while calling anything that
 // blocks. Server.mu may be held while taking conn.mu or outbox.mu, never the reverse.
 //

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/frontend/discovery"
 	"github.com/holdfast/holdfast/server/frontend/metrics"
+	"github.com/holdfast/holdfast/server/frontend/observe"
 )
 
 // handler is the behaviour of a command that this package implements. Either reply or run is set, or native
@@ -44,7 +45,7 @@ func handlerFamilies() []map[string]handler {
 	return []map[string]handler{
 		connectionHandlers(), authHandlers(), clientHandlers(), clientListHandlers(), commandHandlers(), helpHandlers(),
 		configHandlers(), metricsHandlers(), discoveryHandlers(), waitHandlers(), transactionHandlers(), debugHandlers(),
-		pubsubHandlers(), slowlogHandlers(), latencyHandlers(), trackingHandlers(), monitorHandlers(), nativeHandlers(), memberHandlers(), backupHandlers(),
+		pubsubHandlers(), observeHandlers(), trackingHandlers(), monitorHandlers(), nativeHandlers(), memberHandlers(), backupHandlers(),
 	}
 }
 
@@ -77,6 +78,15 @@ func metricsHandlers() map[string]handler {
 	}
 	for name, reply := range metrics.Replies() {
 		all[name] = handler{barrier: true, reply: func(c *conn, args [][]byte) protocol.Value { return reply(c.srv.metrics, args) }}
+	}
+	return all
+}
+
+// observeHandlers are the commands about what was slow.
+func observeHandlers() map[string]handler {
+	all := make(map[string]handler)
+	for name, reply := range observe.Replies() {
+		all[name] = handler{barrier: true, reply: func(c *conn, args [][]byte) protocol.Value { return reply(c.srv.slow, args) }}
 	}
 	return all
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/frontend/observe"
 	"github.com/holdfast/holdfast/server/parking"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/replica"
@@ -41,7 +42,7 @@ type cluster struct {
 	hub    *pubsub.Hub
 	caches *tracking.Table
 	// monitors are told the events of calls.
-	monitors *Monitors
+	monitors *observe.Monitors
 	status   replica.Status
 	acks     int
 	// watchers and lead are WatchLeadership's.
@@ -59,7 +60,7 @@ func newCluster() *cluster { return newClusterOf(protocol.EntryVersion) }
 func newClusterOf(version byte) *cluster {
 	cl := &cluster{
 		version:  version,
-		monitors: NewMonitors(),
+		monitors: observe.NewMonitors(),
 		lead:     replica.Leadership{Leader: member("1"), Present: true},
 		machine:  fsm.New(), hub: pubsub.New(slog.New(slog.DiscardHandler)), caches: tracking.New(tracking.DefaultLimits()), started: time.Now(), acks: 2,
 		status: replica.Status{

@@ -32,7 +32,7 @@ func TestMonitorThatDoesNotRead(t *testing.T) {
 		require.Equal(t, strings.Repeat("+OK\r\n", 60), got)
 		require.Equal(t, 1, s.clientCount())
 		require.Equal(t, uint64(1), s.metrics.CutOff.Load())
-		require.False(t, s.cfg.Monitors.watch())
+		require.False(t, s.cfg.Monitors.Watching())
 		c.send(command("PING"))
 		settle()
 		require.Less(t, s.memory.total.Load(), int64(1<<20), "the lines are forgotten")

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/frontend/discovery"
 	"github.com/holdfast/holdfast/server/frontend/metrics"
+	"github.com/holdfast/holdfast/server/frontend/observe"
 	"github.com/holdfast/holdfast/server/loglimit"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/replica"
@@ -38,7 +39,7 @@ type Server struct {
 	refusals          atomic.Int32
 	fresh             freshness
 	directory         *discovery.Directory
-	slow              slowlog
+	slow              *observe.Slowlog
 	failedAuth        *loglimit.Limit
 	forced            *loglimit.Limit
 	silent            silence
@@ -71,7 +72,7 @@ func New(cfg Config, backend Backend) *Server {
 		cfg: cfg, backend: backend, rows: newRows(),
 		compiled: newCompileCache(fsm.CheckScript), conns: make(map[int64]*conn),
 		sentinelHub: pubsub.New(cfg.Logger), memory: clientMemory{limit: int64(cfg.MaxMemoryClientsBytes)},
-		failedAuth: newFailedAuth(), forced: newForced(),
+		slow: observe.NewSlowlog(), failedAuth: newFailedAuth(), forced: newForced(),
 	}
 	s.pool.New = func() any {
 		return &work{in: make([]byte, 0, pooledIn), reader: protocol.NewReader(protocol.DefaultLimits())}
@@ -79,11 +80,10 @@ func New(cfg Config, backend Backend) *Server {
 	s.fresh.catching = make(chan struct{}, 1)
 	s.directory = discovery.New(cfg.discovery(), backend.Status)
 	s.metrics = s.newMetrics()
-	s.slow.init()
 	backend.WatchLeadership(s.led)
 	cfg.Hub.OnInterest(func(on bool) { s.listenTo(fsm.InMessages, on) })
 	cfg.Tracking.OnInterest(func(on bool) { s.listenTo(fsm.InChanges, on) })
-	cfg.Monitors.onInterest = func(on bool) { s.listenTo(fsm.InCalls, on) }
+	cfg.Monitors.OnInterest(func(on bool) { s.listenTo(fsm.InCalls, on) })
 	for _, row := range s.rows {
 		switch row.Name {
 		case "watch":

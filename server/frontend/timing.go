@@ -1,6 +1,10 @@
 package frontend
 
-import "time"
+import (
+	"time"
+
+	"github.com/holdfast/holdfast/server/frontend/observe"
+)
 
 // Times of commands, as this node's clients meet them. A command of the log takes from the handing over
 // of the batch until the replies are here: the journey to the leader and to the disks of a majority is part
@@ -13,7 +17,7 @@ func (c *conn) timeBatch(d time.Duration) {
 		return
 	}
 	share := d / time.Duration(w.batch.Count)
-	slow := c.srv.slow.isSlow(share)
+	slow := c.srv.slow.IsSlow(share)
 	body := ""
 	if slow {
 		body = string(w.batch.Body)
@@ -25,7 +29,10 @@ func (c *conn) timeBatch(d time.Duration) {
 		}
 		s.row.stats.Took(share)
 		if slow {
-			body = c.noteSlowRequest(s.row, body, share)
+			var args []string
+			if args, body = observe.FirstRequest(s.row.Command, body); args != nil {
+				c.noteSlow(s.row, args, share)
+			}
 		}
 	}
 }
@@ -33,7 +40,14 @@ func (c *conn) timeBatch(d time.Duration) {
 // timeLocal notes that a command of this node took d.
 func (c *conn) timeLocal(row *row, args [][]byte, d time.Duration) {
 	row.stats.Took(d)
-	if c.srv.slow.isSlow(d) {
-		c.noteSlow(row, shorten(row, args), d)
+	if c.srv.slow.IsSlow(d) {
+		c.noteSlow(row, observe.Shorten(row.Command, args), d)
 	}
+}
+
+// noteSlow notes a command that took long.
+func (c *conn) noteSlow(row *row, args []string, d time.Duration) {
+	c.srv.slow.Note(row.Command, observe.Entry{
+		At: time.Now(), Took: d, Args: args, Addr: c.nc.RemoteAddr().String(), Name: c.name(),
+	})
 }

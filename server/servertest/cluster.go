@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/frontend"
+	"github.com/holdfast/holdfast/server/frontend/observe"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/raftnode/hclogger"
@@ -91,7 +92,7 @@ func (m maker) config(name string) server.Config {
 // server makes a server of a replica.
 func (m maker) server(node string) replicatest.Server {
 	conf, hub, caches := m.config(node), pubsub.New(m.Logs), tracking.New(tracking.DefaultLimits())
-	monitors := frontend.NewMonitors()
+	monitors := observe.NewMonitors()
 	return replicatest.Server{
 		Listen: func(c *replica.Config) {
 			c.OnStateEvents = func(events []fsm.Event) {

@@ -1,4 +1,4 @@
-package frontend
+package observe
 
 import (
 	"fmt"
@@ -8,16 +8,6 @@ import (
 
 	"github.com/holdfast/holdfast/protocol"
 )
-
-func latencyHandlers() map[string]handler {
-	return map[string]handler{
-		"latency|doctor":  {reply: latencyDoctor, barrier: true},
-		"latency|graph":   {reply: latencyGraph, barrier: true},
-		"latency|history": {reply: latencyHistory, barrier: true},
-		"latency|latest":  {reply: latencyLatest, barrier: true},
-		"latency|reset":   {reply: latencyReset, barrier: true},
-	}
-}
 
 // slowEvents are the latest slow events of a kind: "command", or "fast-command" for commands with Redis's
 // flag fast. There is at most one a second, the slowest.
@@ -32,7 +22,7 @@ type slowSample struct{ second, millis int64 }
 const mostSamples = 160
 
 // noteEvent notes a slow event. The caller holds l.mu.
-func (l *slowlog) noteEvent(kind string, at time.Time, took time.Duration) {
+func (l *Slowlog) noteEvent(kind string, at time.Time, took time.Duration) {
 	e := l.events[kind]
 	if e == nil {
 		e = &slowEvents{}
@@ -50,7 +40,7 @@ func (l *slowlog) noteEvent(kind string, at time.Time, took time.Duration) {
 }
 
 // kinds are the kinds of events, sorted. The caller holds l.mu.
-func (l *slowlog) kinds() []string {
+func (l *Slowlog) kinds() []string {
 	var kinds []string
 	for kind := range l.events {
 		kinds = append(kinds, kind)
@@ -59,8 +49,7 @@ func (l *slowlog) kinds() []string {
 	return kinds
 }
 
-func latencyLatest(c *conn, _ [][]byte) protocol.Value {
-	l := &c.srv.slow
+func (l *Slowlog) latencyLatest([][]byte) protocol.Value {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all []protocol.Value
@@ -73,8 +62,7 @@ func latencyLatest(c *conn, _ [][]byte) protocol.Value {
 	return protocol.Array(all...)
 }
 
-func latencyHistory(c *conn, args [][]byte) protocol.Value {
-	l := &c.srv.slow
+func (l *Slowlog) latencyHistory(args [][]byte) protocol.Value {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all []protocol.Value
@@ -86,8 +74,7 @@ func latencyHistory(c *conn, args [][]byte) protocol.Value {
 	return protocol.Array(all...)
 }
 
-func latencyReset(c *conn, args [][]byte) protocol.Value {
-	l := &c.srv.slow
+func (l *Slowlog) latencyReset(args [][]byte) protocol.Value {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := len(l.events)
@@ -103,11 +90,10 @@ func latencyReset(c *conn, args [][]byte) protocol.Value {
 
 // latencyDoctor says what was slow. The reasons are few here: the disks, the network between the nodes, and
 // long scripts.
-func latencyDoctor(c *conn, _ [][]byte) protocol.Value {
-	l := &c.srv.slow
+func (l *Slowlog) latencyDoctor([][]byte) protocol.Value {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.monitorMillis.Load() == 0 {
+	if l.MonitorMillis.Load() == 0 {
 		return protocol.Verbatim("Latency monitoring is disabled. You may use \"CONFIG SET latency-monitor-threshold <milliseconds>\" on this node.\n")
 	}
 	if len(l.events) == 0 {
@@ -135,9 +121,8 @@ const (
 )
 
 // latencyGraph draws a column for each event. A column is as high as the event was slow.
-func latencyGraph(c *conn, args [][]byte) protocol.Value {
+func (l *Slowlog) latencyGraph(args [][]byte) protocol.Value {
 	kind := string(args[2])
-	l := &c.srv.slow
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.events[kind]

@@ -1,0 +1,47 @@
+package observe
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Slow events are one a second, the slowest, and 160 of a kind.
+func TestLatencyEvents(t *testing.T) {
+	l := NewSlowlog()
+	ask := func(f func(*Slowlog, [][]byte) protocol.Value, words ...string) protocol.Value {
+		args := [][]byte{[]byte("LATENCY"), nil}
+		for _, w := range words {
+			args = append(args, []byte(w))
+		}
+		return f(l, args)
+	}
+	get, _ := protocol.Lookup("get")
+	l.MonitorMillis.Store(5)
+	at := time.Unix(1000, 0)
+	note := func(second int, millis time.Duration) {
+		l.Note(get, Entry{At: at.Add(time.Duration(second) * time.Second), Took: millis * time.Millisecond})
+	}
+	note(0, 4)
+	require.Empty(t, ask((*Slowlog).latencyLatest).Elems)
+	note(0, 7)
+	note(0, 6)
+	note(1, 5)
+	require.Equal(t, "*1\r\n*4\r\n$12\r\nfast-command\r\n:1001\r\n:5\r\n:7\r\n", string(ask((*Slowlog).latencyLatest).AppendTo(nil, protocol.RESP2)))
+	require.Equal(t, "*2\r\n*2\r\n:1000\r\n:7\r\n*2\r\n:1001\r\n:5\r\n", string(ask((*Slowlog).latencyHistory, "fast-command").AppendTo(nil, protocol.RESP2)))
+	require.Contains(t, ask((*Slowlog).latencyDoctor).Str, "fast-command: 2 latency spikes (average 6ms). Worst all time event 7ms.")
+	for second := range 200 {
+		note(second, 10)
+	}
+	require.Len(t, ask((*Slowlog).latencyHistory, "fast-command").Elems, mostSamples)
+	require.Contains(t, ask((*Slowlog).latencyGraph, "fast-command").Str, "fast-command - high 10 ms, low 10 ms (all time high 10 ms)\n---")
+	require.Equal(t, protocol.Integer(0), ask((*Slowlog).latencyReset, "command"))
+	require.Equal(t, protocol.Integer(1), ask((*Slowlog).latencyReset))
+	require.Empty(t, ask((*Slowlog).latencyLatest).Elems)
+	l.mu.Lock()
+	require.Len(t, l.entries, defaultSlowEntries)
+	l.mu.Unlock()
+}

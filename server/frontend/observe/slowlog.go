@@ -1,0 +1,179 @@
+package observe
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Reply makes the reply to a command about what was slow.
+type Reply func(l *Slowlog, args [][]byte) protocol.Value
+
+// Replies are the commands by the names of their rows in the command table. Each has the commands before it in the
+// pipeline executed first, so that these are noted.
+func Replies() map[string]Reply {
+	return map[string]Reply{
+		"latency|doctor":  (*Slowlog).latencyDoctor,
+		"latency|graph":   (*Slowlog).latencyGraph,
+		"latency|history": (*Slowlog).latencyHistory,
+		"latency|latest":  (*Slowlog).latencyLatest,
+		"latency|reset":   (*Slowlog).latencyReset,
+		"slowlog|get":     (*Slowlog).get,
+		"slowlog|len":     func(l *Slowlog, _ [][]byte) protocol.Value { return protocol.Integer(int64(l.count())) },
+		"slowlog|reset":   (*Slowlog).reset,
+	}
+}
+
+// Slowlog remembers the latest commands that took long, and slow events for LATENCY. Create it with [NewSlowlog].
+type Slowlog struct {
+	// AboveMicros, MostEntries and MonitorMillis are slowlog-log-slower-than, slowlog-max-len and
+	// latency-monitor-threshold.
+	AboveMicros, MostEntries, MonitorMillis atomic.Int64
+
+	mu      sync.Mutex
+	nextID  int64
+	entries []numbered // the newest last
+	events  map[string]*slowEvents
+}
+
+// Entry is a command that took long.
+type Entry struct {
+	At   time.Time
+	Took time.Duration
+	// Args are the command's, as [Shorten] keeps them.
+	Args []string
+	// Addr and Name are the client's.
+	Addr, Name string
+}
+
+type numbered struct {
+	Entry
+	id int64
+}
+
+// Redis's defaults and limits.
+const (
+	defaultSlowMicros  = 10_000
+	defaultSlowEntries = 128
+	// largestSlowLog bounds slowlog-max-len, or the log could take all memory.
+	largestSlowLog = 4096
+	mostSlowArgs   = 32
+	mostSlowBytes  = 128
+)
+
+// NewSlowlog has Redis's defaults.
+func NewSlowlog() *Slowlog {
+	l := &Slowlog{events: make(map[string]*slowEvents)}
+	l.AboveMicros.Store(defaultSlowMicros)
+	l.MostEntries.Store(defaultSlowEntries)
+	return l
+}
+
+// IsSlow reports whether a time is to be noted.
+func (l *Slowlog) IsSlow(d time.Duration) bool {
+	above, monitor := l.AboveMicros.Load(), l.MonitorMillis.Load()
+	return above >= 0 && d.Microseconds() >= above || monitor > 0 && d.Milliseconds() >= monitor
+}
+
+// FirstRequest is the first request of a batch's body, as [Shorten] keeps its arguments, and the rest of the body.
+func FirstRequest(command *protocol.Command, body string) (args []string, rest string) {
+	var r protocol.Request
+	rest, err := protocol.NextRequest(body, &r)
+	if err != nil || len(r.Args) == 0 {
+		return nil, ""
+	}
+	given := r.Args[1:]
+	if command.Name == "exec" {
+		given = nil // the queue, which no client sent as words
+	}
+	return Shorten(command, append(strings.Split(command.Name, "|"), given...)), rest
+}
+
+// Shorten copies the arguments of a command, and cuts long ones and many as Redis does. Passwords are not kept.
+func Shorten[A ~string | ~[]byte](command *protocol.Command, args []A) []string {
+	kept := make([]string, min(len(args), mostSlowArgs))
+	for i := range kept {
+		switch {
+		case i == mostSlowArgs-1 && len(args) > mostSlowArgs:
+			kept[i] = fmt.Sprintf("... (%d more arguments)", len(args)-i)
+		case i > 0 && (command.Name == "auth" || command.Name == "hello"):
+			kept[i] = "(redacted)"
+		case len(args[i]) > mostSlowBytes:
+			kept[i] = fmt.Sprintf("%s... (%d more bytes)", args[i][:mostSlowBytes], len(args[i])-mostSlowBytes)
+		default:
+			kept[i] = strings.Clone(string(args[i]))
+		}
+	}
+	return kept
+}
+
+// Note notes a call of a command that took long.
+func (l *Slowlog) Note(command *protocol.Command, e Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// EXEC is skipped in Redis, which times the commands of the queue one by one.
+	skipped := command.Has(protocol.FlagSkipSlowlog) && command.Name != "exec"
+	if above := l.AboveMicros.Load(); above >= 0 && e.Took.Microseconds() >= above && !skipped {
+		l.entries = append(l.entries, numbered{e, l.nextID})
+		l.nextID++
+		l.trim()
+	}
+	if monitor := l.MonitorMillis.Load(); monitor > 0 && e.Took.Milliseconds() >= monitor {
+		kind := "command"
+		if command.Has(protocol.FlagFast) {
+			kind = "fast-command"
+		}
+		l.noteEvent(kind, e.At, e.Took)
+	}
+}
+
+// trim forgets the oldest entries. The caller holds l.mu.
+func (l *Slowlog) trim() {
+	if over := len(l.entries) - int(min(l.MostEntries.Load(), largestSlowLog)); over > 0 {
+		l.entries = slices.Clone(l.entries[over:])
+	}
+}
+
+func (l *Slowlog) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.entries)
+}
+
+func (l *Slowlog) reset([][]byte) protocol.Value {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries = nil
+	return protocol.OK
+}
+
+func (l *Slowlog) get(args [][]byte) protocol.Value {
+	n := int64(10)
+	if len(args) > 3 {
+		return protocol.Err("unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try SLOWLOG HELP.")
+	}
+	if len(args) == 3 {
+		var ok bool
+		if n, ok = protocol.ParseInt(string(args[2])); !ok || n < -1 || n > math.MaxInt32 {
+			return protocol.Err("count should be greater than or equal to -1")
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n < 0 || n > int64(len(l.entries)) {
+		n = int64(len(l.entries))
+	}
+	var all []protocol.Value
+	for i := range int(n) {
+		e := &l.entries[len(l.entries)-1-i]
+		all = append(all, protocol.Array(protocol.Integer(e.id), protocol.Integer(e.At.Unix()), protocol.Integer(e.Took.Microseconds()),
+			protocol.Strings(e.Args...), protocol.Bulk(e.Addr), protocol.Bulk(e.Name)))
+	}
+	return protocol.Array(all...)
+}
