@@ -147,6 +147,10 @@ type Command struct {
 	// LogVersion is the first version of the log entry that has the command: a cluster of an earlier version refuses it.
 	// 0: all that this release writes.
 	LogVersion byte
+	// FromConn: the log says which connection sends the command, since it may take a lock or take one away. FromConnWith,
+	// unless it is empty: only if this option is among the words.
+	FromConn     bool
+	FromConnWith string
 	// Complexity is the O() sentence of COMMAND DOCS.
 	Complexity string
 	// Arity counts all words, the name's included; negative: at least that many.

@@ -26,6 +26,7 @@ func keysCommands() []Command {
 		},
 		{
 			Name: "del", Group: GroupGeneric, Since: "1.0.0", Arity: -2,
+			FromConn:   true,
 			Summary:    "Delete keys",
 			Complexity: "O(N), N being the number of keys",
 			Route:      Write, Flags: FlagWrite,
@@ -76,6 +77,7 @@ func keysCommands() []Command {
 		},
 		{
 			Name: "flushall", Group: GroupServer, Since: "1.0.0", Arity: -1,
+			FromConn:   true,
 			Summary:    "Delete all keys of all databases",
 			Complexity: "O(N), N being the number of keys in all databases",
 			Route:      Write, Flags: FlagWrite,
@@ -85,6 +87,7 @@ func keysCommands() []Command {
 		},
 		{
 			Name: "flushdb", Group: GroupServer, Since: "1.0.0", Arity: -1,
+			FromConn:   true,
 			Summary:    "Delete all keys of the database",
 			Complexity: "O(N), N being the number of keys in the database",
 			Route:      Write, Flags: FlagWrite,
@@ -280,6 +283,7 @@ func keysCommands() []Command {
 		},
 		{
 			Name: "unlink", Group: GroupGeneric, Since: "4.0.0", Arity: -2,
+			FromConn:   true,
 			Summary:    "Delete keys, as DEL does",
 			Complexity: "O(N), N being the number of keys",
 			Route:      Write, Flags: FlagWrite | FlagFast,

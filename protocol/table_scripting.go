@@ -7,6 +7,7 @@ func scriptingCommands() []Command {
 	return []Command{
 		{
 			Name: "eval", Group: GroupScripting, Since: "2.6.0", Arity: -3,
+			FromConn:   true,
 			Summary:    "Run a Lua script",
 			Complexity: "Depends on the script",
 			Route:      Script, Flags: FlagNoScript | FlagStale | FlagSkipMonitor | FlagNoMandatoryKeys,
@@ -33,6 +34,7 @@ func scriptingCommands() []Command {
 		},
 		{
 			Name: "evalsha", Group: GroupScripting, Since: "2.6.0", Arity: -3,
+			FromConn:   true,
 			Summary:    "Run a Lua script of the script cache, named by its SHA1",
 			Complexity: "Depends on the script",
 			Route:      Script, Flags: FlagNoScript | FlagStale | FlagSkipMonitor | FlagNoMandatoryKeys,

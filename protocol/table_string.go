@@ -68,6 +68,7 @@ func stringCommands() []Command {
 		},
 		{
 			Name: "getdel", Group: GroupString, Since: "6.2.0", Arity: 2,
+			FromConn:   true,
 			Summary:    "Return the string at a key and delete the key",
 			Complexity: "O(1)",
 			Route:      Write, Flags: FlagWrite | FlagFast,
@@ -169,6 +170,7 @@ func stringCommands() []Command {
 		},
 		{
 			Name: "msetex", Group: GroupString, Since: "8.4.0", Arity: -4,
+			FromConn:   true,
 			Summary:    "Set several keys to strings, all or none, under a condition and with a TTL if asked",
 			Complexity: "O(N), N being the number of keys",
 			Route:      Write, Flags: FlagWrite | FlagDenyOOM,
@@ -188,6 +190,7 @@ func stringCommands() []Command {
 		},
 		{
 			Name: "msetnx", Group: GroupString, Since: "1.0.1", Arity: -3,
+			FromConn:   true,
 			Summary:    "Set several keys to strings, unless one of them exists",
 			Complexity: "O(N), N being the number of keys",
 			Route:      Write, Flags: FlagWrite | FlagDenyOOM,
@@ -205,6 +208,7 @@ func stringCommands() []Command {
 		},
 		{
 			Name: "set", Group: GroupString, Since: "1.0.0", Arity: -3,
+			FromConn: true, FromConnWith: "NX",
 			Summary:    "Set a key to a string, under a condition and with a TTL if asked",
 			Complexity: "O(1)",
 			Route:      Write, Flags: FlagWrite | FlagDenyOOM,
@@ -242,6 +246,7 @@ func stringCommands() []Command {
 		},
 		{
 			Name: "setnx", Group: GroupString, Since: "1.0.0", Arity: 3,
+			FromConn:   true,
 			Summary:    "Set a key to a string unless the key exists",
 			Complexity: "O(1)",
 			Route:      Write, Flags: FlagWrite | FlagDenyOOM | FlagFast,

@@ -177,6 +177,27 @@ func TestWritesThatGrowAreDeniedBeyondMaxMemory(t *testing.T) {
 	}
 }
 
+// TestWhoseConnectionIsInTheLog: commands by which clients take locks of Redis's own kind, and those that take locks away.
+func TestWhoseConnectionIsInTheLog(t *testing.T) {
+	t.Parallel()
+	var from []string
+	for _, c := range allRows() {
+		if !c.FromConn {
+			require.Empty(t, c.FromConnWith, c.Name)
+			continue
+		}
+		require.Contains(t, []protocol.Route{protocol.Write, protocol.Script}, c.Route, c.Name)
+		require.False(t, c.Has(protocol.FlagReadOnly), c.Name)
+		if from = append(from, c.Name); c.FromConnWith != "" {
+			require.Contains(t, c.Usage(), c.FromConnWith, c.Name)
+			from = append(from, c.FromConnWith)
+		}
+	}
+	require.Equal(t, []string{
+		"del", "eval", "evalsha", "flushall", "flushdb", "getdel", "msetex", "msetnx", "set", "NX", "setnx", "unlink",
+	}, from)
+}
+
 // optionalKeys counts the keys that a command may lack.
 var optionalKeys = map[string]int{"sunsubscribe": 1}
 

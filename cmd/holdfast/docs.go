@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"runtime/debug"
 	"strings"
 
@@ -48,13 +47,10 @@ func manPage(ctx context.Context) string {
 		}
 		var help strings.Builder
 		_ = c.run(ctx, []string{"--help"}, &help, &help) // help is no error, whatever the command makes of it
-		preformatted(&b, "holdfast "+c.name, forTests.ReplaceAllString(help.String(), ""))
+		preformatted(&b, "holdfast "+c.name, help.String())
 	}
 	return b.String()
 }
-
-// forTests are the flags that are in no document.
-var forTests = regexp.MustCompile(`\nFor tests only\n(?:  .*\n)+`)
 
 // preformatted appends a section of a man page with text as it stands.
 func preformatted(b *strings.Builder, title, text string) {

@@ -19,7 +19,7 @@ type option struct {
 	name    string // --name, HOLDFAST_NAME
 	help    string // completes "name: …"
 	value   any    // pointer into the Config
-	debug   bool   // only for tests: not in the documents
+	debug   bool   // only for tests: in no help and no document
 }
 
 // options binds the rows to c, in the order of the documentation: first the settings of every
@@ -84,7 +84,7 @@ func options(c *server.Config) []option {
 		{name: "max-memory-clients", value: &c.MaxMemoryClients, help: "what the buffers, queues and replies of all clients together may take, in the same units; beyond it the client that holds most is cut off; 0: no limit"},
 		{name: "idle-timeout", value: &c.IdleTimeout, help: "close connections that sent nothing for so long; 0: never"},
 		{name: "tcp-keepalive", value: &c.TCPKeepAlive, help: "interval of TCP keep-alive probes to clients; a client with a session is asked four times in its lease"},
-		{heading: "For tests only"},
+		{heading: "For tests only", debug: true},
 		{name: "debug", value: &c.Debug, debug: true, help: "open the DEBUG command and its faults"},
 		{name: "debug-peer-dial", value: &c.DebugPeerDial, debug: true, help: "dial other addresses for peers: original=replacement,…"},
 	}
@@ -150,7 +150,7 @@ func (f flagSet) parse(args []string, stdout io.Writer) (server.Config, error) {
 	return c, nil
 }
 
-// print lists the flags that have an effect, in groups.
+// print lists the flags that have an effect, in groups, but for those of tests.
 func (f flagSet) print(w io.Writer) {
 	fmt.Fprintf(w, "usage: holdfast %s [flags]\n", f.command)
 	for _, o := range f.own {
@@ -159,6 +159,7 @@ func (f flagSet) print(w io.Writer) {
 	c := server.DefaultConfig()
 	for _, o := range options(&c) {
 		switch {
+		case o.debug:
 		case o.heading != "":
 			fmt.Fprintf(w, "\n%s\n", o.heading)
 		case f.refused[o.name] == "":

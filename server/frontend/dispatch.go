@@ -114,20 +114,17 @@ func (c *conn) appendCommand(body []byte, db int, ticket uint64, row *row, args 
 	switch {
 	case row.native:
 		from := protocol.Caller{Conn: c.id, Ticket: ticket, GraceMillis: c.srv.cfg.LockQueueGrace.Milliseconds()}
-		if row.Name == "lock.break" && c.srv.backend.Version() >= versionBreakers {
+		if row.Name == "lock.break" && c.srv.logSaysClients() {
 			from.Address, from.Name = c.breaker()
 		}
 		return protocol.AppendNative(body, db, from, row.Name, words)
 	case ticket != 0:
 		return protocol.AppendBlock(body, db, ticket, row.Name, words)
-	case row.claims && c.srv.tellsConn() && (row.Name != "set" || hasNX(words)):
+	case c.srv.fromConn(row, words):
 		return protocol.AppendRequestFrom(body, db, uint64(c.id), row.Name, words)
 	}
 	return protocol.AppendRequest(body, db, row.Name, words)
 }
-
-// versionBreakers is the first version of the cluster whose log says who gave LOCK.BREAK, for the history of locks.
-const versionBreakers = 6
 
 // breaker is the address and the name of the client, as a log entry has them.
 func (c *conn) breaker() (address, name string) {
@@ -142,38 +139,33 @@ func errLaterVersion(command *protocol.Command, version byte) *protocol.Error {
 		command.Name, command.LogVersion, version))
 }
 
-// mayClaim reports whether a command may take a lock of the forms that the state machine marks, or take a native lock
-// away, or run one that does.
-func mayClaim(name string) bool {
-	switch name {
-	case "set", "setnx", "msetnx", "msetex", "eval", "evalsha", "del", "unlink", "flushdb", "flushall":
-		return true
-	}
-	return false
+// fromConn reports whether the log says which connection sends a command.
+func (s *Server) fromConn(row *row, words [][]byte) bool {
+	return row.FromConn && (row.FromConnWith == "" || hasWord(words, row.FromConnWith)) && s.logSaysClients()
 }
 
-// hasNX reports whether SET's words contain NX behind the value.
-func hasNX(words [][]byte) bool {
+// hasWord reports whether an option is among the words of a command behind a key and a value.
+func hasWord(words [][]byte, option string) bool {
 	for _, w := range words[min(2, len(words)):] {
-		if len(w) == 2 && w[0]|0x20 == 'n' && w[1]|0x20 == 'x' {
+		if len(w) == len(option) && strings.EqualFold(string(w), option) {
 			return true
 		}
 	}
 	return false
 }
 
-// versionConns is the first version of the cluster whose log says which connections send commands.
-const versionConns = 6
+// versionClients is the first version of the cluster whose log says which clients send commands.
+const versionClients = 6
 
-// tellsConn reports whether the cluster's log may say which connection sends a command.
-func (s *Server) tellsConn() bool {
-	if s.tellsConns.Load() {
+// logSaysClients reports whether the cluster's log may say which clients send commands. A cluster does not go back.
+func (s *Server) logSaysClients() bool {
+	if s.saysClients.Load() {
 		return true
 	}
-	if s.backend.Version() < versionConns {
+	if s.backend.Version() < versionClients {
 		return false
 	}
-	s.tellsConns.Store(true)
+	s.saysClients.Store(true)
 	return true
 }
 

@@ -102,8 +102,6 @@ type row struct {
 	// write: the command goes through the log. blocks: it waits if it cannot be served. native: the state
 	// machine must know which connection sends the command.
 	write, blocks, native bool
-	// claims: as mayClaim; the state machine is told which connection sends the command.
-	claims bool
 
 	stats metrics.Command
 }
@@ -123,8 +121,8 @@ func newRows() map[*protocol.Command]*row {
 			stats:   metrics.Command{Name: command.Name},
 			Command: command, handler: l, nameArgs: nameWords, source: sourcePosition(command.Name),
 			blocks: command.Route == protocol.Write && command.Has(protocol.FlagBlocking) && !native,
-			native: native, claims: mayClaim(command.Name),
-			write: command.Route == protocol.Write || command.Route == protocol.Script && !command.Has(protocol.FlagReadOnly),
+			native: native,
+			write:  command.Route == protocol.Write || command.Route == protocol.Script && !command.Has(protocol.FlagReadOnly),
 		}
 	}
 	for _, table := range tables() {

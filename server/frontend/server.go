@@ -43,8 +43,8 @@ type Server struct {
 	failedAuth        *loglimit.Limit
 	forced            *loglimit.Limit
 	silent            silence
-	// tellsConns: the state machine is told which connection sends a command that may take a lock.
-	tellsConns atomic.Bool
+	// saysClients is what logSaysClients has found.
+	saysClients atomic.Bool
 
 	mu    sync.Mutex
 	conns map[int64]*conn
