@@ -49,6 +49,11 @@ func exchange(ctx context.Context, conn net.Conn, op string, question, answer an
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
+	return exchangeOver(ctx, conn, bufio.NewReader(conn), op, question, answer)
+}
+
+// exchangeOver is exchange, and leaves conn open. r reads what comes over conn, which is closed when ctx ends.
+func exchangeOver(ctx context.Context, conn net.Conn, r *bufio.Reader, op string, question, answer any) error {
 	body, err := json.Marshal(question)
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", op, err)
@@ -57,7 +62,7 @@ func exchange(ctx context.Context, conn net.Conn, op string, question, answer an
 	_ = conn.SetWriteDeadline(time.Now().Add(messageWithin))
 	err = write(conn, request{Op: op, Body: body})
 	if err == nil {
-		err = read(bufio.NewReader(conn), &said)
+		err = read(r, &said)
 	}
 	switch {
 	case ctx.Err() != nil:

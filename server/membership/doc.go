@@ -8,6 +8,8 @@
 //   - a request and a reply have 64 KiB at most, and come within 5 s; a reply is waited for as long as the asker's
 //     context lasts, and a handler's context ends when the asker has gone;
 //   - 64 requests are handled at a time, 16 of a node, and others refused;
+//   - where a stream of bytes follows the reply, two at a time, each frame of it comes within 20 s, and its end is not
+//     believed before its checksum is right;
 //   - what a reply says is believed as far as its type goes: the asker checks the values.
 //
 // Beside these requests, [Admissions] has the members try on each other, each minute, whether their credentials still

@@ -3,12 +3,16 @@ package membership
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -181,3 +185,133 @@ var (
 	_ Dialer       = (*peer.Layer)(nil)
 	_ net.Listener = (*peer.Layer)(nil)
 )
+
+// stream is a reader that notes that it was closed.
+type stream struct {
+	io.Reader
+	closed chan struct{}
+}
+
+func (s *stream) Close() error { close(s.closed); return nil }
+
+// endless has a piece each second.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { time.Sleep(time.Second); return len(p), nil }
+
+// TestStream: all bytes come, or an error; two streams are sent at a time.
+func TestStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, sent := peertest.New(), make(chan *stream, 10)
+		one := start(t, network, "n1", "c1", nil)
+		two := start(t, network, "n2", "c1", func(s *Server) {
+			echo(s)
+			HandleStream(s, "stream", func(_ context.Context, from Asker, q question) (question, io.ReadCloser, error) {
+				if q.Text == "" {
+					return q, nil, errors.New("no text")
+				}
+				st := &stream{strings.NewReader(q.Text), make(chan struct{})}
+				switch {
+				case q.Text == "fail":
+					st.Reader = io.MultiReader(st.Reader, iotest.ErrReader(errors.New("disk")))
+				case q.Text == "endless":
+					st.Reader = endless{}
+				case len(q.Text) > 10:
+					st.Reader = io.MultiReader(st.Reader, strings.NewReader(strings.Repeat("x", streamFrame-len(q.Text))), st.Reader)
+				}
+				sent <- st
+				return question{"text of " + from.ID}, st, nil
+			})
+		})
+		ask := func(ctx context.Context, text string) (question, io.ReadCloser, error) {
+			return AskStreamAt[question](ctx, one.Client, "n2:1", "stream", question{text})
+		}
+		for _, text := range []string{"a", strings.Repeat("longer than ten", 100)} {
+			answer, r, err := ask(t.Context(), text)
+			require.NoError(t, err)
+			require.Equal(t, "text of n1", answer.Text)
+			got, err := io.ReadAll(r)
+			require.NoError(t, err)
+			require.True(t, strings.HasPrefix(string(got), text))
+			require.Contains(t, []int{len(text), streamFrame}, len(got))
+			require.NoError(t, r.Close())
+			<-(<-sent).closed
+		}
+		_, r, err := ask(t.Context(), "fail")
+		require.NoError(t, err)
+		_, err = io.ReadAll(r)
+		require.ErrorContains(t, err, "the stream is cut off: unexpected EOF")
+		require.NoError(t, r.Close())
+		<-(<-sent).closed
+		_, _, err = ask(t.Context(), "")
+		require.EqualError(t, err, "no text")
+		_, _, err = AskStreamAt[question](t.Context(), one.Client, "n2:1", "nonsense", question{"a"})
+		require.ErrorContains(t, err, "does not know")
+
+		two.server.streams = maxStreams
+		_, _, err = ask(t.Context(), "a")
+		require.EqualError(t, err, "too many requests about members at a time")
+		_, err = Ask[question](t.Context(), one.Client, "n2", "echo", question{"x"})
+		require.NoError(t, err, "other requests have room")
+		two.server.streams = 0
+		ctx, cancel := context.WithCancel(t.Context())
+		_, r, err = ask(ctx, "endless")
+		require.NoError(t, err)
+		cancel()
+		synctest.Wait()
+		_, err = io.ReadAll(r)
+		require.Error(t, err)
+		<-(<-sent).closed
+		synctest.Wait()
+		require.Zero(t, two.server.streams)
+		require.Zero(t, two.server.all)
+		require.Zero(t, network.Connections())
+	})
+}
+
+// TestReceivedStream: what another node sends is not believed before the checksum is right.
+func TestReceivedStream(t *testing.T) {
+	sum := func(text string) string {
+		return string(binary.BigEndian.AppendUint32([]byte{0, 0, 0, 4}, crc32.Checksum([]byte(text), castagnoli)))
+	}
+	const abc = "\x00\x00\x00\x03abc"
+	for sent, want := range map[string]string{
+		abc + "\x00\x00\x00\x00" + sum("abc"):                   "",
+		"\x00\x00\x00\x00" + sum(""):                            "",
+		abc + abc + "\x00\x00\x00\x00" + sum("abc"):             "its checksum is another",
+		abc + "\x00\x00\x00\x00" + sum("abd"):                   "its checksum is another",
+		abc + "\x00\x00\x00\x00\x00\x00\x00\x00":                "its checksum is another",
+		abc + "\x00\x00\x00\x00" + sum("abc")[:7]:               "cut off",
+		abc + "\x00\x00\x00\x00":                                "cut off",
+		abc:                                                     "cut off",
+		abc[:6]:                                                 "cut off",
+		"\x00\x04\x00\x01" + strings.Repeat("x", streamFrame+1): "corrupt frame",
+	} {
+		here, there := net.Pipe()
+		go func() {
+			_, _ = there.Write([]byte(sent))
+			_ = there.Close()
+		}()
+		r := &received{conn: here, from: bufio.NewReader(here), stop: func() bool { return true }, sum: crc32.New(castagnoli)}
+		_, err := io.ReadAll(r)
+		if want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, want, "%q", sent[:min(len(sent), 30)])
+		}
+		require.NoError(t, r.Close())
+	}
+}
+
+// TestSilentStream is given up.
+func TestSilentStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer there.Close()
+		r, begun := &received{conn: here, from: bufio.NewReader(here), stop: func() bool { return true }, sum: crc32.New(castagnoli)}, time.Now()
+		_, err := io.ReadAll(r)
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Equal(t, frameWithin, time.Since(begun))
+		require.NoError(t, r.Close())
+	})
+}

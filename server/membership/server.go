@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -31,6 +32,8 @@ type Asker struct {
 // handler answers requests of one kind.
 type handler struct {
 	answer func(ctx context.Context, from Asker, body []byte) (any, error)
+	// stream is answer for requests that a stream is answered to.
+	stream func(ctx context.Context, from Asker, body []byte) (any, io.ReadCloser, error)
 	// any: nodes that do not know the cluster may ask.
 	any bool
 }
@@ -44,6 +47,8 @@ type Server struct {
 	mu   sync.Mutex
 	busy map[string]int // requests under way, by node
 	all  int            // of all nodes
+	// streams are those of all that a stream may be answered to.
+	streams int
 }
 
 // NewServer makes a server of the connections that l takes. Its handlers are given before Run.
@@ -95,53 +100,87 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 		defer gone()
 		_, _ = r.ReadByte()
 	}()
-	said := s.answer(ctx, conn, from, q)
+	h, refused := s.find(conn, q)
+	if refused == nil && !s.begin(from.ID, h.stream != nil) {
+		refused = &reply{Error: "too many requests about members at a time"}
+	}
+	if refused != nil {
+		_ = conn.SetWriteDeadline(time.Now().Add(messageWithin))
+		_ = write(conn, refused)
+		return
+	}
+	defer s.end(from.ID, h.stream != nil)
+	said, stream := h.handle(ctx, from, q.Body)
 	_ = conn.SetWriteDeadline(time.Now().Add(messageWithin))
-	if err := write(conn, said); errors.Is(err, errTooLong) {
+	err := write(conn, said)
+	if errors.Is(err, errTooLong) {
 		_ = write(conn, reply{Error: "the answer is too long"})
+	}
+	if stream == nil {
+		return
+	}
+	if err != nil || said.Error != "" {
+		_ = stream.Close()
+	} else if err := send(ctx, conn, stream); err != nil && ctx.Err() == nil {
+		s.logger.Warn("cannot send an answer to its end", "request", line(q.Op), "to", from.ID, "error", line(err.Error()))
 	}
 }
 
-// answer has a request handled.
-func (s *Server) answer(ctx context.Context, conn net.Conn, from Asker, q request) reply {
+// find finds who handles a request, or why nobody does.
+func (s *Server) find(conn net.Conn, q request) (h handler, refused *reply) {
 	h, known := s.handlers[q.Op]
 	foreign, ok := conn.(interface{ KnowsCluster() bool })
 	switch {
 	case !known:
-		return reply{Error: fmt.Sprintf("this node does not know the request %q: run the same release everywhere", line(q.Op)), Unknown: true}
+		return h, &reply{Error: fmt.Sprintf("this node does not know the request %q: run the same release everywhere", line(q.Op)), Unknown: true}
 	case !h.any && ok && !foreign.KnowsCluster():
-		return reply{Error: "only nodes of the cluster may ask that"}
-	case !s.begin(from.ID):
-		return reply{Error: "too many requests about members at a time"}
+		return h, &reply{Error: "only nodes of the cluster may ask that"}
 	}
-	defer s.end(from.ID)
-	answer, err := h.answer(ctx, from, q.Body)
+	return h, nil
+}
+
+// handle has a request handled.
+func (h handler) handle(ctx context.Context, from Asker, q []byte) (reply, io.ReadCloser) {
+	var answer any
+	var stream io.ReadCloser
+	var err error
+	if h.stream != nil {
+		answer, stream, err = h.stream(ctx, from, q)
+	} else {
+		answer, err = h.answer(ctx, from, q)
+	}
 	if err != nil {
-		return reply{Error: line(err.Error())}
+		return reply{Error: line(err.Error())}, nil
 	}
 	body, err := json.Marshal(answer)
 	if err != nil {
-		return reply{Error: line(err.Error())}
+		return reply{Error: line(err.Error())}, stream
 	}
-	return reply{Body: body}
+	return reply{Body: body}, stream
 }
 
 // begin counts a request, if there is room for it.
-func (s *Server) begin(id string) bool {
+func (s *Server) begin(id string, stream bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all >= maxRequests || s.busy[id] >= maxOfNode {
+	if s.all >= maxRequests || s.busy[id] >= maxOfNode || stream && s.streams >= maxStreams {
 		return false
 	}
 	s.all++
 	s.busy[id]++
+	if stream {
+		s.streams++
+	}
 	return true
 }
 
-func (s *Server) end(id string) {
+func (s *Server) end(id string, stream bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all--
+	if stream {
+		s.streams--
+	}
 	if s.busy[id]--; s.busy[id] == 0 {
 		delete(s.busy, id)
 	}
