@@ -33,15 +33,10 @@ func OpenOn(d Device, c Config) (*Store, error) {
 	f := &folder{Device: d, config: c.withDefaults()}
 	if err := f.open(); err != nil {
 		_ = f.close()
-		var boltDamage *damageError
-		var walDamage *wal.DamageError
-		if errors.As(err, &boltDamage) || errors.As(err, &walDamage) {
-			return nil, fmt.Errorf("open store: %w; %s", err, advice)
-		}
-		return nil, fmt.Errorf("open store: %w", err)
+		return nil, refusal(err)
 	}
 	s, err := New(Parts{
-		Log: f.log, Stable: f.stable, Snapshots: f.snapshots, Lineage: f.lineage, Close: f.close,
+		Log: f.log, Stable: f.stable, Snapshots: f.snapshots, Lineage: f.lineage, Close: f.close, missing: f.missing,
 	}, c.Hooks)
 	if err != nil {
 		_ = f.close()
@@ -50,6 +45,15 @@ func OpenOn(d Device, c Config) (*Store, error) {
 	s.owner = &owner{fs: f.FS, dir: c.DataDir, id: *f.id}
 	s.presence = s.guard.lookFor(f.gone)
 	return s, nil
+}
+
+// refusal is why a folder cannot be opened, in one line.
+func refusal(err error) error {
+	var walDamage *wal.DamageError
+	if isDamage(err) || errors.As(err, &walDamage) {
+		return fmt.Errorf("open store: %w; %s", err, advice)
+	}
+	return fmt.Errorf("open store: %w", err)
 }
 
 func (c Config) withDefaults() Config {
@@ -78,6 +82,7 @@ type folder struct {
 	log       logStore
 	snapshots *snapshots
 	lineage   incarnation.Lineage
+	missing   *Missing
 }
 
 func (f *folder) path(name string) string { return filepath.Join(f.config.DataDir, name) }
@@ -236,7 +241,7 @@ func (f *folder) openParts() (err error) {
 	}
 	f.snapshots = snapshots
 	snapshots.completed = f.recordSnapshot
-	if err := f.checkContinuity(damaged); err != nil {
+	if f.missing, err = f.checkContinuity(damaged); err != nil {
 		return err
 	}
 	return f.proveSnapshots()
@@ -289,12 +294,12 @@ func (f *folder) recordSnapshot(index uint64) error {
 	return f.stable.SetUint64([]byte(keySnapshot), index)
 }
 
-// checkContinuity makes sure that snapshot and log together reach as far as ever
-// before. A damaged snapshot is no harm as long as an older one and the log reach past it.
-func (f *folder) checkContinuity(damaged []damagedSnapshot) error {
+// checkContinuity makes sure that snapshot and log together reach as far as ever before. A damaged snapshot is no harm
+// as long as an older one and the log reach past it. Otherwise another member's state may stand for it.
+func (f *folder) checkContinuity(damaged []damagedSnapshot) (*Missing, error) {
 	needed, err := f.stable.GetUint64([]byte(keySnapshot))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var snapshot uint64
 	if len(f.snapshots.list) > 0 {
@@ -302,16 +307,18 @@ func (f *folder) checkContinuity(damaged []damagedSnapshot) error {
 	}
 	first, err := f.log.FirstIndex()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	last, err := f.log.LastIndex()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var reason error
 	for _, d := range damaged {
 		needed = max(needed, d.index)
-		reason = d.err
+		if reason == nil || !isDamage(d.err) {
+			reason = d.err
+		}
 	}
 	reached := snapshot
 	if last != 0 && first <= snapshot+1 {
@@ -322,12 +329,15 @@ func (f *folder) checkContinuity(damaged []damagedSnapshot) error {
 			reason = &damageError{path: f.path(snapshotName), reason: fmt.Sprintf(
 				"a snapshot is missing: the newest there has index %d, the log has entries %d to %d, and a snapshot of index %d was completed", snapshot, first, last, needed)}
 		}
-		return reason
+		if !f.mends() || !isDamage(reason) {
+			return nil, reason
+		}
+		return f.newMissing(reason, damaged, first, last, needed), nil
 	}
 	if reason != nil {
 		f.config.Logger.Warn("ignored a damaged snapshot, as an older one and the log have it all", "error", reason)
 	}
-	return nil
+	return nil, nil
 }
 
 // close also closes what is open only in part.

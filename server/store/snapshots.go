@@ -58,7 +58,8 @@ type snapshots struct {
 
 // damagedSnapshot is a snapshot that Open found unreadable.
 type damagedSnapshot struct {
-	index uint64 // from the name; 0 if that says nothing
+	index uint64             // from the name; 0 if that says nothing
+	meta  *raft.SnapshotMeta // nil if the description is damaged, too
 	err   error
 }
 
@@ -84,7 +85,7 @@ func openSnapshots(fs vfs.FS, dir string, logger *slog.Logger) (*snapshots, []da
 		case isSnapshot:
 			meta, f, err := readSnapshot(fs, path, id)
 			if err != nil {
-				damaged = append(damaged, damagedSnapshot{index: indexOfID(id), err: err})
+				damaged = append(damaged, damagedSnapshot{index: indexOfID(id), meta: meta, err: err})
 				continue
 			}
 			_ = f.Close()
@@ -97,16 +98,16 @@ func openSnapshots(fs vfs.FS, dir string, logger *slog.Logger) (*snapshots, []da
 
 func (s *snapshots) path(id string) string { return filepath.Join(s.dir, id+snapshotSuffix) }
 
-func (s *snapshots) sort() {
-	slices.SortFunc(s.list, func(a, b *raft.SnapshotMeta) int {
-		if c := cmpUint(b.Term, a.Term); c != 0 {
-			return c
-		}
-		if c := cmpUint(b.Index, a.Index); c != 0 {
-			return c
-		}
-		return strings.Compare(b.ID, a.ID)
-	})
+func (s *snapshots) sort() { slices.SortFunc(s.list, newestFirst) }
+
+func newestFirst(a, b *raft.SnapshotMeta) int {
+	if c := cmpUint(b.Term, a.Term); c != 0 {
+		return c
+	}
+	if c := cmpUint(b.Index, a.Index); c != 0 {
+		return c
+	}
+	return strings.Compare(b.ID, a.ID)
 }
 
 func cmpUint(a, b uint64) int {
@@ -152,6 +153,7 @@ type stateReader struct {
 	io.Closer
 }
 
+// readSnapshot also returns the description of a snapshot with a damaged state.
 func readSnapshot(fs vfs.FS, path, id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	f, err := fs.Open(path, os.O_RDONLY)
 	if err != nil {
@@ -159,24 +161,50 @@ func readSnapshot(fs vfs.FS, path, id string) (*raft.SnapshotMeta, io.ReadCloser
 	}
 	meta, offset, err := checkSnapshot(f)
 	if err == nil && meta.ID != id {
-		err = fmt.Errorf("it is snapshot %q under another name", meta.ID)
+		meta, err = nil, fmt.Errorf("it is snapshot %q under another name", meta.ID)
+	}
+	if errors.Is(err, errOtherFormat) {
+		_ = f.Close()
+		return nil, nil, fmt.Errorf("snapshot %s: %w", path, err)
 	}
 	if err != nil {
 		_ = f.Close()
-		return nil, nil, &damageError{path: path, reason: err.Error()}
+		return meta, nil, &damageError{path: path, reason: err.Error()}
 	}
 	state := bufio.NewReaderSize(io.NewSectionReader(f, offset, meta.Size), int(min(meta.Size, 1<<18)))
 	return meta, stateReader{Reader: state, Closer: f}, nil
 }
 
-// checkSnapshot returns what f says of itself, and where the state begins.
+// errOtherFormat is the error of a snapshot that both ends say is of another format: it is not damaged.
+var errOtherFormat = errors.New("it has a format that this release does not know: use the release that wrote it, or a newer one")
+
+// otherFormat reports whether a snapshot of all bytes, which begins with head, is of another format.
+func otherFormat(f vfs.File, head []byte, all int64) bool {
+	tail := make([]byte, snapshotTail)
+	if all < snapshotHead+snapshotTail {
+		return false
+	}
+	if _, err := f.ReadAt(tail, all-snapshotTail); err != nil {
+		return false
+	}
+	const version = len(snapshotMagic) - 1
+	begin, end := head[:len(snapshotMagic)], tail[snapshotTail-len(snapshotEndMagic):]
+	return string(begin[:version]) == snapshotMagic[:version] && string(end[:version]) == snapshotEndMagic[:version] &&
+		begin[version] == end[version] && begin[version] != snapshotMagic[version]
+}
+
+// checkSnapshot returns what f says of itself, also beside an error if that much is whole, and where the state begins.
 func checkSnapshot(f vfs.File) (*raft.SnapshotMeta, int64, error) {
 	all, err := f.Size()
 	if err != nil {
 		return nil, 0, err
 	}
 	head := make([]byte, snapshotHead)
-	if _, err := f.ReadAt(head, 0); err != nil || string(head[:8]) != snapshotMagic {
+	_, err = f.ReadAt(head, 0)
+	if err == nil && otherFormat(f, head, all) {
+		return nil, 0, errOtherFormat
+	}
+	if err != nil || string(head[:8]) != snapshotMagic {
 		return nil, 0, errors.New("it does not begin as a snapshot does")
 	}
 	offset := snapshotHead + int64(binary.LittleEndian.Uint32(head[8:]))
@@ -195,17 +223,17 @@ func checkSnapshot(f vfs.File) (*raft.SnapshotMeta, int64, error) {
 	meta.Size = size
 	tail := make([]byte, snapshotTail)
 	if _, err := f.ReadAt(tail, offset+size); err != nil {
-		return nil, 0, err
+		return meta, 0, err
 	}
 	if string(tail[12:]) != snapshotEndMagic || binary.LittleEndian.Uint64(tail) != uint64(size) {
-		return nil, 0, errors.New("its end is missing")
+		return meta, 0, errors.New("its end is missing")
 	}
 	sum := crc32.New(castagnoli)
 	if _, err := io.Copy(sum, io.NewSectionReader(f, offset, size)); err != nil {
-		return nil, 0, err
+		return meta, 0, err
 	}
 	if sum.Sum32() != binary.LittleEndian.Uint32(tail[8:]) {
-		return nil, 0, errors.New("its state is damaged")
+		return meta, 0, errors.New("its state is damaged")
 	}
 	return meta, offset, nil
 }

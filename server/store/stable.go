@@ -108,6 +108,11 @@ func (s *stable) GetUint64(key []byte) (uint64, error) {
 
 func (s *stable) Close() error { return s.db.Close() }
 
+func isDamage(err error) bool {
+	var damage *damageError
+	return errors.As(err, &damage)
+}
+
 // damageError says that a file lost or changed what had been acknowledged.
 type damageError struct{ path, reason string }
 

@@ -2,6 +2,7 @@ package store
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -24,6 +25,8 @@ type Config struct {
 	LogStore string
 	Hooks    Hooks
 	Logger   *slog.Logger
+	// Mends: also a folder whose newest snapshot another member's state may stand for: see [Store.Missing].
+	Mends bool
 	// recovers: also a folder that is being recovered.
 	recovers bool
 }
@@ -78,6 +81,9 @@ type Store struct {
 	owner    *owner      // nil: the store is bare stores
 	presence *time.Timer // looks for the folder; nil likewise
 	close    func() error
+	// missing is nil when nothing is. align brings log and snapshots into line.
+	missing atomic.Pointer[Missing]
+	align   func() error
 }
 
 // Hanging is how long the oldest append to the log, or write of a term or vote, has been under way; 0: none is.
@@ -90,25 +96,31 @@ type Parts struct {
 	Snapshots raft.SnapshotStore
 	Lineage   incarnation.Lineage
 	// Close, when not nil, is called by Store.Close, once.
-	Close func() error
+	Close   func() error
+	missing *Missing
 }
 
 // New puts the watchdog around p, after log and snapshots were brought into line. Open
 // calls New; tests call it with stores in memory.
 func New(p Parts, h Hooks) (*Store, error) {
-	if err := align(p.Log, p.Snapshots); err != nil {
-		return nil, err
+	if p.missing == nil {
+		if err := align(p.Log, p.Snapshots); err != nil {
+			return nil, err
+		}
 	}
 	g := newGuard(h)
 	done := &completed{}
-	return &Store{
+	s := &Store{
 		Log:       &guardedLog{guard: g, log: p.Log, completed: done},
 		Stable:    &guardedStable{guard: g, stable: p.Stable},
 		Snapshots: &guardedSnapshots{guard: g, snapshots: p.Snapshots, completed: done},
 		Lineage:   p.Lineage,
 		guard:     g,
 		close:     p.Close,
-	}, nil
+		align:     func() error { return align(p.Log, p.Snapshots) },
+	}
+	s.missing.Store(p.missing)
+	return s, nil
 }
 
 // Close closes all files and frees the folder. Raft must have been shut down

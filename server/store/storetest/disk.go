@@ -53,7 +53,7 @@ func NewDisk() *Disk {
 	return d
 }
 
-// Open is like store.Open on this disk. Only c.Hooks and c.Name matter. A Store that
+// Open is like store.Open on this disk. Only c.Hooks, c.Name and c.Mends matter. A Store that
 // was opened earlier is cut off as by Crash.
 func (d *Disk) Open(c store.Config) (*store.Store, error) {
 	d.Crash()
@@ -127,11 +127,18 @@ func (d *Disk) Copy() *Disk {
 	return c
 }
 
-// RotSnapshots changes a bit of each snapshot, under the process that runs.
+// RotSnapshots changes a bit of each snapshot, also under the process that runs.
 func (d *Disk) RotSnapshots() error {
 	d.mu.Lock()
 	p := d.process
+	if d.store == nil {
+		p = d.files.Boot()
+	}
 	d.mu.Unlock()
+	return rotSnapshots(p)
+}
+
+func rotSnapshots(p *memdisk.Process) error {
 	folder := filepath.Join(dataDir, "snapshots")
 	names, err := p.List(folder)
 	if err != nil || len(names) == 0 {
@@ -161,7 +168,7 @@ func rot(p *memdisk.Process, path string) error {
 	}
 	b[0] ^= 4
 	_, err = f.WriteAt(b, size/2)
-	return errors.Join(err, f.Close())
+	return errors.Join(err, f.Sync(), f.Close()) // it is the disk that changes
 }
 
 // Crash is the death of the process: calls on the Store fail from here on, also

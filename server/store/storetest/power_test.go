@@ -24,6 +24,7 @@ type life struct {
 	store *store.Store
 	epoch uint64        // of the newest store that Open returned
 	last  *func() error // closes the store that was opened last, of all forks
+	mends bool          // see store.Config
 }
 
 func newLife(t *testing.T, files *memdisk.Disk) *life {
@@ -38,12 +39,12 @@ func newLife(t *testing.T, files *memdisk.Disk) *life {
 
 // fork goes on with a copy of the disk.
 func (l *life) fork(seed uint64) *life {
-	return &life{t: l.t, files: l.files.Clone(seed), epoch: l.epoch, last: l.last}
+	return &life{t: l.t, files: l.files.Clone(seed), epoch: l.epoch, last: l.last, mends: l.mends}
 }
 
 // begin starts a process.
 func (l *life) begin() error {
-	s, err := openOn(l.files.Boot(), store.Config{}, 1)
+	s, err := openOn(l.files.Boot(), store.Config{Mends: l.mends}, 1)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,99 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/hashicorp/raft"
+)
+
+// Missing is a snapshot that a folder has no more, and that neither an older one nor the log replaces. Another member's
+// state stands for it, if that is committed, and ends at From or later: see [Store.Mend].
+type Missing struct {
+	// Damage says what is wrong, and Err why the folder cannot be used without that state, in one line for the operator.
+	Damage, Err error
+	// From is the index before the log's first entry, or, if the log ends before the missing snapshot did, where that ended.
+	From uint64
+	// Known describes the snapshots in the folder, newest first, damaged ones among them. Their states are committed.
+	Known []*raft.SnapshotMeta
+}
+
+// mends reports whether other members may have what the folder misses: the node is a member, and its state is not one
+// that the cluster has to be founded with.
+func (f *folder) mends() bool {
+	id := &f.id.Identity
+	return f.config.Mends && id.ClusterID != "" && !id.Joins && id.Seed == ""
+}
+
+// newMissing describes what a folder misses whose log has entries first to last, and whose snapshots had reached needed.
+func (f *folder) newMissing(reason error, damaged []damagedSnapshot, first, last, needed uint64) *Missing {
+	m := &Missing{Damage: reason, Err: refusal(reason), From: needed, Known: slices.Clone(f.snapshots.list)}
+	if last != 0 && last >= needed {
+		m.From = first - 1
+	}
+	for _, d := range damaged {
+		if d.meta != nil {
+			m.Known = append(m.Known, d.meta)
+		}
+	}
+	slices.SortFunc(m.Known, newestFirst)
+	return m
+}
+
+// Missing returns what the folder misses; nil: nothing. Raft must not be opened before that is nil.
+func (s *Store) Missing() *Missing { return s.missing.Load() }
+
+// currentTerm is raft's key of its term.
+const currentTerm = "CurrentTerm"
+
+// Mend takes the state of another member of the cluster for the snapshot that is missing, as if a leader had sent it.
+// meta says where the state ends, and with which members; state fails if it is not whole.
+//
+// What this node has promised stays: its vote, and its log, but for entries of which the state shows that they were not
+// committed, or that it stands for them. The term is raised to the state's, if need be: raft takes it for granted that a
+// node knows the term of what it has applied. Killed between any two steps, the node misses the snapshot still, or has
+// the state, durably.
+func (s *Store) Mend(meta *raft.SnapshotMeta, state io.Reader) error {
+	missing := s.Missing()
+	switch {
+	case missing == nil:
+		return errors.New("mend snapshot: none is missing")
+	case meta.Index < missing.From:
+		return fmt.Errorf("mend snapshot: the state ends at index %d, and is needed up to %d", meta.Index, missing.From)
+	case meta.Version != raft.SnapshotVersionMax, meta.Term == 0, meta.ConfigurationIndex > meta.Index, len(meta.Configuration.Servers) == 0:
+		return errors.New("mend snapshot: its description makes no sense")
+	}
+	sink, err := s.Snapshots.Create(meta.Version, meta.Index, meta.Term, meta.Configuration, meta.ConfigurationIndex, nil)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(sink, state)
+	if err == nil && n != meta.Size {
+		err = fmt.Errorf("mend snapshot: the state has %d bytes instead of %d", n, meta.Size)
+	}
+	if err == nil {
+		err = s.raiseTerm(meta.Term)
+	}
+	if err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	if err := sink.Close(); err != nil {
+		return err
+	}
+	if err := s.align(); err != nil {
+		return err
+	}
+	s.missing.Store(nil)
+	return nil
+}
+
+// raiseTerm raises raft's term. The vote that is stored beside it is of an earlier term then.
+func (s *Store) raiseTerm(term uint64) error {
+	known, err := s.Stable.GetUint64([]byte(currentTerm))
+	if err == nil && known < term {
+		err = s.Stable.SetUint64([]byte(currentTerm), term)
+	}
+	return err
+}
