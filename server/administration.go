@@ -42,7 +42,7 @@ func (s *Server) serveOperations() {
 	membership.HandleAny(s.place.requests, opJoin, s.takeIn)
 	membership.Handle(s.place.requests, opClients, func(_ context.Context, _ membership.Asker, q frontend.ClientsQuestion) (frontend.ClientsAnswer, error) {
 		if !s.isOpen() {
-			return frontend.ClientsAnswer{}, errNoCluster
+			return frontend.ClientsAnswer{}, s.unopened()
 		}
 		return s.front.Clients(q), nil
 	})

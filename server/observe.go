@@ -56,7 +56,7 @@ func newObserved() *observed {
 		linkLosses:       counter("raft_leader_link_losses_total", "How often this node lost its connection to the leader."),
 		stalledProposals: counter("raft_stalled_proposals_total", "How often an entry of this node as leader was not committed for long."),
 		droppedWaiters:   counter("raft_silent_nodes_total", "How often clients that wait at another node lost their places, as the node was silent."),
-		damagedSnapshots: counter("snapshot_damaged_total", "How often this node as leader could not read the newest snapshot when a member needed it; another is taken then."),
+		damagedSnapshots: counter("snapshot_damaged_total", "How often this node could not read its newest snapshot: when a member needed it, and another is taken then; or at the start, and another member's state takes its place."),
 		shortenedLogs:    counter("raft_shortened_logs_total", "How often a member's log was shorter than the member had acknowledged to this node as leader."),
 	}
 }
@@ -109,9 +109,16 @@ func (o *observed) event(event replica.Event) {
 		o.snapshots.Observe(e.Took.Seconds())
 		o.snapshotBytes.Set(float64(e.Bytes))
 	case replica.SnapshotDamaged:
-		o.damagedSnapshots.Inc()
+		o.damaged()
 	case replica.Restored:
 		o.restores.Observe(e.Took.Seconds())
+	}
+}
+
+// damaged counts a damaged snapshot.
+func (o *observed) damaged() {
+	if o != nil {
+		o.damagedSnapshots.Inc()
 	}
 }
 

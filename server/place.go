@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/backup"
@@ -19,6 +22,7 @@ import (
 	"github.com/holdfast/holdfast/server/membership"
 	"github.com/holdfast/holdfast/server/operations"
 	"github.com/holdfast/holdfast/server/peer"
+	"github.com/holdfast/holdfast/server/raftnode"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/store"
 )
@@ -42,14 +46,20 @@ type place struct {
 	mu   sync.Mutex // guards all below, and orders calls of book.SetConfiguration
 	last members.Configuration
 	gone map[string]bool // IDs of members that were removed since this process started
+
+	// committedOnDisk and newestOnDisk are the configurations in a folder whose raft cannot be opened yet.
+	committedOnDisk, newestOnDisk members.Configuration
 }
 
 // maxGone bounds the removed members that are remembered.
 const maxGone = 1024
 
 // newPlace makes the node's place. The folder and the peer port are open.
-func (s *Server) newPlace() {
+func (s *Server) newPlace() error {
 	p := &s.place
+	if err := s.readMembers(); err != nil {
+		return err
+	}
 	layer := s.peers.Layer(peer.KindMember)
 	p.client, p.requests = membership.NewClient(layer), membership.NewServer(layer, s.logger)
 	p.desk = s.newDesk()
@@ -59,12 +69,41 @@ func (s *Server) newPlace() {
 		Client: p.client, Book: &p.book, Incarnation: s.incarnations, Logger: s.logger,
 		NewestVersion: s.config.foundingVersion(),
 		Cluster: founding.Cluster{
-			Join: s.askToJoin, Committed: s.committed, Newest: s.newest, Led: s.led, Move: s.askToMove, Promote: s.askForVote, Removed: s.removed,
+			Join: s.askToJoin, Committed: s.committed, Newest: s.newest, Led: s.led, Move: s.askToMove, Promote: s.askForVote, Removed: s.removed, State: s.openState,
 		},
 	})
 	p.founding.Serve(p.requests)
 	p.admissions = s.newAdmissions()
 	s.serveOperations()
+	return nil
+}
+
+// readMembers reads the configurations of a folder that misses a snapshot: a founder was a member at first, if nothing
+// later is known.
+func (s *Server) readMembers() (err error) {
+	missing := s.store.Missing()
+	if missing == nil {
+		return nil
+	}
+	s.observed.damaged()
+	p := &s.place
+	p.committedOnDisk, p.newestOnDisk, err = raftnode.StoredConfigurations(s.store.Log, missing.Known)
+	founders := members.NewConfiguration(0, s.store.Identity().Founders...)
+	if len(p.committedOnDisk.Members) == 0 {
+		p.committedOnDisk = founders
+	}
+	if len(p.newestOnDisk.Members) == 0 {
+		p.newestOnDisk = founders
+	}
+	return err
+}
+
+// openState opens a committed state that ends at from or later.
+func (s *Server) openState(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	if !s.isOpen() {
+		return nil, nil, s.unopened()
+	}
+	return s.member.Load().OpenSnapshot(from)
 }
 
 // isGone reports whether a node was removed while this process watched.
@@ -102,14 +141,14 @@ func (s *Server) committed() members.Configuration {
 	if r := s.member.Load(); r != nil {
 		return r.CommittedConfiguration()
 	}
-	return members.Configuration{}
+	return s.place.committedOnDisk
 }
 
 func (s *Server) newest() members.Configuration {
 	if r := s.member.Load(); r != nil {
 		return r.Configuration()
 	}
-	return members.Configuration{}
+	return s.place.newestOnDisk
 }
 
 func (s *Server) led() bool {
@@ -296,16 +335,27 @@ func (s *Server) inCluster(context.Context) error {
 	if waiting := s.place.founding.Waiting(); waiting != "" {
 		return errors.New(waiting)
 	}
-	return errNoCluster
+	return s.unopened()
 }
 
-var errNoCluster = errors.New("this node belongs to no cluster yet")
+var (
+	errNoCluster = errors.New("this node belongs to no cluster yet")
+	errNoState   = errors.New("this node has no state yet: its newest snapshot is damaged, and no other member has sent its state")
+)
+
+// unopened is why a node has no replica.
+func (s *Server) unopened() error {
+	if s.store.Missing() != nil {
+		return errNoState
+	}
+	return errNoCluster
+}
 
 // asMember runs a check that needs the replica.
 func (s *Server) asMember(check func(*replica.Replica) error) func(context.Context) error {
 	return func(context.Context) error {
 		if !s.isOpen() {
-			return errNoCluster
+			return s.unopened()
 		}
 		return check(s.member.Load())
 	}

@@ -132,7 +132,9 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	if s.peers, err = peer.New(s.peerConfig(peerListener)); err != nil {
 		return nil, err
 	}
-	s.newPlace()
+	if err = s.newPlace(); err != nil {
+		return nil, err
+	}
 	s.hub = pubsub.New(logger)
 	s.caches = tracking.New(tracking.DefaultLimits())
 	s.monitors = observe.NewMonitors()
@@ -256,6 +258,7 @@ func (s *Server) storeConfig() store.Config {
 		LogStore: s.config.LogStore,
 		Logger:   s.logger,
 		Hooks:    s.storeHooks(s.faults),
+		Mends:    true,
 	}
 }
 

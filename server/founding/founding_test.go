@@ -37,10 +37,12 @@ type world struct {
 	dials   atomic.Int64
 	// dialing is called by a node that is about to dial another. It may be nil.
 	dialing func(from, addr string)
+	// older are the nodes of a release that cannot send its state.
+	older map[string]bool
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, net: peertest.New(), disks: make(map[string]*storetest.Disk), lives: make(map[string]*life), secrets: make(map[string]string)}
+	w := &world{t: t, net: peertest.New(), disks: make(map[string]*storetest.Disk), lives: make(map[string]*life), secrets: make(map[string]string), older: make(map[string]bool)}
 	t.Cleanup(func() {
 		for name := range w.lives {
 			w.kill(name)
@@ -117,7 +119,7 @@ func (w *world) start(name string, change ...func(*Config)) *life {
 	if w.disks[name] == nil {
 		w.disks[name] = storetest.NewDisk()
 	}
-	s, err := w.disks[name].Open(store.Config{Name: name})
+	s, err := w.disks[name].Open(store.Config{Name: name, Mends: true})
 	require.NoError(w.t, err)
 	l := &life{store: s, settled: make(chan error, 1), log: &lines{}}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -162,7 +164,11 @@ func (w *world) start(name string, change ...func(*Config)) *life {
 	c.Client = membership.NewClient(layer)
 	l.Node = New(c)
 	server := membership.NewServer(layer, c.Logger)
-	l.Serve(server)
+	if w.older[name] {
+		membership.HandleAny(server, opIntroduce, l.introduced)
+	} else {
+		l.Serve(server)
+	}
 	l.ended.Go(func() { _ = mux.Run(ctx) })
 	l.ended.Go(func() { _ = server.Run(ctx) })
 	l.ended.Go(func() { l.settled <- l.Settle(ctx) })

@@ -5,10 +5,13 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/membership"
@@ -20,6 +23,9 @@ import (
 type Folder interface {
 	Identity() store.Identity
 	SetIdentity(change func(*store.Identity)) error
+	// Missing is a snapshot that has to be mended before raft is opened; nil: none.
+	Missing() *store.Missing
+	Mend(meta *raft.SnapshotMeta, state io.Reader) error
 }
 
 // Config is what a node needs of its owner.
@@ -70,6 +76,8 @@ type Cluster struct {
 	Move func(ctx context.Context, addr string) error
 	// Promote asks for a vote.
 	Promote func(ctx context.Context) error
+	// State opens a committed state that ends at an index or later.
+	State func(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error)
 	// Removed is told that this node was removed from the cluster. It must be quick.
 	Removed func()
 }
@@ -89,7 +97,10 @@ type Node struct {
 func New(c Config) *Node { return &Node{config: c, wake: make(chan struct{}, 1)} }
 
 // Serve has s answer what other nodes ask of this package.
-func (n *Node) Serve(s *membership.Server) { membership.HandleAny(s, opIntroduce, n.introduced) }
+func (n *Node) Serve(s *membership.Server) {
+	membership.HandleAny(s, opIntroduce, n.introduced)
+	membership.HandleStream(s, opState, n.serveState)
+}
 
 // Look has [Node.Stay] look at once what has changed.
 func (n *Node) Look() {
@@ -136,6 +147,7 @@ type patience struct {
 	node     *Node
 	attempts int
 	refusals int // in a row: attempts at which no node took this node's proof, and one refused it
+	broken   int // states that did not come whole
 	said     string
 	saidAt   time.Time
 }
@@ -165,6 +177,7 @@ func (p *patience) wait(ctx context.Context, met []meeting, what, why string) bo
 	} else {
 		pause = min(time.Duration(p.refusals)*firstRefusedPause, mostRefusedPause)
 	}
+	pause = max(pause, min(time.Duration(p.broken)*firstRefusedPause, mostBrokenPause))
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {

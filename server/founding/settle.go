@@ -12,9 +12,16 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// Settle returns when the node belongs to a cluster, and its folder says so. Raft may be opened then. An error is one
-// line for the operator.
+// Settle returns when the node belongs to a cluster, its folder says so, and misses nothing. Raft may be opened then. An
+// error is one line for the operator.
 func (n *Node) Settle(ctx context.Context) error {
+	if err := n.settle(ctx); err != nil {
+		return err
+	}
+	return n.mend(ctx)
+}
+
+func (n *Node) settle(ctx context.Context) error {
 	id := n.config.Folder.Identity()
 	_, named := n.config.Initial[id.Name]
 	switch {
@@ -55,9 +62,12 @@ func (n *Node) others() (addrs []string) {
 	return addrs
 }
 
-// Alone reports whether the node belongs to a cluster already, or needs no other node for that.
+// Alone reports whether the node needs no other node to settle: it belongs to a cluster already, or founds one alone.
 func (n *Node) Alone() bool {
 	id := n.config.Folder.Identity()
+	if n.config.Folder.Missing() != nil {
+		return len(n.known()) == 0
+	}
 	return id.ClusterID != "" && !id.Joins || n.foundsAlone(id)
 }
 

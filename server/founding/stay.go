@@ -102,15 +102,16 @@ func (n *Node) known() (known []string) {
 }
 
 // learn finds whether a node that was met knows that this one was removed.
-func (n *Node) learn(met []meeting) {
+func (n *Node) learn(met []meeting) (removed bool) {
 	self, own, newest := n.config.Folder.Identity(), n.config.Committed(), n.config.Newest()
 	for _, m := range met {
 		if m.err == nil && m.Cluster == self.ClusterID && gone(self, m.Configuration, own, newest) {
 			n.config.Logger.Warn("this node was removed from the cluster", "told_by", members.Name(m.ID), "configuration", m.Configuration.Index)
 			n.config.Removed()
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // gone reports whether a node that was a member is none in a newer configuration, which is committed. The former ones need

@@ -13,6 +13,7 @@ type Node struct {
 	config         Config
 	raft           *raft.Raft
 	configurations *configurations
+	snapshots      *mendedSnapshots
 	stable         *stable
 	transport      *transport
 	filter         *rpcFilter

@@ -64,7 +64,8 @@ func (n *Node) openRaft() error {
 		return fmt.Errorf("inspect stores: %w", err)
 	}
 	n.reconfigure(n.configurations.view())
-	p := n.traced(parts{machine: n.applier, log: n.log, stable: n.stable, snapshots: newMendedSnapshots(n), transport: t})
+	n.snapshots = newMendedSnapshots(n)
+	p := n.traced(parts{machine: n.applier, log: n.log, stable: n.stable, snapshots: n.snapshots, transport: t})
 	opened, err := raft.NewRaft(conf, p.machine, p.log, p.stable, p.snapshots, p.transport)
 	if err != nil {
 		if n.applier.unreadable != nil {

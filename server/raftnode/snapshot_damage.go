@@ -2,6 +2,7 @@ package raftnode
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/members"
 )
 
 const (
@@ -89,4 +92,55 @@ func (s *mendedSnapshots) replace(id string) {
 	default:
 		s.void()
 	}
+}
+
+// OpenSnapshot opens a snapshot that ends at from or later, for a member whose newest one is damaged. If there is none,
+// one is taken: all that this node has applied is committed.
+func (n *Node) OpenSnapshot(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, r, err := n.openNewest(from)
+	if err == nil {
+		return meta, r, nil
+	}
+	if applied := n.Applied(); applied < from {
+		return nil, nil, fmt.Errorf("the state here ends at index %d, and is needed up to %d", applied, from)
+	}
+	taken := n.TakeSnapshot()
+	if meta, r, err = n.openNewest(from); err != nil && taken != nil {
+		err = fmt.Errorf("take snapshot: %w", taken)
+	}
+	return meta, r, err
+}
+
+func (n *Node) openNewest(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	stored, err := n.snapshots.List()
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(stored) == 0 || stored[0].Index < from:
+		return nil, nil, fmt.Errorf("there is no snapshot up to index %d", from)
+	}
+	return n.snapshots.Open(stored[0].ID)
+}
+
+// StoredConfigurations are the newest configuration that the described snapshots have, which is committed, and the newest
+// of these and of the log, for a node whose raft cannot be opened.
+func StoredConfigurations(log raft.LogStore, described []*raft.SnapshotMeta) (committed, newest members.Configuration, err error) {
+	for _, meta := range described {
+		if meta.ConfigurationIndex >= committed.Index {
+			committed = fromRaft(meta.Configuration, meta.ConfigurationIndex)
+		}
+	}
+	newest = committed
+	first, err := log.FirstIndex()
+	if err != nil {
+		return committed, newest, err
+	}
+	last, err := log.LastIndex()
+	for i := first; err == nil && i <= last && last > 0; i++ {
+		var entry raft.Log
+		if err = log.GetLog(i, &entry); err == nil && entry.Type == raft.LogConfiguration && i >= newest.Index {
+			newest = fromRaft(raft.DecodeConfiguration(entry.Data), i)
+		}
+	}
+	return committed, newest, err
 }

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
@@ -127,6 +129,11 @@ func (r *Replica) Digest() (index uint64, hash string) {
 
 // TakeSnapshot captures the state into a snapshot now, whatever the policy says.
 func (r *Replica) TakeSnapshot() error { return r.node.TakeSnapshot() }
+
+// OpenSnapshot opens a snapshot of committed state that ends at from or later.
+func (r *Replica) OpenSnapshot(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	return r.node.OpenSnapshot(from)
+}
 
 // sink takes replies from the state machine to the waiting batches: this node's own batches, and
 // batches that other nodes forwarded.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
@@ -52,4 +53,89 @@ func TestDamagedSnapshotIsReplaced(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A damaged snapshot at a start is replaced by another node's state, and the node goes on with all that it had
+// acknowledged: its log and the term stay.
+func TestDamagedSnapshotAtAStart(t *testing.T) {
+	for name, row := range map[string]struct {
+		trailing uint64
+		since    int // entries since the snapshots
+	}{"long log": {30, 5}, "short log": {1, 5}, "nothing but the snapshot": {1, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := bySnapshot(t, 3, row.trailing)
+				fill(t, c, 60)
+				c.Settle()
+				snapshotAll(t, c)
+				fill(t, c, row.since)
+				for _, n := range []*replicatest.Node{c.Followers()[0], c.Leader()} {
+					n.Crash()
+					require.NoError(t, n.Disk.RotSnapshots())
+					fill(t, c, 3)
+					n.Start()
+					requireFollows(t, c, n)
+					require.Equal(t, 1, n.Mended)
+					n.PowerCut(1)
+					n.Start()
+					requireFollows(t, c, n)
+					require.Equal(t, 1, n.Mended)
+				}
+			})
+		})
+	}
+}
+
+// Two of three snapshots are damaged, and the third node has not even got what the other two acknowledged since.
+func TestTwoOfThreeSnapshotsAreDamaged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := bySnapshot(t, 3, 1)
+		fill(t, c, 60)
+		c.Settle()
+		snapshotAll(t, c)
+		last := c.Followers()[0]
+		last.Crash()
+		fill(t, c, 5)
+		require.Equal(t, protocol.OK, c.Leader().Do("SET", "acknowledged", "v"))
+		var damaged []*replicatest.Node
+		for _, n := range c.Nodes() {
+			if n != last {
+				n.PowerCut(2)
+				require.NoError(t, n.Disk.RotSnapshots())
+				damaged = append(damaged, n)
+			}
+		}
+		require.ErrorContains(t, damaged[0].Open(nil), "is damaged", "nobody is there")
+		last.Start()
+		time.Sleep(time.Minute)
+		for _, n := range damaged {
+			n.Start()
+		}
+		require.Equal(t, "v", c.Leader().Do("GET", "acknowledged").Str)
+		c.Settle()
+	})
+}
+
+// A node that is behind the log of the damaged one cannot help, until it has caught up.
+func TestNodeThatIsBehindDoesNotMend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := bySnapshot(t, 3, 1)
+		fill(t, c, 20)
+		c.Settle()
+		behind, leader := c.Followers()[0], c.Leader()
+		behind.Crash()
+		other := c.Followers()[0]
+		fill(t, c, 60)
+		snapshotAll(t, c)
+		leader.Crash()
+		other.Crash()
+		require.NoError(t, leader.Disk.RotSnapshots())
+		behind.Start()
+		time.Sleep(time.Minute)
+		require.ErrorContains(t, leader.Open(nil), "the state here ends at index")
+		other.Start()
+		fill(t, c, 1)
+		leader.Start()
+		requireFollows(t, c, leader)
+	})
 }

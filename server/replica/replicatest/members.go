@@ -2,6 +2,7 @@ package replicatest
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -44,6 +45,33 @@ func (n *Node) Wipe() {
 
 // Member is the node as a member.
 func (n *Node) Member() members.Member { return members.Member{ID: n.ID, Addr: n.PeerAddr} }
+
+// mend has the state of another node take the place of a damaged snapshot. The program asks for that over the peer port
+// (package founding); here the others are looked at.
+func (n *Node) mend(s *store.Store) error {
+	if s.Identity().ClusterID == "" {
+		return s.SetIdentity(func(id *store.Identity) { id.ClusterID = "test" })
+	}
+	missing := s.Missing()
+	if missing == nil {
+		return nil
+	}
+	errs := []error{missing.Err}
+	for _, other := range n.cluster.nodes {
+		r := other.Replica()
+		if r == nil || other == n {
+			continue
+		}
+		meta, state, err := r.OpenSnapshot(missing.From)
+		if err == nil {
+			n.Mended++
+			return errors.Join(s.Mend(meta, state), state.Close())
+		}
+		errs = append(errs, err)
+	}
+	n.Disk.Crash()
+	return errors.Join(errs...)
+}
 
 // founds reports whether the node is one of the first members.
 func (n *Node) founds() bool {

@@ -42,6 +42,8 @@ type Node struct {
 	// LosesLog: when the disk is exchanged for an older copy, the node's incarnation goes on as if the disk had lost the
 	// log alone.
 	LosesLog bool
+	// Mended counts the damaged snapshots that another node's state took the place of at a start.
+	Mended int
 	// Plain: the node's handshakes carry no lineage, as those of a release before.
 	Plain bool
 
@@ -160,7 +162,10 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 		p.server = &server
 	}
 	var err error
-	if p.store, err = n.Disk.Open(store.Config{Name: n.Name, Hooks: n.hooks(p.server)}); err != nil {
+	if p.store, err = n.Disk.Open(store.Config{Name: n.Name, Hooks: n.hooks(p.server), Mends: true}); err != nil {
+		return nil, err
+	}
+	if err := n.mend(p.store); err != nil {
 		return nil, err
 	}
 	if n.ID == "" {

@@ -1,0 +1,198 @@
+package founding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/membership"
+)
+
+// opState is the request for a committed state, which follows the answer as a stream.
+const opState = "state"
+
+// stateQuestion asks for a state that ends at the index From or later.
+type stateQuestion struct {
+	From uint64 `json:"from"`
+}
+
+// stateAnswer describes the state. Mends: there is none, as the snapshot of the node that was asked is missing, too.
+type stateAnswer struct {
+	Meta  raft.SnapshotMeta `json:"meta"`
+	Mends bool              `json:"mends,omitempty"`
+}
+
+const (
+	// stateWithin is how long the node that is asked may take to have its state ready.
+	stateWithin = 2 * time.Minute
+	// stateBytes bounds a state, in bytes.
+	stateBytes = 1 << 40
+	// stateRate is how fast a state has to come at least, in bytes a second, after stateDelay.
+	stateRate  = 256 << 10
+	stateDelay = 30 * time.Second
+	// mostBrokenPause bounds the pause after states that did not come whole; the first is firstRefusedPause.
+	mostBrokenPause = 30 * time.Second
+)
+
+// mend has the state of another member take the place of the snapshot that the folder misses, if it misses one. Raft is
+// not open, so that the node neither votes nor acknowledges meanwhile. An error is one line for the operator: nobody has
+// such a state, or this node was removed.
+func (n *Node) mend(ctx context.Context) error {
+	missing := n.config.Folder.Missing()
+	if missing == nil {
+		return nil
+	}
+	if len(n.known()) == 0 {
+		return fmt.Errorf("%w; this node knows no other member that could have the state", missing.Err)
+	}
+	n.config.Logger.Warn("the newest snapshot is damaged or missing: this node takes no part before another member has sent its state",
+		"from_index", missing.From, "damage", missing.Damage)
+	p := &patience{node: n}
+	for {
+		met := n.meet(ctx, n.known())
+		met = append(met, n.meet(ctx, n.strangers(met))...)
+		if n.learn(met) {
+			<-ctx.Done() // the owner ends the node
+			return context.Cause(ctx)
+		}
+		tries := n.fetch(ctx, missing.From, met)
+		mended, hopeless, reasons := false, len(tries) > 0, []string(nil)
+		for _, t := range tries {
+			mended, hopeless = mended || t.err == nil, hopeless && t.hopeless
+			if t.broken {
+				p.broken++
+				n.config.Logger.Warn("cannot take the state of another member", "peer_addr", t.addr, "error", t.err)
+			}
+			if t.err != nil {
+				reasons = append(reasons, t.addr+": "+t.err.Error())
+			}
+		}
+		why := strings.Join(reasons, "; ")
+		switch {
+		case mended:
+			return nil
+		case hopeless:
+			return fmt.Errorf("%w; no other member has the state: %s", missing.Err, why)
+		}
+		if !p.wait(ctx, met, "waiting for a member's state in the place of a damaged snapshot", why) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// strangers are the addresses of members that only the nodes that were met know.
+func (n *Node) strangers(met []meeting) (addrs []string) {
+	self, known := n.config.Folder.Identity(), n.known()
+	for _, m := range met {
+		if m.err != nil || m.Cluster != self.ClusterID {
+			continue
+		}
+		for _, other := range m.Configuration.Members {
+			if other.ID != self.ID && other.Addr != n.config.Addr && !slices.Contains(known, other.Addr) && !slices.Contains(addrs, other.Addr) {
+				addrs = append(addrs, other.Addr)
+			}
+		}
+	}
+	return addrs
+}
+
+// try is what became of the question for a state.
+type try struct {
+	addr string
+	err  error
+	// hopeless: the node that was asked will not have one. broken: the state did not come whole, or could not be stored.
+	hopeless, broken bool
+}
+
+// fetch asks one node after the other, until this node has a state.
+func (n *Node) fetch(ctx context.Context, from uint64, met []meeting) (tries []try) {
+	for _, m := range met {
+		t := try{addr: m.addr, err: m.err}
+		switch {
+		case m.err != nil:
+		case m.Cluster != n.config.Folder.Identity().ClusterID:
+			t.err = errors.New("it is no member of this node's cluster")
+		default:
+			t = n.fetchAt(ctx, m, from)
+		}
+		if tries = append(tries, t); t.err == nil {
+			break
+		}
+	}
+	return tries
+}
+
+// fetchAt fetches the state of the node at an address, if that has one.
+func (n *Node) fetchAt(ctx context.Context, m meeting, from uint64) try {
+	t, begun := try{addr: m.addr}, time.Now()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	slow := time.AfterFunc(stateWithin, func() { cancel(errors.New("its state does not come in time")) })
+	defer slow.Stop()
+	answer, state, err := membership.AskStreamAt[stateAnswer](ctx, n.config.Client, m.addr, opState, stateQuestion{from})
+	var remote *membership.RemoteError
+	if err != nil {
+		t.err, t.hopeless = err, errors.As(err, &remote) && remote.Unknown
+		return t
+	}
+	defer state.Close()
+	size := answer.Meta.Size
+	switch conf := committedBy(&answer.Meta); {
+	case answer.Mends:
+		t.err, t.hopeless = errors.New("its newest snapshot is missing or damaged, too"), true
+		return t
+	case size < 0 || size > stateBytes || len(conf.Members) > maxMembers:
+		t.err, t.broken = errors.New("its description of the state makes no sense"), true
+		return t
+	case n.excluded(conf):
+		t.err = errors.New("its state does not have this node as a member")
+		return t
+	}
+	slow.Reset(stateDelay + time.Duration(size/stateRate)*time.Second)
+	if err := n.config.Folder.Mend(&answer.Meta, io.LimitReader(state, size+1)); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		t.err, t.broken = err, true
+		return t
+	}
+	n.config.Logger.Warn("the damaged snapshot was replaced by the state of another member",
+		"member", members.Name(m.ID), "index", answer.Meta.Index, "term", answer.Meta.Term, "bytes", size, "took", time.Since(begun).Round(time.Millisecond))
+	return t
+}
+
+// committedBy is the configuration that is in effect where a state ends.
+func committedBy(meta *raft.SnapshotMeta) members.Configuration {
+	var all []members.Member
+	for _, s := range meta.Configuration.Servers {
+		all = append(all, members.Member{ID: string(s.ID), Addr: string(s.Address), Voter: s.Suffrage == raft.Voter})
+	}
+	return members.NewConfiguration(meta.ConfigurationIndex, all...)
+}
+
+// excluded reports whether this node, which was a member, is none any more in a committed configuration.
+func (n *Node) excluded(conf members.Configuration) bool {
+	return gone(n.config.Folder.Identity(), conf, n.config.Committed(), n.config.Newest())
+}
+
+// serveState answers a member whose newest snapshot is missing.
+func (n *Node) serveState(ctx context.Context, from membership.Asker, q stateQuestion) (stateAnswer, io.ReadCloser, error) {
+	switch {
+	case n.config.Folder.Missing() != nil:
+		return stateAnswer{Mends: true}, nil, nil
+	case !n.config.Newest().Has(from.ID):
+		return stateAnswer{}, nil, fmt.Errorf("%s is no member, as far as is known here", from.ID)
+	}
+	meta, state, err := n.config.State(q.From)
+	if err != nil {
+		return stateAnswer{}, nil, err
+	}
+	return stateAnswer{Meta: *meta}, state, nil
+}
