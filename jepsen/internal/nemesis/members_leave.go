@@ -129,8 +129,8 @@ func (n *Nemesis) putBack(ctx context.Context, s step) (effect, error) {
 	return e, err
 }
 
-// rot changes a bit in the newest snapshot of the leader, which runs, and has a new node join, which needs one: it must
-// get its state all the same.
+// rot changes a bit in the newest snapshot of the leader, which runs. Then a new node joins, which needs one, and must get
+// its state all the same; or the leader is killed and started again.
 func (n *Nemesis) rot(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	if leader == "" || len(members) < 2 {
@@ -145,11 +145,33 @@ func (n *Nemesis) rot(ctx context.Context, s step) (effect, error) {
 		e.detail += ": it has no snapshot"
 		return e, err
 	}
-	e.mend = back // of a leader that was not asked for the snapshot; it would not start
-	if err == nil {
+	if err == nil && s.Size == 0 {
+		e.mend = back // of a leader that was not asked for the snapshot
 		err = n.renewed(members[1])
+	} else if err == nil {
+		e.detail += ", at its start"
+		err = n.startRotten(leader)
 	}
 	return e, err
+}
+
+// startRotten ends a member and starts it again. Its newest snapshot is damaged: another member's state must take the
+// place of that, unless the log and an older snapshot do.
+func (n *Nemesis) startRotten(place string) error {
+	fleet := n.Target.Fleet()
+	if err := firstError(func() error { return fleet.Kill(place) }, func() error { return fleet.Start(place) }); err != nil {
+		return err
+	}
+	err := n.until(context.Background(), changeLimit, place+" serves", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		v, err := n.Target.Debug(ctx, place, "SET", "jepsen-rotten", place)
+		return err == nil && !v.IsError()
+	})
+	if err != nil {
+		n.find("members: %s was started with a damaged snapshot: %v", place, err)
+	}
+	return err
 }
 
 // firstError does one thing after the other, until one fails.
