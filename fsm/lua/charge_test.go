@@ -250,3 +250,14 @@ func TestLoopsOfTheEngineTakeSteps(t *testing.T) {
 	const maps = "redis.setresp(3) " + fill
 	require.GreaterOrEqual(t, used(maps+"return {map = t}").MemoryBytes-used(maps).MemoryBytes, int64(4000*2*replyBytes))
 }
+
+// TestNamesAreChargedAsBefore: a look for the name in an error costs what it cost when a captured variable was an instruction
+// behind the closure: entries that are in a log mean what they meant.
+func TestNamesAreChargedAsBefore(t *testing.T) {
+	source := "local a, b, c, d = 1, 2, 3, 4 local function f() local nothing "
+	source += strings.Repeat("local function g() return a, b, c, d end ", 50) + "return nothing.x end return pcall(f)"
+	r := NewRunner()
+	_, err := r.Run(mustCompile(t, source), &Env{Host: newFakeHost()})
+	require.NoError(t, err)
+	require.Equal(t, int64(100), r.Used().Steps)
+}

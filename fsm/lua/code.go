@@ -247,13 +247,5 @@ func (fn *function) setList(table, items, n int) {
 // closure emits the creation of a closure of a function that has been compiled.
 func (fn *function) closure(inner *function) expr {
 	fn.protos = append(fn.protos, inner.proto)
-	e := newExpr(exReloc, fn.emitX(opClosure, 0, len(fn.protos)-1))
-	for _, c := range inner.captured {
-		if c.fromReg {
-			fn.emit(opMove, 0, c.index, 0)
-		} else {
-			fn.emit(opGetUpval, 0, c.index, 0)
-		}
-	}
-	return e
+	return newExpr(exReloc, fn.emitX(opClosure, 0, len(fn.protos)-1))
 }

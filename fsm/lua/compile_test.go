@@ -1,11 +1,14 @@
 package lua
 
 import (
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
@@ -70,6 +73,16 @@ var bigSources = []bigSource{
 	{"deep globals", strings.Repeat("local function f() local a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p ", 60), "x=y ", strings.Repeat("end ", 60)},
 }
 
+// sharedVariables is the first line of sources whose nested functions share variables, and nestedCaptures a bigSource of that
+// kind: each function captures what the innermost one reads.
+const sharedVariables = "local a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y,z,A,B,C,D,E,F,G,H,I,J,K,L,M,N,O,P,Q,R,S,T,U,V,W,X,Y,Z "
+
+func nestedCaptures(levels int) bigSource {
+	reads := strings.ReplaceAll(sharedVariables[len("local "):], ",", " _=")
+	repeated := strings.Repeat("_=function()", levels) + "_=" + reads + strings.Repeat("end ", levels)
+	return bigSource{"captures by nested functions", sharedVariables, repeated, ""}
+}
+
 func (s bigSource) source() string {
 	return s.before + strings.Repeat(s.repeated, (1<<20-len(s.before)-len(s.after))/len(s.repeated)) + s.after
 }
@@ -77,7 +90,7 @@ func (s bigSource) source() string {
 // TestCompileBigSources: each compiles, or is refused, without a deep stack and in a moment.
 func TestCompileBigSources(t *testing.T) {
 	protocoltest.SkipShort(t, "megabytes of source")
-	for _, s := range bigSources {
+	for _, s := range append(slices.Clone(bigSources), nestedCaptures(60)) {
 		t.Run(s.name, func(t *testing.T) {
 			p, err := Compile(s.source(), DefaultLimits())
 			if err != nil {
@@ -91,6 +104,30 @@ func TestCompileBigSources(t *testing.T) {
 			require.NotErrorIs(t, err, ErrInternal)
 		})
 	}
+}
+
+// TestCompileCaptures: functions that share variables with functions inside them are compiled in about the memory of their
+// source, however deep they are.
+func TestCompileCaptures(t *testing.T) {
+	for _, levels := range []int{1, 8, 60} {
+		source := nestedCaptures(levels).source()[:200_000]
+		source = source[:strings.LastIndex(source, "end _=")+4]
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Compile(source, DefaultLimits())
+		runtime.ReadMemStats(&after)
+		require.NoError(t, err)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(160*len(source)), "%d levels", levels)
+	}
+}
+
+// TestCapturedOnce: a function captures a variable once, whatever the functions inside it do between.
+func TestCapturedOnce(t *testing.T) {
+	p := mustCompile(t, "local a = 1 local function f() "+strings.Repeat("a = (function() return a end)() + a ", 5)+"return a end return f()")
+	require.Len(t, p.main.proto.protos[0].captured, 1)
+	v, err := p.Run(&Env{Host: newFakeHost()})
+	require.NoError(t, err)
+	require.Equal(t, protocol.Integer(32), v)
 }
 
 func TestCompileRefusesLongSources(t *testing.T) {

@@ -10,8 +10,20 @@ func (l *state) variableAt(f *frame, reg int) string {
 		return ""
 	}
 	p := f.closure.proto
-	l.charge(int64(f.pc)/8 + int64(len(p.locals))/8)
+	l.charge(int64(p.charged(f.pc))/8 + int64(len(p.locals))/8)
 	return p.describe(f.pc-1, reg)
+}
+
+// charged is the number of instructions before pc that a look at them counts as. A captured variable counts as one, since
+// it was one when entries that are in a log were applied.
+func (p *proto) charged(pc int) int {
+	n := pc
+	for _, i := range p.code[:pc] {
+		if i.op() == opClosure {
+			n += len(p.protos[i.bx()].captured)
+		}
+	}
+	return n
 }
 
 func quoted(kind, name string) string { return kind + " '" + cString(name) + "'" }
@@ -35,7 +47,7 @@ func (p *proto) describe(pc, reg int) string {
 	case opGetTable:
 		return quoted("field", p.text(i.c()))
 	case opGetUpval:
-		return quoted("upvalue", p.upNames[i.b()])
+		return quoted("upvalue", p.names.list[p.captured[i.b()].name])
 	case opSelf:
 		return quoted("method", p.text(i.c()))
 	}
@@ -89,8 +101,6 @@ func (p *proto) setter(pc, reg int) instr {
 			changes = reg >= a
 		case opVararg:
 			changes = a == reg
-		case opClosure:
-			at += p.protos[i.bx()].upCount
 		case opJmp, opForLoop, opForPrep:
 			changes = changes && i.op() != opJmp
 			if to := at + 1 + i.bx(); at < to && to <= pc {

@@ -18,9 +18,10 @@ type parser struct {
 	lexer
 	fn    *function
 	depth int
-	// inScope counts the local variables of a name in all open functions, so that a global name is
-	// recognised without a walk through the functions.
-	inScope map[string]int
+	// symbols are the names that local variables have had.
+	symbols map[string]*symbol
+	named   []*symbol
+	names   *names
 	lib     *library
 }
 
@@ -41,16 +42,24 @@ type function struct {
 	active []int
 	// declared are local variables whose scope has not begun.
 	declared []int
-	captured []capture
 	index    map[any]int // of constants
 }
 
-// capture says where a captured variable comes from: a register of the enclosing function, or a captured
-// variable of the enclosing function.
-type capture struct {
-	name    string
-	fromReg bool
-	index   int
+// symbol is a name, and what it means in the open functions. Scopes nest, so the meaning is at the ends, and is found
+// without a walk through the functions: nested functions that share variables would otherwise take quadratic time.
+type symbol struct {
+	name int32 // in names
+	// inScope are the local variables of the name, the innermost last.
+	inScope []variable
+	// captured are the captured variables of the name, of the innermost function last. A function inside another one
+	// captures a variable only after that one has.
+	captured []variable
+}
+
+// variable is a local variable, or a captured one, of an open function.
+type variable struct {
+	fn    *function
+	index int // the register, or the place in captured
 }
 
 // block is a block of statements.
@@ -76,7 +85,7 @@ func compileChunk(source, chunkName string, lib *library) (main *proto, err erro
 			err = failure
 		}
 	}()
-	p := &parser{lexer: lexer{src: source, line: 1, lastLine: 1, chunkName: chunkName}, inScope: make(map[string]int), lib: lib}
+	p := &parser{lexer: lexer{src: source, line: 1, lastLine: 1, chunkName: chunkName}, symbols: make(map[string]*symbol), names: new(names), lib: lib}
 	fn := p.openFunction(0)
 	fn.vararg = varArgs
 	p.next()
@@ -88,7 +97,7 @@ func compileChunk(source, chunkName string, lib *library) (main *proto, err erro
 
 func (p *parser) openFunction(line int) *function {
 	fn := &function{
-		proto:   &proto{source: p.chunkName, line: line, registers: 2},
+		proto:   &proto{source: p.chunkName, line: line, registers: 2, names: p.names},
 		outer:   p.fn,
 		p:       p,
 		pending: noJumps, lastTarget: -1,
@@ -103,9 +112,9 @@ func (p *parser) closeFunction() {
 	fn.leaveScope(0)
 	fn.emitReturn(0, 0)
 	for _, c := range fn.captured {
-		fn.upNames = append(fn.upNames, c.name)
+		s := p.named[c.name]
+		s.captured = s.captured[:len(s.captured)-1]
 	}
-	fn.upCount = len(fn.captured)
 	p.fn = fn.outer
 }
 
@@ -179,8 +188,9 @@ func (fn *function) declare(name string) {
 func (fn *function) enterScope(n int) {
 	for _, local := range fn.declared[:n] {
 		fn.locals[local].from = len(fn.code)
+		s := fn.p.symbol(fn.locals[local].name)
+		s.inScope = append(s.inScope, variable{fn, len(fn.active)})
 		fn.active = append(fn.active, local)
-		fn.p.inScope[fn.locals[local].name]++
 	}
 	fn.declared = append(fn.declared[:0], fn.declared[n:]...)
 }
@@ -189,7 +199,8 @@ func (fn *function) enterScope(n int) {
 func (fn *function) leaveScope(n int) {
 	for _, local := range fn.active[n:] {
 		fn.locals[local].to = len(fn.code)
-		fn.p.inScope[fn.locals[local].name]--
+		s := fn.p.symbols[fn.locals[local].name]
+		s.inScope = s.inScope[:len(s.inScope)-1]
 	}
 	fn.active = fn.active[:n]
 }
@@ -210,43 +221,47 @@ func (fn *function) leaveBlock() {
 	fn.patchHere(b.breaks)
 }
 
-// resolve finds the meaning of a name: a local variable, a captured variable, or a global.
-func (p *parser) resolve(name string) expr {
-	if p.inScope[name] > 0 {
-		if e, found := p.fn.variable(name, true); found {
-			return e
-		}
+// symbol returns the symbol of a name.
+func (p *parser) symbol(name string) *symbol {
+	s := p.symbols[name]
+	if s == nil {
+		s = &symbol{name: int32(len(p.named))}
+		p.symbols[name] = s
+		p.named, p.names.list = append(p.named, s), append(p.names.list, name)
 	}
-	return newExpr(exGlobal, p.fn.stringConstant(name))
+	return s
 }
 
-// variable looks for a variable in a function and the enclosing functions. innermost is false when an
-// inner function asks, which captures the variable. A captured variable is known by name, since the
-// enclosing scopes do not change while the function is compiled.
-func (fn *function) variable(name string, innermost bool) (expr, bool) {
-	for reg := len(fn.active) - 1; reg >= 0; reg-- {
-		if fn.locals[fn.active[reg]].name == name {
-			if !innermost {
-				fn.markCaptured(reg)
-			}
-			return newExpr(exLocal, reg), true
-		}
+// resolve finds the meaning of a name: a local variable, a captured variable, or a global.
+func (p *parser) resolve(name string) expr {
+	s := p.symbols[name]
+	if s == nil || len(s.inScope) == 0 {
+		return newExpr(exGlobal, p.fn.stringConstant(name))
 	}
-	for i := range fn.captured {
-		if fn.captured[i].name == name {
-			return newExpr(exUpval, i), true
-		}
+	v := s.inScope[len(s.inScope)-1]
+	if v.fn == p.fn {
+		return newExpr(exLocal, v.index)
 	}
-	if fn.outer == nil {
-		return expr{}, false
+	return newExpr(exUpval, p.fn.capture(s, v))
+}
+
+// capture returns the place of v, a variable of an enclosing function, among the captured variables of fn. The functions
+// between capture v, too.
+func (fn *function) capture(s *symbol, v variable) int {
+	if n := len(s.captured); n > 0 && s.captured[n-1].fn == fn {
+		return s.captured[n-1].index
 	}
-	e, found := fn.outer.variable(name, false)
-	if !found {
-		return expr{}, false
+	index, fromReg := v.index, v.fn == fn.outer
+	if fromReg {
+		fn.outer.markCaptured(index)
+	} else {
+		index = fn.outer.capture(s, v)
 	}
-	fn.limit(len(fn.captured)+1, maxUpvalues, "upvalues")
-	fn.captured = append(fn.captured, capture{name: name, fromReg: e.kind == exLocal, index: e.info})
-	return newExpr(exUpval, len(fn.captured)-1), true
+	n := len(fn.captured)
+	fn.limit(n+1, maxUpvalues, "upvalues")
+	fn.captured = append(fn.captured, capture{name: s.name, index: uint8(index), fromReg: fromReg})
+	s.captured = append(s.captured, variable{fn, n})
+	return n
 }
 
 // markCaptured notes that the block of a register's variable must close the variable.

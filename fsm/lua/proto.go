@@ -7,13 +7,13 @@ type proto struct {
 	protos    []*proto
 	// lines has the line of each instruction.
 	lines []int32
-	// locals and upNames name variables in error messages.
-	locals  []localName
-	upNames []string
+	// locals names variables in error messages.
+	locals   []localName
+	captured []capture
+	names    *names
 	// source is "@name" or, for loadstring, the text.
-	source  string
-	upCount int
-	params  int
+	source string
+	params int
 	// registers is the number of registers, the parameters included.
 	registers int
 	vararg    varargKind
@@ -26,6 +26,18 @@ type localName struct {
 	name     string
 	from, to int
 }
+
+// capture says where a captured variable comes from, and what its name is. A source may have many more captured variables
+// than bytes, so a capture is small, and no instruction of its own.
+type capture struct {
+	name  int32 // in names
+	index uint8 // the register of the enclosing function, or the place among that function's captured variables
+	// fromReg: from a register.
+	fromReg bool
+}
+
+// names are the names of the variables of a chunk.
+type names struct{ list []string }
 
 // varargKind says how a function treats surplus arguments.
 type varargKind uint8
@@ -125,7 +137,7 @@ const (
 	opTForLoop
 	opSetList // R(A)[(C-1)*50+i] := R(A+i) for i in 1…B; 0: up to the top
 	opClose   // close the captured variables from R(A) on
-	opClosure // R(A) := closure of proto Bx; an opMove or opGetUpval follows for each captured variable
+	opClosure // R(A) := closure of proto Bx
 	opVararg  // R(A), … := varargs, B-1 of them; 0: all
 )
 

@@ -397,13 +397,12 @@ newFrame:
 
 		case opClosure:
 			c := l.newClosure(p.protos[i.bx()])
-			for n := range c.up {
-				if capture := code[pc]; capture.op() == opMove {
-					c.up[n] = l.captureSlot(base + capture.b())
+			for n, captured := range c.proto.captured {
+				if captured.fromReg {
+					c.up[n] = l.captureSlot(base + int(captured.index))
 				} else {
-					c.up[n] = f.closure.up[capture.b()]
+					c.up[n] = f.closure.up[captured.index]
 				}
-				pc++
 			}
 			r[i.a()] = value{o: c}
 
@@ -492,10 +491,10 @@ func (l *state) setList(t *table, from, n, offset int) {
 }
 
 func (l *state) newClosure(p *proto) *closure {
-	l.alloc(closureBytes + int64(8*p.upCount))
+	l.alloc(closureBytes + int64(8*len(p.captured)))
 	c := &closure{proto: p}
-	if p.upCount > 0 {
-		c.up = make([]*upvalue, p.upCount)
+	if len(p.captured) > 0 {
+		c.up = make([]*upvalue, len(p.captured))
 	}
 	return c
 }
