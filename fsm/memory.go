@@ -10,7 +10,7 @@ const (
 	// scriptBytes is a cached script, and scriptFactor each byte of the source: what TestScriptMemory measures for the
 	// worst sources, and a half more. Before versionScripts formerScriptFactor stood in its place.
 	scriptBytes        = 1 << 10
-	scriptFactor       = 32
+	scriptFactor       = 64
 	formerScriptFactor = 16
 	// sessionBytes is a session, and rangeBytes each of the session's ranges.
 	sessionBytes = 128
