@@ -78,8 +78,7 @@ func (s *Server) newPlace() error {
 	return nil
 }
 
-// readMembers reads the configurations of a folder that misses a snapshot: a founder was a member at first, if nothing
-// later is known.
+// readMembers reads the configurations of a folder that misses a snapshot.
 func (s *Server) readMembers() (err error) {
 	missing := s.store.Missing()
 	if missing == nil {
@@ -87,14 +86,7 @@ func (s *Server) readMembers() (err error) {
 	}
 	s.observed.damaged()
 	p := &s.place
-	p.committedOnDisk, p.newestOnDisk, err = raftnode.StoredConfigurations(s.store.Log, missing.Known)
-	founders := members.NewConfiguration(0, s.store.Identity().Founders...)
-	if len(p.committedOnDisk.Members) == 0 {
-		p.committedOnDisk = founders
-	}
-	if len(p.newestOnDisk.Members) == 0 {
-		p.newestOnDisk = founders
-	}
+	p.committedOnDisk, p.newestOnDisk, err = raftnode.StoredConfigurations(s.store.Log, missing.Known, s.store.Identity().Founders)
 	return err
 }
 

@@ -50,7 +50,7 @@ func (n *Node) mend(ctx context.Context) error {
 		return nil
 	}
 	if len(n.known()) == 0 {
-		return fmt.Errorf("%w; this node knows no other member that could have the state", missing.Err)
+		return fmt.Errorf("%w; this node knows no other member that could have the state: see 'holdfast restore'", missing.Err)
 	}
 	n.config.Logger.Warn("the newest snapshot is damaged or missing: this node takes no part before another member has sent its state",
 		"from_index", missing.From, "damage", missing.Damage)
@@ -152,7 +152,7 @@ func (n *Node) fetchAt(ctx context.Context, m meeting, from uint64) try {
 		t.err, t.broken = errors.New("its description of the state makes no sense"), true
 		return t
 	case n.excluded(conf):
-		t.err = errors.New("its state does not have this node as a member")
+		t.err, t.broken = errors.New("its state does not have this node as a member"), true
 		return t
 	}
 	slow.Reset(stateDelay + time.Duration(size/stateRate)*time.Second)

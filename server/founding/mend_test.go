@@ -274,10 +274,11 @@ func TestStatesThatAreNotWhole(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRotten(t, 3)
+				r, asked := newRotten(t, 3), 0
 				r.fill("n3", 25)
 				r.again("n2", func(c *Config) {
 					c.State = func(uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+						asked++
 						m := &raft.SnapshotMeta{Version: 1, Index: 25, Term: 1, Size: 1000, ConfigurationIndex: 1}
 						m.Configuration.Servers = []raft.Server{{ID: "n7"}}
 						if row.meta != nil {
@@ -289,6 +290,7 @@ func TestStatesThatAreNotWhole(t *testing.T) {
 				one := r.again("n1")
 				time.Sleep(4 * time.Minute)
 				require.Contains(t, one.log.text(), row.why)
+				require.Less(t, asked, 30, "each costs the other node something")
 				r.again("n3")
 				one.requireMended(t, "n3")
 			})
@@ -314,3 +316,23 @@ func TestMendingEndsWithTheNode(t *testing.T) {
 		require.Zero(t, time.Since(begun))
 	})
 }
+
+// TestLargeState may take longer than the limit for a small one.
+func TestLargeState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 48 << 20
+		r, begun := newRotten(t, 2), time.Now()
+		r.again("n2", func(c *Config) {
+			c.State = func(uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+				m := &raft.SnapshotMeta{Version: 1, Index: 25, Term: 1, Size: size, Configuration: raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(r.Founders[0].ID)}}}}
+				return m, &badStream{Reader: io.LimitReader(zeros{}, size), pause: 50 * time.Millisecond}, nil
+			}
+		})
+		require.NoError(t, <-r.again("n1").settled)
+		require.Greater(t, time.Since(begun), stateWithin)
+	})
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }

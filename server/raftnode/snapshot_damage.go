@@ -123,8 +123,9 @@ func (n *Node) openNewest(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error
 }
 
 // StoredConfigurations are the newest configuration that the described snapshots have, which is committed, and the newest
-// of these and of the log, for a node whose raft cannot be opened.
-func StoredConfigurations(log raft.LogStore, described []*raft.SnapshotMeta) (committed, newest members.Configuration, err error) {
+// of these and of the log, for a node whose raft cannot be opened. Without any they are the founders.
+func StoredConfigurations(log raft.LogStore, described []*raft.SnapshotMeta, founders []members.Member) (committed, newest members.Configuration, err error) {
+	committed = members.NewConfiguration(0, founders...)
 	for _, meta := range described {
 		if meta.ConfigurationIndex >= committed.Index {
 			committed = fromRaft(meta.Configuration, meta.ConfigurationIndex)

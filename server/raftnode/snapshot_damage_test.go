@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/members"
 )
 
 // unreadable is a store of one snapshot, which ends at 10.
@@ -84,5 +86,48 @@ func TestWhatIsDoneAboutAnUnreadableSnapshot(t *testing.T) {
 		_, _, err := m.Open(row.id)
 		require.Equal(t, row.err, err)
 		require.Equal(t, []int{row.told, row.taken, row.voids}, []int{m.told, m.taken, m.voids}, "%+v", row)
+	}
+}
+
+// TestStoredConfigurations: of what can be read of a folder the newest counts. What the log alone has need not be committed.
+func TestStoredConfigurations(t *testing.T) {
+	conf := func(ids ...string) (c raft.Configuration) {
+		for _, id := range ids {
+			c.Servers = append(c.Servers, raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(id + ":1")})
+		}
+		return c
+	}
+	described := []*raft.SnapshotMeta{
+		{Index: 20, ConfigurationIndex: 12, Configuration: conf("n1", "n2")}, {Index: 10, ConfigurationIndex: 1, Configuration: conf("n1")},
+	}
+	founders := []members.Member{{ID: "n9", Addr: "n9:1"}}
+	log := raft.NewInmemStore()
+	for i := uint64(11); i <= 30; i++ {
+		entry := &raft.Log{Index: i, Term: 1}
+		switch i {
+		case 12:
+			entry.Type, entry.Data = raft.LogConfiguration, raft.EncodeConfiguration(conf("n1", "n2"))
+		case 30:
+			entry.Type, entry.Data = raft.LogConfiguration, raft.EncodeConfiguration(conf("n1", "n2", "n3"))
+		}
+		require.NoError(t, log.StoreLog(entry))
+	}
+	for _, row := range []struct {
+		log               raft.LogStore
+		described         []*raft.SnapshotMeta
+		committed, newest uint64
+		of, most          int
+	}{
+		{log, described, 12, 30, 2, 3},
+		{log, described[1:], 1, 30, 1, 3},
+		{raft.NewInmemStore(), described, 12, 12, 2, 2},
+		{log, nil, 0, 30, 1, 3},
+		{raft.NewInmemStore(), nil, 0, 0, 1, 1},
+	} {
+		committed, newest, err := StoredConfigurations(row.log, row.described, founders)
+		require.NoError(t, err)
+		require.Equal(t, [2]uint64{row.committed, row.newest}, [2]uint64{committed.Index, newest.Index})
+		require.Equal(t, [2]int{row.of, row.most}, [2]int{len(committed.Members), len(newest.Members)})
+		require.Equal(t, row.described == nil, committed.Has("n9"))
 	}
 }

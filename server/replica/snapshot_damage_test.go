@@ -61,15 +61,25 @@ func TestDamagedSnapshotAtAStart(t *testing.T) {
 	for name, row := range map[string]struct {
 		trailing uint64
 		since    int // entries since the snapshots
-	}{"long log": {30, 5}, "short log": {1, 5}, "nothing but the snapshot": {1, 0}} {
+		alone    bool
+	}{"long log": {30, 5, false}, "short log": {1, 5, false}, "nothing but the snapshot": {1, 0, false}, "the others have older ones": {1, 5, true}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := bySnapshot(t, 3, row.trailing)
-				fill(t, c, 60)
+				fill(t, c, 10)
 				c.Settle()
 				snapshotAll(t, c)
+				fill(t, c, 50)
+				c.Settle()
+				damaged := []*replicatest.Node{c.Followers()[0], c.Leader()}
+				if row.alone {
+					damaged = damaged[:1]
+					require.NoError(t, damaged[0].Replica().TakeSnapshot())
+				} else {
+					snapshotAll(t, c)
+				}
 				fill(t, c, row.since)
-				for _, n := range []*replicatest.Node{c.Followers()[0], c.Leader()} {
+				for _, n := range damaged {
 					n.Crash()
 					require.NoError(t, n.Disk.RotSnapshots())
 					fill(t, c, 3)

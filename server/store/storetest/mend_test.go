@@ -17,20 +17,20 @@ import (
 var mends = []struct {
 	name         string
 	before       []step
-	index        uint64 // where the other member's state ends
+	index, term  uint64 // of the other member's state
 	between, end string
 }{
 	{"within the log", []step{
 		appends(1, 30, "entries 1 to 30, vote "), snapshots(20, "entries 1 to 30, snapshot 20 of 600 bytes, vote "),
 		deletes(1, 15, "entries 16 to 30, snapshot 20 of 600 bytes, vote "),
-	}, 18, "entries 16 to 30", "entries 16 to 30, snapshot 18 of 9000 bytes"},
+	}, 18, 1, "entries 16 to 30", "entries 16 to 30, snapshot 18 of 9000 bytes"},
 	{"beyond the log", []step{
 		appends(1, 30, "entries 1 to 30, vote "), snapshots(20, "entries 1 to 30, snapshot 20 of 600 bytes, vote "),
 		deletes(1, 15, "entries 16 to 30, snapshot 20 of 600 bytes, vote "),
-	}, 40, "entries 16 to 30", "entries 0 to 0, snapshot 40 of 9000 bytes"},
+	}, 40, 2, "entries 16 to 30", "entries 0 to 0, snapshot 40 of 9000 bytes"},
 	{"an empty log", []step{
 		snapshots(20, "entries 0 to 0, snapshot 20 of 600 bytes, vote "),
-	}, 20, "entries 0 to 0", "entries 0 to 0, snapshot 20 of 9000 bytes"},
+	}, 20, 2, "entries 0 to 0", "entries 0 to 0, snapshot 20 of 9000 bytes"},
 }
 
 // TestMendHalfWay: a mending is killed, fails, or loses power in any operation. The next process misses the snapshot
@@ -53,7 +53,7 @@ func TestMendHalfWay(t *testing.T) {
 						require.NoError(t, l.begin())
 						require.NotNil(t, l.store.Missing())
 						reached := l.meet(n, f.first)
-						err := mend(l.store, row.index)
+						err := mend(l.store, row.index, row.term)
 						synctest.Wait()
 						l.end()
 						for seed := range uint64(3) {
@@ -69,7 +69,7 @@ func TestMendHalfWay(t *testing.T) {
 							require.NoError(t, next.begin())
 							if next.store.Missing() != nil {
 								require.Equal(t, row.between+", vote n2, cluster c1", next.shows())
-								require.NoError(t, mend(next.store, row.index))
+								require.NoError(t, mend(next.store, row.index, row.term))
 							}
 							requireMended(t, next, row.end)
 							next.cut(seed)
@@ -89,11 +89,11 @@ func TestMendHalfWay(t *testing.T) {
 	}
 }
 
-// mend takes a state of term 1 up to an index.
-func mend(s *store.Store, index uint64) error {
+// mend takes a state up to an index.
+func mend(s *store.Store, index, term uint64) error {
 	const size = 9000
 	return s.Mend(&raft.SnapshotMeta{
-		Version: 1, Index: index, Term: 1, Size: size, Configuration: raft.Configuration{Servers: []raft.Server{{ID: "n1"}}},
+		Version: 1, Index: index, Term: term, Size: size, Configuration: raft.Configuration{Servers: []raft.Server{{ID: "n1"}}},
 	}, strings.NewReader(strings.Repeat("s", size)))
 }
 
@@ -101,4 +101,9 @@ func requireMended(t *testing.T, l *life, want string) {
 	t.Helper()
 	require.Nil(t, l.store.Missing())
 	require.Equal(t, fmt.Sprintf("%s, vote n2, cluster c1", want), l.shows())
+	list, err := l.store.Snapshots.List()
+	require.NoError(t, err)
+	term, err := l.store.Stable.GetUint64([]byte("CurrentTerm"))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, term, list[0].Term, "raft knows the term of what it has applied")
 }
