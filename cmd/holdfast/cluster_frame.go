@@ -68,6 +68,8 @@ func troubles(c *api.Cluster) string {
 // clusterSentence says how the cluster is.
 func clusterSentence(c *api.Cluster) string {
 	switch leader := printable(c.Leader); {
+	case c.Waiting != "" && c.ClusterID != "":
+		return fmt.Sprintf("%s does not take part yet: %s.", printable(c.Node), printable(c.Waiting))
 	case c.Waiting != "":
 		return fmt.Sprintf("%s belongs to no cluster yet: %s.", printable(c.Node), printable(c.Waiting))
 	case leader == "":

@@ -91,6 +91,8 @@ func TestClusterFrame(t *testing.T) {
 		{"alone", reply("node", "n1", "leader", "n1", "term", 2, "voters", 1, "live-voters", 1, "quorum", 1, "margin", 0), "n1 leads alone, in term 2.", false},
 		{"a voter and others", reply("node", "n1", "leader", "n1", "term", 2, "voters", 1, "live-voters", 1, "quorum", 1, "margin", 0, "members", three), "n1 leads alone, in term 2.", true},
 		{"no leader", reply("node", "n1", "leader", "", "term", 9, "voters", 3, "live-voters", 1, "quorum", 2, "margin", -1), "No leader is known to n1, in term 9: 3 voters, of which 2 must answer.", true},
+		{"no cluster", reply("node", "n1", "waiting", "for n2"), "n1 belongs to no cluster yet: for n2.", true},
+		{"no state", reply("node", "n1", "cluster-id", "c1", "waiting", "for n2"), "n1 does not take part yet: for n2.", true},
 	} {
 		require.Equal(t, c.said, clusterSentence(statusIn(t, c.reply)), c.name)
 		require.Equal(t, c.atRisk, atRisk(statusIn(t, c.reply)), c.name)

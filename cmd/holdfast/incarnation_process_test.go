@@ -119,6 +119,7 @@ func TestDamagedSnapshotAtAStart(t *testing.T) {
 	status, body := look(t, monitoring, "/readyz")
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Contains(t, body, "waiting for a member's state")
+	changes(t, two.addr, statusAtRisk, "n2 does not take part yet: waiting for a member's state", "status")
 	nodes[2].start(t)
 	for _, n := range nodes {
 		waitServing(t, n)

@@ -31,7 +31,7 @@ type Cluster struct {
 	// Troubles are what is wrong beside members that do not answer, a line each.
 	Troubles []string `json:"troubles"`
 	Members  []Member `json:"members"`
-	// Waiting is for what the node waits while it belongs to no cluster.
+	// Waiting is for what the node waits while it belongs to no cluster, or has no state.
 	Waiting string `json:"waiting,omitempty"`
 }
 

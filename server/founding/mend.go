@@ -49,8 +49,9 @@ func (n *Node) mend(ctx context.Context) error {
 	if missing == nil {
 		return nil
 	}
+	alone := fmt.Errorf("%w; this node knows no other member that could have the state: see 'holdfast restore'", missing.Err)
 	if len(n.known()) == 0 {
-		return fmt.Errorf("%w; this node knows no other member that could have the state: see 'holdfast restore'", missing.Err)
+		return alone
 	}
 	n.config.Logger.Warn("the newest snapshot is damaged or missing: this node takes no part before another member has sent its state",
 		"from_index", missing.From, "damage", missing.Damage)
@@ -63,7 +64,10 @@ func (n *Node) mend(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		tries := n.fetch(ctx, missing.From, met)
-		mended, hopeless, reasons := false, len(tries) > 0, []string(nil)
+		if len(tries) == 0 {
+			return alone // all addresses lead back to this node
+		}
+		mended, hopeless, reasons := false, true, []string(nil)
 		for _, t := range tries {
 			mended, hopeless = mended || t.err == nil, hopeless && t.hopeless
 			if t.broken {
@@ -183,7 +187,7 @@ func (n *Node) excluded(conf members.Configuration) bool {
 }
 
 // serveState answers a member whose newest snapshot is missing.
-func (n *Node) serveState(ctx context.Context, from membership.Asker, q stateQuestion) (stateAnswer, io.ReadCloser, error) {
+func (n *Node) serveState(_ context.Context, from membership.Asker, q stateQuestion) (stateAnswer, io.ReadCloser, error) {
 	switch {
 	case n.config.Folder.Missing() != nil:
 		return stateAnswer{Mends: true}, nil, nil

@@ -209,6 +209,9 @@ func TestLoneNodeIsNotMended(t *testing.T) {
 		require.ErrorContains(t, err, "is damaged")
 		require.ErrorContains(t, err, "this node knows no other member")
 		require.Zero(t, time.Since(begun))
+		one = r.again("n1", func(c *Config) { c.Addr, c.Contacts = ":1", []string{"n1:1"} })
+		require.False(t, one.Alone())
+		require.ErrorContains(t, <-one.settled, "this node knows no other member", "the address leads back to it")
 	})
 }
 

@@ -82,7 +82,7 @@ func (s *Store) Mend(meta *raft.SnapshotMeta, state io.Reader) error {
 	if err := sink.Close(); err != nil {
 		return err
 	}
-	if err := s.align(); err != nil {
+	if err := s.guard.do(OpDeleteRange, s.align); err != nil {
 		return err
 	}
 	s.missing.Store(nil)

@@ -186,6 +186,7 @@
   const td = (kind, ...children) => el("td", { class: kind }, el("div", {}, ...children));
 
   function sentence(c) {
+    if (c.waiting && c.clusterId) return ["NOT READY", "warn", c.node + " does not take part yet: " + c.waiting + "."];
     if (c.waiting) return ["NO CLUSTER", "warn", c.node + " belongs to no cluster yet: " + c.waiting + "."];
     if (!c.leader) return ["NO LEADER", "bad", "No leader is known to " + c.node + " in term " + c.term + ": of " + plural(c.voters, "voter", "voters") + " " + c.quorum + " must answer. No lock is granted, and no lease runs out."];
     if (c.voters === 1) return ["OK", "good", c.leader + " leads alone in term " + c.term + "."];
