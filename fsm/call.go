@@ -24,6 +24,10 @@ type call struct {
 	parking
 	watch lockWatch
 	from  caller
+	// taking is the cause of the stock locks that the request takes away; 0: none yet. watched are the watched keys of the
+	// transaction under way.
+	taking  uint64
+	watched string
 	// life is the life of a node whose former lives were dropped last. Empty: look at the next batch's.
 	life protocol.Origin
 
@@ -100,7 +104,7 @@ func (c *call) writes(name string) bool {
 // begin sets c to a request. number differs from request to request.
 func (c *call) begin(r *protocol.Request, number uint64) {
 	c.db, c.conn, c.args = r.DB, r.Conn, r.Args
-	c.seed, c.draws = number, 0
+	c.seed, c.draws, c.taking = number, 0, 0
 }
 
 // find returns the item of key, nil if the key is absent. The pointer is good until the database
@@ -211,7 +215,7 @@ func (c *call) store(db int, it keyspace.Item) {
 		c.noteNewKey(db, &it)
 		c.came(db, &it, &before, replaced)
 	} else if before.IsMarked() && !it.IsMarked() {
-		c.watch.loses(db, &before)
+		c.watchOverwritten(db, &before, &it)
 	}
 	// A collection that was changed in place has been noted since the last savepoint.
 	if c.undo != nil && !(it.Shares(&before) && it.OwnedBy(c.st.generation)) {
@@ -237,19 +241,24 @@ func (c *call) storeEnded(db int, it *keyspace.Item) {
 func (c *call) remove(it *keyspace.Item) { c.removeFrom(c.db, it) }
 
 func (c *call) removeFrom(db int, it *keyspace.Item) {
-	d := c.st.databases[db]
-	c.st.itemBytes -= d.Bytes()
-	before := d.Remove(it.Hash, it.Key())
-	c.st.itemBytes += d.Bytes()
-	if before.IsMarked() {
+	if before := c.takeOut(db, it); before.IsMarked() {
 		c.watchRemoval(db, &before)
 	}
+}
+
+// takeOut is [call.removeFrom], and says nothing of stock locks.
+func (c *call) takeOut(db int, it *keyspace.Item) (before keyspace.Item) {
+	d := c.st.databases[db]
+	c.st.itemBytes -= d.Bytes()
+	before = d.Remove(it.Hash, it.Key())
+	c.st.itemBytes += d.Bytes()
 	if c.undo != nil {
 		c.undo.note(change{database: d, before: before, replaced: true})
 	}
 	if c.interest&InChanges != 0 {
 		c.changed(db, before.Key())
 	}
+	return before
 }
 
 // replaceDatabase puts d in the place of a database.

@@ -34,24 +34,26 @@ func execOp(c *call) protocol.Value {
 	if c.entryVersion < versionBudgets {
 		return c.runQueued(queued, count)
 	}
-	return c.transact(queued, count)
+	return c.transact(watches, queued, count)
 }
 
 // errOverTransaction is the reply to a transaction over its budget. Nothing of the transaction is kept.
 var errOverTransaction = protocol.ExecAbortedBy(&protocol.Error{Prefix: "ERR", Text: "transaction is over its budget of work"}).Value()
 
-// transact runs all requests of a transaction, or none if they exceed the budget.
-func (c *call) transact(queued string, count int) protocol.Value {
+// transact runs all requests of a transaction that watches keys, or none if they exceed the budget.
+func (c *call) transact(watches, queued string, count int) protocol.Value {
 	db, words := c.db, c.args
 	outer := c.narrow(c.bounds.transaction)
 	var reply protocol.Value
 	if c.fits(int64(count) * requestWork) {
 		from := c.begins()
+		c.watched = watches
 		if reply = c.runQueued(queued, count); c.over {
 			c.undoTo(&from)
 		} else {
 			c.ends(&from)
 		}
+		c.watched = ""
 	}
 	c.db, c.args = db, words
 	if c.widen(outer) {

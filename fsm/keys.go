@@ -94,7 +94,7 @@ func (c *call) rename(onlyIfMissing bool) (problem protocol.Value, done bool) {
 	if !c.fits(copyWork(&was)) {
 		return errOverWork, false
 	}
-	c.remove(it)
+	c.takeOut(c.db, it)
 	c.storeAnew(c.db, c.renamed(&was, to))
 	c.notify(classGeneric, "rename_from", from)
 	c.notify(classGeneric, "rename_to", to)
@@ -194,7 +194,7 @@ func moveOp(c *call) protocol.Value {
 		return zero
 	}
 	was := *it
-	c.remove(it)
+	c.takeOut(c.db, it)
 	c.store(db, was)
 	c.notify(classGeneric, "move_from", c.args[1])
 	c.notifyIn(db, classGeneric, "move_to", c.args[1])
@@ -251,6 +251,7 @@ func (c *call) flush(db int) (locks bool) {
 	if c.st.databases[db].Len(c.st.clockMillis) == 0 {
 		return false
 	}
+	c.flushStock(db)
 	c.replaceDatabase(db, keyspace.New(c.st.clockMillis))
 	c.changedDatabase(Flushed, db, db)
 	return c.flushLocks(db)

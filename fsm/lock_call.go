@@ -89,8 +89,7 @@ func ownSteps(keys int) int { return leastSteps - 1 + min(keys, locks.MaxKeys) }
 // keeps a copy of the table then, which takes constant time.
 func (c *call) changeLocks(keys int) *locks.Table {
 	if c.undo != nil && !c.undo.locksKept {
-		history := c.st.history
-		c.undo.note(change{locks: c.st.locks.Copy(), history: &history})
+		c.undo.note(change{locks: c.st.locks.Copy()})
 		c.undo.locksKept = true
 	}
 	own := 0

@@ -57,8 +57,8 @@ func (c *call) holdsWork(keys []string) (work int64) {
 func (c *call) flushLocks(db int) (any bool) {
 	if any = c.st.locks.Any(db); any {
 		t := c.changeLocks(0)
-		t.Flush(db, c.causeOf(""))
-		c.st.history.trimCauses()
+		t.Flush(db, c.causeOf(nativeLocks, ""))
+		c.losses(nativeLocks).trimCauses()
 		c.tellLocks()
 	}
 	return any

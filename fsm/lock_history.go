@@ -23,13 +23,19 @@ const (
 	mostOfLostKey, mostOfOrigin = 1 << 10, 256
 )
 
-// lockHistory is how native locks were lost lately: by time, and by force, so that many ends of leases do not push
-// out who broke a lock. A copy of the struct stays as it is: lists are appended to, and shortened in front.
+// lockHistory is how locks were lost lately. A copy of the struct stays as it is: lists are appended to, and shortened in
+// front.
 type lockHistory struct {
+	kinds   [lockKinds]kindHistory
+	lossIDs uint64 // given out
+}
+
+// kindHistory is the history of native or of stock locks: by time, and by force, so that many ends of leases do not push
+// out who broke a lock. Each kind has lists of its own, as many clients take a stock lock and leave its end to time.
+type kindHistory struct {
 	byTime, byForce lossList
 	causes          []*lossCause // by id
 	causeBytes      int64
-	lossIDs         uint64 // given out
 	causeIDs        uint64
 }
 
@@ -48,10 +54,11 @@ type lockLoss struct {
 	atMillis    int64  // cluster time, as sinceMillis
 	sinceMillis int64
 	wallOffset  int64 // as of the loss
+	kind        int
 	db          int
 	key, owner  string
 	note        string
-	fence       uint64
+	fence       uint64 // 0: a stock lock has none
 	session     uint64
 	client      locks.Client
 	reason      locks.Reason
@@ -84,7 +91,12 @@ func (l *lossCause) by() string {
 // showOrigin is showClient, or the node alone where the log does not say the connection.
 func showOrigin(cl locks.Client) string { return cmp.Or(showClient(cl), cl.Origin.Node) }
 
-func (h *lockHistory) usedBytes() int64 { return h.byTime.bytes + h.byForce.bytes + h.causeBytes }
+func (h *lockHistory) usedBytes() (n int64) {
+	for i := range h.kinds {
+		n += h.kinds[i].byTime.bytes + h.kinds[i].byForce.bytes + h.kinds[i].causeBytes
+	}
+	return n
+}
 
 // isAlike reports whether two losses are of one event: a command, or the end of a session or of leases at one instant.
 func (l *lockLoss) isAlike(o *lockLoss) bool {
@@ -92,16 +104,16 @@ func (l *lockLoss) isAlike(o *lockLoss) bool {
 }
 
 // list is the list in which losses for a reason stand.
-func (h *lockHistory) list(r locks.Reason) *lossList {
+func (k *kindHistory) list(r locks.Reason) *lossList {
 	if r == locks.Broken || r == locks.Flushed {
-		return &h.byForce
+		return &k.byForce
 	}
-	return &h.byTime
+	return &k.byTime
 }
 
 // add notes a loss. A million holds that end together take ten rows.
 func (h *lockHistory) add(loss lockLoss) {
-	list := h.list(loss.reason)
+	list := h.kinds[loss.kind].list(loss.reason)
 	if n := len(list.rows); n >= mostAlike && list.rows[n-mostAlike].isAlike(&loss) && list.rows[n-1].isAlike(&loss) {
 		list.left++
 		return
@@ -139,14 +151,26 @@ func (s *lossList) before(id uint64) int {
 
 // descend calls f with the losses whose ids are below another, the newest first, until f returns false.
 func (h *lockHistory) descend(below uint64, f func(l *lockLoss, more uint64) bool) {
-	t, b := h.byTime.before(below), h.byForce.before(below)
-	for t+b > 0 {
-		list, at := &h.byTime, &t
-		if t == 0 || b > 0 && h.byForce.rows[b-1].id > h.byTime.rows[t-1].id {
-			list, at = &h.byForce, &b
+	var lists [2 * lockKinds]*lossList
+	var left [2 * lockKinds]int // rows of each that are to come
+	for i := range h.kinds {
+		lists[2*i], lists[2*i+1] = &h.kinds[i].byTime, &h.kinds[i].byForce
+	}
+	for i, list := range lists {
+		left[i] = list.before(below)
+	}
+	for {
+		next := -1
+		for i, list := range lists {
+			if left[i] > 0 && (next < 0 || list.rows[left[i]-1].id > lists[next].rows[left[next]-1].id) {
+				next = i
+			}
 		}
-		*at--
-		if !f(list.rows[*at], list.more(*at)) {
+		if next < 0 {
+			return
+		}
+		left[next]--
+		if list := lists[next]; !f(list.rows[left[next]], list.more(left[next])) {
 			return
 		}
 	}
@@ -154,35 +178,35 @@ func (h *lockHistory) descend(below uint64, f func(l *lockLoss, more uint64) boo
 
 // addCause notes a command that takes locks away, and returns its number. The caller calls trimCauses, or dropCause if
 // the command took nothing away.
-func (h *lockHistory) addCause(cause lossCause) uint64 {
-	h.causeIDs++
-	cause.id = h.causeIDs
-	h.causes = append(h.causes, &cause)
-	h.causeBytes += cause.bytes()
+func (k *kindHistory) addCause(cause lossCause) uint64 {
+	k.causeIDs++
+	cause.id = k.causeIDs
+	k.causes = append(k.causes, &cause)
+	k.causeBytes += cause.bytes()
 	return cause.id
 }
 
-func (h *lockHistory) trimCauses() {
-	for len(h.causes) > keptCauses || h.causeBytes > keptCauseBytes {
-		h.causeBytes -= h.causes[0].bytes()
-		h.causes = h.causes[1:]
+func (k *kindHistory) trimCauses() {
+	for len(k.causes) > keptCauses || k.causeBytes > keptCauseBytes {
+		k.causeBytes -= k.causes[0].bytes()
+		k.causes = k.causes[1:]
 	}
 }
 
 // dropCause takes the last cause back.
-func (h *lockHistory) dropCause() {
-	last := len(h.causes) - 1
-	h.causeBytes -= h.causes[last].bytes()
-	h.causes, h.causeIDs = h.causes[:last], h.causeIDs-1
+func (k *kindHistory) dropCause() {
+	last := len(k.causes) - 1
+	k.causeBytes -= k.causes[last].bytes()
+	k.causes, k.causeIDs = k.causes[:last], k.causeIDs-1
 }
 
 // cause is a command by its number; nil: it is not known, or no more.
-func (h *lockHistory) cause(id uint64) *lossCause {
-	i, ok := slices.BinarySearchFunc(h.causes, id, func(l *lossCause, id uint64) int { return cmp.Compare(l.id, id) })
+func (k *kindHistory) cause(id uint64) *lossCause {
+	i, ok := slices.BinarySearchFunc(k.causes, id, func(l *lossCause, id uint64) int { return cmp.Compare(l.id, id) })
 	if !ok {
 		return nil
 	}
-	return h.causes[i]
+	return k.causes[i]
 }
 
 // shortText is a text of at most so many bytes.
@@ -193,8 +217,14 @@ func shortText(text string, most int) string {
 	return text
 }
 
+// losses is the history of a kind, to be changed. What a script or a transaction does to the history can be undone.
+func (c *call) losses(kind int) *kindHistory {
+	c.keepHistory()
+	return &c.st.history.kinds[kind]
+}
+
 // causeOf notes the command under way as the cause of losses. 0: entries of this version have no history.
-func (c *call) causeOf(text string) uint64 {
+func (c *call) causeOf(kind int, text string) uint64 {
 	if c.entryVersion < versionHistory {
 		return 0
 	}
@@ -203,7 +233,7 @@ func (c *call) causeOf(text string) uint64 {
 		origin := protocol.Origin{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch}
 		client = locks.Client{Origin: origin, Conn: int64(c.conn)}
 	}
-	return c.st.history.addCause(lossCause{
+	return c.losses(kind).addCause(lossCause{
 		command: strings.ToLower(strings.Clone(c.args[0])), client: client, text: strings.Clone(text),
 		address: strings.Clone(shortText(c.from.address, mostOfOrigin)), name: strings.Clone(shortText(c.from.name, mostOfOrigin)),
 	})
@@ -219,6 +249,7 @@ func (c *call) noteLoss(e *locks.Effect) {
 	if c.entryVersion < versionHistory {
 		return
 	}
+	c.keepHistory()
 	c.st.history.add(lockLoss{
 		cause: e.Cause, atMillis: e.SinceMillis + e.HeldMillis, sinceMillis: e.SinceMillis, wallOffset: c.wallOffsetMillis,
 		db: e.DB, key: shortText(e.Key, mostOfLostKey), owner: e.Owner, note: e.Note,
@@ -232,17 +263,19 @@ func (c *call) whyLost(e *locks.Effect) (text, by string) {
 	if e.Cause == 0 {
 		return "", ""
 	}
-	if cause := c.st.history.cause(e.Cause); cause != nil {
+	if cause := c.st.history.kinds[nativeLocks].cause(e.Cause); cause != nil {
 		return cause.text, cause.by()
 	}
 	return "", ""
 }
 
-// byFence is the losses that the history has, by the fences of the holds.
+// byFence is the losses of native locks that the history has, by the fences of the holds.
 func (h *lockHistory) byFence() map[uint64]*lockLoss {
 	all := make(map[uint64]*lockLoss)
 	h.descend(0, func(l *lockLoss, _ uint64) bool {
-		all[l.fence] = l
+		if l.kind == nativeLocks {
+			all[l.fence] = l
+		}
 		return true
 	})
 	return all

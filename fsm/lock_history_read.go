@@ -10,12 +10,18 @@ type historyQuery struct {
 	db     int // -1: all
 	owned  bool
 	owner  string
+	native bool // only these
+	stock  bool
 	cursor uint64
 	count  int
 }
 
 func (q *historyQuery) parse(words []string) protocol.Value {
-	return parseLockOptions(words, noFlag, func(word, value string) (known bool, problem protocol.Value) {
+	problem := parseLockOptions(words, func(word string) bool {
+		native, stock := isWord(word, "NATIVE"), isWord(word, "STOCK")
+		q.native, q.stock = q.native || native, q.stock || stock
+		return native || stock
+	}, func(word, value string) (known bool, problem protocol.Value) {
 		switch {
 		case isWord(word, "MATCH"):
 			q.match.pattern = value
@@ -28,9 +34,16 @@ func (q *historyQuery) parse(words []string) protocol.Value {
 		}
 		return true, problem
 	})
+	if !problem.IsError() && q.native && q.stock {
+		return errSyntax
+	}
+	return problem
 }
 
 func (q *historyQuery) wants(l *lockLoss) bool {
+	if q.native && l.kind != nativeLocks || q.stock && l.kind != stockLocks {
+		return false
+	}
 	return (q.db < 0 || l.db == q.db) && (!q.owned || l.owner == q.owner) && q.match.match(l.key)
 }
 
@@ -41,12 +54,16 @@ func lockHistoryOp(c *call) protocol.Value {
 		return problem
 	}
 	h := &c.st.history
-	work := int64(len(h.byTime.rows)+len(h.byForce.rows)) * keyWork
+	work := int64(0)
+	for i := range h.kinds {
+		work += int64(len(h.kinds[i].byTime.rows)+len(h.kinds[i].byForce.rows)) * keyWork
+	}
 	if !c.fits(work) {
 		return errOverWork
 	}
 	c.spend(work)
 	c.meetLocks()
+	c.meetStockEnds()
 	q.match.start(c)
 	var shown []protocol.Value
 	next := uint64(0)
@@ -72,9 +89,12 @@ func lockHistoryOp(c *call) protocol.Value {
 	return protocol.Array(protocol.Bulk(formatUint(next)), protocol.Array(shown...))
 }
 
+// kindNames are the kinds of locks in replies.
+var kindNames = [lockKinds]string{nativeLocks: "native", stockLocks: modeStock}
+
 func (c *call) showLoss(l *lockLoss, more uint64) protocol.Value {
 	cause := &lossCause{}
-	if known := c.st.history.cause(l.cause); known != nil {
+	if known := c.st.history.kinds[l.kind].cause(l.cause); known != nil {
 		cause = known
 	}
 	return protocol.Map(
@@ -82,6 +102,7 @@ func (c *call) showLoss(l *lockLoss, more uint64) protocol.Value {
 		protocol.Bulk("ended"), protocol.Integer(l.wall(l.atMillis)),
 		protocol.Bulk("key"), protocol.Bulk(l.key),
 		protocol.Bulk("db"), protocol.Integer(int64(l.db)),
+		protocol.Bulk("kind"), protocol.Bulk(kindNames[l.kind]),
 		protocol.Bulk("reason"), protocol.Bulk(l.reason.String()),
 		protocol.Bulk("owner"), protocol.Bulk(l.owner),
 		protocol.Bulk("fence"), protocol.Integer(int64(l.fence)),

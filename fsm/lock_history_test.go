@@ -95,7 +95,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		require.LessOrEqual(t, d.m.Stats().UsedBytes-empty, int64(768<<10))
 	}
 	require.Greater(t, d.m.Stats().UsedBytes-empty, int64(700<<10))
-	h := &d.m.st.history
+	h := &d.m.st.history.kinds[nativeLocks]
 	require.Less(t, len(h.byForce.rows), 200)
 	require.Less(t, len(h.causes), 230)
 	require.Greater(t, len(h.causes), len(h.byForce.rows), "the rows that are kept have their causes")
@@ -117,7 +117,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		d.do("lock.acquire", "k", "me", "px", "1000")
 		d.do("lock.break", "k")
 	}
-	require.Equal(t, []int{500, 500}, []int{len(d.m.st.history.byForce.rows), len(d.m.st.history.causes)})
+	require.Equal(t, []int{500, 500}, []int{len(d.m.st.history.kinds[nativeLocks].byForce.rows), len(d.m.st.history.kinds[nativeLocks].causes)})
 }
 
 // TestHistoryBegins with version 6 of the entry: nodes of the release before would count other memory.
@@ -165,14 +165,18 @@ func TestHistoryTellsAll(t *testing.T) {
 			}
 		}
 		h := &m.st.history
-		if len(h.byTime.rows) == keptLosses || len(h.byForce.rows) == keptLosses {
+		native := &h.kinds[nativeLocks]
+		if len(native.byTime.rows) == keptLosses || len(native.byForce.rows) == keptLosses {
 			t.Skip("a log of so few entries should not end so many")
 		}
 		rows := 0
 		h.descend(0, func(l *lockLoss, more uint64) bool {
+			if l.kind == stockLocks {
+				return true
+			}
 			rows += 1 + int(more)
 			text := ""
-			if c := h.cause(l.cause); c != nil {
+			if c := native.cause(l.cause); c != nil {
 				text = c.text
 			}
 			line := strings.TrimSpace(fmt.Sprintf("%d %s %s %d %s %s", l.db, l.key, l.owner, l.fence, l.reason, text))
@@ -188,37 +192,42 @@ func TestRestoredHistory(t *testing.T) {
 	make2 := func() *driver {
 		d := newDriver(t)
 		for _, reason := range []string{"a", "b"} {
-			d.do("lock.acquire", "k", "me", "px", "1000")
-			d.do("lock.break", "k", "reason", reason)
-			d.do("lock.acquire", "k", "me", "px", "1")
-			d.advance(2)
+			for _, take := range [][]string{{"lock.acquire", "k", "me", "px"}, {"set", "stock", "me", "nx", "px"}} {
+				d.do(append(take, "1000")...)
+				d.do("lock.break", take[1], "reason", reason)
+				d.do(append(take, "1")...)
+				d.advance(2)
+			}
 		}
 		return d
 	}
 	require.NoError(t, newMachine().Restore(bytes.NewReader(dump(t, make2().m))))
-	for what, spoil := range map[string]func(h *lockHistory){
-		"ids of losses":    func(h *lockHistory) { h.lossIDs-- },
-		"ids of causes":    func(h *lockHistory) { h.causeIDs-- },
-		"order of causes":  func(h *lockHistory) { h.causes[1].id = h.causes[0].id },
-		"order of losses":  func(h *lockHistory) { h.byForce.rows[1].id = h.byForce.rows[0].id },
-		"the other list":   func(h *lockHistory) { h.byForce, h.byTime = h.byTime, h.byForce },
-		"no reason":        func(h *lockHistory) { h.byTime.rows[0].reason = 0 },
-		"another reason":   func(h *lockHistory) { h.byTime.rows[0].reason = 9 },
-		"bytes of a loss":  func(h *lockHistory) { h.byTime.rows[1].note = strings.Repeat("x", keptLossBytes) },
-		"bytes of a cause": func(h *lockHistory) { h.causes[1].text = strings.Repeat("x", keptCauseBytes) },
-		"too many losses": func(h *lockHistory) {
-			h.byTime.rows = grown(h.byTime.rows, func(l *lockLoss, id uint64) { l.id = id })
+	for what, spoil := range map[string]func(h *lockHistory, k *kindHistory){
+		"ids of losses":    func(h *lockHistory, _ *kindHistory) { h.lossIDs -= 2 },
+		"ids of causes":    func(_ *lockHistory, k *kindHistory) { k.causeIDs-- },
+		"order of causes":  func(_ *lockHistory, k *kindHistory) { k.causes[1].id = k.causes[0].id },
+		"order of losses":  func(_ *lockHistory, k *kindHistory) { k.byForce.rows[1].id = k.byForce.rows[0].id },
+		"the other list":   func(_ *lockHistory, k *kindHistory) { k.byForce, k.byTime = k.byTime, k.byForce },
+		"the other kind":   func(h *lockHistory, _ *kindHistory) { h.kinds[0], h.kinds[1] = h.kinds[1], h.kinds[0] },
+		"no reason":        func(_ *lockHistory, k *kindHistory) { k.byTime.rows[0].reason = 0 },
+		"another reason":   func(_ *lockHistory, k *kindHistory) { k.byTime.rows[0].reason = 9 },
+		"bytes of a loss":  func(_ *lockHistory, k *kindHistory) { k.byTime.rows[1].note = strings.Repeat("x", keptLossBytes) },
+		"bytes of a cause": func(_ *lockHistory, k *kindHistory) { k.causes[1].text = strings.Repeat("x", keptCauseBytes) },
+		"too many losses": func(h *lockHistory, k *kindHistory) {
+			k.byTime.rows = grown(k.byTime.rows, func(l *lockLoss, id uint64) { l.id = id })
 			h.lossIDs = 1 << 20
 		},
-		"too many causes": func(h *lockHistory) {
-			h.causes = grown(h.causes, func(l *lossCause, id uint64) { l.id = id })
-			h.causeIDs = 1 << 20
+		"too many causes": func(_ *lockHistory, k *kindHistory) {
+			k.causes = grown(k.causes, func(l *lossCause, id uint64) { l.id = id })
+			k.causeIDs = 1 << 20
 		},
-		"an unknown number": func(h *lockHistory) { h.byTime.rows[0].db = 99 },
+		"an unknown number": func(_ *lockHistory, k *kindHistory) { k.byTime.rows[0].db = 99 },
 	} {
-		d := make2()
-		spoil(&d.m.st.history)
-		require.ErrorIs(t, newMachine().Restore(bytes.NewReader(dump(t, d.m))), ErrCorruptSnapshot, what)
+		for kind := range lockKinds {
+			d := make2()
+			spoil(&d.m.st.history, &d.m.st.history.kinds[kind])
+			require.ErrorIs(t, newMachine().Restore(bytes.NewReader(dump(t, d.m))), ErrCorruptSnapshot, what)
+		}
 	}
 }
 

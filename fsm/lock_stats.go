@@ -94,7 +94,7 @@ func lostBetween(before, after *state, own protocol.Origin) (events []Event) {
 					lost := &LockNews{Owner: h.Owner, Fence: int64(h.Fence), Reason: "unknown", Conn: h.Client.Conn, Session: h.Session}
 					if loss := known[h.Fence]; loss != nil && loss.db == db && loss.key == shortText(rows[i].Key, mostOfLostKey) {
 						lost.Reason = loss.reason.String()
-						if cause := after.history.cause(loss.cause); cause != nil {
+						if cause := after.history.kinds[nativeLocks].cause(loss.cause); cause != nil {
 							lost.Text, lost.By = cause.text, cause.by()
 						}
 					}

@@ -138,7 +138,8 @@ func TestHoldsLostInARestore(t *testing.T) {
 	ahead.do("lock.break", "nobodys")
 	ahead.do("lock.break", "other")
 	ahead.do("lock.acquire", "other", "me", "px", "1000")
-	ahead.m.st.history.byForce.rows = ahead.m.st.history.byForce.rows[:1] // the others were pushed out
+	byForce := &ahead.m.st.history.kinds[nativeLocks].byForce
+	byForce.rows = byForce.rows[:1] // the others were pushed out
 	require.NoError(t, d.m.Restore(bytes.NewReader(dump(t, ahead.m))))
 	var told []string
 	for _, e := range d.m.Skipped() {

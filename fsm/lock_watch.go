@@ -147,6 +147,17 @@ func (c *call) watchRemoval(db int, it *keyspace.Item) {
 		n.Late++
 	}
 	c.scripts.made.released = true
+	c.stockTaken(db, it, &m)
+}
+
+// watchOverwritten notes that something else, without a mark, was stored in the place of a stock lock. Commands that change
+// a string, as INCR does, change no lock.
+func (c *call) watchOverwritten(db int, it, next *keyspace.Item) {
+	c.watch.loses(db, it)
+	if c.latest.overwrites && isStockLock(it) && !(next.IsString() && it.IsString() && next.Value() == it.Value()) {
+		m, _ := it.Mark()
+		c.stockTaken(db, it, &m)
+	}
 }
 
 // watchEnd notes that the time of a stock lock is over.

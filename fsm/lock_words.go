@@ -227,7 +227,7 @@ func breakOp(c *call) protocol.Value {
 		return problem
 	}
 	if c.strange(b.Key) {
-		return errWrongType
+		return c.breakStock(&b, text)
 	}
 	if !c.fits(c.breakWork(b.Key)) || !c.settles(1) {
 		return errOverWork
@@ -280,7 +280,7 @@ func (c *call) breakWork(key string) int64 {
 func (c *call) breakHolds(b *locks.Break, reason string) (n int) {
 	c.spend(c.breakWork(b.Key))
 	t := c.changeLocks(1)
-	b.Cause = c.causeOf(reason)
+	b.Cause = c.causeOf(nativeLocks, reason)
 	n = t.Break(b)
 	logged := len(c.broken)
 	c.breaking = true
@@ -288,11 +288,11 @@ func (c *call) breakHolds(b *locks.Break, reason string) (n int) {
 	c.breaking = false
 	switch {
 	case n > 0:
-		c.st.history.trimCauses()
+		c.losses(nativeLocks).trimCauses()
 	default:
 		c.broken = c.broken[:logged]
 		if b.Cause != 0 {
-			c.st.history.dropCause()
+			c.losses(nativeLocks).dropCause()
 		}
 	}
 	return n

@@ -61,14 +61,16 @@ func (r *snapshotReader) marker(st *state) (it keyspace.Item) {
 
 // The section of the history, since version 5 of the snapshot:
 //
-//	uvarint  ids of losses and of causes given out
-//	uvarint  number of causes, each:
-//	           uvarint id, bytes command, the client, bytes address, name, text
-//	twice, for losses by time and by force:
-//	  uvarint  losses left out behind the last
-//	  uvarint  number of losses, each:
-//	             uvarint id, left out before, cause, reason, database, bytes key, owner, note,
-//	             uvarint fence, session, varint instant, since, wall offset, the client
+//	uvarint  ids of losses given out
+//	for native and for stock locks:
+//	  uvarint  ids of causes given out
+//	  uvarint  number of causes, each:
+//	             uvarint id, bytes command, the client, bytes address, name, text
+//	  twice, for losses by time and by force:
+//	    uvarint  losses left out behind the last
+//	    uvarint  number of losses, each:
+//	               uvarint id, left out before, cause, reason, database, bytes key, owner, note,
+//	               uvarint fence, session, varint instant, since, wall offset, the client
 //
 // A client is bytes node, uvarint epoch, varint connection.
 
@@ -81,9 +83,15 @@ func (w *snapshotWriter) history(h *lockHistory) {
 		return
 	}
 	w.uint(h.lossIDs)
-	w.uint(h.causeIDs)
-	w.uint(uint64(len(h.causes)))
-	for _, each := range h.causes {
+	for i := range h.kinds {
+		w.kindHistory(&h.kinds[i])
+	}
+}
+
+func (w *snapshotWriter) kindHistory(k *kindHistory) {
+	w.uint(k.causeIDs)
+	w.uint(uint64(len(k.causes)))
+	for _, each := range k.causes {
 		w.uint(each.id)
 		w.string(each.command)
 		w.client(each.client)
@@ -91,7 +99,7 @@ func (w *snapshotWriter) history(h *lockHistory) {
 		w.string(each.name)
 		w.string(each.text)
 	}
-	for _, list := range []*lossList{&h.byTime, &h.byForce} {
+	for _, list := range []*lossList{&k.byTime, &k.byForce} {
 		w.uint(list.left)
 		w.uint(uint64(len(list.rows)))
 		for _, each := range list.rows {
@@ -125,29 +133,42 @@ func (w *snapshotWriter) loss(l *lockLoss) {
 
 func (r *snapshotReader) history(st *state) {
 	h := &st.history
-	h.lossIDs, h.causeIDs = r.uint("losses"), r.uint("causes")
+	h.lossIDs = r.uint("losses")
+	for kind := range h.kinds {
+		r.kindHistory(st, kind)
+	}
+}
+
+func (r *snapshotReader) kindHistory(st *state, kind int) {
+	k := &st.history.kinds[kind]
+	k.causeIDs = r.uint("causes")
 	last := uint64(0)
 	for n := r.uint("causes"); n > 0 && r.err == nil; n-- {
 		cause := &lossCause{
 			id: r.uint("cause"), command: r.string("command"), client: r.client(st),
 			address: r.string("address"), name: r.string("name"), text: r.string("reason"),
 		}
-		h.causes, h.causeBytes = append(h.causes, cause), h.causeBytes+cause.bytes()
-		if cause.id <= last || cause.id > h.causeIDs || len(h.causes) > keptCauses || h.causeBytes > keptCauseBytes {
+		k.causes, k.causeBytes = append(k.causes, cause), k.causeBytes+cause.bytes()
+		if cause.id <= last || cause.id > k.causeIDs || len(k.causes) > keptCauses || k.causeBytes > keptCauseBytes {
 			r.fail("cause of a loss")
 		}
 		last = cause.id
 	}
-	for _, list := range []*lossList{&h.byTime, &h.byForce} {
+	for _, list := range []*lossList{&k.byTime, &k.byForce} {
 		list.left = r.uint("losses")
 		last = 0
 		for n := r.uint("losses"); n > 0 && r.err == nil; n-- {
 			loss := r.loss(st)
+			loss.kind = kind
 			held := len(list.rows)
 			if r.err != nil {
 				return
 			}
-			if list.put(loss); loss.id <= last || loss.id > h.lossIDs || h.list(loss.reason) != list || len(list.rows) != held+1 {
+			list.put(loss)
+			if (loss.fence == 0) != (kind == stockLocks) {
+				r.fail("fence of a loss")
+			}
+			if loss.id <= last || loss.id > st.history.lossIDs || k.list(loss.reason) != list || len(list.rows) != held+1 {
 				r.fail("loss of a lock")
 			}
 			last = loss.id

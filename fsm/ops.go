@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -17,6 +18,8 @@ type binding struct {
 	subcommand int
 	// writes: the request may change the state.
 	writes bool
+	// overwrites: the command may store a key whatever was there.
+	overwrites bool
 	// blocks: the command may wait, if a node asks so by "block".
 	blocks bool
 	// grows: the request may make the state grow, and is refused while memory is full: Redis's
@@ -58,6 +61,9 @@ func newBindings() bindings {
 				b.version = row.LogVersion
 				script := row.Route == protocol.Script && row.Flags&protocol.FlagReadOnly == 0
 				b.writes = script || row.Route == protocol.Write
+				b.overwrites = slices.ContainsFunc(row.KeySpecs, func(k protocol.KeySpec) bool {
+					return (k.Flags|k.Plain)&protocol.KeyOW != 0
+				})
 				b.grows = row.Flags&protocol.FlagDenyOOM != 0
 				b.counts = row.Flags&protocol.FlagReadOnly != 0 || countingWrites[name]
 				b.blocks = b.writes && row.Flags&protocol.FlagBlocking != 0 && row.Group != protocol.GroupModule

@@ -21,7 +21,7 @@ func streamOf(item string) []byte {
 	b = append(b, make([]byte, protocol.MaxDatabases+8)...) // swaps, new keys, sessions, lives, scripts, settings
 	b = append(b, 1)
 	b = append(b, item...)
-	b = append(b, make([]byte, protocol.MaxDatabases-1+4+11+7)...) // databases, waits, locks, history
+	b = append(b, make([]byte, protocol.MaxDatabases-1+4+11+13)...) // databases, waits, locks, history
 	return resum(append(b, make([]byte, sha256.Size)...))
 }
 

@@ -26,10 +26,7 @@ func stockOwners(it *keyspace.Item, most int) (owners []locks.Hold, count int) {
 	if !ok {
 		return nil, 0
 	}
-	count = h.Len()
-	if _, has := h.Get(modeField); has {
-		count--
-	}
+	count = holders(h)
 	h.All(func(name, value string) bool {
 		if len(owners) == most {
 			return false
@@ -46,6 +43,14 @@ func stockOwners(it *keyspace.Item, most int) (owners []locks.Hold, count int) {
 	return owners, count
 }
 
+// holders is the number of owners of a hash.
+func holders(h *collection.Hash) int {
+	if _, has := h.Get(modeField); has {
+		return h.Len() - 1
+	}
+	return h.Len()
+}
+
 // modeField is the field of Redisson's read-write locks that is no owner.
 const modeField = "mode"
 
@@ -56,10 +61,7 @@ func (c *call) showStock(dst []protocol.Value, it *keyspace.Item, q *locks.Query
 	if it.DeadlineMillis != never {
 		left = max(0, it.DeadlineMillis-c.nowMillis)
 	}
-	var client locks.Client
-	if o, known := c.st.lives.origin(m.Life); known && m.Conn != 0 {
-		client = locks.Client{Origin: o, Conn: int64(m.Conn)}
-	}
+	client := c.markedBy(&m)
 	owners, count := stockOwners(it, q.Most)
 	holders := []protocol.Value{}
 	for i := range owners {
@@ -121,16 +123,18 @@ func stockSize(it *keyspace.Item) int {
 
 // hasOwner reports whether a stock lock has the owner that is asked for.
 func (l *lockListing) hasOwner(it *keyspace.Item) bool {
-	if !l.query.ByOwner {
-		return true
-	}
+	return !l.query.ByOwner || holdsStock(it, l.query.Owner)
+}
+
+// holdsStock reports whether an owner holds a stock lock.
+func holdsStock(it *keyspace.Item, owner string) bool {
 	if it.IsString() {
-		return it.Value() == l.query.Owner
+		return it.Value() == owner
 	}
 	h, ok := it.Collection().(*collection.Hash)
 	if !ok {
 		return false
 	}
-	_, has := h.Get(l.query.Owner)
-	return has && l.query.Owner != modeField
+	_, has := h.Get(owner)
+	return has && owner != modeField
 }

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -29,6 +30,7 @@ func (c *call) goes(db int, it *keyspace.Item) {
 	}
 	if it.IsMarked() {
 		c.watch.watchEnd(db, it)
+		c.stockLost(db, it, locks.Expired, 0)
 	}
 	c.notifyIn(db, classExpired, "expired", it.Key())
 	if c.interest&InChanges != 0 {

@@ -13,8 +13,9 @@ type journal struct {
 	newKeys []notedVersion
 	// scripts is the script cache from before, if it has changed.
 	scripts *scriptCache
-	// locksKept: a copy of the lock table was noted since the last savepoint.
-	locksKept bool
+	// locksKept: a copy of the lock table was noted since the last savepoint. historyKept: so of the history of locks.
+	locksKept, historyKept bool
+	histories              []lockHistory
 }
 
 // savepoint is a place in the journal, with the counters of the state at that moment. A script in a
@@ -22,6 +23,7 @@ type journal struct {
 type savepoint struct {
 	outermost        bool
 	changes, newKeys int
+	histories        int
 	events           int
 	swaps            [protocol.MaxDatabases]uint64
 	versions         uint64
@@ -38,7 +40,6 @@ type change struct {
 	before   keyspace.Item
 	item     keyspace.Item // what came there where nothing was
 	locks    *locks.Table  // the lock table from before, if the change is of that
-	history  *lockHistory  // from before, with locks
 }
 
 // notedVersion is what stood in a place of [newKeyVersions].
@@ -51,6 +52,14 @@ func (j *journal) note(ch change) { j.changes = append(j.changes, ch) }
 
 func (j *journal) noteNewKey(place uint16, before uint64) {
 	j.newKeys = append(j.newKeys, notedVersion{place, before})
+}
+
+// keepHistory is called before the history of locks changes.
+func (c *call) keepHistory() {
+	if c.undo != nil && !c.undo.historyKept {
+		c.undo.histories = append(c.undo.histories, c.st.history)
+		c.undo.historyKept = true
+	}
 }
 
 // noteScripts is called before the script cache changes. No script changes the cache, only a request
@@ -69,7 +78,8 @@ func (c *call) begins() (from savepoint) {
 		c.undo = &c.journal
 	}
 	c.st.generation++
-	c.undo.locksKept = false
+	c.undo.locksKept, c.undo.historyKept = false, false
+	from.histories = len(c.undo.histories)
 	from.changes, from.newKeys = len(c.undo.changes), len(c.undo.newKeys)
 	from.versions, from.swaps = c.st.versions, c.st.swaps
 	from.events, from.notifies, from.lives = len(c.events), c.st.notifies, c.st.lives.copy()
@@ -96,7 +106,7 @@ func (c *call) undoTo(from *savepoint) {
 		ch := &j.changes[i]
 		switch {
 		case ch.locks != nil:
-			st.locks, st.history = ch.locks, *ch.history
+			st.locks = ch.locks
 		case ch.whole:
 			st.databases[ch.number] = ch.database
 		case ch.replaced:
@@ -108,7 +118,12 @@ func (c *call) undoTo(from *savepoint) {
 	for i := len(j.newKeys) - 1; i >= from.newKeys; i-- {
 		st.newKeys[j.newKeys[i].place] = j.newKeys[i].version
 	}
-	j.locksKept = false
+	if len(j.histories) > from.histories {
+		st.history = j.histories[from.histories]
+		clear(j.histories[from.histories:])
+		j.histories = j.histories[:from.histories]
+	}
+	j.locksKept, j.historyKept, c.taking = false, false, 0
 	clear(j.changes[from.changes:])
 	j.changes, j.newKeys = j.changes[:from.changes], j.newKeys[:from.newKeys]
 	st.versions, st.swaps = from.versions, from.swaps
@@ -131,5 +146,7 @@ func (j *journal) reset() {
 		return
 	}
 	clear(j.changes)
+	clear(j.histories)
+	j.histories = j.histories[:0]
 	j.changes, j.newKeys, j.scripts = j.changes[:0], j.newKeys[:0], nil
 }

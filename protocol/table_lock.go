@@ -89,10 +89,10 @@ func lockCommands() []Command {
 			withKeys(oneKey(1, KeyRO|KeyAccess)).taking(key("key"), text("owner")),
 		lockWord("lock.downgrade", 3, Write, FlagFast, "Make an exclusive hold a shared one").withKeys(held).taking(key("key"), text("owner")),
 		lockWord("lock.history", -1, Read, 0, "List how locks were lost lately, and who broke them").fromLog(6).
-			costing("O(N), N being the number of losses kept, about 1000 at most").
+			costing("O(N), N being the number of losses kept, about 2000 at most").
 			taking(
-				pattern("pattern").after("MATCH").opt(), text("owner").after("OWNER").opt(), integer("database").after("DB").opt(),
-				integer("cursor").after("CURSOR").opt(), integer("count").after("COUNT").opt(),
+				pattern("pattern").after("MATCH").opt(), text("owner").after("OWNER").opt(), oneOf("kind", token("NATIVE"), token("STOCK")).opt(),
+				integer("database").after("DB").opt(), integer("cursor").after("CURSOR").opt(), integer("count").after("COUNT").opt(),
 			),
 		lockWord("lock.info", 2, Read, 0, "Tell who holds a lock, and who waits in which order").
 			withKeys(oneKey(1, KeyRO|KeyAccess)).costing("O(N), N being the number of owners that hold or wait").taking(key("key")),

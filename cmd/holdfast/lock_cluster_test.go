@@ -188,6 +188,8 @@ func TestLocksBreaksStockLocks(t *testing.T) {
 	}
 	_, out, _ = locksOf(t, exe, n)
 	require.Equal(t, "nobody holds a lock or waits for one\n", out)
+	_, out, _ = locksOf(t, exe, n, "history", "stock")
+	require.Regexp(t, `\n\S+Z +stock +broken +it's mine +- +\S+ +n1/\d+ .* lock\.break 127\.0\.0\.1:\d+ holdfast-locks\S* +stuck\n$`, out)
 }
 
 // TestLocksWatch: frames in plain lines, until a signal; then status 0.

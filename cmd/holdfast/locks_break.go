@@ -12,8 +12,17 @@ import (
 	"github.com/holdfast/holdfast/server/api"
 )
 
-// breakLock takes a lock away.
+// breakLock takes a lock away. A stock lock has no fence, so only the owner that is named can be meant.
 func (o *locksOwn) breakLock(ctx context.Context, conn *holder.Conn, name string, stdout io.Writer) error {
+	l, there, err := o.lockNow(ctx, conn, name)
+	switch stock := there && l.Mode == stockMode && len(l.Holders) > 0; {
+	case err != nil:
+		return fmt.Errorf("break %s: %w", name, err)
+	case stock && o.fence != 0:
+		return fmt.Errorf("break %s: it is a stock lock, which has no fence: use --owner TOKEN", name)
+	case stock && o.owner == "":
+		return fmt.Errorf("break %s: it is a stock lock, %s; break it with --owner %s", name, heldBy(&l), shellWord(l.Holders[0].Owner))
+	}
 	words := []string{"LOCK.BREAK", name}
 	if o.owner != "" {
 		words = append(words, "OWNER", o.owner)
@@ -25,13 +34,17 @@ func (o *locksOwn) breakLock(ctx context.Context, conn *holder.Conn, name string
 	refusal := new(holder.Refusal)
 	switch {
 	case errors.As(err, &refusal) && strings.HasPrefix(refusal.Text, "WRONGTYPE"):
-		return o.breakStock(ctx, conn, name, stdout)
+		return fmt.Errorf("break %s: the key holds a value that is no lock", name)
 	case err != nil:
 		return fmt.Errorf("break %s: %w", name, err)
 	case v.Num == 0:
 		return fmt.Errorf("break %s: there is no such hold: %s", name, o.present(ctx, conn, name))
 	}
-	fmt.Fprintf(stdout, "broke %d of %s\n", v.Num, name)
+	note := ""
+	if l.Mode == stockMode {
+		note = ": a stock lock, whose holder is not told"
+	}
+	fmt.Fprintf(stdout, "broke %d of %s%s\n", v.Num, name, note)
 	return nil
 }
 
@@ -76,42 +89,6 @@ func heldBy(l *api.Lock) string {
 		text += fmt.Sprintf(", and %d more", l.HoldersCount-1)
 	}
 	return text
-}
-
-// breakStockScript deletes a stock lock, a string or a hash, if a token is still its holder's. Redisson's waiters are
-// told as its own force-unlock tells them.
-const breakStockScript = `local kind = redis.call('TYPE', KEYS[1]).ok
-if kind == 'string' and redis.call('GET', KEYS[1]) == ARGV[1] then
-	return redis.call('DEL', KEYS[1])
-elseif kind == 'hash' and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
-	redis.call('DEL', KEYS[1])
-	redis.call('PUBLISH', 'redisson_lock__channel:{' .. KEYS[1] .. '}', '0')
-	return 1
-end
-return 0`
-
-// breakStock takes a stock lock away, if the owner that was named still holds it.
-func (o *locksOwn) breakStock(ctx context.Context, conn *holder.Conn, name string, stdout io.Writer) error {
-	l, there, err := o.lockNow(ctx, conn, name)
-	switch {
-	case err != nil:
-		return fmt.Errorf("break %s: %w", name, err)
-	case !there || l.Mode != stockMode || len(l.Holders) == 0:
-		return fmt.Errorf("break %s: the key holds a value that is no lock", name)
-	case o.fence != 0:
-		return fmt.Errorf("break %s: it is a stock lock, which has no fence: use --owner TOKEN", name)
-	case o.owner == "":
-		return fmt.Errorf("break %s: it is a stock lock, %s; break it with --owner %s", name, heldBy(&l), shellWord(l.Holders[0].Owner))
-	}
-	v, err := conn.Do(ctx, "EVAL", breakStockScript, "1", name, o.owner)
-	switch {
-	case err != nil:
-		return fmt.Errorf("break %s: %w", name, err)
-	case v.Num == 0:
-		return fmt.Errorf("break %s: there is no such hold: %s", name, o.present(ctx, conn, name))
-	}
-	fmt.Fprintf(stdout, "broke 1 of %s: a stock lock, whose holder is not told\n", name)
-	return nil
 }
 
 // shellWord is a word that a shell takes as it is.

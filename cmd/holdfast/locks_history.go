@@ -50,12 +50,15 @@ func lossTable(losses []api.Loss) string {
 	dbs := slices.ContainsFunc(losses, func(l api.Loss) bool { return l.DB != 0 })
 	for i := range losses {
 		l := &losses[i]
-		by, text := "", ""
+		by, text, fence := "", "", "-"
+		if l.Fence != 0 {
+			fence = strconv.FormatInt(l.Fence, 10)
+		}
 		if l.Cause != nil {
 			by, text = l.Cause.Command+" "+cmp.Or(clientOf(l.Cause.By), "?"), printable(l.Cause.Text)
 		}
 		t.line(time.UnixMilli(l.EndedUnixMillis).UTC().Format(time.RFC3339), nameOf(l.Key, l.DB, dbs), l.Reason, printable(l.Owner),
-			strconv.FormatInt(l.Fence, 10), duration(l.HeldMillis), clientOf(l.Client), printable(l.Note), by, text)
+			fence, duration(l.HeldMillis), clientOf(l.Client), printable(l.Note), by, text)
 		if l.More > 0 {
 			t.line("", "", "", fmt.Sprintf("and %d more at once", l.More))
 		}

@@ -176,20 +176,20 @@ func TestClients(t *testing.T) {
 func TestLosses(t *testing.T) {
 	word, number := protocol.Bulk, protocol.Integer
 	broken := protocol.Map(
-		word("id"), number(8), word("ended"), number(5000), word("key"), word(odd), word("db"), number(3), word("reason"), word("broken"),
+		word("id"), number(8), word("ended"), number(5000), word("key"), word(odd), word("db"), number(3), word("kind"), word("native"), word("reason"), word("broken"),
 		word("owner"), word("vm"), word("fence"), number(41), word("since"), number(2000), word("note"), word("n"), word("session"), number(0),
 		word("client"), word("n1@a/12"), word("more"), number(2), word("command"), word("lock.break"), word("text"), word("why"),
 		word("by-client"), word("n2@b/7"), word("by-addr"), word("10.0.0.9:1"), word("by-name"), word("ops"))
-	expired := protocol.Map(word("id"), number(7), word("reason"), word("expired"), word("key"), word("k"), word("client"), word(""), word("command"), word(""))
+	expired := protocol.Map(word("id"), number(7), word("kind"), word("stock"), word("reason"), word("expired"), word("key"), word("k"), word("client"), word(""), word("command"), word(""))
 	doc, err := api.LossesOf(protocol.Array(word("7"), protocol.Array(broken, expired)))
 	require.NoError(t, err)
 	require.Equal(t, api.Losses{Format: api.Format, NextCursor: "7", Losses: []api.Loss{
 		{
-			ID: 8, EndedUnixMillis: 5000, Key: odd, KeyBase64: []byte(odd), DB: 3, Reason: "broken", Owner: "vm", Fence: 41,
+			ID: 8, EndedUnixMillis: 5000, Key: odd, KeyBase64: []byte(odd), DB: 3, Kind: "native", Reason: "broken", Owner: "vm", Fence: 41,
 			SinceUnixMillis: 2000, HeldMillis: 3000, Note: "n", Client: &api.Client{Node: "n1", Number: 12}, More: 2,
 			Cause: &api.Cause{Command: "lock.break", Text: "why", By: &api.Client{Node: "n2", Number: 7, Address: "10.0.0.9:1", Name: "ops"}},
 		},
-		{ID: 7, Reason: "expired", Key: "k"},
+		{ID: 7, Kind: "stock", Reason: "expired", Key: "k"},
 	}}, doc)
 }
 

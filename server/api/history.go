@@ -32,10 +32,11 @@ type Loss struct {
 	Key             string  `json:"key"`
 	KeyBase64       []byte  `json:"keyBase64,omitempty"`
 	DB              int     `json:"db"`
+	Kind            string  `json:"kind"`   // native or stock
 	Reason          string  `json:"reason"` // expired, session, broken or flushed
 	Owner           string  `json:"owner"`
 	OwnerBase64     []byte  `json:"ownerBase64,omitempty"`
-	Fence           int64   `json:"fence,omitempty"`
+	Fence           int64   `json:"fence,omitempty"` // 0: a stock lock has none
 	SinceUnixMillis int64   `json:"sinceUnixMillis"`
 	HeldMillis      int64   `json:"heldMillis"`
 	Note            string  `json:"note"`
@@ -74,7 +75,7 @@ func LossesOf(v protocol.Value) (Losses, error) {
 func lossOf(f fields) Loss {
 	l := Loss{
 		ID: f.number("id"), EndedUnixMillis: f.number("ended"), Key: f.text("key"), KeyBase64: raw(f.text("key")), DB: int(f.number("db")),
-		Reason: f.text("reason"), Owner: f.text("owner"), OwnerBase64: raw(f.text("owner")), Fence: f.number("fence"),
+		Kind: f.text("kind"), Reason: f.text("reason"), Owner: f.text("owner"), OwnerBase64: raw(f.text("owner")), Fence: f.number("fence"),
 		SinceUnixMillis: f.number("since"), HeldMillis: max(0, f.number("ended")-f.number("since")),
 		Note: f.text("note"), Session: f.number("session"), Client: connection(f.text("client")), More: f.number("more"),
 	}

@@ -343,8 +343,11 @@ func TestHour(t *testing.T) {
 		doc, err := c.History()
 		require.NoError(t, err)
 		require.EqualValues(t, 60_000, doc.StepMillis)
-		require.Len(t, doc.Losses, 1)
-		require.Equal(t, []string{"b", "x", "expired"}, []string{doc.Losses[0].Key, doc.Losses[0].Owner, doc.Losses[0].Reason})
+		var lost []string
+		for _, l := range doc.Losses {
+			lost = append(lost, l.Kind+" "+l.Key+" "+l.Owner+" "+l.Reason)
+		}
+		require.Equal(t, []string{"native b x expired", "stock stock t expired"}, lost, "the newest first")
 		require.Len(t, doc.Steps, 60)
 		last := doc.Steps[57:]
 		require.Equal(t, api.Counts{Grants: 1}, last[0].Counts)

@@ -1,7 +1,9 @@
 package console
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -87,7 +89,7 @@ func (c *Console) countsOfLate() note {
 
 const lateFor = 5 * time.Second
 
-// lossesOfHistory is how many losses an answer has.
+// lossesOfHistory is how many losses of each kind an answer has.
 const lossesOfHistory = 50
 
 // History tells of the last hour, and of the last losses.
@@ -97,17 +99,22 @@ func (c *Console) History() (api.History, error) {
 		return api.History{}, err
 	}
 	now := c.countsOfLate()
-	v, err := state.ask(0, "lock.history", "COUNT", strconv.Itoa(lossesOfHistory))
-	if err != nil {
-		return api.History{}, err
+	losses := []api.Loss{}
+	for _, kind := range []string{"NATIVE", "STOCK"} {
+		v, err := state.ask(0, "lock.history", kind, "COUNT", strconv.Itoa(lossesOfHistory))
+		if err != nil {
+			return api.History{}, err
+		}
+		lost, err := api.LossesOf(v)
+		if err != nil {
+			return api.History{}, err
+		}
+		losses = append(losses, lost.Losses...)
 	}
-	lost, err := api.LossesOf(v)
-	if err != nil {
-		return api.History{}, err
-	}
+	slices.SortFunc(losses, func(a, b api.Loss) int { return cmp.Compare(b.ID, a.ID) })
 	return api.History{
 		Format: api.Format, Node: c.config.Node, NowUnixMillis: now.at.UnixMilli(), StepMillis: step.Milliseconds(),
-		Steps: c.hour.until(now), Losses: lost.Losses,
+		Steps: c.hour.until(now), Losses: losses,
 	}, nil
 }
 

@@ -494,7 +494,8 @@
 
   function showLosses(doc) {
     $("losses").hidden = false;
-    fill($("loss-list"), doc.losses.slice(0, 10).map((l) => {
+    const shown = { native: 0, stock: 0 }; // many clients leave the end of a stock lock to time
+    fill($("loss-list"), doc.losses.filter((l) => ++shown[l.kind] <= 10).map((l) => {
       const why = l.cause ? l.cause.command.toUpperCase() + (l.cause.by ? " by " + clientText(l.cause.by) : "") : "";
       return el("tr", {},
         td("n", clock(l.endedUnixMillis)),

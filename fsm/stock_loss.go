@@ -1,0 +1,228 @@
+package fsm
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/holdfast/holdfast/fsm/collection"
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// A stock lock is lost when its lease ends, when its database is flushed, when LOCK.BREAK breaks it, and when another
+// command removes or overwrites it that does not come from its holder: see [call.isHolders].
+
+// stockLost notes that the owners of a stock lock have lost it.
+func (c *call) stockLost(db int, it *keyspace.Item, reason locks.Reason, cause uint64) {
+	if it.IsString() {
+		c.noteStockLoss(db, it, it.Value(), reason, cause)
+		return
+	}
+	owners, count := stockOwners(it, mostAlike)
+	c.noteStockLosses(db, it, owners, count, reason, cause)
+}
+
+// noteStockLosses notes losses of the same lock; owners are the first of so many.
+func (c *call) noteStockLosses(db int, it *keyspace.Item, owners []locks.Hold, count int, reason locks.Reason, cause uint64) {
+	for i := range owners {
+		c.noteStockLoss(db, it, owners[i].Owner, reason, cause)
+	}
+	if c.entryVersion >= versionHistory && count > len(owners) {
+		c.st.history.kinds[stockLocks].list(reason).left += uint64(count - len(owners))
+	}
+}
+
+func (c *call) noteStockLoss(db int, it *keyspace.Item, owner string, reason locks.Reason, cause uint64) {
+	if c.entryVersion < versionHistory {
+		return
+	}
+	m, _ := it.Mark()
+	key := it.Key()
+	if !it.IsString() || len(key) > mostOfLostKey || len(owner) > locks.MaxText {
+		// Else they share the item's memory, which has little more.
+		key, owner = strings.Clone(shortText(key, mostOfLostKey)), strings.Clone(shortText(owner, locks.MaxText))
+	}
+	loss := lockLoss{
+		kind: stockLocks, cause: cause, atMillis: c.nowMillis, sinceMillis: m.SinceMillis, wallOffset: c.st.wallOffsetMillis,
+		db: db, key: key, owner: owner, client: c.markedBy(&m), reason: reason,
+	}
+	if reason == locks.Expired {
+		loss.atMillis = it.DeadlineMillis
+	}
+	c.keepHistory()
+	c.st.history.add(loss)
+}
+
+// markedBy is the client that took a stock lock, as far as it is known.
+func (c *call) markedBy(m *keyspace.Mark) (client locks.Client) {
+	if o, known := c.st.lives.origin(m.Life); known && m.Conn != 0 {
+		client = locks.Client{Origin: o, Conn: int64(m.Conn)}
+	}
+	return client
+}
+
+// stockTaken notes that a command removed a stock lock, or overwrote it, unless the command is the holder's.
+func (c *call) stockTaken(db int, it *keyspace.Item, m *keyspace.Mark) {
+	if c.entryVersion < versionHistory || c.isTaker(m) || c.watches(db, it.Key()) || it.IsString() && c.names(it.Value()) {
+		return
+	}
+	owners, count := stockOwners(it, mostAlike)
+	all := len(owners)
+	if owners = slices.DeleteFunc(owners, func(h locks.Hold) bool { return c.names(h.Owner) }); len(owners) > 0 {
+		c.noteStockLosses(db, it, owners, count-all+len(owners), locks.Broken, c.takingCause())
+	}
+}
+
+// isTaker reports whether the command comes from the connection that took the lock.
+func (c *call) isTaker(m *keyspace.Mark) bool {
+	if m.Conn == 0 || m.Conn != c.conn {
+		return false
+	}
+	o, known := c.st.lives.origin(m.Life)
+	return known && o == c.origin
+}
+
+// mostNames is how many words of a script, and how many watched keys of a transaction, are looked at.
+const mostNames = 16
+
+// names reports whether a word of the command under way, or of its script, is the owner: that is how holders release, by a
+// compare-and-delete. The words of DEL are keys.
+func (c *call) names(owner string) bool {
+	if c.scripts.running {
+		words := c.scripts.env.Args
+		return slices.Contains(words[:min(mostNames, len(words))], owner)
+	}
+	if c.latest.row == nil || c.latest.row.Group != protocol.GroupString {
+		return false
+	}
+	return slices.Contains(c.args[min(2, len(c.args)):], owner)
+}
+
+// watches reports whether the transaction under way watches a key: who looked before it deleted is taken for the holder.
+func (c *call) watches(db int, key string) bool {
+	var w protocol.Watch
+	rest := c.watched
+	for range mostNames {
+		var err error
+		if rest == "" {
+			return false
+		}
+		if rest, err = protocol.NextWatch(rest, &w); err != nil {
+			return false
+		}
+		if w.DB == db && w.Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// takingCause is the request under way as the cause of losses of stock locks: one for all that it takes away.
+func (c *call) takingCause() uint64 {
+	if c.taking == 0 {
+		c.taking = c.causeOf(stockLocks, "")
+		c.losses(stockLocks).trimCauses()
+	}
+	return c.taking
+}
+
+// mostFlushed is how many keys of a flushed database are looked at for stock locks.
+const mostFlushed = 10_000
+
+// flushStock notes that the stock locks of a database are lost: those that it finds, and how many there are.
+func (c *call) flushStock(db int) {
+	d := c.st.databases[db]
+	if c.entryVersion < versionHistory || d.Marks() == 0 {
+		return
+	}
+	marks, looked := d.Marks(), 0
+	d.Ascend(0, c.nowMillis, mostFlushed, func(it *keyspace.Item) bool {
+		looked++
+		if it.IsMarked() {
+			marks--
+		}
+		if isStockLock(it) {
+			c.stockLost(db, it, locks.Flushed, c.takingCause())
+		}
+		return looked < mostFlushed && marks > 0
+	})
+	if looked == mostFlushed && c.taking != 0 {
+		c.st.history.kinds[stockLocks].byForce.left += uint64(marks)
+	}
+	c.spend(int64(looked) * keyWork)
+}
+
+// meetStockEnds is [call.meetAll] for the ends of stock locks.
+func (c *call) meetStockEnds() {
+	for _, d := range c.st.databases {
+		if c.reading && d.Marks() > 0 {
+			c.dueMet = c.dueMet || d.EndsBetween(c.st.clockMillis, c.nowMillis)
+		}
+	}
+}
+
+var errStockDelay = protocol.Err("a stock lock has no delay")
+
+// breakStock is LOCK.BREAK of a stock lock. Nobody holds one by a fence.
+func (c *call) breakStock(b *locks.Break, text string) protocol.Value {
+	it := c.find(b.Key)
+	switch {
+	case c.entryVersion < versionHistory || it == nil || !it.IsMarked():
+		return errWrongType
+	case b.ByDelay:
+		return errStockDelay
+	case b.Fence != 0:
+		return zero
+	}
+	owners, count := stockOwners(it, mostAlike)
+	if b.ByOwner {
+		if !holdsStock(it, b.Owner) {
+			return zero
+		}
+		owners, count = []locks.Hold{{Owner: b.Owner}}, 1
+	}
+	if !c.fits(lockWork) {
+		return errOverWork
+	}
+	c.spend(lockWork)
+	was := *it
+	if h, ok := was.Collection().(*collection.Hash); ok && b.ByOwner && holders(h) > 1 {
+		e, problem, ok := c.openHash(1, 0)
+		if !ok {
+			return problem
+		}
+		e.V.Remove(b.Owner)
+		e.keep()
+		c.notify(classHash, "hdel", b.Key)
+	} else {
+		c.takeOut(c.db, it)
+		c.notify(classGeneric, "del", b.Key)
+		c.tellRedisson(&was)
+	}
+	c.noteStockLosses(c.db, &was, owners, count, locks.Broken, c.causeOf(stockLocks, text))
+	c.losses(stockLocks).trimCauses()
+	c.locked.Breaks++
+	c.tellBroken(&was, owners, count, text)
+	return protocol.Integer(int64(count))
+}
+
+// tellBroken tells the node of the client who was broken, for its log, and remembers the owners for stale releases.
+func (c *call) tellBroken(was *keyspace.Item, owners []locks.Hold, count int, text string) {
+	m, _ := was.Mark()
+	c.broken = nil
+	for i := range owners {
+		c.watch.lost.note(c.db, was.Key(), owners[i].Owner)
+		c.broken = append(c.broken, BrokenHold{
+			Key: was.Key(), Owner: owners[i].Owner, SinceMillis: c.toWall(m.SinceMillis), Client: showClient(c.markedBy(&m)),
+		})
+	}
+	c.forced(was.Key(), 1, Forced{Text: text, Holds: count})
+}
+
+// tellRedisson tells those who wait for a lock of Redisson's, as its own force-unlock does.
+func (c *call) tellRedisson(was *keyspace.Item) {
+	if !was.IsString() && c.interest&InMessages != 0 {
+		c.events = append(c.events, Event{Kind: Published, Name: "redisson_lock__channel:{" + was.Key() + "}", Payload: "0"})
+	}
+}
