@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm/collection"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -39,7 +40,7 @@ func (s *lastReply) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, 
 	}
 }
 
-func (s *lastReply) Events([]Event) {}
+func (s *lastReply) Events([]event.Event) {}
 
 // locked is a machine with n leases that last long.
 func locked(tb testing.TB, n int) *driver {

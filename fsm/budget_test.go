@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -24,7 +25,7 @@ func (b batches) Done(_ protocol.Origin, seq uint64, replies []protocol.Value, _
 	b[seq] = replies
 }
 
-func (batches) Events([]Event) {}
+func (batches) Events([]event.Event) {}
 
 // together applies bodies as the batches of one entry, and returns the replies to each.
 func (d *driver) together(bodies ...[]byte) (replies [][]protocol.Value) {
@@ -333,7 +334,7 @@ func (a answers) Done(o protocol.Origin, seq uint64, replies []protocol.Value, a
 	}
 }
 
-func (answers) Events([]Event) {}
+func (answers) Events([]event.Event) {}
 
 var nothing = []string{"ping"}
 

@@ -3,6 +3,7 @@ package fsm
 import (
 	"math"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -221,7 +222,7 @@ func (c *call) store(db int, it keyspace.Item) {
 	if c.undo != nil && !(it.Shares(&before) && it.OwnedBy(c.st.generation)) {
 		c.undo.note(change{database: d, item: it, before: before, replaced: replaced})
 	}
-	if c.interest&InChanges != 0 {
+	if c.interest&event.InChanges != 0 {
 		c.changed(db, it.Key())
 	}
 	c.noteKey(db, it.Key())
@@ -255,7 +256,7 @@ func (c *call) takeOut(db int, it *keyspace.Item) (before keyspace.Item) {
 	if c.undo != nil {
 		c.undo.note(change{database: d, before: before, replaced: true})
 	}
-	if c.interest&InChanges != 0 {
+	if c.interest&event.InChanges != 0 {
 		c.changed(db, before.Key())
 	}
 	return before
@@ -279,7 +280,7 @@ func (c *call) swapDatabases(a, b int) {
 	c.replaceDatabase(a, second)
 	c.replaceDatabase(b, first)
 	c.noteSwap(a, b)
-	c.changedDatabase(Swapped, a, b)
+	c.changedDatabase(event.Swapped, a, b)
 	c.st.waits.WakeAll(a)
 	c.st.waits.WakeAll(b)
 }

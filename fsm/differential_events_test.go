@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
@@ -30,8 +31,8 @@ func TestDifferentialEvents(t *testing.T) {
 	for seed := range int64(8) {
 		g := scoredGenerator{&generator{rng: rand.New(rand.NewSource(seed))}}
 		d := newDriver(t)
-		d.m.Listen(InMessages)
-		d.m.st.notifies = allClasses &^ (ClassKeyspace | classMiss | classNew)
+		d.m.Listen(event.InMessages)
+		d.m.st.notifies = event.AllClasses &^ (event.ClassKeyspace | classMiss | classNew)
 		r.do("flushall")
 		fillScored(r, d)
 		theirEvents(r, subscriber)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -17,7 +18,7 @@ import (
 type recorder struct {
 	replies []protocol.Value
 	skipped int
-	events  []Event
+	events  []event.Event
 }
 
 func (r *recorder) Wanted(protocol.Origin, uint64) bool { return true }
@@ -29,7 +30,7 @@ func (r *recorder) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, a
 	}
 }
 
-func (r *recorder) Events(events []Event) { r.events = append(r.events, events...) }
+func (r *recorder) Events(events []event.Event) { r.events = append(r.events, events...) }
 
 // clientless is the sink of a node without clients: it wants nothing.
 type clientless struct{}
@@ -38,15 +39,15 @@ func (clientless) Wanted(protocol.Origin, uint64) bool { return false }
 
 func (clientless) Done(protocol.Origin, uint64, []protocol.Value, bool) { panic("no client waits") }
 
-func (clientless) Events([]Event) {}
+func (clientless) Events([]event.Event) {}
 
 // listener is a sink that hears events alone.
 type listener struct {
 	clientless
-	events []Event
+	events []event.Event
 }
 
-func (l *listener) Events(events []Event) { l.events = append(l.events, events...) }
+func (l *listener) Events(events []event.Event) { l.events = append(l.events, events...) }
 
 // driver is one client of a machine, and its only proposer.
 type driver struct {
@@ -131,7 +132,7 @@ func (d *driver) read(words ...string) (reply protocol.Value, due bool) {
 }
 
 // advance commits a bare stamp, some time later.
-func (d *driver) advance(millis int64) []Event {
+func (d *driver) advance(millis int64) []event.Event {
 	d.t.Helper()
 	d.nowMillis += millis
 	var l listener

@@ -7,30 +7,31 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 )
 
 // told shows events, one a line.
-func told(events []Event) string {
+func told(events []event.Event) string {
 	var b strings.Builder
 	for i := range events {
 		e := &events[i]
 		switch e.Kind {
-		case Published:
+		case event.Published:
 			fmt.Fprintf(&b, "%s: %s (sharded %t)\n", e.Name, e.Payload, e.Sharded)
-		case Notified:
+		case event.Notified:
 			e.Messages(func(channel, payload string) { fmt.Fprintf(&b, "%s: %s\n", channel, payload) })
-		case Changed:
+		case event.Changed:
 			fmt.Fprintf(&b, "changed %d %s by %d\n", e.DB, e.Key, e.Seq)
-		case Flushed:
+		case event.Flushed:
 			fmt.Fprintf(&b, "flushed %d\n", e.DB)
-		case Swapped:
+		case event.Swapped:
 			fmt.Fprintf(&b, "swapped %d %d\n", e.DB, e.Other)
-		case Looked:
+		case event.Looked:
 			fmt.Fprintf(&b, "looked %s by %d\n", e.Key, e.Seq)
-		case Ran:
+		case event.Ran:
 			fmt.Fprintf(&b, "ran %d\n", e.Seq)
-		case Called:
+		case event.Called:
 			fmt.Fprintf(&b, "called %d %.60s\n", e.DB, e.Payload)
 		}
 	}
@@ -50,7 +51,7 @@ func TestPublish(t *testing.T) {
 	body = protocol.AppendTransaction(body, 0, nil, pipeline("publish c 3", "get k"))
 	require.Empty(t, d.events(d.version, body), "nobody listens")
 
-	d.m.Listen(InMessages)
+	d.m.Listen(event.InMessages)
 	const want = `c: hello (sharded false)
 s: there (sharded true)
 c: 1 (sharded false)
@@ -74,7 +75,7 @@ func TestPublishIsNoRead(t *testing.T) {
 
 func TestChanges(t *testing.T) {
 	d := newDriver(t)
-	d.m.Listen(InChanges)
+	d.m.Listen(event.InChanges)
 	for _, c := range []struct{ lines, want string }{
 		{"set a 1 px 500;get a;publish c m", "changed 0 a by 0\n"},
 		{"rename a b", "changed 0 a by 0\nchanged 0 b by 0\n"},
@@ -92,7 +93,7 @@ func TestChanges(t *testing.T) {
 // TestUndoneIsNotTold: what is rolled back or left for another entry has no events.
 func TestUndoneIsNotTold(t *testing.T) {
 	d := newDriver(t)
-	d.m.Listen(InChanges | InMessages)
+	d.m.Listen(event.InChanges | event.InMessages)
 	const endless = "eval redis.call('set','a','1')~redis.call('publish','c','m')~while~true~do~end 0"
 	require.Equal(t, "c: before (sharded false)\n", d.events(d.version, pipeline("publish c before", endless)))
 
@@ -110,7 +111,7 @@ func TestOwnBatches(t *testing.T) {
 	body := pipeline("set a 1", "eval redis.call('get',KEYS[1])~redis.call('mget','x','y')~redis.call('set','z','1') 2 k d",
 		"eval redis.call('set','z','2') 1 k", "get g", "eval_ro return~redis.call('strlen','s') 1 u")
 	body = protocol.AppendTransaction(body, 0, nil, pipeline("eval redis.call('exists','e') 0"))
-	d.m.Listen(InChanges)
+	d.m.Listen(event.InChanges)
 	require.Equal(t, "changed 0 a by 0\nchanged 0 z by 0\nchanged 0 z by 0\n", d.events(d.version, body))
 	d.m.SeedReads(protocol.Origin{Node: "n1", Epoch: 1})
 	require.Equal(t, `changed 0 a by 2
@@ -132,7 +133,7 @@ ran 2
 // TestCalls: events name the commands that scripts of this node call, up to a limit for each entry.
 func TestCalls(t *testing.T) {
 	d := newDriver(t)
-	d.m.Listen(InCalls)
+	d.m.Listen(event.InCalls)
 	body := pipeline("set a 1", `eval redis.call('SET',KEYS[1],'\n')~redis.call('select','2')~redis.pcall('lpush',KEYS[1])~redis.call('nosuch') 1 k`,
 		"eval redis.pcall('lpush',KEYS[1],'1') 1 a")
 	require.Empty(t, d.events(d.version, body), "another node's")

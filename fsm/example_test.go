@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -20,7 +21,7 @@ func (printer) Done(o protocol.Origin, seq uint64, replies []protocol.Value, app
 	fmt.Println()
 }
 
-func (printer) Events([]fsm.Event) {}
+func (printer) Events([]event.Event) {}
 
 // Two nodes want one lock, in one log entry. The second batch comes twice, and is applied once. The
 // lease ends when cluster time, which entries carry, has passed its deadline.

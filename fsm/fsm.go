@@ -9,6 +9,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -28,7 +29,7 @@ type Machine interface {
 	// Batches and waiters of o count as this node's own in events.
 	SeedReads(o protocol.Origin)
 	// Listen says which events the sink takes from the next entry on.
-	Listen(i Interest)
+	Listen(i event.Interest)
 
 	// Read answers count requests of the Read route, and scripts that only read, at cluster time
 	// nowMillis: the leader's estimate, which is not before the clock. rest is the requests that the
@@ -72,7 +73,7 @@ type Machine interface {
 	// nothing if the stream is truncated, damaged, or of a newer release. [Machine.Skipped] has events then.
 	Restore(r io.Reader) error
 	// Skipped are events about what ended in entries that Restore skipped. Each is returned once.
-	Skipped() []Event
+	Skipped() []event.Event
 	// Renew makes the state the beginning of another cluster: no client waits, no node has a session, no lease is
 	// shorter than it was, and no fence of a native lock was given out before. After an error the machine is good for
 	// nothing.
@@ -109,7 +110,7 @@ type machine struct {
 	expired uint64 // ended keys removed since the start
 	peak    int64  // most bytes of keys and scripts after an entry, since the start
 	budgets budgets
-	skipped []Event // of Restore
+	skipped []event.Event // of Restore
 
 	// readers are the calls that Read runs commands with.
 	readers sync.Pool
@@ -134,7 +135,7 @@ type Sink interface {
 	Done(o protocol.Origin, seq uint64, replies []protocol.Value, applied bool)
 	// Events hands over what the entry did, in order, after the last batch. It is not called without
 	// events. The slice is good during the call.
-	Events(events []Event)
+	Events(events []event.Event)
 }
 
 func newMachine() *machine {
@@ -148,7 +149,7 @@ func (m *machine) SeedReads(o protocol.Origin) {
 	m.call.own = o
 }
 
-func (m *machine) Listen(i Interest) { m.interest.Store(uint32(i)) }
+func (m *machine) Listen(i event.Interest) { m.interest.Store(uint32(i)) }
 
 func (m *machine) Apply(data []byte, sink Sink) error {
 	entry, err := protocol.DecodeEntry(string(data))
@@ -158,7 +159,7 @@ func (m *machine) Apply(data []byte, sink Sink) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := &m.call
-	c.listen(Interest(m.interest.Load()))
+	c.listen(event.Interest(m.interest.Load()))
 	entry.Version = m.st.enter(entry.Version)
 	c.st, c.entryVersion = m.st, entry.Version
 	c.advance(&entry)

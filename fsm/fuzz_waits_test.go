@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -146,7 +147,7 @@ func (p *pair) apply(node string, body []byte, tickets []uint64) {
 		}
 	}
 	for _, e := range h.told {
-		if e.Kind == Woken {
+		if e.Kind == event.Woken {
 			require.True(p.t, p.parked[e.Seq], "ticket %d is told %v", e.Seq, e.Reply)
 			delete(p.parked, e.Seq)
 			checkReply(p.t, *e.Reply)

@@ -3,6 +3,7 @@ package fsm
 import (
 	"math"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -37,7 +38,7 @@ func delOp(c *call) protocol.Value {
 		}
 	}
 	if broken > 0 {
-		c.forced(first, broken, Forced{})
+		c.forced(first, broken, event.Forced{})
 	}
 	return protocol.Integer(n)
 }
@@ -226,7 +227,7 @@ func flushdbOp(c *call) protocol.Value {
 		return errSyntax
 	}
 	if c.flush(c.db) {
-		c.forced("", 0, Forced{})
+		c.forced("", 0, event.Forced{})
 	}
 	return protocol.OK
 }
@@ -240,7 +241,7 @@ func flushallOp(c *call) protocol.Value {
 		locks = c.flush(db) || locks
 	}
 	if locks {
-		c.forced("", 0, Forced{})
+		c.forced("", 0, event.Forced{})
 	}
 	return protocol.OK
 }
@@ -253,7 +254,7 @@ func (c *call) flush(db int) (locks bool) {
 	}
 	c.flushStock(db)
 	c.replaceDatabase(db, keyspace.New(c.st.clockMillis))
-	c.changedDatabase(Flushed, db, db)
+	c.changedDatabase(event.Flushed, db, db)
 	return c.flushLocks(db)
 }
 

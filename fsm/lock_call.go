@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
@@ -259,31 +260,31 @@ func (c *call) countLock(e *locks.Effect) {
 
 // tellLock gathers the events of an effect.
 func (c *call) tellLock(e *locks.Effect) {
-	if c.interest&InMessages != 0 {
+	if c.interest&event.InMessages != 0 {
 		if said := c.saidOf(e); said != "" {
-			c.events = append(c.events, Event{Kind: LockTold, DB: e.DB, Key: e.Key, Payload: said})
+			c.events = append(c.events, event.Event{Kind: event.LockTold, DB: e.DB, Key: e.Key, Payload: said})
 		}
 	}
 	switch e.Kind {
 	case locks.Granted, locks.Left:
 		if e.WaitedMillis > slowWaitMillis {
-			c.tellClient(LockSlow, e, e.Client)
+			c.tellClient(event.LockSlow, e, e.Client)
 		}
 	case locks.Lost:
-		c.tellClient(LockLost, e, e.Client)
+		c.tellClient(event.LockLost, e, e.Client)
 		if e.Attached != e.Client {
-			c.tellClient(LockLost, e, e.Attached)
+			c.tellClient(event.LockLost, e, e.Attached)
 		}
 	case locks.Late:
 		if e.Attached.Conn != 0 {
-			c.tellClient(LockSlow, e, e.Attached)
+			c.tellClient(event.LockSlow, e, e.Attached)
 		} else {
-			c.tellClient(LockSlow, e, e.Client)
+			c.tellClient(event.LockSlow, e, e.Client)
 		}
 	case locks.Told:
 		c.tellWaiter(e)
 	case locks.SessionEnded:
-		c.tellClient(SessionLeft, e, e.Attached)
+		c.tellClient(event.SessionLeft, e, e.Attached)
 	}
 }
 
@@ -309,7 +310,7 @@ func (c *call) saidOf(e *locks.Effect) string {
 }
 
 // tellClient tells a connection of this node.
-func (c *call) tellClient(kind EventKind, e *locks.Effect, to locks.Client) {
+func (c *call) tellClient(kind event.Kind, e *locks.Effect, to locks.Client) {
 	if to.Origin != c.own || to.Conn == 0 {
 		return
 	}
@@ -318,7 +319,7 @@ func (c *call) tellClient(kind EventKind, e *locks.Effect, to locks.Client) {
 		reason = e.How.String()
 	}
 	text, by := c.whyLost(e)
-	c.events = append(c.events, Event{Kind: kind, DB: e.DB, Key: e.Key, Lock: &LockNews{
+	c.events = append(c.events, event.Event{Kind: kind, DB: e.DB, Key: e.Key, Lock: &event.LockNews{
 		Owner: e.Owner, Fence: int64(e.Fence), Reason: reason, Text: text, By: by, Conn: to.Conn, Session: e.Session,
 		WaitedMillis: e.WaitedMillis, HeldMillis: e.HeldMillis, SinceRenewedMillis: e.SinceRenewedMillis, LeaseMillis: e.LeaseMillis,
 	}})
@@ -339,7 +340,7 @@ func (c *call) tellWaiter(e *locks.Effect) {
 	for _, key := range e.Again {
 		reply.Elems = append(reply.Elems, protocol.Bulk(key))
 	}
-	c.events = append(c.events, Event{Kind: Woken, Seq: e.Name.Ticket, Reply: &reply, DB: e.DB, Key: e.Key, Lock: &LockNews{
+	c.events = append(c.events, event.Event{Kind: event.Woken, Seq: e.Name.Ticket, Reply: &reply, DB: e.DB, Key: e.Key, Lock: &event.LockNews{
 		Owner: e.Owner, Fence: int64(e.Fence), Conn: e.Client.Conn, WaitedMillis: e.WaitedMillis,
 	}})
 }

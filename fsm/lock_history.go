@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -242,7 +243,7 @@ func (c *call) causeOf(kind int, text string) uint64 {
 // noteLoss notes a hold that was lost.
 func (c *call) noteLoss(e *locks.Effect) {
 	if e.Reason == locks.Broken && c.breaking && c.ownSeq != 0 && len(c.broken) < mostAlike {
-		c.broken = append(c.broken, BrokenHold{
+		c.broken = append(c.broken, event.BrokenHold{
 			Key: e.Key, Owner: e.Owner, Note: e.Note, Fence: int64(e.Fence), SinceMillis: c.toWall(e.SinceMillis), Client: showClient(e.Client),
 		})
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -155,10 +156,10 @@ func TestHistoryTellsAll(t *testing.T) {
 		losses := 0
 		for range 60 {
 			var heard listener
-			m.Listen(InMessages)
+			m.Listen(event.InMessages)
 			require.NoError(t, m.Apply(log.next(), &heard))
 			for _, e := range heard.events {
-				if words := strings.Fields(e.Payload); e.Kind == LockTold && words[0] == "lost" {
+				if words := strings.Fields(e.Payload); e.Kind == event.LockTold && words[0] == "lost" {
 					losses++
 					told[fmt.Sprintf("%d %s %s", e.DB, e.Key, strings.Join(words[1:], " "))] = true
 				}

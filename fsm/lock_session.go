@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -68,7 +69,7 @@ func sessionRefusal(err error) protocol.Value {
 // tellKept tells this node that a session lives with one of its connections.
 func (c *call) tellKept(id uint64, leaseMillis int64) {
 	if c.from.client.Origin == c.own {
-		c.events = append(c.events, Event{Kind: SessionKept, Lock: &LockNews{Conn: c.from.client.Conn, Session: id, LeaseMillis: leaseMillis}})
+		c.events = append(c.events, event.Event{Kind: event.SessionKept, Lock: &event.LockNews{Conn: c.from.client.Conn, Session: id, LeaseMillis: leaseMillis}})
 	}
 }
 
@@ -124,7 +125,7 @@ func sessionAttachOp(c *call) protocol.Value {
 		return protocol.Null
 	}
 	if before.Connection && before.Client != c.from.client && before.Client.Origin == c.own {
-		c.events = append(c.events, Event{Kind: SessionLeft, Lock: &LockNews{Conn: before.Client.Conn, Session: id}})
+		c.events = append(c.events, event.Event{Kind: event.SessionLeft, Lock: &event.LockNews{Conn: before.Client.Conn, Session: id}})
 	}
 	c.tellKept(id, before.LeaseMillis)
 	return one

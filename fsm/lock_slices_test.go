@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -211,7 +212,7 @@ func TestLeavingChangesTheKey(t *testing.T) {
 			if name == "grace" {
 				d.advance(501)
 			}
-			d.m.Listen(InChanges)
+			d.m.Listen(event.InChanges)
 			before := d.m.st.databases[0].Find(d.m.call.hashOf("k"), "k").Version
 			leave(d)
 			after := d.m.st.databases[0].Find(d.m.call.hashOf("k"), "k").Version

@@ -3,6 +3,7 @@ package fsm
 import (
 	"math/bits"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -77,7 +78,7 @@ func (m *machine) KeptSessions(f func(conn int64, session uint64, leaseMillis in
 
 // lostBetween are events for the holds of this node's clients that before has and after has not: the node
 // skipped the entries that say why they ended.
-func lostBetween(before, after *state, own protocol.Origin) (events []Event) {
+func lostBetween(before, after *state, own protocol.Origin) (events []event.Event) {
 	known := after.history.byFence()
 	for db := range before.databases {
 		if !before.locks.Any(db) {
@@ -91,14 +92,14 @@ func lostBetween(before, after *state, own protocol.Origin) (events []Event) {
 					if h.Client.Origin != own || h.Client.Conn == 0 || after.locks.Check(db, rows[i].Key, h.Owner, after.clockMillis) == h.Fence {
 						continue
 					}
-					lost := &LockNews{Owner: h.Owner, Fence: int64(h.Fence), Reason: "unknown", Conn: h.Client.Conn, Session: h.Session}
+					lost := &event.LockNews{Owner: h.Owner, Fence: int64(h.Fence), Reason: "unknown", Conn: h.Client.Conn, Session: h.Session}
 					if loss := known[h.Fence]; loss != nil && loss.db == db && loss.key == shortText(rows[i].Key, mostOfLostKey) {
 						lost.Reason = loss.reason.String()
 						if cause := after.history.kinds[nativeLocks].cause(loss.cause); cause != nil {
 							lost.Text, lost.By = cause.text, cause.by()
 						}
 					}
-					events = append(events, Event{Kind: LockLost, DB: db, Key: rows[i].Key, Lock: lost})
+					events = append(events, event.Event{Kind: event.LockLost, DB: db, Key: rows[i].Key, Lock: lost})
 				}
 			}
 			if next == 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
@@ -143,7 +144,7 @@ func TestHoldsLostInARestore(t *testing.T) {
 	require.NoError(t, d.m.Restore(bytes.NewReader(dump(t, ahead.m))))
 	var told []string
 	for _, e := range d.m.Skipped() {
-		require.Equal(t, LockLost, e.Kind)
+		require.Equal(t, event.LockLost, e.Kind)
 		told = append(told, strings.Join([]string{e.Key, e.Lock.Reason, e.Lock.Text, e.Lock.By}, " "))
 	}
 	require.ElementsMatch(t, []string{"lost broken why n1", "other unknown  "}, told)

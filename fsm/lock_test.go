@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -79,11 +80,11 @@ func (s *trio) read(words []string) {
 }
 
 // hear writes an event of the machine of a node. Messages are the same on all.
-func (s *trio) hear(i int, e *Event) {
+func (s *trio) hear(i int, e *event.Event) {
 	if i == 0 {
 		e.Messages(func(channel, payload string) { s.said = append(s.said, "~ "+channel+" "+strconv.Quote(payload)) })
 	}
-	name, ok := map[EventKind]string{LockLost: "lost", LockSlow: "slow", SessionKept: "kept", SessionLeft: "left"}[e.Kind]
+	name, ok := map[event.Kind]string{event.LockLost: "lost", event.LockSlow: "slow", event.SessionKept: "kept", event.SessionLeft: "left"}[e.Kind]
 	if !ok {
 		return
 	}

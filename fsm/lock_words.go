@@ -3,6 +3,7 @@ package fsm
 import (
 	"math"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -238,7 +239,7 @@ func breakOp(c *call) protocol.Value {
 	}
 	if n > 0 {
 		c.locked.Breaks++
-		c.forced(b.Key, 1, Forced{Text: text, Holds: n})
+		c.forced(b.Key, 1, event.Forced{Text: text, Holds: n})
 	}
 	return protocol.Integer(int64(n))
 }

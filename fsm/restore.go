@@ -13,6 +13,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -32,7 +33,7 @@ func (m *machine) Restore(r io.Reader) error {
 	return nil
 }
 
-func (m *machine) Skipped() []Event {
+func (m *machine) Skipped() []event.Event {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	events := m.skipped
@@ -232,11 +233,11 @@ func (r *snapshotReader) head(st *state) {
 // settings reads how the state goes on.
 func (r *snapshotReader) settings(st *state) {
 	sweeps, notifies := r.uint("sweeps"), r.uint("classes of events")
-	if sweeps > 1 || notifies > uint64(allClasses) {
+	if sweeps > 1 || notifies > uint64(event.AllClasses) {
 		r.fail("settings")
 		return
 	}
-	st.sweeps, st.notifies = sweeps == 1, Classes(notifies)
+	st.sweeps, st.notifies = sweeps == 1, event.Classes(notifies)
 }
 
 // version reads a version that was given out.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/holdfast/holdfast/fsm/collection"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -47,7 +48,7 @@ func (c *call) combineAndStore(f combination) protocol.Value {
 
 // storeCollection puts v, which the command made, in the place of whatever key has. Without elements, key
 // goes.
-func (c *call) storeCollection(key, event string, v keyspace.Collection, class Classes) {
+func (c *call) storeCollection(key, event string, v keyspace.Collection, class event.Classes) {
 	if v.Len() > 0 {
 		c.store(c.db, keyspace.NewCollection(c.hashOf(key), key, v, never, c.st.generation))
 		c.notify(class, event, key)

@@ -8,6 +8,7 @@ import (
 	"hash"
 	"io"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/fsm/waits"
@@ -96,7 +97,7 @@ type snapshot struct {
 	swaps            [protocol.MaxDatabases]uint64
 	newKeys          newKeyVersions
 	sweeps           bool
-	notifies         Classes
+	notifies         event.Classes
 }
 
 func (m *machine) Snapshot() Snapshot {

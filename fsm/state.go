@@ -3,6 +3,7 @@ package fsm
 import (
 	"math"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/fsm/waits"
@@ -50,7 +51,7 @@ type state struct {
 	// snapshot left the rest out.
 	sweeps bool
 	// notifies are the settings of notify-keyspace-events.
-	notifies Classes
+	notifies event.Classes
 }
 
 // nextVersion gives out a version.

@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast/holdfast/protocol"
+import (
+	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/protocol"
+)
 
 // Stats are numbers for INFO and for metrics.
 type Stats struct {
@@ -8,7 +11,7 @@ type Stats struct {
 	Keys    [protocol.MaxDatabases]int
 	Expires [protocol.MaxDatabases]int
 	// Notifies are the flags of notify-keyspace-events.
-	Notifies Classes
+	Notifies event.Classes
 	// Scripts counts the cached scripts.
 	Scripts int
 	// Expired counts the ended keys that this node has removed since its start.

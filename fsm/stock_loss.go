@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/fsm/collection"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
@@ -213,16 +214,16 @@ func (c *call) tellBroken(was *keyspace.Item, owners []locks.Hold, count int, te
 	c.broken = nil
 	for i := range owners {
 		c.watch.lost.note(c.db, was.Key(), owners[i].Owner)
-		c.broken = append(c.broken, BrokenHold{
+		c.broken = append(c.broken, event.BrokenHold{
 			Key: was.Key(), Owner: owners[i].Owner, SinceMillis: c.toWall(m.SinceMillis), Client: showClient(c.markedBy(&m)),
 		})
 	}
-	c.forced(was.Key(), 1, Forced{Text: text, Holds: count})
+	c.forced(was.Key(), 1, event.Forced{Text: text, Holds: count})
 }
 
 // tellRedisson tells those who wait for a lock of Redisson's, as its own force-unlock does.
 func (c *call) tellRedisson(was *keyspace.Item) {
-	if !was.IsString() && c.interest&InMessages != 0 {
-		c.events = append(c.events, Event{Kind: Published, Name: "redisson_lock__channel:{" + was.Key() + "}", Payload: "0"})
+	if !was.IsString() && c.interest&event.InMessages != 0 {
+		c.events = append(c.events, event.Event{Kind: event.Published, Name: "redisson_lock__channel:{" + was.Key() + "}", Payload: "0"})
 	}
 }

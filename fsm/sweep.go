@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
@@ -33,7 +34,7 @@ func (c *call) goes(db int, it *keyspace.Item) {
 		c.stockLost(db, it, locks.Expired, 0)
 	}
 	c.notifyIn(db, classExpired, "expired", it.Key())
-	if c.interest&InChanges != 0 {
+	if c.interest&event.InChanges != 0 {
 		c.changed(db, it.Key())
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
@@ -80,8 +81,8 @@ func TestEachEndIsToldOnce(t *testing.T) {
 	slices.SortFunc(late, func(a, b string) int { return cmp.Compare(keyspace.Hash(a), keyspace.Hash(b)) })
 	ended := map[string]int{}
 	for entry := 0; ; entry++ {
-		d.m.Listen(InMessages | InChanges)
-		other.m.Listen(InMessages | InChanges)
+		d.m.Listen(event.InMessages | event.InChanges)
+		other.m.Listen(event.InMessages | event.InChanges)
 		events := d.advance(0)
 		require.Equal(t, told(events), told(other.advance(0)))
 		for _, key := range late[n-3:] { // which the sweep comes to last
@@ -92,10 +93,10 @@ func TestEachEndIsToldOnce(t *testing.T) {
 		changed := 0
 		for i := range events {
 			switch e := &events[i]; e.Kind {
-			case Notified:
+			case event.Notified:
 				require.Equal(t, "expired", e.Name)
 				ended[e.Key]++
-			case Changed:
+			case event.Changed:
 				changed++
 			}
 		}
@@ -131,8 +132,8 @@ func TestNodesAgreeOnTheSweep(t *testing.T) {
 	require.Equal(t, d.m.Hash(), other.m.Hash())
 	require.Equal(t, sweepLimit+101, other.m.st.databases[0].Stored())
 	for range 4 {
-		d.m.Listen(InChanges)
-		other.m.Listen(InChanges)
+		d.m.Listen(event.InChanges)
+		other.m.Listen(event.InChanges)
 		require.Equal(t, told(other.advance(100)), told(d.advance(100)))
 		require.Equal(t, other.m.Hash(), d.m.Hash())
 		require.Equal(t, other.m.st.databases[0].Stored(), d.m.st.databases[0].Stored())

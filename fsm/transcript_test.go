@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -38,7 +39,7 @@ func play(t *testing.T, script []byte) []byte {
 		case "fresh":
 			d = newDriver(t)
 		case "listen":
-			d.m.Listen(InMessages)
+			d.m.Listen(event.InMessages)
 			require.Equal(t, protocol.OK, d.do("notify", strings.Join(words[1:], "")))
 		case "read":
 			reply, due := d.read(words[1:]...)
@@ -53,7 +54,7 @@ func play(t *testing.T, script []byte) []byte {
 }
 
 // messages are the messages of events, in lines of a transcript.
-func messages(events []Event) (lines []string) {
+func messages(events []event.Event) (lines []string) {
 	for i := range events {
 		events[i].Messages(func(channel, payload string) {
 			lines = append(lines, "~ "+channel+" "+strconv.Quote(payload))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -23,9 +24,9 @@ func TestTwins(t *testing.T) {
 			log.machine = loud
 			for i := range 150 {
 				entry := log.next()
-				loud.Listen(InMessages | InChanges)
-				quiet.Listen(InMessages | InChanges)
-				restless.Listen(InMessages | InChanges)
+				loud.Listen(event.InMessages | event.InChanges)
+				quiet.Listen(event.InMessages | event.InChanges)
+				restless.Listen(event.InMessages | event.InChanges)
 				var answered recorder
 				var asQuiet, asRestless listener
 				require.NoError(t, loud.Apply(entry, &answered))

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
@@ -27,7 +28,7 @@ type savepoint struct {
 	events           int
 	swaps            [protocol.MaxDatabases]uint64
 	versions         uint64
-	notifies         Classes
+	notifies         event.Classes
 	lives            lives
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
@@ -204,10 +205,10 @@ func (s *trio) request(words []string, ticket string, waits bool) []byte {
 // hearing is a sink that keeps the replies, and what clients are told that waited.
 type hearing struct {
 	recorder
-	told []Event
+	told []event.Event
 }
 
-func (h *hearing) Events(events []Event) { h.told = append(h.told, events...) }
+func (h *hearing) Events(events []event.Event) { h.told = append(h.told, events...) }
 
 // apply has all machines apply a batch of a node, without a body a bare stamp.
 func (s *trio) apply(node int, body []byte) {
@@ -219,7 +220,7 @@ func (s *trio) apply(node int, body []byte) {
 	}
 	for i, m := range s.machines {
 		if s.hears {
-			m.Listen(InMessages)
+			m.Listen(event.InMessages)
 		}
 		var h hearing
 		require.NoError(s.t, m.Apply(entry, &h))
@@ -234,7 +235,7 @@ func (s *trio) apply(node int, body []byte) {
 			s.said = append(said, s.said...)
 		}
 		for _, e := range h.told {
-			if e.Kind == Woken {
+			if e.Kind == event.Woken {
 				s.said = append(s.said, fmt.Sprintf("%s#%d: %s", s.origin(i).Node, e.Seq, line(*e.Reply)))
 			}
 			if s.hears {

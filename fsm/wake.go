@@ -3,6 +3,7 @@ package fsm
 import (
 	"math/big"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/mutant"
@@ -11,7 +12,7 @@ import (
 // tellWoken tells the client of a waiter, if it is this node's, that the wait is over.
 func (c *call) tellWoken(w *waits.Waiter, reply protocol.Value) {
 	if w.Origin == c.own {
-		c.events = append(c.events, Event{Kind: Woken, Seq: w.Ticket, Reply: &reply})
+		c.events = append(c.events, event.Event{Kind: event.Woken, Seq: w.Ticket, Reply: &reply})
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
@@ -67,12 +67,12 @@ func (s *Server) onEvent(event replica.Event) {
 }
 
 // onStateEvents takes what an entry did to those who listen.
-func (s *Server) onStateEvents(events []fsm.Event) {
+func (s *Server) onStateEvents(events []event.Event) {
 	s.hub.Events(events)
 	s.caches.Events(events)
 	s.monitors.Events(events)
 	for i := range events {
-		if e := &events[i]; e.Kind == fsm.LocksForced {
+		if e := &events[i]; e.Kind == event.LocksForced {
 			s.front.LocksForced(e)
 		}
 	}

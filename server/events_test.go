@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/server/frontend/observe"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/pubsub"
@@ -81,6 +81,6 @@ func TestSkippedEntriesAreTold(t *testing.T) {
 	s.caches.Client(c).Start(tracking.Options{})
 	s.onEvent(replica.Restored{})
 	<-c.times
-	s.onStateEvents([]fsm.Event{{Kind: fsm.Flushed}})
+	s.onStateEvents([]event.Event{{Kind: event.Flushed}})
 	<-c.times
 }

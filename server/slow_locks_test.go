@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
@@ -24,17 +24,17 @@ func TestSlowLocksAreLogged(t *testing.T) {
 			return a
 		}
 		s := &Server{logger: slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{ReplaceAttr: drop})), slowLocks: newSlowLocks()}
-		event := func(news fsm.LockNews) {
+		slow := func(news event.LockNews) {
 			news.Owner, news.Conn = "me", 3
 			s.onEvent(replica.LockSlow{DB: 1, Key: "k", LockNews: news})
 		}
-		event(fsm.LockNews{Fence: 7, Session: 5, HeldMillis: 99_000, SinceRenewedMillis: 9000, LeaseMillis: 10_000})
+		slow(event.LockNews{Fence: 7, Session: 5, HeldMillis: 99_000, SinceRenewedMillis: 9000, LeaseMillis: 10_000})
 		for range 6 {
-			event(fsm.LockNews{Fence: 7, WaitedMillis: 1500})
+			slow(event.LockNews{Fence: 7, WaitedMillis: 1500})
 		}
 		require.Equal(t, slowLines, strings.Count(lines.String(), "\n"))
 		time.Sleep(time.Second)
-		event(fsm.LockNews{Reason: "timeout", WaitedMillis: 2500})
+		slow(event.LockNews{Reason: "timeout", WaitedMillis: 2500})
 		shown := strings.Split(lines.String(), "\n")
 		require.Equal(t, `level=WARN msg="a lock was held for more than four fifths of its lease" key=k db=1 owner=me id=3 fence=7 session=5 held=1m39s unrenewed=9s lease=10s`, shown[0])
 		require.Equal(t, `level=WARN msg="waited long for a lock" key=k db=1 owner=me id=3 fence=7 waited=1.5s outcome=granted`, shown[1])

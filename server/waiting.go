@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/frontend/observe"
@@ -68,7 +69,7 @@ func (b *waitingBackend) StockWaiters(int, string) []fsm.StockWaiter { return ni
 
 func (b *waitingBackend) Stats() fsm.Stats { return b.machine.Stats() }
 
-func (b *waitingBackend) Listen(fsm.Interest) {}
+func (b *waitingBackend) Listen(event.Interest) {}
 
 func (b *waitingBackend) Version() byte { return protocol.OldestEntryVersion }
 

@@ -157,6 +157,11 @@ var rooms = map[string][]string{
 	"server/loglimit":           {},
 }
 
+// withoutMachine are rooms that know events of the state machine, and not the machine.
+var withoutMachine = []string{
+	"server/pubsub", "server/sessions", "server/tracking", "server/frontend/observe", "server/frontend/discovery",
+}
+
 func TestServerArrows(t *testing.T) {
 	for _, s := range sources(t) {
 		dir := path.Dir(s.path)
@@ -169,6 +174,9 @@ func TestServerArrows(t *testing.T) {
 			below := slices.ContainsFunc(allowed, func(a string) bool { return to == a || strings.HasSuffix(a, "/") && strings.HasPrefix(to, a) })
 			if ours && strings.HasPrefix(to, "server/") && !below {
 				t.Errorf("%s imports %s: %s may import only %v of the server; hand it the function it needs", s.path, imported, dir, allowed)
+			}
+			if to == "fsm" && slices.Contains(withoutMachine, dir) {
+				t.Errorf("%s imports %s: events of the state machine are in fsm/event", s.path, imported)
 			}
 			if dir == "server/raftnode" && strings.HasPrefix(to, "fsm") {
 				t.Errorf("%s imports %s: raft does not know what is in an entry", s.path, imported)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -16,7 +17,7 @@ type silent struct{}
 
 func (silent) Wanted(protocol.Origin, uint64) bool                  { return false }
 func (silent) Done(protocol.Origin, uint64, []protocol.Value, bool) {}
-func (silent) Events([]fsm.Event)                                   {}
+func (silent) Events([]event.Event)                                 {}
 
 // stateOf is the stream of a machine that has run those commands.
 func stateOf(t testing.TB, commands ...[]string) []byte {

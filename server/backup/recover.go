@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/raftnode"
 	"github.com/holdfast/holdfast/server/store"
@@ -119,4 +120,4 @@ type noClients struct{}
 
 func (noClients) Wanted(protocol.Origin, uint64) bool                  { return false }
 func (noClients) Done(protocol.Origin, uint64, []protocol.Value, bool) {}
-func (noClients) Events([]fsm.Event)                                   {}
+func (noClients) Events([]event.Event)                                 {}

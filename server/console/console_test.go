@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/api"
 )
@@ -40,7 +41,7 @@ func (*sink) Wanted(protocol.Origin, uint64) bool { return true }
 func (s *sink) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, _ bool) {
 	s.replies = append(s.replies, replies...)
 }
-func (*sink) Events([]fsm.Event) {}
+func (*sink) Events([]event.Event) {}
 
 // batch appends a word of native locks.
 func (s *state) append(body []byte, db int, words ...string) []byte {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/parking"
 	"github.com/holdfast/holdfast/server/replica"
@@ -42,7 +43,7 @@ type Backend interface {
 	Stats() fsm.Stats
 	// Listen says which events of the state machine are told from the next entry on, to Config.Hub among
 	// others.
-	Listen(i fsm.Interest)
+	Listen(i event.Interest)
 	// AwaitApplied waits until the node's copy of the state has the write with that number
 	// (Batch.Number), but no longer than a command may take, and reports whether the write is there.
 	AwaitApplied(ctx context.Context, number uint64) bool

@@ -3,7 +3,7 @@ package frontend
 import (
 	"strings"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
 )
@@ -68,7 +68,7 @@ func (s *Server) checkSetting(name string, twice bool) (refusal protocol.Value) 
 func (given *newSettings) take(s *Server, name string, value []byte) (refusal protocol.Value) {
 	set, own := s.nodeSetting(name)
 	if !own {
-		if _, ok := fsm.ParseClasses(string(value)); !ok {
+		if _, ok := event.ParseClasses(string(value)); !ok {
 			return errConfigSet(notifySetting, "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")
 		}
 		given.flags = append([]byte{}, value...)

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/server/loglimit"
 )
 
@@ -45,7 +45,7 @@ func newForced() *loglimit.Limit { return &loglimit.Limit{Burst: 20, Every: 50 *
 
 // LocksForced logs who took locks away, from where, and from whom: a line for each hold that the command ended at once,
 // of the first ten. The backend's events are told here.
-func (s *Server) LocksForced(e *fsm.Event) {
+func (s *Server) LocksForced(e *event.Event) {
 	silent, ok := s.forced.Admit(time.Now())
 	if !ok {
 		return
@@ -65,7 +65,7 @@ func (s *Server) LocksForced(e *fsm.Event) {
 	}
 	broken := e.Forced.Broken
 	if len(broken) == 0 && e.Key != "" { // the holds of a lock that many hold end later
-		broken = []fsm.BrokenHold{{Key: e.Key}}
+		broken = []event.BrokenHold{{Key: e.Key}}
 	}
 	seq := e.Seq
 	go func() { // the state machine must not wait for the list of clients
@@ -85,7 +85,7 @@ func (s *Server) LocksForced(e *fsm.Event) {
 }
 
 // ofBroken are the attributes of a hold that ended by force.
-func ofBroken(h *fsm.BrokenHold) []any {
+func ofBroken(h *event.BrokenHold) []any {
 	attrs := []any{"key", shortened(h.Key)}
 	if h.Fence != 0 {
 		attrs = append(attrs, "owner", shortened(h.Owner), "fence", h.Fence, "since", time.UnixMilli(h.SinceMillis).UTC().Format(time.RFC3339), "holder", h.Client)

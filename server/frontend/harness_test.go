@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/frontend/observe"
 	"github.com/holdfast/holdfast/server/parking"
@@ -51,7 +52,7 @@ type cluster struct {
 	lot      *parking.Lot
 	keeper   *sessions.Keeper
 	// onForced, when set, is told of locks that were broken.
-	onForced func(*fsm.Event)
+	onForced func(*event.Event)
 }
 
 func newCluster() *cluster { return newClusterOf(protocol.EntryVersion) }
@@ -248,7 +249,7 @@ func (cl *cluster) settle() {
 	cl.caches.Settle()
 }
 
-func (cl *cluster) Listen(i fsm.Interest) { cl.machine.Listen(i) }
+func (cl *cluster) Listen(i event.Interest) { cl.machine.Listen(i) }
 
 func (cl *cluster) Version() byte {
 	version, _ := cl.machine.Version()
@@ -292,16 +293,16 @@ func (s *sink) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, appli
 	s.replies, s.applied = replies, applied
 }
 
-func (s *sink) Events(events []fsm.Event) {
+func (s *sink) Events(events []event.Event) {
 	s.cl.hub.Events(events)
 	s.cl.caches.Events(events)
 	s.cl.monitors.Events(events)
 	s.cl.keeper.Events(events)
 	for _, e := range events {
 		switch e.Kind {
-		case fsm.Woken:
+		case event.Woken:
 			s.cl.lot.Woken(e.Seq, *e.Reply)
-		case fsm.LocksForced:
+		case event.LocksForced:
 			if s.cl.onForced != nil {
 				s.cl.onForced(&e)
 			}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 )
 
 // TestMonitorThatDoesNotRead: a monitor that reads nothing is cut off, and holds nobody up meanwhile.
@@ -70,7 +70,7 @@ func TestLastMonitorLeaves(t *testing.T) {
 			settle()
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return s.interest&fsm.InCalls != 0
+			return s.interest&event.InCalls != 0
 		}
 		a, b := s.dial(), s.dial()
 		require.False(t, listens())

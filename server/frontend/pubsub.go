@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/pubsub"
 )
@@ -248,7 +248,7 @@ func (p *published) answer(s *Server, v protocol.Value) protocol.Value {
 }
 
 // interests are the events that this node's clients make the state machine tell.
-func (s *Server) listenTo(i fsm.Interest, on bool) {
+func (s *Server) listenTo(i event.Interest, on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if on {

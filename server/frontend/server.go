@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/frontend/discovery"
 	"github.com/holdfast/holdfast/server/frontend/metrics"
@@ -56,8 +57,8 @@ type Server struct {
 	addr      string // of the first listener
 	// sentinelAddr is the address of the listener for Sentinel's clients.
 	sentinelAddr string
-	sentinelHub  *pubsub.Hub  // never changes
-	interest     fsm.Interest // of the backend's events
+	sentinelHub  *pubsub.Hub    // never changes
+	interest     event.Interest // of the backend's events
 }
 
 // New makes a server whose commands are executed by backend.
@@ -81,9 +82,9 @@ func New(cfg Config, backend Backend) *Server {
 	s.directory = discovery.New(cfg.discovery(), backend.Status)
 	s.metrics = s.newMetrics()
 	backend.WatchLeadership(s.led)
-	cfg.Hub.OnInterest(func(on bool) { s.listenTo(fsm.InMessages, on) })
-	cfg.Tracking.OnInterest(func(on bool) { s.listenTo(fsm.InChanges, on) })
-	cfg.Monitors.OnInterest(func(on bool) { s.listenTo(fsm.InCalls, on) })
+	cfg.Hub.OnInterest(func(on bool) { s.listenTo(event.InMessages, on) })
+	cfg.Tracking.OnInterest(func(on bool) { s.listenTo(event.InChanges, on) })
+	cfg.Monitors.OnInterest(func(on bool) { s.listenTo(event.InCalls, on) })
 	for _, row := range s.rows {
 		switch row.Name {
 		case "watch":

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -49,7 +49,7 @@ func FuzzHub(f *testing.F) {
 			default:
 				sharded := what == 7
 				payload := fmt.Sprint(n)
-				h.Events([]fsm.Event{{Kind: fsm.Published, Name: name, Payload: payload, Sharded: sharded}})
+				h.Events([]event.Event{{Kind: event.Published, Name: name, Payload: payload, Sharded: sharded}})
 				heard := 0
 				for i := range all {
 					want := times(&subscribed[i], name, sharded)

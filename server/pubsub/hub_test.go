@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/push"
 )
@@ -61,7 +61,7 @@ func (l *listener) isCut(h *Hub) string {
 func newHub() *Hub { return New(slog.New(slog.DiscardHandler)) }
 
 func publish(h *Hub, channel, payload string) {
-	h.Events([]fsm.Event{{Kind: fsm.Published, Name: channel, Payload: payload}})
+	h.Events([]event.Event{{Kind: event.Published, Name: channel, Payload: payload}})
 }
 
 func TestKinds(t *testing.T) {
@@ -74,8 +74,8 @@ func TestKinds(t *testing.T) {
 	publish(h, "c", "x")
 	publish(h, "cc", "y")
 	publish(h, "d", "z")
-	h.Events([]fsm.Event{{Kind: fsm.Published, Name: "c", Payload: "s", Sharded: true}})
-	h.Events([]fsm.Event{{Kind: fsm.Notified, Classes: fsm.ClassKeyspace, Key: "k", Name: "del"}})
+	h.Events([]event.Event{{Kind: event.Published, Name: "c", Payload: "s", Sharded: true}})
+	h.Events([]event.Event{{Kind: event.Notified, Classes: event.ClassKeyspace, Key: "k", Name: "del"}})
 	require.Equal(t, []string{
 		"*3 $7 message $1 c $1 x", "*4 $8 pmessage $2 c* $1 c $1 x", "*4 $8 pmessage $2 c* $2 cc $1 y",
 		"*3 $8 smessage $1 c $1 s",
@@ -103,7 +103,7 @@ func TestKinds(t *testing.T) {
 func TestKeyspaceEvents(t *testing.T) {
 	h, l := newHub(), &listener{}
 	h.Client(l).Subscribe(Pattern, "__key*__:*")
-	h.Events([]fsm.Event{{Kind: fsm.Notified, Classes: fsm.ClassKeyspace | fsm.ClassKeyevent, DB: 3, Key: "k", Name: "del"}})
+	h.Events([]event.Event{{Kind: event.Notified, Classes: event.ClassKeyspace | event.ClassKeyevent, DB: 3, Key: "k", Name: "del"}})
 	require.Equal(t, []string{
 		"*4 $8 pmessage $10 __key*__:* $16 __keyspace@3__:k $3 del",
 		"*4 $8 pmessage $10 __key*__:* $18 __keyevent@3__:del $1 k",

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
@@ -37,7 +37,7 @@ type queue struct {
 }
 
 // Events queues the messages of an entry. It is called for one entry after the other.
-func (h *Hub) Events(events []fsm.Event) {
+func (h *Hub) Events(events []event.Event) {
 	if h.subscriptions.Load() == 0 {
 		return
 	}
@@ -56,7 +56,7 @@ func (h *Hub) Events(events []fsm.Event) {
 
 // Publish queues a message that no entry holds.
 func (h *Hub) Publish(channel, payload string) {
-	h.Events([]fsm.Event{{Kind: fsm.Published, Name: channel, Payload: payload}})
+	h.Events([]event.Event{{Kind: event.Published, Name: channel, Payload: payload}})
 }
 
 // Gap closes the connections of all subscribers, since the node has skipped entries of the log.

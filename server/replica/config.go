@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/members"
@@ -57,7 +57,7 @@ type Config struct {
 	// OnStateEvents is told what an entry did, before the clients of the entry's batches are answered;
 	// nil: no listener. See [Replica.Listen]. It must be quick, and not call the replica. The slice is
 	// good during the call.
-	OnStateEvents func([]fsm.Event)
+	OnStateEvents func([]event.Event)
 	// OnConfiguration, when not nil, is called after the members, their addresses or their votes changed, or the
 	// change was found committed. It must be quick: raft waits. See [Replica.Configuration].
 	OnConfiguration func()
@@ -192,7 +192,7 @@ func (c Config) withDefaults() Config {
 		c.OnRemoved = func() {}
 	}
 	if c.OnStateEvents == nil {
-		c.OnStateEvents = func([]fsm.Event) {}
+		c.OnStateEvents = func([]event.Event) {}
 	}
 	return c
 }

@@ -3,7 +3,7 @@ package replica
 import (
 	"time"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
@@ -74,7 +74,7 @@ type WaitersDropped struct {
 type LockSlow struct {
 	DB  int
 	Key string
-	fsm.LockNews
+	event.LockNews
 }
 
 // Restored: the state was replaced by a snapshot's.

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/sessions"
 )
@@ -54,11 +55,11 @@ func (r *Replica) StockWaiters(db int, key string) []fsm.StockWaiter {
 func (r *Replica) LockStats() fsm.LockStats { return r.machine.LockStats() }
 
 // stateEvents takes what an entry did to those whom it concerns.
-func (r *Replica) stateEvents(events []fsm.Event) {
+func (r *Replica) stateEvents(events []event.Event) {
 	r.waiting.events(events)
 	r.keeper.Events(events)
 	for i := range events {
-		if e := &events[i]; e.Kind == fsm.LockSlow {
+		if e := &events[i]; e.Kind == event.LockSlow {
 			r.event(LockSlow{DB: e.DB, Key: e.Key, LockNews: *e.Lock})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/incarnation"
@@ -142,7 +143,7 @@ type sink struct {
 	lineage    incarnation.Lineage
 	superseded func(incarnation uint64)
 	followers  func(protocol.Origin) *forward.Peer
-	events     func([]fsm.Event)
+	events     func([]event.Event)
 	runsReads  func(number uint64) bool
 
 	peer    *forward.Peer // of the batch that Wanted was asked of, if another node's
@@ -192,7 +193,7 @@ func (s *sink) Done(o protocol.Origin, seq uint64, replies []protocol.Value, app
 }
 
 // Events implements fsm.Sink.
-func (s *sink) Events(events []fsm.Event) { s.events(events) }
+func (s *sink) Events(events []event.Event) { s.events(events) }
 
 // flush hands over the answers of an entry.
 func (s *sink) flush() {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
@@ -40,7 +40,7 @@ func listeners(t *testing.T, h *hearing, hop time.Duration, configure func(*repl
 		h.mu.Lock()
 		h.lives[all] = c.ID
 		h.mu.Unlock()
-		c.OnStateEvents = func(events []fsm.Event) { h.hear(c.ID, all, events) }
+		c.OnStateEvents = func(events []event.Event) { h.hear(c.ID, all, events) }
 		if configure != nil {
 			configure(c)
 		}
@@ -53,7 +53,7 @@ func listeners(t *testing.T, h *hearing, hop time.Duration, configure func(*repl
 	return c
 }
 
-func (h *hearing) hear(node string, all *[]heard, events []fsm.Event) {
+func (h *hearing) hear(node string, all *[]heard, events []event.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range events {
@@ -78,7 +78,7 @@ func (h *hearing) last(node string) (last heard) {
 
 func listen(nodes ...*replicatest.Node) {
 	for _, n := range nodes {
-		n.Replica().Listen(fsm.InMessages)
+		n.Replica().Listen(event.InMessages)
 	}
 	time.Sleep(time.Second) // the leader is told
 }
@@ -271,7 +271,7 @@ func TestNudgesOverFaults(t *testing.T) {
 					case 2:
 						n.Crash()
 						n.Start()
-						n.Replica().Listen(fsm.InMessages)
+						n.Replica().Listen(event.InMessages)
 					case 3:
 						c.Net.Heal()
 					}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/raftnode"
@@ -145,7 +146,7 @@ func (r *Replica) open() {
 
 // Listen says which events [Config.OnStateEvents] is told from the next entry on. While there are such
 // events the leader tells this node at once what is committed.
-func (r *Replica) Listen(i fsm.Interest) {
+func (r *Replica) Listen(i event.Interest) {
 	r.machine.Listen(i)
 	r.ears.set(&r.ears.events, i != 0)
 }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/parking"
@@ -80,9 +80,9 @@ func (w *waiting) propose(body []byte, count int) error {
 var errLags = errors.New("this node lags")
 
 // events tells clients of this node that their wait is over.
-func (w *waiting) events(events []fsm.Event) {
+func (w *waiting) events(events []event.Event) {
 	for i := range events {
-		if e := &events[i]; e.Kind == fsm.Woken {
+		if e := &events[i]; e.Kind == event.Woken {
 			w.lot.Woken(e.Seq, *e.Reply)
 		}
 	}

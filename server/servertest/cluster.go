@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/frontend/observe"
@@ -95,7 +95,7 @@ func (m maker) server(node string) replicatest.Server {
 	monitors := observe.NewMonitors()
 	return replicatest.Server{
 		Listen: func(c *replica.Config) {
-			c.OnStateEvents = func(events []fsm.Event) {
+			c.OnStateEvents = func(events []event.Event) {
 				hub.Events(events)
 				caches.Events(events)
 				monitors.Events(events)

@@ -3,21 +3,21 @@ package sessions
 import (
 	"time"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/push"
 )
 
 // Events takes what an entry did: which sessions live with connections of this node, and what these have lost.
-func (k *Keeper) Events(events []fsm.Event) {
+func (k *Keeper) Events(events []event.Event) {
 	for i := range events {
 		e := &events[i]
 		switch e.Kind {
-		case fsm.SessionKept:
+		case event.SessionKept:
 			k.kept(e.Lock.Conn, e.Lock.Session, e.Lock.LeaseMillis)
-		case fsm.SessionLeft:
+		case event.SessionLeft:
 			k.left(e.Lock.Conn, e.Lock.Session)
-		case fsm.LockLost:
+		case event.LockLost:
 			words := []protocol.Value{
 				protocol.Bulk("lock"), protocol.Bulk("lost"),
 				protocol.Bulk(e.Key), protocol.Bulk(e.Lock.Owner), protocol.Integer(e.Lock.Fence), protocol.Bulk(e.Lock.Reason),

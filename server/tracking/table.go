@@ -3,7 +3,7 @@ package tracking
 import (
 	"sync"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
@@ -64,7 +64,7 @@ func New(l Limits) *Table {
 func (t *Table) OnInterest(listen func(on bool)) { t.listen = listen }
 
 // Events takes the events of an entry. It is called for one entry after the other.
-func (t *Table) Events(events []fsm.Event) {
+func (t *Table) Events(events []event.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.clients) == 0 {
@@ -75,7 +75,7 @@ func (t *Table) Events(events []fsm.Event) {
 	var changed []change
 	for i := range events {
 		switch e := &events[i]; e.Kind {
-		case fsm.Changed:
+		case event.Changed:
 			if (mutant.MissedInvalidation || mutant.EarlyInvalidation) && e.Seq != 0 {
 				continue
 			}
@@ -84,14 +84,14 @@ func (t *Table) Events(events []fsm.Event) {
 			if len(t.prefixes) > 0 {
 				changed = append(changed, change{e.Key, by})
 			}
-		case fsm.Flushed, fsm.Swapped:
+		case event.Flushed, event.Swapped:
 			changed = nil
 			t.invalidateAll()
-		case fsm.Looked:
+		case event.Looked:
 			if c := t.batches[e.Seq]; c != nil {
 				t.remember(e.Key, c)
 			}
-		case fsm.Ran:
+		case event.Ran:
 			delete(t.batches, e.Seq)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/push"
 )
@@ -44,9 +44,9 @@ func (h *heard) told() []string {
 	return lines
 }
 
-func changed(keys ...string) (events []fsm.Event) {
+func changed(keys ...string) (events []event.Event) {
 	for _, key := range keys {
-		events = append(events, fsm.Event{Kind: fsm.Changed, Key: key})
+		events = append(events, event.Event{Kind: event.Changed, Key: key})
 	}
 	return events
 }
@@ -83,9 +83,9 @@ func TestKeysAreToldOnce(t *testing.T) {
 		require.Empty(t, heardA.told(), "it has not read x again")
 		b.Stop()
 		a.look("x")
-		table.Events([]fsm.Event{{Kind: fsm.Flushed}, {Kind: fsm.Changed, Key: "x"}})
+		table.Events([]event.Event{{Kind: event.Flushed}, {Kind: event.Changed, Key: "x"}})
 		require.Equal(t, []string{"all"}, heardA.told())
-		table.Events([]fsm.Event{{Kind: fsm.Swapped}})
+		table.Events([]event.Event{{Kind: event.Swapped}})
 		require.Equal(t, []string{"all"}, heardA.told())
 		table.InvalidateAll()
 		require.Equal(t, []string{"all"}, heardA.told())
@@ -135,7 +135,7 @@ func TestOwnChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := New(DefaultLimits())
 		a, h := client(table, Options{NoLoop: true})
-		own := []fsm.Event{{Kind: fsm.Changed, Key: "x", Seq: 7}, {Kind: fsm.Ran, Seq: 7}}
+		own := []event.Event{{Kind: event.Changed, Key: "x", Seq: 7}, {Kind: event.Ran, Seq: 7}}
 		a.look("x")
 		a.Numbered(7)
 		table.Events(own)
@@ -148,7 +148,7 @@ func TestOwnChanges(t *testing.T) {
 
 		b, heardB := client(table, Options{Broadcast: true, Prefixes: []string{""}, NoLoop: true})
 		b.Numbered(8)
-		table.Events([]fsm.Event{{Kind: fsm.Changed, Key: "x", Seq: 8}, {Kind: fsm.Changed, Key: "y"}})
+		table.Events([]event.Event{{Kind: event.Changed, Key: "x", Seq: 8}, {Kind: event.Changed, Key: "y"}})
 		require.Equal(t, []string{"y"}, heardB.told())
 	})
 }
@@ -164,7 +164,7 @@ func TestNewsAreShared(t *testing.T) {
 		_, heardD := client(table, o)
 		a.Numbered(1)
 		b.Numbered(2)
-		events := []fsm.Event{{Kind: fsm.Changed, Key: "x", Seq: 1}, {Kind: fsm.Changed, Key: "y", Seq: 2}}
+		events := []event.Event{{Kind: event.Changed, Key: "x", Seq: 1}, {Kind: event.Changed, Key: "y", Seq: 2}}
 		table.mu.Lock()
 		table.broadcast([]change{{"x", a}, {"y", b}})
 		distinct := make(map[*news]bool)
@@ -240,13 +240,13 @@ func TestLooksOfScripts(t *testing.T) {
 		a, h := client(table, Options{})
 		a.Numbered(3)
 		require.True(t, table.Wants(3))
-		table.Events([]fsm.Event{
-			{Kind: fsm.Looked, Key: "x", Seq: 3},
-			{Kind: fsm.Looked, Key: "y", Seq: 3},
-			{Kind: fsm.Changed, Key: "x"},
-			{Kind: fsm.Ran, Seq: 3},
-			{Kind: fsm.Looked, Key: "z", Seq: 3},
-			{Kind: fsm.Looked, Key: "z", Seq: 4},
+		table.Events([]event.Event{
+			{Kind: event.Looked, Key: "x", Seq: 3},
+			{Kind: event.Looked, Key: "y", Seq: 3},
+			{Kind: event.Changed, Key: "x"},
+			{Kind: event.Ran, Seq: 3},
+			{Kind: event.Looked, Key: "z", Seq: 3},
+			{Kind: event.Looked, Key: "z", Seq: 4},
 		})
 		require.False(t, table.Wants(3))
 		require.Equal(t, []string{"x"}, h.told())

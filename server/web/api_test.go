@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/api"
 	"github.com/holdfast/holdfast/server/console"
@@ -26,7 +27,7 @@ type discard struct{}
 
 func (discard) Wanted(protocol.Origin, uint64) bool                  { return false }
 func (discard) Done(protocol.Origin, uint64, []protocol.Value, bool) {}
-func (discard) Events([]fsm.Event)                                   {}
+func (discard) Events([]event.Event)                                 {}
 
 // oddKey is no UTF-8, and markup beside.
 const oddKey = "\xff</script><script>alert(1)</script>"

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/push"
 )
@@ -38,13 +38,13 @@ func NewMonitors() *Monitors { return &Monitors{clients: make(map[Monitor]struct
 
 // Events shows the commands that scripts called. A script that calls more than can be told costs the clients
 // their connections, as a gap must not go unnoticed.
-func (m *Monitors) Events(events []fsm.Event) {
+func (m *Monitors) Events(events []event.Event) {
 	if !m.Watching() {
 		return
 	}
 	for i := range events {
 		switch e := &events[i]; {
-		case e.Kind != fsm.Called:
+		case e.Kind != event.Called:
 		case e.Payload == "":
 			m.cut()
 		default:
