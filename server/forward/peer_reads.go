@@ -152,10 +152,11 @@ func (p *Peer) serve(ctx context.Context, f *forwardedRead, err error) bool {
 	return true
 }
 
-// readOn makes the rest of a read that takes long. Other reads do not wait for it.
+// readOn makes the rest of a read that takes long. Other reads do not wait for it. If its turn does not come, a quarter of
+// its time is left for the answer to say so: the follower would give up with the error of a lost leader.
 func (p *Peer) readOn(f forwardedRead, replies []protocol.Value, rest string) {
 	p.parts.Go(func() {
-		f.replies, f.err = p.config.ReadOn(replies, rest, f.count, f.deadline)
+		f.replies, f.err = p.config.ReadOn(replies, rest, f.count, f.deadline.Add(-p.config.CommandTimeout/4))
 		f.read = true
 		p.mu.Lock()
 		p.reads = append(p.reads, f)

@@ -15,7 +15,8 @@ import (
 // Backend is the cluster, as a connection sees it. [replica.Replica] is one.
 type Backend interface {
 	// Execute runs a batch. It returns nil and a reply for each request, or an error for all
-	// requests; a *protocol.Error is sent to the client as it is. After a nil error the batch's
+	// requests; a *protocol.Error is sent to the client as it is. The last replies to reads are [protocol.ErrNoRoom]
+	// where the replies before took the room or the time: these reads may be executed again. After a nil error the batch's
 	// Body is free for reuse. After an error the backend may still hold Body. Replies never share
 	// memory with Body.
 	Execute(u *replica.Batch) error

@@ -98,13 +98,26 @@ func (c *conn) runBatch() {
 	if len(w.slots) == 0 {
 		return
 	}
+	for c.runPiece() {
+	}
+	w.reset()
+}
+
+// runPiece executes what is left of the batch, places the replies, and reports whether reads are left again: their turn comes
+// when the client has taken the replies before, so their replies do not add up in memory.
+func (c *conn) runPiece() (more bool) {
+	w := c.w
 	batch := &w.batch
 	c.account()
 	batch.OnNumber = c.onNumber
 	began := time.Now()
 	c.srv.metrics.NoteRates(began)
 	err := c.srv.backend.Execute(batch)
-	c.timeBatch(time.Since(began))
+	n := batch.Count
+	if err == nil && !batch.Write {
+		n = answered(batch.Replies)
+	}
+	c.timeBatch(time.Since(began), n)
 	if err == nil && len(batch.Replies) != batch.Count {
 		err = errReplyCount
 	}
@@ -114,23 +127,47 @@ func (c *conn) runBatch() {
 			c.lastPublish = batch.Number
 		}
 	}
+	if err != nil {
+		w.replyBytes = 0
+		c.failAll(err)
+		return false
+	}
+	batch.Replies = batch.Replies[:n]
 	w.replyBytes = c.memoryOf(batch.Replies...)
 	c.account()
-	if err != nil {
-		c.failAll(err)
-	} else {
-		c.placeAll()
+	c.placeAll()
+	if n == batch.Count || c.gone {
+		return false
 	}
-	w.reset()
+	batch.Body = append(batch.Body[:0], batch.Body[protocol.BodyLen(batch.Body, n):]...)
+	batch.Count, batch.Replies = batch.Count-n, nil
+	return true
 }
 
-// placeAll places the replies of a batch, in the order of their commands.
+// answered is how many reads of a batch have their replies: the last ones may have had no room. If none had, the client gets
+// to see that.
+func answered(replies []protocol.Value) int {
+	n := len(replies)
+	for n > 0 && replies[n-1].Kind == protocol.KindError && replies[n-1].Str == noRoom {
+		n--
+	}
+	if n == 0 {
+		return len(replies)
+	}
+	return n
+}
+
+var noRoom = protocol.ErrNoRoom.Value().Str
+
+// placeAll places the replies of a batch, in the order of their commands, as far as there are any.
 func (c *conn) placeAll() {
 	w := c.w
 	for ; w.placed < len(w.slots); w.placed++ {
 		s := &w.slots[w.placed]
 		if s.kind == slotLocal {
 			w.out = append(w.out, w.local[s.from:s.to]...)
+		} else if len(w.batch.Replies) == 0 {
+			return
 		} else {
 			v := w.batch.Replies[0]
 			w.batch.Replies = w.batch.Replies[1:]

@@ -248,6 +248,52 @@ func TestBodiesAreNotReusedAfterAFailure(t *testing.T) {
 	})
 }
 
+// crowded has room for two reads of a batch, and for none of a batch of three.
+type crowded struct {
+	*cluster
+	counts []int
+}
+
+func (b *crowded) Execute(u *replica.Batch) error {
+	b.counts = append(b.counts, u.Count)
+	if err := b.cluster.Execute(u); err != nil || u.Write {
+		return err
+	}
+	room := 2
+	if u.Count == 3 {
+		room = 0
+	}
+	for i := room; i < len(u.Replies); i++ {
+		u.Replies[i] = protocol.ErrNoRoom.Value()
+	}
+	return nil
+}
+
+// TestReadsWithoutRoomAreMadeAgain: reads that had no room beside the reads before them follow, in order, until there is no
+// room at all. The commands that the node answers by itself stay in their places.
+func TestReadsWithoutRoomAreMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &crowded{cluster: newCluster()}
+		s := startOver(t, Config{}, b, newMemListener())
+		c := s.dial()
+		c.send([]byte("MSET a 1 b 2 c 3 d 4\r\n"))
+		synctest.Wait()
+		got, _ := c.take()
+		require.Equal(t, "+OK\r\n", got)
+		b.counts = nil
+		c.send([]byte("PING\r\nGET a\r\nPING x\r\nGET b\r\nPING y\r\nGET c\r\nGET d\r\nPING z\r\nGET a\r\nGET b\r\nPING\r\nGET c\r\nPING\r\n"))
+		synctest.Wait()
+		got, _ = c.take()
+		none := "-" + protocol.ErrNoRoom.Error() + "\r\n"
+		bulk := func(words string) string {
+			return "$1\r\n" + strings.Join(strings.Fields(words), "\r\n$1\r\n") + "\r\n"
+		}
+		require.Equal(t, "+PONG\r\n"+bulk("1 x 2 y 3 4 z")+none+none+"+PONG\r\n"+none+"+PONG\r\n", got)
+		require.Equal(t, []int{7, 5, 3}, b.counts)
+		require.Contains(t, c.ask("LATENCY", "HISTOGRAM", "get"), "$5\r\ncalls\r\n:7\r\n", "each counts once")
+	})
+}
+
 // holder fails each batch, and keeps the body.
 type holder struct {
 	*cluster

@@ -10,23 +10,24 @@ import (
 // of the batch until the replies are here: the journey to the leader and to the disks of a majority is part
 // of the time. The commands of a batch share the batch's time in equal parts.
 
-// timeBatch notes that the commands of the batch took d together.
-func (c *conn) timeBatch(d time.Duration) {
+// timeBatch notes that the next n commands of the batch took d together.
+func (c *conn) timeBatch(d time.Duration, n int) {
 	w := c.w
-	if w.batch.Count == 0 {
+	if n == 0 {
 		return
 	}
-	share := d / time.Duration(w.batch.Count)
+	share := d / time.Duration(n)
 	slow := c.srv.slow.IsSlow(share)
 	body := ""
 	if slow {
 		body = string(w.batch.Body)
 	}
-	for i := range w.slots {
+	for i := w.placed; n > 0; i++ {
 		s := &w.slots[i]
 		if s.kind == slotLocal {
 			continue
 		}
+		n--
 		s.row.stats.Took(share)
 		if slow {
 			var args []string

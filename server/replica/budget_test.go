@@ -184,6 +184,61 @@ func TestHeavyReads(t *testing.T) {
 	})
 }
 
+// heavyReads is a batch of reads that takes turns.
+func heavyReads(n int, words ...string) *replica.Batch {
+	commands := make([][]string, n)
+	for i := range commands {
+		commands[i] = words
+	}
+	u := replicatest.Batch(commands...)
+	u.Write = false
+	return u
+}
+
+// A small request with a large reply, repeated in a pipeline, takes a bounded memory: the last reads get no room, and the
+// client's node makes them again when the client has taken the replies before.
+func TestRepliesOfHeavyReadsAreBounded(t *testing.T) {
+	const elements, reads, replyBytes = 5000, 100, 8 << 20
+	inBubble(t, func(c *replica.Config) { c.Limits.ReplyBytes = replyBytes }, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		push := append([]string{"RPUSH", "l"}, make([]string, elements)...)
+		require.Equal(t, protocol.Integer(elements), leader.Do(push...))
+		for _, n := range []*replicatest.Node{leader, follower} {
+			for left, rounds := reads, 0; left > 0; rounds++ {
+				u := heavyReads(left, "LRANGE", "l", "0", "-1")
+				require.NoError(t, n.Replica().Execute(u))
+				require.Len(t, u.Replies, left)
+				made := 0
+				for made < left && !u.Replies[made].IsError() {
+					require.Len(t, u.Replies[made].Elems, elements)
+					made++
+				}
+				require.Positive(t, made)
+				for _, reply := range u.Replies[made:] {
+					require.Equal(t, protocol.ErrNoRoom.Value(), reply)
+				}
+				require.Less(t, protocol.MemoryWithin(u.Replies, 1<<30), replyBytes*3, "a turn more than a quarter, at most")
+				require.Less(t, rounds, reads/2, "not one by one")
+				left -= made
+			}
+		}
+	})
+}
+
+// A read whose turn does not come says so, through a follower, too: there is a leader, and it answers.
+func TestHeavyReadWithoutATurn(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		leader.Replica().HoldTurn()
+		defer leader.Replica().LetTurn()
+		for _, n := range []*replicatest.Node{leader, follower} {
+			u := heavyReads(1, "EVAL_RO", "for i=1,1000000 do end return 1", "0")
+			require.NoError(t, n.Replica().Execute(u))
+			require.Equal(t, []protocol.Value{protocol.ErrNoRoom.Value()}, u.Replies)
+		}
+	})
+}
+
 // A read beside many leases that ended together, of which each entry works off some, takes an entry or two, not all.
 func TestReadsBesideABacklog(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {

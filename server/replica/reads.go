@@ -20,8 +20,10 @@ type reader struct {
 	machine   fsm.Machine
 	stamps    *watermark // cluster time, as applied
 	// want asks for an entry that brings cluster time to stampMillis.
-	want   func(l *leaderTerm, stampMillis int64)
-	long   chan struct{} // has room for a single read that takes long
+	want func(l *leaderTerm, stampMillis int64)
+	long chan struct{} // has room for a single read that takes long
+	// room is the memory that the replies of a batch may take before the rest has to be read again, behind other readers.
+	room   int
 	logger *slog.Logger
 }
 
@@ -63,18 +65,19 @@ func (r *reader) readHere(body string, count int, deadline time.Time) ([]protoco
 }
 
 // readOn reads the rest of a batch that is more than a glance. Such batches take turns, a single
-// batch at a time: entries wait for reads, and reads for entries.
+// batch at a time: entries wait for reads, and reads for entries. A small request can have a large reply, so the replies of a
+// batch that takes turns have an end.
 func (r *reader) readOn(replies []protocol.Value, rest string, count int, deadline time.Time) ([]protocol.Value, error) {
 	late := time.NewTimer(time.Until(deadline))
 	defer late.Stop()
-	for rest != "" {
+	for used := 0; rest != ""; {
+		if used >= r.room {
+			return withoutRoom(replies, count), nil
+		}
 		select {
 		case r.long <- struct{}{}:
 		case <-late.C:
-			for len(replies) < count {
-				replies = append(replies, protocol.ErrNoRoom.Value())
-			}
-			return replies, nil
+			return withoutRoom(replies, count), nil
 		}
 		more, left, err := r.readSome(rest, count-len(replies), deadline, fsm.Turn)
 		<-r.long
@@ -82,8 +85,17 @@ func (r *reader) readOn(replies []protocol.Value, rest string, count int, deadli
 			return nil, err
 		}
 		replies, rest = append(replies, more...), left
+		used += protocol.MemoryWithin(more, r.room)
 	}
 	return replies, nil
+}
+
+// withoutRoom answers the rest of a batch.
+func withoutRoom(replies []protocol.Value, count int) []protocol.Value {
+	for len(replies) < count {
+		replies = append(replies, protocol.ErrNoRoom.Value())
+	}
+	return replies
 }
 
 // readSome reads what one call of the machine answers, and returns what is left of body.
