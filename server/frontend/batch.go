@@ -1,8 +1,10 @@
 package frontend
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -84,12 +86,66 @@ func (c *conn) addRequest(s slot, write bool) {
 // makeRoom executes the batch if a command with these arguments would make the batch too large.
 func (c *conn) makeRoom(args [][]byte) {
 	size := len(c.w.batch.Body)
-	for _, w := range args {
-		size += len(w) + binary.MaxVarintLen32
+	for _, arg := range args {
+		size += len(arg) + binary.MaxVarintLen32
 	}
 	if size > batchBytes {
 		c.runBatch()
 	}
+}
+
+// appendCommand appends a data command for the state machine, which may wait under a ticket; 0: it may not.
+func (c *conn) appendCommand(body []byte, db int, ticket uint64, row *row, args [][]byte) []byte {
+	args = args[row.nameArgs:]
+	switch {
+	case row.native:
+		from := protocol.Caller{Conn: c.id, Ticket: ticket, GraceMillis: c.srv.cfg.LockQueueGrace.Milliseconds()}
+		if row.Name == "lock.break" && c.srv.logSaysClients() {
+			from.Address, from.Name = c.breaker()
+		}
+		return protocol.AppendNative(body, db, from, row.Name, args)
+	case ticket != 0:
+		return protocol.AppendBlock(body, db, ticket, row.Name, args)
+	case c.srv.fromConn(row, args):
+		return protocol.AppendRequestFrom(body, db, uint64(c.id), row.Name, args)
+	}
+	return protocol.AppendRequest(body, db, row.Name, args)
+}
+
+// breaker is the address and the name of the client, as a log entry has them.
+func (c *conn) breaker() (address, name string) {
+	plain := strings.NewReplacer(" ", "_", "\n", "_")
+	return plain.Replace(cmp.Or(c.nc.RemoteAddr().String(), "?")), plain.Replace(c.name())
+}
+
+// fromConn reports whether the log says which connection sends a command.
+func (s *Server) fromConn(row *row, args [][]byte) bool {
+	return row.FromConn && (row.FromConnWith == "" || hasOption(args, row.FromConnWith)) && s.logSaysClients()
+}
+
+// hasOption reports whether an option is among the arguments behind a key and a value.
+func hasOption(args [][]byte, option string) bool {
+	for _, arg := range args[min(2, len(args)):] {
+		if len(arg) == len(option) && strings.EqualFold(string(arg), option) {
+			return true
+		}
+	}
+	return false
+}
+
+// versionClients is the first version of the cluster whose log says which clients send commands.
+const versionClients = 6
+
+// logSaysClients reports whether the cluster's log may say which clients send commands. A cluster does not go back.
+func (s *Server) logSaysClients() bool {
+	if s.saysClients.Load() {
+		return true
+	}
+	if s.backend.Version() < versionClients {
+		return false
+	}
+	s.saysClients.Store(true)
+	return true
 }
 
 // runBatch executes the batch and places its replies.

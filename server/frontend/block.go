@@ -7,16 +7,8 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// block runs a command that waits if it cannot be served: BLPOP and its like. The command is a batch of its
-// own, with a ticket that is known before the batch is executed, as the reply may come at any time then.
-// Inside MULTI such a command is queued like any other, and does not wait.
-func (c *conn) block(row *row, args [][]byte) {
-	if refusal := c.validate(row, args); refusal != nil {
-		c.reply(row, refusal.Value())
-		return
-	}
-	c.runWaiting(row, args)
-}
+// BLPOP and its like wait if they cannot be served, and so do requests for locks with WAIT: see [conn.send]. Inside MULTI
+// such a command is queued like any other, and does not wait.
 
 // ticket is what a command that may wait is called by. A connection keeps one for its next such command: a
 // command that is served at once leaves nothing behind.
@@ -52,14 +44,6 @@ func (c *conn) takeTicket(args [][]byte) *ticket {
 func (c *conn) keepTicket(t *ticket) {
 	t.late.value, t.late.given, t.late.claim = protocol.Value{}, false, nil
 	c.spareTicket = t
-}
-
-// runWaiting is block for a command that was validated.
-func (c *conn) runWaiting(row *row, args [][]byte) {
-	t := c.takeTicket(args)
-	c.addValid(row, args, slot{kind: slotBlock, row: row, wait: t})
-	c.runBatch()
-	t.args = nil
 }
 
 // placeBlocked places the reply of a command that may wait, or parks the connection.

@@ -1,17 +1,19 @@
 package frontend
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
-// dispatch runs a command, queues it, or refuses it. The checks stand in the order of Redis,
-// because the first check that fails decides the error.
+// The way of a command: the reader gives its arguments to dispatch, which finds the row, asks whether the command may run,
+// and runs, queues or refuses it. A command for the cluster goes on by send: check, encode into the batch, reply later.
+// What else is about commands stands beside that way and is called from here: transactions (enqueue), monitors (show),
+// lock commands (prepareLock), waiting (takeTicket), tracking (trackCommand), statistics (the row's).
+
+// dispatch runs a command, queues it, or refuses it.
 func (c *conn) dispatch(args [][]byte) {
 	defer c.endCommand()
 	command, container := protocol.FindIn(c.table, args)
@@ -21,21 +23,11 @@ func (c *conn) dispatch(args [][]byte) {
 	}
 	row := c.srv.rows[command]
 	c.lastCommand = command.Name
+	if cause := c.mayRun(row, args); cause != nil {
+		c.reject(row, cause)
+		return
+	}
 	switch {
-	case command.LogVersion > 0 && command.LogVersion > c.srv.backend.Version():
-		c.reject(row, errLaterVersion(command, c.srv.backend.Version()))
-	case !command.CheckArity(len(args)):
-		c.reject(row, protocol.WrongArity(command.Name))
-	case command.Name == "debug" && !c.srv.cfg.Options.Debug:
-		c.reject(row, errDebugDisabled)
-	case !c.authenticated && !command.Has(protocol.FlagNoAuth):
-		c.reject(row, protocol.ErrNoAuth)
-	case c.tx != nil && command.Has(protocol.FlagNoMulti):
-		c.reject(row, errNotInMulti)
-	case c.restricted() && !forSubscribers(command):
-		c.reject(row, errRestricted(command))
-	case c.monitoring && touchesKeys(row):
-		c.reject(row, errMonitors)
 	case c.tx != nil && !row.handler.inMulti:
 		c.enqueue(row, args)
 	case c.sentinel() && command.Name == "publish":
@@ -45,91 +37,93 @@ func (c *conn) dispatch(args [][]byte) {
 	}
 }
 
-// runCommand runs a command outside MULTI.
+// mayRun is why a command must not run now; nil: it may. The checks stand in the order of Redis, because the first check
+// that fails decides the error.
+func (c *conn) mayRun(row *row, args [][]byte) *protocol.Error {
+	switch {
+	case row.LogVersion > 0 && row.LogVersion > c.srv.backend.Version():
+		return errLaterVersion(row.Command, c.srv.backend.Version())
+	case !row.CheckArity(len(args)):
+		return protocol.WrongArity(row.Name)
+	case row.Name == "debug" && !c.srv.cfg.Options.Debug:
+		return errDebugDisabled
+	case !c.authenticated && !row.Has(protocol.FlagNoAuth):
+		return protocol.ErrNoAuth
+	case c.tx != nil && row.Has(protocol.FlagNoMulti):
+		return errNotInMulti
+	case c.restricted() && !forSubscribers(row.Command):
+		return errRestricted(row.Command)
+	case c.monitoring && touchesKeys(row):
+		return errMonitors
+	}
+	return nil
+}
+
+// runCommand runs a command outside MULTI. Monitors are shown the command before it runs, or behind its effect on the
+// connection.
 func (c *conn) runCommand(row *row, args [][]byte) {
 	row.stats.Calls.Add(1)
-	if !row.shownLater() {
+	later := row.shownLater()
+	if !later {
 		c.show(row, args)
 	}
-	if row.handler.barrier || row.blocks {
+	if row.handler.barrier {
 		c.runBatch()
 	}
+	var v protocol.Value
 	switch {
-	case row.blocks:
-		c.block(row, args)
-	case row.native:
-		c.native(row, args)
 	case row.handler.run != nil:
 		row.handler.run(c, args)
-		c.show(row, args)
 	case row.handler.reply != nil:
 		began := time.Now()
 		c.srv.metrics.NoteRates(began)
-		v := row.handler.reply(c, args)
+		v = row.handler.reply(c, args)
 		c.timeLocal(row, args, time.Since(began))
-		if row.shownLater() {
-			c.show(row, args)
-		}
-		c.reply(row, v)
 	default:
-		c.addToBatch(row, args)
-	}
-}
-
-// addToBatch appends a data command to the batch.
-func (c *conn) addToBatch(row *row, args [][]byte) {
-	if refusal := c.validate(row, args); refusal != nil {
-		c.reply(row, refusal.Value())
+		c.send(row, args)
 		return
 	}
-	s := slot{kind: slotData, row: row}
-	if row.handler.fill != nil && len(args) > 1 {
-		s.from, s.key = c.db, string(args[1])
+	if later {
+		c.show(row, args)
 	}
-	c.addValid(row, args, s)
+	if row.handler.reply != nil {
+		c.reply(row, v)
+	}
 }
 
-// addValid is addToBatch for a command that was validated.
-func (c *conn) addValid(row *row, args [][]byte, s slot) {
+// send takes a command to the cluster: the command is checked and encoded into the batch. A command that may wait is a
+// batch of its own, with a ticket that is known before the batch is executed, as the reply may come at any time then.
+func (c *conn) send(row *row, args [][]byte) {
+	cause := c.validate(row, args)
+	s := slot{kind: slotData, row: row}
+	switch {
+	case cause != nil:
+	case row.native:
+		args, cause = c.prepareLock(&s, args)
+	case row.blocks:
+		s.kind = slotBlock
+	case row.handler.fill != nil && len(args) > 1:
+		s.from, s.key = c.db, string(args[1])
+	}
+	if cause != nil {
+		c.reply(row, cause.Value())
+		return
+	}
+	if s.kind == slotBlock {
+		c.runBatch()
+		s.wait = c.takeTicket(args)
+	}
 	c.makeRoom(args)
-	batch := &c.w.batch
-	batch.Body = c.appendCommand(batch.Body, c.db, s.wait.ticket(), row, args)
+	c.w.batch.Body = c.appendCommand(c.w.batch.Body, c.db, s.wait.ticket(), row, args)
 	if row.publishes() {
 		s.published = newPublished(row, args)
 		c.w.publishes = true
 	}
-	write := row.write
-	if c.track.on {
-		write = c.trackCommand(row, args) || write
+	c.addRequest(s, c.trackCommand(row, args))
+	if s.kind == slotBlock {
+		c.runBatch()
+		s.wait.args = nil
 	}
-	if mutant.EarlyInvalidation {
-		c.foretell(row, args)
-	}
-	c.addRequest(s, write)
-}
-
-// appendCommand appends a data command for the state machine, which may wait under a ticket; 0: it may not.
-func (c *conn) appendCommand(body []byte, db int, ticket uint64, row *row, args [][]byte) []byte {
-	words := args[row.nameArgs:]
-	switch {
-	case row.native:
-		from := protocol.Caller{Conn: c.id, Ticket: ticket, GraceMillis: c.srv.cfg.LockQueueGrace.Milliseconds()}
-		if row.Name == "lock.break" && c.srv.logSaysClients() {
-			from.Address, from.Name = c.breaker()
-		}
-		return protocol.AppendNative(body, db, from, row.Name, words)
-	case ticket != 0:
-		return protocol.AppendBlock(body, db, ticket, row.Name, words)
-	case c.srv.fromConn(row, words):
-		return protocol.AppendRequestFrom(body, db, uint64(c.id), row.Name, words)
-	}
-	return protocol.AppendRequest(body, db, row.Name, words)
-}
-
-// breaker is the address and the name of the client, as a log entry has them.
-func (c *conn) breaker() (address, name string) {
-	plain := strings.NewReplacer(" ", "_", "\n", "_")
-	return plain.Replace(cmp.Or(c.nc.RemoteAddr().String(), "?")), plain.Replace(c.name())
 }
 
 // errLaterVersion refuses a command that comes with a later version of the cluster. It begins as for any other unknown
@@ -137,36 +131,6 @@ func (c *conn) breaker() (address, name string) {
 func errLaterVersion(command *protocol.Command, version byte) *protocol.Error {
 	return protocol.NewError(fmt.Sprintf("unknown command '%s': it comes with version %d of the cluster, which has version %d (see RAFT.STATUS)",
 		command.Name, command.LogVersion, version))
-}
-
-// fromConn reports whether the log says which connection sends a command.
-func (s *Server) fromConn(row *row, words [][]byte) bool {
-	return row.FromConn && (row.FromConnWith == "" || hasWord(words, row.FromConnWith)) && s.logSaysClients()
-}
-
-// hasWord reports whether an option is among the words of a command behind a key and a value.
-func hasWord(words [][]byte, option string) bool {
-	for _, w := range words[min(2, len(words)):] {
-		if len(w) == len(option) && strings.EqualFold(string(w), option) {
-			return true
-		}
-	}
-	return false
-}
-
-// versionClients is the first version of the cluster whose log says which clients send commands.
-const versionClients = 6
-
-// logSaysClients reports whether the cluster's log may say which clients send commands. A cluster does not go back.
-func (s *Server) logSaysClients() bool {
-	if s.saysClients.Load() {
-		return true
-	}
-	if s.backend.Version() < versionClients {
-		return false
-	}
-	s.saysClients.Store(true)
-	return true
 }
 
 // reject answers a command that failed a check of dispatch, and aborts the open transaction.

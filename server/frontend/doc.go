@@ -32,13 +32,9 @@
 //
 // Monitors (monitor.go, observe) are shown each command by a message, when dispatch takes the command up.
 //
-// A command that is answered later than executed parks the connection (park.go). The handler, a run with
-// barrier, does this:
-//
-//	late := c.newLate()      // before the command is executed: late.give may come at any time
-//	register(ticket, late)   // late.give(reply) may be called by any goroutine, the first call counts
-//	c.addToBatch(…); c.runBatch()
-//	c.park(row, late, left)  // left runs on the connection's goroutine if the connection ends first
+// A command that is answered later than executed parks the connection (park.go): [conn.send] takes a ticket before
+// the command is executed, since the reply may come at any time and from any goroutine, and [conn.placeBlocked] parks
+// the connection if the reply is not there yet.
 //
 // A parked connection has no goroutine beside its own and, unless input has come, no buffer. Messages leave
 // meanwhile. Input is kept up to MaxQueryBytes and served behind the reply. The end of the input ends the

@@ -149,15 +149,16 @@ type notice struct {
 	ticket uint64
 }
 
-// awaitNotice runs a request whose wait, if it comes to that, ends by a message.
-func (c *conn) awaitNotice(row *row, args [][]byte) {
-	n := &notice{claim: c.newClaim(row, args)}
+// awaitNotice prepares a request whose wait, if it comes to that, ends by a message. The result is why there must not be
+// another.
+func (c *conn) awaitNotice(s *slot, args [][]byte) *protocol.Error {
+	n := &notice{claim: c.newClaim(s.row, args)}
 	if !c.addNotice(n) {
-		c.reply(row, errNotices.Value())
-		return
+		return errNotices
 	}
 	lot := c.srv.backend.Parking()
-	call := &nativeCall{then: func(c *conn, v protocol.Value) {
+	s.wait = &ticket{number: n.ticket}
+	s.native = &nativeCall{then: func(c *conn, v protocol.Value) {
 		if v.Kind == protocol.KindInteger && v.Num == 0 {
 			lot.Parked(n.ticket, c.lastWrite)
 			return
@@ -171,7 +172,7 @@ func (c *conn) awaitNotice(row *row, args [][]byte) {
 			lot.Forget(n.ticket)
 		}
 	}}
-	c.addValid(row, args, slot{kind: slotData, row: row, wait: &ticket{number: n.ticket}, native: call})
+	return nil
 }
 
 // addNotice gives a wait its ticket, unless there are too many.

@@ -38,24 +38,21 @@ func (n *nativeCall) answered(c *conn, v protocol.Value) {
 	}
 }
 
-// native runs a word of native locks outside MULTI.
-func (c *conn) native(row *row, args [][]byte) {
-	if refusal := c.validate(row, args); refusal != nil {
-		c.reply(row, refusal.Value())
-		return
-	}
-	args, heartbeat := row.takeHeartbeat(args)
-	switch waits, notify := howItWaits(row, args); {
+// prepareLock is what this node does about a lock command outside MULTI before the command goes out. The result are the
+// arguments for the state machine, or why the command must not go.
+func (c *conn) prepareLock(s *slot, args [][]byte) (rest [][]byte, cause *protocol.Error) {
+	args, heartbeat := s.row.takeHeartbeat(args)
+	switch waits, notify := howItWaits(s.row, args); {
 	case notify:
 		c.enterLocks()
-		c.awaitNotice(row, args)
+		cause = c.awaitNotice(s, args)
 	case waits:
 		c.enterLocks()
-		c.runBatch()
-		c.runWaiting(row, args)
+		s.kind = slotBlock
 	default:
-		c.addValid(row, args, slot{kind: slotData, row: row, native: c.prepareNative(row, args, heartbeat)})
+		s.native = c.prepareNative(s.row, args, heartbeat)
 	}
+	return args, cause
 }
 
 // prepareNative is what this node does about a word; nil: nothing.
@@ -192,9 +189,9 @@ func (r *row) takeHeartbeat(args [][]byte) (rest [][]byte, demanded bool) {
 	if !lives || at == nil {
 		return args, false
 	}
-	for i, word := range args {
+	for i, arg := range args {
 		if !slices.Contains(at, i) {
-			rest = append(rest, word)
+			rest = append(rest, arg)
 		}
 	}
 	return rest, true

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/mutant"
 	"github.com/holdfast/holdfast/server/push"
 	"github.com/holdfast/holdfast/server/tracking"
 )
@@ -91,14 +92,19 @@ func (c *conn) trackLooks(l *looks) (write bool) {
 	return l.read
 }
 
-// trackCommand notes what a command outside MULTI reads, and reports whether the batch must go through the
-// log.
+// trackCommand notes what a command outside MULTI reads, and reports whether the batch must go through the log.
 func (c *conn) trackCommand(row *row, args [][]byte) (write bool) {
+	if mutant.EarlyInvalidation {
+		c.foretell(row, args)
+	}
+	if !c.track.on {
+		return row.write
+	}
 	var l looks
 	if c.track.caches() {
 		l.add(row, args)
 	}
-	return c.trackLooks(&l)
+	return c.trackLooks(&l) || row.write
 }
 
 // Invalidate implements tracking.Target: it takes a message to the client, or to the client that CLIENT

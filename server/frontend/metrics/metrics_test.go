@@ -26,9 +26,9 @@ func metricsDocument() string {
 	var b strings.Builder
 	b.WriteString(`# Metrics
 
-Made by ` + "`make rewrite`" + ` from the rows of [metrics.go](frontend/metrics/metrics.go). Each row is a line of INFO. The section
-Commandstats is in INFO commandstats and INFO all only. A counter grows from the start of the process, or from CONFIG
-RESETSTAT; a gauge rises and falls.
+Made by ` + "`make rewrite`" + ` from the rows of [metrics.go](frontend/metrics/metrics.go). Each row is a line of INFO. The
+section Commandstats is in INFO commandstats and INFO all only. A counter grows from the start of the process, or from
+CONFIG RESETSTAT; a gauge rises and falls.
 `)
 	for _, s := range sections() {
 		heading := "\n## " + s.name + "\n\n| line | kind | |\n|---|---|---|\n"
