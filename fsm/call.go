@@ -24,7 +24,9 @@ type call struct {
 	listening
 	parking
 	watch lockWatch
-	from  caller
+	// seen is what the node has seen of locks, of a read; nil in an entry: no reply in the log rests on it.
+	seen *lockWatch
+	from caller
 	// taking is the cause of the stock locks that the request takes away; 0: none yet. watched are the watched keys of the
 	// transaction under way.
 	taking  uint64

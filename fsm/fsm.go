@@ -285,6 +285,7 @@ const (
 
 func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64, a Attention) (replies []protocol.Value, rest string, due bool, err error) {
 	c := m.readers.Get().(*call)
+	c.seen = &m.call.watch
 	defer func() {
 		c.st = nil // a state that was replaced meanwhile must not be kept
 		c.lookups = lookups{}

@@ -1,7 +1,9 @@
 package fsm
 
 import (
+	"cmp"
 	"math"
+	"slices"
 
 	"github.com/holdfast/holdfast/fsm/collection"
 	"github.com/holdfast/holdfast/fsm/keyspace"
@@ -81,7 +83,10 @@ const maxPassedKeys = 10_000
 // listStock lists the stock locks of a database in the order of SCAN. seen is how many locks it looked at; next
 // is the cursor to go on from, 0 at the end.
 func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
-	if l.query.Waiting && !l.query.Held || l.query.Cursor >= 1<<53 || c.st.databases[db].Marks() == 0 {
+	if l.query.Waiting {
+		return l.listPolled(c, db)
+	}
+	if l.query.Cursor >= 1<<53 || c.st.databases[db].Marks() == 0 {
 		return 0, 0
 	}
 	outer := c.db
@@ -111,6 +116,42 @@ func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
 		return !l.match.tired() && c.fits(0)
 	})
 	return seen, next
+}
+
+// listPolled is listStock for the locks that clients poll for.
+func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
+	if c.seen == nil {
+		return 0, 0
+	}
+	var polled []*keyspace.Item
+	for at, all := range c.seen.polls.byKey { // unordered: sorted below
+		if at.db != db || !slices.ContainsFunc(all, func(w poll) bool { return w.waits(c.st.clockMillis) }) {
+			continue
+		}
+		it := c.st.databases[db].Find(keyspace.Hash(at.key), at.key)
+		if it != nil && !it.Ended(c.nowMillis) && isStockLock(it) && position(it) >= l.query.Cursor && l.hasOwner(it) && l.match.match(at.key) {
+			polled = append(polled, it)
+		}
+	}
+	c.spend(int64(len(c.seen.polls.byKey)) * keyWork)
+	slices.SortFunc(polled, func(a, b *keyspace.Item) int {
+		return cmp.Or(cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Key(), b.Key()))
+	})
+	last := uint64(0)
+	for _, it := range polled {
+		if at := position(it); seen >= l.query.Count && at != last {
+			return seen, at
+		}
+		last = position(it)
+		seen++
+		work := lockWork + int64(min(l.query.Most, stockSize(it)))*rowWork
+		if !c.fits(work) {
+			break
+		}
+		c.spend(work)
+		l.add(c.showStock(l.head(it.Key(), db), it, &l.query))
+	}
+	return seen, 0
 }
 
 // stockSize is the number of owners of a stock lock, at most.

@@ -358,3 +358,61 @@ func TestPollsAreBounded(t *testing.T) {
 	require.False(t, lost.forget(0, "k", fmt.Sprint(maxLost-1)))
 	require.False(t, lost.forget(0, "k", fmt.Sprint(maxLost)))
 }
+
+// TestPolledLocksAreListed by LOCK.LIST WAITING, those of a read: in pages, in the order of SCAN, while clients poll.
+func TestPolledLocksAreListed(t *testing.T) {
+	d := newDriver(t)
+	poll := func(db int, key, token string, times int) {
+		for range times {
+			d.apply(requestFrom(nil, db, 9, "set", key, token, "nx", "px", "60000"))
+		}
+	}
+	list := func(words ...string) (keys []string, next string) {
+		t.Helper()
+		v, due := d.read(append([]string{"lock.list", "WAITING"}, words...)...)
+		require.False(t, due)
+		require.Len(t, v.Elems, 2, v.Str)
+		for _, row := range v.Elems[1].Elems {
+			keys = append(keys, fmt.Sprintf("%d %s", row.Elems[3].Num, row.Elems[1].Str))
+		}
+		return keys, v.Elems[0].Str
+	}
+	const polled = 25
+	for i := range polled {
+		poll(0, fmt.Sprint("k", i), "holder", 1)
+		poll(0, fmt.Sprint("k", i), "poller", 2)
+		poll(0, fmt.Sprint("held", i), "holder", 1)
+		poll(0, fmt.Sprint("once", i), "holder", 1)
+		poll(0, fmt.Sprint("once", i), "poller", 1)
+	}
+	poll(3, "k0", "holder", 1)
+	poll(3, "k0", "poller", 2)
+	d.do("lock.acquire", "native", "me", "px", "60000")
+	all, next := list("COUNT", "100")
+	require.Equal(t, "0", next)
+	require.Len(t, all, polled+1)
+	var paged []string
+	for cursor := "0"; ; {
+		page, next := list("COUNT", "4", "CURSOR", cursor)
+		require.LessOrEqual(t, len(page), 4)
+		paged = append(paged, page...)
+		if cursor = next; cursor == "0" {
+			break
+		}
+	}
+	require.Equal(t, all, paged)
+	for words, n := range map[string]int{
+		"DB 3": 1, "DB 1": 0, "MATCH k1?": 10, "OWNER holder": polled + 1, "OWNER poller": 0, "SESSION 1": 0,
+	} {
+		keys, _ := list(append(strings.Fields(words), "COUNT", "100")...)
+		require.Len(t, keys, n, words)
+	}
+	require.Empty(t, d.do("lock.list", "WAITING").Elems[1].Elems, "in an entry")
+	d.do("del", "k0")
+	d.do("persist", "k1")
+	all, _ = list("COUNT", "100")
+	require.Len(t, all, polled+1-2)
+	d.advance(pollsWithin + 1)
+	all, _ = list("COUNT", "100")
+	require.Empty(t, all)
+}

@@ -49,6 +49,7 @@ type Member struct {
 	Version       string `json:"version"`               // of the release; empty while unknown
 	LogFormat     int64  `json:"logFormat"`             // the newest that the member can use; 0: not known
 	HoldVersion   int64  `json:"holdVersion,omitempty"` // the newest version that its operator wants; 0: any
+	Incarnation   uint64 `json:"incarnation,omitempty"` // of the member's start, by the log; 0: it has written nothing yet
 }
 
 // ClusterOf makes a document of a reply to RAFT.STATUS.

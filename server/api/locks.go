@@ -21,6 +21,8 @@ type Locks struct {
 	Locks []Lock `json:"locks"`
 	// NextCursor is where to go on; empty: there is no more, or the locks are sorted.
 	NextCursor string `json:"nextCursor,omitempty"`
+	// Truncated: the locks are sorted, and more of them match.
+	Truncated bool `json:"truncated,omitempty"`
 }
 
 // Sums counts locks.

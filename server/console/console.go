@@ -109,7 +109,15 @@ func (c *Console) addClients(v protocol.Value) protocol.Value {
 }
 
 // Members tells who the members are.
-func (c *Console) Members() (api.Cluster, error) { return api.ClusterOf(c.config.Status()) }
+func (c *Console) Members() (api.Cluster, error) {
+	doc, err := api.ClusterOf(c.config.Status())
+	if machine := c.config.Machine(); machine != nil {
+		for i := range doc.Members {
+			doc.Members[i].Incarnation = machine.Incarnation(doc.Members[i].ID)
+		}
+	}
+	return doc, err
+}
 
 // Lock tells all of a lock.
 func (c *Console) Lock(key string, db int) (api.OneLock, error) {

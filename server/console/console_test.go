@@ -446,3 +446,46 @@ func TestHeard(t *testing.T) {
 		require.Equal(t, tc.want, heard(&tc.hold), name)
 	}
 }
+
+// TestPages: with a cursor all locks come, once each, of each database, mode and pattern that is asked for; and a list that
+// leaves some out says so.
+func TestPages(t *testing.T) {
+	s := newState(t)
+	for i := range 230 {
+		s.do(i%3, "lock.acquire", fmt.Sprint("n", i), "x", "PX", "60000")
+		s.apply(protocol.AppendRequest(nil, i%2, "set", [][]byte{fmt.Append(nil, "s", i), []byte("t"), []byte("NX"), []byte("PX"), []byte("60000")}))
+	}
+	for i := range 20 {
+		s.do(5, "lock.acquire", "shared", fmt.Sprint(i), "PX", "60000", "SHARED")
+	}
+	c := s.console()
+	all := func(q Query) int {
+		t.Helper()
+		seen := make(map[string]bool)
+		for cursor := "0"; cursor != ""; {
+			doc, err := c.Page(q, cursor)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(doc.Locks), q.Limit)
+			require.Nil(t, doc.Sums)
+			for _, l := range doc.Locks {
+				require.LessOrEqual(t, len(l.Holders), rowsOfList)
+				name := fmt.Sprint(l.DB, l.Mode, l.Key)
+				require.False(t, seen[name], name)
+				seen[name] = true
+			}
+			cursor = doc.NextCursor
+		}
+		return len(seen)
+	}
+	require.Equal(t, 461, all(Query{DB: -1, Limit: 7}))
+	require.Equal(t, 461, all(Query{DB: -1, Limit: MaxLimit}))
+	require.Equal(t, 231, all(Query{DB: -1, Limit: 50, Mode: "native"}))
+	require.Equal(t, 115, all(Query{DB: 1, Limit: 50, Mode: "stock"}))
+	require.Equal(t, 111, all(Query{DB: -1, Limit: 50, Mode: "native", Match: "n1*"}))
+	for _, q := range []Query{{DB: -1, Limit: 200, Sort: Held}, {DB: 5, Limit: 1, Sort: Held}, {DB: -1, Limit: 1, Sort: Queue}} {
+		doc, err := c.Locks(t.Context(), q)
+		require.NoError(t, err)
+		require.Equal(t, q.DB < 0 && q.Sort == Held, doc.Truncated)
+		require.Empty(t, doc.NextCursor)
+	}
+}

@@ -91,12 +91,50 @@ func (c *Console) Locks(ctx context.Context, q Query) (api.Locks, error) {
 	if q.Sort == Queue {
 		ranked = &s.queue
 	}
-	sums := s.sums
+	sums, first := s.sums, ranked.first(q.Limit)
 	return api.Locks{
-		Format: api.Format, Node: c.config.Node, NowUnixMillis: s.at, Sums: &sums,
-		Locks: ranked.first(q.Limit),
+		Format: api.Format, Node: c.config.Node, NowUnixMillis: s.at, Sums: &sums, Locks: first, Truncated: ranked.all > len(first),
 	}, nil
 }
+
+// Page is some of the locks from a cursor on, in the order of LOCK.LIST.
+func (c *Console) Page(q Query, cursor string) (api.Locks, error) {
+	f := filter{q.Match, q.Mode, q.DB}
+	doc := api.Locks{Format: api.Format, Node: c.config.Node, Locks: []api.Lock{}, NextCursor: cursor}
+	count := 1
+	for began := time.Now(); doc.NextCursor != "" && len(doc.Locks) < q.Limit && time.Since(began) < pageWithin; {
+		state, err := c.open()
+		if err != nil {
+			return api.Locks{}, err
+		}
+		doc.NowUnixMillis = state.unixMillis()
+		v, err := c.list(state, &f, max(0, q.DB), doc.NextCursor, min(count, q.Limit-len(doc.Locks)))
+		if err != nil {
+			return api.Locks{}, err
+		}
+		v, rows := c.addClients(v), 0
+		for _, row := range v.Elems[1].Elems {
+			rows += rowsIn(row)
+			if !f.wants(field(row, "mode").Str) {
+				continue
+			}
+			l, err := api.RowOf(row, q.DB, doc.NowUnixMillis, rowsOfList)
+			if err != nil {
+				return api.Locks{}, err
+			}
+			state.enliven(&l)
+			doc.Locks = append(doc.Locks, l)
+		}
+		count = nextCount(count, rows)
+		if doc.NextCursor = v.Elems[0].Str; doc.NextCursor == "0" {
+			doc.NextCursor = ""
+		}
+	}
+	return doc, nil
+}
+
+// pageWithin bounds the time of a page, which then has fewer locks.
+const pageWithin = time.Second
 
 // survey is a fresh survey, or the one that is under way.
 func (c *Console) survey(f filter) *survey {
@@ -172,24 +210,18 @@ func (c *Console) lookAt(s *survey, db int, deadline time.Time) (complete bool, 
 			return false, err
 		}
 		s.at = state.unixMillis()
-		words := []string{"CURSOR", cursor, "COUNT", strconv.Itoa(count)}
-		if s.match != "" {
-			words = append(words, "MATCH", s.match)
-		}
-		if version, _ := state.machine.Version(); version >= versionDB {
-			words = append(words, "DB", strconv.Itoa(db))
-		}
-		v, err := state.ask(db, "lock.list", words...)
+		f := s.filter
+		f.db = db
+		v, err := c.list(state, &f, db, cursor, count)
 		if err != nil {
 			return false, err
 		}
-		c.addPolls(db, "", v)
 		rows := 0
 		for _, row := range v.Elems[1].Elems {
-			rows += len(field(row, "holders").Elems) + len(field(row, "waiters").Elems)
+			rows += rowsIn(row)
 			s.add(state, row, db)
 		}
-		count = max(1, min(mostOfPage, 2*count, count*rowsOfPage/max(1, rows)))
+		count = nextCount(count, rows)
 		if cursor = v.Elems[0].Str; cursor == "0" {
 			return true, nil
 		}
@@ -197,6 +229,32 @@ func (c *Console) lookAt(s *survey, db int, deadline time.Time) (complete bool, 
 			return false, nil
 		}
 	}
+}
+
+// list is a LOCK.LIST of so many locks from a cursor on, with who polls. db is the database for clusters of earlier versions.
+func (c *Console) list(state *view, f *filter, db int, cursor string, count int) (protocol.Value, error) {
+	words := []string{"CURSOR", cursor, "COUNT", strconv.Itoa(count)}
+	if f.match != "" {
+		words = append(words, "MATCH", f.match)
+	}
+	if version, _ := state.machine.Version(); version >= versionDB && f.db >= 0 {
+		words = append(words, "DB", strconv.Itoa(f.db))
+	}
+	v, err := state.ask(db, "lock.list", words...)
+	if err == nil {
+		c.addPolls(db, "", v)
+	}
+	return v, err
+}
+
+// rowsIn is the number of holders and waiters in a row of LOCK.LIST.
+func rowsIn(row protocol.Value) int {
+	return len(field(row, "holders").Elems) + len(field(row, "waiters").Elems)
+}
+
+// nextCount is how many locks to look at next, when as many as count had so many holders and waiters.
+func nextCount(count, rows int) int {
+	return max(1, min(mostOfPage, 2*count, count*rowsOfPage/max(1, rows)))
 }
 
 // add counts a lock, and keeps it if it is among the first of a ranking.
@@ -218,10 +276,8 @@ func (s *survey) add(state *view, row protocol.Value, db int) {
 	if first := field(row, "holders").Elems; len(first) > 0 {
 		r.since = field(first[0], "since").Num
 	}
-	if s.held.takes(r) {
-		s.held.add(r, row)
-	}
-	if waiters > 0 && s.queue.takes(r) {
+	s.held.add(r, row)
+	if waiters > 0 {
 		s.queue.add(r, row)
 	}
 }
@@ -288,16 +344,18 @@ func byName(a, b rank) int { return cmp.Or(cmp.Compare(a.db, b.db), strings.Comp
 // ranking keeps the first [MaxLimit] of an order.
 type ranking struct {
 	by   func(a, b rank) int
+	all  int    // that were added
 	kept []rank // sorted up to MaxLimit
 	last *rank  // the last of the first MaxLimit, once there are as many
 	// locks are the kept ones as documents, once the survey is finished.
 	locks []api.Lock
 }
 
-// takes reports whether a lock may be among the first.
-func (r *ranking) takes(next rank) bool { return r.last == nil || r.by(next, *r.last) < 0 }
-
+// add keeps a lock that may be among the first.
 func (r *ranking) add(next rank, row protocol.Value) {
+	if r.all++; r.last != nil && r.by(next, *r.last) >= 0 {
+		return
+	}
 	next.row = shortened(row)
 	if r.kept = append(r.kept, next); len(r.kept) >= 2*MaxLimit {
 		r.cut()

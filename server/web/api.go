@@ -51,10 +51,13 @@ func (s *Server) apiRoutes(mux *http.ServeMux) {
 			writeJSON(w, http.StatusOK, doc)
 		}))))
 	}
-	add("/api/locks", []string{"prefix", "match", "db", "mode", "sort", "limit"}, func(ctx context.Context, q url.Values) (any, error) {
+	add("/api/locks", []string{"prefix", "match", "db", "mode", "sort", "limit", "cursor"}, func(ctx context.Context, q url.Values) (any, error) {
 		asked, err := lockQuery(q)
 		if err != nil {
 			return nil, err
+		}
+		if q.Has("cursor") {
+			return c.Page(asked, q.Get("cursor"))
 		}
 		return c.Locks(ctx, asked)
 	})
@@ -148,6 +151,10 @@ func lockQuery(q url.Values) (asked console.Query, err error) {
 	case err != nil:
 	case q.Has("prefix") && q.Has("match"):
 		err = bad("prefix and match exclude each other")
+	case q.Has("cursor") && q.Has("sort"):
+		err = bad("cursor and sort exclude each other")
+	case q.Has("cursor") && !isCursor(q.Get("cursor")):
+		err = bad("cursor is 0, or nextCursor of an answer")
 	case !slices.Contains(modes, asked.Mode):
 		err = bad("mode is one of %v", modes[1:])
 	case asked.Sort == "":
@@ -156,6 +163,11 @@ func lockQuery(q url.Values) (asked console.Query, err error) {
 		err = bad("sort is %s or %s", console.Held, console.Queue)
 	}
 	return asked, err
+}
+
+func isCursor(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 64)
+	return err == nil
 }
 
 func lockNamed(q url.Values) (key string, db int, err error) {

@@ -103,6 +103,7 @@ func TestDocuments(t *testing.T) {
 	for path, want := range map[string]int{
 		"/api/locks": 200, "/api/locks?sort=queue&limit=1": 200, "/api/locks?prefix=&mode=&db=0": 200, "/api/locks?match=jo*": 200,
 		"/api/locks?limit=0": 400, "/api/locks?limit=201": 400, "/api/locks?limit=many": 400, "/api/locks?db=16": 400, "/api/locks?db=-1": 400,
+		"/api/locks?cursor=0&limit=1&mode=native": 200, "/api/locks?cursor=x": 400, "/api/locks?cursor=": 400, "/api/locks?cursor=0&sort=held": 400,
 		"/api/locks?sort=name": 400, "/api/locks?mode=odd": 400, "/api/locks?limits=1": 400, "/api/locks?db=1&db=2": 400,
 		"/api/locks?match=a&prefix=b": 400, "/api/locks?%zz": 400, "/api/members?x=1": 400,
 		"/api/lock?key=job": 200, "/api/lock?key=": 200, "/api/lock?key=job&db=3": 404, "/api/lock?key=nope": 404,
@@ -175,9 +176,9 @@ func TestQuestionsAreBounded(t *testing.T) {
 			require.Equal(t, 503, <-answers)
 		}
 		require.Less(t, time.Since(began), writeTimeout)
+		close(hang)
 		status, _ = get(s, "/api/members", "")
 		require.Equal(t, 200, status)
-		close(hang)
 	})
 }
 
