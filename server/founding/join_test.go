@@ -3,6 +3,7 @@ package founding
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -358,7 +359,9 @@ func TestRemovedNodeStartedAgain(t *testing.T) {
 			self := members.Member{ID: c.Folder.Identity().ID, Addr: "n4:1"}
 			c.Initial = nil
 			c.Committed = func() members.Configuration { return first }
-			c.Newest = func() members.Configuration { return members.NewConfiguration(5, append(id.Founders, self)...) }
+			c.Newest = func() members.Configuration {
+				return members.NewConfiguration(5, append(slices.Clip(id.Founders), self)...)
+			}
 			c.Led, c.Removed = func() bool { return false }, func() { removed <- struct{}{} }
 		})
 		require.NoError(t, <-four.settled)
