@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,23 +74,22 @@ func (r *rotten) fill(name string, index uint64) {
 
 // again starts a node. The nodes know the founders as members.
 func (r *rotten) again(name string, change ...func(*Config)) *life {
-	var l *life
 	founders := func() members.Configuration { return members.NewConfiguration(1, r.Founders...) }
 	first := func(c *Config) {
 		c.Initial, c.Committed, c.Newest = r.initial, founders, founders
-		c.State = func(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) { return l.newest(from) }
+		s := c.Folder.(*folder).Store
+		c.State = func(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) { return newest(s, from) }
 	}
-	l = r.start(name, append([]func(*Config){first}, change...)...)
-	return l
+	return r.start(name, append([]func(*Config){first}, change...)...)
 }
 
 // newest is the state that a node has.
-func (l *life) newest(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	list, err := l.store.Snapshots.List()
+func newest(s *store.Store, from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	list, err := s.Snapshots.List()
 	if err != nil || len(list) == 0 || list[0].Index < from {
 		return nil, nil, errors.Join(err, errors.New("it is behind"))
 	}
-	return l.store.Snapshots.Open(list[0].ID)
+	return s.Snapshots.Open(list[0].ID)
 }
 
 // requireMended finds the state of another node, and the log as it was.
@@ -97,7 +97,7 @@ func (l *life) requireMended(t *testing.T, of string) {
 	t.Helper()
 	require.NoError(t, <-l.settled)
 	require.Nil(t, l.store.Missing())
-	_, r, err := l.newest(0)
+	_, r, err := newest(l.store, 0)
 	require.NoError(t, err)
 	text, err := io.ReadAll(r)
 	require.NoError(t, err)
@@ -277,11 +277,11 @@ func TestStatesThatAreNotWhole(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r, asked := newRotten(t, 3), 0
+				r, asked := newRotten(t, 3), new(atomic.Int32)
 				r.fill("n3", 25)
 				r.again("n2", func(c *Config) {
 					c.State = func(uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
-						asked++
+						asked.Add(1)
 						m := &raft.SnapshotMeta{Version: 1, Index: 25, Term: 1, Size: 1000, ConfigurationIndex: 1}
 						m.Configuration.Servers = []raft.Server{{ID: "n7"}}
 						if row.meta != nil {
@@ -293,7 +293,7 @@ func TestStatesThatAreNotWhole(t *testing.T) {
 				one := r.again("n1")
 				time.Sleep(4 * time.Minute)
 				require.Contains(t, one.log.text(), row.why)
-				require.Less(t, asked, 30, "each costs the other node something")
+				require.Less(t, asked.Load(), int32(30), "each costs the other node something")
 				r.again("n3")
 				one.requireMended(t, "n3")
 			})
