@@ -30,19 +30,21 @@ func (c *call) meetLocks() {
 	c.dueMet = c.dueMet || c.reading && c.st.locks.DueBetween(c.st.clockMillis, c.nowMillis)
 }
 
-func lockInfoOp(c *call) protocol.Value {
-	key := c.args[1]
+func lockInfoOp(c *call) protocol.Value { return c.lockInfo(c.args[1], infoRows) }
+
+// lockInfo shows a lock with so many holders and waiters at most.
+func (c *call) lockInfo(key string, most int) protocol.Value {
 	switch it := c.find(key); {
 	case it == nil || it.IsLock():
 	case c.entryVersion < versionMarks || !it.IsMarked():
 		return errWrongType
 	default:
-		return c.stockInfo(it)
+		return c.stockInfo(it, most)
 	}
 	if !c.looksAt(c.endedAt(key)) {
 		return errOverWork
 	}
-	info := c.st.locks.Info(c.db, key, c.nowMillis, infoRows)
+	info := c.st.locks.Info(c.db, key, c.nowMillis, most)
 	if info == nil {
 		return protocol.Null
 	}
@@ -52,13 +54,13 @@ func lockInfoOp(c *call) protocol.Value {
 	return protocol.Map(c.showLock(nil, info)...)
 }
 
-func (c *call) stockInfo(it *keyspace.Item) protocol.Value {
-	work := lockWork + int64(min(infoRows, stockSize(it)))*rowWork
+func (c *call) stockInfo(it *keyspace.Item, most int) protocol.Value {
+	work := lockWork + int64(min(most, stockSize(it)))*rowWork
 	if !c.fits(work) {
 		return errOverWork
 	}
 	c.spend(work)
-	return protocol.Map(c.showStock(nil, it, &locks.Query{Most: infoRows})...)
+	return protocol.Map(c.showStock(nil, it, &locks.Query{Most: most})...)
 }
 
 // endedAt is how many holds and waiters a look at a lock may have to pass that have ended and are not worked off.
@@ -88,12 +90,16 @@ func (c *call) shows(info *locks.Info) bool {
 	return true
 }
 
+// modeOf is the mode of a native lock in replies.
+func modeOf(info *locks.Info) string {
+	if info.Holders == 0 {
+		return "free"
+	}
+	return modeName(info.Mode)
+}
+
 // showLock appends the fields of a lock.
 func (c *call) showLock(dst []protocol.Value, info *locks.Info) []protocol.Value {
-	mode := "free"
-	if info.Holders > 0 {
-		mode = modeName(info.Mode)
-	}
 	holders := make([]protocol.Value, len(info.Holds))
 	for i := range info.Holds {
 		holders[i] = c.showHold(&info.Holds[i])
@@ -102,7 +108,7 @@ func (c *call) showLock(dst []protocol.Value, info *locks.Info) []protocol.Value
 	for i := range info.Waits {
 		waiters[i] = c.showWait(&info.Waits[i])
 	}
-	return append(dst, lockFields(mode, info.Holders, info.Waiters, info.Permits, info.DelayLeftMillis, holders, waiters)...)
+	return append(dst, lockFields(modeOf(info), info.Holders, info.Waiters, info.Permits, info.DelayLeftMillis, holders, waiters)...)
 }
 
 // lockFields are the fields of a lock.

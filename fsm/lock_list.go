@@ -22,12 +22,19 @@ type lockListing struct {
 	// database.
 	db     int
 	legacy bool
-	rows   []protocol.Value
+	// ranks: "lockranks" asks, see lock_ranks.go.
+	ranks bool
+	rows  []protocol.Value
 }
 
 // lockListOp answers with a cursor and locks, each a map as of LOCK.INFO with key and database before.
-func lockListOp(c *call) protocol.Value {
-	l := &lockListing{query: locks.Query{Count: defaultListed, Most: listedRows}, match: matcher{pattern: "*"}, db: -1}
+func lockListOp(c *call) protocol.Value { return c.listLocks(&lockListing{}) }
+
+func (c *call) listLocks(l *lockListing) protocol.Value {
+	l.query, l.match, l.db = locks.Query{Count: defaultListed, Most: listedRows}, matcher{pattern: "*"}, -1
+	if l.ranks {
+		l.query.Most = 1
+	}
 	if c.entryVersion < versionMarks {
 		l.legacy, l.db = true, c.db
 	}
@@ -134,6 +141,10 @@ func (l *lockListing) listNative(c *call) (seen int, next uint64, fits bool) {
 		return looked, next, false
 	}
 	for i := range rows {
+		if l.ranks {
+			l.rankNative(c, &rows[i])
+			continue
+		}
 		if !c.shows(&rows[i]) {
 			return looked, next, false
 		}

@@ -53,6 +53,9 @@ func newBindings() bindings {
 			t[name] = &binding{name: name, run: run, writes: true, version: requestVersions[name]}
 		}
 	}
+	for name, run := range lockReads { // unordered: fills another map
+		t[name] = &binding{name: name, run: run}
+	}
 	for _, family := range families {
 		for name, run := range family { // unordered: fills another map
 			row, _ := protocol.Lookup(name)

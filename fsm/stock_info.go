@@ -105,7 +105,12 @@ func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
 			passed++
 			return c.fits(0)
 		}
-		if seen++; l.match.match(it.Key()) && l.hasOwner(it) {
+		seen++
+		switch {
+		case !l.match.match(it.Key()) || !l.hasOwner(it):
+		case l.ranks:
+			l.rankStock(c, it, db)
+		default:
 			work := lockWork + int64(min(l.query.Most, stockSize(it)))*rowWork
 			if !c.fits(work) {
 				return false

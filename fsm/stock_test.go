@@ -416,3 +416,59 @@ func TestPolledLocksAreListed(t *testing.T) {
 	all, _ = list("COUNT", "100")
 	require.Empty(t, all)
 }
+
+// TestLockRanks: the short list has what the long one says of each lock, page by page; and a lock is shown in part.
+func TestLockRanks(t *testing.T) {
+	d := newDriver(t)
+	d.native(1, 1, "lock.acquire", "k", "me", "px", "60000")
+	d.native(2, 2, "lock.acquire", "k", "you", "px", "60000", "wait", "0")
+	d.advance(10)
+	for i := range 7 {
+		d.do("lock.acquire", "shared", fmt.Sprint(i), "px", "60000", "shared")
+		d.apply(requestFrom(nil, i, 9, "set", fmt.Sprint("s", i), "t", "nx", "px", "60000"))
+		d.apply(requestFrom(nil, 0, uint64(20+i), "set", "s0", fmt.Sprint(i), "nx", "px", "60000"))
+		d.apply(requestFrom(nil, 0, uint64(20+i), "set", "s0", fmt.Sprint(i), "nx", "px", "60000"))
+	}
+	d.do("eval", "redis.call('hset', 'rw', 'mode', 'read', 'a', 1, 'b', 1) redis.call('pexpire', 'rw', 60000)", "0")
+	d.do("set", "plain", "x")
+	read := func(words ...string) protocol.Value {
+		t.Helper()
+		v, due := d.read(words...)
+		require.False(t, due)
+		require.False(t, v.IsError(), v.Str)
+		return v
+	}
+	ranks := map[string][]any{}
+	for cursor := "0"; ; {
+		v := read("lockranks", "COUNT", "3", "CURSOR", cursor)
+		require.Zero(t, len(v.Elems[1].Elems)%RankFields)
+		for each := v.Elems[1].Elems; len(each) > 0; each = each[RankFields:] {
+			ranks[fmt.Sprint(each[1].Num, each[0].Str)] = []any{each[2].Str, each[3].Num, each[4].Num, each[5].Num}
+		}
+		if cursor = v.Elems[0].Str; cursor == "0" {
+			break
+		}
+	}
+	listed := read("lock.list", "COUNT", "1000").Elems[1].Elems
+	require.Len(t, ranks, len(listed))
+	require.Len(t, ranks, 2+7+1)
+	for _, row := range listed {
+		field := map[string]protocol.Value{}
+		for i := 0; i < len(row.Elems); i += 2 {
+			field[row.Elems[i].Str] = row.Elems[i+1]
+		}
+		key, db := field["key"].Str, int(field["db"].Num)
+		waiters := field["waiters-count"].Num + int64(len(d.m.StockWaiters(db, key)))
+		since := field["holders"].Elems[0].Elems[15]
+		require.Equal(t, "since", field["holders"].Elems[0].Elems[14].Str)
+		require.Equal(t, []any{field["mode"].Str, since.Num, field["holders-count"].Num, waiters}, ranks[fmt.Sprint(db, key)], key)
+	}
+	require.EqualValues(t, 7, ranks["0s0"][3])
+	require.Len(t, read("lockrow", "shared", "5").Elems, len(read("lock.info", "shared").Elems))
+	require.Len(t, read("lockrow", "shared", "5").Elems[11].Elems, 5)
+	require.True(t, read("lockrow", "none", "5").IsNull())
+	for _, words := range [][]string{{"lockrow", "k"}, {"lockrow", "k", "0"}, {"lockrow", "k", "1001"}, {"lockrow", "plain", "5"}, {"lockranks", "COUNT"}} {
+		v, _ := d.read(words...)
+		require.True(t, v.IsError(), words)
+	}
+}

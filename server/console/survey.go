@@ -3,12 +3,13 @@ package console
 import (
 	"cmp"
 	"context"
-	"math"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/api"
 )
@@ -35,9 +36,9 @@ const (
 	MaxLimit      = 200
 	rowsOfList    = 5
 	detailedLocks = 100
-	// mostOfPage is how many locks are looked at between two entries at most, and rowsOfPage how many holders and
-	// waiters about.
-	mostOfPage, rowsOfPage = 100, 200
+	// mostOfRanks is how many locks are looked at between two entries at most, mostOfPage how many are listed, and
+	// rowsOfPage how many of their holders and waiters about.
+	mostOfRanks, mostOfPage, rowsOfPage = 1000, 100, 200
 	// surveyWithin bounds a survey, freshFor is how long its result is good at least, and restFactor how many times
 	// its length it is good.
 	surveyWithin = 5 * time.Second
@@ -93,7 +94,7 @@ func (c *Console) Locks(ctx context.Context, q Query) (api.Locks, error) {
 	}
 	sums, first := s.sums, ranked.first(q.Limit)
 	return api.Locks{
-		Format: api.Format, Node: c.config.Node, NowUnixMillis: s.at, Sums: &sums, Locks: first, Truncated: ranked.all > len(first),
+		Format: api.Format, Node: c.config.Node, NowUnixMillis: s.at, Sums: &sums, Locks: first, Truncated: ranked.all > q.Limit,
 	}, nil
 }
 
@@ -108,10 +109,11 @@ func (c *Console) Page(q Query, cursor string) (api.Locks, error) {
 			return api.Locks{}, err
 		}
 		doc.NowUnixMillis = state.unixMillis()
-		v, err := c.list(state, &f, max(0, q.DB), doc.NextCursor, min(count, q.Limit-len(doc.Locks)))
+		v, err := state.list("lock.list", &f, max(0, q.DB), doc.NextCursor, min(count, q.Limit-len(doc.Locks)))
 		if err != nil {
 			return api.Locks{}, err
 		}
+		c.addPolls(max(0, q.DB), "", v)
 		v, rows := c.addClients(v), 0
 		for _, row := range v.Elems[1].Elems {
 			rows += rowsIn(row)
@@ -155,7 +157,7 @@ func (c *Console) survey(f filter) *survey {
 		s.held.cut()
 		s.queue.cut()
 		if s.err == nil {
-			s.err = c.finish(s)
+			s.err = c.finish(s, began.Add(2*surveyWithin))
 		}
 		s.until = time.Now().Add(max(freshFor, restFactor*time.Since(began)))
 	}()
@@ -190,7 +192,7 @@ func (c *Console) look(s *survey, deadline time.Time) error {
 			continue
 		}
 		complete, err := c.lookAt(s, db, deadline)
-		if err != nil || !complete {
+		if err != nil || !complete || time.Now().After(deadline) {
 			return err
 		}
 	}
@@ -203,25 +205,20 @@ const versionDB = 6
 
 // lookAt goes through the locks of a database.
 func (c *Console) lookAt(s *survey, db int, deadline time.Time) (complete bool, err error) {
-	count := 1
 	for cursor := "0"; ; {
 		state, err := c.open()
 		if err != nil {
 			return false, err
 		}
-		s.at = state.unixMillis()
 		f := s.filter
 		f.db = db
-		v, err := c.list(state, &f, db, cursor, count)
+		v, err := state.list("lockranks", &f, db, cursor, mostOfRanks)
 		if err != nil {
 			return false, err
 		}
-		rows := 0
-		for _, row := range v.Elems[1].Elems {
-			rows += rowsIn(row)
-			s.add(state, row, db)
+		for each := v.Elems[1].Elems; len(each) >= fsm.RankFields; each = each[fsm.RankFields:] {
+			s.add(each)
 		}
-		count = nextCount(count, rows)
 		if cursor = v.Elems[0].Str; cursor == "0" {
 			return true, nil
 		}
@@ -231,20 +228,16 @@ func (c *Console) lookAt(s *survey, db int, deadline time.Time) (complete bool, 
 	}
 }
 
-// list is a LOCK.LIST of so many locks from a cursor on, with who polls. db is the database for clusters of earlier versions.
-func (c *Console) list(state *view, f *filter, db int, cursor string, count int) (protocol.Value, error) {
+// list asks for so many locks from a cursor on. db is the database for clusters of earlier versions.
+func (s *view) list(request string, f *filter, db int, cursor string, count int) (protocol.Value, error) {
 	words := []string{"CURSOR", cursor, "COUNT", strconv.Itoa(count)}
 	if f.match != "" {
 		words = append(words, "MATCH", f.match)
 	}
-	if version, _ := state.machine.Version(); version >= versionDB && f.db >= 0 {
+	if version, _ := s.machine.Version(); version >= versionDB && f.db >= 0 {
 		words = append(words, "DB", strconv.Itoa(f.db))
 	}
-	v, err := state.ask(db, "lock.list", words...)
-	if err == nil {
-		c.addPolls(db, "", v)
-	}
-	return v, err
+	return s.ask(db, request, words...)
 }
 
 // rowsIn is the number of holders and waiters in a row of LOCK.LIST.
@@ -258,55 +251,72 @@ func nextCount(count, rows int) int {
 }
 
 // add counts a lock, and keeps it if it is among the first of a ranking.
-func (s *survey) add(state *view, row protocol.Value, db int) {
-	if !s.wants(field(row, "mode").Str) {
+func (s *survey) add(of []protocol.Value) {
+	mode := of[2].Str
+	if !s.wants(mode) {
 		return
 	}
-	holders, waiters := field(row, "holders-count").Num, field(row, "waiters-count").Num
+	r := rank{key: of[0].Str, db: int(of[1].Num), since: of[3].Num, waiters: of[5].Num}
 	s.sums.Locks++
-	s.sums.Holders += holders
-	s.sums.Waiters += waiters
-	if field(row, "mode").Str == stock {
+	s.sums.Holders += of[4].Num
+	s.sums.Waiters += r.waiters
+	if mode == stock {
 		s.sums.Stock++
 	}
-	r := rank{since: math.MaxInt64, waiters: waiters, db: db, key: field(row, "key").Str}
-	if v := field(row, "db"); v.Kind == protocol.KindInteger {
-		r.db = int(v.Num)
-	}
-	if first := field(row, "holders").Elems; len(first) > 0 {
-		r.since = field(first[0], "since").Num
-	}
-	s.held.add(r, row)
-	if waiters > 0 {
-		s.queue.add(r, row)
+	s.held.add(r)
+	if r.waiters > 0 {
+		s.queue.add(r)
 	}
 }
 
-// finish makes documents of the locks that are kept.
-func (c *Console) finish(s *survey) error {
+// finish makes documents of the locks that are kept, as they are now; those that are gone are left out, and those that are
+// not asked for by the deadline.
+func (c *Console) finish(s *survey, deadline time.Time) error {
 	state, err := c.open()
 	if err != nil {
 		return err
 	}
+	s.at = state.unixMillis()
+	known := make(map[rank]protocol.Value)
 	var rows []protocol.Value
-	asked := make(map[*protocol.Value]bool)
 	for _, kept := range [][]rank{s.held.kept, s.queue.kept} {
-		for _, k := range kept[:min(detailedLocks, len(kept))] {
-			if first := &k.row.Elems[0]; !asked[first] {
-				asked[first] = true
-				rows = append(rows, k.row)
+		for i, k := range kept {
+			if _, has := known[k]; has {
+				continue
 			}
+			if time.Now().After(deadline) {
+				s.sums.Complete = false
+				break
+			}
+			row, err := state.ask(k.db, "lockrow", k.key, strconv.Itoa(rowsOfList))
+			if err != nil && !errors.Is(err, ErrNoLock) {
+				return err
+			}
+			if err == nil && !row.IsNull() {
+				c.addPolls(k.db, k.key, row)
+				row = shortened(row)
+				if i < detailedLocks {
+					rows = append(rows, row)
+				}
+			}
+			known[k] = row
 		}
 	}
 	c.addClients(protocol.Array(protocol.Bulk("0"), protocol.Array(rows...)))
 	for _, ranked := range []*ranking{&s.held, &s.queue} {
 		for _, k := range ranked.kept {
-			l, err := api.RowOf(k.row, k.db, s.at, rowsOfList)
+			row, asked := known[k]
+			if !asked {
+				continue
+			}
+			l, there, err := api.LockOf(row, k.key, k.db, s.at)
 			if err != nil {
 				return err
 			}
-			state.enliven(&l)
-			ranked.locks = append(ranked.locks, l)
+			if there {
+				state.enliven(&l)
+				ranked.locks = append(ranked.locks, l)
+			}
 		}
 		ranked.kept = nil
 	}
@@ -328,7 +338,6 @@ type rank struct {
 	since, waiters int64 // since: of the first holder
 	db             int
 	key            string
-	row            protocol.Value // of LOCK.LIST, with no more holders and waiters than are shown
 }
 
 func heldLonger(a, b rank) int {
@@ -352,11 +361,10 @@ type ranking struct {
 }
 
 // add keeps a lock that may be among the first.
-func (r *ranking) add(next rank, row protocol.Value) {
+func (r *ranking) add(next rank) {
 	if r.all++; r.last != nil && r.by(next, *r.last) >= 0 {
 		return
 	}
-	next.row = shortened(row)
 	if r.kept = append(r.kept, next); len(r.kept) >= 2*MaxLimit {
 		r.cut()
 	}
