@@ -15,8 +15,7 @@ var (
 )
 
 // TestSim lets clients do everything while everything goes wrong, and checks
-// what they saw. A seed draws the same troubles and the same requests again; raft's
-// timeouts are drawn by raft, so a failure may need a few runs to come back.
+// what they saw. A seed draws the same troubles, requests and timeouts again.
 func TestSim(t *testing.T) {
 	protocoltest.SkipShort(t, "a simulation; TestPromiseLinearizable is one")
 	first, count := uint64(1), *simSeeds

@@ -6,8 +6,8 @@
 // The package promises that inside a testing/synctest bubble nothing waits in real time,
 // that a crashed node leaves only a disk behind, that every node has the timeouts
 // and limits that an operator gets without flags, and that all goroutines have ended
-// when the test ends. The package does not promise that two runs are alike: raft draws
-// timeouts from a source that cannot be seeded.
+// when the test ends. The package does not promise that two runs are alike: goroutines
+// interleave at will. replicatest.Seed draws raft's timeouts.
 //
 // Package server listens on sockets and opens folders. So the nodes come from package replicatest, and
 // the clients' side is put together here as in server.New.

@@ -1,3 +1,5 @@
+//go:debug randseednop=0
+
 package virtual
 
 import (
@@ -22,6 +24,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/frontend"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
 // runOptions are the options of one virtual run.
@@ -70,6 +73,7 @@ func drive(t *testing.T, o runOptions) *driven {
 
 func (d *driven) drive(t *testing.T) {
 	ctx, o := context.Background(), d.o
+	replicatest.Seed(t, o.seed)
 	w := newWorld(t, worldOptions{
 		nodes: o.nodes, seed: o.seed, early: o.seed%3 == 2, raw: o.seed%3 == 1, stubborn: o.stubborn, slow: o.slow, undead: o.undead, broken: o.broken,
 	})
@@ -167,20 +171,22 @@ func seeds(t *testing.T, usual int) (first, count uint64) {
 	return first, count
 }
 
-// eachSeed runs a test of each seed, side by side.
+// eachSeed runs a test of each seed, one after another, since raft's source of timeouts is the process's.
 func eachSeed(t *testing.T, usual int, test func(t *testing.T, seed uint64)) {
 	t.Helper()
 	first, count := seeds(t, usual)
 	for seed := first; seed < first+count; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			t.Parallel()
 			test(t, seed)
 		})
 	}
 }
 
+// tries is how often an invalid run is repeated: the count tells how much a seed alone brings back.
+const tries = 10
+
 // judged runs again, with other seeds, what could not be judged: on a busy machine a search may need more time than it
-// has.
+// has. What is invalid runs again with the same seed, and the text counts how often it failed again.
 func judged(t *testing.T, o runOptions) (verdict checker.Verdict, text string) {
 	t.Helper()
 	for range 3 {
@@ -190,7 +196,21 @@ func judged(t *testing.T, o runOptions) (verdict checker.Verdict, text string) {
 		t.Log(text)
 		o.seed += 1000
 	}
+	if verdict == checker.Invalid {
+		text += fmt.Sprintf("invalid again in %d of %d tries with seed %d\n", repeated(t, o), tries, o.seed)
+	}
 	return verdict, text
+}
+
+// repeated counts the tries of the same seed that are invalid.
+func repeated(t *testing.T, o runOptions) (invalid int) {
+	t.Helper()
+	for range tries {
+		if verdict, _ := run(t, o); verdict == checker.Invalid {
+			invalid++
+		}
+	}
+	return invalid
 }
 
 // trueRates is everything that leaves clock rates alone, so that leases are held to the millisecond.
@@ -222,8 +242,7 @@ func TestPowerCutsOfWhatWasFound(t *testing.T) {
 	for seed := first; seed < first+count; seed++ {
 		for _, nodes := range []int{3, 5} {
 			t.Run(fmt.Sprintf("nodes=%d/seed=%d", nodes, seed), func(t *testing.T) {
-				t.Parallel()
-				verdict, text := run(t, runOptions{
+				verdict, text := judged(t, runOptions{
 					workload: "append,register", nemesis: "power-append,power-sync", nodes: nodes, seed: seed, time: 30 * time.Second,
 				})
 				if testing.Verbose() {

@@ -4,8 +4,8 @@
 //
 // The package promises that inside a testing/synctest bubble nothing waits in real time, that a
 // crashed node leaves only a disk behind, and that when the test ends every goroutine has ended.
-// The package does not promise that two runs are alike: raft draws timeouts from a source that
-// cannot be seeded.
+// [Seed] has raft's timeouts drawn from a seed. The package does not promise that two runs are alike:
+// goroutines interleave at will.
 //
 // Start reading at [New], then [Node.Start].
 package replicatest
