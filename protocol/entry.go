@@ -80,37 +80,10 @@ type Request struct {
 	Args []string
 }
 
-// AppendRequest appends a command to a batch's body.
-// Requires: name is in lower case.
-func AppendRequest(body []byte, db int, name string, args [][]byte) []byte {
-	return appendWords(appendRequestHead(body, db, len(args)+1, name), args)
-}
-
 // fromConn, in a request's database, says that a connection follows.
 const fromConn = MaxDatabases
 
-// AppendRequestFrom is [AppendRequest] of a connection. Requires: the cluster has version 6.
-func AppendRequestFrom(body []byte, db int, conn uint64, name string, args [][]byte) []byte {
-	body = binary.AppendUvarint(body, uint64(db)|fromConn)
-	body = binary.AppendUvarint(body, conn)
-	body = binary.AppendUvarint(body, uint64(len(args)+1))
-	return appendWords(appendString(body, name), args)
-}
-
 // appendRequestHead appends what a request of so many words begins with, its name included.
-func appendRequestHead(body []byte, db, words int, name string) []byte {
-	body = binary.AppendUvarint(body, uint64(db))
-	body = binary.AppendUvarint(body, uint64(words))
-	return appendString(body, name)
-}
-
-func appendWords(body []byte, words [][]byte) []byte {
-	for _, w := range words {
-		body = binary.AppendUvarint(body, uint64(len(w)))
-		body = append(body, w...)
-	}
-	return body
-}
 
 // NextRequest decodes the first request of body into r, reusing r.Args, and returns the rest. It
 // allocates only to grow r.Args.

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"encoding/binary"
 	"strconv"
 )
 
@@ -18,28 +17,6 @@ type Caller struct {
 	// Address and Name are the client's, for the history of locks; empty: not told. Before version 6 of the entry they
 	// must be. Neither has a blank.
 	Address, Name string
-}
-
-// AppendNative appends a word of native locks: the request "native" with the caller, the word's name and
-// the word's arguments. If the word waits the reply is [Parked], or 0 with NOTIFY, and the reply of the
-// word itself comes later, as an event of the state machine. A transaction may contain the request.
-func AppendNative(body []byte, db int, from Caller, name string, args [][]byte) []byte {
-	body = appendRequestHead(body, db, len(args)+5, "native")
-	if from.Address == "" {
-		body = appendDecimal(body, uint64(max(0, from.Conn)))
-	} else {
-		body = appendString(body, strconv.FormatInt(max(0, from.Conn), 10)+" "+from.Address+" "+from.Name)
-	}
-	body = appendDecimal(body, from.Ticket)
-	body = appendDecimal(body, uint64(max(0, from.GraceMillis)))
-	return appendWords(appendString(body, name), args)
-}
-
-// appendDecimal appends a number as a word.
-func appendDecimal(body []byte, n uint64) []byte {
-	var room [20]byte
-	digits := strconv.AppendUint(room[:0], n, 10)
-	return append(binary.AppendUvarint(body, uint64(len(digits))), digits...)
 }
 
 // AppendAlive appends the request that renews all sessions that live with connections of this life of the

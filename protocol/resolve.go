@@ -1,27 +1,63 @@
 package protocol
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // quotedBytes is the most bytes of a client's own words in an error text.
 const quotedBytes = 128
 
-// Resolve finds the row of a command line and checks the number of words. The error is Redis's reply to
-// an invalid line, whose texts client libraries match.
-func Resolve(words [][]byte) (*Command, *Error) { return theTable().Resolve(words) }
+// Resolve finds the row of a command line and checks the number of arguments. The error is Redis's reply to an invalid
+// line, whose texts client libraries match.
+func Resolve(args [][]byte) (*Command, *Error) { return theTable().Resolve(args) }
 
 // Resolve is [Resolve] in one table.
-func (t *Table) Resolve(words [][]byte) (*Command, *Error) {
-	c, container := FindIn(t, words)
+func (t *Table) Resolve(args [][]byte) (*Command, *Error) {
+	c, container := FindIn(t, args)
 	switch {
-	case container == nil:
-		return nil, unknownCommand(words)
 	case c == nil:
-		return nil, NewError("unknown subcommand '" + quote(words[1]) + "'. Try " +
-			strings.ToUpper(container.Name) + " HELP.")
-	case !c.CheckArity(len(words)):
+		return nil, Unknown(args, container)
+	case !c.CheckArity(len(args)):
 		return nil, WrongArity(c.Name)
 	}
 	return c, nil
+}
+
+// FindIn is [Find] in one table.
+func FindIn[W ~string | ~[]byte](t *Table, args []W) (command, container *Command) {
+	if len(args) == 0 || len(args[0]) > longestName {
+		return nil, nil
+	}
+	var folded [longestName]byte
+	n := fold(folded[:], args[0])
+	// "config|get" is the name of a row, but no word of a command line.
+	if slices.Contains(folded[:n], '|') {
+		return nil, nil
+	}
+	byName := t.byName
+	container = byName[string(folded[:n])]
+	if container == nil || container.Subcommands == nil || len(args) == 1 {
+		return container, container
+	}
+	if n+1+len(args[1]) > longestName {
+		return nil, container
+	}
+	folded[n] = '|'
+	n += 1 + fold(folded[n+1:], args[1])
+	return byName[string(folded[:n])], container
+}
+
+// fold writes the argument in lower case and returns its length. Requires: it fits.
+func fold[W ~string | ~[]byte](dst []byte, arg W) int {
+	for i := range len(arg) {
+		b := arg[i]
+		if 'A' <= b && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		dst[i] = b
+	}
+	return len(arg)
 }
 
 // WrongArity is the error of a command line with too few or too many words.
@@ -29,25 +65,28 @@ func WrongArity(name string) *Error {
 	return NewError("wrong number of arguments for '" + name + "' command")
 }
 
-// unknownCommand quotes the line's first arguments until they fill quotedBytes.
-func unknownCommand(words [][]byte) *Error {
-	if len(words) == 0 {
+// Unknown is the error of a command line without a row: of a subcommand if there is a container. Arguments are quoted
+// until they fill quotedBytes.
+func Unknown(args [][]byte, container *Command) *Error {
+	switch {
+	case container != nil:
+		return NewError("unknown subcommand '" + quote(args[1]) + "'. Try " + strings.ToUpper(container.Name) + " HELP.")
+	case len(args) == 0:
 		return NewError("unknown command ''")
 	}
-	var args strings.Builder
-	for _, w := range words[1:] {
-		if args.Len() >= quotedBytes {
+	var quoted strings.Builder
+	for _, arg := range args[1:] {
+		if quoted.Len() >= quotedBytes {
 			break
 		}
-		w = w[:min(len(w), quotedBytes-args.Len())]
-		args.WriteString("'" + quote(w) + "' ")
+		quoted.WriteString("'" + quote(arg[:min(len(arg), quotedBytes-quoted.Len())]) + "' ")
 	}
-	return NewError("unknown command '" + quote(words[0]) + "', with args beginning with: " + args.String())
+	return NewError("unknown command '" + quote(args[0]) + "', with args beginning with: " + quoted.String())
 }
 
-// quote makes a client's word fit for an error line: no more than quotedBytes, nothing behind a zero
+// quote makes an argument fit for an error line: no more than quotedBytes, nothing behind a zero
 // byte, and no line breaks.
-func quote(word []byte) string {
-	s, _, _ := strings.Cut(string(word[:min(len(word), quotedBytes)]), "\x00")
+func quote(arg []byte) string {
+	s, _, _ := strings.Cut(string(arg[:min(len(arg), quotedBytes)]), "\x00")
 	return strings.NewReplacer("\r", " ", "\n", " ").Replace(s)
 }

@@ -111,39 +111,3 @@ func (t *Table) lookup(name []byte) (*Command, bool) {
 func Find[W ~string | ~[]byte](words []W) (command, container *Command) {
 	return FindIn(theTable(), words)
 }
-
-// FindIn is [Find] in one table.
-func FindIn[W ~string | ~[]byte](t *Table, words []W) (command, container *Command) {
-	if len(words) == 0 || len(words[0]) > longestName {
-		return nil, nil
-	}
-	var folded [longestName]byte
-	n := fold(folded[:], words[0])
-	// "config|get" is the name of a row, but no word of a command line.
-	if slices.Contains(folded[:n], '|') {
-		return nil, nil
-	}
-	byName := t.byName
-	container = byName[string(folded[:n])]
-	if container == nil || container.Subcommands == nil || len(words) == 1 {
-		return container, container
-	}
-	if n+1+len(words[1]) > longestName {
-		return nil, container
-	}
-	folded[n] = '|'
-	n += 1 + fold(folded[n+1:], words[1])
-	return byName[string(folded[:n])], container
-}
-
-// fold writes the word in lower case and returns its length. Requires: it fits.
-func fold[W ~string | ~[]byte](dst []byte, word W) int {
-	for i := range len(word) {
-		b := word[i]
-		if 'A' <= b && b <= 'Z' {
-			b += 'a' - 'A'
-		}
-		dst[i] = b
-	}
-	return len(word)
-}

@@ -11,13 +11,6 @@ var Parked = Simple("PARKED")
 // IsParked reports whether v is [Parked]. No command that may wait has such a reply.
 func IsParked(v Value) bool { return v.Kind == KindSimple && v.Str == Parked.Str }
 
-// AppendBlock appends a command that may wait under a ticket: the request "block" with the ticket, the
-// command's name, and the command's arguments.
-func AppendBlock(body []byte, db int, ticket uint64, name string, args [][]byte) []byte {
-	body = appendDecimal(appendRequestHead(body, db, len(args)+3, "block"), ticket)
-	return appendWords(appendString(body, name), args)
-}
-
 // Leave says how waiters leave.
 type Leave string
 

@@ -40,22 +40,6 @@ func selectDatabase(c *conn, args [][]byte) protocol.Value {
 	return protocol.OK
 }
 
-// parseDatabase reads the number of a database. In cluster mode there is only database 0.
-func (s *Server) parseDatabase(word []byte) (db int, refusal protocol.Value, refused bool) {
-	n, ok := protocol.ParseInt(string(word))
-	switch {
-	case !ok:
-		return 0, protocol.ErrNotInteger.Value(), true
-	case int64(int32(n)) != n:
-		return 0, protocol.Err("value is out of range, value must between -2147483648 and 2147483647"), true
-	case n != 0 && s.cfg.Options.ClusterMode:
-		return 0, protocol.Err("SELECT is not allowed in cluster mode"), true
-	case n < 0 || n >= protocol.MaxDatabases:
-		return 0, protocol.ErrDBIndex.Value(), true
-	}
-	return int(n), protocol.Value{}, false
-}
-
 // reset puts the connection into the state of a new one.
 func reset(c *conn, _ [][]byte) protocol.Value {
 	c.endTransaction()

@@ -157,8 +157,7 @@ func (c *conn) unknown(args [][]byte, container *protocol.Command) {
 	if c.tx != nil {
 		c.tx.aborted = true
 	}
-	_, err := c.table.Resolve(args)
-	c.reply(nil, err.Value())
+	c.reply(nil, protocol.Unknown(args, container).Value())
 }
 
 // crossProtocol reports whether a line begins like an HTTP request, which a web page can make a

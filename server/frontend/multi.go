@@ -77,8 +77,8 @@ func (c *conn) endTransaction() {
 func (c *conn) enqueue(row *row, args [][]byte) {
 	tx := c.tx
 	size := 64
-	for _, w := range args {
-		size += len(w)
+	for _, arg := range args {
+		size += len(arg)
 	}
 	if tx.bytes+size > c.srv.cfg.MaxQueryBytes {
 		c.reject(row, protocol.NewError("transaction exceeds the query buffer limit"))
@@ -103,8 +103,8 @@ func (c *conn) enqueue(row *row, args [][]byte) {
 			break
 		}
 		if row.native {
-			rest, heartbeat := row.takeHeartbeat(args)
-			args = rest
+			var heartbeat bool
+			args, heartbeat = row.takeHeartbeat(args)
 			size += tx.addNative(c, row, args, heartbeat)
 		}
 		tx.body = c.appendCommand(tx.body, tx.db, 0, row, args)
@@ -148,8 +148,8 @@ func (s *Server) queueSelect(tx *transaction, args [][]byte) step {
 // copyArgs copies args out of the input buffer.
 func copyArgs(args [][]byte) [][]byte {
 	c := make([][]byte, len(args))
-	for i, w := range args {
-		c[i] = bytes.Clone(w)
+	for i, arg := range args {
+		c[i] = bytes.Clone(arg)
 	}
 	return c
 }

@@ -16,8 +16,8 @@ func (c *conn) validate(row *row, args [][]byte) *protocol.Error {
 	}
 	l := &c.srv.cfg.Limits
 	short := min(l.MaxKeyBytes, l.MaxValueBytes)
-	for _, w := range args[row.nameArgs:] {
-		if len(w) > short {
+	for _, arg := range args[row.nameArgs:] {
+		if len(arg) > short {
 			if refusal := tooLong(row, args, l); refusal != nil {
 				return refusal
 			}
@@ -38,11 +38,11 @@ func tooLong(row *row, args [][]byte, l *Limits) *protocol.Error {
 	for _, p := range positions {
 		isKey[p] = true
 	}
-	for i, w := range args {
-		if isKey[i] && len(w) > l.MaxKeyBytes {
+	for i, arg := range args {
+		if isKey[i] && len(arg) > l.MaxKeyBytes {
 			return protocol.NewError(fmt.Sprintf("key exceeds maximum allowed size (%d bytes)", l.MaxKeyBytes))
 		}
-		if len(w) > l.MaxValueBytes {
+		if len(arg) > l.MaxValueBytes {
 			return protocol.ErrStringTooBig
 		}
 	}
@@ -95,4 +95,20 @@ func copiesElsewhere(args [][]byte) bool {
 		}
 	}
 	return false
+}
+
+// parseDatabase reads the number of a database. In cluster mode there is only database 0.
+func (s *Server) parseDatabase(arg []byte) (db int, refusal protocol.Value, refused bool) {
+	n, ok := protocol.ParseInt(string(arg))
+	switch {
+	case !ok:
+		return 0, protocol.ErrNotInteger.Value(), true
+	case int64(int32(n)) != n:
+		return 0, protocol.Err("value is out of range, value must between -2147483648 and 2147483647"), true
+	case n != 0 && s.cfg.Options.ClusterMode:
+		return 0, protocol.Err("SELECT is not allowed in cluster mode"), true
+	case n < 0 || n >= protocol.MaxDatabases:
+		return 0, protocol.ErrDBIndex.Value(), true
+	}
+	return int(n), protocol.Value{}, false
 }

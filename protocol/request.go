@@ -1,0 +1,66 @@
+package protocol
+
+import (
+	"encoding/binary"
+	"strconv"
+)
+
+// A command of a client becomes a request of a batch's body in one of four forms: plain, of a connection, with a ticket
+// under which it may wait, or, for lock commands, with all that.
+
+// AppendRequest appends a command to a batch's body.
+// Requires: name is in lower case.
+func AppendRequest(body []byte, db int, name string, args [][]byte) []byte {
+	return appendArgs(appendRequestHead(body, db, len(args)+1, name), args)
+}
+
+// AppendRequestFrom is [AppendRequest] of a connection. Requires: the cluster has version 6.
+func AppendRequestFrom(body []byte, db int, conn uint64, name string, args [][]byte) []byte {
+	body = binary.AppendUvarint(body, uint64(db)|fromConn)
+	body = binary.AppendUvarint(body, conn)
+	body = binary.AppendUvarint(body, uint64(len(args)+1))
+	return appendArgs(appendString(body, name), args)
+}
+
+// AppendBlock appends a command that may wait under a ticket: the request "block" with the ticket, the
+// command's name, and the command's arguments.
+func AppendBlock(body []byte, db int, ticket uint64, name string, args [][]byte) []byte {
+	body = appendDecimal(appendRequestHead(body, db, len(args)+3, "block"), ticket)
+	return appendArgs(appendString(body, name), args)
+}
+
+// AppendNative appends a word of native locks: the request "native" with the caller, the word's name and
+// the word's arguments. If the word waits the reply is [Parked], or 0 with NOTIFY, and the reply of the
+// word itself comes later, as an event of the state machine. A transaction may contain the request.
+func AppendNative(body []byte, db int, from Caller, name string, args [][]byte) []byte {
+	body = appendRequestHead(body, db, len(args)+5, "native")
+	if from.Address == "" {
+		body = appendDecimal(body, uint64(max(0, from.Conn)))
+	} else {
+		body = appendString(body, strconv.FormatInt(max(0, from.Conn), 10)+" "+from.Address+" "+from.Name)
+	}
+	body = appendDecimal(body, from.Ticket)
+	body = appendDecimal(body, uint64(max(0, from.GraceMillis)))
+	return appendArgs(appendString(body, name), args)
+}
+
+func appendRequestHead(body []byte, db, args int, name string) []byte {
+	body = binary.AppendUvarint(body, uint64(db))
+	body = binary.AppendUvarint(body, uint64(args))
+	return appendString(body, name)
+}
+
+func appendArgs(body []byte, args [][]byte) []byte {
+	for _, arg := range args {
+		body = binary.AppendUvarint(body, uint64(len(arg)))
+		body = append(body, arg...)
+	}
+	return body
+}
+
+// appendDecimal appends a number as a word.
+func appendDecimal(body []byte, n uint64) []byte {
+	var room [20]byte
+	digits := strconv.AppendUint(room[:0], n, 10)
+	return append(binary.AppendUvarint(body, uint64(len(digits))), digits...)
+}
