@@ -158,10 +158,10 @@ func (t *trial) do(ctx context.Context) (*report.Report, error) {
 	return t.judge(context.WithoutCancel(ctx)), nil
 }
 
-// spares is the number of places at which no node runs at first: for the faults of members.
+// spares is the number of places at which no node runs at first: for the faults of members, and clusters of backups.
 func (t *trial) spares() int {
 	asked, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, nemesis.Names())
-	if err != nil || t.o.target != "holdfast" || t.o.nodes < 3 || !slices.ContainsFunc(asked, func(k schedule.Kind) bool { return k.Group == "member" }) {
+	if err != nil || t.o.target != "holdfast" || t.o.nodes < 3 || !slices.ContainsFunc(asked, func(k schedule.Kind) bool { return k.Lane == schedule.Members }) {
 		return 0
 	}
 	return 2

@@ -8,6 +8,11 @@ func (t *Table) Sweep() {
 		t.sweep()
 		return
 	}
+	if mutant.LockSlowEnd {
+		t.steps = min(t.steps, StepUnits)
+		t.sweep()
+		return
+	}
 	t.sweepSlice()
 }
 

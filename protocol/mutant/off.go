@@ -32,6 +32,10 @@ const (
 	KeptID = false
 	// OldFolder: a member admits every incarnation of another.
 	OldFolder = false
+	// BothLives: a node goes on when it learns that a later process has its identity.
+	BothLives = false
+	// SameJump: the fences of a state that begins anew grow by the same, whenever that is.
+	SameJump = false
 	// ReplaceKeeps: a replaced member keeps its vote.
 	ReplaceKeeps = false
 	// LockFence: the fence of a native lock is taken when its owner gets in line.
@@ -44,6 +48,8 @@ const (
 	LockLeak = false
 	// LockSession: a session outlives its node.
 	LockSession = false
+	// LockSlowEnd: what ends for many at once is worked off one by one, and who waits for some of it waits for all.
+	LockSlowEnd = false
 	// LockQueueLost: a snapshot has the holds of native locks, and not who waits.
 	LockQueueLost = false
 )

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -36,7 +37,10 @@ type place struct {
 	peer   string // the purpose of the address for other nodes: "peer" or "peer2"
 	joined bool   // the node joined a cluster that was there
 	vote   bool
-	over   func() // ends the excuse for the end of a removed node; nil without
+	twin   string // the place of the member that this node is a second process of; "" for a node of its own
+	// restored: the node is a cluster of its own, which a backup was restored into.
+	restored bool
+	over     func() // ends the excuse for the end of a removed node; nil without
 }
 
 // NewHoldfast prepares a cluster; nothing runs before Start.
@@ -60,20 +64,26 @@ func NewHoldfast(c Config) *Holdfast {
 // args are the words that start the node at a place.
 func (h *Holdfast) args(m string) []string {
 	c, p := &h.c, h.node(m)
-	addr := c.Net.Listen(m, p.peer)
+	addr, name := c.Net.Listen(m, p.peer), cmp.Or(p.twin, m)
 	args := []string{
-		"serve", "--name", m, "--addr", c.Net.Listen(m, "client"), "--peer-addr", addr, "--peer-advertise-addr", addr,
+		"serve", "--name", name, "--addr", c.Net.Listen(m, "client"), "--peer-addr", addr, "--peer-advertise-addr", addr,
 		"--data-dir", c.DataDir(m), "--insecure", "--debug", "--disk-stall-limit", "2s",
 	}
-	if p.joined {
-		args = append(args, "--join", strings.Join(h.contacts(m), ","))
+	switch {
+	case p.restored: // its folder has all of it
+	case p.joined:
+		args = append(args, "--join", strings.Join(h.contacts(name), ","))
 		if !p.vote {
 			args = append(args, "--non-voter")
 		}
-	} else {
+	default:
 		var initial []string
-		for _, m := range h.places[:c.Nodes] {
-			initial = append(initial, m+"="+c.Net.Listen(m, "peer"))
+		for _, other := range h.places[:c.Nodes] {
+			at := c.Net.Listen(other, "peer")
+			if other == p.twin {
+				at = addr
+			}
+			initial = append(initial, other+"="+at)
 		}
 		args = append(args, "--initial-cluster", strings.Join(initial, ","))
 	}
@@ -161,7 +171,7 @@ func (h *Holdfast) Supports(context.Context) []string {
 		"disk-slow", "disk-hang", "disk-error", "disk-full", "disk-torn", "store-torn", "store-flipped", "transfer", "snapshot", "snapshot-tail",
 	}
 	if _, native := protocol.Lookup("session.open"); native {
-		faults = append(faults, "holder-frozen", "holder-vanished")
+		faults = append(faults, "holder-frozen", "holder-vanished", "holder-many")
 	}
 	if h.c.Limits != (Limits{}) {
 		faults = append(faults, "hostile-scripts", "hostile-reads", "hostile-replies", "hostile-large", "hostile-entries",
@@ -169,7 +179,10 @@ func (h *Holdfast) Supports(context.Context) []string {
 	}
 	if _, changes := protocol.Lookup("raft.remove"); changes && h.c.Spares > 0 {
 		faults = append(faults, "member-join", "member-replace", "member-swap", "member-lost", "member-force", "member-demote", "member-demote-leader", "member-move",
-			"member-lead", "member-away", "member-back", "member-wiped", "member-split", "member-snapshot")
+			"member-lead", "member-away", "member-back", "member-copied", "member-wiped", "member-split", "member-snapshot")
+	}
+	if h.c.Spares > 0 {
+		faults = append(faults, "backup-twice")
 	}
 	if h.c.Nodes > 3 {
 		faults = append(faults, "partition-bridge")

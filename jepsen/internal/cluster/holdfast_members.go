@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +17,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-var _ Membership = (*Holdfast)(nil)
+var (
+	_ Membership = (*Holdfast)(nil)
+	_ Backups    = (*Holdfast)(nil)
+)
 
 // wordLimit bounds a word that changes the members: the leader waits for what the change needs.
 const wordLimit = 35 * time.Second
@@ -254,6 +258,14 @@ func (h *Holdfast) Move(ctx context.Context, at string) error {
 	return h.ask(ctx, func(all []member) bool { return has(all, at, func(m member) bool { return m.address == addr }) }, at, "PING")
 }
 
+// Twin implements [Membership].
+func (h *Holdfast) Twin(at, of string) error {
+	is := h.node(of)
+	h.set(at, func(p *place) { p.twin, p.joined, p.vote = of, is.joined, is.vote })
+	h.fleet.SetOut(at, false)
+	return h.fleet.Start(at)
+}
+
 // Empty implements [Membership].
 func (h *Holdfast) Empty(at string) error {
 	was := h.fleet.isOut(at)
@@ -278,11 +290,45 @@ func (h *Holdfast) Out(at string) error {
 	h.fleet.SetOut(at, true)
 	err := h.Empty(at)
 	h.set(at, func(p *place) {
-		p.in, p.peer = false, "peer"
+		p.in, p.peer, p.twin, p.restored = false, "peer", "", false
 		if p.over != nil {
 			p.over()
 			p.over = nil
 		}
 	})
 	return err
+}
+
+// Backup implements [Backups].
+func (h *Holdfast) Backup(ctx context.Context, via, file string) error {
+	return h.tool(ctx, via, "backup", "--server", h.c.Net.Listen(via, "client"), "--password", h.c.Password, file)
+}
+
+// Restore implements [Backups].
+func (h *Holdfast) Restore(ctx context.Context, at, file, raise string) error {
+	if err := h.Out(at); err != nil {
+		return err
+	}
+	err := h.tool(ctx, at, "restore", file, "--data-dir", h.c.DataDir(at), "--name", at, "--peer-addr", h.c.Net.Listen(at, "peer"), "--raise", raise)
+	if err != nil {
+		return err
+	}
+	h.set(at, func(p *place) { p.restored = true })
+	h.fleet.SetOut(at, false)
+	return h.fleet.Start(at)
+}
+
+// tool runs a command of the program at a place, to the command's end.
+func (h *Holdfast) tool(ctx context.Context, at string, words ...string) error {
+	cmd := h.c.Net.Command(at, h.c.Binary, words...)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("holdfast %s: %w", words[0], err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })()
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("holdfast %s: %w: %s", words[0], err, bytes.TrimSpace(said.Bytes()))
+	}
+	return nil
 }

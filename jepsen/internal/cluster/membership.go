@@ -28,9 +28,21 @@ type Membership interface {
 	Lead(ctx context.Context, place string) error
 	// Move ends a node, and starts it with another address for other nodes.
 	Move(ctx context.Context, place string) error
+	// Twin starts a second process of the member at another place, at a spare place, whose folder is a copy of the member's.
+	// The place stays out, and [Membership.Out] ends the process.
+	Twin(place, of string) error
 	// Empty kills a node and empties its folder. Started again, the node has the name, the addresses and the flags
 	// that it had.
 	Empty(place string) error
 	// Out ends a node and empties its folder. Nothing starts a node at that place but Add.
 	Out(place string) error
+}
+
+// Backups is what the tests may do with backups. Clusters that are made of them live at spare places, as one node each.
+type Backups interface {
+	// Backup writes a backup of the cluster into a file.
+	Backup(ctx context.Context, via, file string) error
+	// Restore makes a cluster of a backup at a place, and starts its node; integers in keys that match raise are raised.
+	// [Membership.Out] ends the cluster.
+	Restore(ctx context.Context, place, file, raise string) error
 }

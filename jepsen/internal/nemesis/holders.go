@@ -22,6 +22,7 @@ import (
 var holderFaults = []fault{
 	{alone(kind("holder-frozen", schedule.Clients, 8*second, 10*second, nil, "clients that hold locks send nothing any more, while their kernels answer")), drawn, holders(false)},
 	{alone(kind("holder-vanished", schedule.Clients, 8*second, 10*second, nil, "all packets between clients that hold locks and the nodes are lost")), drawn, holders(true)},
+	{alone(kind("holder-many", schedule.Clients, 5*second, 8*second, size(0, manyWays), "thousands of holds end at once: a session is closed or lost, leases end in one instant, DEL of a lock with as many holders, FLUSHDB")), drawn, (*Nemesis).endMany},
 }
 
 const (

@@ -103,18 +103,18 @@ func (w *witness) judge(ctx context.Context) {
 		for _, key := range missing {
 			w.n.find("lost: SET %s was answered with OK before the fault, and is not there", key)
 		}
-		w.forget(ctx, keys)
+		w.n.forget(ctx, keys)
 	}
 }
 
 // forget deletes keys, if that is possible now.
-func (w *witness) forget(ctx context.Context, keys []string) {
-	_ = w.n.until(ctx, stepLimit, "the keys are deleted", func() bool {
-		leader, known := w.n.Target.Leader(ctx)
+func (n *Nemesis) forget(ctx context.Context, keys []string) {
+	_ = n.until(ctx, stepLimit, "the keys are deleted", func() bool {
+		leader, known := n.Target.Leader(ctx)
 		if !known {
 			return false
 		}
-		_, err := w.n.Target.Debug(ctx, leader, append([]string{"DEL"}, keys...)...)
+		_, err := n.Target.Debug(ctx, leader, append([]string{"DEL"}, keys...)...)
 		return err == nil
 	})
 }

@@ -281,6 +281,9 @@ func (t target) Move(ctx context.Context, place string) error {
 	}))
 }
 
+// Twin implements cluster.Membership. Nodes in memory have no folders to copy.
+func (t target) Twin(string, string) error { return errors.ErrUnsupported }
+
 // Empty implements cluster.Membership.
 func (t target) Empty(place string) error {
 	defer t.hold(place)()

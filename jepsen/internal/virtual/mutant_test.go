@@ -77,6 +77,7 @@ var built = map[string]struct {
 	"lock_leak":        {"nativequeue", "none", "nativequeue: none deserted"},
 	"lock_session":     {"nativesession", "kill", "nativesession: nothing left"},
 	"lock_short_wait":  {"nativequeue,native", "none", "native: waits"},
+	"lock_slow_end":    {"native", "holder-many", "processes"},
 	"lock_queue_lost":  {"nativequeue", "kill-leader", "nativequeue: in line"},
 }
 
@@ -96,7 +97,7 @@ func TestBuiltMutantIsCaught(t *testing.T) {
 	for seed := uint64(1); seed <= 12; seed++ {
 		d := drive(t, runOptions{
 			workload: m.workload, nemesis: m.nemesis, nodes: 3, stubborn: stubborn[name],
-			seed: seed, time: time.Minute, slow: name == "early_invalidation",
+			seed: seed, time: time.Minute, slow: name == "early_invalidation" || name == "lock_slow_end",
 		})
 		if d.invalid(m.checker) {
 			t.Logf("%s: found by %s under %s, seed %d in virtual time", name, m.checker, m.nemesis, seed)

@@ -33,7 +33,7 @@ func TestNativeLocksUnderMixedFaults(t *testing.T) {
 func TestHoldersThatAreSilent(t *testing.T) {
 	eachSeed(t, 2, func(t *testing.T, seed uint64) {
 		d := drive(t, runOptions{
-			workload: "nativesession", nemesis: "holder", nodes: 3, light: true, slow: seed%2 == 0, seed: seed, time: 50 * time.Second,
+			workload: "nativesession", nemesis: "holder-frozen,holder-vanished", nodes: 3, light: true, slow: seed%2 == 0, seed: seed, time: 50 * time.Second,
 		})
 		verdict, text := d.judge()
 		require.Equal(t, checker.Valid, verdict, text)
@@ -41,6 +41,20 @@ func TestHoldersThatAreSilent(t *testing.T) {
 		for _, f := range d.h.Faults {
 			require.Equal(t, 5, strings.Count(f.Detail, ", "), "all were judged: %s", text)
 			require.NotContains(t, f.Detail, "not judged", text)
+		}
+	})
+}
+
+// TestManyHoldsThatEnd: the next is granted at once what was held with thousands of other locks, and no sooner than all
+// of it has ended.
+func TestManyHoldsThatEnd(t *testing.T) {
+	eachSeed(t, 1, func(t *testing.T, seed uint64) {
+		d := drive(t, runOptions{workload: "native", nemesis: "holder-many", nodes: 3, light: true, seed: seed, time: time.Minute})
+		verdict, text := d.judge()
+		require.Equal(t, checker.Valid, verdict, text)
+		require.GreaterOrEqual(t, len(d.h.Faults), 3, text)
+		for _, f := range d.h.Faults {
+			require.Regexp(t, `\(\d+ holds; the next after \S+, \S+, \S+; others`, f.Detail, "all were granted: %s", text)
 		}
 	})
 }

@@ -176,10 +176,10 @@ func (t target) Supports(context.Context) []string {
 		"partition-one", "partition-leader", "partition-halves", "partition-ring", "partition-oneway", "partition-deaf",
 		"packets-slow", "packets-large", "packets-reset", "kill-leader", "kill-follower", "kill-minority", "kill-all", "restart-all", "restart-rolling",
 		"pause-leader", "pause-minority", "pause-all", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
-		"disk-slow", "disk-hang", "disk-error", "disk-full", "power-cut", "power-restart", "power-append", "power-sync", "transfer", "snapshot", "holder-frozen", "holder-vanished",
+		"disk-slow", "disk-hang", "disk-error", "disk-full", "power-cut", "power-restart", "power-append", "power-sync", "transfer", "snapshot", "holder-frozen", "holder-vanished", "holder-many",
 	}
 	for _, k := range nemesis.Kinds() {
-		if k.Group == "member" && k.Name != "member-back" && k.Name != "member-snapshot" {
+		if k.Group == "member" && !slices.Contains([]string{"member-back", "member-copied", "member-snapshot"}, k.Name) {
 			faults = append(faults, k.Name)
 		}
 	}
