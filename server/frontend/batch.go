@@ -236,7 +236,7 @@ func (c *conn) placeAll() {
 // failAll answers every command of a batch with its error.
 func (c *conn) failAll(err error) {
 	w := c.w
-	failure := c.errorReply(err)
+	failure := c.srv.errorReply(err)
 	// After an error the backend may still hold the body.
 	w.batch.Body = nil
 	for ; w.placed < len(w.slots); w.placed++ {
@@ -284,8 +284,6 @@ func (c *conn) placeReply(s *slot, v protocol.Value) {
 var errReplyCount = errors.New("the batch has not as many replies as requests")
 
 // errorReply is the reply to every command of a batch that failed with err.
-func (c *conn) errorReply(err error) protocol.Value { return c.srv.errorReply(err) }
-
 func (s *Server) errorReply(err error) protocol.Value {
 	var row *protocol.Error
 	if errors.As(err, &row) {

@@ -33,7 +33,7 @@ func (t *ticket) ticket() uint64 {
 func (c *conn) takeTicket(args [][]byte) *ticket {
 	t := c.spareTicket
 	if c.spareTicket = nil; t == nil {
-		t = &ticket{late: c.newLate()}
+		t = &ticket{late: &lateReply{c: c}}
 		t.give = t.late.give
 	}
 	t.number, t.args = c.srv.backend.Parking().Enter(t.give), args

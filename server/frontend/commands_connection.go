@@ -43,7 +43,7 @@ func selectDatabase(c *conn, args [][]byte) protocol.Value {
 // reset puts the connection into the state of a new one.
 func reset(c *conn, _ [][]byte) protocol.Value {
 	c.endTransaction()
-	if c.subscribed() {
+	if c.outbox.subscribed() {
 		c.runBatch()
 		c.settle()
 		c.unsubscribeAll()

@@ -85,7 +85,7 @@ func (given *newSettings) take(s *Server, name string, value []byte) (refusal pr
 func (c *conn) setNotify(flags []byte) protocol.Value {
 	b := replica.Batch{Body: protocol.AppendRequest(nil, 0, "notify", [][]byte{flags}), Count: 1, Write: true}
 	if err := c.srv.backend.Execute(&b); err != nil {
-		return c.errorReply(err)
+		return c.srv.errorReply(err)
 	}
 	c.lastWrite = b.Number
 	return b.Replies[0]

@@ -209,7 +209,7 @@ func (c *conn) consume() (full bool) {
 
 // protocolError answers input that is not a command, and ends the connection.
 func (c *conn) protocolError(err error) {
-	c.reply(nil, c.errorReply(err))
+	c.reply(nil, c.srv.errorReply(err))
 	c.closing = true
 }
 

@@ -142,7 +142,7 @@ var errMessages = errors.New("messages have come")
 // rest waits for input. It returns errMessages when messages have come instead. With more, messages are
 // there already, and rest only looks for input: a client that gets many messages is heard all the same.
 func (c *conn) rest(more bool) error {
-	if idle := c.srv.cfg.IdleTimeout; idle > 0 && c.parked == nil && !c.subscribed() {
+	if idle := c.srv.cfg.IdleTimeout; idle > 0 && c.parked == nil && !c.outbox.subscribed() {
 		c.hasDeadline = true
 		c.setReadDeadline(time.Now().Add(idle))
 	} else if c.hasDeadline {

@@ -164,7 +164,7 @@ func (c *conn) awaitNotice(s *slot, args [][]byte) *protocol.Error {
 			return
 		}
 		c.outbox.mu.Lock()
-		c.dropNotice(n)
+		c.locks.dropNotice(n)
 		c.outbox.mu.Unlock()
 		if v.IsError() && protocol.OutcomeOf(v.Str) == protocol.OutcomeUnknown {
 			lot.Leave(n.ticket)
@@ -193,8 +193,7 @@ func (c *conn) addNotice(n *notice) bool {
 }
 
 // dropNotice forgets a wait, and reports whether the client waited for it. The caller holds outbox.mu.
-func (c *conn) dropNotice(n *notice) (waited bool) {
-	l := &c.locks
+func (l *lockClient) dropNotice(n *notice) (waited bool) {
 	if waited = l.notices[n.ticket] == n; !waited {
 		return false
 	}
@@ -215,7 +214,7 @@ func isAskedAgain(key string, end protocol.Value) bool {
 func (n *notice) give(v protocol.Value) {
 	c := n.c
 	c.outbox.mu.Lock()
-	waited := c.dropNotice(n)
+	waited := c.locks.dropNotice(n)
 	c.outbox.mu.Unlock()
 	if !waited {
 		n.giveBack(v)

@@ -121,10 +121,10 @@ func (c *conn) end(why string) {
 }
 
 // whyEnded is why the connection was cut off, empty if not.
-func (c *conn) whyEnded() string {
-	c.outbox.mu.Lock()
-	defer c.outbox.mu.Unlock()
-	return c.outbox.ended
+func (o *outbox) whyEnded() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ended
 }
 
 // overLimit reports whether the messages exceed the limit of the client's class. The caller holds
@@ -250,18 +250,18 @@ func (c *conn) awake() (woken bool) {
 }
 
 // setSubscriber says whether the limits of subscribers hold.
-func (c *conn) setSubscriber(yes bool) {
-	c.outbox.mu.Lock()
-	defer c.outbox.mu.Unlock()
-	c.outbox.subscriber = yes
+func (o *outbox) setSubscriber(yes bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.subscriber = yes
 }
 
 // subscribed reports whether the client is a subscriber. Only the connection's goroutine may ask.
-func (c *conn) subscribed() bool { return c.outbox.subscriber }
+func (o *outbox) subscribed() bool { return o.subscriber }
 
 // patient reports whether a write is of messages for a subscriber: such a client is cut off at the limits
 // of subscribers, and not for taking nothing for a while.
-func (c *conn) patient() bool { return c.delivering && c.subscribed() }
+func (c *conn) patient() bool { return c.delivering && c.outbox.subscribed() }
 
 // overdue reports whether a subscriber has been over the soft limit for too long.
 func (c *conn) overdue() bool {

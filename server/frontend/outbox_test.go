@@ -263,7 +263,7 @@ func TestOutputLimits(t *testing.T) {
 				s.silent()
 				settle()
 				bad := s.clients()[0]
-				bad.setSubscriber(test.subscriber)
+				bad.outbox.setSubscriber(test.subscriber)
 				good := s.dial()
 				settle()
 				began := time.Now()
@@ -301,7 +301,7 @@ func TestSoftLimitCountsAnew(t *testing.T) {
 		s := start(t, Config{Limits: Limits{PubSub: limit}}, newCluster())
 		nc := s.silent()
 		settle()
-		s.clients()[0].setSubscriber(true)
+		s.clients()[0].outbox.setSubscriber(true)
 		for range 3 {
 			for range 50 {
 				s.postAll(message(strings.Repeat("x", 10_000)))
@@ -332,7 +332,7 @@ func TestMessagesCountOnce(t *testing.T) {
 		settle()
 		clients := s.clients()
 		for _, c := range clients {
-			c.setSubscriber(true)
+			c.outbox.setSubscriber(true)
 		}
 		idle = s.memory.total.Load()
 		const size = 300_000
@@ -394,7 +394,7 @@ func TestMessagesOverTLSToSlowSubscriber(t *testing.T) {
 		_, err = io.ReadFull(nc, make([]byte, len("+PONG\r\n")))
 		require.NoError(t, err)
 		settle()
-		s.clients()[0].setSubscriber(true)
+		s.clients()[0].outbox.setSubscriber(true)
 		s.postAll(message("x"))
 		time.Sleep(50 * time.Second)
 		got := make([]byte, len(messageBytes("x")))

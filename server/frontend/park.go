@@ -12,7 +12,7 @@ import (
 // its own goroutine waits for the reply, and takes messages and input meanwhile. Input is kept, and
 // served behind the reply.
 
-// lateReply is the reply of a parked command. Make it with [conn.newLate].
+// lateReply is the reply of a parked command.
 type lateReply struct {
 	c *conn
 	// value counts when given.
@@ -22,9 +22,6 @@ type lateReply struct {
 	// by outbox.mu, as value and given are. Only the connection's goroutine sets it.
 	claim *claim
 }
-
-// newLate is a reply that is not known yet.
-func (c *conn) newLate() *lateReply { return &lateReply{c: c} }
 
 // give sends the reply. Only the first call counts. Any goroutine may call give, also before the
 // connection is parked.
@@ -126,7 +123,7 @@ func (c *conn) unpark() {
 
 // leave is the end of a connection that may be parked.
 func (c *conn) leave() {
-	if why := c.whyEnded(); why != "" {
+	if why := c.outbox.whyEnded(); why != "" {
 		c.srv.cfg.Logger.Warn("cut off a client", "client", c.nc.RemoteAddr(), "id", c.id, "reason", why)
 	}
 	c.closeBackup()

@@ -22,7 +22,7 @@ func (s *testServer) parkEcho() *parked {
 	for _, row := range s.rows {
 		if row.Name == "echo" {
 			row.handler = handler{barrier: true, run: func(c *conn, args [][]byte) {
-				late := c.newLate()
+				late := &lateReply{c: c}
 				p.late = append(p.late, late)
 				if string(args[1]) == "now" {
 					late.give(protocol.Bulk("at once"))

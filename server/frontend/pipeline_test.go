@@ -421,7 +421,7 @@ func TestTransactionsAreBounded(t *testing.T) {
 func TestUnknownFailureIsUncertain(t *testing.T) {
 	c := &conn{srv: New(Config{}, newCluster())}
 	for _, err := range []error{errors.New("something"), errReplyCount, io.EOF} {
-		require.Equal(t, protocol.ErrUncertain.Value(), c.errorReply(err))
+		require.Equal(t, protocol.ErrUncertain.Value(), c.srv.errorReply(err))
 	}
-	require.Equal(t, protocol.ErrBusy.Value(), c.errorReply(fmt.Errorf("wrapped: %w", protocol.ErrBusy)))
+	require.Equal(t, protocol.ErrBusy.Value(), c.srv.errorReply(fmt.Errorf("wrapped: %w", protocol.ErrBusy)))
 }

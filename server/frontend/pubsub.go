@@ -77,7 +77,7 @@ func subscribe(kind pubsub.Kind, verb string) func(*conn, [][]byte) {
 		}
 		c.settle()
 		before := s.bytes
-		c.setSubscriber(true)
+		c.outbox.setSubscriber(true)
 		for _, w := range args[1:] {
 			name := string(w)
 			if s.client.Subscribe(kind, name) {
@@ -137,7 +137,7 @@ func unsubscribe(kind pubsub.Kind, verb string) func(*conn, [][]byte) {
 		for i, name := range names {
 			c.tell(protocol.Push(protocol.Bulk(verb), protocol.Bulk(name), protocol.Integer(counts[i])))
 		}
-		c.setSubscriber(s.total() > 0)
+		c.outbox.setSubscriber(s.total() > 0)
 	}
 }
 
@@ -166,7 +166,7 @@ func (c *conn) unsubscribeAll() {
 		c.subs.client.Leave()
 	}
 	c.subs = subscriptions{}
-	c.setSubscriber(false)
+	c.outbox.setSubscriber(false)
 }
 
 // tell answers a command by a message, or an error, of which a command may need several. CLIENT REPLY does
@@ -180,7 +180,7 @@ func (c *conn) tell(v protocol.Value) {
 
 // restricted reports whether the client may send only the commands of a subscriber, as in RESP2, where a
 // reply cannot be told from a message.
-func (c *conn) restricted() bool { return c.resp < protocol.RESP3 && c.subscribed() }
+func (c *conn) restricted() bool { return c.resp < protocol.RESP3 && c.outbox.subscribed() }
 
 // forSubscribers reports whether the command is among those.
 func forSubscribers(command *protocol.Command) bool {
