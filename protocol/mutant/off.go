@@ -48,6 +48,8 @@ const (
 	LockLeak = false
 	// LockSession: a session outlives its node.
 	LockSession = false
+	// LockSilent: a client that has promised signs of life and sends none keeps its locks as long as its connection stands.
+	LockSilent = false
 	// LockSlowEnd: what ends for many at once is worked off one by one, and who waits for some of it waits for all.
 	LockSlowEnd = false
 	// LockQueueLost: a snapshot has the holds of native locks, and not who waits.

@@ -28,6 +28,7 @@ var (
 	LockDeadWaiter     = chosen("lock_dead_waiter")
 	LockLeak           = chosen("lock_leak")
 	LockSession        = chosen("lock_session")
+	LockSilent         = chosen("lock_silent")
 	LockSlowEnd        = chosen("lock_slow_end")
 	LockQueueLost      = chosen("lock_queue_lost")
 )

@@ -1,6 +1,10 @@
 package sessions
 
-import "time"
+import (
+	"time"
+
+	"github.com/holdfast/holdfast/protocol/mutant"
+)
 
 // whySilent is logged with the connection.
 const whySilent = "its client was silent for a session's lease"
@@ -77,6 +81,8 @@ func (k *Keeper) cutSilent(now time.Time) (sleep time.Duration) {
 		switch late := now.Sub(c.look); {
 		case !some || !c.demanded:
 			k.lookAt(c, time.Time{})
+		case mutant.LockSilent:
+			k.lookAt(c, now.Add(limit))
 		case now.Sub(heard) < limit:
 			k.lookAt(c, heard.Add(limit))
 		case late > limit/8:

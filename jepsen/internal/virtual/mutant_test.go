@@ -77,6 +77,7 @@ var built = map[string]struct {
 	"lock_leak":        {"nativequeue", "none", "nativequeue: none deserted"},
 	"lock_session":     {"nativesession", "kill", "nativesession: nothing left"},
 	"lock_short_wait":  {"nativequeue,native", "none", "native: waits"},
+	"lock_silent":      {"native", "holder-frozen,holder-vanished", "processes"},
 	"lock_slow_end":    {"native", "holder-many", "processes"},
 	"lock_queue_lost":  {"nativequeue", "kill-leader", "nativequeue: in line"},
 }
