@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// A stock lock is lost when its lease ends, when its database is flushed, when LOCK.BREAK breaks it, and when another
-// command removes or overwrites it that does not come from its holder: see [call.isHolders].
+// A stock lock is lost when its lease ends, when its database is flushed, when LOCK.BREAK breaks it, and when a command
+// removes or overwrites it that is not its holder's: see [call.stockTaken].
 
 // stockLost notes that the owners of a stock lock have lost it.
 func (c *call) stockLost(db int, it *keyspace.Item, reason locks.Reason, cause uint64) {
@@ -34,6 +34,7 @@ func (c *call) noteStockLosses(db int, it *keyspace.Item, owners []locks.Hold, c
 	}
 }
 
+// noteStockLoss notes that one owner has lost a stock lock.
 func (c *call) noteStockLoss(db int, it *keyspace.Item, owner string, reason locks.Reason, cause uint64) {
 	if c.entryVersion < versionHistory {
 		return
