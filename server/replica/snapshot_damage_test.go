@@ -2,6 +2,7 @@ package replica_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,4 +149,69 @@ func TestNodeThatIsBehindDoesNotMend(t *testing.T) {
 		leader.Start()
 		requireFollows(t, c, leader)
 	})
+}
+
+// A follower is cut off while the others acknowledge more; then the power goes. The follower comes back first, and then a
+// node whose snapshots are damaged, with the follower's state if that is enough: these two lead, and have to know all.
+func TestDamagedSnapshotsAtRandom(t *testing.T) {
+	early, late, seeds := 0, 0, uint64(12)
+	if testing.Short() {
+		seeds = 4
+	}
+	for seed := range seeds {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 24))
+			c := bySnapshot(t, 3, 1+rng.Uint64N(12))
+			acknowledged := 0
+			write := func(count int) {
+				for range count {
+					if v := c.Leader().Do("SET", fmt.Sprint("a", acknowledged), "v"); v.Str == "OK" && !v.IsError() {
+						acknowledged++
+					}
+				}
+			}
+			write(3)
+			for range 8 {
+				behind := c.Followers()[rng.IntN(2)]
+				c.Net.Isolate(behind.Name)
+				write(rng.IntN(20))
+				for _, n := range c.Nodes() {
+					if rng.IntN(3) == 0 {
+						_ = n.Replica().TakeSnapshot() // there may be nothing new
+					}
+				}
+				write(rng.IntN(5))
+				var others []*replicatest.Node
+				for _, n := range c.Nodes() {
+					n.PowerCut(rng.Uint64())
+					if n != behind {
+						others = append(others, n)
+					}
+				}
+				heal(c)
+				damaged, last := others[0], others[1]
+				if rng.IntN(2) == 0 {
+					damaged, last = last, damaged
+				}
+				_ = damaged.Disk.RotSnapshots() // it may have none
+				behind.Start()
+				before := damaged.Mended
+				if damaged.TryStart() != nil {
+					last.Start()
+					c.Leader()
+					damaged.Start()
+					late += damaged.Mended - before
+				} else {
+					early += damaged.Mended - before
+					for i := range acknowledged {
+						require.Equal(t, "v", c.Leader().Do("GET", fmt.Sprint("a", i)).Str, "seed %d: %d of %d", seed, i, acknowledged)
+					}
+					last.Start()
+				}
+				c.Settle()
+			}
+		})
+	}
+	require.NotZero(t, early)
+	require.NotZero(t, late)
 }

@@ -129,6 +129,12 @@ func (n *Node) Life() int {
 
 // Start starts a process on the node's disk.
 func (n *Node) Start() {
+	n.cluster.T.Helper()
+	require.NoError(n.cluster.T, n.TryStart())
+}
+
+// TryStart is Start, and returns why the process does not start.
+func (n *Node) TryStart() error {
 	t := n.cluster.T
 	t.Helper()
 	n.power <- struct{}{}
@@ -139,12 +145,14 @@ func (n *Node) Start() {
 	n.mu.Unlock()
 	n.endHeld(last)
 	p, err := n.open(nil)
-	require.NoError(t, err)
+	if err != nil {
+		return err
+	}
 	n.mu.Lock()
 	n.process = p
 	n.life++
 	n.mu.Unlock()
-	require.NoError(t, n.run(p))
+	return n.run(p)
 }
 
 // Open opens a replica on the node's disk, with a configuration that change may change, and does
