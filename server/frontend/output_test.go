@@ -230,6 +230,7 @@ func TestStrangersMustRead(t *testing.T) {
 					require.Zero(t, s.metrics.CutOff.Load())
 				} else {
 					require.Error(t, <-ended)
+					synctest.Wait() // the connection is closed before it is forgotten
 					require.Equal(t, uint64(1), s.metrics.CutOff.Load())
 					require.LessOrEqual(t, s.metrics.BytesIn.Load(), uint64(64<<10))
 					require.LessOrEqual(t, ln.most.Load(), int64(2*strangerChunk))

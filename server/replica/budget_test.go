@@ -24,6 +24,7 @@ const heavy = "local n = redis.call('incr',KEYS[1]) for i=1,4000000 do end retur
 func TestHeavyPipelinesHoldUpNobody(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
+		slow(c)
 		const scripts = 3
 		type outcome struct {
 			replies []protocol.Value
@@ -97,6 +98,7 @@ func TestLargeBatchesHoldUpNobody(t *testing.T) {
 	}
 	inBubble(t, small, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
+		slow(c)
 		value := strings.Repeat("x", 9_000)
 		var large []<-chan protocol.Value
 		for i := range 50 {
@@ -112,7 +114,7 @@ func TestLargeBatchesHoldUpNobody(t *testing.T) {
 				most = max(most, leader.Replica().Status().Applied-last)
 			}
 		}
-		require.Less(t, most, uint64(len(large)/3), "entries until a small batch is answered")
+		require.LessOrEqual(t, most, uint64(8), "entries until a small batch is answered")
 		for _, reply := range large {
 			require.Equal(t, protocol.Integer(9_000), <-reply)
 		}

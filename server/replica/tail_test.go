@@ -25,6 +25,7 @@ func bySnapshot(t *testing.T, nodes int, trailing uint64) *replicatest.Cluster {
 	return c
 }
 
+// slow makes entries take virtual time: none passes while a test's goroutine is delayed between two looks.
 func slow(c *replicatest.Cluster) {
 	for _, a := range c.Nodes() {
 		for _, b := range c.Nodes() {
