@@ -412,6 +412,24 @@ func TestSilence(t *testing.T) {
 	})
 }
 
+// TestSilenceCountsFromTheLastCommand: a client is silent when it has sent nothing for a whole limit, whenever the keeper
+// looks.
+func TestSilenceCountsFromTheLastCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t)
+		c := s.open(1)
+		c.sends()
+		s.keep(1, 1, 8*time.Second)
+		s.Demand(1, true)
+		time.Sleep(3 * time.Second)
+		c.sends()
+		time.Sleep(7900 * time.Millisecond)
+		require.False(t, c.isGone(), "the keeper looked 5 s after the last command")
+		time.Sleep(200 * time.Millisecond)
+		require.True(t, c.isGone())
+	})
+}
+
 // TestSilenceOfANodeThatSlept: what clients sent while the node itself slept may be unread. They have a moment more.
 func TestSilenceOfANodeThatSlept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
