@@ -47,7 +47,7 @@ type Server struct {
 	mu   sync.Mutex
 	busy map[string]int // requests under way, by node
 	all  int            // of all nodes
-	// streams are those of all that a stream may be answered to.
+	// streams is how many requests under way may have a stream behind the answer.
 	streams int
 }
 
@@ -69,12 +69,20 @@ func HandleAny[Q, R any](s *Server, op string, h func(ctx context.Context, from 
 // typed reads the question for h.
 func typed[Q, R any](h func(ctx context.Context, from Asker, q Q) (R, error)) func(context.Context, Asker, []byte) (any, error) {
 	return func(ctx context.Context, from Asker, body []byte) (any, error) {
-		var q Q
-		if err := json.Unmarshal(body, &q); err != nil {
-			return nil, fmt.Errorf("malformed request: %w", err)
+		q, err := decode[Q](body)
+		if err != nil {
+			return nil, err
 		}
 		return h(ctx, from, q)
 	}
+}
+
+// decode reads the question of a request.
+func decode[Q any](body []byte) (q Q, err error) {
+	if err = json.Unmarshal(body, &q); err != nil {
+		err = fmt.Errorf("malformed request: %w", err)
+	}
+	return q, err
 }
 
 // Run answers until ctx ends.

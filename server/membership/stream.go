@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -34,9 +33,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // or when the asker has gone.
 func HandleStream[Q, R any](s *Server, op string, h func(ctx context.Context, from Asker, q Q) (R, io.ReadCloser, error)) {
 	s.handlers[op] = handler{stream: func(ctx context.Context, from Asker, body []byte) (any, io.ReadCloser, error) {
-		var q Q
-		if err := json.Unmarshal(body, &q); err != nil {
-			return nil, nil, fmt.Errorf("malformed request: %w", err)
+		q, err := decode[Q](body)
+		if err != nil {
+			return nil, nil, err
 		}
 		return h(ctx, from, q)
 	}}
