@@ -166,7 +166,7 @@ func (c *call) meetStockEnds() {
 
 var errStockDelay = protocol.Err("a stock lock has no delay")
 
-// breakStock is LOCK.BREAK of a stock lock. Nobody holds one by a fence.
+// breakStock is LOCK.BREAK of a stock lock. A stock lock has no fence, so that a FENCE matches none.
 func (c *call) breakStock(b *locks.Break, text string) protocol.Value {
 	it := c.find(b.Key)
 	switch {

@@ -359,7 +359,7 @@ func TestPollsAreBounded(t *testing.T) {
 	require.False(t, lost.forget(0, "k", fmt.Sprint(maxLost)))
 }
 
-// TestPolledLocksAreListed by LOCK.LIST WAITING, those of a read: in pages, in the order of SCAN, while clients poll.
+// TestPolledLocksAreListed: LOCK.LIST WAITING lists polled locks in pages, in the order of SCAN, while clients poll.
 func TestPolledLocksAreListed(t *testing.T) {
 	d := newDriver(t)
 	poll := func(db int, key, token string, times int) {

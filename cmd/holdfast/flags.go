@@ -150,7 +150,7 @@ func (f flagSet) parse(args []string, stdout io.Writer) (server.Config, error) {
 	return c, nil
 }
 
-// print lists the flags that have an effect, in groups, but for those of tests.
+// print lists the flags that have an effect, in groups. It leaves out flags for tests.
 func (f flagSet) print(w io.Writer) {
 	fmt.Fprintf(w, "usage: holdfast %s [flags]\n", f.command)
 	for _, o := range f.own {

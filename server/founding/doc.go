@@ -13,7 +13,7 @@
 //     on the address, so that all nodes can move at the same time as long as they find one another by an address given
 //     at the start;
 //   - a member whose newest snapshot is damaged at the start gets the state of another one before its raft is opened, or
-//     waits for it, or says why nobody has it;
+//     waits for it, or ends with one line that says why no member has it;
 //   - a node that was removed learns so: from a node that has proved itself, and that knows a newer committed
 //     configuration without the node.
 //

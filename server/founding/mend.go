@@ -42,8 +42,8 @@ const (
 )
 
 // mend has the state of another member take the place of the snapshot that the folder misses, if it misses one. Raft is
-// not open, so that the node neither votes nor acknowledges meanwhile. An error is one line for the operator: nobody has
-// such a state, or this node was removed.
+// not open, so that the node neither votes nor acknowledges meanwhile. The error is one line for the operator: no other
+// member has such a state, or the context has ended.
 func (n *Node) mend(ctx context.Context) error {
 	missing := n.config.Folder.Missing()
 	if missing == nil {

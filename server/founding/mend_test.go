@@ -199,7 +199,7 @@ func TestTwoOfThreeAreMended(t *testing.T) {
 	})
 }
 
-// TestLoneNodeIsNotMended: there is nobody to ask.
+// TestLoneNodeIsNotMended: a lone node knows no other member that it could ask.
 func TestLoneNodeIsNotMended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, begun := newRotten(t, 1), time.Now()

@@ -51,7 +51,7 @@ func (n *Nemesis) copyFolder(ctx context.Context, s step) (effect, error) {
 	case copiedStopped:
 		halt, goOn, ends, goes = fleet.Stop, fleet.Start, goes, ends
 	case copiedBehind:
-		ends, goes = []string{place}, nil
+		goes = nil
 		defer fleet.Excuse(twin)()
 	}
 	if s.Size != copiedStopped {
@@ -173,7 +173,7 @@ type fences struct {
 	wg   sync.WaitGroup
 
 	mu     sync.Mutex
-	given  map[string]string // to whom
+	given  map[string]string // by fence: the client
 	most   map[string]int64  // of the kinds of fences
 	floors map[string]int64  // what there was before this life
 	holder string
@@ -311,7 +311,7 @@ func (f *fences) next(n int) int {
 	return f.turns % n
 }
 
-// hold has somebody hold a lock for as long as the fault takes.
+// hold takes a lock for as long as the fault takes.
 func (f *fences) hold(ctx context.Context) error {
 	members := f.n.Target.Members()
 	conn, err := f.dial(ctx, members[f.next(len(members))], 0)
@@ -320,7 +320,7 @@ func (f *fences) hold(ctx context.Context) error {
 	}
 	defer conn.Close()
 	if r := conn.Do("LOCK.ACQUIRE", f.key+":held", "holder", "PX", millis(heldLease)); !isGrant(r) {
-		return errors.New("nobody holds the lock: " + cmp.Or(r.Why, "it is taken"))
+		return errors.New("the lock was not granted: " + cmp.Or(r.Why, "it is taken"))
 	}
 	return nil
 }

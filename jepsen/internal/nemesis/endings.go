@@ -54,7 +54,7 @@ type many struct {
 	longest time.Duration // of the waits of others
 }
 
-// endMany has many holds end at once. Those who wait for some of them are granted soon, and nobody else waits.
+// endMany ends many holds at once. The waiters of these locks must be granted soon, and no other client may wait.
 func (n *Nemesis) endMany(ctx context.Context, s step) (effect, error) {
 	m := &many{n: n, way: s.Size}
 	e := effect{detail: manyEnd[s.Size], details: m.String, mend: m.clean}
