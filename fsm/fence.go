@@ -9,8 +9,9 @@ import (
 
 // fenceOps are the words of fences.
 var fenceOps = map[string]op{
-	"fence.get":  fenceGetOp,
-	"fence.pass": fencePassOp,
+	"fence.get":   fenceGetOp,
+	"fence.pass":  fencePassOp,
+	"fence.raise": fenceRaiseOp,
 }
 
 // parseFence reads a fence.
@@ -51,6 +52,27 @@ func fencePassOp(c *call) protocol.Value {
 }
 
 var errNoFence = protocol.Err("the value at the key is not a fence")
+
+// mostRaised leaves native locks as many fences as lie below it, whatever FENCE.RAISE is given. Time stamps in
+// microseconds are below.
+const mostRaised = 1 << 52
+
+var errRaisedTooFar = protocol.Err("fences are raised to 4503599627370496 at most")
+
+// fenceRaiseOp makes the fences of native locks larger than a number, for resources that have seen fences of another
+// lock server. The reply is the largest number that no fence will be from now on.
+func fenceRaiseOp(c *call) protocol.Value {
+	above, ok := parseFence(c.args[1])
+	switch {
+	case !ok:
+		return errNotInteger
+	case above > mostRaised:
+		return errRaisedTooFar
+	}
+	reached := c.changeLocks(0).RaiseFences(uint64(above))
+	c.tellLocks()
+	return protocol.Integer(int64(reached))
+}
 
 // fenceGetOp is the largest fence that has passed, nil if none has.
 func fenceGetOp(c *call) protocol.Value {

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -155,4 +156,18 @@ func (l *log) lockRequest(body []byte, db int) []byte {
 		return say(append([]string{"lock.acquire", key, owner, "px", number(500), "limit", number(4)}, wait...)...)
 	}
 	return say(append([]string{"lock.acquire", key, owner, "px", number(500)}, wait...)...)
+}
+
+// TestFencesAreRaised from version 6 of the entry on, by words that run to their end, and restarts keep it.
+func TestFencesAreRaised(t *testing.T) {
+	t.Parallel()
+	d := newDriverOf(t, versionLocks)
+	require.True(t, d.do("eval", "return redis.call('fence.raise', '41')", "0").IsError())
+	require.Equal(t, one, d.do("lock.acquire", "a", "me", "px", "1000"))
+	d.version = versionHistory
+	require.True(t, d.do("eval", "redis.call('fence.raise', '1000') "+endless, "0").IsError())
+	require.Equal(t, protocol.Integer(2), d.do("lock.acquire", "b", "me", "px", "1000"), "what is undone has raised nothing")
+	require.Equal(t, protocol.Integer(41), d.do("fence.raise", "41"))
+	require.NoError(t, d.m.Restore(bytes.NewReader(dump(t, d.m))))
+	require.Equal(t, protocol.Integer(42), d.do("lock.acquire", "c", "me", "px", "1000"))
 }

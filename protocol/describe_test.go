@@ -58,7 +58,7 @@ var conversations = []struct{ line, reply string }{
 	{"command list filterby aclcat nope", `[]`},
 	{"command list FILTERBY aclcat @connection", `[]`},
 	{"command list filterby module json", `[]`},
-	{"!command list filterby module lock", `["fence.get" "fence.pass" "lock.acquire" "lock.acquireall" "lock.break" "lock.cancel" "lock.check" "lock.downgrade" "lock.history" "lock.info" "lock.list" "lock.release" "lock.releaseall" "lock.renew" "session.attach" "session.close" "session.info" "session.keepalive" "session.list" "session.open"]`},
+	{"!command list filterby module lock", `["fence.get" "fence.pass" "fence.raise" "lock.acquire" "lock.acquireall" "lock.break" "lock.cancel" "lock.check" "lock.downgrade" "lock.history" "lock.info" "lock.list" "lock.release" "lock.releaseall" "lock.renew" "session.attach" "session.close" "session.info" "session.keepalive" "session.list" "session.open"]`},
 	{"command list filterby foo x", `-ERR syntax error`},
 	{"command list filterby pattern", `-ERR syntax error`},
 	{"command list foo", `-ERR syntax error`},

@@ -135,5 +135,7 @@ func fenceCommands() []Command {
 			withKeys(oneKey(1, KeyRO|KeyAccess)).taking(key("key")),
 		lockWord("fence.pass", 3, Write, FlagDenyOOM|FlagFast, "Let a fence pass, unless a larger one passed before").costing("O(1)").
 			withKeys(oneKey(1, KeyRW|KeyAccess|KeyUpdate)).taking(key("key"), integer("fence")),
+		lockWord("fence.raise", 2, Write, FlagAdmin|FlagFast, "Let no fence of native locks be a number or less").costing("O(1)").
+			fromLog(6).taking(integer("fence")),
 	}
 }

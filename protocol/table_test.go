@@ -66,7 +66,7 @@ memory memory|doctor memory|help memory|malloc-stats memory|purge memory|stats m
 slowlog slowlog|get slowlog|help slowlog|len slowlog|reset monitor
 raft.backup raft.demote raft.members raft.promote raft.remove raft.replace raft.status raft.transfer
 lock.acquire lock.acquireall lock.renew lock.release lock.cancel lock.releaseall lock.check lock.downgrade lock.history lock.info lock.list
-lock.break session.open session.keepalive session.attach session.close session.info session.list fence.pass fence.get`
+lock.break session.open session.keepalive session.attach session.close session.info session.list fence.pass fence.raise fence.get`
 
 func TestTableIsComplete(t *testing.T) {
 	t.Parallel()

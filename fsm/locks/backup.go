@@ -25,6 +25,13 @@ func (t *Table) Raise(by, above uint64) {
 	t.fences, t.sessionIDs = raised(t.fences), raised(t.sessionIDs)
 }
 
+// RaiseFences makes all fences that are given out from now on larger than above, and returns the largest number that none
+// of them will be.
+func (t *Table) RaiseFences(above uint64) (reached uint64) {
+	t.fences = max(t.fences, above)
+	return t.fences
+}
+
 // Empty drops all locks and sessions, and keeps what was given out: for a restore from a backup. No effect
 // tells.
 func (t *Table) Empty() {
