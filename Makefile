@@ -3,7 +3,7 @@ GO ?= go
 BIN := bin
 
 .DEFAULT_GOAL := help
-.PHONY: help build test quick race check vet-others fmt fuzz rewrite demo jepsen model picture mutants mutations mutations-changed mutations-sample land soak bench bench-results bench-native bench-limits bench-compare differential differential-newer upgrade clients dist monitoring clean
+.PHONY: help build test quick race check vet-others fmt fuzz rewrite demo jepsen model picture mutants mutations mutations-changed mutations-sample land soak bench bench-results bench-native bench-limits bench-compare differential differential-newer upgrade clients dist image monitoring clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -122,6 +122,9 @@ page-picture: ## draw the README's picture of the page, of a cluster that is bus
 
 dist: ## archives of static binaries, Debian packages and their checksums, in dist/
 	./cmd/holdfast/packaging/dist.sh
+
+image: ## build the image and run compose.yaml from it by podman, as root
+	./cmd/holdfast/packaging/image.sh
 
 monitoring: ## promtool checks alerts and dashboard, where there is promtool or Debian's package
 	./server/monitoring/check.sh
