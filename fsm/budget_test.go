@@ -239,6 +239,34 @@ func TestReadsTakeTurns(t *testing.T) {
 	}
 }
 
+// Who leaves many queues pays for each, before leaving the first.
+func TestLeavingIsCharged(t *testing.T) {
+	keys := make([]string, 50)
+	for i := range keys {
+		keys[i] = fmt.Sprint("key:", i)
+	}
+	all := strings.Join(keys, " ")
+	for version := byte(protocol.OldestEntryVersion); version <= protocol.EntryVersion; version++ {
+		d := newDriverOf(t, version)
+		require.Equal(t, "[1 PARKED PARKED PARKED PARKED]", lines(d.apply(pipeline(
+			"lock.acquire key:0 other px 100000000",
+			"native 7 1 1000 lock.acquireall 50 "+all+" a px 1000 wait 0", "native 8 2 1000 lock.acquireall 50 "+all+" b px 1000 wait 0",
+			"block 3 blpop absent:"+strings.Join(keys, " absent:")+" 0", "block 4 bzpopmin absent:"+strings.Join(keys, " absent:")+" 0"))))
+		d.m.budgets = smallBudgets()
+		for i, leave := range []string{"unblock gone 1 2", "unblock gone 3 4"} {
+			replies := d.together(pipeline(spin("other", 4000)), pipeline(leave))
+			if version < versionLeaving {
+				require.Equal(t, "[2]", lines(replies[1]))
+				continue
+			}
+			require.Empty(t, replies[1], "nobody leaves if not all may")
+			require.Equal(t, [2]int{2, 2}, [2]int{d.m.st.locks.Stats().Waiters + 2*i, d.m.st.waits.Len()})
+			require.Equal(t, "[2]", lines(d.together(pipeline(leave))[0]), "alone it fits")
+		}
+		require.Zero(t, d.m.st.locks.Stats().Waiters+d.m.st.waits.Len())
+	}
+}
+
 // heavyLog is a log with requests that go over small budgets.
 type heavyLog struct{ *log }
 

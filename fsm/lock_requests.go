@@ -159,6 +159,8 @@ func (c *call) unblockLock(name waits.Name) (left int64) {
 		left = 1
 	}
 	c.tellLocks()
-	c.spend(lockWork)
+	if c.entryVersion < versionLeaving {
+		c.spend(lockWork)
+	}
 	return left
 }

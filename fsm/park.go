@@ -102,19 +102,20 @@ func unblockOp(c *call) protocol.Value {
 	if len(c.args) < 2 || c.undo != nil {
 		return errArity("unblock")
 	}
-	if !c.affords(len(c.args) - 2) {
+	if !c.affordsLeaving(c.args[2:]) {
 		return errOverWork
 	}
 	left := int64(0)
 	for _, word := range c.args[2:] {
-		ticket, _ := parseTicket(word)
-		name := waits.Name{Origin: c.origin, Ticket: ticket}
+		name := c.waiterOf(word)
 		w := c.st.waits.Find(name)
 		if w == nil {
 			left += c.unblockLock(name)
 			continue
 		}
-		c.spend(int64(w.KeyCount) * writeWork)
+		if c.entryVersion < versionLeaving {
+			c.spend(int64(w.KeyCount) * writeWork)
+		}
 		c.st.waits.Remove(w)
 		left++
 		switch protocol.Leave(c.args[1]) {
@@ -125,6 +126,39 @@ func unblockOp(c *call) protocol.Value {
 		}
 	}
 	return protocol.Integer(left)
+}
+
+// waiterOf is the name of a waiter of the node whose batch is under way.
+func (c *call) waiterOf(word string) waits.Name {
+	ticket, _ := parseTicket(word)
+	return waits.Name{Origin: c.origin, Ticket: ticket}
+}
+
+// versionLeaving is the first version of the entry that charges for each queue that a waiter leaves, before any leaves.
+const versionLeaving = 6
+
+// placeWork is a place in a queue that a waiter leaves.
+const placeWork = 1 << 10
+
+// affordsLeaving charges for waiters that leave, by their tickets.
+func (c *call) affordsLeaving(words []string) bool {
+	if c.entryVersion < versionLeaving {
+		return c.affords(len(words))
+	}
+	work := int64(len(words)) * writeWork
+	for _, word := range words {
+		name := c.waiterOf(word)
+		if w := c.st.waits.Find(name); w != nil {
+			work += int64(w.KeyCount) * placeWork
+		} else {
+			work += int64(c.st.locks.Places(name)) * placeWork
+		}
+	}
+	if !c.fits(work) {
+		return false
+	}
+	c.spend(work)
+	return true
 }
 
 // dropOp is "drop <node> <epoch>": a node was silent for long, in its life with that epoch. Its waiters are

@@ -76,6 +76,14 @@ func (t *Table) workDropped() {
 	t.drops = slices.Delete(t.drops, 0, 1)
 }
 
+// Places is in how many queues the waiter with a name stands.
+func (t *Table) Places(name waits.Name) int {
+	if w, ok := t.names.Get(t.mine().waiter.named(name)); ok {
+		return len(w.Keys)
+	}
+	return 0
+}
+
 // Unblock ends a wait by its name: with LeaveGone no client is told.
 func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
 	w, ok := t.names.Get(t.mine().waiter.named(name))

@@ -36,7 +36,7 @@ func (c *conn) takeTicket(args [][]byte) *ticket {
 		t = &ticket{late: &lateReply{c: c}}
 		t.give = t.late.give
 	}
-	t.number, t.args = c.srv.backend.Parking().Enter(t.give), args
+	t.number, t.args = c.srv.backend.Parking().Enter(len(args), t.give), args
 	return t
 }
 

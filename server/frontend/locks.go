@@ -183,7 +183,7 @@ func (c *conn) addNotice(n *notice) bool {
 	if len(l.notices) >= mostNotices || l.bytes.Load()+n.bytes() > mostNoticeBytes {
 		return false
 	}
-	n.ticket = c.srv.backend.Parking().Enter(n.give)
+	n.ticket = c.srv.backend.Parking().Enter(len(n.keys), n.give)
 	if l.notices == nil {
 		l.notices = make(map[uint64]*notice)
 	}

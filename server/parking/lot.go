@@ -38,9 +38,9 @@ type Lot struct {
 	gone map[uint64]client
 	// holds are locks to be given back.
 	holds []protocol.Hold
-	// leaving are tickets that the cluster is to forget. renounced: the cluster is to forget former lives
+	// leaving are those that the cluster is to forget. renounced: the cluster is to forget former lives
 	// of this node.
-	leaving   []uint64
+	leaving   []departure
 	renounced bool
 	// askedTickets and askedHolds are how many of leaving and of holds are in the request under way.
 	askedTickets, askedHolds int
@@ -59,6 +59,13 @@ type client struct {
 	number uint64
 	// restored is the lot's count when the client entered.
 	restored uint64
+	places   int
+}
+
+// departure is a client on the way out of the cluster's queues, in which it has so many places at most.
+type departure struct {
+	ticket uint64
+	places int
 }
 
 // New returns an empty lot.
@@ -66,13 +73,13 @@ func New(c Cluster) *Lot {
 	return &Lot{cluster: c, wake: make(chan struct{}, 1), clients: make(map[uint64]client), gone: make(map[uint64]client), together: leaveTogether}
 }
 
-// Enter gives a ticket to a client whose command may wait. give is called once at most, by any goroutine,
-// and must be quick.
-func (l *Lot) Enter(give func(protocol.Value)) (ticket uint64) {
+// Enter gives a ticket to a client whose command may wait in so many queues at most. give is called once at most, by
+// any goroutine, and must be quick.
+func (l *Lot) Enter(places int, give func(protocol.Value)) (ticket uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tickets++
-	l.clients[l.tickets] = client{give: give, restored: l.restored}
+	l.clients[l.tickets] = client{give: give, restored: l.restored, places: places}
 	l.attend(true)
 	return l.tickets
 }
@@ -191,7 +198,7 @@ func (l *Lot) Leave(ticket uint64) {
 	}
 	delete(l.clients, ticket)
 	l.gone[ticket] = c
-	l.leaving = append(l.leaving, ticket)
+	l.leaving = append(l.leaving, departure{ticket, c.places})
 	l.poke()
 }
 
@@ -203,7 +210,7 @@ func (l *Lot) LeaveAll(reply protocol.Value) {
 		if c.number != 0 {
 			delete(l.clients, ticket)
 			gone = append(gone, c)
-			l.leaving = append(l.leaving, ticket)
+			l.leaving = append(l.leaving, departure{ticket, c.places})
 		}
 	}
 	l.poke()
@@ -236,8 +243,10 @@ func (l *Lot) poke() {
 }
 
 const (
-	// leaveTogether is the number of tickets that leave in one request.
+	// leaveTogether is the number of tickets that leave in one request, and leavePlaces that of their places in queues:
+	// a request is not cut, and others wait for it.
 	leaveTogether = 1000
+	leavePlaces   = 50 * 128
 	// leaveAgain is the time between two tries.
 	leaveAgain = 100 * time.Millisecond
 )
@@ -313,12 +322,26 @@ func (l *Lot) giveUp(waits chan struct{}) {
 func (l *Lot) request() (body []byte, count int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.askedTickets, l.askedHolds = min(len(l.leaving), l.together), min(len(l.holds), l.together)
-	body = protocol.AppendUnblock(nil, protocol.LeaveGone, l.leaving[:l.askedTickets]...)
+	l.askedHolds = min(len(l.holds), l.together)
+	tickets := l.nextTickets()
+	l.askedTickets = len(tickets)
+	body = protocol.AppendUnblock(nil, protocol.LeaveGone, tickets...)
 	for _, h := range l.holds[:l.askedHolds] {
 		body = protocol.AppendGiveBack(body, h)
 	}
 	return body, 1 + l.askedHolds
+}
+
+// nextTickets are those of one request: one at least, if any are left.
+func (l *Lot) nextTickets() (tickets []uint64) {
+	places := 0
+	for _, d := range l.leaving[:min(len(l.leaving), l.together)] {
+		if places += d.places; places > leavePlaces && len(tickets) > 0 {
+			break
+		}
+		tickets = append(tickets, d.ticket)
+	}
+	return tickets
 }
 
 // left notes that the last request was applied.
@@ -326,8 +349,8 @@ func (l *Lot) left() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.renounced = false
-	for _, ticket := range l.leaving[:l.askedTickets] {
-		delete(l.gone, ticket)
+	for _, d := range l.leaving[:l.askedTickets] {
+		delete(l.gone, d.ticket)
 	}
 	l.together = leaveTogether
 	l.leaving = slices.Delete(l.leaving, 0, l.askedTickets) // others were appended at most

@@ -3,6 +3,7 @@ package parking
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -63,7 +64,7 @@ func TestWoken(t *testing.T) {
 	var c cluster
 	var told told
 	l := c.lot()
-	early, late, never := l.Enter(told.give), l.Enter(told.give), l.Enter(told.give)
+	early, late, never := l.Enter(1, told.give), l.Enter(1, told.give), l.Enter(1, told.give)
 	require.True(t, l.Woken(early, protocol.Simple("before Execute returned")))
 	l.Parked(early, 1)
 	l.Parked(late, 2)
@@ -87,13 +88,13 @@ func TestRest(t *testing.T) {
 	l := c.lot()
 	require.False(t, l.Rest())
 	for range 2 {
-		first := l.Enter(told.give)
+		first := l.Enter(1, told.give)
 		require.True(t, l.Rest())
-		second := l.Enter(told.give)
+		second := l.Enter(1, told.give)
 		l.Forget(first)
 		require.True(t, l.Rest())
 		l.Forget(second)
-		l.Forget(l.Enter(told.give)) // came and went since the last look
+		l.Forget(l.Enter(1, told.give)) // came and went since the last look
 		require.False(t, l.Rest())
 	}
 	require.Equal(t, []bool{true, false, true, false}, c.attended)
@@ -106,9 +107,9 @@ func TestSnapshot(t *testing.T) {
 	c := cluster{waits: map[uint64]bool{2: true}}
 	l := c.lot()
 	for i, told := range []*told{&lost, &waits, &later} {
-		l.Parked(l.Enter(told.give), uint64(i+1))
+		l.Parked(l.Enter(1, told.give), uint64(i+1))
 	}
-	under := l.Enter(after.give)
+	under := l.Enter(1, after.give)
 	c.applied = 2
 	l.Restored()
 	require.EqualValues(t, []string{protocol.ErrUncertain.Error()}, lost)
@@ -129,7 +130,7 @@ func TestLeave(t *testing.T) {
 		c.down.Store(true)
 		var told told
 		l := c.lot()
-		first, second, third := l.Enter(told.give), l.Enter(told.give), l.Enter(told.give)
+		first, second, third := l.Enter(1, told.give), l.Enter(1, told.give), l.Enter(1, told.give)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- l.Run(ctx) }()
@@ -156,7 +157,7 @@ func TestLeave(t *testing.T) {
 		// A node that is cut off tells all that were parked, but not those under way.
 		l.Parked(third, 9)
 		c.waits = map[uint64]bool{third: true}
-		fourth := l.Enter(told.give)
+		fourth := l.Enter(1, told.give)
 		l.LeaveAll(protocol.Simple("cut off"))
 		require.EqualValues(t, []string{"cut off"}, told)
 		synctest.Wait()
@@ -166,7 +167,7 @@ func TestLeave(t *testing.T) {
 		stop()
 		require.NoError(t, <-done)
 		c.down.Store(true)
-		l.Leave(l.Enter(told.give))
+		l.Leave(l.Enter(1, told.give))
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		l.Drained(short)
@@ -181,7 +182,7 @@ func TestLeaveMany(t *testing.T) {
 		l := c.lot()
 		leave := func(n int) {
 			for range n {
-				l.Leave(l.Enter(told.give))
+				l.Leave(l.Enter(1, told.give))
 			}
 		}
 		c.meanwhile = func() { leave(leaveTogether) }
@@ -195,6 +196,28 @@ func TestLeaveMany(t *testing.T) {
 		}
 		require.Len(t, words, 2*leaveTogether+1+2)
 		require.Equal(t, words["unblock"], words["gone"])
+	})
+}
+
+// TestLeaveManyPlaces: a request takes a bounded number of places, and one client at least.
+func TestLeaveManyPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cluster{}
+		c.down.Store(true)
+		l := c.lot()
+		for _, places := range []int{leavePlaces / 2, leavePlaces / 2, 1, leavePlaces - 1, leavePlaces + 1, 1, leavePlaces} {
+			ticket := l.Enter(places, func(protocol.Value) {})
+			if places == 1 {
+				l.Parked(ticket, 1) // leaves by LeaveAll
+			} else {
+				l.Leave(ticket)
+			}
+		}
+		l.LeaveAll(protocol.OK)
+		go l.Run(t.Context())
+		c.down.Store(false)
+		l.Drained(t.Context())
+		require.Regexp(t, "^unblock gone 1 2 unblock gone 4 unblock gone 5 unblock gone 7 unblock gone [36] [36]$", strings.Join(c.asked, " "))
 	})
 }
 

@@ -101,7 +101,7 @@ func TestSilenceAfterAPause(t *testing.T) {
 func park(t *testing.T, n *replicatest.Node) <-chan protocol.Value {
 	told := make(chan protocol.Value, 1)
 	lot := n.Replica().Parking()
-	ticket := lot.Enter(func(v protocol.Value) { told <- v })
+	ticket := lot.Enter(1, func(v protocol.Value) { told <- v })
 	b := replicatest.Batch(words("block %d blpop q 0", ticket))
 	require.NoError(t, n.Replica().Execute(b))
 	require.Equal(t, protocol.Parked, b.Replies[0])
