@@ -34,6 +34,8 @@ const (
 	OldFolder = false
 	// BothLives: a node goes on when it learns that a later process has its identity.
 	BothLives = false
+	// LargePackets: connections between nodes keep large packets where these are lost and small ones pass.
+	LargePackets = false
 	// SameJump: the fences of a state that begins anew grow by the same, whenever that is.
 	SameJump = false
 	// ReplaceKeeps: a replaced member keeps its vote.

@@ -21,6 +21,7 @@ var (
 	KeptID             = chosen("kept_id")
 	OldFolder          = chosen("old_folder")
 	BothLives          = chosen("both_lives")
+	LargePackets       = chosen("large_packets")
 	SameJump           = chosen("same_jump")
 	ReplaceKeeps       = chosen("replace_keeps")
 	LockFence          = chosen("lock_fence")

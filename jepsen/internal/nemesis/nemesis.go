@@ -29,6 +29,8 @@ type Nemesis struct {
 
 	mu       sync.Mutex
 	findings []string
+	begun    int // faults that were made
+	underWay int // faults that are not mended
 }
 
 // Findings are what a fault showed to be wrong with the service.
@@ -97,6 +99,8 @@ func release(lanes []chan struct{}) {
 
 func (n *Nemesis) strike(ctx context.Context, s schedule.Step) {
 	start := n.Recorder.Now()
+	n.count(1, 1)
+	defer n.count(0, -1)
 	f := faultOf(s.Fault)
 	e, err := f.inject(n, ctx, step{s, f.order})
 	n.Log.Info("fault", "kind", s.Fault, "hit", e.detail, "for", s.For.Round(time.Millisecond), "error", err)
@@ -115,6 +119,24 @@ func (n *Nemesis) strike(ctx context.Context, s schedule.Step) {
 		e.detail = strings.TrimSpace(e.detail + " " + e.details())
 	}
 	n.Recorder.Fault(s.Fault, e.detail, start)
+}
+
+func (n *Nemesis) count(begun, underWay int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.begun, n.underWay = n.begun+begun, n.underWay+underWay
+}
+
+// beside returns whether there was another fault beside the one that asks, from now until the returned function is called.
+func (n *Nemesis) beside() func() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	begun, others := n.begun, n.underWay > 1
+	return func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return others || n.begun != begun
+	}
 }
 
 // Heal makes the net whole, lets all members go on, and starts what does not run.

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/holdfast/holdfast/jepsen/internal/history"
 	"github.com/holdfast/holdfast/jepsen/internal/network"
+	"github.com/holdfast/holdfast/jepsen/internal/wire"
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
@@ -136,7 +139,59 @@ func (n *Nemesis) loseLarge(ctx context.Context, s step) (effect, error) {
 			links = append(links, network.Link{From: other, To: one})
 		}
 	}
-	return n.impair(detail, network.State{Large: links})
+	e, err := n.impair(detail, network.State{Large: links})
+	if err != nil {
+		return e, err
+	}
+	hit := append([]string{one}, others...)
+	served := make([]time.Duration, len(hit))
+	beside := n.beside()
+	var writers sync.WaitGroup
+	for i, member := range hit {
+		writers.Go(func() { served[i] = n.writeLarge(ctx, member, i%n.Target.Sides(), beside) })
+	}
+	e.mend = func() error {
+		writers.Wait()
+		return n.wholeNet()
+	}
+	e.details = func() string { return fmt.Sprintf("(large writes through these served after %v)", served) }
+	return e, nil
+}
+
+const (
+	// largeBytes is the size of a write that no packet has room for which passes.
+	largeBytes = 2000
+	// largeLimit is how long such a write may take: the leader notices that nothing is acknowledged, another one is elected,
+	// and connections are made again, on which packets are small.
+	largeLimit = 20 * second
+)
+
+// writeLarge writes through a member until a write is acknowledged, and returns how long that took. It must not take
+// long, unless there was another fault beside.
+func (n *Nemesis) writeLarge(ctx context.Context, member string, side int, beside func() bool) time.Duration {
+	began, last := time.Now(), ""
+	key := "jepsen-large:" + member
+	for !beside() && ctx.Err() == nil {
+		took := time.Since(began).Round(time.Millisecond)
+		if took > largeLimit {
+			n.find("packets-large: no write of %d bytes through %s was acknowledged within %s: %s", largeBytes, member, largeLimit, last)
+			return took
+		}
+		nc, err := n.Target.Dial(ctx, side, member)
+		if err != nil {
+			last = err.Error()
+		} else {
+			conn := wire.New(nc, witnessTimeout)
+			r := conn.Do("SET", key, strings.Repeat("v", largeBytes), "PX", millis(2*largeLimit))
+			conn.Close()
+			if r.Outcome == history.OK {
+				return time.Since(began).Round(time.Millisecond)
+			}
+			last = r.Why
+		}
+		workload.Sleep(ctx, 50*time.Millisecond)
+	}
+	return 0
 }
 
 // impair puts the net into a state until the effect is mended.

@@ -71,6 +71,7 @@ var built = map[string]struct {
 	"kept_id":      {"append", "member-wiped", "append: list"},
 
 	"replace_keeps": {"append", "member-swap", "processes"},
+	"large_packets": {"append", "packets-large", "processes"},
 
 	"lock_fence":       {"native", "none", "native: lock"},
 	"lock_dead_waiter": {"nativequeue", "none", "nativequeue: waits"},
