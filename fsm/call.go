@@ -83,7 +83,7 @@ func (c *call) run() protocol.Value {
 		return errOOM
 	}
 	c.counting = b.counts && !c.quiet
-	return b.run(c)
+	return b.do(c)
 }
 
 // lookup returns the behaviour of a command, nil if there is no such command.

@@ -228,7 +228,7 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	h.words = append(h.words, words[1+b.subcommand:]...)
 	c.args = h.words
 	c.counting = b.counts && !c.quiet
-	reply := b.run(c)
+	reply := b.do(c)
 	c.called(words)
 	if !c.fits(0) || c.over {
 		return errOverWork

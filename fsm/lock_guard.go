@@ -36,6 +36,48 @@ func (c *call) meetsLock(row *protocol.Command) bool {
 	return false
 }
 
+// Where Redis has no such error, WRONGTYPE says what is at the key.
+var (
+	errNativeThere = wrongTypeFor("a native lock; LOCK.INFO shows who holds it")
+	errStockThere  = wrongTypeFor("a stock lock, taken by SET NX or a lock library; LOCK.INFO shows who holds it")
+)
+
+func wrongTypeFor(there string) protocol.Value {
+	return protocol.ErrValue(errWrongType.Str + ": the key has " + there)
+}
+
+// do runs the behaviour of a command.
+func (b *binding) do(c *call) protocol.Value {
+	reply := b.run(c)
+	if reply.Kind == protocol.KindError && reply.Str == errWrongType.Str && c.entryVersion >= versionHelps && b.row != nil {
+		return c.wrongType(b)
+	}
+	return reply
+}
+
+// wrongType is the WRONGTYPE of the command under way: a native lock is in the way, or, for a lock command, anything else.
+func (c *call) wrongType(b *binding) protocol.Value {
+	_, ofLocks := lockOps[b.name]
+	if !ofLocks && !c.locksThere() {
+		return errWrongType
+	}
+	var room [4]int
+	positions := b.row.AppendKeyPositions(room[:0], c.args)
+	c.spend(int64(len(positions)) * keyWork)
+	for _, at := range positions {
+		switch it := c.findStored(c.db, c.args[at]); {
+		case it == nil, it.IsLock() == ofLocks:
+		case it.IsLock():
+			return errNativeThere
+		case it.IsMarked():
+			return errStockThere
+		default:
+			return wrongTypeFor("a " + it.Kind().String())
+		}
+	}
+	return errWrongType
+}
+
 // breakLock is DEL of a lock: its holds end by force. The lock stays while somebody waits for it, or its
 // delay runs.
 func (c *call) breakLock(key string) (removed bool) {

@@ -38,7 +38,7 @@ func TestNothingWritesALock(t *testing.T) {
 			reply := d.do(words...)
 			if hit {
 				met++
-				require.Equal(t, errWrongType, reply, "%q", words)
+				require.Equal(t, errNativeThere, reply, "%q", words)
 			}
 			require.Equal(t, fence, d.do("lock.check", "key:0", "me"), "%q", words)
 			require.Equal(t, "lock", d.do("type", "key:0").Str, "%q", words)
@@ -48,13 +48,31 @@ func TestNothingWritesALock(t *testing.T) {
 	require.Equal(t, zero, d.do("lock.release", "key:0", "me"))
 }
 
+// TestHelpBeginsWithItsVersion: in older entries EX is no word of locks, and WRONGTYPE is as short as in Redis.
+func TestHelpBeginsWithItsVersion(t *testing.T) {
+	d := newDriverOf(t, versionHelps-1)
+	d.do("lock.acquire", "k", "me", "px", "1000")
+	d.do("set", "s", "token", "nx", "px", "1000")
+	for _, words := range []string{"lock.acquire k me ex 1", "lock.acquireall 1 k me ex 1", "lock.renew k me ex 1", "session.open ex 1"} {
+		require.Equal(t, errSyntax, d.doLine(words), words)
+	}
+	require.Equal(t, errWrongType, d.doLine("get k"))
+	require.Equal(t, errWrongType, d.doLine("lock.acquire s me px 1"))
+	d.version = versionHelps
+	d.do("del", "s")
+	d.do("set", "s", "token", "nx", "px", "1000")
+	require.Equal(t, one, d.doLine("lock.renew k me ex 1"))
+	require.Equal(t, errNativeThere, d.doLine("set k v"))
+	require.Equal(t, errStockThere, d.doLine("lock.acquire s me ex 1"))
+}
+
 // TestClaimsOfLocks: a claim of a lock's key is not refused beside the log, where the answer would be nil.
 func TestClaimsOfLocks(t *testing.T) {
 	d := newDriver(t)
 	d.do("lock.acquire", "k", "me", "px", "1000")
 	claim := ClaimOf(request(nil, 0, "set", "k", "v", "nx"))
 	require.False(t, d.m.WouldRefuse(claim, d.nowMillis))
-	require.Equal(t, errWrongType, d.do("set", "k", "v", "nx"))
+	require.Equal(t, errNativeThere, d.do("set", "k", "v", "nx"))
 }
 
 // TestWatchedLocks: what happens to a lock is a change of its key.

@@ -118,10 +118,11 @@ func (o *lockOptions) flag(word string) (known bool) {
 // valued takes an option with a value.
 func (o *lockOptions) valued(word, value string) (known bool, problem protocol.Value) {
 	r := &o.request
+	unit := leaseUnit(word, o.version)
 	switch {
-	case isWord(word, "PX"):
+	case unit != 0:
 		o.leased = true
-		r.LeaseMillis, problem = parseLease(value, o.command)
+		r.LeaseMillis, problem = parseLease(value, unit, o.command)
 	case isWord(word, "SESSION"):
 		r.Session, problem = parseSession(value)
 	case isWord(word, "WAIT"):
@@ -146,16 +147,31 @@ func (o *lockOptions) valued(word, value string) (known bool, problem protocol.V
 	return true, problem
 }
 
-// parseLease reads PX.
-func parseLease(word, command string) (millis int64, problem protocol.Value) {
-	millis, ok := protocol.ParseInt(word)
+// versionHelps is the first version of the entry in which leases are given in seconds, too, and WRONGTYPE says what is at
+// a key where Redis has no such error.
+const versionHelps = 6
+
+// leaseUnit is how many milliseconds the number behind PX or EX counts; 0: the word is another.
+func leaseUnit(word string, version byte) int64 {
+	switch {
+	case isWord(word, "PX"):
+		return 1
+	case version >= versionHelps && isWord(word, "EX"):
+		return 1000
+	}
+	return 0
+}
+
+// parseLease reads the number behind PX or EX.
+func parseLease(word string, unitMillis int64, command string) (millis int64, problem protocol.Value) {
+	n, ok := protocol.ParseInt(word)
 	switch {
 	case !ok:
 		return 0, errNotInteger
-	case millis <= 0, millis > maxDuration:
+	case n <= 0, n > maxDuration/unitMillis:
 		return 0, errExpireTime(command)
 	}
-	return millis, problem
+	return n * unitMillis, problem
 }
 
 // parseNumber reads a number of at least least. The problem is strange if the word is no number or above most,

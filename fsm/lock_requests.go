@@ -50,7 +50,7 @@ func nativeOp(c *call) protocol.Value {
 	}
 	args := c.args
 	c.args, c.from = words, from
-	reply := b.run(c)
+	reply := b.do(c)
 	c.args, c.from = args, caller{}
 	return reply
 }

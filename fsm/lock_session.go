@@ -25,10 +25,11 @@ func sessionOpenOp(c *call) protocol.Value {
 		connection = connection || lives
 		return lives
 	}, func(word, value string) (known bool, problem protocol.Value) {
+		unit := leaseUnit(word, c.entryVersion)
 		switch {
-		case isWord(word, "PX"):
+		case unit != 0:
 			leased = true
-			millis, problem = parseLease(value, c.args[0])
+			millis, problem = parseLease(value, unit, c.args[0])
 		case isWord(word, "NAME"):
 			name, problem = parseText("NAME", value)
 		default:

@@ -123,10 +123,11 @@ func fenceOrNull(fence uint64) protocol.Value {
 }
 
 func renewOp(c *call) protocol.Value {
-	if !isWord(c.args[3], "PX") {
+	unit := leaseUnit(c.args[3], c.entryVersion)
+	if unit == 0 {
 		return errSyntax
 	}
-	millis, problem := parseLease(c.args[4], c.args[0])
+	millis, problem := parseLease(c.args[4], unit, c.args[0])
 	if problem.IsError() {
 		return problem
 	}

@@ -86,7 +86,7 @@ func blockOp(c *call) protocol.Value {
 	}
 	args := c.args
 	c.args, c.parks, c.ticket = words, true, ticket
-	reply := b.run(c)
+	reply := b.do(c)
 	c.args, c.parks = args, false
 	return reply
 }

@@ -123,7 +123,7 @@ func (c *call) retry(w *waits.Waiter) (reply protocol.Value, waits, ok bool) {
 	told := len(c.events)
 	c.retries, c.waited = true, false
 	c.counting = false
-	reply = b.run(c)
+	reply = b.do(c)
 	waits, ok = c.waited, !c.over
 	c.serves.left -= c.work
 	c.retries, c.over = false, false

@@ -238,7 +238,7 @@ func TestUsage(t *testing.T) {
 		"script|kill": "SCRIPT KILL",
 		"client|list": "CLIENT LIST [TYPE <NORMAL | MASTER | REPLICA | PUBSUB> | " +
 			"ID client-id [client-id ...]]",
-		"lock.acquire": "LOCK.ACQUIRE key owner <PX milliseconds | SESSION session-id> [SHARED | LIMIT limit [PERMITS permits]] " +
+		"lock.acquire": "LOCK.ACQUIRE key owner <PX milliseconds | EX seconds | SESSION session-id> [SHARED | LIMIT limit [PERMITS permits]] " +
 			"[WAIT milliseconds [NOTIFY]] [DELAY delay-milliseconds] [REENTRANT [CALL call-id]] [NOTE note]",
 		"lock.history": "LOCK.HISTORY [MATCH pattern] [OWNER owner] [NATIVE | STOCK] [DB database] [CURSOR cursor] [COUNT count]",
 		"lock.list":    "LOCK.LIST [MATCH pattern] [OWNER owner] [SESSION session-id] [HELD | WAITING] [DB database] [CURSOR cursor] [COUNT count]",

@@ -65,6 +65,25 @@ func WrongArity(name string) *Error {
 	return NewError("wrong number of arguments for '" + name + "' command")
 }
 
+// WrongArity is the error for too few or too many arguments.
+func (c *Command) WrongArity() *Error { return c.withUsage(WrongArity(c.Name)) }
+
+// WrongSyntax is the reply to a command whose reply would be v: a syntax error shows the syntax if Redis lacks the command.
+func (c *Command) WrongSyntax(v Value) Value {
+	if v.Kind != KindError || v.Str != ErrSyntax.Error() {
+		return v
+	}
+	return c.withUsage(ErrSyntax).Value()
+}
+
+// withUsage adds the syntax of a command that Redis lacks. The errors of the others are Redis's to the letter.
+func (c *Command) withUsage(e *Error) *Error {
+	if c.Group != GroupModule {
+		return e
+	}
+	return &Error{Prefix: e.Prefix, Text: e.Text + ": " + c.Usage(), Outcome: e.Outcome}
+}
+
 // Unknown is the error of a command line without a row: of a subcommand if there is a container. Arguments are quoted
 // until they fill quotedBytes.
 func Unknown(args [][]byte, container *Command) *Error {

@@ -14,7 +14,12 @@ const (
 
 // lease is what a hold is bound to.
 func lease() Arg {
-	return oneOf("lease", integer("milliseconds").after("PX"), integer("session-id").after("SESSION"))
+	return oneOf("lease", append(duration(), integer("session-id").after("SESSION"))...)
+}
+
+// duration is a lease's length.
+func duration() []Arg {
+	return []Arg{integer("milliseconds").after("PX"), integer("seconds").after("EX")}
 }
 
 // patience is how long a request may wait in line.
@@ -107,7 +112,7 @@ func lockCommands() []Command {
 		lockWord("lock.releaseall", -4, Write, 0, "Give several locks back").
 			withKeys(countedKeys(1, 1, KeyRW|KeyDelete)).costing(locksWork).taking(integer("numkeys"), key("key").many(), text("owner")),
 		lockWord("lock.renew", 5, Write, FlagFast, "Give a hold another lease").
-			withKeys(held).taking(key("key"), text("owner"), integer("milliseconds").after("PX")),
+			withKeys(held).taking(key("key"), text("owner"), oneOf("lease", duration()...)),
 	}
 }
 
@@ -124,7 +129,7 @@ func sessionCommands() []Command {
 		lockWord("session.list", -1, Read, 0, "List the sessions").costing("O(N) for a whole run, N being the number of sessions").
 			taking(integer("cursor").after("CURSOR").opt(), integer("count").after("COUNT").opt()),
 		lockWord("session.open", -3, Write, FlagDenyOOM|FlagFast, "Begin a session and return its id").costing(work).
-			taking(integer("milliseconds").after("PX"), token("CONNECTION").opt(), token("HEARTBEAT").opt(), text("name").after("NAME").opt()),
+			taking(oneOf("lease", duration()...), token("CONNECTION").opt(), token("HEARTBEAT").opt(), text("name").after("NAME").opt()),
 	}
 }
 

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -33,4 +36,20 @@ func TestFlagIsItsField(t *testing.T) {
 		}
 	}
 	require.Greater(t, rows, 40)
+}
+
+// TestConfigSetNamesFlags: the flags that errors of CONFIG SET name are there.
+func TestConfigSetNamesFlags(t *testing.T) {
+	source, err := os.ReadFile(filepath.Join("..", "..", "server", "frontend", "config_set.go"))
+	require.NoError(t, err)
+	pairs := regexp.MustCompile(`(?m)^\t"[a-z-]+": +"([a-z-]+)",$`).FindAllStringSubmatch(string(source), -1)
+	require.NotEmpty(t, pairs)
+	flags := make(map[string]bool)
+	c := server.DefaultConfig()
+	for _, o := range options(&c) {
+		flags[o.name] = true
+	}
+	for _, pair := range pairs {
+		require.True(t, flags[pair[1]], "no flag --%s", pair[1])
+	}
 }

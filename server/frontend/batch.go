@@ -268,6 +268,9 @@ func (c *conn) placeReply(s *slot, v protocol.Value) {
 		return
 	}
 	s.native.answered(c, v)
+	if s.row != nil {
+		v = s.row.WrongSyntax(v)
+	}
 	if s.published != nil {
 		v = s.published.answer(c.srv, v)
 	}

@@ -55,13 +55,48 @@ func (s *Server) checkSetting(name string, twice bool) (refusal protocol.Value) 
 	_, own := s.nodeSetting(name)
 	switch {
 	case !s.hasSetting(name):
-		return protocol.Err("Unknown option or number of arguments for CONFIG SET - '" + name + "'")
+		return protocol.Err("Unknown option or number of arguments for CONFIG SET - '" + name + "'" + flagHint(name))
 	case !own && name != notifySetting:
-		return errConfigSet(name, "can't set immutable config")
+		return errConfigSet(name, "can't set immutable config"+flagHint(name))
 	case twice:
 		return errConfigSet(name, "duplicate parameter")
 	}
 	return refusal
+}
+
+// flagsOf are the flags for what Redis changes by CONFIG SET, and a node at its start alone.
+var flagsOf = map[string]string{
+	"bind":                       "addr",
+	"client-output-buffer-limit": "max-output-bytes",
+	"client-query-buffer-limit":  "max-query-bytes",
+	"dir":                        "data-dir",
+	"loglevel":                   "log-level",
+	"maxclients":                 "max-clients",
+	"maxmemory":                  "max-memory",
+	"maxmemory-clients":          "max-memory-clients",
+	"port":                       "addr",
+	"proto-max-bulk-len":         "max-bulk-bytes",
+	"requirepass":                "password-file",
+	"tcp-keepalive":              "tcp-keepalive",
+	"timeout":                    "idle-timeout",
+	"tls-ca-cert-file":           "tls-client-ca",
+	"tls-cert-file":              "tls-cert",
+	"tls-key-file":               "tls-key",
+}
+
+// flagHint names the flag of a setting, which may be called as Redis or as the flag calls it. What Redis refuses itself,
+// such as "databases", has none: the error is Redis's to the letter.
+func flagHint(name string) string {
+	flag := flagsOf[name]
+	for _, own := range flagsOf { // unordered: looks for one name
+		if own == name {
+			flag = name
+		}
+	}
+	if flag == "" {
+		return ""
+	}
+	return ": it is the flag --" + flag + " of holdfast serve"
 }
 
 // take adds a pair, or returns what is wrong with the value.

@@ -44,7 +44,7 @@ func (c *conn) mayRun(row *row, args [][]byte) *protocol.Error {
 	case row.LogVersion > 0 && row.LogVersion > c.srv.backend.Version():
 		return errLaterVersion(row.Command, c.srv.backend.Version())
 	case !row.CheckArity(len(args)):
-		return protocol.WrongArity(row.Name)
+		return row.WrongArity()
 	case row.Name == "debug" && !c.srv.cfg.Options.Debug:
 		return errDebugDisabled
 	case !c.authenticated && !row.Has(protocol.FlagNoAuth):

@@ -142,8 +142,9 @@ func nativeOpen(_ *conn, row *row, args [][]byte) *nativeCall {
 	row.eachOption(args, 1, func(token string, value []byte) {
 		switch token {
 		case "PX":
-			millis, _ := protocol.ParseInt(string(value))
-			lease = time.Duration(min(max(millis, 0), int64(time.Hour/time.Millisecond))) * time.Millisecond
+			lease = leaseOf(value, time.Millisecond)
+		case "EX":
+			lease = leaseOf(value, time.Second)
 		case "CONNECTION":
 			lives = true
 		}
@@ -152,6 +153,12 @@ func nativeOpen(_ *conn, row *row, args [][]byte) *nativeCall {
 		return nil
 	}
 	return keeping(lease)
+}
+
+// leaseOf reads the length of a lease, of which more than an hour counts as an hour.
+func leaseOf(value []byte, unit time.Duration) time.Duration {
+	n, _ := protocol.ParseInt(string(value))
+	return time.Duration(min(max(n, 0), int64(time.Hour/unit))) * unit
 }
 
 // nativeAttach is nativeOpen for a session whose lease only the state knows.
