@@ -24,7 +24,7 @@ func Open(c Config) (*Node, error) {
 	inner := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		ServerAddressProvider: provider{},
 		Logger:                c.RaftLogger,
-		Stream:                c.Raft,
+		Stream:                streams{c.Raft, max(leastFlow, 2*c.ElectionTimeout)},
 		MaxPool:               connsPerPeer,
 		MaxRPCsInFlight:       1,
 		Timeout:               rpcTimeout,
@@ -142,6 +142,8 @@ const (
 	// connsPerPeer is how many connections to another node raft keeps.
 	connsPerPeer = 3
 	rpcTimeout   = 10 * time.Second
+	// leastFlow is how long a request of raft's own transport may bring nothing, at least: a busy node is not a lost one.
+	leastFlow = 2 * time.Second
 	// maxAppend bounds the entries of a request to a follower; an entry has up to 1 MiB.
 	maxAppend = 32
 )

@@ -122,3 +122,42 @@ func TestLateSnapshotIsNotInstalled(t *testing.T) {
 		c.Settle()
 	})
 }
+
+// away has a follower be behind the log of the others, and come back over a path that loses what is large.
+func away(t *testing.T, c *replicatest.Cluster) (leader, behind *replicatest.Node) {
+	leader, behind = c.Leader(), c.Followers()[0]
+	c.Net.Isolate(behind.Name)
+	for i := range 200 {
+		require.Equal(t, protocol.OK, leader.Do("SET", fmt.Sprint("k", i), "a value that fills a packet"))
+		time.Sleep(20 * time.Millisecond)
+	}
+	c.Net.LoseAbove(leader.Name, behind.Name, 600)
+	c.Net.Rejoin(behind.Name)
+	time.Sleep(time.Second)
+	require.Empty(t, events[replica.Restored](behind))
+	return leader, behind
+}
+
+// A node to which a snapshot is sent that does not come on votes all the same: if the leader is lost meanwhile, the others
+// elect another.
+func TestSnapshotThatDoesNotComeOnHoldsNoVote(t *testing.T) {
+	inBubble(t, shortLog, func(t *testing.T, c *replicatest.Cluster) {
+		leader, behind := away(t, c)
+		c.Net.Isolate(leader.Name)
+		begun := time.Now()
+		require.Equal(t, protocol.OK, behind.Do("SET", "k", "v"))
+		require.Less(t, time.Since(begun), 5*time.Second)
+		c.Net.Heal()
+		c.Settle()
+	})
+}
+
+// A snapshot that did not come on is sent again in small packets.
+func TestSnapshotComesInSmallPackets(t *testing.T) {
+	inBubble(t, shortLog, func(t *testing.T, c *replicatest.Cluster) {
+		_, behind := away(t, c)
+		time.Sleep(4 * time.Second)
+		require.NotEmpty(t, events[replica.Restored](behind))
+		c.Settle()
+	})
+}

@@ -1,0 +1,95 @@
+package raftnode
+
+import (
+	"errors"
+	"net"
+	"os"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/peer/wire"
+)
+
+// streams are the connections of raft's own transport, over which votes and snapshots go. A connection has one request at
+// a time, and an answer to each.
+//
+// Raft reads a snapshot in its main loop, and neither votes nor follows another leader meanwhile. So a request that does
+// not come on ends with its connection.
+type streams struct {
+	raft.StreamLayer
+	// within is how long a request that has begun may bring nothing.
+	within time.Duration
+}
+
+// Accept implements raft.StreamLayer.
+func (s streams) Accept() (net.Conn, error) {
+	conn, err := s.StreamLayer.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &asked{Conn: conn, within: s.within}, nil
+}
+
+// Dial implements raft.StreamLayer.
+func (s streams) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	conn, err := s.StreamLayer.Dial(address, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return &asking{Conn: conn}, nil
+}
+
+// asked is a connection over which another node asks.
+type asked struct {
+	net.Conn
+	within  time.Duration
+	begun   bool // a request has, and was not answered
+	limited bool // a deadline is set
+}
+
+// Read reads what has come of a request, or waits for the next one.
+func (c *asked) Read(b []byte) (int, error) {
+	switch {
+	case c.begun:
+		c.limited = true
+		_ = c.SetReadDeadline(time.Now().Add(c.within))
+	case c.limited:
+		c.limited = false
+		_ = c.SetReadDeadline(time.Time{})
+	}
+	n, err := c.Conn.Read(b)
+	c.begun = c.begun || n > 0
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = c.Close()
+	}
+	return n, err
+}
+
+// Write answers.
+func (c *asked) Write(b []byte) (int, error) {
+	c.begun = false
+	return c.Conn.Write(b)
+}
+
+// asking is a connection over which this node asks.
+type asking struct {
+	net.Conn
+	unanswered int // bytes
+}
+
+func (c *asking) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.unanswered += n
+	return n, err
+}
+
+// Read reads an answer. If there is none to a large request, large packets may have been lost.
+func (c *asking) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil && c.unanswered > wire.Segment {
+		wire.Stuck(c.Conn)
+	}
+	c.unanswered = 0
+	return n, err
+}

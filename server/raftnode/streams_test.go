@@ -1,0 +1,92 @@
+package raftnode
+
+import (
+	"net"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+)
+
+// pipe is a stream of one connection. Stuck counts what the port is told.
+type pipe struct {
+	net.Conn
+	stuck int
+}
+
+func (p *pipe) Accept() (net.Conn, error)                                { return p, nil }
+func (p *pipe) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) { return p, nil }
+func (p *pipe) Addr() net.Addr                                           { return p.LocalAddr() }
+func (p *pipe) Stuck()                                                   { p.stuck++ }
+
+// Between requests there is no limit. A request that has begun must come on, and ends with its connection otherwise.
+func TestRequestThatDoesNotComeOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		conn, err := streams{&pipe{Conn: near}, 2 * time.Second}.Accept()
+		require.NoError(t, err)
+		b := make([]byte, 10)
+		for range 2 {
+			go func() {
+				time.Sleep(time.Hour)
+				_, _ = far.Write([]byte("re"))
+				time.Sleep(time.Second)
+				_, _ = far.Write([]byte("quest"))
+				_, _ = far.Read(make([]byte, 10))
+			}()
+			for _, piece := range []string{"re", "quest"} {
+				n, err := conn.Read(b)
+				require.NoError(t, err)
+				require.Equal(t, piece, string(b[:n]))
+			}
+			time.Sleep(time.Hour) // as long as the answer takes
+			_, err = conn.Write([]byte("answer"))
+			require.NoError(t, err)
+		}
+		go func() { _, _ = far.Write([]byte("re")) }()
+		_, err = conn.Read(b)
+		require.NoError(t, err)
+		begun := time.Now()
+		_, err = conn.Read(b)
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Equal(t, 2*time.Second, time.Since(begun))
+		_, err = far.Read(b)
+		require.Error(t, err, "the connection has ended")
+	})
+}
+
+// A port makes packets small for a node that leaves a large request without an answer, and for no other.
+func TestLargeRequestWithoutAnAnswer(t *testing.T) {
+	for _, c := range []struct {
+		bytes  int
+		answer bool
+		want   int
+	}{{5000, false, 1}, {5000, true, 0}, {500, false, 0}} {
+		near, far := net.Pipe()
+		p := &pipe{Conn: near}
+		conn, err := streams{StreamLayer: p}.Dial("n2", 0)
+		require.NoError(t, err)
+		go func() {
+			for got := 0; got < c.bytes; {
+				n, _ := far.Read(make([]byte, c.bytes))
+				got += n
+			}
+			if c.answer {
+				_, _ = far.Write([]byte("yes"))
+			}
+			_ = far.Close()
+		}()
+		_, err = conn.Write(make([]byte, c.bytes))
+		require.NoError(t, err)
+		for err == nil {
+			_, err = conn.Read(make([]byte, 10))
+		}
+		require.Equal(t, c.want, p.stuck)
+		_, err = conn.Read(make([]byte, 10))
+		require.Error(t, err)
+		require.Equal(t, c.want, p.stuck, "it is told once")
+	}
+}
