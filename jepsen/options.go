@@ -23,7 +23,7 @@ type options struct {
 	rate                      float64
 	seed                      uint64
 	store, net                string
-	binary, tags              string
+	binary, tags, before      string
 	serverArgs                string
 	check, picture            string
 }
@@ -44,6 +44,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	fs.StringVar(&o.store, "store", "store", "folder for the reports, one in it for each run")
 	fs.StringVar(&o.net, "net", "auto", "how the net is cut: kernel (namespaces and iptables, as root), proxies, or auto")
 	fs.StringVar(&o.binary, "binary", "", "the holdfast program; default: built from this module")
+	fs.StringVar(&o.before, "before", "", "the holdfast program of the release before: nodes begin with it, and the faults of the group release replace it, node by node")
 	fs.StringVar(&o.tags, "tags", "", "build tags for that, such as mutants (see README.md)")
 	fs.StringVar(&o.serverArgs, "server-args", "", "more flags for holdfast serve, or lines for redis.conf, separated by semicolons")
 	fs.DurationVar(&o.soak, "soak", 0, "run seed after seed for so long, and keep the reports of those that are not valid")
@@ -65,6 +66,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	case o.nodes < 1 || o.nodes%2 == 0:
 		return nil, fmt.Errorf("nodes %d: use 1, 3, 5 or 7", o.nodes)
+	case o.before != "" && o.target != "holdfast":
+		return nil, fmt.Errorf("before: target %s has one program", o.target)
 	case o.concurrency < 1 || o.rate <= 0:
 		return nil, fmt.Errorf("concurrency and rate must be above 0")
 	}
@@ -86,6 +89,9 @@ func (o *options) reproduce(net string) string {
 	}
 	if o.tags != "" {
 		words = append(words, "--tags "+o.tags)
+	}
+	if o.before != "" {
+		words = append(words, "--before "+o.before)
 	}
 	if o.serverArgs != "" {
 		words = append(words, fmt.Sprintf("--server-args %q", o.serverArgs))

@@ -240,7 +240,7 @@ func (t *trial) closeDisks() error {
 }
 
 func (t *trial) openTarget() (err error) {
-	c := cluster.Config{Net: t.net, Dir: t.dir, Nodes: t.o.nodes, Spares: t.spares(), DataDir: t.dataDir, Binary: t.o.binary, Args: t.o.passed()}
+	c := cluster.Config{Net: t.net, Dir: t.dir, Nodes: t.o.nodes, Spares: t.spares(), DataDir: t.dataDir, Binary: t.o.binary, Before: t.o.before, Args: t.o.passed()}
 	if t.hostile() {
 		c.Password = password
 		if c.Limits, err = t.limits(); err != nil {
@@ -307,7 +307,7 @@ func (t *trial) drive(ctx context.Context) {
 	t.usage = <-watched
 
 	t.log.Info("mending everything")
-	if err := n.Heal(); err != nil {
+	if err := errors.Join(n.Heal(), n.FinishUpgrade()); err != nil {
 		t.findings = append(t.findings, fmt.Sprintf("mend everything: %v", err))
 	}
 	healed := time.Now()
@@ -324,6 +324,7 @@ func (t *trial) drive(ctx context.Context) {
 	if t.spares() > 0 {
 		n.Whole(context.WithoutCancel(ctx), t.o.nodes)
 	}
+	n.Raised(context.WithoutCancel(ctx))
 }
 
 func (t *trial) dataDir(member string) string {

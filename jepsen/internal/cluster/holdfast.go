@@ -37,6 +37,7 @@ type place struct {
 	peer   string // the purpose of the address for other nodes: "peer" or "peer2"
 	joined bool   // the node joined a cluster that was there
 	vote   bool
+	runs   Release
 	twin   string // the place of the member that this node is a second process of; "" for a node of its own
 	// restored: the node is a cluster of its own, which a backup was restored into.
 	restored bool
@@ -48,9 +49,12 @@ func NewHoldfast(c Config) *Holdfast {
 	h := &Holdfast{c: c, places: network.Nodes(c.Nodes + c.Spares), fleet: newFleet(c.Dir), nodes: map[string]*place{}}
 	for i, m := range h.places {
 		h.nodes[m] = &place{in: i < c.Nodes, peer: "peer", vote: true}
+		if c.Before != "" {
+			h.nodes[m].runs = Before
+		}
 		h.fleet.SetOut(m, i >= c.Nodes)
 		h.fleet.specs[m] = []spec{{m, func(under ...string) *exec.Cmd {
-			words := slices.Concat(c.limits(), under, []string{c.Binary}, h.args(m))
+			words := slices.Concat(c.limits(), under, []string{h.program(m)}, h.args(m))
 			cmd := c.Net.Command(m, words[0], words[1:]...)
 			if c.Limits != (Limits{}) {
 				cmd.Env = append(os.Environ(), c.Limits.environment()...)
@@ -61,13 +65,31 @@ func NewHoldfast(c Config) *Holdfast {
 	return h
 }
 
+// program is what the node at a place runs.
+func (h *Holdfast) program(m string) string {
+	if h.node(m).runs == Before {
+		return h.c.Before
+	}
+	return h.c.Binary
+}
+
+// Run implements [Releases].
+func (h *Holdfast) Run(m string, r Release) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.nodes[m].runs = r
+}
+
 // args are the words that start the node at a place.
 func (h *Holdfast) args(m string) []string {
 	c, p := &h.c, h.node(m)
 	addr, name := c.Net.Listen(m, p.peer), cmp.Or(p.twin, m)
 	args := []string{
-		"serve", "--name", name, "--addr", c.Net.Listen(m, "client"), "--peer-addr", addr, "--peer-advertise-addr", addr,
+		"serve", "--name", name, "--addr", c.Net.Listen(m, "client"), "--peer-addr", addr,
 		"--data-dir", c.DataDir(m), "--insecure", "--debug", "--disk-stall-limit", "2s",
+	}
+	if p.runs != Before { // which does not know the flag, and takes the address from initial-cluster
+		args = append(args, "--peer-advertise-addr", addr)
 	}
 	switch {
 	case p.restored: // its folder has all of it
@@ -86,6 +108,9 @@ func (h *Holdfast) args(m string) []string {
 			initial = append(initial, other+"="+at)
 		}
 		args = append(args, "--initial-cluster", strings.Join(initial, ","))
+	}
+	if p.runs == Held {
+		args = append(args, "--hold-version", strconv.Itoa(protocol.OldestEntryVersion))
 	}
 	if table := h.dialTable(m); table != "" {
 		args = append(args, "--debug-peer-dial", table)
@@ -183,6 +208,9 @@ func (h *Holdfast) Supports(context.Context) []string {
 	}
 	if h.c.Spares > 0 {
 		faults = append(faults, "backup-twice")
+	}
+	if h.c.Before != "" {
+		faults = append(faults, "release-stop", "release-kill")
 	}
 	if h.c.Nodes > 3 {
 		faults = append(faults, "partition-bridge")

@@ -38,6 +38,27 @@ type Membership interface {
 	Out(place string) error
 }
 
+// Releases is what the tests may do about the programs of nodes, where there are two.
+type Releases interface {
+	// Run has the node at a place run a program from its next start on: the release before, or this one, which may hold
+	// the version of the cluster.
+	Run(place string, r Release)
+}
+
+// Release is a program as a node is started with it.
+type Release int
+
+// The releases.
+const (
+	This   Release = iota
+	Held           // this one, and the cluster keeps the version of the release before
+	Before         // the release before
+)
+
+func (r Release) String() string {
+	return [...]string{"this release", "this release, with the version held", "the release before"}[r]
+}
+
 // Backups is what the tests may do with backups. Clusters that are made of them live at spare places, as one node each.
 type Backups interface {
 	// Backup writes a backup of the cluster into a file.

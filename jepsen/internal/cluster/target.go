@@ -76,8 +76,8 @@ type Config struct {
 	Spares int
 	// DataDir is a member's data folder.
 	DataDir func(member string) string
-	// Binary is the program of the server.
-	Binary string
+	// Binary is the program of the server. With Before, the program of the release before, nodes begin with that.
+	Binary, Before string
 	// Args are passed on to the program.
 	Args []string
 	// Password, if not empty, is what clients must give.

@@ -27,6 +27,8 @@ type Nemesis struct {
 	// Disks are nil where there are none to cut the power of.
 	Disks Disks
 
+	upgrade []upgradeStep // what is left of it; the lane of processes guards it
+
 	mu       sync.Mutex
 	findings []string
 	begun    int // faults that were made
