@@ -52,6 +52,7 @@
 //	collection/    hashes, sets, lists and sorted sets
 //	locks/         who holds which lock, and who waits
 //	waits/         who waits for keys
+//	rights/        what a user may do
 //	lua/           the script engine
 //
 // DESIGN.md says why it is so and what was refused.

@@ -27,11 +27,11 @@ var forbidden = []string{
 // onlyInMachine may be imported by fsm.go, where the one lock is.
 var onlyInMachine = []string{"sync", "sync/atomic"}
 
-// TestPurity holds this package, keyspace, collection and waits to their promise: no clock, no I/O, no goroutine,
+// TestPurity holds this package, keyspace, collection, waits and rights to their promise: no clock, no I/O, no goroutine,
 // no range over a map whose order could show.
 func TestPurity(t *testing.T) {
 	protocoltest.SkipShort(t, "reads the types of the whole package")
-	for folder, least := range map[string]int{".": 10, "keyspace": 5, "collection": 4, "waits": 4} {
+	for folder, least := range map[string]int{".": 10, "keyspace": 5, "collection": 4, "waits": 4, "rights": 3} {
 		t.Run(folder, func(t *testing.T) { checkPurity(t, folder, least) })
 	}
 }

@@ -11,6 +11,9 @@ var categoryNames = []string{
 	ModuleName,
 }
 
+// ACLCategoryNames are the names of all categories, without @, in Redis's order.
+func ACLCategoryNames() []string { return slices.Clone(categoryNames) }
+
 // groupCategories are the categories of a group's rows that name none.
 var groupCategories = map[Group]string{
 	GroupString:       "string",
@@ -63,4 +66,18 @@ func (c *Command) InCategory(name string) bool {
 	}
 	// A container does nothing by itself: the subcommands are in categories.
 	return c.Subcommands == nil && name != "" && groupCategories[c.Group] == name
+}
+
+// Channels are the first and the last word of a command that an ACL takes for a channel, all zero if there is none; a
+// negative last counts from the end of the line. pattern: the words are patterns.
+func (c *Command) Channels() (first, last int, pattern bool) {
+	switch c.Name {
+	case "publish", "spublish":
+		return 1, 1, false
+	case "subscribe", "ssubscribe":
+		return 1, -1, false
+	case "psubscribe":
+		return 1, -1, true
+	}
+	return 0, 0, false
 }

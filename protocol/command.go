@@ -166,10 +166,30 @@ type Command struct {
 	// Deprecated is set on rows that Redis advises against.
 	Deprecated  *Deprecation
 	Subcommands []Command
+
+	number int
 }
 
 // Deprecation says since which release of Redis a command has had a successor.
 type Deprecation struct{ Since, ReplacedBy string }
+
+// MaxCommands is more than there are rows.
+const MaxCommands = 448
+
+// Number is below [MaxCommands], and differs from row to row. It changes from release to release.
+func (c *Command) Number() int { return c.number }
+
+// number numbers rows from n on, and returns the next number.
+func number(rows []Command, n int) int {
+	for i := range rows {
+		rows[i].number = n
+		n = number(rows[i].Subcommands, n+1)
+	}
+	if n > MaxCommands {
+		panic("protocol: MaxCommands is too small")
+	}
+	return n
+}
 
 // Has reports whether the row has all flags of f.
 func (c *Command) Has(f Flags) bool { return c.Flags&f == f }

@@ -135,8 +135,34 @@ func appendOption[W ~string | ~[]byte](s *KeySpec, dst []int, words []W) []int {
 	return dst
 }
 
+// KeyUse is a key of a command line, and what the command does with the key.
+type KeyUse struct {
+	At    int
+	Flags KeyFlags
+}
+
+// AppendKeyUses appends the keys of a command line. A part of the line that does not say where keys are adds none.
+func AppendKeyUses[W ~string | ~[]byte](c *Command, dst []KeyUse, words []W) []KeyUse {
+	var room [8]int
+	for i := range c.KeySpecs {
+		spec := &c.KeySpecs[i]
+		if spec.Flags&KeyNotKey != 0 {
+			continue
+		}
+		positions, ok := appendPositions(spec, room[:0], words)
+		if !ok || len(positions) == 0 {
+			continue
+		}
+		flags := flagsFor(spec, words)
+		for _, at := range positions {
+			dst = append(dst, KeyUse{at, flags})
+		}
+	}
+	return dst
+}
+
 // flagsFor are the flags that hold for this command line.
-func (s *KeySpec) flagsFor(words [][]byte) KeyFlags {
+func flagsFor[W ~string | ~[]byte](s *KeySpec, words []W) KeyFlags {
 	if s.Flags&KeyVariableFlags == 0 {
 		return s.Flags
 	}
@@ -176,7 +202,7 @@ func GetKeys(line [][]byte, withFlags bool) Value {
 		case !ok:
 			return errKeysArguments.Value()
 		}
-		flags := simpleSet(spec.flagsFor(line).names())
+		flags := simpleSet(flagsFor(spec, line).names())
 		for _, p := range positions {
 			k := Bulk(string(line[p]))
 			if withFlags {

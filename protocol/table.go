@@ -34,6 +34,7 @@ func buildRows() []Command {
 	for i := range rows {
 		sortRows(rows[i].Subcommands)
 	}
+	number(rows, 0)
 	return rows
 }
 
@@ -93,6 +94,9 @@ func Lookup(name string) (*Command, bool) {
 
 // LookupBytes finds a row by the full name in any case, without allocating.
 func LookupBytes(name []byte) (*Command, bool) { return theTable().lookup(name) }
+
+// LookupBytes is [LookupBytes] among the table's rows.
+func (t *Table) LookupBytes(name []byte) (*Command, bool) { return t.lookup(name) }
 
 func (t *Table) lookup(name []byte) (*Command, bool) {
 	if len(name) > longestName {

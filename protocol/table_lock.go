@@ -60,6 +60,12 @@ func (c Command) fromLog(version byte) Command {
 	return c
 }
 
+// in says which ACL categories a word is in, beside those of its flags.
+func (c Command) in(categories ...string) Command {
+	c.Categories = categories
+	return c
+}
+
 func (c Command) costing(complexity string) Command {
 	c.Complexity = complexity
 	return c
@@ -83,7 +89,7 @@ func lockCommands() []Command {
 				integer("numkeys"), key("key").many(), text("owner"), lease(), token("SHARED").opt(),
 				patience(), lockDelay(), text("note").after("NOTE").opt(),
 			),
-		lockWord("lock.break", -2, Write, 0, "End holds of a lock, whoever the owner is, or its delay").
+		lockWord("lock.break", -2, Write, 0, "End holds of a lock, whoever the owner is, or its delay").in(ModuleName, "admin", "dangerous").
 			withKeys(oneKey(1, KeyRW|KeyDelete)).costing("O(N*log(N)), N being the number of holds that end").
 			taking(
 				key("key"), text("owner").after("OWNER").opt(), integer("fence").after("FENCE").opt(), lockDelay(),

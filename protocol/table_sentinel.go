@@ -15,6 +15,7 @@ var theSentinel = sync.OnceValue(func() *Table {
 		}
 	}
 	rows := sentinelCommands()
+	number(rows, len(theTable().byName))
 	for i := range rows {
 		sortRows(rows[i].Subcommands)
 		t.add(&rows[i])

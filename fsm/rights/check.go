@@ -1,0 +1,144 @@
+package rights
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Denial is why a command is refused: the later, the nearer it came to be allowed.
+type Denial uint8
+
+// The reasons, in the order of Redis.
+const (
+	Allowed Denial = iota
+	DeniedCommand
+	DeniedKey
+	DeniedChannel
+)
+
+// Budget bounds the work of checks: a step is a byte of a pattern compared with a byte of a key. A check without steps
+// left refuses.
+type Budget struct{ Steps int64 }
+
+// Check reports whether a command line may run. words has the command's name, and a subcommand's behind it. at is the word
+// that was refused.
+func Check[W ~string | ~[]byte](r *Rights, command *protocol.Command, words []W, b *Budget) (denial Denial, at int) {
+	var keys []protocol.KeyUse
+	for i := range 1 + len(r.more) {
+		s := r.selector(i)
+		if !s.allKeys && keys == nil {
+			keys = protocol.AppendKeyUses(command, make([]protocol.KeyUse, 0, 8), words)
+		}
+		d, where := check(s, command, words, keys, b)
+		if d == Allowed {
+			return Allowed, 0
+		}
+		if d > denial || d == denial && where > at {
+			denial, at = d, where
+		}
+	}
+	return denial, at
+}
+
+func check[W ~string | ~[]byte](s *selector, command *protocol.Command, words []W, keys []protocol.KeyUse, b *Budget) (denial Denial, at int) {
+	if !allows(s, command, words) {
+		return DeniedCommand, 0
+	}
+	if !s.allKeys {
+		for _, k := range keys {
+			if !s.allowsKey(string(words[k.At]), needed(k.Flags), b) {
+				return DeniedKey, k.At
+			}
+		}
+	}
+	if s.allChannels {
+		return Allowed, 0
+	}
+	first, last, pattern := command.Channels()
+	if first > 0 && last < 0 {
+		last += len(words)
+	}
+	for i := first; i > 0 && i <= last && i < len(words); i++ {
+		if !s.allowsChannel(string(words[i]), pattern, b) {
+			return DeniedChannel, i
+		}
+	}
+	return Allowed, 0
+}
+
+// allows reports whether the command itself is allowed.
+func allows[W ~string | ~[]byte](s *selector, command *protocol.Command, words []W) bool {
+	if s.allCommands || s.allowed.has(command) || command.Has(protocol.FlagNoAuth) {
+		return true
+	}
+	first := s.first[command]
+	return len(first) > 0 && len(words) > 1 && slices.ContainsFunc(first, func(argument string) bool {
+		return strings.EqualFold(argument, string(words[1]))
+	})
+}
+
+// needed is what a command does with a key.
+func needed(f protocol.KeyFlags) (a access) {
+	if f&protocol.KeyAccess != 0 {
+		a |= reads
+	}
+	if f&(protocol.KeyInsert|protocol.KeyDelete|protocol.KeyUpdate) != 0 {
+		a |= writes
+	}
+	return a
+}
+
+func (s *selector) allowsKey(key string, a access, b *Budget) bool {
+	for i := range s.keys {
+		if k := &s.keys[i]; k.access&a == a && b.match(k.glob, key) {
+			return true
+		}
+	}
+	return false
+}
+
+// allowsChannel compares a pattern that a client subscribes to with the letters of the rules, as Redis does.
+func (s *selector) allowsChannel(channel string, pattern bool, b *Budget) bool {
+	return slices.ContainsFunc(s.channels, func(glob string) bool {
+		return pattern && glob == channel || !pattern && b.match(glob, channel)
+	})
+}
+
+func (b *Budget) match(glob, word string) bool {
+	b.Steps-- // each pattern costs something
+	if b.Steps < 0 {
+		return false
+	}
+	if before, simple := strings.CutSuffix(glob, "*"); simple && !strings.ContainsAny(before, `*?[\`) && word != "" {
+		b.Steps -= int64(len(before))
+		return strings.HasPrefix(word, before)
+	}
+	return protocol.MatchSteps(glob, word, false, &b.Steps)
+}
+
+// AllKeys reports whether a selector that allows the command line lets every key be read: SORT looks at keys that no word
+// names.
+func AllKeys[W ~string | ~[]byte](r *Rights, command *protocol.Command, words []W, b *Budget) bool {
+	keys := protocol.AppendKeyUses(command, nil, words)
+	for i := range 1 + len(r.more) {
+		s := r.selector(i)
+		if denial, _ := check(s, command, words, keys, b); denial == Allowed && s.readsAll() {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *selector) readsAll() bool {
+	return s.allKeys || slices.ContainsFunc(s.keys, func(k keyPattern) bool { return k.glob == "*" && k.access&reads != 0 })
+}
+
+// selector is the root, and then the others.
+func (r *Rights) selector(i int) *selector {
+	if i == 0 {
+		return &r.root
+	}
+	return &r.more[i-1]
+}
