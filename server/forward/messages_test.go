@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -123,6 +124,33 @@ func TestFramesAreFrozen(t *testing.T) {
 		frame, _ := p.out.take(make([]byte, wire.Head))
 		frames[name] = frame[wire.Head:]
 	}
+	c := newConnection(&ClientConfig{}, "n2", nil)
+	c.takesEars = true
+	asked := func(name string, ask func()) {
+		ask()
+		frames[name], c.frame, c.out = append(c.frame, c.out...), nil, nil
+	}
+	asked("write", func() { c.appendWrite(&Batch{Seq: 300, Low: 299, Body: []byte("body")}) })
+	asked("read", func() { c.appendRead(&Batch{Seq: 7, Count: 2, Body: []byte("body")}) })
+	asked("wait", func() { c.ask(2, 1500*time.Millisecond) })
+	for name, answer := range map[string]func(p *Peer){
+		"wrote": func(p *Peer) { p.out.put(kindWrote, 300, []protocol.Value{protocol.OK}, 9, time.Now().Add(time.Hour)) },
+		"answer": func(p *Peer) {
+			p.out.put(kindAnswer, 7, []protocol.Value{protocol.OK, protocol.Null}, 9, time.Now().Add(time.Hour))
+		},
+		"refuse": func(p *Peer) {
+			p.refuse(7, &protocol.Error{Prefix: "ODD", Text: "why", Outcome: protocol.OutcomeUnknown})
+		},
+		"waited": func(p *Peer) { p.waits = maxWaits; p.wait(t.Context(), 1, 2, time.Hour) },
+		"part": func(p *Peer) {
+			p.out.put(kindAnswer, 7, []protocol.Value{protocol.OK}, largeReply, time.Now().Add(time.Hour))
+		},
+	} {
+		p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20, Quorum: func() int { return 2 }}, nil, greeting{features: allFeatures})
+		answer(p)
+		frame, _ := p.out.take(make([]byte, wire.Head))
+		frames[name] = frame[wire.Head:]
+	}
 	frames["sealed"] = wire.Seal(append(make([]byte, wire.Head), kindEar, 1))
 	frames["values"] = appendValues(nil, []protocol.Value{protocol.OK, protocol.Bulk("v"), protocol.Integer(-5), protocol.Array(protocol.Null), protocol.Err("no")})
 	got := make(map[string]string)
@@ -136,6 +164,14 @@ func TestFramesAreFrozen(t *testing.T) {
 		"roll":    `L\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a`,
 		"muster":  `M\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a\x050.1.0`,
 		"census":  `C\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a\x050.1.0\x06\x05`,
+		"write":   `w\xac\x02\xab\x02\x04body`,
+		"read":    `r\a\x02\x04body`,
+		"wait":    `n\x01\x02\xdc\v`,
+		"wrote":   `W\xac\x02\x01\x02\x02OK`,
+		"answer":  `A\a\x02\x02\x02OK\x00`,
+		"refuse":  `E\a\x01\x03ODD\x03why`,
+		"waited":  `N\x01\x02`,
+		"part":    `PAl\a\x01\x02\x02OK`,
 		"sealed":  `\x00\x00\x00\x02e\x01`,
 		"values":  `\x05\x02\x02OK\x05\x01v\x04\t\x06\x01\x00\x03\x06ERR no`,
 	}, got)
