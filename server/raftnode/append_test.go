@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -48,6 +49,17 @@ func TestAppendFrames(t *testing.T) {
 	}
 	var read raft.AppendEntriesResponse
 	require.EqualError(t, decodeAppended(appendAppended(nil, raft.RPCResponse{Error: errors.New("closed")}), &read), "closed")
+}
+
+// TestAppendFramesAreFrozen: nodes of other releases read what this one writes.
+func TestAppendFramesAreFrozen(t *testing.T) {
+	req := anAppend()
+	req.Entries[1].Data = []byte("entry")
+	require.Equal(t, `"\x03\x02n1\an1:7379\a\x80\x80\x80\x80\x80 \x06\xac\x02\x02\x81\x80\x80\x80\x80 \a\x01\x00\x00\x00\x82\x80\x80\x80\x80 \a\x00\x85\x80\xa8\xb1\xe3\x9f\xe7\xcb\x17\x05entry\x01\a"`, fmt.Sprintf("%q", appendAppend(nil, req)))
+	require.Equal(t, `"\x03\a\x90\x03\x01\x02no"`, fmt.Sprintf("%q", appendAppended(nil, raft.RPCResponse{
+		Response: &raft.AppendEntriesResponse{RPCHeader: raft.RPCHeader{ProtocolVersion: 3}, Term: 7, LastLog: 400, Success: true},
+		Error:    errors.New("no"),
+	})))
 }
 
 // However many entries raft gives: they go in requests of bounded size, each of which fits behind the one before.
