@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,24 +50,48 @@ type podTemplate struct {
 
 type podSpec struct {
 	Grace      int `yaml:"terminationGracePeriodSeconds"`
-	Containers []struct {
-		Image           string
-		ImagePullPolicy string `yaml:"imagePullPolicy"`
-		Args            []string
-		Ports           []struct {
-			Name          string
-			ContainerPort int `yaml:"containerPort"`
-		}
-		Env             []struct{ Name, Value string }
-		StartupProbe    probe                              `yaml:"startupProbe"`
-		LivenessProbe   probe                              `yaml:"livenessProbe"`
-		ReadinessProbe  probe                              `yaml:"readinessProbe"`
-		VolumeMounts    []struct{ Name, MountPath string } `yaml:"volumeMounts"`
-		SecurityContext struct {
-			ReadOnlyRootFilesystem bool `yaml:"readOnlyRootFilesystem"`
-		} `yaml:"securityContext"`
+	Containers []containerSpec
+	Volumes    []volumeSpec
+}
+
+type volumeSpec struct {
+	Name   string
+	Secret struct {
+		SecretName string `yaml:"secretName"`
 	}
-	Volumes []struct{ Name string }
+	PersistentVolumeClaim struct {
+		ClaimName string `yaml:"claimName"`
+	} `yaml:"persistentVolumeClaim"`
+}
+
+type envSpec struct {
+	Name, Value string
+	ValueFrom   struct {
+		FieldRef struct {
+			FieldPath string `yaml:"fieldPath"`
+		} `yaml:"fieldRef"`
+	} `yaml:"valueFrom"`
+}
+
+type containerSpec struct {
+	Name, Image     string
+	ImagePullPolicy string `yaml:"imagePullPolicy"`
+	Args            []string
+	Ports           []struct {
+		Name          string
+		ContainerPort int `yaml:"containerPort"`
+	}
+	Env            []envSpec
+	StartupProbe   probe `yaml:"startupProbe"`
+	LivenessProbe  probe `yaml:"livenessProbe"`
+	ReadinessProbe probe `yaml:"readinessProbe"`
+	VolumeMounts   []struct {
+		Name      string
+		MountPath string `yaml:"mountPath"`
+	} `yaml:"volumeMounts"`
+	SecurityContext struct {
+		ReadOnlyRootFilesystem bool `yaml:"readOnlyRootFilesystem"`
+	} `yaml:"securityContext"`
 }
 
 type probe struct {
@@ -82,18 +104,22 @@ type probe struct {
 // manifests are the objects of kubernetes.yaml by kind and name.
 func manifests(t *testing.T) map[string]manifest {
 	t.Helper()
-	file, err := os.Open(filepath.Join("packaging", "kubernetes.yaml"))
+	objects, err := manifestsOf(strings.NewReader(readFile(t, filepath.Join("packaging", "kubernetes.yaml"))))
 	require.NoError(t, err)
-	defer file.Close()
+	return objects
+}
+
+func manifestsOf(text io.Reader) (map[string]manifest, error) {
 	objects := make(map[string]manifest)
-	for decoder := yaml.NewDecoder(file); ; {
+	for decoder := yaml.NewDecoder(text); ; {
 		var m manifest
 		err := decoder.Decode(&m)
 		if errors.Is(err, io.EOF) {
-			return objects
+			return objects, nil
 		}
-		require.NoError(t, err)
-		require.NotEmpty(t, m.APIVersion)
+		if err != nil || m.APIVersion == "" {
+			return nil, fmt.Errorf("behind %d objects: %w", len(objects), err)
+		}
 		objects[m.Kind+"/"+m.Metadata.Name] = m
 	}
 }
@@ -171,98 +197,6 @@ func TestKubernetes(t *testing.T) {
 	for addr, port := range map[string]string{config.Addr: "redis", config.PeerAddr: "peer", config.HTTPAddr: "http"} {
 		require.Contains(t, addr, ":"+map[int]string{6379: "6379", 7379: "7379", 8379: "8379"}[ports[port]])
 	}
-}
-
-// TestKubernetesPods plays the kubelet's part with the manifest's own flags: three pods start at once, the probes say when
-// they are up and ready, a pod is stopped and comes back with its volume, another loses its volume, and the backup's
-// job runs.
-func TestKubernetesPods(t *testing.T) {
-	exe := build(t)
-	objects := manifests(t)
-	secrets := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(secrets, "password"), []byte("open sesame"), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(secrets, "cluster-secret"), []byte("a secret between nodes"), 0o600))
-	pods := podsOf(t, exe, secrets, objects["StatefulSet/holdfast"].Spec.Template.Spec)
-	for _, p := range pods {
-		p.start(t)
-		t.Cleanup(p.kill)
-	}
-	for _, p := range pods {
-		p.probed(t, "/livez")
-		p.probed(t, "/readyz")
-	}
-	credentials := []string{"--password-file", filepath.Join(secrets, "password")}
-
-	pods[1].stop(t)
-	pods[1].start(t)
-	pods[1].probed(t, "/readyz")
-
-	pods[2].kill()
-	require.NoError(t, os.RemoveAll(pods[2].volume))
-	status, _, stderr := clusterOf(exe, pods[0].addr, append([]string{"remove", pods[2].name}, credentials...)...)
-	require.Zero(t, status, stderr)
-	pods[2].start(t)
-	pods[2].probed(t, "/readyz")
-	require.Eventually(t, func() bool {
-		status, _, _ := clusterOf(exe, pods[0].addr, append([]string{"status", "--voters", "3"}, credentials...)...)
-		return status == 0
-	}, 30*time.Second, 50*time.Millisecond)
-
-	job := objects["CronJob/holdfast-backup"].Spec.JobTemplate.Spec.Template.Spec.Containers[0]
-	require.Equal(t, []string{"backup", "/backups/$(POD_NAME).backup"}, job.Args)
-	file := filepath.Join(t.TempDir(), "holdfast-backup-1.backup")
-	cmd := exec.Command(exe, "backup", file)
-	for _, e := range job.Env {
-		value := strings.NewReplacer("holdfast:6379", pods[1].addr, "/etc/holdfast", secrets).Replace(e.Value)
-		cmd.Env = append(cmd.Env, e.Name+"="+value)
-	}
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.FileExists(t, file)
-}
-
-// pod is a node with the flags of the manifest.
-type pod struct {
-	*node
-	http, volume string
-}
-
-// podsOf are three pods of the manifest; names become addresses of this machine.
-func podsOf(t *testing.T, exe, secrets string, spec podSpec) (pods []pod) {
-	addrs := freeAddrs(t, 9)
-	local := []string{"/etc/holdfast", secrets}
-	for i := range 3 {
-		name := fmt.Sprintf("holdfast-%d.holdfast-nodes:", i)
-		local = append(local, name+"7379", addrs[3*i+1], name+"6379", addrs[3*i])
-	}
-	for i := range 3 {
-		own := append(slices.Clone(local), "0.0.0.0:6379", addrs[3*i], "0.0.0.0:7379", addrs[3*i+1], "0.0.0.0:8379", addrs[3*i+2])
-		n := &node{name: fmt.Sprintf("holdfast-%d", i), addr: addrs[3*i], exe: exe}
-		p := pod{node: n, http: addrs[3*i+2], volume: filepath.Join(t.TempDir(), "data")}
-		n.args = []string{"serve", "--data-dir", p.volume, "--name", n.name}
-		for _, e := range spec.Containers[0].Env {
-			flag := "--" + strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(e.Name, "HOLDFAST_")), "_", "-")
-			if e.Value != "" {
-				value := strings.ReplaceAll(e.Value, "$(HOLDFAST_NAME)", n.name)
-				n.args = append(n.args, flag, strings.NewReplacer(own...).Replace(value))
-			}
-		}
-		pods = append(pods, p)
-	}
-	return pods
-}
-
-// probed waits until a probe succeeds, as the kubelet does: without a password.
-func (p pod) probed(t *testing.T, path string) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		resp, err := http.Get("http://" + p.http + path)
-		if err != nil {
-			return false
-		}
-		resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
-	}, 30*time.Second, 20*time.Millisecond, "%s of %s", path, p.name)
 }
 
 // TestCompose: the three nodes of compose.yaml have flags that fit together, and ports that clients are told.

@@ -45,6 +45,9 @@ var built = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "kubectl" {
+		os.Exit(kubectl())
+	}
 	var err error
 	if buildFolder, err = os.MkdirTemp("", "holdfast-test-"); err != nil {
 		panic(err)

@@ -31,7 +31,9 @@ fi
 sed -i "s,^ExecStart=/usr/bin/,ExecStart=$work/root/usr/bin/," "$work/root/usr/lib/systemd/system/holdfast.service"
 systemd-analyze verify --man=no "$work/root/usr/lib/systemd/system/holdfast.service" 2>&1 | tee "$work/verify"
 [ ! -s "$work/verify" ]
-for file in man/man1/holdfast.1.gz doc/holdfast/examples/alerts.yaml bash-completion/completions/holdfast; do
+for file in man/man1/holdfast.1.gz bash-completion/completions/holdfast zsh/vendor-completions/_holdfast \
+	fish/vendor_completions.d/holdfast.fish doc/holdfast/README.md \
+	doc/holdfast/examples/{alerts,compose,kubernetes,podmonitor,restore}.yaml doc/holdfast/examples/{dashboard.json,KUBERNETES.md}; do
 	[ -s "$work/root/usr/share/$file" ] || { echo "packaging: the package lacks $file" >&2 && exit 1; }
 done
 
@@ -41,7 +43,7 @@ if (cd "$manifests" && go mod download >"$work/download" 2>&1); then
 	(cd "$manifests" && go run .)
 	echo "packaging: all well"
 else
-	echo "packaging: kubernetes.yaml and compose.yaml NOT CHECKED: their types cannot be fetched: $(head -1 "$work/download")" >&2
+	echo "packaging: the manifests and compose.yaml NOT CHECKED: their types cannot be fetched: $(head -1 "$work/download")" >&2
 	echo "packaging: all else well"
 	[ -z "$must" ]
 fi

@@ -26,8 +26,8 @@ mkdir -p "$extras/completions"
 "$go" build -o "$work/here" ./cmd/holdfast
 "$work/here" docs man >"$extras/holdfast.1"
 for shell in bash zsh fish; do "$work/here" completion $shell >"$extras/completions/holdfast.$shell"; done
-cp "$files/kubernetes.yaml" "$files/podmonitor.yaml" "$files/compose.yaml" server/monitoring/alerts.yaml \
-	server/monitoring/dashboard.json "$extras"
+cp "$files/KUBERNETES.md" "$files/kubernetes.yaml" "$files/podmonitor.yaml" "$files/restore.yaml" "$files/compose.yaml" \
+	server/monitoring/alerts.yaml server/monitoring/dashboard.json "$extras"
 
 # archive OS ARCH
 archive() {
@@ -53,7 +53,7 @@ deb() {
 	cp "$files/holdfast.env" "$root/etc/holdfast/"
 	cp LICENSE "$root/usr/share/doc/holdfast/copyright"
 	cp README.md CHANGELOG.md "$root/usr/share/doc/holdfast/"
-	cp "$extras"/*.yaml "$extras"/*.json "$root/usr/share/doc/holdfast/examples/"
+	cp "$extras"/*.yaml "$extras"/*.json "$extras"/*.md "$root/usr/share/doc/holdfast/examples/"
 	gzip -9nc "$extras/holdfast.1" >"$root/usr/share/man/man1/holdfast.1.gz"
 	cp "$extras/completions/holdfast.bash" "$root/usr/share/bash-completion/completions/holdfast"
 	cp "$extras/completions/holdfast.zsh" "$root/usr/share/zsh/vendor-completions/_holdfast"

@@ -1,4 +1,4 @@
-// Command strict decodes kubernetes.yaml into the types that Kubernetes publishes, and compose.yaml by the schema of
+// Command strict decodes the manifests into the types that Kubernetes and the Prometheus operator publish, and compose.yaml by the schema of
 // the Compose specification: a field that is unknown, given twice, or of another type is an error. It is a module of its
 // own, so that the program has none of these as requirements. check.sh runs it.
 package main
@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"github.com/compose-spec/compose-go/v2/cli"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +22,11 @@ import (
 )
 
 func main() {
-	if err := errors.Join(manifests("../kubernetes.yaml"), compose("../compose.yaml")); err != nil {
+	err := compose("../compose.yaml")
+	for _, file := range []string{"kubernetes.yaml", "restore.yaml", "podmonitor.yaml"} {
+		err = errors.Join(err, manifests("../"+file))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -29,11 +34,13 @@ func main() {
 
 // kinds are the objects that the manifests may have.
 var kinds = map[metav1.TypeMeta]func() any{
-	{APIVersion: "v1", Kind: "Service"}:                    func() any { return new(corev1.Service) },
-	{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"}: func() any { return new(policyv1.PodDisruptionBudget) },
-	{APIVersion: "apps/v1", Kind: "StatefulSet"}:           func() any { return new(appsv1.StatefulSet) },
-	{APIVersion: "batch/v1", Kind: "CronJob"}:              func() any { return new(batchv1.CronJob) },
-	{APIVersion: "v1", Kind: "PersistentVolumeClaim"}:      func() any { return new(corev1.PersistentVolumeClaim) },
+	{APIVersion: "v1", Kind: "Service"}:                          func() any { return new(corev1.Service) },
+	{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"}:       func() any { return new(policyv1.PodDisruptionBudget) },
+	{APIVersion: "apps/v1", Kind: "StatefulSet"}:                 func() any { return new(appsv1.StatefulSet) },
+	{APIVersion: "batch/v1", Kind: "CronJob"}:                    func() any { return new(batchv1.CronJob) },
+	{APIVersion: "batch/v1", Kind: "Job"}:                        func() any { return new(batchv1.Job) },
+	{APIVersion: "v1", Kind: "PersistentVolumeClaim"}:            func() any { return new(corev1.PersistentVolumeClaim) },
+	{APIVersion: "monitoring.coreos.com/v1", Kind: "PodMonitor"}: func() any { return new(monitoringv1.PodMonitor) },
 }
 
 func manifests(path string) error {
