@@ -11,7 +11,8 @@ import (
 const (
 	requestWork = 256 // any request
 	wordWork    = 128 // a word of a request
-	keyWork     = 64  // a key that KEYS or SCAN looks at
+	keyWork     = 64  // something that is looked at and passed
+	scanWork    = 160 // a key that KEYS or SCAN looks at, and may show. Before versionCosts keyWork stood in its place
 	watchWork   = 256 // a key that EXEC compares
 	endedWork   = 16  // an ended item that waits for the sweep, and that a look at all keys passes
 	writeWork   = 512 // a key that is written or deleted, after a request's first
@@ -28,6 +29,19 @@ const (
 
 // versionBudgets is the first version of the entry whose batches and transactions have budgets.
 const versionBudgets = 3
+
+// versionCosts is the first version of the entry that charges what they cost for keys that are scanned, for rows about
+// locks, and for each queue that a waiter leaves, before any leaves.
+const versionCosts = 6
+
+// spendScan charges for a key that is scanned.
+func (c *call) spendScan() {
+	if c.entryVersion < versionCosts {
+		c.spend(keyWork)
+		return
+	}
+	c.spend(scanWork)
+}
 
 // budgets bound the work of requests that share an entry or the machine's lock. The budgets of an
 // entry are part of the meaning of version 3, so nodes must agree on them. The budgets are a field

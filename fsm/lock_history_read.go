@@ -80,12 +80,12 @@ func lockHistoryOp(c *call) protocol.Value {
 	})
 	q.match.charge(c)
 	switch {
-	case !c.fits(int64(len(shown)) * rowWork):
+	case !c.fits(c.rows(len(shown))):
 		return errOverWork
 	case q.match.tired():
 		return errPattern
 	}
-	c.spend(int64(len(shown)) * rowWork)
+	c.spend(c.rows(len(shown)))
 	return protocol.Array(protocol.Bulk(formatUint(next)), protocol.Array(shown...))
 }
 

@@ -15,9 +15,18 @@ const (
 	listedRows = 100
 	// defaultListed is COUNT if there is none.
 	defaultListed = 10
-	// rowWork is a hold or a wait in a reply.
-	rowWork = 1 << 10
+	// rowWork is a hold, a wait or a loss in a reply. Before versionCosts formerRowWork stood in its place.
+	rowWork       = 5 << 9
+	formerRowWork = 1 << 10
 )
+
+// rows is the work of so many rows.
+func (c *call) rows(n int) int64 {
+	if c.entryVersion < versionCosts {
+		return int64(n) * formerRowWork
+	}
+	return int64(n) * rowWork
+}
 
 // meetLock is for a read that meets a lock: what is due there by the read's instant has to be in the log
 // first.
@@ -55,7 +64,7 @@ func (c *call) lockInfo(key string, most int) protocol.Value {
 }
 
 func (c *call) stockInfo(it *keyspace.Item, most int) protocol.Value {
-	work := lockWork + int64(min(most, stockSize(it)))*rowWork
+	work := lockWork + c.rows(min(most, stockSize(it)))
 	if !c.fits(work) {
 		return errOverWork
 	}
@@ -82,7 +91,7 @@ func (c *call) looksAt(n int) bool {
 
 // shows charges for the rows of a lock.
 func (c *call) shows(info *locks.Info) bool {
-	work := lockWork + int64(len(info.Holds)+len(info.Waits))*rowWork
+	work := lockWork + c.rows(len(info.Holds)+len(info.Waits))
 	if !c.fits(work) {
 		return false
 	}
@@ -145,14 +154,14 @@ func (c *call) showHolder(h *locks.Hold, mode string, renewals int64) protocol.V
 		protocol.Bulk("since"), protocol.Integer(c.toWall(h.SinceMillis)),
 		protocol.Bulk("note"), protocol.Bulk(h.Note),
 		protocol.Bulk("client"), protocol.Bulk(showClient(h.Client)),
-	}
-	if c.entryVersion < versionMarks {
-		return protocol.Map(fields...)
-	}
-	return protocol.Map(append(fields,
 		protocol.Bulk("incarnation"), protocol.Integer(incarnationOf(h.Client)),
 		protocol.Bulk("lease"), protocol.Integer(h.LeaseMillis),
-		protocol.Bulk("renewals"), protocol.Integer(renewals))...)
+		protocol.Bulk("renewals"), protocol.Integer(renewals),
+	}
+	if c.entryVersion < versionMarks {
+		fields = fields[:len(fields)-2*3]
+	}
+	return protocol.Map(fields...)
 }
 
 func (c *call) showWait(w *locks.Wait) protocol.Value {
@@ -169,9 +178,10 @@ func (c *call) showWait(w *locks.Wait) protocol.Value {
 		protocol.Bulk("notify"), boolean(w.Notify),
 		protocol.Bulk("note"), protocol.Bulk(w.Note),
 		protocol.Bulk("client"), protocol.Bulk(showClient(w.Client)),
+		protocol.Bulk("incarnation"), protocol.Integer(incarnationOf(w.Client)),
 	}
-	if c.entryVersion >= versionMarks {
-		fields = append(fields, protocol.Bulk("incarnation"), protocol.Integer(incarnationOf(w.Client)))
+	if c.entryVersion < versionMarks {
+		fields = fields[:len(fields)-2*1]
 	}
 	return protocol.Map(fields...)
 }

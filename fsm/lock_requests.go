@@ -159,7 +159,7 @@ func (c *call) unblockLock(name waits.Name) (left int64) {
 		left = 1
 	}
 	c.tellLocks()
-	if c.entryVersion < versionLeaving {
+	if c.entryVersion < versionCosts {
 		c.spend(lockWork)
 	}
 	return left

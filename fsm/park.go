@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -113,7 +114,7 @@ func unblockOp(c *call) protocol.Value {
 			left += c.unblockLock(name)
 			continue
 		}
-		if c.entryVersion < versionLeaving {
+		if c.entryVersion < versionCosts {
 			c.spend(int64(w.KeyCount) * writeWork)
 		}
 		c.st.waits.Remove(w)
@@ -134,27 +135,25 @@ func (c *call) waiterOf(word string) waits.Name {
 	return waits.Name{Origin: c.origin, Ticket: ticket}
 }
 
-// versionLeaving is the first version of the entry that charges for each queue that a waiter leaves, before any leaves.
-const versionLeaving = 6
-
 // placeWork is a place in a queue that a waiter leaves.
-const placeWork = 1 << 10
+const placeWork = locks.PlaceUnits * grantWork
 
-// affordsLeaving charges for waiters that leave, by their tickets.
+// affordsLeaving reports whether the waiters with some tickets may leave. The lock table charges for its own.
 func (c *call) affordsLeaving(words []string) bool {
-	if c.entryVersion < versionLeaving {
+	if c.entryVersion < versionCosts {
 		return c.affords(len(words))
 	}
-	work := int64(len(words)) * writeWork
+	work, later := int64(len(words))*writeWork, int64(0)
 	for _, word := range words {
 		name := c.waiterOf(word)
 		if w := c.st.waits.Find(name); w != nil {
 			work += int64(w.KeyCount) * placeWork
-		} else {
-			work += int64(c.st.locks.Places(name)) * placeWork
+		} else if places := c.st.locks.Places(name); places > 0 {
+			work += placeWork
+			later += int64(places-1) * placeWork
 		}
 	}
-	if !c.fits(work) {
+	if !c.fits(work + later) {
 		return false
 	}
 	c.spend(work)

@@ -60,7 +60,7 @@ func (c *call) scan(cursor uint64, o *scanOptions) (keys []protocol.Value, next 
 			return false
 		}
 		seen++
-		c.spend(keyWork)
+		c.spendScan()
 		last = position(it)
 		if o.wants(it) {
 			keys = append(keys, protocol.Bulk(it.Key()))
@@ -138,7 +138,7 @@ func keysOp(c *call) protocol.Value {
 	m := matcher{pattern: c.args[1]}
 	m.start(c)
 	c.ascend(0, func(it *keyspace.Item) bool {
-		c.spend(keyWork)
+		c.spendScan()
 		if m.match(it.Key()) {
 			keys = append(keys, protocol.Bulk(it.Key()))
 		}

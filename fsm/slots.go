@@ -57,7 +57,8 @@ func getKeysInSlotOp(c *call) protocol.Value {
 func (c *call) eachInSlot(slot int64, f func(key string) bool) (fits bool) {
 	c.meetAll()
 	c.ascend(0, func(it *keyspace.Item) bool {
-		c.spend(keyWork + int64(len(it.Key())))
+		c.spendScan()
+		c.spend(int64(len(it.Key())))
 		return c.fits(0) && (int64(protocol.KeySlot(it.Key())) != slot || f(it.Key()))
 	})
 	return c.fits(0)

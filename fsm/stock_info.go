@@ -100,7 +100,7 @@ func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
 			return false
 		}
 		last = position(it)
-		c.spend(keyWork)
+		c.spendScan()
 		if !isStockLock(it) {
 			passed++
 			return c.fits(0)
@@ -111,7 +111,7 @@ func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
 		case l.ranks:
 			l.rankStock(c, it, db)
 		default:
-			work := lockWork + int64(min(l.query.Most, stockSize(it)))*rowWork
+			work := lockWork + c.rows(min(l.query.Most, stockSize(it)))
 			if !c.fits(work) {
 				return false
 			}
@@ -149,7 +149,7 @@ func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
 		}
 		last = position(it)
 		seen++
-		work := lockWork + int64(min(l.query.Most, stockSize(it)))*rowWork
+		work := lockWork + c.rows(min(l.query.Most, stockSize(it)))
 		if !c.fits(work) {
 			break
 		}

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/waits"
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // measured is what f keeps on the heap, for each of n.
@@ -113,6 +115,44 @@ func TestKeysAreCharged(t *testing.T) {
 	_, err := table.Acquire(waiting(asks("w", keys...)))
 	require.NoError(t, err)
 	require.LessOrEqual(t, table.Steps(), plenty-len(keys))
+}
+
+// TestPlacesAreCharged: from version 6 of the entry on a waiter takes steps for each further queue that it joins or leaves.
+func TestPlacesAreCharged(t *testing.T) {
+	keys := make([]string, 100)
+	for i := range keys {
+		keys[i] = fmt.Sprint("lock:", i)
+	}
+	for _, sliced := range []bool{false, true} {
+		table := at(New(), 1000)
+		table.Slice(sliced)
+		table.mustAcquire(t, asks("holder", keys[0]))
+		takes := func(name string, others, places int, f func()) {
+			t.Helper()
+			table.Begin(table.now, plenty)
+			f()
+			if sliced {
+				others += PlaceUnits * 99 * places
+			}
+			require.Equal(t, others, plenty-table.Steps(), name)
+			table.TakeEffects()
+		}
+		wait := func(owner string, keys ...string) func() {
+			return func() {
+				_, err := table.Acquire(waiting(asks(owner, keys...)))
+				require.NoError(t, err)
+			}
+		}
+		takes("joining", 1, 1, wait("w", keys...))
+		takes("asking again", 1, 2, wait("w", keys...))
+		takes("cancelling", 0, 1, func() { require.True(t, table.Cancel(0, keys[50], "w")) })
+		takes("joining", 1, 1, wait("w", keys...))
+		takes("asking for another", 1, 1, wait("w", keys[0]))
+		takes("joining", 1, 1, wait("v", keys...))
+		takes("leaving", 0, 1, func() {
+			require.True(t, table.Unblock(waits.Name{Origin: client(1).Origin, Ticket: tickets}, protocol.LeaveGone))
+		})
+	}
 }
 
 // TestSteps: what a call looks at grows with the logarithm of the table alone, wherever the call is.

@@ -4,8 +4,12 @@ package locks
 // answer from version 6 of the entry on; before, an entry had no more steps for some of that, and some numbers were
 // those of the table. Entries of older versions keep the former meaning.
 
-// StepUnits is what a step takes of the steps that [Table.Begin] grants, from version 6 on. A look at a lock takes 1.
-const StepUnits = 16
+const (
+	// StepUnits is what a step takes of the steps that [Table.Begin] grants, from version 6 on. A look at a lock takes 1.
+	StepUnits = 16
+	// PlaceUnits is what it takes that a waiter joins or leaves a queue, beside the first of its queues.
+	PlaceUnits = 2
+)
 
 // memberLooks is how many holds of a lock a step looks at for those whose sessions are over.
 const memberLooks = 16
@@ -30,6 +34,13 @@ func (t *Table) price() int {
 
 // pay takes a step.
 func (t *Table) pay() { t.steps -= t.price() }
+
+// payPlaces takes the steps for a waiter that joins or leaves its queues.
+func (t *Table) payPlaces(w *waiter) {
+	if t.sliced {
+		t.steps -= PlaceUnits * (len(w.Keys) - 1)
+	}
+}
 
 // sweepSlice is Sweep of entries from version 6 on. What somebody waits for does not wait for all that ended before:
 // behind the first half of the steps, locks with waiters have their turn.

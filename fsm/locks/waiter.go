@@ -150,6 +150,7 @@ func (t *Table) line(w *waiter) {
 		t.waitsBySession.Set(w)
 		t.ownSession(w.Session).waiters++
 	}
+	t.payPlaces(w)
 	t.waiterCount++
 	t.waitingBytes += w.bytes()
 	t.bytes += w.bytes()
@@ -181,6 +182,7 @@ func (t *Table) unline(w *waiter) {
 		t.waitsBySession.Delete(w)
 		t.ownSession(w.Session).waiters--
 	}
+	t.payPlaces(w)
 	t.waiterCount--
 	t.waitingBytes -= w.bytes()
 	t.bytes -= w.bytes()
