@@ -37,6 +37,8 @@ func heldBack(c *api.Cluster) string {
 			why = fmt.Sprintf("--hold-version %d", m.HoldVersion)
 		case !m.Answers:
 			why = "does not answer"
+		case m.LogFormat == 0: // its greeting does not say
+			why = "unknown log format"
 		default:
 			why = fmt.Sprintf("log format %d", m.LogFormat)
 		}

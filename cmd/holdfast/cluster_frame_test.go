@@ -65,10 +65,11 @@ func TestClusterThatIsHeldBack(t *testing.T) {
 		reply("name", "n2", "log-format", 6),
 		reply("name", "n3", "log-format", 5),
 		reply("name", "n4", "log-format", 5, "silent", 1),
+		reply("name", "n5", "log-format", 0),
 	})
 	require.Equal(t, "", heldBack(statusIn(t, f)))
-	f["held-back-by"] = protocol.Strings("n1", "n3", "n4")
-	require.Equal(t, "The cluster keeps version 5 for n1 (--hold-version 5), n3 (log format 5), n4 (does not answer).\n", heldBack(statusIn(t, f)))
+	f["held-back-by"] = protocol.Strings("n1", "n3", "n4", "n5")
+	require.Equal(t, "The cluster keeps version 5 for n1 (--hold-version 5), n3 (log format 5), n4 (does not answer), n5 (unknown log format).\n", heldBack(statusIn(t, f)))
 	require.Contains(t, clusterFrame(statusIn(t, f)), heldBack(statusIn(t, f)))
 	require.False(t, atRisk(statusIn(t, f)))
 }
