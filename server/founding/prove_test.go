@@ -97,3 +97,70 @@ func TestStragglersAreHeard(t *testing.T) {
 		require.LessOrEqual(t, time.Since(begun), stragglers+time.Millisecond)
 	})
 }
+
+// TestStragglersAreWaitedForOnce: each one that comes after a majority gives the others no more time.
+func TestStragglersAreWaitedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, again := founded(t, 5)
+		for _, name := range []string{"n2", "n3", "n4"} {
+			again(name)
+		}
+		time.Sleep(time.Second)
+		w.net.Isolate("n5")
+		w.net.Delay("n1", "n4", 100*time.Millisecond)
+		begun := time.Now()
+		one := again("n1")
+		<-one.incarnation.Proved()
+		require.Equal(t, stragglers, time.Since(begun))
+		by, _ := one.incarnation.Vouched()
+		require.Len(t, by, 3, "n4's word came meanwhile")
+	})
+}
+
+// TestWhoVouches: with the node a majority of the voters, or a leader. Who has no vote counts for nothing, the node, too.
+func TestWhoVouches(t *testing.T) {
+	for name, row := range map[string]struct {
+		voters  []string
+		by      []string
+		leads   bool
+		missing []string
+		enough  bool
+	}{
+		"nobody":                           {voters: []string{"self", "b", "c"}, missing: []string{"b", "c"}},
+		"one of three":                     {voters: []string{"self", "b", "c"}, by: []string{"b"}, missing: []string{"c"}, enough: true},
+		"members without a vote":           {voters: []string{"self", "b", "c"}, by: []string{"x", "y"}, missing: []string{"b", "c"}},
+		"a leader of five":                 {voters: []string{"self", "b", "c", "d", "e"}, by: []string{"c"}, leads: true, missing: []string{"b", "d", "e"}, enough: true},
+		"a node without a vote":            {voters: []string{"b", "c", "d"}, by: []string{"c"}, missing: []string{"b", "d"}},
+		"a node without a vote, by two":    {voters: []string{"b", "c", "d"}, by: []string{"c", "d"}, missing: []string{"b"}, enough: true},
+		"a node without a vote, by leader": {voters: []string{"b", "c", "d"}, by: []string{"c"}, leads: true, missing: []string{"b", "d"}, enough: true},
+		"no configuration, nobody":         {missing: []string{"one"}},
+		"no configuration":                 {by: []string{"c"}, missing: []string{"one"}, enough: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				l := w.start("n1")
+				w.kill("n1") // nothing else asks
+				var all []members.Member
+				for _, id := range row.voters {
+					if id == "self" {
+						id = l.store.Identity().ID
+					}
+					all = append(all, members.Member{ID: id, Voter: true})
+				}
+				for _, id := range []string{l.store.Identity().ID, "x", "y"} {
+					if len(all) > 0 && !members.NewConfiguration(1, all...).Has(id) {
+						all = append(all, members.Member{ID: id})
+					}
+				}
+				l.config.Newest = func() members.Configuration { return members.NewConfiguration(1, all...) }
+				for _, id := range row.by {
+					l.incarnation.Vouch(id, row.leads)
+				}
+				missing, enough := l.vouched()
+				require.Equal(t, row.missing, missing)
+				require.Equal(t, row.enough, enough)
+			})
+		})
+	}
+}

@@ -20,6 +20,39 @@ func (m memory) SetUint64(key []byte, value uint64) error {
 	return nil
 }
 
+// slow is a disk that something overtakes: between, once, is called when what is read is on its way.
+type slow struct {
+	memory
+	between func()
+}
+
+func (s *slow) GetUint64(key []byte) (uint64, error) {
+	value, err := s.memory.GetUint64(key)
+	if f := s.between; f != nil {
+		s.between = nil
+		f()
+	}
+	return value, err
+}
+
+// TestWhatIsReadIsOvertaken: an incarnation is admitted while the disk is asked for the one before.
+func TestWhatIsReadIsOvertaken(t *testing.T) {
+	first := Lineage(nil).Start(1)
+	second := Lineage{first.Start(2).Current()}
+	disk := &slow{memory: memory{}}
+	r := New(Config{Stable: disk})
+	disk.between = func() {
+		changed, err := r.Admit("n2", second)
+		require.NoError(t, err)
+		require.True(t, changed)
+	}
+	var refused *SupersededError
+	for range 2 {
+		require.ErrorAs(t, r.Check("n2", first), &refused)
+		require.Equal(t, second.Current(), refused.Known)
+	}
+}
+
 // TestRegistry: who has once been admitted is remembered by the disk, and is not admitted in an earlier life.
 func TestRegistry(t *testing.T) {
 	disk, logged := memory{}, uint64(0)
@@ -84,6 +117,9 @@ func TestProof(t *testing.T) {
 	_, leader = r.Vouched()
 	require.True(t, leader)
 	require.Equal(t, 3, vouches)
+	r.Vouch("n3", false)
+	_, leader = r.Vouched()
+	require.True(t, leader, "another one's word takes nothing back")
 	require.ErrorIs(t, r.Prove(), full)
 	select {
 	case <-r.Proved():

@@ -2,8 +2,10 @@ package raftnode
 
 import (
 	"errors"
+	"io"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 )
@@ -49,6 +51,33 @@ func TestCommittedEntriesAreNotDeleted(t *testing.T) {
 			require.Equal(t, failed, log.StoreLog(&raft.Log{Index: 11}), "the log takes no more")
 		})
 	}
+}
+
+// stateless is a state machine without a state.
+type stateless struct{}
+
+func (stateless) Apply(*raft.Log) any                 { return nil }
+func (stateless) Snapshot() (raft.FSMSnapshot, error) { return nil, errors.ErrUnsupported }
+func (stateless) Restore(r io.ReadCloser) error       { return r.Close() }
+
+// What a snapshot stands for is committed, also before a leader has told how far the log is.
+func TestSnapshotCountsAsCommitted(t *testing.T) {
+	store, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
+	address, transport := raft.NewInmemTransport("n1")
+	conf := raft.Configuration{Servers: []raft.Server{{ID: "n1", Address: address}, {ID: "n2", Address: "n2"}}}
+	sink, err := snapshots.Create(raft.SnapshotVersionMax, 10, 3, conf, 1, transport)
+	require.NoError(t, err)
+	require.NoError(t, sink.Close())
+	config := raft.DefaultConfig()
+	config.LocalID, config.Logger = "n1", hclog.NewNullLogger()
+	opened, err := raft.NewRaft(config, stateless{}, store, store, snapshots, transport)
+	require.NoError(t, err)
+	n := &Node{raft: opened, config: Config{Snapshots: snapshots}}
+	committed, snapshot, err := n.bounds()
+	require.NoError(t, opened.Shutdown().Error())
+	require.NoError(t, err)
+	require.Equal(t, uint64(10), committed)
+	require.Equal(t, uint64(10), snapshot)
 }
 
 // Where the newest snapshot ends is not known: nothing is deleted, and that is no reason to end.
