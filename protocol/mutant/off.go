@@ -36,6 +36,10 @@ const (
 	BothLives = false
 	// LargePackets: connections between nodes keep large packets where these are lost and small ones pass.
 	LargePackets = false
+	// KeptDamage: a leader keeps its newest snapshot, which a member needs and which is damaged.
+	KeptDamage = false
+	// LoneDamage: a node whose newest snapshot is damaged when it starts asks no member for its state.
+	LoneDamage = false
 	// SameJump: the fences of a state that begins anew grow by the same, whenever that is.
 	SameJump = false
 	// ReplaceKeeps: a replaced member keeps its vote.
@@ -52,6 +56,8 @@ const (
 	LockSession = false
 	// LockSilent: a client that has promised signs of life and sends none keeps its locks as long as its connection stands.
 	LockSilent = false
+	// LockVanished: the kernel gives a client that holds locks up no sooner than any other.
+	LockVanished = false
 	// LockSlowEnd: what ends for many at once is worked off one by one, and who waits for some of it waits for all.
 	LockSlowEnd = false
 	// LockQueueLost: a snapshot has the holds of native locks, and not who waits.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast/holdfast/protocol/mutant"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/membership"
 )
@@ -50,7 +51,7 @@ func (n *Node) mend(ctx context.Context) error {
 		return nil
 	}
 	alone := fmt.Errorf("%w; this node knows no other member that could have the state: see 'holdfast restore'", missing.Err)
-	if len(n.known()) == 0 {
+	if len(n.known()) == 0 || mutant.LoneDamage {
 		return alone
 	}
 	n.config.Logger.Warn("the newest snapshot is damaged or missing: this node takes no part before another member has sent its state",

@@ -8,6 +8,8 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // socket is what a connection reads from and writes to.
@@ -60,7 +62,7 @@ func (c *conn) open() error {
 // probe, and no sooner: until then the client may believe in its session.
 func (s *socket) SetLease(lease time.Duration) {
 	t, ok := s.plainConn().(*net.TCPConn)
-	if !ok {
+	if !ok || mutant.LockVanished {
 		return
 	}
 	probe := min(lease/4, longestProbe) // in whole seconds, rounded up

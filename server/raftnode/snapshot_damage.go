@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast/holdfast/protocol/mutant"
 	"github.com/holdfast/holdfast/server/members"
 )
 
@@ -66,7 +67,7 @@ func (s *mendedSnapshots) damaged(id string, err error) {
 	if tell {
 		s.id, s.told = id, now
 	}
-	try := now.Sub(s.tried) >= replaceAgain
+	try := now.Sub(s.tried) >= replaceAgain && !mutant.KeptDamage
 	if try {
 		s.tried = now
 	}
