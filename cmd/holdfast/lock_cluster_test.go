@@ -227,14 +227,19 @@ func TestLockWithASecuredNode(t *testing.T) {
 	secured := []string{"--password-file", file, "--tls-ca", ca.file("ca.crt"), "--tls-cert", ca.file("client.crt"), "--tls-key", ca.file("client.key"), "job", "--", "true"}
 	require.Eventually(t, func() bool { return locking(t, exe, []string{n.addr}, secured...).status(t) == 0 }, 20*time.Second, 50*time.Millisecond)
 	for want, flags := range map[string][]string{
-		"certificate":  {"--password-file", file, "--tls", "job", "--", "true"},
-		"remote error": {"--password-file", file, "--tls-ca", ca.file("ca.crt"), "job", "--", "true"},
-		"WRONGPASS":    append([]string{"--password", "guess"}, secured[2:]...),
+		"unknown authority: say --tls-ca FILE":                       {"--password-file", file, "--tls", "job", "--", "true"},
+		"certificate required: the node wants a client's":            {"--password-file", file, "--tls-ca", ca.file("ca.crt"), "job", "--", "true"},
+		"WRONGPASS the password is not the node's":                   append([]string{"--password", "guess"}, secured[2:]...),
+		"NOAUTH the node wants a password: say --password-file":      secured[2:],
+		n.addr + ": the port speaks TLS: say --tls-ca FILE, or --tl": {"--password-file", file, "job", "--", "true"},
 	} {
 		r := locking(t, exe, []string{n.addr}, flags...)
 		require.Equal(t, 1, r.status(t))
 		r.oneLine(t, want)
 	}
+	plain := locking(t, exe, []string{startNodes(t, exe, 1)[0].addr}, "--tls", "job", "--", "true")
+	require.Equal(t, 1, plain.status(t))
+	plain.oneLine(t, "the port does not speak TLS: leave the flags of TLS out")
 }
 
 // TestLockOfAFrozenHolder: a frozen process, whose kernel still answers, loses its lock when the TTL has passed, and

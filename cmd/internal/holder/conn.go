@@ -22,6 +22,7 @@ type Servers struct {
 	TLS      *tls.Config // nil: none
 	DB       int
 	Name     string // by which nodes know the client; "": holdfast-lock
+	From     string // where the addresses come from, for errors; "": the user named them
 }
 
 // Refusal is an error that a node replied, and that another try would meet again.
@@ -65,6 +66,14 @@ const reachWithin = 2 * time.Second
 
 // Dial connects to one node. No exchange takes longer than patience.
 func (s *Servers) Dial(ctx context.Context, addr string, patience time.Duration) (*Conn, error) {
+	c, err := s.dial(ctx, addr, patience)
+	if err != nil && s.From != "" {
+		err = fmt.Errorf("%w (%s)", err, s.From)
+	}
+	return c, err
+}
+
+func (s *Servers) dial(ctx context.Context, addr string, patience time.Duration) (*Conn, error) {
 	within := patience
 	if len(s.Addrs) > 1 {
 		within = min(patience, reachWithin)
@@ -87,10 +96,7 @@ func (s *Servers) Dial(ctx context.Context, addr string, patience time.Duration)
 	go c.read()
 	if err := c.greet(ctx, s); err != nil {
 		c.Close()
-		if isForGood(err) {
-			err = &Refusal{err.Error()}
-		}
-		return nil, fmt.Errorf("%s: %w", addr, err)
+		return nil, fmt.Errorf("%s: %w", addr, s.explain(ctx, addr, err))
 	}
 	return c, nil
 }
@@ -103,19 +109,9 @@ func encrypt(ctx context.Context, nc net.Conn, config *tls.Config, addr string) 
 	encrypted := tls.Client(nc, config)
 	if err := encrypted.HandshakeContext(ctx); err != nil {
 		nc.Close()
-		if err = fmt.Errorf("TLS: %w", err); isForGood(err) {
-			err = &Refusal{err.Error()}
-		}
-		return nil, fmt.Errorf("%s: %w", addr, err)
+		return nil, fmt.Errorf("%s: %w", addr, withHint(fmt.Errorf("TLS: %w", err)))
 	}
 	return encrypted, nil
-}
-
-// isForGood reports whether another try would meet, or show, the same certificate; or no TLS.
-func isForGood(err error) bool {
-	alert := new(net.OpError)
-	return errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.RecordHeaderError)) ||
-		errors.As(err, &alert) && alert.Op == "remote error"
 }
 
 // greet asks for RESP3, which has pushes, and says who is there.

@@ -3,6 +3,7 @@ package holder_test
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -74,7 +75,10 @@ func TestRefusedAtOnce(t *testing.T) {
 	c.Password = "open sesame"
 	stranger := holder.New(&holder.Servers{Addrs: c.Addrs(), Password: "guess"}, holder.Lock{Name: "job", Owner: "a", TTL: ttl, Wait: -1})
 	require.ErrorContains(t, stranger.Acquire(t.Context()), "WRONGPASS")
-	unreachable := holder.New(&holder.Servers{Addrs: []string{"127.0.0.1:1", "[::1]:1"}}, holder.Lock{Name: "job", Owner: "a", TTL: ttl})
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	unreachable := holder.New(&holder.Servers{Addrs: []string{closed.Addr().String(), closed.Addr().String()}}, holder.Lock{Name: "job", Owner: "a", TTL: ttl})
 	require.ErrorContains(t, unreachable.Acquire(t.Context()), "connect")
 }
 
