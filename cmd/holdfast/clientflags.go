@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"flag"
@@ -26,7 +27,7 @@ type clientFlags struct {
 	db                     int
 }
 
-func newClientFlags() clientFlags { return clientFlags{server: server.DefaultConfig().Addr} }
+func newClientFlags() clientFlags { return clientFlags{} }
 
 // connecting is the heading of the rows that are environment variables, too.
 const connecting = "The cluster"
@@ -34,7 +35,7 @@ const connecting = "The cluster"
 func (c *clientFlags) rows() []option {
 	return []option{
 		{heading: connecting},
-		{name: "server", value: &c.server, help: "addresses of nodes, host:port,…; another is asked when one is gone"},
+		{name: "server", value: &c.server, help: "addresses of nodes, host:port,…; another is asked when one is gone; default: the node of this machine, as " + envFile + " has it, else " + server.DefaultConfig().Addr},
 		{name: "password", value: &c.password.Password, help: "password to give by AUTH"},
 		{name: "password-file", value: &c.password.PasswordFile, help: "file that holds the password"},
 		{name: "tls", value: &c.tls, help: "encrypt; the other flags of TLS turn this on"},
@@ -49,9 +50,47 @@ func (c *clientFlags) lockRows() []option {
 	return append(c.rows(), option{name: "db", value: &c.db, help: "database of the lock"})
 }
 
-// servers is what the flags mean.
+// fillIn takes from the settings of this machine's node what neither flags nor environment say. It is called only if
+// they name no server: what is for this node goes to no other.
+func (c *clientFlags) fillIn(n localNode) {
+	c.server = cmp.Or(n.values["HOLDFAST_SERVER"], n.addr())
+	if c.password.Password == "" && c.password.PasswordFile == "" {
+		c.password.Password, c.password.PasswordFile = n.get("HOLDFAST_PASSWORD"), n.get("HOLDFAST_PASSWORD_FILE")
+	}
+	cert := n.get("HOLDFAST_TLS_CERT")
+	if cert == "" {
+		return
+	}
+	if c.tlsCA == "" && !c.tls {
+		c.tlsCA = cmp.Or(n.get("HOLDFAST_TLS_CA"), cert) // the node shows this certificate: another CA need not be known
+	}
+	if c.tlsCert == "" && c.tlsKey == "" && n.get("HOLDFAST_TLS_CLIENT_CA") != "" {
+		c.tlsCert, c.tlsKey = cert, n.get("HOLDFAST_TLS_KEY")
+	}
+}
+
+// findNode fills in what the node of this machine says, if no server is named.
+func (c *clientFlags) findNode() (n localNode) {
+	if c.server == "" {
+		n = findLocalNode()
+		c.fillIn(n)
+	}
+	return n
+}
+
+// servers is what the flags mean, or, without a server among them, the node of this machine.
 func (c *clientFlags) servers() (*holder.Servers, error) {
-	s := &holder.Servers{DB: c.db}
+	n := c.findNode()
+	s, err := c.reach(n.note())
+	if err != nil && n.from != "" {
+		err = usageError{fmt.Errorf("%w (see %s)", err, n.from)}
+	}
+	return s, err
+}
+
+// reach is what the flags mean. from says where the address comes from, for errors.
+func (c *clientFlags) reach(from string) (*holder.Servers, error) {
+	s := &holder.Servers{DB: c.db, From: from}
 	for addr := range strings.SplitSeq(c.server, ",") {
 		full, err := withPort(addr)
 		if err != nil {
@@ -99,21 +138,38 @@ func withPort(addr string) (string, error) {
 // parseRows sets rows from the environment and from args, and returns the arguments behind the flags.
 // When args ask for help parseRows prints the flags and returns flag.ErrHelp.
 func parseRows(rows []option, args []string, stdout io.Writer, usage string) ([]string, error) {
-	fs := flag.NewFlagSet("", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
+	if err := parseVariables(rows); err != nil {
+		return nil, err
+	}
+	return parseFlags(rows, args, stdout, usage)
+}
+
+// parseVariables sets rows from the environment: before any flags, which win.
+func parseVariables(rows []option) error {
 	shared := false
 	for _, o := range rows {
 		if o.heading != "" {
 			shared = o.heading == connecting
 			continue
 		}
-		fs.Var(newFlagValue(o.value), o.name, o.help)
 		text, ok := os.LookupEnv(o.env())
 		if !ok || !shared {
 			continue
 		}
-		if err := fs.Set(o.name, text); err != nil {
-			return nil, usageError{fmt.Errorf("%s=%q: %w", o.env(), text, err)}
+		if err := newFlagValue(o.value).Set(text); err != nil {
+			return usageError{fmt.Errorf("%s=%q: %w", o.env(), text, err)}
+		}
+	}
+	return nil
+}
+
+// parseFlags is parseRows without the environment.
+func parseFlags(rows []option, args []string, stdout io.Writer, usage string) ([]string, error) {
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	for _, o := range rows {
+		if o.heading == "" {
+			fs.Var(newFlagValue(o.value), o.name, o.help)
 		}
 	}
 	err := fs.Parse(args)
@@ -122,7 +178,7 @@ func parseRows(rows []option, args []string, stdout io.Writer, usage string) ([]
 		printRows(stdout, rows, usage)
 		return nil, err
 	case err != nil:
-		return nil, usageError{err}
+		return nil, usageError{withNearest(err, fs)}
 	}
 	return fs.Args(), nil
 }
@@ -138,7 +194,9 @@ func printRows(w io.Writer, rows []option, usage string) {
 		printFlag(w, o, shownDefault(o))
 	}
 	if slices.ContainsFunc(rows, func(o option) bool { return o.heading == connecting }) {
-		fmt.Fprint(w, "\nThe flags of the cluster are also environment variables, as those of serve: --password-file is HOLDFAST_PASSWORD_FILE.\n")
+		fmt.Fprint(w, "\nThe flags of the cluster are also environment variables, as those of serve: --password-file is HOLDFAST_PASSWORD_FILE.\n"+
+			"A flag wins over a variable. If neither names a server, the variables of the node on this machine count, which "+envFile+"\n"+
+			"has, or the file that "+envFileVariable+" names: the address, the password, and the certificates as far as clients need them.\n")
 	}
 }
 
@@ -162,6 +220,7 @@ func clientTable() string {
 		flagSection((&backupOwn{clientFlags: newClientFlags()}).rows(), backupHeading, "`holdfast backup`") +
 		flagSection(own.rows(), connecting, all) +
 		flagSection((&inspectOwn{fences: shownFences}).rows(), "The report", "`holdfast inspect`") +
+		flagSection(newCertsOwn().rows(), certsHeading, "`holdfast certs`") +
 		flagSection(newRestoreOwn().rows(), restoreHeading, "`holdfast restore`") +
 		flagSection(newRecoverOwn().rows(), recoverHeading, "`holdfast recover`") +
 		flagSection(newRestoreOwn().rows(), renewalHeading, "`holdfast restore` and `holdfast recover`, which keeps locks unless told otherwise")

@@ -1,7 +1,13 @@
 package main
 
 import (
+	"cmp"
+	"errors"
+	"flag"
 	"fmt"
+	"io/fs"
+	"net"
+	"os"
 	"slices"
 	"strings"
 
@@ -26,7 +32,7 @@ func strangeVariables(environ []string) (others []string, err error) {
 		known = append(known, o.env())
 	}
 	// `holdfast lock` gives three to its command; the fourth is this program's own.
-	known = append(known, "HOLDFAST_LOCK", "HOLDFAST_OWNER", "HOLDFAST_FENCE", "HOLDFAST_TIMER_SLACK_IS_SET")
+	known = append(known, envFileVariable, "HOLDFAST_LOCK", "HOLDFAST_OWNER", "HOLDFAST_FENCE", "HOLDFAST_TIMER_SLACK_IS_SET")
 	var slips []string
 	for _, line := range slices.Sorted(slices.Values(environ)) {
 		name, _, _ := strings.Cut(line, "=")
@@ -45,6 +51,96 @@ func strangeVariables(environ []string) (others []string, err error) {
 		return nil, fmt.Errorf("%s", strings.Join(slips, "; "))
 	}
 	return others, nil
+}
+
+// envFileVariable names the file of the node's settings for clients on the same machine; empty: there is none.
+const envFileVariable = "HOLDFAST_ENV_FILE"
+
+// envFile is where the package and the unit have the node's settings.
+const envFile = "/etc/holdfast/holdfast.env"
+
+// localNode is what the settings of a node say to clients on the same machine: the environment's, as in a container, or
+// else those of the file that the node's unit reads.
+type localNode struct {
+	from   string            // the file; "": the environment
+	values map[string]string // of the file
+	err    error             // why the file could not be read
+}
+
+func findLocalNode() localNode {
+	for _, name := range []string{"HOLDFAST_ADDR", "HOLDFAST_ADVERTISE_ADDR"} {
+		if os.Getenv(name) != "" {
+			return localNode{}
+		}
+	}
+	path, named := os.LookupEnv(envFileVariable)
+	if !named {
+		path = envFile
+	}
+	if path == "" {
+		return localNode{}
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && !named {
+		return localNode{}
+	}
+	return localNode{path, parseEnvironment(string(text)), err}
+}
+
+// get is a setting; the environment's wins.
+func (n localNode) get(name string) string { return cmp.Or(os.Getenv(name), n.values[name]) }
+
+// addr is where clients on this machine reach the node.
+func (n localNode) addr() string {
+	addr := cmp.Or(n.get("HOLDFAST_ADVERTISE_ADDR"), n.get("HOLDFAST_ADDR"), server.DefaultConfig().Addr)
+	host, port, err := net.SplitHostPort(addr)
+	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return addr
+}
+
+// note is for errors: where the address comes from.
+func (n localNode) note() string {
+	switch {
+	case n.err != nil:
+		return "the default address, since " + n.err.Error()
+	case n.from != "":
+		return "the address is from " + n.from
+	}
+	return ""
+}
+
+// parseEnvironment reads a file as EnvironmentFile= of systemd does, without its continued lines.
+func parseEnvironment(text string) map[string]string {
+	values := make(map[string]string)
+	for line := range strings.Lines(text) {
+		name, value, found := strings.Cut(strings.TrimSpace(line), "=")
+		if !found || strings.HasPrefix(name, "#") || strings.HasPrefix(name, ";") {
+			continue
+		}
+		if n := len(value); n > 1 && (value[0] == '"' || value[0] == '\'') && value[n-1] == value[0] {
+			value = value[1 : n-1]
+		}
+		values[name] = value
+	}
+	return values
+}
+
+// withNearest adds to the error for an unknown flag the nearest of those that there are.
+func withNearest(err error, flags *flag.FlagSet) error {
+	const unknown = "flag provided but not defined: -"
+	name, found := strings.CutPrefix(err.Error(), unknown)
+	if !found {
+		return err
+	}
+	var names []string
+	flags.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+	nearest := nearestOf(name, names)
+	if distance(name, nearest) > max(1, len(name)/3) {
+		return err
+	}
+	return fmt.Errorf("%w; the nearest is --%s", err, nearest)
 }
 
 // flagOf is the flag of a variable.

@@ -142,7 +142,7 @@ func (f flagSet) parse(args []string, stdout io.Writer) (server.Config, error) {
 			f.print(stdout)
 			return c, err
 		}
-		return c, usageError{err}
+		return c, usageError{withNearest(err, fs)}
 	}
 	if fs.NArg() > 0 {
 		return c, unexpected(fs.Arg(0))

@@ -91,7 +91,7 @@ func lock(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	words, err := parseRows(o.rows(), args, stdout, lockUsage)
 	if err == nil && len(words) > 1 && strings.HasPrefix(words[1], "-") { // NAME [flags] -- command
 		var command []string
-		command, err = parseRows(o.rows(), words[1:], stdout, lockUsage)
+		command, err = parseFlags(o.rows(), words[1:], stdout, lockUsage)
 		words = append(words[:1:1], command...)
 	}
 	if err != nil {

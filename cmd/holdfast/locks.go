@@ -152,9 +152,12 @@ func watchLocks(ctx context.Context, servers *holder.Servers, q lockQuery, stdou
 
 // parseAnywhere takes flags behind words as well: 'locks break NAME --reason TEXT'.
 func parseAnywhere(rows []option, args []string, stdout io.Writer, usage string) ([]string, error) {
+	if err := parseVariables(rows); err != nil {
+		return nil, err
+	}
 	var words []string
 	for {
-		rest, err := parseRows(rows, args, stdout, usage)
+		rest, err := parseFlags(rows, args, stdout, usage)
 		if err != nil || len(rest) == 0 {
 			return words, err
 		}

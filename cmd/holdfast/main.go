@@ -80,6 +80,7 @@ func commands() []command {
 		{"lock", nil, lock},
 		{"locks", nil, locks},
 		{"cluster", nil, manage},
+		{"certs", nil, makeCerts},
 		{"backup", nil, takeBackup},
 		{"inspect", nil, inspect},
 		{"restore", nil, restore},
@@ -109,6 +110,7 @@ usage: holdfast command [flags]
   lock       run a command while holding a lock: 'holdfast lock NAME -- command'
   locks      list who holds locks and who waits for them, how they were lost, or break one: 'locks history', 'locks break NAME'
   cluster    describe the members of a cluster, or change them: 'holdfast cluster status', 'cluster remove NAME'
+  certs      make a CA and certificates for nodes and clients: 'holdfast certs DIR n1=10.0.0.1 n2=10.0.0.2'
   backup     write the state of a cluster that serves to a file: 'holdfast backup FILE'
   inspect    say what is in a backup, and prove its checksums: 'holdfast inspect FILE'
   restore    make the data folder of a new cluster of a backup: 'holdfast restore FILE --data-dir DIR'

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"maps"
 	"os"
@@ -20,6 +21,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/secrets"
 )
 
 // machines are three machines on which the chapters of the operator's pages are run: folders in the places of /etc/holdfast,
@@ -85,7 +88,7 @@ func (m *machines) path(i int, names ...string) string {
 func (m *machines) here(i int, text string) string {
 	words := []string{
 		"/etc/holdfast", m.path(i, "etc"), "/var/lib/holdfast", m.path(i, "data"), "/usr/bin/holdfast", m.path(i, "bin", "holdfast"),
-		"/backup", filepath.Join(m.root, "backup"),
+		"/backup", filepath.Join(m.root, "backup"), "/root/holdfast-ca", filepath.Join(m.root, "ca"),
 	}
 	for j := range 3 {
 		words = append(words, fmt.Sprintf("10.0.0.%d:6379", j+1), m.addrs[j], fmt.Sprintf("10.0.0.%d:7379", j+1), m.addrs[3+j])
@@ -98,6 +101,7 @@ func own(i int, text string) string {
 	n := strconv.Itoa(i + 1)
 	return strings.NewReplacer(
 		"--name n1", "--name n"+n, "--server 10.0.0.1:6379 ", "--server 10.0.0."+n+":6379 ",
+		"n1.crt", "n"+n+".crt", "n1.key", "n"+n+".key",
 		"HOLDFAST_NAME=n1", "HOLDFAST_NAME=n"+n, "HOLDFAST_ADDR=10.0.0.1", "HOLDFAST_ADDR=10.0.0."+n, "HOLDFAST_PEER_ADDR=10.0.0.1", "HOLDFAST_PEER_ADDR=10.0.0."+n,
 	).Replace(text)
 }
@@ -126,8 +130,23 @@ func (m *machines) run(t *testing.T, name string, each ...int) (said string) {
 				}
 			}
 		}
+		if strings.Contains(b.code, "holdfast certs") {
+			m.copyCertificates(t)
+		}
 	}
 	return said
+}
+
+// copyCertificates is "copy ca.crt, n1.crt and n1.key to n1, and those of the others likewise".
+func (m *machines) copyCertificates(t *testing.T) {
+	t.Helper()
+	for i := range 3 {
+		for _, file := range []string{"ca.crt", fmt.Sprintf("n%d.crt", i+1), fmt.Sprintf("n%d.key", i+1)} {
+			text, err := os.ReadFile(filepath.Join(m.root, "ca", file))
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(m.path(i, "etc", file), text, 0o600))
+		}
+	}
 }
 
 func (m *machines) sh(t *testing.T, i int, code string) string {
@@ -136,7 +155,7 @@ func (m *machines) sh(t *testing.T, i int, code string) string {
 	defer cancel()
 	c := exec.CommandContext(ctx, "sh", "-eu", "-c", code)
 	c.Dir = m.path(i, "archive")
-	c.Env = []string{"PATH=" + m.path(i, "bin") + ":" + os.Getenv("PATH")}
+	c.Env = []string{"PATH=" + m.path(i, "bin") + ":" + os.Getenv("PATH"), envFileVariable + "=" + m.path(i, "etc", "holdfast.env")}
 	out, err := c.CombinedOutput()
 	require.NoError(t, err, "n%d: %s\n%s", i+1, code, out)
 	return string(out)
@@ -239,6 +258,26 @@ func (h *holders) verify(t *testing.T, m *machines, locks map[string]string) {
 		require.NoError(t, err)
 		require.Greater(t, native, h.largest[1])
 		h.largest = [2]int64{fence, native}
+	}
+}
+
+// TestTLSAsWritten: a cluster that serves goes over to TLS, by certificates that the chapter makes. The commands on a
+// node's machine go on without a flag.
+func TestTLSAsWritten(t *testing.T) {
+	m := newMachines(t, build(t))
+	m.run(t, "install", 0, 1, 2)
+	require.NoError(t, m.client(t, 0).SetNX(t.Context(), "held", "token", time.Hour).Err())
+	m.run(t, "tls", 0, 1, 2)
+	require.Error(t, m.client(t, 0).Get(t.Context(), "held").Err(), "the port speaks TLS alone")
+	ca, err := secrets.LoadCA("ca", m.path(0, "etc", "ca.crt"))
+	require.NoError(t, err)
+	for i := range 3 {
+		require.Contains(t, m.sh(t, i, "holdfast locks"), "held")
+		c := m.client(t, i).Options()
+		c.TLSConfig = &tls.Config{RootCAs: ca, MinVersion: tls.VersionTLS12}
+		secured := redis.NewClient(c)
+		defer secured.Close()
+		require.Equal(t, "token", secured.Get(t.Context(), "held").Val())
 	}
 }
 
