@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +22,12 @@ func Check(c Config) (notes []string, err error) {
 	errs = append(errs, err)
 	if err == nil {
 		errs = append(errs, keys.Misfits(time.Now())...)
+		host, _, _ := net.SplitHostPort(cmp.Or(c.AdvertiseAddr, c.Addr))
+		if ip := net.ParseIP(host); host != "" && (ip == nil || !ip.IsUnspecified()) {
+			if err := keys.ServesAs(host); err != nil {
+				notes = append(notes, fmt.Sprintf("tls-cert does not go with the address that clients are told: %v", err))
+			}
+		}
 	}
 	for _, port := range []struct{ flag, addr string }{
 		{"addr", c.Addr}, {"peer-addr", c.PeerAddr}, {"sentinel-addr", c.SentinelAddr}, {"http-addr", c.HTTPAddr},

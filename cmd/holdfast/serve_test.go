@@ -35,7 +35,9 @@ func TestBadUsageIsOneLineAndStatusTwo(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"serve", "--nonsense"}, "flag provided but not defined: -nonsense"},
+		{[]string{"serve", "--nonsense"}, "flag provided but not defined: -nonsense\n"},
+		{[]string{"serve", "--adr", "x"}, "flag provided but not defined: -adr; the nearest is --addr\n"},
+		{[]string{"cluster", "status", "--pasword-file", "x"}, "flag provided but not defined: -pasword-file; the nearest is --password-file\n"},
 		{[]string{"serve", "--max-clients", "many"}, `invalid value "many" for flag -max-clients: invalid syntax`},
 		{[]string{"serve", "--max-clients", "0"}, "max-clients 0: at least 1"},
 		{[]string{"serve", "--max-memory-clients", "many"}, `max-memory-clients "many": use bytes`},
@@ -254,7 +256,22 @@ func TestServeCheck(t *testing.T) {
 		require.Equal(t, 2, status, "%s: %s", wrong.want, stdout)
 		require.Contains(t, stderr, wrong.want)
 	}
-	_, _, stderr := check("--password-file", "/nonexist", "--max-clients", "0", "--http-addr", "203.0.113.7:1", "--insecure")
+	certs := t.TempDir()
+	status, _, stderr := try(t, "certs", certs, "n1=10.0.0.1", "--client", "app")
+	require.Zero(t, status, stderr)
+	pair := func(name string) []string {
+		return []string{"--tls-cert", filepath.Join(certs, name+".crt"), "--tls-key", filepath.Join(certs, name+".key")}
+	}
+	status, _, stderr = check(pair("client.app")...)
+	require.Equal(t, 2, status)
+	require.Contains(t, stderr, "tls-cert is no certificate of a server")
+	status, stdout, _ := check(pair("n1")...)
+	require.Zero(t, status)
+	require.NotContains(t, stdout, "tls-cert")
+	status, stdout, _ = check(append(pair("n1"), "--advertise-addr", "10.0.0.2:6379")...)
+	require.Zero(t, status)
+	require.Contains(t, stdout, "tls-cert does not go with the address that clients are told: x509: certificate is valid for 10.0.0.1, 127.0.0.1, ::1, not 10.0.0.2\n")
+	_, _, stderr = check("--password-file", "/nonexist", "--max-clients", "0", "--http-addr", "203.0.113.7:1", "--insecure")
 	for _, want := range []string{"password-file", "max-clients 0", "http-addr"} {
 		require.Contains(t, stderr, want, "all at once")
 	}

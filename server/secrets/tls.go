@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -142,6 +143,31 @@ func LoadCA(flag, file string) (*x509.CertPool, error) {
 	return loadCA(flag, file, readFile, new(credentials))
 }
 
+// clientLeaf is the certificate that clients see, nil without TLS.
+func (k *Keyring) clientLeaf() *x509.Certificate {
+	c := k.held.Load().clientTLS
+	if c == nil {
+		return nil
+	}
+	cert, _ := x509.ParseCertificate(c.Certificates[0].Certificate[0]) // it has been parsed before
+	return cert
+}
+
+func servesByUsage(cert *x509.Certificate) bool {
+	if len(cert.ExtKeyUsage)+len(cert.UnknownExtKeyUsage) == 0 {
+		return true
+	}
+	return slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageServerAuth) || slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageAny)
+}
+
+// ServesAs returns why clients that compare names refuse the node at a host; nil: they do not.
+func (k *Keyring) ServesAs(host string) error {
+	if cert := k.clientLeaf(); cert != nil {
+		return cert.VerifyHostname(host)
+	}
+	return nil
+}
+
 // Misfits are what keeps the certificates in force from doing their work: they have run out, or the nodes' CA does not
 // know this node's own.
 func (k *Keyring) Misfits(now time.Time) (all []error) {
@@ -150,6 +176,9 @@ func (k *Keyring) Misfits(now time.Time) (all []error) {
 		if at := held.expiries[flag]; at.Before(now) {
 			all = append(all, fmt.Errorf("%s ran out at %s", flag, at.UTC().Format(time.RFC3339)))
 		}
+	}
+	if cert := k.clientLeaf(); cert != nil && !servesByUsage(cert) {
+		all = append(all, errors.New("tls-cert is no certificate of a server: its extended key usages lack serverAuth"))
 	}
 	if held.peerTLS == nil {
 		return all
