@@ -29,8 +29,9 @@ check: ## vet, staticcheck, gofumpt, go.mod tidiness
 	@out=$$($(GO) tool gofumpt -l .); if [ -n "$$out" ]; then echo "run 'make fmt', these files differ:"; echo "$$out"; exit 1; fi
 	@for dir in . bench/etcd bench/zookeeper cmd/holdfast/packaging/strict; do echo "$(GO) mod tidy -diff # $$dir"; (cd $$dir && $(GO) mod tidy -diff) || exit 1; done
 
-vet-others: ## vet for macOS and FreeBSD
+vet-others: ## vet for macOS and FreeBSD; the program builds for Windows
 	@for os in darwin freebsd; do echo "GOOS=$$os $(GO) vet ./..."; GOOS=$$os $(GO) vet ./... || exit 1; done
+	GOOS=windows $(GO) build -o /dev/null ./cmd/holdfast
 
 fmt: ## format Go with gofumpt, and wrap Markdown
 	$(GO) tool gofumpt -l -w .

@@ -32,8 +32,10 @@ cp "$files/KUBERNETES.md" "$files/kubernetes.yaml" "$files/podmonitor.yaml" "$fi
 # archive OS ARCH
 archive() {
 	local name=holdfast-$version-$1-$2
+	local program=holdfast
+	[ "$1" != windows ] || program=holdfast.exe
 	mkdir -p "$work/$name"
-	build "$1" "$2" "$work/$name/holdfast"
+	build "$1" "$2" "$work/$name/$program"
 	cp -r LICENSE README.md CHANGELOG.md "$files/holdfast.service" "$files/holdfast.env" "$extras"/* "$work/$name"
 	chmod -R u=rwX,go=rX "$work/$name"
 	tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "$name" |
@@ -67,7 +69,7 @@ deb() {
 	dpkg-deb --build --root-owner-group -Zxz "$root" "$out/holdfast_${version}_$1.deb" >/dev/null
 }
 
-for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do
+for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64; do
 	archive "${platform%/*}" "${platform#*/}"
 done
 if command -v dpkg-deb >/dev/null; then
