@@ -70,8 +70,10 @@ var (
 var (
 	ErrNoLeader = &Error{Prefix: "CLUSTERDOWN", Text: "No leader is known, the command was not applied"}
 	ErrStopping = &Error{Prefix: "CLUSTERDOWN", Text: "This node is stopping, the command was not applied"}
-	ErrBusy     = &Error{Prefix: "TRYAGAIN", Text: "Too many commands wait on this node, the command was not applied"}
-	ErrNoRoom   = &Error{Prefix: "TRYAGAIN", Text: "The work of other commands left no room for this one in time, it was not applied"}
+	// ErrQuarantined: the node's state differs from the other members'.
+	ErrQuarantined = &Error{Prefix: "CLUSTERDOWN", Text: "This node's state differs from the other members', the command was not applied"}
+	ErrBusy        = &Error{Prefix: "TRYAGAIN", Text: "Too many commands wait on this node, the command was not applied"}
+	ErrNoRoom      = &Error{Prefix: "TRYAGAIN", Text: "The work of other commands left no room for this one in time, it was not applied"}
 	// ErrTooManyWait: the waiters of the cluster take as much memory as they may.
 	ErrTooManyWait = &Error{Prefix: "TRYAGAIN", Text: "Too many clients wait for keys, the command was not applied"}
 	// ErrLocksFull: the holds or waiters of a lock, or the waiters of the cluster, are as many as they may be.

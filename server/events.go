@@ -34,6 +34,8 @@ func (s *Server) onEvent(event replica.Event) {
 	case replica.LeadershipGivenUp:
 		s.logger.Warn("leadership given up: the other voters hear this leader, and have acknowledged nothing",
 			"term", e.Term, "age", e.Age.Round(time.Millisecond), "asked", strings.Join(e.Asked, ", "))
+	case replica.LeadershipDeclined:
+		s.logger.Warn("leadership declined: this node is in quarantine", "term", e.Term)
 	case replica.FollowerStalled:
 		s.logger.Warn("follower makes no progress", "follower", e.Name, "log_index", e.LogIndex, "commit_index", e.Committed, "since", e.Since)
 	case replica.FollowerMoves:

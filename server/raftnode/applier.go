@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,8 @@ type applier struct {
 	raft      *raft.Raft // set before cutLog runs
 
 	configurations *configurations
+	quarantine     quarantine
+	tuning         sync.Mutex    // held over a change of raft's settings
 	unreadable     error         // of the newest snapshot, before raft was open
 	opened         atomic.Bool   // raft is open: a snapshot that is restored comes from a leader
 	broken         atomic.Bool   // an entry could not be applied: nothing is any more
@@ -49,11 +52,12 @@ func (a *applier) Apply(l *raft.Log) any { return a.ApplyBatch([]*raft.Log{l})[0
 
 // ApplyBatch applies committed entries, in order.
 func (a *applier) ApplyBatch(logs []*raft.Log) []any {
+	frozen := a.quarantine.frozen.Load() // for all of them: index says what the state has
 	for _, l := range logs {
 		if l.Type == raft.LogConfiguration {
 			a.configurations.reached(l.Index)
 		}
-		if l.Type == raft.LogCommand && !a.broken.Load() {
+		if l.Type == raft.LogCommand && !a.broken.Load() && !frozen {
 			whole, err := a.log.whole(l)
 			if err == nil {
 				err = a.apply(whole)
@@ -64,7 +68,7 @@ func (a *applier) ApplyBatch(logs []*raft.Log) []any {
 			}
 		}
 	}
-	if a.broken.Load() {
+	if a.broken.Load() || frozen {
 		return make([]any, len(logs))
 	}
 	last := logs[len(logs)-1].Index
@@ -104,6 +108,9 @@ func (a *applier) Snapshot() (raft.FSMSnapshot, error) {
 	if a.broken.Load() {
 		return nil, errors.New("the state is not the log's any more")
 	}
+	if a.quarantine.frozen.Load() {
+		return nil, ErrQuarantined
+	}
 	a.bytes = 0
 	return &capture{a: a, state: a.machine.Capture()}, nil
 }
@@ -124,6 +131,9 @@ func (a *applier) Restore(rc io.ReadCloser) error {
 	}
 	a.bytes = 0
 	a.index.Store(index)
+	if a.opened.Load() {
+		a.quarantine.frozen.Store(false)
+	}
 	if a.opened.Load() && index > 0 {
 		a.configurations.installed(stored[0])
 	}
@@ -155,8 +165,15 @@ func (a *applier) boundTrailing() error {
 	if err != nil {
 		return err
 	}
+	return a.retune(func(conf *raft.ReloadableConfig) { conf.TrailingLogs = trailing })
+}
+
+// retune changes raft's settings.
+func (a *applier) retune(change func(*raft.ReloadableConfig)) error {
+	a.tuning.Lock()
+	defer a.tuning.Unlock()
 	conf := a.raft.ReloadableConfig()
-	conf.TrailingLogs = trailing
+	change(&conf)
 	return a.raft.ReloadConfig(conf)
 }
 

@@ -36,6 +36,9 @@ type Config struct {
 	Timing
 	SnapshotPolicy
 
+	// Quarantined: the node's state differed from the other members' before it ended. See [Node.Quarantine].
+	Quarantined bool
+
 	Logger     *slog.Logger
 	RaftLogger hclog.Logger
 

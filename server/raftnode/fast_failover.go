@@ -48,8 +48,13 @@ type appliedView struct {
 	applier *applier
 }
 
-// AppliedIndex is of the newest entry that the state machine has applied.
-func (v appliedView) AppliedIndex() uint64 { return v.applier.index.Load() }
+// AppliedIndex is of the newest entry that the state machine has applied; 0 in quarantine, where the state is of no use.
+func (v appliedView) AppliedIndex() uint64 {
+	if v.applier.quarantine.on.Load() {
+		return 0
+	}
+	return v.applier.index.Load()
+}
 
 // deadLeader is a leadership whose leader's process is gone. The zero value is none.
 type deadLeader struct {

@@ -15,7 +15,7 @@ func TestNominationAndHeartbeats(t *testing.T) {
 		log, _, _ := newHeldLog(t, 5)
 		requests, handled := make(chan raft.RPC), 0
 		handler := func(raft.RPC) { handled++ }
-		f := &rpcFilter{log: log, requests: requests, configurations: newConfigurations("n1")}
+		f := &rpcFilter{applier: &applier{}, log: log, requests: requests, configurations: newConfigurations("n1")}
 		f.configurations.appended([]*raft.Log{configurationAt(1, "n1", "n2")})
 		f.heartbeats.handler.Store(&handler)
 		heartbeat := func() error {

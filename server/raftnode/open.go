@@ -21,6 +21,8 @@ func Open(c Config) (*Node, error) {
 	n.stable = newStable(c.Stable, c.Fail)
 	n.applier = newApplier(&c, n.log, n.stopped)
 	n.applier.configurations = n.configurations
+	n.applier.quarantine.on.Store(c.Quarantined)
+	n.applier.quarantine.frozen.Store(c.Quarantined)
 	inner := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		ServerAddressProvider: provider{},
 		Logger:                c.RaftLogger,
@@ -29,7 +31,7 @@ func Open(c Config) (*Node, error) {
 		MaxRPCsInFlight:       1,
 		Timeout:               rpcTimeout,
 	})
-	n.filter = &rpcFilter{requests: make(chan raft.RPC), log: n.log, configurations: n.configurations, snapshots: c.Snapshots}
+	n.filter = &rpcFilter{requests: make(chan raft.RPC), log: n.log, configurations: n.configurations, applier: n.applier, snapshots: c.Snapshots}
 	n.transport = &transport{
 		self: c.ID, inner: inner, appender: newAppender(c.Append), filter: n.filter, acks: n.acks,
 		log: n.log, tell: c.OnEvent, election: c.ElectionTimeout, stopped: n.stopped,
@@ -85,6 +87,9 @@ func (n *Node) openRaft() error {
 	bounds := n.bounds
 	n.log.bounds.Store(&bounds)
 	n.applier.opened.Store(true)
+	if c.Quarantined {
+		return n.applier.hesitate(c, reluctance)
+	}
 	return nil
 }
 

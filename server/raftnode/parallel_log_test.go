@@ -104,7 +104,7 @@ func TestFormerLeaderSettlesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 5)
 		requests := make(chan raft.RPC, 1)
-		filter := &rpcFilter{log: log, requests: requests}
+		filter := &rpcFilter{applier: &applier{}, log: log, requests: requests}
 		append1(t, log, 6)
 		require.Equal(t, 1, <-store.calls)
 		req := &raft.AppendEntriesRequest{Term: 2, Entries: []*raft.Log{{Index: 6, Data: []byte{6}}}}
@@ -140,7 +140,7 @@ func TestSettlingEnds(t *testing.T) {
 func TestFormerLeaderWithoutDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 5)
-		filter := &rpcFilter{log: log, requests: make(chan raft.RPC, 1)}
+		filter := &rpcFilter{applier: &applier{}, log: log, requests: make(chan raft.RPC, 1)}
 		append1(t, log, 6)
 		broken := errors.New("broken")
 		store.let <- broken
@@ -164,7 +164,7 @@ func TestCommitEndsWithTheRequest(t *testing.T) {
 		{raft.AppendEntriesRequest{PrevLogEntry: 5, LeaderCommitIndex: 9}, 5},
 		{raft.AppendEntriesRequest{Entries: []*raft.Log{{Index: 1}}, LeaderCommitIndex: 9}, 1},
 	} {
-		filter := &rpcFilter{log: log, requests: make(chan raft.RPC, 1)}
+		filter := &rpcFilter{applier: &applier{}, log: log, requests: make(chan raft.RPC, 1)}
 		filter.pass(t.Context(), raft.RPC{Command: &row.req})
 		require.Equal(t, row.want, (<-filter.requests).Command.(*raft.AppendEntriesRequest).LeaderCommitIndex)
 	}

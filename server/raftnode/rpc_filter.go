@@ -19,6 +19,7 @@ type rpcFilter struct {
 	// configurations says whether this node may lead.
 	configurations *configurations
 	raft           *raft.Raft // set before run and acceptAppends
+	applier        *applier
 	snapshots      raft.SnapshotStore
 	// installing is held while a snapshot is handed to raft, and while a request is judged by the
 	// newest snapshot.
@@ -146,7 +147,7 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 	f.hand(ctx, rpc)
 }
 
-// nominate has raft stand for election if this node has a vote.
+// nominate has raft stand for election if this node has a vote, and is not in quarantine.
 //
 // Raft becomes a candidate first, and notes the nomination second. A heartbeat that raft handles
 // between the two makes raft a follower that keeps the note. The node's next candidacy then asks
@@ -156,6 +157,10 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 func (f *rpcFilter) nominate(ctx context.Context, rpc raft.RPC) {
 	if !f.configurations.view().voter {
 		rpc.Respond(nil, errNoVote)
+		return
+	}
+	if f.applier.quarantine.on.Load() {
+		rpc.Respond(nil, ErrQuarantined)
 		return
 	}
 	f.heartbeats.nominating(1)

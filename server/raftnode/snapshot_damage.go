@@ -29,7 +29,9 @@ type mendedSnapshots struct {
 	raft.SnapshotStore
 	tell func(Event)
 	// sends reports whether this node opens snapshots to send them.
-	sends   func() bool
+	sends func() bool
+	// keeps reports that no snapshot may be sent: the state differs from the other members'.
+	keeps   func() bool
 	applied func() uint64
 	take    func() // takes a snapshot soon
 	void    func() // has an entry appended that changes nothing
@@ -43,6 +45,7 @@ func newMendedSnapshots(n *Node) *mendedSnapshots {
 	return &mendedSnapshots{
 		SnapshotStore: n.config.Snapshots, tell: n.config.OnEvent,
 		sends:   func() bool { return n.applier.opened.Load() && n.raft.State() == raft.Leader },
+		keeps:   n.applier.quarantine.on.Load,
 		applied: n.applier.index.Load,
 		take:    func() { notify(n.applier.cut) },
 		void:    func() { n.Propose(noTerm, nil) },
@@ -51,6 +54,9 @@ func newMendedSnapshots(n *Node) *mendedSnapshots {
 
 // Open implements raft.SnapshotStore.
 func (s *mendedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	if s.sends() && s.keeps() {
+		return nil, nil, ErrQuarantined
+	}
 	meta, r, err := s.SnapshotStore.Open(id)
 	// Without descriptors another snapshot could not be taken either.
 	if err != nil && !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) && s.sends() {
@@ -98,6 +104,9 @@ func (s *mendedSnapshots) replace(id string) {
 // OpenSnapshot opens a snapshot that ends at from or later, for a member whose newest one is damaged. If there is none,
 // one is taken: all that this node has applied is committed.
 func (n *Node) OpenSnapshot(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	if n.applier.quarantine.on.Load() {
+		return nil, nil, ErrQuarantined
+	}
 	meta, r, err := n.openNewest(from)
 	if err == nil {
 		return meta, r, nil

@@ -37,6 +37,7 @@ type mended struct {
 func mend(u *unreadable, leads bool, applied uint64) *mended {
 	m := &mended{}
 	m.mendedSnapshots = &mendedSnapshots{
+		keeps:         func() bool { return false },
 		SnapshotStore: u, tell: func(Event) { m.told++ }, sends: func() bool { return leads }, applied: func() uint64 { return applied },
 		take: func() { m.taken++ }, void: func() { m.voids++ },
 	}

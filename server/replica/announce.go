@@ -18,7 +18,7 @@ func (r *Replica) Announce(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if r.Execute(&Batch{Write: true}) == nil {
+		if r.execute(&Batch{Write: true}) == nil {
 			return
 		}
 	}

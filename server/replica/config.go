@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/incarnation"
@@ -47,6 +48,12 @@ type Config struct {
 	LockClasses []string
 	// MaxMemoryBytes is what keys and scripts may take while this node leads; 0: no limit.
 	MaxMemoryBytes uint64
+
+	// Quarantined: the node's state differed from the other members' before it ended. See [Replica.Quarantine].
+	Quarantined bool
+	// OnCapture, when not nil, gets the state behind each entry that asks for it: equal ones on all members. It must be
+	// quick, and not call the replica.
+	OnCapture func(index uint64, captured fsm.Snapshot)
 
 	Logger     *slog.Logger // nil: none
 	RaftLogger hclog.Logger // nil: none

@@ -45,6 +45,9 @@ type (
 	}
 )
 
+// LeadershipDeclined: this node was elected in quarantine, or led when it came there, and hands over without serving.
+type LeadershipDeclined struct{ Term uint64 }
+
 // VersionRaised: this leader has the cluster go over to a newer version of the log, as all members can use it.
 type VersionRaised struct{ From, To byte }
 
@@ -106,6 +109,9 @@ func (ProposalStalled) Event() {}
 
 // Event implements [Event].
 func (LeadershipGivenUp) Event() {}
+
+// Event implements [Event].
+func (LeadershipDeclined) Event() {}
 
 // Event implements [Event].
 func (WaitersDropped) Event() {}

@@ -1,6 +1,10 @@
 package replica
 
-import "time"
+import (
+	"time"
+
+	"github.com/holdfast/holdfast/protocol"
+)
 
 // Execute runs b and returns when b.Replies is filled, one per request, or with a *protocol.Error
 // row that answers every command of the batch. It is safe for many goroutines, but batches of one
@@ -10,6 +14,14 @@ import "time"
 // a batch with writes says whether the writes may have been applied. When the batch is more work
 // than there was time for, the last replies are rows as well.
 func (r *Replica) Execute(b *Batch) error {
+	if r.quarantined() {
+		return protocol.ErrQuarantined
+	}
+	return r.execute(b)
+}
+
+// execute is Execute, also in quarantine.
+func (r *Replica) execute(b *Batch) error {
 	deadline := time.Now().Add(r.config.CommandTimeout)
 	switch {
 	case len(b.Body) > r.config.Limits.BatchBytes:

@@ -37,8 +37,9 @@ type leadership struct {
 	asserted   uint64 // the last term in which this node proposed a first entry
 	restart    atomic.Bool
 	assertedAt time.Time
-	leader     string // ID
-	seenTerm   uint64 // the term in which leader was seen to lead
+	declined   *leaderTerm // elected, and in quarantine
+	leader     string      // ID
+	seenTerm   uint64      // the term in which leader was seen to lead
 }
 
 func newLeadership(r *Replica) *leadership { return &leadership{r: r, changed: make(chan struct{}, 1)} }
@@ -60,6 +61,8 @@ func (ls *leadership) run(ctx context.Context) error {
 		ls.update()
 		if again.Stop(); ls.asserting() {
 			again.Reset(assertAgain)
+		} else if ls.declined != nil {
+			again.Reset(ls.r.config.ElectionTimeout)
 		}
 		select {
 		case <-ls.changed:
@@ -75,14 +78,18 @@ func (ls *leadership) run(ctx context.Context) error {
 func (ls *leadership) update() {
 	term, leading := ls.r.node.Leading()
 	again := ls.restart.Swap(false)
-	if l := ls.r.serving.Load(); l != nil && (!leading || l.term != term || again) {
+	quarantined := ls.r.quarantined()
+	if l := ls.r.serving.Load(); l != nil && (!leading || l.term != term || again || quarantined) {
 		ls.lose()
 		ls.asserted = 0
 	}
+	ls.declineOver(term, leading)
 	switch {
 	case !leading:
 		ls.r.fromFollowers.Shut()
 		ls.follow()
+	case quarantined:
+		ls.decline(term)
 	case ls.asserted != term:
 		ls.assert(term)
 	case ls.r.serving.Load() == nil && ls.r.state.term.Load() == term:

@@ -37,6 +37,7 @@ type stateHooks struct {
 	landed   func(term uint64) // an entry of term that counts was applied
 	reached  func()            // all that was committed for now is applied
 	restored func(took time.Duration)
+	captured func(index uint64, captured fsm.Snapshot) // an entry asked for it; nil: nobody compares
 }
 
 var _ raftnode.Machine = (*state)(nil)
@@ -46,10 +47,17 @@ func (s *state) Apply(e raftnode.Entry) error {
 	s.digesting.Lock()
 	err := s.machine.Apply(e.Data, &s.sink)
 	s.changed = e.Index
+	var captured fsm.Snapshot
+	if err == nil {
+		captured = s.capture(e.Flags)
+	}
 	s.digesting.Unlock()
 	s.sink.flush()
 	if err != nil {
 		return err
+	}
+	if captured != nil {
+		s.captured(e.Index, captured)
 	}
 	stamp, _ := s.machine.Clock()
 	s.stamps.reach(uint64(max(stamp, 0)))

@@ -122,7 +122,7 @@ func (r *Replica) open() {
 	r.waiting, r.keeper = newWaiting(r), newKeeper(r)
 	r.state.sink = r.newSink()
 	r.state.stateHooks = stateHooks{
-		entered: r.leadership.look, landed: r.proposer.landed,
+		entered: r.leadership.look, landed: r.proposer.landed, captured: c.OnCapture,
 		reached: func() {
 			r.ticker.nudge()
 			r.waiting.reached()
@@ -166,7 +166,7 @@ func (r *Replica) nodeConfig() raftnode.Config {
 		Raft: c.Peers.Raft, Append: c.Peers.Append, Dial: c.Peers.Forward.DialContext,
 		Timing: c.Timing.Timing, SnapshotPolicy: c.SnapshotPolicy,
 		Logger: c.Logger, RaftLogger: c.RaftLogger,
-		Machine:  r.state,
+		Quarantined: c.Quarantined, Machine: r.state,
 		OnChange: r.leadership.look, OnConfiguration: r.reconfigured, OnRemoved: c.OnRemoved,
 		OnEvent: c.OnEvent,
 		Fail:    r.fail,

@@ -150,6 +150,11 @@ func (r *Replica) stalled(term uint64) []Stalled {
 	return found
 }
 
+func (r *Replica) quarantined() bool {
+	on, _ := r.node.Quarantined()
+	return on
+}
+
 // unhealthyAfter is how long a node may lack a need before Healthy reports it.
 const unhealthyAfter = raftnode.StalledAfter
 
@@ -160,6 +165,8 @@ func (r *Replica) Healthy() error {
 	switch s := r.Status(); {
 	case r.node.Broken():
 		return errors.New("the state cannot follow the log any more")
+	case r.quarantined():
+		return raftnode.ErrQuarantined
 	case s.Leading:
 		return r.health.stalled(r.serving.Load(), time.Now())
 	case s.Leader.Name == "":

@@ -1,0 +1,110 @@
+package raftnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// ErrQuarantined refuses what a node could only do with its own state, which differs from the other members'.
+var ErrQuarantined = errors.New("this node's state differs from the other members'")
+
+// quarantine is set while the node's state differs from the other members'. The log is as good as theirs: the node goes on
+// to store and to acknowledge entries, and votes.
+type quarantine struct {
+	on atomic.Bool
+	// frozen: no entry is applied. The end of the freeze is a state from another member.
+	frozen atomic.Bool
+}
+
+// reluctance is how many times longer a quarantined node waits for a leader before it stands for election. It stands at
+// all because it may be the only voter that has all committed entries: elected, it brings the others up to date, and
+// has one of them elected.
+const reluctance = 10
+
+// Quarantine freezes the state: no entry is applied, no snapshot is taken or sent, and the node does not take a nomination.
+// The quarantine ends with [Node.Release].
+func (n *Node) Quarantine() error {
+	n.applier.quarantine.on.Store(true)
+	n.applier.quarantine.frozen.Store(true)
+	return n.applier.hesitate(&n.config, reluctance)
+}
+
+// Release ends the quarantine of a node whose state was replaced.
+func (n *Node) Release() error {
+	if n.applier.quarantine.frozen.Load() {
+		return errors.New("release from quarantine: the state was not replaced")
+	}
+	n.applier.quarantine.on.Store(false)
+	return n.applier.hesitate(&n.config, 1)
+}
+
+// Quarantined reports whether the node is in quarantine, and whether its state is still the one that differs.
+func (n *Node) Quarantined() (on, frozen bool) {
+	return n.applier.quarantine.on.Load(), n.applier.quarantine.frozen.Load()
+}
+
+// hesitate has raft wait so many times as long for a leader as usual.
+func (a *applier) hesitate(c *Config, times int) error {
+	return a.retune(func(conf *raft.ReloadableConfig) {
+		conf.HeartbeatTimeout, conf.ElectionTimeout = time.Duration(times)*c.HeartbeatTimeout, time.Duration(times)*c.ElectionTimeout
+	})
+}
+
+// ReplaceState has raft install the state of another member, as if the leader had sent it. The node is in quarantine, and
+// its state may be older or newer than the other; the entries behind the other state's end are applied again.
+func (n *Node) ReplaceState(ctx context.Context, meta *raft.SnapshotMeta, state io.Reader) error {
+	term, leader := n.Leader()
+	switch {
+	case !n.applier.quarantine.on.Load():
+		return errors.New("replace state: the node is not in quarantine")
+	case leader == "" || leader == n.config.ID:
+		return errors.New("replace state: no other leader is known")
+	case meta.Version != raft.SnapshotVersionMax || meta.Term == 0 || meta.Term > term || len(meta.Configuration.Servers) == 0:
+		return errors.New("replace state: its description makes no sense")
+	}
+	answer := make(chan raft.RPCResponse, 1)
+	rpc := raft.RPC{
+		Command: &raft.InstallSnapshotRequest{
+			RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(leader), Addr: []byte(leader)},
+			SnapshotVersion: meta.Version, Term: term, LastLogIndex: meta.Index, LastLogTerm: meta.Term,
+			Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex, Size: meta.Size,
+		},
+		Reader: state, RespChan: answer,
+	}
+	if err := n.filter.replace(ctx, rpc, meta); err != nil {
+		return fmt.Errorf("replace state: %w", err)
+	}
+	select {
+	case is := <-answer:
+		if done, ok := is.Response.(*raft.InstallSnapshotResponse); is.Error == nil && (!ok || !done.Success) {
+			return errors.New("replace state: raft did not take it, the term has changed or it is damaged")
+		}
+		return is.Error
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// replace hands raft a state that takes the place of one that differs, unless raft would go back behind a change of
+// members: see [rpcFilter.late].
+func (f *rpcFilter) replace(ctx context.Context, rpc raft.RPC, meta *raft.SnapshotMeta) error {
+	f.installing.Lock()
+	defer f.installing.Unlock()
+	f.drain(ctx)
+	switch newest := f.configurations.view().Index; {
+	case meta.Index < f.applier.index.Load():
+		return fmt.Errorf("the state ends at index %d, and this node's at %d", meta.Index, f.applier.index.Load())
+	case meta.ConfigurationIndex < newest:
+		return fmt.Errorf("the state has the members of index %d, and this node's log those of %d", meta.ConfigurationIndex, newest)
+	case f.raft.State() == raft.Leader:
+		return errors.New("this node leads")
+	}
+	f.hand(ctx, rpc)
+	return ctx.Err()
+}

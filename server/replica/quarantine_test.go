@@ -1,0 +1,190 @@
+package replica_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+)
+
+// captures are hashes of what the nodes captured, by index and node.
+type captures struct {
+	mu  sync.Mutex
+	all map[uint64]map[string]string
+}
+
+func (c *captures) configure(conf *replica.Config) {
+	conf.TrailingLogs = 1
+	id := conf.ID
+	conf.OnCapture = func(index uint64, captured fsm.Snapshot) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.all[index] == nil {
+			c.all[index] = make(map[string]string)
+		}
+		c.all[index][id] = captured.Hash()
+	}
+}
+
+// last are the hashes at the newest index.
+func (c *captures) last() (hashes map[string]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.all[slices.Max(slices.Collect(maps.Keys(c.all)))])
+}
+
+// propose has the states captured, and waits until this has happened.
+func (c *captures) propose(t *testing.T, cluster *replicatest.Cluster) map[string]string {
+	t.Helper()
+	require.True(t, cluster.Leader().Replica().ProposeCheck())
+	time.Sleep(time.Second)
+	return c.last()
+}
+
+func inWatchedBubble(t *testing.T, test func(t *testing.T, c *replicatest.Cluster, found *captures)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		found := &captures{all: make(map[uint64]map[string]string)}
+		c := replicatest.New(t, replicatest.Options{Configure: found.configure})
+		slow(c)
+		test(t, c, found)
+	})
+}
+
+func corrupt(t *testing.T, n *replicatest.Node) {
+	t.Helper()
+	require.NoError(t, n.Replica().Corrupt(protocoltest.AppendRequest(nil, 0, "set", "k0", "wrong")))
+}
+
+// replaceState replaces a node's state by another's.
+func replaceState(n, from *replicatest.Node) error {
+	meta, state, err := from.Replica().OpenSnapshot(n.Replica().Reached())
+	if err != nil {
+		return err
+	}
+	defer state.Close()
+	return n.Replica().ReplaceState(context.Background(), meta, state)
+}
+
+// TestCapturesAreEqual: all members capture the same state at an index, however they came by it, and one whose state
+// differs another.
+func TestCapturesAreEqual(t *testing.T) {
+	inWatchedBubble(t, func(t *testing.T, c *replicatest.Cluster, found *captures) {
+		loaded, restarted := c.Followers()[0], c.Followers()[1]
+		loaded.Crash()
+		fill(t, c, 20)
+		require.NoError(t, c.Leader().Replica().TakeSnapshot())
+		loaded.Start()
+		requireFollows(t, c, loaded)
+		require.NotEmpty(t, events[replica.Restored](loaded))
+		restarted.Crash()
+		restarted.Start()
+		requireFollows(t, c, restarted)
+		hashes := found.propose(t, c)
+		require.Len(t, hashes, 3)
+		require.Len(t, slices.Compact(slices.Sorted(maps.Values(hashes))), 1)
+
+		corrupt(t, loaded)
+		hashes = found.propose(t, c)
+		require.Len(t, slices.Compact(slices.Sorted(maps.Values(hashes))), 2)
+		require.NotEqual(t, hashes[loaded.ID], hashes[restarted.ID])
+		require.False(t, c.Followers()[0].Replica().ProposeCheck(), "it does not lead")
+	})
+}
+
+// TestNoCaptureForEarlierReleases: members of a release that does not compare may be there.
+func TestNoCaptureForEarlierReleases(t *testing.T) {
+	inBubble(t, func(c *replica.Config) { c.FoundingVersion, c.HoldVersion = 5, 5 }, func(t *testing.T, c *replicatest.Cluster) {
+		require.False(t, c.Leader().Replica().ProposeCheck())
+	})
+}
+
+// TestQuarantine: a node whose state differs stops to lead, answers nothing, and keeps its state to itself. It stores the
+// log as before. The state of another member, and nothing else, makes it a member like the others.
+func TestQuarantine(t *testing.T) {
+	inWatchedBubble(t, func(t *testing.T, c *replicatest.Cluster, found *captures) {
+		fill(t, c, 20)
+		n := c.Leader()
+		corrupt(t, n)
+		require.NoError(t, n.Replica().TakeSnapshot())
+		require.NoError(t, n.Replica().Quarantine())
+		time.Sleep(time.Second)
+		require.NotEqual(t, n, c.Leader())
+		require.Len(t, events[replica.LeadershipDeclined](n), 1)
+		reached := n.Replica().Reached()
+		fill(t, c, 5)
+		for _, words := range [][]string{{"GET", "k0"}, {"SET", "k0", "v"}} {
+			require.Equal(t, protocol.ErrQuarantined.Value(), n.Do(words...))
+		}
+		require.Equal(t, reached, n.Replica().Reached())
+		require.Equal(t, c.Leader().Replica().Status().LastLog, n.Replica().Status().LastLog)
+		require.Error(t, n.Replica().TakeSnapshot())
+		_, _, err := n.Replica().OpenSnapshot(0)
+		require.Error(t, err)
+		require.Error(t, n.Replica().Healthy())
+		require.Error(t, n.Replica().Release(), "its state is the same still")
+
+		other := slices.DeleteFunc(c.Followers(), func(f *replicatest.Node) bool { return f == n })[0]
+		require.Error(t, replaceState(other, n), "it is not in quarantine")
+		require.NoError(t, replaceState(n, c.Leader()))
+		hashes := found.propose(t, c)
+		require.Len(t, hashes, 3)
+		require.Len(t, slices.Compact(slices.Sorted(maps.Values(hashes))), 1)
+		require.Equal(t, protocol.ErrQuarantined.Value(), n.Do("GET", "k0"))
+		require.NoError(t, n.Replica().Release())
+		require.Equal(t, protocol.Bulk("v"), n.Do("GET", "k0"))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		require.NoError(t, c.Leader().Replica().TransferLeadership(ctx, n.ID))
+		require.Equal(t, n, c.Leader())
+	})
+}
+
+// TestQuarantinedNodeIsNotElected: neither when the leader dies, nor by a nomination, nor after a restart.
+func TestQuarantinedNodeIsNotElected(t *testing.T) {
+	inBubble(t, func(c *replica.Config) { c.Quarantined = c.ID == "n1" }, func(t *testing.T, c *replicatest.Cluster) {
+		n := c.Node("n1")
+		for range 5 {
+			leader := c.Leader()
+			require.NotEqual(t, n, leader)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			require.Error(t, leader.Replica().TransferLeadership(ctx, n.ID))
+			cancel()
+			leader.Crash()
+			require.NotEqual(t, n, c.Leader())
+			leader.Start()
+			fill(t, c, 3)
+			time.Sleep(time.Second)
+		}
+		require.Empty(t, events[replica.LeadershipGained](n))
+	})
+}
+
+// TestQuarantinedNodeHasTheLog: the only other voter that runs has not got what this node acknowledged. It is brought up
+// to date, and leads.
+func TestQuarantinedNodeHasTheLog(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, n, behind := c.Leader(), c.Followers()[0], c.Followers()[1]
+		behind.Crash()
+		fill(t, c, 10)
+		c.Settle()
+		require.NoError(t, n.Replica().Quarantine())
+		leader.Crash()
+		behind.Start()
+		time.Sleep(time.Minute)
+		require.Equal(t, behind, c.Leader())
+		require.Equal(t, protocol.Bulk("v"), behind.Do("GET", "k9"))
+		require.Empty(t, events[replica.LeadershipGained](n))
+	})
+}
