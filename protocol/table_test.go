@@ -64,7 +64,7 @@ pubsub pubsub|channels pubsub|help pubsub|numpat pubsub|numsub pubsub|shardchann
 latency latency|doctor latency|graph latency|help latency|histogram latency|history latency|latest latency|reset
 memory memory|doctor memory|help memory|malloc-stats memory|purge memory|stats memory|usage
 slowlog slowlog|get slowlog|help slowlog|len slowlog|reset monitor
-raft.backup raft.demote raft.members raft.promote raft.remove raft.replace raft.status raft.transfer
+raft.backup raft.demote raft.members raft.promote raft.remove raft.repair raft.replace raft.status raft.transfer
 lock.acquire lock.acquireall lock.renew lock.release lock.cancel lock.releaseall lock.check lock.downgrade lock.history lock.info lock.list
 lock.break session.open session.keepalive session.attach session.close session.info session.list fence.pass fence.raise fence.get`
 

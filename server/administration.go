@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/holdfast/holdfast/server/consistency"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/membership"
@@ -86,6 +87,8 @@ type Raft struct {
 	Identity func() (id, cluster string)
 	// Replica returns nil while the node has none.
 	Replica func() *replica.Replica
+	// Checker compares the members' states; nil: nothing does.
+	Checker *consistency.Checker
 }
 
 var _ operations.Cluster = Raft{}
@@ -97,6 +100,7 @@ func (s *Server) raft() Raft {
 			return is.ID, is.ClusterID
 		},
 		Replica: s.member.Load,
+		Checker: s.place.checker,
 	}
 }
 
@@ -117,6 +121,14 @@ func (m Raft) Look() operations.View {
 	}
 	for _, f := range st.Followers {
 		v.Nodes[f.ID] = operations.Node{Silent: f.Outdated(st.Version), Match: f.LogIndex, Heard: f.Heard}
+	}
+	if m.Checker != nil {
+		report := m.Checker.Report()
+		for _, id := range report.Differ {
+			node := v.Nodes[id]
+			node.Differs, node.Quarantined = true, !report.Undecided
+			v.Nodes[id] = node
+		}
 	}
 	return v
 }
@@ -157,4 +169,22 @@ func (m Raft) HandOver(ctx context.Context, to string) error {
 		return errNoCluster
 	}
 	return r.TransferLeadership(ctx, to)
+}
+
+// TakeState implements [operations.Cluster].
+func (m Raft) TakeState(ctx context.Context, id string) (says string, err error) {
+	if m.Checker == nil {
+		return "", errNoCluster
+	}
+	done, err := m.Checker.Repair(ctx, id)
+	name := members.Name(id)
+	switch {
+	case err != nil:
+		return "", err
+	case done.Index == 0:
+		return name + " takes the leader's state, which is under way still: ask again to see", nil
+	case !done.Compared:
+		return fmt.Sprintf("%s took the leader's state up to log index %d, and stays in quarantine until the states were compared", name, done.Index), nil
+	}
+	return fmt.Sprintf("%s took the leader's state up to log index %d, and its state is a majority's now", name, done.Index), nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/consistency"
 	"github.com/holdfast/holdfast/server/founding"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/frontend/discovery"
@@ -113,6 +114,8 @@ type StorageConfig struct {
 	DataDir        string        // log, snapshots and identity
 	LogStore       string        // "wal" or "bolt"
 	DiskStallLimit time.Duration // a disk call that takes longer ends the process
+	// ConsistencyCheckInterval is between two comparisons of the members' states; 0: this node asks for none.
+	ConsistencyCheckInterval time.Duration
 }
 
 // MemoryConfig holds shares of the machine's memory, or bytes: see ParseMaxMemory.
@@ -134,7 +137,7 @@ func DefaultConfig() Config {
 		NodeConfig:    NodeConfig{Name: "n1"},
 		ListenConfig:  ListenConfig{Addr: "127.0.0.1:6379", PeerAddr: "127.0.0.1:7379", SentinelName: "mymaster"},
 		LogConfig:     LogConfig{LogLevel: "info", LogFormat: "text"},
-		StorageConfig: StorageConfig{DataDir: "./holdfast-data", LogStore: store.KindWAL, DiskStallLimit: store.DefaultDiskStallLimit},
+		StorageConfig: StorageConfig{DataDir: "./holdfast-data", LogStore: store.KindWAL, DiskStallLimit: store.DefaultDiskStallLimit, ConsistencyCheckInterval: consistency.DefaultInterval},
 		Timeouts:      frontend.DefaultTimeouts(),
 		Limits:        frontend.DefaultLimits(),
 		MemoryConfig:  MemoryConfig{MaxMemory: DefaultMaxMemory, MaxMemoryClients: DefaultMaxMemoryClients},
@@ -165,6 +168,8 @@ func (c *Config) Validate() error {
 	check(c.ElectionTimeout >= c.HeartbeatTimeout, "election-timeout %v is below heartbeat-timeout %v", c.ElectionTimeout, c.HeartbeatTimeout)
 	check(c.CommandTimeout > 0, "command-timeout %v: use a positive duration", c.CommandTimeout)
 	check(c.DiskStallLimit >= time.Second, "disk-stall-limit %v: at least 1s", c.DiskStallLimit)
+	check(c.ConsistencyCheckInterval == 0 || c.ConsistencyCheckInterval >= consistency.LeastInterval,
+		"consistency-check-interval %v: at least %v, or 0", c.ConsistencyCheckInterval, consistency.LeastInterval)
 	check(c.LogFormat == "text" || c.LogFormat == "json", "log-format %q: use text or json", c.LogFormat)
 	errs = append(errs, c.validateLockClasses()...)
 	check(c.SnapshotThreshold > 0, "snapshot-threshold is 0")

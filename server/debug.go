@@ -71,6 +71,8 @@ func (f *faults) answer(words []string) (reply protocol.Value, known bool) {
 		return answered(f.transfer()), true
 	case "snapshot":
 		return answered(f.node.TakeSnapshot()), true
+	case "corrupt":
+		return answered(f.node.Corrupt(nil)), true
 	case "digest":
 		index, hash := f.node.Digest()
 		return protocol.Array(protocol.Integer(int64(index)), protocol.Bulk(hash)), true

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/server/consistency"
 	"github.com/holdfast/holdfast/server/frontend/observe"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/pubsub"
@@ -77,6 +78,7 @@ func TestSkippedEntriesAreTold(t *testing.T) {
 		logger: slog.New(slog.DiscardHandler), hub: pubsub.New(slog.New(slog.DiscardHandler)), caches: tracking.New(tracking.DefaultLimits()),
 		monitors: observe.NewMonitors(),
 	}
+	s.place.checker = consistency.New(consistency.Config{})
 	c := told{make(chan struct{}, 1)}
 	s.caches.Client(c).Start(tracking.Options{})
 	s.onEvent(replica.Restored{})

@@ -156,7 +156,7 @@ func (s *Server) registry() *prometheus.Registry {
 func (s *Server) registerProcess(r *prometheus.Registry) {
 	r.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		buildInfo(s.config.Name), credentials{s.secrets, s.place.admissions},
+		buildInfo(s.config.Name), credentials{s.secrets, s.place.admissions}, checks{s.place.checker},
 	)
 }
 
@@ -186,7 +186,7 @@ func (s *Server) newConsole() *console.Console {
 	return console.New(console.Config{
 		Node: s.config.Name,
 		Machine: func() fsm.Machine {
-			if r := s.member.Load(); r != nil {
+			if r := s.member.Load(); r != nil && !quarantined(r) {
 				return r.Machine()
 			}
 			return nil
@@ -239,6 +239,7 @@ func (s *Server) readyChecks() []web.Check {
 		{Name: "cluster", Run: s.inCluster},
 		{Name: "voter", Run: s.asMember(func(r *replica.Replica) error { return isVoter(r.Status()) })},
 		{Name: "disk", Run: func(context.Context) error { return diskAnswers(s.store.Hanging()) }},
+		{Name: "state", Run: s.asMember(notQuarantined)},
 		{Name: "log", Run: s.asMember((*replica.Replica).Healthy)},
 		{Name: "linearizable_read", Run: s.asMember(read)},
 	}

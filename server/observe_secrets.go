@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -8,6 +9,7 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/membership"
 	"github.com/holdfast/holdfast/server/peer"
+	"github.com/holdfast/holdfast/server/raftnode"
 	"github.com/holdfast/holdfast/server/secrets"
 )
 
@@ -31,7 +33,10 @@ func (s *Server) troubles() []string {
 	if r := s.member.Load(); r != nil && s.led() {
 		health = r.Healthy()
 	}
-	return troubles(s.config.Name, health, s.place.admissions.Refusals())
+	if errors.Is(health, raftnode.ErrQuarantined) {
+		health = nil // the checker says more
+	}
+	return append(troubles(s.config.Name, health, s.place.admissions.Refusals()), s.place.checker.Troubles()...)
 }
 
 func troubles(node string, health error, refusals []membership.Refusal) (all []string) {

@@ -172,7 +172,7 @@ func TestReadyz(t *testing.T) {
 	s := runNode(t, func(c *Config) { c.Password = "open sesame" })
 	s.client(t, "open sesame")
 	status, body := s.get(t, "/readyz?verbose", "")
-	require.Equal(t, "[+]cluster ok\n[+]voter ok\n[+]disk ok\n[+]log ok\n[+]linearizable_read ok\nok\n", body)
+	require.Equal(t, "[+]cluster ok\n[+]voter ok\n[+]disk ok\n[+]state ok\n[+]log ok\n[+]linearizable_read ok\nok\n", body)
 	require.Equal(t, http.StatusOK, status)
 	status, _ = s.get(t, "/metrics", "")
 	require.Equal(t, http.StatusUnauthorized, status)

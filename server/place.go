@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/backup"
+	"github.com/holdfast/holdfast/server/consistency"
 	"github.com/holdfast/holdfast/server/founding"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/incarnation"
@@ -42,6 +43,8 @@ type place struct {
 	desk     *operations.Desk
 	// admissions watches whether the members admit each other.
 	admissions *membership.Admissions
+	// checker compares the members' states.
+	checker *consistency.Checker
 
 	mu   sync.Mutex // guards all below, and orders calls of book.SetConfiguration
 	last members.Configuration
@@ -62,6 +65,7 @@ func (s *Server) newPlace() error {
 	}
 	layer := s.peers.Layer(peer.KindMember)
 	p.client, p.requests = membership.NewClient(layer), membership.NewServer(layer, s.logger)
+	p.checker = s.newChecker()
 	p.desk = s.newDesk()
 	initial, _ := s.config.Peers() // validated by New
 	p.founding = founding.New(founding.Config{
@@ -73,6 +77,7 @@ func (s *Server) newPlace() error {
 		},
 	})
 	p.founding.Serve(p.requests)
+	p.checker.Serve(p.requests)
 	p.admissions = s.newAdmissions()
 	s.serveOperations()
 	return nil
@@ -263,6 +268,7 @@ func (s *Server) runReplica(ctx context.Context) error {
 	})
 	stays.Go(func() { s.member.Load().Announce(ctx) })
 	stays.Go(func() { s.place.admissions.Run(ctx) })
+	stays.Go(func() { s.place.checker.Run(ctx) })
 	defer stays.Wait()
 	defer cancel()
 	return s.member.Load().Run(ctx)

@@ -309,6 +309,7 @@ func (s *Server) replicaConfig() replica.Config {
 		OnStateEvents:  s.onStateEvents,
 		RunsReads:      s.caches.Wants,
 
+		Quarantined: id.Quarantine != nil, OnCapture: s.place.checker.Captured,
 		OnConfiguration: s.reconfigured,
 		OnRemoved:       s.removed,
 	}

@@ -62,7 +62,7 @@ func (o *clusterOwn) rows() []option {
 		{name: "watch", value: &o.watch, help: "status: show it again each second, with what each node does, until ^C"},
 		{name: "json", value: &o.json, help: "status, members: one JSON document in place of the table"},
 		{name: "voters", value: &o.voters, help: "status: end with status 3 while fewer voters than this answer"},
-		{name: "force", value: &o.force, help: "remove, replace or demote although fewer voters than a majority would answer: the cluster may stop"},
+		{name: "force", value: &o.force, help: "remove, replace or demote although fewer voters than a majority would answer: the cluster may stop; repair although the state is not known to differ"},
 	}, o.clientFlags.rows()...)
 }
 
@@ -77,6 +77,7 @@ func clusterWords() []clusterWord {
 		{"status", (*clusterOwn).status},
 		{"members", (*clusterOwn).members},
 		{"remove", changing("RAFT.REMOVE", 1, 1, "which member")},
+		{"repair", changing("RAFT.REPAIR", 1, 1, "which member")},
 		{"replace", changing("RAFT.REPLACE", 1, 2, "which member, and by which")},
 		{"promote", changing("RAFT.PROMOTE", 1, 1, "which member")},
 		{"demote", changing("RAFT.DEMOTE", 1, 1, "which member")},
@@ -104,7 +105,7 @@ func manage(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	}
 	for _, w := range clusterWords() {
 		if w.name == words[0] {
-			if forces := []string{"remove", "replace", "demote"}; o.force && !slices.Contains(forces, w.name) {
+			if forces := []string{"remove", "replace", "demote", "repair"}; o.force && !slices.Contains(forces, w.name) {
 				return usageError{fmt.Errorf("%s: there is nothing to force", w.name)}
 			}
 			if !o.watch {

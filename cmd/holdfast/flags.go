@@ -64,6 +64,7 @@ func options(c *server.Config) []option {
 		{name: "snapshot-threshold", value: &c.SnapshotThreshold, help: "log entries after which a snapshot is taken"},
 		{name: "snapshot-interval", value: &c.SnapshotInterval, help: "how often the threshold is looked at (one to two times this)"},
 		{name: "trailing-logs", value: &c.TrailingLogs, help: "log entries kept behind a snapshot for followers that lag, at most 256 MiB of them"},
+		{name: "consistency-check-interval", value: &c.ConsistencyCheckInterval, help: "time between two comparisons of the members' states, while this node leads; 0: none but those that other members ask for"},
 		{heading: "Timing"},
 		{name: "heartbeat-timeout", value: &c.HeartbeatTimeout, help: "silence of the leader after which a follower starts an election (one to two times this)"},
 		{name: "election-timeout", value: &c.ElectionTimeout, help: "time after which a candidate tries again; also the longest step of cluster time"},

@@ -71,7 +71,7 @@ func TestBadUsageIsOneLineAndStatusTwo(t *testing.T) {
 		{[]string{"lock", "--grace", "-1s", "job", "true"}, "not negative"},
 		{[]string{"lock", "--server", "host:1,", "job", "true"}, `server ""`},
 		{[]string{"lock", "--db", "many", "job", "true"}, `invalid value "many" for flag -db`},
-		{[]string{"cluster"}, "say what: status, members, remove, replace, promote, demote, transfer"},
+		{[]string{"cluster"}, "say what: status, members, remove, repair, replace, promote, demote, transfer"},
 		{[]string{"cluster", "fix"}, `"fix": say one of status, members`},
 		{[]string{"cluster", "remove"}, "say which member"},
 		{[]string{"cluster", "remove", "n1", "n2"}, `unexpected argument "n2"`},

@@ -136,6 +136,7 @@ var rooms = map[string][]string{
 	"server/membership":         {"server/members", "server/peer/wire"},
 	"server/operations":         {"server/members"},
 	"server/founding":           {"server/members", "server/membership", "server/peer", "server/store"},
+	"server/consistency":        {"server/members", "server/membership", "server/store", "server/replica"},
 	"server/store":              {"server/store/", "server/members", "server/incarnation"},
 	"server/raftnode":           {"server/peer/wire", "server/members"},
 	"server/forward":            {"server/peer/wire", "server/members"},

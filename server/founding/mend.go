@@ -149,15 +149,8 @@ func (n *Node) fetchAt(ctx context.Context, m meeting, from uint64) try {
 	}
 	defer state.Close()
 	size := answer.Meta.Size
-	switch conf := committedBy(&answer.Meta); {
-	case answer.Mends:
-		t.err, t.hopeless = errors.New("its newest snapshot is missing or damaged, too"), true
-		return t
-	case size < 0 || size > stateBytes || len(conf.Members) > maxMembers:
-		t.err, t.broken = errors.New("its description of the state makes no sense"), true
-		return t
-	case n.excluded(conf):
-		t.err, t.broken = errors.New("its state does not have this node as a member"), true
+	if err := n.unfit(&answer); err != nil {
+		t.err, t.hopeless, t.broken = err, answer.Mends, !answer.Mends
 		return t
 	}
 	slow.Reset(stateDelay + time.Duration(size/stateRate)*time.Second)
@@ -171,6 +164,31 @@ func (n *Node) fetchAt(ctx context.Context, m meeting, from uint64) try {
 	n.config.Logger.Warn("the damaged snapshot was replaced by the state of another member",
 		"member", members.Name(m.ID), "index", answer.Meta.Index, "term", answer.Meta.Term, "bytes", size, "took", time.Since(begun).Round(time.Millisecond))
 	return t
+}
+
+// unfit is why a state that another member offers cannot be this node's.
+func (n *Node) unfit(answer *stateAnswer) error {
+	switch conf := committedBy(&answer.Meta); {
+	case answer.Mends:
+		return errors.New("its newest snapshot is missing or damaged, too")
+	case answer.Meta.Size < 0 || answer.Meta.Size > stateBytes || len(conf.Members) > maxMembers:
+		return errors.New("its description of the state makes no sense")
+	case n.excluded(conf):
+		return errors.New("its state does not have this node as a member")
+	}
+	return nil
+}
+
+// State opens the committed state of another member that ends at from or later, for a node whose raft is open.
+func (n *Node) State(ctx context.Context, m members.Member, from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	answer, state, err := membership.AskStreamAt[stateAnswer](ctx, n.config.Client, m.Addr, opState, stateQuestion{from})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := n.unfit(&answer); err != nil {
+		return nil, nil, errors.Join(err, state.Close())
+	}
+	return &answer.Meta, state, nil
 }
 
 // committedBy is the configuration that is in effect where a state ends.

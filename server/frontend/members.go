@@ -17,6 +17,7 @@ func memberHandlers() map[string]handler {
 		"raft.demote":   changeOfMembers(operations.Demote),
 		"raft.promote":  changeOfMembers(operations.Promote),
 		"raft.remove":   changeOfMembers(operations.Remove),
+		"raft.repair":   changeOfMembers(operations.Repair),
 		"raft.replace":  changeOfMembers(operations.Replace),
 		"raft.transfer": changeOfMembers(operations.Transfer),
 	}
@@ -73,7 +74,7 @@ func (c *conn) changeAsked(op operations.Op, args [][]byte) (q operations.Reques
 		if len(word) > mostOfWord {
 			return q, errLongMember
 		}
-		forces := op == operations.Remove || op == operations.Demote || op == operations.Replace
+		forces := op == operations.Remove || op == operations.Demote || op == operations.Replace || op == operations.Repair
 		switch {
 		case i == 0:
 			q.Member = string(word)

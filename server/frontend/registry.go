@@ -150,6 +150,22 @@ func (s *Server) clients() []*conn {
 	return all
 }
 
+// dismissWithin is how long commands in flight may take when the clients are to connect anew.
+const dismissWithin = 2 * time.Second
+
+// Dismiss closes the connections that are open, once their commands are answered.
+func (s *Server) Dismiss() {
+	all := s.clients()
+	for _, c := range all {
+		c.retire()
+	}
+	time.AfterFunc(dismissWithin, func() {
+		for _, c := range all {
+			c.plainConn().Close()
+		}
+	})
+}
+
 // drain has idle connections close, and waits for the commands in flight. After ShutdownTimeout the
 // remaining connections are cut off.
 func (s *Server) drain(all *sync.WaitGroup) {

@@ -2,6 +2,7 @@ package operations
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/holdfast/holdfast/server/members"
@@ -17,6 +18,8 @@ type Cluster interface {
 	// HandOver has the voter of that ID lead, and returns when this node leads no more, or when the voter does not take
 	// the leadership.
 	HandOver(ctx context.Context, to string) error
+	// TakeState has the member of that ID replace its state by this leader's, and returns what became of that, in a line.
+	TakeState(ctx context.Context, id string) (says string, err error)
 }
 
 // Taken is a step that was taken, for the log.
@@ -202,8 +205,12 @@ func pause(ctx context.Context) bool {
 
 // take takes a step that changes something.
 func (w *work) take(v View, step Step) (over bool) {
-	if step.Do == HandOver {
+	switch step.Do {
+	case HandOver:
 		w.handOver(step)
+		return true
+	case TakeState:
+		w.takeState(step)
 		return true
 	}
 	index, err := w.cluster.Change(w.ctx, step.Do, step.Member, v.Index)
@@ -241,6 +248,17 @@ func (w *work) handOver(step Step) {
 	default:
 		w.reply.Refused = step.Member.Name() + " did not take the leadership"
 	}
+}
+
+// takeState ends the request.
+func (w *work) takeState(step Step) {
+	says, err := w.cluster.TakeState(w.ctx, step.Member.ID)
+	if err != nil {
+		w.reply.Refused = fmt.Sprintf("%s did not take the state: %v", step.Member.Name(), err)
+		return
+	}
+	step.Says = says
+	w.done(step, 0)
 }
 
 func (w *work) done(step Step, index uint64) {

@@ -87,6 +87,13 @@ func (s seat) HandOver(_ context.Context, to string) error {
 	return nil
 }
 
+func (s seat) TakeState(_ context.Context, id string) (string, error) {
+	if err := s.before(TakeState); err != nil {
+		return "", err
+	}
+	return id + " took the state", nil
+}
+
 func (s seat) Ask(ctx context.Context, id string, q Request) (Reply, error) {
 	if s.lost[id] {
 		return Reply{}, errors.New("connection lost")

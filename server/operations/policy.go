@@ -24,6 +24,7 @@ const (
 	TakeVote                 // the member loses its vote
 	TakeOut                  // the member is one no more
 	SetAddress               // the member has the address
+	TakeState                // the member's state is the leader's
 )
 
 // Step is the next thing to do. Says is what to tell when the step is done.
@@ -46,7 +47,7 @@ func Next(v View, q Request) (Step, *Refusal) {
 }
 
 var deciders = map[Op]func(v *View, q Request) (Step, *Refusal){
-	Join: join, Promote: promote, Demote: demote, Remove: remove, Replace: replace, Transfer: transfer, Readdress: readdress,
+	Join: join, Promote: promote, Demote: demote, Remove: remove, Replace: replace, Transfer: transfer, Readdress: readdress, Repair: repair,
 }
 
 func done(format string, args ...any) (Step, *Refusal) {
@@ -249,8 +250,26 @@ func transfer(v *View, q Request) (Step, *Refusal) {
 		return Step{}, refuse("%s has no vote, and cannot lead", m.Name())
 	case !v.live(m.ID):
 		return Step{}, &Refusal{Text: fmt.Sprintf("%s does not answer the leader", m.Name()), Passing: true}
+	case v.Nodes[m.ID].Quarantined:
+		return Step{}, refuse("%s is in quarantine, as its state differs from the other members', and cannot lead: repair it first", m.Name())
 	}
 	return handOver(v, m), nil
+}
+
+// repair has a member replace its state.
+func repair(v *View, q Request) (Step, *Refusal) {
+	m, refusal := v.member(q.Member)
+	switch {
+	case refusal != nil:
+		return Step{}, refusal
+	case m.ID == v.Self:
+		return Step{}, refuse("%s leads, and its state is what the others get: have another member lead first (holdfast cluster transfer)", m.Name())
+	case !v.live(m.ID):
+		return Step{}, &Refusal{Text: fmt.Sprintf("%s does not answer the leader", m.Name()), Passing: true}
+	case !v.Nodes[m.ID].Differs && !q.Force:
+		return Step{}, refuse("the state of %s is not known to differ from the other members': use force if it is to be replaced all the same", m.Name())
+	}
+	return Step{Do: TakeState, Member: m}, nil
 }
 
 func handOver(v *View, to members.Member) Step {
@@ -269,7 +288,7 @@ func (v *View) leaveFirst(m members.Member) (Step, bool) {
 // best is the voter that answers and has most of the log, other than this node.
 func (v *View) best(except string) (best members.Member, ok bool) {
 	for _, m := range v.Members {
-		if !m.Voter || m.ID == v.Self || m.ID == except || !v.live(m.ID) {
+		if !m.Voter || m.ID == v.Self || m.ID == except || !v.live(m.ID) || v.Nodes[m.ID].Quarantined {
 			continue
 		}
 		if !ok || v.Nodes[m.ID].Match > v.Nodes[best.ID].Match {
@@ -338,6 +357,6 @@ func (v *View) tally(voters, live int) string {
 // String is the action in a few words.
 func (a Action) String() string {
 	return [...]string{
-		"nothing", "watch", "hand over", "add", "give a vote", "take the vote", "take out", "set the address",
+		"nothing", "watch", "hand over", "add", "give a vote", "take the vote", "take out", "set the address", "take the state",
 	}[a]
 }

@@ -15,6 +15,7 @@ import (
 // TestPolicy plays testdata/policy.txt. The words:
 //
 //	members n1* n2 n3? n4- n5-~   n1 leads, n3 does not answer, n4 has no vote, n5 lags
+//	members n1* n2! n3!!          n2 differs from the others, n3 is in quarantine therefore
 //	members n1*= n2=              the IDs are the names, as in folders of the first releases
 //	remove n3 force               a request, and below it the steps that it takes, one a line
 //
@@ -55,14 +56,17 @@ func newWorld(t *testing.T, line string) world {
 	w := world{View: View{Cluster: "c1", Leads: true, Last: 100, Nodes: map[string]Node{}}, lags: map[string]bool{}}
 	var all []members.Member
 	for i, word := range strings.Fields(line) {
-		name := strings.TrimRight(word, "*?-~=")
+		name := strings.TrimRight(word, "*?-~=!")
 		marks := word[len(name):]
 		id := idOf(name)
 		if strings.Contains(marks, "=") {
 			id = name
 		}
 		all = append(all, members.Member{ID: id, Addr: name + ":7379", Voter: !strings.Contains(marks, "-")})
-		w.Nodes[id] = Node{Silent: strings.Contains(marks, "?"), Match: uint64(90 - i)}
+		w.Nodes[id] = Node{
+			Silent: strings.Contains(marks, "?"), Match: uint64(90 - i),
+			Differs: strings.Contains(marks, "!"), Quarantined: strings.Contains(marks, "!!"),
+		}
 		w.lags[id] = strings.Contains(marks, "~")
 		if strings.Contains(marks, "*") {
 			w.Self, w.Leader = id, id
@@ -116,6 +120,8 @@ func (w *world) play(q Request) (lines []string) {
 		case step.Do == HandOver && q.Op == Transfer:
 			w.take(step)
 			return append(lines, "hand over: "+step.Says)
+		case step.Do == TakeState:
+			return append(lines, step.Do.String()+": "+step.Member.Name())
 		default:
 			line := step.Do.String() + ": " + step.Says
 			if step.Risky {

@@ -20,6 +20,7 @@ const (
 	Replace   Op = "replace"  // By takes the place of Member
 	Transfer  Op = "transfer" // Member leads; "": another node than now
 	Readdress Op = "address"  // a node has another address
+	Repair    Op = "repair"   // a member replaces its state by the leader's
 )
 
 // Request is an operation. Member and By are names or IDs.
@@ -98,6 +99,8 @@ type Node struct {
 	Silent bool      // the member has not answered for an election timeout
 	Match  uint64    // the member's log agrees with the leader's up to here
 	Heard  time.Time // when the member last answered
+	// Differs: the member's state differs from other members', as far as is known. Quarantined: it cannot lead therefore.
+	Differs, Quarantined bool
 	// Pace is whether the member keeps up, as far as this was looked at.
 	Pace Pace
 }

@@ -49,6 +49,23 @@ func (n *Node) Quarantined() (on, frozen bool) {
 	return n.applier.quarantine.on.Load(), n.applier.quarantine.frozen.Load()
 }
 
+// Decline has another voter lead in the place of this node in quarantine: the one with the longest log that is not in
+// quarantine itself. It returns when gone is closed, or raft has given up.
+func (n *Node) Decline(ctx context.Context, gone <-chan struct{}) error {
+	ask, cancel := context.WithTimeout(ctx, n.config.ElectionTimeout/4)
+	defer cancel()
+	var best candidate
+	n.failover.poll(ask, n.Configuration().Members, proposal{candidate: n.failover.candidate()}, func(c candidate, _ bool) {
+		if c.applied > 0 && (best.id == "" || c.moreUpToDate(best)) {
+			best = c
+		}
+	})
+	if best.id == "" {
+		return errors.New("decline leadership: no voter answers that could lead")
+	}
+	return n.TransferTo(ctx, best.id, gone)
+}
+
 // hesitate has raft wait so many times as long for a leader as usual.
 func (a *applier) hesitate(c *Config, times int) error {
 	return a.retune(func(conf *raft.ReloadableConfig) {

@@ -28,6 +28,9 @@ func (r *Replica) Capture(ctx context.Context, stale bool) (Captured, error) {
 			return Captured{}, errLags
 		}
 	}
+	if r.quarantined() {
+		return Captured{}, protocol.ErrQuarantined // also of a stale capture
+	}
 	r.state.digesting.Lock()
 	defer r.state.digesting.Unlock()
 	return Captured{Index: r.state.changed, Term: r.node.Term(), State: r.machine.Snapshot()}, nil

@@ -82,7 +82,7 @@ func (ls *leadership) decline(term uint64) {
 		defer ls.r.givingUp.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), ls.r.config.ElectionTimeout)
 		defer cancel()
-		_ = ls.r.node.TransferTo(ctx, "", l.gone) // gone says whether another was elected; else it is tried again
+		_ = ls.r.node.Decline(ctx, l.gone) // gone says whether another was elected; else it is tried again
 	}()
 }
 

@@ -55,6 +55,14 @@ type Identity struct {
 	Seed string `json:"seed,omitempty"`
 	// Beginning says how the folder became another cluster's.
 	Beginning *Beginning `json:"beginning,omitempty"`
+	// Quarantine: the state in the folder differs from the other members'; nil: not known to.
+	Quarantine *Quarantine `json:"quarantine,omitempty"`
+}
+
+// Quarantine is the mark of a node whose state differs from the other members', and has to be replaced.
+type Quarantine struct {
+	Index uint64    `json:"index"` // of the log, where that was found
+	At    time.Time `json:"at"`
 }
 
 // Beginning is the beginning of a cluster with the state of another.

@@ -26,6 +26,8 @@ type Options struct {
 	Minted bool
 	// Undead: a server that was removed goes on, which is wrong.
 	Undead bool
+	// Checks is between two comparisons of the nodes' states; 0: there are none.
+	Checks time.Duration
 	// Configure, if not nil, changes a node's configuration at each start.
 	Configure func(*replica.Config)
 	// Logs, if not nil, gets what the nodes log.

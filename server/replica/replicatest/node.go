@@ -13,9 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/consistency"
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/lifecycle"
 	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/membership"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/store"
@@ -56,6 +58,7 @@ type Node struct {
 	err     error
 	deaths  []error
 	events  []replica.Event
+	checks  []consistency.Event
 	removed atomic.Bool
 	lineage incarnation.Lineage // of the newest process
 }
@@ -68,6 +71,8 @@ type process struct {
 	replica *replica.Replica
 	opened  atomic.Pointer[replica.Replica] // the same, for those who may come before
 	server  *Server                         // nil: only a replica and a peer port
+	checker *consistency.Checker            // nil: states are not compared
+	members *membership.Server
 
 	parts *lifecycle.Parts
 	dying atomic.Bool // the process is ending because of a failure
@@ -228,6 +233,7 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	if p.server != nil && p.server.Listen != nil {
 		p.server.Listen(&config)
 	}
+	n.compare(p, &config)
 	if change != nil {
 		change(&config)
 	}
@@ -305,7 +311,7 @@ func (n *Node) run(p *process) error {
 }
 
 func (n *Node) runReplica(ctx context.Context, p *process) error {
-	err := p.replica.Run(ctx)
+	err := p.runCompared(ctx)
 	n.mu.Lock()
 	n.err = err
 	close(p.over)

@@ -1,0 +1,263 @@
+package consistency_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+	"github.com/holdfast/holdfast/server/consistency"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+)
+
+const interval = 5 * time.Minute
+
+// inBubble runs a test of a cluster that compares its states, with a little delay between the nodes.
+func inBubble(t *testing.T, nodes int, checks time.Duration, test func(t *testing.T, c *replicatest.Cluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := replicatest.New(t, replicatest.Options{Nodes: nodes, Checks: checks, Configure: func(c *replica.Config) {
+			c.TrailingLogs, c.CommandTimeout = 1, 30*time.Second
+		}})
+		for _, a := range c.Names() {
+			for _, b := range c.Names(a) {
+				c.Net.Delay(a, b, time.Millisecond)
+			}
+		}
+		c.Leader()
+		time.Sleep(20 * time.Second) // the check at the start
+		test(t, c)
+	})
+}
+
+func told[E consistency.Event](n *replicatest.Node) (all []E) {
+	for _, e := range n.Checks() {
+		if e, is := e.(E); is {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func fill(t *testing.T, c *replicatest.Cluster, n int) {
+	t.Helper()
+	for i := range n {
+		require.Equal(t, protocol.OK, c.Leader().Do("SET", fmt.Sprint("k", i), "v"))
+	}
+}
+
+// misapply has a node apply an entry wrongly.
+func misapply(t *testing.T, n *replicatest.Node) {
+	t.Helper()
+	require.NoError(t, n.Replica().Corrupt(protocoltest.AppendRequest(nil, 0, "set", "k0", "wrong")))
+}
+
+func quarantined(n *replicatest.Node) bool {
+	on, _ := n.Replica().Quarantined()
+	return on
+}
+
+func repair(t *testing.T, via *replicatest.Node, n *replicatest.Node) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	done, err := via.Checker().Repair(ctx, n.ID)
+	require.NoError(t, err)
+	require.NotZero(t, done.Index)
+	require.True(t, done.Compared)
+	require.False(t, quarantined(n))
+}
+
+// TestEqualStates: nodes that lose their leader, start anew and get snapshots are compared all the time, and none differs.
+func TestEqualStates(t *testing.T) {
+	inBubble(t, 3, 30*time.Second, func(t *testing.T, c *replicatest.Cluster) {
+		for range 5 {
+			n := c.Leader()
+			n.Crash()
+			fill(t, c, 30)
+			require.NoError(t, c.Leader().Replica().TakeSnapshot())
+			n.Start()
+			time.Sleep(time.Minute)
+		}
+		for _, n := range c.Nodes() {
+			require.Greater(t, len(told[consistency.Checked](n)), 5, n.Name)
+			require.Empty(t, n.Checker().Troubles())
+			require.Empty(t, told[consistency.Differs](n))
+			require.Empty(t, told[consistency.Undecided](n))
+			require.Empty(t, told[consistency.OthersDiffer](n))
+		}
+	})
+}
+
+// TestWhoDiffersIsFound: within the interval, follower or leader. It stays in quarantine over a restart, the others name
+// it, and a repair ends that.
+func TestWhoDiffersIsFound(t *testing.T) {
+	for _, leads := range []bool{false, true} {
+		t.Run(fmt.Sprint("leads=", leads), func(t *testing.T) {
+			inBubble(t, 3, interval, func(t *testing.T, c *replicatest.Cluster) {
+				fill(t, c, 10)
+				n := c.Followers()[0]
+				if leads {
+					n = c.Leader()
+				}
+				misapply(t, n)
+				time.Sleep(interval + time.Second)
+				require.True(t, quarantined(n))
+				require.Len(t, told[consistency.Differs](n), 1)
+				require.NotEqual(t, n, c.Leader())
+				require.Equal(t, protocol.ErrQuarantined.Value(), n.Do("GET", "k0"))
+				require.Equal(t, protocol.Bulk("v"), c.Leader().Do("GET", "k0"))
+				for _, other := range c.Nodes() {
+					require.Len(t, other.Checker().Troubles(), 1)
+					require.Contains(t, other.Checker().Troubles()[0], "holdfast cluster repair "+n.Name)
+					require.Equal(t, other == n, quarantined(other))
+					require.Len(t, told[consistency.OthersDiffer](other), map[bool]int{true: 0, false: 1}[other == n])
+				}
+
+				n.Crash()
+				n.Start()
+				time.Sleep(3 * interval)
+				require.True(t, quarantined(n))
+				require.NotEqual(t, n, c.Leader())
+				require.Len(t, n.Checker().Troubles(), 1)
+
+				repair(t, c.Leader(), n)
+				require.Len(t, told[consistency.Released](n), 1)
+				require.Equal(t, protocol.Bulk("v"), n.Do("GET", "k0"))
+				time.Sleep(interval)
+				for _, other := range c.Nodes() {
+					require.Empty(t, other.Checker().Troubles())
+				}
+				n.Crash()
+				n.Start()
+				time.Sleep(time.Minute)
+				require.False(t, quarantined(n))
+				c.Settle()
+			})
+		})
+	}
+}
+
+// TestComparedAfterAStart: long before the next interval. The state is wrong on the disk.
+func TestComparedAfterAStart(t *testing.T) {
+	inBubble(t, 3, 24*time.Hour, func(t *testing.T, c *replicatest.Cluster) {
+		fill(t, c, 10)
+		n := c.Followers()[0]
+		misapply(t, n)
+		require.NoError(t, n.Replica().TakeSnapshot())
+		n.Crash()
+		n.Start()
+		time.Sleep(time.Minute)
+		require.True(t, quarantined(n))
+	})
+}
+
+// TestComparedAfterASnapshot: a leader whose state is wrong sends it to a node that was away. The two others would be a
+// majority otherwise.
+func TestComparedAfterASnapshot(t *testing.T) {
+	inBubble(t, 5, 24*time.Hour, func(t *testing.T, c *replicatest.Cluster) {
+		leader, n := c.Leader(), c.Followers()[0]
+		c.Net.Isolate(n.Name)
+		fill(t, c, 30)
+		c.Settle(slices.DeleteFunc(c.Nodes(), func(o *replicatest.Node) bool { return o == n })...)
+		misapply(t, leader)
+		require.NoError(t, leader.Replica().TakeSnapshot())
+		c.Net.Rejoin(n.Name)
+		time.Sleep(time.Minute)
+		require.True(t, quarantined(n), "its state came from the leader")
+		require.True(t, quarantined(leader))
+		require.NotEqual(t, leader, c.Leader())
+		require.Len(t, n.Checker().Troubles(), 2)
+		repair(t, n, leader)
+		repair(t, n, n)
+		c.Settle()
+	})
+}
+
+// TestNoMajority: two nodes, or two against two, say that they differ, and go on. The operator replaces a state.
+func TestNoMajority(t *testing.T) {
+	for _, nodes := range []int{2, 4} {
+		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
+			inBubble(t, nodes, interval, func(t *testing.T, c *replicatest.Cluster) {
+				fill(t, c, 5)
+				c.Settle()
+				wrong := c.Followers()[:nodes/2]
+				for _, n := range wrong {
+					misapply(t, n)
+				}
+				for range 2 {
+					time.Sleep(interval)
+				}
+				for _, n := range c.Nodes() {
+					require.False(t, quarantined(n))
+					require.Len(t, told[consistency.Undecided](n), 1)
+					require.Contains(t, n.Checker().Troubles()[0], "no majority")
+				}
+				require.Equal(t, protocol.Bulk("v"), wrong[0].Do("GET", "k0"), "the leader's")
+				for _, n := range wrong {
+					repair(t, c.Leader(), n)
+				}
+				time.Sleep(interval)
+				for _, n := range c.Nodes() {
+					require.Empty(t, n.Checker().Troubles())
+				}
+				c.Settle()
+			})
+		})
+	}
+}
+
+// TestLeadersChange: however often another node leads, the states are compared once an interval.
+func TestLeadersChange(t *testing.T) {
+	inBubble(t, 3, time.Minute, func(t *testing.T, c *replicatest.Cluster) {
+		before := len(told[consistency.Checked](c.Node("n1")))
+		for range 40 {
+			time.Sleep(15 * time.Second)
+			_ = c.Leader().Transfer()
+		}
+		require.GreaterOrEqual(t, len(told[consistency.Checked](c.Node("n1"))), before+9)
+	})
+}
+
+// TestWhoIsBehind: a node that was cut off when the index was named answers later, and is told.
+func TestWhoIsBehind(t *testing.T) {
+	inBubble(t, 3, interval, func(t *testing.T, c *replicatest.Cluster) {
+		fill(t, c, 5)
+		c.Settle()
+		n := c.Followers()[0]
+		misapply(t, n)
+		time.Sleep(interval - 30*time.Second)
+		for _, other := range c.Names(n.Name) {
+			c.Net.Cut(other, n.Name)
+		}
+		time.Sleep(40 * time.Second)
+		require.False(t, quarantined(n))
+		c.Net.Heal()
+		time.Sleep(20 * time.Second)
+		require.True(t, quarantined(n))
+	})
+}
+
+// TestRepairIsRefused: of a leader, whose state the others get, and without one.
+func TestRepairIsRefused(t *testing.T) {
+	inBubble(t, 3, interval, func(t *testing.T, c *replicatest.Cluster) {
+		leader, n := c.Leader(), c.Followers()[0]
+		_, err := n.Checker().Repair(t.Context(), leader.ID)
+		require.ErrorContains(t, err, "this node leads")
+		require.False(t, quarantined(leader))
+		for _, other := range c.Names(n.Name) {
+			c.Node(other).Crash()
+		}
+		time.Sleep(time.Minute)
+		_, err = n.Checker().Repair(t.Context(), n.ID)
+		require.ErrorContains(t, err, "no leader is known")
+		require.False(t, quarantined(n))
+	})
+}

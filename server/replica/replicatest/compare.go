@@ -1,0 +1,96 @@
+package replicatest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing/synctest"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/consistency"
+	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/membership"
+	"github.com/holdfast/holdfast/server/peer"
+	"github.com/holdfast/holdfast/server/replica"
+)
+
+// compare makes what compares the node's state with the others'.
+func (n *Node) compare(p *process, c *replica.Config) {
+	if n.cluster.options.Checks == 0 {
+		return
+	}
+	layer := p.peers.Layer(peer.KindMember)
+	p.members = membership.NewServer(layer, cmp.Or(c.Logger, slog.New(slog.DiscardHandler)))
+	p.checker = consistency.New(consistency.Config{
+		Self: n.ID, Interval: n.cluster.options.Checks, Folder: p.store, Client: membership.NewClient(layer),
+		Replica: func() consistency.Replica {
+			if r := p.opened.Load(); r != nil {
+				return r
+			}
+			return nil
+		},
+		Fetch: n.cluster.fetch, OnEvent: n.hearCheck, Fail: func(err error) { n.dieAs(p, err) },
+	})
+	p.checker.Serve(p.members)
+	c.Quarantined, c.OnCapture = p.store.Identity().Quarantine != nil, p.checker.Captured
+	told := c.OnEvent
+	c.OnEvent = func(e replica.Event) {
+		if _, restored := e.(replica.Restored); restored {
+			p.checker.Restored()
+		}
+		told(e)
+	}
+}
+
+// fetch opens the state of a node. The program asks for that over the peer port (package founding).
+func (c *Cluster) fetch(_ context.Context, from members.Member, index uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	for _, n := range c.nodes {
+		if r := n.Replica(); r != nil && n.ID == from.ID {
+			return r.OpenSnapshot(index)
+		}
+	}
+	return nil, nil, errors.New("it does not run")
+}
+
+// runCompared runs the replica, and what compares its state.
+func (p *process) runCompared(ctx context.Context) error {
+	if p.checker == nil {
+		return p.replica.Run(ctx)
+	}
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	parts.Go(func() { _ = p.members.Run(ctx) }) // ends with its port
+	parts.Go(func() { p.checker.Run(ctx) })
+	return p.replica.Run(ctx)
+}
+
+// Checker compares the running node's state with the others'; nil: none does.
+func (n *Node) Checker() *consistency.Checker {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.process == nil {
+		return nil
+	}
+	return n.process.checker
+}
+
+func (n *Node) hearCheck(e consistency.Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.checks = append(n.checks, e)
+}
+
+// Checks returns what was told of comparisons, once all is told that is to be told now.
+func (n *Node) Checks() []consistency.Event {
+	synctest.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.checks)
+}
