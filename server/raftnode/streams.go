@@ -78,18 +78,26 @@ type asking struct {
 	unanswered int // bytes
 }
 
+// Write asks, piece by piece.
 func (c *asking) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.unanswered += n
+	c.look(err)
 	return n, err
 }
 
-// Read reads an answer. If there is none to a large request, large packets may have been lost.
+// Read reads an answer.
 func (c *asking) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if err != nil && c.unanswered > wire.Segment {
-		wire.Stuck(c.Conn)
-	}
+	c.look(err)
 	c.unanswered = 0
 	return n, err
+}
+
+// look looks whether a large request fails: large packets may have been lost.
+func (c *asking) look(err error) {
+	if err != nil && c.unanswered > wire.Segment {
+		c.unanswered = 0
+		wire.Stuck(c.Conn)
+	}
 }

@@ -1,6 +1,7 @@
 package raftnode
 
 import (
+	"io"
 	"net"
 	"os"
 	"testing"
@@ -56,6 +57,25 @@ func TestRequestThatDoesNotComeOn(t *testing.T) {
 		_, err = far.Read(b)
 		require.Error(t, err, "the connection has ended")
 	})
+}
+
+// A request that is larger than what the kernels keep of it fails while it is written.
+func TestLargeRequestThatIsNotTaken(t *testing.T) {
+	near, far := net.Pipe()
+	p := &pipe{Conn: near}
+	conn, err := streams{StreamLayer: p}.Dial("n2", 0)
+	require.NoError(t, err)
+	go func() {
+		_, _ = io.CopyN(io.Discard, far, 5000)
+		_ = far.Close()
+	}()
+	for err == nil {
+		_, err = conn.Write(make([]byte, 1000))
+	}
+	require.Equal(t, 1, p.stuck)
+	_, err = conn.Read(make([]byte, 10))
+	require.Error(t, err)
+	require.Equal(t, 1, p.stuck, "it is told once")
 }
 
 // A port makes packets small for a node that leaves a large request without an answer, and for no other.
