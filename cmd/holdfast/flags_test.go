@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,4 +53,25 @@ func TestConfigSetNamesFlags(t *testing.T) {
 	for _, pair := range pairs {
 		require.True(t, flags[pair[1]], "no flag --%s", pair[1])
 	}
+}
+
+// TestFlagsCanBeSet: the value of every row is of a type that flags have.
+func TestFlagsCanBeSet(t *testing.T) {
+	c, client := server.DefaultConfig(), newClientFlags()
+	lists := [][]option{
+		options(&c), client.lockRows(), newLockOwn().rows(), newLocksOwn().rows(), newClusterOwn().rows(),
+		(&backupOwn{}).rows(), (&inspectOwn{}).rows(), newRestoreOwn().rows(), newRecoverOwn().rows(),
+	}
+	for _, o := range slices.Concat(lists...) {
+		if o.heading == "" {
+			require.NotPanics(t, func() { _ = newFlagValue(o.value).Set("x") }, "--%s of type %T", o.name, o.value)
+		}
+	}
+	r := newRestoreOwn()
+	for _, o := range r.rows() {
+		if o.name == "fences-above" {
+			require.NoError(t, newFlagValue(o.value).Set("5"))
+		}
+	}
+	require.EqualValues(t, 5, r.fencesAbove)
 }

@@ -28,6 +28,8 @@ func (v flagValue) String() string {
 		return strconv.FormatBool(*t)
 	case *int:
 		return strconv.Itoa(*t)
+	case *int64:
+		return strconv.FormatInt(*t, 10)
 	case *uint64:
 		return strconv.FormatUint(*t, 10)
 	case *time.Duration:
@@ -48,6 +50,8 @@ func (v flagValue) Set(s string) error {
 		*t, err = strconv.ParseBool(s)
 	case *int:
 		*t, err = strconv.Atoi(s)
+	case *int64:
+		*t, err = strconv.ParseInt(s, 10, 64)
 	case *uint64:
 		*t, err = strconv.ParseUint(s, 10, 64)
 	case *time.Duration:
