@@ -102,23 +102,30 @@ func (c *clientFlags) reach(from string) (*holder.Servers, error) {
 	if s.Password, err = c.password.ClientPassword(); err != nil {
 		return nil, usageError{err}
 	}
+	s.TLS, err = c.clientTLS("")
+	return s, err
+}
+
+// clientTLS is nil if no flag turns TLS on. The flags begin with prefix.
+func (c *clientFlags) clientTLS(prefix string) (*tls.Config, error) {
 	if !c.tls && c.tlsCA == "" && c.tlsCert == "" && c.tlsKey == "" {
-		return s, nil
+		return nil, nil
 	}
-	s.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.tlsCert != "" || c.tlsKey != "" {
 		cert, err := tls.LoadX509KeyPair(c.tlsCert, c.tlsKey)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("load tls-cert and tls-key: %w", err)}
+			return nil, usageError{fmt.Errorf("load %stls-cert and %stls-key: %w", prefix, prefix, err)}
 		}
-		s.TLS.Certificates = []tls.Certificate{cert}
+		t.Certificates = []tls.Certificate{cert}
 	}
 	if c.tlsCA != "" {
-		if s.TLS.RootCAs, err = secrets.LoadCA("tls-ca", c.tlsCA); err != nil {
+		var err error
+		if t.RootCAs, err = secrets.LoadCA(prefix+"tls-ca", c.tlsCA); err != nil {
 			return nil, usageError{err}
 		}
 	}
-	return s, nil
+	return t, nil
 }
 
 // withPort adds the port of Redis where there is none: "[::1]", "::1" and "node1" are addresses, too.
@@ -149,7 +156,7 @@ func parseVariables(rows []option) error {
 	shared := false
 	for _, o := range rows {
 		if o.heading != "" {
-			shared = o.heading == connecting
+			shared = o.heading == connecting || o.heading == sourceHeading
 			continue
 		}
 		text, ok := os.LookupEnv(o.env())
@@ -194,9 +201,13 @@ func printRows(w io.Writer, rows []option, usage string) {
 		printFlag(w, o, shownDefault(o))
 	}
 	if slices.ContainsFunc(rows, func(o option) bool { return o.heading == connecting }) {
-		fmt.Fprint(w, "\nThe flags of the cluster are also environment variables, as those of serve: --password-file is HOLDFAST_PASSWORD_FILE.\n"+
+		of := "cluster"
+		if slices.ContainsFunc(rows, func(o option) bool { return o.heading == sourceHeading }) {
+			of = "source and of the cluster"
+		}
+		fmt.Fprintf(w, "\nThe flags of the %s are also environment variables, as those of serve: --password-file is HOLDFAST_PASSWORD_FILE.\n"+
 			"A flag wins over a variable. If neither names a server, the variables of the node on this machine count, which "+envFile+"\n"+
-			"has, or the file that "+envFileVariable+" names: the address, the password, and the certificates as far as clients need them.\n")
+			"has, or the file that "+envFileVariable+" names: the address, the password, and the certificates as far as clients need them.\n", of)
 	}
 }
 
@@ -211,13 +222,15 @@ func shownDefault(o option) string {
 
 // clientTable is the documents' table of the flags of the commands that are clients.
 func clientTable() string {
-	all := "`holdfast lock`, `holdfast locks`, `holdfast cluster` and `holdfast backup`"
+	all := "`holdfast lock`, `holdfast locks`, `holdfast cluster`, `holdfast backup` and `holdfast import`"
 	own := newLockOwn()
 	return flagSection(own.rows(), "The lock", "`holdfast lock`") +
 		flagSection(newLocksOwn().rows(), locksHeading, "`holdfast locks`") +
 		flagSection(newLocksOwn().rows(), breakHeading, "`holdfast locks break`") +
 		flagSection(newClusterOwn().rows(), clusterHeading, "`holdfast cluster`") +
 		flagSection((&backupOwn{clientFlags: newClientFlags()}).rows(), backupHeading, "`holdfast backup`") +
+		flagSection(newImportOwn().rows(), importHeading, "`holdfast import`") +
+		flagSection(newImportOwn().rows(), sourceHeading, "`holdfast import`") +
 		flagSection(own.rows(), connecting, all) +
 		flagSection((&inspectOwn{fences: shownFences}).rows(), "The report", "`holdfast inspect`") +
 		flagSection(newCertsOwn().rows(), certsHeading, "`holdfast certs`") +
@@ -240,7 +253,7 @@ func flagSection(rows []option, heading, of string) string {
 			continue
 		}
 		env, def := "", shownDefault(o)
-		if heading == connecting {
+		if heading == connecting || heading == sourceHeading {
 			env = "`" + o.env() + "`"
 		}
 		if def != "" && def != "false" {

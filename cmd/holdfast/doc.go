@@ -1,7 +1,7 @@
 // Command holdfast is the operators' side of Holdfast: it turns flags and
 // environment into a server.Config, runs a node (serve), runs three nodes for
-// a try (demo), runs a command under a lock (lock, locks), and prints the documents
-// that derive from tables (docs).
+// a try (demo), runs a command under a lock (lock, locks), copies keys from a Redis
+// server (import), and prints the documents that derive from tables (docs).
 //
 // It promises that a wrong flag, a port in use, or a data folder of another node
 // gives one clear line and a non-zero exit: 2 for bad usage, 1 for the rest; `holdfast

@@ -60,7 +60,7 @@ func preformatted(b *strings.Builder, title, text string) {
 
 // flagDocument is FLAGS.md beside this file.
 func flagDocument() string {
-	return "# Flags\n\nMade by `make rewrite` from the table in [flags.go](flags.go). Every flag of `holdfast serve` is also an environment\nvariable; a flag wins. `holdfast serve --check` proves them, and starts nothing. The flags of `holdfast lock`,\n`holdfast locks`, `holdfast cluster`, `holdfast backup`, `holdfast inspect`, `holdfast certs`, `holdfast restore` and\n`holdfast recover` stand at the end.\n\n" + flagTable() + clientTable()
+	return "# Flags\n\nMade by `make rewrite` from the table in [flags.go](flags.go). Every flag of `holdfast serve` is also an environment\nvariable; a flag wins. `holdfast serve --check` proves them, and starts nothing. The flags of `holdfast lock`,\n`holdfast locks`, `holdfast cluster`, `holdfast backup`, `holdfast import`, `holdfast inspect`, `holdfast certs`,\n`holdfast restore` and `holdfast recover` stand at the end.\n\n" + flagTable() + clientTable()
 }
 
 // commandDocument is COMMANDS.md of package protocol.

@@ -28,7 +28,7 @@ func strangeVariables(environ []string) (others []string, err error) {
 		}
 	}
 	client := newClientFlags()
-	for _, o := range client.lockRows() {
+	for _, o := range append(client.lockRows(), newImportOwn().sourceRows()...) {
 		known = append(known, o.env())
 	}
 	// `holdfast lock` gives three to its command; the fourth is this program's own.

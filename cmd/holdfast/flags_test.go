@@ -59,7 +59,7 @@ func TestConfigSetNamesFlags(t *testing.T) {
 func TestFlagsCanBeSet(t *testing.T) {
 	c, client := server.DefaultConfig(), newClientFlags()
 	lists := [][]option{
-		options(&c), client.lockRows(), newLockOwn().rows(), newLocksOwn().rows(), newClusterOwn().rows(),
+		options(&c), client.lockRows(), newLockOwn().rows(), newLocksOwn().rows(), newClusterOwn().rows(), newImportOwn().rows(),
 		(&backupOwn{}).rows(), (&inspectOwn{}).rows(), newRestoreOwn().rows(), newRecoverOwn().rows(),
 	}
 	for _, o := range slices.Concat(lists...) {

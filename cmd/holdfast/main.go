@@ -81,6 +81,7 @@ func commands() []command {
 		{"locks", nil, locks},
 		{"cluster", nil, manage},
 		{"certs", nil, makeCerts},
+		{"import", nil, importKeys},
 		{"backup", nil, takeBackup},
 		{"inspect", nil, inspect},
 		{"restore", nil, restore},
@@ -111,6 +112,7 @@ usage: holdfast command [flags]
   locks      list who holds locks and who waits for them, how they were lost, or break one: 'locks history', 'locks break NAME'
   cluster    describe the members of a cluster, or change them: 'holdfast cluster status', 'cluster remove NAME'
   certs      make a CA and certificates for nodes and clients: 'holdfast certs DIR n1=10.0.0.1 n2=10.0.0.2'
+  import     copy counters and leases from a Redis server: 'holdfast import --from redis://HOST --match PATTERN'
   backup     write the state of a cluster that serves to a file: 'holdfast backup FILE'
   inspect    say what is in a backup, and prove its checksums: 'holdfast inspect FILE'
   restore    make the data folder of a new cluster of a backup: 'holdfast restore FILE --data-dir DIR'

@@ -18,11 +18,13 @@ import (
 // Servers are the nodes of a cluster, and what each of them wants to see.
 type Servers struct {
 	Addrs    []string
+	User     string      // "": Redis's default user
 	Password string      // "": none
 	TLS      *tls.Config // nil: none
 	DB       int
 	Name     string // by which nodes know the client; "": holdfast-lock
 	From     string // where the addresses come from, for errors; "": the user named them
+	RESP2    bool   // as servers before Redis 6 speak; without notices
 }
 
 // Refusal is an error that a node replied, and that another try would meet again.
@@ -36,8 +38,8 @@ var passing = []string{"CLUSTERDOWN", "TRYAGAIN", "UNCERTAIN", "LOADING", "MASTE
 
 const noSession = "NOSESSION"
 
-// errorOf is the error of an error reply.
-func errorOf(v protocol.Value) error {
+// ErrorOf is the error of an error reply.
+func ErrorOf(v protocol.Value) error {
 	if slices.ContainsFunc(passing, func(p string) bool { return strings.HasPrefix(v.Str, p) }) {
 		return errors.New(v.Str)
 	}
@@ -48,6 +50,9 @@ func isRefusal(err error) bool { return errors.As(err, new(*Refusal)) }
 
 // maxPushes is how many notices may wait to be read. One lock gets a handful.
 const maxPushes = 64
+
+// MaxPipeline is how many commands one [Conn.Pipeline] may have.
+const MaxPipeline = 512
 
 // Conn is a connection to one node, for one goroutine.
 type Conn struct {
@@ -90,7 +95,7 @@ func (s *Servers) dial(ctx context.Context, addr string, patience time.Duration)
 		}
 	}
 	c := &Conn{
-		nc: nc, resp: protocol.NewConn(nc), patience: patience, replies: make(chan protocol.Value, 16),
+		nc: nc, resp: protocol.NewConn(nc), patience: patience, replies: make(chan protocol.Value, MaxPipeline),
 		pushes: make(chan protocol.Value, maxPushes), down: make(chan struct{}),
 	}
 	go c.read()
@@ -114,19 +119,42 @@ func encrypt(ctx context.Context, nc net.Conn, config *tls.Config, addr string) 
 	return encrypted, nil
 }
 
-// greet asks for RESP3, which has pushes, and says who is there.
+// greet asks for RESP3, which has pushes, unless the server may not have it, and says who is there.
 func (c *Conn) greet(ctx context.Context, s *Servers) error {
-	hello := []string{"HELLO", "3"}
-	if s.Password != "" {
-		hello = append(hello, "AUTH", "default", s.Password)
-	}
-	if _, err := c.Do(ctx, append(hello, "SETNAME", cmp.Or(s.Name, "holdfast-lock"))...); err != nil {
-		return err
+	name := cmp.Or(s.Name, "holdfast-lock")
+	if s.RESP2 {
+		if err := c.login(ctx, s); err != nil {
+			return err
+		}
+		if _, err := c.Do(ctx, "CLIENT", "SETNAME", name); err != nil && !strings.HasPrefix(err.Error(), "NOPERM") {
+			return err // a user of few rights goes without a name
+		}
+	} else {
+		hello := []string{"HELLO", "3"}
+		if s.Password != "" {
+			hello = append(hello, "AUTH", cmp.Or(s.User, "default"), s.Password)
+		}
+		if _, err := c.Do(ctx, append(hello, "SETNAME", name)...); err != nil {
+			return err
+		}
 	}
 	if s.DB == 0 {
 		return nil
 	}
 	_, err := c.Do(ctx, "SELECT", strconv.Itoa(s.DB))
+	return err
+}
+
+// login gives user and password as servers before Redis 6 take them, which have no users.
+func (c *Conn) login(ctx context.Context, s *Servers) error {
+	if s.Password == "" {
+		return nil
+	}
+	words := []string{"AUTH"}
+	if s.User != "" {
+		words = append(words, s.User)
+	}
+	_, err := c.Do(ctx, append(words, s.Password)...)
 	return err
 }
 
@@ -169,13 +197,13 @@ func (c *Conn) Do(ctx context.Context, words ...string) (protocol.Value, error) 
 		return protocol.Value{}, err
 	}
 	if vs[0].IsError() {
-		return vs[0], errorOf(vs[0])
+		return vs[0], ErrorOf(vs[0])
 	}
 	return vs[0], nil
 }
 
 // Pipeline sends commands at once, and waits for all replies. An error among the replies is not an error
-// of the exchange.
+// of the exchange. Requires: they are [MaxPipeline] at most.
 func (c *Conn) Pipeline(ctx context.Context, commands ...[]string) ([]protocol.Value, error) {
 	if c.late {
 		return nil, errLate

@@ -235,9 +235,9 @@ func (h *Holder) prove(ctx context.Context) error {
 	case err != nil:
 		return err
 	case vs[0].IsError():
-		return errorOf(vs[0])
+		return ErrorOf(vs[0])
 	case vs[1].IsError():
-		return errorOf(vs[1])
+		return ErrorOf(vs[1])
 	case vs[0].IsNull():
 		return &Lost{Why: h.reason("the session ended")}
 	case vs[1].IsNull(), vs[1].Num != h.fence:
@@ -364,7 +364,7 @@ func (h *Holder) release(ctx context.Context) error {
 	case err != nil:
 		return err
 	case vs[0].IsError():
-		return errorOf(vs[0])
+		return ErrorOf(vs[0])
 	case vs[0].IsNull():
 		return &Lost{Why: h.reason("it was no longer this owner's when the command ended")}
 	}

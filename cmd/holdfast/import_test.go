@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server"
+)
+
+// served is the address of a cluster of one, and a client of it.
+func served(t *testing.T, password string) (string, *redis.Client) {
+	t.Helper()
+	addrs := freeAddrs(t, 2)
+	c := server.DefaultConfig()
+	c.DataDir, c.Addr, c.PeerAddr, c.Password = t.TempDir(), addrs[0], addrs[1], password
+	logger, err := newLogger(c.LogConfig, &bytes.Buffer{})
+	require.NoError(t, err)
+	s, err := server.New(c, logger)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	client := redis.NewClient(&redis.Options{Addr: c.Addr, Password: password, DB: 3})
+	t.Cleanup(func() { client.Close() })
+	require.Eventually(t, func() bool { return client.DBSize(t.Context()).Err() == nil }, 20*time.Second, 10*time.Millisecond)
+	return c.Addr, client
+}
+
+// imports runs `holdfast import`.
+func imports(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, complaint bytes.Buffer
+	status = run(t.Context(), append([]string{"import"}, args...), &out, &complaint)
+	return status, out.String(), complaint.String()
+}
+
+// TestImport: reports, statuses, and the same in JSON.
+func TestImport(t *testing.T) {
+	from, source := served(t, "from secret")
+	to, target := served(t, "to secret")
+	file := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(file, []byte("from secret\n"), 0o600))
+	t.Setenv("HOLDFAST_PASSWORD", "to secret")
+	t.Setenv("HOLDFAST_FROM_PASSWORD_FILE", file)
+	ctx := t.Context()
+	source.MSet(ctx, "fence:a", 41, "fence:b\n", 7)
+	source.Set(ctx, "lock:a", "token", time.Hour)
+	words := []string{"--from", "redis://" + from + "/3", "--server", to, "--match", "fence:*", "--leases", "lock:*", "--raise", "1000", "--fences-above", "counters"}
+
+	const report = `looked at      3 keys
+counters       2 copied, 0 as large or larger already
+largest        1041, fence:a
+leases         1 copied, 0 there already, 0 ended meanwhile
+fences         of native locks are larger than 1041 from now on
+`
+	status, out, complaint := imports(t, append(words, "--dry-run")...)
+	require.Equal(t, 0, status, complaint)
+	require.Equal(t, strings.ReplaceAll(strings.ReplaceAll(report, " copied", " copied, if this were no dry run"), "now on", "now on, if this were no dry run"), out)
+	require.Zero(t, target.DBSize(ctx).Val())
+	require.EqualValues(t, 1, target.Do(ctx, "LOCK.ACQUIRE", "job", "me", "PX", "60000").Val())
+
+	status, out, complaint = imports(t, words...)
+	require.Equal(t, 0, status, complaint)
+	require.Equal(t, report, out)
+	require.Equal(t, "1041", target.Get(ctx, "fence:a").Val())
+	require.Equal(t, "1007", target.Get(ctx, "fence:b\n").Val())
+	require.EqualValues(t, 1042, target.Do(ctx, "LOCK.ACQUIRE", "next", "me", "PX", "60000").Val())
+
+	target.Set(ctx, "fence:b\n", "no number", 0)
+	status, out, _ = imports(t, append(words, "--json")...)
+	require.Equal(t, statusSkipped, status)
+	var doc importDocument
+	require.NoError(t, json.Unmarshal([]byte(out), &doc), out)
+	require.Equal(t, importDocument{
+		Format: 1, Looked: 3, Counters: tallyDocument{0, 1}, Leases: tallyDocument{0, 1}, Largest: 1041, LargestKey: "fence:a", FencesAbove: 1042,
+		Skipped: []skippedDocument{{"another value is there", 1, []string{"fence:b\n"}}},
+	}, doc)
+	_, out, _ = imports(t, words...)
+	require.Contains(t, out, "skipped        1: another value is there: \"fence:b\\n\"\n")
+
+	status, out, complaint = imports(t, "--server", to, "--fences-above", "5000")
+	require.Equal(t, []any{0, "fences         of native locks are larger than 5000 from now on\n"}, []any{status, out}, complaint)
+	status, _, complaint = imports(t, "--server", to, "--fences-above", "9007199254740991")
+	require.Equal(t, []any{1, "holdfast import: raise the fences of native locks: ERR fences are raised to 4503599627370496 at most\n"}, []any{status, complaint})
+}
+
+// TestImportRefuses wrong flags, with one line that shows no password.
+func TestImportRefuses(t *testing.T) {
+	addr := freeAddrs(t, 1)[0]
+	gone := "redis://me:hush@" + addr
+	for _, c := range []struct {
+		status int
+		says   string
+		args   []string
+	}{
+		{2, "say where from: --from", nil},
+		{2, "say where from: --from", []string{"--match", "*"}},
+		{2, "say where from: --from", []string{"--fences-above", "counters"}},
+		{2, "say what: --match PATTERN", []string{"--from", gone}},
+		{2, "from: use redis://", []string{"--from", "hush@host", "--match", "*"}},
+		{2, "from has a password", []string{"--from", gone, "--match", "*", "--from-password", "hush"}},
+		{2, "from-password-file: open /nonexist", []string{"--from", "redis://h", "--match", "*", "--from-password-file", "/nonexist"}},
+		{2, "from-sentinel-password-file: open /nonexist", []string{"--from", "redis://h", "--match", "*", "--from-sentinel-password-file", "/nonexist"}},
+		{2, "from-tls-ca: open /nonexist", []string{"--from", "rediss://h", "--match", "*", "--from-tls-ca", "/nonexist"}},
+		{2, "load from-tls-cert and from-tls-key", []string{"--from", "rediss://h", "--match", "*", "--from-tls-cert", "/nonexist"}},
+		{2, `"--match" is a flag`, []string{"--from", gone, "--leases", "--match", "--match", "*"}},
+		{2, "raise -1: not negative", []string{"--from", gone, "--match", "*", "--raise", "-1"}},
+		{2, `fences-above "0"`, []string{"--from", gone, "--match", "*", "--fences-above", "0"}},
+		{2, `unexpected argument "x"`, []string{"--from", gone, "--match", "*", "x"}},
+		{1, "connection refused; the same command again does the rest", []string{"--from", gone, "--match", "*"}},
+	} {
+		status, out, complaint := imports(t, c.args...)
+		require.Empty(t, out)
+		require.Equal(t, c.status, status, "%v: %s", c.args, complaint)
+		require.Contains(t, complaint, c.says)
+		require.NotContains(t, complaint, "hush")
+		require.Equal(t, 1, strings.Count(complaint, "\n"), complaint)
+	}
+}

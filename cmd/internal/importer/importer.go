@@ -1,0 +1,355 @@
+package importer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Job is what is to be copied.
+type Job struct {
+	From *Source
+	To   *holder.Servers
+	// Counters are patterns of keys. Those of them are copied that hold an integer and have no time to live.
+	Counters []string
+	Raise    int64 // is added to counters
+	// Leases are patterns of keys of all kinds, copied unless there is such a key.
+	Leases []string
+	DryRun bool
+	// Progress, if not nil, is called after each page of keys.
+	Progress func(*Report)
+}
+
+// Tally counts keys that were copied, and those that were there already.
+type Tally struct{ Copied, There int64 }
+
+// Report says what a job did so far.
+type Report struct {
+	Keys     int64 // that the source has, about
+	Looked   int64 // that the source has named; one that moves meanwhile may be named twice
+	Counters Tally
+	Leases   Tally
+	Gone     int64 // ended, or were deleted, before their turn
+	// Largest is the largest of the source's counters, raised.
+	Largest    int64
+	LargestKey string
+	Skipped    []Skipped // the most frequent reason first
+}
+
+// Skipped are keys that match and were not copied.
+type Skipped struct {
+	Reason string
+	Count  int64
+	Keys   []string // the first of them
+}
+
+// Bounds of a report.
+const (
+	shownKeys   = 5
+	mostReasons = 50
+)
+
+// skip is why a key is not copied.
+type skip string
+
+// Error is the reason.
+func (s skip) Error() string { return string(s) }
+
+// Reasons that this side has.
+const (
+	skipOther   = skip("another value is there")
+	skipEnded   = skip("it has ended meanwhile")
+	skipKind    = skip("its kind changes all the time")
+	skipNumber  = skip("no counter: not an integer")
+	skipLease   = skip("no counter: it has a time to live")
+	skipTooHigh = skip("the raised counter is beyond 2^63-1")
+	skipString  = skip("a string of more than 8 MiB")
+)
+
+// sourceError is the end of the job: the source cannot be read on.
+type sourceError struct{ error }
+
+func (e sourceError) Unwrap() error { return e.error }
+
+// work is a job under way.
+type work struct {
+	*Job
+	target  *target
+	report  *Report
+	reasons map[string]int // indexes of Skipped
+}
+
+// Run copies. The report is good up to an error; another run does the rest.
+func (j *Job) Run(ctx context.Context) (*Report, error) {
+	w := &work{Job: j, target: newTarget(j.To, j.DryRun), report: &Report{}, reasons: map[string]int{}}
+	defer w.target.close()
+	defer w.sortReasons()
+	readers, err := j.From.open(ctx)
+	if err != nil {
+		return w.report, fmt.Errorf("the source: %w", err)
+	}
+	defer closeAll(readers)
+	for _, r := range readers {
+		if v, err := r.conn.Do(ctx, "DBSIZE"); err == nil {
+			w.report.Keys += v.Num
+		}
+	}
+	for _, r := range readers {
+		if err := w.all(ctx, r); err != nil {
+			return w.report, err
+		}
+	}
+	return w.report, nil
+}
+
+// all copies the keys of one server.
+func (w *work) all(ctx context.Context, r *reader) (err error) {
+	pattern := ""
+	if all := slices.Concat(w.Counters, w.Leases); len(all) == 1 {
+		pattern = all[0]
+	}
+	for cursor := "0"; ; {
+		var keys []string
+		if cursor, keys, err = r.scan(ctx, cursor, pattern); err != nil {
+			return w.failed(r, sourceError{err})
+		}
+		w.report.Looked += int64(len(keys))
+		keys = slices.DeleteFunc(keys, func(key string) bool { return !matches(w.Counters, key) && !matches(w.Leases, key) })
+		for some := range slices.Chunk(keys, groupKeys) {
+			if err := w.some(ctx, r, some); err != nil {
+				return w.failed(r, err)
+			}
+		}
+		if w.Progress != nil {
+			w.Progress(w.report)
+		}
+		if cursor == "0" {
+			return nil
+		}
+	}
+}
+
+// failed says which of the two sides failed.
+func (w *work) failed(r *reader, err error) error {
+	if s := (sourceError{}); errors.As(err, &s) {
+		return fmt.Errorf("the source: %s: %w", r.addr, s.error)
+	}
+	return fmt.Errorf("the target: %w", err)
+}
+
+func matches(patterns []string, key string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return p == "*" || protocol.Match(p, key, false) })
+}
+
+// some copies a few keys.
+func (w *work) some(ctx context.Context, r *reader, keys []string) error {
+	shapes, err := r.look(ctx, keys)
+	if err != nil {
+		return sourceError{err}
+	}
+	var group []shape
+	bytes := int64(0)
+	for _, s := range shapes {
+		switch {
+		case s.kind == "none":
+			w.report.Gone++
+			continue
+		case counts[s.kind] == "":
+			w.skip(s.key, skip("Holdfast has no values of type "+s.kind))
+			continue
+		case s.kind == "string" && s.bytes > maxString:
+			w.skip(s.key, skipString)
+			continue
+		case s.kind != "string" && !matches(w.Leases, s.key):
+			w.skip(s.key, skip("no counter: a "+s.kind))
+			continue
+		case s.kind == "string" && s.bytes > longestNumber && !matches(w.Leases, s.key):
+			w.skip(s.key, skipNumber)
+			continue
+		case s.large():
+			if err := w.one(ctx, r, s); err != nil {
+				return err
+			}
+			continue
+		}
+		if len(group) > 0 && bytes+s.bytes > groupBytes {
+			if err := w.group(ctx, r, group, true); err != nil {
+				return err
+			}
+			group, bytes = nil, 0
+		}
+		group, bytes = append(group, s), bytes+s.bytes
+	}
+	return w.group(ctx, r, group, true)
+}
+
+// one copies a large key.
+func (w *work) one(ctx context.Context, r *reader, s shape) error {
+	reply, err := w.copyLarge(ctx, r, s)
+	switch why := skip(""); {
+	case err == nil:
+		w.count(&w.report.Leases, s.key, reply)
+	case err == error(skipEnded):
+		w.report.Gone++
+	case errors.As(err, &why):
+		w.skip(s.key, why)
+	default:
+		return err
+	}
+	return nil
+}
+
+// group copies small keys. A key whose kind has changed since it was looked at is looked at again, once.
+func (w *work) group(ctx context.Context, r *reader, shapes []shape, first bool) error {
+	if len(shapes) == 0 {
+		return nil
+	}
+	items, refused, err := r.readAll(ctx, shapes)
+	if err != nil {
+		return sourceError{err}
+	}
+	var calls []*command
+	var of []*item
+	var tallies []*Tally
+	var again []string
+	for i := range items {
+		it := &items[i]
+		switch why := refused[i]; {
+		case strings.HasPrefix(why, "WRONGTYPE") && first:
+			again = append(again, it.key)
+			continue
+		case strings.HasPrefix(why, "WRONGTYPE"):
+			w.skip(it.key, skipKind)
+			continue
+		case why == errFieldLives:
+			w.skip(it.key, skip(why))
+			continue
+		case why != "":
+			w.skip(it.key, skip("the source refuses to read it: "+why))
+			continue
+		case len(it.words) == 0:
+			w.report.Gone++
+			continue
+		}
+		c, tally, why := w.call(it)
+		if why != "" {
+			w.skip(it.key, why)
+			continue
+		}
+		calls, of, tallies = append(calls, c), append(of, it), append(tallies, tally)
+	}
+	if err := w.target.run(ctx, calls...); err != nil {
+		return err
+	}
+	for i, c := range calls {
+		switch err := refusal(c.reply); {
+		case c.late:
+			w.report.Gone++
+		case err != nil && fatal(c.reply) != nil:
+			return err
+		case err != nil:
+			w.skip(of[i].key, skip(err.Error()))
+		case c.again && c.reply.Num != other:
+			w.count(tallies[i], of[i].key, written) // by an earlier try, most likely
+		default:
+			w.count(tallies[i], of[i].key, c.reply.Num)
+		}
+	}
+	return w.lookAgain(ctx, r, again)
+}
+
+// lookAgain copies keys whose kind has changed.
+func (w *work) lookAgain(ctx context.Context, r *reader, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	shapes, err := r.look(ctx, keys)
+	if err != nil {
+		return sourceError{err}
+	}
+	shapes = slices.DeleteFunc(shapes, func(s shape) bool {
+		switch {
+		case s.kind == "none":
+			w.report.Gone++
+		case counts[s.kind] == "", s.large(), s.kind == "string" && s.bytes > maxString, s.kind != "string" && !matches(w.Leases, s.key):
+			w.skip(s.key, skipKind)
+		default:
+			return false
+		}
+		return true
+	})
+	return w.group(ctx, r, shapes, false)
+}
+
+// call is what writes a small key, or why none does.
+func (w *work) call(it *item) (c *command, tally *Tally, why skip) {
+	mode := modeCopy
+	if w.DryRun {
+		mode = modeDry
+	}
+	if it.kind == "string" && matches(w.Counters, it.key) {
+		value, ok := protocol.ParseInt(it.words[0])
+		switch {
+		case ok && it.leftMillis < 0 && value > math.MaxInt64-w.Raise:
+			return nil, nil, skipTooHigh
+		case ok && it.leftMillis < 0:
+			if value += w.Raise; value > w.report.Largest || w.report.LargestKey == "" {
+				w.report.Largest, w.report.LargestKey = value, it.key
+			}
+			return w.target.call(it, "counter", mode, 0, []string{strconv.FormatInt(value, 10)}), &w.report.Counters, ""
+		case matches(w.Leases, it.key):
+		case ok:
+			return nil, nil, skipLease
+		default:
+			return nil, nil, skipNumber
+		}
+	}
+	return w.target.call(it, it.kind, mode, 0, it.words), &w.report.Leases, ""
+}
+
+// count counts what became of a key.
+func (w *work) count(t *Tally, key string, reply int64) {
+	switch reply {
+	case written:
+		t.Copied++
+	case same, longer:
+		t.There++
+	default:
+		w.skip(key, skipOther)
+	}
+}
+
+// skip notes why a key is not copied.
+func (w *work) skip(key string, why skip) {
+	reason := string(why)
+	at, known := w.reasons[reason]
+	if !known {
+		if len(w.reasons) >= mostReasons {
+			reason = "for further reasons"
+			at, known = w.reasons[reason]
+		}
+		if !known {
+			at = len(w.report.Skipped)
+			w.reasons[reason] = at
+			w.report.Skipped = append(w.report.Skipped, Skipped{Reason: reason})
+		}
+	}
+	s := &w.report.Skipped[at]
+	if s.Count++; len(s.Keys) < shownKeys {
+		s.Keys = append(s.Keys, key)
+	}
+}
+
+func (w *work) sortReasons() {
+	slices.SortFunc(w.report.Skipped, func(a, b Skipped) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Reason, b.Reason))
+	})
+}
