@@ -5,17 +5,20 @@ import (
 
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/lua"
 	"github.com/holdfast/holdfast/protocol"
 )
 
 // call is a command under way, and an op's view of the state: the words, the database, the instant.
 // The same call serves many commands, one after another. An op keeps nothing of the call.
 type call struct {
-	st   *state
-	ops  bindings
-	db   int
-	conn uint64   // the client's connection at the batch's node; 0: not told
-	args []string // args[0] is the name; a subcommand's has the container's before
+	st  *state
+	ops bindings
+	// programs are what the node has compiled.
+	programs *lua.Cache
+	db       int
+	conn     uint64   // the client's connection at the batch's node; 0: not told
+	args     []string // args[0] is the name; a subcommand's has the container's before
 
 	instant
 	memoryLimit

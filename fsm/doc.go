@@ -45,7 +45,7 @@
 //	lock_watch.go  counts of locks by class, and lock_polls.go who polls: this node's own, no part of the state
 //	sweep.go       keys whose time is over
 //	prefetch.go    memory read ahead of the requests
-//	scriptcache.go the sources of scripts
+//	scriptcache.go the sources of scripts; prepare.go compiles them before their entry
 //	snapshot.go    the stream; restore.go and restore_item.go read it
 //	renew.go       a state as the beginning of another cluster; survey.go says what is in a state
 //	keyspace/      items, their order, their deadlines

@@ -93,7 +93,11 @@ func (c *call) compile(source, sha string) *script {
 		return nil
 	}
 	c.spend(work)
-	return compile(source, sha, 0)
+	program, err := c.programs.Compile(source)
+	if err != nil {
+		return newScript(strings.Clone(source), sha, 0, nil, err)
+	}
+	return newScript(program.Source(), sha, 0, program, nil)
 }
 
 // remember notes a run of s, and caches s if it is new.

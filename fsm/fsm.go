@@ -10,6 +10,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/fsm/lua"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -20,6 +21,16 @@ type Machine interface {
 	// Apply runs a log entry. An error means that the entry is corrupt or was written by a newer
 	// release. The node must stop then, as another state than the other nodes' would follow.
 	Apply(data []byte, sink Sink) error
+	// Prepare compiles the large sources of scripts in a log entry that is about to be applied, while the machine is
+	// free for reads. An entry need not be prepared, but Apply compiles then what this node has not compiled yet.
+	Prepare(data []byte)
+	// PrepareBatch is Prepare for the body of a batch, which is not in an entry yet.
+	PrepareBatch(body []byte)
+	// Compile compiles a source. The error's text is the reply's. A node calls Compile before it proposes a script, so
+	// that no invalid source gets into the log.
+	Compile(source string) error
+	// Compiled reports whether Compile takes no time to speak of.
+	Compiled(source string) bool
 	// Applied reports whether the batch was applied, or never will be since its node has given it up.
 	Applied(o protocol.Origin, seq uint64) bool
 	// Incarnation is the newest epoch of a node of which a batch was applied; 0: none was.
@@ -101,6 +112,8 @@ func New() Machine { return newMachine() }
 
 type machine struct {
 	ops bindings // never changed
+	// programs are what this node has compiled, no part of the state.
+	programs lua.Cache
 
 	// mu guards the fields below. While it is held no other lock is taken, and nothing outside the
 	// package is called but the [Sink] of Apply.
@@ -140,7 +153,8 @@ type Sink interface {
 
 func newMachine() *machine {
 	m := &machine{ops: newBindings(), st: newState(), budgets: defaultBudgets()}
-	m.readers.New = func() any { return new(call) }
+	m.call.programs = &m.programs
+	m.readers.New = func() any { return &call{programs: &m.programs} }
 	return m
 }
 
@@ -284,6 +298,7 @@ const (
 )
 
 func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64, a Attention) (replies []protocol.Value, rest string, due bool, err error) {
+	m.prepareRead(body)
 	c := m.readers.Get().(*call)
 	c.seen = &m.call.watch
 	defer func() {

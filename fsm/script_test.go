@@ -244,7 +244,7 @@ func TestEvaluatedScriptsAreForgotten(t *testing.T) {
 }
 
 func TestLoadedScriptsAreBounded(t *testing.T) {
-	c := call{st: newState(), meter: meter{ceiling: boundless}}
+	c := call{st: newState(), meter: meter{ceiling: boundless}, programs: new(lua.Cache)}
 	sc := &c.st.scripts
 	for i := range maxLoaded {
 		require.False(t, c.loadScript(fmt.Sprintf("return %d", i)).IsError())
@@ -267,13 +267,13 @@ func TestLoadedScriptsAreBounded(t *testing.T) {
 // state machine if it did.
 func TestBadScript(t *testing.T) {
 	d := newDriver(t)
-	err := CheckScript("return (")
+	err := newMachine().Compile("return (")
 	require.Error(t, err)
 	for _, words := range [][]string{{"eval", "return (", "0"}, {"script", "load", "return ("}} {
 		require.Equal(t, err.Error(), d.do(words...).Str)
 	}
 	require.Zero(t, d.m.Stats().Scripts)
-	require.NoError(t, CheckScript(compareAndDelete))
+	require.NoError(t, newMachine().Compile(compareAndDelete))
 }
 
 // TestScriptsOfOlderEntries: a script that ran over its budget when its entry was written does so

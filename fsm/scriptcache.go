@@ -58,16 +58,19 @@ func newScriptCache() scriptCache {
 	}
 }
 
-// compile makes a script of a source, which may share memory with a log entry.
-func compile(source, sha string, turn uint64) *script {
-	s := &script{sha: sha, source: strings.Clone(source), turn: turn}
-	program, err := lua.Compile(s.source, lua.DefaultLimits())
+// newScript is a script of a source that the caller owns, compiled or not.
+func newScript(source, sha string, turn uint64, program *lua.Program, err error) *script {
+	s := &script{sha: sha, source: source, turn: turn, program: program}
 	if err != nil {
 		s.problem = protocol.ErrValue(err.Error())
-		return s
 	}
-	s.program = program
 	return s
+}
+
+// compile is newScript, and compiles the source.
+func compile(source, sha string, turn uint64) *script {
+	program, err := lua.Compile(source, lua.DefaultLimits())
+	return newScript(source, sha, turn, program, err)
 }
 
 func scriptSHA(source string) string {
@@ -183,11 +186,4 @@ func scriptFlushOp(c *call) protocol.Value {
 	c.st.scripts = newScriptCache()
 	c.st.scripts.turns = turns
 	return protocol.OK
-}
-
-// CheckScript compiles a source and drops the program. The error's text is the reply's. A node calls
-// CheckScript before it proposes a script, so that no invalid source gets into the log.
-func CheckScript(source string) error {
-	_, err := lua.Compile(source, lua.DefaultLimits())
-	return err
 }

@@ -55,6 +55,10 @@ func newWaitingBackend(id string) *waitingBackend {
 
 func (b *waitingBackend) Execute(*replica.Batch) error { return protocol.ErrNoLeader }
 
+func (b *waitingBackend) Compile(source string) error { return b.machine.Compile(source) }
+
+func (b *waitingBackend) Compiled(source string) bool { return b.machine.Compiled(source) }
+
 func (b *waitingBackend) Origin() protocol.Origin { return protocol.Origin{Node: b.id} }
 
 func (b *waitingBackend) Parking() *parking.Lot { return b.lot }

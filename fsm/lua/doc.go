@@ -17,7 +17,7 @@
 // the writes of a script that raises an error; the caller rolls back after
 // [ErrBudget]. It knows no command: redis.call goes to the [Host].
 //
-// Package fsm calls [Compile] once for each source and [Runner.Run] for every
+// Package fsm calls [Cache.Compile] once for each source and [Runner.Run] for every
 // EVAL; nothing else uses it. DESIGN.md says why this is an engine of our own,
 // and lists where it differs from Redis on purpose.
 //

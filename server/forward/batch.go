@@ -16,6 +16,8 @@ type Batch struct {
 	// Claim: the batch only takes a free key. Patient: the batch is a single command that waits, or is refused,
 	// while another client has what the command asks for. Both are decided once, when the batch is queued.
 	Claim, Patient bool
+	// Source: the batch may have a large source of a script. The receiver has it compiled, before the batch can be taken.
+	Source bool
 }
 
 // Completion answers a batch: with replies, or with an error.

@@ -23,7 +23,7 @@
 // # Goroutines
 //
 //	Client.Run   connects to the leader, and sends; one more per connection listens
-//	Receiver.Run    accepts links; three more per link listen, send, and answer reads;
+//	Receiver.Run    accepts links; four more per link listen, send, answer reads, and have sources compiled;
 //	             one more per open WAIT, and per read that takes long
 //
 // All of them end with the context of Run.

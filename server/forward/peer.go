@@ -22,17 +22,20 @@ const (
 	DeafAfter = 3500 * time.Millisecond
 	// maxWaits bounds the WAIT commands that one link has open.
 	maxWaits = 1024
+	// maxUnprepared is how many batches of one link wait for the compiler.
+	maxUnprepared = 64
 )
 
 // Peer is the leader's end of one follower's link.
 type Peer struct {
-	config *ReceiverConfig
-	conn   net.Conn
-	origin protocol.Origin
-	out    *outbox
-	wake   chan struct{} // there is something to send
-	asked  chan struct{} // there are reads
-	parts  sync.WaitGroup
+	config  *ReceiverConfig
+	conn    net.Conn
+	origin  protocol.Origin
+	out     *outbox
+	wake    chan struct{} // there is something to send
+	asked   chan struct{} // there are reads
+	sources chan Batch    // wait for the compiler
+	parts   sync.WaitGroup
 	// tells is what the follower takes of beacon, roll, muster and census: the one that says most.
 	tells byte
 	// usable is the newest version of the log that the cluster may go over to for the follower's sake.
@@ -47,14 +50,14 @@ type Peer struct {
 func newPeer(config *ReceiverConfig, conn net.Conn, hello greeting) *Peer {
 	return &Peer{
 		config: config, conn: conn, origin: protocol.Origin{Node: hello.id, Epoch: hello.epoch},
-		wake: make(chan struct{}, 1), asked: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), asked: make(chan struct{}, 1), sources: make(chan Batch, maxUnprepared),
 		out:   newOutbox(config.ReplyBytes, hello.features&featureParts == 0),
 		tells: tells(hello.features), usable: hello.about.usable(),
 	}
 }
 
 // listen takes frames until the link breaks.
-func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func([]Batch) error, hears func(bool)) error {
+func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func(...Batch) error, hears func(bool)) error {
 	limit := p.config.BatchBytes + wire.Step
 	var writes []Batch
 	for {
@@ -71,7 +74,11 @@ func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func([]Batch) e
 			case kindWrite:
 				w := Batch{Origin: p.origin, Seq: f.Number(), Low: f.Number(), Body: f.Bytes()}
 				p.config.Judge(&w)
-				writes = append(writes, w)
+				if !w.Source || f.Err != nil {
+					writes = append(writes, w)
+				} else if err := p.await(ctx, w); err != nil {
+					return err
+				}
 			case kindRead:
 				reads = append(reads, forwardedRead{
 					number: f.Number(), count: int(f.Number()), body: string(f.Bytes()), deadline: time.Now().Add(p.config.CommandTimeout),
@@ -91,12 +98,36 @@ func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func([]Batch) e
 			return f.Err
 		}
 		if len(writes) > 0 {
-			if err := put(writes); err != nil {
+			if err := put(writes...); err != nil {
 				return err
 			}
 		}
 		if len(reads) > 0 {
 			p.ask(reads)
+		}
+	}
+}
+
+// await has a batch wait for the compiler, so that those behind it need not.
+func (p *Peer) await(ctx context.Context, b Batch) error {
+	select {
+	case p.sources <- b:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// prepare has the sources of batches compiled, one batch after another, and queues the batches.
+func (p *Peer) prepare(ctx context.Context, put func(...Batch) error) {
+	for {
+		select {
+		case b := <-p.sources:
+			if p.config.Prepare(b.Body); put(b) != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
 		}
 	}
 }

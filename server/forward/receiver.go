@@ -43,6 +43,8 @@ type ReceiverConfig struct {
 	Beacon func() Beacon
 	// Judge sets the fields of a write that its body decides.
 	Judge func(*Batch)
+	// Prepare compiles the sources in the body of a batch.
+	Prepare func(body []byte)
 	// Hears is told whether someone on a follower waits for entries; on a follower without a link nobody does.
 	// Hears is called while the queue is locked.
 	Hears func(id string, yes bool)
@@ -102,7 +104,9 @@ func (r *Receiver) receive(ctx context.Context, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.parts.Go(func() { p.send(ctx) })
 	p.parts.Go(func() { p.answerReads(ctx) })
-	err = p.listen(ctx, br, func(bs []Batch) error { return r.put(p, bs) }, func(yes bool) { r.hears(p, yes) })
+	put := func(bs ...Batch) error { return r.put(p, bs) }
+	p.parts.Go(func() { p.prepare(ctx, put) })
+	err = p.listen(ctx, br, put, func(yes bool) { r.hears(p, yes) })
 	r.dismiss(p)
 	cancel()
 	_ = conn.Close()

@@ -1,9 +1,15 @@
 package forward
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
 	"math"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 // Replies to a node's former life are not for the present one.
@@ -116,4 +123,54 @@ func TestWaitsOfALinkDoNotAddUp(t *testing.T) {
 		p.parts.Wait()
 		require.Zero(t, p.waits)
 	}
+}
+
+// A batch whose sources are compiled does not hold up the batches behind it.
+func TestSourcesWaitAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		prepared, compile := []string{}, make(chan struct{})
+		p := newPeer(&ReceiverConfig{
+			BatchBytes: 100, Judge: func(b *Batch) { b.Source = b.Body[0] == 's' },
+			Prepare: func(body []byte) { prepared = append(prepared, string(body)); <-compile },
+		}, nil, greeting{})
+		var frame []byte
+		for i, body := range []string{"s1", "a", "s2", "b"} {
+			frame = binary.AppendUvarint(append(frame, kindWrite), uint64(i+1))
+			frame = wire.AppendBytes(binary.AppendUvarint(frame, 1), body)
+		}
+		var mu sync.Mutex
+		var queued []string
+		put := func(bs ...Batch) error {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, b := range bs {
+				queued = append(queued, fmt.Sprint(b.Seq, string(b.Body)))
+			}
+			return nil
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		p.parts.Go(func() { p.prepare(ctx, put) })
+		input := bufio.NewReader(bytes.NewReader(wire.Seal(append(make([]byte, wire.Head), frame...))))
+		require.ErrorIs(t, p.listen(ctx, input, put, func(bool) {}), io.EOF)
+		synctest.Wait()
+		require.Equal(t, []string{"2a", "4b"}, queued)
+		require.Equal(t, []string{"s1"}, prepared)
+		compile <- struct{}{}
+		synctest.Wait()
+		require.Equal(t, []string{"2a", "4b", "1s1"}, queued)
+		require.Equal(t, []string{"s1", "s2"}, prepared)
+		compile <- struct{}{}
+		synctest.Wait()
+		require.Equal(t, "3s2", queued[3])
+
+		for range maxUnprepared {
+			require.NoError(t, p.await(ctx, Batch{Body: []byte("s")}))
+		}
+		stop()
+		close(compile)
+		p.parts.Wait()
+		for err := error(nil); err == nil; { // nobody takes any more
+			err = p.await(ctx, Batch{})
+		}
+	})
 }

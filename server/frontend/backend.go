@@ -20,6 +20,10 @@ type Backend interface {
 	// Body is free for reuse. After an error the backend may still hold Body. Replies never share
 	// memory with Body.
 	Execute(u *replica.Batch) error
+	// Compile compiles the source of a script before it is proposed. The error's text is the reply's.
+	Compile(source string) error
+	// Compiled reports whether Compile takes no time to speak of.
+	Compiled(source string) bool
 	// Origin is this life of the node, as the log names it.
 	Origin() protocol.Origin
 	// Parking is the lot of this node's clients that wait for keys.

@@ -12,11 +12,17 @@ const largeSource = 16 << 10
 // compileCacheSize is the least number of remembered sources. At most twice as many are remembered.
 const compileCacheSize = 1024
 
+// compiler is what a compileCache needs of the [Backend].
+type compiler interface {
+	Compile(source string) error
+	Compiled(source string) bool
+}
+
 // compileCache remembers by SHA-1 which Lua sources compiled on this node, so that EVAL does not
 // compile a known source again. A source that does not compile is not remembered, so the sender
-// waits for the compiler each time.
+// waits for the compiler each time. Of large sources the backend remembers the programs: the log must not wait for one.
 type compileCache struct {
-	compile   func(source string) error
+	compiler  compiler
 	largeTurn chan struct{} // has room for one compilation of a large source
 
 	mu sync.Mutex
@@ -24,17 +30,20 @@ type compileCache struct {
 	recent, former map[[sha1.Size]byte]struct{}
 }
 
-func newCompileCache(compile func(string) error) *compileCache {
-	return &compileCache{compile: compile, largeTurn: make(chan struct{}, 1), recent: make(map[[sha1.Size]byte]struct{})}
+func newCompileCache(c compiler) *compileCache {
+	return &compileCache{compiler: c, largeTurn: make(chan struct{}, 1), recent: make(map[[sha1.Size]byte]struct{})}
 }
 
 // check returns why source does not compile; nil when it does.
 func (s *compileCache) check(source []byte) error {
+	if len(source) >= largeSource {
+		return s.checkLarge(string(source))
+	}
 	sum := sha1.Sum(source)
 	if s.has(sum) {
 		return nil
 	}
-	if err := s.compileInTurn(string(source)); err != nil {
+	if err := s.compiler.Compile(string(source)); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -43,12 +52,13 @@ func (s *compileCache) check(source []byte) error {
 	return nil
 }
 
-func (s *compileCache) compileInTurn(source string) error {
-	if len(source) >= largeSource {
-		s.largeTurn <- struct{}{}
-		defer func() { <-s.largeTurn }()
+func (s *compileCache) checkLarge(source string) error {
+	if s.compiler.Compiled(source) {
+		return nil
 	}
-	return s.compile(source)
+	s.largeTurn <- struct{}{}
+	defer func() { <-s.largeTurn }()
+	return s.compiler.Compile(source)
 }
 
 func (s *compileCache) has(sum [sha1.Size]byte) bool {

@@ -5,21 +5,43 @@ import (
 	"crypto/sha1"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 )
 
+// testCompiler is a compiler that calls compile, and remembers what compiled.
+type testCompiler struct {
+	compile  func(source string) error
+	compiled sync.Map
+}
+
+func (c *testCompiler) Compile(source string) error {
+	err := c.compile(source)
+	if err == nil {
+		c.compiled.Store(source, true)
+	}
+	return err
+}
+
+func (c *testCompiler) Compiled(source string) bool {
+	_, there := c.compiled.Load(source)
+	return there
+}
+
 func TestScriptsRemembersWhatCompiled(t *testing.T) {
 	compiled := 0
-	s := newCompileCache(func(source string) error {
+	s := newCompileCache(&testCompiler{compile: func(source string) error {
 		compiled++
 		if source == "bad" {
 			return errors.New("ERR no")
 		}
 		return nil
-	})
+	}})
 	for range 3 {
 		require.NoError(t, s.check([]byte("good")))
 		require.EqualError(t, s.check([]byte("bad")), "ERR no")
@@ -68,13 +90,13 @@ func TestLargeSourcesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		large := func(n byte) []byte { return bytes.Repeat([]byte{n}, largeSource) }
 		compiling, release := make(chan string, 3), make(chan struct{})
-		s := newCompileCache(func(source string) error {
+		s := newCompileCache(&testCompiler{compile: func(source string) error {
 			compiling <- source
 			if len(source) >= largeSource {
 				<-release
 			}
 			return nil
-		})
+		}})
 		for n := range byte(2) {
 			go func() { require.NoError(t, s.check(large(n))) }()
 			synctest.Wait()
@@ -89,5 +111,27 @@ func TestLargeSourcesTakeTurns(t *testing.T) {
 		require.Equal(t, string(large(1)), <-compiling)
 		require.NoError(t, s.check(large(0)), "it is known")
 		release <- struct{}{}
+	})
+}
+
+// What stands before a large source in a pipeline does not wait for the compiler.
+func TestPipelineGoesBeforeLargeSources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		var before []int // batches executed until then
+		s.compiled.compiler = &testCompiler{compile: func(string) error {
+			before = append(before, len(cl.take()))
+			return nil
+		}}
+		c := s.dial()
+		small, large := "return 1", "return 1 --"+strings.Repeat("x", largeSource)
+		c.send(slices.Concat(
+			command("SET", "a", "1"), command("EVAL", small, "0"), command("SET", "b", "1"), command("EVAL", large, "0"), command("SET", "c", "1")))
+		settle()
+		got, _ := c.take()
+		require.Equal(t, "+OK\r\n:1\r\n+OK\r\n:1\r\n+OK\r\n", got)
+		require.Equal(t, []int{0, 1}, before)
+		s.stop()
 	})
 }

@@ -102,6 +102,10 @@ func newClusterOf(version byte) *cluster {
 // here is the node of a cluster.
 var here = protocol.Origin{Node: "n1", Epoch: 1}
 
+func (cl *cluster) Compile(source string) error { return cl.machine.Compile(source) }
+
+func (cl *cluster) Compiled(source string) bool { return cl.machine.Compiled(source) }
+
 func (cl *cluster) Origin() protocol.Origin { return here }
 
 func (cl *cluster) Parking() *parking.Lot { return cl.lot }

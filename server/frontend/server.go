@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/frontend/discovery"
@@ -71,7 +70,7 @@ func New(cfg Config, backend Backend) *Server {
 	}
 	s := &Server{
 		cfg: cfg, backend: backend, rows: newRows(),
-		compiled: newCompileCache(fsm.CheckScript), conns: make(map[int64]*conn),
+		compiled: newCompileCache(backend), conns: make(map[int64]*conn),
 		sentinelHub: pubsub.New(cfg.Logger), memory: clientMemory{limit: int64(cfg.MaxMemoryClientsBytes)},
 		slow: observe.NewSlowlog(), failedAuth: newFailedAuth(), forced: newForced(),
 	}

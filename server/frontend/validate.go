@@ -63,6 +63,9 @@ func (c *conn) validateScript(row *row, args [][]byte) *protocol.Error {
 			return protocol.NewError("Number of keys can't be negative")
 		}
 	}
+	if len(args[row.source]) >= largeSource {
+		c.runBatch() // what stands before does not wait for the compiler
+	}
 	if err := c.srv.compiled.check(args[row.source]); err != nil {
 		prefix, text, _ := strings.Cut(err.Error(), " ")
 		return &protocol.Error{Prefix: prefix, Text: text}

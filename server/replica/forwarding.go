@@ -77,6 +77,7 @@ func newFromFollowers(r *Replica, wake chan<- struct{}) *forward.Receiver {
 		Met:      r.met,
 		Beacon:   r.beacon,
 		Judge:    judge,
+		Prepare:  r.machine.PrepareBatch,
 		Hears:    func(id string, yes bool) { r.node.SetListener(id, yes) },
 		Wake:     wake,
 		Confirm:  r.reader.confirm,
@@ -99,6 +100,7 @@ func newFromFollowers(r *Replica, wake chan<- struct{}) *forward.Receiver {
 func judge(b *forward.Batch) {
 	b.Claim = fsm.IsClaim(b.Body)
 	b.Patient = !b.Claim && fsm.IsPatient(b.Body)
+	b.Source = fsm.HasSource(b.Body)
 }
 
 // authentic reports whether conn comes from the other member of that ID.

@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"math"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,8 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
+	"github.com/holdfast/holdfast/server/raftnode"
 )
 
 type fakeClock struct {
@@ -237,4 +240,33 @@ func TestTransferWaitsForWhatIsInFlight(t *testing.T) {
 		require.ErrorIs(t, r.transfer(ctx, l, ""), context.DeadlineExceeded) // and raft, which is not there, is not asked
 		require.Empty(t, r.proposer.held)
 	})
+}
+
+// preparing is a machine that counts.
+type preparing struct {
+	fsm.Machine
+	calls []string
+}
+
+func (m *preparing) Prepare([]byte) { m.calls = append(m.calls, "prepare") }
+
+func (m *preparing) Apply([]byte, fsm.Sink) error {
+	m.calls = append(m.calls, "apply")
+	return nil
+}
+
+// TestEntriesArePrepared: the sources of an entry are compiled before the state stands still for it, and those of a
+// forwarded batch before the batch is in an entry.
+func TestEntriesArePrepared(t *testing.T) {
+	m := &preparing{Machine: fsm.New()}
+	s := &state{machine: m, stateHooks: stateHooks{entered: func() {}, landed: func(uint64) {}}}
+	require.NoError(t, s.Apply(raftnode.Entry{Index: 1, Term: 1}))
+	require.Equal(t, []string{"prepare", "apply"}, m.calls)
+
+	source := "return 1 --" + strings.Repeat("x", 1<<20-100)
+	for name, want := range map[string]bool{"eval": true, "evalsha": false} {
+		b := forward.Batch{Body: protocol.AppendRequest(nil, 0, name, [][]byte{[]byte(source), []byte("0")})}
+		judge(&b)
+		require.Equal(t, want, b.Source)
+	}
 }

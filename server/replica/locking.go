@@ -71,3 +71,9 @@ func (r *Replica) resync() {
 	r.keeper.Restored(r.machine.KeptSessions)
 	r.waiting.lot.Restored()
 }
+
+// Compile compiles a source of a script, for this node to run. The error's text is the reply's.
+func (r *Replica) Compile(source string) error { return r.machine.Compile(source) }
+
+// Compiled reports whether Compile takes no time to speak of.
+func (r *Replica) Compiled(source string) bool { return r.machine.Compiled(source) }

@@ -44,6 +44,7 @@ var _ raftnode.Machine = (*state)(nil)
 
 // Apply implements [raftnode.Machine].
 func (s *state) Apply(e raftnode.Entry) error {
+	s.machine.Prepare(e.Data)
 	s.digesting.Lock()
 	err := s.machine.Apply(e.Data, &s.sink)
 	s.changed = e.Index
