@@ -1,6 +1,8 @@
 # Every target says after ## what it does; `make help` lists them.
 GO ?= go
 BIN := bin
+# Checks of invariants run in tests: see protocol/invariant.
+TEST := $(GO) test -tags invariants
 
 .DEFAULT_GOAL := help
 .PHONY: help build test quick race check vet-others fmt fuzz rewrite demo jepsen model picture mutants mutations mutations-changed mutations-sample land soak bench bench-results bench-native bench-limits bench-compare differential differential-newer upgrade clients dist image monitoring clean
@@ -12,11 +14,11 @@ build: ## build bin/holdfast
 	$(GO) build -o $(BIN)/holdfast ./cmd/holdfast
 
 test: ## run all tests; needs nothing but Go
-	$(GO) test ./...
+	$(TEST) ./...
 
 quick: ## an answer to an edit in 90 s: gofumpt, the tests without processes and long runs, vet
 	@out=$$($(GO) tool gofumpt -l .); if [ -n "$$out" ]; then echo "run 'make fmt', these files differ:"; echo "$$out"; exit 1; fi
-	$(GO) test -short -vet=off ./...
+	$(TEST) -short -vet=off ./...
 	$(GO) vet ./...
 
 race: ## run all tests under the race detector

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/lua"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/invariant"
 )
 
 // Machine is the replicated state machine of a node. A Machine is safe for concurrent use: entries
@@ -117,13 +118,14 @@ type machine struct {
 
 	// mu guards the fields below. While it is held no other lock is taken, and nothing outside the
 	// package is called but the [Sink] of Apply.
-	mu      sync.RWMutex
-	st      *state
-	call    call   // what Apply runs commands with
-	expired uint64 // ended keys removed since the start
-	peak    int64  // most bytes of keys and scripts after an entry, since the start
-	budgets budgets
-	skipped []event.Event // of Restore
+	mu       sync.RWMutex
+	st       *state
+	call     call   // what Apply runs commands with
+	expired  uint64 // ended keys removed since the start
+	peak     int64  // most bytes of keys and scripts after an entry, since the start
+	budgets  budgets
+	skipped  []event.Event // of Restore
+	verifier verifier
 
 	// readers are the calls that Read runs commands with.
 	readers sync.Pool
@@ -196,6 +198,9 @@ func (m *machine) Apply(data []byte, sink Sink) error {
 	m.peak = max(m.peak, m.st.usedBytes())
 	if err != nil {
 		return err
+	}
+	if invariant.On {
+		m.verify()
 	}
 	if len(c.events) > 0 {
 		sink.Events(c.events)

@@ -190,7 +190,7 @@ func TestUsedBytes(t *testing.T) {
 		sum := int64(0)
 		for _, db := range d.m.st.databases {
 			if i%20 == 0 {
-				require.NoError(t, checkDatabase(db))
+				require.NoError(t, db.Verify())
 			}
 			sum += db.Bytes()
 		}
@@ -209,10 +209,10 @@ func TestStormIsCounted(t *testing.T) {
 	d.advance(101)
 	require.Positive(t, d.m.st.databases[0].Stored(), "some wait to be swept")
 	require.Zero(t, d.m.st.itemBytes)
-	require.NoError(t, checkDatabase(d.m.st.databases[0]))
+	require.NoError(t, d.m.st.databases[0].Verify())
 	d.do("set", "k1", "in the place of one that waits")
 	require.Equal(t, int64(112+32), d.m.st.itemBytes)
-	require.NoError(t, checkDatabase(d.m.st.databases[0]))
+	require.NoError(t, d.m.st.databases[0].Verify())
 }
 
 // TestPeakBytes: the peak is what the count was after the entry that left most, and stays.

@@ -61,7 +61,7 @@ func TestOverrunLeavesNothing(t *testing.T) {
 		require.Equal(t, before, d.m.Hash(), what)
 		require.Equal(t, beforeState, dump(t, d.m), what)
 		for _, db := range d.m.st.databases {
-			require.NoError(t, checkDatabase(db))
+			require.NoError(t, db.Verify())
 		}
 	}
 }
@@ -188,27 +188,6 @@ func TestScriptCache(t *testing.T) {
 	require.Equal(t, errNoScript, d.do("evalsha", sha, "0"))
 }
 
-// checkScripts checks the invariants of the cache.
-func checkScripts(t *testing.T, sc *scriptCache) {
-	t.Helper()
-	loaded, remembered, inTurns := 0, 0, 0
-	sc.bySHA.Scan(func(sha string, s *script) bool {
-		require.Equal(t, scriptSHA(s.source), sha)
-		if s.turn == 0 {
-			loaded += len(s.source)
-			return true
-		}
-		remembered += len(s.source)
-		inTurns++
-		byTurn, _ := sc.byTurn.Get(s.turn)
-		require.Same(t, s, byTurn)
-		return true
-	})
-	require.Equal(t, loaded, sc.loadedBytes)
-	require.Equal(t, remembered, sc.rememberedBytes)
-	require.Equal(t, inTurns, sc.byTurn.Len())
-}
-
 // Generated sources do not fill the memory, and do not push out what is in use.
 func TestEvaluatedScriptsAreForgotten(t *testing.T) {
 	d := newDriver(t)
@@ -220,7 +199,7 @@ func TestEvaluatedScriptsAreForgotten(t *testing.T) {
 		d.eval(fmt.Sprintf("return %d", i))
 		if i%100 == 0 {
 			require.Equal(t, `"used"`, line(d.do("evalsha", used, "0")))
-			checkScripts(t, &d.m.st.scripts)
+			require.NoError(t, d.m.st.scripts.verify())
 		}
 	}
 	require.Equal(t, maxRemembered+1, d.m.st.scripts.bySHA.Len())
@@ -231,7 +210,7 @@ func TestEvaluatedScriptsAreForgotten(t *testing.T) {
 		d.eval(fmt.Sprintf("return %d --%s", i, strings.Repeat("x", maxRememberedBytes/10)))
 	}
 	require.LessOrEqual(t, d.m.st.scripts.rememberedBytes, maxRememberedBytes)
-	checkScripts(t, &d.m.st.scripts)
+	require.NoError(t, d.m.st.scripts.verify())
 	// SCRIPT LOAD of one that was evaluated keeps it.
 	d.eval("return 'kept'")
 	kept := d.do("script", "load", "return 'kept'").Str
@@ -239,7 +218,7 @@ func TestEvaluatedScriptsAreForgotten(t *testing.T) {
 		d.eval(fmt.Sprintf("return -%d", i))
 	}
 	require.Equal(t, `"kept"`, line(d.do("evalsha", kept, "0")))
-	checkScripts(t, &d.m.st.scripts)
+	require.NoError(t, d.m.st.scripts.verify())
 	require.Equal(t, d.m.Hash(), restored(t, d.m).Hash())
 }
 
@@ -251,7 +230,7 @@ func TestLoadedScriptsAreBounded(t *testing.T) {
 	}
 	require.True(t, c.loadScript("return 'one more'").IsError())
 	require.False(t, c.loadScript("return 77").IsError(), "it is there")
-	checkScripts(t, sc)
+	require.NoError(t, sc.verify())
 
 	*sc = newScriptCache()
 	big := strings.Repeat("x", lua.DefaultLimits().SourceBytes-100)

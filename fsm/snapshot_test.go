@@ -71,7 +71,7 @@ func TestSnapshotRoundTrip(t *testing.T) {
 	require.True(t, other.Applied(protocol.Origin{Node: "other", Epoch: 77}, 9))
 	require.False(t, other.Applied(protocol.Origin{Node: "other", Epoch: 77}, 4))
 	for _, db := range other.st.databases {
-		require.NoError(t, checkDatabase(db))
+		require.NoError(t, db.Verify())
 	}
 	require.NotEqual(t, d.m.Hash(), newMachine().Hash())
 	d.do("incr", "counter2")

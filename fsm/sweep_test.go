@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -211,47 +210,11 @@ func TestSweepAll(t *testing.T) {
 		require.Equal(t, dead, db.SweepAll(d.nowMillis+101))
 		require.Equal(t, 1001, db.Stored())
 		require.Equal(t, 1000, db.Expires(math.MinInt64))
-		require.NoError(t, checkDatabase(db))
+		require.NoError(t, db.Verify())
 		require.Equal(t, int64(1001), d.do("dbsize").Num)
 		d.advance(5001)
 		require.Equal(t, int64(1), d.do("dbsize").Num)
 	}
-}
-
-// checkDatabase checks the promises of a database: the items are in order, each item has the hash of
-// its key, and every count agrees with the items. Package keyspace checks the inside.
-func checkDatabase(d *keyspace.Keyspace) error {
-	var err error
-	var previous keyspace.Item
-	var deadlines []int64
-	count := 0
-	d.Ascend(0, math.MinInt64, 0, func(it *keyspace.Item) bool {
-		if count > 0 && !previous.Before(it) || it.Hash != keyspace.Hash(it.Key()) {
-			err = fmt.Errorf("key %q: its hash is wrong, or its place", it.Key())
-		}
-		if it.DeadlineMillis != never {
-			deadlines = append(deadlines, it.DeadlineMillis)
-		}
-		previous = *it
-		count++
-		return err == nil
-	})
-	if err != nil {
-		return err
-	}
-	slices.Sort(deadlines)
-	if first, ok := d.FirstDeadline(); ok != (len(deadlines) > 0) || ok && first != deadlines[0] {
-		return fmt.Errorf("the first deadline is %d, those of the keys %v", first, deadlines)
-	}
-	for i, deadline := range deadlines {
-		if i > 0 && deadline == deadlines[i-1] {
-			continue
-		}
-		if got := d.Len(deadline); got != count-i {
-			return fmt.Errorf("%d keys are there at %d, counted as %d", count-i, deadline, got)
-		}
-	}
-	return nil
 }
 
 // TestPassedKeysAreWork: a script that passes many ended keys is over its budget, on all nodes alike.
@@ -279,7 +242,7 @@ func TestPassedKeysAreSwept(t *testing.T) {
 		require.True(t, reply.IsNull())
 	}
 	require.Zero(t, d.m.st.databases[0].Stored())
-	require.NoError(t, checkDatabase(d.m.st.databases[0]))
+	require.NoError(t, d.m.st.databases[0].Verify())
 }
 
 // TestReadAtTheDeadline: the log has reached a deadline and not passed it, the reader's time has: the

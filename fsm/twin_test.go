@@ -46,7 +46,7 @@ func TestTwins(t *testing.T) {
 			}
 			require.Equal(t, dump(t, loud), dump(t, restless))
 			for _, db := range loud.st.databases {
-				require.NoError(t, checkDatabase(db))
+				require.NoError(t, db.Verify())
 			}
 		})
 	}

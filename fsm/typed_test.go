@@ -186,7 +186,7 @@ func TestKeysOfAnyKind(t *testing.T) {
 	} {
 		require.Equal(t, row[1], line(d.doLine(row[0])), row[0])
 		for _, db := range d.m.st.databases {
-			require.NoError(t, checkDatabase(db))
+			require.NoError(t, db.Verify())
 		}
 	}
 	require.Equal(t, 2, *clones, "COPY alone clones")
@@ -237,11 +237,11 @@ func TestCollectionsInTime(t *testing.T) {
 	run("bagadd", "b", "again")
 	run("del", "other")
 	c.undoTo(&inner)
-	require.NoError(t, checkDatabase(d.m.st.databases[0]))
+	require.NoError(t, d.m.st.databases[0].Verify())
 	require.Equal(t, middleWords, d.m.st.databases[0].Find(keyspace.Hash("b"), "b").Collection().(*bag).words)
 	run("bagadd", "b", "in the transaction again")
 	c.undoTo(&outer)
-	require.NoError(t, checkDatabase(d.m.st.databases[0]))
+	require.NoError(t, d.m.st.databases[0].Verify())
 	require.Equal(t, bytes, d.m.st.itemBytes)
 	require.Equal(t, versions, d.m.st.versions)
 	require.Equal(t, before, line(d.doLine("bagget b")))
@@ -255,10 +255,10 @@ func TestSizeInPlace(t *testing.T) {
 	small := d.m.st.itemBytes
 	d.do("bagadd", "b", strings.Repeat("x", 10_000))
 	require.Greater(t, d.m.st.itemBytes, small+9_000)
-	require.NoError(t, checkDatabase(d.m.st.databases[0]))
+	require.NoError(t, d.m.st.databases[0].Verify())
 	d.doLine("bagdrop b")
 	require.Equal(t, small, d.m.st.itemBytes)
-	require.NoError(t, checkDatabase(d.m.st.databases[0]))
+	require.NoError(t, d.m.st.databases[0].Verify())
 }
 
 // changers change a collection of each kind: they add a word.
@@ -339,7 +339,7 @@ func TestRollBackCopiesLittle(t *testing.T) {
 			change()
 		})
 		require.Less(t, captured, uint64(64<<10), name)
-		require.NoError(t, checkDatabase(d.m.st.databases[0]))
+		require.NoError(t, d.m.st.databases[0].Verify())
 	}
 }
 

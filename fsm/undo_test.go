@@ -64,7 +64,7 @@ func TestRollBack(t *testing.T) {
 		require.Nil(t, c.undo)
 		require.Empty(t, c.journal.changes)
 		for _, db := range d.m.st.databases {
-			require.NoError(t, checkDatabase(db))
+			require.NoError(t, db.Verify())
 		}
 	}
 }

@@ -45,7 +45,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	fs.StringVar(&o.net, "net", "auto", "how the net is cut: kernel (namespaces and iptables, as root), proxies, or auto")
 	fs.StringVar(&o.binary, "binary", "", "the holdfast program; default: built from this module")
 	fs.StringVar(&o.before, "before", "", "the holdfast program of the release before: nodes begin with it, and the faults of the group release replace it, node by node")
-	fs.StringVar(&o.tags, "tags", "", "build tags for that, such as mutants (see README.md)")
+	fs.StringVar(&o.tags, "tags", "invariants", "build tags for that: invariants has nodes check their state, mutants makes them wrong on purpose (see README.md)")
 	fs.StringVar(&o.serverArgs, "server-args", "", "more flags for holdfast serve, or lines for redis.conf, separated by semicolons")
 	fs.DurationVar(&o.soak, "soak", 0, "run seed after seed for so long, and keep the reports of those that are not valid")
 	fs.StringVar(&o.check, "check", "", "judge a stored history.jsonl again instead of running anything")
@@ -87,7 +87,7 @@ func (o *options) reproduce(net string) string {
 		fmt.Sprintf("--nodes %d --concurrency %d --time %s --timeout %s --rate %g --seed %d --net %s",
 			o.nodes, o.concurrency, o.time, o.timeout, o.rate, o.seed, net),
 	}
-	if o.tags != "" {
+	if o.tags != "invariants" {
 		words = append(words, "--tags "+o.tags)
 	}
 	if o.before != "" {

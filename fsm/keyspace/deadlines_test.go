@@ -1,7 +1,6 @@
 package keyspace
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand"
 	"slices"
@@ -9,61 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
-
-// listed is what stands in a deadlineIndex, in order.
-func listed(c *deadlineIndex) (all []deadline) {
-	for _, ch := range c.chunks {
-		for i := range ch.blocks {
-			all = append(all, ch.blocks[i].deadlines[:ch.blocks[i].n]...)
-		}
-	}
-	return all
-}
-
-func compareDeadlines(a, b deadline) int {
-	return cmp.Or(cmp.Compare(a.millis, b.millis), cmp.Compare(a.hash, b.hash))
-}
-
-// checkDeadlines checks the invariants of a deadlineIndex.
-func checkDeadlines(c *deadlineIndex) error {
-	var lows []deadline
-	count := 0
-	for _, ch := range c.chunks {
-		inChunk, bytes := 0, int64(0)
-		for i := range ch.blocks {
-			p := &ch.blocks[i]
-			if p.n == 0 {
-				return fmt.Errorf("block %d of %d is empty", i, len(ch.blocks))
-			}
-			if p.deadlines[0].before(p.low) {
-				return fmt.Errorf("a block begins with %v before its low, %v", p.deadlines[0], p.low)
-			}
-			if n := len(lows); n > 0 && p.low.before(lows[n-1]) {
-				return fmt.Errorf("blocks are out of order")
-			}
-			lows = append(lows, p.low)
-			inChunk += p.n
-			bytes += p.bytes
-			if sum := sumBytes(p.deadlines[:p.n]); sum != p.bytes {
-				return fmt.Errorf("a block of %d bytes is counted as %d", sum, p.bytes)
-			}
-		}
-		if bytes != ch.bytes {
-			return fmt.Errorf("a chunk of %d bytes is counted as %d", bytes, ch.bytes)
-		}
-		if inChunk == 0 || inChunk != ch.count {
-			return fmt.Errorf("a chunk of %d is counted as %d", inChunk, ch.count)
-		}
-		count += inChunk
-	}
-	if count != c.count {
-		return fmt.Errorf("%d deadlines are counted as %d", count, c.count)
-	}
-	if !slices.IsSortedFunc(listed(c), compareDeadlines) {
-		return fmt.Errorf("deadlines are out of order")
-	}
-	return nil
-}
 
 // exerciseDeadlines runs steps over a deadlineIndex and over a sorted slice. Instants lie
 // within width of a clock that goes on.
@@ -94,7 +38,7 @@ func exerciseDeadlines(t *testing.T, steps []byte, width, hashes int64) {
 				require.Equal(t, m[first].millis, next)
 			}
 		case step < 250 && i%64 == 0:
-			require.NoError(t, checkDeadlines(&c))
+			require.NoError(t, verifyDeadlines(&c))
 		case step == 255 && i%64 == 0:
 			first, _ := slices.BinarySearchFunc(m, deadline{clock, 0}, compareDeadlines)
 			c.dropBefore(clock)
@@ -107,7 +51,7 @@ func exerciseDeadlines(t *testing.T, steps []byte, width, hashes int64) {
 			require.Equal(t, m[0], first)
 		}
 	}
-	require.NoError(t, checkDeadlines(&c))
+	require.NoError(t, verifyDeadlines(&c))
 	require.True(t, slices.Equal(m, listed(&c)))
 }
 
@@ -151,7 +95,7 @@ func TestDeadlinesOfManyChunks(t *testing.T) {
 		for _, i := range instants {
 			c.add(deadline{int64(i), uint64(i)})
 		}
-		require.NoError(t, checkDeadlines(&c))
+		require.NoError(t, verifyDeadlines(&c))
 		require.Greater(t, len(c.chunks), 3)
 		require.Equal(t, n/2, c.before(n/2))
 		for _, ch := range c.chunks {
@@ -165,7 +109,7 @@ func TestDeadlinesOfManyChunks(t *testing.T) {
 				c.remove(deadline{int64(i), uint64(i)})
 			}
 		}
-		require.NoError(t, checkDeadlines(&c))
+		require.NoError(t, verifyDeadlines(&c))
 		require.Equal(t, n/20, c.count)
 		c.dropBefore(n)
 		require.Zero(t, c.count)

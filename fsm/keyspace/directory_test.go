@@ -9,89 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// checkDirectory checks the invariants of a directory.
-func checkDirectory(d *directory) error {
-	if len(d.top) != 1<<(64-d.topShift) {
-		return fmt.Errorf("the top has %d places and shift %d", len(d.top), d.topShift)
-	}
-	count := 0
-	for i := 0; i < len(d.top); i += len(d.top) >> d.top[i].depth {
-		s := d.top[i]
-		if span := len(d.top) >> s.depth; i%span != 0 || slices.ContainsFunc(d.top[i:i+span], func(t *segment) bool { return t != s }) {
-			return fmt.Errorf("a segment of depth %d at %d of %d stands wrong", s.depth, i, len(d.top))
-		}
-		if s.stamp > d.stamp || s.stamp == d.stamp && d.topStamp != d.stamp && d.stamp != 0 {
-			return fmt.Errorf("a segment has stamp %d of %d", s.stamp, d.stamp)
-		}
-		prefix := uint64(i) << (d.topShift & 63)
-		n, err := checkSegment(d, s, prefix)
-		if err != nil {
-			return err
-		}
-		count += n
-	}
-	if count != d.count {
-		return fmt.Errorf("%d items, counted as %d", count, d.count)
-	}
-	return nil
-}
-
-func checkSegment(d *directory, s *segment, prefix uint64) (count int, err error) {
-	if len(s.buckets) != 1<<s.bits || s.bits > maxSegmentBits {
-		return 0, fmt.Errorf("a segment has %d places and %d bits", len(s.buckets), s.bits)
-	}
-	single := 0
-	for i := 0; i < len(s.buckets); i += s.places(s.buckets[i]) {
-		b := s.buckets[i]
-		span := s.places(b)
-		if span == 1 {
-			single++
-		}
-		if b.depth < s.depth || span == 0 || i%span != 0 || slices.ContainsFunc(s.buckets[i:i+span], func(m *bucket) bool { return m != b }) {
-			return 0, fmt.Errorf("a bucket of depth %d at %d of %d stands wrong", b.depth, i, len(s.buckets))
-		}
-		if b.stamp > s.stamp || b.stamp > d.stamp {
-			return 0, fmt.Errorf("a bucket has stamp %d, its segment %d", b.stamp, s.stamp)
-		}
-		if err := checkBucket(b, prefix|uint64(i)<<(64-s.bits)>>s.depth); err != nil {
-			return 0, err
-		}
-		count += b.len()
-	}
-	if single != s.single {
-		return 0, fmt.Errorf("%d buckets have one place, counted as %d", single, s.single)
-	}
-	return count, nil
-}
-
-func checkBucket(b *bucket, prefix uint64) (err error) {
-	if b.overflow != nil && (b.n != 0 || b.overflow.Len() <= bucketSlots/4) {
-		return fmt.Errorf("a bucket has %d items in slots, %d in a tree", b.n, b.overflow.Len())
-	}
-	for i := range b.slots {
-		it, tag := &b.slots[i], byte(b.tags[i/8]>>(i%8*8))
-		if i >= int(b.n) && (*it != Item{} || tag != 0) {
-			return fmt.Errorf("slot %d of %d is not empty", i, b.n)
-		}
-		if i < int(b.n) && tag != byte(it.Hash) {
-			return fmt.Errorf("slot %d has tag %x, hash %x", i, tag, it.Hash)
-		}
-	}
-	var previous *Item
-	b.ascend(0, func(it *Item) bool {
-		switch {
-		case it.Hash>>(63-b.depth)>>1 != prefix>>(63-b.depth)>>1:
-			err = fmt.Errorf("hash %x is in the bucket of %x with depth %d", it.Hash, prefix, b.depth)
-		case previous != nil && !previous.Before(it):
-			err = fmt.Errorf("key %q is out of order", it.Key())
-		}
-		copied := *it
-		previous = &copied
-		return err == nil
-	})
-	return err
-}
-
 // directoryModel is what a directory means: a map, sorted when asked.
 type directoryModel map[string]Item
 
@@ -180,7 +97,7 @@ func exercise(t *testing.T, steps []byte, hashing func(uint64) uint64, keys uint
 				return 1
 			})
 			require.True(t, slices.Equal(all[first:], items(&d, from)))
-			require.NoError(t, checkDirectory(&d))
+			require.NoError(t, verifyDirectory(&d))
 		case step == 255 && i%16 == 0:
 			d.removeEnded(25)
 			for key, it := range m {
@@ -191,10 +108,10 @@ func exercise(t *testing.T, steps []byte, hashing func(uint64) uint64, keys uint
 		}
 		require.Equal(t, len(m), d.count)
 	}
-	require.NoError(t, checkDirectory(&d))
+	require.NoError(t, verifyDirectory(&d))
 	require.True(t, slices.Equal(m.sorted(), items(&d, 0)))
 	for i := range copies {
-		require.NoError(t, checkDirectory(&copies[i].keys))
+		require.NoError(t, verifyDirectory(&copies[i].keys))
 		require.True(t, slices.Equal(copies[i].want, items(&copies[i].keys, 0)))
 	}
 }
@@ -230,7 +147,7 @@ func TestDirectoryGrowsAndShrinks(t *testing.T) {
 		key := fmt.Sprint(i)
 		d.put(&Item{data: join(key, "", EncodingAuto), Hash: Hash(key)})
 	}
-	require.NoError(t, checkDirectory(&d))
+	require.NoError(t, verifyDirectory(&d))
 	require.Greater(t, len(d.top), 4)
 	before := d.copy()
 	for i := range n - 1 {
@@ -238,13 +155,13 @@ func TestDirectoryGrowsAndShrinks(t *testing.T) {
 		_, ok := d.remove(Hash(key), key)
 		require.True(t, ok)
 		if i%10_000 == 0 {
-			require.NoError(t, checkDirectory(&d))
+			require.NoError(t, verifyDirectory(&d))
 		}
 	}
-	require.NoError(t, checkDirectory(&d))
+	require.NoError(t, verifyDirectory(&d))
 	require.Len(t, d.top, 1)
 	require.Len(t, d.top[0].buckets, 1)
-	require.NoError(t, checkDirectory(&before))
+	require.NoError(t, verifyDirectory(&before))
 	require.Len(t, items(&before, 0), n)
 }
 
@@ -257,7 +174,7 @@ func TestKeysWithLikeHashes(t *testing.T) {
 			key := fmt.Sprint(i)
 			d.put(&Item{data: join(key, "", EncodingAuto), Hash: Hash(key) & (1<<shift - 1)})
 		}
-		require.NoError(t, checkDirectory(&d))
+		require.NoError(t, verifyDirectory(&d))
 		places := len(d.top)
 		for _, s := range d.top {
 			places += len(s.buckets)

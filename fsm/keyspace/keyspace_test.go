@@ -9,39 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// checkInvariants checks the invariants of a keyspace.
-func checkInvariants(k *Keyspace) error {
-	if err := checkDirectory(&k.items); err != nil {
-		return err
-	}
-	if err := checkDeadlines(&k.deadlines); err != nil {
-		return err
-	}
-	var want []deadline
-	bytes, marks := int64(0), 0
-	k.items.ascend(0, func(it *Item) bool {
-		if it.DeadlineMillis != Never {
-			want = append(want, it.deadline())
-		}
-		bytes += k.countOf(it, it.class())
-		if it.IsMarked() {
-			marks++
-		}
-		return true
-	})
-	if bytes != k.bytes {
-		return fmt.Errorf("items of %d bytes are counted as %d", bytes, k.bytes)
-	}
-	if marks != k.Marks() {
-		return fmt.Errorf("%d marks are counted as %d", marks, k.Marks())
-	}
-	slices.SortFunc(want, compareDeadlines)
-	if got := listed(&k.deadlines); !slices.Equal(want, got) {
-		return fmt.Errorf("deadlines are %v, the items' deadlines %v", got, want)
-	}
-	return nil
-}
-
 // TestKeyspaceModel runs random changes on a keyspace and on a map. The keyspace sweeps now and then,
 // which shows nowhere; what it captured stays as it was.
 func TestKeyspaceModel(t *testing.T) {
@@ -101,7 +68,7 @@ func TestKeyspaceModel(t *testing.T) {
 			}
 			checkCounts(t, k, m, clock)
 		}
-		require.NoError(t, checkInvariants(k))
+		require.NoError(t, k.Verify())
 		for i := range captures {
 			var got []Item
 			captures[i].Ascend(func(it *Item) bool { got = append(got, *it); return true })

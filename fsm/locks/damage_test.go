@@ -40,7 +40,7 @@ func TestDamage(t *testing.T) {
 			}
 			accepted++
 			table.Begin(now, plenty)
-			checkTable(t, table, false)
+			require.NoError(t, table.verify(false))
 			exhaust(t, table)
 		}
 	}
@@ -58,6 +58,6 @@ func exhaust(t *testing.T, table *Table) {
 		}
 		table.Begin(max(table.now, due), plenty)
 		table.Sweep()
-		checkTable(t, table, false)
+		require.NoError(t, table.verify(false))
 	}
 }

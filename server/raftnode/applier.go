@@ -24,6 +24,7 @@ type applier struct {
 	tell      func(Event)
 	applied   func() // entries were applied
 	fail      func(error)
+	verify    func([]*raft.Log) // nil unless invariant.On
 	stopped   <-chan struct{}
 	raft      *raft.Raft // set before cutLog runs
 
@@ -53,6 +54,9 @@ func (a *applier) Apply(l *raft.Log) any { return a.ApplyBatch([]*raft.Log{l})[0
 // ApplyBatch applies committed entries, in order.
 func (a *applier) ApplyBatch(logs []*raft.Log) []any {
 	frozen := a.quarantine.frozen.Load() // for all of them: index says what the state has
+	if a.verify != nil {
+		a.verify(logs)
+	}
 	for _, l := range logs {
 		if l.Type == raft.LogConfiguration {
 			a.configurations.reached(l.Index)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast/holdfast/protocol/invariant"
 	"github.com/holdfast/holdfast/server/members"
 )
 
@@ -23,6 +24,9 @@ func Open(c Config) (*Node, error) {
 	n.applier.configurations = n.configurations
 	n.applier.quarantine.on.Store(c.Quarantined)
 	n.applier.quarantine.frozen.Store(c.Quarantined)
+	if invariant.On {
+		n.applier.verify = n.verifyApplied
+	}
 	inner := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		ServerAddressProvider: provider{},
 		Logger:                c.RaftLogger,

@@ -104,7 +104,7 @@ func alone(root, dir string, m mutant) (*build, error) {
 // binary builds the tests of a package, as in ./fsm, and returns the file's name.
 func (b *build) binary(ctx context.Context, pkg string, flags ...string) (string, error) {
 	file := filepath.Join(b.dir, strings.NewReplacer("/", "_", ".", "").Replace(pkg)+".test")
-	args := append([]string{"test", "-c", "-vet=off", "-o", file}, flags...)
+	args := append([]string{"test", "-c", "-vet=off", "-tags", "invariants", "-o", file}, flags...)
 	if b.overlay != "" {
 		args = append(args, "-overlay="+b.overlay)
 	}

@@ -1,0 +1,146 @@
+package fsm
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/holdfast/holdfast/protocol/invariant"
+)
+
+// verifier says when the whole state is looked at: an entry pays for so many things of it. It remembers what never falls.
+type verifier struct {
+	paid  int
+	known *state // of which the rest is
+	least rising
+}
+
+// rising is numbers of which none ever falls.
+type rising struct {
+	version                        byte
+	clockMillis                    int64
+	versions, fences, turns, swaps uint64
+}
+
+// paidByEntry is how many things an entry pays for.
+const paidByEntry = 64
+
+// verify panics if the state contradicts itself. It is called after an entry, and only if [invariant.On].
+func (m *machine) verify() {
+	st, v := m.st, &m.verifier
+	now := rising{version: st.version, clockMillis: st.clockMillis, versions: st.versions, fences: st.locks.Stats().Fences, turns: st.scripts.turns}
+	for _, at := range st.swaps {
+		now.swaps = max(now.swaps, at)
+	}
+	if v.known != st {
+		v.known, v.least = st, now
+	}
+	if was := v.least; now.version < was.version && was.version >= versionOfCluster || now.clockMillis < was.clockMillis ||
+		now.versions < was.versions || now.fences < was.fences || now.turns < was.turns || now.swaps < was.swaps || now.swaps > now.versions {
+		invariant.Broken("what never falls was %+v, and is %+v", was, now)
+	}
+	v.least = now
+	if v.paid += paidByEntry; v.paid >= st.things() {
+		v.paid = 0
+		invariant.Require(st.verify())
+	}
+}
+
+// things is how much [state.verify] looks at.
+func (st *state) things() int {
+	n := st.waits.Len() + st.scripts.bySHA.Len()
+	for _, d := range st.databases {
+		n += d.Stored()
+	}
+	s := st.locks.Stats()
+	return n + s.Locks + s.Holds + s.Waiters + s.Sessions
+}
+
+// verify looks at everything, and returns what contradicts something else.
+func (st *state) verify() error {
+	bytes := int64(0)
+	errs := []error{st.waits.Verify(), st.locks.Verify(), st.scripts.verify(), st.history.verify()}
+	for db, d := range st.databases {
+		bytes += d.Bytes()
+		if err := d.Verify(); err != nil {
+			errs = append(errs, fmt.Errorf("database %d: %w", db, err))
+		}
+	}
+	if bytes != st.itemBytes {
+		errs = append(errs, fmt.Errorf("databases of %d bytes are counted as %d", bytes, st.itemBytes))
+	}
+	for i, s := range st.sessions {
+		if i > 0 && st.sessions[i-1].node >= s.node {
+			errs = append(errs, fmt.Errorf("session of %q is out of order", s.node))
+		}
+		errs = append(errs, s.verify())
+	}
+	return errors.Join(errs...)
+}
+
+// verify looks at the ranges.
+func (s *session) verify() error {
+	least := s.low
+	for i, applied := range s.applied {
+		if applied.from < least || i > 0 && applied.from == least || applied.until <= applied.from {
+			return fmt.Errorf("session of %q: range %d to %d behind %d", s.node, applied.from, applied.until, least)
+		}
+		least = applied.until
+	}
+	return nil
+}
+
+// verify looks at the cache.
+func (sc *scriptCache) verify() (err error) {
+	loaded, remembered, inTurns := 0, 0, 0
+	sc.bySHA.Scan(func(sha string, s *script) bool {
+		if s.sha != sha {
+			err = fmt.Errorf("script %s stands as %s", s.sha, sha)
+		}
+		if s.turn == 0 {
+			loaded += len(s.source)
+			return err == nil
+		}
+		remembered += len(s.source)
+		inTurns++
+		if at, ok := sc.byTurn.Get(s.turn); !ok || at != s || s.turn > sc.turns {
+			err = fmt.Errorf("script %s does not stand at turn %d of %d", sha, s.turn, sc.turns)
+		}
+		return err == nil
+	})
+	if err == nil && (loaded != sc.loadedBytes || remembered != sc.rememberedBytes || inTurns != sc.byTurn.Len()) {
+		err = fmt.Errorf("scripts of %d and %d bytes are counted as %d and %d, %d of %d in turn", loaded, remembered, sc.loadedBytes, sc.rememberedBytes, inTurns, sc.byTurn.Len())
+	}
+	return err
+}
+
+// verify looks at the lists.
+func (h *lockHistory) verify() error {
+	for i := range h.kinds {
+		k := &h.kinds[i]
+		causes, last := int64(0), uint64(0)
+		for _, c := range k.causes {
+			if c.id <= last || c.id > k.causeIDs {
+				return fmt.Errorf("cause %d comes behind %d, of %d", c.id, last, k.causeIDs)
+			}
+			last = c.id
+			causes += c.bytes()
+		}
+		if causes != k.causeBytes {
+			return fmt.Errorf("causes of %d bytes are counted as %d", causes, k.causeBytes)
+		}
+		for _, list := range []*lossList{&k.byTime, &k.byForce} {
+			bytes, last := int64(0), uint64(0)
+			for _, l := range list.rows {
+				if l.id <= last || l.id > h.lossIDs {
+					return fmt.Errorf("loss %d comes behind %d, of %d", l.id, last, h.lossIDs)
+				}
+				last = l.id
+				bytes += l.bytes()
+			}
+			if bytes != list.bytes || len(list.rows) > keptLosses || bytes > keptLossBytes {
+				return fmt.Errorf("%d losses of %d bytes are counted as %d", len(list.rows), bytes, list.bytes)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+)
+
+// TestVerify: the check finds what contradicts something else.
+func TestVerify(t *testing.T) {
+	for want, damage := range map[string]func(st *state){
+		"counted as": func(st *state) { st.itemBytes++ },
+		"database 1: ": func(st *state) {
+			it := keyspace.NewItem(1, "k", "v", never, keyspace.EncodingAuto)
+			st.databases[1].Put(&it)
+			st.databases[1].Find(1, "k").Hash = 2
+		},
+		"session of \"n1\": range 4 to 4": func(st *state) { st.sessions[0].applied = []appliedRange{{st.sessions[0].low, st.sessions[0].low}} },
+		"is out of order":                 func(st *state) { st.sessions = append(st.sessions, st.sessions[0]) },
+		"at turn 7 of":                    func(st *state) { st.scripts.bySHA.Scan(func(_ string, s *script) bool { s.turn = 7; return false }) },
+		"stands as":                       func(st *state) { st.scripts.bySHA.Scan(func(_ string, s *script) bool { s.sha = "x"; return false }) },
+		"scripts of":                      func(st *state) { st.scripts.rememberedBytes++ },
+		"causes of":                       func(st *state) { st.history.kinds[0].causeBytes++ },
+		"cause 1 comes behind 0, of 0":    func(st *state) { st.history.kinds[0].causeIDs = 0 },
+		"losses of":                       func(st *state) { st.history.kinds[0].byForce.bytes++ },
+		"loss 1 comes behind 0, of 0":     func(st *state) { st.history.lossIDs = 0 },
+	} {
+		d := newDriver(t)
+		d.do("set", "k", "v")
+		d.eval("return 1")
+		d.do("lock.acquire", "l", "me", "px", "1000")
+		d.do("lock.break", "l")
+		require.NoError(t, d.m.st.verify())
+		damage(d.m.st)
+		require.ErrorContains(t, d.m.st.verify(), want)
+	}
+}
+
+// TestRisingNumbers: what never falls is compared with the entry before, and begins anew with another state.
+func TestRisingNumbers(t *testing.T) {
+	for name, fall := range map[string]func(st *state){
+		"version":  func(st *state) { st.version-- },
+		"clock":    func(st *state) { st.clockMillis-- },
+		"versions": func(st *state) { st.versions-- },
+		"turns":    func(st *state) { st.scripts.turns-- },
+	} {
+		d := newDriver(t)
+		d.do("set", "k", "v")
+		d.eval("return 1")
+		d.m.verify()
+		fall(d.m.st)
+		require.Panics(t, d.m.verify, name)
+		d.m.st = newState()
+		require.NotPanics(t, d.m.verify, "another state")
+	}
+}

@@ -1,0 +1,6 @@
+//go:build invariants || race
+
+package invariant
+
+// On says that checks run.
+const On = true

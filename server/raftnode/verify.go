@@ -1,0 +1,56 @@
+package raftnode
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/protocol/invariant"
+)
+
+// verifyApplied panics if entries that raft applies are not the next ones, are not committed, are not on this node's disk,
+// or, on their leader, are not on the disks of a majority. It is called only if [invariant.On].
+func (n *Node) verifyApplied(logs []*raft.Log) {
+	bounds := n.log.bounds.Load()
+	if bounds == nil {
+		return // raft is being opened
+	}
+	committed, snapshot, err := (*bounds)()
+	if err == nil {
+		invariant.Require(verifyNext(logs, n.applier.index.Load(), committed))
+	}
+	last := logs[len(logs)-1]
+	if stored, err := n.log.store.LastIndex(); err == nil && last.Index > max(stored, snapshot) {
+		invariant.Broken("entry %d is applied, and this node's disk has up to %d", last.Index, stored)
+	}
+	// A leader knows of no acknowledgements by members that are gone: entries from before the configuration in effect
+	// are left out.
+	view, term := n.configurations.view(), n.raft.CurrentTerm()
+	matches := n.acks.matches(term)
+	if last.Index > view.Index && n.raft.State() == raft.Leader && n.raft.CurrentTerm() == term && n.configurations.view() == view {
+		invariant.Require(verifyMajority(last.Index, view, matches))
+	}
+}
+
+func verifyNext(logs []*raft.Log, applied, committed uint64) error {
+	for _, l := range logs {
+		if l.Index <= applied || l.Index > committed {
+			return fmt.Errorf("entry %d is applied behind entry %d, and committed is up to %d", l.Index, applied, committed)
+		}
+		applied = l.Index
+	}
+	return nil
+}
+
+func verifyMajority(index uint64, v *view, matches map[string]uint64) error {
+	have := 0
+	for _, m := range v.Members {
+		if m.Voter && matches[m.ID] >= index {
+			have++
+		}
+	}
+	if have < v.others {
+		return fmt.Errorf("entry %d is applied, and %d of %d other voters have it: %v", index, have, v.others, matches)
+	}
+	return nil
+}
