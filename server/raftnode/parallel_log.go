@@ -28,6 +28,7 @@ const recentLogs = 32
 // A single voter appends as usual: no acknowledgement could be held back. So does a leader that appends a
 // configuration: under the new one this node may be all that is needed for what was appended before.
 type parallelLog struct {
+	keeps atomic.Bool // entries behind a snapshot that is installed stay: see [Node.ReplaceState]
 	store raft.LogStore
 	// fail tells the owner: an append that failed cannot be taken back from raft.
 	fail func(error)
@@ -62,10 +63,11 @@ func newParallelLog(store raft.LogStore, trailingBytes int64, fail func(error)) 
 	return l
 }
 
-// IsMonotonic passes on what the store says.
+// IsMonotonic passes on what the store says: raft empties a monotonic log when a snapshot is installed. It does not while
+// a state is installed that the log goes on from.
 func (l *parallelLog) IsMonotonic() bool {
 	m, ok := l.store.(raft.MonotonicLogStore)
-	return ok && m.IsMonotonic()
+	return ok && m.IsMonotonic() && !l.keeps.Load()
 }
 
 // FirstIndex is the store's, unless a snapshot took the place of the whole log.

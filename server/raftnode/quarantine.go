@@ -74,7 +74,8 @@ func (a *applier) hesitate(c *Config, times int) error {
 }
 
 // ReplaceState has raft install the state of another member, as if the leader had sent it. The node is in quarantine, and
-// its state may be older or newer than the other; the entries behind the other state's end are applied again.
+// its state is not newer than the other. The log stays: the entries behind the other state's end, which this node has
+// acknowledged, are applied next. The context must end the reading of state, too.
 func (n *Node) ReplaceState(ctx context.Context, meta *raft.SnapshotMeta, state io.Reader) error {
 	term, leader := n.Leader()
 	switch {
@@ -94,17 +95,19 @@ func (n *Node) ReplaceState(ctx context.Context, meta *raft.SnapshotMeta, state 
 		},
 		Reader: state, RespChan: answer,
 	}
+	n.log.keeps.Store(meta.Index < n.Last())
+	defer n.log.keeps.Store(false)
 	if err := n.filter.replace(ctx, rpc, meta); err != nil {
 		return fmt.Errorf("replace state: %w", err)
 	}
-	select {
+	select { // whatever becomes of ctx: state ends with it
 	case is := <-answer:
 		if done, ok := is.Response.(*raft.InstallSnapshotResponse); is.Error == nil && (!ok || !done.Success) {
 			return errors.New("replace state: raft did not take it, the term has changed or it is damaged")
 		}
 		return is.Error
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	case <-n.stopped:
+		return errors.New("replace state: the node ends")
 	}
 }
 
