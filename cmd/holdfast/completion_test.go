@@ -41,7 +41,7 @@ func TestCompletion(t *testing.T) {
 	require.Equal(t, "serve", complete(exe, "se"))
 	require.Equal(t, "--http-addr --http-pprof", complete(exe, "serve", "--http"))
 	require.Equal(t, "--port", complete(exe, "demo", "--keep", "--port"))
-	require.Equal(t, "remove replace", complete(exe, "cluster", "re"))
+	require.Equal(t, "remove repair replace", complete(exe, "cluster", "re"))
 	require.Equal(t, "break history", complete(exe, "locks", ""))
 	require.Empty(t, complete(exe, "cluster", "remove", "s"), "a name of the cluster's")
 	require.Empty(t, complete(exe, "serve", "--tls-cert", "/etc/"), "the shell completes files")
