@@ -16,8 +16,9 @@
 //
 // # Goroutines
 //
-// [Checker.Run] has three: one hashes captures; one replaces the state when a repair is asked for; the caller's names
-// indices, collects hashes, with goroutines for each other member meanwhile, and asks the leader for a check. Handlers of requests are package membership's goroutines.
+// [Checker.Run] has three. One hashes captures. One replaces the state when a repair is asked for. The caller's names
+// indices, asks the leader for a check, and collects hashes, with a goroutine for each other member meanwhile. Handlers of
+// requests run on package membership's goroutines.
 //
 // # Locks
 //

@@ -7,12 +7,14 @@
 //   - every node gives the same entries to its machine, in the same order, and no entry whose term is not the
 //     term of the proposal;
 //   - a round that is confirmed was confirmed by requests that were sent after the round began;
-//   - the machine never goes back to a snapshot that is older than its state;
+//   - the machine never goes back to a snapshot that is older than its state, but for a state in quarantine;
 //   - a follower whose log lacks what a snapshot stands for can follow any leader;
 //   - a request to a follower, the entries in memory and the log behind a snapshot are bounded by bytes;
 //   - a follower with listeners hears of a commit as soon as the leader has applied it, a hop later;
 //   - majorities are of the voters in the configuration in effect: the newest in this node's log; a member without a vote
 //     confirms nothing and does not lead;
+//   - a node in quarantine applies nothing, sends no state and is not nominated; its log is as good as any, and it stores
+//     entries and votes;
 //   - a leader whose process died is replaced without waiting for silence, if a majority sees that the process is gone;
 //   - a node that cannot store what raft believes stored tells the owner, and lets raft conclude nothing from such entries.
 //

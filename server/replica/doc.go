@@ -11,6 +11,8 @@
 //   - reads and writes are confirmed by a majority of the voters that the log names at that instant;
 //   - leases are counted in cluster time, which only a leader's stamps advance,
 //     and never faster than that leader's monotonic clock;
+//   - members capture equal states at the index of an entry that asks for it;
+//   - a node in quarantine serves nobody, and hands a leadership over;
 //   - when there is nothing to do nothing is written, and what waits is bounded;
 //   - a batch that is much work takes turns with others, and holds up none;
 //   - no reply becomes bytes before the size is known, and on the way between two nodes a
