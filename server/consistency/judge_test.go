@@ -2,11 +2,16 @@ package consistency
 
 import (
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // TestJudge: who is right, by the votes of all voters, not of those that answered.
@@ -46,4 +51,53 @@ func TestJudge(t *testing.T) {
 		require.Equal(t, c.right, right, c)
 		require.Equal(t, c.differ, strings.Join(differ, " "), c)
 	}
+}
+
+// slowNode is a replica and a folder whose quarantine takes a while.
+type slowNode struct {
+	Replica
+	Folder
+	on, frozen atomic.Bool
+}
+
+func (n *slowNode) Quarantined() (on, frozen bool) { return n.on.Load(), n.frozen.Load() }
+
+func (n *slowNode) Quarantine() error {
+	time.Sleep(time.Second)
+	n.on.Store(true)
+	n.frozen.Store(true)
+	return nil
+}
+
+func (n *slowNode) Release() error {
+	time.Sleep(time.Second)
+	n.on.Store(false)
+	return nil
+}
+
+func (n *slowNode) SetIdentity(func(*store.Identity)) error { return nil }
+
+// TestVerdictComesTwice: a leader tells what it found as soon as it knows, and again at the end. Quarantine and release
+// happen once, and are told once.
+func TestVerdictComesTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &slowNode{}
+		told := make(chan Event, 9)
+		c := New(Config{Self: "a", Folder: n, Replica: func() Replica { return n }, OnEvent: func(e Event) { told <- e }})
+		take := func(index uint64, own string) (events []Event) {
+			c.hashes = []hashed{{index: index, hash: own}}
+			var verdicts sync.WaitGroup
+			for range 2 {
+				verdicts.Go(func() { require.NoError(t, c.take(t.Context(), verdict{Index: index, Right: "right"})) })
+			}
+			verdicts.Wait()
+			for len(told) > 0 {
+				events = append(events, <-told)
+			}
+			return events
+		}
+		require.Equal(t, []Event{Differs{Index: 1, Own: "wrong", Right: "right"}}, take(1, "wrong"))
+		n.frozen.Store(false)
+		require.Equal(t, []Event{Checked{Index: 2}, Released{Index: 2}}, take(2, "right"))
+	})
 }

@@ -126,8 +126,7 @@ func (c *Checker) take(ctx context.Context, v verdict) error {
 	switch {
 	case own == "" || v.Right == "":
 	case own != v.Right && !on:
-		c.config.OnEvent(Differs{Index: v.Index, Own: own, Right: v.Right})
-		return c.quarantine(ctx, r, v.Index)
+		return c.quarantine(ctx, r, v.Index, Differs{Index: v.Index, Own: own, Right: v.Right})
 	case own == v.Right && on && !frozen:
 		return c.release(ctx, r, v.Index)
 	}
@@ -153,9 +152,15 @@ func (c *Checker) note(v verdict, own string) (events []Event) {
 	return events
 }
 
-// quarantine puts this node into quarantine, over restarts.
-func (c *Checker) quarantine(ctx context.Context, r Replica, index uint64) error {
+// quarantine puts this node into quarantine, over restarts, and tells why, unless it is there: a verdict may come twice.
+func (c *Checker) quarantine(ctx context.Context, r Replica, index uint64, why ...Event) error {
 	return c.decide(ctx, func() error {
+		if on, _ := r.Quarantined(); on {
+			return nil
+		}
+		for _, e := range why {
+			c.config.OnEvent(e)
+		}
 		if err := r.Quarantine(); err != nil {
 			return err
 		}
@@ -167,9 +172,12 @@ func (c *Checker) quarantine(ctx context.Context, r Replica, index uint64) error
 	})
 }
 
-// release ends the quarantine of this node.
+// release ends the quarantine of this node, unless it has ended.
 func (c *Checker) release(ctx context.Context, r Replica, index uint64) error {
 	return c.decide(ctx, func() error {
+		if on, frozen := r.Quarantined(); !on || frozen {
+			return nil
+		}
 		if err := r.Release(); err != nil {
 			return err
 		}

@@ -95,10 +95,8 @@ func (c *Checker) replace(ctx context.Context) (done Repaired, err error) {
 	case !known:
 		return done, errors.New("no leader is known whose state could be taken")
 	}
-	if on, _ := r.Quarantined(); !on {
-		if err := c.quarantine(ctx, r, r.Reached()); err != nil {
-			return done, err
-		}
+	if err := c.quarantine(ctx, r, r.Reached()); err != nil {
+		return done, err
 	}
 	meta, state, err := c.config.Fetch(ctx, leader, r.Reached())
 	if err != nil {
