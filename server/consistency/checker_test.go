@@ -46,13 +46,6 @@ func told[E consistency.Event](n *replicatest.Node) (all []E) {
 	return all
 }
 
-func fill(t *testing.T, c *replicatest.Cluster, n int) {
-	t.Helper()
-	for i := range n {
-		require.Equal(t, protocol.OK, c.Leader().Do("SET", fmt.Sprint("k", i), "v"))
-	}
-}
-
 // misapply has a node apply an entry wrongly.
 func misapply(t *testing.T, n *replicatest.Node) {
 	t.Helper()
@@ -81,7 +74,7 @@ func TestEqualStates(t *testing.T) {
 		for range 5 {
 			n := c.Leader()
 			n.Crash()
-			fill(t, c, 30)
+			c.Fill(30)
 			require.NoError(t, c.Leader().Replica().TakeSnapshot())
 			n.Start()
 			time.Sleep(time.Minute)
@@ -102,7 +95,7 @@ func TestWhoDiffersIsFound(t *testing.T) {
 	for _, leads := range []bool{false, true} {
 		t.Run(fmt.Sprint("leads=", leads), func(t *testing.T) {
 			inBubble(t, 3, interval, func(t *testing.T, c *replicatest.Cluster) {
-				fill(t, c, 10)
+				c.Fill(10)
 				n := c.Followers()[0]
 				if leads {
 					n = c.Leader()
@@ -148,7 +141,7 @@ func TestWhoDiffersIsFound(t *testing.T) {
 // TestComparedAfterAStart: long before the next interval. The state is wrong on the disk.
 func TestComparedAfterAStart(t *testing.T) {
 	inBubble(t, 3, 24*time.Hour, func(t *testing.T, c *replicatest.Cluster) {
-		fill(t, c, 10)
+		c.Fill(10)
 		n := c.Followers()[0]
 		misapply(t, n)
 		require.NoError(t, n.Replica().TakeSnapshot())
@@ -165,7 +158,7 @@ func TestComparedAfterASnapshot(t *testing.T) {
 	inBubble(t, 5, 24*time.Hour, func(t *testing.T, c *replicatest.Cluster) {
 		leader, n := c.Leader(), c.Followers()[0]
 		c.Net.Isolate(n.Name)
-		fill(t, c, 30)
+		c.Fill(30)
 		c.Settle(slices.DeleteFunc(c.Nodes(), func(o *replicatest.Node) bool { return o == n })...)
 		misapply(t, leader)
 		require.NoError(t, leader.Replica().TakeSnapshot())
@@ -186,7 +179,7 @@ func TestNoMajority(t *testing.T) {
 	for _, nodes := range []int{2, 4} {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
 			inBubble(t, nodes, interval, func(t *testing.T, c *replicatest.Cluster) {
-				fill(t, c, 5)
+				c.Fill(5)
 				c.Settle()
 				wrong := c.Followers()[:nodes/2]
 				for _, n := range wrong {
@@ -229,7 +222,7 @@ func TestLeadersChange(t *testing.T) {
 // TestWhoIsBehind: a node that was cut off when the index was named answers later, and is told.
 func TestWhoIsBehind(t *testing.T) {
 	inBubble(t, 3, interval, func(t *testing.T, c *replicatest.Cluster) {
-		fill(t, c, 5)
+		c.Fill(5)
 		c.Settle()
 		n := c.Followers()[0]
 		misapply(t, n)

@@ -52,13 +52,13 @@ func TestLaterIncarnationInTheLog(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := bySnapshot(t, 3, 1)
 				n := c.Followers()[0]
-				fill(t, c, 3)
+				c.Fill(3)
 				c.Settle()
 				n.Crash()
 				old := n.Disk.Copy()
 				n.Start()
 				n.Replica().Announce(t.Context())
-				fill(t, c, 5)
+				c.Fill(5)
 				c.Settle()
 				n.Crash()
 				if bySnap {

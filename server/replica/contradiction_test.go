@@ -58,7 +58,7 @@ func TestAppliedEntriesAreNotReplaced(t *testing.T) {
 			t.Run(fmt.Sprintf("captured=%v/trailing=%v", captured, trailing), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c := bySnapshot(t, 3, trailing)
-					fill(t, c, 5)
+					c.Fill(5)
 					old := forget(t, c, captured)
 					last := old.Replica().Status().LastLog
 					for leader := c.Leader(); leader == old; leader = c.Leader() {
@@ -97,12 +97,12 @@ func TestShortenedLog(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := bySnapshot(t, 3, 100)
 				leader, n := c.Leader(), c.Followers()[0]
-				fill(t, c, 5)
+				c.Fill(5)
 				n.Crash()
 				copied := n.Disk.Copy()
 				kept := leader.Replica().Status().LastLog
 				n.Start()
-				fill(t, c, 10)
+				c.Fill(10)
 				requireFollows(t, c, n)
 				last := leader.Replica().Status().LastLog
 				row.put(n, copied)

@@ -83,7 +83,7 @@ func TestCapturesAreEqual(t *testing.T) {
 	inWatchedBubble(t, func(t *testing.T, c *replicatest.Cluster, found *captures) {
 		loaded, restarted := c.Followers()[0], c.Followers()[1]
 		loaded.Crash()
-		fill(t, c, 20)
+		c.Fill(20)
 		require.NoError(t, c.Leader().Replica().TakeSnapshot())
 		loaded.Start()
 		requireFollows(t, c, loaded)
@@ -114,7 +114,7 @@ func TestNoCaptureForEarlierReleases(t *testing.T) {
 // log as before. The state of another member, and nothing else, makes it a member like the others.
 func TestQuarantine(t *testing.T) {
 	inWatchedBubble(t, func(t *testing.T, c *replicatest.Cluster, found *captures) {
-		fill(t, c, 20)
+		c.Fill(20)
 		n := c.Leader()
 		corrupt(t, n)
 		require.NoError(t, n.Replica().TakeSnapshot())
@@ -123,11 +123,12 @@ func TestQuarantine(t *testing.T) {
 		require.NotEqual(t, n, c.Leader())
 		require.Len(t, events[replica.LeadershipDeclined](n), 1)
 		reached := n.Replica().Reached()
-		fill(t, c, 5)
+		c.Fill(5)
 		for _, words := range [][]string{{"GET", "k0"}, {"SET", "k0", "v"}} {
 			require.Equal(t, protocol.ErrQuarantined.Value(), n.Do(words...))
 		}
 		require.Equal(t, reached, n.Replica().Reached())
+		time.Sleep(time.Second) // a majority suffices for a reply
 		require.Equal(t, c.Leader().Replica().Status().LastLog, n.Replica().Status().LastLog)
 		require.Error(t, n.Replica().TakeSnapshot())
 		_, _, err := n.Replica().OpenSnapshot(0)
@@ -164,7 +165,7 @@ func TestQuarantinedNodeIsNotElected(t *testing.T) {
 			leader.Crash()
 			require.NotEqual(t, n, c.Leader())
 			leader.Start()
-			fill(t, c, 3)
+			c.Fill(3)
 			time.Sleep(time.Second)
 		}
 		require.Empty(t, events[replica.LeadershipGained](n))
@@ -177,7 +178,7 @@ func TestQuarantinedNodeHasTheLog(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, n, behind := c.Leader(), c.Followers()[0], c.Followers()[1]
 		behind.Crash()
-		fill(t, c, 10)
+		c.Fill(10)
 		c.Settle()
 		require.NoError(t, n.Replica().Quarantine())
 		leader.Crash()

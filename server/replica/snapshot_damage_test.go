@@ -19,7 +19,7 @@ func needsSnapshot(t *testing.T, c *replicatest.Cluster) (leader, n *replicatest
 	t.Helper()
 	leader, n = c.Leader(), c.Followers()[0]
 	n.Crash()
-	fill(t, c, 60)
+	c.Fill(60)
 	c.Settle()
 	require.NoError(t, leader.Replica().TakeSnapshot())
 	return leader, n
@@ -33,7 +33,7 @@ func TestDamagedSnapshotIsReplaced(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := bySnapshot(t, 3, 1)
 				leader, n := needsSnapshot(t, c)
-				fill(t, c, since)
+				c.Fill(since)
 				taken := len(events[replica.SnapshotTaken](leader))
 				require.NoError(t, leader.Disk.RotSnapshots())
 				n.Start()
@@ -44,7 +44,7 @@ func TestDamagedSnapshotIsReplaced(t *testing.T) {
 					time.Sleep(50 * time.Millisecond)
 				}
 				require.NotEmpty(t, events[replica.Restored](n))
-				fill(t, c, 1)
+				c.Fill(1)
 				requireFollows(t, c, n)
 				require.Equal(t, leader, c.Leader())
 				told := events[replica.SnapshotDamaged](leader)
@@ -67,10 +67,10 @@ func TestDamagedSnapshotAtAStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := bySnapshot(t, 3, row.trailing)
-				fill(t, c, 10)
+				c.Fill(10)
 				c.Settle()
 				snapshotAll(t, c)
-				fill(t, c, 50)
+				c.Fill(50)
 				c.Settle()
 				damaged := []*replicatest.Node{c.Followers()[0], c.Leader()}
 				if row.alone {
@@ -79,11 +79,11 @@ func TestDamagedSnapshotAtAStart(t *testing.T) {
 				} else {
 					snapshotAll(t, c)
 				}
-				fill(t, c, row.since)
+				c.Fill(row.since)
 				for _, n := range damaged {
 					n.Crash()
 					require.NoError(t, n.Disk.RotSnapshots())
-					fill(t, c, 3)
+					c.Fill(3)
 					n.Start()
 					requireFollows(t, c, n)
 					require.Equal(t, 1, n.Mended)
@@ -101,12 +101,12 @@ func TestDamagedSnapshotAtAStart(t *testing.T) {
 func TestTwoOfThreeSnapshotsAreDamaged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := bySnapshot(t, 3, 1)
-		fill(t, c, 60)
+		c.Fill(60)
 		c.Settle()
 		snapshotAll(t, c)
 		last := c.Followers()[0]
 		last.Crash()
-		fill(t, c, 5)
+		c.Fill(5)
 		require.Equal(t, protocol.OK, c.Leader().Do("SET", "acknowledged", "v"))
 		var damaged []*replicatest.Node
 		for _, n := range c.Nodes() {
@@ -131,12 +131,12 @@ func TestTwoOfThreeSnapshotsAreDamaged(t *testing.T) {
 func TestNodeThatIsBehindDoesNotMend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := bySnapshot(t, 3, 1)
-		fill(t, c, 20)
+		c.Fill(20)
 		c.Settle()
 		behind, leader := c.Followers()[0], c.Leader()
 		behind.Crash()
 		other := c.Followers()[0]
-		fill(t, c, 60)
+		c.Fill(60)
 		snapshotAll(t, c)
 		leader.Crash()
 		other.Crash()
@@ -145,7 +145,7 @@ func TestNodeThatIsBehindDoesNotMend(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.ErrorContains(t, leader.Open(nil), "the state here ends at index")
 		other.Start()
-		fill(t, c, 1)
+		c.Fill(1)
 		leader.Start()
 		requireFollows(t, c, leader)
 	})

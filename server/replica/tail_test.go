@@ -41,14 +41,6 @@ func heal(c *replicatest.Cluster) {
 	slow(c)
 }
 
-// fill commits so many entries.
-func fill(t *testing.T, c *replicatest.Cluster, entries int) {
-	t.Helper()
-	for i := range entries {
-		require.Equal(t, protocol.OK, c.Leader().Do("SET", fmt.Sprint("k", i), "v"))
-	}
-}
-
 func snapshotAll(t *testing.T, c *replicatest.Cluster) {
 	t.Helper()
 	for _, n := range c.Nodes() {
@@ -75,7 +67,7 @@ func requireFollows(t *testing.T, c *replicatest.Cluster, n *replicatest.Node) {
 func returnBySnapshot(t *testing.T, c *replicatest.Cluster, n *replicatest.Node) {
 	t.Helper()
 	n.Crash()
-	fill(t, c, 60)
+	c.Fill(60)
 	c.Settle()
 	snapshotAll(t, c)
 	n.Start()
@@ -148,7 +140,7 @@ func TestSnapshotIntoAConflictingTail(t *testing.T) {
 			t.Run(fmt.Sprintf("tail=%d/restarts=%v", tail, restarts), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c := bySnapshot(t, 3, 1)
-					fill(t, c, 10)
+					c.Fill(10)
 					c.Settle()
 					old := c.Leader()
 					c.Net.Isolate(old.Name)
@@ -156,7 +148,7 @@ func TestSnapshotIntoAConflictingTail(t *testing.T) {
 						old.Replica().Propose(old.Replica().Status().Term, protocol.NewEntry(nil, protocol.EntryVersion, 0, 0, 0).Bytes())
 					}
 					time.Sleep(5 * time.Second)
-					fill(t, c, 2)
+					c.Fill(2)
 					for _, n := range c.Nodes() {
 						if n != old {
 							for r := n.Replica(); r.Status().Applied < c.Leader().Replica().Status().LastLog; {
@@ -178,7 +170,7 @@ func TestSnapshotIntoAConflictingTail(t *testing.T) {
 					}
 					heal(c)
 					requireFollows(t, c, old)
-					fill(t, c, 1)
+					c.Fill(1)
 					requireFollows(t, c, old)
 					require.NotEmpty(t, events[replica.Restored](old))
 				})
@@ -193,14 +185,14 @@ func TestLeaderGoesBackBehindASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := bySnapshot(t, 3, 1)
 		leader, n := c.Leader(), c.Followers()[0]
-		fill(t, c, 10)
+		c.Fill(10)
 		c.Settle()
 		require.NoError(t, leader.Replica().TakeSnapshot())
-		fill(t, c, 3)
+		c.Fill(3)
 		c.Settle()
 		require.NoError(t, n.Replica().TakeSnapshot())
 		n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Err: syscall.EIO, Count: 8})
-		fill(t, c, 1)
+		c.Fill(1)
 		requireFollows(t, c, n)
 		require.Empty(t, events[replica.Restored](n))
 	})
@@ -210,12 +202,12 @@ func TestLeaderGoesBackBehindASnapshot(t *testing.T) {
 func TestLeaderGoesBackToTheFirstEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := bySnapshot(t, 3, 1)
-		fill(t, c, 5)
+		c.Fill(5)
 		c.Settle()
 		n := c.Followers()[0]
 		require.NoError(t, n.Replica().TakeSnapshot())
 		n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Err: syscall.EIO, Count: 12})
-		fill(t, c, 1)
+		c.Fill(1)
 		time.Sleep(2 * time.Minute) // raft pauses ever longer between two attempts
 		requireFollows(t, c, n)
 		require.Empty(t, events[replica.Restored](n))

@@ -2,7 +2,10 @@ package replicatest
 
 import (
 	"errors"
+	"fmt"
 	"strings"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
@@ -50,4 +53,12 @@ func (n *Node) Do(words ...string) protocol.Value {
 		return protocol.Err(err.Error())
 	}
 	return replies[0]
+}
+
+// Fill commits so many entries.
+func (c *Cluster) Fill(entries int) {
+	c.T.Helper()
+	for i := range entries {
+		require.Equal(c.T, protocol.OK, c.Leader().Do("SET", fmt.Sprint("k", i), "v"))
+	}
 }
