@@ -7,16 +7,16 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// largeSource is the least length of a source that is compiled ahead of its entry. The budget of an entry bounds the
+// LargeSource is the least length, in bytes, of a source that is compiled ahead of its entry. The budget of an entry bounds the
 // others: 262,144 bytes, which take some 30 ms.
-const largeSource = 16 << 10
+const LargeSource = 16 << 10
 
 // sourceWords are the commands with a source, as a request spells them, behind their length.
 var sourceWords = [...]string{"\x04eval", "\x07eval_ro", "\x0bscript|load"}
 
 // HasSource reports whether the body of a batch may have a large source of a script, which takes long to compile.
 func HasSource(body []byte) bool {
-	if len(body) < largeSource {
+	if len(body) < LargeSource {
 		return false
 	}
 	for _, word := range sourceWords {
@@ -54,7 +54,7 @@ func (m *machine) PrepareBatch(body []byte) {
 
 // prepareRead is PrepareBatch for a body of reads.
 func (m *machine) prepareRead(body string) {
-	if len(body) >= largeSource && strings.Contains(body, sourceWords[1]) {
+	if len(body) >= LargeSource && strings.Contains(body, sourceWords[1]) {
 		p := preparation{m: m}
 		p.body(body)
 	}
@@ -84,7 +84,7 @@ func (p *preparation) body(body string) {
 }
 
 func (p *preparation) source(source string) {
-	if len(source) < largeSource || p.bytes > 0 && int64(p.bytes+len(source)) > p.m.budgets.entry/compileWork {
+	if len(source) < LargeSource || p.bytes > 0 && int64(p.bytes+len(source)) > p.m.budgets.entry/compileWork {
 		return
 	}
 	p.bytes += len(source)
@@ -92,7 +92,7 @@ func (p *preparation) source(source string) {
 }
 
 func (m *machine) Compile(source string) error {
-	if len(source) >= largeSource && m.Compiled(source) {
+	if len(source) >= LargeSource && m.Compiled(source) {
 		return nil
 	}
 	_, err := m.programs.Compile(source)

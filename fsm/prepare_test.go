@@ -19,7 +19,7 @@ func sourceOf(number, length int) string {
 
 // TestPrepared: what an entry has the budget to compile is compiled before it is applied, and not again.
 func TestPrepared(t *testing.T) {
-	const large, half = largeSource, (1 << 26) / compileWork / 2
+	const large, half = LargeSource, (1 << 26) / compileWork / 2
 	for name, c := range map[string]struct {
 		bodies [][]byte
 		want   string // which sources are compiled ahead, by their numbers
@@ -63,13 +63,13 @@ func TestPrepared(t *testing.T) {
 			}
 		}
 	}
-	newMachine().Prepare([]byte(strings.Repeat("\x04eval", largeSource)))
+	newMachine().Prepare([]byte(strings.Repeat("\x04eval", LargeSource)))
 }
 
 // TestKnownSourcesAreNotCompiled: a source that the state has is compiled already.
 func TestKnownSourcesAreNotCompiled(t *testing.T) {
 	d := newDriver(t)
-	source, body := sourceOf(1, largeSource), request(nil, 0, "eval", sourceOf(1, largeSource), "0")
+	source, body := sourceOf(1, LargeSource), request(nil, 0, "eval", sourceOf(1, LargeSource), "0")
 	require.False(t, d.m.Compiled(source))
 	d.m.PrepareBatch(body)
 	require.True(t, d.m.Compiled(source))
@@ -83,17 +83,17 @@ func TestKnownSourcesAreNotCompiled(t *testing.T) {
 	}
 	d.do("script", "flush")
 	require.False(t, d.m.Compiled(source))
-	require.Error(t, d.m.Compile(strings.Repeat("(", largeSource)))
+	require.Error(t, d.m.Compile(strings.Repeat("(", LargeSource)))
 }
 
 // TestReadsArePrepared: no entry waits for a read that compiles.
 func TestReadsArePrepared(t *testing.T) {
 	d := newDriver(t)
-	reply, _ := d.read("eval_ro", sourceOf(7, largeSource), "0")
+	reply, _ := d.read("eval_ro", sourceOf(7, LargeSource), "0")
 	require.Equal(t, "7", line(reply))
-	require.True(t, d.m.programs.Has(sourceOf(7, largeSource)))
-	d.m.prepareRead(string(request(nil, 0, "eval_ro", sourceOf(8, largeSource), "0")))
-	require.True(t, d.m.programs.Has(sourceOf(8, largeSource)))
-	require.False(t, HasSource([]byte(strings.Repeat("x", largeSource))))
+	require.True(t, d.m.programs.Has(sourceOf(7, LargeSource)))
+	d.m.prepareRead(string(request(nil, 0, "eval_ro", sourceOf(8, LargeSource), "0")))
+	require.True(t, d.m.programs.Has(sourceOf(8, LargeSource)))
+	require.False(t, HasSource([]byte(strings.Repeat("x", LargeSource))))
 	require.False(t, HasSource(request(nil, 0, "eval", "return 1", "0")))
 }

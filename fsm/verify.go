@@ -10,11 +10,11 @@ import (
 // verifier says when the whole state is looked at: an entry pays for so many things of it. It remembers what never falls.
 type verifier struct {
 	paid  int
-	known *state // of which the rest is
+	known *state // the state that least is of
 	least rising
 }
 
-// rising is numbers of which none ever falls.
+// rising is numbers that never fall.
 type rising struct {
 	version                        byte
 	clockMillis                    int64
@@ -117,30 +117,34 @@ func (sc *scriptCache) verify() (err error) {
 func (h *lockHistory) verify() error {
 	for i := range h.kinds {
 		k := &h.kinds[i]
-		causes, last := int64(0), uint64(0)
+		last, bytes := uint64(0), int64(0)
 		for _, c := range k.causes {
 			if c.id <= last || c.id > k.causeIDs {
 				return fmt.Errorf("cause %d comes behind %d, of %d", c.id, last, k.causeIDs)
 			}
-			last = c.id
-			causes += c.bytes()
+			last, bytes = c.id, bytes+c.bytes()
 		}
-		if causes != k.causeBytes {
-			return fmt.Errorf("causes of %d bytes are counted as %d", causes, k.causeBytes)
+		if bytes != k.causeBytes {
+			return fmt.Errorf("causes of %d bytes are counted as %d", bytes, k.causeBytes)
 		}
-		for _, list := range []*lossList{&k.byTime, &k.byForce} {
-			bytes, last := int64(0), uint64(0)
-			for _, l := range list.rows {
-				if l.id <= last || l.id > h.lossIDs {
-					return fmt.Errorf("loss %d comes behind %d, of %d", l.id, last, h.lossIDs)
-				}
-				last = l.id
-				bytes += l.bytes()
-			}
-			if bytes != list.bytes || len(list.rows) > keptLosses || bytes > keptLossBytes {
-				return fmt.Errorf("%d losses of %d bytes are counted as %d", len(list.rows), bytes, list.bytes)
-			}
+		if err := errors.Join(k.byTime.verify(h.lossIDs), k.byForce.verify(h.lossIDs)); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// verify looks at the list; given is how many IDs of losses were given out.
+func (list *lossList) verify(given uint64) error {
+	last, bytes := uint64(0), int64(0)
+	for _, l := range list.rows {
+		if l.id <= last || l.id > given {
+			return fmt.Errorf("loss %d comes behind %d, of %d", l.id, last, given)
+		}
+		last, bytes = l.id, bytes+l.bytes()
+	}
+	if bytes != list.bytes || len(list.rows) > keptLosses || bytes > keptLossBytes {
+		return fmt.Errorf("%d losses of %d bytes are counted as %d", len(list.rows), bytes, list.bytes)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ type clientFlags struct {
 
 func newClientFlags() clientFlags { return clientFlags{} }
 
-// connecting is the heading of the rows that are environment variables, too.
+// connecting is the heading of the rows that say how a cluster is reached.
 const connecting = "The cluster"
 
 func (c *clientFlags) rows() []option {
@@ -142,6 +142,9 @@ func withPort(addr string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
+// isShared reports whether the rows below a heading are environment variables, too.
+func isShared(heading string) bool { return heading == connecting || heading == sourceHeading }
+
 // parseRows sets rows from the environment and from args, and returns the arguments behind the flags.
 // When args ask for help parseRows prints the flags and returns flag.ErrHelp.
 func parseRows(rows []option, args []string, stdout io.Writer, usage string) ([]string, error) {
@@ -156,7 +159,7 @@ func parseVariables(rows []option) error {
 	shared := false
 	for _, o := range rows {
 		if o.heading != "" {
-			shared = o.heading == connecting || o.heading == sourceHeading
+			shared = isShared(o.heading)
 			continue
 		}
 		text, ok := os.LookupEnv(o.env())
@@ -205,7 +208,7 @@ func printRows(w io.Writer, rows []option, usage string) {
 		if slices.ContainsFunc(rows, func(o option) bool { return o.heading == sourceHeading }) {
 			of = "source and of the cluster"
 		}
-		fmt.Fprintf(w, "\nThe flags of the %s are also environment variables, as those of serve: --password-file is HOLDFAST_PASSWORD_FILE.\n"+
+		fmt.Fprintf(w, "\nThe flags of the %s are also environment variables: --password-file is HOLDFAST_PASSWORD_FILE.\n"+
 			"A flag wins over a variable. If neither names a server, the variables of the node on this machine count, which "+envFile+"\n"+
 			"has, or the file that "+envFileVariable+" names: the address, the password, and the certificates as far as clients need them.\n", of)
 	}
@@ -253,7 +256,7 @@ func flagSection(rows []option, heading, of string) string {
 			continue
 		}
 		env, def := "", shownDefault(o)
-		if heading == connecting || heading == sourceHeading {
+		if isShared(heading) {
 			env = "`" + o.env() + "`"
 		}
 		if def != "" && def != "false" {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,19 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ready says what /readyz answers.
-func ready(t *testing.T, n *node) (status int, text string) {
-	t.Helper()
-	answer, err := http.Get("http://" + *n.flag("http-addr") + "/readyz")
-	require.NoError(t, err)
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	require.NoError(t, err)
-	return answer.StatusCode, string(body)
-}
-
-// TestStateThatDiffers: the leader applies an entry wrongly. It is found, says so on every way there is, serves nobody, also
-// after a restart, and serves again when its state was replaced.
+// TestStateThatDiffers: a leader that has applied an entry wrongly is found. Log, /readyz and `cluster status` say so. The
+// node refuses clients, also after a restart, until its state was replaced.
 func TestStateThatDiffers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes the shortest interval")
@@ -43,11 +31,11 @@ func TestStateThatDiffers(t *testing.T) {
 	require.NoError(t, err)
 
 	refuses := func() bool {
-		status, text := ready(t, wrong)
+		status, text := look(t, *wrong.flag("http-addr"), "/readyz")
 		return status == http.StatusServiceUnavailable && text != "" && client(t, wrong).Get(t.Context(), "k").Err() != nil
 	}
 	require.Eventually(t, refuses, 40*time.Second, 100*time.Millisecond)
-	_, text := ready(t, wrong)
+	_, text := look(t, *wrong.flag("http-addr"), "/readyz")
 	require.Contains(t, text, "[-]state failed")
 	require.ErrorContains(t, client(t, wrong).Get(t.Context(), "k").Err(), "CLUSTERDOWN This node's state differs")
 	require.Contains(t, wrong.stderr.String(), "the state of this node differs from the majority's")
@@ -72,7 +60,7 @@ func TestStateThatDiffers(t *testing.T) {
 		status, out, _ := clusterOf(build(t), other.addr, "repair", wrong.name)
 		return status == 0 && out != ""
 	}, 30*time.Second, time.Second, "the leader has to know of the difference")
-	require.Eventually(t, func() bool { status, _ := ready(t, wrong); return status == http.StatusOK }, 40*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool { status, _ := look(t, *wrong.flag("http-addr"), "/readyz"); return status == http.StatusOK }, 40*time.Second, 100*time.Millisecond)
 	require.Equal(t, "v", client(t, wrong).Get(t.Context(), "k").Val())
 	changes(t, other.addr, 1, "is not known to differ", "repair", wrong.name)
 }

@@ -44,7 +44,6 @@ func newImportOwn() *importOwn { return &importOwn{clientFlags: newClientFlags()
 
 const (
 	importHeading = "The import"
-	// sourceHeading is the heading of rows that are environment variables, too.
 	sourceHeading = "The source"
 )
 

@@ -21,7 +21,7 @@ const (
 	DefaultInterval = 5 * time.Minute
 	// LeastInterval is the least that makes sense.
 	LeastInterval = leastGap
-	// leastGap is the least time between two indices that a leader names, whoever asks.
+	// leastGap is the least time between two indices that a leader names, whichever member asks.
 	leastGap = 10 * time.Second
 	// startDelay is how long after its start a node asks for a check: nodes that start together need one.
 	startDelay = 5 * time.Second
@@ -108,6 +108,9 @@ type times struct {
 	pause  time.Duration
 }
 
+// name notes that an index is named now.
+func (t *times) name() { t.named, t.asked, t.begun = time.Now(), false, true }
+
 // New makes a checker.
 func New(c Config) *Checker {
 	return &Checker{
@@ -121,7 +124,7 @@ func New(c Config) *Checker {
 func (c *Checker) Captured(index uint64, state fsm.Snapshot) {
 	c.mu.Lock()
 	c.next, c.newest = &captured{index, state}, index
-	c.times.named, c.times.asked, c.times.begun = time.Now(), false, true
+	c.times.name()
 	c.signal()
 	c.mu.Unlock()
 	notify(c.work)
@@ -253,7 +256,7 @@ func (c *Checker) step(ctx context.Context) time.Duration {
 		return max(c.config.Interval, overdue)
 	case names && r.ProposeCheck():
 		c.mu.Lock()
-		c.times.named, c.times.asked, c.times.begun = time.Now(), false, true // if the entry gets lost, another is due later
+		c.times.name() // if the entry gets lost, another is due later
 		c.mu.Unlock()
 	case asks && st.Leader.ID != "":
 		ctx, cancel := context.WithTimeout(ctx, requestWithin)

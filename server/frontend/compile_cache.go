@@ -3,11 +3,13 @@ package frontend
 import (
 	"crypto/sha1"
 	"sync"
+
+	"github.com/holdfast/holdfast/fsm"
 )
 
 // largeSource is the size from which sources are compiled one at a time. The largest source takes a
 // tenth of a second, and a hundred connections must not take all cores.
-const largeSource = 16 << 10
+const largeSource = fsm.LargeSource
 
 // compileCacheSize is the least number of remembered sources. At most twice as many are remembered.
 const compileCacheSize = 1024

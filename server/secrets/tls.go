@@ -149,8 +149,7 @@ func (k *Keyring) clientLeaf() *x509.Certificate {
 	if c == nil {
 		return nil
 	}
-	cert, _ := x509.ParseCertificate(c.Certificates[0].Certificate[0]) // it has been parsed before
-	return cert
+	return c.Certificates[0].Leaf
 }
 
 func servesByUsage(cert *x509.Certificate) bool {

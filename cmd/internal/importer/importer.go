@@ -18,7 +18,7 @@ import (
 type Job struct {
 	From *Source
 	To   *holder.Servers
-	// Counters are patterns of keys. Those of them are copied that hold an integer and have no time to live.
+	// Counters are patterns of keys. A key is copied as a counter if it holds an integer and has no time to live.
 	Counters []string
 	Raise    int64 // is added to counters
 	// Leases are patterns of keys of all kinds, copied unless there is such a key.
@@ -162,14 +162,8 @@ func (w *work) some(ctx context.Context, r *reader, keys []string) error {
 		case s.kind == "none":
 			w.report.Gone++
 			continue
-		case counts[s.kind] == "":
-			w.skip(s.key, skip("Holdfast has no values of type "+s.kind))
-			continue
-		case s.kind == "string" && s.bytes > maxString:
-			w.skip(s.key, skipString)
-			continue
-		case s.kind != "string" && !matches(w.Leases, s.key):
-			w.skip(s.key, skip("no counter: a "+s.kind))
+		case w.unfit(&s) != "":
+			w.skip(s.key, w.unfit(&s))
 			continue
 		case s.kind == "string" && s.bytes > longestNumber && !matches(w.Leases, s.key):
 			w.skip(s.key, skipNumber)
@@ -189,6 +183,19 @@ func (w *work) some(ctx context.Context, r *reader, keys []string) error {
 		group, bytes = append(group, s), bytes+s.bytes
 	}
 	return w.group(ctx, r, group, true)
+}
+
+// unfit is why a key of that shape is not copied; "": it may be.
+func (w *work) unfit(s *shape) skip {
+	switch {
+	case counts[s.kind] == "":
+		return skip("Holdfast has no values of type " + s.kind)
+	case s.kind == "string" && s.bytes > maxString:
+		return skipString
+	case s.kind != "string" && !matches(w.Leases, s.key):
+		return skip("no counter: a " + s.kind)
+	}
+	return ""
 }
 
 // one copies a large key.
@@ -279,7 +286,7 @@ func (w *work) lookAgain(ctx context.Context, r *reader, keys []string) error {
 		switch {
 		case s.kind == "none":
 			w.report.Gone++
-		case counts[s.kind] == "", s.large(), s.kind == "string" && s.bytes > maxString, s.kind != "string" && !matches(w.Leases, s.key):
+		case w.unfit(&s) != "", s.large():
 			w.skip(s.key, skipKind)
 		default:
 			return false
