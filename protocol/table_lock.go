@@ -60,7 +60,7 @@ func (c Command) fromLog(version byte) Command {
 	return c
 }
 
-// in says which ACL categories a word is in, beside those of its flags.
+// in adds ACL categories to the ones that follow from the flags of a word.
 func (c Command) in(categories ...string) Command {
 	c.Categories = categories
 	return c

@@ -60,7 +60,7 @@ const envFileVariable = "HOLDFAST_ENV_FILE"
 const envFile = "/etc/holdfast/holdfast.env"
 
 // localNode is what the settings of a node say to clients on the same machine: the environment's, as in a container, or
-// else those of the file that the node's unit reads.
+// else the settings in the file that the node's unit reads.
 type localNode struct {
 	from   string            // the file; "": the environment
 	values map[string]string // of the file

@@ -71,7 +71,7 @@ func (j *job) status() error {
 	return nil
 }
 
-// signal kills the command and its children: nobody can be asked to end. Ctrl-C has reached the command already, at
+// signal kills the command and its children: Windows cannot ask a process to end. Ctrl-C has reached the command already, at
 // the same console.
 func (j *job) signal(s syscall.Signal) {
 	if s != syscall.SIGINT {

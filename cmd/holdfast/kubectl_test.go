@@ -19,7 +19,7 @@ import (
 // request is a command of kubectl.
 type request struct {
 	Words []string
-	File  []byte // that of apply
+	File  []byte // what apply reads
 }
 
 // answer is what a command of kubectl has to say.
@@ -137,7 +137,7 @@ func (k *kube) command(r request) (a answer, err error) {
 	return a, unknown
 }
 
-// jobSuffix is behind a job's name in that of its pod.
+// jobSuffix is what a pod's name has behind the name of its job.
 const jobSuffix = "-x7k2p"
 
 func (k *kube) apply(file []byte) error {

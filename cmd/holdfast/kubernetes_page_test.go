@@ -137,7 +137,7 @@ func TestKubernetesAsWritten(t *testing.T) {
 	p.sh(t, out)
 	p.whole(t, 5)
 	p.sh(t, "kubectl exec holdfast-0 -- /holdfast cluster remove"+in)
-	require.Len(t, p.claims, 4, "those of three nodes, and of the backups")
+	require.Len(t, p.claims, 4, "three nodes have one each, and the backups have one")
 	p.sh(t, out) // with new folders under the same names
 	p.whole(t, 5)
 	p.sh(t, "kubectl exec holdfast-0 -- /holdfast cluster remove"+in)

@@ -137,7 +137,7 @@ func (m *machines) run(t *testing.T, name string, each ...int) (said string) {
 	return said
 }
 
-// copyCertificates is "copy ca.crt, n1.crt and n1.key to n1, and those of the others likewise".
+// copyCertificates is "copy ca.crt, n1.crt and n1.key to n1, and do the same for the other nodes".
 func (m *machines) copyCertificates(t *testing.T) {
 	t.Helper()
 	for i := range 3 {

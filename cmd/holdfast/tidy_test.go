@@ -196,7 +196,7 @@ func TestStateMachineIsPure(t *testing.T) {
 				t.Errorf("%s imports %s: take the value from the log entry instead", s.path, path)
 			}
 			if path == "sync" && s.path != "fsm/fsm.go" && s.path != "fsm/lua/cache.go" {
-				t.Errorf("%s imports sync: the lock of the machine is in fsm/fsm.go, that of compiled programs, which are no state, in fsm/lua/cache.go", s.path)
+				t.Errorf("%s imports sync: the machine has its one lock in fsm/fsm.go; compiled programs are no state, and have theirs in fsm/lua/cache.go", s.path)
 			}
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {

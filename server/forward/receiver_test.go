@@ -169,7 +169,7 @@ func TestSourcesWaitAside(t *testing.T) {
 		stop()
 		close(compile)
 		p.parts.Wait()
-		for err := error(nil); err == nil; { // nobody takes any more
+		for err := error(nil); err == nil; { // until the end of ctx is seen
 			err = p.await(ctx, Batch{})
 		}
 	})

@@ -155,7 +155,7 @@ func nativeOpen(_ *conn, row *row, args [][]byte) *nativeCall {
 	return keeping(lease)
 }
 
-// leaseOf reads the length of a lease, of which more than an hour counts as an hour.
+// leaseOf reads the length of a lease. A longer one than an hour counts as an hour.
 func leaseOf(value []byte, unit time.Duration) time.Duration {
 	n, _ := protocol.ParseInt(string(value))
 	return time.Duration(min(max(n, 0), int64(time.Hour/unit))) * unit

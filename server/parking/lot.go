@@ -243,8 +243,8 @@ func (l *Lot) poke() {
 }
 
 const (
-	// leaveTogether is the number of tickets that leave in one request, and leavePlaces that of their places in queues:
-	// a request is not cut, and others wait for it.
+	// leaveTogether is the most tickets that leave in one request. leavePlaces is the most places in queues that these
+	// tickets have together: a request is not cut, and others wait for it.
 	leaveTogether = 1000
 	leavePlaces   = 50 * 128
 	// leaveAgain is the time between two tries.
@@ -332,7 +332,7 @@ func (l *Lot) request() (body []byte, count int) {
 	return body, 1 + l.askedHolds
 }
 
-// nextTickets are those of one request: one at least, if any are left.
+// nextTickets are the tickets of one request: one at least, if any are left.
 func (l *Lot) nextTickets() (tickets []uint64) {
 	places := 0
 	for _, d := range l.leaving[:min(len(l.leaving), l.together)] {

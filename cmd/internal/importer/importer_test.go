@@ -373,7 +373,7 @@ func TestInterrupted(t *testing.T) {
 
 func never() int64 { return 1 << 60 }
 
-// whole is the state without the names under which large keys grow, all of which end by themselves.
+// whole is the state without the names under which large keys grow. Each of these names ends by itself.
 func whole(t *testing.T, c *redis.Client) map[string]string {
 	all := state(t, c)
 	for key := range all {

@@ -19,10 +19,10 @@ const (
 	tempLife   = "600000"
 )
 
-// How often a large key is begun anew that changes while it is read, and one of which a part was lost.
+// A large key is begun anew when it has changed while it was read, or when a part of its copy was lost.
 const (
-	mostTries  = 5
-	mostLosses = 20
+	mostTries  = 5  // after changes
+	mostLosses = 20 // after lost parts
 )
 
 // errChanged: the key has changed while it was read, or its copy has not grown as it should.

@@ -200,7 +200,7 @@ func (r *reader) isHoldfast(ctx context.Context) bool {
 	return err == nil && strings.Contains(v.Str, "holdfast_version:")
 }
 
-// flagsOfSource names the flags of the source in place of those of the cluster.
+// flagsOfSource puts the flags of the source into errors that name the flags of the cluster.
 var flagsOfSource = strings.NewReplacer(
 	"say --tls-ca FILE, or --tls for a certificate of a public CA", "use rediss:// in --from", "leave the flags of TLS out", "use redis:// in --from",
 	"--password-file", "--from-password-file", "--tls-", "--from-tls-", "the node", "the server",
