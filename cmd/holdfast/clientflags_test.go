@@ -34,6 +34,7 @@ func TestDefaultsOnANode(t *testing.T) {
 		"the file and its CA":    {file: file + "HOLDFAST_TLS_CA=/ca.crt", server: "10.0.0.1:6400", password: "|/p", ca: "/ca.crt", from: "the address is from "},
 		"a node that asks":       {file: file + "HOLDFAST_TLS_CLIENT_CA=/c", server: "10.0.0.1:6400", password: "|/p", ca: "/n.crt", cert: "/n.crt /n.key", from: "the address is from "},
 		"an address for clients": {file: file + "HOLDFAST_ADVERTISE_ADDR=n1.example:6379", server: "n1.example:6379", password: "|/p", ca: "/n.crt", from: "the address is from "},
+		"an address of outside":  {file: "HOLDFAST_ADDR=0.0.0.0:6400\nHOLDFAST_ADVERTISE_ADDR=localhost:6401", server: "127.0.0.1:6400", password: "|", from: "the address is from "},
 		"several nodes":          {file: file + "HOLDFAST_SERVER=a:1,b:2", server: "a:1,b:2", password: "|/p", ca: "/n.crt", from: "the address is from "},
 		"all addresses":          {file: "HOLDFAST_ADDR=0.0.0.0:6400", server: "127.0.0.1:6400", password: "|", from: "the address is from "},
 		"a file without address": {file: "HOLDFAST_PASSWORD=word", server: addr, password: "word|", from: "the address is from "},

@@ -90,9 +90,13 @@ func findLocalNode() localNode {
 // get is a setting; the environment's wins.
 func (n localNode) get(name string) string { return cmp.Or(os.Getenv(name), n.values[name]) }
 
-// addr is where clients on this machine reach the node.
+// addr is where clients on this machine reach the node: where it listens. What others are told may lead nowhere from here,
+// as from a container whose port has another number outside; but with TLS it is what the certificate is for.
 func (n localNode) addr() string {
-	addr := cmp.Or(n.get("HOLDFAST_ADVERTISE_ADDR"), n.get("HOLDFAST_ADDR"), server.DefaultConfig().Addr)
+	addr := cmp.Or(n.get("HOLDFAST_ADDR"), server.DefaultConfig().Addr)
+	if n.get("HOLDFAST_TLS_CERT") != "" {
+		addr = cmp.Or(n.get("HOLDFAST_ADVERTISE_ADDR"), addr)
+	}
 	host, port, err := net.SplitHostPort(addr)
 	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
 		return net.JoinHostPort("127.0.0.1", port)
