@@ -255,7 +255,7 @@ func TestLeavingIsCharged(t *testing.T) {
 		d.m.budgets = smallBudgets()
 		for i, leave := range []string{"unblock gone 1 2", "unblock gone 3 4"} {
 			replies := d.together(pipeline(spin("other", 4000)), pipeline(leave))
-			if version < versionCosts {
+			if version < 6 {
 				require.Equal(t, "[2]", lines(replies[1]))
 				continue
 			}

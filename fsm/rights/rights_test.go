@@ -154,6 +154,8 @@ func TestWorkIsBounded(t *testing.T) {
 	denial, _ = Check(r, command, []string{"get", "xyz"}, &b)
 	require.Equal(t, Allowed, denial)
 	require.Less(t, b.Steps, int64(1000))
+	denial, _ = Check(mustParse(t, "+@all ~x*"), command, []string{"get", "xyz"}, &Budget{})
+	require.Equal(t, DeniedKey, denial)
 }
 
 // TestAllKeys: SORT may look at any key only for those who may read all.
