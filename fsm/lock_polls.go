@@ -18,12 +18,16 @@ const (
 	maxPolledKey, maxPolledToken = 1024, 256
 	// pollsWithin is how long after a refusal a client is taken to wait, and leastPolls the refusals that make a waiter.
 	pollsWithin, leastPolls = 5000, 2
+	// sweepPollsEvery is the least time between two looks at all waiters for room: a look takes 0.1 ms.
+	sweepPollsEvery = 1000
 )
 
 // polls are those who are refused again and again.
 type polls struct {
 	byKey map[lockKey][]poll
 	count int
+	// nextSweep is the instant from which on a refusal that finds no room may look for room among all.
+	nextSweep int64
 }
 
 // poll is a client that was refused a key.
@@ -103,8 +107,12 @@ func (p *polls) drop(at lockKey, now int64) []poll {
 	return left
 }
 
-// sweep is drop for all keys.
+// sweep is drop for all keys. It looks at all of them once a second and not at each refusal that finds no room.
 func (p *polls) sweep(now int64) {
+	if now < p.nextSweep {
+		return
+	}
+	p.nextSweep = now + sweepPollsEvery
 	for at := range p.byKey { // unordered: each is looked at for itself
 		p.drop(at, now)
 	}

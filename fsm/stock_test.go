@@ -338,6 +338,13 @@ func TestPollsAreBounded(t *testing.T) {
 	require.Equal(t, maxPolls, p.count)
 	d.do("set", "k", strings.Repeat("t", maxPolledToken+1), "nx", "px", "600000")
 	require.Len(t, p.byKey[lockKey{0, "k"}], 1)
+	for looked := p.nextSweep; d.nowMillis < looked; d.advance(sweepPollsEvery / 10) {
+		d.do("set", long[1:], "u", "nx", "px", "600000")
+		d.do("set", long[1:], "t", "nx", "px", "600000")
+		require.Equal(t, looked, p.nextSweep, "a refusal without room looks at all at most once a second")
+	}
+	d.do("set", long[1:], "t", "nx", "px", "600000")
+	require.Equal(t, d.nowMillis+sweepPollsEvery, p.nextSweep)
 	d.advance(pollsWithin + 1)
 	for i := range 2 * maxPollsOfKey {
 		d.do("set", "k", fmt.Sprint(i), "nx", "px", "600000")
