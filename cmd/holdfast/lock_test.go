@@ -142,7 +142,7 @@ func TestLockSaysInOneLineWhyNot(t *testing.T) {
 		{c.Addrs(), "--tls --password x --wait 0", 1, "TLS: "},
 		{c.Addrs(), "--tls-ca " + file, 2, "holds no PEM certificate"},
 		{c.Addrs(), "--password-file " + file + " --wait 0", statusNotGranted, "taken: not granted in time"},
-		{c.Addrs(), "--password-file " + file + " --wait 5ms", statusNotGranted, "taken: not granted in time"},
+		{c.Addrs(), "--password-file " + file + " --wait 1s", statusNotGranted, "taken: not granted in time"},
 		{c.Addrs(), "--nonsense", 2, "flag provided but not defined"},
 		{c.Addrs(), "--ttl 1ms", 2, "at least 1s"},
 		{c.Addrs(), "--limit -1", 2, "--limit -1: at least 1"},
