@@ -247,18 +247,25 @@ func (o *importOwn) say(w io.Writer, r *importer.Report, raised int64) error {
 	if raised > 0 {
 		p.line("fences", "of native locks are larger than %d from now on%s", raised, would)
 	}
+	if len(r.Missing) > 0 {
+		p.line("not there", "%s", firstOf(r.Missing, r.Counters.Copied+r.Leases.Copied))
+	}
 	for _, s := range r.Skipped {
-		var keys []string
-		for _, key := range s.Keys {
-			keys = append(keys, printable(key))
-		}
-		more := ""
-		if s.Count > int64(len(keys)) {
-			more = ", …"
-		}
-		p.line("skipped", "%d: %s: %s%s", s.Count, printable(s.Reason), strings.Join(keys, ", "), more)
+		p.line("skipped", "%d: %s: %s", s.Count, printable(s.Reason), firstOf(s.Keys, s.Count))
 	}
 	return p.err
+}
+
+// firstOf are the first of count keys.
+func firstOf(keys []string, count int64) string {
+	var all []string
+	for _, key := range keys {
+		all = append(all, printable(key))
+	}
+	if count > int64(len(keys)) {
+		all = append(all, "…")
+	}
+	return strings.Join(all, ", ")
 }
 
 // importDocument is of `holdfast import`.
@@ -274,6 +281,7 @@ type importDocument struct {
 	LargestKey  string            `json:"largestKey"`
 	FencesAbove int64             `json:"fencesAbove"` // 0: not asked for
 	Skipped     []skippedDocument `json:"skipped"`
+	Missing     []string          `json:"missing"` // in a dry run the first keys that would be copied
 }
 
 type tallyDocument struct {
@@ -291,6 +299,7 @@ func newImportDocument(r *importer.Report, raised int64, dryRun bool) importDocu
 	d := importDocument{
 		Format: api.Format, DryRun: dryRun, Looked: r.Looked, Counters: tallyDocument(r.Counters), Leases: tallyDocument(r.Leases),
 		Gone: r.Gone, Largest: r.Largest, LargestKey: r.LargestKey, FencesAbove: raised, Skipped: []skippedDocument{},
+		Missing: append([]string{}, r.Missing...),
 	}
 	for _, s := range r.Skipped {
 		d.Skipped = append(d.Skipped, skippedDocument(s))

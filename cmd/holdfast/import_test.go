@@ -68,7 +68,9 @@ fences         of native locks are larger than 1041 from now on
 `
 	status, out, complaint := imports(t, append(words, "--dry-run")...)
 	require.Equal(t, 0, status, complaint)
-	require.Equal(t, strings.ReplaceAll(strings.ReplaceAll(report, " copied", " copied, if this were no dry run"), "now on", "now on, if this were no dry run"), out)
+	before, missing, _ := strings.Cut(out, "not there ")
+	require.Equal(t, strings.ReplaceAll(strings.ReplaceAll(report, " copied", " copied, if this were no dry run"), "now on", "now on, if this were no dry run"), before)
+	require.ElementsMatch(t, []string{"fence:a", `"fence:b\n"`, "lock:a"}, strings.Split(strings.TrimSpace(missing), ", "))
 	require.Zero(t, target.DBSize(ctx).Val())
 	require.EqualValues(t, 1, target.Do(ctx, "LOCK.ACQUIRE", "job", "me", "PX", "60000").Val())
 
@@ -86,7 +88,7 @@ fences         of native locks are larger than 1041 from now on
 	require.NoError(t, json.Unmarshal([]byte(out), &doc), out)
 	require.Equal(t, importDocument{
 		Format: 1, Looked: 3, Counters: tallyDocument{0, 1}, Leases: tallyDocument{0, 1}, Largest: 1041, LargestKey: "fence:a", FencesAbove: 1042,
-		Skipped: []skippedDocument{{"another value is there", 1, []string{"fence:b\n"}}},
+		Skipped: []skippedDocument{{"another value is there", 1, []string{"fence:b\n"}}}, Missing: []string{},
 	}, doc)
 	_, out, _ = imports(t, words...)
 	require.Contains(t, out, "skipped        1: another value is there: \"fence:b\\n\"\n")

@@ -42,6 +42,7 @@ type Report struct {
 	Largest    int64
 	LargestKey string
 	Skipped    []Skipped // the most frequent reason first
+	Missing    []string  // in a dry run the first keys that would be copied
 }
 
 // Skipped are keys that match and were not copied.
@@ -327,6 +328,9 @@ func (w *work) count(t *Tally, key string, reply int64) {
 	switch reply {
 	case written:
 		t.Copied++
+		if w.DryRun && len(w.report.Missing) < shownKeys {
+			w.report.Missing = append(w.report.Missing, key)
+		}
 	case same, longer:
 		t.There++
 	default:
