@@ -12,11 +12,12 @@ cd "$(dirname "$0")"
 here=$PWD
 default='redis_cli go pushed python node discovery java java_pushed redislock redsync rueidislock
 	python_redis_lock rslock killed semaphore redisson exporter
+	bridge_go bridge_python bridge_node bridge_java bridge_redisson
 	recipes_go recipes_python recipes_node recipes_java recipes_rust'
 every="$default asynq redis_py rueidis redis_py_more" # killed has all tests of asynq and redis_py
 case ${CLIENTS:-} in
 all) default=$every ;;
-few) default='redis_cli go python redisson killed' ;;
+few) default='redis_cli go python redisson killed bridge_go bridge_python bridge_node' ;;
 esac
 wanted=$(echo ${*:-${CLIENTS_WANTED:-$default}})
 
@@ -33,6 +34,8 @@ export HOLDFAST_REDIS
 . "$here/others.sh"
 # shellcheck source=recipes.sh
 . "$here/recipes.sh"
+# shellcheck source=bridge.sh
+. "$here/bridge.sh"
 
 # missing prints the first of the named programs that is not installed.
 missing() {
@@ -46,6 +49,10 @@ missing() {
 programs() {
 	case $1 in
 	redis_cli) echo redis-cli ;;
+	bridge_go) echo go redis-server ;;
+	bridge_python) echo python3 redis-server ;;
+	bridge_node) echo node npm redis-server ;;
+	bridge_java | bridge_redisson) echo java javac mvn redis-server ;;
 	python | recipes_python | redis_py | redis_py_more | python_redis_lock) echo python3 ;;
 	killed) echo go python3 ;;
 	node | recipes_node | semaphore) echo node npm ;;
@@ -166,7 +173,7 @@ install() {
 # takes_locks: suite $1 takes locks by Redis's own commands, which the nodes must see as such.
 takes_locks() {
 	case $1 in
-	go | python | node | java | redislock | redsync | rueidislock | python_redis_lock | rslock | semaphore | redisson) true ;;
+	go | python | node | java | bridge_* | redislock | redsync | rueidislock | python_redis_lock | rslock | semaphore | redisson) true ;;
 	*) false ;;
 	esac
 }

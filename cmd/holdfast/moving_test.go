@@ -1,0 +1,130 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// movingPage is the page about the move from Redis.
+func movingPage(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "server", "operating", "MOVING.md"))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// TestSnippetsOfTheBridge: what the page shows is in the file that it names, and the suites run the file.
+func TestSnippetsOfTheBridge(t *testing.T) {
+	page := movingPage(t)
+	suites, err := os.ReadFile(filepath.Join("..", "..", "server", "clients", "bridge.sh"))
+	require.NoError(t, err)
+	link := regexp.MustCompile(`\]\(\.\./(clients/[^)]+)\)`)
+	blocks := regexp.MustCompile("(?ms)^```(?:go|python|js|java)\n(.*?)^```$").FindAllStringSubmatchIndex(page, -1)
+	require.Len(t, blocks, 6)
+	for _, at := range blocks {
+		links := link.FindAllStringSubmatch(page[:at[0]], -1)
+		name := links[len(links)-1][1]
+		file, err := os.ReadFile(filepath.Join("..", "..", "server", filepath.FromSlash(name)))
+		require.NoError(t, err)
+		require.True(t, strings.Contains(string(file), page[at[2]:at[3]]), "%s has no such lines:\n%s", name, page[at[2]:at[3]])
+		run := strings.TrimSuffix(filepath.Base(name), ".java")
+		if run == "main.go" {
+			run = "go-bridge"
+		}
+		require.Regexp(t, `prove .*\b`+regexp.QuoteMeta(run)+`\b`, string(suites), "no suite runs %s", name)
+	}
+}
+
+// redisServer starts the machine's redis-server, and returns its address.
+func redisServer(t *testing.T) string {
+	t.Helper()
+	for _, program := range []string{"redis-server", "redis-cli"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s is not installed", program)
+		}
+	}
+	addr := freeAddrs(t, 1)[0]
+	_, port, _ := net.SplitHostPort(addr)
+	cmd := exec.Command("redis-server", "--port", port, "--save", "", "--dir", t.TempDir())
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return addr
+}
+
+// TestMovingAsWritten runs the blocks of the page, with a redis-server in the place of the old one.
+func TestMovingAsWritten(t *testing.T) {
+	exe := build(t)
+	from := redisServer(t)
+	password := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(password, []byte("open sesame\n"), 0o600))
+	n := plan(t, exe, 1, "--password-file", password)[0]
+	n.start(t)
+	ctx := t.Context()
+	client := func(o *redis.Options) *redis.Client {
+		c := redis.NewClient(o)
+		t.Cleanup(func() { c.Close() })
+		require.Eventually(t, func() bool { return c.DBSize(ctx).Err() == nil }, 20*time.Second, 10*time.Millisecond)
+		return c
+	}
+	old, bridge := client(&redis.Options{Addr: from}), client(&redis.Options{Addr: from, ClientName: "orders-a"})
+	c := client(&redis.Options{Addr: n.addr, Password: "open sesame"})
+	fill := func(ctx context.Context, held ...*redis.Client) {
+		for _, server := range held {
+			require.NoError(t, server.SetNX(ctx, "lock:both", "token", time.Hour).Err())
+		}
+		require.NoError(t, bridge.MSet(ctx, "fence:a", 41, "redisson_lock_token:{b}", 7).Err())
+		require.NoError(t, old.SetNX(ctx, "lock:alone", "token", time.Hour).Err())
+	}
+	fill(ctx, bridge, c)
+
+	bin := t.TempDir()
+	require.NoError(t, os.Symlink(exe, filepath.Join(bin, "holdfast")))
+	here := strings.NewReplacer("10.0.0.9:6379", from, "10.0.0.1:6379", n.addr, "/etc/holdfast/password", password)
+	_, inside, _ := section(t, movingPage(t), "moving")
+	blocks := regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(inside, -1)
+	value := func(c *redis.Client, key, want string) func() {
+		return func() { require.Equal(t, want, c.Get(ctx, key).Val(), key) }
+	}
+	want := []struct {
+		says  []string
+		lacks string
+		then  func()
+	}{
+		{[]string{"name= "}, "orders-a", func() {}},
+		{[]string{"leases         1 copied, if this were no dry run, 1 there already", "not there      lock:alone"}, "lock:both", value(c, "fence:a", "")},
+		{[]string{"counters       2 copied", "larger than 100041 from now on"}, "skipped", value(c, "fence:a", "100041")},
+		{[]string{"leases         1 copied, 1 there already", "0 copied, 2 as large or larger already"}, "skipped", value(c, "lock:alone", "token")},
+		{[]string{"counters       1 copied"}, "skipped", value(old, "fence:a", "100041")},
+	}
+	require.Len(t, blocks, len(want))
+	for i, of := range want {
+		line := here.Replace(blocks[i][1])
+		cmd := exec.Command("sh", "-eu", "-c", line)
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s\n%s", line, out)
+		for _, says := range of.says {
+			require.Contains(t, string(out), says, line)
+		}
+		require.NotContains(t, string(out), of.lacks, line)
+		of.then()
+	}
+	fence, err := c.Do(ctx, "LOCK.ACQUIRE", "native", "me", "PX", "60000").Int64()
+	require.NoError(t, err)
+	require.Greater(t, fence, int64(100041))
+}
