@@ -221,11 +221,12 @@ func TestAJobHangsAsWritten(t *testing.T) {
 	_, err = woken.Receive(ctx)
 	require.NoError(t, err)
 
-	bin := t.TempDir()
+	bin, settings := t.TempDir(), filepath.Join(t.TempDir(), "holdfast.env")
+	require.NoError(t, os.WriteFile(settings, []byte("HOLDFAST_ADDR="+n.addr+"\nHOLDFAST_PASSWORD_FILE="+password+"\n"), 0o600))
 	require.NoError(t, os.Symlink(exe, filepath.Join(bin, "holdfast")))
 	run := func(line string) string {
 		cmd := exec.Command("sh", "-eu", "-c", line)
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), envFileVariable+"="+settings)
 		out, _ := cmd.CombinedOutput()
 		return string(out)
 	}
@@ -234,7 +235,6 @@ func TestAJobHangsAsWritten(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(inside, -1) {
 		lines = append(lines, slices.Collect(strings.Lines(m[1]))...)
 	}
-	here := strings.NewReplacer("10.0.0.1:6379", n.addr, "/etc/holdfast/password", password)
 	late := strings.NewReplacer("--fence 7", fmt.Sprint("--fence ", fence+1), "3f1c8a90", "another", "8743c9c0:41", "8743c9c0:42")
 	held := strings.NewReplacer("--fence 7", fmt.Sprint("--fence ", fence))
 	host, err := os.Hostname()
@@ -248,7 +248,7 @@ func TestAJobHangsAsWritten(t *testing.T) {
 	}
 	require.Len(t, lines, len(want))
 	for i, of := range want {
-		line := here.Replace(lines[i])
+		line := lines[i]
 		if of.tooLate != "" {
 			require.Contains(t, run(late.Replace(line)), of.tooLate, line)
 		}
