@@ -112,6 +112,45 @@ func TestReferences(t *testing.T) {
 	}
 }
 
+// TestSnippets: what CONNECT.md shows is what its suite runs: the lines between <name> and </name> in comments of a program.
+func TestSnippets(t *testing.T) {
+	page := filepath.Join("..", "..", "server", "clients", "CONNECT.md")
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	found := 0
+	got := regexp.MustCompile("(?ms)^<!-- snippet ([^ ]+) ([^\n]+) -->\n```(\\w+)\n.*?^```$").ReplaceAllStringFunc(string(text), func(block string) string {
+		found++
+		head, _, _ := strings.Cut(block, "\n")
+		lines := strings.SplitN(strings.TrimSuffix(strings.TrimPrefix(head, "<!-- snippet "), " -->"), " ", 2)
+		_, fence, _ := strings.Cut(block, "\n")
+		fence, _, _ = strings.Cut(fence, "\n")
+		return head + "\n" + fence + "\n" + snippet(t, filepath.Join(filepath.Dir(page), lines[0]), lines[1]) + "```"
+	})
+	require.Equal(t, strings.Count(string(text), "<!-- snippet"), found)
+	require.Greater(t, found, 25)
+	if *rewrite {
+		require.NoError(t, os.WriteFile(page, []byte(got), 0o644))
+		return
+	}
+	require.Equal(t, got, string(text), "CONNECT.md differs from the programs: 'make rewrite' takes the programs' lines")
+}
+
+// snippet is what stands between two comments, as far to the left as it goes.
+func snippet(t *testing.T, file, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	m := regexp.MustCompile(`(?ms)^[ \t]*(?:#|//) <` + name + `>\n(.*?)\n*^[ \t]*(?:#|//) </` + name + `>$`).FindStringSubmatch(string(text))
+	require.NotNil(t, m, "%s has no snippet <%s>", file, name)
+	lines := strings.Split(strings.TrimRight(m[1], "\n"), "\n")
+	margin := lines[0][:len(lines[0])-len(strings.TrimLeft(lines[0], " \t"))]
+	var b strings.Builder
+	for _, line := range lines {
+		b.WriteString(strings.TrimPrefix(line, margin) + "\n")
+	}
+	return b.String()
+}
+
 // TestREADMEPerformance: the README's figures are bench/RESULTS.md's.
 func TestREADMEPerformance(t *testing.T) {
 	text, err := os.ReadFile(readme())

@@ -14,7 +14,7 @@ default='redis_cli go pushed python node discovery java java_pushed redislock re
 	python_redis_lock rslock killed semaphore redisson exporter
 	bridge_go bridge_python bridge_node bridge_java bridge_redisson
 	recipes_go recipes_python recipes_node recipes_java recipes_rust'
-every="$default asynq redis_py rueidis redis_py_more" # killed has all tests of asynq and redis_py
+every="$default asynq redis_py rueidis redis_py_more connect" # killed has all tests of asynq and redis_py
 case ${CLIENTS:-} in
 all) default=$every ;;
 few) default='redis_cli go python redisson killed bridge_go bridge_python bridge_node' ;;
@@ -60,6 +60,7 @@ programs() {
 	java | java_pushed | recipes_java | redisson) echo java javac mvn ;;
 	rslock | recipes_rust) echo cargo ;;
 	exporter) echo go redis-cli curl ;;
+	connect) echo go python3 node npm java javac mvn keytool ip ;;
 	*) echo go ;;
 	esac
 }
@@ -145,6 +146,16 @@ test_redisson() {
 
 install_exporter() { cd "$here/exporter" && go build -o "$work/redis_exporter" github.com/oliver006/redis_exporter; }
 test_exporter() { [ "$HOLDFAST_TARGET" = redis ] || EXPORTER=$work/redis_exporter "$here/exporter/suite.sh"; }
+
+install_connect() { install_discovery && { [ -d "$work/classes" ] || install_java; } && { [ -d "$work/redisson" ] || install_redisson; }; }
+# The snippets of CONNECT.md have the addresses of the page, for which a network namespace is needed.
+test_connect() {
+	if [ "$HOLDFAST_TARGET" = redis ] || [ -z "${CLIENTS_APART:-}" ]; then
+		echo "  skip  all of it: it wants Holdfast, and a network namespace"
+		return
+	fi
+	"$here/connect.sh"
+}
 
 # install fetches and builds what the suites need, and leaves a line for each in $work/installed.
 install() {

@@ -164,7 +164,7 @@ func (h heldLock) survived(ctx context.Context, dead string, alive []string) err
 }
 
 func main() {
-	if info, ok := debug.ReadBuildInfo(); ok {
+	if info, ok := debug.ReadBuildInfo(); ok && !slices.Contains(os.Args, "connect") {
 		for _, d := range info.Deps {
 			for _, name := range []string{"redis/go-redis/v9", "redis/rueidis", "go-redsync/redsync/v4", "bsm/redislock"} {
 				if strings.HasSuffix(d.Path, name) {
@@ -183,6 +183,9 @@ func main() {
 	}
 	if i := slices.Index(os.Args, "discovery"); i > 0 {
 		run = func(ctx context.Context) error { return s.runDiscovery(ctx, os.Args[i+1]) }
+	}
+	if i := slices.Index(os.Args, "connect"); i > 0 {
+		run = func(ctx context.Context) error { return runConnect(ctx, os.Args[i+1], os.Args[i+2]) }
 	}
 	if err := run(context.Background()); err != nil {
 		fmt.Println("  FAIL ", err)
