@@ -28,7 +28,7 @@ func buildRows() []Command {
 		blockingListCommands(), blockingSortedSetCommands(),
 		keysCommands(), scriptingCommands(),
 		transactionsCommands(), pubsubCommands(), connectionCommands(), serverCommands(),
-		clusterCommands(), moduleCommands(), observeCommands(), raftCommands(), backupCommands(),
+		clusterCommands(), moduleCommands(), observeCommands(), raftCommands(), backupCommands(), aclCommands(),
 		lockCommands(), sessionCommands(), fenceCommands())
 	sortRows(rows)
 	for i := range rows {

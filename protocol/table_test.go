@@ -59,6 +59,7 @@ info role time config config|get config|help config|resetstat config|rewrite con
 cluster cluster|count-failure-reports cluster|countkeysinslot cluster|getkeysinslot cluster|help cluster|info cluster|keyslot
 cluster|links cluster|myid cluster|myshardid cluster|nodes cluster|replicas cluster|shards cluster|slaves cluster|slots
 asking readonly readwrite module module|list module|help
+acl acl|cat acl|deluser acl|dryrun acl|genpass acl|getuser acl|help acl|list acl|load acl|log acl|save acl|setuser acl|users acl|whoami
 subscribe unsubscribe psubscribe punsubscribe ssubscribe sunsubscribe
 pubsub pubsub|channels pubsub|help pubsub|numpat pubsub|numsub pubsub|shardchannels pubsub|shardnumsub
 latency latency|doctor latency|graph latency|help latency|histogram latency|history latency|latest latency|reset

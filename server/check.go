@@ -28,6 +28,7 @@ func Check(c Config) (notes []string, err error) {
 				notes = append(notes, fmt.Sprintf("tls-cert does not go with the address that clients are told: %v", err))
 			}
 		}
+		errs = append(errs, c.exposes(keys.Held()))
 	}
 	for _, port := range []struct{ flag, addr string }{
 		{"addr", c.Addr}, {"peer-addr", c.PeerAddr}, {"sentinel-addr", c.SentinelAddr}, {"http-addr", c.HTTPAddr},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/acl"
 	"github.com/holdfast/holdfast/server/consistency"
 	"github.com/holdfast/holdfast/server/founding"
 	"github.com/holdfast/holdfast/server/frontend"
@@ -283,14 +284,27 @@ func (c *Config) validateExposure() []error {
 	}
 	var errs []error
 	for _, port := range []struct{ flag, addr string }{{"addr", c.Addr}, {"sentinel-addr", c.SentinelAddr}, {"http-addr", c.HTTPAddr}} {
-		if port.addr != "" && !loopback(port.addr) && c.Password == "" && c.PasswordFile == "" && c.TLSClientCA == "" {
-			errs = append(errs, fmt.Errorf("%s %s is not loopback: set password, password-file or tls-client-ca, or say insecure", port.flag, port.addr))
+		if port.addr != "" && !loopback(port.addr) && c.Password == "" && c.PasswordFile == "" && c.ACLFile == "" && c.TLSClientCA == "" {
+			errs = append(errs, fmt.Errorf("%s %s is not loopback: set password, password-file, acl-file or tls-client-ca, or say insecure", port.flag, port.addr))
 		}
 	}
 	if !loopback(c.PeerAddr) && c.ClusterSecret == "" && c.ClusterSecretFile == "" && c.PeerTLSCA == "" {
 		errs = append(errs, fmt.Errorf("peer-addr %s is not loopback: set cluster-secret, cluster-secret-file or peer-tls-*, or say insecure", c.PeerAddr))
 	}
 	return errs
+}
+
+// exposes refuses to listen beyond loopback when the file of users lets everybody be the default user.
+func (c *Config) exposes(users *acl.Users) error {
+	if c.Insecure || c.ACLFile == "" || c.TLSClientCA != "" || !users.Default().Open() {
+		return nil
+	}
+	for _, addr := range []string{c.Addr, c.SentinelAddr, c.HTTPAddr} {
+		if addr != "" && !loopback(addr) {
+			return fmt.Errorf("acl-file %s: the default user needs no password, and %s is not loopback: give it one, turn it off, or say insecure", c.ACLFile, addr)
+		}
+	}
+	return nil
 }
 
 // Peers returns the peer addresses of the initial cluster by name. Without InitialCluster these are of this node alone,

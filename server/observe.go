@@ -177,7 +177,7 @@ func (s *Server) newWeb() *web.Server {
 	}
 	return web.New(web.Config{
 		Gatherer: prometheus.GathererFunc(s.gather), Live: s.liveChecks(), Ready: s.readyChecks(), Console: s.console,
-		Access: web.Access{TLS: s.secrets.ClientTLS(), Password: s.secrets.Password()}, Profiles: s.config.HTTPPprof, Logger: s.logger,
+		Access: web.Access{TLS: s.secrets.ClientTLS(), Users: s.secrets.Current}, Profiles: s.config.HTTPPprof, Logger: s.logger,
 	})
 }
 

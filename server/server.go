@@ -98,6 +98,9 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	if s.secrets, err = secrets.Open(c.SecretsConfig, logger); err != nil {
 		return nil, err
 	}
+	if err := c.exposes(s.secrets.Held()); err != nil {
+		return nil, err
+	}
 	if s.clients, err = net.Listen("tcp", c.Addr); err != nil {
 		return nil, fmt.Errorf("open client port: %w", err)
 	}
@@ -359,7 +362,7 @@ func (s *Server) frontConfig() frontend.Config {
 		Backups:  newBackups(s, s.config.MaxOutputBytes),
 		Options:  frontend.Options{Debug: s.config.Debug, Faults: s.faults.handler(), ClusterMode: s.config.ClusterMode},
 		TLS:      s.secrets.ClientTLS(),
-		Password: s.secrets.Password(),
+		Users:    s.secrets,
 	}
 }
 

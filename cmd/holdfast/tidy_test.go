@@ -141,7 +141,7 @@ var rooms = map[string][]string{
 	"server/raftnode":           {"server/peer/wire", "server/members"},
 	"server/forward":            {"server/peer/wire", "server/members"},
 	"server/replica":            {"server/members", "server/incarnation", "server/raftnode", "server/forward", "server/parking", "server/sessions", "server/peer/wire"},
-	"server/frontend":           {"server/loglimit", "server/replica", "server/operations", "server/parking", "server/sessions", "server/push", "server/pubsub", "server/tracking", "server/frontend/"},
+	"server/frontend":           {"server/acl", "server/loglimit", "server/replica", "server/operations", "server/parking", "server/sessions", "server/push", "server/pubsub", "server/tracking", "server/frontend/"},
 	"server/frontend/discovery": {"server/replica"},
 	"server/frontend/metrics":   {"server/frontend/discovery", "server/replica", "server/sessions", "server/pubsub", "server/tracking"},
 	"server/frontend/observe":   {"server/push"},
@@ -152,9 +152,10 @@ var rooms = map[string][]string{
 	"server/tracking":           {"server/push"},
 	"server/api":                {},
 	"server/console":            {"server/api"},
-	"server/web":                {"server/api", "server/console"},
+	"server/web":                {"server/acl", "server/api", "server/console"},
 	"server/backup":             {"server/members", "server/store", "server/raftnode"},
-	"server/secrets":            {},
+	"server/secrets":            {"server/acl"},
+	"server/acl":                {},
 	"server/loglimit":           {},
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/acl"
 )
 
 func authHandlers() map[string]handler {
@@ -13,29 +14,26 @@ func authHandlers() map[string]handler {
 	}
 }
 
-const defaultUser = "default"
-
 func auth(c *conn, args [][]byte) protocol.Value {
 	switch {
 	case len(args) > 3:
 		return protocol.ErrSyntax.Value()
-	case len(args) == 2 && c.srv.cfg.Password == nil:
+	case len(args) == 2 && c.srv.cfg.Users.Current().Default().TakesAny():
 		return protocol.ErrPasswordNotSet.Value()
 	case len(args) == 2:
-		return c.authenticate([]byte(defaultUser), args[1])
+		return c.authenticate(args[0], []byte(acl.DefaultUser), args[1])
 	}
-	return c.authenticate(args[1], args[2])
+	return c.authenticate(args[0], args[1], args[2])
 }
 
-// authenticate opens the connection for the only user, "default". Where no password is set any
-// password is right, as for a "nopass" user of Redis.
-func (c *conn) authenticate(user, password []byte) protocol.Value {
-	right := c.srv.cfg.Password == nil || c.srv.cfg.Password(string(password))
-	if string(user) != defaultUser || !right {
+// authenticate makes the connection the user's. Where no password is set any password is right, as for a "nopass" user
+// of Redis.
+func (c *conn) authenticate(command, user, password []byte) protocol.Value {
+	if !c.login(string(user), string(password)) {
 		c.noteFailedAuth(user)
+		c.noteRefusal("auth", string(command), string(user))
 		return protocol.ErrWrongPass.Value()
 	}
-	c.setAuthenticated(true)
 	return protocol.OK
 }
 
@@ -71,7 +69,7 @@ func hello(c *conn, args [][]byte) protocol.Value {
 		}
 	}
 	if user != nil {
-		if v := c.authenticate(user, password); v.IsError() {
+		if v := c.authenticate(args[0], user, password); v.IsError() {
 			return v
 		}
 	}

@@ -9,14 +9,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/acl"
 )
 
 // asks is a server that asks for a password; empty: for none.
-func asks(password string) func(given string) bool {
+func asks(password string) Users {
 	if password == "" {
 		return nil
 	}
-	return func(given string) bool { return given == password }
+	return onlyUser{acl.Only(acl.PasswordOf(password))}
 }
 
 // TestFailedAuthIsLogged: who gives a wrong password is named once a second at most, with how many came meanwhile, and
@@ -24,7 +26,7 @@ func asks(password string) func(given string) bool {
 func TestFailedAuthIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		s := start(t, Config{Password: asks("open sesame")}, newCluster())
+		s := start(t, Config{Users: asks("open sesame")}, newCluster())
 		s.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		c := s.dial()
 		for range 100 {

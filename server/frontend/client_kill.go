@@ -4,13 +4,14 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/acl"
 )
 
 // clientFilter says which clients CLIENT KILL closes. A field that is not given matches all clients.
 type clientFilter struct {
 	id          int64
 	addr, laddr *string // a client has no empty address, so an empty one matches none
-	kind        string
+	kind, user  string
 	skipMe      bool
 }
 
@@ -29,7 +30,7 @@ func clientKill(c *conn, args [][]byte) protocol.Value {
 		if len(args) == 1 {
 			return protocol.Err(errSyntax)
 		}
-		if v, ok := filter.set(string(args[0]), string(args[1])); !ok {
+		if v, ok := filter.set(string(args[0]), string(args[1]), c.srv.cfg.Users.Held()); !ok {
 			return v
 		}
 	}
@@ -37,7 +38,7 @@ func clientKill(c *conn, args [][]byte) protocol.Value {
 }
 
 // set reads one filter. Without ok, v is the error.
-func (f *clientFilter) set(name, value string) (v protocol.Value, ok bool) {
+func (f *clientFilter) set(name, value string, users *acl.Users) (v protocol.Value, ok bool) {
 	switch strings.ToLower(name) {
 	case "id":
 		if f.id, ok = protocol.ParseInt(value); !ok || f.id < 1 {
@@ -52,9 +53,10 @@ func (f *clientFilter) set(name, value string) (v protocol.Value, ok bool) {
 	case "laddr":
 		f.laddr = &value
 	case "user":
-		if value != defaultUser {
+		if users.Find(value) == nil {
 			return protocol.Err("No such user '" + value + "'"), false
 		}
+		f.user = value
 	case "skipme":
 		switch strings.ToLower(value) {
 		case "yes":
@@ -91,6 +93,13 @@ func unknownClientKind(word string) protocol.Value {
 	return protocol.Err("Unknown client type '" + word + "'")
 }
 
+// userName may be called by any goroutine.
+func (c *conn) userName() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.shown.user.Name
+}
+
 // killAll closes the clients that match and returns their number. The sender gets its reply before
 // its connection is closed.
 func (c *conn) killAll(f clientFilter) int {
@@ -101,6 +110,7 @@ func (c *conn) killAll(f clientFilter) int {
 			f.addr != nil && other.nc.RemoteAddr().String() != *f.addr,
 			f.laddr != nil && other.nc.LocalAddr().String() != *f.laddr,
 			f.kind != "" && f.kind != other.kind(),
+			f.user != "" && f.user != other.userName(),
 			f.skipMe && other == c:
 			continue
 		case other == c:

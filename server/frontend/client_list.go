@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/acl"
 	"github.com/holdfast/holdfast/server/pubsub"
 )
 
@@ -18,6 +19,7 @@ func clientListHandlers() map[string]handler {
 
 // shown is the part of a connection that CLIENT LIST shows to other connections.
 type shown struct {
+	user                        *acl.User
 	name, libName, libVersion   string
 	noEvict, noTouch, blocked   bool
 	ticket                      uint64 // under which the client waits, 0: none
@@ -136,7 +138,7 @@ func (c *conn) appendLine(dst []byte, now time.Time) []byte {
 		c.id, c.nc.RemoteAddr(), c.nc.LocalAddr(), c.descriptor(), s.name,
 		int(now.Sub(c.born).Seconds()), int(now.Sub(s.active).Seconds()), s.flags(), s.db,
 		s.subs[pubsub.Channel], s.subs[pubsub.Pattern], s.subs[pubsub.Shard], s.queued, s.watched, s.input, s.inputFree, s.argBytes, s.queuedBytes, s.output, s.replies+messages, s.replyBytes+waiting, connBytes+s.held+waiting,
-		s.command, defaultUser, s.redirect(), s.resp, s.libName, s.libVersion)
+		s.command, s.user.Name, s.redirect(), s.resp, s.libName, s.libVersion)
 }
 
 // redirect is the client that gets the messages of tracking, as in CLIENT GETREDIR.

@@ -56,7 +56,8 @@ func reset(c *conn, _ [][]byte) protocol.Value {
 	c.db = 0
 	c.setProtocol(protocol.RESP2)
 	c.replyMode = replyMode{}
-	c.setAuthenticated(c.srv.cfg.Password == nil)
+	u := c.srv.cfg.Users.Held().Default()
+	c.become(u, u.Open())
 	c.memory.noEvict.Store(false)
 	c.mu.Lock()
 	c.shown.name, c.shown.noEvict, c.shown.noTouch = "", false, false

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/acl"
 	"github.com/holdfast/holdfast/server/frontend/discovery"
 	"github.com/holdfast/holdfast/server/frontend/observe"
 	"github.com/holdfast/holdfast/server/pubsub"
@@ -39,9 +40,8 @@ type Config struct {
 	Backups Backups
 	// TLS, when set, is spoken on every connection.
 	TLS *tls.Config
-	// Password, when set, reports whether a client gave a right password, which every client is asked for (the
-	// user is "default").
-	Password func(given string) bool
+	// Users are the users; nil: there is only "default", who may do everything and needs no password.
+	Users Users
 }
 
 // Node describes this node to clients.
@@ -169,6 +169,9 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.HandshakeTimeout, timeouts.HandshakeTimeout)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Users == nil {
+		c.Users = onlyUser{acl.Only()}
 	}
 	if c.Tracking == nil {
 		c.Tracking = tracking.New(tracking.DefaultLimits())

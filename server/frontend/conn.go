@@ -64,16 +64,16 @@ type ending struct {
 
 // clientState is what the client's commands have set. RESET undoes it.
 type clientState struct {
-	db, resp      int
-	authenticated bool
-	replyMode     replyMode
-	tx            *transaction // nil outside MULTI
-	executing     bool         // the commands of an EXEC are being answered
-	watches       watches
-	track         track
-	subs          subscriptions
-	monitoring    bool // the client gets the commands of the node: MONITOR
-	lastCommand   string
+	identity
+	db, resp    int
+	replyMode   replyMode
+	tx          *transaction // nil outside MULTI
+	executing   bool         // the commands of an EXEC are being answered
+	watches     watches
+	track       track
+	subs        subscriptions
+	monitoring  bool // the client gets the commands of the node: MONITOR
+	lastCommand string
 }
 
 // work is the memory of a pipeline. The memory is pooled, because most connections are idle most of
@@ -109,8 +109,9 @@ type work struct {
 func newConn(s *Server, nc net.Conn, table *protocol.Table) *conn {
 	c := &conn{
 		srv: s, table: table, id: s.nextID.Add(1), born: time.Now(), socket: newSocket(nc, s.cfg.TLS),
-		clientState: clientState{resp: protocol.RESP2, authenticated: s.cfg.Password == nil},
+		clientState: clientState{resp: protocol.RESP2, identity: newIdentity(s.cfg.Users.Held().Default())},
 	}
+	c.shown.user = c.user
 	c.arrived, c.onNumber = c.born, c.numbered
 	c.publish()
 	return c

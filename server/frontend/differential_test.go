@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ func TestDifferential(t *testing.T) {
 	text = append(append(text, "\n\n"...), libraries...)
 	for _, password := range []string{"", "sesame"} {
 		redis := protocoltest.StartRedis(t, "--requirepass", password)
-		ours := startTCP(t, Config{Password: asks(password)})
+		ours := startTCP(t, Config{Users: asks(password)})
 		for i, conversation := range strings.Split(string(text), "\n\n") {
 			if strings.HasPrefix(conversation, "# password") != (password != "") {
 				continue
@@ -40,6 +41,28 @@ func TestDifferential(t *testing.T) {
 				require.NotEmpty(t, got, lines)
 			})
 		}
+	}
+}
+
+// TestDifferentialUsers is TestDifferential with the users of testdata/users.acl.
+func TestDifferentialUsers(t *testing.T) {
+	text, err := os.ReadFile("testdata/differential_acl")
+	require.NoError(t, err)
+	rules, err := os.ReadFile("testdata/users.acl")
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "users.acl")
+	_, plain, _ := strings.Cut(string(rules), "\n") // Redis knows no notes
+	require.NoError(t, os.WriteFile(file, []byte(plain), 0o600))
+	redis := protocoltest.StartRedis(t, "--aclfile", file)
+	users := &fileUsers{file: file}
+	require.NoError(t, users.Load(""))
+	ours := startTCP(t, Config{Users: users})
+	for i, conversation := range strings.Split(string(text), "\n\n") {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			_, sent := conversationBytes(t, conversation)
+			want, got := converse(t, "unix", redis, sent), converse(t, "tcp", ours, sent)
+			protocoltest.SameLines(t, strings.Join(want, "\n"), strings.Join(got, "\n"))
+		})
 	}
 }
 

@@ -51,6 +51,13 @@ func (c *conn) mayRun(row *row, args [][]byte) *protocol.Error {
 		return protocol.ErrNoAuth
 	case c.tx != nil && row.Has(protocol.FlagNoMulti):
 		return errNotInMulti
+	}
+	if c.rights != nil {
+		if cause := c.refusedByRights(row, args); cause != nil {
+			return cause
+		}
+	}
+	switch {
 	case c.restricted() && !forSubscribers(row.Command):
 		return errRestricted(row.Command)
 	case c.monitoring && touchesKeys(row):

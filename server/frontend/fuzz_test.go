@@ -35,7 +35,7 @@ func FuzzConnection(f *testing.F) {
 			Logger:  slog.New(failOnPanic{t}),
 		}
 		if password {
-			cfg.Password = asks("sesame")
+			cfg.Users = asks("sesame")
 		}
 		cl := newCluster()
 		cfg.Hub = cl.hub

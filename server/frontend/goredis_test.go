@@ -30,7 +30,7 @@ func TestGoRedis(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("protocol %d, password %q", o.Protocol, o.Password), func(t *testing.T) {
 			cl := newCluster()
-			s := start(t, Config{Password: asks(o.Password)}, cl)
+			s := start(t, Config{Users: asks(o.Password)}, cl)
 			c := goRedis(t, s, o)
 			ctx := t.Context()
 

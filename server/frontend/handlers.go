@@ -45,7 +45,7 @@ func handlerFamilies() []map[string]handler {
 	return []map[string]handler{
 		connectionHandlers(), authHandlers(), clientHandlers(), clientListHandlers(), commandHandlers(), helpHandlers(),
 		configHandlers(), metricsHandlers(), discoveryHandlers(), waitHandlers(), transactionHandlers(), debugHandlers(),
-		pubsubHandlers(), observeHandlers(), trackingHandlers(), monitorHandlers(), nativeHandlers(), memberHandlers(), backupHandlers(),
+		pubsubHandlers(), observeHandlers(), trackingHandlers(), monitorHandlers(), nativeHandlers(), memberHandlers(), backupHandlers(), aclHandlers(),
 	}
 }
 

@@ -202,7 +202,7 @@ func TestStrangersMustRead(t *testing.T) {
 	for _, encrypted := range []bool{false, true} {
 		for _, known := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				cfg := Config{Password: asks("sesame")}
+				cfg := Config{Users: asks("sesame")}
 				if encrypted {
 					cfg.TLS = &tls.Config{Certificates: []tls.Certificate{own}}
 				}

@@ -375,7 +375,7 @@ func TestCutsChangeNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cfg := Config{}
 				if strings.HasPrefix(conversation, "# password") {
-					cfg.Password = asks("sesame")
+					cfg.Users = asks("sesame")
 				}
 				_, all := conversationBytes(t, conversation)
 				whole := converseInPieces(t, cfg, [][]byte{all})

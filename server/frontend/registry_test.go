@@ -16,7 +16,7 @@ import (
 // TestStrangersMakeRoom: clients that have not authenticated cannot shut out others.
 func TestStrangersMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Password: asks("sesame"), Limits: Limits{MaxClients: 3}}, newCluster())
+		s := start(t, Config{Users: asks("sesame"), Limits: Limits{MaxClients: 3}}, newCluster())
 		dial := func(commands ...string) *testClient {
 			c := s.dial()
 			if len(commands) > 0 {
@@ -92,7 +92,7 @@ func TestFewAreToldThatThereIsNoRoom(t *testing.T) {
 // TestRoomIsMadeForAFew: connections that were closed to make room count until their end, if there
 // are many, because each still has its descriptor.
 func TestRoomIsMadeForAFew(t *testing.T) {
-	s := New(Config{Password: asks("sesame"), Limits: Limits{MaxClients: 1}}, newCluster())
+	s := New(Config{Users: asks("sesame"), Limits: Limits{MaxClients: 1}}, newCluster())
 	admit := func() (*conn, error) {
 		_, theirs := net.Pipe()
 		c := newConn(s, theirs, protocol.Redis())

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/acl"
 	"github.com/holdfast/holdfast/server/frontend/discovery"
 	"github.com/holdfast/holdfast/server/frontend/metrics"
 	"github.com/holdfast/holdfast/server/frontend/observe"
@@ -41,6 +42,7 @@ type Server struct {
 	directory         *discovery.Directory
 	slow              *observe.Slowlog
 	failedAuth        *loglimit.Limit
+	aclLog            acl.Log
 	forced            *loglimit.Limit
 	silent            silence
 	// saysClients is what logSaysClients has found.
@@ -81,6 +83,7 @@ func New(cfg Config, backend Backend) *Server {
 	s.directory = discovery.New(cfg.discovery(), backend.Status)
 	s.metrics = s.newMetrics()
 	backend.WatchLeadership(s.led)
+	cfg.Users.Watch(s.UsersChanged)
 	cfg.Hub.OnInterest(func(on bool) { s.listenTo(event.InMessages, on) })
 	cfg.Tracking.OnInterest(func(on bool) { s.listenTo(event.InChanges, on) })
 	cfg.Monitors.OnInterest(func(on bool) { s.listenTo(event.InCalls, on) })

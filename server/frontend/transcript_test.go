@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
+	"github.com/holdfast/holdfast/server/acl"
 	"github.com/holdfast/holdfast/server/frontend/discovery"
 	"github.com/holdfast/holdfast/server/operations"
 	"github.com/holdfast/holdfast/server/replica"
@@ -25,6 +28,7 @@ import (
 //	# comment
 //	server password=… debug …      a fresh server; without it the default one. With the option sentinel, clients
 //	                               come through the port for Sentinel's clients
+//	users FILE                      the file of users (option acl=FILE) is another; what is wrong with it stands below
 //	a> SET k v                      client a sends a command; what it is answered stands below
 //	a>> SET k v                     the same, but it is sent together with the next line of a
 //	a! "*1\r\n"                     client a sends bytes
@@ -51,6 +55,7 @@ type player struct {
 	held    map[string][]byte
 	// sentinel: clients connect to the port for Sentinel's clients.
 	sentinel bool
+	users    *fileUsers // of the server
 	out      bytes.Buffer
 }
 
@@ -89,6 +94,11 @@ func (p *player) line(line string) {
 	case verb == "leave":
 		p.clients[rest].nc.Close()
 		delete(p.clients, rest)
+	case verb == "users":
+		p.users.file = "testdata/" + rest
+		if err := p.users.Load(""); err != nil {
+			p.out.WriteString("    " + strings.ReplaceAll(err.Error(), "\n", "\n    ") + "\n")
+		}
 	case verb == "leader":
 		p.lead(rest)
 	case verb == "fail":
@@ -120,7 +130,11 @@ func (p *player) serve(verb, options string) {
 			n, _ := strconv.Atoi(value)
 			switch name {
 			case "password":
-				cfg.Password = asks(value)
+				cfg.Users = asks(value)
+			case "acl":
+				p.users = &fileUsers{file: "testdata/" + value}
+				require.NoError(p.t, p.users.Load(""))
+				cfg.Users = p.users
 			case "debug":
 				cfg.Options.Debug = true
 			case "faults":
@@ -161,6 +175,33 @@ func (p *player) serve(verb, options string) {
 	if p.sentinel {
 		p.server.serveSentinel()
 	}
+}
+
+// fileUsers are the users of a file.
+type fileUsers struct {
+	file    string
+	held    atomic.Pointer[acl.Users]
+	changed func()
+}
+
+func (f *fileUsers) Current() *acl.Users  { return f.held.Load() }
+func (f *fileUsers) Held() *acl.Users     { return f.held.Load() }
+func (f *fileUsers) Watch(changed func()) { f.changed = changed }
+
+func (f *fileUsers) Load(string) error {
+	text, err := os.ReadFile(f.file)
+	if err != nil {
+		return err
+	}
+	users, err := acl.Parse(f.file, string(text))
+	if err != nil {
+		return err
+	}
+	f.held.Store(users)
+	if f.changed != nil {
+		f.changed()
+	}
+	return nil
 }
 
 // askedDesk repeats what it is asked. What happens depends on who the member is.

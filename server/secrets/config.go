@@ -10,6 +10,7 @@ import (
 type Config struct {
 	Password          string // clients' AUTH
 	PasswordFile      string
+	ACLFile           string // users, as Redis's aclfile
 	ClusterSecret     string // nodes to nodes
 	ClusterSecretFile string
 	// TLS for clients: certificate and key, and a CA when client certificates are demanded.

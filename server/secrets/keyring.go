@@ -1,9 +1,8 @@
 package secrets
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast/holdfast/server/acl"
 )
 
 // Keyring has the credentials in force. Its methods, and the functions that they return, are safe for many goroutines.
@@ -21,16 +22,20 @@ type Keyring struct {
 	due    atomic.Int64 // when the files are looked at next, in nanoseconds since began
 	held   atomic.Pointer[credentials]
 
-	mu    sync.Mutex // held while files are read
-	parts []*part    // guarded by mu
+	mu      sync.Mutex // held while files are read
+	parts   []*part    // guarded by mu
+	watches []func()   // guarded by mu
 }
 
 // credentials are immutable once they are in force.
 type credentials struct {
-	passwords [][sha256.Size]byte // hashes of the valid passwords
-	cluster   [][]byte            // the first is this node's own
-	clientTLS *tls.Config         // nil: no TLS
-	peerTLS   *tls.Config         // nil: no TLS
+	passwords []acl.Password
+	// users are made of the passwords and of aclText, what the file of users has.
+	users     *acl.Users
+	aclText   string
+	cluster   [][]byte    // the first is this node's own
+	clientTLS *tls.Config // nil: no TLS
+	peerTLS   *tls.Config // nil: no TLS
 	expiries  map[string]time.Time
 	Status
 }
@@ -64,6 +69,9 @@ func (c *credentials) outOfDate(old *credentials, now time.Time) error {
 	return nil
 }
 
+// usersPart is the name of the file of users in log lines.
+const usersPart = "users"
+
 // interval is the least time between two looks at the files.
 const interval = time.Second
 
@@ -84,6 +92,7 @@ func Open(c Config, logger *slog.Logger) (*Keyring, error) {
 		k.parts = append(k.parts, p)
 	}
 	add("password", loadPasswords, c.PasswordFile)
+	add(usersPart, loadUsers, c.ACLFile)
 	add("cluster-secret", loadClusterSecrets, c.ClusterSecretFile)
 	if c.TLSCert != "" || c.TLSKey != "" {
 		add("tls", loadClientTLS, c.TLSCert, c.TLSKey, c.TLSClientCA)
@@ -106,9 +115,41 @@ func loadPasswords(c Config, read reader, to *credentials) error {
 	words, err := readWords("password-file", c.Password, c.PasswordFile, read)
 	to.passwords = nil
 	for _, word := range words {
-		to.passwords = append(to.passwords, sha256.Sum256([]byte(word)))
+		to.passwords = append(to.passwords, acl.PasswordOf(word))
 	}
-	return err
+	if err != nil || c.ACLFile != "" && to.users == nil { // the file comes next
+		return err
+	}
+	return to.makeUsers(c)
+}
+
+func loadUsers(c Config, read reader, to *credentials) error {
+	if c.ACLFile == "" {
+		return nil
+	}
+	text, err := read(c.ACLFile)
+	if err != nil {
+		return fmt.Errorf("acl-file: %w", err)
+	}
+	to.aclText = string(text)
+	return to.makeUsers(c)
+}
+
+// makeUsers makes the users anew. A node that asks for a password goes on to do so.
+func (c *credentials) makeUsers(config Config) error {
+	if config.ACLFile == "" {
+		c.users = acl.Only(c.passwords...)
+		return nil
+	}
+	users, err := acl.Parse(config.ACLFile, c.aclText, c.passwords...)
+	switch {
+	case err != nil:
+		return fmt.Errorf("acl-file: %w", err)
+	case c.users != nil && users.Default().Open() && !c.users.Default().Open():
+		return errors.New("acl-file: the default user would need no password any more: start the node anew for that")
+	}
+	c.users = users
+	return nil
 }
 
 func loadClusterSecrets(c Config, read reader, to *credentials) error {
@@ -170,20 +211,40 @@ func (k *Keyring) look(by string, all bool) {
 		next.ReadAt = time.Now()
 	}
 	k.held.Store(next)
+	if len(changed) > 0 && next.users != old.users {
+		for _, changed := range k.watches {
+			changed()
+		}
+	}
 }
 
-// Password returns a function that reports whether a client gave a valid password; nil: none is asked for.
-func (k *Keyring) Password() func(given string) bool {
-	if len(k.held.Load().passwords) == 0 {
-		return nil
+// Current are the users in force.
+func (k *Keyring) Current() *acl.Users { return k.current().users }
+
+// Held are the users that were in force at the last look.
+func (k *Keyring) Held() *acl.Users { return k.held.Load().users }
+
+// Load reads all files now; by says in the log on whose account. The error is why the file of users is not taken.
+func (k *Keyring) Load(by string) error {
+	if k.config.ACLFile == "" {
+		return acl.ErrNoFile
 	}
-	return func(given string) bool {
-		got, right := sha256.Sum256([]byte(given)), 0
-		for _, want := range k.current().passwords {
-			right |= subtle.ConstantTimeCompare(want[:], got[:])
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.look(by, true)
+	for _, p := range k.parts {
+		if p.name == usersPart && p.failure != "" {
+			return errors.New(p.failure)
 		}
-		return right == 1
 	}
+	return nil
+}
+
+// Watch has changed called after each change of the users. It must not call the keyring, but for [Keyring.Held].
+func (k *Keyring) Watch(changed func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.watches = append(k.watches, changed)
 }
 
 // Cluster returns a function that has the cluster secrets that are valid, this node's own first; none: none is asked

@@ -26,8 +26,8 @@ const (
 func (s *Server) apiRoutes(mux *http.ServeMux) {
 	room := make(chan struct{}, maxQuestions)
 	c := s.config.Console
-	add := func(path string, params []string, answer func(ctx context.Context, q url.Values) (any, error)) {
-		mux.Handle("GET "+path, s.known(s.near(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	add := func(path, command string, params []string, answer func(ctx context.Context, q url.Values) (any, error)) {
+		mux.Handle("GET "+path, s.known(command, s.near(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			q, err := parse(r.URL.RawQuery, params)
 			if err != nil {
 				writeJSON(w, http.StatusBadRequest, failure(err))
@@ -51,7 +51,7 @@ func (s *Server) apiRoutes(mux *http.ServeMux) {
 			writeJSON(w, http.StatusOK, doc)
 		}))))
 	}
-	add("/api/locks", []string{"prefix", "match", "db", "mode", "sort", "limit", "cursor"}, func(ctx context.Context, q url.Values) (any, error) {
+	add("/api/locks", "lock.list", []string{"prefix", "match", "db", "mode", "sort", "limit", "cursor"}, func(ctx context.Context, q url.Values) (any, error) {
 		asked, err := lockQuery(q)
 		if err != nil {
 			return nil, err
@@ -61,15 +61,15 @@ func (s *Server) apiRoutes(mux *http.ServeMux) {
 		}
 		return c.Locks(ctx, asked)
 	})
-	add("/api/lock", []string{"key", "keyBase64", "db"}, func(_ context.Context, q url.Values) (any, error) {
+	add("/api/lock", "lock.info", []string{"key", "keyBase64", "db"}, func(_ context.Context, q url.Values) (any, error) {
 		key, db, err := lockNamed(q)
 		if err != nil {
 			return nil, err
 		}
 		return c.Lock(key, db)
 	})
-	add("/api/members", nil, func(context.Context, url.Values) (any, error) { return c.Members() })
-	add("/api/history", nil, func(context.Context, url.Values) (any, error) { return c.History() })
+	add("/api/members", "raft.status", nil, func(context.Context, url.Values) (any, error) { return c.Members() })
+	add("/api/history", "lock.history", nil, func(context.Context, url.Values) (any, error) { return c.History() })
 }
 
 // badRequest is the caller's mistake.
@@ -199,7 +199,7 @@ func number(q url.Values, name string, least, most int) (int, error) {
 // near answers a port that asks for no password only under a name of this machine: a page from elsewhere could have
 // its own name mean loopback, and read here what it likes.
 func (s *Server) near(next http.Handler) http.Handler {
-	if s.config.Access.Password != nil || s.demandsCert {
+	if s.asksPassword() || s.demandsCert {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/acl"
 	"github.com/holdfast/holdfast/server/api"
 	"github.com/holdfast/holdfast/server/console"
 )
@@ -79,7 +80,7 @@ var consolePaths = []string{"/", "/page.css", "/page.js", "/icon.svg", "/api/loc
 // TestConsoleAccess: what metrics demand is demanded for the page and for each document, and nothing is there where
 // the node has no console.
 func TestConsoleAccess(t *testing.T) {
-	secured := consoleServer(t, func(c *Config) { c.Access.Password = openSesame })
+	secured := consoleServer(t, func(c *Config) { c.Access.Users = openSesame })
 	for _, path := range consolePaths {
 		for _, password := range []string{"", "guess"} {
 			status, body := get(secured, path, password)
@@ -200,7 +201,38 @@ func TestForeignNames(t *testing.T) {
 		require.Equal(t, want, at(nil, "127.0.0.1:8379", host), host)
 	}
 	require.Equal(t, 200, at(nil, "10.0.0.1:8379", "n1.example:8379"))
-	require.Equal(t, 200, at(func(c *Config) { c.Access.Password = openSesame }, "127.0.0.1:8379", "n1.example:8379"))
+	require.Equal(t, 200, at(func(c *Config) { c.Access.Users = openSesame }, "127.0.0.1:8379", "n1.example:8379"))
+}
+
+// TestRightsOfUsers: a user is told what its rights let it ask on the port for clients, and no more.
+func TestRightsOfUsers(t *testing.T) {
+	s := consoleServer(t, func(c *Config) {
+		users, err := acl.Parse("f", "user metrics on >open +info\nuser locks on >open +lock.list +lock.info ~*\nuser status on >open +raft.status\n"+
+			"user off off >open ~* +@all\nuser all on >open ~* &* +@all\n")
+		require.NoError(t, err)
+		c.Access.Users = func() *acl.Users { return users }
+	})
+	for user, want := range map[string]string{
+		"metrics": "/metrics", "locks": "/ /api/lock /api/locks", "status": "/api/members", "off": "", "default": "", "nobody": "", "": "",
+		"all": "/ /api/history /api/lock /api/locks /api/members /metrics",
+	} {
+		var got []string
+		for _, path := range []string{"/", "/api/history", "/api/lock?key=a", "/api/locks", "/api/members", "/metrics"} {
+			r := httptest.NewRequest(http.MethodGet, path, nil)
+			r.SetBasicAuth(user, "open")
+			w := httptest.NewRecorder()
+			s.http.Handler.ServeHTTP(w, r)
+			switch w.Code {
+			case http.StatusUnauthorized:
+				require.Contains(t, []string{"off", "default", "nobody", ""}, user)
+			case http.StatusForbidden:
+			default:
+				path, _, _ = strings.Cut(path, "?")
+				got = append(got, path)
+			}
+		}
+		require.Equal(t, want, strings.Join(got, " "), user)
+	}
 }
 
 // TestPageIsWhole: the page asks for nothing but what this port has, has no code in its markup, and its script makes

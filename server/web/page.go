@@ -32,7 +32,7 @@ func (s *Server) pageRoutes(mux *http.ServeMux) {
 		}
 		sum := sha256.Sum256(body)
 		tag := `"` + hex.EncodeToString(sum[:8]) + `"`
-		mux.Handle("GET "+p.path, s.known(s.near(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mux.Handle("GET "+p.path, s.known("lock.list", s.near(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h := w.Header()
 			h.Set("ETag", tag)
 			h.Set("Cache-Control", "no-cache")

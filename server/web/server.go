@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/holdfast/holdfast/server/acl"
 	"github.com/holdfast/holdfast/server/console"
 )
 
@@ -36,8 +38,8 @@ type Access struct {
 	// TLS, when set, is spoken on every connection. A client certificate that it demands is demanded for the
 	// same.
 	TLS *tls.Config
-	// Password, when set, reports whether a password is right.
-	Password func(given string) bool
+	// Users, when set, returns the users. A user is told what the user's rights allow to ask of the port for clients.
+	Users func() *acl.Users
 }
 
 // MaxConnections is how many connections there are at a time.
@@ -45,14 +47,13 @@ const MaxConnections = 64
 
 // What a client may cost.
 const (
-	maxHeaderBytes   = 8 << 10
-	readTimeout      = 5 * time.Second
-	writeTimeout     = 10 * time.Second
-	idleTimeout      = time.Minute
-	maxScrapes       = 4 // at a time
-	maxProfileTime   = 2 * time.Minute
-	maxProfiles      = 2 // at a time
-	userOfTheDefault = "default"
+	maxHeaderBytes = 8 << 10
+	readTimeout    = 5 * time.Second
+	writeTimeout   = 10 * time.Second
+	idleTimeout    = time.Minute
+	maxScrapes     = 4 // at a time
+	maxProfileTime = 2 * time.Minute
+	maxProfiles    = 2 // at a time
 )
 
 // Server answers on the port for monitoring. Create it with [New].
@@ -72,7 +73,7 @@ func New(c Config) *Server {
 	mux.Handle("GET /livez/{check}", s.health(s.live))
 	mux.Handle("GET /readyz", s.health(s.ready))
 	mux.Handle("GET /readyz/{check}", s.health(s.ready))
-	mux.Handle("GET /metrics", s.known(promhttp.HandlerFor(c.Gatherer, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", s.known("info", promhttp.HandlerFor(c.Gatherer, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxScrapes, Timeout: writeTimeout, EnableOpenMetrics: true,
 		// A metric that cannot be had must not hide the others.
 		ErrorHandling: promhttp.ContinueOnError, ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn),
@@ -82,7 +83,7 @@ func New(c Config) *Server {
 		s.pageRoutes(mux)
 	}
 	if c.Profiles {
-		mux.Handle("GET /debug/pprof/", s.known(profiles()))
+		mux.Handle("GET /debug/pprof/", s.known("debug", profiles()))
 	}
 	s.http = &http.Server{
 		Handler: mux, MaxHeaderBytes: maxHeaderBytes,
@@ -154,27 +155,43 @@ func certificatesIfGiven(c *tls.Config) *tls.Config {
 	return c
 }
 
-// isKnown reports whether the client has proved what a client of Redis must.
-func (s *Server) isKnown(r *http.Request) bool {
+// isKnown reports whether the client has proved what a client of Redis must, and whether the client may ask for what a
+// command tells.
+func (s *Server) isKnown(r *http.Request, command string) (known, allowed bool) {
 	if s.demandsCert && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
-		return false
+		return false, false
 	}
-	if right := s.config.Access.Password; right != nil {
-		user, password, given := r.BasicAuth()
-		return given && (user == userOfTheDefault || user == "") && right(password)
+	if s.config.Access.Users == nil {
+		return true, true
 	}
-	return true
+	users := s.config.Access.Users()
+	name, password, given := r.BasicAuth()
+	u := users.Default()
+	if given {
+		u = users.Authenticate(cmp.Or(name, acl.DefaultUser), password)
+	} else if !u.Open() {
+		u = nil
+	}
+	return u != nil, u != nil && u.MayRun(command)
 }
 
-// known answers only clients that are known.
-func (s *Server) known(next http.Handler) http.Handler {
+// asksPassword reports whether strangers are told nothing.
+func (s *Server) asksPassword() bool {
+	return s.config.Access.Users != nil && !s.config.Access.Users().Default().Open()
+}
+
+// known answers only clients that are known and may send the command, or, on the port for clients, could.
+func (s *Server) known(command string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.isKnown(r) {
+		switch known, allowed := s.isKnown(r, command); {
+		case !known:
 			w.Header().Set("WWW-Authenticate", `Basic realm="holdfast"`)
-			http.Error(w, "the password of the user \"default\" is needed, or a client certificate", http.StatusUnauthorized)
-			return
+			http.Error(w, "a user's password is needed (without users of your own: \"default\"), or a client certificate", http.StatusUnauthorized)
+		case !allowed:
+			http.Error(w, "this user has no permissions to run the '"+command+"' command, which this is for", http.StatusForbidden)
+		default:
+			next.ServeHTTP(w, r)
 		}
-		next.ServeHTTP(w, r)
 	})
 }
 

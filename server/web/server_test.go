@@ -23,6 +23,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/acl"
 )
 
 func fails(reason string) func(context.Context) error {
@@ -54,13 +56,13 @@ func get(s *Server, path, password string) (status int, body string) {
 	return w.Code, w.Body.String()
 }
 
-func openSesame(given string) bool { return given == "open sesame" }
+func openSesame() *acl.Users { return acl.Only(acl.PasswordOf("open sesame")) }
 
 // TestHealth: the answers have etcd's form, and a stranger is not told why a check failed.
 func TestHealth(t *testing.T) {
 	broken := newServer(func(c *Config) {
 		c.Ready[1].Run = fails("no leader is known")
-		c.Access.Password = openSesame
+		c.Access.Users = openSesame
 	})
 	fine := newServer(nil)
 	for _, tc := range []struct {
@@ -120,7 +122,7 @@ func TestCheckRunsOnce(t *testing.T) {
 
 // TestAccess: metrics and profiles are for those who may connect as clients, and profiles are there when opened.
 func TestAccess(t *testing.T) {
-	secured := newServer(func(c *Config) { c.Access.Password, c.Profiles = openSesame, true })
+	secured := newServer(func(c *Config) { c.Access.Users, c.Profiles = openSesame, true })
 	for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/profile?seconds=1"} {
 		for _, password := range []string{"", "guess"} {
 			status, body := get(secured, path, password)

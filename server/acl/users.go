@@ -1,0 +1,270 @@
+package acl
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast/holdfast/fsm/rights"
+)
+
+// DefaultUser is the user of a connection that has not named another.
+const DefaultUser = "default"
+
+// User is a user with its rules.
+type User struct {
+	Name   string
+	on     bool
+	noPass bool
+	// sanitizes is the flag that Redis shows, which has no effect here: no command takes a payload.
+	sanitizes sanitize
+	// passwords are SHA-256 sums in hexadecimal.
+	passwords []string
+	rights    rights.Rights
+	text      string
+}
+
+type sanitize uint8
+
+const (
+	sanitizeUnsaid sanitize = iota
+	sanitizeAlways
+	sanitizeNever
+)
+
+// Users are all users of a node by name. There is always a default user.
+type Users struct {
+	byName map[string]*User
+	names  []string // sorted
+}
+
+// The bounds of a file.
+const (
+	mostUsers     = 1000
+	mostSelectors = 32
+	// mostRules bounds the text of a user's rules, which travels in the log with each script.
+	mostRules = 16 << 10
+)
+
+// Password is what the password of a user is remembered by.
+type Password [sha256.Size]byte
+
+// PasswordOf is the sum of a password.
+func PasswordOf(word string) Password { return sha256.Sum256([]byte(word)) }
+
+// Only is the default user alone, who may do everything, with these passwords; none: no password is asked for.
+func Only(passwords ...Password) *Users { return newUsers([]*User{unbounded(passwords)}) }
+
+// unbounded is a default user who may do everything.
+func unbounded(passwords []Password) *User {
+	u := &User{Name: DefaultUser, on: true, noPass: len(passwords) == 0}
+	for _, p := range passwords {
+		u.passwords = append(u.passwords, hex.EncodeToString(p[:]))
+	}
+	for _, rule := range []string{"~*", "&*", "+@all"} {
+		_ = u.rights.Apply(rule)
+	}
+	u.text = u.rights.String()
+	return u
+}
+
+func newUsers(all []*User) *Users {
+	us := &Users{byName: make(map[string]*User)}
+	for _, u := range all {
+		us.byName[u.Name] = u
+		us.names = append(us.names, u.Name)
+	}
+	slices.Sort(us.names)
+	return us
+}
+
+// Parse reads the users of a file. Empty lines and those that begin with # are notes. A default user that the file does not
+// describe may do everything with one of the passwords, and is off if there is none.
+func Parse(file, text string, passwords ...Password) (*Users, error) {
+	var all []*User
+	seen := make(map[string]bool)
+	var wrong []error
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.Trim(line, " \t\r")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		u, err := parseLine(line)
+		switch {
+		case err != nil:
+		case seen[u.Name]:
+			err = fmt.Errorf("Duplicate user '%s' found", u.Name)
+		case u.Name == DefaultUser && len(passwords) > 0:
+			err = errors.New("the default user has a password by password or password-file as well: give it in one place")
+		case len(all) == mostUsers:
+			return nil, fmt.Errorf("%s has more than %d users", file, mostUsers)
+		default:
+			seen[u.Name] = true
+			all = append(all, u)
+		}
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("%s:%d: %w", file, i+1, err))
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, errors.Join(wrong[:min(len(wrong), 10)]...)
+	}
+	if !seen[DefaultUser] {
+		u := unbounded(passwords)
+		u.on, u.noPass = len(passwords) > 0, false
+		all = append(all, u)
+	}
+	return newUsers(all), nil
+}
+
+func parseLine(line string) (*User, error) {
+	words, err := rights.Words(line)
+	switch {
+	case err != nil:
+		return nil, err
+	case words[0] != "user" || len(words) < 2:
+		return nil, errors.New("should start with user keyword followed by the username")
+	}
+	u := &User{Name: words[1]}
+	for _, rule := range words[2:] {
+		if err := u.apply(rule); errors.Is(err, rights.ErrUnknown) {
+			return nil, fmt.Errorf("Error in applying operation '%s': %w", rule, err)
+		} else if err != nil {
+			return nil, err // without the rule, which may be a password
+		}
+	}
+	u.text = u.rights.String()
+	switch {
+	case len(u.text) > mostRules:
+		return nil, fmt.Errorf("the rules of user '%s' are longer than %d bytes", u.Name, mostRules)
+	case len(u.rights.Describe()) > mostSelectors+1:
+		return nil, fmt.Errorf("user '%s' has more than %d selectors", u.Name, mostSelectors)
+	}
+	return u, nil
+}
+
+// The errors have the texts of Redis.
+var (
+	errNoPassword   = errors.New("The password you are trying to remove from the user does not exist")
+	errPasswordHash = errors.New("The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters")
+)
+
+// apply changes the user by one rule.
+func (u *User) apply(rule string) error {
+	switch strings.ToLower(rule) {
+	case "on":
+		u.on = true
+	case "off":
+		u.on = false
+	case "nopass":
+		u.noPass, u.passwords = true, nil
+	case "resetpass":
+		u.noPass, u.passwords = false, nil
+	case "sanitize-payload":
+		u.sanitizes = sanitizeAlways
+	case "skip-sanitize-payload":
+		u.sanitizes = sanitizeNever
+	case "reset":
+		*u = User{Name: u.Name, sanitizes: sanitizeAlways}
+	default:
+		if strings.ContainsRune("<>#!", rune(rule[0])) {
+			return u.applyPassword(rule)
+		}
+		return u.rights.Apply(rule)
+	}
+	return nil
+}
+
+// applyPassword adds or removes a password, or a sum of one.
+func (u *User) applyPassword(rule string) error {
+	sum := rule[1:]
+	switch rule[0] {
+	case '>', '<':
+		all := sha256.Sum256([]byte(sum))
+		sum = hex.EncodeToString(all[:])
+	default:
+		if len(sum) != 2*sha256.Size || strings.Trim(sum, "0123456789abcdef") != "" {
+			return errPasswordHash
+		}
+	}
+	at := slices.Index(u.passwords, sum)
+	switch {
+	case (rule[0] == '<' || rule[0] == '!') && at < 0:
+		return errNoPassword
+	case rule[0] == '<' || rule[0] == '!':
+		u.passwords = slices.Delete(u.passwords, at, at+1)
+		return nil
+	case at < 0:
+		u.passwords = append(u.passwords, sum)
+	}
+	u.noPass = false
+	return nil
+}
+
+// ErrNoFile is the error of a node without a file of users.
+var ErrNoFile = errors.New("This Redis instance is not configured to use an ACL file: start the node with --acl-file")
+
+// Find returns a user, nil if there is none of that name.
+func (us *Users) Find(name string) *User { return us.byName[name] }
+
+// Default is the default user.
+func (us *Users) Default() *User { return us.byName[DefaultUser] }
+
+// Names are the names of all users in order.
+func (us *Users) Names() []string { return us.names }
+
+// Authenticate returns the user if the password is right, and nil if not, or if the user is off or unknown.
+func (us *Users) Authenticate(name, password string) *User {
+	u := us.byName[name]
+	if u == nil {
+		(&User{passwords: []string{nobodys}}).has(password) // as long as for a user that is there
+		return nil
+	}
+	if right := u.has(password); !right || !u.on {
+		return nil
+	}
+	return u
+}
+
+// nobodys is the sum of no password.
+var nobodys = strings.Repeat("0", 2*sha256.Size)
+
+// has reports whether a password is the user's. The time does not depend on how much of a password is right.
+func (u *User) has(password string) bool {
+	if u.noPass {
+		return true
+	}
+	sum := sha256.Sum256([]byte(password))
+	given, right := []byte(hex.EncodeToString(sum[:])), 0
+	for _, want := range u.passwords {
+		right |= subtle.ConstantTimeCompare([]byte(want), given)
+	}
+	return right == 1
+}
+
+// Open reports whether connections are this user's without a password, if it is the default user.
+func (u *User) Open() bool { return u.on && u.noPass }
+
+// TakesAny reports whether any password is the user's.
+func (u *User) TakesAny() bool { return u.noPass }
+
+// Rights are the user's rights, nil if the user may do everything.
+func (u *User) Rights() *rights.Rights {
+	if u.rights.Everything() {
+		return nil
+	}
+	return &u.rights
+}
+
+// Rules are the rules about commands, keys and channels, as ACL LIST has them.
+func (u *User) Rules() string { return u.text }
+
+// Keeps reports whether a connection that is u's may go on when other is the user of the name from now on: neither
+// whether the user is on nor the rules have changed. Passwords may have: who has given one stays.
+func (u *User) Keeps(other *User) bool {
+	return other != nil && u.on == other.on && u.text == other.text
+}

@@ -1,0 +1,182 @@
+package frontend
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/fsm/rights"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/acl"
+)
+
+// Users are the users of the node.
+type Users interface {
+	// Current are the users in force; the files are looked at, if that was not done lately.
+	Current() *acl.Users
+	// Held are the users in force at the last look. Held does not block.
+	Held() *acl.Users
+	// Load reads the file of users now. The error says why it is not taken.
+	Load(by string) error
+	// Watch has changed called after each change.
+	Watch(changed func())
+}
+
+// onlyUser is the default user alone.
+type onlyUser struct{ users *acl.Users }
+
+func (o onlyUser) Current() *acl.Users { return o.users }
+func (o onlyUser) Held() *acl.Users    { return o.users }
+func (o onlyUser) Load(string) error   { return acl.ErrNoFile }
+func (o onlyUser) Watch(func())        {}
+
+// identity is whose connection it is. It belongs to the connection's own goroutine.
+type identity struct {
+	user *acl.User
+	// rights are the user's; nil: the user may do everything.
+	rights        *rights.Rights
+	authenticated bool
+}
+
+func newIdentity(u *acl.User) identity {
+	return identity{user: u, rights: u.Rights(), authenticated: u.Open()}
+}
+
+// become makes the connection the user's.
+func (c *conn) become(u *acl.User, authenticated bool) {
+	c.user, c.rights = u, u.Rights()
+	c.mu.Lock()
+	c.shown.user = u
+	c.mu.Unlock()
+	c.setAuthenticated(authenticated)
+}
+
+// login makes the connection the user's if the password is right and the user is there.
+func (c *conn) login(name, password string) bool {
+	u := c.srv.cfg.Users.Current().Authenticate(name, password)
+	if u == nil {
+		return false
+	}
+	c.become(u, true)
+	// The users may have changed while this one was not in the connection's list: [Server.UsersChanged] has missed it.
+	if !u.Keeps(c.srv.cfg.Users.Held().Find(name)) {
+		c.become(c.srv.cfg.Users.Held().Default(), false)
+		return false
+	}
+	return true
+}
+
+// UsersChanged closes the connections of users that are gone, that were turned on or off, or whose rules have changed.
+// Commands of theirs that have arrived may still run.
+func (s *Server) UsersChanged() {
+	now := s.cfg.Users.Held()
+	closed := 0
+	for _, c := range s.clients() {
+		c.mu.Lock()
+		u := c.shown.user
+		c.mu.Unlock()
+		if !u.Keeps(now.Find(u.Name)) {
+			c.nc.Close()
+			closed++
+		}
+	}
+	if closed > 0 {
+		s.cfg.Logger.Info("closed connections of users that have changed", "connections", closed)
+	}
+}
+
+// refusedByRights is why the connection's user must not send a command; nil: the user may.
+func (c *conn) refusedByRights(row *row, args [][]byte) *protocol.Error {
+	if row.Route == protocol.Script {
+		return protocol.NewError("scripts of users with restricted rights are not served yet")
+	}
+	cause, reason, object := acl.Refused(c.rights, row.Command, args)
+	if cause == nil && row.KeySpecs != nil && (row.Name == "sort" || row.Name == "sort_ro") {
+		return c.refusedSort(row, args)
+	}
+	if cause != nil {
+		c.noteRefusal(reason, object, c.user.Name)
+	}
+	return cause
+}
+
+// refusedSort refuses SORT by other keys to users who may not read every key.
+func (c *conn) refusedSort(row *row, args [][]byte) *protocol.Error {
+	for i := 2; i+1 < len(args); i++ {
+		option := strings.ToUpper(string(args[i]))
+		switch option {
+		case "BY", "GET":
+			i++
+			// BY without a star names no key.
+			if (option == "GET" || bytes.IndexByte(args[i], '*') >= 0) && !rights.AllKeys(c.rights, row.Command, args, acl.NewBudget()) {
+				return protocol.NewError(option + " option of SORT denied due to insufficient ACL permissions.")
+			}
+		case "LIMIT":
+			i += 2
+		}
+	}
+	return nil
+}
+
+// noteRefusal puts a refusal into the log of ACL LOG.
+func (c *conn) noteRefusal(reason, object, user string) {
+	context := "toplevel"
+	if c.tx != nil {
+		context = "multi"
+	}
+	c.publish()
+	now := time.Now()
+	c.srv.aclLog.Add(acl.Refusal{
+		Reason: reason, Context: context, Object: object, User: user,
+		Client: strings.TrimSuffix(string(c.appendLine(nil, now)), "\n"),
+	}, now)
+}
+
+func aclHandlers() map[string]handler {
+	users := func(reply func(us *acl.Users, args [][]byte) protocol.Value) handler {
+		return handler{reply: func(c *conn, args [][]byte) protocol.Value { return reply(c.srv.cfg.Users.Current(), args[2:]) }}
+	}
+	fromFile := handler{reply: func(*conn, [][]byte) protocol.Value {
+		return protocol.Err("users come from a file: change the file of --acl-file on every node, then ACL LOAD or SIGHUP")
+	}}
+	return map[string]handler{
+		"acl|whoami":  {reply: func(c *conn, _ [][]byte) protocol.Value { return protocol.Bulk(c.user.Name) }},
+		"acl|cat":     {reply: atMostOne(func(_ *conn, args [][]byte) protocol.Value { return acl.Categories(args) })},
+		"acl|genpass": {reply: atMostOne(func(_ *conn, args [][]byte) protocol.Value { return acl.GeneratePassword(args) })},
+		"acl|log": {reply: atMostOne(func(c *conn, args [][]byte) protocol.Value {
+			return c.srv.aclLog.Reply(args, time.Now())
+		})},
+		"acl|list":    users(func(us *acl.Users, _ [][]byte) protocol.Value { return us.List() }),
+		"acl|users":   users(func(us *acl.Users, _ [][]byte) protocol.Value { return protocol.Strings(us.Names()...) }),
+		"acl|getuser": users(func(us *acl.Users, args [][]byte) protocol.Value { return us.Describe(string(args[0])) }),
+		"acl|dryrun": users(func(us *acl.Users, args [][]byte) protocol.Value {
+			return us.DryRun(string(args[0]), args[1:])
+		}),
+		"acl|load":    {reply: aclLoad},
+		"acl|setuser": fromFile,
+		"acl|deluser": fromFile,
+		"acl|save":    fromFile,
+	}
+}
+
+// atMostOne refuses a second argument as Redis does.
+func atMostOne(reply func(c *conn, args [][]byte) protocol.Value) func(c *conn, args [][]byte) protocol.Value {
+	return func(c *conn, args [][]byte) protocol.Value {
+		if len(args) > 3 {
+			return protocol.Err("unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try ACL HELP.")
+		}
+		return reply(c, args[2:])
+	}
+}
+
+func aclLoad(c *conn, _ [][]byte) protocol.Value {
+	err := c.srv.cfg.Users.Load("ACL LOAD of " + c.user.Name)
+	switch {
+	case errors.Is(err, acl.ErrNoFile):
+		return protocol.Err(err.Error())
+	case err != nil:
+		return protocol.Err(strings.ReplaceAll(err.Error(), "\n", ". ") + ". WARNING: ACL errors detected, no change to the previously active ACL rules was performed")
+	}
+	return protocol.OK
+}
