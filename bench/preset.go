@@ -50,6 +50,12 @@ var presets = map[string]map[string]string{
 		"peers": "holdfast-1,holdfast,holdfast-5,redis-always", "workloads": "growth:64",
 		"keys": "10000", "client": "raw", "rounds": "4", "warmup": "1s", "measure": "4s",
 	},
+	// What a command costs a node, on one core and on two, for server/operating/SIZING.md: six minutes.
+	"sizing": {
+		"peers":     "holdfast,holdfast-native,holdfast-1core,holdfast-native-1core",
+		"workloads": "uncontended:1+16+64+256,renewals:256@holdfast+holdfast-1core,reads:256@holdfast+holdfast-1core,pipelined:50@holdfast+holdfast-1core,hot:64@holdfast-native+holdfast-native-1core",
+		"depth":     "64", "keys": "10000", "client": "raw", "rounds": "3", "warmup": "1s", "measure": "4s",
+	},
 	// Pairs of this build and of another, which --before names, by turns: two minutes.
 	"before": {
 		"peers": "holdfast,holdfast-before", "workloads": "uncontended:1+64+256",
@@ -66,7 +72,7 @@ var presets = map[string]map[string]string{
 }
 
 // presetOrder is the order in which results are told of.
-var presetOrder = []string{"table", "limits", "growth", "before", "busy", "long", "native", "native-limits"}
+var presetOrder = []string{"table", "limits", "growth", "before", "busy", "long", "sizing", "native", "native-limits"}
 
 // applyPreset sets the flags of a preset that were not given.
 func applyPreset(fs *flag.FlagSet, name string) error {

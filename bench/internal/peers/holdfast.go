@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -16,6 +17,16 @@ func before(ctx context.Context, b *builder) error {
 	other := *b
 	other.holdfast = b.before
 	return holdfast(3)(ctx, &other)
+}
+
+// pinned are servers on some cores alone.
+func pinned(cores string, servers func(context.Context, *builder) error) func(context.Context, *builder) error {
+	return func(ctx context.Context, b *builder) error {
+		b.cores = cores
+		err := servers(ctx, b)
+		b.cores = ""
+		return err
+	}
 }
 
 // holdfast is n nodes with their default settings, but for what more says.
@@ -37,11 +48,15 @@ func holdfast(n int, more ...string) func(context.Context, *builder) error {
 		for i := range n {
 			name := fmt.Sprintf("n%d", i+1)
 			err := b.cluster.add(name, clients[i], func(dir string) ([]string, error) {
-				return append([]string{
+				var command []string
+				if b.cores != "" {
+					command = []string{"taskset", "--cpu-list", b.cores}
+				}
+				return slices.Concat(command, []string{
 					path, "serve", "--name", name, "--addr", clients[i], "--peer-addr", peers[i],
 					"--data-dir", filepath.Join(dir, "data"), "--initial-cluster", strings.Join(members, ","),
 					"--max-clients", "12000",
-				}, more...), nil
+				}, more), nil
 			})
 			if err != nil {
 				return err

@@ -53,6 +53,8 @@ func Rows() []Row {
 		{Name: "zookeeper-lock", Cluster: "zookeeper", Via: target.ViaLeader, Kind: target.ZooKeeperLock, servers: zookeeper, About: "the same servers, the lock recipe"},
 		{Name: "holdfast-debug", Via: target.ViaLeader, Failover: true, servers: holdfast(3, "--debug"), About: "three nodes that take snapshots on demand"},
 		{Name: "holdfast-before", Via: target.ViaLeader, Failover: true, servers: before, About: "three nodes of another build, clients at the leader"},
+		{Name: "holdfast-1core", Via: target.ViaLeader, Failover: true, servers: pinned("0", holdfast(3)), About: "three nodes that share one core of the machine"},
+		{Name: "holdfast-native-1core", Cluster: "holdfast-1core", Via: target.ViaLeader, Form: target.Native, servers: pinned("0", holdfast(3)), About: "the same three nodes on one core, native locks"},
 		{Name: "holdfast-1", Via: target.ViaLeader, servers: holdfast(1), About: "a single node"},
 		{Name: "etcd", Via: target.ViaLeader, Kind: target.Etcd, Failover: true, servers: etcd, About: "etcd 3.7, three members, Txn: put if absent with a lease, delete if it has the value; clients at the leader"},
 		{Name: "etcd-mutex", Cluster: "etcd", Via: target.ViaLeader, Kind: target.EtcdMutex, servers: etcd, About: "the same members, concurrency.Mutex of etcd's client"},
@@ -176,6 +178,7 @@ type builder struct {
 	dir      string
 	holdfast string
 	before   string
+	cores    string // that servers are pinned to; "": all
 	cluster  *Cluster
 }
 

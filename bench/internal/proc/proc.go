@@ -18,6 +18,17 @@ type Usage struct {
 	CPUSeconds float64
 	// RSSBytes are each process's resident bytes, in the order of the pids.
 	RSSBytes []int64
+	// Each is what each process has used, in the same order.
+	Each []Process
+}
+
+// Process is what one process has used.
+type Process struct {
+	CPUSeconds float64
+	// ReadBytes came by system calls: from sockets, where a process reads no files.
+	ReadBytes int64
+	// WrittenBytes went to files and sockets. What Linux counts for disks are whole folios, megabytes for a small write.
+	WrittenBytes int64
 }
 
 // Read sums up the usage of processes.
@@ -30,6 +41,11 @@ func Read(pids ...int) (Usage, error) {
 		errs = errors.Join(errs, err, rssErr)
 		u.CPUSeconds += cpu
 		u.RSSBytes = append(u.RSSBytes, rss)
+		one := Process{CPUSeconds: cpu}
+		// Another user's figures are not to be read.
+		one.ReadBytes, _ = field(strconv.Itoa(pid), "io", "rchar:")
+		one.WrittenBytes, _ = field(strconv.Itoa(pid), "io", "wchar:")
+		u.Each = append(u.Each, one)
 	}
 	return u, errs
 }
@@ -55,16 +71,21 @@ func cpuSeconds(pid string) (float64, error) {
 }
 
 func rssBytes(pid string) (int64, error) {
-	text, err := os.ReadFile("/proc/" + pid + "/status")
+	kilobytes, err := field(pid, "status", "VmRSS:")
+	return kilobytes << 10, err
+}
+
+// field is a number behind a name in a file of a process.
+func field(pid, file, name string) (n int64, err error) {
+	text, err := os.ReadFile("/proc/" + pid + "/" + file)
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			var kilobytes int64
-			_, err := fmt.Sscanf(rest, "%d kB", &kilobytes)
-			return kilobytes << 10, err
+		if rest, ok := strings.CutPrefix(line, name); ok {
+			_, err := fmt.Sscan(rest, &n)
+			return n, err
 		}
 	}
-	return 0, fmt.Errorf("read /proc/%s/status: no VmRSS", pid)
+	return 0, fmt.Errorf("read /proc/%s/%s: no %s", pid, file, name)
 }

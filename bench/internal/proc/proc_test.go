@@ -25,6 +25,14 @@ func TestRead(t *testing.T) {
 	require.Len(t, u.RSSBytes, 2)
 	require.Greater(t, u.RSSBytes[0], int64(len(ballast)))
 	require.Greater(t, u.CPUSeconds, 2*before)
+	require.Len(t, u.Each, 2)
+	require.InDelta(t, u.CPUSeconds, u.Each[0].CPUSeconds+u.Each[1].CPUSeconds, 1e-9)
+	written := u.Each[1].WrittenBytes
+	require.NoError(t, os.WriteFile(t.TempDir()+"/file", ballast, 0o600))
+	after, err := Read(os.Getpid())
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, after.Each[0].WrittenBytes-written, int64(len(ballast)))
+	require.Greater(t, after.Each[0].ReadBytes, u.Each[0].ReadBytes, "the files of /proc are read")
 	runtime.KeepAlive(ballast)
 }
 

@@ -30,6 +30,11 @@ func (r *Result) WriteMarkdown(w io.Writer, workloads []workload.Workload) error
 		if r.knowsCPU(wl) {
 			r.table(&b, wl, columns, "CPU seconds of the servers per 1,000", r.cpuCell)
 		}
+		for _, cost := range costs {
+			if r.knows(wl, cost.number) {
+				r.table(&b, wl, columns, cost.title, r.costCell(cost.number, cost.times))
+			}
+		}
 		for _, also := range alsoShown {
 			if r.knows(wl, also.number) {
 				r.table(&b, wl, columns, also.title, r.numberCell(also.number))
@@ -171,7 +176,6 @@ func (r *Result) knows(wl workload.Workload, number string) bool {
 
 // alsoShown are numbers that some workloads have beside their steps.
 var alsoShown = []struct{ number, title string }{
-	{"log_entries_each", "Log entries for each"},
 	{"longest_by_mean", "The longest as a multiple of the mean"},
 	{"most_served_before", "Others that were served while one waited, at most"},
 	{"messages_per_second", "Messages that subscribers got, a second"},
@@ -213,6 +217,35 @@ func cpuPerThousand(wl workload.Workload, f *workload.Figures) (float64, bool) {
 		return 0, false
 	}
 	return cpu / count * 1000, true
+}
+
+// costs are what one of a step takes from a node: a number of the window, and what it is multiplied by.
+var costs = []struct {
+	number, title string
+	times         float64
+}{
+	{"leader_cpu_seconds", "CPU of the leader for each, microseconds", 1e6},
+	{"follower_cpu_seconds", "CPU of a follower for each, microseconds", 1e6},
+	{"follower_read_bytes", "Bytes that a follower reads for each", 1},
+	{"follower_written_bytes", "Bytes that a follower writes for each, to its log and to the leader", 1},
+	{"log_entries", "Log entries for each", 1},
+}
+
+// costCell is the median of a number of costs, divided by how often the step was taken.
+func (r *Result) costCell(number string, times float64) cell {
+	return func(wl workload.Workload, p Point) string {
+		var all []float64
+		for _, f := range r.at(p) {
+			count := RateOf(wl, f) * f.Numbers["window_seconds"]
+			if v, ok := f.Numbers[number]; ok && count > 0 {
+				all = append(all, v*times/count)
+			}
+		}
+		if len(all) == 0 {
+			return "-"
+		}
+		return thousands(median(all))
+	}
 }
 
 func (r *Result) ratioCell(wl workload.Workload, p Point) string {

@@ -19,15 +19,22 @@ type meter struct {
 	counted               bool
 
 	pids         []int
+	leader       int // the place of the leader's process; -1: not known
 	server, last proc.Usage
 	self, ended  float64
 	err          error
 }
 
 func newMeter(e Env) *meter {
-	m := &meter{entries: func() (float64, bool) { return logEntries(e.Target) }}
+	m := &meter{entries: func() (float64, bool) { return logEntries(e.Target) }, leader: -1}
 	if e.Target.PIDs != nil {
 		m.pids = e.Target.PIDs()
+	}
+	// Where a log is known every process is a node.
+	if _, counted := m.entries(); counted && len(m.pids) == len(e.Target.Addrs) {
+		if addr, err := e.Target.Leader(context.Background()); err == nil {
+			m.leader = slices.Index(e.Target.Addrs, addr)
+		}
 	}
 	return m
 }
@@ -71,11 +78,31 @@ func (m *meter) numbers() map[string]float64 {
 	if len(m.pids) > 0 && m.err == nil {
 		n["server_cpu_seconds"] = m.last.CPUSeconds - m.server.CPUSeconds
 		n["server_rss_bytes_max"] = float64(slices.Max(m.last.RSSBytes))
+		m.byRole(n)
 	}
 	if m.counted {
 		n["log_entries"] = m.lastEntry - m.firstEntry
 	}
 	return n
+}
+
+// byRole adds what the leader has used, and what a follower has, in the mean.
+func (m *meter) byRole(n map[string]float64) {
+	if m.leader < 0 {
+		return
+	}
+	followers := float64(len(m.pids) - 1)
+	for i, last := range m.last.Each {
+		first := m.server.Each[i]
+		cpu := last.CPUSeconds - first.CPUSeconds
+		if i == m.leader {
+			n["leader_cpu_seconds"] = cpu
+			continue
+		}
+		n["follower_cpu_seconds"] += cpu / followers
+		n["follower_read_bytes"] += float64(last.ReadBytes-first.ReadBytes) / followers
+		n["follower_written_bytes"] += float64(last.WrittenBytes-first.WrittenBytes) / followers
+	}
 }
 
 // each adds what one of a step cost, and how the longest compares with the mean.

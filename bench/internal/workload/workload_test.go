@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/bench/internal/fakeredis"
+	"github.com/holdfast/holdfast/bench/internal/proc"
 	"github.com/holdfast/holdfast/bench/internal/target"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -221,4 +222,19 @@ func TestWorkloadsSuit(t *testing.T) {
 	require.True(t, suits("uncontended", target.Target{Via: target.ViaRedlock}))
 	require.False(t, suits("reads", target.Target{Via: target.ViaRedlock}))
 	require.False(t, suits("memory", target.Target{Via: target.ViaRedlock}))
+}
+
+// The leader's figures stand alone, and followers' are the mean.
+func TestCostsByRole(t *testing.T) {
+	t.Parallel()
+	m := &meter{leader: 1, pids: []int{1, 2, 3}}
+	for i, cpu := range []float64{2, 10, 4} {
+		m.server.Each = append(m.server.Each, proc.Process{CPUSeconds: 1, ReadBytes: 10, WrittenBytes: 20})
+		m.last.Each = append(m.last.Each, proc.Process{CPUSeconds: 1 + cpu, ReadBytes: 10 + int64(100*i), WrittenBytes: 20 + int64(50*i)})
+	}
+	n := make(map[string]float64)
+	m.byRole(n)
+	require.Equal(t, map[string]float64{
+		"leader_cpu_seconds": 10, "follower_cpu_seconds": 3, "follower_read_bytes": 100, "follower_written_bytes": 50,
+	}, n)
 }
