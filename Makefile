@@ -49,9 +49,10 @@ fuzz: ## run every fuzz target for FUZZTIME (20s)
 demo: ## three nodes on this machine, ports 6379 to 6381
 	$(GO) run ./cmd/holdfast demo
 
-differential: ## compare replies with a real redis-server 7.0 (installed by you), and import from it
+differential: ## compare replies with a real redis-server 7.0 (installed by you), import from it, and move as the page says
 	HOLDFAST_REDIS_SERVER=$${HOLDFAST_REDIS_SERVER:-$$(command -v redis-server)} $(GO) test -count=1 -run Differential ./protocol ./fsm/... ./server/frontend
 	HOLDFAST_REDIS_SERVER=$${HOLDFAST_REDIS_SERVER:-$$(command -v redis-server)} $(GO) test -count=1 ./cmd/internal/importer
+	HOLDFAST_REDIS_SERVER=$${HOLDFAST_REDIS_SERVER:-$$(command -v redis-server)} $(GO) test -count=1 -run Moving ./cmd/holdfast
 
 differential-newer: ## the same with redis-server 8.2, which pip installs into a temporary folder; says so if it cannot
 	@./.ci/differential-newer

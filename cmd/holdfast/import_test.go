@@ -4,15 +4,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/cmd/internal/importer"
 	"github.com/holdfast/holdfast/server"
 )
 
@@ -131,4 +136,61 @@ func TestImportRefuses(t *testing.T) {
 		require.NotContains(t, complaint, "hush")
 		require.Equal(t, 1, strings.Count(complaint, "\n"), complaint)
 	}
+}
+
+// TestImportProgress: a line every few seconds, and none for an import that is quick.
+func TestImportProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		progress := progressTo(&out)
+		progress(&importer.Report{Keys: 100, Looked: 50})
+		require.Empty(t, out.String())
+		time.Sleep(progressEvery)
+		r := &importer.Report{
+			Keys: 100, Looked: 120, Counters: importer.Tally{Copied: 1, There: 2}, Leases: importer.Tally{Copied: 30, There: 40},
+			Skipped: []importer.Skipped{{Count: 5}, {Count: 6}},
+		}
+		progress(r)
+		progress(r)
+		require.Equal(t, "holdfast import: 120 of about 120 keys looked at, 31 copied, 42 there already, 11 skipped\n", out.String())
+		time.Sleep(progressEvery)
+		progress(&importer.Report{Keys: 300, Looked: 120})
+		require.Contains(t, out.String(), "120 of about 300 keys looked at, 0 copied")
+	})
+}
+
+// TestImportInterrupted: what was done until then is in the report, and the last line says how to go on.
+func TestImportInterrupted(t *testing.T) {
+	from, source := served(t, "")
+	to, target := served(t, "")
+	for i := range 3000 {
+		source.Set(t.Context(), fmt.Sprint("fence:", i), i, 0)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	go func() { // the source falls silent in the middle, and then the import is interrupted
+		client, _ := listener.Accept()
+		server, _ := net.Dial("tcp", from)
+		defer client.Close()
+		defer server.Close()
+		go io.Copy(server, client)
+		io.CopyN(client, server, 64<<10)
+		stop()
+		<-t.Context().Done()
+	}()
+	args := []string{"--server", to, "--match", "fence:*", "--from"}
+	var out bytes.Buffer
+	err = importKeys(ctx, append(args, "redis://"+listener.Addr().String()+"/3"), &out, io.Discard)
+	require.EqualError(t, err, "interrupted: the same command again does the rest")
+	require.Contains(t, out.String(), "counters ")
+	done := target.DBSize(t.Context()).Val()
+	require.Positive(t, done)
+	require.Less(t, done, int64(3000))
+	status, _, complaint := imports(t, append(args, "redis://"+from+"/3")...)
+	require.Equal(t, 0, status, complaint)
+	require.EqualValues(t, 3000, target.DBSize(t.Context()).Val())
+	require.Equal(t, "2999", target.Get(t.Context(), "fence:2999").Val())
 }

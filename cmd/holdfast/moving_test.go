@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // movingPage is the page about the move from Redis.
@@ -32,7 +33,7 @@ func TestSnippetsOfTheBridge(t *testing.T) {
 	require.NoError(t, err)
 	link := regexp.MustCompile(`\]\(\.\./(clients/[^)]+)\)`)
 	blocks := regexp.MustCompile("(?ms)^```(?:go|python|js|java)\n(.*?)^```$").FindAllStringSubmatchIndex(page, -1)
-	require.Len(t, blocks, 6)
+	require.Len(t, blocks, 7)
 	for _, at := range blocks {
 		links := link.FindAllStringSubmatch(page[:at[0]], -1)
 		name := links[len(links)-1][1]
@@ -47,29 +48,15 @@ func TestSnippetsOfTheBridge(t *testing.T) {
 	}
 }
 
-// redisServer starts the machine's redis-server, and returns its address.
-func redisServer(t *testing.T) string {
-	t.Helper()
-	for _, program := range []string{"redis-server", "redis-cli"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is not installed", program)
-		}
-	}
-	addr := freeAddrs(t, 1)[0]
-	_, port, _ := net.SplitHostPort(addr)
-	cmd := exec.Command("redis-server", "--port", port, "--save", "", "--dir", t.TempDir())
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return addr
-}
-
 // TestMovingAsWritten runs the blocks of the page, with a redis-server in the place of the old one.
 func TestMovingAsWritten(t *testing.T) {
+	if _, err := exec.LookPath("redis-cli"); err != nil {
+		t.Skip("redis-cli is not installed")
+	}
+	from := freeAddrs(t, 1)[0]
+	_, port, _ := net.SplitHostPort(from)
+	protocoltest.StartRedis(t, "--port", port)
 	exe := build(t)
-	from := redisServer(t)
 	password := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(password, []byte("open sesame\n"), 0o600))
 	n := plan(t, exe, 1, "--password-file", password)[0]
@@ -81,16 +68,18 @@ func TestMovingAsWritten(t *testing.T) {
 		require.Eventually(t, func() bool { return c.DBSize(ctx).Err() == nil }, 20*time.Second, 10*time.Millisecond)
 		return c
 	}
-	old, bridge := client(&redis.Options{Addr: from}), client(&redis.Options{Addr: from, ClientName: "orders-a"})
-	c := client(&redis.Options{Addr: n.addr, Password: "open sesame"})
-	fill := func(ctx context.Context, held ...*redis.Client) {
-		for _, server := range held {
-			require.NoError(t, server.SetNX(ctx, "lock:both", "token", time.Hour).Err())
-		}
-		require.NoError(t, bridge.MSet(ctx, "fence:a", 41, "redisson_lock_token:{b}", 7).Err())
-		require.NoError(t, old.SetNX(ctx, "lock:alone", "token", time.Hour).Err())
+	old, c := client(&redis.Options{Addr: from}), client(&redis.Options{Addr: n.addr, Password: "open sesame"})
+	require.NoError(t, old.Do(ctx, "ACL", "SETUSER", "orders-a", "on", ">hush", "~*", "&*", "+@all").Err())
+	bridge := client(&redis.Options{Addr: from, ClientName: "orders-a", Username: "orders-a", Password: "hush"})
+	named := client(&redis.Options{Addr: from, ClientName: "orders-ab"}) // idle since its CLIENT SETNAME
+	require.NoError(t, named.Do(ctx, "CLIENT", "SETNAME", "orders-ab").Err())
+	take := func(c *redis.Client, key string) error { return c.SetNX(ctx, key, "token", time.Hour).Err() }
+	for _, err := range []error{
+		take(bridge, "lock:both"), take(c, "lock:both"), take(old, "lock:alone"),
+		bridge.MSet(ctx, "fence:a", 41, "redisson_lock_token:{b}", 7).Err(),
+	} {
+		require.NoError(t, err)
 	}
-	fill(ctx, bridge, c)
 
 	bin := t.TempDir()
 	require.NoError(t, os.Symlink(exe, filepath.Join(bin, "holdfast")))
@@ -105,11 +94,19 @@ func TestMovingAsWritten(t *testing.T) {
 		lacks string
 		then  func()
 	}{
-		{[]string{"name= "}, "orders-a", func() {}},
+		{[]string{"name= ", "name=orders-ab "}, "name=orders-a ", func() {}},
 		{[]string{"leases         1 copied, if this were no dry run, 1 there already", "not there      lock:alone"}, "lock:both", value(c, "fence:a", "")},
+		{[]string{"OK"}, "ERR", func() {
+			require.ErrorContains(t, take(old, "lock:old"), "NOPERM")
+			require.ErrorContains(t, old.Eval(ctx, "return redis.call('set', KEYS[1], 1)", []string{"lock:old"}).Err(), "NOPERM")
+			require.NoError(t, take(bridge, "lock:bridge"))
+		}},
 		{[]string{"counters       2 copied", "larger than 100041 from now on"}, "skipped", value(c, "fence:a", "100041")},
-		{[]string{"leases         1 copied, 1 there already", "0 copied, 2 as large or larger already"}, "skipped", value(c, "lock:alone", "token")},
-		{[]string{"counters       1 copied"}, "skipped", value(old, "fence:a", "100041")},
+		{[]string{"leases         2 copied, 1 there already", "0 copied, 2 as large or larger already"}, "skipped", value(c, "lock:alone", "token")},
+		{[]string{"counters       2 copied"}, "skipped", func() {
+			value(old, "fence:a", "100041")()
+			require.NoError(t, take(old, "lock:old"))
+		}},
 	}
 	require.Len(t, blocks, len(want))
 	for i, of := range want {

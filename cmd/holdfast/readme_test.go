@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,9 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the generated documents")
 
 func readme() string { return filepath.Join("..", "..", "README.md") }
 
@@ -41,7 +39,7 @@ func TestGeneratedDocuments(t *testing.T) {
 		if err == nil && string(got) == want {
 			continue
 		}
-		if !*rewrite {
+		if !protocoltest.Rewriting() {
 			t.Errorf("%s differs from the code: run 'make rewrite' and look at the change", path)
 			continue
 		}

@@ -14,7 +14,7 @@ prove() {
 	server=$!
 	until (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do sleep 0.1; done
 	proofs "$redis" "$holdfast" "$@" || bad=1
-	[ -z "${bridge_fences:-}" ] || "$bridge_fences" "$redis" "$holdfast" || bad=1
+	[ -z "${bridge_fences:-}" ] || fences "$redis" "$holdfast" "$@" || bad=1
 	[ "$bad" = 0 ] || tail -20 "$HOLDFAST_STATE/bridge.log"
 	kill "$server"
 	wait "$server" || true
@@ -67,6 +67,15 @@ says() {
 	verdict "$word" "$line" "$what: $word"
 }
 
+# fences REDIS HOLDFAST COMMAND…: the command can compare the fences of all releases.
+fences() {
+	local servers=("$1" "$2") line
+	shift 2
+	line=$("$@" fences "${servers[@]}" 2>>"$HOLDFAST_STATE/bridge.log" | tail -1)
+	echo "  $line"
+	[[ $line == "fences grow: "* ]]
+}
+
 verdict() {
 	if [ "$1" = "$2" ]; then
 		echo "  ok    $3"
@@ -80,13 +89,7 @@ install_bridge_go() { cd "$here/go" && go build -o "$work/go-bridge" ./bridge; }
 test_bridge_go() { prove "$work/go-bridge"; }
 
 install_bridge_python() { [ -d "$work/venv" ] || install_python; }
-test_bridge_python() { bridge_fences=python_fences prove "$work/venv/bin/python" "$here/python/bridge.py"; }
-python_fences() {
-	local line
-	line=$("$work/venv/bin/python" "$here/python/bridge.py" fences "$@" 2>&1 | tail -1)
-	echo "  $line"
-	[[ $line == "fences grow: 42 43 44 "* ]]
-}
+test_bridge_python() { bridge_fences=1 prove "$work/venv/bin/python" "$here/python/bridge.py"; }
 
 install_bridge_node() { [ -d "$work/node" ] || install_node; }
 test_bridge_node() { cp "$here/node/bridge.mjs" "$work/node/" && cd "$work/node" && prove node bridge.mjs; }
@@ -95,4 +98,4 @@ install_bridge_java() { install_java; }
 test_bridge_java() { prove java -Xmx256m -XX:+UseSerialGC -cp "$work/classes:$work/jars/*" Bridge; }
 
 install_bridge_redisson() { install_redisson; }
-test_bridge_redisson() { prove java -Xmx256m -XX:+UseSerialGC -cp "$work/redisson:$work/redisson-jars/*" RedissonBridge; }
+test_bridge_redisson() { bridge_fences=1 prove java -Xmx256m -XX:+UseSerialGC -cp "$work/redisson:$work/redisson-jars/*" RedissonBridge; }

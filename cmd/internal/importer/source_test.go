@@ -193,6 +193,18 @@ func TestRedisCluster(t *testing.T) {
 		r := run(t, jobOf(t, "redis://"+addr, to))
 		require.Equal(t, []any{Tally{Copied: 100}, int64(100)}, []any{r.Counters, r.Keys})
 	}
+
+	require.NoError(t, target.Incr(t.Context(), "fence:7").Err())
+	moved := int64(0)
+	for _, addr := range servers { // the way back
+		r := run(t, jobOf(t, "redis://"+to, addr))
+		require.Len(t, r.Skipped, 1)
+		require.Equal(t, string(skipMoved), r.Skipped[0].Reason)
+		require.EqualValues(t, 100, r.Counters.Copied+r.Counters.There+r.Skipped[0].Count)
+		moved += r.Skipped[0].Count
+	}
+	require.EqualValues(t, 100, moved)
+	require.Equal(t, "8", all.Get(t.Context(), "fence:7").Val())
 }
 
 // TestFieldsThatEnd: a hash would live on without an end of its fields, so it is named and not copied.

@@ -219,6 +219,9 @@ func refusal(v protocol.Value) error {
 	if err := fatal(v); err != nil || !v.IsError() {
 		return err
 	}
+	if strings.HasPrefix(v.Str, "MOVED ") {
+		return skipMoved
+	}
 	return skip("refused: " + v.Str)
 }
 

@@ -5,6 +5,7 @@ With "fences" in front it checks the fences of the release that locks on both, a
 
 import contextlib
 import sys
+from random import Random
 
 import redis
 
@@ -19,20 +20,26 @@ def locked(servers, name):
 
 
 def fence(old, holdfast, name):
-    """A fencing token while the lock is held on both; Holdfast's counter follows, and leads once others use it alone."""
-    token = old.incr(name)
-    return token if holdfast.execute_command("FENCE.PASS", name, token) else holdfast.incr(name)
+    """A fencing token while the lock is held on both: above all that either side gave out. Holdfast's counter follows."""
+    token, here = old.incr(name), holdfast.incr(name)
+    holdfast.execute_command("FENCE.PASS", name, token)
+    return max(token, here)
 
 
 def fences(old, holdfast):
-    old.set("fence:job", 41)
-    given = [fence(old, holdfast, "fence:job") for _ in range(3)]
-    given += [holdfast.incr("fence:job") for _ in range(5)]  # the release after it
-    given += [fence(old, holdfast, "fence:job"), holdfast.incr("fence:job"), fence(old, holdfast, "fence:job")]
-    assert given == sorted(set(given)) and given[0] == 42, given
-    old.delete("fence:job")
-    holdfast.delete("fence:job")
-    print("fences grow:", *given)
+    """Over the bridge and back, holders in any order: fences only grow. In between counters are copied, as by import."""
+    key = "fence:job"
+    old.set(key, 41)
+    given, random = [41], Random(1)
+    for other in (old, holdfast, old):  # the release that runs beside the bridge
+        for server in (old, holdfast):
+            server.set(key, given[-1])
+        for _ in range(100):
+            given.append(fence(old, holdfast, key) if random.random() < 0.6 else other.incr(key))
+            assert given[-1] > given[-2], given
+    old.delete(key)
+    holdfast.delete(key)
+    print("fences grow:", len(given) - 1)
 
 
 def main(servers):
