@@ -18,36 +18,6 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// movingPage is the page about the move from Redis.
-func movingPage(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "server", "operating", "MOVING.md"))
-	require.NoError(t, err)
-	return string(text)
-}
-
-// TestSnippetsOfTheBridge: what the page shows is in the file that it names, and the suites run the file.
-func TestSnippetsOfTheBridge(t *testing.T) {
-	page := movingPage(t)
-	suites, err := os.ReadFile(filepath.Join("..", "..", "server", "clients", "bridge.sh"))
-	require.NoError(t, err)
-	link := regexp.MustCompile(`\]\(\.\./(clients/[^)]+)\)`)
-	blocks := regexp.MustCompile("(?ms)^```(?:go|python|js|java)\n(.*?)^```$").FindAllStringSubmatchIndex(page, -1)
-	require.Len(t, blocks, 7)
-	for _, at := range blocks {
-		links := link.FindAllStringSubmatch(page[:at[0]], -1)
-		name := links[len(links)-1][1]
-		file, err := os.ReadFile(filepath.Join("..", "..", "server", filepath.FromSlash(name)))
-		require.NoError(t, err)
-		require.True(t, strings.Contains(string(file), page[at[2]:at[3]]), "%s has no such lines:\n%s", name, page[at[2]:at[3]])
-		run := strings.TrimSuffix(filepath.Base(name), ".java")
-		if run == "main.go" {
-			run = "go-bridge"
-		}
-		require.Regexp(t, `prove .*\b`+regexp.QuoteMeta(run)+`\b`, string(suites), "no suite runs %s", name)
-	}
-}
-
 // TestMovingAsWritten runs the blocks of the page, with a redis-server in the place of the old one.
 func TestMovingAsWritten(t *testing.T) {
 	if _, err := exec.LookPath("redis-cli"); err != nil {
@@ -84,7 +54,9 @@ func TestMovingAsWritten(t *testing.T) {
 	bin := t.TempDir()
 	require.NoError(t, os.Symlink(exe, filepath.Join(bin, "holdfast")))
 	here := strings.NewReplacer("10.0.0.9:6379", from, "10.0.0.1:6379", n.addr, "/etc/holdfast/password", password)
-	_, inside, _ := section(t, movingPage(t), "moving")
+	page, err := os.ReadFile(filepath.Join("..", "..", "server", "operating", "MOVING.md"))
+	require.NoError(t, err)
+	_, inside, _ := section(t, string(page), "moving")
 	blocks := regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(inside, -1)
 	value := func(c *redis.Client, key, want string) func() {
 		return func() { require.Equal(t, want, c.Get(ctx, key).Val(), key) }

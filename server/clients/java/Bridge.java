@@ -8,6 +8,7 @@ import java.util.UUID;
 
 /** Takes a lock by Lettuce on all servers that it is given: see ../bridge.sh. */
 public final class Bridge {
+    // <lock>
     /** A lock on all servers, taken in this order: Redis first. */
     record Lock(List<RedisCommands<String, String>> servers, String name, String token) {
         static final String RELEASE =
@@ -29,6 +30,7 @@ public final class Bridge {
             }
         }
     }
+    // </lock>
 
     public static void main(String[] addresses) throws Exception {
         var servers = Arrays.stream(addresses).map(a -> RedisClient.create("redis://" + a).connect().sync()).toList();

@@ -5,6 +5,7 @@ import { createRequire } from 'node:module'
 
 const Redlock = createRequire(import.meta.url)('redlock').default
 
+// <locks>
 const locksOf = address => new Redlock([new Redis(`redis://${address}`)], { retryCount: 0 })
 
 // The lock on all servers, in this order: Redis first. One Redlock of two servers would wait for ever if one refused.
@@ -19,6 +20,7 @@ async function acquire (servers, name, millis) {
   }
   return { release }
 }
+// </locks>
 
 const job = await acquire(process.argv.slice(2).map(locksOf), 'job', 30_000).catch(() => null)
 console.log(job ? 'held' : 'refused')

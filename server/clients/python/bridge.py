@@ -10,6 +10,7 @@ from random import Random
 import redis
 
 
+# <locked>
 @contextlib.contextmanager
 def locked(servers, name):
     """The lock on all servers, in this order: Redis first. LockError: one of them refused, and none is held."""
@@ -17,13 +18,16 @@ def locked(servers, name):
         for server in servers:
             held.enter_context(server.lock(name, timeout=30, blocking_timeout=0.1))
         yield
+# </locked>
 
 
+# <fence>
 def fence(old, holdfast, name):
     """A fencing token while the lock is held on both: above all that either side gave out. Holdfast's counter follows."""
     token, here = old.incr(name), holdfast.incr(name)
     holdfast.execute_command("FENCE.PASS", name, token)
     return max(token, here)
+# </fence>
 
 
 def fences(old, holdfast):

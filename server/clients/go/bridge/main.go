@@ -13,6 +13,8 @@ import (
 	goredislib "github.com/redis/go-redis/v9"
 )
 
+// <locks>
+
 // locksOn takes locks on all servers, or not at all. For the bridge they are two: of three, redsync takes two for enough.
 func locksOn(addrs ...string) *redsync.Redsync {
 	var pools []redis.Pool
@@ -21,6 +23,8 @@ func locksOn(addrs ...string) *redsync.Redsync {
 	}
 	return redsync.New(pools...)
 }
+
+// </locks>
 
 func main() {
 	job := locksOn(os.Args[1:]...).NewMutex("job", redsync.WithExpiry(30*time.Second), redsync.WithTries(1))

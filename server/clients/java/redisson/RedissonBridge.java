@@ -10,16 +10,20 @@ import org.redisson.config.Config;
 
 /** Takes a lock by Redisson on all servers that it is given: see ../../bridge.sh. */
 public final class RedissonBridge {
+    // <lock>
     /** The lock on all servers, or not at all; it asks them in this order: Redis first. */
     static RLock lockOn(List<RedissonClient> servers, String name) {
         var locks = servers.stream().map(server -> server.getLock(name)).toArray(RLock[]::new);
         return locks.length == 1 ? locks[0] : servers.get(0).getMultiLock(locks);
     }
+    // </lock>
 
+    // <fence>
     /** A fencing token while fenced locks are held on all servers: above all that one of them gave out. */
     static long fence(List<RFencedLock> locks) {
         return locks.stream().mapToLong(RFencedLock::getToken).max().orElseThrow();
     }
+    // </fence>
 
     /** Over the bridge and back, holders in any order: fences only grow. In between counters are copied, as by import. */
     private static void fences(List<RedissonClient> servers) {
