@@ -15,19 +15,15 @@ public final class Bridge {
                 "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
 
         boolean acquire(long millis) {
-            for (var server : servers) {
-                if (server.set(name, token, SetArgs.Builder.nx().px(millis)) == null) {
-                    release(); // what was taken before
-                    return false;
-                }
+            boolean all = servers.stream().allMatch(s -> s.set(name, token, SetArgs.Builder.nx().px(millis)) != null);
+            if (!all) {
+                release(); // what was taken before
             }
-            return true;
+            return all;
         }
 
         void release() {
-            for (var server : servers) {
-                server.eval(RELEASE, ScriptOutputType.INTEGER, new String[] {name}, token);
-            }
+            servers.forEach(s -> s.eval(RELEASE, ScriptOutputType.INTEGER, new String[] {name}, token));
         }
     }
     // </lock>
