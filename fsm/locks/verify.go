@@ -1,6 +1,9 @@
 package locks
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Verify looks at everything, and returns what contradicts something else: what stands twice, is counted, or cannot be
 // beside another. No call may be under way.
@@ -31,9 +34,11 @@ type verifier struct {
 	holdCount    int
 	several, end int // holds of locks with several, and of them those whose leases end
 	due, queued  int
+	ends         int // waits with an end
 	bytes        int64
 	sessionHolds map[uint64]int
 	waiters      map[*waiter]int // how often they stand in line
+	lives        []int           // sessions of each
 }
 
 func (c *verifier) require(ok bool, format string, args ...any) {
@@ -72,7 +77,7 @@ func (c *verifier) lock(l *lock) {
 
 // holds looks at the holds of a lock: an exclusive one is alone, and fences grow.
 func (c *verifier) holds(l *lock) {
-	t, n, ofSessions, permits, last := c.table, 0, 0, int64(0), uint64(0)
+	t, n, ofSessions, delays, permits, last := c.table, 0, 0, 0, int64(0), uint64(0)
 	t.eachHold(l, func(h *hold) bool {
 		n++
 		c.require(h.fence > last && h.fence <= t.fences, "fence %d comes behind %d, of %d", h.fence, last, t.fences)
@@ -86,7 +91,10 @@ func (c *verifier) holds(l *lock) {
 		}
 		c.bytes += h.bytes()
 		permits += h.permits()
+		delays += h.delays()
 		if s := h.session(); s != 0 {
+			same, ok := t.bySession.Get(h)
+			c.require(ok && same == h, "%q does not have its hold by session", h.owner)
 			ofSessions++
 			c.sessionHolds[s]++
 		}
@@ -105,41 +113,108 @@ func (c *verifier) holds(l *lock) {
 	if l.more != nil {
 		c.require(permits == l.more.permits, "%d permits are counted as %d", permits, l.more.permits)
 		c.require(ofSessions == l.more.sessionHolds, "%d holds of sessions are counted as %d", ofSessions, l.more.sessionHolds)
+		c.require(delays == l.more.delays, "%d holds with delays are counted as %d", delays, l.more.delays)
 	}
 }
 
-// line looks at the line of a lock.
+// line looks at the line of a lock: each waiter stands there once, in order, in the rank of its own.
 func (c *verifier) line(l *lock) {
-	order, places := uint64(0), 0
+	t, places, found := c.table, 0, crowd{}
+	order := [rankCount]uint64{}
 	c.table.eachWaiter(l, func(w *waiter) bool {
 		places++
-		c.require(w.order > order && w.order <= c.table.orders, "order %d comes behind %d, of %d", w.order, order, c.table.orders)
-		order = w.order
-		c.require(w == c.table.waiterOf(l, w.Owner), "%q does not stand in line by owner", w.Owner)
+		i := slices.Index(w.Keys, l.key)
+		c.require(i >= 0, "%q stands in a line of another lock", w.Owner)
+		if c.err != nil {
+			return false
+		}
+		r := w.rankAt(i)
+		c.require(w.order > order[r] && w.order <= t.orders, "order %d comes behind %d, of %d", w.order, order[r], t.orders)
+		order[r] = w.order
+		p, _ := t.places.Get(placeAt(l, r, w.order))
+		c.require(p.waiter == w, "%q does not stand in line by rank", w.Owner)
+		c.require(w == t.waiterOf(l, w.Owner), "%q does not stand in line by owner", w.Owner)
+		if w.Session != 0 {
+			found.sessionWaits++
+		}
+		if len(w.Keys) > 1 {
+			found.many++
+		}
+		if i == 0 && w.deadline != never {
+			c.ends++
+			s, _ := t.waitEnds.Get(stand{l.id(), w})
+			c.require(s.waiter == w, "%q does not stand among the ends of waits", w.Owner)
+		}
 		c.waiters[w]++
 		return c.err == nil
 	})
 	c.require(l.waiters() == places, "%d waiters are counted as %d", places, l.waiters())
+	if m := l.more; m != nil {
+		c.require(found.sessionWaits == m.sessionWaits && found.many == m.many,
+			"waiters: %d of sessions, %d for many are counted as %d, %d", found.sessionWaits, found.many, m.sessionWaits, m.many)
+	}
+}
+
+// session looks at how a session ends: by its own lease, with its node, or it has ended already.
+func (c *verifier) session(s *session, waiters int) {
+	t := c.table
+	c.require(c.sessionHolds[s.id] == s.holds, "session %d has %d holds, counted as %d", s.id, c.sessionHolds[s.id], s.holds)
+	c.require(waiters == s.waiters, "session %d has %d waiters, counted as %d", s.id, waiters, s.waiters)
+	_, over := t.ended.Get(s.id)
+	c.require(over == s.over, "session %d is over: %v, among the ended: %v", s.id, s.over, over)
+	_, leased := t.sessionEnds.Get(ending{s.deadline, s.id})
+	c.require(leased == s.leased, "session %d has its own lease: %v, among the leases: %v", s.id, s.leased, leased)
+	if s.over || s.origin == nil {
+		return
+	}
+	_, attached := t.attached.Get(bound{s.origin, s.lease, s.id})
+	c.require(attached != s.leased, "session %d has its own lease: %v, and lives with its node: %v", s.id, s.leased, attached)
+	_, connected := t.connections.Get(bound{s.origin, s.conn, s.id})
+	i, known := t.lifeAt(*s.origin)
+	c.require(connected && known, "session %d is not known by its connection or life", s.id)
+	if known {
+		c.lives[i]++
+	}
 }
 
 // totals looks at what the table counts, and at the sessions.
 func (c *verifier) totals() {
-	t, ofSessions, places := c.table, 0, 0
+	t, ofSessions, places, named, waiting := c.table, 0, 0, 0, int64(0)
+	bySession := map[uint64]int{}
 	for w, n := range c.waiters { // unordered: sums
 		c.require(n == len(w.Keys), "%q stands in %d lines of %d", w.Owner, n, len(w.Keys))
 		places += n
-		c.bytes += w.bytes()
+		waiting += w.bytes()
+		if !w.absent {
+			named++
+			same, _ := t.names.Get(w)
+			c.require(same == w, "%q is not known by its ticket", w.Owner)
+		}
 		if w.Session != 0 {
 			ofSessions++
+			bySession[w.Session]++
 		}
 	}
-	bound := 0
+	c.bytes += waiting
+	bound, leased, ended := 0, 0, 0
+	c.lives = make([]int, len(t.lives))
 	t.sessions.Scan(func(s *session) bool {
-		c.require(c.sessionHolds[s.id] == s.holds, "session %d has %d holds, counted as %d", s.id, c.sessionHolds[s.id], s.holds)
+		c.session(s, bySession[s.id])
 		bound += s.holds
 		c.bytes += s.bytes()
+		if s.leased {
+			leased++
+		}
+		if s.over {
+			ended++
+		}
 		return c.err == nil
 	})
+	connected := 0
+	for i, n := range c.lives {
+		c.require(n == t.lives[i].sessions && n > 0, "%d sessions of life %v are counted as %d", n, t.lives[i].origin, t.lives[i].sessions)
+		connected += n
+	}
 	for _, count := range []struct {
 		what          string
 		found, counts int
@@ -155,6 +230,12 @@ func (c *verifier) totals() {
 		{"holds by fence", c.several, t.byFence.Len()},
 		{"holds by the ends of leases", c.end, t.byEnd.Len()},
 		{"holds of sessions", bound, t.bySession.Len()},
+		{"waiters by name", named, t.names.Len()},
+		{"ends of waits", c.ends, t.waitEnds.Len()},
+		{"leases of sessions", leased, t.sessionEnds.Len()},
+		{"sessions of connections", connected, t.connections.Len()},
+		{"sessions that have ended", ended, t.ended.Len()},
+		{"bytes of waiters", int(waiting), int(t.waitingBytes)},
 		{"bytes", int(c.bytes), int(t.bytes)},
 	} {
 		c.require(count.found == count.counts, "%d %s are counted as %d", count.found, count.what, count.counts)

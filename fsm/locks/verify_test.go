@@ -34,21 +34,50 @@ func TestVerify(t *testing.T) {
 			t.touched = nil
 			alone.head &^= flagTouched | flagWake
 		},
-		"1 waiters are counted as 2":       func(t *Table, alone, shared *lock) { t.waiterCount++ },
-		"session 1 has 1 holds, counted":   func(t *Table, alone, shared *lock) { s, _ := t.sessions.Min(); s.holds = 3 },
-		"holds of sessions are counted as": func(t *Table, alone, shared *lock) { t.bySession.PopMin() },
-		"bytes are counted as":             func(t *Table, alone, shared *lock) { t.bytes-- },
+		"1 waiters are counted as 2":               func(t *Table, alone, shared *lock) { t.waiterCount++ },
+		"session 1 has 1 holds, counted":           func(t *Table, alone, shared *lock) { s, _ := t.sessions.Min(); s.holds = 3 },
+		"its hold by session":                      func(t *Table, alone, shared *lock) { t.bySession.PopMin() },
+		"holds of sessions are counted as":         func(t *Table, alone, shared *lock) { t.bySession.Set(&hold{bound: 9}) },
+		"with delays are counted as 1":             func(t *Table, alone, shared *lock) { shared.more.delays++ },
+		"line of another lock":                     func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.Keys[0] = "shared" },
+		"order 1 comes behind 0, of 0":             func(t *Table, alone, shared *lock) { t.orders = 0 },
+		"stand in line by rank":                    func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.absent = true },
+		"1 of sessions, 0 for many are counted as": func(t *Table, alone, shared *lock) { alone.more.sessionWaits = 0 },
+		"0 for many are counted as 1, 1":           func(t *Table, alone, shared *lock) { alone.more.many = 1 },
+		"among the ends of waits": func(t *Table, alone, shared *lock) {
+			w, _ := t.names.Min()
+			other := *w
+			t.waitEnds.Set(stand{alone.id(), &other})
+		},
+		"ends of waits are counted as":                  func(t *Table, alone, shared *lock) { t.waitEnds.Set(stand{99, firstWaiter}) },
+		"is not known by its ticket":                    func(t *Table, alone, shared *lock) { t.names.PopMin() },
+		"waiters by name are counted as":                func(t *Table, alone, shared *lock) { t.names.Set(&waiter{order: 9}) },
+		"bytes of waiters are counted as":               func(t *Table, alone, shared *lock) { t.waitingBytes++ },
+		"session 1 has 1 waiters, counted as 0":         func(t *Table, alone, shared *lock) { s, _ := t.sessions.Min(); s.waiters = 0 },
+		"session 1 is over: true, among the ended":      func(t *Table, alone, shared *lock) { s, _ := t.sessions.Min(); s.over = true },
+		"sessions that have ended are counted as":       func(t *Table, alone, shared *lock) { t.ended.Set(9) },
+		"session 1 has its own lease: true, among":      func(t *Table, alone, shared *lock) { t.sessionEnds.PopMin() },
+		"leases of sessions are counted as":             func(t *Table, alone, shared *lock) { t.sessionEnds.Set(ending{9, 9}) },
+		"session 2 has its own lease: false, and lives": func(t *Table, alone, shared *lock) { t.attached.PopMin() },
+		"not known by its connection":                   func(t *Table, alone, shared *lock) { t.connections.PopMin() },
+		"1 sessions of life":                            func(t *Table, alone, shared *lock) { t.lives[0].sessions++ },
+		"sessions of connections are counted as": func(t *Table, alone, shared *lock) {
+			t.connections.Set(bound{origin: &noOrigin})
+		},
+		"bytes are counted as": func(t *Table, alone, shared *lock) { t.bytes-- },
 	} {
 		table := New()
 		table.Begin(1000, plenty)
 		session, err := table.OpenSession(500, Client{}, false, "s")
+		require.NoError(t, err)
+		_, err = table.OpenSession(500, Client{Conn: 2}, true, "")
 		require.NoError(t, err)
 		for _, r := range []Request{
 			{Keys: []string{"alone"}, Owner: "a", LeaseMillis: 100, Session: session},
 			{Keys: []string{"shared"}, Owner: "a", LeaseMillis: 100, Mode: Shared},
 			{Keys: []string{"shared"}, Owner: "b", LeaseMillis: 100, Mode: Shared},
 			{Keys: []string{"shared"}, Owner: "c", LeaseMillis: 100, Mode: Shared},
-			{Keys: []string{"alone"}, Owner: "z", LeaseMillis: 100, Waits: true, Ticket: 1, Client: Client{Conn: 1}},
+			{Keys: []string{"alone"}, Owner: "z", Waits: true, WaitMillis: 50, Session: session, Ticket: 1, Client: Client{Conn: 1}},
 		} {
 			_, err := table.Acquire(&r)
 			require.NoError(t, err)
