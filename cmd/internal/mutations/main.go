@@ -45,6 +45,7 @@ type options struct {
 	anew     bool
 	changed  string
 	sample   int
+	removals bool
 	most     int
 	seed     uint64
 	floor    float64
@@ -61,6 +62,7 @@ func parse(args []string, usage io.Writer) (options, error) {
 	fs.BoolVar(&o.anew, "anew", false, "prove again what an earlier run has proved")
 	fs.StringVar(&o.changed, "changed", "", "make mistakes in the lines that this `revision` of git does not have; prove the tables of their packages")
 	fs.IntVar(&o.sample, "sample", 0, "make this many mistakes anywhere")
+	fs.BoolVar(&o.removals, "removals", false, "with -sample: only removals of statements and of terms of conditions")
 	fs.IntVar(&o.most, "most", 300, "with -changed: make this many mistakes at most")
 	fs.Uint64Var(&o.seed, "seed", 1, "for the choice of mistakes")
 	fs.Float64Var(&o.floor, "floor", 0, "with -sample: fail only if fewer are killed, in `percent`; 0: fail if one survives")
@@ -69,6 +71,9 @@ func parse(args []string, usage io.Writer) (options, error) {
 	}
 	for _, dir := range fs.Args() {
 		o.dirs = append(o.dirs, strings.TrimSuffix(strings.TrimPrefix(filepath.ToSlash(dir), "./"), "/"))
+	}
+	if o.removals && o.sample == 0 {
+		return o, errors.New("-removals needs -sample")
 	}
 	if o.changed != "" && o.sample > 0 {
 		return o, errors.New("-changed and -sample exclude each other")
@@ -184,7 +189,7 @@ func (w *workshop) ofSample(ctx context.Context, o options) (left int, err error
 	}
 	var all []mutant
 	for _, u := range units {
-		all = append(all, u.machineMade(func(mutant) bool { return true })...)
+		all = append(all, u.machineMade(func(m mutant) bool { return !o.removals || slices.Contains(removals, m.op) })...)
 	}
 	left, judged, err := w.ofMachine(ctx, o.pick(all, o.sample, w.out))
 	if err != nil || o.floor == 0 {

@@ -16,6 +16,12 @@ type maker struct {
 	found []mutant
 }
 
+// removals are the operators that take a statement, a branch or a term of a condition away.
+var removals = []string{
+	"statement removed", "value not kept", "branch emptied", "other branch dropped", "condition always true", "term dropped",
+	"case emptied", "case dropped", "case never taken", "case always taken", lockNotTaken,
+}
+
 // machineMade returns the mistakes that the operators make in decl, in the order of the code.
 func machineMade(src *sourceFile, decl *ast.FuncDecl, info *types.Info) []mutant {
 	m := &maker{src: src, decl: decl, info: info}

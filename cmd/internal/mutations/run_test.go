@@ -292,6 +292,10 @@ func TestMachineMade(t *testing.T) {
 	require.Regexp(t, `\d+ machine-made mistakes: \d+ killed \(\d+ %\), `, out)
 	require.NotZero(t, left)
 
+	_, out = mutationsIn(t, root, "-sample", "1000", "-removals", "-v", "./halves")
+	require.Contains(t, out, "killed: halves/halves.go:10, branch emptied, by ./halves TestHalf")
+	require.NotContains(t, out, "halves.go:10, comparison changed")
+
 	table := strings.Replace(survivor, "?", "nine is ten here", 1)
 	require.NoError(t, os.WriteFile(filepath.Join(root, "halves", tableName), []byte(table), 0o644))
 	fewer, out := mutationsIn(t, root, "-sample", "1000", "./halves")
