@@ -44,7 +44,7 @@ func TestPasswords(t *testing.T) {
 		"user reset on >one ~* reset\n# note\n\n", PasswordOf("open"), PasswordOf("sesame"))
 	require.NoError(t, err)
 	for user, passwords := range map[string]map[string]bool{
-		"a":         {"one": true, "two": false, "hashed": true, "": false, sum: false},
+		"a":         {"one": true, "one1": false, "on": false, "two": false, "hashed": true, "": false, sum: false},
 		"off":       {"one": false},
 		"any":       {"x": true, "": true},
 		"none":      {"": false},
