@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Checks what packaging/ makes: two runs of dist.sh from two folders give the same bytes, the
-# Debian package has the program and a unit that systemd accepts, the program needs no library, and Kubernetes and
-# Compose know every word of the manifests. Where the types of the manifests cannot be fetched the script says so, and
-# ends with status 0, or 1 with --must.
+# Checks what packaging/ makes: two runs of dist.sh from two folders give the same bytes, the packages have the program
+# and a unit that systemd accepts, and are installed, upgraded and removed where root may mount, the program needs no
+# library, and Kubernetes and Compose know every word of the manifests. Where the types of the manifests cannot be
+# fetched the script says so, and ends with status 0, or 1 with --must.
 set -euo pipefail
 case ${1:-} in
 '' | --must) must=${1:-} ;;
@@ -36,6 +36,20 @@ for file in man/man1/holdfast.1.gz bash-completion/completions/holdfast zsh/vend
 	doc/holdfast/examples/{alerts,compose,kubernetes,podmonitor,restore}.yaml doc/holdfast/examples/{dashboard.json,KUBERNETES.md}; do
 	[ -s "$work/root/usr/share/$file" ] || { echo "packaging: the package lacks $file" >&2 && exit 1; }
 done
+
+# The RPM package has the same files, and completions for zsh where Fedora has them.
+mkdir "$work/rpm"
+rpm=$(ls "$work"/one/dist/*."$(rpm --eval '%{_arch}')".rpm)
+rpm2archive - <"$rpm" | tar -C "$work/rpm" -xz
+diff <(cd "$work/rpm" && find . -type f | sort) \
+	<(cd "$work/root" && find . -type f | sed s,vendor-completions/_,site-functions/_, | sort)
+cmp "$work/rpm/usr/bin/holdfast" "$work/root/usr/bin/holdfast"
+
+if unshare --mount mount -t tmpfs tmpfs "$work/empty" 2>/dev/null; then
+	unshare --mount cmd/holdfast/packaging/installed.sh "$work/empty" "$work"/one/dist/holdfast_*_"$arch".deb "$rpm"
+else
+	echo "packaging: the packages NOT INSTALLED: mount is not allowed" >&2
+fi
 
 # The manifests, decoded strictly. Types and schema come from the Go module proxy: without it they are not checked.
 manifests=cmd/holdfast/packaging/strict

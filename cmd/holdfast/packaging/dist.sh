@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Makes what a release consists of in dist/: dist.sh [folder]. One archive a platform, a Debian
-# package an architecture, and their checksums. Two runs on one revision make the same bytes.
+# and an RPM package an architecture, and their checksums. Two runs on one revision make the same bytes.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
-out=${1:-dist}
+out=$(realpath -m "${1:-dist}")
 go=${GO:-go}
 files=cmd/holdfast/packaging
 version=$(sed -n 's/^const HoldfastVersion = "\(.*\)"$/\1/p' protocol/version.go)
@@ -42,14 +42,13 @@ archive() {
 		gzip -9n >"$out/$name.tar.gz"
 }
 
-# deb ARCH: from the binary that archive has built.
-deb() {
-	local root=$work/deb-$1
-	mkdir -p "$root/DEBIAN" "$root/usr/bin" "$root/usr/lib/systemd/system" "$root/usr/lib/sysusers.d" \
+# tree FOLDER ARCH FOLDER-FOR-ZSH: what a package installs, with the binary that archive has built.
+tree() {
+	local root=$1
+	mkdir -p "$root/usr/bin" "$root/usr/lib/systemd/system" "$root/usr/lib/sysusers.d" \
 		"$root/etc/holdfast" "$root/usr/share/doc/holdfast/examples" "$root/usr/share/man/man1" \
-		"$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/vendor-completions" \
-		"$root/usr/share/fish/vendor_completions.d"
-	cp "$work/holdfast-$version-linux-$1/holdfast" "$root/usr/bin/"
+		"$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/$3" "$root/usr/share/fish/vendor_completions.d"
+	cp "$work/holdfast-$version-linux-$2/holdfast" "$root/usr/bin/"
 	cp "$files/holdfast.service" "$root/usr/lib/systemd/system/"
 	cp "$files/holdfast.sysusers" "$root/usr/lib/sysusers.d/holdfast.conf"
 	cp "$files/holdfast.env" "$root/etc/holdfast/"
@@ -58,15 +57,31 @@ deb() {
 	cp "$extras"/*.yaml "$extras"/*.json "$extras"/*.md "$root/usr/share/doc/holdfast/examples/"
 	gzip -9nc "$extras/holdfast.1" >"$root/usr/share/man/man1/holdfast.1.gz"
 	cp "$extras/completions/holdfast.bash" "$root/usr/share/bash-completion/completions/holdfast"
-	cp "$extras/completions/holdfast.zsh" "$root/usr/share/zsh/vendor-completions/_holdfast"
+	cp "$extras/completions/holdfast.zsh" "$root/usr/share/zsh/$3/_holdfast"
 	cp "$extras/completions/holdfast.fish" "$root/usr/share/fish/vendor_completions.d/holdfast.fish"
+	chmod -R u=rwX,go=rX "$root"
+	find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
+}
+
+# deb ARCH
+deb() {
+	local root=$work/deb-$1
+	tree "$root" "$1" vendor-completions
+	mkdir "$root/DEBIAN"
 	echo /etc/holdfast/holdfast.env >"$root/DEBIAN/conffiles"
 	sed "s/@VERSION@/$version/; s/@ARCH@/$1/" "$files/deb/control" >"$root/DEBIAN/control"
-	cp "$files/deb/postinst" "$files/deb/prerm" "$files/deb/postrm" "$root/DEBIAN/"
-	chmod -R u=rwX,go=rX "$root"
-	chmod 0755 "$root/DEBIAN/postinst" "$root/DEBIAN/prerm" "$root/DEBIAN/postrm"
-	find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
+	install -m 0755 "$files/deb/postinst" "$files/deb/prerm" "$files/deb/postrm" "$root/DEBIAN/"
+	chmod -R u=rwX,go=rX "$root/DEBIAN"
+	touch --date="@$SOURCE_DATE_EPOCH" "$root/DEBIAN"/* "$root/DEBIAN" "$root"
 	dpkg-deb --build --root-owner-group -Zxz "$root" "$out/holdfast_${version}_$1.deb" >/dev/null
+}
+
+# rpm ARCH RPM'S-NAME-OF-IT
+rpm() {
+	tree "$work/rpm-$1" "$1" site-functions
+	sed "s/@VERSION@/$version/" "$files/rpm/holdfast.spec" >"$work/holdfast-$1.spec"
+	rpmbuild -bb --quiet --target "$2-linux" -D "tree $work/rpm-$1" -D "_topdir $work/rpmbuild" -D "_rpmdir $out" \
+		-D '_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' "$work/holdfast-$1.spec"
 }
 
 for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64; do
@@ -78,5 +93,11 @@ if command -v dpkg-deb >/dev/null; then
 else
 	echo "dist: no Debian packages, because there is no dpkg-deb" >&2
 fi
-(cd "$out" && sha256sum -- *.tar.gz $(ls -- *.deb 2>/dev/null) >SHA256SUMS)
+if command -v rpmbuild >/dev/null; then
+	rpm amd64 x86_64
+	rpm arm64 aarch64
+else
+	echo "dist: no RPM packages, because there is no rpmbuild" >&2
+fi
+(cd "$out" && sha256sum -- *.tar.gz $(ls -- *.deb *.rpm 2>/dev/null) >SHA256SUMS)
 ls -l "$out"
