@@ -109,7 +109,7 @@ func (leaderOfTwo) LockStats() fsm.LockStats                                   {
 func (leaderOfTwo) LockClasses() []fsm.LockClass { return make([]fsm.LockClass, 1) }
 
 func (leaderOfTwo) Sessions() *sessions.Keeper {
-	return sessions.New(sessions.Cluster{Attend: func(bool) {}})
+	return sessions.New(sessions.Cluster{SubscribeCommits: func(bool) {}})
 }
 
 func (leaderOfTwo) Stats() fsm.Stats { return fsm.Stats{} }

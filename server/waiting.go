@@ -45,10 +45,10 @@ func newWaitingBackend(id string) *waitingBackend {
 	return &waitingBackend{
 		id: id, machine: fsm.New(),
 		lot: parking.New(parking.Cluster{
-			Propose: func([]byte, int) error { return protocol.ErrNoLeader }, Waits: none, Applied: none, Attend: func(bool) {},
+			Propose: func([]byte, int) error { return protocol.ErrNoLeader }, Waits: none, Applied: none, SubscribeCommits: func(bool) {},
 		}),
 		keeper: sessions.New(sessions.Cluster{
-			Propose: func([]int64, bool) error { return protocol.ErrNoLeader }, Applied: none, Attend: func(bool) {},
+			Propose: func([]int64, bool) error { return protocol.ErrNoLeader }, Applied: none, SubscribeCommits: func(bool) {},
 		}),
 	}
 }

@@ -29,11 +29,11 @@ type Client struct {
 	config  ClientConfig
 	changed chan struct{} // leader changed
 
-	mu     sync.Mutex
-	leader string // the node to follow; empty: none
-	ears   bool   // someone here waits for entries
-	cancel context.CancelFunc
-	conn   *connection // while batches can be sent
+	mu         sync.Mutex
+	leader     string // the node to follow; empty: none
+	subscribed bool   // this node wants commit notifications
+	cancel     context.CancelFunc
+	conn       *connection // while batches can be sent
 }
 
 // ClientConfig is what a [Client] needs. All fields must be set. The functions must be safe for many goroutines.
@@ -76,17 +76,16 @@ func (c *Client) Follow(leader string) {
 	notify(c.changed)
 }
 
-// Listen says whether someone on this node waits for what the log says. The leader then tells this node at
-// once how far the log is committed.
-func (c *Client) Listen(yes bool) {
+// SubscribeCommits sets whether this node wants commit notifications: the leader then sends the commit index at once.
+func (c *Client) SubscribeCommits(yes bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if yes == c.ears {
+	if yes == c.subscribed {
 		return
 	}
-	c.ears = yes
+	c.subscribed = yes
 	if c.conn != nil {
-		c.conn.ear(yes)
+		c.conn.subscribe(yes)
 	}
 }
 
@@ -161,7 +160,7 @@ func (c *Client) connect(ctx context.Context, leader string) (up bool, err error
 		return false, err
 	}
 	conn := newConnection(&c.config, leader, dialed)
-	conn.takesEars = features&featureEars != 0
+	conn.takesSubscriptions = features&featureSubscribe != 0
 	if !c.attach(conn) {
 		return false, nil
 	}
@@ -196,8 +195,8 @@ func (c *Client) attach(conn *connection) bool {
 		return false
 	}
 	c.conn = conn
-	if c.ears {
-		conn.ear(true)
+	if c.subscribed {
+		conn.subscribe(true)
 	}
 	c.config.Writes.Attach(conn, conn.wake)
 	c.config.Reads.Attach(conn, conn.wake)

@@ -23,15 +23,15 @@ type connection struct {
 	leader string
 	conn   net.Conn
 	wake   chan struct{}
-	// takesEars: the leader takes ears.
-	takesEars bool
+	// takesSubscriptions: the leader takes subscribe messages.
+	takesSubscriptions bool
 
 	mu    sync.Mutex
 	asks  map[uint64]chan int // WAITs
 	asked uint64
 	out   []byte // their messages
-	// ears: someone on this node waits for entries. earsDue: the leader must be told.
-	ears, earsDue bool
+	// subscribed: this node wants commit notifications. subscriptionDue: the leader does not know yet.
+	subscribed, subscriptionDue bool
 
 	// The sender's alone: the frame, and the functions that append batches to the frame.
 	frame             []byte
@@ -95,9 +95,9 @@ func (c *connection) gather() {
 	defer c.mu.Unlock()
 	c.frame = append(c.frame, c.out...)
 	c.out = c.out[:0]
-	if c.earsDue {
-		c.frame = appendBool(append(c.frame, kindEar), c.ears)
-		c.earsDue = false
+	if c.subscriptionDue {
+		c.frame = appendBool(append(c.frame, kindSubscribe), c.subscribed)
+		c.subscriptionDue = false
 	}
 }
 
@@ -294,14 +294,14 @@ func (c *connection) ask(nodes int, timeout time.Duration) <-chan int {
 	return answer
 }
 
-// ear says whether someone on this node waits for entries.
-func (c *connection) ear(yes bool) {
-	if !c.takesEars {
+// subscribe sends whether this node wants commit notifications.
+func (c *connection) subscribe(yes bool) {
+	if !c.takesSubscriptions {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ears, c.earsDue = yes, true // a flag and no message each: clients come and go quickly
+	c.subscribed, c.subscriptionDue = yes, true // a flag and no message each: clients come and go quickly
 	notify(c.wake)
 }
 

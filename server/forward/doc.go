@@ -4,7 +4,7 @@
 //   - what is sent over a link is given to the leader's proposer in the order of sending, or the link breaks;
 //   - after a broken link, or under another leader, every batch without a reply is sent again, in order;
 //   - [Client.Follow] returns when no batch goes to the former leader any more;
-//   - the leader knows on which followers with a link someone waits for entries, and of no other;
+//   - the leader knows which followers with a link subscribe to commit notifications; no other counts as subscribed;
 //   - only the leader of the present term accepts links, one from each node;
 //   - no reply becomes bytes before its size is known, and a small reply does not wait for a large one;
 //   - what waits for one follower is bounded, however slowly that follower reads, and a connection that

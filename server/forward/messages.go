@@ -18,10 +18,10 @@ import (
 //
 // Then, from the follower:
 //
-//	write  sequence, low-water mark, bytes body
-//	read   number, count of requests, bytes body
-//	wait   number, nodes wanted, milliseconds
-//	ear    0 or 1: whether someone on this node waits for entries (nobody, before the first ear)
+//	write      sequence, low-water mark, bytes body
+//	read       number, count of requests, bytes body
+//	wait       number, nodes wanted, milliseconds
+//	subscribe  0 or 1: whether this node wants commit notifications (no, before the first subscribe)
 //
 // and from the leader:
 //
@@ -40,7 +40,7 @@ import (
 // cut into pieces. A dropped reply is too late to be of use, and the rest of it is not sent. Parts go to
 // followers whose hello has featureParts. A roll takes a beacon's place for followers whose hello has featureRoll,
 // a muster for followers whose hello has featureMuster, and a census for followers whose hello has featureCensus.
-// Ears go to leaders whose welcome has featureEars.
+// A subscribe goes to leaders whose welcome has featureSubscribe.
 //
 // A first frame of another kind is not a link's: see [ReceiverConfig.Other].
 //
@@ -52,21 +52,21 @@ import (
 const linkVersion = 2
 
 const (
-	kindHello   = 'h'
-	kindWelcome = 'H'
-	kindWrite   = 'w'
-	kindRead    = 'r'
-	kindWait    = 'n'
-	kindEar     = 'e'
-	kindWrote   = 'W'
-	kindAnswer  = 'A'
-	kindRefuse  = 'E'
-	kindWaited  = 'N'
-	kindBeacon  = 'B'
-	kindRoll    = 'L'
-	kindMuster  = 'M'
-	kindCensus  = 'C'
-	kindPart    = 'P'
+	kindHello     = 'h'
+	kindWelcome   = 'H'
+	kindWrite     = 'w'
+	kindRead      = 'r'
+	kindWait      = 'n'
+	kindSubscribe = 'e'
+	kindWrote     = 'W'
+	kindAnswer    = 'A'
+	kindRefuse    = 'E'
+	kindWaited    = 'N'
+	kindBeacon    = 'B'
+	kindRoll      = 'L'
+	kindMuster    = 'M'
+	kindCensus    = 'C'
+	kindPart      = 'P'
 )
 
 // featureParts, in a hello, says that the follower puts parts together. A hello without features has none.
@@ -83,8 +83,8 @@ const featureCensus uint64 = 8
 
 const allFeatures = featureParts | featureRoll | featureMuster | featureCensus
 
-// featureEars, in a welcome, says that the leader takes ears.
-const featureEars uint64 = 1
+// featureSubscribe, in a welcome: the leader takes subscribe messages.
+const featureSubscribe uint64 = 1
 
 // States of a part.
 const (

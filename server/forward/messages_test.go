@@ -125,7 +125,7 @@ func TestFramesAreFrozen(t *testing.T) {
 		frames[name] = frame[wire.Head:]
 	}
 	c := newConnection(&ClientConfig{}, "n2", nil)
-	c.takesEars = true
+	c.takesSubscriptions = true
 	asked := func(name string, ask func()) {
 		ask()
 		frames[name], c.frame, c.out = append(c.frame, c.out...), nil, nil
@@ -151,7 +151,7 @@ func TestFramesAreFrozen(t *testing.T) {
 		frame, _ := p.out.take(make([]byte, wire.Head))
 		frames[name] = frame[wire.Head:]
 	}
-	frames["sealed"] = wire.Seal(append(make([]byte, wire.Head), kindEar, 1))
+	frames["sealed"] = wire.Seal(append(make([]byte, wire.Head), kindSubscribe, 1))
 	frames["values"] = appendValues(nil, []protocol.Value{protocol.OK, protocol.Bulk("v"), protocol.Integer(-5), protocol.Array(protocol.Null), protocol.Err("no")})
 	got := make(map[string]string)
 	for name, frame := range frames {

@@ -57,7 +57,7 @@ func newPeer(config *ReceiverConfig, conn net.Conn, hello greeting) *Peer {
 }
 
 // listen takes frames until the link breaks.
-func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func(...Batch) error, hears func(bool)) error {
+func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func(...Batch) error, subscribe func(bool)) error {
 	limit := p.config.BatchBytes + wire.Step
 	var writes []Batch
 	for {
@@ -88,8 +88,8 @@ func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func(...Batch) 
 				if f.Err == nil {
 					p.wait(ctx, number, nodes, time.Duration(millis)*time.Millisecond)
 				}
-			case kindEar:
-				hears(f.Number() != 0)
+			case kindSubscribe:
+				subscribe(f.Number() != 0)
 			default:
 				return fmt.Errorf("%w: kind %q", wire.ErrCorrupt, kind)
 			}

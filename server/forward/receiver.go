@@ -45,9 +45,9 @@ type ReceiverConfig struct {
 	Judge func(*Batch)
 	// Prepare compiles the sources in the body of a batch.
 	Prepare func(body []byte)
-	// Hears is told whether someone on a follower waits for entries; on a follower without a link nobody does.
-	// Hears is called while the queue is locked.
-	Hears func(id string, yes bool)
+	// Subscribed is called when a follower subscribes to commit notifications, or ends that. A follower without a
+	// link is not subscribed. Subscribed is called while the queue is locked.
+	Subscribed func(id string, yes bool)
 	// Wake gets a word when writes have come.
 	Wake chan<- struct{}
 
@@ -106,7 +106,7 @@ func (r *Receiver) receive(ctx context.Context, conn net.Conn) {
 	p.parts.Go(func() { p.answerReads(ctx) })
 	put := func(bs ...Batch) error { return r.put(p, bs) }
 	p.parts.Go(func() { p.prepare(ctx, put) })
-	err = p.listen(ctx, br, put, func(yes bool) { r.hears(p, yes) })
+	err = p.listen(ctx, br, put, func(yes bool) { r.subscribe(p, yes) })
 	r.dismiss(p)
 	cancel()
 	_ = conn.Close()
@@ -121,7 +121,7 @@ func (r *Receiver) greet(conn net.Conn, frame []byte) (*Peer, error) {
 		return nil, err
 	}
 	p := newPeer(&r.config, conn, hello)
-	welcome := greeting{version: linkVersion, id: r.config.Self.ID, about: r.config.Self.About, features: featureEars}
+	welcome := greeting{version: linkVersion, id: r.config.Self.ID, about: r.config.Self.About, features: featureSubscribe}
 	switch {
 	case hello.version != linkVersion:
 		welcome.verdict = verdictVersion
@@ -162,7 +162,7 @@ func (r *Receiver) Shut() {
 	for name, p := range r.peers {
 		_ = p.conn.Close()
 		delete(r.peers, name)
-		r.config.Hears(name, false)
+		r.config.Subscribed(name, false)
 	}
 	r.room.Broadcast()
 }
@@ -178,12 +178,12 @@ func (r *Receiver) Cut(member func(id string) bool) {
 	}
 }
 
-// hears notes whether someone on p's node waits for entries.
-func (r *Receiver) hears(p *Peer, yes bool) {
+// subscribe notes whether p's node wants commit notifications.
+func (r *Receiver) subscribe(p *Peer, yes bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.peers[p.origin.Node] == p {
-		r.config.Hears(p.origin.Node, yes)
+		r.config.Subscribed(p.origin.Node, yes)
 	}
 }
 
@@ -196,7 +196,7 @@ func (r *Receiver) admit(p *Peer) bool {
 	}
 	if old := r.peers[p.origin.Node]; old != nil {
 		_ = old.conn.Close()
-		r.config.Hears(p.origin.Node, false)
+		r.config.Subscribed(p.origin.Node, false)
 	}
 	r.peers[p.origin.Node] = p
 	return true
@@ -207,7 +207,7 @@ func (r *Receiver) dismiss(p *Peer) {
 	defer r.mu.Unlock()
 	if r.peers[p.origin.Node] == p {
 		delete(r.peers, p.origin.Node)
-		r.config.Hears(p.origin.Node, false)
+		r.config.Subscribed(p.origin.Node, false)
 	}
 	r.room.Broadcast()
 }

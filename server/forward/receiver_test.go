@@ -31,21 +31,21 @@ func TestLinkIsOfOneLife(t *testing.T) {
 
 // A node has one link: an older one, or one of a leadership that is over, says nothing for its node any more.
 func TestOldLinkSaysNothing(t *testing.T) {
-	listens := false
-	q := NewReceiver(ReceiverConfig{Hears: func(_ string, yes bool) { listens = yes }, QueueBytes: 10, Wake: make(chan struct{}, 1)})
+	subscribed := false
+	q := NewReceiver(ReceiverConfig{Subscribed: func(_ string, yes bool) { subscribed = yes }, QueueBytes: 10, Wake: make(chan struct{}, 1)})
 	link := func(epoch uint64) *Peer {
 		conn, other := net.Pipe()
 		t.Cleanup(func() { _ = other.Close() })
 		p := &Peer{origin: protocol.Origin{Node: "n2", Epoch: epoch}, conn: conn}
 		require.True(t, q.admit(p))
-		require.False(t, listens, "a new link has said nothing yet")
+		require.False(t, subscribed, "a new link has said nothing yet")
 		return p
 	}
 	silent := func(old *Peer) {
 		for _, yes := range []bool{true, false} {
-			before := listens
-			q.hears(old, yes)
-			require.Equal(t, before, listens)
+			before := subscribed
+			q.subscribe(old, yes)
+			require.Equal(t, before, subscribed)
 			require.ErrorIs(t, q.put(old, []Batch{{Body: []byte("x")}}), net.ErrClosed)
 		}
 		q.dismiss(old)
@@ -53,29 +53,29 @@ func TestOldLinkSaysNothing(t *testing.T) {
 	for term := range uint64(2) {
 		q.Open(term + 1)
 		first := link(1)
-		q.hears(first, true)
-		require.True(t, listens)
+		q.subscribe(first, true)
+		require.True(t, subscribed)
 		second := link(1) // of the same life
 		silent(first)
-		q.hears(second, true)
+		q.subscribe(second, true)
 		silent(first)
-		require.True(t, listens)
+		require.True(t, subscribed)
 		require.Same(t, second, q.Peer(second.origin))
 		third := link(2)
-		q.hears(third, true)
+		q.subscribe(third, true)
 		silent(second)
-		require.True(t, listens)
+		require.True(t, subscribed)
 		require.Same(t, third, q.Peer(third.origin))
 		q.Shut()
-		require.False(t, listens)
+		require.False(t, subscribed)
 		silent(third)
-		require.False(t, listens)
+		require.False(t, subscribed)
 	}
 }
 
 // What followers had queued when a leadership ended takes no room of the next one.
 func TestInboxIsEmptyWhenItOpens(t *testing.T) {
-	q := NewReceiver(ReceiverConfig{Hears: func(string, bool) {}, QueueBytes: 10, Wake: make(chan struct{}, 1)})
+	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 10, Wake: make(chan struct{}, 1)})
 	for term := range uint64(3) {
 		q.Open(term + 1)
 		conn, other := net.Pipe()
@@ -91,7 +91,7 @@ func TestInboxIsEmptyWhenItOpens(t *testing.T) {
 // A link whose queue is full waits until the leader takes something, or the leadership ends.
 func TestFullQueueIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewReceiver(ReceiverConfig{Hears: func(string, bool) {}, QueueBytes: 10, Wake: make(chan struct{}, 1)})
+		q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 10, Wake: make(chan struct{}, 1)})
 		q.Open(1)
 		conn, other := net.Pipe()
 		defer other.Close()

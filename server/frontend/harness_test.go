@@ -78,9 +78,9 @@ func newClusterOf(version byte) *cluster {
 		Propose: func(body []byte, count int) error {
 			return cl.Execute(&replica.Batch{Body: body, Count: count, Write: true})
 		},
-		Waits:   func(ticket uint64) bool { return cl.machine.Waits(here, ticket) },
-		Applied: func(number uint64) bool { return cl.machine.Applied(here, number) },
-		Attend:  func(bool) {},
+		Waits:            func(ticket uint64) bool { return cl.machine.Waits(here, ticket) },
+		Applied:          func(number uint64) bool { return cl.machine.Applied(here, number) },
+		SubscribeCommits: func(bool) {},
 	})
 	cl.keeper = sessions.New(sessions.Cluster{
 		Propose: func(closed []int64, renew bool) error {
@@ -93,8 +93,8 @@ func newClusterOf(version byte) *cluster {
 			}
 			return cl.Execute(b)
 		},
-		Applied: func(number uint64) bool { return cl.machine.Applied(here, number) },
-		Attend:  func(bool) {},
+		Applied:          func(number uint64) bool { return cl.machine.Applied(here, number) },
+		SubscribeCommits: func(bool) {},
 	})
 	return cl
 }

@@ -23,6 +23,6 @@
 // Woken may come before Parked, as the reply of a forwarded command comes from the leader, and Woken from
 // this node's own log.
 //
-// Goroutines: Run is the only one. Under Lot.mu nothing is called but Cluster.Attend, and nothing is waited
+// Goroutines: Run is the only one. Under Lot.mu nothing is called but Cluster.SubscribeCommits, and nothing is waited
 // for. So Woken may be called by the state machine.
 package parking

@@ -20,8 +20,9 @@ type Cluster struct {
 	Waits func(ticket uint64) bool
 	// Applied reports whether the state has the batch of this node with that number.
 	Applied func(number uint64) bool
-	// Attend says whether clients wait, or waited a moment ago. It must be quick.
-	Attend func(bool)
+	// SubscribeCommits sets whether this node wants each commit at once: clients wait, or waited a moment ago.
+	// SubscribeCommits must be quick.
+	SubscribeCommits func(bool)
 }
 
 // Lot is the clients of this node that wait, by their tickets. Create it with [New].
@@ -46,8 +47,8 @@ type Lot struct {
 	askedTickets, askedHolds int
 	// together is how many leave in one request.
 	together int
-	// attends is what Attend was told last.
-	attends bool
+	// subscribed is the last argument of SubscribeCommits.
+	subscribed bool
 	// empty is closed when nothing leaves any more, or nothing can; nil while no caller waits for this.
 	empty chan struct{}
 }
@@ -80,26 +81,26 @@ func (l *Lot) Enter(places int, give func(protocol.Value)) (ticket uint64) {
 	defer l.mu.Unlock()
 	l.tickets++
 	l.clients[l.tickets] = client{give: give, restored: l.restored, places: places}
-	l.attend(true)
+	l.subscribe(true)
 	return l.tickets
 }
 
-func (l *Lot) attend(yes bool) {
-	if l.attends != yes {
-		l.attends = yes
-		l.cluster.Attend(yes)
+func (l *Lot) subscribe(yes bool) {
+	if l.subscribed != yes {
+		l.subscribed = yes
+		l.cluster.SubscribeCommits(yes)
 	}
 }
 
-// Rest is called now and then: it ends attending if no client waits. It reports whether the lot attends still: if not,
-// the next client has it begin again.
-func (l *Lot) Rest() bool {
+// UnsubscribeIdle ends the subscription if no client waits, and reports whether the subscription goes on. The next
+// client subscribes again. UnsubscribeIdle is called every second.
+func (l *Lot) UnsubscribeIdle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.clients) == 0 {
-		l.attend(false)
+		l.subscribe(false)
 	}
-	return l.attends
+	return l.subscribed
 }
 
 // take removes a client, and reports whether the client was there.

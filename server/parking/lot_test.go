@@ -20,8 +20,8 @@ type cluster struct {
 	waits   map[uint64]bool
 	applied uint64
 	asked   []string // the requests proposed
-	// attended is what Attend was told.
-	attended []bool
+	// subscribed are the arguments of SubscribeCommits.
+	subscribed []bool
 	// meanwhile is called while the first request is under way.
 	meanwhile func()
 }
@@ -49,9 +49,9 @@ func (c *cluster) lot() *Lot {
 			}
 			return nil
 		},
-		Waits:   func(ticket uint64) bool { return c.waits[ticket] },
-		Applied: func(number uint64) bool { return number <= c.applied },
-		Attend:  func(yes bool) { c.attended = append(c.attended, yes) },
+		Waits:            func(ticket uint64) bool { return c.waits[ticket] },
+		Applied:          func(number uint64) bool { return number <= c.applied },
+		SubscribeCommits: func(yes bool) { c.subscribed = append(c.subscribed, yes) },
 	})
 }
 
@@ -75,29 +75,30 @@ func TestWoken(t *testing.T) {
 	require.False(t, l.Woken(never, protocol.Simple("served at once")))
 	require.EqualValues(t, []string{"before Execute returned", "later"}, told)
 	require.Zero(t, l.Len())
-	require.Equal(t, []bool{true}, c.attended)
-	require.False(t, l.Rest())
-	require.False(t, l.Rest())
-	require.Equal(t, []bool{true, false}, c.attended)
+	require.Equal(t, []bool{true}, c.subscribed)
+	require.False(t, l.UnsubscribeIdle())
+	require.False(t, l.UnsubscribeIdle())
+	require.Equal(t, []bool{true, false}, c.subscribed)
 }
 
-// TestRest: what Rest says and what Attend was told are the same, so that after a rest the next client is attended.
-func TestRest(t *testing.T) {
+// TestUnsubscribe: the result of UnsubscribeIdle and the last argument of SubscribeCommits are the same, so that the
+// next client subscribes again.
+func TestUnsubscribe(t *testing.T) {
 	var c cluster
 	var told told
 	l := c.lot()
-	require.False(t, l.Rest())
+	require.False(t, l.UnsubscribeIdle())
 	for range 2 {
 		first := l.Enter(1, told.give)
-		require.True(t, l.Rest())
+		require.True(t, l.UnsubscribeIdle())
 		second := l.Enter(1, told.give)
 		l.Forget(first)
-		require.True(t, l.Rest())
+		require.True(t, l.UnsubscribeIdle())
 		l.Forget(second)
 		l.Forget(l.Enter(1, told.give)) // came and went since the last look
-		require.False(t, l.Rest())
+		require.False(t, l.UnsubscribeIdle())
 	}
-	require.Equal(t, []bool{true, false, true, false}, c.attended)
+	require.Equal(t, []bool{true, false, true, false}, c.subscribed)
 }
 
 // TestSnapshot: a snapshot may stand for the entry that woke a client. The client is told that the outcome

@@ -53,10 +53,10 @@ func (ns *nudges) reconfigure(v *view) {
 	notify(ns.changed)
 }
 
-// SetListener says whether someone on a node waits for entries: that node is nudged then, while this node leads.
-func (n *Node) SetListener(id string, listens bool) {
+// SetCommitSubscriber sets whether a node is sent commit notifications while this node leads.
+func (n *Node) SetCommitSubscriber(id string, subscribed bool) {
 	if p := (*n.nudges.peers.Load())[raft.ServerID(id)]; p != nil {
-		p.listens.Store(listens)
+		p.listens.Store(subscribed)
 		notify(p.wake)
 	}
 }

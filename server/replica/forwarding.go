@@ -70,17 +70,17 @@ func (r *Replica) met(m forward.Member) {
 func newFromFollowers(r *Replica, wake chan<- struct{}) *forward.Receiver {
 	limits := r.config.Limits
 	return forward.NewReceiver(forward.ReceiverConfig{
-		Self:     r.identity(),
-		Listener: r.config.Peers.Forward,
-		Other:    func(conn net.Conn, frame []byte) bool { return r.node.AnswerProposal(conn, frame) },
-		Member:   r.authentic,
-		Met:      r.met,
-		Beacon:   r.beacon,
-		Judge:    judge,
-		Prepare:  r.machine.PrepareBatch,
-		Hears:    func(id string, yes bool) { r.node.SetListener(id, yes) },
-		Wake:     wake,
-		Confirm:  r.reader.confirm,
+		Self:       r.identity(),
+		Listener:   r.config.Peers.Forward,
+		Other:      func(conn net.Conn, frame []byte) bool { return r.node.AnswerProposal(conn, frame) },
+		Member:     r.authentic,
+		Met:        r.met,
+		Beacon:     r.beacon,
+		Judge:      judge,
+		Prepare:    r.machine.PrepareBatch,
+		Subscribed: func(id string, yes bool) { r.node.SetCommitSubscriber(id, yes) },
+		Wake:       wake,
+		Confirm:    r.reader.confirm,
 		Glance: func(body string, count int, deadline time.Time) ([]protocol.Value, string, error) {
 			return r.reader.readSome(body, count, deadline, fsm.Glance)
 		},

@@ -22,8 +22,8 @@ func newKeeper(r *Replica) *sessions.Keeper {
 			}
 			return r.executeAll(&b)
 		},
-		Applied: func(number uint64) bool { return r.machine.Applied(r.origin, number) },
-		Attend:  func(yes bool) { r.ears.set(&r.ears.locking, yes) },
+		Applied:          func(number uint64) bool { return r.machine.Applied(r.origin, number) },
+		SubscribeCommits: func(yes bool) { r.commitInterest.set(&r.commitInterest.locking, yes) },
 	})
 }
 

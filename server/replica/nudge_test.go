@@ -121,14 +121,14 @@ func TestFollowersHearAtOnce(t *testing.T) {
 		require.Equal(t, "of a follower", h.last(listener.Name).payload)
 
 		// Parked clients are a reason of their own.
-		listener.Replica().Attend(true)
+		listener.Replica().SubscribeCommits(true)
 		listener.Replica().Listen(0)
 		time.Sleep(time.Second)
 		leader.Do("SET", "k", "v")
 		time.Sleep(time.Second)
 		require.Equal(t, leader.Replica().Status().Applied, listener.Replica().Status().Applied)
 
-		listener.Replica().Attend(false)
+		listener.Replica().SubscribeCommits(false)
 		time.Sleep(time.Second)
 		leader.Do("SET", "k", "v")
 		time.Sleep(time.Second)

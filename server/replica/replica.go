@@ -31,11 +31,11 @@ type Replica struct {
 	node *raftnode.Node
 	traffic
 	life
-	addresses *addresses
-	leaders   leaders
-	givingUp  atomic.Bool
-	health    health
-	ears      ears
+	addresses      *addresses
+	leaders        leaders
+	givingUp       atomic.Bool
+	health         health
+	commitInterest commitInterest
 }
 
 // traffic is what batches pass through.
@@ -111,7 +111,7 @@ func (r *Replica) open() {
 		long: make(chan struct{}, 1), room: c.Limits.ReplyBytes / 4, logger: c.Logger,
 	}
 	r.toLeader, r.fromFollowers = newToLeader(r), newFromFollowers(r, wake)
-	r.ears.tell = r.toLeader.Listen
+	r.commitInterest.subscribe = r.toLeader.SubscribeCommits
 	r.proposer = newProposer(proposerConfig{
 		serving: &r.serving, sources: [2]source{own{r.writes}, forwarded{r.fromFollowers}}, wake: wake,
 		wouldRefuse: r.machine.WouldRefuse, wouldWait: r.machine.WouldWait, version: r.common,
@@ -144,11 +144,11 @@ func (r *Replica) open() {
 	}
 }
 
-// Listen says which events [Config.OnStateEvents] is told from the next entry on. While there are such
-// events the leader tells this node at once what is committed.
+// Listen sets the events that [Config.OnStateEvents] gets from the next entry on. While there are such events, this
+// node subscribes to the leader's commit notifications.
 func (r *Replica) Listen(i event.Interest) {
 	r.machine.Listen(i)
-	r.ears.set(&r.ears.events, i != 0)
+	r.commitInterest.set(&r.commitInterest.events, i != 0)
 }
 
 func (r *Replica) newSink() sink {

@@ -59,8 +59,8 @@ func newWaiting(r *Replica) *waiting {
 		},
 		Waits:   func(ticket uint64) bool { return r.machine.Waits(r.origin, ticket) },
 		Applied: func(number uint64) bool { return r.machine.Applied(r.origin, number) },
-		Attend: func(yes bool) {
-			r.Attend(yes)
+		SubscribeCommits: func(yes bool) {
+			r.SubscribeCommits(yes)
 			if yes {
 				notify(w.wake)
 			}
@@ -107,7 +107,7 @@ func (w *waiting) run(ctx context.Context) error {
 		}
 		w.look(time.Now())
 		// One look at the lot: a client that leaves and one that comes between two would wake nothing.
-		some := w.lot.Rest() || w.r.machine.Waiting()
+		some := w.lot.UnsubscribeIdle() || w.r.machine.Waiting()
 		w.awake.Store(some)
 		if some {
 			timer.Reset(lookEvery)

@@ -10,7 +10,7 @@
 //     for seven eighths of the lease, the connection is closed. The session is not ended then, so that the
 //     client may attach the session to a connection of another node;
 //   - a client hears of a loss as soon as the clients of the leader hear of what came with it: while there are
-//     clients, this node attends to the log;
+//     clients, this node subscribes to commit notifications;
 //   - the connection of a client that vanished without closing it ends soon after the shortest lease of its sessions;
 //   - where signs of life are demanded, a client that sends nothing for the shortest lease of its sessions loses its
 //     connection then, and each session no sooner than its lease after the last bytes;
@@ -29,6 +29,6 @@
 //	the connection closes:  Leave ─► Run has the cluster end the sessions of the connection
 //
 // Goroutines: Run, and one that cuts connections while a renewal is under way. Under Keeper.mu no function
-// of the cluster but Attend is called and nothing is waited for, but clients are told. So Events may be called by
-// the state machine.
+// of the cluster but SubscribeCommits is called and nothing is waited for, but clients are told. So Events may be
+// called by the state machine.
 package sessions

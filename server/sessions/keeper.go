@@ -18,8 +18,9 @@ type Cluster struct {
 	Propose func(closed []int64, renew bool) error
 	// Applied reports whether the state of this node has the batch of this node with that number.
 	Applied func(number uint64) bool
-	// Attend says whether there are connections that may have something to lose. It must be quick.
-	Attend func(bool)
+	// SubscribeCommits sets whether this node wants each commit at once: there are connections that may lose a hold.
+	// SubscribeCommits must be quick.
+	SubscribeCommits func(bool)
 }
 
 // Client is a connection. The methods are called by any goroutine, and must not block or call the keeper.
@@ -127,7 +128,7 @@ func (k *Keeper) Enter(conn int64, to Client) {
 	defer k.mu.Unlock()
 	k.clients[conn] = &client{id: conn, to: to, sessions: make(map[uint64]*session)}
 	if len(k.clients) == 1 {
-		k.cluster.Attend(true)
+		k.cluster.SubscribeCommits(true)
 	}
 }
 
@@ -142,7 +143,7 @@ func (k *Keeper) Leave(conn int64, ended bool) {
 	}
 	delete(k.clients, conn)
 	if len(k.clients) == 0 {
-		k.cluster.Attend(false)
+		k.cluster.SubscribeCommits(false)
 	}
 	some := len(c.sessions)+len(c.expected) > 0
 	k.drop(c)

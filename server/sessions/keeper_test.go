@@ -29,8 +29,8 @@ type story struct {
 	most    int // closed connections at a time
 	applied uint64
 	lines   []string
-	// attended is what Attend was told.
-	attended []bool
+	// subscribed are the arguments of SubscribeCommits.
+	subscribed []bool
 }
 
 func newStory(t *testing.T) *story {
@@ -39,7 +39,7 @@ func newStory(t *testing.T) *story {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return number <= s.applied
-	}, Attend: func(yes bool) { s.set(func() { s.attended = append(s.attended, yes) }) }})
+	}, SubscribeCommits: func(yes bool) { s.set(func() { s.subscribed = append(s.subscribed, yes) }) }})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -434,7 +434,7 @@ func TestSilenceCountsFromTheLastCommand(t *testing.T) {
 func TestSilenceOfANodeThatSlept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &story{began: time.Now()}
-		s.Keeper = New(Cluster{Applied: func(uint64) bool { return true }, Attend: func(bool) {}})
+		s.Keeper = New(Cluster{Applied: func(uint64) bool { return true }, SubscribeCommits: func(bool) {}})
 		c := s.open(1)
 		s.keep(1, 1, 8*time.Second)
 		s.Demand(1, true)
@@ -479,18 +479,18 @@ func TestTold(t *testing.T) {
 	})
 }
 
-// TestAttends: while there are clients, whatever they hold.
-func TestAttends(t *testing.T) {
+// TestSubscribes: while there are clients, whatever they hold.
+func TestSubscribes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t)
 		s.open(1)
 		s.open(2)
 		s.Leave(1, true)
-		s.set(func() { require.Equal(t, []bool{true}, s.attended) })
+		s.set(func() { require.Equal(t, []bool{true}, s.subscribed) })
 		s.Leave(2, false)
 		s.Leave(2, true)
 		s.open(3)
-		s.set(func() { require.Equal(t, []bool{true, false, true}, s.attended) })
+		s.set(func() { require.Equal(t, []bool{true, false, true}, s.subscribed) })
 	})
 }
 

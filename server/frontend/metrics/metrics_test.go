@@ -65,7 +65,7 @@ func newNode() *node {
 	member := func(n string) replica.Member {
 		return replica.Member{ID: "n" + n, Name: "n" + n, Voter: true, ClientAddr: "10.0.0." + n + ":6379"}
 	}
-	n := &node{Machine: fsm.New(), keeper: sessions.New(sessions.Cluster{Attend: func(bool) {}}), status: replica.Status{
+	n := &node{Machine: fsm.New(), keeper: sessions.New(sessions.Cluster{SubscribeCommits: func(bool) {}}), status: replica.Status{
 		ID: "n1", Name: "n1", Leading: true, Leader: member("1"), Version: protocol.OldestEntryVersion, Term: 3, Committed: 42, Applied: 42,
 		Members: []replica.Member{member("1"), member("2"), member("3")},
 	}}
