@@ -19,7 +19,7 @@ CONSTANTS Server, Nil,
           Lag, \* 1: the machine is behind the commit index
           Led, \* 1: a node leads already; 2: figure 8
           Refusals, \* 1: a message that changes nothing else still raises a term
-          MaxNudge \* whether a leader may send requests without entries, or with some of its entries: 0 or 1
+          MaxNotify \* whether a leader may send requests without entries, or with some of its entries: 0 or 1
 
 (* The rules. Each is TRUE in the code; README.md names the place of each. *)
 CONSTANTS HoldAcks, SettleRequest, SyncFollower, SyncFound, StableTerm, OwnTerm, CutCommit, LateSnapshot, SkipSnapshot,
@@ -391,7 +391,7 @@ Election == \E n \in Server :
 Requests == \E n \in Server, t \in Terms :
     /\ led[t] # Nil
     /\ \E prev \in 0..Len(led[t].log) :
-        \E count \in IF MaxNudge = 0 THEN {Len(led[t].log) - prev} \ {0} ELSE 0..(Len(led[t].log) - prev) :
+        \E count \in IF MaxNotify = 0 THEN {Len(led[t].log) - prev} \ {0} ELSE 0..(Len(led[t].log) - prev) :
             Receive(n, t, prev, count, led[t].commit)
 
 Next ==

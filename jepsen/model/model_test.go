@@ -48,7 +48,7 @@ var modules = map[string]module{
 	"Log": {
 		bounds: settings{
 			"Server": "{n1, n2, n3}", "Nil": "Nil", "MaxTerm": "2", "MaxLen": "2", "MaxCrash": "0", "MaxSnapshot": "0",
-			"MaxRound": "0", "MaxRead": "0", "MaxCandidates": "3", "Led": "0", "Lag": "0", "Refusals": "0", "MaxNudge": "0",
+			"MaxRound": "0", "MaxRead": "0", "MaxCandidates": "3", "Led": "0", "Lag": "0", "Refusals": "0", "MaxNotify": "0",
 		},
 		rules: []string{
 			"HoldAcks", "SettleRequest", "SyncFollower", "SyncFound", "StableTerm", "OwnTerm", "CutCommit", "LateSnapshot",
@@ -203,8 +203,8 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// TestEveryRuleIsTried: each rule of each module has a row here, and a row of the README's table, which names a function
-// that there is.
+// TestEveryRuleIsTried: each rule of each module has a row here, and a row of the README's table, which names a
+// function that there is.
 func TestEveryRuleIsTried(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)

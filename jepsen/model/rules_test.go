@@ -8,10 +8,10 @@ var rules = []rule{
 	{"Log", "SyncFound", settings{"MaxCrash": "1", "MaxLen": "1"}, "AcknowledgedIsOnDisk", 11},
 	{"Log", "StableTerm", settings{"MaxCrash": "1"}, "ElectionSafety", 7},
 	{"Log", "OwnTerm", settings{"MaxTerm": "4", "Led": "2", "Refusals": "1"}, "LeaderCompleteness", 10},
-	{"Log", "CutCommit", settings{"MaxNudge": "1", "Led": "1"}, "StateMachineSafety", 11},
+	{"Log", "CutCommit", settings{"MaxNotify": "1", "Led": "1"}, "StateMachineSafety", 11},
 	{"Log", "LateSnapshot", settings{"MaxTerm": "1", "MaxSnapshot": "1"}, "NeverBack", 13},
 	{"Log", "SkipSnapshot", settings{"MaxSnapshot": "2"}, "CanFollow", 10},
-	{"Log", "SkipNoMore", settings{"MaxSnapshot": "1", "MaxNudge": "1"}, "AcknowledgedIsOnDisk", 12},
+	{"Log", "SkipNoMore", settings{"MaxSnapshot": "1", "MaxNotify": "1"}, "AcknowledgedIsOnDisk", 12},
 	{"Log", "FromFirst", settings{"MaxTerm": "1", "MaxSnapshot": "1"}, "CanFollow", 10},
 	{"Log", "KeepTail", settings{"MaxLen": "3", "MaxSnapshot": "1", "Led": "1"}, "CanFollow", 14},
 	{"Log", "CheckRound", settings{"MaxRead": "1", "Led": "1"}, "ReadsAreLinearizable", 11},
@@ -52,14 +52,14 @@ type exploration struct {
 
 var explorations = []exploration{
 	{"elections and disks", "Log", settings{"MaxLen": "1", "MaxCrash": "1", "Refusals": "1"}, false},
-	{"conflicts", "Log", settings{"MaxCandidates": "1", "Refusals": "1", "MaxNudge": "1"}, false},
+	{"conflicts", "Log", settings{"MaxCandidates": "1", "Refusals": "1", "MaxNotify": "1"}, false},
 	{"snapshots", "Log", settings{"MaxSnapshot": "1", "MaxCandidates": "1", "Led": "1"}, false},
 	{"reads", "Log", settings{"MaxRead": "1", "MaxRound": "1", "MaxCandidates": "1", "Led": "1"}, false},
 	{"sessions", "Sessions", settings{}, false},
 	{"incarnations", "Incarnations", settings{}, false},
 
 	{"three terms", "Log", settings{"MaxTerm": "3", "MaxCrash": "1"}, true},
-	{"crashes", "Log", settings{"MaxCrash": "2", "Refusals": "1", "MaxNudge": "1"}, true},
+	{"crashes", "Log", settings{"MaxCrash": "2", "Refusals": "1", "MaxNotify": "1"}, true},
 	{"tails", "Log", settings{"MaxTerm": "3", "MaxLen": "3", "MaxSnapshot": "2", "Led": "1"}, true},
 	{"crashes and snapshots", "Log", settings{"MaxSnapshot": "1", "MaxCrash": "1", "Led": "1", "Lag": "1"}, true},
 	{

@@ -158,7 +158,7 @@ func allows(t *testing.T, steps []raftnode.TraceEvent) (all bool, taken int, tex
 	}
 	bounds := settings{
 		"n1": "n1", "n2": "n2", "n3": "n3", "MaxTerm": fmt.Sprint(most), "MaxLen": "100000", "MaxCrash": "100000",
-		"MaxSnapshot": "100000", "Lag": "1", "MaxNudge": "1", "Refusals": "1",
+		"MaxSnapshot": "100000", "Lag": "1", "MaxNotify": "1", "Refusals": "1",
 	}
 	config := configuration("Log", bounds, "")
 	config = strings.NewReplacer(

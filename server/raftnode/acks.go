@@ -36,12 +36,12 @@ type acks struct {
 
 // peerAck is another member's acknowledgement in the newest term of that node.
 type peerAck struct {
-	voter bool
-	term  uint64
-	round uint64 // the newest round that had begun when an acknowledged request was sent
-	match uint64 // the other log agrees with the leader's up to here
-	told  uint64 // a request is on the way, or came, that says that all up to here is committed
-	heard time.Time
+	voter    bool
+	term     uint64
+	round    uint64 // the newest round that had begun when an acknowledged request was sent
+	match    uint64 // the other log agrees with the leader's up to here
+	notified uint64 // the highest commit index that was sent to the member
+	heard    time.Time
 }
 
 // Acknowledgement is a wait until enough nodes are far enough.
@@ -126,29 +126,28 @@ func (a *acks) shortened(peer raft.ServerID, term, match, last uint64) Event {
 		return nil // another answer said so before
 	}
 	e := LogShortened{ID: string(peer), Name: members.Name(string(peer)), LogIndex: last, Acknowledged: p.match}
-	p.match, p.told = 0, 0
+	p.match, p.notified = 0, 0
 	return e
 }
 
-// telling notes that a request goes to peer which says, in term, that all up to index is committed.
-func (a *acks) telling(peer raft.ServerID, term, index uint64) {
+// notifying notes that a request on its way to peer has the commit index of term.
+func (a *acks) notifying(peer raft.ServerID, term, index uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p := a.peers[peer]; p != nil && p.inTerm(term) {
-		p.told = max(p.told, index)
+		p.notified = max(p.notified, index)
 	}
 }
 
-// untold returns how far peer's log agrees, as far as that is committed, and nothing tells peer so. The
-// result is 0 if there is nothing to tell.
-func (a *acks) untold(peer raft.ServerID, term, committed uint64) uint64 {
+// unnotified returns the highest committed index that peer's log has, or 0 if peer has got that index already.
+func (a *acks) unnotified(peer raft.ServerID, term, committed uint64) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.peers[peer]
 	if p == nil || p.term != term {
 		return 0
 	}
-	if index := min(committed, p.match); index > p.told {
+	if index := min(committed, p.match); index > p.notified {
 		return index
 	}
 	return 0

@@ -150,7 +150,7 @@ func TestShortenedLogIsForgotten(t *testing.T) {
 	a := acksOf("n1", "n2", "n3")
 	require.Zero(t, a.agreed("n2", 7))
 	a.note("n2", 7, 0, 5)
-	a.telling("n2", 7, 5)
+	a.notifying("n2", 7, 5)
 	require.Equal(t, uint64(5), a.agreed("n2", 7))
 	require.Zero(t, a.agreed("n2", 8), "of another term nothing is known")
 	require.Nil(t, a.shortened("n2", 8, 5, 3))
@@ -167,5 +167,5 @@ func TestShortenedLogIsForgotten(t *testing.T) {
 	a.note("n2", 7, 0, 4)
 	<-wait.Done()
 	require.Nil(t, a.shortened("n2", 7, 5, 3), "an answer of before")
-	require.Equal(t, uint64(4), a.untold("n2", 7, 5), "what it was told it has forgotten, too")
+	require.Equal(t, uint64(4), a.unnotified("n2", 7, 5), "what it was told it has forgotten, too")
 }

@@ -181,8 +181,8 @@ func TestAppendSucceedsAsAWhole(t *testing.T) {
 				return &raft.AppendEntriesResponse{Term: uint64(c.term), LastLog: uint64(4 + n), Success: n != c.refused}
 			}}
 			tr := &transport{
-				nudges: newNudges(nil),
-				acks:   acksOf("n1", "n2", "n3"), log: newParallelLog(raft.NewInmemStore(), 256<<20, nil),
+				commits: newCommitNotifier(nil),
+				acks:    acksOf("n1", "n2", "n3"), log: newParallelLog(raft.NewInmemStore(), 256<<20, nil),
 				appender: newAppender(node), stopped: make(chan struct{}),
 			}
 			tr.leads.Store(func(uint64) bool { return c.leads || len(node.got) == 0 }) // it leads at first

@@ -10,7 +10,7 @@
 //   - the machine never goes back to a snapshot that is older than its state, but for a state in quarantine;
 //   - a follower whose log lacks what a snapshot stands for can follow any leader;
 //   - a request to a follower, the entries in memory and the log behind a snapshot are bounded by bytes;
-//   - a follower with listeners hears of a commit as soon as the leader has applied it, a hop later;
+//   - a subscribed follower learns of a commit one hop after the leader has applied the entry;
 //   - majorities are of the voters in the configuration in effect: the newest in this node's log; a member without a vote
 //     confirms nothing and does not lead;
 //   - a node in quarantine applies nothing, sends no state and is not nominated; its log is as good as any, and it stores
@@ -39,7 +39,7 @@
 //	rpcFilter.run            hands raft what else other nodes ask of it
 //	fastFailover.run         asks around when the leader's process is gone; one more per node asked
 //	applier.cutLog           snapshots of large entries
-//	nudges.run               tells a follower with listeners what is committed; one more per other member
+//	commitNotifier.run       sends the commit index to subscribed followers; one more per other member
 //	sayFarewells             tells removed members that they are
 //	electAlone               has a lone voter elected, and ends
 //
@@ -48,12 +48,11 @@
 //
 // # Lock order
 //
-// rpcFilter.installing is held until raft takes the request that is judged, and raft takes a request when
-// the request before is done. heartbeats.handling is held, shared, while raft handles a heartbeat, and alone for an
-// instant when a nomination comes or is done. All others (acks,
-// configurations, parallelLog, appender, fastFailover, progress) are leaves: nothing else is locked, called or waited for
-// under them, but raft's term and leader, and the first and last index of the store. Events are told without any
-// lock held.
+// rpcFilter.installing is held until raft takes the request that is judged, and raft takes a request when the request
+// before is done. heartbeats.handling is held, shared, while raft handles a heartbeat, and alone for an instant when a
+// nomination comes or is done. All others (acks, configurations, parallelLog, appender, fastFailover, progress) are
+// leaves: nothing else is locked, called or waited for under them, but raft's term and leader, and the first and last
+// index of the store. Events are told without any lock held.
 //
 // Start reading at [Open], then node.go, transport.go, rpc_filter.go, parallel_log.go, acks.go, configurations.go,
 // change.go. DESIGN.md has the reasons.

@@ -18,8 +18,8 @@ const (
 // sayFarewells tells members that were removed that the removal is committed, until ctx ends. Raft sends a
 // removed member the configuration without it, once, before that is committed, and nothing after.
 //
-// As a nudge does, a farewell says what the leader of raft's algorithm may say at any time, and confirms nothing. A
-// node that does not hear is told so by the other nodes when it dials them.
+// As a commit notification does, a farewell says what the leader of raft's algorithm may say at any time, and confirms
+// nothing. A node that does not hear is told so by the other nodes when it dials them.
 func (n *Node) sayFarewells(ctx context.Context) error {
 	for {
 		select {

@@ -22,7 +22,7 @@ type Node struct {
 	applier        *applier
 	failover       *fastFailover
 	progress       *progress
-	nudges         *nudges
+	commits        *commitNotifier
 
 	running   atomic.Bool          // the owner hears of changes
 	gone      atomic.Bool          // this node was removed
@@ -44,7 +44,7 @@ func (n *Node) Start(start func(name string, run func(context.Context) error)) {
 	start("take entries", func(ctx context.Context) error { return n.filter.acceptAppends(ctx, n.config.Append) })
 	start("filter requests", func(ctx context.Context) error { return n.filter.run(ctx, n.transport.inner.Consumer()) })
 	start("replace a dead leader", n.failover.run)
-	start("nudge followers", n.nudges.run)
+	start("notify of commits", n.commits.run)
 	start("tell removed members", n.sayFarewells)
 	start("elect a lone voter", n.electAlone)
 	start("cut log", func(ctx context.Context) error { return n.applier.cutLog(ctx, n.config.Logger) })

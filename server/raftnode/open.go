@@ -40,8 +40,8 @@ func Open(c Config) (*Node, error) {
 		self: c.ID, inner: inner, appender: newAppender(c.Append), filter: n.filter, acks: n.acks,
 		log: n.log, tell: c.OnEvent, election: c.ElectionTimeout, stopped: n.stopped,
 	}
-	n.nudges = newNudges(n)
-	n.transport.nudges, n.applier.applied = n.nudges, n.nudges.lookAll
+	n.commits = newCommitNotifier(n)
+	n.transport.commits, n.applier.applied = n.commits, n.commits.notifyAll
 	n.transport.leads.Store(func(uint64) bool { return true })
 	n.configurations.changed, n.configurations.committed = n.reconfigure, n.settled
 	if err := n.openRaft(); err != nil {
@@ -112,7 +112,7 @@ func (n *Node) agrees() error {
 // reconfigure goes over to another configuration, before raft does.
 func (n *Node) reconfigure(v *view) {
 	n.acks.reconfigure(v)
-	n.nudges.reconfigure(v)
+	n.commits.reconfigure(v)
 	if n.running.Load() {
 		n.config.OnConfiguration()
 	}

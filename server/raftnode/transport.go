@@ -20,7 +20,7 @@ type transport struct {
 	filter   *rpcFilter
 	acks     *acks
 	log      *parallelLog
-	nudges   *nudges
+	commits  *commitNotifier
 	tell     func(Event)
 	// leads reports whether this node still leads term: only a leader sends again to a node that
 	// cannot be reached.
@@ -40,17 +40,16 @@ const resendAfter = 100 * time.Millisecond
 
 // AppendEntries sends a heartbeat or entries.
 //
-// Entries are sent until they arrive, as long as this node leads and the other is a member. Raft would wait twice as long
-// after each failure, up to 10 s, and nothing would end the wait. A follower that comes back after
-// a minute would get nothing for up to 10 s, and a cluster that needs the follower for a majority
-// would stand still.
+// Entries are sent until they arrive, as long as this node leads and the other is a member. Raft would wait twice as
+// long after each failure, up to 10 s, and nothing would end the wait. A follower that comes back after a minute would
+// get nothing for up to 10 s, and a cluster that needs the follower for a majority would stand still.
 //
 // Large entries go in several requests, one after the other, each with an answer. Raft gets the
 // last answer, or the first that is no success. See cutAppend.
 //
-// Raft's senders outlive their leadership for a moment, or for a pause of 10 s, and read a log that has the next leader's
-// entries by then: the entry before of the one log, perhaps, and the entries of the other. Raft is no leader any more when
-// it begins to change the log, so what was read before this look is the leader's.
+// Raft's senders outlive their leadership for a moment, or for a pause of 10 s, and read a log that has the next
+// leader's entries by then: the entry before of the one log, perhaps, and the entries of the other. Raft is no leader
+// any more when it begins to change the log, so what was read before this look is the leader's.
 func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	if !isHeartbeat(args) && !t.leads.Load().(func(uint64) bool)(args.Term) {
 		return raft.ErrLeadershipLost
@@ -74,7 +73,7 @@ func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *
 func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	heartbeat := isHeartbeat(args)
 	if !heartbeat {
-		t.acks.telling(id, args.Term, tells(args))
+		t.acks.notifying(id, args.Term, tells(args))
 	}
 	for {
 		var round uint64
@@ -91,7 +90,7 @@ func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, re
 				t.acks.note(id, args.Term, round, matched(args, resp, heartbeat))
 			}
 			if n := len(args.Entries); n > 0 && resp.Success {
-				t.nudges.look(id)
+				t.commits.notify(id)
 				// Raft may now count this node and the peer as a majority.
 				return t.log.await(args.Entries[n-1].Index)
 			}
@@ -143,9 +142,9 @@ func (t *transport) pause(term uint64) bool {
 	}
 }
 
-// retryStale repeats a call that failed on a connection whose other end is gone.
-// Raft keeps connections, and a node that restarted has closed them, or this one has as it met the next incarnation. Without a second attempt raft
-// counts a vote as refused, and the cluster waits for the next election.
+// retryStale repeats a call that failed on a connection whose other end is gone. Raft keeps connections, and a node
+// that restarted has closed them, or this one has as it met the next incarnation. Without a second attempt raft counts
+// a vote as refused, and the cluster waits for the next election.
 func retryStale(call func() error) error {
 	for range connsPerPeer {
 		err := call()

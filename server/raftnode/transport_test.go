@@ -40,7 +40,7 @@ func (a memberStub) DialContext(context.Context, string) (net.Conn, error) {
 // newLeaderTransport is n1's, in a cluster of three; n2 answers as told.
 func newLeaderTransport(log *parallelLog, answer func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse) *transport {
 	t := &transport{
-		nudges:   newNudges(nil),
+		commits:  newCommitNotifier(nil),
 		appender: newAppender(memberStub{answer: answer}),
 		acks:     acksOf("n1", "n2", "n3"),
 		log:      log,

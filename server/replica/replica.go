@@ -61,8 +61,8 @@ type life struct {
 	ended   chan struct{} // closed when Run returns
 }
 
-// Open restores the node's state from the stores, and starts to take part in elections. Commands are answered while [Replica.Run]
-// runs, and Run must follow.
+// Open restores the node's state from the stores, and starts to take part in elections. Commands are answered while
+// [Replica.Run] runs, and Run must follow.
 func Open(c Config) (*Replica, error) {
 	c = c.withDefaults()
 	if err := c.validate(); err != nil {
@@ -124,7 +124,7 @@ func (r *Replica) open() {
 	r.state.stateHooks = stateHooks{
 		entered: r.leadership.look, landed: r.proposer.landed, captured: c.OnCapture,
 		reached: func() {
-			r.ticker.nudge()
+			r.ticker.rearm()
 			r.waiting.reached()
 		},
 		restored: func(took time.Duration) {

@@ -38,8 +38,8 @@ func newTicker(serving *atomic.Pointer[leaderTerm], machine fsm.Machine, want fu
 	return t
 }
 
-// nudge wakes the ticker of a leader if there is an earlier deadline than the ticker sleeps for.
-func (t *ticker) nudge() {
+// rearm wakes the ticker of a leader if there is an earlier deadline than the ticker sleeps for.
+func (t *ticker) rearm() {
 	if t.serving.Load() == nil {
 		return
 	}

@@ -30,9 +30,9 @@ type heard struct {
 	at      time.Time
 }
 
-// listeners starts a cluster whose nodes tell h of messages, and learn of commits from nothing but entries
-// and nudges. Messages take hop from node to node.
-func listeners(t *testing.T, h *hearing, hop time.Duration, configure func(*replica.Config)) *replicatest.Cluster {
+// newSubscribedCluster starts a cluster whose nodes pass messages to h, and learn of commits only from entries and
+// commit notifications. Messages take hop from node to node.
+func newSubscribedCluster(t *testing.T, h *hearing, hop time.Duration, configure func(*replica.Config)) *replicatest.Cluster {
 	h.lives = map[*[]heard]string{}
 	c := replicatest.New(t, replicatest.Options{Configure: func(c *replica.Config) {
 		c.CommitTimeout = time.Minute
@@ -76,7 +76,7 @@ func (h *hearing) last(node string) (last heard) {
 	return last
 }
 
-func listen(nodes ...*replicatest.Node) {
+func subscribe(nodes ...*replicatest.Node) {
 	for _, n := range nodes {
 		n.Replica().Listen(event.InMessages)
 	}
@@ -93,15 +93,15 @@ func warm(c *replicatest.Cluster) {
 
 const hop = 5 * time.Millisecond
 
-// TestFollowersHearAtOnce: a follower on which a client listens hears of a commit one hop after the leader's
-// client is answered. Where no client listens nothing is sent.
-func TestFollowersHearAtOnce(t *testing.T) {
+// TestSubscribedFollowersLearnOfCommitsAtOnce: a subscribed follower learns of a commit one hop after the leader's
+// client is answered. To other followers nothing is sent.
+func TestSubscribedFollowersLearnOfCommitsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hearing
-		c := listeners(t, &h, hop, nil)
+		c := newSubscribedCluster(t, &h, hop, nil)
 		leader := c.Leader()
 		listener, deaf := c.Followers()[0], c.Followers()[1]
-		listen(listener)
+		subscribe(listener)
 		warm(c)
 		c.Net.Delay(deaf.Name, leader.Name, 3*hop) // the listener's acknowledgement completes the majority
 		for i := range 20 {
@@ -136,14 +136,14 @@ func TestFollowersHearAtOnce(t *testing.T) {
 	})
 }
 
-// TestSlowFollowerHearsWithItsLog: a follower whose disk or line is slower than the majority's hears one hop after
-// it has acknowledged the entry.
-func TestSlowFollowerHearsWithItsLog(t *testing.T) {
+// TestSlowFollowerLearnsOfCommitsWithItsLog: a follower whose disk or line is slower than the majority's hears one hop
+// after it has acknowledged the entry.
+func TestSlowFollowerLearnsOfCommitsWithItsLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hearing
-		c := listeners(t, &h, hop, nil)
+		c := newSubscribedCluster(t, &h, hop, nil)
 		leader, slow := c.Leader(), c.Followers()[1]
-		listen(slow)
+		subscribe(slow)
 		warm(c)
 		const far = 40 * time.Millisecond
 		c.Net.Delay(leader.Name, slow.Name, far)
@@ -159,9 +159,9 @@ func TestSlowFollowerHearsWithItsLog(t *testing.T) {
 func TestFollowersHearThoughTheLeadersDiskIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hearing
-		c := listeners(t, &h, hop, nil)
+		c := newSubscribedCluster(t, &h, hop, nil)
 		leader := c.Leader()
-		listen(c.Followers()...)
+		subscribe(c.Followers()...)
 		warm(c)
 		leader.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: 8 * hop})
 		for i := range 5 {
@@ -176,12 +176,12 @@ func TestFollowersHearThoughTheLeadersDiskIsSlow(t *testing.T) {
 	})
 }
 
-// TestNextLeaderKnowsWhoListens: a leader hears who listens when the link is made.
-func TestNextLeaderKnowsWhoListens(t *testing.T) {
+// TestNextLeaderKnowsTheSubscribers: a follower subscribes again when the link is made.
+func TestNextLeaderKnowsTheSubscribers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hearing
-		c := listeners(t, &h, hop, nil)
-		listen(c.Nodes()...)
+		c := newSubscribedCluster(t, &h, hop, nil)
+		subscribe(c.Nodes()...)
 		for i := range 4 {
 			old := c.Leader()
 			if i%2 == 0 {
@@ -202,28 +202,28 @@ func TestNextLeaderKnowsWhoListens(t *testing.T) {
 			}
 			if i%2 == 1 {
 				old.Start()
-				listen(old)
+				subscribe(old)
 			}
 		}
 	})
 }
 
-// TestNudgeOfADeposedLeader: a nudge that arrives when another node leads changes nothing.
-func TestNudgeOfADeposedLeader(t *testing.T) {
+// TestCommitNotificationOfADeposedLeader: a notification that arrives when another node leads changes nothing.
+func TestCommitNotificationOfADeposedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hearing
-		c := listeners(t, &h, 0, nil)
+		c := newSubscribedCluster(t, &h, 0, nil)
 		old := c.Leader()
 		held, next := c.Followers()[0], c.Followers()[1]
-		listen(c.Nodes()...)
+		subscribe(c.Nodes()...)
 		warm(c)
 		h.on = func(node, payload string) {
 			if node == old.Name {
-				c.Net.Delay(old.Name, held.Name, 20*time.Second) // the node has acknowledged; the nudge comes now
+				c.Net.Delay(old.Name, held.Name, 20*time.Second) // the node has acknowledged; the notification comes now
 			}
 		}
 		c.Net.Delay(next.Name, old.Name, hop) // the held node's acknowledgement completes the majority
-		// The nudge may have gone when the acknowledgement came, before this leader applied the entry.
+		// The notification may have gone when the acknowledgement came, before this leader applied the entry.
 		for i := 0; ; i++ {
 			payload := fmt.Sprint(i)
 			old.Do("PUBLISH", "ch", payload)
@@ -250,19 +250,19 @@ func TestNudgeOfADeposedLeader(t *testing.T) {
 	})
 }
 
-// TestNudgesOverFaults: leaders change, lines are cut, and tails of logs differ, while every node listens. No
-// node hears a message twice or in another order than the others, and the states stay the same.
-func TestNudgesOverFaults(t *testing.T) {
+// TestCommitNotificationsOverFaults: leaders change, lines are cut, and tails of logs differ, while all are subscribed.
+// No node hears a message twice or in another order than the others, and the states stay the same.
+func TestCommitNotificationsOverFaults(t *testing.T) {
 	for seed := range int64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var h hearing
-				c := listeners(t, &h, time.Millisecond, func(c *replica.Config) {
+				c := newSubscribedCluster(t, &h, time.Millisecond, func(c *replica.Config) {
 					c.CommandTimeout, c.CommitTimeout = 300*time.Millisecond, replica.DefaultCommitTimeout
 				})
 				rng := rand.New(rand.NewSource(seed))
 				for i := range 40 {
-					listen(c.Nodes()...)
+					subscribe(c.Nodes()...)
 					switch n := c.Nodes()[rng.Intn(3)]; rng.Intn(6) {
 					case 0:
 						c.Net.Isolate(n.Name)
