@@ -380,6 +380,9 @@ func (a answers) of(t *testing.T, data []byte) (entry []byte, cut int) {
 		for rest, i := b.Body, 0; rest != ""; i++ {
 			rest, err = protocol.NextRequest(rest, &r)
 			require.NoError(t, err)
+			if r.Quota.User != "" && i < len(replies) {
+				body = protocol.AppendQuota(body, &r.Quota)
+			}
 			switch {
 			case i >= len(replies):
 				cut++

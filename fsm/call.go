@@ -22,6 +22,9 @@ type call struct {
 
 	instant
 	memoryLimit
+	acting
+	// refusal is why a command may not run, if a function says that it may not.
+	refusal protocol.Value
 	chance
 	meter
 	listening
@@ -82,8 +85,8 @@ func (c *call) run() protocol.Value {
 	if !b.takes(len(c.args)) {
 		return errArity(c.args[0])
 	}
-	if b.grows && c.full() {
-		return errOOM
+	if c.refuses(b, c.args) {
+		return c.refusal
 	}
 	c.counting = b.counts && !c.quiet
 	return b.do(c)
@@ -212,8 +215,11 @@ func (c *call) store(db int, it keyspace.Item) {
 		c.storeEnded(db, &it)
 		return
 	}
-	it.Version = c.st.nextVersion()
+	it.SetVersion(c.st.nextVersion())
 	d := c.st.databases[db]
+	if c.account != 0 || d.HasAccounts() {
+		c.countFor(d, &it)
+	}
 	c.st.itemBytes -= d.Bytes()
 	before, replaced := d.Put(&it)
 	c.st.itemBytes += d.Bytes()
@@ -237,7 +243,7 @@ func (c *call) storeEnded(db int, it *keyspace.Item) {
 	if old := c.findIn(db, it.Key()); old != nil {
 		c.removeFrom(db, old)
 	} else if c.remembers() {
-		it.Version = c.st.nextVersion()
+		it.SetVersion(c.st.nextVersion())
 		c.noteNewKey(db, it)
 		c.notifyIn(db, classNew, "new", it.Key())
 	}

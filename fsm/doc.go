@@ -37,6 +37,7 @@
 //	watch.go       what EXEC compares with what WATCH saw
 //	budget.go      how much work a request, a batch and an entry may be
 //	memory.go      the memory of the state, and what is refused when it is full
+//	accounts.go    what users with quotas have, and what is refused when they have all that they may
 //	events.go      what others than the client hear of
 //	undo.go        the changes of a script or a transaction
 //	chance.go      where math.random begins

@@ -23,7 +23,7 @@ type scriptHost struct {
 	readOnly bool
 	// from is the savepoint before the script.
 	from savepoint
-	// full: the state became full after the script had written. Every further command is refused, and
+	// full: the state became full, or the user's quota was used up, after the script had written. Every further command is refused, and
 	// nothing of the script is kept.
 	full bool
 	// running: a script is under way. looked: it has read a key.
@@ -158,7 +158,7 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	c.spend(h.runner.Used().Steps * luaStepWork)
 	own := c.widen(outer)
 	if h.full {
-		reply, err = errOOM, lua.ErrBudget
+		reply, err = c.refusal, lua.ErrBudget
 	}
 	if err == nil && (own || c.over) {
 		reply, err = errOverWork, lua.ErrBudget
@@ -220,9 +220,9 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 		return errReadOnly
 	case c.over:
 		return errOverWork
-	case h.full, b.grows && c.full():
+	case h.full, c.refuses(b, words):
 		h.full = h.full || c.wroteSince(&h.from)
-		return errOOM
+		return c.refusal
 	}
 	for _, word := range words {
 		c.spend(wordWork + int64(len(word)))

@@ -96,6 +96,8 @@ type Machine interface {
 	Hash() string
 	// Stats counts what the machine holds.
 	Stats() Stats
+	// Accounts are the users with quotas that have something.
+	Accounts() []Account
 	// LockStats counts the locks.
 	LockStats() LockStats
 	// ClassifyLocks says by which patterns locks are counted, at most [MaxLockClasses]; the counts begin anew.
@@ -265,7 +267,9 @@ func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error)
 		var reply protocol.Value
 		counted := c.lookups
 		if writes {
+			c.openAccount(&r.Quota)
 			reply = c.run()
+			c.closeAccount()
 		} else {
 			reply = c.readInEntry()
 		}

@@ -169,6 +169,7 @@ func (c *call) renamed(it *keyspace.Item, to string) (next keyspace.Item) {
 	if m, ok := it.Mark(); ok {
 		next = next.WithMark(m)
 	}
+	next.SetAccount(it.Account())
 	return next
 }
 

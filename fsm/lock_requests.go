@@ -45,8 +45,8 @@ func nativeOp(c *call) protocol.Value {
 		return errNative
 	case !b.takes(len(words)):
 		return errArity(words[0])
-	case b.grows && c.full():
-		return errOOM
+	case c.refuses(b, words):
+		return c.refusal
 	}
 	args := c.args
 	c.args, c.from = words, from

@@ -213,9 +213,9 @@ func TestLeavingChangesTheKey(t *testing.T) {
 				d.advance(501)
 			}
 			d.m.Listen(event.InChanges)
-			before := d.m.st.databases[0].Find(d.m.call.hashOf("k"), "k").Version
+			before := d.m.st.databases[0].Find(d.m.call.hashOf("k"), "k").Version()
 			leave(d)
-			after := d.m.st.databases[0].Find(d.m.call.hashOf("k"), "k").Version
+			after := d.m.st.databases[0].Find(d.m.call.hashOf("k"), "k").Version()
 			require.Equal(t, at == versionSlices, after > before, "%s at version %d", name, at)
 		}
 	}

@@ -61,12 +61,13 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 		return errOverWork
 	}
 	r.Client, r.Ticket, r.GraceMillis = c.from.client, c.from.ticket, c.from.graceMillis
+	r.Account, r.Crowded = c.account, r.Waits && c.crowded()
 	grants := c.locked.Grants
 	answer, err := c.changeLocks(len(r.Keys)).Acquire(r)
 	c.tellLocks()
 	switch {
 	case err != nil:
-		return refusalOf(err)
+		return c.refusalOfLock(err)
 	case answer.Fence != 0:
 		if c.locked.Grants == grants { // the owner has it already
 			for _, key := range r.Keys {

@@ -31,6 +31,8 @@ func (r *snapshotReader) locks(st *state) {
 	t, err := locks.Load(lockReader{r}, r.stream >= versionOfHistory)
 	if err != nil {
 		r.fail("lock table: " + err.Error())
+	} else if t.Accounts() > len(st.accounts.users) {
+		r.fail("account of a waiter for a lock")
 	}
 	if r.err != nil {
 		return

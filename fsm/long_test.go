@@ -15,7 +15,7 @@ import (
 // plant puts a collection into the state without a command.
 func (d *driver) plant(key string, v keyspace.Collection) {
 	it := keyspace.NewCollection(keyspace.Hash(key), key, v, never, d.m.st.generation)
-	it.Version = d.m.st.nextVersion()
+	it.SetVersion(d.m.st.nextVersion())
 	d.m.st.databases[0].Put(&it)
 	d.m.st.sumItems()
 }

@@ -44,7 +44,7 @@ func (c *call) wait(kind keyspace.Kind, from, count int, deadlineMillis int64, n
 	}
 	w := waits.Waiter{
 		Name: waits.Name{Origin: c.origin, Ticket: c.ticket}, DB: c.db, Kind: kind, DeadlineMillis: deadlineMillis,
-		Words: c.args, KeyFrom: from, KeyCount: count,
+		Words: c.args, KeyFrom: from, KeyCount: count, Account: c.account,
 	}
 	bytes := w.Bytes()
 	if !c.fits(bytes + int64(count)*writeWork) {
@@ -56,6 +56,8 @@ func (c *call) wait(kind keyspace.Kind, from, count int, deadlineMillis int64, n
 		return errOOM
 	case c.st.waits.Bytes()+bytes > c.bounds.waiting:
 		return protocol.ErrTooManyWait.Value()
+	case c.crowded():
+		return c.refusal
 	}
 	w.Own()
 	w.Origin.Node = c.st.sessions.nameOf(w.Origin.Node)
@@ -82,8 +84,8 @@ func blockOp(c *call) protocol.Value {
 		return protocol.Err("request to wait is corrupt")
 	case !b.takes(len(words)):
 		return errArity(words[0])
-	case b.grows && c.full():
-		return errOOM
+	case c.refuses(b, words):
+		return c.refusal
 	}
 	args := c.args
 	c.args, c.parks, c.ticket = words, true, ticket

@@ -153,7 +153,7 @@ func (n *renewal) database(db int) error {
 			d.Remove(removed[i].Hash, removed[i].Key())
 		}
 		for i := range stored {
-			stored[i].Version = n.st.nextVersion()
+			stored[i].SetVersion(n.st.nextVersion())
 			d.Put(&stored[i])
 		}
 		from = last + 1
@@ -181,6 +181,7 @@ func (n *renewal) item(db int, it *keyspace.Item) (next *keyspace.Item, keep boo
 	}
 	value, _ := protocol.ParseInt(it.Value())
 	raised := keyspace.NewItem(it.Hash, it.Key(), strconv.FormatInt(value+by, 10), changed.DeadlineMillis, keyspace.EncodingAuto)
+	raised.SetAccount(it.Account())
 	return &raised, true, nil
 }
 

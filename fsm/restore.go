@@ -183,7 +183,9 @@ func (r *snapshotReader) state() *state {
 	for _, d := range st.databases {
 		d.Advance(st.clockMillis)
 	}
-	st.versions = r.uint("versions")
+	if st.versions = r.uint("versions"); st.versions > keyspace.MaxVersion {
+		r.fail("versions")
+	}
 	if r.stream > 1 {
 		for i := range st.swaps {
 			st.swaps[i] = r.version(st, "swap")
@@ -195,6 +197,7 @@ func (r *snapshotReader) state() *state {
 	}
 	if r.stream >= versionOfMarks {
 		r.lives(st)
+		r.accounts(st)
 	}
 	r.scripts(st)
 	if r.stream >= versionOfKinds {
@@ -312,7 +315,7 @@ func (r *snapshotReader) database(st *state, db int) {
 		if r.err != nil {
 			return
 		}
-		if prev.Version != 0 && !prev.Before(&it) {
+		if prev.Version() != 0 && !prev.Before(&it) {
 			r.fail("keys are out of order")
 			return
 		}

@@ -49,7 +49,8 @@ func (r *snapshotReader) oldString(st *state) (it keyspace.Item) {
 	r.bytes("value")
 	r.deadlineAndVersion(st, &it)
 	next := keyspace.ItemOf(r.buf, keyLen, r.encoding())
-	next.DeadlineMillis, next.Version = it.DeadlineMillis, it.Version
+	next.DeadlineMillis = it.DeadlineMillis
+	next.SetVersion(it.Version())
 	return next
 }
 
@@ -71,7 +72,8 @@ func (r *snapshotReader) deadlineAndVersion(st *state, it *keyspace.Item) {
 	case version == 0:
 		r.fail("key version")
 	}
-	it.DeadlineMillis, it.Version = int64(deadline), version
+	it.DeadlineMillis = int64(deadline)
+	it.SetVersion(version)
 }
 
 // collection reads a collection, word by word. The result is nil after an error.

@@ -18,7 +18,7 @@ func streamOf(item string) []byte {
 	var b []byte
 	b = append(b, snapshotMagic...)
 	b = append(b, snapshotVersion, versionOfCluster, 0, 0, 5)
-	b = append(b, make([]byte, protocol.MaxDatabases+8)...) // swaps, new keys, sessions, lives, scripts, settings
+	b = append(b, make([]byte, protocol.MaxDatabases+9)...) // swaps, new keys, sessions, lives, accounts, scripts, settings
 	b = append(b, 1)
 	b = append(b, item...)
 	b = append(b, make([]byte, protocol.MaxDatabases-1+4+11+13)...) // databases, waits, locks, history
@@ -43,12 +43,14 @@ func TestRestoreOfCollections(t *testing.T) {
 		key + "\x00\x01v\x03" + tail:                                          false,
 		key + "\x00\x01v\x04" + tail:                                          false,
 		key + "\x00\x01v\x00\x00\x01\x01\x08\x05\x00\x00\x02":                 true,
-		key + "\x00\x01v\x00\x00\x01\x02\x08\x05\x00\x00\x02":                 false,
+		key + "\x00\x01v\x00\x00\x01\x03\x08\x05\x00\x00\x02":                 false,
 		key + "\x00\x01v\x01\x00\x01\x01\x08\x05\x00\x00\x02":                 false,
 		key + "\x00\x01v\x00\x00\x01\x01\x08\x05\x01\x00\x02":                 false,
 		key + words(keyspace.KindHash, "listpack", "f", "v") + tail:           true,
 		key + words(keyspace.KindHash, "listpack", "f", "v") + "\x00\x00":     false,
 		key + words(keyspace.KindHash, "listpack", "f", "v") + "\x00\x06":     false,
+		key + "\x00\x01v\x00\x00\x01\x02\x01":                                 false, // no such account
+		key + "\x00\x01v\x00\x00\x01\x04":                                     false,
 		key + words(keyspace.KindHash, "listpack", "f") + tail:                false,
 		key + words(keyspace.KindHash, "listpack", "f", "v", "f", "w") + tail: false,
 		key + words(keyspace.KindHash, "other", "f", "v") + tail:              false,

@@ -31,6 +31,7 @@ import (
 //	            bytes node, uvarint epoch, low, number of applied ranges, (from, until)*
 //	uvarint   numbers of lives given out, number of known lives, each, in the order of the numbers:
 //	            uvarint number, bytes node, uvarint epoch
+//	uvarint   number of accounts, each, in the order of the numbers: bytes user
 //	uvarint   number of scripts, each, in the order of SHA-1:
 //	            bytes source, uvarint turn (0: loaded for good)
 //	uvarint   script turns given out
@@ -38,7 +39,9 @@ import (
 //	uvarint   flags of notify-keyspace-events
 //	16 times  uvarint number of keys, each, in the order of (hash, key):
 //	            bytes key, uvarint kind, the value, uvarint deadline, version,
-//	            uvarint 0, or 1 and a mark: varint since, uvarint lease, life, connection, renewals
+//	            uvarint 0, 1 more if a mark follows, 2 more if an account follows, and then
+//	            the mark:     varint since, uvarint lease, life, connection, renewals
+//	            the account:  uvarint number
 //	            a string:     bytes value, uvarint encoding
 //	            a collection: uvarint number of words, bytes each: see keyspace.Collection.Save
 //	            a lock:       uvarint 0
@@ -47,7 +50,7 @@ import (
 //	32 bytes  SHA-256 of all bytes before
 //
 // Equal states give equal bytes.
-// Version 4 has no version of the cluster, no lives and no marks, and is written while the cluster's version is below 6.
+// Version 4 has no version of the cluster, no lives, no accounts and no marks, and is written while the cluster's version is below 6.
 // Version 3 had no locks. Version 1 had neither swaps nor new keys. Versions 1 and 2 had no waits, ended keys and flags, and had
 // strings alone: bytes key, bytes value, uvarint deadline, version, encoding.
 const (
@@ -89,6 +92,7 @@ type snapshot struct {
 	versions         uint64
 	sessions         sessions
 	lives            lives
+	accounts         []string
 	scripts          scriptCache
 	waits            *waits.Table
 	locks            *locks.Table
@@ -196,6 +200,7 @@ func (w *snapshotWriter) state(s *snapshot) {
 		w.session(each)
 	}
 	w.lives(&s.lives)
+	w.accounts(s.accounts)
 	w.scripts(s.scripts)
 	if s.sweeps {
 		w.uint(1)
@@ -256,7 +261,7 @@ func (w *snapshotWriter) database(d *keyspace.Captured) {
 			w.uint(uint64(it.Encoding()))
 		}
 		w.uint(uint64(it.DeadlineMillis))
-		w.uint(it.Version)
+		w.uint(it.Version())
 		w.mark(it)
 		return w.err == nil
 	})

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
+	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -163,19 +166,37 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 	nonsense := map[string]func(st *state){
 		"deadline that has passed": func(st *state) {
 			st.clockMillis = -5
-			put(st, keyspace.Item{DeadlineMillis: -3, Version: 1})
+			put(st, -3, 1, 0)
 		},
-		"version of the future": func(st *state) { put(st, keyspace.Item{Version: 2}) },
-		"no version":            func(st *state) { put(st, keyspace.Item{}) },
+		"version of the future": func(st *state) { put(st, never, 2, 0) },
+		"no version":            func(st *state) { put(st, never, 0, 0) },
 		"wrong order": func(st *state) {
 			for i, key := range []string{"a", "b", "c"} {
 				it := keyspace.NewItem(uint64(i), key, "", never, keyspace.EncodingAuto)
-				it.Version = 1
+				it.SetVersion(1)
 				st.databases[0].Put(&it)
 			}
 		},
-		"a swap of the future":    func(st *state) { st.swaps[3] = 2 },
-		"a new key of the future": func(st *state) { st.newKeys[3] = 2 },
+		"a swap of the future":         func(st *state) { st.swaps[3] = 2 },
+		"a new key of the future":      func(st *state) { st.newKeys[3] = 2 },
+		"an account that is not there": func(st *state) { put(st, never, 1, 1) },
+		"two accounts of a user":       func(st *state) { st.accounts.users = []string{"alice", "alice"} },
+		"an account of nobody":         func(st *state) { st.accounts.users = []string{""} },
+		"a waiter's account that is not there": func(st *state) {
+			st.waits.Add(&waits.Waiter{Words: []string{"blpop", "a", "0"}, KeyFrom: 1, KeyCount: 1, Account: 1})
+		},
+		"a lock waiter's account that is not there": func(st *state) {
+			for ticket := range uint64(2) {
+				_, err := st.locks.Acquire(&locks.Request{
+					Keys: []string{"a"}, Owner: strconv.Itoa(int(ticket)), LeaseMillis: 5, Waits: true, Ticket: ticket + 1, Account: 1,
+				})
+				require.NoError(t, err)
+			}
+			st.locks.TakeEffects()
+			it := keyspace.NewLock(keyspace.Hash("a"), "a")
+			it.SetVersion(1)
+			st.databases[0].Put(&it)
+		},
 		"ranges": func(st *state) {
 			st.sessions = sessions{{node: "a", low: 5, applied: []appliedRange{{3, 4}}}}
 		},
@@ -188,19 +209,18 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 	for what, spoil := range nonsense {
 		t.Run(what, func(t *testing.T) {
 			m := newMachine()
-			m.st.versions = 1
+			m.st.version, m.st.versions = protocol.EntryVersion, 1
 			spoil(m.st)
 			require.ErrorIs(t, newMachine().Restore(bytes.NewReader(dump(t, m))), ErrCorruptSnapshot)
 		})
 	}
 }
 
-// put stores key "a" with the deadline and the version of an item.
-func put(st *state, with keyspace.Item) { putAs(st, with, keyspace.EncodingAuto) }
-
-func putAs(st *state, with keyspace.Item, e keyspace.Encoding) {
-	it := keyspace.NewItem(keyspace.Hash("a"), "a", "", with.DeadlineMillis, e)
-	it.Version = with.Version
+// put stores key "a".
+func put(st *state, deadlineMillis int64, version uint64, account int) {
+	it := keyspace.NewItem(keyspace.Hash("a"), "a", "", deadlineMillis, keyspace.EncodingAuto)
+	it.SetVersion(version)
+	it.SetAccount(account)
 	st.databases[0].Put(&it)
 }
 

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"math"
+	"slices"
 
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
@@ -33,6 +34,7 @@ type state struct {
 	databases [protocol.MaxDatabases]*keyspace.Keyspace
 	sessions  sessions
 	lives     lives
+	accounts  accounts
 	scripts   scriptCache
 	waits     *waits.Table
 	locks     *locks.Table
@@ -138,6 +140,7 @@ func (st *state) capture() *snapshot {
 		swaps:            st.swaps,
 		sessions:         st.sessions.copy(),
 		lives:            st.lives.copy(),
+		accounts:         slices.Clone(st.accounts.users),
 		scripts:          st.scripts.copy(),
 		waits:            st.waits.Copy(),
 		locks:            st.locks.Copy(),

@@ -38,16 +38,35 @@ func (r *snapshotReader) lives(st *state) {
 	}
 }
 
+// mark writes what follows an item.
 func (w *snapshotWriter) mark(it *keyspace.Item) {
-	m, ok := it.Mark()
-	switch {
-	case w.stream < versionOfMarks:
-		return
-	case !ok:
-		w.uint(0)
+	if w.stream < versionOfMarks {
 		return
 	}
-	w.uint(1)
+	m, ok := it.Mark()
+	account := it.Account()
+	follows := uint64(0)
+	if ok {
+		follows |= followsMark
+	}
+	if account != 0 {
+		follows |= followsAccount
+	}
+	if w.uint(follows); ok {
+		w.stockMark(&m)
+	}
+	if account != 0 {
+		w.uint(uint64(account))
+	}
+}
+
+// What follows an item.
+const (
+	followsMark = 1 << iota
+	followsAccount
+)
+
+func (w *snapshotWriter) stockMark(m *keyspace.Mark) {
 	w.int(m.SinceMillis)
 	w.uint(uint64(m.LeaseMillis))
 	w.uint(m.Life)
@@ -55,18 +74,24 @@ func (w *snapshotWriter) mark(it *keyspace.Item) {
 	w.uint(m.Renewals)
 }
 
-// mark reads the mark of an item, if there is one.
+// mark reads what follows an item.
 func (r *snapshotReader) mark(st *state, it *keyspace.Item) {
 	if r.stream < versionOfMarks {
 		return
 	}
-	switch r.uint("mark") {
-	case 0:
-		return
-	case 1:
-	default:
+	follows := r.uint("mark")
+	if follows > followsMark|followsAccount {
 		r.fail("mark")
 	}
+	if follows&followsMark != 0 {
+		r.stockMark(st, it)
+	}
+	if follows&followsAccount != 0 {
+		it.SetAccount(r.account(st, 1))
+	}
+}
+
+func (r *snapshotReader) stockMark(st *state, it *keyspace.Item) {
 	m := keyspace.Mark{SinceMillis: r.int("since")}
 	lease := r.uint("lease")
 	m.LeaseMillis = int64(lease)

@@ -137,6 +137,7 @@ func (l *log) body() []byte {
 	var body []byte
 	for range 1 + l.rng.Intn(4) {
 		db := l.rng.Intn(3)
+		body = l.quota(body)
 		switch l.rng.Intn(15) {
 		case 3, 4, 5:
 			body = l.lockRequest(body, db)
@@ -171,8 +172,22 @@ func (l *log) mark() uint64 {
 	return uint64(newMark(versions-min(versions, uint64(l.rng.Intn(10))), l.rng.Intn(2) == 0))
 }
 
+// quota says of some requests that a user with a quota sends them.
+func (l *log) quota(body []byte) []byte {
+	if l.rng.Intn(3) > 0 {
+		return body
+	}
+	return protocol.AppendQuota(body, &protocol.Quota{
+		User: pick(l.rng, []string{"alice", "bob", "carol"}),
+		Keys: uint64(l.rng.Intn(8)), Bytes: uint64(l.rng.Intn(3) * 1000), Waiters: uint64(l.rng.Intn(4)),
+	})
+}
+
 func (l *log) requests(db int) (body []byte) {
 	for range 1 + l.rng.Intn(3) {
+		if body != nil {
+			body = l.quota(body)
+		}
 		if words := l.gen.next(); l.rng.Intn(2) == 0 {
 			body = request(body, db, words...)
 		} else {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol/invariant"
 )
 
@@ -67,6 +68,9 @@ func (st *state) verify() error {
 	}
 	if bytes != st.itemBytes {
 		errs = append(errs, fmt.Errorf("databases of %d bytes are counted as %d", bytes, st.itemBytes))
+	}
+	if n := len(st.accounts.users); n != len(st.accounts.numbers) || n > keyspace.MaxAccount {
+		errs = append(errs, fmt.Errorf("%d accounts have %d users", n, len(st.accounts.numbers)))
 	}
 	for i, s := range st.sessions {
 		if i > 0 && st.sessions[i-1].node >= s.node {

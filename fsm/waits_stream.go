@@ -10,7 +10,8 @@ import (
 //	uvarint   orders given out
 //	uvarint   number of waiters, each, ordered by node, epoch and ticket:
 //	            bytes node, uvarint epoch, ticket, order, database, kind, deadline,
-//	            first key, number of keys, number of words, bytes word*
+//	            first key, number of keys, number of words, bytes word*,
+//	            uvarint account, 0: none (since version 5)
 //	uvarint   number of ready keys, each, in turn:
 //	            uvarint database, bytes key, uvarint 1 if the whole database, least order
 //	uvarint   number of nodes with dropped waiters, each, ordered by node:
@@ -30,6 +31,9 @@ func (w *snapshotWriter) waits(t *waits.Table) {
 		w.uint(uint64(len(each.Words)))
 		for _, word := range each.Words {
 			w.string(word)
+		}
+		if w.stream >= versionOfAccounts {
+			w.uint(uint64(each.Account))
 		}
 		return w.err == nil
 	})
@@ -109,6 +113,9 @@ func (r *snapshotReader) waiter(st *state) *waits.Waiter {
 	w.KeyFrom, w.KeyCount = int(from), int(count)
 	for ; words > 0 && r.err == nil; words-- {
 		w.Words = append(w.Words, r.string("word of a waiter"))
+	}
+	if r.stream >= versionOfAccounts {
+		w.Account = r.account(st, 0)
 	}
 	w.Own()
 	return w

@@ -115,6 +115,8 @@ func (c *call) serveNext() bool {
 // and nothing was done.
 func (c *call) retry(w *waits.Waiter) (reply protocol.Value, waits, ok bool) {
 	c.db, c.args, c.origin, c.seq = w.DB, w.Words, w.Origin, 0
+	c.acting = acting{account: w.Account}
+	defer c.closeAccount()
 	c.work, c.ceiling = requestWork, c.serves.ceiling()
 	b := c.lookup(w.Words[0])
 	if b == nil || !b.blocks {

@@ -38,7 +38,7 @@ func (c *call) noteNewKey(db int, it *keyspace.Item) {
 	if c.undo != nil {
 		c.undo.noteNewKey(place, c.st.newKeys[place])
 	}
-	c.st.newKeys[place] = it.Version
+	c.st.newKeys[place] = it.Version()
 }
 
 // noteSwap notes that two databases were exchanged. A swap takes a version, as a store does.
@@ -109,7 +109,7 @@ func (c *call) changedSince(w *protocol.Watch, m mark) bool {
 	case m.missing():
 		return it != nil || c.st.newKeys[c.st.newKeys.place(w.DB, c.hashOf(w.Key))] > m.versions()
 	default:
-		return it == nil || it.Version > m.versions()
+		return it == nil || it.Version() > m.versions()
 	}
 }
 
@@ -117,7 +117,7 @@ func (c *call) changedSince(w *protocol.Watch, m mark) bool {
 // nothing else.
 func (c *call) versionOf(w *protocol.Watch) uint64 {
 	if it := c.findIn(w.DB, w.Key); it != nil {
-		return it.Version
+		return it.Version()
 	}
 	return 0
 }

@@ -61,6 +61,11 @@ func (c *cutter) number() uint64 {
 // database takes what a request has before its words.
 func (c *cutter) database() uint64 {
 	db := c.number()
+	if db == ofUser {
+		_, _, rest, ok := cutQuota(c.rest)
+		c.rest, c.failed = rest, c.failed || !ok
+		db = c.number()
+	}
 	if db >= fromConn && db < 2*MaxDatabases {
 		c.number()
 		db -= fromConn

@@ -22,6 +22,7 @@ import (
 //	bytes   body         request*
 //
 //	request:
+//	quota?               of the user who sent the request, if the user has one: see quota.go
 //	uvarint database     16 more if a connection follows
 //	uvarint connection   the node's number of the client's connection
 //	uvarint number of arguments
@@ -30,7 +31,7 @@ import (
 // where bytes = uvarint length, then that many bytes. A pipeline of one client
 // is one batch; many batches of many clients make one entry.
 //
-// Versions 3 to 5 have no connections. Their requests have fewer commands: see legacy.go in fsm.
+// Versions 3 to 5 have no connections and no quotas. Their requests have fewer commands: see legacy.go in fsm.
 // Versions 1 and 2 have no memory limit. In version 1 EXEC compares the versions
 // of keys alone: see watch.go in fsm.
 
@@ -75,6 +76,8 @@ type Request struct {
 	DB int
 	// Conn is the connection that sent the command, by the number that the batch's node gave it; 0: not told.
 	Conn uint64
+	// Quota is the user's who sent the command, if the user has one.
+	Quota Quota
 	// Args are the command's words; Args[0] is the name in lower case. The words share memory with the
 	// entry: clone a word to keep it beyond Apply.
 	Args []string
@@ -89,6 +92,14 @@ const fromConn = MaxDatabases
 // allocates only to grow r.Args.
 func NextRequest(body string, r *Request) (rest string, err error) {
 	db, body, ok := uvarint(body)
+	if r.Quota = (Quota{}); ok && db == ofUser {
+		var limits [3]uint64
+		if r.Quota.User, limits, body, ok = cutQuota(body); !ok {
+			return "", fmt.Errorf("%w: quota", ErrCorruptEntry)
+		}
+		r.Quota.Keys, r.Quota.Bytes, r.Quota.Waiters = limits[0], limits[1], limits[2]
+		db, body, ok = uvarint(body)
+	}
 	if !ok || db >= 2*MaxDatabases {
 		return "", fmt.Errorf("%w: database", ErrCorruptEntry)
 	}

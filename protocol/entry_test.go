@@ -3,6 +3,8 @@ package protocol
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,6 +45,7 @@ func someBody() []byte {
 	body := AppendRequest(nil, 3, "set", [][]byte{[]byte("k"), []byte("v\r\n\x00"), nil})
 	body = appendRequest(body, 15, "script|load", "return 1")
 	queued := appendRequest(nil, 0, "get", "k")
+	body = AppendQuota(body, &Quota{User: "alice", Keys: 1})
 	return AppendTransaction(body, 1, []Watch{{DB: 2, Key: "a", Mark: 7}, {Key: "", Mark: math.MaxUint64}}, queued)
 }
 
@@ -218,4 +221,37 @@ func BenchmarkEntryDecode(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, "ns/command")
+}
+
+// TestQuota: a request has the quota in front, and whoever looks for its words finds them behind it.
+func TestQuota(t *testing.T) {
+	quota := Quota{User: "alice", Keys: 5, Bytes: 1 << 40, Waiters: 7}
+	with := func(request []byte) []byte { return append(AppendQuota(nil, &quota), request...) }
+	set := appendRequest(nil, 3, "set", "k", "v", "nx")
+	from := AppendRequestFrom(nil, 15, 9, "get", [][]byte{[]byte("k")})
+	block := AppendBlock(nil, 0, 4, "blpop", [][]byte{[]byte("k"), []byte("0")})
+	body := slices.Concat(with(set), set, with(from), with(block))
+	requests := decodeBody(t, string(body))
+	require.Equal(t, []Quota{quota, {}, quota, quota}, []Quota{requests[0].Quota, requests[1].Quota, requests[2].Quota, requests[3].Quota})
+	require.Equal(t, Request{DB: 15, Conn: 9, Quota: quota, Args: []string{"get", "k"}}, requests[2])
+	require.Equal(t, len(with(set)), BodyLen(body, 1))
+	require.Equal(t, len(with(set))+len(set), BodyLen(body, 2))
+	db, key, ok := SetNXKey(with(set))
+	require.Equal(t, []any{3, "k", true}, []any{db, string(key), ok})
+	require.True(t, MayWait(with(block)))
+	var r Request
+	for _, corrupt := range [][]byte{
+		AppendQuota(nil, &Quota{}), with(with(set)), with(nil), append(AppendQuota(nil, &Quota{User: strings.Repeat("u", MaxQuotaUser+1)}), set...),
+		append([]byte{ofUser - 1}, set...), append(AppendQuota(nil, &Quota{}), set...),
+	} {
+		_, err := NextRequest(string(corrupt), &r)
+		require.ErrorIs(t, err, ErrCorruptEntry, "%q", corrupt)
+	}
+	for n := range len(with(set)) {
+		_, err := NextRequest(string(with(set)[:n]), &r)
+		require.ErrorIs(t, err, ErrCorruptEntry)
+		_, _, ok := SetNXKey(with(set)[:n])
+		require.False(t, ok)
+		require.LessOrEqual(t, BodyLen(with(set)[:n], 1), n)
+	}
 }

@@ -1,6 +1,9 @@
 package protocol
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // Outcome says whether a command may have been applied although the reply is an error. Forwarding,
 // clients' retries and the partition tests read it.
@@ -94,6 +97,14 @@ func InvalidExpire(command string) *Error {
 	return NewError("invalid expire time in '" + command + "' command")
 }
 
+// QuotaExceeded is the error of a command of a user who has all of something that the user's quota allows.
+func QuotaExceeded(user, what string, most uint64) *Error {
+	return &Error{Prefix: "QUOTA", Text: "command not allowed: user '" + user + "' has all of its " + strconv.FormatUint(most, 10) + " " + what}
+}
+
+// ErrQuotaUsers: as many users as the state counts for have keys or wait.
+var ErrQuotaUsers = &Error{Prefix: "QUOTA", Text: "command not allowed: keys of too many users with a quota are there"}
+
 // ExecAbortedBy is the reply to an EXEC that was itself refused with cause.
 func ExecAbortedBy(cause *Error) *Error {
 	text := cause.Text
@@ -159,5 +170,5 @@ var refusals = map[string]refusal{
 	"NOPERM": reported, "NOPROTO": reported, "OOM": reported, "BUSY": reported, "NOTBUSY": reported, "BUSYKEY": reported,
 	"BUSYGROUP": reported, "NOGROUP": reported, "MISCONF": reported, "MOVED": reported, "ASK": reported, "CROSSSLOT": reported,
 	"REDIRECT": reported, "DENIED": reported,
-	"OWNERTOOLONG": reported, "LOCKMODE": reported, "NOSESSION": reported,
+	"OWNERTOOLONG": reported, "LOCKMODE": reported, "NOSESSION": reported, "QUOTA": reported,
 }

@@ -118,9 +118,14 @@ func requireRequestsRoundTrip(t *testing.T, body string) {
 			return
 		}
 		var again Request
-		empty, err := NextRequest(string(appendRequest(nil, r.DB, r.Args...)), &again)
+		var quota []byte
+		if r.Quota.User != "" {
+			quota = AppendQuota(nil, &r.Quota)
+		}
+		empty, err := NextRequest(string(appendRequest(quota, r.DB, r.Args...)), &again)
 		require.NoError(t, err)
 		require.Empty(t, empty)
+		again.Conn = r.Conn
 		require.Equal(t, r, again)
 		for blob := r.Args[len(r.Args)-1]; blob != ""; {
 			var w Watch

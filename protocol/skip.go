@@ -15,6 +15,11 @@ func BodyLen(body []byte, n int) int {
 // skipRequest returns the bytes behind the first request.
 func skipRequest(body []byte) (rest []byte, ok bool) {
 	db, body, ok := uvarint(body)
+	if ok && db == ofUser {
+		if _, _, body, ok = cutQuota(body); ok {
+			db, body, ok = uvarint(body)
+		}
+	}
 	if ok && db >= fromConn && db < 2*MaxDatabases {
 		_, body, ok = uvarint(body)
 	}

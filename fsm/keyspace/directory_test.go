@@ -61,7 +61,7 @@ func exercise(t *testing.T, steps []byte, hashing func(uint64) uint64, keys uint
 		state = state*6364136223846793005 + uint64(step)*1442695040888963407 + 1
 		n := state >> 33 % keys
 		key := fmt.Sprint(n)
-		it := Item{data: join(key, "v", EncodingAuto), Hash: hashing(n), Version: uint64(i + 1), DeadlineMillis: int64(i % 50)}
+		it := Item{data: join(key, "v", EncodingAuto), Hash: hashing(n), stamp: uint64(i + 1), DeadlineMillis: int64(i % 50)}
 		was, there := m[key]
 		switch {
 		case step < 110 || step >= 250 && len(m) == 0:

@@ -20,8 +20,29 @@ type Item struct {
 	Hash uint64
 	// DeadlineMillis is the last instant of cluster time at which the key is there, or [Never].
 	DeadlineMillis int64
-	// Version is the owner's. The keyspace keeps the number.
-	Version uint64
+	// stamp is [Item.Version], and above it [Item.Account]: a field of its own would take 8 bytes of every lock.
+	stamp uint64
+}
+
+// The bounds of what a stamp has room for. A million items a second use up the versions in 500 years.
+const (
+	versionBits = 54
+	MaxVersion  = 1<<versionBits - 1
+	MaxAccount  = 1<<(64-versionBits) - 1
+)
+
+// Version is the owner's. The keyspace keeps the number.
+func (it *Item) Version() uint64 { return it.stamp & MaxVersion }
+
+// SetVersion sets the version. Requires: version is at most [MaxVersion].
+func (it *Item) SetVersion(version uint64) { it.stamp = it.stamp&^MaxVersion | version }
+
+// Account is the owner's number of what the item counts for, 0: nothing. See [Keyspace.Usage].
+func (it *Item) Account() int { return int(it.stamp >> versionBits) }
+
+// SetAccount sets the account. Requires: account is at most [MaxAccount].
+func (it *Item) SetAccount(account int) {
+	it.stamp = it.stamp&MaxVersion | uint64(account)<<versionBits
 }
 
 // Never is the deadline of an item that does not end.

@@ -15,6 +15,36 @@ type Keyspace struct {
 	bytes       int64
 	// marks counts the stored items with a mark.
 	marks int
+	// usage is what the stored items count for, by account. There is nothing at 0, and nothing before the first item
+	// with an account.
+	usage []Usage
+}
+
+// Usage is the items of an account, ended items that wait for the sweep included.
+type Usage struct{ Keys, Bytes int64 }
+
+// Usage is what the items of an account count for.
+func (k *Keyspace) Usage(account int) Usage {
+	if account >= len(k.usage) {
+		return Usage{}
+	}
+	return k.usage[account]
+}
+
+// HasAccounts reports whether an item may have an account.
+func (k *Keyspace) HasAccounts() bool { return k.usage != nil }
+
+// countUsage adds an item of a class to its account, by is 1, or takes the item off, by is -1.
+func (k *Keyspace) countUsage(it *Item, class sizeClass, by int64) {
+	account := it.Account()
+	if account == 0 {
+		return
+	}
+	if account >= len(k.usage) {
+		k.usage = append(k.usage, make([]Usage, account+1-len(k.usage))...)
+	}
+	k.usage[account].Keys += by
+	k.usage[account].Bytes += by * class.bytes()
 }
 
 // New returns an empty keyspace.
@@ -36,9 +66,11 @@ func (k *Keyspace) Put(it *Item) (prev Item, replaced bool) {
 	if replaced {
 		was = prev.class() // before measure, as the object may be the same
 		k.bytes -= k.countOf(&prev, was)
+		k.countUsage(&prev, was, -1)
 	}
 	is := it.measure()
 	k.bytes += k.countOf(it, is)
+	k.countUsage(it, is, 1)
 	if prev.DeadlineMillis == it.DeadlineMillis && (it.DeadlineMillis == Never || was == is) {
 		return prev, replaced
 	}
@@ -56,6 +88,7 @@ func (k *Keyspace) Remove(hash uint64, key string) (prev Item) {
 	prev, _ = k.items.remove(hash, key)
 	k.countMarks(&prev, -1)
 	k.bytes -= k.countOf(&prev, prev.class())
+	k.countUsage(&prev, prev.class(), -1)
 	if prev.DeadlineMillis != Never {
 		k.deadlines.remove(prev.deadline())
 	}

@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"fmt"
+	"math"
 	"math/rand"
 	"slices"
 	"testing"
@@ -42,6 +43,8 @@ func TestKeyspaceModel(t *testing.T) {
 				if it.Ended(clock) {
 					continue
 				}
+				it.SetVersion(uint64(n))
+				it.SetAccount(rng.Intn(4) * rng.Intn(2))
 				k.Put(&it)
 				m[key] = it
 			case 5, 6:
@@ -69,6 +72,23 @@ func TestKeyspaceModel(t *testing.T) {
 			checkCounts(t, k, m, clock)
 		}
 		require.NoError(t, k.Verify())
+		require.True(t, k.HasAccounts())
+		k.SweepAll(math.MaxInt64)
+		for key, it := range m {
+			if it.DeadlineMillis != Never {
+				delete(m, key)
+			}
+		}
+		var usage [4]Usage
+		for _, it := range m {
+			require.Equal(t, it.Key(), fmt.Sprint(it.Version()))
+			usage[it.Account()].Keys++
+			usage[it.Account()].Bytes += it.Bytes()
+		}
+		for account := 1; account < len(usage); account++ {
+			require.Equal(t, usage[account], k.Usage(account))
+		}
+		require.Zero(t, k.Usage(MaxAccount))
 		for i := range captures {
 			var got []Item
 			captures[i].Ascend(func(it *Item) bool { got = append(got, *it); return true })

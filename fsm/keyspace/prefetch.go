@@ -42,7 +42,7 @@ func (d *directory) touch(hashes []uint64) (sum uint64) {
 	}
 	for i := range hashes {
 		it := &buckets[i].slots[slots[i]]
-		sum += uint64(len(it.data)) + it.Version
+		sum += uint64(len(it.data)) + it.stamp
 	}
 	for i := range hashes {
 		it := &buckets[i].slots[slots[i]]

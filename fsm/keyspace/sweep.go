@@ -29,8 +29,10 @@ func (k *Keyspace) SweepAll(nowMillis int64) (swept int) {
 	k.items.removeEnded(nowMillis)
 	k.deadlines.dropBefore(nowMillis)
 	k.marks = 0
+	clear(k.usage)
 	k.items.ascend(0, func(it *Item) bool {
 		k.countMarks(it, 1)
+		k.countUsage(it, it.class(), 1)
 		return true
 	})
 	return ended

@@ -16,6 +16,7 @@ func (k *Keyspace) Verify() error {
 	}
 	var want []deadline
 	bytes, marks := int64(0), 0
+	var counted Keyspace
 	k.items.ascend(0, func(it *Item) bool {
 		if it.DeadlineMillis != Never {
 			want = append(want, it.deadline())
@@ -24,6 +25,7 @@ func (k *Keyspace) Verify() error {
 		if it.IsMarked() {
 			marks++
 		}
+		counted.countUsage(it, it.class(), 1)
 		return true
 	})
 	if bytes != k.bytes {
@@ -31,6 +33,11 @@ func (k *Keyspace) Verify() error {
 	}
 	if marks != k.Marks() {
 		return fmt.Errorf("%d marks are counted as %d", marks, k.Marks())
+	}
+	for account := range max(len(k.usage), len(counted.usage)) {
+		if is, was := counted.Usage(account), k.Usage(account); is != was {
+			return fmt.Errorf("account %d with %+v is counted as %+v", account, is, was)
+		}
 	}
 	slices.SortFunc(want, compareDeadlines)
 	if got := listed(&k.deadlines); !slices.Equal(want, got) {

@@ -12,6 +12,7 @@ func TestVerify(t *testing.T) {
 	for want, damage := range map[string]func(k *Keyspace){
 		"counted as 99":           func(k *Keyspace) { k.items.count = 99 },
 		"are counted as":          func(k *Keyspace) { k.bytes++ },
+		"account 2 with":          func(k *Keyspace) { k.usage = make([]Usage, 3); k.usage[2].Keys = 1 },
 		"marks are counted":       func(k *Keyspace) { k.marks++ },
 		"the items' deadlines":    func(k *Keyspace) { k.deadlines.remove(k.Find(Hash("k7"), "k7").deadline()) },
 		"deadlines are counted":   func(k *Keyspace) { k.deadlines.count++ },

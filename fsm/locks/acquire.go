@@ -224,6 +224,9 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	if _, taken := t.names.Get(w); taken {
 		return Answer{}, ErrTicket
 	}
+	if w.Crowded = false; q.Crowded && same == nil {
+		return Answer{}, ErrCrowded
+	}
 	if t.waitingBytes+w.bytes() > MaxWaitingBytes {
 		return Answer{}, ErrFull
 	}

@@ -276,6 +276,9 @@ func (d *loader) waiter(home *lock) {
 	w.Client = d.client()
 	w.Client.Origin = *d.t.origin(w.Client.Origin)
 	w.Ticket = d.Uint()
+	if d.caused {
+		w.Account = int(d.flags(keyspace.MaxAccount, errWaiter))
+	}
 	d.must(len(w.Keys) > 0 && w.blocked < len(w.Keys) && w.Keys[0] == home.key && w.order > 0 && w.order <= d.t.orders, errWaiter)
 	d.must(!w.absent || w.deadline != never, errWaiter)
 	d.must(flags&savedEnds == 0 || w.deadline < never, errWaiter)

@@ -61,6 +61,8 @@ var (
 	// ErrFull: too many wait for the lock, or in all; or the connection has too many sessions; or no fence
 	// is left.
 	ErrFull = errors.New("too many wait")
+	// ErrCrowded: the request is [Request.Crowded].
+	ErrCrowded = errors.New("too many of the account wait")
 	// ErrDropped is what waiters are told whose node was silent for long, should it come back.
 	ErrDropped = errors.New("the node was cut off")
 	// ErrUnblocked is what waiters are told that left by CLIENT UNBLOCK ERROR.
@@ -99,6 +101,10 @@ type Request struct {
 	Ticket uint64
 	// GraceMillis is how long the place in the queue is kept after the wait ended by time.
 	GraceMillis int64
+	// Account is the owner's number of what the waiter counts for, 0: nothing. Crowded: no further waiter of the account
+	// has room, so only an owner who waits already may.
+	Account int
+	Crowded bool
 }
 
 // Answer is what became of a request: a grant (Fence is not 0), a place in the queue (Waiting), or neither.

@@ -25,7 +25,8 @@ type Reader interface {
 //	drops, by node:       node, epoch, ticket
 //	locks, in order:      database, key, flags, crowd, holds by fence, waiters in line whose first key it is
 //
-// Each list begins with its length. caused: streams since version 6 of the entry, with the causes of flushes and crowds.
+// Each list begins with its length. caused: streams since version 6 of the entry, with the causes of flushes and crowds, and with
+// the accounts of waiters.
 // Before the locks stands then where the next pass over those with waiters goes on: database, hash, key.
 func (t *Table) Save(w Writer, caused bool) {
 	w.Uint(t.fences)
@@ -157,6 +158,9 @@ func (t *Table) saveLock(w Writer, l *lock, caused bool) {
 	w.Uint(uint64(len(homed)))
 	for _, each := range homed {
 		each.save(w)
+		if caused {
+			w.Uint(uint64(each.Account))
+		}
 	}
 }
 

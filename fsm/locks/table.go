@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -28,6 +29,7 @@ type Table struct {
 	fences, orders, sessionIDs, lockIDs uint64
 	bytes, waitingBytes                 int64
 	holdCount, waiterCount              int
+	counts                              waits.Counts // of waiters
 
 	lives   []life             // with sessions that are attached to their connections, in order
 	origins []*protocol.Origin // known lives of nodes, so that holds share them
@@ -118,6 +120,7 @@ func (t *Table) Copy() *Table {
 	}
 	c.lives, c.drops, c.flushes = slices.Clone(t.lives), slices.Clone(t.drops), slices.Clone(t.flushes)
 	c.origins = slices.Clone(t.origins)
+	c.counts = slices.Clone(t.counts)
 	c.touched, c.woken, c.effects, c.near, c.probe = nil, nil, nil, near{}, nil
 	return &c
 }
@@ -134,6 +137,12 @@ func (t *Table) Steps() int { return t.steps }
 
 // Bytes is what the table counts for.
 func (t *Table) Bytes() int64 { return t.bytes }
+
+// Count is the number of waiters of an account, places that are kept included.
+func (t *Table) Count(account int) int { return t.counts.Of(account) }
+
+// Accounts is the largest number of an account that [Table.Count] knows.
+func (t *Table) Accounts() int { return max(0, len(t.counts)-1) }
 
 // Len is the number of locks, also of those that were flushed and are not worked off.
 func (t *Table) Len() int { return t.locks.Len() }

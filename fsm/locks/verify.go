@@ -3,6 +3,8 @@ package locks
 import (
 	"fmt"
 	"slices"
+
+	"github.com/holdfast/holdfast/fsm/waits"
 )
 
 // Verify looks at everything, and returns what contradicts something else: what stands twice, is counted, or cannot be
@@ -181,10 +183,12 @@ func (c *verifier) session(s *session, waiters int) {
 func (c *verifier) totals() {
 	t, ofSessions, places, named, waiting := c.table, 0, 0, 0, int64(0)
 	bySession := map[uint64]int{}
+	var counts waits.Counts
 	for w, n := range c.waiters { // unordered: sums
 		c.require(n == len(w.Keys), "%q stands in %d lines of %d", w.Owner, n, len(w.Keys))
 		places += n
 		waiting += w.bytes()
+		counts.Add(w.Account, 1)
 		if !w.absent {
 			named++
 			same, _ := t.names.Get(w)
@@ -196,6 +200,7 @@ func (c *verifier) totals() {
 		}
 	}
 	c.bytes += waiting
+	c.require(counts.Equal(t.counts), "accounts with %d waiters are counted as %d", counts, t.counts)
 	bound, leased, ended := 0, 0, 0
 	c.lives = make([]int, len(t.lives))
 	t.sessions.Scan(func(s *session) bool {

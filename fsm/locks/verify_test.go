@@ -34,6 +34,7 @@ func TestVerify(t *testing.T) {
 			t.touched = nil
 			alone.head &^= flagTouched | flagWake
 		},
+		"accounts with [0 0 1] waiters":            func(t *Table, alone, shared *lock) { t.counts.Add(2, 1) },
 		"1 waiters are counted as 2":               func(t *Table, alone, shared *lock) { t.waiterCount++ },
 		"session 1 has 1 holds, counted":           func(t *Table, alone, shared *lock) { s, _ := t.sessions.Min(); s.holds = 3 },
 		"its hold by session":                      func(t *Table, alone, shared *lock) { t.bySession.PopMin() },
@@ -77,7 +78,7 @@ func TestVerify(t *testing.T) {
 			{Keys: []string{"shared"}, Owner: "a", LeaseMillis: 100, Mode: Shared},
 			{Keys: []string{"shared"}, Owner: "b", LeaseMillis: 100, Mode: Shared},
 			{Keys: []string{"shared"}, Owner: "c", LeaseMillis: 100, Mode: Shared},
-			{Keys: []string{"alone"}, Owner: "z", Waits: true, WaitMillis: 50, Session: session, Ticket: 1, Client: Client{Conn: 1}},
+			{Keys: []string{"alone"}, Owner: "z", Waits: true, WaitMillis: 50, Session: session, Ticket: 1, Client: Client{Conn: 1}, Account: 2},
 		} {
 			_, err := table.Acquire(&r)
 			require.NoError(t, err)

@@ -152,6 +152,7 @@ func (t *Table) line(w *waiter) {
 	}
 	t.payPlaces(w)
 	t.waiterCount++
+	t.counts.Add(w.Account, 1)
 	t.waitingBytes += w.bytes()
 	t.bytes += w.bytes()
 }
@@ -184,6 +185,7 @@ func (t *Table) unline(w *waiter) {
 	}
 	t.payPlaces(w)
 	t.waiterCount--
+	t.counts.Add(w.Account, -1)
 	t.waitingBytes -= w.bytes()
 	t.bytes -= w.bytes()
 }

@@ -2,6 +2,7 @@ package waits
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/btree"
@@ -20,6 +21,7 @@ type Table struct {
 	names     *btree.BTreeG[*Waiter]
 	orders    uint64 // given out
 	bytes     int64
+	counts    Counts
 	readiness
 	drops
 }
@@ -55,6 +57,7 @@ func (t *Table) Copy() *Table {
 	c := *t
 	c.places, c.deadlines, c.names = t.places.IsoCopy(), t.deadlines.IsoCopy(), t.names.IsoCopy()
 	c.readiness, c.drops = t.readiness.copy(), t.drops.copy()
+	c.counts = slices.Clone(t.counts)
 	return &c
 }
 
@@ -76,6 +79,7 @@ func (t *Table) Add(w *Waiter) bool {
 		t.deadlines.Set(w)
 	}
 	t.bytes += w.Bytes()
+	t.counts.Add(w.Account, 1)
 	return true
 }
 
@@ -89,6 +93,7 @@ func (t *Table) Remove(w *Waiter) {
 		t.deadlines.Delete(w)
 	}
 	t.bytes -= w.Bytes()
+	t.counts.Add(w.Account, -1)
 }
 
 // Find returns the waiter of a name, nil if there is none.
@@ -135,6 +140,9 @@ func (t *Table) First() *Waiter {
 
 // Len is the number of waiters, also of those that were dropped and are not removed yet.
 func (t *Table) Len() int { return t.names.Len() }
+
+// Count is the number of waiters of an account, also of those that were dropped and are not removed yet.
+func (t *Table) Count(account int) int { return t.counts.Of(account) }
 
 // Bytes is what all waiters count for.
 func (t *Table) Bytes() int64 { return t.bytes }

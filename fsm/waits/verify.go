@@ -9,8 +9,10 @@ func (t *Table) Verify() (err error) {
 		return false
 	}
 	places, deadlines, bytes := 0, 0, int64(0)
+	var counts Counts
 	t.names.Scan(func(w *Waiter) bool {
 		bytes += w.Bytes()
+		counts.Add(w.Account, 1)
 		if w.Order == 0 || w.Order > t.orders {
 			return failed("%v has order %d of %d", w.Name, w.Order, t.orders)
 		}
@@ -33,6 +35,9 @@ func (t *Table) Verify() (err error) {
 	})
 	if err == nil && (places != t.places.Len() || deadlines != t.deadlines.Len() || bytes != t.bytes) {
 		failed("%d places of %d, %d deadlines of %d, %d bytes of %d", t.places.Len(), places, t.deadlines.Len(), deadlines, t.bytes, bytes)
+	}
+	if err == nil && !counts.Equal(t.counts) {
+		failed("accounts with %d waiters are counted as %d", counts, t.counts)
 	}
 	if err != nil {
 		return err

@@ -36,6 +36,8 @@ type Waiter struct {
 	Words []string
 	// KeyFrom and KeyCount say which of the words are the keys.
 	KeyFrom, KeyCount int
+	// Account is the owner's number of what the waiter counts for, 0: nothing. See [Counts].
+	Account int
 }
 
 // Keys are the keys that the waiter waits for, perhaps one twice.
