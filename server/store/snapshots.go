@@ -204,6 +204,9 @@ func checkSnapshot(f vfs.File) (*raft.SnapshotMeta, int64, error) {
 	if err == nil && otherFormat(f, head, all) {
 		return nil, 0, errOtherFormat
 	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, 0, err
+	}
 	if err != nil || string(head[:8]) != snapshotMagic {
 		return nil, 0, errors.New("it does not begin as a snapshot does")
 	}

@@ -86,6 +86,12 @@ func (w *workshop) judgesOf(dir string) []string {
 			judges = append(judges, other)
 		}
 	}
+	for _, other := range w.dirs() { // tests of a package that stand in a folder below, as in server/store/storetest
+		of := path.Dir(other)
+		if strings.HasSuffix(other, "test") && strings.Contains(of, "/") && strings.HasPrefix(dir+"/", of+"/") && slices.Contains(w.deps[other], dir) {
+			judges = append(judges, other)
+		}
+	}
 	far := func(other string) int {
 		shared := 0
 		for i := 0; i < min(len(dir), len(other)) && dir[i] == other[i]; i++ {

@@ -307,6 +307,20 @@ func TestMachineMade(t *testing.T) {
 	require.Equal(t, fewer, some)
 }
 
+// TestJudges: tests in a room below judge too, of a package in a room beside as well; helpers of tests do not.
+func TestJudges(t *testing.T) {
+	const test = "package xtest\n\nimport _ \"example.com/m/top/halves\"\n"
+	root := module(t, map[string]string{
+		"go.mod": "module example.com/m\n\ngo 1.26\n", "top/halves/halves.go": "package halves\n\nimport _ \"example.com/m/top/halves/deep\"\n",
+		"top/halves/deep/deep.go": "package deep\n", "top/halves/halvestest/x_test.go": test, "top/helptest/x_test.go": test, "other/x_test.go": test,
+	})
+	tree, err := readTree(t.Context(), root)
+	require.NoError(t, err)
+	w := &workshop{tree: tree}
+	require.Equal(t, []string{"top/halves/halvestest", "other"}, w.judgesOf("top/halves"))
+	require.Equal(t, []string{"top/halves/halvestest"}, w.judgesOf("top/halves/deep"))
+}
+
 // TestChange: mistakes are made in the lines that a revision does not have, in committed, changed and new files.
 func TestChange(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {

@@ -3,6 +3,7 @@ package wal
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -48,7 +49,8 @@ func tail(t *testing.T, w *WAL) (string, []byte) {
 // earlier appends stay, the torn append's entries stay all or none, and the log can be appended to;
 // also when a second power cut comes while Open erases the torn append.
 func TestPowerCutInAnAppend(t *testing.T) {
-	o := Options{SegmentSize: 16 << 10}
+	var log bytes.Buffer
+	o := Options{SegmentSize: 16 << 10, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	rng := rand.New(rand.NewPCG(3, 4))
 	rotated := 0
 	for round := range 60 {
@@ -93,6 +95,7 @@ func TestPowerCutInAnAppend(t *testing.T) {
 		crash(w)
 	}
 	require.Less(t, rotated, 40, "most appends stayed in their segment")
+	require.Contains(t, log.String(), "erased an append that a crash interrupted")
 }
 
 // restore makes a copy of dir in which the file has that content.

@@ -150,13 +150,7 @@ func (s *segment) scan(b []byte, name string) error {
 			s.spans = s.spans[:s.info.Last-s.info.First+1] // a batch may go on behind what counts
 			return nil
 		}
-		h, ok := readBatchHead(b, s.info.Number, s.written)
-		if ok && h.first == s.last()+1 {
-			ok = s.addBatch(b, h)
-		} else {
-			ok = false
-		}
-		if ok {
+		if h, ok := readBatchHead(b, s.info.Number, s.written); ok && h.first == s.last()+1 && s.addBatch(b, h) {
 			continue
 		}
 		if s.info.Last != 0 {

@@ -376,6 +376,26 @@ func TestSparesSurviveAFullDisk(t *testing.T) {
 	reopen(t, dir, small)
 }
 
+// TestGone: a file is named that is not there under its name, the newest segment or the manifest.
+func TestGone(t *testing.T) {
+	w, dir := create(t, small)
+	for n := range uint64(2) {
+		path, err := w.Gone()
+		require.NoError(t, err)
+		require.Empty(t, path)
+		name := filepath.Join(dir, manifestName)
+		if n > 0 {
+			name = w.segments[len(w.segments)-1].file.Name()
+		}
+		require.NoError(t, os.Rename(name, name+".kept"))
+		path, err = w.Gone()
+		require.NoError(t, err)
+		require.Equal(t, name, path)
+		require.NoError(t, os.Rename(name+".kept", name))
+		store(t, w, 100*n+1, 100*n+100)
+	}
+}
+
 func TestMissingPieces(t *testing.T) {
 	dir := memoryDir(t)
 	_, err := Open(dir, small)

@@ -39,6 +39,9 @@ const (
 	OpRename  Kind = "rename"
 	OpRemove  Kind = "remove"
 	OpMkdir   Kind = "make folder"
+	// For HookAll alone.
+	OpRead  Kind = "read" // of contents, sizes and names
+	OpClose Kind = "close"
 )
 
 // Op is an operation on a file or folder.
@@ -54,8 +57,9 @@ type Disk struct {
 	root   *folder
 	runs   *Process // nil while the power is off
 	hook   func(Op) error
-	opened int // files
-	limit  int // of opened; 0: none
+	all    bool // the hook is for reads and closings, too
+	opened int  // files
+	limit  int  // of opened; 0: none
 }
 
 // New returns an empty disk. The seed decides what a failed operation leaves.
@@ -105,13 +109,20 @@ func (d *Disk) Running() bool {
 	return d.runs != nil && !d.runs.dead
 }
 
-// Hook calls h before each operation but reads, without a lock held; nil ends that. An error
+// Hook calls h before each operation but reads and closings, without a lock held; nil ends that. An error
 // makes the operation fail. A failed write may have written some blocks. A call that has not returned when
 // the process ends has no effect any more, unless the call is a write.
 func (d *Disk) Hook(h func(Op) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.hook = h
+	d.hook, d.all = h, false
+}
+
+// HookAll is Hook for reads and closings, too. A file whose closing fails is closed.
+func (d *Disk) HookAll(h func(Op) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hook, d.all = h, true
 }
 
 // Limit is how many files may be open at a time. 0: any number.

@@ -30,7 +30,7 @@ func (p *Process) begin(kind Kind, name string) (begun bool, err error) {
 	if p.dead {
 		return false, ErrKilled
 	}
-	if d.hook == nil {
+	if d.hook == nil || (kind == OpRead || kind == OpClose) && !d.all {
 		return true, nil
 	}
 	hook := d.hook
@@ -183,10 +183,10 @@ func (p *Process) RemoveAll(name string) error {
 
 // Exists implements vfs.FS.
 func (p *Process) Exists(name string) (bool, error) {
-	p.disk.mu.Lock()
+	_, err := p.begin(OpRead, name)
 	defer p.disk.mu.Unlock()
-	if p.dead {
-		return false, ErrKilled
+	if err != nil {
+		return false, err
 	}
 	if p.disk.walk(name) != nil {
 		return true, nil
@@ -197,10 +197,10 @@ func (p *Process) Exists(name string) (bool, error) {
 
 // Holds implements vfs.FS.
 func (p *Process) Holds(name string, f vfs.File) (bool, error) {
-	p.disk.mu.Lock()
+	_, err := p.begin(OpRead, name)
 	defer p.disk.mu.Unlock()
-	if p.dead {
-		return false, ErrKilled
+	if err != nil {
+		return false, err
 	}
 	dir, base, err := p.disk.place("stat", name)
 	return err == nil && dir.names[base] == f.(*handle).file, nil
@@ -208,10 +208,10 @@ func (p *Process) Holds(name string, f vfs.File) (bool, error) {
 
 // List implements vfs.FS.
 func (p *Process) List(name string) ([]string, error) {
-	p.disk.mu.Lock()
+	_, err := p.begin(OpRead, name)
 	defer p.disk.mu.Unlock()
-	if p.dead {
-		return nil, ErrKilled
+	if err != nil {
+		return nil, err
 	}
 	dir := p.disk.walk(name)
 	if dir == nil {
@@ -250,17 +250,18 @@ type handle struct {
 func (h *handle) Name() string { return h.name }
 
 func (h *handle) Close() error {
+	_, err := h.process.begin(OpClose, h.name)
 	d := h.process.disk
-	d.mu.Lock()
 	defer d.mu.Unlock()
 	if h.closed {
 		return fs.ErrClosed
 	}
 	h.closed = true
-	if !h.process.dead {
-		d.opened--
+	if h.process.dead {
+		return nil
 	}
-	return nil
+	d.opened--
+	return err
 }
 
 // usable requires the lock.
@@ -276,15 +277,21 @@ func (h *handle) usable() error {
 }
 
 func (h *handle) Size() (int64, error) {
-	h.process.disk.mu.Lock()
+	_, err := h.process.begin(OpRead, h.name)
 	defer h.process.disk.mu.Unlock()
-	return int64(len(h.file.data)), h.usable()
+	if err == nil {
+		err = h.usable()
+	}
+	return int64(len(h.file.data)), err
 }
 
 func (h *handle) ReadAt(b []byte, at int64) (int, error) {
-	h.process.disk.mu.Lock()
+	_, err := h.process.begin(OpRead, h.name)
 	defer h.process.disk.mu.Unlock()
-	if err := h.usable(); err != nil {
+	if err == nil {
+		err = h.usable()
+	}
+	if err != nil {
 		return 0, err
 	}
 	if at >= int64(len(h.file.data)) {
