@@ -1,7 +1,10 @@
 package locks
 
 import (
+	"errors"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,6 +45,91 @@ func TestDamage(t *testing.T) {
 			table.Begin(now, plenty)
 			require.NoError(t, table.verify(false))
 			exhaust(t, table)
+		}
+	}
+	require.Positive(t, accepted)
+}
+
+// fields is a saved table, a value each.
+type fields []any
+
+func (f *fields) Uint(n uint64)   { *f = append(*f, n) }
+func (f *fields) Int(n int64)     { *f = append(*f, n) }
+func (f *fields) String(s string) { *f = append(*f, s) }
+
+// fieldSource reads fields.
+type fieldSource struct {
+	left fields
+	err  error
+}
+
+func (s *fieldSource) Err() error { return s.err }
+
+func nextOf[T any](s *fieldSource) (value T) {
+	if s.err != nil {
+		return value
+	}
+	ok := len(s.left) > 0
+	if ok {
+		value, ok = s.left[0].(T)
+		s.left = s.left[1:]
+	}
+	if !ok {
+		s.err = errors.New("another value stands there")
+	}
+	return value
+}
+
+func (s *fieldSource) Uint() uint64   { return nextOf[uint64](s) }
+func (s *fieldSource) Int() int64     { return nextOf[int64](s) }
+func (s *fieldSource) String() string { return nextOf[string](s) }
+
+// others are values that may stand in the place of one.
+func others(was any) (others []any) {
+	switch n := was.(type) {
+	case uint64:
+		for _, other := range []uint64{0, 1, n - 1, n + 1, n ^ 2, n ^ 4, n ^ 8, 300, 1<<31 - 1, 1 << 32, MaxFence + 1, noOrder, ^uint64(0)} {
+			others = append(others, other)
+		}
+	case int64:
+		for _, other := range []int64{0, 1, -1, n - 1, n + 1, 1 << 31, Forever, Forever + 1, never, past} {
+			others = append(others, other)
+		}
+	case string:
+		others = []any{"", "a", "o1", "n0", n + "x", strings.Repeat("x", MaxText+1)}
+	}
+	return others
+}
+
+// TestDamagedValues is TestDamage with each value of a table changed in many ways.
+func TestDamagedValues(t *testing.T) {
+	accepted := 0
+	for seed := range uint64(12) {
+		c := &chaos{r: rand.New(rand.NewPCG(seed, 10)), table: New()}
+		c.table.Slice(seed%3 > 0)
+		now := int64(1000)
+		for range 60 {
+			now += c.r.Int64N(20)
+			c.table.Begin(now, c.r.IntN(20)*c.table.price())
+			c.step()
+		}
+		var good fields
+		c.table.Save(&good, c.table.sliced)
+		for i, was := range good {
+			for _, other := range others(was) {
+				if other == was {
+					continue
+				}
+				bad := slices.Clone(good)
+				bad[i] = other
+				table, err := Load(&fieldSource{left: bad}, c.table.sliced)
+				if err != nil {
+					continue
+				}
+				accepted++
+				table.Begin(now, plenty)
+				require.NoError(t, table.verify(false), "value %d: %v in place of %v", i, other, was)
+			}
 		}
 	}
 	require.Positive(t, accepted)

@@ -187,31 +187,120 @@ func TestCausesOfLateLosses(t *testing.T) {
 	require.Equal(t, map[string]int{"k": 3, "l": 3}, reasons)
 }
 
-// TestNothingJoinsWithinADelay: a shared hold that ended with its session, and is not worked off, brings a delay. More holds
-// stand before it than a step looks at.
+// TestNothingJoinsWithinADelay: a shared hold that ended with its session, and is not worked off, brings a delay: the only
+// one, or one with more holds before it than a step looks at.
 func TestNothingJoinsWithinADelay(t *testing.T) {
+	for _, before := range []int{0, 2 * memberLooks} {
+		table := at(New(), 1000)
+		table.Slice(true)
+		id, err := table.OpenSession(5000, Client{}, false, "")
+		require.NoError(t, err)
+		for i := range before + 1 {
+			r := asks(fmt.Sprint("o", i), "k")
+			r.Mode, r.LeaseMillis = Shared, 60_000
+			if i == before {
+				r.Session, r.DelayMillis = id, 500
+			}
+			table.mustAcquire(t, r)
+		}
+		table.Begin(1100, 0)
+		table.CloseSession(id)
+		late := asks("late", "k")
+		late.Mode = Shared
+		for _, now := range []int64{1100, 1600} {
+			table.Begin(now, 0)
+			a, err := table.Acquire(late)
+			require.NoError(t, err)
+			require.Zero(t, a.Fence)
+		}
+		table.Begin(1601, 0)
+		table.mustAcquire(t, late)
+	}
+}
+
+// TestRequestsAreChecked: what is out of range is refused, and changes nothing.
+func TestRequestsAreChecked(t *testing.T) {
+	table := at(New(), 1000)
+	permits := func(limit, permits int64) func(r *Request) {
+		return func(r *Request) { r.Mode, r.Limit, r.Permits = Permits, limit, permits }
+	}
+	for name, spoil := range map[string]func(r *Request){
+		"no key":           func(r *Request) { r.Keys = nil },
+		"too many keys":    func(r *Request) { r.Keys = manyKeys(MaxKeys + 1) },
+		"database":         func(r *Request) { r.DB = -1 },
+		"large database":   func(r *Request) { r.DB = databases },
+		"mode":             func(r *Request) { r.Mode = Permits + 1 },
+		"no permits":       permits(3, 0),
+		"too many permits": permits(3, 4),
+		"limit":            permits(MaxLimit+1, 1),
+		"no lease":         func(r *Request) { r.LeaseMillis = 0 },
+		"wait":             func(r *Request) { r.WaitMillis = -1 },
+		"delay":            func(r *Request) { r.DelayMillis = -1 },
+		"grace":            func(r *Request) { r.GraceMillis = -1 },
+		"ticket":           func(r *Request) { r.Ticket = ^uint64(0) },
+	} {
+		r := asks("o", "k")
+		spoil(r)
+		_, err := table.Acquire(r)
+		require.ErrorIs(t, err, ErrRequest, name)
+	}
+	require.Zero(t, table.Bytes())
+	r := asks("o", manyKeys(MaxKeys)...)
+	permits(MaxLimit, MaxLimit)(r)
+	r.DB = databases - 1
+	table.mustAcquire(t, r)
+}
+
+func manyKeys(n int) (keys []string) {
+	for i := range n {
+		keys = append(keys, fmt.Sprint("k", i))
+	}
+	return keys
+}
+
+// TestCountOfAcquiresIsBounded: it stays what it is, and no acquire makes a hold that is held often one that is free.
+func TestCountOfAcquiresIsBounded(t *testing.T) {
+	table := at(New(), 1000)
+	r := asks("o", "k")
+	r.Reentrant = true
+	table.mustAcquire(t, r)
+	table.find(0, "k").hold.count = maxCount - 1
+	for range 2 {
+		table.mustAcquire(t, r)
+		require.EqualValues(t, maxCount, table.find(0, "k").hold.count)
+	}
+}
+
+// TestWithoutASweep: a request is granted though the time of a session that shared the lock is over, and no sweep came.
+func TestWithoutASweep(t *testing.T) {
 	table := at(New(), 1000)
 	table.Slice(true)
-	id, err := table.OpenSession(5000, Client{}, false, "")
+	id, err := table.OpenSession(100, Client{}, false, "")
 	require.NoError(t, err)
-	for i := range 2*memberLooks + 1 {
-		r := asks(fmt.Sprint("o", i), "k")
-		r.Mode, r.LeaseMillis = Shared, 60_000
-		if i == 2*memberLooks {
-			r.Session, r.DelayMillis = id, 500
-		}
+	for _, owner := range []string{"a", "b"} {
+		r := asks(owner, "k")
+		r.Mode, r.Session = Shared, id
 		table.mustAcquire(t, r)
 	}
-	table.Begin(1100, 0)
-	table.CloseSession(id)
-	late := asks("late", "k")
-	late.Mode = Shared
-	for _, now := range []int64{1100, 1600} {
-		table.Begin(now, 0)
-		a, err := table.Acquire(late)
+	at(table, 1101).mustAcquire(t, asks("c", "k"))
+}
+
+// TestWaitersOfASession: who was dropped counts no more, but in entries before version 6.
+func TestWaitersOfASession(t *testing.T) {
+	for sliced, want := range map[bool]int{true: 1, false: 2} {
+		table := at(New(), 1000)
+		table.Slice(sliced)
+		id, err := table.OpenSession(100, Client{}, false, "")
 		require.NoError(t, err)
-		require.Zero(t, a.Fence)
+		table.mustAcquire(t, asks("a", "k"))
+		for _, node := range []string{"n1", "n2"} {
+			r := waiting(asks("on "+node, "k"))
+			r.Session, r.Client.Origin.Node = id, node
+			_, err = table.Acquire(r)
+			require.NoError(t, err)
+		}
+		table.Begin(1000, 0)
+		table.DropLife("n2", 1)
+		require.Equal(t, want, table.Session(id, 1000).Waiters)
 	}
-	table.Begin(1601, 0)
-	table.mustAcquire(t, late)
 }

@@ -53,6 +53,7 @@ func TestList(t *testing.T) {
 	require.NoError(t, err)
 	other := asks("elsewhere", "k1")
 	other.DB = 1
+	other.Session = id
 	table.mustAcquire(t, other)
 	var waits []string
 	for _, key := range w.Keys {
@@ -67,6 +68,7 @@ func TestList(t *testing.T) {
 		require.ElementsMatch(t, waits, listed(t, table, Query{Count: count, Session: id, Waiting: true}, 1000))
 		require.ElementsMatch(t, plain[7:8], listed(t, table, Query{Count: count, Match: func(key string) bool { return key == "k7" }, Held: true}, 1000))
 	}
+	require.ElementsMatch(t, append(append(waits[:3:3], ofSession...), "k1 held by elsewhere"), listed(t, table, Query{Count: 9, Session: id, DB: -1}, 1000))
 	require.Empty(t, listed(t, table, Query{Count: 9, Session: id}, 1501), "the session is over")
 	require.Len(t, listed(t, table, Query{Count: 9}, 1501), 10, "what is over is not shown, whenever it is removed")
 }

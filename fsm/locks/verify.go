@@ -18,11 +18,13 @@ func (t *Table) verify(served bool) error {
 	t.locks.Scan(func(l *lock) bool {
 		c.where = l.key
 		c.lock(l)
+		c.lockBounds(l)
 		c.holds(l)
 		c.line(l)
 		return c.err == nil
 	})
 	c.where = "all"
+	c.bounds()
 	c.totals()
 	return c.err
 }
@@ -88,6 +90,7 @@ func (c *verifier) holds(l *lock) {
 		c.require(n == 1 || h.mode != Exclusive, "has something beside an exclusive hold")
 		c.require(h == t.holdOf(l, h.owner), "%q does not have its hold by owner", h.owner)
 		c.require(h == t.holdBy(l, h.fence), "%q does not have its hold by fence", h.owner)
+		c.holdBounds(h)
 		if c.err != nil {
 			return false
 		}
@@ -136,6 +139,7 @@ func (c *verifier) line(l *lock) {
 		p, _ := t.places.Get(placeAt(l, r, w.order))
 		c.require(p.waiter == w, "%q does not stand in line by rank", w.Owner)
 		c.require(w == t.waiterOf(l, w.Owner), "%q does not stand in line by owner", w.Owner)
+		c.waiterBounds(w)
 		if w.Session != 0 {
 			found.sessionWaits++
 		}
@@ -244,5 +248,73 @@ func (c *verifier) totals() {
 		{"bytes", int(c.bytes), int(t.bytes)},
 	} {
 		c.require(count.found == count.counts, "%d %s are counted as %d", count.found, count.what, count.counts)
+	}
+}
+
+// bounds looks at what the table alone says: numbers given out, and lists in order.
+func (c *verifier) bounds() {
+	t := c.table
+	c.require(t.fences < noOrder && t.orders < noOrder && t.sessionIDs <= MaxFence, "too much was given out: %d, %d, %d", t.fences, t.orders, t.sessionIDs)
+	c.require(t.waitingBytes <= MaxWaitingBytes, "waiters have %d bytes", t.waitingBytes)
+	c.require(slices.IsSortedFunc(t.lives, func(a, b life) int { return compareOrigins(a.origin, b.origin) }), "lives are out of order")
+	for i, f := range t.flushes {
+		c.require(f.mark <= t.fences && (i == 0 || t.flushes[i-1].db < f.db), "flush of database %d up to %d of %d", f.db, f.mark, t.fences)
+	}
+	for i, d := range t.drops {
+		c.require(i == 0 || t.drops[i-1].Origin.Node < d.Origin.Node, "drops are out of order")
+	}
+	t.sessions.Scan(func(s *session) bool {
+		c.require(s.id > 0 && s.id <= t.sessionIDs && s.lease > 0 && s.lease <= Forever && s.deadline < never && len(s.name) <= MaxText,
+			"session %d of %d has lease %d until %d, and a name of %d bytes", s.id, t.sessionIDs, s.lease, s.deadline, len(s.name))
+		if s.origin != nil && !s.over {
+			i, known := t.lifeAt(*s.origin)
+			c.require(known && (s.leased || s.deadline <= saturated(t.lives[i].alive, s.lease)), "session %d ends behind its life", s.id)
+			c.require(t.Attached(Client{*s.origin, s.conn}) <= MaxAttached, "session %d is one of too many", s.id)
+		}
+		return c.err == nil
+	})
+}
+
+func within(n int64) bool { return n >= 0 && n <= Forever }
+
+// lockBounds looks at the numbers of a crowd, and whether the lock needs it.
+func (c *verifier) lockBounds(l *lock) {
+	m := l.more
+	if m == nil {
+		return
+	}
+	c.require(m.holders <= MaxHolders && m.permits <= MaxLimit && l.waiters() <= MaxWaiters, "%d holds, %d permits, %d waiters", m.holders, m.permits, l.waiters())
+	c.require(m.holders > 1 || m.delay != 0 || m.unfinished != 0 || l.waiters() > 0 || l.hold != nil && l.hold.fence < m.lost.below, "needs no crowd")
+	c.require(within(m.delay) && within(m.lost.delay) && m.unfinished >= 0 && m.unfinished < never, "delays %d and %d, unfinished since %d", m.delay, m.lost.delay, m.unfinished)
+	c.require(m.born <= c.table.fences && m.lost.below <= c.table.fences+1, "born %d, lost below %d, of %d", m.born, m.lost.below, c.table.fences)
+	c.require((m.lost.below == 0) == (m.lost.reason == 0) && (m.lost.below != 0 || m.lost == loss{}), "nothing is lost, by %+v", m.lost)
+}
+
+func (c *verifier) holdBounds(h *hold) {
+	c.require(len(h.owner) <= MaxText && h.count > 0 && h.mode <= Permits, "hold by %d bytes, %d times in mode %d", len(h.owner), h.count, h.mode)
+	if h.deadline == never {
+		c.require(c.table.session(h.bound) != nil, "%q has the hold of no session %d", h.owner, h.bound)
+	} else {
+		c.require(h.bound > 0 && h.bound <= Forever, "%q has lease %d", h.owner, h.bound)
+	}
+	x := h.extra
+	if x == nil {
+		c.require(h.mode != Permits, "%q has no permits", h.owner)
+		return
+	}
+	c.require(len(x.note) <= MaxText && len(x.call) <= MaxText && within(x.delay) && x.permits >= 0 && x.permits <= MaxLimit && (h.mode != Permits || x.permits > 0),
+		"%q has %d permits, delay %d, and texts of %d and %d bytes", h.owner, x.permits, x.delay, len(x.note), len(x.call))
+}
+
+func (c *verifier) waiterBounds(w *waiter) {
+	c.require(len(w.Owner) <= MaxText && len(w.Note) <= MaxText && len(w.Call) <= MaxText && (w.Reentrant || w.Call == ""), "texts of a waiter")
+	c.require(len(w.Keys) <= MaxKeys && w.blocked < len(w.Keys) && w.Waits && w.Ticket != 0 && w.Ticket != ^uint64(0), "%q waits for %d keys, at %d, with ticket %d", w.Owner, len(w.Keys), w.blocked, w.Ticket)
+	c.require(!w.absent || w.deadline != never, "%q is absent for ever", w.Owner)
+	c.require(within(w.WaitMillis) && within(w.DelayMillis) && within(w.GraceMillis), "%q waits for %d, delay %d, grace %d", w.Owner, w.WaitMillis, w.DelayMillis, w.GraceMillis)
+	c.require((w.Session != 0) == (w.LeaseMillis == 0) && within(w.LeaseMillis) && (w.Session == 0 || c.table.session(w.Session) != nil), "%q waits with session %d and lease %d", w.Owner, w.Session, w.LeaseMillis)
+	if w.Mode == Permits {
+		c.require(w.Permits > 0 && w.Permits <= w.Limit && w.Limit > 1 && w.Limit <= MaxLimit, "%q wants %d permits of %d", w.Owner, w.Permits, w.Limit)
+	} else {
+		c.require(w.Mode < Permits && w.Permits == 0 && w.Limit == 0, "%q wants %d permits of %d in mode %d", w.Owner, w.Permits, w.Limit, w.Mode)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // TestVerify: the check finds what contradicts something else.
@@ -16,7 +18,7 @@ func TestVerify(t *testing.T) {
 		"among those with waiters":     func(t *Table, alone, shared *lock) { t.queued.Delete(alone) },
 		"among those that are due":     func(t *Table, alone, shared *lock) { t.dues.Delete(shared) },
 		"is due at":                    func(t *Table, alone, shared *lock) { shared.due++ },
-		"fence 2 comes behind 0, of 0": func(t *Table, alone, shared *lock) { t.fences = 0 },
+		"fence 4 comes behind 3, of 3": func(t *Table, alone, shared *lock) { t.fences = 3 },
 		"holds are counted as 4":       func(t *Table, alone, shared *lock) { shared.more.holders++ },
 		"permits are counted as":       func(t *Table, alone, shared *lock) { shared.more.permits++ },
 		"of sessions are counted as":   func(t *Table, alone, shared *lock) { shared.more.sessionHolds++ },
@@ -65,7 +67,50 @@ func TestVerify(t *testing.T) {
 		"sessions of connections are counted as": func(t *Table, alone, shared *lock) {
 			t.connections.Set(bound{origin: &noOrigin})
 		},
-		"bytes are counted as": func(t *Table, alone, shared *lock) { t.bytes-- },
+		"too much was given out":       func(t *Table, alone, shared *lock) { t.orders = noOrder },
+		"waiters have 268435457 bytes": func(t *Table, alone, shared *lock) { t.waitingBytes = MaxWaitingBytes + 1 },
+		"lives are out of order": func(t *Table, alone, shared *lock) {
+			t.lives = append([]life{{origin: protocol.Origin{Node: "z"}}}, t.lives...)
+		},
+		"flush of database 0 up to 99 of 4": func(t *Table, alone, shared *lock) { t.flushes = []flush{{mark: 99}} },
+		"drops are out of order":            func(t *Table, alone, shared *lock) { t.drops = make([]before, 2) },
+		"session 1 of 2 has lease 0":        func(t *Table, alone, shared *lock) { s, _ := t.sessions.Min(); s.lease = 0 },
+		"session 2 ends behind its life":    func(t *Table, alone, shared *lock) { s, _ := t.sessions.Max(); s.deadline = 1 << 40 },
+		"session 2 is one of too many": func(t *Table, alone, shared *lock) {
+			s, _ := t.sessions.Max()
+			for i := range uint64(MaxAttached) {
+				t.connections.Set(bound{s.origin, s.conn, 100 + i})
+			}
+		},
+		"3 holds, 2147483648 permits":  func(t *Table, alone, shared *lock) { shared.more.permits = MaxLimit + 1 },
+		"needs no crowd":               func(t *Table, alone, shared *lock) { shared.more.holders, shared.due = 1, never },
+		"delays 0 and -1":              func(t *Table, alone, shared *lock) { shared.more.lost.delay = -1 },
+		"born 9":                       func(t *Table, alone, shared *lock) { shared.more.born = 9 },
+		"nothing is lost":              func(t *Table, alone, shared *lock) { shared.more.lost.at = 1 },
+		"hold by 1 bytes, 0 times":     func(t *Table, alone, shared *lock) { m, _ := t.byFence.Min(); m.hold.count = 0 },
+		"has the hold of no session 9": func(t *Table, alone, shared *lock) { alone.hold.bound = 9 },
+		"has lease 0":                  func(t *Table, alone, shared *lock) { m, _ := t.byFence.Min(); m.hold.bound = 0 },
+		"has no permits":               func(t *Table, alone, shared *lock) { m, _ := t.byFence.Min(); m.hold.mode = Permits },
+		"has 0 permits, delay -1": func(t *Table, alone, shared *lock) {
+			m, _ := t.byFence.Min()
+			m.hold.extra = &extra{delay: -1}
+		},
+		"texts of a waiter": func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.Call = "x" },
+		"waits for 1 keys":  func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.Waits = false },
+		"is absent for ever": func(t *Table, alone, shared *lock) {
+			w, _ := t.names.Min()
+			kept := *w
+			kept.absent, kept.deadline = true, never
+			t.dues.Delete(alone)
+			t.relined(w, &kept)
+			alone.due, t.touched = t.dueOf(alone), nil
+			alone.head &^= flagTouched | flagWake
+		},
+		"grace -1":                         func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.GraceMillis = -1 },
+		"waits with session 1 and lease 5": func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.LeaseMillis = 5 },
+		"wants 0 permits of 0":             func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.Mode = Permits },
+		"wants 1 permits of 0 in mode 0":   func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.Permits = 1 },
+		"bytes are counted as":             func(t *Table, alone, shared *lock) { t.bytes-- },
 	} {
 		table := New()
 		table.Begin(1000, plenty)
