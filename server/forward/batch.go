@@ -56,8 +56,8 @@ type Identity struct {
 
 // About is what others are told of a node: where clients reach the node, and which release runs there. SentinelAddr is
 // empty if the node has no port for Sentinel's commands, and Release if that is not known. NewestVersion is the newest
-// version of the log that the node can use, 0 if that is not known. HoldVersion is the newest that its operator wants yet;
-// 0: any.
+// version of the log that the node can use, 0 if that is not known. HoldVersion is the newest that its operator wants
+// yet; 0: any.
 type About struct {
 	ClientAddr, SentinelAddr, Release string
 	NewestVersion, HoldVersion        uint64
@@ -71,8 +71,8 @@ func (a *About) usable() uint64 {
 	return a.NewestVersion
 }
 
-// Beacon is what the leader tells followers now and then.
-type Beacon struct {
+// Status is the leader's status message to followers.
+type Status struct {
 	Term, Commit uint64
 	Members      []Member
 	// Releases: the leader says the members' releases, as far as it knows them. Older leaders do not.

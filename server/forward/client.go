@@ -52,9 +52,9 @@ type ClientConfig struct {
 	Down func(leader string, err error)
 	// Met is told where clients reach a node.
 	Met func(Member)
-	// Heard is told of each beacon.
-	Heard  func(Beacon)
-	Logger *slog.Logger
+	// OnStatus is called with each status message.
+	OnStatus func(Status)
+	Logger   *slog.Logger
 }
 
 // NewClient returns a client that follows no node yet.
@@ -165,9 +165,9 @@ func (c *Client) connect(ctx context.Context, leader string) (up bool, err error
 		return false, nil
 	}
 	c.config.Up(leader)
-	heard := make(chan error, 1)
+	listened := make(chan error, 1)
 	go func() {
-		heard <- conn.listen(br)
+		listened <- conn.listen(br)
 		cancel()
 	}()
 	err = conn.send(ctx)
@@ -177,7 +177,7 @@ func (c *Client) connect(ctx context.Context, leader string) (up bool, err error
 	}
 	c.mu.Unlock()
 	_ = dialed.Close()
-	if e := <-heard; err == nil {
+	if e := <-listened; err == nil {
 		err = e
 	}
 	if errors.Is(err, errUnanswered) || errors.Is(err, os.ErrDeadlineExceeded) {

@@ -41,7 +41,7 @@ type connection struct {
 	partBytes int                         // of all of them
 	wrote     []Completion
 	answered  []Completion
-	heardOf   time.Time // when a reply came at last, or the connection was made
+	lastReply time.Time // the time of the newest reply, or of the connection's start
 }
 
 // partOf names the reply that a part belongs to.
@@ -53,7 +53,7 @@ type partOf struct {
 func newConnection(config *ClientConfig, leader string, conn net.Conn) *connection {
 	c := &connection{
 		config: config, leader: leader, conn: conn, wake: make(chan struct{}, 1),
-		asks: make(map[uint64]chan int), parts: make(map[partOf]*strings.Builder), heardOf: time.Now(),
+		asks: make(map[uint64]chan int), parts: make(map[partOf]*strings.Builder), lastReply: time.Now(),
 	}
 	// Made once: each use of a method as a value would allocate.
 	c.addWrite, c.addRead = c.appendWrite, c.appendRead
@@ -161,17 +161,17 @@ func (c *connection) listen(br *bufio.Reader) error {
 	}
 }
 
-// errUnanswered: beacons come, and replies do not. What this node sends is lost, or the leader commits nothing: a new
-// connection helps in the first case, and costs little in the second.
+// errUnanswered: status messages come, and replies do not. What this node sends is lost, or the leader commits nothing:
+// a new connection helps in the first case, and costs little in the second.
 var errUnanswered = fmt.Errorf("nothing that was sent has been answered for %v", DeafAfter)
 
 // stuck reports whether nothing that was sent is answered any more.
 func (c *connection) stuck() bool {
 	now := time.Now()
 	if len(c.wrote)+len(c.answered) > 0 {
-		c.heardOf = now
+		c.lastReply = now
 	}
-	return now.Sub(c.heardOf) >= DeafAfter && max(c.config.Writes.Unanswered(c), c.config.Reads.Unanswered(c)) >= DeafAfter
+	return now.Sub(c.lastReply) >= DeafAfter && max(c.config.Writes.Unanswered(c), c.config.Reads.Unanswered(c)) >= DeafAfter
 }
 
 // message takes one message of the leader.
@@ -187,10 +187,10 @@ func (c *connection) message(f *wire.Fields[string]) error {
 	case kindWaited:
 		number, n := f.Number(), int(f.Number())
 		c.answer(number, n)
-	case kindBeacon, kindRoll, kindMuster, kindCensus:
-		c.beacon(kind, f)
+	case kindStatusV1, kindStatusV2, kindStatusV3, kindStatusV4:
+		c.status(kind, f)
 	case kindPart:
-		c.heardOf = time.Now()
+		c.lastReply = time.Now()
 		of, whole, err := c.part(f)
 		switch {
 		case err != nil:
@@ -257,18 +257,18 @@ func (c *connection) forget(of partOf) {
 
 var errHungUp = errors.New("the leader hung up")
 
-// beacon takes a beacon, a roll, a muster or a census.
-func (c *connection) beacon(kind byte, f *wire.Fields[string]) {
-	b := Beacon{Term: f.Number(), Commit: f.Number(), Releases: kind == kindMuster || kind == kindCensus}
+// status takes a status message.
+func (c *connection) status(kind byte, f *wire.Fields[string]) {
+	b := Status{Term: f.Number(), Commit: f.Number(), Releases: kind == kindStatusV3 || kind == kindStatusV4}
 	for range f.Number() {
 		m := Member{ID: f.Bytes(), About: About{ClientAddr: f.Bytes()}}
-		if kind != kindBeacon {
+		if kind != kindStatusV1 {
 			m.SentinelAddr, m.Silent, m.LogIndex = f.Bytes(), f.Number() != 0, f.Number()
 		}
 		if b.Releases {
 			m.Release = f.Bytes()
 		}
-		if kind == kindCensus {
+		if kind == kindStatusV4 {
 			m.NewestVersion, m.HoldVersion = f.Number(), f.Number()
 		}
 		if b.Members = append(b.Members, m); f.Err != nil {
@@ -276,7 +276,7 @@ func (c *connection) beacon(kind byte, f *wire.Fields[string]) {
 		}
 	}
 	if f.Err == nil {
-		c.config.Heard(b)
+		c.config.OnStatus(b)
 	}
 }
 

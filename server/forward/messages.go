@@ -25,22 +25,21 @@ import (
 //
 // and from the leader:
 //
-//	wrote   sequence, count, values (protocol.AppendValue); fewer than requests: the rest was not applied
-//	answer  number, count, values
-//	refuse  number, outcome, bytes prefix, bytes text     (of a read)
-//	waited  number, nodes
-//	beacon  term, commit index, count, (bytes ID, bytes client address)*
-//	roll    term, commit index, count, (bytes ID, bytes client address, bytes sentinel address, silent: 0 or 1,
-//	        log index)*
-//	muster  a roll with one more field of each member: bytes release
-//	census  a muster with two more fields of each member: newest version of the log, held version
-//	part    kind (wrote or answer), state (more, last, dropped), number, then up to the frame's end
+//	wrote      sequence, count, values (protocol.AppendValue); fewer than requests: the rest was not applied
+//	answer     number, count, values
+//	refuse     number, outcome, bytes prefix, bytes text     (of a read)
+//	waited     number, nodes
+//	status v1  term, commit index, count, (bytes ID, bytes client address)*
+//	status v2  term, commit index, count, (bytes ID, bytes client address, bytes sentinel address, silent: 0 or 1,
+//	           log index)*
+//	status v3  v2 with one more field of each member: bytes release
+//	status v4  v3 with two more fields of each member: newest version of the log, held version
+//	part       kind (wrote or answer), state (more, last, dropped), number, then up to the frame's end
 //
-// A large wrote or answer comes in parts, with other messages between them: the bytes behind the number are
-// cut into pieces. A dropped reply is too late to be of use, and the rest of it is not sent. Parts go to
-// followers whose hello has featureParts. A roll takes a beacon's place for followers whose hello has featureRoll,
-// a muster for followers whose hello has featureMuster, and a census for followers whose hello has featureCensus.
-// A subscribe goes to leaders whose welcome has featureSubscribe.
+// A large wrote or answer comes in parts, with other messages between them: the bytes behind the number are cut into
+// pieces. A dropped reply is too late to be of use, and the rest of it is not sent. Parts go to followers whose hello
+// has featureParts. A follower gets the newest status message for which its hello has a feature, or v1. A subscribe
+// goes to leaders whose welcome has featureSubscribe.
 //
 // A first frame of another kind is not a link's: see [ReceiverConfig.Other].
 //
@@ -62,26 +61,26 @@ const (
 	kindAnswer    = 'A'
 	kindRefuse    = 'E'
 	kindWaited    = 'N'
-	kindBeacon    = 'B'
-	kindRoll      = 'L'
-	kindMuster    = 'M'
-	kindCensus    = 'C'
+	kindStatusV1  = 'B'
+	kindStatusV2  = 'L'
+	kindStatusV3  = 'M'
+	kindStatusV4  = 'C'
 	kindPart      = 'P'
 )
 
 // featureParts, in a hello, says that the follower puts parts together. A hello without features has none.
 const featureParts uint64 = 1
 
-// featureRoll, in a hello, says that the follower takes rolls.
-const featureRoll uint64 = 2
+// featureStatusV2, in a hello: the follower takes status v2.
+const featureStatusV2 uint64 = 2
 
-// featureMuster, in a hello, says that the follower takes musters.
-const featureMuster uint64 = 4
+// featureStatusV3, in a hello: the follower takes status v3.
+const featureStatusV3 uint64 = 4
 
-// featureCensus, in a hello, says that the follower takes censuses.
-const featureCensus uint64 = 8
+// featureStatusV4, in a hello: the follower takes status v4.
+const featureStatusV4 uint64 = 8
 
-const allFeatures = featureParts | featureRoll | featureMuster | featureCensus
+const allFeatures = featureParts | featureStatusV2 | featureStatusV3 | featureStatusV4
 
 // featureSubscribe, in a welcome: the leader takes subscribe messages.
 const featureSubscribe uint64 = 1

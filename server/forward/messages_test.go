@@ -38,30 +38,30 @@ func TestFrames(t *testing.T) {
 // older node's.
 func TestMembersAreToldToOlderNodes(t *testing.T) {
 	about := About{ClientAddr: "a", SentinelAddr: "s", Release: "0.2.0", NewestVersion: 7, HoldVersion: 6}
-	said := Beacon{Term: 3, Commit: 9, Releases: true, Members: []Member{{ID: "n1", About: about, Silent: true, LogIndex: 7}}}
+	said := Status{Term: 3, Commit: 9, Releases: true, Members: []Member{{ID: "n1", About: about, Silent: true, LogIndex: 7}}}
 	for _, c := range []struct {
 		features uint64
 		kind     byte
-		heard    Beacon
+		heard    Status
 	}{
-		{0, kindBeacon, Beacon{Term: 3, Commit: 9, Members: []Member{{ID: "n1", About: About{ClientAddr: "a"}}}}},
-		{featureParts | featureRoll, kindRoll, Beacon{Term: 3, Commit: 9, Members: []Member{
+		{0, kindStatusV1, Status{Term: 3, Commit: 9, Members: []Member{{ID: "n1", About: About{ClientAddr: "a"}}}}},
+		{featureParts | featureStatusV2, kindStatusV2, Status{Term: 3, Commit: 9, Members: []Member{
 			{ID: "n1", About: About{ClientAddr: "a", SentinelAddr: "s"}, Silent: true, LogIndex: 7},
 		}}},
-		{featureParts | featureRoll | featureMuster, kindMuster, Beacon{Term: 3, Commit: 9, Releases: true, Members: []Member{
+		{featureParts | featureStatusV2 | featureStatusV3, kindStatusV3, Status{Term: 3, Commit: 9, Releases: true, Members: []Member{
 			{ID: "n1", About: About{ClientAddr: "a", SentinelAddr: "s", Release: "0.2.0"}, Silent: true, LogIndex: 7},
 		}}},
-		{allFeatures, kindCensus, said},
+		{allFeatures, kindStatusV4, said},
 	} {
-		p := newPeer(&ReceiverConfig{Beacon: func() Beacon { return said }}, nil, greeting{features: c.features})
-		p.beacon()
+		p := newPeer(&ReceiverConfig{Status: func() Status { return said }}, nil, greeting{features: c.features})
+		p.putStatus()
 		frame, _ := p.out.take(make([]byte, wire.Head))
 		f := wire.Fields[string]{Rest: string(frame[wire.Head:])}
 		require.Equal(t, c.kind, f.Kind())
-		var heard []Beacon
-		follower := connection{config: &ClientConfig{Heard: func(b Beacon) { heard = append(heard, b) }}}
-		follower.beacon(c.kind, &f)
-		require.Equal(t, []Beacon{c.heard}, heard)
+		var heard []Status
+		follower := connection{config: &ClientConfig{OnStatus: func(b Status) { heard = append(heard, b) }}}
+		follower.status(c.kind, &f)
+		require.Equal(t, []Status{c.heard}, heard)
 		require.False(t, f.More())
 	}
 	for _, kind := range []byte{kindHello, kindWelcome} {
@@ -109,18 +109,18 @@ func FuzzFields(f *testing.F) {
 	})
 }
 
-// TestFramesAreFrozen: what nodes of other releases read and write does not change. A later release adds fields at the end
-// of a greeting, and messages for those whose greeting has a feature.
+// TestFramesAreFrozen: what nodes of other releases read and write does not change. A later release adds fields at the
+// end of a greeting, and messages for those whose greeting has a feature.
 func TestFramesAreFrozen(t *testing.T) {
 	about := About{ClientAddr: "a:1", SentinelAddr: "s:2", Release: "0.1.0", NewestVersion: 6, HoldVersion: 5}
 	g := greeting{version: linkVersion, verdict: verdictStranger, id: "n1", epoch: 300, about: about, features: 3}
-	told := Beacon{Term: 3, Commit: 900, Members: []Member{{ID: "n1", About: about, Silent: true, LogIndex: 7}}}
+	told := Status{Term: 3, Commit: 900, Members: []Member{{ID: "n1", About: about, Silent: true, LogIndex: 7}}}
 	frames := map[string][]byte{"hello": g.append(nil, kindHello), "welcome": g.append(nil, kindWelcome)}
 	for name, features := range map[string]uint64{
-		"beacon": 0, "roll": featureRoll, "muster": featureRoll | featureMuster, "census": allFeatures,
+		"status v1": 0, "status v2": featureStatusV2, "status v3": featureStatusV2 | featureStatusV3, "status v4": allFeatures,
 	} {
-		p := newPeer(&ReceiverConfig{Beacon: func() Beacon { return told }}, nil, greeting{features: features})
-		p.beacon()
+		p := newPeer(&ReceiverConfig{Status: func() Status { return told }}, nil, greeting{features: features})
+		p.putStatus()
 		frame, _ := p.out.take(make([]byte, wire.Head))
 		frames[name] = frame[wire.Head:]
 	}
@@ -158,21 +158,21 @@ func TestFramesAreFrozen(t *testing.T) {
 		got[name] = strings.Trim(fmt.Sprintf("%q", frame), `"`)
 	}
 	require.Equal(t, map[string]string{
-		"hello":   `h\x02\x02n1\xac\x02\x03a:1\x03\x03s:2\x050.1.0\x06\x05`,
-		"welcome": `H\x02\x03\x02n1\x03a:1\x03s:2\x03\x050.1.0`,
-		"beacon":  `B\x03\x84\a\x01\x02n1\x03a:1`,
-		"roll":    `L\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a`,
-		"muster":  `M\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a\x050.1.0`,
-		"census":  `C\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a\x050.1.0\x06\x05`,
-		"write":   `w\xac\x02\xab\x02\x04body`,
-		"read":    `r\a\x02\x04body`,
-		"wait":    `n\x01\x02\xdc\v`,
-		"wrote":   `W\xac\x02\x01\x02\x02OK`,
-		"answer":  `A\a\x02\x02\x02OK\x00`,
-		"refuse":  `E\a\x01\x03ODD\x03why`,
-		"waited":  `N\x01\x02`,
-		"part":    `PAl\a\x01\x02\x02OK`,
-		"sealed":  `\x00\x00\x00\x02e\x01`,
-		"values":  `\x05\x02\x02OK\x05\x01v\x04\t\x06\x01\x00\x03\x06ERR no`,
+		"hello":     `h\x02\x02n1\xac\x02\x03a:1\x03\x03s:2\x050.1.0\x06\x05`,
+		"welcome":   `H\x02\x03\x02n1\x03a:1\x03s:2\x03\x050.1.0`,
+		"status v1": `B\x03\x84\a\x01\x02n1\x03a:1`,
+		"status v2": `L\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a`,
+		"status v3": `M\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a\x050.1.0`,
+		"status v4": `C\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a\x050.1.0\x06\x05`,
+		"write":     `w\xac\x02\xab\x02\x04body`,
+		"read":      `r\a\x02\x04body`,
+		"wait":      `n\x01\x02\xdc\v`,
+		"wrote":     `W\xac\x02\x01\x02\x02OK`,
+		"answer":    `A\a\x02\x02\x02OK\x00`,
+		"refuse":    `E\a\x01\x03ODD\x03why`,
+		"waited":    `N\x01\x02`,
+		"part":      `PAl\a\x01\x02\x02OK`,
+		"sealed":    `\x00\x00\x00\x02e\x01`,
+		"values":    `\x05\x02\x02OK\x05\x01v\x04\t\x06\x01\x00\x03\x06ERR no`,
 	}, got)
 }

@@ -16,8 +16,8 @@ import (
 // Timing of a link.
 const (
 	greetWithin = 5 * time.Second
-	// beaconEvery is how often the leader says something on an idle link.
-	beaconEvery = time.Second
+	// statusEvery is the time between two status messages of the leader.
+	statusEvery = time.Second
 	// DeafAfter is when a follower gives up a link on which nothing is said.
 	DeafAfter = 3500 * time.Millisecond
 	// maxWaits bounds the WAIT commands that one link has open.
@@ -36,8 +36,8 @@ type Peer struct {
 	asked   chan struct{} // there are reads
 	sources chan Batch    // wait for the compiler
 	parts   sync.WaitGroup
-	// tells is what the follower takes of beacon, roll, muster and census: the one that says most.
-	tells byte
+	// statusKind is the newest version of the status message that the follower takes.
+	statusKind byte
 	// usable is the newest version of the log that the cluster may go over to for the follower's sake.
 	usable uint64
 
@@ -51,8 +51,8 @@ func newPeer(config *ReceiverConfig, conn net.Conn, hello greeting) *Peer {
 	return &Peer{
 		config: config, conn: conn, origin: protocol.Origin{Node: hello.id, Epoch: hello.epoch},
 		wake: make(chan struct{}, 1), asked: make(chan struct{}, 1), sources: make(chan Batch, maxUnprepared),
-		out:   newOutbox(config.ReplyBytes, hello.features&featureParts == 0),
-		tells: tells(hello.features), usable: hello.about.usable(),
+		out:        newOutbox(config.ReplyBytes, hello.features&featureParts == 0),
+		statusKind: statusKind(hello.features), usable: hello.about.usable(),
 	}
 }
 
@@ -144,13 +144,13 @@ func (p *Peer) Reply(seq uint64, replies []protocol.Value) {
 // Flush has replies sent.
 func (p *Peer) Flush() { notify(p.wake) }
 
-// send writes what is there to be sent, and a beacon now and then.
+// send writes messages, and every statusEvery a status message.
 func (p *Peer) send(ctx context.Context) {
 	conn := &wire.Steady{Conn: p.conn}
 	spare := make([]byte, wire.Head, 4096)
-	beacon := time.NewTicker(beaconEvery)
-	defer beacon.Stop()
-	p.beacon()
+	status := time.NewTicker(statusEvery)
+	defer status.Stop()
+	p.putStatus()
 	for {
 		frame, more := p.out.take(spare)
 		if len(frame) > wire.Head {
@@ -164,51 +164,51 @@ func (p *Peer) send(ctx context.Context) {
 		}
 		if more {
 			select {
-			case <-beacon.C:
-				p.beacon()
+			case <-status.C:
+				p.putStatus()
 			default:
 			}
 			continue
 		}
 		select {
 		case <-p.wake:
-		case <-beacon.C:
-			p.beacon()
+		case <-status.C:
+			p.putStatus()
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// tells is the message with which a follower with those features is told of the members.
-func tells(features uint64) byte {
+// statusKind is the status message for a follower with those features.
+func statusKind(features uint64) byte {
 	switch {
-	case features&featureCensus != 0:
-		return kindCensus
-	case features&featureMuster != 0:
-		return kindMuster
-	case features&featureRoll != 0:
-		return kindRoll
+	case features&featureStatusV4 != 0:
+		return kindStatusV4
+	case features&featureStatusV3 != 0:
+		return kindStatusV3
+	case features&featureStatusV2 != 0:
+		return kindStatusV2
 	}
-	return kindBeacon
+	return kindStatusV1
 }
 
-// beacon says that the leader is there, how far the leader is, and where clients find each node.
-func (p *Peer) beacon() {
-	b := p.config.Beacon()
+// putStatus queues a status message: the leader's term and commit index, and the addresses of all members.
+func (p *Peer) putStatus() {
+	b := p.config.Status()
 	p.out.add(func(dst []byte) []byte {
-		dst = binary.AppendUvarint(append(dst, p.tells), b.Term)
+		dst = binary.AppendUvarint(append(dst, p.statusKind), b.Term)
 		dst = binary.AppendUvarint(dst, b.Commit)
 		dst = binary.AppendUvarint(dst, uint64(len(b.Members)))
 		for _, m := range b.Members {
 			dst = wire.AppendBytes(wire.AppendBytes(dst, m.ID), m.ClientAddr)
-			if p.tells != kindBeacon {
+			if p.statusKind != kindStatusV1 {
 				dst = binary.AppendUvarint(appendBool(wire.AppendBytes(dst, m.SentinelAddr), m.Silent), m.LogIndex)
 			}
-			if p.tells == kindMuster || p.tells == kindCensus {
+			if p.statusKind == kindStatusV3 || p.statusKind == kindStatusV4 {
 				dst = wire.AppendBytes(dst, m.Release)
 			}
-			if p.tells == kindCensus {
+			if p.statusKind == kindStatusV4 {
 				dst = appendVersions(dst, &m.About)
 			}
 		}

@@ -39,8 +39,8 @@ type ReceiverConfig struct {
 	Member func(conn net.Conn, id string) bool
 	// Met is told where clients reach a node.
 	Met func(Member)
-	// Beacon returns what to tell each follower, at the start of a link and then every second.
-	Beacon func() Beacon
+	// Status returns the status message for each follower, at the start of a link and then every second.
+	Status func() Status
 	// Judge sets the fields of a write that its body decides.
 	Judge func(*Batch)
 	// Prepare compiles the sources in the body of a batch.

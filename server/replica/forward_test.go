@@ -133,8 +133,8 @@ func TestLinkThatTakesNothingIsGivenUp(t *testing.T) {
 	})
 }
 
-// A link over which small packets pass and large ones are lost is given up, although beacons come: what stands behind a
-// large batch, and was not sent, is surely not applied; the next link has small segments.
+// A link over which small packets pass and large ones are lost is given up, although status messages come: what stands
+// behind a large batch, and was not sent, is surely not applied; the next link has small segments.
 func TestLinkThatIsNotAnswered(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]

@@ -33,16 +33,16 @@ func newToLeader(r *Replica) *forward.Client {
 		Up:         func(leader string) { r.event(LinkUp{Leader: members.Name(leader)}) },
 		Down:       func(leader string, err error) { r.event(LinkDown{Leader: members.Name(leader), Err: err}) },
 		Met:        r.met,
-		Heard:      r.heard,
+		OnStatus:   r.onStatus,
 		Logger:     r.config.Logger,
 	})
 }
 
-// heard takes the leader's beacon.
-func (r *Replica) heard(b forward.Beacon) {
+// onStatus takes the leader's status message.
+func (r *Replica) onStatus(b forward.Status) {
 	for _, m := range b.Members {
 		r.addresses.set(m.ID, m.About)
-		r.addresses.setHeard(m.ID, m.Silent, m.LogIndex)
+		r.addresses.setProgress(m.ID, m.Silent, m.LogIndex)
 		if b.Releases && m.ID != r.config.ID {
 			r.addresses.setRelease(m.ID, m.Release)
 		}
@@ -51,14 +51,14 @@ func (r *Replica) heard(b forward.Beacon) {
 		}
 	}
 	r.leaders.moved(r.addresses.all())
-	r.health.heard(b.Commit, r.state.index.load())
+	r.health.onStatus(b.Commit, r.state.index.load())
 }
 
 // met notes what another node said of itself.
 func (r *Replica) met(m forward.Member) {
 	r.addresses.set(m.ID, m.About)
 	r.addresses.setRelease(m.ID, m.Release)
-	r.addresses.setHeard(m.ID, false, 0)
+	r.addresses.setProgress(m.ID, false, 0)
 	if m.NewestVersion > 0 {
 		r.addresses.setVersions(m.ID, m.About)
 	}
@@ -75,7 +75,7 @@ func newFromFollowers(r *Replica, wake chan<- struct{}) *forward.Receiver {
 		Other:      func(conn net.Conn, frame []byte) bool { return r.node.AnswerProposal(conn, frame) },
 		Member:     r.authentic,
 		Met:        r.met,
-		Beacon:     r.beacon,
+		Status:     r.statusMessage,
 		Judge:      judge,
 		Prepare:    r.machine.PrepareBatch,
 		Subscribed: func(id string, yes bool) { r.node.SetCommitSubscriber(id, yes) },
@@ -108,13 +108,13 @@ func (r *Replica) authentic(conn net.Conn, id string) bool {
 	return wire.MayBe(conn, id) && id != r.config.ID && r.node.Configuration().Has(id)
 }
 
-// beacon is what followers are told. The leader also looks at every beacon whether they make
+// statusMessage is the status message for followers. With each the leader also checks whether the followers make
 // progress.
-func (r *Replica) beacon() forward.Beacon {
+func (r *Replica) statusMessage() forward.Status {
 	if l := r.serving.Load(); l != nil {
 		r.node.Look(l.term)
 	}
-	b := forward.Beacon{Term: r.node.Term(), Commit: r.node.Committed(), Releases: true}
+	b := forward.Status{Term: r.node.Term(), Commit: r.node.Committed(), Releases: true}
 	for _, m := range r.members() {
 		b.Members = append(b.Members, forward.Member{
 			ID: m.ID, About: forward.About{ClientAddr: m.ClientAddr, SentinelAddr: m.SentinelAddr, Release: m.Release, NewestVersion: m.NewestVersion, HoldVersion: m.HoldVersion},

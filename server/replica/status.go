@@ -26,8 +26,8 @@ type Member struct {
 	SentinelAddr string
 	// Release is what the member runs, as it told this node or the leader; empty while unknown.
 	Release string
-	// NewestVersion is the newest version of the log that the member can use, by its last greeting; 0: not known. HoldVersion
-	// is the newest that its operator wants yet; 0: any.
+	// NewestVersion is the newest version of the log that the member can use, by its last greeting; 0: not known.
+	// HoldVersion is the newest that its operator wants yet; 0: any.
 	NewestVersion, HoldVersion uint64
 	// Silent: the leader has not heard from the member for an election timeout, by the leader's last
 	// word to this node, or the member cannot read the log.
@@ -185,8 +185,8 @@ type health struct {
 	first  uint64    // the leader's commit index when this node first heard of it
 }
 
-// heard notes the leader's commit index and how far this node had applied then.
-func (h *health) heard(commit, applied uint64) {
+// onStatus notes the leader's commit index and how far this node had applied then.
+func (h *health) onStatus(commit, applied uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.last.IsZero() {
@@ -293,7 +293,7 @@ func (a *addresses) setVersions(id string, about forward.About) {
 	}
 }
 
-func (a *addresses) setHeard(id string, silent bool, index uint64) {
+func (a *addresses) setProgress(id string, silent bool, index uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.members {

@@ -31,7 +31,7 @@ func ofHolds(t *testing.T, can holds, test func(t *testing.T, c *replicatest.Clu
 	})
 }
 
-// requireVersion waits for more than a beacon, and has all nodes agree on the version of the cluster.
+// requireVersion waits for more than a status message, and has all nodes agree on the version of the cluster.
 func requireVersion(t *testing.T, want byte, c *replicatest.Cluster) {
 	t.Helper()
 	c.Leader()
@@ -121,8 +121,8 @@ func TestVersionWaitsForNonvoters(t *testing.T) {
 	})
 }
 
-// TestVersionOfAnEmptyLog: a cluster begins with the version that all founders can use, so that no command ever meets an
-// earlier one.
+// TestVersionOfAnEmptyLog: a cluster begins with the version that all founders can use, so that no command ever meets
+// an earlier one.
 func TestVersionOfAnEmptyLog(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		c.Node("n3").Crash() // so that the others do not learn what it can
@@ -146,8 +146,8 @@ func TestVersionIsInTheSnapshot(t *testing.T) {
 	})
 }
 
-// TestOutdatedMembersDoNotAnswer: a member whose release cannot read the log counts as one that does not answer, on every
-// node, until it is upgraded, whatever raft hears of it.
+// TestOutdatedMembersDoNotAnswer: a member whose release cannot read the log counts as one that does not answer, on
+// every node, until it is upgraded, whatever raft hears of it.
 func TestOutdatedMembersDoNotAnswer(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -169,8 +169,8 @@ func TestOutdatedMembersDoNotAnswer(t *testing.T) {
 	})
 }
 
-// TestSnapshotOfALaterVersionEndsTheStart: a node that goes back too late says at its start what to do, also when the log
-// begins with a snapshot.
+// TestSnapshotOfALaterVersionEndsTheStart: a node that goes back too late says at its start what to do, also when the
+// log begins with a snapshot.
 func TestSnapshotOfALaterVersionEndsTheStart(t *testing.T) {
 	ofNodes(t, 1, func(t *testing.T, c *replicatest.Cluster) {
 		n := c.Leader()
