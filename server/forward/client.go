@@ -45,13 +45,13 @@ type ClientConfig struct {
 	Writes, Reads Batches
 	// ReplyBytes bounds the replies to one batch.
 	ReplyBytes int
-	// Reached and Refused are told when the leader's port takes a connection and when the port refuses one.
+	// Reached and Refused are called when the leader's port takes a connection and when the port refuses one.
 	Reached, Refused func(leader string)
-	// Up and Down are told when batches can be forwarded, and when that has ended.
+	// Up and Down are called when batches can be forwarded, and when that has ended.
 	Up   func(leader string)
 	Down func(leader string, err error)
-	// Met is told where clients reach a node.
-	Met func(Member)
+	// OnGreeting is called with the greeting of a leader: where clients reach the node.
+	OnGreeting func(Member)
 	// OnStatus is called with each status message.
 	OnStatus func(Status)
 	Logger   *slog.Logger
@@ -226,7 +226,7 @@ func (c *Client) greet(conn net.Conn, br *bufio.Reader, leader string) (features
 	case welcome.id != leader:
 		return 0, fmt.Errorf("the node at the address of %q is %q", leader, welcome.id)
 	}
-	c.config.Met(Member{ID: leader, About: welcome.about})
+	c.config.OnGreeting(Member{ID: leader, About: welcome.about})
 	return welcome.features, nil
 }
 

@@ -73,10 +73,10 @@ func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func(...Batch) 
 			switch kind := f.Kind(); kind {
 			case kindWrite:
 				w := Batch{Origin: p.origin, Seq: f.Number(), Low: f.Number(), Body: f.Bytes()}
-				p.config.Judge(&w)
+				p.config.Classify(&w)
 				if !w.Source || f.Err != nil {
 					writes = append(writes, w)
-				} else if err := p.await(ctx, w); err != nil {
+				} else if err := p.queueForCompiler(ctx, w); err != nil {
 					return err
 				}
 			case kindRead:
@@ -108,8 +108,8 @@ func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func(...Batch) 
 	}
 }
 
-// await has a batch wait for the compiler, so that those behind it need not.
-func (p *Peer) await(ctx context.Context, b Batch) error {
+// queueForCompiler has a batch wait for the compiler, so that those behind it need not.
+func (p *Peer) queueForCompiler(ctx context.Context, b Batch) error {
 	select {
 	case p.sources <- b:
 		return nil

@@ -35,14 +35,14 @@ type ReceiverConfig struct {
 	// Other is shown the first frame of a connection. Other reports whether the frame is no
 	// greeting of a link, and was answered.
 	Other func(conn net.Conn, frame []byte) bool
-	// Member reports whether conn comes from the other member of that ID.
-	Member func(conn net.Conn, id string) bool
-	// Met is told where clients reach a node.
-	Met func(Member)
+	// IsMember reports whether conn comes from the other member of that ID.
+	IsMember func(conn net.Conn, id string) bool
+	// OnGreeting is called with the greeting of a follower: where clients reach the node.
+	OnGreeting func(Member)
 	// Status returns the status message for each follower, at the start of a link and then every second.
 	Status func() Status
-	// Judge sets the fields of a write that its body decides.
-	Judge func(*Batch)
+	// Classify sets the fields of a write that its body decides.
+	Classify func(*Batch)
 	// Prepare compiles the sources in the body of a batch.
 	Prepare func(body []byte)
 	// Subscribed is called when a follower subscribes to commit notifications, or ends that. A follower without a
@@ -125,7 +125,7 @@ func (r *Receiver) greet(conn net.Conn, frame []byte) (*Peer, error) {
 	switch {
 	case hello.version != linkVersion:
 		welcome.verdict = verdictVersion
-	case !r.config.Member(conn, hello.id):
+	case !r.config.IsMember(conn, hello.id):
 		welcome.verdict = verdictStranger
 	case !r.admit(p):
 		welcome.verdict = verdictNotLeading
@@ -137,12 +137,12 @@ func (r *Receiver) greet(conn net.Conn, frame []byte) (*Peer, error) {
 	if welcome.verdict != verdictOK {
 		return nil, fmt.Errorf("refuse node %q: verdict %d", hello.id, welcome.verdict)
 	}
-	if !r.config.Member(conn, hello.id) { // removed, and Cut did not see the link yet
+	if !r.config.IsMember(conn, hello.id) { // removed, and Cut did not see the link yet
 		r.dismiss(p)
 		return nil, fmt.Errorf("refuse node %q: it was removed", hello.id)
 	}
 	_ = conn.SetDeadline(time.Time{})
-	r.config.Met(Member{ID: hello.id, About: hello.about})
+	r.config.OnGreeting(Member{ID: hello.id, About: hello.about})
 	return p, nil
 }
 

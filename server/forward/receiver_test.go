@@ -130,7 +130,7 @@ func TestSourcesWaitAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		prepared, compile := []string{}, make(chan struct{})
 		p := newPeer(&ReceiverConfig{
-			BatchBytes: 100, Judge: func(b *Batch) { b.Source = b.Body[0] == 's' },
+			BatchBytes: 100, Classify: func(b *Batch) { b.Source = b.Body[0] == 's' },
 			Prepare: func(body []byte) { prepared = append(prepared, string(body)); <-compile },
 		}, nil, greeting{})
 		var frame []byte
@@ -164,13 +164,13 @@ func TestSourcesWaitAside(t *testing.T) {
 		require.Equal(t, "3s2", queued[3])
 
 		for range maxUnprepared {
-			require.NoError(t, p.await(ctx, Batch{Body: []byte("s")}))
+			require.NoError(t, p.queueForCompiler(ctx, Batch{Body: []byte("s")}))
 		}
 		stop()
 		close(compile)
 		p.parts.Wait()
 		for err := error(nil); err == nil; { // until the end of ctx is seen
-			err = p.await(ctx, Batch{})
+			err = p.queueForCompiler(ctx, Batch{})
 		}
 	})
 }

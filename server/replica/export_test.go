@@ -16,7 +16,7 @@ import (
 func (r *Replica) Propose(term uint64, entry []byte) { r.propose(term, entry) }
 
 // Meet has this node take what another says of itself.
-func (r *Replica) Meet(m forward.Member) { r.met(m) }
+func (r *Replica) OnGreeting(m forward.Member) { r.onGreeting(m) }
 
 // ProposeFirst proposes the first entry of a leadership once more.
 func (r *Replica) ProposeFirst() { r.leadership.proposeFirst(r.serving.Load().term) }

@@ -32,7 +32,7 @@ func newToLeader(r *Replica) *forward.Client {
 		Refused:    func(leader string) { r.node.Refused(leader) },
 		Up:         func(leader string) { r.event(LinkUp{Leader: members.Name(leader)}) },
 		Down:       func(leader string, err error) { r.event(LinkDown{Leader: members.Name(leader), Err: err}) },
-		Met:        r.met,
+		OnGreeting: r.onGreeting,
 		OnStatus:   r.onStatus,
 		Logger:     r.config.Logger,
 	})
@@ -54,8 +54,8 @@ func (r *Replica) onStatus(b forward.Status) {
 	r.health.onStatus(b.Commit, r.state.index.load())
 }
 
-// met notes what another node said of itself.
-func (r *Replica) met(m forward.Member) {
+// onGreeting notes another node's greeting.
+func (r *Replica) onGreeting(m forward.Member) {
 	r.addresses.set(m.ID, m.About)
 	r.addresses.setRelease(m.ID, m.Release)
 	r.addresses.setProgress(m.ID, false, 0)
@@ -73,10 +73,10 @@ func newFromFollowers(r *Replica, wake chan<- struct{}) *forward.Receiver {
 		Self:       r.identity(),
 		Listener:   r.config.Peers.Forward,
 		Other:      func(conn net.Conn, frame []byte) bool { return r.node.AnswerProposal(conn, frame) },
-		Member:     r.authentic,
-		Met:        r.met,
+		IsMember:   r.isMember,
+		OnGreeting: r.onGreeting,
 		Status:     r.statusMessage,
-		Judge:      judge,
+		Classify:   classify,
 		Prepare:    r.machine.PrepareBatch,
 		Subscribed: func(id string, yes bool) { r.node.SetCommitSubscriber(id, yes) },
 		Wake:       wake,
@@ -96,15 +96,15 @@ func newFromFollowers(r *Replica, wake chan<- struct{}) *forward.Receiver {
 	})
 }
 
-// judge finds out what a batch asks for, as far as the proposer wants to know.
-func judge(b *forward.Batch) {
+// classify sets the fields of a batch that its body decides, for the proposer.
+func classify(b *forward.Batch) {
 	b.Claim = fsm.IsClaim(b.Body)
 	b.Patient = !b.Claim && fsm.IsPatient(b.Body)
 	b.Source = fsm.HasSource(b.Body)
 }
 
-// authentic reports whether conn comes from the other member of that ID.
-func (r *Replica) authentic(conn net.Conn, id string) bool {
+// isMember reports whether conn comes from the other member of that ID.
+func (r *Replica) isMember(conn net.Conn, id string) bool {
 	return wire.MayBe(conn, id) && id != r.config.ID && r.node.Configuration().Has(id)
 }
 

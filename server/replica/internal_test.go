@@ -186,8 +186,8 @@ func TestTableIsDrainedWhenNothingWaits(t *testing.T) {
 	})
 }
 
-// What looks after time limits sleeps for a while, or until it is poked, whatever comes and goes between two looks at what
-// waits.
+// What looks after time limits sleeps for a while, or until it is poked, whatever comes and goes between two looks at
+// what waits.
 func TestTimeoutsSleepUntilPoked(t *testing.T) {
 	for _, looks := range [][]bool{{true, true}, {true, false}, {false, true}, {false, false}} {
 		s, look := newTimeouts(), 0
@@ -266,7 +266,7 @@ func TestEntriesArePrepared(t *testing.T) {
 	source := "return 1 --" + strings.Repeat("x", 1<<20-100)
 	for name, want := range map[string]bool{"eval": true, "evalsha": false} {
 		b := forward.Batch{Body: protocol.AppendRequest(nil, 0, name, [][]byte{[]byte(source), []byte("0")})}
-		judge(&b)
+		classify(&b)
 		require.Equal(t, want, b.Source)
 	}
 }

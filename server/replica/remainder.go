@@ -24,7 +24,7 @@ type piece struct {
 func whole(b *Batch) piece {
 	p := piece{Batch: forward.Batch{Body: b.Body, Count: b.Count}}
 	if b.Write {
-		judge(&p.Batch)
+		classify(&p.Batch)
 	}
 	return p
 }
@@ -46,7 +46,7 @@ func (p *piece) next(b *Batch) {
 	rest := b.Body[p.from:]
 	p.Count = min(b.Count-p.answered, 2*p.ran+1)
 	p.Body = rest[:protocol.BodyLen(rest, p.Count)]
-	judge(&p.Batch)
+	classify(&p.Batch)
 }
 
 // fill answers the requests of b without a reply with err. It returns nil if b has a true reply.

@@ -153,8 +153,8 @@ func TestOutdatedMembersDoNotAnswer(t *testing.T) {
 		leader := c.Leader()
 		n := c.Followers()[0]
 		for _, version := range []uint64{older, newer, older} {
-			leader.Replica().Meet(forward.Member{ID: n.ID, About: forward.About{ClientAddr: "x:1", NewestVersion: version}})
-			leader.Replica().Meet(forward.Member{ID: n.ID, About: forward.About{ClientAddr: "x:1"}}) // says nothing of it
+			leader.Replica().OnGreeting(forward.Member{ID: n.ID, About: forward.About{ClientAddr: "x:1", NewestVersion: version}})
+			leader.Replica().OnGreeting(forward.Member{ID: n.ID, About: forward.About{ClientAddr: "x:1"}}) // says nothing of it
 			time.Sleep(2 * time.Second)
 			for _, other := range c.Nodes() {
 				st := other.Replica().Status()
