@@ -142,7 +142,7 @@ func (c *configurations) installed(meta *raft.SnapshotMeta) {
 	c.known = []members.Configuration{conf}
 	c.mu.Unlock()
 	c.set(conf)
-	c.tell(change)
+	c.reportCommitted(change)
 }
 
 // reached is told that the entry of a configuration is committed.
@@ -156,7 +156,7 @@ func (c *configurations) reached(index uint64) {
 	change := c.pass(c.known[i])
 	c.known = slices.Clone(c.known[i:])
 	c.mu.Unlock()
-	c.tell(change)
+	c.reportCommitted(change)
 }
 
 // pass goes on to a committed configuration, and returns what changed. A node that applies an old log may see a
@@ -206,7 +206,7 @@ func (c *configurations) set(conf members.Configuration) {
 	}
 }
 
-func (c *configurations) tell(change committedChange) {
+func (c *configurations) reportCommitted(change committedChange) {
 	if c.committed != nil {
 		c.committed(change)
 	}

@@ -40,7 +40,7 @@
 //	fastFailover.run         asks around when the leader's process is gone; one more per node asked
 //	applier.cutLog           snapshots of large entries
 //	commitNotifier.run       sends the commit index to subscribed followers; one more per other member
-//	sayFarewells             tells removed members that they are
+//	sendRemovalNotices       sends removed members a notice
 //	electAlone               has a lone voter elected, and ends
 //
 //	parallelLog.write        brings what a leader appended to the disk; ends when all is there

@@ -24,10 +24,10 @@ type Node struct {
 	progress       *progress
 	commits        *commitNotifier
 
-	running   atomic.Bool          // the owner hears of changes
-	gone      atomic.Bool          // this node was removed
-	farewells chan committedChange // members that may not know that they are gone
-	changing  chan struct{}        // held by Change, and by a transfer: one at a time
+	running  atomic.Bool          // the owner hears of changes
+	gone     atomic.Bool          // this node was removed
+	removals chan committedChange // members that may not know that they are gone
+	changing chan struct{}        // held by Change, and by a transfer: one at a time
 
 	stopped chan struct{} // closed when the node begins to stop
 	down    raft.Future   // raft's end, once asked for
@@ -45,7 +45,7 @@ func (n *Node) Start(start func(name string, run func(context.Context) error)) {
 	start("filter requests", func(ctx context.Context) error { return n.filter.run(ctx, n.transport.inner.Consumer()) })
 	start("replace a dead leader", n.failover.run)
 	start("notify of commits", n.commits.run)
-	start("tell removed members", n.sayFarewells)
+	start("send removal notices", n.sendRemovalNotices)
 	start("elect a lone voter", n.electAlone)
 	start("cut log", func(ctx context.Context) error { return n.applier.cutLog(ctx, n.config.Logger) })
 }

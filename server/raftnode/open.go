@@ -15,7 +15,7 @@ import (
 func Open(c Config) (*Node, error) {
 	n := &Node{
 		config: c, configurations: newConfigurations(c.ID), acks: newAcks(c.ID), progress: newProgress(&c),
-		farewells: make(chan committedChange, maxFarewells), changing: make(chan struct{}, 1), stopped: make(chan struct{}),
+		removals: make(chan committedChange, maxRemovalNotices), changing: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
 	n.log = newParallelLog(c.Log, c.TrailingBytes, c.Fail)
 	n.log.configurations = n.configurations
@@ -43,7 +43,7 @@ func Open(c Config) (*Node, error) {
 	n.commits = newCommitNotifier(n)
 	n.transport.commits, n.applier.applied = n.commits, n.commits.notifyAll
 	n.transport.leads.Store(func(uint64) bool { return true })
-	n.configurations.changed, n.configurations.committed = n.reconfigure, n.settled
+	n.configurations.changed, n.configurations.committed = n.reconfigure, n.configurationCommitted
 	if err := n.openRaft(); err != nil {
 		_ = inner.Close()
 		return nil, err
@@ -118,11 +118,11 @@ func (n *Node) reconfigure(v *view) {
 	}
 }
 
-// settled is told of a configuration that is committed.
-func (n *Node) settled(change committedChange) {
+// configurationCommitted sends removal notices, and stops this node if it was removed.
+func (n *Node) configurationCommitted(change committedChange) {
 	select {
-	case n.farewells <- change:
-	default: // the node hears at the next handshake
+	case n.removals <- change:
+	default: // the node learns of the removal at the next handshake
 	}
 	if change.removed {
 		n.gone.Store(true)

@@ -8,25 +8,25 @@ import (
 )
 
 const (
-	// maxFarewells bounds the changes of members that wait to be told.
-	maxFarewells = 16
-	// sayAgain and sayFor are how often and how long a removed member is told.
-	sayAgain = 100 * time.Millisecond
-	sayFor   = 2 * time.Second
+	// maxRemovalNotices bounds the changes of members whose notices were not sent yet.
+	maxRemovalNotices = 16
+	// removalNoticeEvery and removalNoticeTimeout are how often and how long a notice is sent to a removed member.
+	removalNoticeEvery   = 100 * time.Millisecond
+	removalNoticeTimeout = 2 * time.Second
 )
 
-// sayFarewells tells members that were removed that the removal is committed, until ctx ends. Raft sends a
-// removed member the configuration without it, once, before that is committed, and nothing after.
+// sendRemovalNotices sends removed members a notice that the removal is committed, until ctx ends. Raft sends a removed
+// member the configuration without it, once, before the configuration is committed, and nothing after.
 //
-// As a commit notification does, a farewell says what the leader of raft's algorithm may say at any time, and confirms
-// nothing. A node that does not hear is told so by the other nodes when it dials them.
-func (n *Node) sayFarewells(ctx context.Context) error {
+// A removal notice, as a commit notification, is a request that the leader of raft's algorithm may send at any time,
+// and confirms nothing. A node that gets no notice learns of the removal when it dials the other nodes.
+func (n *Node) sendRemovalNotices(ctx context.Context) error {
 	for {
 		select {
-		case change := <-n.farewells:
+		case change := <-n.removals:
 			for _, id := range change.gone {
 				if id != n.config.ID {
-					n.sayFarewell(ctx, raft.ServerID(id), change.index)
+					n.sendRemovalNotice(ctx, raft.ServerID(id), change.index)
 				}
 			}
 		case <-ctx.Done():
@@ -35,11 +35,11 @@ func (n *Node) sayFarewells(ctx context.Context) error {
 	}
 }
 
-func (n *Node) sayFarewell(ctx context.Context, id raft.ServerID, index uint64) {
+func (n *Node) sendRemovalNotice(ctx context.Context, id raft.ServerID, index uint64) {
 	defer n.transport.appender.hangUp(id)
-	ctx, cancel := context.WithTimeout(ctx, sayFor)
+	ctx, cancel := context.WithTimeout(ctx, removalNoticeTimeout)
 	defer cancel()
-	again := time.NewTicker(sayAgain)
+	again := time.NewTicker(removalNoticeEvery)
 	defer again.Stop()
 	for !n.acks.knows(id) {
 		term, leading := n.Leading()
