@@ -30,7 +30,7 @@ func cutAppend(args *raft.AppendEntriesRequest, log *parallelLog) (piece, rest *
 	piece = args // raft's own request stays unchanged
 	size := 0
 	for i, given := range args.Entries {
-		e, err := log.whole(given)
+		e, err := log.withData(given)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -62,7 +62,7 @@ func (a *applier) ApplyBatch(logs []*raft.Log) []any {
 			a.configurations.reached(l.Index)
 		}
 		if l.Type == raft.LogCommand && !a.broken.Load() && !frozen {
-			whole, err := a.log.whole(l)
+			whole, err := a.log.withData(l)
 			if err == nil {
 				err = a.apply(whole)
 			}

@@ -12,22 +12,22 @@ import (
 // (applier.ApplyBatch). Raft looks at no command's data.
 
 const (
-	// leanBytes is how much data a command has at most that raft gets whole: a request of such
-	// entries is sent in one piece.
-	leanBytes = appendGather / maxAppend
+	// Raft gets commands of more than strippedOver bytes without their data. A request of smaller commands is sent in
+	// one piece.
+	strippedOver = appendGather / maxAppend
 	// recentBytes bounds the recent entries in memory, but for the newest entry and entries that
 	// are not on the disk.
 	recentBytes = 64 << 20
 )
 
-// isLean reports whether log is an entry without data: the mark stands in place of the data.
-func (l *parallelLog) isLean(log *raft.Log) bool {
-	return len(log.Data) == 0 && cap(log.Data) > 0 && &log.Data[:1][0] == &l.mark[:1][0]
+// isStripped reports whether log is an entry whose data is replaced by the placeholder.
+func (l *parallelLog) isStripped(log *raft.Log) bool {
+	return len(log.Data) == 0 && cap(log.Data) > 0 && &log.Data[:1][0] == &l.placeholder[:1][0]
 }
 
-// whole returns the entry with the data, which is loaded if raft got the entry without.
-func (l *parallelLog) whole(log *raft.Log) (*raft.Log, error) {
-	if !l.isLean(log) {
+// withData returns the entry with its data, which is loaded for a stripped entry.
+func (l *parallelLog) withData(log *raft.Log) (*raft.Log, error) {
+	if !l.isStripped(log) {
 		return log, nil
 	}
 	read := new(raft.Log)

@@ -9,7 +9,7 @@ import (
 )
 
 // leanLog is a log with an entry of each size, all on the disk and none in memory.
-func leanLog(t *testing.T, term uint64, sizes ...int) *parallelLog {
+func strippedLog(t *testing.T, term uint64, sizes ...int) *parallelLog {
 	t.Helper()
 	store := raft.NewInmemStore()
 	for i, size := range sizes {
@@ -38,8 +38,8 @@ func dataBytes(entries []*raft.Log) (n int) {
 
 // A follower that lags costs one piece of the entries that raft gives at a time, and the entry behind it.
 func TestLaggingFollowerCostsOnePiece(t *testing.T) {
-	sizes := slices.Repeat([]int{leanBytes + 1, appendGather / 2, leanBytes, appendGather + 1}, maxAppend/4)
-	log := leanLog(t, 7, sizes...)
+	sizes := slices.Repeat([]int{strippedOver + 1, appendGather / 2, strippedOver, appendGather + 1}, maxAppend/4)
+	log := strippedLog(t, 7, sizes...)
 	entries := given(t, log, len(sizes))
 	require.LessOrEqual(t, dataBytes(entries), appendGather, "what raft holds")
 	args := &raft.AppendEntriesRequest{Term: 7, Entries: entries}
@@ -65,24 +65,24 @@ func TestLaggingFollowerCostsOnePiece(t *testing.T) {
 
 // An entry that has no data, or is no command, is what it is.
 func TestWholeEntries(t *testing.T) {
-	log := leanLog(t, 7, 0, leanBytes, leanBytes+1)
-	require.NoError(t, log.store.StoreLog(&raft.Log{Index: 4, Term: 7, Type: raft.LogConfiguration, Data: make([]byte, leanBytes+1)}))
+	log := strippedLog(t, 7, 0, strippedOver, strippedOver+1)
+	require.NoError(t, log.store.StoreLog(&raft.Log{Index: 4, Term: 7, Type: raft.LogConfiguration, Data: make([]byte, strippedOver+1)}))
 	for i, e := range given(t, log, 4) {
-		require.Equal(t, i == 2, log.isLean(e))
-		whole, err := log.whole(e)
+		require.Equal(t, i == 2, log.isStripped(e))
+		whole, err := log.withData(e)
 		require.NoError(t, err)
-		require.Len(t, whole.Data, []int{0, leanBytes, leanBytes + 1, leanBytes + 1}[i])
+		require.Len(t, whole.Data, []int{0, strippedOver, strippedOver + 1, strippedOver + 1}[i])
 	}
 }
 
 // What has taken an entry's place since raft got it is never sent in its name.
 func TestReplacedEntryIsNotSent(t *testing.T) {
-	log := leanLog(t, 7, 10, leanBytes+1)
+	log := strippedLog(t, 7, 10, strippedOver+1)
 	args := &raft.AppendEntriesRequest{Term: 7, Entries: given(t, log, 2)}
 	require.NoError(t, log.DeleteRange(2, 2))
 	_, _, err := cutAppend(args, log)
 	require.ErrorIs(t, err, raft.ErrLogNotFound)
-	require.NoError(t, log.store.StoreLog(&raft.Log{Index: 2, Term: 8, Data: make([]byte, leanBytes+1)}))
+	require.NoError(t, log.store.StoreLog(&raft.Log{Index: 2, Term: 8, Data: make([]byte, strippedOver+1)}))
 	_, _, err = cutAppend(args, log)
 	require.ErrorContains(t, err, "another, of term 8")
 }
@@ -101,7 +101,7 @@ func TestRecentEntriesAreBoundedByBytes(t *testing.T) {
 	}
 	entry := func(index uint64, size int) *raft.Log { return &raft.Log{Index: index, Data: make([]byte, size)} }
 
-	log := leanLog(t, 0)
+	log := strippedLog(t, 0)
 	for i := range uint64(6) {
 		require.NoError(t, log.StoreLogs([]*raft.Log{entry(2*i+1, size), entry(2*i+2, 10)}))
 	}

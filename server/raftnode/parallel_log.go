@@ -48,7 +48,7 @@ type parallelLog struct {
 	sizes  logSizes
 	err    error // of the write that failed
 
-	mark []byte // in place of the data of a lean entry
+	placeholder []byte // in place of the data of a stripped entry
 
 	// configurations is told of what comes and goes; nil in tests.
 	configurations *configurations
@@ -58,13 +58,13 @@ var _ raft.MonotonicLogStore = (*parallelLog)(nil)
 
 // newParallelLog returns the log over store. About trailingBytes of entries are kept over a snapshot.
 func newParallelLog(store raft.LogStore, trailingBytes int64, fail func(error)) *parallelLog {
-	l := &parallelLog{store: store, fail: fail, sizes: logSizes{limit: trailingBytes}, mark: make([]byte, 0, 1)}
+	l := &parallelLog{store: store, fail: fail, sizes: logSizes{limit: trailingBytes}, placeholder: make([]byte, 0, 1)}
 	l.settled.L = &l.mu
 	return l
 }
 
-// IsMonotonic passes on what the store says: raft empties a monotonic log when a snapshot is installed. It does not while
-// a state is installed that the log goes on from.
+// IsMonotonic passes on what the store says: raft empties a monotonic log when a snapshot is installed. It does not
+// while a state is installed that the log goes on from.
 func (l *parallelLog) IsMonotonic() bool {
 	m, ok := l.store.(raft.MonotonicLogStore)
 	return ok && m.IsMonotonic() && !l.keeps.Load()
@@ -106,8 +106,8 @@ func (l *parallelLog) GetLog(index uint64, log *raft.Log) error {
 	if l.configurations != nil {
 		l.configurations.read(log)
 	}
-	if log.Type == raft.LogCommand && len(log.Data) > leanBytes {
-		log.Data = l.mark
+	if log.Type == raft.LogCommand && len(log.Data) > strippedOver {
+		log.Data = l.placeholder
 	}
 	return nil
 }
