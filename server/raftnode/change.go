@@ -89,7 +89,7 @@ func (n *Node) Configuration() members.Configuration { return n.configurations.v
 
 // CommittedConfiguration returns the newest configuration that this node knows to be committed.
 func (n *Node) CommittedConfiguration() members.Configuration {
-	return n.configurations.settled(max(n.raft.CommitIndex(), n.raft.AppliedIndex()))
+	return n.configurations.newestCommitted(max(n.raft.CommitIndex(), n.raft.AppliedIndex()))
 }
 
 // changeAgain is the time between two attempts to have raft take a change: raft tells a future alone that
@@ -222,8 +222,8 @@ func (n *Node) hold(ctx context.Context) error {
 func (n *Node) release() { <-n.changing }
 
 // TransferTo has raft hand the leadership over to a voter, or, without an ID, to the voter with the longest log. It
-// returns when gone is closed, or raft has given up, whatever becomes of ctx meanwhile: until then raft refuses entries,
-// and tells only their futures.
+// returns when gone is closed, or raft has given up, whatever becomes of ctx meanwhile: until then raft refuses
+// entries, and tells only their futures.
 func (n *Node) TransferTo(ctx context.Context, id string, gone <-chan struct{}) error {
 	if err := n.hold(ctx); err != nil {
 		return err

@@ -174,8 +174,8 @@ func (c *configurations) pass(to members.Configuration) committedChange {
 	return change
 }
 
-// settled returns the newest configuration that is committed, as far as all up to commit is.
-func (c *configurations) settled(commit uint64) members.Configuration {
+// newestCommitted returns the newest configuration at or before commit, the commit index.
+func (c *configurations) newestCommitted(commit uint64) members.Configuration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := len(c.known) - 1; i >= 0; i-- {

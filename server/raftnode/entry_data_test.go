@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// leanLog is a log with an entry of each size, all on the disk and none in memory.
+// strippedLog is a log with an entry of each size, all on the disk and none in memory.
 func strippedLog(t *testing.T, term uint64, sizes ...int) *parallelLog {
 	t.Helper()
 	store := raft.NewInmemStore()
@@ -121,9 +121,9 @@ func TestRecentEntriesAreBoundedByBytes(t *testing.T) {
 	for range 6 {
 		store.let <- nil
 	}
-	require.NoError(t, ahead.settle())
+	require.NoError(t, ahead.flush())
 	require.NoError(t, ahead.StoreLog(entry(7, 10)))
 	require.Equal(t, []uint64{4, 5, 6, 7}, held(ahead))
 	store.let <- nil
-	require.NoError(t, ahead.settle())
+	require.NoError(t, ahead.flush())
 }

@@ -40,7 +40,7 @@ type parallelLog struct {
 	bounds atomic.Pointer[func() (committed, snapshot uint64, err error)]
 
 	mu      sync.Mutex
-	settled sync.Cond // the queue became shorter, or err was set
+	written sync.Cond // the queue became shorter, or err was set
 	// queue holds the entries that are not in the store, in order. The append to an empty queue
 	// started the goroutine that writes the queue.
 	queue  []*raft.Log
@@ -59,7 +59,7 @@ var _ raft.MonotonicLogStore = (*parallelLog)(nil)
 // newParallelLog returns the log over store. About trailingBytes of entries are kept over a snapshot.
 func newParallelLog(store raft.LogStore, trailingBytes int64, fail func(error)) *parallelLog {
 	l := &parallelLog{store: store, fail: fail, sizes: logSizes{limit: trailingBytes}, placeholder: make([]byte, 0, 1)}
-	l.settled.L = &l.mu
+	l.written.L = &l.mu
 	return l
 }
 
@@ -140,7 +140,7 @@ func (l *parallelLog) StoreLogs(logs []*raft.Log) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.queue) > 0 && len(l.queue)+len(logs) > recentLogs && l.err == nil {
-		l.settled.Wait()
+		l.written.Wait()
 	}
 	if l.err != nil {
 		return l.err
@@ -156,7 +156,7 @@ func (l *parallelLog) StoreLogs(logs []*raft.Log) error {
 
 // storeNow appends after everything in the queue.
 func (l *parallelLog) storeNow(logs []*raft.Log) error {
-	if err := l.settle(); err != nil {
+	if err := l.flush(); err != nil {
 		return err
 	}
 	if err := l.store.StoreLogs(logs); err != nil {
@@ -190,7 +190,7 @@ func (l *parallelLog) write() {
 			// Raft must find nothing of what is not there.
 			l.err, l.queue, l.recent = fmt.Errorf("disk failed: store logs: %w", err), nil, [recentLogs]*raft.Log{}
 		}
-		l.settled.Broadcast()
+		l.written.Broadcast()
 	}
 	l.queue = nil
 	err := l.err
@@ -200,30 +200,30 @@ func (l *parallelLog) write() {
 	}
 }
 
-// await returns nil when every entry up to index is on the disk.
-func (l *parallelLog) await(index uint64) error {
+// awaitWritten returns nil when every entry up to index is on the disk.
+func (l *parallelLog) awaitWritten(index uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.queue) > 0 && l.queue[0].Index <= index {
-		l.settled.Wait()
+		l.written.Wait()
 	}
 	return l.err
 }
 
-// settle waits for everything that has been appended by now.
-func (l *parallelLog) settle() error {
+// flush waits until everything that has been appended by now is on the disk.
+func (l *parallelLog) flush() error {
 	l.mu.Lock()
 	var last uint64
 	if n := len(l.queue); n > 0 {
 		last = l.queue[n-1].Index
 	}
 	l.mu.Unlock()
-	return l.await(last)
+	return l.awaitWritten(last)
 }
 
 // DeleteRange removes entries from the beginning or the end, none of them committed unless a snapshot has it.
 func (l *parallelLog) DeleteRange(lo, hi uint64) error {
-	if err := l.await(hi); err != nil {
+	if err := l.awaitWritten(hi); err != nil {
 		return err
 	}
 	if err := l.spareCommitted(lo); err != nil {

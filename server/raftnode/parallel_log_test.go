@@ -67,9 +67,9 @@ func TestLeaderAppendsAhead(t *testing.T) {
 		var read raft.Log
 		require.NoError(t, log.GetLog(8, &read))
 		require.Equal(t, []byte{8}, read.Data)
-		require.NoError(t, log.await(5), "that is on the disk")
+		require.NoError(t, log.awaitWritten(5), "that is on the disk")
 
-		six, seven := waits(t, func() error { return log.await(6) }), waits(t, func() error { return log.await(7) })
+		six, seven := waits(t, func() error { return log.awaitWritten(6) }), waits(t, func() error { return log.awaitWritten(7) })
 		store.let <- nil
 		require.NoError(t, <-six)
 		require.Equal(t, 2, <-store.calls, "what came meanwhile is one append")
@@ -94,7 +94,7 @@ func TestLeaderIsNotFarAhead(t *testing.T) {
 		require.NoError(t, <-next)
 		store.let <- nil
 		store.let <- nil
-		require.NoError(t, log.settle())
+		require.NoError(t, log.flush())
 	})
 }
 
@@ -117,21 +117,21 @@ func TestFormerLeaderSettlesFirst(t *testing.T) {
 }
 
 // What comes afterwards is not waited for: a leader under load appends all the time.
-func TestSettlingEnds(t *testing.T) {
+func TestFlushEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 5)
 		append1(t, log, 6)
 		require.Equal(t, 1, <-store.calls)
 		append1(t, log, 7)
-		settled := waits(t, log.settle)
+		flushed := waits(t, log.flush)
 		append1(t, log, 8)
 		store.let <- nil
 		require.Equal(t, 2, <-store.calls)
 		synctest.Wait()
-		require.Empty(t, settled, "the second is on its way")
+		require.Empty(t, flushed, "the second is on its way")
 		append1(t, log, 9)
 		store.let <- nil
-		require.NoError(t, <-settled)
+		require.NoError(t, <-flushed)
 		store.let <- nil
 	})
 }
@@ -242,7 +242,7 @@ func TestFailedAppendAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, failed := newHeldLog(t, 5)
 		append1(t, log, 6)
-		awaited := waits(t, func() error { return log.await(6) })
+		awaited := waits(t, func() error { return log.awaitWritten(6) })
 		broken := errors.New("broken")
 		store.let <- broken
 		require.ErrorIs(t, <-awaited, broken)
@@ -254,7 +254,8 @@ func TestFailedAppendAhead(t *testing.T) {
 	})
 }
 
-// How many entries have so many bytes: of those appended now, those that took another's place, and those of a former life.
+// How many entries have so many bytes: of those appended now, those that took another's place, and those of a former
+// life.
 func TestTrailingEntries(t *testing.T) {
 	const limit = 64 * 1024 // a block is 1 KiB
 	store := raft.NewInmemStore()

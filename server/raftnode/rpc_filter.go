@@ -84,7 +84,7 @@ func (f *rpcFilter) late(ctx context.Context, req *raft.InstallSnapshotRequest) 
 		return true
 	}
 	var end raft.Log
-	return f.log.GetLog(req.LastLogIndex, &end) == nil && end.Term == req.LastLogTerm && f.log.await(end.Index) == nil
+	return f.log.GetLog(req.LastLogIndex, &end) == nil && end.Term == req.LastLogTerm && f.log.awaitWritten(end.Index) == nil
 }
 
 // errNoVote answers a nomination.
@@ -117,7 +117,7 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 		f.hand(ctx, rpc)
 		return
 	}
-	if err := f.log.settle(); err != nil {
+	if err := f.log.flush(); err != nil {
 		rpc.Respond(nil, err)
 		return
 	}

@@ -92,7 +92,7 @@ func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, re
 			if n := len(args.Entries); n > 0 && resp.Success {
 				t.commits.notify(id)
 				// Raft may now count this node and the peer as a majority.
-				return t.log.await(args.Entries[n-1].Index)
+				return t.log.awaitWritten(args.Entries[n-1].Index)
 			}
 			return nil
 		}
