@@ -134,7 +134,7 @@ func (c *conn) run(ctx context.Context) {
 		return
 	}
 	for {
-		if err := c.await(); err != nil {
+		if err := c.awaitInput(); err != nil {
 			c.noteVanished(err)
 			c.logEnd(err)
 			if c.retired.Load() {

@@ -46,25 +46,25 @@ type input struct {
 	noWait    bool
 	readErr   error
 	readReady func(fd uintptr) bool
-	heard     heard
+	lastInput lastInput
 }
 
-// heard is when the client sent its last bytes, as the keeper of sessions wants to know.
-type heard struct {
-	// demanded: somebody asks. Set by the connection's goroutine.
+// lastInput is the time of the client's last bytes. A renewer of sessions may demand it.
+type lastInput struct {
+	// demanded: the time is noted. Set by the connection's goroutine.
 	demanded bool
 	// after is the time from the connection's beginning in nanoseconds.
 	after atomic.Int64
 }
 
-func (h *heard) note(born time.Time) {
+func (h *lastInput) note(born time.Time) {
 	if h.demanded {
 		h.after.Store(int64(time.Since(born)))
 	}
 }
 
-// Heard is when the client sent its last bytes, since it was demanded. Any goroutine may call Heard.
-func (c *conn) Heard() time.Time { return c.born.Add(time.Duration(c.heard.after.Load())) }
+// Heard is the time of the client's last bytes, noted since it was demanded. Any goroutine may call Heard.
+func (c *conn) Heard() time.Time { return c.born.Add(time.Duration(c.lastInput.after.Load())) }
 
 // buffered is the number of bytes that have arrived and are not parsed yet.
 func (w *work) buffered() int { return len(w.in) - w.from }
@@ -101,13 +101,13 @@ func (c *conn) noteRead(n int) {
 	w.in = w.in[:len(w.in)+n]
 	c.srv.metrics.BytesIn.Add(uint64(n))
 	if n > 0 {
-		c.heard.note(c.born)
+		c.lastInput.note(c.born)
 	}
 }
 
-// await waits until bytes have arrived that can be served, and delivers messages meanwhile. While nothing
-// is under way, waiting holds no buffer.
-func (c *conn) await() error {
+// awaitInput waits until bytes have arrived that can be served, and delivers messages meanwhile. While nothing is under
+// way, waiting holds no buffer.
+func (c *conn) awaitInput() error {
 	for {
 		more := c.deliver()
 		switch {
@@ -122,7 +122,7 @@ func (c *conn) await() error {
 			return c.pendingErr
 		}
 		c.releaseEmpty()
-		err := c.rest(more)
+		err := c.waitReadable(more)
 		switch {
 		case err != nil && err != errMessages:
 			return err
@@ -136,12 +136,12 @@ func (c *conn) await() error {
 	}
 }
 
-// errMessages is the result of rest when there is something to deliver.
+// errMessages is the result of waitReadable when there is something to deliver.
 var errMessages = errors.New("messages have come")
 
-// rest waits for input. It returns errMessages when messages have come instead. With more, messages are
-// there already, and rest only looks for input: a client that gets many messages is heard all the same.
-func (c *conn) rest(more bool) error {
+// waitReadable reads input, and waits for it. It returns errMessages when messages have come instead. With more,
+// messages are there already, and waitReadable does not wait: input is read also while a client gets many messages.
+func (c *conn) waitReadable(more bool) error {
 	if idle := c.srv.cfg.IdleTimeout; idle > 0 && c.parked == nil && !c.outbox.subscribed() {
 		c.hasDeadline = true
 		c.setReadDeadline(time.Now().Add(idle))
@@ -153,11 +153,11 @@ func (c *conn) rest(more bool) error {
 		c.hasDeadline = true
 		c.setReadDeadline(time.Now().Add(lookTime))
 	}
-	if !more && !c.doze() {
+	if !more && !c.armWake() {
 		return errMessages
 	}
 	err := c.read(more)
-	woken := more || c.awake()
+	woken := more || c.disarmWake()
 	if woken && errors.Is(err, os.ErrDeadlineExceeded) && !c.retired.Load() {
 		return errMessages
 	}

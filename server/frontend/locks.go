@@ -132,7 +132,7 @@ func (c *conn) resetLocks() {
 		return
 	}
 	c.runBatch()
-	c.heard.demanded = false
+	c.lastInput.demanded = false
 	c.srv.backend.Sessions().Demand(c.id, false)
 	if !c.leaveQueues() && c.srv.backend.Sessions().Sessions(c.id) == 0 {
 		return
@@ -149,8 +149,8 @@ type notice struct {
 	ticket uint64
 }
 
-// awaitNotice prepares a request whose wait, if it comes to that, ends by a message. The result is why there must not be
-// another.
+// awaitNotice prepares a request whose wait, if it comes to that, ends by a message. The result is why there must not
+// be another.
 func (c *conn) awaitNotice(s *slot, args [][]byte) *protocol.Error {
 	n := &notice{claim: c.newClaim(s.row, args)}
 	if !c.addNotice(n) {

@@ -177,8 +177,8 @@ func keeping(lease time.Duration) *nativeCall {
 	}}
 }
 
-// takeHeartbeat takes HEARTBEAT out of the words of a session that lives with the connection, and reports whether it was
-// there: this node alone needs to know. Elsewhere the state machine refuses the word.
+// takeHeartbeat takes HEARTBEAT out of the words of a session that lives with the connection, and reports whether it
+// was there: this node alone needs to know. Elsewhere the state machine refuses the word.
 func (r *row) takeHeartbeat(args [][]byte) (rest [][]byte, demanded bool) {
 	var at []int
 	lives := r.Name == "session.attach"
@@ -204,7 +204,8 @@ func (r *row) takeHeartbeat(args [][]byte) (rest [][]byte, demanded bool) {
 	return rest, true
 }
 
-// demanding has the keeper demand signs of life of the client, or no longer, once the session lives with the connection.
+// demanding has the keeper demand signs of life of the client, or no longer, once the session lives with the
+// connection.
 func (n *nativeCall) demanding(heartbeat bool) {
 	keeping := n.then
 	n.then = func(c *conn, v protocol.Value) {
@@ -212,8 +213,8 @@ func (n *nativeCall) demanding(heartbeat bool) {
 		if v.IsNull() || v.IsError() && protocol.OutcomeOf(v.Str) != protocol.OutcomeUnknown {
 			return
 		}
-		c.heard.demanded = heartbeat
-		c.heard.note(c.born)
+		c.lastInput.demanded = heartbeat
+		c.lastInput.note(c.born)
 		c.srv.backend.Sessions().Demand(c.id, heartbeat)
 	}
 }

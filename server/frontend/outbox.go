@@ -226,8 +226,8 @@ func (c *conn) deliver() (more bool) {
 	return held.Load() > 0
 }
 
-// doze reports whether there is nothing to deliver, and has later messages wake the goroutine.
-func (c *conn) doze() bool {
+// armWake reports whether there is nothing to deliver, and has later messages wake the goroutine.
+func (c *conn) armWake() bool {
 	o := &c.outbox
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -235,8 +235,8 @@ func (c *conn) doze() bool {
 	return o.waiting
 }
 
-// awake ends what doze began, and reports whether a message has woken the goroutine.
-func (c *conn) awake() (woken bool) {
+// disarmWake ends the effect of armWake, and reports whether a message has woken the goroutine.
+func (c *conn) disarmWake() (woken bool) {
 	o := &c.outbox
 	o.mu.Lock()
 	woken = !o.waiting
