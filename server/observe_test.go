@@ -86,7 +86,7 @@ func families(t *testing.T, s *Server) []*dto.MetricFamily {
 // metricsTable is ../monitoring/METRICS.md.
 func metricsTable(all []*dto.MetricFamily) string {
 	var b strings.Builder
-	b.WriteString("# Metrics for Prometheus\n\nMade by `make rewrite` from what `/metrics` answers (`--http-addr`). The metrics of Go's runtime and of the process\n(`go_…`, `process_…`) stand beside these. A counter grows from the start of the process, or from CONFIG RESETSTAT.\n\n| metric | kind | labels | |\n|---|---|---|---|\n")
+	b.WriteString("# Metrics for Prometheus\n\nMade by `make rewrite` from what `/metrics` answers (`--http-addr`). The metrics of Go's runtime and of the process\n(`go_…`, `process_…`) stand beside these. A counter grows from the start of the process, or from CONFIG RESETSTAT. What\ncounts clients of all nodes is alike on all of them: take the `max`, a `sum` counts it once a node.\n\n| metric | kind | labels | |\n|---|---|---|---|\n")
 	for _, f := range all {
 		if !strings.HasPrefix(f.GetName(), "holdfast_") {
 			continue

@@ -29,6 +29,16 @@ func TestPromtool(t *testing.T) {
 	promtool("check", "rules", "alerts.yaml")
 	promtool("test", "rules", "alerts_test.yaml")
 
+	// The example of scrape_configs is a comment.
+	rulesText, err := os.ReadFile("alerts.yaml")
+	require.NoError(t, err)
+	_, example, _ := strings.Cut(string(rulesText), "#\n")
+	example, _, _ = strings.Cut(example, "\n#\n")
+	example = regexp.MustCompile("(?m)^# +?").ReplaceAllString(example, "")
+	config := filepath.Join(t.TempDir(), "prometheus.yaml")
+	require.NoError(t, os.WriteFile(config, []byte(example), 0o600))
+	promtool("check", "config", "--syntax-only", config)
+
 	// A query of the dashboard as a rule: Grafana fills in the variables.
 	text, err := os.ReadFile("dashboard.json")
 	require.NoError(t, err)
