@@ -59,7 +59,16 @@ func (v *View) member(who string) (members.Member, *Refusal) {
 	if m, ok := v.find(who); ok {
 		return m, nil
 	}
-	return members.Member{}, refuse("no member is called %q", who)
+	return members.Member{}, v.unknown(who)
+}
+
+// unknown refuses a request about a node that is no member, and names those that are.
+func (v *View) unknown(who string) *Refusal {
+	var names []string
+	for _, m := range v.Members {
+		names = append(names, m.Name())
+	}
+	return refuse("no member is called %q, the members are %s", who, strings.Join(names, ", "))
 }
 
 // join takes a node in as a member without a vote.
