@@ -39,8 +39,19 @@ type manifest struct {
 		JobTemplate          struct {
 			Spec struct{ Template podTemplate }
 		} `yaml:"jobTemplate"`
-		Template podTemplate
+		Template    podTemplate
+		PodSelector podSelector `yaml:"podSelector"`
+		Ingress     []struct {
+			Ports []struct{ Port string }
+			From  []struct {
+				PodSelector podSelector `yaml:"podSelector"`
+			}
+		}
 	}
+}
+
+type podSelector struct {
+	MatchLabels map[string]string `yaml:"matchLabels"`
 }
 
 type podTemplate struct {
@@ -128,7 +139,7 @@ func manifestsOf(text io.Reader) (map[string]manifest, error) {
 // that there are.
 func TestKubernetes(t *testing.T) {
 	objects := manifests(t)
-	require.Len(t, objects, 6)
+	require.Len(t, objects, 7)
 	set := objects["StatefulSet/holdfast"].Spec
 	nodes := objects["Service/"+set.ServiceName].Spec
 	require.Equal(t, "None", nodes.ClusterIP)
@@ -155,6 +166,18 @@ func TestKubernetes(t *testing.T) {
 			require.Equal(t, set.Template.Metadata.Labels[label], value)
 		}
 	}
+	policy, opened := objects["NetworkPolicy/holdfast"].Spec, make(map[string]int)
+	require.Equal(t, set.Template.Metadata.Labels, policy.PodSelector.MatchLabels)
+	for _, rule := range policy.Ingress {
+		for _, p := range rule.Ports {
+			opened[p.Port] = ports[p.Port]
+			require.Equal(t, p.Port == "peer", len(rule.From) == 1, "only nodes connect to nodes")
+		}
+		for _, from := range rule.From {
+			require.Equal(t, set.Template.Metadata.Labels, from.PodSelector.MatchLabels)
+		}
+	}
+	require.Equal(t, ports, opened)
 	require.Equal(t, "/livez", c.StartupProbe.HTTPGet.Path)
 	require.Equal(t, "/livez", c.LivenessProbe.HTTPGet.Path)
 	require.Equal(t, "/readyz", c.ReadinessProbe.HTTPGet.Path)

@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -35,6 +36,7 @@ func main() {
 // kinds are the objects that the manifests may have.
 var kinds = map[metav1.TypeMeta]func() any{
 	{APIVersion: "v1", Kind: "Service"}:                          func() any { return new(corev1.Service) },
+	{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"}:  func() any { return new(networkingv1.NetworkPolicy) },
 	{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"}:       func() any { return new(policyv1.PodDisruptionBudget) },
 	{APIVersion: "apps/v1", Kind: "StatefulSet"}:                 func() any { return new(appsv1.StatefulSet) },
 	{APIVersion: "batch/v1", Kind: "CronJob"}:                    func() any { return new(batchv1.CronJob) },
