@@ -14,6 +14,9 @@ import (
 
 // clusterFrame is what `holdfast cluster status` prints: a sentence about the cluster, and a line for each member.
 func clusterFrame(c *api.Cluster) string {
+	if c.Waiting != "" && c.ClusterID == "" { // the node is a member of nothing
+		return clusterSentence(c) + "\n"
+	}
 	t := newTable("NAME", "ROLE", "ANSWERS", "LAG", "MATCH", "CLIENTS", "PEERS", "VERSION", "FORMAT")
 	for i := range c.Members {
 		m := &c.Members[i]

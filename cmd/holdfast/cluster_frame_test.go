@@ -106,6 +106,7 @@ n1    follower   yes      3    97     10.0.0.1:6379  10.0.0.1:7379           unk
 n2    leader     yes      0    100    10.0.0.2:6379  10.0.0.2:7379           0.1.0    6
 n3    non-voter  no       -    -      -              "10.0.0.3:7379\x1b[2J"  unknown  -
 `, clusterFrame(statusIn(t, f)))
+	require.Equal(t, "n1 belongs to no cluster yet: for n2.\n", clusterFrame(statusIn(t, reply("node", "n1", "waiting", "for n2", "members", three[2:]))))
 	require.Equal(t, `NAME  ID               ROLE       VOTES  CLIENTS        PEERS
 n1    n1@0123456789ab  follower   yes    10.0.0.1:6379  10.0.0.1:7379
 n2    n2@0123456789ab  leader     yes    10.0.0.2:6379  10.0.0.2:7379

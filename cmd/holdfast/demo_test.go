@@ -138,6 +138,18 @@ func TestDemoTellsWhatHappened(t *testing.T) {
 	require.NoDirExists(t, folder)
 }
 
+// TestDemoWithoutATerminal: nobody can press Enter, and a node comes back by itself.
+func TestDemoWithoutATerminal(t *testing.T) {
+	d := startDemo(t)
+	require.NoError(t, d.stdin.(io.Closer).Close())
+	follower := d.await(t, `(n\d)  127\.0\.0\.1:\d+  pid (\d+)  follows`)
+	d.kill(t, follower[2])
+	d.await(t, follower[1]+` is gone \(signal: killed\)`)
+	d.await(t, follower[1]+` is back as pid (\d+) after`)
+	require.NoError(t, d.cmd.Process.Signal(syscall.SIGTERM))
+	<-d.done
+}
+
 // TestDemoHeedsItsFlags: what the demo takes reaches its nodes.
 func TestDemoHeedsItsFlags(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")

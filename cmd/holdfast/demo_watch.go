@@ -26,12 +26,21 @@ func lines(r io.Reader) <-chan struct{} {
 	return entered
 }
 
-// watch reports the end of each node, and starts dead nodes again at every line entered. It returns
-// when ctx ends, or when all nodes are dead and stdin has ended.
+// restartAfter is when a dead node starts again by itself, where nobody can press Enter.
+const restartAfter = 5 * time.Second
+
+// watch reports the end of each node, and starts dead nodes again at every line entered, or, where stdin has ended,
+// after restartAfter. It returns when ctx ends, or when all nodes are dead and stdin has ended.
 func (d *cluster) watch(ctx context.Context, entered <-chan struct{}) error {
 	ended := make(chan death)
 	for _, p := range d.nodes {
 		go death{p, p.life}.tell(ctx, ended)
+	}
+	var due <-chan time.Time
+	again := func() {
+		for _, p := range d.bringBack(ctx) {
+			go death{p, p.life}.tell(ctx, ended)
+		}
 	}
 	for {
 		select {
@@ -39,14 +48,17 @@ func (d *cluster) watch(ctx context.Context, entered <-chan struct{}) error {
 			if e.process.life == e.life { // it was not started again meanwhile
 				d.gone(ctx, e.process)
 			}
+			if entered == nil {
+				due = time.After(restartAfter)
+			}
+		case <-due:
+			again()
 		case _, open := <-entered:
 			if !open {
 				entered = nil
 				break
 			}
-			for _, p := range d.bringBack(ctx) {
-				go death{p, p.life}.tell(ctx, ended)
-			}
+			again()
 		case <-ctx.Done():
 		}
 		switch {
@@ -172,7 +184,7 @@ Kill the leader; what was acknowledged is still there:
   kill -9 %[3]d
 
 Data and logs are in %[4]s.
-Enter starts nodes again that have ended, Ctrl-C stops everything.
+Enter starts nodes again that have ended, Ctrl-C stops everything. Without a terminal they start after 5 s by themselves.
 
 `, first, last, d.leader.pid(), d.dir, d.nodes[0].http)
 }

@@ -105,6 +105,12 @@ func newLogger(c server.LogConfig, w io.Writer) (*slog.Logger, error) {
 	}
 	o := &slog.HandlerOptions{Level: level}
 	if c.LogFormat == "json" {
+		o.ReplaceAttr = func(_ []string, a slog.Attr) slog.Attr {
+			if a.Value.Kind() == slog.KindDuration {
+				a.Value = slog.StringValue(a.Value.Duration().String()) // a number would be nanoseconds, without a word of it
+			}
+			return a
+		}
 		return slog.New(slog.NewJSONHandler(w, o)), nil
 	}
 	return slog.New(slog.NewTextHandler(w, o)), nil

@@ -290,16 +290,16 @@ func TestLogger(t *testing.T) {
 		c    server.LogConfig
 		want string
 	}{
-		{server.LogConfig{LogLevel: "debug", LogFormat: "text"}, `level=DEBUG msg=low\nlevel=INFO msg=between\nlevel=WARN msg=high\n`},
-		{server.LogConfig{LogLevel: "warn", LogFormat: "text"}, `level=WARN msg=high\n`},
-		{server.LogConfig{LogLevel: "warn", LogFormat: "json"}, `{"level":"WARN","msg":"high"}\n`},
+		{server.LogConfig{LogLevel: "debug", LogFormat: "text"}, `level=DEBUG msg=low\nlevel=INFO msg=between\nlevel=WARN msg=high took=928µs\n`},
+		{server.LogConfig{LogLevel: "warn", LogFormat: "text"}, `level=WARN msg=high took=928µs\n`},
+		{server.LogConfig{LogLevel: "warn", LogFormat: "json"}, `{"level":"WARN","msg":"high","took":"928µs"}\n`},
 	} {
 		var out bytes.Buffer
 		logger, err := newLogger(tc.c, &out)
 		require.NoError(t, err)
 		logger.Debug("low")
 		logger.Info("between")
-		logger.Warn("high")
+		logger.Warn("high", "took", 928*time.Microsecond)
 		text := regexp.MustCompile(`(?m)^time=\S+ |"time":"[^"]*",`).ReplaceAllString(out.String(), "")
 		require.Equal(t, strings.ReplaceAll(tc.want, `\n`, "\n"), text)
 	}
