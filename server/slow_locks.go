@@ -36,6 +36,9 @@ func (s *Server) logSlowLock(e replica.LockSlow) {
 		return
 	}
 	attrs = append(attrs, "held", millis(e.HeldMillis), "unrenewed", millis(e.SinceRenewedMillis), "lease", millis(e.LeaseMillis))
+	if e.SinceRenewedMillis >= e.LeaseMillis {
+		attrs = append(attrs, "lost", "expired")
+	}
 	s.logger.Warn("a lock was held for more than four fifths of its lease", attrs...)
 }
 

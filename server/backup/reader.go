@@ -33,6 +33,9 @@ func NewReader(in io.Reader) (*Reader, error) {
 	head := make([]byte, headBytes)
 	n, err := io.ReadFull(in, head)
 	if n >= len(magic) && string(head[:len(magic)]) != magic || n < len(magic) && !bytes.HasPrefix([]byte(magic), head[:n]) {
+		if bytes.HasPrefix(head, []byte("REDIS")) {
+			return nil, fmt.Errorf("%w but a dump of Redis: holdfast import copies from a Redis server that runs", ErrNoBackup)
+		}
 		return nil, ErrNoBackup
 	}
 	if err != nil {
