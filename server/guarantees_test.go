@@ -5,7 +5,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/servertest"
@@ -236,6 +239,59 @@ func TestPromiseIncarnation(t *testing.T) {
 		}
 	}})
 	require.Greater(t, ended, 6, "hardly any folder that was put back was noticed")
+}
+
+// A node whose state differs from a majority's is found within `--consistency-check-interval`; from then on it neither
+// leads nor answers, until its state is replaced
+func TestPromiseReplicas(t *testing.T) {
+	const interval = 5 * time.Minute
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(seed, 25))
+				c := servertest.New(t, servertest.Options{Nodes: 3 + 2*int(seed%2), Minted: true, Checks: interval})
+				c.Leader()
+				count := 0
+				incr := func() {
+					n := c.Nodes()[rng.IntN(len(c.Nodes()))]
+					if on, _ := n.Replica().Quarantined(); on {
+						require.Equal(t, protocol.ErrQuarantined.Value(), n.Do("INCR", "k"))
+						return
+					}
+					count++
+					reply := n.Do("INCR", "k")
+					if on, _ := n.Replica().Quarantined(); on && reply.Str == protocol.ErrUncertain.Value().Str {
+						reply = c.Leader().Do("GET", "k") // it led, and may tell no reply any more
+						require.Contains(t, []string{strconv.Itoa(count - 1), strconv.Itoa(count)}, reply.Str)
+						count, _ = strconv.Atoi(reply.Str)
+						return
+					}
+					require.Equal(t, protocol.Integer(int64(count)), reply)
+				}
+				for range 3 {
+					n := c.Nodes()[rng.IntN(len(c.Nodes()))]
+					require.NoError(t, n.Replica().Corrupt(nil))
+					for found := time.Now().Add(interval + time.Second); time.Now().Before(found); time.Sleep(time.Second) {
+						incr()
+					}
+					on, frozen := n.Replica().Quarantined()
+					require.True(t, on && frozen)
+					require.NotEqual(t, n, c.Leader())
+					n.Crash()
+					n.Start()
+					for range 20 {
+						incr()
+						time.Sleep(time.Second)
+					}
+					done, err := c.Leader().Checker().Repair(t.Context(), n.ID)
+					require.NoError(t, err)
+					require.True(t, done.Compared)
+					incr()
+					c.Settle()
+				}
+			})
+		})
+	}
 }
 
 // An error that clients retry blindly is sent only when the command surely was not applied

@@ -37,6 +37,8 @@ type Options struct {
 	// Backend, if not nil, stands between a node's clients and its replica: a server that is
 	// wrong on purpose.
 	Backend func(node string, b frontend.Backend) frontend.Backend
+	// Checks is between two comparisons of the nodes' states; 0: there are none.
+	Checks time.Duration
 	// Logs, if not nil, gets what the nodes log.
 	Logs *slog.Logger
 }
@@ -61,7 +63,7 @@ func New(t testing.TB, o Options) *Cluster {
 	m := maker{t, o}
 	return &Cluster{
 		Cluster: replicatest.New(t, replicatest.Options{
-			Nodes: o.Nodes, Spares: o.Spares, Minted: o.Minted, Undead: o.Undead, Logs: o.Logs, Configure: m.configure, Server: m.server,
+			Nodes: o.Nodes, Spares: o.Spares, Minted: o.Minted, Undead: o.Undead, Checks: o.Checks, Logs: o.Logs, Configure: m.configure, Server: m.server,
 		}),
 	}
 }
