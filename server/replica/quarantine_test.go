@@ -2,6 +2,7 @@ package replica_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -149,6 +150,58 @@ func TestQuarantine(t *testing.T) {
 		defer cancel()
 		require.NoError(t, c.Leader().Replica().TransferLeadership(ctx, n.ID))
 		require.Equal(t, n, c.Leader())
+	})
+}
+
+// TestQuarantineUnderACommand: what a follower's client has asked is answered by the leader. What a leader's client has
+// asked is applied by the next leader, and nobody may tell the reply.
+func TestQuarantineUnderACommand(t *testing.T) {
+	for _, leads := range []bool{false, true} {
+		t.Run(fmt.Sprint("leads=", leads), func(t *testing.T) {
+			inWatchedBubble(t, func(t *testing.T, c *replicatest.Cluster, _ *captures) {
+				n, reply := c.Followers()[0], protocol.Integer(1)
+				if leads {
+					n, reply = c.Leader(), protocol.ErrUncertain.Value()
+				}
+				replied := make(chan protocol.Value, 1)
+				go func() { replied <- n.Do("INCR", "k") }()
+				synctest.Wait() // the command is on its way to the others
+				require.NoError(t, n.Replica().Quarantine())
+				require.Equal(t, reply, <-replied)
+				require.Equal(t, protocol.Integer(2), c.Leader().Do("INCR", "k"))
+			})
+		})
+	}
+}
+
+// TestReplacedStateKeepsTheLog: what a node has acknowledged behind the end of the other's state stays, and is applied.
+func TestReplacedStateKeepsTheLog(t *testing.T) {
+	inWatchedBubble(t, func(t *testing.T, c *replicatest.Cluster, found *captures) {
+		c.Fill(10)
+		leader, n := c.Leader(), c.Followers()[0]
+		c.Settle()
+		corrupt(t, n)
+		require.NoError(t, n.Replica().Quarantine())
+		c.Fill(10)
+		require.NoError(t, leader.Replica().TakeSnapshot())
+		c.Fill(10)
+		time.Sleep(time.Second)
+		last := n.Replica().Status().LastLog
+		require.Equal(t, leader.Replica().Status().LastLog, last)
+		require.NoError(t, replaceState(n, leader))
+		require.Equal(t, last, n.Replica().Status().LastLog)
+		for _, other := range c.Nodes() {
+			if other != n && other != leader {
+				other.Crash()
+			}
+		}
+		c.Fill(1)
+		require.Len(t, slices.Compact(slices.Sorted(maps.Values(found.propose(t, c)))), 1)
+		require.NoError(t, n.Replica().Release())
+		n.Crash()
+		n.Start()
+		requireFollows(t, c, n)
+		require.Empty(t, events[replica.Failed](n))
 	})
 }
 
