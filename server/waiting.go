@@ -36,7 +36,7 @@ func (s *Server) newWaitingFront() *frontend.Server {
 type waitingBackend struct {
 	id      string
 	machine fsm.Machine
-	lot     *parking.Lot
+	registry     *parking.Registry
 	keeper  *sessions.Keeper
 }
 
@@ -44,7 +44,7 @@ func newWaitingBackend(id string) *waitingBackend {
 	none := func(uint64) bool { return false }
 	return &waitingBackend{
 		id: id, machine: fsm.New(),
-		lot: parking.New(parking.Cluster{
+		registry: parking.New(parking.Cluster{
 			Propose: func([]byte, int) error { return protocol.ErrNoLeader }, Waits: none, Applied: none, SubscribeCommits: func(bool) {},
 		}),
 		keeper: sessions.New(sessions.Cluster{
@@ -61,7 +61,7 @@ func (b *waitingBackend) Compiled(source string) bool { return b.machine.Compile
 
 func (b *waitingBackend) Origin() protocol.Origin { return protocol.Origin{Node: b.id} }
 
-func (b *waitingBackend) Parking() *parking.Lot { return b.lot }
+func (b *waitingBackend) Parking() *parking.Registry { return b.registry }
 
 func (b *waitingBackend) Sessions() *sessions.Keeper { return b.keeper }
 

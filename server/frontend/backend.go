@@ -26,8 +26,8 @@ type Backend interface {
 	Compiled(source string) bool
 	// Origin is this life of the node, as the log names it.
 	Origin() protocol.Origin
-	// Parking is the lot of this node's clients that wait for keys.
-	Parking() *parking.Lot
+	// Parking is the registry of this node's clients that wait for keys.
+	Parking() *parking.Registry
 	// Sessions is the keeper of the sessions that live with connections of this node.
 	Sessions() *sessions.Keeper
 	// LockStats counts locks, for INFO.
@@ -36,8 +36,8 @@ type Backend interface {
 	LockClasses() []fsm.LockClass
 	// StockWaiters are the clients that poll for a stock lock.
 	StockWaiters(db int, key string) []fsm.StockWaiter
-	// Version is the version of the cluster, as this node knows it: commands and forms of requests of later versions must not
-	// be used yet. It must be quick.
+	// Version is the version of the cluster, as this node knows it: commands and forms of requests of later versions must
+	// not be used yet. It must be quick.
 	Version() byte
 	// Status is the node's view of the cluster.
 	Status() replica.Status

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// BLPOP and its like wait if they cannot be served, and so do requests for locks with WAIT: see [conn.send]. Inside MULTI
-// such a command is queued like any other, and does not wait.
+// BLPOP and its like wait if they cannot be served, and so do requests for locks with WAIT: see [conn.send]. Inside
+// MULTI such a command is queued like any other, and does not wait.
 
 // ticket is what a command that may wait is called by. A connection keeps one for its next such command: a
 // command that is served at once leaves nothing behind.
@@ -48,25 +48,25 @@ func (c *conn) keepTicket(t *ticket) {
 
 // placeBlocked places the reply of a command that may wait, or parks the connection.
 func (c *conn) placeBlocked(s *slot, v protocol.Value) (parked bool) {
-	lot, t := c.srv.backend.Parking(), s.wait
+	registry, t := c.srv.backend.Parking(), s.wait
 	switch {
 	case protocol.IsParked(v):
 		t.late.setClaim(c.newClaim(s.row, t.args))
 		c.setTicket(t.number)
 		c.park(s.row, t.late, func() {
 			if !t.late.lose() {
-				lot.Leave(t.number)
+				registry.Leave(t.number)
 			}
 		})
 		c.parked.ticket = t
-		lot.Parked(t.number, c.lastWrite)
+		registry.Parked(t.number, c.lastWrite)
 		return true
 	case v.IsError() && protocol.OutcomeOf(v.Str) == protocol.OutcomeUnknown:
 		if closed := t.late.setClaim(c.newClaim(s.row, t.args)); closed {
 			t.late.lose()
 		}
-		lot.Leave(t.number)
-	case lot.Forget(t.number):
+		registry.Leave(t.number)
+	case registry.Forget(t.number):
 		c.keepTicket(t)
 	}
 	return false

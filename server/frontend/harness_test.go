@@ -49,7 +49,7 @@ type cluster struct {
 	// watchers and lead are WatchLeadership's.
 	watchers []func(replica.Leadership, []replica.Member)
 	lead     replica.Leadership
-	lot      *parking.Lot
+	registry *parking.Registry
 	keeper   *sessions.Keeper
 	// onForced, when set, is told of locks that were broken.
 	onForced func(*event.Event)
@@ -74,7 +74,7 @@ func newClusterOf(version byte) *cluster {
 		panic(err)
 	}
 	cl.machine.SeedReads(here)
-	cl.lot = parking.New(parking.Cluster{
+	cl.registry = parking.New(parking.Cluster{
 		Propose: func(body []byte, count int) error {
 			return cl.Execute(&replica.Batch{Body: body, Count: count, Write: true})
 		},
@@ -108,7 +108,7 @@ func (cl *cluster) Compiled(source string) bool { return cl.machine.Compiled(sou
 
 func (cl *cluster) Origin() protocol.Origin { return here }
 
-func (cl *cluster) Parking() *parking.Lot { return cl.lot }
+func (cl *cluster) Parking() *parking.Registry { return cl.registry }
 
 func (cl *cluster) Sessions() *sessions.Keeper { return cl.keeper }
 
@@ -305,7 +305,7 @@ func (s *sink) Events(events []event.Event) {
 	for _, e := range events {
 		switch e.Kind {
 		case event.Woken:
-			s.cl.lot.Woken(e.Seq, *e.Reply)
+			s.cl.registry.Woken(e.Seq, *e.Reply)
 		case event.LocksForced:
 			if s.cl.onForced != nil {
 				s.cl.onForced(&e)

@@ -24,7 +24,7 @@ const (
 	// mostNotices and mostNoticeBytes bound the waits with NOTIFY of a connection.
 	mostNotices     = 10_000
 	mostNoticeBytes = 16 << 20
-	// noticeBytes is the cost of a wait beside its words: entries of two maps, here and in the lot. keyBytes
+	// noticeBytes is the cost of a wait beside its words: entries of two maps, here and in package parking. keyBytes
 	// is the cost of a key beside its bytes.
 	noticeBytes = 400
 	keyBytes    = 32
@@ -156,20 +156,20 @@ func (c *conn) awaitNotice(s *slot, args [][]byte) *protocol.Error {
 	if !c.addNotice(n) {
 		return errNotices
 	}
-	lot := c.srv.backend.Parking()
+	registry := c.srv.backend.Parking()
 	s.wait = &ticket{number: n.ticket}
 	s.native = &nativeCall{then: func(c *conn, v protocol.Value) {
 		if v.Kind == protocol.KindInteger && v.Num == 0 {
-			lot.Parked(n.ticket, c.lastWrite)
+			registry.Parked(n.ticket, c.lastWrite)
 			return
 		}
 		c.outbox.mu.Lock()
 		c.locks.dropNotice(n)
 		c.outbox.mu.Unlock()
 		if v.IsError() && protocol.OutcomeOf(v.Str) == protocol.OutcomeUnknown {
-			lot.Leave(n.ticket)
+			registry.Leave(n.ticket)
 		} else {
-			lot.Forget(n.ticket)
+			registry.Forget(n.ticket)
 		}
 	}}
 	return nil

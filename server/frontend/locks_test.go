@@ -111,8 +111,8 @@ func TestHalfReadGrantIsGivenBack(t *testing.T) {
 	})
 }
 
-// TestUncertainWaitLeaves: a wait whose beginning has no known outcome may stand in line. The client was told so and does
-// not wait, so nothing is given to it.
+// TestUncertainWaitLeaves: a wait whose beginning has no known outcome may stand in line. The client was told so and
+// does not wait, so nothing is given to it.
 func TestUncertainWaitLeaves(t *testing.T) {
 	lock := []string{"LOCK.ACQUIRE", "k", "waiter", "PX", "600000", "WAIT", "0"}
 	for name, c := range map[string]struct{ take, wait, give, probe []string }{
@@ -162,7 +162,8 @@ func TestUncertainSessionIsRenewed(t *testing.T) {
 	})
 }
 
-// TestHeartbeatStaysWithItsNode: the log does not have the word, a word in its place is refused, and RESET takes it back.
+// TestHeartbeatStaysWithItsNode: the log does not have the word, a word in its place is refused, and RESET takes it
+// back.
 func TestHeartbeatStaysWithItsNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
@@ -246,7 +247,7 @@ func TestNoticesAreBounded(t *testing.T) {
 		c.nc.Close()
 		time.Sleep(time.Second)
 		require.Zero(t, s.cluster.LockStats().Waiting)
-		require.Zero(t, s.cluster.lot.Len())
+		require.Zero(t, s.cluster.registry.Len())
 		s.stop()
 	})
 }

@@ -57,9 +57,9 @@ func TestWaitersOfAKilledNode(t *testing.T) {
 	}
 }
 
-// TestSilenceAfterAPause: a process that did not run for a while, because the machine slept, say, heard of no other node
-// meanwhile, and of no leader. That counts as no silence: the leader drops no clients of other nodes, and a node without
-// a leader sends none of its clients away, until the time has passed anew.
+// TestSilenceAfterAPause: a process that did not run for a while, because the machine slept, say, heard of no other
+// node meanwhile, and of no leader. That counts as no silence: the leader drops no clients of other nodes, and a node
+// without a leader sends none of its clients away, until the time has passed anew.
 func TestSilenceAfterAPause(t *testing.T) {
 	const long = replica.DefaultAbsentAfter
 	for _, c := range []struct {
@@ -100,11 +100,11 @@ func TestSilenceAfterAPause(t *testing.T) {
 // park has a client of n wait for an element, and returns what the client is told.
 func park(t *testing.T, n *replicatest.Node) <-chan protocol.Value {
 	told := make(chan protocol.Value, 1)
-	lot := n.Replica().Parking()
-	ticket := lot.Enter(1, func(v protocol.Value) { told <- v })
+	registry := n.Replica().Parking()
+	ticket := registry.Enter(1, func(v protocol.Value) { told <- v })
 	b := replicatest.Batch(words("block %d blpop q 0", ticket))
 	require.NoError(t, n.Replica().Execute(b))
 	require.Equal(t, protocol.Parked, b.Replies[0])
-	lot.Parked(ticket, b.Number)
+	registry.Parked(ticket, b.Number)
 	return told
 }

@@ -57,8 +57,8 @@
 //
 //	state.digesting ─► fsm.Machine ─► forward.Receiver ─► queue.mu
 //	                               ├► forward's outbox
-//	                               ├► parking.Lot
-//	                               └► what Config.OnStateEvents and the clients of the lot take
+//	                               ├► parking.Registry
+//	                               └► what Config.OnStateEvents and the waiting clients take
 //	forward.Client ─► queue.mu
 //
 // All others (rounds, watermark, gate, clock, addresses, health, and raftnode's) are

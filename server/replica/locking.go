@@ -66,10 +66,10 @@ func (r *Replica) stateEvents(events []event.Event) {
 	r.config.OnStateEvents(events)
 }
 
-// resync has the keeper and the lot look at a state that a snapshot brought.
+// resync hands the renewer and the registry of waiters a state that a snapshot brought.
 func (r *Replica) resync() {
 	r.keeper.Restored(r.machine.KeptSessions)
-	r.waiting.lot.Restored()
+	r.waiting.registry.Restored()
 }
 
 // Compile compiles a source of a script, for this node to run. The error's text is the reply's.

@@ -195,7 +195,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	start("tick", r.ticker.run)
 	start("end what waits too long", r.timeouts.run)
 	start("look after waiters", r.waiting.run)
-	start("let waiters leave", r.waiting.lot.Run)
+	start("let waiters leave", r.waiting.registry.Run)
 	start("keep sessions", r.keeper.Run)
 	start("forward", r.toLeader.Run)
 	start("accept links", r.fromFollowers.Run)
@@ -242,7 +242,7 @@ func (r *Replica) Shutdown(ctx context.Context) error {
 	if err := r.TransferLeadership(ctx, ""); err != nil {
 		r.config.Logger.Warn("stop while leading", "error", err)
 	}
-	r.waiting.lot.Drained(ctx)
+	r.waiting.registry.Drained(ctx)
 	r.writes.drained(ctx)
 	r.stop()
 	select {

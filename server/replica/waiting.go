@@ -16,9 +16,9 @@ import (
 // waiting looks after the clients that wait for keys: this node's, and while this node leads also those of
 // nodes that are silent. While no client waits it sleeps.
 type waiting struct {
-	r    *Replica
-	lot  *parking.Lot
-	wake chan struct{}
+	r        *Replica
+	registry *parking.Registry
+	wake     chan struct{}
 	// awake: run looks every second.
 	awake atomic.Bool
 	// led: a leader was seen since the last look.
@@ -46,7 +46,7 @@ const (
 
 func newWaiting(r *Replica) *waiting {
 	w := &waiting{r: r, wake: make(chan struct{}, 1)}
-	w.lot = parking.New(parking.Cluster{
+	w.registry = parking.New(parking.Cluster{
 		Propose: func(body []byte, count int) error {
 			b := Batch{Body: body, Count: count, Write: true}
 			if err := r.executeAll(&b); err != nil {
@@ -69,8 +69,8 @@ func newWaiting(r *Replica) *waiting {
 	return w
 }
 
-// Parking is the lot of this node's clients.
-func (r *Replica) Parking() *parking.Lot { return r.waiting.lot }
+// Parking is the registry of this node's clients that wait.
+func (r *Replica) Parking() *parking.Registry { return r.waiting.registry }
 
 func (w *waiting) propose(body []byte, count int) error {
 	return w.r.Execute(&Batch{Body: body, Count: count, Write: true})
@@ -83,7 +83,7 @@ var errLags = errors.New("this node lags")
 func (w *waiting) events(events []event.Event) {
 	for i := range events {
 		if e := &events[i]; e.Kind == event.Woken {
-			w.lot.Woken(e.Seq, *e.Reply)
+			w.registry.Woken(e.Seq, *e.Reply)
 		}
 	}
 }
@@ -106,8 +106,8 @@ func (w *waiting) run(ctx context.Context) error {
 			return nil
 		}
 		w.look(time.Now())
-		// One look at the lot: a client that leaves and one that comes between two would wake nothing.
-		some := w.lot.UnsubscribeIdle() || w.r.machine.Waiting()
+		// One call: a client that leaves and one that comes between two would wake nothing.
+		some := w.registry.UnsubscribeIdle() || w.r.machine.Waiting()
 		w.awake.Store(some)
 		if some {
 			timer.Reset(lookEvery)
@@ -135,7 +135,7 @@ func (w *waiting) look(now time.Time) {
 		switch {
 		case life.Node == w.r.origin.Node:
 			if life.Epoch < w.r.origin.Epoch {
-				w.lot.Renounce()
+				w.registry.DropPreviousIncarnations()
 			}
 		case l != nil && w.silent(life.Node, l.term, now):
 			w.drop(life, w.r.config.AbsentAfter)
@@ -187,6 +187,6 @@ func (w *waiting) lookForLeader(l *leaderTerm, now time.Time) {
 		w.leadless = now
 	}
 	if now.Sub(w.leadless) >= w.r.config.AbsentAfter {
-		w.lot.LeaveAll(protocol.ErrUncertain.Value())
+		w.registry.LeaveAll(protocol.ErrUncertain.Value())
 	}
 }

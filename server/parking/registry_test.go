@@ -26,7 +26,7 @@ type cluster struct {
 	meanwhile func()
 }
 
-func (c *cluster) lot() *Lot {
+func (c *cluster) registry() *Registry {
 	return New(Cluster{
 		Propose: func(body []byte, count int) error {
 			if c.down.Load() {
@@ -63,21 +63,21 @@ func (t *told) give(v protocol.Value) { *t = append(*t, v.Str) }
 func TestWoken(t *testing.T) {
 	var c cluster
 	var told told
-	l := c.lot()
-	early, late, never := l.Enter(1, told.give), l.Enter(1, told.give), l.Enter(1, told.give)
-	require.True(t, l.Woken(early, protocol.Simple("before Execute returned")))
-	l.Parked(early, 1)
-	l.Parked(late, 2)
-	require.True(t, l.Woken(late, protocol.Simple("later")))
-	require.False(t, l.Woken(late, protocol.Simple("twice")))
-	require.True(t, l.Forget(never))
-	require.False(t, l.Forget(late), "told already")
-	require.False(t, l.Woken(never, protocol.Simple("served at once")))
+	r := c.registry()
+	early, late, never := r.Enter(1, told.give), r.Enter(1, told.give), r.Enter(1, told.give)
+	require.True(t, r.Woken(early, protocol.Simple("before Execute returned")))
+	r.Parked(early, 1)
+	r.Parked(late, 2)
+	require.True(t, r.Woken(late, protocol.Simple("later")))
+	require.False(t, r.Woken(late, protocol.Simple("twice")))
+	require.True(t, r.Forget(never))
+	require.False(t, r.Forget(late), "told already")
+	require.False(t, r.Woken(never, protocol.Simple("served at once")))
 	require.EqualValues(t, []string{"before Execute returned", "later"}, told)
-	require.Zero(t, l.Len())
+	require.Zero(t, r.Len())
 	require.Equal(t, []bool{true}, c.subscribed)
-	require.False(t, l.UnsubscribeIdle())
-	require.False(t, l.UnsubscribeIdle())
+	require.False(t, r.UnsubscribeIdle())
+	require.False(t, r.UnsubscribeIdle())
 	require.Equal(t, []bool{true, false}, c.subscribed)
 }
 
@@ -86,17 +86,17 @@ func TestWoken(t *testing.T) {
 func TestUnsubscribe(t *testing.T) {
 	var c cluster
 	var told told
-	l := c.lot()
-	require.False(t, l.UnsubscribeIdle())
+	r := c.registry()
+	require.False(t, r.UnsubscribeIdle())
 	for range 2 {
-		first := l.Enter(1, told.give)
-		require.True(t, l.UnsubscribeIdle())
-		second := l.Enter(1, told.give)
-		l.Forget(first)
-		require.True(t, l.UnsubscribeIdle())
-		l.Forget(second)
-		l.Forget(l.Enter(1, told.give)) // came and went since the last look
-		require.False(t, l.UnsubscribeIdle())
+		first := r.Enter(1, told.give)
+		require.True(t, r.UnsubscribeIdle())
+		second := r.Enter(1, told.give)
+		r.Forget(first)
+		require.True(t, r.UnsubscribeIdle())
+		r.Forget(second)
+		r.Forget(r.Enter(1, told.give)) // came and went since the last look
+		require.False(t, r.UnsubscribeIdle())
 	}
 	require.Equal(t, []bool{true, false, true, false}, c.subscribed)
 }
@@ -106,13 +106,13 @@ func TestUnsubscribe(t *testing.T) {
 func TestSnapshot(t *testing.T) {
 	var lost, waits, later, after told
 	c := cluster{waits: map[uint64]bool{2: true}}
-	l := c.lot()
+	r := c.registry()
 	for i, told := range []*told{&lost, &waits, &later} {
-		l.Parked(l.Enter(1, told.give), uint64(i+1))
+		r.Parked(r.Enter(1, told.give), uint64(i+1))
 	}
-	under := l.Enter(1, after.give)
+	under := r.Enter(1, after.give)
 	c.applied = 2
-	l.Restored()
+	r.Restored()
 	require.EqualValues(t, []string{protocol.ErrUncertain.Error()}, lost)
 	require.Empty(t, waits)
 	require.Empty(t, later)
@@ -120,7 +120,7 @@ func TestSnapshot(t *testing.T) {
 	// The leader's word that a client was parked may come after the snapshot.
 	require.Empty(t, after)
 	c.applied = 4
-	l.Parked(under, 4)
+	r.Parked(under, 4)
 	require.EqualValues(t, []string{protocol.ErrUncertain.Error()}, after)
 }
 
@@ -130,48 +130,48 @@ func TestLeave(t *testing.T) {
 		var c cluster
 		c.down.Store(true)
 		var told told
-		l := c.lot()
-		first, second, third := l.Enter(1, told.give), l.Enter(1, told.give), l.Enter(1, told.give)
+		r := c.registry()
+		first, second, third := r.Enter(1, told.give), r.Enter(1, told.give), r.Enter(1, told.give)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- l.Run(ctx) }()
-		l.Leave(second)
-		l.Leave(second)
+		go func() { done <- r.Run(ctx) }()
+		r.Leave(second)
+		r.Leave(second)
 		synctest.Wait()
-		l.Leave(first)
-		require.False(t, l.Woken(first, protocol.Simple("behind the client's back")))
-		require.False(t, l.Woken(first, protocol.Simple("twice")))
+		r.Leave(first)
+		require.False(t, r.Woken(first, protocol.Simple("behind the client's back")))
+		require.False(t, r.Woken(first, protocol.Simple("twice")))
 		require.EqualValues(t, []string{"behind the client's back"}, told)
 		told = nil
 		time.Sleep(time.Minute)
 		require.Empty(t, c.asked)
 		c.down.Store(false)
-		l.Drained(t.Context())
+		r.Drained(t.Context())
 		require.Equal(t, []string{"unblock", "gone", "2", "1"}, c.asked)
-		require.False(t, l.Woken(second, protocol.OK), "the cluster has forgotten the client")
+		require.False(t, r.Woken(second, protocol.OK), "the cluster has forgotten the client")
 		require.Empty(t, told)
 
-		l.Renounce()
+		r.DropPreviousIncarnations()
 		synctest.Wait()
 		require.Equal(t, []string{"unblock", "gone"}, c.asked[4:])
 
 		// A node that is cut off tells all that were parked, but not those under way.
-		l.Parked(third, 9)
+		r.Parked(third, 9)
 		c.waits = map[uint64]bool{third: true}
-		fourth := l.Enter(1, told.give)
-		l.LeaveAll(protocol.Simple("cut off"))
+		fourth := r.Enter(1, told.give)
+		r.LeaveAll(protocol.Simple("cut off"))
 		require.EqualValues(t, []string{"cut off"}, told)
 		synctest.Wait()
 		require.Equal(t, []string{"unblock", "gone", "3"}, c.asked[6:])
-		require.True(t, l.Woken(fourth, protocol.OK))
+		require.True(t, r.Woken(fourth, protocol.OK))
 
 		stop()
 		require.NoError(t, <-done)
 		c.down.Store(true)
-		l.Leave(l.Enter(1, told.give))
+		r.Leave(r.Enter(1, told.give))
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		l.Drained(short)
+		r.Drained(short)
 	})
 }
 
@@ -180,16 +180,16 @@ func TestLeaveMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c cluster
 		var told told
-		l := c.lot()
+		r := c.registry()
 		leave := func(n int) {
 			for range n {
-				l.Leave(l.Enter(1, told.give))
+				r.Leave(r.Enter(1, told.give))
 			}
 		}
 		c.meanwhile = func() { leave(leaveTogether) }
 		leave(leaveTogether + 1)
-		go l.Run(t.Context())
-		l.Drained(t.Context())
+		go r.Run(t.Context())
+		r.Drained(t.Context())
 		synctest.Wait()
 		words := map[string]int{}
 		for _, word := range c.asked {
@@ -205,19 +205,19 @@ func TestLeaveManyPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cluster{}
 		c.down.Store(true)
-		l := c.lot()
+		r := c.registry()
 		for _, places := range []int{leavePlaces / 2, leavePlaces / 2, 1, leavePlaces - 1, leavePlaces + 1, 1, leavePlaces} {
-			ticket := l.Enter(places, func(protocol.Value) {})
+			ticket := r.Enter(places, func(protocol.Value) {})
 			if places == 1 {
-				l.Parked(ticket, 1) // leaves by LeaveAll
+				r.Parked(ticket, 1) // leaves by LeaveAll
 			} else {
-				l.Leave(ticket)
+				r.Leave(ticket)
 			}
 		}
-		l.LeaveAll(protocol.OK)
-		go l.Run(t.Context())
+		r.LeaveAll(protocol.OK)
+		go r.Run(t.Context())
 		c.down.Store(false)
-		l.Drained(t.Context())
+		r.Drained(t.Context())
 		require.Regexp(t, "^unblock gone 1 2 unblock gone 4 unblock gone 5 unblock gone 7 unblock gone [36] [36]$", strings.Join(c.asked, " "))
 	})
 }
@@ -227,15 +227,15 @@ func TestGiveBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c cluster
 		c.down.Store(true)
-		l := c.lot()
-		go l.Run(t.Context())
-		l.GiveBack(protocol.Hold{Key: "k", Owner: "me", Fence: 7, Conn: 3}, protocol.Hold{Key: "l", Owner: "me", Fence: 7, Conn: 3})
+		r := c.registry()
+		go r.Run(t.Context())
+		r.GiveBack(protocol.Hold{Key: "k", Owner: "me", Fence: 7, Conn: 3}, protocol.Hold{Key: "l", Owner: "me", Fence: 7, Conn: 3})
 		time.Sleep(time.Minute)
 		require.Empty(t, c.asked)
 		c.down.Store(false)
-		l.Drained(t.Context())
+		r.Drained(t.Context())
 		require.Equal(t, []string{"unblock", "gone", "giveback", "k", "me", "7", "3", "giveback", "l", "me", "7", "3"}, c.asked)
-		l.Drained(t.Context())
+		r.Drained(t.Context())
 	})
 }
 
@@ -244,15 +244,15 @@ func TestDrainedWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c cluster
 		c.down.Store(true)
-		l := c.lot()
-		go l.Run(t.Context())
-		l.GiveBack(protocol.Hold{Key: "k", Owner: "me", Fence: 7, Conn: 3})
+		r := c.registry()
+		go r.Run(t.Context())
+		r.GiveBack(protocol.Hold{Key: "k", Owner: "me", Fence: 7, Conn: 3})
 		synctest.Wait()
 		start := time.Now()
-		l.Drained(t.Context())
+		r.Drained(t.Context())
 		require.LessOrEqual(t, time.Since(start), leaveAgain)
 		c.down.Store(false)
-		l.Drained(t.Context())
+		r.Drained(t.Context())
 		require.Contains(t, c.asked, "giveback")
 	})
 }
