@@ -108,7 +108,7 @@ func (leaderOfTwo) LockStats() fsm.LockStats                                   {
 
 func (leaderOfTwo) LockClasses() []fsm.LockClass { return make([]fsm.LockClass, 1) }
 
-func (leaderOfTwo) Sessions() *sessions.Keeper {
+func (leaderOfTwo) Sessions() *sessions.Renewer {
 	return sessions.New(sessions.Cluster{SubscribeCommits: func(bool) {}})
 }
 

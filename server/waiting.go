@@ -34,10 +34,10 @@ func (s *Server) newWaitingFront() *frontend.Server {
 
 // waitingBackend is what a node without a cluster answers with.
 type waitingBackend struct {
-	id      string
-	machine fsm.Machine
-	registry     *parking.Registry
-	keeper  *sessions.Keeper
+	id       string
+	machine  fsm.Machine
+	registry *parking.Registry
+	renewer  *sessions.Renewer
 }
 
 func newWaitingBackend(id string) *waitingBackend {
@@ -47,7 +47,7 @@ func newWaitingBackend(id string) *waitingBackend {
 		registry: parking.New(parking.Cluster{
 			Propose: func([]byte, int) error { return protocol.ErrNoLeader }, Waits: none, Applied: none, SubscribeCommits: func(bool) {},
 		}),
-		keeper: sessions.New(sessions.Cluster{
+		renewer: sessions.New(sessions.Cluster{
 			Propose: func([]int64, bool) error { return protocol.ErrNoLeader }, Applied: none, SubscribeCommits: func(bool) {},
 		}),
 	}
@@ -63,7 +63,7 @@ func (b *waitingBackend) Origin() protocol.Origin { return protocol.Origin{Node:
 
 func (b *waitingBackend) Parking() *parking.Registry { return b.registry }
 
-func (b *waitingBackend) Sessions() *sessions.Keeper { return b.keeper }
+func (b *waitingBackend) Sessions() *sessions.Renewer { return b.renewer }
 
 func (b *waitingBackend) LockStats() fsm.LockStats { return b.machine.LockStats() }
 

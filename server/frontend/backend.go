@@ -28,8 +28,8 @@ type Backend interface {
 	Origin() protocol.Origin
 	// Parking is the registry of this node's clients that wait for keys.
 	Parking() *parking.Registry
-	// Sessions is the keeper of the sessions that live with connections of this node.
-	Sessions() *sessions.Keeper
+	// Sessions is the renewer of the sessions that live with connections of this node.
+	Sessions() *sessions.Renewer
 	// LockStats counts locks, for INFO.
 	LockStats() fsm.LockStats
 	// LockClasses counts what happened to locks, by class.

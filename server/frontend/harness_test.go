@@ -50,7 +50,7 @@ type cluster struct {
 	watchers []func(replica.Leadership, []replica.Member)
 	lead     replica.Leadership
 	registry *parking.Registry
-	keeper   *sessions.Keeper
+	renewer  *sessions.Renewer
 	// onForced, when set, is told of locks that were broken.
 	onForced func(*event.Event)
 }
@@ -82,7 +82,7 @@ func newClusterOf(version byte) *cluster {
 		Applied:          func(number uint64) bool { return cl.machine.Applied(here, number) },
 		SubscribeCommits: func(bool) {},
 	})
-	cl.keeper = sessions.New(sessions.Cluster{
+	cl.renewer = sessions.New(sessions.Cluster{
 		Propose: func(closed []int64, renew bool) error {
 			b := &replica.Batch{Write: true}
 			if len(closed) > 0 {
@@ -110,7 +110,7 @@ func (cl *cluster) Origin() protocol.Origin { return here }
 
 func (cl *cluster) Parking() *parking.Registry { return cl.registry }
 
-func (cl *cluster) Sessions() *sessions.Keeper { return cl.keeper }
+func (cl *cluster) Sessions() *sessions.Renewer { return cl.renewer }
 
 func (cl *cluster) LockStats() fsm.LockStats { return cl.machine.LockStats() }
 
@@ -301,7 +301,7 @@ func (s *sink) Events(events []event.Event) {
 	s.cl.hub.Events(events)
 	s.cl.caches.Events(events)
 	s.cl.monitors.Events(events)
-	s.cl.keeper.Events(events)
+	s.cl.renewer.Events(events)
 	for _, e := range events {
 		switch e.Kind {
 		case event.Woken:

@@ -11,7 +11,7 @@ import (
 
 // lockClient is a connection as far as native locks go.
 type lockClient struct {
-	// entered: the keeper of sessions knows the connection.
+	// entered: the renewer of sessions knows the connection.
 	entered bool
 	// saying: the output has a grant that the client waited for.
 	saying bool
@@ -82,7 +82,7 @@ type unsaid struct {
 	m *push.Message
 }
 
-// enterLocks makes the connection known to the keeper of sessions.
+// enterLocks makes the connection known to the renewer of sessions.
 func (c *conn) enterLocks() {
 	if !c.locks.entered {
 		c.locks.entered = true

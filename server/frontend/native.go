@@ -164,7 +164,7 @@ func leaseOf(value []byte, unit time.Duration) time.Duration {
 // nativeAttach is nativeOpen for a session whose lease only the state knows.
 func nativeAttach(*conn, *row, [][]byte) *nativeCall { return keeping(0) }
 
-// keeping has the keeper expect a session, unless there surely is none.
+// keeping has the renewer expect a session, unless there surely is none.
 func keeping(lease time.Duration) *nativeCall {
 	began := time.Now()
 	return &nativeCall{then: func(c *conn, v protocol.Value) {
@@ -204,7 +204,7 @@ func (r *row) takeHeartbeat(args [][]byte) (rest [][]byte, demanded bool) {
 	return rest, true
 }
 
-// demanding has the keeper demand signs of life of the client, or no longer, once the session lives with the
+// demanding has the renewer demand signs of life of the client, or no longer, once the session lives with the
 // connection.
 func (n *nativeCall) demanding(heartbeat bool) {
 	keeping := n.then

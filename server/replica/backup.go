@@ -19,7 +19,7 @@ type Captured struct {
 // is a row. Stale leaves that out: the state is what the node has.
 func (r *Replica) Capture(ctx context.Context, stale bool) (Captured, error) {
 	if !stale {
-		// The entry renews sessions of connections that are open, which their keeper does all the time.
+		// The entry renews sessions of connections that are open, which the renewer does all the time.
 		b := Batch{Body: protocol.AppendAlive(nil), Count: 1, Write: true}
 		if err := r.Execute(&b); err != nil {
 			return Captured{}, err

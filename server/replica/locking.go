@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast/holdfast/server/sessions"
 )
 
-// newKeeper makes the keeper of the sessions that live with connections of this node.
-func newKeeper(r *Replica) *sessions.Keeper {
+// newRenewer makes the renewer of the sessions that live with connections of this node.
+func newRenewer(r *Replica) *sessions.Renewer {
 	return sessions.New(sessions.Cluster{
 		Propose: func(closed []int64, renew bool) error {
 			b := Batch{Write: true}
@@ -40,8 +40,8 @@ func (r *Replica) executeAll(b *Batch) error {
 	return nil
 }
 
-// Sessions is the keeper of this node's sessions.
-func (r *Replica) Sessions() *sessions.Keeper { return r.keeper }
+// Sessions is the renewer of this node's sessions.
+func (r *Replica) Sessions() *sessions.Renewer { return r.renewer }
 
 // LockClasses counts what happened to locks, by class, since the start of this node.
 func (r *Replica) LockClasses() []fsm.LockClass { return r.machine.LockClasses() }
@@ -57,7 +57,7 @@ func (r *Replica) LockStats() fsm.LockStats { return r.machine.LockStats() }
 // stateEvents takes what an entry did to those whom it concerns.
 func (r *Replica) stateEvents(events []event.Event) {
 	r.waiting.events(events)
-	r.keeper.Events(events)
+	r.renewer.Events(events)
 	for i := range events {
 		if e := &events[i]; e.Kind == event.LockSlow {
 			r.event(LockSlow{DB: e.DB, Key: e.Key, LockNews: *e.Lock})
@@ -68,7 +68,7 @@ func (r *Replica) stateEvents(events []event.Event) {
 
 // resync hands the renewer and the registry of waiters a state that a snapshot brought.
 func (r *Replica) resync() {
-	r.keeper.Restored(r.machine.KeptSessions)
+	r.renewer.Restored(r.machine.KeptSessions)
 	r.waiting.registry.Restored()
 }
 

@@ -48,7 +48,7 @@ type traffic struct {
 	ticker        *ticker
 	timeouts      *timeouts
 	waiting       *waiting
-	keeper        *sessions.Keeper
+	renewer       *sessions.Renewer
 	toLeader      *forward.Client
 	fromFollowers *forward.Receiver
 }
@@ -119,7 +119,7 @@ func (r *Replica) open() {
 		propose: r.propose, proposed: r.timeouts.poke, took: c.OnEntry, memoryLimitBytes: c.MaxMemoryBytes,
 	}, c.Limits.EntryBytes, c.RefusalDelay)
 	r.ticker = newTicker(&r.serving, r.machine, r.proposer.want)
-	r.waiting, r.keeper = newWaiting(r), newKeeper(r)
+	r.waiting, r.renewer = newWaiting(r), newRenewer(r)
 	r.state.sink = r.newSink()
 	r.state.stateHooks = stateHooks{
 		entered: r.leadership.look, landed: r.proposer.landed, captured: c.OnCapture,
@@ -196,7 +196,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	start("end what waits too long", r.timeouts.run)
 	start("look after waiters", r.waiting.run)
 	start("let waiters leave", r.waiting.registry.Run)
-	start("keep sessions", r.keeper.Run)
+	start("renew sessions", r.renewer.Run)
 	start("forward", r.toLeader.Run)
 	start("accept links", r.fromFollowers.Run)
 	select {

@@ -9,14 +9,14 @@ import (
 )
 
 // Events takes what an entry did: which sessions live with connections of this node, and what these have lost.
-func (k *Keeper) Events(events []event.Event) {
+func (r *Renewer) Events(events []event.Event) {
 	for i := range events {
 		e := &events[i]
 		switch e.Kind {
 		case event.SessionKept:
-			k.kept(e.Lock.Conn, e.Lock.Session, e.Lock.LeaseMillis)
+			r.sessionAttached(e.Lock.Conn, e.Lock.Session, e.Lock.LeaseMillis)
 		case event.SessionLeft:
-			k.left(e.Lock.Conn, e.Lock.Session)
+			r.sessionDetached(e.Lock.Conn, e.Lock.Session)
 		case event.LockLost:
 			words := []protocol.Value{
 				protocol.Bulk("lock"), protocol.Bulk("lost"),
@@ -25,7 +25,7 @@ func (k *Keeper) Events(events []event.Event) {
 			if e.Lock.Text != "" || e.Lock.By != "" {
 				words = append(words, protocol.Bulk(e.Lock.Text), protocol.Bulk(e.Lock.By))
 			}
-			k.tell(e.Lock.Conn, push.ForRESP3(words...))
+			r.post(e.Lock.Conn, push.ForRESP3(words...))
 		}
 	}
 }

@@ -26,39 +26,39 @@ const (
 func renewAfter(lease time.Duration) time.Duration { return lease / 3 }
 func trustedFor(lease time.Duration) time.Duration { return lease - lease/8 }
 
-// Run keeps sessions until ctx ends.
-func (k *Keeper) Run(ctx context.Context) error {
+// Run renews sessions until ctx ends.
+func (r *Renewer) Run(ctx context.Context) error {
 	var all sync.WaitGroup
-	all.Go(func() { k.cutLate(ctx) })
-	k.renew(ctx)
+	all.Go(func() { r.cutLate(ctx) })
+	r.renew(ctx)
 	all.Wait()
 	return nil
 }
 
 // renew proposes what is to be proposed, one request at a time.
-func (k *Keeper) renew(ctx context.Context) {
+func (r *Renewer) renew(ctx context.Context) {
 	timer := time.NewTimer(forever)
 	defer timer.Stop()
 	for {
-		k.settleExpected()
-		closed, renew, sleep := k.next(time.Now())
+		r.forgetExpected()
+		closed, renew, sleep := r.next(time.Now())
 		if len(closed) == 0 && !renew {
 			set(timer, sleep)
 			select {
 			case <-timer.C:
-			case <-k.wakeRenewer:
+			case <-r.wakeRenewer:
 			case <-ctx.Done():
 				return
 			}
 			continue
 		}
 		began := time.Now()
-		err := k.cluster.Propose(closed, renew)
+		err := r.cluster.Propose(closed, renew)
 		if err == nil {
-			k.proposed(len(closed), renew, began)
+			r.proposed(len(closed), renew, began)
 			continue
 		}
-		if k.halve(err) {
+		if r.halve(err) {
 			continue
 		}
 		select {
@@ -79,26 +79,26 @@ func set(timer *time.Timer, sleep time.Duration) {
 }
 
 // next is what is to be proposed now, or how long there is nothing.
-func (k *Keeper) next(now time.Time) (closed []int64, renew bool, sleep time.Duration) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (r *Renewer) next(now time.Time) (closed []int64, renew bool, sleep time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	sleep = forever
-	waiting := k.later[:0]
-	for _, c := range k.later {
+	waiting := r.later[:0]
+	for _, c := range r.later {
 		if left := c.at.Sub(now); left > 0 {
 			waiting = append(waiting, c)
 			sleep = min(sleep, left)
 		} else {
-			k.closed = append(k.closed, c.conn)
+			r.closed = append(r.closed, c.conn)
 		}
 	}
-	if k.later = waiting; len(waiting) == 0 {
-		k.later = nil
+	if r.later = waiting; len(waiting) == 0 {
+		r.later = nil
 	}
 	// The renewer alone takes from the front of closed, once the request is through.
-	closed = k.closed[:min(len(k.closed), k.together)]
-	if shortest, some := k.sessions.Min(); some {
-		left := k.renewed.Add(renewAfter(shortest.lease)).Sub(now)
+	closed = r.closed[:min(len(r.closed), r.together)]
+	if shortest, some := r.sessions.Min(); some {
+		left := r.renewed.Add(renewAfter(shortest.lease)).Sub(now)
 		renew = left <= 0
 		sleep = min(sleep, left)
 	}
@@ -107,60 +107,60 @@ func (k *Keeper) next(now time.Time) (closed []int64, renew bool, sleep time.Dur
 
 // halve has fewer connections in the next request, if the last one was refused, and reports whether that
 // may help.
-func (k *Keeper) halve(err error) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if down := new(protocol.Error); errors.As(err, &down) || k.together == 1 {
+func (r *Renewer) halve(err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if down := new(protocol.Error); errors.As(err, &down) || r.together == 1 {
 		return false
 	}
-	k.together /= 2
+	r.together /= 2
 	return true
 }
 
 // proposed notes that a request was applied.
-func (k *Keeper) proposed(closed int, renew bool, began time.Time) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.together = closedTogether
-	if k.closed = k.closed[closed:]; len(k.closed) == 0 {
-		k.closed = nil
+func (r *Renewer) proposed(closed int, renew bool, began time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.together = closedTogether
+	if r.closed = r.closed[closed:]; len(r.closed) == 0 {
+		r.closed = nil
 	}
 	if renew {
-		k.renewed = began
+		r.renewed = began
 	}
 }
 
-// settleExpected forgets expected sessions once this node's log has told what became of them.
-func (k *Keeper) settleExpected() {
-	k.mu.Lock()
-	some := slices.Collect(maps.Keys(k.expected))
-	k.mu.Unlock()
+// forgetExpected forgets expected sessions whose command this node's log has.
+func (r *Renewer) forgetExpected() {
+	r.mu.Lock()
+	some := slices.Collect(maps.Keys(r.expected))
+	r.mu.Unlock()
 	for _, s := range some {
-		if k.cluster.Applied(s.number) {
-			k.settled(s)
+		if r.cluster.Applied(s.number) {
+			r.forgetIfConnected(s)
 		}
 	}
 }
 
-func (k *Keeper) settled(s *session) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if c := k.clients[s.conn]; c != nil && !c.cut {
-		k.sessions.Delete(s)
-		k.forget(c, s)
+func (r *Renewer) forgetIfConnected(s *session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.clients[s.conn]; c != nil && !c.cut {
+		r.sessions.Delete(s)
+		r.removeExpected(c, s)
 	}
 }
 
 // cutLate closes connections whose sessions were not renewed in time.
-func (k *Keeper) cutLate(ctx context.Context) {
+func (r *Renewer) cutLate(ctx context.Context) {
 	timer := time.NewTimer(forever)
 	defer timer.Stop()
 	for {
 		now := time.Now()
-		set(timer, min(k.look(now), k.cutSilent(now)))
+		set(timer, min(r.cutUnrenewed(now), r.cutSilent(now)))
 		select {
 		case <-timer.C:
-		case <-k.wakeCutter:
+		case <-r.wakeCutter:
 		case <-ctx.Done():
 			return
 		}
@@ -170,14 +170,14 @@ func (k *Keeper) cutLate(ctx context.Context) {
 // whyCut is logged with the connection.
 const whyCut = "its session could not be renewed in time"
 
-// look cuts the connections that are late, and returns how long none will be.
-func (k *Keeper) look(now time.Time) (sleep time.Duration) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+// cutUnrenewed cuts the connections that are late, and returns how long none will be.
+func (r *Renewer) cutUnrenewed(now time.Time) (sleep time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	sleep = forever
 	var late []int64
-	k.sessions.Scan(func(s *session) bool {
-		left := k.renewed.Add(trustedFor(s.lease)).Sub(now)
+	r.sessions.Scan(func(s *session) bool {
+		left := r.renewed.Add(trustedFor(s.lease)).Sub(now)
 		if left > 0 {
 			sleep = min(sleep, left) // as all that follow have as much
 			return false
@@ -190,18 +190,18 @@ func (k *Keeper) look(now time.Time) (sleep time.Duration) {
 		return true
 	})
 	for _, conn := range late {
-		k.cutOff(conn)
+		r.cutOff(conn)
 	}
 	return sleep
 }
 
-// cutOff closes a connection. The caller holds k.mu.
-func (k *Keeper) cutOff(conn int64) {
-	c := k.clients[conn]
+// cutOff closes a connection. The caller holds r.mu.
+func (r *Renewer) cutOff(conn int64) {
+	c := r.clients[conn]
 	if c.cut {
 		return
 	}
-	k.abandon(c, 0)
-	k.cuts++
+	r.abandon(c, 0)
+	r.cuts++
 	c.to.Cut(whyCut)
 }

@@ -57,15 +57,15 @@ func TestMetricsDocument(t *testing.T) {
 // node is a node that leads three, with an empty state.
 type node struct {
 	fsm.Machine
-	status replica.Status
-	keeper *sessions.Keeper
+	status  replica.Status
+	renewer *sessions.Renewer
 }
 
 func newNode() *node {
 	member := func(n string) replica.Member {
 		return replica.Member{ID: "n" + n, Name: "n" + n, Voter: true, ClientAddr: "10.0.0." + n + ":6379"}
 	}
-	n := &node{Machine: fsm.New(), keeper: sessions.New(sessions.Cluster{SubscribeCommits: func(bool) {}}), status: replica.Status{
+	n := &node{Machine: fsm.New(), renewer: sessions.New(sessions.Cluster{SubscribeCommits: func(bool) {}}), status: replica.Status{
 		ID: "n1", Name: "n1", Leading: true, Leader: member("1"), Version: protocol.OldestEntryVersion, Term: 3, Committed: 42, Applied: 42,
 		Members: []replica.Member{member("1"), member("2"), member("3")},
 	}}
@@ -77,7 +77,7 @@ func newNode() *node {
 
 func (n *node) Status() replica.Status { return n.status }
 
-func (n *node) Sessions() *sessions.Keeper { return n.keeper }
+func (n *node) Sessions() *sessions.Renewer { return n.renewer }
 
 func newRegistry(n *node) *Registry {
 	d := discovery.New(discovery.Config{}, n.Status)

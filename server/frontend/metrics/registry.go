@@ -21,7 +21,7 @@ type Backend interface {
 	Stats() fsm.Stats
 	LockStats() fsm.LockStats
 	LockClasses() []fsm.LockClass
-	Sessions() *sessions.Keeper
+	Sessions() *sessions.Renewer
 }
 
 // Config is where a [Registry] finds what it does not count itself.

@@ -18,9 +18,9 @@ import (
 	"github.com/holdfast/holdfast/server/push"
 )
 
-// story is a keeper with a cluster that notes what is proposed, and when.
+// story is a renewer with a cluster that notes what is proposed, and when.
 type story struct {
-	*Keeper
+	*Renewer
 	began time.Time
 
 	mu      sync.Mutex
@@ -35,7 +35,7 @@ type story struct {
 
 func newStory(t *testing.T) *story {
 	s := &story{began: time.Now()}
-	s.Keeper = New(Cluster{Propose: s.propose, Applied: func(number uint64) bool {
+	s.Renewer = New(Cluster{Propose: s.propose, Applied: func(number uint64) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return number <= s.applied
@@ -412,8 +412,8 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// TestSilenceCountsFromTheLastCommand: a client is silent when it has sent nothing for a whole limit, whenever the keeper
-// looks.
+// TestSilenceCountsFromTheLastCommand: a client is silent when it has sent nothing for a whole limit, whenever the
+// renewer checks.
 func TestSilenceCountsFromTheLastCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t)
@@ -424,7 +424,7 @@ func TestSilenceCountsFromTheLastCommand(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		c.sends()
 		time.Sleep(7900 * time.Millisecond)
-		require.False(t, c.isGone(), "the keeper looked 5 s after the last command")
+		require.False(t, c.isGone(), "the renewer checked 5 s after the last command")
 		time.Sleep(200 * time.Millisecond)
 		require.True(t, c.isGone())
 	})
@@ -434,7 +434,7 @@ func TestSilenceCountsFromTheLastCommand(t *testing.T) {
 func TestSilenceOfANodeThatSlept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &story{began: time.Now()}
-		s.Keeper = New(Cluster{Applied: func(uint64) bool { return true }, SubscribeCommits: func(bool) {}})
+		s.Renewer = New(Cluster{Applied: func(uint64) bool { return true }, SubscribeCommits: func(bool) {}})
 		c := s.open(1)
 		s.keep(1, 1, 8*time.Second)
 		s.Demand(1, true)

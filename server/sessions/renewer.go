@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/server/push"
 )
 
-// Cluster is what a keeper needs of the node.
+// Cluster is what a renewer needs of the node.
 type Cluster struct {
 	// Propose has the sessions of closed connections ended, and then, if renew is set, all other sessions of
 	// this life of the node renewed. An error means that neither may have been applied: a *protocol.Error for
@@ -23,7 +23,7 @@ type Cluster struct {
 	SubscribeCommits func(bool)
 }
 
-// Client is a connection. The methods are called by any goroutine, and must not block or call the keeper.
+// Client is a connection. The methods are called by any goroutine, and must not block or call the renewer.
 type Client interface {
 	// SetLease gives the shortest lease of the connection's sessions. If nothing is heard of the client for that
 	// long, the connection has to end, and no sooner.
@@ -36,8 +36,8 @@ type Client interface {
 	Cut(why string)
 }
 
-// Keeper has the connections of this node that have to do with locks. Create it with [New].
-type Keeper struct {
+// Renewer has the connections of this node that use locks, and renews their sessions. Create it with [New].
+type Renewer struct {
 	cluster Cluster
 	// wakeRenewer and wakeCutter end the sleep of Run's goroutines.
 	wakeRenewer, wakeCutter chan struct{}
@@ -58,8 +58,8 @@ type Keeper struct {
 	// later are connections that were cut: their sessions have time to be attached elsewhere.
 	later []cut
 	cuts  uint64
-	// ends: this node ends.
-	ends bool
+	// stopping: this node ends.
+	stopping bool
 }
 
 // client is a connection with its sessions.
@@ -67,22 +67,22 @@ type client struct {
 	id       int64
 	to       Client
 	sessions map[uint64]*session // by id
-	// expected are sessions that this node's log has not told of, as far as it has not told of others.
+	// expected are sessions whose command this node's log does not have yet. The same session may already be in sessions.
 	expected []*session
 	// shortest is the shortest lease that there was, 0 if there was none.
 	shortest time.Duration
 	// cut: the connection is being closed, and lease is the longest of the sessions that it had.
 	cut   bool
 	lease time.Duration
-	// demanded: the client has to send something within the shortest lease of its sessions. look is when to look for
-	// that; zero: the client is not in Keeper.silent.
+	// demanded: the client has to send something within the shortest lease of its sessions. checkAt is when to check;
+	// zero: the client is not in Renewer.silent.
 	demanded bool
-	look     time.Time
+	checkAt  time.Time
 }
 
 // session is a session of a connection. It does not change.
 type session struct {
-	id    uint64 // 0: not told by the log yet
+	id    uint64 // 0: not in the log yet
 	conn  int64
 	lease time.Duration
 	// since is when it surely had its whole lease.
@@ -100,12 +100,12 @@ type cut struct {
 // LeastLease is the shortest lease of a session that lives with a connection.
 const LeastLease = time.Second
 
-// New is a keeper without connections.
-func New(c Cluster) *Keeper {
-	return &Keeper{
+// New is a renewer without connections.
+func New(c Cluster) *Renewer {
+	return &Renewer{
 		cluster: c, together: closedTogether, wakeRenewer: make(chan struct{}, 1), wakeCutter: make(chan struct{}, 1),
 		clients: make(map[int64]*client), expected: make(map[*session]struct{}), sessions: btree.NewBTreeGOptions(before, btree.Options{NoLocks: true}),
-		silent: btree.NewBTreeGOptions(looksBefore, btree.Options{NoLocks: true}),
+		silent: btree.NewBTreeGOptions(checkedBefore, btree.Options{NoLocks: true}),
 	}
 }
 
@@ -123,55 +123,55 @@ func before(a, b *session) bool {
 
 // Enter notes a connection that may get sessions or locks. It must be called before the first command for
 // that goes to the cluster.
-func (k *Keeper) Enter(conn int64, to Client) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.clients[conn] = &client{id: conn, to: to, sessions: make(map[uint64]*session)}
-	if len(k.clients) == 1 {
-		k.cluster.SubscribeCommits(true)
+func (r *Renewer) Enter(conn int64, to Client) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clients[conn] = &client{id: conn, to: to, sessions: make(map[uint64]*session)}
+	if len(r.clients) == 1 {
+		r.cluster.SubscribeCommits(true)
 	}
 }
 
 // Leave notes that a connection has closed. ended: its sessions end with it. Else this node ends, and leaves
 // the sessions the time that they have.
-func (k *Keeper) Leave(conn int64, ended bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	c := k.clients[conn]
+func (r *Renewer) Leave(conn int64, ended bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.clients[conn]
 	if c == nil {
 		return
 	}
-	delete(k.clients, conn)
-	if len(k.clients) == 0 {
-		k.cluster.SubscribeCommits(false)
+	delete(r.clients, conn)
+	if len(r.clients) == 0 {
+		r.cluster.SubscribeCommits(false)
 	}
 	some := len(c.sessions)+len(c.expected) > 0
-	k.drop(c)
-	k.ends = k.ends || !ended
+	r.drop(c)
+	r.stopping = r.stopping || !ended
 	switch {
 	case !ended:
 	case c.cut:
-		k.later = append(k.later, cut{conn, time.Now().Add(c.lease)})
-		wake(k.wakeRenewer)
+		r.later = append(r.later, cut{conn, time.Now().Add(c.lease)})
+		wake(r.wakeRenewer)
 	case some:
-		k.closed = append(k.closed, conn)
-		wake(k.wakeRenewer)
+		r.closed = append(r.closed, conn)
+		wake(r.wakeRenewer)
 	}
 }
 
-// Vanished notes that a connection ends because nothing was heard of its client for the shortest lease. [Keeper.Leave]
+// Vanished notes that a connection ends because nothing was heard of its client for the shortest lease. [Renewer.Leave]
 // follows. A client behind a partition believes in a session with a longer lease: such a session has the rest of it.
-func (k *Keeper) Vanished(conn int64) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if c := k.clients[conn]; c != nil && !c.cut && len(c.sessions)+len(c.expected) > 0 {
-		k.abandon(c, c.shortest)
+func (r *Renewer) Vanished(conn int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.clients[conn]; c != nil && !c.cut && len(c.sessions)+len(c.expected) > 0 {
+		r.abandon(c, c.shortest)
 	}
 }
 
 // abandon leaves the sessions of a connection that is being closed the longest lease, but for what has passed.
-// The caller holds k.mu.
-func (k *Keeper) abandon(c *client, passed time.Duration) {
+// The caller holds r.mu.
+func (r *Renewer) abandon(c *client, passed time.Duration) {
 	c.cut = true
 	for _, s := range c.sessions {
 		c.lease = max(c.lease, s.lease)
@@ -180,77 +180,77 @@ func (k *Keeper) abandon(c *client, passed time.Duration) {
 		c.lease = max(c.lease, s.lease)
 	}
 	c.lease = max(c.lease-passed, 0)
-	k.drop(c)
+	r.drop(c)
 }
 
 // Sessions is the number of sessions that live with a connection, or may.
-func (k *Keeper) Sessions(conn int64) int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	c := k.clients[conn]
+func (r *Renewer) Sessions(conn int64) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.clients[conn]
 	if c == nil {
 		return 0
 	}
 	return len(c.sessions) + len(c.expected)
 }
 
-// drop forgets the sessions of a connection. The caller holds k.mu.
-func (k *Keeper) drop(c *client) {
+// drop forgets the sessions of a connection. The caller holds r.mu.
+func (r *Renewer) drop(c *client) {
 	for _, s := range c.sessions {
-		k.sessions.Delete(s)
+		r.sessions.Delete(s)
 	}
 	for _, s := range c.expected {
-		k.sessions.Delete(s)
-		delete(k.expected, s)
+		r.sessions.Delete(s)
+		delete(r.expected, s)
 	}
 	clear(c.sessions)
 	c.expected = nil
-	k.lookAt(c, time.Time{})
+	r.scheduleCheck(c, time.Time{})
 }
 
-// Expect notes that the batch with that number, executed since began, made or attached a session of this
-// connection, or may have: until this node's log tells, the session is renewed as one with that lease. 0: not known.
-func (k *Keeper) Expect(conn int64, lease time.Duration, number uint64, began time.Time) {
-	if k.cluster.Applied(number) {
-		return // the log has told
+// Expect notes that the batch with that number, executed since began, made or attached a session of this connection, or
+// may have: until this node's log has the batch, the session is renewed as one with that lease. 0: not known.
+func (r *Renewer) Expect(conn int64, lease time.Duration, number uint64, began time.Time) {
+	if r.cluster.Applied(number) {
+		return // the log has the batch
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	c := k.clients[conn]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.clients[conn]
 	if c == nil || c.cut {
 		return
 	}
 	s := &session{conn: conn, lease: max(lease, LeastLease), since: began, number: number}
-	if old, replaced := k.sessions.Set(s); replaced {
-		k.forget(c, old)
+	if old, replaced := r.sessions.Set(s); replaced {
+		r.removeExpected(c, old)
 	}
 	c.expected = append(c.expected, s)
-	k.expected[s] = struct{}{}
+	r.expected[s] = struct{}{}
 	if lease > 0 {
 		c.shorten(s.lease)
 	}
-	k.came()
+	r.wakeBoth()
 }
 
-// forget drops an expected session that is no longer in the tree. The caller holds k.mu.
-func (k *Keeper) forget(c *client, s *session) {
-	delete(k.expected, s)
+// removeExpected drops an expected session that is no longer in the tree. The caller holds r.mu.
+func (r *Renewer) removeExpected(c *client, s *session) {
+	delete(r.expected, s)
 	c.expected = slices.DeleteFunc(c.expected, func(other *session) bool { return other == s })
 }
 
-// kept notes, by this node's log, that a session lives with a connection.
-func (k *Keeper) kept(conn int64, id uint64, leaseMillis int64) {
+// sessionAttached notes, by this node's log, that a session lives with a connection.
+func (r *Renewer) sessionAttached(conn int64, id uint64, leaseMillis int64) {
 	lease := lease(leaseMillis)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	c := k.clients[conn]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.clients[conn]
 	switch {
-	case c == nil && k.ends:
+	case c == nil && r.stopping:
 		return
 	case c == nil:
 		// The connection closed before its command was applied.
-		k.closed = append(k.closed, conn)
-		wake(k.wakeRenewer)
+		r.closed = append(r.closed, conn)
+		wake(r.wakeRenewer)
 		return
 	case c.cut:
 		c.lease = max(c.lease, lease)
@@ -263,18 +263,18 @@ func (k *Keeper) kept(conn int64, id uint64, leaseMillis int64) {
 		}
 	}
 	if old := c.sessions[id]; old != nil {
-		k.sessions.Delete(old)
+		r.sessions.Delete(old)
 		since = old.since
 	}
 	s := &session{id: id, conn: conn, lease: lease, since: since}
 	c.sessions[id] = s
-	k.sessions.Set(s)
+	r.sessions.Set(s)
 	c.shorten(lease)
-	k.awaitSign(c, lease)
-	k.came()
+	r.awaitSign(c, lease)
+	r.wakeBoth()
 }
 
-// shorten gives the connection a lease that is shorter than those before. The caller holds k.mu.
+// shorten gives the connection a lease that is shorter than those before. The caller holds r.mu.
 func (c *client) shorten(lease time.Duration) {
 	if c.shortest == 0 || lease < c.shortest {
 		c.shortest = lease
@@ -282,57 +282,57 @@ func (c *client) shorten(lease time.Duration) {
 	}
 }
 
-// came wakes what waits for sessions. The caller holds k.mu.
-func (k *Keeper) came() {
-	wake(k.wakeRenewer)
-	wake(k.wakeCutter)
+// wakeBoth wakes both goroutines of Run. The caller holds r.mu.
+func (r *Renewer) wakeBoth() {
+	wake(r.wakeRenewer)
+	wake(r.wakeCutter)
 }
 
-// left notes, by this node's log, that a session does not live with a connection any more.
-func (k *Keeper) left(conn int64, id uint64) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if c := k.clients[conn]; c != nil && c.sessions[id] != nil {
-		k.sessions.Delete(c.sessions[id])
+// sessionDetached notes, by this node's log, that a session does not live with a connection any more.
+func (r *Renewer) sessionDetached(conn int64, id uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.clients[conn]; c != nil && c.sessions[id] != nil {
+		r.sessions.Delete(c.sessions[id])
 		delete(c.sessions, id)
 	}
 }
 
 // Restored is called after the state was replaced by a snapshot's. each calls back with all sessions that
 // live with connections of this node then.
-func (k *Keeper) Restored(each func(func(conn int64, id uint64, leaseMillis int64))) {
-	k.mu.Lock()
-	for _, c := range k.clients {
+func (r *Renewer) Restored(each func(func(conn int64, id uint64, leaseMillis int64))) {
+	r.mu.Lock()
+	for _, c := range r.clients {
 		for id, s := range c.sessions {
-			k.sessions.Delete(s)
+			r.sessions.Delete(s)
 			delete(c.sessions, id)
 		}
 	}
-	k.mu.Unlock()
-	each(k.kept)
+	r.mu.Unlock()
+	each(r.sessionAttached)
 }
 
-// tell sends a message to a connection, if it is there.
-func (k *Keeper) tell(conn int64, m *push.Message) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if c := k.clients[conn]; c != nil {
+// post sends a message to a connection, if it is there.
+func (r *Renewer) post(conn int64, m *push.Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.clients[conn]; c != nil {
 		c.to.Post(m)
 	}
 }
 
-// Len is the number of sessions that this node keeps.
-func (k *Keeper) Len() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.sessions.Len()
+// Len is the number of sessions that this node renews.
+func (r *Renewer) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sessions.Len()
 }
 
 // Cuts is the number of connections that were closed since their sessions could not be renewed.
-func (k *Keeper) Cuts() uint64 {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.cuts
+func (r *Renewer) Cuts() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cuts
 }
 
 func wake(c chan struct{}) {
