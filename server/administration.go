@@ -20,7 +20,7 @@ import (
 const operateWithin = 30 * time.Second
 
 // newDesk makes what takes requests about members.
-func (s *Server) newDesk() *operations.Desk {
+func (s *Server) newOperations() *operations.Service {
 	told := func(t operations.Taken) {
 		level := slog.LevelInfo
 		if t.Request.Force || t.Risky {
@@ -30,7 +30,7 @@ func (s *Server) newDesk() *operations.Desk {
 		s.logger.Log(context.Background(), level, "members changed", "what", t.Says, "index", t.Index, "request", string(t.Request.Op),
 			"force", t.Request.Force, "by_node", by.Node, "by_user", by.User, "by_addr", by.Addr, "by_name", by.Name)
 	}
-	return operations.NewDesk(operations.NewExecutor(s.raft(), told), (*otherDesks)(s))
+	return operations.NewService(operations.NewExecutor(s.raft(), told), (*otherOperations)(s))
 }
 
 // serveOperations answers other nodes that ask for changes of members.
@@ -38,7 +38,7 @@ func (s *Server) serveOperations() {
 	membership.Handle(s.place.requests, opOperate, func(ctx context.Context, _ membership.Asker, q operations.Request) (operations.Reply, error) {
 		ctx, cancel := context.WithTimeout(ctx, operateWithin)
 		defer cancel()
-		return s.place.desk.Do(ctx, q), nil
+		return s.place.operations.Do(ctx, q), nil
 	})
 	membership.HandleAny(s.place.requests, opJoin, s.takeIn)
 	membership.Handle(s.place.requests, opClients, func(_ context.Context, _ membership.Asker, q frontend.ClientsQuestion) (frontend.ClientsAnswer, error) {
@@ -61,7 +61,7 @@ func (s *Server) takeIn(ctx context.Context, from membership.Asker, q join) (joi
 	if s.isOpen() && s.place.isGone(from.ID) {
 		return joined{Refused: fmt.Sprintf("%s was removed: empty its folder", from.ID)}, nil
 	}
-	reply, err := s.place.desk.Ask(ctx, operations.Request{
+	reply, err := s.place.operations.Ask(ctx, operations.Request{
 		Op: operations.Join, Member: from.ID, Addr: q.Addr, Cluster: q.Cluster, LogFormat: q.LogFormat, Asker: operations.Asker{Node: members.Name(from.ID), Addr: from.Addr},
 	})
 	var refusal *operations.Refusal
@@ -74,10 +74,10 @@ func (s *Server) takeIn(ctx context.Context, from membership.Asker, q join) (joi
 	return joined{Index: reply.Configuration.Index}, nil
 }
 
-// otherDesks are the desks of the other nodes.
-type otherDesks Server
+// otherOperations are the operations services of the other nodes.
+type otherOperations Server
 
-func (o *otherDesks) Ask(ctx context.Context, id string, q operations.Request) (operations.Reply, error) {
+func (o *otherOperations) Ask(ctx context.Context, id string, q operations.Request) (operations.Reply, error) {
 	return membership.Ask[operations.Reply](ctx, o.place.client, id, opOperate, q)
 }
 

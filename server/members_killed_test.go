@@ -92,19 +92,19 @@ var changes = []change{
 	},
 }
 
-// office are the desks of a cluster's nodes.
+// office has the operations service of each node of a cluster.
 type office struct{ *replicatest.Cluster }
 
 var errGone = errors.New("the node is gone")
 
 // at carries out a request on a node.
-func (o office) at(n *replicatest.Node, do func(*operations.Desk)) error {
+func (o office) at(n *replicatest.Node, do func(*operations.Service)) error {
 	life := n.Life()
 	if n.Replica() == nil {
 		return errGone
 	}
 	raft := server.Raft{Identity: func() (string, string) { return n.ID, "test" }, Replica: n.Replica}
-	do(operations.NewDesk(operations.NewExecutor(raft, func(operations.Taken) {}), o))
+	do(operations.NewService(operations.NewExecutor(raft, func(operations.Taken) {}), o))
 	if n.Replica() == nil || n.Life() != life {
 		return errGone // and what it said got lost
 	}
@@ -115,7 +115,7 @@ func (o office) at(n *replicatest.Node, do func(*operations.Desk)) error {
 func (o office) Ask(ctx context.Context, id string, q operations.Request) (reply operations.Reply, err error) {
 	for _, n := range o.Nodes() {
 		if n.ID == id {
-			err = o.at(n, func(d *operations.Desk) { reply = d.Do(ctx, q) })
+			err = o.at(n, func(d *operations.Service) { reply = d.Do(ctx, q) })
 		}
 	}
 	return reply, err
@@ -125,7 +125,7 @@ func (o office) Ask(ctx context.Context, id string, q operations.Request) (reply
 func (o office) ask(ctx context.Context, q operations.Request, nodes ...*replicatest.Node) error {
 	for i := 0; ; i++ {
 		said := operations.ErrUncertain
-		err := o.at(nodes[i%len(nodes)], func(d *operations.Desk) { _, said = d.Ask(ctx, q) })
+		err := o.at(nodes[i%len(nodes)], func(d *operations.Service) { _, said = d.Ask(ctx, q) })
 		if err == nil && !errors.Is(said, operations.ErrUncertain) {
 			return said
 		}
@@ -156,8 +156,8 @@ func slowly(t *testing.T, learner bool) (office, *staff) {
 	return o, s
 }
 
-// TestKilledDuringAChangeOfMembers: a node is killed, and its power cut, at any instant of a change, and the request
-// is not repeated. What is there then is one of the steps, and all nodes agree on it; the cluster serves; and asking again
+// TestKilledDuringAChangeOfMembers: a node is killed, and its power cut, at any instant of a change, and the request is
+// not repeated. What is there then is one of the steps, and all nodes agree on it; the cluster serves; and asking again
 // completes the change.
 func TestKilledDuringAChangeOfMembers(t *testing.T) {
 	protocoltest.SkipShort(t, "every change, victim and instant")

@@ -36,11 +36,11 @@ var ErrSuperseded = incarnation.ErrSuperseded
 
 // place is the node's place among the nodes: who and where they are, its way into the cluster, and changes of members.
 type place struct {
-	book     members.Book
-	client   *membership.Client
-	requests *membership.Server
-	founding *founding.Node
-	desk     *operations.Desk
+	book       members.Book
+	client     *membership.Client
+	requests   *membership.Server
+	founding   *founding.Node
+	operations *operations.Service
 	// admissions watches whether the members admit each other.
 	admissions *membership.Admissions
 	// checker compares the members' states.
@@ -66,7 +66,7 @@ func (s *Server) newPlace() error {
 	layer := s.peers.Layer(peer.KindMember)
 	p.client, p.requests = membership.NewClient(layer), membership.NewServer(layer, s.logger)
 	p.checker = s.newChecker()
-	p.desk = s.newDesk()
+	p.operations = s.newOperations()
 	initial, _ := s.config.Peers() // validated by New
 	p.founding = founding.New(founding.Config{
 		Folder: s.store, Addr: s.config.peerAddress(initial), Initial: initial, Contacts: s.config.contacts(), NonVoter: s.config.NonVoter,
@@ -165,7 +165,7 @@ func (s *Server) removed() {
 			err := s.store.Remove()
 			ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
 			defer cancel()
-			s.place.desk.Rest(ctx)
+			s.place.operations.Drain(ctx)
 			s.fail(errors.Join(ErrRemoved, err))
 		}()
 	})
@@ -367,8 +367,8 @@ type join struct {
 	LogFormat byte `json:"logFormat,omitempty"`
 }
 
-// joined is the answer. Refused is why not, in one line. Index is of a committed configuration that has the node; 0: the
-// node that was asked, or the leader, does not say.
+// joined is the answer. Refused is why not, in one line. Index is of a committed configuration that has the node; 0:
+// the node that was asked, or the leader, does not say.
 type joined struct {
 	Refused string `json:"refused,omitempty"`
 	Index   uint64 `json:"index,omitempty"`
@@ -400,7 +400,7 @@ func (s *Server) ask(ctx context.Context, q operations.Request) error {
 	initial, _ := s.config.Peers()
 	q.Member = s.store.Identity().ID
 	q.Asker = operations.Asker{Node: s.config.Name, Addr: s.config.peerAddress(initial)}
-	_, err := s.place.desk.Ask(ctx, q)
+	_, err := s.place.operations.Ask(ctx, q)
 	if err != nil {
 		return fmt.Errorf("%s: %w", q.Op, err)
 	}

@@ -351,7 +351,7 @@ func (s *Server) frontConfig() frontend.Config {
 			Troubles:  s.troubles,
 			Settings:  []frontend.Setting{{Name: "dir", Value: absolute(s.config.DataDir)}},
 		},
-		Administration: s.place.desk,
+		Administration: s.place.operations,
 		AskClients:     s.askClients,
 
 		Logger:   s.logger,

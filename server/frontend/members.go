@@ -23,7 +23,7 @@ func memberHandlers() map[string]handler {
 	}
 }
 
-// Administration changes the members of the cluster. [operations.Desk] is one.
+// Administration changes the members of the cluster. [operations.Service] is one.
 type Administration interface {
 	// Ask carries a request out, wherever the leader is. The reply says what was done, also when there is an error.
 	Ask(ctx context.Context, q operations.Request) (operations.Reply, error)
@@ -47,8 +47,8 @@ func changeOfMembers(op operations.Op) handler {
 		if refusal != nil {
 			return refusal.Value()
 		}
-		desk := c.srv.cfg.Administration
-		if desk == nil {
+		service := c.srv.cfg.Administration
+		if service == nil {
 			return errNoAdministration.Value()
 		}
 		var reply operations.Reply
@@ -56,7 +56,7 @@ func changeOfMembers(op operations.Op) handler {
 		c.whileConnected(func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, changeWithin)
 			defer cancel()
-			reply, err = desk.Ask(ctx, q)
+			reply, err = service.Ask(ctx, q)
 		})
 		return changed(reply.Said, err)
 	}}

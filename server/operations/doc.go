@@ -17,5 +17,5 @@
 // lock ends with the request's context.
 //
 // Start reading at policy.go, then policy_test.go, whose tables can be read aloud; executor.go takes the steps, and
-// desk.go finds the leader.
+// service.go finds the leader.
 package operations

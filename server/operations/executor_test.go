@@ -18,9 +18,9 @@ import (
 type cell struct {
 	mu sync.Mutex
 	world
-	t     *testing.T
-	desks map[string]*Desk // by ID
-	taken []Taken
+	t        *testing.T
+	services map[string]*Service // by ID
+	taken    []Taken
 	// before, after are called around each change; an error is the change's.
 	before, after func(Action) error
 	// lost are the nodes whose replies to others get lost.
@@ -31,12 +31,12 @@ type cell struct {
 
 func newCell(t *testing.T, line string) *cell {
 	c := &cell{
-		world: newWorld(t, line), t: t, desks: map[string]*Desk{}, lost: map[string]bool{},
+		world: newWorld(t, line), t: t, services: map[string]*Service{}, lost: map[string]bool{},
 		before: func(Action) error { return nil }, after: func(Action) error { return nil },
 	}
 	for _, m := range c.Members {
 		told := func(s Taken) { c.taken = append(c.taken, s) }
-		c.desks[m.ID] = NewDesk(NewExecutor(seat{c, m.ID}, told), seat{c, m.ID})
+		c.services[m.ID] = NewService(NewExecutor(seat{c, m.ID}, told), seat{c, m.ID})
 	}
 	return c
 }
@@ -98,7 +98,7 @@ func (s seat) Ask(ctx context.Context, id string, q Request) (Reply, error) {
 	if s.lost[id] {
 		return Reply{}, errors.New("connection lost")
 	}
-	reply := s.desks[id].Do(ctx, q)
+	reply := s.services[id].Do(ctx, q)
 	if s.lost[id] {
 		return Reply{}, errors.New("connection lost")
 	}
@@ -113,12 +113,12 @@ func (c *cell) set(f func()) {
 
 func (c *cell) lead(id string) { c.Self, c.Leader = id, id }
 
-// ask asks the desk of a node, for ten seconds at most.
+// ask asks the service of a node, for ten seconds at most.
 func (c *cell) ask(at, line string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	q := requestOf(c.t, line)
-	reply, err := c.desks[idOf(at)].Ask(ctx, q)
+	reply, err := c.services[idOf(at)].Ask(ctx, q)
 	return reply.Said, err
 }
 
@@ -242,14 +242,14 @@ func TestNoLeader(t *testing.T) {
 }
 
 // A node that was removed goes on until who asked has the answer, and no longer than it is told.
-func TestRest(t *testing.T) {
+func TestDrain(t *testing.T) {
 	bubble(t, "n1* n2 n3", func(t *testing.T, c *cell) {
 		began, hang := time.Now(), make(chan struct{})
 		c.before = func(Action) error { <-hang; return nil }
 		rest := func(limit time.Duration) time.Duration {
 			ctx, cancel := context.WithTimeout(context.Background(), limit)
 			defer cancel()
-			c.desks[idOf("n3")].Rest(ctx)
+			c.services[idOf("n3")].Drain(ctx)
 			return time.Since(began)
 		}
 		require.Zero(t, rest(time.Second), "there is no request")
@@ -287,7 +287,7 @@ func TestOneRequestAtATime(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		require.Equal(t, "another change of members is under way", c.desks[idOf("n1")].Do(ctx, requestOf(t, "remove n2")).Refused)
+		require.Equal(t, "another change of members is under way", c.services[idOf("n1")].Do(ctx, requestOf(t, "remove n2")).Refused)
 		close(hang)
 	})
 }

@@ -13,23 +13,23 @@ type Peers interface {
 	Ask(ctx context.Context, id string, q Request) (Reply, error)
 }
 
-// Desk takes requests on any node, and sees that the leader carries them out.
-type Desk struct {
+// Service takes requests on any node, and has the leader carry them out.
+type Service struct {
 	*Executor
 	peers Peers
 	asked atomic.Int64 // requests under way
 }
 
-// NewDesk makes the desk of a node.
-func NewDesk(e *Executor, peers Peers) *Desk { return &Desk{Executor: e, peers: peers} }
+// NewService makes the service of a node.
+func NewService(e *Executor, peers Peers) *Service { return &Service{Executor: e, peers: peers} }
 
 // leaderWithin is how long a request waits for a leader to be known.
 const leaderWithin = 5 * time.Second
 
-// Rest returns when no request that was taken here is under way, or ctx ends. So a node can answer the client that
-// had the node itself removed.
-func (d *Desk) Rest(ctx context.Context) {
-	for d.asked.Load() > 0 && pause(ctx) {
+// Drain waits until no request that was taken here is under way, or ctx ends. So a node can answer the client that had
+// the node itself removed.
+func (s *Service) Drain(ctx context.Context) {
+	for s.asked.Load() > 0 && pause(ctx) {
 	}
 }
 
@@ -43,14 +43,14 @@ var (
 
 // Ask carries a request out, wherever the leader is, and goes on at the next leader when one is lost. The reply is the
 // last one; it says all that was done, also when there is an error.
-func (d *Desk) Ask(ctx context.Context, q Request) (reply Reply, err error) {
+func (s *Service) Ask(ctx context.Context, q Request) (reply Reply, err error) {
 	var said []string
 	defer func() { reply.Said = said }()
-	d.asked.Add(1)
-	defer d.asked.Add(-1)
+	s.asked.Add(1)
+	defer s.asked.Add(-1)
 	sent, pinned, led := false, q.Op == Join, time.Now()
 	for {
-		v := d.cluster.Look()
+		v := s.cluster.Look()
 		if v.Leads || v.Leader != "" {
 			led = time.Now()
 		}
@@ -58,7 +58,7 @@ func (d *Desk) Ask(ctx context.Context, q Request) (reply Reply, err error) {
 			q, pinned = v.Pin(q), true
 		}
 		var asked bool
-		reply, asked = d.once(ctx, v, q)
+		reply, asked = s.askLeader(ctx, v, q)
 		said, sent = append(said, reply.Said...), sent || asked
 		switch {
 		case reply.Refused != "":
@@ -80,15 +80,15 @@ func (d *Desk) Ask(ctx context.Context, q Request) (reply Reply, err error) {
 	}
 }
 
-// once asks the leader that this node knows. asked: the reply, or the lack of one, is the leader's.
-func (d *Desk) once(ctx context.Context, v View, q Request) (reply Reply, asked bool) {
+// askLeader asks the leader that this node knows. asked: the reply, or the lack of one, is the leader's.
+func (s *Service) askLeader(ctx context.Context, v View, q Request) (reply Reply, asked bool) {
 	switch {
 	case v.Leads:
-		return d.Do(ctx, q), true
+		return s.Do(ctx, q), true
 	case v.Leader == "" || v.Leader == v.Self:
 		return Reply{Elsewhere: true}, false
 	}
-	reply, err := d.peers.Ask(ctx, v.Leader, q)
+	reply, err := s.peers.Ask(ctx, v.Leader, q)
 	if err != nil {
 		return Reply{Elsewhere: true}, true
 	}
