@@ -36,7 +36,7 @@ var ErrSuperseded = incarnation.ErrSuperseded
 
 // place is the node's place among the nodes: who and where they are, its way into the cluster, and changes of members.
 type place struct {
-	book       members.Book
+	addresses  members.Addresses
 	client     *membership.Client
 	requests   *membership.Server
 	founding   *founding.Node
@@ -46,7 +46,7 @@ type place struct {
 	// checker compares the members' states.
 	checker *consistency.Checker
 
-	mu   sync.Mutex // guards all below, and orders calls of book.SetConfiguration
+	mu   sync.Mutex // guards all below, and orders calls of addresses.SetConfiguration
 	last members.Configuration
 	gone map[string]bool // IDs of members that were removed since this process started
 
@@ -70,7 +70,7 @@ func (s *Server) newPlace() error {
 	initial, _ := s.config.Peers() // validated by New
 	p.founding = founding.New(founding.Config{
 		Folder: s.store, Addr: s.config.peerAddress(initial), Initial: initial, Contacts: s.config.contacts(), NonVoter: s.config.NonVoter,
-		Client: p.client, Book: &p.book, Incarnation: s.incarnations, Logger: s.logger,
+		Client: p.client, Addresses: &p.addresses, Incarnation: s.incarnations, Logger: s.logger,
 		NewestVersion: s.config.foundingVersion(),
 		Cluster: founding.Cluster{
 			Join: s.askToJoin, Committed: s.committed, Newest: s.newest, Led: s.led, Move: s.askToMove, Promote: s.askForVote, Removed: s.removed, State: s.openState,
@@ -114,7 +114,7 @@ func (p *place) isGone(id string) bool {
 func (p *place) follow(r *replica.Replica) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.book.SetConfiguration(r.Configuration())
+	p.addresses.SetConfiguration(r.Configuration())
 	committed := r.CommittedConfiguration()
 	if committed.Index >= p.last.Index {
 		for _, id := range p.last.Gone(committed) {

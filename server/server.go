@@ -274,7 +274,7 @@ func (s *Server) peerConfig(ln net.Listener) peer.Config {
 		Advertise: s.config.peerAddress(peers),
 		ClusterID: s.clusterID,
 		ID:        s.store.Identity().ID,
-		Book:      &s.place.book,
+		Addresses: &s.place.addresses,
 		Removed:   s.place.isGone,
 		OnRemoved: func() { s.place.founding.Suspect() },
 		OnMisfit:  func() { s.place.admissions.Suspect() },

@@ -148,9 +148,9 @@ func TestIntroductionIsOfItsNode(t *testing.T) {
 	require.Error(t, other.check("a"))
 
 	for _, c := range []struct{ own, others, addr string }{{"c1", "c1", "host:1"}, {"c1", "c2", ""}, {"c1", "", ""}, {"", "", ""}} {
-		n := &Node{config: Config{Book: &members.Book{}}}
+		n := &Node{config: Config{Addresses: &members.Addresses{}}}
 		other.Cluster = c.others
 		n.hint(c.own, other)
-		require.Equal(t, c.addr, n.config.Book.Addr("b"), c)
+		require.Equal(t, c.addr, n.config.Addresses.Addr("b"), c)
 	}
 }

@@ -127,7 +127,7 @@ func (w *world) start(name string, change ...func(*Config)) *life {
 	w.net.Rejoin(name)
 	l.folder = &folder{Store: s, die: func() { w.net.Isolate(name); cancel() }}
 	c := Config{
-		Folder: l.folder, Addr: name + ":1", Initial: cluster3, Book: &members.Book{},
+		Folder: l.folder, Addr: name + ":1", Initial: cluster3, Addresses: &members.Addresses{},
 		Logger: slog.New(slog.NewTextHandler(l.log, nil)),
 		Cluster: Cluster{
 			Committed: func() members.Configuration { return members.Configuration{} },
@@ -156,7 +156,7 @@ func (w *world) start(name string, change ...func(*Config)) *life {
 	}
 	mux, err := peer.New(peer.Config{
 		Listener: listener, Dial: dial, ID: s.Identity().ID, Secrets: func() [][]byte { return [][]byte{[]byte(cmp.Or(w.secrets[name], "s"))} },
-		ClusterID: func() string { return s.Identity().ClusterID }, Book: c.Book,
+		ClusterID: func() string { return s.Identity().ClusterID }, Addresses: c.Addresses,
 		Incarnations: l.incarnation,
 	})
 	require.NoError(w.t, err)
@@ -231,8 +231,8 @@ func TestThreeNodesFoundACluster(t *testing.T) {
 	})
 }
 
-// TestClusterBeginsWithWhatAllFoundersCan: each of them notes the version, whoever founds. A release that does not say what
-// it can counts as the oldest.
+// TestClusterBeginsWithWhatAllFoundersCan: each of them notes the version, whoever founds. A release that does not say
+// what it can counts as the oldest.
 func TestClusterBeginsWithWhatAllFoundersCan(t *testing.T) {
 	for _, c := range []struct{ can, want []byte }{
 		{[]byte{6, 6, 6}, []byte{6, 6, 6}},
@@ -325,8 +325,8 @@ func TestEmptiedFounder(t *testing.T) {
 	})
 }
 
-// TestKilledWhileFounding: nodes are killed before and after each change of their folders, and at any other instant; the
-// power goes each time. Started again, all of them found one cluster.
+// TestKilledWhileFounding: nodes are killed before and after each change of their folders, and at any other instant;
+// the power goes each time. Started again, all of them found one cluster.
 func TestKilledWhileFounding(t *testing.T) {
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {

@@ -109,8 +109,8 @@ func (n *Node) introduced(_ context.Context, from membership.Asker, other Introd
 
 // hint notes where a node of this cluster is. Both nodes have proved themselves.
 func (n *Node) hint(cluster string, other Introduction) {
-	if cluster != "" && other.Cluster == cluster && CheckAddr(other.Addr) == nil && n.config.Book.Addr(other.ID) != other.Addr {
-		n.config.Book.Hint(other.ID, other.Addr)
+	if cluster != "" && other.Cluster == cluster && CheckAddr(other.Addr) == nil && n.config.Addresses.Addr(other.ID) != other.Addr {
+		n.config.Addresses.Hint(other.ID, other.Addr)
 	}
 }
 

@@ -179,7 +179,8 @@ func restored(t *testing.T, seed string) func(*Config) {
 	}
 }
 
-// TestRestoredNodesFoundTogether if all were restored of one file. A node that was emptied or restored since has no part.
+// TestRestoredNodesFoundTogether if all were restored of one file. A node that was emptied or restored since has no
+// part.
 func TestRestoredNodesFoundTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -272,14 +273,14 @@ func TestAllNodesMoveAtOnce(t *testing.T) {
 		agreed.Store(&first)
 		moved := map[string]string{"n1": "n1:2", "n2": "n2:2", "n3": "n3:2"}
 		move := func(c *Config) {
-			self, book := c.Folder.Identity().ID, c.Book
+			self, addresses := c.Folder.Identity().ID, c.Addresses
 			c.Addr, c.Initial = moved[c.Folder.Identity().Name], moved
-			book.SetConfiguration(first)
+			addresses.SetConfiguration(first)
 			c.Committed = func() members.Configuration { return *agreed.Load() }
 			c.Led = func() bool { // a majority can be reached
 				reached := 0
 				for _, f := range id.Founders {
-					if f.ID != self && book.Addr(f.ID) == moved[f.Name()] {
+					if f.ID != self && addresses.Addr(f.ID) == moved[f.Name()] {
 						reached++
 					}
 				}

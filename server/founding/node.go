@@ -43,8 +43,8 @@ type Config struct {
 	// NonVoter: the node does not ask for a vote.
 	NonVoter bool
 
-	Client *membership.Client
-	Book   *members.Book
+	Client    *membership.Client
+	Addresses *members.Addresses
 	// Incarnation is to be proved; nil: there is none.
 	Incarnation Incarnation
 	Logger      *slog.Logger
@@ -153,8 +153,8 @@ type patience struct {
 }
 
 // wait pauses before the next attempt, and reports whether to make it. what is the same as long as nothing has changed
-// for the operator; why are the details. met are the nodes that were asked: a refused proof is for the operator to mend,
-// so that is said at once, as a warning.
+// for the operator; why are the details. met are the nodes that were asked: a refused proof is for the operator to
+// mend, so that is said at once, as a warning.
 func (p *patience) wait(ctx context.Context, met []meeting, what, why string) bool {
 	p.node.mu.Lock()
 	p.node.waiting = what

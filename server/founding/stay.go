@@ -84,7 +84,7 @@ func (n *Node) known() (known []string) {
 	addrs := make(map[string]bool)
 	for _, m := range slices.Concat(n.config.Committed().Members, n.config.Newest().Members) {
 		if m.ID != self.ID {
-			addrs[m.Addr], addrs[n.config.Book.Addr(m.ID)] = true, true
+			addrs[m.Addr], addrs[n.config.Addresses.Addr(m.ID)] = true, true
 		}
 	}
 	for name, addr := range n.config.Initial {
@@ -114,9 +114,9 @@ func (n *Node) learn(met []meeting) (removed bool) {
 	return false
 }
 
-// gone reports whether a node that was a member is none in a newer configuration, which is committed. The former ones need
-// not be: a node whose raft is open has been a member in a committed configuration. A node that is removed before it gets
-// the entry that adds it is in none of them, and knows when it joined.
+// gone reports whether a node that was a member is none in a newer configuration, which is committed. The former ones
+// need not be: a node whose raft is open has been a member in a committed configuration. A node that is removed before
+// it gets the entry that adds it is in none of them, and knows when it joined.
 func gone(self store.Identity, newer members.Configuration, former ...members.Configuration) bool {
 	was := self.JoinedAt > 0 && newer.Index > self.JoinedAt
 	for _, conf := range former {

@@ -46,7 +46,7 @@ func TestQuorum(t *testing.T) {
 }
 
 func TestHintIsGoodUntilTheConfigurationGivesAnotherAddress(t *testing.T) {
-	b := &Book{}
+	b := &Addresses{}
 	require.Empty(t, b.Addr("a"))
 	b.Hint("a", "new:1")
 	require.Equal(t, "new:1", b.Addr("a"), "not a member yet")
@@ -64,7 +64,7 @@ func TestHintIsGoodUntilTheConfigurationGivesAnotherAddress(t *testing.T) {
 }
 
 func TestARemovedMembersHintGoes(t *testing.T) {
-	b := &Book{}
+	b := &Addresses{}
 	b.SetConfiguration(NewConfiguration(1, Member{"a", "a:1", true}, Member{"b", "b:1", true}))
 	b.Hint("b", "b:2")
 	b.SetConfiguration(NewConfiguration(2, Member{"a", "a:1", true}))
@@ -78,7 +78,7 @@ func TestARemovedMembersHintGoes(t *testing.T) {
 }
 
 func TestHintsOfStrangersAreBounded(t *testing.T) {
-	b := &Book{}
+	b := &Addresses{}
 	b.SetConfiguration(NewConfiguration(1, Member{"a", "a:1", true}))
 	for i := range 2 * maxHints {
 		b.Hint(fmt.Sprint(i), "x:1")

@@ -56,12 +56,12 @@ func watch(t *testing.T, network *peertest.Network) map[string]*watching {
 		all[m.ID] = w
 		l, err := network.Listen(m.ID + ":1")
 		require.NoError(t, err)
-		b := &members.Book{}
+		b := &members.Addresses{}
 		for _, other := range conf {
 			b.Hint(other.ID, other.ID+":1")
 		}
 		mux, err := peer.New(peer.Config{
-			Listener: l, Dial: network.Dial(m.ID + ":1"), ID: m.ID, ClusterID: func() string { return "c1" }, Book: b,
+			Listener: l, Dial: network.Dial(m.ID + ":1"), ID: m.ID, ClusterID: func() string { return "c1" }, Addresses: b,
 			OnMisfit: func() { w.Suspect() },
 			Secrets: func() (words [][]byte) {
 				w.mu.Lock()

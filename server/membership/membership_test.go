@@ -34,12 +34,12 @@ func start(t *testing.T, n *peertest.Network, id, cluster string, handle func(*S
 	t.Helper()
 	l, err := n.Listen(id + ":1")
 	require.NoError(t, err)
-	b := &members.Book{}
+	b := &members.Addresses{}
 	for _, other := range []string{"n1", "n2", "n3"} {
 		b.Hint(other, other+":1")
 	}
 	mux, err := peer.New(peer.Config{
-		Listener: l, Dial: n.Dial(id + ":1"), ID: id, ClusterID: func() string { return cluster }, Book: b, Secrets: func() [][]byte { return [][]byte{[]byte("s")} },
+		Listener: l, Dial: n.Dial(id + ":1"), ID: id, ClusterID: func() string { return cluster }, Addresses: b, Secrets: func() [][]byte { return [][]byte{[]byte("s")} },
 	})
 	require.NoError(t, err)
 	layer := mux.Layer(peer.KindMember)

@@ -78,7 +78,8 @@ func TestRecordedDialerIsNotBelievedAgain(t *testing.T) {
 	})
 }
 
-// TestWhatAStrangerLearns: a stranger that knows the protocol, and not the secret, gets the node's ID, and no word more.
+// TestWhatAStrangerLearns: a stranger that knows the protocol, and not the secret, gets the node's ID, and no word
+// more.
 func TestWhatAStrangerLearns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
@@ -381,7 +382,7 @@ func TestTLSConfigurationIsChecked(t *testing.T) {
 	n := peertest.New()
 	l, err := n.Listen("n1:1")
 	require.NoError(t, err)
-	c := Config{Listener: l, Dial: n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Book: book(), TLS: always(&tls.Config{})}
+	c := Config{Listener: l, Dial: n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Addresses: addresses(), TLS: always(&tls.Config{})}
 	_, err = New(c)
 	require.ErrorContains(t, err, "no certificate authority")
 	c.TLS = always(&tls.Config{RootCAs: ca.pool()})
@@ -395,9 +396,9 @@ func TestSecretIsBoundToTheTLSSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
 		ca := newAuthority(t)
-		misled := book()
+		misled := addresses()
 		misled.Hint("n2", "middle:1")
-		one := start(t, net, "n1", ca.with(t, "n1"), func(c *Config) { c.Book = misled })
+		one := start(t, net, "n1", ca.with(t, "n1"), func(c *Config) { c.Addresses = misled })
 		two := start(t, net, "n2", ca.with(t, "n2"))
 		l, err := net.Listen("middle:1")
 		require.NoError(t, err)

@@ -12,7 +12,7 @@ const (
 	// of the cluster has as many for itself.
 	maxHandshakes        = 128
 	maxHandshakesPerHost = 32
-	// maxKnown bounds how many hosts beside the book's are known as the cluster's own.
+	// maxKnown bounds how many hosts beside those of addresses are known as the cluster's own.
 	maxKnown = 64
 )
 
@@ -21,9 +21,9 @@ const (
 // than that.
 type handshakes struct {
 	mu sync.Mutex
-	// own are hosts of the cluster that a node was found at or came from; book has the addresses of others.
+	// own are hosts of the cluster that a node was found at or came from; addresses has the others.
 	own       map[string]bool
-	book      func() []string
+	addresses func() []string
 	learned   int
 	strangers list.List // of *handshake, the oldest first
 	hosts     map[string]*list.List
@@ -38,14 +38,14 @@ type handshake struct {
 	atHost, among *list.Element
 }
 
-func newHandshakes(book func() []string) *handshakes {
-	return &handshakes{own: make(map[string]bool), book: book, hosts: make(map[string]*list.List)}
+func newHandshakes(addresses func() []string) *handshakes {
+	return &handshakes{own: make(map[string]bool), addresses: addresses, hosts: make(map[string]*list.List)}
 }
 
-// inBook reports whether the book has an address at host. A name in the book counts for nothing: its host is
-// known once a node was met there.
-func (hs *handshakes) inBook(host string) bool {
-	for _, addr := range hs.book() {
+// isMemberHost reports whether host is in addresses. A name in addresses counts for nothing: its host is known once a
+// node was met there.
+func (hs *handshakes) isMemberHost(host string) bool {
+	for _, addr := range hs.addresses() {
 		at, _, _ := net.SplitHostPort(addr)
 		if ip := net.ParseIP(at); ip != nil && ip.String() == host {
 			return true
@@ -57,9 +57,9 @@ func (hs *handshakes) inBook(host string) bool {
 // begin enters conn, and gives up the oldest if there are too many.
 func (hs *handshakes) begin(conn net.Conn) *handshake {
 	h := &handshake{conn: conn, host: hostOf(conn.RemoteAddr())}
-	booked := hs.inBook(h.host)
+	member := hs.isMemberHost(h.host)
 	hs.mu.Lock()
-	own := booked || hs.own[h.host]
+	own := member || hs.own[h.host]
 	var old *handshake
 	at := hs.hosts[h.host]
 	if at == nil {

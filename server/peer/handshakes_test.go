@@ -21,7 +21,7 @@ func (k knocking) Close() error         { return nil }
 
 // TestOldestOfItsOwnHost: a newcomer's host may be the oldest stranger's, and have no other connection.
 func TestOldestOfItsOwnHost(t *testing.T) {
-	hs := newHandshakes((&members.Book{}).Addrs)
+	hs := newHandshakes((&members.Addresses{}).Addrs)
 	begin := func(host int) *handshake { return hs.begin(knocking{from: address(fmt.Sprintf("10.0.0.%d:1", host))}) }
 	all := []*handshake{begin(0)}
 	for host := 1; host < maxHandshakes; host++ {
@@ -38,7 +38,7 @@ func TestOldestOfItsOwnHost(t *testing.T) {
 
 // TestKnownHostsAreBounded: of a cluster's own hosts that were met, not given.
 func TestKnownHostsAreBounded(t *testing.T) {
-	hs := newHandshakes((&members.Book{}).Addrs)
+	hs := newHandshakes((&members.Addresses{}).Addrs)
 	for host := range 2 * maxKnown {
 		hs.know(knocking{from: address(fmt.Sprintf("10.0.%d.%d:1", host/250, host%250))})
 	}

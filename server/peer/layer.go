@@ -102,10 +102,10 @@ func (l *Layer) Dial(id raft.ServerAddress, timeout time.Duration) (net.Conn, er
 	return l.DialContext(ctx, string(id))
 }
 
-// DialContext connects to the node of that ID, where the book says that the node is, and authenticates both
+// DialContext connects to the node of that ID, at the address that is known of it, and authenticates both
 // sides. The result is a *Conn without deadlines.
 func (l *Layer) DialContext(ctx context.Context, id string) (net.Conn, error) {
-	addr := l.mux.config.Book.Addr(id)
+	addr := l.mux.config.Addresses.Addr(id)
 	if addr == "" {
 		return nil, fmt.Errorf("dial peer %s: its address is not known", id)
 	}
@@ -144,8 +144,8 @@ func (l *Layer) dialAs(ctx context.Context, addr, id string) (net.Conn, error) {
 	return c, nil
 }
 
-// dial proves this node's own secret, and the next that it knows where that is refused: while the secret of a cluster is
-// replaced, nodes differ in which they know.
+// dial proves this node's own secret, and the next that it knows where that is refused: while the secret of a cluster
+// is replaced, nodes differ in which they know.
 func (l *Layer) dial(ctx context.Context, addr, id string) (c *Conn, err error) {
 	if err := l.mux.awaitProved(ctx, l.kind); err != nil {
 		return nil, err

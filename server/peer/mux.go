@@ -63,9 +63,9 @@ type Config struct {
 	// ClusterID is the cluster that this node belongs to; empty: none yet. Until then the node has connections of
 	// [KindMember] alone. ClusterID must be quick.
 	ClusterID func() string
-	// Book says where other nodes are. Connections from these addresses do not compete with strangers'; a node
+	// Addresses are where other nodes are. Connections from these addresses do not compete with strangers'; a node
 	// may come from another address.
-	Book *members.Book
+	Addresses *members.Addresses
 	// Removed, when not nil, reports whether the node of that ID was a member and is none any more: its
 	// connections are refused, but for those of KindMember. Removed must be quick.
 	Removed func(id string) bool
@@ -108,8 +108,8 @@ type Mux struct {
 // New checks c. Nothing is accepted before Run.
 func New(c Config) (*Mux, error) {
 	switch {
-	case c.Listener == nil, c.Dial == nil, c.ClusterID == nil, c.Book == nil:
-		return nil, errors.New("configure peer port: listener, dial function, cluster id and book are needed")
+	case c.Listener == nil, c.Dial == nil, c.ClusterID == nil, c.Addresses == nil:
+		return nil, errors.New("configure peer port: listener, dial function, cluster id and addresses are needed")
 	case c.ID == "" || len(c.ID) > maxID:
 		return nil, fmt.Errorf("configure peer port: node id %q: use 1 to %d bytes", c.ID, maxID)
 	}
@@ -123,7 +123,7 @@ func New(c Config) (*Mux, error) {
 		config:     c,
 		layers:     make(map[Kind]*Layer),
 		refusals:   newRefusals(c.Logger),
-		handshakes: newHandshakes(c.Book.Addrs),
+		handshakes: newHandshakes(c.Addresses.Addrs),
 		stuck:      stuck{until: make(map[string]time.Time)},
 	}
 	if c.TLS != nil {

@@ -57,9 +57,9 @@ type node struct {
 
 func cluster(id string) func() string { return func() string { return id } }
 
-// book says that each node is at port 1 of the host of its name.
-func book(ids ...string) *members.Book {
-	b := &members.Book{}
+// addresses says that each node is at port 1 of the host of its name.
+func addresses(ids ...string) *members.Addresses {
+	b := &members.Addresses{}
 	for _, id := range ids {
 		b.Hint(id, id+":1")
 	}
@@ -82,7 +82,7 @@ func start(t *testing.T, n *peertest.Network, name string, change ...func(*Confi
 	require.NoError(t, err)
 	log := &logBuffer{}
 	c := Config{
-		Listener: l, Dial: n.Dial(name + ":1"), ClusterID: cluster("c1"), ID: name, Book: book("n1", "n2", "n3"),
+		Listener: l, Dial: n.Dial(name + ":1"), ClusterID: cluster("c1"), ID: name, Addresses: addresses("n1", "n2", "n3"),
 		Secrets: knows("s3cret"), HandshakeTimeout: 2 * time.Second, Logger: log.logger(),
 	}
 	for _, f := range change {
@@ -300,7 +300,7 @@ func TestNodeWithoutClusterDialsNobody(t *testing.T) {
 func TestConnectionsAboutMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
-		fresh := func(c *Config) { c.ClusterID, c.Book = cluster(""), book() }
+		fresh := func(c *Config) { c.ClusterID, c.Addresses = cluster(""), addresses() }
 		one := start(t, net, "n1", fresh)
 		two := start(t, net, "n2", func(c *Config) { c.Removed = func(string) bool { return true } })
 		three := start(t, net, "n3", fresh)
@@ -326,12 +326,12 @@ func TestConnectionsAboutMembers(t *testing.T) {
 	})
 }
 
-// TestNodeThatMovedIsFound: the book is asked at each dial.
+// TestNodeThatMovedIsFound: the address is looked up at each dial.
 func TestNodeThatMovedIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
-		b := book("n2")
-		one := start(t, net, "n1", func(c *Config) { c.Book = b })
+		b := addresses("n2")
+		one := start(t, net, "n1", func(c *Config) { c.Addresses = b })
 		_, err := one.Layer(KindRaft).DialContext(t.Context(), "n4")
 		require.ErrorContains(t, err, "dial peer n4: its address is not known")
 		four := start(t, net, "n4")
@@ -494,7 +494,7 @@ func TestRunSaysWhenTheListenerFails(t *testing.T) {
 		n := peertest.New()
 		l, err := n.Listen("n1:1")
 		require.NoError(t, err)
-		m, err := New(Config{Listener: l, Dial: n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Book: book()})
+		m, err := New(Config{Listener: l, Dial: n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Addresses: addresses()})
 		require.NoError(t, err)
 		go func() { _ = l.Close() }()
 		require.ErrorIs(t, m.Run(t.Context()), net.ErrClosed)
@@ -593,9 +593,9 @@ func TestStrangersOfManyHostsDoNotKeepNodesOut(t *testing.T) {
 func TestClusterHasItsShareOfHandshakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
-		known := book("n1", "n2")
+		known := addresses("n1", "n2")
 		known.Hint("n3", "10.0.0.3:1")
-		join := func(c *Config) { c.Book = known }
+		join := func(c *Config) { c.Addresses = known }
 		one, two := start(t, net, "n1", join), start(t, net, "n2", join)
 		talk(t, dial(t, one, KindForward, "n2"), accept(t, two, KindForward), "two knows where one comes from")
 		configured := knock(t, net, "10.0.0.3", "n2:1", maxHandshakesPerHost)
@@ -661,12 +661,12 @@ func TestConfigurationIsChecked(t *testing.T) {
 	n := peertest.New()
 	l, err := n.Listen("n1:1")
 	require.NoError(t, err)
-	good := Config{Listener: l, Dial: n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Book: book()}
+	good := Config{Listener: l, Dial: n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Addresses: addresses()}
 	for want, spoil := range map[string]func(*Config){
 		"listener":   func(c *Config) { c.Listener = nil },
 		"node id":    func(c *Config) { c.ID = strings.Repeat("n", 256) },
 		"cluster id": func(c *Config) { c.ClusterID = nil },
-		"book":       func(c *Config) { c.Book = nil },
+		"addresses":  func(c *Config) { c.Addresses = nil },
 	} {
 		c := good
 		spoil(&c)

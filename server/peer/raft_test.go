@@ -98,7 +98,7 @@ func TestOverTCP(t *testing.T) {
 	ca := newAuthority(t)
 	for _, security := range []func(*Config){func(*Config) {}, ca.with(t, "x")} {
 		var nodes []*Mux
-		known := &members.Book{}
+		known := &members.Addresses{}
 		ctx, cancel := context.WithCancel(t.Context())
 		var ends []chan error
 		for _, name := range []string{"n1", "n2"} {
@@ -106,7 +106,7 @@ func TestOverTCP(t *testing.T) {
 			require.NoError(t, err)
 			known.Hint(name, l.Addr().String())
 			c := Config{
-				Listener: l, ClusterID: cluster("c1"), ID: name, Book: known, Secrets: knows("s"),
+				Listener: l, ClusterID: cluster("c1"), ID: name, Addresses: known, Secrets: knows("s"),
 				Dial: func(ctx context.Context, addr string) (net.Conn, error) {
 					return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 				},

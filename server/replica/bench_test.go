@@ -31,11 +31,11 @@ func realCluster(b *testing.B) (leader, follower *replica.Replica) {
 		require.NoError(b, err)
 		listeners[name], members[name] = l, l.Addr().String()
 	}
-	book := &membership.Book{}
+	addresses := &membership.Addresses{}
 	var first []membership.Member
 	for name, addr := range members { // unordered
 		first = append(first, membership.Member{ID: name, Addr: addr, Voter: true})
-		book.Hint(name, addr)
+		addresses.Hint(name, addr)
 	}
 	var replicas []*replica.Replica
 	var stores []*store.Store
@@ -46,7 +46,7 @@ func realCluster(b *testing.B) (leader, follower *replica.Replica) {
 		stores = append(stores, disk)
 		dialer := &net.Dialer{}
 		port, err := peer.New(peer.Config{
-			Listener: listener, ClusterID: func() string { return "bench" }, ID: name, Book: book,
+			Listener: listener, ClusterID: func() string { return "bench" }, ID: name, Addresses: addresses,
 			Dial: func(ctx context.Context, addr string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) },
 		})
 		require.NoError(b, err)

@@ -82,8 +82,8 @@ func (n *Node) founds() bool {
 // Removed reports whether the node has found that it is a member no more.
 func (n *Node) Removed() bool { return n.removed.Load() }
 
-// WaitRemoved waits until the node has found that it is a member no more. A node that no other node tells of it asks when
-// it has known no leader for a while, as the program does (package founding).
+// WaitRemoved waits until the node has found that it is a member no more. A node that no other node tells of it asks
+// when it has known no leader for a while, as the program does (package founding).
 func (n *Node) WaitRemoved() {
 	n.cluster.T.Helper()
 	found := eventually(func() bool {
@@ -132,7 +132,7 @@ func (p *process) reconfigured() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	conf := p.replica.Configuration()
-	p.book.SetConfiguration(conf)
+	p.addresses.SetConfiguration(conf)
 	committed := p.replica.CommittedConfiguration()
 	for _, m := range p.last.Members {
 		if !committed.Has(m.ID) && committed.Index > p.last.Index {
@@ -177,6 +177,6 @@ func (n *Node) Hint(of *Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.process != nil {
-		n.process.book.Hint(of.ID, of.PeerAddr)
+		n.process.addresses.Hint(of.ID, of.PeerAddr)
 	}
 }

@@ -65,14 +65,14 @@ type Node struct {
 
 // process is a life of a node.
 type process struct {
-	store   *store.Store
-	peers   *peer.Mux
-	book    *members.Book
-	replica *replica.Replica
-	opened  atomic.Pointer[replica.Replica] // the same, for those who may come before
-	server  *Server                         // nil: only a replica and a peer port
-	checker *consistency.Checker            // nil: states are not compared
-	members *membership.Server
+	store     *store.Store
+	peers     *peer.Mux
+	addresses *members.Addresses
+	replica   *replica.Replica
+	opened    atomic.Pointer[replica.Replica] // the same, for those who may come before
+	server    *Server                         // nil: only a replica and a peer port
+	checker   *consistency.Checker            // nil: states are not compared
+	members   *membership.Server
 
 	parts *lifecycle.Parts
 	dying atomic.Bool // the process is ending because of a failure
@@ -184,7 +184,7 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	if n.ID == "" {
 		n.ID = p.store.Identity().ID
 	}
-	p.book = &members.Book{}
+	p.addresses = &members.Addresses{}
 	var bootstrap []members.Member
 	if n.founds() {
 		bootstrap = c.founders
@@ -206,7 +206,7 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	}
 	p.peers, err = peer.New(peer.Config{
 		Listener: listener, Dial: c.Net.Dial(n.PeerAddr), Advertise: n.PeerAddr,
-		ClusterID: func() string { return "test" }, ID: n.ID, Book: p.book, Secrets: func() [][]byte { return [][]byte{[]byte("secret")} }, Logger: c.options.Logs,
+		ClusterID: func() string { return "test" }, ID: n.ID, Addresses: p.addresses, Secrets: func() [][]byte { return [][]byte{[]byte("secret")} }, Logger: c.options.Logs,
 		Removed: p.isGone, OnRemoved: func() { n.suspect(p) }, Incarnations: registry,
 	})
 	if err != nil {
