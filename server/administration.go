@@ -35,13 +35,13 @@ func (s *Server) newOperations() *operations.Service {
 
 // serveOperations answers other nodes that ask for changes of members.
 func (s *Server) serveOperations() {
-	membership.Handle(s.place.requests, opOperate, func(ctx context.Context, _ membership.Asker, q operations.Request) (operations.Reply, error) {
+	membership.Handle(s.cluster.requests, opOperate, func(ctx context.Context, _ membership.Asker, q operations.Request) (operations.Reply, error) {
 		ctx, cancel := context.WithTimeout(ctx, operateWithin)
 		defer cancel()
-		return s.place.operations.Do(ctx, q), nil
+		return s.cluster.operations.Do(ctx, q), nil
 	})
-	membership.HandleAny(s.place.requests, opJoin, s.takeIn)
-	membership.Handle(s.place.requests, opClients, func(_ context.Context, _ membership.Asker, q frontend.ClientsQuestion) (frontend.ClientsAnswer, error) {
+	membership.HandleAny(s.cluster.requests, opJoin, s.takeIn)
+	membership.Handle(s.cluster.requests, opClients, func(_ context.Context, _ membership.Asker, q frontend.ClientsQuestion) (frontend.ClientsAnswer, error) {
 		if !s.isOpen() {
 			return frontend.ClientsAnswer{}, s.unopened()
 		}
@@ -51,17 +51,17 @@ func (s *Server) serveOperations() {
 
 // askClients asks another node about connections.
 func (s *Server) askClients(ctx context.Context, id string, q frontend.ClientsQuestion) (frontend.ClientsAnswer, error) {
-	return membership.Ask[frontend.ClientsAnswer](ctx, s.place.client, id, opClients, q)
+	return membership.Ask[frontend.ClientsAnswer](ctx, s.cluster.client, id, opClients, q)
 }
 
 // takeIn has the leader take in the node that asks, whichever node that asked.
 func (s *Server) takeIn(ctx context.Context, from membership.Asker, q join) (joined, error) {
 	ctx, cancel := context.WithTimeout(ctx, operateWithin)
 	defer cancel()
-	if s.isOpen() && s.place.isGone(from.ID) {
+	if s.isOpen() && s.cluster.isGone(from.ID) {
 		return joined{Refused: fmt.Sprintf("%s was removed: empty its folder", from.ID)}, nil
 	}
-	reply, err := s.place.operations.Ask(ctx, operations.Request{
+	reply, err := s.cluster.operations.Ask(ctx, operations.Request{
 		Op: operations.Join, Member: from.ID, Addr: q.Addr, Cluster: q.Cluster, LogFormat: q.LogFormat, Asker: operations.Asker{Node: members.Name(from.ID), Addr: from.Addr},
 	})
 	var refusal *operations.Refusal
@@ -78,7 +78,7 @@ func (s *Server) takeIn(ctx context.Context, from membership.Asker, q join) (joi
 type otherOperations Server
 
 func (o *otherOperations) Ask(ctx context.Context, id string, q operations.Request) (operations.Reply, error) {
-	return membership.Ask[operations.Reply](ctx, o.place.client, id, opOperate, q)
+	return membership.Ask[operations.Reply](ctx, o.cluster.client, id, opOperate, q)
 }
 
 // Raft is a node's raft, as package operations knows it.
@@ -100,7 +100,7 @@ func (s *Server) raft() Raft {
 			return is.ID, is.ClusterID
 		},
 		Replica: s.member.Load,
-		Checker: s.place.checker,
+		Checker: s.cluster.checker,
 	}
 }
 

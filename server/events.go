@@ -62,7 +62,7 @@ func (s *Server) onEvent(event replica.Event) {
 		// What the entries did that the snapshot stands for, nobody was told.
 		s.hub.Gap()
 		s.caches.InvalidateAll()
-		s.place.checker.Restored()
+		s.cluster.checker.Restored()
 		s.logger.Info("state restored from snapshot", "took", e.Took)
 	case replica.Failed:
 		s.fail(fmt.Errorf("state can no longer follow the log: %w", e.Err)) // see fatal.go

@@ -78,7 +78,7 @@ func TestSkippedEntriesAreTold(t *testing.T) {
 		logger: slog.New(slog.DiscardHandler), hub: pubsub.New(slog.New(slog.DiscardHandler)), caches: tracking.New(tracking.DefaultLimits()),
 		monitors: observe.NewMonitors(),
 	}
-	s.place.checker = consistency.New(consistency.Config{})
+	s.cluster.checker = consistency.New(consistency.Config{})
 	c := told{make(chan struct{}, 1)}
 	s.caches.Client(c).Start(tracking.Options{})
 	s.onEvent(replica.Restored{})

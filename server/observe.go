@@ -156,7 +156,7 @@ func (s *Server) registry() *prometheus.Registry {
 func (s *Server) registerProcess(r *prometheus.Registry) {
 	r.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		buildInfo(s.config.Name), credentials{s.secrets, s.place.admissions}, checks{s.place.checker},
+		buildInfo(s.config.Name), credentials{s.secrets, s.cluster.admissions}, checks{s.cluster.checker},
 	)
 }
 

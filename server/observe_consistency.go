@@ -18,7 +18,7 @@ import (
 // newChecker makes what compares the members' states.
 func (s *Server) newChecker() *consistency.Checker {
 	return consistency.New(consistency.Config{
-		Self: s.store.Identity().ID, Interval: s.config.ConsistencyCheckInterval, Folder: s.store, Client: s.place.client,
+		Self: s.store.Identity().ID, Interval: s.config.ConsistencyCheckInterval, Folder: s.store, Client: s.cluster.client,
 		Replica: func() consistency.Replica {
 			if r := s.member.Load(); r != nil {
 				return r
@@ -26,7 +26,7 @@ func (s *Server) newChecker() *consistency.Checker {
 			return nil
 		},
 		Fetch: func(ctx context.Context, leader members.Member, from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
-			return s.place.founding.State(ctx, leader, from)
+			return s.cluster.founding.State(ctx, leader, from)
 		},
 		OnEvent: s.onCheck, Fail: s.fail,
 	})

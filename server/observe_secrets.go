@@ -16,7 +16,7 @@ import (
 // newAdmissions makes the watch over the credentials of the members, which tells the log.
 func (s *Server) newAdmissions() *membership.Admissions {
 	return membership.NewAdmissions(membership.AdmissionsConfig{
-		Client: s.place.client, Self: s.store.Identity().ID, Misfit: peer.Misfit,
+		Client: s.cluster.client, Self: s.store.Identity().ID, Misfit: peer.Misfit,
 		Members: func() []members.Member { return s.newest().Members },
 		Refused: func(m members.Member, why string) {
 			s.logger.Error("this node and another member do not admit each other: their connections last until the next failover", "member", m.Name(), "reason", why)
@@ -24,7 +24,7 @@ func (s *Server) newAdmissions() *membership.Admissions {
 		Admitted: func(m members.Member) {
 			s.logger.Info("this node and another member admit each other again", "member", m.Name())
 		},
-	}, s.place.requests)
+	}, s.cluster.requests)
 }
 
 // troubles are what is wrong although a leader is there and voters answer, a sentence each.
@@ -36,7 +36,7 @@ func (s *Server) troubles() []string {
 	if errors.Is(health, raftnode.ErrQuarantined) {
 		health = nil // the checker says more
 	}
-	return append(troubles(s.config.Name, health, s.place.admissions.Refusals()), s.place.checker.Troubles()...)
+	return append(troubles(s.config.Name, health, s.cluster.admissions.Refusals()), s.cluster.checker.Troubles()...)
 }
 
 func troubles(node string, health error, refusals []membership.Refusal) (all []string) {

@@ -45,7 +45,7 @@ type Server struct {
 	store      *store.Store
 	faults     *faults // nil without --debug
 	peers      *peer.Mux
-	place      place
+	cluster    clusterNode
 	// incarnations has this node's, and the other members'.
 	incarnations *incarnation.Registry
 	hub          *pubsub.Hub
@@ -54,13 +54,13 @@ type Server struct {
 	slowLocks    *loglimit.Limit
 	console      *console.Console
 	web          *web.Server // nil without monitoring
-	settling
+	clusterEntry
 	// fatal gets the error after which the process must end and leave its disk alone.
 	fatal chan error
 }
 
-// settling is what there is once the node belongs to a cluster, and how it comes to that.
-type settling struct {
+// clusterEntry has the parts of a node that belongs to a cluster, and the state of its entry into the cluster.
+type clusterEntry struct {
 	// opened is closed when member and front are there. member is there a little before.
 	opened chan struct{}
 	member atomic.Pointer[replica.Replica]
@@ -69,10 +69,10 @@ type settling struct {
 	waitingFront func() *frontend.Server
 	metrics      atomic.Pointer[prometheus.Registry]
 	opening      sync.Mutex // held while member is opened
-	// ending ends with endSettling: the node is not to come into a cluster any more.
-	ending      context.Context
-	endSettling context.CancelFunc
-	removal     sync.Once
+	// ending ends with endEntry: the node does not enter a cluster any more.
+	ending   context.Context
+	endEntry context.CancelFunc
+	removal  sync.Once
 }
 
 // New opens the node's ports and its data folder. Nothing is served before Run. When New fails,
@@ -83,9 +83,9 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	}
 	s := &Server{config: c, logger: logger, slowLocks: newSlowLocks(), fatal: make(chan error, 1)}
 	s.opened = make(chan struct{})
-	s.ending, s.endSettling = context.WithCancel(context.Background())
+	s.ending, s.endEntry = context.WithCancel(context.Background())
 	s.waitingFront = sync.OnceValue(s.newWaitingFront)
-	s.place.gone = make(map[string]bool)
+	s.cluster.gone = make(map[string]bool)
 	if err := s.fitClients(); err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	if s.peers, err = peer.New(s.peerConfig(peerListener)); err != nil {
 		return nil, err
 	}
-	if err = s.newPlace(); err != nil {
+	if err = s.newClusterNode(); err != nil {
 		return nil, err
 	}
 	s.hub = pubsub.New(logger)
@@ -143,8 +143,8 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	s.monitors = observe.NewMonitors()
 	s.console = s.newConsole()
 	s.web = s.newWeb()
-	if s.place.founding.Alone() {
-		err = s.settle(context.Background())
+	if s.cluster.founding.Alone() {
+		err = s.enterCluster(context.Background())
 	}
 	return s, err
 }
@@ -153,7 +153,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 // that is connected is cut off; the next look whether the members still admit each other is at once.
 func (s *Server) Reload(by string) {
 	s.secrets.Reload(by)
-	s.place.admissions.Look()
+	s.cluster.admissions.Look()
 }
 
 // fitClients lowers max-clients to what the limit of open files allows.
@@ -200,8 +200,8 @@ func (s *Server) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case cause = <-parts.Failed():
-		if unsettled := (unsettledError{}); errors.As(cause, &unsettled) {
-			cause = unsettled.error
+		if noCluster := (noClusterError{}); errors.As(cause, &noCluster) {
+			cause = noCluster.error
 		}
 	case err := <-s.fatal:
 		parts.Abandon()
@@ -274,10 +274,10 @@ func (s *Server) peerConfig(ln net.Listener) peer.Config {
 		Advertise: s.config.peerAddress(peers),
 		ClusterID: s.clusterID,
 		ID:        s.store.Identity().ID,
-		Addresses: &s.place.addresses,
-		Removed:   s.place.isGone,
-		OnRemoved: func() { s.place.founding.Suspect() },
-		OnMisfit:  func() { s.place.admissions.Suspect() },
+		Addresses: &s.cluster.addresses,
+		Removed:   s.cluster.isGone,
+		OnRemoved: func() { s.cluster.founding.Suspect() },
+		OnMisfit:  func() { s.cluster.admissions.Suspect() },
 		Secrets:   s.secrets.Cluster(),
 		TLS:       s.secrets.PeerTLS(),
 		Logger:    s.logger,
@@ -312,7 +312,7 @@ func (s *Server) replicaConfig() replica.Config {
 		OnStateEvents:  s.onStateEvents,
 		RunsReads:      s.caches.Wants,
 
-		Quarantined: id.Quarantine != nil, OnCapture: s.place.checker.Captured,
+		Quarantined: id.Quarantine != nil, OnCapture: s.cluster.checker.Captured,
 		OnConfiguration: s.reconfigured,
 		OnRemoved:       s.removed,
 	}
@@ -351,7 +351,7 @@ func (s *Server) frontConfig() frontend.Config {
 			Troubles:  s.troubles,
 			Settings:  []frontend.Setting{{Name: "dir", Value: absolute(s.config.DataDir)}},
 		},
-		Administration: s.place.operations,
+		Administration: s.cluster.operations,
 		AskClients:     s.askClients,
 
 		Logger:   s.logger,

@@ -1,5 +1,6 @@
 // Package founding brings a node into a cluster: the node founds one together with the other nodes of its initial
-// cluster, or asks a cluster to take it in; and it looks after the node's place in the cluster afterwards.
+// cluster, or asks a cluster to take it in; and afterwards it keeps the node's address and vote in the cluster up to
+// date.
 //
 // It promises:
 //   - a cluster is founded once: by one of the nodes of the initial cluster, when each of them has shown an empty folder
@@ -28,11 +29,11 @@
 //	      └────────── "introduce" shows it ──────────────────┘
 //	raft's first entry, of the founders                raft's first entry, of the founders
 //
-// A majority of the initial cluster does not suffice, although it would for raft: an empty folder may be an emptied one.
-// Say that n1 and n2 found a cluster, and n3 is not there yet. If n1 loses its disk, and n2 is down for a while, then n1
-// and n3 are a majority, both are fresh, and would found another cluster. Locks that n2 knows of would be given away
-// again. With all nodes, a single folder that is left prevents that. A cluster that is to begin with fewer nodes begins
-// with one, which the others join.
+// A majority of the initial cluster does not suffice, although it would for raft: an empty folder may be an emptied
+// one. Say that n1 and n2 found a cluster, and n3 is not there yet. If n1 loses its disk, and n2 is down for a while,
+// then n1 and n3 are a majority, both are fresh, and would found another cluster. Locks that n2 knows of would be given
+// away again. With all nodes, a single folder that is left prevents that. A cluster that is to begin with fewer nodes
+// begins with one, which the others join.
 //
 // Raft's first entry is made of the founders whenever raft has none, so that a power cut between identity and
 // entry does no harm.
@@ -42,8 +43,8 @@
 // founds alone, once all have answered, and the others join it. Else they wait, and say for what. A folder that was
 // restored without --initial-cluster belongs to a cluster of its own from the start.
 //
-// Goroutines: [Node.Settle] and [Node.Stay] run on their callers', and have one for each node that they ask. Locks:
-// Node.mu is a leaf.
+// Goroutines: [Node.EnterCluster] and [Node.WatchMembership] run on their callers', and have one for each node that
+// they ask. Locks: Node.mu is a leaf.
 //
-// Package server runs it. Start reading at settle.go.
+// Package server runs it. Start reading at enter.go.
 package founding

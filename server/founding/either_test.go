@@ -27,11 +27,11 @@ func both(asked *[]string, contacts ...string) func(*Config) {
 	}
 }
 
-// within returns what Settle returned, if it returned in time.
+// within returns what EnterCluster returned, if it returned in time.
 func (l *life) within(t *testing.T, d time.Duration) error {
 	t.Helper()
 	select {
-	case err := <-l.settled:
+	case err := <-l.entered:
 		return err
 	case <-time.After(d):
 		require.FailNow(t, "it waits", l.log.text())
@@ -45,7 +45,7 @@ func TestContactsInAllFlags(t *testing.T) {
 		w := newWorld(t)
 		var asked []string
 		flags := both(&asked, "n1:1", "n2:1", "n3:1")
-		w.requireSettled(w.start("n1", flags), w.start("n2", flags), w.start("n3", flags))
+		w.requireEntered(w.start("n1", flags), w.start("n2", flags), w.start("n3", flags))
 		require.Empty(t, asked)
 	})
 }
@@ -54,7 +54,7 @@ func TestContactsInAllFlags(t *testing.T) {
 func TestEmptiedNodeWithContactsJoins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		id := w.requireSettled(w.start("n1"), w.start("n2"), w.start("n3"))
+		id := w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))
 		stale := func(c *Config) { c.Initial = map[string]string{"n1": "n1:9", "n2": "n2:1", "n3": "n3:9"} }
 		for _, flags := range [][]func(*Config){{both(new([]string), "n8:1")}, {both(new([]string), "n1:1"), stale}} {
 			w.wipe("n2")
@@ -100,7 +100,7 @@ func TestContactThatIsDown(t *testing.T) {
 
 		w = newWorld(t)
 		fresh := w.start("n9", both(&asked, "n8:1"), func(c *Config) { c.Initial = nil })
-		id := w.requireSettled(w.start("n1", flags), w.start("n2", flags), w.start("n3", flags))
+		id := w.requireEntered(w.start("n1", flags), w.start("n2", flags), w.start("n3", flags))
 		require.Len(t, id.Founders, 3, "n9 is none of them")
 		require.Empty(t, fresh.store.Identity().Founders)
 	})

@@ -60,8 +60,8 @@ type life struct {
 	cancel context.CancelFunc
 	port   net.Listener
 	ended  sync.WaitGroup
-	// settled gets what Settle returned.
-	settled chan error
+	// entered gets the result of EnterCluster.
+	entered chan error
 	log     *lines
 	// incarnation is the process's. superseded gets what ends it.
 	incarnation *incarnation.Registry
@@ -121,7 +121,7 @@ func (w *world) start(name string, change ...func(*Config)) *life {
 	}
 	s, err := w.disks[name].Open(store.Config{Name: name, Mends: true})
 	require.NoError(w.t, err)
-	l := &life{store: s, settled: make(chan error, 1), log: &lines{}}
+	l := &life{store: s, entered: make(chan error, 1), log: &lines{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.ctx, l.cancel = ctx, cancel
 	w.net.Rejoin(name)
@@ -138,7 +138,7 @@ func (w *world) start(name string, change ...func(*Config)) *life {
 	l.superseded = make(chan error, 100)
 	l.incarnation = incarnation.New(incarnation.Config{
 		Lineage: s.Lineage, Stable: s.Stable, Save: s.Proved,
-		OnVouch: func() { l.Look() }, OnSuperseded: func(err error) { l.superseded <- err },
+		OnVouch: func() { l.CheckNow() }, OnSuperseded: func(err error) { l.superseded <- err },
 	})
 	c.Incarnation = l.incarnation
 	for _, f := range change {
@@ -171,7 +171,7 @@ func (w *world) start(name string, change ...func(*Config)) *life {
 	}
 	l.ended.Go(func() { _ = mux.Run(ctx) })
 	l.ended.Go(func() { _ = server.Run(ctx) })
-	l.ended.Go(func() { l.settled <- l.Settle(ctx) })
+	l.ended.Go(func() { l.entered <- l.EnterCluster(ctx) })
 	w.lives[name] = l
 	return l
 }
@@ -200,12 +200,12 @@ func (w *world) wipe(name string) {
 	w.disks[name] = nil
 }
 
-// requireSettled finds that all nodes have settled in one cluster of these folders.
-func (w *world) requireSettled(lives ...*life) store.Identity {
+// requireEntered finds that all nodes have entered one cluster of these folders.
+func (w *world) requireEntered(lives ...*life) store.Identity {
 	w.t.Helper()
 	first := lives[0].store.Identity()
 	for _, l := range lives {
-		require.NoError(w.t, <-l.settled)
+		require.NoError(w.t, <-l.entered)
 		id := l.store.Identity()
 		require.NotEmpty(w.t, id.ClusterID)
 		require.Equal(w.t, lives[0].store.Identity().ClusterID, id.ClusterID)
@@ -222,11 +222,11 @@ func TestThreeNodesFoundACluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		begun := time.Now()
-		id := w.requireSettled(w.start("n2"), w.start("n3"), w.start("n1"))
+		id := w.requireEntered(w.start("n2"), w.start("n3"), w.start("n1"))
 		require.Less(t, time.Since(begun), time.Second)
 		require.Regexp(t, "^[0-9a-f]{16}$", id.ClusterID)
 		require.Len(t, id.Founders, 3)
-		again := w.requireSettled(w.start("n3"), w.start("n1"))
+		again := w.requireEntered(w.start("n3"), w.start("n1"))
 		require.Equal(t, id.ClusterID, again.ClusterID)
 	})
 }
@@ -252,7 +252,7 @@ func TestClusterBeginsWithWhatAllFoundersCan(t *testing.T) {
 			for i, version := range c.can {
 				lives = append(lives, w.start(fmt.Sprintf("n%d", i+1), func(c *Config) { c.Initial, c.NewestVersion = initial, version }))
 			}
-			w.requireSettled(lives...)
+			w.requireEntered(lives...)
 			for i, l := range lives {
 				require.Equal(t, c.want[i], l.store.Identity().FoundingVersion)
 			}
@@ -266,10 +266,10 @@ func TestNodeAloneFoundsAtOnce(t *testing.T) {
 		begun := time.Now()
 		alone := func(c *Config) { c.Initial = map[string]string{"n1": "n1:1"} }
 		one := w.start("n1", alone)
-		id := w.requireSettled(one)
+		id := w.requireEntered(one)
 		require.Zero(t, time.Since(begun))
 		require.Equal(t, []members.Member{{ID: id.ID, Addr: "n1:1", Voter: true}}, id.Founders)
-		require.Equal(t, id.ClusterID, w.requireSettled(w.start("n1", alone)).ClusterID)
+		require.Equal(t, id.ClusterID, w.requireEntered(w.start("n1", alone)).ClusterID)
 	})
 }
 
@@ -288,7 +288,7 @@ func TestNodeThatIsDownIsNamed(t *testing.T) {
 		time.Sleep(50 * time.Second)
 		require.Contains(t, one.log.text(), `n3 was given the initial cluster \"n1=n1:1,n2=n2:2,n3=n3:1\", this node \"n1=n1:1,n2=n2:1,n3=n3:1\"`)
 		require.Empty(t, other.store.Identity().ClusterID)
-		w.requireSettled(w.start("n3"), one, two)
+		w.requireEntered(w.start("n3"), one, two)
 	})
 }
 
@@ -297,9 +297,9 @@ func TestEmptiedNodeHasNoPart(t *testing.T) {
 	for _, name := range []string{"n1", "n2"} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			id := w.requireSettled(w.start("n1"), w.start("n2"), w.start("n3"))
+			id := w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))
 			w.wipe(name)
-			err := <-w.start(name).settled
+			err := <-w.start(name).entered
 			require.ErrorContains(t, err, fmt.Sprintf("is a member of cluster %s already, and this node's folder is empty: add it with --join", id.ClusterID))
 			require.NotContains(t, err.Error(), "\n")
 		})
@@ -313,13 +313,13 @@ func TestEmptiedFounder(t *testing.T) {
 			w := newWorld(t)
 			two, three := w.start("n2"), w.start("n3")
 			one := w.start("n1", func(c *Config) { c.Folder.(*folder).left, c.Folder.(*folder).after = 1, true })
-			require.ErrorIs(t, <-one.settled, errKilled)
+			require.ErrorIs(t, <-one.entered, errKilled)
 			lost := one.store.Identity().ClusterID
 			require.NotEmpty(t, lost)
 			w.wipe("n1")
 			time.Sleep(time.Minute) // what is under way arrives
 			if heard = two.store.Identity().ClusterID+three.store.Identity().ClusterID != ""; !heard {
-				require.NotEqual(t, lost, w.requireSettled(w.start("n1"), two, three).ClusterID)
+				require.NotEqual(t, lost, w.requireEntered(w.start("n1"), two, three).ClusterID)
 			}
 		}
 	})
@@ -344,7 +344,7 @@ func TestKilledWhileFounding(t *testing.T) {
 				}
 				time.Sleep(time.Duration(random.IntN(200)) * time.Millisecond)
 			}
-			w.requireSettled(w.start("n1"), w.start("n2"), w.start("n3"))
+			w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))
 		})
 	}
 }
@@ -355,9 +355,9 @@ func TestNodesOfTwoClustersDoNotMix(t *testing.T) {
 		w := newWorld(t)
 		for _, name := range []string{"n1", "n2"} {
 			alone := func(c *Config) { c.Initial = map[string]string{name: name + ":1"} }
-			w.requireSettled(w.start(name, alone))
+			w.requireEntered(w.start(name, alone))
 		}
-		require.ErrorContains(t, <-w.start("n3").settled, "the nodes of an initial cluster belong to one cluster, or to none yet")
+		require.ErrorContains(t, <-w.start("n3").entered, "the nodes of an initial cluster belong to one cluster, or to none yet")
 	})
 }
 
@@ -365,7 +365,7 @@ func TestNodesOfTwoClustersDoNotMix(t *testing.T) {
 func TestConnectionsOfSettlingNodesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.requireSettled(w.start("n1"), w.start("n2"), w.start("n3"))
+		w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))
 		synctest.Wait()
 		require.Zero(t, w.net.Connections())
 	})

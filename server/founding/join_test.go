@@ -60,29 +60,29 @@ func TestNodeJoins(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		require.Equal(t, `INFO msg="waiting to join by n9:1, n1:1" why="n9:1: dial peer n9:1: dial mem n9:1: connection refused; n1:1: dial peer n1:1: dial mem n1:1: connection refused"`, four.log.text())
 		one := w.start("n1", alone)
-		require.NoError(t, <-one.settled)
-		require.NoError(t, <-four.settled)
+		require.NoError(t, <-one.entered)
+		require.NoError(t, <-four.entered)
 		id := four.store.Identity()
 		require.Equal(t, store.Identity{Name: "n4", ID: id.ID, ClusterID: one.store.Identity().ClusterID, Votes: true, JoinedAt: joinedAt}, id)
 		require.Equal(t, 3, asked)
-		require.NoError(t, <-w.start("n4", func(c *Config) { c.Initial = nil }).settled, "it belongs to the cluster for good")
+		require.NoError(t, <-w.start("n4", func(c *Config) { c.Initial = nil }).entered, "it belongs to the cluster for good")
 	})
 }
 
 func TestNodeThatIsNotTakenIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		require.NoError(t, <-w.start("n1", alone).settled)
+		require.NoError(t, <-w.start("n1", alone).entered)
 		four := w.start("n4", joins(func(string, members.Member) (string, error) { return "the name n4 is in use", nil }))
-		require.ErrorContains(t, <-four.settled, "by n1:1: refused: the name n4 is in use")
+		require.ErrorContains(t, <-four.entered, "by n1:1: refused: the name n4 is in use")
 		require.Equal(t, store.Identity{Name: "n4", ID: four.store.Identity().ID}, four.store.Identity(), "it may be another's")
 
 		five := w.start("n5", joins(nil), func(c *Config) { c.Contacts = []string{c.Addr} })
-		require.EqualError(t, <-five.settled, "join: all addresses given lead back to this node")
+		require.EqualError(t, <-five.entered, "join: all addresses given lead back to this node")
 		six := w.start("n6", joins(nil), func(c *Config) {
 			c.Addr = "0.0.0.0:1"
 		})
-		require.EqualError(t, <-six.settled, "address 0.0.0.0:1: other nodes cannot dial it: say --peer-advertise-addr")
+		require.EqualError(t, <-six.entered, "address 0.0.0.0:1: other nodes cannot dial it: say --peer-advertise-addr")
 	})
 }
 
@@ -92,18 +92,18 @@ func TestContactsOfTwoClusters(t *testing.T) {
 		w := newWorld(t)
 		cluster := make(map[string]string)
 		for _, name := range []string{"n1", "n2"} {
-			cluster[name] = w.requireSettled(w.start(name, func(c *Config) { c.Initial = map[string]string{name: name + ":1"} })).ClusterID
+			cluster[name] = w.requireEntered(w.start(name, func(c *Config) { c.Initial = map[string]string{name: name + ":1"} })).ClusterID
 		}
 		both := func(c *Config) {
 			c.Initial, c.Contacts = nil, []string{"n9:1", "n1:1", "n2:1"}
 			c.Join = takenIn
 		}
 		four := w.start("n4", both)
-		require.EqualError(t, <-four.settled, "join: n1 at n1:1 is a member of cluster "+cluster["n1"]+", and n2 at n2:1 of cluster "+cluster["n2"]+": say addresses of one cluster")
+		require.EqualError(t, <-four.entered, "join: n1 at n1:1 is a member of cluster "+cluster["n1"]+", and n2 at n2:1 of cluster "+cluster["n2"]+": say addresses of one cluster")
 		require.Empty(t, four.store.Identity().ClusterID)
 		w.kill("n1")
 		four = w.start("n4", both)
-		require.NoError(t, <-four.settled)
+		require.NoError(t, <-four.entered)
 		require.Equal(t, cluster["n2"], four.store.Identity().ClusterID)
 	})
 }
@@ -112,7 +112,7 @@ func TestContactsOfTwoClusters(t *testing.T) {
 func TestJoinWithAnotherSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.requireSettled(w.start("n1", alone))
+		w.requireEntered(w.start("n1", alone))
 		w.secrets["n4"] = "another"
 		four := w.start("n4", joins(func(string, members.Member) (string, error) { return "", nil }), func(c *Config) { c.Contacts = []string{"n1:1"} })
 		time.Sleep(100 * time.Millisecond)
@@ -129,19 +129,19 @@ func TestKilledWhileJoining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		one := w.start("n1", alone)
-		require.NoError(t, <-one.settled)
+		require.NoError(t, <-one.entered)
 		var asked []string
 		taken := joins(func(_ string, self members.Member) (string, error) { asked = append(asked, self.ID); return "", nil })
 		four := w.start("n4", taken, func(c *Config) { c.NonVoter, c.Folder.(*folder).left = true, 2 })
-		require.ErrorIs(t, <-four.settled, errKilled)
-		err := <-w.start("n4", func(c *Config) { c.Initial = nil }).settled
+		require.ErrorIs(t, <-four.entered, errKilled)
+		err := <-w.start("n4", func(c *Config) { c.Initial = nil }).entered
 		require.ErrorContains(t, err, "about to join cluster "+one.store.Identity().ClusterID+": start it with --join again")
-		require.NoError(t, <-w.start("n2", alone).settled)
+		require.NoError(t, <-w.start("n2", alone).entered)
 		four = w.start("n4", taken, func(c *Config) { c.Contacts = []string{"n2:1"} })
 		time.Sleep(time.Second)
 		require.Contains(t, four.log.text(), "n2:1: dial peer n2:1: refused: it belongs to another cluster")
 		four = w.start("n4", taken)
-		require.NoError(t, <-four.settled)
+		require.NoError(t, <-four.entered)
 		id := four.store.Identity()
 		require.Equal(t, []string{id.ID, id.ID}, asked)
 		require.False(t, id.Joins)
@@ -156,7 +156,7 @@ func TestOthersJoinARestoredNode(t *testing.T) {
 		two := w.start("n2", func(c *Config) {
 			require.NoError(t, c.Folder.SetIdentity(func(id *store.Identity) { id.ClusterID, id.Restored = "c7", true }))
 		})
-		require.NoError(t, <-two.settled)
+		require.NoError(t, <-two.entered)
 		join := func(c *Config) {
 			c.Join = func(_ context.Context, contact, cluster string, _ members.Member) (uint64, string, error) {
 				require.Equal(t, "n2:1", contact)
@@ -166,7 +166,7 @@ func TestOthersJoinARestoredNode(t *testing.T) {
 		}
 		for _, name := range []string{"n1", "n3"} {
 			l := w.start(name, join)
-			require.NoError(t, <-l.settled)
+			require.NoError(t, <-l.entered)
 			require.Equal(t, store.Identity{Name: name, ID: l.store.Identity().ID, ClusterID: "c7", Votes: true}, l.store.Identity())
 		}
 	})
@@ -185,13 +185,13 @@ func TestRestoredNodesFoundTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		same := restored(t, "s")
-		id := w.requireSettled(w.start("n2", same), w.start("n3", same), w.start("n1", same))
+		id := w.requireEntered(w.start("n2", same), w.start("n3", same), w.start("n1", same))
 		require.Len(t, id.Founders, 3)
 		w.wipe("n2")
-		err := <-w.start("n2", same).settled
+		err := <-w.start("n2", same).entered
 		require.ErrorContains(t, err, "is a member of cluster "+id.ClusterID+" already, and this node's folder was restored: empty it, and add the node with --join")
 		w.wipe("n2")
-		require.ErrorContains(t, <-w.start("n2").settled, "and this node's folder is empty: add it with --join")
+		require.ErrorContains(t, <-w.start("n2").entered, "and this node's folder is empty: add it with --join")
 	})
 }
 
@@ -207,7 +207,7 @@ func TestOneRestoredNodeFoundsAlone(t *testing.T) {
 		require.Empty(t, two.store.Identity().ClusterID, "n1 may have been restored, too")
 		one := w.start("n1", join)
 		for _, l := range []*life{one, two, three} {
-			require.NoError(t, <-l.settled)
+			require.NoError(t, <-l.entered)
 			require.Equal(t, two.store.Identity().ClusterID, l.store.Identity().ClusterID)
 		}
 		require.Equal(t, []members.Member{{ID: two.store.Identity().ID, Addr: "n2:1", Voter: true}}, two.store.Identity().Founders)
@@ -232,7 +232,7 @@ func TestAnswerOlderThanAnother(t *testing.T) {
 			two, three := w.start("n2", restored(t, "s")), w.start("n3", join)
 			time.Sleep(tick * 20 * time.Millisecond)
 			for _, l := range []*life{two, w.start("n1", join), three} {
-				require.NoError(t, <-l.settled)
+				require.NoError(t, <-l.entered)
 			}
 		})
 	}
@@ -254,20 +254,20 @@ func TestRestoredNodesThatDiffer(t *testing.T) {
 			require.Empty(t, w.lives[name].store.Identity().ClusterID)
 		}
 		require.Empty(t, w.lives["n3"].store.Identity().ClusterID)
-		err := <-w.start("n1", func(c *Config) { c.Contacts = []string{"n2:1"} }).settled
+		err := <-w.start("n1", func(c *Config) { c.Contacts = []string{"n2:1"} }).entered
 		require.ErrorContains(t, err, "this node's folder was restored, and joins no cluster")
 	})
 }
 
-// stay runs Stay until the node's process ends.
-func (l *life) stay() { l.ended.Go(func() { _ = l.Stay(l.ctx) }) }
+// watchMembership runs WatchMembership until the node's process ends.
+func (l *life) watchMembership() { l.ended.Go(func() { _ = l.WatchMembership(l.ctx) }) }
 
 // TestAllNodesMoveAtOnce: they find each other by the addresses of the initial cluster, and each has the cluster agree
 // on its own.
 func TestAllNodesMoveAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		id := w.requireSettled(w.start("n1"), w.start("n2"), w.start("n3"))
+		id := w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))
 		var agreed atomic.Pointer[members.Configuration]
 		first := members.NewConfiguration(1, id.Founders...)
 		agreed.Store(&first)
@@ -301,7 +301,7 @@ func TestAllNodesMoveAtOnce(t *testing.T) {
 			w.kill(name)
 		}
 		for _, name := range []string{"n1", "n2", "n3"} {
-			w.start(name, move).stay()
+			w.start(name, move).watchMembership()
 		}
 		time.Sleep(3 * time.Second)
 		for _, m := range agreed.Load().Members {
@@ -315,7 +315,7 @@ func TestAllNodesMoveAtOnce(t *testing.T) {
 func TestRemovedNodeLearnsSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		id := w.requireSettled(w.start("n1"), w.start("n2"), w.start("n3"))
+		id := w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))
 		three := w.lives["n3"].store.Identity().ID
 		knows := func(index uint64, without string) func(*Config) {
 			conf := members.Configuration{Index: index}
@@ -332,11 +332,11 @@ func TestRemovedNodeLearnsSo(t *testing.T) {
 		removed := make(chan struct{}, 10)
 		w.start("n1", knows(4, three))
 		w.start("n2", knows(5, ""))
-		w.start("n3", knows(5, ""), func(c *Config) { c.Removed = func() { removed <- struct{}{} } }).stay()
+		w.start("n3", knows(5, ""), func(c *Config) { c.Removed = func() { removed <- struct{}{} } }).watchMembership()
 		time.Sleep(time.Minute)
 		require.Empty(t, removed, "n1 is behind")
 		w.start("n1", knows(6, three))
-		time.Sleep(lookEvery + strayedAfter)
+		time.Sleep(checkEvery + leaderlessAfter)
 		require.NotEmpty(t, removed)
 		require.Contains(t, w.lives["n3"].log.text(), `msg="this node was removed from the cluster" told_by=n1 configuration=6`)
 	})
@@ -346,7 +346,7 @@ func TestRemovedNodeLearnsSo(t *testing.T) {
 func TestRemovedNodeStartedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		id := w.requireSettled(w.start("n1"), w.start("n2"), w.start("n3"))
+		id := w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))
 		first := members.NewConfiguration(1, id.Founders...)
 		knows := func(index uint64) func(*Config) {
 			return func(c *Config) {
@@ -365,12 +365,12 @@ func TestRemovedNodeStartedAgain(t *testing.T) {
 			}
 			c.Led, c.Removed = func() bool { return false }, func() { removed <- struct{}{} }
 		})
-		require.NoError(t, <-four.settled)
-		four.stay()
+		require.NoError(t, <-four.entered)
+		four.watchMembership()
 		time.Sleep(time.Minute)
 		require.Empty(t, removed, "n1 is behind")
 		w.start("n1", knows(6))
-		time.Sleep(lookEvery + strayedAfter)
+		time.Sleep(checkEvery + leaderlessAfter)
 		require.NotEmpty(t, removed)
 	})
 }
@@ -380,7 +380,7 @@ func TestRemovedNodeStartedAgain(t *testing.T) {
 func TestNodeRemovedBeforeItKnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		one := w.requireSettled(w.start("n1", alone))
+		one := w.requireEntered(w.start("n1", alone))
 		first := members.NewConfiguration(1, one.Founders...)
 		knows := func(index uint64) func(*Config) {
 			return func(c *Config) {
@@ -394,12 +394,12 @@ func TestNodeRemovedBeforeItKnew(t *testing.T) {
 		}
 		w.start("n1", alone, knows(joinedAt-1))
 		four := w.start("n4", joins(func(string, members.Member) (string, error) { return "", nil }), before)
-		require.NoError(t, <-four.settled)
-		four.stay()
+		require.NoError(t, <-four.entered)
+		four.watchMembership()
 		time.Sleep(time.Minute)
 		require.Empty(t, removed, "n1 is behind")
 		w.start("n1", alone, knows(joinedAt+1))
-		time.Sleep(lookEvery + strayedAfter)
+		time.Sleep(checkEvery + leaderlessAfter)
 		require.NotEmpty(t, removed)
 
 		// The node learns it when it is started again, too; one that was not told when it joined cannot know.
@@ -409,12 +409,12 @@ func TestNodeRemovedBeforeItKnew(t *testing.T) {
 					require.NoError(t, c.Folder.SetIdentity(func(own *store.Identity) { own.JoinedAt = 0 }))
 				}
 			})
-			require.NoError(t, <-again.settled)
+			require.NoError(t, <-again.entered)
 			for len(removed) > 0 {
 				<-removed
 			}
-			again.stay()
-			time.Sleep(lookEvery + strayedAfter)
+			again.watchMembership()
+			time.Sleep(checkEvery + leaderlessAfter)
 			require.Equal(t, told, len(removed) > 0)
 		}
 	})
@@ -426,7 +426,7 @@ func TestNodeAsksForItsVote(t *testing.T) {
 		w := newWorld(t)
 		var voter atomic.Bool
 		var asked atomic.Int64
-		w.requireSettled(w.start("n1", alone))
+		w.requireEntered(w.start("n1", alone))
 		one := w.start("n1", alone, func(c *Config) {
 			id := c.Folder.Identity().ID
 			require.NoError(t, c.Folder.SetIdentity(func(id *store.Identity) { id.Votes = true }))
@@ -441,7 +441,7 @@ func TestNodeAsksForItsVote(t *testing.T) {
 				return errors.New("lags")
 			}
 		})
-		one.stay()
+		one.watchMembership()
 		time.Sleep(time.Minute)
 		require.EqualValues(t, 3, asked.Load())
 		require.False(t, one.store.Identity().Votes)

@@ -60,7 +60,7 @@ func (n *Node) mend(ctx context.Context) error {
 	for {
 		met := n.meet(ctx, n.known())
 		met = append(met, n.meet(ctx, n.strangers(met))...)
-		if n.learn(met) {
+		if n.checkRemoved(met) {
 			<-ctx.Done() // the owner ends the node
 			return context.Cause(ctx)
 		}

@@ -36,7 +36,7 @@ func newRotten(t *testing.T, n int) *rotten {
 	for name := range r.initial { // unordered: they found together
 		lives = append(lives, w.start(name, func(c *Config) { c.Initial = r.initial }))
 	}
-	r.Identity = w.requireSettled(lives...)
+	r.Identity = w.requireEntered(lives...)
 	for name := range r.initial { // likewise
 		w.kill(name)
 	}
@@ -95,7 +95,7 @@ func newest(s *store.Store, from uint64) (*raft.SnapshotMeta, io.ReadCloser, err
 // requireMended finds the state of another node, and the log as it was.
 func (l *life) requireMended(t *testing.T, of string) {
 	t.Helper()
-	require.NoError(t, <-l.settled)
+	require.NoError(t, <-l.entered)
 	require.Nil(t, l.store.Missing())
 	_, r, err := newest(l.store, 0)
 	require.NoError(t, err)
@@ -115,7 +115,7 @@ func (l *life) waits(t *testing.T, why ...string) {
 	t.Helper()
 	time.Sleep(10 * time.Second)
 	synctest.Wait()
-	require.Empty(t, l.settled)
+	require.Empty(t, l.entered)
 	require.Equal(t, "waiting for a member's state in the place of a damaged snapshot", l.Waiting())
 	for _, w := range why {
 		require.Contains(t, l.log.text(), w)
@@ -141,7 +141,7 @@ func TestDamagedSnapshotIsMended(t *testing.T) {
 			r.again("n3")
 			one.requireMended(t, "n3")
 			require.Contains(t, one.log.text(), fmt.Sprintf("member=n3 index=%d term=1 bytes=1500", has))
-			require.NoError(t, <-r.again("n1").settled, "and stays so")
+			require.NoError(t, <-r.again("n1").entered, "and stays so")
 		})
 	}
 }
@@ -173,13 +173,13 @@ func TestNobodyHasTheState(t *testing.T) {
 		one := r.again("n1")
 		one.waits(t, "n3:1: its newest snapshot is missing or damaged, too", "n2:1: dial peer n2:1")
 		r.again("n2")
-		err := <-one.settled
+		err := <-one.entered
 		require.ErrorContains(t, err, "is damaged: its state is damaged; this node must not go on under its name")
 		require.ErrorContains(t, err, "no other member has the state")
 		require.ErrorContains(t, err, `does not know the request "state"`)
 		require.NotContains(t, err.Error(), "\n")
 		require.NotNil(t, one.store.Missing())
-		require.Error(t, <-three.settled)
+		require.Error(t, <-three.entered)
 	})
 }
 
@@ -205,13 +205,13 @@ func TestLoneNodeIsNotMended(t *testing.T) {
 		r, begun := newRotten(t, 1), time.Now()
 		one := r.again("n1")
 		require.True(t, one.Alone())
-		err := <-one.settled
+		err := <-one.entered
 		require.ErrorContains(t, err, "is damaged")
 		require.ErrorContains(t, err, "this node knows no other member")
 		require.Zero(t, time.Since(begun))
 		one = r.again("n1", func(c *Config) { c.Addr, c.Contacts = ":1", []string{"n1:1"} })
 		require.False(t, one.Alone())
-		require.ErrorContains(t, <-one.settled, "this node knows no other member", "the address leads back to it")
+		require.ErrorContains(t, <-one.entered, "this node knows no other member", "the address leads back to it")
 	})
 }
 
@@ -227,7 +227,7 @@ func TestRemovedNodeIsNotMended(t *testing.T) {
 		one := r.again("n1", func(c *Config) { c.Removed = func() { close(removed) } })
 		<-removed
 		synctest.Wait()
-		require.Empty(t, one.settled, "the owner ends it")
+		require.Empty(t, one.entered, "the owner ends it")
 		require.NotNil(t, one.store.Missing())
 
 		one = r.again("n1", func(c *Config) { // it does not know that it was a member
@@ -315,7 +315,7 @@ func TestMendingEndsWithTheNode(t *testing.T) {
 		time.Sleep(time.Second)
 		begun := time.Now()
 		one.cancel()
-		require.Error(t, <-one.settled)
+		require.Error(t, <-one.entered)
 		require.Zero(t, time.Since(begun))
 	})
 }
@@ -331,7 +331,7 @@ func TestLargeState(t *testing.T) {
 				return m, &badStream{Reader: io.LimitReader(zeros{}, size), pause: 50 * time.Millisecond}, nil
 			}
 		})
-		require.NoError(t, <-r.again("n1").settled)
+		require.NoError(t, <-r.again("n1").entered)
 		require.Greater(t, time.Since(begun), stateWithin)
 	})
 }

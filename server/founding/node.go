@@ -102,18 +102,18 @@ func (n *Node) Serve(s *membership.Server) {
 	membership.HandleStream(s, opState, n.serveState)
 }
 
-// Look has [Node.Stay] look at once what has changed.
-func (n *Node) Look() {
+// CheckNow has [Node.WatchMembership] check the membership at once.
+func (n *Node) CheckNow() {
 	select {
 	case n.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Suspect has [Node.Stay] ask the others whether this node is a member still.
+// Suspect has [Node.WatchMembership] ask the others whether this node is a member still.
 func (n *Node) Suspect() {
 	n.suspects.Store(true)
-	n.Look()
+	n.CheckNow()
 }
 
 // Waiting says what the node waits for before it belongs to a cluster.

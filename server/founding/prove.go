@@ -20,7 +20,7 @@ func (n *Node) prove(ctx context.Context) error {
 	p := &patience{node: n}
 	for {
 		met := n.meetEnough(ctx)
-		n.learn(met)
+		n.checkRemoved(met)
 		missing, enough := n.vouched()
 		if enough {
 			return n.config.Incarnation.Prove()

@@ -35,7 +35,7 @@ func founded(t *testing.T, n int) (w *world, again func(name string) *life) {
 	for name := range initial { // unordered: they found together
 		lives = append(lives, w.start(name, first))
 	}
-	id := w.requireSettled(lives...)
+	id := w.requireEntered(lives...)
 	for name := range initial { // likewise
 		w.kill(name)
 	}
@@ -43,7 +43,7 @@ func founded(t *testing.T, n int) (w *world, again func(name string) *life) {
 		l := w.start(name, first, func(c *Config) {
 			c.Newest = func() members.Configuration { return members.NewConfiguration(1, id.Founders...) }
 		})
-		l.stay()
+		l.watchMembership()
 		return l
 	}
 }
@@ -117,7 +117,8 @@ func TestStragglersAreWaitedForOnce(t *testing.T) {
 	})
 }
 
-// TestWhoVouches: with the node a majority of the voters, or a leader. Who has no vote counts for nothing, the node, too.
+// TestWhoVouches: with the node a majority of the voters, or a leader. Who has no vote counts for nothing, the node,
+// too.
 func TestWhoVouches(t *testing.T) {
 	for name, row := range map[string]struct {
 		voters  []string

@@ -10,17 +10,18 @@ import (
 )
 
 const (
-	// lookEvery is how often the node looks after its place without being told.
-	lookEvery = time.Second
-	// strayedAfter is how long the node may know no leader before it asks the others how things are: it may have been
+	// checkEvery is the time between two checks of the node's membership.
+	checkEvery = time.Second
+	// leaderlessAfter is how long the node may know no leader before it asks the others how things are: it may have been
 	// removed, or the others may have moved.
-	strayedAfter = 3 * time.Second
+	leaderlessAfter = 3 * time.Second
 	// requestWithin is how long a request to the cluster may take.
 	requestWithin = 10 * time.Second
 )
 
-// Stay looks after the node's place in the cluster until ctx ends. Raft is open.
-func (n *Node) Stay(ctx context.Context) error {
+// WatchMembership keeps the node's address and vote up to date in the cluster until ctx ends, and learns of the node's
+// removal. Raft is open.
+func (n *Node) WatchMembership(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	if err := n.prove(ctx); err != nil {
@@ -30,7 +31,7 @@ func (n *Node) Stay(ctx context.Context) error {
 	for {
 		select {
 		case <-timer.C:
-			timer.Reset(lookEvery)
+			timer.Reset(checkEvery)
 		case <-n.wake:
 		case <-ctx.Done():
 			return nil
@@ -38,18 +39,18 @@ func (n *Node) Stay(ctx context.Context) error {
 		if n.config.Led() {
 			led = time.Now()
 		}
-		if err := n.look(ctx, time.Since(led) >= strayedAfter); err != nil {
+		if err := n.check(ctx, time.Since(led) >= leaderlessAfter); err != nil {
 			return err
 		}
 	}
 }
 
-// look does what is due.
-func (n *Node) look(ctx context.Context, strayed bool) error {
+// check does what is due.
+func (n *Node) check(ctx context.Context, leaderless bool) error {
 	id, conf := n.config.Folder.Identity(), n.config.Committed()
 	self, member := conf.Find(id.ID)
 	moved := member && self.Addr != n.config.Addr && CheckAddr(n.config.Addr) == nil
-	if n.suspects.Swap(false) || strayed || moved {
+	if n.suspects.Swap(false) || leaderless || moved {
 		n.greet(ctx)
 	}
 	switch {
@@ -65,7 +66,7 @@ func (n *Node) look(ctx context.Context, strayed bool) error {
 	return nil
 }
 
-// request asks the cluster for something. What fails is tried again at the next look.
+// request asks the cluster for something. What fails is tried again at the next check.
 func (n *Node) request(ctx context.Context, what string, ask func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(ctx, requestWithin)
 	defer cancel()
@@ -76,7 +77,7 @@ func (n *Node) request(ctx context.Context, what string, ask func(context.Contex
 
 // greet introduces the node to all that may be members: the others learn where this node is, and this node where they
 // are and whether it is a member still.
-func (n *Node) greet(ctx context.Context) { n.learn(n.meet(ctx, n.known())) }
+func (n *Node) greet(ctx context.Context) { n.checkRemoved(n.meet(ctx, n.known())) }
 
 // known are the addresses of all that may be members.
 func (n *Node) known() (known []string) {
@@ -101,8 +102,8 @@ func (n *Node) known() (known []string) {
 	return known
 }
 
-// learn finds whether a node that was met knows that this one was removed.
-func (n *Node) learn(met []meeting) (removed bool) {
+// checkRemoved reports whether a node that was met knows that this one was removed.
+func (n *Node) checkRemoved(met []meeting) (removed bool) {
 	self, own, newest := n.config.Folder.Identity(), n.config.Committed(), n.config.Newest()
 	for _, m := range met {
 		if m.err == nil && m.Cluster == self.ClusterID && gone(self, m.Configuration, own, newest) {

@@ -34,8 +34,9 @@ var ErrRemoved = store.ErrRemoved
 // ErrSuperseded is the error of a node of which the cluster knows a later incarnation.
 var ErrSuperseded = incarnation.ErrSuperseded
 
-// place is the node's place among the nodes: who and where they are, its way into the cluster, and changes of members.
-type place struct {
+// clusterNode is the node as a member of its cluster: the other nodes' addresses, the way into the cluster, and changes
+// of members.
+type clusterNode struct {
 	addresses  members.Addresses
 	client     *membership.Client
 	requests   *membership.Server
@@ -57,9 +58,9 @@ type place struct {
 // maxGone bounds the removed members that are remembered.
 const maxGone = 1024
 
-// newPlace makes the node's place. The folder and the peer port are open.
-func (s *Server) newPlace() error {
-	p := &s.place
+// newClusterNode makes the parts. The folder and the peer port are open.
+func (s *Server) newClusterNode() error {
+	p := &s.cluster
 	if err := s.readMembers(); err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func (s *Server) readMembers() (err error) {
 		return nil
 	}
 	s.observed.damaged()
-	p := &s.place
+	p := &s.cluster
 	p.committedOnDisk, p.newestOnDisk, err = raftnode.StoredConfigurations(s.store.Log, missing.Known, s.store.Identity().Founders)
 	return err
 }
@@ -104,33 +105,33 @@ func (s *Server) openState(from uint64) (*raft.SnapshotMeta, io.ReadCloser, erro
 }
 
 // isGone reports whether a node was removed while this process watched.
-func (p *place) isGone(id string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.gone[id]
+func (n *clusterNode) isGone(id string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.gone[id]
 }
 
 // follow takes what the replica knows of the members.
-func (p *place) follow(r *replica.Replica) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.addresses.SetConfiguration(r.Configuration())
+func (n *clusterNode) setMembers(r *replica.Replica) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.addresses.SetConfiguration(r.Configuration())
 	committed := r.CommittedConfiguration()
-	if committed.Index >= p.last.Index {
-		for _, id := range p.last.Gone(committed) {
-			if len(p.gone) < maxGone {
-				p.gone[id] = true
+	if committed.Index >= n.last.Index {
+		for _, id := range n.last.Gone(committed) {
+			if len(n.gone) < maxGone {
+				n.gone[id] = true
 			}
 		}
-		p.last = committed
+		n.last = committed
 	}
-	p.founding.Look()
+	n.founding.CheckNow()
 }
 
 // reconfigured is called by the replica when members, addresses or votes changed.
 func (s *Server) reconfigured() {
 	if r := s.member.Load(); r != nil {
-		s.place.follow(r)
+		s.cluster.setMembers(r)
 	}
 }
 
@@ -138,14 +139,14 @@ func (s *Server) committed() members.Configuration {
 	if r := s.member.Load(); r != nil {
 		return r.CommittedConfiguration()
 	}
-	return s.place.committedOnDisk
+	return s.cluster.committedOnDisk
 }
 
 func (s *Server) newest() members.Configuration {
 	if r := s.member.Load(); r != nil {
 		return r.Configuration()
 	}
-	return s.place.newestOnDisk
+	return s.cluster.newestOnDisk
 }
 
 func (s *Server) led() bool {
@@ -165,7 +166,7 @@ func (s *Server) removed() {
 			err := s.store.Remove()
 			ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
 			defer cancel()
-			s.place.operations.Drain(ctx)
+			s.cluster.operations.Drain(ctx)
 			s.fail(errors.Join(ErrRemoved, err))
 		}()
 	})
@@ -181,7 +182,7 @@ func (s *Server) newIncarnations() *incarnation.Registry {
 			}
 			return 0
 		},
-		OnVouch: func() { s.place.founding.Look() }, OnSuperseded: s.fail,
+		OnVouch: func() { s.cluster.founding.CheckNow() }, OnSuperseded: s.fail,
 	})
 }
 
@@ -201,7 +202,7 @@ func (s *Server) firstMembers(id store.Identity) []members.Member {
 
 // openReplica opens the replica of a node that belongs to a cluster, and what serves its clients.
 func (s *Server) openReplica() error {
-	if err := errors.Join(backup.Found(s.store), s.tellBeginning()); err != nil {
+	if err := errors.Join(backup.Found(s.store), s.logBeginning()); err != nil {
 		return err
 	}
 	r, err := replica.Open(s.replicaConfig())
@@ -217,13 +218,13 @@ func (s *Server) openReplica() error {
 	if s.monitoring != nil {
 		s.metrics.Store(s.registry())
 	}
-	s.tellDifference(r.Configuration())
+	s.logDifference(r.Configuration())
 	close(s.opened)
 	return nil
 }
 
-// tellBeginning says once, at the first start, that the cluster began with the state of another, and on whose account.
-func (s *Server) tellBeginning() error {
+// logBeginning logs once, at the first start, that the cluster began with the state of another, and on whose account.
+func (s *Server) logBeginning() error {
 	id := s.store.Identity()
 	b := id.Beginning
 	if b == nil || b.Told {
@@ -236,9 +237,9 @@ func (s *Server) tellBeginning() error {
 	return s.store.SetIdentity(func(id *store.Identity) { id.Beginning = &told })
 }
 
-// tellDifference says so when the initial cluster is not the cluster of today: an operator who changes the flag may
+// logDifference logs when the initial cluster is not the cluster of today: an operator who changes the flag may
 // expect something of it.
-func (s *Server) tellDifference(conf members.Configuration) {
+func (s *Server) logDifference(conf members.Configuration) {
 	initial, _ := s.config.Peers()
 	var today []string
 	for _, m := range conf.Members {
@@ -249,41 +250,41 @@ func (s *Server) tellDifference(conf members.Configuration) {
 	}
 }
 
-// unsettledError is why the node came to no cluster.
-type unsettledError struct{ error }
+// noClusterError is why the node came to no cluster.
+type noClusterError struct{ error }
 
 // runReplica runs the replica, once the node belongs to a cluster.
 func (s *Server) runReplica(ctx context.Context) error {
 	if !s.isOpen() {
-		if err := s.settle(ctx); err != nil || !s.isOpen() {
+		if err := s.enterCluster(ctx); err != nil || !s.isOpen() {
 			return err
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var stays sync.WaitGroup
 	stays.Go(func() {
-		if err := s.place.founding.Stay(ctx); err != nil {
+		if err := s.cluster.founding.WatchMembership(ctx); err != nil {
 			s.fail(err)
 		}
 	})
 	stays.Go(func() { s.member.Load().Announce(ctx) })
-	stays.Go(func() { s.place.admissions.Run(ctx) })
-	stays.Go(func() { s.place.checker.Run(ctx) })
+	stays.Go(func() { s.cluster.admissions.Run(ctx) })
+	stays.Go(func() { s.cluster.checker.Run(ctx) })
 	defer stays.Wait()
 	defer cancel()
 	return s.member.Load().Run(ctx)
 }
 
-// settle waits until the node belongs to a cluster, and opens the replica, unless ctx or the node ends before.
-func (s *Server) settle(ctx context.Context) error {
+// enterCluster waits until the node belongs to a cluster, and opens the replica, unless ctx or the node ends before.
+func (s *Server) enterCluster(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ending, cancel)()
-	if err := s.place.founding.Settle(ctx); err != nil {
+	if err := s.cluster.founding.EnterCluster(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
-		return unsettledError{err}
+		return noClusterError{err}
 	}
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -304,7 +305,7 @@ func (s *Server) isOpen() bool {
 
 // stopReplica ends the replica in good order, or the way there.
 func (s *Server) stopReplica() error {
-	s.endSettling()
+	s.endEntry()
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	if !s.isOpen() {
@@ -321,7 +322,7 @@ func (s *Server) runPeers(ctx context.Context) error {
 	defer answers.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	answers.Go(func() { _ = s.place.requests.Run(ctx) }) // ends with its port
+	answers.Go(func() { _ = s.cluster.requests.Run(ctx) }) // ends with its port
 	return s.peers.Run(ctx)
 }
 
@@ -330,7 +331,7 @@ func (s *Server) inCluster(context.Context) error {
 	if s.isOpen() {
 		return nil
 	}
-	if waiting := s.place.founding.Waiting(); waiting != "" {
+	if waiting := s.cluster.founding.Waiting(); waiting != "" {
 		return errors.New(waiting)
 	}
 	return s.unopened()
@@ -383,7 +384,7 @@ const (
 func (s *Server) askToJoin(ctx context.Context, contact, cluster string, self members.Member) (index uint64, refused string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, operateWithin)
 	defer cancel()
-	answer, _, err := membership.AskAt[joined](ctx, s.place.client, contact, opJoin, join{self.Addr, cluster, protocol.EntryVersion})
+	answer, _, err := membership.AskAt[joined](ctx, s.cluster.client, contact, opJoin, join{self.Addr, cluster, protocol.EntryVersion})
 	return answer.Index, answer.Refused, err
 }
 
@@ -400,7 +401,7 @@ func (s *Server) ask(ctx context.Context, q operations.Request) error {
 	initial, _ := s.config.Peers()
 	q.Member = s.store.Identity().ID
 	q.Asker = operations.Asker{Node: s.config.Name, Addr: s.config.peerAddress(initial)}
-	_, err := s.place.operations.Ask(ctx, q)
+	_, err := s.cluster.operations.Ask(ctx, q)
 	if err != nil {
 		return fmt.Errorf("%s: %w", q.Op, err)
 	}

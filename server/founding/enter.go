@@ -12,16 +12,16 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// Settle returns when the node belongs to a cluster, its folder says so, and misses nothing. Raft may be opened then. An
-// error is one line for the operator.
-func (n *Node) Settle(ctx context.Context) error {
-	if err := n.settle(ctx); err != nil {
+// EnterCluster returns when the node belongs to a cluster, its folder says so, and misses nothing. Raft may be opened
+// then. An error is one line for the operator.
+func (n *Node) EnterCluster(ctx context.Context) error {
+	if err := n.ensureCluster(ctx); err != nil {
 		return err
 	}
 	return n.mend(ctx)
 }
 
-func (n *Node) settle(ctx context.Context) error {
+func (n *Node) ensureCluster(ctx context.Context) error {
 	id := n.config.Folder.Identity()
 	_, named := n.config.Initial[id.Name]
 	switch {
@@ -62,7 +62,8 @@ func (n *Node) others() (addrs []string) {
 	return addrs
 }
 
-// Alone reports whether the node needs no other node to settle: it belongs to a cluster already, or founds one alone.
+// Alone reports whether the node needs no other node to enter its cluster: it belongs to a cluster already, or founds
+// one alone.
 func (n *Node) Alone() bool {
 	id := n.config.Folder.Identity()
 	if n.config.Folder.Missing() != nil {
@@ -101,8 +102,8 @@ func (n *Node) foundTogether(ctx context.Context) error {
 		if differ(met) {
 			met = n.meet(ctx, n.others())
 		}
-		settled, err := n.follow(ctx, own, met)
-		if settled || err != nil {
+		entered, err := n.follow(ctx, own, met)
+		if entered || err != nil {
 			return err
 		}
 		missing, why := n.missing(own, met)
@@ -129,9 +130,9 @@ func differ(met []meeting) bool {
 	return belongs && none
 }
 
-// follow looks whether a node that was met belongs to a cluster already. Then this node is one of the founders, too;
+// follow checks whether a node that was met belongs to a cluster already. Then this node is one of the founders, too;
 // or it joins; or it has no place there.
-func (n *Node) follow(ctx context.Context, own store.Identity, met []meeting) (settled bool, err error) {
+func (n *Node) follow(ctx context.Context, own store.Identity, met []meeting) (entered bool, err error) {
 	var there []meeting
 	for _, m := range met {
 		if m.err != nil || m.Cluster == "" {
