@@ -111,7 +111,7 @@ func (n *clusterNode) isGone(id string) bool {
 	return n.gone[id]
 }
 
-// follow takes what the replica knows of the members.
+// setMembers takes the configurations from the replica.
 func (n *clusterNode) setMembers(r *replica.Replica) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
