@@ -42,7 +42,7 @@ func (c *conn) takeTicket(args [][]byte) *ticket {
 
 // keepTicket keeps a ticket that no other goroutine knows any more.
 func (c *conn) keepTicket(t *ticket) {
-	t.late.value, t.late.given, t.late.claim = protocol.Value{}, false, nil
+	t.late.value, t.late.given, t.late.grant = protocol.Value{}, false, nil
 	c.spareTicket = t
 }
 
@@ -51,7 +51,7 @@ func (c *conn) placeBlocked(s *slot, v protocol.Value) (parked bool) {
 	registry, t := c.srv.backend.Parking(), s.wait
 	switch {
 	case protocol.IsParked(v):
-		t.late.setClaim(c.newClaim(s.row, t.args))
+		t.late.setGrant(c.newPendingGrant(s.row, t.args))
 		c.setTicket(t.number)
 		c.park(s.row, t.late, func() {
 			if !t.late.lose() {
@@ -62,7 +62,7 @@ func (c *conn) placeBlocked(s *slot, v protocol.Value) (parked bool) {
 		registry.Parked(t.number, c.lastWrite)
 		return true
 	case v.IsError() && protocol.OutcomeOf(v.Str) == protocol.OutcomeUnknown:
-		if closed := t.late.setClaim(c.newClaim(s.row, t.args)); closed {
+		if closed := t.late.setGrant(c.newPendingGrant(s.row, t.args)); closed {
 			t.late.lose()
 		}
 		registry.Leave(t.number)

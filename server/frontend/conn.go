@@ -161,8 +161,8 @@ func (c *conn) servePipelines() bool {
 		}
 		c.runBatch()
 		c.write()
-		if c.locks.saying {
-			c.said()
+		if c.locks.delivering {
+			c.delivered()
 		}
 		c.settleTracked()
 		c.srv.metrics.Commands.Add(uint64(c.w.commands))

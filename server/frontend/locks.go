@@ -13,8 +13,8 @@ import (
 type lockClient struct {
 	// entered: the renewer of sessions knows the connection.
 	entered bool
-	// saying: the output has a grant that the client waited for.
-	saying bool
+	// delivering: the output has a grant that the client waited for.
+	delivering bool
 	// notices are the waits with NOTIFY by their tickets, guarded by outbox.mu. bytes is their memory.
 	notices map[uint64]*notice
 	bytes   atomic.Int64
@@ -32,51 +32,51 @@ const (
 
 var errNotices = protocol.NewError("too many waits with NOTIFY on this connection")
 
-// claim is what a request that waits gives the client, if it is granted.
-type claim struct {
+// pendingGrant is what a request that waits gives the client, if it is granted.
+type pendingGrant struct {
 	c     *conn
 	db    int
 	keys  []string
 	owner string
 }
 
-// newClaim is what a request gives the client; nil: the command does not ask for locks.
-func (c *conn) newClaim(row *row, args [][]byte) *claim {
+// newPendingGrant is what a request gives the client; nil: the command does not ask for locks.
+func (c *conn) newPendingGrant(row *row, args [][]byte) *pendingGrant {
 	if !row.handler.acquires {
 		return nil
 	}
 	var room [4]int
 	positions := row.lockedKeys(room[:0], args)
-	cl := &claim{c: c, db: c.db, keys: make([]string, len(positions)), owner: string(args[ownerAt(positions, args)])}
+	g := &pendingGrant{c: c, db: c.db, keys: make([]string, len(positions)), owner: string(args[ownerAt(positions, args)])}
 	for i, p := range positions {
-		cl.keys[i] = string(args[p])
+		g.keys[i] = string(args[p])
 	}
-	return cl
+	return g
 }
 
-// giveBack gives a grant back whose client has gone. v is the reply of the request, granted or not.
-func (cl *claim) giveBack(v protocol.Value) {
-	if cl == nil || v.Kind != protocol.KindInteger || v.Num == 0 {
+// giveBack releases a grant whose client has gone. v is the reply of the request, granted or not.
+func (g *pendingGrant) giveBack(v protocol.Value) {
+	if g == nil || v.Kind != protocol.KindInteger || v.Num == 0 {
 		return
 	}
-	holds := make([]protocol.Hold, len(cl.keys))
-	for i, key := range cl.keys {
-		holds[i] = protocol.Hold{DB: cl.db, Key: key, Owner: cl.owner, Fence: v.Num, Conn: cl.c.id}
+	holds := make([]protocol.Hold, len(g.keys))
+	for i, key := range g.keys {
+		holds[i] = protocol.Hold{DB: g.db, Key: key, Owner: g.owner, Fence: v.Num, Conn: g.c.id}
 	}
-	cl.c.srv.backend.Parking().GiveBack(holds...)
+	g.c.srv.backend.Parking().GiveBack(holds...)
 }
 
-func (cl *claim) bytes() int64 {
-	n := noticeBytes + len(cl.owner)
-	for _, key := range cl.keys {
+func (g *pendingGrant) bytes() int64 {
+	n := noticeBytes + len(g.owner)
+	for _, key := range g.keys {
 		n += len(key) + keyBytes
 	}
 	return int64(n)
 }
 
-// unsaid is a grant that the client waited for, and that may not have reached the socket.
-type unsaid struct {
-	claim *claim
+// undelivered is a grant that the client waited for, and that may not have reached the socket.
+type undelivered struct {
+	grant *pendingGrant
 	reply protocol.Value
 	// m is the message of the grant. nil: it is being written, or the grant is a command's reply.
 	m *push.Message
@@ -91,7 +91,7 @@ func (c *conn) enterLocks() {
 }
 
 // leaveLocks is the end of the connection, after the outbox was closed: places in queues are left, and grants
-// that the client has not heard of are given back. The sessions of the connection end, unless it is the node
+// that were not delivered are given back. The sessions of the connection end, unless it is the node
 // that ends.
 func (c *conn) leaveLocks() {
 	if !c.locks.entered {
@@ -104,11 +104,11 @@ func (c *conn) leaveLocks() {
 	c.leaveQueues()
 	o := &c.outbox
 	o.mu.Lock()
-	unsaid := o.unsaid
-	o.unsaid = nil
+	grants := o.undelivered
+	o.undelivered = nil
 	o.mu.Unlock()
-	for _, u := range unsaid {
-		u.claim.giveBack(u.reply)
+	for _, u := range grants {
+		u.grant.giveBack(u.reply)
 	}
 }
 
@@ -145,14 +145,14 @@ func (c *conn) resetLocks() {
 
 // notice is a wait with NOTIFY.
 type notice struct {
-	*claim
+	*pendingGrant
 	ticket uint64
 }
 
 // awaitNotice prepares a request whose wait, if it comes to that, ends by a message. The result is why there must not
 // be another.
 func (c *conn) awaitNotice(s *slot, args [][]byte) *protocol.Error {
-	n := &notice{claim: c.newClaim(s.row, args)}
+	n := &notice{pendingGrant: c.newPendingGrant(s.row, args)}
 	if !c.addNotice(n) {
 		return errNotices
 	}
@@ -202,8 +202,8 @@ func (l *lockClient) dropNotice(n *notice) (waited bool) {
 	return true
 }
 
-// isAskedAgain reports whether the end of a wait says that this connection has asked for a key again: the client hears
-// of that request.
+// isAskedAgain reports whether a wait ended since this connection has asked for a key again: that request has an end of
+// its own.
 func isAskedAgain(key string, end protocol.Value) bool {
 	return end.IsError() && slices.ContainsFunc(end.Elems, func(k protocol.Value) bool { return k.Str == key })
 }
@@ -235,9 +235,9 @@ func (n *notice) give(v protocol.Value) {
 			words = append(words, protocol.Bulk(v.Str))
 		}
 		m := push.ForRESP3(words...)
-		var u *unsaid
+		var u *undelivered
 		if granted && i == len(n.keys)-1 {
-			u = &unsaid{n.claim, v, m}
+			u = &undelivered{n.pendingGrant, v, m}
 		}
 		if !c.post(m, u) {
 			n.giveBack(v)
@@ -246,35 +246,35 @@ func (n *notice) give(v protocol.Value) {
 	}
 }
 
-// says notes that a grant that the client waited for is put into the output as a reply.
-func (c *conn) says(cl *claim, v protocol.Value) {
-	if cl != nil {
+// deliverGrant notes that a grant that the client waited for is put into the output as a reply.
+func (c *conn) deliverGrant(g *pendingGrant, v protocol.Value) {
+	if g != nil {
 		c.outbox.mu.Lock()
-		c.outbox.unsaid = append(c.outbox.unsaid, unsaid{claim: cl, reply: v})
+		c.outbox.undelivered = append(c.outbox.undelivered, undelivered{grant: g, reply: v})
 		c.outbox.mu.Unlock()
-		c.locks.saying = true
+		c.locks.delivering = true
 	}
 }
 
-// said notes that all output was written.
-func (c *conn) said() {
-	c.locks.saying = false
+// delivered notes that all output was written.
+func (c *conn) delivered() {
+	c.locks.delivering = false
 	o := &c.outbox
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if c.gone || o.unsaid == nil {
+	if c.gone || o.undelivered == nil {
 		return
 	}
-	if o.unsaid = slices.DeleteFunc(o.unsaid, func(u unsaid) bool { return u.m == nil }); len(o.unsaid) == 0 {
-		o.unsaid = nil
+	if o.undelivered = slices.DeleteFunc(o.undelivered, func(u undelivered) bool { return u.m == nil }); len(o.undelivered) == 0 {
+		o.undelivered = nil
 	}
 }
 
 // writing notes that a message goes into the output. The caller holds outbox.mu.
 func (o *outbox) writing(m *push.Message) {
-	for i := range o.unsaid {
-		if o.unsaid[i].m == m {
-			o.unsaid[i].m = nil
+	for i := range o.undelivered {
+		if o.undelivered[i].m == m {
+			o.undelivered[i].m = nil
 			return
 		}
 	}

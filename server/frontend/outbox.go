@@ -22,8 +22,8 @@ type outbox struct {
 	written  int // bytes of messages[0] that are written
 	// over is when the messages grew beyond the soft limit, zero while they are below.
 	over time.Time
-	// unsaid are grants of locks that the client is being told.
-	unsaid []unsaid
+	// undelivered are grants of locks that are on their way to the client.
+	undelivered []undelivered
 	// subscriber: the limits are PubSub's, else the limits of replies. Only the connection's goroutine
 	// changes it.
 	subscriber bool
@@ -69,7 +69,7 @@ func (c *conn) pushLimit() OutputLimit {
 func (c *conn) Post(m *push.Message) { c.post(m, nil) }
 
 // post is Post for a message with a grant, or nil. It reports whether the connection was still there.
-func (c *conn) post(m *push.Message, grant *unsaid) bool {
+func (c *conn) post(m *push.Message, grant *undelivered) bool {
 	if m.Hold() {
 		c.srv.addMemory(int64(m.Size()))
 	}
@@ -81,7 +81,7 @@ func (c *conn) post(m *push.Message, grant *unsaid) bool {
 }
 
 // addMessage appends m to the outbox and wakes the connection's goroutine.
-func (c *conn) addMessage(m *push.Message, grant *unsaid) bool {
+func (c *conn) addMessage(m *push.Message, grant *undelivered) bool {
 	o := &c.outbox
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *conn) addMessage(m *push.Message, grant *unsaid) bool {
 		return false
 	}
 	if grant != nil {
-		o.unsaid = append(o.unsaid, *grant)
+		o.undelivered = append(o.undelivered, *grant)
 	}
 	o.messages = append(o.messages, m)
 	o.count.Add(1)
@@ -221,7 +221,7 @@ func (c *conn) deliver() (more bool) {
 		c.delivering = true
 		c.write()
 		c.delivering = false
-		c.said()
+		c.delivered()
 	}
 	return held.Load() > 0
 }

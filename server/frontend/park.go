@@ -18,9 +18,9 @@ type lateReply struct {
 	// value counts when given.
 	value protocol.Value
 	given bool
-	// claim is what a lock's reply gives the client; nil: not a lock's, or the command is being executed. Guarded
+	// grant is what a lock's reply gives the client; nil: not a lock's, or the command is being executed. Guarded
 	// by outbox.mu, as value and given are. Only the connection's goroutine sets it.
-	claim *claim
+	grant *pendingGrant
 }
 
 // give sends the reply. Only the first call counts. Any goroutine may call give, also before the
@@ -28,9 +28,9 @@ type lateReply struct {
 func (l *lateReply) give(v protocol.Value) {
 	o := &l.c.outbox
 	o.mu.Lock()
-	var lost *claim
+	var lost *pendingGrant
 	if o.closed {
-		lost = l.claim
+		lost = l.grant
 	}
 	if lost == nil && !l.given {
 		l.value, l.given = v, true
@@ -40,12 +40,12 @@ func (l *lateReply) give(v protocol.Value) {
 	lost.giveBack(v)
 }
 
-// setClaim says what the reply gives the client, when it is known that the reply comes later, and reports whether
-// the connection has ended: then lose gives back what came before.
-func (l *lateReply) setClaim(cl *claim) (closed bool) {
+// setGrant sets what the reply gives the client, when it is known that the reply comes later, and reports whether the
+// connection has ended: then lose gives back what came before.
+func (l *lateReply) setGrant(g *pendingGrant) (closed bool) {
 	l.c.outbox.mu.Lock()
 	defer l.c.outbox.mu.Unlock()
-	l.claim = cl
+	l.grant = g
 	return l.c.outbox.closed
 }
 
@@ -57,7 +57,7 @@ func (l *lateReply) lose() bool {
 	given, v := l.given, l.value
 	o.mu.Unlock()
 	if given {
-		l.claim.giveBack(v)
+		l.grant.giveBack(v)
 	}
 	return given
 }
@@ -107,7 +107,7 @@ func (c *conn) resume() bool {
 	v = c.limitReply(p.row, v)
 	c.count(p.row, v)
 	if !p.mute {
-		c.says(p.late.claim, v)
+		c.deliverGrant(p.late.grant, v)
 		c.encode(v, c.resp)
 	}
 	if p.ticket != nil {
