@@ -13,10 +13,10 @@ import (
 // ticket is what a command that may wait is called by. A connection keeps one for its next such command: a
 // command that is served at once leaves nothing behind.
 type ticket struct {
-	number uint64
-	late   *lateReply
-	// give is late.give, made once.
-	give func(protocol.Value)
+	number  uint64
+	pending *pending
+	// complete is pending.complete, made once.
+	complete func(protocol.Value)
 	// args are the command's, while the batch is executed.
 	args [][]byte
 }
@@ -33,16 +33,16 @@ func (t *ticket) ticket() uint64 {
 func (c *conn) takeTicket(args [][]byte) *ticket {
 	t := c.spareTicket
 	if c.spareTicket = nil; t == nil {
-		t = &ticket{late: &lateReply{c: c}}
-		t.give = t.late.give
+		t = &ticket{pending: &pending{c: c}}
+		t.complete = t.pending.complete
 	}
-	t.number, t.args = c.srv.backend.Parking().Enter(len(args), t.give), args
+	t.number, t.args = c.srv.backend.Parking().Enter(len(args), t.complete), args
 	return t
 }
 
 // keepTicket keeps a ticket that no other goroutine knows any more.
 func (c *conn) keepTicket(t *ticket) {
-	t.late.value, t.late.given, t.late.grant = protocol.Value{}, false, nil
+	t.pending.value, t.pending.completed, t.pending.grant = protocol.Value{}, false, nil
 	c.spareTicket = t
 }
 
@@ -51,10 +51,10 @@ func (c *conn) placeBlocked(s *slot, v protocol.Value) (parked bool) {
 	registry, t := c.srv.backend.Parking(), s.wait
 	switch {
 	case protocol.IsParked(v):
-		t.late.setGrant(c.newPendingGrant(s.row, t.args))
+		t.pending.setGrant(c.newPendingGrant(s.row, t.args))
 		c.setTicket(t.number)
-		c.park(s.row, t.late, func() {
-			if !t.late.lose() {
+		c.park(s.row, t.pending, func() {
+			if !t.pending.abandon() {
 				registry.Leave(t.number)
 			}
 		})
@@ -62,8 +62,8 @@ func (c *conn) placeBlocked(s *slot, v protocol.Value) (parked bool) {
 		registry.Parked(t.number, c.lastWrite)
 		return true
 	case v.IsError() && protocol.OutcomeOf(v.Str) == protocol.OutcomeUnknown:
-		if closed := t.late.setGrant(c.newPendingGrant(s.row, t.args)); closed {
-			t.late.lose()
+		if closed := t.pending.setGrant(c.newPendingGrant(s.row, t.args)); closed {
+			t.pending.abandon()
 		}
 		registry.Leave(t.number)
 	case registry.Forget(t.number):

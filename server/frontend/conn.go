@@ -33,7 +33,7 @@ type conn struct {
 	// backup is under way; nil most of the time.
 	backup Backup
 	// parked: the last command is answered later. nil most of the time.
-	parked *pause
+	parked *parkedCommand
 	// spareTicket is for the next command that may wait; nil: there is none.
 	spareTicket *ticket
 	// delivering: messages are being written, not replies.

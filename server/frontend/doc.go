@@ -44,8 +44,8 @@
 // ticket beside the connection, and its end is a message. A grant that the client waited for, and that was
 // not written before the connection ended, is given back.
 //
-// Locks: observe.Monitors.mu comes first. Server.mu guards the set of connections, conn.mu guards what CLIENT LIST shows of a
-// connection, outbox.mu guards the messages and the late reply. None is held while calling anything that
+// Locks: observe.Monitors.mu comes first. Server.mu guards the set of connections, conn.mu guards what CLIENT LIST
+// shows of a connection, outbox.mu guards the messages and the pending reply. None is held while calling anything that
 // blocks. Server.mu may be held while taking conn.mu or outbox.mu, never the reverse.
 //
 // Start reading at conn.go (the loop), then dispatch.go (the checks), then batch.go (how a

@@ -183,7 +183,7 @@ func (c *conn) addNotice(n *notice) bool {
 	if len(l.notices) >= mostNotices || l.bytes.Load()+n.bytes() > mostNoticeBytes {
 		return false
 	}
-	n.ticket = c.srv.backend.Parking().Enter(len(n.keys), n.give)
+	n.ticket = c.srv.backend.Parking().Enter(len(n.keys), n.complete)
 	if l.notices == nil {
 		l.notices = make(map[uint64]*notice)
 	}
@@ -208,10 +208,10 @@ func isAskedAgain(key string, end protocol.Value) bool {
 	return end.IsError() && slices.ContainsFunc(end.Elems, func(k protocol.Value) bool { return k.Str == key })
 }
 
-// give tells the client the end of a wait, by any goroutine: one message for each key. A client that has left the
-// line, or was told that nothing is known, hears nothing: it may wait for the same lock again, and would take
-// the message for the end of that.
-func (n *notice) give(v protocol.Value) {
+// complete sends the client the end of a wait, by any goroutine: one message for each key. A client that has left the
+// queue, or that got an uncertain error, gets no message: it may wait for the same lock again, and would take the
+// message for the end of that wait.
+func (n *notice) complete(v protocol.Value) {
 	c := n.c
 	c.outbox.mu.Lock()
 	waited := c.locks.dropNotice(n)

@@ -231,7 +231,7 @@ func (c *conn) armWake() bool {
 	o := &c.outbox
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.waiting = len(o.messages) == 0 && !c.lateGiven()
+	o.waiting = len(o.messages) == 0 && !c.parkedCompleted()
 	return o.waiting
 }
 

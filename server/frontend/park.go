@@ -6,67 +6,66 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// A command can be answered later than executed. Its handler makes a [lateReply] before the command is
-// executed, and hands it to whatever will know the reply. When the batch has been executed, and the reply
+// A command can be answered later than executed. Its handler makes a [pending] before the command is executed,
+// and hands it to the part that will have the reply. When the batch has been executed, and the reply
 // is not known yet, the handler parks the connection. A parked connection costs no goroutine and no buffer:
 // its own goroutine waits for the reply, and takes messages and input meanwhile. Input is kept, and
 // served behind the reply.
 
-// lateReply is the reply of a parked command.
-type lateReply struct {
+// pending is the reply of a parked command.
+type pending struct {
 	c *conn
-	// value counts when given.
-	value protocol.Value
-	given bool
+	// value counts when completed.
+	value     protocol.Value
+	completed bool
 	// grant is what a lock's reply gives the client; nil: not a lock's, or the command is being executed. Guarded
-	// by outbox.mu, as value and given are. Only the connection's goroutine sets it.
+	// by outbox.mu, as value and completed are. Only the connection's goroutine sets it.
 	grant *pendingGrant
 }
 
-// give sends the reply. Only the first call counts. Any goroutine may call give, also before the
-// connection is parked.
-func (l *lateReply) give(v protocol.Value) {
-	o := &l.c.outbox
+// complete sets the reply. Only the first call counts. Any goroutine may call complete, also before the connection is
+// parked.
+func (p *pending) complete(v protocol.Value) {
+	o := &p.c.outbox
 	o.mu.Lock()
 	var lost *pendingGrant
 	if o.closed {
-		lost = l.grant
+		lost = p.grant
 	}
-	if lost == nil && !l.given {
-		l.value, l.given = v, true
-		l.c.wake()
+	if lost == nil && !p.completed {
+		p.value, p.completed = v, true
+		p.c.wake()
 	}
 	o.mu.Unlock()
 	lost.giveBack(v)
 }
 
 // setGrant sets what the reply gives the client, when it is known that the reply comes later, and reports whether the
-// connection has ended: then lose gives back what came before.
-func (l *lateReply) setGrant(g *pendingGrant) (closed bool) {
-	l.c.outbox.mu.Lock()
-	defer l.c.outbox.mu.Unlock()
-	l.grant = g
-	return l.c.outbox.closed
+// connection has ended: then abandon gives back what came before.
+func (p *pending) setGrant(g *pendingGrant) (closed bool) {
+	p.c.outbox.mu.Lock()
+	defer p.c.outbox.mu.Unlock()
+	p.grant = g
+	return p.c.outbox.closed
 }
 
-// lose is called when the connection has ended without a word of the reply, and reports whether the reply was
-// given already.
-func (l *lateReply) lose() bool {
-	o := &l.c.outbox
+// abandon is called when the connection has ended without the reply, and reports whether complete was called.
+func (p *pending) abandon() bool {
+	o := &p.c.outbox
 	o.mu.Lock()
-	given, v := l.given, l.value
+	completed, v := p.completed, p.value
 	o.mu.Unlock()
-	if given {
-		l.grant.giveBack(v)
+	if completed {
+		p.grant.giveBack(v)
 	}
-	return given
+	return completed
 }
 
-// pause is what a parked connection waits for.
-type pause struct {
-	late *lateReply
-	row  *row
-	mute bool
+// parkedCommand is the command that a parked connection waits for.
+type parkedCommand struct {
+	pending *pending
+	row     *row
+	mute    bool
 	// ticket is kept for the next wait; nil: there is none.
 	ticket *ticket
 	// left is called, by the connection's goroutine, when the connection ends without the reply.
@@ -76,16 +75,16 @@ type pause struct {
 // errTooMuchInput ends a parked connection whose client sends more than may be kept, as in Redis.
 var errTooMuchInput = errors.New("too much input behind a command that waits")
 
-// park has the connection dispatch no further command until the reply is given. A handler calls park in
+// park has the connection dispatch no further command until the reply is complete. A handler calls park in
 // dispatch, after the batch has been executed. left is called on the connection's goroutine if the
 // connection ends first, and may then take as long as a command.
-func (c *conn) park(row *row, late *lateReply, left func()) {
-	c.parked = &pause{late: late, row: row, mute: c.replyMode.muted(), left: left}
+func (c *conn) park(row *row, pending *pending, left func()) {
+	c.parked = &parkedCommand{pending: pending, row: row, mute: c.replyMode.muted(), left: left}
 	c.setBlocked(true)
 }
 
-// lateGiven reports whether a parked command's reply is there. The caller holds outbox.mu.
-func (c *conn) lateGiven() bool { return c.parked != nil && c.parked.late.given }
+// parkedCompleted reports whether a parked command's reply is there. The caller holds outbox.mu.
+func (c *conn) parkedCompleted() bool { return c.parked != nil && c.parked.pending.completed }
 
 // resume places the parked command's reply, if it is there, and reports whether the connection goes on
 // with its input.
@@ -95,9 +94,9 @@ func (c *conn) resume() bool {
 		return false
 	}
 	c.outbox.mu.Lock()
-	given, v := p.late.given, p.late.value
+	completed, v := p.pending.completed, p.pending.value
 	c.outbox.mu.Unlock()
-	if !given {
+	if !completed {
 		return false
 	}
 	c.unpark()
@@ -107,7 +106,7 @@ func (c *conn) resume() bool {
 	v = c.limitReply(p.row, v)
 	c.count(p.row, v)
 	if !p.mute {
-		c.deliverGrant(p.late.grant, v)
+		c.deliverGrant(p.pending.grant, v)
 		c.encode(v, c.resp)
 	}
 	if p.ticket != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// parked makes ECHO wait: its reply is what is given, and left counts the connections that ended first.
+// parked makes ECHO wait: its reply is the argument of complete, and left counts the connections that ended first.
 type parked struct {
-	late []*lateReply
-	left int
+	pending []*pending
+	left    int
 }
 
 func (s *testServer) parkEcho() *parked {
@@ -22,19 +22,19 @@ func (s *testServer) parkEcho() *parked {
 	for _, row := range s.rows {
 		if row.Name == "echo" {
 			row.handler = handler{barrier: true, run: func(c *conn, args [][]byte) {
-				late := &lateReply{c: c}
-				p.late = append(p.late, late)
+				pending := &pending{c: c}
+				p.pending = append(p.pending, pending)
 				if string(args[1]) == "now" {
-					late.give(protocol.Bulk("at once"))
+					pending.complete(protocol.Bulk("at once"))
 				}
-				c.park(row, late, func() { p.left++ })
+				c.park(row, pending, func() { p.left++ })
 			}}
 		}
 	}
 	return p
 }
 
-// TestPark: the reply comes when it is given, messages come before, and the pipeline behind is served
+// TestPark: the reply comes when it is complete, messages come before, and the pipeline behind is served
 // afterwards, in order.
 func TestPark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -52,8 +52,8 @@ func TestPark(t *testing.T) {
 		got, closed := c.take()
 		require.Equal(t, messageBytes("m"), got)
 		require.False(t, closed, "an idle timeout does not hold while a command waits")
-		p.late[0].give(protocol.Bulk("first"))
-		p.late[0].give(protocol.Bulk("second"))
+		p.pending[0].complete(protocol.Bulk("first"))
+		p.pending[0].complete(protocol.Bulk("second"))
 		settle()
 		got, _ = c.take()
 		require.Equal(t, "$5\r\nfirst\r\n$1\r\nv\r\n:1\r\n", got)
@@ -94,7 +94,7 @@ func TestParkedConnectionEnds(t *testing.T) {
 				require.Equal(t, 1, p.left)
 				require.Zero(t, s.clientCount())
 				require.Zero(t, s.metrics.Blocked.Load())
-				p.late[0].give(protocol.OK)
+				p.pending[0].complete(protocol.OK)
 				s.stop()
 			})
 		})
