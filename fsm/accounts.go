@@ -29,12 +29,10 @@ type Account struct {
 	Keys, Bytes, Waiters int64
 }
 
-func (m *machine) Accounts() []Account {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	var all []Account
-	for i, user := range m.st.accounts.users {
-		if a := m.st.usage(i + 1); a != (Account{}) {
+// accountsInUse are the users that have something.
+func (st *state) accountsInUse() (all []Account) {
+	for i, user := range st.accounts.users {
+		if a := st.usage(i + 1); a != (Account{}) {
 			a.User = user
 			all = append(all, a)
 		}

@@ -41,12 +41,12 @@ func (m *member) do(text string) string {
 func requireAccounts(t *testing.T, d *driver, want string) {
 	t.Helper()
 	var got []string
-	for _, a := range d.m.Accounts() {
+	for _, a := range d.m.Stats().Accounts {
 		require.Equal(t, a.Keys > 0, a.Bytes > 0)
 		got = append(got, fmt.Sprintf("%s %d+%d", a.User, a.Keys, a.Waiters))
 	}
 	require.Equal(t, want, strings.Join(got, ", "))
-	require.Equal(t, d.m.Accounts(), restored(t, d.m).Accounts())
+	require.Equal(t, d.m.Stats().Accounts, restored(t, d.m).Stats().Accounts)
 }
 
 const (
@@ -212,7 +212,7 @@ func TestAccountsAreFew(t *testing.T) {
 	require.Equal(t, "1", last.do("incr b"))
 	require.Equal(t, 8, d.m.st.accounts.numbers["last"])
 	require.NotContains(t, d.m.st.accounts.numbers, "user7")
-	require.Len(t, d.m.Accounts(), keyspace.MaxAccount)
+	require.Len(t, d.m.Stats().Accounts, keyspace.MaxAccount)
 	again := d.member("user7", 1, 0, 0)
 	require.Equal(t, "("+protocol.ErrQuotaUsers.Error()+")", again.do("set a 1"))
 }
@@ -221,5 +221,5 @@ func TestAccountsAreFew(t *testing.T) {
 func TestQuotasBeforeVersion6(t *testing.T) {
 	d := newDriverOf(t, protocol.OldestEntryVersion)
 	require.Equal(t, "OK", d.member("alice", 1, 0, 0).do("mset a 1 b 2"))
-	require.Empty(t, d.m.Accounts())
+	require.Empty(t, d.m.Stats().Accounts)
 }

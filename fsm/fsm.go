@@ -96,8 +96,6 @@ type Machine interface {
 	Hash() string
 	// Stats counts what the machine holds.
 	Stats() Stats
-	// Accounts are the users with quotas that have something.
-	Accounts() []Account
 	// LockStats counts the locks.
 	LockStats() LockStats
 	// ClassifyLocks says by which patterns locks are counted, at most [MaxLockClasses]; the counts begin anew.

@@ -23,6 +23,8 @@ type Stats struct {
 	UsedBytes int64
 	// PeakBytes is the most that UsedBytes was since this node's start.
 	PeakBytes int64
+	// Accounts are the users with quotas that have something.
+	Accounts []Account
 }
 
 // statsLooks is how many locks that have ended and are not worked off Stats leaves out at most: it takes time.
@@ -34,6 +36,7 @@ func (m *machine) Stats() Stats {
 	s := Stats{Notifies: m.st.notifies, Scripts: m.st.scripts.bySHA.Len(), Expired: m.expired, Hits: m.hits.Load(), Misses: m.misses.Load()}
 	sessions := m.st.sessions.usedBytes()
 	s.UsedBytes = m.st.usedBytes() + sessions
+	s.Accounts = m.st.accountsInUse()
 	s.PeakBytes = max(s.UsedBytes, m.peak+sessions)
 	for i, d := range m.st.databases {
 		ended, _ := m.st.locks.Ended(i, m.st.clockMillis, statsLooks)

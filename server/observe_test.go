@@ -23,6 +23,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
+	"github.com/holdfast/holdfast/server/acl"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/sessions"
@@ -112,7 +113,25 @@ func (leaderOfTwo) Sessions() *sessions.Renewer {
 	return sessions.New(sessions.Cluster{SubscribeCommits: func(bool) {}})
 }
 
-func (leaderOfTwo) Stats() fsm.Stats { return fsm.Stats{} }
+func (leaderOfTwo) Stats() fsm.Stats {
+	return fsm.Stats{Accounts: []fsm.Account{{User: "alice", Keys: 1, Bytes: 2, Waiters: 3}}}
+}
+
+// limitedUsers are users with a quota.
+type limitedUsers struct {
+	frontend.Users
+	users *acl.Users
+}
+
+func (u limitedUsers) Held() *acl.Users { return u.users }
+func (limitedUsers) Watch(func())       {}
+
+func limitUsers(t *testing.T) frontend.Users {
+	t.Helper()
+	users := acl.Only()
+	require.NoError(t, users.Limit("quota", "user default max-keys 5 max-commands-per-second 7"))
+	return limitedUsers{users: users}
+}
 
 func (leaderOfTwo) Status() replica.Status {
 	n1, n2 := replica.Member{Name: "n1"}, replica.Member{Name: "n2"}
@@ -127,7 +146,7 @@ func allFamilies(t *testing.T, s *Server) []*dto.MetricFamily {
 	t.Helper()
 	all := families(t, s)
 	r := prometheus.NewRegistry()
-	r.MustRegister(frontend.New(frontend.Config{}, leaderOfTwo{}).Metrics().Collector())
+	r.MustRegister(frontend.New(frontend.Config{Users: limitUsers(t)}, leaderOfTwo{}).Metrics().Collector())
 	leaders, err := r.Gather()
 	require.NoError(t, err)
 	for _, f := range leaders {

@@ -20,7 +20,7 @@ import (
 
 // clientFlags say how `holdfast lock`, `holdfast locks` and `holdfast cluster` reach a cluster.
 type clientFlags struct {
-	server                 string
+	server, user           string
 	password               server.SecretsConfig
 	tls                    bool
 	tlsCA, tlsCert, tlsKey string
@@ -36,6 +36,7 @@ func (c *clientFlags) rows() []option {
 	return []option{
 		{heading: connecting},
 		{name: "server", value: &c.server, help: "addresses of nodes, host:port,…; another is asked when one is gone; default: the node of this machine, as " + envFile + " has it, else " + server.DefaultConfig().Addr},
+		{name: "user", value: &c.user, help: "user whose password that is; default: the user default"},
 		{name: "password", value: &c.password.Password, help: "password to give by AUTH"},
 		{name: "password-file", value: &c.password.PasswordFile, help: "file that holds the password"},
 		{name: "tls", value: &c.tls, help: "encrypt; the other flags of TLS turn this on"},
@@ -90,7 +91,7 @@ func (c *clientFlags) servers() (*holder.Servers, error) {
 
 // reach is what the flags mean. from says where the address comes from, for errors.
 func (c *clientFlags) reach(from string) (*holder.Servers, error) {
-	s := &holder.Servers{DB: c.db, From: from}
+	s := &holder.Servers{DB: c.db, User: c.user, From: from}
 	for addr := range strings.SplitSeq(c.server, ",") {
 		full, err := withPort(addr)
 		if err != nil {

@@ -45,6 +45,7 @@ func options(c *server.Config) []option {
 		{name: "password", value: &c.Password, help: "password that clients must give by AUTH"},
 		{name: "password-file", value: &c.PasswordFile, help: "file that holds the password; a second line is valid, too"},
 		{name: "acl-file", value: &c.ACLFile, help: "file of users and their rules, as Redis's aclfile; without a line for the user default, password is that user's"},
+		{name: "quota-file", value: &c.QuotaFile, help: "file of what users of acl-file may have: keys, bytes, waiters, and on each node connections and commands a second"},
 		{name: "cluster-secret", value: &c.ClusterSecret, help: "secret by which nodes know each other"},
 		{name: "cluster-secret-file", value: &c.ClusterSecretFile, help: "file that holds the cluster secret; a second line is valid, too"},
 		{name: "tls-cert", value: &c.TLSCert, help: "PEM certificate for clients' connections; with tls-key turns TLS on"},

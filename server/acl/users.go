@@ -26,6 +26,7 @@ type User struct {
 	passwords []string
 	rights    rights.Rights
 	text      string
+	quota     *Quota // nil: no limits
 }
 
 type sanitize uint8

@@ -29,12 +29,16 @@ func auth(c *conn, args [][]byte) protocol.Value {
 // authenticate makes the connection the user's. Where no password is set any password is right, as for a "nopass" user
 // of Redis.
 func (c *conn) authenticate(command, user, password []byte) protocol.Value {
-	if !c.login(string(user), string(password)) {
+	switch cause := c.login(string(user), string(password)); cause {
+	case nil:
+		return protocol.OK
+	case protocol.ErrWrongPass:
 		c.noteFailedAuth(user)
 		c.noteRefusal("auth", string(command), string(user))
-		return protocol.ErrWrongPass.Value()
+		return cause.Value()
+	default:
+		return cause.Value()
 	}
-	return protocol.OK
 }
 
 // hello negotiates the protocol version. HELLO takes effect as a whole or not at all; Redis 7.0.15

@@ -28,6 +28,7 @@ type conn struct {
 	clientState
 	input
 	ending
+	limited
 	outbox outbox
 	locks  lockClient
 	// backup is under way; nil most of the time.
@@ -129,6 +130,10 @@ func (c *conn) run(ctx context.Context) {
 	}()
 	c.ctx = ctx
 	defer c.leave()
+	if c.authenticated {
+		c.countAs(c.user.Name, 0)
+	}
+	c.setLimit()
 	if err := c.open(); err != nil {
 		c.srv.cfg.Logger.Debug("connection not opened", "client", c.nc.RemoteAddr(), "error", err)
 		return
@@ -159,6 +164,7 @@ func (c *conn) servePipelines() bool {
 		if !full && !c.closing && c.parked == nil && c.readMore() {
 			continue
 		}
+		c.keepPace()
 		c.runBatch()
 		c.write()
 		if c.locks.delivering {

@@ -121,6 +121,7 @@ func (c *conn) send(row *row, args [][]byte) {
 		s.wait = c.takeTicket(args)
 	}
 	c.makeRoom(args)
+	c.w.batch.Body = c.appendQuota(c.w.batch.Body, mayWrite(row))
 	c.w.batch.Body = c.appendCommand(c.w.batch.Body, c.db, s.wait.ticket(), row, args)
 	if row.publishes() {
 		s.published = newPublished(row, args)

@@ -197,6 +197,7 @@ func exec(c *conn, args [][]byte) {
 		c.trackLooks(&tx.looks)
 	}
 	batch := &c.w.batch
+	batch.Body = c.appendQuota(batch.Body, true)
 	batch.Body = protocol.AppendTransaction(batch.Body, c.db, watched, tx.body)
 	s := slot{kind: slotData, row: c.srv.execRow, native: tx.nativeCall()}
 	if len(tx.shown) > 0 {

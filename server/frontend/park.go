@@ -125,6 +125,7 @@ func (c *conn) leave() {
 	if why := c.outbox.whyEnded(); why != "" {
 		c.srv.cfg.Logger.Warn("cut off a client", "client", c.nc.RemoteAddr(), "id", c.id, "reason", why)
 	}
+	c.countAs("", 0)
 	c.closeBackup()
 	c.closeOutbox()
 	c.leaveLocks()

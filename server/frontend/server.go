@@ -43,6 +43,7 @@ type Server struct {
 	slow              *observe.Slowlog
 	failedAuth        *loglimit.Limit
 	aclLog            acl.Log
+	limits            limits
 	forced            *loglimit.Limit
 	silent            silence
 	// saysClients is what logSaysClients has found.
@@ -113,6 +114,7 @@ func (s *Server) newMetrics() *metrics.Registry {
 		RunID: cfg.Node.RunID, ClusterMode: cfg.Options.ClusterMode, MaxClients: cfg.MaxClients,
 		MaxMemoryBytes: cfg.MaxMemoryBytes, MachineBytes: cfg.MachineBytes,
 		Clients: s.clientCount, ClientBytes: s.memory.total.Load, Address: s.address,
+		Users: func() []metrics.UserLimits { return s.limits.usage(cfg.Users.Held()) },
 	})
 }
 

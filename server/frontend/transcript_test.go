@@ -29,6 +29,7 @@ import (
 //	server password=… debug …      a fresh server; without it the default one. With the option sentinel, clients
 //	                               come through the port for Sentinel's clients
 //	users FILE                      the file of users (option acl=FILE) is another; what is wrong with it stands below
+//	quotas FILE                     the same for the file of quotas (option quota=FILE)
 //	a> SET k v                      client a sends a command; what it is answered stands below
 //	a>> SET k v                     the same, but it is sent together with the next line of a
 //	a! "*1\r\n"                     client a sends bytes
@@ -94,8 +95,10 @@ func (p *player) line(line string) {
 	case verb == "leave":
 		p.clients[rest].nc.Close()
 		delete(p.clients, rest)
-	case verb == "users":
-		p.users.file = "testdata/" + rest
+	case verb == "users", verb == "quotas":
+		if p.users.file = "testdata/" + rest; verb == "quotas" {
+			p.users.file, p.users.quotas = "testdata/users.acl", "testdata/"+rest
+		}
 		if err := p.users.Load(""); err != nil {
 			p.out.WriteString("    " + strings.ReplaceAll(err.Error(), "\n", "\n    ") + "\n")
 		}
@@ -135,6 +138,9 @@ func (p *player) serve(verb, options string) {
 				p.users = &fileUsers{file: "testdata/" + value}
 				require.NoError(p.t, p.users.Load(""))
 				cfg.Users = p.users
+			case "quota":
+				p.users.quotas = "testdata/" + value
+				require.NoError(p.t, p.users.Load(""))
 			case "debug":
 				cfg.Options.Debug = true
 			case "faults":
@@ -180,6 +186,7 @@ func (p *player) serve(verb, options string) {
 // fileUsers are the users of a file.
 type fileUsers struct {
 	file    string
+	quotas  string
 	held    atomic.Pointer[acl.Users]
 	changed func()
 }
@@ -196,6 +203,14 @@ func (f *fileUsers) Load(string) error {
 	users, err := acl.Parse(f.file, string(text))
 	if err != nil {
 		return err
+	}
+	if f.quotas != "" {
+		if text, err = os.ReadFile(f.quotas); err != nil {
+			return err
+		}
+		if err := users.Limit(f.quotas, string(text)); err != nil {
+			return err
+		}
 	}
 	f.held.Store(users)
 	if f.changed != nil {

@@ -50,24 +50,33 @@ func (c *conn) become(u *acl.User, authenticated bool) {
 	c.shown.user = u
 	c.mu.Unlock()
 	c.setAuthenticated(authenticated)
+	counted := ""
+	if authenticated {
+		counted = u.Name
+	}
+	c.countAs(counted, 0)
+	c.setLimit()
 }
 
-// login makes the connection the user's if the password is right and the user is there.
-func (c *conn) login(name, password string) bool {
+// login makes the connection the user's if the password is right and the user is there. The error is why it did not.
+func (c *conn) login(name, password string) *protocol.Error {
 	u := c.srv.cfg.Users.Current().Authenticate(name, password)
 	if u == nil {
-		return false
+		return protocol.ErrWrongPass
+	}
+	if q := u.Quota(); q != nil && !c.countAs(name, q.Connections) {
+		return protocol.QuotaExceeded(name, "connections to this node", q.Connections)
 	}
 	c.become(u, true)
 	// The users may have changed while this one was not in the connection's list: [Server.UsersChanged] has missed it.
 	if !u.Keeps(c.srv.cfg.Users.Held().Find(name)) {
 		c.become(c.srv.cfg.Users.Held().Default(), false)
-		return false
+		return protocol.ErrWrongPass
 	}
-	return true
+	return nil
 }
 
-// UsersChanged closes the connections of users that are gone, that were turned on or off, or whose rules have changed.
+// UsersChanged gives connections the limits of their users as they are now, and closes the connections of users that are gone, that were turned on or off, or whose rules have changed.
 // Commands of theirs that have arrived may still run.
 func (s *Server) UsersChanged() {
 	now := s.cfg.Users.Held()
@@ -76,11 +85,13 @@ func (s *Server) UsersChanged() {
 		c.mu.Lock()
 		u := c.shown.user
 		c.mu.Unlock()
-		if !u.Keeps(now.Find(u.Name)) {
+		next := now.Find(u.Name)
+		if c.limit.Store(s.limits.of(next)); !u.Keeps(next) {
 			c.nc.Close()
 			closed++
 		}
 	}
+	s.limits.forget(now)
 	if closed > 0 {
 		s.cfg.Logger.Info("closed connections of users that have changed", "connections", closed)
 	}

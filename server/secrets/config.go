@@ -11,6 +11,7 @@ type Config struct {
 	Password          string // clients' AUTH
 	PasswordFile      string
 	ACLFile           string // users, as Redis's aclfile
+	QuotaFile         string // what users may have
 	ClusterSecret     string // nodes to nodes
 	ClusterSecretFile string
 	// TLS for clients: certificate and key, and a CA when client certificates are demanded.
@@ -92,6 +93,8 @@ func (c Config) check() error {
 	switch {
 	case c.TLSCert == "" && c.TLSKey == "" && c.TLSClientCA != "":
 		return errors.New("tls-client-ca needs tls-cert and tls-key")
+	case c.QuotaFile != "" && c.ACLFile == "":
+		return errors.New("quota-file needs acl-file, which has the users")
 	case peers && (c.PeerTLSCert == "" || c.PeerTLSKey == "" || c.PeerTLSCA == ""):
 		return errors.New("peer-tls-cert, peer-tls-key and peer-tls-ca go together")
 	}

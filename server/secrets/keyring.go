@@ -30,9 +30,10 @@ type Keyring struct {
 // credentials are immutable once they are in force.
 type credentials struct {
 	passwords []acl.Password
-	// users are made of the passwords and of aclText, what the file of users has.
+	// users are made of the passwords, of aclText, what the file of users has, and of quotaText, what that of quotas has.
 	users     *acl.Users
 	aclText   string
+	quotaText string
 	cluster   [][]byte    // the first is this node's own
 	clientTLS *tls.Config // nil: no TLS
 	peerTLS   *tls.Config // nil: no TLS
@@ -92,7 +93,7 @@ func Open(c Config, logger *slog.Logger) (*Keyring, error) {
 		k.parts = append(k.parts, p)
 	}
 	add("password", loadPasswords, c.PasswordFile)
-	add(usersPart, loadUsers, c.ACLFile)
+	add(usersPart, loadUsers, c.ACLFile, c.QuotaFile)
 	add("cluster-secret", loadClusterSecrets, c.ClusterSecretFile)
 	if c.TLSCert != "" || c.TLSKey != "" {
 		add("tls", loadClientTLS, c.TLSCert, c.TLSKey, c.TLSClientCA)
@@ -132,6 +133,12 @@ func loadUsers(c Config, read reader, to *credentials) error {
 		return fmt.Errorf("acl-file: %w", err)
 	}
 	to.aclText = string(text)
+	if c.QuotaFile != "" {
+		if text, err = read(c.QuotaFile); err != nil {
+			return fmt.Errorf("quota-file: %w", err)
+		}
+		to.quotaText = string(text)
+	}
 	return to.makeUsers(c)
 }
 
@@ -147,6 +154,9 @@ func (c *credentials) makeUsers(config Config) error {
 		return fmt.Errorf("acl-file: %w", err)
 	case c.users != nil && users.Default().Open() && !c.users.Default().Open():
 		return errors.New("acl-file: the default user would need no password any more: start the node anew for that")
+	}
+	if err := users.Limit(config.QuotaFile, c.quotaText); err != nil {
+		return fmt.Errorf("quota-file: %w", err)
 	}
 	c.users = users
 	return nil

@@ -150,6 +150,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	r.collectErrors(ch)
 	r.collectLocks(ch)
 	r.collectLockClasses(ch)
+	r.collectUsers(ch)
 	r.collectKeys(ch)
 	r.collectFollowers(ch)
 }
@@ -266,6 +267,53 @@ func (r *report) collectLockClasses(ch chan<- prometheus.Metric) {
 				ch <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(c.of(kind.n)), name, kind.name)
 			}
 			ch <- prometheus.MustNewConstMetric(longestQueueDesc, prometheus.GaugeValue, float64(kind.queue), name, kind.name)
+		}
+	}
+}
+
+// UserLimits are what a user with a quota may have, and what it has of this node.
+type UserLimits struct {
+	protocol.Quota
+	MaxConnections, MaxRate uint64
+	Connections             int
+	// Paused is for how long the user's connections were kept waiting, in all.
+	Paused time.Duration
+}
+
+var (
+	userKeysDesc        = desc("user_keys", "Keys that a user with a quota created, in the cluster.", "user")
+	userBytesDesc       = desc("user_bytes", "Bytes of keys that a user with a quota created, in the cluster.", "user")
+	userWaitersDesc     = desc("user_waiters", "Requests of a user with a quota that wait for keys and locks, in the cluster.", "user")
+	userConnectionsDesc = desc("user_connections", "Connections of a user with a quota to this node.", "user")
+	userPausedDesc      = desc("user_paused_seconds_total", "How long connections of a user to this node were kept waiting by the user's limit of commands a second, in all.", "user")
+	userLimitDesc       = desc("user_limit", "Quota of a user by this node's file; limit is keys, bytes, waiters, connections or commands_per_second.", "user", "limit")
+)
+
+// collectUsers shows what users with quotas have, and may have.
+func (r *report) collectUsers(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	for _, a := range r.state().Accounts {
+		gauge(userKeysDesc, float64(a.Keys), a.User)
+		gauge(userBytesDesc, float64(a.Bytes), a.User)
+		gauge(userWaitersDesc, float64(a.Waiters), a.User)
+	}
+	if r.cfg.Users == nil {
+		return
+	}
+	for _, u := range r.cfg.Users() {
+		gauge(userConnectionsDesc, float64(u.Connections), u.User)
+		ch <- prometheus.MustNewConstMetric(userPausedDesc, prometheus.CounterValue, u.Paused.Seconds(), u.User)
+		for _, limit := range []struct {
+			name string
+			most uint64
+		}{
+			{"keys", u.Keys}, {"bytes", u.Bytes}, {"waiters", u.Waiters}, {"connections", u.MaxConnections}, {"commands_per_second", u.MaxRate},
+		} {
+			if limit.most != 0 {
+				gauge(userLimitDesc, float64(limit.most), u.User, limit.name)
+			}
 		}
 	}
 }

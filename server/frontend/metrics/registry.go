@@ -43,6 +43,8 @@ type Config struct {
 	// Clients counts the clients that are connected, and ClientBytes what they hold.
 	Clients     func() int
 	ClientBytes func() int64
+	// Users are the users with limits.
+	Users func() []UserLimits
 	// Address is the address for clients, or for Sentinel's clients.
 	Address func(sentinel bool) string
 }

@@ -1,0 +1,122 @@
+package acl
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Quota is what a user may have. A limit of 0 is none.
+type Quota struct {
+	// Quota is judged by the state machine, for the whole cluster.
+	protocol.Quota
+	// Connections and CommandsPerSecond are this node's: each node counts its own.
+	Connections, CommandsPerSecond uint64
+}
+
+// InLog reports whether a part of the quota is judged by the state machine.
+func (q *Quota) InLog() bool { return q.Keys != 0 || q.Bytes != 0 || q.Waiters != 0 }
+
+// Quota are the user's limits, nil if there are none.
+func (u *User) Quota() *Quota { return u.quota }
+
+// mostRate is the largest limit of commands a second.
+const mostRate = 1_000_000_000
+
+// Limit gives the users the quotas of a file: "user <name> <limit> <number>…" lines; empty lines and those that begin with #
+// are notes. Each user has one line at most, and must be among the users.
+func (us *Users) Limit(file, text string) error {
+	var wrong []error
+	seen := make(map[string]bool)
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.Trim(line, " \t\r")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		q, err := parseQuota(strings.Fields(line))
+		if err == nil {
+			err = us.limit(q, seen)
+		}
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("%s:%d: %w", file, i+1, err))
+		}
+	}
+	return errors.Join(wrong[:min(len(wrong), 10)]...)
+}
+
+func (us *Users) limit(q *Quota, seen map[string]bool) error {
+	u := us.byName[q.User]
+	switch {
+	case u == nil:
+		return fmt.Errorf("there is no user '%s'", q.User)
+	case seen[q.User]:
+		return fmt.Errorf("a second line for user '%s'", q.User)
+	case u.Open() && q.Connections != 0:
+		return fmt.Errorf("user '%s' needs no password, so any connection is this user's: --max-clients limits those", q.User)
+	}
+	seen[q.User], u.quota = true, q
+	return nil
+}
+
+func parseQuota(words []string) (*Quota, error) {
+	if words[0] != "user" || len(words) < 4 || len(words)%2 != 0 {
+		return nil, errors.New("should be: user <name> <limit> <number> …")
+	}
+	if len(words[1]) > protocol.MaxQuotaUser {
+		return nil, fmt.Errorf("the name of a user with a quota has %d bytes at most", protocol.MaxQuotaUser)
+	}
+	q := &Quota{Quota: protocol.Quota{User: words[1]}}
+	for i := 2; i < len(words); i += 2 {
+		var to *uint64
+		most := uint64(math.MaxInt64)
+		switch words[i] {
+		case "max-keys":
+			to = &q.Keys
+		case "max-bytes":
+			to = &q.Bytes
+		case "max-waiters":
+			to = &q.Waiters
+		case "max-connections":
+			to = &q.Connections
+		case "max-commands-per-second":
+			to, most = &q.CommandsPerSecond, mostRate
+		default:
+			return nil, fmt.Errorf("there is no limit '%s': max-keys, max-bytes, max-waiters, max-connections, max-commands-per-second", words[i])
+		}
+		n, err := parseAmount(words[i+1], to == &q.Bytes)
+		switch {
+		case err != nil || n == 0 || n > most:
+			return nil, fmt.Errorf("%s: '%s' is not a number from 1 to %d (max-bytes: or as 64mb)", words[i], words[i+1], most)
+		case *to != 0:
+			return nil, fmt.Errorf("%s stands twice", words[i])
+		}
+		*to = n
+	}
+	return q, nil
+}
+
+// parseAmount reads a number, of bytes also with a unit as in redis.conf.
+func parseAmount(word string, unit bool) (uint64, error) {
+	times := uint64(1)
+	if unit {
+		word = strings.ToLower(word)
+		for _, u := range []struct {
+			suffix string
+			times  uint64
+		}{{"kb", 1 << 10}, {"mb", 1 << 20}, {"gb", 1 << 30}} {
+			if digits, ok := strings.CutSuffix(word, u.suffix); ok {
+				word, times = digits, u.times
+				break
+			}
+		}
+	}
+	n, err := strconv.ParseUint(word, 10, 64)
+	if err == nil && n > math.MaxInt64/times {
+		err = strconv.ErrRange
+	}
+	return n * times, err
+}

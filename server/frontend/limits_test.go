@@ -1,0 +1,112 @@
+package frontend
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/acl"
+)
+
+// limitedUsers are users of a file, with quotas.
+func limitedUsers(t *testing.T, quotas string) *fileUsers {
+	users, err := acl.Parse("acl", "user default on nopass ~* &* +@all\nuser a on >p ~* &* +@all\nuser b on >p ~* &* +@all\n")
+	require.NoError(t, err)
+	require.NoError(t, users.Limit("quota", quotas))
+	f := new(fileUsers)
+	f.held.Store(users)
+	return f
+}
+
+// pings sends PINGs in a pipeline, and waits for all replies.
+func (c *testClient) pings(n int) {
+	c.send([]byte(strings.Repeat("PING\r\n", n)))
+	for got := ""; len(got) < n*len("+PONG\r\n"); {
+		time.Sleep(time.Millisecond)
+		more, closed := c.take()
+		require.False(c.t, closed)
+		got += more
+	}
+}
+
+// TestPace: a user's connections share the commands of a second, whoever sends more is slowed down, and others are not.
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Users: limitedUsers(t, "user a max-commands-per-second 10")}, newCluster())
+		defer s.stop()
+		one, two, other := s.dial(), s.dial(), s.dial()
+		began := time.Now()
+		for _, c := range []*testClient{one, two} {
+			require.Equal(t, "+OK\r\n", c.ask("AUTH", "a", "p"))
+		}
+		require.Equal(t, "+OK\r\n", other.ask("AUTH", "b", "p"))
+		for range 8 { // and AUTH twice
+			one.pings(1)
+		}
+		require.Less(t, time.Since(began), 200*time.Millisecond)
+		for range 5 {
+			one.pings(1)
+			two.pings(1)
+		}
+		require.InDelta(t, 1100*time.Millisecond, time.Since(began), float64(200*time.Millisecond))
+		one.send([]byte(strings.Repeat("PING\r\n", 20)))
+		for range 100 {
+			other.pings(1)
+		}
+		require.Less(t, time.Since(began), 1500*time.Millisecond)
+		two.pings(1)
+		require.InDelta(t, 3200*time.Millisecond, time.Since(began), float64(200*time.Millisecond), "a pipeline is so many commands")
+		var paused time.Duration
+		for _, u := range s.limits.usage(s.cfg.Users.Held()) {
+			require.Equal(t, "a", u.User)
+			require.Equal(t, 2, u.Connections)
+			paused = u.Paused
+		}
+		require.Greater(t, paused, 3*time.Second)
+	})
+}
+
+func TestPaceIsBounded(t *testing.T) {
+	var p pace
+	now := time.Now()
+	require.Zero(t, p.take(now, 5, 5))
+	require.Equal(t, time.Second/5, p.take(now, 1, 5))
+	require.Equal(t, longestPause, p.take(now, 1_000_000_000, 1))
+	require.Equal(t, longestPause, p.take(now, 1, 1), "no debt beyond")
+	require.Zero(t, p.take(now.Add(time.Hour), 5, 5), "nor credit")
+	require.NotZero(t, p.take(now.Add(time.Hour), 1, 5))
+}
+
+// TestLimitsFollowTheFile: open connections have the limits of the file that is taken, and a user without a limit leaves
+// nothing behind.
+func TestLimitsFollowTheFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		users := limitedUsers(t, "user a max-commands-per-second 1")
+		s := start(t, Config{Users: users}, newCluster())
+		defer s.stop()
+		c := s.dial()
+		require.Equal(t, "+OK\r\n", c.ask("AUTH", "a", "p"))
+		users.held.Store(limitedUsers(t, "user b max-connections 1").held.Load())
+		users.changed()
+		began := time.Now()
+		c.pings(100)
+		require.Less(t, time.Since(began), time.Second)
+		require.Empty(t, s.limits.paces)
+		first, second := s.dial(), s.dial()
+		require.Equal(t, "+OK\r\n", first.ask("AUTH", "b", "p"))
+		require.Contains(t, second.ask("AUTH", "b", "p"), "-QUOTA")
+		require.Contains(t, second.ask("ACL", "WHOAMI"), "default")
+		require.Equal(t, "+RESET\r\n", first.ask("RESET"))
+		require.Equal(t, "+OK\r\n", second.ask("AUTH", "b", "p"))
+		require.Contains(t, second.ask("AUTH", "b", "p"), "+OK", "the connection's own place")
+		require.Equal(t, map[string]int{"a": 1, "b": 1, "default": 1}, s.limits.conns)
+		for _, client := range []*testClient{c, first, second} {
+			client.nc.Close()
+		}
+		synctest.Wait()
+		require.Empty(t, s.limits.conns)
+	})
+}
