@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -168,4 +169,24 @@ func (m *machine) StockWaiters(db int, key string) (waiters []StockWaiter) {
 		}
 	}
 	return waiters
+}
+
+// verify returns what contradicts itself: counts and bounds.
+func (p *polls) verify() error {
+	n := 0
+	for at, all := range p.byKey { // unordered: sums
+		n += len(all)
+		if len(all) == 0 || len(all) > maxPollsOfKey || len(at.key) > maxPolledKey {
+			return fmt.Errorf("%d poll for a key of %d bytes", len(all), len(at.key))
+		}
+		for i := range all {
+			if w := &all[i]; w.first > w.last || w.refusals < 1 || len(w.token) > maxPolledToken {
+				return fmt.Errorf("refusals of %q are %+v", at.key, *w)
+			}
+		}
+	}
+	if n != p.count || n > maxPolls {
+		return fmt.Errorf("%d poll, counted as %d", n, p.count)
+	}
+	return nil
 }

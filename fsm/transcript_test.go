@@ -25,6 +25,11 @@ func TestTranscripts(t *testing.T) { protocoltest.Transcripts(t, "testdata/ops/*
 
 // play runs a transcript and returns it with the replies it had.
 func play(t *testing.T, script []byte) []byte {
+	return playWith(t, script, func(*driver, []string) {})
+}
+
+// playWith is play, and calls each after every command that went through the log.
+func playWith(t *testing.T, script []byte, each func(d *driver, words []string)) []byte {
 	d := newDriver(t)
 	return protocoltest.Lines(t, script, func(words []string) (answers []string) {
 		switch words[0] {
@@ -47,6 +52,7 @@ func play(t *testing.T, script []byte) []byte {
 			return []string{line(reply)}
 		default:
 			r := d.record(d.version, request(nil, d.db, words...))
+			each(d, words)
 			return append([]string{line(r.replies[0])}, messages(r.events)...)
 		}
 		return nil

@@ -42,7 +42,7 @@ func (m *machine) verify() {
 	v.least = now
 	if v.paid += paidByEntry; v.paid >= st.things() {
 		v.paid = 0
-		invariant.Require(st.verify())
+		invariant.Require(errors.Join(st.verify(), m.call.watch.polls.verify()))
 	}
 }
 

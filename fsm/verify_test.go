@@ -56,3 +56,17 @@ func TestRisingNumbers(t *testing.T) {
 		require.NotPanics(t, d.m.verify, "another state")
 	}
 }
+
+// TestVerifyPolls: the check of those who poll finds what contradicts itself.
+func TestVerifyPolls(t *testing.T) {
+	at := lockKey{0, "k"}
+	for want, p := range map[string]polls{
+		"0 poll for a key of 1 bytes": {byKey: map[lockKey][]poll{at: nil}},
+		"1 poll, counted as 0":        {byKey: map[lockKey][]poll{at: {{refusals: 1}}}},
+		`refusals of "k"`:             {byKey: map[lockKey][]poll{at: {{refusals: 1, first: 2, last: 1}}}, count: 1},
+	} {
+		require.ErrorContains(t, p.verify(), want)
+	}
+	fine := polls{byKey: map[lockKey][]poll{at: {{refusals: 1}}}, count: 1}
+	require.NoError(t, fine.verify())
+}

@@ -2,6 +2,9 @@ package fsm
 
 import (
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // workCase is a request at its dearest: with many keys, or on large values.
@@ -402,6 +406,36 @@ func TestCostsOfOldEntries(t *testing.T) {
 		}
 		require.Equal(t, more, work[1]-work[0], line)
 	}
+}
+
+// TestWorkOfTranscripts: what the commands of the transcripts are charged for is what it was. Which requests fit into an
+// entry is part of the log's meaning: other prices need a new version of the entry, unless no release has the newest.
+func TestWorkOfTranscripts(t *testing.T) {
+	const golden = "testdata/work.txt"
+	files, err := filepath.Glob("testdata/ops/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	var rows []string
+	for _, file := range files {
+		script, err := os.ReadFile(file)
+		require.NoError(t, err)
+		work, requests := map[string]int64{}, map[string]int{}
+		playWith(t, script, func(d *driver, words []string) {
+			name := strings.ToLower(words[0])
+			work[name] += d.charged()
+			requests[name]++
+		})
+		for _, name := range slices.Sorted(maps.Keys(work)) {
+			rows = append(rows, fmt.Sprintf("%s %s: %d requests, %d", filepath.Base(file), name, requests[name], work[name]))
+		}
+	}
+	text := strings.Join(rows, "\n") + "\n"
+	if protocoltest.Rewriting() {
+		require.NoError(t, os.WriteFile(golden, []byte(text), 0o600))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	protocoltest.SameLines(t, string(want), text)
 }
 
 // BenchmarkWork measures what a unit of work costs: a nanosecond, roughly. See DESIGN.md, Budgets.

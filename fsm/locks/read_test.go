@@ -159,3 +159,54 @@ func TestUsage(t *testing.T) {
 	table.Release(0, "k", "a", false)
 	same(4)
 }
+
+// TestBlocked: a request that would not be granted; of what is in doubt the answer is no.
+func TestBlocked(t *testing.T) {
+	table := at(New(), 1000)
+	table.Slice(true)
+	table.mustAcquire(t, asks("me", "mine"))
+	table.mustAcquire(t, asks("other", "taken"))
+	table.mustAcquire(t, asks("other", "delayed"))
+	require.Equal(t, 1, table.Break(&Break{Key: "delayed", ByDelay: true, DelayMillis: 5000, Reason: Broken}))
+	for _, row := range []struct {
+		keys []string
+		now  int64
+		want bool
+	}{
+		{[]string{"taken"}, 1000, true},
+		{[]string{"delayed"}, 1000, true},
+		{[]string{"free"}, 1000, false},
+		{[]string{"free", "taken"}, 1000, true},
+		{[]string{"taken", "free"}, 1000, true},
+		{[]string{"mine"}, 1000, false},
+		{[]string{"mine", "taken"}, 1000, false},
+		{[]string{"taken", "mine"}, 1000, false},
+		{[]string{"taken"}, 2001, false},
+	} {
+		require.Equal(t, row.want, table.Blocked(asks("me", row.keys...), row.now), "%+v", row)
+	}
+}
+
+// TestSnapshotOfAFlush: a table that is loaded while a flush is not worked off says the same as the one that was saved,
+// and tells the same.
+func TestSnapshotOfAFlush(t *testing.T) {
+	table := at(New(), 1000)
+	table.Slice(true)
+	for _, owner := range []string{"a", "b"} {
+		r := asks(owner, "k")
+		r.Mode = Shared
+		table.mustAcquire(t, r)
+	}
+	table.TakeEffects()
+	table.Begin(1010, 0)
+	table.Flush(0, 7)
+	again, err := loaded(saved(table), true)
+	require.NoError(t, err)
+	require.Equal(t, saved(table), saved(again))
+	for _, each := range []*Table{table, again} {
+		at(each, 1010).Sweep()
+	}
+	told := table.TakeEffects()
+	require.Contains(t, kinds(told), Lost)
+	require.Equal(t, fmt.Sprintf("%+v", kinds(told)), fmt.Sprintf("%+v", kinds(again.TakeEffects())))
+}
