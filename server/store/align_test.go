@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"errors"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -208,4 +210,54 @@ func TestInterruptedInstallationIsFinished(t *testing.T) {
 			require.NoError(t, s.Log.StoreLogs(logs(3, next, next)))
 		})
 	}
+}
+
+// unreadable is a log, or snapshots, of which a call fails.
+type unreadable struct {
+	*raft.InmemStore
+	raft.SnapshotStore
+	fails string
+}
+
+func (u unreadable) of(call string) error {
+	if u.fails == call {
+		return syscall.EIO
+	}
+	return nil
+}
+
+func (u unreadable) FirstIndex() (uint64, error) { return 1, u.of("first") }
+func (u unreadable) LastIndex() (uint64, error)  { return 9, u.of("last") }
+func (u unreadable) GetLog(index uint64, log *raft.Log) error {
+	*log = raft.Log{Index: index, Term: 1}
+	return u.of("get")
+}
+func (u unreadable) DeleteRange(uint64, uint64) error { return u.of("delete") }
+func (u unreadable) List() ([]*raft.SnapshotMeta, error) {
+	term := uint64(1)
+	if u.fails == "delete" {
+		term = 2 // another entry
+	}
+	return []*raft.SnapshotMeta{{Index: 5, Term: term}}, u.of("list")
+}
+
+// TestUnreadableStores: a store whose log and snapshots cannot be compared is not used.
+func TestUnreadableStores(t *testing.T) {
+	for _, call := range []string{"first", "last", "get", "delete", "list", ""} {
+		u := unreadable{fails: call}
+		_, err := store.New(store.Parts{Log: u, Snapshots: u}, store.Hooks{})
+		require.Equal(t, call != "", errors.Is(err, syscall.EIO), call)
+	}
+}
+
+// TestRecoveryWithoutItsSnapshot: another cluster begins with nothing less.
+func TestRecoveryWithoutItsSnapshot(t *testing.T) {
+	s, err := storetest.NewDisk().Open(store.Config{})
+	require.NoError(t, err)
+	r := &store.Recovery{Store: s, Index: 10}
+	require.ErrorContains(t, r.End(), "the snapshot is missing")
+	snapshotAt(t, s, 2, 9)
+	require.ErrorContains(t, r.End(), "the snapshot is missing")
+	snapshotAt(t, s, 2, 10)
+	require.NoError(t, r.End())
 }
