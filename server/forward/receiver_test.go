@@ -125,6 +125,25 @@ func TestWaitsOfALinkDoNotAddUp(t *testing.T) {
 	}
 }
 
+// A link has so many WAITs open, and answers the others at once.
+func TestWaitsOfALinkAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20, Quorum: func() int { return 9 }, Wait: func(context.Context, int, time.Duration) int {
+			time.Sleep(time.Second)
+			return 1
+		}}, nil, greeting{})
+		for number := range uint64(maxWaits + 3) {
+			p.wait(t.Context(), number, 1, 0)
+		}
+		synctest.Wait()
+		require.Equal(t, maxWaits, p.waits)
+		frame, _ := p.out.take(make([]byte, wire.Head))
+		require.Equal(t, 3, bytes.Count(frame, []byte{kindWaited}), "%q", frame)
+		p.parts.Wait()
+		require.Zero(t, p.waits)
+	})
+}
+
 // A batch whose sources are compiled does not hold up the batches behind it.
 func TestSourcesWaitAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

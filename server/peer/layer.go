@@ -216,13 +216,9 @@ func (l *Layer) forget(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c) // of a nil map too
-	if made := l.from[c.id]; c.accepted {
-		if i := slices.Index(made, c); i >= 0 {
-			made = slices.Delete(made, i, i+1)
-		}
-		if l.from[c.id] = made; len(made) == 0 {
-			delete(l.from, c.id)
-		}
+	made := slices.DeleteFunc(l.from[c.id], func(other *Conn) bool { return other == c })
+	if l.from[c.id] = made; len(made) == 0 {
+		delete(l.from, c.id)
 	}
 }
 

@@ -1,0 +1,682 @@
+package forward
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/peer/peertest"
+	"github.com/holdfast/holdfast/server/peer/wire"
+)
+
+// line is batches that wait in order, as a node's queue has them.
+type line struct {
+	mu       sync.Mutex
+	next     uint64
+	batches  []*standing
+	consumer any
+	wake     chan<- struct{}
+	answers  map[uint64]Completion
+	sent     map[uint64]int // how often each was taken
+}
+
+type standing struct {
+	Batch
+	takenBy any
+	at      time.Time
+}
+
+func newLine() *line { return &line{answers: map[uint64]Completion{}, sent: map[uint64]int{}} }
+
+// add queues a batch, and returns its number.
+func (l *line) add(body string) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next++
+	l.batches = append(l.batches, &standing{Batch: Batch{Seq: l.next, Low: l.oldest(), Body: []byte(body), Count: 1}})
+	if l.wake != nil {
+		notify(l.wake)
+	}
+	return l.next
+}
+
+// oldest is the first number that waits.
+func (l *line) oldest() uint64 {
+	if len(l.batches) == 0 {
+		return l.next
+	}
+	return l.batches[0].Seq
+}
+
+func (l *line) Attach(consumer any, wake chan<- struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.consumer, l.wake = consumer, wake
+	notify(wake)
+}
+
+func (l *line) Detach(consumer any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.consumer == consumer {
+		l.consumer, l.wake = nil, nil
+	}
+}
+
+func (l *line) Take(consumer any, visit func(*Batch) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.batches {
+		if l.consumer != consumer || b.takenBy == consumer {
+			continue
+		}
+		if !visit(&b.Batch) {
+			return
+		}
+		b.takenBy, b.at = consumer, time.Now()
+		l.sent[b.Seq]++
+	}
+}
+
+func (l *line) Unanswered(consumer any) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.batches {
+		if b.takenBy == consumer {
+			return time.Since(b.at)
+		}
+	}
+	return 0
+}
+
+func (l *line) Has(number uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.batches {
+		if b.Seq == number {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *line) Complete(cs []Completion) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range cs {
+		for i, b := range l.batches {
+			if b.Seq == c.Number {
+				l.batches = append(l.batches[:i:i], l.batches[i+1:]...)
+				l.answers[c.Number] = c
+				break
+			}
+		}
+	}
+}
+
+// answer is what a batch was answered with; empty: nothing yet.
+func (l *line) answer(number uint64) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c, ok := l.answers[number]
+	switch {
+	case !ok:
+		return ""
+	case c.Err != nil:
+		return "error " + c.Err.Error()
+	}
+	var all []string
+	for _, v := range c.Replies {
+		all = append(all, v.Str)
+	}
+	return strings.Join(all, ",")
+}
+
+// linked are a leader and a follower, and what each was told.
+type linked struct {
+	t             *testing.T
+	net           *peertest.Network
+	receiver      *Receiver
+	client        *Client
+	writes, reads *line
+	log           *bytes.Buffer
+
+	mu         sync.Mutex
+	told       []string
+	silent     bool // the leader applies nothing
+	member     func() bool
+	onGreeting func()
+	running    <-chan struct{} // until the leader's end has ended
+	ends       func()          // begins the end
+	stop       func()
+}
+
+func (l *linked) tell(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.told = append(l.told, fmt.Sprintf(format, args...))
+}
+
+func (l *linked) sets(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+}
+
+// takes returns what was told since the last call.
+func (l *linked) takes() []string {
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	told := l.told
+	l.told = nil
+	return told
+}
+
+func oneValue(text string) []protocol.Value { return []protocol.Value{protocol.Bulk(text)} }
+
+// link starts both ends; wrap may break connections of the dialer, and of the acceptor.
+func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
+	l := &linked{t: t, net: peertest.New(), writes: newLine(), reads: newLine(), log: &bytes.Buffer{}}
+	listener, err := l.net.Listen("n1:1")
+	require.NoError(t, err)
+	wake := make(chan struct{}, 1)
+	l.receiver = NewReceiver(ReceiverConfig{
+		Self: Identity{ID: "n1", About: About{ClientAddr: "one:6379", Release: "r1"}}, Listener: wrapping{listener, accepted},
+		Other: func(net.Conn, []byte) bool { return false },
+		IsMember: func(_ net.Conn, id string) bool {
+			l.mu.Lock()
+			member := l.member
+			l.mu.Unlock()
+			return member == nil || member()
+		},
+		OnGreeting: func(m Member) { l.tell("leader met %s at %s", m.ID, m.ClientAddr) },
+		Status: func() Status {
+			return Status{Term: 3, Commit: 7, Members: []Member{{ID: "n1", About: About{Release: "r1"}}}}
+		},
+		Classify: func(b *Batch) { b.Source = strings.HasPrefix(string(b.Body), "source") }, Prepare: func(body []byte) { l.tell("prepared %s", body) },
+		Subscribed: func(id string, yes bool) { l.tell("%s subscribed %v", id, yes) }, Wake: wake,
+		Confirm: func(context.Context) error { return nil },
+		Glance: func(body string, _ int, _ time.Time) ([]protocol.Value, string, error) {
+			switch body {
+			case "long":
+				return oneValue("first"), "rest", nil
+			case "row":
+				return nil, "", protocol.ErrBusy
+			case "bug":
+				return nil, "", errors.New("a bug")
+			case "elsewhere":
+				return nil, "", ErrElsewhere
+			case "half":
+				return oneValue(strings.Repeat("x", 700<<10)), "", nil
+			case "large":
+				return oneValue(strings.Repeat("x", 2<<20)), "", nil
+			}
+			return oneValue("read " + body), "", nil
+		},
+		ReadOn: func(replies []protocol.Value, rest string, _ int, _ time.Time) ([]protocol.Value, error) {
+			return append(replies, protocol.Bulk("on with "+rest)), nil
+		},
+		Wait: func(ctx context.Context, nodes int, timeout time.Duration) int {
+			select {
+			case <-time.After(timeout):
+				return nodes + 1
+			case <-ctx.Done():
+				return 0
+			}
+		},
+		Quorum:         func() int { return 9 },
+		CommandTimeout: time.Second, BatchBytes: 1 << 20, ReplyBytes: 1 << 20, QueueBytes: 1 << 20,
+		Followers: func() int { return 2 }, Logger: slog.New(slog.DiscardHandler),
+	})
+	dial := l.net.Dial("n2:1")
+	l.client = NewClient(ClientConfig{
+		Self: Identity{ID: "n2", Epoch: 5, About: About{ClientAddr: "two:6379", NewestVersion: 6}},
+		Dial: func(ctx context.Context, node string) (net.Conn, error) {
+			conn, err := dial(ctx, node+":1")
+			if err != nil {
+				return nil, err
+			}
+			return dialed(conn), nil
+		},
+		Writes: l.writes, Reads: l.reads, ReplyBytes: 1 << 20,
+		Reached: func(leader string) { l.tell("reached %s", leader) }, Refused: func(leader string) { l.tell("refused by %s", leader) },
+		Up: func(leader string) { l.tell("up to %s", leader) }, Down: func(leader string, err error) { l.tell("down from %s: %v", leader, err) },
+		OnGreeting: func(m Member) {
+			l.tell("follower met %s at %s", m.ID, m.ClientAddr)
+			if l.onGreeting != nil {
+				l.onGreeting()
+			}
+		},
+		OnStatus: func(b Status) { l.tell("status %d %d %v", b.Term, b.Commit, b.Members[0].Release) },
+		Logger:   slog.New(slog.NewTextHandler(l.log, nil)),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var parts sync.WaitGroup
+	running := make(chan struct{})
+	parts.Go(func() {
+		require.NoError(t, l.receiver.Run(ctx))
+		close(running)
+	})
+	parts.Go(func() { require.NoError(t, l.client.Run(ctx)) })
+	parts.Go(func() { l.apply(ctx, wake) })
+	l.running, l.ends = running, cancel
+	l.stop = func() { cancel(); parts.Wait() }
+	return l
+}
+
+// apply answers what followers wrote.
+func (l *linked) apply(ctx context.Context, wake <-chan struct{}) {
+	for {
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return
+		}
+		l.mu.Lock()
+		silent := l.silent
+		l.mu.Unlock()
+		var all []Batch
+		for _, term := range []uint64{1, 2} {
+			if from, until := l.receiver.Waiting(term); until > from {
+				l.receiver.Take(term, until, func(b *Batch) bool { all = append(all, *b); return true })
+			}
+		}
+		for _, b := range all {
+			reply := "wrote " + string(b.Body)
+			if string(b.Body) == "large" {
+				reply = strings.Repeat("x", 2<<20)
+			}
+			if p := l.receiver.Peer(b.Origin); p != nil && !silent && string(b.Body) != "never" {
+				p.Reply(b.Seq, oneValue(reply))
+				p.Flush()
+			}
+		}
+	}
+}
+
+func same(c net.Conn) net.Conn { return c }
+
+// wrapping is a listener whose connections are wrapped.
+type wrapping struct {
+	net.Listener
+	wrap func(net.Conn) net.Conn
+}
+
+func (w wrapping) Accept() (net.Conn, error) {
+	c, err := w.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return w.wrap(c), nil
+}
+
+// TestLink: all that goes over a link, there and back.
+func TestLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := link(t, same, same)
+		defer l.stop()
+		require.Nil(t, l.client.Wait(1, 0), "nobody can be asked")
+		l.receiver.Open(1)
+		first := l.writes.add("before")
+		l.client.SubscribeCommits(true)
+		l.client.Follow("n1")
+		require.ElementsMatch(t, []string{
+			"reached n1", "leader met n2 at two:6379", "follower met n1 at one:6379", "up to n1", "n2 subscribed true", "status 3 7 r1",
+		}, l.takes())
+		require.Equal(t, "wrote before", l.writes.answer(first))
+		require.EqualValues(t, 6, l.receiver.Usable("n2"))
+		time.Sleep(statusEvery)
+		require.Equal(t, []string{"status 3 7 r1"}, l.takes())
+
+		source, other := l.writes.add("source of a script"), l.writes.add("other")
+		quick, long, row := l.reads.add("quick"), l.reads.add("long"), l.reads.add("row")
+		bug, large, elsewhere := l.reads.add("bug"), l.reads.add("large"), l.reads.add("elsewhere")
+		notify(l.client.conn.wake)
+		require.Equal(t, []string{"prepared source of a script"}, l.takes())
+		for number, want := range map[uint64]string{source: "wrote source of a script", other: "wrote other"} {
+			require.Equal(t, want, l.writes.answer(number))
+		}
+		for number, want := range map[uint64]string{
+			quick: "read quick", long: "first,on with rest", row: "error " + protocol.ErrBusy.Error(), bug: "error " + errInternal.Error(),
+			large: "error " + errReplyTooLarge.Error(), elsewhere: "",
+		} {
+			require.Equal(t, want, l.reads.answer(number))
+		}
+		require.Zero(t, l.receiver.peers["n2"].readBytes)
+		l.reads.Complete([]Completion{{Number: elsewhere}})
+
+		answer := l.client.Wait(1, 500*time.Millisecond)
+		synctest.Wait()
+		require.Empty(t, answer)
+		time.Sleep(500 * time.Millisecond)
+		require.Equal(t, 2, <-answer)
+		open := l.client.Wait(1, time.Hour)
+		l.client.SubscribeCommits(false)
+		synctest.Wait()
+		l.client.SubscribeCommits(false)
+		require.Equal(t, []string{"n2 subscribed false"}, l.takes())
+		l.client.Follow("n1")
+		require.Empty(t, l.takes(), "it is followed already")
+
+		l.client.Follow("")
+		_, there := <-open
+		require.False(t, there)
+		told := l.takes()
+		require.Contains(t, strings.Join(told, "\n"), "down from n1: ")
+		require.Contains(t, told, "n2 subscribed false")
+		late := l.writes.add("nobody leads")
+		time.Sleep(time.Minute)
+		require.Empty(t, l.takes())
+		require.Zero(t, l.writes.sent[late])
+		require.Zero(t, l.net.Connections())
+		require.Nil(t, l.receiver.Peer(protocol.Origin{Node: "n2", Epoch: 5}))
+	})
+}
+
+// TestLinkComesAgain: what was not answered is sent again over the next link, whatever ended the last one.
+func TestLinkComesAgain(t *testing.T) {
+	for name, breaks := range map[string]func(l *linked){
+		"broken":     func(l *linked) { l.net.Break("n1", "n2") },
+		"shut":       func(l *linked) { l.receiver.Shut(); l.receiver.Open(2) },
+		"cut off":    func(l *linked) { l.receiver.Cut(func(string) bool { return false }) },
+		"unanswered": func(*linked) { time.Sleep(2 * DeafAfter) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := link(t, same, same)
+				defer l.stop()
+				l.receiver.Open(1)
+				l.silent = true
+				l.client.SubscribeCommits(true)
+				l.client.Follow("n1")
+				write := l.writes.add("once more")
+				require.Contains(t, l.takes(), "up to n1")
+				require.Empty(t, l.writes.answer(write))
+				l.sets(func() { l.silent = false })
+				breaks(l)
+				time.Sleep(time.Second)
+				told := l.takes()
+				why := map[string]string{"broken": "reset", "unanswered": errUnanswered.Error()}[name]
+				require.Contains(t, strings.Join(told, "\n"), "down from n1: ")
+				require.Contains(t, strings.Join(told, "\n"), cmp.Or(why, errHungUp.Error()))
+				require.Contains(t, told, "up to n1")
+				require.Contains(t, told, "n2 subscribed true")
+				require.Equal(t, "wrote once more", l.writes.answer(write))
+				require.Equal(t, 2, l.writes.sent[write])
+			})
+		})
+	}
+}
+
+// TestLinkIsRefused: by a node that does not lead, to a node that is no member, and by another node at the address.
+func TestLinkIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := link(t, same, same)
+		defer l.stop()
+		l.client.Follow("n3")
+		require.Contains(t, l.takes(), "refused by n3")
+		l.client.Follow("n1")
+		told := l.takes()
+		require.Contains(t, told, "reached n1", "it does not lead")
+		require.NotContains(t, told, "up to n1")
+		require.Empty(t, l.log.String())
+		time.Sleep(time.Second)
+		require.InDelta(t, time.Second/redialMost, len(l.takes()), 5)
+		l.sets(func() { l.member = func() bool { return false } })
+		l.receiver.Open(1)
+		time.Sleep(redialMost)
+		require.NotContains(t, l.takes(), "up to n1")
+		require.Contains(t, l.log.String(), "refuses the link: verdict")
+		calls := 0
+		l.sets(func() { // removed behind the first look
+			l.member = func() bool {
+				calls++
+				if calls == 3 {
+					l.tell("known %v", l.receiver.Usable("n2") != 0)
+				}
+				return calls != 2
+			}
+		})
+		time.Sleep(2 * redialMost)
+		told = l.takes()
+		require.Contains(t, told, "down from n1: the leader hung up")
+		require.Contains(t, told, "known false")
+		require.Equal(t, "up to n1", told[len(told)-2], "%v", told)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		l := link(t, same, same)
+		defer l.stop()
+		inner := l.client.config.Dial
+		l.client.config.Dial = func(ctx context.Context, _ string) (net.Conn, error) { return inner(ctx, "n1") }
+		l.receiver.Open(1)
+		l.client.Follow("n3")
+		told := l.takes()
+		require.Contains(t, told, "reached n3")
+		require.NotContains(t, told, "up to n3")
+	})
+}
+
+// TestLargeRepliesOfALink: those that have no room together come one after the other; over a slow link they take longer
+// than a silence may. What is too large for a write is left to the follower's own log.
+func TestLargeRepliesOfALink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := link(t, same, same)
+		defer l.stop()
+		l.receiver.config.CommandTimeout = time.Hour
+		l.receiver.Open(1)
+		l.client.Follow("n1")
+		synctest.Wait()
+		l.net.Limit("n1", "n2", 100<<10)
+		halves := []uint64{l.reads.add("half"), l.reads.add("half")}
+		time.Sleep(20 * time.Second)
+		for _, half := range halves {
+			require.Len(t, l.reads.answer(half), 700<<10)
+		}
+		large := l.writes.add("large")
+		time.Sleep(2 * time.Second)
+		require.Empty(t, l.writes.answer(large))
+		require.NotContains(t, strings.Join(l.takes(), "\n"), "down")
+	})
+}
+
+// TestOneAnswerIsMissing: a link on which others are answered stays.
+func TestOneAnswerIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := link(t, same, same)
+		defer l.stop()
+		l.receiver.Open(1)
+		l.client.Follow("n1")
+		l.writes.add("never")
+		for range 3 * DeafAfter / time.Second {
+			time.Sleep(time.Second)
+			l.writes.add("other")
+		}
+		require.NotContains(t, strings.Join(l.takes(), "\n"), "down")
+	})
+}
+
+// TestLeaderChangesInAGreeting: no batch goes to a node that is followed no more.
+func TestLeaderChangesInAGreeting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := link(t, same, same)
+		defer l.stop()
+		l.onGreeting = func() { l.client.Follow("") }
+		l.receiver.Open(1)
+		l.client.Follow("n1")
+		told := l.takes()
+		require.Contains(t, told, "follower met n1 at one:6379")
+		require.NotContains(t, told, "up to n1")
+	})
+}
+
+// TestOtherVersionOfLinks: its node is told the verdict.
+func TestOtherVersionOfLinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := link(t, same, same)
+		defer l.stop()
+		l.receiver.Open(1)
+		conn, err := l.net.Dial("n3:1")(t.Context(), "n1:1")
+		require.NoError(t, err)
+		hello := greeting{version: linkVersion + 1, id: "n3"}
+		_, err = conn.Write(wire.Seal(hello.append(make([]byte, wire.Head), kindHello)))
+		require.NoError(t, err)
+		welcome, err := readGreeting(bufio.NewReader(conn), kindWelcome)
+		require.NoError(t, err)
+		require.Equal(t, verdictVersion, welcome.verdict)
+		_, err = conn.Read(make([]byte, 1))
+		require.Error(t, err)
+		require.Nil(t, l.receiver.Peer(protocol.Origin{Node: "n3"}))
+		_ = conn.Close()
+	})
+}
+
+// TestReceiverWaitsForItsParts: Run has not ended while a read is made.
+func TestReceiverWaitsForItsParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := link(t, same, same)
+		defer l.stop()
+		release := make(chan struct{})
+		l.receiver.config.ReadOn = func([]protocol.Value, string, int, time.Time) ([]protocol.Value, error) {
+			<-release
+			return nil, ErrElsewhere
+		}
+		l.receiver.Open(1)
+		l.client.Follow("n1")
+		l.reads.add("long")
+		synctest.Wait()
+		l.ends()
+		synctest.Wait()
+		select {
+		case <-l.running:
+			t.Error("the receiver has ended before a read")
+		default:
+		}
+		close(release)
+		synctest.Wait()
+		<-l.running
+	})
+}
+
+// TestQueueOfWrites: what is looked at and taken, against a list.
+func TestQueueOfWrites(t *testing.T) {
+	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 1 << 20, Wake: make(chan struct{}, 1)})
+	q.Open(1)
+	p := &Peer{origin: protocol.Origin{Node: "n2"}}
+	require.True(t, q.admit(p))
+	r := rand.New(rand.NewPCG(1, 2))
+	var want []uint64
+	next, taken := uint64(0), uint64(0)
+	for range 3000 {
+		for range r.IntN(4) * r.IntN(4) {
+			want = append(want, next)
+			require.NoError(t, q.put(p, []Batch{{Seq: next, Body: []byte{1}}}))
+			next++
+		}
+		from, until := q.Waiting(1)
+		require.Equal(t, []uint64{taken, next}, []uint64{from, until})
+		low, high := taken+r.Uint64N(5), taken+r.Uint64N(9)
+		var seen, wanted []uint64
+		q.Look(1, low, high, func(b *Batch) bool { seen = append(seen, b.Seq); return len(seen) < 3 })
+		for i := low; i < min(high, next) && len(wanted) < 3; i++ {
+			wanted = append(wanted, i)
+		}
+		require.True(t, slices.Equal(wanted, seen), "%v, not %v", seen, wanted)
+		high, seen = taken+r.Uint64N(6), nil
+		most := r.IntN(6)
+		q.Take(1, high, func(b *Batch) bool {
+			if len(seen) == most {
+				return false
+			}
+			seen = append(seen, b.Seq)
+			return true
+		})
+		n := min(most, len(want), int(high-taken))
+		require.True(t, slices.Equal(want[:n], seen), "%v, not %v", seen, want[:n])
+		want, taken = want[n:], taken+uint64(n)
+		require.Equal(t, len(want), q.bytes)
+		for i := range q.first {
+			require.Nil(t, q.queue[i].Body, "what is taken is kept")
+		}
+	}
+	require.Greater(t, next, uint64(5000))
+	q.Take(2, next, func(*Batch) bool { t.Error("of another term"); return false })
+	q.Look(2, 0, next, func(*Batch) bool { t.Error("of another term"); return false })
+}
+
+var errBroken = errors.New("the connection is broken")
+
+// breaking is a connection of which the nth read or write fails, of all connections that count together.
+type breaking struct {
+	net.Conn
+	calls *atomic.Int64
+	n     int64
+}
+
+func (b breaking) Read(p []byte) (int, error) {
+	if b.calls.Add(1) == b.n {
+		return 0, errBroken
+	}
+	return b.Conn.Read(p)
+}
+
+func (b breaking) Write(p []byte) (int, error) {
+	if b.calls.Add(1) == b.n {
+		return 0, errBroken
+	}
+	return b.Conn.Write(p)
+}
+
+// TestFailuresOfALink: one read or write of either end fails. All is answered all the same, once the next link is there,
+// and of the former one nothing is left.
+func TestFailuresOfALink(t *testing.T) {
+	for _, follower := range []bool{true, false} {
+		t.Run(fmt.Sprint("follower ", follower), func(t *testing.T) {
+			n, reached := int64(1), true
+			for ; reached && n < 100; n++ {
+				synctest.Test(t, func(t *testing.T) {
+					var calls atomic.Int64
+					breaks := func(c net.Conn) net.Conn { return breaking{c, &calls, n} }
+					dialed, accepted := same, breaks
+					if follower {
+						dialed, accepted = breaks, same
+					}
+					l := link(t, dialed, accepted)
+					l.receiver.Open(1)
+					l.client.SubscribeCommits(true)
+					l.client.Follow("n1")
+					synctest.Wait()
+					for round := range 3 {
+						write, read := l.writes.add(fmt.Sprint(round)), l.reads.add("long")
+						time.Sleep(time.Second + 10*redialFirst) // beside the status messages
+						require.Equal(t, fmt.Sprint("wrote ", round), l.writes.answer(write))
+						require.Equal(t, "first,on with rest", l.reads.answer(read))
+					}
+					synctest.Wait()
+					require.Equal(t, 1, l.net.Connections())
+					reached = calls.Load() >= n
+					l.stop()
+					require.Zero(t, l.net.Connections())
+				})
+			}
+			require.Greater(t, n, int64(5))
+			require.Less(t, n, int64(100))
+		})
+	}
+}

@@ -1,0 +1,227 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/incarnation"
+	"github.com/holdfast/holdfast/server/peer/peertest"
+)
+
+var errBroken = errors.New("the connection is broken")
+
+// breaking is a connection of which the nth read or write fails.
+type breaking struct {
+	net.Conn
+	calls  *atomic.Int64
+	n      int64
+	closed atomic.Bool
+}
+
+func (b *breaking) fails() bool { return b.calls.Add(1) == b.n }
+
+func (b *breaking) Read(p []byte) (int, error) {
+	if b.fails() {
+		return 0, errBroken
+	}
+	return b.Conn.Read(p)
+}
+
+func (b *breaking) Write(p []byte) (int, error) {
+	if b.fails() {
+		return 0, errBroken
+	}
+	return b.Conn.Write(p)
+}
+
+func (b *breaking) Close() error {
+	b.closed.Store(true)
+	return b.Conn.Close()
+}
+
+// breakingListener accepts connections that break.
+type breakingListener struct {
+	net.Listener
+	wrap func(net.Conn) net.Conn
+}
+
+func (l breakingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return l.wrap(c), nil
+}
+
+// TestFailuresInAHandshake: one read or write of either side fails. Then there is no connection on either side, nothing is
+// kept of it, and the reason is told.
+func TestFailuresInAHandshake(t *testing.T) {
+	for _, dialer := range []bool{true, false} {
+		t.Run(fmt.Sprint("dialer ", dialer), func(t *testing.T) {
+			n, reached := int64(1), true
+			for ; reached; n++ {
+				synctest.Test(t, func(t *testing.T) {
+					var calls atomic.Int64
+					var made *breaking
+					wrap := func(c net.Conn) net.Conn {
+						made = &breaking{Conn: c, calls: &calls, n: n}
+						return made
+					}
+					network := peertest.New()
+					one := start(t, network, "n1", proved(firstLife, disk{}).in, func(c *Config) {
+						if inner := c.Dial; dialer {
+							c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+								conn, err := inner(ctx, addr)
+								require.NoError(t, err)
+								return wrap(conn), nil
+							}
+						}
+					})
+					two := start(t, network, "n2", proved(firstLife, disk{}).in, func(c *Config) {
+						if !dialer {
+							c.Listener = breakingListener{c.Listener, wrap}
+						}
+					})
+					_, err := one.Layer(KindForward).DialContext(t.Context(), "n2")
+					synctest.Wait()
+					if reached = calls.Load() >= n; !reached {
+						require.NoError(t, err)
+						return
+					}
+					require.Error(t, err)
+					require.True(t, made.closed.Load())
+					require.Empty(t, one.Layer(KindForward).conns)
+					if dialer {
+						require.ErrorIs(t, err, errBroken)
+					} else {
+						require.Contains(t, strings.Join(two.log.lines(), "\n"), errBroken.Error())
+						require.Empty(t, two.Layer(KindForward).conns)
+					}
+				})
+			}
+			require.Greater(t, n, int64(6))
+		})
+	}
+}
+
+// TestCutGreetings: an introduction that ends early is none, wherever.
+func TestCutGreetings(t *testing.T) {
+	for _, v := range []byte{plain, version} {
+		who := introduction{version: v, kind: KindRaft, cluster: "c1", id: "n1", lineage: secondLife}
+		hello, challenge := appendHello(nil, who), appendChallenge(nil, who)
+		for n := range hello {
+			_, _, err := readHello(bytes.NewReader(hello[:n]))
+			require.ErrorContains(t, err, fmt.Sprintf("hung up after %d bytes", n))
+		}
+		for n := range challenge {
+			_, _, err := readChallenge(bytes.NewReader(challenge[:n]), v)
+			require.ErrorContains(t, err, fmt.Sprintf("hung up after %d bytes", n))
+		}
+	}
+}
+
+// TestMisfit: what no waiting mends, each alone.
+func TestMisfit(t *testing.T) {
+	for _, err := range []error{
+		ErrSecret, errImpostor, errCluster, errCutOff, &versionError{}, &strangerError{},
+		&tls.CertificateVerificationError{Err: io.EOF},
+		x509.UnknownAuthorityError{},
+		x509.CertificateInvalidError{},
+		x509.HostnameError{Certificate: &x509.Certificate{}},
+		&net.OpError{Op: "remote error", Err: io.EOF},
+	} {
+		require.True(t, Misfit(fmt.Errorf("dial: %w", err)), "%v", err)
+	}
+	for _, err := range []error{io.EOF, context.DeadlineExceeded, ErrSelf, &net.OpError{Op: "read", Err: io.EOF}} {
+		require.False(t, Misfit(fmt.Errorf("dial: %w", err)), "%v", err)
+	}
+}
+
+// TestRefusalsAreCounted: what is not logged is counted in the next line.
+func TestRefusalsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &logBuffer{}
+		r := newRefusals(log.logger())
+		for range refusalBurst + 3 {
+			r.log(address("n1:1"), io.EOF)
+		}
+		require.Len(t, log.lines(), refusalBurst)
+		require.NotContains(t, strings.Join(log.lines(), "\n"), "notLogged")
+		time.Sleep(refusalEvery)
+		r.log(address("n1:1"), io.EOF)
+		require.Contains(t, log.lines()[refusalBurst], "notLogged=3")
+	})
+}
+
+// unreadable is a connection that nobody may read from.
+type unreadable struct{ net.Conn }
+
+func (unreadable) Read([]byte) (int, error) { panic("read") }
+
+// TestWithoutTLSNoAlertIsAwaited: the other side may never say anything.
+func TestWithoutTLSNoAlertIsAwaited(t *testing.T) {
+	require.ErrorIs(t, currentTLS(nil).unwritten(unreadable{}, errBroken), errBroken)
+}
+
+// TestTLSIsNew: older versions show certificates.
+func TestTLSIsNew(t *testing.T) {
+	both, err := newTLSConfigs(&tls.Config{RootCAs: x509.NewCertPool(), Certificates: make([]tls.Certificate, 1)})
+	require.NoError(t, err)
+	require.EqualValues(t, tls.VersionTLS13, both.asClient.MinVersion)
+	require.EqualValues(t, tls.VersionTLS13, both.asServer.MinVersion)
+	require.True(t, both.asServer.SessionTicketsDisabled)
+}
+
+// said is a connection from which something can be read.
+type said struct {
+	net.Conn
+	io.Reader
+}
+
+func (s said) Read(p []byte) (int, error) { return s.Reader.Read(p) }
+
+// TestNodeWithoutLineage: a node that keeps no incarnations learns of none, and finds none stale.
+func TestNodeWithoutLineage(t *testing.T) {
+	m := &Mux{}
+	require.ErrorIs(t, m.readSuperseded(said{Reader: bytes.NewReader(make([]byte, 8))}, "n2"), incarnation.ErrSuperseded)
+	require.False(t, m.stale(&Conn{id: "n2", lineage: firstLife}))
+	m.config.Incarnations = proved(firstLife, disk{}).Registry
+	_, err := m.config.Incarnations.Admit("n2", secondLife)
+	require.NoError(t, err)
+	require.True(t, m.stale(&Conn{id: "n2", lineage: firstLife}))
+	require.False(t, m.stale(&Conn{id: "n2", lineage: firstLife, anyCluster: true}), "it may be of another cluster")
+}
+
+// TestLayersTogether: connections come, go and are cut off at once; the race detector looks on.
+func TestLayersTogether(t *testing.T) {
+	l := newLayer(&Mux{}, KindForward)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 50 {
+				one, _ := net.Pipe()
+				c := &Conn{Conn: one, id: "n2", lineage: firstLife, accepted: true}
+				require.True(t, l.adopt(c))
+				l.cutOff("n2", secondLife.Current())
+				_ = c.Close()
+			}
+		})
+	}
+	all.Wait()
+	require.Empty(t, l.conns)
+	require.Empty(t, l.from)
+}
