@@ -1,9 +1,11 @@
 package parking
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,6 +19,7 @@ import (
 // cluster is a state that has waiters.
 type cluster struct {
 	down    atomic.Bool
+	why     error // while it is down; nil: no leader
 	waits   map[uint64]bool
 	applied uint64
 	asked   []string // the requests proposed
@@ -30,7 +33,7 @@ func (c *cluster) registry() *Registry {
 	return New(Cluster{
 		Propose: func(body []byte, count int) error {
 			if c.down.Load() {
-				return protocol.ErrNoLeader
+				return cmp.Or(c.why, error(protocol.ErrNoLeader))
 			}
 			if f := c.meanwhile; f != nil {
 				c.meanwhile = nil
@@ -236,23 +239,90 @@ func TestGiveBack(t *testing.T) {
 		r.Drained(t.Context())
 		require.Equal(t, []string{"unblock", "gone", "giveback", "k", "me", "7", "3", "giveback", "l", "me", "7", "3"}, c.asked)
 		r.Drained(t.Context())
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		require.Nil(t, r.holds, "a crowd's memory is given back")
+		require.Nil(t, r.leaving)
 	})
 }
 
 // TestDrainedWithoutLeader: a node that stops does not wait for a leader that does not come.
 func TestDrainedWithoutLeader(t *testing.T) {
+	for _, why := range []error{protocol.ErrNoLeader, protocol.ErrUncertain} {
+		synctest.Test(t, func(t *testing.T) {
+			c := cluster{why: why}
+			c.down.Store(true)
+			r := c.registry()
+			go r.Run(t.Context())
+			r.GiveBack(protocol.Hold{Key: "k", Owner: "me", Fence: 7, Conn: 3})
+			synctest.Wait()
+			start := time.Now()
+			r.Drained(t.Context())
+			require.LessOrEqual(t, time.Since(start), leaveAgain)
+			c.down.Store(false)
+			r.Drained(t.Context())
+			require.Contains(t, c.asked, "giveback")
+		})
+	}
+}
+
+// TestParkedTooLate: who has left is told nothing of a batch that parked the client.
+func TestParkedTooLate(t *testing.T) {
+	var told told
+	c := cluster{applied: 5}
+	r := c.registry()
+	r.Restored()
+	ticket := r.Enter(1, told.give)
+	r.Leave(ticket)
+	r.Parked(ticket, 5)
+	require.Empty(t, told)
+}
+
+// TestTogether: clients come and go while the cluster refuses some requests; the race detector looks on.
+func TestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c cluster
-		c.down.Store(true)
-		r := c.registry()
-		go r.Run(t.Context())
-		r.GiveBack(protocol.Hold{Key: "k", Owner: "me", Fence: 7, Conn: 3})
-		synctest.Wait()
-		start := time.Now()
-		r.Drained(t.Context())
-		require.LessOrEqual(t, time.Since(start), leaveAgain)
-		c.down.Store(false)
-		r.Drained(t.Context())
-		require.Contains(t, c.asked, "giveback")
+		var requests atomic.Int64
+		r := New(Cluster{
+			Propose: func([]byte, int) error {
+				time.Sleep(time.Millisecond)
+				return []error{nil, errors.New("too many"), protocol.ErrNoLeader}[requests.Add(1)%3]
+			},
+			Waits: func(uint64) bool { return false }, Applied: func(uint64) bool { return true }, SubscribeCommits: func(bool) {},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		var all sync.WaitGroup
+		for i := range 4 {
+			all.Go(func() {
+				for n := range 40 {
+					ticket := r.Enter(1, func(protocol.Value) {})
+					r.Parked(ticket, uint64(n+1))
+					switch (n + i) % 5 {
+					case 0:
+						r.Leave(ticket)
+					case 1:
+						r.Woken(ticket, protocol.OK)
+					case 2:
+						r.GiveBack(protocol.Hold{Key: "k"})
+						r.Restored()
+					case 3:
+						r.LeaveAll(protocol.OK)
+						r.DropPreviousIncarnations()
+					default:
+						r.Forget(ticket)
+						r.Drained(ctx)
+					}
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		all.Wait()
+		r.LeaveAll(protocol.OK)
+		time.Sleep(time.Minute)
+		r.Drained(ctx)
+		require.Zero(t, r.Len())
+		cancel()
+		require.NoError(t, <-ended)
 	})
 }

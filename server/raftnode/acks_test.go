@@ -83,6 +83,11 @@ func TestMatchOfAFormerTermDoesNotCount(t *testing.T) {
 	require.Zero(t, a.forget(a.awaitMatch(7, 5, 1)), "what it had agreed with another leader on may be gone")
 	a.note("n2", 7, a.sending(), 5)
 	require.Equal(t, 1, a.forget(a.awaitMatch(7, 5, 1)))
+	first, second := a.awaitMatch(7, 6, 1), a.awaitMatch(7, 7, 1)
+	require.Equal(t, []*Acknowledgement{first, second}, a.waiters)
+	require.Zero(t, a.forget(first))
+	require.Equal(t, []*Acknowledgement{second}, a.waiters)
+	require.False(t, a.knows("n1"), "the node itself acknowledges nothing")
 }
 
 func (w *Acknowledgement) isDone() bool {

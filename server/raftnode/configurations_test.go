@@ -1,6 +1,7 @@
 package raftnode
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -144,5 +145,49 @@ func TestMajorityOfOthers(t *testing.T) {
 	} {
 		require.Equal(t, test.others, test.view.others, "%v", test.view)
 		require.Equal(t, test.allOther, test.view.otherVoters, "%v", test.view)
+	}
+}
+
+// TestChanges: what each kind of change makes of the members, and what is refused.
+func TestChanges(t *testing.T) {
+	conf := members.NewConfiguration(7,
+		members.Member{ID: "n1", Addr: "a1", Voter: true}, members.Member{ID: "n2", Addr: "a2", Voter: true}, members.Member{ID: "n3", Addr: "a3"})
+	for _, row := range []struct {
+		kind     ChangeKind
+		id, addr string
+		want     string
+		err      error
+	}{
+		{AddNonvoter, "n4", "a4", "n1@a1+ n2@a2+ n3@a3 n4@a4", nil},
+		{AddNonvoter, "n3", "a4", "", ErrMember},
+		{AddNonvoter, "n4", "a1", "", ErrAddressInUse},
+		{AddVoter, "n4", "a4", "n1@a1+ n2@a2+ n3@a3 n4@a4+", nil},
+		{AddVoter, "n3", "", "n1@a1+ n2@a2+ n3@a3+", nil},
+		{AddVoter, "n1", "", "n1@a1+ n2@a2+ n3@a3", nil},
+		{Demote, "n2", "", "n1@a1+ n2@a2 n3@a3", nil},
+		{Demote, "n9", "", "", ErrNotMember},
+		{Remove, "n2", "", "n1@a1+ n3@a3", nil},
+		{Remove, "n9", "", "", ErrNotMember},
+		{Move, "n3", "a9", "n1@a1+ n2@a2+ n3@a9", nil},
+		{Move, "n3", "a2", "", ErrAddressInUse},
+		{Move, "n9", "a9", "", ErrNotMember},
+	} {
+		next, err := Change{Kind: row.kind, Member: members.Member{ID: row.id, Addr: row.addr}}.in(conf)
+		require.ErrorIs(t, err, row.err, "%+v", row)
+		var got []string
+		for _, m := range next {
+			got = append(got, m.ID+"@"+m.Addr+map[bool]string{true: "+"}[m.Voter])
+		}
+		require.Equal(t, row.want, strings.Join(got, " "), "%+v", row)
+		require.Equal(t, "a2", conf.Members[1].Addr, "the configuration before stays")
+	}
+	for _, m := range []members.Member{{ID: "n4"}, {Addr: "a4"}} {
+		_, err := Change{Kind: AddVoter, Member: m}.in(conf)
+		require.ErrorContains(t, err, "without an ID or an address")
+	}
+	alone := members.NewConfiguration(7, members.Member{ID: "n1", Addr: "a1", Voter: true}, members.Member{ID: "n3", Addr: "a3"})
+	for _, kind := range []ChangeKind{Demote, Remove} {
+		_, err := Change{Kind: kind, Member: members.Member{ID: "n1"}}.in(alone)
+		require.ErrorIs(t, err, ErrLastVoter)
 	}
 }

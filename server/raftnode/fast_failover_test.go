@@ -19,6 +19,7 @@ import (
 func TestFitterCandidate(t *testing.T) {
 	fit := []candidate{
 		{id: "n3", length: 9, applied: 2, tells: true},
+		{id: "n0", length: 8, tells: false}, // an older release: the name decides
 		{id: "n2", length: 8, applied: 8, tells: true},
 		{id: "n1", length: 8, applied: 7, tells: true},
 		{id: "n4", length: 8, applied: 7, tells: true},

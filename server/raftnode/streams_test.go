@@ -23,6 +23,24 @@ func (p *pipe) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) { retur
 func (p *pipe) Addr() net.Addr                                           { return p.LocalAddr() }
 func (p *pipe) Stuck()                                                   { p.stuck++ }
 
+// closedLayer has no connections.
+type closedLayer struct{ *pipe }
+
+func (closedLayer) Accept() (net.Conn, error) { return nil, net.ErrClosed }
+
+func (closedLayer) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
+	return nil, net.ErrClosed
+}
+
+func TestNoConnection(t *testing.T) {
+	conn, err := streams{closedLayer{}, time.Second}.Accept()
+	require.ErrorIs(t, err, net.ErrClosed)
+	require.Nil(t, conn)
+	conn, err = streams{closedLayer{}, time.Second}.Dial("n2", time.Second)
+	require.ErrorIs(t, err, net.ErrClosed)
+	require.Nil(t, conn)
+}
+
 // Between requests there is no limit. A request that has begun must come on, and ends with its connection otherwise.
 func TestRequestThatDoesNotComeOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -95,6 +96,27 @@ func TestAnotherTermConfirmsNothing(t *testing.T) {
 			require.Equal(t, row.want, confirmed, "answered with term %d", row.term)
 		})
 	}
+}
+
+// Requests to one node go side by side. One without entries waits for nothing.
+func TestRequestsSideBySide(t *testing.T) {
+	log, _, _ := newHeldLog(t, 5)
+	transport := newLeaderTransport(log, func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse {
+		return &raft.AppendEntriesResponse{Term: 7, Success: true, LastLog: 5}
+	})
+	defer transport.hangUp()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 20 {
+				var resp raft.AppendEntriesResponse
+				require.NoError(t, transport.AppendEntries("n2", "", &raft.AppendEntriesRequest{Term: 7, PrevLogEntry: 5, PrevLogTerm: 1}, &resp))
+				require.True(t, resp.Success)
+			}
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, 5, transport.acks.matches(7)["n2"])
 }
 
 // An acknowledgement of several entries is held back until the last of them is on the leader's own disk.

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
@@ -269,4 +270,79 @@ func TestEntriesArePrepared(t *testing.T) {
 		classify(&b)
 		require.Equal(t, want, b.Source)
 	}
+}
+
+// TestRefusalsAreNotWokenForLongAgo: the proposer is woken when the time of refusals is over, unless an entry was proposed
+// meanwhile.
+func TestRefusalsAreNotWokenForLongAgo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wake := make(chan struct{}, 1)
+		d := newRefusalDelay(10*time.Millisecond, wake)
+		l := &leaderTerm{}
+		woken := func() bool {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			select {
+			case <-wake:
+				return true
+			default:
+				return false
+			}
+		}
+		for range 2 {
+			d.land(l)
+			d.propose(true)
+			d.land(l)
+			require.Equal(t, d.most, d.left())
+			d.hold()
+			d.propose(true)
+			require.False(t, woken())
+			d.land(l)
+			d.hold()
+			time.Sleep(5 * time.Millisecond)
+			d.hold()
+			require.True(t, woken())
+			require.True(t, d.holds, "until something is proposed")
+			d.propose(false)
+			require.False(t, d.holds)
+		}
+		require.False(t, woken())
+	})
+}
+
+// TestAddressesStayWithTheMembers: a change of the members forgets nothing of those who stay, and all of those who go.
+func TestAddressesStayWithTheMembers(t *testing.T) {
+	var a addresses
+	conf := func(ids ...string) members.Configuration {
+		var all []members.Member
+		for _, id := range ids {
+			all = append(all, members.Member{ID: id, Addr: id + ":1", Voter: true})
+		}
+		return members.NewConfiguration(1, all...)
+	}
+	self := &Config{ID: "n1", ClientAddr: "one"}
+	a.follow(conf("n1", "n2", "n3"), self)
+	a.set("n2", forward.About{ClientAddr: "two"})
+	a.set("n2", forward.About{})
+	a.set("n3", forward.About{ClientAddr: "three"})
+	a.setRelease("n2", "r2")
+	a.setVersions("n2", forward.About{NewestVersion: 6, HoldVersion: 5})
+	a.setProgress("n2", true, 9)
+	a.follow(conf("n1", "n2"), self)
+	a.follow(conf("n1", "n2", "n3"), self)
+	all := a.all()
+	require.Equal(t, []string{"one", "two", ""}, []string{all[0].ClientAddr, all[1].ClientAddr, all[2].ClientAddr})
+	require.Equal(t, Member{
+		ID: "n2", Name: members.Name("n2"), PeerAddr: "n2:1", ClientAddr: "two", Voter: true, Release: "r2",
+		NewestVersion: 6, HoldVersion: 5, Silent: true, LogIndex: 9,
+	}, all[1])
+}
+
+// TestDuplicateOfAnotherNode: the copy that took effect has the replies.
+func TestDuplicateOfAnotherNode(t *testing.T) {
+	s := &sink{writes: newQueue(protocol.Origin{Node: "n1", Epoch: 1}, Limits{PendingBatches: 9, PendingBytes: 99}, func() {})}
+	s.Done(protocol.Origin{Node: "n2", Epoch: 1}, 1, nil, false) // there is no link: a reply would be a panic
+	require.Empty(t, s.touched)
+	s.Done(s.writes.origin, 1, nil, false)
+	require.ErrorIs(t, s.own[0].Err, protocol.ErrUncertain)
 }

@@ -146,3 +146,50 @@ func TestStartIsOverWhenTheLogIsApplied(t *testing.T) {
 		require.NoError(t, n.Replica().Healthy())
 	})
 }
+
+// TestTransferWaitsForWhatIsInFlight: an entry is on its way when the leadership is handed over. It lands, and then the
+// other node leads; the time of a command is not waited out.
+func TestTransferWaitsForWhatIsInFlight(t *testing.T) {
+	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
+		leader, followers := c.Leader(), c.Followers()
+		require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
+		time.Sleep(time.Minute)
+		for _, n := range append(followers, leader) {
+			n.Disk.HoldSyncs()
+		}
+		reply := later(leader, "SET", "k", "w")
+		time.Sleep(10 * time.Millisecond)
+		require.NoError(t, leader.Replica().Healthy(), "what is in flight has begun a moment ago")
+		done := make(chan error, 1)
+		go func() { done <- leader.Replica().TransferLeadership(t.Context(), followers[0].ID) }()
+		time.Sleep(10 * time.Millisecond)
+		require.Empty(t, done)
+		begun := time.Now()
+		for _, n := range append(followers, leader) {
+			n.Disk.ReleaseSyncs()
+		}
+		require.NoError(t, <-done)
+		require.Equal(t, protocol.OK, <-reply)
+		require.Less(t, time.Since(begun), time.Second)
+		require.Equal(t, followers[0].Name, c.Leader().Name)
+	})
+}
+
+// TestHealthWithoutALeader: a node that is alone is not healthy at once, and is again when there is a leader; after a quiet
+// minute it is as well.
+func TestHealthWithoutALeader(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		time.Sleep(time.Minute)
+		follower := c.Followers()[0]
+		require.NoError(t, follower.Replica().Healthy())
+		c.Net.Isolate(follower.Name)
+		deadline := time.Now().Add(time.Minute)
+		for follower.Replica().Status().Leader.Name != "" && time.Now().Before(deadline) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.EqualError(t, follower.Replica().Healthy(), "no leader is known")
+		c.Net.Heal()
+		time.Sleep(5 * time.Second)
+		require.NoError(t, follower.Replica().Healthy())
+	})
+}
