@@ -301,7 +301,7 @@ func (l *linked) apply(ctx context.Context, wake <-chan struct{}) {
 		for _, b := range all {
 			reply := "wrote " + string(b.Body)
 			if string(b.Body) == "large" {
-				reply = strings.Repeat("x", 2<<20)
+				reply = strings.Repeat("x", 3<<19)
 			}
 			if p := l.receiver.Peer(b.Origin); p != nil && !silent && string(b.Body) != "never" {
 				p.Reply(b.Seq, oneValue(reply))
@@ -372,6 +372,10 @@ func TestLink(t *testing.T) {
 		synctest.Wait()
 		l.client.SubscribeCommits(false)
 		require.Equal(t, []string{"n2 subscribed false"}, l.takes())
+		for _, yes := range []bool{true, false} {
+			l.client.SubscribeCommits(yes)
+			require.Equal(t, []string{fmt.Sprint("n2 subscribed ", yes)}, l.takes(), "though nothing else is to be sent")
+		}
 		l.client.Follow("n1")
 		require.Empty(t, l.takes(), "it is followed already")
 
@@ -489,9 +493,28 @@ func TestLargeRepliesOfALink(t *testing.T) {
 		for _, half := range halves {
 			require.Len(t, l.reads.answer(half), 700<<10)
 		}
+		l.net.Limit("n1", "n2", 0)
 		large := l.writes.add("large")
 		time.Sleep(2 * time.Second)
 		require.Empty(t, l.writes.answer(large))
+		l.writes.Complete([]Completion{{Number: large}})
+
+		// More than a frame holds, at once.
+		body := strings.Repeat("x", 200<<10)
+		l.writes.mu.Lock()
+		l.writes.wake = nil
+		l.writes.mu.Unlock()
+		wake := l.client.conn.wake
+		var writes, reads []uint64
+		for range 12 {
+			writes, reads = append(writes, l.writes.add(body)), append(reads, l.reads.add(body))
+		}
+		notify(wake)
+		time.Sleep(time.Second)
+		for i := range writes {
+			require.Len(t, l.writes.answer(writes[i]), len("wrote ")+len(body))
+			require.NotEmpty(t, l.reads.answer(reads[i]))
+		}
 		require.NotContains(t, strings.Join(l.takes(), "\n"), "down")
 	})
 }
