@@ -157,7 +157,7 @@ func (n *Node) append(ctx context.Context, term uint64, ch Change, want members.
 func (n *Node) give(ch Change) {
 	id, addr := raft.ServerID(ch.Member.ID), raft.ServerAddress(ch.Member.Addr)
 	is, known := n.Configuration().Find(ch.Member.ID)
-	if addr == "" || known && ch.Kind != Move {
+	if known && ch.Kind != Move {
 		addr = raft.ServerAddress(is.Addr)
 	}
 	switch {

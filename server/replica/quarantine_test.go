@@ -3,6 +3,7 @@ package replica_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm"
@@ -78,6 +80,31 @@ func replaceState(n, from *replicatest.Node) error {
 	return n.Replica().ReplaceState(context.Background(), meta, state)
 }
 
+// requireDescriptions: a node takes no state whose description makes no sense, and none that is cut off.
+func requireDescriptions(t *testing.T, n, from *replicatest.Node) {
+	t.Helper()
+	for _, spoil := range []func(meta *raft.SnapshotMeta){
+		func(meta *raft.SnapshotMeta) { meta.Version = 0 },
+		func(meta *raft.SnapshotMeta) { meta.Term = 0 },
+		func(meta *raft.SnapshotMeta) { meta.Term += 1000 },
+		func(meta *raft.SnapshotMeta) { meta.Configuration.Servers = nil },
+		nil,
+	} {
+		meta, state, err := from.Replica().OpenSnapshot(n.Replica().Reached())
+		require.NoError(t, err)
+		if spoil == nil {
+			err = n.Replica().ReplaceState(t.Context(), meta, io.LimitReader(state, meta.Size-1))
+			require.Error(t, err, "it is cut off")
+		} else {
+			spoil(meta)
+			require.ErrorContains(t, n.Replica().ReplaceState(t.Context(), meta, state), "its description makes no sense")
+		}
+		require.NoError(t, state.Close())
+	}
+	_, frozen := n.Replica().Quarantined()
+	require.True(t, frozen)
+}
+
 // TestCapturesAreEqual: all members capture the same state at an index, however they came by it, and one whose state
 // differs another.
 func TestCapturesAreEqual(t *testing.T) {
@@ -138,7 +165,8 @@ func TestQuarantine(t *testing.T) {
 		require.Error(t, n.Replica().Release(), "its state is the same still")
 
 		other := slices.DeleteFunc(c.Followers(), func(f *replicatest.Node) bool { return f == n })[0]
-		require.Error(t, replaceState(other, n), "it is not in quarantine")
+		require.ErrorContains(t, replaceState(other, c.Leader()), "the node is not in quarantine")
+		requireDescriptions(t, n, c.Leader())
 		require.NoError(t, replaceState(n, c.Leader()))
 		hashes := found.propose(t, c)
 		require.Len(t, hashes, 3)
