@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
 )
 
 // TestVerify: the check finds what contradicts something else.
@@ -45,10 +46,13 @@ func TestRisingNumbers(t *testing.T) {
 		"clock":    func(st *state) { st.clockMillis-- },
 		"versions": func(st *state) { st.versions-- },
 		"turns":    func(st *state) { st.scripts.turns-- },
+		"fences":   func(st *state) { st.locks = locks.New() },
+		"swaps":    func(st *state) { st.swaps[0] = st.versions + 1 },
 	} {
 		d := newDriver(t)
 		d.do("set", "k", "v")
 		d.eval("return 1")
+		d.do("lock.acquire", "l", "me", "px", "1000")
 		d.m.verify()
 		fall(d.m.st)
 		require.Panics(t, d.m.verify, name)

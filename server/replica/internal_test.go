@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/invariant"
 	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/raftnode"
@@ -227,6 +228,26 @@ func TestSecondCopyIsUncertain(t *testing.T) {
 	require.Len(t, s.own, 1)
 	require.Equal(t, uint64(7), s.own[0].Number)
 	require.ErrorIs(t, s.own[0].Err, protocol.ErrUncertain)
+}
+
+// TestNoReplyBeforeTheCommit: the check finds replies of an entry that may get lost.
+func TestNoReplyBeforeTheCommit(t *testing.T) {
+	own := protocol.Origin{Node: "n1", Epoch: 1}
+	known := true
+	s := sink{writes: newQueue(own, Limits{}, nil), committed: func() (uint64, bool) { return 7, known }, index: 7}
+	s.Done(own, 1, nil, true)
+	require.NoError(t, s.verify())
+	require.NotPanics(t, s.flush)
+	for _, index := range []uint64{8, 0} {
+		s.index = index
+		s.Done(own, 2, nil, true)
+		require.ErrorContains(t, s.verify(), "committed is up to 7")
+		if invariant.On {
+			require.Panics(t, s.flush)
+		}
+	}
+	known = false
+	require.NoError(t, s.verify(), "the node is being opened")
 }
 
 // Raft refuses entries during a transfer and tells only the future: so none may be on its way.

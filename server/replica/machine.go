@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/invariant"
 	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/raftnode"
@@ -46,6 +48,7 @@ var _ raftnode.Machine = (*state)(nil)
 func (s *state) Apply(e raftnode.Entry) error {
 	s.machine.Prepare(e.Data)
 	s.digesting.Lock()
+	s.sink.index = e.Index
 	err := s.machine.Apply(e.Data, &s.sink)
 	s.changed = e.Index
 	var captured fsm.Snapshot
@@ -154,7 +157,9 @@ type sink struct {
 	followers  func(protocol.Origin) *forward.Peer
 	events     func([]event.Event)
 	runsReads  func(number uint64) bool
+	committed  func() (index uint64, known bool) // of the newest entry that this node knows to be committed
 
+	index   uint64        // of the entry that is applied; 0: none
 	peer    *forward.Peer // of the batch that Wanted was asked of, if another node's
 	own     []forward.Completion
 	touched []*forward.Peer
@@ -206,6 +211,9 @@ func (s *sink) Events(events []event.Event) { s.events(events) }
 
 // flush hands over the answers of an entry.
 func (s *sink) flush() {
+	if invariant.On && len(s.own)+len(s.touched) > 0 {
+		invariant.Require(s.verify())
+	}
 	if len(s.own) > 0 {
 		s.writes.Complete(s.own)
 		clear(s.own)
@@ -216,4 +224,12 @@ func (s *sink) flush() {
 	}
 	clear(s.touched)
 	s.touched, s.peer = s.touched[:0], nil
+}
+
+// verify finds replies that are told before their entry is committed.
+func (s *sink) verify() error {
+	if committed, known := s.committed(); known && (s.index == 0 || s.index > committed) {
+		return fmt.Errorf("replies of entry %d are told, and committed is up to %d", s.index, committed)
+	}
+	return nil
 }

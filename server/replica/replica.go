@@ -59,6 +59,8 @@ type life struct {
 	stopped chan struct{} // closed when the replica begins to stop
 	failed  chan error    // the reason to stop
 	ended   chan struct{} // closed when Run returns
+
+	opened atomic.Pointer[raftnode.Node] // nil while raft, which applies entries already, is opened
 }
 
 // Open restores the node's state from the stores, and starts to take part in elections. Commands are answered while
@@ -82,6 +84,7 @@ func Open(c Config) (*Replica, error) {
 	if r.node, err = raftnode.Open(r.nodeConfig()); err != nil {
 		return nil, err
 	}
+	r.opened.Store(r.node)
 	r.addresses.follow(r.node.Configuration(), &r.config)
 	return r, nil
 }
@@ -155,7 +158,17 @@ func (r *Replica) newSink() sink {
 	return sink{
 		writes: r.writes, lineage: r.config.Stores.Lineage, superseded: r.superseded,
 		followers: r.fromFollowers.Peer, events: r.stateEvents, runsReads: r.config.RunsReads,
+		committed: r.committed,
 	}
+}
+
+// committed is as far as this node knows; nothing is known while the node is opened.
+func (r *Replica) committed() (index uint64, known bool) {
+	n := r.opened.Load()
+	if n == nil {
+		return 0, false
+	}
+	return n.Committed(), true
 }
 
 func (r *Replica) nodeConfig() raftnode.Config {
