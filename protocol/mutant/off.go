@@ -44,6 +44,8 @@ const (
 	SameJump = false
 	// ReplaceKeeps: a replaced member keeps its vote.
 	ReplaceKeeps = false
+	// BlindCheck: a member takes its own state for right.
+	BlindCheck = false
 	// LockFence: the fence of a native lock is taken when its owner gets in line.
 	LockFence = false
 	// LockShortWait: a wait for a native lock ends after seven eighths of its time.

@@ -26,6 +26,7 @@ var (
 	LoneDamage         = chosen("lone_damage")
 	SameJump           = chosen("same_jump")
 	ReplaceKeeps       = chosen("replace_keeps")
+	BlindCheck         = chosen("blind_check")
 	LockFence          = chosen("lock_fence")
 	LockShortWait      = chosen("lock_short_wait")
 	LockDeadWaiter     = chosen("lock_dead_waiter")

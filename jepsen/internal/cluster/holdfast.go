@@ -89,7 +89,7 @@ func (h *Holdfast) args(m string) []string {
 		"--data-dir", c.DataDir(m), "--insecure", "--debug", "--disk-stall-limit", "2s",
 	}
 	if p.runs != Before { // which does not know the flag, and takes the address from initial-cluster
-		args = append(args, "--peer-advertise-addr", addr)
+		args = append(args, "--peer-advertise-addr", addr, "--consistency-check-interval", "10s")
 	}
 	switch {
 	case p.restored: // its folder has all of it
@@ -193,7 +193,7 @@ func (h *Holdfast) Supports(context.Context) []string {
 		"partition-one", "partition-leader", "partition-halves", "partition-ring", "partition-oneway", "partition-deaf",
 		"packets-reset", "kill-leader", "kill-follower", "kill-minority", "kill-all", "kill-loop", "restart-all", "restart-rolling",
 		"pause-leader", "pause-minority", "pause-all", "pause-strobe", "pause-minute", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
-		"disk-slow", "disk-hang", "disk-error", "disk-full", "disk-torn", "store-torn", "store-flipped", "transfer", "snapshot", "snapshot-tail",
+		"disk-slow", "disk-hang", "disk-error", "disk-full", "disk-torn", "store-torn", "store-flipped", "transfer", "snapshot", "snapshot-tail", "state-wrong",
 	}
 	if _, native := protocol.Lookup("session.open"); native {
 		faults = append(faults, "holder-frozen", "holder-vanished", "holder-many")

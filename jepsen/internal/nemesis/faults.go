@@ -38,7 +38,7 @@ const second = time.Second
 
 // faults are all that can be broken. A new fault is a row here, and a name among the names that a
 // target supports.
-var faults = slices.Concat(netFaults, processFaults, serverFaults, powerFaults, cacheFaults, memberFaults, backupFaults, holderFaults, releaseFaults, hostileFaults)
+var faults = slices.Concat(netFaults, processFaults, serverFaults, stateFaults, powerFaults, cacheFaults, memberFaults, backupFaults, holderFaults, releaseFaults, hostileFaults)
 
 var netFaults = []fault{
 	{kind("partition-one", schedule.Net, 2*second, 8*second, sides, "one node is cut off from the others"), drawn, (*Nemesis).partition},

@@ -73,6 +73,8 @@ var built = map[string]struct {
 	"replace_keeps": {"append", "member-swap", "processes"},
 	"large_packets": {"append", "packets-large", "processes"},
 
+	"blind_check": {"register", "state-wrong", "processes"},
+
 	"lock_fence":       {"native", "none", "native: lock"},
 	"lock_dead_waiter": {"nativequeue", "none", "nativequeue: waits"},
 	"lock_leak":        {"nativequeue", "none", "nativequeue: none deserted"},

@@ -85,7 +85,7 @@ func newWorld(t *testing.T, o worldOptions) *world {
 		w.in[place], w.starts[place] = i < o.nodes, make(chan struct{}, 1)
 	}
 	options := servertest.Options{
-		Nodes: o.nodes, Spares: spares, Minted: !o.early, Undead: o.undead, Backend: o.broken,
+		Nodes: o.nodes, Spares: spares, Minted: !o.early, Undead: o.undead, Backend: o.broken, Checks: nemesis.CheckInterval,
 		Tune: func(c *server.Config) {
 			c.SnapshotThreshold, c.SnapshotInterval, c.TrailingLogs = 64, 500*time.Millisecond, 8
 			c.DiskStallLimit = stallLimit
@@ -176,7 +176,7 @@ func (t target) Supports(context.Context) []string {
 		"partition-one", "partition-leader", "partition-halves", "partition-ring", "partition-oneway", "partition-deaf",
 		"packets-slow", "packets-large", "packets-reset", "kill-leader", "kill-follower", "kill-minority", "kill-all", "restart-all", "restart-rolling",
 		"pause-leader", "pause-minority", "pause-all", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
-		"disk-slow", "disk-hang", "disk-error", "disk-full", "power-cut", "power-restart", "power-append", "power-sync", "transfer", "snapshot", "holder-frozen", "holder-vanished", "holder-many",
+		"disk-slow", "disk-hang", "disk-error", "disk-full", "power-cut", "power-restart", "power-append", "power-sync", "transfer", "snapshot", "state-wrong", "holder-frozen", "holder-vanished", "holder-many",
 	}
 	for _, k := range nemesis.Kinds() {
 		if k.Group == "member" && !slices.Contains([]string{"member-back", "member-copied", "member-snapshot"}, k.Name) {
@@ -203,12 +203,14 @@ func (t target) Leader(context.Context) (string, bool) {
 
 // Debug does what the server's DEBUG does, to what is in memory. Other commands go to the server.
 func (t target) Debug(ctx context.Context, member string, words ...string) (protocol.Value, error) {
-	if words[0] != "DEBUG" {
-		return t.ask(ctx, member, words)
-	}
 	n := t.cluster.Node(member)
 	r := n.Replica()
-	if r == nil {
+	switch {
+	case words[0] == "RAFT.REPAIR":
+		return protocol.OK, t.repair(ctx, n, words[1])
+	case words[0] != "DEBUG":
+		return t.ask(ctx, member, words)
+	case r == nil:
 		return protocol.Value{}, fmt.Errorf("%s does not run", member)
 	}
 	number := func(i int) time.Duration {
@@ -241,10 +243,27 @@ func (t target) Debug(ctx context.Context, member string, words ...string) (prot
 		err = n.Transfer()
 	case "SNAPSHOT":
 		err = r.TakeSnapshot()
+	case "CORRUPT":
+		err = r.Corrupt(nil)
 	default:
 		err = errors.ErrUnsupported
 	}
 	return protocol.OK, err
+}
+
+// repair has a node's state replaced, as the program does for RAFT.REPAIR.
+func (t target) repair(ctx context.Context, via *servertest.Node, place string) error {
+	checker, of := via.Checker(), t.cluster.Node(place)
+	if checker == nil || of.Replica() == nil {
+		return fmt.Errorf("%s or %s does not run", via.Name, place)
+	}
+	if on, _ := of.Replica().Quarantined(); !on {
+		return fmt.Errorf("the state of %s is not known to differ", place)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	_, err := checker.Repair(ctx, of.ID)
+	return err
 }
 
 // dial connects to a node. No fault of the net cuts the connection off.
