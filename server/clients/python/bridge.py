@@ -31,15 +31,14 @@ def fence(old, holdfast, name):
 
 
 def fences(old, holdfast):
-    """Over the bridge and back, holders in any order: fences only grow. In between counters are copied, as by import."""
+    """Over the bridge and back, holders in any order: fences only grow. On the way back the counter is copied."""
     key = "fence:job"
-    old.set(key, 41)
     given, random = [41], Random(1)
     for other in (old, holdfast, old):  # the release that runs beside the bridge
-        for server in (old, holdfast):
-            server.set(key, given[-1])
-        for _ in range(100):
-            given.append(fence(old, holdfast, key) if random.random() < 0.6 else other.incr(key))
+        old.set(key, given[-1])
+        for left in reversed(range(100)):
+            bridge = left == 0 or random.random() < 0.6
+            given.append(fence(old, holdfast, key) if bridge else other.incr(key))
             assert given[-1] > given[-2], given
     old.delete(key)
     holdfast.delete(key)
