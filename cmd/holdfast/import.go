@@ -236,7 +236,10 @@ func (o *importOwn) say(w io.Writer, r *importer.Report, raised int64) error {
 	if o.dryRun {
 		would = ", if this were no dry run"
 	}
-	if o.from != "" {
+	switch {
+	case o.from != "" && r.Counters == (importer.Tally{}) && r.Leases == r.Counters && r.Gone == 0 && len(r.Skipped) == 0:
+		p.line("nothing", "matches: the database of --from has %d keys", r.Keys)
+	case o.from != "":
 		p.line("looked at", "%d keys", r.Looked)
 		p.line("counters", "%d copied%s, %d as large or larger already", r.Counters.Copied, would, r.Counters.There)
 		if r.LargestKey != "" {

@@ -86,6 +86,9 @@ fences         of native locks are larger than 1041 from now on
 	require.Equal(t, "1007", target.Get(ctx, "fence:b\n").Val())
 	require.EqualValues(t, 1042, target.Do(ctx, "LOCK.ACQUIRE", "next", "me", "PX", "60000").Val())
 
+	status, out, complaint = imports(t, "--from", "redis://"+from+"/3", "--server", to, "--match", "fences:*")
+	require.Equal(t, []any{0, "nothing        matches: the database of --from has 3 keys\n"}, []any{status, out}, complaint)
+
 	target.Set(ctx, "fence:b\n", "no number", 0)
 	status, out, _ = imports(t, append(words, "--json")...)
 	require.Equal(t, statusSkipped, status)
