@@ -184,6 +184,8 @@ func TestDifferentialGrammar(t *testing.T) {
 			continue
 		case "command|getkeys", "command|getkeysandflags": // take less than in 7.0
 			continue
+		case "acl|dryrun": // wants a whole command at its end
+			continue
 		}
 		for range 40 {
 			line := g.Line(c)
@@ -222,6 +224,8 @@ func beyondGrammar(name string, words []string) bool {
 	switch name {
 	case "bitop":
 		return has("diff") || has("diff1") || has("andor") || has("one") // operations of Redis 8.2
+	case "setbit":
+		return words[len(words)-1] > "1" // no bit
 	case "zrank", "zrevrank":
 		return has("withscore") // of Redis 7.2
 	case "zrange", "zrangestore":
