@@ -22,6 +22,7 @@ with --owner, which is its token then.
 type locksOwn struct {
 	clientFlags
 	watch, json bool
+	heldFor     time.Duration
 	fence       uint64
 	owner       string
 	reason      string
@@ -40,6 +41,7 @@ func (o *locksOwn) rows() []option {
 		{heading: locksHeading},
 		{name: "watch", value: &o.watch, help: "show it again each second, until ^C"},
 		{name: "json", value: &o.json, help: "one JSON document in place of the table"},
+		{name: "held-for", value: &o.heldFor, help: "only locks that are held for so long already; 0: all, and those that are waited for"},
 		{heading: breakHeading},
 		{name: "reason", value: &o.reason, help: "why, for the holder, the log and the history"},
 		{name: "fence", value: &o.fence, help: "break only the hold with this fence; 0: all holds"},
@@ -71,7 +73,7 @@ func locks(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		return err
 	}
 	servers.DB, servers.Name = max(0, o.db), clientName("holdfast-locks")
-	q := lockQuery{db: o.db}
+	q := lockQuery{db: o.db, heldFor: o.heldFor}
 	if len(words) > 0 {
 		q.pattern = words[0]
 	}
@@ -114,8 +116,8 @@ func (o *locksOwn) check(word string, words []string) error {
 		return usageError{errors.New("break: say why: --reason TEXT")}
 	case word != "break" && o.reason+o.owner != "", word != "break" && o.fence != 0:
 		return usageError{errors.New("reason, fence and owner are for 'break'")}
-	case word != "" && o.watch:
-		return usageError{errors.New("watch is for the list")}
+	case word != "" && (o.watch || o.heldFor != 0):
+		return usageError{errors.New("watch and held-for are for the list")}
 	case o.json && (o.watch || word == "break"):
 		return usageError{errors.New("json is for the list and for 'history'")}
 	case len(words) > 1:

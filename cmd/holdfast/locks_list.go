@@ -15,8 +15,9 @@ import (
 
 // lockQuery says which locks are listed.
 type lockQuery struct {
-	pattern string // empty: all
-	db      int    // below 0: all
+	pattern string        // empty: all
+	db      int           // below 0: all
+	heldFor time.Duration // 0: also locks that nobody holds
 }
 
 // look asks for all locks that match, those held longest first.
@@ -46,6 +47,10 @@ func (q lockQuery) look(ctx context.Context, conn *holder.Conn) (api.Locks, erro
 			return doc, err
 		}
 		doc.Locks = append(doc.Locks, page...)
+	}
+	if q.heldFor > 0 {
+		until := doc.NowUnixMillis - q.heldFor.Milliseconds()
+		doc.Locks = slices.DeleteFunc(doc.Locks, func(l api.Lock) bool { return len(l.Holders) == 0 || oldest(&l) > until })
 	}
 	for i := range doc.Locks {
 		l := &doc.Locks[i]
@@ -110,6 +115,8 @@ func (q lockQuery) none(ctx context.Context, conn *holder.Conn) (string, error) 
 		return "", err
 	case len(all.Locks) == 0:
 		return "nobody holds a lock or waits for one\n", nil
+	case q.heldFor > 0:
+		return fmt.Sprintf("no such lock is held for %s; %s in all\n", q.heldFor, counted(int64(len(all.Locks)), "lock")), nil
 	case q.pattern == "":
 		return fmt.Sprintf("no locks in database %d, %d in others\n", q.db, len(all.Locks)), nil
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -78,7 +79,7 @@ func TestLockTable(t *testing.T) {
 			return protocol.Strings("100", "0")
 		case "LOCK.LIST COUNT 1000 MATCH *":
 			return protocol.Array(protocol.Bulk("5"), protocol.Array(waited, young))
-		case "LOCK.LIST COUNT 1000 MATCH * CURSOR 5":
+		case "LOCK.LIST COUNT 1000 MATCH * CURSOR 5", "LOCK.LIST COUNT 1000":
 			return protocol.Array(protocol.Bulk("0"), protocol.Array(old))
 		}
 		return protocol.OK
@@ -93,6 +94,16 @@ young (3)  held     token       -      stock      1s     500ms           n2/7   
 free (0)   delayed  -           -      -          -      2s
 3 locks, 1 of them stock: 2 holders, 2 waiters, held longest: 1m30s
 `, got)
+	long, err := lockQuery{pattern: "*", db: -1, heldFor: time.Minute}.look(t.Context(), conn)
+	require.NoError(t, err)
+	require.Equal(t, "old", long.Locks[0].Key)
+	require.Equal(t, int64(1), long.Sums.Locks)
+	long, err = lockQuery{pattern: "*", db: -1, heldFor: 90 * time.Second}.look(t.Context(), conn)
+	require.NoError(t, err)
+	require.Len(t, long.Locks, 1, "90 s are long enough")
+	none, err := lockQuery{pattern: "*", db: -1, heldFor: time.Hour}.frame(t.Context(), conn)
+	require.NoError(t, err)
+	require.Equal(t, "no such lock is held for 1h0m0s; 1 lock in all\n", none)
 	_, err = lockQuery{pattern: "other", db: -1}.look(t.Context(), conn)
 	require.ErrorContains(t, err, "LOCK.LIST")
 }
