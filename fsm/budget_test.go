@@ -388,6 +388,8 @@ func (a answers) of(t *testing.T, data []byte) (entry []byte, cut int) {
 				cut++
 			case replies[i].Str == errOverTransaction.Str, replies[i].Str == protocol.ErrNoRoom.Error():
 				body = request(body, 0, nothing...)
+			case r.Rights != "":
+				body = ofUser(body, r.DB, r.Rights, r.Args...)
 			case r.Conn != 0:
 				body = requestFrom(body, r.DB, r.Conn, r.Args...)
 			default:

@@ -14,11 +14,14 @@ import (
 type call struct {
 	st  *state
 	ops bindings
-	// programs are what the node has compiled.
+	// programs are what the node has compiled, and users whose rights it has read.
 	programs *lua.Cache
+	users    *rightsCache
 	db       int
 	conn     uint64   // the client's connection at the batch's node; 0: not told
 	args     []string // args[0] is the name; a subcommand's has the container's before
+	// rules are what the user of a script may do; empty: everything.
+	rules string
 
 	instant
 	memoryLimit
@@ -112,7 +115,7 @@ func (c *call) writes(name string) bool {
 
 // begin sets c to a request. number differs from request to request.
 func (c *call) begin(r *protocol.Request, number uint64) {
-	c.db, c.conn, c.args = r.DB, r.Conn, r.Args
+	c.db, c.conn, c.args, c.rules = r.DB, r.Conn, r.Args, r.Rights
 	c.seed, c.draws, c.taking = number, 0, 0
 }
 

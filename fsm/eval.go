@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/fsm/lua"
+	"github.com/holdfast/holdfast/fsm/rights"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -21,6 +22,9 @@ type scriptHost struct {
 	env      lua.Env
 	words    []string
 	readOnly bool
+	// rights are what the user may do, nil: everything. refusals are what was refused.
+	rights   *rights.Rights
+	refusals []protocol.Refusal
 	// from is the savepoint before the script.
 	from savepoint
 	// full: the state became full, or the user's quota was used up, after the script had written. Every further command is refused, and
@@ -31,8 +35,8 @@ type scriptHost struct {
 	made            made
 }
 
-func evalOp(c *call) protocol.Value         { return c.eval(false) }
-func evalReadOnlyOp(c *call) protocol.Value { return c.eval(true) }
+func evalOp(c *call) protocol.Value         { return c.judged((*call).eval, false) }
+func evalReadOnlyOp(c *call) protocol.Value { return c.judged((*call).eval, true) }
 
 func (c *call) eval(readOnly bool) protocol.Value {
 	keys, args, problem := c.scriptWords()
@@ -60,8 +64,8 @@ func (c *call) eval(readOnly bool) protocol.Value {
 	return reply
 }
 
-func evalshaOp(c *call) protocol.Value         { return c.evalsha(false) }
-func evalshaReadOnlyOp(c *call) protocol.Value { return c.evalsha(true) }
+func evalshaOp(c *call) protocol.Value         { return c.judged((*call).evalsha, false) }
+func evalshaReadOnlyOp(c *call) protocol.Value { return c.judged((*call).evalsha, true) }
 
 func (c *call) evalsha(readOnly bool) protocol.Value {
 	sha := c.args[1]
@@ -213,9 +217,15 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 		return errForbidden
 	}
 	b := c.lookup(row.Name)
-	switch {
-	case b == nil:
+	if b == nil {
 		return errForbidden
+	}
+	if h.rights != nil && !c.over {
+		if refusal, refused := h.judge(row, words); refused {
+			return refusal
+		}
+	}
+	switch {
 	case h.readOnly && b.writes:
 		return errReadOnly
 	case c.over:
@@ -240,12 +250,17 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	return reply
 }
 
-// CheckACL allows every command: there are no other users yet.
+// CheckACL reports whether the user may run a command.
 func (h *scriptHost) CheckACL(words []string) (allowed bool, errText string) {
-	if row, _ := protocol.Find(words); row == nil || !h.call.knows(row.Name) {
+	row, _ := protocol.Find(words)
+	switch {
+	case row == nil || !h.call.knows(row.Name):
 		return false, "ERR Invalid command passed to redis.acl_check_cmd()"
+	case h.rights == nil:
+		return true, ""
 	}
-	return true, ""
+	denial, _, ok := h.check(row, words, nil)
+	return ok && denial == rights.Allowed, ""
 }
 
 // Log drops the line. A script runs on every node, and again when a node replays its log, so a line

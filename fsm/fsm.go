@@ -113,8 +113,9 @@ func New() Machine { return newMachine() }
 
 type machine struct {
 	ops bindings // never changed
-	// programs are what this node has compiled, no part of the state.
+	// programs are what this node has compiled, and users whose rights it has read; no part of the state.
 	programs lua.Cache
+	users    rightsCache
 
 	// mu guards the fields below. While it is held no other lock is taken, and nothing outside the
 	// package is called but the [Sink] of Apply.
@@ -155,8 +156,8 @@ type Sink interface {
 
 func newMachine() *machine {
 	m := &machine{ops: newBindings(), st: newState(), budgets: defaultBudgets()}
-	m.call.programs = &m.programs
-	m.readers.New = func() any { return &call{programs: &m.programs} }
+	m.call.programs, m.call.users = &m.programs, &m.users
+	m.readers.New = func() any { return &call{programs: &m.programs, users: &m.users} }
 	return m
 }
 

@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"math/rand"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -188,9 +189,13 @@ func (l *log) requests(db int) (body []byte) {
 		if body != nil {
 			body = l.quota(body)
 		}
-		if words := l.gen.next(); l.rng.Intn(2) == 0 {
+		words := l.gen.next()
+		switch n := l.rng.Intn(6); {
+		case n < 2 && strings.HasPrefix(words[0], "eval"):
+			body = ofUser(body, db, pick(l.rng, []string{"~a ~b +@all", "+@all -set ~*", "%R~* +@read", "-@all (~a +incr) (~b +del +get)"}), words...)
+		case n < 3:
 			body = request(body, db, words...)
-		} else {
+		default:
 			body = requestFrom(body, db, uint64(l.rng.Intn(300)), words...)
 		}
 	}

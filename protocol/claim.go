@@ -66,11 +66,16 @@ func (c *cutter) database() uint64 {
 		c.rest, c.failed = rest, c.failed || !ok
 		db = c.number()
 	}
-	if db >= fromConn && db < 2*MaxDatabases {
-		c.number()
-		db -= fromConn
+	if db >= 4*MaxDatabases {
+		return db
 	}
-	return db
+	if db&fromConn != 0 {
+		c.number()
+	}
+	if db&withRights != 0 {
+		c.word()
+	}
+	return db % MaxDatabases
 }
 
 func (c *cutter) word() []byte {

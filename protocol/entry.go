@@ -23,15 +23,16 @@ import (
 //
 //	request:
 //	quota?               of the user who sent the request, if the user has one: see quota.go
-//	uvarint database     16 more if a connection follows
+//	uvarint database     16 more if a connection follows, 32 more if rights follow
 //	uvarint connection   the node's number of the client's connection
+//	bytes   rights       what the user may do, of a script: see fsm/rights; else the user may do everything
 //	uvarint number of arguments
 //	bytes*  arguments    the first is the command's name in lower case
 //
 // where bytes = uvarint length, then that many bytes. A pipeline of one client
 // is one batch; many batches of many clients make one entry.
 //
-// Versions 3 to 5 have no connections and no quotas. Their requests have fewer commands: see legacy.go in fsm.
+// Versions 3 to 5 have no connections, rights and quotas. Their requests have fewer commands: see legacy.go in fsm.
 // Versions 1 and 2 have no memory limit. In version 1 EXEC compares the versions
 // of keys alone: see watch.go in fsm.
 
@@ -78,13 +79,18 @@ type Request struct {
 	Conn uint64
 	// Quota is the user's who sent the command, if the user has one.
 	Quota Quota
+	// Rights are rules of what the user of a script may do: see fsm/rights. Empty: everything.
+	Rights string
 	// Args are the command's words; Args[0] is the name in lower case. The words share memory with the
 	// entry: clone a word to keep it beyond Apply.
 	Args []string
 }
 
-// fromConn, in a request's database, says that a connection follows.
-const fromConn = MaxDatabases
+// fromConn and withRights, in a request's database, say that a connection or rights follow.
+const (
+	fromConn   = MaxDatabases
+	withRights = 2 * MaxDatabases
+)
 
 // appendRequestHead appends what a request of so many words begins with, its name included.
 
@@ -100,15 +106,22 @@ func NextRequest(body string, r *Request) (rest string, err error) {
 		r.Quota.Keys, r.Quota.Bytes, r.Quota.Waiters = limits[0], limits[1], limits[2]
 		db, body, ok = uvarint(body)
 	}
-	if !ok || db >= 2*MaxDatabases {
+	if !ok || db >= 4*MaxDatabases {
 		return "", fmt.Errorf("%w: database", ErrCorruptEntry)
 	}
-	r.Conn = 0
+	r.Conn, r.Rights = 0, ""
 	if db >= fromConn {
-		if r.Conn, body, ok = uvarint(body); !ok {
-			return "", fmt.Errorf("%w: connection", ErrCorruptEntry)
+		if db&fromConn != 0 {
+			if r.Conn, body, ok = uvarint(body); !ok {
+				return "", fmt.Errorf("%w: connection", ErrCorruptEntry)
+			}
 		}
-		db -= fromConn
+		if db&withRights != 0 {
+			if r.Rights, body, ok = str(body); !ok {
+				return "", fmt.Errorf("%w: rights", ErrCorruptEntry)
+			}
+		}
+		db %= MaxDatabases
 	}
 	n, body, ok := uvarint(body)
 	// Every argument takes at least a length byte, which bounds the cost of a lying count.

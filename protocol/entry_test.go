@@ -108,6 +108,52 @@ func TestRequestsAndTransactionsRoundTrip(t *testing.T) {
 	require.Equal(t, []Request{{Args: []string{"exec", "", ""}}}, empty)
 }
 
+// TestRequestsWithRights: what stands before the words of a request comes back, and does not change from release to
+// release. Who looks for one thing in a body steps over it.
+func TestRequestsWithRights(t *testing.T) {
+	t.Parallel()
+	args := [][]byte{[]byte("return 1"), []byte("0")}
+	for want, request := range map[string]Request{
+		"\x03\x03\x04eval\x08return 1\x010":                {DB: 3},
+		"\x13\x07\x03\x04eval\x08return 1\x010":            {DB: 3, Conn: 7},
+		"\x23\x07~a +get\x03\x04eval\x08return 1\x010":     {DB: 3, Rights: "~a +get"},
+		"\x3f\x07\x07~a +get\x03\x04eval\x08return 1\x010": {DB: 15, Conn: 7, Rights: "~a +get"},
+	} {
+		body := AppendScript(nil, request.DB, request.Conn, request.Rights, "eval", args)
+		require.Equal(t, want, string(body))
+		request.Args = []string{"eval", "return 1", "0"}
+		require.Equal(t, []Request{request, {Args: []string{"ping"}}}, decodeBody(t, string(appendRequest(body, 0, "ping"))))
+		require.Equal(t, len(body), BodyLen(appendRequest(body, 0, "ping"), 1))
+		for n := range body {
+			_, err := NextRequest(string(body[:n]), new(Request))
+			require.ErrorIs(t, err, ErrCorruptEntry)
+		}
+		_, key, ok := SetNXKey(AppendScript(nil, request.DB, request.Conn, request.Rights, "setnx", [][]byte{[]byte("k"), nil}))
+		require.True(t, ok)
+		require.Equal(t, "k", string(key))
+	}
+	_, err := NextRequest("\x40\x01\x04ping", new(Request))
+	require.ErrorIs(t, err, ErrCorruptEntry)
+}
+
+// TestJudged: the reply to a script with rights comes back, and anything else is no such reply.
+func TestJudged(t *testing.T) {
+	t.Parallel()
+	refusals := []Refusal{{"key", "a"}, {"command", "get"}}
+	for _, reply := range []Value{OK, Null, Array(), Array(Integer(1), Integer(2), Integer(3)), Err("x"), Map(Bulk("a"), Bulk("b"))} {
+		for _, want := range [][]Refusal{nil, refusals[:1], refusals} {
+			got, refused := Unwrap(Judged(reply, want))
+			require.Equal(t, reply, got)
+			require.Equal(t, want, refused)
+		}
+	}
+	for _, other := range []Value{Err("x"), Null, Array()} {
+		got, refused := Unwrap(other)
+		require.Equal(t, other, got)
+		require.Empty(t, refused)
+	}
+}
+
 func TestRequestReusesItsSlots(t *testing.T) {
 	body := string(someBody())
 	var r Request

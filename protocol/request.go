@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// A command of a client becomes a request of a batch's body in one of four forms: plain, of a connection, with a ticket
-// under which it may wait, or, for lock commands, with all that.
+// A command of a client becomes a request of a batch's body in one of four forms: plain, of a connection or with rights, with
+// a ticket under which it may wait, or, for lock commands, with all that.
 
 // AppendRequest appends a command to a batch's body.
 // Requires: name is in lower case.
@@ -16,8 +16,26 @@ func AppendRequest(body []byte, db int, name string, args [][]byte) []byte {
 
 // AppendRequestFrom is [AppendRequest] of a connection. Requires: the cluster has version 6.
 func AppendRequestFrom(body []byte, db int, conn uint64, name string, args [][]byte) []byte {
-	body = binary.AppendUvarint(body, uint64(db)|fromConn)
-	body = binary.AppendUvarint(body, conn)
+	return AppendScript(body, db, conn, "", name, args)
+}
+
+// AppendScript is [AppendRequest] of a connection, unless conn is 0, and of a user who may do what the rights allow,
+// unless they are empty; then the reply is [Judged]. Requires: the cluster has version 6.
+func AppendScript(body []byte, db int, conn uint64, rights, name string, args [][]byte) []byte {
+	marks := uint64(0)
+	if conn != 0 {
+		marks |= fromConn
+	}
+	if rights != "" {
+		marks |= withRights
+	}
+	body = binary.AppendUvarint(body, uint64(db)|marks)
+	if conn != 0 {
+		body = binary.AppendUvarint(body, conn)
+	}
+	if rights != "" {
+		body = appendString(body, rights)
+	}
 	body = binary.AppendUvarint(body, uint64(len(args)+1))
 	return appendArgs(appendString(body, name), args)
 }

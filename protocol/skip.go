@@ -20,8 +20,11 @@ func skipRequest(body []byte) (rest []byte, ok bool) {
 			db, body, ok = uvarint(body)
 		}
 	}
-	if ok && db >= fromConn && db < 2*MaxDatabases {
+	if ok && db&fromConn != 0 {
 		_, body, ok = uvarint(body)
+	}
+	if ok && db&withRights != 0 {
+		_, body, ok = str(body)
 	}
 	if !ok {
 		return nil, false

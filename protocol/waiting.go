@@ -2,7 +2,7 @@ package protocol
 
 import "strconv"
 
-// Requests about waiting, which only nodes write. A ticket is the node's name for a client that waits.
+// Requests about waiting, which only nodes write, and replies that only nodes read. A ticket is the node's name for a client that waits.
 
 // Parked is the reply to a command that waits. The reply of the command itself comes later, as an event of
 // the state machine.
@@ -10,6 +10,33 @@ var Parked = Simple("PARKED")
 
 // IsParked reports whether v is [Parked]. No command that may wait has such a reply.
 func IsParked(v Value) bool { return v.Kind == KindSimple && v.Str == Parked.Str }
+
+// Refusal is a call of a script that the rights of the script's user did not allow, in the words of ACL LOG.
+type Refusal struct {
+	Reason string // command, key or channel
+	Object string
+}
+
+// Judged is the reply to a script that ran with rights: the reply for the client, and what was refused.
+func Judged(reply Value, refusals []Refusal) Value {
+	elems := make([]Value, 0, 1+2*len(refusals))
+	elems = append(elems, reply)
+	for _, r := range refusals {
+		elems = append(elems, Bulk(r.Reason), Bulk(r.Object))
+	}
+	return Array(elems...)
+}
+
+// Unwrap takes a reply of [Judged] apart. The script did not run if v is anything else, such as an error.
+func Unwrap(v Value) (reply Value, refusals []Refusal) {
+	if v.Kind != KindArray || len(v.Elems)%2 == 0 {
+		return v, nil
+	}
+	for i := 1; i < len(v.Elems); i += 2 {
+		refusals = append(refusals, Refusal{Reason: v.Elems[i].Str, Object: v.Elems[i+1].Str})
+	}
+	return v.Elems[0], refusals
+}
 
 // Leave says how waiters leave.
 type Leave string

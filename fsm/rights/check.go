@@ -18,6 +18,9 @@ const (
 	DeniedChannel
 )
 
+// String is the reason in the words of ACL LOG.
+func (d Denial) String() string { return [...]string{"", "command", "key", "channel"}[d] }
+
 // Budget bounds the work of checks: a step is a byte of a pattern compared with a byte of a key. A check without steps
 // left refuses.
 type Budget struct{ Steps int64 }
@@ -116,6 +119,27 @@ func (b *Budget) match(glob, word string) bool {
 		return strings.HasPrefix(word, before)
 	}
 	return protocol.MatchSteps(glob, word, false, &b.Steps)
+}
+
+// ForeignKeys is the first option by which SORT looks at keys that no word names: BY, GET, or none.
+func ForeignKeys[W ~string | ~[]byte](words []W) string {
+	for i := 2; i+1 < len(words); i++ {
+		switch option := strings.ToUpper(string(words[i])); option {
+		case "BY", "GET":
+			i++
+			if option == "GET" || strings.Contains(string(words[i]), "*") { // BY without a star names no key
+				return option
+			}
+		case "LIMIT":
+			i += 2
+		}
+	}
+	return ""
+}
+
+// SortRefusal is Redis's text for an option of [ForeignKeys].
+func SortRefusal(option string) string {
+	return option + " option of SORT denied due to insufficient ACL permissions."
 }
 
 // AllKeys reports whether a selector that allows the command line lets every key be read: SORT looks at keys that no word

@@ -40,22 +40,23 @@ const (
 
 func cut(s string) string { return s[:min(len(s), mostBytes)] }
 
-// Add notes a refusal. One like another of the last minute is counted there.
+// Add notes a refusal. One like another of the last minute is counted with that one.
 func (l *Log) Add(r Refusal, now time.Time) {
 	r.Object, r.User, r.Client = cut(r.Object), cut(r.User), cut(r.Client)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	count := int64(1)
 	for i := range l.entries[:min(len(l.entries), compared)] {
 		e := &l.entries[i]
 		same := e.Refusal
 		same.Client = r.Client
 		if same == r && now.Sub(e.at) <= together {
-			e.Client, e.at = r.Client, now
-			e.count++
-			return
+			count += e.count
+			l.entries = slices.Delete(l.entries, i, i+1)
+			break
 		}
 	}
-	l.entries = slices.Insert(l.entries, 0, entry{Refusal: r, count: 1, at: now})
+	l.entries = slices.Insert(l.entries, 0, entry{Refusal: r, count: count, at: now})
 	l.entries = l.entries[:min(len(l.entries), mostEntries)]
 }
 

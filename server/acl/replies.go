@@ -153,11 +153,9 @@ func Refused[W ~string | ~[]byte](r *rights.Rights, command *protocol.Command, w
 	denial, at := rights.Check(r, command, words, NewBudget())
 	switch denial {
 	case rights.DeniedCommand:
-		return noPermission(fmt.Sprintf("run the '%s' command", command.Name)), "command", command.Name
-	case rights.DeniedKey:
-		return noPermission("access one of the keys used as arguments"), "key", string(words[at])
-	case rights.DeniedChannel:
-		return noPermission("access one of the channels used as arguments"), "channel", string(words[at])
+		return noPermission(fmt.Sprintf("run the '%s' command", command.Name)), denial.String(), command.Name
+	case rights.DeniedKey, rights.DeniedChannel:
+		return noPermission("access one of the " + denial.String() + "s used as arguments"), denial.String(), string(words[at])
 	}
 	return nil, "", ""
 }

@@ -34,7 +34,7 @@ func (c *conn) authenticate(command, user, password []byte) protocol.Value {
 		return protocol.OK
 	case protocol.ErrWrongPass:
 		c.noteFailedAuth(user)
-		c.noteRefusal("auth", string(command), string(user))
+		c.noteRefusal(c.context(), "auth", string(command), string(user))
 		return cause.Value()
 	default:
 		return cause.Value()

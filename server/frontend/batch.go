@@ -28,6 +28,8 @@ const (
 // slot is the place of one command's reply in a pipeline.
 type slot struct {
 	kind slotKind
+	// judged: the request has the rights of the user, and the reply what was refused.
+	judged bool
 	// mute: CLIENT REPLY was OFF or SKIP when the command came.
 	mute bool
 	// resp is the protocol version that held when the command came.
@@ -85,7 +87,7 @@ func (c *conn) addRequest(s slot, write bool) {
 
 // makeRoom executes the batch if a command with these arguments would make the batch too large.
 func (c *conn) makeRoom(args [][]byte) {
-	size := len(c.w.batch.Body)
+	size := len(c.w.batch.Body) + c.rulesBytes()
 	for _, arg := range args {
 		size += len(arg) + binary.MaxVarintLen32
 	}
@@ -106,6 +108,8 @@ func (c *conn) appendCommand(body []byte, db int, ticket uint64, row *row, args 
 		return protocol.AppendNative(body, db, from, row.Name, args)
 	case ticket != 0:
 		return protocol.AppendBlock(body, db, ticket, row.Name, args)
+	case c.judges(row):
+		return protocol.AppendScript(body, db, uint64(c.id), c.user.Rules(), row.Name, args)
 	case c.srv.fromConn(row, args):
 		return protocol.AppendRequestFrom(body, db, uint64(c.id), row.Name, args)
 	}
@@ -268,6 +272,9 @@ func (c *conn) placeReply(s *slot, v protocol.Value) {
 		return
 	}
 	s.native.answered(c, v)
+	if s.judged {
+		v = c.noteRefusals(v)
+	}
 	if s.row != nil {
 		v = s.row.WrongSyntax(v)
 	}

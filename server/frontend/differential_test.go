@@ -104,8 +104,8 @@ func converse(t *testing.T, network, addr string, sent []byte) []string {
 	return lines
 }
 
-// different are the places where the two may differ: in HELLO's reply.
-var different = regexp.MustCompile(`("version"|"id") ("[0-9.]+"|:\d+)`)
+// different are the places where the two may differ: in the replies to HELLO and ACL LOG.
+var different = regexp.MustCompile(`("version"|"id"|"age-seconds"|"client-info") ("[^"]*"|:\d+)`)
 
 // startTCP serves on a loopback port until the test ends.
 func startTCP(t testing.TB, cfg Config) string {

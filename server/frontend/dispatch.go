@@ -102,7 +102,7 @@ func (c *conn) runCommand(row *row, args [][]byte) {
 // batch of its own, with a ticket that is known before the batch is executed, as the reply may come at any time then.
 func (c *conn) send(row *row, args [][]byte) {
 	cause := c.validate(row, args)
-	s := slot{kind: slotData, row: row}
+	s := slot{kind: slotData, row: row, judged: c.judges(row)}
 	switch {
 	case cause != nil:
 	case row.native:

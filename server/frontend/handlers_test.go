@@ -58,6 +58,22 @@ func rowNamed(name string) *protocol.Command {
 	return nil
 }
 
+// TestScriptsOfUsersWaitForTheVersion: a log that cannot say what a user may do gets no script of a user with rules.
+func TestScriptsOfUsersWaitForTheVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		users := &fileUsers{file: "testdata/users.acl"}
+		require.NoError(t, users.Load(""))
+		cl := newClusterOf(protocol.OldestEntryVersion)
+		c := start(t, Config{Users: users}, cl).dial()
+		require.Equal(t, ":1\r\n", answer(c, "eval", "return 1", "0"))
+		require.Equal(t, "+OK\r\n", answer(c, "auth", "bob", "p"))
+		require.Contains(t, answer(c, "eval", "return 1", "0"), "-ERR scripts of users who may not do everything come with version 6 of the cluster, which has version 5")
+		cl.version = protocol.EntryVersion
+		require.Equal(t, "+OK\r\n", answer(c, "set", "w:1", "v")) // the first entry of the version
+		require.Equal(t, ":1\r\n", answer(c, "eval", "return 1", "0"))
+	})
+}
+
 // TestCommandsOfLaterVersions: a cluster refuses them by name, before anything is proposed, in transactions and scripts,
 // too, until it has gone over to their version.
 func TestCommandsOfLaterVersions(t *testing.T) {

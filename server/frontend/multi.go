@@ -47,6 +47,8 @@ type step struct {
 	args     [][]byte
 	answered bool
 	reply    protocol.Value
+	// judged: the reply of a data command has what was refused to a script.
+	judged bool
 	// published is set for a data command whose reply this node makes.
 	published *published
 }
@@ -108,9 +110,13 @@ func (c *conn) enqueue(row *row, args [][]byte) {
 			size += tx.addNative(c, row, args, heartbeat)
 		}
 		tx.body = c.appendCommand(tx.body, tx.db, 0, row, args)
-		if row.publishes() {
+		switch {
+		case c.judges(row):
+			size += c.rulesBytes()
+			tx.addStep(step{judged: true})
+		case row.publishes():
 			tx.addStep(step{published: newPublished(row, args)})
-		} else if tx.steps != nil {
+		case tx.steps != nil:
 			tx.steps = append(tx.steps, step{})
 		}
 		tx.count++
@@ -269,6 +275,9 @@ func (c *conn) finishTransaction(s *slot, v protocol.Value) {
 			reply = step.command.handler.reply(c, step.args)
 		default:
 			reply, data = data[0], data[1:]
+			if step.judged {
+				reply = c.noteRefusals(reply)
+			}
 		}
 		c.count(step.command, reply)
 		// CLIENT REPLY may be among the steps.

@@ -1,8 +1,8 @@
 package frontend
 
 import (
-	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -43,8 +43,11 @@ func newIdentity(u *acl.User) identity {
 	return identity{user: u, rights: u.Rights(), authenticated: u.Open()}
 }
 
-// become makes the connection the user's.
+// become makes the connection the user's, behind the commands before in the pipeline.
 func (c *conn) become(u *acl.User, authenticated bool) {
+	if !c.executing {
+		c.runBatch()
+	}
 	c.user, c.rights = u, u.Rights()
 	c.mu.Lock()
 	c.shown.user = u
@@ -99,49 +102,65 @@ func (s *Server) UsersChanged() {
 
 // refusedByRights is why the connection's user must not send a command; nil: the user may.
 func (c *conn) refusedByRights(row *row, args [][]byte) *protocol.Error {
-	if row.Route == protocol.Script {
-		return protocol.NewError("scripts of users with restricted rights are not served yet")
+	if c.judges(row) && !c.srv.logSaysClients() {
+		return protocol.NewError(fmt.Sprintf("scripts of users who may not do everything come with version %d of the cluster, which has version %d (see RAFT.STATUS)",
+			versionClients, c.srv.backend.Version()))
 	}
 	cause, reason, object := acl.Refused(c.rights, row.Command, args)
 	if cause == nil && row.KeySpecs != nil && (row.Name == "sort" || row.Name == "sort_ro") {
 		return c.refusedSort(row, args)
 	}
 	if cause != nil {
-		c.noteRefusal(reason, object, c.user.Name)
+		c.noteRefusal(c.context(), reason, object, c.user.Name)
 	}
 	return cause
 }
 
 // refusedSort refuses SORT by other keys to users who may not read every key.
 func (c *conn) refusedSort(row *row, args [][]byte) *protocol.Error {
-	for i := 2; i+1 < len(args); i++ {
-		option := strings.ToUpper(string(args[i]))
-		switch option {
-		case "BY", "GET":
-			i++
-			// BY without a star names no key.
-			if (option == "GET" || bytes.IndexByte(args[i], '*') >= 0) && !rights.AllKeys(c.rights, row.Command, args, acl.NewBudget()) {
-				return protocol.NewError(option + " option of SORT denied due to insufficient ACL permissions.")
-			}
-		case "LIMIT":
-			i += 2
-		}
+	option := rights.ForeignKeys(args)
+	if option == "" || rights.AllKeys(c.rights, row.Command, args, acl.NewBudget()) {
+		return nil
 	}
-	return nil
+	return protocol.NewError(rights.SortRefusal(option))
+}
+
+// judges reports whether the state machine judges by the user's rights what the command does.
+func (c *conn) judges(row *row) bool { return c.rights != nil && row.Route == protocol.Script }
+
+// rulesBytes is how much larger rights make a request.
+func (c *conn) rulesBytes() int {
+	if c.rights == nil {
+		return 0
+	}
+	return len(c.user.Rules())
+}
+
+// noteRefusals puts what was refused to a script into the log of ACL LOG, and returns the script's reply.
+func (c *conn) noteRefusals(v protocol.Value) protocol.Value {
+	reply, refusals := protocol.Unwrap(v)
+	for _, r := range refusals {
+		c.noteRefusal("lua", r.Reason, r.Object, c.user.Name)
+	}
+	return reply
 }
 
 // noteRefusal puts a refusal into the log of ACL LOG.
-func (c *conn) noteRefusal(reason, object, user string) {
-	context := "toplevel"
-	if c.tx != nil {
-		context = "multi"
-	}
+func (c *conn) noteRefusal(context, reason, object, user string) {
 	c.publish()
 	now := time.Now()
 	c.srv.aclLog.Add(acl.Refusal{
 		Reason: reason, Context: context, Object: object, User: user,
 		Client: strings.TrimSuffix(string(c.appendLine(nil, now)), "\n"),
 	}, now)
+}
+
+// context is where the client's commands stand, in the words of ACL LOG.
+func (c *conn) context() string {
+	if c.tx != nil {
+		return "multi"
+	}
+	return "toplevel"
 }
 
 func aclHandlers() map[string]handler {
@@ -155,7 +174,7 @@ func aclHandlers() map[string]handler {
 		"acl|whoami":  {reply: func(c *conn, _ [][]byte) protocol.Value { return protocol.Bulk(c.user.Name) }},
 		"acl|cat":     {reply: atMostOne(func(_ *conn, args [][]byte) protocol.Value { return acl.Categories(args) })},
 		"acl|genpass": {reply: atMostOne(func(_ *conn, args [][]byte) protocol.Value { return acl.GeneratePassword(args) })},
-		"acl|log": {reply: atMostOne(func(c *conn, args [][]byte) protocol.Value {
+		"acl|log": {barrier: true, reply: atMostOne(func(c *conn, args [][]byte) protocol.Value {
 			return c.srv.aclLog.Reply(args, time.Now())
 		})},
 		"acl|list":    users(func(us *acl.Users, _ [][]byte) protocol.Value { return us.List() }),

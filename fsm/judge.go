@@ -1,0 +1,134 @@
+package fsm
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/holdfast/holdfast/fsm/rights"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// A script of a user who may not do everything has the user's rules in its request. All nodes judge by them, whatever
+// their files of users say. What other commands do is judged where they are taken.
+
+// rightsCache has the rights of users whose scripts the node has run lately, by their rules. It is no part of the state:
+// the same rules are the same rights everywhere. It is safe for concurrent use.
+type rightsCache struct {
+	mu    sync.Mutex
+	known map[string]*rights.Rights
+	bytes int
+}
+
+const (
+	// cachedRights bounds the rights that are remembered, in bytes at worst; beyond it all are forgotten.
+	cachedRights = 16 << 20
+	// rightsEach and rightsByte are what rights take, with a byte of rules.
+	rightsEach = 1 << 10
+	rightsByte = 16
+)
+
+// of returns the rights of rules. Rules that cannot be read allow nothing.
+func (rc *rightsCache) of(rules string) *rights.Rights {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	if r := rc.known[rules]; r != nil {
+		return r
+	}
+	r, err := rights.Parse(strings.Clone(rules))
+	if err != nil {
+		r = new(rights.Rights)
+	}
+	if rc.bytes += rightsEach + rightsByte*len(rules); rc.known == nil || rc.bytes > cachedRights {
+		rc.known, rc.bytes = make(map[string]*rights.Rights), rightsEach+rightsByte*len(rules)
+	}
+	rc.known[strings.Clone(rules)] = r
+	return r
+}
+
+const (
+	ruleByteWork = 16   // a byte of rules that are read
+	ruleWork     = 1024 // a rule
+	rulePairWork = 4    // a rule that is compared with another
+	judgeWork    = 256  // a call that is judged
+)
+
+// What the reply tells of refusals.
+const (
+	mostRefusals = 10
+	refusalBytes = 1 << 10 // of a key or a channel
+)
+
+// workOfRules is what it takes to read rules. Whether a node knows them already does not matter: all nodes count alike.
+func workOfRules(rules string) int64 {
+	n := int64(1)
+	for i := range len(rules) {
+		if rules[i] <= ' ' {
+			n++
+		}
+	}
+	return int64(len(rules))*ruleByteWork + n*ruleWork + n*n*rulePairWork
+}
+
+// judged runs a script with the rights of its request.
+func (c *call) judged(run func(c *call, readOnly bool) protocol.Value, readOnly bool) protocol.Value {
+	h := &c.scripts
+	h.rights = nil
+	if c.rules == "" {
+		return run(c, readOnly)
+	}
+	work := workOfRules(c.rules)
+	if !c.fits(work) {
+		return errOverWork
+	}
+	c.spend(work)
+	h.rights, h.refusals = c.users.of(c.rules), nil
+	return protocol.Judged(run(c, readOnly), h.refusals)
+}
+
+// The refusals of a script's calls have the texts of Redis.
+var errsOfScripts = [...]protocol.Value{
+	rights.DeniedCommand: protocol.Err("The user executing the script can't run this command or subcommand"),
+	rights.DeniedKey:     protocol.Err("The user executing the script can't access at least one of the keys mentioned in the command arguments"),
+	rights.DeniedChannel: protocol.Err("The user executing the script can't publish to the channel mentioned in the command"),
+}
+
+// judge returns why the script's user must not run a command.
+func (h *scriptHost) judge(row *protocol.Command, words []string) (refusal protocol.Value, refused bool) {
+	var option string
+	denial, at, ok := h.check(row, words, &option)
+	switch {
+	case !ok:
+		return errOverWork, true
+	case option != "":
+		return protocol.Err(rights.SortRefusal(option)), true
+	case denial == rights.Allowed:
+		return refusal, false
+	}
+	if len(h.refusals) < mostRefusals {
+		object := row.Name
+		if denial != rights.DeniedCommand {
+			object = strings.Clone(words[at][:min(len(words[at]), refusalBytes)])
+		}
+		h.refusals = append(h.refusals, protocol.Refusal{Reason: denial.String(), Object: object})
+	}
+	return errsOfScripts[denial], true
+}
+
+// check judges a command and charges for it; without ok there is no room for that. With foreign, it says by which option
+// SORT must not look at other keys.
+func (h *scriptHost) check(row *protocol.Command, words []string, foreign *string) (denial rights.Denial, at int, ok bool) {
+	c := h.call
+	before := max(0, c.ceiling-c.work) / stepWork
+	b := rights.Budget{Steps: before}
+	denial, at = rights.Check(h.rights, row, words, &b)
+	if denial == rights.Allowed && foreign != nil && (row.Name == "sort" || row.Name == "sort_ro") {
+		if option := rights.ForeignKeys(words); option != "" && !rights.AllKeys(h.rights, row, words, &b) {
+			*foreign = option
+		}
+	}
+	c.spend(judgeWork + int64(len(words))*keyWork + (before-max(0, b.Steps))*stepWork)
+	if b.Steps < 0 {
+		c.over = true
+	}
+	return denial, at, !c.over
+}

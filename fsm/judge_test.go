@@ -1,0 +1,131 @@
+package fsm
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// ofUser appends a command line of a user with rules.
+func ofUser(body []byte, db int, rules string, words ...string) []byte {
+	args := make([][]byte, 0, len(words))
+	for _, word := range words[1:] {
+		args = append(args, []byte(word))
+	}
+	return protocol.AppendScript(body, db, 7, rules, words[0], args)
+}
+
+// TestScriptsOfUsers: a script does what its user's rules allow, whatever it declares, and the reply has what was refused.
+func TestScriptsOfUsers(t *testing.T) {
+	const (
+		command = "The user executing the script can't run this command or subcommand"
+		key     = "The user executing the script can't access at least one of the keys mentioned in the command arguments"
+		channel = "The user executing the script can't publish to the channel mentioned in the command"
+	)
+	for _, tc := range []struct{ rules, script, reply, refused string }{
+		{"~a +get", "return redis.call('get','a')", "here", ""},
+		{"~a +get", "return redis.call('get','b')", key, "key b"},
+		{"~a +get", "return redis.pcall('get','b').err", key, "key b"},
+		{"~a +get", "redis.pcall('get','b') redis.pcall('set','a','b') return redis.call('get','a')", "here", "key b, command set"},
+		{"%R~a +@all", "return redis.call('set','a','b')", key, "key a"},
+		{"%R~a %W~* +@all", "redis.call('copy','a','c') return redis.call('get','c')", key, "key c"},
+		{"~a +@all", "return redis.call('flushall')", "OK", ""},
+		{"~a +@all -@dangerous", "return redis.call('flushall')", command, "command flushall"},
+		{"~a +@all", "return redis.call('publish','x','y')", channel, "channel x"},
+		{"&x +@all", "return redis.call('publish','x','y')", "0", ""},
+		{"+select|1", "return redis.call('select','1')", "OK", ""},
+		{"+select|1", "return redis.call('select','2')", command, "command select"},
+		{"-@all (~a +get)", "return redis.call('get','a')", "here", ""},
+		{"nonsense", "return redis.call('get','a')", command, "command get"},
+		{"+later ~a +get", "return redis.call('get','a')", "here", ""}, // of a node with a later release
+		{"~a +sort", "return redis.call('sort','a','by','*')", "BY option of SORT denied due to insufficient ACL permissions.", ""},
+		{"~a +get", "return {redis.acl_check_cmd('get','a'), redis.acl_check_cmd('get','b')}", "[1 nil]", ""},
+		{"~a +get", "return redis.call('nope')", "Unknown Redis command called from script", ""},
+		{"~a +get", "for i=1,99 do redis.pcall('get','x'..i) end return 1", "1", "key x1, key x2, key x3, key x4, key x5, key x6, key x7, key x8, key x9, key x10"},
+		{"~a +get", "return redis.pcall('get',string.rep('x',5000)).err", key, "key " + strings.Repeat("x", refusalBytes)},
+	} {
+		d := newDriver(t)
+		d.do("set", "a", "here")
+		d.do("set", "b", "there")
+		for _, words := range [][]string{{"eval", tc.script, "0"}, {"eval_ro", tc.script, "0"}} {
+			if words[0] == "eval_ro" && (strings.Contains(tc.script, "flushall") || strings.Contains(tc.script, "copy")) {
+				continue // the script itself is refused
+			}
+			body := ofUser(nil, 0, tc.rules, words...)
+			replies := d.apply(body)
+			reply, refusals := protocol.Unwrap(replies[0])
+			require.Contains(t, line(reply), tc.reply, "%s: %s", tc.rules, tc.script)
+			var told []string
+			for _, r := range refusals {
+				told = append(told, r.Reason+" "+r.Object)
+			}
+			require.Equal(t, tc.refused, strings.Join(told, ", "), tc.script)
+			if words[0] == "eval_ro" {
+				read, _, _, err := d.m.Read(string(body), 1, d.nowMillis, d.wallOffset, Turn)
+				require.NoError(t, err)
+				require.Equal(t, replies, read)
+			}
+		}
+		d.do("set", "b", "there")
+		require.Equal(t, `"there"`, line(d.eval("return redis.call('get','b')")))
+	}
+}
+
+// TestRightsInTransactions: each command of a transaction has its own rights.
+func TestRightsInTransactions(t *testing.T) {
+	d := newDriver(t)
+	queued := ofUser(nil, 0, "~a +get", "eval", "return redis.call('set','b','1')", "0")
+	queued = request(queued, 0, "eval", "return redis.call('set','b','2')", "0")
+	queued = ofUser(queued, 0, "~b +get", "eval", "return redis.call('get','b')", "0")
+	reply := d.apply(protocol.AppendTransaction(nil, 0, nil, queued))[0]
+	require.Len(t, reply.Elems, 3)
+	first, refusals := protocol.Unwrap(reply.Elems[0])
+	require.True(t, first.IsError())
+	require.Equal(t, []protocol.Refusal{{Reason: "command", Object: "set"}}, refusals)
+	require.Equal(t, "OK", line(reply.Elems[1]))
+	require.Equal(t, `["2"]`, line(reply.Elems[2]))
+}
+
+// TestJudgingIsCharged: a pattern that takes long to match ends the script by its budget, so does reading long rules, and
+// a script of a user who may do everything costs what it did.
+func TestJudgingIsCharged(t *testing.T) {
+	work := func(rules, script string) (int64, protocol.Value) {
+		d := newDriver(t)
+		reply, _ := protocol.Unwrap(d.apply(ofUser(nil, 0, rules, "eval", script, "0"))[0])
+		return d.m.call.work, reply
+	}
+	const once = "return redis.pcall('get','a')"
+	free, _ := work("", once)
+	short, _ := work("~a +get", once)
+	require.Greater(t, short, free+judgeWork+workOfRules("~a +get"))
+	refused, _ := work("~a", "for i=1,1000 do redis.pcall('get','a') end return 1")
+	require.Greater(t, refused, int64(1000*judgeWork))
+	slow, reply := work("~"+strings.Repeat("*a", 20)+"b +get", "local k = string.rep('a', 1000000) for i=1,1000 do redis.pcall('get',k) end return 1")
+	require.True(t, reply.IsError())
+	require.Contains(t, reply.Str, "budget")
+	require.Less(t, slow, int64(2*maxScriptWork))
+	asked, reply := work("~"+strings.Repeat("*a", 20)+"b +get", "local k = string.rep('a', 1000000) for i=1,1000 do redis.acl_check_cmd('get',k) end return 1")
+	require.True(t, reply.IsError())
+	require.Less(t, asked, int64(2*maxScriptWork))
+	long, _ := work("~a +get"+strings.Repeat(" ~x", 2000), once)
+	require.Greater(t, long, int64(2000*2000))
+}
+
+// TestRightsAreForgotten: what a node remembers of rights is bounded, and forgetting changes no verdict.
+func TestRightsAreForgotten(t *testing.T) {
+	var rc rightsCache
+	most := 0
+	for i := range 40_000 {
+		r := rc.of(fmt.Sprintf("~k%d +get", i))
+		require.Equal(t, fmt.Sprintf("~k%d resetchannels -@all +get", i), r.String())
+		require.LessOrEqual(t, rc.bytes, cachedRights)
+		most = max(most, len(rc.known))
+	}
+	require.Less(t, most, 20_000)
+	require.Greater(t, most, 10_000)
+	require.Same(t, rc.of("~again"), rc.of("~again"))
+}
