@@ -55,7 +55,8 @@ func (c *clientFlags) lockRows() []option {
 // they name no server: what is for this node goes to no other.
 func (c *clientFlags) fillIn(n localNode) {
 	c.server = cmp.Or(n.values["HOLDFAST_SERVER"], n.addr())
-	if c.password.Password == "" && c.password.PasswordFile == "" {
+	if c.user == "" && c.password.Password == "" && c.password.PasswordFile == "" {
+		c.user = n.values["HOLDFAST_USER"]
 		c.password.Password, c.password.PasswordFile = n.get("HOLDFAST_PASSWORD"), n.get("HOLDFAST_PASSWORD_FILE")
 	}
 	cert := n.get("HOLDFAST_TLS_CERT")

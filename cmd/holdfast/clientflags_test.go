@@ -23,7 +23,9 @@ func TestDefaultsOnANode(t *testing.T) {
 	}
 	const file = "# comment\n; HOLDFAST_PASSWORD=no\n\nHOLDFAST_ADDR=\"10.0.0.1:6400\"\n HOLDFAST_PASSWORD_FILE='/p'\nHOLDFAST_TLS_CERT=/n.crt\nHOLDFAST_TLS_KEY=/n.key\n"
 	addr := server.DefaultConfig().Addr
-	password := func(c clientFlags) string { return c.password.Password + "|" + c.password.PasswordFile }
+	password := func(c clientFlags) string {
+		return strings.TrimSpace(c.user+" "+c.password.Password) + "|" + c.password.PasswordFile
+	}
 	for what, of := range map[string]struct {
 		file, variables, flags     string
 		server, password, ca, cert string
@@ -43,6 +45,9 @@ func TestDefaultsOnANode(t *testing.T) {
 		"flag over variable":     {file: file, variables: "HOLDFAST_SERVER=c:1", flags: "--server=d:1", server: "d:1", password: "|"},
 		"password of a variable": {file: file, variables: "HOLDFAST_PASSWORD=word", server: "10.0.0.1:6400", password: "word|", ca: "/n.crt", from: "the address is from "},
 		"password of a flag":     {file: file, flags: "--password=word", server: "10.0.0.1:6400", password: "word|", ca: "/n.crt", from: "the address is from "},
+		"user of the file":       {file: file + "HOLDFAST_USER=ops", server: "10.0.0.1:6400", password: "ops|/p", ca: "/n.crt", from: "the address is from "},
+		"user of a flag":         {file: file, flags: "--user=ops", server: "10.0.0.1:6400", password: "ops|", ca: "/n.crt", from: "the address is from "},
+		"user of a variable":     {file: file, variables: "HOLDFAST_USER=ops HOLDFAST_PASSWORD=word", server: "10.0.0.1:6400", password: "ops word|", ca: "/n.crt", from: "the address is from "},
 		"CA of a flag":           {file: file, flags: "--tls-ca=/own", server: "10.0.0.1:6400", password: "|/p", ca: "/own", from: "the address is from "},
 		"the system's CAs":       {file: file, flags: "--tls", server: "10.0.0.1:6400", password: "|/p", from: "the address is from "},
 		"a container":            {file: file, variables: "HOLDFAST_ADDR=:6500 HOLDFAST_TLS_CERT=/m.crt HOLDFAST_TLS_KEY=/m.key", server: "127.0.0.1:6500", password: "|", ca: "/m.crt", cert: "/m.crt /m.key"},

@@ -11,13 +11,17 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // authority is a CA that lives for a test.
@@ -129,4 +133,84 @@ func newStranger(t *testing.T) *authority {
 	a := newAuthority(t)
 	a.issue(t, "client")
 	return a
+}
+
+// TestUsersOfANode: a user for monitoring reads what monitoring needs, and nothing else; a team's user locks under its own
+// names; and a file that is read again without a user ends that user's connections.
+func TestUsersOfANode(t *testing.T) {
+	const others = "user default off\nuser monitor on >m resetchannels -@all +info +lock.list +raft.status +time\n"
+	file, password := filepath.Join(t.TempDir(), "users"), filepath.Join(t.TempDir(), "password")
+	write := func(name, text string) { require.NoError(t, os.WriteFile(name, []byte(text), 0o600)) }
+	write(file, others+"user team on >t ~orders:* &orders:* +@all -@dangerous\n")
+	write(password, "m\n")
+	addr := freeAddrs(t, 1)[0]
+	n := launch(t, build(t), 1, "--acl-file", file, "--http-addr", addr)[0]
+	as := func(user, password string) *redis.Conn {
+		c := redis.NewClient(&redis.Options{Addr: n.addr, Username: user, Password: password, MaxRetries: -1})
+		t.Cleanup(func() { c.Close() })
+		return c.Conn()
+	}
+	team := as("team", "t")
+	require.Eventually(t, func() bool { return team.Incr(t.Context(), "orders:fence").Err() == nil }, 20*time.Second, 10*time.Millisecond)
+	get := "return redis.call('get', ARGV[1])"
+	require.Equal(t, "1", team.Eval(t.Context(), get, nil, "orders:fence").Val())
+	require.ErrorContains(t, team.Eval(t.Context(), get, nil, "invoices:fence").Err(), "can't access at least one of the keys")
+
+	for _, tc := range []struct {
+		status int
+		args   []string
+		stderr string
+	}{
+		{0, []string{"cluster", "status", "--user", "monitor", "--password-file", password}, ""},
+		{0, []string{"locks", "--user", "monitor", "--password-file", password}, ""},
+		{1, []string{"cluster", "transfer", "--user", "monitor", "--password-file", password}, "NOPERM"},
+		{1, []string{"cluster", "status", "--user", "team", "--password", "t"}, "NOPERM"},
+		{1, []string{"cluster", "status", "--user", "monitor", "--password", "t"}, "WRONGPASS"},
+		{0, []string{"lock", "--user", "team", "--password", "t", "orders:1", "--", "true"}, ""},
+		{1, []string{"lock", "--user", "team", "--password", "t", "--wait", "0", "invoices:1", "--", "true"}, "NOPERM"},
+	} {
+		t.Setenv("HOLDFAST_SERVER", n.addr)
+		status, _, stderr := try(t, tc.args...)
+		require.Equal(t, tc.status == 0, status == 0, "%q: %d: %s", tc.args, status, stderr)
+		require.Contains(t, stderr, tc.stderr, tc.args)
+	}
+
+	for path, want := range map[string]int{"/metrics": 200, "/api/locks": 200, "/api/members": 200, "/api/history": 403, "/": 200} {
+		request, err := http.NewRequest(http.MethodGet, "http://"+addr+path, nil)
+		require.NoError(t, err)
+		request.SetBasicAuth("monitor", "m")
+		reply, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, reply.Body.Close())
+		require.Equal(t, want, reply.StatusCode, path)
+	}
+	monitor, refused := as("monitor", "m"), 0
+	for command := range protocol.Redis().All() {
+		switch command.Name {
+		case "info", "lock.list", "raft.status", "time":
+			continue
+		}
+		if command.Has(protocol.FlagNoAuth) || len(command.Subcommands) > 0 {
+			continue
+		}
+		words := []any{}
+		for word := range strings.SplitSeq(command.Name, "|") {
+			words = append(words, word)
+		}
+		for len(words) < max(command.Arity, -command.Arity) {
+			words = append(words, "1")
+		}
+		if command.Name == "debug" {
+			continue // not opened, to nobody
+		}
+		require.ErrorContains(t, monitor.Do(t.Context(), words...).Err(), "NOPERM", command.Name)
+		refused++
+	}
+	require.Greater(t, refused, 200)
+
+	write(file, others)
+	n.reload(t)
+	require.Error(t, team.Ping(t.Context()).Err(), "the user is gone")
+	require.ErrorContains(t, as("team", "t").Ping(t.Context()).Err(), "WRONGPASS")
+	require.NoError(t, monitor.Info(t.Context()).Err(), "the user is as before")
 }

@@ -18,7 +18,7 @@ func TestFilesAreBounded(t *testing.T) {
 		fmt.Fprintf(&many, "user u%d on\n", i)
 	}
 	for text, want := range map[string]string{
-		many.String(): "has more than 1000 users",
+		many.String(): "has more than 10000 users",
 		"user a ~" + strings.Repeat("x", mostRules):               "longer than 16384 bytes",
 		"user a " + strings.Repeat("(+get ~a) ", mostSelectors+1): "more than 32 selectors",
 	} {
@@ -145,4 +145,37 @@ func FuzzParse(f *testing.F) {
 		require.NoError(t, err, lines)
 		require.Equal(t, us.List(), again.List())
 	})
+}
+func BenchmarkCheck(b *testing.B) {
+	us, err := Parse("f", "user a on nopass ~orders:* ~invoices:* resetchannels &orders:* +@all -@dangerous")
+	require.NoError(b, err)
+	for _, line := range []string{"GET orders:1", "SET invoices:1 token NX PX 30000", "EVALSHA 0000 1 orders:1 token", "MGET" + strings.Repeat(" orders:1", 20)} {
+		var words [][]byte
+		for _, word := range strings.Fields(line) {
+			words = append(words, []byte(word))
+		}
+		command, _ := protocol.FindIn(protocol.Redis(), words)
+		b.Run(command.Name, func(b *testing.B) {
+			b.ReportAllocs()
+			r := us.Find("a").Rights()
+			for b.Loop() {
+				if cause, _, _ := Refused(r, command, words); cause != nil {
+					b.Fatal(cause)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkParse is a file of 10,000 users.
+func BenchmarkParse(b *testing.B) {
+	var text strings.Builder
+	for i := range mostUsers {
+		fmt.Fprintf(&text, "user team%d on #%x ~orders%d:* resetchannels &orders:* +@all -@dangerous\n", i, PasswordOf("p"), i)
+	}
+	b.SetBytes(int64(text.Len()))
+	for b.Loop() {
+		_, err := Parse("f", text.String())
+		require.NoError(b, err)
+	}
 }

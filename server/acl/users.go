@@ -45,7 +45,7 @@ type Users struct {
 
 // The bounds of a file.
 const (
-	mostUsers     = 1000
+	mostUsers     = 10_000
 	mostSelectors = 32
 	// mostRules bounds the text of a user's rules, which travels in the log with each script.
 	mostRules = 16 << 10

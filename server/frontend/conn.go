@@ -61,6 +61,8 @@ type ending struct {
 	closing, gone bool
 	// retired: close as soon as nothing is in flight. Set under conn.mu, by any goroutine.
 	retired atomic.Bool
+	// revoked: the user may not do what it did. Nothing more is taken up. Set by any goroutine.
+	revoked atomic.Bool
 }
 
 // clientState is what the client's commands have set. RESET undoes it.

@@ -16,6 +16,10 @@ import (
 // dispatch runs a command, queues it, or refuses it.
 func (c *conn) dispatch(args [][]byte) {
 	defer c.endCommand()
+	if c.revoked.Load() {
+		c.closing, c.gone = true, true
+		return
+	}
 	command, container := protocol.FindIn(c.table, args)
 	if command == nil {
 		c.unknown(args, container)

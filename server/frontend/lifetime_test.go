@@ -150,6 +150,35 @@ func TestDrainEndsClientsThatHaveMore(t *testing.T) {
 	})
 }
 
+// TestRevokedRightsRunNothing: what a user sent before the rules changed does not run after that, a queue of MULTI either.
+func TestRevokedRightsRunNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		users := &fileUsers{file: "testdata/users.acl"}
+		require.NoError(t, users.Load(""))
+		cl := newCluster()
+		s := start(t, Config{Users: users}, cl)
+		bob, alice := s.dial(), s.dial()
+		require.Equal(t, "+OK\r\n", answer(bob, "auth", "bob", "p"))
+		gate := make(chan struct{})
+		cl.set(func() { cl.gate = gate })
+		var line []byte
+		for _, words := range []string{"MULTI", "SET w:queued v", "SET w:taken v", "CONFIG GET maxclients", "EXEC", "SET w:later v"} {
+			line = append(line, command(strings.Fields(words)...)...)
+		}
+		bob.send(append(append(command("SET", "w:first", "v"), command("CONFIG", "GET", "maxclients")...), line...))
+		settle()
+		users.file = "testdata/users-later.acl"
+		require.NoError(t, users.Load(""))
+		cl.set(func() { cl.gate = nil })
+		close(gate)
+		settle()
+		_, closed := bob.take()
+		require.True(t, closed)
+		require.Equal(t, "+OK\r\n", answer(alice, "auth", "root", "p"))
+		require.Equal(t, ":1\r\n", answer(alice, "exists", "w:first", "w:queued", "w:later"))
+	})
+}
+
 // TestDrainIsBounded: commands that do not end in time are cut off, and Serve returns as soon as
 // the backend does.
 func TestDrainIsBounded(t *testing.T) {

@@ -79,8 +79,9 @@ func (c *conn) login(name, password string) *protocol.Error {
 	return nil
 }
 
-// UsersChanged gives connections the limits of their users as they are now, and closes the connections of users that are gone, that were turned on or off, or whose rules have changed.
-// Commands of theirs that have arrived may still run.
+// UsersChanged gives connections the limits of their users as they are now, and closes the connections of users that are
+// gone, that were turned on or off, or whose rules have changed. What those have sent and this node has not taken up does
+// not run: no EXEC runs a queue that other rules allowed.
 func (s *Server) UsersChanged() {
 	now := s.cfg.Users.Held()
 	closed := 0
@@ -90,6 +91,7 @@ func (s *Server) UsersChanged() {
 		c.mu.Unlock()
 		next := now.Find(u.Name)
 		if c.limit.Store(s.limits.of(next)); !u.Keeps(next) {
+			c.revoked.Store(true)
 			c.nc.Close()
 			closed++
 		}

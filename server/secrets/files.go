@@ -12,8 +12,8 @@ import (
 // reader returns what is in a file.
 type reader func(file string) ([]byte, error)
 
-// maxFileBytes is more than any of these files has; a wrong name must not fill the memory.
-const maxFileBytes = 1 << 20
+// maxFileBytes is more than any of these files has, 10,000 users too; a wrong name must not fill the memory.
+const maxFileBytes = 4 << 20
 
 func readFile(name string) ([]byte, error) {
 	f, err := os.Open(name)

@@ -131,7 +131,7 @@ func (c *Conn) greet(ctx context.Context, s *Servers) error {
 		}
 	} else {
 		hello := []string{"HELLO", "3"}
-		if s.Password != "" {
+		if s.Password != "" || s.User != "" {
 			hello = append(hello, "AUTH", cmp.Or(s.User, "default"), s.Password)
 		}
 		if _, err := c.Do(ctx, append(hello, "SETNAME", name)...); err != nil {
@@ -147,7 +147,7 @@ func (c *Conn) greet(ctx context.Context, s *Servers) error {
 
 // login gives user and password as servers before Redis 6 take them, which have no users.
 func (c *Conn) login(ctx context.Context, s *Servers) error {
-	if s.Password == "" {
+	if s.Password == "" && s.User == "" {
 		return nil
 	}
 	words := []string{"AUTH"}
