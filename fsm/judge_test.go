@@ -90,6 +90,36 @@ func TestRightsInTransactions(t *testing.T) {
 	require.Equal(t, `["2"]`, line(reply.Elems[2]))
 }
 
+// TestSessionsOfUsers: the number of a session is no key to other users' locks.
+func TestSessionsOfUsers(t *testing.T) {
+	const refusal = "(NOPERM this user has no permissions to access one of the keys that the session holds or waits for)"
+	for word, want := range map[string]string{"session.close": "1", "session.attach": "1", "session.keepalive": "1000"} {
+		d := newDriver(t)
+		as := func(rules string, words ...string) string {
+			var args [][]byte
+			for _, word := range words[1:] {
+				args = append(args, []byte(word))
+			}
+			return line(d.apply(protocol.AppendNative(nil, 0, protocol.Caller{Conn: 1, Ticket: d.seq + 1, Rights: rules}, words[0], args))[0])
+		}
+		require.Equal(t, "1", as("", "session.open", "PX", "1000"))
+		require.Equal(t, "2", as("", "session.open", "PX", "1000"))
+		require.Equal(t, "1", as("", "lock.acquire", "a:1", "me", "SESSION", "1"))
+		require.Equal(t, "PARKED", as("", "lock.acquire", "a:1", "you", "SESSION", "2", "WAIT", "5000"))
+		for _, id := range []string{"1", "2"} {
+			for _, rules := range []string{"~b:* +@all", "%R~a:* +@all", "+@all"} {
+				require.Equal(t, refusal, as(rules, word, id), "%s of %s", word, id)
+			}
+		}
+		require.Equal(t, refusal[1:len(refusal)-1], func() string {
+			reply, _ := protocol.Unwrap(d.apply(ofUser(nil, 0, "~b +@all", "eval", "return redis.pcall('"+word+"','1').err", "0"))[0])
+			return reply.Str
+		}())
+		require.Equal(t, "nil", as("~b +@all", word, "77"))
+		require.Equal(t, want, as("%RW~a:* +@all", word, "1"))
+	}
+}
+
 // TestJudgingIsCharged: a pattern that takes long to match ends the script by its budget, so does reading long rules, and
 // a script of a user who may do everything costs what it did.
 func TestJudgingIsCharged(t *testing.T) {

@@ -91,6 +91,9 @@ func sessionKeepaliveOp(c *call) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
+	if refusal, refused := c.judgeSession(id); refused {
+		return refusal
+	}
 	left, ok := c.changeLocks(0).KeepAlive(id)
 	c.tellLocks()
 	if !ok {
@@ -106,6 +109,9 @@ func sessionAttachOp(c *call) protocol.Value {
 	id, problem := c.sessionOf()
 	if problem.IsError() {
 		return problem
+	}
+	if refusal, refused := c.judgeSession(id); refused {
+		return refusal
 	}
 	if c.from.client.Conn == 0 {
 		return errNoConnection
@@ -136,6 +142,9 @@ func sessionCloseOp(c *call) protocol.Value {
 	id, problem := c.sessionOf()
 	if problem.IsError() {
 		return problem
+	}
+	if refusal, refused := c.judgeSession(id); refused {
+		return refusal
 	}
 	if !c.looksAt(c.st.locks.SessionWork(id)) {
 		return errOverWork

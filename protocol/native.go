@@ -17,6 +17,8 @@ type Caller struct {
 	// Address and Name are the client's, for the history of locks; empty: not told. Before version 6 of the entry they
 	// must be. Neither has a blank.
 	Address, Name string
+	// Rights are what the user may do, of words about a session; empty: everything, or another word. From version 6 on.
+	Rights string
 }
 
 // AppendAlive appends the request that renews all sessions that live with connections of this life of the

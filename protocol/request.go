@@ -22,6 +22,13 @@ func AppendRequestFrom(body []byte, db int, conn uint64, name string, args [][]b
 // AppendScript is [AppendRequest] of a connection, unless conn is 0, and of a user who may do what the rights allow,
 // unless they are empty; then the reply is [Judged]. Requires: the cluster has version 6.
 func AppendScript(body []byte, db int, conn uint64, rights, name string, args [][]byte) []byte {
+	body = appendRights(body, db, conn, rights)
+	body = binary.AppendUvarint(body, uint64(len(args)+1))
+	return appendArgs(appendString(body, name), args)
+}
+
+// appendRights appends what stands before the words of a request.
+func appendRights(body []byte, db int, conn uint64, rights string) []byte {
 	marks := uint64(0)
 	if conn != 0 {
 		marks |= fromConn
@@ -36,8 +43,7 @@ func AppendScript(body []byte, db int, conn uint64, rights, name string, args []
 	if rights != "" {
 		body = appendString(body, rights)
 	}
-	body = binary.AppendUvarint(body, uint64(len(args)+1))
-	return appendArgs(appendString(body, name), args)
+	return body
 }
 
 // AppendBlock appends a command that may wait under a ticket: the request "block" with the ticket, the
@@ -51,7 +57,8 @@ func AppendBlock(body []byte, db int, ticket uint64, name string, args [][]byte)
 // the word's arguments. If the word waits the reply is [Parked], or 0 with NOTIFY, and the reply of the
 // word itself comes later, as an event of the state machine. A transaction may contain the request.
 func AppendNative(body []byte, db int, from Caller, name string, args [][]byte) []byte {
-	body = appendRequestHead(body, db, len(args)+5, "native")
+	body = appendRights(body, db, 0, from.Rights)
+	body = appendString(binary.AppendUvarint(body, uint64(len(args)+5)), "native")
 	if from.Address == "" {
 		body = appendDecimal(body, uint64(max(0, from.Conn)))
 	} else {

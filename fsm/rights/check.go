@@ -121,6 +121,16 @@ func (b *Budget) match(glob, word string) bool {
 	return protocol.MatchSteps(glob, word, false, &b.Steps)
 }
 
+// MayWrite reports whether a selector lets a key be read and written, whatever the command.
+func (r *Rights) MayWrite(key string, b *Budget) bool {
+	for i := range 1 + len(r.more) {
+		if s := r.selector(i); s.allKeys || s.allowsKey(key, reads|writes, b) {
+			return true
+		}
+	}
+	return false
+}
+
 // ForeignKeys is the first option by which SORT looks at keys that no word names: BY, GET, or none.
 func ForeignKeys[W ~string | ~[]byte](words []W) string {
 	for i := 2; i+1 < len(words); i++ {

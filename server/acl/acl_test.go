@@ -146,6 +146,7 @@ func FuzzParse(f *testing.F) {
 		require.Equal(t, us.List(), again.List())
 	})
 }
+
 func BenchmarkCheck(b *testing.B) {
 	us, err := Parse("f", "user a on nopass ~orders:* ~invoices:* resetchannels &orders:* +@all -@dangerous")
 	require.NoError(b, err)

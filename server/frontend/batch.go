@@ -102,6 +102,9 @@ func (c *conn) appendCommand(body []byte, db int, ticket uint64, row *row, args 
 	switch {
 	case row.native:
 		from := protocol.Caller{Conn: c.id, Ticket: ticket, GraceMillis: c.srv.cfg.LockQueueGrace.Milliseconds()}
+		if c.judges(row) {
+			from.Rights = c.user.Rules()
+		}
 		if row.Name == "lock.break" && c.srv.logSaysClients() {
 			from.Address, from.Name = c.breaker()
 		}

@@ -67,7 +67,7 @@ func TestScriptsOfUsersWaitForTheVersion(t *testing.T) {
 		c := start(t, Config{Users: users}, cl).dial()
 		require.Equal(t, ":1\r\n", answer(c, "eval", "return 1", "0"))
 		require.Equal(t, "+OK\r\n", answer(c, "auth", "bob", "p"))
-		require.Contains(t, answer(c, "eval", "return 1", "0"), "-ERR scripts of users who may not do everything come with version 6 of the cluster, which has version 5")
+		require.Contains(t, answer(c, "eval", "return 1", "0"), "-ERR 'eval' of users who may not do everything comes with version 6 of the cluster, which has version 5")
 		cl.version = protocol.EntryVersion
 		require.Equal(t, "+OK\r\n", answer(c, "set", "w:1", "v")) // the first entry of the version
 		require.Equal(t, ":1\r\n", answer(c, "eval", "return 1", "0"))

@@ -105,8 +105,8 @@ func (s *Server) UsersChanged() {
 // refusedByRights is why the connection's user must not send a command; nil: the user may.
 func (c *conn) refusedByRights(row *row, args [][]byte) *protocol.Error {
 	if c.judges(row) && !c.srv.logSaysClients() {
-		return protocol.NewError(fmt.Sprintf("scripts of users who may not do everything come with version %d of the cluster, which has version %d (see RAFT.STATUS)",
-			versionClients, c.srv.backend.Version()))
+		return protocol.NewError(fmt.Sprintf("'%s' of users who may not do everything comes with version %d of the cluster, which has version %d (see RAFT.STATUS)",
+			row.Name, versionClients, c.srv.backend.Version()))
 	}
 	cause, reason, object := acl.Refused(c.rights, row.Command, args)
 	if cause == nil && row.KeySpecs != nil && (row.Name == "sort" || row.Name == "sort_ro") {
@@ -127,8 +127,18 @@ func (c *conn) refusedSort(row *row, args [][]byte) *protocol.Error {
 	return protocol.NewError(rights.SortRefusal(option))
 }
 
-// judges reports whether the state machine judges by the user's rights what the command does.
-func (c *conn) judges(row *row) bool { return c.rights != nil && row.Route == protocol.Script }
+// judges reports whether the state machine judges by the user's rights what the command does: its words do not say which
+// keys it touches.
+func (c *conn) judges(row *row) bool {
+	if c.rights == nil {
+		return false
+	}
+	switch row.Name {
+	case "session.close", "session.attach", "session.keepalive":
+		return true
+	}
+	return row.Route == protocol.Script
+}
 
 // rulesBytes is how much larger rights make a request.
 func (c *conn) rulesBytes() int {
