@@ -127,17 +127,16 @@ func (c *conn) refusedSort(row *row, args [][]byte) *protocol.Error {
 	return protocol.NewError(rights.SortRefusal(option))
 }
 
-// judges reports whether the state machine judges by the user's rights what the command does: its words do not say which
-// keys it touches.
-func (c *conn) judges(row *row) bool {
-	if c.rights == nil {
-		return false
-	}
-	switch row.Name {
+// judges reports whether the state machine judges by the user's rights what the command does.
+func (c *conn) judges(row *row) bool { return c.rights != nil && row.touchesUnnamed() }
+
+// touchesUnnamed reports whether the command touches keys that its words do not name.
+func (r *row) touchesUnnamed() bool {
+	switch r.Name {
 	case "session.close", "session.attach", "session.keepalive":
 		return true
 	}
-	return row.Route == protocol.Script
+	return r.Route == protocol.Script
 }
 
 // rulesBytes is how much larger rights make a request.
