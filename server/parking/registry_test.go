@@ -301,6 +301,7 @@ func TestTogether(t *testing.T) {
 					switch (n + i) % 5 {
 					case 0:
 						r.Leave(ticket)
+						r.Woken(ticket, protocol.OK)
 					case 1:
 						r.Woken(ticket, protocol.OK)
 					case 2:
@@ -324,5 +325,32 @@ func TestTogether(t *testing.T) {
 		require.Zero(t, r.Len())
 		cancel()
 		require.NoError(t, <-ended)
+	})
+}
+
+// TestDrainedWaits: for the request that is under way, and for all smaller ones that a request too large is cut into.
+func TestDrainedWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		largest := 0
+		r := New(Cluster{
+			Propose: func(body []byte, count int) error {
+				time.Sleep(time.Second)
+				if count > 100 {
+					return errors.New("too many requests")
+				}
+				largest = max(largest, count)
+				return nil
+			},
+			SubscribeCommits: func(bool) {},
+		})
+		for range 1000 {
+			r.GiveBack(protocol.Hold{Key: "k"})
+		}
+		go r.Run(t.Context())
+		begun := time.Now()
+		r.Drained(t.Context())
+		require.Empty(t, r.holds)
+		require.Greater(t, time.Since(begun), 10*time.Second)
+		require.Greater(t, largest, 50)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -134,6 +135,26 @@ func TestCutGreetings(t *testing.T) {
 	}
 }
 
+// TestMagicAtTheEnd: the last bytes may come together with the end.
+func TestMagicAtTheEnd(t *testing.T) {
+	raw, err := readMagic(iotest.DataErrReader(strings.NewReader(magic)))
+	require.NoError(t, err)
+	require.Equal(t, magic, string(raw))
+}
+
+// TestRemovedNode: it is refused, also if nobody there wants to know; others are not.
+func TestRemovedNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := peertest.New()
+		one, three := start(t, network, "n1"), start(t, network, "n3")
+		two := start(t, network, "n2", func(c *Config) { c.Removed = func(id string) bool { return id == "n1" } })
+		_, err := one.Layer(KindForward).DialContext(t.Context(), "n2")
+		require.ErrorIs(t, err, errYouRemoved)
+		c := dial(t, three, KindForward, "n2")
+		talk(t, c, accept(t, two, KindForward), "hello")
+	})
+}
+
 // TestMisfit: what no waiting mends, each alone.
 func TestMisfit(t *testing.T) {
 	for _, err := range []error{
@@ -184,6 +205,18 @@ func TestTLSIsNew(t *testing.T) {
 	require.EqualValues(t, tls.VersionTLS13, both.asClient.MinVersion)
 	require.EqualValues(t, tls.VersionTLS13, both.asServer.MinVersion)
 	require.True(t, both.asServer.SessionTicketsDisabled)
+	require.Nil(t, both.asClient.GetClientCertificate)
+	require.NotNil(t, both.asServer.ClientCAs)
+
+	own, cert := x509.NewCertPool(), &tls.Certificate{}
+	both, err = newTLSConfigs(&tls.Config{
+		RootCAs: x509.NewCertPool(), ClientCAs: own, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert, nil },
+	})
+	require.NoError(t, err)
+	require.Same(t, own, both.asServer.ClientCAs)
+	got, err := both.asClient.GetClientCertificate(nil)
+	require.NoError(t, err)
+	require.Same(t, cert, got)
 }
 
 // said is a connection from which something can be read.
