@@ -53,6 +53,7 @@ func TestBackup(t *testing.T) {
 		dropped.Raise(1<<32, 0)
 		checkAll(t, dropped)
 		require.Zero(t, dropped.Bytes())
+		require.Equal(t, now, dropped.now, "time does not go back")
 		require.Greater(t, dropped.mustAcquire(t, asks("a", "k")), before.Fences+1<<32)
 	}
 }

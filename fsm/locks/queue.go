@@ -131,19 +131,16 @@ func (t *Table) try(w *waiter) {
 	if l := t.take(w.DB, w.Keys[w.blocked]); t.loseOver(l, w.Owner) {
 		return // perhaps with a delay
 	}
-	if len(w.Keys) > 1 {
-		// The lock at hand is not looked at again: it is free for w.
-		for i := 1; i < len(w.Keys); i++ {
-			t.steps--
-			at := (w.blocked + i) % len(w.Keys)
-			if t.grantable(w.Keys[at], &w.Request, w.order) {
-				continue
-			}
-			moved := *w
-			moved.blocked = at
-			t.relined(w, &moved)
-			return
+	for i := 1; i < len(w.Keys); i++ { // the lock at hand is not looked at again: it is free for w
+		t.steps--
+		at := (w.blocked + i) % len(w.Keys)
+		if t.grantable(w.Keys[at], &w.Request, w.order) {
+			continue
 		}
+		moved := *w
+		moved.blocked = at
+		t.relined(w, &moved)
+		return
 	}
 	if t.fences >= MaxFence {
 		t.dismiss(w, ErrFull)

@@ -2,6 +2,7 @@ package locks
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -209,4 +210,49 @@ func TestSnapshotOfAFlush(t *testing.T) {
 	told := table.TakeEffects()
 	require.Contains(t, kinds(told), Lost)
 	require.Equal(t, fmt.Sprintf("%+v", kinds(told)), fmt.Sprintf("%+v", kinds(again.TakeEffects())))
+}
+
+// TestLeftOfSeveral: the longest of several holds counts, a session's as one without an end; what is over does not count.
+func TestLeftOfSeveral(t *testing.T) {
+	for _, sliced := range []bool{true, false} {
+		for _, first := range []bool{true, false} {
+			table := at(New(), 1000)
+			table.Slice(sliced)
+			id, err := table.OpenSession(500, Client{}, false, "")
+			require.NoError(t, err)
+			for i := range 3 {
+				r := asks(fmt.Sprint("o", i), "k")
+				r.Mode, r.LeaseMillis = Shared, int64(1000*(3-i))
+				if first == (i == 0) && i != 1 {
+					r.Session = id
+				}
+				table.mustAcquire(t, r)
+			}
+			left, ok := table.LeftMillis(0, "k", 1000)
+			require.True(t, ok)
+			require.EqualValues(t, -1, left)
+			if !sliced {
+				continue
+			}
+			left, ok = table.LeftMillis(0, "k", 1600)
+			require.True(t, ok)
+			require.EqualValues(t, map[bool]int64{true: 1400, false: 2400}[first], left)
+			_, ok = table.LeftMillis(0, "k", 9000)
+			require.False(t, ok)
+		}
+	}
+}
+
+// TestWaitsForEver: the longest wait and grace are kept in a snapshot.
+func TestWaitsForEver(t *testing.T) {
+	table := at(New(), 1000)
+	table.mustAcquire(t, asks("a", "k"))
+	r := waiting(asks("b", "k"))
+	r.WaitMillis, r.GraceMillis, r.DelayMillis = math.MaxInt64, math.MaxInt64, math.MaxInt64
+	_, err := table.Acquire(r)
+	require.NoError(t, err)
+	checkAll(t, table)
+	again, err := loaded(saved(table), table.sliced)
+	require.NoError(t, err)
+	require.Equal(t, saved(table), saved(again))
 }
