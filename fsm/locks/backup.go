@@ -25,8 +25,8 @@ func (t *Table) Raise(by, above uint64) {
 	t.fences, t.sessionIDs = raised(t.fences), raised(t.sessionIDs)
 }
 
-// RaiseFences makes all fences that are given out from now on larger than above, and returns the largest number that none
-// of them will be.
+// RaiseFences makes all fences that are given out from now on larger than above, and returns the largest number that
+// none of them will be.
 func (t *Table) RaiseFences(above uint64) (reached uint64) {
 	t.fences = max(t.fences, above)
 	return t.fences
@@ -68,7 +68,7 @@ func (t *Table) Refresh() {
 	for _, id := range ids {
 		s := t.ownSession(id)
 		t.detach(s)
-		t.lend(s)
+		t.startLease(s)
 	}
 	t.steps, t.effects = 0, nil
 }

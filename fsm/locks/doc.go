@@ -1,10 +1,10 @@
 // Package locks is the lock table: who holds which lock, who waits in line, which sessions there are, and
 // which fences were given out. The table is part of the replicated state.
 //
-//	Table ─┬─ locks: by database, hash, key        dues: by the first instant at which something is due
-//	       │   lock ─┬─ hold: the only one, or     crowd ─┬─ holds: by owner, by fence, by end of lease
-//	       │         └─ crowd: what goes beyond           ├─ queue: awake │ asleep │ absent, each in order
-//	       │                                              └─ delay, permits held, losses not worked off
+//	Table ─┬─ locks: by database, hash, key          timers: by the first instant at which something is due
+//	       │   lock ─┬─ hold: the only one, or   extension ─┬─ holds: by owner, by fence, by end of lease
+//	       │         └─ extension: what goes beyond         ├─ queue: awake │ asleep │ absent, each in order
+//	       │                                                └─ delay, permits held, losses not worked off
 //	       ├─ waiters: by name, by owner, by end of the wait
 //	       ├─ sessions: by id, by end, by life of a node, by connection ── their holds, their waiters
 //	       └─ fences, orders, ids given out

@@ -37,7 +37,7 @@ func (t *Table) sweepOne() bool {
 		t.workFlush()
 		return true
 	}
-	l, isLock := t.dues.Min()
+	l, isLock := t.timers.Min()
 	id, end := t.nextSession()
 	switch {
 	case end < t.now && !(isLock && l.due < end):
@@ -252,7 +252,7 @@ func (t *Table) firstDue() int64 {
 		return past
 	}
 	_, due := t.nextSession()
-	if l, ok := t.dues.Min(); ok {
+	if l, ok := t.timers.Min(); ok {
 		due = min(due, l.due)
 	}
 	return due

@@ -154,7 +154,7 @@ func (t *Table) addHold(l *lock, h *hold) {
 		l.hold = h
 		return
 	}
-	m := t.crowd(l)
+	m := t.extensionOf(l)
 	m.holders++
 	m.permits += h.permits()
 	m.sessionHolds += h.sessions()

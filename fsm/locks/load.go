@@ -189,15 +189,15 @@ func (d *loader) lock() {
 		l.head &^= flagPresent
 	}
 	if flags&savedCrowd != 0 {
-		l.more = &crowd{unfinished: d.millis(never-1, errLock), born: d.Uint(), delay: d.millis(Forever, errLock)}
+		l.more = &extension{unfinished: d.millis(never-1, errLock), createdFence: d.Uint(), delay: d.millis(Forever, errLock)}
 		lost := loss{
 			below: d.Uint(), reason: Reason(d.flags(uint64(Flushed), errLock)), at: d.Int(),
 			delays: flags&savedDelays != 0, delay: d.millis(Forever, errLock), cause: d.cause(),
 		}
 		l.more.lost = lost
-		d.must(l.more.born <= d.t.fences && lost.below <= d.t.fences+1 && (lost.below == 0) == (lost.reason == 0), errLock)
+		d.must(l.more.createdFence <= d.t.fences && lost.below <= d.t.fences+1 && (lost.below == 0) == (lost.reason == 0), errLock)
 		d.must(lost.below != 0 || lost == loss{}, errLock)
-		d.t.bytes += crowdBytes
+		d.t.bytes += extensionBytes
 	} else {
 		d.must(flags == 0, errLock)
 	}
@@ -341,9 +341,9 @@ func (d *loader) settle() {
 	})
 	for _, l := range locks {
 		l.head &^= flagTouched | flagWake
-		crowded, away := l.more != nil, l.head&flagPresent == 0
+		extended, away := l.more != nil, l.head&flagPresent == 0
 		d.t.settleDown(l)
-		d.must((l.more != nil) == crowded, errLock)
+		d.must((l.more != nil) == extended, errLock)
 		d.must(!away || l.head&flagPresent == 0, errLock)
 		if !away { // the lock was not looked at since what it held was lost
 			l.head |= flagPresent

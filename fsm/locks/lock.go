@@ -16,14 +16,14 @@ type lock struct {
 	// head is the lock's id, which is a number of the table's and the database, and the flags.
 	head       uint64
 	generation uint64
-	due        int64 // as in the tree dues; never: in none
+	due        int64 // as in the tree timers; never: in none
 	hold       *hold // the only hold, if there is one only
 	// more is what a lock needs beyond one hold. Nil: no request waits, no delay runs, nothing is unfinished.
-	more *crowd
+	more *extension
 }
 
-// crowd is what a lock has beyond one hold.
-type crowd struct {
+// extension is what a lock has beyond one hold.
+type extension struct {
 	holders int
 	// sessionHolds and sessionWaits are how many of the holds and the waiters are bound to sessions.
 	sessionHolds, sessionWaits int
@@ -35,8 +35,8 @@ type crowd struct {
 	delay int64
 	// unfinished: a waiter could be granted as of this instant, and there were no steps left. 0: no.
 	unfinished int64
-	// born is the last fence when the crowd was made, or the flush that the lock went through last.
-	born uint64
+	// createdFence is the last fence when the extension was made, or the flush that the lock went through last.
+	createdFence uint64
 	// lost: the holds with lower fences are lost, and not worked off.
 	lost loss
 }
@@ -142,7 +142,7 @@ func (t *Table) own(l *lock) *lock {
 		l = &c
 		t.locks.Set(l)
 		if l.due != never {
-			t.dues.Set(l)
+			t.timers.Set(l)
 		}
 		if l.head&flagQueued != 0 {
 			t.queued.Set(l)
@@ -156,17 +156,17 @@ func (t *Table) own(l *lock) *lock {
 	return l
 }
 
-// crowd is the lock's crowd, which is made if need be.
-func (t *Table) crowd(l *lock) *crowd {
+// extensionOf is the lock's extension, which is made if need be.
+func (t *Table) extensionOf(l *lock) *extension {
 	if l.more == nil {
-		l.more = &crowd{born: t.fences, holders: l.holders()}
+		l.more = &extension{createdFence: t.fences, holders: l.holders()}
 		if l.hold != nil {
 			l.more.permits = l.hold.permits()
 			l.more.sessionHolds = l.hold.sessions()
 			l.more.delays = l.hold.delays()
-			l.more.born = l.hold.fence
+			l.more.createdFence = l.hold.fence
 		}
-		t.bytes += crowdBytes
+		t.bytes += extensionBytes
 	}
 	return l.more
 }
@@ -202,7 +202,7 @@ func (t *Table) settleDown(l *lock) {
 	idle := m == nil || m.delay == 0 && m.unfinished == 0 && m.ranks == [rankCount]int{}
 	if idle && m != nil && m.holders <= 1 && (l.hold == nil || l.hold.fence >= m.lost.below) {
 		l.more = nil
-		t.bytes -= crowdBytes
+		t.bytes -= extensionBytes
 	}
 	gone := idle && l.holders() == 0
 	due := int64(never)
@@ -211,10 +211,10 @@ func (t *Table) settleDown(l *lock) {
 	}
 	if due != l.due {
 		if l.due != never {
-			t.dues.Delete(l)
+			t.timers.Delete(l)
 		}
 		if l.due = due; due != never {
-			t.dues.Set(l)
+			t.timers.Set(l)
 		}
 	}
 	if inLine := m != nil && m.ranks != [rankCount]int{}; inLine != (l.head&flagQueued != 0) {

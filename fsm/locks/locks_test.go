@@ -61,7 +61,7 @@ func TestAcquireRelease(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, []EffectKind{Released, Went}, kinds(table.TakeEffects()))
 	require.Zero(t, table.Bytes())
-	require.Zero(t, table.locks.Len()+table.dues.Len())
+	require.Zero(t, table.locks.Len()+table.timers.Len())
 }
 
 // TestHandOver: a release grants to the first in line, within the same call.

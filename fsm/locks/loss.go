@@ -31,7 +31,7 @@ func (t *Table) lose(l *lock, h *hold, why loss) {
 		delay = why.delay
 	}
 	if delay > 0 {
-		m := t.crowd(l)
+		m := t.extensionOf(l)
 		m.delay = max(m.delay, saturated(why.at, delay), 1)
 	}
 }
@@ -109,7 +109,7 @@ func (t *Table) Break(b *Break) (broken int) {
 // mark ends all holds of a lock together. What has ended them before counts.
 func (t *Table) mark(l *lock, why loss) {
 	before := t.lostOf(l)
-	m := t.crowd(l)
+	m := t.extensionOf(l)
 	if t.sliced && before != nil {
 		why.reason, why.at, why.cause = m.lost.reason, m.lost.at, m.lost.cause
 		why.delays = why.delays || m.lost.delays
@@ -122,7 +122,7 @@ func (t *Table) setDelay(l *lock, millis int64) {
 	if l.more == nil && millis <= 0 {
 		return
 	}
-	m := t.crowd(l)
+	m := t.extensionOf(l)
 	if m.delay = 0; millis > 0 {
 		m.delay = max(saturated(t.now, millis), 1)
 	}
@@ -171,7 +171,7 @@ func (t *Table) pendingFlush(l *lock) *flush {
 // bornOf is a fence: flushes before it are over for the lock.
 func (t *Table) bornOf(l *lock) uint64 {
 	if l.more != nil {
-		return l.more.born
+		return l.more.createdFence
 	}
 	if l.hold != nil {
 		return l.hold.fence
@@ -185,8 +185,8 @@ func (t *Table) flushed(l *lock) {
 	if f == nil {
 		return
 	}
-	m := t.crowd(l)
-	m.born = f.mark
+	m := t.extensionOf(l)
+	m.createdFence = f.mark
 	if t.sliced {
 		m.delay = 0
 	}

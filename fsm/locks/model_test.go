@@ -434,7 +434,7 @@ func (p *twins) compare() {
 		require.Equal(p.t, p.model.sessionInfo(id), p.table.Session(id, now), "session %d", id)
 	}
 	want := int64(never)
-	if all := p.model.dues(); len(all) > 0 {
+	if all := p.model.timers(); len(all) > 0 {
 		want = slices.MinFunc(all, func(a, b nDue) int { return cmp.Compare(a.at, b.at) }).at
 	}
 	due, ok := p.table.NextDue()

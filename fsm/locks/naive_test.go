@@ -345,8 +345,8 @@ func (d nDue) before(e nDue) int {
 		cmp.Compare(d.lock.key, e.lock.key), cmp.Compare(d.rank, e.rank))
 }
 
-// dues are everything that ends some day, by time.
-func (n *naive) dues() (all []nDue) {
+// timers are everything that ends some day, by time.
+func (n *naive) timers() (all []nDue) {
 	for _, s := range n.sessions {
 		all = append(all, nDue{at: n.endOf(s), do: func() { n.endSession(s, n.endOf(s)) }})
 	}
@@ -373,7 +373,7 @@ func (n *naive) dues() (all []nDue) {
 func (n *naive) catchUp() {
 	n.pump()
 	for {
-		all := n.dues()
+		all := n.timers()
 		if len(all) == 0 || all[0].at >= n.now {
 			break
 		}

@@ -36,7 +36,7 @@ func (t *Table) Usage(db int, key string) (bytes int64) {
 	}
 	bytes = l.bytes()
 	if l.more != nil {
-		bytes += crowdBytes
+		bytes += extensionBytes
 	}
 	t.eachHold(l, func(h *hold) bool {
 		if bytes += h.bytes(); l.hold == nil {

@@ -23,11 +23,11 @@ type Reader interface {
 //	sessions, by id:      id, name, lease, since, deadline, flags, life and connection
 //	flushes, by database: database, fence, instant, where to go on
 //	drops, by node:       node, epoch, ticket
-//	locks, in order:      database, key, flags, crowd, holds by fence, waiters in line whose first key it is
+//	locks, in order:      database, key, flags, extension, holds by fence, waiters in line whose first key it is
 //
-// Each list begins with its length. caused: streams since version 6 of the entry, with the causes of flushes and crowds, and with
-// the accounts of waiters.
-// Before the locks stands then where the next pass over those with waiters goes on: database, hash, key.
+// Each list begins with its length. caused: streams since version 6 of the entry, with the causes of flushes and
+// extensions, and with the accounts of waiters. Before the locks stands then where the next pass over those with
+// waiters goes on: database, hash, key.
 func (t *Table) Save(w Writer, caused bool) {
 	w.Uint(t.fences)
 	w.Uint(t.orders)
@@ -133,7 +133,7 @@ func (t *Table) saveLock(w Writer, l *lock, caused bool) {
 		away := caused && l.head&flagPresent == 0
 		w.Uint(savedCrowd | bit(m.lost.delays, savedDelays) | bit(away, savedAway))
 		w.Int(m.unfinished)
-		w.Uint(m.born)
+		w.Uint(m.createdFence)
 		w.Int(m.delay)
 		w.Uint(m.lost.below)
 		w.Uint(uint64(m.lost.reason))

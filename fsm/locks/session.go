@@ -142,13 +142,13 @@ func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, n
 	if connection {
 		t.attach(s, client)
 	} else {
-		t.lend(s)
+		t.startLease(s)
 	}
 	return s.id, nil
 }
 
-// lend gives a session its own lease from now on.
-func (t *Table) lend(s *session) {
+// startLease gives a session its own lease from now on.
+func (t *Table) startLease(s *session) {
 	s.deadline, s.leased = saturated(t.now, s.lease), true
 	t.sessionEnds.Set(ending{s.deadline, s.id})
 }
@@ -211,7 +211,7 @@ func (t *Table) KeepAlive(id uint64) (leftMillis int64, ok bool) {
 	} else {
 		t.attached.Delete(bound{s.origin, s.lease, s.id})
 	}
-	t.lend(s)
+	t.startLease(s)
 	return s.lease, true
 }
 

@@ -2,14 +2,14 @@ package locks
 
 // What the table counts for, in bytes: measured by TestMemory, and rounded up.
 const (
-	lockBytes    = 120
-	crowdBytes   = 176
-	holdBytes    = 136
-	extraBytes   = 48
-	memberBytes  = 80
-	waiterBytes  = 400
-	placeBytes   = 96
-	sessionBytes = 220
+	lockBytes      = 120
+	extensionBytes = 176
+	holdBytes      = 136
+	extraBytes     = 48
+	memberBytes    = 80
+	waiterBytes    = 400
+	placeBytes     = 96
+	sessionBytes   = 220
 )
 
 func (l *lock) bytes() int64 { return int64(lockBytes + len(l.key)) }

@@ -58,8 +58,8 @@ func (t *Table) sweepSlice() {
 	}
 }
 
-// sweepQueued does what is due at locks with waiters, one after another, while there are more steps than floor. Locks for
-// which a request for many waits go with the order of time: what is due there depends on other locks.
+// sweepQueued does what is due at locks with waiters, one after another, while there are more steps than floor. Locks
+// for which a request for many waits go with the order of time: what is due there depends on other locks.
 func (t *Table) sweepQueued(floor int) {
 	for n := t.queued.Len(); n > 0 && t.steps > floor; n-- {
 		at := &t.queuedAt
@@ -254,7 +254,7 @@ func (t *Table) there(l *lock, now int64) (there bool, looked int) {
 
 // holdsOf is how many holds a session has that are not over: all but those that were lost together with others.
 func (t *Table) holdsOf(s *session) int {
-	losing, _ := t.dues.Min()
+	losing, _ := t.timers.Min()
 	lost := losing != nil && losing.due == past
 	if !t.sliced || len(t.flushes) == 0 && !lost {
 		return s.holds
@@ -328,7 +328,7 @@ func (t *Table) Ended(db int, now int64, most int) (n, looked int) {
 		}
 		return c.count(l)
 	})
-	t.dues.Scan(func(l *lock) bool {
+	t.timers.Scan(func(l *lock) bool {
 		if l.due >= now || !c.look() {
 			return false
 		}

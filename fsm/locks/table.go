@@ -46,11 +46,11 @@ type Table struct {
 
 // trees are copied on write, so a copy of all of them takes constant time.
 //
-// Locks with one hold, which most are, stand in locks and dues alone; their hold in bySession if it is bound
+// Locks with one hold, which most are, stand in locks and timers alone; their hold in bySession if it is bound
 // to a session.
 type trees struct {
 	locks  *btree.BTreeG[*lock] // by database, hash and key
-	dues   *btree.BTreeG[*lock] // by due: those that have one
+	timers *btree.BTreeG[*lock] // by due: those that have one
 	queued *btree.BTreeG[*lock] // as in locks: those with waiters
 
 	// The holds of locks with several: by owner, by fence, and by the end of the lease.
@@ -77,7 +77,7 @@ func New() *Table { return newTable(nil) }
 func newTable(compared *int) *Table {
 	return &Table{trees: trees{
 		locks:          newTree(lockBefore, compared),
-		dues:           newTree(dueBefore, compared),
+		timers:         newTree(dueBefore, compared),
 		queued:         newTree(lockBefore, compared),
 		byOwner:        newTree(ownerBefore, compared),
 		byFence:        newTree(fenceBefore, compared),
@@ -113,7 +113,7 @@ func (t *Table) Copy() *Table {
 	t.generation++
 	c := *t
 	c.trees = trees{
-		t.locks.IsoCopy(), t.dues.IsoCopy(), t.queued.IsoCopy(),
+		t.locks.IsoCopy(), t.timers.IsoCopy(), t.queued.IsoCopy(),
 		t.byOwner.IsoCopy(), t.byFence.IsoCopy(), t.byEnd.IsoCopy(), t.bySession.IsoCopy(),
 		t.places.IsoCopy(), t.waiting.IsoCopy(), t.waitEnds.IsoCopy(), t.names.IsoCopy(), t.waitsBySession.IsoCopy(),
 		t.sessions.IsoCopy(), t.sessionEnds.IsoCopy(), t.attached.IsoCopy(), t.connections.IsoCopy(), t.ended.IsoCopy(),

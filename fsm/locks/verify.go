@@ -66,14 +66,14 @@ func (c *verifier) lock(l *lock) {
 	}
 	if l.due != never {
 		c.due++
-		same, ok := t.dues.Get(l)
+		same, ok := t.timers.Get(l)
 		c.require(ok && same == l, "does not stand among those that are due")
 	}
 	c.bytes += l.bytes()
 	if l.more == nil {
 		return
 	}
-	c.bytes += crowdBytes
+	c.bytes += extensionBytes
 	if c.served && l.more.unfinished == 0 && !t.unsettled(l) && l.more.sessionHolds == 0 {
 		c.require(t.candidate(l) == nil, "is not granted to the first in line")
 	}
@@ -124,7 +124,7 @@ func (c *verifier) holds(l *lock) {
 
 // line looks at the line of a lock: each waiter stands there once, in order, in the rank of its own.
 func (c *verifier) line(l *lock) {
-	t, places, found := c.table, 0, crowd{}
+	t, places, found := c.table, 0, extension{}
 	order := [rankCount]uint64{}
 	c.table.eachWaiter(l, func(w *waiter) bool {
 		places++
@@ -233,7 +233,7 @@ func (c *verifier) totals() {
 		{"waiters of sessions", ofSessions, t.waitsBySession.Len()},
 		{"places", places, t.places.Len()},
 		{"places by owner", places, t.waiting.Len()},
-		{"locks that are due", c.due, t.dues.Len()},
+		{"locks that are due", c.due, t.timers.Len()},
 		{"locks with waiters", c.queued, t.queued.Len()},
 		{"holds by owner", c.several, t.byOwner.Len()},
 		{"holds by fence", c.several, t.byFence.Len()},
@@ -277,16 +277,16 @@ func (c *verifier) bounds() {
 
 func within(n int64) bool { return n >= 0 && n <= Forever }
 
-// lockBounds looks at the numbers of a crowd, and whether the lock needs it.
+// lockBounds looks at the numbers of an extension, and whether the lock needs it.
 func (c *verifier) lockBounds(l *lock) {
 	m := l.more
 	if m == nil {
 		return
 	}
 	c.require(m.holders <= MaxHolders && m.permits <= MaxLimit && l.waiters() <= MaxWaiters, "%d holds, %d permits, %d waiters", m.holders, m.permits, l.waiters())
-	c.require(m.holders > 1 || m.delay != 0 || m.unfinished != 0 || l.waiters() > 0 || l.hold != nil && l.hold.fence < m.lost.below, "needs no crowd")
+	c.require(m.holders > 1 || m.delay != 0 || m.unfinished != 0 || l.waiters() > 0 || l.hold != nil && l.hold.fence < m.lost.below, "needs no extension")
 	c.require(within(m.delay) && within(m.lost.delay) && m.unfinished >= 0 && m.unfinished < never, "delays %d and %d, unfinished since %d", m.delay, m.lost.delay, m.unfinished)
-	c.require(m.born <= c.table.fences && m.lost.below <= c.table.fences+1, "born %d, lost below %d, of %d", m.born, m.lost.below, c.table.fences)
+	c.require(m.createdFence <= c.table.fences && m.lost.below <= c.table.fences+1, "created at %d, lost below %d, of %d", m.createdFence, m.lost.below, c.table.fences)
 	c.require((m.lost.below == 0) == (m.lost.reason == 0) && (m.lost.below != 0 || m.lost == loss{}), "nothing is lost, by %+v", m.lost)
 }
 

@@ -16,7 +16,7 @@ func TestVerify(t *testing.T) {
 		"is not present":               func(t *Table, alone, shared *lock) { alone.head &^= flagPresent },
 		"queued says":                  func(t *Table, alone, shared *lock) { alone.head ^= flagQueued },
 		"among those with waiters":     func(t *Table, alone, shared *lock) { t.queued.Delete(alone) },
-		"among those that are due":     func(t *Table, alone, shared *lock) { t.dues.Delete(shared) },
+		"among those that are due":     func(t *Table, alone, shared *lock) { t.timers.Delete(shared) },
 		"is due at":                    func(t *Table, alone, shared *lock) { shared.due++ },
 		"fence 4 comes behind 3, of 3": func(t *Table, alone, shared *lock) { t.fences = 3 },
 		"holds are counted as 4":       func(t *Table, alone, shared *lock) { shared.more.holders++ },
@@ -83,9 +83,9 @@ func TestVerify(t *testing.T) {
 			}
 		},
 		"3 holds, 2147483648 permits":  func(t *Table, alone, shared *lock) { shared.more.permits = MaxLimit + 1 },
-		"needs no crowd":               func(t *Table, alone, shared *lock) { shared.more.holders, shared.due = 1, never },
+		"needs no extension":           func(t *Table, alone, shared *lock) { shared.more.holders, shared.due = 1, never },
 		"delays 0 and -1":              func(t *Table, alone, shared *lock) { shared.more.lost.delay = -1 },
-		"born 9":                       func(t *Table, alone, shared *lock) { shared.more.born = 9 },
+		"created at 9":                 func(t *Table, alone, shared *lock) { shared.more.createdFence = 9 },
 		"nothing is lost":              func(t *Table, alone, shared *lock) { shared.more.lost.at = 1 },
 		"hold by 1 bytes, 0 times":     func(t *Table, alone, shared *lock) { m, _ := t.byFence.Min(); m.hold.count = 0 },
 		"has the hold of no session 9": func(t *Table, alone, shared *lock) { alone.hold.bound = 9 },
@@ -101,7 +101,7 @@ func TestVerify(t *testing.T) {
 			w, _ := t.names.Min()
 			kept := *w
 			kept.absent, kept.deadline = true, never
-			t.dues.Delete(alone)
+			t.timers.Delete(alone)
 			t.relined(w, &kept)
 			alone.due, t.touched = t.dueOf(alone), nil
 			alone.head &^= flagTouched | flagWake

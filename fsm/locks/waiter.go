@@ -126,7 +126,7 @@ func (t *Table) firstWaitEnd(l *lock) *waiter {
 func (t *Table) line(w *waiter) {
 	for i, key := range w.Keys {
 		l := t.take(w.DB, key)
-		m := t.crowd(l)
+		m := t.extensionOf(l)
 		r := w.rankAt(i)
 		m.ranks[r]++
 		p := placeAt(l, r, w.order)
