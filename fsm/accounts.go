@@ -15,8 +15,8 @@ const versionQuotas = 6
 // versionOfAccounts is the first version of the snapshot with accounts.
 const versionOfAccounts = 5
 
-// accounts are the users whose keys and waiters are counted: those whose requests had a quota. What each has is counted by
-// the databases, and by the tables of those that wait.
+// accounts are the users whose keys and waiters are counted: those whose requests had a quota. What each has is counted
+// by the databases, and by the tables of those that wait.
 type accounts struct {
 	// users have the numbers from 1 on.
 	users   []string
@@ -79,8 +79,9 @@ type acting struct {
 // openingWork is a look at all accounts.
 const openingWork = 1 << 18
 
-// openAccount begins a request of a user with a quota. If all accounts are in use the user gets none: see [call.exceeds].
-// Accounts are opened as requests begin and not within: a roll-back brings back items with the numbers that they had.
+// openAccount begins a request of a user with a quota. If all accounts are in use the user gets none: see
+// [call.exceeds]. Accounts are opened as requests begin and not within: a roll-back brings back items with the numbers
+// that they had.
 func (c *call) openAccount(q *protocol.Quota) {
 	if q.User == "" || c.entryVersion < versionQuotas {
 		return
@@ -93,7 +94,7 @@ func (c *call) openAccount(q *protocol.Quota) {
 	case len(as.users) < keyspace.MaxAccount:
 		c.account = len(as.users) + 1
 	default:
-		c.pays.left -= openingWork
+		c.writeBudget.left -= openingWork
 		n := slices.IndexFunc(as.users, func(user string) bool { return c.st.usage(as.numbers[user]) == (Account{}) })
 		if n < 0 {
 			return
@@ -104,8 +105,8 @@ func (c *call) openAccount(q *protocol.Quota) {
 	as.set(c.account, strings.Clone(q.User))
 }
 
-// closeAccount ends what openAccount began: what comes is done for nobody. A request that leaves its user nothing opens no
-// account, so a request that did not fit leaves nothing behind.
+// closeAccount ends what openAccount began: what comes is done for nobody. A request that leaves its user nothing opens
+// no account, so a request that did not fit leaves nothing behind.
 func (c *call) closeAccount() {
 	if c.opened && c.st.usage(c.account) == (Account{}) {
 		c.st.accounts.set(c.account, c.former)
@@ -135,8 +136,8 @@ func (c *call) refuses(b *binding, words []string) bool {
 	return c.quota.User != "" && (b.grows || b.name == "smove") && c.exceeds(b, words)
 }
 
-// exceeds reports whether the user has no room for the keys that a command may create, or no bytes are left: as with the
-// limit of memory the last command may go beyond.
+// exceeds reports whether the user has no room for the keys that a command may create, or no bytes are left: as with
+// the limit of memory the last command may go beyond.
 func (c *call) exceeds(b *binding, words []string) bool {
 	q := &c.quota
 	if c.account == 0 {

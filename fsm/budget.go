@@ -19,8 +19,8 @@ const (
 	stepWork    = 8   // a step of a pattern
 	luaStepWork = 20  // a step of a script
 	hashWork    = 2   // a byte of a source that EVAL hashes
-	// compileWork is a byte of a source that is compiled, at worst: the longest source is as much as a script may do. Before
-	// versionScripts formerCompileWork stood in its place.
+	// compileWork is a byte of a source that is compiled, at worst: the longest source is as much as a script may do.
+	// Before versionScripts formerCompileWork stood in its place.
 	compileWork       = 256
 	formerCompileWork = 100
 	// databaseWork is a database that is replaced: a journal may keep a KiB of it.
@@ -87,38 +87,38 @@ func price(r *protocol.Request, n int) int64 {
 	return requestWork + int64(len(r.Args))*wordWork + int64(n)
 }
 
-// purse is the work that a batch may spend.
-type purse struct {
-	full int64 // what all batches of the entry share
-	pot  int64 // the part of full that earlier batches left
-	left int64 // of pot and of the batch's own share
+// budget is the work that a batch may spend.
+type budget struct {
+	total  int64 // what all batches of the entry share
+	shared int64 // the part of total that earlier batches left
+	left   int64 // of shared and of the batch's own share
 }
 
-func newPurse(shared int64) purse { return purse{full: shared, pot: shared, left: shared} }
+func newBudget(shared int64) budget { return budget{total: shared, shared: shared, left: shared} }
 
-// ownPurse is a purse without a shared part.
-func ownPurse(own int64) purse { return purse{full: boundless, left: own} }
+// newOwnBudget is a budget without a shared part.
+func newOwnBudget(own int64) budget { return budget{total: boundless, left: own} }
 
-// open gives the purse to the next batch, which has own beside the shared part.
-func (p *purse) open(own int64) {
-	p.pot = max(0, min(p.pot, p.left))
-	p.left = p.pot + own
+// open hands the budget to the next batch, which has own beside the shared part.
+func (b *budget) open(own int64) {
+	b.shared = max(0, min(b.shared, b.left))
+	b.left = b.shared + own
 }
 
 // ceiling is what the next request may cost: anything, while nothing of the shared part was spent.
-func (p *purse) ceiling() int64 {
-	if p.pot == p.full && p.left >= p.full {
+func (b *budget) ceiling() int64 {
+	if b.shared == b.total && b.left >= b.total {
 		return math.MaxInt64
 	}
-	return p.left
+	return b.left
 }
 
 // meter counts the work of requests.
 type meter struct {
 	bounds budgets
-	// pays is what the batch may spend on requests that write and on the words of all requests. looks
-	// is what reads may spend beyond their words.
-	pays, looks, serves purse
+	// writeBudget is for requests that write and for the words of all requests, readBudget for reads beyond their
+	// words, wakeBudget for waiters that are served.
+	writeBudget, readBudget, wakeBudget budget
 	// endings is what is left of the work for locks that end or are granted, and turned what the lock table got of it.
 	endings, turned int64
 	// work is the work of the request so far, and ceiling the most that is allowed. over: the
@@ -172,9 +172,9 @@ func (c *call) widen(outer int64) (own bool) {
 // entry's, since nodes without a waiting client skip the request.
 func (c *call) runRead() protocol.Value {
 	work, ceiling := c.work, c.ceiling
-	c.work, c.ceiling = 0, c.looks.ceiling()
+	c.work, c.ceiling = 0, c.readBudget.ceiling()
 	reply := c.run()
-	c.looks.left -= c.work
+	c.readBudget.left -= c.work
 	c.work, c.ceiling = work, ceiling
 	return reply
 }

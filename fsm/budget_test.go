@@ -68,8 +68,8 @@ func smallBudgets() budgets {
 	return budgets{batch: 20_000, entry: 100_000, reads: 50_000, serving: 1 << 24, endings: 1 << 24, waiting: maxWaitingBytes, transaction: 200_000, glance: 20_000, turn: 20_000}
 }
 
-// Of a batch everything up to the first request that does not fit is applied, and nothing from there on. Batches that keep
-// to their own share are applied whatever the others do.
+// Of a batch everything up to the first request that does not fit is applied, and nothing from there on. Batches that
+// keep to their own share are applied whatever the others do.
 func TestBatchesShareAnEntry(t *testing.T) {
 	d := newDriver(t)
 	d.m.budgets = smallBudgets()
@@ -411,7 +411,7 @@ func restoredSometimes(t *testing.T, m *machine, rng *rand.Rand) *machine {
 
 // Nothing that a request may be is free.
 func TestPrices(t *testing.T) {
-	p := newPurse(1000)
+	p := newBudget(1000)
 	p.open(100)
 	require.Equal(t, int64(math.MaxInt64), p.ceiling())
 	p.left -= 100

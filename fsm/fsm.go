@@ -187,7 +187,7 @@ func (m *machine) Apply(data []byte, sink Sink) error {
 	if entry.Version < versionBudgets {
 		c.bounds = noBudgets()
 	}
-	c.pays, c.looks, c.serves = newPurse(c.bounds.entry), newPurse(c.bounds.reads), newPurse(c.bounds.serving)
+	c.writeBudget, c.readBudget, c.wakeBudget = newBudget(c.bounds.entry), newBudget(c.bounds.reads), newBudget(c.bounds.serving)
 	c.endings = c.bounds.endings
 	m.st.locks.Slice(entry.Version >= versionSlices)
 	c.prefetch.start(entry, m.st)
@@ -244,22 +244,22 @@ func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error)
 	number := b.Seq << 20
 	c.origin, c.seq, c.scripted = b.Origin, b.Seq, [2]uint64{}
 	c.replies = c.replies[:0]
-	c.pays.open(c.bounds.batch)
-	c.looks.open(c.bounds.batch)
+	c.writeBudget.open(c.bounds.batch)
+	c.readBudget.open(c.bounds.batch)
 	for body := b.Body; body != ""; number++ {
 		rest, err := protocol.NextRequest(body, &r)
 		if err != nil {
 			return nil, err
 		}
 		c.prefetch.step(c.st)
-		c.work, c.ceiling = price(&r, len(body)-len(rest)), c.pays.ceiling()
+		c.work, c.ceiling = price(&r, len(body)-len(rest)), c.writeBudget.ceiling()
 		if c.work > c.ceiling || c.st.waits.HasReady() {
 			break
 		}
 		body = rest
 		writes := c.writes(r.Args[0])
 		if !writes && c.quiet {
-			c.pays.left -= c.work
+			c.writeBudget.left -= c.work
 			continue
 		}
 		c.begin(&r, number)
@@ -272,7 +272,7 @@ func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error)
 		} else {
 			reply = c.readInEntry()
 		}
-		c.pays.left -= c.work
+		c.writeBudget.left -= c.work
 		if c.over {
 			c.over, c.lookups = false, counted
 			break
@@ -320,9 +320,9 @@ func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 	c.nowMillis, c.wallOffsetMillis = max(nowMillis, m.st.clockMillis), wallOffsetMillis
 	c.entryVersion = m.st.meaning()
 	if a == Glance {
-		c.pays, c.looks = ownPurse(m.budgets.glance), ownPurse(m.budgets.batch)
+		c.writeBudget, c.readBudget = newOwnBudget(m.budgets.glance), newOwnBudget(m.budgets.batch)
 	} else {
-		c.pays, c.looks = newPurse(m.budgets.turn), newPurse(m.budgets.turn)
+		c.writeBudget, c.readBudget = newBudget(m.budgets.turn), newBudget(m.budgets.turn)
 	}
 	r := protocol.Request{Args: c.args[:0]}
 	replies = make([]protocol.Value, 0, min(count, len(body)))
@@ -335,10 +335,10 @@ func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 			return nil, "", false, fmt.Errorf("read %q: it writes", r.Args[0])
 		}
 		work := price(&r, len(body)-len(rest))
-		if work > c.pays.ceiling() {
+		if work > c.writeBudget.ceiling() {
 			break
 		}
-		c.pays.left -= work
+		c.writeBudget.left -= work
 		c.begin(&r, m.draws.Add(1))
 		counted := c.lookups
 		reply := c.runRead()

@@ -55,19 +55,19 @@ func (c *call) beginLocks() {
 	if due, ok := t.NextDue(); !ok || due > c.nowMillis {
 		return
 	}
-	if !c.slices() && c.serves.left < leastSteps*grantWork {
-		c.serves.left = leastSteps * grantWork
+	if !c.slices() && c.wakeBudget.left < leastSteps*grantWork {
+		c.wakeBudget.left = leastSteps * grantWork
 	}
 	c.turnLocks(leastSteps)
 	t.Sweep()
 	c.tellLocks()
 }
 
-// turnLocks gives the lock table the instant, and the steps that the entry has room for; from versionSlices on own steps
-// at least, which the request pays.
+// turnLocks gives the lock table the instant, and the steps that the entry has room for; from versionSlices on own
+// steps at least, which the request pays.
 func (c *call) turnLocks(own int) {
 	if !c.slices() {
-		c.turned = max(0, c.serves.left) / grantWork * grantWork
+		c.turned = max(0, c.wakeBudget.left) / grantWork * grantWork
 		c.st.locks.Begin(c.nowMillis, int(c.turned/grantWork))
 		return
 	}
@@ -152,8 +152,8 @@ func (c *call) lockEnded(db int, key string) bool {
 	return !there
 }
 
-// countKeys is the number of keys of a database. If the locks that have ended are too many to be counted, the request is
-// over.
+// countKeys is the number of keys of a database. If the locks that have ended are too many to be counted, the request
+// is over.
 func (c *call) countKeys(db int) int {
 	most := int(max(0, min((c.ceiling-c.work)/endedLockWork, math.MaxInt32)))
 	ended, looked := c.st.locks.Ended(db, c.nowMillis, most)
@@ -170,7 +170,7 @@ func (c *call) tellLocks() {
 		c.spend(max(0, used-c.endings))
 		c.endings = max(0, c.endings-used)
 	} else {
-		c.serves.left -= used
+		c.wakeBudget.left -= used
 	}
 	c.turned = int64(t.Steps()) * grantWork
 	effects := t.TakeEffects()
@@ -178,7 +178,7 @@ func (c *call) tellLocks() {
 	for i := range effects {
 		e := &effects[i]
 		if e.Kind <= locks.SessionEnded && !c.slices() {
-			c.serves.left -= eventWork
+			c.wakeBudget.left -= eventWork
 		}
 		at := lockKey{e.DB, e.Key}
 		if touch != at && (e.Kind <= locks.Waiting || e.Kind == locks.Left && c.slices()) {

@@ -59,8 +59,9 @@ func sampledLocks(t *testing.T, version byte) *driver {
 	return d
 }
 
-// TestSnapshotBytes reads streams that earlier builds wrote: what nodes have on their disks must stay readable, and equal
-// states equal bytes. -rewrite writes the newest stream, and no other, anew. That is right until a release has the version.
+// TestSnapshotBytes reads streams that earlier builds wrote: what nodes have on their disks must stay readable, and
+// equal states equal bytes. -rewrite writes the newest stream, and no other, anew. That is right until a release has
+// the version.
 func TestSnapshotBytes(t *testing.T) {
 	for golden, version := range map[string]byte{
 		"testdata/snapshot-v4.bin": protocol.OldestEntryVersion,
@@ -218,10 +219,10 @@ func TestListeningIsFree(t *testing.T) {
 		d.native(1, 1, "lock.acquire", "k", "you", "px", "1000", "wait", "0")
 		d.native(1, 0, "lock.cancel", "k", "you")
 		if version < versionSlices {
-			require.EqualValues(t, eventWork, d.m.budgets.serving-d.m.call.serves.left, "the waiter is told")
+			require.EqualValues(t, eventWork, d.m.budgets.serving-d.m.call.wakeBudget.left, "the waiter is told")
 			continue
 		}
-		require.Zero(t, d.m.budgets.serving-d.m.call.serves.left)
+		require.Zero(t, d.m.budgets.serving-d.m.call.wakeBudget.left)
 		require.Zero(t, d.m.budgets.endings-d.m.call.endings, "no step was taken")
 	}
 }

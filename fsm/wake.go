@@ -61,7 +61,7 @@ func (c *call) serve() {
 	ownSeq := c.ownSeq
 	c.ownSeq = 0 // what waiters change is not by the batch under way
 	defer func() { c.ownSeq = ownSeq }()
-	for c.st.waits.HasReady() && c.serves.left > 0 {
+	for c.st.waits.HasReady() && c.wakeBudget.left > 0 {
 		if !c.serveNext() {
 			return
 		}
@@ -73,25 +73,25 @@ func (c *call) serveNext() bool {
 	t := c.st.waits
 	ready, _ := t.Ready()
 	if ready.Whole {
-		c.serves.left -= keyWork
+		c.wakeBudget.left -= keyWork
 		t.Spread()
 		return true
 	}
 	c.db = ready.DB
 	it := c.findIn(c.db, ready.Key)
 	if it == nil {
-		c.serves.left -= keyWork
+		c.wakeBudget.left -= keyWork
 		t.Served()
 		return true
 	}
 	w := t.Next(ready.DB, ready.Key, it.Kind(), ready.From)
 	switch {
 	case w == nil:
-		c.serves.left -= keyWork
+		c.wakeBudget.left -= keyWork
 		t.Served()
 		return true
 	case t.Dropped(w):
-		c.serves.left -= keyWork
+		c.wakeBudget.left -= keyWork
 		t.Tried(w.Order + 1)
 		return true
 	}
@@ -117,7 +117,7 @@ func (c *call) retry(w *waits.Waiter) (reply protocol.Value, waits, ok bool) {
 	c.db, c.args, c.origin, c.seq = w.DB, w.Words, w.Origin, 0
 	c.acting = acting{account: w.Account}
 	defer c.closeAccount()
-	c.work, c.ceiling = requestWork, c.serves.ceiling()
+	c.work, c.ceiling = requestWork, c.wakeBudget.ceiling()
 	b := c.lookup(w.Words[0])
 	if b == nil || !b.blocks {
 		return protocol.Err("the waiting request is corrupt"), false, true
@@ -127,7 +127,7 @@ func (c *call) retry(w *waits.Waiter) (reply protocol.Value, waits, ok bool) {
 	c.counting = false
 	reply = b.do(c)
 	waits, ok = c.waited, !c.over
-	c.serves.left -= c.work
+	c.wakeBudget.left -= c.work
 	c.retries, c.over = false, false
 	if !ok {
 		c.dropSince(told)

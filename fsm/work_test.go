@@ -367,8 +367,8 @@ func workState(tb testing.TB) *driver {
 // charged is the work that the newest entry was charged for.
 func (d *driver) charged() int64 {
 	c := &d.m.call
-	spent := func(p *purse, own int64) int64 { return p.full + own - p.left }
-	return spent(&c.pays, c.bounds.batch) + spent(&c.looks, c.bounds.batch) + spent(&c.serves, 0) + c.bounds.endings - c.endings
+	spent := func(p *budget, own int64) int64 { return p.total + own - p.left }
+	return spent(&c.writeBudget, c.bounds.batch) + spent(&c.readBudget, c.bounds.batch) + spent(&c.wakeBudget, 0) + c.bounds.endings - c.endings
 }
 
 // TestEveryRequestIsMeasured: BenchmarkWork has a case for each request that the machine knows.
