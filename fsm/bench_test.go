@@ -138,7 +138,7 @@ func BenchmarkRead(b *testing.B) {
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if _, _, _, err := d.m.Read(body, 1, d.nowMillis, 0, Glance); err != nil {
+			if _, _, _, err := d.m.Read(body, 1, d.nowMillis, 0, ReadShort); err != nil {
 				b.Fatal(err)
 			}
 		}

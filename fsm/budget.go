@@ -63,14 +63,14 @@ type budgets struct {
 	waiting int64
 	// transaction bounds an EXEC.
 	transaction int64
-	// glance and turn bound a call of [Machine.Read].
-	glance, turn int64
+	// readShort and readLong bound a call of [Machine.Read].
+	readShort, readLong int64
 }
 
 func defaultBudgets() budgets {
 	return budgets{
 		batch: 1 << 16, entry: 1 << 26, reads: 1 << 25, serving: 1 << 24, endings: 1 << 23, waiting: maxWaitingBytes, transaction: 1 << 28,
-		glance: 1 << 23, turn: 1 << 24,
+		readShort: 1 << 23, readLong: 1 << 24,
 	}
 }
 

@@ -65,7 +65,7 @@ func spin(key string, n int) string {
 
 // smallBudgets are so small that tests can go over them in no time.
 func smallBudgets() budgets {
-	return budgets{batch: 20_000, entry: 100_000, reads: 50_000, serving: 1 << 24, endings: 1 << 24, waiting: maxWaitingBytes, transaction: 200_000, glance: 20_000, turn: 20_000}
+	return budgets{batch: 20_000, entry: 100_000, reads: 50_000, serving: 1 << 24, endings: 1 << 24, waiting: maxWaitingBytes, transaction: 200_000, readShort: 20_000, readLong: 20_000}
 }
 
 // Of a batch everything up to the first request that does not fit is applied, and nothing from there on. Batches that
@@ -210,14 +210,14 @@ func TestScriptsDoNotPayForOthers(t *testing.T) {
 	require.Less(t, len(d.apply(body)), 20, "the batch has a budget of its own now")
 }
 
-// Beside the log a batch is read as far as a glance goes, and then turn by turn, each of at least a request.
+// Beside the log a batch is read as far as one short read goes, and then by long reads, each of at least a request.
 func TestReadsTakeTurns(t *testing.T) {
 	d := newDriver(t)
 	d.fill("k", 1000, 1<<40)
 	d.m.budgets = smallBudgets()
 	for _, c := range []struct {
 		lines []string
-		// replies are how many requests each call answers: the first a glance, the others turns.
+		// replies are how many requests each call answers: the first is a short read, the others are long ones.
 		replies []int
 	}{
 		{[]string{"get k1", "get k2"}, []int{2}},
@@ -227,13 +227,13 @@ func TestReadsTakeTurns(t *testing.T) {
 		{[]string{"scan 0 count 1000", "digest k1"}, []int{0, 1, 1}},
 		{[]string{"mget " + strings.Repeat("k1 ", 1000), "get k1"}, []int{0, 1, 1}},
 	} {
-		rest, a := string(pipeline(c.lines...)), Glance
+		rest, a := string(pipeline(c.lines...)), ReadShort
 		for _, want := range c.replies {
 			replies, left, due, err := d.m.Read(rest, 100, d.nowMillis, d.wallOffset, a)
 			require.NoError(t, err)
 			require.False(t, due)
 			require.Equal(t, want, len(replies), "%s: %d", c.lines[0], len(rest))
-			rest, a = left, Turn
+			rest, a = left, ReadLong
 		}
 		require.Empty(t, rest, c.lines[0])
 	}

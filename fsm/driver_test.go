@@ -122,7 +122,7 @@ func (d *driver) doLine(line string) protocol.Value {
 // read runs a command as a read at the driver's time.
 func (d *driver) read(words ...string) (reply protocol.Value, due bool) {
 	d.t.Helper()
-	replies, _, due, err := d.m.Read(string(request(nil, d.db, words...)), 1, d.nowMillis, d.wallOffset, Turn)
+	replies, _, due, err := d.m.Read(string(request(nil, d.db, words...)), 1, d.nowMillis, d.wallOffset, ReadLong)
 	require.NoError(d.t, err)
 	if due {
 		return protocol.Null, true

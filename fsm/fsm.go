@@ -44,13 +44,13 @@ type Machine interface {
 	Listen(i event.Interest)
 
 	// Read answers count requests of the Read route, and scripts that only read, at cluster time
-	// nowMillis: the leader's estimate, which is not before the clock. rest is the requests that the
-	// attention did not suffice for: the caller asks again, with a turn. due reports that a request met a
+	// nowMillis: the leader's estimate, which is not before the clock. rest is the requests that did
+	// not fit into class: the caller asks again, with ReadLong. due reports that a request met a
 	// key that is due at nowMillis but not yet by the log. The replies are void then: the caller commits
 	// a stamp and asks again.
 	//
 	// An error means that body is corrupt, or that a request in it writes.
-	Read(body string, count int, nowMillis, wallOffsetMillis int64, a Attention) (replies []protocol.Value, rest string, due bool, err error)
+	Read(body string, count int, nowMillis, wallOffsetMillis int64, class ReadClass) (replies []protocol.Value, rest string, due bool, err error)
 	// WouldRefuse reports whether c's key is there at nowMillis, so that c would change nothing if
 	// applied now. Entries that are applied before c may change the answer.
 	WouldRefuse(c Claim, nowMillis int64) bool
@@ -294,18 +294,18 @@ func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error)
 	return replies, nil
 }
 
-// Attention says how long a call of [Machine.Read] may take.
-type Attention bool
+// ReadClass is how long a call of [Machine.Read] may take.
+type ReadClass bool
 
 const (
-	// Glance suffices for most requests. Any number of calls with it may run at the same time.
-	Glance Attention = false
-	// Turn allows more, and the first request as much as it takes. Callers take turns with it, since
-	// entries wait for the call.
-	Turn Attention = true
+	// ReadShort suffices for most requests. Any number of such calls may run at the same time.
+	ReadShort ReadClass = false
+	// ReadLong allows more, and the first request as much as it takes. One such call runs at a time, since entries wait
+	// for it.
+	ReadLong ReadClass = true
 )
 
-func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64, a Attention) (replies []protocol.Value, rest string, due bool, err error) {
+func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64, class ReadClass) (replies []protocol.Value, rest string, due bool, err error) {
 	m.prepareRead(body)
 	c := m.readers.Get().(*call)
 	c.seen = &m.call.watch
@@ -319,10 +319,10 @@ func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 	c.st, c.ops, c.reading, c.dueMet = m.st, m.ops, true, false
 	c.nowMillis, c.wallOffsetMillis = max(nowMillis, m.st.clockMillis), wallOffsetMillis
 	c.entryVersion = m.st.meaning()
-	if a == Glance {
-		c.writeBudget, c.readBudget = newOwnBudget(m.budgets.glance), newOwnBudget(m.budgets.batch)
+	if class == ReadShort {
+		c.writeBudget, c.readBudget = newOwnBudget(m.budgets.readShort), newOwnBudget(m.budgets.batch)
 	} else {
-		c.writeBudget, c.readBudget = newBudget(m.budgets.turn), newBudget(m.budgets.turn)
+		c.writeBudget, c.readBudget = newBudget(m.budgets.readLong), newBudget(m.budgets.readLong)
 	}
 	r := protocol.Request{Args: c.args[:0]}
 	replies = make([]protocol.Value, 0, min(count, len(body)))

@@ -98,10 +98,10 @@ func TestReadsUseTheEstimate(t *testing.T) {
 func TestReadRefusesWrites(t *testing.T) {
 	m := newMachine()
 	for _, words := range [][]string{{"set", "a", "b"}, {"eval", "return 1", "0"}, {"exec", "", ""}, {"script|load", "x"}} {
-		_, _, _, err := m.Read(string(request(nil, 0, words...)), 1, 0, 0, Turn)
+		_, _, _, err := m.Read(string(request(nil, 0, words...)), 1, 0, 0, ReadLong)
 		require.Error(t, err, quote(words))
 	}
-	_, _, _, err := m.Read("\xff", 1, 0, 0, Turn)
+	_, _, _, err := m.Read("\xff", 1, 0, 0, ReadLong)
 	require.ErrorIs(t, err, protocol.ErrCorruptEntry)
 }
 
@@ -147,7 +147,7 @@ func TestUnwantedBatches(t *testing.T) {
 	body = protocol.AppendTransaction(body, 0, nil, request(request(nil, 0, "get", "a"), 0, "incr", "a"))
 	w.Add(origin, 1, 1, body)
 	require.NoError(t, m.Apply(w.Bytes(), clientless{}))
-	replies, _, _, err := m.Read(string(request(nil, 0, "get", "a")), 1, 0, 0, Turn)
+	replies, _, _, err := m.Read(string(request(nil, 0, "get", "a")), 1, 0, 0, ReadLong)
 	require.NoError(t, err)
 	require.Equal(t, "2", replies[0].Str)
 }
@@ -221,7 +221,7 @@ func TestConcurrentUse(t *testing.T) {
 	for range 3 {
 		wg.Go(func() {
 			for range 30 {
-				_, _, _, err := d.m.Read(string(body), 5, now, offset, Turn)
+				_, _, _, err := d.m.Read(string(body), 5, now, offset, ReadLong)
 				if err != nil {
 					t.Error(err)
 				}

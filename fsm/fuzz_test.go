@@ -65,7 +65,7 @@ func FuzzApply(f *testing.F) {
 			if i%8 == 3 {
 				quiet = restored(t, quiet)
 			}
-			_, _, _, _ = loud.Read(string(body), 1, int64(i*50+20), 0, Turn)
+			_, _, _, _ = loud.Read(string(body), 1, int64(i*50+20), 0, ReadLong)
 		}
 		require.Equal(t, dump(t, loud), dump(t, quiet))
 	})

@@ -167,7 +167,7 @@ func (p *pair) requireNobodyBeside() {
 			return true
 		}
 		for _, key := range w.Keys() {
-			replies, _, _, err := p.loud.Read(string(request(nil, w.DB, "type", key)), 1, p.nowMillis, 0, Turn)
+			replies, _, _, err := p.loud.Read(string(request(nil, w.DB, "type", key)), 1, p.nowMillis, 0, ReadLong)
 			require.NoError(p.t, err)
 			require.NotEqual(p.t, w.Kind.String(), replies[0].Str, "%v waits beside %s", w.Words, key)
 		}

@@ -71,7 +71,7 @@ func (s *trio) read(words []string) {
 		require.NoError(s.t, err)
 		words, now = words[:n-2], now+later
 	}
-	replies, _, due, err := s.machines[0].Read(string(request(nil, 0, words...)), 1, now, 1_700_000_000_000, Turn)
+	replies, _, due, err := s.machines[0].Read(string(request(nil, 0, words...)), 1, now, 1_700_000_000_000, ReadLong)
 	require.NoError(s.t, err)
 	if due {
 		s.said = append(s.said, "(due)")

@@ -153,7 +153,7 @@ func TestReadOnlyScripts(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 50 {
-				replies, _, _, err := d.m.Read(body, 1, now, offset, Turn)
+				replies, _, _, err := d.m.Read(body, 1, now, offset, ReadLong)
 				if err != nil || replies[0].Num != 100 {
 					t.Errorf("read: %v %v", replies, err)
 				}

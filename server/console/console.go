@@ -78,7 +78,7 @@ func (s *view) ask(db int, name string, words ...string) (protocol.Value, error)
 	}
 	body := protocol.AppendRequest(nil, db, name, args)
 	s.reading.Lock()
-	replies, _, _, err := s.machine.Read(string(body), 1, s.now, s.offset, fsm.Turn)
+	replies, _, _, err := s.machine.Read(string(body), 1, s.now, s.offset, fsm.ReadLong)
 	s.reading.Unlock()
 	switch {
 	case err != nil:

@@ -178,7 +178,7 @@ type watched struct {
 	reads  int
 }
 
-func (w *watched) Read(body string, count int, now, offset int64, a fsm.Attention) ([]protocol.Value, string, bool, error) {
+func (w *watched) Read(body string, count int, now, offset int64, a fsm.ReadClass) ([]protocol.Value, string, bool, error) {
 	if w.before != nil {
 		w.before()
 	}
@@ -202,7 +202,8 @@ func (s *state) watch() *watched {
 	return w
 }
 
-// TestManyLocks: of 100,000 locks each is counted, the state is read in short pages, and the answer is as long as asked.
+// TestManyLocks: of 100,000 locks each is counted, the state is read in short pages, and the answer is as long as
+// asked.
 func TestManyLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // however slow the machine
 		s := newState(t)
@@ -459,8 +460,8 @@ func TestHeard(t *testing.T) {
 	}
 }
 
-// TestPages: with a cursor all locks come, once each, of each database, mode and pattern that is asked for; and a list that
-// leaves some out says so.
+// TestPages: with a cursor all locks come, once each, of each database, mode and pattern that is asked for; and a list
+// that leaves some out says so.
 func TestPages(t *testing.T) {
 	s := newState(t)
 	for i := range 230 {

@@ -213,7 +213,7 @@ func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
 		Classify: func(b *Batch) { b.Source = strings.HasPrefix(string(b.Body), "source") }, Prepare: func(body []byte) { l.tell("prepared %s", body) },
 		Subscribed: func(id string, yes bool) { l.tell("%s subscribed %v", id, yes) }, Wake: wake,
 		Confirm: func(context.Context) error { return nil },
-		Glance: func(body string, _ int, _ time.Time) ([]protocol.Value, string, error) {
+		ReadShort: func(body string, _ int, _ time.Time) ([]protocol.Value, string, error) {
 			switch body {
 			case "long":
 				return oneValue("first"), "rest", nil
@@ -230,7 +230,7 @@ func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
 			}
 			return oneValue("read " + body), "", nil
 		},
-		ReadOn: func(replies []protocol.Value, rest string, _ int, _ time.Time) ([]protocol.Value, error) {
+		ReadLong: func(replies []protocol.Value, rest string, _ int, _ time.Time) ([]protocol.Value, error) {
 			return append(replies, protocol.Bulk("on with "+rest)), nil
 		},
 		Wait: func(ctx context.Context, nodes int, timeout time.Duration) int {
@@ -576,7 +576,7 @@ func TestReceiverWaitsForItsParts(t *testing.T) {
 		l := link(t, same, same)
 		defer l.stop()
 		release := make(chan struct{})
-		l.receiver.config.ReadOn = func([]protocol.Value, string, int, time.Time) ([]protocol.Value, error) {
+		l.receiver.config.ReadLong = func([]protocol.Value, string, int, time.Time) ([]protocol.Value, error) {
 			<-release
 			return nil, ErrElsewhere
 		}

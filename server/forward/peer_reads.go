@@ -123,7 +123,7 @@ func (p *Peer) serve(ctx context.Context, f *forwardedRead, err error) bool {
 		f.read, f.replies = false, nil
 	case time.Now().Before(f.deadline):
 		var rest string
-		if replies, rest, err = p.config.Glance(f.body, f.count, f.deadline); err == nil && rest != "" {
+		if replies, rest, err = p.config.ReadShort(f.body, f.count, f.deadline); err == nil && rest != "" {
 			p.readOn(*f, replies, rest)
 			return true
 		}
@@ -152,11 +152,11 @@ func (p *Peer) serve(ctx context.Context, f *forwardedRead, err error) bool {
 	return true
 }
 
-// readOn makes the rest of a read that takes long. Other reads do not wait for it. If its turn does not come, a quarter of
-// its time is left for the answer to say so: the follower would give up with the error of a lost leader.
+// readOn makes the rest of a read that takes long. Other reads do not wait for it. If its turn does not come, a quarter
+// of its time is left for the answer to say so: the follower would give up with the error of a lost leader.
 func (p *Peer) readOn(f forwardedRead, replies []protocol.Value, rest string) {
 	p.parts.Go(func() {
-		f.replies, f.err = p.config.ReadOn(replies, rest, f.count, f.deadline.Add(-p.config.CommandTimeout/4))
+		f.replies, f.err = p.config.ReadLong(replies, rest, f.count, f.deadline.Add(-p.config.CommandTimeout/4))
 		f.read = true
 		p.mu.Lock()
 		p.reads = append(p.reads, f)

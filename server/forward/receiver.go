@@ -54,9 +54,9 @@ type ReceiverConfig struct {
 	// Confirm returns nil when this node's state is at least what the state was anywhere when
 	// Confirm was called. On a node that is elected and does not serve yet, Confirm waits.
 	Confirm func(ctx context.Context) error
-	// Glance reads what takes no longer than a glance, and returns the rest of body. ReadOn makes the rest.
-	Glance func(body string, count int, deadline time.Time) (replies []protocol.Value, rest string, err error)
-	ReadOn func(replies []protocol.Value, rest string, count int, deadline time.Time) ([]protocol.Value, error)
+	// ReadShort makes the reads that fit into a short read, and returns the rest of body. ReadLong makes the rest.
+	ReadShort func(body string, count int, deadline time.Time) (replies []protocol.Value, rest string, err error)
+	ReadLong  func(replies []protocol.Value, rest string, count int, deadline time.Time) ([]protocol.Value, error)
 	// Wait waits until so many other nodes have what is committed, and returns how many have.
 	// Quorum is the least that Wait returns.
 	Wait   func(ctx context.Context, nodes int, timeout time.Duration) int

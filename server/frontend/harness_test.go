@@ -170,7 +170,7 @@ func (cl *cluster) Execute(u *replica.Batch) error {
 	now := time.Since(cl.started).Milliseconds()
 	wall := time.Now().UnixMilli() - now
 	if !u.Write {
-		replies, _, due, err := cl.machine.Read(string(u.Body), u.Count, now, wall, fsm.Turn)
+		replies, _, due, err := cl.machine.Read(string(u.Body), u.Count, now, wall, fsm.ReadLong)
 		if err != nil {
 			return err
 		}

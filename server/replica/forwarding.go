@@ -81,10 +81,10 @@ func newFromFollowers(r *Replica, wake chan<- struct{}) *forward.Receiver {
 		Subscribed: func(id string, yes bool) { r.node.SetCommitSubscriber(id, yes) },
 		Wake:       wake,
 		Confirm:    r.reader.confirm,
-		Glance: func(body string, count int, deadline time.Time) ([]protocol.Value, string, error) {
-			return r.reader.readSome(body, count, deadline, fsm.Glance)
+		ReadShort: func(body string, count int, deadline time.Time) ([]protocol.Value, string, error) {
+			return r.reader.readSome(body, count, deadline, fsm.ReadShort)
 		},
-		ReadOn:         r.reader.readOn,
+		ReadLong:       r.reader.readOn,
 		Wait:           r.waitHere,
 		Quorum:         func() int { return r.node.Quorum() },
 		CommandTimeout: r.config.CommandTimeout,

@@ -57,16 +57,16 @@ func (r *reader) readOnce(b *Batch, deadline time.Time) error {
 // readHere reads this node's state at the leader's time. The caller has
 // confirmed that this node leads.
 func (r *reader) readHere(body string, count int, deadline time.Time) ([]protocol.Value, error) {
-	replies, rest, err := r.readSome(body, count, deadline, fsm.Glance)
+	replies, rest, err := r.readSome(body, count, deadline, fsm.ReadShort)
 	if err == nil && rest != "" {
 		replies, err = r.readOn(replies, rest, count, deadline)
 	}
 	return replies, err
 }
 
-// readOn reads the rest of a batch that is more than a glance. Such batches take turns, a single
-// batch at a time: entries wait for reads, and reads for entries. A small request can have a large reply, so the replies of a
-// batch that takes turns have an end.
+// readOn reads the rest of a batch that is more than a short read. Such batches take turns, a single batch at a time:
+// entries wait for reads, and reads for entries. A small request can have a large reply, so the replies of a batch that
+// takes turns have an end.
 func (r *reader) readOn(replies []protocol.Value, rest string, count int, deadline time.Time) ([]protocol.Value, error) {
 	late := time.NewTimer(time.Until(deadline))
 	defer late.Stop()
@@ -79,7 +79,7 @@ func (r *reader) readOn(replies []protocol.Value, rest string, count int, deadli
 		case <-late.C:
 			return withoutRoom(replies, count), nil
 		}
-		more, left, err := r.readSome(rest, count-len(replies), deadline, fsm.Turn)
+		more, left, err := r.readSome(rest, count-len(replies), deadline, fsm.ReadLong)
 		<-r.long
 		if err != nil {
 			return nil, err
@@ -99,7 +99,7 @@ func withoutRoom(replies []protocol.Value, count int) []protocol.Value {
 }
 
 // readSome reads what one call of the machine answers, and returns what is left of body.
-func (r *reader) readSome(body string, count int, deadline time.Time, a fsm.Attention) (replies []protocol.Value, rest string, err error) {
+func (r *reader) readSome(body string, count int, deadline time.Time, class fsm.ReadClass) (replies []protocol.Value, rest string, err error) {
 	l := r.serving.Load()
 	if l == nil {
 		return nil, "", errReroute
@@ -107,7 +107,7 @@ func (r *reader) readSome(body string, count int, deadline time.Time, a fsm.Atte
 	// One instant for all tries: at a later one more may be due, as long as the log works off what ended together.
 	stamp, offset := l.clock.read()
 	for {
-		replies, rest, due, err := r.machine.Read(body, count, stamp, offset, a)
+		replies, rest, due, err := r.machine.Read(body, count, stamp, offset, class)
 		if err != nil {
 			r.logger.Error("read state", "error", err)
 			return nil, "", errInternal

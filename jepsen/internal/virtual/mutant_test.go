@@ -200,7 +200,7 @@ func dirtyRead(_ *rng, b frontend.Backend, u *replica.Batch) error {
 	now, wall := r.Machine().Clock()
 	u.Replies = nil
 	for rest := string(u.Body); rest != ""; {
-		replies, left, _, err := r.Machine().Read(rest, u.Count-len(u.Replies), now, wall, fsm.Turn)
+		replies, left, _, err := r.Machine().Read(rest, u.Count-len(u.Replies), now, wall, fsm.ReadLong)
 		if err != nil {
 			return err
 		}
