@@ -40,8 +40,8 @@ type call struct {
 	// transaction under way.
 	taking  uint64
 	watched string
-	// life is the life of a node whose former lives were dropped last. Empty: look at the next batch's.
-	life protocol.Origin
+	// incarnation is the one whose previous incarnations were dropped last. Empty: look at the next batch's.
+	incarnation protocol.Origin
 
 	// quiet: no client on this node waits for the replies.
 	quiet bool

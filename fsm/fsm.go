@@ -36,7 +36,7 @@ type Machine interface {
 	Applied(o protocol.Origin, seq uint64) bool
 	// Incarnation is the newest epoch of a node of which a batch was applied; 0: none was.
 	Incarnation(node string) uint64
-	// SeedReads makes random decisions in reads differ from other nodes' and from former lives of this node.
+	// SeedReads makes random decisions in reads differ from other nodes' and from previous incarnations of this node.
 	//
 	// Batches and waiters of o count as this node's own in events.
 	SeedReads(o protocol.Origin)
@@ -69,10 +69,10 @@ type Machine interface {
 	// ended keys are removed, waiters are served.
 	NextDue() (dueMillis int64, ok bool)
 
-	// Waits reports whether a client of that life of a node waits under the ticket, for a key or for a lock.
+	// Waits reports whether a client of that incarnation of a node waits under the ticket, for a key or for a lock.
 	Waits(o protocol.Origin, ticket uint64) bool
-	// WaitingLives returns the lives of nodes from which clients wait, ordered by node and epoch.
-	WaitingLives() []protocol.Origin
+	// WaitingIncarnations returns the incarnations of nodes from which clients wait, ordered by node and epoch.
+	WaitingIncarnations() []protocol.Origin
 	// Waiting reports whether some client waits, of whatever node.
 	Waiting() bool
 	// KeptSessions calls f with the sessions that live with connections of this node: see [Machine.SeedReads].
@@ -226,7 +226,7 @@ func (c *call) runEntry(entry *protocol.Entry, sink Sink) error {
 		}
 		c.quiet = !wanted
 		c.beginBatch(&b)
-		c.dropFormerLives(b.Origin)
+		c.dropPreviousIncarnations(b.Origin)
 		replies, err := c.runBatch(&b)
 		c.endBatch()
 		if err != nil {

@@ -134,7 +134,7 @@ func TestBatchesAreAppliedOnce(t *testing.T) {
 	reborn := protocol.Origin{Node: "n1", Epoch: 2}
 	require.False(t, m.Applied(reborn, 5))
 	require.Equal(t, "6", apply(reborn, 1, 5))
-	require.Equal(t, "skipped", apply(origin, 1, 100), "of a former life")
+	require.Equal(t, "skipped", apply(origin, 1, 100), "of a previous incarnation")
 	require.Equal(t, "skipped", apply(other, 1, 5))
 }
 

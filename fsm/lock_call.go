@@ -27,7 +27,7 @@ const (
 	// up locks for good. From versionSlices on each word has as many for its key, and one more for each further key,
 	// so that a lock whose hold has ended is free for the word.
 	leastSteps = 16
-	// aliveSteps are the steps of a life of a node that is renewed, for its sessions that are over.
+	// aliveSteps are the steps of an incarnation of a node that is renewed, for its sessions that are over.
 	aliveSteps = 1 << 8
 )
 

@@ -198,7 +198,7 @@ func showClient(cl locks.Client) string {
 	return cl.Origin.Node + "/" + strconv.FormatInt(cl.Conn, 10)
 }
 
-// incarnationOf is the life of the node that a connection is of, 0 if there is none.
+// incarnationOf is the incarnation of the node that a connection is of, 0 if there is none.
 func incarnationOf(cl locks.Client) int64 {
 	if cl.Conn == 0 {
 		return 0

@@ -88,7 +88,7 @@ func (c *call) clientOf(word string) (cl locks.Client, ok bool) {
 	return cl, true
 }
 
-// aliveOp renews all sessions that live with connections of this life of the node.
+// aliveOp renews all sessions that live with connections of this incarnation of the node.
 func aliveOp(c *call) protocol.Value {
 	if len(c.args) != 1 || c.undo != nil {
 		return errArity("alive")

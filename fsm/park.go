@@ -162,7 +162,7 @@ func (c *call) affordsLeaving(words []string) bool {
 	return true
 }
 
-// dropOp is "drop <node> <epoch>": a node was silent for long, in its life with that epoch. Its waiters are
+// dropOp is "drop <node> <epoch>": a node was silent for long, in its incarnation with that epoch. Its waiters are
 // gone. Should the node come back, it tells its clients.
 func dropOp(c *call) protocol.Value {
 	if len(c.args) != 3 || c.undo != nil {
@@ -172,19 +172,20 @@ func dropOp(c *call) protocol.Value {
 	if err != nil {
 		return errNotInteger
 	}
-	c.st.waits.DropLife(c.args[1], epoch)
-	c.changeLocks(0).DropLife(c.args[1], epoch)
+	c.st.waits.DropIncarnation(c.args[1], epoch)
+	c.changeLocks(0).DropIncarnation(c.args[1], epoch)
 	c.tellLocks()
 	return protocol.OK
 }
 
-// dropFormerLives is called before a batch: the node has begun a new life, so the waiters of its older lives leave.
-// No batch of an older life comes any more, so the next batches of the life find none.
-func (c *call) dropFormerLives(o protocol.Origin) {
-	if o == c.life {
+// dropPreviousIncarnations is called before a batch: the node has begun a new incarnation, so the waiters of its older
+// incarnations leave. No batch of an older incarnation comes any more, so the next batches of the incarnation find
+// none.
+func (c *call) dropPreviousIncarnations(o protocol.Origin) {
+	if o == c.incarnation {
 		return
 	}
-	c.life = protocol.Origin{Node: c.st.sessions.nameOf(o.Node), Epoch: o.Epoch}
+	c.incarnation = protocol.Origin{Node: c.st.sessions.nameOf(o.Node), Epoch: o.Epoch}
 	if c.st.waits.Len() > 0 {
 		c.st.waits.Drop(waits.Name{Origin: o})
 	}

@@ -29,7 +29,7 @@ func (m *machine) Restore(r io.Reader) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.skipped = append(m.skipped, lostBetween(m.st, st, m.call.own)...)
-	m.st, m.call.life = st, protocol.Origin{}
+	m.st, m.call.incarnation = st, protocol.Origin{}
 	return nil
 }
 
@@ -196,7 +196,7 @@ func (r *snapshotReader) state() *state {
 		r.session(st)
 	}
 	if r.stream >= versionOfMarks {
-		r.lives(st)
+		r.incarnations(st)
 		r.accounts(st)
 	}
 	r.scripts(st)

@@ -13,7 +13,7 @@ import (
 // behind later ones.
 const maxRanges = 4096
 
-// session remembers which batches of a life of a node were applied: every batch below low, and the
+// session remembers which batches of an incarnation of a node were applied: every batch below low, and the
 // batches in the applied ranges.
 //
 // Invariant: the ranges are ordered, do not touch, are not empty, and lie at or above low.
@@ -37,7 +37,7 @@ func (ss sessions) find(node string) (int, bool) {
 }
 
 // begin notes that batch b is about to be applied. begin returns false if b must not be applied: b
-// was applied before, comes from a former life of the node, or was given up by the node.
+// was applied before, comes from a previous incarnation of the node, or was given up by the node.
 func (ss *sessions) begin(b *protocol.Batch) bool {
 	i, known := ss.find(b.Origin.Node)
 	if !known {

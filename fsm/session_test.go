@@ -58,7 +58,7 @@ func TestSessionStaysSmall(t *testing.T) {
 	require.NoError(t, ss[0].verify())
 }
 
-// What a former life of a node proposed counts as done, whatever its number: it will never
+// What a previous incarnation of a node proposed counts as done, whatever its number: it will never
 // be applied any more.
 func TestFormerLifeIsDone(t *testing.T) {
 	var ss sessions
@@ -83,7 +83,7 @@ func TestSessionsAreOrdered(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "c", "d"}, names)
 }
 
-// TestNewLifeBeginsWithNothingApplied: the numbers of a new life begin again.
+// TestNewLifeBeginsWithNothingApplied: the numbers of a new incarnation begin again.
 func TestNewLifeBeginsWithNothingApplied(t *testing.T) {
 	var ss sessions
 	batch := func(epoch, seq uint64) bool {
@@ -96,8 +96,8 @@ func TestNewLifeBeginsWithNothingApplied(t *testing.T) {
 	require.False(t, batch(1, 4))
 }
 
-// TestFormerLivesLeave: who waited in a former life of a node leaves with the first batch of the next, also in a
-// snapshot's state, which may be older than what the machine has seen.
+// TestFormerLivesLeave: who waited in a previous incarnation of a node leaves with the first batch of the next, also in
+// a snapshot's state, which may be older than what the machine has seen.
 func TestFormerLivesLeave(t *testing.T) {
 	d := newDriver(t)
 	require.Equal(t, protocol.Integer(1), d.doLine("native 1 0 0 lock.acquire k me px 60000"))

@@ -29,7 +29,7 @@ import (
 //	            uvarint place, version
 //	uvarint   number of sessions, each, in the order of names:
 //	            bytes node, uvarint epoch, low, number of applied ranges, (from, until)*
-//	uvarint   numbers of lives given out, number of known lives, each, in the order of the numbers:
+//	uvarint   numbers of incarnations given out, number of known incarnations, each, in the order of the numbers:
 //	            uvarint number, bytes node, uvarint epoch
 //	uvarint   number of accounts, each, in the order of the numbers: bytes user
 //	uvarint   number of scripts, each, in the order of SHA-1:
@@ -40,7 +40,7 @@ import (
 //	16 times  uvarint number of keys, each, in the order of (hash, key):
 //	            bytes key, uvarint kind, the value, uvarint deadline, version,
 //	            uvarint 0, 1 more if a mark follows, 2 more if an account follows, and then
-//	            the mark:     varint since, uvarint lease, life, connection, renewals
+//	            the mark:     varint since, uvarint lease, incarnation, connection, renewals
 //	            the account:  uvarint number
 //	            a string:     bytes value, uvarint encoding
 //	            a collection: uvarint number of words, bytes each: see keyspace.Collection.Save
@@ -49,10 +49,10 @@ import (
 //	the lock table, and its history: see locks_stream.go
 //	32 bytes  SHA-256 of all bytes before
 //
-// Equal states give equal bytes.
-// Version 4 has no version of the cluster, no lives, no accounts and no marks, and is written while the cluster's version is below 6.
-// Version 3 had no locks. Version 1 had neither swaps nor new keys. Versions 1 and 2 had no waits, ended keys and flags, and had
-// strings alone: bytes key, bytes value, uvarint deadline, version, encoding.
+// Equal states give equal bytes. Version 4 has no version of the cluster, no incarnations, no accounts and no marks,
+// and is written while the cluster's version is below 6. Version 3 had no locks. Version 1 had neither swaps nor new
+// keys. Versions 1 and 2 had no waits, ended keys and flags, and had strings alone: bytes key, bytes value, uvarint
+// deadline, version, encoding.
 const (
 	snapshotMagic   = "HOLDFAST"
 	snapshotVersion = 5
@@ -91,7 +91,7 @@ type snapshot struct {
 	wallOffsetMillis int64
 	versions         uint64
 	sessions         sessions
-	lives            lives
+	incarnations     incarnations
 	accounts         []string
 	scripts          scriptCache
 	waits            *waits.Table
@@ -199,7 +199,7 @@ func (w *snapshotWriter) state(s *snapshot) {
 	for _, each := range s.sessions {
 		w.session(each)
 	}
-	w.lives(&s.lives)
+	w.incarnations(&s.incarnations)
 	w.accounts(s.accounts)
 	w.scripts(s.scripts)
 	if s.sweeps {

@@ -30,15 +30,15 @@ type state struct {
 	wallOffsetMillis int64
 	// versions counts the items stored so far, also items that had ended at once, and the swaps of
 	// databases.
-	versions  uint64
-	databases [protocol.MaxDatabases]*keyspace.Keyspace
-	sessions  sessions
-	lives     lives
-	accounts  accounts
-	scripts   scriptCache
-	waits     *waits.Table
-	locks     *locks.Table
-	history   lockHistory
+	versions     uint64
+	databases    [protocol.MaxDatabases]*keyspace.Keyspace
+	sessions     sessions
+	incarnations incarnations
+	accounts     accounts
+	scripts      scriptCache
+	waits        *waits.Table
+	locks        *locks.Table
+	history      lockHistory
 	// swaps are the versions at which the databases were last swapped.
 	swaps   [protocol.MaxDatabases]uint64
 	newKeys newKeyVersions
@@ -139,7 +139,7 @@ func (st *state) capture() *snapshot {
 		newKeys:          st.newKeys,
 		swaps:            st.swaps,
 		sessions:         st.sessions.copy(),
-		lives:            st.lives.copy(),
+		incarnations:     st.incarnations.copy(),
 		accounts:         slices.Clone(st.accounts.users),
 		scripts:          st.scripts.copy(),
 		waits:            st.waits.Copy(),

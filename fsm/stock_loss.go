@@ -58,7 +58,7 @@ func (c *call) noteStockLoss(db int, it *keyspace.Item, owner string, reason loc
 
 // markedBy is the client that took a stock lock, as far as it is known.
 func (c *call) markedBy(m *keyspace.Mark) (client locks.Client) {
-	if o, known := c.st.lives.origin(m.Life); known && m.Conn != 0 {
+	if o, known := c.st.incarnations.origin(m.Incarnation); known && m.Conn != 0 {
 		client = locks.Client{Origin: o, Conn: int64(m.Conn)}
 	}
 	return client
@@ -81,15 +81,15 @@ func (c *call) isTaker(m *keyspace.Mark) bool {
 	if m.Conn == 0 || m.Conn != c.conn {
 		return false
 	}
-	o, known := c.st.lives.origin(m.Life)
+	o, known := c.st.incarnations.origin(m.Incarnation)
 	return known && o == c.origin
 }
 
 // mostNames is how many words of a script, and how many watched keys of a transaction, are looked at.
 const mostNames = 16
 
-// names reports whether a word of the command under way, or of its script, is the owner: that is how holders release, by a
-// compare-and-delete. The words of DEL are keys.
+// names reports whether a word of the command under way, or of its script, is the owner: that is how holders release,
+// by a compare-and-delete. The words of DEL are keys.
 func (c *call) names(owner string) bool {
 	if c.scripts.running {
 		words := c.scripts.env.Args
@@ -101,7 +101,8 @@ func (c *call) names(owner string) bool {
 	return slices.Contains(c.args[min(2, len(c.args)):], owner)
 }
 
-// watches reports whether the transaction under way watches a key: who looked before it deleted is taken for the holder.
+// watches reports whether the transaction under way watches a key: who looked before it deleted is taken for the
+// holder.
 func (c *call) watches(db int, key string) bool {
 	var w protocol.Watch
 	rest := c.watched

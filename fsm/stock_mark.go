@@ -17,7 +17,7 @@ const versionMarks = 6
 func (c *call) newMark(deadlineMillis int64) keyspace.Mark {
 	m := keyspace.Mark{SinceMillis: c.nowMillis, LeaseMillis: c.leaseUntil(deadlineMillis)}
 	if c.conn != 0 {
-		m.Life, m.Conn = c.st.lives.number(c.origin, c.st.sessions), c.conn
+		m.Incarnation, m.Conn = c.st.incarnations.number(c.origin, c.st.sessions), c.conn
 	}
 	return m
 }
@@ -132,44 +132,44 @@ func (h *scriptHost) claimsOnly(c *call) bool {
 		c.st.versions-h.from.versions == uint64(h.made.claims)
 }
 
-// life is a life of a node whose clients made marks.
-type life struct {
+// incarnation is one of a node whose clients made marks.
+type incarnation struct {
 	number uint64
 	origin protocol.Origin
 }
 
-// lives gives numbers to lives of nodes, since a mark has no room for a name. Of a number that is not known any
-// more, the connections have ended long since.
-type lives struct {
-	given uint64 // numbers
-	known []life // in the order of their numbers
+// incarnations gives numbers to incarnations of nodes, since a mark has no room for a name. Of a number that is not
+// known any more, the connections have ended long since.
+type incarnations struct {
+	given uint64        // numbers
+	known []incarnation // in the order of their numbers
 }
 
-// maxLives bounds the lives that are known: former lives are forgotten first.
-const maxLives = 64
+// maxIncarnations bounds the incarnations that are known: previous incarnations are forgotten first.
+const maxIncarnations = 64
 
-// number is the number of a life.
-func (ls *lives) number(o protocol.Origin, ss sessions) uint64 {
-	for i := len(ls.known) - 1; i >= 0; i-- {
-		if l := &ls.known[i]; l.origin.Epoch == o.Epoch && l.origin.Node == o.Node {
+// number is the number of an incarnation.
+func (is *incarnations) number(o protocol.Origin, ss sessions) uint64 {
+	for i := len(is.known) - 1; i >= 0; i-- {
+		if l := &is.known[i]; l.origin.Epoch == o.Epoch && l.origin.Node == o.Node {
 			return l.number
 		}
 	}
-	if len(ls.known) >= maxLives {
-		former := slices.IndexFunc(ls.known, func(l life) bool {
+	if len(is.known) >= maxIncarnations {
+		former := slices.IndexFunc(is.known, func(l incarnation) bool {
 			i, known := ss.find(l.origin.Node)
 			return !known || ss[i].epoch > l.origin.Epoch
 		})
-		ls.known = slices.Delete(slices.Clone(ls.known), max(0, former), max(0, former)+1)
+		is.known = slices.Delete(slices.Clone(is.known), max(0, former), max(0, former)+1)
 	}
-	ls.given++
-	ls.known = append(slices.Clip(ls.known), life{ls.given, protocol.Origin{Node: ss.nameOf(o.Node), Epoch: o.Epoch}})
-	return ls.given
+	is.given++
+	is.known = append(slices.Clip(is.known), incarnation{is.given, protocol.Origin{Node: ss.nameOf(o.Node), Epoch: o.Epoch}})
+	return is.given
 }
 
-// origin is the life with a number.
-func (ls *lives) origin(number uint64) (o protocol.Origin, known bool) {
-	i, known := slices.BinarySearchFunc(ls.known, number, func(l life, n uint64) int {
+// origin is the incarnation with a number.
+func (is *incarnations) origin(number uint64) (o protocol.Origin, known bool) {
+	i, known := slices.BinarySearchFunc(is.known, number, func(l incarnation, n uint64) int {
 		switch {
 		case l.number < n:
 			return -1
@@ -179,10 +179,10 @@ func (ls *lives) origin(number uint64) (o protocol.Origin, known bool) {
 		return 0
 	})
 	if known {
-		o = ls.known[i].origin
+		o = is.known[i].origin
 	}
 	return o, known
 }
 
 // copy is good while the original changes.
-func (ls *lives) copy() lives { return *ls }
+func (is *incarnations) copy() incarnations { return *is }

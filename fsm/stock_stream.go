@@ -7,10 +7,11 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// versionOfMarks is the first version of the snapshot with marks of stock locks, and with the lives that they name.
+// versionOfMarks is the first version of the snapshot with marks of stock locks, and with the incarnations that they
+// name.
 const versionOfMarks = 5
 
-func (w *snapshotWriter) lives(ls *lives) {
+func (w *snapshotWriter) incarnations(ls *incarnations) {
 	if w.stream < versionOfMarks {
 		return
 	}
@@ -23,14 +24,14 @@ func (w *snapshotWriter) lives(ls *lives) {
 	}
 }
 
-func (r *snapshotReader) lives(st *state) {
-	ls := &st.lives
-	ls.given = r.uint("lives")
+func (r *snapshotReader) incarnations(st *state) {
+	ls := &st.incarnations
+	ls.given = r.uint("incarnations")
 	last := uint64(0)
-	for n := r.uint("lives"); n > 0 && r.err == nil; n-- {
-		l := life{number: r.uint("life"), origin: protocol.Origin{Node: r.string("node"), Epoch: r.uint("epoch")}}
-		if l.number <= last || l.number > ls.given || len(ls.known) == maxLives {
-			r.fail("lives")
+	for n := r.uint("incarnations"); n > 0 && r.err == nil; n-- {
+		l := incarnation{number: r.uint("incarnation"), origin: protocol.Origin{Node: r.string("node"), Epoch: r.uint("epoch")}}
+		if l.number <= last || l.number > ls.given || len(ls.known) == maxIncarnations {
+			r.fail("incarnations")
 			return
 		}
 		last = l.number
@@ -69,7 +70,7 @@ const (
 func (w *snapshotWriter) stockMark(m *keyspace.Mark) {
 	w.int(m.SinceMillis)
 	w.uint(uint64(m.LeaseMillis))
-	w.uint(m.Life)
+	w.uint(m.Incarnation)
 	w.uint(m.Conn)
 	w.uint(m.Renewals)
 }
@@ -95,8 +96,8 @@ func (r *snapshotReader) stockMark(st *state, it *keyspace.Item) {
 	m := keyspace.Mark{SinceMillis: r.int("since")}
 	lease := r.uint("lease")
 	m.LeaseMillis = int64(lease)
-	m.Life, m.Conn, m.Renewals = r.uint("life"), r.uint("connection"), r.uint("renewals")
-	if lease > math.MaxInt64 || m.Life > st.lives.given || it.IsLock() || it.Encoding() != keyspace.EncodingAuto {
+	m.Incarnation, m.Conn, m.Renewals = r.uint("incarnation"), r.uint("connection"), r.uint("renewals")
+	if lease > math.MaxInt64 || m.Incarnation > st.incarnations.given || it.IsLock() || it.Encoding() != keyspace.EncodingAuto {
 		r.fail("mark")
 	}
 	if r.err == nil {

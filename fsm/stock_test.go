@@ -156,8 +156,9 @@ func TestReadMeetsDueStockLock(t *testing.T) {
 	}
 }
 
-// TestLives: clients of former lives of nodes are named for a while, and a node that lives on keeps its number.
-func TestLives(t *testing.T) {
+// TestIncarnations: clients of previous incarnations of nodes are named for a while, and a node that lives on keeps its
+// number.
+func TestIncarnations(t *testing.T) {
 	d := newDriver(t)
 	take := func(node string, epoch uint64, key string) {
 		d.seq++
@@ -170,18 +171,18 @@ func TestLives(t *testing.T) {
 		return info.Elems[11].Elems[0].Elems[19].Str
 	}
 	take("stays", 1, "first")
-	for epoch := range uint64(2 * maxLives) {
+	for epoch := range uint64(2 * maxIncarnations) {
 		take("restarts", epoch+1, fmt.Sprint("k", epoch+1))
 	}
 	take("stays", 1, "last")
 	require.Equal(t, "stays/7", client("first"))
 	require.Equal(t, "stays/7", client("last"))
-	require.Equal(t, "restarts/7", client(fmt.Sprint("k", 2*maxLives)))
+	require.Equal(t, "restarts/7", client(fmt.Sprint("k", 2*maxIncarnations)))
 	require.Empty(t, client("k1"))
-	require.Len(t, d.m.st.lives.known, maxLives)
+	require.Len(t, d.m.st.incarnations.known, maxIncarnations)
 	first, _ := d.mark("first")
 	last, _ := d.mark("last")
-	require.Equal(t, first.Life, last.Life)
+	require.Equal(t, first.Incarnation, last.Incarnation)
 	require.Equal(t, d.m.Hash(), restored(t, d.m).Hash())
 }
 

@@ -93,7 +93,7 @@ func TestLookingAhead(t *testing.T) {
 }
 
 // log makes random entries: of several nodes, with batches that come again, come
-// late, or belong to a former life; with time that jumps.
+// late, or belong to a previous incarnation; with time that jumps.
 type log struct {
 	rng   *rand.Rand
 	gen   *generator

@@ -29,7 +29,7 @@ type savepoint struct {
 	swaps            [protocol.MaxDatabases]uint64
 	versions         uint64
 	notifies         event.Classes
-	lives            lives
+	incarnations     incarnations
 }
 
 // change is the change of an item, or of a whole database.
@@ -83,7 +83,7 @@ func (c *call) begins() (from savepoint) {
 	from.histories = len(c.undo.histories)
 	from.changes, from.newKeys = len(c.undo.changes), len(c.undo.newKeys)
 	from.versions, from.swaps = c.st.versions, c.st.swaps
-	from.events, from.notifies, from.lives = len(c.events), c.st.notifies, c.st.lives.copy()
+	from.events, from.notifies, from.incarnations = len(c.events), c.st.notifies, c.st.incarnations.copy()
 	return from
 }
 
@@ -129,7 +129,7 @@ func (c *call) undoTo(from *savepoint) {
 	j.changes, j.newKeys = j.changes[:from.changes], j.newKeys[:from.newKeys]
 	st.versions, st.swaps = from.versions, from.swaps
 	c.dropSince(from.events)
-	st.notifies, st.lives = from.notifies, from.lives
+	st.notifies, st.incarnations = from.notifies, from.incarnations
 	if from.outermost && j.scripts != nil {
 		st.scripts = *j.scripts
 	}

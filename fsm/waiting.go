@@ -15,14 +15,14 @@ func (m *machine) Waits(o protocol.Origin, ticket uint64) bool {
 	return m.st.waits.Find(name) != nil || m.st.locks.Waits(name)
 }
 
-func (m *machine) WaitingLives() []protocol.Origin {
+func (m *machine) WaitingIncarnations() []protocol.Origin {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	lives := append(m.st.waits.Lives(), m.st.locks.Lives()...)
-	slices.SortFunc(lives, func(a, b protocol.Origin) int {
+	incarnations := append(m.st.waits.Incarnations(), m.st.locks.Incarnations()...)
+	slices.SortFunc(incarnations, func(a, b protocol.Origin) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Epoch, b.Epoch))
 	})
-	return slices.Compact(lives)
+	return slices.Compact(incarnations)
 }
 
 func (m *machine) Waiting() bool {

@@ -25,8 +25,8 @@ import (
 //	n1 SET q a ; GET q    two requests in one batch
 //	n1 leave 7 8          clients of n1 have gone
 //	n1 unblock error 7    CLIENT UNBLOCK … ERROR
-//	n1 drop n2 1          the leader has not heard of n2 in its life 1
-//	restart n1            n1 begins a new life
+//	n1 drop n2 1          the leader has not heard of n2 in its incarnation 1
+//	restart n1            n1 begins a new incarnation
 //	advance 500           a bare stamp, so much later
 //	room 4000             how much work an entry may spend on serving waiters
 //	seats 1000            how many bytes all waiters may count for

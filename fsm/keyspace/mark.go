@@ -9,8 +9,9 @@ type Mark struct {
 	SinceMillis int64
 	// LeaseMillis is the time to live that the item was given last; 0: none.
 	LeaseMillis int64
-	// Life is the owner's number of a life of a node, and Conn the number of a connection of that life; 0: not known.
-	Life, Conn uint64
+	// Incarnation is the owner's number of an incarnation of a node, and Conn the number of a connection of that
+	// incarnation; 0: not known.
+	Incarnation, Conn uint64
 	// Renewals counts how often the item was given another deadline.
 	Renewals uint64
 }
@@ -27,7 +28,7 @@ func appendMark(dst []byte, m *Mark) []byte {
 	from := len(dst)
 	dst = binary.AppendUvarint(dst, uint64(m.SinceMillis))
 	dst = binary.AppendUvarint(dst, uint64(m.LeaseMillis))
-	dst = binary.AppendUvarint(dst, m.Life)
+	dst = binary.AppendUvarint(dst, m.Incarnation)
 	dst = binary.AppendUvarint(dst, m.Conn)
 	dst = binary.AppendUvarint(dst, m.Renewals)
 	return append(dst, byte(len(dst)-from+1))
@@ -70,7 +71,7 @@ func (it *Item) Mark() (m Mark, ok bool) {
 		}
 	}
 	m.SinceMillis, m.LeaseMillis = int64(next()), int64(next())
-	m.Life, m.Conn, m.Renewals = next(), next(), next()
+	m.Incarnation, m.Conn, m.Renewals = next(), next(), next()
 	return m, true
 }
 

@@ -159,7 +159,7 @@ func (c *chaos) step() {
 		t.Unblock(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)}, protocol.LeaveTimeout)
 	case 21:
 		if c.r.IntN(4) == 0 {
-			t.DropLife("n0", 1+c.r.Uint64N(2))
+			t.DropIncarnation("n0", 1+c.r.Uint64N(2))
 		}
 	case 22:
 		if c.r.IntN(4) == 0 {
@@ -239,5 +239,5 @@ func drain(t *testing.T, table *Table, now int64) {
 	})
 	require.Empty(t, slices.Clip(names), "who waits is granted when all others are gone")
 	require.Zero(t, table.Bytes())
-	require.Zero(t, table.locks.Len()+table.sessions.Len()+len(table.lives)+len(table.drops)+len(table.flushes))
+	require.Zero(t, table.locks.Len()+table.sessions.Len()+len(table.incarnations)+len(table.drops)+len(table.flushes))
 }

@@ -117,7 +117,8 @@ func TestKeysAreCharged(t *testing.T) {
 	require.LessOrEqual(t, table.Steps(), plenty-len(keys))
 }
 
-// TestPlacesAreCharged: from version 6 of the entry on a waiter takes steps for each further queue that it joins or leaves.
+// TestPlacesAreCharged: from version 6 of the entry on a waiter takes steps for each further queue that it joins or
+// leaves.
 func TestPlacesAreCharged(t *testing.T) {
 	keys := make([]string, 100)
 	for i := range keys {
@@ -299,7 +300,7 @@ func TestGoneAtOnce(t *testing.T) {
 		require.NoError(t, err)
 	}
 	table.Begin(1400, 0)
-	table.DropLife("n1", 1)
+	table.DropIncarnation("n1", 1)
 	table.CloseSession(id)
 	table.TakeEffects()
 	table.Begin(1400, 10)

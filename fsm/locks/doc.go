@@ -6,7 +6,7 @@
 //	       │         └─ extension: what goes beyond         ├─ queue: awake │ asleep │ absent, each in order
 //	       │                                                └─ delay, permits held, losses not worked off
 //	       ├─ waiters: by name, by owner, by end of the wait
-//	       ├─ sessions: by id, by end, by life of a node, by connection ── their holds, their waiters
+//	       ├─ sessions: by id, by end, by incarnation of a node, by connection ── their holds, their waiters
 //	       └─ fences, orders, ids given out
 //
 //	 a request ──▶ granted? ──no──▶ in line ──time──▶ absent (the place is kept) ──time──▶ gone

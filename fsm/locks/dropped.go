@@ -26,7 +26,7 @@ func (t *Table) dropped(w *waiter) bool {
 	return false
 }
 
-// Drop drops the waiters of a node that have a lower name: of an earlier life, or in the same life with a
+// Drop drops the waiters of a node that have a lower name: of an earlier incarnation, or in the same incarnation with a
 // lower ticket. They are gone from now on, and removed by Sweep.
 func (t *Table) Drop(name waits.Name) {
 	w := t.firstOf(name.Origin.Node)
@@ -44,8 +44,8 @@ func (t *Table) Drop(name waits.Name) {
 	}
 }
 
-// DropLife drops all waiters of a node up to an epoch.
-func (t *Table) DropLife(node string, epoch uint64) {
+// DropIncarnation drops all waiters of a node up to an epoch.
+func (t *Table) DropIncarnation(node string, epoch uint64) {
 	last := waits.Name{Origin: protocol.Origin{Node: node, Epoch: epoch}, Ticket: ^uint64(0)}
 	t.names.Descend(new(waiter).named(last), func(w *waiter) bool {
 		if w.Client.Origin.Node == node {

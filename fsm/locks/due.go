@@ -57,15 +57,15 @@ func (t *Table) nextSession() (id uint64, end int64) {
 	if e, ok := t.sessionEnds.Min(); ok {
 		id, end = e.id, e.deadline
 	}
-	for i := range t.lives {
+	for i := range t.incarnations {
 		if mutant.LockSession {
 			break
 		}
-		b, _ := seek(t.attached, bound{origin: &t.lives[i].origin})
-		if b.origin == nil || *b.origin != t.lives[i].origin {
+		b, _ := seek(t.attached, bound{origin: &t.incarnations[i].origin})
+		if b.origin == nil || *b.origin != t.incarnations[i].origin {
 			continue // all of them have leases of their own at the moment
 		}
-		if at := saturated(t.lives[i].alive, b.by); at < end {
+		if at := saturated(t.incarnations[i].alive, b.by); at < end {
 			id, end = b.id, at
 		}
 	}

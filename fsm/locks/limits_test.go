@@ -187,8 +187,8 @@ func TestCausesOfLateLosses(t *testing.T) {
 	require.Equal(t, map[string]int{"k": 3, "l": 3}, reasons)
 }
 
-// TestNothingJoinsWithinADelay: a shared hold that ended with its session, and is not worked off, brings a delay: the only
-// one, or one with more holds before it than a step looks at.
+// TestNothingJoinsWithinADelay: a shared hold that ended with its session, and is not worked off, brings a delay: the
+// only one, or one with more holds before it than a step looks at.
 func TestNothingJoinsWithinADelay(t *testing.T) {
 	for _, before := range []int{0, 2 * memberLooks} {
 		table := at(New(), 1000)
@@ -300,7 +300,7 @@ func TestWaitersOfASession(t *testing.T) {
 			require.NoError(t, err)
 		}
 		table.Begin(1000, 0)
-		table.DropLife("n2", 1)
+		table.DropIncarnation("n2", 1)
 		require.Equal(t, want, table.Session(id, 1000).Waiters)
 	}
 }

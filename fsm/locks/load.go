@@ -12,15 +12,15 @@ import (
 
 // What is wrong with a stream.
 var (
-	errNumbers = errors.New("a number of the lock table is out of range")
-	errLife    = errors.New("a life of a node is damaged")
-	errSession = errors.New("a lock session is damaged")
-	errFlush   = errors.New("a flush of locks is damaged")
-	errDrop    = errors.New("dropped waiters of locks are damaged")
-	errLock    = errors.New("a lock is damaged")
-	errHold    = errors.New("a hold is damaged")
-	errWaiter  = errors.New("a waiter for a lock is damaged")
-	errStuck   = errors.New("a waiter could be granted, and never would")
+	errNumbers     = errors.New("a number of the lock table is out of range")
+	errIncarnation = errors.New("an incarnation of a node is damaged")
+	errSession     = errors.New("a lock session is damaged")
+	errFlush       = errors.New("a flush of locks is damaged")
+	errDrop        = errors.New("dropped waiters of locks are damaged")
+	errLock        = errors.New("a lock is damaged")
+	errHold        = errors.New("a hold is damaged")
+	errWaiter      = errors.New("a waiter for a lock is damaged")
+	errStuck       = errors.New("a waiter could be granted, and never would")
 )
 
 // loader makes a table of what a snapshot says.
@@ -40,10 +40,10 @@ func Load(r Reader, caused bool) (*Table, error) {
 	t.fences, t.orders, t.sessionIDs = r.Uint(), r.Uint(), r.Uint()
 	// Flushes may have taken fences beyond MaxFence.
 	d.must(t.fences < noOrder && t.sessionIDs <= MaxFence && t.orders < noOrder, errNumbers)
-	d.each(d.life)
+	d.each(d.incarnation)
 	d.each(d.session)
-	for i := range t.lives {
-		d.must(t.lives[i].sessions > 0, errLife)
+	for i := range t.incarnations {
+		d.must(t.incarnations[i].sessions > 0, errIncarnation)
 	}
 	d.each(d.flush)
 	d.each(d.drop)
@@ -109,11 +109,11 @@ func (d *loader) client() Client {
 	return Client{protocol.Origin{Node: d.String(), Epoch: d.Uint()}, d.Int()}
 }
 
-func (d *loader) life() {
-	l := life{origin: protocol.Origin{Node: d.String(), Epoch: d.Uint()}, alive: d.Int()}
-	n := len(d.t.lives)
-	d.must(n == 0 || compareOrigins(d.t.lives[n-1].origin, l.origin) < 0, errLife)
-	d.t.lives = append(d.t.lives, l)
+func (d *loader) incarnation() {
+	l := incarnation{origin: protocol.Origin{Node: d.String(), Epoch: d.Uint()}, alive: d.Int()}
+	n := len(d.t.incarnations)
+	d.must(n == 0 || compareOrigins(d.t.incarnations[n-1].origin, l.origin) < 0, errIncarnation)
+	d.t.incarnations = append(d.t.incarnations, l)
 }
 
 func (d *loader) session() {
@@ -130,12 +130,12 @@ func (d *loader) session() {
 		c := d.client()
 		s.origin, s.conn = d.t.origin(c.Origin), c.Conn
 		if !s.over {
-			i, ok := d.t.lifeAt(c.Origin)
+			i, ok := d.t.incarnationAt(c.Origin)
 			if d.must(ok && c != (Client{}) && d.t.Attached(c) < MaxAttached, errSession); d.err != nil {
 				return
 			}
-			d.must(s.leased || s.deadline <= saturated(d.t.lives[i].alive, s.lease), errSession)
-			d.t.lives[i].sessions++
+			d.must(s.leased || s.deadline <= saturated(d.t.incarnations[i].alive, s.lease), errSession)
+			d.t.incarnations[i].sessions++
 			d.t.connections.Set(bound{s.origin, s.conn, s.id})
 		}
 	}

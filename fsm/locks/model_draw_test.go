@@ -236,7 +236,7 @@ func (p *twins) dropped() (string, reply, reply) {
 	o := p.client().Origin
 	if p.d.one(2) {
 		want := p.model.dropWaits(o.Node, func(*nWait) bool { return true })
-		p.table.DropLife(o.Node, 1)
+		p.table.DropIncarnation(o.Node, 1)
 		p.goOn()
 		return fmt.Sprint("drop ", o), want, reply{}
 	}

@@ -11,20 +11,20 @@ func (t *Table) Waits(name waits.Name) bool {
 	return ok && !t.dropped(w)
 }
 
-// Lives returns the lives of nodes from which clients wait, ordered by node and epoch.
-func (t *Table) Lives() (lives []protocol.Origin) {
+// Incarnations returns the incarnations of nodes from which clients wait, ordered by node and epoch.
+func (t *Table) Incarnations() (incarnations []protocol.Origin) {
 	next := waits.Name{}
 	for {
 		w, ok := seek(t.names, new(waiter).named(next))
 		if !ok {
-			return lives
+			return incarnations
 		}
 		next = w.name()
 		if t.dropped(w) {
 			next.Ticket++
 			continue
 		}
-		lives = append(lives, next.Origin)
+		incarnations = append(incarnations, next.Origin)
 		next.Ticket = ^uint64(0)
 	}
 }

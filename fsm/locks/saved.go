@@ -19,8 +19,8 @@ type Reader interface {
 // Save writes the table. Equal tables write the same:
 //
 //	fences, orders and ids of sessions given out
-//	lives, in order:      node, epoch, when it was heard of last
-//	sessions, by id:      id, name, lease, since, deadline, flags, life and connection
+//	incarnations:         node, epoch, when it was heard of last
+//	sessions, by id:      id, name, lease, since, deadline, flags, incarnation and connection
 //	flushes, by database: database, fence, instant, where to go on
 //	drops, by node:       node, epoch, ticket
 //	locks, in order:      database, key, flags, extension, holds by fence, waiters in line whose first key it is
@@ -32,11 +32,11 @@ func (t *Table) Save(w Writer, caused bool) {
 	w.Uint(t.fences)
 	w.Uint(t.orders)
 	w.Uint(t.sessionIDs)
-	w.Uint(uint64(len(t.lives)))
-	for i := range t.lives {
-		w.String(t.lives[i].origin.Node)
-		w.Uint(t.lives[i].origin.Epoch)
-		w.Int(t.lives[i].alive)
+	w.Uint(uint64(len(t.incarnations)))
+	for i := range t.incarnations {
+		w.String(t.incarnations[i].origin.Node)
+		w.Uint(t.incarnations[i].origin.Epoch)
+		w.Int(t.incarnations[i].alive)
 	}
 	w.Uint(uint64(t.sessions.Len()))
 	t.sessions.Scan(func(s *session) bool {

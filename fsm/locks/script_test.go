@@ -148,7 +148,7 @@ func init() {
 			return yesNo(s.table.Unblock(s.waitName(w[0]), protocol.LeaveTimeout))
 		},
 		"drop": func(s *stage, w []string) []string {
-			s.table.DropLife(w[0], 1)
+			s.table.DropIncarnation(w[0], 1)
 			return nil
 		},
 		"advance": (*stage).advance,

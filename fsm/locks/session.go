@@ -16,7 +16,7 @@ type session struct {
 	lease      int64
 	deadline   int64 // the last instant of its own lease
 	opened     int64
-	// origin is the life of the node with whose connection the session lives; nil: with none.
+	// origin is the incarnation of the node with whose connection the session lives; nil: with none.
 	origin *protocol.Origin
 	conn   int64
 	// leased: the session stands in sessionEnds, by its own lease. Else it stands in attached, and lives
@@ -55,25 +55,25 @@ func attachedBefore(a, b bound) bool {
 
 func connectionBefore(a, b bound) bool { return attachedBefore(a, b) }
 
-// life is a life of a node, with sessions that live with its connections.
-type life struct {
+// incarnation is one of a node, with sessions that live with its connections.
+type incarnation struct {
 	origin   protocol.Origin
 	alive    int64 // when the node was heard of last
 	sessions int
 }
 
-func (t *Table) lifeAt(o protocol.Origin) (index int, ok bool) {
-	return slices.BinarySearchFunc(t.lives, o, func(l life, o protocol.Origin) int { return compareOrigins(l.origin, o) })
+func (t *Table) incarnationAt(o protocol.Origin) (index int, ok bool) {
+	return slices.BinarySearchFunc(t.incarnations, o, func(l incarnation, o protocol.Origin) int { return compareOrigins(l.origin, o) })
 }
 
-// alive notes that a life of a node was heard of now. The life has one session more.
+// alive notes that an incarnation of a node was heard of now. The incarnation has one session more.
 func (t *Table) alive(o *protocol.Origin) {
-	i, known := t.lifeAt(*o)
+	i, known := t.incarnationAt(*o)
 	if !known {
-		t.lives = slices.Insert(t.lives, i, life{origin: *o})
+		t.incarnations = slices.Insert(t.incarnations, i, incarnation{origin: *o})
 	}
-	t.lives[i].alive = t.now
-	t.lives[i].sessions++
+	t.incarnations[i].alive = t.now
+	t.incarnations[i].sessions++
 }
 
 // ownSession is a session to be changed. Requires: there is one.
@@ -98,8 +98,8 @@ func (t *Table) session(id uint64) *session {
 func (t *Table) endOf(s *session) int64 {
 	end := s.deadline
 	if s.origin != nil && !s.over {
-		if i, ok := t.lifeAt(*s.origin); ok {
-			end = max(end, saturated(t.lives[i].alive, s.lease))
+		if i, ok := t.incarnationAt(*s.origin); ok {
+			end = max(end, saturated(t.incarnations[i].alive, s.lease))
 		}
 	}
 	return end
@@ -156,7 +156,7 @@ func (t *Table) startLease(s *session) {
 // attach makes a session, which stands in no tree of ends, live with a connection.
 func (t *Table) attach(s *session, c Client) {
 	o := t.origin(c.Origin)
-	t.endLife(*o)
+	t.endIncarnation(*o)
 	t.alive(o)
 	s.origin, s.conn, s.deadline = o, c.Conn, t.now
 	t.attached.Set(bound{o, s.lease, s.id})
@@ -175,9 +175,9 @@ func (t *Table) detach(s *session) {
 		return
 	}
 	t.connections.Delete(bound{s.origin, s.conn, s.id})
-	if i, ok := t.lifeAt(*s.origin); ok {
-		if t.lives[i].sessions--; t.lives[i].sessions == 0 {
-			t.lives = slices.Delete(t.lives, i, i+1)
+	if i, ok := t.incarnationAt(*s.origin); ok {
+		if t.incarnations[i].sessions--; t.incarnations[i].sessions == 0 {
+			t.incarnations = slices.Delete(t.incarnations, i, i+1)
 		}
 	}
 	s.origin, s.conn = nil, 0
@@ -206,7 +206,7 @@ func (t *Table) KeepAlive(id uint64) (leftMillis int64, ok bool) {
 	t.tellLateSession(s, t.now)
 	if s.leased {
 		t.sessionEnds.Delete(ending{s.deadline, s.id})
-	} else if i, _ := t.lifeAt(*s.origin); t.lives[i].alive == t.now {
+	} else if i, _ := t.incarnationAt(*s.origin); t.incarnations[i].alive == t.now {
 		return s.lease, true
 	} else {
 		t.attached.Delete(bound{s.origin, s.lease, s.id})
@@ -314,25 +314,25 @@ func (t *Table) loseWith(s *session, h *hold) {
 	}
 }
 
-// Alive renews all sessions that are attached to connections of a life of a node.
+// Alive renews all sessions that are attached to connections of an incarnation of a node.
 func (t *Table) Alive(o protocol.Origin) {
 	defer t.finish()
-	t.endLife(o)
-	if i, ok := t.lifeAt(o); ok {
-		t.lives[i].alive = t.now
+	t.endIncarnation(o)
+	if i, ok := t.incarnationAt(o); ok {
+		t.incarnations[i].alive = t.now
 	}
 }
 
-// endLife ends the sessions of a life whose time is over, before the life is renewed. If the steps do not
-// suffice, the rest lives on: late, not early.
-func (t *Table) endLife(o protocol.Origin) {
+// endIncarnation ends the sessions of an incarnation whose time is over, before the incarnation is renewed. If the
+// steps do not suffice, the rest lives on: late, not early.
+func (t *Table) endIncarnation(o protocol.Origin) {
 	for t.steps > 0 {
-		i, ok := t.lifeAt(o)
+		i, ok := t.incarnationAt(o)
 		if !ok {
 			return
 		}
 		b, _ := seek(t.attached, bound{origin: &o})
-		end := saturated(t.lives[i].alive, b.by)
+		end := saturated(t.incarnations[i].alive, b.by)
 		if b.origin == nil || *b.origin != o || end >= t.now {
 			return
 		}

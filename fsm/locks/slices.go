@@ -344,9 +344,9 @@ func (t *Table) Ended(db int, now int64, most int) (n, looked int) {
 		}
 		return e.deadline < now && c.look()
 	})
-	for i := range t.lives {
-		t.attached.Ascend(bound{origin: &t.lives[i].origin}, func(b bound) bool {
-			over := *b.origin == t.lives[i].origin && saturated(t.lives[i].alive, b.by) < now
+	for i := range t.incarnations {
+		t.attached.Ascend(bound{origin: &t.incarnations[i].origin}, func(b bound) bool {
+			over := *b.origin == t.incarnations[i].origin && saturated(t.incarnations[i].alive, b.by) < now
 			return over && c.session(b.id)
 		})
 	}

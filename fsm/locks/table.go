@@ -31,10 +31,10 @@ type Table struct {
 	holdCount, waiterCount              int
 	counts                              waits.Counts // of waiters
 
-	lives   []life             // with sessions that are attached to their connections, in order
-	origins []*protocol.Origin // known lives of nodes, so that holds share them
-	drops   []before           // whose waiters are gone, ordered by node
-	flushes []flush            // databases that are not worked off, in order
+	incarnations []incarnation      // with sessions that are attached to their connections, in order
+	origins      []*protocol.Origin // known incarnations of nodes, so that holds share them
+	drops        []before           // whose waiters are gone, ordered by node
+	flushes      []flush            // databases that are not worked off, in order
 	// touched are the locks that the call under way may have changed: see finish.
 	touched []*lock
 	// woken are those of them whose queues are to be looked at.
@@ -65,7 +65,7 @@ type trees struct {
 
 	sessions    *btree.BTreeG[*session] // by id
 	sessionEnds *btree.BTreeG[ending]   // by the end of the own lease
-	attached    *btree.BTreeG[bound]    // by life, lease and id
+	attached    *btree.BTreeG[bound]    // by incarnation, lease and id
 	connections *btree.BTreeG[bound]    // by connection and id
 	ended       *btree.BTreeG[uint64]   // sessions that have ended and are not worked off
 }
@@ -118,7 +118,7 @@ func (t *Table) Copy() *Table {
 		t.places.IsoCopy(), t.waiting.IsoCopy(), t.waitEnds.IsoCopy(), t.names.IsoCopy(), t.waitsBySession.IsoCopy(),
 		t.sessions.IsoCopy(), t.sessionEnds.IsoCopy(), t.attached.IsoCopy(), t.connections.IsoCopy(), t.ended.IsoCopy(),
 	}
-	c.lives, c.drops, c.flushes = slices.Clone(t.lives), slices.Clone(t.drops), slices.Clone(t.flushes)
+	c.incarnations, c.drops, c.flushes = slices.Clone(t.incarnations), slices.Clone(t.drops), slices.Clone(t.flushes)
 	c.origins = slices.Clone(t.origins)
 	c.counts = slices.Clone(t.counts)
 	c.touched, c.woken, c.effects, c.near, c.probe = nil, nil, nil, near{}, nil
@@ -172,7 +172,7 @@ func saturated(a, b int64) int64 {
 	return a + b
 }
 
-// origin is o as all holds of a life share it.
+// origin is o as all holds of an incarnation share it.
 func (t *Table) origin(o protocol.Origin) *protocol.Origin {
 	for i, known := range t.origins {
 		if *known == o {

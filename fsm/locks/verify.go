@@ -42,7 +42,7 @@ type verifier struct {
 	bytes        int64
 	sessionHolds map[uint64]int
 	waiters      map[*waiter]int // how often they stand in line
-	lives        []int           // sessions of each
+	incarnations []int           // sessions of each
 }
 
 func (c *verifier) require(ok bool, format string, args ...any) {
@@ -176,10 +176,10 @@ func (c *verifier) session(s *session, waiters int) {
 	_, attached := t.attached.Get(bound{s.origin, s.lease, s.id})
 	c.require(attached != s.leased, "session %d has its own lease: %v, and lives with its node: %v", s.id, s.leased, attached)
 	_, connected := t.connections.Get(bound{s.origin, s.conn, s.id})
-	i, known := t.lifeAt(*s.origin)
-	c.require(connected && known, "session %d is not known by its connection or life", s.id)
+	i, known := t.incarnationAt(*s.origin)
+	c.require(connected && known, "session %d is not known by its connection or incarnation", s.id)
 	if known {
-		c.lives[i]++
+		c.incarnations[i]++
 	}
 }
 
@@ -206,7 +206,7 @@ func (c *verifier) totals() {
 	c.bytes += waiting
 	c.require(counts.Equal(t.counts), "accounts with %d waiters are counted as %d", counts, t.counts)
 	bound, leased, ended := 0, 0, 0
-	c.lives = make([]int, len(t.lives))
+	c.incarnations = make([]int, len(t.incarnations))
 	t.sessions.Scan(func(s *session) bool {
 		c.session(s, bySession[s.id])
 		bound += s.holds
@@ -220,8 +220,8 @@ func (c *verifier) totals() {
 		return c.err == nil
 	})
 	connected := 0
-	for i, n := range c.lives {
-		c.require(n == t.lives[i].sessions && n > 0, "%d sessions of life %v are counted as %d", n, t.lives[i].origin, t.lives[i].sessions)
+	for i, n := range c.incarnations {
+		c.require(n == t.incarnations[i].sessions && n > 0, "%d sessions of incarnation %v are counted as %d", n, t.incarnations[i].origin, t.incarnations[i].sessions)
 		connected += n
 	}
 	for _, count := range []struct {
@@ -256,7 +256,7 @@ func (c *verifier) bounds() {
 	t := c.table
 	c.require(t.fences < noOrder && t.orders < noOrder && t.sessionIDs <= MaxFence, "too much was given out: %d, %d, %d", t.fences, t.orders, t.sessionIDs)
 	c.require(t.waitingBytes <= MaxWaitingBytes, "waiters have %d bytes", t.waitingBytes)
-	c.require(slices.IsSortedFunc(t.lives, func(a, b life) int { return compareOrigins(a.origin, b.origin) }), "lives are out of order")
+	c.require(slices.IsSortedFunc(t.incarnations, func(a, b incarnation) int { return compareOrigins(a.origin, b.origin) }), "incarnations are out of order")
 	for i, f := range t.flushes {
 		c.require(f.mark <= t.fences && (i == 0 || t.flushes[i-1].db < f.db), "flush of database %d up to %d of %d", f.db, f.mark, t.fences)
 	}
@@ -267,8 +267,8 @@ func (c *verifier) bounds() {
 		c.require(s.id > 0 && s.id <= t.sessionIDs && s.lease > 0 && s.lease <= Forever && s.deadline < never && len(s.name) <= MaxText,
 			"session %d of %d has lease %d until %d, and a name of %d bytes", s.id, t.sessionIDs, s.lease, s.deadline, len(s.name))
 		if s.origin != nil && !s.over {
-			i, known := t.lifeAt(*s.origin)
-			c.require(known && (s.leased || s.deadline <= saturated(t.lives[i].alive, s.lease)), "session %d ends behind its life", s.id)
+			i, known := t.incarnationAt(*s.origin)
+			c.require(known && (s.leased || s.deadline <= saturated(t.incarnations[i].alive, s.lease)), "session %d ends behind its incarnation", s.id)
 			c.require(t.Attached(Client{*s.origin, s.conn}) <= MaxAttached, "session %d is one of too many", s.id)
 		}
 		return c.err == nil

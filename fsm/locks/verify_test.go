@@ -63,19 +63,19 @@ func TestVerify(t *testing.T) {
 		"leases of sessions are counted as":             func(t *Table, alone, shared *lock) { t.sessionEnds.Set(ending{9, 9}) },
 		"session 2 has its own lease: false, and lives": func(t *Table, alone, shared *lock) { t.attached.PopMin() },
 		"not known by its connection":                   func(t *Table, alone, shared *lock) { t.connections.PopMin() },
-		"1 sessions of life":                            func(t *Table, alone, shared *lock) { t.lives[0].sessions++ },
+		"1 sessions of incarnation":                     func(t *Table, alone, shared *lock) { t.incarnations[0].sessions++ },
 		"sessions of connections are counted as": func(t *Table, alone, shared *lock) {
 			t.connections.Set(bound{origin: &noOrigin})
 		},
 		"too much was given out":       func(t *Table, alone, shared *lock) { t.orders = noOrder },
 		"waiters have 268435457 bytes": func(t *Table, alone, shared *lock) { t.waitingBytes = MaxWaitingBytes + 1 },
-		"lives are out of order": func(t *Table, alone, shared *lock) {
-			t.lives = append([]life{{origin: protocol.Origin{Node: "z"}}}, t.lives...)
+		"incarnations are out of order": func(t *Table, alone, shared *lock) {
+			t.incarnations = append([]incarnation{{origin: protocol.Origin{Node: "z"}}}, t.incarnations...)
 		},
-		"flush of database 0 up to 99 of 4": func(t *Table, alone, shared *lock) { t.flushes = []flush{{mark: 99}} },
-		"drops are out of order":            func(t *Table, alone, shared *lock) { t.drops = make([]before, 2) },
-		"session 1 of 2 has lease 0":        func(t *Table, alone, shared *lock) { s, _ := t.sessions.Min(); s.lease = 0 },
-		"session 2 ends behind its life":    func(t *Table, alone, shared *lock) { s, _ := t.sessions.Max(); s.deadline = 1 << 40 },
+		"flush of database 0 up to 99 of 4":     func(t *Table, alone, shared *lock) { t.flushes = []flush{{mark: 99}} },
+		"drops are out of order":                func(t *Table, alone, shared *lock) { t.drops = make([]before, 2) },
+		"session 1 of 2 has lease 0":            func(t *Table, alone, shared *lock) { s, _ := t.sessions.Min(); s.lease = 0 },
+		"session 2 ends behind its incarnation": func(t *Table, alone, shared *lock) { s, _ := t.sessions.Max(); s.deadline = 1 << 40 },
 		"session 2 is one of too many": func(t *Table, alone, shared *lock) {
 			s, _ := t.sessions.Max()
 			for i := range uint64(MaxAttached) {

@@ -13,7 +13,7 @@
 // every key that may serve a waiter, takes the keys by [Table.Ready], and tries the waiters.
 //
 // Words: a *waiter* is a request that waits; the node that took the request names the waiter by a
-// *ticket*, which no other request of this life of the node has. A key is *ready* when its waiters are to
+// *ticket*, which no other request of this incarnation of the node has. A key is *ready* when its waiters are to
 // be tried.
 //
 // Start reading at table.go, then ready.go and dropped.go. saved.go is what a snapshot needs.

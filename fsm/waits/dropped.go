@@ -21,7 +21,7 @@ func (d *drops) dropped(w *Waiter) bool {
 // Dropped reports whether a waiter that Next or First returned is gone. Such a waiter must not be served.
 func (t *Table) Dropped(w *Waiter) bool { return t.dropped(w) }
 
-// Drop drops the waiters of a node that have a lower name: of an earlier life, or in the same life with a
+// Drop drops the waiters of a node that have a lower name: of an earlier incarnation, or in the same incarnation with a
 // lower ticket. They are gone from now on, and removed by Sweep.
 func (t *Table) Drop(before Name) {
 	w, ok := t.firstOf(before.Origin.Node)
@@ -40,9 +40,9 @@ func (t *Table) Drop(before Name) {
 	}
 }
 
-// DropLife drops all waiters of a node that the table has, up to an epoch. Requires: no waiter of the node
+// DropIncarnation drops all waiters of a node that the table has, up to an epoch. Requires: no waiter of the node
 // has a later epoch.
-func (t *Table) DropLife(node string, epoch uint64) {
+func (t *Table) DropIncarnation(node string, epoch uint64) {
 	last := Name{Ticket: ^uint64(0)}
 	last.Origin.Node, last.Origin.Epoch = node, epoch
 	t.names.Descend(&Waiter{Name: last}, func(w *Waiter) bool {

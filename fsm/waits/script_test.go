@@ -78,7 +78,7 @@ func step(t *testing.T, table *Table, words []string) []string {
 		table.Spread()
 	case "drop":
 		if len(words) > 2 {
-			table.DropLife(words[1], number(t, words[3]))
+			table.DropIncarnation(words[1], number(t, words[3]))
 		} else {
 			table.Drop(nameOf(t, words[1]))
 		}

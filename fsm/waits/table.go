@@ -147,15 +147,15 @@ func (t *Table) Count(account int) int { return t.counts.Of(account) }
 // Bytes is what all waiters count for.
 func (t *Table) Bytes() int64 { return t.bytes }
 
-// Lives returns the lives of nodes from which requests wait.
-func (t *Table) Lives() (lives []protocol.Origin) {
+// Incarnations returns the incarnations of nodes from which requests wait.
+func (t *Table) Incarnations() (incarnations []protocol.Origin) {
 	next := Name{}
 	for more := true; more; {
 		more = false
 		t.names.Ascend(&Waiter{Name: next}, func(w *Waiter) bool {
 			more = true
 			if !t.dropped(w) {
-				lives = append(lives, w.Origin)
+				incarnations = append(incarnations, w.Origin)
 				next = Name{Origin: w.Origin, Ticket: ^uint64(0)}
 			} else {
 				next = Name{Origin: w.Origin, Ticket: w.Ticket + 1}
@@ -163,5 +163,5 @@ func (t *Table) Lives() (lives []protocol.Origin) {
 			return false
 		})
 	}
-	return lives
+	return incarnations
 }

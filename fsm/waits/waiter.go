@@ -12,7 +12,7 @@ import (
 // Never is the deadline of a waiter that waits without end.
 const Never = 0
 
-// Name is how the node of a waiter's client calls the waiter. Tickets of a life of a node grow.
+// Name is how the node of a waiter's client calls the waiter. Tickets of an incarnation of a node grow.
 type Name struct {
 	Origin protocol.Origin
 	Ticket uint64

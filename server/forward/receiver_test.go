@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// Replies to a node's former life are not for the present one.
+// Replies to a node's previous incarnation are not for the present one.
 func TestLinkIsOfOneLife(t *testing.T) {
 	q := NewReceiver(ReceiverConfig{})
 	p := &Peer{origin: protocol.Origin{Node: "n2", Epoch: 2}}
@@ -55,7 +55,7 @@ func TestOldLinkSaysNothing(t *testing.T) {
 		first := link(1)
 		q.subscribe(first, true)
 		require.True(t, subscribed)
-		second := link(1) // of the same life
+		second := link(1) // of the same incarnation
 		silent(first)
 		q.subscribe(second, true)
 		silent(first)

@@ -53,7 +53,7 @@ func TestWhatIsReadIsOvertaken(t *testing.T) {
 	}
 }
 
-// TestRegistry: who has once been admitted is remembered by the disk, and is not admitted in an earlier life.
+// TestRegistry: who has once been admitted is remembered by the disk, and is not admitted in an earlier incarnation.
 func TestRegistry(t *testing.T) {
 	disk, logged := memory{}, uint64(0)
 	start := func() *Registry {

@@ -30,7 +30,7 @@ type Replica struct {
 
 	node *raftnode.Node
 	traffic
-	life
+	termination
 	addresses      *addresses
 	leaders        leaders
 	givingUp       atomic.Bool
@@ -53,8 +53,8 @@ type traffic struct {
 	fromFollowers *forward.Receiver
 }
 
-// life is how the node ends.
-type life struct {
+// termination is how the node ends.
+type termination struct {
 	ending  sync.Once
 	stopped chan struct{} // closed when the replica begins to stop
 	failed  chan error    // the reason to stop

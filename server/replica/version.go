@@ -2,10 +2,11 @@ package replica
 
 import "github.com/holdfast/holdfast/protocol"
 
-// Origin is this life of the node, as the log names it.
+// Origin is this incarnation of the node, as the log names it.
 func (r *Replica) Origin() protocol.Origin { return r.origin }
 
-// Version is the version of the cluster: of the entries that its leader writes, of what they mean, and of the snapshots.
+// Version is the version of the cluster: of the entries that its leader writes, of what they mean, and of the
+// snapshots.
 func (r *Replica) Version() byte {
 	version, _ := r.machine.Version()
 	return version
@@ -47,8 +48,8 @@ func (m *Member) Outdated(version byte) bool {
 	return m.NewestVersion > 0 && m.NewestVersion < uint64(version)
 }
 
-// HeldBackBy are the members for whose sake the cluster does not go over to the newest version that some member can use:
-// those that cannot use it, whose operators hold it, or that do not answer. There are none if the cluster has it.
+// HeldBackBy are the members for whose sake the cluster does not go over to the newest version that some member can
+// use: those that cannot use it, whose operators hold it, or that do not answer. There are none if the cluster has it.
 func (s *Status) HeldBackBy() (by []Member) {
 	newest := uint64(0)
 	for i := range s.Members {

@@ -131,23 +131,23 @@ func (w *waiting) look(now time.Time) {
 		w.term, w.leading = l.term, now
 	}
 	w.lookForLeader(l, now)
-	for _, life := range w.r.machine.WaitingLives() {
+	for _, incarnation := range w.r.machine.WaitingIncarnations() {
 		switch {
-		case life.Node == w.r.origin.Node:
-			if life.Epoch < w.r.origin.Epoch {
+		case incarnation.Node == w.r.origin.Node:
+			if incarnation.Epoch < w.r.origin.Epoch {
 				w.registry.DropPreviousIncarnations()
 			}
-		case l != nil && w.silent(life.Node, l.term, now):
-			w.drop(life, w.r.config.AbsentAfter)
-		case l != nil && w.dead(life.Node, l.term, now):
-			w.drop(life, deadAfter)
+		case l != nil && w.silent(incarnation.Node, l.term, now):
+			w.drop(incarnation, w.r.config.AbsentAfter)
+		case l != nil && w.dead(incarnation.Node, l.term, now):
+			w.drop(incarnation, deadAfter)
 		}
 	}
 }
 
-func (w *waiting) drop(life protocol.Origin, after time.Duration) {
-	if err := w.propose(protocol.AppendDrop(nil, life), 1); err == nil {
-		w.r.event(WaitersDropped{Node: members.Name(life.Node), After: after})
+func (w *waiting) drop(incarnation protocol.Origin, after time.Duration) {
+	if err := w.propose(protocol.AppendDrop(nil, incarnation), 1); err == nil {
+		w.r.event(WaitersDropped{Node: members.Name(incarnation.Node), After: after})
 	}
 }
 

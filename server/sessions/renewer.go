@@ -13,7 +13,7 @@ import (
 // Cluster is what a renewer needs of the node.
 type Cluster struct {
 	// Propose has the sessions of closed connections ended, and then, if renew is set, all other sessions of
-	// this life of the node renewed. An error means that neither may have been applied: a *protocol.Error for
+	// this incarnation of the node renewed. An error means that neither may have been applied: a *protocol.Error for
 	// reasons that are not the request's, such as the number of connections.
 	Propose func(closed []int64, renew bool) error
 	// Applied reports whether the state of this node has the batch of this node with that number.
