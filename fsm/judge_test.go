@@ -65,7 +65,7 @@ func TestScriptsOfUsers(t *testing.T) {
 			}
 			require.Equal(t, tc.refused, strings.Join(told, ", "), tc.script)
 			if words[0] == "eval_ro" {
-				read, _, _, err := d.m.Read(string(body), 1, d.nowMillis, d.wallOffset, Turn)
+				read, _, _, err := d.m.Read(string(body), 1, d.nowMillis, d.wallOffset, ReadLong)
 				require.NoError(t, err)
 				require.Equal(t, replies, read)
 			}
