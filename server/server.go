@@ -363,6 +363,8 @@ func (s *Server) frontConfig() frontend.Config {
 		Options:  frontend.Options{Debug: s.config.Debug, Faults: s.faults.handler(), ClusterMode: s.config.ClusterMode},
 		TLS:      s.secrets.ClientTLS(),
 		Users:    s.secrets,
+
+		CertificateUser: s.config.CertificateUser(),
 	}
 }
 

@@ -51,6 +51,7 @@ func options(c *server.Config) []option {
 		{name: "tls-cert", value: &c.TLSCert, help: "PEM certificate for clients' connections; with tls-key turns TLS on"},
 		{name: "tls-key", value: &c.TLSKey, help: "PEM key of tls-cert"},
 		{name: "tls-client-ca", value: &c.TLSClientCA, help: "PEM certificates of the CA that clients' certificates must come from"},
+		{name: "tls-auth-clients-user", value: &c.TLSAuthClientsUser, help: "name in a client's certificate that is its user's, who needs no password then: CN (common name) or URI (the first that is a user's); default: off"},
 		{name: "peer-tls-cert", value: &c.PeerTLSCert, help: "PEM certificate for connections between nodes, used in both directions"},
 		{name: "peer-tls-key", value: &c.PeerTLSKey, help: "PEM key of peer-tls-cert"},
 		{name: "peer-tls-ca", value: &c.PeerTLSCA, help: "PEM certificates of the CA that nodes' certificates must come from"},

@@ -95,6 +95,44 @@ func (a *authority) clientConfig(t *testing.T, name string) *tls.Config {
 	return c
 }
 
+// TestCertificatesNameUsers: a client with a user's certificate is that user; others are the default user, whose password
+// they need.
+func TestCertificatesNameUsers(t *testing.T) {
+	ca := newAuthority(t)
+	ca.issue(t, "node")
+	for _, name := range []string{"alice", "carol", "nobody", "limited"} {
+		ca.issue(t, name)
+	}
+	users := ca.file("users.acl")
+	require.NoError(t, os.WriteFile(users, []byte("user default on >open-sesame ~* &* +@all\nuser alice on ~alice:* +@all\nuser carol off ~* +@all\nuser limited on ~* +@all\n"), 0o600))
+	quotas := ca.file("users.quota")
+	require.NoError(t, os.WriteFile(quotas, []byte("user limited max-connections 1\n"), 0o600))
+	start := func(by string) func(name, password string) *redis.Client {
+		n := launch(t, build(t), 1, "--tls-cert", ca.file("node.crt"), "--tls-key", ca.file("node.key"), "--tls-client-ca", ca.file("ca.crt"),
+			"--acl-file", users, "--quota-file", quotas, "--tls-auth-clients-user", by)[0]
+		return func(name, password string) *redis.Client {
+			c := redis.NewClient(&redis.Options{Addr: n.addr, Password: password, TLSConfig: ca.clientConfig(t, name), MaxRetries: -1, ReadTimeout: 10 * time.Second})
+			t.Cleanup(func() { c.Close() })
+			return c
+		}
+	}
+	dial := start("CN")
+	alice := dial("alice", "")
+	require.Eventually(t, func() bool { return alice.Set(t.Context(), "alice:k", "v", 0).Err() == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Equal(t, "alice", alice.Do(t.Context(), "ACL", "WHOAMI").Val())
+	require.ErrorContains(t, alice.Set(t.Context(), "bob:k", "v", 0).Err(), "NOPERM")
+	require.Equal(t, "default", dial("alice", "open-sesame").Do(t.Context(), "ACL", "WHOAMI").Val(), "AUTH comes later")
+	for _, name := range []string{"carol", "nobody"} {
+		require.ErrorContains(t, dial(name, "").Ping(t.Context()).Err(), "NOAUTH", name)
+		require.Equal(t, "default", dial(name, "open-sesame").Do(t.Context(), "ACL", "WHOAMI").Val(), name)
+	}
+	one := dial("limited", "").Conn()
+	defer one.Close()
+	require.NoError(t, one.Ping(t.Context()).Err())
+	require.Error(t, dial("limited", "").Ping(t.Context()).Err())
+	require.ErrorContains(t, start("off")("alice", "").Ping(t.Context()).Err(), "NOAUTH")
+}
+
 // TestSecuredCluster: TLS and a password for clients, mutual TLS and a secret between nodes.
 func TestSecuredCluster(t *testing.T) {
 	ca := newAuthority(t)

@@ -250,6 +250,9 @@ func (u *User) has(password string) bool {
 // Open reports whether connections are this user's without a password, if it is the default user.
 func (u *User) Open() bool { return u.on && u.noPass }
 
+// On reports whether connections may be this user's.
+func (u *User) On() bool { return u.on }
+
 // TakesAny reports whether any password is the user's.
 func (u *User) TakesAny() bool { return u.noPass }
 

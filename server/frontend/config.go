@@ -40,6 +40,9 @@ type Config struct {
 	Backups Backups
 	// TLS, when set, is spoken on every connection.
 	TLS *tls.Config
+	// CertificateUser says which name in a client's certificate is the user's: "CN", the common name, or "URI", the first
+	// URI that is a user's. Empty: none.
+	CertificateUser string
 	// Users are the users; nil: there is only "default", who may do everything and needs no password.
 	Users Users
 }

@@ -1,6 +1,9 @@
 package frontend
 
 import (
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -109,4 +112,33 @@ func TestLimitsFollowTheFile(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, s.limits.conns)
 	})
+}
+
+// TestNamedBy: a certificate names a user who is there and is on, by one kind of name.
+func TestNamedBy(t *testing.T) {
+	users, err := acl.Parse("acl", "user a on >p\nuser b off >p\nuser spiffe://x/a on >p\nuser spiffe://x/b on >p")
+	require.NoError(t, err)
+	uri := func(text string) *url.URL {
+		u, err := url.Parse(text)
+		require.NoError(t, err)
+		return u
+	}
+	for _, tc := range []struct {
+		cert     x509.Certificate
+		by, want string
+	}{
+		{x509.Certificate{Subject: pkix.Name{CommonName: "a"}}, "CN", "a"},
+		{x509.Certificate{Subject: pkix.Name{CommonName: "b"}}, "CN", ""},
+		{x509.Certificate{Subject: pkix.Name{CommonName: "c"}}, "CN", ""},
+		{x509.Certificate{Subject: pkix.Name{CommonName: ""}}, "CN", ""},
+		{x509.Certificate{Subject: pkix.Name{CommonName: "a"}}, "URI", ""},
+		{x509.Certificate{URIs: []*url.URL{uri("spiffe://x/a")}}, "CN", ""},
+		{x509.Certificate{URIs: []*url.URL{uri("spiffe://x/none"), uri("spiffe://x/b"), uri("spiffe://x/a")}}, "URI", "spiffe://x/b"},
+	} {
+		got := ""
+		if u := namedBy(&tc.cert, tc.by, users); u != nil {
+			got = u.Name
+		}
+		require.Equal(t, tc.want, got, "%+v", tc)
+	}
 }

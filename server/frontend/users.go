@@ -67,12 +67,17 @@ func (c *conn) login(name, password string) *protocol.Error {
 	if u == nil {
 		return protocol.ErrWrongPass
 	}
-	if q := u.Quota(); q != nil && !c.countAs(name, q.Connections) {
-		return protocol.QuotaExceeded(name, "connections to this node", q.Connections)
+	return c.admit(u)
+}
+
+// admit makes the connection the user's, who has shown a password or a certificate.
+func (c *conn) admit(u *acl.User) *protocol.Error {
+	if q := u.Quota(); q != nil && !c.countAs(u.Name, q.Connections) {
+		return protocol.QuotaExceeded(u.Name, "connections to this node", q.Connections)
 	}
 	c.become(u, true)
 	// The users may have changed while this one was not in the connection's list: [Server.UsersChanged] has missed it.
-	if !u.Keeps(c.srv.cfg.Users.Held().Find(name)) {
+	if !u.Keeps(c.srv.cfg.Users.Held().Find(u.Name)) {
 		c.become(c.srv.cfg.Users.Held().Default(), false)
 		return protocol.ErrWrongPass
 	}

@@ -16,6 +16,8 @@ type Config struct {
 	ClusterSecretFile string
 	// TLS for clients: certificate and key, and a CA when client certificates are demanded.
 	TLSCert, TLSKey, TLSClientCA string
+	// TLSAuthClientsUser says which name in a client's certificate is the user's: CN or URI; empty or off: none.
+	TLSAuthClientsUser string
 	// TLS between nodes, always mutual.
 	PeerTLSCert, PeerTLSKey, PeerTLSCA string
 }
@@ -28,6 +30,14 @@ func (c Config) ClientPassword() (string, error) {
 		return "", err
 	}
 	return words[0], err
+}
+
+// CertificateUser is CN or URI, empty if certificates name no users.
+func (c *Config) CertificateUser() string {
+	if c.TLSAuthClientsUser == "off" {
+		return ""
+	}
+	return c.TLSAuthClientsUser
 }
 
 // mostWords is how many passwords or secrets are valid at a time: the one that goes and the one that comes.
@@ -93,6 +103,10 @@ func (c Config) check() error {
 	switch {
 	case c.TLSCert == "" && c.TLSKey == "" && c.TLSClientCA != "":
 		return errors.New("tls-client-ca needs tls-cert and tls-key")
+	case c.CertificateUser() != "" && c.TLSAuthClientsUser != "CN" && c.TLSAuthClientsUser != "URI":
+		return fmt.Errorf("tls-auth-clients-user %q: use CN, URI or off", c.TLSAuthClientsUser)
+	case c.CertificateUser() != "" && (c.TLSClientCA == "" || c.ACLFile == ""):
+		return errors.New("tls-auth-clients-user needs tls-client-ca, which vouches for the names, and acl-file, which has the users")
 	case c.QuotaFile != "" && c.ACLFile == "":
 		return errors.New("quota-file needs acl-file, which has the users")
 	case peers && (c.PeerTLSCert == "" || c.PeerTLSKey == "" || c.PeerTLSCA == ""):

@@ -162,6 +162,10 @@ func TestTLSNeedsAllItsParts(t *testing.T) {
 		want string
 	}{
 		{Config{TLSClientCA: cert}, "tls-client-ca needs tls-cert and tls-key"},
+		{Config{QuotaFile: cert}, "quota-file needs acl-file"},
+		{Config{TLSCert: cert, TLSKey: key, TLSClientCA: cert, TLSAuthClientsUser: "CN"}, "tls-auth-clients-user needs tls-client-ca"},
+		{Config{TLSCert: cert, TLSKey: key, ACLFile: cert, TLSAuthClientsUser: "URI"}, "tls-auth-clients-user needs tls-client-ca"},
+		{Config{TLSAuthClientsUser: "cn"}, "use CN, URI or off"},
 		{Config{TLSCert: cert}, "load tls-cert and tls-key"},
 		{Config{TLSKey: key}, "load tls-cert and tls-key"},
 		{Config{TLSCert: cert, TLSKey: key, TLSClientCA: none}, "holds no PEM certificate"},
