@@ -56,6 +56,10 @@ var presets = map[string]map[string]string{
 		"workloads": "uncontended:1+16+64+256,renewals:256@holdfast+holdfast-1core,reads:256@holdfast+holdfast-1core,pipelined:50@holdfast+holdfast-1core,hot:64@holdfast-native+holdfast-native-1core",
 		"depth":     "64", "keys": "10000", "client": "raw", "rounds": "3", "warmup": "1s", "measure": "4s",
 	},
+	// What a team's flood does to another team's locks, with and without a limit: two minutes.
+	"flood": {
+		"peers": "holdfast-users", "workloads": "flood", "client": "raw", "rounds": "3", "warmup": "2s", "measure": "5s",
+	},
 	// Pairs of this build and of another, which --before names, by turns: two minutes.
 	"before": {
 		"peers": "holdfast,holdfast-before", "workloads": "uncontended:1+64+256",
@@ -72,7 +76,7 @@ var presets = map[string]map[string]string{
 }
 
 // presetOrder is the order in which results are told of.
-var presetOrder = []string{"table", "limits", "growth", "before", "busy", "long", "sizing", "native", "native-limits"}
+var presetOrder = []string{"table", "limits", "growth", "before", "busy", "long", "sizing", "flood", "native", "native-limits"}
 
 // applyPreset sets the flags of a preset that were not given.
 func applyPreset(fs *flag.FlagSet, name string) error {

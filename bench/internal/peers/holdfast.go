@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/holdfast/holdfast/bench/internal/workload"
 )
 
 // before is three nodes of the binary of --before. The peer holdfast, of this tree, is compared with them.
@@ -27,6 +30,27 @@ func pinned(cores string, servers func(context.Context, *builder) error) func(co
 		b.cores = ""
 		return err
 	}
+}
+
+// withUsers is three nodes with the users of the workload flood, and with a default user who may do everything.
+func withUsers(ctx context.Context, b *builder) error {
+	users := "user default on nopass ~* &* +@all\n"
+	for _, name := range []string{workload.FloodUser, workload.FloodLimitedUser, workload.FloodBesideUser} {
+		users += "user " + name + " on >" + workload.FloodPassword + " ~* &* +@all\n"
+	}
+	limits := fmt.Sprintf("user %s max-commands-per-second %d\n", workload.FloodLimitedUser, workload.FloodLimit)
+	if err := os.MkdirAll(b.cluster.dir, 0o755); err != nil {
+		return err
+	}
+	var flags []string
+	for flag, text := range map[string]string{"acl-file": users, "quota-file": limits} {
+		file := filepath.Join(b.cluster.dir, flag)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			return err
+		}
+		flags = append(flags, "--"+flag, file)
+	}
+	return holdfast(3, flags...)(ctx, b)
 }
 
 // holdfast is n nodes with their default settings, but for what more says.

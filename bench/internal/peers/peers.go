@@ -26,6 +26,8 @@ type Row struct {
 	Wait    int
 	// Primary: clients know the first server alone.
 	Primary bool
+	// Users: the servers have the users of the workload flood.
+	Users bool
 	// Failover: another server takes over by itself when the leader dies.
 	Failover bool
 	servers  func(context.Context, *builder) error
@@ -48,6 +50,7 @@ func Rows() []Row {
 		{Name: "holdfast-native", Cluster: "holdfast", Via: target.ViaLeader, Form: target.Native, servers: holdfast(3), About: "the same three nodes, native locks: LOCK.ACQUIRE with WAIT"},
 		{Name: "holdfast-redisson", Cluster: "holdfast", Via: target.ViaLeader, Form: target.Redisson, servers: holdfast(3), About: "the same three nodes, locks as Redisson's: a hash, scripts and messages"},
 		{Name: "redis-redisson", Cluster: "redis-always", Via: target.ViaSpread, Form: target.Redisson, servers: redisAlways, About: "the redis-server of redis-always, locks as Redisson's"},
+		{Name: "holdfast-users", Via: target.ViaLeader, Users: true, servers: withUsers, About: "three nodes with users, one of whom may send so many commands a second"},
 		{Name: "holdfast-bolt", Via: target.ViaLeader, Failover: true, servers: holdfast(3, "--log-store", "bolt"), About: "three nodes with --log-store bolt"},
 		{Name: "zookeeper", Via: target.ViaLeader, Kind: target.ZooKeeper, servers: zookeeper, About: "ZooKeeper of Debian's package, three servers, an ephemeral node is created and deleted; clients at the leader"},
 		{Name: "zookeeper-lock", Cluster: "zookeeper", Via: target.ViaLeader, Kind: target.ZooKeeperLock, servers: zookeeper, About: "the same servers, the lock recipe"},
@@ -143,7 +146,7 @@ func (p *Peers) add(ctx context.Context, name string, b *builder) error {
 	if row.Primary {
 		addrs = addrs[:1]
 	}
-	t := target.Target{Name: name, About: row.About, Addrs: addrs, Via: row.Via, Kind: row.Kind, Form: row.Form, Wait: row.Wait, PIDs: c.pids, Driver: c.driver, Dir: c.dir, Own: true}
+	t := target.Target{Name: name, About: row.About, Addrs: addrs, Via: row.Via, Kind: row.Kind, Form: row.Form, Users: row.Users, Wait: row.Wait, PIDs: c.pids, Driver: c.driver, Dir: c.dir, Own: true}
 	p.Subjects = append(p.Subjects, Subject{Target: t, Cluster: c, Failover: row.Failover})
 	return nil
 }

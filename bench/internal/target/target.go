@@ -54,6 +54,8 @@ type Target struct {
 	Via   Via      `json:"via"`
 	Kind  Kind     `json:"kind,omitempty"`
 	Form  Form     `json:"form,omitempty"`
+	// Users: the servers have the users of the workload flood.
+	Users bool `json:"users,omitempty"`
 	// Wait is the number of replicas that clients wait for after an acquire.
 	Wait int `json:"wait,omitempty"`
 	// PIDs are the servers' processes now; nil when not known.

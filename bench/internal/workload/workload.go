@@ -87,6 +87,8 @@ type Workload struct {
 	RESP bool
 	// Native: the workload is of native locks alone.
 	Native bool
+	// Users: the workload needs the users of flood.
+	Users bool
 	// Fresh: servers are started anew and empty before the workload, where that can be done: memory that
 	// a process freed, or needed to read its log, hides what the process needs.
 	Fresh bool
@@ -176,6 +178,7 @@ func All() []Workload {
 			Name: "native-connections", RESP: true, Native: true, Fresh: true, Once: true, Run: bound,
 			About: "connections with a session of their own that holds a lock: CPU, log entries and memory while nothing is said",
 		},
+		{Name: "flood", RESP: true, Users: true, Once: true, Run: flood, About: "pairs of one user alone, beside another's flood of SET in pipelines, and beside the same with a limit of commands a second"},
 		{
 			Name: "failover", Once: true, Control: true, Failover: true, Run: failover,
 			About: "kill -9 of the leader until the first acquire is acknowledged anywhere",
@@ -209,6 +212,9 @@ func Names() []string {
 // Suits reports whether the workload says anything of a target. What one server of a Redlock
 // answers is no promise of the Redlock's: no client reads or pipelines that way.
 func (w Workload) Suits(t target.Target) bool {
+	if w.Users && !t.Users {
+		return false
+	}
 	if w.Native && t.Form != target.Native {
 		return false
 	}
