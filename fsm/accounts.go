@@ -168,7 +168,7 @@ func (c *call) creates(row *protocol.Command, words []string) (n uint64) {
 	uses := protocol.AppendKeyUses(row, room[:0], words)
 	c.spend(int64(len(uses)) * keyWork)
 	for _, use := range uses {
-		if use.Flags&(protocol.KeyInsert|protocol.KeyUpdate|protocol.KeyOW) != 0 && c.findStored(c.db, words[use.At]) == nil {
+		if use.Flags&(protocol.KeyInsert|protocol.KeyUpdate) != 0 && c.findStored(c.db, words[use.At]) == nil {
 			n++
 		}
 	}

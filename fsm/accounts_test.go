@@ -223,3 +223,13 @@ func TestQuotasBeforeVersion6(t *testing.T) {
 	require.Equal(t, "OK", d.member("alice", 1, 0, 0).do("mset a 1 b 2"))
 	require.Empty(t, d.m.Stats().Accounts)
 }
+
+// TestNoEmptyAccounts: a request that leaves its user nothing opens no account.
+func TestNoEmptyAccounts(t *testing.T) {
+	d := newDriver(t)
+	d.member("alice", 1, 0, 0).do("set a 1 xx")
+	require.Empty(t, d.m.st.accounts.users)
+	d.member("bob", 1, 0, 0).do("set a 1")
+	require.Equal(t, []string{"bob"}, d.m.st.accounts.users)
+	require.Equal(t, map[string]int{"bob": 1}, d.m.st.accounts.numbers)
+}
