@@ -35,6 +35,8 @@ type runOptions struct {
 	slow              bool // the net takes a moment
 	undead            bool // removed nodes go on
 	light             bool // few clients
+	rate              int  // operations a second; 0: the usual
+	all               *sums
 	seed              uint64
 	time              time.Duration
 	broken            func(node string, b frontend.Backend) frontend.Backend
@@ -46,7 +48,11 @@ const clients = 36
 // run is one run in a bubble of its own, and its verdict.
 func run(t *testing.T, o runOptions) (checker.Verdict, string) {
 	t.Helper()
-	return drive(t, o).judge()
+	d := drive(t, o)
+	if o.all != nil {
+		o.all.add(d)
+	}
+	return d.judge()
 }
 
 // driven is a run that is over. It is judged outside of the bubble, where the limits of searches are real.
@@ -88,6 +94,9 @@ func (d *driven) drive(t *testing.T) {
 	}
 	if o.workload == "all" {
 		settings.Concurrency, settings.Rate = 48, 200
+	}
+	if o.rate > 0 {
+		settings.Rate = float64(o.rate)
 	}
 	if o.light {
 		settings.Concurrency, settings.Rate = 6, 10
@@ -171,6 +180,39 @@ func seeds(t *testing.T, usual int) (first, count uint64) {
 	return first, count
 }
 
+// lengthEnv says how long each seed runs, and how many operations clients do in a second: "5m" or "5m@5". Few operations
+// make hours of faults cheap.
+const lengthEnv = "HOLDFAST_JEPSEN_LENGTH"
+
+func length(t *testing.T, o *runOptions) {
+	t.Helper()
+	text := os.Getenv(lengthEnv)
+	if text == "" {
+		return
+	}
+	long, rate, sparse := strings.Cut(text, "@")
+	var err error
+	o.time, err = time.ParseDuration(long)
+	require.NoError(t, err, lengthEnv)
+	if sparse {
+		o.rate, err = strconv.Atoi(rate)
+		require.NoError(t, err, lengthEnv)
+	}
+}
+
+// sums are what many runs had together.
+type sums struct {
+	runs, operations, faults int
+	time                     time.Duration
+}
+
+func (s *sums) add(d *driven) {
+	s.runs++
+	s.operations += len(d.h.Ops)
+	s.faults += len(d.h.Faults)
+	s.time += d.o.time
+}
+
 // eachSeed runs a test of each seed, one after another, since raft's source of timeouts is the process's.
 func eachSeed(t *testing.T, usual int, test func(t *testing.T, seed uint64)) {
 	t.Helper()
@@ -218,8 +260,10 @@ const trueRates = "member,partition,packets,kill,restart,pause,clock,disk,power,
 
 func TestWorkloadsUnderMixedFaults(t *testing.T) {
 	protocoltest.SkipShort(t, "long simulations; TestNativeLocksUnderMixedFaults stays")
+	var all sums
 	eachSeed(t, 6, func(t *testing.T, seed uint64) {
-		o := runOptions{workload: "all", nemesis: trueRates, nodes: 3, seed: seed, time: 30 * time.Second}
+		o := runOptions{workload: "all", nemesis: trueRates, nodes: 3, seed: seed, time: 30 * time.Second, all: &all}
+		length(t, &o)
 		if seed%3 == 0 {
 			o.nemesis = "mixed"
 		}
@@ -233,6 +277,7 @@ func TestWorkloadsUnderMixedFaults(t *testing.T) {
 		}
 		require.Equal(t, checker.Valid, verdict, text)
 	})
+	t.Logf("%d runs, %s of virtual time, %d operations, %d faults", all.runs, all.time, all.operations, all.faults)
 }
 
 // What was acknowledged is there after a power cut, also when a process had only found it in the page cache.
